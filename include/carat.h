@@ -1,0 +1,245 @@
+/* carat: Gemma 4 language models from GGUF files.
+ *
+ * The one public header of the engine. A model file is opened (carat_model), an engine is
+ * started on it (carat_engine), requests of token ids are submitted, the engine is stepped,
+ * and events come back. Text, chat turns and tool calls are turned into ids and back by the
+ * functions of the middle part.
+ *
+ * Rules
+ * 1. Functions that can fail return CARAT_OK or a negative status and fill `err` (which may be
+ *    NULL). Nothing here prints, exits or reads the environment.
+ * 2. A carat_model is read-only after open: any thread may use it, and it must outlive the
+ *    engines, parsers and decoders made from it.
+ * 3. A carat_engine belongs to one thread at a time. After carat_engine_open it allocates
+ *    nothing.
+ * 4. Memory handed to the caller is freed with carat_free. Everything else is borrowed.
+ * 5. Token ids are int32_t in [0, vocabulary size). Positions count from 0. */
+#ifndef CARAT_H
+#define CARAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "carat_status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CARAT_VERSION "0.1.0"
+
+typedef struct carat_model carat_model;
+typedef struct carat_engine carat_engine;
+typedef struct carat_decoder carat_decoder;
+typedef struct carat_parser carat_parser;
+typedef uint64_t carat_request_id;
+
+void carat_free(void *memory);
+
+/* ---- Model files ------------------------------------------------------------------------ */
+
+enum carat_size { CARAT_SIZE_SMALL, CARAT_SIZE_LARGE }; /* chat template: E2B, E4B / the rest */
+
+struct carat_sampling {
+    float temperature; /* 0: greedy */
+    int32_t top_k;     /* 0: all */
+    float top_p;       /* 1: off */
+    float min_p;       /* 0: off */
+    float repeat_penalty, presence_penalty, frequency_penalty; /* 1, 0, 0: off */
+    int32_t repeat_last_n; /* tokens the penalties look at; -1: all of them */
+    uint64_t seed;
+};
+
+struct carat_model_info {
+    const char *name;    /* general.name, control characters removed; "" when absent */
+    const char *variant; /* "E2B", "E4B", "12B", "26B-A4B", "31B", or "other" */
+    enum carat_size size;
+    int32_t n_layer, n_embd, n_vocab, n_ctx_train, window, n_expert, n_expert_used;
+    int64_t n_params;
+    uint64_t file_bytes;
+    const char *note; /* what a user should know (extra tensors skipped, template unknown), or "" */
+    struct carat_sampling sampling; /* the file's general.sampling.*, else 1.0 / 64 / 0.95 */
+};
+
+/* Maps and checks a file (or the first part of a split one). CARAT_EFORMAT names the place. */
+int carat_model_open(carat_model **out, const char *path, struct carat_error *err);
+void carat_model_close(carat_model *model);
+const struct carat_model_info *carat_model_info(const carat_model *model);
+
+/* A listing of the file as JSON: {"path":..,"metadata":[{key,type,value}],"tensors":[..]}. Works on
+ * any well-formed GGUF, also one that carat cannot run ("problem" then says why). *out is
+ * freed with carat_free. Long arrays are cut to their first elements and their "count". */
+int carat_show_json(const char *path, char **out, struct carat_error *err);
+
+/* ---- Text ------------------------------------------------------------------------------- */
+
+/* Which special-token strings in a text become special ids. User text is encoded with NONE;
+ * USER_DEFINED is what llama.cpp does with parsing off (<|channel>, <|tool_call>, ...). */
+enum carat_special { CARAT_SPECIAL_NONE, CARAT_SPECIAL_USER_DEFINED, CARAT_SPECIAL_ALL };
+
+/* Encodes `length` bytes of any content. *ids is freed with carat_free. */
+int carat_tokenize(const carat_model *model, const char *text, size_t length,
+                   enum carat_special special, bool add_bos, int32_t **ids, size_t *count,
+                   struct carat_error *err);
+
+/* The text of one id as it is in the vocabulary (U+2581 not replaced). Borrowed. */
+const char *carat_token_piece(const carat_model *model, int32_t id, size_t *length);
+bool carat_token_is_stop(const carat_model *model, int32_t id); /* 1, 106, 50 by look-up */
+bool carat_token_is_control(const carat_model *model, int32_t id); /* any special token */
+
+/* Ids back to text, one by one: incomplete UTF-8 is held back until it is complete. The text
+ * is borrowed until the next call on this decoder. */
+int carat_decoder_open(carat_decoder **out, const carat_model *model, bool show_special,
+                       struct carat_error *err);
+const char *carat_decoder_push(carat_decoder *decoder, int32_t id, size_t *length);
+const char *carat_decoder_finish(carat_decoder *decoder, size_t *length); /* what was held back */
+void carat_decoder_close(carat_decoder *decoder);
+
+/* ---- Chat ------------------------------------------------------------------------------- */
+
+/* A JSON value. Strings and members are borrowed from whoever built the tree. */
+enum carat_value_kind {
+    CARAT_NULL, CARAT_BOOL, CARAT_INT, CARAT_REAL, CARAT_STRING, CARAT_ARRAY, CARAT_OBJECT
+};
+struct carat_value {
+    enum carat_value_kind kind;
+    union {
+        bool boolean;
+        int64_t integer;
+        double real;
+        struct { const char *data; size_t length; } string;
+        struct { const struct carat_value *items; size_t count; } array;
+        struct { const struct carat_member *members; size_t count; } object;
+    } as;
+};
+struct carat_member {
+    struct { const char *data; size_t length; } key;
+    struct carat_value value;
+};
+
+/* A prompt is a list of spans: template text, in which special tokens count, and message text, in
+ * which they do not. `request` is a chat request as OpenAI's API has it: an object with
+ * "messages" and optionally "tools", "enable_thinking", "add_generation_prompt" (default true),
+ * "preserve_thinking". CARAT_EUSAGE names the offending field. */
+int carat_chat_text(enum carat_size size, const struct carat_value *request, char **out,
+                    size_t *length, struct carat_error *err);
+int carat_chat_tokenize(const carat_model *model, const struct carat_value *request,
+                        int32_t **ids, size_t *count, struct carat_error *err);
+
+/* Model output, id by id, into what a person or a program wants to see. The parser starts in the
+ * state that the prompt's last ids imply (inside a thought, after a tool call, ...). The events
+ * of one push, and their texts, are borrowed until the next call. The concatenation of the
+ * events is the same however ids are grouped. */
+enum carat_part_kind {
+    CARAT_PART_TEXT,     /* text: answer for the user */
+    CARAT_PART_THINKING, /* text: reasoning */
+    CARAT_PART_TOOL_CALL /* name; text: the arguments as a JSON object. A whole call at once */
+};
+struct carat_part {
+    enum carat_part_kind kind;
+    const char *text;
+    size_t length;
+    const char *name;  /* tool calls; else "" */
+    bool is_complete;  /* tool calls: false when the output was cut or had to be repaired */
+};
+int carat_parser_open(carat_parser **out, const carat_model *model, const int32_t *prompt,
+                      size_t n_prompt, struct carat_error *err);
+int carat_parser_push(carat_parser *parser, const int32_t *ids, size_t count,
+                      const struct carat_part **parts, size_t *n_parts, struct carat_error *err);
+int carat_parser_finish(carat_parser *parser, const struct carat_part **parts, size_t *n_parts,
+                        struct carat_error *err);
+bool carat_parser_is_thinking(const carat_parser *parser); /* the channel is still open */
+void carat_parser_close(carat_parser *parser);
+
+/* ---- Engine ----------------------------------------------------------------------------- */
+
+enum carat_kv_type { CARAT_KV_AUTO, CARAT_KV_F16, CARAT_KV_F32 }; /* auto: f32 on ref, else f16 */
+
+struct carat_engine_options { /* zero is a valid start: every 0 or NULL means the default */
+    const char *backend;      /* "ref" */
+    int32_t n_ctx;            /* positions a sequence can hold; default: the most that fits */
+    int32_t n_seq;            /* sequences decoded side by side; default 1 */
+    int32_t chunk;            /* rows of a prefill step; default 512 */
+    enum carat_kv_type kv_type;
+};
+
+/* Bytes of each kind, as allocated: what is printed is what is taken. */
+struct carat_memory {
+    uint64_t weights_mapped, kv_local, kv_global, buffers, step, total;
+    uint64_t available; /* on the device now */
+    int32_t n_ctx;      /* the effective one */
+};
+int carat_memory_estimate(const carat_model *model, const struct carat_engine_options *options,
+                          struct carat_memory *out, struct carat_error *err);
+
+int carat_engine_open(carat_engine **out, const carat_model *model,
+                      const struct carat_engine_options *options, struct carat_error *err);
+void carat_engine_close(carat_engine *engine);
+const struct carat_memory *carat_engine_memory(const carat_engine *engine);
+
+struct carat_logit_bias { int32_t id; float bias; }; /* -INFINITY bans */
+
+struct carat_request { /* copied by carat_submit */
+    const int32_t *prompt;
+    size_t n_prompt;     /* 1 .. n_ctx - 1, else CARAT_ECONTEXT with the numbers */
+    int32_t max_tokens;  /* <= 0: to the end of the context */
+    struct carat_sampling sampling;
+    const struct carat_logit_bias *bias;
+    size_t n_bias;       /* at most 1024 */
+    bool ignore_stop;    /* measuring: go on after a stop token */
+};
+
+enum carat_finish { CARAT_FINISH_STOP, CARAT_FINISH_LENGTH, CARAT_FINISH_CANCELLED, CARAT_FINISH_ERROR };
+enum carat_event_kind { CARAT_EVENT_PROGRESS, CARAT_EVENT_TOKEN, CARAT_EVENT_DONE };
+struct carat_event {
+    carat_request_id request;
+    enum carat_event_kind kind;
+    int32_t done, total;        /* PROGRESS: prompt positions */
+    int32_t id;                 /* TOKEN; stop tokens are not reported as TOKEN */
+    float logprob;              /* TOKEN: of the softcapped logits, before temperature */
+    enum carat_finish finish;   /* DONE */
+    int32_t stop_id;            /* DONE by STOP: which */
+    const char *message;        /* DONE by ERROR; borrowed until the next step */
+    int32_t n_prompt, n_generated;         /* DONE */
+    double prefill_seconds, decode_seconds; /* DONE */
+};
+
+/* CARAT_EBUSY when all sequences are taken. */
+int carat_submit(carat_engine *engine, const struct carat_request *request, carat_request_id *out,
+                 struct carat_error *err);
+int carat_cancel(carat_engine *engine, carat_request_id request); /* DONE follows at the next step */
+
+/* One forward pass for all running requests. Returns 1 while work is left, 0 when idle, or a negative
+ * status (device lost; the engine can only be closed). Then take the events until false. */
+int carat_step(carat_engine *engine, struct carat_error *err);
+bool carat_next_event(carat_engine *engine, struct carat_event *out);
+
+/* ---- Measuring and looking inside ------------------------------------------------------- */
+
+/* Runs `n` tokens from position 0 and hands over rows of n_vocab softcapped logits for the
+ * positions at[0..n_at) (ascending), or for every position when at is NULL, in order. The
+ * engine must be idle. A non-zero return of `take` stops with that value. */
+typedef int (*carat_logits_fn)(void *user, int32_t position, const float *logits, int32_t n_vocab);
+int carat_score(carat_engine *engine, const int32_t *tokens, int32_t n, const int32_t *at,
+                int32_t n_at, carat_logits_fn take, void *user, struct carat_error *err);
+
+/* Seconds that prefill of n_prompt random tokens, then n_gen decode steps of `users`
+ * sequences take, each behind a context of `depth` tokens that is not counted. */
+struct carat_measure { int32_t n_prompt, n_gen, depth, users; };
+int carat_measure(carat_engine *engine, const struct carat_measure *what, double *seconds,
+                  struct carat_error *err);
+
+/* The compiled program of a step of `rows` rows of which `outs` are wanted, one op a line.
+ * *out is freed with carat_free. */
+int carat_plan_text(const carat_model *model, const struct carat_engine_options *options,
+                    int32_t rows, int32_t outs, char **out, struct carat_error *err);
+
+/* Backends and devices as JSON: [{"backend":"ref","device":..,"memory":..}]. carat_free. */
+int carat_devices_json(char **out, struct carat_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,33 @@
+/* Writes JSON into a buf: escaping and commas, no tree. (Reading JSON is jansson's work.)
+ *
+ *     struct json j = {.out = &b};
+ *     json_begin_object(&j); json_key(&j, "rows"); json_int(&j, 3); json_end_object(&j);
+ */
+#ifndef BASE_JSON_WRITER_H
+#define BASE_JSON_WRITER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+struct json {
+    struct buf *out;
+    bool need_comma;
+};
+
+void json_begin_object(struct json *j);
+void json_end_object(struct json *j);
+void json_begin_array(struct json *j);
+void json_end_array(struct json *j);
+void json_key(struct json *j, const char *key);
+/* Bytes that are not valid UTF-8 are written as U+FFFD. */
+void json_text(struct json *j, const char *text, size_t length);
+void json_string(struct json *j, const char *text);
+void json_int(struct json *j, int64_t value);
+void json_double(struct json *j, double value); /* shortest form that reads back; NaN/Inf: null */
+void json_bool(struct json *j, bool value);
+void json_null(struct json *j);
+
+#endif

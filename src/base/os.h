@@ -1,0 +1,34 @@
+/* What the engine needs of Linux: mapped files, clocks, memory and processor facts. */
+#ifndef BASE_OS_H
+#define BASE_OS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* A regular file mapped read-only. Owned by the caller of os_map_open. The mapping is listed
+ * by address until closed, so that a SIGBUS handler can say which file was cut short. */
+struct os_map {
+    const uint8_t *data;
+    size_t length;
+    int slot; /* in the list of mappings */
+};
+
+/* Refuses what is not a regular file (directory, FIFO, device, socket) with CARAT_EFORMAT. */
+int os_map_open(struct os_map *map, const char *path, struct carat_error *err);
+void os_map_close(struct os_map *map);
+
+/* Path of the mapped file that contains `address`, or NULL. Async-signal-safe. */
+const char *os_map_path_at(const void *address);
+
+double os_seconds(void);                 /* monotonic clock */
+uint64_t os_memory_total(void);          /* bytes */
+uint64_t os_memory_available(void);      /* bytes, as the kernel estimates */
+int os_physical_cores(void);             /* usable by this process; at least 1 */
+void os_cpu_name(char *out, size_t size); /* "unknown" when it cannot be read */
+/* Space-separated features that matter here: "avx2 f16c avx512f avx512_vnni ...". */
+void os_cpu_features(char *out, size_t size);
+
+#endif

@@ -1,0 +1,63 @@
+#include "base/utf8.h"
+
+/* Bytes that a lead byte announces, 0 for a byte that cannot lead. */
+static int announced(unsigned char lead)
+{
+    if (lead < 0x80) return 1;
+    if (lead >= 0xC2 && lead <= 0xDF) return 2;
+    if (lead >= 0xE0 && lead <= 0xEF) return 3;
+    if (lead >= 0xF0 && lead <= 0xF4) return 4;
+    return 0;
+}
+
+int utf8_read(const char *text, size_t length, uint32_t *code_point)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    int n = announced(s[0]);
+    if (n == 0 || (size_t)n > length) return 0;
+    if (n == 1) {
+        *code_point = s[0];
+        return 1;
+    }
+    uint32_t c = s[0] & (0x7Fu >> n);
+    for (int i = 1; i < n; i++) {
+        if ((s[i] & 0xC0) != 0x80) return 0;
+        c = c << 6 | (s[i] & 0x3Fu);
+    }
+    if (n == 3 && (c < 0x800 || (c >= 0xD800 && c <= 0xDFFF))) return 0;
+    if (n == 4 && (c < 0x10000 || c > 0x10FFFF)) return 0;
+    *code_point = c;
+    return n;
+}
+
+int utf8_write(uint32_t c, char out[4])
+{
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    int n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (int i = n - 1; i > 0; i--, c >>= 6) out[i] = (char)(0x80 | (c & 0x3F));
+    out[0] = (char)((0xF00u >> n & 0xFFu) | c);
+    return n;
+}
+
+size_t utf8_incomplete_tail(const char *text, size_t length)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    for (size_t back = 1; back <= 3 && back <= length; back++) {
+        unsigned char c = s[length - back];
+        if ((c & 0xC0) == 0x80) continue;
+        int n = announced(c);
+        if (n <= (int)back) return 0;
+        /* Only a beginning that can still become valid is worth waiting for. */
+        if (back >= 2) {
+            unsigned char second = s[length - back + 1];
+            if ((c == 0xE0 && second < 0xA0) || (c == 0xED && second > 0x9F) ||
+                (c == 0xF0 && second < 0x90) || (c == 0xF4 && second > 0x8F))
+                return 0;
+        }
+        return back;
+    }
+    return 0;
+}
