@@ -28,7 +28,8 @@ struct gguf_string {
     size_t length;
 };
 
-/* A metadata entry. Scalars are widened: unsigned and bool to u, signed to i, floats to f. */
+/* A metadata entry. Scalars are widened: unsigned and bool to u, signed to i, floats to f.
+ * Keys are valid UTF-8 without NUL. */
 struct gguf_kv {
     struct gguf_string key; /* data is NUL-terminated for keys */
     enum gguf_type type;
@@ -46,9 +47,15 @@ struct gguf_kv {
 
 #define GGUF_DIMS_MAX 4
 
+/* Types that the format knows and we do not decode (IQ2_XXS, I8, MXFP4, ...) stay in the
+ * directory, since an unknown extra tensor may be skipped: whoever needs such a tensor
+ * refuses it, with `type_name`. */
 struct gguf_tensor {
-    const char *name; /* NUL-terminated */
-    enum format format;
+    const char *name;      /* NUL-terminated, valid UTF-8, 1 to 63 bytes */
+    enum format format;    /* FORMAT_COUNT when not is_supported */
+    bool is_supported;
+    uint32_t gguf_type;    /* as in the file */
+    const char *type_name; /* "Q4_K", "IQ2_XXS" */
     int n_dims;
     int64_t dims[GGUF_DIMS_MAX]; /* dims[0] is contiguous; unused ones are 1 */
     const uint8_t *data;         /* in the mapping; at least 8-byte aligned in the file */
@@ -62,14 +69,16 @@ struct gguf;
 /* Opens a file, or all parts of a split one (any part may be named). */
 int gguf_open(struct gguf **out, const char *path, struct carat_error *err);
 
-/* Parses a file image that the caller keeps alive: what gguf_open does once a file is mapped.
- * For tests and fuzzing; does not follow splits. `name` is used in messages. */
+/* Parses a file image that the caller keeps alive and aligned to 8 bytes: what gguf_open does
+ * once a file is mapped. For tests and fuzzing; does not follow splits. `name` is used in
+ * messages. */
 int gguf_open_memory(struct gguf **out, const void *data, size_t length, const char *name,
                      struct carat_error *err);
 void gguf_close(struct gguf *g); /* NULL is fine */
 
 const char *gguf_path(const struct gguf *g);
 uint32_t gguf_version(const struct gguf *g);
+uint32_t gguf_alignment(const struct gguf *g);
 int gguf_part_count(const struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g); /* all parts */
 
@@ -84,7 +93,7 @@ const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *nam
 /* Typed look-ups. An absent key leaves *out as it is and returns CARAT_OK (give the default
  * first, or test with gguf_find); a key of a wrong type or range is CARAT_EFORMAT, with the
  * key, what was expected and what was found. Integers are accepted in any integer type that
- * holds a value in range. */
+ * holds a value in range; reals in f32 and f64, finite only. */
 int gguf_get_u32(const struct gguf *g, const char *key, uint32_t *out, struct carat_error *err);
 int gguf_get_f32(const struct gguf *g, const char *key, float *out, struct carat_error *err);
 int gguf_get_bool(const struct gguf *g, const char *key, bool *out, struct carat_error *err);
@@ -96,10 +105,16 @@ int gguf_get_string(const struct gguf *g, const char *key, struct gguf_string *o
 int gguf_get_u32_per_layer(const struct gguf *g, const char *key, uint32_t count, uint32_t *out,
                            struct carat_error *err);
 
-/* Element i of any numeric array, checked by the caller to exist (assertion). */
+/* Element i of any numeric or bool array, checked by the caller to exist (assertion). */
 int64_t gguf_array_int(const struct gguf_kv *kv, uint64_t i);
 double gguf_array_float(const struct gguf_kv *kv, uint64_t i);
 
 const char *gguf_type_name(enum gguf_type type); /* "u32", "string", ... */
+
+/* Text from a file as a message may show it: cut with "..." when long, control characters,
+ * direction marks and bytes that are no UTF-8 as \xNN. Returns `out`, for use as an
+ * argument. */
+enum { GGUF_PRINTABLE_BYTES = 100 };
+const char *gguf_printable(char out[GGUF_PRINTABLE_BYTES], const char *text, size_t length);
 
 #endif

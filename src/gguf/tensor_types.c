@@ -1,0 +1,51 @@
+/* Tensor types of GGUF: the formats we decode come from FORMAT_LIST; the others are listed so
+ * that a file which carries such a tensor without our needing it can still be walked. */
+#include "gguf/internal.h"
+
+/* X(type number, name, elements a block, bytes a block) */
+#define FOREIGN_TYPE_LIST(X)                                                                       \
+    X(9, "Q8_1", 32, 36)                                                                           \
+    X(10, "Q2_K", 256, 84)                                                                         \
+    X(11, "Q3_K", 256, 110)                                                                        \
+    X(15, "Q8_K", 256, 292)                                                                        \
+    X(16, "IQ2_XXS", 256, 66)                                                                      \
+    X(17, "IQ2_XS", 256, 74)                                                                       \
+    X(18, "IQ3_XXS", 256, 98)                                                                      \
+    X(19, "IQ1_S", 256, 50)                                                                        \
+    X(21, "IQ3_S", 256, 110)                                                                       \
+    X(22, "IQ2_S", 256, 82)                                                                        \
+    X(23, "IQ4_XS", 256, 136)                                                                      \
+    X(24, "I8", 1, 1)                                                                              \
+    X(25, "I16", 1, 2)                                                                             \
+    X(26, "I32", 1, 4)                                                                             \
+    X(27, "I64", 1, 8)                                                                             \
+    X(28, "F64", 1, 8)                                                                             \
+    X(29, "IQ1_M", 256, 56)                                                                        \
+    X(34, "TQ1_0", 256, 54)                                                                        \
+    X(35, "TQ2_0", 256, 66)                                                                        \
+    X(39, "MXFP4", 32, 17)                                                                         \
+    X(40, "NVFP4", 64, 36)                                                                         \
+    X(41, "Q1_0", 128, 18)                                                                         \
+    X(42, "Q2_0", 64, 18)
+
+bool tensor_type_of(uint32_t gguf_type, struct tensor_type *out)
+{
+    enum format format;
+    if (format_from_gguf(gguf_type, &format)) {
+        const struct format_traits *traits = format_of(format);
+        *out = (struct tensor_type){.name = traits->name,
+                                    .block_elements = (uint32_t)traits->block_elements,
+                                    .block_bytes = (uint32_t)traits->block_bytes};
+        return true;
+    }
+    switch (gguf_type) {
+#define X(number, text, elements, bytes)                                                           \
+    case number:                                                                                   \
+        *out = (struct tensor_type){                                                               \
+            .name = text, .block_elements = (elements), .block_bytes = (bytes)};                   \
+        return true;
+        FOREIGN_TYPE_LIST(X)
+#undef X
+    default: return false;
+    }
+}
