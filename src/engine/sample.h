@@ -1,0 +1,44 @@
+/* Picks the next token from a row of logits.
+ *
+ * Order: bias and suppressed ids, penalties, top-k, temperature, softmax, top-p, min-p, draw.
+ * Top-k comes before temperature because one pass over 262,144 logits then replaces a softmax
+ * over all of them; as temperature keeps the order, the result is that of the usual order.
+ *
+ * Rules
+ * 1. Everything is allocated by sample_open; picking and accepting never fail for memory.
+ * 2. One thread at a time. The row is only read. */
+#ifndef ENGINE_SAMPLE_H
+#define ENGINE_SAMPLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "carat.h"
+
+struct sampler;
+
+enum { SAMPLE_LAST_N_MAX = 1 << 20, SAMPLE_BIAS_MAX = 1024 };
+
+/* CARAT_EUSAGE names the parameter and its range. */
+int sample_check(const struct carat_sampling *sampling, struct carat_error *err);
+
+struct sampler_options {
+    int32_t n_vocab;
+    struct carat_sampling sampling;
+    const struct carat_logit_bias *bias; /* copied */
+    size_t n_bias;
+    const int32_t *suppressed; /* copied; never picked */
+    size_t n_suppressed;
+};
+int sample_open(struct sampler **out, const struct sampler_options *options,
+                struct carat_error *err);
+void sample_close(struct sampler *s); /* NULL is fine */
+
+/* The id, or -1 when the row holds NaN or +infinity, or nothing that may be picked. With
+ * `logprob`: natural log of the id's probability under the row as it is. */
+int32_t sample_pick(struct sampler *s, const float *logits, float *logprob);
+
+/* Counts a token (of the prompt or picked) for the penalties. */
+void sample_accept(struct sampler *s, int32_t id);
+
+#endif

@@ -1,0 +1,31 @@
+/* Model output, id by id, into answer text, reasoning and tool calls: see carat.h.
+ *
+ * Rules
+ * 1. The start state follows from the prompt's ids: inside a thought, inside a call, or text.
+ * 2. The concatenation of the parts is the same however ids are grouped.
+ * 3. Marks (channel, call and turn tokens) are never shown as text. The one exception is
+ *    <|tool_call> that is not followed by "call:": that is prose.
+ * 4. What is malformed is repaired as well as possible and marked; nothing is dropped silently
+ *    but what follows <|tool_response>, where the model speaks for the tool. */
+#ifndef TEXT_PARSER_H
+#define TEXT_PARSER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "carat.h"
+#include "text/vocab.h"
+
+struct carat_parser;
+
+int parser_open(struct carat_parser **out, const struct vocab *v, const int32_t *prompt,
+                size_t n_prompt, struct carat_error *err);
+int parser_push(struct carat_parser *p, const int32_t *ids, size_t count,
+                const struct carat_part **parts, size_t *n_parts, struct carat_error *err);
+int parser_finish(struct carat_parser *p, const struct carat_part **parts, size_t *n_parts,
+                  struct carat_error *err);
+bool parser_is_thinking(const struct carat_parser *p);
+void parser_close(struct carat_parser *p); /* NULL is fine */
+
+#endif

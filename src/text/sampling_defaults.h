@@ -1,0 +1,13 @@
+/* Sampling parameters that a model file recommends. */
+#ifndef TEXT_SAMPLING_DEFAULTS_H
+#define TEXT_SAMPLING_DEFAULTS_H
+
+#include "carat.h"
+#include "gguf/gguf.h"
+
+/* Google's values (temperature 1, top-k 64, top-p 0.95, the rest off), overridden by the file's
+ * general.sampling.*. A value of a wrong type or out of range is CARAT_EFORMAT. */
+int sampling_defaults_read(const struct gguf *g, struct carat_sampling *out,
+                           struct carat_error *err);
+
+#endif
