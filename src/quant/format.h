@@ -10,20 +10,21 @@
 #include <stdint.h>
 
 /* X(NAME, name, GGUF type number, elements a block, bytes a block,
- *   budget: largest relative L2 error of encode-then-decode on normal random values) */
+ *   budget: largest relative L2 error of encode-then-decode on normal random values; about
+ *   5 % above what a million values gave, which 16 384 values do not exceed) */
 #define FORMAT_LIST(X)                                                                             \
     X(F32, f32, 0, 1, 4, 0.0)                                                                      \
-    X(F16, f16, 1, 1, 2, 3e-4)                                                                     \
-    X(Q4_0, q4_0, 2, 32, 18, 0.12)                                                                 \
-    X(Q4_1, q4_1, 3, 32, 20, 0.11)                                                                 \
-    X(Q5_0, q5_0, 6, 32, 22, 0.06)                                                                 \
-    X(Q5_1, q5_1, 7, 32, 24, 0.055)                                                                \
-    X(Q8_0, q8_0, 8, 32, 34, 0.008)                                                                \
-    X(Q4_K, q4_k, 12, 256, 144, 0.11)                                                              \
-    X(Q5_K, q5_k, 13, 256, 176, 0.055)                                                             \
-    X(Q6_K, q6_k, 14, 256, 210, 0.03)                                                              \
-    X(IQ4_NL, iq4_nl, 20, 32, 18, 0.11)                                                            \
-    X(BF16, bf16, 30, 1, 2, 3e-3)
+    X(F16, f16, 1, 1, 2, 2.2e-4)                                                                     \
+    X(Q4_0, q4_0, 2, 32, 18, 0.085)                                                                 \
+    X(Q4_1, q4_1, 3, 32, 20, 0.074)                                                                 \
+    X(Q5_0, q5_0, 6, 32, 22, 0.042)                                                                 \
+    X(Q5_1, q5_1, 7, 32, 24, 0.0375)                                                                \
+    X(Q8_0, q8_0, 8, 32, 34, 0.0057)                                                                \
+    X(Q4_K, q4_k, 12, 256, 144, 0.075)                                                              \
+    X(Q5_K, q5_k, 13, 256, 176, 0.039)                                                             \
+    X(Q6_K, q6_k, 14, 256, 210, 0.0176)                                                              \
+    X(IQ4_NL, iq4_nl, 20, 32, 18, 0.077)                                                            \
+    X(BF16, bf16, 30, 1, 2, 1.75e-3)
 
 enum format {
 #define X(NAME, name, type, elements, bytes, budget) FORMAT_##NAME,

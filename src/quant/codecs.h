@@ -1,0 +1,13 @@
+/* The row functions of every format, declared from the one list. */
+#ifndef QUANT_CODECS_H
+#define QUANT_CODECS_H
+
+#include "quant/format.h"
+
+#define X(NAME, name, type, elements, bytes, budget)                                               \
+    void name##_decode(const void *src, float *dst, int64_t n);                                    \
+    void name##_encode(const float *src, void *dst, int64_t n);
+FORMAT_LIST(X)
+#undef X
+
+#endif

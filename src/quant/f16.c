@@ -1,0 +1,22 @@
+/* F16: IEEE-754 binary16, one value a block. */
+#include "quant/codecs.h"
+#include "quant/half.h"
+
+void f16_decode(const void *src, float *dst, int64_t n)
+{
+    const uint8_t *at = src;
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t bits;
+        memcpy(&bits, at + 2 * i, sizeof bits);
+        dst[i] = half_to_float(bits);
+    }
+}
+
+void f16_encode(const float *src, void *dst, int64_t n)
+{
+    uint8_t *at = dst;
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t bits = float_to_half(src[i]);
+        memcpy(at + 2 * i, &bits, sizeof bits);
+    }
+}

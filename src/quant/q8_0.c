@@ -1,0 +1,36 @@
+/* Q8_0: 32 values x[i] = d q[i]; d a half, q signed bytes. */
+#include "quant/codecs.h"
+#include "quant/half.h"
+#include "quant/search.h"
+
+#include <math.h>
+
+enum { VALUES = 32 };
+struct block {
+    uint8_t d[2];
+    int8_t q[VALUES];
+};
+_Static_assert(sizeof(struct block) == 34, "layout");
+
+void q8_0_decode(const void *src, float *dst, int64_t n)
+{
+    const struct block *block = src;
+    for (int64_t b = 0; b < n / VALUES; b++, block++, dst += VALUES) {
+        float d = load_half(block->d);
+        for (int i = 0; i < VALUES; i++) dst[i] = d * (float)block->q[i];
+    }
+}
+
+/* The largest value gets 127: with 255 levels a search would gain less than a hundredth. */
+void q8_0_encode(const float *src, void *dst, int64_t n)
+{
+    struct block *block = dst;
+    for (int64_t b = 0; b < n / VALUES; b++, block++, src += VALUES) {
+        float largest = 0.0f;
+        for (int i = 0; i < VALUES; i++) largest = fmaxf(largest, fabsf(src[i]));
+        float d = store_half(block->d, largest / 127.0f);
+        float inverse = d > 0.0f ? 1.0f / d : 0.0f;
+        for (int i = 0; i < VALUES; i++)
+            block->q[i] = (int8_t)round_limited(src[i] * inverse, -127, 127);
+    }
+}

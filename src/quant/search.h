@@ -1,0 +1,27 @@
+/* Choice of a block's scale when encoding: small searches over candidate scales, each improved
+ * by least squares. Encoding is for tools and tests; decoding is the hot path. */
+#ifndef QUANT_SEARCH_H
+#define QUANT_SEARCH_H
+
+#include <stdint.h>
+
+/* To nearest (ties to even), limited to [low, high]; NaN gives low. For |value| < 2^22, which
+ * the limits guarantee. Adding 1.5 * 2^23 rounds without a library call. */
+static inline int round_limited(float value, int low, int high)
+{
+    if (!(value > (float)low)) return low;
+    if (value > (float)high) return high;
+    return (int)((value + 12582912.0f) - 12582912.0f);
+}
+
+/* The scale d that makes d * q, with q from low to high, fit x[0, n) best; 0 when all are 0.
+ * May be negative when low and high are not symmetric. */
+float search_scale(const float *x, int n, int low, int high);
+
+/* Scale d >= 0 and offset m >= 0 for x ~ d * q - m, q from 0 to high. */
+void search_scale_and_min(const float *x, int n, int high, float *d_out, float *m_out);
+
+/* The same with an offset of any sign: x ~ d * q + m. */
+void search_scale_and_offset(const float *x, int n, int high, float *d_out, float *m_out);
+
+#endif
