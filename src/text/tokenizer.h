@@ -27,7 +27,7 @@ int tokenizer_encode(const struct vocab *v, const char *text, size_t length,
 
 /* Spans with different rules. Between two special tokens text is one piece, wherever spans
  * meet: "user\n" of a template and "Hello" of a message give the ids of "user\nHello". A
- * special token counts only where all of it lies in spans that allow it. */
+ * special token counts only where all of it lies in one span that allows it. */
 int tokenizer_encode_spans(const struct vocab *v, const char *text, const struct text_span *spans,
                            size_t n_spans, bool add_bos, int32_t **ids, size_t *count,
                            struct carat_error *err);

@@ -1,0 +1,361 @@
+/* A row is scanned once, in blocks: most blocks hold nothing above the k-th best so far and are
+ * passed over by two comparisons a logit that the compiler vectorises. Candidates are kept in a
+ * min-heap of k. Biased, suppressed and penalised ids are changed in a copy of the row.
+ * Invariant: candidates end up sorted, best first, equal logits by ascending id. */
+#include "engine/sample.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/status.h"
+
+enum { BIAS_LIMIT = 10000 }; /* far above any logit, far below overflow */
+
+struct candidate {
+    float logit;
+    int32_t id;
+    double weight; /* exp((logit - best) / temperature) */
+};
+
+struct sampler {
+    int32_t n_vocab, k; /* candidates wanted: 1 .. n_vocab */
+    struct carat_sampling sampling;
+    struct rng rng;
+    struct candidate *candidates; /* k */
+    float *row;                   /* the changed copy, or NULL when nothing is ever changed */
+    struct carat_logit_bias *bias;
+    size_t n_bias;
+    int32_t *suppressed;
+    size_t n_suppressed;
+    /* Penalties: how often each id was among the last ones, and which ids those are. */
+    bool has_penalties;
+    int32_t *counts; /* n_vocab */
+    int32_t *place;  /* n_vocab: where in `seen` */
+    int32_t *seen;   /* ids with a count above 0 */
+    int32_t n_seen;
+    int32_t *ring; /* the last tokens, NULL when all count */
+    int32_t ring_size;
+    int64_t n_accepted;
+};
+
+/* ---- Parameters ------------------------------------------------------------------------- */
+
+static int check_range(const char *name, float value, float low, float high,
+                       struct carat_error *err)
+{
+    if (value >= low && value <= high) return CARAT_OK; /* false for NaN */
+    return err_set(err, CARAT_EUSAGE, "%s: %g to %g expected, %g found", name, (double)low,
+                   (double)high, (double)value);
+}
+
+int sample_check(const struct carat_sampling *s, struct carat_error *err)
+{
+    TRY(check_range("temperature", s->temperature, 0.0f, 100.0f, err));
+    TRY(check_range("top_p", s->top_p, 0.0f, 1.0f, err));
+    TRY(check_range("min_p", s->min_p, 0.0f, 1.0f, err));
+    TRY(check_range("repeat_penalty", s->repeat_penalty, 0.01f, 100.0f, err));
+    TRY(check_range("presence_penalty", s->presence_penalty, -100.0f, 100.0f, err));
+    TRY(check_range("frequency_penalty", s->frequency_penalty, -100.0f, 100.0f, err));
+    if (s->top_k < 0)
+        return err_set(err, CARAT_EUSAGE, "top_k: 0 (all) or more expected, %d found", s->top_k);
+    if (s->repeat_last_n < -1 || s->repeat_last_n > SAMPLE_LAST_N_MAX)
+        return err_set(err, CARAT_EUSAGE, "repeat_last_n: -1 (all) to %d expected, %d found",
+                       SAMPLE_LAST_N_MAX, s->repeat_last_n);
+    return CARAT_OK;
+}
+
+static int check_ids(const struct sampler_options *o, struct carat_error *err)
+{
+    if (o->n_bias > SAMPLE_BIAS_MAX)
+        return err_set(err, CARAT_EUSAGE, "logit_bias: at most %d entries expected, %zu found",
+                       SAMPLE_BIAS_MAX, o->n_bias);
+    for (size_t i = 0; i < o->n_bias; i++) {
+        if (o->bias[i].id < 0 || o->bias[i].id >= o->n_vocab)
+            return err_set(err, CARAT_EUSAGE, "logit_bias: ids 0 to %d expected, %d found",
+                           o->n_vocab - 1, o->bias[i].id);
+        if (!(fabsf(o->bias[i].bias) <= BIAS_LIMIT) && o->bias[i].bias != -INFINITY)
+            return err_set(err, CARAT_EUSAGE, "logit_bias: -%d to %d or -infinity expected, %g found",
+                           BIAS_LIMIT, BIAS_LIMIT, (double)o->bias[i].bias);
+    }
+    for (size_t i = 0; i < o->n_suppressed; i++)
+        if (o->suppressed[i] < 0 || o->suppressed[i] >= o->n_vocab)
+            return err_set(err, CARAT_EUSAGE, "suppressed ids: 0 to %d expected, %d found",
+                           o->n_vocab - 1, o->suppressed[i]);
+    return CARAT_OK;
+}
+
+/* ---- Opening ---------------------------------------------------------------------------- */
+
+static bool allocate(struct sampler *s, const struct sampler_options *o)
+{
+    size_t n = (size_t)s->n_vocab;
+    s->candidates = mem_alloc((size_t)s->k, sizeof *s->candidates);
+    if (!s->candidates) return false;
+    if (s->has_penalties) {
+        s->counts = mem_alloc(n, sizeof *s->counts);
+        s->place = mem_alloc(n, sizeof *s->place);
+        s->seen = mem_alloc(n, sizeof *s->seen);
+        if (!s->counts || !s->place || !s->seen) return false;
+        if (s->ring_size > 0) {
+            s->ring = mem_alloc((size_t)s->ring_size, sizeof *s->ring);
+            if (!s->ring) return false;
+        }
+    }
+    if (!s->has_penalties && o->n_bias == 0 && o->n_suppressed == 0) return true;
+    s->row = mem_alloc(n, sizeof *s->row);
+    s->bias = mem_alloc(o->n_bias, sizeof *s->bias);
+    s->suppressed = mem_alloc(o->n_suppressed, sizeof *s->suppressed);
+    return s->row && s->bias && s->suppressed;
+}
+
+int sample_open(struct sampler **out, const struct sampler_options *o, struct carat_error *err)
+{
+    *out = NULL;
+    TRY(sample_check(&o->sampling, err));
+    if (o->n_vocab < 1) return err_set(err, CARAT_EUSAGE, "sampler: the vocabulary is empty");
+    TRY(check_ids(o, err));
+    struct sampler *s = mem_alloc(1, sizeof *s);
+    if (!s) return err_no_memory(err, "sampler", sizeof *s);
+    const struct carat_sampling *p = &o->sampling;
+    s->n_vocab = o->n_vocab;
+    s->sampling = *p;
+    s->rng.state = p->seed;
+    s->k = p->top_k == 0 || p->top_k > o->n_vocab ? o->n_vocab : p->top_k;
+    if (p->temperature == 0.0f) s->k = 1;
+    s->has_penalties = p->repeat_last_n != 0 &&
+                       (p->repeat_penalty != 1.0f || p->presence_penalty != 0.0f ||
+                        p->frequency_penalty != 0.0f);
+    s->ring_size = p->repeat_last_n;
+    if (!allocate(s, o)) {
+        sample_close(s);
+        return err_no_memory(err, "sampler", (size_t)o->n_vocab * sizeof(float));
+    }
+    s->n_bias = o->n_bias;
+    s->n_suppressed = o->n_suppressed;
+    if (o->n_bias) memcpy(s->bias, o->bias, o->n_bias * sizeof *o->bias);
+    if (o->n_suppressed)
+        memcpy(s->suppressed, o->suppressed, o->n_suppressed * sizeof *o->suppressed);
+    *out = s;
+    return CARAT_OK;
+}
+
+void sample_close(struct sampler *s)
+{
+    if (!s) return;
+    mem_free(s->candidates);
+    mem_free(s->row);
+    mem_free(s->bias);
+    mem_free(s->suppressed);
+    mem_free(s->counts);
+    mem_free(s->place);
+    mem_free(s->seen);
+    mem_free(s->ring);
+    mem_free(s);
+}
+
+/* ---- Penalties -------------------------------------------------------------------------- */
+
+static void forget(struct sampler *s, int32_t id)
+{
+    if (--s->counts[id] > 0) return;
+    int32_t last = s->seen[--s->n_seen];
+    s->seen[s->place[id]] = last;
+    s->place[last] = s->place[id];
+}
+
+void sample_accept(struct sampler *s, int32_t id)
+{
+    if (!s->has_penalties || id < 0 || id >= s->n_vocab) return;
+    if (s->ring) {
+        int32_t *slot = &s->ring[s->n_accepted % s->ring_size];
+        if (s->n_accepted >= s->ring_size) forget(s, *slot);
+        *slot = id;
+    }
+    s->n_accepted++;
+    if (s->counts[id] == INT32_MAX) return;
+    if (s->counts[id]++ > 0) return;
+    s->place[id] = s->n_seen;
+    s->seen[s->n_seen++] = id;
+}
+
+/* The row with bias, penalties and bans in it. */
+static const float *change_row(struct sampler *s, const float *logits)
+{
+    if (!s->row) return logits;
+    memcpy(s->row, logits, (size_t)s->n_vocab * sizeof *logits);
+    for (size_t i = 0; i < s->n_bias; i++) s->row[s->bias[i].id] += s->bias[i].bias;
+    const struct carat_sampling *p = &s->sampling;
+    for (int32_t i = 0; i < s->n_seen; i++) {
+        float *x = &s->row[s->seen[i]];
+        *x = *x > 0.0f ? *x / p->repeat_penalty : *x * p->repeat_penalty;
+        *x -= (float)s->counts[s->seen[i]] * p->frequency_penalty + p->presence_penalty;
+    }
+    for (size_t i = 0; i < s->n_suppressed; i++) s->row[s->suppressed[i]] = -INFINITY;
+    return s->row;
+}
+
+/* ---- Top-k ------------------------------------------------------------------------------ */
+
+/* Whether a comes behind b in the order of candidates. */
+static bool is_behind(struct candidate a, struct candidate b)
+{
+    return a.logit < b.logit || (a.logit == b.logit && a.id > b.id);
+}
+
+/* The heap's root is its last candidate in order. */
+static void sift_down(struct candidate *heap, int32_t count, int32_t i)
+{
+    struct candidate item = heap[i];
+    for (int32_t child; (child = 2 * i + 1) < count; i = child) {
+        if (child + 1 < count && is_behind(heap[child + 1], heap[child])) child++;
+        if (!is_behind(heap[child], item)) break;
+        heap[i] = heap[child];
+    }
+    heap[i] = item;
+}
+
+static void sort_candidates(struct candidate *heap, int32_t count)
+{
+    while (count > 1) {
+        struct candidate last = heap[0];
+        heap[0] = heap[--count];
+        sift_down(heap, count, 0);
+        heap[count] = last;
+    }
+}
+
+/* Scans the row for the k best above -infinity. Returns their number, or -1 for NaN or
+ * +infinity. Later ids must be greater than the last candidate's: ties keep the lowest id. */
+static int32_t take_best(struct candidate *heap, int32_t k, const float *row, int32_t n)
+{
+    enum { BLOCK = 64 };
+    int32_t count = 0;
+    float least = -INFINITY;
+    for (int32_t begin = 0; begin < n; begin += BLOCK) {
+        int32_t length = n - begin < BLOCK ? n - begin : BLOCK;
+        const float *x = row + begin;
+        int is_interesting = 0, is_bad = 0;
+        for (int32_t i = 0; i < length; i++) {
+            is_interesting |= x[i] > least;
+            is_bad |= !(x[i] <= FLT_MAX);
+        }
+        if (is_bad) return -1;
+        if (!is_interesting) continue;
+        for (int32_t i = 0; i < length; i++) {
+            if (!(x[i] > least)) continue;
+            struct candidate c = {.logit = x[i], .id = begin + i};
+            if (count < k) {
+                heap[count++] = c;
+                if (count < k) continue;
+                for (int32_t j = k / 2; j-- > 0;) sift_down(heap, k, j);
+            } else {
+                heap[0] = c;
+                sift_down(heap, k, 0);
+            }
+            least = heap[0].logit;
+        }
+    }
+    if (count < k)
+        for (int32_t j = count / 2; j-- > 0;) sift_down(heap, count, j);
+    return count;
+}
+
+/* ---- Drawing ---------------------------------------------------------------------------- */
+
+static int compare_candidates(const void *left, const void *right)
+{
+    const struct candidate *a = left, *b = right;
+    return is_behind(*a, *b) ? 1 : is_behind(*b, *a) ? -1 : 0;
+}
+
+/* Gives weights; returns their sum. */
+static double weigh(struct sampler *s, int32_t count)
+{
+    float best = -INFINITY;
+    for (int32_t i = 0; i < count; i++)
+        if (s->candidates[i].logit > best) best = s->candidates[i].logit;
+    double sum = 0.0;
+    for (int32_t i = 0; i < count; i++) {
+        struct candidate *c = &s->candidates[i];
+        c->weight = exp(((double)c->logit - (double)best) / (double)s->sampling.temperature);
+        sum += c->weight;
+    }
+    return sum;
+}
+
+/* All of the vocabulary is in play: drops what surely lies outside top-p (candidates whose
+ * weights together cannot reach 1 - top_p) or below min-p, so that few are left to sort. The
+ * best one has weight 1. */
+static int32_t drop_tail(struct sampler *s, int32_t count, double sum)
+{
+    double limit = (1.0 - (double)s->sampling.top_p) * sum / (double)count;
+    if (limit < (double)s->sampling.min_p) limit = (double)s->sampling.min_p;
+    int32_t kept = 0;
+    for (int32_t i = 0; i < count; i++)
+        if (s->candidates[i].weight >= limit) s->candidates[kept++] = s->candidates[i];
+    return kept;
+}
+
+/* The shortest beginning of the sorted candidates that holds top_p of the sum, without those
+ * below min_p of the best. */
+static int32_t cut_tail(const struct sampler *s, int32_t count, double sum)
+{
+    double enough = (double)s->sampling.top_p * sum, held = 0.0;
+    double least = (double)s->sampling.min_p * s->candidates[0].weight;
+    int32_t kept = 0;
+    while (kept < count && (kept == 0 || s->candidates[kept].weight >= least)) {
+        held += s->candidates[kept++].weight;
+        if (s->sampling.top_p < 1.0f && held >= enough) break;
+    }
+    return kept;
+}
+
+static int32_t draw(struct sampler *s, int32_t count)
+{
+    double sum = 0.0;
+    for (int32_t i = 0; i < count; i++) sum += s->candidates[i].weight;
+    double point = rng_unit(&s->rng) * sum;
+    int32_t id = -1; /* rounding may leave the last possible one */
+    for (int32_t i = 0; i < count; i++) {
+        if (s->candidates[i].weight > 0.0) id = s->candidates[i].id;
+        point -= s->candidates[i].weight;
+        if (point < 0.0) break;
+    }
+    return id;
+}
+
+/* Natural log of an id's share in the softmax of a row. */
+static float log_share(const float *row, int32_t n, int32_t id)
+{
+    float best = -INFINITY;
+    for (int32_t i = 0; i < n; i++)
+        if (row[i] > best) best = row[i];
+    double sum = 0.0;
+    for (int32_t i = 0; i < n; i++) sum += (double)expf(row[i] - best);
+    return (float)((double)row[id] - (double)best - log(sum));
+}
+
+int32_t sample_pick(struct sampler *s, const float *logits, float *logprob)
+{
+    const float *row = change_row(s, logits);
+    int32_t count = take_best(s->candidates, s->k, row, s->n_vocab);
+    if (count <= 0) return -1;
+    int32_t id = s->candidates[0].id;
+    if (s->k > 1) {
+        bool is_all = s->k == s->n_vocab;
+        if (!is_all) sort_candidates(s->candidates, count);
+        double sum = weigh(s, count);
+        if (is_all) count = drop_tail(s, count, sum);
+        if (is_all && s->sampling.top_p < 1.0f)
+            qsort(s->candidates, (size_t)count, sizeof *s->candidates, compare_candidates);
+        if (!is_all || s->sampling.top_p < 1.0f) count = cut_tail(s, count, sum);
+        id = draw(s, count);
+    }
+    if (logprob) *logprob = log_share(logits, s->n_vocab, id);
+    return id;
+}

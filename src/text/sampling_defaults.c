@@ -1,0 +1,28 @@
+#include "text/sampling_defaults.h"
+
+static int read_share(const struct gguf *g, const char *key, float low, float high, float *out,
+                      struct carat_error *err)
+{
+    TRY(gguf_get_f32(g, key, out, err));
+    if (*out >= low && *out <= high) return CARAT_OK; /* false for NaN */
+    return err_set(err, CARAT_EFORMAT, "%s: %g to %g expected, %g found", key, (double)low,
+                   (double)high, (double)*out);
+}
+
+int sampling_defaults_read(const struct gguf *g, struct carat_sampling *out,
+                           struct carat_error *err)
+{
+    struct carat_sampling s = {
+        .temperature = 1.0f, .top_k = 64, .top_p = 0.95f, .repeat_penalty = 1.0f, .repeat_last_n = 64};
+    TRY(read_share(g, "general.sampling.temp", 0.0f, 100.0f, &s.temperature, err));
+    TRY(read_share(g, "general.sampling.top_p", 0.0f, 1.0f, &s.top_p, err));
+    TRY(read_share(g, "general.sampling.min_p", 0.0f, 1.0f, &s.min_p, err));
+    uint32_t top_k = (uint32_t)s.top_k;
+    TRY(gguf_get_u32(g, "general.sampling.top_k", &top_k, err));
+    if (top_k > INT32_MAX)
+        return err_set(err, CARAT_EFORMAT, "general.sampling.top_k: at most %d expected, %u found",
+                       INT32_MAX, top_k);
+    s.top_k = (int32_t)top_k;
+    *out = s;
+    return CARAT_OK;
+}
