@@ -1,0 +1,113 @@
+#ifdef CARAT_HAVE_JSON
+
+#include "cli/json_value.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/status.h"
+
+/* jansson's own reader stops at a depth of 2048, so `depth` bounds the recursion only for trees
+ * that were built by hand. */
+static int convert(const json_t *json, int depth, struct arena *arena, struct carat_value *out,
+                   struct carat_error *err);
+
+static int convert_array(const json_t *json, int depth, struct arena *arena,
+                         struct carat_value *out, struct carat_error *err)
+{
+    size_t count = json_array_size(json);
+    struct carat_value *items = arena_take(arena, count, sizeof *items);
+    if (!items) return err_no_memory(err, "JSON array", count * sizeof *items);
+    for (size_t i = 0; i < count; i++)
+        TRY(convert(json_array_get(json, i), depth + 1, arena, &items[i], err));
+    out->kind = CARAT_ARRAY;
+    out->as.array.items = items;
+    out->as.array.count = count;
+    return CARAT_OK;
+}
+
+static int convert_object(const json_t *json, int depth, struct arena *arena,
+                          struct carat_value *out, struct carat_error *err)
+{
+    size_t count = json_object_size(json), i = 0;
+    struct carat_member *members = arena_take(arena, count, sizeof *members);
+    if (!members) return err_no_memory(err, "JSON object", count * sizeof *members);
+    /* Iteration wants a tree that may be changed; it is not. */
+    json_t *object = (json_t *)(uintptr_t)json;
+    for (void *at = json_object_iter(object); at && i < count;
+         at = json_object_iter_next(object, at), i++) {
+        const char *key = json_object_iter_key(at);
+        members[i].key.data = key;
+        members[i].key.length = strlen(key);
+        TRY(convert(json_object_iter_value(at), depth + 1, arena, &members[i].value, err));
+    }
+    out->kind = CARAT_OBJECT;
+    out->as.object.members = members;
+    out->as.object.count = i;
+    return CARAT_OK;
+}
+
+static int convert(const json_t *json, int depth, struct arena *arena, struct carat_value *out,
+                   struct carat_error *err)
+{
+    if (depth > JSON_VALUE_DEPTH_MAX)
+        return err_set(err, CARAT_EUSAGE, "JSON: nesting of at most %d expected",
+                       JSON_VALUE_DEPTH_MAX);
+    *out = (struct carat_value){.kind = CARAT_NULL};
+    switch (json_typeof(json)) {
+    case JSON_NULL: break;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        out->kind = CARAT_BOOL;
+        out->as.boolean = json_is_true(json);
+        break;
+    case JSON_INTEGER:
+        out->kind = CARAT_INT;
+        out->as.integer = json_integer_value(json);
+        break;
+    case JSON_REAL:
+        out->kind = CARAT_REAL;
+        out->as.real = json_real_value(json);
+        break;
+    case JSON_STRING:
+        out->kind = CARAT_STRING;
+        out->as.string.data = json_string_value(json);
+        out->as.string.length = json_string_length(json);
+        break;
+    case JSON_ARRAY: return convert_array(json, depth, arena, out, err);
+    case JSON_OBJECT: return convert_object(json, depth, arena, out, err);
+    }
+    return CARAT_OK;
+}
+
+int json_value_from(const json_t *json, struct arena *arena, struct carat_value *out,
+                    struct carat_error *err)
+{
+    return convert(json, 0, arena, out, err);
+}
+
+static void decode_arguments(json_t *call)
+{
+    json_t *function = json_object_get(call, "function");
+    const json_t *text = json_object_get(function, "arguments");
+    if (!json_is_string(text)) return;
+    json_t *decoded = json_loadb(json_string_value(text), json_string_length(text),
+                                 JSON_ALLOW_NUL, NULL);
+    if (decoded) json_object_set_new(function, "arguments", decoded);
+}
+
+int json_value_from_chat(json_t *request, struct arena *arena, struct carat_value *out,
+                         struct carat_error *err)
+{
+    const json_t *messages = json_object_get(request, "messages");
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *calls = json_object_get(json_array_get(messages, i), "tool_calls");
+        for (size_t k = 0; k < json_array_size(calls); k++)
+            decode_arguments(json_array_get(calls, k));
+    }
+    return convert(request, 0, arena, out, err);
+}
+
+#else
+typedef int json_value_is_empty; /* ISO C wants a declaration in every file */
+#endif

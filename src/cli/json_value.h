@@ -1,0 +1,28 @@
+/* A jansson tree as the carat_value tree that include/carat.h takes.
+ *
+ * Rules
+ * 1. Strings are borrowed from the jansson tree, which must outlive the value.
+ * 2. Nesting deeper than JSON_VALUE_DEPTH_MAX is CARAT_EUSAGE. */
+#ifndef CLI_JSON_VALUE_H
+#define CLI_JSON_VALUE_H
+
+#ifdef CARAT_HAVE_JSON
+
+#include <jansson.h>
+
+#include "base/arena.h"
+#include "carat.h"
+
+enum { JSON_VALUE_DEPTH_MAX = 128 };
+
+int json_value_from(const json_t *json, struct arena *arena, struct carat_value *out,
+                    struct carat_error *err);
+
+/* The same for a chat request. OpenAI's API gives the arguments of a tool call as a string of
+ * JSON; the template wants an object: messages[].tool_calls[].function.arguments that hold
+ * valid JSON are replaced by it in `request`. Others stay and are refused when rendered. */
+int json_value_from_chat(json_t *request, struct arena *arena, struct carat_value *out,
+                         struct carat_error *err);
+
+#endif
+#endif
