@@ -10,8 +10,8 @@
  *    NULL). Nothing here prints, exits or reads the environment.
  * 2. A carat_model is read-only after open: any thread may use it, and it must outlive the
  *    engines, parsers and decoders made from it.
- * 3. A carat_engine belongs to one thread at a time. After carat_engine_open it allocates
- *    nothing.
+ * 3. A carat_engine belongs to one thread at a time. Memory is taken by carat_engine_open and, for
+ *    a request's prompt and sampler, by carat_submit; a step takes none.
  * 4. Memory handed to the caller is freed with carat_free. Everything else is borrowed.
  * 5. Token ids are int32_t in [0, vocabulary size). Positions count from 0. */
 #ifndef CARAT_H
@@ -156,7 +156,7 @@ void carat_parser_close(carat_parser *parser);
 
 enum carat_kv_type { CARAT_KV_AUTO, CARAT_KV_F16, CARAT_KV_F32 }; /* auto: f32 on ref, else f16 */
 
-struct carat_engine_options { /* zero is a valid start: every 0 or NULL means the default */
+struct carat_engine_options { /* every 0 or NULL means the default; NULL options: all of them */
     const char *backend;      /* "ref" */
     int32_t n_ctx;            /* positions a sequence can hold; default: the most that fits */
     int32_t n_seq;            /* sequences decoded side by side; default 1 */
@@ -188,6 +188,7 @@ struct carat_request { /* copied by carat_submit */
     const struct carat_logit_bias *bias;
     size_t n_bias;       /* at most 1024 */
     bool ignore_stop;    /* measuring: go on after a stop token */
+    bool want_logprob;   /* fill in `logprob` of the events: a pass over the whole vocabulary */
 };
 
 enum carat_finish { CARAT_FINISH_STOP, CARAT_FINISH_LENGTH, CARAT_FINISH_CANCELLED, CARAT_FINISH_ERROR };
@@ -197,7 +198,7 @@ struct carat_event {
     enum carat_event_kind kind;
     int32_t done, total;        /* PROGRESS: prompt positions */
     int32_t id;                 /* TOKEN; stop tokens are not reported as TOKEN */
-    float logprob;              /* TOKEN: of the softcapped logits, before temperature */
+    float logprob;              /* TOKEN, when wanted: of the softcapped logits as they are */
     enum carat_finish finish;   /* DONE */
     int32_t stop_id;            /* DONE by STOP: which */
     const char *message;        /* DONE by ERROR; borrowed until the next step */

@@ -1,0 +1,102 @@
+/* Reference attention: scores of all visible keys, softmax, weighted sum of values; and the
+ * writing of keys and values. Position p of sequence s is in cell s * capacity + p % capacity. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/ref/ops.h"
+
+static size_t cell_at(const struct kv_cache *cache, int32_t sequence, int32_t position)
+{
+    return (size_t)sequence * (size_t)cache->capacity + (size_t)(position % cache->capacity);
+}
+
+static char *row_at(const struct kv_cache *cache, void *base, size_t cell, int32_t head)
+{
+    size_t index = (cell * (size_t)cache->n_heads + (size_t)head) * (size_t)cache->head_dim;
+    return (char *)base + index * (size_t)format_of(cache->format)->block_bytes;
+}
+
+void ref_KV_WRITE(const struct ref_call *c)
+{
+    const struct kv_cache *cache = &c->plan->caches[c->op->p.kv.cache];
+    const struct format_traits *traits = format_of(cache->format);
+    int64_t cols = (int64_t)cache->n_heads * cache->head_dim;
+    for (int32_t t = 0; t < c->rows; t++) {
+        size_t cell = cell_at(cache, c->step->sequence[t], c->step->position[t]);
+        traits->encode(c->x0 + t * cols, row_at(cache, cache->k, cell, 0), cols);
+        traits->encode(c->x1 + t * cols, row_at(cache, cache->v, cell, 0), cols);
+    }
+}
+
+/* What one key head gives to the query heads that share it, for one row. */
+struct head_group {
+    const struct kv_cache *cache;
+    int32_t sequence, first, last; /* visible positions, both ends included */
+    int32_t head, n_query;         /* key head; query heads that share it */
+    const float *q;                /* n_query x head_dim */
+    float *y;                      /* the same */
+    float *scores;                 /* n_query x cache->capacity */
+    float *kv_row;                 /* head_dim */
+};
+
+static const float *read_row(const struct head_group *g, void *base, int32_t position)
+{
+    size_t cell = cell_at(g->cache, g->sequence, position);
+    const char *row = row_at(g->cache, base, cell, g->head);
+    if (g->cache->format == FORMAT_F32) return (const float *)(const void *)row;
+    format_of(g->cache->format)->decode(row, g->kv_row, g->cache->head_dim);
+    return g->kv_row;
+}
+
+static void softmax(float *x, int32_t n)
+{
+    float top = x[0];
+    for (int32_t i = 1; i < n; i++) top = fmaxf(top, x[i]);
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++) sum += (double)(x[i] = expf(x[i] - top));
+    for (int32_t i = 0; i < n; i++) x[i] = (float)((double)x[i] / sum);
+}
+
+static void attend(const struct head_group *g)
+{
+    int32_t d = g->cache->head_dim, n = g->last - g->first + 1;
+    for (int32_t i = 0; i < n; i++) {
+        const float *k = read_row(g, g->cache->k, g->first + i);
+        for (int32_t h = 0; h < g->n_query; h++)
+            g->scores[(size_t)h * (size_t)n + (size_t)i] = ref_dot(g->q + h * d, k, d);
+    }
+    for (int32_t h = 0; h < g->n_query; h++) softmax(g->scores + (size_t)h * (size_t)n, n);
+    memset(g->y, 0, (size_t)g->n_query * (size_t)d * sizeof *g->y);
+    for (int32_t i = 0; i < n; i++) {
+        const float *v = read_row(g, g->cache->v, g->first + i);
+        for (int32_t h = 0; h < g->n_query; h++) {
+            float share = g->scores[(size_t)h * (size_t)n + (size_t)i];
+            for (int32_t j = 0; j < d; j++) g->y[h * d + j] += share * v[j];
+        }
+    }
+}
+
+void ref_ATTENTION(const struct ref_call *c)
+{
+    const struct kv_cache *cache = &c->plan->caches[c->op->p.attention.cache];
+    int32_t window = c->op->p.attention.window;
+    int32_t n_query = c->op->p.attention.n_heads / cache->n_heads;
+    size_t group_values = (size_t)n_query * (size_t)cache->head_dim;
+    for (int32_t r = 0; r < c->rows; r++) {
+        int32_t t = c->rows_class == ROWS_TOKEN ? r : c->step->out_row[r];
+        int32_t last = c->step->position[t];
+        struct head_group g = {.cache = cache,
+                               .sequence = c->step->sequence[t],
+                               .first = window > 0 && last >= window ? last - window + 1 : 0,
+                               .last = last,
+                               .n_query = n_query,
+                               .kv_row = c->scratch,
+                               .scores = c->scratch + cache->head_dim};
+        for (g.head = 0; g.head < cache->n_heads; g.head++) {
+            size_t at = (size_t)r * (size_t)c->y_cols + (size_t)g.head * group_values;
+            g.q = c->x0 + at;
+            g.y = c->y0 + at;
+            attend(&g);
+        }
+    }
+}

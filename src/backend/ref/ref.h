@@ -1,0 +1,11 @@
+/* The reference backend: plain scalar fp32 on one thread, canonical ops only. It is what every
+ * other backend is compared with, so it is written to be read: no blocking, no intrinsics, one
+ * function an op. */
+#ifndef BACKEND_REF_H
+#define BACKEND_REF_H
+
+#include "backend/backend.h"
+
+extern const struct backend ref_backend;
+
+#endif

@@ -1,0 +1,176 @@
+/* The small functions of carat.h: each passes on to the module that does the work. */
+#include <stdlib.h>
+
+#include "base/json_writer.h"
+#include "base/mem.h"
+#include "engine/layout.h"
+#include "text/chat.h"
+#include "text/parser.h"
+#include "text/tokenizer.h"
+
+void carat_free(void *memory)
+{
+    mem_free(memory);
+}
+
+int carat_tokenize(const carat_model *model, const char *text, size_t length,
+                   enum carat_special special, bool add_bos, int32_t **ids, size_t *count,
+                   struct carat_error *err)
+{
+    return tokenizer_encode(model->vocab, text, length, special, add_bos, ids, count, err);
+}
+
+const char *carat_token_piece(const carat_model *model, int32_t id, size_t *length)
+{
+    return vocab_piece(model->vocab, id, length);
+}
+
+bool carat_token_is_stop(const carat_model *model, int32_t id)
+{
+    return vocab_is_stop(model->vocab, id);
+}
+
+bool carat_token_is_control(const carat_model *model, int32_t id)
+{
+    return vocab_is_special(model->vocab, id);
+}
+
+int carat_decoder_open(carat_decoder **out, const carat_model *model, bool show_special,
+                       struct carat_error *err)
+{
+    return decoder_open(out, model->vocab, show_special, err);
+}
+
+const char *carat_decoder_push(carat_decoder *decoder, int32_t id, size_t *length)
+{
+    return decoder_push(decoder, id, length);
+}
+
+const char *carat_decoder_finish(carat_decoder *decoder, size_t *length)
+{
+    return decoder_finish(decoder, length);
+}
+
+void carat_decoder_close(carat_decoder *decoder)
+{
+    decoder_close(decoder);
+}
+
+int carat_chat_text(enum carat_size size, const struct carat_value *request, char **out,
+                    size_t *length, struct carat_error *err)
+{
+    return chat_text(size, request, out, length, err);
+}
+
+int carat_chat_tokenize(const carat_model *model, const struct carat_value *request,
+                        int32_t **ids, size_t *count, struct carat_error *err)
+{
+    return chat_tokenize(model->vocab, model->info.size, request, ids, count, err);
+}
+
+int carat_parser_open(carat_parser **out, const carat_model *model, const int32_t *prompt,
+                      size_t n_prompt, struct carat_error *err)
+{
+    return parser_open(out, model->vocab, prompt, n_prompt, err);
+}
+
+int carat_parser_push(carat_parser *parser, const int32_t *ids, size_t count,
+                      const struct carat_part **parts, size_t *n_parts, struct carat_error *err)
+{
+    return parser_push(parser, ids, count, parts, n_parts, err);
+}
+
+int carat_parser_finish(carat_parser *parser, const struct carat_part **parts, size_t *n_parts,
+                        struct carat_error *err)
+{
+    return parser_finish(parser, parts, n_parts, err);
+}
+
+bool carat_parser_is_thinking(const carat_parser *parser)
+{
+    return parser_is_thinking(parser);
+}
+
+void carat_parser_close(carat_parser *parser)
+{
+    parser_close(parser);
+}
+
+int carat_memory_estimate(const carat_model *model, const struct carat_engine_options *options,
+                          struct carat_memory *out, struct carat_error *err)
+{
+    struct layout layout;
+    TRY(layout_init(&layout, model, &model->weights, options, err));
+    *out = layout.memory;
+    layout_deinit(&layout);
+    return CARAT_OK;
+}
+
+/* Hands a finished buffer over to the caller, who frees it with carat_free. */
+static int give_text(struct buf *text, char **out, struct carat_error *err)
+{
+    if (text->failed) {
+        buf_deinit(text);
+        return err_no_memory(err, "text", text->capacity);
+    }
+    *out = text->data;
+    return CARAT_OK;
+}
+
+int carat_plan_text(const carat_model *model, const struct carat_engine_options *options,
+                    int32_t rows, int32_t outs, char **out, struct carat_error *err)
+{
+    struct layout layout;
+    struct buf text = {0};
+    TRY(layout_init(&layout, model, &model->weights, options, err));
+    const struct bucket *last = &layout.plans.buckets[layout.plans.n_buckets - 1];
+    const int32_t *most = last->plan.rows_max;
+    int status = CARAT_OK;
+    if (rows < 1 || rows > most[ROWS_TOKEN] || outs < 0 || outs > most[ROWS_OUT])
+        status = err_set(err, CARAT_EUSAGE, "at most %d rows and %d outputs expected, %d and %d found",
+                         most[ROWS_TOKEN], most[ROWS_OUT], rows, outs);
+    else
+        plan_print(&plans_get(&layout.plans, rows, outs)->plan, &text);
+    layout_deinit(&layout);
+    return status ? status : give_text(&text, out, err);
+}
+
+static int add_device(struct json *j, const struct backend *backend, int index,
+                      struct carat_error *err)
+{
+    struct device *device;
+    struct device_facts facts;
+    TRY(backend->open(&device, index, err));
+    backend->describe(device, &facts);
+    backend->close(device);
+    json_begin_object(j);
+    json_key(j, "backend");
+    json_string(j, backend->name);
+    json_key(j, "index");
+    json_int(j, index);
+    json_key(j, "device");
+    json_string(j, facts.name);
+    json_key(j, "memory_total");
+    json_int(j, (int64_t)facts.memory_total);
+    json_key(j, "memory_available");
+    json_int(j, (int64_t)facts.memory_available);
+    json_end_object(j);
+    return CARAT_OK;
+}
+
+int carat_devices_json(char **out, struct carat_error *err)
+{
+    struct buf text = {0};
+    struct json j = {.out = &text};
+    json_begin_array(&j);
+    for (int b = 0; backend_list[b]; b++)
+        for (int i = 0; i < backend_list[b]->count(); i++) {
+            int status = add_device(&j, backend_list[b], i, err);
+            if (status) {
+                buf_deinit(&text);
+                return status;
+            }
+        }
+    json_end_array(&j);
+    return give_text(&text, out, err);
+}

@@ -1,0 +1,21 @@
+/* Filling in the step: which rows the next forward pass has. */
+#ifndef ENGINE_BATCH_H
+#define ENGINE_BATCH_H
+
+#include "base/arena.h"
+#include "engine/sequence.h"
+#include "plan/op.h"
+
+/* Arrays for rows_max rows from the arena. CARAT_EMEMORY. */
+int batch_init(struct step *step, struct arena *arena, int32_t rows_max, struct carat_error *err);
+
+void batch_clear(struct step *step);
+
+/* Adds a row; `is_out`: its logits are wanted. Returns its place among the output rows, or -1. */
+int32_t batch_add(struct step *step, int32_t id, int32_t position, int32_t sequence, bool is_out);
+
+/* Rows of the next step: the new token of every decoding sequence, then up to `chunk` rows of
+ * the oldest one that is still in its prompt. Each sequence's out_row, n_rows are set. */
+void batch_next(struct step *step, struct sequence *sequences, int32_t n_seq, int32_t chunk);
+
+#endif

@@ -1,0 +1,270 @@
+#include "engine/engine.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "engine/limits.h"
+
+/* What a text model must not say: the file's own list, and the marks of images and sound. */
+static int list_suppressed(carat_engine *e, struct carat_error *err)
+{
+    static const enum vocab_special media[] = {VOCAB_IMAGE_BEGIN, VOCAB_IMAGE_END, VOCAB_IMAGE,
+                                               VOCAB_AUDIO_BEGIN, VOCAB_AUDIO_END, VOCAB_AUDIO,
+                                               VOCAB_VIDEO};
+    size_t n_media = sizeof media / sizeof *media, n;
+    const int32_t *listed = vocab_suppressed(e->model->vocab, &n);
+    e->suppressed = arena_take(&e->arena, n + n_media, sizeof *e->suppressed);
+    if (!e->suppressed) return err_no_memory(err, "engine", (n + n_media) * sizeof *listed);
+    if (n) memcpy(e->suppressed, listed, n * sizeof *listed);
+    for (size_t i = 0; i < n_media; i++) {
+        int32_t id = vocab_special(e->model->vocab, media[i]);
+        if (id >= 0) e->suppressed[n++] = id;
+    }
+    e->n_suppressed = n;
+    return CARAT_OK;
+}
+
+static int take_host_memory(carat_engine *e, struct carat_error *err)
+{
+    const struct layout *y = &e->layout;
+    size_t n_seq = (size_t)y->n_seq, n_vocab = (size_t)e->model->config.n_vocab;
+    e->events_size = y->n_seq * EVENTS_PER_SEQUENCE;
+    e->sequences = arena_take(&e->arena, n_seq, sizeof *e->sequences);
+    e->events = arena_take(&e->arena, (size_t)e->events_size, sizeof *e->events);
+    e->row = arena_take(&e->arena, n_vocab, sizeof *e->row);
+    if (!e->sequences || !e->events || !e->row)
+        return err_no_memory(err, "engine", n_vocab * sizeof *e->row);
+    TRY(batch_init(&e->step, &e->arena, y->chunk + y->n_seq, err));
+    return list_suppressed(e, err);
+}
+
+static int take_device_memory(carat_engine *e, struct carat_error *err)
+{
+    struct layout *y = &e->layout;
+    for (int32_t l = 0; l < e->model->config.n_kv_layer; l++) {
+        TRY(y->backend->alloc(y->device, y->k_bytes[l], &e->kv[2 * l], err));
+        TRY(y->backend->alloc(y->device, y->k_bytes[l], &e->kv[2 * l + 1], err));
+        y->caches[l].k = e->kv[2 * l];
+        y->caches[l].v = e->kv[2 * l + 1];
+    }
+    TRY(y->backend->alloc(y->device, y->plans.bytes, &e->memory, err));
+    TRY(y->backend->alloc(y->device, y->plans.scratch_bytes, &e->scratch, err));
+    for (; e->n_loaded < e->weights.n_all; e->n_loaded++)
+        TRY(y->backend->weight_load(y->device, &e->weights.all[e->n_loaded], err));
+    return plans_bind(&y->plans, y->backend, y->device, e->memory, e->scratch, err);
+}
+
+static int start(carat_engine *e, const struct carat_engine_options *options,
+                 struct carat_error *err)
+{
+    struct buf note = {0};
+    int status = weights_bind(&e->weights, &e->model->config, e->model->gguf, &e->arena, &note,
+                              err);
+    buf_deinit(&note);
+    TRY(status);
+    TRY(layout_init(&e->layout, e->model, &e->weights, options, err));
+    TRY(take_host_memory(e, err));
+    TRY(take_device_memory(e, err));
+    arena_seal(&e->arena);
+    return CARAT_OK;
+}
+
+int carat_engine_open(carat_engine **out, const carat_model *model,
+                      const struct carat_engine_options *options, struct carat_error *err)
+{
+    *out = NULL;
+    carat_engine *e = mem_alloc(1, sizeof *e);
+    if (!e) return err_no_memory(err, "engine", sizeof *e);
+    e->model = model;
+    int status = start(e, options, err);
+    if (status)
+        carat_engine_close(e);
+    else
+        *out = e;
+    return status;
+}
+
+void carat_engine_close(carat_engine *e)
+{
+    if (!e) return;
+    struct layout *y = &e->layout;
+    for (int32_t i = 0; e->sequences && i < y->n_seq; i++)
+        if (e->sequences[i].state != SEQUENCE_FREE)
+            sequence_end(&e->sequences[i], CARAT_FINISH_CANCELLED, 0);
+    if (y->device) {
+        for (int32_t i = 0; i < e->n_loaded; i++)
+            y->backend->weight_unload(y->device, &e->weights.all[i]);
+        for (int32_t i = 0; i < 2 * LAYERS_MAX; i++) y->backend->free(y->device, e->kv[i]);
+        y->backend->free(y->device, e->memory);
+        y->backend->free(y->device, e->scratch);
+        layout_deinit(y);
+    }
+    arena_deinit(&e->arena);
+    mem_free(e);
+}
+
+const struct carat_memory *carat_engine_memory(const carat_engine *e)
+{
+    return &e->layout.memory;
+}
+
+bool engine_is_idle(const carat_engine *e)
+{
+    for (int32_t i = 0; i < e->layout.n_seq; i++)
+        if (e->sequences[i].state != SEQUENCE_FREE) return false;
+    return true;
+}
+
+int engine_run(carat_engine *e, struct carat_error *err)
+{
+    if (e->is_lost) return err_set(err, CARAT_EDEVICE, "the device was lost; open a new engine");
+    struct layout *y = &e->layout;
+    const struct bucket *bucket = plans_get(&y->plans, e->step.n_token, e->step.n_out);
+    y->backend->run(bucket->program, &e->step);
+    int status = y->backend->fence(y->device, err);
+    e->is_lost = status != CARAT_OK;
+    return status;
+}
+
+const float *engine_logits(carat_engine *e, int32_t out)
+{
+    struct layout *y = &e->layout;
+    const struct plan *plan = &plans_get(&y->plans, e->step.n_token, e->step.n_out)->plan;
+    size_t row_bytes = (size_t)e->model->config.n_vocab * sizeof(float);
+    size_t offset = plan_buf_at(plan, plan->logits)->offset + (size_t)out * row_bytes;
+    y->backend->download(y->device, e->row, (char *)e->memory + offset, row_bytes);
+    return e->row;
+}
+
+/* ---- Requests --------------------------------------------------------------------------- */
+
+static int check_request(const carat_engine *e, const struct carat_request *r,
+                         struct carat_error *err)
+{
+    if (r->n_prompt < 1) return err_set(err, CARAT_EUSAGE, "prompt: at least one token expected");
+    if (r->n_prompt > (size_t)e->layout.n_ctx - 1) {
+        err_set(err, CARAT_ECONTEXT,
+                "prompt of %zu tokens exceeds the available context size of %d", r->n_prompt,
+                e->layout.n_ctx);
+        err_hint(err, "shorten the prompt or raise the context size (-c); one position is kept "
+                      "for the answer");
+        return CARAT_ECONTEXT;
+    }
+    for (size_t i = 0; i < r->n_prompt; i++)
+        if (r->prompt[i] < 0 || r->prompt[i] >= e->model->config.n_vocab)
+            return err_set(err, CARAT_EUSAGE, "prompt: token %zu: 0 to %d expected, %d found", i,
+                           e->model->config.n_vocab - 1, r->prompt[i]);
+    return sample_check(&r->sampling, err);
+}
+
+int carat_submit(carat_engine *e, const struct carat_request *request, carat_request_id *out,
+                 struct carat_error *err)
+{
+    *out = 0;
+    TRY(check_request(e, request, err));
+    for (int32_t i = 0; i < e->layout.n_seq; i++) {
+        if (e->sequences[i].state != SEQUENCE_FREE) continue;
+        struct sampler_options sampler = {
+            .n_vocab = e->model->config.n_vocab,
+            .sampling = request->sampling,
+            .bias = request->bias,
+            .n_bias = request->n_bias,
+            .suppressed = e->suppressed,
+            .n_suppressed = e->n_suppressed,
+        };
+        TRY(sequence_start(&e->sequences[i], request, e->last_request + 1, &sampler,
+                           e->layout.n_ctx, err));
+        *out = ++e->last_request;
+        return CARAT_OK;
+    }
+    err_set(err, CARAT_EBUSY, "all %d sequences are taken", e->layout.n_seq);
+    return CARAT_EBUSY;
+}
+
+int carat_cancel(carat_engine *e, carat_request_id request)
+{
+    for (int32_t i = 0; i < e->layout.n_seq; i++)
+        if (e->sequences[i].state != SEQUENCE_FREE && e->sequences[i].request == request) {
+            e->sequences[i].is_cancelled = true;
+            return CARAT_OK;
+        }
+    return CARAT_EUSAGE;
+}
+
+static void add_event(carat_engine *e, struct carat_event event)
+{
+    e->events[(e->events_first + e->events_count++) % e->events_size] = event;
+}
+
+bool carat_next_event(carat_engine *e, struct carat_event *out)
+{
+    if (e->events_count == 0) return false;
+    *out = e->events[e->events_first];
+    e->events_first = (e->events_first + 1) % e->events_size;
+    e->events_count--;
+    return true;
+}
+
+static void end(carat_engine *e, struct sequence *s, enum carat_finish finish, const char *message)
+{
+    struct carat_event event = sequence_end(s, finish, os_seconds());
+    if (message) event.message = message;
+    add_event(e, event);
+}
+
+/* The sequence's new logits become its next token, or its end. */
+static void take_token(carat_engine *e, struct sequence *s)
+{
+    float logprob = 0;
+    int32_t id = sample_pick(s->sampler, engine_logits(e, s->out_row),
+                             s->want_logprob ? &logprob : NULL);
+    if (s->first_token <= 0) s->first_token = os_seconds();
+    s->state = SEQUENCE_DECODE;
+    if (id < 0) {
+        end(e, s, CARAT_FINISH_ERROR, "the model produced non-finite logits");
+        return;
+    }
+    s->last_id = id;
+    if (!s->ignore_stop && vocab_is_stop(e->model->vocab, id)) {
+        end(e, s, CARAT_FINISH_STOP, NULL);
+        return;
+    }
+    sample_accept(s->sampler, id);
+    s->n_generated++;
+    add_event(e, (struct carat_event){
+                     .request = s->request, .kind = CARAT_EVENT_TOKEN, .id = id, .logprob = logprob});
+    if (s->n_generated >= s->max_tokens || s->n_cached >= e->layout.n_ctx)
+        end(e, s, CARAT_FINISH_LENGTH, NULL);
+}
+
+static void after_step(carat_engine *e, struct sequence *s)
+{
+    if (s->state == SEQUENCE_FREE || s->n_rows == 0) return;
+    s->n_cached += s->n_rows;
+    if (s->state == SEQUENCE_PREFILL)
+        add_event(e, (struct carat_event){.request = s->request,
+                                          .kind = CARAT_EVENT_PROGRESS,
+                                          .done = s->n_cached,
+                                          .total = s->n_prompt});
+    if (s->out_row >= 0) take_token(e, s);
+}
+
+int carat_step(carat_engine *e, struct carat_error *err)
+{
+    int32_t n_seq = e->layout.n_seq;
+    if (e->events_count > e->events_size - 3 * n_seq)
+        return err_set(err, CARAT_EBUSY, "events of the last step have not been taken");
+    for (int32_t i = 0; i < n_seq; i++) {
+        struct sequence *s = &e->sequences[i];
+        if (s->state != SEQUENCE_FREE && s->is_cancelled) end(e, s, CARAT_FINISH_CANCELLED, NULL);
+    }
+    batch_next(&e->step, e->sequences, n_seq, e->layout.chunk);
+    if (e->step.n_token == 0) return 0;
+    double now = os_seconds();
+    for (int32_t i = 0; i < n_seq; i++)
+        if (e->sequences[i].n_rows > 0 && e->sequences[i].started <= 0) e->sequences[i].started = now;
+    TRY(engine_run(e, err));
+    for (int32_t i = 0; i < n_seq; i++) after_step(e, &e->sequences[i]);
+    return engine_is_idle(e) ? 0 : 1;
+}

@@ -1,0 +1,34 @@
+/* The engine behind carat.h: owner of the device, weights, caches, plans and sequences. */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include "engine/batch.h"
+#include "engine/layout.h"
+
+struct carat_engine {
+    const carat_model *model;
+    struct layout layout;
+    struct weights weights; /* this engine's copy: device_data is of its device */
+    struct arena arena;     /* weights' table, sequences, events, step; sealed after start */
+    int32_t n_loaded;       /* weights that the device has */
+    void *kv[2 * LAYERS_MAX], *memory, *scratch;
+    struct step step;
+    struct sequence *sequences;
+    float *row; /* n_vocab logits on the host */
+    int32_t *suppressed;
+    size_t n_suppressed;
+    struct carat_event *events; /* a ring */
+    int32_t events_size, events_first, events_count;
+    carat_request_id last_request;
+    bool is_lost; /* the device failed: only closing is left */
+};
+
+/* Runs the rows of e->step. CARAT_EDEVICE when the device is lost. */
+int engine_run(carat_engine *e, struct carat_error *err);
+
+/* Row `out` of the step's logits, on the host, until the next call. */
+const float *engine_logits(carat_engine *e, int32_t out);
+
+bool engine_is_idle(const carat_engine *e);
+
+#endif

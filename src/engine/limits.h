@@ -1,0 +1,21 @@
+/* Every maximum of the engine, in one place. */
+#ifndef ENGINE_LIMITS_H
+#define ENGINE_LIMITS_H
+
+#include <assert.h>
+
+#include "model/config.h"
+
+enum {
+    CTX_MIN = 16,         /* positions of a sequence */
+    SEQUENCES_MAX = 1024,
+    CHUNK_MAX = 8192,     /* rows of a prefill step */
+    CHUNK_DEFAULT = 512,
+    SCORE_ROWS = 32,      /* rows of logits that one step of scoring gives */
+    EVENTS_PER_SEQUENCE = 4
+};
+
+/* Progress, a token and an end may come from one step of one sequence. */
+static_assert(EVENTS_PER_SEQUENCE >= 3, "a step's events fit");
+
+#endif

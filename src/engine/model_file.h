@@ -1,0 +1,21 @@
+/* An open model file: container, configuration, vocabulary. Read-only after open. */
+#ifndef ENGINE_MODEL_FILE_H
+#define ENGINE_MODEL_FILE_H
+
+#include "carat.h"
+#include "base/arena.h"
+#include "gguf/gguf.h"
+#include "model/config.h"
+#include "model/weights.h"
+#include "text/vocab.h"
+
+struct carat_model {
+    struct gguf *gguf;
+    struct gemma_config config;
+    struct weights weights; /* bound once to check the file; an engine binds its own copy */
+    struct vocab *vocab;
+    struct carat_model_info info;
+    struct arena arena;
+};
+
+#endif

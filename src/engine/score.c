@@ -1,0 +1,124 @@
+/* Forward passes without requests: logits of a given text, and timing. Both use sequence slots
+ * of an idle engine directly. */
+#include <math.h>
+
+#include "base/os.h"
+#include "base/rng.h"
+#include "engine/engine.h"
+
+static int check_idle(const carat_engine *e, struct carat_error *err)
+{
+    if (engine_is_idle(e)) return CARAT_OK;
+    return err_set(err, CARAT_EBUSY, "requests are running; wait for them or cancel them");
+}
+
+static int check_tokens(const carat_engine *e, const int32_t *tokens, int32_t n,
+                        const int32_t *at, int32_t n_at, struct carat_error *err)
+{
+    int32_t n_vocab = e->model->config.n_vocab;
+    if (n < 1) return err_set(err, CARAT_EUSAGE, "tokens: at least one expected");
+    if (n > e->layout.n_ctx)
+        return err_set(err, CARAT_ECONTEXT, "%d tokens exceed the available context size of %d", n,
+                       e->layout.n_ctx);
+    for (int32_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || tokens[i] >= n_vocab)
+            return err_set(err, CARAT_EUSAGE, "token %d: 0 to %d expected, %d found", i,
+                           n_vocab - 1, tokens[i]);
+    for (int32_t i = 0; at && i < n_at; i++)
+        if (at[i] < 0 || at[i] >= n || (i > 0 && at[i] <= at[i - 1]))
+            return err_set(err, CARAT_EUSAGE, "position %d: rising numbers from 0 to %d expected",
+                           at[i], n - 1);
+    return CARAT_OK;
+}
+
+static bool is_finite_row(const float *row, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (!isfinite(row[i])) return false;
+    return true;
+}
+
+static int hand_over(carat_engine *e, carat_logits_fn take, void *user, struct carat_error *err)
+{
+    int32_t n_vocab = e->model->config.n_vocab;
+    for (int32_t r = 0; r < e->step.n_out; r++) {
+        int32_t position = e->step.position[e->step.out_row[r]];
+        const float *row = engine_logits(e, r);
+        if (!is_finite_row(row, n_vocab))
+            return err_set(err, CARAT_ENUMERIC, "the model produced non-finite logits at position %d",
+                           position);
+        int status = take(user, position, row, n_vocab);
+        if (status) return status;
+    }
+    return CARAT_OK;
+}
+
+int carat_score(carat_engine *e, const int32_t *tokens, int32_t n, const int32_t *at,
+                int32_t n_at, carat_logits_fn take, void *user, struct carat_error *err)
+{
+    TRY(check_idle(e, err));
+    TRY(check_tokens(e, tokens, n, at, n_at, err));
+    int32_t next_at = 0;
+    for (int32_t position = 0; position < n;) {
+        batch_clear(&e->step);
+        while (position < n && e->step.n_token < e->layout.chunk &&
+               e->step.n_out < e->layout.score_rows) {
+            bool is_out = !at || (next_at < n_at && at[next_at] == position);
+            next_at += at && is_out;
+            batch_add(&e->step, tokens[position], position, 0, is_out);
+            position++;
+        }
+        TRY(engine_run(e, err));
+        TRY(hand_over(e, take, user, err));
+    }
+    return CARAT_OK;
+}
+
+static int32_t random_id(const carat_engine *e, struct rng *rng)
+{
+    return (int32_t)rng_below(rng, (uint32_t)e->model->config.n_vocab);
+}
+
+/* `n` random tokens of sequence `s` from `position` on; logits for the last one. */
+static int prefill_random(carat_engine *e, int32_t s, int32_t position, int32_t n, struct rng *rng,
+                          struct carat_error *err)
+{
+    for (int32_t done = 0; done < n;) {
+        batch_clear(&e->step);
+        for (; done < n && e->step.n_token < e->layout.chunk; done++)
+            batch_add(&e->step, random_id(e, rng), position + done, s, done == n - 1);
+        TRY(engine_run(e, err));
+    }
+    return CARAT_OK;
+}
+
+int carat_measure(carat_engine *e, const struct carat_measure *what, double *seconds,
+                  struct carat_error *err)
+{
+    int32_t users = what->users > 0 ? what->users : 1;
+    int64_t positions = (int64_t)what->depth + what->n_prompt + what->n_gen;
+    TRY(check_idle(e, err));
+    if (users > e->layout.n_seq)
+        return err_set(err, CARAT_EUSAGE, "%d users, but the engine has %d sequences", users,
+                       e->layout.n_seq);
+    if (what->depth < 0 || what->n_prompt < 0 || what->n_gen < 0)
+        return err_set(err, CARAT_EUSAGE, "depth, prompt and generated tokens must not be negative");
+    if (positions > e->layout.n_ctx)
+        return err_set(err, CARAT_ECONTEXT,
+                       "%lld positions exceed the available context size of %d",
+                       (long long)positions, e->layout.n_ctx);
+    struct rng rng = {.state = 1};
+    for (int32_t s = 0; s < users; s++) TRY(prefill_random(e, s, 0, what->depth, &rng, err));
+    double begin = os_seconds();
+    for (int32_t s = 0; s < users; s++)
+        TRY(prefill_random(e, s, what->depth, what->n_prompt, &rng, err));
+    for (int32_t i = 0; i < what->n_gen; i++) {
+        batch_clear(&e->step);
+        for (int32_t s = 0; s < users; s++)
+            batch_add(&e->step, random_id(e, &rng), what->depth + what->n_prompt + i, s, true);
+        e->step.n_decode = users;
+        TRY(engine_run(e, err));
+    }
+    *seconds = os_seconds() - begin;
+    return CARAT_OK;
+}

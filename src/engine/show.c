@@ -1,0 +1,126 @@
+/* A listing of any well-formed GGUF file as JSON, also of one that cannot be run here. */
+#include "base/json_writer.h"
+#include "base/mem.h"
+#include "carat.h"
+#include "gguf/gguf.h"
+
+enum { ELEMENTS_SHOWN = 8 };
+
+static void add_element(struct json *j, const struct gguf_kv *kv, uint64_t i)
+{
+    if (kv->strings)
+        json_text(j, kv->strings[i].data, kv->strings[i].length);
+    else if (kv->element_type == GGUF_F32 || kv->element_type == GGUF_F64)
+        json_double(j, gguf_array_float(kv, i));
+    else if (kv->element_type == GGUF_BOOL)
+        json_bool(j, gguf_array_int(kv, i) != 0);
+    else
+        json_int(j, gguf_array_int(kv, i));
+}
+
+static void add_value(struct json *j, const struct gguf_kv *kv)
+{
+    switch (kv->type) {
+    case GGUF_STRING: json_text(j, kv->value.s.data, kv->value.s.length); break;
+    case GGUF_F32:
+    case GGUF_F64: json_double(j, kv->value.f); break;
+    case GGUF_BOOL: json_bool(j, kv->value.u != 0); break;
+    case GGUF_I8:
+    case GGUF_I16:
+    case GGUF_I32:
+    case GGUF_I64: json_int(j, kv->value.i); break;
+    case GGUF_ARRAY:
+        json_begin_array(j);
+        for (uint64_t i = 0; i < kv->count && i < ELEMENTS_SHOWN; i++) add_element(j, kv, i);
+        json_end_array(j);
+        break;
+    default: json_int(j, (int64_t)kv->value.u); break;
+    }
+}
+
+static void add_metadata(struct json *j, const struct gguf_kv *kv)
+{
+    json_begin_object(j);
+    json_key(j, "key");
+    json_text(j, kv->key.data, kv->key.length);
+    json_key(j, "type");
+    json_string(j, gguf_type_name(kv->type));
+    if (kv->type == GGUF_ARRAY) {
+        json_key(j, "element_type");
+        json_string(j, gguf_type_name(kv->element_type));
+        json_key(j, "count");
+        json_int(j, (int64_t)kv->count);
+    }
+    json_key(j, "value");
+    add_value(j, kv);
+    json_end_object(j);
+}
+
+static void add_tensor(struct json *j, const struct gguf_tensor *t)
+{
+    json_begin_object(j);
+    json_key(j, "name");
+    json_string(j, t->name);
+    json_key(j, "type");
+    json_string(j, t->type_name);
+    json_key(j, "shape");
+    json_begin_array(j);
+    for (int i = 0; i < t->n_dims; i++) json_int(j, t->dims[i]);
+    json_end_array(j);
+    json_key(j, "bytes");
+    json_int(j, (int64_t)t->bytes);
+    json_key(j, "part");
+    json_int(j, t->part);
+    json_key(j, "offset");
+    json_int(j, (int64_t)t->offset);
+    json_end_object(j);
+}
+
+static void add_file(struct json *j, const struct gguf *g, const char *problem)
+{
+    json_begin_object(j);
+    json_key(j, "path");
+    json_string(j, gguf_path(g));
+    json_key(j, "version");
+    json_int(j, gguf_version(g));
+    json_key(j, "parts");
+    json_int(j, gguf_part_count(g));
+    json_key(j, "bytes");
+    json_int(j, (int64_t)gguf_file_bytes(g));
+    json_key(j, "problem");
+    if (problem)
+        json_string(j, problem);
+    else
+        json_null(j);
+    json_key(j, "metadata");
+    json_begin_array(j);
+    for (size_t i = 0; i < gguf_kv_count(g); i++) add_metadata(j, gguf_kv_at(g, i));
+    json_end_array(j);
+    json_key(j, "tensors");
+    json_begin_array(j);
+    for (size_t i = 0; i < gguf_tensor_count(g); i++) add_tensor(j, gguf_tensor_at(g, i));
+    json_end_array(j);
+    json_end_object(j);
+}
+
+int carat_show_json(const char *path, char **out, struct carat_error *err)
+{
+    *out = NULL;
+    struct gguf *g;
+    int status = gguf_open(&g, path, err);
+    if (status) return status;
+    carat_model *model = NULL;
+    struct carat_error problem = {0};
+    carat_model_open(&model, path, &problem);
+    struct buf text = {0};
+    struct json j = {.out = &text};
+    add_file(&j, g, model ? NULL : problem.message);
+    carat_model_close(model);
+    gguf_close(g);
+    if (text.failed) {
+        buf_deinit(&text);
+        return err_set(err, CARAT_EMEMORY, "%s: no memory for the listing", path);
+    }
+    *out = text.data;
+    return CARAT_OK;
+}

@@ -1,0 +1,151 @@
+/* What a row is computed for decides its class. Only keys and values outlive a step, and the last
+ * layer that owns any is layer n_kv_layer - 1: after its K/V are written, a row matters only if
+ * its logits are wanted. So everything up to there runs on ROWS_TOKEN, one GATHER_ROWS follows,
+ * and the rest (all of the KV-shared tail of E2B and E4B) runs on ROWS_OUT. In decode both are
+ * the same rows; a prefill chunk that is not the last has no output rows at all. */
+#include "model/forward.h"
+
+#include <math.h>
+
+#include "plan/emit.h"
+
+struct pass {
+    struct plan *p;
+    const struct gemma_config *c;
+    const struct weights *w;
+    buf_id ple_trunk, ple_tail; /* per-layer embeddings of both parts */
+};
+
+int32_t gemma_kv_capacity(const struct gemma_config *c, int32_t l, int32_t n_ctx, int32_t rows)
+{
+    if (c->layer[l].is_global) return n_ctx;
+    int32_t ring = c->window + rows;
+    return ring < n_ctx ? ring : n_ctx;
+}
+
+/* Per-layer embeddings of layers [first, first + proj->rows / n_ple), from scaled embeddings x:
+ * (norm(proj x / sqrt(H)) + 16 table[id]) / sqrt(2), each layer's slice normed on its own. */
+static buf_id per_layer_embeddings(struct pass *f, buf_id x, const struct weight *proj,
+                                   int32_t first)
+{
+    struct plan *p = f->p;
+    const struct gemma_config *c = f->c;
+    buf_id a = emit_scale(p, emit_matmul(p, x, proj), (float)(1.0 / sqrt((double)c->n_embd)));
+    a = emit_groupnorm(p, a, f->w->ple_proj_norm, c->n_ple, c->rms_eps);
+    buf_id e = emit_embed(p, plan_buf_at(p, x)->rows, f->w->ple_embd, sqrtf((float)c->n_ple),
+                          first * c->n_ple, (int32_t)proj->rows);
+    return emit_scale(p, emit_add(p, a, e), (float)(1.0 / sqrt(2.0)));
+}
+
+static buf_id embed(struct pass *f)
+{
+    const struct gemma_config *c = f->c;
+    buf_id x = emit_embed(f->p, ROWS_TOKEN, f->w->token_embd, sqrtf((float)c->n_embd), 0,
+                          c->n_embd);
+    if (f->w->ple_proj_trunk) f->ple_trunk = per_layer_embeddings(f, x, f->w->ple_proj_trunk, 0);
+    if (f->w->ple_proj_tail)
+        f->ple_tail = per_layer_embeddings(f, emit_gather_rows(f->p, x), f->w->ple_proj_tail,
+                                           c->n_kv_layer - 1);
+    return x;
+}
+
+static buf_id rotate(struct pass *f, const struct layer_spec *s, buf_id x)
+{
+    return emit_rope(f->p, x, s->is_global ? f->w->rope_global : f->w->rope_local, s->head_dim);
+}
+
+/* V is the raw projection, normed without weights; on k_eq_v layers it is K's, before K is
+ * normed and turned. */
+static void write_keys(struct pass *f, int32_t l, const struct layer_weights *w, buf_id h)
+{
+    struct plan *p = f->p;
+    const struct layer_spec *s = &f->c->layer[l];
+    buf_id k = emit_matmul(p, h, w->attn_k);
+    buf_id v = s->k_eq_v ? k : emit_matmul(p, h, w->attn_v);
+    k = rotate(f, s, emit_groupnorm(p, k, w->attn_k_norm, s->head_dim, f->c->rms_eps));
+    v = emit_groupnorm(p, v, NULL, s->head_dim, f->c->rms_eps);
+    emit_kv_write(p, k, v, l);
+}
+
+static buf_id attention(struct pass *f, int32_t l, const struct layer_weights *w, buf_id x)
+{
+    struct plan *p = f->p;
+    const struct layer_spec *s = &f->c->layer[l];
+    float eps = f->c->rms_eps;
+    buf_id h = emit_rmsnorm(p, x, w->attn_norm, eps);
+    if (s->has_kv) write_keys(f, l, w, h);
+    if (l == f->c->n_kv_layer - 1) { /* from here on only rows whose logits are wanted */
+        x = emit_gather_rows(p, x);
+        h = emit_gather_rows(p, h);
+    }
+    buf_id q = emit_groupnorm(p, emit_matmul(p, h, w->attn_q), w->attn_q_norm, s->head_dim, eps);
+    buf_id a = emit_attention(p, rotate(f, s, q), s->kv_layer, s->n_heads, s->window);
+    return emit_add(p, x, emit_rmsnorm(p, emit_matmul(p, a, w->attn_output), w->attn_post_norm,
+                                       eps));
+}
+
+static buf_id dense_ffn(struct pass *f, const struct layer_weights *w, buf_id x)
+{
+    struct plan *p = f->p;
+    buf_id h = emit_rmsnorm(p, x, w->ffn_norm, f->c->rms_eps);
+    buf_id gate = emit_matmul(p, h, w->ffn_gate), up = emit_matmul(p, h, w->ffn_up);
+    return emit_matmul(p, emit_gelu_mul(p, gate, up, 0), w->ffn_down);
+}
+
+/* The router sees the raw residual, normed without weights and scaled by s / sqrt(H), not what
+ * the experts see. */
+static buf_id experts_ffn(struct pass *f, const struct layer_weights *w, buf_id x)
+{
+    struct plan *p = f->p;
+    const struct gemma_config *c = f->c;
+    int32_t n_used = c->n_expert_used;
+    buf_id ids, shares;
+    buf_id r = emit_rmsnorm(p, x, w->router_input_scale, c->rms_eps);
+    emit_route(p, emit_matmul(p, r, w->router), w->expert_scale, n_used, &ids, &shares);
+    buf_id u = emit_rmsnorm(p, x, w->expert_norm, c->rms_eps);
+    buf_id gate = emit_expert_in(p, u, ids, w->expert_gate, n_used);
+    buf_id up = emit_expert_in(p, u, ids, w->expert_up, n_used);
+    return emit_expert_out(p, emit_gelu_mul(p, gate, up, 0), ids, shares, w->expert_down, n_used);
+}
+
+static buf_id feed_forward(struct pass *f, const struct layer_weights *w, buf_id x)
+{
+    struct plan *p = f->p;
+    float eps = f->c->rms_eps;
+    buf_id y = dense_ffn(f, w, x);
+    if (f->c->n_expert) {
+        y = emit_rmsnorm(p, y, w->dense_post_norm, eps);
+        y = emit_add(p, y, emit_rmsnorm(p, experts_ffn(f, w, x), w->expert_post_norm, eps));
+    }
+    return emit_add(p, x, emit_rmsnorm(p, y, w->ffn_post_norm, eps));
+}
+
+static buf_id per_layer_input(struct pass *f, int32_t l, const struct layer_weights *w, buf_id x)
+{
+    struct plan *p = f->p;
+    int32_t n_trunk = f->c->n_kv_layer - 1;
+    bool in_trunk = l < n_trunk;
+    buf_id g = emit_gelu_mul(p, emit_matmul(p, x, w->ple_gate),
+                             in_trunk ? f->ple_trunk : f->ple_tail,
+                             f->c->n_ple * (in_trunk ? l : l - n_trunk));
+    return emit_add(p, x, emit_rmsnorm(p, emit_matmul(p, g, w->ple_up), w->ple_post_norm,
+                                       f->c->rms_eps));
+}
+
+void gemma_forward(struct plan *p, const struct gemma_config *c, const struct weights *w)
+{
+    struct pass f = {.p = p, .c = c, .w = w, .ple_trunk = BUF_NONE, .ple_tail = BUF_NONE};
+    buf_id x = embed(&f);
+    for (int32_t l = 0; l < c->n_layer; l++) {
+        const struct layer_weights *lw = &w->layer[l];
+        p->layer = (uint16_t)l;
+        x = attention(&f, l, lw, x);
+        x = feed_forward(&f, lw, x);
+        if (c->n_ple) x = per_layer_input(&f, l, lw, x);
+        if (lw->out_scale != 1.0f) x = emit_scale(p, x, lw->out_scale);
+    }
+    p->layer = LAYER_NONE;
+    buf_id y = emit_rmsnorm(p, x, w->output_norm, c->rms_eps);
+    y = emit_matmul(p, y, w->output ? w->output : w->token_embd);
+    p->logits = emit_softcap(p, y, c->softcap);
+}

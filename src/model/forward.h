@@ -1,0 +1,15 @@
+/* The forward pass of Gemma 4, recorded as a plan: the one place where its math is spelled. */
+#ifndef MODEL_FORWARD_H
+#define MODEL_FORWARD_H
+
+#include "model/weights.h"
+#include "plan/plan.h"
+
+/* Cells a sequence needs in the cache of layer l for steps of at most `rows` rows of it. */
+int32_t gemma_kv_capacity(const struct gemma_config *c, int32_t l, int32_t n_ctx, int32_t rows);
+
+/* Records the whole pass, from token ids to softcapped logits (p->logits, of the output rows).
+ * The plan's caches are one for each layer that owns keys, in layer order. */
+void gemma_forward(struct plan *p, const struct gemma_config *c, const struct weights *w);
+
+#endif

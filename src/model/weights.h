@@ -1,0 +1,42 @@
+/* The weights of a model: every tensor of tensor_list.h bound to its place in the mapped file,
+ * its shape compared with what the configuration implies, and the few vectors that are
+ * computed once at load (rotation frequencies, router scale).
+ *
+ * Owner: the arena given to weights_bind. The struct gguf must outlive it. Read-only after
+ * bind, but for `device_data`, which the backend fills in. */
+#ifndef MODEL_WEIGHTS_H
+#define MODEL_WEIGHTS_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "model/config.h"
+#include "model/tensor_list.h"
+#include "plan/weight.h"
+
+struct layer_weights {
+#define X(field, name, rows, cols, n_expert, need) struct weight *field; /* NULL: absent */
+    LAYER_TENSOR_LIST(X)
+#undef X
+    struct weight *router_input_scale; /* router_scale / sqrt(n_embd) */
+    float out_scale;                   /* layer_scale, 1 when absent */
+};
+
+struct weights {
+#define X(field, name, rows, cols, n_expert, need) struct weight *field;
+    MODEL_TENSOR_LIST(X)
+#undef X
+    struct weight *rope_local, *rope_global;       /* radians a position, for each pair */
+    struct weight *ple_proj_trunk, *ple_proj_tail; /* rows of ple_proj; see forward.c */
+    struct layer_weights *layer;
+    struct weight *all; /* every weight a backend has to see, in one array */
+    int32_t n_all;
+    int64_t n_params;      /* of the bound tensors */
+    uint64_t bytes_mapped; /* of the bound tensors */
+};
+
+/* CARAT_EFORMAT names the tensor, the shape or type expected and found. What is skipped (unknown
+ * extra tensors, K/V of layers that share) is counted in `note`, one sentence, or left empty. */
+int weights_bind(struct weights *w, const struct gemma_config *c, const struct gguf *g,
+                 struct arena *arena, struct buf *note, struct carat_error *err);
+
+#endif

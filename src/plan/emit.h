@@ -1,0 +1,30 @@
+/* The vocabulary of forward.c: each function records one op and gives the buffer it writes.
+ * Shapes are checked by assertion: the loader has compared every tensor with the model's facts
+ * before, so a mismatch here is a mistake of ours. */
+#ifndef PLAN_EMIT_H
+#define PLAN_EMIT_H
+
+#include "plan/plan.h"
+
+buf_id emit_embed(struct plan *p, enum row_class rows, const struct weight *table, float scale,
+                  int32_t first_col, int32_t cols);
+buf_id emit_rmsnorm(struct plan *p, buf_id x, const struct weight *w, float eps);
+/* Norms each `group` values of a row (a head, a layer's slice) on their own. */
+buf_id emit_groupnorm(struct plan *p, buf_id x, const struct weight *w, int32_t group, float eps);
+buf_id emit_matmul(struct plan *p, buf_id x, const struct weight *w);
+buf_id emit_rope(struct plan *p, buf_id x, const struct weight *inv_freq, int32_t head_dim);
+void emit_kv_write(struct plan *p, buf_id k, buf_id v, int32_t cache);
+buf_id emit_attention(struct plan *p, buf_id q, int32_t cache, int32_t n_heads, int32_t window);
+buf_id emit_add(struct plan *p, buf_id a, buf_id b);
+buf_id emit_scale(struct plan *p, buf_id x, float value);
+buf_id emit_gelu_mul(struct plan *p, buf_id a, buf_id b, int32_t second_col);
+buf_id emit_gather_rows(struct plan *p, buf_id x);
+void emit_route(struct plan *p, buf_id z, const struct weight *scale, int32_t n_used,
+                buf_id *ids, buf_id *shares);
+buf_id emit_expert_in(struct plan *p, buf_id x, buf_id ids, const struct weight *w,
+                      int32_t n_used);
+buf_id emit_expert_out(struct plan *p, buf_id x, buf_id ids, buf_id shares,
+                       const struct weight *w, int32_t n_used);
+buf_id emit_softcap(struct plan *p, buf_id x, float cap);
+
+#endif

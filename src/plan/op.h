@@ -1,0 +1,103 @@
+/* The op record and the step: what a plan is made of and what changes from step to step.
+ *
+ * Shared by C11 and CUDA C++: no designated initialisers, compound literals, `restrict` or
+ * flexible arrays here.
+ *
+ * Rules
+ * 1. A record holds no per-step value: ids, positions and row counts live in struct step.
+ * 2. Buffers are rows x columns of 4-byte values, rows contiguous, never strided or broadcast.
+ * 3. A buffer is written by exactly one op of its plan. */
+#ifndef PLAN_OP_H
+#define PLAN_OP_H
+
+#include <stdint.h>
+
+#include "plan/op_list.h"
+#include "plan/weight.h"
+
+enum op_code {
+#define X(NAME, params, meaning, budget) OP_##NAME,
+    OP_LIST(X)
+#undef X
+    OP_COUNT
+};
+
+/* Rows of a buffer: one for each token of the step, or one for each wanted output. */
+enum row_class { ROWS_TOKEN, ROWS_OUT, ROW_CLASS_COUNT };
+
+typedef uint16_t buf_id;
+#define BUF_NONE ((buf_id)0xFFFF)
+#define LAYER_NONE ((uint16_t)0xFFFF)
+
+union op_params {
+    struct {
+        const struct weight *table;
+        float scale;
+        int32_t first_col;
+    } embed;
+    struct {
+        const struct weight *w; /* [group], NULL: all ones */
+        float eps;
+        int32_t group; /* values normed together; divides the columns */
+    } norm;
+    struct {
+        const struct weight *w;
+    } matmul;
+    struct {
+        const struct weight *inv_freq; /* F32 [head_dim / 2], radians a position; 0: not turned */
+        int32_t head_dim;
+    } rope;
+    struct {
+        int32_t cache; /* index into the plan's caches */
+    } kv;
+    struct {
+        int32_t cache, n_heads;
+        int32_t window; /* keys visible, the query's own included; 0: all before it */
+    } attention;
+    struct {
+        float value;
+    } scale;
+    struct {
+        int32_t second_col;
+    } gelu_mul;
+    struct {
+        const struct weight *scale; /* F32 [n_expert], NULL: all ones */
+        int32_t n_used;
+    } route;
+    struct {
+        const struct weight *w; /* n_expert matrices */
+        int32_t n_used;
+    } expert;
+    struct {
+        float cap;
+    } softcap;
+    uint8_t bytes[44];
+};
+
+struct op {
+    uint16_t code;  /* enum op_code */
+    uint16_t layer; /* for messages and profiles; LAYER_NONE outside the layers */
+    buf_id in[3], out[2];
+    uint16_t reserved;
+    union op_params p;
+};
+
+/* One layer's keys and values: for every sequence `capacity` cells of n_heads * head_dim
+ * values. Position p of sequence s lives in cell s * capacity + p % capacity. A layer with a
+ * window needs window + rows of a step - 1 cells or more, else rows of one step would
+ * overwrite keys that earlier rows of the same step still see. */
+struct kv_cache {
+    enum format format; /* FORMAT_F16 or FORMAT_F32 */
+    int32_t capacity, n_heads, head_dim;
+    void *k, *v; /* device memory, owned by the engine; NULL in a plan that is only looked at */
+};
+
+/* What this forward pass is. Rows [0, n_decode) are single new tokens of their sequences, the
+ * rest belong to prefill chunks with rising positions. The arrays are owned by the engine. */
+struct step {
+    int32_t n_token, n_decode, n_out;
+    int32_t *id, *position, *sequence; /* [n_token] */
+    int32_t *out_row;                  /* [n_out], rising, each below n_token */
+};
+
+#endif

@@ -1,0 +1,68 @@
+/* A plan: the straight-line program of one forward pass for at most so many rows.
+ *
+ * It is recorded once by model/forward.c through emit.h, given memory by place.c, bound by a
+ * backend and then only replayed.
+ *
+ * Guardrails, so that this never becomes a graph compiler: program order is final; no control
+ * flow, no shape inference, no views, no autodiff; at most 3 inputs and 2 outputs an op;
+ * fusion only by exact windows of adjacent ops; what needs analysis is decided in forward.c,
+ * where it is known. This folder stays below 1,000 lines.
+ *
+ * Life: plan_init, emit..., plan_close, [backend bind, run], plan_deinit. A failed allocation is
+ * kept in `failed` and reported once by plan_close. One thread at a time. */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+#include "plan/op.h"
+
+struct plan_buf {
+    enum row_class rows;
+    int32_t cols;
+    int32_t first_op, last_op; /* written by first_op, last read by last_op */
+    size_t offset;             /* in the plan's memory, after plan_close */
+};
+
+struct plan {
+    struct op *ops;
+    struct plan_buf *bufs;
+    int32_t n_ops, n_bufs, ops_capacity, bufs_capacity;
+    const struct kv_cache *caches; /* borrowed */
+    int32_t n_caches;
+    int32_t rows_max[ROW_CLASS_COUNT];
+    uint16_t layer; /* given to ops emitted from now on */
+    buf_id logits;  /* the result: read by the engine after a run; never overwritten */
+    size_t bytes;   /* memory that all buffers need together, after plan_close */
+    bool failed;
+};
+
+void plan_init(struct plan *p, int32_t token_rows_max, int32_t out_rows_max,
+               const struct kv_cache *caches, int32_t n_caches);
+
+/* A new buffer that the next emitted op writes. */
+buf_id plan_buf_add(struct plan *p, enum row_class rows, int32_t cols);
+const struct plan_buf *plan_buf_at(const struct plan *p, buf_id id);
+
+/* Appends an op (its `layer` is filled in) and notes who reads and writes what. */
+void plan_emit(struct plan *p, const struct op *op);
+
+/* Ends the recording: places the buffers. CARAT_EMEMORY when recording ran out of memory. */
+int plan_close(struct plan *p, struct carat_error *err);
+void plan_deinit(struct plan *p);
+
+/* The program as text, one op a line. */
+void plan_print(const struct plan *p, struct buf *out);
+
+/* "RMSNORM" and the meaning of an op. */
+const char *op_name(enum op_code code);
+const char *op_meaning(enum op_code code);
+
+/* Offsets for all buffers such that two that live at the same time never overlap; the total
+ * goes to p->bytes. (place.c) */
+int plan_place(struct plan *p, struct carat_error *err);
+size_t plan_buf_bytes(const struct plan *p, buf_id id);
+
+#endif
