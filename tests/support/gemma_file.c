@@ -259,6 +259,19 @@ void gemma_tensors(const struct gemma_shape *shape, const struct gemma_layout *l
     for (v.layer = 0; v.layer < shape->n_layer; v.layer++) layer_tensors(&v);
 }
 
+void gemma_draw_values(struct rng *r, const struct gemma_tensor *t, float *values, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        switch (t->draw) {
+        case DRAW_NORMAL: values[i] = t->mean + t->spread * rng_normal(r); break;
+        case DRAW_UNIFORM:
+            values[i] = t->mean + t->spread * (2.0f * (float)rng_unit(r) - 1.0f);
+            break;
+        case DRAW_ROPE: values[i] = i < n / 4 ? 1.0f : 1e30f; break;
+        }
+    }
+}
+
 /* ---- Keys ------------------------------------------------------------------------------- */
 
 enum { LAYERS_MAX = 256 };

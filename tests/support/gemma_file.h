@@ -4,6 +4,7 @@
 #ifndef SUPPORT_GEMMA_FILE_H
 #define SUPPORT_GEMMA_FILE_H
 
+#include "base/rng.h"
 #include "gguf/gguf_writer.h"
 
 enum gemma_size { GEMMA_E2B, GEMMA_E4B, GEMMA_12B, GEMMA_26B, GEMMA_31B, GEMMA_SIZES };
@@ -68,6 +69,9 @@ struct gemma_tensor {
 typedef void (*gemma_tensor_fn)(void *user, const struct gemma_tensor *tensor);
 void gemma_tensors(const struct gemma_shape *shape, const struct gemma_layout *layout,
                    gemma_tensor_fn take, void *user);
+
+/* Draws the tensor's n values. */
+void gemma_draw_values(struct rng *r, const struct gemma_tensor *tensor, float *values, int64_t n);
 
 /* All keys but the tokenizer's. */
 void gemma_put_keys(struct gguf_writer *w, const struct gemma_shape *shape);

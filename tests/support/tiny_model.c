@@ -1,25 +1,11 @@
 #include "support/tiny_model.h"
 
 #include "base/mem.h"
-#include "base/rng.h"
 
 struct drawing {
     struct gguf_writer *writer;
     struct rng rng;
 };
-
-static void draw_values(struct rng *r, const struct gemma_tensor *t, float *values, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        switch (t->draw) {
-        case DRAW_NORMAL: values[i] = t->mean + t->spread * rng_normal(r); break;
-        case DRAW_UNIFORM:
-            values[i] = t->mean + t->spread * (2.0f * (float)rng_unit(r) - 1.0f);
-            break;
-        case DRAW_ROPE: values[i] = i < n / 4 ? 1.0f : 1e30f; break;
-        }
-    }
-}
 
 static void draw_tensor(void *user, const struct gemma_tensor *t)
 {
@@ -30,7 +16,7 @@ static void draw_tensor(void *user, const struct gemma_tensor *t)
         d->writer->failed = true;
         return;
     }
-    draw_values(&d->rng, t, values, n);
+    gemma_draw_values(&d->rng, t, values, n);
     gguf_add_values(d->writer, t->name, t->format, t->dims, t->n_dims, values);
     mem_free(values);
 }
