@@ -1,0 +1,339 @@
+/* Schemas of tool parameters come with references and unions that the template cannot show: it
+ * would print nothing for them, or fail. A flattened copy is made here.
+ *
+ * - A local $ref is replaced by what it names; keys beside it win. A cycle becomes a string.
+ * - allOf: keys of all parts, properties and required lists joined.
+ * - anyOf, oneOf: the first variant that is not null; a null variant makes it nullable.
+ * - A list of types: the first that is not null, and nullable. Inside `items` the template
+ *   shows such lists itself, so they stay.
+ *
+ * Work is bounded by depth and by the number of schemas visited, whatever refers to what. */
+#include <stdio.h>
+#include <string.h>
+
+#include "text/chat_internal.h"
+
+enum {
+    KEYS_MAX = 4096,       /* of one object: looking keys up is linear */
+    COPIES_MAX = 1 << 18, /* members and items written in all */
+};
+
+struct flattener {
+    struct arena *arena;
+    const struct carat_value *root;
+    size_t n_nodes, n_copies;
+    const struct carat_value *open[CHAT_DEPTH_MAX]; /* $ref targets being replaced */
+    int n_open;
+    struct carat_error *err;
+};
+
+/* Members of the schema being built. */
+struct node {
+    struct carat_member *members;
+    size_t count, capacity;
+};
+
+static const struct carat_value string_type = {
+    .kind = CARAT_STRING, .as.string = {"string", 6}};
+
+static int flatten(struct flattener *f, const struct carat_value *in, int depth, bool is_items,
+                   struct carat_value *out);
+
+/* Counts members about to be written, so that no schema makes work without end. */
+static int spend(struct flattener *f, size_t count)
+{
+    f->n_copies += count;
+    if (count <= COPIES_MAX && f->n_copies <= COPIES_MAX) return CARAT_OK;
+    return err_set(f->err, CARAT_EUSAGE, "schema: at most %d keys expected", COPIES_MAX);
+}
+
+static int check_keys(struct flattener *f, const struct carat_value *object)
+{
+    size_t count = object->as.object.count;
+    if (count > KEYS_MAX)
+        return err_set(f->err, CARAT_EUSAGE, "schema: at most %d keys in an object expected, %zu found",
+                       KEYS_MAX, count);
+    return spend(f, count);
+}
+
+static struct carat_member *find_member(struct node *n, const char *key, size_t length)
+{
+    for (size_t i = 0; i < n->count; i++)
+        if (n->members[i].key.length == length && memcmp(n->members[i].key.data, key, length) == 0)
+            return &n->members[i];
+    return NULL;
+}
+
+static int put_member(struct flattener *f, struct node *n, const char *key, size_t length,
+                      const struct carat_value *value)
+{
+    struct carat_member *m = find_member(n, key, length);
+    if (!m) {
+        if (n->count == n->capacity) {
+            size_t larger = n->capacity ? n->capacity * 2 : 8;
+            struct carat_member *members = arena_take(f->arena, larger, sizeof *members);
+            if (!members) return err_no_memory(f->err, "schema", larger * sizeof *members);
+            if (n->count) memcpy(members, n->members, n->count * sizeof *members);
+            n->members = members;
+            n->capacity = larger;
+        }
+        m = &n->members[n->count++];
+        m->key.data = key;
+        m->key.length = length;
+    }
+    m->value = *value;
+    return CARAT_OK;
+}
+
+static int put(struct flattener *f, struct node *n, const char *key,
+               const struct carat_value *value)
+{
+    return put_member(f, n, key, strlen(key), value);
+}
+
+static int put_true(struct flattener *f, struct node *n, const char *key)
+{
+    struct carat_value yes = {.kind = CARAT_BOOL, .as.boolean = true};
+    return put(f, n, key, &yes);
+}
+
+/* ---- References ------------------------------------------------------------------------- */
+
+/* One step of a JSON pointer: ~1 is a slash, ~0 a tilde. */
+static const struct carat_value *step_into(const struct carat_value *at, struct text step)
+{
+    char key[256];
+    size_t n = 0;
+    for (size_t i = 0; i < step.length; i++) {
+        char c = step.data[i];
+        if (c == '~' && i + 1 < step.length) c = step.data[++i] == '1' ? '/' : '~';
+        if (n == sizeof key - 1 || c == '\0') return NULL;
+        key[n++] = c;
+    }
+    key[n] = '\0';
+    if (!value_is(at, CARAT_ARRAY)) return value_get(at, key);
+    size_t index = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (key[i] < '0' || key[i] > '9' || i > 8) return NULL;
+        index = index * 10 + (size_t)(key[i] - '0');
+    }
+    return n && index < at->as.array.count ? &at->as.array.items[index] : NULL;
+}
+
+static const struct carat_value *find_target(const struct carat_value *root, struct text pointer)
+{
+    if (pointer.length == 0 || pointer.data[0] != '#') return NULL;
+    const struct carat_value *at = root;
+    size_t i = 1;
+    while (at && i < pointer.length) {
+        if (pointer.data[i++] != '/') return NULL;
+        size_t begin = i;
+        while (i < pointer.length && pointer.data[i] != '/') i++;
+        at = step_into(at, (struct text){pointer.data + begin, i - begin});
+    }
+    return at;
+}
+
+/* Adds the keys of `part` that the node does not have yet. */
+static int merge(struct flattener *f, struct node *n, const struct carat_value *part);
+
+static int merge_reference(struct flattener *f, struct node *n, const struct carat_value *ref,
+                           int depth)
+{
+    struct text pointer = value_text(ref);
+    const struct carat_value *target = find_target(f->root, pointer);
+    if (!target) {
+        char shown[SHOWN_MAX];
+        return err_set(f->err, CARAT_EUSAGE,
+                       "$ref: a schema inside the parameters expected, \"%s\" found",
+                       text_shown(pointer, shown));
+    }
+    bool is_cycle = false;
+    for (int i = 0; i < f->n_open; i++) is_cycle = is_cycle || f->open[i] == target;
+    if (is_cycle || f->n_open == CHAT_DEPTH_MAX) {
+        if (find_member(n, "type", 4)) return CARAT_OK;
+        return put(f, n, "type", &string_type);
+    }
+    f->open[f->n_open++] = target;
+    struct carat_value flat;
+    int status = flatten(f, target, depth + 1, false, &flat);
+    f->n_open--;
+    TRY(status);
+    return merge(f, n, &flat);
+}
+
+/* ---- Unions ----------------------------------------------------------------------------- */
+
+static int join_properties(struct flattener *f, struct carat_value *into,
+                           const struct carat_value *more)
+{
+    struct node n = {0};
+    TRY(check_keys(f, into));
+    TRY(check_keys(f, more));
+    for (size_t i = 0; i < into->as.object.count; i++) {
+        const struct carat_member *m = &into->as.object.members[i];
+        TRY(put_member(f, &n, m->key.data, m->key.length, &m->value));
+    }
+    for (size_t i = 0; i < more->as.object.count; i++) {
+        const struct carat_member *m = &more->as.object.members[i];
+        if (!find_member(&n, m->key.data, m->key.length))
+            TRY(put_member(f, &n, m->key.data, m->key.length, &m->value));
+    }
+    into->as.object.members = n.members;
+    into->as.object.count = n.count;
+    return CARAT_OK;
+}
+
+static int join_required(struct flattener *f, struct carat_value *into,
+                         const struct carat_value *more)
+{
+    size_t count = into->as.array.count, total = count + more->as.array.count;
+    TRY(spend(f, total));
+    struct carat_value *items = arena_take(f->arena, total, sizeof *items);
+    if (!items) return err_no_memory(f->err, "schema", total * sizeof *items);
+    if (count) memcpy(items, into->as.array.items, count * sizeof *items);
+    if (more->as.array.count)
+        memcpy(items + count, more->as.array.items, more->as.array.count * sizeof *items);
+    into->as.array.items = items;
+    into->as.array.count = total;
+    return CARAT_OK;
+}
+
+static int merge(struct flattener *f, struct node *n, const struct carat_value *part)
+{
+    for (size_t i = 0; part->kind == CARAT_OBJECT && i < part->as.object.count; i++) {
+        const struct carat_member *m = &part->as.object.members[i];
+        struct text key = {m->key.data, m->key.length};
+        struct carat_member *own = find_member(n, key.data, key.length);
+        if (!own)
+            TRY(put_member(f, n, key.data, key.length, &m->value));
+        else if (text_is(key, "properties") && value_is(&own->value, CARAT_OBJECT) &&
+                 value_is(&m->value, CARAT_OBJECT))
+            TRY(join_properties(f, &own->value, &m->value));
+        else if (text_is(key, "required") && value_is(&own->value, CARAT_ARRAY) &&
+                 value_is(&m->value, CARAT_ARRAY))
+            TRY(join_required(f, &own->value, &m->value));
+    }
+    return CARAT_OK;
+}
+
+static bool is_null_type(const struct carat_value *schema)
+{
+    return text_is(value_text(value_get(schema, "type")), "null");
+}
+
+static int merge_union(struct flattener *f, struct node *n, const struct carat_value *variants,
+                       int depth)
+{
+    bool is_taken = false;
+    for (size_t i = 0; i < variants->as.array.count; i++) {
+        const struct carat_value *variant = &variants->as.array.items[i];
+        if (is_null_type(variant)) {
+            TRY(put_true(f, n, "nullable"));
+        } else if (!is_taken) {
+            struct carat_value flat;
+            TRY(flatten(f, variant, depth + 1, false, &flat));
+            TRY(merge(f, n, &flat));
+            is_taken = true;
+        }
+    }
+    return CARAT_OK;
+}
+
+static int merge_all(struct flattener *f, struct node *n, const struct carat_value *parts,
+                     int depth)
+{
+    for (size_t i = 0; i < parts->as.array.count; i++) {
+        struct carat_value flat;
+        TRY(flatten(f, &parts->as.array.items[i], depth + 1, false, &flat));
+        TRY(merge(f, n, &flat));
+    }
+    return CARAT_OK;
+}
+
+static int pick_type(struct flattener *f, struct node *n)
+{
+    struct carat_member *type = find_member(n, "type", 4);
+    if (!type || !value_is(&type->value, CARAT_ARRAY)) return CARAT_OK;
+    const struct carat_value *list = type->value.as.array.items;
+    size_t count = type->value.as.array.count;
+    const struct carat_value *picked = NULL;
+    bool has_null = false;
+    for (size_t i = 0; i < count; i++) {
+        bool is_null = text_is(value_text(&list[i]), "null");
+        has_null = has_null || is_null;
+        if (!is_null && !picked) picked = &list[i];
+    }
+    type->value = picked ? *picked : string_type;
+    return has_null ? put_true(f, n, "nullable") : CARAT_OK;
+}
+
+/* ---- Walk ------------------------------------------------------------------------------- */
+
+static int flatten_properties(struct flattener *f, const struct carat_value *in, int depth,
+                              struct carat_value *out)
+{
+    size_t count = in->as.object.count;
+    TRY(check_keys(f, in));
+    struct carat_member *members = arena_take(f->arena, count, sizeof *members);
+    if (!members) return err_no_memory(f->err, "schema", count * sizeof *members);
+    for (size_t i = 0; i < count; i++) {
+        members[i].key = in->as.object.members[i].key;
+        TRY(flatten(f, &in->as.object.members[i].value, depth + 1, false, &members[i].value));
+    }
+    *out = (struct carat_value){.kind = CARAT_OBJECT};
+    out->as.object.members = members;
+    out->as.object.count = count;
+    return CARAT_OK;
+}
+
+/* Copies the plain keys; those that hold schemas are flattened. */
+static int copy_keys(struct flattener *f, struct node *n, const struct carat_value *in, int depth)
+{
+    for (size_t i = 0; i < in->as.object.count; i++) {
+        const struct carat_member *m = &in->as.object.members[i];
+        struct text key = {m->key.data, m->key.length};
+        struct carat_value value = m->value;
+        bool is_list = value.kind == CARAT_ARRAY;
+        if (text_is(key, "$ref") ||
+            (is_list && (text_is(key, "anyOf") || text_is(key, "oneOf") || text_is(key, "allOf"))))
+            continue;
+        if (text_is(key, "properties") && value.kind == CARAT_OBJECT)
+            TRY(flatten_properties(f, &m->value, depth, &value));
+        else if (text_is(key, "items") && value.kind == CARAT_OBJECT)
+            TRY(flatten(f, &m->value, depth + 1, true, &value));
+        TRY(put_member(f, n, key.data, key.length, &value));
+    }
+    return CARAT_OK;
+}
+
+static int flatten(struct flattener *f, const struct carat_value *in, int depth, bool is_items,
+                   struct carat_value *out)
+{
+    *out = *in;
+    if (in->kind != CARAT_OBJECT) return CARAT_OK;
+    if (depth > CHAT_DEPTH_MAX)
+        return err_set(f->err, CARAT_EUSAGE, "schema: nesting of at most %d expected",
+                       CHAT_DEPTH_MAX);
+    if (++f->n_nodes > SCHEMA_NODES_MAX)
+        return err_set(f->err, CARAT_EUSAGE, "schema: at most %d nodes expected", SCHEMA_NODES_MAX);
+    struct node n = {0};
+    TRY(check_keys(f, in));
+    TRY(copy_keys(f, &n, in, depth));
+    const struct carat_value *ref = value_get(in, "$ref"), *part;
+    if (ref) TRY(merge_reference(f, &n, ref, depth));
+    if (value_is(part = value_get(in, "allOf"), CARAT_ARRAY)) TRY(merge_all(f, &n, part, depth));
+    if (value_is(part = value_get(in, "anyOf"), CARAT_ARRAY)) TRY(merge_union(f, &n, part, depth));
+    if (value_is(part = value_get(in, "oneOf"), CARAT_ARRAY)) TRY(merge_union(f, &n, part, depth));
+    if (!is_items) TRY(pick_type(f, &n));
+    out->as.object.members = n.members;
+    out->as.object.count = n.count;
+    return CARAT_OK;
+}
+
+int schema_flatten(const struct carat_value *schema, struct arena *arena, struct carat_value *out,
+                   struct carat_error *err)
+{
+    struct flattener f = {.arena = arena, .root = schema, .err = err};
+    return flatten(&f, schema, 0, false, out);
+}

@@ -1,0 +1,250 @@
+/* Values of a request as the template's language sees them: truth, order, numbers, white
+ * space follow Python, because the published prompts were made with it. */
+#include "text/chat_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
+
+/* ---- The prompt ------------------------------------------------------------------------- */
+
+static void extend_span(struct prompt *p, enum carat_special special)
+{
+    if (p->n_spans == 0 || p->spans[p->n_spans - 1].special != special) {
+        if (p->n_spans == p->capacity) {
+            size_t larger = p->capacity ? p->capacity * 2 : 64;
+            void *resized = mem_resize(p->spans, larger, sizeof *p->spans);
+            if (!resized) {
+                p->failed = true;
+                return;
+            }
+            p->spans = resized;
+            p->capacity = larger;
+        }
+        p->spans[p->n_spans++].special = special;
+    }
+    p->spans[p->n_spans - 1].end = p->text.length;
+}
+
+void prompt_mark(struct prompt *p, const char *template_text)
+{
+    buf_add_text(&p->text, template_text);
+    extend_span(p, CARAT_SPECIAL_ALL);
+}
+
+void prompt_text(struct prompt *p, const char *data, size_t length)
+{
+    if (length == 0) return;
+    buf_add(&p->text, data, length);
+    extend_span(p, CARAT_SPECIAL_NONE);
+}
+
+void prompt_deinit(struct prompt *p)
+{
+    buf_deinit(&p->text);
+    mem_free(p->spans);
+    *p = (struct prompt){0};
+}
+
+/* ---- Values ----------------------------------------------------------------------------- */
+
+bool value_is(const struct carat_value *value, enum carat_value_kind kind)
+{
+    return value && value->kind == kind;
+}
+
+const struct carat_value *value_get(const struct carat_value *value, const char *key)
+{
+    if (!value_is(value, CARAT_OBJECT)) return NULL;
+    size_t length = strlen(key);
+    for (size_t i = value->as.object.count; i-- > 0;) {
+        const struct carat_member *m = &value->as.object.members[i];
+        if (m->key.length == length && memcmp(m->key.data, key, length) == 0) return &m->value;
+    }
+    return NULL;
+}
+
+bool value_is_true(const struct carat_value *value)
+{
+    if (!value) return false;
+    switch (value->kind) {
+    case CARAT_NULL: return false;
+    case CARAT_BOOL: return value->as.boolean;
+    case CARAT_INT: return value->as.integer != 0;
+    case CARAT_REAL: return value->as.real != 0.0;
+    case CARAT_STRING: return value->as.string.length > 0;
+    case CARAT_ARRAY: return value->as.array.count > 0;
+    case CARAT_OBJECT: return value->as.object.count > 0;
+    }
+    return false;
+}
+
+struct text value_text(const struct carat_value *value)
+{
+    if (!value_is(value, CARAT_STRING)) return (struct text){"", 0};
+    return (struct text){value->as.string.data, value->as.string.length};
+}
+
+bool text_is(struct text a, const char *text)
+{
+    return a.length == strlen(text) && memcmp(a.data, text, a.length) == 0;
+}
+
+const char *value_kind_name(const struct carat_value *value)
+{
+    if (!value) return "nothing";
+    switch (value->kind) {
+    case CARAT_NULL: return "null";
+    case CARAT_BOOL: return "a boolean";
+    case CARAT_INT: return "an integer";
+    case CARAT_REAL: return "a number";
+    case CARAT_STRING: return "a string";
+    case CARAT_ARRAY: return "an array";
+    case CARAT_OBJECT: return "an object";
+    }
+    return "nothing";
+}
+
+const char *text_shown(struct text t, char out[SHOWN_MAX])
+{
+    size_t n = 0;
+    for (; n < t.length && n < SHOWN_MAX - 4; n++) {
+        unsigned char c = (unsigned char)t.data[n];
+        out[n] = c >= ' ' && c < 127 ? (char)c : '?';
+    }
+    if (n < t.length) {
+        memcpy(out + n, "...", 3);
+        n += 3;
+    }
+    out[n] = '\0';
+    return out;
+}
+
+/* ---- Order ------------------------------------------------------------------------------ */
+
+/* Lower case of the scripts that keys are written in: Latin, Greek, Cyrillic. */
+static uint32_t lower(uint32_t c)
+{
+    if (c < 128) return c >= 'A' && c <= 'Z' ? c + 32 : c;
+    if (c >= 0xC0 && c <= 0xDE && c != 0xD7) return c + 32;
+    if (c >= 0x100 && c <= 0x137) return c | 1;
+    if (c >= 0x139 && c <= 0x148) return c + (c & 1);
+    if (c >= 0x14A && c <= 0x177) return c | 1;
+    if (c >= 0x391 && c <= 0x3A9 && c != 0x3A2) return c + 32;
+    if (c >= 0x410 && c <= 0x42F) return c + 32;
+    if (c >= 0x400 && c <= 0x40F) return c + 80;
+    return c;
+}
+
+/* The lowered code point at *at; a bad byte counts as itself. Moves *at on. */
+static uint32_t next_lower(const char *text, size_t length, size_t *at)
+{
+    uint32_t c;
+    int n = utf8_read(text + *at, length - *at, &c);
+    if (n == 0) c = 0x110000u + (unsigned char)text[*at];
+    *at += n ? (size_t)n : 1;
+    return lower(c);
+}
+
+static int compare_members(const void *left, const void *right)
+{
+    const struct carat_member *a = *(const struct carat_member *const *)left;
+    const struct carat_member *b = *(const struct carat_member *const *)right;
+    size_t i = 0, k = 0;
+    while (i < a->key.length && k < b->key.length) {
+        uint32_t x = next_lower(a->key.data, a->key.length, &i);
+        uint32_t y = next_lower(b->key.data, b->key.length, &k);
+        if (x != y) return x < y ? -1 : 1;
+    }
+    if (i < a->key.length || k < b->key.length) return i < a->key.length ? 1 : -1;
+    return (a > b) - (a < b); /* both are in one array */
+}
+
+int value_sorted(const struct carat_value *object, const struct carat_member ***out,
+                 struct carat_error *err)
+{
+    size_t count = object->as.object.count;
+    const struct carat_member **order = mem_alloc(count, sizeof *order);
+    *out = order;
+    if (!order) return err_no_memory(err, "members of an object", count * sizeof *order);
+    for (size_t i = 0; i < count; i++) order[i] = &object->as.object.members[i];
+    if (count > 1) qsort(order, count, sizeof *order, compare_members);
+    return CARAT_OK;
+}
+
+/* ---- White space and numbers ------------------------------------------------------------ */
+
+static bool is_space(uint32_t c)
+{
+    return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+           c == 0x205F || c == 0x3000;
+}
+
+struct text text_trim(struct text t)
+{
+    uint32_t c;
+    int n;
+    while (t.length && (n = utf8_read(t.data, t.length, &c)) > 0 && is_space(c)) {
+        t.data += n;
+        t.length -= (size_t)n;
+    }
+    while (t.length) {
+        size_t back = 1;
+        while (back < 4 && back < t.length &&
+               ((unsigned char)t.data[t.length - back] & 0xC0) == 0x80)
+            back++;
+        n = utf8_read(t.data + t.length - back, back, &c);
+        if (n != (int)back || !is_space(c)) break;
+        t.length -= back;
+    }
+    return t;
+}
+
+/* The shortest digits that read back as x > 0, without the point; the exponent of the first. */
+static int shortest_digits(double x, char digits[20], int *exponent)
+{
+    char text[NUMBER_TEXT_MAX];
+    for (int precision = 0; precision < 17; precision++) {
+        snprintf(text, sizeof text, "%.*e", precision, x);
+        if (strtod(text, NULL) == x) break;
+    }
+    int n = 0;
+    const char *s = text;
+    /* The point may be any bytes: it is the locale's. */
+    for (; *s && *s != 'e'; s++)
+        if (*s >= '0' && *s <= '9' && n < 18) digits[n++] = *s;
+    *exponent = *s ? atoi(s + 1) : 0;
+    while (n > 1 && digits[n - 1] == '0') n--;
+    digits[n] = '\0';
+    return n;
+}
+
+static size_t real_text(double x, char out[NUMBER_TEXT_MAX])
+{
+    if (isnan(x)) return (size_t)snprintf(out, NUMBER_TEXT_MAX, "nan");
+    const char *sign = signbit(x) ? "-" : "";
+    if (isinf(x)) return (size_t)snprintf(out, NUMBER_TEXT_MAX, "%sinf", sign);
+    if (x == 0.0) return (size_t)snprintf(out, NUMBER_TEXT_MAX, "%s0.0", sign);
+    char digits[20];
+    int e, n = shortest_digits(fabs(x), digits, &e);
+    if (e < -4 || e >= 16) /* 1e-05, 1.5e+16 */
+        return (size_t)snprintf(out, NUMBER_TEXT_MAX, "%s%c%s%se%c%02d", sign, digits[0],
+                                n > 1 ? "." : "", digits + 1, e < 0 ? '-' : '+', abs(e));
+    if (e < 0) /* 0.0001 */
+        return (size_t)snprintf(out, NUMBER_TEXT_MAX, "%s0.%.*s%s", sign, -e - 1, "000", digits);
+    if (n <= e + 1) /* 1200.0 */
+        return (size_t)snprintf(out, NUMBER_TEXT_MAX, "%s%s%.*s.0", sign, digits, e + 1 - n,
+                                "000000000000000");
+    return (size_t)snprintf(out, NUMBER_TEXT_MAX, "%s%.*s.%s", sign, e + 1, digits, digits + e + 1);
+}
+
+size_t number_text(const struct carat_value *number, char out[NUMBER_TEXT_MAX])
+{
+    if (number->kind == CARAT_REAL) return real_text(number->as.real, out);
+    return (size_t)snprintf(out, NUMBER_TEXT_MAX, "%lld", (long long)number->as.integer);
+}
