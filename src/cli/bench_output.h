@@ -1,0 +1,41 @@
+/* Rows of `carat bench` as Markdown, CSV, JSON, JSON lines or SQL. */
+#ifndef CLI_BENCH_OUTPUT_H
+#define CLI_BENCH_OUTPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "carat.h"
+
+enum { SAMPLES_MAX = 1000 };
+
+struct bench_test {
+    int32_t n_prompt, n_gen, depth, users, chunk, threads;
+    const char *kv_type; /* as asked: "auto", "f16", "f32" */
+    char test_time[32];  /* UTC, ISO 8601 */
+    int n_samples;
+    int64_t samples_ns[SAMPLES_MAX];
+};
+
+struct bench_facts { /* the same in every row */
+    const struct carat_model_info *info;
+    const char *path, *backend;
+    char cpu[128];
+};
+
+struct bench_output {
+    const char *format;
+    const struct bench_facts *facts;
+    bool has_rows;
+};
+
+/* "pp512", "tg128", "pp512+tg128", with " @ d4096" behind a context. */
+void bench_test_name(const struct bench_test *t, char *out, size_t size);
+
+void bench_output_begin(struct bench_output *out, const char *format,
+                        const struct bench_facts *facts);
+void bench_output_add(struct bench_output *out, const struct bench_test *t);
+void bench_output_end(struct bench_output *out);
+
+#endif

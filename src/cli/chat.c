@@ -1,0 +1,434 @@
+/* carat chat: a conversation at the terminal. Every turn renders the whole conversation anew and
+ * reads it from the start; what the model thought is not kept. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json_writer.h"
+#include "base/mem.h"
+#include "carat.h"
+#include "cli/command.h"
+#include "cli/conversation.h"
+#include "cli/files.h"
+#include "cli/generate.h"
+#include "cli/json_tree.h"
+#include "cli/line_reader.h"
+#include "cli/session.h"
+#include "cli/signals.h"
+#include "cli/terminal.h"
+
+struct chat {
+    struct session session;
+    struct conversation talk;
+    struct generation generation;
+    struct line_reader *reader;
+    struct buf line, message, pending; /* pending: files read, put in front of the next message */
+    bool hides_thinking, prints_stats, is_over;
+    char last; /* last byte of the answer shown */
+};
+
+static bool show(void *user, enum carat_part_kind kind, const char *text, size_t length)
+{
+    struct chat *chat = user;
+    if (kind == CARAT_PART_THINKING) {
+        if (!chat->hides_thinking) err_thought(text, length);
+        return true;
+    }
+    err_thought_end();
+    chat->last = text[length - 1];
+    return out_model_text(text, length);
+}
+
+/* Answers the last message. The answer is added, also a cut one; on failure nothing is. */
+static int answer(struct chat *chat, struct carat_error *err)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    struct answer a = {0};
+    chat->last = '\n';
+    TRY(carat_chat_tokenize(chat->session.model, conversation_request(&chat->talk), &ids, &n, err));
+    int status = generate(&chat->session, &chat->generation, ids, n, show, chat, &a, err);
+    carat_free(ids);
+    err_thought_end();
+    if (chat->last != '\n') out_text("\n");
+    out_flush();
+    if (status == CARAT_OK)
+        status = conversation_add(&chat->talk, "assistant", buf_text(&a.text), a.text.length, err);
+    if (status == CARAT_OK && a.end == ANSWER_INTERRUPTED) note("stopped");
+    if (status == CARAT_OK && a.end == ANSWER_LENGTH) note("cut: the limit of tokens was reached");
+    if (status == CARAT_OK && chat->prints_stats) {
+        char stats[256];
+        answer_stats(&a, stats, sizeof stats);
+        err_printf("%s\n", stats);
+    }
+    answer_deinit(&a);
+    return status;
+}
+
+static int send(struct chat *chat, const char *text, size_t length, struct carat_error *err)
+{
+    struct buf whole = {0};
+    buf_add(&whole, buf_text(&chat->pending), chat->pending.length);
+    buf_add(&whole, text, length);
+    buf_clear(&chat->pending);
+    size_t before = chat->talk.n;
+    int status = whole.failed ? err_no_memory(err, "message", length)
+                              : conversation_add(&chat->talk, "user", buf_text(&whole),
+                                                 whole.length, err);
+    buf_deinit(&whole);
+    if (status == CARAT_OK) status = answer(chat, err);
+    if (status != CARAT_OK) conversation_cut(&chat->talk, before);
+    return status;
+}
+
+/* ---- Commands --------------------------------------------------------------------------- */
+
+typedef int (*chat_fn)(struct chat *chat, const char *rest, struct carat_error *err);
+
+static int do_exit(struct chat *chat, const char *rest, struct carat_error *err)
+{
+    (void)rest;
+    (void)err;
+    chat->is_over = true;
+    return CARAT_OK;
+}
+
+static int do_clear(struct chat *chat, const char *rest, struct carat_error *err)
+{
+    (void)rest;
+    (void)err;
+    conversation_cut(&chat->talk, conversation_has_system(&chat->talk) ? 1 : 0);
+    buf_clear(&chat->pending);
+    note("a new conversation");
+    return CARAT_OK;
+}
+
+static int do_system(struct chat *chat, const char *rest, struct carat_error *err)
+{
+    TRY(conversation_set_system(&chat->talk, rest, err));
+    note(rest[0] ? "system prompt set" : "system prompt removed");
+    return CARAT_OK;
+}
+
+/* Drops the last user message and what followed; false when there is none. */
+static bool undo(struct chat *chat)
+{
+    size_t n = chat->talk.n;
+    while (n > 0 && strcmp(chat->talk.messages[n - 1].role, "user") != 0) n--;
+    if (n == 0) return false;
+    conversation_cut(&chat->talk, n - 1);
+    return true;
+}
+
+static int do_undo(struct chat *chat, const char *rest, struct carat_error *err)
+{
+    (void)rest;
+    if (!undo(chat)) return err_set(err, CARAT_EUSAGE, "/undo: nothing has been said yet");
+    note("the last question and its answer are forgotten; %zu messages are left", chat->talk.n);
+    return CARAT_OK;
+}
+
+static int do_regen(struct chat *chat, const char *rest, struct carat_error *err)
+{
+    (void)rest;
+    size_t n = chat->talk.n;
+    while (n > 0 && strcmp(chat->talk.messages[n - 1].role, "user") != 0) n--;
+    if (n == 0) return err_set(err, CARAT_EUSAGE, "/regen: nothing has been asked yet");
+    conversation_cut(&chat->talk, n);
+    chat->generation.sampling.seed++;
+    return answer(chat, err);
+}
+
+static int do_think(struct chat *chat, const char *rest, struct carat_error *err)
+{
+    if (strcmp(rest, "on") == 0 || strcmp(rest, "off") == 0)
+        chat->talk.thinks = rest[1] == 'n';
+    else if (strcmp(rest, "hide") == 0 || strcmp(rest, "show") == 0)
+        chat->hides_thinking = rest[0] == 'h';
+    else if (rest[0])
+        return err_set(err, CARAT_EUSAGE, "/think: on, off, hide or show is expected");
+    note("thinking is %s, thoughts are %s", chat->talk.thinks ? "on" : "off",
+         chat->hides_thinking ? "hidden" : "shown");
+    return CARAT_OK;
+}
+
+static int do_stats(struct chat *chat, const char *rest, struct carat_error *err)
+{
+    (void)rest;
+    (void)err;
+    chat->prints_stats = !chat->prints_stats;
+    note("timings are %s", chat->prints_stats ? "printed" : "not printed");
+    return CARAT_OK;
+}
+
+static int do_read(struct chat *chat, const char *rest, struct carat_error *err)
+{
+    if (!rest[0]) return err_set(err, CARAT_EUSAGE, "/read: a file name is expected");
+    size_t before = chat->pending.length;
+    TRY(file_read(rest, &chat->pending, err));
+    note("%s: %zu bytes, sent with your next message", rest, chat->pending.length - before);
+    buf_add_text(&chat->pending, "\n\n");
+    return CARAT_OK;
+}
+
+static bool is_given(const struct options *o, enum option_id id)
+{
+    return o->values[id].is_flag;
+}
+
+/* /set NAME VALUE: the sampling flags of the command line, checked by the same table. */
+static int do_set(struct chat *chat, const char *rest, struct carat_error *err)
+{
+    struct carat_sampling *s = &chat->generation.sampling;
+    if (!rest[0]) {
+        err_printf("temp %g  top-k %d  top-p %g  min-p %g  repeat-penalty %g  seed %llu  "
+                   "max-tokens %d\n", (double)s->temperature, s->top_k, (double)s->top_p,
+                   (double)s->min_p, (double)s->repeat_penalty, (unsigned long long)s->seed,
+                   chat->generation.max_tokens);
+        return CARAT_OK;
+    }
+    char name[64] = "--", value[64] = "";
+    if (sscanf(rest, "%61s %63s", name + 2, value) != 2)
+        return err_set(err, CARAT_EUSAGE, "/set: a name and a value are expected, e.g. temp 0.7");
+    char *words[] = {name, value};
+    struct options o;
+    int status = options_parse(&o, COMMAND_CHAT, 2, words, err);
+    struct generation *fresh = mem_alloc(1, sizeof *fresh);
+    if (!fresh) status = err_no_memory(err, "options", sizeof *fresh);
+    if (status == CARAT_OK) status = generation_read(fresh, &o, chat->session.model, err);
+    if (status == CARAT_OK) {
+        if (is_given(&o, OPT_TEMPERATURE)) s->temperature = fresh->sampling.temperature;
+        if (is_given(&o, OPT_TOP_K)) s->top_k = fresh->sampling.top_k;
+        if (is_given(&o, OPT_TOP_P)) s->top_p = fresh->sampling.top_p;
+        if (is_given(&o, OPT_MIN_P)) s->min_p = fresh->sampling.min_p;
+        if (is_given(&o, OPT_REPEAT_PENALTY))
+            s->repeat_penalty = fresh->sampling.repeat_penalty;
+        if (is_given(&o, OPT_SEED)) s->seed = fresh->sampling.seed;
+        if (is_given(&o, OPT_MAX_TOKENS)) chat->generation.max_tokens = fresh->max_tokens;
+    }
+    mem_free(fresh);
+    options_deinit(&o);
+    return status == CARAT_OK ? do_set(chat, "", err) : status;
+}
+
+static int do_save(struct chat *chat, const char *rest, struct carat_error *err)
+{
+    if (!rest[0]) return err_set(err, CARAT_EUSAGE, "/save: a file name is expected");
+    struct buf b = {0};
+    struct json j = {.out = &b};
+    json_begin_object(&j);
+    json_key(&j, "messages");
+    json_begin_array(&j);
+    for (size_t i = 0; i < chat->talk.n; i++) {
+        const struct message *m = &chat->talk.messages[i];
+        json_begin_object(&j);
+        json_key(&j, "role");
+        json_string(&j, m->role);
+        json_key(&j, "content");
+        json_text(&j, m->text, m->length);
+        json_end_object(&j);
+    }
+    json_end_array(&j);
+    json_end_object(&j);
+    buf_add_char(&b, '\n');
+    struct file_writer w;
+    int status = file_writer_open(&w, rest, err);
+    if (status == CARAT_OK) {
+        status = file_writer_add(&w, buf_text(&b), b.length, err);
+        status = file_writer_close(&w, status, err);
+    }
+    buf_deinit(&b);
+    if (status == CARAT_OK) note("%zu messages saved in %s", chat->talk.n, rest);
+    return status;
+}
+
+static int load_messages(struct conversation *talk, const struct carat_value *messages,
+                         struct carat_error *err)
+{
+    static const char *const roles[] = {"system", "user", "assistant"};
+    for (size_t i = 0; i < messages->as.array.count; i++) {
+        const struct carat_value *m = &messages->as.array.items[i];
+        const struct carat_value *role = json_member(m, "role"), *text = json_member(m, "content");
+        const char *known = NULL;
+        for (size_t k = 0; k < 3 && role->kind == CARAT_STRING; k++)
+            if (strcmp(role->as.string.data, roles[k]) == 0) known = roles[k];
+        if (!known || text->kind != CARAT_STRING)
+            return err_set(err, CARAT_EUSAGE, "messages[%zu]: a role and a text are expected", i);
+        TRY(conversation_add(talk, known, text->as.string.data, text->as.string.length, err));
+    }
+    return CARAT_OK;
+}
+
+static int do_load(struct chat *chat, const char *rest, struct carat_error *err)
+{
+    if (!rest[0]) return err_set(err, CARAT_EUSAGE, "/load: a file name is expected");
+    struct buf text = {0};
+    struct json_tree tree = {0};
+    struct conversation talk = {0};
+    int status = file_read(rest, &text, err);
+    if (status == CARAT_OK)
+        status = json_tree_read(&tree, buf_text(&text), text.length, JSON_CHAT_REQUEST, err);
+    const struct carat_value *messages = json_member(&tree.root, "messages");
+    if (status == CARAT_OK && messages->kind != CARAT_ARRAY)
+        status = err_set(err, CARAT_EUSAGE, "%s: \"messages\" is missing", rest);
+    if (status == CARAT_OK) status = conversation_open(&talk, err);
+    if (status == CARAT_OK) status = load_messages(&talk, messages, err);
+    if (status == CARAT_OK) {
+        talk.thinks = chat->talk.thinks;
+        conversation_close(&chat->talk);
+        chat->talk = talk;
+        note("%zu messages loaded", talk.n);
+    } else {
+        conversation_close(&talk);
+    }
+    json_tree_free(&tree);
+    buf_deinit(&text);
+    return status;
+}
+
+static int do_help(struct chat *chat, const char *rest, struct carat_error *err);
+
+static const struct {
+    const char *name, *arguments, *help;
+    chat_fn run;
+} commands[] = {
+    {"/help", "", "this list", do_help},
+    {"/set", "[NAME VALUE]", "show or set temp, top-k, top-p, min-p, repeat-penalty, seed, "
+                             "max-tokens", do_set},
+    {"/system", "[TEXT]", "set or remove the system prompt", do_system},
+    {"/clear", "", "start a new conversation", do_clear},
+    {"/regen", "", "answer the last message again", do_regen},
+    {"/undo", "", "forget the last message and its answer", do_undo},
+    {"/save", "FILE", "write the conversation as JSON", do_save},
+    {"/load", "FILE", "read one back", do_load},
+    {"/read", "FILE", "send the content of a file with the next message", do_read},
+    {"/think", "on|off|hide|show", "let the model think; show its thoughts", do_think},
+    {"/stats", "", "print timings behind every answer, or not", do_stats},
+    {"/exit", "", "leave (also Ctrl-D)", do_exit},
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static int do_help(struct chat *chat, const char *rest, struct carat_error *err)
+{
+    (void)chat;
+    (void)rest;
+    (void)err;
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        err_printf("  %-8s %-18s %s\n", commands[i].name, commands[i].arguments, commands[i].help);
+    err_printf("  \"\"\"                         begins and ends a message of several lines\n");
+    return CARAT_OK;
+}
+
+static int run_chat_command(struct chat *chat, const char *line, struct carat_error *err)
+{
+    size_t n = strcspn(line, " \t");
+    const char *rest = line + n + strspn(line + n, " \t");
+    if (n == 5 && strncmp(line, "/quit", 5) == 0) return do_exit(chat, rest, err);
+    if (n == 4 && strncmp(line, "/bye", 4) == 0) return do_exit(chat, rest, err);
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (strlen(commands[i].name) == n && strncmp(commands[i].name, line, n) == 0)
+            return commands[i].run(chat, rest, err);
+    err_set(err, CARAT_EUSAGE, "%.*s: no such command", (int)n, line);
+    err_hint(err, "/help lists them; begin a message with a blank to send it as it is");
+    return CARAT_EUSAGE;
+}
+
+/* ---- Loop ------------------------------------------------------------------------------- */
+
+static bool ends_block(const struct buf *b)
+{
+    return b->length >= 3 && memcmp(b->data + b->length - 3, "\"\"\"", 3) == 0;
+}
+
+/* Reads a message: one line, or from """ to """. */
+static enum line_end read_message(struct chat *chat)
+{
+    struct buf *message = &chat->message, *line = &chat->line;
+    enum line_end end = line_reader_next(chat->reader, "> ", line);
+    buf_clear(message);
+    if (end != LINE_READ) return end;
+    bool is_block = strncmp(buf_text(line), "\"\"\"", 3) == 0;
+    buf_add_text(message, buf_text(line) + (is_block ? 3 : 0));
+    while (is_block && !ends_block(message)) {
+        end = line_reader_next(chat->reader, ". ", line);
+        if (end != LINE_READ) return end;
+        buf_add_char(message, '\n');
+        buf_add(message, buf_text(line), line->length);
+    }
+    if (is_block) message->data[message->length -= 3] = '\0';
+    line_reader_remember(chat->reader, buf_text(message));
+    return LINE_READ;
+}
+
+/* Returns the exit status. */
+static int talk(struct chat *chat)
+{
+    int interrupts = 0;
+    while (!chat->is_over) {
+        struct carat_error err = {0};
+        enum line_end end = read_message(chat);
+        if (end == LINE_EOF) break;
+        if (end == LINE_INTERRUPTED) {
+            if (++interrupts > 1) return EXIT_INTERRUPTED;
+            err_printf("\n");
+            note("Ctrl-C again, Ctrl-D or /exit leaves");
+            continue;
+        }
+        interrupts = 0;
+        const char *text = buf_text(&chat->message);
+        if (!text[strspn(text, " \t\n")]) continue;
+        int status = text[0] == '/' ? run_chat_command(chat, text, &err)
+                                    : send(chat, text, chat->message.length, &err);
+        if (status != CARAT_OK) report(&err);
+        if (!out_flush()) break; /* main says why */
+    }
+    if (out_is_terminal()) out_text("\n");
+    return 0;
+}
+
+static int open_reader(struct chat *chat, const struct options *o, struct carat_error *err)
+{
+    struct buf path = {0};
+    const char *history = NULL;
+    bool wants_history = !opt_is_set(o, OPT_NO_HISTORY) && isatty(STDIN_FILENO);
+    if (wants_history && state_path("history", &path, NULL) == CARAT_OK) history = buf_text(&path);
+    int status = line_reader_open(&chat->reader, history, err);
+    buf_deinit(&path);
+    return status;
+}
+
+int command_chat(const struct options *o)
+{
+    struct carat_error err = {0};
+    int exit_status = 0;
+    struct chat *chat = mem_alloc(1, sizeof *chat);
+    if (!chat) {
+        err_no_memory(&err, "chat", sizeof *chat);
+        return report(&err);
+    }
+    int status = session_open(&chat->session, o, &err);
+    if (status == CARAT_OK) status = no_more_arguments(o, chat->session.next_argument, &err);
+    if (status == CARAT_OK)
+        status = generation_read(&chat->generation, o, chat->session.model, &err);
+    if (status == CARAT_OK) status = conversation_open(&chat->talk, &err);
+    if (status == CARAT_OK)
+        status = conversation_set_system(&chat->talk, opt_text(o, OPT_SYSTEM), &err);
+    struct carat_engine_options options = engine_options(o);
+    if (status == CARAT_OK) status = session_start(&chat->session, &options, &err);
+    if (status == CARAT_OK) status = open_reader(chat, o, &err);
+    if (status == CARAT_OK) {
+        chat->talk.thinks = strcmp(opt_text(o, OPT_THINK), "on") == 0;
+        chat->hides_thinking = opt_is_set(o, OPT_HIDE_THINKING);
+        note("%s, %d positions; /help lists the commands", buf_text(&chat->session.path),
+             carat_engine_memory(chat->session.engine)->n_ctx);
+        exit_status = talk(chat);
+        line_reader_close(chat->reader);
+    }
+    conversation_close(&chat->talk);
+    buf_deinit(&chat->line);
+    buf_deinit(&chat->message);
+    buf_deinit(&chat->pending);
+    session_close(&chat->session);
+    mem_free(chat);
+    return status == CARAT_OK ? exit_status : report(&err);
+}

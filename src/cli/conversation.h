@@ -1,0 +1,45 @@
+/* The messages of a conversation, and the chat request they make. */
+#ifndef CLI_CONVERSATION_H
+#define CLI_CONVERSATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+#include "carat.h"
+
+enum { MESSAGES_MAX = 4096 };
+
+struct message {
+    const char *role; /* "system", "user" or "assistant" */
+    char *text;       /* owned */
+    size_t length;
+};
+
+struct conversation {
+    struct message *messages; /* MESSAGES_MAX of them; owned */
+    size_t n;
+    bool thinks;                      /* enable_thinking */
+    const struct carat_value *tools;  /* borrowed; NULL: none */
+    /* The request tree, rebuilt by conversation_request. */
+    struct carat_value *items;
+    struct carat_member *members;     /* two a message */
+    struct carat_member root[3];
+    struct carat_value request;
+};
+
+int conversation_open(struct conversation *c, struct carat_error *err);
+void conversation_close(struct conversation *c);
+
+int conversation_add(struct conversation *c, const char *role, const char *text, size_t length,
+                     struct carat_error *err);
+void conversation_cut(struct conversation *c, size_t n); /* keeps the first n messages */
+bool conversation_has_system(const struct conversation *c);
+
+/* Sets, replaces or (empty text) removes the system message. */
+int conversation_set_system(struct conversation *c, const char *text, struct carat_error *err);
+
+/* Borrowed; valid until the conversation changes. */
+const struct carat_value *conversation_request(struct conversation *c);
+
+#endif

@@ -1,0 +1,180 @@
+/* carat doctor: this machine, this build, and whether an answer comes out. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/json_writer.h"
+#include "base/mem.h"
+#include "base/os.h"
+#include "carat.h"
+#include "cli/command.h"
+#include "cli/conversation.h"
+#include "cli/files.h"
+#include "cli/generate.h"
+#include "cli/session.h"
+#include "cli/terminal.h"
+#include "cli/version.h"
+
+enum check_result { CHECK_PASSED, CHECK_FAILED, CHECK_SKIPPED };
+
+struct check {
+    enum check_result result;
+    char text[600];
+};
+
+static const char *result_name(enum check_result result)
+{
+    return result == CHECK_PASSED ? "passed" : result == CHECK_FAILED ? "failed" : "skipped";
+}
+
+static bool keep_going(void *user, enum carat_part_kind kind, const char *text, size_t length)
+{
+    (void)user;
+    (void)kind;
+    (void)text;
+    (void)length;
+    return true;
+}
+
+/* Beside a model demo.gguf lies demo.check: the question, a newline, the greedy answer. */
+static int read_expectation(const struct session *s, struct buf *out, struct carat_error *err)
+{
+    struct buf path = {0};
+    size_t n = s->path.length;
+    if (n > 5 && strcmp(buf_text(&s->path) + n - 5, ".gguf") == 0) n -= 5;
+    buf_add(&path, buf_text(&s->path), n);
+    buf_add_text(&path, ".check");
+    int status = file_read(buf_text(&path), out, err);
+    buf_deinit(&path);
+    return status;
+}
+
+static int ask(struct session *s, const struct options *o, const char *question, size_t length,
+               size_t answer_bytes, struct answer *answer, struct carat_error *err)
+{
+    struct conversation c = {0};
+    int32_t *ids = NULL;
+    size_t n = 0;
+    struct generation *g = mem_alloc(1, sizeof *g);
+    if (!g) return err_no_memory(err, "options", sizeof *g);
+    struct carat_engine_options options = engine_options(o);
+    if (options.n_ctx == 0) options.n_ctx = 512;
+    g->sampling = (struct carat_sampling){.top_p = 1, .repeat_penalty = 1};
+    g->max_tokens = (int32_t)answer_bytes + 1; /* a token is at least a byte */
+    int status = conversation_open(&c, err);
+    if (status == CARAT_OK) status = conversation_add(&c, "user", question, length, err);
+    if (status == CARAT_OK)
+        status = carat_chat_tokenize(s->model, conversation_request(&c), &ids, &n, err);
+    if (status == CARAT_OK) status = session_start(s, &options, err);
+    if (status == CARAT_OK) status = generate(s, g, ids, n, keep_going, NULL, answer, err);
+    carat_free(ids);
+    conversation_close(&c);
+    mem_free(g);
+    return status;
+}
+
+static void self_test(const struct options *o, struct check *check)
+{
+    struct carat_error err = {0};
+    struct session s = {0};
+    struct buf expected = {0};
+    struct answer answer = {0};
+    *check = (struct check){.result = CHECK_SKIPPED};
+    if (model_find("demo", &s.path, &err) != CARAT_OK ||
+        read_expectation(&s, &expected, &err) != CARAT_OK) {
+        snprintf(check->text, sizeof check->text, "%s", err.message);
+        goto done;
+    }
+    size_t question = strcspn(buf_text(&expected), "\n");
+    const char *wanted = buf_text(&expected) + question + (expected.length > question);
+    size_t wanted_bytes = strlen(wanted);
+    if (wanted_bytes > 0 && wanted[wanted_bytes - 1] == '\n') wanted_bytes--;
+    check->result = CHECK_FAILED;
+    int status = carat_model_open(&s.model, buf_text(&s.path), &err);
+    if (status == CARAT_OK)
+        status = ask(&s, o, buf_text(&expected), question, wanted_bytes, &answer, &err);
+    if (status != CARAT_OK) {
+        snprintf(check->text, sizeof check->text, "%s", err.message);
+    } else if (answer.text.length < wanted_bytes ||
+               memcmp(buf_text(&answer.text), wanted, wanted_bytes) != 0) {
+        snprintf(check->text, sizeof check->text, "\"%.200s\" expected, \"%.200s\" answered",
+                 wanted, buf_text(&answer.text));
+    } else {
+        check->result = CHECK_PASSED;
+        answer_stats(&answer, check->text, sizeof check->text);
+    }
+done:
+    answer_deinit(&answer);
+    buf_deinit(&expected);
+    session_close(&s);
+}
+
+struct facts {
+    char cpu[128], features[256];
+    struct utsname system;
+    char *devices; /* JSON */
+    struct check check;
+};
+
+static void print_text(const struct facts *f)
+{
+    out_printf("carat      %s, commit %s, %s build, libraries: %s\n", CARAT_VERSION,
+               version_commit(), version_build_type(), version_libraries());
+    out_printf("system     %s %s %s\n", f->system.sysname, f->system.release, f->system.machine);
+    out_printf("processor  %s, %d cores, %s\n", f->cpu, os_physical_cores(),
+               f->features[0] ? f->features : "no vector extensions");
+    out_printf("memory     %.1f GiB, %.1f GiB available\n",
+               (double)os_memory_total() / (1 << 30), (double)os_memory_available() / (1 << 30));
+    out_printf("devices    %s\n", f->devices);
+    out_printf("self-test  %s: %s\n", result_name(f->check.result), f->check.text);
+}
+
+static void print_json(const struct facts *f)
+{
+    struct buf b = {0};
+    struct json j = {.out = &b};
+    const struct { const char *key, *value; } texts[] = {
+        {"version", CARAT_VERSION},          {"commit", version_commit()},
+        {"build_type", version_build_type()}, {"libraries", version_libraries()},
+        {"system", f->system.sysname},       {"kernel", f->system.release},
+        {"machine", f->system.machine},      {"cpu", f->cpu},
+        {"cpu_features", f->features},       {"self_test", result_name(f->check.result)},
+        {"self_test_text", f->check.text},
+    };
+    json_begin_object(&j);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        json_key(&j, texts[i].key);
+        json_string(&j, texts[i].value);
+    }
+    json_key(&j, "cores");
+    json_int(&j, os_physical_cores());
+    json_key(&j, "memory_total");
+    json_int(&j, (int64_t)os_memory_total());
+    json_key(&j, "memory_available");
+    json_int(&j, (int64_t)os_memory_available());
+    json_key(&j, "devices");
+    buf_add_text(&b, f->devices); /* is JSON already */
+    json_end_object(&j);
+    out_printf("%s\n", buf_text(&b));
+    buf_deinit(&b);
+}
+
+int command_doctor(const struct options *o)
+{
+    struct carat_error err = {0};
+    struct facts f = {0};
+    int status = no_more_arguments(o, 0, &err);
+    if (status == CARAT_OK) status = carat_devices_json(&f.devices, &err);
+    if (status != CARAT_OK) return report(&err);
+    uname(&f.system);
+    os_cpu_name(f.cpu, sizeof f.cpu);
+    os_cpu_features(f.features, sizeof f.features);
+    self_test(o, &f.check);
+    if (opt_is_set(o, OPT_JSON))
+        print_json(&f);
+    else
+        print_text(&f);
+    carat_free(f.devices);
+    return f.check.result == CHECK_FAILED ? 1 : 0;
+}

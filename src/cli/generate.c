@@ -1,0 +1,339 @@
+/* The loop around carat_step. Text passes through a filter that holds back what could be the
+ * beginning of a stop string, so that no part of one is ever shown. */
+#include "cli/generate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/json_writer.h"
+#include "cli/signals.h"
+#include "cli/terminal.h"
+
+/* ---- Options ---------------------------------------------------------------------------- */
+
+/* "ID=V", or as llama.cpp has it "ID+V", "ID-V"; V may be -inf or false. */
+static int read_bias(const char *text, int32_t n_vocab, struct carat_logit_bias *out,
+                     struct carat_error *err)
+{
+    char *end;
+    long id = strtol(text, &end, 10);
+    const char *value = *end == '=' ? end + 1 : end;
+    bool is_pair = end != text && (*end == '=' || *end == '+' || *end == '-');
+    float bias = -INFINITY;
+    if (is_pair && strcmp(value, "false") != 0) {
+        bias = strtof(value, &end);
+        is_pair = end != value && *end == '\0' && !isnan(bias) && bias < INFINITY;
+    }
+    if (!is_pair) {
+        err_set(err, CARAT_EUSAGE, "--logit-bias: \"%s\" is not ID=VALUE", text);
+        err_hint(err, "examples: 106=-5, 50=-inf");
+        return CARAT_EUSAGE;
+    }
+    if (id < 0 || id >= n_vocab)
+        return err_set(err, CARAT_EUSAGE, "--logit-bias: token id %ld, the vocabulary has 0 to %d",
+                       id, n_vocab - 1);
+    *out = (struct carat_logit_bias){.id = (int32_t)id, .bias = bias};
+    return CARAT_OK;
+}
+
+static void take_real(float *out, const struct options *o, enum option_id id)
+{
+    if (opt_is_set(o, id)) *out = (float)opt_real(o, id);
+}
+
+static void take_whole(int32_t *out, const struct options *o, enum option_id id)
+{
+    if (opt_is_set(o, id)) *out = (int32_t)opt_int(o, id);
+}
+
+static uint64_t seed_of(const struct options *o)
+{
+    if (opt_int(o, OPT_SEED) >= 0) return (uint64_t)opt_int(o, OPT_SEED);
+    uint32_t seed = 0;
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = 1;
+    return seed;
+}
+
+int generation_read(struct generation *g, const struct options *o, const carat_model *model,
+                    struct carat_error *err)
+{
+    const struct carat_model_info *info = carat_model_info(model);
+    *g = (struct generation){.sampling = info->sampling};
+    take_real(&g->sampling.temperature, o, OPT_TEMPERATURE);
+    take_whole(&g->sampling.top_k, o, OPT_TOP_K);
+    take_real(&g->sampling.top_p, o, OPT_TOP_P);
+    take_real(&g->sampling.min_p, o, OPT_MIN_P);
+    take_real(&g->sampling.repeat_penalty, o, OPT_REPEAT_PENALTY);
+    take_real(&g->sampling.presence_penalty, o, OPT_PRESENCE_PENALTY);
+    take_real(&g->sampling.frequency_penalty, o, OPT_FREQUENCY_PENALTY);
+    if (g->sampling.repeat_last_n == 0) g->sampling.repeat_last_n = 64;
+    take_whole(&g->sampling.repeat_last_n, o, OPT_REPEAT_LAST_N);
+    g->sampling.seed = seed_of(o);
+    g->max_tokens = (int32_t)opt_int(o, OPT_MAX_TOKENS);
+    g->ignore_stop = opt_is_set(o, OPT_IGNORE_STOP);
+    g->is_raw = opt_is_set(o, OPT_RAW);
+    g->show_special = opt_is_set(o, OPT_SPECIAL);
+
+    const struct option_value *stops = &o->values[OPT_STOP], *bias = &o->values[OPT_LOGIT_BIAS];
+    g->stops = (const char *const *)stops->list;
+    g->n_stops = stops->n_list;
+    for (size_t i = 0; i < g->n_stops; i++) {
+        size_t length = strlen(g->stops[i]);
+        if (length == 0 || length > STOP_BYTES_MAX)
+            return err_set(err, CARAT_EUSAGE, "--stop: 1 to %d bytes expected, %zu given",
+                           STOP_BYTES_MAX, length);
+    }
+    for (size_t i = 0; i < bias->n_list; i++)
+        TRY(read_bias(bias->list[i], info->n_vocab, &g->bias[g->n_bias++], err));
+    return CARAT_OK;
+}
+
+/* ---- Answers ---------------------------------------------------------------------------- */
+
+void answer_deinit(struct answer *a)
+{
+    buf_deinit(&a->text);
+    buf_deinit(&a->thinking);
+    buf_deinit(&a->calls);
+    *a = (struct answer){0};
+}
+
+const char *answer_end_name(enum answer_end end)
+{
+    static const char *const names[] = {
+        [ANSWER_STOP] = "stop",
+        [ANSWER_LENGTH] = "length",
+        [ANSWER_STOP_TEXT] = "stop",
+        [ANSWER_INTERRUPTED] = "cancelled",
+    };
+    return names[end];
+}
+
+static double rate(int32_t n, double seconds)
+{
+    return seconds > 0 ? n / seconds : 0;
+}
+
+void answer_stats(const struct answer *a, char *out, size_t size)
+{
+    snprintf(out, size, "prompt %d tokens in %.3f s (%.1f t/s); answer %d tokens in %.3f s "
+             "(%.1f t/s)", a->n_prompt, a->prefill_seconds, rate(a->n_prompt, a->prefill_seconds),
+             a->n_generated, a->decode_seconds, rate(a->n_generated, a->decode_seconds));
+}
+
+/* What one request needs while it runs. */
+struct run {
+    const struct generation *g;
+    struct answer *answer;
+    part_fn show;
+    void *user;
+    carat_parser *parser;   /* or */
+    carat_decoder *decoder; /* --raw */
+    size_t shown;           /* bytes of answer->text already passed on */
+    bool is_ended, is_reader_gone;
+};
+
+static void show_part(struct run *r, enum carat_part_kind kind, const char *text, size_t length)
+{
+    if (length == 0 || r->is_reader_gone) return;
+    if (!r->show(r->user, kind, text, length)) r->is_reader_gone = true;
+}
+
+/* The first stop string in text[from..], or NULL. */
+static const char *find_stop(const struct generation *g, const char *text, size_t length,
+                             size_t from)
+{
+    const char *first = NULL;
+    for (size_t i = 0; i < g->n_stops; i++) {
+        const char *at = memmem(text + from, length - from, g->stops[i], strlen(g->stops[i]));
+        if (at && (!first || at < first)) first = at;
+    }
+    return first;
+}
+
+/* Bytes at the end of text that begin a stop string. */
+static size_t held_back(const struct generation *g, const char *text, size_t length)
+{
+    size_t held = 0;
+    for (size_t i = 0; i < g->n_stops; i++) {
+        size_t n = strlen(g->stops[i]) - 1;
+        if (n > length) n = length;
+        while (n > held && memcmp(text + length - n, g->stops[i], n) != 0) n--;
+        if (n > held) held = n;
+    }
+    return held;
+}
+
+static void take_text(struct run *r, const char *text, size_t length)
+{
+    struct buf *all = &r->answer->text;
+    buf_add(all, text, length);
+    if (all->failed) return;
+    size_t upto = all->length;
+    const char *stop = find_stop(r->g, buf_text(all), all->length, r->shown);
+    if (stop) {
+        upto = (size_t)(stop - all->data);
+        all->length = upto;
+        all->data[upto] = '\0';
+        r->is_ended = true;
+        r->answer->end = ANSWER_STOP_TEXT;
+    } else {
+        upto -= held_back(r->g, buf_text(all), all->length);
+    }
+    if (upto > r->shown) {
+        show_part(r, CARAT_PART_TEXT, all->data + r->shown, upto - r->shown);
+        r->shown = upto;
+    }
+}
+
+static void take_call(struct run *r, const struct carat_part *part)
+{
+    struct buf line = {0};
+    struct json j = {.out = &line};
+    json_begin_object(&j);
+    json_key(&j, "name");
+    json_string(&j, part->name);
+    json_key(&j, "arguments");
+    buf_add(&line, part->text, part->length); /* is JSON already */
+    j.need_comma = true;
+    if (!part->is_complete) {
+        json_key(&j, "complete");
+        json_bool(&j, false);
+    }
+    json_end_object(&j);
+    buf_add_char(&line, '\n');
+    buf_add(&r->answer->calls, buf_text(&line), line.length);
+    show_part(r, CARAT_PART_TOOL_CALL, buf_text(&line), line.length);
+    buf_deinit(&line);
+}
+
+static void take_parts(struct run *r, const struct carat_part *parts, size_t n)
+{
+    for (size_t i = 0; i < n && !r->is_ended; i++) {
+        if (parts[i].kind == CARAT_PART_TEXT) {
+            take_text(r, parts[i].text, parts[i].length);
+        } else if (parts[i].kind == CARAT_PART_THINKING) {
+            buf_add(&r->answer->thinking, parts[i].text, parts[i].length);
+            show_part(r, CARAT_PART_THINKING, parts[i].text, parts[i].length);
+        } else {
+            take_call(r, &parts[i]);
+        }
+    }
+}
+
+static int take_token(struct run *r, int32_t id, struct carat_error *err)
+{
+    if (r->is_ended) return CARAT_OK; /* one token more may come after a cancel */
+    if (r->decoder) {
+        size_t length;
+        const char *text = carat_decoder_push(r->decoder, id, &length);
+        take_text(r, text, length);
+        return CARAT_OK;
+    }
+    const struct carat_part *parts;
+    size_t n;
+    TRY(carat_parser_push(r->parser, &id, 1, &parts, &n, err));
+    take_parts(r, parts, n);
+    return CARAT_OK;
+}
+
+/* What was held back, at the end. */
+static int take_rest(struct run *r, struct carat_error *err)
+{
+    if (r->answer->end == ANSWER_STOP_TEXT) return CARAT_OK;
+    if (r->decoder) {
+        size_t length;
+        const char *text = carat_decoder_finish(r->decoder, &length);
+        take_text(r, text, length);
+    } else {
+        const struct carat_part *parts;
+        size_t n;
+        TRY(carat_parser_finish(r->parser, &parts, &n, err));
+        take_parts(r, parts, n);
+    }
+    const struct buf *all = &r->answer->text;
+    if (all->length > r->shown)
+        show_part(r, CARAT_PART_TEXT, all->data + r->shown, all->length - r->shown);
+    r->shown = all->length;
+    return CARAT_OK;
+}
+
+static int take_done(struct answer *a, const struct carat_event *event, struct carat_error *err)
+{
+    a->n_prompt = event->n_prompt;
+    a->n_generated = event->n_generated;
+    a->prefill_seconds = event->prefill_seconds;
+    a->decode_seconds = event->decode_seconds;
+    if (event->finish == CARAT_FINISH_ERROR)
+        return err_set(err, CARAT_ENUMERIC, "%s",
+                       event->message ? event->message : "the request failed");
+    if (a->end == ANSWER_STOP_TEXT) return CARAT_OK;
+    a->stop_id = event->stop_id;
+    a->end = event->finish == CARAT_FINISH_STOP     ? ANSWER_STOP
+             : event->finish == CARAT_FINISH_LENGTH ? ANSWER_LENGTH
+                                                    : ANSWER_INTERRUPTED;
+    return CARAT_OK;
+}
+
+static int step_to_end(struct run *r, carat_engine *engine, carat_request_id request,
+                       struct carat_error *err)
+{
+    bool is_cancelled = false, is_done = false;
+    int status = CARAT_OK;
+    while (!is_done) {
+        int work = carat_step(engine, err);
+        if (work < 0) return work;
+        struct carat_event event;
+        while (carat_next_event(engine, &event)) {
+            if (event.request != request) continue;
+            if (event.kind == CARAT_EVENT_PROGRESS) {
+                progress("reading the prompt", event.done, event.total);
+            } else if (event.kind == CARAT_EVENT_TOKEN) {
+                if (status == CARAT_OK) status = take_token(r, event.id, err);
+            } else {
+                is_done = true;
+                int end = take_done(r->answer, &event, status == CARAT_OK ? err : NULL);
+                if (status == CARAT_OK) status = end;
+            }
+        }
+        bool is_over = r->is_ended || r->is_reader_gone || status != CARAT_OK;
+        if ((is_over || interrupt_wanted()) && !is_cancelled && !is_done) {
+            is_cancelled = true;
+            carat_cancel(engine, request);
+        }
+        if (work == 0) break; /* idle: DONE was among the events */
+    }
+    return status == CARAT_OK ? take_rest(r, err) : status;
+}
+
+int generate(struct session *s, const struct generation *g, const int32_t *prompt, size_t n_prompt,
+             part_fn show, void *user, struct answer *answer, struct carat_error *err)
+{
+    *answer = (struct answer){0};
+    struct run r = {.g = g, .answer = answer, .show = show, .user = user};
+    int status = g->is_raw ? carat_decoder_open(&r.decoder, s->model, g->show_special, err)
+                           : carat_parser_open(&r.parser, s->model, prompt, n_prompt, err);
+    if (status != CARAT_OK) return status;
+    struct carat_request request = {
+        .prompt = prompt,
+        .n_prompt = n_prompt,
+        .max_tokens = g->max_tokens,
+        .sampling = g->sampling,
+        .bias = g->bias,
+        .n_bias = g->n_bias,
+        .ignore_stop = g->ignore_stop,
+    };
+    carat_request_id id = 0;
+    interrupt_begin();
+    status = carat_submit(s->engine, &request, &id, err);
+    if (status == CARAT_OK) status = step_to_end(&r, s->engine, id, err);
+    interrupt_end();
+    progress_end();
+    if (status == CARAT_OK && (answer->text.failed || answer->thinking.failed))
+        status = err_no_memory(err, "answer", answer->text.length);
+    if (r.decoder) carat_decoder_close(r.decoder);
+    if (r.parser) carat_parser_close(r.parser);
+    return status;
+}

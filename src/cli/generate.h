@@ -1,0 +1,50 @@
+/* One answer: prompt ids in, parts out, with stop strings and Ctrl-C. Shared by run and chat. */
+#ifndef CLI_GENERATE_H
+#define CLI_GENERATE_H
+
+#include "base/buf.h"
+#include "carat.h"
+#include "cli/options.h"
+#include "cli/session.h"
+
+enum { BIAS_MAX = 1024, STOP_BYTES_MAX = 256 };
+
+/* How to sample and where to stop, from the options. Big: allocate statically or in a struct. */
+struct generation {
+    struct carat_sampling sampling;
+    int32_t max_tokens;
+    bool ignore_stop;
+    bool is_raw, show_special; /* no parser: text as it comes */
+    struct carat_logit_bias bias[BIAS_MAX];
+    size_t n_bias;
+    const char *const *stops; /* borrowed */
+    size_t n_stops;
+};
+int generation_read(struct generation *g, const struct options *o, const carat_model *model,
+                    struct carat_error *err);
+
+enum answer_end { ANSWER_STOP, ANSWER_LENGTH, ANSWER_STOP_TEXT, ANSWER_INTERRUPTED };
+
+struct answer {
+    struct buf text, thinking; /* all of it */
+    struct buf calls;          /* JSON objects, one a line */
+    enum answer_end end;
+    int32_t stop_id; /* ANSWER_STOP: the token */
+    int32_t n_prompt, n_generated;
+    double prefill_seconds, decode_seconds;
+};
+void answer_deinit(struct answer *a);
+const char *answer_end_name(enum answer_end end);
+
+/* Called with every piece as it comes: text to show, a thought, or a tool call as JSON. A false
+ * result (nobody can read on) ends the answer. */
+typedef bool (*part_fn)(void *user, enum carat_part_kind kind, const char *text, size_t length);
+
+/* Runs one request on an idle engine to its end. */
+int generate(struct session *s, const struct generation *g, const int32_t *prompt, size_t n_prompt,
+             part_fn show, void *user, struct answer *answer, struct carat_error *err);
+
+/* "prompt 23 tokens, 0.12 s (191.7 t/s); answer 40 tokens, ..." */
+void answer_stats(const struct answer *a, char *out, size_t size);
+
+#endif

@@ -1,0 +1,252 @@
+/* `carat help`, `carat help --markdown` and `carat man`: three renderings of the same tables, and
+ * of one longer text a command. */
+#include "cli/help.h"
+
+#include <string.h>
+
+#include "carat.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+
+/* What the option list cannot say. One paragraph a line; lines that begin with a blank are
+ * examples. */
+static const char *const details[COMMAND_COUNT] = {
+    [COMMAND_RUN] =
+        "Without a prompt and with a terminal this is `carat chat`. Piped input is appended to the "
+        "prompt. Standard output carries only the answer; thoughts and timings go to standard "
+        "error. Ctrl-C stops the answer.\n"
+        "  carat run demo \"Tell me a story about a dog\"\n"
+        "  git diff | carat run model.gguf \"write a commit message\"\n",
+    [COMMAND_CHAT] =
+        "Type a message and press Enter; begin and end a longer one with \"\"\". /help lists the "
+        "commands. Ctrl-C stops an answer, Ctrl-D leaves.\n",
+    [COMMAND_SHOW] = "Without --kv or --tensors a summary is printed. A malformed file gives exit "
+                     "status 3 and the place of the first fault.\n",
+    [COMMAND_TOKENIZE] =
+        "Text comes from the arguments, else from standard input, byte for byte. Without --special "
+        "the marks that llama.cpp calls user-defined (<|channel>, <|tool_call>, ...) count even in "
+        "plain text, as they do there; --plain switches that off too.\n"
+        "  printf 'Hello' | carat tokenize demo --json\n",
+    [COMMAND_DETOKENIZE] = "Ids come from the arguments, else from standard input.\n"
+                           "  carat detokenize demo 2 105\n",
+    [COMMAND_TEMPLATE] =
+        "REQUEST.json is a chat request as the OpenAI API has it (\"messages\", \"tools\", "
+        "\"enable_thinking\", \"add_generation_prompt\"), or an object with such a \"request\"; "
+        "- reads standard input.\n"
+        "  carat template --size large request.json\n",
+    [COMMAND_LOGITS] = "Writes rows of 32-bit little-endian floats, one a position, after the "
+                       "final soft cap. One line of JSON on standard output says how many.\n"
+                       "  carat logits demo --tokens 2,5,7 --all -o logits.f32\n",
+    [COMMAND_PERPLEXITY] =
+        "The text is cut into chunks of -c tokens, each begins with <bos>, and the second half of "
+        "each is scored, as llama.cpp does. --save-logits keeps the predictions; --kl compares "
+        "another file or setting with them.\n",
+    [COMMAND_BENCH] =
+        "Tests, columns and JSON keys are those of llama-bench, with n_users added: ppN "
+        "(N prompt tokens), tgN (N generated), \"@ dN\" (behind N tokens of context).\n"
+        "  carat bench demo -p 512 -n 128 -d 0,4096 -r 3 -o json\n",
+    [COMMAND_COMPLETION] = "  carat completion bash > ~/.local/share/bash-completion/"
+                           "completions/carat\n",
+};
+
+enum { COLUMN = 28, WIDTH = 96 };
+
+/* Words of `text` from column `at` on, broken at WIDTH and indented by `indent`. */
+static void print_wrapped(FILE *out, const char *text, int at, int indent)
+{
+    while (*text) {
+        int n = (int)strcspn(text, " ");
+        if (at + n > WIDTH && at > indent) {
+            fprintf(out, "\n%*s", indent, "");
+            at = indent;
+        }
+        fprintf(out, "%.*s", n, text);
+        text += n;
+        at += n;
+        if (*text == ' ') {
+            text++;
+            if (*text && at < WIDTH) fputc(' ', out);
+            at++;
+        }
+    }
+    fputc('\n', out);
+}
+
+static void print_details(FILE *out, enum command_id command)
+{
+    for (const char *at = details[command]; at && *at;) {
+        int n = (int)strcspn(at, "\n");
+        char line[1024];
+        snprintf(line, sizeof line, "%.*s", n, at);
+        if (line[0] == ' ')
+            fprintf(out, "%s\n", line);
+        else
+            print_wrapped(out, line, 0, 0);
+        at += n + (at[n] == '\n');
+    }
+}
+
+/* "-c, --ctx-size N": short spellings in front. */
+static void option_heading(enum option_id id, char *out, size_t size)
+{
+    char spelling[64];
+    size_t used = 0;
+    for (int n = 1; option_spelling(id, n, spelling, sizeof spelling); n++)
+        if (used < size)
+            used += (size_t)snprintf(out + used, size - used, "%s, ", spelling);
+    const struct option_spec *spec = &option_specs[id];
+    if (used < size)
+        snprintf(out + used, size - used, "--%s%s%s", spec->name, spec->value[0] ? " " : "",
+                 spec->value);
+}
+
+static void print_option(FILE *out, enum option_id id)
+{
+    const struct option_spec *spec = &option_specs[id];
+    char heading[256], help[512];
+    option_heading(id, heading, sizeof heading);
+    int n = fprintf(out, "  %s", heading);
+    if (n >= COLUMN - 1) {
+        fputc('\n', out);
+        n = 0;
+    }
+    fprintf(out, "%*s", COLUMN - n, "");
+    bool has_preset = spec->preset[0] != '\0' && spec->kind != KIND_FLAG;
+    snprintf(help, sizeof help, "%s%s%s%s", spec->help, has_preset ? " (default: " : "",
+             has_preset ? spec->preset : "", has_preset ? ")" : "");
+    print_wrapped(out, help, COLUMN, COLUMN);
+}
+
+void help_overview(FILE *out)
+{
+    fprintf(out, "carat %s: Gemma 4 language models from GGUF files\n\n"
+                 "usage: carat COMMAND [ARGUMENTS] [OPTIONS]\n\n", CARAT_VERSION);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        fprintf(out, "  %-12s %s\n", command_specs[i].name, command_specs[i].summary);
+    fprintf(out, "\n`carat help COMMAND` explains a command and its options. MODEL is a path, or a "
+                 "name\nsuch as demo that is looked up in $CARAT_MODELS, ./models and the folders "
+                 "of the\ninstallation. Every option can be set as CARAT_<OPTION> in the "
+                 "environment.\n"
+                 "Exit status: 0 done, 1 failure, 2 wrong usage, 3 model file, 4 memory, "
+                 "5 device,\n130 Ctrl-C, 143 terminated.\n");
+}
+
+void help_command(enum command_id command)
+{
+    const struct command_spec *spec = &command_specs[command];
+    printf("carat %s: %s\n\nusage: carat %s%s%s [OPTIONS]\n\n", spec->name, spec->summary,
+           spec->name, spec->arguments[0] ? " " : "", spec->arguments);
+    print_details(stdout, command);
+    if (details[command]) putchar('\n');
+    for (int i = 0; i < OPT_COUNT; i++)
+        if (option_applies((enum option_id)i, command)) print_option(stdout, (enum option_id)i);
+}
+
+/* ---- A document ------------------------------------------------------------------------- */
+
+static void markdown_option(enum option_id id)
+{
+    const struct option_spec *spec = &option_specs[id];
+    char heading[256];
+    option_heading(id, heading, sizeof heading);
+    printf("| `");
+    for (const char *c = heading; *c; c++) printf(*c == '|' ? "\\|" : "%c", *c);
+    printf("` | %s | %s |\n", spec->kind == KIND_FLAG ? "" : spec->preset, spec->help);
+}
+
+static void print_markdown(void)
+{
+    printf("# Commands and options\n\n"
+           "Made by `carat help --markdown`; the tables are `src/cli/command_list.h` and\n"
+           "`src/cli/option_list.h`. Every option can be set as `CARAT_<OPTION>` in the "
+           "environment\n(`--top-k` is `CARAT_TOP_K`); a flag goes first.\n");
+    for (int c = 0; c < COMMAND_COUNT; c++) {
+        const struct command_spec *spec = &command_specs[c];
+        printf("\n## carat %s%s%s\n\n%c%s.\n\n", spec->name, spec->arguments[0] ? " " : "",
+               spec->arguments, spec->summary[0] - 'a' + 'A', spec->summary + 1);
+        printf("| option | default | meaning |\n| --- | --- | --- |\n");
+        for (int i = 0; i < OPT_COUNT; i++)
+            if (option_applies((enum option_id)i, (enum command_id)c))
+                markdown_option((enum option_id)i);
+    }
+}
+
+/* Text in roff: a dash is a minus, a backslash is escaped, a leading dot or quote is hidden. */
+static void print_roff(const char *text)
+{
+    if (*text == '.' || *text == '\'') printf("\\&");
+    for (; *text; text++) {
+        if (*text == '-')
+            printf("\\-");
+        else if (*text == '\\')
+            printf("\\e");
+        else
+            putchar(*text);
+    }
+}
+
+static void roff_command(enum command_id command)
+{
+    const struct command_spec *spec = &command_specs[command];
+    printf(".SS \"");
+    print_roff("carat ");
+    print_roff(spec->name);
+    putchar(' ');
+    print_roff(spec->arguments);
+    printf("\"\n%c%s.\n", spec->summary[0] - 'a' + 'A', spec->summary + 1);
+    for (int i = 0; i < OPT_COUNT; i++) {
+        enum option_id id = (enum option_id)i;
+        if (!option_applies(id, command) || id == OPT_HELP || id == OPT_QUIET) continue;
+        char heading[256];
+        option_heading(id, heading, sizeof heading);
+        printf(".TP\n.B ");
+        print_roff(heading);
+        putchar('\n');
+        print_roff(option_specs[i].help);
+        if (option_specs[i].preset[0] && option_specs[i].kind != KIND_FLAG) {
+            printf(" (default: ");
+            print_roff(option_specs[i].preset);
+            putchar(')');
+        }
+        putchar('\n');
+    }
+}
+
+int command_man(const struct options *o)
+{
+    (void)o;
+    printf(".TH CARAT 1 \"\" \"carat %s\" \"User Commands\"\n", CARAT_VERSION);
+    printf(".SH NAME\ncarat \\- run Gemma 4 language models from GGUF files\n"
+           ".SH SYNOPSIS\n.B carat\n.I COMMAND\n[\\fIARGUMENTS\\fR] [\\fIOPTIONS\\fR]\n"
+           ".SH COMMANDS\n");
+    for (int i = 0; i < COMMAND_COUNT; i++) roff_command((enum command_id)i);
+    printf(".SH EXIT STATUS\n"
+           "0 done, 1 failure, 2 wrong usage, 3 model file missing, malformed or unsupported, "
+           "4 does not fit in memory, 5 no usable device, 130 Ctrl\\-C, 143 terminated.\n"
+           ".SH ENVIRONMENT\n"
+           "Every option can be set as CARAT_<OPTION>. CARAT_MODELS names a folder of models. "
+           "NO_COLOR switches colours and progress lines off.\n");
+    return 0;
+}
+
+int command_help(const struct options *o)
+{
+    if (opt_is_set(o, OPT_MARKDOWN)) {
+        print_markdown();
+        return 0;
+    }
+    if (o->n_arguments == 0) {
+        help_overview(stdout);
+        return 0;
+    }
+    enum command_id command = command_find(o->arguments[0]);
+    if (command != COMMAND_COUNT) {
+        help_command(command);
+        return 0;
+    }
+    struct carat_error err = {0};
+    err_set(&err, CARAT_EUSAGE, "help: unknown command %s", o->arguments[0]);
+    const char *nearest = command_nearest(o->arguments[0]);
+    err_hint(&err, nearest ? "did you mean %s?" : "`carat help` lists the commands", nearest);
+    return report(&err);
+}

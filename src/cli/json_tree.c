@@ -1,0 +1,67 @@
+#include "cli/json_tree.h"
+
+#include <string.h>
+
+#include "base/status.h"
+#include "cli/json_value.h"
+
+#ifdef CARAT_HAVE_JSON
+
+int json_tree_read(struct json_tree *tree, const char *text, size_t length,
+                   enum json_purpose purpose, struct carat_error *err)
+{
+    json_error_t failure;
+    *tree = (struct json_tree){0};
+    json_t *document = json_loadb(text, length, JSON_ALLOW_NUL, &failure);
+    if (!document)
+        return err_set(err, CARAT_EUSAGE, "not valid JSON: line %d, column %d: %s", failure.line,
+                       failure.column, failure.text);
+    tree->document = document;
+    json_t *request = json_object_get(document, "request");
+    int status = purpose == JSON_PLAIN
+                     ? json_value_from(document, &tree->arena, &tree->root, err)
+                     : json_value_from_chat(request ? request : document, &tree->arena,
+                                            &tree->root, err);
+    if (status != CARAT_OK) json_tree_free(tree);
+    return status;
+}
+
+void json_tree_free(struct json_tree *tree)
+{
+    if (tree->document) json_decref(tree->document);
+    arena_deinit(&tree->arena);
+    *tree = (struct json_tree){0};
+}
+
+#else
+
+int json_tree_read(struct json_tree *tree, const char *text, size_t length,
+                   enum json_purpose purpose, struct carat_error *err)
+{
+    (void)text;
+    (void)length;
+    (void)purpose;
+    *tree = (struct json_tree){0};
+    err_set(err, CARAT_EUSAGE, "this build of carat cannot read JSON");
+    err_hint(err, "install libjansson-dev and build again");
+    return CARAT_EUSAGE;
+}
+
+void json_tree_free(struct json_tree *tree)
+{
+    arena_deinit(&tree->arena);
+}
+
+#endif
+
+const struct carat_value *json_member(const struct carat_value *object, const char *key)
+{
+    static const struct carat_value null = {.kind = CARAT_NULL};
+    size_t length = strlen(key);
+    if (object->kind != CARAT_OBJECT) return &null;
+    for (size_t i = 0; i < object->as.object.count; i++) {
+        const struct carat_member *m = &object->as.object.members[i];
+        if (m->key.length == length && memcmp(m->key.data, key, length) == 0) return &m->value;
+    }
+    return &null;
+}

@@ -1,0 +1,29 @@
+/* JSON text as a carat_value tree with one owner. A build without jansson says so when asked. */
+#ifndef CLI_JSON_TREE_H
+#define CLI_JSON_TREE_H
+
+#include <stddef.h>
+
+#include "base/arena.h"
+#include "carat.h"
+
+struct json_tree {
+    struct carat_value root; /* borrowed from the next two */
+    struct arena arena;
+    void *document;
+};
+
+enum json_purpose {
+    JSON_PLAIN,
+    JSON_CHAT_REQUEST /* takes the "request" member if there is one; decodes tool arguments */
+};
+
+/* A zeroed tree is a valid empty one. CARAT_EUSAGE names line and column. */
+int json_tree_read(struct json_tree *tree, const char *text, size_t length,
+                   enum json_purpose purpose, struct carat_error *err);
+void json_tree_free(struct json_tree *tree);
+
+/* The member of that name, or a null value. */
+const struct carat_value *json_member(const struct carat_value *object, const char *key);
+
+#endif

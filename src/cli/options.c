@@ -1,0 +1,366 @@
+/* The option table and its reader. One walk over argv; every value is checked against the
+ * table's range where it is read, so that commands take values as they are. */
+#include "cli/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+const struct option_spec option_specs[OPT_COUNT] = {
+#define X(id, kind, name, aliases, preset, low, high, commands, value, help)                       \
+    [OPT_##id] = {KIND_##kind, name, aliases, preset, low, high, commands, value, help},
+    OPTION_LIST(X)
+#undef X
+};
+
+const struct command_spec command_specs[COMMAND_COUNT] = {
+#define X(id, name, arguments, summary) [COMMAND_##id] = {#name, arguments, summary},
+    COMMAND_LIST(X)
+#undef X
+};
+
+/* ---- Names ------------------------------------------------------------------------------ */
+
+/* Edits (insert, delete, replace, swap neighbours) from a to b; 99 for long words. */
+static int edit_distance(const char *a, const char *b)
+{
+    enum { WORD_MAX = 40 };
+    size_t n = strlen(a), m = strlen(b);
+    if (n > WORD_MAX || m > WORD_MAX) return 99;
+    int d[WORD_MAX + 1][WORD_MAX + 1];
+    for (size_t i = 0; i <= n; i++) d[i][0] = (int)i;
+    for (size_t j = 0; j <= m; j++) d[0][j] = (int)j;
+    for (size_t i = 1; i <= n; i++) {
+        for (size_t j = 1; j <= m; j++) {
+            int best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (d[i - 1][j] + 1 < best) best = d[i - 1][j] + 1;
+            if (d[i][j - 1] + 1 < best) best = d[i][j - 1] + 1;
+            bool is_swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (is_swap && d[i - 2][j - 2] + 1 < best) best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
+        }
+    }
+    return d[n][m];
+}
+
+/* How far a typing slip may be from what was meant. */
+static int distance_limit(const char *word)
+{
+    int third = (int)strlen(word) / 3;
+    return third < 1 ? 1 : third;
+}
+
+enum command_id command_find(const char *name)
+{
+    int i = 0;
+    while (i < COMMAND_COUNT && strcmp(command_specs[i].name, name) != 0) i++;
+    return (enum command_id)i;
+}
+
+const char *command_nearest(const char *name)
+{
+    const char *nearest = NULL;
+    int best = distance_limit(name) + 1;
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        int distance = edit_distance(name, command_specs[i].name);
+        if (distance >= best) continue;
+        best = distance;
+        nearest = command_specs[i].name;
+    }
+    return nearest;
+}
+
+bool option_applies(enum option_id id, enum command_id command)
+{
+    return option_specs[id].commands >> command & 1u;
+}
+
+const char *option_spelling(enum option_id id, int n, char *out, size_t size)
+{
+    if (n == 0) {
+        snprintf(out, size, "--%s", option_specs[id].name);
+        return out;
+    }
+    const char *at = option_specs[id].aliases;
+    for (int i = 1; *at; i++) {
+        size_t length = strcspn(at, " ");
+        if (i == n) {
+            snprintf(out, size, "%.*s", (int)length, at);
+            return out;
+        }
+        at += length;
+        at += strspn(at, " ");
+    }
+    return NULL;
+}
+
+bool option_is_spelled(enum option_id id, const char *spelling)
+{
+    char known[64];
+    for (int n = 0; option_spelling(id, n, known, sizeof known); n++)
+        if (strcmp(known, spelling) == 0) return true;
+    return false;
+}
+
+static enum option_id option_find(enum command_id command, const char *spelling)
+{
+    for (int i = 0; i < OPT_COUNT; i++) {
+        enum option_id id = (enum option_id)i;
+        if (option_applies(id, command) && option_is_spelled(id, spelling)) return id;
+    }
+    return OPT_COUNT;
+}
+
+static int unknown_option(enum command_id command, const char *spelling, struct carat_error *err)
+{
+    const char *name = command_specs[command].name;
+    char known[64], nearest[64] = "", owner[32] = "";
+    int best = distance_limit(spelling) + 1;
+    for (int i = 0; i < OPT_COUNT; i++) {
+        enum option_id id = (enum option_id)i;
+        for (int n = 0; option_spelling(id, n, known, sizeof known); n++) {
+            if (!option_applies(id, command)) {
+                if (strcmp(known, spelling) != 0 || owner[0]) continue;
+                int c = 0;
+                while (!option_applies(id, (enum command_id)c)) c++;
+                snprintf(owner, sizeof owner, "%s", command_specs[c].name);
+                continue;
+            }
+            int distance = edit_distance(spelling, known);
+            if (distance >= best) continue;
+            best = distance;
+            snprintf(nearest, sizeof nearest, "%s", known);
+        }
+    }
+    err_set(err, CARAT_EUSAGE, "%s: unknown option %s", name, spelling);
+    if (nearest[0])
+        err_hint(err, "did you mean %s? `carat help %s` lists the options", nearest, name);
+    else if (owner[0])
+        err_hint(err, "%s belongs to `carat %s`; see `carat help %s`", spelling, owner, name);
+    else
+        err_hint(err, "`carat help %s` lists the options", name);
+    return CARAT_EUSAGE;
+}
+
+/* ---- Values ----------------------------------------------------------------------------- */
+
+static bool is_word_of(const char *word, const char *words)
+{
+    size_t length = strlen(word);
+    for (const char *at = words; *at;) {
+        size_t n = strcspn(at, "|");
+        if (n == length && strncmp(at, word, n) == 0) return true;
+        at += n + (at[n] == '|');
+    }
+    return false;
+}
+
+static int set_number(struct option_value *v, const struct option_spec *spec, const char *text)
+{
+    char *end = NULL;
+    errno = 0;
+    double number;
+    if (spec->kind == KIND_INT) {
+        long long whole = strtoll(text, &end, 10);
+        number = (double)whole;
+        v->integer = whole;
+    } else {
+        number = strtod(text, &end);
+        v->real = number;
+    }
+    bool is_number = end != text && *end == '\0' && errno == 0 && isfinite(number);
+    return is_number && number >= spec->low && number <= spec->high ? CARAT_OK : CARAT_EUSAGE;
+}
+
+static int add_to_list(struct option_value *v, const char *text, const char *where,
+                       struct carat_error *err)
+{
+    if (!v->list) {
+        v->list = mem_alloc(OPTION_LIST_MAX, sizeof *v->list);
+        if (!v->list) return err_no_memory(err, where, OPTION_LIST_MAX * sizeof *v->list);
+    }
+    if (v->n_list == OPTION_LIST_MAX)
+        return err_set(err, CARAT_EUSAGE, "%s: given more than %d times", where, OPTION_LIST_MAX);
+    v->list[v->n_list++] = text;
+    return CARAT_OK;
+}
+
+/* Stores one value; `where` is how the user spelled its place ("--temp", "CARAT_TEMP"). */
+static int set_value(struct options *o, enum option_id id, const char *text, const char *where,
+                     struct carat_error *err)
+{
+    const struct option_spec *spec = &option_specs[id];
+    struct option_value *v = &o->values[id];
+    switch (spec->kind) {
+    case KIND_FLAG:
+        if (is_word_of(text, "1|on|true|yes"))
+            v->is_set = true;
+        else if (!is_word_of(text, "0|off|false|no|"))
+            return err_set(err, CARAT_EUSAGE, "%s: \"%s\" is neither on nor off", where, text);
+        return CARAT_OK;
+    case KIND_CHOICE:
+        if (!is_word_of(text, spec->value))
+            return err_set(err, CARAT_EUSAGE, "%s: \"%s\" is not one of %s", where, text,
+                           spec->value);
+        break;
+    case KIND_INT:
+    case KIND_REAL:
+        if (set_number(v, spec, text) != CARAT_OK)
+            return err_set(err, CARAT_EUSAGE, "%s: \"%s\" is not a %snumber from %.16g to %.16g",
+                           where, text, spec->kind == KIND_INT ? "whole " : "", spec->low,
+                           spec->high);
+        break;
+    case KIND_LIST:
+        TRY(add_to_list(v, text, where, err));
+        break;
+    case KIND_TEXT:
+        break;
+    }
+    v->text = text;
+    v->is_set = true;
+    return CARAT_OK;
+}
+
+static void set_defaults(struct options *o)
+{
+    for (int i = 0; i < OPT_COUNT; i++) {
+        const struct option_spec *spec = &option_specs[i];
+        struct option_value *v = &o->values[i];
+        v->text = spec->preset;
+        if (spec->kind == KIND_INT) v->integer = strtoll(spec->preset, NULL, 10);
+        if (spec->kind == KIND_REAL) v->real = strtod(spec->preset, NULL);
+    }
+}
+
+static int read_environment(struct options *o, struct carat_error *err)
+{
+    for (int i = 0; i < OPT_COUNT; i++) {
+        enum option_id id = (enum option_id)i;
+        if (!option_applies(id, o->command) || id == OPT_HELP) continue;
+        char name[64] = "CARAT_";
+        size_t n = strlen(name);
+        for (const char *c = option_specs[i].name; *c && n + 1 < sizeof name; c++)
+            name[n++] = (char)(*c == '-' ? '_' : toupper((unsigned char)*c));
+        const char *text = getenv(name);
+        if (!text || !text[0]) continue;
+        int status = set_value(o, id, text, name, err);
+        if (status != CARAT_OK) {
+            err_hint(err, "unset the environment variable, or correct it");
+            return status;
+        }
+    }
+    return CARAT_OK;
+}
+
+/* ---- Command line ----------------------------------------------------------------------- */
+
+static int set_flag(struct options *o, enum option_id id, const char *text, const char *where,
+                    struct carat_error *err)
+{
+    TRY(set_value(o, id, text, where, err));
+    o->values[id].is_flag = true;
+    return CARAT_OK;
+}
+
+/* Reads argv[*i], a flag with or without its value, and leaves *i at the last word used. */
+static int read_flag(struct options *o, int argc, char *const *argv, int *i,
+                     struct carat_error *err)
+{
+    const char *word = argv[*i];
+    char spelling[64];
+    size_t n = strcspn(word, "=");
+    snprintf(spelling, sizeof spelling, "%.*s", (int)(n < 63 ? n : 63), word);
+    enum option_id id = option_find(o->command, spelling);
+    if (id == OPT_COUNT) return unknown_option(o->command, spelling, err);
+    const char *value = word[n] == '=' ? word + n + 1 : NULL;
+    if (option_specs[id].kind == KIND_FLAG) {
+        if (value) return err_set(err, CARAT_EUSAGE, "%s: takes no value", spelling);
+        return set_flag(o, id, "on", spelling, err);
+    }
+    if (!value) {
+        if (*i + 1 >= argc) {
+            err_set(err, CARAT_EUSAGE, "%s: a value is missing", spelling);
+            err_hint(err, "%s %s: %s", spelling, option_specs[id].value, option_specs[id].help);
+            return CARAT_EUSAGE;
+        }
+        value = argv[++*i];
+    }
+    return set_flag(o, id, value, spelling, err);
+}
+
+int options_parse(struct options *o, enum command_id command, int argc, char *const *argv,
+                  struct carat_error *err)
+{
+    *o = (struct options){.command = command};
+    set_defaults(o);
+    o->arguments = mem_alloc((size_t)argc + 1, sizeof *o->arguments);
+    if (!o->arguments) return err_no_memory(err, "arguments", (size_t)argc * sizeof(char *));
+    bool only_arguments = false;
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        if (!only_arguments && strcmp(word, "--") == 0)
+            only_arguments = true;
+        else if (!only_arguments && word[0] == '-' && word[1])
+            TRY(read_flag(o, argc, argv, &i, err));
+        else
+            o->arguments[o->n_arguments++] = word;
+    }
+    if (opt_is_set(o, OPT_HELP)) return CARAT_OK;
+
+    /* The environment fills in what no flag said: read it apart, then take what is missing. */
+    struct options from_environment = {.command = command};
+    int status = read_environment(&from_environment, err);
+    for (int i = 0; i < OPT_COUNT; i++) {
+        struct option_value *mine = &o->values[i], *other = &from_environment.values[i];
+        if (status == CARAT_OK && !mine->is_set && other->is_set)
+            *mine = *other;
+        else
+            mem_free(other->list);
+    }
+    return status;
+}
+
+void options_deinit(struct options *o)
+{
+    for (int i = 0; i < OPT_COUNT; i++) mem_free(o->values[i].list);
+    mem_free(o->arguments);
+    *o = (struct options){0};
+}
+
+static bool is_separator(char c)
+{
+    return c && strchr(" \t\r\n,[]", c);
+}
+
+int parse_ids(const char *text, size_t length, const char *what, int32_t **out, size_t *count,
+              struct carat_error *err)
+{
+    size_t room = length / 2 + 1; /* an id and its separator are two bytes at least */
+    int32_t *ids = mem_alloc(room, sizeof *ids);
+    if (!ids) return err_no_memory(err, what, room * sizeof *ids);
+    size_t n = 0;
+    for (size_t i = 0; i < length;) {
+        if (is_separator(text[i])) {
+            i++;
+            continue;
+        }
+        size_t start = i;
+        int64_t id = 0;
+        while (i < length && isdigit((unsigned char)text[i]) && id <= INT32_MAX)
+            id = id * 10 + (text[i++] - '0');
+        if (i == start || id > INT32_MAX || (i < length && !is_separator(text[i]))) {
+            mem_free(ids);
+            return err_set(err, CARAT_EUSAGE, "%s: whole numbers expected, byte %zu is none", what,
+                           start);
+        }
+        ids[n++] = (int32_t)id;
+    }
+    *out = ids;
+    *count = n;
+    return CARAT_OK;
+}

@@ -1,0 +1,93 @@
+/* Flags, their values and where they came from.
+ *
+ * Rules
+ * 1. The tables are constant. A `struct options` belongs to main and is read-only afterwards.
+ * 2. Precedence: flag, then CARAT_<NAME>, then the default of the table.
+ * 3. Texts are borrowed from argv and the environment. */
+#ifndef CLI_OPTIONS_H
+#define CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "cli/command_list.h"
+#include "cli/option_list.h"
+
+enum option_kind { KIND_FLAG, KIND_INT, KIND_REAL, KIND_TEXT, KIND_CHOICE, KIND_LIST };
+
+struct option_spec {
+    enum option_kind kind;
+    const char *name, *aliases, *preset;
+    double low, high;
+    uint32_t commands;
+    const char *value, *help;
+};
+
+struct command_spec {
+    const char *name, *arguments, *summary;
+};
+
+extern const struct option_spec option_specs[OPT_COUNT];
+extern const struct command_spec command_specs[COMMAND_COUNT];
+
+enum { OPTION_LIST_MAX = 1024 }; /* values of one repeatable option */
+
+struct option_value {
+    bool is_set;  /* by a flag or the environment */
+    bool is_flag; /* by a flag */
+    int64_t integer;
+    double real;
+    const char *text;
+    const char **list; /* NULL until the first value; owned */
+    size_t n_list;
+};
+
+struct options {
+    enum command_id command;
+    struct option_value values[OPT_COUNT];
+    const char **arguments; /* what is no flag; owned array */
+    size_t n_arguments;
+};
+
+/* The command of that name, or COMMAND_COUNT. */
+enum command_id command_find(const char *name);
+
+/* The best of the known command names, or NULL when none is near. */
+const char *command_nearest(const char *name);
+
+/* Reads environment and flags of `command`. CARAT_EUSAGE names the flag and what is near. */
+int options_parse(struct options *o, enum command_id command, int argc, char *const *argv,
+                  struct carat_error *err);
+void options_deinit(struct options *o);
+
+/* Does this command take this option? Does this option own that spelling (with its dashes)? */
+bool option_applies(enum option_id id, enum command_id command);
+bool option_is_spelled(enum option_id id, const char *spelling);
+
+/* The n-th spelling of an option, the long one first, with dashes; NULL at the end. */
+const char *option_spelling(enum option_id id, int n, char *out, size_t size);
+
+static inline bool opt_is_set(const struct options *o, enum option_id id)
+{
+    return o->values[id].is_set;
+}
+static inline int64_t opt_int(const struct options *o, enum option_id id)
+{
+    return o->values[id].integer;
+}
+static inline double opt_real(const struct options *o, enum option_id id)
+{
+    return o->values[id].real;
+}
+static inline const char *opt_text(const struct options *o, enum option_id id)
+{
+    return o->values[id].text;
+}
+
+/* Whole numbers of a text: separated by commas or blanks, brackets allowed. *out: mem_free. */
+int parse_ids(const char *text, size_t length, const char *what, int32_t **out, size_t *count,
+              struct carat_error *err);
+
+#endif

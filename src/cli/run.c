@@ -1,0 +1,240 @@
+/* carat run: one prompt, one answer. */
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json_writer.h"
+#include "base/mem.h"
+#include "carat.h"
+#include "cli/command.h"
+#include "cli/conversation.h"
+#include "cli/files.h"
+#include "cli/generate.h"
+#include "cli/json_tree.h"
+#include "cli/session.h"
+#include "cli/signals.h"
+#include "cli/terminal.h"
+
+/* Where the parts of the answer go. */
+struct sink {
+    const struct options *o;
+    struct file_writer writer; /* -o; file is NULL otherwise */
+    struct carat_error *err;
+    int status;
+    char last; /* byte written last; 0: nothing yet */
+};
+
+static bool sink_write(struct sink *sink, const char *text, size_t length)
+{
+    if (length == 0) return true;
+    sink->last = text[length - 1];
+    if (!sink->writer.file) return out_model_text(text, length);
+    sink->status = file_writer_add(&sink->writer, text, length, sink->err);
+    return sink->status == CARAT_OK;
+}
+
+static bool end_line(struct sink *sink)
+{
+    return sink->last == '\n' || sink->last == '\0' || sink_write(sink, "\n", 1);
+}
+
+static bool show(void *user, enum carat_part_kind kind, const char *text, size_t length)
+{
+    struct sink *sink = user;
+    const struct options *o = sink->o;
+    if (kind == CARAT_PART_THINKING && !opt_is_set(o, OPT_SHOW_THINKING)) {
+        bool is_hidden = opt_is_set(o, OPT_HIDE_THINKING) || opt_is_set(o, OPT_JSON);
+        if (!is_hidden) err_thought(text, length);
+        return true;
+    }
+    if (opt_is_set(o, OPT_JSON)) return true;
+    err_thought_end();
+    if (kind == CARAT_PART_TOOL_CALL && !end_line(sink)) return false;
+    return sink_write(sink, text, length);
+}
+
+/* ---- Prompt ----------------------------------------------------------------------------- */
+
+/* All of standard input. A pipe that nobody writes to is explained instead of hanging mutely. */
+static int read_piped(struct buf *out, struct carat_error *err)
+{
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (poll(&input, 1, 2000) == 0)
+        note("waiting for the end of standard input; use </dev/null if there is none");
+    return file_read("-", out, err);
+}
+
+/* Joins --prompt or arguments, --file and piped input. */
+static int read_prompt(const struct options *o, size_t first, struct buf *out,
+                       struct carat_error *err)
+{
+    const char *joint = opt_is_set(o, OPT_RAW) ? "" : "\n\n";
+    struct buf more = {0};
+    int status = CARAT_OK;
+    if (opt_is_set(o, OPT_PROMPT)) buf_add_text(out, opt_text(o, OPT_PROMPT));
+    if (out->length && first < o->n_arguments) buf_add_char(out, ' ');
+    join_arguments(o, first, out);
+    if (opt_is_set(o, OPT_PROMPT_FILE)) {
+        if (out->length) buf_add_text(out, joint);
+        status = file_read(opt_text(o, OPT_PROMPT_FILE), out, err);
+    }
+    if (status == CARAT_OK && !isatty(STDIN_FILENO)) {
+        status = read_piped(&more, err);
+        if (out->length && more.length) buf_add_text(out, joint);
+        buf_add(out, buf_text(&more), more.length);
+    }
+    buf_deinit(&more);
+    if (status == CARAT_OK && out->failed) status = err_no_memory(err, "prompt", out->length);
+    if (status == CARAT_OK && out->length == 0) {
+        status = err_set(err, CARAT_EUSAGE, "run: the prompt is empty");
+        err_hint(err, "give it as arguments, with -p, -f, or through a pipe");
+    }
+    return status;
+}
+
+static int read_tools(const struct options *o, struct json_tree *tools, struct carat_error *err)
+{
+    if (!opt_is_set(o, OPT_TOOLS)) return CARAT_OK;
+    const char *path = opt_text(o, OPT_TOOLS);
+    struct buf text = {0};
+    int status = file_read(path, &text, err);
+    if (status == CARAT_OK) {
+        status = json_tree_read(tools, buf_text(&text), text.length, JSON_PLAIN, err);
+        if (status != CARAT_OK) err_within(err, "%s", path);
+    }
+    buf_deinit(&text);
+    return status;
+}
+
+/* The prompt as ids: through the chat template, or as it is. */
+static int make_ids(const struct options *o, const struct session *s, const struct buf *prompt,
+                    int32_t **ids, size_t *n, struct carat_error *err)
+{
+    if (opt_is_set(o, OPT_RAW)) {
+        enum carat_special special =
+            opt_is_set(o, OPT_SPECIAL) ? CARAT_SPECIAL_ALL : CARAT_SPECIAL_NONE;
+        return carat_tokenize(s->model, buf_text(prompt), prompt->length, special, true, ids, n,
+                              err);
+    }
+    struct conversation c;
+    struct json_tree tools = {0};
+    TRY(conversation_open(&c, err));
+    c.thinks = strcmp(opt_text(o, OPT_THINK), "on") == 0;
+    int status = conversation_set_system(&c, opt_text(o, OPT_SYSTEM), err);
+    if (status == CARAT_OK)
+        status = conversation_add(&c, "user", buf_text(prompt), prompt->length, err);
+    if (status == CARAT_OK) status = read_tools(o, &tools, err);
+    if (status == CARAT_OK) {
+        if (tools.document) c.tools = &tools.root;
+        status = carat_chat_tokenize(s->model, conversation_request(&c), ids, n, err);
+    }
+    json_tree_free(&tools);
+    conversation_close(&c);
+    return status;
+}
+
+/* ---- Result ----------------------------------------------------------------------------- */
+
+static void add_calls(struct json *j, const struct buf *calls)
+{
+    json_begin_array(j);
+    for (const char *at = buf_text(calls); *at;) { /* one JSON object a line */
+        size_t n = strcspn(at, "\n");
+        if (j->need_comma) buf_add_char(j->out, ',');
+        buf_add(j->out, at, n);
+        j->need_comma = true;
+        at += n + (at[n] == '\n');
+    }
+    json_end_array(j);
+}
+
+static bool write_json(struct sink *sink, const struct session *s, const struct answer *a,
+                       uint64_t seed)
+{
+    struct buf b = {0};
+    struct json j = {.out = &b};
+    json_begin_object(&j);
+    json_key(&j, "model");
+    json_string(&j, buf_text(&s->path));
+    json_key(&j, "text");
+    json_text(&j, buf_text(&a->text), a->text.length);
+    json_key(&j, "thinking");
+    json_text(&j, buf_text(&a->thinking), a->thinking.length);
+    json_key(&j, "tool_calls");
+    add_calls(&j, &a->calls);
+    json_key(&j, "finish");
+    json_string(&j, answer_end_name(a->end));
+    json_key(&j, "stop_id");
+    if (a->end == ANSWER_STOP)
+        json_int(&j, a->stop_id);
+    else
+        json_null(&j);
+    json_key(&j, "prompt_tokens");
+    json_int(&j, a->n_prompt);
+    json_key(&j, "generated_tokens");
+    json_int(&j, a->n_generated);
+    json_key(&j, "prefill_seconds");
+    json_double(&j, a->prefill_seconds);
+    json_key(&j, "decode_seconds");
+    json_double(&j, a->decode_seconds);
+    json_key(&j, "seed");
+    json_int(&j, (int64_t)seed);
+    json_end_object(&j);
+    buf_add_char(&b, '\n');
+    bool is_written = sink_write(sink, buf_text(&b), b.length);
+    buf_deinit(&b);
+    return is_written;
+}
+
+static int answer_once(const struct options *o, struct session *s, const struct buf *prompt,
+                       struct generation *g, struct sink *sink, struct answer *answer,
+                       struct carat_error *err)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    TRY(generation_read(g, o, s->model, err));
+    TRY(make_ids(o, s, prompt, &ids, &n, err));
+    struct carat_engine_options options = engine_options(o);
+    int status = session_start(s, &options, err);
+    if (status == CARAT_OK && opt_is_set(o, OPT_OUTPUT))
+        status = file_writer_open(&sink->writer, opt_text(o, OPT_OUTPUT), err);
+    if (status == CARAT_OK) status = generate(s, g, ids, n, show, sink, answer, err);
+    carat_free(ids);
+    err_thought_end();
+    if (status == CARAT_OK && opt_is_set(o, OPT_JSON))
+        write_json(sink, s, answer, g->sampling.seed);
+    else if (status == CARAT_OK && !(sink->last == '\n'))
+        sink_write(sink, "\n", 1);
+    if (status == CARAT_OK) status = sink->status;
+    return file_writer_close(&sink->writer, status, err);
+}
+
+int command_run(const struct options *o)
+{
+    struct session s = {0};
+    struct carat_error err = {0};
+    struct buf prompt = {0};
+    bool has_model_flag = o->values[OPT_MODEL].is_flag;
+    bool has_prompt = o->n_arguments > (has_model_flag ? 0u : 1u) || opt_is_set(o, OPT_PROMPT) ||
+                      opt_is_set(o, OPT_PROMPT_FILE);
+    if (!has_prompt && isatty(STDIN_FILENO)) return command_chat(o);
+
+    struct generation *g = mem_alloc(1, sizeof *g);
+    struct answer answer = {0};
+    struct sink sink = {.o = o, .err = &err};
+    int status = g ? CARAT_OK : err_no_memory(&err, "options", sizeof *g);
+    if (status == CARAT_OK) status = session_open(&s, o, &err);
+    if (status == CARAT_OK) status = read_prompt(o, s.next_argument, &prompt, &err);
+    if (status == CARAT_OK) status = answer_once(o, &s, &prompt, g, &sink, &answer, &err);
+    if (status == CARAT_OK && opt_is_set(o, OPT_STATS)) {
+        char stats[256];
+        answer_stats(&answer, stats, sizeof stats);
+        err_printf("carat: %s, seed %llu\n", stats, (unsigned long long)g->sampling.seed);
+    }
+    answer_deinit(&answer);
+    mem_free(g);
+    buf_deinit(&prompt);
+    session_close(&s);
+    if (status != CARAT_OK) return report(&err);
+    return interrupt_wanted() ? EXIT_INTERRUPTED : 0;
+}

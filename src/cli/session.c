@@ -1,0 +1,82 @@
+#include "cli/session.h"
+
+#include <string.h>
+
+#include "cli/files.h"
+#include "cli/terminal.h"
+
+int session_find(struct session *s, const struct options *o, struct carat_error *err)
+{
+    const struct option_value *named = &o->values[OPT_MODEL];
+    const char *name = named->is_flag ? named->text : NULL;
+    if (!name && o->n_arguments > 0) name = o->arguments[s->next_argument++];
+    if (!name && named->is_set) name = named->text;
+    if (!name) {
+        const struct command_spec *spec = &command_specs[o->command];
+        err_set(err, CARAT_EUSAGE, "%s: MODEL is missing", spec->name);
+        err_hint(err, "usage: carat %s %s", spec->name, spec->arguments);
+        return CARAT_EUSAGE;
+    }
+    return model_find(name, &s->path, err);
+}
+
+int session_open(struct session *s, const struct options *o, struct carat_error *err)
+{
+    *s = (struct session){0};
+    TRY(session_find(s, o, err));
+    progress("loading", 0, 0);
+    int status = carat_model_open(&s->model, buf_text(&s->path), err);
+    progress_end();
+    return status;
+}
+
+int session_start(struct session *s, const struct carat_engine_options *options,
+                  struct carat_error *err)
+{
+    progress("starting", 0, 0);
+    int status = carat_engine_open(&s->engine, s->model, options, err);
+    progress_end();
+    return status;
+}
+
+void session_close(struct session *s)
+{
+    if (s->engine) carat_engine_close(s->engine);
+    if (s->model) carat_model_close(s->model);
+    buf_deinit(&s->path);
+    *s = (struct session){0};
+}
+
+enum carat_kv_type kv_type_of(const char *name)
+{
+    if (strcmp(name, "f16") == 0) return CARAT_KV_F16;
+    return strcmp(name, "f32") == 0 ? CARAT_KV_F32 : CARAT_KV_AUTO;
+}
+
+struct carat_engine_options engine_options(const struct options *o)
+{
+    return (struct carat_engine_options){
+        .backend = opt_text(o, OPT_BACKEND),
+        .n_ctx = (int32_t)opt_int(o, OPT_CTX),
+        .n_seq = 1,
+        .chunk = (int32_t)opt_int(o, OPT_CHUNK),
+        .kv_type = kv_type_of(opt_text(o, OPT_KV_TYPE)),
+    };
+}
+
+void join_arguments(const struct options *o, size_t first, struct buf *out)
+{
+    for (size_t i = first; i < o->n_arguments; i++) {
+        if (i > first) buf_add_char(out, ' ');
+        buf_add_text(out, o->arguments[i]);
+    }
+}
+
+int no_more_arguments(const struct options *o, size_t first, struct carat_error *err)
+{
+    if (o->n_arguments <= first) return CARAT_OK;
+    const struct command_spec *spec = &command_specs[o->command];
+    err_set(err, CARAT_EUSAGE, "%s: unexpected argument %s", spec->name, o->arguments[first]);
+    err_hint(err, "usage: carat %s %s", spec->name, spec->arguments);
+    return CARAT_EUSAGE;
+}

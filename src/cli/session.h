@@ -1,0 +1,36 @@
+/* A model, and an engine on it, as the options say: what most commands begin with. */
+#ifndef CLI_SESSION_H
+#define CLI_SESSION_H
+
+#include "carat.h"
+
+#include "base/buf.h"
+#include "cli/options.h"
+
+struct session {
+    struct buf path;
+    carat_model *model;
+    carat_engine *engine; /* NULL until session_start */
+    size_t next_argument; /* the first one behind MODEL */
+};
+
+/* Finds and opens the model: --model, else the first argument, else CARAT_MODEL. */
+int session_open(struct session *s, const struct options *o, struct carat_error *err);
+int session_start(struct session *s, const struct carat_engine_options *options,
+                  struct carat_error *err);
+void session_close(struct session *s);
+
+/* The name or path of the model alone, for commands that do not open it. */
+int session_find(struct session *s, const struct options *o, struct carat_error *err);
+
+/* --backend, --ctx-size, --chunk, --kv-type of a command. */
+struct carat_engine_options engine_options(const struct options *o);
+enum carat_kv_type kv_type_of(const char *name);
+
+/* Arguments from `first` on, joined by blanks. */
+void join_arguments(const struct options *o, size_t first, struct buf *out);
+
+/* Refuses arguments from `first` on. */
+int no_more_arguments(const struct options *o, size_t first, struct carat_error *err);
+
+#endif

@@ -1,0 +1,236 @@
+/* carat show: what is in a file, whether it runs here, and what memory that takes. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/json_writer.h"
+#include "carat.h"
+#include "cli/command.h"
+#include "cli/json_tree.h"
+#include "cli/session.h"
+#include "cli/terminal.h"
+
+enum { VALUE_SHOWN = 72 }; /* bytes of a metadata value on one line */
+
+static void print_size(const char *label, uint64_t bytes)
+{
+    out_printf("  %-22s %10.1f MiB\n", label, (double)bytes / (1 << 20));
+}
+
+static void print_text(const char *label, const char *text)
+{
+    struct buf b = {0};
+    add_escaped(&b, text, strlen(text), false);
+    out_printf("%-14s %s\n", label, buf_text(&b));
+    buf_deinit(&b);
+}
+
+static void print_model(const struct carat_model_info *info)
+{
+    print_text("name", info->name[0] ? info->name : "(none)");
+    print_text("variant", info->variant);
+    out_printf("%-14s %s\n", "template", info->size == CARAT_SIZE_SMALL ? "small" : "large");
+    out_printf("%-14s %.3f billion\n", "parameters", (double)info->n_params / 1e9);
+    out_printf("%-14s %d, width %d, vocabulary %d\n", "layers", info->n_layer, info->n_embd,
+               info->n_vocab);
+    if (info->n_expert)
+        out_printf("%-14s %d, %d used a token\n", "experts", info->n_expert, info->n_expert_used);
+    out_printf("%-14s %d positions, local window %d\n", "context", info->n_ctx_train,
+               info->window);
+    out_printf("%-14s temp %g, top-k %d, top-p %g, min-p %g\n", "sampling",
+               (double)info->sampling.temperature, info->sampling.top_k,
+               (double)info->sampling.top_p, (double)info->sampling.min_p);
+    if (info->note[0]) print_text("note", info->note);
+}
+
+static void print_memory(const struct carat_memory *m)
+{
+    out_printf("memory with %d positions\n", m->n_ctx);
+    print_size("weights (mapped file)", m->weights_mapped);
+    print_size("KV cache, local", m->kv_local);
+    print_size("KV cache, global", m->kv_global);
+    print_size("buffers", m->buffers + m->step);
+    print_size("total", m->total);
+    print_size("available now", m->available);
+}
+
+/* ---- The listing ------------------------------------------------------------------------ */
+
+static void format_value(struct buf *out, const struct carat_value *v)
+{
+    switch (v->kind) {
+    case CARAT_NULL: buf_add_text(out, "null"); break;
+    case CARAT_BOOL: buf_add_text(out, v->as.boolean ? "true" : "false"); break;
+    case CARAT_INT: buf_printf(out, "%" PRId64, v->as.integer); break;
+    case CARAT_REAL: buf_printf(out, "%g", v->as.real); break;
+    case CARAT_STRING: add_escaped(out, v->as.string.data, v->as.string.length, false); break;
+    case CARAT_ARRAY:
+        for (size_t i = 0; i < v->as.array.count; i++) {
+            if (i) buf_add_text(out, ", ");
+            format_value(out, &v->as.array.items[i]);
+        }
+        break;
+    case CARAT_OBJECT: break; /* the listing has none */
+    }
+}
+
+/* Bytes of the longest beginning of text that is whole characters and at most `most` long. */
+static size_t cut_length(const struct buf *text, size_t most)
+{
+    if (text->length <= most) return text->length;
+    while (most > 0 && ((unsigned char)text->data[most] & 0xC0) == 0x80) most--;
+    return most;
+}
+
+static void print_key(const struct carat_value *entry)
+{
+    struct buf key = {0}, value = {0};
+    format_value(&key, json_member(entry, "key"));
+    format_value(&value, json_member(entry, "value"));
+    const struct carat_value *count = json_member(entry, "count");
+    size_t n = cut_length(&value, VALUE_SHOWN);
+    out_printf("  %-46s ", buf_text(&key));
+    if (count->kind == CARAT_INT) out_printf("%" PRId64 " values: ", count->as.integer);
+    out_write(buf_text(&value), n);
+    out_text(n < value.length ? " ...\n" : "\n");
+    buf_deinit(&key);
+    buf_deinit(&value);
+}
+
+static void print_tensor(const struct carat_value *entry)
+{
+    struct buf name = {0}, type = {0}, shape = {0}, bytes = {0};
+    format_value(&name, json_member(entry, "name"));
+    format_value(&type, json_member(entry, "type"));
+    format_value(&shape, json_member(entry, "shape"));
+    format_value(&bytes, json_member(entry, "bytes"));
+    out_printf("  %-42s %-8s %14s  %s\n", buf_text(&name), buf_text(&type), buf_text(&bytes),
+               buf_text(&shape));
+    buf_deinit(&name);
+    buf_deinit(&type);
+    buf_deinit(&shape);
+    buf_deinit(&bytes);
+}
+
+static void print_list(const struct carat_value *list, const char *title, bool wanted,
+                       void (*print)(const struct carat_value *entry))
+{
+    if (list->kind != CARAT_ARRAY) return;
+    out_printf("%s: %zu\n", title, list->as.array.count);
+    for (size_t i = 0; wanted && i < list->as.array.count; i++) print(&list->as.array.items[i]);
+}
+
+static int print_listing(const struct options *o, const char *json, bool *is_runnable,
+                         struct carat_error *err)
+{
+    struct json_tree tree;
+    TRY(json_tree_read(&tree, json, strlen(json), JSON_PLAIN, err));
+    struct buf path = {0}, problem = {0};
+    const struct carat_value *why = json_member(&tree.root, "problem");
+    *is_runnable = why->kind != CARAT_STRING;
+    format_value(&path, json_member(&tree.root, "path"));
+    print_text("file", buf_text(&path));
+    if (!*is_runnable) {
+        format_value(&problem, why);
+        print_text("cannot run", buf_text(&problem));
+    }
+    print_list(json_member(&tree.root, "metadata"), "metadata", opt_is_set(o, OPT_KV), print_key);
+    print_list(json_member(&tree.root, "tensors"), "tensors", opt_is_set(o, OPT_TENSORS),
+               print_tensor);
+    buf_deinit(&path);
+    buf_deinit(&problem);
+    json_tree_free(&tree);
+    return CARAT_OK;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------- */
+
+static void add_memory(struct json *j, const struct carat_memory *m)
+{
+    const struct { const char *key; uint64_t value; } rows[] = {
+        {"weights_mapped", m->weights_mapped}, {"kv_local", m->kv_local},
+        {"kv_global", m->kv_global},           {"buffers", m->buffers},
+        {"step", m->step},                     {"total", m->total},
+        {"available", m->available},           {"n_ctx", (uint64_t)m->n_ctx},
+    };
+    json_begin_object(j);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_key(j, rows[i].key);
+        json_int(j, (int64_t)rows[i].value);
+    }
+    json_end_object(j);
+}
+
+static void add_model(struct json *j, const struct carat_model_info *info)
+{
+    json_begin_object(j);
+    json_key(j, "name");
+    json_string(j, info->name);
+    json_key(j, "variant");
+    json_string(j, info->variant);
+    json_key(j, "template");
+    json_string(j, info->size == CARAT_SIZE_SMALL ? "small" : "large");
+    const struct { const char *key; int64_t value; } rows[] = {
+        {"n_params", info->n_params},       {"n_layer", info->n_layer},
+        {"n_embd", info->n_embd},           {"n_vocab", info->n_vocab},
+        {"n_ctx_train", info->n_ctx_train}, {"window", info->window},
+        {"n_expert", info->n_expert},       {"n_expert_used", info->n_expert_used},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_key(j, rows[i].key);
+        json_int(j, rows[i].value);
+    }
+    json_key(j, "note");
+    json_string(j, info->note);
+    json_end_object(j);
+}
+
+/* The listing with "model" and "memory" put in front of its closing brace. */
+static void print_json(const char *listing, const carat_model *model, const struct carat_memory *m)
+{
+    size_t length = strlen(listing);
+    out_write(listing, length - 1);
+    struct buf b = {0};
+    struct json j = {.out = &b, .need_comma = true};
+    if (model) {
+        json_key(&j, "model");
+        add_model(&j, carat_model_info(model));
+    }
+    if (m) {
+        json_key(&j, "memory");
+        add_memory(&j, m);
+    }
+    out_text(buf_text(&b));
+    out_text("}\n");
+    buf_deinit(&b);
+}
+
+int command_show(const struct options *o)
+{
+    struct carat_error err = {0};
+    struct session s = {0};
+    char *listing = NULL;
+    bool is_runnable = true, has_memory = false;
+    struct carat_memory memory = {0};
+    int status = session_find(&s, o, &err);
+    if (status == CARAT_OK) status = no_more_arguments(o, s.next_argument, &err);
+    if (status == CARAT_OK) status = carat_show_json(buf_text(&s.path), &listing, &err);
+    if (status == CARAT_OK && carat_model_open(&s.model, buf_text(&s.path), NULL) == CARAT_OK) {
+        struct carat_engine_options options = engine_options(o);
+        options.n_ctx = (int32_t)opt_int(o, OPT_FIT);
+        int estimated = carat_memory_estimate(s.model, &options, &memory, &err);
+        has_memory = estimated == CARAT_OK;
+        if (opt_is_set(o, OPT_FIT)) status = estimated; /* it was asked for */
+    }
+    if (status == CARAT_OK && opt_is_set(o, OPT_JSON)) {
+        print_json(listing, s.model, has_memory ? &memory : NULL);
+    } else if (status == CARAT_OK) {
+        bool has_lists = opt_is_set(o, OPT_KV) || opt_is_set(o, OPT_TENSORS);
+        int listed = print_listing(o, listing, &is_runnable, &err);
+        if (has_lists || !s.model) status = listed;
+        if (s.model && status == CARAT_OK) print_model(carat_model_info(s.model));
+        if (has_memory && status == CARAT_OK) print_memory(&memory);
+    }
+    carat_free(listing);
+    session_close(&s);
+    return status == CARAT_OK ? 0 : report(&err);
+}

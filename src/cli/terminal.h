@@ -1,0 +1,47 @@
+/* Everything that goes to the terminal: results to standard output, all else to standard error.
+ *
+ * Rules
+ * 1. A result is written with out_*; main calls out_finish once, which turns a full disk or a
+ *    closed output into an error. Text written there is exact, unless out_model_text is used
+ *    and standard output is a terminal.
+ * 2. Progress appears only where standard error is a terminal and nobody said --quiet.
+ * 3. Texts from a file reach a terminal only through *_escaped. */
+#ifndef CLI_TERMINAL_H
+#define CLI_TERMINAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+
+void terminal_open(void); /* looks at NO_COLOR, CI and what the streams are; once */
+void terminal_set_quiet(bool quiet);
+bool terminal_is_quiet(void);
+bool out_is_terminal(void);
+
+/* Standard output. Results say whether everything so far was written. */
+bool out_write(const char *bytes, size_t length);
+bool out_text(const char *text);
+bool out_printf(const char *form, ...) __attribute__((format(printf, 1, 2)));
+bool out_model_text(const char *text, size_t length); /* escaped on a terminal, flushed */
+bool out_flush(void);
+int out_finish(int exit_status); /* the exit status to end with */
+
+/* Standard error. */
+int report(const struct carat_error *err); /* "carat: error: ..."; returns the exit status */
+void note(const char *form, ...) __attribute__((format(printf, 1, 2)));
+void err_printf(const char *form, ...) __attribute__((format(printf, 1, 2)));
+void err_thought(const char *text, size_t length); /* model text, dim on a terminal */
+void err_thought_end(void);
+
+/* A line that replaces itself; total 0: just a label. progress_end removes it. */
+void progress(const char *label, int done, int total);
+void progress_end(void);
+
+/* Appends `text` with control characters, direction marks and invalid UTF-8 made visible.
+ * Newlines and tabs stay when `keep_lines`. */
+void add_escaped(struct buf *out, const char *text, size_t length, bool keep_lines);
+
+#endif

@@ -1,0 +1,140 @@
+/* carat tokenize, carat detokenize. */
+#include <string.h>
+
+#include "base/json_writer.h"
+#include "base/mem.h"
+#include "carat.h"
+#include "cli/command.h"
+#include "cli/files.h"
+#include "cli/session.h"
+#include "cli/terminal.h"
+
+/* Text of the arguments, else all of standard input: exact bytes. */
+static int read_input(const struct options *o, const struct session *s, struct buf *out,
+                      struct carat_error *err)
+{
+    if (s->next_argument == o->n_arguments) return file_read("-", out, err);
+    join_arguments(o, s->next_argument, out);
+    return out->failed ? err_no_memory(err, "arguments", out->length) : CARAT_OK;
+}
+
+static void print_ids(const int32_t *ids, size_t n)
+{
+    struct buf b = {0};
+    struct json j = {.out = &b};
+    json_begin_object(&j);
+    json_key(&j, "ids");
+    json_begin_array(&j);
+    for (size_t i = 0; i < n; i++) json_int(&j, ids[i]);
+    json_end_array(&j);
+    json_end_object(&j);
+    out_write(buf_text(&b), b.length);
+    out_text("\n");
+    buf_deinit(&b);
+}
+
+static void print_pieces(const carat_model *model, const int32_t *ids, size_t n)
+{
+    struct buf b = {0};
+    for (size_t i = 0; i < n; i++) {
+        size_t length;
+        const char *piece = carat_token_piece(model, ids[i], &length);
+        buf_clear(&b);
+        add_escaped(&b, piece, length, false);
+        out_printf("%7d  %s%s\n", ids[i], buf_text(&b),
+                   carat_token_is_control(model, ids[i]) ? "  (special)" : "");
+    }
+    buf_deinit(&b);
+}
+
+int command_tokenize(const struct options *o)
+{
+    struct carat_error err = {0};
+    struct session s = {0};
+    struct buf text = {0};
+    int32_t *ids = NULL;
+    size_t n = 0;
+    enum carat_special special = CARAT_SPECIAL_USER_DEFINED;
+    if (opt_is_set(o, OPT_PLAIN)) special = CARAT_SPECIAL_NONE;
+    if (opt_is_set(o, OPT_SPECIAL)) special = CARAT_SPECIAL_ALL;
+    int status = CARAT_OK;
+    if (opt_is_set(o, OPT_PLAIN) && opt_is_set(o, OPT_SPECIAL))
+        status = err_set(&err, CARAT_EUSAGE, "tokenize: --plain and --special exclude each other");
+    if (status == CARAT_OK) status = session_open(&s, o, &err);
+    if (status == CARAT_OK) status = read_input(o, &s, &text, &err);
+    if (status == CARAT_OK)
+        status = carat_tokenize(s.model, buf_text(&text), text.length, special,
+                                opt_is_set(o, OPT_BOS), &ids, &n, &err);
+    if (status == CARAT_OK) {
+        if (opt_is_set(o, OPT_JSON))
+            print_ids(ids, n);
+        else
+            print_pieces(s.model, ids, n);
+    }
+    carat_free(ids);
+    buf_deinit(&text);
+    session_close(&s);
+    return status == CARAT_OK ? 0 : report(&err);
+}
+
+/* ---- Ids to text ------------------------------------------------------------------------ */
+
+static int check_ids(const carat_model *model, const int32_t *ids, size_t n,
+                     struct carat_error *err)
+{
+    int32_t n_vocab = carat_model_info(model)->n_vocab;
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] >= n_vocab)
+            return err_set(err, CARAT_EUSAGE, "token id %d: the vocabulary ends at %d", ids[i],
+                           n_vocab - 1);
+    return CARAT_OK;
+}
+
+static int decode(const carat_model *model, const int32_t *ids, size_t n, bool show_special,
+                  struct buf *out, struct carat_error *err)
+{
+    carat_decoder *decoder;
+    TRY(carat_decoder_open(&decoder, model, show_special, err));
+    for (size_t i = 0; i <= n; i++) {
+        size_t length;
+        const char *text = i < n ? carat_decoder_push(decoder, ids[i], &length)
+                                 : carat_decoder_finish(decoder, &length);
+        buf_add(out, text, length);
+    }
+    carat_decoder_close(decoder);
+    return out->failed ? err_no_memory(err, "text", out->length) : CARAT_OK;
+}
+
+int command_detokenize(const struct options *o)
+{
+    struct carat_error err = {0};
+    struct session s = {0};
+    struct buf input = {0}, text = {0};
+    int32_t *ids = NULL;
+    size_t n = 0;
+    int status = session_open(&s, o, &err);
+    if (status == CARAT_OK) status = read_input(o, &s, &input, &err);
+    if (status == CARAT_OK)
+        status = parse_ids(buf_text(&input), input.length, "detokenize", &ids, &n, &err);
+    if (status == CARAT_OK) status = check_ids(s.model, ids, n, &err);
+    if (status == CARAT_OK)
+        status = decode(s.model, ids, n, opt_is_set(o, OPT_SPECIAL), &text, &err);
+    if (status == CARAT_OK && opt_is_set(o, OPT_JSON)) {
+        struct buf b = {0};
+        struct json j = {.out = &b};
+        json_begin_object(&j);
+        json_key(&j, "text");
+        json_text(&j, buf_text(&text), text.length);
+        json_end_object(&j);
+        out_printf("%s\n", buf_text(&b));
+        buf_deinit(&b);
+    } else if (status == CARAT_OK) {
+        out_model_text(buf_text(&text), text.length);
+        if (out_is_terminal()) out_text("\n");
+    }
+    mem_free(ids);
+    buf_deinit(&input);
+    buf_deinit(&text);
+    session_close(&s);
+    return status == CARAT_OK ? 0 : report(&err);
+}

@@ -1,0 +1,70 @@
+#include "cli/version.h"
+
+#include "base/json_writer.h"
+#include "carat.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+
+/* Given by CMake to this file alone, so that a new commit recompiles nothing else. */
+#ifndef CARAT_COMMIT
+#define CARAT_COMMIT "unknown"
+#endif
+#ifndef CARAT_BUILD_NUMBER
+#define CARAT_BUILD_NUMBER 0
+#endif
+#ifndef CARAT_BUILD_TYPE
+#define CARAT_BUILD_TYPE "unknown"
+#endif
+
+const char *version_commit(void)
+{
+    return CARAT_COMMIT;
+}
+
+int version_build_number(void)
+{
+    return CARAT_BUILD_NUMBER;
+}
+
+const char *version_build_type(void)
+{
+    return CARAT_BUILD_TYPE;
+}
+
+const char *version_libraries(void)
+{
+#if defined(CARAT_HAVE_JSON) && defined(CARAT_HAVE_EDIT)
+    return "jansson libedit";
+#elif defined(CARAT_HAVE_JSON)
+    return "jansson";
+#elif defined(CARAT_HAVE_EDIT)
+    return "libedit";
+#else
+    return "none";
+#endif
+}
+
+int command_version(const struct options *o)
+{
+    if (!opt_is_set(o, OPT_JSON)) {
+        out_printf("carat %s (commit %s, %s)\n", CARAT_VERSION, CARAT_COMMIT, CARAT_BUILD_TYPE);
+        return 0;
+    }
+    struct buf b = {0};
+    struct json j = {.out = &b};
+    json_begin_object(&j);
+    json_key(&j, "version");
+    json_string(&j, CARAT_VERSION);
+    json_key(&j, "commit");
+    json_string(&j, CARAT_COMMIT);
+    json_key(&j, "build_number");
+    json_int(&j, CARAT_BUILD_NUMBER);
+    json_key(&j, "build_type");
+    json_string(&j, CARAT_BUILD_TYPE);
+    json_key(&j, "libraries");
+    json_string(&j, version_libraries());
+    json_end_object(&j);
+    out_printf("%s\n", buf_text(&b));
+    buf_deinit(&b);
+    return 0;
+}
