@@ -211,6 +211,7 @@ static int open_engine(struct session *s, const struct plan_of_tests *p, size_t 
 {
     struct carat_engine_options options = {
         .backend = backend,
+        .n_ctx = CONTEXT_LEAST,
         .chunk = p->tests[first].chunk,
         .kv_type = kv_type_of(p->tests[first].kv_type),
     };

@@ -2,6 +2,7 @@
  * of one longer text a command. */
 #include "cli/help.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "carat.h"
@@ -54,20 +55,20 @@ enum { COLUMN = 28, WIDTH = 96 };
 /* Words of `text` from column `at` on, broken at WIDTH and indented by `indent`. */
 static void print_wrapped(FILE *out, const char *text, int at, int indent)
 {
+    bool is_first = true;
     while (*text) {
         int n = (int)strcspn(text, " ");
-        if (at + n > WIDTH && at > indent) {
+        if (!is_first && at + 1 + n > WIDTH) {
             fprintf(out, "\n%*s", indent, "");
             at = indent;
-        }
-        fprintf(out, "%.*s", n, text);
-        text += n;
-        at += n;
-        if (*text == ' ') {
-            text++;
-            if (*text && at < WIDTH) fputc(' ', out);
+        } else if (!is_first) {
+            fputc(' ', out);
             at++;
         }
+        fprintf(out, "%.*s", n, text);
+        at += n;
+        text += n + (text[n] == ' ');
+        is_first = false;
     }
     fputc('\n', out);
 }

@@ -88,7 +88,7 @@ static int score(const struct options *o, struct session *s, const int32_t *ids,
                  struct carat_error *err)
 {
     struct carat_engine_options options = engine_options(o);
-    if (options.n_ctx == 0) options.n_ctx = (int32_t)n + 1;
+    if (options.n_ctx == 0) options.n_ctx = n < CONTEXT_LEAST ? CONTEXT_LEAST : (int32_t)n;
     TRY(session_start(s, &options, err));
     TRY(file_writer_open(&rows->writer, opt_text(o, OPT_OUTPUT), err));
     double begin = os_seconds();

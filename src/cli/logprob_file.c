@@ -51,7 +51,7 @@ static int check_header(const struct logprob_file *f, const char *path, struct c
     if (h->version != 1)
         return err_set(err, CARAT_EFORMAT, "%s: version %u, 1 expected", path, h->version);
     bool is_sane = h->type <= LOGPROB_F32 && h->n_vocab >= 1 && h->n_vocab <= 1u << 24 &&
-                   h->n_ctx >= 8 && h->n_ctx <= 1u << 20 && h->first < h->n_ctx - 1 &&
+                   h->n_ctx >= 16 && h->n_ctx <= 1u << 20 && h->first < h->n_ctx - 1 &&
                    h->n_chunk >= 1 && h->n_chunk <= 1u << 20;
     if (!is_sane)
         return err_set(err, CARAT_EFORMAT, "%s: the header holds impossible numbers", path);

@@ -41,7 +41,7 @@
     X(CTX, INT, "ctx-size", "-c", "0", 0, COUNT_MAX,                                               \
       ON_TALK | ON(LOGITS) | ON(PLAN) | ON(DOCTOR), "N",                                           \
       "positions of the context (0: as many as the model has and memory holds)")                   \
-    X(PPL_CTX, INT, "ctx-size", "-c", "512", 8, COUNT_MAX, ON(PERPLEXITY), "N",                    \
+    X(PPL_CTX, INT, "ctx-size", "-c", "512", 16, COUNT_MAX, ON(PERPLEXITY), "N",                    \
       "tokens of a chunk; its second half is scored")                                              \
     X(TEMPERATURE, REAL, "temp", "--temperature", "", 0, 100, ON_TALK, "T",                        \
       "temperature; 0 takes the likeliest token (default: the model's, else 1.0)")                 \

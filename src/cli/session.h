@@ -7,6 +7,9 @@
 #include "base/buf.h"
 #include "cli/options.h"
 
+/* Positions to ask for when fewer would do: the engine has a minimum. */
+enum { CONTEXT_LEAST = 64 };
+
 struct session {
     struct buf path;
     carat_model *model;
