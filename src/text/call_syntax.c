@@ -1,0 +1,389 @@
+/* A recursive reader whose loops each consume at least one byte. Nothing is an error: what is
+ * out of place is skipped or taken as text, and `repaired` is set.
+ *
+ * Strings stand between two equal marks <|"|> and escape nothing. Where a mark is missing, the
+ * other one is told from its surroundings: a closing mark is followed by , } ] or the end, an
+ * opening one follows a colon, a comma or a bracket. */
+#include "text/call_syntax.h"
+
+#include <string.h>
+
+#include "base/json_writer.h"
+#include "base/utf8.h"
+
+enum { DEPTH_MAX = 64, MARK = 5 };
+
+static const char mark_text[] = "<|\"|>";
+
+struct reader {
+    const char *s;
+    size_t n, at;
+    int depth;
+    bool repaired, was_closed;
+    struct json json;
+};
+
+static void read_value(struct reader *r);
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+static void skip_blanks(struct reader *r)
+{
+    while (r->at < r->n && is_blank(r->s[r->at])) r->at++;
+}
+
+static bool is_closer(char c)
+{
+    return c == '}' || c == ']' || c == ')';
+}
+
+static bool at_mark(const struct reader *r, size_t at)
+{
+    return r->n - at >= MARK && memcmp(r->s + at, mark_text, MARK) == 0;
+}
+
+/* Position of the next mark, n when there is none. */
+static size_t find_mark(const struct reader *r, size_t from)
+{
+    const char *found = memmem(r->s + from, r->n - from, mark_text, MARK);
+    return found ? (size_t)(found - r->s) : r->n;
+}
+
+static bool is_end_of_value(const struct reader *r, size_t at)
+{
+    while (at < r->n && is_blank(r->s[at])) at++;
+    return at == r->n || r->s[at] == ',' || is_closer(r->s[at]);
+}
+
+static void trim(const char *s, size_t *begin, size_t *end)
+{
+    while (*begin < *end && is_blank(s[*begin])) ++*begin;
+    while (*end > *begin && is_blank(s[*end - 1])) --*end;
+}
+
+static void write_raw(struct reader *r, const char *text, size_t length)
+{
+    if (r->json.need_comma) buf_add_char(r->json.out, ',');
+    buf_add(r->json.out, text, length);
+    r->json.need_comma = true;
+}
+
+static void write_key(struct reader *r, const char *text, size_t length)
+{
+    json_text(&r->json, text, length);
+    buf_add_char(r->json.out, ':');
+    r->json.need_comma = false;
+}
+
+/* ---- Strings ---------------------------------------------------------------------------- */
+
+/* Where ",key:" begins that ends right before `end`, 0 if nothing such does. */
+static size_t key_before(const struct reader *r, size_t begin, size_t end)
+{
+    while (end > begin && (is_blank(r->s[end - 1]) || r->s[end - 1] == '[')) end--;
+    if (end == begin || r->s[end - 1] != ':') return 0;
+    size_t i = end - 1;
+    while (i > begin) {
+        char c = r->s[i - 1];
+        bool is_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '_' || c == '-' || c == '.' || c == '@' || c == ' ';
+        if (!is_word) break;
+        i--;
+    }
+    return i > begin && i < end - 1 && r->s[i - 1] == ',' ? i - 1 : 0;
+}
+
+/* Without a closing mark the rest is the string, but brackets that close what is open. */
+static void read_unclosed(struct reader *r)
+{
+    size_t end = r->n;
+    int open = r->was_closed ? r->depth : 0;
+    for (; open > 0 && end > r->at && (is_closer(r->s[end - 1]) || is_blank(r->s[end - 1])); end--)
+        if (is_closer(r->s[end - 1])) open--;
+    json_text(&r->json, r->s + r->at, end - r->at);
+    r->at = r->n;
+    r->repaired = true;
+}
+
+/* Behind an opening mark. */
+static void read_marked(struct reader *r)
+{
+    size_t end = find_mark(r, r->at);
+    if (end == r->n) {
+        read_unclosed(r);
+        return;
+    }
+    size_t comma = is_end_of_value(r, end + MARK) ? 0 : key_before(r, r->at, end);
+    json_text(&r->json, r->s + r->at, (comma ? comma : end) - r->at);
+    r->at = comma ? comma : end + MARK;
+    if (comma) r->repaired = true;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+static bool read_hex(const struct reader *r, size_t at, uint32_t *out)
+{
+    *out = 0;
+    if (r->n - at < 4) return false;
+    for (size_t i = 0; i < 4; i++) {
+        int digit = hex_digit(r->s[at + i]);
+        if (digit < 0) return false;
+        *out = *out << 4 | (uint32_t)digit;
+    }
+    return true;
+}
+
+/* Behind a backslash, which is not the last byte: adds what is meant; returns the bytes read. */
+static size_t read_escape(const struct reader *r, size_t at, struct buf *out)
+{
+    static const char codes[] = "nrtbf", meant[] = "\n\r\t\b\f";
+    char c = r->s[at], utf8[4];
+    const char *code = memchr(codes, c, sizeof codes - 1);
+    if (code) c = meant[code - codes];
+    uint32_t unit, low;
+    if (c != 'u' || !read_hex(r, at + 1, &unit)) {
+        buf_add_char(out, c);
+        return 1;
+    }
+    bool is_pair = unit >= 0xD800 && unit < 0xDC00 && r->n - at >= 11 && r->s[at + 5] == '\\' &&
+                   r->s[at + 6] == 'u' && read_hex(r, at + 7, &low) && low >= 0xDC00 &&
+                   low < 0xE000;
+    if (is_pair)
+        unit = 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
+    else if (unit >= 0xD800 && unit < 0xE000)
+        unit = 0xFFFD;
+    buf_add(out, utf8, (size_t)utf8_write(unit, utf8));
+    return is_pair ? 11 : 5;
+}
+
+/* A string in JSON's or Python's quotes. False, and nothing read, when it does not end where a
+ * value may end: then the quote is part of a text without marks. */
+static bool read_quoted(struct reader *r)
+{
+    char quote = r->s[r->at];
+    struct buf text = {0};
+    size_t i = r->at + 1;
+    while (i < r->n && r->s[i] != quote) {
+        if (r->s[i] == '\\' && i + 1 < r->n)
+            i += 1 + read_escape(r, i + 1, &text);
+        else
+            buf_add_char(&text, r->s[i++]);
+    }
+    bool is_whole = i < r->n && is_end_of_value(r, i + 1);
+    if (is_whole) {
+        json_text(&r->json, buf_text(&text), text.length);
+        r->at = i + 1;
+        r->repaired = true;
+    }
+    if (text.failed) r->json.out->failed = true;
+    buf_deinit(&text);
+    return is_whole;
+}
+
+/* ---- Bare values ------------------------------------------------------------------------ */
+
+static size_t skip_digits(const char *s, size_t n, size_t i)
+{
+    while (i < n && s[i] >= '0' && s[i] <= '9') i++;
+    return i;
+}
+
+static bool is_number(const char *s, size_t n)
+{
+    size_t i = n && s[0] == '-' ? 1 : 0, begin = i;
+    i = skip_digits(s, n, i);
+    if (i == begin || (s[begin] == '0' && i > begin + 1)) return false;
+    if (i < n && s[i] == '.') {
+        begin = ++i;
+        i = skip_digits(s, n, i);
+        if (i == begin) return false;
+    }
+    if (i < n && (s[i] == 'e' || s[i] == 'E')) {
+        i++;
+        if (i < n && (s[i] == '+' || s[i] == '-')) i++;
+        begin = i;
+        i = skip_digits(s, n, i);
+        if (i == begin) return false;
+    }
+    return i == n;
+}
+
+/* true, 3.5, null; Python's spellings are repaired. False if the text is nothing of that kind. */
+static bool write_literal(struct reader *r, const char *s, size_t n)
+{
+    static const struct {
+        const char *found, *json;
+    } words[] = {{"true", "true"},   {"false", "false"},  {"null", "null"},
+                 {"True", "true"},   {"False", "false"},  {"None", "null"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strlen(words[i].found) != n || memcmp(words[i].found, s, n) != 0) continue;
+        write_raw(r, words[i].json, strlen(words[i].json));
+        if (i >= 3) r->repaired = true;
+        return true;
+    }
+    if (!is_number(s, n)) return false;
+    write_raw(r, s, n);
+    return true;
+}
+
+static void read_bare(struct reader *r)
+{
+    size_t begin = r->at, end = begin;
+    while (end < r->n && r->s[end] != ',' && !is_closer(r->s[end]) && !at_mark(r, end)) end++;
+    r->at = end;
+    size_t last = end;
+    trim(r->s, &begin, &last);
+    bool at_closing_mark = at_mark(r, end);
+    if (!at_closing_mark && write_literal(r, r->s + begin, last - begin)) return;
+    r->repaired = true;
+    if (!at_closing_mark && begin == last) {
+        json_null(&r->json);
+        return;
+    }
+    /* A text without its opening mark, perhaps with commas and brackets in it. */
+    size_t close = at_closing_mark ? end : find_mark(r, end);
+    size_t before = close;
+    while (before > end && is_blank(r->s[before - 1])) before--;
+    bool is_closing = at_closing_mark ||
+                      (close < r->n && is_end_of_value(r, close + MARK) &&
+                       !strchr(":,[{", r->s[before - 1]));
+    json_text(&r->json, r->s + begin, (is_closing ? close : last) - begin);
+    if (is_closing) r->at = close + MARK;
+}
+
+/* ---- Containers ------------------------------------------------------------------------- */
+
+/* Steps over what may stand between members: a comma, and repairs. Returns false at the end of
+ * the container, `closer` consumed. */
+static bool next_member(struct reader *r, char closer, bool is_first)
+{
+    bool has_comma = is_first;
+    for (;;) {
+        skip_blanks(r);
+        if (r->at == r->n) {
+            r->repaired = true;
+            return false;
+        }
+        char c = r->s[r->at];
+        if (c == closer) {
+            r->at++;
+            if (!is_first && has_comma) r->repaired = true; /* [1,] */
+            return false;
+        }
+        if (c == ',') {
+            if (has_comma) r->repaired = true;
+            has_comma = true;
+        } else if (is_closer(c)) {
+            r->repaired = true;
+        } else {
+            if (!has_comma) r->repaired = true;
+            return true;
+        }
+        r->at++;
+    }
+}
+
+/* A key and its colon. Consumes at least one byte. */
+static void read_key(struct reader *r, char separator)
+{
+    size_t begin = r->at, end = begin;
+    if (at_mark(r, begin)) {
+        begin += MARK;
+        end = find_mark(r, begin);
+        r->at = end == r->n ? end : end + MARK;
+        r->repaired = true;
+    } else if (r->s[begin] == '"' || r->s[begin] == '\'') {
+        char quote = r->s[begin++];
+        for (end = begin; end < r->n && r->s[end] != quote;) end++;
+        r->at = end == r->n ? end : end + 1;
+        r->repaired = true;
+    } else {
+        while (end < r->n && r->s[end] != ':' && r->s[end] != separator && r->s[end] != ',' &&
+               !is_closer(r->s[end]))
+            end++;
+        r->at = end;
+        trim(r->s, &begin, &end);
+    }
+    write_key(r, r->s + begin, end - begin);
+    skip_blanks(r);
+    if (r->at < r->n && (r->s[r->at] == ':' || r->s[r->at] == separator))
+        r->at++;
+    else
+        r->repaired = true;
+}
+
+static void read_object(struct reader *r, char closer)
+{
+    json_begin_object(&r->json);
+    r->depth++;
+    for (bool is_first = true; next_member(r, closer, is_first); is_first = false) {
+        read_key(r, closer == ')' ? '=' : ':');
+        read_value(r);
+    }
+    r->depth--;
+    json_end_object(&r->json);
+}
+
+static void read_array(struct reader *r)
+{
+    json_begin_array(&r->json);
+    r->depth++;
+    for (bool is_first = true; next_member(r, ']', is_first); is_first = false) read_value(r);
+    r->depth--;
+    json_end_array(&r->json);
+}
+
+/* Consumes at least one byte unless a comma or a closing bracket comes, which the container's
+ * loop consumes. */
+static void read_value(struct reader *r)
+{
+    skip_blanks(r);
+    if (r->at == r->n || r->depth >= DEPTH_MAX) {
+        r->at = r->n;
+        r->repaired = true;
+        json_null(&r->json);
+        return;
+    }
+    char c = r->s[r->at];
+    if (at_mark(r, r->at)) {
+        r->at += MARK;
+        read_marked(r);
+    } else if (c == '{') {
+        r->at++;
+        read_object(r, '}');
+    } else if (c == '[') {
+        r->at++;
+        read_array(r);
+    } else if ((c != '"' && c != '\'') || !read_quoted(r)) {
+        read_bare(r);
+    }
+}
+
+bool call_read(const char *text, size_t length, bool was_closed, struct buf *name,
+               struct buf *json)
+{
+    size_t brace = 0, begin = 0;
+    while (brace < length && text[brace] != '{' && text[brace] != '(') brace++;
+    size_t end = brace;
+    trim(text, &begin, &end);
+    buf_add(name, text + begin, end - begin);
+    struct reader r = {.s = text, .n = length, .at = brace, .was_closed = was_closed,
+                       .json = {.out = json}};
+    if (brace == length) {
+        buf_add_text(json, "{}");
+        return false;
+    }
+    r.repaired = text[brace] == '(' || end - begin != brace;
+    r.at++;
+    read_object(&r, text[brace] == '(' ? ')' : '}');
+    skip_blanks(&r);
+    return !r.repaired && r.at == length;
+}

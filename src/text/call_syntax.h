@@ -1,0 +1,18 @@
+/* A tool call in the model's syntax, NAME{key:value,...}, as a name and JSON. What a model gets
+ * wrong is repaired as well as possible: a missing brace or string mark, JSON or Python quotes,
+ * parentheses, stray brackets. */
+#ifndef TEXT_CALL_SYNTAX_H
+#define TEXT_CALL_SYNTAX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+
+/* `text` is what follows "call:". `was_closed`: <tool_call|> came, so that closing brackets at
+ * the end of an open string are brackets. Returns whether the text was well-formed. The name is
+ * empty when there is none; then this is no call. Appends to both buffers. */
+bool call_read(const char *text, size_t length, bool was_closed, struct buf *name,
+               struct buf *json);
+
+#endif

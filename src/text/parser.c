@@ -1,0 +1,345 @@
+/* Ids change the state; bytes between them collect in `held` until it is sure what they are.
+ * Held back are: the beginning of a UTF-8 sequence; in a thought, the word "thought" and its
+ * newline at the beginning and one newline at the end, which belong to the syntax; at the
+ * beginning of an answer, the same word, because models also write it in front of a stray
+ * <channel|>. Everything is decided byte by byte, so grouping of ids cannot matter. */
+#include "text/parser.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/utf8.h"
+#include "text/call_syntax.h"
+#include "text/tokenizer.h"
+
+enum state {
+    IN_TEXT,
+    IN_THOUGHT,
+    IN_CALL,     /* behind <|tool_call> */
+    IN_RESPONSE, /* behind <|tool_response>: the model invents the tool's answer */
+};
+
+/* A part of the current push; its texts are offsets, because `out` may still move. */
+struct piece {
+    enum carat_part_kind kind;
+    size_t begin, length, name;
+    bool is_complete;
+};
+
+struct carat_parser {
+    const struct vocab *v;
+    enum state state, before_call;
+    bool at_start; /* of a thought or an answer: the word "thought" may come */
+    struct buf held, call;
+    struct buf out;
+    struct piece *pieces;
+    struct carat_part *parts;
+    size_t n_pieces, capacity;
+    bool failed;
+};
+
+static const char header[] = "thought\n";
+enum { HEADER = sizeof header - 1 };
+static const char call_header[] = "call:";
+enum { CALL_HEADER = sizeof call_header - 1 };
+
+/* ---- Parts ------------------------------------------------------------------------------ */
+
+static struct piece *add_piece(struct carat_parser *p, enum carat_part_kind kind)
+{
+    if (p->n_pieces == p->capacity) {
+        size_t larger = p->capacity ? p->capacity * 2 : 16;
+        void *pieces = mem_resize(p->pieces, larger, sizeof *p->pieces);
+        if (pieces) p->pieces = pieces;
+        void *parts = pieces ? mem_resize(p->parts, larger, sizeof *p->parts) : NULL;
+        if (parts) p->parts = parts;
+        if (!parts) {
+            p->failed = true;
+            return NULL;
+        }
+        p->capacity = larger;
+    }
+    struct piece *piece = &p->pieces[p->n_pieces++];
+    *piece = (struct piece){.kind = kind, .begin = p->out.length, .is_complete = true};
+    return piece;
+}
+
+static void emit_text(struct carat_parser *p, const char *text, size_t length)
+{
+    if (length == 0) return;
+    enum carat_part_kind kind = p->state == IN_THOUGHT ? CARAT_PART_THINKING : CARAT_PART_TEXT;
+    struct piece *last = p->n_pieces ? &p->pieces[p->n_pieces - 1] : NULL;
+    if (!last || last->kind != kind) last = add_piece(p, kind);
+    if (!last) return;
+    buf_add(&p->out, text, length);
+    last->length += length;
+}
+
+/* ---- Held text -------------------------------------------------------------------------- */
+
+static void drop_held(struct carat_parser *p, size_t n)
+{
+    p->held.length -= n;
+    if (p->held.length) memmove(p->held.data, p->held.data + n, p->held.length);
+}
+
+/* Whether held text may still become the word that is dropped at the start. */
+static bool may_be_header(const struct carat_parser *p)
+{
+    size_t n = p->held.length < HEADER ? p->held.length : HEADER;
+    return memcmp(buf_text(&p->held), header, n) == 0;
+}
+
+/* Gives out what is decided. */
+static void release(struct carat_parser *p)
+{
+    if (p->at_start) {
+        bool is_whole = p->held.length >= HEADER && may_be_header(p);
+        if (p->state == IN_THOUGHT && is_whole) {
+            drop_held(p, HEADER);
+        } else if (p->held.length <= (p->state == IN_THOUGHT ? HEADER - 1 : HEADER) &&
+                   may_be_header(p)) {
+            return;
+        }
+        p->at_start = false;
+    }
+    const char *text = buf_text(&p->held);
+    size_t length = p->held.length, ready = length - utf8_incomplete_tail(text, length);
+    if (p->state == IN_THOUGHT && ready && text[ready - 1] == '\n' && ready == length) ready--;
+    emit_text(p, text, ready);
+    drop_held(p, ready);
+}
+
+/* The same at the end of a thought or text: nothing can be waited for any more. */
+static void release_all(struct carat_parser *p)
+{
+    release(p);
+    const char *text = buf_text(&p->held);
+    size_t length = p->held.length;
+    if (p->state == IN_THOUGHT && p->at_start) length = 0; /* a part of the word */
+    if (p->state == IN_THOUGHT && length && text[length - 1] == '\n') length--;
+    emit_text(p, text, length);
+    buf_clear(&p->held);
+    p->at_start = false;
+}
+
+static void enter(struct carat_parser *p, enum state state)
+{
+    p->state = state;
+    p->at_start = state == IN_THOUGHT || state == IN_TEXT;
+}
+
+/* <channel|> in a text closes nothing; the word in front of it was no answer. */
+static void drop_stray_close(struct carat_parser *p)
+{
+    if (p->at_start && p->held.length >= HEADER - 1 && may_be_header(p)) buf_clear(&p->held);
+    release_all(p);
+    p->at_start = true;
+}
+
+/* ---- Calls ------------------------------------------------------------------------------ */
+
+/* What began like a call is prose. */
+static void call_to_text(struct carat_parser *p)
+{
+    enter(p, p->before_call);
+    p->at_start = false;
+    buf_add_text(&p->held, vocab_special_text(VOCAB_CALL_BEGIN));
+    buf_add(&p->held, buf_text(&p->call), p->call.length);
+    buf_clear(&p->call);
+    release(p);
+}
+
+static void end_call(struct carat_parser *p, bool was_closed)
+{
+    const char *text = buf_text(&p->call);
+    struct buf name = {0}, json = {0};
+    bool is_call = p->call.length >= CALL_HEADER, is_exact = false;
+    if (is_call)
+        is_exact = call_read(text + CALL_HEADER, p->call.length - CALL_HEADER, was_closed, &name,
+                             &json);
+    if (name.failed || json.failed) p->failed = true;
+    struct piece *piece = NULL;
+    if (is_call && name.length) piece = add_piece(p, CARAT_PART_TOOL_CALL);
+    if (piece) {
+        piece->name = p->out.length;
+        buf_add(&p->out, buf_text(&name), name.length + 1); /* with the NUL */
+        piece->begin = p->out.length;
+        piece->length = json.length;
+        piece->is_complete = is_exact;
+        buf_add(&p->out, buf_text(&json), json.length + 1);
+        buf_clear(&p->call);
+        p->state = p->before_call;
+        p->at_start = false;
+    } else {
+        call_to_text(p);
+    }
+    buf_deinit(&name);
+    buf_deinit(&json);
+}
+
+static void begin_call(struct carat_parser *p)
+{
+    p->before_call = p->state == IN_THOUGHT ? IN_THOUGHT : IN_TEXT;
+    p->state = IN_CALL;
+    buf_clear(&p->call);
+}
+
+static void add_to_call(struct carat_parser *p)
+{
+    size_t n = p->call.length < CALL_HEADER ? p->call.length : CALL_HEADER;
+    if (memcmp(buf_text(&p->call), call_header, n) != 0) call_to_text(p);
+}
+
+/* ---- Ids -------------------------------------------------------------------------------- */
+
+/* Ends what is being collected, whatever it is, and stays in or returns to text or thought. */
+static void end_current(struct carat_parser *p)
+{
+    if (p->state == IN_CALL) end_call(p, false);
+    if (p->state != IN_RESPONSE) release_all(p);
+}
+
+/* Whether the id is a mark that was dealt with. */
+static bool take_mark(struct carat_parser *p, int32_t id)
+{
+    const struct vocab *v = p->v;
+    if (id == vocab_special(v, VOCAB_CHANNEL_BEGIN)) {
+        end_current(p);
+        enter(p, IN_THOUGHT);
+    } else if (id == vocab_special(v, VOCAB_CHANNEL_END)) {
+        if (p->state == IN_THOUGHT) {
+            release_all(p);
+            enter(p, IN_TEXT);
+        } else if (p->state == IN_TEXT) {
+            drop_stray_close(p);
+        }
+    } else if (id == vocab_special(v, VOCAB_CALL_BEGIN)) {
+        end_current(p);
+        begin_call(p);
+    } else if (id == vocab_special(v, VOCAB_CALL_END)) {
+        if (p->state == IN_CALL) end_call(p, true); /* else a second one */
+    } else if (id == vocab_special(v, VOCAB_RESPONSE_BEGIN)) {
+        end_current(p);
+        p->state = IN_RESPONSE;
+    } else if (id == vocab_special(v, VOCAB_RESPONSE_END)) {
+        if (p->state == IN_RESPONSE) enter(p, IN_TEXT);
+    } else if (vocab_is_stop(v, id)) {
+        end_current(p);
+    } else {
+        return vocab_class(v, id) == TOKEN_CONTROL;
+    }
+    return true;
+}
+
+static void take(struct carat_parser *p, int32_t id)
+{
+    if (take_mark(p, id) || p->state == IN_RESPONSE) return;
+    if (p->state == IN_CALL) {
+        tokenizer_decode_one(p->v, id, false, &p->call);
+        add_to_call(p);
+    } else {
+        tokenizer_decode_one(p->v, id, false, &p->held);
+        release(p);
+    }
+}
+
+static void begin_push(struct carat_parser *p)
+{
+    buf_clear(&p->out);
+    p->n_pieces = 0;
+}
+
+static int hand_out(struct carat_parser *p, const struct carat_part **parts, size_t *n_parts,
+                    struct carat_error *err)
+{
+    *parts = NULL;
+    *n_parts = 0;
+    if (p->failed || p->out.failed || p->held.failed || p->call.failed) {
+        p->failed = true; /* text was lost: no further push can be right */
+        return err_no_memory(err, "model output", p->out.length);
+    }
+    const char *text = buf_text(&p->out);
+    for (size_t i = 0; i < p->n_pieces; i++) {
+        const struct piece *piece = &p->pieces[i];
+        bool is_call = piece->kind == CARAT_PART_TOOL_CALL;
+        p->parts[i] = (struct carat_part){.kind = piece->kind,
+                                          .text = text + piece->begin,
+                                          .length = piece->length,
+                                          .name = is_call ? text + piece->name : "",
+                                          .is_complete = piece->is_complete};
+    }
+    *parts = p->parts;
+    *n_parts = p->n_pieces;
+    return CARAT_OK;
+}
+
+/* The newest mark of the prompt says what the model is in the middle of; what follows it is
+ * taken in, so that a word "thought" or a call may be cut anywhere. */
+static void read_prompt(struct carat_parser *p, const int32_t *prompt, size_t n_prompt)
+{
+    static const enum vocab_special marks[] = {
+        VOCAB_CHANNEL_BEGIN, VOCAB_CALL_BEGIN,   VOCAB_RESPONSE_BEGIN, VOCAB_CHANNEL_END,
+        VOCAB_CALL_END,      VOCAB_RESPONSE_END, VOCAB_TURN_BEGIN,     VOCAB_TURN_END};
+    enum { N_OPENING = 3 };
+    for (size_t i = n_prompt; i-- > 0;) {
+        for (size_t k = 0; k < sizeof marks / sizeof *marks; k++) {
+            if (prompt[i] < 0 || prompt[i] != vocab_special(p->v, marks[k])) continue;
+            for (size_t j = i; k < N_OPENING && j < n_prompt; j++) take(p, prompt[j]);
+            begin_push(p); /* the prompt's own text is not output */
+            if (p->state == IN_THOUGHT && !p->at_start) buf_clear(&p->held);
+            return;
+        }
+    }
+}
+
+int parser_open(struct carat_parser **out, const struct vocab *v, const int32_t *prompt,
+                size_t n_prompt, struct carat_error *err)
+{
+    *out = NULL;
+    struct carat_parser *p = mem_alloc(1, sizeof *p);
+    if (!p) return err_no_memory(err, "parser", sizeof *p);
+    p->v = v;
+    enter(p, IN_TEXT);
+    read_prompt(p, prompt, n_prompt);
+    if (p->failed || p->out.failed || p->held.failed || p->call.failed) {
+        parser_close(p);
+        return err_no_memory(err, "parser", n_prompt);
+    }
+    *out = p;
+    return CARAT_OK;
+}
+
+int parser_push(struct carat_parser *p, const int32_t *ids, size_t count,
+                const struct carat_part **parts, size_t *n_parts, struct carat_error *err)
+{
+    begin_push(p);
+    for (size_t i = 0; i < count; i++) take(p, ids[i]);
+    return hand_out(p, parts, n_parts, err);
+}
+
+int parser_finish(struct carat_parser *p, const struct carat_part **parts, size_t *n_parts,
+                  struct carat_error *err)
+{
+    begin_push(p);
+    end_current(p);
+    return hand_out(p, parts, n_parts, err);
+}
+
+bool parser_is_thinking(const struct carat_parser *p)
+{
+    return p->state == IN_THOUGHT;
+}
+
+void parser_close(struct carat_parser *p)
+{
+    if (!p) return;
+    buf_deinit(&p->held);
+    buf_deinit(&p->call);
+    buf_deinit(&p->out);
+    mem_free(p->pieces);
+    mem_free(p->parts);
+    mem_free(p);
+}
