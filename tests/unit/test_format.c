@@ -1,0 +1,307 @@
+/* Formats: decoding of bytes whose values were worked out by hand, both half formats over all
+ * bit patterns, and the error budget of encoding. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "quant/format.h"
+
+static void test_table(void **state)
+{
+    (void)state;
+    for (int i = 0; i < FORMAT_COUNT; i++) {
+        const struct format_traits *t = format_of((enum format)i);
+        enum format found = FORMAT_COUNT;
+        assert_true(format_from_gguf(t->gguf_type, &found));
+        assert_int_equal(found, i);
+        assert_true(format_from_name(t->name, &found));
+        assert_int_equal(found, i);
+        assert_int_equal(format_row_bytes((enum format)i, 512),
+                         512 / t->block_elements * t->block_bytes);
+    }
+    enum format unused;
+    assert_true(format_from_name("q4_k", &unused));
+    assert_int_equal(unused, FORMAT_Q4_K);
+    assert_false(format_from_name("q4", &unused));
+    assert_false(format_from_gguf(4, &unused));
+    assert_false(format_from_gguf(UINT32_MAX, &unused));
+}
+
+/* The value of a half by its definition. */
+static double half_value(uint16_t h)
+{
+    int exponent = h >> 10 & 31, fraction = h & 1023;
+    double value = exponent == 31  ? (fraction ? NAN : INFINITY)
+                   : exponent == 0 ? ldexp(fraction, -24)
+                                   : ldexp(1024 + fraction, exponent - 25);
+    return h & 0x8000 ? -value : value;
+}
+
+static void test_half_decode(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 65536; h++) {
+        float f = f16_to_f32((uint16_t)h);
+        double expected = half_value((uint16_t)h);
+        if (isnan(expected)) {
+            assert_true(isnan(f));
+            assert_true(isnan(f16_to_f32(f32_to_f16(f))));
+            continue;
+        }
+        assert_true((double)f == expected);
+        assert_true(!signbit(f) == !signbit(expected));
+        assert_int_equal(f32_to_f16(f), h);
+    }
+}
+
+/* Between any two neighbours: the middle goes to the even one, everything else to the nearer. */
+static void test_half_rounding(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 0x7c00; h++) {
+        double low = half_value((uint16_t)h);
+        double high = h == 0x7bff ? 65536.0 : half_value((uint16_t)(h + 1));
+        float middle = (float)((low + high) / 2);
+        uint32_t even = h & 1 ? h + 1 : h;
+        assert_int_equal(f32_to_f16(middle), even);
+        assert_int_equal(f32_to_f16(nextafterf(middle, 0.0f)), h);
+        assert_int_equal(f32_to_f16(nextafterf(middle, INFINITY)), h + 1);
+        assert_int_equal(f32_to_f16(-middle), even | 0x8000);
+    }
+    assert_int_equal(f32_to_f16(1e30f), 0x7c00);
+    assert_int_equal(f32_to_f16(-INFINITY), 0xfc00);
+    assert_int_equal(f32_to_f16(1e-30f), 0);
+}
+
+static void test_bfloat(void **state)
+{
+    (void)state;
+    for (uint32_t b = 0; b < 65536; b++) {
+        float f = bf16_to_f32((uint16_t)b);
+        uint32_t bits;
+        memcpy(&bits, &f, sizeof bits);
+        assert_int_equal(bits, b << 16);
+        if (isnan(f))
+            assert_true(isnan(bf16_to_f32(f32_to_bf16(f))));
+        else
+            assert_int_equal(f32_to_bf16(f), b);
+    }
+    assert_int_equal(f32_to_bf16(1.00390625f), 0x3f80);     /* a tie: to even, down */
+    assert_int_equal(f32_to_bf16(1.01171875f), 0x3f82);     /* a tie: to even, up */
+    assert_int_equal(f32_to_bf16(1.00390637f), 0x3f81);
+    assert_int_equal(f32_to_bf16(3.4028235e38f), 0x7f80);   /* carries into infinity */
+}
+
+/* ---- Decoding of known blocks ----------------------------------------------------------- */
+
+static void decode_one(enum format format, const uint8_t *block, float *out)
+{
+    const struct format_traits *t = format_of(format);
+    t->decode(block, out, t->block_elements);
+}
+
+static void test_decode_32(void **state)
+{
+    (void)state;
+    float x[32];
+    uint8_t q4_0[18] = {0x00, 0x38, 0x0f, 0x80}; /* d = 0.5; byte 0: 15, 0; byte 1: 0, 8 */
+    decode_one(FORMAT_Q4_0, q4_0, x);
+    assert_float_equal(x[0], 3.5f, 0);
+    assert_float_equal(x[16], -4.0f, 0);
+    assert_float_equal(x[1], -4.0f, 0);
+    assert_float_equal(x[17], 0.0f, 0);
+
+    uint8_t q4_1[20] = {0x00, 0x38, 0x00, 0xbc, 0x2f}; /* d = 0.5, m = -1; byte 0: 15, 2 */
+    decode_one(FORMAT_Q4_1, q4_1, x);
+    assert_float_equal(x[0], 6.5f, 0);
+    assert_float_equal(x[16], 0.0f, 0);
+    assert_float_equal(x[1], -1.0f, 0);
+
+    /* d = 2; fifth bits of values 0 and 17; byte 0: 1, 0; byte 1: 3, 5 */
+    uint8_t q5_0[22] = {0x00, 0x40, 0x01, 0x00, 0x02, 0x00, 0x01, 0x53};
+    decode_one(FORMAT_Q5_0, q5_0, x);
+    assert_float_equal(x[0], 2.0f, 0);
+    assert_float_equal(x[16], -32.0f, 0);
+    assert_float_equal(x[1], -26.0f, 0);
+    assert_float_equal(x[17], 10.0f, 0);
+
+    /* d = 2, m = 0.25 */
+    uint8_t q5_1[24] = {0x00, 0x40, 0x00, 0x34, 0x01, 0x00, 0x02, 0x80, 0x01, 0x53};
+    q5_1[4 + 4 + 15] = 0xf0;
+    decode_one(FORMAT_Q5_1, q5_1, x);
+    assert_float_equal(x[0], 34.25f, 0);
+    assert_float_equal(x[17], 42.25f, 0);
+    assert_float_equal(x[31], 62.25f, 0);
+    assert_float_equal(x[15], 0.25f, 0);
+
+    uint8_t q8_0[34] = {0x00, 0x2c, 0x7f, 0x80, 0xff}; /* d = 1/16: 127, -128, -1 */
+    decode_one(FORMAT_Q8_0, q8_0, x);
+    assert_float_equal(x[0], 7.9375f, 0);
+    assert_float_equal(x[1], -8.0f, 0);
+    assert_float_equal(x[2], -0.0625f, 0);
+
+    uint8_t iq4_nl[18] = {0x00, 0x3c, 0xf0, 0x87}; /* d = 1: levels 0, 15; 7, 8 */
+    decode_one(FORMAT_IQ4_NL, iq4_nl, x);
+    assert_float_equal(x[0], -127.0f, 0);
+    assert_float_equal(x[16], 113.0f, 0);
+    assert_float_equal(x[1], -10.0f, 0);
+    assert_float_equal(x[17], 1.0f, 0);
+}
+
+/* Scales of the 4 and 5 bit K-quants: group 0 scale 33, minimum 2; group 5 scale 0b101001 = 41,
+ * minimum 0b110010 = 50; all others 0. */
+static const uint8_t k_scales[12] = {33, 0x80, 0, 0, 2, 0xc0, 0, 0, 0, 0x29, 0, 0};
+
+static void test_decode_q4_k(void **state)
+{
+    (void)state;
+    float x[256];
+    uint8_t block[144] = {0x00, 0x3c, 0x00, 0x38}; /* d = 1, dmin = 0.5 */
+    memcpy(block + 4, k_scales, sizeof k_scales);
+    block[16] = 0x7a;               /* value 0 of group 0: 10; of group 1: 7 */
+    block[16 + 2 * 32 + 31] = 0xc3; /* value 31 of group 4: 3; of group 5: 12 */
+    decode_one(FORMAT_Q4_K, block, x);
+    assert_float_equal(x[0], 33 * 10 - 1, 0);
+    assert_float_equal(x[1], -1, 0);
+    assert_float_equal(x[32], 0, 0);
+    assert_float_equal(x[4 * 32 + 31], 0, 0);
+    assert_float_equal(x[5 * 32 + 31], 41 * 12 - 25, 0);
+    assert_float_equal(x[5 * 32], -25, 0);
+}
+
+static void test_decode_q5_k(void **state)
+{
+    (void)state;
+    float x[256];
+    uint8_t block[176] = {0x00, 0x3c, 0x00, 0x38};
+    memcpy(block + 4, k_scales, sizeof k_scales);
+    block[16] = 0x01;      /* value 0: fifth bit of group 0 */
+    block[16 + 31] = 0x20; /* value 31: of group 5 */
+    block[48] = 0x7a;
+    block[48 + 2 * 32 + 31] = 0xc3;
+    decode_one(FORMAT_Q5_K, block, x);
+    assert_float_equal(x[0], 33 * 26 - 1, 0);
+    assert_float_equal(x[5 * 32 + 31], 41 * 28 - 25, 0);
+    assert_float_equal(x[5 * 32 + 30], -25, 0);
+}
+
+static void test_decode_q6_k(void **state)
+{
+    (void)state;
+    float x[256];
+    uint8_t block[210] = {0};
+    block[0] = 0x5f;                  /* values 0 (low 15) and 64 (low 5) */
+    block[64 + 32 + 17] = 0x21;       /* second half: values 128+32+17 (1) and 128+96+17 (2) */
+    block[128] = 0x93;                /* top bits of 0: 3, of 32: 0, of 64: 1, of 96: 2 */
+    block[128 + 32 + 17] = 0xc4;      /* of 145: 0, of 177: 1, of 209: 0, of 241: 3 */
+    for (int g = 0; g < 16; g++) block[192 + g] = (uint8_t)(g - 8);
+    block[209] = 0x40; /* d = 2 */
+    decode_one(FORMAT_Q6_K, block, x);
+    assert_float_equal(x[0], 2 * -8 * (63 - 32), 0);
+    assert_float_equal(x[64], 2 * -4 * (16 + 5 - 32), 0);
+    assert_float_equal(x[32], 2 * -6 * -32, 0);
+    assert_float_equal(x[96], 2 * -2 * (32 - 32), 0);
+    assert_float_equal(x[128 + 32 + 17], 2 * 3 * (16 + 1 - 32), 0);
+    assert_float_equal(x[128 + 96 + 17], 2 * 7 * (48 + 2 - 32), 0);
+}
+
+/* ---- Encoding --------------------------------------------------------------------------- */
+
+enum { N = 16384 };
+
+static double relative_error(enum format format, const float *x)
+{
+    static uint8_t bytes[N * 4];
+    static float y[N];
+    const struct format_traits *t = format_of(format);
+    t->encode(x, bytes, N);
+    t->decode(bytes, y, N);
+    double error = 0.0, sum = 0.0;
+    for (int i = 0; i < N; i++) {
+        error += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+        sum += (double)x[i] * x[i];
+    }
+    return sqrt(error / sum);
+}
+
+static void test_budget(void **state)
+{
+    (void)state;
+    static float x[N];
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        for (int f = 0; f < FORMAT_COUNT; f++) {
+            struct rng r = {.state = seed};
+            float spread = seed % 2 ? 1.0f : 0.02f;
+            for (int i = 0; i < N; i++) x[i] = spread * rng_normal(&r);
+            const struct format_traits *t = format_of((enum format)f);
+            double error = relative_error((enum format)f, x);
+            if (error > t->budget)
+                fail_msg("%s: error %.5f, budget %.5f (seed %d)", t->name, error, t->budget,
+                         (int)seed);
+        }
+    }
+}
+
+/* Values that a format holds exactly, zeros among them, must survive. */
+static void test_exact(void **state)
+{
+    (void)state;
+    float x[256], y[256];
+    uint8_t bytes[1024];
+    for (int f = 0; f < FORMAT_COUNT; f++) {
+        const struct format_traits *t = format_of((enum format)f);
+        memset(x, 0, sizeof x);
+        t->encode(x, bytes, 256);
+        t->decode(bytes, y, 256);
+        for (int i = 0; i < 256; i++) assert_true(y[i] == 0.0f);
+        for (int i = 0; i < 256; i++) x[i] = i % 2 ? -1.0f : 0.0f; /* two levels */
+        t->encode(x, bytes, 256);
+        t->decode(bytes, y, 256);
+        for (int i = 0; i < 256; i++) assert_float_equal(x[i], y[i], 2e-2);
+    }
+}
+
+/* Nothing that a file or a caller can hold may do worse than give non-finite values. */
+static void test_odd_input(void **state)
+{
+    (void)state;
+    static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1e-45f, -0.0f};
+    float x[256], y[256];
+    for (int f = 0; f < FORMAT_COUNT; f++) {
+        const struct format_traits *t = format_of((enum format)f);
+        size_t bytes = format_row_bytes((enum format)f, 256);
+        uint8_t *block = malloc(bytes + 1);
+        assert_non_null(block);
+        for (size_t o = 0; o < sizeof odd / sizeof *odd; o++) {
+            for (int i = 0; i < 256; i++) x[i] = (float)i;
+            x[7] = odd[o];
+            t->encode(x, block + 1, 256); /* + 1: no alignment is promised */
+            t->decode(block + 1, y, 256);
+        }
+        for (int fill = 0; fill < 256; fill++) {
+            memset(block, fill, bytes + 1);
+            t->decode(block + 1, y, 256);
+        }
+        free(block);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table),       cmocka_unit_test(test_half_decode),
+        cmocka_unit_test(test_half_rounding), cmocka_unit_test(test_bfloat),
+        cmocka_unit_test(test_decode_32),   cmocka_unit_test(test_decode_q4_k),
+        cmocka_unit_test(test_decode_q5_k), cmocka_unit_test(test_decode_q6_k),
+        cmocka_unit_test(test_budget),      cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_odd_input),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
