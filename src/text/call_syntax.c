@@ -20,6 +20,7 @@ struct reader {
     size_t n, at;
     int depth;
     bool repaired, was_closed;
+    size_t mark_from, mark_found; /* no mark begins in between */
     struct json json;
 };
 
@@ -45,11 +46,15 @@ static bool at_mark(const struct reader *r, size_t at)
     return r->n - at >= MARK && memcmp(r->s + at, mark_text, MARK) == 0;
 }
 
-/* Position of the next mark, n when there is none. */
-static size_t find_mark(const struct reader *r, size_t from)
+/* Position of the next mark, n when there is none. Remembered, so that many values in front of
+ * one mark do not each search for it. */
+static size_t find_mark(struct reader *r, size_t from)
 {
+    if (from >= r->mark_from && from <= r->mark_found) return r->mark_found;
     const char *found = memmem(r->s + from, r->n - from, mark_text, MARK);
-    return found ? (size_t)(found - r->s) : r->n;
+    r->mark_from = from;
+    r->mark_found = found ? (size_t)(found - r->s) : r->n;
+    return r->mark_found;
 }
 
 static bool is_end_of_value(const struct reader *r, size_t at)
@@ -376,7 +381,7 @@ bool call_read(const char *text, size_t length, bool was_closed, struct buf *nam
     trim(text, &begin, &end);
     buf_add(name, text + begin, end - begin);
     struct reader r = {.s = text, .n = length, .at = brace, .was_closed = was_closed,
-                       .json = {.out = json}};
+                       .mark_from = 1, .json = {.out = json}};
     if (brace == length) {
         buf_add_text(json, "{}");
         return false;

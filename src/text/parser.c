@@ -206,6 +206,7 @@ static void end_current(struct carat_parser *p)
 static bool take_mark(struct carat_parser *p, int32_t id)
 {
     const struct vocab *v = p->v;
+    if (id < 0) return true;
     if (id == vocab_special(v, VOCAB_CHANNEL_BEGIN)) {
         end_current(p);
         enter(p, IN_THOUGHT);

@@ -1,0 +1,411 @@
+/* Vocabularies: what a good one holds, and every way in which one may be malformed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "support/text_fixture.h"
+#include "text/sampling_defaults.h"
+
+enum { N = 1024 };
+
+/* ---- A good one ---- */
+
+static void test_specials(void **state)
+{
+    (void)state;
+    struct text_fixture f;
+    text_fixture_open(&f, N);
+    assert_int_equal(vocab_count(f.v), N);
+    assert_int_equal(vocab_special(f.v, VOCAB_BOS), 2);
+    assert_int_equal(vocab_special(f.v, VOCAB_TURN_BEGIN), 105);
+    assert_int_equal(vocab_special(f.v, VOCAB_QUOTE), 52);
+    assert_int_equal(vocab_special(f.v, VOCAB_IMAGE), -1); /* beyond 1024 */
+    assert_int_equal(vocab_class(f.v, 1), TOKEN_CONTROL);
+    assert_int_equal(vocab_class(f.v, 100), TOKEN_USER_DEFINED);
+    assert_int_equal(vocab_class(f.v, 212), TOKEN_PLAIN); /* </s> is an HTML tag */
+    assert_int_equal(vocab_class(f.v, 238 + 65), TOKEN_BYTE);
+    assert_int_equal(vocab_byte(f.v, 65), 238 + 65);
+    assert_int_equal(vocab_byte_value(f.v, 238 + 65), 65);
+    assert_int_equal(vocab_class(f.v, -1), TOKEN_CONTROL);
+    assert_int_equal(vocab_class(f.v, N), TOKEN_CONTROL);
+    size_t length;
+    assert_string_equal(vocab_piece(f.v, N, &length), "");
+    assert_int_equal(length, 0);
+    assert_memory_equal(vocab_piece(f.v, 106, &length), "<turn|>", 7);
+    assert_int_equal(length, 7);
+    assert_true(vocab_is_stop(f.v, 1) && vocab_is_stop(f.v, 106) && vocab_is_stop(f.v, 50));
+    assert_false(vocab_is_stop(f.v, 212) || vocab_is_stop(f.v, 2));
+    assert_int_equal(vocab_stop_count(f.v), 3);
+    assert_string_equal(vocab_note(f.v), "");
+    text_fixture_deinit(&f);
+}
+
+static void test_lookup(void **state)
+{
+    (void)state;
+    struct text_fixture f;
+    text_fixture_open(&f, N);
+    for (int32_t id = 0; id < N; id++) {
+        size_t length;
+        const char *text = vocab_piece(f.v, id, &length);
+        assert_int_equal(vocab_find(f.v, text, length), id);
+        assert_int_equal(vocab_find_plain(f.v, text, length),
+                         vocab_class(f.v, id) == TOKEN_PLAIN ? id : -1);
+    }
+    assert_int_equal(vocab_find(f.v, "no such token", 13), -1);
+    int32_t product = -1;
+    int32_t newline = vocab_find(f.v, "\n", 1);
+    assert_int_equal(vocab_merge(f.v, newline, newline, &product), 0);
+    assert_int_equal(product, vocab_find(f.v, "\n\n", 2));
+    assert_int_equal(vocab_merge(f.v, newline, 5, &product), -1);
+    assert_int_equal(vocab_merge(f.v, -1, newline, &product), -1);
+    text_fixture_deinit(&f);
+}
+
+static void test_matching(void **state)
+{
+    (void)state;
+    struct text_fixture f;
+    text_fixture_open(&f, N);
+    size_t n = 0;
+    assert_int_equal(vocab_match_special(f.v, CARAT_SPECIAL_ALL, "<|tool_call>x", 13, &n), 48);
+    assert_int_equal(n, 12);
+    assert_int_equal(vocab_match_special(f.v, CARAT_SPECIAL_ALL, "<|tool>_call>", 13, &n), 46);
+    assert_int_equal(n, 7);
+    assert_int_equal(vocab_match_special(f.v, CARAT_SPECIAL_ALL, "<|tool", 6, &n), -1);
+    assert_int_equal(vocab_match_special(f.v, CARAT_SPECIAL_USER_DEFINED, "<|tool>", 7, &n), -1);
+    assert_int_equal(vocab_match_special(f.v, CARAT_SPECIAL_USER_DEFINED, "<|\"|>", 5, &n), 52);
+    assert_int_equal(vocab_match_special(f.v, CARAT_SPECIAL_NONE, "<|\"|>", 5, &n), -1);
+    text_fixture_deinit(&f);
+}
+
+/* Types tell nothing that texts do not: without them the vocabulary is the same. */
+static void test_without_types(void **state)
+{
+    (void)state;
+    struct text_fixture f;
+    struct carat_error err;
+    text_fixture_init(&f, N);
+    gguf_drop_key(&f.writer, "tokenizer.ggml.token_type");
+    gguf_drop_key(&f.writer, "tokenizer.ggml.scores");
+    gguf_put_text(&f.writer, "tokenizer.ggml.model", "llama");
+    gguf_put_text(&f.writer, "tokenizer.ggml.pre", "gemma4");
+    int32_t stops[] = {1, 106, 50, 7}, suppressed[] = {9, 11};
+    gguf_put_array(&f.writer, "tokenizer.ggml.eos_token_ids", GGUF_I32, stops, 4);
+    gguf_put_array(&f.writer, "tokenizer.ggml.suppress_tokens", GGUF_I32, suppressed, 2);
+    text_fixture_parse(&f);
+    assert_int_equal(vocab_open(&f.v, f.g, &err), CARAT_OK);
+    assert_int_equal(vocab_class(f.v, 106), TOKEN_CONTROL);
+    assert_int_equal(vocab_class(f.v, 240), TOKEN_BYTE);
+    assert_int_equal(vocab_stop_count(f.v), 4);
+    assert_true(vocab_is_stop(f.v, 7));
+    size_t n;
+    const int32_t *ids = vocab_suppressed(f.v, &n);
+    assert_int_equal(n, 2);
+    assert_memory_equal(ids, suppressed, sizeof suppressed);
+    text_fixture_deinit(&f);
+}
+
+/* ---- Malformed ones ---- */
+
+static struct gguf_string tokens[N];
+static int32_t types[N];
+
+static void set_token(struct text_fixture *f, int32_t id, const char *text, size_t length)
+{
+    struct text_fixture good;
+    text_fixture_open(&good, N);
+    for (int32_t i = 0; i < N; i++) tokens[i].data = vocab_piece(good.v, i, &tokens[i].length);
+    tokens[id] = (struct gguf_string){text, length};
+    gguf_put_strings(&f->writer, "tokenizer.ggml.tokens", tokens, N);
+    text_fixture_deinit(&good);
+}
+
+static void set_merge(struct text_fixture *f, const char *text)
+{
+    struct gguf_string merges[] = {{"\n \n", 3}, {text, strlen(text)}};
+    gguf_put_strings(&f->writer, "tokenizer.ggml.merges", merges, 2);
+}
+
+static void no_tokens(struct text_fixture *f) { gguf_drop_key(&f->writer, "tokenizer.ggml.tokens"); }
+static void zero_tokens(struct text_fixture *f)
+{
+    gguf_put_strings(&f->writer, "tokenizer.ggml.tokens", tokens, 0);
+}
+static void one_token(struct text_fixture *f)
+{
+    struct gguf_string one = {"<bos>", 5};
+    gguf_put_strings(&f->writer, "tokenizer.ggml.tokens", &one, 1);
+}
+static void tokens_of_numbers(struct text_fixture *f)
+{
+    gguf_put_array(&f->writer, "tokenizer.ggml.tokens", GGUF_I32, types, N);
+}
+static void short_scores(struct text_fixture *f)
+{
+    gguf_put_array(&f->writer, "tokenizer.ggml.scores", GGUF_F32, types, N - 1);
+}
+static void byte_scores(struct text_fixture *f)
+{
+    gguf_put_array(&f->writer, "tokenizer.ggml.scores", GGUF_U8, types, N);
+}
+static void long_types(struct text_fixture *f)
+{
+    static int32_t more[N + 1];
+    gguf_put_array(&f->writer, "tokenizer.ggml.token_type", GGUF_I32, more, N + 1);
+}
+static void byte_types(struct text_fixture *f)
+{
+    gguf_put_array(&f->writer, "tokenizer.ggml.token_type", GGUF_U8, types, N);
+}
+static void empty_token(struct text_fixture *f) { set_token(f, 600, "", 0); }
+static void huge_token(struct text_fixture *f)
+{
+    static char huge[1 << 20];
+    memset(huge, 'a', sizeof huge);
+    set_token(f, 601, huge, sizeof huge);
+}
+static void bad_utf8_token(struct text_fixture *f) { set_token(f, 602, "ab\xFF", 3); }
+static void bad_byte_minus(struct text_fixture *f) { set_token(f, 238, "<0x-1>", 6); }
+static void bad_byte_digits(struct text_fixture *f) { set_token(f, 239, "<0xGG>", 6); }
+static void bad_byte_large(struct text_fixture *f) { set_token(f, 240, "<0x100>", 7); }
+static void missing_byte(struct text_fixture *f)
+{
+    set_token(f, 241, "plain", 5);
+    gguf_drop_key(&f->writer, "tokenizer.ggml.token_type");
+}
+static void missing_turn(struct text_fixture *f) { set_token(f, 105, "<|nothing>", 10); }
+static void missing_turn_end(struct text_fixture *f) { set_token(f, 106, "<nothing|>", 10); }
+static void missing_bos(struct text_fixture *f) { set_token(f, 2, "<nobos>", 7); }
+static void missing_channel(struct text_fixture *f) { set_token(f, 100, "<|chan>", 7); }
+static void bos_out_of_range(struct text_fixture *f)
+{
+    gguf_put_u32(&f->writer, "tokenizer.ggml.bos_token_id", N);
+}
+static void eos_negative(struct text_fixture *f)
+{
+    gguf_put_i32(&f->writer, "tokenizer.ggml.eos_token_id", -1);
+}
+static void stop_out_of_range(struct text_fixture *f)
+{
+    int32_t ids[] = {1, N};
+    gguf_put_array(&f->writer, "tokenizer.ggml.eos_token_ids", GGUF_I32, ids, 2);
+}
+static void suppressed_negative(struct text_fixture *f)
+{
+    int32_t ids[] = {5, -7};
+    gguf_put_array(&f->writer, "tokenizer.ggml.suppress_tokens", GGUF_I32, ids, 2);
+}
+static void suppressed_text(struct text_fixture *f)
+{
+    gguf_put_text(&f->writer, "tokenizer.ggml.suppress_tokens", "5");
+}
+static void no_merges(struct text_fixture *f) { gguf_drop_key(&f->writer, "tokenizer.ggml.merges"); }
+static void merge_without_space(struct text_fixture *f) { set_merge(f, "abc"); }
+static void merge_of_one(struct text_fixture *f) { set_merge(f, "abc "); }
+static void merge_unknown(struct text_fixture *f) { set_merge(f, "a \xE6\x97\xA5"); }
+static void merge_without_product(struct text_fixture *f) { set_merge(f, "\n a"); }
+static void add_bos_as_text(struct text_fixture *f)
+{
+    gguf_put_text(&f->writer, "tokenizer.ggml.add_bos_token", "yes");
+}
+static void no_model(struct text_fixture *f) { gguf_drop_key(&f->writer, "tokenizer.ggml.model"); }
+static void model_gpt2(struct text_fixture *f)
+{
+    gguf_put_text(&f->writer, "tokenizer.ggml.model", "gpt2");
+}
+static void model_llama(struct text_fixture *f)
+{
+    gguf_put_text(&f->writer, "tokenizer.ggml.model", "llama");
+}
+
+static const struct malformed {
+    void (*change)(struct text_fixture *f);
+    const char *message; /* a part of it */
+} malformed_list[] = {
+    {no_tokens, "tokenizer.ggml.tokens: missing"},
+    {zero_tokens, "tokenizer.ggml.tokens: 2 to"},
+    {one_token, "tokenizer.ggml.tokens: 2 to"},
+    {tokens_of_numbers, "tokenizer.ggml.tokens: an array of string"},
+    {short_scores, "tokenizer.ggml.scores: 1024 elements"},
+    {byte_scores, "tokenizer.ggml.scores: an array of f32"},
+    {long_types, "tokenizer.ggml.token_type: 1024 elements"},
+    {byte_types, "tokenizer.ggml.token_type: an array of i32"},
+    {empty_token, "tokenizer.ggml.tokens[600]"},
+    {huge_token, "tokenizer.ggml.tokens[601]"},
+    {bad_utf8_token, "tokenizer.ggml.tokens[602]: no valid UTF-8 at byte 2"},
+    {bad_byte_minus, "tokenizer.ggml.tokens[238]: a byte token"},
+    {bad_byte_digits, "tokenizer.ggml.tokens[239]: a byte token"},
+    {bad_byte_large, "tokenizer.ggml.tokens[240]: a byte token"},
+    {missing_byte, "the byte token <0x03> is missing"},
+    {missing_turn, "<|turn> is missing"},
+    {missing_turn_end, "<turn|> is missing"},
+    {missing_bos, "<bos> is missing"},
+    {missing_channel, "<|channel> is missing"},
+    {bos_out_of_range, "tokenizer.ggml.bos_token_id"},
+    {eos_negative, "tokenizer.ggml.eos_token_id"},
+    {stop_out_of_range, "tokenizer.ggml.eos_token_ids[1]"},
+    {suppressed_negative, "tokenizer.ggml.suppress_tokens[1]"},
+    {suppressed_text, "tokenizer.ggml.suppress_tokens"},
+    {no_merges, "tokenizer.ggml.merges: missing"},
+    {merge_without_space, "tokenizer.ggml.merges[1]"},
+    {merge_of_one, "tokenizer.ggml.merges[1]"},
+    {merge_unknown, "tokenizer.ggml.merges[1]"},
+    {merge_without_product, "tokenizer.ggml.merges[1]"},
+    {add_bos_as_text, "tokenizer.ggml.add_bos_token"},
+    {no_model, "tokenizer.ggml.model"},
+    {model_gpt2, "tokenizer.ggml.model"},
+    {model_llama, "tokenizer.ggml.model"},
+};
+
+static void test_malformed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof malformed_list / sizeof *malformed_list; i++) {
+        struct text_fixture f;
+        struct carat_error err = {0};
+        text_fixture_init(&f, N);
+        malformed_list[i].change(&f);
+        text_fixture_parse(&f);
+        assert_int_equal(vocab_open(&f.v, f.g, &err), CARAT_EFORMAT);
+        assert_null(f.v);
+        if (!strstr(err.message, malformed_list[i].message))
+            fail_msg("\"%s\" expected in \"%s\"", malformed_list[i].message, err.message);
+        text_fixture_deinit(&f);
+    }
+}
+
+/* Legal: a text twice (the first id wins), and a NUL inside a text. */
+static void test_odd_but_legal(void **state)
+{
+    (void)state;
+    static const char with_nul[] = "a\0b";
+    static const struct {
+        const char *text;
+        size_t length;
+        int32_t found;
+    } odd[] = {{"<turn|>", 7, 106}, {"!", 1, 495}, {with_nul, 3, 700}};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        struct text_fixture f;
+        struct carat_error err;
+        text_fixture_init(&f, N);
+        set_token(&f, 700, odd[i].text, odd[i].length);
+        gguf_put_strings(&f.writer, "tokenizer.ggml.merges", NULL, 0);
+        text_fixture_parse(&f);
+        assert_int_equal(vocab_open(&f.v, f.g, &err), CARAT_OK);
+        assert_int_equal(vocab_find(f.v, odd[i].text, odd[i].length), odd[i].found);
+        text_fixture_deinit(&f);
+    }
+}
+
+/* A merge that would make a special token of text is left out. */
+static void test_merge_to_special(void **state)
+{
+    (void)state;
+    struct text_fixture f;
+    struct carat_error err;
+    text_fixture_init(&f, N);
+    set_token(&f, 700, "<turn|", 6);
+    set_merge(&f, "<turn| >");
+    text_fixture_parse(&f);
+    assert_int_equal(vocab_open(&f.v, f.g, &err), CARAT_OK);
+    int32_t product;
+    assert_int_equal(vocab_merge(f.v, 700, vocab_find(f.v, ">", 1), &product), -1);
+    text_fixture_deinit(&f);
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    struct text_fixture f;
+    struct carat_error err;
+    text_fixture_init(&f, N);
+    int32_t suppressed[] = {9, 11};
+    gguf_put_array(&f.writer, "tokenizer.ggml.suppress_tokens", GGUF_I32, suppressed, 2);
+    text_fixture_parse(&f);
+    long before = mem_blocks_live();
+    for (long n = 0;; n++) {
+        mem_fail_after(n);
+        int status = vocab_open(&f.v, f.g, &err);
+        bool failed = mem_fail_after(-1);
+        if (!failed) {
+            assert_int_equal(status, CARAT_OK);
+            break;
+        }
+        assert_int_equal(status, CARAT_EMEMORY);
+        assert_int_equal(mem_blocks_live(), before);
+        assert_true(n < 100);
+    }
+    text_fixture_deinit(&f);
+}
+
+/* The real size, with as many merges as there are words. Bound: far above what is measured, for
+ * slow machines and sanitizers. */
+static void test_load_time(void **state)
+{
+    (void)state;
+    struct text_fixture f;
+    struct carat_error err;
+    text_fixture_init(&f, 262144);
+    text_fixture_parse(&f);
+    double begin = os_seconds();
+    assert_int_equal(vocab_open(&f.v, f.g, &err), CARAT_OK);
+    double seconds = os_seconds() - begin;
+    print_message("vocabulary of 262144 tokens, %llu merges: %.0f ms\n",
+                  (unsigned long long)gguf_find(f.g, "tokenizer.ggml.merges")->count,
+                  seconds * 1e3);
+    assert_true(seconds < 5.0);
+    assert_true(vocab_special(f.v, VOCAB_VIDEO) >= 0);
+    text_fixture_deinit(&f);
+}
+
+/* ---- Sampling defaults ---- */
+
+static void test_sampling_defaults(void **state)
+{
+    (void)state;
+    struct text_fixture f;
+    struct carat_error err;
+    struct carat_sampling s;
+    text_fixture_init(&f, N);
+    text_fixture_parse(&f);
+    assert_int_equal(sampling_defaults_read(f.g, &s, &err), CARAT_OK);
+    assert_true(s.temperature == 1.0f && s.top_k == 64 && s.top_p == 0.95f && s.min_p == 0.0f);
+    assert_true(s.repeat_penalty == 1.0f && s.presence_penalty == 0.0f);
+    text_fixture_deinit(&f);
+
+    text_fixture_init(&f, N);
+    gguf_put_f32(&f.writer, "general.sampling.temp", 0.5f);
+    gguf_put_i32(&f.writer, "general.sampling.top_k", 40);
+    gguf_put_f32(&f.writer, "general.sampling.top_p", 0.5f);
+    text_fixture_parse(&f);
+    assert_int_equal(sampling_defaults_read(f.g, &s, &err), CARAT_OK);
+    assert_true(s.temperature == 0.5f && s.top_k == 40 && s.top_p == 0.5f);
+    text_fixture_deinit(&f);
+
+    text_fixture_init(&f, N);
+    gguf_put_f32(&f.writer, "general.sampling.top_p", 7.0f);
+    text_fixture_parse(&f);
+    assert_int_equal(sampling_defaults_read(f.g, &s, &err), CARAT_EFORMAT);
+    assert_non_null(strstr(err.message, "general.sampling.top_p"));
+    text_fixture_deinit(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_specials),       cmocka_unit_test(test_lookup),
+        cmocka_unit_test(test_matching),       cmocka_unit_test(test_without_types),
+        cmocka_unit_test(test_malformed),      cmocka_unit_test(test_odd_but_legal),
+        cmocka_unit_test(test_merge_to_special), cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_load_time),      cmocka_unit_test(test_sampling_defaults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
