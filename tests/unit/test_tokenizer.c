@@ -1,0 +1,335 @@
+/* Encoding and decoding: rules on a made-up vocabulary, round trips, worst cases and time. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/os.h"
+#include "base/rng.h"
+#include "support/text_fixture.h"
+#include "text/tokenizer.h"
+
+static struct text_fixture f;
+
+static int open_fixture(void **state)
+{
+    (void)state;
+    text_fixture_open(&f, 1024);
+    return 0;
+}
+
+static int close_fixture(void **state)
+{
+    (void)state;
+    text_fixture_deinit(&f);
+    return 0;
+}
+
+static size_t encode(const char *text, size_t length, enum carat_special special, bool add_bos,
+                     int32_t **ids)
+{
+    struct carat_error err;
+    size_t count;
+    assert_int_equal(tokenizer_encode(f.v, text, length, special, add_bos, ids, &count, &err),
+                     CARAT_OK);
+    return count;
+}
+
+/* The ids as words of decimal numbers. */
+static void check(const char *text, enum carat_special special, bool add_bos, const char *expected)
+{
+    int32_t *ids;
+    size_t count = encode(text, strlen(text), special, add_bos, &ids);
+    struct buf found = {0};
+    for (size_t i = 0; i < count; i++) buf_printf(&found, i ? " %d" : "%d", ids[i]);
+    assert_string_equal(buf_text(&found), expected);
+    buf_deinit(&found);
+    mem_free(ids);
+}
+
+static int32_t id_of(const char *text)
+{
+    int32_t id = vocab_find(f.v, text, strlen(text));
+    assert_true(id >= 0);
+    return id;
+}
+
+static void test_specials(void **state)
+{
+    (void)state;
+    char expected[200];
+    check("", CARAT_SPECIAL_ALL, false, "");
+    check("", CARAT_SPECIAL_NONE, true, "2");
+    check("<bos>", CARAT_SPECIAL_ALL, true, "2"); /* not a second one */
+    check("<bos>", CARAT_SPECIAL_ALL, false, "2");
+    check("<bos><bos>", CARAT_SPECIAL_ALL, true, "2 2");
+    check("<|turn><turn|><|\"|>", CARAT_SPECIAL_ALL, false, "105 106 52");
+    snprintf(expected, sizeof expected, "%d %d 52", id_of("\xE2\x96\x81"), id_of("<"));
+    check(" <<|\"|>", CARAT_SPECIAL_USER_DEFINED, false, expected);
+    snprintf(expected, sizeof expected, "%d %d 100", id_of("<"), id_of("|"));
+    check("<|<|channel>", CARAT_SPECIAL_USER_DEFINED, false, expected);
+    snprintf(expected, sizeof expected, "2 %d %d %d %d", id_of("<"), id_of("|"), id_of("\""),
+             id_of("|"));
+    check("<|\"|", CARAT_SPECIAL_ALL, true, expected);
+}
+
+/* Text of a user, whatever it is, gives plain tokens and byte tokens. */
+static void test_none_gives_no_special(void **state)
+{
+    (void)state;
+    struct buf all = {0};
+    for (int i = 0; i < VOCAB_SPECIAL_COUNT; i++) {
+        buf_add_text(&all, vocab_special_text((enum vocab_special)i));
+        buf_add_text(&all, i % 2 ? " x" : "");
+    }
+    int32_t *ids;
+    size_t count = encode(all.data, all.length, CARAT_SPECIAL_NONE, false, &ids);
+    for (size_t i = 0; i < count; i++) assert_false(vocab_is_special(f.v, ids[i]));
+    assert_true(count > 50);
+    mem_free(ids);
+    buf_deinit(&all);
+}
+
+static void test_runs(void **state)
+{
+    (void)state;
+    char text[64], expected[64];
+    for (int n = 1; n <= 31; n++) { /* newlines are whole runs */
+        memset(text, '\n', (size_t)n);
+        text[n] = '\0';
+        snprintf(expected, sizeof expected, "%d", 106 + n);
+        check(text, CARAT_SPECIAL_NONE, false, expected);
+    }
+    check("  ", CARAT_SPECIAL_NONE, false, "138");
+    check("   ", CARAT_SPECIAL_NONE, false, "139");
+    /* 33 newlines: pairs from the left, then the last one joins a pair. */
+    memset(text, '\n', 33);
+    text[33] = '\0';
+    int32_t *ids;
+    size_t count = encode(text, 33, CARAT_SPECIAL_NONE, false, &ids);
+    assert_int_equal(count, 16);
+    for (size_t i = 0; i + 1 < count; i++) assert_int_equal(ids[i], 108);
+    assert_int_equal(ids[15], 109);
+    mem_free(ids);
+    /* Lines are separate words: nothing merges over a newline. */
+    count = encode("a\nb", 3, CARAT_SPECIAL_NONE, false, &ids);
+    assert_int_equal(count, 3);
+    assert_int_equal(ids[1], 107);
+    mem_free(ids);
+}
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    check("\t", CARAT_SPECIAL_NONE, false, "247");                 /* 238 + 9 */
+    check("\xE6\x97\xA5", CARAT_SPECIAL_NONE, false, "468 389 403"); /* not in the vocabulary */
+    check("\xFF\x80", CARAT_SPECIAL_NONE, false, "493 366");       /* no UTF-8 */
+    check("\xE6\x97", CARAT_SPECIAL_NONE, false, "468 389");       /* cut short */
+}
+
+static void test_spans(void **state)
+{
+    (void)state;
+    struct carat_error err;
+    const char *text = "<|turn>aa\n\nbb<|turn>cc<turn|>";
+    /* Template, message with newlines and a mark, template. */
+    const struct text_span spans[] = {
+        {8, CARAT_SPECIAL_ALL}, {20, CARAT_SPECIAL_NONE}, {29, CARAT_SPECIAL_ALL}};
+    int32_t *ids, *whole;
+    size_t count, n_whole;
+    assert_int_equal(tokenizer_encode_spans(f.v, text, spans, 3, true, &ids, &count, &err),
+                     CARAT_OK);
+    n_whole = encode("aa\n\nbb<|turn>cc", 15, CARAT_SPECIAL_NONE, false, &whole);
+    assert_int_equal(count, n_whole + 3);
+    assert_int_equal(ids[0], 2);
+    assert_int_equal(ids[1], 105);
+    assert_memory_equal(ids + 2, whole, n_whole * sizeof *ids);
+    assert_int_equal(ids[count - 1], 106);
+    mem_free(ids);
+    mem_free(whole);
+    assert_int_equal(tokenizer_encode_spans(f.v, NULL, NULL, 0, false, &ids, &count, &err),
+                     CARAT_OK);
+    assert_int_equal(count, 0);
+    mem_free(ids);
+}
+
+/* ---- Round trips ---- */
+
+static void check_round_trip(const char *text, size_t length, enum carat_special special)
+{
+    int32_t *ids;
+    size_t count = encode(text, length, special, false, &ids), given;
+    struct buf all = {0}, pieces = {0};
+    struct carat_decoder *d;
+    struct carat_error err;
+    assert_int_equal(decoder_open(&d, f.v, true, &err), CARAT_OK);
+    for (size_t i = 0; i < count; i++) {
+        tokenizer_decode_one(f.v, ids[i], true, &all);
+        const char *piece = decoder_push(d, ids[i], &given);
+        buf_add(&pieces, piece, given);
+    }
+    const char *rest = decoder_finish(d, &given);
+    buf_add(&pieces, rest, given);
+    decoder_finish(d, &given);
+    assert_int_equal(given, 0);
+    assert_int_equal(all.length, length);
+    assert_memory_equal(buf_text(&all), text, length);
+    assert_int_equal(pieces.length, length);
+    assert_memory_equal(buf_text(&pieces), text, length);
+    assert_false(decoder_failed(d));
+    decoder_close(d);
+    buf_deinit(&all);
+    buf_deinit(&pieces);
+    mem_free(ids);
+}
+
+static void test_round_trips(void **state)
+{
+    (void)state;
+    static const char *const bits[] = {
+        " ",      "  ",          "\n",      "\n\n\n\n", "\t",  "abc",  "the cat", "<|turn>", "<bos>",
+        "<|\"|>", "\xC3\xA9",    "\xE2\x82\xAC", "\xF0\x9F\xA6\x99", "\xFF", "\xE2", "<0x41>", "</s>",
+        "<unused7>", "\r\n", "<|tool_call>"};
+    const uint64_t seed = 20260709;
+    struct rng r = {seed};
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (int round = 0; round < 3000; round++) {
+        char text[600];
+        size_t length = 0, parts = rng_below(&r, 40);
+        for (size_t i = 0; i < parts; i++) {
+            const char *bit = bits[rng_below(&r, sizeof bits / sizeof *bits)];
+            memcpy(text + length, bit, strlen(bit));
+            length += strlen(bit);
+        }
+        check_round_trip(text, length, (enum carat_special)(round % 3));
+    }
+    char bytes[256];
+    for (int i = 0; i < 256; i++) bytes[i] = (char)i;
+    check_round_trip(bytes, sizeof bytes, CARAT_SPECIAL_NONE);
+}
+
+/* Nothing incomplete is shown, and what is complete is not held. */
+static void test_hold_back(void **state)
+{
+    (void)state;
+    struct carat_decoder *d;
+    struct carat_error err;
+    size_t n;
+    assert_int_equal(decoder_open(&d, f.v, false, &err), CARAT_OK);
+    const unsigned char llama[] = {0xF0, 0x9F, 0xA6, 0x99};
+    for (int i = 0; i < 3; i++) {
+        decoder_push(d, vocab_byte(f.v, llama[i]), &n);
+        assert_int_equal(n, 0);
+    }
+    const char *text = decoder_push(d, vocab_byte(f.v, llama[3]), &n);
+    assert_int_equal(n, 4);
+    assert_memory_equal(text, llama, 4);
+    decoder_push(d, 106, &n); /* control: nothing */
+    assert_int_equal(n, 0);
+    text = decoder_push(d, 52, &n); /* user-defined: its text */
+    assert_int_equal(n, 5);
+    decoder_push(d, vocab_byte(f.v, 0xE2), &n);
+    assert_int_equal(n, 0);
+    text = decoder_push(d, id_of("a"), &n); /* it can no longer be completed */
+    assert_int_equal(n, 2);
+    assert_memory_equal(text, "\xE2" "a", 2);
+    decoder_close(d);
+}
+
+/* ---- Worst cases ---- */
+
+static void check_time(const char *name, const char *text, size_t length)
+{
+    int32_t *ids;
+    double begin = os_seconds();
+    size_t count = encode(text, length, CARAT_SPECIAL_ALL, false, &ids);
+    double seconds = os_seconds() - begin;
+    print_message("%-28s %8zu bytes %8zu tokens %7.1f ms\n", name, length, count, seconds * 1e3);
+    assert_true(seconds < 10.0); /* far above what is measured: sanitizers, slow machines */
+    mem_free(ids);
+}
+
+static void test_long_lines(void **state)
+{
+    (void)state;
+    const size_t n = 1000000;
+    char *text = mem_alloc(n, 1);
+    assert_non_null(text);
+    struct rng r = {7};
+    for (size_t i = 0; i < n; i++) text[i] = "abcdefghijklmnopqrstuvwxyz  ,."[rng_below(&r, 30)];
+    check_time("one line of words", text, n);
+    memset(text, 'a', n);
+    check_time("one character", text, n);
+    memset(text, ' ', n);
+    check_time("only spaces", text, n);
+    memset(text, '<', n);
+    check_time("only <", text, n);
+    for (size_t i = 0; i + 7 <= n; i += 7) memcpy(text + i, "<|turn>", 7);
+    check_time("only marks", text, n);
+    memset(text, 0x80, n);
+    check_time("no UTF-8", text, n);
+    memset(text, '\n', n);
+    check_time("40,000 newlines", text, 40000);
+    check_time("1,000,000 newlines", text, n);
+    mem_free(text);
+}
+
+static void test_too_long(void **state)
+{
+    (void)state;
+    struct carat_error err;
+    int32_t *ids;
+    size_t count;
+    assert_int_equal(tokenizer_encode(f.v, "x", (size_t)1 << 31, CARAT_SPECIAL_NONE, false, &ids,
+                                      &count, &err),
+                     CARAT_EUSAGE);
+    assert_null(ids);
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    struct carat_error err;
+    long before = mem_blocks_live();
+    char text[3000];
+    memset(text, 'a', sizeof text);
+    memcpy(text + 1500, "\n\n<|turn>", 9);
+    for (long n = 0;; n++) {
+        int32_t *ids;
+        size_t count;
+        struct carat_decoder *d = NULL;
+        mem_fail_after(n);
+        int status = tokenizer_encode(f.v, text, sizeof text, CARAT_SPECIAL_ALL, true, &ids, &count,
+                                      &err);
+        if (status == CARAT_OK) status = decoder_open(&d, f.v, true, &err);
+        bool failed = mem_fail_after(-1);
+        decoder_close(d);
+        mem_free(ids);
+        assert_int_equal(mem_blocks_live(), before);
+        if (!failed) {
+            assert_int_equal(status, CARAT_OK);
+            break;
+        }
+        assert_int_equal(status, CARAT_EMEMORY);
+        assert_true(n < 200);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_specials),    cmocka_unit_test(test_none_gives_no_special),
+        cmocka_unit_test(test_runs),        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_spans),       cmocka_unit_test(test_round_trips),
+        cmocka_unit_test(test_hold_back),   cmocka_unit_test(test_long_lines),
+        cmocka_unit_test(test_too_long),    cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, open_fixture, close_fixture);
+}
