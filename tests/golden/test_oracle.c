@@ -1,0 +1,348 @@
+/* Whole models against logits of another implementation (Hugging Face transformers in fp32 on
+ * the dequantised weights), and the same logits however the rows are cut into steps.
+ *
+ * The fixtures' window is 32 positions, so 200 tokens in small chunks go round every ring
+ * several times. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#ifdef CARAT_HAVE_JSON
+
+#include <jansson.h>
+
+#include "base/mem.h"
+#include "engine/engine.h"
+
+#define FIXTURES CARAT_SOURCE_DIR "/tests/golden/fixtures/"
+
+enum { N_TOKENS = 200, N_STORED = 31, N_VOCAB = 768, N_CTX = 256 };
+
+static const char *const names[] = {"e2b-q8_0", "e4b-q4_0", "12b-q4_k", "26b-q4_0", "31b-mixed"};
+enum { N_ORACLES = sizeof names / sizeof *names };
+
+struct oracle {
+    carat_model *model;
+    int32_t tokens[N_TOKENS], argmax[N_TOKENS];
+    int32_t position[N_STORED];
+    float logits[N_STORED][N_VOCAB];
+};
+
+static struct oracle oracles[N_ORACLES];
+
+/* A pass takes 0.2 s, ten times that under AddressSanitizer: there, of the cases numbered k that
+ * repeat what the first test has shown, each model runs one in five. */
+static bool is_skipped(int model, size_t k)
+{
+#ifdef __SANITIZE_ADDRESS__
+    return ((size_t)model + k) % 5 != 0;
+#else
+    (void)model, (void)k;
+    return false;
+#endif
+}
+
+/* Rows of logits by position; `seen` counts how often each was handed over. */
+struct rows {
+    float logits[N_TOKENS][N_VOCAB];
+    int32_t seen[N_TOKENS];
+};
+
+static struct rows base[N_ORACLES]; /* every position, from the first test */
+static struct rows other;
+
+static int take_row(void *user, int32_t position, const float *logits, int32_t n_vocab)
+{
+    struct rows *rows = user;
+    assert_int_equal(n_vocab, N_VOCAB);
+    assert_in_range(position, 0, N_TOKENS - 1);
+    memcpy(rows->logits[position], logits, sizeof rows->logits[position]);
+    rows->seen[position]++;
+    return 0;
+}
+
+/* ---- Fixtures --------------------------------------------------------------------------- */
+
+static void read_integers(const json_t *root, const char *key, int32_t *out, size_t n)
+{
+    const json_t *list = json_object_get(root, key);
+    assert_int_equal(json_array_size(list), n);
+    for (size_t i = 0; i < n; i++) out[i] = (int32_t)json_integer_value(json_array_get(list, i));
+}
+
+static void read_oracle(struct oracle *o, const char *name)
+{
+    char path[4096];
+    json_error_t problem;
+    struct carat_error err = {0};
+    snprintf(path, sizeof path, FIXTURES "%s.json", name);
+    json_t *root = json_load_file(path, 0, &problem);
+    assert_non_null(root);
+    read_integers(root, "tokens", o->tokens, N_TOKENS);
+    read_integers(root, "argmax_every_position", o->argmax, N_TOKENS);
+    read_integers(root, "logits_positions", o->position, N_STORED);
+    json_decref(root);
+    snprintf(path, sizeof path, FIXTURES "%s.logits.f32", name);
+    FILE *f = fopen(path, "rbe");
+    assert_non_null(f);
+    assert_int_equal(fread(o->logits, sizeof o->logits, 1, f), 1);
+    assert_int_equal(fgetc(f), EOF);
+    fclose(f);
+    snprintf(path, sizeof path, FIXTURES "%s.gguf", name);
+    if (carat_model_open(&o->model, path, &err)) fail_msg("%s", err.message);
+}
+
+static int open_all(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_ORACLES; i++) read_oracle(&oracles[i], names[i]);
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_ORACLES; i++) carat_model_close(oracles[i].model);
+    assert_int_equal(mem_blocks_live(), 0);
+    return 0;
+}
+
+static carat_engine *open_engine(const struct oracle *o, int32_t chunk, enum carat_kv_type kv)
+{
+    carat_engine *e;
+    struct carat_error err = {0};
+    struct carat_engine_options options = {
+        .backend = "ref", .n_ctx = N_CTX, .chunk = chunk, .kv_type = kv};
+    if (carat_engine_open(&e, o->model, &options, &err)) fail_msg("%s", err.message);
+    return e;
+}
+
+/* Scores all tokens; at NULL: every position. */
+static void score(const struct oracle *o, int32_t chunk, enum carat_kv_type kv, const int32_t *at,
+                  int32_t n_at, struct rows *rows)
+{
+    struct carat_error err = {0};
+    carat_engine *e = open_engine(o, chunk, kv);
+    memset(rows, 0, sizeof *rows);
+    if (carat_score(e, o->tokens, N_TOKENS, at, n_at, take_row, rows, &err))
+        fail_msg("%s", err.message);
+    carat_engine_close(e);
+}
+
+static int32_t argmax(const float *row)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < N_VOCAB; i++)
+        if (row[i] > row[best]) best = i;
+    return best;
+}
+
+static double relative_error(const float *row, const float *expected)
+{
+    double error = 0, size = 0;
+    for (int i = 0; i < N_VOCAB; i++) {
+        double d = (double)row[i] - (double)expected[i];
+        error += d * d;
+        size += (double)expected[i] * (double)expected[i];
+    }
+    return sqrt(error / size);
+}
+
+static double worst_error(const struct oracle *o, const struct rows *rows)
+{
+    double worst = 0;
+    for (int i = 0; i < N_STORED; i++)
+        worst = fmax(worst, relative_error(rows->logits[o->position[i]], o->logits[i]));
+    return worst;
+}
+
+/* Rows of `part` that are there equal those of `all` bit for bit, and they are those of `at`. */
+static void check_rows(const char *name, int32_t chunk, const struct rows *all,
+                       const struct rows *part, const int32_t *at, int32_t n_at)
+{
+    int32_t found = 0;
+    for (int32_t p = 0; p < N_TOKENS; p++) {
+        bool is_wanted = !at || (found < n_at && at[found] == p);
+        found += is_wanted;
+        if (part->seen[p] != is_wanted)
+            fail_msg("%s, chunk %d: position %d was given %d times", name, chunk, p,
+                     part->seen[p]);
+        if (is_wanted && memcmp(part->logits[p], all->logits[p], sizeof part->logits[p]) != 0)
+            fail_msg("%s, chunk %d: position %d differs, by %g relative", name, chunk, p,
+                     relative_error(part->logits[p], all->logits[p]));
+    }
+}
+
+/* ---- Tests ------------------------------------------------------------------------------ */
+
+/* The others compare with the rows of this one. */
+static void logits_and_every_argmax_are_those_of_the_oracle(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_ORACLES; i++) {
+        const struct oracle *o = &oracles[i];
+        score(o, 64, CARAT_KV_F32, NULL, 0, &base[i]);
+        double worst = worst_error(o, &base[i]);
+        print_message("%s: worst relative error %.2g\n", names[i], worst);
+        assert_true(worst <= 1e-4);
+        for (int32_t p = 0; p < N_TOKENS; p++) {
+            assert_int_equal(base[i].seen[p], 1);
+            if (argmax(base[i].logits[p]) != o->argmax[p])
+                fail_msg("%s: position %d: argmax %d expected, %d found", names[i], p,
+                         o->argmax[p], argmax(base[i].logits[p]));
+        }
+    }
+}
+
+/* Logits of every position cut a step at SCORE_ROWS rows; asked for the stored ones only, a step
+ * is as long as the chunk. */
+static void chunk_sizes_agree_bit_for_bit(void **state)
+{
+    (void)state;
+    static const int32_t chunks[] = {7, 33, 64, 200};
+    for (int i = 0; i < N_ORACLES; i++) {
+        const struct oracle *o = &oracles[i];
+        for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++) {
+            if (is_skipped(i, k)) continue;
+            score(o, chunks[k], CARAT_KV_F32, o->position, N_STORED, &other);
+            check_rows(names[i], chunks[k], &base[i], &other, o->position, N_STORED);
+        }
+    }
+}
+
+/* With chunk 1 every step runs on the decode plan of one row. */
+static void one_token_at_a_time_equals_prefill(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_ORACLES; i++) {
+        const struct oracle *o = &oracles[i];
+        if (is_skipped(i, 4)) continue;
+        score(o, 1, CARAT_KV_F32, NULL, 0, &other);
+        check_rows(names[i], 1, &base[i], &other, NULL, 0);
+    }
+}
+
+/* Few and odd selections: none in most chunks, the first and the last, neighbours, none. */
+static void asking_for_some_positions_gives_the_same_rows_as_asking_for_all(void **state)
+{
+    (void)state;
+    static const int32_t last[] = {199}, ends[] = {0, 199}, odd[] = {6, 7, 8, 31, 32, 33, 97, 198};
+    static const struct {
+        const int32_t *at;
+        int32_t n;
+    } wanted[] = {{odd, 8}, {last, 1}, {ends, 2}, {odd, 0}};
+    for (int i = 0; i < N_ORACLES; i++) {
+        const struct oracle *o = &oracles[i];
+        for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++) {
+            if (is_skipped(i, k)) continue;
+            score(o, 40, CARAT_KV_F32, wanted[k].at, wanted[k].n, &other);
+            check_rows(names[i], 40, &base[i], &other, wanted[k].at, wanted[k].n);
+        }
+    }
+}
+
+static void a_ring_equals_a_cache_of_the_whole_context(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_ORACLES; i++) {
+        const struct oracle *o = &oracles[i];
+        if (is_skipped(i, 2)) continue;
+        carat_engine *ring = open_engine(o, 7, CARAT_KV_F32);
+        carat_engine *full = open_engine(o, N_CTX, CARAT_KV_F32);
+        assert_true(ring->layout.caches[0].capacity < 48); /* goes round at least 4 times */
+        assert_int_equal(full->layout.caches[0].capacity, N_CTX);
+        carat_engine *engines[] = {ring, full};
+        for (int k = 0; k < 2; k++) {
+            struct carat_error err = {0};
+            memset(&other, 0, sizeof other);
+            assert_int_equal(carat_score(engines[k], o->tokens, N_TOKENS, o->position, N_STORED,
+                                         take_row, &other, &err), CARAT_OK);
+            check_rows(names[i], k ? N_CTX : 7, &base[i], &other, o->position, N_STORED);
+            carat_engine_close(engines[k]);
+        }
+    }
+}
+
+/* Keys and values rounded to 11 bits. Measured: 2e-4 to 6e-4 at most positions of these models;
+ * a few amplify it, the worst (26B at position 40) to 4.9e-3, as they would amplify any other
+ * rounding. Hence two budgets: nearly all positions, and every one. */
+static void half_precision_caches_stay_close(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_ORACLES; i++) {
+        const struct oracle *o = &oracles[i];
+        if (is_skipped(i, 0) && is_skipped(i, 2)) continue;
+        score(o, 33, CARAT_KV_F16, o->position, N_STORED, &other);
+        double worst = worst_error(o, &other);
+        int32_t n_close = 0, n_different = 0;
+        for (int k = 0; k < N_STORED; k++) {
+            const float *row = other.logits[o->position[k]];
+            n_close += relative_error(row, o->logits[k]) <= 1e-3;
+            n_different += argmax(row) != o->argmax[o->position[k]];
+        }
+        print_message("%s, f16 cache: worst relative error %.2g, %d of %d within 1e-3\n",
+                      names[i], worst, n_close, N_STORED);
+        assert_true(worst > 1e-5); /* else the option is not heard */
+        assert_true(worst <= 8e-3);
+        assert_true(n_close >= N_STORED - 2);
+        assert_int_equal(n_different, 0);
+    }
+}
+
+/* A second text on the same engine gives what it gives on a fresh one: nothing is left over. */
+static void scoring_again_gives_the_same(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_ORACLES; i++) {
+        const struct oracle *o = &oracles[i];
+        if (is_skipped(i, 3)) continue;
+        struct carat_error err = {0};
+        carat_engine *e = open_engine(o, 16, CARAT_KV_F32);
+        int32_t backwards[N_TOKENS];
+        for (int k = 0; k < N_TOKENS; k++) backwards[k] = o->tokens[N_TOKENS - 1 - k];
+        assert_int_equal(carat_score(e, backwards, N_TOKENS, o->position, 1, take_row, &other,
+                                     &err), CARAT_OK);
+        memset(&other, 0, sizeof other);
+        assert_int_equal(carat_score(e, o->tokens, N_TOKENS, o->position, N_STORED, take_row,
+                                     &other, &err), CARAT_OK);
+        check_rows(names[i], 16, &base[i], &other, o->position, N_STORED);
+        carat_engine_close(e);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_and_every_argmax_are_those_of_the_oracle),
+        cmocka_unit_test(chunk_sizes_agree_bit_for_bit),
+        cmocka_unit_test(one_token_at_a_time_equals_prefill),
+        cmocka_unit_test(asking_for_some_positions_gives_the_same_rows_as_asking_for_all),
+        cmocka_unit_test(a_ring_equals_a_cache_of_the_whole_context),
+        cmocka_unit_test(half_precision_caches_stay_close),
+        cmocka_unit_test(scoring_again_gives_the_same),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
+
+#else
+
+static void needs_jansson(void **state)
+{
+    (void)state;
+    print_message("built without jansson: skipped\n");
+    skip();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(needs_jansson)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif
