@@ -45,6 +45,13 @@ enum { HEADER = sizeof header - 1 };
 static const char call_header[] = "call:";
 enum { CALL_HEADER = sizeof call_header - 1 };
 
+/* Empties a buffer without forgetting that it lost something. */
+static void empty(struct carat_parser *p, struct buf *b)
+{
+    p->failed = p->failed || b->failed;
+    buf_clear(b);
+}
+
 /* ---- Parts ------------------------------------------------------------------------------ */
 
 static struct piece *add_piece(struct carat_parser *p, enum carat_part_kind kind)
@@ -121,7 +128,7 @@ static void release_all(struct carat_parser *p)
     if (p->state == IN_THOUGHT && p->at_start) length = 0; /* a part of the word */
     if (p->state == IN_THOUGHT && length && text[length - 1] == '\n') length--;
     emit_text(p, text, length);
-    buf_clear(&p->held);
+    empty(p, &p->held);
     p->at_start = false;
 }
 
@@ -134,7 +141,7 @@ static void enter(struct carat_parser *p, enum state state)
 /* <channel|> in a text closes nothing; the word in front of it was no answer. */
 static void drop_stray_close(struct carat_parser *p)
 {
-    if (p->at_start && p->held.length >= HEADER - 1 && may_be_header(p)) buf_clear(&p->held);
+    if (p->at_start && p->held.length >= HEADER - 1 && may_be_header(p)) empty(p, &p->held);
     release_all(p);
     p->at_start = true;
 }
@@ -148,7 +155,7 @@ static void call_to_text(struct carat_parser *p)
     p->at_start = false;
     buf_add_text(&p->held, vocab_special_text(VOCAB_CALL_BEGIN));
     buf_add(&p->held, buf_text(&p->call), p->call.length);
-    buf_clear(&p->call);
+    empty(p, &p->call);
     release(p);
 }
 
@@ -170,7 +177,7 @@ static void end_call(struct carat_parser *p, bool was_closed)
         piece->length = json.length;
         piece->is_complete = is_exact;
         buf_add(&p->out, buf_text(&json), json.length + 1);
-        buf_clear(&p->call);
+        empty(p, &p->call);
         p->state = p->before_call;
         p->at_start = false;
     } else {
@@ -184,7 +191,7 @@ static void begin_call(struct carat_parser *p)
 {
     p->before_call = p->state == IN_THOUGHT ? IN_THOUGHT : IN_TEXT;
     p->state = IN_CALL;
-    buf_clear(&p->call);
+    empty(p, &p->call);
 }
 
 static void add_to_call(struct carat_parser *p)
@@ -249,7 +256,7 @@ static void take(struct carat_parser *p, int32_t id)
 
 static void begin_push(struct carat_parser *p)
 {
-    buf_clear(&p->out);
+    empty(p, &p->out);
     p->n_pieces = 0;
 }
 
@@ -290,7 +297,7 @@ static void read_prompt(struct carat_parser *p, const int32_t *prompt, size_t n_
             if (prompt[i] < 0 || prompt[i] != vocab_special(p->v, marks[k])) continue;
             for (size_t j = i; k < N_OPENING && j < n_prompt; j++) take(p, prompt[j]);
             begin_push(p); /* the prompt's own text is not output */
-            if (p->state == IN_THOUGHT && !p->at_start) buf_clear(&p->held);
+            if (p->state == IN_THOUGHT && !p->at_start) empty(p, &p->held);
             return;
         }
     }

@@ -1,0 +1,391 @@
+/* Model output: every case is fed whole, id by id, in pairs and at random; the parts must be
+ * the same. Texts of cases are ids of the made-up vocabulary, marks written as tokens. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/json_writer.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "support/text_fixture.h"
+#include "text/call_syntax.h"
+#include "text/parser.h"
+#include "text/tokenizer.h"
+
+static struct text_fixture f;
+
+static int open_fixture(void **state)
+{
+    (void)state;
+    text_fixture_open(&f, 1024);
+    return 0;
+}
+
+static int close_fixture(void **state)
+{
+    (void)state;
+    text_fixture_deinit(&f);
+    return 0;
+}
+
+static int32_t *encode(const char *text, size_t *count)
+{
+    struct carat_error err;
+    int32_t *ids;
+    assert_int_equal(tokenizer_encode(f.v, text, strlen(text), CARAT_SPECIAL_ALL, false, &ids,
+                                      count, &err),
+                     CARAT_OK);
+    return ids;
+}
+
+/* Parts as text: [T answer] [R reasoning] [C name arguments], ! for a repaired or cut call. */
+static void add_parts(struct buf *out, char *open, const struct carat_part *parts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char kind = parts[i].kind == CARAT_PART_TEXT       ? 'T'
+                    : parts[i].kind == CARAT_PART_THINKING ? 'R'
+                                                           : 'C';
+        if (kind == 'C' || kind != *open) {
+            if (*open) buf_add_char(out, ']');
+            buf_printf(out, "[%c", kind);
+            if (kind == 'C') buf_printf(out, "%s %s", parts[i].is_complete ? "" : "!", parts[i].name);
+            buf_add_char(out, ' ');
+        }
+        *open = kind;
+        buf_add(out, parts[i].text, parts[i].length);
+        assert_true(parts[i].length > 0);
+    }
+}
+
+static void run(struct buf *out, const int32_t *prompt, size_t n_prompt, const int32_t *ids,
+                size_t count, uint32_t step_max, struct rng *r, bool *is_thinking)
+{
+    struct carat_parser *p;
+    struct carat_error err;
+    const struct carat_part *parts;
+    size_t n;
+    char open = 0;
+    buf_clear(out);
+    assert_int_equal(parser_open(&p, f.v, prompt, n_prompt, &err), CARAT_OK);
+    for (size_t i = 0; i < count;) {
+        size_t step = r ? 1 + rng_below(r, step_max) : step_max;
+        if (step > count - i) step = count - i;
+        assert_int_equal(parser_push(p, ids + i, step, &parts, &n, &err), CARAT_OK);
+        add_parts(out, &open, parts, n);
+        i += step;
+    }
+    assert_int_equal(parser_finish(p, &parts, &n, &err), CARAT_OK);
+    add_parts(out, &open, parts, n);
+    if (open) buf_add_char(out, ']');
+    *is_thinking = parser_is_thinking(p);
+    assert_int_equal(parser_finish(p, &parts, &n, &err), CARAT_OK);
+    assert_int_equal(n, 0);
+    parser_close(p);
+}
+
+static void check_after(const char *prompt_text, const char *text, const char *expected,
+                        bool thinks_at_end)
+{
+    size_t n_prompt, count;
+    int32_t *prompt = encode(prompt_text, &n_prompt), *ids = encode(text, &count);
+    struct buf found = {0};
+    struct rng r = {42};
+    for (int way = 0; way < 24; way++) {
+        bool is_thinking;
+        uint32_t step = way == 0 ? (uint32_t)count + 1 : way < 4 ? (uint32_t)way : 6;
+        run(&found, prompt, n_prompt, ids, count, step, way < 4 ? NULL : &r, &is_thinking);
+        if (strcmp(buf_text(&found), expected) != 0)
+            fail_msg("way %d of: %s\nexpected: %s\nfound:    %s", way, text, expected,
+                     buf_text(&found));
+        assert_int_equal(is_thinking, thinks_at_end);
+    }
+    buf_deinit(&found);
+    mem_free(prompt);
+    mem_free(ids);
+}
+
+#define PROMPT "<bos><|turn>user\nhi<turn|>\n<|turn>model\n"
+
+static void check(const char *text, const char *expected)
+{
+    check_after(PROMPT, text, expected, false);
+}
+
+static void test_thoughts(void **state)
+{
+    (void)state;
+    check("", "");
+    check("hello", "[T hello]");
+    check("hello<turn|>", "[T hello]");
+    check("<|channel>thought\nso\n<channel|>hello<turn|>", "[R so][T hello]");
+    check("<|channel>thought\nso<channel|>hello", "[R so][T hello]");
+    check("<|channel>thought\nso\n\n<channel|>hello", "[R so\n][T hello]");
+    check("<|channel>thought\n<channel|>hello", "[T hello]");
+    check("<|channel>thought<channel|>hello", "[T hello]");
+    check("<|channel><channel|>hello", "[T hello]");
+    check("<|channel>other\nso<channel|>hello", "[R other\nso][T hello]");
+    check("<|channel>thought\na<channel|>b<|channel>thought\nc<channel|>d",
+          "[R a][T b][R c][T d]");
+    check("<|channel>thought\na<|channel>thought\nb<channel|>c", "[R ab][T c]");
+    check("<|channel>thoughtless<channel|>x", "[R thoughtless][T x]");
+    /* Answers may begin with the word. */
+    check("thought", "[T thought]");
+    check("thoughtful", "[T thoughtful]");
+    check("thought\nmore", "[T thought\nmore]");
+    check("tho", "[T tho]");
+    /* A stray end, and the word that models write in front of it. */
+    check("<channel|>hello", "[T hello]");
+    check("hello<channel|> you", "[T hello you]");
+    check("thought\n<channel|>hello", "[T hello]");
+    check("thought<channel|>hello", "[T hello]");
+    check("<|channel>thought\n<channel|>thought\n<channel|>thought\n<channel|>a", "[T a]");
+    /* Other special tokens are not shown. */
+    check("a<pad><bos>b<mask>", "[T ab]");
+}
+
+static void test_cut_thoughts(void **state)
+{
+    (void)state;
+    check_after(PROMPT, "<|channel>thought\nbecause", "[R because]", true);
+    check_after(PROMPT, "<|channel>thought\nbecause<turn|>", "[R because]", true);
+    check_after(PROMPT, "<|channel>tho", "", true);
+    check_after(PROMPT, "<|channel>", "", true);
+    check_after(PROMPT, "<|channel>thought\n", "", true);
+}
+
+/* The state comes from the end of the prompt. */
+static void test_prompts(void **state)
+{
+    (void)state;
+#define ANSWERED "<bos><|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_response>response:f{}"   \
+                 "<tool_response|>"
+    check_after(ANSWERED "<|channel>thought\n", "so\n<channel|>done", "[R so][T done]", false);
+    check_after(ANSWERED "<|channel>thought", "\nso\n<channel|>done", "[R so][T done]", false);
+    check_after(ANSWERED "<|channel>", "thought\nso<channel|>done", "[R so][T done]", false);
+    check_after(ANSWERED "<|channel>thought\nfirst", " second<channel|>done",
+                "[R  second][T done]", false);
+    check_after(ANSWERED "<|channel>thought\n", "so", "[R so]", true);
+    check_after(ANSWERED, "done", "[T done]", false);
+    check_after(PROMPT "<|channel>thought\n<channel|>", "hello", "[T hello]", false);
+    check_after(PROMPT "<|channel>thought\n<channel|>", "<|channel>thought\nso<channel|>hello",
+                "[R so][T hello]", false);
+    check_after(PROMPT "<|tool_call>call:f{a:", "1}<tool_call|>x", "[C f {\"a\":1}][T x]", false);
+    check_after(PROMPT "<|tool_call>call:f{}<tool_call|><|tool_response>",
+                "response:f{value:1}<tool_response|>ok", "[T ok]", false);
+    check_after("", "hello", "[T hello]", false);
+}
+
+static void test_calls(void **state)
+{
+    (void)state;
+#define Q "<|\"|>"
+    check("<|tool_call>call:f{}<tool_call|>", "[C f {}]");
+    check("<|tool_call>call:f{}<tool_call|><|tool_response>", "[C f {}]");
+    check("<|tool_call>call:f{a:" Q "x" Q ",b:2}<tool_call|>", "[C f {\"a\":\"x\",\"b\":2}]");
+    check("I look.<|tool_call>call:f{}<tool_call|> Done.", "[T I look.][C f {}][T  Done.]");
+    check("<|tool_call>call:f{}<tool_call|><|tool_call>call:g{}<tool_call|>", "[C f {}][C g {}]");
+    check("<|tool_call>call:f{}<tool_call|><tool_call|><tool_call|>x", "[C f {}][T x]");
+    check("<|channel>thought\nso\n<channel|><|tool_call>call:f{}<tool_call|>", "[R so][C f {}]");
+    check("<|tool_call>call:f{a:{b:[1,{c:null}],d:true},e:[]}<tool_call|>",
+          "[C f {\"a\":{\"b\":[1,{\"c\":null}],\"d\":true},\"e\":[]}]");
+    check("<|tool_call>call:f{a:" Q "x, {y}: [z]\n \"q\" \xC3\xA9" Q "}<tool_call|>",
+          "[C f {\"a\":\"x, {y}: [z]\\n \\\"q\\\" \xC3\xA9\"}]");
+    check("<|tool_call>call:f{a.b-c@d:" Q Q "}<tool_call|>", "[C f {\"a.b-c@d\":\"\"}]");
+    check("<|tool_call>call:f{a:-1.5e-05}<tool_call|>", "[C f {\"a\":-1.5e-05}]");
+    /* What the model says for the tool is not shown; the answer after it is. */
+    check("<|tool_call>call:f{}<tool_call|><|tool_response>response:f{value:1}<tool_response|>ok",
+          "[C f {}][T ok]");
+    /* A call inside a thought, which goes on. */
+    check_after(PROMPT, "<|channel>thought\na<|tool_call>call:f{}<tool_call|>b", "[R a][C f {}][R b]",
+                true);
+}
+
+static void test_cut_calls(void **state)
+{
+    (void)state;
+    check("<|tool_call>call:f{a:1}<|tool_response>", "[C f {\"a\":1}]"); /* whole but for its end */
+    check("<|tool_call>call:f{a:1<turn|>", "[C! f {\"a\":1}]");
+    check("<|tool_call>call:f{a:" Q "long te", "[C! f {\"a\":\"long te\"}]");
+    check("<|tool_call>call:f", "[C! f {}]");
+    check("<|tool_call>call:f{a:" Q "x}<tool_call|>", "[C! f {\"a\":\"x\"}]");
+    check("<|tool_call>call:f{a:x" Q "}<tool_call|>", "[C! f {\"a\":\"x\"}]");
+    check("<|tool_call>call:f{a:1<|tool_call>call:g{}<tool_call|>", "[C! f {\"a\":1}][C g {}]");
+    check("<|tool_call>call:f{a:1<|channel>thought\nso<channel|>x", "[C! f {\"a\":1}][R so][T x]");
+    check("<|tool_call>call:f{a:1]]}<tool_call|>", "[C! f {\"a\":1}]");
+    check("<|tool_call>call:f{a:1}}}<tool_call|>", "[C! f {\"a\":1}]");
+    check("<|tool_call>call:f<tool_call|>", "[C! f {}]");
+    check("<|tool_call>call:f(a=\"x\")<tool_call|>", "[C! f {\"a\":\"x\"}]");
+}
+
+/* Without "call:" the mark is prose. */
+static void test_no_calls(void **state)
+{
+    (void)state;
+    check("the <|tool_call> token", "[T the <|tool_call> token]");
+    check("<|tool_call>", "[T <|tool_call>]");
+    check("<|tool_call>cal", "[T <|tool_call>cal]");
+    check("<|tool_call><tool_call|>x", "[T <|tool_call>x]");
+    check("<|tool_call>call:{a:1}<tool_call|>", "[T <|tool_call>call:{a:1}]");
+    check("<tool_call|>x", "[T x]");
+    check("<tool_response|>x", "[T x]");
+    check("say " Q "x" Q, "[T say " Q "x" Q "]");
+}
+
+static void test_utf8(void **state)
+{
+    (void)state;
+    /* Byte tokens of U+1F999 arrive one by one; only whole characters may be given. */
+    struct carat_parser *p;
+    struct carat_error err;
+    const struct carat_part *parts;
+    size_t n;
+    assert_int_equal(parser_open(&p, f.v, NULL, 0, &err), CARAT_OK);
+    const unsigned char llama[] = {0xF0, 0x9F, 0xA6, 0x99};
+    for (int i = 0; i < 4; i++) {
+        int32_t id = vocab_byte(f.v, llama[i]);
+        assert_int_equal(parser_push(p, &id, 1, &parts, &n, &err), CARAT_OK);
+        assert_int_equal(n, i == 3);
+    }
+    assert_int_equal(parts[0].length, 4);
+    assert_memory_equal(parts[0].text, llama, 4);
+    int32_t cut[] = {vocab_byte(f.v, 0xE2), vocab_byte(f.v, 0x82)};
+    assert_int_equal(parser_push(p, cut, 2, &parts, &n, &err), CARAT_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(parser_finish(p, &parts, &n, &err), CARAT_OK);
+    assert_int_equal(n, 1);
+    assert_int_equal(parts[0].length, 2);
+    int32_t odd[] = {-1, 1 << 30};
+    assert_int_equal(parser_push(p, odd, 2, &parts, &n, &err), CARAT_OK);
+    parser_close(p);
+}
+
+/* ---- Arguments: random values in the model's syntax come out as the same JSON ---- */
+
+static const char *const strings[] = {"", "a", "x, y", "{a:1}", "[\"q\"]", "line\nline", "\xC3\xA9 \"",
+                                      "true", "3", ":,]}", "it's", "\\n"};
+
+static void random_value(struct rng *r, struct buf *gemma, struct json *json, int depth)
+{
+    uint32_t kind = rng_below(r, depth > 3 ? 5 : 7), count = rng_below(r, 4);
+    const char *s = strings[rng_below(r, sizeof strings / sizeof *strings)];
+    switch (kind) {
+    case 0: buf_add_text(gemma, "true"); json_bool(json, true); break;
+    case 1: buf_add_text(gemma, "null"); json_null(json); break;
+    case 2: buf_printf(gemma, "%u", count); json_int(json, count); break;
+    case 3: buf_add_text(gemma, "-0.5"); json_double(json, -0.5); break;
+    case 4:
+        buf_printf(gemma, "<|\"|>%s<|\"|>", s);
+        json_string(json, s);
+        break;
+    case 5:
+        buf_add_char(gemma, '[');
+        json_begin_array(json);
+        for (uint32_t i = 0; i < count; i++) {
+            if (i) buf_add_char(gemma, ',');
+            random_value(r, gemma, json, depth + 1);
+        }
+        buf_add_char(gemma, ']');
+        json_end_array(json);
+        break;
+    default:
+        buf_add_char(gemma, '{');
+        json_begin_object(json);
+        for (uint32_t i = 0; i < count; i++) {
+            char key[16];
+            snprintf(key, sizeof key, "key_%u", i);
+            buf_printf(gemma, i ? ",%s:" : "%s:", key);
+            json_key(json, key);
+            random_value(r, gemma, json, depth + 1);
+        }
+        buf_add_char(gemma, '}');
+        json_end_object(json);
+    }
+}
+
+static void test_random_arguments(void **state)
+{
+    (void)state;
+    struct rng r = {11};
+    for (int round = 0; round < 5000; round++) {
+        struct buf gemma = {0}, expected = {0}, name = {0}, found = {0};
+        struct json json = {.out = &expected};
+        buf_add_text(&gemma, "f{v:");
+        json_begin_object(&json);
+        json_key(&json, "v");
+        random_value(&r, &gemma, &json, 0);
+        json_end_object(&json);
+        buf_add_char(&gemma, '}');
+        assert_true(call_read(gemma.data, gemma.length, true, &name, &found));
+        assert_string_equal(found.data, expected.data);
+        /* Any beginning of it is repaired to something, in bounded time. */
+        size_t cut = rng_below(&r, (uint32_t)gemma.length);
+        buf_clear(&found);
+        call_read(gemma.data, cut, false, &name, &found);
+        buf_deinit(&gemma);
+        buf_deinit(&expected);
+        buf_deinit(&name);
+        buf_deinit(&found);
+    }
+}
+
+/* Deep nesting and long runs: no deep recursion, no quadratic time. */
+static void test_large_arguments(void **state)
+{
+    (void)state;
+    static const char *const units[] = {"{a:", "[", "]", "}", ",", "a,", "\"", "'\",", "<|\"|>",
+                                        "a:<|\"|>,", ":", "a:'b',"};
+    for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
+        struct buf text = {0}, name = {0}, found = {0};
+        buf_add_text(&text, "f{");
+        while (text.length < 300000) buf_add_text(&text, units[u]);
+        buf_add_text(&text, "<|\"|>}");
+        call_read(text.data, text.length, true, &name, &found);
+        assert_true(found.length >= 2 && found.data[found.length - 1] == '}');
+        buf_deinit(&text);
+        buf_deinit(&name);
+        buf_deinit(&found);
+    }
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    size_t n_prompt, count, n;
+    int32_t *prompt = encode(PROMPT "<|tool_call>call:f{a:", &n_prompt);
+    int32_t *ids = encode("1}<tool_call|>text<|channel>thought\nso<channel|>", &count);
+    long before = mem_blocks_live();
+    for (long fail = 0;; fail++) {
+        struct carat_parser *p;
+        struct carat_error err;
+        const struct carat_part *parts;
+        mem_fail_after(fail);
+        int status = parser_open(&p, f.v, prompt, n_prompt, &err);
+        if (status == CARAT_OK) status = parser_push(p, ids, count, &parts, &n, &err);
+        bool failed = mem_fail_after(-1);
+        parser_close(p);
+        assert_int_equal(mem_blocks_live(), before);
+        assert_int_equal(status, failed ? CARAT_EMEMORY : CARAT_OK);
+        if (!failed) break;
+        assert_true(fail < 200);
+    }
+    mem_free(prompt);
+    mem_free(ids);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_thoughts),         cmocka_unit_test(test_cut_thoughts),
+        cmocka_unit_test(test_prompts),          cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_cut_calls),        cmocka_unit_test(test_no_calls),
+        cmocka_unit_test(test_utf8),             cmocka_unit_test(test_random_arguments),
+        cmocka_unit_test(test_large_arguments),  cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, open_fixture, close_fixture);
+}
