@@ -176,7 +176,8 @@ static int open_edit(struct line_reader *reader, const char *path, struct carat_
     el_set(edit, EL_SIGNAL, 0);
     el_set(edit, EL_HIST, history, reader->history);
     el_set(edit, EL_GETCFN, read_character);
-    el_set(edit, EL_ADDFN, "carat-paste", "take a pasted block", on_paste);
+    /* The narrow el_set copies these two strings and never frees them. */
+    el_wset(edit, EL_ADDFN, L"carat-paste", L"take a pasted block", on_paste);
     el_set(edit, EL_BIND, "\x1B[200~", "carat-paste", NULL);
     el_set(edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
     return CARAT_OK;

@@ -1,0 +1,903 @@
+#!/usr/bin/env python3
+"""The program as a process: exit codes, what goes to which stream, fixed forms, signals, terminals.
+
+usage: tests/e2e/test_cli.py PROGRAM [NAME...]      (only tests whose name contains a NAME)
+
+Prints ok, FAIL or skip for every case, then "N passed, N failed, N skipped".
+"""
+import array
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+
+PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+FIXTURES = ROOT / "tests/golden/fixtures"
+MODEL = str(FIXTURES / "e2b-q8_0.gguf")
+OTHER = str(FIXTURES / "12b-q4_k.gguf")
+DEMO = ROOT / "models/demo.gguf"
+PARTS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Skip(Exception):
+    """Why a case cannot be tried here."""
+
+
+def environment(**more):
+    kept = {k: v for k, v in os.environ.items()
+            if not k.startswith("CARAT_") and k not in ("NO_COLOR", "CI")}
+    return {**kept, "LC_ALL": "C.UTF-8", "HOME": "/nonexistent", **more}
+
+
+def carat(*arguments, stdin=b"", env=None, cwd=None, **more):
+    """Runs the program; stdin is bytes. Gives status, out and err."""
+    return subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, capture_output=True,
+                          env=env or environment(), cwd=cwd or str(ROOT), timeout=120, **more)
+
+
+def expect(is_true, text):
+    if not is_true:
+        raise AssertionError(text)
+
+
+def expect_status(done, status):
+    expect(done.returncode == status, f"status {done.returncode}, {status} expected: "
+           f"{done.stderr.decode(errors='replace')[-400:]}")
+
+
+def expect_error(done, status, *words):
+    """One error line with these words, nothing on stdout."""
+    expect_status(done, status)
+    text = done.stderr.decode()
+    expect(text.startswith("carat: error: "), f"form of the error: {text!r}")
+    expect(done.stdout == b"", f"stdout of a failure: {done.stdout[:80]!r}")
+    for word in words:
+        expect(word in text, f"{word!r} is not in {text!r}")
+
+
+def libraries():
+    return json.loads(carat("version", "--json").stdout)["libraries"]
+
+
+def need_json():
+    if "jansson" not in libraries():
+        raise Skip("built without jansson")
+
+
+def need_demo():
+    if not DEMO.exists():
+        raise Skip("models/demo.gguf is not there")
+    return "demo"
+
+
+# ---- Usage ------------------------------------------------------------------------------------
+
+def test_help_and_version_go_to_stdout():
+    done = carat("--help")
+    expect_status(done, 0)
+    expect(b"usage: carat" in done.stdout and done.stderr == b"", "help")
+    done = carat("--version")
+    expect_status(done, 0)
+    expect(re.match(rb"carat \d+\.\d+\.\d+ \(commit [0-9a-f]+|carat \d", done.stdout), "version")
+
+
+def test_every_command_has_help():
+    names = re.findall(r"^  (\w+) ", carat("help").stdout.decode(), re.MULTILINE)
+    expect(len(names) >= 14, f"{len(names)} commands")
+    for name in names:
+        done = carat(name, "--help")
+        expect_status(done, 0)
+        expect(done.stdout.startswith(f"carat {name}: ".encode()), name)
+        expect(done.stdout == carat("help", name).stdout, f"help {name}")
+        expect(not re.search(rb" +$", done.stdout, re.MULTILINE), f"{name}: blanks at line ends")
+
+
+def test_no_command_is_wrong_usage():
+    expect_status(carat(), 2)
+
+
+def test_unknown_command_names_the_nearest():
+    expect_error(carat("tokenise"), 2, "tokenise", "tokenize")
+
+
+def test_unknown_option_names_the_nearest():
+    expect_error(carat("run", MODEL, "--tempp", "1"), 2, "--tempp", "--temp?")
+    expect_error(carat("bench", MODEL, "--repetition", "1"), 2, "--repetitions")
+
+
+def test_option_of_another_command_is_explained():
+    expect_error(carat("run", MODEL, "--users", "2"), 2, "--users", "carat bench")
+
+
+def test_bad_values_name_flag_and_range():
+    expect_error(carat("run", MODEL, "hi", "--top-p", "1.5"), 2, "--top-p", "0 to 1")
+    expect_error(carat("run", MODEL, "hi", "--top-k", "many"), 2, "--top-k", "many")
+    expect_error(carat("run", MODEL, "hi", "--think", "maybe"), 2, "--think", "on|off")
+    expect_error(carat("run", MODEL, "hi", "-n"), 2, "-n", "missing")
+    expect_error(carat("run", MODEL, "hi", "--raw=1"), 2, "--raw", "no value")
+    expect_error(carat("run", MODEL, "hi", "--temp", "nan"), 2, "--temp")
+    expect_error(carat("run", MODEL, "hi", "--seed", "99999999999999999999"), 2, "--seed")
+
+
+def test_model_missing_from_the_line_is_wrong_usage():
+    expect_error(carat("tokenize"), 2, "MODEL is missing", "usage: carat tokenize")
+
+
+def test_model_not_found_names_the_places():
+    with tempfile.TemporaryDirectory() as folder:
+        env = environment(CARAT_MODELS=folder, XDG_DATA_HOME="/xdg")
+        expect_error(carat("show", "nosuch", env=env), 3, folder, "models", "/xdg/carat/models")
+    expect_error(carat("show", "/no/such.gguf"), 3, "/no/such.gguf")
+
+
+def test_model_is_found_by_name_in_a_folder():
+    env = environment(CARAT_MODELS=str(FIXTURES))
+    for name in ("e2b-q8_0", "e2b-q8_0.gguf"):
+        expect_status(carat("tokenize", name, "Hi", env=env, cwd="/"), 0)
+
+
+def test_environment_gives_options_and_flags_win():
+    env = environment(CARAT_JSON="1", CARAT_MODEL=MODEL)
+    done = carat("tokenize", stdin=b"Hi", env=env)
+    expect_status(done, 0)
+    expect("ids" in json.loads(done.stdout), "CARAT_JSON")
+    env = environment(CARAT_SEED="3", CARAT_TEMP="1", CARAT_MAX_TOKENS="2")
+    done = carat("run", MODEL, "hi", "--json", "--seed", "4", env=env)
+    result = json.loads(done.stdout)
+    expect(result["seed"] == 4 and result["generated_tokens"] <= 2, str(result))
+
+
+def test_bad_environment_names_the_variable():
+    expect_error(carat("run", MODEL, "hi", env=environment(CARAT_TOP_K="x")), 2, "CARAT_TOP_K")
+
+
+def test_completions_are_valid_scripts():
+    for shell in ("bash", "zsh", "fish"):
+        script = carat("completion", shell)
+        expect_status(script, 0)
+        if shell == "bash" or shutil.which(shell):
+            done = subprocess.run([shell, "-n"], input=script.stdout, capture_output=True)
+            expect(done.returncode == 0, f"{shell}: {done.stderr[:200]!r}")
+    expect_error(carat("completion", "tcsh"), 2, "bash, zsh or fish")
+
+
+def test_bash_completes_commands_options_and_words():
+    script = carat("completion", "bash").stdout.decode()
+    for line, cursor, wanted in (("carat to", 1, "tokenize"), ("carat run m --te", 3, "--temp"),
+                                 ("carat run m --think o", 4, "off")):
+        words = " ".join(f"'{w}'" for w in line.split())
+        ask = (f"{script}\nCOMP_WORDS=({words}); COMP_CWORD={cursor}; _carat; "
+               "printf '%s\\n' \"${COMPREPLY[@]}\"")
+        done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True)
+        expect(wanted in done.stdout.split(), f"{line}: {done.stdout!r} {done.stderr!r}")
+
+
+def test_options_document_is_up_to_date():
+    document = ROOT / "docs/options.md"
+    text = carat("help", "--markdown").stdout
+    expect(document.exists() and document.read_bytes() == text,
+           "run: build/release/carat help --markdown > docs/options.md")
+
+
+def test_manual_page_is_roff():
+    text = carat("man").stdout.decode()
+    expect(text.startswith(".TH CARAT 1") and ".SH COMMANDS" in text, text[:80])
+    if shutil.which("man"):
+        done = subprocess.run(["man", "--warnings", "-l", "-"], input=text.encode(),
+                              capture_output=True, env={**os.environ, "MANPAGER": "cat"})
+        expect(done.stderr == b"", done.stderr.decode()[:300])
+
+
+# ---- Streams ----------------------------------------------------------------------------------
+
+def test_stdout_holds_only_the_answer():
+    done = carat("run", MODEL, "hello", "-n", "4", "--temp", "0", "--stats")
+    expect_status(done, 0)
+    expect(done.stdout.endswith(b"\n"), "final newline")
+    expect(b"carat" not in done.stdout and b"t/s" in done.stderr, "statistics on stderr")
+    quiet = carat("run", MODEL, "hello", "-n", "4", "--temp", "0", "-q")
+    expect(quiet.stdout == done.stdout and quiet.stderr == b"", "--quiet")
+
+
+def test_no_progress_or_colour_without_a_terminal():
+    done = carat("run", MODEL, "hello", "-n", "2", "--think", "on")
+    expect(b"\x1b" not in done.stdout + done.stderr and b"\r" not in done.stderr, "escapes")
+
+
+def test_full_disk_is_an_error():
+    for arguments in (["help"], ["show", MODEL], ["run", MODEL, "hi", "-n", "3"],
+                      ["tokenize", MODEL, "--json", "x"], ["bench", MODEL, "-p", "4", "-n", "0"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([PROGRAM, *arguments], stdin=subprocess.DEVNULL, stdout=full,
+                                  stderr=subprocess.PIPE, env=environment(), timeout=60)
+        expect(done.returncode == 1, f"{arguments[0]}: status {done.returncode}")
+        expect(b"standard output" in done.stderr, f"{arguments[0]}: {done.stderr!r}")
+
+
+def test_closed_stdout_is_an_error():
+    done = subprocess.run(["sh", "-c", f'"{PROGRAM}" version >&-'], capture_output=True,
+                          env=environment())
+    expect(done.returncode == 1 and b"standard output" in done.stderr, str(done))
+
+
+def test_reader_that_leaves_is_no_noise():
+    done = subprocess.run(["bash", "-c", f'"{PROGRAM}" run "{MODEL}" hi -n 200 | head -c 1; '
+                           "echo ${PIPESTATUS[0]}"], capture_output=True, env=environment(),
+                          stdin=subprocess.DEVNULL, timeout=60)
+    expect(done.stderr == b"", done.stderr.decode())
+    expect(done.stdout.strip().endswith((b"141", b"0")), str(done.stdout))
+
+
+def test_output_file_cannot_be_written():
+    expect_error(carat("run", MODEL, "hi", "-o", "/no/such/file"), 1, "/no/such/file")
+    expect_error(carat("logits", MODEL, "--tokens", "2", "-o", "/dev/full"), 1, "/dev/full")
+
+
+# ---- Text -------------------------------------------------------------------------------------
+
+def test_tokenize_agrees_with_the_fixture():
+    cases = json.loads((FIXTURES / "tokens.json").read_text())
+    for case in cases[::5]:
+        flags = ["--special"] if case["parse_special"] else []
+        done = carat("tokenize", MODEL, "--json", *flags, stdin=case["text"].encode())
+        expect_status(done, 0)
+        ids = json.loads(done.stdout)["ids"]
+        expect(ids == case["ids"], f"{case['text']!r} {flags}: {ids}, {case['ids']} expected")
+
+
+def test_tokenize_takes_exact_bytes():
+    plain = json.loads(carat("tokenize", MODEL, "--json", stdin=b"Hi").stdout)["ids"]
+    lined = json.loads(carat("tokenize", MODEL, "--json", stdin=b"Hi\n").stdout)["ids"]
+    expect(len(lined) > len(plain), "the newline counts")
+    done = carat("tokenize", MODEL, "--json", stdin=b"a\0b\xff\n")
+    expect_status(done, 0)
+    expect(json.loads(carat("tokenize", MODEL, "--json", stdin=b"").stdout) == {"ids": []}, "empty")
+    with_bos = json.loads(carat("tokenize", MODEL, "--json", "--bos", stdin=b"Hi").stdout)["ids"]
+    expect(with_bos == [2] + plain, "--bos")
+
+
+def test_special_tokens_only_when_asked():
+    def ids(*flags):
+        done = carat("tokenize", MODEL, "--json", *flags, stdin=b"<turn|><|tool_call>")
+        return json.loads(done.stdout)["ids"]
+    expect(106 not in ids() and 48 in ids(), "by default user-defined ones")
+    expect(ids("--special") == [106, 48], "--special")
+    expect(not {106, 48} & set(ids("--plain")), "--plain")
+    expect_error(carat("tokenize", MODEL, "x", "--plain", "--special"), 2, "--plain")
+
+
+def test_token_listing_escapes_control_characters():
+    done = carat("tokenize", MODEL, stdin=b"\x1b[31m\x07\n")
+    expect_status(done, 0)
+    expect(b"\x1b" not in done.stdout and b"\x07" not in done.stdout, str(done.stdout))
+
+
+def test_detokenize_is_the_way_back():
+    text = "Hello, wörld! 1234\n\tend"
+    ids = json.loads(carat("tokenize", MODEL, "--json", "--plain",
+                           stdin=text.encode()).stdout)["ids"]
+    listed = " ".join(map(str, ids))
+    expect(carat("detokenize", MODEL, stdin=listed.encode()).stdout == text.encode(), "stdin")
+    done = carat("detokenize", MODEL, "--json", *ids)
+    expect(json.loads(done.stdout)["text"] == text, "arguments")
+    expect_error(carat("detokenize", MODEL, "999999"), 2, "999999")
+    expect_error(carat("detokenize", MODEL, "1 x"), 2, "byte")
+
+
+def test_template_agrees_with_the_fixture():
+    need_json()
+    cases = json.loads((FIXTURES / "chat.json").read_text())
+    for case in cases[::4]:
+        done = carat("template", "--size", case["size"], "-",
+                     stdin=json.dumps(case).encode())
+        expect_status(done, 0)
+        wanted = case["prompt"].encode()
+        is_same = done.stdout in (wanted, wanted + b"<|turn>model\n")
+        expect(is_same, f"{case['name']}: {done.stdout!r}")
+
+
+def test_template_takes_the_size_of_a_model():
+    need_json()
+    request = {"messages": [{"role": "user", "content": "Hello"}]}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(request, file)
+        file.flush()
+        by_model = carat("template", MODEL, file.name)
+        by_size = carat("template", "--size", "small", file.name)
+        expect_status(by_model, 0)
+        expect(by_model.stdout == by_size.stdout, str(by_model.stdout))
+
+
+def test_bad_requests_are_explained():
+    need_json()
+    for text, word in ((b"{", "line 1"), (b"[]", ""), (b'{"messages": 3}', "messages"),
+                       (b"", "JSON")):
+        expect_error(carat("template", "--size", "small", "-", stdin=text), 2, word)
+    expect_error(carat("template", "--size", "small"), 2, "REQUEST.json")
+
+
+# ---- Numbers ----------------------------------------------------------------------------------
+
+def read_floats(path):
+    values = array.array("f")
+    values.frombytes(pathlib.Path(path).read_bytes())
+    return values
+
+
+def test_logits_forms_agree():
+    with tempfile.TemporaryDirectory() as folder:
+        out, ids = os.path.join(folder, "o.f32"), os.path.join(folder, "ids")
+        pathlib.Path(ids).write_text("[2, 5,\n7 9]")
+        done = carat("logits", MODEL, "--tokens", "2,5,7,9", "--all", "-o", out)
+        expect_status(done, 0)
+        report = json.loads(done.stdout)
+        expect(report["rows"] == 4 and report["vocab"] == 768 and report["seconds"] > 0,
+               str(report))
+        every = read_floats(out)
+        expect(len(every) == 4 * 768, "size")
+        expect_status(carat("logits", MODEL, "--tokens-file", ids, "-o", out), 0)
+        expect(read_floats(out) == every[3 * 768:], "last position")
+        expect_status(carat("logits", MODEL, "--tokens-file", ids, "--at", "0,2", "-o", out), 0)
+        expect(read_floats(out) == every[:768] + every[2 * 768:3 * 768], "--at")
+        expect_status(carat("logits", MODEL, "--tokens", "2,5,7,9", "--all", "--chunk", "3", "-o",
+                            out), 0)
+        chunked = read_floats(out)
+        worst = max(abs(a - b) for a, b in zip(chunked, every))
+        expect(worst < 1e-4, f"--chunk changes logits by {worst}")
+
+
+def test_logits_agree_with_the_fixture():
+    facts = json.loads((FIXTURES / "e2b-q8_0.json").read_text())
+    tokens, positions = facts["tokens"], facts["logits_positions"]
+    wanted = read_floats(FIXTURES / "e2b-q8_0.logits.f32")
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "o.f32")
+        done = carat("logits", MODEL, "--tokens", ",".join(map(str, tokens)), "--at",
+                     ",".join(map(str, positions)), "-o", out)
+        expect_status(done, 0)
+        found = read_floats(out)
+    expect(len(found) == len(wanted), f"{len(found)} numbers, {len(wanted)} expected")
+    error = sum((a - b) ** 2 for a, b in zip(found, wanted)) ** 0.5
+    size = sum(b * b for b in wanted) ** 0.5
+    expect(error / size < 1e-4, f"relative error {error / size:.3g}")
+
+
+def test_logits_refuse_wrong_tokens():
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "o.f32")
+        for arguments, word in ((["--tokens", "2,99999"], "99999"), (["--tokens", ""], "token"),
+                                (["--tokens", "2,-1"], "--tokens"), ([], "--tokens"),
+                                (["--tokens", "2", "--at", "1"], "position 1"),
+                                (["--tokens", "2,3", "--at", "1,0"], "ascend"),
+                                (["--tokens", "2", "--all", "--at", "0"], "--all")):
+            expect_error(carat("logits", MODEL, *arguments, "-o", out), 2, word)
+            expect(not os.path.exists(out), "no file is left behind")
+        expect_error(carat("logits", MODEL, "--tokens", "2"), 2, "-o FILE")
+
+
+def perplexity_text(folder):
+    path = os.path.join(folder, "text")
+    pathlib.Path(path).write_text("The quick brown fox jumps over the lazy dog. " * 12)
+    return path
+
+
+def test_perplexity_compares_with_a_base_file():
+    with tempfile.TemporaryDirectory() as folder:
+        text, base = perplexity_text(folder), os.path.join(folder, "base")
+        first = carat("perplexity", MODEL, "-f", text, "-c", "32", "--chunks", "3",
+                      "--save-logits", base, "-o", "json")
+        expect_status(first, 0)
+        report = json.loads(first.stdout)
+        expect(report["scored"] == 3 * 15 and report["ppl"] > 1, str(report))
+        same = json.loads(carat("perplexity", MODEL, "--kl", base, "-o", "json").stdout)
+        expect(same["kl_max"] < 1e-4 and same["same_top_percent"] == 100, str(same))
+        expect(abs(same["ppl"] / report["ppl"] - 1) < 1e-6, str(same))
+        other = carat("perplexity", FIXTURES / "e4b-q4_0.gguf", "--kl", base, "-o", "json")
+        expect(json.loads(other.stdout)["kl_mean"] > same["kl_mean"], str(other))
+
+
+def test_base_files_are_validated():
+    with tempfile.TemporaryDirectory() as folder:
+        text, base = perplexity_text(folder), os.path.join(folder, "base")
+        bad = os.path.join(folder, "bad")
+        expect_status(carat("perplexity", MODEL, "-f", text, "-c", "32", "--chunks", "2",
+                            "--save-logits", base), 0)
+        data = pathlib.Path(base).read_bytes()
+        broken = {
+            "cut short": data[:-1], "empty": b"", "only a header": data[:48],
+            "magic": b"X" + data[1:], "version": data[:8] + b"\x02" + data[9:],
+            "type": data[:12] + b"\x07" + data[13:],
+            "vocabulary size": data[:16] + struct.pack("<I", 1 << 31) + data[20:],
+            "chunks": data[:28] + struct.pack("<I", 0xFFFFFFFF) + data[32:],
+            "other vocabulary": data[:32] + b"\0" * 8 + data[40:],
+            "token": data[:48] + struct.pack("<i", -5) + data[52:],
+        }
+        for name, content in broken.items():
+            pathlib.Path(bad).write_bytes(content)
+            done = carat("perplexity", MODEL, "--kl", bad)
+            expect(done.returncode == 3, f"{name}: status {done.returncode} {done.stderr!r}")
+        done = carat("perplexity", MODEL, "-f", text, "-c", "48", "--kl", base)
+        expect_error(done, 3, "another text")
+
+
+def test_perplexity_needs_a_text():
+    expect_error(carat("perplexity", MODEL), 2, "-f FILE")
+    expect_error(carat("perplexity", MODEL, "-f", "/dev/null"), 2, "tokens")
+
+
+BENCH_KEYS = ("build_commit build_number cpu_info gpu_info backends model_filename model_type "
+              "model_size model_n_params n_batch n_ubatch n_threads type_k type_v n_gpu_layers "
+              "n_prompt n_gen n_depth test_time avg_ns stddev_ns avg_ts stddev_ts samples_ns "
+              "samples_ts n_users").split()
+
+
+def bench(*arguments):
+    done = carat("bench", MODEL, *arguments)
+    expect_status(done, 0)
+    return done.stdout.decode()
+
+
+def test_bench_json_has_the_known_keys():
+    rows = json.loads(bench("-p", "8", "-n", "4", "-d", "0,16", "-r", "2", "-t", "2", "-o", "json"))
+    expect(len(rows) == 4, f"{len(rows)} rows")
+    expect(sorted(rows[0]) == sorted(BENCH_KEYS), str(sorted(rows[0])))
+    expect([r["n_depth"] for r in rows] == [0, 0, 16, 16], "order")
+    expect(all(len(r["samples_ns"]) == 2 and r["avg_ts"] > 0 for r in rows), "samples")
+    expect(rows[0]["n_threads"] == 2, "threads")
+
+
+def test_bench_formats_say_the_same():
+    lines = bench("-p", "8-16*2", "-n", "0", "-r", "1", "-o", "jsonl").splitlines()
+    expect([json.loads(line)["n_prompt"] for line in lines] == [8, 16], "jsonl, range")
+    table = bench("-p", "8", "-n", "4", "-d", "16", "-r", "1", "--users", "1,2")
+    expect("pp8 @ d16" in table and "tg4 @ d16" in table and "build: " in table, table)
+    csv = bench("-p", "4-8+4", "-n", "0", "-r", "1", "-o", "csv").splitlines()
+    expect(len(csv) == 3 and csv[0].startswith("build_commit,"), str(csv))
+    sql = bench("-p", "4", "-n", "0", "-r", "1", "-o", "sql")
+    import sqlite3
+    base = sqlite3.connect(":memory:")
+    base.executescript(sql)
+    expect(base.execute("select n_prompt from llama_bench").fetchall() == [(4,)], "sql")
+    pair = json.loads(bench("-p", "0", "-n", "0", "-pg", "4,2", "-r", "1", "-o", "json"))
+    expect((pair[0]["n_prompt"], pair[0]["n_gen"]) == (4, 2), "-pg")
+
+
+def test_bench_refuses_wrong_lists():
+    for text in ("x", "8-", "8-16*1", "1,,2", "0-5*2", "-4", "1-1000"):
+        expect_error(carat("bench", MODEL, "-p", text), 2, "--n-prompt")
+    expect_error(carat("bench", MODEL, "-p", "0", "-n", "0"), 2, "nothing to measure")
+    expect_error(carat("bench", MODEL, "--users", "0"), 2, "--users")
+
+
+# ---- Files and machine ------------------------------------------------------------------------
+
+def test_show_describes_a_file():
+    done = carat("show", MODEL, "--json")
+    expect_status(done, 0)
+    facts = json.loads(done.stdout)
+    keys = {"path", "metadata", "tensors", "problem", "model", "memory"}
+    expect(keys <= set(facts), str(sorted(facts)))
+    need_json()
+    text = carat("show", MODEL, "--kv", "--tensors", "--fit", "128").stdout.decode()
+    for word in ("general.architecture", "token_embd.weight", "128 positions", "memory"):
+        expect(word in text, word)
+
+
+def test_malformed_files_give_status_3():
+    data = pathlib.Path(MODEL).read_bytes()
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "bad.gguf")
+        for name, content in (("empty", b""), ("magic", b"XXXX" + data[4:]),
+                              ("cut", data[:len(data) // 2]), ("header", data[:20])):
+            pathlib.Path(path).write_bytes(content)
+            for command in (["show"], ["run", "-p", "hi"], ["tokenize"]):
+                done = carat(command[0], path, *command[1:])
+                expect(done.returncode == 3, f"{name}, {command[0]}: {done.returncode}")
+                expect(done.stderr.startswith(b"carat: error: "), str(done.stderr))
+        os.mkfifo(os.path.join(folder, "pipe"))
+        expect_error(carat("show", os.path.join(folder, "pipe")), 3)
+        expect_error(carat("show", folder), 3, "directory")
+
+
+def test_names_in_files_cannot_reach_the_terminal():
+    need_json()
+    data = pathlib.Path(MODEL).read_bytes()
+    name = json.loads(carat("show", MODEL, "--json").stdout)["model"]["name"].encode()
+    evil = b"\x1b]0;evil\x07"[:len(name)].ljust(len(name), b"\x9b")
+    with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
+        file.write(data.replace(name, evil))
+        file.flush()
+        done = carat("show", file.name, "--kv")
+    expect(b"\x1b" not in done.stdout + done.stderr and b"\x07" not in done.stdout, "escapes")
+
+
+def test_file_cut_while_in_use_is_explained():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.gguf")
+        shutil.copy(MODEL, path)
+        child = subprocess.Popen([PROGRAM, "run", path, "hi", "-n", "100000", "--ignore-eos", "-c",
+                                  "4096"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 stdin=subprocess.DEVNULL, env=environment())
+        child.stdout.read(1)
+        os.truncate(path, 4096)
+        _, err = child.communicate(timeout=60)
+        expect(child.returncode == 3, f"status {child.returncode}: {err!r}")
+        expect(b"was cut short while in use" in err and b"hint: " in err, str(err))
+
+
+def test_plan_prints_a_program():
+    done = carat("plan", MODEL, "--rows", "4", "--outs", "1")
+    expect_status(done, 0)
+    expect(b"MATMUL" in done.stdout and b"ATTENTION" in done.stdout, str(done.stdout[:80]))
+    expect_error(carat("plan", MODEL, "--rows", "1", "--outs", "2"), 2, "--outs")
+
+
+def test_doctor_reports_and_tests_itself():
+    done = carat("doctor", "--json")
+    expect_status(done, 0)
+    report = json.loads(done.stdout)
+    expect(report["cores"] >= 1 and report["devices"], str(report))
+    expect(report["self_test"] in ("passed", "skipped"), str(report))
+    if DEMO.exists() and DEMO.with_suffix(".check").exists():
+        expect(report["self_test"] == "passed", str(report))
+    expect_status(carat("doctor"), 0)
+
+
+def test_unknown_backend_is_refused():
+    expect_error(carat("run", MODEL, "hi", "--backend", "tpu"), 2, "--backend")
+    done = carat("run", MODEL, "hi", "-n", "1", "--backend", "cuda")
+    expect(done.returncode in (0, 2, 5), f"status {done.returncode}")
+
+
+# ---- Answers ----------------------------------------------------------------------------------
+
+def answer(*arguments, stdin=b"", **more):
+    done = carat("run", MODEL, *arguments, "--json", stdin=stdin, **more)
+    expect_status(done, 0)
+    return json.loads(done.stdout)
+
+
+def test_same_seed_same_answer():
+    first = answer("hello", "-n", "12", "--seed", "5")
+    expect(answer("hello", "-n", "12", "--seed", "5")["text"] == first["text"], "seed 5")
+    others = {answer("hello", "-n", "12", "--seed", str(s))["text"] for s in range(6, 10)}
+    expect(others != {first["text"]}, "other seeds differ")
+    greedy = [answer("hello", "-n", "8", "--temp", "0", "--seed", s)["text"] for s in "12"]
+    expect(greedy[0] == greedy[1], "temperature 0")
+
+
+def test_prompts_from_everywhere_are_joined():
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write("from a file")
+        file.flush()
+        long = answer("-f", file.name, "-n", "1", stdin=b"from a pipe")
+        short = answer("-f", file.name, "-n", "1")
+        expect(long["prompt_tokens"] > short["prompt_tokens"], "piped text counts")
+    by_flag = answer("-p", "a b", "-n", "1")["prompt_tokens"]
+    expect(by_flag == answer("a", "b", "-n", "1")["prompt_tokens"], "-p and arguments")
+    expect(by_flag == answer("-n", "1", stdin=b"a b")["prompt_tokens"], "pipe alone")
+
+
+def test_empty_prompt_without_a_terminal_does_not_wait():
+    expect_error(carat("run", MODEL), 2, "prompt is empty")
+
+
+def test_no_limit_of_tokens_ends_at_the_context():
+    result = answer("hello", "-c", "64", "--ignore-eos")
+    expect(result["finish"] == "length", str(result))
+    expect(result["prompt_tokens"] + result["generated_tokens"] in (64, 65), str(result))
+
+
+def test_prompt_beyond_the_context_is_refused_with_numbers():
+    done = carat("run", MODEL, "-c", "64", "word " * 200)
+    expect_error(done, 2, "64")
+
+
+def test_raw_prompt_has_no_template():
+    raw = answer("--raw", "Hi", "-n", "1")["prompt_tokens"]
+    ids = json.loads(carat("tokenize", MODEL, "--json", "--plain", "--bos", stdin=b"Hi").stdout)
+    expect(raw == len(ids["ids"]), f"{raw}")
+    expect(answer("Hi", "-n", "1")["prompt_tokens"] > raw, "template")
+
+
+def test_stop_strings_end_the_answer_unseen():
+    text = answer("hello", "-n", "24", "--seed", "5")["text"]
+    if len(text) < 8:
+        raise Skip("the answer is too short to cut")
+    clean = re.search(r"[ -~]{3}", text[2:])
+    if not clean:
+        raise Skip("the answer has no plain text to cut at")
+    stop = clean.group()
+    cut = answer("hello", "-n", "24", "--seed", "5", "--stop", stop)
+    expect(cut["text"] == text[:text.index(stop)], f"{cut['text']!r} of {text!r}")
+    expect(cut["finish"] == "stop", cut["finish"])
+    plain = carat("run", MODEL, "hello", "-n", "24", "--seed", "5", "--stop", stop).stdout
+    streamed = plain.decode(errors="replace").replace("\ufffd", "").rstrip("\n")
+    expect(streamed == cut["text"].replace("\ufffd", "").rstrip("\n"), "also when streamed")
+
+
+def test_logit_bias_favours_and_bans():
+    first, second = (json.loads(carat("tokenize", MODEL, "--json", letter).stdout)["ids"][0]
+                     for letter in "ab")
+    favour = ["hello", "-n", "1", "--temp", "0", "--logit-bias", f"{second}=90"]
+    expect(answer(*favour, "--logit-bias", f"{first}=200")["text"] == "a", "favoured")
+    expect(answer(*favour, "--logit-bias", f"{first}=-inf")["text"] == "b", "banned")
+    for bad in ("x", "5", "5=", "5=x", "99999=1", "5=inf"):
+        expect_error(carat("run", MODEL, "hi", "--logit-bias", bad), 2, "--logit-bias")
+
+
+def test_output_file_holds_the_answer():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "answer")
+        done = carat("run", MODEL, "hello", "-n", "6", "--seed", "1", "-o", path)
+        expect_status(done, 0)
+        plain = carat("run", MODEL, "hello", "-n", "6", "--seed", "1")
+        expect(done.stdout == b"" and pathlib.Path(path).read_bytes() == plain.stdout, "-o")
+
+
+def test_tools_are_read_from_a_file():
+    need_json()
+    tool = [{"type": "function", "function": {"name": "now", "description": "the time",
+             "parameters": {"type": "object", "properties": {}}}}]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(tool, file)
+        file.flush()
+        with_tools = answer("hello", "-n", "1", "--tools", file.name)["prompt_tokens"]
+    expect(with_tools > answer("hello", "-n", "1")["prompt_tokens"] + 5, str(with_tools))
+    expect_error(carat("run", MODEL, "x", "--tools", "/dev/null"), 2, "/dev/null")
+
+
+def test_demo_model_answers():
+    name = need_demo()
+    done = carat("run", name, "Tell me a story about a small dog.", "--seed", "7", "-n", "60")
+    expect_status(done, 0)
+    words = re.findall(r"[a-z]+", done.stdout.decode().lower())
+    expect(len(words) > 20 and len(set(words)) > 10, done.stdout.decode())
+
+
+# ---- Signals and terminals --------------------------------------------------------------------
+
+def start_long_answer():
+    child = subprocess.Popen([PROGRAM, "run", MODEL, "hi", "-n", "100000", "--ignore-eos", "-c",
+                              "4096"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, env=environment())
+    child.stdout.read(1)
+    return child
+
+
+def test_interrupt_stops_the_answer():
+    child = start_long_answer()
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    expect(child.returncode == 130, f"status {child.returncode}")
+    expect(out.endswith(b"\n") and err == b"", f"{err!r}")
+
+
+def test_terminate_gives_143():
+    child = start_long_answer()
+    child.send_signal(signal.SIGTERM)
+    child.communicate(timeout=30)
+    expect(child.returncode == 143, f"status {child.returncode}")
+
+
+class Terminal:
+    """The program on a terminal of its own."""
+
+    def __init__(self, *arguments, **more):
+        self.folder = tempfile.TemporaryDirectory()
+        env = environment(TERM="xterm", XDG_STATE_HOME=self.folder.name, **more)
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(ROOT)
+            os.execve(PROGRAM, [PROGRAM, *arguments], env)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+        self.seen = ""
+
+    def wait_for(self, text, seconds=20):
+        """Reads until `text` appears; gives what came before and forgets both."""
+        end = time.monotonic() + seconds
+        while text not in self.seen:
+            ready, _, _ = select.select([self.fd], [], [], max(0, end - time.monotonic()))
+            data = b""
+            if ready:
+                try:
+                    data = os.read(self.fd, 65536)
+                except OSError:
+                    pass
+            if not data:
+                raise AssertionError(f"{text!r} did not come; seen: {self.seen[-300:]!r}")
+            self.seen += PARTS.sub("", data.decode(errors="replace"))
+        before, _, self.seen = self.seen.partition(text)
+        return before
+
+    def send(self, text):
+        os.write(self.fd, text.encode())
+
+    def status(self):
+        """The exit status, once it has ended; what it still prints is read meanwhile."""
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+            if select.select([self.fd], [], [], 0.05)[0]:
+                try:
+                    self.seen += os.read(self.fd, 65536).decode(errors="replace")
+                except OSError:
+                    time.sleep(0.05)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        raise AssertionError("does not end")
+
+
+def chat(*arguments):
+    terminal = Terminal("chat", MODEL, "-n", "6", "--temp", "0", *arguments)
+    terminal.wait_for("> ")
+    return terminal
+
+
+def test_chat_answers_and_leaves():
+    terminal = chat()
+    terminal.send("hello\r")
+    terminal.wait_for("hello")
+    terminal.wait_for("\n> ")
+    terminal.send("/stats\r")
+    terminal.wait_for("timings are printed")
+    terminal.wait_for("> ")
+    terminal.send("again\r")
+    terminal.wait_for("t/s")
+    terminal.wait_for("> ")
+    terminal.send("/exit\r")
+    expect(terminal.status() == 0, "status")
+
+
+def test_chat_ends_at_end_of_input():
+    terminal = chat()
+    terminal.send("\x04")
+    expect(terminal.status() == 0, "status")
+
+
+def test_chat_commands_work():
+    terminal = chat()
+    for line, wanted in (("/help", "/regen"), ("/set temp 0.5", "temp 0.5"),
+                         ("/set temp 1000", "error"), ("/system Be brief.", "system prompt set"),
+                         ("/undo", "nothing has been said"), ("/nonsense", "no such command"),
+                         ("/think on", "thinking is on"), ("/clear", "new conversation")):
+        terminal.send(line + "\r")
+        terminal.wait_for(wanted)
+        terminal.wait_for("> ")
+    terminal.send("/exit\r")
+    expect(terminal.status() == 0, "status")
+
+
+def test_chat_saves_and_loads():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "talk.json")
+        terminal = chat()
+        terminal.send('"""first line\rsecond line"""\r')
+        terminal.wait_for('second line"""')
+        terminal.wait_for("\n> ")
+        terminal.send(f"/save {path}\r")
+        terminal.wait_for("messages saved")
+        talk = json.loads(pathlib.Path(path).read_text())["messages"]
+        expect(talk[0] == {"role": "user", "content": "first line\nsecond line"}, str(talk))
+        expect(talk[1]["role"] == "assistant", str(talk))
+        terminal.wait_for("> ")
+        if "jansson" in libraries():
+            terminal.send(f"/load {path}\r")
+            terminal.wait_for("2 messages loaded")
+            terminal.wait_for("> ")
+        terminal.send("/undo\r")
+        terminal.wait_for("0 messages are left")
+        terminal.send("\x04")
+        expect(terminal.status() == 0, "status")
+
+
+def test_chat_takes_a_pasted_block_as_one_message():
+    if "libedit" not in libraries():
+        raise Skip("built without libedit")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "talk.json")
+        terminal = chat()
+        terminal.send("\x1b[200~one\ntwo\x1b[201~ three\r")
+        terminal.wait_for("three")
+        terminal.wait_for("\n> ")
+        terminal.send(f"/save {path}\r")
+        terminal.wait_for("messages saved")
+        talk = json.loads(pathlib.Path(path).read_text())["messages"]
+        expect(talk[0]["content"] == "one\ntwo three", str(talk))
+        terminal.wait_for("> ")
+        terminal.send("/exit\r")
+        expect(terminal.status() == 0, "status")
+
+
+def test_interrupt_in_chat_stops_only_the_answer():
+    terminal = Terminal("chat", MODEL, "--logit-bias", "106=-inf", "--logit-bias", "1=-inf",
+                        "--logit-bias", "50=-inf")
+    terminal.wait_for("> ")
+    terminal.send("hello\r")
+    terminal.wait_for("hello")
+    time.sleep(0.7)
+    terminal.send("\x03")
+    terminal.wait_for("stopped")
+    terminal.wait_for("> ")
+    terminal.send("\x03")
+    terminal.wait_for("Ctrl-D or /exit leaves")
+    terminal.wait_for("> ")
+    terminal.send("\x03")
+    expect(terminal.status() == 130, "status")
+
+
+def test_chat_keeps_history_unless_told_not_to():
+    if "libedit" not in libraries():
+        raise Skip("built without libedit")
+    for arguments, is_kept in (([], True), (["--no-history"], False)):
+        terminal = chat(*arguments)
+        terminal.send("/stats\r")
+        terminal.wait_for("timings")
+        terminal.wait_for("> ")
+        terminal.send("\x04")
+        expect(terminal.status() == 0, "status")
+        path = pathlib.Path(terminal.folder.name) / "carat/history"
+        expect(path.exists() == is_kept, f"{arguments}: {path.exists()}")
+        expect(not is_kept or "/stats" in path.read_text(), "content")
+
+
+def test_chat_reads_lines_from_a_pipe():
+    done = carat("chat", MODEL, "-n", "4", "--temp", "0", stdin=b"hello\n/stats\nagain\n")
+    expect_status(done, 0)
+    expect(b"> " not in done.stdout[:2] and done.stdout.count(b"\n") >= 2, str(done.stdout))
+
+
+def test_run_without_prompt_on_a_terminal_is_a_chat():
+    terminal = Terminal("run", MODEL, "-n", "3")
+    terminal.wait_for("> ")
+    terminal.send("\x04")
+    expect(terminal.status() == 0, "status")
+
+
+def test_answer_on_a_terminal_shows_no_control_characters():
+    terminal = Terminal("detokenize", MODEL, "--special", "107", "2")
+    expect(terminal.status() == 0, "status")
+    expect("<bos>" in terminal.seen, repr(terminal.seen))
+
+
+# ---- Running ----------------------------------------------------------------------------------
+
+def main():
+    if not PROGRAM:
+        raise SystemExit(__doc__)
+    wanted = sys.argv[2:]
+    counts = {"ok": 0, "FAIL": 0, "skip": 0}
+    for name, test in list(globals().items()):
+        if not name.startswith("test_") or (wanted and not any(w in name for w in wanted)):
+            continue
+        begin, result, why = time.monotonic(), "ok", ""
+        try:
+            test()
+        except Skip as reason:
+            result, why = "skip", f": {reason}"
+        except (AssertionError, subprocess.TimeoutExpired, ValueError, KeyError, OSError,
+                StopIteration) as error:
+            result, why = "FAIL", f": {type(error).__name__}: {error}"
+        counts[result] += 1
+        print(f"{result:4} {name[5:].replace('_', ' ')} ({time.monotonic() - begin:.1f} s){why}",
+              flush=True)
+    print(f"{counts['ok']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
+    return 1 if counts["FAIL"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+"""Checks what a compiler does not: layers, banned calls, sizes, documents, words.
+
+Run from anywhere in the project; ctest runs it as `tidy`. Looks at every file that git tracks or
+would track. Ends with "N files, M problems" and fails when M is not 0.
+"""
+import ast
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import gen_ops_md
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# Who may include whom. A folder may always include itself. The most exact entry wins.
+LAYERS = {
+    "src/base": ["carat_status.h"],
+    "src/quant": ["base/"],
+    "src/gguf": ["quant/format.h", "base/"],
+    "src/text": ["carat.h", "gguf/", "base/"],
+    "src/plan": ["quant/format.h", "base/"],
+    "src/model": ["plan/", "gguf/", "quant/", "base/"],
+    "src/backend": ["plan/", "quant/", "base/"],
+    "src/backend/*": ["backend/backend.h", "plan/", "quant/", "base/"],
+    "src/engine": ["carat.h", "model/", "plan/", "backend/backend.h", "text/", "gguf/", "quant/",
+                   "base/"],
+    "src/cli": ["carat.h", "carat_status.h", "base/"],
+    "src/server": ["carat.h", "carat_status.h", "base/"],
+    "include": ["carat_status.h"],
+}
+
+# (pattern, where it is allowed below src/, why)
+BANNED = [
+    (r"(?:secure_)?getenv|setenv|putenv", r"src/(cli|server)/", "the environment is the program's"),
+    (r"_?exit|quick_exit", r"src/(cli|server)/", "only the program ends the process"),
+    (r"abort", r"src/base/assert\.c", "use carat_assert"),
+    (r"malloc|calloc|realloc|free|strdup|strndup|v?asprintf|aligned_alloc|posix_memalign",
+     r"src/base/mem\.c", "use base/mem.h or an arena"),
+    (r"v?printf|puts|putchar", r"src/(cli|server)/", "only the program prints"),
+    (r"(?:v?fprintf|fputs|fputc|fwrite|perror)(?=\s*\([^;]*\bstderr\b)|perror",
+     r"src/((cli|server)/|base/assert\.c)", "only the program prints"),
+    (r"sprintf|vsprintf|strcpy|strcat|strncpy|strncat|gets|atoi|atol|atof|strtok|tmpnam|alloca",
+     None, "has a safe counterpart"),
+    (r"system|popen", None, "nothing runs other programs"),
+]
+
+LINE_MAX = 100
+FUNCTION_MAX = 70
+FILE_MAX = 1000
+
+# Functions that are longer than FUNCTION_MAX for now: name -> lines. May only shrink.
+LONG_FUNCTIONS = {"tools/demo_model/train.py:main": 136}
+
+# Mostly sentences that a model is trained on: lines may be long.
+TEXT_FOLDERS = ("tools/demo_model/",)
+
+# Each pattern is written so that it does not match itself.
+WORDS = [
+    (r"/wor[k]/|/far[m]/|[.]librar[y]\b", "names a machine's folder"),
+    (r"\bTOD[O]\b|\bFIXM[E]\b|\bXX[X]\b|not implemente[d]", "unfinished"),
+    (r"pypi[.]or[g]|registry[.]npm|crates[.]i[o]|proxy[.]golan[g]|deb[.]debian[.]or[g]",
+     "names a package registry"),
+    (r"(?i)\bclaud[e]\b|\bchatgp[t]\b|\bcopilo[t]\b|\bAI assistan[t]", "names a tool"),
+    (r"(?m)^(?:<{7}|>{7}|={7})(?: |$)", "conflict mark"),
+]
+
+CODE = {".c", ".h", ".cu", ".cuh", ".py", ".sh", ".cmake"}
+C_FILES = {".c", ".h", ".cu", ".cuh"}
+BINARY = {".gguf", ".f32", ".bin", ".png", ".gz"}
+TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|/\*.*?\*/|//[^\n]*', re.DOTALL)
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+problems = []
+
+
+def problem(path, line, text):
+    problems.append(f"{path}:{line}: {text}" if line else f"{path}: {text}")
+
+
+def list_files():
+    """Tracked and new files; without git, everything outside build folders."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        out = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
+        names = [os.fsdecode(n) for n in out.split(b"\0") if n]
+    except (OSError, subprocess.CalledProcessError):
+        names = [str(p.relative_to(ROOT)) for p in ROOT.rglob("*")
+                 if not {".git", "build", "__pycache__"} & set(p.relative_to(ROOT).parts)]
+    return sorted(n for n in set(names) if (ROOT / n).is_file())
+
+
+def line_of(text, offset):
+    return text.count("\n", 0, offset) + 1
+
+
+def without_comments(text):
+    """Comments and strings blanked, line numbers kept."""
+    def blank(match):
+        token = match.group()
+        inside = "\n" * token.count("\n")
+        return '""' if token[0] in "\"'" else " " + inside
+    return TOKEN.sub(blank, text)
+
+
+def layer_of(folder):
+    if folder in LAYERS:
+        return LAYERS[folder]
+    return LAYERS.get(str(pathlib.PurePosixPath(folder).parent) + "/*")
+
+
+def check_layers(path, text):
+    folder = str(pathlib.PurePosixPath(path).parent)
+    allowed = layer_of(folder)
+    if allowed is None:
+        return
+    own = folder.removeprefix("src/") + "/"
+    for match in INCLUDE.finditer(text):
+        name = match.group(1)
+        is_own = name.startswith(own) or (folder == "include" and "/" not in name)
+        if is_own or any(name == a or (a.endswith("/") and name.startswith(a)) for a in allowed):
+            continue
+        problem(path, line_of(text, match.start()), f"{folder} must not include {name}")
+    header = path[:-2] + ".h"
+    if path.endswith(".c") and (ROOT / header).exists():
+        first = re.search(r'^\s*#\s*include\s+["<]([^">]+)', text, re.MULTILINE)
+        if not first or not header.endswith(first.group(1)):
+            problem(path, 1, "its own header must be included first")
+
+
+def check_calls(path, code):
+    if not path.startswith("src/"):
+        return
+    for pattern, where, why in BANNED:
+        if where and re.match(where, path):
+            continue
+        for match in re.finditer(rf"(?<![\w.>])(?:{pattern})\s*\(", code):
+            name = match.group().rstrip("( \t\n")
+            problem(path, line_of(code, match.start()), f"{name} is not for here: {why}")
+
+
+def check_function(path, name, line, length):
+    limit = LONG_FUNCTIONS.get(f"{path}:{name}", FUNCTION_MAX)
+    if length > limit:
+        problem(path, line, f"{name} has {length} lines, at most {limit}")
+    elif limit > FUNCTION_MAX > length:
+        problem(path, line, f"{name} is short now: take it off LONG_FUNCTIONS")
+
+
+def check_c_functions(path, code):
+    """A function begins where a line at the margin opens a brace behind a parameter list."""
+    lines = code.split("\n")
+    start, name = None, ""
+    for i, line in enumerate(lines):
+        if start is None and (line == "{" or (line.endswith(") {") and not line[0].isspace())):
+            first = i
+            while first > 0 and lines[first - 1].strip() and lines[first - 1][-1] not in ";}/":
+                first -= 1
+            head = re.search(r"(\w+)\s*\(", " ".join(lines[first:i + 1]))
+            if head and not lines[first].startswith("#"):
+                start, name = first, head.group(1)
+        elif start is not None and line.startswith("}"):
+            check_function(path, name, start + 1, i - start + 1)
+            start = None
+
+
+def check_python(path, text):
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        problem(path, error.lineno, "is no valid Python")
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            check_function(path, node.name, node.lineno, node.end_lineno - node.lineno + 1)
+
+
+def check_document(path, text):
+    titles, is_fenced = 0, False
+    for line in text.split("\n"):
+        if line.startswith("```"):
+            is_fenced = not is_fenced
+        titles += not is_fenced and line.startswith("# ")
+    if titles != 1:
+        problem(path, 1, f"{titles} titles, one expected")
+    if is_fenced:
+        problem(path, 1, "a code block is not closed")
+    for match in re.finditer(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
+        if not (ROOT / path).parent.joinpath(match.group(1)).exists():
+            problem(path, line_of(text, match.start()), f"{match.group(1)} does not exist")
+
+
+def check_text(path, text, is_code):
+    lines = text.split("\n")
+    for i, line in enumerate(lines, 1):
+        if line != line.rstrip(" \t\r"):
+            problem(path, i, "blanks at the end of the line")
+        if is_code and "\t" in line:
+            problem(path, i, "a tab; use blanks")
+        if is_code and len(line) > LINE_MAX and not path.startswith(TEXT_FOLDERS):
+            problem(path, i, f"{len(line)} columns, at most {LINE_MAX}")
+    if text and not text.endswith("\n"):
+        problem(path, len(lines), "the last line does not end")
+    if is_code and len(lines) - 1 > FILE_MAX:
+        problem(path, 1, f"{len(lines) - 1} lines, at most {FILE_MAX}")
+
+
+def check_words(path, text):
+    for pattern, why in WORDS:
+        for match in re.finditer(pattern, text):
+            problem(path, line_of(text, match.start()), f"\"{match.group().strip()}\": {why}")
+
+
+def check_file(path):
+    suffix = pathlib.PurePosixPath(path).suffix
+    if suffix in BINARY or path.startswith("tests/golden/fixtures/"):
+        return
+    data = (ROOT / path).read_bytes()
+    if b"\0" in data[:8192]:
+        return
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        problem(path, 0, "is not UTF-8")
+        return
+    is_script = not suffix and text.startswith("#!")
+    check_words(path, text)
+    if path == "LICENSE":
+        return
+    is_code = suffix in CODE or is_script or path.endswith("CMakeLists.txt")
+    check_text(path, text, is_code)
+    if suffix in C_FILES:
+        code = without_comments(text)
+        check_layers(path, text)
+        check_calls(path, code)
+        check_c_functions(path, code)
+    elif suffix == ".py":
+        check_python(path, text)
+    elif suffix == ".md":
+        check_document(path, text)
+
+
+def check_generated():
+    current = gen_ops_md.render(gen_ops_md.SOURCE.read_text(encoding="utf-8"))
+    target = gen_ops_md.TARGET
+    if not target.exists() or target.read_text(encoding="utf-8") != current:
+        problem("docs/ops.md", 0, "is old: run tools/gen_ops_md.py")
+
+
+def main():
+    files = list_files()
+    for path in files:
+        check_file(path)
+    check_generated()
+    print("\n".join(problems), end="\n" if problems else "")
+    print(f"{len(files)} files, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
