@@ -1,0 +1,287 @@
+/* What a case holds, drawn from its seed. */
+#include <math.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/rng.h"
+#include "parity/parity.h"
+
+enum { EMBED_IDS = 40, POSITION_MAX = 262143 };
+
+struct draw {
+    struct parity_case *c;
+    struct rng rng;
+    bool failed;
+};
+
+static void *take(struct draw *d, size_t count, size_t size)
+{
+    void *memory = arena_take(&d->c->arena, count, size);
+    if (!memory) d->failed = true;
+    return memory;
+}
+
+/* `n` normal numbers; one in 16 is 30 times larger, so that saturating ops saturate. */
+static float *draw_floats(struct draw *d, size_t n, bool has_outliers)
+{
+    float *values = take(d, n, sizeof *values);
+    for (size_t i = 0; values && i < n; i++) {
+        values[i] = rng_normal(&d->rng);
+        if (has_outliers && rng_below(&d->rng, 16) == 0) values[i] *= 30.0f;
+    }
+    return values;
+}
+
+static struct weight table_of(const char *name, const float *values, int64_t rows, int64_t cols)
+{
+    return (struct weight){.name = name,
+                           .format = FORMAT_F32,
+                           .n_expert = 1,
+                           .rows = rows,
+                           .cols = cols,
+                           .row_bytes = (size_t)cols * sizeof *values,
+                           .expert_bytes = (size_t)(rows * cols) * sizeof *values,
+                           .data = values};
+}
+
+/* The op's weight in its format, and what that format makes of it. */
+static void draw_weight(struct draw *d, int32_t n_expert, int64_t rows, int64_t cols)
+{
+    const struct format_traits *traits = format_of(d->c->shape.format);
+    size_t row_bytes = format_row_bytes(d->c->shape.format, cols);
+    size_t n_rows = (size_t)(n_expert * rows);
+    float *values = draw_floats(d, n_rows * (size_t)cols, false);
+    char *data = take(d, n_rows, row_bytes);
+    if (!values || !data) return;
+    for (size_t r = 0; r < n_rows; r++) {
+        traits->encode(values + r * (size_t)cols, data + r * row_bytes, cols);
+        traits->decode(data + r * row_bytes, values + r * (size_t)cols, cols);
+    }
+    d->c->weight_values = values;
+    d->c->weight = (struct weight){.name = "weight",
+                                   .format = d->c->shape.format,
+                                   .n_expert = n_expert,
+                                   .rows = rows,
+                                   .cols = cols,
+                                   .row_bytes = row_bytes,
+                                   .expert_bytes = row_bytes * (size_t)rows,
+                                   .data = data};
+}
+
+static void draw_vector(struct draw *d, int32_t n)
+{
+    float *values = draw_floats(d, (size_t)n, false);
+    d->c->weight_values = values;
+    d->c->weight = table_of("vector", values, 1, n);
+}
+
+static void draw_input(struct draw *d, int k, int32_t cols, bool has_outliers)
+{
+    int32_t rows = d->c->step.n_token;
+    float *values = draw_floats(d, (size_t)rows * (size_t)cols, has_outliers);
+    d->c->input[k] = table_of("input", values, rows, cols);
+}
+
+/* ---- The step --------------------------------------------------------------------------- */
+
+/* Rows of the op that stand for a rising, incomplete choice of the tokens. */
+static void choose_out_rows(struct draw *d)
+{
+    struct step *s = &d->c->step;
+    int32_t wanted = s->n_out;
+    s->n_out = 0;
+    for (int32_t t = 0; t < s->n_token && s->n_out < wanted; t++) {
+        int32_t left = s->n_token - t, needed = wanted - s->n_out;
+        bool is_out = needed >= left || rng_below(&d->rng, (uint32_t)left) < (uint32_t)needed;
+        if (is_out) s->out_row[s->n_out++] = t;
+    }
+}
+
+static void draw_step(struct draw *d)
+{
+    const struct parity_shape *p = &d->c->shape;
+    struct step *s = &d->c->step;
+    bool is_out = p->rows_class == ROWS_OUT;
+    bool is_cached = p->code == OP_ATTENTION || p->code == OP_KV_WRITE;
+    s->n_out = is_out ? p->rows : (p->rows + 1) / 2;
+    s->n_token = is_out && !is_cached ? p->rows * 2 + 1 : p->rows;
+    if (is_out && is_cached) s->n_out = (p->rows + 1) / 2;
+    s->n_decode = p->n_decode;
+    size_t n = (size_t)s->n_token;
+    s->id = take(d, n, sizeof(int32_t));
+    s->position = take(d, n, sizeof(int32_t));
+    s->sequence = take(d, n, sizeof(int32_t));
+    s->out_row = take(d, n, sizeof(int32_t));
+    if (d->failed) return;
+    for (int32_t t = 0; t < s->n_token; t++) {
+        s->id[t] = p->code == OP_EMBED ? (int32_t)rng_below(&d->rng, EMBED_IDS) : t;
+        s->position[t] = (int32_t)rng_below(&d->rng, POSITION_MAX + 1u);
+    }
+    s->position[0] = is_out ? 0 : POSITION_MAX;
+    choose_out_rows(d);
+}
+
+/* ---- Caches ----------------------------------------------------------------------------- */
+
+/* Single rows of one sequence each at positions apart, then a chunk of the last sequence. The
+ * numbers of the sequences fall, so that row and sequence are not the same. */
+static void place_rows(struct draw *d)
+{
+    struct parity_case *c = d->c;
+    struct step *s = &c->step;
+    const struct parity_shape *p = &c->shape;
+    int32_t n_chunk = s->n_token - p->n_decode;
+    c->n_seq = p->n_decode + (n_chunk > 0);
+    c->n_position = 0;
+    for (int32_t t = 0; t < s->n_token; t++) {
+        bool is_single = t < p->n_decode;
+        s->sequence[t] = is_single ? c->n_seq - 1 - t : 0;
+        s->position[t] = p->depth + (is_single ? 2 * t : t - p->n_decode);
+        if (s->position[t] >= c->n_position) c->n_position = s->position[t] + 1;
+    }
+    c->first_visible = take(d, (size_t)c->n_seq, sizeof *c->first_visible);
+    if (d->failed) return;
+    for (int32_t q = 0; q < c->n_seq; q++) c->first_visible[q] = c->n_position;
+    for (int32_t t = 0; t < s->n_token; t++) {
+        int32_t first = p->window && s->position[t] >= p->window ? s->position[t] - p->window + 1 : 0;
+        int32_t *least = &c->first_visible[s->sequence[t]];
+        if (first < *least) *least = first;
+        carat_assert(s->position[t] - *least < p->capacity);
+    }
+}
+
+static void draw_table_of_keys(struct draw *d, struct weight *out, float spread)
+{
+    struct parity_case *c = d->c;
+    int32_t cols = c->cache.n_heads * c->cache.head_dim;
+    size_t rows = (size_t)c->n_seq * (size_t)c->n_position, n = rows * (size_t)cols;
+    float *values = draw_floats(d, n + (size_t)cols, false);
+    if (!values) return;
+    for (size_t i = 0; i < n; i++) values[i] *= spread;
+    for (size_t i = n; i < n + (size_t)cols; i++) values[i] = NAN;
+    *out = table_of("keys", values, (int64_t)rows + 1, cols);
+}
+
+static void draw_caches(struct draw *d)
+{
+    const struct parity_shape *p = &d->c->shape;
+    d->c->cache = (struct kv_cache){.format = p->format,
+                                    .capacity = p->capacity,
+                                    .n_heads = p->n_kv_heads,
+                                    .head_dim = p->head_dim};
+    place_rows(d);
+    if (d->failed) return;
+    /* Scores q . k of spread 2: a softmax that is neither flat nor one-hot. */
+    draw_table_of_keys(d, &d->c->keys, 2.0f / sqrtf((float)p->head_dim));
+    draw_table_of_keys(d, &d->c->values, 1.0f);
+    if (p->code == OP_ATTENTION) draw_input(d, 0, p->cols, false);
+}
+
+/* ---- Experts ---------------------------------------------------------------------------- */
+
+/* Logits from which ROUTE chooses known experts in a known order. Expert 0 is chosen by few, and
+ * with few rows most experts get none. */
+static void draw_routes(struct draw *d)
+{
+    struct parity_case *c = d->c;
+    int32_t n_token = c->step.n_token, n = c->shape.n_expert, n_used = c->shape.n_used;
+    float *z = take(d, (size_t)n_token * (size_t)n, sizeof *z);
+    c->routed = take(d, (size_t)n_token * (size_t)n_used, sizeof *c->routed);
+    if (d->failed) return;
+    for (int32_t t = 0; t < n_token; t++) {
+        float *row = z + (size_t)t * (size_t)n;
+        for (int32_t e = 0; e < n; e++) row[e] = -4.0f - (float)rng_unit(&d->rng);
+        for (int32_t s = 0; s < n_used; s++) {
+            int32_t e = (int32_t)rng_below(&d->rng, (uint32_t)n);
+            while (row[e] > -3.0f) e = (e + 1) % n;
+            row[e] = 2.0f - 0.5f * (float)s;
+            c->routed[t * n_used + s] = e;
+        }
+    }
+    c->input[1] = table_of("router logits", z, n_token, n);
+}
+
+static void draw_router_input(struct draw *d)
+{
+    draw_input(d, 0, d->c->shape.inner, false);
+    float *z = (float *)(uintptr_t)d->c->input[0].data;
+    size_t n = (size_t)d->c->step.n_token * (size_t)d->c->shape.inner;
+    for (size_t i = 0; z && d->c->shape.has_ties && i < n; i++) z[i] = rintf(z[i]);
+    if (d->c->shape.has_weight) draw_vector(d, d->c->shape.inner);
+}
+
+/* Frequencies as on global layers: a falling series, and pairs that do not turn. */
+static void draw_rope(struct draw *d)
+{
+    int32_t half = d->c->shape.group / 2;
+    draw_input(d, 0, d->c->shape.cols, false);
+    draw_vector(d, half);
+    for (int32_t i = 0; d->c->weight_values && i < half; i++)
+        d->c->weight_values[i] =
+            i >= 8 && i >= half * 3 / 4 ? 0.0f : powf(10000.0f, -(float)i / (float)half);
+}
+
+static void draw_op(struct draw *d)
+{
+    const struct parity_shape *p = &d->c->shape;
+    switch (p->code) {
+    case OP_EMBED: draw_weight(d, 1, EMBED_IDS, p->inner); break;
+    case OP_RMSNORM:
+        draw_input(d, 0, p->cols, true);
+        if (p->has_weight) draw_vector(d, p->group);
+        break;
+    case OP_MATMUL:
+        draw_weight(d, 1, p->cols, p->inner);
+        draw_input(d, 0, p->inner, false);
+        break;
+    case OP_ROPE: draw_rope(d); break;
+    case OP_KV_WRITE:
+    case OP_ATTENTION: draw_caches(d); break;
+    case OP_ADD:
+        draw_input(d, 0, p->cols, true);
+        draw_input(d, 1, p->cols, true);
+        break;
+    case OP_GELU_MUL:
+        draw_input(d, 0, p->cols, true);
+        draw_input(d, 1, p->inner, false);
+        break;
+    case OP_SCALE:
+    case OP_SOFTCAP:
+    case OP_GATHER_ROWS: draw_input(d, 0, p->cols, true); break;
+    case OP_ROUTE: draw_router_input(d); break;
+    case OP_EXPERT_IN:
+    case OP_EXPERT_OUT:
+        draw_weight(d, p->n_expert, p->cols, p->inner);
+        draw_input(d, 0, p->code == OP_EXPERT_IN ? p->inner : p->inner * p->n_used, false);
+        draw_routes(d);
+        break;
+    case OP_COUNT: break;
+    }
+}
+
+bool parity_case_init(struct parity_case *c, const struct parity_shape *shape, uint64_t seed)
+{
+    *c = (struct parity_case){.shape = *shape};
+    struct draw d = {.c = c, .rng = {.state = seed}};
+    c->value = shape->code == OP_RMSNORM ? 1e-6f : shape->code == OP_SOFTCAP ? 30.0f : 0.7f;
+    draw_step(&d);
+    if (!d.failed) draw_op(&d);
+    if (d.failed) arena_deinit(&c->arena);
+    return !d.failed;
+}
+
+void parity_case_deinit(struct parity_case *c)
+{
+    arena_deinit(&c->arena);
+}
+
+int32_t parity_token(const struct parity_case *c, int32_t r)
+{
+    return c->shape.rows_class == ROWS_TOKEN ? r : c->step.out_row[r];
+}
+
+const float *parity_input(const struct parity_case *c, int k, int32_t r)
+{
+    const float *values = c->input[k].data;
+    return values + (size_t)parity_token(c, r) * (size_t)c->input[k].cols;
+}

@@ -1,0 +1,348 @@
+/* Running a case: one small plan, its buffers laid apart, everything around them NaN. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/mem.h"
+#include "parity/parity.h"
+#include "plan/emit.h"
+
+/* Regions are filled with NaN by rows of FILL_COLS; GUARD bytes lie before, between and behind
+ * buffers. The plan is made for a few rows more than the step has. */
+enum { FILL_COLS = 1024, FILL_BYTES = FILL_COLS * 4, GUARD = 1024, ROWS_SPARE = 2 };
+
+struct runner {
+    const struct backend *backend;
+    struct device *device;
+    struct parity_case *c;
+    struct carat_error *err;
+    struct weight nan_row;
+};
+
+/* A plan with its memory and program; what is there is freed by unload. */
+struct loaded {
+    struct plan plan;
+    struct program *program;
+    void *memory, *scratch;
+    size_t memory_bytes, scratch_bytes;
+};
+
+static void unload(const struct runner *r, struct loaded *l)
+{
+    if (l->program) r->backend->unbind(l->program);
+    if (l->memory) r->backend->free(r->device, l->memory);
+    if (l->scratch) r->backend->free(r->device, l->scratch);
+    plan_deinit(&l->plan);
+}
+
+static int start(const struct runner *r, struct loaded *l, const struct step *step)
+{
+    r->backend->run(l->program, step);
+    return r->backend->fence(r->device, r->err);
+}
+
+/* Fills [memory, + bytes) with NaN; bytes is a multiple of FILL_BYTES. */
+static int fill(const struct runner *r, void *memory, size_t bytes)
+{
+    struct loaded l = {0};
+    int32_t rows = (int32_t)(bytes / FILL_BYTES);
+    int32_t *zeros = mem_alloc((size_t)rows, sizeof *zeros);
+    struct step step = {.n_token = rows, .id = zeros, .position = zeros, .sequence = zeros};
+    plan_init(&l.plan, rows, 1, NULL, 0);
+    emit_embed(&l.plan, ROWS_TOKEN, &r->nan_row, 1.0f, 0, FILL_COLS);
+    int status = zeros ? plan_close(&l.plan, r->err) : CARAT_EMEMORY;
+    size_t scratch = status ? 0 : r->backend->scratch_bytes(&l.plan);
+    if (!status) status = r->backend->alloc(r->device, scratch, &l.scratch, r->err);
+    if (!status)
+        status = r->backend->bind(r->device, &l.plan, memory, l.scratch, &l.program, r->err);
+    if (!status) status = start(r, &l, &step);
+    mem_free(zeros);
+    unload(r, &l);
+    return status;
+}
+
+static int take_filled(const struct runner *r, size_t bytes, void **out, size_t *taken)
+{
+    *taken = (bytes + FILL_BYTES) / FILL_BYTES * FILL_BYTES;
+    TRY(r->backend->alloc(r->device, *taken, out, r->err));
+    return fill(r, *out, *taken);
+}
+
+/* Ends the plan with buffers that share nothing, and binds it between guards. */
+static int load(const struct runner *r, struct loaded *l)
+{
+    TRY(plan_close(&l->plan, r->err));
+    size_t end = GUARD;
+    for (int32_t i = 0; i < l->plan.n_bufs; i++) {
+        l->plan.bufs[i].offset = end;
+        end += (plan_buf_bytes(&l->plan, (buf_id)i) + GUARD + 255) / 256 * 256;
+    }
+    l->plan.bytes = end;
+    TRY(take_filled(r, end, &l->memory, &l->memory_bytes));
+    size_t scratch = r->backend->scratch_bytes(&l->plan);
+    TRY(take_filled(r, scratch + GUARD, &l->scratch, &l->scratch_bytes));
+    return r->backend->bind(r->device, &l->plan, l->memory, l->scratch, &l->program, r->err);
+}
+
+/* ---- Guards ----------------------------------------------------------------------------- */
+
+static bool all_nan(const char *bytes, size_t from, size_t to)
+{
+    for (size_t i = (from + 3) / 4 * 4; i + 4 <= to; i += 4) {
+        float value;
+        memcpy(&value, bytes + i, sizeof value);
+        if (!isnan(value)) return false;
+    }
+    return true;
+}
+
+static void check_guards(const struct loaded *l, const char *memory, const char *scratch,
+                         size_t scratch_used, struct parity_result *out)
+{
+    size_t end = 0;
+    for (int32_t i = 0; i < l->plan.n_bufs; i++) {
+        size_t offset = l->plan.bufs[i].offset;
+        if (!all_nan(memory, end, offset))
+            snprintf(out->problem, sizeof out->problem, "memory before buffer %d was written", i);
+        end = offset + plan_buf_bytes(&l->plan, (buf_id)i);
+    }
+    if (!all_nan(memory, end, l->memory_bytes))
+        snprintf(out->problem, sizeof out->problem, "memory behind the last buffer was written");
+    if (!all_nan(scratch, scratch_used, l->scratch_bytes))
+        snprintf(out->problem, sizeof out->problem, "memory behind the scratch was written");
+}
+
+/* Inputs are still what EMBED put there. */
+static void check_input(const struct parity_case *c, int k, const char *buffer,
+                        struct parity_result *out)
+{
+    int32_t rows = c->shape.rows_class == ROWS_TOKEN ? c->step.n_token : c->step.n_out;
+    size_t row_bytes = (size_t)c->input[k].cols * sizeof(float);
+    if (c->shape.code == OP_GATHER_ROWS) rows = 0; /* its input is of the other class */
+    for (int32_t i = 0; i < rows; i++)
+        if (memcmp(buffer + (size_t)i * row_bytes, parity_input(c, k, i), row_bytes) != 0)
+            snprintf(out->problem, sizeof out->problem, "row %d of input %d was changed", i, k);
+}
+
+/* ---- The op ----------------------------------------------------------------------------- */
+
+struct built {
+    buf_id in[2], out[2];
+};
+
+static buf_id emit_input(struct plan *p, const struct parity_case *c, int k)
+{
+    enum row_class rows = c->shape.code == OP_GATHER_ROWS ? ROWS_TOKEN : c->shape.rows_class;
+    if (!c->input[k].data) return BUF_NONE;
+    return emit_embed(p, rows, &c->input[k], 1.0f, 0, (int32_t)c->input[k].cols);
+}
+
+static struct built build(struct plan *p, const struct parity_case *c)
+{
+    const struct parity_shape *s = &c->shape;
+    const struct weight *w = c->weight.data ? &c->weight : NULL;
+    struct built b = {.in = {emit_input(p, c, 0), emit_input(p, c, 1)}, .out = {BUF_NONE, BUF_NONE}};
+    buf_id x = b.in[0], ids = BUF_NONE, shares = BUF_NONE;
+    if (s->code == OP_EXPERT_IN || s->code == OP_EXPERT_OUT)
+        emit_route(p, b.in[1], NULL, s->n_used, &ids, &shares);
+    switch (s->code) {
+    case OP_EMBED: b.out[0] = emit_embed(p, s->rows_class, w, c->value, s->first, s->cols); break;
+    case OP_RMSNORM: b.out[0] = emit_groupnorm(p, x, w, s->group, c->value); break;
+    case OP_MATMUL: b.out[0] = emit_matmul(p, x, w); break;
+    case OP_ROPE: b.out[0] = emit_rope(p, x, w, s->group); break;
+    case OP_ATTENTION: b.out[0] = emit_attention(p, x, 0, s->n_heads, s->window); break;
+    case OP_ADD: b.out[0] = emit_add(p, x, b.in[1]); break;
+    case OP_SCALE: b.out[0] = emit_scale(p, x, c->value); break;
+    case OP_GELU_MUL: b.out[0] = emit_gelu_mul(p, x, b.in[1], s->first); break;
+    case OP_GATHER_ROWS: b.out[0] = emit_gather_rows(p, x); break;
+    case OP_ROUTE: emit_route(p, x, w, s->n_used, &b.out[0], &b.out[1]); break;
+    case OP_EXPERT_IN: b.out[0] = emit_expert_in(p, x, ids, w, s->n_used); break;
+    case OP_EXPERT_OUT: b.out[0] = emit_expert_out(p, x, ids, shares, w, s->n_used); break;
+    case OP_SOFTCAP: b.out[0] = emit_softcap(p, x, c->value); break;
+    case OP_KV_WRITE:
+    case OP_COUNT: break;
+    }
+    return b;
+}
+
+static int give_rows(const struct loaded *l, const char *memory, buf_id id, int32_t rows, int k,
+                     struct parity_result *out)
+{
+    const struct plan_buf *b = plan_buf_at(&l->plan, id);
+    out->n_y[k] = (size_t)rows * (size_t)b->cols;
+    out->y[k] = mem_alloc(out->n_y[k], sizeof(float));
+    if (!out->y[k]) return CARAT_EMEMORY;
+    memcpy(out->y[k], memory + b->offset, out->n_y[k] * sizeof(float));
+    return CARAT_OK;
+}
+
+static int run_op(const struct runner *r, struct loaded *l, struct parity_result *out)
+{
+    struct parity_case *c = r->c;
+    plan_init(&l->plan, c->step.n_token + ROWS_SPARE, c->step.n_out + ROWS_SPARE, &c->cache, 1);
+    struct built b = build(&l->plan, c);
+    TRY(load(r, l));
+    TRY(start(r, l, &c->step));
+    char *memory = mem_alloc(l->memory_bytes, 1), *scratch = mem_alloc(l->scratch_bytes, 1);
+    int status = memory && scratch ? CARAT_OK : CARAT_EMEMORY;
+    if (!status) {
+        int32_t rows = c->shape.rows_class == ROWS_TOKEN ? c->step.n_token : c->step.n_out;
+        r->backend->download(r->device, memory, l->memory, l->memory_bytes);
+        r->backend->download(r->device, scratch, l->scratch, l->scratch_bytes);
+        check_guards(l, memory, scratch, r->backend->scratch_bytes(&l->plan), out);
+        for (int k = 0; k < 2; k++) {
+            if (b.in[k] != BUF_NONE) check_input(c, k, memory + l->plan.bufs[b.in[k]].offset, out);
+            if (b.out[k] != BUF_NONE && !status)
+                status = give_rows(l, memory, b.out[k], rows, k, out);
+        }
+    }
+    mem_free(memory);
+    mem_free(scratch);
+    return status;
+}
+
+/* ---- Caches ----------------------------------------------------------------------------- */
+
+static void add_row(struct step *s, int32_t id, int32_t position, int32_t sequence)
+{
+    s->id[s->n_token] = id;
+    s->position[s->n_token] = position;
+    s->sequence[s->n_token++] = sequence;
+}
+
+/* Writes NaN to every cell, then the rows that the case means to be there: those of its step
+ * for KV_WRITE, all that a row may see for ATTENTION. */
+static int write_cells(const struct runner *r, struct loaded *l, int32_t *numbers, size_t n)
+{
+    struct parity_case *c = r->c;
+    struct step s = {.id = numbers, .position = numbers + n, .sequence = numbers + 2 * n};
+    int32_t nan_row = c->n_seq * c->n_position;
+    for (int32_t q = 0; q < c->n_seq; q++)
+        for (int32_t p = 0; p < c->cache.capacity; p++) add_row(&s, nan_row, p, q);
+    TRY(start(r, l, &s));
+    s.n_token = 0;
+    if (c->shape.code == OP_KV_WRITE) {
+        s.n_decode = c->step.n_decode;
+        for (int32_t t = 0; t < c->step.n_token; t++)
+            add_row(&s, c->step.sequence[t] * c->n_position + c->step.position[t],
+                    c->step.position[t], c->step.sequence[t]);
+        return start(r, l, &s);
+    }
+    int32_t last[64] = {0};
+    carat_assert(c->n_seq <= 64);
+    for (int32_t t = 0; t < c->step.n_token; t++)
+        if (c->step.position[t] > last[c->step.sequence[t]])
+            last[c->step.sequence[t]] = c->step.position[t];
+    for (int32_t q = 0; q < c->n_seq; q++)
+        for (int32_t p = c->first_visible[q]; p <= last[q]; p++)
+            add_row(&s, q * c->n_position + p, p, q);
+    return start(r, l, &s);
+}
+
+static int fill_caches(const struct runner *r, struct loaded *l)
+{
+    struct parity_case *c = r->c;
+    size_t n = (size_t)c->n_seq * (size_t)c->cache.capacity;
+    int32_t cols = c->cache.n_heads * c->cache.head_dim;
+    plan_init(&l->plan, (int32_t)n, 1, &c->cache, 1);
+    buf_id k = emit_embed(&l->plan, ROWS_TOKEN, &c->keys, 1.0f, 0, cols);
+    buf_id v = emit_embed(&l->plan, ROWS_TOKEN, &c->values, 1.0f, 0, cols);
+    emit_kv_write(&l->plan, k, v, 0);
+    TRY(load(r, l));
+    int32_t *numbers = mem_alloc(3 * n, sizeof *numbers);
+    int status = numbers ? write_cells(r, l, numbers, n) : CARAT_EMEMORY;
+    mem_free(numbers);
+    return status;
+}
+
+static int run_cached(const struct runner *r, struct loaded *l, struct parity_result *out)
+{
+    struct parity_case *c = r->c;
+    size_t n = (size_t)c->n_seq * (size_t)c->cache.capacity;
+    size_t bytes = n * format_row_bytes(c->cache.format, c->cache.n_heads * c->cache.head_dim);
+    TRY(r->backend->alloc(r->device, bytes, &c->cache.k, r->err));
+    TRY(r->backend->alloc(r->device, bytes, &c->cache.v, r->err));
+    struct loaded filling = {0};
+    int status = fill_caches(r, &filling);
+    unload(r, &filling);
+    TRY(status);
+    if (c->shape.code == OP_ATTENTION) return run_op(r, l, out);
+    out->cache_bytes = bytes;
+    out->k = mem_alloc(bytes, 1);
+    out->v = mem_alloc(bytes, 1);
+    if (!out->k || !out->v) return CARAT_EMEMORY;
+    r->backend->download(r->device, out->k, c->cache.k, bytes);
+    r->backend->download(r->device, out->v, c->cache.v, bytes);
+    return CARAT_OK;
+}
+
+int parity_run(const struct backend *backend, struct device *device, struct parity_case *c,
+               struct parity_result *out, struct carat_error *err)
+{
+    float nan_values[FILL_COLS];
+    for (int i = 0; i < FILL_COLS; i++) nan_values[i] = NAN;
+    struct runner r = {.backend = backend, .device = device, .c = c, .err = err};
+    r.nan_row = (struct weight){.name = "nan", .format = FORMAT_F32, .n_expert = 1, .rows = 1,
+                                .cols = FILL_COLS, .row_bytes = FILL_BYTES,
+                                .expert_bytes = FILL_BYTES, .data = nan_values};
+    struct weight *weights[] = {&r.nan_row, &c->weight, &c->input[0], &c->input[1], &c->keys,
+                                &c->values};
+    enum { N_WEIGHTS = sizeof weights / sizeof *weights };
+    struct loaded l = {0};
+    *out = (struct parity_result){0};
+    int status = CARAT_OK, n = 0;
+    for (; n < N_WEIGHTS && !status; n++)
+        if (weights[n]->data) status = backend->weight_load(device, weights[n], err);
+    if (!status) status = c->keys.data ? run_cached(&r, &l, out) : run_op(&r, &l, out);
+    unload(&r, &l);
+    if (c->cache.k) backend->free(device, c->cache.k);
+    if (c->cache.v) backend->free(device, c->cache.v);
+    c->cache.k = c->cache.v = NULL;
+    while (n-- > 0)
+        if (weights[n]->data) backend->weight_unload(device, weights[n]);
+    if (status) parity_result_deinit(out);
+    return status;
+}
+
+void parity_result_deinit(struct parity_result *r)
+{
+    mem_free(r->y[0]);
+    mem_free(r->y[1]);
+    mem_free(r->k);
+    mem_free(r->v);
+    *r = (struct parity_result){0};
+}
+
+/* ---- Comparing -------------------------------------------------------------------------- */
+
+double parity_nmse(const float *y, const float *expected, size_t n)
+{
+    double error = 0, size = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(y[i])) return INFINITY;
+        double d = (double)y[i] - (double)expected[i];
+        error += d * d;
+        size += (double)expected[i] * (double)expected[i];
+    }
+    if (error > 0) return size > 0 ? error / size : INFINITY;
+    return 0;
+}
+
+/* Where the list says "by format": activations rounded to 8 bits in blocks of 32 show the error
+ * of Q8_0; those of half formats are rounded to the half format; F32 stays F32. Half as much
+ * again for the luck of a small case. */
+double parity_budget(const struct parity_shape *shape)
+{
+    static const double listed[OP_COUNT] = {
+#define X(NAME, params, meaning, budget) budget,
+        OP_LIST(X)
+#undef X
+    };
+    if (listed[shape->code] >= 0) return listed[shape->code];
+    double error = format_of(FORMAT_Q8_0)->budget;
+    if (shape->format == FORMAT_F32) return 1e-11;
+    if (shape->format == FORMAT_F16 || shape->format == FORMAT_BF16)
+        error = format_of(FORMAT_BF16)->budget;
+    return 1.5 * error * error;
+}
