@@ -1,0 +1,32 @@
+/* Every format on any block bytes: decoding reads only the blocks, encoding what came out gives
+ * blocks that decode again. The first byte chooses the format.
+ *
+ *     fuzz_format -max_len=2048 */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quant/format.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 2) return 0;
+    const struct format_traits *t = format_of((enum format)(data[0] % FORMAT_COUNT));
+    size_t n_block = (size - 1) / (size_t)t->block_bytes;
+    size_t bytes = n_block * (size_t)t->block_bytes;
+    size_t n = n_block * (size_t)t->block_elements;
+    if (n == 0) return 0;
+    uint8_t *blocks = malloc(bytes);
+    float *values = malloc(n * sizeof *values);
+    if (blocks && values) {
+        memcpy(blocks, data + 1, bytes);
+        t->decode(blocks, values, (int64_t)n);
+        t->encode(values, blocks, (int64_t)n);
+        t->decode(blocks, values, (int64_t)n);
+    }
+    free(blocks);
+    free(values);
+    return 0;
+}
