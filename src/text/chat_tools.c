@@ -27,6 +27,19 @@ static void quoted_upper(struct prompt *p, struct text t)
     prompt_mark(p, "<|\"|>");
 }
 
+/* A type that is no word is shown as Python would. */
+static void quoted_type(struct prompt *p, const struct carat_value *type)
+{
+    char number[NUMBER_TEXT_MAX];
+    struct text t = value_text(type);
+    if (value_is(type, CARAT_NULL)) t = (struct text){"NONE", 4};
+    if (value_is(type, CARAT_BOOL))
+        t = type->as.boolean ? (struct text){"TRUE", 4} : (struct text){"FALSE", 5};
+    if (value_is(type, CARAT_INT) || value_is(type, CARAT_REAL))
+        t = (struct text){number, number_text(type, number)};
+    quoted_upper(p, t);
+}
+
 /* ---- Values ----------------------------------------------------------------------------- */
 
 static int array(struct prompt *p, const struct carat_value *value, bool quote_keys, int depth,
@@ -250,7 +263,7 @@ static int property(struct prompt *p, const struct carat_member *m, int depth,
     if (type_is(type, "OBJECT")) TRY(object_fields(p, schema, &needs_comma, depth, err));
     begin_field(p, &needs_comma);
     prompt_mark(p, "type:");
-    quoted_upper(p, type);
+    quoted_type(p, value_get(schema, "type"));
     prompt_mark(p, "}");
     return CARAT_OK;
 }
@@ -303,7 +316,7 @@ static int parameters(struct prompt *p, const struct carat_value *schema, struct
     }
     if (!value_is_true(type)) return CARAT_OK;
     prompt_mark(p, "type:");
-    quoted_upper(p, value_text(type));
+    quoted_type(p, type);
     prompt_mark(p, "}");
     return CARAT_OK;
 }
