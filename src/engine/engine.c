@@ -85,6 +85,11 @@ int carat_engine_open(carat_engine **out, const carat_model *model,
     return status;
 }
 
+static void give_back(const struct layout *y, void *memory)
+{
+    if (memory) y->backend->free(y->device, memory);
+}
+
 void carat_engine_close(carat_engine *e)
 {
     if (!e) return;
@@ -93,11 +98,12 @@ void carat_engine_close(carat_engine *e)
         if (e->sequences[i].state != SEQUENCE_FREE)
             sequence_end(&e->sequences[i], CARAT_FINISH_CANCELLED, 0);
     if (y->device) {
+        plans_deinit(&y->plans, y->backend); /* programs go before the memory that they use */
         for (int32_t i = 0; i < e->n_loaded; i++)
             y->backend->weight_unload(y->device, &e->weights.all[i]);
-        for (int32_t i = 0; i < 2 * LAYERS_MAX; i++) y->backend->free(y->device, e->kv[i]);
-        y->backend->free(y->device, e->memory);
-        y->backend->free(y->device, e->scratch);
+        for (int32_t i = 0; i < 2 * LAYERS_MAX; i++) give_back(y, e->kv[i]);
+        give_back(y, e->memory);
+        give_back(y, e->scratch);
         layout_deinit(y);
     }
     arena_deinit(&e->arena);

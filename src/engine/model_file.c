@@ -9,7 +9,8 @@
 
 enum { NAME_SHOWN_MAX = 200 };
 
-/* general.name for a terminal: valid UTF-8, no control characters, not endless. */
+/* general.name for a terminal: valid UTF-8, no control characters, not endless. NULL when memory
+ * is out. */
 static const char *clean_name(struct carat_model *m)
 {
     struct gguf_string name = {0};
@@ -22,7 +23,8 @@ static const char *clean_name(struct carat_model *m)
             buf_add(&clean, name.data + i, (size_t)n);
         i += n > 0 ? (size_t)n : 1;
     }
-    const char *kept = arena_copy_text(&m->arena, buf_text(&clean), clean.length);
+    const char *kept =
+        clean.failed ? NULL : arena_copy_text(&m->arena, buf_text(&clean), clean.length);
     buf_deinit(&clean);
     return kept;
 }

@@ -111,7 +111,11 @@ int carat_show_json(const char *path, char **out, struct carat_error *err)
     if (status) return status;
     carat_model *model = NULL;
     struct carat_error problem = {0};
-    carat_model_open(&model, path, &problem);
+    if (carat_model_open(&model, path, &problem) == CARAT_EMEMORY) { /* says nothing of the file */
+        gguf_close(g);
+        if (err) *err = problem;
+        return CARAT_EMEMORY;
+    }
     struct buf text = {0};
     struct json j = {.out = &text};
     add_file(&j, g, model ? NULL : problem.message);
