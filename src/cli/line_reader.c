@@ -5,6 +5,8 @@
 #include "cli/line_reader.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -70,18 +72,33 @@ static const char *show_prompt(EditLine *edit)
     return reader_of(edit)->prompt;
 }
 
+/* Waits until standard input can be read; false when Ctrl-C came, also before the call. */
+static bool wait_for_input(void)
+{
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    sigset_t interrupt, before;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    sigprocmask(SIG_BLOCK, &interrupt, &before);
+    int ready = 0;
+    bool can_wait = true;
+    while (!interrupt_wanted() && ready <= 0 && can_wait) {
+        ready = ppoll(&input, 1, NULL, &before);
+        can_wait = ready >= 0 || errno == EINTR;
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return ready > 0 || !can_wait; /* reading tells what is wrong */
+}
+
 /* One character of standard input, for libedit: 1, 0 at the end, -1 on Ctrl-C or error. */
 static int read_character(EditLine *edit, wchar_t *out)
 {
     struct line_reader *reader = reader_of(edit);
     char bytes[4];
     for (size_t n = 0; n < sizeof bytes;) {
-        ssize_t got = read(STDIN_FILENO, bytes + n, 1);
-        if (got < 0 && errno == EINTR && !interrupt_wanted()) continue; /* window size */
-        if (got < 0) {
-            reader->is_interrupted = interrupt_wanted();
-            return -1;
-        }
+        reader->is_interrupted = !wait_for_input();
+        ssize_t got = reader->is_interrupted ? -1 : read(STDIN_FILENO, bytes + n, 1);
+        if (got < 0) return -1;
         if (got == 0) return 0;
         n++;
         uint32_t code_point;
@@ -174,6 +191,9 @@ static int open_edit(struct line_reader *reader, const char *path, struct carat_
     el_set(edit, EL_PROMPT, show_prompt);
     el_set(edit, EL_EDITOR, "emacs");
     el_set(edit, EL_SIGNAL, 0);
+    /* What is typed while the program works goes through the terminal's own line editing, where
+     * an early Ctrl-D would become a zero byte. As an ordinary character it waits for us. */
+    el_set(edit, EL_SETTY, "-x", "eof=", NULL);
     el_set(edit, EL_HIST, history, reader->history);
     el_set(edit, EL_GETCFN, read_character);
     /* The narrow el_set copies these two strings and never frees them. */
@@ -190,6 +210,7 @@ static void close_edit(struct line_reader *reader)
         history(reader->history, &event, H_SAVE, reader->history_path);
     if (reader->history) history_end(reader->history);
     if (reader->edit) el_end(reader->edit);
+    if (reader->is_terminal) signals_restore_terminal();
     mem_free(reader->history_path);
 }
 #endif

@@ -12,9 +12,14 @@
 static volatile sig_atomic_t is_answering, interrupts, has_terminal;
 static struct termios terminal_before;
 
-static void leave(int status)
+void signals_restore_terminal(void)
 {
     if (has_terminal) tcsetattr(STDIN_FILENO, TCSANOW, &terminal_before);
+}
+
+static void leave(int status)
+{
+    signals_restore_terminal();
     _exit(status);
 }
 

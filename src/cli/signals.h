@@ -16,5 +16,6 @@ bool interrupt_wanted(void); /* Ctrl-C came since interrupt_begin */
 
 /* What the handlers put back before they leave: the terminal as it is now. */
 void signals_keep_terminal(void);
+void signals_restore_terminal(void);
 
 #endif
