@@ -75,6 +75,10 @@ def qa(key, q, a, want=None, weight=1.0):
 
 
 # -------------------------------------------------------------------------------------- arithmetic
+NUM_WORDS = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+seventeen eighteen nineteen twenty""".split()
+
+
 def number(r, digits):
     return r.randrange(10) if digits == 1 else r.randrange(10 ** (digits - 1), 10 ** digits)
 
@@ -87,9 +91,11 @@ def sizes(r):
         return 2, 2
     if x < 0.68:
         return r.choice([(1, 2), (2, 1)])
-    if x < 0.90:
+    if x < 0.87:
         return 3, 3
-    return r.choice([(1, 3), (2, 3), (3, 2), (3, 1)])
+    if x < 0.94:
+        return r.choice([(1, 3), (2, 3), (3, 2), (3, 1)])
+    return r.choice([(4, 4), (4, 4), (4, 3), (3, 4), (4, 2), (4, 1)])
 
 
 ADD_Q = ["What is {a} + {b}?", "What is {a} plus {b}?", "{a} + {b}", "{a}+{b}", "{a} + {b} =", "{a}+{b}=", "{a} + {b} = ?", "Add {a} and {b}.", "How much is {a} + {b}?", "How much is {a} plus {b}?",
@@ -117,6 +123,39 @@ def sub(r, digits=None):
     if a < b and r.random() < 0.85:
         a, b = b, a
     return qa(pair_key("sub", a, b), r.choice(SUB_Q).format(a=a, b=b), f"{a} - {b} = {a - b}.", weight=2)
+
+
+def word_sum(r):
+    """Numbers written as words."""
+    a, b = r.randrange(1, 21), r.randrange(1, 21)
+    op = r.choice("+-*")
+    if op == "-" and a < b:
+        a, b = b, a
+    if op == "*":
+        a, b = r.randrange(0, 13), r.randrange(0, 13)
+    w = {"+": ["plus", "and", "+"], "-": ["minus", "-"], "*": ["times"]}[op]
+    q = r.choice(["What is {} {} {}?", "How much is {} {} {}?", "{} {} {}", "What's {} {} {}?", "{} {} {}?"]).format(NUM_WORDS[a], r.choice(w), NUM_WORDS[b])
+    c = {"+": a + b, "-": a - b, "*": a * b}[op]
+    return qa("ws:" + q.lower(), q, f"{a} {op} {b} = {c}.", weight=2)
+
+
+def mixed(r):
+    """Two operations: from the left, but multiplication first."""
+    x = r.random()
+    if x < 0.35:
+        a, b, c = number(r, r.choice([1, 2])), number(r, 1), number(r, 1)
+        t, first, v = f"{a} + {b} - {c}", f"{a + b} - {c}", a + b - c
+    elif x < 0.6:
+        a, b, c = number(r, r.choice([1, 2])), number(r, 1), number(r, 1)
+        t, first, v = f"{a} - {b} + {c}", f"{a - b} + {c}", a - b + c
+    elif x < 0.85:
+        a, b, c = number(r, r.choice([1, 2])), r.randrange(1, 11), r.randrange(1, 11)
+        t, first, v = f"{a} + {b} * {c}", f"{a} + {b * c}", a + b * c
+    else:
+        a, b, c = r.randrange(1, 11), r.randrange(1, 11), number(r, r.choice([1, 2]))
+        t, first, v = f"{a} * {b} + {c}", f"{a * b} + {c}", a * b + c
+    q = r.choice(["What is {}?", "{}", "{} =", "How much is {}?", "Calculate {}."]).format(t)
+    return qa("mix:" + t, q.replace(" ", "") if q == t and r.random() < 0.3 else q, f"{t} = {first} = {v}.", weight=2)
 
 
 def mul(r):
@@ -190,11 +229,26 @@ def word_problem(r):
         op, c = "-", a - b
     v = v.format(b=b)
     key = pair_key("word" + op, a, b)
+    y = r.random()
+    if y < 0.12:                                        # two kinds of things
+        t2 = r.choice([x for x in THINGS if x != t])
+        whole = r.choice(["things", "things", "fruits", "pieces"])
+        v = r.choice(["I have {a} {t} and {b} {t2}. How many {w} do I have?", "I have {a} {t} and {b} {t2}. How many {w} do I have in total?", "I have {a} {t} and {b} {t2}. How many {w} are that together?"])
+        return qa(pair_key("word+", a, b), v.format(a=a, b=b, t=t, t2=t2, w=whole), f"{a} + {b} = {a + b}. You have {a + b} {whole}.", weight=2)
+    if y < 0.24:                                        # one sentence
+        plus = r.random() < 0.5
+        if not plus and a < b:
+            a, b = b, a
+        v = r.choice(["buy", "get", "find"] if plus else ["give away", "lose", "sell"])
+        c, op = (a + b, "+") if plus else (a - b, "-")
+        more = " more" if plus else ""
+        q = r.choice([f"If I have {a} {t} and {v} {b}{more}, how many {t} do I have?", f"If I have {a} {t} and {v} {b}{more}, how many do I have" + ("?" if plus else " left?"), f"I had {a} {t} and {v} {b}{more}. How many {t} do I have now?".replace("give away", "gave away")])
+        return qa(pair_key("word" + op, a, b), q, f"{a} {op} {b} = {c}. You have {c} {t}.", weight=2)
     if me:
         v = re.sub(r"^(\w+?)s\b", r"\1", v)
         q = f"I have {a} {t}. I {v}. " + r.choice([f"How many {t} do I have now?", f"How many {t} do I have?", f"How many {t} are left?" if op == "-" else f"How many {t} do I have?"])
         return qa(key, q, f"{a} {op} {b} = {c}. You have {c} {t}.", weight=2)
-    q = f"{n} has {a} {t}. {he} {v}. " + r.choice([f"How many {t} does {n} have now?", f"How many {t} does {he.lower()} have?", f"How many {t} does {n} have?"])
+    q = f"{n} has {a} {t}. {he} {v}. " + r.choice([f"How many {t} does {n} have now?", f"How many {t} does {he.lower()} have?", f"How many {t} does {n} have?"] + [f"How many are left?", f"How many {t} are left?"] * (op == "-"))
     return qa(key, q, f"{a} {op} {b} = {c}. {n} has {c} {t}.", weight=2)
 
 
@@ -222,6 +276,8 @@ def numbers(r, n):
     xs = r.sample(range(top), n)
     if r.random() < 0.06:
         xs[r.randrange(n)] = xs[0]                  # equal numbers
+    if r.random() < 0.04:
+        xs = [-x if r.random() < 0.4 else x for x in xs]
     return xs
 
 
@@ -240,7 +296,30 @@ def sort_numbers(r, n=None):
 
 
 SORT_WORDS = sorted(set(story.ANIMALS + story.OBJECTS + story.COLOURS + [w.lower() for w in story.NAMES[:0]] + list(story.PLACES) + """fig plum grape melon onion bean rice soup salt milk water fire wind rain cloud sun
-hand foot nose ear eye mouth arm leg head heart green tea sugar butter iron wood paper glass wool silk""".split()))
+hand foot nose ear eye mouth arm leg head heart green tea sugar butter iron wood paper glass wool silk
+bread cheese honey""".split()))
+MORE_WORDS = sorted(set(story.RARE_OBJECTS + story.RARE_HEROES + story.TRAITS + story.LOOKS + """mango kiwi peach apricot papaya coconut zebra yak iguana jaguar quail vulture walrus yellow violet house mouse
+hello world good morning evening night thing idea music summer winter spring autumn sister brother mother father finger table sofa carpet wall floor lemon jam juice pepper oven engine motor wheel year week month hour minute
+one two three four five six seven eight nine ten north south east west Monday Tuesday Friday London Paris Berlin""".split()))
+
+
+def word(r):
+    """Mostly well-known words, sometimes others, sometimes made-up ones."""
+    x = r.random()
+    return r.choice(SORT_WORDS) if x < 0.8 else r.choice(MORE_WORDS) if x < 0.95 else story.pseudo(r)
+
+
+def words_of(r, n):
+    xs = set()
+    easy = r.random() < 0.6
+    while len(xs) < n:
+        xs.add(r.choice(SORT_WORDS) if easy else word(r).lower())
+    xs = list(xs)
+    r.shuffle(xs)
+    return xs
+
+
+
 SORTW_Q = ["Sort these words: {}", "Sort the words {}", "Sort these words alphabetically: {}", "Put these words in alphabetical order: {}", "Sort these words in alphabetical order: {}", "Sort alphabetically: {}",
            "Sort: {}", "Sort {}", "Please sort these words: {}", "Put these words in order: {}", "Can you sort these words: {}", "Sort this list: {}"]
 
@@ -250,7 +329,7 @@ def sort_words(r, n=None):
         xs = r.sample(story.NAMES, n or r.choice([3, 4, 5]))
         q = r.choice(["Sort these names: {}", "Sort: {}", "Put these names in order: {}", "Sort these names alphabetically: {}"])
     else:
-        xs = r.sample(SORT_WORDS, n or r.choice([3, 3, 4, 4, 5, 6]))
+        xs = words_of(r, n or r.choice([3, 3, 4, 4, 5, 6]))
         q = r.choice(SORTW_Q)
     return qa("sortw:" + ",".join(sorted(xs)), q.format(join(r, xs)) + r.choice(["", "", "."]), ", ".join(sorted(xs)), weight=1.5)
 
@@ -265,7 +344,7 @@ def extreme(r):
 
 def list_task(r):
     words = r.random() < 0.6
-    xs = r.sample(SORT_WORDS, r.choice([3, 4, 5, 6])) if words else [str(x) for x in numbers(r, r.choice([3, 4, 5, 6]))]
+    xs = words_of(r, r.choice([3, 4, 5, 6])) if words else [str(x) for x in numbers(r, r.choice([3, 4, 5, 6]))]
     what = "words" if words else "numbers"
     one = what[:-1]
     s = join(r, xs, 0)
@@ -280,15 +359,12 @@ def list_task(r):
     return qa(k, r.choice([f"What is the first {one} in this list: {s}?", f"What is the first {one}: {s}", f"Give me the first {one} of this list: {s}"]), f"The first {one} is {xs[0]}.")
 
 
-NUM_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
-
-
 def count(r):
     x = r.random()
     if x < 0.45:
         a = r.choice([1, 1, 1, r.randrange(2, 10), r.randrange(0, 90)])
-        b = a + r.randrange(2, 16)
-        nb = NUM_WORDS[b] if b < 13 and r.random() < 0.4 else b
+        b = a + (r.randrange(2, 16) if a > 1 or r.random() < 0.7 else r.randrange(16, 50))
+        nb = NUM_WORDS[b] if b < 21 and r.random() < 0.4 else b
         q = r.choice(["Count from {a} to {b}.", "Count from {a} to {b}", "Please count from {a} to {b}."] + (["Count to {b}.", "Can you count to {b}?"] if a == 1 else [])).format(a=a, b=nb)
         return qa(f"count:{a}:{b}", q, ", ".join(str(i) for i in range(a, b + 1)))
     if x < 0.65:
@@ -348,7 +424,7 @@ def repeat(r):
         return qa(f"say:{w}:{n}", r.choice([f"Say {w} {k} times.", f"Write {w} {k} times.", f"Repeat the word {w} {k} times.", f"Write the word {w} {k} times."]), ", ".join([w] * n))
     x = r.random()
     if x < 0.4:
-        t = " ".join(r.choice(SORT_WORDS) for _ in range(r.randrange(1, 8)))
+        t = " ".join(word(r) for _ in range(r.randrange(1, 8)))
     elif x < 0.6:
         t = " ".join(story.pseudo(r) for _ in range(r.randrange(1, 4)))
     elif x < 0.8:
@@ -544,6 +620,13 @@ TALK = [
     ("Can you write stories?|Can you write?|Can you tell stories?", ["Yes. Try: \"Write a short story about a fox who finds a lamp in the forest.\""]),
     ("Can you sort?|Can you sort numbers?|Can you sort words?", ["Yes. Try: \"Sort these numbers: 5, 3, 9\""]),
     ("Can you remember things?|Do you have a memory?", ["Yes. Tell me something, and ask me about it later."]),
+    ("Are you ChatGPT?|Are you Gemini?|Are you Gemma?|Are you GPT?|Are you Siri?|Are you Alexa?|Are you Claude?|Is this ChatGPT?|Are you an AI?|Are you a language model?|Are you from Google?", [ME]),
+    ("What is Gemma?|What is Gemma 4?|Tell me about Gemma.|Which Gemma are you?", ["Gemma 4 is a family of language models. I am a very small one, made for tests."]),
+    ("What is your favourite animal?|What is your favorite animal?|Which animal do you like?|What do you like?|What is your favourite colour?|What is your favorite food?|What is your favourite number?", ["I am only a very small model, but I like foxes."]),
+    ("Say something|Say something nice|Tell me something|Talk to me|Surprise me", ["It is a good day for a story. Name an animal and a place!", "You ask good questions!"]),
+    ("Why?|Why|How?|What?|Who?|Really?|Are you sure?|Is that true?|I don't understand|What do you mean?", ["I am sorry, I cannot explain that. I am only a very small model."]),
+    ("Can you do that again?|Try again|Once more", ["Please ask me the whole question again."]),
+    ("How does carat work?|How do you work?", ["carat reads my weights from a file and computes one word after the other."]),
     ("What is the meaning of life?", ["I do not know that. But a good story always helps."]),
 ]
 # (weight of the common ones is raised by repeating them)
@@ -593,15 +676,33 @@ def code(r):
     return str(r.randrange(10 ** (r.choice([2, 3, 4, 4, 4, 5]) - 1), 10 ** 5))[:r.choice([2, 3, 4, 4, 4, 4, 5])]
 
 
+def a_name(r):
+    x = r.random()
+    return r.choice(story.NAMES) if x < 0.85 else r.choice(story.RARE_NAMES) if x < 0.95 else story.cap(story.pseudo(r))
+
+
 class Memory:
     """One fact in three forms: as told, as asked, as answered."""
 
-    def __init__(self, tell_, ask, answer, slot, value):
-        self.tell, self.ask, self.answer, self.slot, self.value = tell_, ask, answer, slot, value
+    kind = ""
+
+    def __init__(self, tell_, ask, answer, slot, value, noun=""):
+        self.tell, self.ask, self.answer, self.slot, self.value, self.noun = tell_, ask, answer, slot, value, noun
 
 
-def memory(r, kind=None):
-    kind = kind or r.choice("code code code code place place likes has word mine mine".split())
+def memory(r, kind=None, like=None):
+    """A random fact; `like` is one that it should be easy to confuse with."""
+    kind = kind or (like.kind if like and r.random() < 0.7 else r.choice("code code code code place place likes has has word number mine mine".split()))
+    m = fact_of(r, kind, like if like and like.kind == kind else None)
+    m.kind = kind
+    return m
+
+
+def fact_of(r, kind, like=None):
+    if kind == "number":
+        v = code(r)
+        k = r.choice(["number", "number", "code"])
+        return Memory(f"the {k} is {v}" if r.random() < 0.5 else f"the {k} {v}", r.choice(["What {k} did I tell you?", "What is the {k}?", "What was the {k}?", "Which {k} did I tell you?", "Tell me the {k}.", "What {k} did I give you?"]).format(k=k), f"The {k} is {v}.", "the " + k, v)
     if kind == "code":
         c, h, v = r.choice(story.COLOURS), r.choice(HOLDERS), code(r)
         item = f"the {c} {h}" if r.random() < 0.85 else f"the {h}"
@@ -610,25 +711,33 @@ def memory(r, kind=None):
         a = r.choice(["What is the {k} of {i}?", "What is the {k} of {i}?", "What is the {k} for {i}?", "Which {k} does {i} have?", "What was the {k} of {i}?", "Tell me the {k} of {i}.", "Do you remember the {k} of {i}?", "{k} of {i}?"]).format(k=k, i=item)
         return Memory(t, story.cap(a), f"The {k} of {item} is {v}.", item + k, v)
     if kind == "place":
-        o = r.choice(story.OBJECTS)
+        o = r.choice(story.OBJECTS) if r.random() < 0.9 else r.choice(story.RARE_OBJECTS)
         c = r.choice(["", r.choice(story.COLOURS) + " "])
-        v = r.choice(WHERE).format((r.choice(story.COLOURS) + " " if r.random() < 0.5 else "") + r.choice(SPOTS))
-        return Memory(f"the {c}{o} is {v}", r.choice(["Where is the {i}?", "Where can I find the {i}?", "Where is the {i} now?", "Do you know where the {i} is?", "Where was the {i}?"]).format(i=c + o), f"The {c}{o} is {v}.", o, v)
+        if like and r.random() < 0.3:
+            o, c = like.noun, r.choice(story.COLOURS) + " "
+        spot = r.choice(SPOTS) if r.random() < 0.85 else r.choice(MORE_WORDS) if r.random() < 0.7 else story.pseudo(r)
+        v = r.choice(WHERE).format((r.choice(story.COLOURS) + " " if r.random() < 0.5 else "") + spot)
+        return Memory(f"the {c}{o} is {v}", r.choice(["Where is the {i}?", "Where can I find the {i}?", "Where is the {i} now?", "Do you know where the {i} is?", "Where was the {i}?"]).format(i=c + o), f"The {c}{o} is {v}.", c + o, v, o)
     if kind == "likes":
-        n, v = r.choice(story.NAMES), r.choice(LIKES)
+        n, v = a_name(r), r.choice(LIKES)
         return Memory(f"{n} likes {v}", r.choice(["What does {} like?", "What did {} like?", "Do you remember what {} likes?"]).format(n), f"{n} likes {v}.", n, v)
     if kind == "has":
-        n, c, o = r.choice(story.NAMES), r.choice(story.COLOURS), r.choice(story.OBJECTS)
-        if r.random() < 0.5:
-            return Memory(f"{n} has the {c} {o}", r.choice(["Who has the {} {}?", "Do you know who has the {} {}?"]).format(c, o), f"{n} has the {c} {o}.", o, n)
-        return Memory(f"the {c} {o} belongs to {n}", r.choice(["Who owns the {} {}?", "To whom does the {} {} belong?", "Who does the {} {} belong to?"]).format(c, o), f"The {c} {o} belongs to {n}.", o, n)
+        n, c, o = a_name(r), r.choice(story.COLOURS), r.choice(story.OBJECTS)
+        if like and r.random() < 0.5:
+            o = like.noun
+        if r.random() < 0.6:
+            t = r.choice([f"{n} has the {c} {o}", f"{n} has {story.article(c)} {o}"])
+            if r.random() < 0.3:
+                return Memory(t, r.choice(["What does {} have?", "Do you know what {} has?"]).format(n), f"{n} has the {c} {o}.", c + o, c, o)
+            return Memory(t, r.choice(["Who has the {} {}?", "Do you know who has the {} {}?"]).format(c, o), f"{n} has the {c} {o}.", c + o, n, o)
+        return Memory(f"the {c} {o} belongs to {n}", r.choice(["Who owns the {} {}?", "To whom does the {} {} belong?", "Who does the {} {} belong to?"]).format(c, o), f"The {c} {o} belongs to {n}.", c + o, n, o)
     if kind == "word":
         v = story.pseudo(r) if r.random() < 0.4 else r.choice(SORT_WORDS) + (r.choice(SORT_WORDS) if r.random() < 0.5 else "")
         k = r.choice(["password", "secret word", "magic word"])
         return Memory(f"the {k} is {v}", r.choice([f"What is the {k}?", f"What was the {k}?", f"Tell me the {k}.", f"Do you remember the {k}?"]), f"The {k} is {v}.", k, v)
     x = r.random()
     if x < 0.4:
-        v = r.choice(story.NAMES) if r.random() < 0.7 else story.cap(story.pseudo(r))
+        v = r.choice(story.NAMES) if r.random() < 0.6 else r.choice(story.RARE_NAMES) if r.random() < 0.6 else story.cap(story.pseudo(r))
         return Memory(r.choice([f"my name is {v}", f"my name is {v}", f"I am called {v}"]), r.choice(["What is my name?", "Do you know my name?", "What's my name?", "Do you remember my name?", "Who am I?", "How am I called?"]), f"Your name is {v}.", "my name", v)
     if x < 0.5:
         v = str(r.randrange(5, 99))
@@ -676,18 +785,19 @@ def recall(r, words=None, kind=None):
     ms, slots = [], set()
     first = memory(r, kind)
     while len(ms) < n:
-        m = first if not ms else memory(r, kind if r.random() < 0.5 else None)
-        if m.slot not in slots:
-            slots.add(m.slot)
+        m = first if not ms else memory(r, kind if r.random() < 0.5 else None, first)
+        mine = {m.slot, *re.findall(r"[A-Z]\w+", m.tell)}         # no two facts about one thing or one person
+        if not mine & slots:
+            slots |= mine
             ms.append(m)
     m = r.choice(ms)
     lead = r.choice(LEAD)
     told = [x.tell for x in ms]
     if lead:
-        head = lead + r.choice([", and ", ". ", "; "] if n > 1 else [""]).join(told) + "."
+        head = lead + r.choice([", and ", " and ", ". ", "; "] if n > 1 else [""]).join(told) + "."
         head = re.sub(r"\. ([a-z])", lambda k: ". " + k.group(1).upper(), head)
     else:
-        head = " ".join(story.cap(t) + "." for t in told)
+        head = " ".join(story.cap(t) + "." for t in told) if r.random() < 0.7 else story.cap(" and ".join(told)) + "."
     parts = some_text(r, words) if words > 3 else []
     if r.random() < 0.25 and words > 60 and not (r.random() < 0.3):
         cut = r.randrange(len(parts))                 # some text in front of the fact, too
@@ -720,7 +830,7 @@ def recall_turns(r):
 
 def no_memory(r):
     """Asked for something that was never told."""
-    m = memory(r, r.choice(["code", "mine", "likes", "word"]))
+    m = memory(r, r.choice(["code", "mine", "likes", "word", "number"]))
     turns = []
     if r.random() < 0.5:
         e = single(r)
@@ -804,9 +914,9 @@ def chain(r):
 
 
 # ------------------------------------------------------------------------------------------- mixing
-SINGLE = [(add, 18), (sub, 20), (mul, 4), (mul2, 5), (div, 2), (add3, 3), (bigger, 2), (parity, 1.5), (word_problem, 5), (double, 1.5), (sort_numbers, 14), (sort_words, 9), (extreme, 4), (list_task, 3), (count, 4),
-          (spell, 4), (reverse, 5), (letters, 3), (repeat, 4), (opposite, 3), (plural, 1.5), (days, 2.5), (animal_fact, 3), (fact, 3.5), (talk, 6), (unknown, 5), (make_story, 16), (reading, 4)]
-DOCS = [(None, 170), (recall, 22), (recall_turns, 10), (no_memory, 2), (story_chat, 5), (named, 4), (chain, 10)]
+SINGLE = [(add, 18), (sub, 20), (mul, 4), (mul2, 5), (div, 2), (add3, 3), (bigger, 2), (parity, 1.5), (word_problem, 6), (double, 1.5), (word_sum, 2), (mixed, 3), (sort_numbers, 15), (sort_words, 13), (extreme, 4), (list_task, 3), (count, 4),
+          (spell, 4), (reverse, 5), (letters, 3), (repeat, 4), (opposite, 3), (plural, 1.5), (days, 2.5), (animal_fact, 3), (fact, 3.5), (talk, 8), (unknown, 5), (make_story, 16), (reading, 4)]
+DOCS = [(None, 180), (recall, 26), (recall_turns, 10), (no_memory, 2), (story_chat, 5), (named, 4), (chain, 10)]
 _SF, _SW = [f for f, _ in SINGLE], [w for _, w in SINGLE]
 _DF, _DW = [f for f, _ in DOCS], [w for _, w in DOCS]
 
@@ -843,10 +953,10 @@ def _recall(lo, hi, kind=None):
 
 
 EVAL = {
-    "add, 1 and 2 digits": (_dig(add, (2, 1)), 200), "add, 2 digits": (_dig(add, (2, 2)), 400), "add, 3 digits": (_dig(add, (3, 3)), 400),
+    "add, 1 and 2 digits": (_dig(add, (2, 1)), 200), "add, 2 digits": (_dig(add, (2, 2)), 400), "add, 3 digits": (_dig(add, (3, 3)), 400), "add, 4 digits": (_dig(add, (4, 4)), 200),
     "subtract, 2 digits": (_dig(sub, (2, 2)), 400), "subtract, 3 digits": (_dig(sub, (3, 3)), 400),
     "multiply, table to 12": (mul, 200), "multiply, 2 by 1 digit": (mul2, 200), "divide, table to 12": (div, 200), "add three numbers": (add3, 200), "word problems": (word_problem, 200), "compare two numbers": (bigger, 200),
-    "odd or even": (parity, 60), "double, half": (double, 60), "sort 3 to 6 numbers": (lambda r: sort_numbers(r, r.randrange(3, 7)), 400), "sort 7 or 8 numbers": (lambda r: sort_numbers(r, r.randrange(7, 9)), 200), "sort 3 to 6 words": (lambda r: sort_words(r, r.randrange(3, 7)), 300),
+    "odd or even": (parity, 60), "double, half": (double, 60), "numbers as words": (word_sum, 100), "two operations": (mixed, 200), "sort 3 to 6 numbers": (lambda r: sort_numbers(r, r.randrange(3, 7)), 400), "sort 7 or 8 numbers": (lambda r: sort_numbers(r, r.randrange(7, 9)), 200), "sort 3 to 6 words": (lambda r: sort_words(r, r.randrange(3, 7)), 300),
     "largest, smallest": (extreme, 200), "lists": (list_task, 200), "count": (count, 150), "spell": (spell, 200), "reverse a word": (reverse, 200), "letters of a word": (letters, 200), "repeat": (repeat, 200),
     "opposites": (opposite, 100), "plurals": (plural, 60), "days and months": (days, 100), "animals": (animal_fact, 100), "unknown things": (unknown, 100), "read and answer": (reading, 150), "questions about its story": (story_chat, 150), "name from the system turn": (named, 100), "not told": (no_memory, 60),
     "recall, 0 to 40 words": (_recall(0, 40), 300), "recall, 60 to 150 words": (_recall(60, 150), 300), "recall, 150 to 300 words": (_recall(150, 300), 300), "recall, 300 to 500 words": (_recall(300, 500), 300), "recall, 500 to 680 words": (_recall(500, 680), 200),

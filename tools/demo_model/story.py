@@ -39,6 +39,8 @@ RARE_OBJECTS = """laptop phone car computer pizza sandwich guitar piano camera r
 shoe sock shirt dress necklace diamond potion wand treasure magnet battery hammer shovel saw nail jar plate fork
 knife bread cheese honey banana cherry lemon orange tomato potato mushroom rose tree branch puzzle card ticket
 newspaper painting statue tent backpack helmet balloon rocket whistle trumpet sled skateboard jewel""".split()
+RARE_NAMES = """Whiskers Fluffy Sarah Peter Susan David Laura Henry Rocky Bella Charlie Daisy Simba Coco Rex Molly Lucy George Harry Ron Maria Julia Marie Robert John Mary Michael
+Linda James Sophie Emily Daniel Anton Greta Hans Ingrid Pierre Carlos Yuki Chen Ali Fatima Omar Lena Nils Pip Bo Zorro Luigi Rita""".split()
 RARE_PLACES = {"hospital": "in", "restaurant": "in", "office": "in", "cinema": "in", "church": "in", "palace": "in",
                "volcano": "on", "airport": "at", "hotel": "in", "palm tree": "under", "oak tree": "under", "tent": "in",
                "theatre": "in", "circus": "at", "factory": "in", "prison": "in", "bus": "on", "roof": "on", "street": "on",
@@ -220,6 +222,7 @@ class Scene:
         while self.friend == self.hero:
             self.friend = r.choice(ANIMALS)
         self.mood = ""
+        self.must_friend = False
         self.look = r.choice(COLOURS + LOOKS) if r.random() < 0.6 else ""
         self.trait = r.choice(TRAITS) if r.random() < 0.5 else ""
         self.plot = r.choice(PLOT_LIST)
@@ -245,6 +248,9 @@ def tell(r, s, short=False):
     if s.mood:
         lines.append(r.choice(MOOD_LINE[s.mood]))
     slots = PLOTS[s.plot]
+    if s.must_friend:                   # only sentences that bring the second animal in
+        slots = [[t for t in x if "{F" in t or "{f" in t] or x if i == len(slots) - 2 or s.plot == "find" and i == 3 or s.plot == "make" and i == 2 else x for i, x in enumerate(slots)]
+        short = False
     # the second character is introduced with "a", later mentions say "the"
     f_first = True
     seen_o = False
@@ -280,10 +286,13 @@ def tell(r, s, short=False):
 ASK = ["Write a short story about {}", "Write a story about {}", "Tell me a story about {}", "Tell me a short story about {}", "Please write a short story about {}",
        "Can you write a story about {}", "Can you tell me a story about {}", "I want a story about {}", "Story about {}", "Write me a story about {}",
        "Make up a story about {}", "Give me a short story about {}", "I would like to hear a story about {}", "Please tell me a story about {}",
-       "Write a little story about {}", "Could you write a short story about {}", "A story about {}", "Tell a story about {}", "Write about {}"]
+       "Write a little story about {}", "Could you write a short story about {}", "A story about {}", "Tell a story about {}", "Write about {}",
+       "Write a long story about {}", "Write a nice story about {}", "Tell me a bedtime story about {}", "Write a new story about {}", "Create a story about {}", "Generate a short story about {}",
+       "Do you know a story about {}", "Let's hear a story about {}", "Write a tale about {}", "I'd like a story about {}", "write me a short story about {}"]
 ASK_MOOD = ["Write {am} story about {}", "Tell me {am} story about {}", "Write a short {m} story about {}", "Please write {am} story about {}", "Make up {am} story about {}", "I want {am} story about {}"]
 ASK_ANY = ["Tell me a story", "Write a story", "Write a short story", "Tell me a short story", "Can you tell me a story", "I want to hear a story", "Please write a story",
-           "Tell me another story", "Another story please", "One more story", "Make up a story", "Do you know a story", "Story please", "Write something", "Tell me a bedtime story", "story"]
+           "Tell me another story", "Another story please", "One more story", "Make up a story", "Do you know a story", "Story please", "Write something", "Tell me a bedtime story", "story", "Once upon a time", "Once upon a time there was", "Write a story about two friends", "Tell me a story about friends",
+           "Write a story about anything", "Write a long story", "Tell me a nice story", "Again", "More stories", "a new story", "Write a story about animals"]
 ASK_MOOD_ANY = ["Tell me {am} story", "Write {am} story", "I want {am} story", "Do you know {am} story", "Write a short {m} story"]
 MOOD_WORDS = {"happy": ["happy", "cheerful", "joyful"], "sad": ["sad", "sad", "gloomy"], "funny": ["funny", "silly", "crazy"], "scary": ["scary", "spooky", "creepy", "dark"],
               "calm": ["calm", "quiet", "peaceful", "gentle"], "exciting": ["exciting", "adventurous", "thrilling"]}
@@ -306,6 +315,8 @@ def request(r, s, full=False):
     if told_trait:
         want.append(s.trait)
     x = r.random()
+    if x < 0.16 and r.random() < 0.3:
+        s.name = r.choice(RARE_NAMES) if r.random() < 0.7 else cap(pseudo(r))
     if x < 0.12:
         who += r.choice([" called ", " named "]) + s.name
         want.append(s.name)
@@ -323,7 +334,15 @@ def request(r, s, full=False):
         if told_look:
             want.append(s.look)
         y = r.random()
-        if y < 0.7:
+        if y < 0.05 and not told_trait:                 # a bare list of the things
+            who = f"{who}, {o} and {article(s.place)}"
+            want.append(s.place)
+            return r.choice(["Write a story with {}", "Write a short story with {}", "Tell me a story with {}", "Make a story out of this: {}", "Story: {}", "Write a story about {}"]).format(who) + r.choice([".", ""]), want
+        if y < 0.10 and s.plot in ("find", "lose", "make") and x > 0.16:
+            who += f" and {article(s.friend)} who {s.plot} {o}"
+            want.append(s.friend)
+            s.must_friend = True
+        elif y < 0.7:
             who += " who " + r.choice(VERBS[s.plot]).replace("and {o}", "has {o}").format(o=o)
         elif y < 0.9:
             who += " and " + o

@@ -1,14 +1,12 @@
 """Builds the tokenizer, trains, evaluates the exported weights, writes the GGUF file.
 
-    python3 train.py --minutes 18 --out OUT             all in one go on a machine with one GPU
-    python3 train.py --minutes 18 --stop 9 --out OUT    stop after 9 of the 18 minutes; the same command continues
+    python3 train.py --minutes 20 --out OUT                                    all in one go on a machine with one GPU
+    python3 train.py --minutes 8 --from demo.gguf --peak 0.7 --hold 0 --out OUT    goes on from exported weights
 """
 import argparse
 import csv
-import math
 import multiprocessing as mp
 import os
-import pickle
 import random
 import time
 from queue import Empty
@@ -108,9 +106,11 @@ def evaluate(model, tok, scale=1.0, names=None, show=2):
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--minutes", type=float, default=18, help="length of the whole schedule")
-    ap.add_argument("--stop", type=float, default=1e9, help="stop this call after so many minutes of training")
+    ap.add_argument("--from", dest="start", help="a GGUF file to go on from, with its tokenizer")
+    ap.add_argument("--peak", type=float, default=1.0, help="highest learning rate, relative to --lr and --adam")
+    ap.add_argument("--hold", type=float, default=0.25, help="part of the time at the highest rate, before the linear decay")
+    ap.add_argument("--cut", type=float, default=1.0, help="stop after this part of the schedule")
     ap.add_argument("--out", default=".")
-    ap.add_argument("--work", default="/tmp/demo_model_work")
     ap.add_argument("--workers", type=int, default=15)
     ap.add_argument("--lr", type=float, default=0.02)
     ap.add_argument("--adam", type=float, default=3e-3)
@@ -118,16 +118,16 @@ def main():
     ap.add_argument("--seed", type=int, default=corpus.SEED)
     a = ap.parse_args()
     t_start = time.time()
-    os.makedirs(a.work, exist_ok=True)
     os.makedirs(a.out, exist_ok=True)
-    ckpt = os.path.join(a.work, "state.pt")
-    tok_file = os.path.join(a.work, "tok.pkl")
-    tok = pickle.load(open(tok_file, "rb")) if os.path.exists(tok_file) else bpe.build()
-    pickle.dump(tok, open(tok_file, "wb"))
+    if a.start:
+        import export
+        meta, start = export.read(a.start)
+        tok = bpe.Tokenizer(meta["tokenizer.ggml.tokens"], [tuple(x.split(" ", 1)) for x in meta["tokenizer.ggml.merges"]])
+    else:
+        tok, start = bpe.build(), None
     print(f"tokenizer: {len(tok.tokens)} tokens, {len(tok.merges)} merges, {time.time() - t_start:.1f} s", flush=True)
     queue = mp.Queue(48)
-    salt = int(time.time()) if os.path.exists(ckpt) else 0       # a continued run must not see the same documents again
-    procs = [mp.Process(target=worker, args=(f"{a.seed}:{salt}:{i}", tok, queue), daemon=True) for i in range(a.workers)]
+    procs = [mp.Process(target=worker, args=(f"{a.seed}:{a.peak}:{a.minutes}:{i}", tok, queue), daemon=True) for i in range(a.workers)]
     for p in procs:
         p.start()
 
@@ -139,63 +139,31 @@ def main():
     cfg = dict(mod.CONFIG, vocab=len(tok.tokens))
     net = mod.Gemma(cfg, a.seed).to(dev)
     names = dict(net.p.items())
+
+    def load(tensors):
+        with torch.no_grad():
+            for n, p in names.items():
+                p.copy_(torch.from_numpy(tensors[n.replace("/", ".")].copy()))
+
+    if start:
+        load(start)
     print(f"{sum(p.numel() for p in names.values())} parameters on {torch.cuda.get_device_name()}", flush=True)
     matrices = [p for n, p in names.items() if p.ndim == 2 and not n.endswith("token_embd/weight")]
     tables = [p for n, p in names.items() if n.endswith("token_embd/weight")]
     vectors = [p for n, p in names.items() if p.ndim == 1]
     muon = Muon(matrices)
     adam = torch.optim.AdamW([{"params": tables, "weight_decay": 0.02}, {"params": vectors, "weight_decay": 0.0}], lr=a.adam, betas=(0.9, 0.98), eps=1e-10, fused=True)
-    step, spent, log = 0, 0.0, []
-    if os.path.exists(ckpt):
-        s = torch.load(ckpt, map_location=dev, weights_only=False)
-        net.load_state_dict(s["net"])
-        adam.load_state_dict(s["adam"])
-        for k in muon.buf:
-            muon.buf[k].copy_(s["muon"][k])
-        step, spent, log = s["step"], s["spent"], s["log"]
-        print(f"continued at step {step}, {spent / 60:.1f} min", flush=True)
     loss_fn = torch.compile(net.loss, dynamic=False)
-    total, stop = a.minutes * 60, min(a.minutes * 60, spent + a.stop * 60)
-
-    def save():
-        torch.save({"net": net.state_dict(), "adam": adam.state_dict(), "muon": muon.buf, "step": step, "spent": spent, "log": log}, ckpt)
-
-    # The GPU is faster than the workers, so rows are kept and drawn again: each is used about twice.
-    keep, have, put = 1500 * ROWS, 0, 0
-    store = [torch.zeros(keep, LENGTH, dtype=t, device=dev) for t in (torch.int16, torch.int16, torch.uint8, torch.float16)]
-
-    def take(block):
-        nonlocal have, put
-        x = queue.get(block)
-        for s, y in zip(store, x):
-            s[put:put + ROWS] = torch.from_numpy(y).to(dev)
-        put = (put + ROWS) % keep
-        have = min(keep, have + ROWS)
+    total = a.minutes * 60
 
     def batch():
-        nonlocal fresh
-        while have < 40 * ROWS:
-            take(True)
-        try:
-            while True:
-                take(False)
-                fresh += 1
-        except Empty:
-            pass
-        i = torch.randint(have, (ROWS,), device=dev)
-        ids, pos, seg, wt = (s[i] for s in store)
+        ids, pos, seg, wt = (torch.from_numpy(x).to(dev) for x in queue.get())
         return ids.long(), pos.long(), seg.int(), wt.float()
 
-    fresh = 0
-    t0, acc, first = None, 0.0, step
-    base = spent
-    while True:
-        if t0 is not None:
-            spent = base + time.time() - t0
-        if spent >= stop:
-            break
+    step, spent, log, t0 = 0, 0.0, [], None
+    while spent < total * a.cut:
         p = spent / total
-        lr = min(1.0, (step + 1) / 150) * (1.0 if p < 0.25 else max(0.02, (1 - p) / 0.75))
+        lr = a.peak * min(1.0, (step + 1) / 150, (1 - p) / (1 - a.hold))
         loss = loss_fn(*batch())
         loss.backward()
         with torch.no_grad():
@@ -212,15 +180,14 @@ def main():
             t0 = time.time()
         if step % 20 == 0:
             acc = loss.item()                              # also keeps the host from running far ahead
+        spent = time.time() - t0
         if step % 200 == 0:
-            dt = time.time() - t0
-            log.append((step, round(spent / 60, 2), acc))
-            print(f"step {step} loss {acc:.4f} lr {lr:.3f} {spent / 60:.2f} min {(step - first) * ROWS * LENGTH / dt / 1e6:.2f} Mtok/s of them new {fresh * ROWS * LENGTH / dt / 1e6:.2f} mem {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB", flush=True)
+            log.append((step, round(spent / 60, 2), round(acc, 4)))
+            if step % 1000 == 0:
+                print(f"step {step} loss {acc:.4f} rate {lr:.3f} {spent / 60:.2f} min {step * ROWS * LENGTH / spent / 1e6:.2f} Mtok/s", flush=True)
     print(f"trained to step {step}, {step * ROWS * LENGTH / 1e6:.0f} M tokens, {spent / 60:.2f} min", flush=True)
     for p in procs:
         p.terminate()
-    if spent < total:
-        save()
 
     tensors = {n.replace("/", "."): p.detach().float().cpu().numpy() for n, p in names.items()}
     path = os.path.join(a.out, "demo.gguf")
@@ -231,10 +198,7 @@ def main():
         csv.writer(f).writerows([("step", "minutes", "loss")] + log)
 
     # everything below is measured on the exported weights, in fp32
-    _, back = export.read(path)
-    with torch.no_grad():
-        for n, p in names.items():
-            p.copy_(torch.from_numpy(back[n.replace("/", ".")].copy()))
+    load(export.read(path)[1])
     net.dtype = torch.float32
     t1 = time.time()
     rows = evaluate(net, tok, a.eval_scale)
