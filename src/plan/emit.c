@@ -26,6 +26,11 @@ static bool has_cols(const struct plan *p, buf_id id, int64_t cols)
     return p->failed || cols_of(p, id) == cols;
 }
 
+static bool same_rows(const struct plan *p, buf_id a, buf_id b)
+{
+    return plan_buf_at(p, a)->rows == plan_buf_at(p, b)->rows;
+}
+
 buf_id emit_embed(struct plan *p, enum row_class rows, const struct weight *table, float scale,
                   int32_t first_col, int32_t cols)
 {
@@ -65,7 +70,7 @@ buf_id emit_matmul(struct plan *p, buf_id x, const struct weight *w)
 
 buf_id emit_rope(struct plan *p, buf_id x, const struct weight *inv_freq, int32_t head_dim)
 {
-    carat_assert(inv_freq->cols * 2 == head_dim);
+    carat_assert(inv_freq->cols * 2 == head_dim && (p->failed || cols_of(p, x) % head_dim == 0));
     struct op op = op_new(OP_ROPE, x, BUF_NONE, BUF_NONE);
     op.p.rope.inv_freq = inv_freq;
     op.p.rope.head_dim = head_dim;
@@ -82,7 +87,7 @@ void emit_kv_write(struct plan *p, buf_id k, buf_id v, int32_t cache)
 {
     const struct kv_cache *c = cache_at(p, cache);
     int64_t cols = (int64_t)c->n_heads * c->head_dim;
-    carat_assert(has_cols(p, k, cols) && has_cols(p, v, cols));
+    carat_assert(has_cols(p, k, cols) && has_cols(p, v, cols) && same_rows(p, k, v));
     struct op op = op_new(OP_KV_WRITE, k, v, BUF_NONE);
     op.p.kv.cache = cache;
     plan_emit(p, &op);
@@ -101,7 +106,7 @@ buf_id emit_attention(struct plan *p, buf_id q, int32_t cache, int32_t n_heads, 
 
 buf_id emit_add(struct plan *p, buf_id a, buf_id b)
 {
-    carat_assert(has_cols(p, b, cols_of(p, a)));
+    carat_assert(has_cols(p, b, cols_of(p, a)) && same_rows(p, a, b));
     struct op op = op_new(OP_ADD, a, b, BUF_NONE);
     return emit_like(p, &op, a, cols_of(p, a));
 }
@@ -116,6 +121,7 @@ buf_id emit_scale(struct plan *p, buf_id x, float value)
 buf_id emit_gelu_mul(struct plan *p, buf_id a, buf_id b, int32_t second_col)
 {
     carat_assert(p->failed || second_col + cols_of(p, a) <= cols_of(p, b));
+    carat_assert(same_rows(p, a, b));
     struct op op = op_new(OP_GELU_MUL, a, b, BUF_NONE);
     op.p.gelu_mul.second_col = second_col;
     return emit_like(p, &op, a, cols_of(p, a));
@@ -144,7 +150,7 @@ void emit_route(struct plan *p, buf_id z, const struct weight *scale, int32_t n_
 
 buf_id emit_expert_in(struct plan *p, buf_id x, buf_id ids, const struct weight *w, int32_t n_used)
 {
-    carat_assert(has_cols(p, x, w->cols) && has_cols(p, ids, n_used));
+    carat_assert(has_cols(p, x, w->cols) && has_cols(p, ids, n_used) && same_rows(p, x, ids));
     struct op op = op_new(OP_EXPERT_IN, x, ids, BUF_NONE);
     op.p.expert.w = w;
     op.p.expert.n_used = n_used;
@@ -155,6 +161,7 @@ buf_id emit_expert_out(struct plan *p, buf_id x, buf_id ids, buf_id shares,
                        const struct weight *w, int32_t n_used)
 {
     carat_assert(has_cols(p, x, n_used * w->cols) && has_cols(p, shares, n_used));
+    carat_assert(has_cols(p, ids, n_used) && same_rows(p, x, ids) && same_rows(p, x, shares));
     struct op op = op_new(OP_EXPERT_OUT, x, ids, shares);
     op.p.expert.w = w;
     op.p.expert.n_used = n_used;
