@@ -3,9 +3,9 @@
 
 usage: tools/count_tests.py REPORT.xml
 
-A ctest test is a program with many cases. cmocka programs and the scripts of tests/e2e say how many
-passed, failed and were skipped; a program that says nothing counts as one. Prints what failed or was
-skipped, then a last line "PASSED FAILED SKIPPED".
+A ctest test is a program with many cases. cmocka programs and the scripts of tests/e2e say how
+many passed, failed and were skipped; a program that says nothing counts as one. Prints what failed
+or was skipped, then a last line "PASSED FAILED SKIPPED".
 """
 import re
 import sys
