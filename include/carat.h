@@ -154,14 +154,20 @@ void carat_parser_close(carat_parser *parser);
 
 /* ---- Engine ----------------------------------------------------------------------------- */
 
-enum carat_kv_type { CARAT_KV_AUTO, CARAT_KV_F16, CARAT_KV_F32 }; /* auto: f32 on ref, else f16 */
+enum carat_kv_type { CARAT_KV_AUTO, CARAT_KV_F16, CARAT_KV_F32 }; /* auto: f32 where exact */
+
+/* FAST: activations in 8 bits where the weights are quantised. The reference is always fp32. */
+enum carat_precision { CARAT_PRECISION_FAST, CARAT_PRECISION_FP32 };
 
 struct carat_engine_options { /* every 0 or NULL means the default; NULL options: all of them */
-    const char *backend;      /* "ref" */
+    const char *backend;      /* "cpu" or "ref" */
     int32_t n_ctx;            /* positions a sequence can hold; default: the most that fits */
     int32_t n_seq;            /* sequences decoded side by side; default 1 */
     int32_t chunk;            /* rows of a prefill step; default 512 */
     enum carat_kv_type kv_type;
+    int32_t n_threads;        /* of the CPU backend; default: one for each physical core */
+    bool pin_threads;         /* each thread stays on its core */
+    enum carat_precision precision;
 };
 
 /* Bytes of each kind, as allocated: what is printed is what is taken. */

@@ -26,12 +26,20 @@ struct device_facts {
     size_t memory_total, memory_available; /* bytes */
 };
 
+/* How a user wants a device to work. Zero: the defaults. */
+struct device_options {
+    int n_threads;   /* 0: one for each physical core */
+    bool is_pinned;  /* threads stay on their cores */
+    bool is_exact;   /* activations stay fp32 where they would be rounded to 8 bits */
+};
+
 struct backend {
     const char *name;
     enum format kv_format; /* of caches unless the user says otherwise */
 
     int (*count)(void); /* devices of this kind that this machine has */
-    int (*open)(struct device **out, int index, struct carat_error *err);
+    int (*open)(struct device **out, int index, const struct device_options *options,
+                struct carat_error *err);
     void (*close)(struct device *device);
     void (*describe)(const struct device *device, struct device_facts *out);
 
@@ -47,7 +55,7 @@ struct backend {
     void (*weight_unload)(struct device *device, struct weight *weight);
 
     /* Working memory that the kernels of a plan need beside its buffers. */
-    size_t (*scratch_bytes)(const struct plan *plan);
+    size_t (*scratch_bytes)(const struct device *device, const struct plan *plan);
 
     /* Chooses kernels. `memory` has plan->bytes and `scratch` scratch_bytes(plan) bytes from
      * alloc; they, the plan and its caches must outlive the program. */

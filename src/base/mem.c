@@ -24,6 +24,11 @@ static bool must_fail(void)
     return true;
 }
 
+bool mem_may_allocate(void)
+{
+    return !must_fail();
+}
+
 void *mem_alloc(size_t count, size_t size)
 {
     if (must_fail()) return NULL;

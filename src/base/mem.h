@@ -5,6 +5,7 @@
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Zeroed memory, or NULL. `count * size` is checked against overflow; a size of 0 gives a
@@ -22,6 +23,9 @@ void mem_free(void *block);
 /* Tests: the n-th allocation from now on (0 = the next) and all later ones fail;
  * a negative n switches this off. Returns whether a failure was delivered since the last call. */
 int mem_fail_after(long n);
+
+/* Counts as an allocation for mem_fail_after: for memory that does not come from here. */
+bool mem_may_allocate(void);
 
 /* Tests: blocks allocated and not yet freed. */
 long mem_blocks_live(void);

@@ -103,6 +103,28 @@ void os_map_close(struct os_map *map)
     *map = (struct os_map){.slot = -1};
 }
 
+void os_map_release(const void *data, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)data + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)data + bytes) / page * page;
+    if (end > first) madvise((void *)first, end - first, MADV_DONTNEED);
+}
+
+void *os_pages_take(size_t bytes)
+{
+    if (!mem_may_allocate()) return NULL;
+    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) return NULL;
+    madvise(pages, bytes, MADV_HUGEPAGE); /* a wish */
+    return pages;
+}
+
+void os_pages_give(void *pages, size_t bytes)
+{
+    if (pages) munmap(pages, bytes);
+}
+
 const char *os_map_path_at(const void *address)
 {
     const uint8_t *byte = address;

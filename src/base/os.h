@@ -20,6 +20,14 @@ struct os_map {
 int os_map_open(struct os_map *map, const char *path, struct carat_error *err);
 void os_map_close(struct os_map *map);
 
+/* Tells the system that the whole pages of mapped bytes [data, data + bytes) are not needed now;
+ * reading them later brings them back from the file. */
+void os_map_release(const void *data, size_t bytes);
+
+/* Zeroed memory of whole pages, huge ones where the system allows; NULL when there is none. */
+void *os_pages_take(size_t bytes);
+void os_pages_give(void *pages, size_t bytes); /* NULL is fine */
+
 /* Path of the mapped file that contains `address`, or NULL. Async-signal-safe. */
 const char *os_map_path_at(const void *address);
 

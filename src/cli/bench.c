@@ -186,7 +186,7 @@ static int make_tests(struct plan_of_tests *p, const struct options *o, struct c
             for (size_t c = 0; c < l.chunk.n; c++) {
                 for (size_t t = 0; t < l.threads.n; t++) {
                     setting.chunk = l.chunk.at[c];
-                    setting.threads = l.threads.at[t];
+                    setting.threads = l.threads.at[t] ? l.threads.at[t] : os_physical_cores();
                     TRY(add_tests(p, o, &l, &setting, err));
                 }
             }
@@ -202,15 +202,19 @@ static int make_tests(struct plan_of_tests *p, const struct options *o, struct c
 
 static bool is_same_engine(const struct bench_test *a, const struct bench_test *b)
 {
-    return a->chunk == b->chunk && strcmp(a->kv_type, b->kv_type) == 0;
+    return a->chunk == b->chunk && a->threads == b->threads &&
+           strcmp(a->kv_type, b->kv_type) == 0;
 }
 
 /* One engine for all tests of a setting: room for the longest and the most users. */
-static int open_engine(struct session *s, const struct plan_of_tests *p, size_t first,
-                       const char *backend, struct carat_error *err)
+static int open_engine(struct session *s, const struct options *o, const struct plan_of_tests *p,
+                       size_t first, struct carat_error *err)
 {
     struct carat_engine_options options = {
-        .backend = backend,
+        .backend = opt_text(o, OPT_BACKEND),
+        .n_threads = p->tests[first].threads,
+        .pin_threads = opt_is_set(o, OPT_PIN),
+        .precision = precision_of(o),
         .n_ctx = CONTEXT_LEAST,
         .chunk = p->tests[first].chunk,
         .kv_type = kv_type_of(p->tests[first].kv_type),
@@ -266,7 +270,7 @@ static int run_tests(const struct options *o, struct session *s, struct plan_of_
     bench_output_begin(&out, opt_text(o, OPT_BENCH_FORMAT), &facts);
     for (size_t i = 0; i < p->n; i++) {
         if (i == 0 || !is_same_engine(&p->tests[i - 1], &p->tests[i]))
-            TRY(open_engine(s, p, i, facts.backend, err));
+            TRY(open_engine(s, o, p, i, err));
         TRY(measure(s, o, &p->tests[i], i, p->n, err));
         bench_output_add(&out, &p->tests[i]);
         if (!out_flush()) return CARAT_OK; /* main says why */

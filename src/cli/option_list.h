@@ -107,8 +107,8 @@
       "LIST", "rows of a prefill step")                                                            \
     X(BENCH_KV, LIST, "kv-type", "-ctk -ctv --cache-type-k --cache-type-v", "auto", 0, 0,          \
       ON(BENCH), "LIST", "type of the KV cache: auto, f16, f32")                                   \
-    X(BENCH_THREADS, LIST, "threads", "-t", "1", 0, 0, ON(BENCH), "LIST",                          \
-      "accepted and reported; the ref backend computes on one thread")                             \
+    X(BENCH_THREADS, LIST, "threads", "-t", "0", 0, 0, ON(BENCH), "LIST",                          \
+      "threads of the cpu backend (0: one for each physical core)")                                \
     X(REPETITIONS, INT, "repetitions", "-r", "5", 1, 1000, ON(BENCH), "N", "runs of each test")    \
     X(NO_WARMUP, FLAG, "no-warmup", "", "", 0, 0, ON(BENCH), "", "skip the run before each test")  \
     X(BENCH_FORMAT, CHOICE, "format", "-o --output", "md", 0, 0, ON(BENCH),                        \
@@ -118,14 +118,19 @@
     X(KV, FLAG, "kv", "", "", 0, 0, ON(SHOW), "", "list the metadata")                             \
     X(TENSORS, FLAG, "tensors", "", "", 0, 0, ON(SHOW), "", "list the tensors")                    \
     X(FIT, INT, "fit", "", "0", 0, COUNT_MAX, ON(SHOW), "CTX", "memory that CTX positions need")   \
-    X(BACKEND, CHOICE, "backend", "", "ref", 0, 0, ON_ENGINE | ON(BENCH), "ref|cpu|cuda",          \
-      "what computes")                                                                             \
+    X(BACKEND, CHOICE, "backend", "", "cpu", 0, 0, (ON_ENGINE & ~ON(LOGITS)) | ON(BENCH),          \
+      "ref|cpu|cuda", "what computes; ref is plain and exact, and slow")                           \
+    X(LOGITS_BACKEND, CHOICE, "backend", "", "ref", 0, 0, ON(LOGITS), "ref|cpu|cuda",              \
+      "what computes; ref is the exact reference")                                                 \
+    X(PRECISION, CHOICE, "precision", "", "fast", 0, 0, ON_ENGINE | ON(BENCH), "fast|fp32",        \
+      "fast: 8-bit activations with quantised weights")                                            \
+    X(PIN, FLAG, "pin", "", "", 0, 0, ON_ENGINE | ON(BENCH), "", "keep each thread on its core")   \
     X(CHUNK, INT, "chunk", "-b -ub --batch-size --ubatch-size", "0", 0, COUNT_MAX, ON_ENGINE,      \
       "N", "rows of a prefill step (0: 512)")                                                      \
     X(KV_TYPE, CHOICE, "kv-type", "-ctk -ctv --cache-type-k --cache-type-v", "auto", 0, 0,         \
       ON_ENGINE, "auto|f16|f32", "type of the KV cache (auto: f32 on ref, else f16)")              \
-    X(THREADS, INT, "threads", "-t", "0", 0, 4096, ON_ENGINE, "N",                                 \
-      "threads; accepted, but the ref backend computes on one")                                    \
+    X(THREADS, INT, "threads", "-t", "0", 0, 512, ON_ENGINE, "N",                                  \
+      "threads of the cpu backend (0: one for each physical core)")                                \
     X(JSON, FLAG, "json", "", "", 0, 0, ON_TEXT | ON(RUN) | ON(SHOW) | ON(DOCTOR) | ON(VERSION),   \
       "", "print the result as JSON")                                                              \
     X(MARKDOWN, FLAG, "markdown", "", "", 0, 0, ON(HELP), "", "all options as a document")         \

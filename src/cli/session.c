@@ -53,14 +53,23 @@ enum carat_kv_type kv_type_of(const char *name)
     return strcmp(name, "f32") == 0 ? CARAT_KV_F32 : CARAT_KV_AUTO;
 }
 
+enum carat_precision precision_of(const struct options *o)
+{
+    bool is_exact = strcmp(opt_text(o, OPT_PRECISION), "fp32") == 0;
+    return is_exact ? CARAT_PRECISION_FP32 : CARAT_PRECISION_FAST;
+}
+
 struct carat_engine_options engine_options(const struct options *o)
 {
     return (struct carat_engine_options){
-        .backend = opt_text(o, OPT_BACKEND),
+        .backend = opt_text(o, o->command == COMMAND_LOGITS ? OPT_LOGITS_BACKEND : OPT_BACKEND),
         .n_ctx = (int32_t)opt_int(o, OPT_CTX),
         .n_seq = 1,
         .chunk = (int32_t)opt_int(o, OPT_CHUNK),
         .kv_type = kv_type_of(opt_text(o, OPT_KV_TYPE)),
+        .n_threads = (int32_t)opt_int(o, OPT_THREADS),
+        .pin_threads = opt_is_set(o, OPT_PIN),
+        .precision = precision_of(o),
     };
 }
 

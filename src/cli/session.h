@@ -26,9 +26,10 @@ void session_close(struct session *s);
 /* The name or path of the model alone, for commands that do not open it. */
 int session_find(struct session *s, const struct options *o, struct carat_error *err);
 
-/* --backend, --ctx-size, --chunk, --kv-type of a command. */
+/* --backend, --ctx-size, --chunk, --kv-type, --threads ... of a command. */
 struct carat_engine_options engine_options(const struct options *o);
 enum carat_kv_type kv_type_of(const char *name);
+enum carat_precision precision_of(const struct options *o);
 
 /* Arguments from `first` on, joined by blanks. */
 void join_arguments(const struct options *o, size_t first, struct buf *out);

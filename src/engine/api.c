@@ -140,7 +140,8 @@ static int add_device(struct json *j, const struct backend *backend, int index,
 {
     struct device *device;
     struct device_facts facts;
-    TRY(backend->open(&device, index, err));
+    static const struct device_options defaults;
+    TRY(backend->open(&device, index, &defaults, err));
     backend->describe(device, &facts);
     backend->close(device);
     json_begin_object(j);

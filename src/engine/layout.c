@@ -21,8 +21,9 @@ static int choose_options(struct layout *y, const carat_model *model,
     if (o->n_ctx) TRY(in_range(o->n_ctx, least, n_ctx_train, "context size", err));
     y->score_rows = y->chunk < SCORE_ROWS ? y->chunk : SCORE_ROWS;
     y->kv_format = o->kv_type == CARAT_KV_F16   ? FORMAT_F16
-                   : o->kv_type == CARAT_KV_F32 ? FORMAT_F32
-                                                : y->backend->kv_format;
+                   : o->kv_type == CARAT_KV_F32 || o->precision == CARAT_PRECISION_FP32
+                       ? FORMAT_F32
+                       : y->backend->kv_format;
     return CARAT_OK;
 }
 
@@ -83,8 +84,8 @@ static int fill_layout(struct layout *y, const carat_model *model, const struct 
         shape_caches(y, &model->config, o->n_ctx);
     else
         choose_context(y, &model->config, facts.memory_available);
-    TRY(plans_compile(&y->plans, y->backend, &model->config, w, y->caches, y->n_seq, y->chunk,
-                      y->score_rows, err));
+    TRY(plans_compile(&y->plans, y->backend, y->device, &model->config, w, y->caches, y->n_seq,
+                      y->chunk, y->score_rows, err));
     struct carat_memory *m = &y->memory;
     m->weights_mapped = w->bytes_mapped;
     m->buffers = y->plans.bytes + y->plans.scratch_bytes;
@@ -101,8 +102,12 @@ int layout_init(struct layout *y, const carat_model *model, const struct weights
     static const struct carat_engine_options defaults;
     if (!options) options = &defaults;
     *y = (struct layout){0};
-    TRY(backend_find(&y->backend, options->backend ? options->backend : "ref", err));
-    TRY(y->backend->open(&y->device, 0, err));
+    struct device_options device = {.n_threads = options->n_threads,
+                                    .is_pinned = options->pin_threads,
+                                    .is_exact = options->precision == CARAT_PRECISION_FP32};
+    TRY(backend_find(&y->backend, options->backend ? options->backend : backend_list[0]->name,
+                     err));
+    TRY(y->backend->open(&y->device, 0, &device, err));
     int status = fill_layout(y, model, w, options, err);
     if (status) layout_deinit(y);
     return status;

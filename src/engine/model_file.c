@@ -57,7 +57,8 @@ static int fill_info(struct carat_model *m, struct buf *note, struct carat_error
         .note = arena_copy_text(&m->arena, buf_text(note), note->length),
     };
     if (!m->info.name || !m->info.note || note->failed) return err_no_memory(err, "model", 256);
-    return sampling_defaults_read(m->gguf, &m->info.sampling, err);
+    int status = sampling_defaults_read(m->gguf, &m->info.sampling, err);
+    return status && err ? err_within(err, "%s", gguf_path(m->gguf)) : status;
 }
 
 static int read_model(struct carat_model *m, struct buf *note, struct carat_error *err)

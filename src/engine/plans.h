@@ -22,9 +22,10 @@ struct plans {
 
 /* Compiles plans for n_seq decoding sequences, chunks of `chunk` rows and at least `outs` rows
  * of logits in a step. Nothing is allocated on a device. */
-int plans_compile(struct plans *p, const struct backend *backend, const struct gemma_config *c,
-                  const struct weights *w, const struct kv_cache *caches, int32_t n_seq,
-                  int32_t chunk, int32_t outs, struct carat_error *err);
+int plans_compile(struct plans *p, const struct backend *backend, const struct device *device,
+                  const struct gemma_config *c, const struct weights *w,
+                  const struct kv_cache *caches, int32_t n_seq, int32_t chunk, int32_t outs,
+                  struct carat_error *err);
 int plans_bind(struct plans *p, const struct backend *backend, struct device *device,
                void *memory, void *scratch, struct carat_error *err);
 void plans_deinit(struct plans *p, const struct backend *backend);

@@ -32,8 +32,10 @@ static int ref_count(void)
     return 1;
 }
 
-static int ref_open(struct device **out, int index, struct carat_error *err)
+static int ref_open(struct device **out, int index, const struct device_options *options,
+                    struct carat_error *err)
 {
+    (void)options; /* one thread, always exact */
     if (index != 0) return err_set(err, CARAT_EDEVICE, "ref: device 0 expected, %d asked", index);
     struct device *d = *out = mem_alloc(1, sizeof *d);
     if (!d) return err_no_memory(err, "device", sizeof *d);
@@ -101,8 +103,9 @@ static void count_scratch(const struct plan *plan, size_t *floats, size_t *integ
     }
 }
 
-static size_t ref_scratch_bytes(const struct plan *plan)
+static size_t ref_scratch_bytes(const struct device *device, const struct plan *plan)
 {
+    (void)device;
     size_t floats, integers;
     count_scratch(plan, &floats, &integers);
     return floats * sizeof(float) + integers * sizeof(int32_t);

@@ -1,0 +1,329 @@
+/* Attention by blocks of 32 keys with running maxima, in segments of 512 keys that are joined
+ * in order. Both are cut at absolute positions and every query is treated on its own, so a row's
+ * result is the same bits whether it comes in a chunk or alone, and whoever computes it:
+ *
+ *   many rows: an item is a few tokens of one sequence and one key head; segments one by one
+ *   few rows:  an item is one token, one key head and one segment; a later step joins them */
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/program.h"
+
+enum {
+    KEY_BLOCK = 32,
+    SEGMENT = 512,    /* keys; a multiple of KEY_BLOCK */
+    QUERIES_MAX = 64  /* query heads treated together: tokens x heads of a key head */
+};
+
+/* A softmax under way, for one query: its largest score, sum of exponentials, and weighted
+ * values, which follow it in memory. */
+struct running {
+    float top, sum;
+};
+
+/* What an item works on. */
+struct block_job {
+    const struct cpu_step *s;
+    const struct kv_cache *cache;
+    int32_t d, group; /* head size; query heads of a key head */
+    int32_t row, n_tokens, key_head, sequence;
+    /* worker's scratch: */
+    float *q, *k, *v, *scores, *keep;    /* queries; a block of keys and values; its scores */
+    struct running *segment, *total;     /* of each query */
+    float *segment_values, *total_values;
+};
+
+static int32_t group_of(const struct plan *plan, const struct op *op)
+{
+    return op->p.attention.n_heads / plan->caches[op->p.attention.cache].n_heads;
+}
+
+/* Tokens of an item: as many as make QUERIES_MAX queries, at least one. */
+static int32_t tokens_of(int32_t group)
+{
+    return group < QUERIES_MAX ? QUERIES_MAX / group : 1;
+}
+
+size_t cpu_attention_worker_bytes(const struct plan *plan, const struct op *op)
+{
+    size_t group = (size_t)group_of(plan, op);
+    size_t d = (size_t)plan->caches[op->p.attention.cache].head_dim;
+    size_t queries = group * (size_t)tokens_of((int32_t)group);
+    return ((queries * 3 + 2 * KEY_BLOCK) * d + queries * (KEY_BLOCK + 1)) * sizeof(float) +
+           queries * 2 * sizeof(struct running);
+}
+
+/* Segments that a query can see at most. */
+static int32_t segments_max(const struct plan *plan, const struct op *op)
+{
+    int32_t window = op->p.attention.window;
+    int32_t visible = window ? window : plan->caches[op->p.attention.cache].capacity;
+    return (visible - 1) / SEGMENT + 2;
+}
+
+static size_t partial_stride(int32_t d)
+{
+    return (size_t)d + sizeof(struct running) / sizeof(float);
+}
+
+size_t cpu_attention_partial_floats(const struct plan *plan, const struct op *op)
+{
+    return (size_t)SPLIT_ROWS_MAX * (size_t)op->p.attention.n_heads *
+           (size_t)segments_max(plan, op) *
+           partial_stride(plan->caches[op->p.attention.cache].head_dim);
+}
+
+static void cut_scratch(struct block_job *j, void *scratch)
+{
+    size_t queries = (size_t)(j->group * tokens_of(j->group)), d = (size_t)j->d;
+    j->q = scratch;
+    j->segment_values = j->q + queries * d;
+    j->total_values = j->segment_values + queries * d;
+    j->k = j->total_values + queries * d;
+    j->v = j->k + KEY_BLOCK * d;
+    j->scores = j->v + KEY_BLOCK * d;
+    j->keep = j->scores + queries * KEY_BLOCK;
+    j->segment = (struct running *)(void *)(j->keep + queries);
+    j->total = j->segment + queries;
+}
+
+static void visible(const struct cpu_step *s, int32_t row, int32_t *first, int32_t *last)
+{
+    int32_t window = s->op->p.attention.window;
+    *last = s->program->step->position[token_row(s, row)];
+    *first = window && *last >= window ? *last - window + 1 : 0;
+}
+
+static void clear(struct running *r, float *values, int32_t n, int32_t d)
+{
+    for (int32_t i = 0; i < n; i++) r[i] = (struct running){.top = -INFINITY};
+    memset(values, 0, (size_t)n * (size_t)d * sizeof *values);
+}
+
+/* Keys and values of positions [first, last], which lie in one block. */
+static void read_block(const struct block_job *j, int32_t first, int32_t last)
+{
+    const struct kv_cache *c = j->cache;
+    size_t row_bytes = format_row_bytes(c->format, j->d);
+    for (int32_t position = first; position <= last; position++) {
+        size_t cell = (size_t)j->sequence * (size_t)c->capacity +
+                      (size_t)(position % c->capacity);
+        size_t at = (cell * (size_t)c->n_heads + (size_t)j->key_head) * row_bytes;
+        int32_t i = position - first;
+        cpu_decode(kernels_of(j->s), c->format, (const char *)c->k + at, j->k + i * j->d, j->d);
+        cpu_decode(kernels_of(j->s), c->format, (const char *)c->v + at, j->v + i * j->d, j->d);
+    }
+}
+
+/* Scores of one query become shares; what it had so far is to be multiplied by *keep. Keys
+ * before `from` and behind `to` are not this query's. */
+static void soften(const struct cpu_kernels *k, struct running *r, float *p, int32_t n,
+                   int32_t from, int32_t to, float *keep)
+{
+    *keep = 1.0f;
+    float top = r->top;
+    for (int32_t i = from; i <= to; i++) top = p[i] > top ? p[i] : top;
+    if (from <= to) {
+        k->exp_shifted(p + from, to - from + 1, top);
+        *keep = expf(r->top - top);
+    }
+    float sum = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (i < from || i > to)
+            p[i] = 0;
+        else
+            sum += p[i];
+    r->sum = r->sum * *keep + sum;
+    r->top = top;
+}
+
+/* Adds the keys [first, last] of one block to the segment's running softmax of every query. */
+static void add_block(const struct block_job *j, int32_t first, int32_t last)
+{
+    const struct cpu_kernels *k = kernels_of(j->s);
+    int32_t n = last - first + 1, n_queries = j->n_tokens * j->group;
+    read_block(j, first, last);
+    k->dots(j->q, j->d, n_queries, j->k, j->d, n, j->d, j->scores, KEY_BLOCK);
+    for (int32_t i = 0; i < n_queries; i++) {
+        int32_t from, to;
+        visible(j->s, j->row + i / j->group, &from, &to);
+        from = from > first ? from - first : 0;
+        to = to < last ? to - first : n - 1;
+        soften(k, &j->segment[i], j->scores + i * KEY_BLOCK, n, from, to, &j->keep[i]);
+    }
+    k->weigh(j->segment_values, j->d, j->keep, j->scores, KEY_BLOCK, n_queries, j->v, j->d, n,
+             j->d);
+}
+
+/* The running softmax over the visible keys of one segment. */
+static void run_segment(const struct block_job *j, int32_t segment, int32_t first, int32_t last)
+{
+    int32_t begin = segment * SEGMENT, end = begin + SEGMENT - 1;
+    if (begin < first) begin = first;
+    if (end > last) end = last;
+    clear(j->segment, j->segment_values, j->n_tokens * j->group, j->d);
+    while (begin <= end) {
+        int32_t block_end = begin / KEY_BLOCK * KEY_BLOCK + KEY_BLOCK - 1;
+        add_block(j, begin, block_end < end ? block_end : end);
+        begin = block_end + 1;
+    }
+}
+
+/* total = total and part, two softmaxes over different keys. */
+static void join(struct running *total, float *total_values, const struct running *part,
+                 const float *part_values, int32_t d)
+{
+    if (part->top == -INFINITY) return; /* saw nothing */
+    if (total->top == -INFINITY) {
+        *total = *part;
+        memcpy(total_values, part_values, (size_t)d * sizeof *total_values);
+        return;
+    }
+    float top = total->top > part->top ? total->top : part->top;
+    float a = expf(total->top - top), b = expf(part->top - top);
+    for (int32_t i = 0; i < d; i++) total_values[i] = total_values[i] * a + part_values[i] * b;
+    *total = (struct running){.top = top, .sum = total->sum * a + part->sum * b};
+}
+
+static float *output_of(const struct cpu_step *s, int32_t row, int32_t head, int32_t d)
+{
+    return s->y0 + (int64_t)row * s->y_cols + head * d;
+}
+
+static void load_queries(const struct block_job *j)
+{
+    size_t n = (size_t)(j->group * j->d);
+    for (int32_t t = 0; t < j->n_tokens; t++)
+        memcpy(j->q + (size_t)t * n,
+               j->s->x0 + (int64_t)(j->row + t) * j->s->x_cols + (int64_t)j->key_head * (int64_t)n,
+               n * sizeof *j->q);
+}
+
+static struct block_job job_of(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    const struct kv_cache *cache = &s->program->plan->caches[s->op->p.attention.cache];
+    struct block_job j = {.s = s,
+                          .cache = cache,
+                          .d = cache->head_dim,
+                          .group = group_of(s->program->plan, s->op)};
+    cut_scratch(&j, worker_scratch(s, worker));
+    return j;
+}
+
+/* ---- Many rows -------------------------------------------------------------------------- */
+
+/* Tokens [j->row, j->row + j->n_tokens) of one sequence, positions rising. */
+static void attend_run(struct block_job *j)
+{
+    int32_t first, last, ignored;
+    visible(j->s, j->row, &first, &ignored);
+    visible(j->s, j->row + j->n_tokens - 1, &ignored, &last);
+    int32_t n_queries = j->n_tokens * j->group;
+    j->sequence = j->s->program->step->sequence[token_row(j->s, j->row)];
+    load_queries(j);
+    clear(j->total, j->total_values, n_queries, j->d);
+    for (int32_t segment = first / SEGMENT; segment <= last / SEGMENT; segment++) {
+        run_segment(j, segment, first, last);
+        for (int32_t i = 0; i < n_queries; i++)
+            join(&j->total[i], j->total_values + i * j->d, &j->segment[i],
+                 j->segment_values + i * j->d, j->d);
+    }
+    for (int32_t i = 0; i < n_queries; i++)
+        kernels_of(j->s)->scale(j->total_values + i * j->d, 1.0f / j->total[i].sum,
+                                output_of(j->s, j->row + i / j->group,
+                                          j->key_head * j->group + i % j->group, j->d),
+                                j->d);
+}
+
+/* How many of the rows from `row` on, at most `most`, follow each other in one sequence. */
+static int32_t run_length(const struct cpu_step *s, int32_t row, int32_t most)
+{
+    const struct step *step = s->program->step;
+    int32_t n = 1, t = token_row(s, row);
+    for (; n < most; n++) {
+        int32_t next = token_row(s, row + n);
+        if (step->sequence[next] != step->sequence[t] || step->position[next] < step->position[t])
+            break;
+        t = next;
+    }
+    return n;
+}
+
+static void attend_rows(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    struct block_job j = job_of(s, worker);
+    int32_t n_rows = rows_of(s), per_item = tokens_of(j.group);
+    int64_t n_items = (int64_t)((n_rows + per_item - 1) / per_item) * j.cache->n_heads;
+    for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) {
+        /* Late tokens see the most keys: begin with them, so that no worker ends with one. */
+        int32_t place = (int32_t)((n_items - 1 - item) / j.cache->n_heads) * per_item;
+        int32_t end = place + per_item < n_rows ? place + per_item : n_rows;
+        j.key_head = (int32_t)(item % j.cache->n_heads);
+        for (j.row = place; j.row < end; j.row += j.n_tokens) {
+            j.n_tokens = run_length(s, j.row, end - j.row);
+            attend_run(&j);
+        }
+    }
+}
+
+/* ---- Few rows --------------------------------------------------------------------------- */
+
+static struct running *partial_at(const struct cpu_step *s, int32_t row, int32_t head,
+                                  int32_t segment, int32_t d)
+{
+    int64_t index = ((int64_t)row * s->op->p.attention.n_heads + head) *
+                        segments_max(s->program->plan, s->op) +
+                    segment;
+    return (struct running *)(void *)(s->program->scratch.partial +
+                                      (size_t)index * partial_stride(d));
+}
+
+static void attend_segments(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    struct block_job j = job_of(s, worker);
+    int32_t n_segments = segments_max(s->program->plan, s->op);
+    int64_t n_items = (int64_t)rows_of(s) * j.cache->n_heads * n_segments;
+    j.n_tokens = 1;
+    for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) {
+        int32_t first, last, segment = (int32_t)(item % n_segments);
+        j.key_head = (int32_t)(item / n_segments % j.cache->n_heads);
+        j.row = (int32_t)(item / n_segments / j.cache->n_heads);
+        visible(s, j.row, &first, &last);
+        if (first / SEGMENT + segment > last / SEGMENT) continue;
+        j.sequence = s->program->step->sequence[token_row(s, j.row)];
+        load_queries(&j);
+        run_segment(&j, first / SEGMENT + segment, first, last);
+        for (int32_t i = 0; i < j.group; i++) {
+            struct running *partial = partial_at(s, j.row, j.key_head * j.group + i, segment, j.d);
+            *partial = j.segment[i];
+            memcpy(partial + 1, j.segment_values + i * j.d, (size_t)j.d * sizeof(float));
+        }
+    }
+}
+
+void cpu_JOIN_SEGMENTS(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    if (rows_of(s) > SPLIT_ROWS_MAX) return;
+    int32_t n_heads = s->op->p.attention.n_heads;
+    struct block_job j = job_of(s, worker);
+    int64_t begin, end;
+    pool_stretch(worker, (int64_t)rows_of(s) * n_heads, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        int32_t row = (int32_t)(i / n_heads), head = (int32_t)(i % n_heads), first, last;
+        visible(s, row, &first, &last);
+        clear(j.total, j.total_values, 1, j.d);
+        for (int32_t segment = 0; segment <= last / SEGMENT - first / SEGMENT; segment++) {
+            const struct running *partial = partial_at(s, row, head, segment, j.d);
+            join(j.total, j.total_values, partial, (const float *)(const void *)(partial + 1), j.d);
+        }
+        kernels_of(s)->scale(j.total_values, 1.0f / j.total->sum, output_of(s, row, head, j.d), j.d);
+    }
+}
+
+void cpu_ATTENTION(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    if (rows_of(s) > SPLIT_ROWS_MAX)
+        attend_rows(s, worker);
+    else
+        attend_segments(s, worker);
+}

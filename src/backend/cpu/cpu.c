@@ -1,0 +1,405 @@
+#include "backend/cpu/cpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cpu/program.h"
+#include "base/assert.h"
+#include "base/mem.h"
+#include "base/os.h"
+
+enum { THREADS_MAX = 512 };
+
+static int cpu_count(void)
+{
+    return 1;
+}
+
+static void cpu_close(struct device *device)
+{
+    pool_close(device->pool);
+    mem_free(device);
+}
+
+static int cpu_open(struct device **out, int index, const struct device_options *options,
+                    struct carat_error *err)
+{
+    if (index != 0) return err_set(err, CARAT_EDEVICE, "cpu: device 0 expected, %d asked", index);
+    int n_threads = options->n_threads ? options->n_threads : os_physical_cores();
+    if (n_threads < 1 || n_threads > THREADS_MAX)
+        return err_set(err, CARAT_EUSAGE, "threads: 1 to %d expected, %d found", THREADS_MAX,
+                       n_threads);
+    struct device *d = *out = mem_alloc(1, sizeof *d);
+    if (!d) return err_no_memory(err, "device", sizeof *d);
+    char model[64];
+    os_cpu_name(model, sizeof model);
+    d->kernels = cpu_kernels_best();
+    d->is_exact = options->is_exact;
+    snprintf(d->name, sizeof d->name, "%s, %s, %d thread%s", model, d->kernels->name, n_threads,
+             n_threads == 1 ? "" : "s");
+    int status = pool_open(&d->pool, n_threads, options->is_pinned, err);
+    if (status) mem_free(d);
+    return status;
+}
+
+static void cpu_describe(const struct device *device, struct device_facts *out)
+{
+    snprintf(out->name, sizeof out->name, "%s", device->name);
+    out->memory_total = os_memory_total();
+    out->memory_available = os_memory_available();
+}
+
+static bool cpu_supports(enum op_code op, enum format format)
+{
+    return op < OP_COUNT && format < FORMAT_COUNT;
+}
+
+/* Large pieces as pages: untouched ones cost nothing, huge ones are fast. The size is kept in
+ * front, a cache line away. */
+enum { HEADER = 64 };
+
+static int cpu_alloc(struct device *device, size_t bytes, void **out, struct carat_error *err)
+{
+    (void)device;
+    char *pages = os_pages_take(bytes + HEADER);
+    if (!pages) return err_no_memory(err, "cpu", bytes);
+    *(size_t *)(void *)pages = bytes + HEADER;
+    *out = pages + HEADER;
+    return CARAT_OK;
+}
+
+static void cpu_free(struct device *device, void *memory)
+{
+    (void)device;
+    if (!memory) return;
+    char *pages = (char *)memory - HEADER;
+    os_pages_give(pages, *(size_t *)(void *)pages);
+}
+
+/* Tiles are made by bind, for weights that a product uses: tables that are only looked up stay
+ * in the mapped file. */
+static int cpu_weight_load(struct device *device, struct weight *weight, struct carat_error *err)
+{
+    (void)device;
+    struct cpu_weight *w = mem_alloc(1, sizeof *w);
+    if (!w) return err_no_memory(err, weight->name, sizeof *w);
+    w->source = weight;
+    weight->device_data = w;
+    return CARAT_OK;
+}
+
+static void cpu_weight_unload(struct device *device, struct weight *weight)
+{
+    (void)device;
+    tile_free(weight->device_data);
+    mem_free(weight->device_data);
+    weight->device_data = NULL;
+}
+
+/* ---- Programs --------------------------------------------------------------------------- */
+
+static const struct weight *product_weight(const struct op *op)
+{
+    switch ((enum op_code)op->code) {
+    case OP_MATMUL: return op->p.matmul.w;
+    case OP_EXPERT_IN:
+    case OP_EXPERT_OUT: return op->p.expert.w;
+    default: return NULL;
+    }
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 63) & ~(size_t)63;
+}
+
+/* Offsets of the parts of a program's scratch. */
+struct scratch_layout {
+    size_t act_q, act_scale, act_sum, partial, routed, worker, worker_bytes, total;
+};
+
+/* The most that one op of the plan needs of each part. */
+struct scratch_needs {
+    size_t act_values, worker_bytes, partial_floats, routed_integers;
+};
+
+static void raise_to(size_t *most, size_t value)
+{
+    if (value > *most) *most = value;
+}
+
+static void add_needs(const struct plan *plan, const struct op *op, struct scratch_needs *needs)
+{
+    size_t rows = (size_t)plan->rows_max[ROWS_TOKEN];
+    raise_to(&rows, (size_t)plan->rows_max[ROWS_OUT]);
+    const struct weight *w = product_weight(op);
+    buf_id shown = op->code == OP_EMBED ? op->out[0] : op->in[0];
+    switch ((enum op_code)op->code) {
+    case OP_EXPERT_IN:
+    case OP_EXPERT_OUT:
+        raise_to(&needs->routed_integers,
+                 (size_t)w->n_expert + 1 + rows * (size_t)op->p.expert.n_used);
+        /* fall through */
+    case OP_MATMUL:
+        raise_to(&needs->act_values, rows * (size_t)plan_buf_at(plan, op->in[0])->cols);
+        raise_to(&needs->worker_bytes, cpu_matmul_worker_bytes(plan, op));
+        break;
+    case OP_ATTENTION:
+        raise_to(&needs->worker_bytes, cpu_attention_worker_bytes(plan, op));
+        raise_to(&needs->partial_floats, cpu_attention_partial_floats(plan, op));
+        break;
+    case OP_EMBED: /* the wanted columns and at most a block on both sides */
+    case OP_ROUTE:
+        raise_to(&needs->worker_bytes,
+                 ((size_t)plan_buf_at(plan, shown)->cols + 512) * sizeof(float));
+        break;
+    case OP_ROPE:
+        raise_to(&needs->worker_bytes, (size_t)op->p.rope.head_dim * sizeof(float));
+        break;
+    default: break;
+    }
+}
+
+static struct scratch_layout scratch_layout_of(const struct device *device, const struct plan *plan)
+{
+    struct scratch_needs needs = {0};
+    struct scratch_layout y = {0};
+    for (int32_t i = 0; i < plan->n_ops; i++) add_needs(plan, &plan->ops[i], &needs);
+    y.act_scale = y.act_q + aligned(needs.act_values);
+    y.act_sum = y.act_scale + aligned(needs.act_values / 32 * sizeof(float));
+    y.partial = y.act_sum + aligned(needs.act_values / 16 * sizeof(int32_t));
+    y.routed = y.partial + aligned(needs.partial_floats * sizeof(float));
+    y.worker = y.routed + aligned(needs.routed_integers * sizeof(int32_t));
+    y.worker_bytes = aligned(needs.worker_bytes + 1);
+    y.total = y.worker + y.worker_bytes * (size_t)pool_threads(device->pool);
+    return y;
+}
+
+static size_t cpu_scratch_bytes(const struct device *device, const struct plan *plan)
+{
+    return scratch_layout_of(device, plan).total;
+}
+
+static void cut_scratch(struct program *p, char *base)
+{
+    struct scratch_layout y = scratch_layout_of(p->device, p->plan);
+    p->scratch = (struct scratch){
+        .act = {.q = (int8_t *)base + y.act_q,
+                .scale = (float *)(void *)(base + y.act_scale),
+                .sum = (int32_t *)(void *)(base + y.act_sum)},
+        .partial = (float *)(void *)(base + y.partial),
+        .routed = (int32_t *)(void *)(base + y.routed),
+        .worker = base + y.worker,
+        .worker_bytes = y.worker_bytes,
+    };
+}
+
+static void cpu_unbind(struct program *program)
+{
+    if (!program) return;
+    mem_free(program->steps);
+    mem_free(program->shares);
+    mem_free(program);
+}
+
+static float *buffer_at(const struct plan *plan, void *memory, buf_id id)
+{
+    if (id == BUF_NONE) return NULL;
+    return (float *)(void *)((char *)memory + plan_buf_at(plan, id)->offset);
+}
+
+static int32_t cols_of(const struct plan *plan, buf_id id)
+{
+    return id == BUF_NONE ? 0 : plan_buf_at(plan, id)->cols;
+}
+
+static bool overlaps(const struct plan *plan, buf_id a, buf_id b)
+{
+    const struct plan_buf *x = plan_buf_at(plan, a), *y = plan_buf_at(plan, b);
+    return x->offset < y->offset + plan_buf_bytes(plan, b) &&
+           y->offset < x->offset + plan_buf_bytes(plan, a);
+}
+
+/* Whether an output of `op` lies where a buffer of `before` lay, other than row on row. A worker
+ * that is ahead would then write what another still reads. */
+static bool overwrites(const struct plan *plan, const struct op *op, const struct op *before)
+{
+    buf_id old[5] = {before->in[0], before->in[1], before->in[2], before->out[0], before->out[1]};
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 5; j++) {
+            buf_id new_id = op->out[i], old_id = old[j];
+            if (new_id == BUF_NONE || old_id == BUF_NONE || new_id == old_id) continue;
+            const struct plan_buf *x = plan_buf_at(plan, new_id), *y = plan_buf_at(plan, old_id);
+            bool row_on_row = x->offset == y->offset && x->cols == y->cols && x->rows == y->rows;
+            if (overlaps(plan, new_id, old_id) && !row_on_row) return true;
+        }
+    return false;
+}
+
+/* Row steps over the same rows may follow each other without a barrier: each worker goes on with
+ * its own rows. Looks back to the last barrier. */
+static bool follows_by_row(const struct program *p, const struct cpu_step *s)
+{
+    if (s->sharing != BY_ROW) return false;
+    for (int32_t i = p->n_steps - 1; i >= 0; i--) {
+        const struct cpu_step *before = &p->steps[i];
+        if (before->sharing != BY_ROW || before->rows != s->rows ||
+            overwrites(p->plan, s->op, before->op))
+            return false;
+        if (before->needs_barrier) return true;
+    }
+    return true;
+}
+
+static struct cpu_step *add_step(struct program *p, const struct op *op, void *memory,
+                                 cpu_step_fn run, enum step_sharing sharing)
+{
+    carat_assert(p->n_steps < p->steps_capacity);
+    const struct plan *plan = p->plan;
+    struct cpu_step *s = &p->steps[p->n_steps];
+    *s = (struct cpu_step){.run = run,
+                           .op = op,
+                           .program = p,
+                           .sharing = sharing,
+                           .rows = plan_buf_at(plan, op->out[0] == BUF_NONE ? op->in[0]
+                                                                             : op->out[0])->rows,
+                           .x_cols = cols_of(plan, op->in[0]),
+                           .x1_cols = cols_of(plan, op->in[1]),
+                           .y_cols = cols_of(plan, op->out[0]),
+                           .x0 = buffer_at(plan, memory, op->in[0]),
+                           .x1 = buffer_at(plan, memory, op->in[1]),
+                           .x2 = buffer_at(plan, memory, op->in[2]),
+                           .y0 = buffer_at(plan, memory, op->out[0]),
+                           .y1 = buffer_at(plan, memory, op->out[1]),
+                           .share = &p->shares[p->n_steps]};
+    s->needs_barrier = p->n_steps > 0 && !follows_by_row(p, s);
+    p->n_steps++;
+    return s;
+}
+
+/* Which activations scratch.act holds while a program is being put together. */
+struct quantised {
+    buf_id id;
+    int64_t cols;
+};
+
+static void add_product(struct program *p, const struct op *op, void *memory, cpu_step_fn run,
+                        struct quantised *held)
+{
+    const struct cpu_weight *w = product_weight(op)->device_data;
+    int64_t cols = w->source->cols;
+    bool follows = false; /* a product of the same activations: nothing to wait for */
+    if (w->tiles && (held->id != op->in[0] || held->cols != cols)) {
+        struct cpu_step *s = add_step(p, op, memory, cpu_QUANTIZE, BY_ROW);
+        s->y_cols = (int32_t)cols;
+        *held = (struct quantised){.id = op->in[0], .cols = cols};
+    } else if (w->tiles && op->code == OP_MATMUL && p->n_steps) {
+        const struct cpu_step *before = &p->steps[p->n_steps - 1];
+        follows = before->run == cpu_MATMUL && before->op->in[0] == op->in[0];
+    }
+    if (op->code != OP_MATMUL) add_step(p, op, memory, cpu_SORT_ROUTED, BY_ITEM);
+    struct cpu_step *s = add_step(p, op, memory, run, BY_ITEM);
+    if (follows) s->needs_barrier = false;
+}
+
+static void add_op(struct program *p, const struct op *op, void *memory, struct quantised *held)
+{
+    static const struct {
+        cpu_step_fn run;
+    } steps[OP_COUNT] = {
+#define X(NAME, params, meaning, budget) {cpu_##NAME},
+        OP_LIST(X)
+#undef X
+    };
+    cpu_step_fn run = steps[op->code].run;
+    switch ((enum op_code)op->code) {
+    case OP_MATMUL:
+    case OP_EXPERT_IN:
+    case OP_EXPERT_OUT: add_product(p, op, memory, run, held); break;
+    case OP_ATTENTION:
+        add_step(p, op, memory, run, BY_ITEM);
+        add_step(p, op, memory, cpu_JOIN_SEGMENTS, BY_ITEM);
+        break;
+    case OP_GATHER_ROWS: add_step(p, op, memory, run, BY_ITEM); break; /* rows change hands */
+    default: add_step(p, op, memory, run, BY_ROW); break;
+    }
+}
+
+static int make_tiles(struct device *device, const struct plan *plan, struct carat_error *err)
+{
+    for (int32_t i = 0; i < plan->n_ops && !device->is_exact; i++) {
+        const struct weight *w = product_weight(&plan->ops[i]);
+        if (w) TRY(tile_make(w->device_data, device->pool, err));
+    }
+    return CARAT_OK;
+}
+
+static int cpu_bind(struct device *device, const struct plan *plan, void *memory, void *scratch,
+                    struct program **out, struct carat_error *err)
+{
+    TRY(make_tiles(device, plan, err));
+    struct program *p = *out = mem_alloc(1, sizeof *p);
+    if (!p) return err_no_memory(err, "program", sizeof *p);
+    *p = (struct program){.device = device, .plan = plan, .steps_capacity = plan->n_ops * 3};
+    size_t n = (size_t)p->steps_capacity;
+    p->steps = mem_alloc(n, sizeof *p->steps);
+    p->shares = mem_alloc(n, sizeof *p->shares);
+    if (!p->steps || !p->shares) {
+        cpu_unbind(p);
+        *out = NULL;
+        return err_no_memory(err, "program", n * sizeof *p->steps);
+    }
+    cut_scratch(p, scratch);
+    struct quantised held = {.id = BUF_NONE};
+    for (int32_t i = 0; i < plan->n_ops; i++) add_op(p, &plan->ops[i], memory, &held);
+    return CARAT_OK;
+}
+
+static void walk(void *user, const struct pool_worker *worker)
+{
+    struct program *p = user;
+    for (int32_t i = 0; i < p->n_steps; i++) {
+        struct cpu_step *s = &p->steps[i];
+        if (s->needs_barrier) pool_barrier(worker);
+        if (rows_of(s) > 0) s->run(s, worker);
+    }
+}
+
+static void cpu_run(struct program *program, const struct step *step)
+{
+    program->step = step;
+    for (int32_t i = 0; i < program->n_steps; i++) atomic_store(&program->shares[i].next, 0);
+    pool_run(program->device->pool, walk, program);
+}
+
+static int cpu_fence(struct device *device, struct carat_error *err)
+{
+    (void)device, (void)err;
+    return CARAT_OK;
+}
+
+static void cpu_download(struct device *device, void *host, const void *memory, size_t bytes)
+{
+    (void)device;
+    memcpy(host, memory, bytes);
+}
+
+const struct backend cpu_backend = {
+    .name = "cpu",
+    .kv_format = FORMAT_F16,
+    .count = cpu_count,
+    .open = cpu_open,
+    .close = cpu_close,
+    .describe = cpu_describe,
+    .supports = cpu_supports,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .weight_load = cpu_weight_load,
+    .weight_unload = cpu_weight_unload,
+    .scratch_bytes = cpu_scratch_bytes,
+    .bind = cpu_bind,
+    .unbind = cpu_unbind,
+    .run = cpu_run,
+    .fence = cpu_fence,
+    .download = cpu_download,
+};

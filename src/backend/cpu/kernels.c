@@ -1,0 +1,50 @@
+#include "backend/cpu/kernels.h"
+
+#include <string.h>
+
+#if defined(__x86_64__)
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
+}
+
+static bool has_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vnni");
+}
+#endif
+
+static bool always(void)
+{
+    return true;
+}
+
+static const struct {
+    const struct cpu_kernels *kernels;
+    bool (*runs_here)(void);
+} choices[] = {
+    /* best first */
+#if defined(__x86_64__)
+    {&cpu_kernels_avx512, has_avx512},
+    {&cpu_kernels_avx2, has_avx2},
+#elif defined(__aarch64__)
+    {&cpu_kernels_neon, always},
+#endif
+    {&cpu_kernels_plain, always},
+};
+
+const struct cpu_kernels *cpu_kernels_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+        if ((!name || strcmp(choices[i].kernels->name, name) == 0) && choices[i].runs_here())
+            return choices[i].kernels;
+    return NULL;
+}
+
+const struct cpu_kernels *cpu_kernels_best(void)
+{
+    return cpu_kernels_named(NULL);
+}

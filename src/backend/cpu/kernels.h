@@ -1,0 +1,62 @@
+/* The table of kernels that each instruction set provides. All of them give the same bits for
+ * a row whatever other rows are with it, and quantised products give the same bits on all sets
+ * that have fused multiply-add: integer sums are exact, float sums run in one order. */
+#ifndef BACKEND_CPU_KERNELS_H
+#define BACKEND_CPU_KERNELS_H
+
+#include "backend/cpu/tile.h"
+
+/* Rows of activations in 8 bits: q[i] = round(x[i] / scale) of each block of 32 columns. */
+struct act_rows {
+    int8_t *q;      /* row * cols */
+    float *scale;   /* row * cols / 32 */
+    int32_t *sum;   /* row * cols / 16: sums of q over halves of a block */
+    int64_t cols;
+};
+
+/* 16 weight rows by n activation rows: out[i * 16 + r] = weight row r . activation row i. */
+struct tile_job {
+    const struct tile_shape *shape;
+    const uint8_t *tile;
+    const struct act_rows *act;
+    const int32_t *list; /* rows to use, times `divisor`; NULL: first, first + 1, ... */
+    int32_t first, n, divisor;
+    float *out;
+};
+
+struct cpu_kernels {
+    const char *name;
+    void (*tile_dot)(const struct tile_job *job);
+    void (*quantize)(const float *x, int64_t n, int8_t *q, float *scale, int32_t *sum);
+
+    /* out[i * out_stride + j] = a row i . b row j, rows of n floats at a + i * a_stride, ... */
+    void (*dots)(const float *a, int64_t a_stride, int n_a, const float *b, int64_t b_stride,
+                 int n_b, int64_t n, float *out, int64_t out_stride);
+    /* y row i = y row i * keep[i] + sum_k p[i * p_stride + k] v row k; n floats a row. */
+    void (*weigh)(float *y, int64_t y_stride, const float *keep, const float *p, int64_t p_stride,
+                  int n_y, const float *v, int64_t v_stride, int n_v, int64_t n);
+    void (*exp_shifted)(float *x, int64_t n, float shift); /* x = exp(x - shift) */
+
+    void (*decode_f16)(const uint16_t *src, float *dst, int64_t n);
+    void (*decode_bf16)(const uint16_t *src, float *dst, int64_t n);
+    void (*encode_f16)(const float *src, uint16_t *dst, int64_t n);
+    void (*rmsnorm)(const float *x, const float *w, float *y, int64_t n, float eps);
+    void (*gelu_mul)(const float *a, const float *b, float *y, int64_t n);
+    void (*add)(const float *a, const float *b, float *y, int64_t n);
+    void (*scale)(const float *x, float value, float *y, int64_t n);
+    void (*rope)(const float *x, const float *cosine, const float *sine, float *y, int64_t half);
+    void (*softcap)(const float *x, float cap, float *y, int64_t n);
+};
+
+extern const struct cpu_kernels cpu_kernels_plain;
+#if defined(__x86_64__)
+extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
+#elif defined(__aarch64__)
+extern const struct cpu_kernels cpu_kernels_neon;
+#endif
+
+/* The best that this processor runs; by name for tests and measuring, NULL when it cannot. */
+const struct cpu_kernels *cpu_kernels_best(void);
+const struct cpu_kernels *cpu_kernels_named(const char *name);
+
+#endif

@@ -1,0 +1,184 @@
+/* Matrix products. An item of work is a few tiles of 16 weight rows with all activation rows, so
+ * weights come from memory once and a result never depends on who computed it. Weights in
+ * tiles take activations in 8 bits; the others are decoded row by row and multiplied in fp32. */
+#include <string.h>
+
+#include "backend/cpu/program.h"
+
+enum {
+    ITEM_TILES = 4,  /* tiles an item: 64 weight rows */
+    ITEM_ROWS = 128, /* activation rows of one call of a kernel: their results stay in cache */
+    FLOAT_ROWS = 4   /* weight rows decoded at a time in fp32 */
+};
+
+size_t cpu_matmul_worker_bytes(const struct plan *plan, const struct op *op)
+{
+    (void)plan;
+    const struct weight *w = op->code == OP_MATMUL ? op->p.matmul.w : op->p.expert.w;
+    size_t results = ITEM_ROWS * TILE_ROWS * sizeof(float);
+    return results + (size_t)w->cols * FLOAT_ROWS * sizeof(float);
+}
+
+/* One matrix and the rows it is multiplied with. */
+struct product {
+    const struct cpu_step *s;
+    const struct cpu_weight *w;
+    struct act_rows act;
+    int64_t expert;
+    const int32_t *list; /* activation rows; NULL: all from 0 on */
+    int32_t n;
+    float *results; /* worker's */
+};
+
+/* Where results of activation row `row` go: to a row of the output, or added to one. */
+static void put(const struct product *p, int32_t row, int64_t first, int64_t n, const float *result)
+{
+    const struct cpu_step *s = p->s;
+    if (s->op->code != OP_EXPERT_OUT) {
+        int64_t cols = p->w->source->rows;
+        memcpy(s->y0 + row * cols + first, result, (size_t)n * sizeof *result);
+        return;
+    }
+    float *y = s->y0 + row / s->op->p.expert.n_used * (int64_t)s->y_cols + first;
+    for (int64_t i = 0; i < n; i++) y[i] += s->x2[row] * result[i];
+}
+
+/* EXPERT_IN: the n_used slots of a token have one input row. */
+static int32_t rows_share_input(const struct cpu_step *s)
+{
+    return s->op->code == OP_EXPERT_IN ? s->op->p.expert.n_used : 1;
+}
+
+static void multiply_tile(const struct product *p, int64_t tile)
+{
+    int64_t first = tile * TILE_ROWS, left = p->w->source->rows - first;
+    int64_t n_rows = left < TILE_ROWS ? left : TILE_ROWS;
+    struct tile_job job = {.shape = &p->w->shape,
+                           .tile = tile_at(p->w, p->expert, tile),
+                           .act = &p->act,
+                           .divisor = rows_share_input(p->s),
+                           .out = p->results};
+    for (int32_t done = 0; done < p->n; done += job.n) {
+        job.n = p->n - done < ITEM_ROWS ? p->n - done : ITEM_ROWS;
+        job.list = p->list ? p->list + done : NULL;
+        job.first = done;
+        kernels_of(p->s)->tile_dot(&job);
+        for (int32_t i = 0; i < job.n; i++)
+            put(p, p->list ? p->list[done + i] : done + i, first, n_rows,
+                p->results + i * TILE_ROWS);
+    }
+}
+
+static void decode_rows(const struct product *p, int64_t first, int n, float *decoded)
+{
+    const struct weight *w = p->w->source;
+    const char *matrix = (const char *)w->data + (size_t)p->expert * w->expert_bytes;
+    for (int i = 0; i < n; i++)
+        cpu_decode(kernels_of(p->s), w->format, matrix + (size_t)(first + i) * w->row_bytes,
+                   decoded + i * w->cols, w->cols);
+}
+
+static void multiply_floats(const struct product *p, int64_t tile)
+{
+    const struct weight *w = p->w->source;
+    float *decoded = p->results + ITEM_ROWS * TILE_ROWS;
+    int64_t last = (tile + 1) * TILE_ROWS < w->rows ? (tile + 1) * TILE_ROWS : w->rows;
+    for (int64_t first = tile * TILE_ROWS; first < last; first += FLOAT_ROWS) {
+        int n_rows = last - first < FLOAT_ROWS ? (int)(last - first) : FLOAT_ROWS;
+        decode_rows(p, first, n_rows, decoded);
+        for (int32_t done = 0, n; done < p->n; done += n) {
+            int32_t at = p->list ? p->list[done] : done, most = p->n - done;
+            n = p->list ? 1 : most < ITEM_ROWS ? most : ITEM_ROWS;
+            const float *x = p->s->x0 + at / rows_share_input(p->s) * w->cols;
+            kernels_of(p->s)->dots(x, w->cols, n, decoded, w->cols, n_rows, w->cols, p->results,
+                                   FLOAT_ROWS);
+            for (int32_t i = 0; i < n; i++)
+                put(p, at + i, first, n_rows, p->results + i * FLOAT_ROWS);
+        }
+    }
+}
+
+static void multiply_item(const struct product *p, int64_t item)
+{
+    int64_t n_tiles = (p->w->source->rows + TILE_ROWS - 1) / TILE_ROWS;
+    int64_t last = (item + 1) * ITEM_TILES < n_tiles ? (item + 1) * ITEM_TILES : n_tiles;
+    for (int64_t tile = item * ITEM_TILES; tile < last; tile++)
+        if (p->w->tiles)
+            multiply_tile(p, tile);
+        else
+            multiply_floats(p, tile);
+}
+
+static int64_t items_of(const struct cpu_weight *w)
+{
+    return (w->source->rows + TILE_ROWS * ITEM_TILES - 1) / (TILE_ROWS * ITEM_TILES);
+}
+
+static struct product product_of(const struct cpu_step *s, const struct weight *w,
+                                 const struct pool_worker *worker)
+{
+    struct product p = {.s = s,
+                        .w = w->device_data,
+                        .act = s->program->scratch.act,
+                        .results = worker_scratch(s, worker)};
+    p.act.cols = w->cols;
+    return p;
+}
+
+void cpu_MATMUL(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    struct product p = product_of(s, s->op->p.matmul.w, worker);
+    p.n = rows_of(s);
+    int64_t n_items = items_of(p.w);
+    for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) multiply_item(&p, item);
+}
+
+/* ---- Experts ---------------------------------------------------------------------------- */
+
+/* scratch.routed: where each expert's stretch begins (n_expert + 1 numbers), then the
+ * (row, slot) pairs as row * n_used + slot, sorted by expert and then by row. */
+void cpu_SORT_ROUTED(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    if (worker->index != 0) return;
+    int32_t n_expert = s->op->p.expert.w->n_expert, n = rows_of(s) * s->op->p.expert.n_used;
+    const int32_t *id = (const int32_t *)(const void *)s->x1;
+    int32_t *begin = s->program->scratch.routed, *pairs = begin + n_expert + 1;
+    memset(begin, 0, (size_t)(n_expert + 1) * sizeof *begin);
+    for (int32_t i = 0; i < n; i++) begin[id[i] + 1]++;
+    for (int32_t e = 0; e < n_expert; e++) begin[e + 1] += begin[e];
+    for (int32_t i = 0; i < n; i++) pairs[begin[id[i]]++] = i;
+    for (int32_t e = n_expert; e > 0; e--) begin[e] = begin[e - 1]; /* filling moved them on */
+    begin[0] = 0;
+}
+
+/* An item is one stretch of output columns, for all experts in turn: a row's sum over its
+ * experts runs in the order of their ids, on one worker. */
+static void multiply_experts(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    struct product p = product_of(s, s->op->p.expert.w, worker);
+    int32_t n_expert = p.w->source->n_expert;
+    const int32_t *begin = s->program->scratch.routed, *pairs = begin + n_expert + 1;
+    int64_t n_items = items_of(p.w), cols = p.w->source->rows;
+    for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) {
+        int64_t first = item * ITEM_TILES * TILE_ROWS, left = cols - first;
+        size_t n = (size_t)(left < ITEM_TILES * TILE_ROWS ? left : ITEM_TILES * TILE_ROWS);
+        if (s->op->code == OP_EXPERT_OUT)
+            for (int32_t r = 0; r < rows_of(s); r++)
+                memset(s->y0 + r * cols + first, 0, n * sizeof *s->y0);
+        for (p.expert = 0; p.expert < n_expert; p.expert++) {
+            p.list = pairs + begin[p.expert];
+            p.n = begin[p.expert + 1] - begin[p.expert];
+            if (p.n > 0) multiply_item(&p, item);
+        }
+    }
+}
+
+void cpu_EXPERT_IN(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    multiply_experts(s, worker);
+}
+
+void cpu_EXPERT_OUT(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    multiply_experts(s, worker);
+}

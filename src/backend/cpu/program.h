@@ -1,0 +1,97 @@
+/* What the op files of this backend share: the running program and one step of it. */
+#ifndef BACKEND_CPU_PROGRAM_H
+#define BACKEND_CPU_PROGRAM_H
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels.h"
+
+/* Token rows whose attention is cut into segments for several workers: decoding few sequences. */
+enum { SPLIT_ROWS_MAX = 4 };
+
+struct device {
+    char name[96];
+    struct pool *pool;
+    const struct cpu_kernels *kernels;
+    bool is_exact;
+};
+
+/* Memory that the steps of a program share, cut from the scratch it is given. */
+struct scratch {
+    struct act_rows act; /* the activations quantised last */
+    char *worker;        /* worker_bytes for each worker */
+    size_t worker_bytes;
+    float *partial;      /* attention segments: see attention.c */
+    int32_t *routed;     /* EXPERT_*: rows sorted by expert, see experts.c */
+};
+
+struct cpu_step;
+typedef void (*cpu_step_fn)(const struct cpu_step *s, const struct pool_worker *worker);
+
+enum step_sharing { BY_ROW, BY_ITEM };
+
+struct cpu_step {
+    cpu_step_fn run;
+    const struct op *op;
+    const struct program *program;
+    enum step_sharing sharing;
+    enum row_class rows; /* of the output; of the input where there is none */
+    bool needs_barrier;  /* before it */
+    int32_t x_cols, x1_cols, y_cols;
+    const float *x0, *x1, *x2;
+    float *y0, *y1;
+    struct pool_share *share; /* BY_ITEM: reset before every run */
+};
+
+struct program {
+    struct device *device;
+    const struct plan *plan;
+    const struct step *step; /* while running */
+    struct scratch scratch;
+    struct cpu_step *steps;
+    struct pool_share *shares;
+    int32_t n_steps, steps_capacity;
+};
+
+static inline int32_t rows_of(const struct cpu_step *s)
+{
+    const struct step *step = s->program->step;
+    return s->rows == ROWS_TOKEN ? step->n_token : step->n_out;
+}
+
+static inline int32_t token_row(const struct cpu_step *s, int64_t r)
+{
+    return s->rows == ROWS_TOKEN ? (int32_t)r : s->program->step->out_row[r];
+}
+
+static inline const struct cpu_kernels *kernels_of(const struct cpu_step *s)
+{
+    return s->program->device->kernels;
+}
+
+static inline void *worker_scratch(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    return s->program->scratch.worker +
+           (size_t)worker->index * s->program->scratch.worker_bytes;
+}
+
+/* n floats from bytes of a cache or weight row in `format`. */
+void cpu_decode(const struct cpu_kernels *k, enum format format, const void *src, float *dst,
+                int64_t n);
+
+/* Step functions, by the op they run. cpu_QUANTIZE stands before products in 8 bits. */
+#define X(NAME, params, meaning, budget)                                                           \
+    void cpu_##NAME(const struct cpu_step *s, const struct pool_worker *worker);
+OP_LIST(X)
+#undef X
+void cpu_QUANTIZE(const struct cpu_step *s, const struct pool_worker *worker);
+/* EXPERT_*: sorts the rows by expert, before the product. */
+void cpu_SORT_ROUTED(const struct cpu_step *s, const struct pool_worker *worker);
+/* Attention of few rows: joins the segments, behind cpu_ATTENTION. */
+void cpu_JOIN_SEGMENTS(const struct cpu_step *s, const struct pool_worker *worker);
+
+/* Bytes of worker scratch, partials that an op needs (attention.c, matmul.c). */
+size_t cpu_attention_worker_bytes(const struct plan *plan, const struct op *op);
+size_t cpu_attention_partial_floats(const struct plan *plan, const struct op *op);
+size_t cpu_matmul_worker_bytes(const struct plan *plan, const struct op *op);
+
+#endif

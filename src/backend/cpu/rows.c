@@ -1,0 +1,182 @@
+/* Steps that treat each row on its own: a worker takes a stretch of rows. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/program.h"
+
+void cpu_decode(const struct cpu_kernels *k, enum format format, const void *src, float *dst,
+                int64_t n)
+{
+    switch (format) {
+    case FORMAT_F32: memcpy(dst, src, (size_t)n * sizeof *dst); break;
+    case FORMAT_F16: k->decode_f16(src, dst, n); break;
+    case FORMAT_BF16: k->decode_bf16(src, dst, n); break;
+    default: format_of(format)->decode(src, dst, n); break;
+    }
+}
+
+/* One row: x of the first input, y of the output; `scratch` is the worker's. */
+typedef void (*row_fn)(const struct cpu_step *s, int64_t r, const float *x, float *y,
+                       void *scratch);
+
+static void for_rows(const struct cpu_step *s, const struct pool_worker *worker, row_fn fn)
+{
+    int64_t first, last;
+    pool_stretch(worker, rows_of(s), &first, &last);
+    for (int64_t r = first; r < last; r++)
+        fn(s, r, s->x0 + r * s->x_cols, s->y0 + r * s->y_cols, worker_scratch(s, worker));
+}
+
+void cpu_EMBED(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    const struct weight *table = s->op->p.embed.table;
+    const struct cpu_kernels *k = kernels_of(s);
+    int32_t block = format_of(table->format)->block_elements;
+    int32_t skipped = s->op->p.embed.first_col % block, before = s->op->p.embed.first_col - skipped;
+    int32_t covered = (skipped + s->y_cols + block - 1) / block * block;
+    float *decoded = worker_scratch(s, worker);
+    int64_t first, last;
+    pool_stretch(worker, rows_of(s), &first, &last);
+    for (int64_t r = first; r < last; r++) {
+        size_t id = (size_t)s->program->step->id[token_row(s, r)];
+        const char *row = (const char *)table->data + id * table->row_bytes;
+        cpu_decode(k, table->format, row + format_row_bytes(table->format, before), decoded,
+                   covered);
+        k->scale(decoded + skipped, s->op->p.embed.scale, s->y0 + r * s->y_cols, s->y_cols);
+    }
+}
+
+static const float *vector_of(const struct weight *w)
+{
+    return w ? w->data : NULL;
+}
+
+static void norm_row(const struct cpu_step *s, int64_t r, const float *x, float *y, void *scratch)
+{
+    (void)r, (void)scratch;
+    int32_t group = s->op->p.norm.group;
+    const float *w = vector_of(s->op->p.norm.w);
+    for (int32_t g = 0; g < s->y_cols; g += group)
+        kernels_of(s)->rmsnorm(x + g, w, y + g, group, s->op->p.norm.eps);
+}
+
+/* The angle is rounded to fp32 as in training; its sine and cosine are then exact. */
+static void rope_row(const struct cpu_step *s, int64_t r, const float *x, float *y, void *scratch)
+{
+    int32_t d = s->op->p.rope.head_dim, half = d / 2;
+    const float *inv_freq = vector_of(s->op->p.rope.inv_freq);
+    float *cosine = scratch, *sine = cosine + half;
+    float position = (float)s->program->step->position[token_row(s, r)];
+    for (int32_t i = 0; i < half; i++) {
+        double angle = (double)(position * inv_freq[i]);
+        cosine[i] = inv_freq[i] > 0 ? (float)cos(angle) : 1.0f;
+        sine[i] = inv_freq[i] > 0 ? (float)sin(angle) : 0.0f;
+    }
+    for (int32_t head = 0; head < s->y_cols; head += d)
+        kernels_of(s)->rope(x + head, cosine, sine, y + head, half);
+}
+
+static void add_row(const struct cpu_step *s, int64_t r, const float *x, float *y, void *scratch)
+{
+    (void)scratch;
+    kernels_of(s)->add(x, s->x1 + r * s->x1_cols, y, s->y_cols);
+}
+
+static void scale_row(const struct cpu_step *s, int64_t r, const float *x, float *y, void *scratch)
+{
+    (void)r, (void)scratch;
+    kernels_of(s)->scale(x, s->op->p.scale.value, y, s->y_cols);
+}
+
+static void gelu_row(const struct cpu_step *s, int64_t r, const float *x, float *y, void *scratch)
+{
+    (void)scratch;
+    const float *b = s->x1 + r * s->x1_cols + s->op->p.gelu_mul.second_col;
+    kernels_of(s)->gelu_mul(x, b, y, s->y_cols);
+}
+
+static void cap_row(const struct cpu_step *s, int64_t r, const float *x, float *y, void *scratch)
+{
+    (void)r, (void)scratch;
+    kernels_of(s)->softcap(x, s->op->p.softcap.cap, y, s->y_cols);
+}
+
+#define ROW_STEP(NAME, fn)                                                                         \
+    void cpu_##NAME(const struct cpu_step *s, const struct pool_worker *worker)                    \
+    {                                                                                              \
+        for_rows(s, worker, fn);                                                                   \
+    }
+ROW_STEP(RMSNORM, norm_row)
+ROW_STEP(ROPE, rope_row)
+ROW_STEP(ADD, add_row)
+ROW_STEP(SCALE, scale_row)
+ROW_STEP(GELU_MUL, gelu_row)
+ROW_STEP(SOFTCAP, cap_row)
+
+void cpu_GATHER_ROWS(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    int64_t first, last;
+    size_t cols = (size_t)s->y_cols;
+    pool_stretch(worker, rows_of(s), &first, &last);
+    for (int64_t r = first; r < last; r++)
+        memcpy(s->y0 + (size_t)r * cols, s->x0 + (size_t)s->program->step->out_row[r] * cols,
+               cols * sizeof *s->y0);
+}
+
+void cpu_QUANTIZE(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    const struct act_rows *act = &s->program->scratch.act;
+    int64_t cols = s->y_cols, per_row = s->x_cols / cols; /* EXPERT_OUT: n_used rows in one */
+    int64_t first, last;
+    pool_stretch(worker, rows_of(s), &first, &last);
+    for (int64_t r = first * per_row; r < last * per_row; r++)
+        kernels_of(s)->quantize(s->x0 + r * cols, cols, act->q + r * cols,
+                                act->scale + r * (cols / 32), act->sum + r * (cols / 16));
+}
+
+void cpu_ROUTE(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    int32_t n = s->x_cols, n_used = s->op->p.route.n_used;
+    const float *scale = vector_of(s->op->p.route.scale);
+    float *p = worker_scratch(s, worker);
+    int64_t first, last;
+    pool_stretch(worker, rows_of(s), &first, &last);
+    for (int64_t r = first; r < last; r++) {
+        const float *z = s->x0 + r * n;
+        int32_t *id = (int32_t *)(void *)s->y0 + r * n_used;
+        float *share = s->y1 + r * n_used, top = z[0], sum = 0;
+        for (int32_t e = 1; e < n; e++) top = z[e] > top ? z[e] : top;
+        memcpy(p, z, (size_t)n * sizeof *p);
+        kernels_of(s)->exp_shifted(p, n, top);
+        for (int32_t u = 0; u < n_used; u++) {
+            int32_t best = 0;
+            for (int32_t e = 1; e < n; e++)
+                if (p[e] > p[best]) best = e;
+            id[u] = best;
+            share[u] = p[best];
+            sum += p[best];
+            p[best] = -1.0f;
+        }
+        for (int32_t u = 0; u < n_used; u++) share[u] = share[u] / sum * (scale ? scale[id[u]] : 1);
+    }
+}
+
+void cpu_KV_WRITE(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    const struct step *step = s->program->step;
+    const struct kv_cache *cache = &s->program->plan->caches[s->op->p.kv.cache];
+    size_t row_bytes = format_row_bytes(cache->format, s->x_cols);
+    int64_t first, last;
+    pool_stretch(worker, rows_of(s), &first, &last);
+    for (int64_t t = first; t < last; t++) {
+        size_t cell = (size_t)step->sequence[t] * (size_t)cache->capacity +
+                      (size_t)(step->position[t] % cache->capacity);
+        const float *rows[2] = {s->x0 + t * s->x_cols, s->x1 + t * s->x_cols};
+        void *cells[2] = {(char *)cache->k + cell * row_bytes, (char *)cache->v + cell * row_bytes};
+        for (int i = 0; i < 2; i++)
+            if (cache->format == FORMAT_F16)
+                kernels_of(s)->encode_f16(rows[i], cells[i], s->x_cols);
+            else
+                format_of(cache->format)->encode(rows[i], cells[i], s->x_cols);
+    }
+}

@@ -1,0 +1,470 @@
+/* The kernels, written once over 16 lanes. Included by one .c file an instruction set, after
+ * its lanes header, with KERNELS_NAME and KERNELS_TABLE defined.
+ *
+ * fvec, ivec: 16 floats, 16 int32. bvec: 64 bytes, four for each lane.
+ * dot_wide/dot_small(sum, w, a): sum + the four products of each lane, w unsigned (small: at
+ * most 63), a signed. Where wide products need signed weights, b_wide flips the top bit and
+ * WEIGHT_BIAS is 0, else 128. FEW_ROWS: activation rows that fit in registers. */
+#include <string.h>
+
+#include "backend/cpu/kernels.h"
+
+#define ALWAYS static inline __attribute__((always_inline))
+
+ALWAYS ivec four_bytes(const int8_t *p)
+{
+    int32_t bytes;
+    memcpy(&bytes, p, sizeof bytes);
+    return i_set(bytes);
+}
+
+/* ---- Quantised products ----------------------------------------------------------------- */
+
+/* The eight groups of a block as unsigned bytes (or as b_wide makes them). */
+ALWAYS void unpack(enum tile_kind kind, const uint8_t *p, bvec w[8])
+{
+    if (kind == TILE_U8) {
+        for (int g = 0; g < 8; g++) w[g] = b_wide(b_load(p + g * 64));
+        return;
+    }
+    for (int g = 0; g < 4; g++) {
+        bvec packed = b_load(p + g * 64);
+        w[g] = b_and(packed, 15);
+        w[g + 4] = b_and(b_shr(packed, 4), 15);
+    }
+    if (kind == TILE_NL4)
+        for (int g = 0; g < 8; g++) w[g] = b_wide(b_nl4(w[g]));
+    if (kind == TILE_U5 || kind == TILE_U5_MIN) {
+        bvec bits = b_load(p + 256);
+        for (int g = 0; g < 4; g++) w[g] = b_or(w[g], b_and(b_shl(bits, 4 - g), 16));
+        w[4] = b_or(w[4], b_and(bits, 16));
+        for (int g = 5; g < 8; g++) w[g] = b_or(w[g], b_and(b_shr(bits, g - 4), 16));
+    }
+    if (kind == TILE_U6)
+        for (int h = 0; h < 2; h++) {
+            bvec bits = b_load(p + 256 + h * 64);
+            w[h * 4] = b_or(w[h * 4], b_and(b_shl(bits, 4), 48));
+            w[h * 4 + 1] = b_or(w[h * 4 + 1], b_and(b_shl(bits, 2), 48));
+            w[h * 4 + 2] = b_or(w[h * 4 + 2], b_and(bits, 48));
+            w[h * 4 + 3] = b_or(w[h * 4 + 3], b_and(b_shr(bits, 2), 48));
+        }
+}
+
+ALWAYS ivec dot(enum tile_kind kind, ivec sum, bvec w, ivec a)
+{
+    return kind == TILE_U8 || kind == TILE_NL4 ? dot_wide(sum, w, a) : dot_small(sum, w, a);
+}
+
+ALWAYS int32_t offset_of(enum tile_kind kind)
+{
+    switch (kind) {
+    case TILE_U8:
+    case TILE_NL4: return WEIGHT_BIAS;
+    case TILE_U4: return 8;
+    case TILE_U5: return 16;
+    case TILE_U6: return 32;
+    default: return 0;
+    }
+}
+
+ALWAYS size_t block_bytes(enum tile_kind kind)
+{
+    switch (kind) {
+    case TILE_U8: return 512;
+    case TILE_U5:
+    case TILE_U5_MIN: return 320;
+    case TILE_U6: return 384;
+    default: return 256;
+    }
+}
+
+struct act_row {
+    const int8_t *q;
+    const float *scale;
+    const int32_t *sum;
+};
+
+/* One tile by `n` rows; kind and n are constants where this is expanded. Per block: integer
+ * sums of 32 products, corrected for the weights' offset, then one float step for each row. */
+ALWAYS void tile_rows(const enum tile_kind kind, const int n, const struct tile_shape *s,
+                      const uint8_t *tile, const struct act_row *rows, float *out)
+{
+    const uint16_t *scales = (const uint16_t *)(const void *)(tile + s->scales_at);
+    const uint16_t *mins = (const uint16_t *)(const void *)(tile + s->mins_at);
+    const int halves = kind == TILE_U6 ? 2 : 1, groups = 8 / halves;
+    fvec sum[FEW_ROWS];
+    for (int i = 0; i < n; i++) sum[i] = f_set(0);
+    for (int64_t b = 0; b < s->n_blocks; b++) {
+        bvec w[8];
+        unpack(kind, tile + (size_t)b * block_bytes(kind), w);
+        for (int h = 0; h < halves; h++) {
+            fvec scale = kind == TILE_U6
+                             ? f_mul(f_load_f16(scales + b / 8 * 16),
+                                     f_load_i8((const int8_t *)mins + (b * 2 + h) * 16))
+                             : f_load_f16(scales + b * 16);
+            ivec dots[FEW_ROWS];
+            for (int i = 0; i < n; i++) {
+                const int32_t *q_sum = rows[i].sum + b * 2;
+                dots[i] = i_set(-offset_of(kind) *
+                                (halves == 2 ? q_sum[h] : q_sum[0] + q_sum[1]));
+            }
+            for (int g = 0; g < groups; g++)
+                for (int i = 0; i < n; i++)
+                    dots[i] = dot(kind, dots[i], w[h * groups + g],
+                                  four_bytes(rows[i].q + b * 32 + (h * groups + g) * 4));
+            for (int i = 0; i < n; i++)
+                sum[i] = f_fma(f_mul(f_of_int(dots[i]), f_set(rows[i].scale[b])), scale, sum[i]);
+        }
+        if (kind != TILE_U4_MIN && kind != TILE_U5_MIN) continue;
+        fvec min = f_load_f16(mins + b * 16);
+        for (int i = 0; i < n; i++) {
+            const int32_t *q_sum = rows[i].sum + b * 2;
+            float x_sum = rows[i].scale[b] * (float)(q_sum[0] + q_sum[1]);
+            sum[i] = f_fma(min, f_set(x_sum), sum[i]);
+        }
+    }
+    for (int i = 0; i < n; i++) f_store(out + i * 16, sum[i]);
+}
+
+ALWAYS struct act_row row_of(const struct tile_job *job, int32_t i)
+{
+    int64_t row = job->list ? job->list[i] / job->divisor : job->first + i;
+    int64_t cols = job->act->cols;
+    return (struct act_row){job->act->q + row * cols, job->act->scale + row * (cols / 32),
+                            job->act->sum + row * (cols / 16)};
+}
+
+#define TILE_ROWS_CASE(N)                                                                          \
+    case N: tile_rows(kind, N, job->shape, job->tile, rows, job->out + done * 16); break;
+
+ALWAYS void tile_job_run(const enum tile_kind kind, const struct tile_job *job)
+{
+    for (int32_t done = 0, n; done < job->n; done += n) {
+        struct act_row rows[FEW_ROWS];
+        n = job->n - done < FEW_ROWS ? job->n - done : FEW_ROWS;
+        for (int32_t i = 0; i < n; i++) rows[i] = row_of(job, done + i);
+        switch (n) {
+            TILE_ROWS_CASE(1)
+            TILE_ROWS_CASE(2)
+#if KERNELS_MANY_ROWS
+            TILE_ROWS_CASE(3)
+            TILE_ROWS_CASE(4)
+            TILE_ROWS_CASE(5)
+            TILE_ROWS_CASE(6)
+            TILE_ROWS_CASE(7)
+            TILE_ROWS_CASE(8)
+#endif
+        }
+    }
+}
+
+/* One function a kind, so that each stays of a size that the compiler handles well. */
+#define X(kind, bits, offset, has_min)                                                             \
+    static void tile_dot_##kind(const struct tile_job *job) { tile_job_run(TILE_##kind, job); }
+TILE_KIND_LIST(X)
+#undef X
+
+static void tile_dot(const struct tile_job *job)
+{
+    switch (job->shape->kind) {
+#define X(kind, bits, offset, has_min)                                                             \
+    case TILE_##kind: tile_dot_##kind(job); break;
+        TILE_KIND_LIST(X)
+#undef X
+    default: break;
+    }
+}
+
+ALWAYS float max_lane(fvec x)
+{
+    float lane[16], most = 0;
+    f_store(lane, x);
+    for (int i = 0; i < 16; i++) most = lane[i] > most ? lane[i] : most;
+    return most;
+}
+
+static void quantize(const float *x, int64_t n, int8_t *q, float *scale, int32_t *sum)
+{
+    for (int64_t b = 0; b < n / 32; b++) {
+        fvec low = f_load(x + b * 32), high = f_load(x + b * 32 + 16);
+        float most = max_lane(f_max(f_abs(low), f_abs(high)));
+        float inverse = most > 0 ? 127.0f / most : 0;
+        scale[b] = most / 127.0f;
+        f_store_i8(q + b * 32, f_round(f_mul(low, f_set(inverse))));
+        f_store_i8(q + b * 32 + 16, f_round(f_mul(high, f_set(inverse))));
+        for (int h = 0; h < 2; h++) {
+            int32_t total = 0;
+            for (int i = 0; i < 16; i++) total += q[b * 32 + h * 16 + i];
+            sum[b * 2 + h] = total;
+        }
+    }
+}
+
+/* ---- Float products --------------------------------------------------------------------- */
+
+/* The lanes are added in a fixed order: pairs 8 apart, 4, 2, 1. */
+ALWAYS float sum_lanes(fvec x)
+{
+    float lane[16];
+    f_store(lane, x);
+    for (int step = 8; step > 0; step /= 2)
+        for (int i = 0; i < step; i++) lane[i] += lane[i + step];
+    return lane[0];
+}
+
+/* A few rows by a few rows. What is left of n behind whole vectors is padded with zeros. */
+ALWAYS void dots_block(const int n_a, const int n_b, const float *a, int64_t a_stride,
+                       const float *b, int64_t b_stride, int64_t n, float *out,
+                       int64_t out_stride)
+{
+    fvec sum[4][4];
+    for (int i = 0; i < n_a; i++)
+        for (int j = 0; j < n_b; j++) sum[i][j] = f_set(0);
+    int64_t k = 0;
+    for (; k + 16 <= n; k += 16) {
+        fvec y[4];
+        for (int j = 0; j < n_b; j++) y[j] = f_load(b + j * b_stride + k);
+        for (int i = 0; i < n_a; i++) {
+            fvec x = f_load(a + i * a_stride + k);
+            for (int j = 0; j < n_b; j++) sum[i][j] = f_fma(x, y[j], sum[i][j]);
+        }
+    }
+    if (k < n)
+        for (int i = 0; i < n_a; i++)
+            for (int j = 0; j < n_b; j++) {
+                float x[16] = {0}, y[16] = {0};
+                memcpy(x, a + i * a_stride + k, (size_t)(n - k) * sizeof *x);
+                memcpy(y, b + j * b_stride + k, (size_t)(n - k) * sizeof *y);
+                sum[i][j] = f_fma(f_load(x), f_load(y), sum[i][j]);
+            }
+    for (int i = 0; i < n_a; i++)
+        for (int j = 0; j < n_b; j++) out[i * out_stride + j] = sum_lanes(sum[i][j]);
+}
+
+static void dots(const float *a, int64_t a_stride, int n_a, const float *b, int64_t b_stride,
+                 int n_b, int64_t n, float *out, int64_t out_stride)
+{
+    int i = 0;
+    for (; i + 4 <= n_a; i += 4) {
+        const float *row = a + i * a_stride;
+        float *y = out + i * out_stride;
+        int j = 0;
+        for (; j + 4 <= n_b; j += 4)
+            dots_block(4, 4, row, a_stride, b + j * b_stride, b_stride, n, y + j, out_stride);
+        for (; j < n_b; j++)
+            dots_block(4, 1, row, a_stride, b + j * b_stride, b_stride, n, y + j, out_stride);
+    }
+    for (; i < n_a; i++) {
+        int j = 0;
+        for (; j + 4 <= n_b; j += 4)
+            dots_block(1, 4, a + i * a_stride, a_stride, b + j * b_stride, b_stride, n,
+                       out + i * out_stride + j, out_stride);
+        for (; j < n_b; j++)
+            dots_block(1, 1, a + i * a_stride, a_stride, b + j * b_stride, b_stride, n,
+                       out + i * out_stride + j, out_stride);
+    }
+}
+
+ALWAYS void weigh_block(const int n_y, float *y, int64_t y_stride, const float *keep,
+                        const float *p, int64_t p_stride, const float *v, int64_t v_stride,
+                        int n_v, int64_t n)
+{
+    int64_t k = 0;
+    for (; k + 32 <= n; k += 32) {
+        fvec low[4], high[4];
+        for (int i = 0; i < n_y; i++) {
+            low[i] = f_mul(f_load(y + i * y_stride + k), f_set(keep[i]));
+            high[i] = f_mul(f_load(y + i * y_stride + k + 16), f_set(keep[i]));
+        }
+        for (int j = 0; j < n_v; j++) {
+            fvec a = f_load(v + j * v_stride + k), b = f_load(v + j * v_stride + k + 16);
+            for (int i = 0; i < n_y; i++) {
+                fvec share = f_set(p[i * p_stride + j]);
+                low[i] = f_fma(share, a, low[i]);
+                high[i] = f_fma(share, b, high[i]);
+            }
+        }
+        for (int i = 0; i < n_y; i++) {
+            f_store(y + i * y_stride + k, low[i]);
+            f_store(y + i * y_stride + k + 16, high[i]);
+        }
+    }
+    for (; k < n; k++) /* no head of Gemma's: small test models */
+        for (int i = 0; i < n_y; i++) {
+            float sum = y[i * y_stride + k] * keep[i];
+            for (int j = 0; j < n_v; j++) sum += p[i * p_stride + j] * v[j * v_stride + k];
+            y[i * y_stride + k] = sum;
+        }
+}
+
+static void weigh(float *y, int64_t y_stride, const float *keep, const float *p, int64_t p_stride,
+                  int n_y, const float *v, int64_t v_stride, int n_v, int64_t n)
+{
+    int i = 0;
+    for (; i + 4 <= n_y; i += 4)
+        weigh_block(4, y + i * y_stride, y_stride, keep + i, p + i * p_stride, p_stride, v,
+                    v_stride, n_v, n);
+    for (; i < n_y; i++)
+        weigh_block(1, y + i * y_stride, y_stride, keep + i, p + i * p_stride, p_stride, v,
+                    v_stride, n_v, n);
+}
+
+/* ---- Elementwise ------------------------------------------------------------------------ */
+
+/* e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2 and ln 2 in two parts; the polynomial
+ * is the Taylor series to r^7 (its next term is below 5e-9). Below -87 it is e^-87: nothing
+ * beside a sum that holds a 1. */
+ALWAYS fvec f_exp(fvec x)
+{
+    x = f_max(f_min(x, f_set(88.0f)), f_set(-87.0f));
+    fvec n = f_round(f_mul(x, f_set(1.44269504f)));
+    fvec r = f_fma(n, f_set(-0.693359375f), x);
+    r = f_fma(n, f_set(2.12194440e-4f), r);
+    fvec p = f_set(1.0f / 5040);
+    p = f_fma(p, r, f_set(1.0f / 720));
+    p = f_fma(p, r, f_set(1.0f / 120));
+    p = f_fma(p, r, f_set(1.0f / 24));
+    p = f_fma(p, r, f_set(1.0f / 6));
+    p = f_fma(p, r, f_set(0.5f));
+    p = f_fma(p, r, f_set(1.0f));
+    p = f_fma(p, r, f_set(1.0f));
+    return f_mul(p, f_exp2_int(n));
+}
+
+/* a * sigmoid(2 u), the same as a / 2 (1 + tanh u) without its cancellation. */
+ALWAYS fvec f_gelu(fvec a)
+{
+    fvec cube = f_mul(f_mul(a, a), a);
+    fvec u = f_mul(f_fma(cube, f_set(0.044715f), a), f_set(-2.0f * 0.79788456080286536f));
+    return f_div(a, f_add(f_set(1.0f), f_exp(u)));
+}
+
+ALWAYS fvec f_softcap(fvec x, fvec cap)
+{
+    fvec e = f_exp(f_div(f_add(x, x), cap)), one = f_set(1.0f);
+    return f_mul(cap, f_div(f_sub(e, one), f_add(e, one)));
+}
+
+/* Runs `step` on whole vectors, and on a padded copy of what is left. */
+#define FOR_LANES(n, step, tail)                                                                   \
+    int64_t i = 0;                                                                                 \
+    for (; i + 16 <= (n); i += 16) step;                                                           \
+    if (i < (n)) {                                                                                 \
+        float in[16] = {0}, in2[16] = {0}, result[16];                                             \
+        size_t left = (size_t)((n) - i) * sizeof(float);                                           \
+        tail;                                                                                      \
+    }
+
+static void exp_shifted(float *x, int64_t n, float shift)
+{
+    fvec s = f_set(shift);
+    FOR_LANES(n, f_store(x + i, f_exp(f_sub(f_load(x + i), s))), {
+        (void)in2;
+        memcpy(in, x + i, left);
+        f_store(result, f_exp(f_sub(f_load(in), s)));
+        memcpy(x + i, result, left);
+    })
+}
+
+static void gelu_mul(const float *a, const float *b, float *y, int64_t n)
+{
+    FOR_LANES(n, f_store(y + i, f_mul(f_gelu(f_load(a + i)), f_load(b + i))), {
+        memcpy(in, a + i, left);
+        memcpy(in2, b + i, left);
+        f_store(result, f_mul(f_gelu(f_load(in)), f_load(in2)));
+        memcpy(y + i, result, left);
+    })
+}
+
+static void softcap(const float *x, float cap, float *y, int64_t n)
+{
+    fvec c = f_set(cap);
+    FOR_LANES(n, f_store(y + i, f_softcap(f_load(x + i), c)), {
+        (void)in2;
+        memcpy(in, x + i, left);
+        f_store(result, f_softcap(f_load(in), c));
+        memcpy(y + i, result, left);
+    })
+}
+
+static void add(const float *a, const float *b, float *y, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) f_store(y + i, f_add(f_load(a + i), f_load(b + i)));
+    for (; i < n; i++) y[i] = a[i] + b[i];
+}
+
+static void scale(const float *x, float value, float *y, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) f_store(y + i, f_mul(f_load(x + i), f_set(value)));
+    for (; i < n; i++) y[i] = x[i] * value;
+}
+
+static void rmsnorm(const float *x, const float *w, float *y, int64_t n, float eps)
+{
+    float total;
+    dots_block(1, 1, x, 0, x, 0, n, &total, 0);
+    float factor = 1.0f / __builtin_sqrtf(total / (float)n + eps);
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        fvec scaled = f_mul(f_load(x + i), f_set(factor));
+        f_store(y + i, w ? f_mul(scaled, f_load(w + i)) : scaled);
+    }
+    for (; i < n; i++) y[i] = x[i] * factor * (w ? w[i] : 1.0f);
+}
+
+static void rope(const float *x, const float *cosine, const float *sine, float *y, int64_t half)
+{
+    int64_t i = 0;
+    for (; i + 16 <= half; i += 16) {
+        fvec a = f_load(x + i), b = f_load(x + half + i);
+        fvec c = f_load(cosine + i), s = f_load(sine + i);
+        f_store(y + i, f_sub(f_mul(a, c), f_mul(b, s)));
+        f_store(y + half + i, f_fma(a, s, f_mul(b, c)));
+    }
+    for (; i < half; i++) {
+        float a = x[i], b = x[half + i];
+        y[i] = a * cosine[i] - b * sine[i];
+        y[half + i] = b * cosine[i] + a * sine[i];
+    }
+}
+
+static void decode_f16(const uint16_t *src, float *dst, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) f_store(dst + i, f_load_f16(src + i));
+    for (; i < n; i++) dst[i] = f16_to_f32(src[i]);
+}
+
+static void decode_bf16(const uint16_t *src, float *dst, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) f_store(dst + i, f_load_bf16(src + i));
+    for (; i < n; i++) dst[i] = bf16_to_f32(src[i]);
+}
+
+static void encode_f16(const float *src, uint16_t *dst, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) f_store_f16(dst + i, f_load(src + i));
+    for (; i < n; i++) dst[i] = f32_to_f16(src[i]);
+}
+
+const struct cpu_kernels KERNELS_TABLE = {
+    .name = KERNELS_NAME,
+    .tile_dot = tile_dot,
+    .quantize = quantize,
+    .dots = dots,
+    .weigh = weigh,
+    .exp_shifted = exp_shifted,
+    .decode_f16 = decode_f16,
+    .decode_bf16 = decode_bf16,
+    .encode_f16 = encode_f16,
+    .rmsnorm = rmsnorm,
+    .gelu_mul = gelu_mul,
+    .add = add,
+    .scale = scale,
+    .rope = rope,
+    .softcap = softcap,
+};

@@ -1,0 +1,68 @@
+/* Sixteen lanes in one register: AVX-512 with VNNI. See kernels.h for what the names mean. */
+#include <immintrin.h>
+#include <stdint.h>
+
+typedef __m512 fvec;
+typedef __m512i ivec;
+typedef __m512i bvec;
+enum { WEIGHT_BIAS = 128, FEW_ROWS = 8 };
+
+static inline fvec f_set(float x) { return _mm512_set1_ps(x); }
+static inline fvec f_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline void f_store(float *p, fvec x) { _mm512_storeu_ps(p, x); }
+static inline fvec f_add(fvec a, fvec b) { return _mm512_add_ps(a, b); }
+static inline fvec f_sub(fvec a, fvec b) { return _mm512_sub_ps(a, b); }
+static inline fvec f_mul(fvec a, fvec b) { return _mm512_mul_ps(a, b); }
+static inline fvec f_div(fvec a, fvec b) { return _mm512_div_ps(a, b); }
+static inline fvec f_fma(fvec a, fvec b, fvec c) { return _mm512_fmadd_ps(a, b, c); }
+static inline fvec f_max(fvec a, fvec b) { return _mm512_max_ps(a, b); }
+static inline fvec f_min(fvec a, fvec b) { return _mm512_min_ps(a, b); }
+static inline fvec f_abs(fvec a) { return _mm512_abs_ps(a); }
+static inline fvec f_round(fvec a) { return _mm512_roundscale_ps(a, 8); }
+static inline fvec f_exp2_int(fvec n) { return _mm512_scalef_ps(_mm512_set1_ps(1.0f), n); }
+static inline fvec f_of_int(ivec a) { return _mm512_cvtepi32_ps(a); }
+static inline fvec f_load_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+static inline void f_store_f16(uint16_t *p, fvec x)
+{
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(x, 0));
+}
+static inline fvec f_load_i8(const int8_t *p)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+}
+static inline fvec f_load_bf16(const uint16_t *p)
+{
+    __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+static inline void f_store_i8(int8_t *p, fvec x) /* whole numbers within -128 .. 127 */
+{
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)));
+}
+
+static inline ivec i_set(int32_t x) { return _mm512_set1_epi32(x); }
+static inline bvec b_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
+static inline bvec b_and(bvec a, uint8_t mask)
+{
+    return _mm512_and_si512(a, _mm512_set1_epi8((char)mask));
+}
+static inline bvec b_or(bvec a, bvec b) { return _mm512_or_si512(a, b); }
+/* Shifts of 16-bit units: bits that cross a byte are for the caller to mask out. */
+#define b_shr(a, n) _mm512_srli_epi16((a), (n))
+#define b_shl(a, n) _mm512_slli_epi16((a), (n))
+
+/* The table of quant/iq4_nl.c, plus 128. */
+static inline bvec b_nl4(bvec index)
+{
+    const __m128i table = _mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, (char)129, (char)141, (char)153,
+                                        (char)166, (char)181, (char)197, (char)217, (char)241);
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), index);
+}
+
+static inline bvec b_wide(bvec w) { return w; }
+static inline ivec dot_wide(ivec sum, bvec w, ivec a) { return _mm512_dpbusd_epi32(sum, w, a); }
+static inline ivec dot_small(ivec sum, bvec w, ivec a) { return _mm512_dpbusd_epi32(sum, w, a); }

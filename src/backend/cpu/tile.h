@@ -1,0 +1,78 @@
+/* Weights as the kernels want them: tiles of 16 rows, interleaved so that one register holds four
+ * values of each row, in as many bits as the file has.
+ *
+ * A tile covers 16 rows and all columns, in blocks of 32 columns, plane by plane:
+ *   quants  bytes_per_block() a block. Full bytes: 8 groups of 64 bytes, byte r * 4 + j of
+ *           group g is row r, column 4 g + j. Nibbles: 4 groups of 64; the low half of byte
+ *           r * 4 + j of group g is column 4 g + j, the high half column 4 g + 16 + j. A fifth
+ *           bit: 64 bytes more, bit g is that of group g. Two more bits: 128 bytes more, bits
+ *           2 g and 2 g + 1 of the first 64 are those of group g, of the next 64 of group g + 4.
+ *   scales  16 halves a block (U6: one for 8 blocks)
+ *   mins    16 halves a block, of the kinds with a minimum; U6: 2 x 16 signed bytes a block,
+ *           factors of its two halves of 16 columns
+ * Value of a quant q: scale * (q - offset), or scale * q + min. */
+#ifndef BACKEND_CPU_TILE_H
+#define BACKEND_CPU_TILE_H
+
+#include "base/pool.h"
+#include "plan/weight.h"
+
+enum { TILE_ROWS = 16, BLOCK_COLS = 32 };
+
+/* X(kind, bits, offset, has minimum) */
+#define TILE_KIND_LIST(X)                                                                          \
+    X(U8, 8, 128, 0)                                                                               \
+    X(U4, 4, 8, 0)                                                                                 \
+    X(U4_MIN, 4, 0, 1)                                                                             \
+    X(NL4, 4, 128, 0)                                                                              \
+    X(U5, 5, 16, 0)                                                                                \
+    X(U5_MIN, 5, 0, 1)                                                                             \
+    X(U6, 6, 32, 0)
+
+enum tile_kind {
+#define X(kind, bits, offset, has_min) TILE_##kind,
+    TILE_KIND_LIST(X)
+#undef X
+    TILE_KIND_COUNT
+};
+
+struct tile_shape {
+    enum tile_kind kind;
+    int64_t n_blocks;
+    size_t scales_at, mins_at, bytes; /* of one tile; multiples of 64 */
+};
+
+/* A weight on this backend. Without tiles it is decoded row by row from the mapped file. */
+struct cpu_weight {
+    const struct weight *source;
+    bool is_tiled;
+    struct tile_shape shape;
+    int64_t n_tiles;  /* of one matrix */
+    uint8_t *tiles;   /* n_expert * n_tiles of them; NULL until tile_make */
+    size_t bytes;     /* of all */
+};
+
+/* Whether a format has a tile kind, and which. F32, F16 and BF16 have none. */
+bool tile_kind_of(enum format format, enum tile_kind *kind);
+
+/* Makes the tiles with all workers of the pool, then gives the mapped pages of the source back
+ * to the system. Does nothing the second time. */
+int tile_make(struct cpu_weight *w, struct pool *pool, struct carat_error *err);
+void tile_free(struct cpu_weight *w);
+
+static inline const uint8_t *tile_at(const struct cpu_weight *w, int64_t expert, int64_t tile)
+{
+    return w->tiles + (size_t)(expert * w->n_tiles + tile) * w->shape.bytes;
+}
+
+/* What a block of 32 values of one row is, whatever its format. */
+struct block32 {
+    uint8_t q[BLOCK_COLS];
+    float scale, min;
+    int8_t factor[2]; /* U6 */
+};
+
+/* Reads block `b` of a row as it is in the file. (unpack.c) */
+void block32_read(enum format format, const uint8_t *row, int64_t b, struct block32 *out);
+
+#endif

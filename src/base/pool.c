@@ -1,0 +1,147 @@
+/* A barrier is one counter of arrivals and one of generations. The last to arrive opens the next
+ * generation; the others watch it, first by spinning (a step's barriers are microseconds
+ * apart), then in the kernel's futex. The same barrier starts and ends a job. */
+#include "base/pool.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+/* Some 30 us: longer than most gaps between two ops of a step that is under way, shorter than
+ * what another program would notice. */
+enum { SPINS = 2000 };
+
+struct pool {
+    pthread_t *threads; /* of workers 1 .. count - 1 */
+    struct pool_worker *workers;
+    int count, started;
+    void (*job)(void *user, const struct pool_worker *worker);
+    void *user;
+    bool is_closing;
+    char apart[64]; /* the counters have a cache line to themselves */
+    atomic_int arrived, generation /* the futex word */, sleepers;
+    char behind[64];
+};
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
+static void sleep_while(struct pool *p, int generation)
+{
+    atomic_fetch_add(&p->sleepers, 1);
+    while (atomic_load(&p->generation) == generation)
+        syscall(SYS_futex, &p->generation, FUTEX_WAIT_PRIVATE, generation, NULL, NULL, 0);
+    atomic_fetch_sub(&p->sleepers, 1);
+}
+
+void pool_barrier(const struct pool_worker *worker)
+{
+    struct pool *p = worker->pool;
+    if (p->count == 1) return;
+    int generation = atomic_load(&p->generation);
+    if (atomic_fetch_add(&p->arrived, 1) == p->count - 1) {
+        atomic_store(&p->arrived, 0);
+        atomic_store(&p->generation, (int)((unsigned)generation + 1u));
+        if (atomic_load(&p->sleepers))
+            syscall(SYS_futex, &p->generation, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+        return;
+    }
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(&p->generation, memory_order_acquire) != generation) return;
+        relax();
+    }
+    sleep_while(p, generation);
+}
+
+static void *work(void *argument)
+{
+    const struct pool_worker *worker = argument;
+    struct pool *p = worker->pool;
+    for (;;) {
+        pool_barrier(worker); /* a job begins */
+        if (p->is_closing) return NULL;
+        p->job(p->user, worker);
+        pool_barrier(worker); /* it has ended */
+    }
+}
+
+/* The index-th processor of those that this process may use. */
+static void pin_thread(pthread_t thread, int index)
+{
+    cpu_set_t allowed, one;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &allowed) || index-- > 0) continue;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        pthread_setaffinity_np(thread, sizeof one, &one); /* a wish, not a need */
+        return;
+    }
+}
+
+int pool_open(struct pool **out, int n_threads, bool pin, struct carat_error *err)
+{
+    *out = NULL;
+    struct pool *p = mem_alloc(1, sizeof *p);
+    if (!p) return err_no_memory(err, "threads", sizeof *p);
+    p->threads = mem_alloc((size_t)n_threads, sizeof *p->threads);
+    p->workers = mem_alloc((size_t)n_threads, sizeof *p->workers);
+    if (!p->threads || !p->workers) {
+        pool_close(p);
+        return err_no_memory(err, "threads", (size_t)n_threads * sizeof *p->workers);
+    }
+    p->count = n_threads;
+    for (int i = 0; i < n_threads; i++)
+        p->workers[i] = (struct pool_worker){.pool = p, .index = i, .count = n_threads};
+    for (int i = 1; i < n_threads; i++, p->started++)
+        if (pthread_create(&p->threads[i], NULL, work, &p->workers[i]) != 0) {
+            p->count = p->started + 1; /* only those that exist will reach the last barrier */
+            pool_close(p);
+            return err_set(err, CARAT_EMEMORY, "thread %d of %d cannot be started", i, n_threads);
+        }
+    if (pin) {
+        pin_thread(pthread_self(), 0);
+        for (int i = 1; i < n_threads; i++) pin_thread(p->threads[i], i);
+    }
+    *out = p;
+    return CARAT_OK;
+}
+
+void pool_close(struct pool *p)
+{
+    if (!p) return;
+    p->is_closing = true;
+    if (p->started > 0) {
+        pool_barrier(&p->workers[0]);
+        for (int i = 1; i <= p->started; i++) pthread_join(p->threads[i], NULL);
+    }
+    mem_free(p->threads);
+    mem_free(p->workers);
+    mem_free(p);
+}
+
+int pool_threads(const struct pool *p)
+{
+    return p->count;
+}
+
+void pool_run(struct pool *p, void (*job)(void *user, const struct pool_worker *worker),
+              void *user)
+{
+    p->job = job;
+    p->user = user;
+    pool_barrier(&p->workers[0]);
+    job(user, &p->workers[0]);
+    pool_barrier(&p->workers[0]);
+}

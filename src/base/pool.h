@@ -1,0 +1,59 @@
+/* Worker threads that walk through one job together.
+ *
+ * `pool_run` calls `job(user, worker)` once on every worker, the caller being worker 0, and
+ * returns when all have returned. Inside a job the workers meet at `pool_barrier` and share
+ * out work with a `struct pool_share`. Waiting spins for a short while and then sleeps, so an idle
+ * pool costs nothing and two pools in one process do not fight for the cores for long.
+ *
+ * Rules
+ * 1. One job at a time; pool_run is called by the thread that owns the pool.
+ * 2. Every worker must reach the same barriers in the same order.
+ * 3. Nothing is allocated after pool_open. */
+#ifndef BASE_POOL_H
+#define BASE_POOL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct pool;
+
+struct pool_worker {
+    struct pool *pool;
+    int index, count; /* worker `index` of `count` */
+};
+
+/* `n_threads` workers, the caller among them; `pin` binds worker i to the i-th core that this
+ * process may use. CARAT_EMEMORY when threads cannot be made. */
+int pool_open(struct pool **out, int n_threads, bool pin, struct carat_error *err);
+void pool_close(struct pool *pool); /* NULL is fine */
+int pool_threads(const struct pool *pool);
+
+void pool_run(struct pool *pool, void (*job)(void *user, const struct pool_worker *worker),
+              void *user);
+
+/* Waits until all workers are here. What they wrote before is seen by all after. */
+void pool_barrier(const struct pool_worker *worker);
+
+/* The part of [0, n) that belongs to a worker when work is cut into equal stretches. */
+static inline void pool_stretch(const struct pool_worker *w, int64_t n, int64_t *first,
+                                int64_t *last)
+{
+    *first = n * w->index / w->count;
+    *last = n * (w->index + 1) / w->count;
+}
+
+/* Work that is handed out item by item. Reset by one worker between two barriers. */
+struct pool_share {
+    atomic_llong next;
+};
+
+static inline int64_t pool_take(struct pool_share *share, int64_t n_items)
+{
+    int64_t item = atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed);
+    return item < n_items ? item : -1;
+}
+
+#endif
