@@ -8,6 +8,12 @@
 
 #define KEY(name) "gemma4." name
 
+/* The container's look-ups name the key only. */
+static int in_file(const struct gguf *g, int status, struct carat_error *err)
+{
+    return status && err ? err_within(err, "%s", gguf_path(g)) : status;
+}
+
 /* A required count between two bounds. */
 static int read_count(const struct gguf *g, const char *key, uint32_t least, uint32_t most,
                       int32_t *out, struct carat_error *err)
@@ -15,7 +21,7 @@ static int read_count(const struct gguf *g, const char *key, uint32_t least, uin
     if (!gguf_find(g, key))
         return err_set(err, CARAT_EFORMAT, "%s: key \"%s\" is missing", gguf_path(g), key);
     uint32_t value = 0;
-    TRY(gguf_get_u32(g, key, &value, err));
+    TRY(in_file(g, gguf_get_u32(g, key, &value, err), err));
     if (value < least || value > most)
         return err_set(err, CARAT_EFORMAT, "%s: key \"%s\": %u to %u expected, %u found",
                        gguf_path(g), key, least, most, value);
@@ -35,7 +41,7 @@ static int read_float(const struct gguf *g, const char *key, bool required, floa
 {
     if (required && !gguf_find(g, key))
         return err_set(err, CARAT_EFORMAT, "%s: key \"%s\" is missing", gguf_path(g), key);
-    TRY(gguf_get_f32(g, key, out, err));
+    TRY(in_file(g, gguf_get_f32(g, key, out, err), err));
     if (!(*out >= least && *out <= most))
         return err_set(err, CARAT_EFORMAT, "%s: key \"%s\": %g to %g expected, %g found",
                        gguf_path(g), key, (double)least, (double)most, (double)*out);
@@ -45,7 +51,7 @@ static int read_float(const struct gguf *g, const char *key, bool required, floa
 static int read_architecture(const struct gguf *g, struct carat_error *err)
 {
     struct gguf_string arch = {0};
-    TRY(gguf_get_string(g, "general.architecture", &arch, err));
+    TRY(in_file(g, gguf_get_string(g, "general.architecture", &arch, err), err));
     if (arch.length == 6 && memcmp(arch.data, "gemma4", 6) == 0) return CARAT_OK;
     char shown[33];
     size_t n = arch.length < sizeof shown - 1 ? arch.length : sizeof shown - 1;
@@ -124,7 +130,7 @@ static int read_per_layer(const struct gemma_config *c, const struct gguf *g, co
 {
     if (!gguf_find(g, key))
         return err_set(err, CARAT_EFORMAT, "%s: key \"%s\" is missing", gguf_path(g), key);
-    TRY(gguf_get_u32_per_layer(g, key, (uint32_t)c->n_layer, out, err));
+    TRY(in_file(g, gguf_get_u32_per_layer(g, key, (uint32_t)c->n_layer, out, err), err));
     for (int32_t l = 0; l < c->n_layer; l++)
         if (out[l] < 1 || out[l] > most)
             return err_set(err, CARAT_EFORMAT, "%s: key \"%s\": layer %d: 1 to %u expected, %u found",
@@ -141,7 +147,7 @@ static int read_layer_kinds(struct gemma_config *c, const struct gguf *g, struct
         return err_set(err, CARAT_EFORMAT, "%s: key \"%s\": an array of bool expected, %s found",
                        gguf_path(g), key, gguf_type_name(kv->type));
     uint32_t is_local[LAYERS_MAX];
-    TRY(gguf_get_u32_per_layer(g, key, (uint32_t)c->n_layer, is_local, err));
+    TRY(in_file(g, gguf_get_u32_per_layer(g, key, (uint32_t)c->n_layer, is_local, err), err));
     int32_t n_local = 0;
     for (int32_t l = 0; l < c->n_layer; l++) {
         c->layer[l].is_global = !is_local[l];
@@ -197,7 +203,22 @@ static int read_layers(struct gemma_config *c, const struct gguf *g, struct cara
     return CARAT_OK;
 }
 
-/* Width of the vocabulary and whether V is its own projection show in the tensors only. */
+/* Whether V is the raw K projection shows in the tensors only. It is so on all global layers of a
+ * model or on none, and never where there are per-layer embeddings: a single attn_v that is not
+ * there is a damaged file, which binding will say. */
+static void read_k_eq_v(struct gemma_config *c, const struct gguf *g)
+{
+    bool is_absent = c->n_ple == 0;
+    char name[64];
+    for (int32_t l = 0; l < c->n_kv_layer; l++) {
+        snprintf(name, sizeof name, "blk.%d.attn_v.weight", l);
+        if (c->layer[l].is_global && gguf_tensor_find(g, name)) is_absent = false;
+    }
+    for (int32_t l = 0; l < c->n_kv_layer; l++)
+        c->layer[l].k_eq_v = c->layer[l].is_global && is_absent;
+}
+
+/* The width of the vocabulary is that of its table. */
 static int read_from_tensors(struct gemma_config *c, const struct gguf *g, struct carat_error *err)
 {
     const struct gguf_tensor *table = gguf_tensor_find(g, "token_embd.weight");
@@ -210,11 +231,7 @@ static int read_from_tensors(struct gemma_config *c, const struct gguf *g, struc
                        gguf_path(g), c->n_embd, (long long)table->dims[0],
                        (long long)table->dims[1]);
     c->n_vocab = (int32_t)table->dims[1];
-    for (int32_t l = 0; l < c->n_kv_layer; l++) {
-        char name[64];
-        snprintf(name, sizeof name, "blk.%d.attn_v.weight", l);
-        c->layer[l].k_eq_v = c->layer[l].is_global && !gguf_tensor_find(g, name);
-    }
+    read_k_eq_v(c, g);
     /* Keys that deny what the tensors show would give fluent nonsense. */
     if (c->n_expert == 0 && gguf_tensor_find(g, "blk.0.ffn_gate_inp.weight"))
         return err_set(err, CARAT_EFORMAT,
