@@ -1,0 +1,330 @@
+/* Every kernel of every instruction set that this machine has, against plain double precision.
+ * Needs nothing but the C library, so that it also runs under an emulator of another processor.
+ *
+ *   check_cpu_kernels          checks, ends with "N passed, N failed"
+ *   check_cpu_kernels --perf   GB/s and GOP/s by format and number of rows */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/kernels.h"
+#include "base/mem.h"
+#include "base/os.h"
+#include "base/rng.h"
+
+enum { ROWS = 40 /* no multiple of 16 */, COLS = 768, ACT_ROWS = 19 };
+
+static int passed, failed;
+
+static void check(const char *kernels, const char *what, double error, double limit)
+{
+    if (error <= limit) { /* false for NaN */
+        passed++;
+        return;
+    }
+    failed++;
+    printf("FAIL %s %s: error %.3g, at most %.3g expected\n", kernels, what, error, limit);
+}
+
+static float *random_floats(int64_t n, float spread, uint64_t seed)
+{
+    struct rng rng = {.state = seed};
+    float *x = mem_alloc((size_t)n, sizeof *x);
+    for (int64_t i = 0; x && i < n; i++) x[i] = rng_normal(&rng) * spread;
+    return x;
+}
+
+/* Relative L2 distance of two rows of floats, sums in double. */
+struct distance {
+    double difference, size;
+};
+
+static void add_distance(struct distance *d, double found, double expected)
+{
+    d->difference += (found - expected) * (found - expected);
+    d->size += expected * expected;
+}
+
+static double relative(struct distance d)
+{
+    return sqrt(d.difference / d.size);
+}
+
+/* ---- Quantised products ----------------------------------------------------------------- */
+
+struct product {
+    struct weight source;
+    struct cpu_weight tiled;
+    float *decoded; /* ROWS x cols */
+    struct act_rows act;
+};
+
+static void open_product(struct product *p, const struct cpu_kernels *k, enum format format,
+                         int64_t rows, int64_t cols, int64_t n_act)
+{
+    size_t row_bytes = format_row_bytes(format, cols);
+    float *values = random_floats(rows * cols, 0.02f, 5), *x = random_floats(n_act * cols, 1, 6);
+    uint8_t *bytes = mem_alloc((size_t)rows, row_bytes);
+    p->decoded = mem_alloc((size_t)(rows * cols), sizeof(float));
+    for (int64_t r = 0; r < rows; r++) {
+        format_of(format)->encode(values + r * cols, bytes + (size_t)r * row_bytes, cols);
+        format_of(format)->decode(bytes + (size_t)r * row_bytes, p->decoded + r * cols, cols);
+    }
+    p->source = (struct weight){.name = "weight", .format = format, .n_expert = 1, .rows = rows,
+                                .cols = cols, .row_bytes = row_bytes,
+                                .expert_bytes = row_bytes * (size_t)rows, .data = bytes};
+    p->tiled = (struct cpu_weight){.source = &p->source};
+    struct pool *pool;
+    if (pool_open(&pool, 1, false, NULL) || tile_make(&p->tiled, pool, NULL)) abort();
+    pool_close(pool);
+    p->act = (struct act_rows){.q = mem_alloc((size_t)(n_act * cols), 1),
+                               .scale = mem_alloc((size_t)(n_act * cols / 32), sizeof(float)),
+                               .sum = mem_alloc((size_t)(n_act * cols / 16), sizeof(int32_t)),
+                               .cols = cols};
+    for (int64_t r = 0; r < n_act; r++)
+        k->quantize(x + r * cols, cols, p->act.q + r * cols, p->act.scale + r * (cols / 32),
+                    p->act.sum + r * (cols / 16));
+    mem_free(values);
+    mem_free(x);
+}
+
+static void close_product(struct product *p)
+{
+    tile_free(&p->tiled);
+    mem_free((void *)(uintptr_t)p->source.data);
+    mem_free(p->decoded);
+    mem_free(p->act.q);
+    mem_free(p->act.scale);
+    mem_free(p->act.sum);
+}
+
+static double expected_dot(const struct product *p, int64_t row, int64_t act_row)
+{
+    double sum = 0;
+    int64_t cols = p->act.cols;
+    for (int64_t i = 0; i < cols; i++)
+        sum += (double)p->decoded[row * cols + i] * p->act.q[act_row * cols + i] *
+               (double)p->act.scale[(act_row * cols + i) / 32];
+    return sum;
+}
+
+/* All tiles, with the listed activation rows divided by 2 as experts' slots are, and compared bit
+ * for bit with rows taken one at a time. */
+static void check_format(const struct cpu_kernels *k, enum format format)
+{
+    static const int32_t list[] = {2, 3, 8, 14, 15, 20, 22, 31, 36, 37, 1};
+    enum { N = sizeof list / sizeof *list };
+    struct product p;
+    open_product(&p, k, format, ROWS, COLS, ACT_ROWS);
+    struct distance d = {0};
+    int different = 0;
+    for (int64_t tile = 0; tile < (ROWS + TILE_ROWS - 1) / TILE_ROWS; tile++) {
+        float out[N * TILE_ROWS], alone[TILE_ROWS];
+        struct tile_job job = {.shape = &p.tiled.shape, .tile = tile_at(&p.tiled, 0, tile),
+                               .act = &p.act, .list = list, .n = N, .divisor = 2, .out = out};
+        k->tile_dot(&job);
+        for (int i = 0; i < N; i++) {
+            struct tile_job one = job;
+            one.list = NULL;
+            one.first = list[i] / 2;
+            one.n = 1;
+            one.out = alone;
+            k->tile_dot(&one);
+            different += memcmp(alone, out + i * TILE_ROWS, sizeof alone) != 0;
+            for (int64_t r = 0; r < TILE_ROWS && tile * TILE_ROWS + r < ROWS; r++)
+                add_distance(&d, (double)out[i * TILE_ROWS + r],
+                             expected_dot(&p, tile * TILE_ROWS + r, list[i] / 2));
+        }
+    }
+    /* Scales of the K formats are products, rounded to a half in tiles: 2^-11. */
+    bool is_rounded = format == FORMAT_Q4_K || format == FORMAT_Q5_K;
+    check(k->name, format_of(format)->name, relative(d), is_rounded ? 1e-3 : 1e-6);
+    check(k->name, "rows alone and together are the same bits", different, 0);
+    close_product(&p);
+}
+
+static void check_quantize(const struct cpu_kernels *k)
+{
+    float *x = random_floats(COLS, 3, 9);
+    int8_t q[COLS];
+    float scale[COLS / 32];
+    int32_t sum[COLS / 16];
+    memset(x, 0, 32 * sizeof *x); /* a block of zeros has scale 0 */
+    k->quantize(x, COLS, q, scale, sum);
+    double worst = 0;
+    int wrong_sums = 0;
+    for (int b = 0; b < COLS / 16; b++) {
+        int32_t total = 0;
+        for (int i = b * 16; i < b * 16 + 16; i++) {
+            total += q[i];
+            double step = (double)scale[i / 32];
+            double error = fabs((double)x[i] - q[i] * step);
+            worst = fmax(worst, step > 0 ? error / step : error);
+        }
+        wrong_sums += total != sum[b];
+    }
+    check(k->name, "quantise: at most half a step", worst, 0.5001);
+    check(k->name, "quantise: sums of halves", wrong_sums, 0);
+    mem_free(x);
+}
+
+/* ---- Float kernels ---------------------------------------------------------------------- */
+
+static void check_dots(const struct cpu_kernels *k, int n_a, int n_b, int n)
+{
+    float *a = random_floats((int64_t)n_a * n, 1, 1), *b = random_floats((int64_t)n_b * n, 1, 2);
+    float *out = mem_alloc((size_t)(n_a * n_b), sizeof *out);
+    k->dots(a, n, n_a, b, n, n_b, n, out, n_b);
+    struct distance d = {0};
+    for (int i = 0; i < n_a; i++)
+        for (int j = 0; j < n_b; j++) {
+            double sum = 0;
+            for (int c = 0; c < n; c++) sum += (double)a[i * n + c] * (double)b[j * n + c];
+            add_distance(&d, (double)out[i * n_b + j], sum);
+        }
+    check(k->name, "dots", relative(d), 1e-5);
+    mem_free(a);
+    mem_free(b);
+    mem_free(out);
+}
+
+static void check_weigh(const struct cpu_kernels *k, int n_y, int n_v, int n)
+{
+    float *y = random_floats((int64_t)n_y * n, 1, 1), *v = random_floats((int64_t)n_v * n, 1, 2);
+    float *p = random_floats((int64_t)n_y * n_v, 1, 3), *keep = random_floats(n_y, 1, 4);
+    float *before = random_floats((int64_t)n_y * n, 1, 1);
+    k->weigh(y, n, keep, p, n_v, n_y, v, n, n_v, n);
+    struct distance d = {0};
+    for (int i = 0; i < n_y; i++)
+        for (int c = 0; c < n; c++) {
+            double sum = (double)before[i * n + c] * (double)keep[i];
+            for (int j = 0; j < n_v; j++) sum += (double)p[i * n_v + j] * (double)v[j * n + c];
+            add_distance(&d, (double)y[i * n + c], sum);
+        }
+    check(k->name, "weigh", relative(d), 1e-6);
+    mem_free(y);
+    mem_free(v);
+    mem_free(p);
+    mem_free(keep);
+    mem_free(before);
+}
+
+static double gelu(double a)
+{
+    return 0.5 * a * (1 + tanh(0.7978845608028654 * (a + 0.044715 * a * a * a)));
+}
+
+static void check_elementwise(const struct cpu_kernels *k, int n)
+{
+    float *x = random_floats(n, 3, 1), *w = random_floats(n, 1, 2);
+    float *y = mem_alloc((size_t)n + 1, sizeof *y);
+    struct distance norm = {0}, product = {0}, cap = {0}, exponent = {0}, sum = {0}, half = {0};
+    double squares = 0;
+    for (int i = 0; i < n; i++) squares += (double)x[i] * (double)x[i];
+    y[n] = 42; /* nothing is written behind the end */
+    k->rmsnorm(x, w, y, n, 1e-6f);
+    for (int i = 0; i < n; i++)
+        add_distance(&norm, (double)y[i], (double)x[i] * (double)w[i] / sqrt(squares / n + 1e-6));
+    k->gelu_mul(x, w, y, n);
+    for (int i = 0; i < n; i++) add_distance(&product, (double)y[i], gelu((double)x[i]) * (double)w[i]);
+    k->softcap(x, 30, y, n);
+    for (int i = 0; i < n; i++) add_distance(&cap, (double)y[i], 30 * tanh((double)x[i] / 30));
+    k->add(x, w, y, n);
+    for (int i = 0; i < n; i++) add_distance(&sum, (double)y[i], (double)x[i] + (double)w[i]);
+    memcpy(y, x, (size_t)n * sizeof *y);
+    k->exp_shifted(y, n, 2);
+    for (int i = 0; i < n; i++) add_distance(&exponent, (double)y[i], exp((double)x[i] - 2));
+    uint16_t *halves = mem_alloc((size_t)n, sizeof *halves);
+    k->encode_f16(x, halves, n);
+    k->decode_f16(halves, y, n);
+    for (int i = 0; i < n; i++) add_distance(&half, (double)y[i], (double)f16_to_f32(f32_to_f16(x[i])));
+    check(k->name, "rmsnorm", relative(norm), 1e-6);
+    check(k->name, "gelu_mul", relative(product), 1e-6);
+    check(k->name, "softcap", relative(cap), 1e-6);
+    check(k->name, "add", relative(sum), 1e-6);
+    check(k->name, "exp", relative(exponent), 1e-6);
+    check(k->name, "f16 there and back is that of the format", relative(half), 0);
+    check(k->name, "nothing behind the end", fabs((double)y[n] - 42), 0);
+    mem_free(halves);
+    mem_free(x);
+    mem_free(w);
+    mem_free(y);
+}
+
+static void check_kernels(const struct cpu_kernels *k)
+{
+    for (enum format f = 0; f < FORMAT_COUNT; f++) {
+        enum tile_kind kind;
+        if (tile_kind_of(f, &kind)) check_format(k, f);
+    }
+    check_quantize(k);
+    check_dots(k, 7, 9, 256);
+    check_dots(k, 4, 32, 500);
+    check_dots(k, 1, 1, 5);
+    check_weigh(k, 7, 9, 256);
+    check_weigh(k, 4, 32, 512);
+    check_weigh(k, 3, 1, 40);
+    check_elementwise(k, 2560);
+    check_elementwise(k, 37);
+    check_elementwise(k, 3);
+}
+
+/* ---- Speed ------------------------------------------------------------------------------ */
+
+/* Median seconds of 7 runs over all tiles. */
+static double seconds_for(const struct cpu_kernels *k, const struct product *p, int32_t n)
+{
+    float *out = mem_alloc((size_t)n * TILE_ROWS, sizeof *out);
+    double runs[7];
+    for (int r = 0; r < 7; r++) {
+        double begin = os_seconds();
+        for (int64_t tile = 0; tile < p->tiled.n_tiles; tile++) {
+            struct tile_job job = {.shape = &p->tiled.shape, .tile = tile_at(&p->tiled, 0, tile),
+                                   .act = &p->act, .n = n, .out = out};
+            k->tile_dot(&job);
+        }
+        double seconds = os_seconds() - begin;
+        int at = r;
+        for (; at > 0 && runs[at - 1] > seconds; at--) runs[at] = runs[at - 1];
+        runs[at] = seconds;
+    }
+    mem_free(out);
+    return runs[3];
+}
+
+static void measure(const struct cpu_kernels *k)
+{
+    static const int32_t counts[] = {1, 2, 4, 8, 64, 256};
+    for (enum format f = 0; f < FORMAT_COUNT; f++) {
+        enum tile_kind kind;
+        struct product p;
+        if (!tile_kind_of(f, &kind)) continue;
+        open_product(&p, k, f, 2560, 2560, 256);
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            double s = seconds_for(k, &p, counts[i]);
+            printf("%s,%s,%d,%.1f,%.1f\n", k->name, format_of(f)->name, counts[i],
+                   (double)p.tiled.bytes / s / 1e9, 2.0 * 2560 * 2560 * counts[i] / s / 1e9);
+        }
+        close_product(&p);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const names[] = {"avx512", "avx2", "neon", "plain"};
+    bool is_perf = argc > 1 && strcmp(argv[1], "--perf") == 0;
+    if (is_perf) printf("kernels,format,rows,GB/s,GOP/s\n");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct cpu_kernels *k = cpu_kernels_named(names[i]);
+        if (!k) {
+            if (!is_perf) printf("skipped %s: this processor does not have it\n", names[i]);
+        } else if (is_perf) {
+            measure(k);
+        } else {
+            check_kernels(k);
+        }
+    }
+    if (!is_perf) printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
