@@ -1,0 +1,89 @@
+/* Sixteen lanes in four registers: 64-bit Arm with the dot-product extension. See
+ * kernels_body.h for what the names mean. */
+#include <arm_neon.h>
+
+typedef struct {
+    float32x4_t v[4];
+} fvec;
+typedef struct {
+    int32x4_t v[4];
+} ivec;
+typedef struct {
+    uint8x16_t v[4];
+} bvec;
+enum { WEIGHT_BIAS = 0, FEW_ROWS = 2 };
+
+#define LANES(type, name, arguments, expression)                                                   \
+    static inline type name arguments                                                              \
+    {                                                                                              \
+        type r;                                                                                    \
+        for (int i = 0; i < 4; i++) r.v[i] = (expression);                                         \
+        return r;                                                                                  \
+    }
+LANES(fvec, f_add, (fvec x, fvec y), vaddq_f32(x.v[i], y.v[i]))
+LANES(fvec, f_sub, (fvec x, fvec y), vsubq_f32(x.v[i], y.v[i]))
+LANES(fvec, f_mul, (fvec x, fvec y), vmulq_f32(x.v[i], y.v[i]))
+LANES(fvec, f_div, (fvec x, fvec y), vdivq_f32(x.v[i], y.v[i]))
+LANES(fvec, f_max, (fvec x, fvec y), vmaxq_f32(x.v[i], y.v[i]))
+LANES(fvec, f_min, (fvec x, fvec y), vminq_f32(x.v[i], y.v[i]))
+LANES(fvec, f_fma, (fvec x, fvec y, fvec z), vfmaq_f32(z.v[i], x.v[i], y.v[i]))
+LANES(fvec, f_abs, (fvec x), vabsq_f32(x.v[i]))
+LANES(fvec, f_round, (fvec x), vrndnq_f32(x.v[i]))
+LANES(fvec, f_set, (float x), vdupq_n_f32(x))
+LANES(fvec, f_load, (const float *p), vld1q_f32(p + i * 4))
+LANES(fvec, f_of_int, (ivec x), vcvtq_f32_s32(x.v[i]))
+LANES(fvec, f_exp2_int, (fvec n),
+      vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vcvtq_s32_f32(n.v[i]), vdupq_n_s32(127)), 23)))
+LANES(fvec, f_load_f16, (const uint16_t *p),
+      vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + i * 4))))
+LANES(fvec, f_load_bf16, (const uint16_t *p),
+      vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + i * 4), 16)))
+LANES(ivec, i_set, (int32_t x), vdupq_n_s32(x))
+LANES(bvec, b_load, (const uint8_t *p), vld1q_u8(p + i * 16))
+LANES(bvec, b_and, (bvec x, uint8_t mask), vandq_u8(x.v[i], vdupq_n_u8(mask)))
+LANES(bvec, b_or, (bvec x, bvec y), vorrq_u8(x.v[i], y.v[i]))
+/* Shifts of bytes: what the other sets must mask out is not there. */
+LANES(bvec, b_shr, (bvec x, int n), vshlq_u8(x.v[i], vdupq_n_s8((int8_t)-n)))
+LANES(bvec, b_shl, (bvec x, int n), vshlq_u8(x.v[i], vdupq_n_s8((int8_t)n)))
+
+static inline void f_store(float *p, fvec x)
+{
+    for (int i = 0; i < 4; i++) vst1q_f32(p + i * 4, x.v[i]);
+}
+static inline void f_store_f16(uint16_t *p, fvec x)
+{
+    for (int i = 0; i < 4; i++) vst1_u16(p + i * 4, vreinterpret_u16_f16(vcvt_f16_f32(x.v[i])));
+}
+static inline fvec f_load_i8(const int8_t *p)
+{
+    int16x8_t low = vmovl_s8(vld1_s8(p)), high = vmovl_s8(vld1_s8(p + 8));
+    return (fvec){{vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))),
+                   vcvtq_f32_s32(vmovl_s16(vget_high_s16(low))),
+                   vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))),
+                   vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)))}};
+}
+static inline void f_store_i8(int8_t *p, fvec x) /* whole numbers within -128 .. 127 */
+{
+    for (int half = 0; half < 2; half++) {
+        int16x4_t low = vmovn_s32(vcvtq_s32_f32(x.v[half * 2]));
+        int16x4_t high = vmovn_s32(vcvtq_s32_f32(x.v[half * 2 + 1]));
+        vst1_s8(p + half * 8, vmovn_s16(vcombine_s16(low, high)));
+    }
+}
+
+/* The table of quant/iq4_nl.c, plus 128. */
+static inline bvec b_nl4(bvec index)
+{
+    static const uint8_t levels[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                       129, 141, 153, 166, 181, 197, 217, 241};
+    uint8x16_t table = vld1q_u8(levels);
+    for (int i = 0; i < 4; i++) index.v[i] = vqtbl1q_u8(table, index.v[i]);
+    return index;
+}
+
+/* The dot product takes two signed operands, so full-range weights lose their offset here. */
+LANES(bvec, b_wide, (bvec w), veorq_u8(w.v[i], vdupq_n_u8(0x80)))
+LANES(ivec, dot_wide, (ivec sum, bvec w, ivec a),
+      vdotq_s32(sum.v[i], vreinterpretq_s8_u8(w.v[i]), vreinterpretq_s8_s32(a.v[i])))
+LANES(ivec, dot_small, (ivec sum, bvec w, ivec a),
+      vdotq_s32(sum.v[i], vreinterpretq_s8_u8(w.v[i]), vreinterpretq_s8_s32(a.v[i])))
