@@ -154,7 +154,9 @@ void carat_parser_close(carat_parser *parser);
 
 /* ---- Engine ----------------------------------------------------------------------------- */
 
-enum carat_kv_type { CARAT_KV_AUTO, CARAT_KV_F16, CARAT_KV_F32 }; /* auto: f32 where exact */
+/* AUTO: F32 where computing is exact, else F16. Q8_0: of global layers; local ones stay F16, as
+ * they are small and suffer most. */
+enum carat_kv_type { CARAT_KV_AUTO, CARAT_KV_F16, CARAT_KV_F32, CARAT_KV_Q8_0 };
 
 /* FAST: activations in 8 bits where the weights are quantised. The reference is always fp32. */
 enum carat_precision { CARAT_PRECISION_FAST, CARAT_PRECISION_FP32 };

@@ -169,7 +169,7 @@ static bool word_at(const char *list, size_t n, char *out, size_t size)
 
 static int make_tests(struct plan_of_tests *p, const struct options *o, struct carat_error *err)
 {
-    static const char *const types[] = {"auto", "f16", "f32"};
+    static const char *const types[] = {"auto", "f16", "f32", "q8_0"};
     const struct option_value *kv = &o->values[OPT_BENCH_KV];
     struct lists l;
     TRY(read_lists(o, &l, err));
@@ -178,10 +178,10 @@ static int make_tests(struct plan_of_tests *p, const struct options *o, struct c
         const char *list = kv->n_list ? kv->list[k] : option_specs[OPT_BENCH_KV].preset;
         for (size_t w = 0; word_at(list, w, word, sizeof word); w++) {
             struct setting setting = {0};
-            for (int t = 0; t < 3; t++)
+            for (size_t t = 0; t < sizeof types / sizeof *types; t++)
                 if (strcmp(word, types[t]) == 0) setting.kv_type = types[t];
             if (!setting.kv_type)
-                return err_set(err, CARAT_EUSAGE, "--kv-type: \"%s\" is not one of auto, f16, f32",
+                return err_set(err, CARAT_EUSAGE, "--kv-type: \"%s\" is not one of auto, f16, f32, q8_0",
                                word);
             for (size_t c = 0; c < l.chunk.n; c++) {
                 for (size_t t = 0; t < l.threads.n; t++) {

@@ -41,7 +41,7 @@
     X(CTX, INT, "ctx-size", "-c", "0", 0, COUNT_MAX,                                               \
       ON_TALK | ON(LOGITS) | ON(PLAN) | ON(DOCTOR), "N",                                           \
       "positions of the context (0: as many as the model has and memory holds)")                   \
-    X(PPL_CTX, INT, "ctx-size", "-c", "512", 16, COUNT_MAX, ON(PERPLEXITY), "N",                    \
+    X(PPL_CTX, INT, "ctx-size", "-c", "512", 16, COUNT_MAX, ON(PERPLEXITY), "N",                   \
       "tokens of a chunk; its second half is scored")                                              \
     X(TEMPERATURE, REAL, "temp", "--temperature", "", 0, 100, ON_TALK, "T",                        \
       "temperature; 0 takes the likeliest token (default: the model's, else 1.0)")                 \
@@ -106,7 +106,7 @@
     X(BENCH_CHUNK, LIST, "chunk", "-b -ub --batch-size --ubatch-size", "512", 0, 0, ON(BENCH),     \
       "LIST", "rows of a prefill step")                                                            \
     X(BENCH_KV, LIST, "kv-type", "-ctk -ctv --cache-type-k --cache-type-v", "auto", 0, 0,          \
-      ON(BENCH), "LIST", "type of the KV cache: auto, f16, f32")                                   \
+      ON(BENCH), "LIST", "type of the KV cache: auto, f16, f32, q8_0")                             \
     X(BENCH_THREADS, LIST, "threads", "-t", "0", 0, 0, ON(BENCH), "LIST",                          \
       "threads of the cpu backend (0: one for each physical core)")                                \
     X(REPETITIONS, INT, "repetitions", "-r", "5", 1, 1000, ON(BENCH), "N", "runs of each test")    \
@@ -128,7 +128,7 @@
     X(CHUNK, INT, "chunk", "-b -ub --batch-size --ubatch-size", "0", 0, COUNT_MAX, ON_ENGINE,      \
       "N", "rows of a prefill step (0: 512)")                                                      \
     X(KV_TYPE, CHOICE, "kv-type", "-ctk -ctv --cache-type-k --cache-type-v", "auto", 0, 0,         \
-      ON_ENGINE, "auto|f16|f32", "type of the KV cache (auto: f32 on ref, else f16)")              \
+      ON_ENGINE, "auto|f16|f32|q8_0", "type of the KV cache (auto: f32 where exact, else f16)")    \
     X(THREADS, INT, "threads", "-t", "0", 0, 512, ON_ENGINE, "N",                                  \
       "threads of the cpu backend (0: one for each physical core)")                                \
     X(JSON, FLAG, "json", "", "", 0, 0, ON_TEXT | ON(RUN) | ON(SHOW) | ON(DOCTOR) | ON(VERSION),   \

@@ -50,6 +50,7 @@ void session_close(struct session *s)
 enum carat_kv_type kv_type_of(const char *name)
 {
     if (strcmp(name, "f16") == 0) return CARAT_KV_F16;
+    if (strcmp(name, "q8_0") == 0) return CARAT_KV_Q8_0;
     return strcmp(name, "f32") == 0 ? CARAT_KV_F32 : CARAT_KV_AUTO;
 }
 

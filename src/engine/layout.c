@@ -20,10 +20,18 @@ static int choose_options(struct layout *y, const carat_model *model,
     TRY(in_range(y->chunk, 1, CHUNK_MAX, "rows of a prefill step", err));
     if (o->n_ctx) TRY(in_range(o->n_ctx, least, n_ctx_train, "context size", err));
     y->score_rows = y->chunk < SCORE_ROWS ? y->chunk : SCORE_ROWS;
-    y->kv_format = o->kv_type == CARAT_KV_F16   ? FORMAT_F16
-                   : o->kv_type == CARAT_KV_F32 || o->precision == CARAT_PRECISION_FP32
-                       ? FORMAT_F32
-                       : y->backend->kv_format;
+    switch (o->kv_type) {
+    case CARAT_KV_F16:
+    case CARAT_KV_Q8_0: y->kv_format = FORMAT_F16; break;
+    case CARAT_KV_F32: y->kv_format = FORMAT_F32; break;
+    default:
+        y->kv_format =
+            o->precision == CARAT_PRECISION_FP32 ? FORMAT_F32 : y->backend->kv_format;
+    }
+    y->kv_format_global = o->kv_type == CARAT_KV_Q8_0 ? FORMAT_Q8_0 : y->kv_format;
+    if (model->config.head_dim_global % format_of(y->kv_format_global)->block_elements)
+        return err_set(err, CARAT_EUSAGE, "KV type q8_0: heads of a multiple of 32 expected, %d found",
+                       model->config.head_dim_global);
     return CARAT_OK;
 }
 
@@ -35,12 +43,13 @@ static void shape_caches(struct layout *y, const struct gemma_config *c, int32_t
     for (int32_t l = 0; l < c->n_kv_layer; l++) {
         const struct layer_spec *s = &c->layer[l];
         int32_t capacity = gemma_kv_capacity(c, l, n_ctx, y->chunk);
-        y->caches[l] = (struct kv_cache){.format = y->kv_format,
+        enum format format = s->is_global ? y->kv_format_global : y->kv_format;
+        y->caches[l] = (struct kv_cache){.format = format,
                                          .capacity = capacity,
                                          .n_heads = s->n_kv_heads,
                                          .head_dim = s->head_dim};
         y->k_bytes[l] = (size_t)y->n_seq * (size_t)capacity *
-                        format_row_bytes(y->kv_format, (int64_t)s->n_kv_heads * s->head_dim);
+                        format_row_bytes(format, (int64_t)s->n_kv_heads * s->head_dim);
         *(s->is_global ? &y->memory.kv_global : &y->memory.kv_local) += 2 * y->k_bytes[l];
     }
 }

@@ -11,7 +11,7 @@ struct layout {
     const struct backend *backend;
     struct device *device;
     int32_t n_ctx, n_seq, chunk, score_rows;
-    enum format kv_format;
+    enum format kv_format, kv_format_global; /* of local layers; of global ones */
     struct kv_cache caches[LAYERS_MAX]; /* of the layers that own one; memory not yet there */
     size_t k_bytes[LAYERS_MAX];         /* of one cache's keys, and again of its values */
     struct plans plans;

@@ -87,7 +87,7 @@ struct op {
  * window needs window + rows of a step - 1 cells or more, else rows of one step would
  * overwrite keys that earlier rows of the same step still see. */
 struct kv_cache {
-    enum format format; /* FORMAT_F16 or FORMAT_F32 */
+    enum format format; /* F16, F32 or Q8_0; head_dim is a multiple of its block */
     int32_t capacity, n_heads, head_dim;
     void *k, *v; /* device memory, owned by the engine; NULL in a plan that is only looked at */
 };

@@ -13,7 +13,7 @@ static size_t cell_at(const struct kv_cache *cache, int32_t sequence, int32_t po
 static char *row_at(const struct kv_cache *cache, void *base, size_t cell, int32_t head)
 {
     size_t index = (cell * (size_t)cache->n_heads + (size_t)head) * (size_t)cache->head_dim;
-    return (char *)base + index * (size_t)format_of(cache->format)->block_bytes;
+    return (char *)base + format_row_bytes(cache->format, (int64_t)index);
 }
 
 void ref_KV_WRITE(const struct ref_call *c)
