@@ -79,8 +79,9 @@ static int check_ids(const struct sampler_options *o, struct carat_error *err)
             return err_set(err, CARAT_EUSAGE, "logit_bias: ids 0 to %d expected, %d found",
                            o->n_vocab - 1, o->bias[i].id);
         if (!(fabsf(o->bias[i].bias) <= BIAS_LIMIT) && o->bias[i].bias != -INFINITY)
-            return err_set(err, CARAT_EUSAGE, "logit_bias: -%d to %d or -infinity expected, %g found",
-                           BIAS_LIMIT, BIAS_LIMIT, (double)o->bias[i].bias);
+            return err_set(err, CARAT_EUSAGE,
+                           "logit_bias: -%d to %d or -infinity expected, %g found", BIAS_LIMIT,
+                           BIAS_LIMIT, (double)o->bias[i].bias);
     }
     for (size_t i = 0; i < o->n_suppressed; i++)
         if (o->suppressed[i] < 0 || o->suppressed[i] >= o->n_vocab)

@@ -109,10 +109,11 @@ static int check_parts(struct renderer *r, size_t i, const struct carat_value *p
         if (!value_is(part, CARAT_OBJECT)) return wrong(r, i, field, "an object", part);
         const char *holder = placeholder(part);
         if (holder && !*holder)
-            return err_set(r->err, CARAT_EUSAGE,
-                           "messages[%zu].content[%zu].type: \"text\", \"image_url\", \"input_audio\" "
-                           "or \"video\" expected, \"%s\" found",
-                           i, k, text_shown(value_text(value_get(part, "type")), shown));
+            return err_set(
+                r->err, CARAT_EUSAGE,
+                "messages[%zu].content[%zu].type: \"text\", \"image_url\", \"input_audio\" "
+                "or \"video\" expected, \"%s\" found",
+                i, k, text_shown(value_text(value_get(part, "type")), shown));
         snprintf(field, sizeof field, "content[%zu].text", k);
         if (!holder && t && t->kind != CARAT_STRING && t->kind != CARAT_NULL)
             return wrong(r, i, field, "a string", t);
@@ -166,8 +167,9 @@ static int calls(struct renderer *r, size_t i, const struct carat_value *list)
 {
     if (!value_is(list, CARAT_ARRAY)) return wrong(r, i, "tool_calls", "an array", list);
     if (list->as.array.count > CALLS_MAX)
-        return err_set(r->err, CARAT_EUSAGE, "messages[%zu].tool_calls: at most %d expected, %zu found",
-                       i, CALLS_MAX, list->as.array.count);
+        return err_set(r->err, CARAT_EUSAGE,
+                       "messages[%zu].tool_calls: at most %d expected, %zu found", i, CALLS_MAX,
+                       list->as.array.count);
     for (size_t k = 0; k < list->as.array.count; k++)
         TRY(call(r, i, k, value_get(&list->as.array.items[k], "function")));
     r->last = LAST_CALL;
@@ -354,7 +356,8 @@ static void answer_prompt(struct renderer *r)
 {
     if (r->last == LAST_OTHER) {
         mark(r, "<|turn>model\n");
-        if (r->size == CARAT_SIZE_LARGE && !r->is_thinking) mark(r, "<|channel>thought\n<channel|>");
+        if (r->size == CARAT_SIZE_LARGE && !r->is_thinking)
+            mark(r, "<|channel>thought\n<channel|>");
     } else if (r->last == LAST_RESPONSE && r->is_thinking) {
         mark(r, "<|channel>thought\n");
     }

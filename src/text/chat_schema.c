@@ -51,8 +51,8 @@ static int check_keys(struct flattener *f, const struct carat_value *object)
 {
     size_t count = object->as.object.count;
     if (count > KEYS_MAX)
-        return err_set(f->err, CARAT_EUSAGE, "schema: at most %d keys in an object expected, %zu found",
-                       KEYS_MAX, count);
+        return err_set(f->err, CARAT_EUSAGE,
+                       "schema: at most %d keys in an object expected, %zu found", KEYS_MAX, count);
     return spend(f, count);
 }
 

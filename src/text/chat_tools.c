@@ -372,8 +372,8 @@ int chat_declare_tools(struct prompt *p, const struct carat_value *tools, struct
     for (size_t i = 0; i < tools->as.array.count; i++) {
         const struct carat_value *function = value_get(&tools->as.array.items[i], "function");
         if (!value_is(function, CARAT_OBJECT))
-            return err_set(err, CARAT_EUSAGE, "tools[%zu].function: an object expected, %s found", i,
-                           value_kind_name(function));
+            return err_set(err, CARAT_EUSAGE, "tools[%zu].function: an object expected, %s found",
+                           i, value_kind_name(function));
         struct arena arena = {0};
         prompt_mark(p, "<|tool>");
         int status = declare(p, function, &arena, err);

@@ -218,7 +218,7 @@ static int shortest_digits(double x, char digits[20], int *exponent)
     /* The point may be any bytes: it is the locale's. */
     for (; *s && *s != 'e'; s++)
         if (*s >= '0' && *s <= '9' && n < 18) digits[n++] = *s;
-    *exponent = *s ? atoi(s + 1) : 0;
+    *exponent = *s ? (int)strtol(s + 1, NULL, 10) : 0;
     while (n > 1 && digits[n - 1] == '0') n--;
     digits[n] = '\0';
     return n;

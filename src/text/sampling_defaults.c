@@ -12,8 +12,11 @@ static int read_share(const struct gguf *g, const char *key, float low, float hi
 int sampling_defaults_read(const struct gguf *g, struct carat_sampling *out,
                            struct carat_error *err)
 {
-    struct carat_sampling s = {
-        .temperature = 1.0f, .top_k = 64, .top_p = 0.95f, .repeat_penalty = 1.0f, .repeat_last_n = 64};
+    struct carat_sampling s = {.temperature = 1.0f,
+                               .top_k = 64,
+                               .top_p = 0.95f,
+                               .repeat_penalty = 1.0f,
+                               .repeat_last_n = 64};
     TRY(read_share(g, "general.sampling.temp", 0.0f, 100.0f, &s.temperature, err));
     TRY(read_share(g, "general.sampling.top_p", 0.0f, 1.0f, &s.top_p, err));
     TRY(read_share(g, "general.sampling.min_p", 0.0f, 1.0f, &s.min_p, err));

@@ -205,6 +205,19 @@ static uint32_t power_of_two_above(uint32_t n)
     return size;
 }
 
+/* The beginning of a text of the file, safe to print. */
+enum { SHOWN_MAX = 64 };
+static const char *printable(struct gguf_string s, char out[SHOWN_MAX])
+{
+    size_t n = 0;
+    for (; n < s.length && n < SHOWN_MAX - 1; n++) {
+        unsigned char c = (unsigned char)s.data[n];
+        out[n] = c >= ' ' && c != 127 ? s.data[n] : '?';
+    }
+    out[n] = '\0';
+    return out;
+}
+
 static int check_model(struct vocab *v, const struct gguf *g, struct carat_error *err)
 {
     struct gguf_string model = {"", 0}, pre = {"", 0};
@@ -212,18 +225,20 @@ static int check_model(struct vocab *v, const struct gguf *g, struct carat_error
     TRY(gguf_get_string(g, "tokenizer.ggml.pre", &pre, err));
     bool is_gemma4 = text_equals(model, "gemma4", 6);
     bool pre_is_gemma4 = text_equals(pre, "gemma4", 6);
-    int shown = model.length < 40 ? (int)model.length : 40;
+    char shown[SHOWN_MAX];
     if (!is_gemma4 && !(text_equals(model, "llama", 5) && pre_is_gemma4)) {
-        err_set(err, CARAT_EFORMAT,
-                "tokenizer.ggml.model: \"gemma4\", or \"llama\" with tokenizer.ggml.pre \"gemma4\", "
-                "expected, \"%.*s\" found",
-                shown, model.data);
+        err_set(
+            err, CARAT_EFORMAT,
+            "tokenizer.ggml.model: \"gemma4\", or \"llama\" with tokenizer.ggml.pre \"gemma4\", "
+            "expected, \"%s\" found",
+            printable(model, shown));
         err_hint(err, "the file was not made from a Gemma 4 model, or by an old converter");
         return CARAT_EFORMAT;
     }
     if (is_gemma4 && pre.length > 0 && !pre_is_gemma4 && !text_equals(pre, "default", 7))
-        snprintf(v->note, sizeof v->note,
-                 "tokenizer.ggml.pre is not one that was tested; the file may tokenize differently");
+        snprintf(
+            v->note, sizeof v->note,
+            "tokenizer.ggml.pre is not one that was tested; the file may tokenize differently");
     bool flag = false;
     TRY(gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &flag, err));
     TRY(gguf_get_bool(g, "tokenizer.ggml.add_eos_token", &flag, err));
@@ -242,8 +257,9 @@ static int find_parallel(const struct vocab *v, const struct gguf *g, const char
                        gguf_type_name((*out)->type == GGUF_ARRAY ? (*out)->element_type
                                                                  : (*out)->type));
     if ((*out)->count != (uint64_t)v->count)
-        return err_set(err, CARAT_EFORMAT, "%s: %d elements expected, as many as tokens, %llu found",
-                       key, v->count, (unsigned long long)(*out)->count);
+        return err_set(err, CARAT_EFORMAT,
+                       "%s: %d elements expected, as many as tokens, %llu found", key, v->count,
+                       (unsigned long long)(*out)->count);
     return CARAT_OK;
 }
 
@@ -253,14 +269,15 @@ static int find_tokens(struct vocab *v, const struct gguf *g, struct carat_error
     const struct gguf_kv *kv = gguf_find(g, key);
     if (!kv) {
         err_set(err, CARAT_EFORMAT, "%s: missing", key);
-        err_hint(err, "the file has no vocabulary; it may be a part of a model, such as an adapter");
+        err_hint(err,
+                 "the file has no vocabulary; it may be a part of a model, such as an adapter");
         return CARAT_EFORMAT;
     }
     if (kv->type != GGUF_ARRAY || kv->element_type != GGUF_STRING)
         return err_set(err, CARAT_EFORMAT, "%s: an array of string expected", key);
     if (kv->count < 2 || kv->count > TOKENS_MAX)
-        return err_set(err, CARAT_EFORMAT, "%s: 2 to %d tokens expected, %llu found", key, TOKENS_MAX,
-                       (unsigned long long)kv->count);
+        return err_set(err, CARAT_EFORMAT, "%s: 2 to %d tokens expected, %llu found", key,
+                       TOKENS_MAX, (unsigned long long)kv->count);
     v->tokens = kv->strings;
     v->count = (int32_t)kv->count;
     return CARAT_OK;
@@ -339,7 +356,8 @@ static int read_tokens(struct vocab *v, const struct gguf *g, struct carat_error
 
     for (int i = 0; i < 256; i++)
         if (v->bytes[i] < 0)
-            return err_set(err, CARAT_EFORMAT, "tokenizer.ggml.tokens: the byte token <0x%02X> is missing",
+            return err_set(err, CARAT_EFORMAT,
+                           "tokenizer.ggml.tokens: the byte token <0x%02X> is missing",
                            (unsigned)i);
     for (int i = 0; i < VOCAB_SPECIAL_COUNT; i++) {
         if (!special_list[i].is_required || v->specials[i] >= 0) continue;
@@ -390,13 +408,9 @@ static int sort_specials(struct vocab *v, struct carat_error *err)
 
 static int bad_merge(uint64_t i, struct gguf_string s, const char *what, struct carat_error *err)
 {
-    char shown[64];
-    size_t n = 0;
-    for (; n < s.length && n < sizeof shown - 1; n++)
-        shown[n] = s.data[n] >= ' ' && s.data[n] != 127 ? s.data[n] : '?';
-    shown[n] = '\0';
+    char shown[SHOWN_MAX];
     return err_set(err, CARAT_EFORMAT, "tokenizer.ggml.merges[%llu]: %s in \"%s\"",
-                   (unsigned long long)i, what, shown);
+                   (unsigned long long)i, what, printable(s, shown));
 }
 
 /* Pieces hold no spaces but may begin with any byte, so the first space at index >= 1 splits. */

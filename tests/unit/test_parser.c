@@ -54,7 +54,8 @@ static void add_parts(struct buf *out, char *open, const struct carat_part *part
         if (kind == 'C' || kind != *open) {
             if (*open) buf_add_char(out, ']');
             buf_printf(out, "[%c", kind);
-            if (kind == 'C') buf_printf(out, "%s %s", parts[i].is_complete ? "" : "!", parts[i].name);
+            if (kind == 'C')
+                buf_printf(out, "%s %s", parts[i].is_complete ? "" : "!", parts[i].name);
             buf_add_char(out, ' ');
         }
         *open = kind;
@@ -163,8 +164,9 @@ static void test_cut_thoughts(void **state)
 static void test_prompts(void **state)
 {
     (void)state;
-#define ANSWERED "<bos><|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_response>response:f{}"   \
-                 "<tool_response|>"
+#define ANSWERED                                                                      \
+    "<bos><|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_response>response:f{}" \
+    "<tool_response|>"
     check_after(ANSWERED "<|channel>thought\n", "so\n<channel|>done", "[R so][T done]", false);
     check_after(ANSWERED "<|channel>thought", "\nso\n<channel|>done", "[R so][T done]", false);
     check_after(ANSWERED "<|channel>", "thought\nso<channel|>done", "[R so][T done]", false);
@@ -202,8 +204,8 @@ static void test_calls(void **state)
     check("<|tool_call>call:f{}<tool_call|><|tool_response>response:f{value:1}<tool_response|>ok",
           "[C f {}][T ok]");
     /* A call inside a thought, which goes on. */
-    check_after(PROMPT, "<|channel>thought\na<|tool_call>call:f{}<tool_call|>b", "[R a][C f {}][R b]",
-                true);
+    check_after(PROMPT, "<|channel>thought\na<|tool_call>call:f{}<tool_call|>b",
+                "[R a][C f {}][R b]", true);
 }
 
 static void test_cut_calls(void **state)
@@ -267,8 +269,9 @@ static void test_utf8(void **state)
 
 /* ---- Arguments: random values in the model's syntax come out as the same JSON ---- */
 
-static const char *const strings[] = {"", "a", "x, y", "{a:1}", "[\"q\"]", "line\nline", "\xC3\xA9 \"",
-                                      "true", "3", ":,]}", "it's", "\\n"};
+static const char *const strings[] = {"",        "a",          "x, y",        "{a:1}",
+                                      "[\"q\"]", "line\nline", "\xC3\xA9 \"", "true",
+                                      "3",       ":,]}",       "it's",        "\\n"};
 
 static void random_value(struct rng *r, struct buf *gemma, struct json *json, int depth)
 {

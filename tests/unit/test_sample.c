@@ -19,8 +19,11 @@ enum { N = 40, DRAWS = 40000, LARGE = 262144 };
 
 static struct carat_sampling plain(void)
 {
-    return (struct carat_sampling){
-        .temperature = 1.0f, .top_p = 1.0f, .repeat_penalty = 1.0f, .repeat_last_n = 64, .seed = 99};
+    return (struct carat_sampling){.temperature = 1.0f,
+                                   .top_p = 1.0f,
+                                   .repeat_penalty = 1.0f,
+                                   .repeat_last_n = 64,
+                                   .seed = 99};
 }
 
 static struct sampler *open_sampler(struct carat_sampling sampling, int32_t n_vocab)

@@ -193,10 +193,26 @@ static void check_round_trip(const char *text, size_t length, enum carat_special
 static void test_round_trips(void **state)
 {
     (void)state;
-    static const char *const bits[] = {
-        " ",      "  ",          "\n",      "\n\n\n\n", "\t",  "abc",  "the cat", "<|turn>", "<bos>",
-        "<|\"|>", "\xC3\xA9",    "\xE2\x82\xAC", "\xF0\x9F\xA6\x99", "\xFF", "\xE2", "<0x41>", "</s>",
-        "<unused7>", "\r\n", "<|tool_call>"};
+    static const char *const bits[] = {" ",
+                                       "  ",
+                                       "\n",
+                                       "\n\n\n\n",
+                                       "\t",
+                                       "abc",
+                                       "the cat",
+                                       "<|turn>",
+                                       "<bos>",
+                                       "<|\"|>",
+                                       "\xC3\xA9",
+                                       "\xE2\x82\xAC",
+                                       "\xF0\x9F\xA6\x99",
+                                       "\xFF",
+                                       "\xE2",
+                                       "<0x41>",
+                                       "</s>",
+                                       "<unused7>",
+                                       "\r\n",
+                                       "<|tool_call>"};
     const uint64_t seed = 20260709;
     struct rng r = {seed};
     print_message("seed %llu\n", (unsigned long long)seed);

@@ -134,7 +134,9 @@ static void set_merge(struct text_fixture *f, const char *text)
     gguf_put_strings(&f->writer, "tokenizer.ggml.merges", merges, 2);
 }
 
-static void no_tokens(struct text_fixture *f) { gguf_drop_key(&f->writer, "tokenizer.ggml.tokens"); }
+static void no_tokens(struct text_fixture *f) {
+    gguf_drop_key(&f->writer, "tokenizer.ggml.tokens");
+}
 static void zero_tokens(struct text_fixture *f)
 {
     gguf_put_strings(&f->writer, "tokenizer.ggml.tokens", tokens, 0);
@@ -207,7 +209,9 @@ static void suppressed_text(struct text_fixture *f)
 {
     gguf_put_text(&f->writer, "tokenizer.ggml.suppress_tokens", "5");
 }
-static void no_merges(struct text_fixture *f) { gguf_drop_key(&f->writer, "tokenizer.ggml.merges"); }
+static void no_merges(struct text_fixture *f) {
+    gguf_drop_key(&f->writer, "tokenizer.ggml.merges");
+}
 static void merge_without_space(struct text_fixture *f) { set_merge(f, "abc"); }
 static void merge_of_one(struct text_fixture *f) { set_merge(f, "abc "); }
 static void merge_unknown(struct text_fixture *f) { set_merge(f, "a \xE6\x97\xA5"); }
