@@ -9,7 +9,13 @@
 
 #include "backend/cpu/kernels.h"
 
+/* Kernels are specialised by constants, so what they call must be part of them; `plain` is not
+ * specialised, as inlining sixteen-lane loops everywhere takes compilers minutes. */
+#ifdef KERNELS_SMALL
+#define ALWAYS static
+#else
 #define ALWAYS static inline __attribute__((always_inline))
+#endif
 
 ALWAYS ivec four_bytes(const int8_t *p)
 {
