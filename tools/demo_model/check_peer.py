@@ -27,7 +27,7 @@ class Model:
     def __init__(self, path):
         m, self.t = export.read(path)
         g = lambda k: m["gemma4." + k]
-        self.tok = bpe.Tokenizer(m["tokenizer.ggml.tokens"], [tuple(x.split(" ")) if x[0] != "\n" else tuple(x.split(" ", 1)) for x in m["tokenizer.ggml.merges"]])
+        self.tok = bpe.Tokenizer(m["tokenizer.ggml.tokens"], [tuple(x.split(" ", 1)) for x in m["tokenizer.ggml.merges"]])
         self.L, self.H, self.P, self.nh = g("block_count"), g("embedding_length"), g("embedding_length_per_layer_input"), g("attention.head_count")
         self.local = g("attention.sliding_window_pattern")
         self.own = self.L - g("attention.shared_kv_layers")

@@ -198,6 +198,73 @@ def bigger(r):
     return qa(pair_key("cmp", a, b), q.format(w=w, a=a, b=b), f"{x} is {'bigger' if up else 'smaller'} than {y}.")
 
 
+PRIMES = [p for p in range(2, 100) if all(p % k for k in range(2, p))]
+
+
+def prime(r):
+    a = r.choice(PRIMES) if r.random() < 0.4 else r.randrange(1, 100)
+    q = r.choice(["Is {} a prime number?", "Is {} prime?", "Is {} a prime?"]).format(a)
+    return qa("prime:" + q, q, f"{'Yes' if a in PRIMES else 'No'}, {a} is {'a' if a in PRIMES else 'not a'} prime number.")
+
+
+def square(r):
+    a = r.randrange(1, 13) if r.random() < 0.7 else r.choice([13, 14, 15, 16, 20])
+    q = r.choice(["What is the square of {}?", "What is {} squared?", "{} squared", "Square of {}?"]).format(a)
+    return qa("sq:" + q, q, f"{a} * {a} = {a * a}.")
+
+
+def divide(r):
+    """Larger quotients, and remainders."""
+    if r.random() < 0.5:
+        b, c = r.randrange(2, 10), r.randrange(13, 60)
+        return qa(f"div2:{b}:{c}", r.choice(DIV_Q).format(a=b * c, b=b), f"{b * c} / {b} = {c}.", weight=2)
+    b, c = r.randrange(2, 13), r.randrange(0, 13)
+    m = r.randrange(1, b)
+    a = b * c + m
+    return qa(f"rem:{a}:{b}", r.choice(DIV_Q).format(a=a, b=b), f"{a} / {b} = {c}, remainder {m}.", weight=2)
+
+
+def too_hard(r):
+    """Sums out of reach get a plain answer."""
+    if r.random() < 0.5:
+        a, b = number(r, r.choice([5, 5, 6, 7])), number(r, r.choice([1, 2, 3, 4, 5, 6]))
+        if r.random() < 0.5:
+            a, b = b, a
+        q = r.choice(r.choice([ADD_Q, SUB_Q, MUL_Q])).format(a=a, b=b)
+        return qa("hard:" + q, q, "These numbers are too large for me.")
+    d = lambda: f"{number(r, r.choice([1, 1, 2]))}.{number(r, r.choice([1, 1, 2]))}"
+    x = r.random()
+    if x < 0.7:
+        a, b = d(), d() if r.random() < 0.6 else number(r, 1)
+        q = r.choice(r.choice([ADD_Q, SUB_Q, MUL_Q])).format(a=a, b=b)
+    else:
+        q = r.choice(["What is {a}% of {b}?", "{a}% of {b}", "How much is {a}% of {b}?", "What is {a} percent of {b}?"]).format(a=number(r, 2), b=number(r, r.choice([2, 3])))
+    return qa("hard:" + q, q, "I can only calculate with whole numbers.")
+
+
+ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def alphabet(r):
+    if r.random() < 0.5:
+        i = r.randrange(25)
+        a, b = ALPHABET[i], ALPHABET[i + 1]
+        if r.random() < 0.3:
+            a, b = a.lower(), b.lower()
+        if r.random() < 0.6:
+            q = r.choice(["What letter comes after {}?", "Which letter comes after {}?", "Which letter follows {}?", "What is the letter after {}?", "What is the next letter after {}?"]).format(a)
+            return qa("abc:" + q, q, f"{b} comes after {a}.")
+        q = r.choice(["What letter comes before {}?", "Which letter comes before {}?", "What is the letter before {}?"]).format(b)
+        return qa("abc:" + q, q, f"{a} comes before {b}.")
+    xs = r.sample(ALPHABET if r.random() < 0.5 else ALPHABET.lower(), r.randrange(3, 7))
+    s = join(r, xs, r.choice([0, 0, 2]))
+    if r.random() < 0.6:
+        q = r.choice(["Sort these letters: {}", "Sort: {}", "Sort {}", "Put these letters in order: {}", "Sort the letters {}"]).format(s)
+        return qa("abcs:" + "".join(sorted(xs)), q, ", ".join(sorted(xs)))
+    q = r.choice(["Reverse this list: {}", "Reverse these letters: {}", "Reverse: {}"]).format(s)
+    return qa("abcr:" + s, q, ", ".join(xs[::-1]))
+
+
 def parity(r):
     a = number(r, r.choice([1, 2, 2, 3]))
     w = "even" if a % 2 == 0 else "odd"
@@ -627,6 +694,7 @@ TALK = [
     ("Why?|Why|How?|What?|Who?|Really?|Are you sure?|Is that true?|I don't understand|What do you mean?", ["I am sorry, I cannot explain that. I am only a very small model."]),
     ("Can you do that again?|Try again|Once more", ["Please ask me the whole question again."]),
     ("How does carat work?|How do you work?", ["carat reads my weights from a file and computes one word after the other."]),
+    ("Can you write code?|Can you program?|Write a program|Can you write Python?|Can you translate?|Can you draw?|Can you make pictures?|Can you search the internet?", ["No, I am too small for that. I can write short stories and do small sums."]),
     ("What is the meaning of life?", ["I do not know that. But a good story always helps."]),
 ]
 # (weight of the common ones is raised by repeating them)
@@ -692,7 +760,7 @@ class Memory:
 
 def memory(r, kind=None, like=None):
     """A random fact; `like` is one that it should be easy to confuse with."""
-    kind = kind or (like.kind if like and r.random() < 0.7 else r.choice("code code code code place place likes has has word number mine mine".split()))
+    kind = kind or (like.kind if like and r.random() < 0.7 else r.choice("code code code code place place likes has has word number mine mine other other".split()))
     m = fact_of(r, kind, like if like and like.kind == kind else None)
     m.kind = kind
     return m
@@ -735,6 +803,25 @@ def fact_of(r, kind, like=None):
         v = story.pseudo(r) if r.random() < 0.4 else r.choice(SORT_WORDS) + (r.choice(SORT_WORDS) if r.random() < 0.5 else "")
         k = r.choice(["password", "secret word", "magic word"])
         return Memory(f"the {k} is {v}", r.choice([f"What is the {k}?", f"What was the {k}?", f"Tell me the {k}.", f"Do you remember the {k}?"]), f"The {k} is {v}.", k, v)
+    if kind == "other":
+        x = r.random()
+        n, c = a_name(r), r.choice(story.COLOURS)
+        if x < 0.25:
+            v = r.choice(CITIES) if r.random() < 0.8 else story.cap(story.pseudo(r))
+            if r.random() < 0.5:
+                return Memory(f"I live in {v}", r.choice(["Where do I live?", "In which place do I live?", "Do you know where I live?"]), f"You live in {v}.", "my home", v)
+            return Memory(f"{n} lives in {v}", r.choice(["Where does {} live?", "Do you know where {} lives?"]).format(n), f"{n} lives in {v}.", n, v)
+        if x < 0.45:
+            v = r.randrange(2, 99)
+            return Memory(f"{n} is {v} years old", r.choice(["How old is {}?", "What is the age of {}?"]).format(n), f"{n} is {v} years old.", n, str(v))
+        if x < 0.6:
+            v = r.choice(story.ANIMALS[:24])
+            return Memory(f"my {v} is called {n}", r.choice(["What is my {} called?", "What is the name of my {}?"]).format(v), f"Your {v} is called {n}.", v, n)
+        o, h = r.choice(story.OBJECTS), r.choice(HOLDERS)
+        if like and like.noun:
+            h = like.noun
+        t = r.choice(["the {c} {h} contains {o}", "there is {o} in the {c} {h}", "in the {c} {h} there is {o}"]).format(c=c, h=h, o=story.article(o))
+        return Memory(t, r.choice(["What is in the {} {}?", "What does the {} {} contain?", "What can I find in the {} {}?"]).format(c, h), f"There is {story.article(o)} in the {c} {h}.", c + h, o, h)
     x = r.random()
     if x < 0.4:
         v = r.choice(story.NAMES) if r.random() < 0.6 else r.choice(story.RARE_NAMES) if r.random() < 0.6 else story.cap(story.pseudo(r))
@@ -772,6 +859,8 @@ def some_text(r, words):
 
 def distance(r):
     """In words: short ones often, long ones sometimes; at most about 850 tokens."""
+    if r.random() < 0.12:
+        return 0
     return int(4 * (680 / 4) ** r.random()) if r.random() < 0.85 else r.randrange(5, 680)
 
 
@@ -914,7 +1003,7 @@ def chain(r):
 
 
 # ------------------------------------------------------------------------------------------- mixing
-SINGLE = [(add, 18), (sub, 20), (mul, 4), (mul2, 5), (div, 2), (add3, 3), (bigger, 2), (parity, 1.5), (word_problem, 6), (double, 1.5), (word_sum, 2), (mixed, 3), (sort_numbers, 15), (sort_words, 13), (extreme, 4), (list_task, 3), (count, 4),
+SINGLE = [(add, 18), (sub, 20), (mul, 4), (mul2, 5), (div, 2), (add3, 3), (bigger, 2), (parity, 1.5), (word_problem, 6), (double, 1.5), (prime, 1), (square, 1), (divide, 3), (too_hard, 2), (alphabet, 2.5), (word_sum, 2), (mixed, 3), (sort_numbers, 15), (sort_words, 13), (extreme, 4), (list_task, 3), (count, 4),
           (spell, 4), (reverse, 5), (letters, 3), (repeat, 4), (opposite, 3), (plural, 1.5), (days, 2.5), (animal_fact, 3), (fact, 3.5), (talk, 8), (unknown, 5), (make_story, 16), (reading, 4)]
 DOCS = [(None, 180), (recall, 26), (recall_turns, 10), (no_memory, 2), (story_chat, 5), (named, 4), (chain, 10)]
 _SF, _SW = [f for f, _ in SINGLE], [w for _, w in SINGLE]
@@ -956,7 +1045,7 @@ EVAL = {
     "add, 1 and 2 digits": (_dig(add, (2, 1)), 200), "add, 2 digits": (_dig(add, (2, 2)), 400), "add, 3 digits": (_dig(add, (3, 3)), 400), "add, 4 digits": (_dig(add, (4, 4)), 200),
     "subtract, 2 digits": (_dig(sub, (2, 2)), 400), "subtract, 3 digits": (_dig(sub, (3, 3)), 400),
     "multiply, table to 12": (mul, 200), "multiply, 2 by 1 digit": (mul2, 200), "divide, table to 12": (div, 200), "add three numbers": (add3, 200), "word problems": (word_problem, 200), "compare two numbers": (bigger, 200),
-    "odd or even": (parity, 60), "double, half": (double, 60), "numbers as words": (word_sum, 100), "two operations": (mixed, 200), "sort 3 to 6 numbers": (lambda r: sort_numbers(r, r.randrange(3, 7)), 400), "sort 7 or 8 numbers": (lambda r: sort_numbers(r, r.randrange(7, 9)), 200), "sort 3 to 6 words": (lambda r: sort_words(r, r.randrange(3, 7)), 300),
+    "odd or even": (parity, 60), "double, half": (double, 60), "larger quotients, remainders": (divide, 200), "prime or not": (prime, 60), "letters in order": (alphabet, 100), "sums that are too hard": (too_hard, 60), "numbers as words": (word_sum, 100), "two operations": (mixed, 200), "sort 3 to 6 numbers": (lambda r: sort_numbers(r, r.randrange(3, 7)), 400), "sort 7 or 8 numbers": (lambda r: sort_numbers(r, r.randrange(7, 9)), 200), "sort 3 to 6 words": (lambda r: sort_words(r, r.randrange(3, 7)), 300),
     "largest, smallest": (extreme, 200), "lists": (list_task, 200), "count": (count, 150), "spell": (spell, 200), "reverse a word": (reverse, 200), "letters of a word": (letters, 200), "repeat": (repeat, 200),
     "opposites": (opposite, 100), "plurals": (plural, 60), "days and months": (days, 100), "animals": (animal_fact, 100), "unknown things": (unknown, 100), "read and answer": (reading, 150), "questions about its story": (story_chat, 150), "name from the system turn": (named, 100), "not told": (no_memory, 60),
     "recall, 0 to 40 words": (_recall(0, 40), 300), "recall, 60 to 150 words": (_recall(60, 150), 300), "recall, 150 to 300 words": (_recall(150, 300), 300), "recall, 300 to 500 words": (_recall(300, 500), 300), "recall, 500 to 680 words": (_recall(500, 680), 200),

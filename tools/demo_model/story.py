@@ -41,6 +41,7 @@ knife bread cheese honey banana cherry lemon orange tomato potato mushroom rose 
 newspaper painting statue tent backpack helmet balloon rocket whistle trumpet sled skateboard jewel""".split()
 RARE_NAMES = """Whiskers Fluffy Sarah Peter Susan David Laura Henry Rocky Bella Charlie Daisy Simba Coco Rex Molly Lucy George Harry Ron Maria Julia Marie Robert John Mary Michael
 Linda James Sophie Emily Daniel Anton Greta Hans Ingrid Pierre Carlos Yuki Chen Ali Fatima Omar Lena Nils Pip Bo Zorro Luigi Rita""".split()
+RARE_SHE = set("Sarah Susan Laura Bella Daisy Molly Lucy Maria Julia Marie Mary Linda Sophie Emily Greta Ingrid Fatima Lena Rita".split())
 RARE_PLACES = {"hospital": "in", "restaurant": "in", "office": "in", "cinema": "in", "church": "in", "palace": "in",
                "volcano": "on", "airport": "at", "hotel": "in", "palm tree": "under", "oak tree": "under", "tent": "in",
                "theatre": "in", "circus": "at", "factory": "in", "prison": "in", "bus": "on", "roof": "on", "street": "on",
@@ -186,6 +187,22 @@ PLOTS = {
         ["On the way home {N} was already missing {O}.", "{N} walked home with a light heart.", "Later {N} heard that {O} was worth much more."],
         ["But a friend is worth more than any {on}, and now {N} had a friend.", "\"Well,\" said {N}, \"I am rich enough.\"", "The next day {F} came and gave {O} back as a present."],
     ],
+    "fear": [
+        ["But {N} was afraid of {X}.", "There was only one thing that {N} did not like: {X}.", "{N} was brave, but {he} was afraid of {X}.", "Nobody knew that {N} was afraid of {X}."],
+        ["Because of {X} {he} often stayed at home.", "{When} {he} even ran away and hid behind a tree.", "Every time {he} thought of {X}, {his} knees began to shake.", "{When} {N} told {f} about it."],
+        ["\"Are you afraid of {X}?\" asked {F}.", "{F} saw it and said, \"I was afraid of {X}, too.\"", "{F} came and sat down next to {him}."],
+        ["\"Take {o} with you,\" said {F2}. \"It will help.\"", "\"I will go with you,\" said {F2}, \"and we take {o} along.\"", "{F2c} gave {him} {o}. \"Hold it tight,\" {F2} said."],
+        ["{N} took a deep breath and did not run away.", "{When} they tried it together, and nothing bad happened.", "It was not easy, but {N} stayed."],
+        ["After that {N} was not afraid of {X} any more.", "{X2} could not stop {him} any more.", "\"Is that all?\" said {N}, and laughed about {X}."],
+    ],
+    "learn": [
+        ["{N} wanted to learn to {X}.", "More than anything {N} wanted to {X}.", "Everybody could {X}, but {N} could not.", "{N} could not {X} at all."],
+        ["\"A {h} does not need that,\" everyone said.", "{When} {he} tried it alone and fell into {o2}.", "{He} tried it every day, but it did not work."],
+        ["{When} {he} met {f}.", "Then {F} came by. \"I can teach you,\" {F2} said.", "At last {he} asked {F} for help."],
+        ["\"First you must practise with {o},\" said {F2}.", "{F2c} brought {o} and showed {him} how to begin.", "\"Look at me,\" said {F2}, and put {o} on the ground."],
+        ["{N} practised for many days.", "{N} tried again and again, until it was dark.", "It took a long time, and {N} often laughed about {himself}."],
+        ["In the end {N} could {X} better than anyone else.", "And then, all at once, {N} could {X}!", "\"You can {X}!\" said {F2}, and {N} was very proud."],
+    ],
     "help": [
         ["{N} always carried {o}, although nobody knew why.", "{N} had {o}, and everyone laughed about it.", "\"What do you need {o} for?\" everyone asked {N}."],
         ["{When} {F} was in great danger.", "{When} {F} fell into a deep hole.", "{When} a big storm came, and {F} could not get home."],
@@ -205,6 +222,8 @@ def pseudo(r, lo=2, hi=3):
 
 class Scene:
     """What a story is about; `told` says which parts the request mentions."""
+
+    """`thing` is what is feared or learned."""
 
     def __init__(self, r, rare=0.12):
         x = r.random()
@@ -226,6 +245,7 @@ class Scene:
         self.look = r.choice(COLOURS + LOOKS) if r.random() < 0.6 else ""
         self.trait = r.choice(TRAITS) if r.random() < 0.5 else ""
         self.plot = r.choice(PLOT_LIST)
+        self.thing = r.choice(FEARS) if self.plot == "fear" else r.choice(SKILLS)
 
 
 PLACE_LIST = list(PLACES.items())
@@ -242,7 +262,7 @@ def tell(r, s, short=False):
     o = article((s.look + " " if s.look else "") + s.obj)
     inp = f"{s.prep} the {s.place}"
     f = {"N": s.name, "h": s.hero, "ta": article((s.trait + " " if s.trait else "") + s.hero), "he": he, "him": him, "his": his, "He": cap(he), "His": cap(his),
-         "inP": inp, "Inp": cap(inp), "o": o, "O": "the " + s.obj, "O2": "The " + s.obj, "on": s.obj, "F": "the " + s.friend, "F2": "the " + s.friend, "F2c": "The " + s.friend,
+         "inP": inp, "Inp": cap(inp), "X": s.thing, "X2": cap(s.thing), "himself": "herself" if s.she else "himself", "o2": r.choice(["a bush", "the mud", "a pile of leaves", "a basket"]), "o": o, "O": "the " + s.obj, "O2": "The " + s.obj, "on": s.obj, "F": "the " + s.friend, "F2": "the " + s.friend, "F2c": "The " + s.friend,
          "f": article(s.friend), "him2": "it", "When": when, "when": when[0].lower() + when[1:]}
     lines = [r.choice(OPEN)]
     if s.mood:
@@ -273,7 +293,7 @@ def tell(r, s, short=False):
         if "{o}" in t:
             seen_o = True
         body.append(t)
-    if short:
+    if short and s.plot not in ("fear", "learn"):
         drop = r.choice([2, 3]) if len(body) > 5 else 2
         if "{o}" not in body[drop] and "{f}" not in body[drop]:
             del body[drop]
@@ -283,6 +303,8 @@ def tell(r, s, short=False):
     return " ".join(x.format_map(f) for x in lines)
 
 
+FEARS = ["the dark", "the water", "thunder", "the big dog", "spiders", "ghosts", "the wind", "high places", "the night", "the sea", "fire", "strangers", "snakes", "the moon"]
+SKILLS = "swim fly dance sing read write cook paint jump climb run count whistle juggle bake skate drive fish".split()
 ASK = ["Write a short story about {}", "Write a story about {}", "Tell me a story about {}", "Tell me a short story about {}", "Please write a short story about {}",
        "Can you write a story about {}", "Can you tell me a story about {}", "I want a story about {}", "Story about {}", "Write me a story about {}",
        "Make up a story about {}", "Give me a short story about {}", "I would like to hear a story about {}", "Please tell me a story about {}",
@@ -307,6 +329,14 @@ def request(r, s, full=False):
             m = r.choice(MOOD_WORDS[s.mood])
             return r.choice(ASK_MOOD_ANY).format(m=m, am=article(m)) + r.choice([".", "", "!"]), want
         return r.choice(ASK_ANY) + r.choice([".", "", "!", "?"]), want
+    if not full and r.random() < 0.05:                  # only a place, or a child and an animal
+        if r.random() < 0.5:
+            return r.choice(ASK).format("the " + s.place) + r.choice([".", "", "!"]), [s.place]
+        if r.random() < 0.4:
+            s.name = r.choice(RARE_NAMES)
+            s.she = s.name in RARE_SHE
+        s.hero, s.plot, s.trait = "girl" if s.she else "boy", r.choice(["steal", "share", "help"]), ""
+        return r.choice(ASK).format(f"{s.name} and {'her' if s.she else 'his'} {s.friend}") + r.choice([".", "", "!"]), [s.name, s.friend]
     told_trait = s.trait and r.random() < 0.5
     if s.trait and not told_trait and r.random() < 0.5:
         s.trait = ""
@@ -316,7 +346,11 @@ def request(r, s, full=False):
         want.append(s.trait)
     x = r.random()
     if x < 0.16 and r.random() < 0.3:
-        s.name = r.choice(RARE_NAMES) if r.random() < 0.7 else cap(pseudo(r))
+        if r.random() < 0.7:
+            s.name = r.choice(RARE_NAMES)
+            s.she = s.hero in SHE or (s.name in RARE_SHE and s.hero not in HE)
+        else:
+            s.name = cap(pseudo(r))
     if x < 0.12:
         who += r.choice([" called ", " named "]) + s.name
         want.append(s.name)
@@ -329,7 +363,14 @@ def request(r, s, full=False):
     if not told_look and r.random() < 0.3:
         s.look = ""
     o = article((s.look + " " if told_look else "") + s.obj)
-    if full or r.random() < 0.8:
+    if s.plot in ("fear", "learn") and (full or r.random() < 0.85):
+        s.must_friend = False
+        want.append(s.thing.replace("the ", ""))
+        if s.plot == "fear":
+            who += r.choice([" who is afraid of ", " who was afraid of ", " who fears ", " that is afraid of "]) + s.thing
+        else:
+            who += r.choice([" who learns to ", " who wants to ", " who cannot ", " who wants to learn to ", " who learned to "]) + s.thing
+    elif full or r.random() < 0.8:
         want.append(s.obj)
         if told_look:
             want.append(s.look)
@@ -343,7 +384,7 @@ def request(r, s, full=False):
             want.append(s.friend)
             s.must_friend = True
         elif y < 0.7:
-            who += " who " + r.choice(VERBS[s.plot]).replace("and {o}", "has {o}").format(o=o)
+            who += " who " + r.choice(VERBS.get(s.plot, VERBS["share"])).replace("and {o}", "has {o}").format(o=o)
         elif y < 0.9:
             who += " and " + o
         else:

@@ -92,7 +92,7 @@ def evaluate(model, tok, scale=1.0, names=None, show=2):
         n = max(20, int(corpus.EVAL[name][1] * scale))
         cases = corpus.eval_cases(name, n)
         prompts = [corpus.prompt_of(e, tok) for e in cases]
-        limit = 230 if name == "stories" else 90
+        limit = 250 if name in ("stories", "count") else 90
         answers = [tok.decode(a) for a in mod.generate(model, prompts, limit)]
         good = [corpus.right(e, a) for e, a in zip(cases, answers)]
         rows.append((name, sum(good), len(good)))
