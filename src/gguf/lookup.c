@@ -1,13 +1,14 @@
 /* Typed look-ups: one place that knows which stored type may stand for which wanted one, and
  * that says so when it does not. */
+#include "gguf/gguf.h"
+
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
-#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
-#include "gguf/gguf.h"
 
 /* "f32", or "array of string" */
 static const char *found_type(const struct gguf_kv *kv, char out[32])
@@ -40,7 +41,8 @@ static bool is_unsigned(enum gguf_type type)
 static int out_of_range(const struct gguf_kv *kv, const char *value, struct carat_error *err)
 {
     char key[GGUF_PRINTABLE_BYTES];
-    return err_set(err, CARAT_EFORMAT, "key \"%s\": %s is out of range, 0 to %" PRIu32 " is expected",
+    return err_set(err, CARAT_EFORMAT,
+                   "key \"%s\": %s is out of range, 0 to %" PRIu32 " is expected",
                    gguf_printable(key, kv->key.data, kv->key.length), value, UINT32_MAX);
 }
 

@@ -191,7 +191,8 @@ static int read_strings(struct reader *r, struct gguf_kv *kv)
         return fail_at(r, "an array of %" PRIu64 " strings; a file may have %d in all", kv->count,
                        STRINGS_MAX);
     struct gguf_string *strings = arena_take(r->arena, (size_t)kv->count, sizeof *strings);
-    if (!strings) return err_no_memory(r->err, "string arrays", (size_t)kv->count * sizeof *strings);
+    if (!strings)
+        return err_no_memory(r->err, "string arrays", (size_t)kv->count * sizeof *strings);
     for (uint64_t i = 0; i < kv->count; i++) TRY(take_string(r, "an array's string", &strings[i]));
     kv->strings = strings;
     return CARAT_OK;

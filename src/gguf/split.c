@@ -172,8 +172,8 @@ int split_open(struct gguf *g, struct carat_error *err)
     if (!parts) return err_no_memory(err, "parts", (size_t)keys.count * sizeof *parts);
     uint32_t named = number - 1;
     if (named >= (uint32_t)keys.count)
-        return err_set(err, CARAT_EFORMAT, "%s: key \"split.no\": is %" PRIu32 ", less than %" PRId64
-                       " is expected", g->path, named, keys.count);
+        return err_set(err, CARAT_EFORMAT, "%s: key \"split.no\": is %" PRIu32
+                       ", less than %" PRId64 " is expected", g->path, named, keys.count);
     parts[named] = g->parts[0];
     g->parts = parts;
     g->n_part = (int)keys.count;
@@ -185,6 +185,7 @@ int split_open(struct gguf *g, struct carat_error *err)
     for (int i = 0; i < g->n_part; i++) n += parts[i].n_tensor;
     if (keys.tensors >= 0 && n != (uint64_t)keys.tensors)
         return err_set(err, CARAT_EFORMAT, "%s: the parts hold %" PRIu64 " tensors, %" PRId64
-                       " are expected by the key \"split.tensors.count\"", g->path, n, keys.tensors);
+                       " are expected by the key \"split.tensors.count\"", g->path, n,
+                       keys.tensors);
     return CARAT_OK;
 }

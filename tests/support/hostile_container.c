@@ -117,7 +117,7 @@ static void many_keys(struct hostile_maker *m)
     header_only(m);
     patch(&m->image, AT_KEY_COUNT, 65536, 8);
     for (int i = 0; i < 65536; i++) {
-        char key[33];
+        char key[48];
         snprintf(key, sizeof key, "general.the.same.beginning.%05d", i % 65535);
         buf_add(&m->image, "\x20\0\0\0\0\0\0\0", 8);
         buf_add(&m->image, key, 32);
@@ -497,7 +497,8 @@ static const struct hostile_case cases[] = {
     TENSOR("offset not aligned", BLOCK0, TENSOR_OFFSET, 33, "no multiple of the alignment"),
     TENSOR("offset 2^63", BLOCK0, TENSOR_OFFSET, UINT64_C(1) << 63, "gaps between tensors"),
     TENSOR("offset of another tensor", BLOCK0, TENSOR_OFFSET, 0, "overlaps another tensor"),
-    {.name = "end of a tensor wraps", .make = end_wraps, .expected = "tensor \"token_embd.weight\""},
+    {.name = "end of a tensor wraps", .make = end_wraps,
+     .expected = "tensor \"token_embd.weight\""},
     {.name = "tensors out of order", .make = tensors_swapped, .expected = "gaps between tensors"},
     /* The last tensor is one float, followed by 28 bytes of padding. */
     {.name = "last tensor cut by a byte", .make = without_last, .number = 29,
