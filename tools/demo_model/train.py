@@ -195,7 +195,7 @@ def main():
     export.write(path, cfg, tok, tensors, [mod.ff(cfg, l) for l in range(L)], [mod.is_local(l) for l in range(L)])
     print(f"{path}: {os.path.getsize(path)} bytes", flush=True)
     with open(os.path.join(a.out, "loss.csv"), "w", newline="") as f:
-        csv.writer(f).writerows([("step", "minutes", "loss")] + log)
+        csv.writer(f, lineterminator="\n").writerows([("step", "minutes", "loss")] + log)
 
     # everything below is measured on the exported weights, in fp32
     load(export.read(path)[1])
@@ -203,7 +203,7 @@ def main():
     t1 = time.time()
     rows = evaluate(net, tok, a.eval_scale)
     with open(os.path.join(a.out, "accuracy.csv"), "w", newline="") as f:
-        csv.writer(f).writerows([("task", "right", "cases", "percent")] + [(n, g, c, round(100 * g / c, 1)) for n, g, c in rows])
+        csv.writer(f, lineterminator="\n").writerows([("task", "right", "cases", "percent")] + [(n, g, c, round(100 * g / c, 1)) for n, g, c in rows])
     print(f"evaluated in {time.time() - t1:.1f} s; all {time.time() - t_start:.1f} s", flush=True)
 
 
