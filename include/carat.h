@@ -239,6 +239,17 @@ struct carat_measure { int32_t n_prompt, n_gen, depth, users; };
 int carat_measure(carat_engine *engine, const struct carat_measure *what, double *seconds,
                   struct carat_error *err);
 
+/* Most bytes a second that the device reads, most 8-bit operations a second that it does (a
+ * product and its sum are two), as measured now. CARAT_EDEVICE where a backend cannot tell. */
+struct carat_roofline { double read_bytes, int8_operations; };
+int carat_measure_roofline(carat_engine *engine, struct carat_roofline *out,
+                           struct carat_error *err);
+
+/* What carat_measure has to read and to compute at least. */
+struct carat_work { double bytes, operations; };
+void carat_measure_work(const carat_engine *engine, const struct carat_measure *what,
+                        struct carat_work *out);
+
 /* The compiled program of a step of `rows` rows of which `outs` are wanted, one op a line.
  * *out is freed with carat_free. */
 int carat_plan_text(const carat_model *model, const struct carat_engine_options *options,

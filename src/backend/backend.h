@@ -16,6 +16,7 @@
 #include <stddef.h>
 
 #include "base/status.h"
+#include "carat.h"
 #include "plan/plan.h"
 
 struct device;  /* a backend's own */
@@ -66,6 +67,10 @@ struct backend {
     /* Starts the program on the step's rows; the step may be rewritten after fence. */
     void (*run)(struct program *program, const struct step *step);
     int (*fence)(struct device *device, struct carat_error *err); /* CARAT_EDEVICE: lost */
+
+    /* Measures what the device can do at most, in some tenths of a second; NULL where there is
+     * no such measure. */
+    void (*roofline)(struct device *device, struct carat_roofline *out);
     void (*download)(struct device *device, void *host, const void *memory, size_t bytes);
 };
 

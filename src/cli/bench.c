@@ -254,7 +254,9 @@ static int measure(struct session *s, const struct options *o, struct bench_test
         t->samples_ns[t->n_samples] = (int64_t)(seconds * 1e9 + 0.5);
     }
     progress_end();
-    return CARAT_OK;
+    if (!opt_is_set(o, OPT_ROOFLINE)) return CARAT_OK;
+    carat_measure_work(s->engine, &what, &t->work);
+    return carat_measure_roofline(s->engine, &t->limit, err);
 }
 
 static int run_tests(const struct options *o, struct session *s, struct plan_of_tests *p,
@@ -264,6 +266,7 @@ static int run_tests(const struct options *o, struct session *s, struct plan_of_
         .info = carat_model_info(s->model),
         .path = buf_text(&s->path),
         .backend = opt_text(o, OPT_BACKEND),
+        .is_exact = precision_of(o) == CARAT_PRECISION_FP32,
     };
     os_cpu_name(facts.cpu, sizeof facts.cpu);
     struct bench_output out;

@@ -66,12 +66,32 @@ struct field {
     const double *list;
 };
 
-enum { FIELDS = 29 };
+enum { FIELDS = 32 };
+
+/* Rates of a test and their share of what the device can do. */
+struct shares {
+    double read_rate, read_share, operation_rate, operation_share;
+};
+
+static struct shares shares_of(const struct bench_test *t, const struct samples *s)
+{
+    double seconds = s->time.mean / 1e9;
+    struct shares r = {.read_rate = t->work.bytes / seconds,
+                       .operation_rate = t->work.operations / seconds};
+    if (t->limit.read_bytes > 0) r.read_share = r.read_rate / t->limit.read_bytes;
+    if (t->limit.int8_operations > 0) r.operation_share = r.operation_rate / t->limit.int8_operations;
+    return r;
+}
+
+static bool has_roofline(const struct bench_test *t)
+{
+    return t->limit.int8_operations > 0;
+}
 
 static const char *kv_type(const struct bench_facts *facts, const struct bench_test *t)
 {
     if (strcmp(t->kv_type, "auto") != 0) return t->kv_type;
-    return strcmp(facts->backend, "ref") == 0 ? "f32" : "f16";
+    return facts->is_exact || strcmp(facts->backend, "ref") == 0 ? "f32" : "f16";
 }
 
 static void model_type(const struct carat_model_info *info, char *out, size_t size)
@@ -83,6 +103,7 @@ static size_t make_fields(const struct bench_facts *facts, const struct bench_te
                           const struct samples *s, const char *type, struct field out[FIELDS])
 {
     const struct carat_model_info *info = facts->info;
+    struct shares share = shares_of(t, s);
     const struct field fields[] = {
         {"build_commit", FIELD_TEXT, .text = version_commit()},
         {"build_number", FIELD_INT, .integer = version_build_number()},
@@ -108,11 +129,27 @@ static size_t make_fields(const struct bench_facts *facts, const struct bench_te
         {"avg_ts", FIELD_REAL, .real = s->rate.mean},
         {"stddev_ts", FIELD_REAL, .real = s->rate.deviation},
         {"n_users", FIELD_INT, .integer = t->users},
+    };
+    const struct field roofline[] = {
+        {"read_limit_gbs", FIELD_REAL, .real = t->limit.read_bytes / 1e9},
+        {"read_gbs", FIELD_REAL, .real = share.read_rate / 1e9},
+        {"read_share", FIELD_REAL, .real = share.read_share},
+        {"int8_limit_gops", FIELD_REAL, .real = t->limit.int8_operations / 1e9},
+        {"gops", FIELD_REAL, .real = share.operation_rate / 1e9},
+        {"int8_share", FIELD_REAL, .real = share.operation_share},
+    };
+    const struct field lists[] = {
         {"samples_ns", FIELD_LIST, .list = s->ns},
         {"samples_ts", FIELD_LIST, .list = s->ts},
     };
+    size_t n = sizeof fields / sizeof *fields;
     memcpy(out, fields, sizeof fields);
-    return sizeof fields / sizeof *fields;
+    if (has_roofline(t)) {
+        memcpy(out + n, roofline, sizeof roofline);
+        n += sizeof roofline / sizeof *roofline;
+    }
+    memcpy(out + n, lists, sizeof lists);
+    return n + sizeof lists / sizeof *lists;
 }
 
 /* CSV and SQL have no lists: they get every field but the samples. */
@@ -220,6 +257,26 @@ static void add_markdown(struct buf *b, const struct bench_output *out, const st
                t->users, name, 21, rate); /* the sign is two bytes wide */
 }
 
+/* A second table behind the first: how near each test came to the device's limits. */
+static void note_roofline(struct bench_output *out, const struct bench_test *t,
+                          const struct samples *s)
+{
+    struct shares r = shares_of(t, s);
+    struct buf *b = &out->roofline;
+    char name[64];
+    bench_test_name(t, name, sizeof name);
+    if (!has_roofline(t)) return;
+    if (b->length == 0)
+        buf_printf(b,
+                   "\nlimits measured in this run: %.1f GB/s read, %.0f GOP/s in 8 bits\n\n"
+                   "| %16s | %8s | %7s | %8s | %7s |\n"
+                   "| ---------------: | -------: | ------: | -------: | ------: |\n",
+                   t->limit.read_bytes / 1e9, t->limit.int8_operations / 1e9, "test", "GB/s",
+                   "of read", "GOP/s", "of int8");
+    buf_printf(b, "| %16s | %8.1f | %6.1f%% | %8.1f | %6.1f%% |\n", name, r.read_rate / 1e9,
+               r.read_share * 100, r.operation_rate / 1e9, r.operation_share * 100);
+}
+
 void bench_output_begin(struct bench_output *out, const char *format,
                         const struct bench_facts *facts)
 {
@@ -242,6 +299,7 @@ void bench_output_add(struct bench_output *out, const struct bench_test *t)
         add_sql(&b, fields, flat_count(fields, n), !out->has_rows);
     } else if (strcmp(out->format, "md") == 0) {
         add_markdown(&b, out, t, &s, type);
+        note_roofline(out, t, &s);
     } else {
         bool is_array = strcmp(out->format, "json") == 0;
         if (is_array && out->has_rows) buf_add_text(&b, ",\n");
@@ -256,6 +314,8 @@ void bench_output_add(struct bench_output *out, const struct bench_test *t)
 void bench_output_end(struct bench_output *out)
 {
     if (strcmp(out->format, "json") == 0) out_text("\n]\n");
+    out_text(buf_text(&out->roofline));
+    buf_deinit(&out->roofline);
     if (strcmp(out->format, "md") == 0)
         out_printf("\nbuild: %s (%d)\n", version_commit(), version_build_number());
 }

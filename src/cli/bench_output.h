@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "carat.h"
 
 enum { SAMPLES_MAX = 1000 };
@@ -16,11 +17,14 @@ struct bench_test {
     char test_time[32];  /* UTC, ISO 8601 */
     int n_samples;
     int64_t samples_ns[SAMPLES_MAX];
+    struct carat_work work;      /* with --roofline: of one run, and what the device can do; */
+    struct carat_roofline limit; /* zero without */
 };
 
 struct bench_facts { /* the same in every row */
     const struct carat_model_info *info;
     const char *path, *backend;
+    bool is_exact; /* --precision fp32 */
     char cpu[128];
 };
 
@@ -28,6 +32,7 @@ struct bench_output {
     const char *format;
     const struct bench_facts *facts;
     bool has_rows;
+    struct buf roofline; /* rows of the second table of Markdown */
 };
 
 /* "pp512", "tg128", "pp512+tg128", with " @ d4096" behind a context. */

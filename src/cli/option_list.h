@@ -111,6 +111,8 @@
       "threads of the cpu backend (0: one for each physical core)")                                \
     X(REPETITIONS, INT, "repetitions", "-r", "5", 1, 1000, ON(BENCH), "N", "runs of each test")    \
     X(NO_WARMUP, FLAG, "no-warmup", "", "", 0, 0, ON(BENCH), "", "skip the run before each test")  \
+    X(ROOFLINE, FLAG, "roofline", "", "", 0, 0, ON(BENCH), "",                                     \
+      "also measure what the device can do, and each result's share of it")                        \
     X(BENCH_FORMAT, CHOICE, "format", "-o --output", "md", 0, 0, ON(BENCH),                        \
       "md|csv|json|jsonl|sql", "form of the table")                                                \
     X(ROWS, INT, "rows", "", "1", 1, COUNT_MAX, ON(PLAN), "N", "tokens of the step")               \

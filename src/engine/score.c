@@ -122,3 +122,36 @@ int carat_measure(carat_engine *e, const struct carat_measure *what, double *sec
     *seconds = os_seconds() - begin;
     return CARAT_OK;
 }
+
+int carat_measure_roofline(carat_engine *e, struct carat_roofline *out, struct carat_error *err)
+{
+    const struct backend *backend = e->layout.backend;
+    TRY(check_idle(e, err));
+    if (!backend->roofline)
+        return err_set(err, CARAT_EDEVICE, "backend \"%s\" has no measure of its limits",
+                       backend->name);
+    backend->roofline(e->layout.device, out);
+    return CARAT_OK;
+}
+
+static void add_work(struct carat_work *total, struct plan_work part)
+{
+    total->bytes += part.weight_bytes + part.cache_bytes;
+    total->operations += part.operations;
+}
+
+void carat_measure_work(const carat_engine *e, const struct carat_measure *what,
+                        struct carat_work *out)
+{
+    const struct plan *plan = &e->layout.plans.buckets[0].plan;
+    int32_t users = what->users > 0 ? what->users : 1, chunk = e->layout.chunk;
+    *out = (struct carat_work){0};
+    for (int32_t done = 0, n; done < what->n_prompt; done += n) {
+        n = what->n_prompt - done < chunk ? what->n_prompt - done : chunk;
+        struct plan_work one = plan_work_of(plan, n, done + n == what->n_prompt,
+                                            what->depth + done + n);
+        for (int32_t s = 0; s < users; s++) add_work(out, one);
+    }
+    for (int32_t i = 0; i < what->n_gen; i++)
+        add_work(out, plan_work_of(plan, users, users, what->depth + what->n_prompt + i + 1));
+}

@@ -60,6 +60,16 @@ void plan_print(const struct plan *p, struct buf *out);
 const char *op_name(enum op_code code);
 const char *op_meaning(enum op_code code);
 
+/* What a run of these rows has to read and to compute at least: weights once (of experts those
+ * that are used), caches once for each key head and row, two operations a product. `context` is the
+ * number of positions that the last row of each sequence sees; rows are taken to be single new
+ * tokens when n_token == n_out, else one chunk. */
+struct plan_work {
+    double weight_bytes, cache_bytes, operations;
+};
+struct plan_work plan_work_of(const struct plan *p, int32_t n_token, int32_t n_out,
+                              int32_t context);
+
 /* Offsets for all buffers such that two that live at the same time never overlap; the total
  * goes to p->bytes. (place.c) */
 int plan_place(struct plan *p, struct carat_error *err);

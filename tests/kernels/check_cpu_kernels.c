@@ -166,6 +166,20 @@ static void check_quantize(const struct cpu_kernels *k)
     }
     check(k->name, "quantise: at most half a step", worst, 0.5001);
     check(k->name, "quantise: sums of halves", wrong_sums, 0);
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < 6; i++) { /* in either half of a block */
+        for (int j = 0; j < 32; j++) x[j] = 1;
+        x[i / 3 * 16 + 7] = bad[i % 3];
+        k->quantize(x, 32, q, scale, sum);
+        check(k->name, "quantise: a value that is not finite makes the scale NaN",
+              isnan(scale[0]) ? 0 : 1, 0);
+    }
+    float y[1] = {NAN};
+    k->exp_shifted(y, 1, 0);
+    check(k->name, "exp of NaN is NaN", isnan(y[0]) ? 0 : 1, 0);
+    y[0] = NAN;
+    k->softcap(y, 30, y, 1);
+    check(k->name, "softcap of NaN is NaN", isnan(y[0]) ? 0 : 1, 0);
     mem_free(x);
 }
 

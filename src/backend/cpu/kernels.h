@@ -37,6 +37,11 @@ struct cpu_kernels {
                   int n_y, const float *v, int64_t v_stride, int n_v, int64_t n);
     void (*exp_shifted)(float *x, int64_t n, float shift); /* x = exp(x - shift) */
 
+    /* For measuring: reads n bytes (a multiple of 512), returns a sum that depends on them;
+     * does `rounds` register products and returns their number of operations. */
+    int32_t (*read_bytes)(const uint8_t *p, size_t n);
+    double (*multiply_bytes)(int64_t rounds);
+
     void (*decode_f16)(const uint16_t *src, float *dst, int64_t n);
     void (*decode_bf16)(const uint16_t *src, float *dst, int64_t n);
     void (*encode_f16)(const float *src, uint16_t *dst, int64_t n);

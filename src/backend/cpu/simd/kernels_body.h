@@ -181,19 +181,28 @@ static void tile_dot(const struct tile_job *job)
     }
 }
 
+/* NaN when a lane is. */
 ALWAYS float max_lane(fvec x)
 {
     float lane[16], most = 0;
     f_store(lane, x);
-    for (int i = 0; i < 16; i++) most = lane[i] > most ? lane[i] : most;
+    for (int i = 0; i < 16; i++) most = lane[i] > most || lane[i] != lane[i] ? lane[i] : most;
     return most;
+}
+
+/* The largest magnitude of two vectors; NaN when a value is not finite, as the vector maximum
+ * alone would drop a NaN and bad weights would go unnoticed. */
+ALWAYS float largest(fvec a, fvec b)
+{
+    fvec not_finite = f_add(f_sub(a, a), f_sub(b, b));
+    return max_lane(f_add(f_max(f_abs(a), f_abs(b)), not_finite));
 }
 
 static void quantize(const float *x, int64_t n, int8_t *q, float *scale, int32_t *sum)
 {
     for (int64_t b = 0; b < n / 32; b++) {
         fvec low = f_load(x + b * 32), high = f_load(x + b * 32 + 16);
-        float most = max_lane(f_max(f_abs(low), f_abs(high)));
+        float most = largest(low, high);
         float inverse = most > 0 ? 127.0f / most : 0;
         scale[b] = most / 127.0f;
         f_store_i8(q + b * 32, f_round(f_mul(low, f_set(inverse))));
@@ -322,7 +331,7 @@ static void weigh(float *y, int64_t y_stride, const float *keep, const float *p,
  * beside a sum that holds a 1. */
 ALWAYS fvec f_exp(fvec x)
 {
-    x = f_max(f_min(x, f_set(88.0f)), f_set(-87.0f));
+    x = f_max(f_set(-87.0f), f_min(f_set(88.0f), x)); /* in this order NaN stays NaN */
     fvec n = f_round(f_mul(x, f_set(1.44269504f)));
     fvec r = f_fma(n, f_set(-0.693359375f), x);
     r = f_fma(n, f_set(2.12194440e-4f), r);
@@ -457,6 +466,41 @@ static void encode_f16(const float *src, uint16_t *dst, int64_t n)
     for (; i < n; i++) dst[i] = f32_to_f16(src[i]);
 }
 
+/* ---- Limits ----------------------------------------------------------------------------- */
+
+static int32_t first_lane(ivec x)
+{
+    float lane[16];
+    f_store(lane, f_of_int(x));
+    return (int32_t)lane[0];
+}
+
+static int32_t read_bytes(const uint8_t *p, size_t n)
+{
+    bvec sum[8];
+    for (int i = 0; i < 8; i++) sum[i] = b_load(p + i * 64);
+    for (size_t at = 512; at < n; at += 512)
+        for (int i = 0; i < 8; i++) sum[i] = b_or(sum[i], b_load(p + at + (size_t)i * 64));
+    ivec total = i_set(0);
+    for (int i = 0; i < 8; i++) total = dot_small(total, b_and(sum[i], 1), i_set(1));
+    return first_lane(total);
+}
+
+/* As many independent sums as hide the latency of the product. */
+static double multiply_bytes(int64_t rounds)
+{
+    enum { SUMS = FEW_ROWS > 2 ? 12 : 4 };
+    ivec sum[SUMS], a = i_set((int32_t)rounds);
+    bvec w = b_wide(b_load((const uint8_t[64]){1, 2, 3}));
+    for (int i = 0; i < SUMS; i++) sum[i] = i_set(i);
+    for (int64_t r = 0; r < rounds; r++)
+        for (int i = 0; i < SUMS; i++) sum[i] = dot_wide(sum[i], w, a);
+    int32_t used = 0;
+    for (int i = 0; i < SUMS; i++) used |= first_lane(sum[i]);
+    /* Adding what the compiler cannot know keeps the loop. */
+    return (double)rounds * SUMS * 16 * 4 * 2 + (used == 12345 ? 1 : 0);
+}
+
 const struct cpu_kernels KERNELS_TABLE = {
     .name = KERNELS_NAME,
     .tile_dot = tile_dot,
@@ -464,6 +508,8 @@ const struct cpu_kernels KERNELS_TABLE = {
     .dots = dots,
     .weigh = weigh,
     .exp_shifted = exp_shifted,
+    .read_bytes = read_bytes,
+    .multiply_bytes = multiply_bytes,
     .decode_f16 = decode_f16,
     .decode_bf16 = decode_bf16,
     .encode_f16 = encode_f16,
