@@ -1,0 +1,62 @@
+/* What this machine can do at most, measured with all workers at once: reading memory that is in
+ * no cache, and multiplying bytes in registers. The best of a few short runs. */
+#include "backend/cpu/program.h"
+#include "base/os.h"
+
+enum { RUNS = 5, PRODUCT_ROUNDS = 1 << 21 };
+static const size_t read_size = (size_t)512 << 20;
+
+struct limits {
+    const struct cpu_kernels *kernels;
+    uint8_t *memory;
+    double operations[512]; /* of each worker */
+};
+
+static void fill(void *user, const struct pool_worker *worker)
+{
+    struct limits *l = user;
+    int64_t first, last;
+    pool_stretch(worker, (int64_t)(read_size / 4096), &first, &last);
+    for (int64_t page = first; page < last; page++) l->memory[page * 4096] = (uint8_t)page;
+}
+
+static void read_all(void *user, const struct pool_worker *worker)
+{
+    struct limits *l = user;
+    int64_t first, last;
+    pool_stretch(worker, (int64_t)(read_size / 4096), &first, &last);
+    l->operations[worker->index] =
+        l->kernels->read_bytes(l->memory + first * 4096, (size_t)(last - first) * 4096);
+}
+
+static void multiply(void *user, const struct pool_worker *worker)
+{
+    struct limits *l = user;
+    l->operations[worker->index] = l->kernels->multiply_bytes(PRODUCT_ROUNDS);
+}
+
+static double seconds_of(struct pool *pool, void (*job)(void *, const struct pool_worker *),
+                         struct limits *l)
+{
+    double best = 1e30;
+    for (int i = 0; i < RUNS; i++) {
+        double begin = os_seconds();
+        pool_run(pool, job, l);
+        double seconds = os_seconds() - begin;
+        if (seconds < best) best = seconds;
+    }
+    return best;
+}
+
+void cpu_roofline(struct device *device, struct carat_roofline *out)
+{
+    struct limits l = {.kernels = device->kernels, .memory = os_pages_take(read_size)};
+    *out = (struct carat_roofline){0};
+    double seconds = seconds_of(device->pool, multiply, &l);
+    for (int i = 0; i < pool_threads(device->pool); i++) out->int8_operations += l.operations[i];
+    out->int8_operations /= seconds;
+    if (!l.memory) return; /* no room to measure in: 0 */
+    pool_run(device->pool, fill, &l);
+    out->read_bytes = (double)read_size / seconds_of(device->pool, read_all, &l);
+    os_pages_give(l.memory, read_size);
+}
