@@ -52,7 +52,7 @@ static int fill(const struct runner *r, void *memory, size_t bytes)
     plan_init(&l.plan, rows, 1, NULL, 0);
     emit_embed(&l.plan, ROWS_TOKEN, &r->nan_row, 1.0f, 0, FILL_COLS);
     int status = zeros ? plan_close(&l.plan, r->err) : CARAT_EMEMORY;
-    size_t scratch = status ? 0 : r->backend->scratch_bytes(&l.plan);
+    size_t scratch = status ? 0 : r->backend->scratch_bytes(r->device, &l.plan);
     if (!status) status = r->backend->alloc(r->device, scratch, &l.scratch, r->err);
     if (!status)
         status = r->backend->bind(r->device, &l.plan, memory, l.scratch, &l.program, r->err);
@@ -80,7 +80,7 @@ static int load(const struct runner *r, struct loaded *l)
     }
     l->plan.bytes = end;
     TRY(take_filled(r, end, &l->memory, &l->memory_bytes));
-    size_t scratch = r->backend->scratch_bytes(&l->plan);
+    size_t scratch = r->backend->scratch_bytes(r->device, &l->plan);
     TRY(take_filled(r, scratch + GUARD, &l->scratch, &l->scratch_bytes));
     return r->backend->bind(r->device, &l->plan, l->memory, l->scratch, &l->program, r->err);
 }
@@ -190,7 +190,7 @@ static int run_op(const struct runner *r, struct loaded *l, struct parity_result
         int32_t rows = c->shape.rows_class == ROWS_TOKEN ? c->step.n_token : c->step.n_out;
         r->backend->download(r->device, memory, l->memory, l->memory_bytes);
         r->backend->download(r->device, scratch, l->scratch, l->scratch_bytes);
-        check_guards(l, memory, scratch, r->backend->scratch_bytes(&l->plan), out);
+        check_guards(l, memory, scratch, r->backend->scratch_bytes(r->device, &l->plan), out);
         for (int k = 0; k < 2; k++) {
             if (b.in[k] != BUF_NONE) check_input(c, k, memory + l->plan.bufs[b.in[k]].offset, out);
             if (b.out[k] != BUF_NONE && !status)

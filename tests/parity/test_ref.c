@@ -351,7 +351,7 @@ static int open_device(void **state)
     struct carat_error err = {0};
     print_message("seed %d\n", SEED);
     n_shapes = parity_shapes(shapes);
-    return ref_backend.open(&device, 0, &err);
+    return ref_backend.open(&device, 0, &(struct device_options){0}, &err);
 }
 
 static int close_device(void **state)

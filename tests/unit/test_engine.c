@@ -554,7 +554,7 @@ static void the_memory_table_is_what_is_taken(void **state)
     (void)state;
     for (int size = 0; size < GEMMA_SIZES; size++) {
         struct carat_engine_options options = {
-            .n_ctx = 100 + size, .n_seq = 1 + size, .chunk = 8 * (size + 1),
+            .backend = "ref", .n_ctx = 100 + size, .n_seq = 1 + size, .chunk = 8 * (size + 1),
             .kv_type = size % 2 ? CARAT_KV_F16 : CARAT_KV_AUTO};
         struct carat_memory estimate;
         struct carat_error err = {0};
@@ -622,6 +622,7 @@ static void sweep(int (*call)(struct carat_error *err), const char *what)
     }
 }
 
+static const struct carat_engine_options reference = {.backend = "ref"};
 static char sweep_path[512];
 static carat_engine *sweep_engine;
 
@@ -636,7 +637,7 @@ static int open_model_once(struct carat_error *err)
 static int open_engine_once(struct carat_error *err)
 {
     carat_engine *e;
-    struct carat_engine_options options = {.n_ctx = 32, .n_seq = 3, .chunk = 4};
+    struct carat_engine_options options = {.backend = "ref", .n_ctx = 32, .n_seq = 3, .chunk = 4};
     int status = carat_engine_open(&e, models[GEMMA_26B], &options, err);
     carat_engine_close(e);
     return status;
@@ -645,13 +646,13 @@ static int open_engine_once(struct carat_error *err)
 static int estimate_once(struct carat_error *err)
 {
     struct carat_memory memory;
-    return carat_memory_estimate(models[GEMMA_E2B], NULL, &memory, err);
+    return carat_memory_estimate(models[GEMMA_E2B], &reference, &memory, err);
 }
 
 static int plan_text_once(struct carat_error *err)
 {
     char *text = NULL;
-    int status = carat_plan_text(models[GEMMA_E2B], NULL, 1, 1, &text, err);
+    int status = carat_plan_text(models[GEMMA_E2B], &reference, 1, 1, &text, err);
     carat_free(text);
     return status;
 }
@@ -715,7 +716,7 @@ static void what_does_not_fit_is_refused_with_need_and_have(void **state)
     (void)state;
     struct carat_error err = {0};
     struct carat_memory memory;
-    struct carat_engine_options options = {.n_ctx = 512, .n_seq = 64};
+    struct carat_engine_options options = {.backend = "ref", .n_ctx = 512, .n_seq = 64};
     carat_engine *e;
     count_from_now();
     assert_int_equal(carat_memory_estimate(models[GEMMA_31B], &options, &memory, &err), CARAT_OK);
@@ -772,7 +773,7 @@ static void a_model_that_gives_nan_ends_in_an_error_and_the_engine_goes_on(void 
     carat_model *m;
     carat_engine *e;
     assert_int_equal(carat_model_open(&m, path, &err), CARAT_OK);
-    struct carat_engine_options small = {.n_ctx = 64, .chunk = 8};
+    struct carat_engine_options small = {.backend = "ref", .n_ctx = 64, .chunk = 8};
     assert_int_equal(carat_engine_open(&e, m, &small, &err), CARAT_OK);
     int32_t prompt[8];
     draw_prompt(SEED, prompt, 8);
@@ -890,7 +891,7 @@ static void the_plan_and_the_devices_can_be_read(void **state)
 {
     (void)state;
     struct carat_error err = {0};
-    struct carat_engine_options options = {.n_ctx = 64, .n_seq = 4, .chunk = 16};
+    struct carat_engine_options options = {.backend = "ref", .n_ctx = 64, .n_seq = 4, .chunk = 16};
     char *decode, *prefill, *devices;
     assert_int_equal(carat_plan_text(models[GEMMA_E2B], &options, 3, 3, &decode, &err), CARAT_OK);
     assert_int_equal(carat_plan_text(models[GEMMA_E2B], &options, 20, 1, &prefill, &err), CARAT_OK);
@@ -904,7 +905,7 @@ static void the_plan_and_the_devices_can_be_read(void **state)
     assert_int_equal(carat_plan_text(models[GEMMA_E2B], &options, 1, -1, &devices, &err),
                      CARAT_EUSAGE);
     assert_int_equal(carat_devices_json(&devices, &err), CARAT_OK);
-    assert_non_null(strstr(devices, "{\"backend\":\"ref\""));
+    assert_non_null(strstr(devices, "{\"backend\":\"ref\",\"index\":0,"));
     carat_free(decode);
     carat_free(prefill);
     carat_free(devices);
