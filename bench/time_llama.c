@@ -1,8 +1,10 @@
-/* Times llama.cpp through its shared library, opened at run time, for compare_llama.py:
+/* Runs llama.cpp through its shared library, opened at run time.
  *
- *   time-llama DIR MODEL.gguf THREADS pp|tg N DEPTH
+ *   time-llama DIR MODEL.gguf THREADS pp|tg N DEPTH       for compare_llama.py
+ *   time-llama DIR MODEL.gguf THREADS greedy N ID,ID,...  for tests/golden/fixtures
  *
- * prints tokens a second of one run behind an uncounted warm-up. Of the library's structs only
+ * prints tokens a second of one run behind an uncounted warm-up, or the N ids that follow a
+ * prompt when the likeliest is taken each time. Of the library's structs only
  * what is set here is known: its own functions fill them in, and a few leading fields are
  * changed (n_ctx, n_batch, n_ubatch of the context parameters). */
 #include <dirent.h>
@@ -128,9 +130,40 @@ static double run(struct llama *l, int32_t *tokens, int32_t n, int32_t depth, in
     return (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
 }
 
+static void print_greedy(struct llama *l, char *prompt, int32_t n)
+{
+    float *(*logits_at)(void *, int32_t);
+    const void *(*vocab_of)(const void *);
+    int32_t (*vocab_size)(const void *);
+    find(l->library, "llama_get_logits_ith", &logits_at);
+    find(l->library, "llama_model_get_vocab", &vocab_of);
+    find(l->library, "llama_vocab_n_tokens", &vocab_size);
+    int32_t n_vocab = vocab_size(vocab_of(l->model)), n_prompt = 0;
+    int32_t *ids = malloc((strlen(prompt) + 1) * sizeof *ids);
+    if (!ids) fail("no memory", NULL);
+    for (char *word = strtok(prompt, ","); word; word = strtok(NULL, ","))
+        ids[n_prompt++] = atoi(word);
+    process(l, ids, n_prompt, BATCH);
+    for (int32_t i = 0; i < n; i++) {
+        const float *row = logits_at(l->context, -1);
+        int32_t best = 0;
+        for (int32_t id = 1; id < n_vocab; id++)
+            if (row[id] > row[best]) best = id;
+        printf("%d%c", best, i == n - 1 ? '\n' : ',');
+        process(l, &best, 1, 1);
+    }
+    free(ids);
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 7) fail("usage", "time-llama DIR MODEL THREADS pp|tg N DEPTH");
+    if (argc != 7) fail("usage", "time-llama DIR MODEL THREADS pp|tg|greedy N DEPTH|IDS");
+    if (strcmp(argv[4], "greedy") == 0) {
+        struct llama l = {0};
+        open_model(&l, argv[1], argv[2], atoi(argv[3]), 1024);
+        print_greedy(&l, argv[6], atoi(argv[5]));
+        return 0;
+    }
     int32_t n = atoi(argv[5]), depth = atoi(argv[6]);
     int32_t at_once = strcmp(argv[4], "pp") == 0 ? BATCH : 1;
     struct llama l = {0};

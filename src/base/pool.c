@@ -48,7 +48,7 @@ static void sleep_while(struct pool *p, int generation)
 void pool_barrier(const struct pool_worker *worker)
 {
     struct pool *p = worker->pool;
-    if (p->count == 1) return;
+    if (worker->count == 1) return;
     int generation = atomic_load(&p->generation);
     if (atomic_fetch_add(&p->arrived, 1) == p->count - 1) {
         atomic_store(&p->arrived, 0);

@@ -34,6 +34,12 @@ int pool_threads(const struct pool *pool);
 void pool_run(struct pool *pool, void (*job)(void *user, const struct pool_worker *worker),
               void *user);
 
+/* A worker that does a job alone, on the calling thread and without waking the others. */
+static inline struct pool_worker pool_alone(struct pool *pool)
+{
+    return (struct pool_worker){pool, 0, 1};
+}
+
 /* Waits until all workers are here. What they wrote before is seen by all after. */
 void pool_barrier(const struct pool_worker *worker);
 

@@ -365,11 +365,30 @@ static void walk(void *user, const struct pool_worker *worker)
     }
 }
 
+/* Whether one worker is done before several would have met often enough to share the work: a
+ * barrier costs about a microsecond, and much more when another program has the core. The
+ * rates are those of one current core. */
+static bool is_small(const struct program *p)
+{
+    const struct step *step = p->step;
+    int32_t context = 1;
+    for (int32_t t = 0; t < step->n_token; t++)
+        if (step->position[t] >= context) context = step->position[t] + 1;
+    struct plan_work work = plan_work_of(p->plan, step->n_token, step->n_out, context);
+    double seconds = (work.weight_bytes + work.cache_bytes) / 20e9 + work.operations / 300e9;
+    return seconds < 2e-6 * p->n_steps;
+}
+
 static void cpu_run(struct program *program, const struct step *step)
 {
+    struct pool *pool = program->device->pool;
     program->step = step;
     for (int32_t i = 0; i < program->n_steps; i++) atomic_store(&program->shares[i].next, 0);
-    pool_run(program->device->pool, walk, program);
+    struct pool_worker alone = pool_alone(pool);
+    if (is_small(program))
+        walk(program, &alone);
+    else
+        pool_run(pool, walk, program);
 }
 
 static int cpu_fence(struct device *device, struct carat_error *err)
