@@ -181,8 +181,8 @@ static int make_tests(struct plan_of_tests *p, const struct options *o, struct c
             for (size_t t = 0; t < sizeof types / sizeof *types; t++)
                 if (strcmp(word, types[t]) == 0) setting.kv_type = types[t];
             if (!setting.kv_type)
-                return err_set(err, CARAT_EUSAGE, "--kv-type: \"%s\" is not one of auto, f16, f32, q8_0",
-                               word);
+                return err_set(err, CARAT_EUSAGE, "--kv-type: \"%s\" is not one of %s", word,
+                               option_specs[OPT_KV_TYPE].value);
             for (size_t c = 0; c < l.chunk.n; c++) {
                 for (size_t t = 0; t < l.threads.n; t++) {
                     setting.chunk = l.chunk.at[c];

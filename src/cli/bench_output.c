@@ -68,6 +68,11 @@ struct field {
 
 enum { FIELDS = 32 };
 
+static bool has_roofline(const struct bench_test *t)
+{
+    return t->limit.int8_operations > 0;
+}
+
 /* Rates of a test and their share of what the device can do. */
 struct shares {
     double read_rate, read_share, operation_rate, operation_share;
@@ -79,13 +84,8 @@ static struct shares shares_of(const struct bench_test *t, const struct samples 
     struct shares r = {.read_rate = t->work.bytes / seconds,
                        .operation_rate = t->work.operations / seconds};
     if (t->limit.read_bytes > 0) r.read_share = r.read_rate / t->limit.read_bytes;
-    if (t->limit.int8_operations > 0) r.operation_share = r.operation_rate / t->limit.int8_operations;
+    if (has_roofline(t)) r.operation_share = r.operation_rate / t->limit.int8_operations;
     return r;
-}
-
-static bool has_roofline(const struct bench_test *t)
-{
-    return t->limit.int8_operations > 0;
 }
 
 static const char *kv_type(const struct bench_facts *facts, const struct bench_test *t)

@@ -1,6 +1,7 @@
 /* carat: the program. Finds the command, reads its options, runs it, and turns what is left in
  * the output buffers into the exit status. */
 #include <locale.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/command.h"
@@ -49,7 +50,9 @@ static int run_command(enum command_id command, int argc, char *const *argv)
 
 int main(int argc, char **argv)
 {
-    setlocale(LC_CTYPE, ""); /* line editing counts characters; numbers stay in the C form */
+    /* Line editing counts characters, which are UTF-8 here also where no language was chosen.
+     * Numbers stay in the C form. */
+    if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
     terminal_open();
     signals_open();
     if (argc < 2) {
