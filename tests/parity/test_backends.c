@@ -1,0 +1,129 @@
+/* Every backend of this build against the reference, by the same cases: exact arithmetic within
+ * the budget of fp32, the default one within the budget of the list, on one thread and several. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/ref/ref.h"
+#include "base/mem.h"
+#include "parity/parity.h"
+
+enum { SEED = 20260402 };
+
+static struct parity_shape shapes[PARITY_SHAPES_MAX];
+static size_t n_shapes;
+static struct device *reference;
+static int n_wrong;
+
+/* What is reported and counted, so that one run shows everything that is wrong. */
+static void report(const char *backend, const struct device_options *o, const char *label,
+                   const char *what)
+{
+    print_error("%s, %d threads%s: %s: %s\n", backend, o->n_threads, o->is_exact ? ", exact" : "",
+                label, what);
+    n_wrong++;
+}
+
+/* fp32 in another order: a few roundings a value, for all that is not bit-equal. */
+static double budget_of(const struct parity_shape *s, bool is_exact)
+{
+    double budget = parity_budget(s);
+    return is_exact && budget > 1e-10 && s->code != OP_ROPE && s->code != OP_ATTENTION ? 1e-10
+                                                                                      : budget;
+}
+
+/* Ids must be equal; other outputs within the budget. */
+static void compare(const struct parity_shape *s, double budget, const struct parity_result *ref,
+                    const struct parity_result *found, char problem[256])
+{
+    problem[0] = '\0';
+    if (found->problem[0]) memcpy(problem, found->problem, 256);
+    if (ref->cache_bytes && (memcmp(ref->k, found->k, ref->cache_bytes) != 0 ||
+                             memcmp(ref->v, found->v, ref->cache_bytes) != 0))
+        snprintf(problem, 256, "the caches differ");
+    for (int k = 0; k < 2 && ref->y[k]; k++) {
+        if (s->code == OP_ROUTE && k == 0) {
+            if (memcmp(ref->y[0], found->y[0], ref->n_y[0] * 4) != 0)
+                snprintf(problem, 256, "other experts are chosen");
+            continue;
+        }
+        double error = parity_nmse(found->y[k], ref->y[k], ref->n_y[k]);
+        if (error > budget)
+            snprintf(problem, 256, "error %.3g, at most %.3g expected", error, budget);
+    }
+}
+
+static void check_shape(const struct backend *b, struct device *d, const struct device_options *o,
+                        size_t i)
+{
+    struct parity_case c;
+    struct parity_result ref, found;
+    struct carat_error err = {0};
+    char label[160], problem[256];
+    parity_label(&shapes[i], label);
+    assert_true(parity_case_init(&c, &shapes[i], SEED + i));
+    assert_int_equal(parity_run(&ref_backend, reference, &c, &ref, &err), CARAT_OK);
+    int status = parity_run(b, d, &c, &found, &err);
+    if (status) {
+        report(b->name, o, label, err.message);
+    } else {
+        compare(&shapes[i], budget_of(&shapes[i], o->is_exact), &ref, &found, problem);
+        if (problem[0]) report(b->name, o, label, problem);
+        parity_result_deinit(&found);
+    }
+    parity_result_deinit(&ref);
+    parity_case_deinit(&c);
+}
+
+static void check_backend(const struct backend *b, const struct device_options *o)
+{
+    struct carat_error err = {0};
+    struct device *d;
+    if (b->open(&d, 0, o, &err)) fail_msg("%s: %s", b->name, err.message);
+    for (size_t i = 0; i < n_shapes; i++) {
+        if (shapes[i].is_odd || !b->supports(shapes[i].code, shapes[i].format)) continue;
+        check_shape(b, d, o, i);
+    }
+    b->close(d);
+}
+
+static void every_backend_agrees_with_the_reference(void **state)
+{
+    (void)state;
+    static const struct device_options options[] = {
+        {.n_threads = 1, .is_exact = true}, {.n_threads = 1}, {.n_threads = 3}};
+    for (int i = 0; backend_list[i]; i++) {
+        if (backend_list[i] == &ref_backend || backend_list[i]->count() == 0) continue;
+        for (size_t k = 0; k < sizeof options / sizeof *options; k++)
+            check_backend(backend_list[i], &options[k]);
+    }
+    if (n_wrong) fail_msg("%d cases differ", n_wrong);
+}
+
+static int open_reference(void **state)
+{
+    (void)state;
+    struct carat_error err = {0};
+    print_message("seed %d\n", SEED);
+    n_shapes = parity_shapes(shapes);
+    return ref_backend.open(&reference, 0, &(struct device_options){0}, &err);
+}
+
+static int close_reference(void **state)
+{
+    (void)state;
+    ref_backend.close(reference);
+    return mem_blocks_live() == 0 ? 0 : -1;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_backend_agrees_with_the_reference)};
+    return cmocka_run_group_tests(tests, open_reference, close_reference);
+}
