@@ -188,7 +188,7 @@ def test_options_document_is_up_to_date():
     document = ROOT / "docs/options.md"
     text = carat("help", "--markdown").stdout
     expect(document.exists() and document.read_bytes() == text,
-           "run: build/release/carat help --markdown > docs/options.md")
+           "it is old: run ./dev docs")
 
 
 def test_manual_page_is_roff():
