@@ -82,7 +82,8 @@ def main():
     print("|---|---|--:|--:|--:|")
     for (model, test), (ours, theirs) in rates.items():
         a, b = statistics.median(ours), statistics.median(theirs)
-        print(f"| {os.path.basename(model)} | {test} | {a:.2f} ({min(ours):.2f} .. {max(ours):.2f}) "
+        name = os.path.basename(model)
+        print(f"| {name} | {test} | {a:.2f} ({min(ours):.2f} .. {max(ours):.2f}) "
               f"| {b:.2f} ({min(theirs):.2f} .. {max(theirs):.2f}) | {a / b:.2f}x |")
     if arguments.csv:
         with open(arguments.csv, "w", newline="") as file:

@@ -199,7 +199,12 @@ struct carat_request { /* copied by carat_submit */
     bool want_logprob;   /* fill in `logprob` of the events: a pass over the whole vocabulary */
 };
 
-enum carat_finish { CARAT_FINISH_STOP, CARAT_FINISH_LENGTH, CARAT_FINISH_CANCELLED, CARAT_FINISH_ERROR };
+enum carat_finish {
+    CARAT_FINISH_STOP,
+    CARAT_FINISH_LENGTH,
+    CARAT_FINISH_CANCELLED,
+    CARAT_FINISH_ERROR
+};
 enum carat_event_kind { CARAT_EVENT_PROGRESS, CARAT_EVENT_TOKEN, CARAT_EVENT_DONE };
 struct carat_event {
     carat_request_id request;
@@ -217,10 +222,12 @@ struct carat_event {
 /* CARAT_EBUSY when all sequences are taken. */
 int carat_submit(carat_engine *engine, const struct carat_request *request, carat_request_id *out,
                  struct carat_error *err);
-int carat_cancel(carat_engine *engine, carat_request_id request); /* DONE follows at the next step */
+int carat_cancel(carat_engine *engine,
+                 carat_request_id request); /* DONE follows at the next step */
 
-/* One forward pass for all running requests. Returns 1 while work is left, 0 when idle, or a negative
- * status (device lost; the engine can only be closed). Then take the events until false. */
+/* One forward pass for all running requests. Returns 1 while work is left, 0 when idle, or a
+ * negative status (device lost; the engine can only be closed). Then take the events until false.
+ */
 int carat_step(carat_engine *engine, struct carat_error *err);
 bool carat_next_event(carat_engine *engine, struct carat_event *out);
 

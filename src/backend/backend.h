@@ -16,7 +16,6 @@
 #include <stddef.h>
 
 #include "base/status.h"
-#include "carat.h"
 #include "plan/plan.h"
 
 struct device;  /* a backend's own */
@@ -25,6 +24,11 @@ struct program; /* a plan bound to a device */
 struct device_facts {
     char name[96];
     size_t memory_total, memory_available; /* bytes */
+};
+
+/* What a device can do at most: bytes read, 8-bit operations (a product and its sum are two). */
+struct device_limits {
+    double read_bytes, int8_operations; /* a second */
 };
 
 /* How a user wants a device to work. Zero: the defaults. */
@@ -70,7 +74,7 @@ struct backend {
 
     /* Measures what the device can do at most, in some tenths of a second; NULL where there is
      * no such measure. */
-    void (*roofline)(struct device *device, struct carat_roofline *out);
+    void (*measure_limits)(struct device *device, struct device_limits *out);
     void (*download)(struct device *device, void *host, const void *memory, size_t bytes);
 };
 

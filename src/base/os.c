@@ -186,7 +186,8 @@ int os_physical_cores(void)
         snprintf(path, sizeof path,
                  "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
         long first = read_field(path, "", text, sizeof text) ? strtol(text, NULL, 10) : cpu;
-        cores += first == cpu || first < 0 || first >= CPU_SETSIZE || !CPU_ISSET((size_t)first, &set);
+        cores +=
+            first == cpu || first < 0 || first >= CPU_SETSIZE || !CPU_ISSET((size_t)first, &set);
     }
     return cores > 0 ? cores : 1;
 }

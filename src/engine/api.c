@@ -127,8 +127,9 @@ int carat_plan_text(const carat_model *model, const struct carat_engine_options 
     const int32_t *most = last->plan.rows_max;
     int status = CARAT_OK;
     if (rows < 1 || rows > most[ROWS_TOKEN] || outs < 0 || outs > most[ROWS_OUT])
-        status = err_set(err, CARAT_EUSAGE, "at most %d rows and %d outputs expected, %d and %d found",
-                         most[ROWS_TOKEN], most[ROWS_OUT], rows, outs);
+        status =
+            err_set(err, CARAT_EUSAGE, "at most %d rows and %d outputs expected, %d and %d found",
+                    most[ROWS_TOKEN], most[ROWS_OUT], rows, outs);
     else
         plan_print(&plans_get(&layout.plans, rows, outs)->plan, &text);
     layout_deinit(&layout);

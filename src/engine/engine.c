@@ -238,8 +238,9 @@ static void take_token(carat_engine *e, struct sequence *s)
     }
     sample_accept(s->sampler, id);
     s->n_generated++;
-    add_event(e, (struct carat_event){
-                     .request = s->request, .kind = CARAT_EVENT_TOKEN, .id = id, .logprob = logprob});
+    add_event(e,
+              (struct carat_event){
+                  .request = s->request, .kind = CARAT_EVENT_TOKEN, .id = id, .logprob = logprob});
     if (s->n_generated >= s->max_tokens || s->n_cached >= e->layout.n_ctx)
         end(e, s, CARAT_FINISH_LENGTH, NULL);
 }
@@ -269,7 +270,8 @@ int carat_step(carat_engine *e, struct carat_error *err)
     if (e->step.n_token == 0) return 0;
     double now = os_seconds();
     for (int32_t i = 0; i < n_seq; i++)
-        if (e->sequences[i].n_rows > 0 && e->sequences[i].started <= 0) e->sequences[i].started = now;
+        if (e->sequences[i].n_rows > 0 && e->sequences[i].started <= 0)
+            e->sequences[i].started = now;
     TRY(engine_run(e, err));
     for (int32_t i = 0; i < n_seq; i++) after_step(e, &e->sequences[i]);
     return engine_is_idle(e) ? 0 : 1;

@@ -30,7 +30,8 @@ static int choose_options(struct layout *y, const carat_model *model,
     }
     y->kv_format_global = o->kv_type == CARAT_KV_Q8_0 ? FORMAT_Q8_0 : y->kv_format;
     if (model->config.head_dim_global % format_of(y->kv_format_global)->block_elements)
-        return err_set(err, CARAT_EUSAGE, "KV type q8_0: heads of a multiple of 32 expected, %d found",
+        return err_set(err, CARAT_EUSAGE,
+                       "KV type q8_0: heads of a multiple of 32 expected, %d found",
                        model->config.head_dim_global);
     return CARAT_OK;
 }

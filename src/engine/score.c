@@ -45,8 +45,8 @@ static int hand_over(carat_engine *e, carat_logits_fn take, void *user, struct c
         int32_t position = e->step.position[e->step.out_row[r]];
         const float *row = engine_logits(e, r);
         if (!is_finite_row(row, n_vocab))
-            return err_set(err, CARAT_ENUMERIC, "the model produced non-finite logits at position %d",
-                           position);
+            return err_set(err, CARAT_ENUMERIC,
+                           "the model produced non-finite logits at position %d", position);
         int status = take(user, position, row, n_vocab);
         if (status) return status;
     }
@@ -102,7 +102,8 @@ int carat_measure(carat_engine *e, const struct carat_measure *what, double *sec
         return err_set(err, CARAT_EUSAGE, "%d users, but the engine has %d sequences", users,
                        e->layout.n_seq);
     if (what->depth < 0 || what->n_prompt < 0 || what->n_gen < 0)
-        return err_set(err, CARAT_EUSAGE, "depth, prompt and generated tokens must not be negative");
+        return err_set(err, CARAT_EUSAGE,
+                       "depth, prompt and generated tokens must not be negative");
     if (positions > e->layout.n_ctx)
         return err_set(err, CARAT_ECONTEXT,
                        "%lld positions exceed the available context size of %d",
@@ -127,10 +128,12 @@ int carat_measure_roofline(carat_engine *e, struct carat_roofline *out, struct c
 {
     const struct backend *backend = e->layout.backend;
     TRY(check_idle(e, err));
-    if (!backend->roofline)
+    if (!backend->measure_limits)
         return err_set(err, CARAT_EDEVICE, "backend \"%s\" has no measure of its limits",
                        backend->name);
-    backend->roofline(e->layout.device, out);
+    struct device_limits limits;
+    backend->measure_limits(e->layout.device, &limits);
+    *out = (struct carat_roofline){limits.read_bytes, limits.int8_operations};
     return CARAT_OK;
 }
 

@@ -98,16 +98,18 @@ static int read_head_dim(const struct gguf *g, const char *suffix, int32_t *out,
     snprintf(key, sizeof key, KEY("attention.value_length%s"), suffix);
     TRY(read_count(g, key, 2, 1024, &value_length, err));
     if (value_length != *out)
-        return err_set(err, CARAT_EFORMAT, "%s: key \"%s\": %d expected, as the key length, %d found",
-                       gguf_path(g), key, *out, value_length);
+        return err_set(err, CARAT_EFORMAT,
+                       "%s: key \"%s\": %d expected, as the key length, %d found", gguf_path(g),
+                       key, *out, value_length);
     snprintf(key, sizeof key, KEY("rope.dimension_count%s"), suffix);
     if (!suffix[0])
         TRY(read_count(g, key, 1, 1024, &rope_dims, err));
     else
         TRY(read_count_or(g, key, 1, 1024, &rope_dims, err));
     if (rope_dims != *out)
-        return err_set(err, CARAT_EFORMAT, "%s: key \"%s\": %d expected, as the key length, %d found",
-                       gguf_path(g), key, *out, rope_dims);
+        return err_set(err, CARAT_EFORMAT,
+                       "%s: key \"%s\": %d expected, as the key length, %d found", gguf_path(g),
+                       key, *out, rope_dims);
     return CARAT_OK;
 }
 
@@ -133,8 +135,9 @@ static int read_per_layer(const struct gemma_config *c, const struct gguf *g, co
     TRY(in_file(g, gguf_get_u32_per_layer(g, key, (uint32_t)c->n_layer, out, err), err));
     for (int32_t l = 0; l < c->n_layer; l++)
         if (out[l] < 1 || out[l] > most)
-            return err_set(err, CARAT_EFORMAT, "%s: key \"%s\": layer %d: 1 to %u expected, %u found",
-                           gguf_path(g), key, l, most, out[l]);
+            return err_set(err, CARAT_EFORMAT,
+                           "%s: key \"%s\": layer %d: 1 to %u expected, %u found", gguf_path(g),
+                           key, l, most, out[l]);
     return CARAT_OK;
 }
 
@@ -195,10 +198,10 @@ static int read_layers(struct gemma_config *c, const struct gguf *g, struct cara
                            "\": %s layer %d has no earlier layer of its kind to share with",
                            gguf_path(g), s->is_global ? "global" : "local", l);
         if (c->layer[s->kv_layer].n_kv_heads != s->n_kv_heads)
-            return err_set(err, CARAT_EFORMAT,
-                           "%s: layer %d has %d key heads but shares those of layer %d, which has %d",
-                           gguf_path(g), l, s->n_kv_heads, s->kv_layer,
-                           c->layer[s->kv_layer].n_kv_heads);
+            return err_set(
+                err, CARAT_EFORMAT,
+                "%s: layer %d has %d key heads but shares those of layer %d, which has %d",
+                gguf_path(g), l, s->n_kv_heads, s->kv_layer, c->layer[s->kv_layer].n_kv_heads);
     }
     return CARAT_OK;
 }
@@ -226,10 +229,10 @@ static int read_from_tensors(struct gemma_config *c, const struct gguf *g, struc
         return err_set(err, CARAT_EFORMAT, "%s: tensor \"token_embd.weight\" is missing",
                        gguf_path(g));
     if (table->n_dims != 2 || table->dims[1] < 2 || table->dims[1] > 1 << 24)
-        return err_set(err, CARAT_EFORMAT,
-                       "%s: tensor \"token_embd.weight\": %d x vocabulary expected, %lld x %lld found",
-                       gguf_path(g), c->n_embd, (long long)table->dims[0],
-                       (long long)table->dims[1]);
+        return err_set(
+            err, CARAT_EFORMAT,
+            "%s: tensor \"token_embd.weight\": %d x vocabulary expected, %lld x %lld found",
+            gguf_path(g), c->n_embd, (long long)table->dims[0], (long long)table->dims[1]);
     c->n_vocab = (int32_t)table->dims[1];
     read_k_eq_v(c, g);
     /* Keys that deny what the tensors show would give fluent nonsense. */

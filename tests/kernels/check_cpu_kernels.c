@@ -241,7 +241,8 @@ static void check_elementwise(const struct cpu_kernels *k, int n)
     for (int i = 0; i < n; i++)
         add_distance(&norm, (double)y[i], (double)x[i] * (double)w[i] / sqrt(squares / n + 1e-6));
     k->gelu_mul(x, w, y, n);
-    for (int i = 0; i < n; i++) add_distance(&product, (double)y[i], gelu((double)x[i]) * (double)w[i]);
+    for (int i = 0; i < n; i++)
+        add_distance(&product, (double)y[i], gelu((double)x[i]) * (double)w[i]);
     k->softcap(x, 30, y, n);
     for (int i = 0; i < n; i++) add_distance(&cap, (double)y[i], 30 * tanh((double)x[i] / 30));
     k->add(x, w, y, n);
@@ -252,7 +253,8 @@ static void check_elementwise(const struct cpu_kernels *k, int n)
     uint16_t *halves = mem_alloc((size_t)n, sizeof *halves);
     k->encode_f16(x, halves, n);
     k->decode_f16(halves, y, n);
-    for (int i = 0; i < n; i++) add_distance(&half, (double)y[i], (double)f16_to_f32(f32_to_f16(x[i])));
+    for (int i = 0; i < n; i++)
+        add_distance(&half, (double)y[i], (double)f16_to_f32(f32_to_f16(x[i])));
     check(k->name, "rmsnorm", relative(norm), 1e-6);
     check(k->name, "gelu_mul", relative(product), 1e-6);
     check(k->name, "softcap", relative(cap), 1e-6);

@@ -143,7 +143,8 @@ static void place_rows(struct draw *d)
     if (d->failed) return;
     for (int32_t q = 0; q < c->n_seq; q++) c->first_visible[q] = c->n_position;
     for (int32_t t = 0; t < s->n_token; t++) {
-        int32_t first = p->window && s->position[t] >= p->window ? s->position[t] - p->window + 1 : 0;
+        int32_t first =
+            p->window && s->position[t] >= p->window ? s->position[t] - p->window + 1 : 0;
         int32_t *least = &c->first_visible[s->sequence[t]];
         if (first < *least) *least = first;
         carat_assert(s->position[t] - *least < p->capacity);

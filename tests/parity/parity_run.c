@@ -142,7 +142,8 @@ static struct built build(struct plan *p, const struct parity_case *c)
 {
     const struct parity_shape *s = &c->shape;
     const struct weight *w = c->weight.data ? &c->weight : NULL;
-    struct built b = {.in = {emit_input(p, c, 0), emit_input(p, c, 1)}, .out = {BUF_NONE, BUF_NONE}};
+    struct built b = {.in = {emit_input(p, c, 0), emit_input(p, c, 1)},
+                      .out = {BUF_NONE, BUF_NONE}};
     buf_id x = b.in[0], ids = BUF_NONE, shares = BUF_NONE;
     if (s->code == OP_EXPERT_IN || s->code == OP_EXPERT_OUT)
         emit_route(p, b.in[1], NULL, s->n_used, &ids, &shares);

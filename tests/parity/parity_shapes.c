@@ -34,7 +34,8 @@ static void add_row_ops(struct list *l)
 {
     static const int32_t cols[] = {1, 77, 256, 1536};
     for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
-        struct parity_shape s = {.cols = cols[i], .inner = cols[i] + 45, .is_odd = cols[i] % 32 != 0};
+        struct parity_shape s = {
+            .cols = cols[i], .inner = cols[i] + 45, .is_odd = cols[i] % 32 != 0};
         static const enum op_code codes[] = {OP_ADD, OP_SCALE, OP_SOFTCAP, OP_GELU_MUL};
         for (size_t k = 0; k < sizeof codes / sizeof *codes; k++) {
             s.code = codes[k];

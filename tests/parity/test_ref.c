@@ -129,7 +129,8 @@ static double formula_value(const struct parity_case *c, int32_t r, int32_t j)
     double a = x ? (double)x[j] : 0;
     switch (c->shape.code) {
     case OP_EMBED: /* one fp32 product */
-        return (double)(c->value * weight_row(c, 0, c->step.id[parity_token(c, r)])[c->shape.first + j]);
+        return (double)(c->value *
+                        weight_row(c, 0, c->step.id[parity_token(c, r)])[c->shape.first + j]);
     case OP_MATMUL: return dot(weight_row(c, 0, j), x, c->shape.inner);
     case OP_ADD: return (double)(x[j] + parity_input(c, 1, r)[j]);
     case OP_SCALE: return (double)(c->value * x[j]);
@@ -239,7 +240,8 @@ static void check_cells(const struct parity_case *c, const struct parity_result 
             t--;
         for (int32_t i = 0; i < 2 * c->cache.n_heads; i++) {
             int32_t head = i / 2;
-            size_t at = (size_t)(cell * c->cache.n_heads + head) * format_row_bytes(c->cache.format, d);
+            size_t at =
+                (size_t)(cell * c->cache.n_heads + head) * format_row_bytes(c->cache.format, d);
             float found[512], expected[512];
             traits->decode((i % 2 ? out->v : out->k) + at, found, d);
             for (int32_t j = 0; j < d; j++) expected[j] = NAN;
@@ -265,7 +267,8 @@ static size_t check_op(enum op_code code)
         char label[160];
         parity_label(&shapes[i], label);
         assert_true(parity_case_init(&c, &shapes[i], SEED + i));
-        if (parity_run(&ref_backend, device, &c, &out, &err)) fail_msg("%s: %s", label, err.message);
+        if (parity_run(&ref_backend, device, &c, &out, &err))
+            fail_msg("%s: %s", label, err.message);
         if (out.problem[0]) fail_msg("%s: %s", label, out.problem);
         if (code == OP_KV_WRITE)
             check_cells(&c, &out, label);

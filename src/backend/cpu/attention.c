@@ -316,7 +316,8 @@ void cpu_JOIN_SEGMENTS(const struct cpu_step *s, const struct pool_worker *worke
             const struct running *partial = partial_at(s, row, head, segment, j.d);
             join(j.total, j.total_values, partial, (const float *)(const void *)(partial + 1), j.d);
         }
-        kernels_of(s)->scale(j.total_values, 1.0f / j.total->sum, output_of(s, row, head, j.d), j.d);
+        kernels_of(s)->scale(j.total_values, 1.0f / j.total->sum, output_of(s, row, head, j.d),
+                             j.d);
     }
 }
 

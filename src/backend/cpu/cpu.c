@@ -421,5 +421,5 @@ const struct backend cpu_backend = {
     .run = cpu_run,
     .fence = cpu_fence,
     .download = cpu_download,
-    .roofline = cpu_roofline,
+    .measure_limits = cpu_measure_limits,
 };

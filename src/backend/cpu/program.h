@@ -89,7 +89,7 @@ void cpu_SORT_ROUTED(const struct cpu_step *s, const struct pool_worker *worker)
 /* Attention of few rows: joins the segments, behind cpu_ATTENTION. */
 void cpu_JOIN_SEGMENTS(const struct cpu_step *s, const struct pool_worker *worker);
 
-void cpu_roofline(struct device *device, struct carat_roofline *out);
+void cpu_measure_limits(struct device *device, struct device_limits *out);
 
 /* Bytes of worker scratch, partials that an op needs (attention.c, matmul.c). */
 size_t cpu_attention_worker_bytes(const struct plan *plan, const struct op *op);

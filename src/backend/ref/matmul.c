@@ -37,8 +37,8 @@ void ref_MATMUL(const struct ref_call *c)
     }
 }
 
-/* Softmax over all experts, the n_used largest (of equals the lower id), shares renormalised to sum 1
- * and then scaled for each expert. */
+/* Softmax over all experts, the n_used largest (of equals the lower id), shares renormalised to sum
+ * 1 and then scaled for each expert. */
 void ref_ROUTE(const struct ref_call *c)
 {
     int32_t n = c->x_cols, n_used = c->op->p.route.n_used;
@@ -61,7 +61,8 @@ void ref_ROUTE(const struct ref_call *c)
             sum += p[best];
             p[best] = -1.0f;
         }
-        for (int32_t s = 0; s < n_used; s++) share[s] = share[s] / sum * (scale ? scale[id[s]] : 1.0f);
+        for (int32_t s = 0; s < n_used; s++)
+            share[s] = share[s] / sum * (scale ? scale[id[s]] : 1.0f);
     }
 }
 

@@ -23,7 +23,8 @@ void ref_EMBED(const struct ref_call *c)
         const char *row = (const char *)table->device_data + (size_t)id * table->row_bytes;
         traits->decode(row + format_row_bytes(table->format, first), c->scratch, covered);
         float *y = c->y0 + (size_t)r * (size_t)c->y_cols;
-        for (int32_t j = 0; j < c->y_cols; j++) y[j] = c->op->p.embed.scale * c->scratch[skipped + j];
+        for (int32_t j = 0; j < c->y_cols; j++)
+            y[j] = c->op->p.embed.scale * c->scratch[skipped + j];
     }
 }
 

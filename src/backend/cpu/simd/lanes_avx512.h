@@ -58,8 +58,9 @@ static inline bvec b_or(bvec a, bvec b) { return _mm512_or_si512(a, b); }
 /* The table of quant/iq4_nl.c, plus 128. */
 static inline bvec b_nl4(bvec index)
 {
-    const __m128i table = _mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, (char)129, (char)141, (char)153,
-                                        (char)166, (char)181, (char)197, (char)217, (char)241);
+    const __m128i table =
+        _mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, (char)129, (char)141, (char)153, (char)166,
+                      (char)181, (char)197, (char)217, (char)241);
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), index);
 }
 

@@ -48,10 +48,10 @@ static double seconds_of(struct pool *pool, void (*job)(void *, const struct poo
     return best;
 }
 
-void cpu_roofline(struct device *device, struct carat_roofline *out)
+void cpu_measure_limits(struct device *device, struct device_limits *out)
 {
     struct limits l = {.kernels = device->kernels, .memory = os_pages_take(read_size)};
-    *out = (struct carat_roofline){0};
+    *out = (struct device_limits){0};
     double seconds = seconds_of(device->pool, multiply, &l);
     for (int i = 0; i < pool_threads(device->pool); i++) out->int8_operations += l.operations[i];
     out->int8_operations /= seconds;
