@@ -167,6 +167,11 @@ static bool word_at(const char *list, size_t n, char *out, size_t size)
     return true;
 }
 
+static int32_t default_threads(const struct options *o)
+{
+    return strcmp(opt_text(o, OPT_BACKEND), "ref") == 0 ? 1 : os_physical_cores();
+}
+
 static int make_tests(struct plan_of_tests *p, const struct options *o, struct carat_error *err)
 {
     static const char *const types[] = {"auto", "f16", "f32", "q8_0"};
@@ -186,7 +191,7 @@ static int make_tests(struct plan_of_tests *p, const struct options *o, struct c
             for (size_t c = 0; c < l.chunk.n; c++) {
                 for (size_t t = 0; t < l.threads.n; t++) {
                     setting.chunk = l.chunk.at[c];
-                    setting.threads = l.threads.at[t] ? l.threads.at[t] : os_physical_cores();
+                    setting.threads = l.threads.at[t] ? l.threads.at[t] : default_threads(o);
                     TRY(add_tests(p, o, &l, &setting, err));
                 }
             }
