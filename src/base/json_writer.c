@@ -96,7 +96,7 @@ void json_text(struct json *j, const char *text, size_t length)
     add_quoted(j->out, text, length);
 }
 
-void json_string(struct json *j, const char *text)
+void json_put_string(struct json *j, const char *text)
 {
     json_text(j, text, strlen(text));
 }
@@ -110,7 +110,7 @@ void json_int(struct json *j, int64_t value)
 void json_double(struct json *j, double value)
 {
     if (!isfinite(value)) {
-        json_null(j);
+        json_put_null(j);
         return;
     }
     begin_value(j);
@@ -128,7 +128,7 @@ void json_bool(struct json *j, bool value)
     buf_add_text(j->out, value ? "true" : "false");
 }
 
-void json_null(struct json *j)
+void json_put_null(struct json *j)
 {
     begin_value(j);
     buf_add_text(j->out, "null");

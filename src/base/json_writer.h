@@ -1,4 +1,5 @@
-/* Writes JSON into a buf: escaping and commas, no tree. (Reading JSON is jansson's work.)
+/* Writes JSON into a buf: escaping and commas, no tree. (Reading JSON is jansson's work; no name
+ * here is one of its names, which a program could not link beside them.)
  *
  *     struct json j = {.out = &b};
  *     json_begin_object(&j); json_key(&j, "rows"); json_int(&j, 3); json_end_object(&j);
@@ -24,10 +25,11 @@ void json_end_array(struct json *j);
 void json_key(struct json *j, const char *key);
 /* Bytes that are not valid UTF-8 are written as U+FFFD. */
 void json_text(struct json *j, const char *text, size_t length);
-void json_string(struct json *j, const char *text);
+void json_put_string(struct json *j, const char *text);
 void json_int(struct json *j, int64_t value);
-void json_double(struct json *j, double value); /* shortest form that reads back; NaN/Inf: null */
+/* The fewest digits, from 6 on, that read back; NaN and infinity become null. */
+void json_double(struct json *j, double value);
 void json_bool(struct json *j, bool value);
-void json_null(struct json *j);
+void json_put_null(struct json *j);
 
 #endif

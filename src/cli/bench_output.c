@@ -225,7 +225,7 @@ static void add_json(struct buf *b, const struct field *fields, size_t n, int n_
         const struct field *f = &fields[i];
         json_key(&j, f->key);
         switch (f->kind) {
-        case FIELD_TEXT: json_string(&j, f->text); break;
+        case FIELD_TEXT: json_put_string(&j, f->text); break;
         case FIELD_INT: json_int(&j, f->integer); break;
         case FIELD_REAL: json_double(&j, f->real); break;
         case FIELD_LIST:

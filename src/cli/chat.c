@@ -223,7 +223,7 @@ static int do_save(struct chat *chat, const char *rest, struct carat_error *err)
         const struct message *m = &chat->talk.messages[i];
         json_begin_object(&j);
         json_key(&j, "role");
-        json_string(&j, m->role);
+        json_put_string(&j, m->role);
         json_key(&j, "content");
         json_text(&j, m->text, m->length);
         json_end_object(&j);

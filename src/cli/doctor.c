@@ -145,7 +145,7 @@ static void print_json(const struct facts *f)
     json_begin_object(&j);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         json_key(&j, texts[i].key);
-        json_string(&j, texts[i].value);
+        json_put_string(&j, texts[i].value);
     }
     json_key(&j, "cores");
     json_int(&j, os_physical_cores());

@@ -194,7 +194,7 @@ static void take_call(struct run *r, const struct carat_part *part)
     struct json j = {.out = &line};
     json_begin_object(&j);
     json_key(&j, "name");
-    json_string(&j, part->name);
+    json_put_string(&j, part->name);
     json_key(&j, "arguments");
     buf_add(&line, part->text, part->length); /* is JSON already */
     j.need_comma = true;

@@ -155,7 +155,7 @@ static bool write_json(struct sink *sink, const struct session *s, const struct 
     struct json j = {.out = &b};
     json_begin_object(&j);
     json_key(&j, "model");
-    json_string(&j, buf_text(&s->path));
+    json_put_string(&j, buf_text(&s->path));
     json_key(&j, "text");
     json_text(&j, buf_text(&a->text), a->text.length);
     json_key(&j, "thinking");
@@ -163,12 +163,12 @@ static bool write_json(struct sink *sink, const struct session *s, const struct 
     json_key(&j, "tool_calls");
     add_calls(&j, &a->calls);
     json_key(&j, "finish");
-    json_string(&j, answer_end_name(a->end));
+    json_put_string(&j, answer_end_name(a->end));
     json_key(&j, "stop_id");
     if (a->end == ANSWER_STOP)
         json_int(&j, a->stop_id);
     else
-        json_null(&j);
+        json_put_null(&j);
     json_key(&j, "prompt_tokens");
     json_int(&j, a->n_prompt);
     json_key(&j, "generated_tokens");

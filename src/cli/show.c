@@ -164,11 +164,11 @@ static void add_model(struct json *j, const struct carat_model_info *info)
 {
     json_begin_object(j);
     json_key(j, "name");
-    json_string(j, info->name);
+    json_put_string(j, info->name);
     json_key(j, "variant");
-    json_string(j, info->variant);
+    json_put_string(j, info->variant);
     json_key(j, "template");
-    json_string(j, info->size == CARAT_SIZE_SMALL ? "small" : "large");
+    json_put_string(j, info->size == CARAT_SIZE_SMALL ? "small" : "large");
     const struct { const char *key; int64_t value; } rows[] = {
         {"n_params", info->n_params},       {"n_layer", info->n_layer},
         {"n_embd", info->n_embd},           {"n_vocab", info->n_vocab},
@@ -180,7 +180,7 @@ static void add_model(struct json *j, const struct carat_model_info *info)
         json_int(j, rows[i].value);
     }
     json_key(j, "note");
-    json_string(j, info->note);
+    json_put_string(j, info->note);
     json_end_object(j);
 }
 

@@ -147,11 +147,11 @@ static int add_device(struct json *j, const struct backend *backend, int index,
     backend->close(device);
     json_begin_object(j);
     json_key(j, "backend");
-    json_string(j, backend->name);
+    json_put_string(j, backend->name);
     json_key(j, "index");
     json_int(j, index);
     json_key(j, "device");
-    json_string(j, facts.name);
+    json_put_string(j, facts.name);
     json_key(j, "memory_total");
     json_int(j, (int64_t)facts.memory_total);
     json_key(j, "memory_available");

@@ -44,10 +44,10 @@ static void add_metadata(struct json *j, const struct gguf_kv *kv)
     json_key(j, "key");
     json_text(j, kv->key.data, kv->key.length);
     json_key(j, "type");
-    json_string(j, gguf_type_name(kv->type));
+    json_put_string(j, gguf_type_name(kv->type));
     if (kv->type == GGUF_ARRAY) {
         json_key(j, "element_type");
-        json_string(j, gguf_type_name(kv->element_type));
+        json_put_string(j, gguf_type_name(kv->element_type));
         json_key(j, "count");
         json_int(j, (int64_t)kv->count);
     }
@@ -60,9 +60,9 @@ static void add_tensor(struct json *j, const struct gguf_tensor *t)
 {
     json_begin_object(j);
     json_key(j, "name");
-    json_string(j, t->name);
+    json_put_string(j, t->name);
     json_key(j, "type");
-    json_string(j, t->type_name);
+    json_put_string(j, t->type_name);
     json_key(j, "shape");
     json_begin_array(j);
     for (int i = 0; i < t->n_dims; i++) json_int(j, t->dims[i]);
@@ -80,7 +80,7 @@ static void add_file(struct json *j, const struct gguf *g, const char *problem)
 {
     json_begin_object(j);
     json_key(j, "path");
-    json_string(j, gguf_path(g));
+    json_put_string(j, gguf_path(g));
     json_key(j, "version");
     json_int(j, gguf_version(g));
     json_key(j, "parts");
@@ -89,9 +89,9 @@ static void add_file(struct json *j, const struct gguf *g, const char *problem)
     json_int(j, (int64_t)gguf_file_bytes(g));
     json_key(j, "problem");
     if (problem)
-        json_string(j, problem);
+        json_put_string(j, problem);
     else
-        json_null(j);
+        json_put_null(j);
     json_key(j, "metadata");
     json_begin_array(j);
     for (size_t i = 0; i < gguf_kv_count(g); i++) add_metadata(j, gguf_kv_at(g, i));

@@ -250,7 +250,7 @@ static void read_bare(struct reader *r)
     if (!at_closing_mark && write_literal(r, r->s + begin, last - begin)) return;
     r->repaired = true;
     if (!at_closing_mark && begin == last) {
-        json_null(&r->json);
+        json_put_null(&r->json);
         return;
     }
     /* A text without its opening mark, perhaps with commas and brackets in it. */
@@ -354,7 +354,7 @@ static void read_value(struct reader *r)
     if (r->at == r->n || r->depth >= DEPTH_MAX) {
         r->at = r->n;
         r->repaired = true;
-        json_null(&r->json);
+        json_put_null(&r->json);
         return;
     }
     char c = r->s[r->at];

@@ -279,12 +279,12 @@ static void random_value(struct rng *r, struct buf *gemma, struct json *json, in
     const char *s = strings[rng_below(r, sizeof strings / sizeof *strings)];
     switch (kind) {
     case 0: buf_add_text(gemma, "true"); json_bool(json, true); break;
-    case 1: buf_add_text(gemma, "null"); json_null(json); break;
+    case 1: buf_add_text(gemma, "null"); json_put_null(json); break;
     case 2: buf_printf(gemma, "%u", count); json_int(json, count); break;
     case 3: buf_add_text(gemma, "-0.5"); json_double(json, -0.5); break;
     case 4:
         buf_printf(gemma, "<|\"|>%s<|\"|>", s);
-        json_string(json, s);
+        json_put_string(json, s);
         break;
     case 5:
         buf_add_char(gemma, '[');
