@@ -76,7 +76,9 @@ static void open_product(struct product *p, const struct cpu_kernels *k, enum fo
                                 .expert_bytes = row_bytes * (size_t)rows, .data = bytes};
     p->tiled = (struct cpu_weight){.source = &p->source};
     struct pool *pool;
-    if (pool_open(&pool, 1, false, NULL) || tile_make(&p->tiled, pool, NULL)) abort();
+    if (pool_open(&pool, 1, false, NULL)) abort();
+    tile_plan(&p->tiled);
+    tile_fill(&p->tiled, os_pages_take(p->tiled.bytes), pool);
     pool_close(pool);
     p->act = (struct act_rows){.q = mem_alloc((size_t)(n_act * cols), 1),
                                .scale = mem_alloc((size_t)(n_act * cols / 32), sizeof(float)),
@@ -91,7 +93,7 @@ static void open_product(struct product *p, const struct cpu_kernels *k, enum fo
 
 static void close_product(struct product *p)
 {
-    tile_free(&p->tiled);
+    os_pages_give(p->tiled.tiles, p->tiled.bytes);
     mem_free((void *)(uintptr_t)p->source.data);
     mem_free(p->decoded);
     mem_free(p->act.q);

@@ -17,6 +17,11 @@ static int cpu_count(void)
 
 static void cpu_close(struct device *device)
 {
+    for (struct slab *next, *slab = device->slabs; slab; slab = next) {
+        next = slab->next;
+        os_pages_give(slab->memory, slab->bytes);
+        mem_free(slab);
+    }
     pool_close(device->pool);
     mem_free(device);
 }
@@ -90,8 +95,7 @@ static int cpu_weight_load(struct device *device, struct weight *weight, struct 
 
 static void cpu_weight_unload(struct device *device, struct weight *weight)
 {
-    (void)device;
-    tile_free(weight->device_data);
+    (void)device; /* tiles live as long as the device */
     mem_free(weight->device_data);
     weight->device_data = NULL;
 }
@@ -325,12 +329,37 @@ static void add_op(struct program *p, const struct op *op, void *memory, struct 
     }
 }
 
+/* Calls with every weight of the plan's products that has no tiles yet and can have them, each
+ * once; returns the sum of their bytes. `memory` is where to make them, NULL to count. */
+static size_t visit_untiled(struct device *device, const struct plan *plan, uint8_t *memory)
+{
+    size_t bytes = 0;
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        const struct weight *w = product_weight(&plan->ops[i]);
+        struct cpu_weight *tiled = w ? w->device_data : NULL;
+        if (!tiled || tiled->tiles) continue;
+        if (memory && tiled->bytes) tile_fill(tiled, memory + bytes, device->pool);
+        if (!memory) tile_plan(tiled);
+        bytes += tiled->bytes;
+    }
+    return bytes;
+}
+
 static int make_tiles(struct device *device, const struct plan *plan, struct carat_error *err)
 {
-    for (int32_t i = 0; i < plan->n_ops && !device->is_exact; i++) {
-        const struct weight *w = product_weight(&plan->ops[i]);
-        if (w) TRY(tile_make(w->device_data, device->pool, err));
+    size_t bytes = device->is_exact ? 0 : visit_untiled(device, plan, NULL);
+    if (bytes == 0) return CARAT_OK;
+    struct slab *slab = mem_alloc(1, sizeof *slab);
+    if (slab) slab->memory = os_pages_take(bytes);
+    if (!slab || !slab->memory) {
+        mem_free(slab);
+        err_no_memory(err, "weights in the form that the cpu backend computes with", bytes);
+        return CARAT_EMEMORY;
     }
+    slab->bytes = bytes;
+    slab->next = device->slabs;
+    device->slabs = slab;
+    visit_untiled(device, plan, slab->memory);
     return CARAT_OK;
 }
 

@@ -8,11 +8,20 @@
 /* Token rows whose attention is cut into segments for several workers: decoding few sequences. */
 enum { SPLIT_ROWS_MAX = 4 };
 
+/* Tiles of many weights in one piece: huge pages need pieces larger than most weights, and weights
+ * that are used one after the other lie one behind the other. */
+struct slab {
+    struct slab *next;
+    uint8_t *memory;
+    size_t bytes;
+};
+
 struct device {
     char name[96];
     struct pool *pool;
     const struct cpu_kernels *kernels;
     bool is_exact;
+    struct slab *slabs;
 };
 
 /* Memory that the steps of a program share, cut from the scratch it is given. */

@@ -106,22 +106,20 @@ static void make_tiles(void *user, const struct pool_worker *worker)
     }
 }
 
-int tile_make(struct cpu_weight *w, struct pool *pool, struct carat_error *err)
+void tile_plan(struct cpu_weight *w)
 {
     const struct weight *source = w->source;
-    if (w->tiles || !tile_kind_of(source->format, &w->shape.kind)) return CARAT_OK;
-    w->shape = shape_of(w->shape.kind, source->cols);
+    enum tile_kind kind;
+    w->bytes = 0;
+    if (!tile_kind_of(source->format, &kind)) return;
+    w->shape = shape_of(kind, source->cols);
     w->n_tiles = (source->rows + TILE_ROWS - 1) / TILE_ROWS;
     w->bytes = (size_t)(source->n_expert * w->n_tiles) * w->shape.bytes;
-    w->tiles = os_pages_take(w->bytes);
-    if (!w->tiles) return err_no_memory(err, source->name, w->bytes);
-    pool_run(pool, make_tiles, w);
-    os_map_release(source->data, source->expert_bytes * (size_t)source->n_expert);
-    return CARAT_OK;
 }
 
-void tile_free(struct cpu_weight *w)
+void tile_fill(struct cpu_weight *w, uint8_t *memory, struct pool *pool)
 {
-    os_pages_give(w->tiles, w->bytes);
-    w->tiles = NULL;
+    w->tiles = memory;
+    pool_run(pool, make_tiles, w);
+    os_map_release(w->source->data, w->source->expert_bytes * (size_t)w->source->n_expert);
 }

@@ -48,17 +48,19 @@ struct cpu_weight {
     bool is_tiled;
     struct tile_shape shape;
     int64_t n_tiles;  /* of one matrix */
-    uint8_t *tiles;   /* n_expert * n_tiles of them; NULL until tile_make */
-    size_t bytes;     /* of all */
+    uint8_t *tiles;   /* n_expert * n_tiles of them; NULL until tile_fill */
+    size_t bytes;     /* of all; 0 for formats that have no tiles */
 };
 
 /* Whether a format has a tile kind, and which. F32, F16 and BF16 have none. */
 bool tile_kind_of(enum format format, enum tile_kind *kind);
 
-/* Makes the tiles with all workers of the pool, then gives the mapped pages of the source back
- * to the system. Does nothing the second time. */
-int tile_make(struct cpu_weight *w, struct pool *pool, struct carat_error *err);
-void tile_free(struct cpu_weight *w);
+/* Works out shape and bytes. */
+void tile_plan(struct cpu_weight *w);
+
+/* Makes the tiles in zeroed memory of w->bytes, aligned to 64, with all workers of the pool, then gives
+ * the mapped pages of the source back to the system. The memory stays the caller's. */
+void tile_fill(struct cpu_weight *w, uint8_t *memory, struct pool *pool);
 
 static inline const uint8_t *tile_at(const struct cpu_weight *w, int64_t expert, int64_t tile)
 {

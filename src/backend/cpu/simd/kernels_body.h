@@ -84,6 +84,10 @@ ALWAYS size_t block_bytes(enum tile_kind kind)
     }
 }
 
+/* With few rows the weights come from memory faster than the processor's own prefetching asks
+ * for them; it also stops at page borders, and tiles follow each other across them. */
+enum { FEW_READ_AHEAD = 4, READ_AHEAD = 2048 };
+
 struct act_row {
     const int8_t *q;
     const float *scale;
@@ -102,6 +106,9 @@ ALWAYS void tile_rows(const enum tile_kind kind, const int n, const struct tile_
     for (int i = 0; i < n; i++) sum[i] = f_set(0);
     for (int64_t b = 0; b < s->n_blocks; b++) {
         bvec w[8];
+        if (n <= FEW_READ_AHEAD)
+            for (size_t line = 0; line < block_bytes(kind); line += 64)
+                __builtin_prefetch(tile + (size_t)b * block_bytes(kind) + READ_AHEAD + line, 0, 3);
         unpack(kind, tile + (size_t)b * block_bytes(kind), w);
         for (int h = 0; h < halves; h++) {
             fvec scale = kind == TILE_U6
