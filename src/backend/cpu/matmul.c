@@ -31,12 +31,16 @@ struct product {
 };
 
 /* Where results of activation row `row` go: to a row of the output, or added to one. */
-static void put(const struct product *p, int32_t row, int64_t first, int64_t n, const float *result)
+static inline void put(const struct product *p, int32_t row, int64_t first, int64_t n,
+                       const float *result)
 {
     const struct cpu_step *s = p->s;
     if (s->op->code != OP_EXPERT_OUT) {
-        int64_t cols = p->w->source->rows;
-        memcpy(s->y0 + row * cols + first, result, (size_t)n * sizeof *result);
+        float *y = s->y0 + row * p->w->source->rows + first;
+        if (n == TILE_ROWS) /* a constant size is one instruction */
+            memcpy(y, result, TILE_ROWS * sizeof *result);
+        else
+            memcpy(y, result, (size_t)n * sizeof *result);
         return;
     }
     float *y = s->y0 + row / s->op->p.expert.n_used * (int64_t)s->y_cols + first;

@@ -188,51 +188,25 @@ static void tile_dot(const struct tile_job *job)
     }
 }
 
-/* NaN when a lane is. */
-ALWAYS float max_lane(fvec x)
-{
-    float lane[16], most = 0;
-    f_store(lane, x);
-    for (int i = 0; i < 16; i++) most = lane[i] > most || lane[i] != lane[i] ? lane[i] : most;
-    return most;
-}
-
-/* The largest magnitude of two vectors; NaN when a value is not finite, as the vector maximum
- * alone would drop a NaN and bad weights would go unnoticed. */
-ALWAYS float largest(fvec a, fvec b)
-{
-    fvec not_finite = f_add(f_sub(a, a), f_sub(b, b));
-    return max_lane(f_add(f_max(f_abs(a), f_abs(b)), not_finite));
-}
-
+/* Blocks of 32. A value that is not finite makes the scale NaN: the vector maximum alone would
+ * drop a NaN, and bad weights would go unnoticed. */
 static void quantize(const float *x, int64_t n, int8_t *q, float *scale, int32_t *sum)
 {
     for (int64_t b = 0; b < n / 32; b++) {
-        fvec low = f_load(x + b * 32), high = f_load(x + b * 32 + 16);
-        float most = largest(low, high);
+        fvec part[2] = {f_load(x + b * 32), f_load(x + b * 32 + 16)};
+        float not_finite = f_sum(f_add(f_sub(part[0], part[0]), f_sub(part[1], part[1])));
+        float most = f_most(f_max(f_abs(part[0]), f_abs(part[1]))) + not_finite;
         float inverse = most > 0 ? 127.0f / most : 0;
         scale[b] = most / 127.0f;
-        f_store_i8(q + b * 32, f_round(f_mul(low, f_set(inverse))));
-        f_store_i8(q + b * 32 + 16, f_round(f_mul(high, f_set(inverse))));
         for (int h = 0; h < 2; h++) {
-            int32_t total = 0;
-            for (int i = 0; i < 16; i++) total += q[b * 32 + h * 16 + i];
-            sum[b * 2 + h] = total;
+            fvec rounded = f_round(f_mul(part[h], f_set(inverse)));
+            f_store_i8(q + b * 32 + h * 16, rounded);
+            sum[b * 2 + h] = not_finite == 0 ? (int32_t)f_sum(rounded) : 0;
         }
     }
 }
 
 /* ---- Float products --------------------------------------------------------------------- */
-
-/* The lanes are added in a fixed order: pairs 8 apart, 4, 2, 1. */
-ALWAYS float sum_lanes(fvec x)
-{
-    float lane[16];
-    f_store(lane, x);
-    for (int step = 8; step > 0; step /= 2)
-        for (int i = 0; i < step; i++) lane[i] += lane[i + step];
-    return lane[0];
-}
 
 /* A few rows by a few rows. What is left of n behind whole vectors is padded with zeros. */
 ALWAYS void dots_block(const int n_a, const int n_b, const float *a, int64_t a_stride,
@@ -260,7 +234,7 @@ ALWAYS void dots_block(const int n_a, const int n_b, const float *a, int64_t a_s
                 sum[i][j] = f_fma(f_load(x), f_load(y), sum[i][j]);
             }
     for (int i = 0; i < n_a; i++)
-        for (int j = 0; j < n_b; j++) out[i * out_stride + j] = sum_lanes(sum[i][j]);
+        for (int j = 0; j < n_b; j++) out[i * out_stride + j] = f_sum(sum[i][j]);
 }
 
 static void dots(const float *a, int64_t a_stride, int n_a, const float *b, int64_t b_stride,

@@ -84,6 +84,21 @@ static inline void f_store_i8(int8_t *p, fvec x) /* whole numbers within -128 ..
     _mm_storeu_si128((__m128i *)(void *)p, bytes);
 }
 
+static inline float f_sum(fvec x)
+{
+    __m256 eight = _mm256_add_ps(x.a, x.b);
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+static inline float f_most(fvec x)
+{
+    __m256 eight = _mm256_max_ps(x.a, x.b);
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
 static inline ivec i_set(int32_t x) { return (ivec){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 static inline bvec b_load(const uint8_t *p)
 {

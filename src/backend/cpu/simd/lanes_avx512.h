@@ -44,6 +44,9 @@ static inline void f_store_i8(int8_t *p, fvec x) /* whole numbers within -128 ..
     _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)));
 }
 
+static inline float f_sum(fvec x) { return _mm512_reduce_add_ps(x); }
+static inline float f_most(fvec x) { return _mm512_reduce_max_ps(x); }
+
 static inline ivec i_set(int32_t x) { return _mm512_set1_epi32(x); }
 static inline bvec b_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
 static inline bvec b_and(bvec a, uint8_t mask)

@@ -46,6 +46,14 @@ LANES(bvec, b_or, (bvec x, bvec y), vorrq_u8(x.v[i], y.v[i]))
 LANES(bvec, b_shr, (bvec x, int n), vshlq_u8(x.v[i], vdupq_n_s8((int8_t)-n)))
 LANES(bvec, b_shl, (bvec x, int n), vshlq_u8(x.v[i], vdupq_n_s8((int8_t)n)))
 
+static inline float f_sum(fvec x)
+{
+    return vaddvq_f32(vaddq_f32(vaddq_f32(x.v[0], x.v[2]), vaddq_f32(x.v[1], x.v[3])));
+}
+static inline float f_most(fvec x)
+{
+    return vmaxvq_f32(vmaxq_f32(vmaxq_f32(x.v[0], x.v[2]), vmaxq_f32(x.v[1], x.v[3])));
+}
 static inline void f_store(float *p, fvec x)
 {
     for (int i = 0; i < 4; i++) vst1q_f32(p + i * 4, x.v[i]);

@@ -54,6 +54,18 @@ static inline fvec f_fma(fvec x, fvec y, fvec z)
     for (int i = 0; i < 16; i++) r.v[i] = x.v[i] * y.v[i] + z.v[i]; /* fmaf is slow here */
     return r;
 }
+static inline float f_sum(fvec x)
+{
+    for (int step = 8; step > 0; step /= 2)
+        for (int i = 0; i < step; i++) x.v[i] += x.v[i + step];
+    return x.v[0];
+}
+static inline float f_most(fvec x)
+{
+    float most = x.v[0];
+    for (int i = 1; i < 16; i++) most = x.v[i] > most ? x.v[i] : most;
+    return most;
+}
 static inline void f_store(float *p, fvec x) { memcpy(p, x.v, sizeof x.v); }
 static inline void f_store_f16(uint16_t *p, fvec x)
 {
