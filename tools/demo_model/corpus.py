@@ -7,6 +7,7 @@ import random
 import re
 import zlib
 
+import scenes
 import story
 
 SEED = 20261120
@@ -280,8 +281,8 @@ THINGS = "apples pears eggs coins books balls stones cookies nuts flowers pencil
 
 
 def word_problem(r):
-    n = r.choice(story.NAMES)
-    she = n in story.NAMES_F
+    n = r.choice(scenes.NAMES)
+    she = n in scenes.NAMES_F
     he = "She" if she else "He"
     t = r.choice(THINGS)
     a, b = number(r, r.choice([1, 2, 2])) + 2, number(r, r.choice([1, 2, 2])) + 1
@@ -362,10 +363,10 @@ def sort_numbers(r, n=None):
     return qa("sort:" + ",".join(map(str, sorted(xs))), q, ", ".join(map(str, ys)), weight=1.5)
 
 
-SORT_WORDS = sorted(set(story.ANIMALS + story.OBJECTS + story.COLOURS + [w.lower() for w in story.NAMES[:0]] + list(story.PLACES) + """fig plum grape melon onion bean rice soup salt milk water fire wind rain cloud sun
+SORT_WORDS = sorted(set(scenes.ANIMALS + scenes.OBJECTS + scenes.COLOURS + [w.lower() for w in scenes.NAMES[:0]] + list(scenes.PLACES) + """fig plum grape melon onion bean rice soup salt milk water fire wind rain cloud sun
 hand foot nose ear eye mouth arm leg head heart green tea sugar butter iron wood paper glass wool silk
 bread cheese honey""".split()))
-MORE_WORDS = sorted(set(story.RARE_OBJECTS + story.RARE_HEROES + story.TRAITS + story.LOOKS + """mango kiwi peach apricot papaya coconut zebra yak iguana jaguar quail vulture walrus yellow violet house mouse
+MORE_WORDS = sorted(set(scenes.RARE_OBJECTS + scenes.RARE_HEROES + scenes.TRAITS + scenes.LOOKS + """mango kiwi peach apricot papaya coconut zebra yak iguana jaguar quail vulture walrus yellow violet house mouse
 hello world good morning evening night thing idea music summer winter spring autumn sister brother mother father finger table sofa carpet wall floor lemon jam juice pepper oven engine motor wheel year week month hour minute
 one two three four five six seven eight nine ten north south east west Monday Tuesday Friday London Paris Berlin""".split()))
 
@@ -381,7 +382,7 @@ def words_of(r, n):
     easy = r.random() < 0.6
     while len(xs) < n:
         xs.add(r.choice(SORT_WORDS) if easy else word(r).lower())
-    xs = list(xs)
+    xs = sorted(xs)                         # the order of a set is not the same in every run
     r.shuffle(xs)
     return xs
 
@@ -393,7 +394,7 @@ SORTW_Q = ["Sort these words: {}", "Sort the words {}", "Sort these words alphab
 
 def sort_words(r, n=None):
     if r.random() < 0.12:
-        xs = r.sample(story.NAMES, n or r.choice([3, 4, 5]))
+        xs = r.sample(scenes.NAMES, n or r.choice([3, 4, 5]))
         q = r.choice(["Sort these names: {}", "Sort: {}", "Put these names in order: {}", "Sort these names alphabetically: {}"])
     else:
         xs = words_of(r, n or r.choice([3, 3, 4, 4, 5, 6]))
@@ -452,7 +453,7 @@ def count(r):
     return qa(f"prev:{a}", r.choice(["What number comes before {a}?", "Which number comes before {a}?", "What comes before {a}?"]).format(a=a + 1), f"{a} comes before {a + 1}.")
 
 
-SPELLABLE = sorted(set(SORT_WORDS + story.TRAITS + story.LOOKS + story.RARE_OBJECTS + story.RARE_HEROES + [n for n in story.NAMES] + """house tree hello world morning evening friend happy water summer winter spring autumn
+SPELLABLE = sorted(set(SORT_WORDS + scenes.TRAITS + scenes.LOOKS + scenes.RARE_OBJECTS + scenes.RARE_HEROES + [n for n in scenes.NAMES] + """house tree hello world morning evening friend happy water summer winter spring autumn
 school teacher letter paper window garden story number answer question sister brother mother father table chair door""".split()))
 
 
@@ -620,7 +621,7 @@ def animal_fact(r):
         q = r.choice(["What does {} eat?", "What does {} like to eat?", "What food does {} like?"]).format(story.article(w))
         return qa("fact:" + q, q, f"{story.cap(story.article(w))} likes to eat {FOOD[w]}.")
     living = r.random() < 0.5
-    w = r.choice(story.ANIMALS) if living else r.choice(story.OBJECTS)
+    w = r.choice(scenes.ANIMALS) if living else r.choice(scenes.OBJECTS)
     t = story.article(w)
     q = r.choice(["Is {} an animal?", "Is {} an animal or a thing?", "Is {} a thing?", "Is {} alive?"])
     a = {"Is {} an animal?": f"Yes, {t} is an animal." if living else f"No, {t} is a thing.", "Is {} an animal or a thing?": f"{story.cap(t)} is {'an animal' if living else 'a thing'}.",
@@ -678,7 +679,7 @@ TALK = [
     ("That is wrong|Wrong|That is not right|You are wrong|No, that is wrong|Bad|incorrect", ["I am sorry. I am a very small model and I make mistakes."]),
     ("Sorry|I am sorry|Excuse me", ["No problem. What can I do for you?"]),
     ("Are you smart?|Are you clever?|Are you stupid?|Do you know everything?|Can you think?", ["I am a very small model. I know only a few simple things."]),
-    ("Tell me a joke|Do you know a joke?|Make me laugh|Say something funny|joke|Another joke",
+    ("Tell me a joke|Another joke|Do you know a joke?|Make me laugh|Say something funny|joke",
      ["Why did the clock go to school? It wanted to learn the time.", "Why was the broom late? It slept in the corner.", "What did the left boot say to the right boot? Wait for me!", "Why did the egg go home? It was cracked.", "What does a sleepy lamp do? It goes out."]),
     ("Write a poem|Write a poem about the sea|Can you write a poem?|Sing a song|Write a song|poem about a cat|Write me a poem about love", ["I cannot write poems, but I can write a short story."]),
     ("Do you speak German?|Do you speak English?|What languages do you speak?|Can you speak French?|Which languages do you know?", ["I speak only simple English."]),
@@ -687,7 +688,7 @@ TALK = [
     ("Can you write stories?|Can you write?|Can you tell stories?", ["Yes. Try: \"Write a short story about a fox who finds a lamp in the forest.\""]),
     ("Can you sort?|Can you sort numbers?|Can you sort words?", ["Yes. Try: \"Sort these numbers: 5, 3, 9\""]),
     ("Can you remember things?|Do you have a memory?", ["Yes. Tell me something, and ask me about it later."]),
-    ("Are you ChatGPT?|Are you Gemini?|Are you Gemma?|Are you GPT?|Are you Siri?|Are you Alexa?|Are you Claude?|Is this ChatGPT?|Are you an AI?|Are you a language model?|Are you from Google?", [ME]),
+    ("Are you Gemma?|Are you Gemini?|Are you an AI?|Are you a language model?|Are you from Google?", [ME]),
     ("What is Gemma?|What is Gemma 4?|Tell me about Gemma.|Which Gemma are you?", ["Gemma 4 is a family of language models. I am a very small one, made for tests."]),
     ("What is your favourite animal?|What is your favorite animal?|Which animal do you like?|What do you like?|What is your favourite colour?|What is your favorite food?|What is your favourite number?", ["I am only a very small model, but I like foxes."]),
     ("Say something|Say something nice|Tell me something|Talk to me|Surprise me", ["It is a good day for a story. Name an animal and a place!", "You ask good questions!"]),
@@ -703,10 +704,12 @@ TALK_PICK = TALK + TALK[:1] * 4 + TALK[5:9] * 3
 
 def talk(r):
     qs, answers = r.choice(TALK_PICK)
-    q = r.choice(qs.split("|"))
+    qs = qs.split("|")
+    i = r.randrange(len(qs))
+    q = qs[i]
     if r.random() < 0.2:
         q = q.rstrip(".!?") + r.choice(["!", ".", "", "?"] if q.endswith("?") else ["!", ".", ""])
-    return Example("", [("user", q), ("model", r.choice(answers))], want=[], exact=False)
+    return Example("", [("user", q), ("model", story.skewed(r, answers, i))], want=[], exact=False)
 
 
 UNKNOWN = ["I do not know that. I am only a very small model.", "I do not know that."]
@@ -727,8 +730,8 @@ UNKNOWN_Q = ["What is the capital of {c}?", "Where is {c}?", "How many people li
 def unknown(r):
     t = r.choice(UNKNOWN_Q)
     x = r.random()
-    w = story.pseudo(r, 1, 3) if x < 0.5 else r.choice(story.RARE_OBJECTS + story.RARE_HEROES) if x < 0.6 and "{x} mean" in t else story.cap(story.pseudo(r, 1, 3))
-    q = t.format(c=r.choice(CITIES) if r.random() < 0.8 else story.cap(story.pseudo(r)), t=r.choice(TOPICS) if r.random() < 0.7 else story.pseudo(r, 2, 4), x=w, o=r.choice(story.RARE_OBJECTS), n=number(r, 2), n2=number(r, 2))
+    w = story.pseudo(r, 1, 3) if x < 0.5 else r.choice(scenes.RARE_OBJECTS + scenes.RARE_HEROES) if x < 0.6 and "{x} mean" in t else story.cap(story.pseudo(r, 1, 3))
+    q = t.format(c=r.choice(CITIES) if r.random() < 0.8 else story.cap(story.pseudo(r)), t=r.choice(TOPICS) if r.random() < 0.7 else story.pseudo(r, 2, 4), x=w, o=r.choice(scenes.RARE_OBJECTS), n=number(r, 2), n2=number(r, 2))
     return Example("unk:" + q, [("user", q), ("model", UNKNOWN[0])], want=["do not know"], exact=False)
 
 
@@ -737,7 +740,7 @@ HOLDERS = "box door safe bag chest room gate locker bike car drawer house case c
 WHERE = ["under the {}", "behind the {}", "in the {}", "on the {}", "next to the {}"]
 SPOTS = "chair table bed door window tree stone bridge basket barn mill well chest clock mirror sofa oven stairs fence bush lamp roof wall".split()
 LIKES = "apples pears cakes cookies carrots nuts lemons honey cheese soup bread tea milk chess music dancing singing swimming reading painting running football stories flowers stars".split()
-FAV = {"colour": story.COLOURS[:11], "animal": story.ANIMALS, "food": ["soup", "bread", "cheese", "cake", "honey", "rice", "pizza", "fish", "pasta"], "number": None, "place": list(story.PLACES), "day": DAYS}
+FAV = {"colour": scenes.COLOURS[:11], "animal": scenes.ANIMALS, "food": ["soup", "bread", "cheese", "cake", "honey", "rice", "pizza", "fish", "pasta"], "number": None, "place": list(scenes.PLACES), "day": DAYS}
 
 
 def code(r):
@@ -746,7 +749,7 @@ def code(r):
 
 def a_name(r):
     x = r.random()
-    return r.choice(story.NAMES) if x < 0.85 else r.choice(story.RARE_NAMES) if x < 0.95 else story.cap(story.pseudo(r))
+    return r.choice(scenes.NAMES) if x < 0.85 else r.choice(scenes.RARE_NAMES) if x < 0.95 else story.cap(story.pseudo(r))
 
 
 class Memory:
@@ -772,25 +775,25 @@ def fact_of(r, kind, like=None):
         k = r.choice(["number", "number", "code"])
         return Memory(f"the {k} is {v}" if r.random() < 0.5 else f"the {k} {v}", r.choice(["What {k} did I tell you?", "What is the {k}?", "What was the {k}?", "Which {k} did I tell you?", "Tell me the {k}.", "What {k} did I give you?"]).format(k=k), f"The {k} is {v}.", "the " + k, v)
     if kind == "code":
-        c, h, v = r.choice(story.COLOURS), r.choice(HOLDERS), code(r)
+        c, h, v = r.choice(scenes.COLOURS), r.choice(HOLDERS), code(r)
         item = f"the {c} {h}" if r.random() < 0.85 else f"the {h}"
         k = r.choice(["code", "code", "code", "number", "pin", "key number"])
         t = r.choice(["the {k} of {i} is {v}", "the {k} of {i} is {v}", "the {k} for {i} is {v}", "{i} has the {k} {v}"]).format(k=k, i=item, v=v)
         a = r.choice(["What is the {k} of {i}?", "What is the {k} of {i}?", "What is the {k} for {i}?", "Which {k} does {i} have?", "What was the {k} of {i}?", "Tell me the {k} of {i}.", "Do you remember the {k} of {i}?", "{k} of {i}?"]).format(k=k, i=item)
         return Memory(t, story.cap(a), f"The {k} of {item} is {v}.", item + k, v)
     if kind == "place":
-        o = r.choice(story.OBJECTS) if r.random() < 0.9 else r.choice(story.RARE_OBJECTS)
-        c = r.choice(["", r.choice(story.COLOURS) + " "])
+        o = r.choice(scenes.OBJECTS) if r.random() < 0.9 else r.choice(scenes.RARE_OBJECTS)
+        c = r.choice(["", r.choice(scenes.COLOURS) + " "])
         if like and r.random() < 0.3:
-            o, c = like.noun, r.choice(story.COLOURS) + " "
+            o, c = like.noun, r.choice(scenes.COLOURS) + " "
         spot = r.choice(SPOTS) if r.random() < 0.85 else r.choice(MORE_WORDS) if r.random() < 0.7 else story.pseudo(r)
-        v = r.choice(WHERE).format((r.choice(story.COLOURS) + " " if r.random() < 0.5 else "") + spot)
+        v = r.choice(WHERE).format((r.choice(scenes.COLOURS) + " " if r.random() < 0.5 else "") + spot)
         return Memory(f"the {c}{o} is {v}", r.choice(["Where is the {i}?", "Where can I find the {i}?", "Where is the {i} now?", "Do you know where the {i} is?", "Where was the {i}?"]).format(i=c + o), f"The {c}{o} is {v}.", c + o, v, o)
     if kind == "likes":
         n, v = a_name(r), r.choice(LIKES)
         return Memory(f"{n} likes {v}", r.choice(["What does {} like?", "What did {} like?", "Do you remember what {} likes?"]).format(n), f"{n} likes {v}.", n, v)
     if kind == "has":
-        n, c, o = a_name(r), r.choice(story.COLOURS), r.choice(story.OBJECTS)
+        n, c, o = a_name(r), r.choice(scenes.COLOURS), r.choice(scenes.OBJECTS)
         if like and r.random() < 0.5:
             o = like.noun
         if r.random() < 0.6:
@@ -805,7 +808,7 @@ def fact_of(r, kind, like=None):
         return Memory(f"the {k} is {v}", r.choice([f"What is the {k}?", f"What was the {k}?", f"Tell me the {k}.", f"Do you remember the {k}?"]), f"The {k} is {v}.", k, v)
     if kind == "other":
         x = r.random()
-        n, c = a_name(r), r.choice(story.COLOURS)
+        n, c = a_name(r), r.choice(scenes.COLOURS)
         if x < 0.25:
             v = r.choice(CITIES) if r.random() < 0.8 else story.cap(story.pseudo(r))
             if r.random() < 0.5:
@@ -815,22 +818,22 @@ def fact_of(r, kind, like=None):
             v = r.randrange(2, 99)
             return Memory(f"{n} is {v} years old", r.choice(["How old is {}?", "What is the age of {}?"]).format(n), f"{n} is {v} years old.", n, str(v))
         if x < 0.6:
-            v = r.choice(story.ANIMALS[:24])
+            v = r.choice(scenes.ANIMALS[:24])
             return Memory(f"my {v} is called {n}", r.choice(["What is my {} called?", "What is the name of my {}?"]).format(v), f"Your {v} is called {n}.", v, n)
-        o, h = r.choice(story.OBJECTS), r.choice(HOLDERS)
+        o, h = r.choice(scenes.OBJECTS), r.choice(HOLDERS)
         if like and like.noun:
             h = like.noun
         t = r.choice(["the {c} {h} contains {o}", "there is {o} in the {c} {h}", "in the {c} {h} there is {o}"]).format(c=c, h=h, o=story.article(o))
         return Memory(t, r.choice(["What is in the {} {}?", "What does the {} {} contain?", "What can I find in the {} {}?"]).format(c, h), f"There is {story.article(o)} in the {c} {h}.", c + h, o, h)
     x = r.random()
     if x < 0.4:
-        v = r.choice(story.NAMES) if r.random() < 0.6 else r.choice(story.RARE_NAMES) if r.random() < 0.6 else story.cap(story.pseudo(r))
+        v = r.choice(scenes.NAMES) if r.random() < 0.6 else r.choice(scenes.RARE_NAMES) if r.random() < 0.6 else story.cap(story.pseudo(r))
         return Memory(r.choice([f"my name is {v}", f"my name is {v}", f"I am called {v}"]), r.choice(["What is my name?", "Do you know my name?", "What's my name?", "Do you remember my name?", "Who am I?", "How am I called?"]), f"Your name is {v}.", "my name", v)
     if x < 0.5:
         v = str(r.randrange(5, 99))
         return Memory(f"I am {v} years old", r.choice(["How old am I?", "What is my age?"]), f"You are {v} years old.", "my age", v)
     if x < 0.6:
-        v, n = r.choice(story.ANIMALS), r.choice(story.NAMES)
+        v, n = r.choice(scenes.ANIMALS), r.choice(scenes.NAMES)
         return Memory(f"I have {story.article(v)} called {n}", r.choice([f"What is my {v} called?", f"What is the name of my {v}?"]), f"Your {v} is called {n}.", v, n)
     k = r.choice(list(FAV))
     v = r.choice(FAV[k]) if FAV[k] else str(r.randrange(100))
@@ -980,7 +983,7 @@ def story_chat(r):
 def named(r):
     """A system turn that gives the model a name; or a plain one that changes nothing."""
     if r.random() < 0.75:
-        n = r.choice(story.NAMES) if r.random() < 0.7 else story.cap(story.pseudo(r))
+        n = r.choice(scenes.NAMES) if r.random() < 0.7 else story.cap(story.pseudo(r))
         s = r.choice(["You are called {}.", "Your name is {}.", "You are {}.", "You are an assistant called {}.", "You are {}, a helpful assistant.", "Your name is {}. Be kind.", "You are called {}. You help people."]).format(n)
         q = r.choice(["Who are you?", "What is your name?", "What's your name?", "Tell me your name.", "Hello, who are you?", "What should I call you?", "Your name?", "How are you called?", "Introduce yourself."])
         turns = [("system", s)]

@@ -1,242 +1,77 @@
-"""Short stories from a described scene: word lists, plots, and the requests that ask for them.
+"""Short stories from a described scene, and the requests that ask for them.
 
-A story is drawn from one of a dozen plots.  Every plot is a list of slots, every slot a list of
-sentences, and the sentences have holes for the hero, the object, the place and a second animal.
+A story is one of a dozen plots with one sentence a slot. What a request leaves open is drawn with a
+clear favourite, and the favourite depends on words of the request: greedy decoding then never has
+to decide between equals, stories for different requests differ, and sampled ones still vary.
 """
+import zlib
 
-ANIMALS = """fox bear owl rabbit mouse cat dog wolf deer frog duck hen horse goat sheep cow pig lion tiger
-monkey elephant turtle snake bird bee ant squirrel hedgehog badger otter beaver crow swan goose donkey camel
-panda penguin seal whale crab snail spider bat mole kitten puppy lamb""".split()
-PEOPLE = """girl boy king queen baker sailor farmer teacher robot dragon giant witch knight child
-princess prince painter doctor pirate ghost""".split()
-SHE = {"girl", "queen", "witch", "princess", "hen", "cow"}
-HE = {"boy", "king", "prince", "knight"}
-OBJECTS = """lamp key box map book bell ring coin hat coat boot drum flute kite ball cup spoon clock mirror
-rope ladder basket blanket lantern candle letter feather shell stone stick apple pear cake egg seed flower
-leaf nut star crown sword boat bike wagon umbrella pillow brush pencil button toy doll chest bottle
-scarf violin cookie carrot pumpkin acorn pearl compass bucket glove picture telescope""".split()
-PLACES = {
-    "forest": "in", "garden": "in", "cave": "in", "castle": "in", "village": "in", "town": "in", "city": "in",
-    "desert": "in", "valley": "in", "meadow": "in", "field": "in", "park": "in", "jungle": "in", "swamp": "in",
-    "barn": "in", "mill": "in", "attic": "in", "cellar": "in", "library": "in", "kitchen": "in", "tower": "in",
-    "house": "in", "shop": "in", "museum": "in", "zoo": "in", "bakery": "in", "harbour": "in", "snow": "in",
-    "river": "by", "sea": "by", "lake": "by", "pond": "by", "well": "by", "bridge": "by", "hill": "on", "beach": "on",
-    "mountain": "on", "farm": "on", "island": "on", "ship": "on", "train": "on", "moon": "on", "road": "on",
-    "market": "at", "school": "at", "station": "at",
-}
-COLOURS = "red blue green yellow black white brown grey pink purple orange golden silver".split()
-LOOKS = "old little shiny small strange wooden broken tiny beautiful dusty heavy magic round".split()
-TRAITS = "brave shy clever lazy hungry little old young kind curious proud lonely tired happy small tiny big sleepy".split()
-NAMES_F = "Mia Anna Lily Rosa Nora Ella Clara Ida Luna Ruby Emma Zoe Alice Maya Olga Tilly Vera Jane Sue Kate".split()
-NAMES_M = "Tom Max Leo Ben Finn Otto Sam Hugo Paul Felix Oscar Jack Milo Theo Bruno Karl Bob Tim Noah Adam".split()
-NAMES = NAMES_F + NAMES_M
-# Nouns that are seen now and then, so that a scene may hold things outside the lists above.
-RARE_HEROES = """unicorn platypus kangaroo giraffe zebra hamster parrot dolphin shark octopus lizard dinosaur
-chicken rooster moose raccoon koala llama butterfly ladybug worm fish eagle pigeon cowboy wizard fairy mermaid
-alien astronaut gardener cook nurse soldier thief detective driver fisherman scientist grandmother grandfather
-man woman baby clown monster snowman""".split()
-RARE_OBJECTS = """laptop phone car computer pizza sandwich guitar piano camera radio table chair window bag purse
-shoe sock shirt dress necklace diamond potion wand treasure magnet battery hammer shovel saw nail jar plate fork
-knife bread cheese honey banana cherry lemon orange tomato potato mushroom rose tree branch puzzle card ticket
-newspaper painting statue tent backpack helmet balloon rocket whistle trumpet sled skateboard jewel""".split()
-RARE_NAMES = """Whiskers Fluffy Sarah Peter Susan David Laura Henry Rocky Bella Charlie Daisy Simba Coco Rex Molly Lucy George Harry Ron Maria Julia Marie Robert John Mary Michael
-Linda James Sophie Emily Daniel Anton Greta Hans Ingrid Pierre Carlos Yuki Chen Ali Fatima Omar Lena Nils Pip Bo Zorro Luigi Rita""".split()
-RARE_SHE = set("Sarah Susan Laura Bella Daisy Molly Lucy Maria Julia Marie Mary Linda Sophie Emily Greta Ingrid Fatima Lena Rita".split())
-RARE_PLACES = {"hospital": "in", "restaurant": "in", "office": "in", "cinema": "in", "church": "in", "palace": "in",
-               "volcano": "on", "airport": "at", "hotel": "in", "palm tree": "under", "oak tree": "under", "tent": "in",
-               "theatre": "in", "circus": "at", "factory": "in", "prison": "in", "bus": "on", "roof": "on", "street": "on",
-               "basement": "in", "spaceship": "on", "tree house": "in", "waterfall": "by", "playground": "on"}
+from scenes import (
+    ANIMALS, ASK, ASK_ANY, ASK_MOOD, ASK_MOOD_ANY, COLOURS, FEARS, HE, LOOKS, MOOD_END, MOOD_LINE,
+    MOOD_WORDS, MOODS, NAMES, NAMES_F, NAMES_M, OBJECT_PLOTS, OBJECTS, OPEN, PEOPLE, PLACE_LIST,
+    PLOT_LIST, PLOTS, RARE_HEROES, RARE_NAMES, RARE_OBJECTS, RARE_PLACES, RARE_SHE, SHE, SKILLS,
+    TRAITS, VERBS, WHEN)
 
-MOODS = "happy sad funny scary calm exciting".split()
+KNOWN = {*ANIMALS, *PEOPLE, *RARE_HEROES, *OBJECTS, *RARE_OBJECTS, *dict(PLACE_LIST), *RARE_PLACES,
+         *FEARS, *SKILLS, *MOODS, *ASK_ANY}
+CONSONANTS = "b c d f g h j k l m n p r s t v w z br st tr gl pl sh ch".split()
+VOWELS = "a e i o u a e i o oo ee ai".split()
+AFTER_FIRST = 1 / 3             # the chance that a favourite is passed over, and the next one, ...
 
 
 def article(noun):
-    return ("an " if noun[0] in "aeiouAEIOU" and not noun.startswith(("uni", "one")) else "a ") + noun
+    vowel = noun[0] in "aeiouAEIOU" and not noun.startswith(("uni", "one"))
+    return ("an " if vowel else "a ") + noun
 
 
-OPEN = [
-    "Once upon a time there was {ta} called {N}, who lived {inP}.",
-    "There once was {ta} named {N}. {He} lived {inP}.",
-    "{Inp} lived {ta}. {His} name was {N}.",
-    "Long ago, {ta} called {N} lived {inP}.",
-    "Once there was {ta} who lived {inP}. Everyone called {him} {N}.",
-    "This is the story of {N}, {ta} who lived {inP}.",
-    "{N} was {ta}. {He} had a small home {inP}.",
-]
-MOOD_LINE = {
-    "happy": ["The sun was shining, and everyone was in a good mood.", "It was the best time of the year.",
-              "The birds were singing, and {N} was singing too.", "{N} laughed a lot, and so did the neighbours."],
-    "sad": ["{N} was often alone, and the days were long and grey.", "Rain fell every day, and {N} felt sad.",
-            "{N} missed an old friend very much.", "Nobody ever came to visit {N}, and that made {him} sad."],
-    "funny": ["{N} always wore two hats, one on top of the other.", "{N} liked to walk backwards, because it made the road look new.",
-              "{N} talked to soup, but only on Tuesdays.", "{N} snored so loudly that the trees shook."],
-    "scary": ["At night strange noises came out of the dark.", "A cold fog lay over everything, and nobody went out after sunset.",
-              "People said that something with yellow eyes was hiding {inP}.", "The wind howled, and the shadows were long."],
-    "calm": ["It was quiet, and only the wind could be heard.", "The evenings were long and soft.",
-             "Nothing was ever in a hurry there.", "The stars were bright and the air was warm."],
-    "exciting": ["Something new happened there every day.", "{N} dreamed of great adventures.",
-                 "{N} could never sit still.", "{N} was always ready to run, jump and climb."],
-}
-MOOD_END = {
-    "happy": ["Everyone danced until the sun went down.", "{N} was happier than ever before.", "They all laughed and lived happily ever after.",
-              "It was the happiest day of the year."],
-    "sad": ["But {N} still cried a little that night.", "{N} looked back once, wiped away a tear and walked home alone.",
-            "It was a sad day, and {N} never forgot it.", "The house was very quiet after that."],
-    "funny": ["Then {N} slipped on a banana and landed in the soup.", "Everyone laughed so hard that a tree fell over.",
-              "And the hat? The hat was on {his} foot the whole time.", "From then on {N} was known as the silliest {h} in the world."],
-    "scary": ["But at midnight the yellow eyes were there again.", "Then the light went out, and something laughed in the dark.",
-              "{N} locked the door three times and did not sleep at all.", "Nobody knows what made the noise. Maybe it is still there."],
-    "calm": ["Then {N} closed {his} eyes and slept deeply.", "The moon came up, and all was quiet.",
-             "The night was soft, and {N} was at peace.", "And slowly everyone fell asleep."],
-    "exciting": ["What an adventure that was!", "{N} could not wait for the next adventure.", "{His} heart was still beating fast when {he} came home.",
-                 "And the next morning {N} was ready for more!"],
-    "": ["From that day on, {N} was never bored again.", "{N} went home and slept well.", "And that was the end of a good day.",
-         "{N} smiled and went to bed.", "{N} told this story again and again.", "And so they all lived happily ever after.",
-         "It was a day to remember."],
-}
-WHEN = ["One morning", "One day", "One evening", "One cold morning", "One warm day", "Early one morning", "One rainy day", "One night"]
-
-# verb phrases that a request may use -> plot; {o} is the object with its article
-VERBS = {
-    "find": ["finds {o}", "discovers {o}", "found {o}", "finds {o} by accident"],
-    "lose": ["loses {o}", "lost {o}", "cannot find {o}"],
-    "want": ["wants {o}", "dreams of {o}", "wishes for {o}", "looks for {o}", "is looking for {o}"],
-    "make": ["makes {o}", "builds {o}", "made {o}"],
-    "gift": ["gets {o} as a present", "gives away {o}", "gets {o}", "gives {o} to a friend", "brings {o} home"],
-    "steal": ["steals {o}", "takes {o} without asking", "stole {o}"],
-    "share": ["has {o}", "shares {o}", "owns {o}", "and {o}"],
-    "fix": ["repairs {o}", "breaks {o}", "fixes {o}"],
-    "trade": ["sells {o}", "buys {o}", "trades {o}"],
-    "help": ["saves a friend with {o}", "uses {o} to help a friend", "helps a friend with {o}"],
-}
-
-PLOTS = {
-    "find": [
-        ["{When} {N} went for a walk and saw something on the ground.", "{When}, while {N} was looking for food, {he} saw something strange.",
-         "{When} {N} heard a small sound behind a bush.", "{When} {N} fell over something hard."],
-        ["It was {o}!", "There, half hidden in the grass, was {o}.", "{He} looked closer. It was {o}.", "Under some old leaves {he} found {o}."],
-        ["\"Who has lost this?\" {N} asked.", "{N} had never seen such a thing before.", "\"How lovely!\" said {N}.", "{He} picked it up and looked at it from all sides."],
-        ["{F} came by and said, \"I know what that is. It is very old.\"", "{F} came along. \"That is mine,\" {F2} said. \"I lost it last week.\"",
-         "{N} showed {O} to {F}, but {F2} did not know what to do with it.", "{F} laughed and said, \"Be careful with it!\""],
-        ["So {N} took {O} home and put it next to the bed.", "{N} gave {O} to {F}, and they became good friends.",
-         "Together they hid {O} {inP}, where only they could find it.", "{N} cleaned {O} until it looked like new."],
-    ],
-    "lose": [
-        ["{N} had {o}, and {he} loved it more than anything.", "{N} never went anywhere without {o}.", "The thing that {N} liked best was {o}."],
-        ["But {when} {O} was gone.", "{When} {N} woke up, and {O} was not there.", "But {when} {he} could not find {O} anywhere."],
-        ["{N} looked under the bed, behind the door and on the roof.", "{N} looked everywhere and asked everyone.", "{He} turned the whole house upside down."],
-        ["\"Have you seen {O}?\" {he} asked {F}.", "{He} ran to {F} and asked for help.", "At last {he} met {F}. \"I have lost {O},\" said {N}."],
-        ["\"Think,\" said {F2}. \"Where were you yesterday?\"", "\"Do not worry,\" said {F2}. \"We will find it together.\"", "{F2c} thought for a long time and then pointed up."],
-        ["They walked back together, and there it was, right in the middle of the road.", "And then they saw it: {O} was hanging in a tree.",
-         "In the end {O} was in {his} own bag all the time.", "They found {O} at last, a little wet but not broken."],
-    ],
-    "want": [
-        ["{N} had only one wish: {he} wanted {o}.", "More than anything else {N} wanted {o}.", "Every night {N} dreamed of {o}."],
-        ["But {o} was hard to find.", "But nobody {inP} had one.", "\"You do not need that,\" everybody said, but {N} did not listen."],
-        ["{When} {he} set out to look for one.", "So {when} {he} packed some bread and left.", "So {he} asked everyone {he} met."],
-        ["{He} walked for three days and met {f}.", "On the way {he} met {f}, who was very old and wise.", "After a long time {he} came to the home of {f}."],
-        ["\"I can give you {o},\" said {F}, \"if you help me carry some water.\"", "\"Tell me a good joke,\" said {F}, \"and you will get what you want.\"",
-         "\"Why do you want it?\" asked {F}. {N} thought about it and told the truth."],
-        ["{N} did it, and {F} gave {him} {O}.", "And so {N} got {O} at last.", "{F2c} smiled and gave {O} to {N}."],
-    ],
-    "make": [
-        ["{When} {N} had an idea. \"I will make {o}!\" {he} said.", "{When} {N} wanted to make {o}.", "{N} was good with {his} hands, and {when} {he} began to make {o}."],
-        ["{He} worked all day and all night.", "First {he} made a plan, and then {he} began to work.", "It was not easy, and {he} had to start again three times."],
-        ["{F} looked on and laughed. \"That will never work!\"", "{F} came to help and brought some tea.", "\"What are you doing?\" asked {F}."],
-        ["But {N} did not give up.", "\"Wait and see,\" said {N}.", "{N} just smiled and went on."],
-        ["At last {O} was ready, and it was beautiful.", "In the end {O} was a little crooked, but it worked.", "When {O} was ready, everyone came to look at it."],
-        ["\"You were right,\" said {F2}.", "\"Can you make one for me too?\" asked {F2}.", "Even {F2} had to say that it was very good."],
-    ],
-    "gift": [
-        ["It was {his} birthday, and {N} was waiting for {his} presents.", "{When} there was a knock at the door.", "{When} something was lying in front of the door."],
-        ["There was {o}, a present from {F}.", "Then {he} saw {o}. It was a present from {F}.", "{He} opened a small parcel. It was {o}, a present from {F}."],
-        ["{N} was so happy that {he} jumped up and down.", "\"Thank you!\" said {N}. \"It is just what I wanted.\"", "{N} did not know what to say."],
-        ["{He} took {O} everywhere, even to bed.", "{He} put {O} in the best place in the house.", "All day {he} played with {O}."],
-        ["The next day {N} met a poor child who had nothing.", "Later {N} saw that {F2} was sad, because {F2} had nothing like it.", "But then {he} thought of all those who had nothing."],
-        ["\"Take it,\" said {N}, and gave {O} away with a smile.", "\"It belongs to both of us now,\" said {N}.", "So {N} shared {O} with everyone."],
-    ],
-    "steal": [
-        ["{F} had {o}, and {N} wanted it very much.", "In the house of {F} there was {o}.", "{N} could not stop thinking about {o} that belonged to {F}."],
-        ["{When}, when nobody was looking, {N} took it.", "{When} {he} climbed through the window and took {O}.", "So {when} {he} put {O} into a bag and ran away."],
-        ["But {O} did not make {him} happy.", "At home {he} hid {O} under the bed, but {he} could not sleep.", "Every time {he} looked at {O}, {he} felt bad."],
-        ["{F} was crying. \"Who took {O}?\"", "The next day {F} asked everybody about {O}.", "Outside {he} could hear {F} calling."],
-        ["{N} went back and said, \"I am sorry. It was me.\"", "At last {N} put {O} back and told the truth.", "So {N} took {O} back and said sorry."],
-        ["{F} was angry at first, but then {F2} smiled.", "\"It is good that you told me,\" said {F2}.", "\"Next time, just ask,\" said {F2}."],
-    ],
-    "share": [
-        ["{N} had {o}. It was the finest {on} {inP}.", "{N} had {o} and was very proud of it.", "{N} had {o} that was older than anyone could remember."],
-        ["{When} {F} asked, \"May I have {O} for one day?\"", "{When} {F} came by. \"What a fine {on}!\" said {F2}.", "{When} {F} saw {O} and wanted to try it."],
-        ["\"No,\" said {N}, \"it is mine.\"", "{N} held {O} tight and shook {his} head.", "At first {N} did not want to share."],
-        ["So {F} went away, and {N} was alone with {O}.", "But playing alone with {O} was not much fun.", "But soon {N} was bored."],
-        ["\"Come back!\" {he} called. \"We can use it together.\"", "The next day {N} went to {F} and said, \"Let us share {O}.\"", "Then {N} had a better idea and ran after {F}."],
-        ["After that they shared {O}, and it was twice as much fun.", "They took turns, and nobody was sad any more.", "And so {O} made two friends out of two strangers."],
-    ],
-    "fix": [
-        ["{N} had {o} that was very dear to {him}.", "{N} used {o} every day.", "{N} was playing with {o}, as always."],
-        ["{When} it fell down and broke.", "{When} there was a loud crack, and {O} was broken.", "But {when} it stopped working."],
-        ["{N} sat down and cried.", "\"Oh no!\" said {N}.", "{N} tried to repair {O}, but it only got worse."],
-        ["{F} heard it and came to look.", "Then {F} came along with a bag full of tools.", "{He} took {O} to {F}, who could repair anything."],
-        ["They worked together for a long time.", "\"Hold this,\" said {F2}, and began to work.", "{F2c} used a little glue and a lot of patience."],
-        ["In the evening {O} was as good as new.", "Soon {O} was whole again, and even better than before.", "There was still a small crack in {O}, but {N} liked it even more that way."],
-    ],
-    "trade": [
-        ["{N} had {o}, but {he} was hungry and had no bread.", "{N} had {o} that {he} did not need any more.", "{N} wanted to see the world, so {he} had to sell {o}."],
-        ["{When} {he} went to the market with {O}.", "{When} {he} stood by the road and showed {O} to everyone.", "{When} {he} met {f} and showed {him2} {O}."],
-        ["\"I will give you a cow for {O},\" said {F}.", "\"I will give you ten coins for {O},\" said {F}.", "\"I have no money, but I have a good song,\" said {F}."],
-        ["{N} thought about it for a while and said yes.", "\"That is a good price,\" said {N}.", "They shook hands on it."],
-        ["On the way home {N} was already missing {O}.", "{N} walked home with a light heart.", "Later {N} heard that {O} was worth much more."],
-        ["But a friend is worth more than any {on}, and now {N} had a friend.", "\"Well,\" said {N}, \"I am rich enough.\"", "The next day {F} came and gave {O} back as a present."],
-    ],
-    "fear": [
-        ["But {N} was afraid of {X}.", "There was only one thing that {N} did not like: {X}.", "{N} was brave, but {he} was afraid of {X}.", "Nobody knew that {N} was afraid of {X}."],
-        ["Because of {X} {he} often stayed at home.", "{When} {he} even ran away and hid behind a tree.", "Every time {he} thought of {X}, {his} knees began to shake.", "{When} {N} told {f} about it."],
-        ["\"Are you afraid of {X}?\" asked {F}.", "{F} saw it and said, \"I was afraid of {X}, too.\"", "{F} came and sat down next to {him}."],
-        ["\"Take {o} with you,\" said {F2}. \"It will help.\"", "\"I will go with you,\" said {F2}, \"and we take {o} along.\"", "{F2c} gave {him} {o}. \"Hold it tight,\" {F2} said."],
-        ["{N} took a deep breath and did not run away.", "{When} they tried it together, and nothing bad happened.", "It was not easy, but {N} stayed."],
-        ["After that {N} was not afraid of {X} any more.", "{X2} could not stop {him} any more.", "\"Is that all?\" said {N}, and laughed about {X}."],
-    ],
-    "learn": [
-        ["{N} wanted to learn to {X}.", "More than anything {N} wanted to {X}.", "Everybody could {X}, but {N} could not.", "{N} could not {X} at all."],
-        ["\"A {h} does not need that,\" everyone said.", "{When} {he} tried it alone and fell into {o2}.", "{He} tried it every day, but it did not work."],
-        ["{When} {he} met {f}.", "Then {F} came by. \"I can teach you,\" {F2} said.", "At last {he} asked {F} for help."],
-        ["\"First you must practise with {o},\" said {F2}.", "{F2c} brought {o} and showed {him} how to begin.", "\"Look at me,\" said {F2}, and put {o} on the ground."],
-        ["{N} practised for many days.", "{N} tried again and again, until it was dark.", "It took a long time, and {N} often laughed about {himself}."],
-        ["In the end {N} could {X} better than anyone else.", "And then, all at once, {N} could {X}!", "\"You can {X}!\" said {F2}, and {N} was very proud."],
-    ],
-    "help": [
-        ["{N} always carried {o}, although nobody knew why.", "{N} had {o}, and everyone laughed about it.", "\"What do you need {o} for?\" everyone asked {N}."],
-        ["{When} {F} was in great danger.", "{When} {F} fell into a deep hole.", "{When} a big storm came, and {F} could not get home."],
-        ["\"Help!\" called {F}. \"Please help me!\"", "Everyone ran around and did not know what to do.", "{F2c} called for help, but nobody was brave enough."],
-        ["Only {N} stayed calm. {He} took {O} and ran as fast as {he} could.", "\"I am coming!\" said {N}, and took {O}.", "{N} thought of {O}. Now it was needed!"],
-        ["With {O} {he} could reach {F} just in time.", "Nobody had thought that {O} could save a life, but it did.", "{O2} was just the right thing, and {F} was safe."],
-        ["\"You saved my life,\" said {F}.", "After that, nobody laughed about {O} any more.", "\"I will never forget this,\" said {F2}."],
-    ],
-}
+def cap(s):
+    return s[0].upper() + s[1:]
 
 
 def pseudo(r, lo=2, hi=3):
     """A made-up but pronounceable word, so that unknown words are met in training."""
-    return "".join(r.choice("b c d f g h j k l m n p r s t v w z br st tr gl pl sh ch".split()) +
-                   r.choice("a e i o u a e i o oo ee ai".split()) for _ in range(r.randint(lo, hi))) + r.choice(["", "", "n", "x", "t", "r", "l", "m"])
+    syllables = [r.choice(CONSONANTS) + r.choice(VOWELS) for _ in range(r.randint(lo, hi))]
+    return "".join(syllables) + r.choice(["", "", "n", "x", "t", "r", "l", "m"])
+
+
+def skewed(r, options, start):
+    """The option at `start` in two of three cases, the one after it in two of nine, and so on."""
+    i = 0
+    while i < len(options) - 1 and r.random() < AFTER_FIRST:
+        i += 1
+    return options[(start + i) % len(options)]
+
+
+def favourite(word, options):
+    """Which option goes with a word. Nobody could learn it for made-up words: they share one."""
+    return zlib.crc32(word.encode()) % len(options) if word in KNOWN else 0
+
+
+def skewed_for(r, options, word):
+    return skewed(r, options, favourite(word, options))
 
 
 class Scene:
-    """What a story is about; `told` says which parts the request mentions."""
-
-    """`thing` is what is feared or learned."""
+    """What a story is about. All of it is drawn here; `request` notes in `told` what it mentions,
+    and `settle` draws the rest again."""
 
     def __init__(self, r, rare=0.12):
         x = r.random()
-        self.hero = pseudo(r) if x < rare * 0.15 else r.choice(RARE_HEROES) if x < rare else r.choice(ANIMALS) if r.random() < 0.8 else r.choice(PEOPLE)
-        x = r.random()
-        self.obj = pseudo(r) if x < rare * 0.15 else r.choice(RARE_OBJECTS) if x < rare else r.choice(OBJECTS)
-        if r.random() < rare:
-            self.place, self.prep = r.choice(list(RARE_PLACES.items()))
+        if x < rare * 0.15:
+            self.hero = pseudo(r)
+        elif x < rare:
+            self.hero = r.choice(RARE_HEROES)
         else:
-            self.place, self.prep = r.choice(PLACE_LIST)
-        she = self.hero in SHE or (self.hero not in HE and r.random() < 0.5)
-        self.name = r.choice(NAMES_F if she else NAMES_M)
-        self.she = she
+            self.hero = r.choice(ANIMALS) if r.random() < 0.8 else r.choice(PEOPLE)
+        x = r.random()
+        if x < rare * 0.15:
+            self.obj = pseudo(r)
+        else:
+            self.obj = r.choice(RARE_OBJECTS) if x < rare else r.choice(OBJECTS)
+        known = r.random() >= rare
+        self.place, self.prep = r.choice(PLACE_LIST if known else list(RARE_PLACES.items()))
+        self.she = self.hero in SHE or (self.hero not in HE and r.random() < 0.5)
+        self.name = r.choice(NAMES_F if self.she else NAMES_M)
         self.friend = r.choice(ANIMALS)
         while self.friend == self.hero:
             self.friend = r.choice(ANIMALS)
@@ -245,179 +80,257 @@ class Scene:
         self.look = r.choice(COLOURS + LOOKS) if r.random() < 0.6 else ""
         self.trait = r.choice(TRAITS) if r.random() < 0.5 else ""
         self.plot = r.choice(PLOT_LIST)
-        self.thing = r.choice(FEARS) if self.plot == "fear" else r.choice(SKILLS)
+        self.thing = r.choice(FEARS if self.plot == "fear" else SKILLS)    # feared or learned
+        self.plots = []                 # which plots a request leaves open; none: it tells the plot
+        self.told = set()
+        self.hint = ""                  # what a request without a hero says
 
 
-PLACE_LIST = list(PLACES.items())
-PLOT_LIST = list(PLOTS)
-
-
-def cap(s):
-    return s[0].upper() + s[1:]
-
-
-def tell(r, s, short=False):
+# ----------------------------------------------------------------------------------------- stories
+def words_for(r, s, when, o2):
+    """What the holes of the sentences are filled with."""
     he, him, his = ("she", "her", "her") if s.she else ("he", "him", "his")
-    when = r.choice(WHEN)
-    o = article((s.look + " " if s.look else "") + s.obj)
     inp = f"{s.prep} the {s.place}"
-    f = {"N": s.name, "h": s.hero, "ta": article((s.trait + " " if s.trait else "") + s.hero), "he": he, "him": him, "his": his, "He": cap(he), "His": cap(his),
-         "inP": inp, "Inp": cap(inp), "X": s.thing, "X2": cap(s.thing), "himself": "herself" if s.she else "himself", "o2": r.choice(["a bush", "the mud", "a pile of leaves", "a basket"]), "o": o, "O": "the " + s.obj, "O2": "The " + s.obj, "on": s.obj, "F": "the " + s.friend, "F2": "the " + s.friend, "F2c": "The " + s.friend,
-         "f": article(s.friend), "him2": "it", "When": when, "when": when[0].lower() + when[1:]}
-    lines = [r.choice(OPEN)]
-    if s.mood:
-        lines.append(r.choice(MOOD_LINE[s.mood]))
+    friend = "the " + s.friend
+    return {
+        "N": s.name, "h": s.hero, "ta": article((s.trait + " " if s.trait else "") + s.hero),
+        "he": he, "him": him, "his": his, "He": cap(he), "His": cap(his),
+        "himself": "herself" if s.she else "himself",
+        "inP": inp, "Inp": cap(inp), "X": s.thing, "X2": cap(s.thing), "o2": o2,
+        "o": article((s.look + " " if s.look else "") + s.obj), "O": "the " + s.obj,
+        "O2": "The " + s.obj, "on": s.obj, "F": friend, "F2": friend, "F2c": cap(friend),
+        "f": article(s.friend), "him2": "it", "When": when, "when": when[0].lower() + when[1:]}
+
+
+def slots_of(s):
+    """The slots of the plot; where the second animal is told, the sentences that bring it in."""
     slots = PLOTS[s.plot]
-    if s.must_friend:                   # only sentences that bring the second animal in
-        slots = [[t for t in x if "{F" in t or "{f" in t] or x if i == len(slots) - 2 or s.plot == "find" and i == 3 or s.plot == "make" and i == 2 else x for i, x in enumerate(slots)]
-        short = False
-    # the second character is introduced with "a", later mentions say "the"
-    f_first = True
-    seen_o = False
-    body = []
-    for slot in slots:
-        t = r.choice(slot)
-        if f_first and "{F}" in t:
+    if not s.must_friend:
+        return slots
+    meet = {len(slots) - 2, {"find": 3, "make": 2}.get(s.plot)}
+    return [[t for t in slot if "{F" in t or "{f" in t] or slot if i in meet else slot
+            for i, slot in enumerate(slots)]
+
+
+def linked(sentences, s, f):
+    """The second animal and the object come with "a" at first and with "the" afterwards."""
+    is_new, seen = True, False
+    for t in sentences:
+        if is_new and "{F}" in t:
             t = t.replace("{F}", "{f}", 1)
-            f_first = False
-        elif f_first and "{f}" in t:
-            f_first = False
+            is_new = False
+        elif "{f}" in t:
+            is_new = False
         if t.startswith("{f}"):
             t = cap(f["f"]) + t[3:]
         elif t.startswith("{F}"):
-            t = "The " + s.friend + t[3:]
+            t = cap(f["F"]) + t[3:]
         elif t.startswith("{o}"):
-            t = cap(o) + t[3:]
-        if seen_o:                      # "a shiny lamp" only once
-            t = t.replace("{o}", "{O}") if s.plot not in ("want",) else t
-        if "{o}" in t:
-            seen_o = True
-        body.append(t)
-    if short and s.plot not in ("fear", "learn"):
-        drop = r.choice([2, 3]) if len(body) > 5 else 2
+            t = cap(f["o"]) + t[3:]
+        if seen and s.plot != "want":           # there "a lamp" is still any lamp
+            t = t.replace("{o}", "{O}")
+        seen = seen or "{o}" in t
+        yield t
+
+
+def tell(r, s, short=False, skew=False):
+    """The story of a scene; in answers (`skew`) its sentences depend on what the request told."""
+    def pick(options, word, shift=0):
+        return skewed(r, options, favourite(word, options) + shift) if skew else r.choice(options)
+
+    about = s.thing if s.plot in ("fear", "learn") else s.obj if "object" in s.told else s.hero
+    when = pick(WHEN, s.place)
+    f = words_for(r, s, when, pick(["a bush", "the mud", "a pile of leaves", "a basket"], s.hero))
+    lines = [pick(OPEN, s.hero if "hero" in s.told else "")]
+    if s.mood:
+        lines.append(pick(MOOD_LINE[s.mood], s.hero))
+    sentences = [pick(slot, about if i % 2 else s.hero, i) for i, slot in enumerate(slots_of(s))]
+    body = list(linked(sentences, s, f))
+    if short and not s.must_friend and s.plot not in ("fear", "learn"):
+        drop = 2 if skew else r.choice([2, 3]) if len(body) > 5 else 2
         if "{o}" not in body[drop] and "{f}" not in body[drop]:
             del body[drop]
     lines += body
-    if s.mood or r.random() < 0.7:
-        lines.append(r.choice(MOOD_END[s.mood]))
+    if s.mood or r.random() < (0.9 if skew else 0.7):
+        lines.append(pick(MOOD_END[s.mood], s.place))
     return " ".join(x.format_map(f) for x in lines)
 
 
-FEARS = ["the dark", "the water", "thunder", "the big dog", "spiders", "ghosts", "the wind", "high places", "the night", "the sea", "fire", "strangers", "snakes", "the moon"]
-SKILLS = "swim fly dance sing read write cook paint jump climb run count whistle juggle bake skate drive fish".split()
-ASK = ["Write a short story about {}", "Write a story about {}", "Tell me a story about {}", "Tell me a short story about {}", "Please write a short story about {}",
-       "Can you write a story about {}", "Can you tell me a story about {}", "I want a story about {}", "Story about {}", "Write me a story about {}",
-       "Make up a story about {}", "Give me a short story about {}", "I would like to hear a story about {}", "Please tell me a story about {}",
-       "Write a little story about {}", "Could you write a short story about {}", "A story about {}", "Tell a story about {}", "Write about {}",
-       "Write a long story about {}", "Write a nice story about {}", "Tell me a bedtime story about {}", "Write a new story about {}", "Create a story about {}", "Generate a short story about {}",
-       "Do you know a story about {}", "Let's hear a story about {}", "Write a tale about {}", "I'd like a story about {}", "write me a short story about {}"]
-ASK_MOOD = ["Write {am} story about {}", "Tell me {am} story about {}", "Write a short {m} story about {}", "Please write {am} story about {}", "Make up {am} story about {}", "I want {am} story about {}"]
-ASK_ANY = ["Tell me a story", "Write a story", "Write a short story", "Tell me a short story", "Can you tell me a story", "I want to hear a story", "Please write a story",
-           "Tell me another story", "Another story please", "One more story", "Make up a story", "Do you know a story", "Story please", "Write something", "Tell me a bedtime story", "story", "Once upon a time", "Once upon a time there was", "Write a story about two friends", "Tell me a story about friends",
-           "Write a story about anything", "Write a long story", "Tell me a nice story", "Again", "More stories", "a new story", "Write a story about animals"]
-ASK_MOOD_ANY = ["Tell me {am} story", "Write {am} story", "I want {am} story", "Do you know {am} story", "Write a short {m} story"]
-MOOD_WORDS = {"happy": ["happy", "cheerful", "joyful"], "sad": ["sad", "sad", "gloomy"], "funny": ["funny", "silly", "crazy"], "scary": ["scary", "spooky", "creepy", "dark"],
-              "calm": ["calm", "quiet", "peaceful", "gentle"], "exciting": ["exciting", "adventurous", "thrilling"]}
+# ---------------------------------------------------------------------------------------- requests
+def ask_anything(r, s):
+    """No scene at all, at most a mood."""
+    s.plots = OBJECT_PLOTS
+    if r.random() < 0.4:
+        s.hint = s.mood = r.choice(MOODS)
+        m = r.choice(MOOD_WORDS[s.mood])
+        return r.choice(ASK_MOOD_ANY).format(m=m, am=article(m)) + r.choice([".", "", "!"]), []
+    s.hint = r.choice(ASK_ANY)
+    return s.hint + r.choice([".", "", "!", "?"]), []
+
+
+def ask_little(r, s):
+    """Only a place, or a child and an animal."""
+    if r.random() < 0.5:
+        s.plots, s.hint = OBJECT_PLOTS, s.place
+        s.told = {"place"}
+        return r.choice(ASK).format("the " + s.place) + r.choice([".", "", "!"]), [s.place]
+    if r.random() < 0.4:
+        s.name = r.choice(RARE_NAMES)
+        s.she = s.name in RARE_SHE
+    else:
+        s.name = r.choice(NAMES_F if s.she else NAMES_M)
+    s.hero, s.plots, s.trait = "girl" if s.she else "boy", ["steal", "share", "help"], ""
+    s.told = {"hero", "name", "friend"}
+    who = f"{s.name} and {'her' if s.she else 'his'} {s.friend}"
+    return r.choice(ASK).format(who) + r.choice([".", "", "!"]), [s.name, s.friend]
+
+
+def say_hero(r, s):
+    """The hero, perhaps with a trait and a name; returns it and the words it brings."""
+    s.told.add("hero")
+    if s.trait and r.random() < 0.5:
+        s.told.add("trait")
+    elif r.random() < 0.5:
+        s.trait = ""
+    x = r.random()
+    if x < 0.16:
+        s.told.add("name")
+        if r.random() < 0.2:
+            s.name = r.choice(RARE_NAMES)
+            s.she = s.hero in SHE or (s.name in RARE_SHE and s.hero not in HE)
+        elif r.random() < 0.1:
+            s.name, s.she = cap(pseudo(r)), s.hero in SHE
+    if 0.12 <= x < 0.16:
+        s.trait = ""
+        s.told.discard("trait")
+        return f"{s.name} the {s.hero}", [s.hero, s.name]
+    is_told = "trait" in s.told
+    who = article((s.trait + " " if is_told else "") + s.hero)
+    want = [s.hero] + [s.trait] * is_told
+    if x < 0.12:
+        who += r.choice([" called ", " named "]) + s.name
+        want.append(s.name)
+    return who, want
+
+
+def say_thing(r, s):
+    """What is feared or learned."""
+    s.told.add("thing")
+    if s.plot == "fear":
+        says = [" who is afraid of ", " who was afraid of ", " who fears ", " that is afraid of "]
+    else:
+        says = [" who learns to ", " who wants to ", " who cannot ", " who wants to learn to ",
+                " who learned to "]
+    return r.choice(says) + s.thing, [s.thing.replace("the ", "")]
+
+
+def say_object(r, s):
+    """The object, with or without what happens to it."""
+    if s.plot not in OBJECT_PLOTS:
+        s.plot = r.choice(OBJECT_PLOTS)
+    s.told.add("object")
+    is_told = s.look and r.random() < 0.4
+    if not is_told and r.random() < 0.6:
+        s.look = ""
+    o = article((s.look + " " if is_told else "") + s.obj)
+    want = [s.obj] + [s.look] * bool(is_told)
+    y = r.random()
+    if y < 0.06 and s.plot in ("find", "lose", "make") and "name" not in s.told:
+        s.must_friend = True
+        s.told.add("friend")
+        return f" and {article(s.friend)} who {s.plot} {o}", want + [s.friend]
+    if y < 0.7:
+        verb = r.choice(VERBS[s.plot]).replace("and {o}", "has {o}")
+        return " who " + verb.format(o=o), want
+    s.plots = OBJECT_PLOTS
+    return (" and " if y < 0.9 else " with ") + o, want
+
+
+def ask_for_list(r, s):
+    """A bare list of hero, object and place."""
+    s.plots = OBJECT_PLOTS
+    s.told = {"hero", "object", "place"}
+    s.trait = s.look = ""
+    things = f"{article(s.hero)}, {article(s.obj)} and {article(s.place)}"
+    q = r.choice(["Write a story with {}", "Write a short story with {}", "Story: {}",
+                  "Tell me a story with {}", "Make a story out of this: {}",
+                  "Write a story about {}"])
+    return q.format(things) + r.choice([".", ""]), [s.hero, s.obj, s.place]
+
+
+def ask_for(r, s, who):
+    """The whole request, perhaps with a mood."""
+    if r.random() >= 0.25:
+        q = r.choice(ASK).format(who)
+    else:
+        s.mood = r.choice(MOODS)
+        m = r.choice(MOOD_WORDS[s.mood])
+        if r.random() < 0.7:
+            q = r.choice(ASK_MOOD).format(who, m=m, am=article(m))
+        else:
+            make_it = r.choice([". Make it {}", ", please make it {}", ". It should be {}"])
+            q = r.choice(ASK).format(who) + make_it.format(m)
+    end = "?" if q.startswith(("Can", "Could")) else r.choice([".", ".", "", "!", " please"])
+    return q + end
 
 
 def request(r, s, full=False):
     """A request for the scene; returns the text and the words that the story has to mention."""
-    want = []
-    if not full and r.random() < 0.06:                  # no scene at all
-        if r.random() < 0.4:
-            s.mood = r.choice(MOODS)
-            m = r.choice(MOOD_WORDS[s.mood])
-            return r.choice(ASK_MOOD_ANY).format(m=m, am=article(m)) + r.choice([".", "", "!"]), want
-        return r.choice(ASK_ANY) + r.choice([".", "", "!", "?"]), want
-    if not full and r.random() < 0.05:                  # only a place, or a child and an animal
-        if r.random() < 0.5:
-            return r.choice(ASK).format("the " + s.place) + r.choice([".", "", "!"]), [s.place]
-        if r.random() < 0.4:
-            s.name = r.choice(RARE_NAMES)
-            s.she = s.name in RARE_SHE
-        s.hero, s.plot, s.trait = "girl" if s.she else "boy", r.choice(["steal", "share", "help"]), ""
-        return r.choice(ASK).format(f"{s.name} and {'her' if s.she else 'his'} {s.friend}") + r.choice([".", "", "!"]), [s.name, s.friend]
-    told_trait = s.trait and r.random() < 0.5
-    if s.trait and not told_trait and r.random() < 0.5:
-        s.trait = ""
-    who = article((s.trait + " " if told_trait else "") + s.hero)
-    want.append(s.hero)
-    if told_trait:
-        want.append(s.trait)
-    x = r.random()
-    if x < 0.16 and r.random() < 0.3:
-        if r.random() < 0.7:
-            s.name = r.choice(RARE_NAMES)
-            s.she = s.hero in SHE or (s.name in RARE_SHE and s.hero not in HE)
-        else:
-            s.name = cap(pseudo(r))
-    if x < 0.12:
-        who += r.choice([" called ", " named "]) + s.name
-        want.append(s.name)
-    elif x < 0.16:
-        who = f"{s.name} the {s.hero}"
-        want = [s.hero, s.name]
-        s.trait = ""
-        told_trait = False
-    told_look = s.look and r.random() < 0.4
-    if not told_look and r.random() < 0.3:
-        s.look = ""
-    o = article((s.look + " " if told_look else "") + s.obj)
-    if s.plot in ("fear", "learn") and (full or r.random() < 0.85):
-        s.must_friend = False
-        want.append(s.thing.replace("the ", ""))
-        if s.plot == "fear":
-            who += r.choice([" who is afraid of ", " who was afraid of ", " who fears ", " that is afraid of "]) + s.thing
-        else:
-            who += r.choice([" who learns to ", " who wants to ", " who cannot ", " who wants to learn to ", " who learned to "]) + s.thing
+    if not full and r.random() < 0.06:
+        return ask_anything(r, s)
+    if not full and r.random() < 0.05:
+        return ask_little(r, s)
+    if r.random() < 0.03:
+        return ask_for_list(r, s)
+    who, want = say_hero(r, s)
+    more, words = "", []
+    if s.plot not in OBJECT_PLOTS and (full or r.random() < 0.85):
+        more, words = say_thing(r, s)
     elif full or r.random() < 0.8:
-        want.append(s.obj)
-        if told_look:
-            want.append(s.look)
-        y = r.random()
-        if y < 0.05 and not told_trait:                 # a bare list of the things
-            who = f"{who}, {o} and {article(s.place)}"
-            want.append(s.place)
-            return r.choice(["Write a story with {}", "Write a short story with {}", "Tell me a story with {}", "Make a story out of this: {}", "Story: {}", "Write a story about {}"]).format(who) + r.choice([".", ""]), want
-        if y < 0.10 and s.plot in ("find", "lose", "make") and x > 0.16:
-            who += f" and {article(s.friend)} who {s.plot} {o}"
-            want.append(s.friend)
-            s.must_friend = True
-        elif y < 0.7:
-            who += " who " + r.choice(VERBS.get(s.plot, VERBS["share"])).replace("and {o}", "has {o}").format(o=o)
-        elif y < 0.9:
-            who += " and " + o
-        else:
-            who += " with " + o
-    elif r.random() < 0.35:
-        who += " and " + article(s.friend)
-        want.append(s.friend)
-        s.plot = r.choice(["steal", "share", "fix", "help", "gift"])   # plots in which the friend always appears
-        if s.plot == "fix":
-            s.plot = "share"
-    if full or r.random() < 0.65:
-        who += f" {s.prep} the {s.place}" if s.place != "snow" or s.prep == "in" else " in the snow"
-        want.append(s.place)
-    if r.random() < 0.25:
-        s.mood = r.choice(MOODS)
-        if r.random() < 0.7:
-            m = r.choice(MOOD_WORDS[s.mood])
-            q = r.choice(ASK_MOOD).format(who, m=m, am=article(m))
-        else:
-            q = r.choice(ASK).format(who) + r.choice([". Make it {}", ", please make it {}", ". It should be {}"]).format(r.choice(MOOD_WORDS[s.mood]))
+        more, words = say_object(r, s)
+    elif r.random() < 0.35:             # plots in which the second animal always appears
+        s.told.add("friend")
+        s.plots = ["steal", "share", "help", "gift"]
+        more, words = " and " + article(s.friend), [s.friend]
     else:
-        q = r.choice(ASK).format(who)
-    q += "?" if q.startswith(("Can", "Could")) else r.choice([".", ".", "", "!", " please"])
-    return q, want
+        s.plots = OBJECT_PLOTS
+    who, want = who + more, want + words
+    if full or r.random() < 0.65:
+        s.told.add("place")
+        who += f" {s.prep} the {s.place}"
+        want.append(s.place)
+    return ask_for(r, s, who), want
+
+
+def settle(r, s):
+    """Draws what the request has left open, each with a favourite that goes with what it told."""
+    if "hero" not in s.told:
+        s.hero, s.trait = skewed_for(r, ANIMALS, s.hint), ""
+    if "name" not in s.told:
+        s.name = skewed_for(
+            r, NAMES_F if s.hero in SHE else NAMES_M if s.hero in HE else NAMES, s.hero)
+        s.she = s.name in NAMES_F
+    if "place" not in s.told:
+        s.place, s.prep = skewed_for(r, PLACE_LIST, s.hero)
+    if s.plots:
+        told = s.obj if "object" in s.told else s.friend if "friend" in s.told else s.hero
+        s.plot = skewed_for(r, s.plots, told)
+    if "object" not in s.told:
+        s.obj, s.look = skewed_for(r, OBJECTS, s.hero), ""
+    if "friend" not in s.told:
+        s.friend = skewed_for(r, [a for a in ANIMALS if a != s.hero], s.hero)
 
 
 def make(r, full=False):
+    """Scene, request, story, and the words that the story has to mention."""
     s = Scene(r, rare=0.0 if full else 0.12)
     q, want = request(r, s, full)
-    return s, q, tell(r, s, short=r.random() < 0.2), want
+    settle(r, s)
+    return s, q, tell(r, s, short=r.random() < 0.1, skew=True), want
 
 
 def filler(r):
+    """A story for a prompt: nothing in it has to be predicted, so all choices are even."""
     s = Scene(r, rare=0.02)
     if r.random() < 0.3:
         s.mood = r.choice(MOODS)
