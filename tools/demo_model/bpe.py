@@ -1,16 +1,20 @@
-"""A byte-pair tokenizer with Gemma's layout: control ids, newline and space runs, byte tokens, characters, merges.
+"""A byte-pair tokenizer with Gemma's layout: control ids, newline and space runs, byte tokens,
+characters, merges.
 
-A whole line is one BPE word for the reader of the file, so the training keeps merges inside words: a product is
-letters with at most one leading U+2581, never a digit and never two words.  Then merging a line by rank gives
-the same result as merging each word alone, which is what the cache in encode() uses.
+A whole line is one BPE word for the reader of the file, so the training keeps merges inside words:
+a product is letters with at most one leading U+2581, never a digit and never two words.  Then
+merging a line by rank gives the same result as merging each word alone, which is what the cache in
+encode() uses.
 """
 import collections
 import heapq
 import re
 
 SPACE = "\u2581"
-NAMES = {0: "<pad>", 1: "<eos>", 2: "<bos>", 3: "<unk>", 4: "<mask>", 46: "<|tool>", 47: "<tool|>", 48: "<|tool_call>", 49: "<tool_call|>", 50: "<|tool_response>",
-         51: "<tool_response|>", 52: "<|\"|>", 98: "<|think|>", 100: "<|channel>", 101: "<channel|>", 105: "<|turn>", 106: "<turn|>", 212: "</s>"}
+NAMES = {0: "<pad>", 1: "<eos>", 2: "<bos>", 3: "<unk>", 4: "<mask>", 46: "<|tool>", 47: "<tool|>",
+         48: "<|tool_call>", 49: "<tool_call|>", 50: "<|tool_response>",
+         51: "<tool_response|>", 52: "<|\"|>", 98: "<|think|>", 100: "<|channel>",
+         101: "<channel|>", 105: "<|turn>", 106: "<turn|>", 212: "</s>"}
 CONTROL = {0, 1, 2, 3, 4, 46, 47, 98, 105, 106}
 USER_DEFINED = {48, 49, 50, 51, 52, 100, 101}
 FIRST_BYTE = 238
@@ -34,7 +38,8 @@ def run_merges():
 
 
 def train(texts, vocab_size):
-    """The classic loop: merge the most frequent neighbours inside the words until the vocabulary is full."""
+    """The classic loop: merges the most frequent neighbours inside the words until the vocabulary
+    is full."""
     words = collections.Counter()
     for t in texts:
         words.update(WORD.findall(t.replace(" ", SPACE)))
@@ -98,13 +103,15 @@ class Tokenizer:
         self.cache = {}
 
     def types(self):
-        return [3 if i in CONTROL else 4 if i in USER_DEFINED else 6 if FIRST_BYTE <= i < FIRST_CHAR else 1 for i in range(len(self.tokens))]
+        return [3 if i in CONTROL else 4 if i in USER_DEFINED else 6 if FIRST_BYTE <= i < FIRST_CHAR
+                else 1 for i in range(len(self.tokens))]
 
     def merge(self, text):
         """Merge by rank, leftmost first; characters outside the vocabulary become bytes."""
         s = list(text)
         while len(s) > 1:
-            best = min(((self.rank[p], i) for i, p in enumerate(zip(s, s[1:])) if p in self.rank), default=None)
+            best = min(((self.rank[p], i) for i, p in enumerate(zip(s, s[1:])) if p in self.rank),
+                       default=None)
             if best is None:
                 break
             i = best[1]
@@ -119,7 +126,8 @@ class Tokenizer:
         for chunk in CHUNK.findall(text.replace(" ", SPACE)):
             ids = self.cache.get(chunk)
             if ids is None:
-                ids = [self.id[chunk]] if chunk[0] == "\n" and chunk in self.id else self.merge(chunk)
+                ids = [self.id[chunk]] if chunk[0] == "\n" and chunk in self.id else self.merge(
+                    chunk)
                 if len(self.cache) < 200000:
                     self.cache[chunk] = ids
             out += ids
@@ -164,6 +172,7 @@ if __name__ == "__main__":
         for _, t in corpus.document(r).turns:
             assert tok.encode(t) == tok.encode_slow(t), t
             assert tok.decode(tok.encode(t)) == t
-    for t in ["  two  spaces   and 12 +3", "a\n\n\n b  \n", "Ünïcode 日本 \t tab", "'\"'", "   ", "word" * 9, "\n" * 40]:
+    for t in ["  two  spaces   and 12 +3", "a\n\n\n b  \n", "Ünïcode 日本 \t tab", "'\"'", "   ",
+              "word" * 9, "\n" * 40]:
         assert tok.encode(t) == tok.encode_slow(t), t
     print(len(tok.tokens), "tokens;", tok.tokens[-20:])

@@ -1,7 +1,8 @@
 """Builds the tokenizer, trains, evaluates the exported weights, writes the GGUF file.
 
-    python3 train.py --minutes 20 --out OUT                                    all in one go on a machine with one GPU
-    python3 train.py --minutes 8 --from demo.gguf --peak 0.7 --hold 0 --out OUT    goes on from exported weights
+    python3 train.py --minutes 20 --out OUT         all in one go on a machine with one GPU
+    python3 train.py --minutes 5 --from demo.gguf --peak 0.4 --hold 0 --out OUT
+                                                    goes on from exported weights
 """
 import argparse
 import csv
@@ -61,7 +62,7 @@ def orthogonal(g):
 
 
 class Muon:
-    """Momentum, then the nearest orthogonal matrix as the step; matrices of one shape are handled together."""
+    """Momentum, then the nearest orthogonal matrix as the step; one stack of matrices a shape."""
 
     def __init__(self, params, momentum=0.95, decay=0.05):
         import torch
@@ -69,7 +70,8 @@ class Muon:
         self.groups = {}
         for p in params:
             self.groups.setdefault(tuple(sorted(p.shape)), []).append(p)
-        self.buf = {k: torch.zeros(len(ps), *k, device=ps[0].device) for k, ps in self.groups.items()}
+        self.buf = {k: torch.zeros(len(ps), *k, device=ps[0].device) for k,
+                    ps in self.groups.items()}
         self.fn = torch.compile(orthogonal, dynamic=False)
 
     def step(self, lr):
@@ -96,10 +98,13 @@ def evaluate(model, tok, scale=1.0, names=None, show=2):
         answers = [tok.decode(a) for a in mod.generate(model, prompts, limit)]
         good = [corpus.right(e, a) for e, a in zip(cases, answers)]
         rows.append((name, sum(good), len(good)))
-        print(f"{name:36s} {sum(good):4d} / {len(good):4d}  {100 * sum(good) / len(good):5.1f} %", flush=True)
+        print(f"{name:36s} {sum(good):4d} / {len(good):4d}  {100 * sum(good) / len(good):5.1f} %",
+              flush=True)
         bad = [(e, a) for e, a, g in zip(cases, answers, good) if not g][:show]
         for e, a in bad:
-            print(f"      asked {e.turns[-2][1][-100:]!r} answered {a[:120]!r} wanted {str(e.want or e.turns[-1][1])[:90]!r}", flush=True)
+            print(f"      asked {e.turns[-2][1][-100:]!r} answered {a[:120]!r} wanted "
+                  f"{str(e.want or e.turns[-1][1])[:90]!r}",
+                  flush=True)
     return rows
 
 
@@ -107,8 +112,10 @@ def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--minutes", type=float, default=18, help="length of the whole schedule")
     ap.add_argument("--from", dest="start", help="a GGUF file to go on from, with its tokenizer")
-    ap.add_argument("--peak", type=float, default=1.0, help="highest learning rate, relative to --lr and --adam")
-    ap.add_argument("--hold", type=float, default=0.25, help="part of the time at the highest rate, before the linear decay")
+    ap.add_argument("--peak", type=float, default=1.0,
+                    help="highest learning rate, relative to --lr and --adam")
+    ap.add_argument("--hold", type=float, default=0.25,
+                    help="part of the time at the highest rate, before the linear decay")
     ap.add_argument("--cut", type=float, default=1.0, help="stop after this part of the schedule")
     ap.add_argument("--out", default=".")
     ap.add_argument("--workers", type=int, default=15)
@@ -122,12 +129,16 @@ def main():
     if a.start:
         import export
         meta, start = export.read(a.start)
-        tok = bpe.Tokenizer(meta["tokenizer.ggml.tokens"], [tuple(x.split(" ", 1)) for x in meta["tokenizer.ggml.merges"]])
+        tok = bpe.Tokenizer(meta["tokenizer.ggml.tokens"],
+                            [tuple(x.split(" ", 1)) for x in meta["tokenizer.ggml.merges"]])
     else:
         tok, start = bpe.build(), None
-    print(f"tokenizer: {len(tok.tokens)} tokens, {len(tok.merges)} merges, {time.time() - t_start:.1f} s", flush=True)
+    print(f"tokenizer: {len(tok.tokens)} tokens, {len(tok.merges)} merges, "
+          f"{time.time() - t_start:.1f} s",
+          flush=True)
     queue = mp.Queue(48)
-    procs = [mp.Process(target=worker, args=(f"{a.seed}:{a.peak}:{a.minutes}:{i}", tok, queue), daemon=True) for i in range(a.workers)]
+    procs = [mp.Process(target=worker, args=(f"{a.seed}:{a.peak}:{a.minutes}:{i}", tok, queue),
+                        daemon=True) for i in range(a.workers)]
     for p in procs:
         p.start()
 
@@ -147,12 +158,15 @@ def main():
 
     if start:
         load(start)
-    print(f"{sum(p.numel() for p in names.values())} parameters on {torch.cuda.get_device_name()}", flush=True)
+    print(f"{sum(p.numel() for p in names.values())} parameters on {torch.cuda.get_device_name()}",
+          flush=True)
     matrices = [p for n, p in names.items() if p.ndim == 2 and not n.endswith("token_embd/weight")]
     tables = [p for n, p in names.items() if n.endswith("token_embd/weight")]
     vectors = [p for n, p in names.items() if p.ndim == 1]
     muon = Muon(matrices)
-    adam = torch.optim.AdamW([{"params": tables, "weight_decay": 0.02}, {"params": vectors, "weight_decay": 0.0}], lr=a.adam, betas=(0.9, 0.98), eps=1e-10, fused=True)
+    adam = torch.optim.AdamW([{"params": tables, "weight_decay": 0.02},
+                              {"params": vectors, "weight_decay": 0.0}],
+                             lr=a.adam, betas=(0.9, 0.98), eps=1e-10, fused=True)
     loss_fn = torch.compile(net.loss, dynamic=False)
     total = a.minutes * 60
 
@@ -179,20 +193,25 @@ def main():
             print(f"first step after {time.time() - t_start:.1f} s", flush=True)
             t0 = time.time()
         if step % 20 == 0:
-            acc = loss.item()                              # also keeps the host from running far ahead
+            acc = loss.item()  # also keeps the host from running far ahead
         spent = time.time() - t0
         if step % 200 == 0:
             log.append((step, round(spent / 60, 2), round(acc, 4)))
             if step % 1000 == 0:
-                print(f"step {step} loss {acc:.4f} rate {lr:.3f} {spent / 60:.2f} min {step * ROWS * LENGTH / spent / 1e6:.2f} Mtok/s", flush=True)
-    print(f"trained to step {step}, {step * ROWS * LENGTH / 1e6:.0f} M tokens, {spent / 60:.2f} min", flush=True)
+                print(f"step {step} loss {acc:.4f} rate {lr:.3f} {spent / 60:.2f} min "
+                      f"{step * ROWS * LENGTH / spent / 1e6:.2f} Mtok/s",
+                      flush=True)
+    print(f"trained to step {step}, {step * ROWS * LENGTH / 1e6:.0f} M tokens, {spent / 60:.2f} "
+          f"min",
+          flush=True)
     for p in procs:
         p.terminate()
 
     tensors = {n.replace("/", "."): p.detach().float().cpu().numpy() for n, p in names.items()}
     path = os.path.join(a.out, "demo.gguf")
     L = cfg["block_count"]
-    export.write(path, cfg, tok, tensors, [mod.ff(cfg, l) for l in range(L)], [mod.is_local(l) for l in range(L)])
+    export.write(path, cfg, tok, tensors, [mod.ff(cfg, l) for l in range(L)],
+                 [mod.is_local(l) for l in range(L)])
     print(f"{path}: {os.path.getsize(path)} bytes", flush=True)
     with open(os.path.join(a.out, "loss.csv"), "w", newline="") as f:
         csv.writer(f, lineterminator="\n").writerows([("step", "minutes", "loss")] + log)
@@ -203,7 +222,9 @@ def main():
     t1 = time.time()
     rows = evaluate(net, tok, a.eval_scale)
     with open(os.path.join(a.out, "accuracy.csv"), "w", newline="") as f:
-        csv.writer(f, lineterminator="\n").writerows([("task", "right", "cases", "percent")] + [(n, g, c, round(100 * g / c, 1)) for n, g, c in rows])
+        csv.writer(f, lineterminator="\n").writerows(
+            [("task", "right", "cases", "percent")]
+            + [(n, g, c, round(100 * g / c, 1)) for n, g, c in rows])
     print(f"evaluated in {time.time() - t1:.1f} s; all {time.time() - t_start:.1f} s", flush=True)
 
 
