@@ -54,13 +54,7 @@ FILE_MAX = 1000
 # Functions that are longer than FUNCTION_MAX for now: name -> lines. May only shrink.
 LONG_FUNCTIONS = {
     "tools/demo_model/train.py:main": 136,
-    "tools/demo_model/story.py:request": 89,
 }
-
-# Mostly sentences that a model is trained on: long, many, and about anything.
-TEXT_FOLDERS = ("tools/demo_model/",)
-
-NAMES_A_TOOL = "names a tool"
 
 # Each pattern is written so that it does not match itself.
 WORDS = [
@@ -68,7 +62,7 @@ WORDS = [
     (r"\bTOD[O]\b|\bFIXM[E]\b|\bXX[X]\b|not implemente[d]", "unfinished"),
     (r"pypi[.]or[g]|registry[.]npm|crates[.]i[o]|proxy[.]golan[g]|deb[.]debian[.]or[g]",
      "names a package registry"),
-    (r"(?i)\bclaud[e]\b|\bchatgp[t]\b|\bcopilo[t]\b|\bAI assistan[t]", NAMES_A_TOOL),
+    (r"(?i)\bclaud[e]\b|\bchatgp[t]\b|\bcopilo[t]\b|\bAI assistan[t]", "names a tool"),
     (r"(?m)^(?:<{7}|>{7}|={7})(?: |$)", "conflict mark"),
 ]
 
@@ -200,24 +194,21 @@ def check_document(path, text):
 
 def check_text(path, text, is_code):
     lines = text.split("\n")
-    has_limits = is_code and not path.startswith(TEXT_FOLDERS)
     for i, line in enumerate(lines, 1):
         if line != line.rstrip(" \t\r"):
             problem(path, i, "blanks at the end of the line")
         if is_code and "\t" in line:
             problem(path, i, "a tab; use blanks")
-        if has_limits and len(line) > LINE_MAX:
+        if is_code and len(line) > LINE_MAX:
             problem(path, i, f"{len(line)} columns, at most {LINE_MAX}")
     if text and not text.endswith("\n"):
         problem(path, len(lines), "the last line does not end")
-    if has_limits and len(lines) - 1 > FILE_MAX:
+    if is_code and len(lines) - 1 > FILE_MAX:
         problem(path, 1, f"{len(lines) - 1} lines, at most {FILE_MAX}")
 
 
 def check_words(path, text):
     for pattern, why in WORDS:
-        if why == NAMES_A_TOOL and path.startswith(TEXT_FOLDERS):
-            continue
         for match in re.finditer(pattern, text):
             problem(path, line_of(text, match.start()), f"\"{match.group().strip()}\": {why}")
 
