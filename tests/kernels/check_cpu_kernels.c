@@ -82,11 +82,11 @@ static void open_product(struct product *p, const struct cpu_kernels *k, enum fo
     pool_close(pool);
     p->act = (struct act_rows){.q = mem_alloc((size_t)(n_act * cols), 1),
                                .scale = mem_alloc((size_t)(n_act * cols / 32), sizeof(float)),
-                               .sum = mem_alloc((size_t)(n_act * cols / 16), sizeof(int32_t)),
+                               .minus = mem_alloc((size_t)(n_act * cols / 32 * 3), sizeof(int32_t)),
                                .cols = cols};
     for (int64_t r = 0; r < n_act; r++)
         k->quantize(x + r * cols, cols, p->act.q + r * cols, p->act.scale + r * (cols / 32),
-                    p->act.sum + r * (cols / 16));
+                    p->act.minus + r * (cols / 32 * 3));
     mem_free(values);
     mem_free(x);
 }
@@ -98,7 +98,7 @@ static void close_product(struct product *p)
     mem_free(p->decoded);
     mem_free(p->act.q);
     mem_free(p->act.scale);
-    mem_free(p->act.sum);
+    mem_free(p->act.minus);
 }
 
 static double expected_dot(const struct product *p, int64_t row, int64_t act_row)
@@ -151,9 +151,9 @@ static void check_quantize(const struct cpu_kernels *k)
     float *x = random_floats(COLS, 3, 9);
     int8_t q[COLS];
     float scale[COLS / 32];
-    int32_t sum[COLS / 16];
+    int32_t minus[COLS / 32 * 3];
     memset(x, 0, 32 * sizeof *x); /* a block of zeros has scale 0 */
-    k->quantize(x, COLS, q, scale, sum);
+    k->quantize(x, COLS, q, scale, minus);
     double worst = 0;
     int wrong_sums = 0;
     for (int b = 0; b < COLS / 16; b++) {
@@ -164,7 +164,8 @@ static void check_quantize(const struct cpu_kernels *k)
             double error = fabs((double)x[i] - q[i] * step);
             worst = fmax(worst, step > 0 ? error / step : error);
         }
-        wrong_sums += total != sum[b];
+        wrong_sums += -total != minus[b / 2 * 3 + b % 2];
+        wrong_sums += minus[b / 2 * 3 + 2] != minus[b / 2 * 3] + minus[b / 2 * 3 + 1];
     }
     check(k->name, "quantise: at most half a step", worst, 0.5001);
     check(k->name, "quantise: sums of halves", wrong_sums, 0);
@@ -172,7 +173,7 @@ static void check_quantize(const struct cpu_kernels *k)
     for (int i = 0; i < 6; i++) { /* in either half of a block */
         for (int j = 0; j < 32; j++) x[j] = 1;
         x[i / 3 * 16 + 7] = bad[i % 3];
-        k->quantize(x, 32, q, scale, sum);
+        k->quantize(x, 32, q, scale, minus);
         check(k->name, "quantise: a value that is not finite makes the scale NaN",
               isnan(scale[0]) ? 0 : 1, 0);
     }

@@ -119,7 +119,7 @@ static size_t aligned(size_t bytes)
 
 /* Offsets of the parts of a program's scratch. */
 struct scratch_layout {
-    size_t act_q, act_scale, act_sum, partial, routed, worker, worker_bytes, total;
+    size_t act_q, act_scale, act_minus, partial, routed, worker, worker_bytes, total;
 };
 
 /* The most that one op of the plan needs of each part. */
@@ -170,8 +170,8 @@ static struct scratch_layout scratch_layout_of(const struct device *device, cons
     struct scratch_layout y = {0};
     for (int32_t i = 0; i < plan->n_ops; i++) add_needs(plan, &plan->ops[i], &needs);
     y.act_scale = y.act_q + aligned(needs.act_values);
-    y.act_sum = y.act_scale + aligned(needs.act_values / 32 * sizeof(float));
-    y.partial = y.act_sum + aligned(needs.act_values / 16 * sizeof(int32_t));
+    y.act_minus = y.act_scale + aligned(needs.act_values / 32 * sizeof(float));
+    y.partial = y.act_minus + aligned(needs.act_values / 32 * 3 * sizeof(int32_t));
     y.routed = y.partial + aligned(needs.partial_floats * sizeof(float));
     y.worker = y.routed + aligned(needs.routed_integers * sizeof(int32_t));
     y.worker_bytes = aligned(needs.worker_bytes + 1);
@@ -190,7 +190,7 @@ static void cut_scratch(struct program *p, char *base)
     p->scratch = (struct scratch){
         .act = {.q = (int8_t *)base + y.act_q,
                 .scale = (float *)(void *)(base + y.act_scale),
-                .sum = (int32_t *)(void *)(base + y.act_sum)},
+                .minus = (int32_t *)(void *)(base + y.act_minus)},
         .partial = (float *)(void *)(base + y.partial),
         .routed = (int32_t *)(void *)(base + y.routed),
         .worker = base + y.worker,

@@ -10,7 +10,7 @@
 struct act_rows {
     int8_t *q;      /* row * cols */
     float *scale;   /* row * cols / 32 */
-    int32_t *sum;   /* row * cols / 16: sums of q over halves of a block */
+    int32_t *minus; /* row * cols / 32 * 3: minus the sums of q over a block's halves and itself */
     int64_t cols;
 };
 
@@ -27,7 +27,7 @@ struct tile_job {
 struct cpu_kernels {
     const char *name;
     void (*tile_dot)(const struct tile_job *job);
-    void (*quantize)(const float *x, int64_t n, int8_t *q, float *scale, int32_t *sum);
+    void (*quantize)(const float *x, int64_t n, int8_t *q, float *scale, int32_t *minus);
 
     /* out[i * out_stride + j] = a row i . b row j, rows of n floats at a + i * a_stride, ... */
     void (*dots)(const float *a, int64_t a_stride, int n_a, const float *b, int64_t b_stride,

@@ -131,7 +131,7 @@ void cpu_QUANTIZE(const struct cpu_step *s, const struct pool_worker *worker)
     pool_stretch(worker, rows_of(s), &first, &last);
     for (int64_t r = first * per_row; r < last * per_row; r++)
         kernels_of(s)->quantize(s->x0 + r * cols, cols, act->q + r * cols,
-                                act->scale + r * (cols / 32), act->sum + r * (cols / 16));
+                                act->scale + r * (cols / 32), act->minus + r * (cols / 32 * 3));
 }
 
 void cpu_ROUTE(const struct cpu_step *s, const struct pool_worker *worker)

@@ -61,15 +61,17 @@ ALWAYS ivec dot(enum tile_kind kind, ivec sum, bvec w, ivec a)
     return kind == TILE_U8 || kind == TILE_NL4 ? dot_wide(sum, w, a) : dot_small(sum, w, a);
 }
 
-ALWAYS int32_t offset_of(enum tile_kind kind)
+/* Minus the weights' offset times a sum of activations: what a sum of products begins with. The
+ * offsets are powers of two, and a shift keeps the sums in vector registers. */
+ALWAYS ivec less_offset(enum tile_kind kind, const int32_t *minus)
 {
     switch (kind) {
     case TILE_U8:
-    case TILE_NL4: return WEIGHT_BIAS;
-    case TILE_U4: return 8;
-    case TILE_U5: return 16;
-    case TILE_U6: return 32;
-    default: return 0;
+    case TILE_NL4: return WEIGHT_BIAS ? i_shl(i_set(*minus), 7) : i_set(0);
+    case TILE_U4: return i_shl(i_set(*minus), 3);
+    case TILE_U5: return i_shl(i_set(*minus), 4);
+    case TILE_U6: return i_shl(i_set(*minus), 5);
+    default: return i_set(0);
     }
 }
 
@@ -91,7 +93,7 @@ enum { FEW_READ_AHEAD = 4, READ_AHEAD = 2048 };
 struct act_row {
     const int8_t *q;
     const float *scale;
-    const int32_t *sum;
+    const int32_t *minus;
 };
 
 /* One tile by `n` rows; kind and n are constants where this is expanded. Per block: integer
@@ -116,11 +118,8 @@ ALWAYS void tile_rows(const enum tile_kind kind, const int n, const struct tile_
                                      f_load_i8((const int8_t *)mins + (b * 2 + h) * 16))
                              : f_load_f16(scales + b * 16);
             ivec dots[FEW_ROWS];
-            for (int i = 0; i < n; i++) {
-                const int32_t *q_sum = rows[i].sum + b * 2;
-                dots[i] = i_set(-offset_of(kind) *
-                                (halves == 2 ? q_sum[h] : q_sum[0] + q_sum[1]));
-            }
+            for (int i = 0; i < n; i++)
+                dots[i] = less_offset(kind, rows[i].minus + b * 3 + (halves == 2 ? h : 2));
             for (int g = 0; g < groups; g++)
                 for (int i = 0; i < n; i++)
                     dots[i] = dot(kind, dots[i], w[h * groups + g],
@@ -131,8 +130,7 @@ ALWAYS void tile_rows(const enum tile_kind kind, const int n, const struct tile_
         if (kind != TILE_U4_MIN && kind != TILE_U5_MIN) continue;
         fvec min = f_load_f16(mins + b * 16);
         for (int i = 0; i < n; i++) {
-            const int32_t *q_sum = rows[i].sum + b * 2;
-            float x_sum = rows[i].scale[b] * (float)(q_sum[0] + q_sum[1]);
+            float x_sum = -rows[i].scale[b] * (float)rows[i].minus[b * 3 + 2];
             sum[i] = f_fma(min, f_set(x_sum), sum[i]);
         }
     }
@@ -144,7 +142,7 @@ ALWAYS struct act_row row_of(const struct tile_job *job, int32_t i)
     int64_t row = job->list ? job->list[i] / job->divisor : job->first + i;
     int64_t cols = job->act->cols;
     return (struct act_row){job->act->q + row * cols, job->act->scale + row * (cols / 32),
-                            job->act->sum + row * (cols / 16)};
+                            job->act->minus + row * (cols / 32 * 3)};
 }
 
 #define TILE_ROWS_CASE(N)                                                                          \
@@ -190,7 +188,7 @@ static void tile_dot(const struct tile_job *job)
 
 /* Blocks of 32. A value that is not finite makes the scale NaN: the vector maximum alone would
  * drop a NaN, and bad weights would go unnoticed. */
-static void quantize(const float *x, int64_t n, int8_t *q, float *scale, int32_t *sum)
+static void quantize(const float *x, int64_t n, int8_t *q, float *scale, int32_t *minus)
 {
     for (int64_t b = 0; b < n / 32; b++) {
         fvec part[2] = {f_load(x + b * 32), f_load(x + b * 32 + 16)};
@@ -201,8 +199,9 @@ static void quantize(const float *x, int64_t n, int8_t *q, float *scale, int32_t
         for (int h = 0; h < 2; h++) {
             fvec rounded = f_round(f_mul(part[h], f_set(inverse)));
             f_store_i8(q + b * 32 + h * 16, rounded);
-            sum[b * 2 + h] = not_finite == 0 ? (int32_t)f_sum(rounded) : 0;
+            minus[b * 3 + h] = not_finite == 0 ? -(int32_t)f_sum(rounded) : 0;
         }
+        minus[b * 3 + 2] = minus[b * 3] + minus[b * 3 + 1];
     }
 }
 

@@ -100,6 +100,7 @@ static inline float f_most(fvec x)
 }
 
 static inline ivec i_set(int32_t x) { return (ivec){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+#define i_shl(x, n) ((ivec){_mm256_slli_epi32((x).a, (n)), _mm256_slli_epi32((x).b, (n))})
 static inline bvec b_load(const uint8_t *p)
 {
     return (bvec){_mm256_loadu_si256((const __m256i *)(const void *)p),

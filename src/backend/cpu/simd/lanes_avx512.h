@@ -48,6 +48,7 @@ static inline float f_sum(fvec x) { return _mm512_reduce_add_ps(x); }
 static inline float f_most(fvec x) { return _mm512_reduce_max_ps(x); }
 
 static inline ivec i_set(int32_t x) { return _mm512_set1_epi32(x); }
+#define i_shl(x, n) _mm512_slli_epi32((x), (n))
 static inline bvec b_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
 static inline bvec b_and(bvec a, uint8_t mask)
 {

@@ -75,6 +75,11 @@ static inline void f_store_i8(int8_t *p, fvec x)
 {
     for (int i = 0; i < 16; i++) p[i] = (int8_t)x.v[i];
 }
+static inline ivec i_shl(ivec x, int n)
+{
+    for (int i = 0; i < 16; i++) x.v[i] *= 1 << n;
+    return x;
+}
 static inline bvec b_load(const uint8_t *p)
 {
     bvec r;
