@@ -33,7 +33,7 @@ struct device_limits {
 
 /* How a user wants a device to work. Zero: the defaults. */
 struct device_options {
-    int n_threads;   /* 0: one for each physical core */
+    int n_threads;   /* 0: one for each physical core, fewer where a step is too small */
     bool is_pinned;  /* threads stay on their cores */
     bool is_exact;   /* activations stay fp32 where they would be rounded to 8 bits */
 };

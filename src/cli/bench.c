@@ -217,7 +217,9 @@ static int open_engine(struct session *s, const struct options *o, const struct 
 {
     struct carat_engine_options options = {
         .backend = opt_text(o, OPT_BACKEND),
-        .n_threads = p->tests[first].threads,
+        /* The usual number is the engine's to use as far as it helps. */
+        .n_threads =
+            p->tests[first].threads == default_threads(o) ? 0 : p->tests[first].threads,
         .pin_threads = opt_is_set(o, OPT_PIN),
         .precision = precision_of(o),
         .n_ctx = CONTEXT_LEAST,

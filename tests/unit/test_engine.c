@@ -643,6 +643,16 @@ static int open_engine_once(struct carat_error *err)
     return status;
 }
 
+static int open_cpu_engine_once(struct carat_error *err)
+{
+    carat_engine *e;
+    struct carat_engine_options options = {
+        .backend = "cpu", .n_ctx = 32, .n_seq = 3, .chunk = 4, .n_threads = 2};
+    int status = carat_engine_open(&e, models[GEMMA_26B], &options, err);
+    carat_engine_close(e);
+    return status;
+}
+
 static int estimate_once(struct carat_error *err)
 {
     struct carat_memory memory;
@@ -702,6 +712,7 @@ static void running_out_of_memory_anywhere_is_reported_and_leaks_nothing(void **
     sweep(open_model_once, "carat_model_open");
     sweep(show_once, "carat_show_json");
     sweep(open_engine_once, "carat_engine_open");
+    sweep(open_cpu_engine_once, "carat_engine_open of the cpu backend");
     sweep(estimate_once, "carat_memory_estimate");
     sweep(plan_text_once, "carat_plan_text");
     sweep(devices_once, "carat_devices_json");

@@ -29,21 +29,26 @@ static void cpu_close(struct device *device)
 static int cpu_open(struct device **out, int index, const struct device_options *options,
                     struct carat_error *err)
 {
+    *out = NULL;
     if (index != 0) return err_set(err, CARAT_EDEVICE, "cpu: device 0 expected, %d asked", index);
     int n_threads = options->n_threads ? options->n_threads : os_physical_cores();
     if (n_threads < 1 || n_threads > THREADS_MAX)
         return err_set(err, CARAT_EUSAGE, "threads: 1 to %d expected, %d found", THREADS_MAX,
                        n_threads);
-    struct device *d = *out = mem_alloc(1, sizeof *d);
+    struct device *d = mem_alloc(1, sizeof *d);
     if (!d) return err_no_memory(err, "device", sizeof *d);
     char model[64];
     os_cpu_name(model, sizeof model);
     d->kernels = cpu_kernels_best();
     d->is_exact = options->is_exact;
+    d->is_automatic = options->n_threads == 0;
     snprintf(d->name, sizeof d->name, "%s, %s, %d thread%s", model, d->kernels->name, n_threads,
              n_threads == 1 ? "" : "s");
     int status = pool_open(&d->pool, n_threads, options->is_pinned, err);
-    if (status) mem_free(d);
+    if (status)
+        mem_free(d);
+    else
+        *out = d;
     return status;
 }
 
@@ -414,7 +419,7 @@ static void cpu_run(struct program *program, const struct step *step)
     program->step = step;
     for (int32_t i = 0; i < program->n_steps; i++) atomic_store(&program->shares[i].next, 0);
     struct pool_worker alone = pool_alone(pool);
-    if (is_small(program))
+    if (program->device->is_automatic && is_small(program))
         walk(program, &alone);
     else
         pool_run(pool, walk, program);

@@ -21,6 +21,7 @@ struct device {
     struct pool *pool;
     const struct cpu_kernels *kernels;
     bool is_exact;
+    bool is_automatic; /* the number of workers is ours to choose, for each step */
     struct slab *slabs;
 };
 
