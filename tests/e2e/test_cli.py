@@ -698,7 +698,10 @@ class Terminal:
     def __init__(self, *arguments, **more):
         self.folder = tempfile.TemporaryDirectory()
         env = environment(TERM="xterm", XDG_STATE_HOME=self.folder.name, **more)
-        self.pid, self.fd = pty.fork()
+        try:
+            self.pid, self.fd = pty.fork()
+        except OSError as error:
+            raise Skip(f"no pseudo-terminal to be had here: {error}") from error
         if self.pid == 0:
             os.chdir(ROOT)
             os.execve(PROGRAM, [PROGRAM, *arguments], env)
