@@ -334,8 +334,8 @@ static void add_op(struct program *p, const struct op *op, void *memory, struct 
     }
 }
 
-/* Calls with every weight of the plan's products that has no tiles yet and can have them, each
- * once; returns the sum of their bytes. `memory` is where to make them, NULL to count. */
+/* Over the weights of the plan's products that have no tiles yet: with `memory` makes them there,
+ * one behind the other; with NULL works out their shapes. Returns the bytes that this takes. */
 static size_t visit_untiled(struct device *device, const struct plan *plan, uint8_t *memory)
 {
     size_t bytes = 0;

@@ -3,13 +3,8 @@
 #include <string.h>
 
 #include "backend/cpu/tile.h"
-
-static float half_at(const uint8_t *p)
-{
-    uint16_t bits;
-    memcpy(&bits, p, sizeof bits);
-    return f16_to_f32(bits);
-}
+#include "quant/half.h"
+#include "quant/k_scales.h"
 
 static void read_nibbles(const uint8_t *bytes, struct block32 *out)
 {
@@ -26,26 +21,14 @@ static void add_fifth_bits(const uint8_t *bytes, struct block32 *out)
     for (int i = 0; i < 32; i++) out->q[i] = (uint8_t)(out->q[i] | (bits >> i & 1) << 4);
 }
 
-/* The 6-bit scale and minimum of sub-block j (0 .. 7) of a Q4_K or Q5_K super-block. */
-static void k_scale(const uint8_t *s, int j, int *scale, int *min)
-{
-    if (j < 4) {
-        *scale = s[j] & 63;
-        *min = s[j + 4] & 63;
-    } else {
-        *scale = (s[j + 4] & 15) | (s[j - 4] >> 6) << 4;
-        *min = (s[j + 4] >> 4) | (s[j] >> 6) << 4;
-    }
-}
-
 /* d, dmin, 12 bytes of scales, [32 bytes of fifth bits], 128 bytes of nibbles: sub-blocks 2 i and
  * 2 i + 1 are the low and high halves of bytes 32 i .. 32 i + 31. */
 static void read_k(const uint8_t *super, int j, bool has_fifth, struct block32 *out)
 {
-    int scale, min;
-    k_scale(super + 4, j, &scale, &min);
-    out->scale = half_at(super) * (float)scale;
-    out->min = -half_at(super + 2) * (float)min;
+    uint8_t scales[K_GROUPS], mins[K_GROUPS];
+    unpack_scales(super + 4, scales, mins);
+    out->scale = load_half(super) * (float)scales[j];
+    out->min = -load_half(super + 2) * (float)mins[j];
     const uint8_t *fifth = super + 16, *nibbles = super + (has_fifth ? 48 : 16) + j / 2 * 32;
     for (int i = 0; i < 32; i++) {
         unsigned low = j % 2 ? nibbles[i] >> 4 : nibbles[i] & 15;
@@ -65,7 +48,7 @@ static void read_q6_k(const uint8_t *super, int j, struct block32 *out)
         out->q[i] = (uint8_t)(nibble | (high[i] >> 2 * part & 3u) << 4);
     }
     memcpy(out->factor, super + 192 + j * 2, 2);
-    out->scale = half_at(super + 208);
+    out->scale = load_half(super + 208);
 }
 
 void block32_read(enum format format, const uint8_t *row, int64_t b, struct block32 *out)
@@ -94,6 +77,6 @@ void block32_read(enum format format, const uint8_t *row, int64_t b, struct bloc
     case FORMAT_Q6_K: read_q6_k(p, j, out); return;
     default: break;
     }
-    out->scale = half_at(p);
-    if (format == FORMAT_Q4_1 || format == FORMAT_Q5_1) out->min = half_at(p + 2);
+    out->scale = load_half(p);
+    if (format == FORMAT_Q4_1 || format == FORMAT_Q5_1) out->min = load_half(p + 2);
 }
