@@ -156,27 +156,46 @@ void carat_parser_close(carat_parser *parser);
 
 /* AUTO: F32 where computing is exact, else F16. Q8_0: of global layers; local ones stay F16, as
  * they are small and suffer most. */
-enum carat_kv_type { CARAT_KV_AUTO, CARAT_KV_F16, CARAT_KV_F32, CARAT_KV_Q8_0 };
+enum carat_kv_type { CARAT_KV_AUTO, CARAT_KV_F16, CARAT_KV_F32, CARAT_KV_Q8_0, CARAT_KV_BF16 };
 
 /* FAST: activations in 8 bits where the weights are quantised. The reference is always fp32. */
 enum carat_precision { CARAT_PRECISION_FAST, CARAT_PRECISION_FP32 };
 
+/* How a GPU computes products of many rows; AUTO: what is fastest on its chip. */
+enum carat_matmul { CARAT_MATMUL_AUTO, CARAT_MATMUL_INT8, CARAT_MATMUL_FP16 };
+/* Where a GPU reads the table of per-layer embeddings; AUTO: in its own memory if it fits. */
+enum carat_ple { CARAT_PLE_AUTO, CARAT_PLE_GPU, CARAT_PLE_PINNED, CARAT_PLE_HOST };
+
 struct carat_engine_options { /* every 0 or NULL means the default; NULL options: all of them */
-    const char *backend;      /* "cpu" or "ref" */
+    const char *backend;      /* "cuda", "cpu" or "ref"; default: the first that is there */
     int32_t n_ctx;            /* positions a sequence can hold; default: the most that fits */
     int32_t n_seq;            /* sequences decoded side by side; default 1 */
-    int32_t chunk;            /* rows of a prefill step; default 512 */
+    int32_t chunk;            /* rows of a prefill step; default 512, 2048 on GPUs */
     enum carat_kv_type kv_type;
     int32_t n_threads;        /* of the CPU backend; default: physical cores, as far as they help */
     bool pin_threads;         /* each thread stays on its core */
     enum carat_precision precision;
+    int32_t device;           /* which of the backend's devices; default the first */
+    enum carat_matmul matmul; /* GPU: products of many rows */
+    enum carat_ple ple_place; /* GPU: the table of per-layer embeddings */
+    int32_t gpu_layers;       /* on the device, the rest on the CPU; 0: all that fit; < 0: none */
+    bool cpu_experts;         /* experts of 26B-A4B stay on the CPU */
+    int64_t mirror_budget;    /* GPU: bytes for fp16 copies of weights; 0: what is free, < 0: 0 */
+    bool profile;             /* GPU: keep times for carat_profile_text */
+    /* Called while weights go to a device, from carat_engine_open; may be NULL. */
+    void (*progress)(void *user, size_t done_bytes, size_t total_bytes);
+    void *progress_user;
 };
 
 /* Bytes of each kind, as allocated: what is printed is what is taken. */
 struct carat_memory {
-    uint64_t weights_mapped, kv_local, kv_global, buffers, step, total;
+    uint64_t weights_mapped; /* of the file */
+    uint64_t weights;        /* in the form that the device computes with */
+    uint64_t kv_local, kv_global, buffers, step, total;
     uint64_t available; /* on the device now */
     int32_t n_ctx;      /* the effective one */
+    int32_t gpu_layers; /* on the device */
+    uint64_t second_total, second_available; /* of the CPU, when it computes the rest; else 0 */
 };
 int carat_memory_estimate(const carat_model *model, const struct carat_engine_options *options,
                           struct carat_memory *out, struct carat_error *err);
@@ -185,6 +204,7 @@ int carat_engine_open(carat_engine **out, const carat_model *model,
                       const struct carat_engine_options *options, struct carat_error *err);
 void carat_engine_close(carat_engine *engine);
 const struct carat_memory *carat_engine_memory(const carat_engine *engine);
+const char *carat_engine_device(const carat_engine *engine); /* "NVIDIA H200" */
 
 struct carat_logit_bias { int32_t id; float bias; }; /* -INFINITY bans */
 
@@ -257,6 +277,10 @@ struct carat_work { double bytes, operations; };
 void carat_measure_work(const carat_engine *engine, const struct carat_measure *what,
                         struct carat_work *out);
 
+/* Where the time of all steps so far went, on an engine opened with `profile`: a table a phase.
+ * CARAT_EUSAGE: it was not, or the backend has none. *out is freed with carat_free. */
+int carat_profile_text(const carat_engine *engine, char **out, struct carat_error *err);
+
 /* The compiled program of a step of `rows` rows of which `outs` are wanted, one op a line.
  * *out is freed with carat_free. */
 int carat_plan_text(const carat_model *model, const struct carat_engine_options *options,
@@ -264,6 +288,10 @@ int carat_plan_text(const carat_model *model, const struct carat_engine_options 
 
 /* Backends and devices as JSON: [{"backend":"ref","device":..,"memory":..}]. carat_free. */
 int carat_devices_json(char **out, struct carat_error *err);
+
+/* The backend that is taken when none is named, and its rows of a prefill step (0: no such one). */
+const char *carat_backend_default(void);
+int32_t carat_backend_chunk(const char *backend);
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,9 @@ import xml.etree.ElementTree as ElementTree
 
 SKIPPED_CASE = re.compile(r"^(?:\[  SKIPPED \] (?!\w+: \d+ test|\d+ test)|skip +)(.*)$",
                           re.MULTILINE)
+# Why: the line before the name of a cmocka case, or all that a program has to say.
+SKIP_REASON = re.compile(r"^skipped: (.*)\n\[  SKIPPED \] (\w+)$", re.MULTILINE)
+PROGRAM_REASON = re.compile(r"^skipped: (.*)$", re.MULTILINE)
 SCRIPT_SUM = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", re.MULTILINE)
 
 
@@ -28,7 +31,8 @@ def count_case(case):
     has_failed = case.find("failure") is not None or case.get("status") == "fail"
     is_skipped = case.find("skipped") is not None or case.get("status") in ("notrun", "disabled")
     if is_skipped:
-        return (0, 0, 1), [case.find("skipped").get("message", "") if is_skipped else ""]
+        reason = PROGRAM_REASON.search(text)
+        return (0, 0, 1), [reason[1] if reason else case.findtext("skipped") or "not run"]
     script = SCRIPT_SUM.findall(text)
     if script:
         counts = [sum(int(row[i]) for row in script) for i in range(3)]
@@ -38,7 +42,9 @@ def count_case(case):
         counts[1] = 1  # it crashed, ran out of time, or failed outside its cases
     if not has_failed and sum(counts) == 0:
         counts[0] = 1
-    return tuple(counts), [line.strip() for line in SKIPPED_CASE.findall(text)]
+    reasons = {name: f": {reason}" for reason, name in SKIP_REASON.findall(text)}
+    names = dict.fromkeys(line.strip() for line in SKIPPED_CASE.findall(text))
+    return tuple(counts), [name + reasons.get(name, "") for name in names]
 
 
 def main():

@@ -2,8 +2,8 @@
  * backend knows ops and formats; it knows nothing of Gemma, requests or batching.
  *
  * Rules
- * 1. Calls in order: open; alloc, weight_load; bind; run, fence, download; unbind; free; close.
- *    One thread at a time for a device.
+ * 1. Calls in order: open; alloc, weight_load; bind; run, fence; unbind; free; close; upload and
+ *    download while there is memory. One thread at a time for a device.
  * 2. open, alloc, weight_load and bind may fail, with a message. run does not fail: what can go
  *    wrong is found by bind, or it is a lost device, which fence reports.
  * 3. Everything that a run needs is taken by bind: nothing allocates afterwards.
@@ -31,16 +31,43 @@ struct device_limits {
     double read_bytes, int8_operations; /* a second */
 };
 
+/* How products of many rows are computed on a device that has several ways. */
+enum matmul_kind { MATMUL_AUTO, MATMUL_INT8, MATMUL_FP16 };
+
+/* Where a device other than the CPU keeps tables that are only looked up. */
+enum table_place {
+    TABLE_AUTO,   /* on the device if it fits, else pinned */
+    TABLE_DEVICE,
+    TABLE_PINNED, /* a copy in host memory that the device reads by itself */
+    TABLE_HOST    /* in the mapped file: the rows of each step are copied to the device */
+};
+
 /* How a user wants a device to work. Zero: the defaults. */
 struct device_options {
-    int n_threads;   /* 0: one for each physical core, fewer where a step is too small */
-    bool is_pinned;  /* threads stay on their cores */
-    bool is_exact;   /* activations stay fp32 where they would be rounded to 8 bits */
+    int n_threads;     /* 0: one for each physical core, fewer where a step is too small */
+    bool is_pinned;    /* threads stay on their cores */
+    bool is_exact;     /* activations stay fp32 where they would be rounded to 8 bits */
+    bool is_uncaptured; /* steps are launched op by op, never replayed (tests compare both) */
+    bool is_profiled;   /* times are taken behind every launch */
+    enum matmul_kind matmul;
+    enum table_place table_place;
+    int64_t mirror_budget; /* bytes for fp16 copies of weights; 0: what is free, < 0: none */
+    /* Told while weights are put on the device; may be NULL. */
+    void (*progress)(void *user, size_t done, size_t total);
+    void *progress_user;
+};
+
+struct logit_pair {
+    int32_t id;
+    float logit;
 };
 
 struct backend {
     const char *name;
     enum format kv_format; /* of caches unless the user says otherwise */
+    int32_t chunk;         /* rows of a prefill step, the same */
+    bool replays;          /* steps are recorded: usual sizes of prompts get plans of their own */
+    bool is_host;          /* computes with the host's processor, in its memory */
 
     int (*count)(void); /* devices of this kind that this machine has */
     int (*open)(struct device **out, int index, const struct device_options *options,
@@ -50,6 +77,13 @@ struct backend {
 
     /* Whether `op` runs on weights of `format` here. */
     bool (*supports)(enum op_code op, enum format format);
+
+    /* Which ops from op i on are done in one go, for plan_mark_windows; NULL: each on its own. */
+    int32_t (*window)(const struct device *device, const struct plan *plan, int32_t i);
+
+    /* Memory that bind takes for weights in the form that the plan's products read, once for all
+     * plans; `free_bytes` is what may be used for forms that only make it faster. */
+    size_t (*prepared_bytes)(struct device *device, const struct plan *plan, size_t free_bytes);
 
     /* Zeroed memory, aligned for any value. CARAT_EMEMORY says how much was needed. */
     int (*alloc)(struct device *device, size_t bytes, void **out, struct carat_error *err);
@@ -72,14 +106,29 @@ struct backend {
     void (*run)(struct program *program, const struct step *step);
     int (*fence)(struct device *device, struct carat_error *err); /* CARAT_EDEVICE: lost */
 
+    /* After fence: the largest logits of output row `row`, falling, the first being NaN if any is;
+     * returns their number. NULL where a device has no such thing. */
+    int (*best)(struct program *program, int32_t row, const struct logit_pair **out);
+
+    /* Of a device opened with is_profiled: where the time of its runs went, as text. NULL where
+     * there is no such thing. */
+    void (*print_profile)(struct device *device, struct buf *out);
+
     /* Measures what the device can do at most, in some tenths of a second; NULL where there is
      * no such measure. */
     void (*measure_limits)(struct device *device, struct device_limits *out);
+
+    /* Copies to and from memory of alloc; complete when they return, and in order with run. Memory
+     * of a device need not be readable by the host: nothing else touches it. */
+    void (*upload)(struct device *device, void *memory, const void *host, size_t bytes);
     void (*download)(struct device *device, void *host, const void *memory, size_t bytes);
 };
 
 /* All backends of this build, in order of preference, ended by NULL. */
 extern const struct backend *const backend_list[];
+
+/* The first that has a device. */
+const struct backend *backend_default(void);
 
 /* By name. CARAT_EDEVICE names the ones there are. */
 int backend_find(const struct backend **out, const char *name, struct carat_error *err);

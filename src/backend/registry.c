@@ -3,9 +3,10 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/cpu.h"
+#include "backend/cuda/cuda.h"
 #include "backend/ref/ref.h"
 
-const struct backend *const backend_list[] = {&cpu_backend, &ref_backend, NULL};
+const struct backend *const backend_list[] = {&cuda_backend, &cpu_backend, &ref_backend, NULL};
 
 int backend_find(const struct backend **out, const char *name, struct carat_error *err)
 {
@@ -21,4 +22,11 @@ int backend_find(const struct backend **out, const char *name, struct carat_erro
     err_set(err, CARAT_EDEVICE, "backend \"%s\" is not in this build", name);
     err_hint(err, "this build has: %s", names);
     return CARAT_EDEVICE;
+}
+
+const struct backend *backend_default(void)
+{
+    int i = 0;
+    while (backend_list[i + 1] && backend_list[i]->count() == 0) i++;
+    return backend_list[i];
 }

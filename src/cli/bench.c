@@ -124,8 +124,10 @@ static int read_lists(const struct options *o, struct lists *l, struct carat_err
     TRY(read_numbers(o, OPT_BENCH_THREADS, &l->threads, err));
     for (size_t i = 0; i < l->users.n; i++)
         if (l->users.at[i] < 1) return err_set(err, CARAT_EUSAGE, "--users: at least 1 expected");
-    for (size_t i = 0; i < l->chunk.n; i++)
-        if (l->chunk.at[i] < 1) return err_set(err, CARAT_EUSAGE, "--chunk: at least 1 expected");
+    for (size_t i = 0; i < l->chunk.n; i++) {
+        if (l->chunk.at[i] < 0) return err_set(err, CARAT_EUSAGE, "--chunk: at least 1 expected");
+        if (l->chunk.at[i] == 0) l->chunk.at[i] = carat_backend_chunk(backend_of(o));
+    }
     return CARAT_OK;
 }
 
@@ -216,12 +218,9 @@ static int open_engine(struct session *s, const struct options *o, const struct 
                        size_t first, struct carat_error *err)
 {
     struct carat_engine_options options = {
-        .backend = opt_text(o, OPT_BACKEND),
         /* The usual number is the engine's to use as far as it helps. */
         .n_threads =
             p->tests[first].threads == default_threads(o) ? 0 : p->tests[first].threads,
-        .pin_threads = opt_is_set(o, OPT_PIN),
-        .precision = precision_of(o),
         .n_ctx = CONTEXT_LEAST,
         .chunk = p->tests[first].chunk,
         .kv_type = kv_type_of(p->tests[first].kv_type),
@@ -232,6 +231,8 @@ static int open_engine(struct session *s, const struct options *o, const struct 
         if (positions > options.n_ctx) options.n_ctx = positions;
         if (t->users > options.n_seq) options.n_seq = t->users;
     }
+    set_device_options(o, &options);
+    if (s->engine && opt_is_set(o, OPT_PROFILE)) session_print_profile(s);
     if (s->engine) carat_engine_close(s->engine);
     s->engine = NULL;
     return session_start(s, &options, err);
@@ -261,9 +262,16 @@ static int measure(struct session *s, const struct options *o, struct bench_test
         t->samples_ns[t->n_samples] = (int64_t)(seconds * 1e9 + 0.5);
     }
     progress_end();
-    if (!opt_is_set(o, OPT_ROOFLINE)) return CARAT_OK;
     carat_measure_work(s->engine, &what, &t->work);
+    if (!opt_is_set(o, OPT_ROOFLINE)) return CARAT_OK;
     return carat_measure_roofline(s->engine, &t->limit, err);
+}
+
+static void note_gpu(const struct session *s, struct bench_facts *facts)
+{
+    if (strcmp(facts->backend, "cuda") != 0) return;
+    snprintf(facts->gpu, sizeof facts->gpu, "%s", carat_engine_device(s->engine));
+    facts->n_gpu_layers = carat_engine_memory(s->engine)->gpu_layers;
 }
 
 static int run_tests(const struct options *o, struct session *s, struct plan_of_tests *p,
@@ -272,7 +280,7 @@ static int run_tests(const struct options *o, struct session *s, struct plan_of_
     struct bench_facts facts = {
         .info = carat_model_info(s->model),
         .path = buf_text(&s->path),
-        .backend = opt_text(o, OPT_BACKEND),
+        .backend = backend_of(o),
         .is_exact = precision_of(o) == CARAT_PRECISION_FP32,
     };
     os_cpu_name(facts.cpu, sizeof facts.cpu);
@@ -281,11 +289,13 @@ static int run_tests(const struct options *o, struct session *s, struct plan_of_
     for (size_t i = 0; i < p->n; i++) {
         if (i == 0 || !is_same_engine(&p->tests[i - 1], &p->tests[i]))
             TRY(open_engine(s, o, p, i, err));
+        note_gpu(s, &facts);
         TRY(measure(s, o, &p->tests[i], i, p->n, err));
         bench_output_add(&out, &p->tests[i]);
         if (!out_flush()) return CARAT_OK; /* main says why */
     }
     bench_output_end(&out);
+    if (s->engine && opt_is_set(o, OPT_PROFILE)) session_print_profile(s);
     return CARAT_OK;
 }
 

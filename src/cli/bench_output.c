@@ -66,7 +66,7 @@ struct field {
     const double *list;
 };
 
-enum { FIELDS = 32 };
+enum { FIELDS = 40 };
 
 static bool has_roofline(const struct bench_test *t)
 {
@@ -108,7 +108,7 @@ static size_t make_fields(const struct bench_facts *facts, const struct bench_te
         {"build_commit", FIELD_TEXT, .text = version_commit()},
         {"build_number", FIELD_INT, .integer = version_build_number()},
         {"cpu_info", FIELD_TEXT, .text = facts->cpu},
-        {"gpu_info", FIELD_TEXT, .text = ""},
+        {"gpu_info", FIELD_TEXT, .text = facts->gpu},
         {"backends", FIELD_TEXT, .text = facts->backend},
         {"model_filename", FIELD_TEXT, .text = facts->path},
         {"model_type", FIELD_TEXT, .text = type},
@@ -119,7 +119,7 @@ static size_t make_fields(const struct bench_facts *facts, const struct bench_te
         {"n_threads", FIELD_INT, .integer = t->threads},
         {"type_k", FIELD_TEXT, .text = kv_type(facts, t)},
         {"type_v", FIELD_TEXT, .text = kv_type(facts, t)},
-        {"n_gpu_layers", FIELD_INT, .integer = 0},
+        {"n_gpu_layers", FIELD_INT, .integer = facts->n_gpu_layers},
         {"n_prompt", FIELD_INT, .integer = t->n_prompt},
         {"n_gen", FIELD_INT, .integer = t->n_gen},
         {"n_depth", FIELD_INT, .integer = t->depth},
@@ -129,6 +129,8 @@ static size_t make_fields(const struct bench_facts *facts, const struct bench_te
         {"avg_ts", FIELD_REAL, .real = s->rate.mean},
         {"stddev_ts", FIELD_REAL, .real = s->rate.deviation},
         {"n_users", FIELD_INT, .integer = t->users},
+        {"work_bytes", FIELD_INT, .integer = (int64_t)t->work.bytes},
+        {"work_operations", FIELD_INT, .integer = (int64_t)t->work.operations},
     };
     const struct field roofline[] = {
         {"read_limit_gbs", FIELD_REAL, .real = t->limit.read_bytes / 1e9},

@@ -17,15 +17,16 @@ struct bench_test {
     char test_time[32];  /* UTC, ISO 8601 */
     int n_samples;
     int64_t samples_ns[SAMPLES_MAX];
-    struct carat_work work;      /* with --roofline: of one run, and what the device can do; */
-    struct carat_roofline limit; /* zero without */
+    struct carat_work work;      /* of one run, at least */
+    struct carat_roofline limit; /* what the device can do; zero without --roofline */
 };
 
 struct bench_facts { /* the same in every row */
     const struct carat_model_info *info;
     const char *path, *backend;
     bool is_exact; /* --precision fp32 */
-    char cpu[128];
+    char cpu[128], gpu[96]; /* gpu "": none computes */
+    int32_t n_gpu_layers;   /* layers on it */
 };
 
 struct bench_output {

@@ -103,10 +103,10 @@
       "tokens already in the context, not counted")                                                \
     X(BENCH_USERS, LIST, "users", "-npl --parallel -np", "1", 0, 0, ON(BENCH), "LIST",             \
       "sequences decoded side by side")                                                            \
-    X(BENCH_CHUNK, LIST, "chunk", "-b -ub --batch-size --ubatch-size", "512", 0, 0, ON(BENCH),     \
-      "LIST", "rows of a prefill step")                                                            \
+    X(BENCH_CHUNK, LIST, "chunk", "-b -ub --batch-size --ubatch-size", "0", 0, 0, ON(BENCH),       \
+      "LIST", "rows of a prefill step (0: 512, on a GPU 2048)")                                    \
     X(BENCH_KV, LIST, "kv-type", "-ctk -ctv --cache-type-k --cache-type-v", "auto", 0, 0,          \
-      ON(BENCH), "LIST", "type of the KV cache: auto, f16, f32, q8_0")                             \
+      ON(BENCH), "LIST", "type of the KV cache: auto, f16, bf16, f32, q8_0")                       \
     X(BENCH_THREADS, LIST, "threads", "-t", "0", 0, 0, ON(BENCH), "LIST",                          \
       "threads of the cpu backend (0: one for each physical core)")                                \
     X(REPETITIONS, INT, "repetitions", "-r", "5", 1, 1000, ON(BENCH), "N", "runs of each test")    \
@@ -120,17 +120,33 @@
     X(KV, FLAG, "kv", "", "", 0, 0, ON(SHOW), "", "list the metadata")                             \
     X(TENSORS, FLAG, "tensors", "", "", 0, 0, ON(SHOW), "", "list the tensors")                    \
     X(FIT, INT, "fit", "", "0", 0, COUNT_MAX, ON(SHOW), "CTX", "memory that CTX positions need")   \
-    X(BACKEND, CHOICE, "backend", "", "cpu", 0, 0, (ON_ENGINE & ~ON(LOGITS)) | ON(BENCH),          \
-      "ref|cpu|cuda", "what computes; ref is plain and exact, and slow")                           \
-    X(LOGITS_BACKEND, CHOICE, "backend", "", "ref", 0, 0, ON(LOGITS), "ref|cpu|cuda",              \
+    X(BACKEND, CHOICE, "backend", "", "auto", 0, 0, (ON_ENGINE & ~ON(LOGITS)) | ON(BENCH),         \
+      "auto|cuda|cpu|ref", "what computes (auto: a GPU if there is one); ref is exact, and slow")  \
+    X(LOGITS_BACKEND, CHOICE, "backend", "", "ref", 0, 0, ON(LOGITS), "ref|cpu|cuda|auto",         \
       "what computes; ref is the exact reference")                                                 \
+    X(DEVICE, INT, "device", "-mg --main-gpu", "0", 0, 63, ON_ENGINE | ON(BENCH), "N",             \
+      "which GPU, counted from 0")                                                                 \
+    X(GPU_LAYERS, INT, "gpu-layers", "-ngl --n-gpu-layers", "-1", -1, COUNT_MAX,                   \
+      ON_ENGINE | ON(BENCH), "N",                                                                  \
+      "layers on the GPU, the rest on the CPU (-1: as many as fit)")                               \
+    X(CPU_EXPERTS, FLAG, "cpu-experts", "--cpu-moe", "", 0, 0, ON_ENGINE | ON(BENCH), "",          \
+      "GPU: experts of 26B-A4B stay on the CPU")                                                   \
+    X(MATMUL, CHOICE, "matmul", "", "auto", 0, 0, ON_ENGINE | ON(BENCH), "auto|int8|fp16",         \
+      "GPU: arithmetic of prompt products (auto: the faster one on the chip)")                     \
+    X(MIRROR, INT, "mirror-budget", "", "-1", -1, 1e15, ON_ENGINE | ON(BENCH), "BYTES",            \
+      "GPU: memory for fp16 copies of weights, for --matmul fp16 (-1: what is free)")              \
+    X(PROFILE, FLAG, "profile", "", "", 0, 0, ON(RUN) | ON(BENCH), "",                             \
+      "GPU: tell at the end where the time went, on standard error")                               \
+    X(PLE, CHOICE, "ple", "", "auto", 0, 0, ON_ENGINE | ON(BENCH), "auto|gpu|pinned|host",         \
+      "GPU: place of the table of per-layer embeddings (pinned: a copy in host memory that the "   \
+      "GPU reads; host: in the file, rows copied step by step)")                                   \
     X(PRECISION, CHOICE, "precision", "", "fast", 0, 0, ON_ENGINE | ON(BENCH), "fast|fp32",        \
       "fast: 8-bit activations with quantised weights")                                            \
     X(PIN, FLAG, "pin", "", "", 0, 0, ON_ENGINE | ON(BENCH), "", "keep each thread on its core")   \
     X(CHUNK, INT, "chunk", "-b -ub --batch-size --ubatch-size", "0", 0, COUNT_MAX, ON_ENGINE,      \
-      "N", "rows of a prefill step (0: 512)")                                                      \
+      "N", "rows of a prefill step (0: 512, on a GPU 2048)")                                       \
     X(KV_TYPE, CHOICE, "kv-type", "-ctk -ctv --cache-type-k --cache-type-v", "auto", 0, 0,         \
-      ON_ENGINE, "auto|f16|f32|q8_0", "type of the KV cache (auto: f32 where exact, else f16)")    \
+      ON_ENGINE, "auto|f16|bf16|f32|q8_0", "type of the KV cache (auto: f16; f32 where exact)")\
     X(THREADS, INT, "threads", "-t", "0", 0, 512, ON_ENGINE, "N",                                  \
       "threads of the cpu backend (0: one for each physical core)")                                \
     X(JSON, FLAG, "json", "", "", 0, 0, ON_TEXT | ON(RUN) | ON(SHOW) | ON(DOCTOR) | ON(VERSION),   \

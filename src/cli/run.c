@@ -206,6 +206,7 @@ static int answer_once(const struct options *o, struct session *s, const struct 
     else if (status == CARAT_OK && !(sink->last == '\n'))
         sink_write(sink, "\n", 1);
     if (status == CARAT_OK) status = sink->status;
+    if (status == CARAT_OK && opt_is_set(o, OPT_PROFILE)) session_print_profile(s);
     return file_writer_close(&sink->writer, status, err);
 }
 

@@ -1,5 +1,6 @@
 #include "cli/session.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/files.h"
@@ -39,6 +40,18 @@ int session_start(struct session *s, const struct carat_engine_options *options,
     return status;
 }
 
+void session_print_profile(const struct session *s)
+{
+    struct carat_error err = {0};
+    char *text;
+    if (carat_profile_text(s->engine, &text, &err) != CARAT_OK) {
+        report(&err);
+        return;
+    }
+    fputs(text, stderr);
+    carat_free(text);
+}
+
 void session_close(struct session *s)
 {
     if (s->engine) carat_engine_close(s->engine);
@@ -50,6 +63,7 @@ void session_close(struct session *s)
 enum carat_kv_type kv_type_of(const char *name)
 {
     if (strcmp(name, "f16") == 0) return CARAT_KV_F16;
+    if (strcmp(name, "bf16") == 0) return CARAT_KV_BF16;
     if (strcmp(name, "q8_0") == 0) return CARAT_KV_Q8_0;
     return strcmp(name, "f32") == 0 ? CARAT_KV_F32 : CARAT_KV_AUTO;
 }
@@ -60,18 +74,57 @@ enum carat_precision precision_of(const struct options *o)
     return is_exact ? CARAT_PRECISION_FP32 : CARAT_PRECISION_FAST;
 }
 
+const char *backend_of(const struct options *o)
+{
+    const char *name =
+        opt_text(o, o->command == COMMAND_LOGITS ? OPT_LOGITS_BACKEND : OPT_BACKEND);
+    return strcmp(name, "auto") == 0 ? carat_backend_default() : name;
+}
+
+static enum carat_matmul matmul_of(const char *name)
+{
+    if (strcmp(name, "int8") == 0) return CARAT_MATMUL_INT8;
+    return strcmp(name, "fp16") == 0 ? CARAT_MATMUL_FP16 : CARAT_MATMUL_AUTO;
+}
+
+static void show_loading(void *user, size_t done, size_t total)
+{
+    (void)user;
+    progress("loading weights", (int)(done >> 20), (int)(total >> 20));
+}
+
+void set_device_options(const struct options *o, struct carat_engine_options *out)
+{
+    int64_t mirror = (int64_t)opt_int(o, OPT_MIRROR), layers = (int64_t)opt_int(o, OPT_GPU_LAYERS);
+    const char *ple = opt_text(o, OPT_PLE);
+    out->backend = backend_of(o);
+    out->device = (int32_t)opt_int(o, OPT_DEVICE);
+    out->gpu_layers = layers == 0 ? -1 : layers < 0 ? 0 : (int32_t)layers;
+    out->cpu_experts = opt_is_set(o, OPT_CPU_EXPERTS);
+    out->matmul = matmul_of(opt_text(o, OPT_MATMUL));
+    out->mirror_budget = mirror < 0 ? 0 : mirror == 0 ? -1 : mirror;
+    out->ple_place = strcmp(ple, "pinned") == 0 ? CARAT_PLE_PINNED
+                     : strcmp(ple, "host") == 0 ? CARAT_PLE_HOST
+                     : strcmp(ple, "gpu") == 0  ? CARAT_PLE_GPU
+                                                : CARAT_PLE_AUTO;
+    out->pin_threads = opt_is_set(o, OPT_PIN);
+    out->precision = precision_of(o);
+    out->profile = (o->command == COMMAND_RUN || o->command == COMMAND_BENCH) &&
+                   opt_is_set(o, OPT_PROFILE);
+    out->progress = show_loading;
+}
+
 struct carat_engine_options engine_options(const struct options *o)
 {
-    return (struct carat_engine_options){
-        .backend = opt_text(o, o->command == COMMAND_LOGITS ? OPT_LOGITS_BACKEND : OPT_BACKEND),
+    struct carat_engine_options options = {
         .n_ctx = (int32_t)opt_int(o, OPT_CTX),
         .n_seq = 1,
         .chunk = (int32_t)opt_int(o, OPT_CHUNK),
         .kv_type = kv_type_of(opt_text(o, OPT_KV_TYPE)),
         .n_threads = (int32_t)opt_int(o, OPT_THREADS),
-        .pin_threads = opt_is_set(o, OPT_PIN),
-        .precision = precision_of(o),
     };
+    set_device_options(o, &options);
+    return options;
 }
 
 void join_arguments(const struct options *o, size_t first, struct buf *out)

@@ -21,6 +21,7 @@ struct session {
 int session_open(struct session *s, const struct options *o, struct carat_error *err);
 int session_start(struct session *s, const struct carat_engine_options *options,
                   struct carat_error *err);
+void session_print_profile(const struct session *s); /* to standard error */
 void session_close(struct session *s);
 
 /* The name or path of the model alone, for commands that do not open it. */
@@ -28,6 +29,9 @@ int session_find(struct session *s, const struct options *o, struct carat_error 
 
 /* --backend, --ctx-size, --chunk, --kv-type, --threads ... of a command. */
 struct carat_engine_options engine_options(const struct options *o);
+/* The part of it that tells which device and how it works: what bench needs too. */
+void set_device_options(const struct options *o, struct carat_engine_options *out);
+const char *backend_of(const struct options *o); /* never "auto" */
 enum carat_kv_type kv_type_of(const char *name);
 enum carat_precision precision_of(const struct options *o);
 

@@ -46,11 +46,16 @@ static void print_memory(const struct carat_memory *m)
 {
     out_printf("memory with %d positions\n", m->n_ctx);
     print_size("weights (mapped file)", m->weights_mapped);
+    if (m->weights) print_size("weights (as computed with)", m->weights);
     print_size("KV cache, local", m->kv_local);
     print_size("KV cache, global", m->kv_global);
     print_size("buffers", m->buffers + m->step);
     print_size("total", m->total);
     print_size("available now", m->available);
+    if (m->second_total == 0) return;
+    out_printf("  %-22s %10d\n", "layers there", m->gpu_layers);
+    print_size("on the CPU", m->second_total);
+    print_size("available there", m->second_available);
 }
 
 /* ---- The listing ------------------------------------------------------------------------ */
@@ -147,10 +152,12 @@ static int print_listing(const struct options *o, const char *json, bool *is_run
 static void add_memory(struct json *j, const struct carat_memory *m)
 {
     const struct { const char *key; uint64_t value; } rows[] = {
-        {"weights_mapped", m->weights_mapped}, {"kv_local", m->kv_local},
-        {"kv_global", m->kv_global},           {"buffers", m->buffers},
-        {"step", m->step},                     {"total", m->total},
-        {"available", m->available},           {"n_ctx", (uint64_t)m->n_ctx},
+        {"weights_mapped", m->weights_mapped}, {"weights", m->weights},
+        {"kv_local", m->kv_local},             {"kv_global", m->kv_global},
+        {"buffers", m->buffers},               {"step", m->step},
+        {"total", m->total},                   {"available", m->available},
+        {"n_ctx", (uint64_t)m->n_ctx},         {"gpu_layers", (uint64_t)m->gpu_layers},
+        {"second_total", m->second_total},     {"second_available", m->second_available},
     };
     json_begin_object(j);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -3,7 +3,7 @@
 
 #include "base/json_writer.h"
 #include "base/mem.h"
-#include "engine/layout.h"
+#include "engine/engine.h"
 #include "text/chat.h"
 #include "text/parser.h"
 #include "text/tokenizer.h"
@@ -100,7 +100,8 @@ int carat_memory_estimate(const carat_model *model, const struct carat_engine_op
                           struct carat_memory *out, struct carat_error *err)
 {
     struct layout layout;
-    TRY(layout_init(&layout, model, &model->weights, options, err));
+    struct layout_source from = {.model = model, .near = &model->weights};
+    TRY(layout_init(&layout, &from, options, err));
     *out = layout.memory;
     layout_deinit(&layout);
     return CARAT_OK;
@@ -117,23 +118,57 @@ static int give_text(struct buf *text, char **out, struct carat_error *err)
     return CARAT_OK;
 }
 
+/* The plan, or the segments of which it consists on two devices. */
+static void print_bucket(const struct layout *y, const struct bucket *b, struct buf *out)
+{
+    for (int32_t i = 0; i < b->n_segments; i++) {
+        const struct segment *s = &b->segments[i];
+        if (b->n_segments > 1)
+            buf_printf(out, "# segment %d of %d, on %s\n", i + 1, b->n_segments,
+                       y->targets[s->site].backend->name);
+        plan_print(s->plan, out);
+    }
+}
+
 int carat_plan_text(const carat_model *model, const struct carat_engine_options *options,
                     int32_t rows, int32_t outs, char **out, struct carat_error *err)
 {
     struct layout layout;
     struct buf text = {0};
-    TRY(layout_init(&layout, model, &model->weights, options, err));
-    const struct bucket *last = &layout.plans.buckets[layout.plans.n_buckets - 1];
-    const int32_t *most = last->plan.rows_max;
+    struct layout_source from = {.model = model, .near = &model->weights};
+    TRY(layout_init(&layout, &from, options, err));
+    const int32_t *most = layout.plans.buckets[layout.plans.n_buckets - 1].rows_max;
     int status = CARAT_OK;
     if (rows < 1 || rows > most[ROWS_TOKEN] || outs < 0 || outs > most[ROWS_OUT])
         status =
             err_set(err, CARAT_EUSAGE, "at most %d rows and %d outputs expected, %d and %d found",
                     most[ROWS_TOKEN], most[ROWS_OUT], rows, outs);
     else
-        plan_print(&plans_get(&layout.plans, rows, outs)->plan, &text);
+        print_bucket(&layout, plans_get(&layout.plans, rows, outs), &text);
     layout_deinit(&layout);
     return status ? status : give_text(&text, out, err);
+}
+
+int carat_profile_text(const carat_engine *engine, char **out, struct carat_error *err)
+{
+    struct buf text = {0};
+    const struct target *t = &engine->layout.targets[SITE_NEAR];
+    if (t->backend->print_profile) t->backend->print_profile(t->device, &text);
+    if (text.length == 0 && !text.failed)
+        return err_set(err, CARAT_EUSAGE, "backend \"%s\" has taken no profile",
+                       t->backend->name);
+    return give_text(&text, out, err);
+}
+
+const char *carat_backend_default(void)
+{
+    return backend_default()->name;
+}
+
+int32_t carat_backend_chunk(const char *name)
+{
+    const struct backend *backend;
+    return backend_find(&backend, name, NULL) ? 0 : backend->chunk;
 }
 
 static int add_device(struct json *j, const struct backend *backend, int index,

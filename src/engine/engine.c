@@ -36,34 +36,58 @@ static int take_host_memory(carat_engine *e, struct carat_error *err)
     if (!e->sequences || !e->events || !e->row)
         return err_no_memory(err, "engine", n_vocab * sizeof *e->row);
     TRY(batch_init(&e->step, &e->arena, y->chunk + y->n_seq, err));
+    if (y->plans.carry_bytes) {
+        e->carried = arena_take(&e->arena, y->plans.carry_bytes, 1);
+        if (!e->carried) return err_no_memory(err, "engine", y->plans.carry_bytes);
+    }
     return list_suppressed(e, err);
+}
+
+static int take(const struct target *t, size_t bytes, void **out, struct carat_error *err)
+{
+    return bytes ? t->backend->alloc(t->device, bytes, out, err) : CARAT_OK;
+}
+
+static int take_site_memory(carat_engine *e, enum site site, struct carat_error *err)
+{
+    const struct layout *y = &e->layout;
+    const struct target *t = &y->targets[site];
+    struct weights *w = &e->weights[site];
+    if (!t->device) return CARAT_OK;
+    TRY(take(t, y->plans.bytes[site], &e->memory[site], err));
+    TRY(take(t, y->plans.scratch_bytes[site], &e->scratch[site], err));
+    for (int32_t *n = &e->n_loaded[site]; *n < w->n_all; ++*n)
+        TRY(t->backend->weight_load(t->device, &w->all[*n], err));
+    return CARAT_OK;
 }
 
 static int take_device_memory(carat_engine *e, struct carat_error *err)
 {
     struct layout *y = &e->layout;
     for (int32_t l = 0; l < e->model->config.n_kv_layer; l++) {
-        TRY(y->backend->alloc(y->device, y->k_bytes[l], &e->kv[2 * l], err));
-        TRY(y->backend->alloc(y->device, y->k_bytes[l], &e->kv[2 * l + 1], err));
+        const struct target *t = &y->targets[gemma_site(&y->split, l)];
+        TRY(take(t, y->k_bytes[l], &e->kv[2 * l], err));
+        TRY(take(t, y->k_bytes[l], &e->kv[2 * l + 1], err));
         y->caches[l].k = e->kv[2 * l];
         y->caches[l].v = e->kv[2 * l + 1];
     }
-    TRY(y->backend->alloc(y->device, y->plans.bytes, &e->memory, err));
-    TRY(y->backend->alloc(y->device, y->plans.scratch_bytes, &e->scratch, err));
-    for (; e->n_loaded < e->weights.n_all; e->n_loaded++)
-        TRY(y->backend->weight_load(y->device, &e->weights.all[e->n_loaded], err));
-    return plans_bind(&y->plans, y->backend, y->device, e->memory, e->scratch, err);
+    for (int i = 0; i < SITE_COUNT; i++) TRY(take_site_memory(e, (enum site)i, err));
+    return plans_bind(&y->plans, y->targets, e->memory, e->scratch, err);
 }
 
 static int start(carat_engine *e, const struct carat_engine_options *options,
                  struct carat_error *err)
 {
     struct buf note = {0};
-    int status = weights_bind(&e->weights, &e->model->config, e->model->gguf, &e->arena, &note,
-                              err);
+    struct layout_source from = {.model = e->model,
+                                 .near = &e->weights[SITE_NEAR],
+                                 .far = &e->weights[SITE_FAR],
+                                 .arena = &e->arena};
+    int status = weights_bind(&e->weights[SITE_NEAR], &e->model->config, e->model->gguf, &e->arena,
+                              &note, err);
     buf_deinit(&note);
     TRY(status);
-    TRY(layout_init(&e->layout, e->model, &e->weights, options, err));
+    TRY(layout_init(&e->layout, &from, options, err));
     TRY(take_host_memory(e, err));
     TRY(take_device_memory(e, err));
     arena_seal(&e->arena);
@@ -85,9 +109,26 @@ int carat_engine_open(carat_engine **out, const carat_model *model,
     return status;
 }
 
-static void give_back(const struct layout *y, void *memory)
+static void give_back(const struct target *t, void *memory)
 {
-    if (memory) y->backend->free(y->device, memory);
+    if (memory) t->backend->free(t->device, memory);
+}
+
+/* Programs go before the memory that they use. */
+static void give_device_memory(carat_engine *e)
+{
+    struct layout *y = &e->layout;
+    plans_deinit(&y->plans, y->targets);
+    for (int32_t l = 0; l < e->model->config.n_kv_layer; l++)
+        for (int i = 0; i < 2; i++)
+            give_back(&y->targets[gemma_site(&y->split, l)], e->kv[2 * l + i]);
+    for (int i = 0; i < SITE_COUNT; i++) {
+        const struct target *t = &y->targets[i];
+        for (int32_t k = 0; k < e->n_loaded[i]; k++)
+            t->backend->weight_unload(t->device, &e->weights[i].all[k]);
+        give_back(t, e->memory[i]);
+        give_back(t, e->scratch[i]);
+    }
 }
 
 void carat_engine_close(carat_engine *e)
@@ -97,15 +138,8 @@ void carat_engine_close(carat_engine *e)
     for (int32_t i = 0; e->sequences && i < y->n_seq; i++)
         if (e->sequences[i].state != SEQUENCE_FREE)
             sequence_end(&e->sequences[i], CARAT_FINISH_CANCELLED, 0);
-    if (y->device) {
-        plans_deinit(&y->plans, y->backend); /* programs go before the memory that they use */
-        for (int32_t i = 0; i < e->n_loaded; i++)
-            y->backend->weight_unload(y->device, &e->weights.all[i]);
-        for (int32_t i = 0; i < 2 * LAYERS_MAX; i++) give_back(y, e->kv[i]);
-        give_back(y, e->memory);
-        give_back(y, e->scratch);
-        layout_deinit(y);
-    }
+    give_device_memory(e);
+    layout_deinit(y);
     arena_deinit(&e->arena);
     mem_free(e);
 }
@@ -115,6 +149,11 @@ const struct carat_memory *carat_engine_memory(const carat_engine *e)
     return &e->layout.memory;
 }
 
+const char *carat_engine_device(const carat_engine *e)
+{
+    return e->layout.device_name;
+}
+
 bool engine_is_idle(const carat_engine *e)
 {
     for (int32_t i = 0; i < e->layout.n_seq; i++)
@@ -122,24 +161,56 @@ bool engine_is_idle(const carat_engine *e)
     return true;
 }
 
+/* Where a buffer of the bucket's plan of a site lies. */
+static char *buffer_at(const carat_engine *e, const struct bucket *b, enum site site, buf_id id)
+{
+    return (char *)e->memory[site] + plan_buf_at(&b->plans[site], id)->offset;
+}
+
+/* Hands in what the segment reads of the other device, through the host's memory. */
+static void carry_inputs(carat_engine *e, const struct bucket *b, const struct segment *s)
+{
+    const struct target *here = &e->layout.targets[s->site];
+    enum site other = SITE_COUNT - 1 - s->site;
+    const struct target *there = &e->layout.targets[other];
+    for (int32_t i = 0; i < s->plan->n_ops && s->plan->ops[i].code == OP_INPUT; i++) {
+        const struct op *op = &s->plan->ops[i];
+        const struct plan_buf *to = plan_buf_at(s->plan, op->out[0]);
+        int32_t rows = to->rows == ROWS_TOKEN ? e->step.n_token : e->step.n_out;
+        size_t bytes = (size_t)rows * (size_t)to->cols * sizeof(float);
+        if (bytes == 0) continue;
+        there->backend->download(there->device, e->carried,
+                                 buffer_at(e, b, other, (buf_id)op->p.input.from), bytes);
+        here->backend->upload(here->device, buffer_at(e, b, s->site, op->out[0]), e->carried,
+                              bytes);
+    }
+}
+
 int engine_run(carat_engine *e, struct carat_error *err)
 {
     if (e->is_lost) return err_set(err, CARAT_EDEVICE, "the device was lost; open a new engine");
-    struct layout *y = &e->layout;
-    const struct bucket *bucket = plans_get(&y->plans, e->step.n_token, e->step.n_out);
-    y->backend->run(bucket->program, &e->step);
-    int status = y->backend->fence(y->device, err);
+    const struct bucket *b = plans_get(&e->layout.plans, e->step.n_token, e->step.n_out);
+    int status = CARAT_OK;
+    for (int32_t i = 0; i < b->n_segments && !status; i++) {
+        const struct segment *s = &b->segments[i];
+        const struct target *t = &e->layout.targets[s->site];
+        carry_inputs(e, b, s);
+        t->backend->run(s->program, &e->step);
+        status = t->backend->fence(t->device, err);
+    }
     e->is_lost = status != CARAT_OK;
     return status;
 }
 
 const float *engine_logits(carat_engine *e, int32_t out)
 {
-    struct layout *y = &e->layout;
-    const struct plan *plan = &plans_get(&y->plans, e->step.n_token, e->step.n_out)->plan;
+    const struct bucket *b = plans_get(&e->layout.plans, e->step.n_token, e->step.n_out);
+    const struct segment *last = bucket_last(b);
+    const struct target *t = &e->layout.targets[last->site];
     size_t row_bytes = (size_t)e->model->config.n_vocab * sizeof(float);
-    size_t offset = plan_buf_at(plan, plan->logits)->offset + (size_t)out * row_bytes;
-    y->backend->download(y->device, e->row, (char *)e->memory + offset, row_bytes);
+    t->backend->download(t->device, e->row,
+                         buffer_at(e, b, last->site, last->plan->logits) + (size_t)out * row_bytes,
+                         row_bytes);
     return e->row;
 }
 
@@ -219,12 +290,26 @@ static void end(carat_engine *e, struct sequence *s, enum carat_finish finish, c
     add_event(e, event);
 }
 
+/* From the device's best pairs where they are enough, else from the whole row. */
+static int32_t pick(carat_engine *e, const struct sequence *s, float *logprob)
+{
+    const struct segment *last =
+        bucket_last(plans_get(&e->layout.plans, e->step.n_token, e->step.n_out));
+    const struct backend *backend = e->layout.targets[last->site].backend;
+    const struct logit_pair *best;
+    int n = 0;
+    if (backend->best && !s->want_logprob)
+        n = backend->best(last->program, s->out_row, &best);
+    if (sample_takes_best(s->sampler, n)) return sample_pick_best(s->sampler, best, n);
+    return sample_pick(s->sampler, engine_logits(e, s->out_row),
+                       s->want_logprob ? logprob : NULL);
+}
+
 /* The sequence's new logits become its next token, or its end. */
 static void take_token(carat_engine *e, struct sequence *s)
 {
     float logprob = 0;
-    int32_t id = sample_pick(s->sampler, engine_logits(e, s->out_row),
-                             s->want_logprob ? &logprob : NULL);
+    int32_t id = pick(e, s, &logprob);
     if (s->first_token <= 0) s->first_token = os_seconds();
     s->state = SEQUENCE_DECODE;
     if (id < 0) {

@@ -8,10 +8,11 @@
 struct carat_engine {
     const carat_model *model;
     struct layout layout;
-    struct weights weights; /* this engine's copy: device_data is of its device */
-    struct arena arena;     /* weights' table, sequences, events, step; sealed after start */
-    int32_t n_loaded;       /* weights that the device has */
-    void *kv[2 * LAYERS_MAX], *memory, *scratch;
+    struct weights weights[SITE_COUNT]; /* this engine's copies: device_data is of their device */
+    struct arena arena;           /* weights' tables, sequences, events, step; sealed after start */
+    int32_t n_loaded[SITE_COUNT]; /* weights that a device has */
+    void *kv[2 * LAYERS_MAX], *memory[SITE_COUNT], *scratch[SITE_COUNT];
+    char *carried; /* rows on their way between devices */
     struct step step;
     struct sequence *sequences;
     float *row; /* n_vocab logits on the host */

@@ -1,5 +1,7 @@
 #include "engine/layout.h"
 
+#include <string.h>
+
 #include "engine/limits.h"
 
 static int in_range(int32_t value, int32_t least, int32_t most, const char *what,
@@ -9,13 +11,28 @@ static int in_range(int32_t value, int32_t least, int32_t most, const char *what
     return err_set(err, CARAT_EUSAGE, "%s: %d to %d expected, %d found", what, least, most, value);
 }
 
+static int check_cache_formats(const struct layout *y, const struct backend *backend,
+                               struct carat_error *err)
+{
+    const enum format formats[] = {y->kv_format, y->kv_format_global};
+    for (int i = 0; i < 2; i++) {
+        if (backend->supports(OP_ATTENTION, formats[i])) continue;
+        err_set(err, CARAT_EUSAGE, "KV type %s: not on %s", format_of(formats[i])->name,
+                backend->name);
+        err_hint(err, "take --kv-type f16");
+        return CARAT_EUSAGE;
+    }
+    return CARAT_OK;
+}
+
 static int choose_options(struct layout *y, const carat_model *model,
                           const struct carat_engine_options *o, struct carat_error *err)
 {
+    const struct backend *backend = y->targets[SITE_NEAR].backend;
     int32_t n_ctx_train = model->config.n_ctx_train;
     int32_t least = n_ctx_train < CTX_MIN ? n_ctx_train : CTX_MIN;
     y->n_seq = o->n_seq ? o->n_seq : 1;
-    y->chunk = o->chunk ? o->chunk : CHUNK_DEFAULT;
+    y->chunk = o->chunk ? o->chunk : backend->chunk;
     TRY(in_range(y->n_seq, 1, SEQUENCES_MAX, "number of sequences", err));
     TRY(in_range(y->chunk, 1, CHUNK_MAX, "rows of a prefill step", err));
     if (o->n_ctx) TRY(in_range(o->n_ctx, least, n_ctx_train, "context size", err));
@@ -24,11 +41,12 @@ static int choose_options(struct layout *y, const carat_model *model,
     case CARAT_KV_F16:
     case CARAT_KV_Q8_0: y->kv_format = FORMAT_F16; break;
     case CARAT_KV_F32: y->kv_format = FORMAT_F32; break;
+    case CARAT_KV_BF16: y->kv_format = FORMAT_BF16; break;
     default:
-        y->kv_format =
-            o->precision == CARAT_PRECISION_FP32 ? FORMAT_F32 : y->backend->kv_format;
+        y->kv_format = o->precision == CARAT_PRECISION_FP32 ? FORMAT_F32 : backend->kv_format;
     }
     y->kv_format_global = o->kv_type == CARAT_KV_Q8_0 ? FORMAT_Q8_0 : y->kv_format;
+    TRY(check_cache_formats(y, backend, err));
     if (model->config.head_dim_global % format_of(y->kv_format_global)->block_elements)
         return err_set(err, CARAT_EUSAGE,
                        "KV type q8_0: heads of a multiple of 32 expected, %d found",
@@ -36,13 +54,59 @@ static int choose_options(struct layout *y, const carat_model *model,
     return CARAT_OK;
 }
 
+/* ---- Devices ---------------------------------------------------------------------------- */
+
+static int open_target(struct layout *y, enum site site, const char *name,
+                       const struct carat_engine_options *o, struct carat_error *err)
+{
+    struct target *t = &y->targets[site];
+    struct device_facts facts;
+    struct device_options device = {.n_threads = o->n_threads,
+                                    .is_pinned = o->pin_threads,
+                                    .is_exact = o->precision == CARAT_PRECISION_FP32,
+                                    .matmul = (enum matmul_kind)o->matmul,
+                                    .table_place = (enum table_place)o->ple_place,
+                                    .mirror_budget = o->mirror_budget,
+                                    .is_profiled = o->profile,
+                                    .progress = o->progress,
+                                    .progress_user = o->progress_user};
+    TRY(backend_find(&t->backend, name, err));
+    TRY(t->backend->open(&t->device, site == SITE_NEAR ? o->device : 0, &device, err));
+    t->backend->describe(t->device, &facts);
+    if (site == SITE_NEAR) memcpy(y->device_name, facts.name, sizeof y->device_name);
+    y->sites[site].total = facts.memory_total;
+    y->sites[site].available = facts.memory_available;
+    return CARAT_OK;
+}
+
+/* Divides the pass, and opens the second device when it is the first time that one is needed. */
+static int divide(struct layout *y, const struct layout_source *from, int32_t n_near,
+                  const struct carat_engine_options *o, struct carat_error *err)
+{
+    const struct gemma_config *c = &from->model->config;
+    y->split.n_near = gemma_near_layers(c, n_near);
+    if (!gemma_uses(c, &y->split, SITE_FAR) || y->targets[SITE_FAR].device) return CARAT_OK;
+    TRY(open_target(y, SITE_FAR, "cpu", o, err));
+    TRY(check_cache_formats(y, y->targets[SITE_FAR].backend, err));
+    y->weights[SITE_FAR] = from->near;
+    if (!from->far) return CARAT_OK;
+    struct buf note = {0};
+    y->weights[SITE_FAR] = from->far;
+    int status = weights_bind(from->far, c, from->model->gguf, from->arena, &note, err);
+    buf_deinit(&note);
+    return status;
+}
+
+/* ---- Memory ----------------------------------------------------------------------------- */
+
 /* Shapes of the caches for a context, and what they take. */
 static void shape_caches(struct layout *y, const struct gemma_config *c, int32_t n_ctx)
 {
     y->n_ctx = n_ctx;
-    y->memory.kv_local = y->memory.kv_global = 0;
+    for (int i = 0; i < SITE_COUNT; i++) y->sites[i].kv_local = y->sites[i].kv_global = 0;
     for (int32_t l = 0; l < c->n_kv_layer; l++) {
         const struct layer_spec *s = &c->layer[l];
+        struct site_memory *m = &y->sites[gemma_site(&y->split, l)];
         int32_t capacity = gemma_kv_capacity(c, l, n_ctx, y->chunk);
         enum format format = s->is_global ? y->kv_format_global : y->kv_format;
         y->caches[l] = (struct kv_cache){.format = format,
@@ -51,81 +115,194 @@ static void shape_caches(struct layout *y, const struct gemma_config *c, int32_t
                                          .head_dim = s->head_dim};
         y->k_bytes[l] = (size_t)y->n_seq * (size_t)capacity *
                         format_row_bytes(format, (int64_t)s->n_kv_heads * s->head_dim);
-        *(s->is_global ? &y->memory.kv_global : &y->memory.kv_local) += 2 * y->k_bytes[l];
+        *(s->is_global ? &m->kv_global : &m->kv_local) += 2 * y->k_bytes[l];
     }
 }
 
-static uint64_t kv_bytes(const struct layout *y)
+static uint64_t kv_bytes(const struct site_memory *m)
 {
-    return y->memory.kv_local + y->memory.kv_global;
+    return m->kv_local + m->kv_global;
 }
 
-/* The largest usual context whose caches fit with a tenth of the memory to spare. */
-static void choose_context(struct layout *y, const struct gemma_config *c, uint64_t available)
+/* What `taken` leaves of the memory. */
+static uint64_t left_of(uint64_t available, uint64_t taken)
 {
-    static const int32_t usual[] = {131072, 32768, 8192, 4096};
-    shape_caches(y, c, c->n_ctx_train);
-    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
-        if (kv_bytes(y) <= available / 10 * 9) return;
-        if (usual[i] < c->n_ctx_train) shape_caches(y, c, usual[i]);
+    return available > taken ? available - taken : 0;
+}
+
+/* Caches that are chosen by us take 9 tenths of what the rest leaves. */
+static bool caches_fit(const struct layout *y, const uint64_t *left)
+{
+    return kv_bytes(&y->sites[SITE_NEAR]) <= left[SITE_NEAR] / 10 * 9 &&
+           kv_bytes(&y->sites[SITE_FAR]) <= left[SITE_FAR] / 10 * 9;
+}
+
+static const int32_t usual[] = {131072, 32768, 8192, 4096};
+enum { N_USUAL = sizeof usual / sizeof *usual };
+
+/* The largest usual context whose caches fit. */
+static int32_t choose_context(struct layout *y, const struct gemma_config *c, const uint64_t *left)
+{
+    int32_t n_ctx = c->n_ctx_train;
+    shape_caches(y, c, n_ctx);
+    for (size_t i = 0; i < N_USUAL && !caches_fit(y, left); i++) {
+        if (usual[i] >= c->n_ctx_train) continue;
+        n_ctx = usual[i];
+        shape_caches(y, c, n_ctx);
     }
+    return n_ctx;
+}
+
+static int compile(struct layout *y, const struct gemma_config *c, struct carat_error *err)
+{
+    struct plan_source from = {.targets = y->targets,
+                               .config = c,
+                               .weights = {y->weights[SITE_NEAR], y->weights[SITE_FAR]},
+                               .caches = y->caches,
+                               .split = y->split};
+    plans_deinit(&y->plans, y->targets);
+    return plans_compile(&y->plans, &from, y->n_seq, y->chunk, y->score_rows, err);
+}
+
+/* Of the host: ids and positions of a step, rows on their way from one device to the other. */
+static uint64_t step_bytes(const struct layout *y)
+{
+    return (uint64_t)(y->chunk + y->n_seq) * 4 * sizeof(int32_t) + y->plans.carry_bytes;
+}
+
+/* What the plans take for this context. A 32nd of a device stays free of forms of weights that only
+ * make it faster. */
+static int measure(struct layout *y, const struct gemma_config *c, int32_t n_ctx,
+                   struct carat_error *err)
+{
+    shape_caches(y, c, n_ctx);
+    TRY(compile(y, c, err));
+    for (int i = 0; i < SITE_COUNT; i++) {
+        struct site_memory *m = &y->sites[i];
+        m->buffers = y->plans.bytes[i] + y->plans.scratch_bytes[i];
+        uint64_t others = kv_bytes(m) + m->buffers + step_bytes(y) + m->total / 32;
+        m->weights = plans_prepared_bytes(&y->plans, y->targets, (enum site)i,
+                                          left_of(m->available, others));
+    }
+    return CARAT_OK;
+}
+
+static uint64_t taken_on(const struct layout *y, enum site site)
+{
+    const struct site_memory *m = &y->sites[site];
+    return kv_bytes(m) + m->buffers + m->weights;
+}
+
+static uint64_t needed_on(const struct layout *y, enum site site)
+{
+    return taken_on(y, site) + (y->targets[site].backend->is_host ? step_bytes(y) : 0);
+}
+
+static bool fits(const struct layout *y, enum site site)
+{
+    return !y->targets[site].device || needed_on(y, site) <= y->sites[site].available;
 }
 
 static int check_memory(const struct layout *y, struct carat_error *err)
 {
-    uint64_t needed = y->memory.total - y->memory.weights_mapped;
-    if (needed <= y->memory.available) return CARAT_OK;
+    enum site site = fits(y, SITE_NEAR) ? SITE_FAR : SITE_NEAR;
+    if (fits(y, site)) return CARAT_OK;
     err_set(err, CARAT_EMEMORY,
-            "context of %d positions for %d sequence%s: %.1f MB needed beside the weights, "
-            "%.1f MB available",
-            y->n_ctx, y->n_seq, y->n_seq == 1 ? "" : "s", (double)needed / 1e6,
-            (double)y->memory.available / 1e6);
-    err_hint(err, "take a smaller context (-c), fewer sequences, or --kv-type f16");
+            "context of %d positions for %d sequence%s: %.1f MB needed, %.1f MB of them for "
+            "weights in the form of %s; %.1f MB available",
+            y->n_ctx, y->n_seq, y->n_seq == 1 ? "" : "s", (double)needed_on(y, site) / 1e6,
+            (double)y->sites[site].weights / 1e6, y->targets[site].backend->name,
+            (double)y->sites[site].available / 1e6);
+    err_hint(err, y->targets[SITE_FAR].device
+                      ? "take a smaller context (-c), fewer sequences, or other --gpu-layers"
+                      : "take a smaller context (-c), fewer sequences, or --kv-type f16");
     return CARAT_EMEMORY;
 }
 
-static int fill_layout(struct layout *y, const carat_model *model, const struct weights *w,
+/* Plans come first with the longest context: they tell how much the weights and buffers need. */
+static int measure_longest(struct layout *y, const struct gemma_config *c, struct carat_error *err)
+{
+    uint64_t left[SITE_COUNT];
+    shape_caches(y, c, c->n_ctx_train);
+    TRY(compile(y, c, err));
+    for (int i = 0; i < SITE_COUNT; i++)
+        left[i] = left_of(y->sites[i].available,
+                          plans_prepared_bytes(&y->plans, y->targets, (enum site)i, 0) +
+                              y->plans.bytes[i] + y->plans.scratch_bytes[i]);
+    return measure(y, c, choose_context(y, c, left), err);
+}
+
+/* As many layers near as fit there, when not all do. Of a context that nobody asked for this takes
+ * the least usual one: weights on the faster device are worth more than positions. */
+static int measure_largest(struct layout *y, const struct layout_source *from,
+                           const struct carat_engine_options *o, struct carat_error *err)
+{
+    const struct gemma_config *c = &from->model->config;
+    int32_t least = 0, most = c->n_layer, n_ctx = o->n_ctx ? o->n_ctx : usual[N_USUAL - 1];
+    if (n_ctx > c->n_ctx_train) n_ctx = c->n_ctx_train;
+    while (most - least > 1) { /* `least` fits, `most` does not */
+        int32_t middle = (least + most) / 2;
+        TRY(divide(y, from, middle, o, err));
+        TRY(measure(y, c, n_ctx, err));
+        *(fits(y, SITE_NEAR) ? &least : &most) = middle;
+    }
+    TRY(divide(y, from, least, o, err));
+    return measure(y, c, n_ctx, err);
+}
+
+static int fill_layout(struct layout *y, const struct layout_source *from,
                        const struct carat_engine_options *o, struct carat_error *err)
 {
-    struct device_facts facts;
-    y->backend->describe(y->device, &facts);
-    TRY(choose_options(y, model, o, err));
+    const struct gemma_config *c = &from->model->config;
+    TRY(open_target(y, SITE_NEAR, o->backend ? o->backend : backend_default()->name, o, err));
+    TRY(choose_options(y, from->model, o, err));
+    y->weights[SITE_NEAR] = from->near;
+    /* A host's own backend has nothing to gain from a second one, unless a test asks for it. */
+    bool may_divide = o->gpu_layers || !y->targets[SITE_NEAR].backend->is_host;
+    y->split.has_far_experts = o->cpu_experts && c->n_expert > 0 && may_divide;
+    int32_t asked = o->gpu_layers < 0 ? 0 : o->gpu_layers;
+    TRY(divide(y, from, o->gpu_layers ? asked : c->n_layer, o, err));
     if (o->n_ctx)
-        shape_caches(y, &model->config, o->n_ctx);
+        TRY(measure(y, c, o->n_ctx, err));
     else
-        choose_context(y, &model->config, facts.memory_available);
-    TRY(plans_compile(&y->plans, y->backend, y->device, &model->config, w, y->caches, y->n_seq,
-                      y->chunk, y->score_rows, err));
-    struct carat_memory *m = &y->memory;
-    m->weights_mapped = w->bytes_mapped;
-    m->buffers = y->plans.bytes + y->plans.scratch_bytes;
-    m->step = (uint64_t)(y->chunk + y->n_seq) * 4 * sizeof(int32_t);
-    m->total = m->weights_mapped + kv_bytes(y) + m->buffers + m->step;
-    m->available = facts.memory_available;
-    m->n_ctx = y->n_ctx;
+        TRY(measure_longest(y, c, err));
+    if (!fits(y, SITE_NEAR) && may_divide && !o->gpu_layers)
+        TRY(measure_largest(y, from, o, err));
+    const struct site_memory *near = &y->sites[SITE_NEAR];
+    y->memory = (struct carat_memory){
+        .weights_mapped = from->near->bytes_mapped,
+        .weights = near->weights,
+        .kv_local = near->kv_local,
+        .kv_global = near->kv_global,
+        .buffers = near->buffers,
+        .step = step_bytes(y),
+        .total = from->near->bytes_mapped + taken_on(y, SITE_NEAR) + step_bytes(y),
+        .available = near->available,
+        .n_ctx = y->n_ctx,
+        .gpu_layers = y->split.n_near,
+    };
+    if (y->targets[SITE_FAR].device) {
+        y->memory.second_total = taken_on(y, SITE_FAR);
+        y->memory.second_available = y->sites[SITE_FAR].available;
+    }
     return check_memory(y, err);
 }
 
-int layout_init(struct layout *y, const carat_model *model, const struct weights *w,
+int layout_init(struct layout *y, const struct layout_source *from,
                 const struct carat_engine_options *options, struct carat_error *err)
 {
     static const struct carat_engine_options defaults;
-    if (!options) options = &defaults;
     *y = (struct layout){0};
-    struct device_options device = {.n_threads = options->n_threads,
-                                    .is_pinned = options->pin_threads,
-                                    .is_exact = options->precision == CARAT_PRECISION_FP32};
-    TRY(backend_find(&y->backend, options->backend ? options->backend : backend_list[0]->name,
-                     err));
-    TRY(y->backend->open(&y->device, 0, &device, err));
-    int status = fill_layout(y, model, w, options, err);
+    int status = fill_layout(y, from, options ? options : &defaults, err);
     if (status) layout_deinit(y);
     return status;
 }
 
 void layout_deinit(struct layout *y)
 {
-    plans_deinit(&y->plans, y->backend);
-    if (y->device) y->backend->close(y->device);
-    y->device = NULL;
+    plans_deinit(&y->plans, y->targets);
+    for (int i = 0; i < SITE_COUNT; i++) {
+        if (y->targets[i].device) y->targets[i].backend->close(y->targets[i].device);
+        y->targets[i].device = NULL;
+    }
 }

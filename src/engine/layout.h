@@ -7,22 +7,38 @@
 #include "engine/model_file.h"
 #include "engine/plans.h"
 
+/* What one site takes of its device. */
+struct site_memory {
+    size_t total, available; /* of the device, before anything is allocated */
+    uint64_t kv_local, kv_global, buffers, weights;
+};
+
 struct layout {
-    const struct backend *backend;
-    struct device *device;
+    char device_name[96]; /* of the first device */
+    struct target targets[SITE_COUNT]; /* the far one is only there where something runs on it */
+    struct site_memory sites[SITE_COUNT];
+    struct split split;
     int32_t n_ctx, n_seq, chunk, score_rows;
     enum format kv_format, kv_format_global; /* of local layers; of global ones */
     struct kv_cache caches[LAYERS_MAX]; /* of the layers that own one; memory not yet there */
     size_t k_bytes[LAYERS_MAX];         /* of one cache's keys, and again of its values */
+    const struct weights *weights[SITE_COUNT];
     struct plans plans;
     struct carat_memory memory;
 };
 
-/* Opens the device, chooses sizes and compiles. `w` are the weights that the plans refer to;
- * `options` may be NULL.
+/* The model as the plans see it. */
+struct layout_source {
+    const carat_model *model;
+    const struct weights *near; /* that the near site's plans refer to */
+    struct weights *far; /* bound into `arena` when something is far; NULL: only looked at, */
+    struct arena *arena; /* and `near` serves for both */
+};
+
+/* Opens the devices, chooses sizes and compiles. `options` may be NULL.
  * CARAT_EUSAGE names an option out of range, CARAT_EMEMORY says need and have. On failure
  * nothing is left to deinit. */
-int layout_init(struct layout *y, const carat_model *model, const struct weights *w,
+int layout_init(struct layout *y, const struct layout_source *from,
                 const struct carat_engine_options *options, struct carat_error *err);
 void layout_deinit(struct layout *y);
 

@@ -10,7 +10,6 @@ enum {
     CTX_MIN = 16,         /* positions of a sequence */
     SEQUENCES_MAX = 1024,
     CHUNK_MAX = 8192,     /* rows of a prefill step */
-    CHUNK_DEFAULT = 512,
     SCORE_ROWS = 32,      /* rows of logits that one step of scoring gives */
     EVENTS_PER_SEQUENCE = 4
 };

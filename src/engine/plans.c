@@ -1,59 +1,148 @@
 #include "engine/plans.h"
 
 #include "base/assert.h"
+#include "base/mem.h"
 
-/* What every plan of a table is made from. */
-struct plan_source {
-    const struct backend *backend;
-    const struct device *device;
-    const struct gemma_config *config;
-    const struct weights *weights;
-    const struct kv_cache *caches;
-};
+static int32_t window_length(const void *user, const struct plan *plan, int32_t i)
+{
+    const struct target *target = user;
+    return target->backend->window(target->device, plan, i);
+}
+
+static void raise_to(size_t *most, size_t value)
+{
+    if (value > *most) *most = value;
+}
+
+/* Ends the recording of one site's plan and notes what it needs. */
+static int close_plan(struct plans *p, struct plan *plan, enum site site,
+                      const struct target *target, struct carat_error *err)
+{
+    if (target->backend->window) plan_mark_windows(plan, window_length, target);
+    TRY(plan_close(plan, err));
+    raise_to(&p->bytes[site], plan->bytes);
+    raise_to(&p->scratch_bytes[site], target->backend->scratch_bytes(target->device, plan));
+    for (int32_t i = 0; i < plan->n_ops; i++)
+        if (plan->ops[i].code == OP_INPUT)
+            raise_to(&p->carry_bytes, plan_buf_bytes(plan, plan->ops[i].out[0]));
+    return CARAT_OK;
+}
+
+/* The sites' segments take turns. Without `segments` they are only counted. */
+static int list_segments(const struct bucket *b, enum site site, struct segment *segments,
+                         int32_t *n, struct carat_error *err)
+{
+    int32_t at[SITE_COUNT] = {0};
+    for (*n = 0; at[site] < b->plans[site].n_ops; site = SITE_COUNT - 1 - site) {
+        const struct plan *plan = &b->plans[site];
+        int32_t first = at[site], end = plan_segment_end(plan, first);
+        at[site] = end;
+        struct segment *s = segments ? &segments[*n] : NULL;
+        ++*n;
+        if (!s) continue;
+        *s = (struct segment){.site = site, .plan = plan};
+        if (end - first == plan->n_ops) continue;
+        s->plan = &s->cut;
+        TRY(plan_cut(plan, first, end, &s->cut, err));
+    }
+    for (int i = 0; i < SITE_COUNT; i++) carat_assert(at[i] == b->plans[i].n_ops);
+    return CARAT_OK;
+}
 
 static int add_bucket(struct plans *p, const struct plan_source *from, int32_t rows, int32_t outs,
                       struct carat_error *err)
 {
     carat_assert(p->n_buckets < BUCKETS_MAX);
-    struct plan *plan = &p->buckets[p->n_buckets++].plan;
-    plan_init(plan, rows, outs, from->caches, from->config->n_kv_layer);
-    gemma_forward(plan, from->config, from->weights);
-    TRY(plan_close(plan, err));
-    size_t scratch = from->backend->scratch_bytes(from->device, plan);
-    if (plan->bytes > p->bytes) p->bytes = plan->bytes;
-    if (scratch > p->scratch_bytes) p->scratch_bytes = scratch;
-    return CARAT_OK;
+    struct bucket *b = &p->buckets[p->n_buckets++];
+    enum site first = gemma_site(&from->split, 0);
+    b->rows_max[ROWS_TOKEN] = rows;
+    b->rows_max[ROWS_OUT] = outs;
+    for (int i = 0; i < SITE_COUNT; i++)
+        plan_init(&b->plans[i], rows, outs, from->caches, from->config->n_kv_layer);
+    gemma_forward(b->plans, from->config, from->weights, &from->split);
+    for (int i = 0; i < SITE_COUNT; i++)
+        if (gemma_uses(from->config, &from->split, (enum site)i))
+            TRY(close_plan(p, &b->plans[i], (enum site)i, &from->targets[i], err));
+    TRY(list_segments(b, first, NULL, &b->n_segments, err));
+    b->segments = mem_alloc((size_t)b->n_segments, sizeof *b->segments);
+    if (!b->segments) return err_no_memory(err, "plan", sizeof *b->segments);
+    return list_segments(b, first, b->segments, &b->n_segments, err);
 }
 
-int plans_compile(struct plans *p, const struct backend *backend, const struct device *device,
-                  const struct gemma_config *c, const struct weights *w,
-                  const struct kv_cache *caches, int32_t n_seq, int32_t chunk, int32_t outs,
-                  struct carat_error *err)
+/* Powers of two, and halfway between them from 16 to 64, where most servers decode. */
+static int32_t next_rows(int32_t rows)
 {
-    struct plan_source from = {backend, device, c, w, caches};
+    if (rows < 16 || rows >= 64) return 2 * rows;
+    return rows & (rows - 1) ? rows / 3 * 4 : rows / 2 * 3;
+}
+
+int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
+                  int32_t outs, struct carat_error *err)
+{
     *p = (struct plans){0};
-    for (int32_t rows = 1;; rows *= 2) {
+    for (int32_t rows = 1;; rows = next_rows(rows)) {
         int32_t fitting = rows < n_seq ? rows : n_seq;
-        TRY(add_bucket(p, &from, fitting, fitting, err));
+        TRY(add_bucket(p, from, fitting, fitting, err));
         if (rows >= n_seq) break;
     }
-    return add_bucket(p, &from, chunk + n_seq, outs > n_seq ? outs : n_seq, err);
+    static const int32_t fixed[] = {128, 512};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        if (from->targets[SITE_NEAR].backend->replays && fixed[i] > n_seq && fixed[i] < chunk)
+            TRY(add_bucket(p, from, fixed[i], n_seq, err));
+    return add_bucket(p, from, chunk + n_seq, outs > n_seq ? outs : n_seq, err);
 }
 
-int plans_bind(struct plans *p, const struct backend *backend, struct device *device,
-               void *memory, void *scratch, struct carat_error *err)
+/* A device makes a weight ready for what the first plan that it sees does with it. Where plans are
+ * cut, that has to be all that the site does: a program of it is made, and never run. */
+static int prepare_weights(const struct plans *p, const struct target *target, enum site site,
+                           void *memory, void *scratch, struct carat_error *err)
 {
-    for (int32_t i = 0; i < p->n_buckets; i++)
-        TRY(backend->bind(device, &p->buckets[i].plan, memory, scratch, &p->buckets[i].program,
-                          err));
+    struct program *program;
+    const struct plan *all = &p->buckets[p->n_buckets - 1].plans[site];
+    if (all->n_ops == 0 || plan_segment_end(all, 0) == all->n_ops) return CARAT_OK;
+    TRY(target->backend->bind(target->device, all, memory, scratch, &program, err));
+    target->backend->unbind(program);
     return CARAT_OK;
 }
 
-void plans_deinit(struct plans *p, const struct backend *backend)
+int plans_bind(struct plans *p, const struct target *targets, void *const *memory,
+               void *const *scratch, struct carat_error *err)
+{
+    for (int i = 0; i < SITE_COUNT; i++)
+        TRY(prepare_weights(p, &targets[i], (enum site)i, memory[i], scratch[i], err));
+    for (int32_t i = 0; i < p->n_buckets; i++)
+        for (int32_t k = 0; k < p->buckets[i].n_segments; k++) {
+            struct segment *s = &p->buckets[i].segments[k];
+            const struct target *t = &targets[s->site];
+            TRY(t->backend->bind(t->device, s->plan, memory[s->site], scratch[s->site],
+                                 &s->program, err));
+        }
+    return CARAT_OK;
+}
+
+size_t plans_prepared_bytes(const struct plans *p, const struct target *targets, enum site site,
+                            size_t free_bytes)
+{
+    size_t most = 0;
+    const struct target *t = &targets[site];
+    for (int32_t i = 0; t->device && t->backend->prepared_bytes && i < p->n_buckets; i++) {
+        const struct plan *plan = &p->buckets[i].plans[site];
+        raise_to(&most, t->backend->prepared_bytes(t->device, plan, free_bytes));
+    }
+    return most;
+}
+
+void plans_deinit(struct plans *p, const struct target *targets)
 {
     for (int32_t i = 0; i < p->n_buckets; i++) {
-        if (p->buckets[i].program) backend->unbind(p->buckets[i].program);
-        plan_deinit(&p->buckets[i].plan);
+        struct bucket *b = &p->buckets[i];
+        for (int32_t k = 0; b->segments && k < b->n_segments; k++) {
+            struct segment *s = &b->segments[k];
+            if (s->program) targets[s->site].backend->unbind(s->program);
+            plan_deinit(&s->cut);
+        }
+        mem_free(b->segments);
+        for (int k = 0; k < SITE_COUNT; k++) plan_deinit(&b->plans[k]);
     }
     *p = (struct plans){0};
 }
@@ -61,7 +150,7 @@ void plans_deinit(struct plans *p, const struct backend *backend)
 const struct bucket *plans_get(const struct plans *p, int32_t n_token, int32_t n_out)
 {
     for (int32_t i = 0; i < p->n_buckets; i++) {
-        const int32_t *rows_max = p->buckets[i].plan.rows_max;
+        const int32_t *rows_max = p->buckets[i].rows_max;
         if (n_token <= rows_max[ROWS_TOKEN] && n_out <= rows_max[ROWS_OUT]) return &p->buckets[i];
     }
     carat_assert(!"a step larger than every plan");

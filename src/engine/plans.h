@@ -1,6 +1,10 @@
-/* The table of compiled plans, one for each shape of step: decode steps of 1, 2, 4, 8 ... rows
- * and the step that also carries a prefill chunk. All are made at start and share one stretch
- * of memory, as only one runs at a time. */
+/* The table of compiled plans, one bucket for each shape of step: decode steps of 1, 2, 4, 8, 16,
+ * 24 ... rows and the step that also carries a prefill chunk. All are made at start and share one
+ * stretch of memory on each device, as only one runs at a time.
+ *
+ * A bucket has a plan for each site of the pass and runs as a list of segments, each on one device.
+ * Usually that is one segment, which is the plan; when layers or experts are on a second device,
+ * the plans are cut where rows go from one to the other. */
 #ifndef ENGINE_PLANS_H
 #define ENGINE_PLANS_H
 
@@ -9,28 +13,64 @@
 
 enum { BUCKETS_MAX = 16 };
 
-struct bucket {
-    struct plan plan;
+/* What a site of the pass runs on. */
+struct target {
+    const struct backend *backend;
+    struct device *device; /* NULL: the site is not used */
+};
+
+struct segment {
+    enum site site;
+    const struct plan *plan; /* `cut`, or the bucket's when that is one segment */
+    struct plan cut;
     struct program *program; /* NULL until bound */
+};
+
+struct bucket {
+    struct plan plans[SITE_COUNT]; /* all that a site does in the step */
+    int32_t rows_max[ROW_CLASS_COUNT];
+    struct segment *segments; /* in the order in which they run */
+    int32_t n_segments;
 };
 
 struct plans {
     struct bucket buckets[BUCKETS_MAX]; /* rising in rows */
     int32_t n_buckets;
-    size_t bytes, scratch_bytes; /* the most that one of them needs */
+    size_t bytes[SITE_COUNT], scratch_bytes[SITE_COUNT]; /* the most that one of them needs */
+    size_t carry_bytes; /* of the largest buffer that goes from one site to the other */
+};
+
+/* What plans are made from. */
+struct plan_source {
+    const struct target *targets; /* [SITE_COUNT] */
+    const struct gemma_config *config;
+    const struct weights *weights[SITE_COUNT];
+    const struct kv_cache *caches;
+    struct split split;
 };
 
 /* Compiles plans for n_seq decoding sequences, chunks of `chunk` rows and at least `outs` rows
  * of logits in a step. Nothing is allocated on a device. */
-int plans_compile(struct plans *p, const struct backend *backend, const struct device *device,
-                  const struct gemma_config *c, const struct weights *w,
-                  const struct kv_cache *caches, int32_t n_seq, int32_t chunk, int32_t outs,
-                  struct carat_error *err);
-int plans_bind(struct plans *p, const struct backend *backend, struct device *device,
-               void *memory, void *scratch, struct carat_error *err);
-void plans_deinit(struct plans *p, const struct backend *backend);
+int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
+                  int32_t outs, struct carat_error *err);
+
+/* `memory` and `scratch` are of each site's device. */
+int plans_bind(struct plans *p, const struct target *targets, void *const *memory,
+               void *const *scratch, struct carat_error *err);
+
+/* Memory that plans_bind takes on a site for weights in the device's own form; `free_bytes` is
+ * what may go into forms that only make it faster. */
+size_t plans_prepared_bytes(const struct plans *p, const struct target *targets, enum site site,
+                            size_t free_bytes);
+void plans_deinit(struct plans *p, const struct target *targets);
 
 /* The smallest that holds a step; never NULL for what plans_compile was told of. */
 const struct bucket *plans_get(const struct plans *p, int32_t n_token, int32_t n_out);
+
+/* The segment that gives the logits. */
+static inline const struct segment *bucket_last(const struct bucket *b)
+{
+    return &b->segments[b->n_segments - 1];
+}
 
 #endif

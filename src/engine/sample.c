@@ -341,6 +341,37 @@ static float log_share(const float *row, int32_t n, int32_t id)
     return (float)((double)row[id] - (double)best - log(sum));
 }
 
+bool sample_takes_best(const struct sampler *s, int n)
+{
+    return !s->has_penalties && s->n_bias == 0 && s->k < s->n_vocab &&
+           (size_t)s->k + s->n_suppressed <= (size_t)n;
+}
+
+static bool is_suppressed(const struct sampler *s, int32_t id)
+{
+    for (size_t i = 0; i < s->n_suppressed; i++)
+        if (s->suppressed[i] == id) return true;
+    return false;
+}
+
+/* The draw among `count` candidates in order. */
+static int32_t pick_sorted(struct sampler *s, int32_t count)
+{
+    if (s->k == 1) return s->candidates[0].id;
+    return draw(s, cut_tail(s, count, weigh(s, count)));
+}
+
+int32_t sample_pick_best(struct sampler *s, const struct logit_pair *best, int n)
+{
+    int32_t count = 0;
+    if (n < 1 || !(best[0].logit <= FLT_MAX)) return -1;
+    for (int i = 0; i < n && count < s->k; i++) {
+        if (best[i].logit == -INFINITY || is_suppressed(s, best[i].id)) continue;
+        s->candidates[count++] = (struct candidate){.logit = best[i].logit, .id = best[i].id};
+    }
+    return count ? pick_sorted(s, count) : -1;
+}
+
 int32_t sample_pick(struct sampler *s, const float *logits, float *logprob)
 {
     const float *row = change_row(s, logits);

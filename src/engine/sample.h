@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "carat.h"
 
 struct sampler;
@@ -37,6 +38,12 @@ void sample_close(struct sampler *s); /* NULL is fine */
 /* The id, or -1 when the row holds NaN or +infinity, or nothing that may be picked. With
  * `logprob`: natural log of the id's probability under the row as it is. */
 int32_t sample_pick(struct sampler *s, const float *logits, float *logprob);
+
+/* The same from the n largest logits of the row, falling, ties by rising id (backend.h: best):
+ * picks the same id. Only where sample_takes_best says so: nothing changes the row, and n is
+ * enough. */
+bool sample_takes_best(const struct sampler *s, int n);
+int32_t sample_pick_best(struct sampler *s, const struct logit_pair *best, int n);
 
 /* Counts a token (of the prompt or picked) for the penalties. */
 void sample_accept(struct sampler *s, int32_t id);

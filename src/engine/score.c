@@ -126,35 +126,40 @@ int carat_measure(carat_engine *e, const struct carat_measure *what, double *sec
 
 int carat_measure_roofline(carat_engine *e, struct carat_roofline *out, struct carat_error *err)
 {
-    const struct backend *backend = e->layout.backend;
+    const struct target *target = &e->layout.targets[SITE_NEAR];
+    const struct backend *backend = target->backend;
     TRY(check_idle(e, err));
     if (!backend->measure_limits)
         return err_set(err, CARAT_EDEVICE, "backend \"%s\" has no measure of its limits",
                        backend->name);
     struct device_limits limits;
-    backend->measure_limits(e->layout.device, &limits);
+    backend->measure_limits(target->device, &limits);
     *out = (struct carat_roofline){limits.read_bytes, limits.int8_operations};
     return CARAT_OK;
 }
 
-static void add_work(struct carat_work *total, struct plan_work part)
+/* Of one step, on all devices. */
+static void add_work(struct carat_work *total, const struct bucket *bucket, int32_t n_token,
+                     int32_t n_out, int32_t context)
 {
-    total->bytes += part.weight_bytes + part.cache_bytes;
-    total->operations += part.operations;
+    for (int i = 0; i < SITE_COUNT; i++) {
+        struct plan_work part = plan_work_of(&bucket->plans[i], n_token, n_out, context);
+        total->bytes += part.weight_bytes + part.cache_bytes;
+        total->operations += part.operations;
+    }
 }
 
 void carat_measure_work(const carat_engine *e, const struct carat_measure *what,
                         struct carat_work *out)
 {
-    const struct plan *plan = &e->layout.plans.buckets[0].plan;
+    const struct bucket *bucket = &e->layout.plans.buckets[0];
     int32_t users = what->users > 0 ? what->users : 1, chunk = e->layout.chunk;
     *out = (struct carat_work){0};
     for (int32_t done = 0, n; done < what->n_prompt; done += n) {
         n = what->n_prompt - done < chunk ? what->n_prompt - done : chunk;
-        struct plan_work one = plan_work_of(plan, n, done + n == what->n_prompt,
-                                            what->depth + done + n);
-        for (int32_t s = 0; s < users; s++) add_work(out, one);
+        for (int32_t s = 0; s < users; s++)
+            add_work(out, bucket, n, done + n == what->n_prompt, what->depth + done + n);
     }
     for (int32_t i = 0; i < what->n_gen; i++)
-        add_work(out, plan_work_of(plan, users, users, what->depth + what->n_prompt + i + 1));
+        add_work(out, bucket, users, users, what->depth + what->n_prompt + i + 1);
 }

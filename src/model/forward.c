@@ -2,7 +2,13 @@
  * layer that owns any is layer n_kv_layer - 1: after its K/V are written, a row matters only if
  * its logits are wanted. So everything up to there runs on ROWS_TOKEN, one GATHER_ROWS follows,
  * and the rest (all of the KV-shared tail of E2B and E4B) runs on ROWS_OUT. In decode both are
- * the same rows; a prefill chunk that is not the last has no output rows at all. */
+ * the same rows; a prefill chunk that is not the last has no output rows at all.
+ *
+ * What a backend can do in one launch is emitted side by side: projections of one input, the norms
+ * behind a residual sum with it and with the norms that read it.
+ *
+ * Layers lie on one of two sites, each with its own plan and weights. What a layer needs of the
+ * other site is carried over; what it needs again later of its own stays there. */
 #include "model/forward.h"
 
 #include <math.h>
@@ -10,9 +16,13 @@
 #include "plan/emit.h"
 
 struct pass {
-    struct plan *p;
+    struct plan *p;          /* of the current site, */
+    const struct weights *w; /* and its weights */
+    enum site site;
     const struct gemma_config *c;
-    const struct weights *w;
+    struct plan *plans;
+    const struct weights *const *weights;
+    bool has_far_experts;
     buf_id ple_trunk, ple_tail; /* per-layer embeddings of both parts */
 };
 
@@ -21,6 +31,44 @@ int32_t gemma_kv_capacity(const struct gemma_config *c, int32_t l, int32_t n_ctx
     if (c->layer[l].is_global) return n_ctx;
     int32_t ring = c->window + rows;
     return ring < n_ctx ? ring : n_ctx;
+}
+
+bool gemma_uses(const struct gemma_config *c, const struct split *split, enum site site)
+{
+    if (site == SITE_NEAR) return split->n_near > 0;
+    return split->n_near < c->n_layer || (split->has_far_experts && c->n_expert);
+}
+
+enum site gemma_site(const struct split *split, int32_t l)
+{
+    return l < split->n_near ? SITE_NEAR : SITE_FAR;
+}
+
+int32_t gemma_near_layers(const struct gemma_config *c, int32_t n)
+{
+    if (n >= c->n_layer) return c->n_layer;
+    for (int32_t l = c->n_kv_layer; l < c->n_layer; l++)
+        if (c->layer[l].kv_layer < n) n = c->layer[l].kv_layer;
+    return n;
+}
+
+static void go_to(struct pass *f, enum site site)
+{
+    f->site = site;
+    f->p = &f->plans[site];
+    f->w = f->weights[site];
+}
+
+/* What comes next runs on `site` and reads these buffers, some of which may not be there. */
+static void carry(struct pass *f, enum site site, buf_id *const *live, int n)
+{
+    if (site == f->site) return;
+    struct plan *here = f->p, *there = &f->plans[site];
+    there->layer = here->layer;
+    for (int i = 0; i < n; i++)
+        if (*live[i] != BUF_NONE) *live[i] = emit_carried(there, here, *live[i]);
+    if (here->failed) there->failed = true;
+    go_to(f, site);
 }
 
 /* Per-layer embeddings of layers [first, first + proj->rows / n_ple), from scaled embeddings x:
@@ -54,17 +102,28 @@ static buf_id rotate(struct pass *f, const struct layer_spec *s, buf_id x)
     return emit_rope(f->p, x, s->is_global ? f->w->rope_global : f->w->rope_local, s->head_dim);
 }
 
-/* V is the raw projection, normed without weights; on k_eq_v layers it is K's, before K is
- * normed and turned. */
-static void write_keys(struct pass *f, int32_t l, const struct layer_weights *w, buf_id h)
+/* Projections of h, then norms of heads, rotation and the write to the cache. Either part may be
+ * left out; returns q. V is the raw projection, normed without weights; on k_eq_v layers it is K's,
+ * before K is normed and turned. */
+static buf_id project(struct pass *f, int32_t l, const struct layer_weights *w, buf_id h,
+                      bool want_q, bool want_kv)
 {
     struct plan *p = f->p;
     const struct layer_spec *s = &f->c->layer[l];
-    buf_id k = emit_matmul(p, h, w->attn_k);
-    buf_id v = s->k_eq_v ? k : emit_matmul(p, h, w->attn_v);
-    k = rotate(f, s, emit_groupnorm(p, k, w->attn_k_norm, s->head_dim, f->c->rms_eps));
-    v = emit_groupnorm(p, v, NULL, s->head_dim, f->c->rms_eps);
-    emit_kv_write(p, k, v, l);
+    float eps = f->c->rms_eps;
+    buf_id q = BUF_NONE, k = BUF_NONE, v = BUF_NONE;
+    if (want_q) q = emit_matmul(p, h, w->attn_q);
+    if (want_kv) {
+        k = emit_matmul(p, h, w->attn_k);
+        v = s->k_eq_v ? k : emit_matmul(p, h, w->attn_v);
+    }
+    if (want_q) q = rotate(f, s, emit_groupnorm(p, q, w->attn_q_norm, s->head_dim, eps));
+    if (want_kv) {
+        k = rotate(f, s, emit_groupnorm(p, k, w->attn_k_norm, s->head_dim, eps));
+        v = emit_groupnorm(p, v, NULL, s->head_dim, eps);
+        emit_kv_write(p, k, v, l);
+    }
+    return q;
 }
 
 static buf_id attention(struct pass *f, int32_t l, const struct layer_weights *w, buf_id x)
@@ -72,50 +131,62 @@ static buf_id attention(struct pass *f, int32_t l, const struct layer_weights *w
     struct plan *p = f->p;
     const struct layer_spec *s = &f->c->layer[l];
     float eps = f->c->rms_eps;
-    buf_id h = emit_rmsnorm(p, x, w->attn_norm, eps);
-    if (s->has_kv) write_keys(f, l, w, h);
+    buf_id h = emit_rmsnorm(p, x, w->attn_norm, eps), q;
     if (l == f->c->n_kv_layer - 1) { /* from here on only rows whose logits are wanted */
+        project(f, l, w, h, false, true);
         x = emit_gather_rows(p, x);
         h = emit_gather_rows(p, h);
+        q = project(f, l, w, h, true, false);
+    } else {
+        q = project(f, l, w, h, true, s->has_kv);
     }
-    buf_id q = emit_groupnorm(p, emit_matmul(p, h, w->attn_q), w->attn_q_norm, s->head_dim, eps);
-    buf_id a = emit_attention(p, rotate(f, s, q), s->kv_layer, s->n_heads, s->window);
-    return emit_add(p, x, emit_rmsnorm(p, emit_matmul(p, a, w->attn_output), w->attn_post_norm,
-                                       eps));
+    buf_id a = emit_matmul(p, emit_attention(p, q, s->kv_layer, s->n_heads, s->window),
+                           w->attn_output);
+    return emit_add(p, x, emit_rmsnorm(p, a, w->attn_post_norm, eps));
 }
 
-static buf_id dense_ffn(struct pass *f, const struct layer_weights *w, buf_id x)
+static buf_id dense_ffn(struct pass *f, const struct layer_weights *w, buf_id h)
 {
     struct plan *p = f->p;
-    buf_id h = emit_rmsnorm(p, x, w->ffn_norm, f->c->rms_eps);
     buf_id gate = emit_matmul(p, h, w->ffn_gate), up = emit_matmul(p, h, w->ffn_up);
     return emit_matmul(p, emit_gelu_mul(p, gate, up, 0), w->ffn_down);
 }
 
-/* The router sees the raw residual, normed without weights and scaled by s / sqrt(H), not what
- * the experts see. */
-static buf_id experts_ffn(struct pass *f, const struct layer_weights *w, buf_id x)
+/* r: what the router sees; u: what the experts see. They alone may be on the other site: a token
+ * uses few of many, so that they are most of the bytes and little of the work. */
+static buf_id experts_ffn(struct pass *f, int32_t l, buf_id r, buf_id u)
 {
+    int32_t n_used = f->c->n_expert_used;
+    const struct layer_weights *w = &f->w->layer[l];
+    enum site home = f->site;
+    buf_id ids, shares, y, *const seen[] = {&u, &ids, &shares}, *const result[] = {&y};
+    emit_route(f->p, emit_matmul(f->p, r, w->router), w->expert_scale, n_used, &ids, &shares);
+    carry(f, f->has_far_experts ? SITE_FAR : home, seen, 3);
     struct plan *p = f->p;
-    const struct gemma_config *c = f->c;
-    int32_t n_used = c->n_expert_used;
-    buf_id ids, shares;
-    buf_id r = emit_rmsnorm(p, x, w->router_input_scale, c->rms_eps);
-    emit_route(p, emit_matmul(p, r, w->router), w->expert_scale, n_used, &ids, &shares);
-    buf_id u = emit_rmsnorm(p, x, w->expert_norm, c->rms_eps);
+    w = &f->w->layer[l];
     buf_id gate = emit_expert_in(p, u, ids, w->expert_gate, n_used);
     buf_id up = emit_expert_in(p, u, ids, w->expert_up, n_used);
-    return emit_expert_out(p, emit_gelu_mul(p, gate, up, 0), ids, shares, w->expert_down, n_used);
+    y = emit_expert_out(p, emit_gelu_mul(p, gate, up, 0), ids, shares, w->expert_down, n_used);
+    carry(f, home, result, 1);
+    return y;
 }
 
-static buf_id feed_forward(struct pass *f, const struct layer_weights *w, buf_id x)
+/* With experts: a dense branch and a routed one, each normed before and after. The router sees the
+ * raw residual, normed without weights and scaled by s / sqrt(H), not what the experts see. */
+static buf_id feed_forward(struct pass *f, int32_t l, const struct layer_weights *w, buf_id x)
 {
     struct plan *p = f->p;
     float eps = f->c->rms_eps;
-    buf_id y = dense_ffn(f, w, x);
+    buf_id h = emit_rmsnorm(p, x, w->ffn_norm, eps), y;
     if (f->c->n_expert) {
+        buf_id r = emit_rmsnorm(p, x, w->router_input_scale, eps);
+        buf_id u = emit_rmsnorm(p, x, w->expert_norm, eps);
+        y = dense_ffn(f, w, h);
+        buf_id e = experts_ffn(f, l, r, u);
         y = emit_rmsnorm(p, y, w->dense_post_norm, eps);
-        y = emit_add(p, y, emit_rmsnorm(p, experts_ffn(f, w, x), w->expert_post_norm, eps));
+        y = emit_add(p, y, emit_rmsnorm(p, e, w->expert_post_norm, eps));
+    } else {
+        y = dense_ffn(f, w, h);
     }
     return emit_add(p, x, emit_rmsnorm(p, y, w->ffn_post_norm, eps));
 }
@@ -132,20 +203,28 @@ static buf_id per_layer_input(struct pass *f, int32_t l, const struct layer_weig
                                        f->c->rms_eps));
 }
 
-void gemma_forward(struct plan *p, const struct gemma_config *c, const struct weights *w)
+void gemma_forward(struct plan *plans, const struct gemma_config *c,
+                   const struct weights *const *w, const struct split *split)
 {
-    struct pass f = {.p = p, .c = c, .w = w, .ple_trunk = BUF_NONE, .ple_tail = BUF_NONE};
-    buf_id x = embed(&f);
+    struct pass f = {.c = c,
+                     .plans = plans,
+                     .weights = w,
+                     .has_far_experts = split->has_far_experts,
+                     .ple_trunk = BUF_NONE,
+                     .ple_tail = BUF_NONE};
+    go_to(&f, gemma_site(split, 0));
+    buf_id x = embed(&f), *const live[] = {&x, &f.ple_tail, &f.ple_trunk};
     for (int32_t l = 0; l < c->n_layer; l++) {
-        const struct layer_weights *lw = &w->layer[l];
-        p->layer = (uint16_t)l;
+        carry(&f, gemma_site(split, l), live, l < c->n_kv_layer - 1 ? 3 : 2);
+        const struct layer_weights *lw = &f.w->layer[l];
+        f.p->layer = (uint16_t)l;
         x = attention(&f, l, lw, x);
-        x = feed_forward(&f, lw, x);
+        x = feed_forward(&f, l, lw, x);
         if (c->n_ple) x = per_layer_input(&f, l, lw, x);
-        if (lw->out_scale != 1.0f) x = emit_scale(p, x, lw->out_scale);
+        if (lw->out_scale != 1.0f) x = emit_scale(f.p, x, lw->out_scale);
     }
-    p->layer = LAYER_NONE;
-    buf_id y = emit_rmsnorm(p, x, w->output_norm, c->rms_eps);
-    y = emit_matmul(p, y, w->output ? w->output : w->token_embd);
-    p->logits = emit_softcap(p, y, c->softcap);
+    f.p->layer = LAYER_NONE;
+    buf_id y = emit_rmsnorm(f.p, x, f.w->output_norm, c->rms_eps);
+    y = emit_matmul(f.p, y, f.w->output ? f.w->output : f.w->token_embd);
+    f.p->logits = emit_softcap(f.p, y, c->softcap);
 }

@@ -8,8 +8,28 @@
 /* Cells a sequence needs in the cache of layer l for steps of at most `rows` rows of it. */
 int32_t gemma_kv_capacity(const struct gemma_config *c, int32_t l, int32_t n_ctx, int32_t rows);
 
-/* Records the whole pass, from token ids to softcapped logits (p->logits, of the output rows).
- * The plan's caches are one for each layer that owns keys, in layer order. */
-void gemma_forward(struct plan *p, const struct gemma_config *c, const struct weights *w);
+/* A pass is divided between two sites at most, which for all that is known here are plans: the
+ * first layers are near, the others and the head far; routed experts may be far whatever their
+ * layer. What is in front of layer 0 (embeddings, the table of per-layer ones) is where that is. */
+enum site { SITE_NEAR, SITE_FAR, SITE_COUNT };
+
+struct split {
+    int32_t n_near; /* layers, of gemma_near_layers; with all of them the head is near too */
+    bool has_far_experts;
+};
+
+/* The most near layers, at most n, with which every layer is on the site of the keys that it reads:
+ * where the tail shares keys and n is not all layers, at most those before the first donor. */
+int32_t gemma_near_layers(const struct gemma_config *c, int32_t n);
+
+enum site gemma_site(const struct split *split, int32_t l);
+/* Whether anything runs on the site. */
+bool gemma_uses(const struct gemma_config *c, const struct split *split, enum site site);
+
+/* Records the whole pass, from token ids to softcapped logits (`logits` of the last layer's plan,
+ * of the output rows), into plans[site] with weights w[site] of each site that is used. Caches are
+ * one for each layer that owns keys, in layer order. */
+void gemma_forward(struct plan *plans, const struct gemma_config *c,
+                   const struct weights *const *w, const struct split *split);
 
 #endif

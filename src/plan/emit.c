@@ -174,3 +174,21 @@ buf_id emit_softcap(struct plan *p, buf_id x, float cap)
     op.p.softcap.cap = cap;
     return emit_like(p, &op, x, cols_of(p, x));
 }
+
+void emit_output(struct plan *p, buf_id x)
+{
+    struct op op = op_new(OP_OUTPUT, x, BUF_NONE, BUF_NONE);
+    plan_emit(p, &op);
+}
+
+/* A plan that could not be recorded makes the other one so: its buffers have no shape. */
+buf_id emit_carried(struct plan *to, struct plan *from, buf_id x)
+{
+    emit_output(from, x);
+    if (from->failed) to->failed = true;
+    struct op op = op_new(OP_INPUT, BUF_NONE, BUF_NONE, BUF_NONE);
+    op.p.input.from = x;
+    op.out[0] = plan_buf_add(to, plan_buf_at(from, x)->rows, cols_of(from, x));
+    plan_emit(to, &op);
+    return op.out[0];
+}

@@ -27,4 +27,8 @@ buf_id emit_expert_out(struct plan *p, buf_id x, buf_id ids, buf_id shares,
                        const struct weight *w, int32_t n_used);
 buf_id emit_softcap(struct plan *p, buf_id x, float cap);
 
+/* Rows of another plan: `x` of plan `from` as a buffer of plan `to`. */
+buf_id emit_carried(struct plan *to, struct plan *from, buf_id x);
+void emit_output(struct plan *p, buf_id x);
+
 #endif

@@ -71,6 +71,9 @@ union op_params {
     struct {
         float cap;
     } softcap;
+    struct {
+        int32_t from; /* buffer of the other site's plan */
+    } input;
     uint8_t bytes[44];
 };
 
@@ -78,7 +81,7 @@ struct op {
     uint16_t code;  /* enum op_code */
     uint16_t layer; /* for messages and profiles; LAYER_NONE outside the layers */
     buf_id in[3], out[2];
-    uint16_t reserved;
+    uint16_t window; /* ops from here on that the backend does in one go; 0 inside of such a run */
     union op_params p;
 };
 

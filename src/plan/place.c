@@ -31,12 +31,13 @@ static size_t first_gap(const struct plan *p, const buf_id *live, int32_t n_live
     return end;
 }
 
-/* A buffer read for the last time by op i is still live while op i writes its outputs. */
-static int32_t drop_dead(const struct plan *p, buf_id *live, int32_t n_live, int32_t op)
+/* A buffer read for the last time by op i is still live while op i, and what is done in one go with
+ * it, writes its outputs. `begin` is where such a run of ops begins. */
+static int32_t drop_dead(const struct plan *p, buf_id *live, int32_t n_live, int32_t begin)
 {
     int32_t kept = 0;
     for (int32_t i = 0; i < n_live; i++)
-        if (p->bufs[live[i]].last_op >= op) live[kept++] = live[i];
+        if (p->bufs[live[i]].last_op >= begin) live[kept++] = live[i];
     return kept;
 }
 
@@ -49,7 +50,9 @@ int plan_place(struct plan *p, struct carat_error *err)
     p->bytes = 0;
     for (int32_t i = 0; i < p->n_bufs; i++) {
         struct plan_buf *b = &p->bufs[i];
-        n_live = drop_dead(p, live, n_live, b->first_op);
+        b->offset = 0;
+        if (plan_buf_is_internal(p, (buf_id)i)) continue;
+        n_live = drop_dead(p, live, n_live, plan_window_begin(p, b->first_op));
         size_t bytes = aligned(plan_buf_bytes(p, (buf_id)i));
         int32_t at;
         b->offset = first_gap(p, live, n_live, bytes, &at);

@@ -71,6 +71,7 @@ void plan_emit(struct plan *p, const struct op *op)
     p->ops = array;
     p->ops[p->n_ops] = *op;
     p->ops[p->n_ops].layer = p->layer;
+    p->ops[p->n_ops].window = 1;
     for (int i = 0; i < 3; i++) {
         if (op->in[i] == BUF_NONE) continue;
         carat_assert(op->in[i] < p->n_bufs && p->bufs[op->in[i]].first_op >= 0);
@@ -83,6 +84,30 @@ void plan_emit(struct plan *p, const struct op *op)
         written->first_op = written->last_op = p->n_ops;
     }
     p->n_ops++;
+}
+
+void plan_mark_windows(struct plan *p, plan_window_fn length, const void *user)
+{
+    if (p->failed) return;
+    for (int32_t i = 0, n; i < p->n_ops; i += n) {
+        n = length(user, p, i);
+        carat_assert(n >= 1 && i + n <= p->n_ops);
+        p->ops[i].window = (uint16_t)n;
+        for (int32_t k = i + 1; k < i + n; k++) p->ops[k].window = 0;
+    }
+}
+
+int32_t plan_window_begin(const struct plan *p, int32_t i)
+{
+    while (p->ops[i].window == 0) i--;
+    return i;
+}
+
+bool plan_buf_is_internal(const struct plan *p, buf_id id)
+{
+    const struct plan_buf *b = plan_buf_at(p, id);
+    return b->first_op >= 0 && b->last_op < p->n_ops && b->first_op < b->last_op &&
+           plan_window_begin(p, b->first_op) == plan_window_begin(p, b->last_op);
 }
 
 int plan_close(struct plan *p, struct carat_error *err)
@@ -160,6 +185,7 @@ static void print_op(const struct plan *p, struct buf *out, int32_t i)
         if (op->p.attention.window) buf_printf(out, " window %d", op->p.attention.window);
     }
     if (op->code == OP_SCALE) buf_printf(out, "  %g", (double)op->p.scale.value);
+    if (op->code == OP_INPUT) buf_printf(out, "  from %%%d of the other site", op->p.input.from);
     buf_add_char(out, '\n');
 }
 

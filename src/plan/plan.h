@@ -8,8 +8,9 @@
  * fusion only by exact windows of adjacent ops; what needs analysis is decided in forward.c,
  * where it is known. This folder stays below 1,000 lines.
  *
- * Life: plan_init, emit..., plan_close, [backend bind, run], plan_deinit. A failed allocation is
- * kept in `failed` and reported once by plan_close. One thread at a time. */
+ * Life: plan_init, emit..., [plan_mark_windows], plan_close, [plan_cut], [backend bind, run],
+ * plan_deinit. A failed allocation is kept in `failed` and reported once by plan_close. One thread
+ * at a time. */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
@@ -48,6 +49,29 @@ const struct plan_buf *plan_buf_at(const struct plan *p, buf_id id);
 
 /* Appends an op (its `layer` is filled in) and notes who reads and writes what. */
 void plan_emit(struct plan *p, const struct op *op);
+
+/* Marks runs of adjacent ops that a backend does in one go: `length` gives the number of ops of the
+ * run that begins at op i, at least 1. All inputs of a run then live until its end, and what is
+ * written and last read within one gets no memory. Before plan_close; without it every op is a run
+ * of its own. */
+typedef int32_t (*plan_window_fn)(const void *user, const struct plan *p, int32_t i);
+void plan_mark_windows(struct plan *p, plan_window_fn length, const void *user);
+
+/* The op with which the run that holds op i begins. */
+int32_t plan_window_begin(const struct plan *p, int32_t i);
+
+/* Whether a buffer is written and last read within one run of ops. */
+bool plan_buf_is_internal(const struct plan *p, buf_id id);
+
+/* Where the segment that begins at op `first` ends: in front of the next run of INPUT ops, at which
+ * the rows that another device computes meanwhile are handed in. */
+int32_t plan_segment_end(const struct plan *p, int32_t first);
+
+/* Segment [first, end) of a closed plan as a plan of its own, with the same numbers and places of
+ * buffers: what later segments read stays where it is, in memory that all segments share. OUTPUT
+ * ops at its end tell a backend of such buffers. (cut.c) */
+int plan_cut(const struct plan *p, int32_t first, int32_t end, struct plan *out,
+             struct carat_error *err);
 
 /* Ends the recording: places the buffers. CARAT_EMEMORY when recording ran out of memory. */
 int plan_close(struct plan *p, struct carat_error *err);

@@ -440,7 +440,7 @@ def test_perplexity_needs_a_text():
 BENCH_KEYS = ("build_commit build_number cpu_info gpu_info backends model_filename model_type "
               "model_size model_n_params n_batch n_ubatch n_threads type_k type_v n_gpu_layers "
               "n_prompt n_gen n_depth test_time avg_ns stddev_ns avg_ts stddev_ts samples_ns "
-              "samples_ts n_users").split()
+              "samples_ts n_users work_bytes work_operations").split()
 
 
 def bench(*arguments):
@@ -559,6 +559,32 @@ def test_unknown_backend_is_refused():
     expect_error(carat("run", MODEL, "hi", "--backend", "tpu"), 2, "--backend")
     done = carat("run", MODEL, "hi", "-n", "1", "--backend", "cuda")
     expect(done.returncode in (0, 2, 5), f"status {done.returncode}")
+
+
+def test_layers_on_a_second_device_change_nothing():
+    name = need_demo()
+    call = ("run", name, "Tell me a story about a small dog.", "--backend", "cpu", "--seed", "7",
+            "-n", "40")
+    whole = carat(*call)
+    expect_status(whole, 0)
+    for layers in ("0", "4", "100"):
+        parts = carat(*call, "--gpu-layers", layers)
+        expect_status(parts, 0)
+        expect(parts.stdout == whole.stdout, f"{layers} layers: {parts.stdout[:80]!r}")
+    text = carat("plan", name, "--backend", "cpu", "-ngl", "4").stdout.decode()
+    expect("# segment 2 of 2, on cpu" in text, text[:200])
+    memory = json.loads(carat("show", name, "--backend", "cpu", "-ngl", "4", "--json").stdout)
+    expect(memory["memory"]["gpu_layers"] == 4, str(memory["memory"]))
+    expect(memory["memory"]["second_total"] > 0, str(memory["memory"]))
+
+
+def test_a_gpu_answers_like_the_cpu():
+    need_demo()
+    report = json.loads(carat("doctor", "--json").stdout)
+    if not any(d["backend"] == "cuda" for d in report["devices"]):
+        raise Skip("no CUDA device")
+    report = json.loads(carat("doctor", "--json", "--backend", "cuda").stdout)
+    expect(report["self_test"] == "passed", str(report))
 
 
 # ---- Answers ----------------------------------------------------------------------------------

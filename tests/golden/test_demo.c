@@ -14,6 +14,7 @@
 #include <jansson.h>
 
 #include "carat.h"
+#include "support/devices.h"
 
 #define DEMO CARAT_SOURCE_DIR "/models/demo.gguf"
 #define FIXTURE CARAT_SOURCE_DIR "/tests/golden/fixtures/demo-greedy.json"
@@ -83,31 +84,44 @@ static void check_backend(const struct carat_engine_options *options)
     json_decref(root);
 }
 
-static void reference_backend_gives_the_ids_of_llama_cpp(void **state)
+static void ref_gives_the_ids_of_llama_cpp(void **state)
 {
     (void)state;
     check_backend(&(struct carat_engine_options){.backend = "ref"});
 }
 
-static void cpu_backend_gives_the_ids_of_llama_cpp(void **state)
+static void cpu_gives_the_ids_of_llama_cpp(void **state)
 {
     (void)state;
     check_backend(&(struct carat_engine_options){.backend = "cpu", .n_threads = 2});
 }
 
-static void small_chunks_give_the_ids_of_llama_cpp(void **state)
+static void cpu_in_small_chunks_gives_the_ids_of_llama_cpp(void **state)
 {
     (void)state;
     check_backend(&(struct carat_engine_options){.backend = "cpu", .chunk = 5});
 }
 
-int main(void)
+/* In fp32 too: there the answer must not hang on roundings at all. */
+static void cuda_gives_the_ids_of_llama_cpp(void **state)
+{
+    (void)state;
+    need_device("cuda");
+    check_backend(&(struct carat_engine_options){.backend = "cuda"});
+    check_backend(&(struct carat_engine_options){.backend = "cuda", .chunk = 5});
+    check_backend(&(struct carat_engine_options){.backend = "cuda",
+                                                 .precision = CARAT_PRECISION_FP32});
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reference_backend_gives_the_ids_of_llama_cpp),
-        cmocka_unit_test(cpu_backend_gives_the_ids_of_llama_cpp),
-        cmocka_unit_test(small_chunks_give_the_ids_of_llama_cpp),
+        cmocka_unit_test(ref_gives_the_ids_of_llama_cpp),
+        cmocka_unit_test(cpu_gives_the_ids_of_llama_cpp),
+        cmocka_unit_test(cpu_in_small_chunks_gives_the_ids_of_llama_cpp),
+        cmocka_unit_test(cuda_gives_the_ids_of_llama_cpp),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]); /* "cuda_*" */
     return cmocka_run_group_tests_name("demo", tests, NULL, NULL);
 }
 

@@ -19,6 +19,7 @@
 
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "support/devices.h"
 
 #define FIXTURES CARAT_SOURCE_DIR "/tests/golden/fixtures/"
 
@@ -295,47 +296,36 @@ static void half_precision_caches_stay_close(void **state)
     }
 }
 
-/* Activations of 8 bits in the default backend. The numbers are llama.cpp's own distance from these
+/* Activations of 8 bits, or half precision. The numbers are llama.cpp's own distance from these
  * logits at the last position, with its 8-bit activations and f16 cache. One position is one draw
  * from a wide distribution, so twice as much is allowed. Where another logit is the best, the
  * true one was ahead by no more than a few times the error of a logit. */
-static void the_default_backend_is_as_close_as_llama_cpp(void **state)
+static void check_fast_rows(int i, const char *backend)
 {
-    (void)state;
     static const double bounds[N_ORACLES] = {0.029, 0.0037, 0.016, 0.0052, 0.015};
-    for (int i = 0; i < N_ORACLES; i++) {
-        const struct oracle *o = &oracles[i];
-        struct carat_error err = {0};
-        struct carat_engine_options options = {.n_ctx = N_CTX, .chunk = 64};
-        carat_engine *e;
-        if (carat_engine_open(&e, o->model, &options, &err)) fail_msg("%s", err.message);
-        memset(&other, 0, sizeof other);
-        assert_int_equal(carat_score(e, o->tokens, N_TOKENS, NULL, 0, take_row, &other, &err),
-                         CARAT_OK);
-        double last = relative_error(other.logits[N_TOKENS - 1], o->logits[N_STORED - 1]);
-        print_message("%s on %s: relative error %.2g at the last position, %.2g at the worst\n",
-                      names[i], e->layout.backend->name, last, worst_error(o, &other));
-        assert_true(last <= 2 * bounds[i]);
-        for (int k = 0; k < N_STORED; k++) {
-            const float *row = other.logits[o->position[k]], *true_row = o->logits[k];
-            int32_t best = argmax(true_row), found = argmax(row);
-            double error = 0;
-            for (int j = 0; j < N_VOCAB; j++) {
-                double d = (double)row[j] - (double)true_row[j];
-                error += d * d / N_VOCAB;
-            }
-            assert_true((double)true_row[best] - (double)true_row[found] <= 6 * sqrt(error));
+    const struct oracle *o = &oracles[i];
+    double last = relative_error(other.logits[N_TOKENS - 1], o->logits[N_STORED - 1]);
+    print_message("%s on %s: relative error %.2g at the last position, %.2g at the worst\n",
+                  names[i], backend, last, worst_error(o, &other));
+    assert_true(last <= 2 * bounds[i]);
+    for (int k = 0; k < N_STORED; k++) {
+        const float *row = other.logits[o->position[k]], *true_row = o->logits[k];
+        int32_t best = argmax(true_row), found = argmax(row);
+        double error = 0;
+        for (int j = 0; j < N_VOCAB; j++) {
+            double d = (double)row[j] - (double)true_row[j];
+            error += d * d / N_VOCAB;
         }
-        carat_engine_close(e);
+        assert_true((double)true_row[best] - (double)true_row[found] <= 6 * sqrt(error));
     }
 }
 
-/* Rows of the CPU backend for a chunk size and a number of threads. */
-static void score_cpu(const struct oracle *o, int32_t chunk, int32_t n_threads,
-                      enum carat_precision precision, struct rows *rows)
+/* Stored rows from a backend, for a chunk size and a number of threads; into `rows`. */
+static void score_on(const char *backend, const struct oracle *o, int32_t chunk,
+                     int32_t n_threads, enum carat_precision precision, struct rows *rows)
 {
     struct carat_error err = {0};
-    struct carat_engine_options options = {.backend = "cpu", .n_ctx = N_CTX, .chunk = chunk,
+    struct carat_engine_options options = {.backend = backend, .n_ctx = N_CTX, .chunk = chunk,
                                            .n_threads = n_threads, .precision = precision};
     carat_engine *e;
     if (carat_engine_open(&e, o->model, &options, &err)) fail_msg("%s", err.message);
@@ -343,6 +333,15 @@ static void score_cpu(const struct oracle *o, int32_t chunk, int32_t n_threads,
     assert_int_equal(carat_score(e, o->tokens, N_TOKENS, o->position, N_STORED, take_row, rows,
                                  &err), CARAT_OK);
     carat_engine_close(e);
+}
+
+static void cpu_is_as_close_as_llama_cpp(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_ORACLES; i++) {
+        score_on("cpu", &oracles[i], 64, 0, CARAT_PRECISION_FAST, &other);
+        check_fast_rows(i, "cpu");
+    }
 }
 
 static void cpu_rows_are_the_same_bits_for_every_chunk_and_number_of_threads(void **state)
@@ -355,20 +354,50 @@ static void cpu_rows_are_the_same_bits_for_every_chunk_and_number_of_threads(voi
             const struct oracle *o = &oracles[i];
             if (k > 0 && is_skipped(i, (size_t)k)) continue;
             struct rows *rows = k ? &other : &first;
-            score_cpu(o, chunks[k], threads[k], CARAT_PRECISION_FAST, rows);
+            score_on("cpu", o, chunks[k], threads[k], CARAT_PRECISION_FAST, rows);
             check_rows(names[i], chunks[k], &first, rows, o->position, N_STORED);
         }
+}
+
+static void check_exact(const char *backend, int32_t chunk)
+{
+    for (int i = 0; i < N_ORACLES; i++) {
+        score_on(backend, &oracles[i], chunk, 2, CARAT_PRECISION_FP32, &other);
+        double worst = worst_error(&oracles[i], &other);
+        print_message("%s on %s in fp32, chunks of %d: relative error %.2g at the worst\n",
+                      names[i], backend, chunk, worst);
+        assert_true(worst <= 1e-5);
+        for (int k = 0; k < N_STORED; k++)
+            assert_int_equal(argmax(other.logits[oracles[i].position[k]]),
+                             argmax(oracles[i].logits[k]));
+    }
 }
 
 static void cpu_in_full_precision_is_the_reference(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_ORACLES; i++) {
-        score_cpu(&oracles[i], 64, 2, CARAT_PRECISION_FP32, &other);
-        double worst = worst_error(&oracles[i], &other);
-        print_message("%s on cpu in fp32: relative error %.2g at the worst\n", names[i], worst);
-        assert_true(worst <= 1e-5);
-    }
+    check_exact("cpu", 64);
+}
+
+/* Chunks of one row run on what decoding runs on: other kernels than those for many rows. */
+static void cuda_in_full_precision_is_the_reference(void **state)
+{
+    (void)state;
+    need_device("cuda");
+    check_exact("cuda", 64);
+    check_exact("cuda", 1);
+}
+
+static void cuda_is_as_close_as_llama_cpp(void **state)
+{
+    (void)state;
+    static const int32_t chunks[] = {64, 1, 5, 200};
+    need_device("cuda");
+    for (int i = 0; i < N_ORACLES; i++)
+        for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++) {
+            score_on("cuda", &oracles[i], chunks[k], 0, CARAT_PRECISION_FAST, &other);
+            check_fast_rows(i, "cuda");
+        }
 }
 
 /* A second text on the same engine gives what it gives on a fresh one: nothing is left over. */
@@ -392,7 +421,7 @@ static void scoring_again_gives_the_same(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_and_every_argmax_are_those_of_the_oracle),
@@ -402,10 +431,13 @@ int main(void)
         cmocka_unit_test(a_ring_equals_a_cache_of_the_whole_context),
         cmocka_unit_test(half_precision_caches_stay_close),
         cmocka_unit_test(scoring_again_gives_the_same),
-        cmocka_unit_test(the_default_backend_is_as_close_as_llama_cpp),
+        cmocka_unit_test(cpu_is_as_close_as_llama_cpp),
         cmocka_unit_test(cpu_rows_are_the_same_bits_for_every_chunk_and_number_of_threads),
         cmocka_unit_test(cpu_in_full_precision_is_the_reference),
+        cmocka_unit_test(cuda_in_full_precision_is_the_reference),
+        cmocka_unit_test(cuda_is_as_close_as_llama_cpp),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]); /* "cuda_*" */
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
 

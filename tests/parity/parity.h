@@ -3,10 +3,10 @@
  * A case is a shape (parity_shapes lists them all) and the data drawn for it: inputs, weights,
  * caches, a step. parity_run makes the smallest plan that contains the op, runs it on any
  * backend and gives back what the op wrote. Data reach a device as the model's do: floats by EMBED
- * from F32 tables, expert ids by ROUTE, keys and values by KV_WRITE; nothing else is asked of a
- * backend. Everything around the buffers, unused cells of the caches and the scratch memory hold
- * NaN before the run: what is read but not meant shows in the result, what is written but not
- * meant in `problem`.
+ * from F32 tables, expert ids by ROUTE, keys and values by KV_WRITE. A device's memory is touched
+ * by upload and download only. Everything around the buffers, unused cells of the caches and the
+ * scratch memory hold NaN before the run: what is read but not meant shows in the result, what is
+ * written but not meant in `problem`.
  *
  * Life: parity_case_init, parity_run (any number of times), parity_case_deinit. */
 #ifndef PARITY_PARITY_H
@@ -46,7 +46,7 @@ struct parity_case {
     float value;            /* EMBED, SCALE: factor; RMSNORM: eps; SOFTCAP: cap */
     struct kv_cache cache;
     int32_t n_seq, n_position;   /* sequences; rows of each in `keys` */
-    struct weight keys, values;  /* row s * n_position + p; the row behind the last is NaN */
+    struct weight keys, values;  /* row s * n_position + p */
     int32_t *first_visible;      /* of each sequence: cells before it hold NaN */
     struct arena arena;
 };

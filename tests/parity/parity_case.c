@@ -156,11 +156,10 @@ static void draw_table_of_keys(struct draw *d, struct weight *out, float spread)
     struct parity_case *c = d->c;
     int32_t cols = c->cache.n_heads * c->cache.head_dim;
     size_t rows = (size_t)c->n_seq * (size_t)c->n_position, n = rows * (size_t)cols;
-    float *values = draw_floats(d, n + (size_t)cols, false);
+    float *values = draw_floats(d, n, false);
     if (!values) return;
     for (size_t i = 0; i < n; i++) values[i] *= spread;
-    for (size_t i = n; i < n + (size_t)cols; i++) values[i] = NAN;
-    *out = table_of("keys", values, (int64_t)rows + 1, cols);
+    *out = table_of("keys", values, (int64_t)rows, cols);
 }
 
 static void draw_caches(struct draw *d)
@@ -256,6 +255,8 @@ static void draw_op(struct draw *d)
         draw_input(d, 0, p->code == OP_EXPERT_IN ? p->inner : p->inner * p->n_used, false);
         draw_routes(d);
         break;
+    case OP_INPUT: /* nothing is computed */
+    case OP_OUTPUT:
     case OP_COUNT: break;
     }
 }

@@ -1,4 +1,4 @@
-/* Running a case: one small plan, its buffers laid apart, everything around them NaN. */
+/* Running a case: one small plan, its buffers laid apart, everything around them poison. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,16 +8,15 @@
 #include "parity/parity.h"
 #include "plan/emit.h"
 
-/* Regions are filled with NaN by rows of FILL_COLS; GUARD bytes lie before, between and behind
- * buffers. The plan is made for a few rows more than the step has. */
-enum { FILL_COLS = 1024, FILL_BYTES = FILL_COLS * 4, GUARD = 1024, ROWS_SPARE = 2 };
+/* Regions are filled with bytes that are NaN as fp32, fp16 and scales of blocks. GUARD bytes lie
+ * before, between and behind buffers. The plan is made for a few rows more than the step has. */
+enum { POISON = 0xff, GUARD = 1024, ROWS_SPARE = 2 };
 
 struct runner {
     const struct backend *backend;
     struct device *device;
     struct parity_case *c;
     struct carat_error *err;
-    struct weight nan_row;
 };
 
 /* A plan with its memory and program; what is there is freed by unload. */
@@ -42,31 +41,20 @@ static int start(const struct runner *r, struct loaded *l, const struct step *st
     return r->backend->fence(r->device, r->err);
 }
 
-/* Fills [memory, + bytes) with NaN; bytes is a multiple of FILL_BYTES. */
-static int fill(const struct runner *r, void *memory, size_t bytes)
+static int poison(const struct runner *r, void *memory, size_t bytes)
 {
-    struct loaded l = {0};
-    int32_t rows = (int32_t)(bytes / FILL_BYTES);
-    int32_t *zeros = mem_alloc((size_t)rows, sizeof *zeros);
-    struct step step = {.n_token = rows, .id = zeros, .position = zeros, .sequence = zeros};
-    plan_init(&l.plan, rows, 1, NULL, 0);
-    emit_embed(&l.plan, ROWS_TOKEN, &r->nan_row, 1.0f, 0, FILL_COLS);
-    int status = zeros ? plan_close(&l.plan, r->err) : CARAT_EMEMORY;
-    size_t scratch = status ? 0 : r->backend->scratch_bytes(r->device, &l.plan);
-    if (!status) status = r->backend->alloc(r->device, scratch, &l.scratch, r->err);
-    if (!status)
-        status = r->backend->bind(r->device, &l.plan, memory, l.scratch, &l.program, r->err);
-    if (!status) status = start(r, &l, &step);
-    mem_free(zeros);
-    unload(r, &l);
-    return status;
+    char *host = mem_alloc(bytes, 1);
+    if (!host) return err_no_memory(r->err, "poison", bytes);
+    memset(host, POISON, bytes);
+    r->backend->upload(r->device, memory, host, bytes);
+    mem_free(host);
+    return CARAT_OK;
 }
 
-static int take_filled(const struct runner *r, size_t bytes, void **out, size_t *taken)
+static int take_poisoned(const struct runner *r, size_t bytes, void **out)
 {
-    *taken = (bytes + FILL_BYTES) / FILL_BYTES * FILL_BYTES;
-    TRY(r->backend->alloc(r->device, *taken, out, r->err));
-    return fill(r, *out, *taken);
+    TRY(r->backend->alloc(r->device, bytes, out, r->err));
+    return poison(r, *out, bytes);
 }
 
 /* Ends the plan with buffers that share nothing, and binds it between guards. */
@@ -79,21 +67,19 @@ static int load(const struct runner *r, struct loaded *l)
         end += (plan_buf_bytes(&l->plan, (buf_id)i) + GUARD + 255) / 256 * 256;
     }
     l->plan.bytes = end;
-    TRY(take_filled(r, end, &l->memory, &l->memory_bytes));
-    size_t scratch = r->backend->scratch_bytes(r->device, &l->plan);
-    TRY(take_filled(r, scratch + GUARD, &l->scratch, &l->scratch_bytes));
+    l->memory_bytes = end;
+    l->scratch_bytes = r->backend->scratch_bytes(r->device, &l->plan) + GUARD;
+    TRY(take_poisoned(r, l->memory_bytes, &l->memory));
+    TRY(take_poisoned(r, l->scratch_bytes, &l->scratch));
     return r->backend->bind(r->device, &l->plan, l->memory, l->scratch, &l->program, r->err);
 }
 
 /* ---- Guards ----------------------------------------------------------------------------- */
 
-static bool all_nan(const char *bytes, size_t from, size_t to)
+static bool is_poison(const char *bytes, size_t from, size_t to)
 {
-    for (size_t i = (from + 3) / 4 * 4; i + 4 <= to; i += 4) {
-        float value;
-        memcpy(&value, bytes + i, sizeof value);
-        if (!isnan(value)) return false;
-    }
+    for (size_t i = from; i < to; i++)
+        if ((unsigned char)bytes[i] != POISON) return false;
     return true;
 }
 
@@ -103,13 +89,13 @@ static void check_guards(const struct loaded *l, const char *memory, const char 
     size_t end = 0;
     for (int32_t i = 0; i < l->plan.n_bufs; i++) {
         size_t offset = l->plan.bufs[i].offset;
-        if (!all_nan(memory, end, offset))
+        if (!is_poison(memory, end, offset))
             snprintf(out->problem, sizeof out->problem, "memory before buffer %d was written", i);
         end = offset + plan_buf_bytes(&l->plan, (buf_id)i);
     }
-    if (!all_nan(memory, end, l->memory_bytes))
+    if (!is_poison(memory, end, l->memory_bytes))
         snprintf(out->problem, sizeof out->problem, "memory behind the last buffer was written");
-    if (!all_nan(scratch, scratch_used, l->scratch_bytes))
+    if (!is_poison(scratch, scratch_used, l->scratch_bytes))
         snprintf(out->problem, sizeof out->problem, "memory behind the scratch was written");
 }
 
@@ -162,6 +148,8 @@ static struct built build(struct plan *p, const struct parity_case *c)
     case OP_EXPERT_OUT: b.out[0] = emit_expert_out(p, x, ids, shares, w, s->n_used); break;
     case OP_SOFTCAP: b.out[0] = emit_softcap(p, x, c->value); break;
     case OP_KV_WRITE:
+    case OP_INPUT: /* nothing is computed */
+    case OP_OUTPUT:
     case OP_COUNT: break;
     }
     return b;
@@ -212,17 +200,12 @@ static void add_row(struct step *s, int32_t id, int32_t position, int32_t sequen
     s->sequence[s->n_token++] = sequence;
 }
 
-/* Writes NaN to every cell, then the rows that the case means to be there: those of its step
- * for KV_WRITE, all that a row may see for ATTENTION. */
+/* Writes the rows that the case means to be in the caches: those of its step for KV_WRITE, all
+ * that a row may see for ATTENTION. */
 static int write_cells(const struct runner *r, struct loaded *l, int32_t *numbers, size_t n)
 {
     struct parity_case *c = r->c;
     struct step s = {.id = numbers, .position = numbers + n, .sequence = numbers + 2 * n};
-    int32_t nan_row = c->n_seq * c->n_position;
-    for (int32_t q = 0; q < c->n_seq; q++)
-        for (int32_t p = 0; p < c->cache.capacity; p++) add_row(&s, nan_row, p, q);
-    TRY(start(r, l, &s));
-    s.n_token = 0;
     if (c->shape.code == OP_KV_WRITE) {
         s.n_decode = c->step.n_decode;
         for (int32_t t = 0; t < c->step.n_token; t++)
@@ -262,8 +245,8 @@ static int run_cached(const struct runner *r, struct loaded *l, struct parity_re
     struct parity_case *c = r->c;
     size_t n = (size_t)c->n_seq * (size_t)c->cache.capacity;
     size_t bytes = n * format_row_bytes(c->cache.format, c->cache.n_heads * c->cache.head_dim);
-    TRY(r->backend->alloc(r->device, bytes, &c->cache.k, r->err));
-    TRY(r->backend->alloc(r->device, bytes, &c->cache.v, r->err));
+    TRY(take_poisoned(r, bytes, &c->cache.k));
+    TRY(take_poisoned(r, bytes, &c->cache.v));
     struct loaded filling = {0};
     int status = fill_caches(r, &filling);
     unload(r, &filling);
@@ -281,14 +264,8 @@ static int run_cached(const struct runner *r, struct loaded *l, struct parity_re
 int parity_run(const struct backend *backend, struct device *device, struct parity_case *c,
                struct parity_result *out, struct carat_error *err)
 {
-    float nan_values[FILL_COLS];
-    for (int i = 0; i < FILL_COLS; i++) nan_values[i] = NAN;
     struct runner r = {.backend = backend, .device = device, .c = c, .err = err};
-    r.nan_row = (struct weight){.name = "nan", .format = FORMAT_F32, .n_expert = 1, .rows = 1,
-                                .cols = FILL_COLS, .row_bytes = FILL_BYTES,
-                                .expert_bytes = FILL_BYTES, .data = nan_values};
-    struct weight *weights[] = {&r.nan_row, &c->weight, &c->input[0], &c->input[1], &c->keys,
-                                &c->values};
+    struct weight *weights[] = {&c->weight, &c->input[0], &c->input[1], &c->keys, &c->values};
     enum { N_WEIGHTS = sizeof weights / sizeof *weights };
     struct loaded l = {0};
     *out = (struct parity_result){0};

@@ -1,5 +1,6 @@
 /* Every backend of this build against the reference, by the same cases: exact arithmetic within
- * the budget of fp32, the default one within the budget of the list, on one thread and several. */
+ * the budget of fp32, the default one within the budget of the list, on one thread and several. A
+ * backend whose device is not here is skipped. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include "backend/ref/ref.h"
 #include "base/mem.h"
 #include "parity/parity.h"
+#include "support/devices.h"
 
 enum { SEED = 20260402 };
 
@@ -25,8 +27,10 @@ static int n_wrong;
 static void report(const char *backend, const struct device_options *o, const char *label,
                    const char *what)
 {
-    print_error("%s, %d threads%s: %s: %s\n", backend, o->n_threads, o->is_exact ? ", exact" : "",
-                label, what);
+    static const char *const matmuls[] = {"", ", int8", ", fp16"};
+    print_error("%s, %d threads%s%s%s: %s: %s\n", backend, o->n_threads,
+                o->is_exact ? ", exact" : "", o->is_uncaptured ? ", uncaptured" : "",
+                matmuls[o->matmul], label, what);
     n_wrong++;
 }
 
@@ -93,17 +97,58 @@ static void check_backend(const struct backend *b, const struct device_options *
     b->close(d);
 }
 
-static void every_backend_agrees_with_the_reference(void **state)
+static void check_named(const char *name, const struct device_options *options, size_t n)
+{
+    struct carat_error err = {0};
+    const struct backend *b;
+    need_device(name);
+    assert_int_equal(backend_find(&b, name, &err), CARAT_OK);
+    n_wrong = 0;
+    for (size_t k = 0; k < n; k++) check_backend(b, &options[k]);
+    if (n_wrong) fail_msg("%d cases differ", n_wrong);
+}
+
+static void cpu_agrees_with_the_reference(void **state)
 {
     (void)state;
     static const struct device_options options[] = {
         {.n_threads = 1, .is_exact = true}, {.n_threads = 1}, {.n_threads = 3}};
+    check_named("cpu", options, sizeof options / sizeof *options);
+}
+
+static void cuda_agrees_with_the_reference(void **state)
+{
+    (void)state;
+    static const struct device_options options[] = {
+        {.is_exact = true},
+        {.is_exact = false},
+        {.is_uncaptured = true},
+        {.matmul = MATMUL_INT8},
+        {.matmul = MATMUL_FP16},
+    };
+    check_named("cuda", options, sizeof options / sizeof *options);
+}
+
+static void every_backend_has_its_case(void **state);
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(cpu_agrees_with_the_reference),
+    cmocka_unit_test(cuda_agrees_with_the_reference),
+    cmocka_unit_test(every_backend_has_its_case),
+};
+
+static void every_backend_has_its_case(void **state)
+{
+    (void)state;
     for (int i = 0; backend_list[i]; i++) {
-        if (backend_list[i] == &ref_backend || backend_list[i]->count() == 0) continue;
-        for (size_t k = 0; k < sizeof options / sizeof *options; k++)
-            check_backend(backend_list[i], &options[k]);
+        const char *name = backend_list[i]->name;
+        size_t length = strlen(name);
+        bool is_there = backend_list[i] == &ref_backend;
+        for (size_t k = 0; k < sizeof tests / sizeof *tests; k++)
+            is_there = is_there || (strncmp(tests[k].name, name, length) == 0 &&
+                                    tests[k].name[length] == '_');
+        if (!is_there) fail_msg("backend %s has no case here", name);
     }
-    if (n_wrong) fail_msg("%d cases differ", n_wrong);
 }
 
 static int open_reference(void **state)
@@ -122,8 +167,8 @@ static int close_reference(void **state)
     return mem_blocks_live() == 0 ? 0 : -1;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_backend_agrees_with_the_reference)};
+    if (argc > 1) cmocka_set_test_filter(argv[1]); /* "cuda_*" */
     return cmocka_run_group_tests(tests, open_reference, close_reference);
 }

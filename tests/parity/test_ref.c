@@ -287,7 +287,8 @@ static size_t check_op(enum op_code code)
     static void NAME##_equals_its_formula(void **state)                                            \
     {                                                                                              \
         (void)state;                                                                               \
-        if (check_op(OP_##NAME) == 0) fail_msg("%s has no case", #NAME);                           \
+        bool is_computed = OP_##NAME != OP_INPUT && OP_##NAME != OP_OUTPUT;                        \
+        if (is_computed && check_op(OP_##NAME) == 0) fail_msg("%s has no case", #NAME);            \
     }
 OP_LIST(X)
 #undef X

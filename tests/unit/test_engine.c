@@ -92,7 +92,7 @@ int __wrap_backend_find(const struct backend **out, const char *name, struct car
 int __wrap_backend_find(const struct backend **out, const char *name, struct carat_error *err)
 {
     int status = __real_backend_find(out, name, err);
-    if (!status && counted.is_on) *out = &counting;
+    if (!status && counted.is_on && *out == &ref_backend) *out = &counting;
     return status;
 }
 

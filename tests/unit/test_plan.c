@@ -46,17 +46,30 @@ static int close_models(void **state)
     return 0;
 }
 
-static void compile(struct plan *p, int model, int32_t rows, int32_t outs)
+/* The pass of a model, all of it near. */
+static void record(struct plan *p, int model)
+{
+    const struct weights *w = &models[model]->weights;
+    struct split undivided = {.n_near = models[model]->config.n_layer};
+    gemma_forward(p, &models[model]->config, &w, &undivided);
+}
+
+static void shape_caches(int model, int32_t rows)
 {
     const struct gemma_config *c = &models[model]->config;
-    struct carat_error err = {0};
     for (int32_t l = 0; l < c->n_kv_layer; l++)
         caches[l] = (struct kv_cache){.format = FORMAT_F32,
                                       .capacity = gemma_kv_capacity(c, l, 256, rows),
                                       .n_heads = c->layer[l].n_kv_heads,
                                       .head_dim = c->layer[l].head_dim};
-    plan_init(p, rows, outs, caches, c->n_kv_layer);
-    gemma_forward(p, c, &models[model]->weights);
+}
+
+static void compile(struct plan *p, int model, int32_t rows, int32_t outs)
+{
+    struct carat_error err = {0};
+    shape_caches(model, rows);
+    plan_init(p, rows, outs, caches, models[model]->config.n_kv_layer);
+    record(p, model);
     assert_int_equal(plan_close(p, &err), CARAT_OK);
 }
 
@@ -126,6 +139,66 @@ static void lifetimes_are_from_the_writer_to_the_last_reader(void **state)
         free(writers);
         free(last);
         plan_deinit(&p);
+    }
+}
+
+/* ---- Segments --------------------------------------------------------------------------- */
+
+/* Each buffer that a segment reads was written by it or lies where an earlier one of the same plan
+ * left it, and was told to keep it. */
+static void check_cut(const struct plan *whole, const struct plan *cut, int32_t first, bool *kept)
+{
+    assert_int_equal(cut->bytes, whole->bytes);
+    for (int32_t i = 0; i < cut->n_ops; i++) {
+        const struct op *op = &cut->ops[i];
+        assert_int_equal(op->window, 1);
+        for (int k = 0; k < 3; k++) {
+            if (op->in[k] == BUF_NONE) continue;
+            const struct plan_buf *b = &cut->bufs[op->in[k]];
+            assert_int_equal(b->offset, whole->bufs[op->in[k]].offset);
+            assert_false(plan_buf_is_internal(cut, op->in[k]));
+            if (b->first_op < 0) assert_true(kept[op->in[k]]);
+            if (op->code == OP_OUTPUT) kept[op->in[k]] = true;
+        }
+        for (int k = 0; k < 2; k++)
+            if (op->out[k] != BUF_NONE)
+                assert_int_equal(cut->bufs[op->out[k]].first_op + first,
+                                 whole->bufs[op->out[k]].first_op);
+    }
+}
+
+static void segments_find_what_earlier_ones_left(void **state)
+{
+    (void)state;
+    for (int m = 0; m < N_MODELS; m++) {
+        const struct gemma_config *c = &models[m]->config;
+        const struct weights *w[] = {&models[m]->weights, &models[m]->weights};
+        shape_caches(m, 16);
+        for (int32_t n = 0; n <= c->n_layer; n++) {
+            struct split split = {gemma_near_layers(c, n), true};
+            struct plan plans[SITE_COUNT], cut;
+            struct carat_error err = {0};
+            for (int i = 0; i < SITE_COUNT; i++)
+                plan_init(&plans[i], 16, 2, caches, c->n_kv_layer);
+            gemma_forward(plans, c, w, &split);
+            for (int i = 0; i < SITE_COUNT; i++) {
+                const struct plan *p = &plans[i];
+                assert_int_equal(p->n_ops > 0, gemma_uses(c, &split, (enum site)i));
+                assert_int_equal(plan_close(&plans[i], &err), CARAT_OK);
+                for (int32_t k = 0; k < p->n_bufs; k++)
+                    for (int32_t j = 0; j < k; j++) check_pair(p, k, j, names[m]);
+                bool *kept = calloc((size_t)p->n_bufs + 1, sizeof *kept);
+                for (int32_t first = 0, end; first < p->n_ops; first = end) {
+                    end = plan_segment_end(p, first);
+                    assert_true(end > first);
+                    assert_int_equal(plan_cut(p, first, end, &cut, &err), CARAT_OK);
+                    check_cut(p, &cut, first, kept);
+                    plan_deinit(&cut);
+                }
+                free(kept);
+            }
+            for (int i = 0; i < SITE_COUNT; i++) plan_deinit(&plans[i]);
+        }
     }
 }
 
@@ -263,7 +336,7 @@ static void running_out_of_memory_is_told_once_at_the_end(void **state)
         struct carat_error err = {0};
         plan_init(&p, 4, 4, caches, c->n_kv_layer);
         mem_fail_after(n);
-        gemma_forward(&p, c, &models[3]->weights);
+        record(&p, 3);
         int status = plan_close(&p, &err);
         int delivered = mem_fail_after(-1);
         plan_deinit(&p);
@@ -447,6 +520,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buffers_that_live_together_never_overlap),
         cmocka_unit_test(lifetimes_are_from_the_writer_to_the_last_reader),
+        cmocka_unit_test(segments_find_what_earlier_ones_left),
         cmocka_unit_test(a_record_is_64_bytes),
         cmocka_unit_test(mistakes_in_recording_are_assertions),
         cmocka_unit_test(running_out_of_memory_is_told_once_at_the_end),

@@ -61,6 +61,7 @@ static void cpu_describe(const struct device *device, struct device_facts *out)
 
 static bool cpu_supports(enum op_code op, enum format format)
 {
+    if (op == OP_ATTENTION || op == OP_KV_WRITE) return format != FORMAT_BF16;
     return op < OP_COUNT && format < FORMAT_COUNT;
 }
 
@@ -330,6 +331,8 @@ static void add_op(struct program *p, const struct op *op, void *memory, struct 
         add_step(p, op, memory, cpu_JOIN_SEGMENTS, BY_ITEM);
         break;
     case OP_GATHER_ROWS: add_step(p, op, memory, run, BY_ITEM); break; /* rows change hands */
+    case OP_INPUT:
+    case OP_OUTPUT: break; /* the engine's business, between runs */
     default: add_step(p, op, memory, run, BY_ROW); break;
     }
 }
@@ -366,6 +369,23 @@ static int make_tiles(struct device *device, const struct plan *plan, struct car
     device->slabs = slab;
     visit_untiled(device, plan, slab->memory);
     return CARAT_OK;
+}
+
+/* Tiles of every weight that a product uses, however many products do. */
+static size_t cpu_prepared_bytes(struct device *device, const struct plan *plan, size_t free_bytes)
+{
+    (void)free_bytes;
+    size_t bytes = 0;
+    for (int32_t i = 0; i < plan->n_ops && !device->is_exact; i++) {
+        struct cpu_weight w = {.source = product_weight(&plan->ops[i])};
+        bool is_counted = !w.source;
+        for (int32_t k = 0; k < i && !is_counted; k++)
+            is_counted = product_weight(&plan->ops[k]) == w.source;
+        if (is_counted) continue;
+        tile_plan(&w);
+        bytes += w.bytes;
+    }
+    return bytes;
 }
 
 static int cpu_bind(struct device *device, const struct plan *plan, void *memory, void *scratch,
@@ -431,6 +451,12 @@ static int cpu_fence(struct device *device, struct carat_error *err)
     return CARAT_OK;
 }
 
+static void cpu_upload(struct device *device, void *memory, const void *host, size_t bytes)
+{
+    (void)device;
+    memcpy(memory, host, bytes);
+}
+
 static void cpu_download(struct device *device, void *host, const void *memory, size_t bytes)
 {
     (void)device;
@@ -440,6 +466,8 @@ static void cpu_download(struct device *device, void *host, const void *memory, 
 const struct backend cpu_backend = {
     .name = "cpu",
     .kv_format = FORMAT_F16,
+    .chunk = 512,
+    .is_host = true,
     .count = cpu_count,
     .open = cpu_open,
     .close = cpu_close,
@@ -449,11 +477,13 @@ const struct backend cpu_backend = {
     .free = cpu_free,
     .weight_load = cpu_weight_load,
     .weight_unload = cpu_weight_unload,
+    .prepared_bytes = cpu_prepared_bytes,
     .scratch_bytes = cpu_scratch_bytes,
     .bind = cpu_bind,
     .unbind = cpu_unbind,
     .run = cpu_run,
     .fence = cpu_fence,
+    .upload = cpu_upload,
     .download = cpu_download,
     .measure_limits = cpu_measure_limits,
 };

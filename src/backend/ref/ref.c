@@ -175,6 +175,12 @@ static int ref_fence(struct device *device, struct carat_error *err)
     return CARAT_OK;
 }
 
+static void ref_upload(struct device *device, void *memory, const void *host, size_t bytes)
+{
+    (void)device;
+    memcpy(memory, host, bytes);
+}
+
 static void ref_download(struct device *device, void *host, const void *memory, size_t bytes)
 {
     (void)device;
@@ -184,6 +190,8 @@ static void ref_download(struct device *device, void *host, const void *memory, 
 const struct backend ref_backend = {
     .name = "ref",
     .kv_format = FORMAT_F32,
+    .chunk = 512,
+    .is_host = true,
     .count = ref_count,
     .open = ref_open,
     .close = ref_close,
@@ -198,5 +206,6 @@ const struct backend ref_backend = {
     .unbind = ref_unbind,
     .run = ref_run,
     .fence = ref_fence,
+    .upload = ref_upload,
     .download = ref_download,
 };

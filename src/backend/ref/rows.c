@@ -110,3 +110,14 @@ void ref_SOFTCAP(const struct ref_call *c)
     int64_t n = (int64_t)c->rows * c->y_cols;
     for (int64_t i = 0; i < n; i++) c->y0[i] = cap * tanhf(c->x0[i] / cap);
 }
+
+/* Rows that come and go are copied by the engine, between runs. */
+void ref_INPUT(const struct ref_call *c)
+{
+    (void)c;
+}
+
+void ref_OUTPUT(const struct ref_call *c)
+{
+    (void)c;
+}

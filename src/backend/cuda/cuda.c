@@ -1,0 +1,312 @@
+#include "backend/cuda/cuda.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cuda/cublas.h"
+#include "backend/cuda/profile.h"
+#include "backend/cuda/program.h"
+#include "base/mem.h"
+#include "base/os.h"
+
+int cuda_fail(struct carat_error *err, cudaError_t status, const char *what)
+{
+    if (status == cudaErrorMemoryAllocation) {
+        size_t available = 0, total = 0;
+        cudaGetLastError();
+        cudaMemGetInfo(&available, &total);
+        err_set(err, CARAT_EMEMORY, "%s: no device memory left (%.1f of %.1f GB are free)", what,
+                (double)available / 1e9, (double)total / 1e9);
+        err_hint(err, "take a smaller context (-c), fewer sequences, or --mirror-budget 0");
+        return CARAT_EMEMORY;
+    }
+    err_set(err, CARAT_EDEVICE, "%s: %s", what, cudaGetErrorString(status));
+    if (status == cudaErrorInsufficientDriver)
+        err_hint(err, "this program needs a driver for CUDA %d.%d or later", CUDART_VERSION / 1000,
+                 CUDART_VERSION % 1000 / 10);
+    if (status == cudaErrorNoKernelImageForDevice)
+        err_hint(err, "this build has no code for this GPU: build it with its chip in "
+                      "CARAT_CUDA_CHIPS, or take --backend cpu");
+    return CARAT_EDEVICE;
+}
+
+/* ---- Devices ---------------------------------------------------------------------------- */
+
+static int cuda_count(void)
+{
+    int n = 0;
+    if (cudaGetDeviceCount(&n) != cudaSuccess) {
+        cudaGetLastError();
+        return 0;
+    }
+    return n;
+}
+
+static void cuda_close(struct device *d)
+{
+    cudaSetDevice(d->index);
+    for (struct slab *next, *slab = d->slabs; slab; slab = next) {
+        next = slab->next;
+        if (slab->is_pinned)
+            cudaFreeHost(slab->memory);
+        else
+            cudaFree(slab->memory);
+        mem_free(slab);
+    }
+    if (d->cublas) cublas_close(d->cublas);
+    profile_close(d->profile);
+    if (d->step_host) cudaFreeHost(d->step_host);
+    if (d->best_host) cudaFreeHost(d->best_host);
+    if (d->queue.stream) cudaStreamDestroy(d->queue.stream);
+    cudaGetLastError(); /* of a lost device: there is nobody left to tell */
+    mem_free(d);
+}
+
+void *slab_take(struct device *d, size_t bytes, bool is_pinned)
+{
+    struct slab *slab = mem_alloc(1, sizeof *slab);
+    if (!slab) return NULL;
+    cudaError_t status = is_pinned ? cudaMallocHost(&slab->memory, bytes ? bytes : 1)
+                                   : cudaMalloc(&slab->memory, bytes ? bytes : 1);
+    if (status) {
+        mem_free(slab);
+        return NULL;
+    }
+    slab->is_pinned = is_pinned;
+    slab->next = d->slabs;
+    d->slabs = slab;
+    return slab->memory;
+}
+
+static int prepare_kernels(struct carat_error *err)
+{
+    int (*const prepare[])(void) = {matvec_prepare, gemm_i8_prepare, gemm_f16_prepare,
+                                    attention_decode_prepare, attention_prefill_prepare};
+    for (size_t i = 0; i < sizeof prepare / sizeof *prepare; i++) {
+        int status = prepare[i]();
+        if (status) return cuda_fail(err, (cudaError_t)status, "cuda: kernels");
+    }
+    return CARAT_OK;
+}
+
+/* Which way products of many rows go: 16-bit operands on data-centre chips, 8-bit ones on others,
+ * whose tensor cores do fp16 with fp32 sums at a quarter of that rate. */
+static enum act_kind choose_many(const struct device *d)
+{
+    if (d->options.matmul == MATMUL_INT8) return ACT_INT8;
+    if (d->options.matmul == MATMUL_FP16) return ACT_HALF;
+    int32_t chip = d->queue.capability;
+    return chip == 80 || chip == 90 || chip == 100 ? ACT_HALF : ACT_INT8;
+}
+
+static int take_device(struct device *d, struct carat_error *err)
+{
+    struct cudaDeviceProp facts;
+    cudaError_t status = cudaSetDevice(d->index);
+    if (!status) status = cudaGetDeviceProperties(&facts, d->index);
+    if (status) return cuda_fail(err, status, "cuda");
+    if (facts.major < 8) {
+        err_set(err, CARAT_EDEVICE,
+                "cuda: %s: compute capability 8.0 or later expected, %d.%d found", facts.name,
+                facts.major, facts.minor);
+        err_hint(err, "take --backend cpu");
+        return CARAT_EDEVICE;
+    }
+    snprintf(d->name, sizeof d->name, "%.80s", facts.name);
+    d->queue.n_sm = facts.multiProcessorCount;
+    d->queue.capability = facts.major * 10 + facts.minor;
+    d->queue.has_dependent_launch = facts.major >= 9;
+    status = cudaStreamCreateWithFlags(&d->queue.stream, cudaStreamNonBlocking);
+    size_t step_bytes = (4 + 4 * (size_t)STEP_ROWS_MAX) * sizeof(int32_t);
+    if (!status) status = cudaMallocHost((void **)&d->step_host, step_bytes);
+    if (!status)
+        status = cudaMallocHost((void **)&d->best_host,
+                                MATVEC_ROWS_MAX * TOP_K * sizeof *d->best_host);
+    if (status) return cuda_fail(err, status, "cuda");
+    memset(d->step_host, 0, step_bytes);
+    d->many = choose_many(d);
+    return prepare_kernels(err);
+}
+
+static int take_cublas(struct device *d, struct carat_error *err)
+{
+    if (d->options.is_exact || cublas_open(&d->cublas, NULL)) return CARAT_OK;
+    d->cublas_memory = slab_take(d, CUBLAS_WORKSPACE_BYTES, false);
+    if (!d->cublas_memory) return cuda_fail(err, cudaErrorMemoryAllocation, "cuBLAS");
+    cublas_set_stream(d->cublas, &d->queue, d->cublas_memory, CUBLAS_WORKSPACE_BYTES);
+    return CARAT_OK;
+}
+
+static int cuda_open(struct device **out, int index, const struct device_options *options,
+                     struct carat_error *err)
+{
+    *out = NULL;
+    int n = 0;
+    cudaError_t found = cudaGetDeviceCount(&n);
+    if (found) return cuda_fail(err, found, "cuda");
+    if (index < 0 || index >= n)
+        return err_set(err, CARAT_EDEVICE, "cuda: device 0 to %d expected, %d asked", n - 1, index);
+    struct device *d = mem_alloc(1, sizeof *d);
+    if (!d) return err_no_memory(err, "device", sizeof *d);
+    d->index = index;
+    d->options = *options;
+    int status = take_device(d, err);
+    if (!status) status = take_cublas(d, err);
+    if (!status && d->options.is_profiled) status = profile_open(&d->profile, err);
+    if (status)
+        cuda_close(d);
+    else
+        *out = d;
+    return status;
+}
+
+static void cuda_describe(const struct device *device, struct device_facts *out)
+{
+    snprintf(out->name, sizeof out->name, "%s", device->name);
+    cudaSetDevice(device->index);
+    if (cudaMemGetInfo(&out->memory_available, &out->memory_total) != cudaSuccess)
+        out->memory_available = out->memory_total = 0;
+}
+
+static bool cuda_supports(enum op_code op, enum format format)
+{
+    if (op == OP_ATTENTION || op == OP_KV_WRITE)
+        return format == FORMAT_F16 || format == FORMAT_BF16 || format == FORMAT_F32 ||
+               format == FORMAT_Q8_0;
+    return op < OP_COUNT && format < FORMAT_COUNT;
+}
+
+/* ---- Memory ----------------------------------------------------------------------------- */
+
+static int cuda_alloc(struct device *device, size_t bytes, void **out, struct carat_error *err)
+{
+    cudaSetDevice(device->index);
+    cudaError_t status = cudaMalloc(out, bytes ? bytes : 1);
+    if (!status) status = cudaMemset(*out, 0, bytes);
+    if (!status) status = cudaDeviceSynchronize();
+    if (!status) return CARAT_OK;
+    char what[64];
+    snprintf(what, sizeof what, "cuda: %.1f MB", (double)bytes / 1e6);
+    return cuda_fail(err, status, what);
+}
+
+static void cuda_free(struct device *device, void *memory)
+{
+    cudaSetDevice(device->index);
+    cudaFree(memory);
+}
+
+/* On the stream of the kernels, which waits for no other, and to its end. */
+static void copy(struct device *device, void *to, const void *from, size_t bytes,
+                 enum cudaMemcpyKind kind)
+{
+    cudaSetDevice(device->index);
+    cudaError_t status = cudaMemcpyAsync(to, from, bytes, kind, device->queue.stream);
+    if (!status) status = cudaStreamSynchronize(device->queue.stream);
+    if (status) device->failure = status;
+}
+
+static void cuda_upload(struct device *device, void *memory, const void *host, size_t bytes)
+{
+    copy(device, memory, host, bytes, cudaMemcpyHostToDevice);
+}
+
+static void cuda_download(struct device *device, void *host, const void *memory, size_t bytes)
+{
+    copy(device, host, memory, bytes, cudaMemcpyDeviceToHost);
+}
+
+/* ---- Weights and plans ------------------------------------------------------------------ */
+
+static int cuda_weight_load(struct device *device, struct weight *weight, struct carat_error *err)
+{
+    (void)device;
+    struct cuda_loaded *w = mem_alloc(1, sizeof *w);
+    if (!w) return err_no_memory(err, weight->name, sizeof *w);
+    w->source = weight;
+    weight->device_data = w;
+    return CARAT_OK;
+}
+
+static void cuda_weight_unload(struct device *device, struct weight *weight)
+{
+    (void)device; /* planes live as long as the device */
+    mem_free(weight->device_data);
+    weight->device_data = NULL;
+}
+
+static int32_t cuda_window(const struct device *device, const struct plan *plan, int32_t i)
+{
+    return device->options.is_exact ? 1 : window_at(plan, i).n;
+}
+
+static size_t cuda_prepared_bytes(struct device *d, const struct plan *plan, size_t free_bytes)
+{
+    d->has_host_tables = d->options.table_place == TABLE_PINNED;
+    size_t weights = weights_bytes(d, plan);
+    if (d->options.table_place == TABLE_AUTO && free_bytes > 0 && weights > free_bytes) {
+        d->has_host_tables = true;
+        weights = weights_bytes(d, plan);
+    }
+    size_t budget = free_bytes > weights ? free_bytes - weights : 0;
+    if (d->options.mirror_budget < 0) budget = 0;
+    if (d->options.mirror_budget > 0 && (size_t)d->options.mirror_budget < budget)
+        budget = (size_t)d->options.mirror_budget;
+    d->mirror_left = mirrors_bytes(d, plan, budget);
+    return weights + d->mirror_left;
+}
+
+static size_t cuda_scratch_bytes(const struct device *device, const struct plan *plan)
+{
+    return scratch_layout_of(device, plan).total;
+}
+
+static int cuda_fence(struct device *device, struct carat_error *err)
+{
+    cudaSetDevice(device->index);
+    cudaError_t status = cudaStreamSynchronize(device->queue.stream);
+    if (!status) status = cudaGetLastError();
+    if (!status) status = device->failure;
+    if (!status && device->profile)
+        profile_end(device->profile, device->is_decode, os_seconds() - device->run_begin);
+    if (!status) return CARAT_OK;
+    err_set(err, CARAT_EDEVICE, "cuda: %s failed: %s", device->name, cudaGetErrorString(status));
+    err_hint(err, "the requests under way are lost; see the system's log (dmesg) for the cause");
+    return CARAT_EDEVICE;
+}
+
+static void cuda_print_profile(struct device *device, struct buf *out)
+{
+    struct device_limits limits;
+    if (!device->profile) return;
+    cuda_measure_limits(device, &limits);
+    profile_print(device->profile, &limits, out);
+}
+
+const struct backend cuda_backend = {
+    .name = "cuda",
+    .kv_format = FORMAT_F16,
+    .chunk = 2048,
+    .replays = true,
+    .count = cuda_count,
+    .open = cuda_open,
+    .close = cuda_close,
+    .describe = cuda_describe,
+    .supports = cuda_supports,
+    .window = cuda_window,
+    .prepared_bytes = cuda_prepared_bytes,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .weight_load = cuda_weight_load,
+    .weight_unload = cuda_weight_unload,
+    .scratch_bytes = cuda_scratch_bytes,
+    .bind = cuda_bind,
+    .unbind = cuda_unbind,
+    .run = cuda_run,
+    .fence = cuda_fence,
+    .upload = cuda_upload,
+    .download = cuda_download,
+    .best = cuda_best,
+    .print_profile = cuda_print_profile,
+    .measure_limits = cuda_measure_limits,
+};

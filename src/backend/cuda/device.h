@@ -1,0 +1,160 @@
+/* The host side of the CUDA backend: a device, the weights on it, programs. */
+#ifndef CUDA_DEVICE_H
+#define CUDA_DEVICE_H
+
+#include <cuda_runtime_api.h>
+
+#include "backend/backend.h"
+#include "backend/cuda/kernels.h"
+
+struct cublas;  /* cublas.h */
+struct profile; /* profile.h */
+
+/* Rows of a step at most: the pinned copy of a step has room for so many. */
+enum { STEP_ROWS_MAX = 16384 };
+
+/* What a device remembers of a weight (weight->device_data). */
+struct cuda_loaded {
+    struct cuda_weight view; /* quants NULL: not on the device yet */
+    const struct weight *source;
+    bool is_pinned;   /* a table in pinned host memory */
+    bool is_gathered; /* a table in the mapped file: quants is host memory, for nobody to read */
+};
+
+/* Device memory that lives as long as the device: planes, mirrors. */
+struct slab {
+    struct slab *next;
+    void *memory;
+    bool is_pinned;
+};
+
+struct device {
+    int index;
+    char name[96];
+    struct queue queue;
+    struct device_options options;
+    enum act_kind many; /* what products of many rows read: ACT_INT8, ACT_HALF */
+    struct slab *slabs;
+    bool has_host_tables; /* tables that are only looked up lie in pinned host memory */
+    size_t mirror_left; /* bytes that mirrors may still take */
+    struct cublas *cublas; /* NULL: not installed, or not wanted */
+    void *cublas_memory;
+    struct profile *profile; /* NULL unless asked for */
+    int32_t *counting;               /* on the device: 0, 1, 2 ... ; NULL until needed */
+    int32_t *step_host;              /* pinned, of 4 + 4 * STEP_ROWS_MAX */
+    struct logit_pair *best_host;    /* pinned, [MATVEC_ROWS_MAX][TOP_K] */
+    double run_begin; /* of the last run, for the profile */
+    bool is_decode;   /* it had few rows */
+    const struct op *failed_op;      /* whose launch was the first to fail */
+    cudaError_t failure;             /* of a launch or copy since the last fence */
+};
+
+/* CARAT_EMEMORY or CARAT_EDEVICE with CUDA's own words. */
+int cuda_fail(struct carat_error *err, cudaError_t status, const char *what);
+
+/* Memory that lives as long as the device; NULL when there is none. */
+void *slab_take(struct device *d, size_t bytes, bool is_pinned);
+
+/* limits.c; takes 2 GB for a moment. Zeros when there is no room. */
+void cuda_measure_limits(struct device *d, struct device_limits *out);
+
+/* ---- weights.c -------------------------------------------------------------------------- */
+
+struct cuda_loaded *loaded_of(const struct weight *w);
+
+/* The weight that an op multiplies with, or NULL. */
+const struct weight *product_weight(const struct op *op);
+/* Any weight that an op reads, or NULL. */
+const struct weight *op_weight(const struct op *op);
+
+/* Bytes of device memory for all weights of the plan. Tables that stay on the host are not
+ * counted. */
+size_t weights_bytes(const struct device *d, const struct plan *plan);
+
+/* The table whose rows are copied to the device step by step; NULL: none. */
+const struct weight *gathered_table(const struct device *d, const struct plan *plan);
+
+/* Puts those there that are not yet: read, copied and repacked at once. */
+int weights_upload(struct device *d, const struct plan *plan, struct carat_error *err);
+
+/* The same for fp16 mirrors of what products of many rows read: as many, in the order of the plan,
+ * as `limit` (when making them: d->mirror_left) has room for. */
+size_t mirrors_bytes(const struct device *d, const struct plan *plan, size_t limit);
+int mirrors_make(struct device *d, const struct plan *plan, struct carat_error *err);
+size_t mirror_bytes_of(const struct weight *w);
+
+/* Whether a product of many rows goes through fp16 (else: 8 bits, or exact). */
+bool wants_mirror(const struct device *d, const struct weight *w);
+
+/* Whether a product of many rows stays in fp32: what decides between near-equal values. */
+bool is_multiplied_exactly(const struct weight *w);
+
+/* ---- windows.c -------------------------------------------------------------------------- */
+
+/* Runs of ops that are done together. */
+enum window_kind {
+    WINDOW_SINGLE,
+    WINDOW_PROJECT,  /* q, k, v: products, norms of heads, rotation, cache */
+    WINDOW_ATTEND,   /* attention and the product behind it */
+    WINDOW_NORMS,    /* norms around a residual sum */
+    WINDOW_FFN,      /* gate, up, gelu, down */
+    WINDOW_GATED,    /* a product, gelu times rows that are there, a product: per-layer inputs */
+    WINDOW_PLE,      /* projection, norm and sum of per-layer embeddings */
+    WINDOW_EXPERTS,  /* the same as FFN, routed */
+    WINDOW_LOGITS    /* head and softcap */
+};
+
+struct window {
+    enum window_kind kind;
+    int32_t first, n; /* ops */
+};
+
+/* The longest window that begins at op i. */
+struct window window_at(const struct plan *plan, int32_t i);
+
+/* Whether op i is a norm of whole rows. */
+bool is_norms_window(const struct plan *plan, int32_t i);
+
+/* ---- program.c, stages.c ---------------------------------------------------------------- */
+
+enum { ACT_SLOTS = 4 };
+
+/* Where things lie in a program's scratch memory; sizes for the plan's most rows. */
+struct scratch_layout {
+    size_t step, table, slot, slot_bytes, inner, wide, mirror, experts, attention, topk;
+    size_t row_scale, total;
+};
+
+struct program {
+    struct device *device;
+    const struct plan *plan;
+    char *memory, *scratch;
+    struct scratch_layout at;
+    struct window *windows;
+    int32_t n_windows;
+    uint8_t *needs; /* by buffer: NEEDS_* */
+    struct step_view step;
+    const struct weight *gathered; /* a table in the mapped file, or NULL */
+    char *table_host;              /* pinned: its rows for the step */
+    int32_t rows_max;             /* of both classes: the stride of the step's arrays */
+    int32_t n[ROW_CLASS_COUNT];   /* rows of the launches being made */
+    int32_t n_decode;             /* of the token rows, those that are single new tokens */
+    struct {
+        buf_id id;
+        struct act act;
+    } slots[ACT_SLOTS];
+    int next_slot;
+    buf_id half_id; /* the buffer whose rows are fp16 at the moment, times half_scale */
+    const float *half_scale;
+    cudaGraphExec_t graph;             /* NULL: launched one by one */
+    int32_t replayed[ROW_CLASS_COUNT]; /* rows that it was recorded for */
+};
+
+enum { NEEDS_FLOATS = 1, NEEDS_ACT = 2 };
+
+struct scratch_layout scratch_layout_of(const struct device *d, const struct plan *plan);
+
+/* Launches a window for p->n rows. */
+void stage_run(struct program *p, const struct window *w);
+
+#endif

@@ -1,0 +1,361 @@
+/* What the kernels offer to the host side of the backend: one launcher a kernel family, all of them
+ * asynchronous on a queue, none of them failing (the fence reports a lost device). Buffers named
+ * `float *` are rows of plan buffers, contiguous. Every launcher may be captured in a graph: it
+ * calls nothing but kernel launches. `X_prepare` functions are called once at open, before any
+ * capture (they raise shared memory limits). */
+#ifndef CUDA_KERNELS_H
+#define CUDA_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "backend/cuda/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st;
+
+struct queue {
+    struct CUstream_st *stream;
+    int32_t n_sm;              /* multiprocessors */
+    int32_t capability;        /* 80, 86, 89, 90, 100, 120 */
+    bool has_dependent_launch; /* programmatic dependent launch */
+};
+
+/* ---- repack.cu: from rows of a file to what products read ------------------------------------ */
+
+/* Bytes of each plane of a matrix laid out as LAYOUT_TILES; 0: the format has no such plane. */
+struct tile_bytes {
+    size_t quants, high, scale, minus;
+};
+struct tile_bytes tile_bytes_of(enum format format, int64_t rows, int64_t cols, int32_t n_expert);
+
+/* `file`: n_rows rows as in the file (row_bytes apart, device memory), rows first_row ... of matrix
+ * `expert` of w, whose planes (or rows, floats) are allocated. first_row is a multiple of 8. */
+void launch_repack(const struct queue *q, const struct cuda_weight *w, int32_t expert,
+                   int32_t first_row, int32_t n_rows, const void *file, int64_t row_bytes);
+
+/* ---- matvec.cu: products of up to MATVEC_ROWS_MAX rows, weights read once -------------------- */
+
+/* y[k][t] = w[k] x[t] for up to three weights of the same columns (q, k, v), or with an epilogue.
+ * A row's result has the same bits whatever the other rows and rows.max are. */
+enum matvec_epilogue {
+    MATVEC_STORE,    /* y[k][t][r] = w[k] x[t] */
+    MATVEC_GELU_MUL, /* n_w = 2: out[t][r] = gelu(w[0] x[t]) * (w[1] x[t]) */
+    MATVEC_GELU_BY   /* n_w = 1: out[t][r] = gelu(w[0] x[t]) * by[t][second_col + r] */
+};
+
+struct matvec_args {
+    struct step_view step;
+    struct rows rows;
+    int32_t n_w;
+    struct cuda_weight w[3];
+    float *y[3];           /* [rows][w.rows] */
+    struct act x;          /* ACT_INT8, for LAYOUT_TILES */
+    const float *x_floats; /* [rows][cols], for LAYOUT_ROWS */
+    enum matvec_epilogue epilogue;
+    const float *by; /* [rows][by_cols] */
+    int32_t by_cols, second_col;
+    float *out;     /* the epilogue's result in fp32, [rows][w.rows]; NULL: not wanted */
+    struct act act; /* the same as activations for the next product; ACT_NONE: not wanted */
+};
+int matvec_prepare(void); /* cudaError_t */
+void launch_matvec(const struct queue *q, const struct matvec_args *args);
+
+/* Products with the experts that each row chose: for decode, weights read once for each pair.
+ * ids [rows][n_used] (int32 in a plan buffer), shares [rows][n_used]. Expert ids are checked
+ * against n_expert: a wrong one gives NaN, never a wild read. */
+struct expert_args {
+    struct step_view step;
+    struct rows rows;
+    int32_t n_used;
+    const int32_t *ids;
+    const float *shares;      /* down only */
+    struct cuda_weight w[2];  /* in: gate and up (n_w = 1 or 2); out: down */
+    int32_t n_w;
+    struct act x;             /* in: [rows]; out: [rows * n_used] */
+    const float *x_floats;    /* for LAYOUT_ROWS */
+    float *y[2];              /* in, n_w = 1 or unfused: [rows][n_used * w.rows] each */
+    /* in, n_w = 2: gelu(gate) * up to `act` ([rows * n_used]) and `out` */
+    bool is_gelu_mul;
+    float *out;               /* in: [rows][n_used * w.rows] or NULL; out: [rows][w.rows] */
+    struct act act;
+};
+void launch_experts_in(const struct queue *q, const struct expert_args *args);
+void launch_experts_out(const struct queue *q, const struct expert_args *args);
+
+/* fp32 activations times dequantised weights, fp32 sums: slow and exact; any layout, any number of
+ * rows. y[t] = w x[t]. With ids: EXPERT_IN (shares NULL) or EXPERT_OUT as plan/op_list.h has it. */
+struct exact_args {
+    struct step_view step;
+    struct rows rows;
+    struct cuda_weight w;
+    const float *x;
+    float *y;
+    int32_t n_used;
+    const int32_t *ids;
+    const float *shares;
+};
+void launch_matmul_exact(const struct queue *q, const struct exact_args *args);
+
+/* ---- gemm_i8.cu, gemm_f16.cu, cublas.c: products of many rows ---------------------------------
+ * */
+
+/* y[t] = w x[t]; up to three weights with the same input go in one launch where the kernel can.
+ * `n_rows` is known to the host: matrix products are never part of a graph with fewer live rows
+ * than n_rows... rows beyond step.counts are computed from garbage and stay unused. */
+struct gemm_args {
+    int32_t n_rows;
+    int32_t n_w;
+    struct cuda_weight w[3]; /* int8: LAYOUT_TILES; fp16: with a mirror */
+    struct act x;            /* ACT_INT8 or ACT_HALF */
+    float *y[3];             /* [n_rows][w.rows], fp32; NULL: `half` is wanted */
+    uint16_t *half;          /* fp16 [n_rows][half_cols]: w[0]'s columns, then w[1]'s, w[2]'s, of
+                                values y / x.scale[row] */
+    int32_t half_cols;
+};
+int gemm_i8_prepare(void);
+void launch_gemm_i8(const struct queue *q, const struct gemm_args *args);
+int gemm_f16_prepare(void);
+void launch_gemm_f16(const struct queue *q, const struct gemm_args *args);
+
+/* y[row][c] *= scale[row]: what a product by cuBLAS lacks (cublas.h). */
+void launch_row_scale(const struct queue *q, float *y, const float *scale, int32_t n_rows,
+                      int32_t cols);
+
+/* w->mirror from w's planes or rows: `n` rows of matrix `expert` from first_row. */
+void launch_mirror(const struct queue *q, const struct cuda_weight *w, int32_t expert,
+                   int32_t first_row, int32_t n);
+
+/* ---- moe.cu, with gemm_*: experts for many rows ---------------------------------------------- */
+
+/* Pairs (row, place among the chosen) sorted by expert, on the device. All int32 device arrays. A
+ * tile is up to EXPERT_TILE neighbouring pairs of one expert; tiles are numbered in the order of
+ * `pair`, each expert's filled before the next begins. */
+enum { EXPERT_TILE = 128 };
+struct expert_plan {
+    int32_t *first;  /* [n_expert + 1]: of each expert's pairs in `pair` */
+    int32_t *pair;   /* [n_rows * n_used]: row * n_used + place, rising within an expert */
+    int32_t *tile;   /* [tiles_max][2]: expert, first place in `pair` of that tile */
+    int32_t *n_tile; /* [1] */
+};
+size_t expert_plan_bytes(int32_t n_rows, int32_t n_used, int32_t n_expert);
+/* Cuts `memory` (expert_plan_bytes) into the arrays. */
+struct expert_plan expert_plan_at(void *memory, int32_t n_rows, int32_t n_used, int32_t n_expert);
+void launch_expert_sort(const struct queue *q, const struct expert_plan *plan, const int32_t *ids,
+                        int32_t n_rows, int32_t n_used, int32_t n_expert);
+
+/* One grouped product over all pairs. In: x has a row a token, pair p reads row p / n_used. Out: x
+ * has a row a pair. y: [n_rows * n_used][w.rows] fp32, a row a pair, or `half` as in gemm_args. */
+struct grouped_args {
+    int32_t n_rows, n_used;
+    struct expert_plan plan;
+    int32_t n_w;
+    struct cuda_weight w[2];
+    struct act x;
+    bool is_row_a_pair;
+    float *y[2];
+    uint16_t *half; /* as in gemm_args; x.scale of the row read */
+    int32_t half_cols;
+};
+void launch_grouped_i8(const struct queue *q, const struct grouped_args *args);
+void launch_grouped_f16(const struct queue *q, const struct grouped_args *args);
+
+/* y[t] = sum over s of shares[t][s] * x[t][s], s rising. */
+void launch_expert_sum(const struct queue *q, const float *x, const float *shares, float *y,
+                       int32_t n_rows, int32_t n_used, int32_t cols);
+
+/* ---- norm.cu: everything between products of whole rows ---------------------------------------
+ * */
+
+/* With r(v) = v / sqrt(mean(v^2) + eps):
+ *   s = a                          when w_a is NULL and `is_normed` is false
+ *   s = r(a) * w_a                 otherwise (w_a NULL: all ones)
+ *   s = s + r(b) * w_b             when b
+ *   s = r(s) * w_s                 when w_s
+ *   x' = (residual + s) * scale    (residual NULL: s * scale)
+ * x_out gets x' (may be NULL); then for each out k: h = is_normed ? r(x') * w : x', to `y` in fp32
+ * (may be NULL) and to `act` (kind ACT_NONE: not wanted). One block a row; a row's bits depend on
+ * nothing but the row. */
+enum { NORM_OUTS = 4 };
+struct norm_args {
+    struct step_view step;
+    struct rows rows;
+    int32_t cols;
+    float eps;
+    const float *a, *w_a;
+    const uint16_t *a_half; /* instead of a: fp16 rows times a_scale[row]; cols % 4 == 0 */
+    const float *a_scale;
+    bool is_normed;
+    const float *b, *w_b, *w_s;
+    const float *residual;
+    float scale;
+    float *x_out;
+    int32_t n_outs;
+    struct norm_out {
+        bool is_normed;
+        const float *w;
+        float *y;
+        struct act act;
+    } out[NORM_OUTS];
+};
+void launch_norm(const struct queue *q, const struct norm_args *args);
+
+/* ---- rows.cu: one row at a time ---------------------------------------------------------------
+ * */
+
+/* y[r] = scale * table[id[token of r]][first_col .. first_col + cols]. A table of any layout;
+ * `table` may lie in pinned host memory (LAYOUT_FILE). */
+struct embed_args {
+    struct step_view step;
+    struct rows rows;
+    struct cuda_weight table;
+    float scale;
+    int32_t first_col, cols;
+    float *y;
+};
+void launch_embed(const struct queue *q, const struct embed_args *args);
+
+/* RMSNORM of each `group` values on their own. */
+void launch_group_norm(const struct queue *q, struct step_view step, struct rows rows,
+                       const float *x, const float *w, float *y, int32_t cols, int32_t group,
+                       float eps);
+void launch_rope(const struct queue *q, struct step_view step, struct rows rows, const float *x,
+                 const float *inv_freq, float *y, int32_t cols, int32_t head_dim);
+void launch_kv_write(const struct queue *q, struct step_view step, struct rows rows,
+                     const float *k, const float *v, struct cache_view cache);
+
+/* Head norms, RoPE and the write of keys and values, in one: q_out = rope(norm(q) * w_q);
+ * cache <- (rope(norm(k) * w_k), norm(v)). q NULL or k NULL: not there. v == k for k_eq_v (the raw
+ * projection). Inputs are fp32, or fp16 rows of `half_cols` columns times half_scale[row] when
+ * `half` (q, k, v then are at columns q_col, k_col, v_col of it). The row class is the same for
+ * all. What is written equals launch_group_norm, launch_rope and launch_kv_write one after another,
+ * bit for bit. */
+struct heads_args {
+    struct step_view step;
+    struct rows rows;
+    const float *q, *k, *v;
+    const uint16_t *half;
+    const float *half_scale;
+    int32_t half_cols, q_col, k_col, v_col;
+    bool has_q, has_k, is_k_eq_v;
+    const float *w_q, *w_k, *inv_freq;
+    float eps;
+    int32_t n_heads; /* of q */
+    float *q_out;    /* [rows][n_heads * head_dim] */
+    struct cache_view cache; /* head_dim is also q's; k, v NULL when !has_k */
+};
+void launch_heads(const struct queue *q, const struct heads_args *args);
+
+void launch_add(const struct queue *q, struct step_view step, struct rows rows, const float *a,
+                const float *b, float *y, int32_t cols);
+void launch_scale(const struct queue *q, struct step_view step, struct rows rows, const float *x,
+                  float value, float *y, int32_t cols);
+/* y[t][j] = cap * tanh(x[t][j] / cap); y may be x. */
+void launch_softcap(const struct queue *q, struct step_view step, struct rows rows,
+                    const float *x, float cap, float *y, int32_t cols);
+void launch_gather_rows(const struct queue *q, struct step_view step, const float *x, float *y,
+                        int32_t cols, int32_t rows_max);
+
+/* gelu(a[t][j]) * b[t][second_col + j], to y (fp32, may be NULL) and act. a, b fp32, or fp16 halves
+ * of `half` [rows][2 * cols] (gate, then up) times half_scale[row]. */
+struct gelu_mul_args {
+    struct step_view step;
+    struct rows rows; /* with n_used > 0: rows.max is pairs, all live */
+    bool is_all_live;
+    const float *a, *b;
+    const uint16_t *half;
+    const float *half_scale; /* [rows]; of row r / half_div */
+    int32_t half_div;
+    int32_t cols, b_cols, second_col;
+    float *y;
+    struct act act;
+};
+void launch_gelu_mul(const struct queue *q, const struct gelu_mul_args *args);
+
+/* Activations from fp32 rows. */
+void launch_act(const struct queue *q, struct step_view step, struct rows rows, const float *x,
+                int32_t cols, struct act act, bool is_all_live);
+
+/* ids, shares = the n_used largest of softmax(z[t]), c / sum(c) * scale[id]; ties to the lower id;
+ * the sums in the reference's order. n_expert <= 1024. */
+void launch_route(const struct queue *q, struct step_view step, struct rows rows, const float *z,
+                  const float *scale, int32_t *ids, float *shares, int32_t n_expert,
+                  int32_t n_used);
+
+/* Per-layer embeddings: y[t] = (norm_g(in_scale * a[t]) * w + e_scale * table[id[t]][first_col ..])
+ * * out_scale, norm over each group. In one launch. */
+struct ple_args {
+    struct step_view step;
+    struct rows rows;
+    const float *a, *w;
+    float in_scale, eps, e_scale, out_scale;
+    struct cuda_weight table;
+    int32_t first_col, cols, group;
+    float *y;
+};
+void launch_ple(const struct queue *q, const struct ple_args *args);
+
+/* ---- topk.cu ----------------------------------------------------------------------------------
+ * */
+
+/* For each live row of ROWS_OUT: its TOP_K largest logits, falling, ties to the lower id; pairs
+ * {id, logit} to out [rows][TOP_K] (device or pinned host memory), NaN counting as the largest.
+ * `scratch`: topk_scratch_bytes(rows). */
+enum { TOP_K = 128 };
+struct top_pair {
+    int32_t id;
+    float logit;
+};
+size_t topk_scratch_bytes(int32_t rows);
+void launch_topk(const struct queue *q, struct step_view step, struct rows rows,
+                 const float *logits, int32_t n_vocab, struct top_pair *out, void *scratch);
+
+/* ---- attention_decode.cu, attention_prefill.cu -------------------------------------------------
+ * */
+
+/* y[r, h] = sum_s softmax_s(q[r, h] . k[s, g(h)]) v[s, g(h)] over the keys of the row's sequence at
+ * positions max(0, p - window + 1) .. p (window 0: from 0), scale 1. */
+struct attention_args {
+    struct step_view step;
+    struct rows rows;
+    const float *q; /* [rows][n_heads * head_dim], after norm and RoPE */
+    struct cache_view cache;
+    int32_t n_heads, window;
+    float *y;       /* fp32; NULL: not wanted */
+    struct act act; /* the same for the next product; ACT_NONE: not wanted */
+    void *scratch;  /* attention_scratch_bytes */
+    bool is_exact;  /* fp32 throughout */
+    /* Rows of the step this launch is for, tokens counted: [0, n_decode) or [n_decode, n_token), or
+     * all. Only for ROWS_TOKEN. */
+    enum { ATTEND_ALL, ATTEND_DECODE, ATTEND_CHUNK } part;
+};
+
+/* Split over keys, rows independent of each other: their bits depend on nothing but the row, its
+ * position and its cache. Any format, any number of rows, heads of 32 to 512 values. */
+int attention_decode_prepare(void);
+size_t attention_decode_scratch_bytes(int32_t rows, int32_t n_heads, int32_t head_dim,
+                                      int32_t n_kv_heads);
+void launch_attention_decode(const struct queue *q, const struct attention_args *args);
+
+/* Tiles of rows against tiles of keys on tensor cores. Heads of 64, 128, 256 or 512 values. Whether
+ * it takes this shape: attention_prefill_takes; what it does not take goes to the split kernel. */
+int attention_prefill_prepare(void);
+bool attention_prefill_takes(const struct attention_args *args);
+void launch_attention_prefill(const struct queue *q, const struct attention_args *args);
+
+/* ---- limits.cu ---------------------------------------------------------------------------------
+ * */
+
+/* Reads `bytes` once. Multiplies 8-bit numbers in registers; returns the operations of the launch.
+ * */
+void launch_read_limit(const struct queue *q, const void *memory, size_t bytes, void *out);
+double launch_int8_limit(const struct queue *q, void *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,401 @@
+/* How weights are read on the device: what a format looks like in tiles (types.h), a lane's share
+ * of a tile as operands of mma.sync m16n8k32, and the decoding of any weight of any layout.
+ *
+ * Several formats share a form. A value is scale * code + minus; codes are small integers, or for
+ * IQ4_NL indices into a table of levels. `fragments` gives codes (levels) times 1 / unit: shifting
+ * a two's complement code to the top of its byte extends the sign for nothing, and the power of two
+ * is taken back from the finished sum. */
+#ifndef CUDA_FORM_CUH
+#define CUDA_FORM_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+#include "backend/cuda/types.h"
+
+enum form {
+    FORM_S4, /* Q4_0: signed 4 bits */
+    FORM_U4, /* Q4_1, Q4_K: 4 bits, minus */
+    FORM_N4, /* IQ4_NL: 4 bits, levels */
+    FORM_S5, /* Q5_0: signed 5 bits */
+    FORM_U5, /* Q5_1, Q5_K: 5 bits, minus */
+    FORM_S6, /* Q6_K: signed 6 bits, a scale for 16 columns */
+    FORM_S8, /* Q8_0: signed 8 bits */
+    FORM_COUNT
+};
+
+/* X(form) */
+#define FORM_LIST(X) X(FORM_S4) X(FORM_U4) X(FORM_N4) X(FORM_S5) X(FORM_U5) X(FORM_S6) X(FORM_S8)
+
+/* FORM_COUNT: the format is not quantised. */
+__host__ __device__ constexpr enum form form_of(enum format format)
+{
+    return format == FORMAT_Q4_0                             ? FORM_S4
+           : format == FORMAT_Q4_1 || format == FORMAT_Q4_K ? FORM_U4
+           : format == FORMAT_IQ4_NL                         ? FORM_N4
+           : format == FORMAT_Q5_0                           ? FORM_S5
+           : format == FORMAT_Q5_1 || format == FORMAT_Q5_K ? FORM_U5
+           : format == FORMAT_Q6_K                           ? FORM_S6
+           : format == FORMAT_Q8_0                           ? FORM_S8
+                                                             : FORM_COUNT;
+}
+
+__host__ __device__ constexpr bool form_has_minus(enum form f)
+{
+    return f == FORM_U4 || f == FORM_U5;
+}
+__host__ __device__ constexpr int form_high_bits(enum form f)
+{
+    return f == FORM_S5 || f == FORM_U5 ? 1 : f == FORM_S6 ? 2 : 0;
+}
+/* Scales of a row in a tile of 64 columns: 2 or 4. */
+__host__ __device__ constexpr int form_scales(enum form f)
+{
+    return f == FORM_S6 ? 4 : 2;
+}
+/* 32-bit words that a lane owns of a tile's quants: 2 or 4. */
+__host__ __device__ constexpr int form_words(enum form f)
+{
+    return f == FORM_S8 ? 4 : 2;
+}
+/* Bytes of a tile in each plane. */
+__host__ __device__ constexpr int form_quant_bytes(enum form f)
+{
+    return 128 * form_words(f);
+}
+__host__ __device__ constexpr int form_high_bytes(enum form f)
+{
+    return 64 * form_high_bits(f);
+}
+__host__ __device__ constexpr int form_scale_bytes(enum form f)
+{
+    return 16 * form_scales(f);
+}
+__host__ __device__ constexpr int form_minus_bytes(enum form f)
+{
+    return form_has_minus(f) ? 32 : 0;
+}
+__host__ __device__ constexpr float form_unit(enum form f)
+{
+    return f == FORM_S4 ? 1.0f / 16 : f == FORM_S5 ? 1.0f / 8 : f == FORM_S6 ? 1.0f / 4 : 1.0f;
+}
+
+/* The sixteen levels of IQ4_NL as bytes: -127 -104 -83 -65, -49 -35 -22 -10, 1 13 25 38,
+ * 53 69 89 113. */
+enum : uint32_t {
+    LEVELS_0 = 0xbfad9881u,
+    LEVELS_1 = 0xf6eaddcfu,
+    LEVELS_2 = 0x26190d01u,
+    LEVELS_3 = 0x71594535u
+};
+
+/* Levels of the four nibbles in the low half of n, a byte each. */
+__device__ __forceinline__ uint32_t levels_of(uint32_t n)
+{
+    uint32_t below = __byte_perm(LEVELS_0, LEVELS_1, n & 0x7777u);
+    uint32_t above = __byte_perm(LEVELS_2, LEVELS_3, n & 0x7777u);
+    return __byte_perm(below, above, 0x3210u | (n & 0x8888u) >> 1);
+}
+
+/* A lane's words of a tile -> b[block][half], the B operands of the tile's two 32-column blocks,
+ * with values code / unit. q: form_words words; high: its bytes of that plane. */
+template <enum form F>
+__device__ __forceinline__ void form_fragments(const uint32_t *q, uint32_t high, uint32_t b[2][2])
+{
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        [[maybe_unused]] uint32_t w = q[i];
+        if constexpr (F == FORM_S8) {
+            b[i][0] = q[2 * i];
+            b[i][1] = q[2 * i + 1];
+        } else if constexpr (F == FORM_S4) {
+            b[i][0] = w << 4 & 0xf0f0f0f0u;
+            b[i][1] = w & 0xf0f0f0f0u;
+        } else if constexpr (F == FORM_U4) {
+            b[i][0] = w & 0x0f0f0f0fu;
+            b[i][1] = w >> 4 & 0x0f0f0f0fu;
+        } else if constexpr (F == FORM_N4) {
+            uint32_t x = levels_of(w), y = levels_of(w >> 16);
+            b[i][0] = __byte_perm(x, y, 0x6420);
+            b[i][1] = __byte_perm(x, y, 0x7531);
+        } else if constexpr (F == FORM_S5) { /* bit k of a nibble to bit 7 of byte k */
+            uint32_t h = high >> 8 * i;
+            b[i][0] = (w << 3 & 0x78787878u) | ((h & 15) * 0x10204080u & 0x80808080u);
+            b[i][1] = (w >> 1 & 0x78787878u) | ((h >> 4 & 15) * 0x10204080u & 0x80808080u);
+        } else if constexpr (F == FORM_U5) {
+            uint32_t h = high >> 8 * i;
+            b[i][0] = (w & 0x0f0f0f0fu) | ((h & 15) * 0x02040810u & 0x10101010u);
+            b[i][1] = (w >> 4 & 0x0f0f0f0fu) | ((h >> 4 & 15) * 0x02040810u & 0x10101010u);
+        } else { /* FORM_S6 */
+            uint32_t h0 = i == 0 ? high << 6 : high << 2, h1 = i == 0 ? high << 4 : high;
+            b[i][0] = (w << 2 & 0x3c3c3c3cu) | (h0 & 0xc0c0c0c0u);
+            b[i][1] = (w >> 2 & 0x3c3c3c3cu) | (h1 & 0xc0c0c0c0u);
+        }
+    }
+}
+
+/* ---- A lane's share of a tile ------------------------------------------------------------ */
+
+template <enum form F> struct tile_share {
+    uint32_t q[form_words(F)];
+    uint32_t high;
+    uint32_t scale[form_scales(F)]; /* half2: rows 2t, 2t + 1; by block, or by block and half */
+    uint32_t minus[2];
+};
+
+/* Read once: past L1, so that activations stay there. */
+__device__ __forceinline__ uint4 load_once4(const void *p)
+{
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+    return v;
+}
+__device__ __forceinline__ uint2 load_once2(const void *p)
+{
+    uint2 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(v.x), "=r"(v.y)
+                 : "l"(p));
+    return v;
+}
+
+/* `tile` counted as in types.h. */
+template <enum form F>
+__device__ __forceinline__ void tile_load(const struct cuda_weight &w, int64_t tile, int lane,
+                                          struct tile_share<F> *s)
+{
+    if constexpr (F == FORM_S8) {
+        uint4 v = load_once4(w.quants + tile * 512 + lane * 16);
+        s->q[0] = v.x, s->q[1] = v.y, s->q[2] = v.z, s->q[3] = v.w;
+    } else {
+        uint2 v = load_once2(w.quants + tile * 256 + lane * 8);
+        s->q[0] = v.x, s->q[1] = v.y;
+    }
+    if constexpr (form_high_bits(F) == 1)
+        s->high = __ldg(reinterpret_cast<const uint16_t *>(w.high) + tile * 32 + lane);
+    if constexpr (form_high_bits(F) == 2)
+        s->high = __ldg(reinterpret_cast<const uint32_t *>(w.high) + tile * 32 + lane);
+    const uint8_t *scale = reinterpret_cast<const uint8_t *>(w.scale);
+    if constexpr (F == FORM_S6) {
+        uint4 v = load_once4(scale + tile * 64 + (lane & 3) * 16);
+        s->scale[0] = v.x, s->scale[1] = v.y, s->scale[2] = v.z, s->scale[3] = v.w;
+    } else {
+        uint2 v = load_once2(scale + tile * 32 + (lane & 3) * 8);
+        s->scale[0] = v.x, s->scale[1] = v.y;
+    }
+    if constexpr (form_has_minus(F)) {
+        uint2 v = load_once2(reinterpret_cast<const uint8_t *>(w.minus) + tile * 32 +
+                             (lane & 3) * 8);
+        s->minus[0] = v.x, s->minus[1] = v.y;
+    }
+}
+
+__device__ __forceinline__ float2 half2_at(uint32_t bits)
+{
+    return __half22float2(*reinterpret_cast<const __half2 *>(&bits));
+}
+
+/* ---- Decoding ------------------------------------------------------------------------------ */
+
+__device__ __forceinline__ float half_at(const void *p)
+{
+    return __half2float(__ushort_as_half(*static_cast<const uint16_t *>(p)));
+}
+
+/* Four signed bytes times scale, plus minus. Products are exact in fp32 or round once, so that
+ * the result has the bits of quant's own decoders. */
+__device__ __forceinline__ void scale4(uint32_t codes, float scale, float minus, float out[4])
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        out[i] = scale * (float)(int8_t)(codes >> 8 * i) + minus;
+}
+
+/* Four consecutive columns of a row in tiles, half (columns / 16) and t (columns / 4) of a block.
+ * */
+template <enum form F>
+__device__ __forceinline__ void tile_decode4(const struct cuda_weight &w, int64_t tile, int row,
+                                             int block, int half, int t, float out[4])
+{
+    int lane = row % 8 * 4 + t;
+    uint32_t q[4] = {}, b[2][2], high = 0;
+    const uint32_t *quants = reinterpret_cast<const uint32_t *>(w.quants);
+    int at = block * (form_words(F) / 2); /* only this block's words */
+    for (int i = 0; i < form_words(F) / 2; i++)
+        q[at + i] = quants[(tile * 32 + lane) * form_words(F) + at + i];
+    if (form_high_bits(F) == 1) high = reinterpret_cast<uint16_t *>(w.high)[tile * 32 + lane];
+    if (form_high_bits(F) == 2) high = reinterpret_cast<uint32_t *>(w.high)[tile * 32 + lane];
+    form_fragments<F>(q, high, b);
+    int pair = row % 8 / 2, j = row % 2;
+    int at_scale = form_scales(F) == 4 ? ((pair * 2 + block) * 2 + half) * 2 + j
+                                       : (pair * 2 + block) * 2 + j;
+    float scale = half_at(w.scale + tile * (form_scales(F) * 8) + at_scale);
+    float minus = form_has_minus(F) ? half_at(w.minus + tile * 16 + at_scale) : 0.0f;
+    scale4(b[block][half], scale * form_unit(F), minus, out);
+}
+
+/* Columns col .. col + 7 (col a multiple of 8) of a row of a LAYOUT_TILES weight. */
+template <enum form F>
+__device__ __forceinline__ void tile_decode8_as(const struct cuda_weight &w, int expert, int row,
+                                                int col, float out[8])
+{
+    int64_t tile = ((int64_t)expert * w.n_groups + row / 8) * w.n_ktiles + col / 64;
+    int block = col % 64 / 32, half = col % 32 / 16, t = col % 16 / 4;
+    tile_decode4<F>(w, tile, row, block, half, t, out);
+    tile_decode4<F>(w, tile, row, block, half, t + 1, out + 4);
+}
+
+__device__ __forceinline__ void tile_decode8(const struct cuda_weight &w, int expert, int row,
+                                             int col, float out[8])
+{
+    switch (form_of(w.format)) {
+#define X(F)                                                                                       \
+    case F: tile_decode8_as<F>(w, expert, row, col, out); break;
+        FORM_LIST(X)
+#undef X
+    default: break;
+    }
+}
+
+/* Blocks as in a file: src/quant has the layouts. They are aligned to 2 bytes at least. */
+template <int FORMAT> struct file_block;
+template <> struct file_block<FORMAT_Q4_0> { enum { COLS = 32, BYTES = 18, QUANTS = 2 }; };
+template <> struct file_block<FORMAT_Q4_1> { enum { COLS = 32, BYTES = 20, QUANTS = 4 }; };
+template <> struct file_block<FORMAT_Q5_0> { enum { COLS = 32, BYTES = 22, QUANTS = 6 }; };
+template <> struct file_block<FORMAT_Q5_1> { enum { COLS = 32, BYTES = 24, QUANTS = 8 }; };
+template <> struct file_block<FORMAT_Q8_0> { enum { COLS = 32, BYTES = 34, QUANTS = 2 }; };
+template <> struct file_block<FORMAT_IQ4_NL> { enum { COLS = 32, BYTES = 18, QUANTS = 2 }; };
+template <> struct file_block<FORMAT_Q4_K> { enum { COLS = 256, BYTES = 144, QUANTS = 16 }; };
+template <> struct file_block<FORMAT_Q5_K> { enum { COLS = 256, BYTES = 176, QUANTS = 48 }; };
+template <> struct file_block<FORMAT_Q6_K> { enum { COLS = 256, BYTES = 210, QUANTS = 0 }; };
+
+__device__ __forceinline__ uint32_t load_word(const uint8_t *p)
+{
+    const uint16_t *h = reinterpret_cast<const uint16_t *>(p);
+    return h[0] | (uint32_t)h[1] << 16;
+}
+
+/* The codes of columns col .. col + 3 (col a multiple of 4) of a row as in the file, a signed byte
+ * each: q minus the format's offset; indices for IQ4_NL. */
+template <int FORMAT> __device__ __forceinline__ uint32_t file_codes4(const uint8_t *row, int col)
+{
+    typedef file_block<FORMAT> B;
+    const uint8_t *block = row + (int64_t)(col / B::COLS) * B::BYTES, *q = block + B::QUANTS;
+    int c = col % B::COLS;
+    if constexpr (FORMAT == FORMAT_Q8_0) {
+        return load_word(q + c);
+    } else if constexpr (B::COLS == 32) {
+        uint32_t n = load_word(q + c % 16) >> (c / 16 * 4) & 0x0f0f0f0fu;
+        if constexpr (FORMAT == FORMAT_Q4_0) return __vsub4(n, 0x08080808u);
+        if constexpr (FORMAT == FORMAT_Q5_0 || FORMAT == FORMAT_Q5_1) {
+            uint32_t top = load_word(q - 4) >> c & 15;
+            n |= top * 0x02040810u & 0x10101010u;
+        }
+        return FORMAT == FORMAT_Q5_0 ? __vsub4(n, 0x10101010u) : n;
+    } else if constexpr (FORMAT == FORMAT_Q6_K) {
+        int part = c / 128, quarter = c % 128 / 32, i = c % 32;
+        uint32_t low = load_word(block + part * 64 + quarter % 2 * 32 + i) >> (quarter / 2 * 4);
+        uint32_t top = load_word(block + 128 + part * 32 + i) >> (quarter * 2);
+        return __vsub4((low & 0x0f0f0f0fu) | (top & 0x03030303u) << 4, 0x20202020u);
+    } else {
+        int group = c / 32, i = c % 32;
+        uint32_t n = load_word(q + group / 2 * 32 + i) >> (group % 2 * 4) & 0x0f0f0f0fu;
+        if constexpr (FORMAT == FORMAT_Q5_K)
+            n |= (load_word(block + 16 + i) >> group & 0x01010101u) << 4;
+        return n;
+    }
+}
+
+/* Scale and minus of column col. */
+template <int FORMAT>
+__device__ __forceinline__ float2 file_scale(const uint8_t *row, int col)
+{
+    typedef file_block<FORMAT> B;
+    const uint8_t *block = row + (int64_t)(col / B::COLS) * B::BYTES;
+    if constexpr (FORMAT == FORMAT_Q6_K) {
+        float d = half_at(block + 208);
+        return make_float2(d * (float)(int8_t)block[192 + col % 256 / 16], 0.0f);
+    } else if constexpr (B::COLS == 256) {
+        int g = col % 256 / 32, scale, min;
+        const uint8_t *packed = block + 4;
+        if (g < 4) {
+            scale = packed[g] & 63, min = packed[g + 4] & 63;
+        } else {
+            scale = (packed[g + 4] & 15) | packed[g - 4] >> 6 << 4;
+            min = packed[g + 4] >> 4 | packed[g] >> 6 << 4;
+        }
+        return make_float2(half_at(block) * (float)scale, -(half_at(block + 2) * (float)min));
+    } else {
+        bool has_minus = FORMAT == FORMAT_Q4_1 || FORMAT == FORMAT_Q5_1;
+        return make_float2(half_at(block), has_minus ? half_at(block + 2) : 0.0f);
+    }
+}
+
+template <int FORMAT>
+__device__ __forceinline__ void file_decode4(const uint8_t *row, int col, float out[4])
+{
+    uint32_t codes = file_codes4<FORMAT>(row, col);
+    float2 s = file_scale<FORMAT>(row, col);
+    if constexpr (FORMAT == FORMAT_IQ4_NL)
+        codes = levels_of((codes & 15) | (codes >> 4 & 0xf0) | (codes >> 8 & 0xf00) |
+                          (codes >> 12 & 0xf000));
+    scale4(codes, s.x, s.y, out);
+}
+
+/* X(format): what has blocks. */
+#define FILE_BLOCK_LIST(X)                                                                         \
+    X(FORMAT_Q4_0) X(FORMAT_Q4_1) X(FORMAT_Q5_0) X(FORMAT_Q5_1) X(FORMAT_Q8_0) X(FORMAT_IQ4_NL)    \
+    X(FORMAT_Q4_K) X(FORMAT_Q5_K) X(FORMAT_Q6_K)
+
+/* Columns col .. col + 7 of a row as in the file, of any format; 0 from column `cols` on. */
+__device__ __forceinline__ void file_decode8(enum format format, const uint8_t *row, int col,
+                                             int cols, float out[8])
+{
+    switch (format) {
+    case FORMAT_F32:
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            out[i] = col + i < cols ? reinterpret_cast<const float *>(row)[col + i] : 0.0f;
+        break;
+    case FORMAT_F16:
+#pragma unroll
+        for (int i = 0; i < 8; i++) out[i] = col + i < cols ? half_at(row + 2 * (col + i)) : 0.0f;
+        break;
+    case FORMAT_BF16:
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            out[i] = col + i < cols ? __uint_as_float((uint32_t)reinterpret_cast<const uint16_t *>(
+                                                          row)[col + i]
+                                                      << 16)
+                                    : 0.0f;
+        break;
+#define X(FORMAT)                                                                                  \
+    case FORMAT:                                                                                   \
+        file_decode4<FORMAT>(row, col, out);                                                       \
+        file_decode4<FORMAT>(row, col + 4, out + 4);                                               \
+        break;
+        FILE_BLOCK_LIST(X)
+#undef X
+    default: break;
+    }
+}
+
+/* Columns col .. col + 7 (col a multiple of 8) of a row of any weight; 0 beyond its columns. */
+__device__ __forceinline__ void weight_decode8(const struct cuda_weight &w, int expert, int row,
+                                               int col, float out[8])
+{
+    if (w.layout == LAYOUT_TILES) {
+        tile_decode8(w, expert, row, col, out);
+        return;
+    }
+    int64_t at = (int64_t)expert * w.rows + row;
+    if (w.layout == LAYOUT_FLOATS)
+        file_decode8(FORMAT_F32, w.quants + at * w.cols * 4, col, w.cols, out);
+    else
+        file_decode8(w.format, w.quants + at * w.row_bytes, col, w.cols, out);
+}
+
+#endif

@@ -1,0 +1,362 @@
+/* Heads: norm, RoPE and the write of keys and values, each on its own and all in one.
+ *
+ * A group (a head of d values) is cut into two halves, since RoPE turns the pairs (i, i + d/2);
+ * thread j of the group's unit of threads holds quad j of both halves. A unit is whole warps: d/8
+ * threads do something. Its sum of squares runs over the thread's two quads, the warp by butterfly,
+ * then over the unit's warps in order: the same in launch_group_norm and launch_heads, which
+ * therefore write the same bits.
+ *
+ * The angle is position * inv_freq in fp32, as the model was trained; its sine and cosine are exact
+ * to about an ulp for angles up to 2^22.
+ *
+ * Launch: a row's heads over blocks of 128 threads, 4 heads of up to 256 values or 2 of 512 each.
+ * Bound: bytes read and written; for one row latency: a read from L2, a sum, sine and cosine. */
+#include <cuda_bf16.h>
+
+#include "backend/cuda/kernels/block.cuh"
+#include "backend/cuda/kernels/launch.cuh"
+
+namespace {
+
+enum { UNIT_THREADS_MAX = 1024, UNITS_BLOCK = 128 };
+
+__host__ __device__ constexpr int unit_threads(int group)
+{
+    return ((group + 7) / 8 + WARP - 1) / WARP * WARP;
+}
+/* Threads of a block: one unit, or as many as fit in 128. */
+inline int block_threads(int group)
+{
+    int t = unit_threads(group);
+    return t >= UNITS_BLOCK ? t : UNITS_BLOCK / t * t;
+}
+
+struct half_quads {
+    float4 lo, hi;
+};
+
+/* Sum of x over the unit's threads; all threads of the block call it. */
+__device__ __forceinline__ float unit_sum(float x, int threads, float shared[WARP])
+{
+    x = warp_sum(x);
+    if (threads == WARP) return x;
+    const int warp = threadIdx.x / WARP, n_warps = threads / WARP, first = warp - warp % n_warps;
+    if (threadIdx.x % WARP == 0) shared[warp] = x;
+    __syncthreads();
+    x = shared[first];
+    for (int i = 1; i < n_warps; i++) x = __fadd_rn(x, shared[first + i]);
+    return x;
+}
+
+/* x / sqrt(mean of x^2 over the group + eps) * w; columns of the two quads as given. */
+__device__ __forceinline__ struct half_quads unit_norm(struct half_quads x, const float4 &w_lo,
+                                                       const float4 &w_hi, int group, float eps,
+                                                       int threads, float *shared)
+{
+    float squares = unit_sum(__fadd_rn(quad_squares(x.lo), quad_squares(x.hi)), threads, shared);
+    float r = rsqrtf(__fadd_rn(__fdiv_rn(squares, (float)group), eps));
+    return {quad_normed(x.lo, r, w_lo), quad_normed(x.hi, r, w_hi)};
+}
+
+/* ---- RoPE ---------------------------------------------------------------------------------- */
+
+/* Sine and cosine of x, |x| < 2^22: n = round(x / (pi/2)), r = x - n pi/2 with pi/2 in three parts
+ * (n times the first is exact in the fused product, so is the difference), then Taylor series of r,
+ * |r| <= pi/4, whose first neglected terms are below 2e-9. */
+__device__ __forceinline__ void sine_cosine(float x, float *sine, float *cosine)
+{
+    float n = rintf(__fmul_rn(x, 0.636619747f));
+    float r = __fmaf_rn(n, -1.57079637050628662f, x);
+    r = __fmaf_rn(n, 4.37113900018624283e-8f, r);
+    r = __fmaf_rn(n, -1.71512451e-15f, r);
+    float r2 = __fmul_rn(r, r);
+    float s = __fmaf_rn(r2, 2.75573192e-6f, -1.98412698e-4f);
+    s = __fmaf_rn(s, r2, 8.33333333e-3f);
+    s = __fmaf_rn(s, r2, -1.66666667e-1f);
+    s = __fmaf_rn(__fmul_rn(s, r2), r, r);
+    float c = __fmaf_rn(r2, -2.75573192e-7f, 2.48015873e-5f);
+    c = __fmaf_rn(c, r2, -1.38888889e-3f);
+    c = __fmaf_rn(c, r2, 4.16666667e-2f);
+    c = __fmaf_rn(c, r2, -0.5f);
+    c = __fmaf_rn(c, r2, 1.0f);
+    int quadrant = (int)n;
+    float a = quadrant & 1 ? c : s, b = quadrant & 1 ? s : c;
+    *sine = quadrant & 2 ? -a : a;
+    *cosine = (quadrant + 1) & 2 ? -b : b;
+}
+
+__device__ __forceinline__ void turn_pair(float *a, float *b, float angle)
+{
+    float s, c, x = *a, y = *b;
+    sine_cosine(angle, &s, &c);
+    *a = __fmaf_rn(x, c, -__fmul_rn(y, s));
+    *b = __fmaf_rn(y, c, __fmul_rn(x, s));
+}
+
+/* Frequencies are 0 for pairs that are not turned: whole warps of them, mostly. */
+__device__ __forceinline__ void turn(struct half_quads *x, float position, float4 frequency)
+{
+    if (frequency.x > 0.0f) turn_pair(&x->lo.x, &x->hi.x, __fmul_rn(position, frequency.x));
+    if (frequency.y > 0.0f) turn_pair(&x->lo.y, &x->hi.y, __fmul_rn(position, frequency.y));
+    if (frequency.z > 0.0f) turn_pair(&x->lo.z, &x->hi.z, __fmul_rn(position, frequency.z));
+    if (frequency.w > 0.0f) turn_pair(&x->lo.w, &x->hi.w, __fmul_rn(position, frequency.w));
+}
+
+/* ---- Cache --------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ float quad_largest(float4 x)
+{
+    return fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w)));
+}
+
+__device__ __forceinline__ float octet_largest(float x)
+{
+#pragma unroll
+    for (int mask = 4; mask > 0; mask /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, mask));
+    return x;
+}
+
+/* To nearest, limited to +-127; NaN gives -127 (quant/search.h: round_limited). */
+__device__ __forceinline__ uint32_t round_byte(float x)
+{
+    if (!(x > -127.0f)) x = -127.0f;
+    if (x > 127.0f) x = 127.0f;
+    return (uint32_t)(uint8_t)__float2int_rn(x);
+}
+
+/* Values index .. index + 3 of a plane of blocks; `largest` |value| of the block of 32. */
+__device__ __forceinline__ void store_q8_0(void *plane, int64_t index, float4 x, float largest)
+{
+    __half d = __float2half_rn(__fdiv_rn(largest, 127.0f));
+    float scale = __half2float(d), inverse = scale > 0.0f ? __fdiv_rn(1.0f, scale) : 0.0f;
+    uint16_t *block = static_cast<uint16_t *>(plane) + index / 32 * 17;
+    int at = (int)(index % 32);
+    block[1 + at / 2] =
+        (uint16_t)(round_byte(__fmul_rn(x.x, inverse)) | round_byte(__fmul_rn(x.y, inverse)) << 8);
+    block[2 + at / 2] =
+        (uint16_t)(round_byte(__fmul_rn(x.z, inverse)) | round_byte(__fmul_rn(x.w, inverse)) << 8);
+    if (at == 0) block[0] = __half_as_ushort(d);
+}
+
+__device__ __forceinline__ void store_cell(enum format format, void *plane, int64_t index, float4 x,
+                                           float largest)
+{
+    if (format == FORMAT_F32) {
+        *reinterpret_cast<float4 *>(static_cast<float *>(plane) + index) = x;
+    } else if (format == FORMAT_F16) {
+        __half2 a = __floats2half2_rn(x.x, x.y), b = __floats2half2_rn(x.z, x.w);
+        uint2 bits =
+            make_uint2(*reinterpret_cast<uint32_t *>(&a), *reinterpret_cast<uint32_t *>(&b));
+        *reinterpret_cast<uint2 *>(static_cast<uint16_t *>(plane) + index) = bits;
+    } else if (format == FORMAT_BF16) {
+        __nv_bfloat162 a = __floats2bfloat162_rn(x.x, x.y), b = __floats2bfloat162_rn(x.z, x.w);
+        uint2 bits =
+            make_uint2(*reinterpret_cast<uint32_t *>(&a), *reinterpret_cast<uint32_t *>(&b));
+        *reinterpret_cast<uint2 *>(static_cast<uint16_t *>(plane) + index) = bits;
+    } else {
+        store_q8_0(plane, index, x, largest);
+    }
+}
+
+/* First value of the row's cell. */
+__device__ __forceinline__ int64_t cell_index(const struct cache_view &cache,
+                                              const struct step_view &step, int token)
+{
+    int64_t cell =
+        (int64_t)step.sequence[token] * cache.capacity + step.position[token] % cache.capacity;
+    return cell * cache.n_heads * cache.head_dim;
+}
+
+/* ---- All in one ---------------------------------------------------------------------------- */
+
+enum head_kind { HEAD_Q, HEAD_K, HEAD_V };
+
+/* Head `head` of the row's q, k or v, this thread's quads; zeros where it has none. */
+__device__ __forceinline__ struct half_quads
+load_head(const struct heads_args &p, enum head_kind kind, int row, int head, int j)
+{
+    const int d = p.cache.head_dim, n = kind == HEAD_Q ? p.n_heads : p.cache.n_heads;
+    const bool is_v = kind == HEAD_V && !p.is_k_eq_v;
+    if (j >= d / 8) return {make_float4(0, 0, 0, 0), make_float4(0, 0, 0, 0)};
+    if (p.half) {
+        int col = kind == HEAD_Q ? p.q_col : is_v ? p.v_col : p.k_col;
+        const uint16_t *x = p.half + (int64_t)row * p.half_cols + col + head * d + 4 * j;
+        float scale = p.half_scale[row];
+        return {half_quad(*reinterpret_cast<const uint2 *>(x), scale),
+                half_quad(*reinterpret_cast<const uint2 *>(x + d / 2), scale)};
+    }
+    const float *x = kind == HEAD_Q ? p.q : is_v ? p.v : p.k;
+    x += ((int64_t)row * n + head) * d + 4 * j;
+    return {*reinterpret_cast<const float4 *>(x), *reinterpret_cast<const float4 *>(x + d / 2)};
+}
+
+__device__ __forceinline__ void store_head(const struct heads_args &p, enum head_kind kind, int row,
+                                           int token, int head, int j, const struct half_quads &x)
+{
+    const int d = p.cache.head_dim;
+    float lo = 0.0f, hi = 0.0f; /* largest of the blocks of both quads, for Q8_0 */
+    if (kind != HEAD_Q && p.cache.format == FORMAT_Q8_0) {
+        lo = quad_largest(x.lo), hi = quad_largest(x.hi);
+        if (d == 32) lo = hi = fmaxf(lo, hi); /* the head is one block */
+        lo = octet_largest(lo), hi = octet_largest(hi);
+    }
+    if (j >= d / 8) return;
+    if (kind == HEAD_Q) {
+        float *y = p.q_out + ((int64_t)row * p.n_heads + head) * d + 4 * j;
+        *reinterpret_cast<float4 *>(y) = x.lo;
+        *reinterpret_cast<float4 *>(y + d / 2) = x.hi;
+        return;
+    }
+    int64_t at = cell_index(p.cache, p.step, token) + head * d + 4 * j;
+    void *plane = kind == HEAD_K ? p.cache.k : p.cache.v;
+    store_cell(p.cache.format, plane, at, x.lo, lo);
+    store_cell(p.cache.format, plane, at + d / 2, x.hi, hi);
+}
+
+__global__ void __launch_bounds__(UNITS_BLOCK)
+    heads_kernel(const __grid_constant__ struct heads_args p, int threads)
+{
+    __shared__ float shared[WARP];
+    const int d = p.cache.head_dim, j = threadIdx.x % threads, row = blockIdx.x;
+    const int n_q = p.has_q ? p.n_heads : 0, n_kv = p.has_k ? p.cache.n_heads : 0;
+    int head = blockIdx.y * (blockDim.x / threads) + threadIdx.x / threads;
+    const bool is_head = head < n_q + 2 * n_kv;
+    enum head_kind kind = HEAD_Q;
+    if (head >= n_q) head -= n_q, kind = HEAD_K;
+    if (kind == HEAD_K && head >= n_kv) head -= n_kv, kind = HEAD_V;
+    const float *w = kind == HEAD_Q ? p.w_q : kind == HEAD_K ? p.w_k : nullptr;
+    const int limit = j < d / 8 ? d : 0; /* threads beyond the head have zeros */
+    float4 w_lo = load_factors(w, 4 * j, limit), w_hi = load_factors(w, d / 2 + 4 * j, limit);
+    float4 frequency =
+        kind == HEAD_V ? make_float4(0, 0, 0, 0) : load_quad(p.inv_freq, 4 * j, limit / 2);
+    grid_wait();
+    grid_release();
+    struct half_quads x = {make_float4(0, 0, 0, 0), make_float4(0, 0, 0, 0)};
+    if (is_head) x = load_head(p, kind, row, head, j);
+    const bool is_live = is_head && row < rows_live(p.rows, p.step);
+    int token = is_live ? row_token(p.rows, p.step, row) : 0;
+    float position = is_live ? (float)p.step.position[token] : 0.0f;
+    x = unit_norm(x, w_lo, w_hi, d, p.eps, threads, shared);
+    turn(&x, position, frequency);
+    if (is_live) store_head(p, kind, row, token, head, j, x);
+}
+
+/* ---- One by one ---------------------------------------------------------------------------- */
+
+struct group_args {
+    struct step_view step;
+    struct rows rows;
+    const float *x, *w;
+    float *y;
+    int32_t cols, group, threads;
+    float eps; /* of the norm */
+};
+
+/* Groups that do not divide into halves of quads end in a part quad: half is rounded up. */
+__global__ void __launch_bounds__(UNIT_THREADS_MAX)
+    group_norm_kernel(const __grid_constant__ struct group_args p)
+{
+    __shared__ float shared[WARP];
+    const int j = threadIdx.x % p.threads, row = blockIdx.x, half = (p.group + 7) / 8 * 4;
+    const int g = blockIdx.y * (blockDim.x / p.threads) + threadIdx.x / p.threads;
+    const int limit = 4 * j < half && g < p.cols / p.group ? p.group : 0;
+    float4 w_lo = load_factors(p.w, 4 * j, limit), w_hi = load_factors(p.w, half + 4 * j, limit);
+    grid_wait();
+    grid_release();
+    const int64_t at = (int64_t)row * p.cols + (limit ? g * p.group : 0);
+    struct half_quads x = {load_quad(p.x + at, 4 * j, min(limit, half)),
+                           load_quad(p.x + at, half + 4 * j, limit)};
+    x = unit_norm(x, w_lo, w_hi, p.group, p.eps, p.threads, shared);
+    if (row >= rows_live(p.rows, p.step)) return;
+    store_quad(p.y + at, 4 * j, min(limit, half), x.lo);
+    store_quad(p.y + at, half + 4 * j, limit, x.hi);
+}
+
+__global__ void __launch_bounds__(UNIT_THREADS_MAX)
+    rope_kernel(const __grid_constant__ struct group_args p)
+{
+    const int j = threadIdx.x % p.threads, row = blockIdx.x, half = p.group / 2;
+    const int g = blockIdx.y * (blockDim.x / p.threads) + threadIdx.x / p.threads;
+    const bool is_in = 4 * j < half && g < p.cols / p.group;
+    float4 frequency = load_quad(p.w, 4 * j, is_in ? half : 0);
+    grid_wait();
+    grid_release();
+    if (!is_in || row >= rows_live(p.rows, p.step)) return;
+    float position = (float)p.step.position[row_token(p.rows, p.step, row)];
+    const int64_t at = (int64_t)row * p.cols + g * p.group;
+    struct half_quads x = {load_quad(p.x + at, 4 * j, half),
+                           load_quad(p.x + at + half, 4 * j, half)};
+    turn(&x, position, frequency);
+    store_quad(p.y + at, 4 * j, half, x.lo);
+    store_quad(p.y + at + half, 4 * j, half, x.hi);
+}
+
+struct write_args {
+    struct step_view step;
+    struct rows rows;
+    const float *k, *v;
+    struct cache_view cache;
+};
+
+__global__ void __launch_bounds__(256) kv_write_kernel(const __grid_constant__ struct write_args p)
+{
+    const int cols = p.cache.n_heads * p.cache.head_dim, row = blockIdx.x;
+    const int col = (blockIdx.y * blockDim.x + threadIdx.x) * 4;
+    const float *source = (blockIdx.z ? p.v : p.k) + (int64_t)row * cols;
+    grid_wait();
+    grid_release();
+    float4 x = load_quad(source, col, cols);
+    float largest = octet_largest(quad_largest(x));
+    if (col >= cols || row >= rows_live(p.rows, p.step)) return;
+    int64_t at = cell_index(p.cache, p.step, row_token(p.rows, p.step, row)) + col;
+    store_cell(p.cache.format, blockIdx.z ? p.cache.v : p.cache.k, at, x, largest);
+}
+
+inline unsigned units_grid(int n, int group)
+{
+    int each = block_threads(group) / unit_threads(group);
+    return (unsigned)((n + each - 1) / each);
+}
+
+void launch_groups(const struct queue *q, void (*kernel)(struct group_args), struct group_args args)
+{
+    if (args.rows.max <= 0) return;
+    args.threads = unit_threads(args.group);
+    dim3 grid((unsigned)args.rows.max, units_grid(args.cols / args.group, args.group));
+    launch(q, kernel, grid, (unsigned)block_threads(args.group), 0, args);
+}
+
+} // namespace
+
+extern "C" void launch_heads(const struct queue *q, const struct heads_args *args)
+{
+    int d = args->cache.head_dim;
+    int n = (args->has_q ? args->n_heads : 0) + (args->has_k ? 2 * args->cache.n_heads : 0);
+    if (args->rows.max <= 0 || n == 0) return;
+    launch(q, heads_kernel, dim3((unsigned)args->rows.max, units_grid(n, d)),
+           (unsigned)block_threads(d), 0, *args, unit_threads(d));
+}
+
+extern "C" void launch_group_norm(const struct queue *q, struct step_view step, struct rows rows,
+                                  const float *x, const float *w, float *y, int32_t cols,
+                                  int32_t group, float eps)
+{
+    launch_groups(q, group_norm_kernel, {step, rows, x, w, y, cols, group, 0, eps});
+}
+
+extern "C" void launch_rope(const struct queue *q, struct step_view step, struct rows rows,
+                            const float *x, const float *inv_freq, float *y, int32_t cols,
+                            int32_t head_dim)
+{
+    launch_groups(q, rope_kernel, {step, rows, x, inv_freq, y, cols, head_dim, 0, 0.0f});
+}
+
+extern "C" void launch_kv_write(const struct queue *q, struct step_view step, struct rows rows,
+                                const float *k, const float *v, struct cache_view cache)
+{
+    if (rows.max <= 0) return;
+    int quads = cache.n_heads * cache.head_dim / 4;
+    dim3 grid((unsigned)rows.max, (unsigned)((quads + 255) / 256), 2);
+    struct write_args args = {step, rows, k, v, cache};
+    launch(q, kv_write_kernel, grid, 256, 0, args);
+}

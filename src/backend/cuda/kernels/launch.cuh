@@ -1,0 +1,72 @@
+/* How kernels are started, and the two words that let one start while the one before it ends.
+ *
+ * On chips that can (compute capability 9.0 and later) launches are programmatic dependents: the
+ * next kernel's blocks may start as soon as every block of this one has called grid_release or
+ * left; what they do before grid_wait must not touch anything that an earlier kernel of the plan
+ * writes (weights are fine). Rules:
+ * 1. Every thread of every kernel calls grid_wait exactly once, before it reads or writes anything
+ *    but weights and the step's arrays (which no kernel writes), and before it may leave:
+ *    completion is passed on only by those who waited.
+ * 2. grid_release is called as early as one likes. */
+#ifndef CUDA_LAUNCH_CUH
+#define CUDA_LAUNCH_CUH
+
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include "backend/cuda/kernels.h"
+
+__device__ __forceinline__ void grid_wait()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void grid_release()
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* Starts `kernel` on the queue. Nothing is checked here: the fence reports. */
+template <typename... Params, typename... Args>
+static inline void launch(const struct queue *queue, void (*kernel)(Params...), dim3 grid,
+                          unsigned threads, size_t shared_bytes, Args &&...args)
+{
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute attribute = {};
+    config.gridDim = grid;
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = queue->stream;
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &attribute;
+    config.numAttrs = queue->has_dependent_launch ? 1 : 0;
+    cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
+}
+
+/* Lets a kernel take more than 48 KB of shared memory; cheap enough to be called at every bind, too
+ * slow for every launch. */
+template <typename Kernel> static inline cudaError_t allow_shared(Kernel kernel, size_t bytes)
+{
+    return cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
+                                cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+}
+
+/* Live rows of a launch. */
+__device__ __forceinline__ int rows_live(const struct rows &rows, const struct step_view &step)
+{
+    return step.counts[rows.is_out ? 2 : 0];
+}
+
+/* The token behind row r. */
+__device__ __forceinline__ int row_token(const struct rows &rows, const struct step_view &step,
+                                         int r)
+{
+    return rows.is_out ? step.out_row[r] : r;
+}
+
+#endif

@@ -1,0 +1,239 @@
+/* Norms of whole rows with all that lies between two products: kernels.h, struct norm_args.
+ *
+ * One block a row; a thread holds V quads of it (block.cuh) in registers, so that every input is
+ * read once. A stage needs one sum over the row (a and b share theirs): one barrier each.
+ *
+ * For few rows V is 1, or 2 for more than 4096 columns: what counts is latency, and the weight
+ * vectors are read before the wait for the previous kernel. For many rows V is larger and several
+ * rows are resident on a multiprocessor, one storing while another waits for its sum.
+ *
+ * Bound: bytes of a, b, residual read and of x_out and the outs written; one row: latency of one
+ * read from L2 and two or three barriers. */
+#include "backend/cuda/kernels/block.cuh"
+#include "backend/cuda/kernels/launch.cuh"
+
+namespace {
+
+/* For few rows everything is read at once. For many, weights and the residual are read where they
+ * are used: fewer registers, more rows resident. (Copying the residual to shared memory meanwhile
+ * was a sixth slower on an H200 for 2048 rows of 2560.) */
+__host__ __device__ constexpr bool reads_early(int v)
+{
+    return v <= 2;
+}
+
+template <int V> struct norm_weights {
+    float4 a[V], b[V], s[V], out[V]; /* out: of the first */
+};
+
+__device__ __forceinline__ int col_of(int v)
+{
+    return (threadIdx.x + v * blockDim.x) * 4;
+}
+
+template <int V>
+__device__ __forceinline__ void load_weights(const struct norm_args &p, struct norm_weights<V> *w)
+{
+    if constexpr (reads_early(V)) {
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            w->a[v] = load_factors(p.w_a, col_of(v), p.cols);
+            if (p.b) w->b[v] = load_factors(p.w_b, col_of(v), p.cols);
+            if (p.w_s) w->s[v] = load_quad(p.w_s, col_of(v), p.cols);
+            if (p.n_outs > 0 && p.out[0].is_normed)
+                w->out[v] = load_factors(p.out[0].w, col_of(v), p.cols);
+        }
+    }
+}
+
+template <int V>
+__device__ __forceinline__ float4 weight_at(const float4 (&held)[V], const float *w, int v,
+                                            int cols)
+{
+    return reads_early(V) ? held[v] : load_factors(w, col_of(v), cols);
+}
+
+__device__ __forceinline__ float factor_of(float squares, const struct norm_args &p)
+{
+    return rsqrtf(__fmaf_rn(squares, __frcp_rn((float)p.cols), p.eps));
+}
+
+__device__ __forceinline__ float4 quad_add(float4 x, float4 y)
+{
+    return make_float4(__fadd_rn(x.x, y.x), __fadd_rn(x.y, y.y), __fadd_rn(x.z, y.z),
+                       __fadd_rn(x.w, y.w));
+}
+
+/* s = r(a) * w_a. */
+template <int V>
+__device__ __forceinline__ void norm_branch(const struct norm_args &p,
+                                            const struct norm_weights<V> &w, float4 (&s)[V],
+                                            float squares)
+{
+    const float r = factor_of(squares, p);
+#pragma unroll
+    for (int v = 0; v < V; v++) s[v] = quad_normed(s[v], r, weight_at<V>(w.a, p.w_a, v, p.cols));
+}
+
+/* s = a, or r(a) * w_a; plus r(b) * w_b. */
+template <int V>
+__device__ __forceinline__ void join_branches(const struct norm_args &p,
+                                              const struct norm_weights<V> &w, float4 (&s)[V],
+                                              float (*shared)[V * WARP])
+{
+    float part[V][2], sum[2];
+    float4 b[V];
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        b[v] = load_quad(p.b + (int64_t)blockIdx.x * p.cols, col_of(v), p.cols);
+        part[v][0] = quad_squares(s[v]);
+        part[v][1] = quad_squares(b[v]);
+    }
+    row_sums<V, 2>(part, sum, shared);
+    if (p.is_normed || p.w_a) norm_branch<V>(p, w, s, sum[0]);
+    const float r = factor_of(sum[1], p);
+#pragma unroll
+    for (int v = 0; v < V; v++)
+        s[v] = quad_add(s[v], quad_normed(b[v], r, weight_at<V>(w.b, p.w_b, v, p.cols)));
+}
+
+template <int V>
+__device__ __forceinline__ float row_squares(const float4 (&x)[V], float (*shared)[V * WARP])
+{
+    float part[V][1], sum[1];
+#pragma unroll
+    for (int v = 0; v < V; v++) part[v][0] = quad_squares(x[v]);
+    row_sums<V, 1>(part, sum, shared);
+    return sum[0];
+}
+
+/* Four fp16 columns times the row's scale. */
+__device__ __forceinline__ float4 load_halves(const uint16_t *row, int col, int cols, float scale)
+{
+    if (col >= cols) return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    const uint2 bits = *reinterpret_cast<const uint2 *>(row + col);
+    const float2 low = __half22float2(*reinterpret_cast<const __half2 *>(&bits.x));
+    const float2 high = __half22float2(*reinterpret_cast<const __half2 *>(&bits.y));
+    return make_float4(__fmul_rn(low.x, scale), __fmul_rn(low.y, scale), __fmul_rn(high.x, scale),
+                       __fmul_rn(high.y, scale));
+}
+
+template <int V>
+__device__ __forceinline__ void load_residual(const struct norm_args &p, float4 (&x)[V])
+{
+    const float *row = p.residual + (int64_t)blockIdx.x * p.cols;
+#pragma unroll
+    for (int v = 0; v < V; v++)
+        x[v] = p.residual ? load_quad(row, col_of(v), p.cols) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+}
+
+/* Writes h to where out k wants it. */
+template <int V>
+__device__ __forceinline__ void put_out(const struct norm_args &p, int k, bool is_live,
+                                        const float4 (&h)[V], uint32_t *shared_most)
+{
+    const struct norm_args::norm_out &out = p.out[k];
+    const int64_t row = blockIdx.x;
+    if (out.y && is_live) {
+#pragma unroll
+        for (int v = 0; v < V; v++) store_quad(out.y + row * p.cols, col_of(v), p.cols, h[v]);
+    }
+    if (out.act.kind == ACT_INT8) {
+#pragma unroll
+        for (int v = 0; v < V; v++) act_store_int8(out.act, row, col_of(v) / 4, h[v], is_live);
+    } else if (out.act.kind == ACT_HALF) {
+        uint32_t most = 0;
+#pragma unroll
+        for (int v = 0; v < V; v++) most = max(most, quad_most(h[v]));
+        float inverse, scale = act_half_scale(block_max(most, shared_most), &inverse);
+        if (!is_live) return;
+#pragma unroll
+        for (int v = 0; v < V; v++) act_store_half(out.act, row, col_of(v) / 4, h[v], inverse);
+        if (threadIdx.x == 0) out.act.scale[row] = scale;
+    }
+}
+
+template <int V, int THREADS, int BLOCKS, bool HAS_B>
+__global__ void __launch_bounds__(THREADS, BLOCKS)
+    norm_kernel(const __grid_constant__ struct norm_args p)
+{
+    __shared__ float branch_sums[2][V * WARP], s_sums[1][V * WARP];
+    __shared__ float x_sums[1][V * WARP];
+    __shared__ uint32_t most[NORM_OUTS][WARP];
+    struct norm_weights<V> w;
+    load_weights<V>(p, &w);
+    grid_wait();
+    grid_release();
+    /* A row that is not live is read and computed too: its loads need not wait for the counts. */
+    const bool is_live = (int)blockIdx.x < rows_live(p.rows, p.step);
+    const int64_t at = (int64_t)blockIdx.x * p.cols;
+    float4 s[V], x[V];
+#pragma unroll
+    for (int v = 0; v < V; v++)
+        s[v] = p.a_half ? load_halves(p.a_half + at, col_of(v), p.cols, p.a_scale[blockIdx.x])
+                        : load_quad(p.a + at, col_of(v), p.cols);
+    if (reads_early(V)) load_residual<V>(p, x);
+    if (HAS_B)
+        join_branches<V>(p, w, s, branch_sums);
+    else if (p.is_normed || p.w_a)
+        norm_branch<V>(p, w, s, row_squares<V>(s, branch_sums));
+    if (p.w_s) {
+        float r = factor_of(row_squares<V>(s, s_sums), p);
+#pragma unroll
+        for (int v = 0; v < V; v++)
+            s[v] = quad_normed(s[v], r, weight_at<V>(w.s, p.w_s, v, p.cols));
+    }
+    if (!reads_early(V)) load_residual<V>(p, x);
+    bool is_normed = false;
+    for (int k = 0; k < p.n_outs; k++) is_normed = is_normed || p.out[k].is_normed;
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        x[v] = quad_normed(quad_add(x[v], s[v]), p.scale, make_float4(1.0f, 1.0f, 1.0f, 1.0f));
+        if (p.x_out && is_live) store_quad(p.x_out + at, col_of(v), p.cols, x[v]);
+    }
+    const float r = is_normed ? factor_of(row_squares<V>(x, x_sums), p) : 1.0f;
+#pragma unroll 1
+    for (int k = 0; k < p.n_outs; k++) {
+        float4 h[V];
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            if (!p.out[k].is_normed)
+                h[v] = x[v];
+            else if (reads_early(V) && k == 0)
+                h[v] = quad_normed(x[v], r, w.out[v]);
+            else
+                h[v] = quad_normed(x[v], r, load_factors(p.out[k].w, col_of(v), p.cols));
+        }
+        put_out<V>(p, k, is_live, h, most[k]);
+    }
+}
+
+template <int V, int THREADS, int BLOCKS, int BLOCKS_WITH_B>
+void start(const struct queue *q, const struct norm_args *args, int n_quads)
+{
+    unsigned threads = (unsigned)(((n_quads + V - 1) / V + WARP - 1) / WARP * WARP);
+    dim3 grid((unsigned)args->rows.max);
+    if (args->b)
+        launch(q, norm_kernel<V, THREADS, BLOCKS_WITH_B, true>, grid, threads, 0, *args);
+    else
+        launch(q, norm_kernel<V, THREADS, BLOCKS, false>, grid, threads, 0, *args);
+}
+
+} // namespace
+
+extern "C" void launch_norm(const struct queue *q, const struct norm_args *args)
+{
+    if (args->rows.max <= 0) return;
+    int n_quads = (args->cols + TILE_COLS - 1) / TILE_COLS * (TILE_COLS / 4);
+    bool is_few = args->rows.max <= q->n_sm;
+    if (is_few && n_quads <= 1024)
+        start<1, 1024, 1, 1>(q, args, n_quads);
+    else if (is_few && n_quads <= 1536)
+        start<2, 768, 1, 1>(q, args, n_quads);
+    else if (n_quads <= 1024)
+        start<4, 256, 4, 3>(q, args, n_quads);
+    else if (n_quads <= 1536)
+        start<4, 384, 3, 2>(q, args, n_quads);
+    else
+        start<16, 1024, 1, 1>(q, args, n_quads);
+}

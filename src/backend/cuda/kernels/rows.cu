@@ -1,0 +1,302 @@
+/* Rows on their own: look-ups in tables, elementwise steps, the choice of experts.
+ *
+ * Elementwise steps treat all live rows as one array, a quad a thread (block.cuh). Look-ups decode
+ * 8 columns a thread (form.cuh); their results have the bits of quant's decoders times the scale.
+ * Bound: bytes read and written; one row: the latency of one or two dependent reads from L2. */
+#include "backend/cuda/kernels/block.cuh"
+#include "backend/cuda/kernels/form.cuh"
+#include "backend/cuda/kernels/launch.cuh"
+
+namespace {
+
+enum { THREADS = 256 };
+
+/* ---- Elementwise --------------------------------------------------------------------------- */
+
+enum element_op { ELEMENT_ADD, ELEMENT_SCALE, ELEMENT_SOFTCAP };
+
+struct element_args {
+    struct step_view step;
+    struct rows rows;
+    const float *a, *b;
+    float value;
+    float *y;
+    int32_t cols;
+};
+
+template <enum element_op OP>
+__device__ __forceinline__ float element(float a, float b, float value)
+{
+    if constexpr (OP == ELEMENT_ADD) return __fadd_rn(a, b);
+    if constexpr (OP == ELEMENT_SCALE) return __fmul_rn(value, a);
+    return value * tanhf(a / value);
+}
+
+/* Rows are contiguous, so that only the last quad of all may be a part: index counts from the start
+ * of the first row. */
+template <enum element_op OP>
+__global__ void __launch_bounds__(THREADS)
+    element_kernel(const __grid_constant__ struct element_args p)
+{
+    grid_wait();
+    grid_release();
+    const int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4;
+    const int64_t left = (int64_t)p.rows.max * p.cols - at;
+    if (left <= 0) return;
+    const int n = (int)min(left, (int64_t)4);
+    float4 a = load_quad(p.a + at, 0, n), b = a;
+    if (OP == ELEMENT_ADD) b = load_quad(p.b + at, 0, n);
+    const int64_t live = (int64_t)rows_live(p.rows, p.step) * p.cols - at;
+    if (live <= 0) return;
+    float4 y = make_float4(element<OP>(a.x, b.x, p.value), element<OP>(a.y, b.y, p.value),
+                           element<OP>(a.z, b.z, p.value), element<OP>(a.w, b.w, p.value));
+    store_quad(p.y + at, 0, (int)min(live, (int64_t)4), y);
+}
+
+template <enum element_op OP>
+void launch_elements(const struct queue *q, const struct element_args &args)
+{
+    int64_t n = ((int64_t)args.rows.max * args.cols + 3) / 4;
+    if (n <= 0) return;
+    dim3 grid((unsigned)((n + THREADS - 1) / THREADS));
+    launch(q, element_kernel<OP>, grid, THREADS, 0, args);
+}
+
+struct gather_args {
+    struct step_view step;
+    const float *x;
+    float *y;
+    int32_t cols;
+};
+
+__global__ void __launch_bounds__(THREADS)
+    gather_kernel(const __grid_constant__ struct gather_args p)
+{
+    grid_wait();
+    grid_release();
+    const int64_t row = blockIdx.x;
+    const int col = (blockIdx.y * THREADS + threadIdx.x) * 4;
+    if (row >= p.step.counts[2] || col >= p.cols) return;
+    float4 x = load_quad(p.x + (int64_t)p.step.out_row[row] * p.cols, col, p.cols);
+    store_quad(p.y + row * p.cols, col, p.cols, x);
+}
+
+/* ---- Look-ups ------------------------------------------------------------------------------ */
+
+__device__ __forceinline__ void store8(float *row, int col, int cols, const float x[8])
+{
+    store_quad(row, col, cols, make_float4(x[0], x[1], x[2], x[3]));
+    store_quad(row, col + 4, cols, make_float4(x[4], x[5], x[6], x[7]));
+}
+
+/* Columns at .. at + 7 of a row of the table. It is decoded by eights; where `at` is not a multiple
+ * of 8, two of them overlap what is wanted. */
+__device__ __forceinline__ void look_up8(const struct cuda_weight &table, int row, int at,
+                                         float x[8])
+{
+    const int skipped = at % 8;
+    weight_decode8(table, 0, row, at - skipped, x);
+    if (skipped == 0) return;
+    float next[8] = {};
+    if (at - skipped + 8 < table.cols) weight_decode8(table, 0, row, at - skipped + 8, next);
+    float both[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        both[i] = 0.0f;
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            if (i + skipped == j) both[i] = x[j];
+            if (i + skipped == j + 8) both[i] = next[j];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) x[i] = both[i];
+}
+
+__global__ void __launch_bounds__(THREADS) embed_kernel(const __grid_constant__ struct embed_args p)
+{
+    grid_wait();
+    grid_release();
+    const int row = blockIdx.x, col = (blockIdx.y * THREADS + threadIdx.x) * 8;
+    if (col >= p.cols || row >= rows_live(p.rows, p.step)) return;
+    float x[8];
+    look_up8(p.table, p.step.id[row_token(p.rows, p.step, row)], p.first_col + col, x);
+#pragma unroll
+    for (int i = 0; i < 8; i++) x[i] = __fmul_rn(p.scale, x[i]);
+    store8(p.y + (int64_t)row * p.cols, col, p.cols, x);
+}
+
+__device__ __forceinline__ void load8(const float *row, int col, int cols, float x[8])
+{
+    float4 a = load_quad(row, col, cols), b = load_quad(row, col + 4, cols);
+    x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w;
+    x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
+}
+
+/* A warp a group, 8 columns a lane at a time. The table may be in host memory: it is asked first,
+ * the norm runs meanwhile. Groups of more than 256 columns take two passes over a. */
+__global__ void __launch_bounds__(THREADS) ple_kernel(const __grid_constant__ struct ple_args p)
+{
+    grid_wait();
+    grid_release();
+    const int lane = threadIdx.x % WARP, row = blockIdx.x;
+    const int g = blockIdx.y * (THREADS / WARP) + threadIdx.x / WARP;
+    if (g >= p.cols / p.group || row >= rows_live(p.rows, p.step)) return;
+    const int id = p.step.id[row_token(p.rows, p.step, row)], first = g * p.group;
+    const float *a = p.a + (int64_t)row * p.cols + first;
+    float *y = p.y + (int64_t)row * p.cols + first;
+    float e[8], x[8], squares = 0.0f;
+    if (lane * 8 < p.group) look_up8(p.table, id, p.first_col + first + lane * 8, e);
+    for (int col = lane * 8; col < p.group; col += WARP * 8) {
+        load8(a, col, p.group, x);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            float scaled = __fmul_rn(p.in_scale, x[i]);
+            squares = __fmaf_rn(scaled, scaled, squares);
+        }
+    }
+    const float r = rsqrtf(warp_sum(squares) / (float)p.group + p.eps);
+    for (int col = lane * 8; col < p.group; col += WARP * 8) {
+        float w[8];
+        load8(a, col, p.group, x);
+        if (col >= WARP * 8) look_up8(p.table, id, p.first_col + first + col, e);
+#pragma unroll
+        for (int i = 0; i < 8; i++) w[i] = 1.0f;
+        if (p.w) load8(p.w, col, p.group, w);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            float normed = __fmul_rn(__fmul_rn(__fmul_rn(p.in_scale, x[i]), r), w[i]);
+            x[i] = __fmul_rn(__fadd_rn(normed, __fmul_rn(p.e_scale, e[i])), p.out_scale);
+        }
+        store8(y, col, p.group, x);
+    }
+}
+
+/* ---- Choice of experts --------------------------------------------------------------------- */
+
+struct route_args {
+    struct step_view step;
+    struct rows rows;
+    const float *z, *scale;
+    int32_t *ids;
+    float *shares;
+    int32_t n_expert, n_used;
+};
+
+/* A warp a row, V experts a lane: expert lane + 32 v. Each round takes the largest share that is
+ * left, of equal ones the lowest id. Exponentials are those of double precision, rounded: as good
+ * as always the bits of the reference's, so that ties are the same ties. NaN is taken last. */
+template <int V>
+__global__ void __launch_bounds__(THREADS) route_kernel(const __grid_constant__ struct route_args p)
+{
+    grid_wait();
+    grid_release();
+    const int lane = threadIdx.x % WARP;
+    const int64_t row = (int64_t)blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP;
+    if (row >= p.rows.max) return;
+    const bool is_live = row < rows_live(p.rows, p.step);
+    const float *z = p.z + row * p.n_expert;
+    float x[V], top = -INFINITY;
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        x[v] = lane + WARP * v < p.n_expert ? z[lane + WARP * v] : -INFINITY;
+        top = fmaxf(top, x[v]);
+    }
+    for (int mask = 16; mask > 0; mask /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, mask));
+    uint32_t key[V]; /* the share's bits plus 2; 1: NaN; 0: not there or taken */
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        float share = (float)exp((double)(x[v] - top));
+        bool is_there = lane + WARP * v < p.n_expert;
+        key[v] = !is_there ? 0 : isnan(share) ? 1 : __float_as_uint(share) + 2;
+    }
+    float sum = 0.0f, mine[V] = {}; /* chosen as number lane + 32 v: its share and id */
+    int id[V] = {};
+    for (int s = 0; s < p.n_used; s++) {
+        uint32_t best = 0, lowest = ~0u;
+#pragma unroll
+        for (int v = 0; v < V; v++) best = max(best, key[v]);
+        best = warp_max(best);
+#pragma unroll
+        for (int v = V - 1; v >= 0; v--)
+            if (key[v] == best) lowest = (uint32_t)(lane + WARP * v);
+        lowest = __reduce_min_sync(~0u, lowest);
+        float share = best > 1 ? __uint_as_float(best - 2) : __uint_as_float(0x7fffffffu);
+        sum = __fadd_rn(sum, share);
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            if (lane + WARP * v == (int)lowest) key[v] = 0;
+            if (lane + WARP * v == s) mine[v] = share, id[v] = (int)lowest;
+        }
+    }
+    if (!is_live) return;
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        int s = lane + WARP * v;
+        if (s >= p.n_used) continue;
+        p.ids[row * p.n_used + s] = id[v];
+        float share = __fdiv_rn(mine[v], sum);
+        p.shares[row * p.n_used + s] = p.scale ? __fmul_rn(share, p.scale[id[v]]) : share;
+    }
+}
+
+inline unsigned blocks_of(int64_t n, int each)
+{
+    return (unsigned)((n + each - 1) / each);
+}
+
+} // namespace
+
+extern "C" void launch_add(const struct queue *q, struct step_view step, struct rows rows,
+                           const float *a, const float *b, float *y, int32_t cols)
+{
+    launch_elements<ELEMENT_ADD>(q, {step, rows, a, b, 0.0f, y, cols});
+}
+
+extern "C" void launch_scale(const struct queue *q, struct step_view step, struct rows rows,
+                             const float *x, float value, float *y, int32_t cols)
+{
+    launch_elements<ELEMENT_SCALE>(q, {step, rows, x, nullptr, value, y, cols});
+}
+
+extern "C" void launch_softcap(const struct queue *q, struct step_view step, struct rows rows,
+                               const float *x, float cap, float *y, int32_t cols)
+{
+    launch_elements<ELEMENT_SOFTCAP>(q, {step, rows, x, nullptr, cap, y, cols});
+}
+
+extern "C" void launch_gather_rows(const struct queue *q, struct step_view step, const float *x,
+                                   float *y, int32_t cols, int32_t rows_max)
+{
+    if (rows_max <= 0) return;
+    struct gather_args args = {step, x, y, cols};
+    dim3 grid((unsigned)rows_max, blocks_of(cols, 4 * THREADS));
+    launch(q, gather_kernel, grid, THREADS, 0, args);
+}
+
+extern "C" void launch_embed(const struct queue *q, const struct embed_args *args)
+{
+    if (args->rows.max <= 0) return;
+    dim3 grid((unsigned)args->rows.max, blocks_of(args->cols, 8 * THREADS));
+    launch(q, embed_kernel, grid, THREADS, 0, *args);
+}
+
+extern "C" void launch_ple(const struct queue *q, const struct ple_args *args)
+{
+    if (args->rows.max <= 0) return;
+    dim3 grid((unsigned)args->rows.max, blocks_of(args->cols / args->group, THREADS / WARP));
+    launch(q, ple_kernel, grid, THREADS, 0, *args);
+}
+
+extern "C" void launch_route(const struct queue *q, struct step_view step, struct rows rows,
+                             const float *z, const float *scale, int32_t *ids, float *shares,
+                             int32_t n_expert, int32_t n_used)
+{
+    if (rows.max <= 0) return;
+    struct route_args args = {step, rows, z, scale, ids, shares, n_expert, n_used};
+    dim3 grid(blocks_of(rows.max, THREADS / WARP));
+    if (n_expert <= 4 * WARP)
+        launch(q, route_kernel<4>, grid, THREADS, 0, args);
+    else
+        launch(q, route_kernel<32>, grid, THREADS, 0, args);
+}

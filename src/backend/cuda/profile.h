@@ -1,0 +1,31 @@
+/* Where the time of a step goes: an event behind every launch, and a row for each kind of work. */
+#ifndef CUDA_PROFILE_H
+#define CUDA_PROFILE_H
+
+#include "backend/cuda/device.h"
+
+struct profile;
+
+int profile_open(struct profile **out, struct carat_error *err);
+void profile_close(struct profile *p); /* NULL is fine */
+
+/* A step begins on the stream. */
+void profile_begin(struct profile *p, cudaStream_t stream);
+
+/* What was launched since the last mark: "matmul", "attention local" ...; of a product the weight,
+ * whose shape goes into the row's name (else NULL); bytes and operations that it had at least. */
+struct profile_work {
+    const char *kind;
+    const struct weight *weight;
+    double bytes, operations;
+};
+void profile_mark(struct profile *p, cudaStream_t stream, struct profile_work work);
+
+/* After the step: adds its times up. `is_decode`: few rows. `seconds`: the step as the host saw it.
+ * */
+void profile_end(struct profile *p, bool is_decode, double seconds);
+
+/* The tables, as text for a person: prefill and decode; shares of the device's limits. */
+void profile_print(const struct profile *p, const struct device_limits *limits, struct buf *out);
+
+#endif

@@ -1,0 +1,359 @@
+/* Programs: windows of a plan, launched one by one for steps of many rows, or captured once and
+ * replayed for steps of few. Everything that changes from step to step is in the step's arrays,
+ * which are copied to the device first; in a captured program that copy is its first node. */
+#include "backend/cuda/program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cuda/profile.h"
+#include "base/assert.h"
+#include "base/mem.h"
+#include "base/os.h"
+
+static int32_t most_rows(const struct plan *plan)
+{
+    int32_t token = plan->rows_max[ROWS_TOKEN], out = plan->rows_max[ROWS_OUT];
+    return token > out ? token : out;
+}
+
+/* ---- Scratch ---------------------------------------------------------------------------- */
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 255) & ~(size_t)255;
+}
+
+static void raise_to(size_t *most, size_t value)
+{
+    if (value > *most) *most = value;
+}
+
+/* Bytes of activations: 8 bits and a pair of floats for 32 of them, or fp16 and a float a row. */
+static size_t act_bytes(size_t rows, int64_t cols)
+{
+    size_t stride = (size_t)(cols + TILE_COLS - 1) / TILE_COLS * TILE_COLS;
+    return aligned(rows * (2 * stride + 64)) + aligned(rows * stride / 4 + 64);
+}
+
+/* The most that one window needs of each part. */
+struct needs {
+    size_t slot, inner, wide, mirror, experts, attention, row_scale;
+};
+
+static void add_product_needs(const struct device *d, const struct plan *plan,
+                              const struct window *w, struct needs *needs)
+{
+    size_t bytes = 0, wide = 0;
+    for (int32_t i = w->first; i < w->first + w->n; i++) {
+        const struct op *op = &plan->ops[i];
+        const struct weight *m = product_weight(op);
+        if (!m) continue;
+        size_t rows = (size_t)plan->rows_max[plan_buf_at(plan, op->out[0])->rows];
+        size_t pairs = op->code == OP_MATMUL ? rows : rows * (size_t)op->p.expert.n_used;
+        size_t in_floats = is_multiplied_exactly(m) || rows < MATVEC_ROWS_MAX ? rows
+                                                                               : MATVEC_ROWS_MAX;
+        raise_to(&needs->inner, in_floats * ((size_t)m->cols + TILE_COLS) * sizeof(float) *
+                                    (op->code == OP_EXPERT_OUT ? (size_t)op->p.expert.n_used : 1));
+        raise_to(op->in[0] == plan->ops[w->first].in[0] ? &needs->slot : &needs->inner,
+                 act_bytes(op->code == OP_EXPERT_OUT ? pairs : rows, m->cols));
+        wide += aligned(pairs * (size_t)m->rows * sizeof(float));
+        raise_to(&needs->row_scale, rows * sizeof(float));
+        if (rows > MATVEC_ROWS_MAX && wants_mirror(d, m) && m->n_expert == 1)
+            bytes += aligned(mirror_bytes_of(m));
+        if (m->n_expert > 1)
+            raise_to(&needs->experts, expert_plan_bytes((int32_t)rows, op->p.expert.n_used,
+                                                        m->n_expert));
+    }
+    raise_to(&needs->wide, wide);
+    raise_to(&needs->mirror, bytes);
+}
+
+static struct needs needs_of(const struct device *d, const struct plan *plan)
+{
+    struct needs needs = {0};
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        if (plan->ops[i].window == 0) continue;
+        struct window w = {WINDOW_SINGLE, i, plan->ops[i].window};
+        add_product_needs(d, plan, &w, &needs);
+        const struct op *op = &plan->ops[i];
+        if (op->code != OP_ATTENTION) continue;
+        const struct kv_cache *c = &plan->caches[op->p.attention.cache];
+        raise_to(&needs.attention,
+                 attention_decode_scratch_bytes(plan->rows_max[plan_buf_at(plan, op->out[0])->rows],
+                                                op->p.attention.n_heads, c->head_dim, c->n_heads));
+    }
+    return needs;
+}
+
+struct scratch_layout scratch_layout_of(const struct device *d, const struct plan *plan)
+{
+    struct needs needs = needs_of(d, plan);
+    struct scratch_layout y = {.slot_bytes = aligned(needs.slot)};
+    const struct weight *table = gathered_table(d, plan);
+    y.table = aligned((4 + 4 * (size_t)most_rows(plan)) * sizeof(int32_t));
+    y.slot = y.table;
+    if (table) y.slot += aligned((size_t)plan->rows_max[ROWS_TOKEN] * table->row_bytes);
+    y.inner = y.slot + ACT_SLOTS * y.slot_bytes;
+    y.wide = y.inner + aligned(needs.inner);
+    y.mirror = y.wide + aligned(needs.wide);
+    y.experts = y.mirror + aligned(needs.mirror);
+    y.attention = y.experts + aligned(needs.experts);
+    y.topk = y.attention + aligned(needs.attention);
+    y.row_scale = y.topk + aligned(topk_scratch_bytes(MATVEC_ROWS_MAX));
+    y.total = y.row_scale + aligned(needs.row_scale);
+    return y;
+}
+
+/* ---- Bind ------------------------------------------------------------------------------- */
+
+/* In which form each buffer is read by windows other than the one that writes it. */
+static void note_needs(struct program *p)
+{
+    const struct plan *plan = p->plan;
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        const struct op *op = &plan->ops[i];
+        const struct weight *w = product_weight(op);
+        bool reads_act = w && !p->device->options.is_exact && !is_multiplied_exactly(w);
+        for (int k = 0; k < 3; k++) {
+            if (op->in[k] == BUF_NONE || plan_buf_is_internal(plan, op->in[k])) continue;
+            bool is_act = reads_act && k == 0;
+            p->needs[op->in[k]] |= is_act ? NEEDS_ACT : NEEDS_FLOATS;
+            if (is_act && loaded_of(w)->view.layout == LAYOUT_ROWS)
+                p->needs[op->in[k]] |= NEEDS_FLOATS; /* of few rows */
+        }
+    }
+    if (plan->logits != BUF_NONE) p->needs[plan->logits] |= NEEDS_FLOATS;
+}
+
+static int take_windows(struct program *p, struct carat_error *err)
+{
+    const struct plan *plan = p->plan;
+    p->windows = mem_alloc((size_t)plan->n_ops + 1, sizeof *p->windows);
+    p->needs = mem_alloc((size_t)plan->n_bufs + 1, 1);
+    if (!p->windows || !p->needs)
+        return err_no_memory(err, "program", (size_t)plan->n_ops * sizeof *p->windows);
+    for (int32_t i = 0; i < plan->n_ops; i += plan->ops[i].window) {
+        struct window w = {WINDOW_SINGLE, i, 1};
+        if (!p->device->options.is_exact && plan->ops[i].window > 1) w = window_at(plan, i);
+        if (plan->ops[i].window == 1 && is_norms_window(plan, i) && !p->device->options.is_exact)
+            w.kind = WINDOW_NORMS;
+        carat_assert(w.n == plan->ops[i].window);
+        p->windows[p->n_windows++] = w;
+    }
+    note_needs(p);
+    return CARAT_OK;
+}
+
+static void view_step(struct program *p)
+{
+    int32_t *base = (int32_t *)(void *)(p->scratch + p->at.step);
+    p->rows_max = most_rows(p->plan);
+    p->step = (struct step_view){.counts = base,
+                                 .id = base + 4,
+                                 .position = base + 4 + p->rows_max,
+                                 .sequence = base + 4 + 2 * p->rows_max,
+                                 .out_row = base + 4 + 3 * p->rows_max};
+}
+
+/* The copy of the step, then every window, then the best logits of each row. */
+static void launch_all(struct program *p, int32_t n_token, int32_t n_out)
+{
+    struct device *d = p->device;
+    size_t bytes = (4 + 4 * (size_t)p->rows_max) * sizeof(int32_t);
+    cudaError_t status = cudaMemcpyAsync(p->scratch + p->at.step, d->step_host, bytes,
+                                         cudaMemcpyHostToDevice, d->queue.stream);
+    if (status) d->failure = status;
+    if (p->gathered && n_token > 0)
+        status = cudaMemcpyAsync(p->scratch + p->at.table, p->table_host,
+                                 (size_t)n_token * p->gathered->row_bytes, cudaMemcpyHostToDevice,
+                                 d->queue.stream);
+    if (status) d->failure = status;
+    if (d->profile) profile_begin(d->profile, d->queue.stream);
+    p->n[ROWS_TOKEN] = n_token;
+    p->n[ROWS_OUT] = n_out;
+    p->n_decode = d->step_host[1];
+    p->next_slot = 0;
+    p->half_id = BUF_NONE;
+    for (int i = 0; i < ACT_SLOTS; i++) p->slots[i].id = BUF_NONE;
+    for (int32_t i = 0; i < p->n_windows; i++) {
+        stage_run(p, &p->windows[i]);
+        if (!d->failure && (d->failure = cudaPeekAtLastError()) != cudaSuccess)
+            d->failed_op = &p->plan->ops[p->windows[i].first];
+    }
+    buf_id logits = p->plan->logits;
+    if (logits == BUF_NONE || n_out == 0 || n_out > MATVEC_ROWS_MAX) return;
+    struct rows rows = {n_out, 1};
+    launch_topk(&d->queue, p->step, rows, program_floats(p, logits),
+                plan_buf_at(p->plan, logits)->cols, (struct top_pair *)d->best_host,
+                p->scratch + p->at.topk);
+    if (d->profile)
+        profile_mark(d->profile, d->queue.stream, (struct profile_work){.kind = "top k"});
+}
+
+/* Steps in which no row lives: the driver loads every kernel now, not under the first request.
+ * Which ones depends on the number of rows. */
+static int warm_up(struct program *p, struct carat_error *err)
+{
+    const int32_t *rows = p->plan->rows_max;
+    memset(p->device->step_host, 0, (4 + 4 * (size_t)p->rows_max) * sizeof(int32_t));
+    launch_all(p, rows[ROWS_TOKEN], rows[ROWS_OUT]);
+    for (int32_t n = rows[ROWS_TOKEN] / 2; n > MATVEC_ROWS_MAX; n /= 2) launch_all(p, n, 1);
+    cudaError_t status = cudaStreamSynchronize(p->device->queue.stream);
+    if (!status) status = cudaGetLastError();
+    if (!status) return CARAT_OK;
+    char what[128];
+    const struct op *op = p->device->failed_op;
+    snprintf(what, sizeof what, "a first step without rows: %s of layer %d",
+             op ? op_name((enum op_code)op->code) : "a copy", op ? op->layer : -1);
+    return cuda_fail(err, status, what);
+}
+
+/* Decode steps, and those of 128 and 512 rows (some more when sequences join them), are always the
+ * same launches: made once, replayed from then on. Larger ones hide their launches. */
+enum { REPLAY_ROWS_MAX = 512 };
+
+static bool is_replayed(const struct program *p)
+{
+    const struct device_options *o = &p->device->options;
+    return most_rows(p->plan) <= REPLAY_ROWS_MAX && !o->is_exact && !o->is_uncaptured &&
+           !p->device->profile;
+}
+
+static int capture(struct program *p, struct carat_error *err)
+{
+    cudaGraph_t graph;
+    cudaStream_t stream = p->device->queue.stream;
+    const int32_t *rows = p->plan->rows_max;
+    bool is_decode = rows[ROWS_TOKEN] <= MATVEC_ROWS_MAX;
+    p->replayed[ROWS_TOKEN] = rows[ROWS_TOKEN];
+    p->replayed[ROWS_OUT] = is_decode ? rows[ROWS_OUT] : 1;
+    p->device->step_host[1] = 0;
+    cudaError_t status = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    if (status) return cuda_fail(err, status, "recording a step");
+    launch_all(p, p->replayed[ROWS_TOKEN], p->replayed[ROWS_OUT]);
+    status = cudaStreamEndCapture(stream, &graph);
+    if (status) return cuda_fail(err, status, "recording a step");
+    status = cudaGraphInstantiate(&p->graph, graph, 0);
+    cudaGraphDestroy(graph);
+    if (!status) status = cudaGraphUpload(p->graph, stream);
+    return status ? cuda_fail(err, status, "recording a step") : CARAT_OK;
+}
+
+/* Whether the recorded launches do this step: all of a decode step's rows are independent; of a
+ * prompt's step the rows that are not there cost time, and decoding rows take another kernel. */
+static bool can_replay(const struct program *p, const struct step *step)
+{
+    if (!p->graph) return false;
+    if (p->replayed[ROWS_TOKEN] <= MATVEC_ROWS_MAX) return true;
+    return step->n_decode == 0 && step->n_out <= p->replayed[ROWS_OUT] &&
+           step->n_token >= p->replayed[ROWS_TOKEN] / 8 * 7;
+}
+
+/* Room for a step's rows of a table that stays in the file. */
+static int take_table(struct program *p, struct carat_error *err)
+{
+    struct device *d = p->device;
+    p->gathered = gathered_table(d, p->plan);
+    if (!p->gathered) return CARAT_OK;
+    size_t bytes = (size_t)p->plan->rows_max[ROWS_TOKEN] * p->gathered->row_bytes;
+    p->table_host = slab_take(d, bytes, true);
+    if (!p->table_host) return err_no_memory(err, p->gathered->name, bytes);
+    if (d->counting) return CARAT_OK;
+    d->counting = slab_take(d, STEP_ROWS_MAX * sizeof *d->counting, false);
+    if (!d->counting) return cuda_fail(err, cudaErrorMemoryAllocation, p->gathered->name);
+    for (int32_t i = 0; i < STEP_ROWS_MAX; i++) d->step_host[i] = i;
+    cudaError_t status = cudaMemcpy(d->counting, d->step_host,
+                                    STEP_ROWS_MAX * sizeof *d->counting, cudaMemcpyHostToDevice);
+    return status ? cuda_fail(err, status, p->gathered->name) : CARAT_OK;
+}
+
+static int start_program(struct program *p, struct carat_error *err)
+{
+    struct device *d = p->device;
+    if (most_rows(p->plan) > STEP_ROWS_MAX)
+        return err_set(err, CARAT_EUSAGE, "cuda: at most %d rows a step expected, %d found",
+                       STEP_ROWS_MAX, most_rows(p->plan));
+    TRY(weights_upload(d, p->plan, err));
+    TRY(mirrors_make(d, p->plan, err));
+    TRY(take_windows(p, err));
+    TRY(take_table(p, err));
+    view_step(p);
+    cudaError_t status = cudaStreamSynchronize(d->queue.stream);
+    if (status) return cuda_fail(err, status, "loading weights");
+    TRY(warm_up(p, err));
+    if (is_replayed(p)) TRY(capture(p, err));
+    return CARAT_OK;
+}
+
+void cuda_unbind(struct program *p)
+{
+    if (!p) return;
+    if (p->graph) cudaGraphExecDestroy(p->graph);
+    mem_free(p->windows);
+    mem_free(p->needs);
+    mem_free(p);
+}
+
+int cuda_bind(struct device *d, const struct plan *plan, void *memory, void *scratch,
+              struct program **out, struct carat_error *err)
+{
+    *out = NULL;
+    cudaSetDevice(d->index);
+    struct program *p = mem_alloc(1, sizeof *p);
+    if (!p) return err_no_memory(err, "program", sizeof *p);
+    *p = (struct program){.device = d,
+                          .plan = plan,
+                          .memory = memory,
+                          .scratch = scratch,
+                          .at = scratch_layout_of(d, plan)};
+    int status = start_program(p, err);
+    if (status)
+        cuda_unbind(p);
+    else
+        *out = p;
+    return status;
+}
+
+/* ---- Run -------------------------------------------------------------------------------- */
+
+static void fill_step(struct program *p, const struct step *step)
+{
+    int32_t *host = p->device->step_host;
+    size_t n = (size_t)step->n_token * sizeof *host;
+    host[0] = step->n_token;
+    host[1] = step->n_decode;
+    host[2] = step->n_out;
+    memcpy(host + 4, step->id, n);
+    memcpy(host + 4 + p->rows_max, step->position, n);
+    memcpy(host + 4 + 2 * p->rows_max, step->sequence, n);
+    memcpy(host + 4 + 3 * p->rows_max, step->out_row, (size_t)step->n_out * sizeof *host);
+    if (!p->gathered) return;
+    size_t bytes = p->gathered->row_bytes;
+    for (int32_t t = 0; t < step->n_token; t++)
+        memcpy(p->table_host + (size_t)t * bytes,
+               (const char *)p->gathered->data + (size_t)step->id[t] * bytes, bytes);
+}
+
+void cuda_run(struct program *p, const struct step *step)
+{
+    struct device *d = p->device;
+    cudaSetDevice(d->index);
+    fill_step(p, step);
+    d->run_begin = os_seconds();
+    d->is_decode = step->n_token <= MATVEC_ROWS_MAX;
+    if (!can_replay(p, step)) {
+        launch_all(p, step->n_token, step->n_out);
+        return;
+    }
+    cudaError_t status = cudaGraphLaunch(p->graph, d->queue.stream);
+    if (status) d->failure = status;
+}
+
+int cuda_best(struct program *p, int32_t row, const struct logit_pair **out)
+{
+    if (p->n[ROWS_OUT] > MATVEC_ROWS_MAX) return 0;
+    *out = p->device->best_host + (size_t)row * TOP_K;
+    int32_t n_vocab = plan_buf_at(p->plan, p->plan->logits)->cols;
+    return n_vocab < TOP_K ? n_vocab : TOP_K;
+}

@@ -1,0 +1,20 @@
+/* A plan bound to a device: what cuda.c puts into the backend's table, and what stages share. */
+#ifndef CUDA_PROGRAM_H
+#define CUDA_PROGRAM_H
+
+#include "backend/cuda/device.h"
+
+int cuda_bind(struct device *d, const struct plan *plan, void *memory, void *scratch,
+              struct program **out, struct carat_error *err);
+void cuda_unbind(struct program *p);
+void cuda_run(struct program *p, const struct step *step);
+int cuda_best(struct program *p, int32_t row, const struct logit_pair **out);
+
+/* Rows of a buffer in device memory; NULL for BUF_NONE. */
+static inline float *program_floats(const struct program *p, buf_id id)
+{
+    if (id == BUF_NONE) return NULL;
+    return (float *)(void *)(p->memory + plan_buf_at(p->plan, id)->offset);
+}
+
+#endif

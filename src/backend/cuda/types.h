@@ -1,0 +1,94 @@
+/* What host code and kernels of the CUDA backend share: plain data, passed to kernels by value.
+ * C and CUDA common subset. Pointers are device memory unless they say otherwise.
+ *
+ * Tiles. A quantised matrix that products use is cut into tiles of 8 rows x 64 columns, which is
+ * what a warp feeds to two mma.sync m16n8k32 as the B operand. Columns are padded to 64 and rows
+ * to 8 with zeros (and scale 0). Tiles are numbered
+ *     tile = (expert * n_groups + row / 8) * n_ktiles + col / 64
+ * and lie one behind the other in each plane. Lane L = (row % 8) * 4 + t, t = 0..3, owns of each
+ * 32-column block the 8 values of columns 4t .. 4t+3 and 16+4t .. 16+4t+3, in this order: v0..v7.
+ *   quants, 8 bits: 16 bytes a lane: v0..v7 of block 0, v0..v7 of block 1 (int8).
+ *   quants, 4 bits: 8 bytes a lane, 4 a block: byte i holds v[i] in its low and v[i+4] in its high
+ *                   half.
+ *   high, 1 bit:    2 bytes a lane, one a block: bit i is bit 4 of v[i]            (Q5_*).
+ *   high, 2 bits:   4 bytes a lane: bits 2f, 2f+1 of byte i are bits 4, 5 of v[4 (f%2) + i] of
+ *   block
+ *                   f/2, f = 0..3                                                  (Q6_K).
+ *   scale, minus:   fp16, of a tile [t][block][j]: of row 2t + j, j = 0, 1     (32 bytes a tile);
+ *                   Q6_K has a scale for each 16 columns: [t][block][half][j]   (64 bytes).
+ * A value is scale * code + minus. Codes are the file's quants less the format's offset (Q4_0: 8,
+ * Q5_0: 16, Q6_K: 32, else none), in two's complement of the format's bits where there is an
+ * offset; for IQ4_NL they are indices of levels. scale and minus are the products d * sc and
+ * -dmin * m of the K formats, rounded once to fp16. kernels/form.cuh reads all this.
+ *
+ * Activations for products of tiles are rounded to 8 bits by block of 32, as the CPU does, and
+ * stored in the same order: within a block byte 8t + i is v[i] of lane t. */
+#ifndef CUDA_TYPES_H
+#define CUDA_TYPES_H
+
+#include <stdint.h>
+
+#include "plan/op.h"
+
+enum { TILE_ROWS = 8, TILE_COLS = 64, ACT_BLOCK = 32 };
+
+/* Rows that a matvec takes at most; more are the work of a matrix product. */
+enum { MATVEC_ROWS_MAX = 64 };
+
+/* How a weight lies in device memory. */
+enum cuda_layout {
+    LAYOUT_TILES, /* quantised formats, for products: planes as above */
+    LAYOUT_ROWS,  /* F16, BF16, F32, for products: row-major, a row padded to 16 bytes */
+    LAYOUT_FILE,  /* tables that are only looked up: rows as in the file */
+    LAYOUT_FLOATS /* vectors: fp32 */
+};
+
+struct cuda_weight {
+    enum format format;
+    enum cuda_layout layout;
+    int32_t n_expert;
+    int32_t rows, cols;
+    int32_t n_groups, n_ktiles; /* LAYOUT_TILES */
+    int64_t row_bytes;          /* LAYOUT_ROWS, LAYOUT_FILE: from one row to the next */
+    uint8_t *quants;            /* plane, rows or floats, as the layout says */
+    uint8_t *high;              /* NULL where the format has none */
+    uint16_t *scale, *minus;    /* fp16; minus NULL where the format has none */
+    uint16_t *mirror;           /* fp16 [n_expert][rows][mirror_cols], NULL: none */
+    int32_t mirror_cols;        /* cols padded to 64 */
+};
+
+/* What changes from step to step, as kernels see it. `counts` is {n_token, n_decode, n_out}. */
+struct step_view {
+    const int32_t *counts;
+    const int32_t *id, *position, *sequence, *out_row;
+};
+
+/* Rows of a launch: at most `max` (what the grid is made for), of class `rows` (live ones:
+ * step.counts says). Row r of ROWS_OUT is token out_row[r]. */
+struct rows {
+    int32_t max;
+    int32_t is_out; /* enum row_class */
+};
+
+/* Activations made ready for products; a row has `stride` values, cols padded to 64 with zeros. */
+enum act_kind { ACT_NONE, ACT_INT8, ACT_HALF };
+
+struct act {
+    enum act_kind kind;
+    int32_t stride;
+    void *values; /* int8 in the order of tiles, or fp16 in natural order; [rows][stride] */
+    /* ACT_INT8: [rows][stride / 32] pairs {d, d * sum of the block's int8}: x = d * q.
+     * ACT_HALF: [rows], x = scale * value, a power of two that brings the largest |value| of the
+     * row into [1, 2); 1 for a row of zeros. */
+    float *scale;
+};
+
+/* A layer's keys and values (plan/op.h: struct kv_cache): cell = sequence * capacity +
+ * position % capacity; a cell is n_heads * head_dim values, heads one behind the other. */
+struct cache_view {
+    enum format format; /* F16, BF16, F32, Q8_0 (blocks as in a file) */
+    int32_t capacity, n_heads, head_dim;
+    void *k, *v;
+};
+
+#endif

@@ -1,0 +1,282 @@
+/* Weights on the device. A weight is registered by weight_load and put there by bind, when it is
+ * known what it is used for: a matrix that products read is cut into tiles, a table that is only
+ * looked up keeps the file's rows, a vector becomes floats. */
+#include <string.h>
+
+#include "backend/cuda/upload.h"
+#include "base/assert.h"
+
+struct cuda_loaded *loaded_of(const struct weight *w)
+{
+    return w->device_data;
+}
+
+const struct weight *product_weight(const struct op *op)
+{
+    switch ((enum op_code)op->code) {
+    case OP_MATMUL: return op->p.matmul.w;
+    case OP_EXPERT_IN:
+    case OP_EXPERT_OUT: return op->p.expert.w;
+    default: return NULL;
+    }
+}
+
+const struct weight *op_weight(const struct op *op)
+{
+    switch ((enum op_code)op->code) {
+    case OP_EMBED: return op->p.embed.table;
+    case OP_RMSNORM: return op->p.norm.w;
+    case OP_ROPE: return op->p.rope.inv_freq;
+    case OP_ROUTE: return op->p.route.scale;
+    default: return product_weight(op);
+    }
+}
+
+/* How the ops of a plan use a weight; neither of both: as a vector. */
+struct uses {
+    bool is_product, is_table;
+};
+
+static struct uses uses_of(const struct plan *plan, const struct weight *w)
+{
+    struct uses uses = {false, false};
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        if (op_weight(&plan->ops[i]) != w) continue;
+        if (plan->ops[i].code == OP_EMBED) uses.is_table = true;
+        if (product_weight(&plan->ops[i])) uses.is_product = true;
+    }
+    return uses;
+}
+
+/* The weight of op i, unless an op before it has it too. */
+static const struct weight *first_met(const struct plan *plan, int32_t i)
+{
+    const struct weight *w = op_weight(&plan->ops[i]);
+    for (int32_t k = 0; w && k < i; k++)
+        if (op_weight(&plan->ops[k]) == w) return NULL;
+    return w;
+}
+
+static bool is_float(enum format format)
+{
+    return format == FORMAT_F32 || format == FORMAT_F16 || format == FORMAT_BF16;
+}
+
+/* Exact products decode the file's own blocks: tiles round the scales of the K formats to fp16. */
+static enum cuda_layout layout_of(const struct device *d, const struct plan *plan,
+                                  const struct weight *w)
+{
+    struct uses uses = uses_of(plan, w);
+    if (uses.is_product && is_float(w->format)) return LAYOUT_ROWS;
+    if (uses.is_product) return d->options.is_exact ? LAYOUT_FILE : LAYOUT_TILES;
+    return uses.is_table ? LAYOUT_FILE : LAYOUT_FLOATS;
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + 255) & ~(size_t)255;
+}
+
+/* Bytes of a weight in its layout, and of its planes. */
+static size_t layout_bytes(const struct weight *s, enum cuda_layout layout,
+                           struct tile_bytes *planes)
+{
+    size_t n_rows = (size_t)s->rows * (size_t)s->n_expert;
+    *planes = (struct tile_bytes){0};
+    switch (layout) {
+    case LAYOUT_TILES:
+        *planes = tile_bytes_of(s->format, s->rows, s->cols, s->n_expert);
+        break;
+    case LAYOUT_ROWS: planes->quants = n_rows * ((s->row_bytes + 15) / 16 * 16); break;
+    case LAYOUT_FILE: planes->quants = n_rows * s->row_bytes; break;
+    case LAYOUT_FLOATS: planes->quants = n_rows * (size_t)s->cols * sizeof(float); break;
+    }
+    return aligned(planes->quants) + aligned(planes->high) + aligned(planes->scale) +
+           aligned(planes->minus);
+}
+
+/* Whether a table stays in host memory and is read from there. */
+static bool stays_on_host(const struct device *d, const struct plan *plan,
+                          const struct weight *w)
+{
+    struct uses uses = uses_of(plan, w);
+    return uses.is_table && !uses.is_product && d->has_host_tables;
+}
+
+const struct weight *gathered_table(const struct device *d, const struct plan *plan)
+{
+    if (d->options.table_place != TABLE_HOST) return NULL;
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        const struct weight *w = plan->ops[i].code == OP_EMBED ? op_weight(&plan->ops[i]) : NULL;
+        if (w && !uses_of(plan, w).is_product) return w;
+    }
+    return NULL;
+}
+
+size_t weights_bytes(const struct device *d, const struct plan *plan)
+{
+    size_t bytes = 0;
+    struct tile_bytes planes;
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        const struct weight *w = first_met(plan, i);
+        enum cuda_layout layout = w ? layout_of(d, plan, w) : LAYOUT_FLOATS;
+        bool is_here = w && !stays_on_host(d, plan, w) && w != gathered_table(d, plan);
+        if (is_here) bytes += layout_bytes(w, layout, &planes);
+    }
+    return bytes;
+}
+
+static int take_memory(struct device *d, const struct plan *plan, struct cuda_loaded *w,
+                       struct carat_error *err)
+{
+    struct tile_bytes planes;
+    const struct weight *s = w->source;
+    enum cuda_layout layout = layout_of(d, plan, s);
+    size_t bytes = layout_bytes(s, layout, &planes);
+    w->is_pinned = stays_on_host(d, plan, s);
+    w->is_gathered = s == gathered_table(d, plan);
+    char *memory = w->is_gathered ? (char *)(uintptr_t)s->data : slab_take(d, bytes, w->is_pinned);
+    if (!memory) return cuda_fail(err, cudaErrorMemoryAllocation, s->name);
+    w->view = (struct cuda_weight){
+        .format = s->format,
+        .layout = layout,
+        .n_expert = s->n_expert,
+        .rows = (int32_t)s->rows,
+        .cols = (int32_t)s->cols,
+        .n_groups = (int32_t)((s->rows + TILE_ROWS - 1) / TILE_ROWS),
+        .n_ktiles = (int32_t)((s->cols + TILE_COLS - 1) / TILE_COLS),
+        .row_bytes = (int64_t)s->row_bytes,
+        .mirror_cols = (int32_t)((s->cols + TILE_COLS - 1) / TILE_COLS * TILE_COLS),
+        .quants = (uint8_t *)memory,
+    };
+    if (layout == LAYOUT_ROWS) w->view.row_bytes = (int64_t)((s->row_bytes + 15) / 16 * 16);
+    size_t at = aligned(planes.quants);
+    if (planes.high) w->view.high = (uint8_t *)memory + at;
+    at += aligned(planes.high);
+    if (planes.scale) w->view.scale = (uint16_t *)(void *)(memory + at);
+    at += aligned(planes.scale);
+    if (planes.minus) w->view.minus = (uint16_t *)(void *)(memory + at);
+    return CARAT_OK;
+}
+
+static void report(const struct device *d, size_t done, size_t total)
+{
+    if (d->options.progress) d->options.progress(d->options.progress_user, done, total);
+}
+
+static int upload_all(struct device *d, struct upload *u, const struct plan *plan, size_t total,
+                      struct carat_error *err)
+{
+    size_t done = 0;
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        const struct weight *source = op_weight(&plan->ops[i]);
+        if (!source || loaded_of(source)->view.quants) continue;
+        TRY(take_memory(d, plan, loaded_of(source), err));
+        if (!loaded_of(source)->is_gathered) TRY(upload_weight(u, loaded_of(source), err));
+        done += source->expert_bytes * (size_t)source->n_expert;
+        report(d, done < total ? done : total, total);
+    }
+    return CARAT_OK;
+}
+
+int weights_upload(struct device *d, const struct plan *plan, struct carat_error *err)
+{
+    struct upload *u;
+    size_t total = 0;
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        const struct weight *w = first_met(plan, i);
+        if (w && !loaded_of(w)->view.quants) total += w->expert_bytes * (size_t)w->n_expert;
+    }
+    if (total == 0) return CARAT_OK;
+    TRY(upload_open(&u, d, err));
+    int status = upload_all(d, u, plan, total, err);
+    upload_close(u);
+    cudaError_t failure = cudaGetLastError();
+    if (!status && failure) status = cuda_fail(err, failure, "loading weights");
+    return status;
+}
+
+/* ---- Mirrors ---------------------------------------------------------------------------- */
+
+/* Small fp32 matrices (a router) decide between near-equal values: they stay exact. */
+enum { EXACT_ROWS = 128 };
+
+bool is_multiplied_exactly(const struct weight *w)
+{
+    return w->format == FORMAT_F32 && w->rows <= EXACT_ROWS && w->n_expert == 1;
+}
+
+bool wants_mirror(const struct device *d, const struct weight *w)
+{
+    if (d->options.is_exact || is_multiplied_exactly(w)) return false;
+    return d->many == ACT_HALF || is_float(w->format);
+}
+
+size_t mirror_bytes_of(const struct weight *w)
+{
+    size_t cols = (size_t)(w->cols + TILE_COLS - 1) / TILE_COLS * TILE_COLS;
+    return (size_t)w->n_expert * (size_t)w->rows * cols * sizeof(uint16_t);
+}
+
+/* Products that a long prompt meets in every chunk: those on token rows. */
+static bool is_for_mirror(const struct device *d, const struct plan *plan, const struct op *op)
+{
+    const struct weight *w = product_weight(op);
+    return w && plan_buf_at(plan, op->out[0])->rows == ROWS_TOKEN && wants_mirror(d, w) &&
+           !(w->device_data && loaded_of(w)->view.mirror);
+}
+
+/* The products from op i on that read the same rows: their mirrors lie side by side, so that one
+ * matrix product can do them all. */
+static int32_t side_by_side(const struct device *d, const struct plan *plan, int32_t i,
+                            size_t *bytes)
+{
+    int32_t n = 0;
+    *bytes = 0;
+    while (i + n < plan->n_ops && n < 3 && is_for_mirror(d, plan, &plan->ops[i + n]) &&
+           plan->ops[i + n].code == plan->ops[i].code &&
+           plan->ops[i + n].in[0] == plan->ops[i].in[0])
+        *bytes += mirror_bytes_of(product_weight(&plan->ops[i + n++]));
+    return n;
+}
+
+static bool has_many_rows(const struct plan *plan)
+{
+    return plan->rows_max[ROWS_TOKEN] > MATVEC_ROWS_MAX;
+}
+
+size_t mirrors_bytes(const struct device *d, const struct plan *plan, size_t limit)
+{
+    size_t total = 0, bytes;
+    if (!has_many_rows(plan)) return 0;
+    for (int32_t i = 0, n; i < plan->n_ops; i += n ? n : 1) {
+        n = side_by_side(d, plan, i, &bytes);
+        if (aligned(bytes) <= limit - total) total += aligned(bytes);
+    }
+    return total;
+}
+
+static void fill_mirror(struct device *d, struct cuda_loaded *w, uint16_t *memory)
+{
+    w->view.mirror = memory;
+    for (int32_t e = 0; e < w->view.n_expert; e++)
+        launch_mirror(&d->queue, &w->view, e, 0, w->view.rows);
+}
+
+int mirrors_make(struct device *d, const struct plan *plan, struct carat_error *err)
+{
+    size_t bytes;
+    for (int32_t i = 0, n; has_many_rows(plan) && i < plan->n_ops; i += n ? n : 1) {
+        n = side_by_side(d, plan, i, &bytes);
+        if (n == 0 || aligned(bytes) > d->mirror_left) continue;
+        char *memory = slab_take(d, bytes, false);
+        if (!memory) return cuda_fail(err, cudaErrorMemoryAllocation, "fp16 mirror");
+        d->mirror_left -= aligned(bytes);
+        for (int32_t k = 0; k < n; k++) {
+            const struct weight *w = product_weight(&plan->ops[i + k]);
+            fill_mirror(d, loaded_of(w), (uint16_t *)(void *)memory);
+            memory += mirror_bytes_of(w);
+        }
+    }
+    return CARAT_OK;
+}

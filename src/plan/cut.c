@@ -1,0 +1,50 @@
+/* Segments of a plan: a pass that goes to and fro between two devices is one plan for each device,
+ * cut where rows come in. One plan for all that a device does, so that it is given its weights and
+ * its memory once; cut, as a backend runs whole plans. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "plan/emit.h"
+
+int32_t plan_segment_end(const struct plan *p, int32_t first)
+{
+    int32_t i = first;
+    while (i < p->n_ops && p->ops[i].code == OP_INPUT) i++;
+    while (i < p->n_ops && p->ops[i].code != OP_INPUT) i++;
+    return i;
+}
+
+/* Whether a later segment reads what ops [first, end) write. */
+static bool lives_on(const struct plan *p, int32_t id, int32_t first, int32_t end)
+{
+    const struct plan_buf *b = &p->bufs[id];
+    return end < p->n_ops && b->first_op >= first && b->first_op < end && b->last_op >= end;
+}
+
+int plan_cut(const struct plan *p, int32_t first, int32_t end, struct plan *out,
+             struct carat_error *err)
+{
+    size_t n_ops = (size_t)(end - first), n_bufs = (size_t)p->n_bufs;
+    plan_init(out, p->rows_max[ROWS_TOKEN], p->rows_max[ROWS_OUT], p->caches, p->n_caches);
+    out->ops = mem_alloc(n_ops, sizeof *out->ops);
+    out->bufs = mem_alloc(n_bufs, sizeof *out->bufs);
+    if (!out->ops || !out->bufs) {
+        plan_deinit(out);
+        return err_no_memory(err, "plan", n_ops * sizeof *out->ops + n_bufs * sizeof *out->bufs);
+    }
+    memcpy(out->ops, p->ops + first, n_ops * sizeof *out->ops);
+    memcpy(out->bufs, p->bufs, n_bufs * sizeof *out->bufs);
+    out->n_ops = out->ops_capacity = end - first;
+    out->n_bufs = out->bufs_capacity = p->n_bufs;
+    out->bytes = p->bytes;
+    if (end == p->n_ops) out->logits = p->logits;
+    for (int32_t i = 0; i < p->n_bufs; i++) { /* negative: before this segment */
+        out->bufs[i].first_op -= first;
+        out->bufs[i].last_op -= first;
+    }
+    for (int32_t i = 0; i < p->n_bufs; i++)
+        if (lives_on(p, i, first, end)) emit_output(out, (buf_id)i);
+    if (!out->failed) return CARAT_OK;
+    plan_deinit(out);
+    return err_no_memory(err, "plan", n_ops * sizeof *out->ops);
+}

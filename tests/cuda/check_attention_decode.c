@@ -1,0 +1,571 @@
+/* Attention of independent rows against double precision: rings before and after they wrap,
+ * windows, sequences mixed, every cache format, NaN in every cell that no row may read; and that a
+ * row's bits depend on nothing but the row. */
+#include "cuda/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda_runtime_api.h>
+
+enum { ROWS_CHECKED_MAX = 160 };
+
+/* Both paths sum in fp32 what they read: an error of 2^-24 relative in each of some hundred steps
+ * of a score of about 10 moves a share by 1e-6. The tensor cores' halves of q and p have 22 bits,
+ * which is no more than that. */
+static const double BUDGET = 1e-11;
+
+struct shape {
+    const char *name;
+    enum format format;
+    int32_t head_dim, n_heads, n_kv, capacity, window, n_sequences;
+    float q_scale;
+    bool is_exact;
+};
+
+struct world {
+    struct check *c;
+    struct rng rng;
+    struct shape s;
+    struct cache_view cache;
+    float *k, *v; /* decoded, [cells][n_kv * head_dim] */
+    char *is_visible;
+    double worst;
+};
+
+/* One launch: what is asked, and what came back. */
+struct ask {
+    int32_t n_token, n_decode, n_out, rows_max;
+    bool is_out;
+    int part;
+    enum act_kind kind;
+    bool has_y;
+    const int32_t *position, *sequence, *out_row;
+    const float *q; /* [rows_max][cols] */
+};
+struct answer {
+    float *y;
+    uint8_t *values; /* [rows_max][stride] int8 or fp16 */
+    float *scale;
+};
+
+static int32_t cols_of(const struct shape *s)
+{
+    return s->n_heads * s->head_dim;
+}
+
+static int32_t stride_of(const struct shape *s)
+{
+    return (cols_of(s) + 63) / 64 * 64;
+}
+
+static int32_t first_visible(const struct shape *s, int32_t position)
+{
+    return s->window && position >= s->window ? position - s->window + 1 : 0;
+}
+
+static size_t cell_of(const struct shape *s, int32_t sequence, int32_t position)
+{
+    return (size_t)sequence * (size_t)s->capacity + (size_t)(position % s->capacity);
+}
+
+/* ---- A cache: what the rows see is random, the rest NaN ----------------------------------- */
+
+static void *upload_cells(struct world *w, float *values)
+{
+    const struct shape *s = &w->s;
+    size_t cells = (size_t)s->n_sequences * (size_t)s->capacity;
+    int64_t cols = (int64_t)s->n_kv * s->head_dim;
+    size_t row_bytes = format_row_bytes(s->format, cols);
+    char *file = malloc(cells * row_bytes);
+    memset(file, 0xff, cells * row_bytes);
+    for (size_t i = 0; i < cells; i++) {
+        if (!w->is_visible[i]) continue;
+        float *row = values + i * (size_t)cols;
+        check_normal(&w->rng, row, (size_t)cols, 1);
+        format_of(s->format)->encode(row, file + i * row_bytes, cols);
+        format_of(s->format)->decode(file + i * row_bytes, row, cols);
+    }
+    void *device = check_alloc(file, cells * row_bytes);
+    free(file);
+    return device;
+}
+
+static void world_open(struct world *w, int32_t n, const int32_t *position,
+                       const int32_t *sequence)
+{
+    const struct shape *s = &w->s;
+    size_t cells = (size_t)s->n_sequences * (size_t)s->capacity;
+    size_t cols = (size_t)s->n_kv * (size_t)s->head_dim;
+    w->is_visible = calloc(cells, 1);
+    for (int32_t t = 0; t < n; t++)
+        for (int32_t p = first_visible(s, position[t]); p <= position[t]; p++)
+            w->is_visible[cell_of(s, sequence[t], p)] = 1;
+    w->k = malloc(cells * cols * sizeof *w->k);
+    w->v = malloc(cells * cols * sizeof *w->v);
+    w->cache = (struct cache_view){.format = s->format,
+                                   .capacity = s->capacity,
+                                   .n_heads = s->n_kv,
+                                   .head_dim = s->head_dim};
+    w->cache.k = upload_cells(w, w->k);
+    w->cache.v = upload_cells(w, w->v);
+}
+
+static void world_close(struct world *w)
+{
+    check_that(w->c, check_free(w->cache.k) && check_free(w->cache.v), "%s: cache written",
+               w->s.name);
+    free(w->is_visible);
+    free(w->k);
+    free(w->v);
+}
+
+/* ---- What is expected --------------------------------------------------------------------- */
+
+static void expect_head(const struct world *w, const float *q, int32_t position,
+                        int32_t sequence, int32_t key_head, double *y)
+{
+    const struct shape *s = &w->s;
+    int32_t d = s->head_dim, first = first_visible(s, position), n = position - first + 1;
+    double *p = malloc((size_t)n * sizeof *p), most = -INFINITY, sum = 0;
+    size_t cols = (size_t)s->n_kv * (size_t)d, at = (size_t)key_head * (size_t)d;
+    for (int32_t i = 0; i < n; i++) {
+        const float *k = w->k + cell_of(s, sequence, first + i) * cols + at;
+        p[i] = 0;
+        for (int32_t e = 0; e < d; e++) p[i] += (double)q[e] * (double)k[e];
+        most = fmax(most, p[i]);
+    }
+    for (int32_t i = 0; i < n; i++) sum += p[i] = exp(p[i] - most);
+    for (int32_t e = 0; e < d; e++) y[e] = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const float *v = w->v + cell_of(s, sequence, first + i) * cols + at;
+        double share = p[i] / sum;
+        for (int32_t e = 0; e < d; e++) y[e] += share * (double)v[e];
+    }
+    free(p);
+}
+
+/* ---- One launch --------------------------------------------------------------------------- */
+
+static size_t act_bytes(const struct shape *s, const struct ask *ask)
+{
+    size_t size = ask->kind == ACT_HALF ? 2 : 1;
+    return (size_t)ask->rows_max * (size_t)stride_of(s) * size;
+}
+
+static size_t scale_bytes(const struct shape *s, const struct ask *ask)
+{
+    size_t each = ask->kind == ACT_HALF ? 1 : (size_t)stride_of(s) / 32 * 2;
+    return (size_t)ask->rows_max * each * sizeof(float);
+}
+
+static struct answer run(struct world *w, const struct ask *ask)
+{
+    const struct shape *s = &w->s;
+    size_t y_bytes = (size_t)ask->rows_max * (size_t)cols_of(s) * sizeof(float);
+    size_t scratch = attention_decode_scratch_bytes(ask->rows_max, s->n_heads, s->head_dim,
+                                                    s->n_kv);
+    struct attention_args a = {.rows = {ask->rows_max, ask->is_out},
+                               .cache = w->cache,
+                               .n_heads = s->n_heads,
+                               .window = s->window,
+                               .is_exact = s->is_exact};
+    memcpy(&a.part, &ask->part, sizeof a.part);
+    a.step = check_step(ask->n_token, ask->n_decode, ask->n_out, NULL, ask->position,
+                        ask->sequence, ask->is_out ? ask->out_row : NULL);
+    a.q = check_alloc(ask->q, y_bytes);
+    a.scratch = check_alloc(NULL, scratch);
+    a.y = ask->has_y ? check_alloc(NULL, y_bytes) : NULL;
+    a.act = (struct act){.kind = ask->kind, .stride = stride_of(s)};
+    if (ask->kind) {
+        a.act.values = check_alloc(NULL, act_bytes(s, ask));
+        a.act.scale = check_alloc(NULL, scale_bytes(s, ask));
+    }
+    launch_attention_decode(&w->c->queue, &a);
+    struct answer r = {.y = malloc(y_bytes),
+                       .values = malloc(act_bytes(s, ask)),
+                       .scale = malloc(scale_bytes(s, ask))};
+    if (a.y) check_download(r.y, a.y, y_bytes);
+    if (ask->kind) {
+        check_download(r.values, a.act.values, act_bytes(s, ask));
+        check_download(r.scale, a.act.scale, scale_bytes(s, ask));
+    }
+    bool is_whole = check_free(a.scratch) & check_free(a.y) & check_free(a.act.values) &
+                    check_free(a.act.scale) & check_free((void *)(uintptr_t)a.q);
+    check_that(w->c, is_whole, "%s: wrote outside its buffers", s->name);
+    check_step_free(&a.step);
+    return r;
+}
+
+static void answer_free(struct answer *r)
+{
+    free(r->y);
+    free(r->values);
+    free(r->scale);
+}
+
+/* ---- Is it right -------------------------------------------------------------------------- */
+
+static bool is_poison(const void *data, size_t bytes)
+{
+    const uint8_t *p = data;
+    for (size_t i = 0; i < bytes; i++)
+        if (p[i] != 0xff) return false;
+    return true;
+}
+
+/* One block of 32 columns, rounded by hand. */
+static bool is_block_right(const float *x, const int8_t *values, const float *scale)
+{
+    float most = 0, sum = 0;
+    for (int i = 0; i < 32; i++) most = fmaxf(most, fabsf(x[i]));
+    float inverse = most > 0 ? 127.0f / most : 0, d = most / 127.0f;
+    for (int i = 0; i < 32; i++) {
+        int lane = i % 16 / 4, place = i / 16 * 4 + i % 4;
+        float n = rintf(x[i] * inverse);
+        if (values[8 * lane + place] != (int8_t)n) return false;
+        sum += n;
+    }
+    return scale[0] == d && scale[1] == d * sum;
+}
+
+static bool is_act_right(const struct shape *s, const struct ask *ask, const struct answer *r,
+                         int32_t row)
+{
+    int32_t cols = cols_of(s), stride = stride_of(s);
+    float *x = calloc((size_t)stride, sizeof *x), most = 0;
+    memcpy(x, r->y + (size_t)row * (size_t)cols, (size_t)cols * sizeof *x);
+    bool is_right = true;
+    if (ask->kind == ACT_INT8) {
+        const int8_t *values = (const int8_t *)r->values + (size_t)row * (size_t)stride;
+        const float *scale = r->scale + (size_t)row * (size_t)stride / 32 * 2;
+        for (int32_t b = 0; b < stride / 32; b++)
+            is_right &= is_block_right(x + b * 32, values + b * 32, scale + b * 2);
+    } else {
+        const uint16_t *values = (const uint16_t *)(const void *)r->values;
+        for (int32_t i = 0; i < cols; i++) most = fmaxf(most, fabsf(x[i]));
+        float scale = ldexpf(1, ilogbf(most));
+        is_right = r->scale[row] == scale;
+        for (int32_t i = 0; i < stride; i++)
+            is_right &= values[(size_t)row * (size_t)stride + (size_t)i] ==
+                        f32_to_f16(x[i] / scale);
+    }
+    free(x);
+    return is_right;
+}
+
+static bool is_row_asked(const struct ask *ask, int32_t row)
+{
+    if (ask->is_out) return row < ask->n_out;
+    if (ask->part == 1) return row < ask->n_decode;
+    return row < ask->n_token && (ask->part == 0 || row >= ask->n_decode);
+}
+
+static void check_ask(struct world *w, const struct ask *ask, const char *what)
+{
+    const struct shape *s = &w->s;
+    size_t cols = (size_t)cols_of(s), d = (size_t)s->head_dim;
+    struct answer r = run(w, ask);
+    double *expected = malloc(cols * sizeof *expected);
+    bool is_kept = true;
+    for (int32_t row = 0; row < ask->rows_max; row++) {
+        const float *y = r.y + (size_t)row * cols;
+        if (!is_row_asked(ask, row)) {
+            is_kept &= !ask->has_y || is_poison(y, cols * sizeof *y);
+            continue;
+        }
+        int32_t t = ask->is_out ? ask->out_row[row] : row;
+        for (int32_t h = 0; h < s->n_heads; h++)
+            expect_head(w, ask->q + (size_t)row * cols + (size_t)h * d, ask->position[t],
+                        ask->sequence[t], h / (s->n_heads / s->n_kv), expected + (size_t)h * d);
+        double nmse = check_nmse(y, expected, cols);
+        if (nmse > w->worst) w->worst = nmse;
+        check_that(w->c, nmse <= BUDGET, "%s %s: row %d at %d: nmse %.2e", s->name, what, row,
+                   ask->position[t], nmse);
+        if (ask->kind)
+            check_that(w->c, is_act_right(s, ask, &r, row), "%s %s: row %d: rounding", s->name,
+                       what, row);
+    }
+    check_that(w->c, is_kept, "%s %s: wrote a row that is not its own", s->name, what);
+    free(expected);
+    answer_free(&r);
+}
+
+/* ---- Cases -------------------------------------------------------------------------------- */
+
+static float *queries(struct world *w, int32_t rows)
+{
+    size_t n = (size_t)rows * (size_t)cols_of(&w->s);
+    float *q = malloc(n * sizeof *q);
+    check_normal(&w->rng, q, n, w->s.q_scale);
+    return q;
+}
+
+/* Positions around everything that is an edge. */
+static int32_t edge_positions(const struct shape *s, int32_t *out)
+{
+    int32_t w = s->window ? s->window : s->capacity;
+    int32_t edges[] = {0,     1,     7,     30,    31,    32,        33,        63,
+                       w - 2, w - 1, w,     w + 1, w / 2, 2 * w + 3, 5 * w / 3, s->capacity - 1,
+                       s->capacity, s->capacity + 5, 3 * s->capacity - 1};
+    int32_t n = 0;
+    for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
+        if (edges[i] >= 0 && (s->window || edges[i] < s->capacity)) out[n++] = edges[i];
+    return n;
+}
+
+/* Every edge as a row of its own sequence; rows beyond the live ones; the three parts; outputs. */
+static void check_edges(struct check *c, struct shape s)
+{
+    int32_t position[32], sequence[32], out_row[32], n = edge_positions(&s, position);
+    s.n_sequences = s.capacity > 2000 ? 2 : n;
+    struct world w = {.c = c, .rng = {17}, .s = s};
+    for (int32_t t = 0; t < n; t++) sequence[t] = (n - 1 - t) % s.n_sequences;
+    world_open(&w, n, position, sequence);
+    float *q = queries(&w, n + 3);
+    struct ask ask = {.n_token = n,
+                      .n_decode = n / 3,
+                      .rows_max = n + 3,
+                      .has_y = true,
+                      .kind = ACT_INT8,
+                      .position = position,
+                      .sequence = sequence,
+                      .out_row = out_row,
+                      .q = q};
+    check_ask(&w, &ask, "all");
+    ask.part = 1;
+    ask.kind = ACT_HALF;
+    check_ask(&w, &ask, "decode");
+    ask.part = 2;
+    ask.kind = ACT_NONE;
+    check_ask(&w, &ask, "chunk");
+    ask.part = 0;
+    ask.kind = ACT_HALF;
+    ask.is_out = true;
+    for (int32_t t = 0; t < n; t++)
+        if (t % 3 != 1) out_row[ask.n_out++] = t;
+    check_ask(&w, &ask, "outputs");
+    if (c->is_perf) printf("  %-34s worst nmse %.1e\n", s.name, w.worst);
+    free(q);
+    world_close(&w);
+}
+
+/* A row alone, among 16, among 64 (and more than a pass of the scratch holds): the same bits, in y
+ * and in act, with and without y. */
+static void check_company(struct check *c, struct shape s, int32_t rows)
+{
+    int32_t position[ROWS_CHECKED_MAX], sequence[ROWS_CHECKED_MAX];
+    size_t cols = (size_t)cols_of(&s), stride = (size_t)stride_of(&s);
+    s.n_sequences = rows;
+    struct world w = {.c = c, .rng = {29}, .s = s};
+    int32_t limit = s.window ? 3 * s.capacity : s.capacity;
+    for (int32_t t = 0; t < rows; t++) {
+        position[t] = (int32_t)rng_below(&w.rng, (uint32_t)limit);
+        sequence[t] = rows - 1 - t;
+    }
+    world_open(&w, rows, position, sequence);
+    float *q = queries(&w, rows);
+    struct ask ask = {.n_token = rows,
+                      .n_decode = rows,
+                      .rows_max = rows,
+                      .has_y = true,
+                      .kind = ACT_INT8,
+                      .position = position,
+                      .sequence = sequence,
+                      .q = q};
+    struct answer many = run(&w, &ask);
+    for (int32_t t = 0; t < rows; t += 1 + rows / 7) {
+        for (int32_t among = 1; among <= 16; among += 15) {
+            if (t + among > rows) continue;
+            struct ask alone = ask;
+            alone.n_token = alone.n_decode = alone.rows_max = among;
+            alone.position += t, alone.sequence += t;
+            alone.q += (size_t)t * cols;
+            alone.has_y = among > 1;
+            struct answer one = run(&w, &alone);
+            bool is_same = !alone.has_y ||
+                           memcmp(one.y, many.y + (size_t)t * cols, cols * sizeof(float)) == 0;
+            is_same &= memcmp(one.values, many.values + (size_t)t * stride, stride) == 0;
+            is_same &= memcmp(one.scale, many.scale + (size_t)t * stride / 16,
+                              stride / 16 * sizeof(float)) == 0;
+            check_that(c, is_same, "%s: row %d of %d differs among %d", s.name, t, rows, among);
+            answer_free(&one);
+        }
+    }
+    answer_free(&many);
+    free(q);
+    world_close(&w);
+}
+
+/* ---- Speed -------------------------------------------------------------------------------- */
+
+enum { CHAIN_MAX = 16 };
+struct timing {
+    struct check *c;
+    struct attention_args a[CHAIN_MAX];
+    int32_t n;
+    cudaGraphExec_t graph;
+};
+
+static void replay(void *user)
+{
+    struct timing *t = user;
+    cudaGraphLaunch(t->graph, t->c->queue.stream);
+}
+
+/* Random bits that are finite halves, bytes and floats: one MB, repeated. */
+static void *fill_cache(struct rng *rng, size_t bytes)
+{
+    enum { PIECE = 1 << 20 };
+    char *device;
+    uint16_t *host = malloc(PIECE);
+    for (size_t i = 0; i < PIECE / 2; i++) host[i] = f32_to_f16(0.3f * rng_normal(rng));
+    if (cudaMalloc((void **)&device, bytes) != cudaSuccess) return NULL;
+    cudaMemcpy(device, host, bytes < PIECE ? bytes : PIECE, cudaMemcpyHostToDevice);
+    for (size_t at = PIECE; at < bytes; at += PIECE)
+        cudaMemcpyAsync(device + at, device, bytes - at < PIECE ? bytes - at : PIECE,
+                        cudaMemcpyDeviceToDevice, NULL);
+    cudaDeviceSynchronize();
+    free(host);
+    return device;
+}
+
+/* Seconds of one of a chain of launches in a graph, each with its own cache. */
+static double time_chain(struct timing *t)
+{
+    cudaGraph_t graph;
+    cudaStreamBeginCapture(t->c->queue.stream, cudaStreamCaptureModeThreadLocal);
+    for (int32_t i = 0; i < t->n; i++) launch_attention_decode(&t->c->queue, &t->a[i]);
+    cudaStreamEndCapture(t->c->queue.stream, &graph);
+    if (cudaGraphInstantiate(&t->graph, graph, 0) != cudaSuccess) return 0;
+    double seconds = check_time(t->c, replay, t, true);
+    cudaGraphExecDestroy(t->graph);
+    cudaGraphDestroy(graph);
+    return seconds;
+}
+
+/* Decode of `rows` sequences with `keys` keys: time of one call among others, bytes of keys and
+ * values over it, and the bound by them at 4.67 TB/s. No keys: no live rows, the floor of two
+ * launches. */
+static void time_shape(struct check *c, struct shape s, int32_t rows, int32_t keys)
+{
+    struct rng rng = {5};
+    int32_t position[64], sequence[64];
+    for (int32_t t = 0; t < rows; t++) position[t] = keys - 1, sequence[t] = t;
+    size_t cell = format_row_bytes(s.format, (int64_t)s.n_kv * s.head_dim);
+    size_t all = cell * (size_t)s.capacity * (size_t)rows, cols = (size_t)cols_of(&s);
+    struct timing t = {.c = c, .n = CHAIN_MAX};
+    while (t.n > 2 && (size_t)t.n * all > (size_t)1 << 30) t.n /= 2;
+    struct attention_args a = {.rows = {rows, 0},
+                               .n_heads = s.n_heads,
+                               .window = s.window,
+                               .is_exact = s.is_exact};
+    int32_t live = keys ? rows : 0;
+    a.step = check_step(live, live, live, NULL, position, sequence, NULL);
+    float *q = malloc((size_t)rows * cols * sizeof *q);
+    check_normal(&rng, q, (size_t)rows * cols, 0.1f);
+    a.q = check_alloc(q, (size_t)rows * cols * sizeof *q);
+    a.scratch = check_alloc(NULL, attention_decode_scratch_bytes(rows, s.n_heads, s.head_dim,
+                                                                 s.n_kv));
+    a.act = (struct act){.kind = ACT_INT8, .stride = stride_of(&s)};
+    a.act.values = check_alloc(NULL, (size_t)rows * cols);
+    a.act.scale = check_alloc(NULL, (size_t)rows * cols / 4);
+    for (int32_t i = 0; i < t.n; i++) {
+        t.a[i] = a;
+        t.a[i].cache = (struct cache_view){s.format, s.capacity, s.n_kv, s.head_dim,
+                                           fill_cache(&rng, all), fill_cache(&rng, all)};
+    }
+    double whole = time_chain(&t), one;
+    t.n /= 2;
+    one = (whole - time_chain(&t)) / t.n;
+    t.n *= 2;
+    int32_t seen = s.window && keys > s.window ? s.window : keys;
+    double bytes = 2.0 * (double)cell * seen * rows;
+    printf("  %-22s %2d rows %6d keys: %8.2f us %6.0f GB/s  bound %7.2f us\n", s.name, rows, keys,
+           one * 1e6, bytes / one / 1e9, bytes / 4.67e12 * 1e6);
+    fflush(stdout);
+    for (int32_t i = 0; i < t.n; i++) cudaFree(t.a[i].cache.k), cudaFree(t.a[i].cache.v);
+    free(q);
+    check_free(a.scratch);
+    check_free(a.act.values);
+    check_free(a.act.scale);
+    check_free((void *)(uintptr_t)a.q);
+    check_step_free(&a.step);
+}
+
+static void time_all(struct check *c)
+{
+    static const struct shape local[] = {
+        {"E4B local", FORMAT_F16, 256, 8, 2, 1024, 512, 1, 1, false},
+        {"E2B local", FORMAT_F16, 256, 8, 1, 1024, 512, 1, 1, false},
+        {"12B, 26B local", FORMAT_F16, 256, 16, 8, 2048, 1024, 1, 1, false},
+        {"31B local", FORMAT_F16, 256, 32, 16, 2048, 1024, 1, 1, false},
+    };
+    static const struct shape global[] = {
+        {"E4B global", FORMAT_F16, 512, 8, 2, 0, 0, 1, 1, false},
+        {"E2B global", FORMAT_F16, 512, 8, 1, 0, 0, 1, 1, false},
+        {"12B global", FORMAT_F16, 512, 16, 1, 0, 0, 1, 1, false},
+        {"26B global", FORMAT_F16, 512, 16, 2, 0, 0, 1, 1, false},
+        {"31B global", FORMAT_F16, 512, 32, 4, 0, 0, 1, 1, false},
+    };
+    static const int32_t keys[] = {512, 2048, 8192, 32768, 131072};
+    for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
+        if (i == 0) time_shape(c, local[i], 1, 0);
+        time_shape(c, local[i], 1, 100);
+        time_shape(c, local[i], 1, 3000);
+        time_shape(c, local[i], 32, 3000);
+    }
+    for (size_t i = 0; i < sizeof global / sizeof *global; i++) {
+        struct shape s = global[i];
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+            if (i > 0 && keys[k] > 32768) continue;
+            s.capacity = keys[k] > 8192 ? keys[k] : 8192;
+            time_shape(c, s, 1, keys[k]);
+        }
+        s.capacity = 8192;
+        time_shape(c, s, 32, 2048);
+    }
+    struct shape s = {"E4B global Q8_0", FORMAT_Q8_0, 512, 8, 2, 8192, 0, 1, 1, false};
+    time_shape(c, s, 1, 512);
+    time_shape(c, s, 1, 8192);
+    s = (struct shape){"E4B local Q8_0", FORMAT_Q8_0, 256, 8, 2, 1024, 512, 1, 1, false};
+    time_shape(c, s, 1, 3000);
+    s = (struct shape){"E4B global F16 exact", FORMAT_F16, 512, 8, 2, 8192, 0, 1, 1, true};
+    time_shape(c, s, 1, 512);
+    time_shape(c, s, 1, 8192);
+}
+
+void check_attention_decode(struct check *c)
+{
+    static const struct shape shapes[] = {
+        {"f16 256, 4 heads a key head", FORMAT_F16, 256, 8, 2, 150, 100, 1, 0.2f, false},
+        {"f16 256, 2, many keys", FORMAT_F16, 256, 4, 2, 700, 512, 1, 0.2f, false},
+        {"f16 256, 16", FORMAT_F16, 256, 16, 1, 130, 0, 1, 0.2f, false},
+        {"f16 256, 20", FORMAT_F16, 256, 20, 1, 90, 64, 1, 0.2f, false},
+        {"f16 512, 8, peaks", FORMAT_F16, 512, 8, 1, 300, 0, 1, 0.7f, false},
+        {"f16 512, 3", FORMAT_F16, 512, 9, 3, 161, 96, 1, 0.2f, false},
+        {"f16 512, 16", FORMAT_F16, 512, 16, 1, 1300, 0, 1, 0.1f, false},
+        {"f16 512, 13, window of 1", FORMAT_F16, 512, 26, 2, 40, 1, 1, 0.2f, false},
+        {"f16 512, 1, 9000 keys", FORMAT_F16, 512, 2, 2, 9000, 0, 1, 0.1f, false},
+        {"f16 256 exact", FORMAT_F16, 256, 8, 2, 150, 100, 1, 0.2f, true},
+        {"f16 512 exact, 16", FORMAT_F16, 512, 16, 1, 300, 0, 1, 0.2f, true},
+        {"f32 64", FORMAT_F32, 64, 3, 1, 77, 33, 1, 0.4f, false},
+        {"f32 96, 1 head", FORMAT_F32, 96, 1, 1, 50, 0, 1, 0.4f, true},
+        {"bf16 160", FORMAT_BF16, 160, 6, 3, 64, 40, 1, 0.3f, false},
+        {"f16 32, 1 head", FORMAT_F16, 32, 1, 1, 99, 98, 1, 0.4f, false},
+        {"q8_0 256", FORMAT_Q8_0, 256, 8, 2, 150, 100, 1, 0.2f, false},
+        {"q8_0 512, 16", FORMAT_Q8_0, 512, 16, 1, 400, 0, 1, 0.1f, false},
+        {"q8_0 32", FORMAT_Q8_0, 32, 3, 3, 50, 0, 1, 0.4f, true},
+        {"f32 512", FORMAT_F32, 512, 8, 4, 64, 48, 1, 0.2f, false},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) check_edges(c, shapes[i]);
+    struct shape s = shapes[0];
+    check_company(c, s, 64);
+    s = (struct shape){"f16 512", FORMAT_F16, 512, 16, 1, 3000, 0, 1, 0.2f, false};
+    check_company(c, s, 19);
+    s = (struct shape){"q8_0 128", FORMAT_Q8_0, 128, 8, 4, 300, 0, 1, 0.2f, false};
+    check_company(c, s, 150);
+    if (c->is_perf) time_all(c);
+}

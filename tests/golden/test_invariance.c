@@ -1,0 +1,206 @@
+/* What must not change an answer: other sequences in the step, a ring that wraps, replay instead of
+ * launches. Compared by ids and by the bits of their log-probabilities, on the small models of the
+ * family, for every fast backend. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "carat.h"
+#include "support/devices.h"
+
+enum { SEED = 20261121, PROMPT_MAX = 128, SEQUENCES_MAX = 16, TOKENS_MAX = 4000 };
+
+static const char *const models[] = {"e2b-q8_0", "e4b-q4_0", "12b-q4_k", "26b-q4_0", "31b-mixed"};
+enum { N_MODELS = sizeof models / sizeof *models };
+
+struct answer {
+    int32_t ids[TOKENS_MAX];
+    float logprobs[TOKENS_MAX];
+    int32_t n;
+    carat_request_id request;
+};
+
+static struct answer answers[SEQUENCES_MAX], alone;
+
+static carat_model *open_model(const char *name)
+{
+    char path[512];
+    struct carat_error err = {0};
+    carat_model *model;
+    snprintf(path, sizeof path, "%s/tests/golden/fixtures/%s.gguf", CARAT_SOURCE_DIR, name);
+    if (carat_model_open(&model, path, &err)) fail_msg("%s", err.message);
+    return model;
+}
+
+static carat_engine *open_engine(const carat_model *model,
+                                 const struct carat_engine_options *options)
+{
+    struct carat_error err = {0};
+    carat_engine *engine;
+    if (carat_engine_open(&engine, model, options, &err)) fail_msg("%s", err.message);
+    return engine;
+}
+
+/* Prompt `i` of the test: its length and its ids differ from those of all others. */
+static size_t draw_prompt(const carat_model *model, int i, int32_t *ids)
+{
+    struct rng rng = {.state = SEED + (uint64_t)i};
+    size_t n = 3 + (size_t)(i * 7) % (PROMPT_MAX - 3);
+    uint32_t n_vocab = (uint32_t)carat_model_info(model)->n_vocab;
+    for (size_t k = 0; k < n; k++) ids[k] = (int32_t)rng_below(&rng, n_vocab);
+    return n;
+}
+
+static void submit(carat_engine *engine, const carat_model *model, int i, int32_t n_tokens,
+                   struct answer *out)
+{
+    int32_t ids[PROMPT_MAX];
+    struct carat_error err = {0};
+    struct carat_request request = {.prompt = ids,
+                                    .n_prompt = draw_prompt(model, i, ids),
+                                    .max_tokens = n_tokens,
+                                    .sampling = {.temperature = 0, .top_p = 1, .repeat_penalty = 1},
+                                    .ignore_stop = true,
+                                    .want_logprob = true};
+    out->n = 0;
+    assert_int_equal(carat_submit(engine, &request, &out->request, &err), CARAT_OK);
+}
+
+static void take_events(carat_engine *engine, struct answer *all, int n)
+{
+    struct carat_event event;
+    while (carat_next_event(engine, &event)) {
+        if (event.kind != CARAT_EVENT_TOKEN) continue;
+        for (int i = 0; i < n; i++) {
+            if (all[i].request != event.request) continue;
+            all[i].ids[all[i].n] = event.id;
+            all[i].logprobs[all[i].n++] = event.logprob;
+        }
+    }
+}
+
+static void run(carat_engine *engine, struct answer *all, int n)
+{
+    struct carat_error err = {0};
+    for (int more = 1; more > 0;) {
+        more = carat_step(engine, &err);
+        if (more < 0) fail_msg("%s", err.message);
+        take_events(engine, all, n);
+    }
+}
+
+static void assert_same(const struct answer *a, const struct answer *b, const char *model,
+                        const char *what)
+{
+    assert_int_equal(a->n, b->n);
+    for (int32_t i = 0; i < a->n; i++)
+        if (a->ids[i] != b->ids[i] ||
+            memcmp(&a->logprobs[i], &b->logprobs[i], sizeof a->logprobs[i]) != 0)
+            fail_msg("%s: %s: token %d is %d (%a), expected %d (%a)", model, what, i, a->ids[i],
+                     (double)a->logprobs[i], b->ids[i], (double)b->logprobs[i]);
+}
+
+/* Steps stay below 64 rows: those of more go through other products on a GPU. */
+static void check_alone_and_among_others(const char *backend)
+{
+    enum { TOKENS = 40 };
+    for (int m = 0; m < N_MODELS; m++) {
+        carat_model *model = open_model(models[m]);
+        struct carat_engine_options options = {
+            .backend = backend, .n_ctx = 512, .n_seq = SEQUENCES_MAX, .chunk = 32};
+        carat_engine *engine = open_engine(model, &options);
+        for (int i = 0; i < SEQUENCES_MAX; i++) submit(engine, model, i, TOKENS, &answers[i]);
+        run(engine, answers, SEQUENCES_MAX);
+        for (int i = 0; i < SEQUENCES_MAX; i += 5) {
+            submit(engine, model, i, TOKENS, &alone);
+            run(engine, &alone, 1);
+            assert_same(&answers[i], &alone, models[m], "among others");
+        }
+        carat_engine_close(engine);
+        carat_model_close(model);
+    }
+}
+
+/* With a window of 32 and steps of one row the ring has 33 cells; with large steps it holds all. */
+static void check_wrapped_ring(const char *backend, int32_t n_tokens)
+{
+    for (int m = 0; m < N_MODELS; m += 3) {
+        carat_model *model = open_model(models[m]);
+        struct carat_engine_options options = {.backend = backend, .n_ctx = 4096};
+        for (int full = 0; full < 2; full++) {
+            options.chunk = full ? 4096 : 8;
+            carat_engine *engine = open_engine(model, &options);
+            submit(engine, model, 0, n_tokens, &answers[full]);
+            run(engine, &answers[full], 1);
+            carat_engine_close(engine);
+        }
+        assert_int_equal(answers[0].n, n_tokens);
+        assert_same(&answers[0], &answers[1], models[m], "wrapped ring");
+        carat_model_close(model);
+    }
+}
+
+static void cuda_replay_equals_launches(void **state)
+{
+    (void)state;
+    need_device("cuda");
+    for (int m = 0; m < N_MODELS; m++) {
+        carat_model *model = open_model(models[m]);
+        for (int direct = 0; direct < 2; direct++) {
+            struct carat_engine_options options = {
+                .backend = "cuda", .n_ctx = 512, .n_seq = 3, .profile = direct};
+            carat_engine *engine = open_engine(model, &options);
+            for (int i = 0; i < 3; i++) submit(engine, model, i, 60, &answers[3 * direct + i]);
+            run(engine, answers + 3 * direct, 3);
+            carat_engine_close(engine);
+        }
+        for (int i = 0; i < 3; i++)
+            assert_same(&answers[i], &answers[3 + i], models[m], "replayed");
+        carat_model_close(model);
+    }
+}
+
+static void cpu_answers_do_not_depend_on_other_sequences(void **state)
+{
+    (void)state;
+    check_alone_and_among_others("cpu");
+}
+
+static void cuda_answers_do_not_depend_on_other_sequences(void **state)
+{
+    (void)state;
+    need_device("cuda");
+    check_alone_and_among_others("cuda");
+}
+
+static void cpu_wrapped_ring_equals_a_full_cache(void **state)
+{
+    (void)state;
+    check_wrapped_ring("cpu", 200);
+}
+
+static void cuda_wrapped_ring_equals_a_full_cache_for_4000_tokens(void **state)
+{
+    (void)state;
+    need_device("cuda");
+    check_wrapped_ring("cuda", TOKENS_MAX);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cpu_answers_do_not_depend_on_other_sequences),
+        cmocka_unit_test(cuda_answers_do_not_depend_on_other_sequences),
+        cmocka_unit_test(cpu_wrapped_ring_equals_a_full_cache),
+        cmocka_unit_test(cuda_wrapped_ring_equals_a_full_cache_for_4000_tokens),
+        cmocka_unit_test(cuda_replay_equals_launches),
+    };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

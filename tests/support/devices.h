@@ -1,0 +1,9 @@
+/* Tests that want a device that this machine may lack. */
+#ifndef SUPPORT_DEVICES_H
+#define SUPPORT_DEVICES_H
+
+/* Ends the running cmocka case as skipped, with the reason printed, unless there is a device of the
+ * backend called `name` here. */
+void need_device(const char *name);
+
+#endif
