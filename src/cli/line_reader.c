@@ -31,6 +31,24 @@ struct line_reader {
 #endif
 };
 
+/* Waits until standard input can be read; false when Ctrl-C came, also before the call. */
+static bool wait_for_input(void)
+{
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    sigset_t interrupt, before;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    sigprocmask(SIG_BLOCK, &interrupt, &before);
+    int ready = 0;
+    bool can_wait = true;
+    while (!interrupt_wanted() && ready <= 0 && can_wait) {
+        ready = ppoll(&input, 1, NULL, &before);
+        can_wait = ready >= 0 || errno == EINTR;
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return ready > 0 || !can_wait; /* reading tells what is wrong */
+}
+
 /* ---- Plain lines ------------------------------------------------------------------------ */
 
 static enum line_end read_plain(struct line_reader *reader, struct buf *out)
@@ -40,6 +58,7 @@ static enum line_end read_plain(struct line_reader *reader, struct buf *out)
         fflush(stdout);
     }
     for (;;) {
+        if (reader->is_terminal && !wait_for_input()) return LINE_INTERRUPTED;
         int c = getc(stdin);
         if (c == '\n') return LINE_READ;
         if (c != EOF) {
@@ -70,24 +89,6 @@ static struct line_reader *reader_of(EditLine *edit)
 static const char *show_prompt(EditLine *edit)
 {
     return reader_of(edit)->prompt;
-}
-
-/* Waits until standard input can be read; false when Ctrl-C came, also before the call. */
-static bool wait_for_input(void)
-{
-    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
-    sigset_t interrupt, before;
-    sigemptyset(&interrupt);
-    sigaddset(&interrupt, SIGINT);
-    sigprocmask(SIG_BLOCK, &interrupt, &before);
-    int ready = 0;
-    bool can_wait = true;
-    while (!interrupt_wanted() && ready <= 0 && can_wait) {
-        ready = ppoll(&input, 1, NULL, &before);
-        can_wait = ready >= 0 || errno == EINTR;
-    }
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    return ready > 0 || !can_wait; /* reading tells what is wrong */
 }
 
 /* One character of standard input, for libedit: 1, 0 at the end, -1 on Ctrl-C or error. */
@@ -232,6 +233,8 @@ int line_reader_open(struct line_reader **out, const char *history_path, struct 
     }
 #endif
     (void)history_path;
+    /* What the wait looks at must not lie in a buffer of ours. */
+    if (reader->is_terminal) setvbuf(stdin, NULL, _IONBF, 0);
     return CARAT_OK;
 }
 

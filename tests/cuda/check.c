@@ -8,9 +8,6 @@
 
 #include <cuda_runtime_api.h>
 
-#pragma weak launch_repack
-#pragma weak tile_bytes_of
-
 /* A mistake in the test itself, or a lost device: nothing later would mean anything. */
 static void must(cudaError_t error, const char *what)
 {

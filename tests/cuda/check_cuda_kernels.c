@@ -7,12 +7,6 @@
 
 #include "cuda/check.h"
 
-#pragma weak matvec_prepare
-#pragma weak gemm_i8_prepare
-#pragma weak gemm_f16_prepare
-#pragma weak attention_decode_prepare
-#pragma weak attention_prefill_prepare
-
 struct family {
     const char *name;
     void (*run)(struct check *c);
@@ -37,11 +31,11 @@ static bool is_chosen(const char *name, int argc, char **argv)
 
 static int prepare(void)
 {
-    int status = matvec_prepare ? matvec_prepare() : 0;
-    if (!status && gemm_i8_prepare) status = gemm_i8_prepare();
-    if (!status && gemm_f16_prepare) status = gemm_f16_prepare();
-    if (!status && attention_decode_prepare) status = attention_decode_prepare();
-    if (!status && attention_prefill_prepare) status = attention_prefill_prepare();
+    int status = matvec_prepare();
+    if (!status) status = gemm_i8_prepare();
+    if (!status) status = gemm_f16_prepare();
+    if (!status) status = attention_decode_prepare();
+    if (!status) status = attention_prefill_prepare();
     return status;
 }
 
@@ -49,12 +43,12 @@ static int prepare(void)
 static void list(void)
 {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (families[i].run) puts(families[i].name);
+        puts(families[i].name);
 }
 
 int main(int argc, char **argv)
 {
-    int count = 0, failed = 0;
+    int count = 0, failed = 0, n_run = 0;
     if (argc > 1 && strcmp(argv[1], "--list") == 0) {
         list();
         return 0;
@@ -81,8 +75,9 @@ int main(int argc, char **argv)
         return 1;
     }
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        if (!families[i].run || !is_chosen(families[i].name, argc, argv)) continue;
+        if (!is_chosen(families[i].name, argc, argv)) continue;
         c.n_cases = c.n_failed = 0;
+        n_run++;
         families[i].run(&c);
         cudaError_t error = cudaStreamSynchronize(c.queue.stream);
         if (!error) error = cudaGetLastError();
@@ -92,5 +87,6 @@ int main(int argc, char **argv)
         failed += c.n_failed || error || c.n_cases == 0;
         if (error) break;
     }
-    return failed != 0;
+    if (n_run == 0) puts("no such family: see --list");
+    return failed != 0 || n_run == 0;
 }

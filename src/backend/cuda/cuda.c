@@ -32,14 +32,19 @@ int cuda_fail(struct carat_error *err, cudaError_t status, const char *what)
 
 /* ---- Devices ---------------------------------------------------------------------------- */
 
+/* Devices, unless all are too old: then the CPU is the default. */
 static int cuda_count(void)
 {
-    int n = 0;
+    int n = 0, major = 0;
     if (cudaGetDeviceCount(&n) != cudaSuccess) {
         cudaGetLastError();
         return 0;
     }
-    return n;
+    for (int i = 0; i < n; i++)
+        if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i) == cudaSuccess &&
+            major >= 8)
+            return n;
+    return 0;
 }
 
 static void cuda_close(struct device *d)
