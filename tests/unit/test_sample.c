@@ -452,6 +452,83 @@ static void test_speed(void **state)
     mem_free(logits);
 }
 
+/* ---- From the largest pairs alone ---- */
+
+static int by_logit(const void *a, const void *b)
+{
+    const struct logit_pair *x = a, *y = b;
+    if (x->logit != y->logit) return x->logit < y->logit ? 1 : -1;
+    return x->id - y->id;
+}
+
+/* What a device gives: the `n` largest of a row, in order. */
+static void take_pairs(const float *row, int32_t n_vocab, struct logit_pair *out, int n)
+{
+    struct logit_pair *all = malloc((size_t)n_vocab * sizeof *all);
+    assert_non_null(all);
+    for (int32_t i = 0; i < n_vocab; i++) all[i] = (struct logit_pair){i, row[i]};
+    qsort(all, (size_t)n_vocab, sizeof *all, by_logit);
+    memcpy(out, all, (size_t)n * sizeof *out);
+    free(all);
+}
+
+/* Rounded logits, so that there are ties; some of the best ids are suppressed. */
+static void test_best_pairs_pick_what_the_row_picks(void **state)
+{
+    (void)state;
+    enum { VOCAB = 3000, PAIRS = 128, ROUNDS = 200 };
+    static float row[VOCAB];
+    static struct logit_pair pairs[PAIRS];
+    static const struct carat_sampling ways[] = {
+        {.temperature = 0, .top_p = 1, .repeat_penalty = 1},
+        {.temperature = 1, .top_k = 64, .top_p = 0.95f, .repeat_penalty = 1, .seed = 3},
+        {.temperature = 0.3f, .top_k = 5, .top_p = 1, .min_p = 0.05f, .repeat_penalty = 1},
+        {.temperature = 2, .top_k = 120, .top_p = 0.5f, .repeat_penalty = 1, .seed = 8},
+    };
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        struct carat_error err;
+        int32_t suppressed[] = {7, 11, 1500, 2999};
+        struct sampler_options o = {
+            .n_vocab = VOCAB, .sampling = ways[w], .suppressed = suppressed, .n_suppressed = 4};
+        struct sampler *a, *b;
+        assert_int_equal(sample_open(&a, &o, &err), CARAT_OK);
+        assert_int_equal(sample_open(&b, &o, &err), CARAT_OK);
+        assert_true(sample_takes_best(a, PAIRS));
+        for (int round = 0; round < ROUNDS; round++) {
+            fill(row, VOCAB, 100 + (uint64_t)round);
+            for (int i = 0; i < VOCAB; i++) row[i] = roundf(row[i] * 8) / 8;
+            row[suppressed[round % 4]] = 20;
+            take_pairs(row, VOCAB, pairs, PAIRS);
+            assert_int_equal(sample_pick_best(a, pairs, PAIRS), sample_pick(b, row, NULL));
+        }
+        sample_close(a);
+        sample_close(b);
+    }
+}
+
+static void test_best_pairs_are_refused_where_they_are_not_enough(void **state)
+{
+    (void)state;
+    static const struct carat_sampling ways[] = {
+        {.temperature = 1, .top_p = 1, .repeat_penalty = 1},                          /* all */
+        {.temperature = 1, .top_k = 129, .top_p = 1, .repeat_penalty = 1},            /* more */
+        {.temperature = 1, .top_k = 9, .top_p = 1, .repeat_penalty = 2, .repeat_last_n = 4},
+    };
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        struct sampler *s = open_sampler(ways[w], 1000);
+        assert_false(sample_takes_best(s, 128));
+        sample_close(s);
+    }
+    struct sampler *s = open_sampler(plain(), 1000);
+    assert_false(sample_takes_best(s, 0));
+    struct logit_pair bad[2] = {{5, NAN}, {6, 1}}, none[1] = {{5, -INFINITY}};
+    assert_int_equal(sample_pick_best(s, bad, 2), -1);
+    bad[0].logit = INFINITY;
+    assert_int_equal(sample_pick_best(s, bad, 2), -1);
+    assert_int_equal(sample_pick_best(s, none, 1), -1);
+    sample_close(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -461,6 +538,8 @@ int main(void)
         cmocka_unit_test(test_ring),          cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_top_k),         cmocka_unit_test(test_parameters),
         cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_speed),
+        cmocka_unit_test(test_best_pairs_pick_what_the_row_picks),
+        cmocka_unit_test(test_best_pairs_are_refused_where_they_are_not_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/windows.h"
 
 struct cublas;  /* cublas.h */
 struct profile; /* profile.h */
@@ -88,32 +89,6 @@ bool wants_mirror(const struct device *d, const struct weight *w);
 
 /* Whether a product of many rows stays in fp32: what decides between near-equal values. */
 bool is_multiplied_exactly(const struct weight *w);
-
-/* ---- windows.c -------------------------------------------------------------------------- */
-
-/* Runs of ops that are done together. */
-enum window_kind {
-    WINDOW_SINGLE,
-    WINDOW_PROJECT,  /* q, k, v: products, norms of heads, rotation, cache */
-    WINDOW_ATTEND,   /* attention and the product behind it */
-    WINDOW_NORMS,    /* norms around a residual sum */
-    WINDOW_FFN,      /* gate, up, gelu, down */
-    WINDOW_GATED,    /* a product, gelu times rows that are there, a product: per-layer inputs */
-    WINDOW_PLE,      /* projection, norm and sum of per-layer embeddings */
-    WINDOW_EXPERTS,  /* the same as FFN, routed */
-    WINDOW_LOGITS    /* head and softcap */
-};
-
-struct window {
-    enum window_kind kind;
-    int32_t first, n; /* ops */
-};
-
-/* The longest window that begins at op i. */
-struct window window_at(const struct plan *plan, int32_t i);
-
-/* Whether op i is a norm of whole rows. */
-bool is_norms_window(const struct plan *plan, int32_t i);
 
 /* ---- program.c, stages.c ---------------------------------------------------------------- */
 

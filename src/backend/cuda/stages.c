@@ -185,7 +185,7 @@ void stage_attention(struct program *p, const struct op *op, float *y, struct ac
     int32_t n = p->n[c], n_decode = c == ROWS_TOKEN ? p->n_decode : 0;
     if (n <= MATVEC_ROWS_MAX) {
         launch_attention_decode(&p->device->queue, &args);
-    } else if (args.is_exact || !attention_prefill_takes(&args)) {
+    } else if (args.is_exact || p->n_decode >= n || !attention_prefill_takes(&args)) {
         attend_few(p, args, 0, n);
     } else {
         attend_few(p, args, 0, n_decode);

@@ -1,6 +1,8 @@
-/* Which runs of adjacent ops are done together: exact patterns, tried from the longest. A pattern
- * is only taken when what lies between its ops is read by nothing else. */
-#include "backend/cuda/device.h"
+/* Patterns are tried in turn; one is only taken when what lies between its ops is read by nothing
+ * else. */
+#include "backend/cuda/windows.h"
+
+#include "backend/cuda/kernels.h"
 
 static const struct op *op_at(const struct plan *p, int32_t i)
 {

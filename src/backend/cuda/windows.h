@@ -1,0 +1,32 @@
+/* Which runs of ops of a plan the GPU does together: exact patterns of adjacent ops. Needs neither
+ * GPU nor toolkit. */
+#ifndef CUDA_WINDOWS_H
+#define CUDA_WINDOWS_H
+
+#include "plan/plan.h"
+
+/* Runs of ops that are done together. */
+enum window_kind {
+    WINDOW_SINGLE,
+    WINDOW_PROJECT,  /* q, k, v: products, norms of heads, rotation, cache */
+    WINDOW_ATTEND,   /* attention and the product behind it */
+    WINDOW_NORMS,    /* norms around a residual sum */
+    WINDOW_FFN,      /* gate, up, gelu, down */
+    WINDOW_GATED,    /* a product, gelu times rows that are there, a product: per-layer inputs */
+    WINDOW_PLE,      /* projection, norm and sum of per-layer embeddings */
+    WINDOW_EXPERTS,  /* the same as FFN, routed */
+    WINDOW_LOGITS    /* head and softcap */
+};
+
+struct window {
+    enum window_kind kind;
+    int32_t first, n; /* ops */
+};
+
+/* The longest window that begins at op i. */
+struct window window_at(const struct plan *plan, int32_t i);
+
+/* Whether op i is a norm of whole rows. */
+bool is_norms_window(const struct plan *plan, int32_t i);
+
+#endif
