@@ -4,7 +4,8 @@
 # gcc and cmake or programs that were packed elsewhere.
 #
 #   bench/gpu.sh pack DIR           on a machine with nvcc: builds what the others need into DIR
-#   bench/gpu.sh check [PART ...]   PART: doctor kernels parity demo oracle invariance logits (all)
+#   bench/gpu.sh check [PART ...]   PART: doctor kernels parity demo oracle invariance logits (all),
+#                                   and shapes (large models against the CPU; takes minutes)
 #   bench/gpu.sh sanitize           compute-sanitizer over the kernels
 #   bench/gpu.sh bench              times random models of true shapes
 #
@@ -199,9 +200,25 @@ check_part() { # part
         phase "logits of the oracle models" 240 python3 bench/gpu_tables.py logits "$carat" \
             --backend "$backend" || true
         ;;
+    shapes) check_shapes ;;
     doctor) phase "doctor" 60 "$carat" doctor --backend "$backend" || true ;;
     *) fail "check: no part $1" ;;
     esac
+}
+
+# Large random models: the device against the CPU backend, in fp32 and by default.
+check_shapes() {
+    local model cut=() ids=()
+    [ -z "$layers" ] || cut+=(--layers "$layers")
+    [ -z "$vocab" ] || cut+=(--vocab "$vocab")
+    [ -z "$vocab" ] || ids+=(--ids "$vocab")
+    for model in e4b:q8_0 12b:q4_0; do
+        phase "make $model" 120 "$(program random-model)" "${model%:*}" "${model#*:}" \
+            "$scratch/model.gguf" "${cut[@]}" || continue
+        phase "shapes of $model" 300 python3 bench/gpu_tables.py shapes "$carat" \
+            "$scratch/model.gguf" --backend "$backend" "${ids[@]}" || true
+        rm -f "$scratch/model.gguf"
+    done
 }
 
 check() {
