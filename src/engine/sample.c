@@ -361,6 +361,18 @@ static int32_t pick_sorted(struct sampler *s, int32_t count)
     return draw(s, cut_tail(s, count, weigh(s, count)));
 }
 
+/* The same where the whole vocabulary is in play, in no order. */
+static int32_t pick_from_all(struct sampler *s, int32_t count)
+{
+    double sum = weigh(s, count);
+    count = drop_tail(s, count, sum);
+    if (s->sampling.top_p < 1.0f) {
+        qsort(s->candidates, (size_t)count, sizeof *s->candidates, compare_candidates);
+        count = cut_tail(s, count, sum);
+    }
+    return draw(s, count);
+}
+
 int32_t sample_pick_best(struct sampler *s, const struct logit_pair *best, int n)
 {
     int32_t count = 0;
@@ -377,17 +389,9 @@ int32_t sample_pick(struct sampler *s, const float *logits, float *logprob)
     const float *row = change_row(s, logits);
     int32_t count = take_best(s->candidates, s->k, row, s->n_vocab);
     if (count <= 0) return -1;
-    int32_t id = s->candidates[0].id;
-    if (s->k > 1) {
-        bool is_all = s->k == s->n_vocab;
-        if (!is_all) sort_candidates(s->candidates, count);
-        double sum = weigh(s, count);
-        if (is_all) count = drop_tail(s, count, sum);
-        if (is_all && s->sampling.top_p < 1.0f)
-            qsort(s->candidates, (size_t)count, sizeof *s->candidates, compare_candidates);
-        if (!is_all || s->sampling.top_p < 1.0f) count = cut_tail(s, count, sum);
-        id = draw(s, count);
-    }
+    bool is_all = s->k == s->n_vocab && s->k > 1;
+    if (!is_all) sort_candidates(s->candidates, count);
+    int32_t id = is_all ? pick_from_all(s, count) : pick_sorted(s, count);
     if (logprob) *logprob = log_share(logits, s->n_vocab, id);
     return id;
 }

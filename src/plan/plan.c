@@ -143,17 +143,24 @@ const char *op_meaning(enum op_code code)
     return meanings[code];
 }
 
-static const struct weight *weight_of(const struct op *op)
+const struct weight *op_product(const struct op *op)
+{
+    switch ((enum op_code)op->code) {
+    case OP_MATMUL: return op->p.matmul.w;
+    case OP_EXPERT_IN:
+    case OP_EXPERT_OUT: return op->p.expert.w;
+    default: return NULL;
+    }
+}
+
+const struct weight *op_weight(const struct op *op)
 {
     switch ((enum op_code)op->code) {
     case OP_EMBED: return op->p.embed.table;
     case OP_RMSNORM: return op->p.norm.w;
-    case OP_MATMUL: return op->p.matmul.w;
     case OP_ROPE: return op->p.rope.inv_freq;
     case OP_ROUTE: return op->p.route.scale;
-    case OP_EXPERT_IN:
-    case OP_EXPERT_OUT: return op->p.expert.w;
-    default: return NULL;
+    default: return op_product(op);
     }
 }
 
@@ -177,7 +184,7 @@ static void print_op(const struct plan *p, struct buf *out, int32_t i)
     buf_add_text(out, " ->");
     for (int k = 0; k < 2; k++)
         if (op->out[k] != BUF_NONE) print_buf(p, out, op->out[k]);
-    const struct weight *w = weight_of(op);
+    const struct weight *w = op_weight(op);
     if (w) buf_printf(out, "  %s %s", w->name, format_of(w->format)->name);
     if (op->code == OP_KV_WRITE) buf_printf(out, " cache %d", op->p.kv.cache);
     if (op->code == OP_ATTENTION) {

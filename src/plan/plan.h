@@ -84,6 +84,10 @@ void plan_print(const struct plan *p, struct buf *out);
 const char *op_name(enum op_code code);
 const char *op_meaning(enum op_code code);
 
+/* The weight that an op multiplies rows with; the one that it reads in any way. NULL: none. */
+const struct weight *op_product(const struct op *op);
+const struct weight *op_weight(const struct op *op);
+
 /* What a run of these rows has to read and to compute at least: weights once (of experts those
  * that are used), caches once for each key head and row, two operations a product. `context` is the
  * number of positions that the last row of each sequence sees; rows are taken to be single new

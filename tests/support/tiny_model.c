@@ -1,5 +1,7 @@
 #include "support/tiny_model.h"
 
+#include <stdio.h>
+
 #include "base/mem.h"
 
 struct drawing {
@@ -48,4 +50,17 @@ int tiny_model_save(const char *path, const struct tiny_options *options, struct
     int status = gguf_save(&w, path, err);
     gguf_writer_deinit(&w);
     return status;
+}
+
+int tiny_models_open(carat_model *models[GEMMA_SIZES], const char *path, uint64_t seed,
+                     struct carat_error *err)
+{
+    for (int i = 0; i < GEMMA_SIZES; i++) {
+        struct tiny_options options = {
+            .size = (enum gemma_size)i, .format = FORMAT_Q8_0, .seed = seed};
+        TRY(tiny_model_save(path, &options, err));
+        TRY(carat_model_open(&models[i], path, err));
+        remove(path); /* the mapping stays */
+    }
+    return CARAT_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef SUPPORT_TINY_MODEL_H
 #define SUPPORT_TINY_MODEL_H
 
+#include "carat.h"
 #include "support/gemma_file.h"
 
 struct tiny_options { /* zero: E2B in F32, seed 0 */
@@ -20,5 +21,9 @@ void tiny_model_put_shape(struct gguf_writer *w, const struct gemma_shape *shape
 
 int tiny_model_save(const char *path, const struct tiny_options *options,
                     struct carat_error *err);
+
+/* One model of each size in Q8_0, through a file at `path` that is gone afterwards. */
+int tiny_models_open(carat_model *models[GEMMA_SIZES], const char *path, uint64_t seed,
+                     struct carat_error *err);
 
 #endif

@@ -125,18 +125,12 @@ static const struct carat_sampling greedy = {.top_p = 1.0f, .repeat_penalty = 1.
 static int open_models(void **state)
 {
     (void)state;
+    char path[512];
+    struct carat_error err = {0};
     print_message("seed %d\n", SEED);
     scratch_open(&scratch);
-    for (int i = 0; i < GEMMA_SIZES; i++) {
-        char path[512];
-        struct carat_error err = {0};
-        struct tiny_options options = {
-            .size = (enum gemma_size)i, .format = FORMAT_Q8_0, .seed = SEED};
-        scratch_file(&scratch, "tiny.gguf", path);
-        assert_int_equal(tiny_model_save(path, &options, &err), CARAT_OK);
-        if (carat_model_open(&models[i], path, &err)) fail_msg("%s", err.message);
-        remove(path); /* the mapping stays */
-    }
+    if (tiny_models_open(models, scratch_file(&scratch, "tiny.gguf", path), SEED, &err))
+        fail_msg("%s", err.message);
     return 0;
 }
 

@@ -108,16 +108,6 @@ static void cpu_weight_unload(struct device *device, struct weight *weight)
 
 /* ---- Programs --------------------------------------------------------------------------- */
 
-static const struct weight *product_weight(const struct op *op)
-{
-    switch ((enum op_code)op->code) {
-    case OP_MATMUL: return op->p.matmul.w;
-    case OP_EXPERT_IN:
-    case OP_EXPERT_OUT: return op->p.expert.w;
-    default: return NULL;
-    }
-}
-
 static size_t aligned(size_t bytes)
 {
     return (bytes + 63) & ~(size_t)63;
@@ -142,7 +132,7 @@ static void add_needs(const struct plan *plan, const struct op *op, struct scrat
 {
     size_t rows = (size_t)plan->rows_max[ROWS_TOKEN];
     raise_to(&rows, (size_t)plan->rows_max[ROWS_OUT]);
-    const struct weight *w = product_weight(op);
+    const struct weight *w = op_product(op);
     buf_id shown = op->code == OP_EMBED ? op->out[0] : op->in[0];
     switch ((enum op_code)op->code) {
     case OP_EXPERT_IN:
@@ -296,7 +286,7 @@ struct quantised {
 static void add_product(struct program *p, const struct op *op, void *memory, cpu_step_fn run,
                         struct quantised *held)
 {
-    const struct cpu_weight *w = product_weight(op)->device_data;
+    const struct cpu_weight *w = op_product(op)->device_data;
     int64_t cols = w->source->cols;
     bool follows = false; /* a product of the same activations: nothing to wait for */
     if (w->tiles && (held->id != op->in[0] || held->cols != cols)) {
@@ -343,7 +333,7 @@ static size_t visit_untiled(struct device *device, const struct plan *plan, uint
 {
     size_t bytes = 0;
     for (int32_t i = 0; i < plan->n_ops; i++) {
-        const struct weight *w = product_weight(&plan->ops[i]);
+        const struct weight *w = op_product(&plan->ops[i]);
         struct cpu_weight *tiled = w ? w->device_data : NULL;
         if (!tiled || tiled->tiles) continue;
         if (memory && tiled->bytes) tile_fill(tiled, memory + bytes, device->pool);
@@ -377,10 +367,10 @@ static size_t cpu_prepared_bytes(struct device *device, const struct plan *plan,
     (void)free_bytes;
     size_t bytes = 0;
     for (int32_t i = 0; i < plan->n_ops && !device->is_exact; i++) {
-        struct cpu_weight w = {.source = product_weight(&plan->ops[i])};
+        struct cpu_weight w = {.source = op_product(&plan->ops[i])};
         bool is_counted = !w.source;
         for (int32_t k = 0; k < i && !is_counted; k++)
-            is_counted = product_weight(&plan->ops[k]) == w.source;
+            is_counted = op_product(&plan->ops[k]) == w.source;
         if (is_counted) continue;
         tile_plan(&w);
         bytes += w.bytes;

@@ -53,6 +53,18 @@ struct device {
 /* CARAT_EMEMORY or CARAT_EDEVICE with CUDA's own words. */
 int cuda_fail(struct carat_error *err, cudaError_t status, const char *what);
 
+/* Parts of a piece of memory begin at multiples of this many bytes. */
+static inline size_t aligned(size_t bytes)
+{
+    return (bytes + 255) & ~(size_t)255;
+}
+
+/* Columns of activations and mirrors: whole tiles. */
+static inline size_t padded_cols(int64_t cols)
+{
+    return (size_t)(cols + TILE_COLS - 1) / TILE_COLS * TILE_COLS;
+}
+
 /* Memory that lives as long as the device; NULL when there is none. */
 void *slab_take(struct device *d, size_t bytes, bool is_pinned);
 
@@ -62,11 +74,6 @@ void cuda_measure_limits(struct device *d, struct device_limits *out);
 /* ---- weights.c -------------------------------------------------------------------------- */
 
 struct cuda_loaded *loaded_of(const struct weight *w);
-
-/* The weight that an op multiplies with, or NULL. */
-const struct weight *product_weight(const struct op *op);
-/* Any weight that an op reads, or NULL. */
-const struct weight *op_weight(const struct op *op);
 
 /* Bytes of device memory for all weights of the plan. Tables that stay on the host are not
  * counted. */
@@ -97,7 +104,7 @@ enum { ACT_SLOTS = 4 };
 /* Where things lie in a program's scratch memory; sizes for the plan's most rows. */
 struct scratch_layout {
     size_t step, table, slot, slot_bytes, inner, wide, mirror, experts, attention, topk;
-    size_t row_scale, total;
+    size_t total;
 };
 
 struct program {

@@ -2,11 +2,6 @@
  * rows: pairs of row and expert are sorted by expert and multiplied in groups. */
 #include "backend/cuda/stages.h"
 
-static size_t aligned(size_t bytes)
-{
-    return (bytes + 255) & ~(size_t)255;
-}
-
 struct routed {
     const int32_t *ids;
     const float *shares;

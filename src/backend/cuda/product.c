@@ -32,6 +32,17 @@ struct cuda_weight table_of(const struct program *p, const struct weight *w,
     return view;
 }
 
+struct cache_view cache_of(const struct program *p, int32_t cache)
+{
+    const struct kv_cache *c = &p->plan->caches[cache];
+    return (struct cache_view){.format = c->format,
+                               .capacity = c->capacity,
+                               .n_heads = c->n_heads,
+                               .head_dim = c->head_dim,
+                               .k = c->k,
+                               .v = c->v};
+}
+
 const float *floats_of(const struct weight *w)
 {
     return w ? (const float *)(const void *)loaded_of(w)->view.quants : NULL;
@@ -48,14 +59,23 @@ enum act_kind kind_for(const struct program *p, const struct weight *w, int32_t 
     return wants_mirror(p->device, w) ? ACT_HALF : ACT_INT8;
 }
 
+/* 8 bits or fp16 a value, then a pair of floats for 32 values or a float a row. */
+static size_t act_values_bytes(size_t rows, int64_t cols)
+{
+    return aligned(rows * (2 * padded_cols(cols) + 64));
+}
+
+size_t act_bytes(size_t rows, int64_t cols)
+{
+    return act_values_bytes(rows, cols) + aligned(rows * padded_cols(cols) / 4 + 64);
+}
+
 struct act act_at(void *base, enum act_kind kind, int32_t rows, int64_t cols)
 {
-    int32_t stride = (int32_t)((cols + TILE_COLS - 1) / TILE_COLS * TILE_COLS);
-    size_t values = ((size_t)rows * (2 * (size_t)stride + 64) + 255) & ~(size_t)255;
-    struct act act = {.kind = kind, .stride = stride};
+    struct act act = {.kind = kind, .stride = (int32_t)padded_cols(cols)};
     if (kind == ACT_NONE) return act;
     act.values = base;
-    act.scale = (float *)(void *)((char *)base + values);
+    act.scale = (float *)(void *)((char *)base + act_values_bytes((size_t)rows, cols));
     return act;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/cuda/profile.h"
+#include "backend/cuda/stages.h"
 #include "base/assert.h"
 #include "base/mem.h"
 #include "base/os.h"
@@ -19,26 +20,14 @@ static int32_t most_rows(const struct plan *plan)
 
 /* ---- Scratch ---------------------------------------------------------------------------- */
 
-static size_t aligned(size_t bytes)
-{
-    return (bytes + 255) & ~(size_t)255;
-}
-
 static void raise_to(size_t *most, size_t value)
 {
     if (value > *most) *most = value;
 }
 
-/* Bytes of activations: 8 bits and a pair of floats for 32 of them, or fp16 and a float a row. */
-static size_t act_bytes(size_t rows, int64_t cols)
-{
-    size_t stride = (size_t)(cols + TILE_COLS - 1) / TILE_COLS * TILE_COLS;
-    return aligned(rows * (2 * stride + 64)) + aligned(rows * stride / 4 + 64);
-}
-
 /* The most that one window needs of each part. */
 struct needs {
-    size_t slot, inner, wide, mirror, experts, attention, row_scale;
+    size_t slot, inner, wide, mirror, experts, attention;
 };
 
 static void add_product_needs(const struct device *d, const struct plan *plan,
@@ -47,7 +36,7 @@ static void add_product_needs(const struct device *d, const struct plan *plan,
     size_t bytes = 0, wide = 0;
     for (int32_t i = w->first; i < w->first + w->n; i++) {
         const struct op *op = &plan->ops[i];
-        const struct weight *m = product_weight(op);
+        const struct weight *m = op_product(op);
         if (!m) continue;
         size_t rows = (size_t)plan->rows_max[plan_buf_at(plan, op->out[0])->rows];
         size_t pairs = op->code == OP_MATMUL ? rows : rows * (size_t)op->p.expert.n_used;
@@ -58,7 +47,6 @@ static void add_product_needs(const struct device *d, const struct plan *plan,
         raise_to(op->in[0] == plan->ops[w->first].in[0] ? &needs->slot : &needs->inner,
                  act_bytes(op->code == OP_EXPERT_OUT ? pairs : rows, m->cols));
         wide += aligned(pairs * (size_t)m->rows * sizeof(float));
-        raise_to(&needs->row_scale, rows * sizeof(float));
         if (rows > MATVEC_ROWS_MAX && wants_mirror(d, m) && m->n_expert == 1)
             bytes += aligned(mirror_bytes_of(m));
         if (m->n_expert > 1)
@@ -100,8 +88,7 @@ struct scratch_layout scratch_layout_of(const struct device *d, const struct pla
     y.experts = y.mirror + aligned(needs.mirror);
     y.attention = y.experts + aligned(needs.experts);
     y.topk = y.attention + aligned(needs.attention);
-    y.row_scale = y.topk + aligned(topk_scratch_bytes(MATVEC_ROWS_MAX));
-    y.total = y.row_scale + aligned(needs.row_scale);
+    y.total = y.topk + aligned(topk_scratch_bytes(MATVEC_ROWS_MAX));
     return y;
 }
 
@@ -113,7 +100,7 @@ static void note_needs(struct program *p)
     const struct plan *plan = p->plan;
     for (int32_t i = 0; i < plan->n_ops; i++) {
         const struct op *op = &plan->ops[i];
-        const struct weight *w = product_weight(op);
+        const struct weight *w = op_product(op);
         bool reads_act = w && !p->device->options.is_exact && !is_multiplied_exactly(w);
         for (int k = 0; k < 3; k++) {
             if (op->in[k] == BUF_NONE || plan_buf_is_internal(plan, op->in[k])) continue;
@@ -134,11 +121,11 @@ static int take_windows(struct program *p, struct carat_error *err)
     if (!p->windows || !p->needs)
         return err_no_memory(err, "program", (size_t)plan->n_ops * sizeof *p->windows);
     for (int32_t i = 0; i < plan->n_ops; i += plan->ops[i].window) {
-        struct window w = {WINDOW_SINGLE, i, 1};
-        if (!p->device->options.is_exact && plan->ops[i].window > 1) w = window_at(plan, i);
-        if (plan->ops[i].window == 1 && is_norms_window(plan, i) && !p->device->options.is_exact)
-            w.kind = WINDOW_NORMS;
-        carat_assert(w.n == plan->ops[i].window);
+        struct window w = window_at(plan, i);
+        if (p->device->options.is_exact || w.n != plan->ops[i].window) {
+            carat_assert(plan->ops[i].window == 1); /* else it was marked by another */
+            w = (struct window){WINDOW_SINGLE, i, 1};
+        }
         p->windows[p->n_windows++] = w;
     }
     note_needs(p);

@@ -43,14 +43,6 @@ static void single_embed(struct program *p, const struct op *op, struct rows row
     launch_embed(&p->device->queue, &args);
 }
 
-static void single_kv_write(struct program *p, const struct op *op, struct rows rows)
-{
-    const struct kv_cache *c = &p->plan->caches[op->p.kv.cache];
-    struct cache_view cache = {c->format, c->capacity, c->n_heads, c->head_dim, c->k, c->v};
-    launch_kv_write(&p->device->queue, p->step, rows, program_floats(p, op->in[0]),
-                    program_floats(p, op->in[1]), cache);
-}
-
 static void single_route(struct program *p, const struct op *op, struct rows rows)
 {
     launch_route(&p->device->queue, p->step, rows, program_floats(p, op->in[0]),
@@ -75,7 +67,7 @@ void stage_single(struct program *p, const struct op *op)
         launch_rope(q, p->step, rows, a, floats_of(op->p.rope.inv_freq), y, cols,
                     op->p.rope.head_dim);
         break;
-    case OP_KV_WRITE: single_kv_write(p, op, rows); break;
+    case OP_KV_WRITE: launch_kv_write(q, p->step, rows, a, b, cache_of(p, op->p.kv.cache)); break;
     case OP_ATTENTION: stage_attention(p, op, y, (struct act){.kind = ACT_NONE}); break;
     case OP_ADD: launch_add(q, p->step, rows, a, b, y, cols); break;
     case OP_SCALE: launch_scale(q, p->step, rows, a, op->p.scale.value, y, cols); break;

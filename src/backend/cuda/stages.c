@@ -9,11 +9,6 @@ static char *wide_at(const struct program *p)
     return p->scratch + p->at.wide;
 }
 
-static size_t aligned(size_t bytes)
-{
-    return (bytes + 255) & ~(size_t)255;
-}
-
 static void *inner_at(const struct program *p)
 {
     return p->scratch + p->at.inner;
@@ -66,17 +61,6 @@ static void multiply_into(struct program *p, const struct window *win, const str
 }
 
 /* ---- Projections ------------------------------------------------------------------------ */
-
-static struct cache_view cache_of(const struct program *p, int32_t cache)
-{
-    const struct kv_cache *c = &p->plan->caches[cache];
-    return (struct cache_view){.format = c->format,
-                               .capacity = c->capacity,
-                               .n_heads = c->n_heads,
-                               .head_dim = c->head_dim,
-                               .k = c->k,
-                               .v = c->v};
-}
 
 /* Products first, then heads: `ops` are the products, the norms and rotations behind them tell what
  * is there. */
@@ -216,7 +200,7 @@ static const struct weight *reader_of(const struct program *p, buf_id id, int32_
     int32_t last = plan_buf_at(p->plan, id)->last_op;
     for (; i <= last && i < p->plan->n_ops; i++) {
         const struct op *op = &p->plan->ops[i];
-        const struct weight *w = op->in[0] == id ? product_weight(op) : NULL;
+        const struct weight *w = op->in[0] == id ? op_product(op) : NULL;
         if (w && !is_multiplied_exactly(w)) return w;
     }
     return NULL;

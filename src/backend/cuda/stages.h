@@ -17,10 +17,13 @@ struct cuda_weight table_of(const struct program *p, const struct weight *w,
 struct cuda_weight view_of(const struct weight *w);
 const float *floats_of(const struct weight *w); /* a vector; NULL for NULL */
 
+struct cache_view cache_of(const struct program *p, int32_t cache);
+
 /* What a product of `n` rows with w reads: ACT_NONE means fp32 rows. */
 enum act_kind kind_for(const struct program *p, const struct weight *w, int32_t n);
 
-/* Activations of `rows` rows cut from memory at `base`. */
+/* Bytes of activations of any kind, and activations cut from so many at `base`. */
+size_t act_bytes(size_t rows, int64_t cols);
 struct act act_at(void *base, enum act_kind kind, int32_t rows, int64_t cols);
 
 /* A slot for the activations of a buffer, to be written by the caller's launch. */

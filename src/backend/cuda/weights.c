@@ -11,27 +11,6 @@ struct cuda_loaded *loaded_of(const struct weight *w)
     return w->device_data;
 }
 
-const struct weight *product_weight(const struct op *op)
-{
-    switch ((enum op_code)op->code) {
-    case OP_MATMUL: return op->p.matmul.w;
-    case OP_EXPERT_IN:
-    case OP_EXPERT_OUT: return op->p.expert.w;
-    default: return NULL;
-    }
-}
-
-const struct weight *op_weight(const struct op *op)
-{
-    switch ((enum op_code)op->code) {
-    case OP_EMBED: return op->p.embed.table;
-    case OP_RMSNORM: return op->p.norm.w;
-    case OP_ROPE: return op->p.rope.inv_freq;
-    case OP_ROUTE: return op->p.route.scale;
-    default: return product_weight(op);
-    }
-}
-
 /* How the ops of a plan use a weight; neither of both: as a vector. */
 struct uses {
     bool is_product, is_table;
@@ -43,7 +22,7 @@ static struct uses uses_of(const struct plan *plan, const struct weight *w)
     for (int32_t i = 0; i < plan->n_ops; i++) {
         if (op_weight(&plan->ops[i]) != w) continue;
         if (plan->ops[i].code == OP_EMBED) uses.is_table = true;
-        if (product_weight(&plan->ops[i])) uses.is_product = true;
+        if (op_product(&plan->ops[i])) uses.is_product = true;
     }
     return uses;
 }
@@ -63,18 +42,12 @@ static bool is_float(enum format format)
 }
 
 /* Exact products decode the file's own blocks: tiles round the scales of the K formats to fp16. */
-static enum cuda_layout layout_of(const struct device *d, const struct plan *plan,
-                                  const struct weight *w)
+static enum cuda_layout layout_of(const struct device *d, const struct weight *w,
+                                  struct uses uses)
 {
-    struct uses uses = uses_of(plan, w);
     if (uses.is_product && is_float(w->format)) return LAYOUT_ROWS;
     if (uses.is_product) return d->options.is_exact ? LAYOUT_FILE : LAYOUT_TILES;
     return uses.is_table ? LAYOUT_FILE : LAYOUT_FLOATS;
-}
-
-static size_t aligned(size_t bytes)
-{
-    return (bytes + 255) & ~(size_t)255;
 }
 
 /* Bytes of a weight in its layout, and of its planes. */
@@ -96,10 +69,8 @@ static size_t layout_bytes(const struct weight *s, enum cuda_layout layout,
 }
 
 /* Whether a table stays in host memory and is read from there. */
-static bool stays_on_host(const struct device *d, const struct plan *plan,
-                          const struct weight *w)
+static bool stays_on_host(const struct device *d, struct uses uses)
 {
-    struct uses uses = uses_of(plan, w);
     return uses.is_table && !uses.is_product && d->has_host_tables;
 }
 
@@ -117,11 +88,13 @@ size_t weights_bytes(const struct device *d, const struct plan *plan)
 {
     size_t bytes = 0;
     struct tile_bytes planes;
+    const struct weight *gathered = gathered_table(d, plan);
     for (int32_t i = 0; i < plan->n_ops; i++) {
         const struct weight *w = first_met(plan, i);
-        enum cuda_layout layout = w ? layout_of(d, plan, w) : LAYOUT_FLOATS;
-        bool is_here = w && !stays_on_host(d, plan, w) && w != gathered_table(d, plan);
-        if (is_here) bytes += layout_bytes(w, layout, &planes);
+        if (!w) continue;
+        struct uses uses = uses_of(plan, w);
+        if (stays_on_host(d, uses) || w == gathered) continue;
+        bytes += layout_bytes(w, layout_of(d, w, uses), &planes);
     }
     return bytes;
 }
@@ -131,9 +104,10 @@ static int take_memory(struct device *d, const struct plan *plan, struct cuda_lo
 {
     struct tile_bytes planes;
     const struct weight *s = w->source;
-    enum cuda_layout layout = layout_of(d, plan, s);
+    struct uses uses = uses_of(plan, s);
+    enum cuda_layout layout = layout_of(d, s, uses);
     size_t bytes = layout_bytes(s, layout, &planes);
-    w->is_pinned = stays_on_host(d, plan, s);
+    w->is_pinned = stays_on_host(d, uses);
     w->is_gathered = s == gathered_table(d, plan);
     char *memory = w->is_gathered ? (char *)(uintptr_t)s->data : slab_take(d, bytes, w->is_pinned);
     if (!memory) return cuda_fail(err, cudaErrorMemoryAllocation, s->name);
@@ -146,7 +120,7 @@ static int take_memory(struct device *d, const struct plan *plan, struct cuda_lo
         .n_groups = (int32_t)((s->rows + TILE_ROWS - 1) / TILE_ROWS),
         .n_ktiles = (int32_t)((s->cols + TILE_COLS - 1) / TILE_COLS),
         .row_bytes = (int64_t)s->row_bytes,
-        .mirror_cols = (int32_t)((s->cols + TILE_COLS - 1) / TILE_COLS * TILE_COLS),
+        .mirror_cols = (int32_t)padded_cols(s->cols),
         .quants = (uint8_t *)memory,
     };
     if (layout == LAYOUT_ROWS) w->view.row_bytes = (int64_t)((s->row_bytes + 15) / 16 * 16);
@@ -214,14 +188,13 @@ bool wants_mirror(const struct device *d, const struct weight *w)
 
 size_t mirror_bytes_of(const struct weight *w)
 {
-    size_t cols = (size_t)(w->cols + TILE_COLS - 1) / TILE_COLS * TILE_COLS;
-    return (size_t)w->n_expert * (size_t)w->rows * cols * sizeof(uint16_t);
+    return (size_t)w->n_expert * (size_t)w->rows * padded_cols(w->cols) * sizeof(uint16_t);
 }
 
 /* Products that a long prompt meets in every chunk: those on token rows. */
 static bool is_for_mirror(const struct device *d, const struct plan *plan, const struct op *op)
 {
-    const struct weight *w = product_weight(op);
+    const struct weight *w = op_product(op);
     return w && plan_buf_at(plan, op->out[0])->rows == ROWS_TOKEN && wants_mirror(d, w) &&
            !(w->device_data && loaded_of(w)->view.mirror);
 }
@@ -236,7 +209,7 @@ static int32_t side_by_side(const struct device *d, const struct plan *plan, int
     while (i + n < plan->n_ops && n < 3 && is_for_mirror(d, plan, &plan->ops[i + n]) &&
            plan->ops[i + n].code == plan->ops[i].code &&
            plan->ops[i + n].in[0] == plan->ops[i].in[0])
-        *bytes += mirror_bytes_of(product_weight(&plan->ops[i + n++]));
+        *bytes += mirror_bytes_of(op_product(&plan->ops[i + n++]));
     return n;
 }
 
@@ -273,7 +246,7 @@ int mirrors_make(struct device *d, const struct plan *plan, struct carat_error *
         if (!memory) return cuda_fail(err, cudaErrorMemoryAllocation, "fp16 mirror");
         d->mirror_left -= aligned(bytes);
         for (int32_t k = 0; k < n; k++) {
-            const struct weight *w = product_weight(&plan->ops[i + k]);
+            const struct weight *w = op_product(&plan->ops[i + k]);
             fill_mirror(d, loaded_of(w), (uint16_t *)(void *)memory);
             memory += mirror_bytes_of(w);
         }

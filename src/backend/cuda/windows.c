@@ -185,8 +185,3 @@ struct window window_at(const struct plan *plan, int32_t i)
         }
     return (struct window){WINDOW_SINGLE, i, 1};
 }
-
-bool is_norms_window(const struct plan *plan, int32_t i)
-{
-    return is_row_norm(plan, i);
-}

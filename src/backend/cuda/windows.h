@@ -26,7 +26,4 @@ struct window {
 /* The longest window that begins at op i. */
 struct window window_at(const struct plan *plan, int32_t i);
 
-/* Whether op i is a norm of whole rows. */
-bool is_norms_window(const struct plan *plan, int32_t i);
-
 #endif
