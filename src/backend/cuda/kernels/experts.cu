@@ -67,6 +67,20 @@ __device__ __forceinline__ void copy_pairs(const out_product &a, uint8_t *stage,
     }
 }
 
+__device__ __forceinline__ void sum_pairs(const out_product &a, const float *dots, int live)
+{
+    for (int i = threadIdx.x; i < live * OUTS; i += OUT_THREADS) {
+        int row = i / OUTS, out = blockIdx.x * OUTS + i % OUTS;
+        if (out >= a.w.rows) continue;
+        float y = 0;
+        for (int s = 0; s < a.n_used; s++) {
+            int pair = row * a.n_used + s;
+            y = __fmaf_rn(a.shares[pair], dots[pair * OUTS + i % OUTS], y);
+        }
+        a.y[(int64_t)row * a.w.rows + out] = y;
+    }
+}
+
 template <enum form F, int NC>
 __global__ void __launch_bounds__(OUT_THREADS, 2)
     multiply_experts_out(const __grid_constant__ out_product a)
@@ -147,16 +161,7 @@ __global__ void __launch_bounds__(OUT_THREADS, 2)
         }
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < live * OUTS; i += OUT_THREADS) {
-        int row = i / OUTS, out = blockIdx.x * OUTS + i % OUTS;
-        if (out >= a.w.rows) continue;
-        float y = 0;
-        for (int s = 0; s < a.n_used; s++) {
-            int pair = row * a.n_used + s;
-            y = __fmaf_rn(a.shares[pair], dots[pair * OUTS + i % OUTS], y);
-        }
-        a.y[(int64_t)row * a.w.rows + out] = y;
-    }
+    sum_pairs(a, dots, live);
 }
 
 /* ---- Launch ---------------------------------------------------------------------------------- */

@@ -118,6 +118,7 @@ template <int K_, int STAGES_> struct variant {
  * times as fast on an H200 where tiles are few, 5 % where they are many. */
 typedef variant<32, 3> lean;
 typedef variant<64, 3> deep;
+static_assert(THREADS / 32 * SQUARE_BYTES <= lean::STAGE_BYTES, "squares in one stage");
 
 /* ---- Where a block works ------------------------------------------------------------------ */
 
@@ -370,7 +371,8 @@ __device__ __forceinline__ void multiply_tile(const product &p, const place &at,
     operands<V, SLICES> step_operands[2];
     float sum[SLICES][8][4] = {};
     step_operands[0].fetch(a_at, b_at, 0, 0);
-    for (int k = 0, reads = 0, writes = V::STAGES - 1; k < n_k; k++, writes = after<V>(writes)) {
+    int reads = 0;
+    for (int k = 0, writes = V::STAGES - 1; k < n_k; k++, writes = after<V>(writes)) {
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
             if (step == STEPS - 1) { /* the next stage is there, and this one is free */
@@ -386,9 +388,10 @@ __device__ __forceinline__ void multiply_tile(const product &p, const place &at,
             step_operands[step % 2].multiply(sum);
         }
     }
-    /* The squares lie over the first stages. Past the last barrier nobody needs those: a warp may
-     * still fetch from the stage after the last, garbage that is not multiplied. */
-    store<SLICES>(p, at, read, write, sum, ring + warp * SQUARE_BYTES, warp_m * 16,
+    /* Past the last barrier a warp may still fetch from the stage after the last, garbage that is
+     * not multiplied; the squares lie in the one after that. */
+    char *squares = ring + after<V>(reads) * V::STAGE_BYTES;
+    store<SLICES>(p, at, read, write, sum, squares + warp * SQUARE_BYTES, warp_m * 16,
                   at.col + warp_col);
 }
 

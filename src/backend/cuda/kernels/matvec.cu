@@ -73,6 +73,22 @@ __device__ __forceinline__ void row_of_quad(const rows_product &a, int quad, int
     *slot = has_two ? quad / 4 * 2 + *which : quad / 2;
 }
 
+__device__ __forceinline__ void finish_rows(const rows_product &a, const partial_sums &p,
+                                            int first_out, int outs, int first, int n)
+{
+    auto row_at = [&](int r) { return first + r; };
+    if (a.gelu.kind != MATVEC_STORE) {
+        finish_gelu(a.gelu, p, first_out, n, row_at);
+        return;
+    }
+    for (int i = threadIdx.x; i < outs * n; i += blockDim.x) {
+        int r = i / outs, out = i % outs;
+        if (first_out + out < a.w[0].rows)
+            a.y[(int64_t)(first + r) * a.w[0].rows + first_out + out] =
+                p.total(out / 8, out % 8, r);
+    }
+}
+
 template <typename T, int RT>
 __global__ void __launch_bounds__(ROWS_THREADS_MAX)
     multiply_rows(const __grid_constant__ rows_product a)
@@ -143,20 +159,10 @@ __global__ void __launch_bounds__(ROWS_THREADS_MAX)
             int which, out, slot;
             row_of_quad(a, quad, i, &which, &out, &slot);
             if (lane == 0)
-                p.slot(slice, slot)[r * 8 + out % 8] =
-                    is_wrong ? __int_as_float(0x7fc00000) : sum;
+                p.slot(slice, slot)[r * 8 + out % 8] = is_wrong ? __int_as_float(0x7fc00000) : sum;
         }
     __syncthreads();
-    auto row_at = [&](int r) { return first + r; };
-    if (a.gelu.kind != MATVEC_STORE) {
-        finish_gelu(a.gelu, p, first_out, n, row_at);
-        return;
-    }
-    for (int i = threadIdx.x; i < outs * n; i += blockDim.x) {
-        int r = i / outs, out = i % outs;
-        if (first_out + out < outs_w)
-            a.y[(int64_t)(first + r) * outs_w + first_out + out] = p.total(out / 8, out % 8, r);
-    }
+    finish_rows(a, p, first_out, outs, first, n);
 }
 
 template <typename T>
@@ -193,12 +199,20 @@ static void launch_rows(const struct queue *q, rows_product a)
 
 /* ---- Dispatch -------------------------------------------------------------------------------- */
 
+static int outputs_of(const product &p)
+{
+    int sum = 0;
+    for (int k = 0; k < p.n_w; k++) sum += p.w[k].rows;
+    return sum;
+}
+
 /* Rows beyond 16 go in tiles of 16 side by side, which share the weights in L2: tiles of 32 took
- * 1.2 times as long (E4B Q8_0, 32 rows, H200). */
+ * 1.2 times as long (E4B Q8_0, 32 rows, H200). With so few outputs that most multiprocessors would
+ * be idle, tiles of 8. */
 template <enum form F> static void launch_form(const struct queue *q, const product &p)
 {
     if (p.rows.max <= 4 && launch_few<F, false>(q, p)) return;
-    if (p.rows.max <= 8)
+    if (p.rows.max <= 8 || outputs_of(p) <= 8 * q->n_sm)
         launch_tiles<F, 1, false>(q, p);
     else
         launch_tiles<F, 2, false>(q, p);

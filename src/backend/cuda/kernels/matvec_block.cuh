@@ -88,6 +88,19 @@ __device__ __forceinline__ void finish_store(const product &a, const partial_sum
     }
 }
 
+/* Local row r is row first + r of the launch, or pair list[first + r]. */
+__device__ __forceinline__ void finish_unit(const product &a, const partial_sums &p, int unit,
+                                            const int *list, int first, int n_rows)
+{
+    auto row_of = [&](int r) { return list ? list[first + r] : first + r; };
+    if (a.gelu.kind == MATVEC_STORE) {
+        finish_store(a, p, unit, n_rows, row_of);
+        return;
+    }
+    int per_column = a.gelu.kind == MATVEC_GELU_MUL ? 8 : 8 * RG;
+    finish_gelu(a.gelu, p, unit * a.across * per_column, n_rows, row_of);
+}
+
 /* The nth of the experts that any pair chose, those whose id is wrong being one more behind the
  * others. Its pairs go to `list`, rising, their rows to x_rows. False: there are not so many.
  * *expert is -1 for wrong ids. */
@@ -195,23 +208,78 @@ __device__ __forceinline__ void copy_stage(const product &a, uint8_t *stage, con
     }
 }
 
+/* What a block does next: a turn's slices of a unit, for rows from `first` on. */
+struct job {
+    int unit, turn, first;
+};
+
+/* Rows of `job` in shared memory: all of the launch, live or not, since nothing shall wait for
+ * their number; of experts those up to `end`. */
+__device__ __forceinline__ int rows_to_copy(const product &a, const job &job, int end)
+{
+    return min((a.ids ? end : a.rows.max) - job.first, 1 << a.row_shift);
+}
+
+/* False: `now` is the last. `end` is that of the rows. */
+template <bool IS_EXPERT>
+__device__ __forceinline__ bool next_job(const product &a, const job &now, int end, job *next)
+{
+    *next = now;
+    if (IS_EXPERT) {
+        next->first += 1 << a.row_shift;
+        return next->first < end;
+    }
+    next->turn = now.turn + 1;
+    if (next->turn * a.abreast < 1 << a.slice_shift) return true;
+    next->turn = 0;
+    next->unit += gridDim.y;
+    return next->unit < a.n_units;
+}
+
+/* A warp's share of a job, chunk by chunk; `stage` is where the next chunk of activations lies, and
+ * where the other one goes is the other stage. */
+template <enum form F, int NT, int DEPTH, typename Locate>
+__device__ __forceinline__ void
+multiply_job(const product &a, float (&acc)[NT][RG * 2], tile_share<F> (&share)[DEPTH][RG],
+             slice<F> &now, uint8_t *shared, const int *x_rows, const job &here, const job &next,
+             bool has_next, int end, bool is_filled, int *stage, int at_values, int at_scales,
+             Locate locate_next)
+{
+    constexpr int KC = stage_tiles(NT), ROWS = 8 * NT;
+    int kc = NT == 1 ? a.kc : KC, n_n = (end - here.first + 7) / 8;
+    for (int chunk = 0; chunk < a.n_chunks; chunk++) {
+        if (!is_filled) {
+            copies_done();
+            __syncthreads();
+        }
+        bool is_same = chunk + 1 < a.n_chunks;
+        if (!a.is_filled_once && (is_same || has_next)) {
+            const job &to = is_same ? here : next;
+            copy_stage<ROWS, KC>(a, shared + (*stage ^ 1) * a.stage_bytes, x_rows, to.first,
+                                 rows_to_copy(a, to, end), to.turn, is_same ? chunk + 1 : 0);
+        }
+        const uint8_t *at = shared + *stage * a.stage_bytes;
+        multiply_stage<F, NT, 2, DEPTH>(acc, share, now, kc, at + at_values, at + at_scales,
+                                        scale_step(kc), n_n, locate_next);
+        if (!a.is_filled_once) *stage ^= 1;
+    }
+}
+
 template <enum form F, int NT, bool IS_EXPERT>
 __global__ void __launch_bounds__(32 * WARPS, 2) multiply_tiles(const __grid_constant__ product a)
 {
-    constexpr int DEPTH = depth_of(NT), KC = stage_tiles(NT), ROWS = 8 * NT, NC = 2;
+    constexpr int DEPTH = depth_of(NT), KC = stage_tiles(NT), ROWS = 8 * NT;
     extern __shared__ __align__(128) uint8_t shared[];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    int column = warp % a.across, part = warp / a.across, rows = 1 << a.row_shift;
-    int turns = (1 << a.slice_shift) / a.abreast, unit = blockIdx.y, turn = 0;
-    int expert = 0, first = IS_EXPERT ? 0 : blockIdx.x * ROWS, end = a.rows.max;
+    int column = warp % a.across, part = warp / a.across, expert = 0, end = a.rows.max;
+    job here = {(int)blockIdx.y, 0, IS_EXPERT ? 0 : (int)blockIdx.x * ROWS}, next;
     int *list = IS_EXPERT ? reinterpret_cast<int *>(shared + a.list_at) : nullptr;
     int *x_rows = IS_EXPERT ? list + a.rows.max * a.n_used : nullptr;
-    bool is_filled_once = NT == 1 && !IS_EXPERT && a.is_filled_once;
     slice<F> now;
     tile_share<F> share[DEPTH][RG];
 
     if (!IS_EXPERT) {
-        locate_slice<F>(a, 0, unit * a.across + column, part, now);
+        locate_slice<F>(a, 0, here.unit * a.across + column, part, now);
         start_slice<F, DEPTH>(share, now);
     }
     grid_wait();
@@ -221,91 +289,50 @@ __global__ void __launch_bounds__(32 * WARPS, 2) multiply_tiles(const __grid_con
         if (!choose_expert(a.ids, live * a.n_used, a.n_used, a.w[0].n_expert, blockIdx.x, list,
                            x_rows, &end, &expert))
             return;
-        locate_slice<F>(a, max(expert, 0), unit * a.across + column, part, now);
+        locate_slice<F>(a, max(expert, 0), here.unit * a.across + column, part, now);
         start_slice<F, DEPTH>(share, now);
     }
-    /* All rows of the launch come, live or not: nothing waits for their number. */
-    if (is_filled_once)
-        fill_stage(a, shared, nullptr, first, min(end - first, rows));
+    if (a.is_filled_once)
+        fill_stage(a, shared, nullptr, here.first, rows_to_copy(a, here, end));
     else
-        copy_stage<ROWS, KC>(a, shared, x_rows, first, min(end - first, rows), 0, 0);
-    if (!IS_EXPERT) {
-        end = min(live, first + ROWS);
-        if (end <= first) {
-            copies_done();
-            return;
-        }
-    }
+        copy_stage<ROWS, KC>(a, shared, x_rows, here.first, rows_to_copy(a, here, end), 0, 0);
+    if (!IS_EXPERT) end = min(live, here.first + ROWS);
 
-    /* Rows that the lane gives to B and takes of the sums. */
-    int kc = NT == 1 ? a.kc : KC, stage = 0, row_b = lane / 4, row_c = lane % 4 * 2;
-    const uint8_t *at = shared + part * a.slice_bytes;
-    const uint8_t *values = at + row_b * value_step(kc) + lane % 4 * 8;
-    const uint8_t *scales = at + (value_step(kc) << a.row_shift) + row_c * scale_step(kc);
+    int kc = NT == 1 ? a.kc : KC, stage = 0; /* rows that the lane gives to B and takes of sums: */
+    int at_values = part * a.slice_bytes + lane / 4 * value_step(kc) + lane % 4 * 8;
+    int at_scales = part * a.slice_bytes + ROWS * value_step(kc) + lane % 4 * 2 * scale_step(kc);
     partial_sums p = {reinterpret_cast<float *>(shared + a.partial_at), 1 << a.slice_shift,
-                      a.across * RG, rows};
-    bool is_first = true;
-    for (bool is_last = false; !is_last; is_first = false) {
-        int n = min(end - first, rows), next_turn = 0, next_unit = unit, next_first = first;
-        if (IS_EXPERT) {
-            next_first = first + n;
-            is_last = next_first >= end;
-        } else if (turn + 1 < turns) {
-            next_turn = turn + 1;
-        } else {
-            next_unit = unit + gridDim.y;
-            is_last = next_unit >= a.n_units;
-        }
-        auto locate_next = [&](slice<F> *next) {
-            next->length = 0;
-            if (!is_last)
-                locate_slice<F>(a, max(expert, 0), next_unit * a.across + column,
-                          next_turn * a.abreast + part, *next);
+                      a.across * RG, ROWS};
+    bool is_filled = false, has_next = here.first < end;
+    while (has_next) {
+        has_next = next_job<IS_EXPERT>(a, here, end, &next);
+        auto locate_next = [&](slice<F> *s) {
+            s->length = 0;
+            if (has_next)
+                locate_slice<F>(a, max(expert, 0), next.unit * a.across + column,
+                                next.turn * a.abreast + part, *s);
         };
-
-        float acc[NT][RG * NC];
-        float start = IS_EXPERT && expert < 0 ? __int_as_float(0x7fc00000) : 0.0f;
+        float acc[NT][RG * 2], start = expert < 0 ? __int_as_float(0x7fc00000) : 0.0f;
 #pragma unroll
-        for (int i = 0; i < NT * RG * NC; i++) acc[i / (RG * NC)][i % (RG * NC)] = start;
+        for (int i = 0; i < NT * RG * 2; i++) acc[i / (RG * 2)][i % (RG * 2)] = start;
         int length = now.length;
-        for (int chunk = 0; chunk < a.n_chunks; chunk++) {
-            if (!is_filled_once || is_first) {
-                copies_done();
-                __syncthreads();
-            }
-            if (!is_filled_once && (chunk + 1 < a.n_chunks || !is_last)) {
-                bool is_same = chunk + 1 < a.n_chunks;
-                int f = is_same ? first : next_first;
-                copy_stage<ROWS, KC>(a, shared + (stage ^ 1) * a.stage_bytes, x_rows, f,
-                               min((IS_EXPERT ? end : a.rows.max) - f, rows),
-                               is_same ? turn : next_turn, is_same ? chunk + 1 : 0);
-            }
-            multiply_stage<F, NT, NC, DEPTH>(acc, share, now, kc, values + stage * a.stage_bytes,
-                                             scales + stage * a.stage_bytes, scale_step(kc),
-                                             (n + 7) / 8, locate_next);
-            if (!is_filled_once) stage ^= 1;
-        }
+        multiply_job<F, NT, DEPTH>(a, acc, share, now, shared, x_rows, here, next, has_next, end,
+                                   is_filled, &stage, at_values, at_scales, locate_next);
+        is_filled = a.is_filled_once;
         locate_next(&now);
 #pragma unroll
-        for (int j = 0; j < DEPTH; j++) /* a slice of fewer tiles did not come so far */
-            if (j >= length && j < now.length)
-#pragma unroll
-                for (int g = 0; g < RG; g++) load_share<F>(share[j][g], now.at[g], j);
-        if (turn == 0) __syncthreads();
-        put_partial<F, NT, NC>(p, turn * a.abreast + part, column * RG, acc);
-        if (!IS_EXPERT && turn + 1 < turns) {
-            turn++;
-            continue;
+        for (int i = 0; i < DEPTH * RG; i++) /* a slice of fewer tiles did not come so far */
+            if (i / RG >= length && i / RG < now.length)
+                load_share<F>(share[i / RG][i % RG], now.at[i % RG], i / RG);
+        if (here.turn == 0) __syncthreads();
+        put_partial<F, NT, 2>(p, here.turn * a.abreast + part, column * RG, acc);
+        if (!has_next || next.turn == 0) {
+            __syncthreads();
+            finish_unit(a, p, here.unit, list, here.first, min(end - here.first, ROWS));
         }
-        __syncthreads();
-        auto row_of = [&](int r) { return IS_EXPERT ? list[first + r] : first + r; };
-        if (a.gelu.kind == MATVEC_STORE)
-            finish_store(a, p, unit, n, row_of);
-        else
-            finish_gelu(a.gelu, p,
-                        unit * a.across * 8 * (a.gelu.kind == MATVEC_GELU_MUL ? 1 : RG), n, row_of);
-        turn = 0, unit = next_unit, first = next_first;
+        here = next;
     }
+    copies_done();
 }
 
 /* ---- Up to four rows ------------------------------------------------------------------------ */
@@ -342,6 +369,8 @@ __device__ __forceinline__ void copy16_once(uint32_t shared, const void *global)
 template <enum form F> struct ring_feed {
     const uint8_t *quants[RG], *scale, *high, *minus;
     int left;
+    int unit, first; /* what the slice is of; first: of an expert's pairs */
+    int place;       /* in the ring */
 };
 
 template <enum form F>
@@ -388,6 +417,23 @@ __device__ __forceinline__ void feed_stage(ring_feed<F> &f, uint32_t stage)
         f.left -= n;
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* The next stage into the ring, without gaps through the end of a unit. */
+template <enum form F, bool IS_EXPERT>
+__device__ __forceinline__ void feed_ring(ring_feed<F> &f, const product &a, int expert, int column,
+                                          int part, int end, uint32_t ring)
+{
+    int first = f.first + (1 << a.row_shift), unit = f.unit + gridDim.y;
+    if (f.left == 0 && (IS_EXPERT ? first < end : unit < a.n_units)) {
+        if (IS_EXPERT)
+            f.first = first;
+        else
+            f.unit = unit;
+        aim<F>(f, a, max(expert, 0), f.unit * a.across + column, part);
+    }
+    feed_stage<F>(f, ring + f.place * ring_stage<F>::BYTES);
+    f.place = f.place + 1 == RING ? 0 : f.place + 1;
 }
 
 /* A lane's share of tile j of a stage. */
@@ -450,18 +496,10 @@ __global__ void __launch_bounds__(32 * WARPS, 3) multiply_few(const __grid_const
     uint8_t *ring = shared + a.ring_at + warp * RING * S::BYTES;
     uint32_t ring_to = (uint32_t)__cvta_generic_to_shared(ring);
     ring_feed<F> feed = {};
-    int fed_unit = unit, fed_first = 0, fed = 0, taken = 0; /* fed, taken: places in the ring */
-    auto feed_next = [&]() { /* without gaps, through the end of a unit */
-        bool has_more = IS_EXPERT ? fed_first + rows < end : fed_unit + (int)gridDim.y < a.n_units;
-        if (feed.left == 0 && has_more) {
-            if (IS_EXPERT)
-                fed_first += rows;
-            else
-                fed_unit += gridDim.y;
-            aim<F>(feed, a, max(expert, 0), fed_unit * a.across + column, part);
-        }
-        feed_stage<F>(feed, ring_to + fed * S::BYTES);
-        fed = fed + 1 == RING ? 0 : fed + 1;
+    feed.unit = unit;
+    int taken = 0; /* place in the ring */
+    auto feed_next = [&]() {
+        feed_ring<F, IS_EXPERT>(feed, a, expert, column, part, end, ring_to);
     };
 
     if (!IS_EXPERT) {
@@ -481,10 +519,8 @@ __global__ void __launch_bounds__(32 * WARPS, 3) multiply_few(const __grid_const
     fill_stage(a, shared, x_rows, 0, min(end, rows));
     copies_done();
     __syncthreads();
-    if (!IS_EXPERT) {
-        end = min(live, rows);
-        if (end <= 0) return;
-    }
+    if (!IS_EXPERT) end = min(live, rows);
+    if (end <= 0) return;
 
     int row_b = min(lane / 8, rows - 1), row_c = min(lane % 4, rows - 1);
     const uint8_t *at = shared + part * a.slice_bytes;
@@ -493,10 +529,8 @@ __global__ void __launch_bounds__(32 * WARPS, 3) multiply_few(const __grid_const
     partial_sums p = {reinterpret_cast<float *>(shared + a.partial_at), 1 << a.slice_shift,
                       a.across * RG, rows};
     int length = slice_begin(a, part + 1) - slice_begin(a, part);
-    for (bool is_last = false; !is_last;) {
-        int n = min(end - first, rows);
-        is_last = IS_EXPERT ? first + n >= end : unit + (int)gridDim.y >= a.n_units;
-        float start = IS_EXPERT && expert < 0 ? __int_as_float(0x7fc00000) : 0.0f;
+    float start = expert < 0 ? __int_as_float(0x7fc00000) : 0.0f;
+    for (;;) {
         float acc[1][RG] = {{start, start}};
         for (int k = 0; k < length; k += S::TILES) {
             asm volatile("cp.async.wait_group %0;" ::"n"(RING - 2) : "memory");
@@ -508,21 +542,18 @@ __global__ void __launch_bounds__(32 * WARPS, 3) multiply_few(const __grid_const
         }
         put_partial<F, 1, 1>(p, part, column * RG, acc);
         __syncthreads();
-        auto row_of = [&](int r) { return IS_EXPERT ? list[first + r] : r; };
-        if (a.gelu.kind == MATVEC_STORE)
-            finish_store(a, p, unit, n, row_of);
-        else
-            finish_gelu(a.gelu, p,
-                        unit * a.across * 8 * (a.gelu.kind == MATVEC_GELU_MUL ? 1 : RG), n, row_of);
-        if (is_last) break;
+        finish_unit(a, p, unit, list, first, min(end - first, rows));
         __syncthreads();
-        if (IS_EXPERT) { /* more rows than a stage holds chose this expert: never, with a router */
-            first += n;
-            fill_stage(a, shared, x_rows, first, min(end - first, rows));
-            copies_done();
-            __syncthreads();
+        if (!IS_EXPERT) {
+            unit += gridDim.y;
+            if (unit >= a.n_units) break;
+            continue;
         }
-        unit += IS_EXPERT ? 0 : gridDim.y;
+        first += rows; /* more rows than a stage holds chose this expert: never, with a router */
+        if (first >= end) break;
+        fill_stage(a, shared, x_rows, first, min(end - first, rows));
+        copies_done();
+        __syncthreads();
     }
     copies_done();
 }
