@@ -122,12 +122,10 @@ static void check_nan(struct check *c)
 static void measure(struct check *c, int32_t rows)
 {
     struct rng rng = {5};
-    float *z = malloc((size_t)rows * 128 * sizeof *z);
-    check_normal(&rng, z, (size_t)rows * 128, 3);
     struct route_run run = {&c->queue,
                             check_step(rows, 0, 0, NULL, NULL, NULL, NULL),
                             {rows, ROWS_TOKEN},
-                            check_alloc(z, (size_t)rows * 128 * sizeof *z),
+                            check_normal_device(&rng, (size_t)rows * 128, 3, NULL),
                             NULL,
                             check_alloc(NULL, (size_t)rows * 8 * 4),
                             check_alloc(NULL, (size_t)rows * 8 * 4),
@@ -139,7 +137,6 @@ static void measure(struct check *c, int32_t rows)
     check_free(run.shares);
     check_free(run.ids);
     check_step_free(&run.step);
-    free(z);
 }
 
 void check_route(struct check *c)
