@@ -55,7 +55,6 @@ FILE_MAX = 1000
 LONG_FUNCTIONS = {
     "tools/demo_model/train.py:main": 136,
     "src/backend/cuda/kernels/experts.cu:multiply_experts_out": 91,
-    "src/backend/cuda/kernels/matvec.cu:multiply_rows": 85,
     "src/backend/cuda/kernels/matvec_block.cuh:multiply_few": 89,
 }
 

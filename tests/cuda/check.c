@@ -120,6 +120,18 @@ void check_normal(struct rng *rng, float *out, size_t n, float scale)
     for (size_t i = 0; i < n; i++) out[i] = scale * rng_normal(rng);
 }
 
+float *check_normal_device(struct rng *rng, size_t n, float scale, float **host)
+{
+    float *x = must_alloc(n * sizeof *x);
+    check_normal(rng, x, n, scale);
+    float *device = check_alloc(x, n * sizeof *x);
+    if (host)
+        *host = x;
+    else
+        free(x);
+    return device;
+}
+
 /* ---- Weights ---------------------------------------------------------------------------- */
 
 static void take_planes(struct cuda_weight *w)

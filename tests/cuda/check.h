@@ -35,6 +35,9 @@ double check_nmse(const float *y, const double *expected, size_t n);
 /* n normal random values. */
 void check_normal(struct rng *rng, float *out, size_t n, float scale);
 
+/* The same on the device; *host (if not NULL) gets a copy, to be freed by the caller. */
+float *check_normal_device(struct rng *rng, size_t n, float scale, float **host);
+
 /* A weight of random values in `format`, on the device in `layout`; *values (if not NULL) gets the
  * decoded fp32 values, to be freed by the caller. */
 struct cuda_weight check_weight(struct check *c, struct rng *rng, enum format format,

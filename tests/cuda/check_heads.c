@@ -23,18 +23,6 @@ struct heads_case {
     bool has_q, has_k, is_k_eq_v, is_half, is_out;
 };
 
-static float *normal_device(struct rng *rng, size_t n, float scale, float **host)
-{
-    float *x = malloc(n * sizeof *x);
-    check_normal(rng, x, n, scale);
-    float *device = check_alloc(x, n * sizeof *x);
-    if (host)
-        *host = x;
-    else
-        free(x);
-    return device;
-}
-
 /* Frequencies as of a model, `turned` of the pairs; the others stay. */
 static float *frequencies(int32_t half, int32_t turned)
 {
@@ -54,8 +42,8 @@ static void check_group_norm(struct check *c, struct rng *rng, int32_t group, in
                              bool has_w)
 {
     size_t cols = (size_t)(group * n_groups), n = ROWS * cols, n_live = LIVE * cols;
-    float *x, *w, *device = normal_device(rng, n, 2, &x);
-    float *device_w = normal_device(rng, (size_t)group, 1, &w);
+    float *x, *w, *device = check_normal_device(rng, n, 2, &x);
+    float *device_w = check_normal_device(rng, (size_t)group, 1, &w);
     float *out = check_alloc(NULL, n * sizeof *out), *y = malloc(n * sizeof *y);
     double *want = malloc(n * sizeof *want);
     struct step_view step = check_step(LIVE, 0, 0, NULL, NULL, NULL, NULL);
@@ -89,7 +77,7 @@ static void check_rope(struct check *c, struct rng *rng, int32_t d, int32_t n_he
 {
     int32_t half = d / 2, cols = d * n_heads;
     size_t n = ROWS * (size_t)cols, n_live = LIVE * (size_t)cols;
-    float *x, *device = normal_device(rng, n, 2, &x), *f = frequencies(half, half);
+    float *x, *device = check_normal_device(rng, n, 2, &x), *f = frequencies(half, half);
     float *device_f = check_alloc(f, (size_t)half * sizeof *f);
     float *out = check_alloc(NULL, n * sizeof *out), *y = malloc(n * sizeof *y);
     double *want = malloc(n_live * sizeof *want);
@@ -138,7 +126,7 @@ static void check_kv_write(struct check *c, struct rng *rng, enum format format,
     size_t row_bytes = format_row_bytes(format, (int64_t)cols);
     struct cache_view cache = new_cache(format, n_heads, head_dim, &bytes);
     float *x[2], *device[2];
-    for (int i = 0; i < 2; i++) device[i] = normal_device(rng, n, i ? 1e-3f : 5, &x[i]);
+    for (int i = 0; i < 2; i++) device[i] = check_normal_device(rng, n, i ? 1e-3f : 5, &x[i]);
     struct step_view step = check_step(LIVE, 0, 0, NULL, positions, sequences, NULL);
     launch_kv_write(&c->queue, step, (struct rows){ROWS, ROWS_TOKEN}, device[0], device[1], cache);
     for (int i = 0; i < 2; i++) {
@@ -206,14 +194,15 @@ static struct heads_run new_run(struct check *c, struct rng *rng, const struct h
     size_t n_kv = (size_t)(rows * k->n_kv) * d;
     float *host[3],
         *f = frequencies(k->head_dim / 2, k->head_dim > 256 ? k->head_dim / 8 : k->head_dim / 2);
-    for (int i = 0; i < 3; i++) run.parts[i] = normal_device(rng, i ? n_kv : n_q, 2, &host[i]);
+    for (int i = 0; i < 3; i++)
+        run.parts[i] = check_normal_device(rng, i ? n_kv : n_q, 2, &host[i]);
     p->step = step;
     p->rows = (struct rows){rows, k->is_out ? ROWS_OUT : ROWS_TOKEN};
     p->has_q = k->has_q;
     p->has_k = k->has_k;
     p->is_k_eq_v = k->is_k_eq_v;
-    p->w_q = normal_device(rng, d, 1, NULL);
-    p->w_k = normal_device(rng, d, 1, NULL);
+    p->w_q = check_normal_device(rng, d, 1, NULL);
+    p->w_k = check_normal_device(rng, d, 1, NULL);
     p->inv_freq = check_alloc(f, d / 2 * sizeof *f);
     p->eps = 1e-6f;
     p->n_heads = k->n_heads;

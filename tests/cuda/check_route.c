@@ -1,4 +1,5 @@
-/* launch_route beside the reference's own steps: the same ids, ties included, and shares. */
+/* launch_route beside the reference's own steps: the same ids, ties included, and shares.
+ * launch_router beside launch_matvec (check_matvec.c) and launch_route: the same bits. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,12 +123,10 @@ static void check_nan(struct check *c)
 static void measure(struct check *c, int32_t rows)
 {
     struct rng rng = {5};
-    float *z = malloc((size_t)rows * 128 * sizeof *z);
-    check_normal(&rng, z, (size_t)rows * 128, 3);
     struct route_run run = {&c->queue,
                             check_step(rows, 0, 0, NULL, NULL, NULL, NULL),
                             {rows, ROWS_TOKEN},
-                            check_alloc(z, (size_t)rows * 128 * sizeof *z),
+                            check_normal_device(&rng, (size_t)rows * 128, 3, NULL),
                             NULL,
                             check_alloc(NULL, (size_t)rows * 8 * 4),
                             check_alloc(NULL, (size_t)rows * 8 * 4),
@@ -139,7 +138,236 @@ static void measure(struct check *c, int32_t rows)
     check_free(run.shares);
     check_free(run.ids);
     check_step_free(&run.step);
-    free(z);
+}
+
+/* ---- Product and choice in one launch ---------------------------------------------------- */
+
+/* Launches one behind the other, as in the layers of a step. */
+enum { TURNS = 4 };
+
+enum router_trap {
+    TRAP_NONE,
+    TRAP_TIES,      /* experts 2 k and 2 k + 1 have the same weights */
+    TRAP_NAN_ROW,   /* the first row's input is NaN */
+    TRAP_NAN_EXPERT /* one expert's weights are */
+};
+
+struct router_shape {
+    int32_t rows, live, n, n_used, cols;
+    bool has_scale;
+    enum router_trap trap;
+};
+
+struct chosen {
+    float *z, *shares;
+    int32_t *ids;
+};
+
+struct router_run {
+    struct queue *queue;
+    struct router_args args;
+};
+
+static struct chosen new_chosen(const struct router_shape *s)
+{
+    size_t n_out = (size_t)s->rows * (size_t)s->n_used;
+    return (struct chosen){check_alloc(NULL, (size_t)s->rows * (size_t)s->n * sizeof(float)),
+                           check_alloc(NULL, n_out * sizeof(float)),
+                           check_alloc(NULL, n_out * sizeof(int32_t))};
+}
+
+static bool free_chosen(struct chosen *c)
+{
+    return check_free(c->z) & check_free(c->shares) & check_free(c->ids);
+}
+
+static struct router_args to(const struct router_args *args, const struct chosen *chosen)
+{
+    struct router_args a = *args;
+    a.z = chosen->z;
+    a.shares = chosen->shares;
+    a.ids = chosen->ids;
+    return a;
+}
+
+static void launch_one(void *user)
+{
+    struct router_run *r = user;
+    launch_router(r->queue, &r->args);
+}
+
+static void launch_two(void *user)
+{
+    struct router_run *r = user;
+    const struct router_args *a = &r->args;
+    struct matvec_args product = {.step = a->step,
+                                  .rows = a->rows,
+                                  .n_w = 1,
+                                  .w = {a->w},
+                                  .y = {a->z},
+                                  .x_floats = a->x,
+                                  .epilogue = MATVEC_STORE};
+    launch_matvec(r->queue, &product);
+    launch_route(r->queue, a->step, a->rows, a->z, a->scale, a->ids, a->shares, a->w.rows,
+                 a->n_used);
+}
+
+static bool is_same(const void *a, const void *b, size_t bytes)
+{
+    char *x = malloc(bytes), *y = malloc(bytes);
+    check_download(x, a, bytes);
+    check_download(y, b, bytes);
+    bool is_it = memcmp(x, y, bytes) == 0;
+    free(x);
+    free(y);
+    return is_it;
+}
+
+static bool is_same_choice(const struct chosen *a, const struct chosen *b,
+                           const struct router_shape *s)
+{
+    size_t n_out = (size_t)s->rows * (size_t)s->n_used * 4;
+    return is_same(a->z, b->z, (size_t)s->rows * (size_t)s->n * sizeof(float)) &&
+           is_same(a->shares, b->shares, n_out) && is_same(a->ids, b->ids, n_out);
+}
+
+/* Ids of live rows are there; what is behind them is as it was. */
+static bool has_ids(const struct chosen *chosen, const struct router_shape *s)
+{
+    int32_t n = s->rows * s->n_used, *ids = malloc((size_t)n * sizeof *ids);
+    check_download(ids, chosen->ids, (size_t)n * sizeof *ids);
+    bool is_right = true;
+    for (int32_t i = 0; i < n; i++)
+        is_right = is_right &&
+                   (i < s->live * s->n_used ? ids[i] >= 0 && ids[i] < s->n : ids[i] == -1);
+    free(ids);
+    return is_right;
+}
+
+static bool is_at_rest(const uint32_t *arrived)
+{
+    uint32_t counters[ROUTER_COUNTERS];
+    check_download(counters, arrived, sizeof counters);
+    for (int i = 0; i < ROUTER_COUNTERS; i++)
+        if (counters[i]) return false;
+    return true;
+}
+
+/* Everything but the results. */
+static struct router_args new_router(struct check *c, struct rng *rng, const struct router_shape *s,
+                                     uint32_t *arrived)
+{
+    float *x, *values;
+    struct router_args a = {
+        .step = check_step(s->live, 0, 0, NULL, NULL, NULL, NULL),
+        .rows = {s->rows, ROWS_TOKEN},
+        .w = check_weight(c, rng, FORMAT_F32, LAYOUT_ROWS, 1, s->n, s->cols, 0.05f, &values),
+        .scale = s->has_scale ? check_normal_device(rng, (size_t)s->n, 1, NULL) : NULL,
+        .n_used = s->n_used,
+        .arrived = arrived};
+    float *device = check_normal_device(rng, (size_t)s->rows * (size_t)s->cols, 1, &x);
+    size_t row_bytes = (size_t)s->cols * sizeof *values;
+    for (int32_t e = 1; e < s->n && s->trap == TRAP_TIES; e += 2)
+        check_upload(a.w.quants + e * a.w.row_bytes, values + (e - 1) * s->cols, row_bytes);
+    for (int32_t i = 0; i < s->cols; i++) x[i] = NAN;
+    if (s->trap == TRAP_NAN_ROW) check_upload(device, x, row_bytes);
+    if (s->trap == TRAP_NAN_EXPERT)
+        check_upload(a.w.quants + s->n / 2 * a.w.row_bytes, x, row_bytes);
+    a.x = device;
+    free(x);
+    free(values);
+    return a;
+}
+
+static bool free_router(struct router_args *a)
+{
+    check_weight_free(&a->w);
+    check_step_free(&a->step);
+    return check_free((void *)(uintptr_t)a->x) & check_free((void *)(uintptr_t)a->scale);
+}
+
+/* The last live row by itself, which another kernel does, gives what it gives among others. */
+static bool is_same_alone(struct check *c, const struct router_args *args,
+                          const struct chosen *all, const struct router_shape *s)
+{
+    struct router_shape one = *s;
+    one.rows = one.live = 1;
+    struct chosen alone = new_chosen(&one);
+    struct router_args a = to(args, &alone);
+    int32_t r = s->live - 1;
+    a.step = check_step(1, 0, 0, NULL, NULL, NULL, NULL);
+    a.rows.max = 1;
+    a.x += (size_t)r * (size_t)s->cols;
+    launch_router(&c->queue, &a);
+    struct chosen row = {all->z + r * s->n, all->shares + r * s->n_used,
+                         all->ids + r * s->n_used};
+    bool is_right = is_same_choice(&alone, &row, &one);
+    check_step_free(&a.step);
+    return is_right & free_chosen(&alone);
+}
+
+static void check_router_case(struct check *c, struct rng *rng, const struct router_shape *s,
+                              uint32_t *arrived)
+{
+    struct router_args args = new_router(c, rng, s, arrived);
+    struct chosen want = new_chosen(s), got[TURNS];
+    for (int k = 0; k < TURNS; k++) got[k] = new_chosen(s);
+    struct router_run run = {&c->queue, to(&args, &want)};
+    launch_two(&run);
+    for (int k = 0; k < TURNS; k++) {
+        struct router_args a = to(&args, &got[k]);
+        launch_router(&c->queue, &a);
+    }
+    bool is_right = has_ids(&want, s) && is_at_rest(arrived);
+    for (int k = 0; k < TURNS; k++) is_right = is_right && is_same_choice(&got[k], &want, s);
+    check_that(c, is_right, "router: %d of %d x %d, %d of %d rows, trap %d", s->n_used, s->n,
+               s->cols, s->live, s->rows, s->trap);
+    if (s->live)
+        check_that(c, is_same_alone(c, &args, &want, s), "router: %d of %d rows, the last alone",
+                   s->live, s->rows);
+    bool is_whole = free_chosen(&want) & free_router(&args);
+    for (int k = 0; k < TURNS; k++) is_whole &= free_chosen(&got[k]);
+    check_that(c, is_whole, "router: %d of %d, %d rows wrote outside", s->n_used, s->n, s->rows);
+}
+
+/* Recorded and replayed; seconds of a launch, and of the two that it stands for. */
+static void check_replay(struct check *c, int32_t rows, uint32_t *arrived)
+{
+    struct rng rng = {6};
+    struct router_shape s = {rows, rows, 128, 8, 2816, true, TRAP_NONE};
+    struct router_args args = new_router(c, &rng, &s, arrived);
+    struct chosen one = new_chosen(&s), two = new_chosen(&s);
+    struct router_run run_one = {&c->queue, to(&args, &one)};
+    struct router_run run_two = {&c->queue, to(&args, &two)};
+    double seconds = check_time_graph(c, launch_one, &run_one),
+           both = check_time_graph(c, launch_two, &run_two);
+    check_that(c, is_same_choice(&one, &two, &s) && has_ids(&one, &s) && is_at_rest(arrived),
+               "router: %d rows, replayed", rows);
+    if (c->is_perf)
+        printf("router %4d rows, 8 of 128 x 2816  in a graph %7.2f us, as two launches %7.2f us "
+               "(bound: latency)\n",
+               rows, seconds * 1e6, both * 1e6);
+    bool is_whole = free_chosen(&one) & free_chosen(&two) & free_router(&args);
+    check_that(c, is_whole, "router: %d rows, replayed, wrote outside", rows);
+}
+
+static void check_router(struct check *c)
+{
+    static const struct router_shape shapes[] = {
+        {1, 1, 128, 8, 2816, true, TRAP_NONE},       {3, 2, 128, 8, 2816, true, TRAP_TIES},
+        {17, 17, 128, 8, 2816, true, TRAP_NAN_ROW},  {64, 64, 128, 8, 2816, true, TRAP_TIES},
+        {64, 9, 128, 7, 704, false, TRAP_NONE},      {8, 8, 128, 6, 704, true, TRAP_NAN_EXPERT},
+        {9, 8, 8, 2, 64, true, TRAP_NONE},           {17, 3, 8, 8, 70, false, TRAP_TIES},
+        {64, 63, 100, 5, 257, true, TRAP_NAN_EXPERT}, {3, 3, 100, 1, 2816, false, TRAP_TIES},
+        {1, 1, 100, 4, 33, true, TRAP_NAN_ROW},      {2, 2, 3, 3, 256, true, TRAP_NONE},
+        {16, 0, 128, 8, 256, true, TRAP_NONE}};
+    struct rng rng = {78};
+    uint32_t zeros[ROUTER_COUNTERS] = {0}, *arrived = check_alloc(zeros, sizeof zeros);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check_router_case(c, &rng, &shapes[i], arrived);
+    if (!c->is_small)
+        for (int32_t rows = 1; rows <= MATVEC_ROWS_MAX; rows *= 4) check_replay(c, rows, arrived);
+    check_that(c, check_free(arrived), "router: wrote beside the counters");
 }
 
 void check_route(struct check *c)
@@ -154,6 +382,7 @@ void check_route(struct check *c)
     check_case(c, &rng, 5, 1024, 16, 0.125f, true);
     check_case(c, &rng, 2, 300, 40, 0, true);
     check_nan(c);
+    check_router(c);
     if (!c->is_perf) return;
     measure(c, 1);
     measure(c, 32);

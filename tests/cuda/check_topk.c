@@ -115,12 +115,10 @@ static void measure(struct check *c, int32_t rows)
 {
     struct rng rng = {3};
     size_t n = (size_t)rows * 262144;
-    float *x = malloc(n * sizeof *x);
-    fill(&rng, LOGITS_NORMAL, x, (int32_t)n);
     struct topk_run run = {&c->queue,
                            check_step(rows, 0, rows, NULL, NULL, NULL, NULL),
                            {rows, ROWS_OUT},
-                           check_alloc(x, n * sizeof *x),
+                           check_normal_device(&rng, n, 4, NULL),
                            check_alloc(NULL, (size_t)rows * TOP_K * sizeof(struct top_pair)),
                            check_alloc(NULL, topk_scratch_bytes(rows))};
     double warm = check_time_graph(c, launch_run, &run),
@@ -131,7 +129,6 @@ static void measure(struct check *c, int32_t rows)
     check_free(run.out);
     check_free(run.scratch);
     check_step_free(&run.step);
-    free(x);
 }
 
 void check_topk(struct check *c)

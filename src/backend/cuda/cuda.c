@@ -128,6 +128,10 @@ static int take_device(struct device *d, struct carat_error *err)
         status = cudaMallocHost((void **)&d->best_host,
                                 MATVEC_ROWS_MAX * TOP_K * sizeof *d->best_host);
     if (status) return cuda_fail(err, status, "cuda");
+    d->arrived = slab_take(d, ROUTER_COUNTERS * sizeof *d->arrived, false);
+    if (!d->arrived) return cuda_fail(err, cudaErrorMemoryAllocation, "cuda");
+    status = cudaMemsetAsync(d->arrived, 0, ROUTER_COUNTERS * sizeof *d->arrived, d->queue.stream);
+    if (status) return cuda_fail(err, status, "cuda");
     memset(d->step_host, 0, step_bytes);
     d->many = choose_many(d);
     return prepare_kernels(err);

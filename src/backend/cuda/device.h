@@ -42,6 +42,7 @@ struct device {
     void *cublas_memory;
     struct profile *profile; /* NULL unless asked for */
     int32_t *counting;               /* on the device: 0, 1, 2 ... ; NULL until needed */
+    uint32_t *arrived;               /* on the device, [ROUTER_COUNTERS]: launch_router's, 0 */
     int32_t *step_host;              /* pinned, of 4 + 4 * STEP_ROWS_MAX */
     struct logit_pair *best_host;    /* pinned, [MATVEC_ROWS_MAX][TOP_K] */
     double run_begin; /* of the last run, for the profile */

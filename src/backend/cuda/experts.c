@@ -1,6 +1,48 @@
-/* Routed products. Few rows: each chosen expert's weights are read for the rows that chose it. Many
- * rows: pairs of row and expert are sorted by expert and multiplied in groups. */
+/* Routers and routed products. Few rows: a router and its choice are one launch, each chosen
+ * expert's weights are read for the rows that chose it. Many rows: pairs of row and expert are
+ * sorted by expert and multiplied in groups. */
 #include "backend/cuda/stages.h"
+
+/* ---- The choice of experts --------------------------------------------------------------- */
+
+void stage_choice(struct program *p, const struct op *op, const float *z)
+{
+    launch_route(&p->device->queue, p->step, rows_of_class(p, class_of(p, op->out[0])), z,
+                 floats_of(op->p.route.scale), (int32_t *)(void *)program_floats(p, op->out[0]),
+                 program_floats(p, op->out[1]), plan_buf_at(p->plan, op->in[0])->cols,
+                 op->p.route.n_used);
+}
+
+/* The logits, which nothing else reads, go to the wide part. */
+void stage_route(struct program *p, const struct window *win)
+{
+    const struct op *product = &p->plan->ops[win->first], *choice = product + 1;
+    const struct weight *w = product->p.matmul.w;
+    enum row_class c = class_of(p, product->out[0]);
+    buf_id id = product->in[0];
+    float *z = (float *)(void *)(p->scratch + p->at.wide);
+    if (p->n[c] > MATVEC_ROWS_MAX || !is_multiplied_exactly(w) || w->rows > ROUTER_EXPERTS_MAX) {
+        struct input x = {program_floats(p, id), act_of(p, id, w)};
+        multiply(p, c, 1, &w, x, &z);
+        stage_choice(p, choice, z);
+        mark(p, "route");
+        return;
+    }
+    struct router_args args = {.step = p->step,
+                               .rows = rows_of_class(p, c),
+                               .w = view_of(w),
+                               .x = program_floats(p, id),
+                               .z = z,
+                               .scale = floats_of(choice->p.route.scale),
+                               .n_used = choice->p.route.n_used,
+                               .ids = (int32_t *)(void *)program_floats(p, choice->out[0]),
+                               .shares = program_floats(p, choice->out[1]),
+                               .arrived = p->device->arrived};
+    launch_router(&p->device->queue, &args);
+    mark_product(p, "router", 1, &w, p->n[c]);
+}
+
+/* ---- Routed products --------------------------------------------------------------------- */
 
 struct routed {
     const int32_t *ids;

@@ -279,12 +279,6 @@ void launch_gelu_mul(const struct queue *q, const struct gelu_mul_args *args);
 void launch_act(const struct queue *q, struct step_view step, struct rows rows, const float *x,
                 int32_t cols, struct act act, bool is_all_live);
 
-/* ids, shares = the n_used largest of softmax(z[t]), c / sum(c) * scale[id]; ties to the lower id;
- * the sums in the reference's order. n_expert <= 1024. */
-void launch_route(const struct queue *q, struct step_view step, struct rows rows, const float *z,
-                  const float *scale, int32_t *ids, float *shares, int32_t n_expert,
-                  int32_t n_used);
-
 /* Per-layer embeddings: y[t] = (norm_g(in_scale * a[t]) * w + e_scale * table[id[t]][first_col ..])
  * * out_scale, norm over each group. In one launch. */
 struct ple_args {
@@ -297,6 +291,32 @@ struct ple_args {
     float *y;
 };
 void launch_ple(const struct queue *q, const struct ple_args *args);
+
+/* ---- route.cu: the choice of experts ----------------------------------------------------------
+ * */
+
+/* ids, shares = the n_used largest of softmax(z[t]), c / sum(c) * scale[id]; ties to the lower id;
+ * the sums in the reference's order. n_expert <= 1024. */
+void launch_route(const struct queue *q, struct step_view step, struct rows rows, const float *z,
+                  const float *scale, int32_t *ids, float *shares, int32_t n_expert,
+                  int32_t n_used);
+
+/* The same of z[t] = w x[t], product and choice in one launch, with the bits of launch_matvec and
+ * launch_route: what routers are in decode. */
+enum { ROUTER_EXPERTS_MAX = 128, ROUTER_COUNTERS = 8 };
+struct router_args {
+    struct step_view step;
+    struct rows rows;     /* up to MATVEC_ROWS_MAX */
+    struct cuda_weight w; /* F32, LAYOUT_ROWS, up to ROUTER_EXPERTS_MAX rows, one matrix */
+    const float *x;       /* [rows][w.cols] */
+    float *z;             /* [rows][w.rows]: the logits, for nobody else to read meanwhile */
+    const float *scale;   /* [w.rows]; NULL: all ones */
+    int32_t n_used;
+    int32_t *ids;      /* [rows][n_used] */
+    float *shares;     /* [rows][n_used] */
+    uint32_t *arrived; /* [ROUTER_COUNTERS], 0 before and after; launches of a queue may share it */
+};
+void launch_router(const struct queue *q, const struct router_args *args);
 
 /* ---- topk.cu ----------------------------------------------------------------------------------
  * */

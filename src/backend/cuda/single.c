@@ -43,14 +43,6 @@ static void single_embed(struct program *p, const struct op *op, struct rows row
     launch_embed(&p->device->queue, &args);
 }
 
-static void single_route(struct program *p, const struct op *op, struct rows rows)
-{
-    launch_route(&p->device->queue, p->step, rows, program_floats(p, op->in[0]),
-                 floats_of(op->p.route.scale),
-                 (int32_t *)(void *)program_floats(p, op->out[0]), program_floats(p, op->out[1]),
-                 plan_buf_at(p->plan, op->in[0])->cols, op->p.route.n_used);
-}
-
 void stage_single(struct program *p, const struct op *op)
 {
     const struct queue *q = &p->device->queue;
@@ -75,7 +67,7 @@ void stage_single(struct program *p, const struct op *op)
     case OP_GATHER_ROWS:
         launch_gather_rows(q, p->step, a, y, cols, p->n[ROWS_OUT]);
         break;
-    case OP_ROUTE: single_route(p, op, rows); break;
+    case OP_ROUTE: stage_choice(p, op, a); break;
     case OP_EXPERT_IN:
     case OP_EXPERT_OUT: stage_expert(p, op); break;
     case OP_SOFTCAP: launch_softcap(q, p->step, rows, a, op->p.softcap.cap, y, cols); break;

@@ -423,6 +423,7 @@ void stage_run(struct program *p, const struct window *w)
     case WINDOW_FFN: stage_ffn(p, w); break;
     case WINDOW_GATED: stage_gated(p, w); break;
     case WINDOW_PLE: stage_ple(p, w); break;
+    case WINDOW_ROUTE: stage_route(p, w); break;
     case WINDOW_EXPERTS: stage_experts(p, w); break;
     case WINDOW_LOGITS: stage_logits(p, w); break;
     case WINDOW_SINGLE: stage_single(p, op); break;

@@ -53,6 +53,8 @@ void mark_product(struct program *p, const char *kind, int32_t n_w, const struct
                   int32_t n_rows);
 
 void stage_attention(struct program *p, const struct op *op, float *y, struct act act);
+void stage_route(struct program *p, const struct window *w);
+void stage_choice(struct program *p, const struct op *op, const float *z); /* ROUTE of logits z */
 void stage_experts(struct program *p, const struct window *w);
 void stage_expert(struct program *p, const struct op *op); /* EXPERT_IN or EXPERT_OUT alone */
 void stage_single(struct program *p, const struct op *op);

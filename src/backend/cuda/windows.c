@@ -111,6 +111,13 @@ static int32_t ple_length(const struct plan *p, int32_t i)
     return is_it && is_closed(p, i, 6, i + 5) ? 6 : 0;
 }
 
+static int32_t route_length(const struct plan *p, int32_t i)
+{
+    return is_op(p, i, OP_MATMUL) && follows(p, i + 1, OP_ROUTE, i) && is_closed(p, i, 2, i + 1)
+               ? 2
+               : 0;
+}
+
 static int32_t experts_length(const struct plan *p, int32_t i)
 {
     bool is_it = is_op(p, i, OP_EXPERT_IN) && is_op(p, i + 1, OP_EXPERT_IN) &&
@@ -175,8 +182,9 @@ struct window window_at(const struct plan *plan, int32_t i)
     } patterns[] = {
         {WINDOW_PROJECT, project_length}, {WINDOW_PLE, ple_length},
         {WINDOW_FFN, ffn_length},         {WINDOW_GATED, gated_length},
-        {WINDOW_LOGITS, logits_length},   {WINDOW_EXPERTS, experts_length},
-        {WINDOW_ATTEND, attend_length},   {WINDOW_NORMS, norms_length},
+        {WINDOW_LOGITS, logits_length},   {WINDOW_ROUTE, route_length},
+        {WINDOW_EXPERTS, experts_length}, {WINDOW_ATTEND, attend_length},
+        {WINDOW_NORMS, norms_length},
     };
     if (op_at(plan, i))
         for (size_t k = 0; k < sizeof patterns / sizeof *patterns; k++) {

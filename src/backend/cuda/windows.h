@@ -14,6 +14,7 @@ enum window_kind {
     WINDOW_FFN,      /* gate, up, gelu, down */
     WINDOW_GATED,    /* a product, gelu times rows that are there, a product: per-layer inputs */
     WINDOW_PLE,      /* projection, norm and sum of per-layer embeddings */
+    WINDOW_ROUTE,    /* the router and the choice of experts */
     WINDOW_EXPERTS,  /* the same as FFN, routed */
     WINDOW_LOGITS    /* head and softcap */
 };

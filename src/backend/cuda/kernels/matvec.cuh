@@ -18,6 +18,11 @@
 
 enum { RG = 2, WARPS = 8 }; /* groups of a warp; warps of a block */
 
+static inline int round_up(int n, int step)
+{
+    return (n + step - 1) / step * step;
+}
+
 /* Tiles of columns that a warp has under way, and tiles of columns in a stage of activations where
  * the whole slices do not fit, a multiple of the depth. */
 __host__ __device__ constexpr int depth_of(int nt)

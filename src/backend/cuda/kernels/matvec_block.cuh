@@ -569,11 +569,6 @@ static inline int slices_for(int n_sm, int columns, int n_ktiles, int most)
     return n;
 }
 
-static inline int round_up(int n, int step)
-{
-    return (n + step - 1) / step * step;
-}
-
 /* Bytes of a stage for one slice. */
 static inline int slice_bytes_of(int rows, int kc)
 {

@@ -1,4 +1,4 @@
-/* Rows on their own: look-ups in tables, elementwise steps, the choice of experts.
+/* Rows on their own: look-ups in tables, elementwise steps.
  *
  * Elementwise steps treat all live rows as one array, a quad a thread (block.cuh). Look-ups decode
  * 8 columns a thread (form.cuh); their results have the bits of quant's decoders times the scale.
@@ -172,74 +172,6 @@ __global__ void __launch_bounds__(THREADS) ple_kernel(const __grid_constant__ st
     }
 }
 
-/* ---- Choice of experts --------------------------------------------------------------------- */
-
-struct route_args {
-    struct step_view step;
-    struct rows rows;
-    const float *z, *scale;
-    int32_t *ids;
-    float *shares;
-    int32_t n_expert, n_used;
-};
-
-/* A warp a row, V experts a lane: expert lane + 32 v. Each round takes the largest share that is
- * left, of equal ones the lowest id. Exponentials are those of double precision, rounded: as good
- * as always the bits of the reference's, so that ties are the same ties. NaN is taken last. */
-template <int V>
-__global__ void __launch_bounds__(THREADS) route_kernel(const __grid_constant__ struct route_args p)
-{
-    grid_wait();
-    grid_release();
-    const int lane = threadIdx.x % WARP;
-    const int64_t row = (int64_t)blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP;
-    if (row >= p.rows.max) return;
-    const bool is_live = row < rows_live(p.rows, p.step);
-    const float *z = p.z + row * p.n_expert;
-    float x[V], top = -INFINITY;
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-        x[v] = lane + WARP * v < p.n_expert ? z[lane + WARP * v] : -INFINITY;
-        top = fmaxf(top, x[v]);
-    }
-    for (int mask = 16; mask > 0; mask /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, mask));
-    uint32_t key[V]; /* the share's bits plus 2; 1: NaN; 0: not there or taken */
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-        float share = (float)exp((double)(x[v] - top));
-        bool is_there = lane + WARP * v < p.n_expert;
-        key[v] = !is_there ? 0 : isnan(share) ? 1 : __float_as_uint(share) + 2;
-    }
-    float sum = 0.0f, mine[V] = {}; /* chosen as number lane + 32 v: its share and id */
-    int id[V] = {};
-    for (int s = 0; s < p.n_used; s++) {
-        uint32_t best = 0, lowest = ~0u;
-#pragma unroll
-        for (int v = 0; v < V; v++) best = max(best, key[v]);
-        best = warp_max(best);
-#pragma unroll
-        for (int v = V - 1; v >= 0; v--)
-            if (key[v] == best) lowest = (uint32_t)(lane + WARP * v);
-        lowest = __reduce_min_sync(~0u, lowest);
-        float share = best > 1 ? __uint_as_float(best - 2) : __uint_as_float(0x7fffffffu);
-        sum = __fadd_rn(sum, share);
-#pragma unroll
-        for (int v = 0; v < V; v++) {
-            if (lane + WARP * v == (int)lowest) key[v] = 0;
-            if (lane + WARP * v == s) mine[v] = share, id[v] = (int)lowest;
-        }
-    }
-    if (!is_live) return;
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-        int s = lane + WARP * v;
-        if (s >= p.n_used) continue;
-        p.ids[row * p.n_used + s] = id[v];
-        float share = __fdiv_rn(mine[v], sum);
-        p.shares[row * p.n_used + s] = p.scale ? __fmul_rn(share, p.scale[id[v]]) : share;
-    }
-}
-
 inline unsigned blocks_of(int64_t n, int each)
 {
     return (unsigned)((n + each - 1) / each);
@@ -286,17 +218,4 @@ extern "C" void launch_ple(const struct queue *q, const struct ple_args *args)
     if (args->rows.max <= 0) return;
     dim3 grid((unsigned)args->rows.max, blocks_of(args->cols / args->group, THREADS / WARP));
     launch(q, ple_kernel, grid, THREADS, 0, *args);
-}
-
-extern "C" void launch_route(const struct queue *q, struct step_view step, struct rows rows,
-                             const float *z, const float *scale, int32_t *ids, float *shares,
-                             int32_t n_expert, int32_t n_used)
-{
-    if (rows.max <= 0) return;
-    struct route_args args = {step, rows, z, scale, ids, shares, n_expert, n_used};
-    dim3 grid(blocks_of(rows.max, THREADS / WARP));
-    if (n_expert <= 4 * WARP)
-        launch(q, route_kernel<4>, grid, THREADS, 0, args);
-    else
-        launch(q, route_kernel<32>, grid, THREADS, 0, args);
 }
