@@ -8,19 +8,21 @@
 /* Cells a sequence needs in the cache of layer l for steps of at most `rows` rows of it. */
 int32_t gemma_kv_capacity(const struct gemma_config *c, int32_t l, int32_t n_ctx, int32_t rows);
 
-/* A pass is divided between two sites at most, which for all that is known here are plans: the
- * first layers are near, the others and the head far; routed experts may be far whatever their
- * layer. What is in front of layer 0 (embeddings, the table of per-layer ones) is where that is. */
+/* A pass is divided between two sites at most, which for all that is known here are plans: some
+ * first or last layers are near, the others far; routed experts may be far whatever their layer.
+ * What is in front of layer 0 (embeddings, the table of per-layer ones) is where that is, the head
+ * where the last layer is. */
 enum site { SITE_NEAR, SITE_FAR, SITE_COUNT };
 
 struct split {
-    int32_t n_near; /* layers, of gemma_near_layers; with all of them the head is near too */
+    int32_t near_begin, near_end; /* layers [near_begin, near_end) */
     bool has_far_experts;
 };
 
-/* The most near layers, at most n, with which every layer is on the site of the keys that it reads:
- * where the tail shares keys and n is not all layers, at most those before the first donor. */
-int32_t gemma_near_layers(const struct gemma_config *c, int32_t n);
+/* At most n near layers, so that every layer is on the site of the keys that it reads: the last n,
+ * with the head; where that would part layers of the tail from a donor, as many as there are before
+ * the first donor. */
+struct split gemma_split(const struct gemma_config *c, int32_t n);
 
 enum site gemma_site(const struct split *split, int32_t l);
 /* Whether anything runs on the site. */

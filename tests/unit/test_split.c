@@ -249,22 +249,30 @@ static void layers_that_share_keys_stay_with_their_donors(void **state)
     for (int size = 0; size < GEMMA_SIZES; size++) {
         const struct gemma_config *c = &models[size]->config;
         for (int32_t n = 0; n <= c->n_layer + 3; n++) {
-            struct split split = {.n_near = gemma_near_layers(c, n)};
-            assert_true(split.n_near <= n && split.n_near <= c->n_layer);
-            if (n >= c->n_layer) assert_int_equal(split.n_near, c->n_layer);
-            if (c->n_kv_layer == c->n_layer && n < c->n_layer) assert_int_equal(split.n_near, n);
+            struct split split = gemma_split(c, n);
+            int32_t n_near = split.near_end - split.near_begin;
+            assert_true(n_near >= 0 && n_near <= n);
+            assert_true(split.near_begin == 0 || split.near_end == c->n_layer);
+            if (c->n_kv_layer == c->n_layer) assert_int_equal(split.near_end, c->n_layer);
+            if (n >= c->n_layer || c->n_kv_layer == c->n_layer)
+                assert_int_equal(n_near, n < c->n_layer ? n : c->n_layer);
             for (int32_t l = 0; l < c->n_layer; l++)
                 assert_int_equal(gemma_site(&split, l), gemma_site(&split, c->layer[l].kv_layer));
         }
     }
     const struct gemma_config *e2b = &models[GEMMA_E2B]->config;
-    int32_t donor = e2b->layer[e2b->n_layer - 1].kv_layer; /* of global ones: the last owner */
-    assert_true(gemma_near_layers(e2b, e2b->n_layer - 1) < donor);
+    int32_t donor = e2b->n_layer;
+    for (int32_t l = e2b->n_kv_layer; l < e2b->n_layer; l++)
+        if (e2b->layer[l].kv_layer < donor) donor = e2b->layer[l].kv_layer;
+    struct split most = gemma_split(e2b, e2b->n_layer - 1), tail = gemma_split(e2b, donor + 1);
+    assert_int_equal(most.near_begin, 1); /* the head and all that shares are near */
+    assert_int_equal(gemma_split(e2b, e2b->n_layer - donor).near_begin, donor);
+    if (e2b->n_layer - donor > donor + 1) assert_int_equal(tail.near_end, donor);
 }
 
 /* The plans of a bucket against those of one device: the same ops, each once, in runs that can be
  * executed one after the other. */
-static void check_segments(const carat_engine *whole_engine, const carat_engine *e, int32_t n_near)
+static void check_segments(const carat_engine *whole_engine, const carat_engine *e)
 {
     for (int32_t i = 0; i < e->layout.plans.n_buckets; i++) {
         const struct bucket *b = &e->layout.plans.buckets[i];
@@ -283,7 +291,7 @@ static void check_segments(const carat_engine *whole_engine, const carat_engine 
                 if (is_expert && e->layout.split.has_far_experts)
                     assert_true(s->site == SITE_FAR || op->code == OP_GELU_MUL);
                 else if (op->layer != LAYER_NONE)
-                    assert_int_equal(s->site, op->layer < n_near ? SITE_NEAR : SITE_FAR);
+                    assert_int_equal(s->site, gemma_site(&e->layout.split, op->layer));
             }
         }
         assert_int_equal(n_ops, one->n_ops);
@@ -303,11 +311,12 @@ static void every_op_runs_once_where_its_layer_is(void **state)
                 o = divided("ref", n, experts);
                 carat_engine *e = open_engine(size, &o);
                 const struct bucket *b = &e->layout.plans.buckets[0];
-                int32_t n_near = gemma_near_layers(c, n);
+                struct split split = gemma_split(c, n);
+                int32_t n_near = split.near_end - split.near_begin;
                 int32_t expected = (n_near > 0) + (n_near < c->n_layer);
                 if (experts) expected += 2 * n_near; /* there and back in every layer */
                 assert_int_equal(b->n_segments, expected);
-                check_segments(one, e, n_near);
+                check_segments(one, e);
                 carat_engine_close(e);
             }
         carat_engine_close(one);
@@ -470,8 +479,8 @@ static void all_segments_are_printed_and_counted(void **state)
     struct carat_engine_options o = divided("ref", 2, true);
     char *text;
     assert_int_equal(carat_plan_text(models[GEMMA_26B], &o, 2, 2, &text, &err), CARAT_OK);
-    assert_non_null(strstr(text, "# segment 1 of 6, on ref"));
-    assert_non_null(strstr(text, "# segment 6 of 6, on cpu"));
+    assert_non_null(strstr(text, "# segment 1 of 6, on cpu"));
+    assert_non_null(strstr(text, "# segment 6 of 6, on ref"));
     assert_non_null(strstr(text, "of the other site"));
     assert_non_null(strstr(text, "SOFTCAP"));
     carat_free(text);
