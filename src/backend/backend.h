@@ -102,7 +102,9 @@ struct backend {
                 struct program **out, struct carat_error *err);
     void (*unbind)(struct program *program);
 
-    /* Starts the program on the step's rows; the step may be rewritten after fence. */
+    /* Starts the program on the step's rows; the step may be rewritten after fence. What the host
+     * can do for the step behind it (step->next_id) is done before this returns, while the device
+     * computes. */
     void (*run)(struct program *program, const struct step *step);
     int (*fence)(struct device *device, struct carat_error *err); /* CARAT_EDEVICE: lost */
 

@@ -1,6 +1,6 @@
 /* What must not change an answer: other sequences in the step, a ring that wraps, replay instead of
- * launches. Compared by ids and by the bits of their log-probabilities, on the small models of the
- * family, for every fast backend. */
+ * launches, where a table lies. Compared by ids and by the bits of their log-probabilities, on the
+ * small models of the family, for every fast backend. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -166,6 +166,44 @@ static void cuda_replay_equals_launches(void **state)
     }
 }
 
+/* Chunks read ahead behind decoding rows; one that is read in vain, as its request is cancelled;
+ * launches and replays. */
+static void answer_with_table(const carat_model *model, enum carat_ple place, int32_t chunk,
+                              bool is_launched, struct answer *out)
+{
+    enum { N = SEQUENCES_MAX / 2 };
+    struct carat_error err = {0};
+    struct carat_engine_options options = {.backend = "cuda", .n_ctx = 512, .n_seq = N,
+                                           .chunk = chunk, .profile = is_launched,
+                                           .ple_place = place};
+    carat_engine *engine = open_engine(model, &options);
+    for (int i = 0; i < N; i++) submit(engine, model, 2 * i + 1, 30, &out[i]);
+    for (int i = 0; i < 2; i++) assert_true(carat_step(engine, &err) >= 0);
+    for (int i = 1; i < N; i += 3)
+        assert_int_equal(carat_cancel(engine, out[i].request), CARAT_OK);
+    run(engine, out, N);
+    carat_engine_close(engine);
+}
+
+static void cuda_place_of_the_table_does_not_matter(void **state)
+{
+    (void)state;
+    static const int32_t chunks[] = {8, 32, 200};
+    need_device("cuda");
+    for (int m = 0; m < 2; m++) { /* the two that have per-layer embeddings */
+        carat_model *model = open_model(models[m]);
+        for (int k = 0; k < 6; k++) {
+            int32_t chunk = chunks[k / 2];
+            enum { N = SEQUENCES_MAX / 2 };
+            answer_with_table(model, CARAT_PLE_GPU, chunk, k % 2, answers);
+            answer_with_table(model, CARAT_PLE_HOST, chunk, k % 2, answers + N);
+            for (int i = 0; i < N; i++)
+                assert_same(&answers[N + i], &answers[i], models[m], "table in the file");
+        }
+        carat_model_close(model);
+    }
+}
+
 static void cpu_answers_do_not_depend_on_other_sequences(void **state)
 {
     (void)state;
@@ -200,6 +238,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(cpu_wrapped_ring_equals_a_full_cache),
         cmocka_unit_test(cuda_wrapped_ring_equals_a_full_cache_for_4000_tokens),
         cmocka_unit_test(cuda_replay_equals_launches),
+        cmocka_unit_test(cuda_place_of_the_table_does_not_matter),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

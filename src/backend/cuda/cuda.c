@@ -61,6 +61,7 @@ static void cuda_close(struct device *d)
     if (d->cublas) cublas_close(d->cublas);
     profile_close(d->profile);
     if (d->step_host) cudaFreeHost(d->step_host);
+    if (d->gather_memory) cudaFreeHost(d->gather_memory);
     if (d->best_host) cudaFreeHost(d->best_host);
     if (d->queue.stream) cudaStreamDestroy(d->queue.stream);
     cudaGetLastError(); /* of a lost device: there is nobody left to tell */
