@@ -146,15 +146,15 @@ static void check_wrapped_ring(const char *backend, int32_t n_tokens)
     }
 }
 
-static void cuda_replay_equals_launches(void **state)
+static void check_replay(int32_t gpu_layers, bool cpu_experts)
 {
-    (void)state;
     need_device("cuda");
     for (int m = 0; m < N_MODELS; m++) {
         carat_model *model = open_model(models[m]);
         for (int direct = 0; direct < 2; direct++) {
-            struct carat_engine_options options = {
-                .backend = "cuda", .n_ctx = 512, .n_seq = 3, .profile = direct};
+            struct carat_engine_options options = {.backend = "cuda", .n_ctx = 512, .n_seq = 3,
+                                                   .profile = direct, .gpu_layers = gpu_layers,
+                                                   .cpu_experts = cpu_experts};
             carat_engine *engine = open_engine(model, &options);
             for (int i = 0; i < 3; i++) submit(engine, model, i, 60, &answers[3 * direct + i]);
             run(engine, answers + 3 * direct, 3);
@@ -166,8 +166,20 @@ static void cuda_replay_equals_launches(void **state)
     }
 }
 
+static void cuda_replay_equals_launches(void **state)
+{
+    (void)state;
+    check_replay(0, false);
+}
+
+static void cuda_replay_equals_launches_with_layers_and_experts_on_the_cpu(void **state)
+{
+    (void)state;
+    check_replay(3, true);
+}
+
 /* Chunks read ahead behind decoding rows; one that is read in vain, as its request is cancelled;
- * launches and replays. */
+ * launches and replays; the smallest with layers on the CPU. */
 static void answer_with_table(const carat_model *model, enum carat_ple place, int32_t chunk,
                               bool is_launched, struct answer *out)
 {
@@ -175,7 +187,7 @@ static void answer_with_table(const carat_model *model, enum carat_ple place, in
     struct carat_error err = {0};
     struct carat_engine_options options = {.backend = "cuda", .n_ctx = 512, .n_seq = N,
                                            .chunk = chunk, .profile = is_launched,
-                                           .ple_place = place};
+                                           .gpu_layers = chunk < 10 ? 3 : 0, .ple_place = place};
     carat_engine *engine = open_engine(model, &options);
     for (int i = 0; i < N; i++) submit(engine, model, 2 * i + 1, 30, &out[i]);
     for (int i = 0; i < 2; i++) assert_true(carat_step(engine, &err) >= 0);
@@ -238,6 +250,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(cpu_wrapped_ring_equals_a_full_cache),
         cmocka_unit_test(cuda_wrapped_ring_equals_a_full_cache_for_4000_tokens),
         cmocka_unit_test(cuda_replay_equals_launches),
+        cmocka_unit_test(cuda_replay_equals_launches_with_layers_and_experts_on_the_cpu),
         cmocka_unit_test(cuda_place_of_the_table_does_not_matter),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

@@ -47,6 +47,7 @@ struct device {
     void *gather_memory;             /* pinned; NULL until a program needs them */
     int32_t *step_host;              /* pinned, of 4 + 4 * STEP_ROWS_MAX */
     struct logit_pair *best_host;    /* pinned, [MATVEC_ROWS_MAX][TOP_K] */
+    bool is_running;  /* something was run since the last fence */
     double run_begin; /* of the last run, for the profile */
     bool is_decode;   /* it had few rows */
     const struct op *failed_op;      /* whose launch was the first to fail */

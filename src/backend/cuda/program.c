@@ -360,6 +360,7 @@ void cuda_run(struct program *p, const struct step *step)
     struct device *d = p->device;
     cudaSetDevice(d->index);
     fill_step(p, step);
+    d->is_running = true;
     d->run_begin = os_seconds();
     d->is_decode = step->n_token <= MATVEC_ROWS_MAX;
     if (p->gathered) send_gathered(p, step);
