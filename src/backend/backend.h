@@ -46,6 +46,7 @@ enum table_place {
 struct device_options {
     int n_threads;     /* 0: one for each physical core, fewer where a step is too small */
     bool is_pinned;    /* threads stay on their cores */
+    bool takes_turns;  /* its runs come between those of another device, which may be short */
     bool is_exact;     /* activations stay fp32 where they would be rounded to 8 bits */
     bool is_uncaptured; /* steps are launched op by op, never replayed (tests compare both) */
     bool is_profiled;   /* times are taken behind every launch */

@@ -63,6 +63,7 @@ static int open_target(struct layout *y, enum site site, const char *name,
     struct device_facts facts;
     struct device_options device = {.n_threads = o->n_threads,
                                     .is_pinned = o->pin_threads,
+                                    .takes_turns = site == SITE_FAR,
                                     .is_exact = o->precision == CARAT_PRECISION_FP32,
                                     .matmul = (enum matmul_kind)o->matmul,
                                     .table_place = (enum table_place)o->ple_place,
