@@ -234,8 +234,9 @@ sanitize() {
     [ -n "$kernels" ] || fail "check-cuda-kernels is not in $programs"
     for tool in $(split "$tools"); do
         for family in $(list_families); do
+            # racecheck reports reads and writes within one of cuBLAS's own kernels
             phase "$tool $family" 150 "$sanitizer" --tool "$tool" --error-exitcode 9 \
-                "$kernels" --small "$family" || true
+                --kernel-name-exclude kernel_substring=nvjet "$kernels" --small "$family" || true
         done
     done
 }

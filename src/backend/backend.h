@@ -2,8 +2,8 @@
  * backend knows ops and formats; it knows nothing of Gemma, requests or batching.
  *
  * Rules
- * 1. Calls in order: open; alloc, weight_load; bind; run, fence; unbind; free; close; upload and
- *    download while there is memory. One thread at a time for a device.
+ * 1. Calls in order: open; alloc, weight_load; bind; run, fence; unbind; free; close; upload,
+ *    download and fence while there is memory. One thread at a time for a device.
  * 2. open, alloc, weight_load and bind may fail, with a message. run does not fail: what can go
  *    wrong is found by bind, or it is a lost device, which fence reports.
  * 3. Everything that a run needs is taken by bind: nothing allocates afterwards.
@@ -46,6 +46,7 @@ enum table_place {
 struct device_options {
     int n_threads;     /* 0: one for each physical core, fewer where a step is too small */
     bool is_pinned;    /* threads stay on their cores */
+    bool takes_turns;  /* its runs come between those of another device, which may be short */
     bool is_exact;     /* activations stay fp32 where they would be rounded to 8 bits */
     bool is_uncaptured; /* steps are launched op by op, never replayed (tests compare both) */
     bool is_profiled;   /* times are taken behind every launch */
@@ -102,7 +103,9 @@ struct backend {
                 struct program **out, struct carat_error *err);
     void (*unbind)(struct program *program);
 
-    /* Starts the program on the step's rows; the step may be rewritten after fence. */
+    /* Starts the program on the step's rows; the step may be rewritten after fence. What the host
+     * can do for the step behind it (step->next_id) is done before this returns, while the device
+     * computes. */
     void (*run)(struct program *program, const struct step *step);
     int (*fence)(struct device *device, struct carat_error *err); /* CARAT_EDEVICE: lost */
 
@@ -118,10 +121,16 @@ struct backend {
      * no such measure. */
     void (*measure_limits)(struct device *device, struct device_limits *out);
 
-    /* Copies to and from memory of alloc; complete when they return, and in order with run. Memory
-     * of a device need not be readable by the host: nothing else touches it. */
+    /* Copies to and from memory of alloc, in order with run and complete after fence: until then
+     * the host's bytes are the device's. Memory of a device need not be readable by the host,
+     * unless it is_host: nothing else touches it. */
     void (*upload)(struct device *device, void *memory, const void *host, size_t bytes);
     void (*download)(struct device *device, void *host, const void *memory, size_t bytes);
+
+    /* Makes it faster to copy to and from this host memory, if it can be done. Taken back before
+     * the memory is freed. Both NULL where it is all the same. */
+    void (*share)(struct device *device, void *host, size_t bytes);
+    void (*unshare)(struct device *device, void *host);
 };
 
 /* All backends of this build, in order of preference, ended by NULL. */

@@ -111,6 +111,13 @@ void os_map_release(const void *data, size_t bytes)
     if (end > first) madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
+void os_map_expect(const void *data, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = (uintptr_t)data / page * page;
+    if (bytes) madvise((void *)first, (uintptr_t)data + bytes - first, MADV_WILLNEED);
+}
+
 void *os_pages_take(size_t bytes)
 {
     if (!mem_may_allocate()) return NULL;

@@ -24,6 +24,10 @@ void os_map_close(struct os_map *map);
  * reading them later brings them back from the file. */
 void os_map_release(const void *data, size_t bytes);
 
+/* Tells the system that mapped bytes [data, data + bytes) will be read soon: those that are not in
+ * memory are fetched from the file meanwhile. */
+void os_map_expect(const void *data, size_t bytes);
+
 /* Zeroed memory of whole pages, huge ones where the system allows; NULL when there is none. */
 void *os_pages_take(size_t bytes);
 void os_pages_give(void *pages, size_t bytes); /* NULL is fine */

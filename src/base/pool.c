@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/os.h"
 
 /* Some 30 us: longer than most gaps between two ops of a step that is under way, shorter than
  * what another program would notice. */
@@ -20,6 +21,7 @@ struct pool {
     pthread_t *threads; /* of workers 1 .. count - 1 */
     struct pool_worker *workers;
     int count, started;
+    double patience;
     void (*job)(void *user, const struct pool_worker *worker);
     void *user;
     bool is_closing;
@@ -45,7 +47,18 @@ static void sleep_while(struct pool *p, int generation)
     atomic_fetch_sub(&p->sleepers, 1);
 }
 
-void pool_barrier(const struct pool_worker *worker)
+/* Whether the next generation begins while we watch. */
+static bool begins_soon(struct pool *p, int generation)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(&p->generation, memory_order_acquire) != generation) return true;
+        relax();
+    }
+    return false;
+}
+
+/* `patience`: seconds to watch at least before sleeping. */
+static void meet(const struct pool_worker *worker, double patience)
 {
     struct pool *p = worker->pool;
     if (worker->count == 1) return;
@@ -57,11 +70,16 @@ void pool_barrier(const struct pool_worker *worker)
             syscall(SYS_futex, &p->generation, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
         return;
     }
-    for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(&p->generation, memory_order_acquire) != generation) return;
-        relax();
-    }
+    double begin = patience > 0 ? os_seconds() : 0;
+    do {
+        if (begins_soon(p, generation)) return;
+    } while (patience > 0 && os_seconds() - begin < patience);
     sleep_while(p, generation);
+}
+
+void pool_barrier(const struct pool_worker *worker)
+{
+    meet(worker, 0);
 }
 
 static void *work(void *argument)
@@ -69,7 +87,7 @@ static void *work(void *argument)
     const struct pool_worker *worker = argument;
     struct pool *p = worker->pool;
     for (;;) {
-        pool_barrier(worker); /* a job begins */
+        meet(worker, p->patience); /* a job begins */
         if (p->is_closing) return NULL;
         p->job(p->user, worker);
         pool_barrier(worker); /* it has ended */
@@ -90,9 +108,10 @@ static void pin_thread(pthread_t thread, int index)
     }
 }
 
-int pool_open(struct pool **out, int n_threads, bool pin, struct carat_error *err)
+int pool_open(struct pool **out, const struct pool_options *options, struct carat_error *err)
 {
     *out = NULL;
+    int n_threads = options->n_threads;
     struct pool *p = mem_alloc(1, sizeof *p);
     if (!p) return err_no_memory(err, "threads", sizeof *p);
     p->threads = mem_alloc((size_t)n_threads, sizeof *p->threads);
@@ -102,6 +121,7 @@ int pool_open(struct pool **out, int n_threads, bool pin, struct carat_error *er
         return err_no_memory(err, "threads", (size_t)n_threads * sizeof *p->workers);
     }
     p->count = n_threads;
+    p->patience = options->patience;
     for (int i = 0; i < n_threads; i++)
         p->workers[i] = (struct pool_worker){.pool = p, .index = i, .count = n_threads};
     for (int i = 1; i < n_threads; i++, p->started++)
@@ -110,7 +130,7 @@ int pool_open(struct pool **out, int n_threads, bool pin, struct carat_error *er
             pool_close(p);
             return err_set(err, CARAT_EMEMORY, "thread %d of %d cannot be started", i, n_threads);
         }
-    if (pin) {
+    if (options->is_pinned) {
         pin_thread(pthread_self(), 0);
         for (int i = 1; i < n_threads; i++) pin_thread(p->threads[i], i);
     }

@@ -2,8 +2,9 @@
  *
  * `pool_run` calls `job(user, worker)` once on every worker, the caller being worker 0, and
  * returns when all have returned. Inside a job the workers meet at `pool_barrier` and share
- * out work with a `struct pool_share`. Waiting spins for a short while and then sleeps, so an idle
- * pool costs nothing and two pools in one process do not fight for the cores for long.
+ * out work with a `struct pool_share`. Waiting spins for a short while (between jobs: for as long
+ * as its owner's patience) and then sleeps, so an idle pool costs nothing and two pools in one
+ * process do not fight for the cores for long.
  *
  * Rules
  * 1. One job at a time; pool_run is called by the thread that owns the pool.
@@ -25,9 +26,14 @@ struct pool_worker {
     int index, count; /* worker `index` of `count` */
 };
 
-/* `n_threads` workers, the caller among them; `pin` binds worker i to the i-th core that this
- * process may use. CARAT_EMEMORY when threads cannot be made. */
-int pool_open(struct pool **out, int n_threads, bool pin, struct carat_error *err);
+struct pool_options {
+    int n_threads;   /* workers, the caller among them */
+    bool is_pinned;  /* worker i stays on the i-th core that this process may use */
+    double patience; /* seconds that workers without a job stay awake; less than 30 us: those */
+};
+
+/* CARAT_EMEMORY when threads cannot be made. */
+int pool_open(struct pool **out, const struct pool_options *options, struct carat_error *err);
 void pool_close(struct pool *pool); /* NULL is fine */
 int pool_threads(const struct pool *pool);
 

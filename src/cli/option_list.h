@@ -139,7 +139,7 @@
       "GPU: tell at the end where the time went, on standard error")                               \
     X(PLE, CHOICE, "ple", "", "auto", 0, 0, ON_ENGINE | ON(BENCH), "auto|gpu|pinned|host",         \
       "GPU: place of the table of per-layer embeddings (pinned: a copy in host memory that the "   \
-      "GPU reads; host: in the file, rows copied step by step)")                                   \
+      "GPU reads; host: in the file, rows of a chunk copied while the GPU has the one before)")    \
     X(PRECISION, CHOICE, "precision", "", "fast", 0, 0, ON_ENGINE | ON(BENCH), "fast|fp32",        \
       "fast: 8-bit activations with quantised weights")                                            \
     X(PIN, FLAG, "pin", "", "", 0, 0, ON_ENGINE | ON(BENCH), "", "keep each thread on its core")   \

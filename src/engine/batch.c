@@ -17,7 +17,7 @@ int batch_init(struct step *step, struct arena *arena, int32_t rows_max, struct 
 
 void batch_clear(struct step *step)
 {
-    step->n_token = step->n_decode = step->n_out = 0;
+    step->n_token = step->n_decode = step->n_out = step->n_next = 0;
 }
 
 int32_t batch_add(struct step *step, int32_t id, int32_t position, int32_t sequence, bool is_out)
@@ -31,13 +31,20 @@ int32_t batch_add(struct step *step, int32_t id, int32_t position, int32_t seque
     return step->n_out++;
 }
 
-static struct sequence *oldest_prefill(struct sequence *sequences, int32_t n_seq)
+/* The chunk behind the rows that the step has by now: the next stretch of the oldest prompt that is
+ * not yet at its end. NULL: none. */
+static struct sequence *next_chunk(struct sequence *sequences, int32_t n_seq, int32_t chunk,
+                                   int32_t *first, int32_t *n)
 {
     struct sequence *oldest = NULL;
     for (int32_t i = 0; i < n_seq; i++) {
         struct sequence *s = &sequences[i];
-        if (s->state == SEQUENCE_PREFILL && (!oldest || s->request < oldest->request)) oldest = s;
+        if (s->state != SEQUENCE_PREFILL || s->n_cached + s->n_rows == s->n_prompt) continue;
+        if (!oldest || s->request < oldest->request) oldest = s;
     }
+    if (!oldest) return NULL;
+    *first = oldest->n_cached + oldest->n_rows;
+    *n = oldest->n_prompt - *first < chunk ? oldest->n_prompt - *first : chunk;
     return oldest;
 }
 
@@ -53,13 +60,15 @@ void batch_next(struct step *step, struct sequence *sequences, int32_t n_seq, in
         s->n_rows = 1;
     }
     step->n_decode = step->n_token;
-    struct sequence *s = oldest_prefill(sequences, n_seq);
+    int32_t first, n;
+    struct sequence *s = next_chunk(sequences, n_seq, chunk, &first, &n);
     if (!s) return;
-    int32_t left = s->n_prompt - s->n_cached;
-    s->n_rows = left < chunk ? left : chunk;
-    for (int32_t i = 0; i < s->n_rows; i++) {
-        int32_t position = s->n_cached + i;
-        s->out_row = batch_add(step, s->prompt[position], position, (int32_t)(s - sequences),
-                               position == s->n_prompt - 1);
-    }
+    for (int32_t p = first; p < first + n; p++)
+        s->out_row = batch_add(step, s->prompt[p], p, (int32_t)(s - sequences),
+                               p == s->n_prompt - 1);
+    s->n_rows = n;
+    s = next_chunk(sequences, n_seq, chunk, &first, &n);
+    if (!s) return;
+    step->next_id = s->prompt + first;
+    step->n_next = n;
 }

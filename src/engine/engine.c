@@ -36,16 +36,27 @@ static int take_host_memory(carat_engine *e, struct carat_error *err)
     if (!e->sequences || !e->events || !e->row)
         return err_no_memory(err, "engine", n_vocab * sizeof *e->row);
     TRY(batch_init(&e->step, &e->arena, y->chunk + y->n_seq, err));
-    if (y->plans.carry_bytes) {
-        e->carried = arena_take(&e->arena, y->plans.carry_bytes, 1);
-        if (!e->carried) return err_no_memory(err, "engine", y->plans.carry_bytes);
-    }
     return list_suppressed(e, err);
 }
 
 static int take(const struct target *t, size_t bytes, void **out, struct carat_error *err)
 {
     return bytes ? t->backend->alloc(t->device, bytes, out, err) : CARAT_OK;
+}
+
+/* The buffers of the second device, which is the host, are what goes to and from the first. */
+static void share_buffers(carat_engine *e)
+{
+    const struct target *near = &e->layout.targets[SITE_NEAR];
+    if (near->backend->share && e->memory[SITE_FAR])
+        near->backend->share(near->device, e->memory[SITE_FAR], e->layout.plans.bytes[SITE_FAR]);
+}
+
+static void unshare_buffers(carat_engine *e)
+{
+    const struct target *near = &e->layout.targets[SITE_NEAR];
+    if (e->memory[SITE_FAR] && near->backend->unshare)
+        near->backend->unshare(near->device, e->memory[SITE_FAR]);
 }
 
 static int take_site_memory(carat_engine *e, enum site site, struct carat_error *err)
@@ -55,6 +66,7 @@ static int take_site_memory(carat_engine *e, enum site site, struct carat_error 
     struct weights *w = &e->weights[site];
     if (!t->device) return CARAT_OK;
     TRY(take(t, y->plans.bytes[site], &e->memory[site], err));
+    if (site == SITE_FAR) share_buffers(e);
     TRY(take(t, y->plans.scratch_bytes[site], &e->scratch[site], err));
     for (int32_t *n = &e->n_loaded[site]; *n < w->n_all; ++*n)
         TRY(t->backend->weight_load(t->device, &w->all[*n], err));
@@ -119,6 +131,7 @@ static void give_device_memory(carat_engine *e)
 {
     struct layout *y = &e->layout;
     plans_deinit(&y->plans, y->targets);
+    unshare_buffers(e);
     for (int32_t l = 0; l < e->model->config.n_kv_layer; l++)
         for (int i = 0; i < 2; i++)
             give_back(&y->targets[gemma_site(&y->split, l)], e->kv[2 * l + i]);
@@ -167,7 +180,8 @@ static char *buffer_at(const carat_engine *e, const struct bucket *b, enum site 
     return (char *)e->memory[site] + plan_buf_at(&b->plans[site], id)->offset;
 }
 
-/* Hands in what the segment reads of the other device, through the host's memory. */
+/* Copies what the segment reads of the other device. One of the two is the host, in whose memory
+ * the other reads and writes. */
 static void carry_inputs(carat_engine *e, const struct bucket *b, const struct segment *s)
 {
     const struct target *here = &e->layout.targets[s->site];
@@ -175,29 +189,42 @@ static void carry_inputs(carat_engine *e, const struct bucket *b, const struct s
     const struct target *there = &e->layout.targets[other];
     for (int32_t i = 0; i < s->plan->n_ops && s->plan->ops[i].code == OP_INPUT; i++) {
         const struct op *op = &s->plan->ops[i];
-        const struct plan_buf *to = plan_buf_at(s->plan, op->out[0]);
-        int32_t rows = to->rows == ROWS_TOKEN ? e->step.n_token : e->step.n_out;
-        size_t bytes = (size_t)rows * (size_t)to->cols * sizeof(float);
+        const struct plan_buf *input = plan_buf_at(s->plan, op->out[0]);
+        int32_t rows = input->rows == ROWS_TOKEN ? e->step.n_token : e->step.n_out;
+        size_t bytes = (size_t)rows * (size_t)input->cols * sizeof(float);
         if (bytes == 0) continue;
-        there->backend->download(there->device, e->carried,
-                                 buffer_at(e, b, other, (buf_id)op->p.input.from), bytes);
-        here->backend->upload(here->device, buffer_at(e, b, s->site, op->out[0]), e->carried,
-                              bytes);
+        char *to = buffer_at(e, b, s->site, op->out[0]);
+        const char *from = buffer_at(e, b, other, (buf_id)op->p.input.from);
+        if (here->backend->is_host)
+            there->backend->download(there->device, to, from, bytes);
+        else
+            here->backend->upload(here->device, to, from, bytes);
     }
+}
+
+/* Segments of the two devices take turns. Each waits once for the one before it: the host's for
+ * rows and their copies; before the other's the host is done, and its rows stay as they are until
+ * it is its turn again. */
+static int run_segments(carat_engine *e, const struct bucket *b, struct carat_error *err)
+{
+    const struct target *before = NULL;
+    for (int32_t i = 0; i < b->n_segments; i++) {
+        const struct segment *s = &b->segments[i];
+        const struct target *t = &e->layout.targets[s->site];
+        if (before && !t->backend->is_host) TRY(before->backend->fence(before->device, err));
+        carry_inputs(e, b, s);
+        if (before && t->backend->is_host) TRY(before->backend->fence(before->device, err));
+        t->backend->run(s->program, &e->step);
+        before = t;
+    }
+    return before->backend->fence(before->device, err);
 }
 
 int engine_run(carat_engine *e, struct carat_error *err)
 {
     if (e->is_lost) return err_set(err, CARAT_EDEVICE, "the device was lost; open a new engine");
     const struct bucket *b = plans_get(&e->layout.plans, e->step.n_token, e->step.n_out);
-    int status = CARAT_OK;
-    for (int32_t i = 0; i < b->n_segments && !status; i++) {
-        const struct segment *s = &b->segments[i];
-        const struct target *t = &e->layout.targets[s->site];
-        carry_inputs(e, b, s);
-        t->backend->run(s->program, &e->step);
-        status = t->backend->fence(t->device, err);
-    }
+    int status = run_segments(e, b, err);
     e->is_lost = status != CARAT_OK;
     return status;
 }
@@ -208,9 +235,11 @@ const float *engine_logits(carat_engine *e, int32_t out)
     const struct segment *last = bucket_last(b);
     const struct target *t = &e->layout.targets[last->site];
     size_t row_bytes = (size_t)e->model->config.n_vocab * sizeof(float);
+    struct carat_error err; /* of a lost device, which the next step reports */
     t->backend->download(t->device, e->row,
                          buffer_at(e, b, last->site, last->plan->logits) + (size_t)out * row_bytes,
                          row_bytes);
+    t->backend->fence(t->device, &err);
     return e->row;
 }
 

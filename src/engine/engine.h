@@ -12,7 +12,6 @@ struct carat_engine {
     struct arena arena;           /* weights' tables, sequences, events, step; sealed after start */
     int32_t n_loaded[SITE_COUNT]; /* weights that a device has */
     void *kv[2 * LAYERS_MAX], *memory[SITE_COUNT], *scratch[SITE_COUNT];
-    char *carried; /* rows on their way between devices */
     struct step step;
     struct sequence *sequences;
     float *row; /* n_vocab logits on the host */

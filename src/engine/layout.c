@@ -63,6 +63,7 @@ static int open_target(struct layout *y, enum site site, const char *name,
     struct device_facts facts;
     struct device_options device = {.n_threads = o->n_threads,
                                     .is_pinned = o->pin_threads,
+                                    .takes_turns = site == SITE_FAR,
                                     .is_exact = o->precision == CARAT_PRECISION_FP32,
                                     .matmul = (enum matmul_kind)o->matmul,
                                     .table_place = (enum table_place)o->ple_place,
@@ -166,10 +167,10 @@ static int compile(struct layout *y, const struct gemma_config *c, struct carat_
     return plans_compile(&y->plans, &from, y->n_seq, y->chunk, y->score_rows, err);
 }
 
-/* Of the host: ids and positions of a step, rows on their way from one device to the other. */
+/* Of the host: ids and positions of a step. */
 static uint64_t step_bytes(const struct layout *y)
 {
-    return (uint64_t)(y->chunk + y->n_seq) * 4 * sizeof(int32_t) + y->plans.carry_bytes;
+    return (uint64_t)(y->chunk + y->n_seq) * 4 * sizeof(int32_t);
 }
 
 /* What the plans take for this context. A 32nd of a device stays free of forms of weights that only

@@ -22,9 +22,6 @@ static int close_plan(struct plans *p, struct plan *plan, enum site site,
     TRY(plan_close(plan, err));
     raise_to(&p->bytes[site], plan->bytes);
     raise_to(&p->scratch_bytes[site], target->backend->scratch_bytes(target->device, plan));
-    for (int32_t i = 0; i < plan->n_ops; i++)
-        if (plan->ops[i].code == OP_INPUT)
-            raise_to(&p->carry_bytes, plan_buf_bytes(plan, plan->ops[i].out[0]));
     return CARAT_OK;
 }
 

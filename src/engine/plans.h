@@ -37,7 +37,6 @@ struct plans {
     struct bucket buckets[BUCKETS_MAX]; /* rising in rows */
     int32_t n_buckets;
     size_t bytes[SITE_COUNT], scratch_bytes[SITE_COUNT]; /* the most that one of them needs */
-    size_t carry_bytes; /* of the largest buffer that goes from one site to the other */
 };
 
 /* What plans are made from. */

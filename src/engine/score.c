@@ -2,6 +2,7 @@
  * of an idle engine directly. */
 #include <math.h>
 
+#include "base/mem.h"
 #include "base/os.h"
 #include "base/rng.h"
 #include "engine/engine.h"
@@ -79,16 +80,40 @@ static int32_t random_id(const carat_engine *e, struct rng *rng)
     return (int32_t)rng_below(rng, (uint32_t)e->model->config.n_vocab);
 }
 
-/* `n` random tokens of sequence `s` from `position` on; logits for the last one. */
-static int prefill_random(carat_engine *e, int32_t s, int32_t position, int32_t n, struct rng *rng,
-                          struct carat_error *err)
+/* `n` tokens of sequence `s` from `position` on; logits for the last one. */
+static int prefill(carat_engine *e, int32_t s, int32_t position, const int32_t *ids, int32_t n,
+                   struct carat_error *err)
 {
+    int32_t chunk = e->layout.chunk;
     for (int32_t done = 0; done < n;) {
         batch_clear(&e->step);
-        for (; done < n && e->step.n_token < e->layout.chunk; done++)
-            batch_add(&e->step, random_id(e, rng), position + done, s, done == n - 1);
+        for (; done < n && e->step.n_token < chunk; done++)
+            batch_add(&e->step, ids[done], position + done, s, done == n - 1);
+        e->step.next_id = ids + done;
+        e->step.n_next = n - done < chunk ? n - done : chunk;
         TRY(engine_run(e, err));
     }
+    return CARAT_OK;
+}
+
+/* The steps of carat_measure; `ids` is room for the longer of depth and prompt. */
+static int measure(carat_engine *e, const struct carat_measure *what, int32_t users, int32_t *ids,
+                   double *seconds, struct carat_error *err)
+{
+    struct rng rng = {.state = 1};
+    for (int32_t i = 0; i < what->depth; i++) ids[i] = random_id(e, &rng);
+    for (int32_t s = 0; s < users; s++) TRY(prefill(e, s, 0, ids, what->depth, err));
+    for (int32_t i = 0; i < what->n_prompt; i++) ids[i] = random_id(e, &rng);
+    double begin = os_seconds();
+    for (int32_t s = 0; s < users; s++) TRY(prefill(e, s, what->depth, ids, what->n_prompt, err));
+    for (int32_t i = 0; i < what->n_gen; i++) {
+        batch_clear(&e->step);
+        for (int32_t s = 0; s < users; s++)
+            batch_add(&e->step, random_id(e, &rng), what->depth + what->n_prompt + i, s, true);
+        e->step.n_decode = users;
+        TRY(engine_run(e, err));
+    }
+    *seconds = os_seconds() - begin;
     return CARAT_OK;
 }
 
@@ -108,20 +133,12 @@ int carat_measure(carat_engine *e, const struct carat_measure *what, double *sec
         return err_set(err, CARAT_ECONTEXT,
                        "%lld positions exceed the available context size of %d",
                        (long long)positions, e->layout.n_ctx);
-    struct rng rng = {.state = 1};
-    for (int32_t s = 0; s < users; s++) TRY(prefill_random(e, s, 0, what->depth, &rng, err));
-    double begin = os_seconds();
-    for (int32_t s = 0; s < users; s++)
-        TRY(prefill_random(e, s, what->depth, what->n_prompt, &rng, err));
-    for (int32_t i = 0; i < what->n_gen; i++) {
-        batch_clear(&e->step);
-        for (int32_t s = 0; s < users; s++)
-            batch_add(&e->step, random_id(e, &rng), what->depth + what->n_prompt + i, s, true);
-        e->step.n_decode = users;
-        TRY(engine_run(e, err));
-    }
-    *seconds = os_seconds() - begin;
-    return CARAT_OK;
+    size_t n = (size_t)(what->depth > what->n_prompt ? what->depth : what->n_prompt);
+    int32_t *ids = mem_alloc(n, sizeof *ids);
+    if (!ids) return err_no_memory(err, "tokens", n * sizeof *ids);
+    int status = measure(e, what, users, ids, seconds, err);
+    mem_free(ids);
+    return status;
 }
 
 int carat_measure_roofline(carat_engine *e, struct carat_roofline *out, struct carat_error *err)

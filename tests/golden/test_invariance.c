@@ -1,6 +1,6 @@
 /* What must not change an answer: other sequences in the step, a ring that wraps, replay instead of
- * launches. Compared by ids and by the bits of their log-probabilities, on the small models of the
- * family, for every fast backend. */
+ * launches, where a table lies. Compared by ids and by the bits of their log-probabilities, on the
+ * small models of the family, for every fast backend. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -146,15 +146,15 @@ static void check_wrapped_ring(const char *backend, int32_t n_tokens)
     }
 }
 
-static void cuda_replay_equals_launches(void **state)
+static void check_replay(int32_t gpu_layers, bool cpu_experts)
 {
-    (void)state;
     need_device("cuda");
     for (int m = 0; m < N_MODELS; m++) {
         carat_model *model = open_model(models[m]);
         for (int direct = 0; direct < 2; direct++) {
-            struct carat_engine_options options = {
-                .backend = "cuda", .n_ctx = 512, .n_seq = 3, .profile = direct};
+            struct carat_engine_options options = {.backend = "cuda", .n_ctx = 512, .n_seq = 3,
+                                                   .profile = direct, .gpu_layers = gpu_layers,
+                                                   .cpu_experts = cpu_experts};
             carat_engine *engine = open_engine(model, &options);
             for (int i = 0; i < 3; i++) submit(engine, model, i, 60, &answers[3 * direct + i]);
             run(engine, answers + 3 * direct, 3);
@@ -162,6 +162,56 @@ static void cuda_replay_equals_launches(void **state)
         }
         for (int i = 0; i < 3; i++)
             assert_same(&answers[i], &answers[3 + i], models[m], "replayed");
+        carat_model_close(model);
+    }
+}
+
+static void cuda_replay_equals_launches(void **state)
+{
+    (void)state;
+    check_replay(0, false);
+}
+
+static void cuda_replay_equals_launches_with_layers_and_experts_on_the_cpu(void **state)
+{
+    (void)state;
+    check_replay(3, true);
+}
+
+/* Chunks read ahead behind decoding rows; one that is read in vain, as its request is cancelled;
+ * launches and replays; the smallest with layers on the CPU. */
+static void answer_with_table(const carat_model *model, enum carat_ple place, int32_t chunk,
+                              bool is_launched, struct answer *out)
+{
+    enum { N = SEQUENCES_MAX / 2 };
+    struct carat_error err = {0};
+    struct carat_engine_options options = {.backend = "cuda", .n_ctx = 512, .n_seq = N,
+                                           .chunk = chunk, .profile = is_launched,
+                                           .gpu_layers = chunk < 10 ? 3 : 0, .ple_place = place};
+    carat_engine *engine = open_engine(model, &options);
+    for (int i = 0; i < N; i++) submit(engine, model, 2 * i + 1, 30, &out[i]);
+    for (int i = 0; i < 2; i++) assert_true(carat_step(engine, &err) >= 0);
+    for (int i = 1; i < N; i += 3)
+        assert_int_equal(carat_cancel(engine, out[i].request), CARAT_OK);
+    run(engine, out, N);
+    carat_engine_close(engine);
+}
+
+static void cuda_place_of_the_table_does_not_matter(void **state)
+{
+    (void)state;
+    static const int32_t chunks[] = {8, 32, 200};
+    need_device("cuda");
+    for (int m = 0; m < 2; m++) { /* the two that have per-layer embeddings */
+        carat_model *model = open_model(models[m]);
+        for (int k = 0; k < 6; k++) {
+            int32_t chunk = chunks[k / 2];
+            enum { N = SEQUENCES_MAX / 2 };
+            answer_with_table(model, CARAT_PLE_GPU, chunk, k % 2, answers);
+            answer_with_table(model, CARAT_PLE_HOST, chunk, k % 2, answers + N);
+            for (int i = 0; i < N; i++)
+                assert_same(&answers[N + i], &answers[i], models[m], "table in the file");
+        }
         carat_model_close(model);
     }
 }
@@ -200,6 +250,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(cpu_wrapped_ring_equals_a_full_cache),
         cmocka_unit_test(cuda_wrapped_ring_equals_a_full_cache_for_4000_tokens),
         cmocka_unit_test(cuda_replay_equals_launches),
+        cmocka_unit_test(cuda_replay_equals_launches_with_layers_and_experts_on_the_cpu),
+        cmocka_unit_test(cuda_place_of_the_table_does_not_matter),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -320,19 +320,26 @@ static void check_fast_rows(int i, const char *backend)
     }
 }
 
-/* Stored rows from a backend, for a chunk size and a number of threads; into `rows`. */
-static void score_on(const char *backend, const struct oracle *o, int32_t chunk,
-                     int32_t n_threads, enum carat_precision precision, struct rows *rows)
+/* Stored rows; into `rows`. */
+static void score_with(const struct carat_engine_options *options, const struct oracle *o,
+                       struct rows *rows)
 {
     struct carat_error err = {0};
-    struct carat_engine_options options = {.backend = backend, .n_ctx = N_CTX, .chunk = chunk,
-                                           .n_threads = n_threads, .precision = precision};
     carat_engine *e;
-    if (carat_engine_open(&e, o->model, &options, &err)) fail_msg("%s", err.message);
+    if (carat_engine_open(&e, o->model, options, &err)) fail_msg("%s", err.message);
     memset(rows, 0, sizeof *rows);
     assert_int_equal(carat_score(e, o->tokens, N_TOKENS, o->position, N_STORED, take_row, rows,
                                  &err), CARAT_OK);
     carat_engine_close(e);
+}
+
+/* The same from a backend, for a chunk size and a number of threads. */
+static void score_on(const char *backend, const struct oracle *o, int32_t chunk,
+                     int32_t n_threads, enum carat_precision precision, struct rows *rows)
+{
+    struct carat_engine_options options = {.backend = backend, .n_ctx = N_CTX, .chunk = chunk,
+                                           .n_threads = n_threads, .precision = precision};
+    score_with(&options, o, rows);
 }
 
 static void cpu_is_as_close_as_llama_cpp(void **state)
@@ -388,6 +395,24 @@ static void cuda_in_full_precision_is_the_reference(void **state)
     check_exact("cuda", 1);
 }
 
+/* Layers, and experts where there are any, on the CPU. */
+static void cuda_with_the_cpu_in_full_precision_is_the_reference(void **state)
+{
+    (void)state;
+    need_device("cuda");
+    for (int i = 0; i < N_ORACLES; i++)
+        for (int32_t chunk = 1; chunk <= 64; chunk += 63) {
+            struct carat_engine_options options = {.backend = "cuda", .n_ctx = N_CTX,
+                                                   .chunk = chunk, .gpu_layers = 3,
+                                                   .cpu_experts = true,
+                                                   .precision = CARAT_PRECISION_FP32};
+            score_with(&options, &oracles[i], &other);
+            double worst = worst_error(&oracles[i], &other);
+            print_message("%s on cuda and cpu: relative error %.2g\n", names[i], worst);
+            assert_true(worst <= 1e-5);
+        }
+}
+
 static void cuda_is_as_close_as_llama_cpp(void **state)
 {
     (void)state;
@@ -435,6 +460,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(cpu_rows_are_the_same_bits_for_every_chunk_and_number_of_threads),
         cmocka_unit_test(cpu_in_full_precision_is_the_reference),
         cmocka_unit_test(cuda_in_full_precision_is_the_reference),
+        cmocka_unit_test(cuda_with_the_cpu_in_full_precision_is_the_reference),
         cmocka_unit_test(cuda_is_as_close_as_llama_cpp),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]); /* "cuda_*" */

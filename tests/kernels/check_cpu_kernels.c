@@ -76,7 +76,7 @@ static void open_product(struct product *p, const struct cpu_kernels *k, enum fo
                                 .expert_bytes = row_bytes * (size_t)rows, .data = bytes};
     p->tiled = (struct cpu_weight){.source = &p->source};
     struct pool *pool;
-    if (pool_open(&pool, 1, false, NULL)) abort();
+    if (pool_open(&pool, &(struct pool_options){.n_threads = 1}, NULL)) abort();
     tile_plan(&p->tiled);
     tile_fill(&p->tiled, os_pages_take(p->tiled.bytes), pool);
     pool_close(pool);

@@ -47,8 +47,9 @@ static int poison(const struct runner *r, void *memory, size_t bytes)
     if (!host) return err_no_memory(r->err, "poison", bytes);
     memset(host, POISON, bytes);
     r->backend->upload(r->device, memory, host, bytes);
+    int status = r->backend->fence(r->device, r->err);
     mem_free(host);
-    return CARAT_OK;
+    return status;
 }
 
 static int take_poisoned(const struct runner *r, size_t bytes, void **out)
@@ -179,6 +180,7 @@ static int run_op(const struct runner *r, struct loaded *l, struct parity_result
         int32_t rows = c->shape.rows_class == ROWS_TOKEN ? c->step.n_token : c->step.n_out;
         r->backend->download(r->device, memory, l->memory, l->memory_bytes);
         r->backend->download(r->device, scratch, l->scratch, l->scratch_bytes);
+        status = r->backend->fence(r->device, r->err);
         check_guards(l, memory, scratch, r->backend->scratch_bytes(r->device, &l->plan), out);
         for (int k = 0; k < 2; k++) {
             if (b.in[k] != BUF_NONE) check_input(c, k, memory + l->plan.bufs[b.in[k]].offset, out);
@@ -258,7 +260,7 @@ static int run_cached(const struct runner *r, struct loaded *l, struct parity_re
     if (!out->k || !out->v) return CARAT_EMEMORY;
     r->backend->download(r->device, out->k, c->cache.k, bytes);
     r->backend->download(r->device, out->v, c->cache.v, bytes);
-    return CARAT_OK;
+    return r->backend->fence(r->device, r->err);
 }
 
 int parity_run(const struct backend *backend, struct device *device, struct parity_case *c,

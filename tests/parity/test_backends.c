@@ -28,9 +28,10 @@ static void report(const char *backend, const struct device_options *o, const ch
                    const char *what)
 {
     static const char *const matmuls[] = {"", ", int8", ", fp16"};
-    print_error("%s, %d threads%s%s%s: %s: %s\n", backend, o->n_threads,
+    print_error("%s, %d threads%s%s%s%s: %s: %s\n", backend, o->n_threads,
                 o->is_exact ? ", exact" : "", o->is_uncaptured ? ", uncaptured" : "",
-                matmuls[o->matmul], label, what);
+                o->table_place == TABLE_HOST ? ", table in the file" : "", matmuls[o->matmul],
+                label, what);
     n_wrong++;
 }
 
@@ -123,6 +124,7 @@ static void cuda_agrees_with_the_reference(void **state)
         {.is_exact = true},
         {.is_exact = false},
         {.is_uncaptured = true},
+        {.table_place = TABLE_HOST},
         {.matmul = MATMUL_INT8},
         {.matmul = MATMUL_FP16},
     };

@@ -28,6 +28,8 @@ static struct {
     bool is_on, must_lose;
     size_t bytes, memory_available; /* 0: as it is */
     int allocated, programs, weights, wrong_order;
+    int32_t next_id[N_CTX], n_next; /* the chunk that the last step announced */
+    int announced, surprising;      /* chunks that were announced, and those that were not */
 } counted;
 
 static struct backend counting;
@@ -79,6 +81,21 @@ static void count_describe(const struct device *device, struct device_facts *out
     if (counted.memory_available) out->memory_available = counted.memory_available;
 }
 
+/* What is looked up ahead is used only where it is the next step's whole chunk. */
+static void count_run(struct program *program, const struct step *step)
+{
+    int32_t n = step->n_token - step->n_decode;
+    bool is_same = n == counted.n_next && memcmp(step->id + step->n_decode, counted.next_id,
+                                                 (size_t)n * sizeof *step->id) == 0;
+    if (n > 0) ++*(is_same ? &counted.announced : &counted.surprising);
+    if (n == 0 && counted.n_next > 0) counted.surprising++;
+    ref_backend.run(program, step);
+    counted.n_next = step->n_next;
+    assert_in_range(step->n_next, 0, N_CTX);
+    if (step->n_next)
+        memcpy(counted.next_id, step->next_id, (size_t)step->n_next * sizeof *step->next_id);
+}
+
 static int count_fence(struct device *device, struct carat_error *err)
 {
     if (counted.must_lose) return err_set(err, CARAT_EDEVICE, "the device is gone");
@@ -108,6 +125,7 @@ static void count_from_now(void)
     counting.bind = count_bind;
     counting.unbind = count_unbind;
     counting.describe = count_describe;
+    counting.run = count_run;
     counting.fence = count_fence;
 }
 
@@ -526,6 +544,40 @@ static void a_sequence_does_not_depend_on_its_neighbours(void **state)
     }
 }
 
+/* All but the first, with others that decode in front of them; a cancelled request's is not run. */
+static void every_chunk_is_announced_by_the_step_before_it(void **state)
+{
+    (void)state;
+    enum { CHUNK = 5 };
+    int32_t prompt[N_CTX];
+    double seconds;
+    struct carat_error err = {0};
+    struct answer answers[N_MIXED] = {0};
+    int chunks = 0;
+    count_from_now();
+    carat_engine *e = open_engine(GEMMA_E2B, N_MIXED, CHUNK);
+    for (int i = 0; i < N_MIXED; i++) {
+        struct carat_request request = mixed_request(i, prompt);
+        answers[i].request = submit(e, &request);
+        chunks += ((int)request.n_prompt + CHUNK - 1) / CHUNK;
+    }
+    run_all(e, answers, N_MIXED);
+    assert_int_equal(counted.surprising, 1);
+    assert_int_equal(counted.announced, chunks - 1);
+    struct carat_request request = request_of(prompt, 4 * CHUNK, 1);
+    struct answer cancelled = {.request = submit(e, &request)};
+    assert_int_equal(carat_step(e, &err), 1);
+    assert_int_equal(counted.n_next, CHUNK);
+    assert_int_equal(carat_cancel(e, cancelled.request), CARAT_OK);
+    run_all(e, &cancelled, 1);
+    counted.announced = counted.surprising = counted.n_next = 0;
+    struct carat_measure what = {.n_prompt = 4 * CHUNK + 1, .n_gen = 2};
+    assert_int_equal(carat_measure(e, &what, &seconds, &err), CARAT_OK);
+    assert_int_equal(counted.surprising, 1);
+    assert_int_equal(counted.announced, 4);
+    carat_engine_close(e);
+}
+
 static void a_slot_used_again_remembers_nothing(void **state)
 {
     (void)state;
@@ -927,6 +979,7 @@ int main(void)
         cmocka_unit_test(bad_requests_are_refused_with_the_reason),
         cmocka_unit_test(options_out_of_range_are_refused_with_the_range),
         cmocka_unit_test(a_sequence_does_not_depend_on_its_neighbours),
+        cmocka_unit_test_teardown(every_chunk_is_announced_by_the_step_before_it, stop_counting),
         cmocka_unit_test(a_slot_used_again_remembers_nothing),
         cmocka_unit_test_teardown(the_memory_table_is_what_is_taken, stop_counting),
         cmocka_unit_test(a_step_allocates_nothing),

@@ -40,6 +40,104 @@ static int alloc_small(struct device *device, size_t bytes, void **out, struct c
     return ref_backend.alloc(device, bytes, out, err);
 }
 
+/* ---- A device that does everything in the fence ----------------------------------------- */
+
+enum { PENDING_MAX = 16 };
+
+static struct backend late;
+static bool is_late;
+static struct {
+    struct program *program; /* NULL: a copy */
+    const struct step *step;
+    void *to;
+    const void *from;
+    size_t bytes;
+} pending[PENDING_MAX];
+static int n_pending;
+static char *shared; /* host memory of the other device */
+static size_t shared_bytes;
+
+static void run_late(struct program *program, const struct step *step)
+{
+    assert_true(n_pending < PENDING_MAX);
+    pending[n_pending].program = program;
+    pending[n_pending++].step = step;
+}
+
+static void copy_late(void *to, const void *from, size_t bytes)
+{
+    assert_true(n_pending < PENDING_MAX);
+    pending[n_pending].program = NULL;
+    pending[n_pending].to = to;
+    pending[n_pending].from = from;
+    pending[n_pending++].bytes = bytes;
+}
+
+static void upload_late(struct device *device, void *memory, const void *host, size_t bytes)
+{
+    (void)device;
+    const char *begin = host;
+    assert_true(begin >= shared && begin + bytes <= shared + shared_bytes);
+    copy_late(memory, host, bytes);
+}
+
+/* Rows that are looked at too early are NaN. */
+static void download_late(struct device *device, void *host, const void *memory, size_t bytes)
+{
+    (void)device;
+    memset(host, 0xFF, bytes);
+    copy_late(host, memory, bytes);
+}
+
+static int fence_late(struct device *device, struct carat_error *err)
+{
+    (void)device, (void)err;
+    for (int i = 0; i < n_pending; i++)
+        if (pending[i].program)
+            ref_backend.run(pending[i].program, pending[i].step);
+        else
+            memcpy(pending[i].to, pending[i].from, pending[i].bytes);
+    n_pending = 0;
+    return CARAT_OK;
+}
+
+static void share_late(struct device *device, void *host, size_t bytes)
+{
+    (void)device;
+    assert_null(shared);
+    shared = host;
+    shared_bytes = bytes;
+}
+
+static void unshare_late(struct device *device, void *host)
+{
+    (void)device;
+    assert_ptr_equal(shared, host);
+    shared = NULL;
+}
+
+static void be_late(void)
+{
+    is_late = true;
+    late = ref_backend;
+    late.is_host = false;
+    late.run = run_late;
+    late.fence = fence_late;
+    late.upload = upload_late;
+    late.download = download_late;
+    late.share = share_late;
+    late.unshare = unshare_late;
+}
+
+static int be_in_time(void **state)
+{
+    (void)state;
+    is_late = false;
+    n_pending = 0;
+    shared = NULL;
+    return 0;
+}
+
 /* The linker puts this in front of the registry (see tests/CMakeLists.txt). */
 int __real_backend_find(const struct backend **out, const char *name, struct carat_error *err);
 int __wrap_backend_find(const struct backend **out, const char *name, struct carat_error *err);
@@ -48,6 +146,7 @@ int __wrap_backend_find(const struct backend **out, const char *name, struct car
 {
     int status = __real_backend_find(out, name, err);
     if (!status && small_memory && *out == &ref_backend) *out = &small;
+    if (!status && is_late && *out == &ref_backend) *out = &late;
     return status;
 }
 
@@ -239,6 +338,30 @@ static void the_reference_and_the_cpu_agree_as_one_exact_device(void **state)
     undivided.gpu_layers = 0;
     undivided.precision = CARAT_PRECISION_FP32;
     for_all_divisions(undivided, check_close);
+}
+
+/* Nobody reads or writes over what is still to be copied. */
+static void a_device_that_works_only_when_waited_for_gives_the_same_bits(void **state)
+{
+    (void)state;
+    for (int size = 0; size < GEMMA_SIZES; size++) {
+        const struct gemma_config *c = &models[size]->config;
+        for (int32_t n = 1; n <= c->n_layer; n++)
+            for (int experts = 0; experts <= (c->n_expert > 0); experts++) {
+                struct carat_engine_options o = divided("ref", n, experts);
+                carat_engine *e = open_engine(size, &o);
+                listen(e, &whole);
+                carat_engine_close(e);
+                be_late();
+                e = open_engine(size, &o);
+                listen(e, &parts);
+                check_bits(size, n, experts);
+                check_same_tokens(size, n, experts);
+                carat_engine_close(e);
+                assert_null(shared);
+                be_in_time(NULL);
+            }
+    }
 }
 
 /* ---- Where things are ------------------------------------------------------------------- */
@@ -502,6 +625,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_devices_of_a_kind_give_the_bits_of_one),
         cmocka_unit_test(the_reference_and_the_cpu_agree_as_one_exact_device),
+        cmocka_unit_test_teardown(
+            a_device_that_works_only_when_waited_for_gives_the_same_bits, be_in_time),
         cmocka_unit_test(layers_that_share_keys_stay_with_their_donors),
         cmocka_unit_test(every_op_runs_once_where_its_layer_is),
         cmocka_unit_test(dense_models_have_no_experts_to_divide),

@@ -61,6 +61,7 @@ static void cuda_close(struct device *d)
     if (d->cublas) cublas_close(d->cublas);
     profile_close(d->profile);
     if (d->step_host) cudaFreeHost(d->step_host);
+    if (d->gather_memory) cudaFreeHost(d->gather_memory);
     if (d->best_host) cudaFreeHost(d->best_host);
     if (d->queue.stream) cudaStreamDestroy(d->queue.stream);
     cudaGetLastError(); /* of a lost device: there is nobody left to tell */
@@ -205,13 +206,12 @@ static void cuda_free(struct device *device, void *memory)
     cudaFree(memory);
 }
 
-/* On the stream of the kernels, which waits for no other, and to its end. */
+/* On the stream of the kernels, which waits for no other. */
 static void copy(struct device *device, void *to, const void *from, size_t bytes,
                  enum cudaMemcpyKind kind)
 {
     cudaSetDevice(device->index);
     cudaError_t status = cudaMemcpyAsync(to, from, bytes, kind, device->queue.stream);
-    if (!status) status = cudaStreamSynchronize(device->queue.stream);
     if (status) device->failure = status;
 }
 
@@ -223,6 +223,19 @@ static void cuda_upload(struct device *device, void *memory, const void *host, s
 static void cuda_download(struct device *device, void *host, const void *memory, size_t bytes)
 {
     copy(device, host, memory, bytes, cudaMemcpyDeviceToHost);
+}
+
+/* Of pages that are pinned: what is not is copied by way of the driver's own, call by call. */
+static void cuda_share(struct device *device, void *host, size_t bytes)
+{
+    cudaSetDevice(device->index);
+    if (cudaHostRegister(host, bytes, cudaHostRegisterDefault)) cudaGetLastError();
+}
+
+static void cuda_unshare(struct device *device, void *host)
+{
+    cudaSetDevice(device->index);
+    if (cudaHostUnregister(host)) cudaGetLastError();
 }
 
 /* ---- Weights and plans ------------------------------------------------------------------ */
@@ -276,8 +289,9 @@ static int cuda_fence(struct device *device, struct carat_error *err)
     cudaError_t status = cudaStreamSynchronize(device->queue.stream);
     if (!status) status = cudaGetLastError();
     if (!status) status = device->failure;
-    if (!status && device->profile)
+    if (!status && device->profile && device->is_running)
         profile_end(device->profile, device->is_decode, os_seconds() - device->run_begin);
+    device->is_running = false;
     if (!status) return CARAT_OK;
     err_set(err, CARAT_EDEVICE, "cuda: %s failed: %s", device->name, cudaGetErrorString(status));
     err_hint(err, "the requests under way are lost; see the system's log (dmesg) for the cause");
@@ -315,6 +329,8 @@ const struct backend cuda_backend = {
     .fence = cuda_fence,
     .upload = cuda_upload,
     .download = cuda_download,
+    .share = cuda_share,
+    .unshare = cuda_unshare,
     .best = cuda_best,
     .print_profile = cuda_print_profile,
     .measure_limits = cuda_measure_limits,

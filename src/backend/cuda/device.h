@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include "backend/backend.h"
+#include "backend/cuda/gather.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/windows.h"
 
@@ -43,8 +44,11 @@ struct device {
     struct profile *profile; /* NULL unless asked for */
     int32_t *counting;               /* on the device: 0, 1, 2 ... ; NULL until needed */
     uint32_t *arrived;               /* on the device, [ROUTER_COUNTERS]: launch_router's, 0 */
+    struct gather gather;            /* rows of a table in the mapped file, */
+    void *gather_memory;             /* pinned; NULL until a program needs them */
     int32_t *step_host;              /* pinned, of 4 + 4 * STEP_ROWS_MAX */
     struct logit_pair *best_host;    /* pinned, [MATVEC_ROWS_MAX][TOP_K] */
+    bool is_running;  /* something was run since the last fence */
     double run_begin; /* of the last run, for the profile */
     bool is_decode;   /* it had few rows */
     const struct op *failed_op;      /* whose launch was the first to fail */
@@ -80,7 +84,8 @@ struct cuda_loaded *loaded_of(const struct weight *w);
  * counted. */
 size_t weights_bytes(const struct device *d, const struct plan *plan);
 
-/* The table whose rows are copied to the device step by step; NULL: none. */
+/* The table whose rows are copied to the device step by step: the largest that is only looked up.
+ * NULL: none. */
 const struct weight *gathered_table(const struct device *d, const struct plan *plan);
 
 /* Puts those there that are not yet: read, copied and repacked at once. */
@@ -118,7 +123,6 @@ struct program {
     uint8_t *needs; /* by buffer: NEEDS_* */
     struct step_view step;
     const struct weight *gathered; /* a table in the mapped file, or NULL */
-    char *table_host;              /* pinned: its rows for the step */
     int32_t rows_max;             /* of both classes: the stride of the step's arrays */
     int32_t n[ROW_CLASS_COUNT];   /* rows of the launches being made */
     int32_t n_decode;             /* of the token rows, those that are single new tokens */

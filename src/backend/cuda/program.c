@@ -151,11 +151,6 @@ static void launch_all(struct program *p, int32_t n_token, int32_t n_out)
     cudaError_t status = cudaMemcpyAsync(p->scratch + p->at.step, d->step_host, bytes,
                                          cudaMemcpyHostToDevice, d->queue.stream);
     if (status) d->failure = status;
-    if (p->gathered && n_token > 0)
-        status = cudaMemcpyAsync(p->scratch + p->at.table, p->table_host,
-                                 (size_t)n_token * p->gathered->row_bytes, cudaMemcpyHostToDevice,
-                                 d->queue.stream);
-    if (status) d->failure = status;
     if (d->profile) profile_begin(d->profile, d->queue.stream);
     p->n[ROWS_TOKEN] = n_token;
     p->n[ROWS_OUT] = n_out;
@@ -237,15 +232,31 @@ static bool can_replay(const struct program *p, const struct step *step)
            step->n_token >= p->replayed[ROWS_TOKEN] / 8 * 7;
 }
 
-/* Room for a step's rows of a table that stays in the file. */
+/* Pinned memory for rows of a table that stays in the file, one for all programs: what one reads
+ * ahead, another may run. */
+static int take_gather(struct device *d, const struct weight *table, int32_t rows,
+                       struct carat_error *err)
+{
+    struct gather *g = &d->gather;
+    size_t row_bytes = table->row_bytes;
+    if (rows <= g->rows_max && row_bytes <= g->row_bytes) return CARAT_OK;
+    if (rows < g->rows_max) rows = g->rows_max;
+    if (row_bytes < g->row_bytes) row_bytes = g->row_bytes;
+    if (d->gather_memory) cudaFreeHost(d->gather_memory);
+    d->gather_memory = NULL;
+    *g = (struct gather){0};
+    size_t bytes = gather_bytes(rows, row_bytes);
+    if (cudaMallocHost(&d->gather_memory, bytes)) return err_no_memory(err, table->name, bytes);
+    gather_init(g, d->gather_memory, rows, row_bytes);
+    return CARAT_OK;
+}
+
 static int take_table(struct program *p, struct carat_error *err)
 {
     struct device *d = p->device;
     p->gathered = gathered_table(d, p->plan);
     if (!p->gathered) return CARAT_OK;
-    size_t bytes = (size_t)p->plan->rows_max[ROWS_TOKEN] * p->gathered->row_bytes;
-    p->table_host = slab_take(d, bytes, true);
-    if (!p->table_host) return err_no_memory(err, p->gathered->name, bytes);
+    TRY(take_gather(d, p->gathered, p->plan->rows_max[ROWS_TOKEN], err));
     if (d->counting) return CARAT_OK;
     d->counting = slab_take(d, STEP_ROWS_MAX * sizeof *d->counting, false);
     if (!d->counting) return cuda_fail(err, cudaErrorMemoryAllocation, p->gathered->name);
@@ -315,11 +326,33 @@ static void fill_step(struct program *p, const struct step *step)
     memcpy(host + 4 + p->rows_max, step->position, n);
     memcpy(host + 4 + 2 * p->rows_max, step->sequence, n);
     memcpy(host + 4 + 3 * p->rows_max, step->out_row, (size_t)step->n_out * sizeof *host);
-    if (!p->gathered) return;
+}
+
+/* Rows of the table in the mapped file, in front of the launches: where they lie in host memory
+ * changes from step to step, which a recorded copy could not follow. */
+static void send_gathered(struct program *p, const struct step *step)
+{
+    struct device *d = p->device;
     size_t bytes = p->gathered->row_bytes;
-    for (int32_t t = 0; t < step->n_token; t++)
-        memcpy(p->table_host + (size_t)t * bytes,
-               (const char *)p->gathered->data + (size_t)step->id[t] * bytes, bytes);
+    struct gathered got = gather_step(&d->gather, p->gathered, step);
+    char *to = p->scratch + p->at.table;
+    cudaError_t status = cudaMemcpyAsync(to, got.first, (size_t)got.n_first * bytes,
+                                         cudaMemcpyHostToDevice, d->queue.stream);
+    if (!status)
+        status = cudaMemcpyAsync(to + (size_t)got.n_first * bytes, got.rest,
+                                 (size_t)got.n_rest * bytes, cudaMemcpyHostToDevice,
+                                 d->queue.stream);
+    if (status) d->failure = status;
+}
+
+static void launch_or_replay(struct program *p, const struct step *step)
+{
+    if (!can_replay(p, step)) {
+        launch_all(p, step->n_token, step->n_out);
+        return;
+    }
+    cudaError_t status = cudaGraphLaunch(p->graph, p->device->queue.stream);
+    if (status) p->device->failure = status;
 }
 
 void cuda_run(struct program *p, const struct step *step)
@@ -327,14 +360,12 @@ void cuda_run(struct program *p, const struct step *step)
     struct device *d = p->device;
     cudaSetDevice(d->index);
     fill_step(p, step);
+    d->is_running = true;
     d->run_begin = os_seconds();
     d->is_decode = step->n_token <= MATVEC_ROWS_MAX;
-    if (!can_replay(p, step)) {
-        launch_all(p, step->n_token, step->n_out);
-        return;
-    }
-    cudaError_t status = cudaGraphLaunch(p->graph, d->queue.stream);
-    if (status) d->failure = status;
+    if (p->gathered) send_gathered(p, step);
+    launch_or_replay(p, step);
+    if (p->gathered && step->n_next > 0) gather_ahead(&d->gather, p->gathered, step);
 }
 
 int cuda_best(struct program *p, int32_t row, const struct logit_pair **out)

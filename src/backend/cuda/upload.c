@@ -33,7 +33,8 @@ void upload_close(struct upload *u)
 static int take_buffers(struct upload *u, struct carat_error *err)
 {
     int cores = os_physical_cores();
-    TRY(pool_open(&u->readers, cores < READERS_MAX ? cores : READERS_MAX, false, err));
+    struct pool_options readers = {.n_threads = cores < READERS_MAX ? cores : READERS_MAX};
+    TRY(pool_open(&u->readers, &readers, err));
     for (int i = 0; i < BUFFERS; i++) {
         cudaError_t status = cudaMallocHost((void **)&u->host[i], BUFFER_BYTES);
         if (!status) status = cudaMalloc((void **)&u->staged[i], BUFFER_BYTES);

@@ -74,14 +74,24 @@ static bool stays_on_host(const struct device *d, struct uses uses)
     return uses.is_table && !uses.is_product && d->has_host_tables;
 }
 
+/* A plan that was cut may not show all uses of a weight: what was decided of it once, holds. */
+static bool may_be_gathered(const struct plan *plan, const struct weight *w)
+{
+    if (w->device_data && loaded_of(w)->view.quants) return loaded_of(w)->is_gathered;
+    return !uses_of(plan, w).is_product;
+}
+
 const struct weight *gathered_table(const struct device *d, const struct plan *plan)
 {
+    const struct weight *largest = NULL;
     if (d->options.table_place != TABLE_HOST) return NULL;
     for (int32_t i = 0; i < plan->n_ops; i++) {
-        const struct weight *w = plan->ops[i].code == OP_EMBED ? op_weight(&plan->ops[i]) : NULL;
-        if (w && !uses_of(plan, w).is_product) return w;
+        if (plan->ops[i].code != OP_EMBED) continue;
+        const struct weight *w = op_weight(&plan->ops[i]);
+        if (largest && w->expert_bytes <= largest->expert_bytes) continue;
+        if (may_be_gathered(plan, w)) largest = w;
     }
-    return NULL;
+    return largest;
 }
 
 size_t weights_bytes(const struct device *d, const struct plan *plan)

@@ -235,13 +235,10 @@ __device__ __forceinline__ float share_out(const struct state<S> &mine, const st
     return most;
 }
 
-/* Some p is too large: new tops for the rows that need one, and all that was summed under the old
- * ones is brought to the new. Every warp of the group computes the same. */
+/* The largest scores of own keys, for all warps of the group. */
 template <class S>
-__device__ __forceinline__ void raise_tops(struct state<S> &mine, const struct place &at,
-                                           const float (&s)[2][S::OWN][4])
+__device__ __forceinline__ void tell_largest(const struct place &at, const float (&s)[2][S::OWN][4])
 {
-    float factor[4];
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         float most = -INFINITY;
@@ -252,7 +249,14 @@ __device__ __forceinline__ void raise_tops(struct state<S> &mine, const struct p
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
         if ((at.lane & 3) == 0) at.stats[at.w * 32 + r * 8 + (at.lane >> 2)] = most;
     }
-    group_sync<S::W>(1 + at.group);
+}
+
+/* Some p is too large: new tops for the rows that need one, and all that was summed under the old
+ * ones is brought to the new. Every warp of the group computes the same. */
+template <class S>
+__device__ __forceinline__ void raise_tops(struct state<S> &mine, const struct place &at)
+{
+    float factor[4];
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         float most = -INFINITY;
@@ -274,11 +278,11 @@ __device__ __forceinline__ void raise_tops(struct state<S> &mine, const struct p
 }
 
 /* Step 3. The parts are there. `first`: position of the tile's first key; is_edge: some row does
- * not see all of the tile. */
+ * not see all of the tile. Gives the largest exponent of p. */
 template <class S>
-__device__ __forceinline__ void weigh(struct state<S> &mine, const struct place &at,
-                                      float (&s)[2][S::OWN][4], const int32_t *position, int first,
-                                      int window, bool is_edge)
+__device__ __forceinline__ float weigh(const struct state<S> &mine, const struct place &at,
+                                       float (&s)[2][S::OWN][4], float (&part)[4],
+                                       const int32_t *position, int first, int window, bool is_edge)
 {
 #pragma unroll
     for (int slot = 1; slot < S::W; slot++)
@@ -299,14 +303,7 @@ __device__ __forceinline__ void weigh(struct state<S> &mine, const struct place 
             if (key > p || key <= p - window) s[m][n][e] = -INFINITY;
         }
     }
-    float part[4];
-    float most = share_out<S>(mine, at, s, part);
-    if (group_any<S::W>(1 + at.group, most > P_LIMIT)) {
-        raise_tops<S>(mine, at, s);
-        share_out<S>(mine, at, s, part);
-    }
-#pragma unroll
-    for (int r = 0; r < 4; r++) mine.sum[r] += part[r];
+    return share_out<S>(mine, at, s, part);
 }
 
 /* ---- All tiles of a run ---------------------------------------------------------------------- */
@@ -349,7 +346,8 @@ __device__ __forceinline__ void attend_run(struct state<S> &mine, const struct p
     __syncthreads();
     for (int first = run.first; first <= run.last; first += TILE_KEYS) {
         bool is_here = is_seen(run, first);
-        float s[2][S::OWN][4];
+        float s[2][S::OWN][4], part[4];
+        bool is_large = false;
         if (is_here) score<S>(mine, at, s);
         copies_wait<0>();
         __syncthreads(); /* keys are used up; values and shares of the tile before are there */
@@ -360,10 +358,20 @@ __device__ __forceinline__ void attend_run(struct state<S> &mine, const struct p
         __syncthreads(); /* values and shares are used up; parts are there */
         fetch<S>(run, run.v, first, cell, at.keys + S::TILE_BYTES);
         cell = next_cell;
-        if (is_here) weigh<S>(mine, at, s, position, first, run.window, is_edge(run, first));
-        has_shares = is_here;
+        if (is_here)
+            is_large = weigh<S>(mine, at, s, part, position, first, run.window,
+                                is_edge(run, first)) > P_LIMIT;
         copies_wait<1>();
-        __syncthreads(); /* the next keys are there */
+        if (__syncthreads_or(is_large)) { /* the next keys are there */
+            if (is_here) tell_largest<S>(at, s);
+            __syncthreads();
+            if (is_here) raise_tops<S>(mine, at);
+            if (is_here) share_out<S>(mine, at, s, part);
+        }
+#pragma unroll
+        for (int r = 0; r < 4; r++)
+            if (is_here) mine.sum[r] += part[r];
+        has_shares = is_here;
     }
     copies_wait<0>();
     __syncthreads();

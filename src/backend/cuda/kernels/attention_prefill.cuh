@@ -1,4 +1,4 @@
-/* The parts of attention_prefill.cu that know nothing of softmax: instructions, barriers, and the
+/* The parts of attention_prefill.cu that know nothing of softmax: instructions, and the
  * way of keys and values from the cache to shared memory. */
 #ifndef CUDA_ATTENTION_PREFILL_CUH
 #define CUDA_ATTENTION_PREFILL_CUH
@@ -55,39 +55,6 @@ __device__ __forceinline__ uint32_t pack_halves(float low, float high)
 {
     __half2 pair = __floats2half2_rn(low, high);
     return *reinterpret_cast<uint32_t *>(&pair);
-}
-
-/* ---- Barriers -------------------------------------------------------------------------------- */
-
-/* All threads of the N_WARPS warps that share barrier `id`. */
-template <int N_WARPS> __device__ __forceinline__ void group_sync(int id)
-{
-    if constexpr (N_WARPS == 1)
-        __syncwarp();
-    else
-        asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(N_WARPS * 32) : "memory");
-}
-
-/* The same, and whether `is` held in any of them. (compute-sanitizer's racecheck loses track of the
- * block's barriers at this one: it reports copies of a tile as racing with reads of the one before.
- * With __syncthreads_or in its place, which is 3 to 10 % slower, it reports nothing.) */
-template <int N_WARPS> __device__ __forceinline__ bool group_any(int id, bool is)
-{
-    if constexpr (N_WARPS == 1) {
-        bool any = __any_sync(0xffffffffu, is);
-        __syncwarp();
-        return any;
-    } else {
-        int any;
-        asm volatile("{\n.reg .pred p, q;\n"
-                     "setp.ne.s32 p, %1, 0;\n"
-                     "bar.red.or.pred q, %2, %3, p;\n"
-                     "selp.s32 %0, 1, 0, q;\n}"
-                     : "=r"(any)
-                     : "r"((int)is), "r"(id), "n"(N_WARPS * 32)
-                     : "memory");
-        return any != 0;
-    }
 }
 
 /* ---- Tiles of keys or values ----------------------------------------------------------------- */
