@@ -21,18 +21,20 @@
 struct device;  /* a backend's own */
 struct program; /* a plan bound to a device */
 
+/* How products of many rows are computed on a device that has several ways. */
+enum matmul_kind { MATMUL_AUTO, MATMUL_INT8, MATMUL_FP16 };
+
 struct device_facts {
     char name[96];
     size_t memory_total, memory_available; /* bytes */
+    enum matmul_kind matmul;     /* the way chosen; MATMUL_AUTO: there is but one */
+    double fp16_rate, int8_rate; /* operations a second that were measured for it, or 0 */
 };
 
 /* What a device can do at most: bytes read, 8-bit operations (a product and its sum are two). */
 struct device_limits {
     double read_bytes, int8_operations; /* a second */
 };
-
-/* How products of many rows are computed on a device that has several ways. */
-enum matmul_kind { MATMUL_AUTO, MATMUL_INT8, MATMUL_FP16 };
 
 /* Where a device other than the CPU keeps tables that are only looked up. */
 enum table_place {

@@ -94,16 +94,6 @@ static int prepare_kernels(struct carat_error *err)
     return CARAT_OK;
 }
 
-/* Which way products of many rows go: 16-bit operands on data-centre chips, 8-bit ones on others,
- * whose tensor cores do fp16 with fp32 sums at a quarter of that rate. */
-static enum act_kind choose_many(const struct device *d)
-{
-    if (d->options.matmul == MATMUL_INT8) return ACT_INT8;
-    if (d->options.matmul == MATMUL_FP16) return ACT_HALF;
-    int32_t chip = d->queue.capability;
-    return chip == 80 || chip == 90 || chip == 100 ? ACT_HALF : ACT_INT8;
-}
-
 static int take_device(struct device *d, struct carat_error *err)
 {
     struct cudaDeviceProp facts;
@@ -129,8 +119,9 @@ static int take_device(struct device *d, struct carat_error *err)
                                 MATVEC_ROWS_MAX * TOP_K * sizeof *d->best_host);
     if (status) return cuda_fail(err, status, "cuda");
     memset(d->step_host, 0, step_bytes);
-    d->many = choose_many(d);
-    return prepare_kernels(err);
+    TRY(prepare_kernels(err));
+    d->many = cuda_choose_many(d);
+    return CARAT_OK;
 }
 
 static int take_cublas(struct device *d, struct carat_error *err)
@@ -167,7 +158,10 @@ static int cuda_open(struct device **out, int index, const struct device_options
 
 static void cuda_describe(const struct device *device, struct device_facts *out)
 {
+    *out = (struct device_facts){.fp16_rate = device->half_rate, .int8_rate = device->int8_rate};
     snprintf(out->name, sizeof out->name, "%s", device->name);
+    if (!device->options.is_exact)
+        out->matmul = device->many == ACT_HALF ? MATMUL_FP16 : MATMUL_INT8;
     cudaSetDevice(device->index);
     if (cudaMemGetInfo(&out->memory_available, &out->memory_total) != cudaSuccess)
         out->memory_available = out->memory_total = 0;

@@ -35,6 +35,7 @@ struct device {
     struct queue queue;
     struct device_options options;
     enum act_kind many; /* what products of many rows read: ACT_INT8, ACT_HALF */
+    double half_rate, int8_rate; /* operations a second that decided it; 0: not measured */
     struct slab *slabs;
     bool has_host_tables; /* tables that are only looked up lie in pinned host memory */
     size_t mirror_left; /* bytes that mirrors may still take */
@@ -68,8 +69,18 @@ static inline size_t padded_cols(int64_t cols)
 /* Memory that lives as long as the device; NULL when there is none. */
 void *slab_take(struct device *d, size_t bytes, bool is_pinned);
 
-/* limits.c; takes 2 GB for a moment. Zeros when there is no room. */
+/* ---- limits.c, choose.c ----------------------------------------------------------------- */
+
+/* What the device itself needs for `launch`, in seconds; 0 when that failed. */
+double cuda_seconds(struct device *d, void (*launch)(const struct queue *q, void *user),
+                    void *user);
+
+/* Takes 2 GB for a moment. Zeros when there is no room. */
 void cuda_measure_limits(struct device *d, struct device_limits *out);
+
+/* What products of many rows read: as asked, else the faster way, which is measured. Takes 86 MB
+ * for a moment; notes the rates in d. */
+enum act_kind cuda_choose_many(struct device *d);
 
 /* ---- weights.c -------------------------------------------------------------------------- */
 
