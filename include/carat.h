@@ -266,9 +266,10 @@ struct carat_measure { int32_t n_prompt, n_gen, depth, users; };
 int carat_measure(carat_engine *engine, const struct carat_measure *what, double *seconds,
                   struct carat_error *err);
 
-/* Most bytes a second that the device reads, most 8-bit operations a second that it does (a
- * product and its sum are two), as measured now. CARAT_EDEVICE where a backend cannot tell. */
-struct carat_roofline { double read_bytes, int8_operations; };
+/* Most bytes a second that the device reads, most operations a second that it does on 8-bit and on
+ * fp16 numbers (a product and its sum are two; 0: it has no such way), as measured now.
+ * CARAT_EDEVICE where a backend cannot tell. */
+struct carat_roofline { double read_bytes, int8_operations, fp16_operations; };
 int carat_measure_roofline(carat_engine *engine, struct carat_roofline *out,
                            struct carat_error *err);
 

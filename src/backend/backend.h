@@ -31,9 +31,10 @@ struct device_facts {
     double fp16_rate, int8_rate; /* operations a second that were measured for it, or 0 */
 };
 
-/* What a device can do at most: bytes read, 8-bit operations (a product and its sum are two). */
+/* What a device can do at most: bytes read, operations on 8-bit numbers and on fp16 ones with fp32
+ * sums (a product and its sum are two). 0: not measured, or there is no such thing. */
 struct device_limits {
-    double read_bytes, int8_operations; /* a second */
+    double read_bytes, int8_operations, fp16_operations; /* a second */
 };
 
 /* Where a device other than the CPU keeps tables that are only looked up. */

@@ -278,6 +278,9 @@ static void cuda_print_profile(struct device *device, struct buf *out)
 {
     struct device_limits limits;
     if (!device->profile) return;
+    if (!device->options.is_exact)
+        buf_printf(out, "products of many rows: %s\n",
+                   device->many == ACT_HALF ? "fp16" : "8 bits");
     cuda_measure_limits(device, &limits);
     profile_print(device->profile, &limits, out);
 }

@@ -43,6 +43,12 @@ static void multiply_int8(const struct queue *q, void *user)
     for (int i = 0; i < LAUNCHES; i++) w->amount = launch_int8_limit(q, w->result);
 }
 
+static void multiply_half(const struct queue *q, void *user)
+{
+    struct work *w = user;
+    for (int i = 0; i < LAUNCHES; i++) w->amount = launch_half_limit(q, w->result);
+}
+
 /* A second, at best; 0 when something failed. */
 static double rate_of(struct device *d, void (*launch)(const struct queue *q, void *user),
                       struct work *w)
@@ -66,6 +72,7 @@ void cuda_measure_limits(struct device *d, struct device_limits *out)
         cudaMemsetAsync(w.memory, 1, READ_BYTES, d->queue.stream) == cudaSuccess) {
         out->read_bytes = rate_of(d, read_memory, &w);
         out->int8_operations = rate_of(d, multiply_int8, &w);
+        out->fp16_operations = rate_of(d, multiply_half, &w);
     }
     cudaFree(w.memory);
     cudaFree(w.result);
