@@ -191,7 +191,9 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
 struct carat_memory {
     uint64_t weights_mapped; /* of the file */
     uint64_t weights;        /* in the form that the device computes with */
-    uint64_t kv_local, kv_global, buffers, step, total;
+    uint64_t kv_local, kv_global, buffers;
+    uint64_t step, pinned;   /* of the host: a step's rows; what a GPU reads and writes there */
+    uint64_t total;
     uint64_t available; /* on the device now */
     int32_t n_ctx;      /* the effective one */
     int32_t gpu_layers; /* on the device */

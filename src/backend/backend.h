@@ -88,6 +88,10 @@ struct backend {
      * plans; `free_bytes` is what may be used for forms that only make it faster. */
     size_t (*prepared_bytes)(struct device *device, const struct plan *plan, size_t free_bytes);
 
+    /* Memory of the host that open and bind pin for good, once for all plans, as prepared_bytes
+     * decided last; NULL: none. */
+    size_t (*pinned_bytes)(const struct device *device, const struct plan *plan);
+
     /* Zeroed memory, aligned for any value. CARAT_EMEMORY says how much was needed. */
     int (*alloc)(struct device *device, size_t bytes, void **out, struct carat_error *err);
     void (*free)(struct device *device, void *memory);

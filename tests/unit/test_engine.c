@@ -27,6 +27,7 @@ static carat_model *models[GEMMA_SIZES];
 static struct {
     bool is_on, must_lose;
     size_t bytes, memory_available; /* 0: as it is */
+    size_t pinned;
     int allocated, programs, weights, wrong_order;
 } counted;
 
@@ -79,6 +80,12 @@ static void count_describe(const struct device *device, struct device_facts *out
     if (counted.memory_available) out->memory_available = counted.memory_available;
 }
 
+static size_t count_pinned(const struct device *device, const struct plan *plan)
+{
+    (void)device;
+    return plan->n_ops > 0 ? counted.pinned : 0;
+}
+
 static int count_fence(struct device *device, struct carat_error *err)
 {
     if (counted.must_lose) return err_set(err, CARAT_EDEVICE, "the device is gone");
@@ -109,6 +116,7 @@ static void count_from_now(void)
     counting.unbind = count_unbind;
     counting.describe = count_describe;
     counting.fence = count_fence;
+    counting.pinned_bytes = count_pinned;
 }
 
 static int stop_counting(void **state)
@@ -735,6 +743,27 @@ static void what_does_not_fit_is_refused_with_need_and_have(void **state)
     assert_int_equal(counted.bytes, 0);
 }
 
+static void pinned_memory_is_told_and_has_to_be_there(void **state)
+{
+    (void)state;
+    struct carat_error err = {0};
+    struct carat_memory without, with;
+    struct carat_engine_options options = {.backend = "ref", .n_ctx = 64};
+    carat_engine *e;
+    count_from_now();
+    assert_int_equal(carat_memory_estimate(models[0], &options, &without, &err), CARAT_OK);
+    assert_int_equal(without.pinned, 0);
+    counted.pinned = 12345;
+    assert_int_equal(carat_memory_estimate(models[0], &options, &with, &err), CARAT_OK);
+    assert_int_equal(with.pinned, 12345);
+    assert_int_equal(with.total, without.total + 12345);
+    counted.pinned = SIZE_MAX / 2;
+    assert_int_equal(carat_engine_open(&e, models[0], &options, &err), CARAT_EMEMORY);
+    assert_non_null(strstr(err.message, "pinned host memory"));
+    assert_non_null(strstr(err.hint, "--ple host"));
+    assert_int_equal(counted.bytes, 0);
+}
+
 /* ---- Failures of the device and of the model -------------------------------------------- */
 
 static void a_lost_device_is_reported_by_every_later_step(void **state)
@@ -932,6 +961,7 @@ int main(void)
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(running_out_of_memory_anywhere_is_reported_and_leaks_nothing),
         cmocka_unit_test_teardown(what_does_not_fit_is_refused_with_need_and_have, stop_counting),
+        cmocka_unit_test_teardown(pinned_memory_is_told_and_has_to_be_there, stop_counting),
         cmocka_unit_test_teardown(a_lost_device_is_reported_by_every_later_step, stop_counting),
         cmocka_unit_test(a_model_that_gives_nan_ends_in_an_error_and_the_engine_goes_on),
         cmocka_unit_test(a_step_is_refused_until_its_events_fit),

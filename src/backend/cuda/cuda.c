@@ -74,6 +74,7 @@ void *slab_take(struct device *d, size_t bytes, bool is_pinned)
     cudaError_t status = is_pinned ? cudaMallocHost(&slab->memory, bytes ? bytes : 1)
                                    : cudaMalloc(&slab->memory, bytes ? bytes : 1);
     if (status) {
+        cudaGetLastError(); /* the caller tells */
         mem_free(slab);
         return NULL;
     }
@@ -112,24 +113,12 @@ static int take_device(struct device *d, struct carat_error *err)
     d->queue.capability = facts.major * 10 + facts.minor;
     d->queue.has_dependent_launch = facts.major >= 9;
     status = cudaStreamCreateWithFlags(&d->queue.stream, cudaStreamNonBlocking);
-    size_t step_bytes = (4 + 4 * (size_t)STEP_ROWS_MAX) * sizeof(int32_t);
-    if (!status) status = cudaMallocHost((void **)&d->step_host, step_bytes);
-    if (!status)
-        status = cudaMallocHost((void **)&d->best_host,
-                                MATVEC_ROWS_MAX * TOP_K * sizeof *d->best_host);
+    if (!status) status = cudaMallocHost((void **)&d->step_host, STEP_BYTES);
+    if (!status) status = cudaMallocHost((void **)&d->best_host, BEST_BYTES);
     if (status) return cuda_fail(err, status, "cuda");
-    memset(d->step_host, 0, step_bytes);
+    memset(d->step_host, 0, STEP_BYTES);
     TRY(prepare_kernels(err));
     d->many = cuda_choose_many(d);
-    return CARAT_OK;
-}
-
-static int take_cublas(struct device *d, struct carat_error *err)
-{
-    if (d->options.is_exact || cublas_open(&d->cublas, NULL)) return CARAT_OK;
-    d->cublas_memory = slab_take(d, CUBLAS_WORKSPACE_BYTES, false);
-    if (!d->cublas_memory) return cuda_fail(err, cudaErrorMemoryAllocation, "cuBLAS");
-    cublas_set_stream(d->cublas, &d->queue, d->cublas_memory, CUBLAS_WORKSPACE_BYTES);
     return CARAT_OK;
 }
 
@@ -147,7 +136,7 @@ static int cuda_open(struct device **out, int index, const struct device_options
     d->index = index;
     d->options = *options;
     int status = take_device(d, err);
-    if (!status) status = take_cublas(d, err);
+    if (!status && !d->options.is_exact) cublas_open(&d->cublas, NULL); /* else NULL */
     if (!status && d->options.is_profiled) status = profile_open(&d->profile, err);
     if (status)
         cuda_close(d);
@@ -242,6 +231,8 @@ static int32_t cuda_window(const struct device *device, const struct plan *plan,
 static size_t cuda_prepared_bytes(struct device *d, const struct plan *plan, size_t free_bytes)
 {
     d->has_host_tables = d->options.table_place == TABLE_PINNED;
+    if (plan->rows_max[ROWS_TOKEN] > d->gathered_rows)
+        d->gathered_rows = plan->rows_max[ROWS_TOKEN];
     size_t weights = weights_bytes(d, plan);
     if (d->options.table_place == TABLE_AUTO && free_bytes > 0 && weights > free_bytes) {
         d->has_host_tables = true;
@@ -253,6 +244,14 @@ static size_t cuda_prepared_bytes(struct device *d, const struct plan *plan, siz
         budget = (size_t)d->options.mirror_budget;
     d->mirror_left = mirrors_bytes(d, plan, budget);
     return weights + d->mirror_left;
+}
+
+static size_t cuda_pinned_bytes(const struct device *d, const struct plan *plan)
+{
+    const struct weight *table = gathered_table(d, plan);
+    size_t rows = (size_t)plan->rows_max[ROWS_TOKEN];
+    return STEP_BYTES + BEST_BYTES + weights_pinned_bytes(d, plan) +
+           (table ? rows * table->row_bytes : 0);
 }
 
 static size_t cuda_scratch_bytes(const struct device *device, const struct plan *plan)
@@ -297,6 +296,7 @@ const struct backend cuda_backend = {
     .supports = cuda_supports,
     .window = cuda_window,
     .prepared_bytes = cuda_prepared_bytes,
+    .pinned_bytes = cuda_pinned_bytes,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .weight_load = cuda_weight_load,

@@ -12,7 +12,12 @@ struct cublas;  /* cublas.h */
 struct profile; /* profile.h */
 
 /* Rows of a step at most: the pinned copy of a step has room for so many. */
-enum { STEP_ROWS_MAX = 16384 };
+enum {
+    STEP_ROWS_MAX = 16384,
+    STEP_BYTES = (4 + 4 * STEP_ROWS_MAX) * sizeof(int32_t),
+    BEST_BYTES = MATVEC_ROWS_MAX * TOP_K * sizeof(struct logit_pair),
+    COUNTING_BYTES = STEP_ROWS_MAX * sizeof(int32_t)
+};
 
 /* What a device remembers of a weight (weight->device_data). */
 struct cuda_loaded {
@@ -40,11 +45,14 @@ struct device {
     bool has_host_tables; /* tables that are only looked up lie in pinned host memory */
     size_t mirror_left; /* bytes that mirrors may still take */
     struct cublas *cublas; /* NULL: not installed, or not wanted */
-    void *cublas_memory;
+    const void *cublas_workspace; /* that it has now: of the program launched last */
     struct profile *profile; /* NULL unless asked for */
     int32_t *counting;               /* on the device: 0, 1, 2 ... ; NULL until needed */
-    int32_t *step_host;              /* pinned, of 4 + 4 * STEP_ROWS_MAX */
-    struct logit_pair *best_host;    /* pinned, [MATVEC_ROWS_MAX][TOP_K] */
+    int32_t *step_host;              /* pinned, STEP_BYTES */
+    struct logit_pair *best_host;    /* pinned, BEST_BYTES: [MATVEC_ROWS_MAX][TOP_K] */
+    char *table_host;                /* pinned: a step's rows of a table in the mapped file */
+    size_t table_bytes;
+    int32_t gathered_rows;           /* of a step at most, as prepared_bytes was told */
     double run_begin; /* of the last run, for the profile */
     bool is_decode;   /* it had few rows */
     const struct op *failed_op;      /* whose launch was the first to fail */
@@ -86,15 +94,20 @@ enum act_kind cuda_choose_many(struct device *d);
 
 struct cuda_loaded *loaded_of(const struct weight *w);
 
-/* Bytes of device memory for all weights of the plan. Tables that stay on the host are not
- * counted. */
+/* Bytes of device memory for all weights of the plan that are not there yet. Tables that stay on
+ * the host are not counted. */
 size_t weights_bytes(const struct device *d, const struct plan *plan);
+
+/* The same of pinned host memory: a table that the device reads there. */
+size_t weights_pinned_bytes(const struct device *d, const struct plan *plan);
 
 /* The table whose rows are copied to the device step by step; NULL: none. */
 const struct weight *gathered_table(const struct device *d, const struct plan *plan);
 
-/* Puts those there that are not yet: read, copied and repacked at once. */
-int weights_upload(struct device *d, const struct plan *plan, struct carat_error *err);
+/* Puts those there that are not yet: read, copied and repacked at once. `staging`: device memory,
+ * upload_staging_bytes (upload.h), free again when it returns. */
+int weights_upload(struct device *d, const struct plan *plan, char *staging,
+                   struct carat_error *err);
 
 /* The same for fp16 mirrors of what products of many rows read: as many, in the order of the plan,
  * as `limit` (when making them: d->mirror_left) has room for. */
@@ -112,9 +125,11 @@ bool is_multiplied_exactly(const struct weight *w);
 
 enum { ACT_SLOTS = 4 };
 
-/* Where things lie in a program's scratch memory; sizes for the plan's most rows. */
+/* Where things lie in a program's scratch memory; sizes for the plan's most rows. While weights are
+ * loaded nothing runs, and their staging lies over all of it. */
 struct scratch_layout {
-    size_t step, table, slot, slot_bytes, inner, wide, mirror, experts, attention, topk;
+    size_t step, table, slot, slot_bytes, inner, wide, mirror, experts, attention, topk, cublas;
+    size_t cublas_bytes; /* 0: no product goes there */
     size_t total;
 };
 
@@ -128,7 +143,7 @@ struct program {
     uint8_t *needs; /* by buffer: NEEDS_* */
     struct step_view step;
     const struct weight *gathered; /* a table in the mapped file, or NULL */
-    char *table_host;              /* pinned: its rows for the step */
+    char *table_host;              /* pinned, the device's: its rows for the step */
     int32_t rows_max;             /* of both classes: the stride of the step's arrays */
     int32_t n[ROW_CLASS_COUNT];   /* rows of the launches being made */
     int32_t n_decode;             /* of the token rows, those that are single new tokens */
