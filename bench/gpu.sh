@@ -4,8 +4,9 @@
 # gcc and cmake or programs that were packed elsewhere.
 #
 #   bench/gpu.sh pack DIR           on a machine with nvcc: builds what the others need into DIR
-#   bench/gpu.sh check [PART ...]   PART: doctor kernels parity demo oracle invariance logits (all),
-#                                   and shapes (large models against the CPU; takes minutes)
+#   bench/gpu.sh check [PART ...]   PART: doctor kernels parity demo oracle invariance memory
+#                                   logits (all), and shapes (large models against the CPU; takes
+#                                   minutes)
 #   bench/gpu.sh sanitize           compute-sanitizer over the kernels
 #   bench/gpu.sh bench              times random models of true shapes
 #
@@ -153,7 +154,7 @@ export -f build
 # What is packed runs from the root of any checkout, on machines without Debian's packages: the two
 # libraries that tests need lie beside the programs.
 packed=(carat check-cuda-kernels check-cpu-kernels random-model test_backends test_oracle test_demo
-    test_invariance)
+    test_invariance test_memory)
 pack() {
     local target=${words[1]:-} folder=build/gpu-pack name
     [ -n "$target" ] || fail "pack: a folder is missing"
@@ -188,7 +189,7 @@ check_part() { # part
             phase "kernels $family" 120 "$kernels" "${family#all}" || true
         done
         ;;
-    parity | oracle | demo | invariance)
+    parity | oracle | demo | invariance | memory)
         case "$1" in parity) test=test_backends ;; *) test=test_$1 ;; esac
         if [ -z "$(program "$test")" ]; then
             note "$1" 0 "left out: not built"
@@ -223,7 +224,7 @@ check_shapes() {
 
 check() {
     local part parts=("${words[@]:1}")
-    [ ${#parts[@]} -gt 0 ] || parts=(doctor kernels parity demo oracle invariance logits)
+    [ ${#parts[@]} -gt 0 ] || parts=(doctor kernels parity demo oracle invariance memory logits)
     for part in "${parts[@]}"; do check_part "$part"; done
 }
 

@@ -191,7 +191,9 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
 struct carat_memory {
     uint64_t weights_mapped; /* of the file */
     uint64_t weights;        /* in the form that the device computes with */
-    uint64_t kv_local, kv_global, buffers, step, total;
+    uint64_t kv_local, kv_global, buffers;
+    uint64_t step, pinned;   /* of the host: a step's rows; what a GPU reads and writes there */
+    uint64_t total;
     uint64_t available; /* on the device now */
     int32_t n_ctx;      /* the effective one */
     int32_t gpu_layers; /* on the device */
@@ -266,9 +268,10 @@ struct carat_measure { int32_t n_prompt, n_gen, depth, users; };
 int carat_measure(carat_engine *engine, const struct carat_measure *what, double *seconds,
                   struct carat_error *err);
 
-/* Most bytes a second that the device reads, most 8-bit operations a second that it does (a
- * product and its sum are two), as measured now. CARAT_EDEVICE where a backend cannot tell. */
-struct carat_roofline { double read_bytes, int8_operations; };
+/* Most bytes a second that the device reads, most operations a second that it does on 8-bit and on
+ * fp16 numbers (a product and its sum are two; 0: it has no such way), as measured now.
+ * CARAT_EDEVICE where a backend cannot tell. */
+struct carat_roofline { double read_bytes, int8_operations, fp16_operations; };
 int carat_measure_roofline(carat_engine *engine, struct carat_roofline *out,
                            struct carat_error *err);
 

@@ -21,18 +21,21 @@
 struct device;  /* a backend's own */
 struct program; /* a plan bound to a device */
 
+/* How products of many rows are computed on a device that has several ways. */
+enum matmul_kind { MATMUL_AUTO, MATMUL_INT8, MATMUL_FP16 };
+
 struct device_facts {
     char name[96];
     size_t memory_total, memory_available; /* bytes */
+    enum matmul_kind matmul;     /* the way chosen; MATMUL_AUTO: there is but one */
+    double fp16_rate, int8_rate; /* operations a second that were measured for it, or 0 */
 };
 
-/* What a device can do at most: bytes read, 8-bit operations (a product and its sum are two). */
+/* What a device can do at most: bytes read, operations on 8-bit numbers and on fp16 ones with fp32
+ * sums (a product and its sum are two). 0: not measured, or there is no such thing. */
 struct device_limits {
-    double read_bytes, int8_operations; /* a second */
+    double read_bytes, int8_operations, fp16_operations; /* a second */
 };
-
-/* How products of many rows are computed on a device that has several ways. */
-enum matmul_kind { MATMUL_AUTO, MATMUL_INT8, MATMUL_FP16 };
 
 /* Where a device other than the CPU keeps tables that are only looked up. */
 enum table_place {
@@ -85,6 +88,10 @@ struct backend {
     /* Memory that bind takes for weights in the form that the plan's products read, once for all
      * plans; `free_bytes` is what may be used for forms that only make it faster. */
     size_t (*prepared_bytes)(struct device *device, const struct plan *plan, size_t free_bytes);
+
+    /* Memory of the host that open and bind pin for good, once for all plans, as prepared_bytes
+     * decided last; NULL: none. */
+    size_t (*pinned_bytes)(const struct device *device, const struct plan *plan);
 
     /* Zeroed memory, aligned for any value. CARAT_EMEMORY says how much was needed. */
     int (*alloc)(struct device *device, size_t bytes, void **out, struct carat_error *err);

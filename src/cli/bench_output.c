@@ -73,9 +73,15 @@ static bool has_roofline(const struct bench_test *t)
     return t->limit.int8_operations > 0;
 }
 
+/* A GPU reads prompts with products in fp16 or in 8 bits (--matmul): then both shares are told. */
+static bool has_fp16(const struct bench_test *t)
+{
+    return t->limit.fp16_operations > 0;
+}
+
 /* Rates of a test and their share of what the device can do. */
 struct shares {
-    double read_rate, read_share, operation_rate, operation_share;
+    double read_rate, read_share, operation_rate, int8_share, fp16_share;
 };
 
 static struct shares shares_of(const struct bench_test *t, const struct samples *s)
@@ -84,7 +90,8 @@ static struct shares shares_of(const struct bench_test *t, const struct samples 
     struct shares r = {.read_rate = t->work.bytes / seconds,
                        .operation_rate = t->work.operations / seconds};
     if (t->limit.read_bytes > 0) r.read_share = r.read_rate / t->limit.read_bytes;
-    if (has_roofline(t)) r.operation_share = r.operation_rate / t->limit.int8_operations;
+    if (has_roofline(t)) r.int8_share = r.operation_rate / t->limit.int8_operations;
+    if (has_fp16(t)) r.fp16_share = r.operation_rate / t->limit.fp16_operations;
     return r;
 }
 
@@ -138,7 +145,9 @@ static size_t make_fields(const struct bench_facts *facts, const struct bench_te
         {"read_share", FIELD_REAL, .real = share.read_share},
         {"int8_limit_gops", FIELD_REAL, .real = t->limit.int8_operations / 1e9},
         {"gops", FIELD_REAL, .real = share.operation_rate / 1e9},
-        {"int8_share", FIELD_REAL, .real = share.operation_share},
+        {"int8_share", FIELD_REAL, .real = share.int8_share},
+        {"fp16_limit_gops", FIELD_REAL, .real = t->limit.fp16_operations / 1e9},
+        {"fp16_share", FIELD_REAL, .real = share.fp16_share},
     };
     const struct field lists[] = {
         {"samples_ns", FIELD_LIST, .list = s->ns},
@@ -259,6 +268,17 @@ static void add_markdown(struct buf *b, const struct bench_output *out, const st
                t->users, name, 21, rate); /* the sign is two bytes wide */
 }
 
+static void add_roofline_head(struct buf *b, const struct bench_test *t)
+{
+    buf_printf(b, "\nlimits measured in this run: %.1f GB/s read, %.0f GOP/s in 8 bits",
+               t->limit.read_bytes / 1e9, t->limit.int8_operations / 1e9);
+    if (has_fp16(t)) buf_printf(b, ", %.0f GOP/s in fp16", t->limit.fp16_operations / 1e9);
+    buf_printf(b, "\n\n| %16s | %8s | %7s | %8s | %7s |%s\n", "test", "GB/s", "of read", "GOP/s",
+               "of int8", has_fp16(t) ? " of fp16 |" : "");
+    buf_printf(b, "| ---------------: | -------: | ------: | -------: | ------: |%s\n",
+               has_fp16(t) ? " ------: |" : "");
+}
+
 /* A second table behind the first: how near each test came to the device's limits. */
 static void note_roofline(struct bench_output *out, const struct bench_test *t,
                           const struct samples *s)
@@ -268,15 +288,11 @@ static void note_roofline(struct bench_output *out, const struct bench_test *t,
     char name[64];
     bench_test_name(t, name, sizeof name);
     if (!has_roofline(t)) return;
-    if (b->length == 0)
-        buf_printf(b,
-                   "\nlimits measured in this run: %.1f GB/s read, %.0f GOP/s in 8 bits\n\n"
-                   "| %16s | %8s | %7s | %8s | %7s |\n"
-                   "| ---------------: | -------: | ------: | -------: | ------: |\n",
-                   t->limit.read_bytes / 1e9, t->limit.int8_operations / 1e9, "test", "GB/s",
-                   "of read", "GOP/s", "of int8");
-    buf_printf(b, "| %16s | %8.1f | %6.1f%% | %8.1f | %6.1f%% |\n", name, r.read_rate / 1e9,
-               r.read_share * 100, r.operation_rate / 1e9, r.operation_share * 100);
+    if (b->length == 0) add_roofline_head(b, t);
+    buf_printf(b, "| %16s | %8.1f | %6.1f%% | %8.1f | %6.1f%% |", name, r.read_rate / 1e9,
+               r.read_share * 100, r.operation_rate / 1e9, r.int8_share * 100);
+    if (has_fp16(t)) buf_printf(b, " %6.1f%% |", r.fp16_share * 100);
+    buf_add_char(b, '\n');
 }
 
 void bench_output_begin(struct bench_output *out, const char *format,

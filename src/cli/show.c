@@ -50,6 +50,7 @@ static void print_memory(const struct carat_memory *m)
     print_size("KV cache, local", m->kv_local);
     print_size("KV cache, global", m->kv_global);
     print_size("buffers", m->buffers + m->step);
+    if (m->pinned) print_size("pinned on the host", m->pinned);
     print_size("total", m->total);
     print_size("available now", m->available);
     if (m->second_total == 0) return;
@@ -155,7 +156,8 @@ static void add_memory(struct json *j, const struct carat_memory *m)
         {"weights_mapped", m->weights_mapped}, {"weights", m->weights},
         {"kv_local", m->kv_local},             {"kv_global", m->kv_global},
         {"buffers", m->buffers},               {"step", m->step},
-        {"total", m->total},                   {"available", m->available},
+        {"pinned", m->pinned},                 {"total", m->total},
+        {"available", m->available},
         {"n_ctx", (uint64_t)m->n_ctx},         {"gpu_layers", (uint64_t)m->gpu_layers},
         {"second_total", m->second_total},     {"second_available", m->second_available},
     };

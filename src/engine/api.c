@@ -171,6 +171,19 @@ int32_t carat_backend_chunk(const char *name)
     return backend_find(&backend, name, NULL) ? 0 : backend->chunk;
 }
 
+/* How a device with several ways computes products of many rows, and why. */
+static void add_matmul(struct json *j, const struct device_facts *facts)
+{
+    if (facts->matmul == MATMUL_AUTO) return;
+    json_key(j, "matmul");
+    json_put_string(j, facts->matmul == MATMUL_FP16 ? "fp16" : "int8");
+    if (facts->fp16_rate <= 0) return;
+    json_key(j, "matmul_fp16_gops");
+    json_int(j, (int64_t)(facts->fp16_rate / 1e9));
+    json_key(j, "matmul_int8_gops");
+    json_int(j, (int64_t)(facts->int8_rate / 1e9));
+}
+
 static int add_device(struct json *j, const struct backend *backend, int index,
                       struct carat_error *err)
 {
@@ -191,6 +204,7 @@ static int add_device(struct json *j, const struct backend *backend, int index,
     json_int(j, (int64_t)facts.memory_total);
     json_key(j, "memory_available");
     json_int(j, (int64_t)facts.memory_available);
+    add_matmul(j, &facts);
     json_end_object(j);
     return CARAT_OK;
 }

@@ -59,12 +59,28 @@ static void unshare_buffers(carat_engine *e)
         near->backend->unshare(near->device, e->memory[SITE_FAR]);
 }
 
+/* One piece for all caches of a site: a device may round each piece up to 2 MB. */
+static int take_caches(carat_engine *e, enum site site, struct carat_error *err)
+{
+    struct layout *y = &e->layout;
+    TRY(take(&y->targets[site], layout_kv_bytes(&y->sites[site]), &e->kv[site], err));
+    char *next = e->kv[site];
+    for (int32_t l = 0; l < e->model->config.n_kv_layer; l++) {
+        if (gemma_site(&y->split, l) != site) continue;
+        y->caches[l].k = next;
+        y->caches[l].v = next + y->k_bytes[l];
+        next += 2 * y->k_bytes[l];
+    }
+    return CARAT_OK;
+}
+
 static int take_site_memory(carat_engine *e, enum site site, struct carat_error *err)
 {
     const struct layout *y = &e->layout;
     const struct target *t = &y->targets[site];
     struct weights *w = &e->weights[site];
     if (!t->device) return CARAT_OK;
+    TRY(take_caches(e, site, err));
     TRY(take(t, y->plans.bytes[site], &e->memory[site], err));
     if (site == SITE_FAR) share_buffers(e);
     TRY(take(t, y->plans.scratch_bytes[site], &e->scratch[site], err));
@@ -76,13 +92,6 @@ static int take_site_memory(carat_engine *e, enum site site, struct carat_error 
 static int take_device_memory(carat_engine *e, struct carat_error *err)
 {
     struct layout *y = &e->layout;
-    for (int32_t l = 0; l < e->model->config.n_kv_layer; l++) {
-        const struct target *t = &y->targets[gemma_site(&y->split, l)];
-        TRY(take(t, y->k_bytes[l], &e->kv[2 * l], err));
-        TRY(take(t, y->k_bytes[l], &e->kv[2 * l + 1], err));
-        y->caches[l].k = e->kv[2 * l];
-        y->caches[l].v = e->kv[2 * l + 1];
-    }
     for (int i = 0; i < SITE_COUNT; i++) TRY(take_site_memory(e, (enum site)i, err));
     return plans_bind(&y->plans, y->targets, e->memory, e->scratch, err);
 }
@@ -132,13 +141,11 @@ static void give_device_memory(carat_engine *e)
     struct layout *y = &e->layout;
     plans_deinit(&y->plans, y->targets);
     unshare_buffers(e);
-    for (int32_t l = 0; l < e->model->config.n_kv_layer; l++)
-        for (int i = 0; i < 2; i++)
-            give_back(&y->targets[gemma_site(&y->split, l)], e->kv[2 * l + i]);
     for (int i = 0; i < SITE_COUNT; i++) {
         const struct target *t = &y->targets[i];
         for (int32_t k = 0; k < e->n_loaded[i]; k++)
             t->backend->weight_unload(t->device, &e->weights[i].all[k]);
+        give_back(t, e->kv[i]);
         give_back(t, e->memory[i]);
         give_back(t, e->scratch[i]);
     }

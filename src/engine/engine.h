@@ -11,7 +11,7 @@ struct carat_engine {
     struct weights weights[SITE_COUNT]; /* this engine's copies: device_data is of their device */
     struct arena arena;           /* weights' tables, sequences, events, step; sealed after start */
     int32_t n_loaded[SITE_COUNT]; /* weights that a device has */
-    void *kv[2 * LAYERS_MAX], *memory[SITE_COUNT], *scratch[SITE_COUNT];
+    void *kv[SITE_COUNT], *memory[SITE_COUNT], *scratch[SITE_COUNT];
     struct step step;
     struct sequence *sequences;
     float *row; /* n_vocab logits on the host */

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/os.h"
 #include "engine/limits.h"
 
 static int in_range(int32_t value, int32_t least, int32_t most, const char *what,
@@ -102,6 +103,9 @@ static int divide(struct layout *y, const struct layout_source *from, int32_t n_
 
 /* ---- Memory ----------------------------------------------------------------------------- */
 
+/* Keys, and values, of each layer begin at multiples of so many bytes. */
+enum { CACHE_ALIGNMENT = 256 };
+
 /* Shapes of the caches for a context, and what they take. */
 static void shape_caches(struct layout *y, const struct gemma_config *c, int32_t n_ctx)
 {
@@ -116,15 +120,11 @@ static void shape_caches(struct layout *y, const struct gemma_config *c, int32_t
                                          .capacity = capacity,
                                          .n_heads = s->n_kv_heads,
                                          .head_dim = s->head_dim};
-        y->k_bytes[l] = (size_t)y->n_seq * (size_t)capacity *
-                        format_row_bytes(format, (int64_t)s->n_kv_heads * s->head_dim);
+        size_t bytes = (size_t)y->n_seq * (size_t)capacity *
+                       format_row_bytes(format, (int64_t)s->n_kv_heads * s->head_dim);
+        y->k_bytes[l] = (bytes + CACHE_ALIGNMENT - 1) / CACHE_ALIGNMENT * CACHE_ALIGNMENT;
         *(s->is_global ? &m->kv_global : &m->kv_local) += 2 * y->k_bytes[l];
     }
-}
-
-static uint64_t kv_bytes(const struct site_memory *m)
-{
-    return m->kv_local + m->kv_global;
 }
 
 /* What `taken` leaves of the memory. */
@@ -136,8 +136,8 @@ static uint64_t left_of(uint64_t available, uint64_t taken)
 /* Caches that are chosen by us take 9 tenths of what the rest leaves. */
 static bool caches_fit(const struct layout *y, const uint64_t *left)
 {
-    return kv_bytes(&y->sites[SITE_NEAR]) <= left[SITE_NEAR] / 10 * 9 &&
-           kv_bytes(&y->sites[SITE_FAR]) <= left[SITE_FAR] / 10 * 9;
+    return layout_kv_bytes(&y->sites[SITE_NEAR]) <= left[SITE_NEAR] / 10 * 9 &&
+           layout_kv_bytes(&y->sites[SITE_FAR]) <= left[SITE_FAR] / 10 * 9;
 }
 
 static const int32_t usual[] = {131072, 32768, 8192, 4096};
@@ -183,9 +183,10 @@ static int measure(struct layout *y, const struct gemma_config *c, int32_t n_ctx
     for (int i = 0; i < SITE_COUNT; i++) {
         struct site_memory *m = &y->sites[i];
         m->buffers = y->plans.bytes[i] + y->plans.scratch_bytes[i];
-        uint64_t others = kv_bytes(m) + m->buffers + step_bytes(y) + m->total / 32;
+        uint64_t others = layout_kv_bytes(m) + m->buffers + step_bytes(y) + m->total / 32;
         m->weights = plans_prepared_bytes(&y->plans, y->targets, (enum site)i,
                                           left_of(m->available, others));
+        m->pinned = plans_pinned_bytes(&y->plans, y->targets, (enum site)i);
     }
     return CARAT_OK;
 }
@@ -193,7 +194,7 @@ static int measure(struct layout *y, const struct gemma_config *c, int32_t n_ctx
 static uint64_t taken_on(const struct layout *y, enum site site)
 {
     const struct site_memory *m = &y->sites[site];
-    return kv_bytes(m) + m->buffers + m->weights;
+    return layout_kv_bytes(m) + m->buffers + m->weights;
 }
 
 static uint64_t needed_on(const struct layout *y, enum site site)
@@ -206,10 +207,24 @@ static bool fits(const struct layout *y, enum site site)
     return !y->targets[site].device || needed_on(y, site) <= y->sites[site].available;
 }
 
+/* What a device pins of the host's memory has to be there beside what the CPU computes in. */
+static int check_pinned(const struct layout *y, struct carat_error *err)
+{
+    bool is_shared = y->targets[SITE_FAR].device;
+    uint64_t available = is_shared ? left_of(y->sites[SITE_FAR].available, needed_on(y, SITE_FAR))
+                                   : os_memory_available();
+    if (y->sites[SITE_NEAR].pinned <= available) return CARAT_OK;
+    err_set(err, CARAT_EMEMORY,
+            "%.1f MB of pinned host memory needed for tables and steps, %.1f MB available",
+            (double)y->sites[SITE_NEAR].pinned / 1e6, (double)available / 1e6);
+    err_hint(err, "take --ple host, or a smaller chunk (-b)");
+    return CARAT_EMEMORY;
+}
+
 static int check_memory(const struct layout *y, struct carat_error *err)
 {
     enum site site = fits(y, SITE_NEAR) ? SITE_FAR : SITE_NEAR;
-    if (fits(y, site)) return CARAT_OK;
+    if (fits(y, site)) return check_pinned(y, err);
     err_set(err, CARAT_EMEMORY,
             "context of %d positions for %d sequence%s: %.1f MB needed, %.1f MB of them for "
             "weights in the form of %s; %.1f MB available",
@@ -279,7 +294,8 @@ static int fill_layout(struct layout *y, const struct layout_source *from,
         .kv_global = near->kv_global,
         .buffers = near->buffers,
         .step = step_bytes(y),
-        .total = from->near->bytes_mapped + taken_on(y, SITE_NEAR) + step_bytes(y),
+        .pinned = near->pinned,
+        .total = from->near->bytes_mapped + taken_on(y, SITE_NEAR) + step_bytes(y) + near->pinned,
         .available = near->available,
         .n_ctx = y->n_ctx,
         .gpu_layers = y->split.near_end - y->split.near_begin,

@@ -11,6 +11,7 @@
 struct site_memory {
     size_t total, available; /* of the device, before anything is allocated */
     uint64_t kv_local, kv_global, buffers, weights;
+    uint64_t pinned; /* of the host's memory */
 };
 
 struct layout {
@@ -21,7 +22,8 @@ struct layout {
     int32_t n_ctx, n_seq, chunk, score_rows;
     enum format kv_format, kv_format_global; /* of local layers; of global ones */
     struct kv_cache caches[LAYERS_MAX]; /* of the layers that own one; memory not yet there */
-    size_t k_bytes[LAYERS_MAX];         /* of one cache's keys, and again of its values */
+    size_t k_bytes[LAYERS_MAX];         /* of one cache's keys, and again of its values: all of a
+                                           site lie in one piece, in the order of layers */
     const struct weights *weights[SITE_COUNT];
     struct plans plans;
     struct carat_memory memory;
@@ -34,6 +36,11 @@ struct layout_source {
     struct weights *far; /* bound into `arena` when something is far; NULL: only looked at, */
     struct arena *arena; /* and `near` serves for both */
 };
+
+static inline uint64_t layout_kv_bytes(const struct site_memory *m)
+{
+    return m->kv_local + m->kv_global;
+}
 
 /* Opens the devices, chooses sizes and compiles. `options` may be NULL.
  * CARAT_EUSAGE names an option out of range, CARAT_EMEMORY says need and have. On failure

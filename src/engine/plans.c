@@ -129,6 +129,15 @@ size_t plans_prepared_bytes(const struct plans *p, const struct target *targets,
     return most;
 }
 
+size_t plans_pinned_bytes(const struct plans *p, const struct target *targets, enum site site)
+{
+    size_t most = 0;
+    const struct target *t = &targets[site];
+    for (int32_t i = 0; t->device && t->backend->pinned_bytes && i < p->n_buckets; i++)
+        raise_to(&most, t->backend->pinned_bytes(t->device, &p->buckets[i].plans[site]));
+    return most;
+}
+
 void plans_deinit(struct plans *p, const struct target *targets)
 {
     for (int32_t i = 0; i < p->n_buckets; i++) {

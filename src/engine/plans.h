@@ -61,6 +61,9 @@ int plans_bind(struct plans *p, const struct target *targets, void *const *memor
  * what may go into forms that only make it faster. */
 size_t plans_prepared_bytes(const struct plans *p, const struct target *targets, enum site site,
                             size_t free_bytes);
+
+/* Memory of the host that a site pins for good, after plans_prepared_bytes. */
+size_t plans_pinned_bytes(const struct plans *p, const struct target *targets, enum site site);
 void plans_deinit(struct plans *p, const struct target *targets);
 
 /* The smallest that holds a step; never NULL for what plans_compile was told of. */

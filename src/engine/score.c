@@ -151,7 +151,8 @@ int carat_measure_roofline(carat_engine *e, struct carat_roofline *out, struct c
                        backend->name);
     struct device_limits limits;
     backend->measure_limits(target->device, &limits);
-    *out = (struct carat_roofline){limits.read_bytes, limits.int8_operations};
+    *out = (struct carat_roofline){limits.read_bytes, limits.int8_operations,
+                                   limits.fp16_operations};
     return CARAT_OK;
 }
 

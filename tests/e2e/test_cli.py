@@ -581,8 +581,13 @@ def test_layers_on_a_second_device_change_nothing():
 def test_a_gpu_answers_like_the_cpu():
     need_demo()
     report = json.loads(carat("doctor", "--json").stdout)
-    if not any(d["backend"] == "cuda" for d in report["devices"]):
+    gpus = [d for d in report["devices"] if d["backend"] == "cuda"]
+    if not gpus:
         raise Skip("no CUDA device")
+    for gpu in gpus:
+        expect(gpu["matmul_fp16_gops"] > 0 and gpu["matmul_int8_gops"] > 0, str(gpu))
+        is_half = 1.1 * gpu["matmul_fp16_gops"] >= gpu["matmul_int8_gops"] - 1
+        expect(gpu["matmul"] == ("fp16" if is_half else "int8"), str(gpu))
     report = json.loads(carat("doctor", "--json", "--backend", "cuda").stdout)
     expect(report["self_test"] == "passed", str(report))
 

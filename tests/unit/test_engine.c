@@ -27,6 +27,7 @@ static carat_model *models[GEMMA_SIZES];
 static struct {
     bool is_on, must_lose;
     size_t bytes, memory_available; /* 0: as it is */
+    size_t pinned;
     int allocated, programs, weights, wrong_order;
     int32_t next_id[N_CTX], n_next; /* the chunk that the last step announced */
     int announced, surprising;      /* chunks that were announced, and those that were not */
@@ -96,6 +97,12 @@ static void count_run(struct program *program, const struct step *step)
         memcpy(counted.next_id, step->next_id, (size_t)step->n_next * sizeof *step->next_id);
 }
 
+static size_t count_pinned(const struct device *device, const struct plan *plan)
+{
+    (void)device;
+    return plan->n_ops > 0 ? counted.pinned : 0;
+}
+
 static int count_fence(struct device *device, struct carat_error *err)
 {
     if (counted.must_lose) return err_set(err, CARAT_EDEVICE, "the device is gone");
@@ -127,6 +134,7 @@ static void count_from_now(void)
     counting.describe = count_describe;
     counting.run = count_run;
     counting.fence = count_fence;
+    counting.pinned_bytes = count_pinned;
 }
 
 static int stop_counting(void **state)
@@ -787,6 +795,27 @@ static void what_does_not_fit_is_refused_with_need_and_have(void **state)
     assert_int_equal(counted.bytes, 0);
 }
 
+static void pinned_memory_is_told_and_has_to_be_there(void **state)
+{
+    (void)state;
+    struct carat_error err = {0};
+    struct carat_memory without, with;
+    struct carat_engine_options options = {.backend = "ref", .n_ctx = 64};
+    carat_engine *e;
+    count_from_now();
+    assert_int_equal(carat_memory_estimate(models[0], &options, &without, &err), CARAT_OK);
+    assert_int_equal(without.pinned, 0);
+    counted.pinned = 12345;
+    assert_int_equal(carat_memory_estimate(models[0], &options, &with, &err), CARAT_OK);
+    assert_int_equal(with.pinned, 12345);
+    assert_int_equal(with.total, without.total + 12345);
+    counted.pinned = SIZE_MAX / 2;
+    assert_int_equal(carat_engine_open(&e, models[0], &options, &err), CARAT_EMEMORY);
+    assert_non_null(strstr(err.message, "pinned host memory"));
+    assert_non_null(strstr(err.hint, "--ple host"));
+    assert_int_equal(counted.bytes, 0);
+}
+
 /* ---- Failures of the device and of the model -------------------------------------------- */
 
 static void a_lost_device_is_reported_by_every_later_step(void **state)
@@ -915,59 +944,6 @@ static void scoring_checks_its_arguments_and_obeys_its_caller(void **state)
     carat_engine_close(e);
 }
 
-static void measuring_runs_and_checks_its_arguments(void **state)
-{
-    (void)state;
-    struct carat_error err = {0};
-    carat_engine *e = open_engine(GEMMA_26B, 3, 16);
-    static const struct {
-        struct carat_measure what;
-        int status;
-    } cases[] = {
-        {{.n_prompt = 40}, CARAT_OK},
-        {{.n_gen = 10, .users = 3}, CARAT_OK},
-        {{.n_prompt = 20, .n_gen = 8, .depth = 100, .users = 2}, CARAT_OK},
-        {{0}, CARAT_OK},
-        {{.n_prompt = 21, .n_gen = 8, .depth = 100}, CARAT_ECONTEXT},
-        {{.n_gen = INT32_MAX, .depth = INT32_MAX}, CARAT_ECONTEXT},
-        {{.n_gen = 1, .users = 4}, CARAT_EUSAGE},
-        {{.n_gen = -1}, CARAT_EUSAGE},
-        {{.n_prompt = -1, .n_gen = 5}, CARAT_EUSAGE},
-        {{.depth = -1}, CARAT_EUSAGE},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        double seconds = -1;
-        int status = carat_measure(e, &cases[i].what, &seconds, &err);
-        if (status != cases[i].status) fail_msg("case %zu: %d: %s", i, status, err.message);
-        assert_true(status ? seconds < 0 : seconds >= 0);
-    }
-    carat_engine_close(e);
-}
-
-static void the_plan_and_the_devices_can_be_read(void **state)
-{
-    (void)state;
-    struct carat_error err = {0};
-    struct carat_engine_options options = {.backend = "ref", .n_ctx = 64, .n_seq = 4, .chunk = 16};
-    char *decode, *prefill, *devices;
-    assert_int_equal(carat_plan_text(models[GEMMA_E2B], &options, 3, 3, &decode, &err), CARAT_OK);
-    assert_int_equal(carat_plan_text(models[GEMMA_E2B], &options, 20, 1, &prefill, &err), CARAT_OK);
-    assert_non_null(strstr(decode, "rows at most 4 (token), 4 (out)"));
-    assert_non_null(strstr(prefill, "rows at most 20 (token)"));
-    assert_non_null(strstr(decode, "SOFTCAP"));
-    assert_int_equal(carat_plan_text(models[GEMMA_E2B], &options, 21, 1, &devices, &err),
-                     CARAT_EUSAGE);
-    assert_int_equal(carat_plan_text(models[GEMMA_E2B], &options, 0, 0, &devices, &err),
-                     CARAT_EUSAGE);
-    assert_int_equal(carat_plan_text(models[GEMMA_E2B], &options, 1, -1, &devices, &err),
-                     CARAT_EUSAGE);
-    assert_int_equal(carat_devices_json(&devices, &err), CARAT_OK);
-    assert_non_null(strstr(devices, "{\"backend\":\"ref\",\"index\":0,"));
-    carat_free(decode);
-    carat_free(prefill);
-    carat_free(devices);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -985,12 +961,11 @@ int main(void)
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(running_out_of_memory_anywhere_is_reported_and_leaks_nothing),
         cmocka_unit_test_teardown(what_does_not_fit_is_refused_with_need_and_have, stop_counting),
+        cmocka_unit_test_teardown(pinned_memory_is_told_and_has_to_be_there, stop_counting),
         cmocka_unit_test_teardown(a_lost_device_is_reported_by_every_later_step, stop_counting),
         cmocka_unit_test(a_model_that_gives_nan_ends_in_an_error_and_the_engine_goes_on),
         cmocka_unit_test(a_step_is_refused_until_its_events_fit),
         cmocka_unit_test(scoring_checks_its_arguments_and_obeys_its_caller),
-        cmocka_unit_test(measuring_runs_and_checks_its_arguments),
-        cmocka_unit_test(the_plan_and_the_devices_can_be_read),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);
 }

@@ -61,6 +61,7 @@ static int cpu_open(struct device **out, int index, const struct device_options 
 
 static void cpu_describe(const struct device *device, struct device_facts *out)
 {
+    *out = (struct device_facts){0};
     snprintf(out->name, sizeof out->name, "%s", device->name);
     out->memory_total = os_memory_total();
     out->memory_available = os_memory_available();

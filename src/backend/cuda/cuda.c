@@ -75,6 +75,7 @@ void *slab_take(struct device *d, size_t bytes, bool is_pinned)
     cudaError_t status = is_pinned ? cudaMallocHost(&slab->memory, bytes ? bytes : 1)
                                    : cudaMalloc(&slab->memory, bytes ? bytes : 1);
     if (status) {
+        cudaGetLastError(); /* the caller tells */
         mem_free(slab);
         return NULL;
     }
@@ -95,16 +96,6 @@ static int prepare_kernels(struct carat_error *err)
     return CARAT_OK;
 }
 
-/* Which way products of many rows go: 16-bit operands on data-centre chips, 8-bit ones on others,
- * whose tensor cores do fp16 with fp32 sums at a quarter of that rate. */
-static enum act_kind choose_many(const struct device *d)
-{
-    if (d->options.matmul == MATMUL_INT8) return ACT_INT8;
-    if (d->options.matmul == MATMUL_FP16) return ACT_HALF;
-    int32_t chip = d->queue.capability;
-    return chip == 80 || chip == 90 || chip == 100 ? ACT_HALF : ACT_INT8;
-}
-
 static int take_device(struct device *d, struct carat_error *err)
 {
     struct cudaDeviceProp facts;
@@ -123,27 +114,12 @@ static int take_device(struct device *d, struct carat_error *err)
     d->queue.capability = facts.major * 10 + facts.minor;
     d->queue.has_dependent_launch = facts.major >= 9;
     status = cudaStreamCreateWithFlags(&d->queue.stream, cudaStreamNonBlocking);
-    size_t step_bytes = (4 + 4 * (size_t)STEP_ROWS_MAX) * sizeof(int32_t);
-    if (!status) status = cudaMallocHost((void **)&d->step_host, step_bytes);
-    if (!status)
-        status = cudaMallocHost((void **)&d->best_host,
-                                MATVEC_ROWS_MAX * TOP_K * sizeof *d->best_host);
+    if (!status) status = cudaMallocHost((void **)&d->step_host, STEP_BYTES);
+    if (!status) status = cudaMallocHost((void **)&d->best_host, BEST_BYTES);
     if (status) return cuda_fail(err, status, "cuda");
-    d->arrived = slab_take(d, ROUTER_COUNTERS * sizeof *d->arrived, false);
-    if (!d->arrived) return cuda_fail(err, cudaErrorMemoryAllocation, "cuda");
-    status = cudaMemsetAsync(d->arrived, 0, ROUTER_COUNTERS * sizeof *d->arrived, d->queue.stream);
-    if (status) return cuda_fail(err, status, "cuda");
-    memset(d->step_host, 0, step_bytes);
-    d->many = choose_many(d);
-    return prepare_kernels(err);
-}
-
-static int take_cublas(struct device *d, struct carat_error *err)
-{
-    if (d->options.is_exact || cublas_open(&d->cublas, NULL)) return CARAT_OK;
-    d->cublas_memory = slab_take(d, CUBLAS_WORKSPACE_BYTES, false);
-    if (!d->cublas_memory) return cuda_fail(err, cudaErrorMemoryAllocation, "cuBLAS");
-    cublas_set_stream(d->cublas, &d->queue, d->cublas_memory, CUBLAS_WORKSPACE_BYTES);
+    memset(d->step_host, 0, STEP_BYTES);
+    TRY(prepare_kernels(err));
+    d->many = cuda_choose_many(d);
     return CARAT_OK;
 }
 
@@ -161,7 +137,7 @@ static int cuda_open(struct device **out, int index, const struct device_options
     d->index = index;
     d->options = *options;
     int status = take_device(d, err);
-    if (!status) status = take_cublas(d, err);
+    if (!status && !d->options.is_exact) cublas_open(&d->cublas, NULL); /* else NULL */
     if (!status && d->options.is_profiled) status = profile_open(&d->profile, err);
     if (status)
         cuda_close(d);
@@ -172,7 +148,10 @@ static int cuda_open(struct device **out, int index, const struct device_options
 
 static void cuda_describe(const struct device *device, struct device_facts *out)
 {
+    *out = (struct device_facts){.fp16_rate = device->half_rate, .int8_rate = device->int8_rate};
     snprintf(out->name, sizeof out->name, "%s", device->name);
+    if (!device->options.is_exact)
+        out->matmul = device->many == ACT_HALF ? MATMUL_FP16 : MATMUL_INT8;
     cudaSetDevice(device->index);
     if (cudaMemGetInfo(&out->memory_available, &out->memory_total) != cudaSuccess)
         out->memory_available = out->memory_total = 0;
@@ -265,6 +244,8 @@ static int32_t cuda_window(const struct device *device, const struct plan *plan,
 static size_t cuda_prepared_bytes(struct device *d, const struct plan *plan, size_t free_bytes)
 {
     d->has_host_tables = d->options.table_place == TABLE_PINNED;
+    if (plan->rows_max[ROWS_TOKEN] > d->gathered_rows)
+        d->gathered_rows = plan->rows_max[ROWS_TOKEN];
     size_t weights = weights_bytes(d, plan);
     if (d->options.table_place == TABLE_AUTO && free_bytes > 0 && weights > free_bytes) {
         d->has_host_tables = true;
@@ -276,6 +257,14 @@ static size_t cuda_prepared_bytes(struct device *d, const struct plan *plan, siz
         budget = (size_t)d->options.mirror_budget;
     d->mirror_left = mirrors_bytes(d, plan, budget);
     return weights + d->mirror_left;
+}
+
+static size_t cuda_pinned_bytes(const struct device *d, const struct plan *plan)
+{
+    const struct weight *table = gathered_table(d, plan);
+    int32_t rows = plan->rows_max[ROWS_TOKEN];
+    return STEP_BYTES + BEST_BYTES + weights_pinned_bytes(d, plan) +
+           (table ? gather_bytes(rows, table->row_bytes) : 0);
 }
 
 static size_t cuda_scratch_bytes(const struct device *device, const struct plan *plan)
@@ -302,6 +291,9 @@ static void cuda_print_profile(struct device *device, struct buf *out)
 {
     struct device_limits limits;
     if (!device->profile) return;
+    if (!device->options.is_exact)
+        buf_printf(out, "products of many rows: %s\n",
+                   device->many == ACT_HALF ? "fp16" : "8 bits");
     cuda_measure_limits(device, &limits);
     profile_print(device->profile, &limits, out);
 }
@@ -318,6 +310,7 @@ const struct backend cuda_backend = {
     .supports = cuda_supports,
     .window = cuda_window,
     .prepared_bytes = cuda_prepared_bytes,
+    .pinned_bytes = cuda_pinned_bytes,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .weight_load = cuda_weight_load,

@@ -13,7 +13,13 @@ struct cublas;  /* cublas.h */
 struct profile; /* profile.h */
 
 /* Rows of a step at most: the pinned copy of a step has room for so many. */
-enum { STEP_ROWS_MAX = 16384 };
+enum {
+    STEP_ROWS_MAX = 16384,
+    STEP_BYTES = (4 + 4 * STEP_ROWS_MAX) * sizeof(int32_t),
+    BEST_BYTES = MATVEC_ROWS_MAX * TOP_K * sizeof(struct logit_pair),
+    COUNTING_BYTES = STEP_ROWS_MAX * sizeof(int32_t),
+    ARRIVED_BYTES = 256
+};
 
 /* What a device remembers of a weight (weight->device_data). */
 struct cuda_loaded {
@@ -36,18 +42,20 @@ struct device {
     struct queue queue;
     struct device_options options;
     enum act_kind many; /* what products of many rows read: ACT_INT8, ACT_HALF */
+    double half_rate, int8_rate; /* operations a second that decided it; 0: not measured */
     struct slab *slabs;
     bool has_host_tables; /* tables that are only looked up lie in pinned host memory */
     size_t mirror_left; /* bytes that mirrors may still take */
     struct cublas *cublas; /* NULL: not installed, or not wanted */
-    void *cublas_memory;
+    const void *cublas_workspace; /* that it has now: of the program launched last */
     struct profile *profile; /* NULL unless asked for */
     int32_t *counting;               /* on the device: 0, 1, 2 ... ; NULL until needed */
-    uint32_t *arrived;               /* on the device, [ROUTER_COUNTERS]: launch_router's, 0 */
-    struct gather gather;            /* rows of a table in the mapped file, */
-    void *gather_memory;             /* pinned; NULL until a program needs them */
-    int32_t *step_host;              /* pinned, of 4 + 4 * STEP_ROWS_MAX */
-    struct logit_pair *best_host;    /* pinned, [MATVEC_ROWS_MAX][TOP_K] */
+    uint32_t *arrived;               /* the same, of launch_router: ARRIVED_BYTES of 0 */
+    struct gather gather;            /* rows of a table in the mapped file, in memory */
+    void *gather_memory;             /* of its own, pinned; NULL until a program needs them */
+    int32_t gathered_rows;           /* of a step at most, as prepared_bytes was told */
+    int32_t *step_host;              /* pinned, STEP_BYTES */
+    struct logit_pair *best_host;    /* pinned, BEST_BYTES: [MATVEC_ROWS_MAX][TOP_K] */
     bool is_running;  /* something was run since the last fence */
     double run_begin; /* of the last run, for the profile */
     bool is_decode;   /* it had few rows */
@@ -73,23 +81,38 @@ static inline size_t padded_cols(int64_t cols)
 /* Memory that lives as long as the device; NULL when there is none. */
 void *slab_take(struct device *d, size_t bytes, bool is_pinned);
 
-/* limits.c; takes 2 GB for a moment. Zeros when there is no room. */
+/* ---- limits.c, choose.c ----------------------------------------------------------------- */
+
+/* What the device itself needs for `launch`, in seconds; 0 when that failed. */
+double cuda_seconds(struct device *d, void (*launch)(const struct queue *q, void *user),
+                    void *user);
+
+/* Takes 2 GB for a moment. Zeros when there is no room. */
 void cuda_measure_limits(struct device *d, struct device_limits *out);
+
+/* What products of many rows read: as asked, else the faster way, which is measured. Takes 86 MB
+ * for a moment; notes the rates in d. */
+enum act_kind cuda_choose_many(struct device *d);
 
 /* ---- weights.c -------------------------------------------------------------------------- */
 
 struct cuda_loaded *loaded_of(const struct weight *w);
 
-/* Bytes of device memory for all weights of the plan. Tables that stay on the host are not
- * counted. */
+/* Bytes of device memory for all weights of the plan that are not there yet. Tables that stay on
+ * the host are not counted. */
 size_t weights_bytes(const struct device *d, const struct plan *plan);
+
+/* The same of pinned host memory: a table that the device reads there. */
+size_t weights_pinned_bytes(const struct device *d, const struct plan *plan);
 
 /* The table whose rows are copied to the device step by step: the largest that is only looked up.
  * NULL: none. */
 const struct weight *gathered_table(const struct device *d, const struct plan *plan);
 
-/* Puts those there that are not yet: read, copied and repacked at once. */
-int weights_upload(struct device *d, const struct plan *plan, struct carat_error *err);
+/* Puts those there that are not yet: read, copied and repacked at once. `staging`: device memory,
+ * upload_staging_bytes (upload.h), free again when it returns. */
+int weights_upload(struct device *d, const struct plan *plan, char *staging,
+                   struct carat_error *err);
 
 /* The same for fp16 mirrors of what products of many rows read: as many, in the order of the plan,
  * as `limit` (when making them: d->mirror_left) has room for. */
@@ -107,9 +130,11 @@ bool is_multiplied_exactly(const struct weight *w);
 
 enum { ACT_SLOTS = 4 };
 
-/* Where things lie in a program's scratch memory; sizes for the plan's most rows. */
+/* Where things lie in a program's scratch memory; sizes for the plan's most rows. While weights are
+ * loaded nothing runs, and their staging lies over all of it. */
 struct scratch_layout {
-    size_t step, table, slot, slot_bytes, inner, wide, mirror, experts, attention, topk;
+    size_t step, table, slot, slot_bytes, inner, wide, mirror, experts, attention, topk, cublas;
+    size_t cublas_bytes; /* 0: no product goes there */
     size_t total;
 };
 

@@ -39,7 +39,7 @@ void stage_route(struct program *p, const struct window *win)
                                .shares = program_floats(p, choice->out[1]),
                                .arrived = p->device->arrived};
     launch_router(&p->device->queue, &args);
-    mark_product(p, "router", 1, &w, p->n[c]);
+    mark_product(p, "router", 1, &w, p->n[c], ACT_NONE);
 }
 
 /* ---- Routed products --------------------------------------------------------------------- */
@@ -184,7 +184,7 @@ static void experts_few(struct program *p, const struct op *ops, const struct ro
                                .out = kind == ACT_NONE ? inner : NULL,
                                .act = act_at(inner, kind, in->n_pairs, n_hidden)};
     launch_experts_in(&p->device->queue, &args);
-    mark_product(p, "experts gate, up", 2, in_w, in->n_pairs);
+    mark_product(p, "experts gate, up", 2, in_w, in->n_pairs, in->kind);
     args.w[0] = view_of(down);
     args.n_w = 1;
     args.shares = out->shares;
@@ -194,7 +194,7 @@ static void experts_few(struct program *p, const struct op *ops, const struct ro
     args.act = (struct act){.kind = ACT_NONE};
     args.out = program_floats(p, ops[3].out[0]);
     launch_experts_out(&p->device->queue, &args);
-    mark_product(p, "experts", 1, &down, in->n_pairs);
+    mark_product(p, "experts", 1, &down, in->n_pairs, out->kind);
 }
 
 static void experts_many(struct program *p, const struct op *ops, const struct routed *in,
@@ -220,7 +220,7 @@ static void experts_many(struct program *p, const struct op *ops, const struct r
         for (int k = 0; k < 2; k++) args.y[k] = (float *)(void *)(wide + (size_t)k * one);
     mark(p, "experts sorted");
     multiply_grouped(p, &args);
-    mark_product(p, "experts gate, up", 2, in_w, in->n_pairs);
+    mark_product(p, "experts gate, up", 2, in_w, in->n_pairs, in->kind);
     struct gelu_mul_args gelu = {.step = p->step,
                                  .rows = {in->n_pairs, in->rows_class == ROWS_OUT},
                                  .is_all_live = true,
@@ -242,7 +242,7 @@ static void experts_many(struct program *p, const struct op *ops, const struct r
     args.y[0] = pairs;
     mark(p, "gelu");
     multiply_grouped(p, &args);
-    mark_product(p, "experts", 1, &down, in->n_pairs);
+    mark_product(p, "experts", 1, &down, in->n_pairs, out->kind);
     launch_expert_sum(&p->device->queue, pairs, out->shares, program_floats(p, ops[3].out[0]),
                       in->n_rows, in->n_used, cols);
     mark(p, "experts summed");

@@ -369,10 +369,11 @@ void launch_attention_prefill(const struct queue *q, const struct attention_args
 /* ---- limits.cu ---------------------------------------------------------------------------------
  * */
 
-/* Reads `bytes` once. Multiplies 8-bit numbers in registers; returns the operations of the launch.
- * */
+/* Reads `bytes` once. Multiplies 8-bit or fp16 numbers (fp32 sums) in registers with mma.sync;
+ * returns the operations of the launch. */
 void launch_read_limit(const struct queue *q, const void *memory, size_t bytes, void *out);
 double launch_int8_limit(const struct queue *q, void *out);
+double launch_half_limit(const struct queue *q, void *out);
 
 #ifdef __cplusplus
 }

@@ -1,45 +1,80 @@
 /* The device's own limits, against which times are set. */
 #include "backend/cuda/device.h"
 
-#include "base/os.h"
-
 /* Many times the cache, so that little of it is read from there. */
 #define READ_BYTES ((size_t)2 << 30)
-enum { RUNS = 5 };
+enum { RUNS = 5, LAUNCHES = 4 };
 
-/* The best of some runs: seconds from the host, a millisecond of work each, are exact enough. */
-static double best_seconds(struct device *d, void *memory, void *out, double *operations)
+double cuda_seconds(struct device *d, void (*launch)(const struct queue *q, void *user),
+                    void *user)
 {
-    double best = 1e9;
+    float ms = 0;
+    cudaEvent_t begin = NULL, end = NULL;
+    cudaError_t status = cudaEventCreate(&begin);
+    if (!status) status = cudaEventCreate(&end);
+    if (!status) status = cudaEventRecord(begin, d->queue.stream);
+    if (!status) {
+        launch(&d->queue, user);
+        status = cudaGetLastError();
+    }
+    if (!status) status = cudaEventRecord(end, d->queue.stream);
+    if (!status) status = cudaEventSynchronize(end);
+    if (!status) status = cudaEventElapsedTime(&ms, begin, end);
+    if (begin) cudaEventDestroy(begin);
+    if (end) cudaEventDestroy(end);
+    return status ? 0 : (double)ms / 1e3;
+}
+
+struct work {
+    void *memory, *result;
+    double amount; /* of one launch: bytes, operations */
+};
+
+static void read_memory(const struct queue *q, void *user)
+{
+    struct work *w = user;
+    w->amount = (double)READ_BYTES;
+    for (int i = 0; i < LAUNCHES; i++) launch_read_limit(q, w->memory, READ_BYTES, w->result);
+}
+
+static void multiply_int8(const struct queue *q, void *user)
+{
+    struct work *w = user;
+    for (int i = 0; i < LAUNCHES; i++) w->amount = launch_int8_limit(q, w->result);
+}
+
+static void multiply_half(const struct queue *q, void *user)
+{
+    struct work *w = user;
+    for (int i = 0; i < LAUNCHES; i++) w->amount = launch_half_limit(q, w->result);
+}
+
+/* A second, at best; 0 when something failed. */
+static double rate_of(struct device *d, void (*launch)(const struct queue *q, void *user),
+                      struct work *w)
+{
+    double best = 0;
     for (int i = 0; i < RUNS; i++) {
-        cudaStreamSynchronize(d->queue.stream);
-        double begin = os_seconds();
-        for (int k = 0; k < 4; k++) {
-            if (operations)
-                *operations = launch_int8_limit(&d->queue, out);
-            else
-                launch_read_limit(&d->queue, memory, READ_BYTES, out);
-        }
-        cudaStreamSynchronize(d->queue.stream);
-        double seconds = (os_seconds() - begin) / 4;
-        if (seconds < best) best = seconds;
+        double seconds = cuda_seconds(d, launch, w);
+        double rate = seconds > 0 ? LAUNCHES * w->amount / seconds : 0;
+        if (rate > best) best = rate;
     }
     return best;
 }
 
 void cuda_measure_limits(struct device *d, struct device_limits *out)
 {
-    void *memory = NULL, *result = NULL;
-    double operations = 0;
+    struct work w = {0};
     *out = (struct device_limits){0};
     cudaSetDevice(d->index);
-    if (cudaMalloc(&memory, READ_BYTES) == cudaSuccess && cudaMalloc(&result, 256) == cudaSuccess) {
-        cudaMemsetAsync(memory, 1, READ_BYTES, d->queue.stream);
-        out->read_bytes = (double)READ_BYTES / best_seconds(d, memory, result, NULL);
-        double seconds = best_seconds(d, memory, result, &operations);
-        out->int8_operations = operations / seconds;
+    if (cudaMalloc(&w.memory, READ_BYTES) == cudaSuccess &&
+        cudaMalloc(&w.result, 256) == cudaSuccess &&
+        cudaMemsetAsync(w.memory, 1, READ_BYTES, d->queue.stream) == cudaSuccess) {
+        out->read_bytes = rate_of(d, read_memory, &w);
+        out->int8_operations = rate_of(d, multiply_int8, &w);
+        out->fp16_operations = rate_of(d, multiply_half, &w);
     }
-    cudaFree(memory);
-    cudaFree(result);
+    cudaFree(w.memory);
+    cudaFree(w.result);
     cudaGetLastError();
 }

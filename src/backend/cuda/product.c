@@ -113,10 +113,10 @@ void mark(struct program *p, const char *kind)
 
 /* Named after the first weight; of experts all that the rows can choose are counted as read. */
 void mark_product(struct program *p, const char *kind, int32_t n_w, const struct weight *const *w,
-                  int32_t n_rows)
+                  int32_t n_rows, enum act_kind operands)
 {
     struct device *d = p->device;
-    struct profile_work work = {.kind = kind, .weight = w[0]};
+    struct profile_work work = {.kind = kind, .weight = w[0], .operands = operands};
     if (!d->profile) return;
     for (int32_t k = 0; k < n_w; k++) {
         double matrices = n_rows < w[k]->n_expert ? n_rows : w[k]->n_expert;
@@ -221,7 +221,7 @@ void multiply(struct program *p, enum row_class c, int32_t n_w, const struct wei
         carat_assert(kind == ACT_NONE || kind == x.act.kind);
         struct input form = {x.floats, kind == ACT_NONE ? (struct act){.kind = ACT_NONE} : x.act};
         multiply_run(p, c, n, w + k, form, y + k);
-        mark_product(p, n > 1 ? "matmul with others," : "matmul", n, w + k, p->n[c]);
+        mark_product(p, n > 1 ? "matmul with others," : "matmul", n, w + k, p->n[c], kind);
     }
 }
 
@@ -233,6 +233,6 @@ bool multiply_half(struct program *p, enum row_class c, int32_t n_w, const struc
     for (int32_t k = 0; k < n_w; k++)
         if (kind_for(p, w[k], n) != ACT_HALF) return false;
     multiply_mirrors(p, n, n_w, w, x, NULL, half);
-    mark_product(p, n_w > 1 ? "matmul with others," : "matmul", n_w, w, n);
+    mark_product(p, n_w > 1 ? "matmul with others," : "matmul", n_w, w, n, ACT_HALF);
     return true;
 }

@@ -8,11 +8,12 @@
 
 #include "base/mem.h"
 
-enum { MARKS_MAX = 4096, ROWS_MAX = 64 };
+enum { MARKS_MAX = 4096, ROWS_MAX = 64, ACT_KINDS = ACT_HALF + 1 };
 
 struct row {
     char name[48];
-    double seconds, bytes, operations;
+    double seconds, bytes;
+    double operations[ACT_KINDS]; /* by what they read: few rows of a step may go another way */
     int64_t count;
 };
 
@@ -94,7 +95,7 @@ void profile_end(struct profile *p, bool is_decode, double seconds)
         struct row *row = row_of(t, &p->works[i]);
         row->seconds += (double)ms / 1e3;
         row->bytes += p->works[i].bytes;
-        row->operations += p->works[i].operations;
+        row->operations[p->works[i].operands] += p->works[i].operations;
         row->count++;
     }
     t->seconds += seconds;
@@ -107,23 +108,31 @@ static int by_time(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* The larger of the two shares of what the device can do: bytes, 8-bit operations. */
+static double seconds_at(double amount, double rate)
+{
+    return rate > 0 ? amount / rate : 0;
+}
+
+/* The larger of two shares of what the device can do: of the bytes that it reads, of the operations
+ * on what these products read. */
 static double share_of_limit(const struct row *r, const struct device_limits *limits)
 {
-    double read = limits->read_bytes > 0 ? r->bytes / r->seconds / limits->read_bytes : 0;
-    double computed =
-        limits->int8_operations > 0 ? r->operations / r->seconds / limits->int8_operations : 0;
-    return 100 * (read > computed ? read : computed);
+    double read = seconds_at(r->bytes, limits->read_bytes);
+    double computed = seconds_at(r->operations[ACT_INT8], limits->int8_operations) +
+                      seconds_at(r->operations[ACT_HALF], limits->fp16_operations);
+    return 100 * (read > computed ? read : computed) / r->seconds;
 }
 
 static void print_row(const struct row *r, double steps, double seconds,
                       const struct device_limits *limits, struct buf *out)
 {
+    double operations = 0;
+    for (int i = 0; i < ACT_KINDS; i++) operations += r->operations[i];
     buf_printf(out, "%-40s %9.1f %8.3f %6.1f%%", r->name, (double)r->count / steps,
                r->seconds / steps * 1e3, 100 * r->seconds / seconds);
     if (r->bytes > 0)
         buf_printf(out, " %8.0f %8.1f %6.0f%%", r->bytes / r->seconds / 1e9,
-                   r->operations / r->seconds / 1e12, share_of_limit(r, limits));
+                   operations / r->seconds / 1e12, share_of_limit(r, limits));
     buf_add_char(out, '\n');
 }
 
@@ -148,8 +157,10 @@ static void print_table(const struct table *table, const char *title,
 
 void profile_print(const struct profile *p, const struct device_limits *limits, struct buf *out)
 {
-    buf_printf(out, "limits measured: %.0f GB/s read, %.0f TOP/s in 8 bits\n",
-               limits->read_bytes / 1e9, limits->int8_operations / 1e12);
+    buf_printf(out,
+               "limits measured: %.0f GB/s read, %.0f TOP/s in 8 bits, %.0f TFLOP/s in fp16\n",
+               limits->read_bytes / 1e9, limits->int8_operations / 1e12,
+               limits->fp16_operations / 1e12);
     print_table(&p->prefill, "prefill", limits, out);
     print_table(&p->decode, "decode", limits, out);
 }

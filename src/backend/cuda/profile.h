@@ -13,11 +13,13 @@ void profile_close(struct profile *p); /* NULL is fine */
 void profile_begin(struct profile *p, cudaStream_t stream);
 
 /* What was launched since the last mark: "matmul", "attention local" ...; of a product the weight,
- * whose shape goes into the row's name (else NULL); bytes and operations that it had at least. */
+ * whose shape goes into the row's name (else NULL); bytes and operations that it had at least, and
+ * what the operations read, which is what limits them (ACT_NONE: fp32, far from any limit). */
 struct profile_work {
     const char *kind;
     const struct weight *weight;
     double bytes, operations;
+    enum act_kind operands;
 };
 void profile_mark(struct profile *p, cudaStream_t stream, struct profile_work work);
 

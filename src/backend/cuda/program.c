@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/cuda/cublas.h"
 #include "backend/cuda/profile.h"
 #include "backend/cuda/stages.h"
+#include "backend/cuda/upload.h"
 #include "base/assert.h"
 #include "base/mem.h"
 #include "base/os.h"
@@ -27,7 +29,7 @@ static void raise_to(size_t *most, size_t value)
 
 /* The most that one window needs of each part. */
 struct needs {
-    size_t slot, inner, wide, mirror, experts, attention;
+    size_t slot, inner, wide, mirror, experts, attention, cublas;
 };
 
 static void add_product_needs(const struct device *d, const struct plan *plan,
@@ -47,8 +49,10 @@ static void add_product_needs(const struct device *d, const struct plan *plan,
         raise_to(op->in[0] == plan->ops[w->first].in[0] ? &needs->slot : &needs->inner,
                  act_bytes(op->code == OP_EXPERT_OUT ? pairs : rows, m->cols));
         wide += aligned(pairs * (size_t)m->rows * sizeof(float));
-        if (rows > MATVEC_ROWS_MAX && wants_mirror(d, m) && m->n_expert == 1)
+        if (rows > MATVEC_ROWS_MAX && wants_mirror(d, m) && m->n_expert == 1) {
             bytes += aligned(mirror_bytes_of(m));
+            if (d->cublas) needs->cublas = CUBLAS_WORKSPACE_BYTES;
+        }
         if (m->n_expert > 1)
             raise_to(&needs->experts, expert_plan_bytes((int32_t)rows, op->p.expert.n_used,
                                                         m->n_expert));
@@ -88,7 +92,10 @@ struct scratch_layout scratch_layout_of(const struct device *d, const struct pla
     y.experts = y.mirror + aligned(needs.mirror);
     y.attention = y.experts + aligned(needs.experts);
     y.topk = y.attention + aligned(needs.attention);
-    y.total = y.topk + aligned(topk_scratch_bytes(MATVEC_ROWS_MAX));
+    y.cublas = y.topk + aligned(topk_scratch_bytes(MATVEC_ROWS_MAX));
+    y.cublas_bytes = needs.cublas;
+    y.total = y.cublas + aligned(needs.cublas);
+    raise_to(&y.total, upload_staging_bytes(plan));
     return y;
 }
 
@@ -143,11 +150,24 @@ static void view_step(struct program *p)
                                  .out_row = base + 4 + 3 * p->rows_max};
 }
 
+/* Before a program's products: the workspace is in its scratch. Nothing changes from step to step
+ * of a program, nor between its warm-up and its recording. */
+static void give_workspace(struct program *p)
+{
+    struct device *d = p->device;
+    char *workspace = p->scratch + p->at.cublas;
+    if (!p->at.cublas_bytes || d->cublas_workspace == workspace) return;
+    if (cublas_set_stream(d->cublas, &d->queue, workspace, p->at.cublas_bytes))
+        d->failure = cudaErrorUnknown; /* products would go to another stream */
+    d->cublas_workspace = workspace;
+}
+
 /* The copy of the step, then every window, then the best logits of each row. */
 static void launch_all(struct program *p, int32_t n_token, int32_t n_out)
 {
     struct device *d = p->device;
     size_t bytes = (4 + 4 * (size_t)p->rows_max) * sizeof(int32_t);
+    give_workspace(p);
     cudaError_t status = cudaMemcpyAsync(p->scratch + p->at.step, d->step_host, bytes,
                                          cudaMemcpyHostToDevice, d->queue.stream);
     if (status) d->failure = status;
@@ -256,14 +276,27 @@ static int take_table(struct program *p, struct carat_error *err)
     struct device *d = p->device;
     p->gathered = gathered_table(d, p->plan);
     if (!p->gathered) return CARAT_OK;
-    TRY(take_gather(d, p->gathered, p->plan->rows_max[ROWS_TOKEN], err));
+    int32_t rows = p->plan->rows_max[ROWS_TOKEN];
+    if (rows < d->gathered_rows) rows = d->gathered_rows; /* a larger program will be bound */
+    TRY(take_gather(d, p->gathered, rows, err));
     if (d->counting) return CARAT_OK;
-    d->counting = slab_take(d, STEP_ROWS_MAX * sizeof *d->counting, false);
+    d->counting = slab_take(d, COUNTING_BYTES, false);
     if (!d->counting) return cuda_fail(err, cudaErrorMemoryAllocation, p->gathered->name);
     for (int32_t i = 0; i < STEP_ROWS_MAX; i++) d->step_host[i] = i;
-    cudaError_t status = cudaMemcpy(d->counting, d->step_host,
-                                    STEP_ROWS_MAX * sizeof *d->counting, cudaMemcpyHostToDevice);
+    cudaError_t status =
+        cudaMemcpy(d->counting, d->step_host, COUNTING_BYTES, cudaMemcpyHostToDevice);
     return status ? cuda_fail(err, status, p->gathered->name) : CARAT_OK;
+}
+
+/* Counters that kernels bring back to 0 themselves. */
+static int take_counters(struct device *d, struct carat_error *err)
+{
+    _Static_assert(ROUTER_COUNTERS * sizeof *d->arrived <= ARRIVED_BYTES, "room for all counters");
+    if (d->arrived) return CARAT_OK;
+    d->arrived = slab_take(d, ARRIVED_BYTES, false);
+    if (!d->arrived) return cuda_fail(err, cudaErrorMemoryAllocation, "cuda");
+    cudaError_t status = cudaMemsetAsync(d->arrived, 0, ARRIVED_BYTES, d->queue.stream);
+    return status ? cuda_fail(err, status, "cuda") : CARAT_OK;
 }
 
 static int start_program(struct program *p, struct carat_error *err)
@@ -272,10 +305,11 @@ static int start_program(struct program *p, struct carat_error *err)
     if (most_rows(p->plan) > STEP_ROWS_MAX)
         return err_set(err, CARAT_EUSAGE, "cuda: at most %d rows a step expected, %d found",
                        STEP_ROWS_MAX, most_rows(p->plan));
-    TRY(weights_upload(d, p->plan, err));
+    TRY(weights_upload(d, p->plan, p->scratch, err));
     TRY(mirrors_make(d, p->plan, err));
     TRY(take_windows(p, err));
     TRY(take_table(p, err));
+    TRY(take_counters(d, err));
     view_step(p);
     cudaError_t status = cudaStreamSynchronize(d->queue.stream);
     if (status) return cuda_fail(err, status, "loading weights");

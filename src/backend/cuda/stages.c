@@ -282,7 +282,7 @@ static void ffn_few(struct program *p, enum row_class c, const struct weight *co
                                .out = (float *)(uintptr_t)hidden.floats,
                                .act = hidden.act};
     launch_matvec(&p->device->queue, &args);
-    mark_product(p, "matmul gate, up", 2, w, p->n[c]);
+    mark_product(p, "matmul gate, up", 2, w, p->n[c], x.act.kind);
 }
 
 /* The hidden rows of a gated product, as the product behind reads them: in the inner part, or as
@@ -353,7 +353,7 @@ static void stage_gated(struct program *p, const struct window *win)
                                    .out = (float *)(uintptr_t)hidden.floats,
                                    .act = hidden.act};
         launch_matvec(&p->device->queue, &args);
-        mark_product(p, "matmul gated", 1, &w, p->n[c]);
+        mark_product(p, "matmul gated", 1, &w, p->n[c], x.act.kind);
     } else {
         float *y = (float *)(void *)wide_at(p);
         multiply(p, c, 1, &w, x, &y);

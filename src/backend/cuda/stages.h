@@ -47,10 +47,10 @@ void multiply(struct program *p, enum row_class c, int32_t n_w, const struct wei
 bool multiply_half(struct program *p, enum row_class c, int32_t n_w, const struct weight *const *w,
                    struct act x, uint16_t *half);
 
-/* For the profile: what was launched since the last mark. */
+/* For the profile: what was launched since the last mark; of products what they read. */
 void mark(struct program *p, const char *kind);
 void mark_product(struct program *p, const char *kind, int32_t n_w, const struct weight *const *w,
-                  int32_t n_rows);
+                  int32_t n_rows, enum act_kind operands);
 
 void stage_attention(struct program *p, const struct op *op, float *y, struct act act);
 void stage_route(struct program *p, const struct window *w);

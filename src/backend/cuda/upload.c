@@ -12,7 +12,7 @@ enum { BUFFERS = 4, BUFFER_BYTES = 16 << 20, READERS_MAX = 8 };
 struct upload {
     struct device *device;
     struct pool *readers;
-    char *host[BUFFERS], *staged[BUFFERS];
+    char *host[BUFFERS], *staged[BUFFERS]; /* pinned, our own; on the device, borrowed */
     cudaEvent_t is_free[BUFFERS];
     int next;
 };
@@ -24,10 +24,25 @@ void upload_close(struct upload *u)
     for (int i = 0; i < BUFFERS; i++) {
         if (u->is_free[i]) cudaEventDestroy(u->is_free[i]);
         cudaFreeHost(u->host[i]);
-        cudaFree(u->staged[i]);
     }
     pool_close(u->readers);
     mem_free(u);
+}
+
+/* Of one buffer on the device: what is sent at once is at most a matrix. */
+static size_t staged_bytes(const struct plan *plan)
+{
+    size_t most = 0;
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        const struct weight *w = op_weight(&plan->ops[i]);
+        if (w && w->expert_bytes > most) most = w->expert_bytes;
+    }
+    return aligned(most < BUFFER_BYTES ? most : BUFFER_BYTES);
+}
+
+size_t upload_staging_bytes(const struct plan *plan)
+{
+    return BUFFERS * staged_bytes(plan);
 }
 
 static int take_buffers(struct upload *u, struct carat_error *err)
@@ -37,19 +52,24 @@ static int take_buffers(struct upload *u, struct carat_error *err)
     TRY(pool_open(&u->readers, &readers, err));
     for (int i = 0; i < BUFFERS; i++) {
         cudaError_t status = cudaMallocHost((void **)&u->host[i], BUFFER_BYTES);
-        if (!status) status = cudaMalloc((void **)&u->staged[i], BUFFER_BYTES);
+        if (status == cudaErrorMemoryAllocation) {
+            cudaGetLastError();
+            return err_no_memory(err, "pinned buffers for loading weights", BUFFER_BYTES);
+        }
         if (!status) status = cudaEventCreateWithFlags(&u->is_free[i], cudaEventDisableTiming);
-        if (status) return cuda_fail(err, status, "buffers for loading weights");
+        if (status) return cuda_fail(err, status, "loading weights");
     }
     return CARAT_OK;
 }
 
-int upload_open(struct upload **out, struct device *d, struct carat_error *err)
+int upload_open(struct upload **out, struct device *d, const struct plan *plan, char *staging,
+                struct carat_error *err)
 {
     *out = NULL;
     struct upload *u = mem_alloc(1, sizeof *u);
     if (!u) return err_no_memory(err, "upload", sizeof *u);
     u->device = d;
+    for (size_t i = 0; i < BUFFERS; i++) u->staged[i] = staging + i * staged_bytes(plan);
     int status = take_buffers(u, err);
     if (status)
         upload_close(u);

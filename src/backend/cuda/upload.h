@@ -7,7 +7,13 @@
 
 struct upload;
 
-int upload_open(struct upload **out, struct device *d, struct carat_error *err);
+/* Device memory that is needed while the plan's weights are loaded. */
+size_t upload_staging_bytes(const struct plan *plan);
+
+/* `staging`: so much of it, for the plan's weights; borrowed. 64 MB of pinned memory are taken too,
+ * and given back by upload_close. */
+int upload_open(struct upload **out, struct device *d, const struct plan *plan, char *staging,
+                struct carat_error *err);
 void upload_close(struct upload *u); /* waits for what is under way; NULL is fine */
 
 /* All rows of `w` into its view's planes, rows or floats, which are allocated. */

@@ -94,23 +94,55 @@ const struct weight *gathered_table(const struct device *d, const struct plan *p
     return largest;
 }
 
-size_t weights_bytes(const struct device *d, const struct plan *plan)
+/* Of the weights that are not there yet: on the device, or pinned on the host. */
+static size_t planes_bytes(const struct device *d, const struct plan *plan, bool is_pinned)
 {
     size_t bytes = 0;
     struct tile_bytes planes;
     const struct weight *gathered = gathered_table(d, plan);
     for (int32_t i = 0; i < plan->n_ops; i++) {
         const struct weight *w = first_met(plan, i);
-        if (!w) continue;
+        if (!w || w == gathered || (w->device_data && loaded_of(w)->view.quants)) continue;
         struct uses uses = uses_of(plan, w);
-        if (stays_on_host(d, uses) || w == gathered) continue;
-        bytes += layout_bytes(w, layout_of(d, w, uses), &planes);
+        if (stays_on_host(d, uses) == is_pinned)
+            bytes += layout_bytes(w, layout_of(d, w, uses), &planes);
     }
     return bytes;
 }
 
-static int take_memory(struct device *d, const struct plan *plan, struct cuda_loaded *w,
+size_t weights_bytes(const struct device *d, const struct plan *plan)
+{
+    size_t counting = gathered_table(d, plan) && !d->counting ? aligned(COUNTING_BYTES) : 0;
+    size_t arrived = plan->n_ops > 0 && !d->arrived ? ARRIVED_BYTES : 0;
+    return planes_bytes(d, plan, false) + counting + arrived;
+}
+
+size_t weights_pinned_bytes(const struct device *d, const struct plan *plan)
+{
+    return planes_bytes(d, plan, true);
+}
+
+/* Memory of all weights that a plan brings, as one piece for each place: pieces of their own would
+ * be rounded up to 2 MB each by the driver. */
+struct planes_memory {
+    char *device, *pinned;
+};
+
+static int take_planes(struct device *d, const struct plan *plan, struct planes_memory *out,
                        struct carat_error *err)
+{
+    size_t bytes = planes_bytes(d, plan, false), pinned_bytes = planes_bytes(d, plan, true);
+    *out = (struct planes_memory){0};
+    if (bytes && !(out->device = slab_take(d, bytes, false)))
+        return cuda_fail(err, cudaErrorMemoryAllocation, "weights");
+    if (pinned_bytes && !(out->pinned = slab_take(d, pinned_bytes, true)))
+        return err_no_memory(err, "tables in pinned memory (--ple)", pinned_bytes);
+    return CARAT_OK;
+}
+
+/* Cuts a weight's planes from the memory. */
+static void place_weight(struct device *d, const struct plan *plan, struct cuda_loaded *w,
+                         struct planes_memory *from)
 {
     struct tile_bytes planes;
     const struct weight *s = w->source;
@@ -119,8 +151,9 @@ static int take_memory(struct device *d, const struct plan *plan, struct cuda_lo
     size_t bytes = layout_bytes(s, layout, &planes);
     w->is_pinned = stays_on_host(d, uses);
     w->is_gathered = s == gathered_table(d, plan);
-    char *memory = w->is_gathered ? (char *)(uintptr_t)s->data : slab_take(d, bytes, w->is_pinned);
-    if (!memory) return cuda_fail(err, cudaErrorMemoryAllocation, s->name);
+    char **next = w->is_pinned ? &from->pinned : &from->device;
+    char *memory = w->is_gathered ? (char *)(uintptr_t)s->data : *next;
+    if (!w->is_gathered) *next += bytes;
     w->view = (struct cuda_weight){
         .format = s->format,
         .layout = layout,
@@ -140,7 +173,6 @@ static int take_memory(struct device *d, const struct plan *plan, struct cuda_lo
     if (planes.scale) w->view.scale = (uint16_t *)(void *)(memory + at);
     at += aligned(planes.scale);
     if (planes.minus) w->view.minus = (uint16_t *)(void *)(memory + at);
-    return CARAT_OK;
 }
 
 static void report(const struct device *d, size_t done, size_t total)
@@ -152,10 +184,12 @@ static int upload_all(struct device *d, struct upload *u, const struct plan *pla
                       struct carat_error *err)
 {
     size_t done = 0;
+    struct planes_memory memory;
+    TRY(take_planes(d, plan, &memory, err));
     for (int32_t i = 0; i < plan->n_ops; i++) {
         const struct weight *source = op_weight(&plan->ops[i]);
         if (!source || loaded_of(source)->view.quants) continue;
-        TRY(take_memory(d, plan, loaded_of(source), err));
+        place_weight(d, plan, loaded_of(source), &memory);
         if (!loaded_of(source)->is_gathered) TRY(upload_weight(u, loaded_of(source), err));
         done += source->expert_bytes * (size_t)source->n_expert;
         report(d, done < total ? done : total, total);
@@ -163,7 +197,8 @@ static int upload_all(struct device *d, struct upload *u, const struct plan *pla
     return CARAT_OK;
 }
 
-int weights_upload(struct device *d, const struct plan *plan, struct carat_error *err)
+int weights_upload(struct device *d, const struct plan *plan, char *staging,
+                   struct carat_error *err)
 {
     struct upload *u;
     size_t total = 0;
@@ -172,7 +207,7 @@ int weights_upload(struct device *d, const struct plan *plan, struct carat_error
         if (w && !loaded_of(w)->view.quants) total += w->expert_bytes * (size_t)w->n_expert;
     }
     if (total == 0) return CARAT_OK;
-    TRY(upload_open(&u, d, err));
+    TRY(upload_open(&u, d, plan, staging, err));
     int status = upload_all(d, u, plan, total, err);
     upload_close(u);
     cudaError_t failure = cudaGetLastError();
@@ -248,18 +283,20 @@ static void fill_mirror(struct device *d, struct cuda_loaded *w, uint16_t *memor
 
 int mirrors_make(struct device *d, const struct plan *plan, struct carat_error *err)
 {
-    size_t bytes;
-    for (int32_t i = 0, n; has_many_rows(plan) && i < plan->n_ops; i += n ? n : 1) {
+    size_t bytes, total = mirrors_bytes(d, plan, d->mirror_left);
+    char *memory = total ? slab_take(d, total, false) : NULL;
+    if (total && !memory) return cuda_fail(err, cudaErrorMemoryAllocation, "fp16 mirrors");
+    for (int32_t i = 0, n; total && i < plan->n_ops; i += n ? n : 1) {
         n = side_by_side(d, plan, i, &bytes);
         if (n == 0 || aligned(bytes) > d->mirror_left) continue;
-        char *memory = slab_take(d, bytes, false);
-        if (!memory) return cuda_fail(err, cudaErrorMemoryAllocation, "fp16 mirror");
         d->mirror_left -= aligned(bytes);
+        char *next = memory + aligned(bytes);
         for (int32_t k = 0; k < n; k++) {
             const struct weight *w = op_product(&plan->ops[i + k]);
             fill_mirror(d, loaded_of(w), (uint16_t *)(void *)memory);
             memory += mirror_bytes_of(w);
         }
+        memory = next;
     }
     return CARAT_OK;
 }

@@ -50,6 +50,7 @@ static void ref_close(struct device *device)
 
 static void ref_describe(const struct device *device, struct device_facts *out)
 {
+    *out = (struct device_facts){0};
     snprintf(out->name, sizeof out->name, "%s", device->name);
     out->memory_total = os_memory_total();
     out->memory_available = os_memory_available();

@@ -22,24 +22,52 @@ __global__ void __launch_bounds__(READ_THREADS)
     if (sum == 0x12345678) *out = sum;
 }
 
-__global__ void __launch_bounds__(32 * MMA_WARPS) multiply_int8(uint32_t *out)
+/* 16 x 8 sums of 32 bytes, or of 16 fp16 values in fp32. */
+__device__ __forceinline__ void multiply_add(int32_t d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+__device__ __forceinline__ void multiply_add(float d[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* Two fp16 values from 1 to 2, whose sums of products stay small; as four bytes good as any. */
+__device__ __forceinline__ uint32_t operand(uint32_t seed)
+{
+    return 0x3c003c00u | (seed & 0x03ff03ffu);
+}
+
+/* Sum: int32_t for 8-bit operands, float for fp16. */
+template <typename Sum>
+__global__ void __launch_bounds__(32 * MMA_WARPS) multiply_all(uint32_t *out)
 {
     grid_wait();
-    int32_t acc[CHAINS][4] = {};
+    Sum acc[CHAINS][4] = {};
     uint32_t a[4], b[2];
-    for (int i = 0; i < 4; i++) a[i] = threadIdx.x * 0x01030507u + i;
-    for (int i = 0; i < 2; i++) b[i] = threadIdx.x * 0x02040608u + i;
+    for (int i = 0; i < 4; i++) a[i] = operand(threadIdx.x * 0x01030507u + i);
+    for (int i = 0; i < 2; i++) b[i] = operand(threadIdx.x * 0x02040608u + i);
     for (int round = 0; round < MMA_ROUNDS; round++)
 #pragma unroll
-        for (int c = 0; c < CHAINS; c++)
-            asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
-                         "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                         : "+r"(acc[c][0]), "+r"(acc[c][1]), "+r"(acc[c][2]), "+r"(acc[c][3])
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-    int32_t sum = 0;
+        for (int c = 0; c < CHAINS; c++) multiply_add(acc[c], a, b);
+    Sum sum = 0;
     for (int c = 0; c < CHAINS; c++)
-        for (int i = 0; i < 4; i++) sum ^= acc[c][i];
-    if (sum == 0x12345678) *out = (uint32_t)sum;
+        for (int i = 0; i < 4; i++) sum += acc[c][i];
+    if (sum == Sum(-1)) *out = 1;
+}
+
+/* `columns`: of one mma.sync. */
+template <typename Sum> double launch_multiply(const struct queue *q, void *out, int columns)
+{
+    unsigned blocks = (unsigned)q->n_sm * 4;
+    launch(q, multiply_all<Sum>, dim3(blocks), 32 * MMA_WARPS, 0, static_cast<uint32_t *>(out));
+    return 2.0 * 16 * 8 * columns * CHAINS * MMA_ROUNDS * MMA_WARPS * blocks;
 }
 
 extern "C" void launch_read_limit(const struct queue *q, const void *memory, size_t bytes,
@@ -52,7 +80,10 @@ extern "C" void launch_read_limit(const struct queue *q, const void *memory, siz
 
 extern "C" double launch_int8_limit(const struct queue *q, void *out)
 {
-    unsigned blocks = (unsigned)q->n_sm * 4;
-    launch(q, multiply_int8, dim3(blocks), 32 * MMA_WARPS, 0, static_cast<uint32_t *>(out));
-    return 2.0 * 16 * 8 * 32 * CHAINS * MMA_ROUNDS * MMA_WARPS * blocks;
+    return launch_multiply<int32_t>(q, out, 32);
+}
+
+extern "C" double launch_half_limit(const struct queue *q, void *out)
+{
+    return launch_multiply<float>(q, out, 16);
 }

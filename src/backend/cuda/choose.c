@@ -1,0 +1,97 @@
+/* How products of many rows are computed, 16-bit operands with fp32 sums or 8-bit ones: measured
+ * when a device is opened, with our own kernels on one product of a prefill step. What a chip's
+ * generation tells is not enough: data-centre chips multiply fp16 at half the rate of 8 bits,
+ * others at a quarter of it when sums are fp32, and in 8 bits scales cost us more than products.
+ *
+ * Where cuBLAS is installed the fp16 product goes there, which is faster than what is measured here
+ * (H200: 727 against 457 TFLOP/s): the rate of fp16 is a lower bound. */
+#include "backend/cuda/stages.h"
+
+/* A chunk of rows with a square matrix of usual width: many tiles for every multiprocessor, which
+ * neither way finds odd. 86 MB and some milliseconds. */
+enum { ROWS = 2048, SIDE = 4096, ROUNDS = 4 };
+
+/* Eight bits have to be faster by more than a tenth: times of a round differ by a few hundredths
+ * from open to open, fp16 is a lower bound, and it rounds less (docs/benchmarks.md). */
+#define MARGIN 1.1
+
+static void multiply_half_once(const struct queue *q, void *user)
+{
+    launch_gemm_f16(q, user);
+}
+
+static void multiply_int8_once(const struct queue *q, void *user)
+{
+    launch_gemm_i8(q, user);
+}
+
+/* Where the parts of the trial lie; both ways use the same memory, one after the other. */
+struct trial {
+    size_t x, w, y, total;
+};
+
+static struct trial trial_layout(void)
+{
+    struct trial t = {.w = aligned(act_bytes(ROWS, SIDE))};
+    t.y = t.w + aligned((size_t)SIDE * SIDE * sizeof(uint16_t)); /* more than tiles of 8 bits */
+    t.total = t.y + aligned((size_t)ROWS * SIDE * sizeof(float));
+    return t;
+}
+
+/* The product in one of the two ways, of zeros: both take less power for them than for others. */
+static struct gemm_args product_at(char *memory, const struct trial *t, enum act_kind kind)
+{
+    struct gemm_args args = {.n_rows = ROWS, .n_w = 1, .x = act_at(memory, kind, ROWS, SIDE)};
+    args.w[0] = (struct cuda_weight){.format = FORMAT_Q8_0,
+                                     .layout = LAYOUT_TILES,
+                                     .n_expert = 1,
+                                     .rows = SIDE,
+                                     .cols = SIDE,
+                                     .n_groups = SIDE / TILE_ROWS,
+                                     .n_ktiles = SIDE / TILE_COLS,
+                                     .mirror_cols = SIDE};
+    struct tile_bytes planes = tile_bytes_of(FORMAT_Q8_0, SIDE, SIDE, 1);
+    args.w[0].quants = (uint8_t *)memory + t->w;
+    args.w[0].scale = (uint16_t *)(void *)(memory + t->w + aligned(planes.quants));
+    args.w[0].mirror = (uint16_t *)(void *)(memory + t->w);
+    args.y[0] = (float *)(void *)(memory + t->y);
+    return args;
+}
+
+static void raise_rate(double *rate, double seconds)
+{
+    double found = seconds > 0 ? 2.0 * ROWS * SIDE * SIDE / seconds : 0;
+    if (found > *rate) *rate = found;
+}
+
+/* By turns, so that a clock that rises meanwhile serves both alike. */
+static void measure(struct device *d, char *memory, const struct trial *t)
+{
+    struct gemm_args half = product_at(memory, t, ACT_HALF);
+    struct gemm_args int8 = product_at(memory, t, ACT_INT8);
+    for (int i = 0; i <= ROUNDS; i++) {
+        double half_seconds = cuda_seconds(d, multiply_half_once, &half);
+        double int8_seconds = cuda_seconds(d, multiply_int8_once, &int8);
+        if (i == 0) continue; /* the driver may have been loading the kernels */
+        raise_rate(&d->half_rate, half_seconds);
+        raise_rate(&d->int8_rate, int8_seconds);
+    }
+}
+
+/* Eight bits also when something cannot be measured: they need no memory for mirrors. What is wrong
+ * with the device itself comes up again with the first step. */
+enum act_kind cuda_choose_many(struct device *d)
+{
+    if (d->options.matmul == MATMUL_INT8) return ACT_INT8;
+    if (d->options.matmul == MATMUL_FP16) return ACT_HALF;
+    if (d->options.is_exact) return ACT_INT8; /* never used */
+    void *memory = NULL;
+    struct trial t = trial_layout();
+    if (cudaMalloc(&memory, t.total) == cudaSuccess &&
+        cudaMemsetAsync(memory, 0, t.total, d->queue.stream) == cudaSuccess)
+        measure(d, memory, &t);
+    cudaFree(memory);
+    cudaGetLastError();
+    if (d->half_rate <= 0 || d->int8_rate <= 0) return ACT_INT8;
+    return d->int8_rate > MARGIN * d->half_rate ? ACT_INT8 : ACT_HALF;
+}

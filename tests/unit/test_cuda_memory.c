@@ -1,0 +1,415 @@
+/* The host side of the CUDA backend against a runtime that only keeps books (the linker puts it in
+ * front of NVIDIA's, see tests/CMakeLists.txt): device memory is host memory, kernels do nothing.
+ * So it is seen without a GPU, to the byte, what is taken and when. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#ifdef CARAT_HAVE_CUDA
+
+#include "backend/cuda/cublas.h"
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/device.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "support/scratch.h"
+#include "support/tiny_model.h"
+
+enum { SEED = 11 };
+#define GIGABYTE ((size_t)1 << 30)
+
+static struct scratch scratch;
+static carat_model *models[GEMMA_SIZES];
+
+/* ---- The runtime ------------------------------------------------------------------------ */
+
+static struct {
+    size_t total; /* of device memory */
+    size_t device, device_most, pinned;
+    bool has_cublas;
+    float ms[2];  /* that measured launches take, by turns */
+    int n_measured;
+} fake;
+
+enum { HEADER = 256 }; /* in front of a piece: its size */
+
+static void reset(size_t total)
+{
+    memset(&fake, 0, sizeof fake);
+    fake.total = total;
+    fake.has_cublas = true;
+    fake.ms[0] = fake.ms[1] = 1;
+}
+
+static void *take(size_t bytes)
+{
+    char *piece = mem_alloc(HEADER + bytes, 1);
+    assert_non_null(piece);
+    memcpy(piece, &bytes, sizeof bytes);
+    return piece + HEADER;
+}
+
+static size_t give(void *memory)
+{
+    size_t bytes;
+    char *piece = (char *)memory - HEADER;
+    memcpy(&bytes, piece, sizeof bytes);
+    mem_free(piece);
+    return bytes;
+}
+
+#define FAKE_OF(type, name, ...)     \
+    type __wrap_##name(__VA_ARGS__); \
+    type __wrap_##name(__VA_ARGS__)
+#define FAKE(name, ...) FAKE_OF(cudaError_t, name, __VA_ARGS__)
+
+FAKE(cudaMalloc, void **out, size_t bytes)
+{
+    if (bytes > fake.total - fake.device) return cudaErrorMemoryAllocation;
+    *out = take(bytes);
+    fake.device += bytes;
+    if (fake.device > fake.device_most) fake.device_most = fake.device;
+    return cudaSuccess;
+}
+FAKE(cudaFree, void *memory)
+{
+    if (memory) fake.device -= give(memory);
+    return cudaSuccess;
+}
+FAKE(cudaMallocHost, void **out, size_t bytes)
+{
+    *out = take(bytes);
+    fake.pinned += bytes;
+    return cudaSuccess;
+}
+FAKE(cudaFreeHost, void *memory)
+{
+    if (memory) fake.pinned -= give(memory);
+    return cudaSuccess;
+}
+FAKE(cudaMemGetInfo, size_t *available, size_t *total)
+{
+    *available = fake.total - fake.device;
+    *total = fake.total;
+    return cudaSuccess;
+}
+FAKE(cudaMemset, void *to, int byte, size_t bytes)
+{
+    memset(to, byte, bytes);
+    return cudaSuccess;
+}
+FAKE(cudaMemsetAsync, void *to, int byte, size_t bytes, cudaStream_t stream)
+{
+    (void)stream;
+    memset(to, byte, bytes);
+    return cudaSuccess;
+}
+FAKE(cudaMemcpy, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    (void)kind;
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+FAKE(cudaMemcpyAsync, void *to, const void *from, size_t bytes,
+     enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    (void)kind;
+    (void)stream;
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+FAKE(cudaGetDeviceCount, int *n)
+{
+    *n = 1;
+    return cudaSuccess;
+}
+FAKE(cudaGetDevice, int *device)
+{
+    *device = 0;
+    return cudaSuccess;
+}
+FAKE(cudaDeviceGetAttribute, int *value, enum cudaDeviceAttr what, int device)
+{
+    (void)device;
+    *value = what == cudaDevAttrComputeCapabilityMajor ? 9 : 227 << 10; /* shared memory */
+    return cudaSuccess;
+}
+static cudaError_t describe(struct cudaDeviceProp *out)
+{
+    memset(out, 0, sizeof *out);
+    snprintf(out->name, sizeof out->name, "books");
+    out->major = 9;
+    out->multiProcessorCount = 132;
+    return cudaSuccess;
+}
+/* Version 12 means the second by the first. */
+FAKE(cudaGetDeviceProperties, struct cudaDeviceProp *out, int device)
+{
+    (void)device;
+    return describe(out);
+}
+FAKE(cudaGetDeviceProperties_v2, struct cudaDeviceProp *out, int device)
+{
+    (void)device;
+    return describe(out);
+}
+FAKE(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *n,
+     const void *kernel, int threads, size_t shared, unsigned flags)
+{
+    (void)kernel;
+    (void)threads;
+    (void)shared;
+    (void)flags;
+    *n = 1;
+    return cudaSuccess;
+}
+FAKE(cudaEventElapsedTime, float *ms, cudaEvent_t begin, cudaEvent_t end)
+{
+    (void)begin;
+    (void)end;
+    *ms = fake.ms[fake.n_measured++ % 2];
+    return cudaSuccess;
+}
+FAKE_OF(const char *, cudaGetErrorString, cudaError_t error)
+{
+    return error ? "a failure" : "no failure";
+}
+
+/* Calls without effect; of those that make something it is never looked at. */
+#define NOTHING(name, ...)                     \
+    FAKE(name, __VA_ARGS__)                    \
+    {                                          \
+        return cudaSuccess;                    \
+    }
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+NOTHING(cudaSetDevice, int device)
+NOTHING(cudaDeviceSynchronize, void)
+NOTHING(cudaGetLastError, void)
+NOTHING(cudaPeekAtLastError, void)
+NOTHING(cudaEventCreate, cudaEvent_t *out)
+NOTHING(cudaEventCreateWithFlags, cudaEvent_t *out, unsigned flags)
+NOTHING(cudaEventDestroy, cudaEvent_t event)
+NOTHING(cudaEventRecord, cudaEvent_t event, cudaStream_t stream)
+NOTHING(cudaEventSynchronize, cudaEvent_t event)
+NOTHING(cudaHostRegister, void *memory, size_t bytes, unsigned flags)
+NOTHING(cudaHostUnregister, void *memory)
+NOTHING(cudaFuncSetAttribute, const void *kernel, enum cudaFuncAttribute what, int value)
+NOTHING(cudaLaunchKernelExC, const cudaLaunchConfig_t *config, const void *kernel, void **args)
+NOTHING(cudaGraphDestroy, cudaGraph_t graph)
+NOTHING(cudaGraphExecDestroy, cudaGraphExec_t graph)
+NOTHING(cudaGraphInstantiate, cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags)
+NOTHING(cudaGraphLaunch, cudaGraphExec_t graph, cudaStream_t stream)
+NOTHING(cudaGraphUpload, cudaGraphExec_t graph, cudaStream_t stream)
+NOTHING(cudaStreamBeginCapture, cudaStream_t stream, enum cudaStreamCaptureMode mode)
+NOTHING(cudaStreamCreateWithFlags, cudaStream_t *out, unsigned flags)
+NOTHING(cudaStreamDestroy, cudaStream_t stream)
+NOTHING(cudaStreamEndCapture, cudaStream_t stream, cudaGraph_t *out)
+NOTHING(cudaStreamSynchronize, cudaStream_t stream)
+
+FAKE_OF(int, cublas_open, struct cublas **out, const char *path)
+{
+    static char handle;
+    *out = fake.has_cublas ? (struct cublas *)(void *)&handle : NULL;
+    return fake.has_cublas ? 0 : -1;
+}
+FAKE_OF(void, cublas_close, struct cublas *c)
+{
+}
+/* The workspace has to be memory of the device, all of it: it is written. */
+FAKE_OF(int, cublas_set_stream, struct cublas *c, const struct queue *q, void *workspace,
+     size_t bytes)
+{
+    memset(workspace, 0xff, bytes);
+    return 0;
+}
+FAKE_OF(void, cublas_multiply, struct cublas *c, const struct queue *q,
+        const struct gemm_args *args)
+{
+}
+
+/* ---- Memory ----------------------------------------------------------------------------- */
+
+static const struct {
+    const char *label;
+    struct carat_engine_options options;
+} settings[] = {
+    {"fp16", {.matmul = CARAT_MATMUL_FP16}},
+    {"fp16, some mirrors", {.matmul = CARAT_MATMUL_FP16, .mirror_budget = 100000}},
+    {"fp16, no mirrors", {.matmul = CARAT_MATMUL_FP16, .mirror_budget = -1}},
+    {"8 bits", {.matmul = CARAT_MATMUL_INT8, .chunk = 300}},
+    {"fp32", {.precision = CARAT_PRECISION_FP32}},
+    {"small chunks", {.matmul = CARAT_MATMUL_INT8, .n_seq = 5, .chunk = 16}},
+    {"pinned table", {.matmul = CARAT_MATMUL_FP16, .ple_place = CARAT_PLE_PINNED}},
+    {"table in the file", {.matmul = CARAT_MATMUL_INT8, .ple_place = CARAT_PLE_HOST, .n_seq = 3}},
+    {"some layers", {.matmul = CARAT_MATMUL_FP16, .gpu_layers = 3}},
+};
+enum { N_SETTINGS = sizeof settings / sizeof *settings };
+
+static uint64_t told(const struct carat_memory *m)
+{
+    return m->weights + m->kv_local + m->kv_global + m->buffers;
+}
+
+/* What is there behind opening is what the table says, at no time was there more, and it is given
+ * back. */
+static void check_engine(const carat_model *model, const struct carat_engine_options *o,
+                         const char *label)
+{
+    struct carat_error err = {0};
+    carat_engine *e;
+    if (carat_engine_open(&e, model, o, &err)) fail_msg("%s: %s", label, err.message);
+    const struct carat_memory *m = carat_engine_memory(e);
+    if (fake.device != told(m) || fake.device_most != fake.device || fake.pinned != m->pinned)
+        fail_msg("%s: %zu bytes taken, %zu at most, %zu pinned; %zu and %zu pinned told", label,
+                 fake.device, fake.device_most, fake.pinned, (size_t)told(m), (size_t)m->pinned);
+    carat_engine_close(e);
+    assert_int_equal(fake.device, 0);
+    assert_int_equal(fake.pinned, 0);
+}
+
+static void an_engine_takes_what_its_table_says(void **state)
+{
+    (void)state;
+    for (int size = 0; size < GEMMA_SIZES; size++)
+        for (size_t i = 0; i < N_SETTINGS; i++) {
+            struct carat_engine_options o = settings[i].options;
+            o.backend = "cuda";
+            for (int k = 0; k < 2; k++) {
+                reset(GIGABYTE);
+                fake.has_cublas = k == 0;
+                check_engine(models[size], &o, settings[i].label);
+            }
+        }
+}
+
+static void it_fits_into_what_it_needs_and_not_into_less(void **state)
+{
+    (void)state;
+    struct carat_error err = {0};
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        struct carat_engine_options o = settings[i].options;
+        struct carat_memory m;
+        carat_engine *e;
+        if (o.gpu_layers) continue;
+        const carat_model *model = models[GEMMA_E4B];
+        o.backend = "cuda";
+        o.n_ctx = 128; /* and all else that would adapt itself */
+        o.mirror_budget = -1;
+        o.gpu_layers = model->config.n_layer;
+        if (o.ple_place == CARAT_PLE_AUTO) o.ple_place = CARAT_PLE_GPU;
+        reset(GIGABYTE);
+        assert_int_equal(carat_memory_estimate(model, &o, &m, &err), CARAT_OK);
+        reset(told(&m));
+        check_engine(model, &o, settings[i].label);
+        reset(told(&m) - 1);
+        assert_int_equal(carat_engine_open(&e, model, &o, &err), CARAT_EMEMORY);
+        assert_non_null(strstr(err.message, "needed"));
+        assert_int_equal(fake.device_most, 0);
+    }
+}
+
+/* ---- The way of products of many rows --------------------------------------------------- */
+
+static struct device_facts open_device(const struct device_options *o)
+{
+    struct carat_error err = {0};
+    struct device *d;
+    struct device_facts facts;
+    assert_int_equal(cuda_backend.open(&d, 0, o, &err), CARAT_OK);
+    cuda_backend.describe(d, &facts);
+    cuda_backend.close(d);
+    assert_int_equal(fake.device, 0);
+    return facts;
+}
+
+static void the_faster_way_is_chosen(void **state)
+{
+    (void)state;
+    static const struct {
+        float half, int8; /* milliseconds */
+        enum matmul_kind expected;
+    } cases[] = {{1, 2, MATMUL_FP16},     {1, 1, MATMUL_FP16},   {1, 0.95f, MATMUL_FP16},
+                 {1, 0.85f, MATMUL_INT8}, {1, 0.3f, MATMUL_INT8}, {0, 1, MATMUL_INT8},
+                 {1, 0, MATMUL_INT8}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        reset(GIGABYTE);
+        fake.ms[0] = cases[i].half;
+        fake.ms[1] = cases[i].int8;
+        struct device_facts facts = open_device(&(struct device_options){0});
+        assert_int_equal(facts.matmul, cases[i].expected);
+        assert_in_range(fake.device_most, 1, 100 << 20);
+        if (cases[i].half > 0) assert_true(facts.fp16_rate > 60e12 / cases[i].half);
+    }
+}
+
+static void nothing_is_measured_when_it_is_known_or_there_is_no_room(void **state)
+{
+    (void)state;
+    static const struct {
+        struct device_options options;
+        size_t memory;
+        enum matmul_kind expected;
+    } cases[] = {{{.matmul = MATMUL_INT8}, GIGABYTE, MATMUL_INT8},
+                 {{.matmul = MATMUL_FP16}, GIGABYTE, MATMUL_FP16},
+                 {{.is_exact = true}, GIGABYTE, MATMUL_AUTO},
+                 {{.is_pinned = false}, 50 << 20, MATMUL_INT8}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        reset(cases[i].memory);
+        struct device_facts facts = open_device(&cases[i].options);
+        assert_int_equal(facts.matmul, cases[i].expected);
+        assert_int_equal(fake.n_measured, 0);
+        assert_true(facts.fp16_rate <= 0 && facts.int8_rate <= 0);
+    }
+}
+
+/* ---- */
+
+static int open_models(void **state)
+{
+    (void)state;
+    char path[512];
+    struct carat_error err = {0};
+    scratch_open(&scratch);
+    return tiny_models_open(models, scratch_file(&scratch, "tiny.gguf", path), SEED, &err);
+}
+
+static int close_models(void **state)
+{
+    (void)state;
+    for (int i = 0; i < GEMMA_SIZES; i++) carat_model_close(models[i]);
+    scratch_close(&scratch);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_engine_takes_what_its_table_says),
+        cmocka_unit_test(it_fits_into_what_it_needs_and_not_into_less),
+        cmocka_unit_test(the_faster_way_is_chosen),
+        cmocka_unit_test(nothing_is_measured_when_it_is_known_or_there_is_no_room),
+    };
+    return cmocka_run_group_tests_name("cuda memory", tests, open_models, close_models);
+}
+
+#else
+
+static void memory_of_the_cuda_backend(void **state)
+{
+    (void)state;
+    print_message("skipped: built without CUDA\n");
+    skip();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_of_the_cuda_backend)};
+    return cmocka_run_group_tests_name("cuda memory", tests, NULL, NULL);
+}
+
+#endif
