@@ -176,7 +176,7 @@ static int32_t default_threads(const struct options *o)
 
 static int make_tests(struct plan_of_tests *p, const struct options *o, struct carat_error *err)
 {
-    static const char *const types[] = {"auto", "f16", "f32", "q8_0"};
+    static const char *const types[] = {"auto", "f16", "bf16", "f32", "q8_0"};
     const struct option_value *kv = &o->values[OPT_BENCH_KV];
     struct lists l;
     TRY(read_lists(o, &l, err));

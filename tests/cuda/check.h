@@ -16,6 +16,7 @@ struct check {
     int n_cases, n_failed;
     double read_bytes_s; /* measured limit of the device; 0 when not measured */
     bool is_small; /* under a sanitizer, which is slow: each kernel, but no large shapes */
+    bool is_own;   /* no kernels of cuBLAS */
 };
 
 /* Counts a case; prints the label and the message when it failed. */

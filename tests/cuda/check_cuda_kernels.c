@@ -1,4 +1,5 @@
-/* Runs the checks of GPU kernels: check-cuda-kernels [--perf | --small | --list] [family ...].
+/* Runs the checks of GPU kernels: check-cuda-kernels [--perf | --small | --list] [--own]
+ * [family ...].
  * Without a GPU it says so and ends with success: there is nothing that it could have checked. */
 #include <stdio.h>
 #include <string.h>
@@ -67,6 +68,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--perf") == 0) c.is_perf = true;
         if (strcmp(argv[i], "--small") == 0) c.is_small = true;
+        if (strcmp(argv[i], "--own") == 0) c.is_own = true;
         if (strcmp(argv[i], "--plain-launch") == 0) c.queue.has_dependent_launch = false;
     }
     int status = prepare();

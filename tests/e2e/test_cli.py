@@ -474,6 +474,13 @@ def test_bench_formats_say_the_same():
     expect((pair[0]["n_prompt"], pair[0]["n_gen"]) == (4, 2), "-pg")
 
 
+def test_bench_knows_every_type_of_cache():
+    for name in ("auto", "f16", "bf16", "f32", "q8_0"):
+        rows = json.loads(bench("-p", "4", "-n", "0", "-r", "1", "--kv-type", name, "-o", "json",
+                                "--backend", "ref"))
+        expect(name in ("auto", rows[0]["type_k"]), str(rows[0]["type_k"]))
+
+
 def test_bench_refuses_wrong_lists():
     for text in ("x", "8-", "8-16*1", "1,,2", "0-5*2", "-4", "1-1000"):
         expect_error(carat("bench", MODEL, "-p", text), 2, "--n-prompt")
