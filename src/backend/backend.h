@@ -61,11 +61,6 @@ struct device_options {
     void *progress_user;
 };
 
-struct logit_pair {
-    int32_t id;
-    float logit;
-};
-
 struct backend {
     const char *name;
     enum format kv_format; /* of caches unless the user says otherwise */

@@ -108,4 +108,10 @@ struct step {
     int32_t n_next;
 };
 
+/* What a step gives for an output row: a token and its logit. */
+struct logit_pair {
+    int32_t id;
+    float logit;
+};
+
 #endif

@@ -52,7 +52,7 @@ static int falling(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-static bool row_is_right(const float *x, int32_t n, const struct top_pair *pairs, uint64_t *ranks)
+static bool row_is_right(const float *x, int32_t n, const struct logit_pair *pairs, uint64_t *ranks)
 {
     for (int32_t i = 0; i < n; i++) ranks[i] = rank_of(x[i], i);
     qsort(ranks, (size_t)n, sizeof *ranks, falling);
@@ -71,18 +71,18 @@ static void check_case(struct check *c, struct rng *rng, int32_t rows, int32_t l
     size_t n_all = (size_t)rows * (size_t)n, n_pairs = (size_t)rows * TOP_K;
     float *x = malloc(n_all * sizeof *x);
     uint64_t *ranks = malloc((size_t)n * sizeof *ranks);
-    struct top_pair *pairs = malloc(n_pairs * sizeof *pairs);
+    struct logit_pair *pairs = malloc(n_pairs * sizeof *pairs);
     for (int32_t r = 0; r < rows; r++)
         fill(rng, (enum logits_kind)(((int)first + r) % LOGITS_KINDS), x + (size_t)r * (size_t)n,
              n);
     float *logits = check_alloc(x, n_all * sizeof *x);
-    struct top_pair *out = check_alloc(NULL, n_pairs * sizeof *out);
+    struct logit_pair *out = check_alloc(NULL, n_pairs * sizeof *out);
     void *scratch = check_alloc(NULL, topk_scratch_bytes(rows));
     struct step_view step = check_step(rows, 0, live, NULL, NULL, NULL, NULL);
     launch_topk(&c->queue, step, (struct rows){rows, ROWS_OUT}, logits, n, out, scratch);
     check_download(pairs, out, n_pairs * sizeof *pairs);
     for (int32_t r = 0; r < rows; r++) {
-        const struct top_pair *p = pairs + (size_t)r * TOP_K;
+        const struct logit_pair *p = pairs + (size_t)r * TOP_K;
         bool is_right = r < live ? row_is_right(x + (size_t)r * (size_t)n, n, p, ranks)
                                  : p[0].id == -1 && isnan(p[0].logit);
         check_that(c, is_right, "topk: row %d of %d, %d logits of kind %d", r, rows, n,
@@ -101,7 +101,7 @@ struct topk_run {
     struct step_view step;
     struct rows rows;
     float *logits;
-    struct top_pair *out;
+    struct logit_pair *out;
     void *scratch;
 };
 
@@ -119,7 +119,7 @@ static void measure(struct check *c, int32_t rows)
                            check_step(rows, 0, rows, NULL, NULL, NULL, NULL),
                            {rows, ROWS_OUT},
                            check_normal_device(&rng, n, 4, NULL),
-                           check_alloc(NULL, (size_t)rows * TOP_K * sizeof(struct top_pair)),
+                           check_alloc(NULL, (size_t)rows * TOP_K * sizeof(struct logit_pair)),
                            check_alloc(NULL, topk_scratch_bytes(rows))};
     double warm = check_time_graph(c, launch_run, &run),
            cold = check_time(c, launch_run, &run, true);

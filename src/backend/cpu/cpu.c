@@ -5,6 +5,7 @@
 
 #include "backend/cpu/program.h"
 #include "base/assert.h"
+#include "base/cores.h"
 #include "base/mem.h"
 #include "base/os.h"
 
@@ -437,10 +438,13 @@ static void cpu_run(struct program *program, const struct step *step)
     program->step = step;
     for (int32_t i = 0; i < program->n_steps; i++) atomic_store(&program->shares[i].next, 0);
     struct pool_worker alone = pool_alone(pool);
-    if (program->device->is_automatic && is_small(program))
+    if (program->device->is_automatic && is_small(program)) {
         walk(program, &alone);
-    else
-        pool_run(pool, walk, program);
+        return;
+    }
+    cores_take(pool_threads(pool));
+    pool_run(pool, walk, program);
+    cores_give(pool_threads(pool));
 }
 
 static int cpu_fence(struct device *device, struct carat_error *err)

@@ -325,13 +325,9 @@ void launch_router(const struct queue *q, const struct router_args *args);
  * {id, logit} to out [rows][TOP_K] (device or pinned host memory), NaN counting as the largest.
  * `scratch`: topk_scratch_bytes(rows). */
 enum { TOP_K = 128 };
-struct top_pair {
-    int32_t id;
-    float logit;
-};
 size_t topk_scratch_bytes(int32_t rows);
 void launch_topk(const struct queue *q, struct step_view step, struct rows rows,
-                 const float *logits, int32_t n_vocab, struct top_pair *out, void *scratch);
+                 const float *logits, int32_t n_vocab, struct logit_pair *out, void *scratch);
 
 /* ---- attention_decode.cu, attention_prefill.cu -------------------------------------------------
  * */

@@ -187,7 +187,7 @@ static void launch_all(struct program *p, int32_t n_token, int32_t n_out)
     if (logits == BUF_NONE || n_out == 0 || n_out > MATVEC_ROWS_MAX) return;
     struct rows rows = {n_out, 1};
     launch_topk(&d->queue, p->step, rows, program_floats(p, logits),
-                plan_buf_at(p->plan, logits)->cols, (struct top_pair *)d->best_host,
+                plan_buf_at(p->plan, logits)->cols, d->best_host,
                 p->scratch + p->at.topk);
     if (d->profile)
         profile_mark(d->profile, d->queue.stream, (struct profile_work){.kind = "top k"});

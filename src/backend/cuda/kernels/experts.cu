@@ -81,6 +81,32 @@ __device__ __forceinline__ void sum_pairs(const out_product &a, const float *dot
     }
 }
 
+/* All columns of the block's groups of an expert's rows. */
+template <enum form F>
+__device__ __forceinline__ slice<F> all_columns(const struct cuda_weight &w, int expert)
+{
+    slice<F> all;
+    all.length = w.n_ktiles;
+    for (int g = 0; g < RG; g++) {
+        int group = min((int)blockIdx.x * RG + g, w.n_groups - 1);
+        all.at[g] = cursor_at<F>(w, ((int64_t)expert * w.n_groups + group) * w.n_ktiles);
+    }
+    return all;
+}
+
+/* Marks the experts that any pair chose; the dots of pairs with a wrong id become NaN. */
+__device__ __forceinline__ void mark_used(const out_product &a, int n_pairs, bool is_single,
+                                          uint32_t *used, float *dots)
+{
+    for (int i = threadIdx.x; i < n_pairs; i += OUT_THREADS) {
+        uint32_t id = (uint32_t)a.ids[i];
+        if (id < (uint32_t)a.w.n_expert) {
+            if (!is_single) atomicOr(&used[id / 32], 1u << id % 32);
+        } else
+            for (int j = 0; j < OUTS; j++) dots[i * OUTS + j] = __int_as_float(0x7fc00000);
+    }
+}
+
 template <enum form F, int NC>
 __global__ void __launch_bounds__(OUT_THREADS, 2)
     multiply_experts_out(const __grid_constant__ out_product a)
@@ -97,13 +123,7 @@ __global__ void __launch_bounds__(OUT_THREADS, 2)
     bool is_single = a.rows.max == 1; /* every pair on its own: nothing to sort out */
     int first_id = is_single && warp < a.n_used ? a.ids[warp] : 0;
     __syncthreads();
-    for (int i = threadIdx.x; i < n_pairs; i += OUT_THREADS) {
-        uint32_t id = (uint32_t)a.ids[i];
-        if (id < (uint32_t)a.w.n_expert) {
-            if (!is_single) atomicOr(&used[id / 32], 1u << id % 32);
-        } else
-            for (int j = 0; j < OUTS; j++) dots[i * OUTS + j] = __int_as_float(0x7fc00000);
-    }
+    mark_used(a, n_pairs, is_single, used, dots);
     if (!is_single) __syncthreads();
 
     int *list = reinterpret_cast<int *>(shared + a.lists_at) + warp * a.rows.max * a.n_used;
@@ -120,13 +140,7 @@ __global__ void __launch_bounds__(OUT_THREADS, 2)
                                    : a.ids[nth];
         if (is_single && (uint32_t)expert >= (uint32_t)a.w.n_expert) continue;
         if (expert < 0) break;
-        slice<F> all;
-        all.length = a.w.n_ktiles;
-        for (int g = 0; g < RG; g++) {
-            int group = min((int)blockIdx.x * RG + g, a.w.n_groups - 1);
-            all.at[g] = cursor_at<F>(
-                a.w, ((int64_t)expert * a.w.n_groups + group) * a.w.n_ktiles);
-        }
+        slice<F> all = all_columns<F>(a.w, expert);
         start_slice<F, DEPTH>(share, all);
         int n_list = 1;
         if (is_single)

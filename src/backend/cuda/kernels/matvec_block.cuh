@@ -175,6 +175,14 @@ __device__ __forceinline__ void fill_stage(const product &a, uint8_t *stage, con
     }
 }
 
+__device__ __forceinline__ void fill_stage_now(const product &a, uint8_t *stage, const int *x_rows,
+                                               int first, int n_rows)
+{
+    fill_stage(a, stage, x_rows, first, n_rows);
+    copies_done();
+    __syncthreads();
+}
+
 /* KC tiles of columns of a turn's slices; row r is row first + r, or x_rows[first + r]. Threads
  * take 16 bytes each: ROWS * KC * 4 of them the values of a slice, as many others those of the
  * next. */
@@ -206,6 +214,25 @@ __device__ __forceinline__ void copy_stage(const product &a, uint8_t *stage, con
         if (row < n_rows && k0 + k_in < slice_begin(a, turn * a.abreast + part + 1))
             copy16(to + part * a.slice_bytes, d + k0 * 16);
     }
+}
+
+/* Where in a stage a lane finds its part of row row_b's values and the scales of row row_c. */
+struct operand_place {
+    int values, scales;
+};
+
+__device__ __forceinline__ operand_place operands_in_stage(const product &a, int kc, int part,
+                                                           int row_b, int row_c)
+{
+    int at = part * a.slice_bytes;
+    return {at + row_b * value_step(kc) + (int)threadIdx.x % 4 * 8,
+            at + (value_step(kc) << a.row_shift) + row_c * scale_step(kc)};
+}
+
+__device__ __forceinline__ partial_sums partial_sums_of(const product &a, uint8_t *shared)
+{
+    return {reinterpret_cast<float *>(shared + a.partial_at), 1 << a.slice_shift, a.across * RG,
+            1 << a.row_shift};
 }
 
 /* What a block does next: a turn's slices of a unit, for rows from `first` on. */
@@ -242,7 +269,7 @@ template <enum form F, int NT, int DEPTH, typename Locate>
 __device__ __forceinline__ void
 multiply_job(const product &a, float (&acc)[NT][RG * 2], tile_share<F> (&share)[DEPTH][RG],
              slice<F> &now, uint8_t *shared, const int *x_rows, const job &here, const job &next,
-             bool has_next, int end, bool is_filled, int *stage, int at_values, int at_scales,
+             bool has_next, int end, bool is_filled, int *stage, operand_place place,
              Locate locate_next)
 {
     constexpr int KC = stage_tiles(NT), ROWS = 8 * NT;
@@ -259,7 +286,7 @@ multiply_job(const product &a, float (&acc)[NT][RG * 2], tile_share<F> (&share)[
                                  rows_to_copy(a, to, end), to.turn, is_same ? chunk + 1 : 0);
         }
         const uint8_t *at = shared + *stage * a.stage_bytes;
-        multiply_stage<F, NT, 2, DEPTH>(acc, share, now, kc, at + at_values, at + at_scales,
+        multiply_stage<F, NT, 2, DEPTH>(acc, share, now, kc, at + place.values, at + place.scales,
                                         scale_step(kc), n_n, locate_next);
         if (!a.is_filled_once) *stage ^= 1;
     }
@@ -298,11 +325,9 @@ __global__ void __launch_bounds__(32 * WARPS, 2) multiply_tiles(const __grid_con
         copy_stage<ROWS, KC>(a, shared, x_rows, here.first, rows_to_copy(a, here, end), 0, 0);
     if (!IS_EXPERT) end = min(live, here.first + ROWS);
 
-    int kc = NT == 1 ? a.kc : KC, stage = 0; /* rows that the lane gives to B and takes of sums: */
-    int at_values = part * a.slice_bytes + lane / 4 * value_step(kc) + lane % 4 * 8;
-    int at_scales = part * a.slice_bytes + ROWS * value_step(kc) + lane % 4 * 2 * scale_step(kc);
-    partial_sums p = {reinterpret_cast<float *>(shared + a.partial_at), 1 << a.slice_shift,
-                      a.across * RG, ROWS};
+    int stage = 0; /* rows that the lane gives to B and takes of sums: */
+    operand_place at = operands_in_stage(a, NT == 1 ? a.kc : KC, part, lane / 4, lane % 4 * 2);
+    partial_sums p = partial_sums_of(a, shared);
     bool is_filled = false, has_next = here.first < end;
     while (has_next) {
         has_next = next_job<IS_EXPERT>(a, here, end, &next);
@@ -317,7 +342,7 @@ __global__ void __launch_bounds__(32 * WARPS, 2) multiply_tiles(const __grid_con
         for (int i = 0; i < NT * RG * 2; i++) acc[i / (RG * 2)][i % (RG * 2)] = start;
         int length = now.length;
         multiply_job<F, NT, DEPTH>(a, acc, share, now, shared, x_rows, here, next, has_next, end,
-                                   is_filled, &stage, at_values, at_scales, locate_next);
+                                   is_filled, &stage, at, locate_next);
         is_filled = a.is_filled_once;
         locate_next(&now);
 #pragma unroll
@@ -516,18 +541,14 @@ __global__ void __launch_bounds__(32 * WARPS, 3) multiply_few(const __grid_const
         aim<F>(feed, a, max(expert, 0), unit * a.across + column, part);
         for (int i = 0; i < RING - 1; i++) feed_next();
     }
-    fill_stage(a, shared, x_rows, 0, min(end, rows));
-    copies_done();
-    __syncthreads();
+    fill_stage_now(a, shared, x_rows, 0, min(end, rows));
     if (!IS_EXPERT) end = min(live, rows);
     if (end <= 0) return;
 
-    int row_b = min(lane / 8, rows - 1), row_c = min(lane % 4, rows - 1);
-    const uint8_t *at = shared + part * a.slice_bytes;
-    const uint8_t *values = at + row_b * value_step(a.kc) + lane % 4 * 8;
-    const uint8_t *scales = at + (value_step(a.kc) << a.row_shift) + row_c * scale_step(a.kc);
-    partial_sums p = {reinterpret_cast<float *>(shared + a.partial_at), 1 << a.slice_shift,
-                      a.across * RG, rows};
+    operand_place place = operands_in_stage(a, a.kc, part, min(lane / 8, rows - 1),
+                                            min(lane % 4, rows - 1));
+    const uint8_t *values = shared + place.values, *scales = shared + place.scales;
+    partial_sums p = partial_sums_of(a, shared);
     int length = slice_begin(a, part + 1) - slice_begin(a, part);
     float start = expert < 0 ? __int_as_float(0x7fc00000) : 0.0f;
     for (;;) {
@@ -551,9 +572,7 @@ __global__ void __launch_bounds__(32 * WARPS, 3) multiply_few(const __grid_const
         }
         first += rows; /* more rows than a stage holds chose this expert: never, with a router */
         if (first >= end) break;
-        fill_stage(a, shared, x_rows, first, min(end - first, rows));
-        copies_done();
-        __syncthreads();
+        fill_stage_now(a, shared, x_rows, first, min(end - first, rows));
     }
     copies_done();
 }

@@ -62,7 +62,7 @@ struct topk_args {
     const float *logits;
     int32_t n_vocab;
     rank_t *groups; /* [rows][GROUPS] */
-    struct top_pair *out;
+    struct logit_pair *out;
 };
 
 /* The largest of a group in one column of its quads: four of them keep the chain of comparisons
@@ -239,7 +239,7 @@ __device__ __forceinline__ void list_values(const struct topk_args &p, const flo
 
 /* A value's place is the number of values above it. Parts of a warp share a value, so that all
  * threads count. */
-__device__ __forceinline__ void write_sorted(const struct select_state &s, struct top_pair *out)
+__device__ __forceinline__ void write_sorted(const struct select_state &s, struct logit_pair *out)
 {
     enum { PARTS = 4 };
     const int n = s.n_values, part = threadIdx.x % PARTS;
@@ -307,7 +307,7 @@ extern "C" size_t topk_scratch_bytes(int32_t rows)
 }
 
 extern "C" void launch_topk(const struct queue *q, struct step_view step, struct rows rows,
-                            const float *logits, int32_t n_vocab, struct top_pair *out,
+                            const float *logits, int32_t n_vocab, struct logit_pair *out,
                             void *scratch)
 {
     if (rows.max <= 0) return;

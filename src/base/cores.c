@@ -1,0 +1,33 @@
+#include "base/cores.h"
+
+#include <pthread.h>
+
+#include "base/os.h"
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int total, busy;
+    unsigned next_ticket, served; /* tickets are served in order */
+} cores = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+void cores_take(int n_threads)
+{
+    pthread_mutex_lock(&cores.lock);
+    if (!cores.total) cores.total = os_physical_cores();
+    unsigned ticket = cores.next_ticket++;
+    while (ticket != cores.served || (cores.busy > 0 && cores.busy + n_threads > cores.total))
+        pthread_cond_wait(&cores.changed, &cores.lock);
+    cores.busy += n_threads;
+    cores.served++;
+    pthread_cond_broadcast(&cores.changed);
+    pthread_mutex_unlock(&cores.lock);
+}
+
+void cores_give(int n_threads)
+{
+    pthread_mutex_lock(&cores.lock);
+    cores.busy -= n_threads;
+    pthread_cond_broadcast(&cores.changed);
+    pthread_mutex_unlock(&cores.lock);
+}

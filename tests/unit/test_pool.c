@@ -1,0 +1,141 @@
+/* Threads that walk through a job together, and pools that share the machine's cores. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/cores.h"
+#include "base/mem.h"
+#include "base/os.h"
+#include "base/pool.h"
+
+enum { WORKERS = 4, ITEMS = 1000, ROUNDS = 300 };
+
+static struct pool *open_pool(int n_threads)
+{
+    struct pool *pool;
+    struct carat_error err = {0};
+    struct pool_options options = {.n_threads = n_threads};
+    if (pool_open(&pool, &options, &err)) fail_msg("%s", err.message);
+    assert_int_equal(pool_threads(pool), n_threads);
+    return pool;
+}
+
+/* ---- One pool ---------------------------------------------------------------------------- */
+
+struct parts {
+    atomic_int first, second, early; /* early: saw less than all of the first part */
+    struct pool_share share;
+    atomic_int items[ITEMS];
+};
+
+static void do_parts(void *user, const struct pool_worker *worker)
+{
+    struct parts *p = user;
+    atomic_fetch_add(&p->first, 1);
+    pool_barrier(worker);
+    if (atomic_load(&p->first) % worker->count != 0) atomic_fetch_add(&p->early, 1);
+    atomic_fetch_add(&p->second, 1);
+    for (int64_t i; (i = pool_take(&p->share, ITEMS)) >= 0;) atomic_fetch_add(&p->items[i], 1);
+    pool_barrier(worker);
+}
+
+static void a_job_is_done_by_all_workers_part_by_part(void **state)
+{
+    (void)state;
+    static struct parts p;
+    struct pool *pool = open_pool(WORKERS);
+    for (int round = 1; round <= ROUNDS; round++) {
+        atomic_store(&p.share.next, 0);
+        pool_run(pool, do_parts, &p);
+        assert_int_equal(atomic_load(&p.first), round * WORKERS);
+        assert_int_equal(atomic_load(&p.second), round * WORKERS);
+        for (int i = 0; i < ITEMS; i++) assert_int_equal(atomic_load(&p.items[i]), round);
+    }
+    assert_int_equal(atomic_load(&p.early), 0);
+    pool_close(pool);
+    assert_int_equal(mem_blocks_live(), 0);
+}
+
+/* ---- Several ----------------------------------------------------------------------------- */
+
+static atomic_int running, most;
+
+static void count_running(void *user, const struct pool_worker *worker)
+{
+    (void)user;
+    int now = atomic_fetch_add(&running, 1) + 1, seen = atomic_load(&most);
+    while (now > seen && !atomic_compare_exchange_weak(&most, &seen, now)) continue;
+    pool_barrier(worker);
+    atomic_fetch_sub(&running, 1);
+}
+
+static void *run_jobs(void *n_threads)
+{
+    int n = *(int *)n_threads;
+    struct pool *pool = open_pool(n);
+    for (int i = 0; i < ROUNDS; i++) {
+        cores_take(n);
+        pool_run(pool, count_running, NULL);
+        cores_give(n);
+    }
+    pool_close(pool);
+    return NULL;
+}
+
+/* Whatever their sizes, even more threads than there are cores. */
+static void jobs_of_several_pools_never_take_more_than_the_cores(void **state)
+{
+    (void)state;
+    int cores = os_physical_cores(), sizes[4] = {cores, cores, 1, cores + 1};
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, run_jobs, &sizes[i]), 0);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    assert_in_range(atomic_load(&most), cores, cores + 1);
+    assert_int_equal(atomic_load(&running), 0);
+}
+
+static atomic_int turns[2];
+
+static void *take_turn(void *size)
+{
+    cores_take(*(int *)size);
+    atomic_store(&turns[*(int *)size == 1], 1);
+    cores_give(*(int *)size);
+    return NULL;
+}
+
+/* A job that needs all is not overtaken for ever by small ones. */
+static void who_asks_first_goes_first(void **state)
+{
+    (void)state;
+    int all = os_physical_cores() + 1, one = 1;
+    pthread_t large, small;
+    cores_take(1);
+    assert_int_equal(pthread_create(&large, NULL, take_turn, &all), 0);
+    usleep(50000);
+    assert_int_equal(pthread_create(&small, NULL, take_turn, &one), 0);
+    usleep(50000);
+    assert_int_equal(atomic_load(&turns[0]), 0); /* waits for the core that is taken, */
+    assert_int_equal(atomic_load(&turns[1]), 0); /* and the other behind it */
+    cores_give(1);
+    pthread_join(large, NULL);
+    pthread_join(small, NULL);
+    assert_int_equal(atomic_load(&turns[0]) + atomic_load(&turns[1]), 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_is_done_by_all_workers_part_by_part),
+        cmocka_unit_test(jobs_of_several_pools_never_take_more_than_the_cores),
+        cmocka_unit_test(who_asks_first_goes_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
