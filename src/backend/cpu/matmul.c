@@ -7,7 +7,7 @@
 
 enum {
     ITEM_TILES = 4,  /* tiles an item: 64 weight rows */
-    ITEM_ROWS = 128, /* activation rows of one call of a kernel: their results stay in cache */
+    ITEM_ROWS = 256, /* activation rows of one call of a kernel: their results stay in cache */
     FLOAT_ROWS = 4   /* weight rows decoded at a time in fp32 */
 };
 
@@ -15,7 +15,7 @@ size_t cpu_matmul_worker_bytes(const struct plan *plan, const struct op *op)
 {
     (void)plan;
     const struct weight *w = op->code == OP_MATMUL ? op->p.matmul.w : op->p.expert.w;
-    size_t results = ITEM_ROWS * TILE_ROWS * sizeof(float);
+    size_t results = ITEM_ROWS * ITEM_TILES * TILE_ROWS * sizeof(float);
     return results + (size_t)w->cols * FLOAT_ROWS * sizeof(float);
 }
 
@@ -23,7 +23,6 @@ size_t cpu_matmul_worker_bytes(const struct plan *plan, const struct op *op)
 struct product {
     const struct cpu_step *s;
     const struct cpu_weight *w;
-    struct act_rows act;
     int64_t expert;
     const int32_t *list; /* activation rows; NULL: all from 0 on */
     int32_t n;
@@ -36,11 +35,7 @@ static inline void put(const struct product *p, int32_t row, int64_t first, int6
 {
     const struct cpu_step *s = p->s;
     if (s->op->code != OP_EXPERT_OUT) {
-        float *y = s->y0 + row * p->w->source->rows + first;
-        if (n == TILE_ROWS) /* a constant size is one instruction */
-            memcpy(y, result, TILE_ROWS * sizeof *result);
-        else
-            memcpy(y, result, (size_t)n * sizeof *result);
+        memcpy(s->y0 + row * p->w->source->rows + first, result, (size_t)n * sizeof *result);
         return;
     }
     float *y = s->y0 + row / s->op->p.expert.n_used * (int64_t)s->y_cols + first;
@@ -53,13 +48,14 @@ static int32_t rows_share_input(const struct cpu_step *s)
     return s->op->code == OP_EXPERT_IN ? s->op->p.expert.n_used : 1;
 }
 
-static void multiply_tile(const struct product *p, int64_t tile)
+static void multiply_tiles(const struct product *p, int64_t tile, int64_t n_tiles)
 {
     int64_t first = tile * TILE_ROWS, left = p->w->source->rows - first;
-    int64_t n_rows = left < TILE_ROWS ? left : TILE_ROWS;
+    int64_t n_rows = left < n_tiles * TILE_ROWS ? left : n_tiles * TILE_ROWS;
     struct tile_job job = {.shape = &p->w->shape,
                            .tile = tile_at(p->w, p->expert, tile),
-                           .act = &p->act,
+                           .n_tiles = (int32_t)n_tiles,
+                           .act = p->s->program->scratch.act,
                            .divisor = rows_share_input(p->s),
                            .out = p->results};
     for (int32_t done = 0; done < p->n; done += job.n) {
@@ -69,7 +65,7 @@ static void multiply_tile(const struct product *p, int64_t tile)
         kernels_of(p->s)->tile_dot(&job);
         for (int32_t i = 0; i < job.n; i++)
             put(p, p->list ? p->list[done + i] : done + i, first, n_rows,
-                p->results + i * TILE_ROWS);
+                p->results + i * n_tiles * TILE_ROWS);
     }
 }
 
@@ -85,7 +81,7 @@ static void decode_rows(const struct product *p, int64_t first, int n, float *de
 static void multiply_floats(const struct product *p, int64_t tile)
 {
     const struct weight *w = p->w->source;
-    float *decoded = p->results + ITEM_ROWS * TILE_ROWS;
+    float *decoded = p->results + ITEM_ROWS * ITEM_TILES * TILE_ROWS;
     int64_t last = (tile + 1) * TILE_ROWS < w->rows ? (tile + 1) * TILE_ROWS : w->rows;
     for (int64_t first = tile * TILE_ROWS; first < last; first += FLOAT_ROWS) {
         int n_rows = last - first < FLOAT_ROWS ? (int)(last - first) : FLOAT_ROWS;
@@ -106,11 +102,10 @@ static void multiply_item(const struct product *p, int64_t item)
 {
     int64_t n_tiles = (p->w->source->rows + TILE_ROWS - 1) / TILE_ROWS;
     int64_t last = (item + 1) * ITEM_TILES < n_tiles ? (item + 1) * ITEM_TILES : n_tiles;
-    for (int64_t tile = item * ITEM_TILES; tile < last; tile++)
-        if (p->w->tiles)
-            multiply_tile(p, tile);
-        else
-            multiply_floats(p, tile);
+    if (p->w->tiles)
+        multiply_tiles(p, item * ITEM_TILES, last - item * ITEM_TILES);
+    else
+        for (int64_t tile = item * ITEM_TILES; tile < last; tile++) multiply_floats(p, tile);
 }
 
 static int64_t items_of(const struct cpu_weight *w)
@@ -123,9 +118,7 @@ static struct product product_of(const struct cpu_step *s, const struct weight *
 {
     struct product p = {.s = s,
                         .w = w->device_data,
-                        .act = s->program->scratch.act,
                         .results = worker_scratch(s, worker)};
-    p.act.cols = w->cols;
     return p;
 }
 
