@@ -13,7 +13,7 @@
 #include "base/os.h"
 #include "base/rng.h"
 
-enum { ROWS = 40 /* no multiple of 16 */, COLS = 768, ACT_ROWS = 19 };
+enum { ROWS = 40 /* no multiple of 16 */, COLS = 768, ACT_ROWS = 19, LIST_MAX = 64 };
 
 static int passed, failed;
 
@@ -57,7 +57,8 @@ struct product {
     struct weight source;
     struct cpu_weight tiled;
     float *decoded; /* ROWS x cols */
-    struct act_rows act;
+    struct act_block *act;
+    int64_t cols;
 };
 
 static void open_product(struct product *p, const struct cpu_kernels *k, enum format format,
@@ -80,13 +81,10 @@ static void open_product(struct product *p, const struct cpu_kernels *k, enum fo
     tile_plan(&p->tiled);
     tile_fill(&p->tiled, os_pages_take(p->tiled.bytes), pool);
     pool_close(pool);
-    p->act = (struct act_rows){.q = mem_alloc((size_t)(n_act * cols), 1),
-                               .scale = mem_alloc((size_t)(n_act * cols / 32), sizeof(float)),
-                               .minus = mem_alloc((size_t)(n_act * cols / 32 * 3), sizeof(int32_t)),
-                               .cols = cols};
+    p->cols = cols;
+    p->act = mem_alloc((size_t)(n_act * cols / BLOCK_COLS), sizeof *p->act);
     for (int64_t r = 0; r < n_act; r++)
-        k->quantize(x + r * cols, cols, p->act.q + r * cols, p->act.scale + r * (cols / 32),
-                    p->act.minus + r * (cols / 32 * 3));
+        k->quantize(x + r * cols, cols, p->act + r * (cols / BLOCK_COLS));
     mem_free(values);
     mem_free(x);
 }
@@ -96,76 +94,78 @@ static void close_product(struct product *p)
     os_pages_give(p->tiled.tiles, p->tiled.bytes);
     mem_free((void *)(uintptr_t)p->source.data);
     mem_free(p->decoded);
-    mem_free(p->act.q);
-    mem_free(p->act.scale);
-    mem_free(p->act.minus);
+    mem_free(p->act);
 }
 
 static double expected_dot(const struct product *p, int64_t row, int64_t act_row)
 {
     double sum = 0;
-    int64_t cols = p->act.cols;
-    for (int64_t i = 0; i < cols; i++)
-        sum += (double)p->decoded[row * cols + i] * p->act.q[act_row * cols + i] *
-               (double)p->act.scale[(act_row * cols + i) / 32];
+    const struct act_block *act = p->act + act_row * (p->cols / BLOCK_COLS);
+    for (int64_t i = 0; i < p->cols; i++)
+        sum += (double)p->decoded[row * p->cols + i] * act[i / BLOCK_COLS].q[i % BLOCK_COLS] *
+               (double)act[i / BLOCK_COLS].scale;
     return sum;
 }
 
-/* All tiles, with the listed activation rows divided by 2 as experts' slots are, and compared bit
- * for bit with rows taken one at a time. */
+/* All tiles, with listed activation rows divided by 2 as experts' slots are, and compared bit for
+ * bit with rows taken one at a time, tile by tile. `n` rows: few and many take different ways. */
+static void check_rows(const struct cpu_kernels *k, const struct product *p, int32_t n,
+                       struct distance *d)
+{
+    enum { N_TILES = (ROWS + TILE_ROWS - 1) / TILE_ROWS };
+    int32_t list[LIST_MAX];
+    float out[LIST_MAX * N_TILES * TILE_ROWS], alone[TILE_ROWS];
+    for (int i = 0; i < n; i++) list[i] = (i * 7 + 2) % (ACT_ROWS * 2);
+    struct tile_job job = {.shape = &p->tiled.shape, .tile = tile_at(&p->tiled, 0, 0),
+                           .n_tiles = N_TILES, .act = p->act, .list = list, .n = n, .divisor = 2,
+                           .out = out};
+    k->tile_dot(&job);
+    int different = 0;
+    for (int i = 0; i < n * N_TILES; i++) {
+        int tile = i % N_TILES, act_row = list[i / N_TILES] / 2;
+        struct tile_job one = {.shape = &p->tiled.shape, .tile = tile_at(&p->tiled, 0, tile),
+                               .n_tiles = 1, .act = p->act, .first = act_row, .n = 1,
+                               .out = alone};
+        k->tile_dot(&one);
+        different += memcmp(alone, out + i * TILE_ROWS, sizeof alone) != 0;
+        for (int r = 0; r < TILE_ROWS && tile * TILE_ROWS + r < ROWS; r++)
+            add_distance(d, (double)alone[r], expected_dot(p, tile * TILE_ROWS + r, act_row));
+    }
+    check(k->name, "rows alone and together are the same bits", different, 0);
+}
+
 static void check_format(const struct cpu_kernels *k, enum format format)
 {
-    static const int32_t list[] = {2, 3, 8, 14, 15, 20, 22, 31, 36, 37, 1};
-    enum { N = sizeof list / sizeof *list };
+    static const int32_t counts[] = {1, 2, 7, 8, 9, 29, 30, 31, 59, LIST_MAX};
     struct product p;
     open_product(&p, k, format, ROWS, COLS, ACT_ROWS);
     struct distance d = {0};
-    int different = 0;
-    for (int64_t tile = 0; tile < (ROWS + TILE_ROWS - 1) / TILE_ROWS; tile++) {
-        float out[N * TILE_ROWS], alone[TILE_ROWS];
-        struct tile_job job = {.shape = &p.tiled.shape, .tile = tile_at(&p.tiled, 0, tile),
-                               .act = &p.act, .list = list, .n = N, .divisor = 2, .out = out};
-        k->tile_dot(&job);
-        for (int i = 0; i < N; i++) {
-            struct tile_job one = job;
-            one.list = NULL;
-            one.first = list[i] / 2;
-            one.n = 1;
-            one.out = alone;
-            k->tile_dot(&one);
-            different += memcmp(alone, out + i * TILE_ROWS, sizeof alone) != 0;
-            for (int64_t r = 0; r < TILE_ROWS && tile * TILE_ROWS + r < ROWS; r++)
-                add_distance(&d, (double)out[i * TILE_ROWS + r],
-                             expected_dot(&p, tile * TILE_ROWS + r, list[i] / 2));
-        }
-    }
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) check_rows(k, &p, counts[i], &d);
     /* Scales of the K formats are products, rounded to a half in tiles: 2^-11. */
     bool is_rounded = format == FORMAT_Q4_K || format == FORMAT_Q5_K;
     check(k->name, format_of(format)->name, relative(d), is_rounded ? 1e-3 : 1e-6);
-    check(k->name, "rows alone and together are the same bits", different, 0);
     close_product(&p);
 }
 
 static void check_quantize(const struct cpu_kernels *k)
 {
     float *x = random_floats(COLS, 3, 9);
-    int8_t q[COLS];
-    float scale[COLS / 32];
-    int32_t minus[COLS / 32 * 3];
+    struct act_block blocks[COLS / BLOCK_COLS];
     memset(x, 0, 32 * sizeof *x); /* a block of zeros has scale 0 */
-    k->quantize(x, COLS, q, scale, minus);
+    k->quantize(x, COLS, blocks);
     double worst = 0;
     int wrong_sums = 0;
-    for (int b = 0; b < COLS / 16; b++) {
+    for (int h = 0; h < COLS / 16; h++) { /* halves of blocks */
+        const struct act_block *block = &blocks[h / 2];
+        double step = (double)block->scale;
         int32_t total = 0;
-        for (int i = b * 16; i < b * 16 + 16; i++) {
-            total += q[i];
-            double step = (double)scale[i / 32];
-            double error = fabs((double)x[i] - q[i] * step);
+        for (int i = h % 2 * 16; i < h % 2 * 16 + 16; i++) {
+            double error = fabs((double)x[h / 2 * BLOCK_COLS + i] - block->q[i] * step);
+            total += block->q[i];
             worst = fmax(worst, step > 0 ? error / step : error);
         }
-        wrong_sums += -total != minus[b / 2 * 3 + b % 2];
-        wrong_sums += minus[b / 2 * 3 + 2] != minus[b / 2 * 3] + minus[b / 2 * 3 + 1];
+        wrong_sums += -total != block->minus[h % 2];
+        wrong_sums += block->minus[2] != block->minus[0] + block->minus[1];
     }
     check(k->name, "quantise: at most half a step", worst, 0.5001);
     check(k->name, "quantise: sums of halves", wrong_sums, 0);
@@ -173,9 +173,9 @@ static void check_quantize(const struct cpu_kernels *k)
     for (int i = 0; i < 6; i++) { /* in either half of a block */
         for (int j = 0; j < 32; j++) x[j] = 1;
         x[i / 3 * 16 + 7] = bad[i % 3];
-        k->quantize(x, 32, q, scale, minus);
+        k->quantize(x, BLOCK_COLS, blocks);
         check(k->name, "quantise: a value that is not finite makes the scale NaN",
-              isnan(scale[0]) ? 0 : 1, 0);
+              isnan(blocks[0].scale) ? 0 : 1, 0);
     }
     float y[1] = {NAN};
     k->exp_shifted(y, 1, 0);
@@ -294,13 +294,14 @@ static void check_kernels(const struct cpu_kernels *k)
 /* Median seconds of 7 runs over all tiles. */
 static double seconds_for(const struct cpu_kernels *k, const struct product *p, int32_t n)
 {
-    float *out = mem_alloc((size_t)n * TILE_ROWS, sizeof *out);
+    enum { TILES = 4 };
+    float *out = mem_alloc((size_t)n * TILES * TILE_ROWS, sizeof *out);
     double runs[7];
     for (int r = 0; r < 7; r++) {
         double begin = os_seconds();
-        for (int64_t tile = 0; tile < p->tiled.n_tiles; tile++) {
+        for (int64_t tile = 0; tile < p->tiled.n_tiles; tile += TILES) {
             struct tile_job job = {.shape = &p->tiled.shape, .tile = tile_at(&p->tiled, 0, tile),
-                                   .act = &p->act, .n = n, .out = out};
+                                   .n_tiles = TILES, .act = p->act, .n = n, .out = out};
             k->tile_dot(&job);
         }
         double seconds = os_seconds() - begin;

@@ -124,7 +124,7 @@ static size_t aligned(size_t bytes)
 
 /* Offsets of the parts of a program's scratch. */
 struct scratch_layout {
-    size_t act_q, act_scale, act_minus, partial, routed, worker, worker_bytes, total;
+    size_t act, partial, routed, worker, worker_bytes, total;
 };
 
 /* The most that one op of the plan needs of each part. */
@@ -174,9 +174,7 @@ static struct scratch_layout scratch_layout_of(const struct device *device, cons
     struct scratch_needs needs = {0};
     struct scratch_layout y = {0};
     for (int32_t i = 0; i < plan->n_ops; i++) add_needs(plan, &plan->ops[i], &needs);
-    y.act_scale = y.act_q + aligned(needs.act_values);
-    y.act_minus = y.act_scale + aligned(needs.act_values / 32 * sizeof(float));
-    y.partial = y.act_minus + aligned(needs.act_values / 32 * 3 * sizeof(int32_t));
+    y.partial = y.act + aligned(needs.act_values / BLOCK_COLS * sizeof(struct act_block));
     y.routed = y.partial + aligned(needs.partial_floats * sizeof(float));
     y.worker = y.routed + aligned(needs.routed_integers * sizeof(int32_t));
     y.worker_bytes = aligned(needs.worker_bytes + 1);
@@ -193,9 +191,7 @@ static void cut_scratch(struct program *p, char *base)
 {
     struct scratch_layout y = scratch_layout_of(p->device, p->plan);
     p->scratch = (struct scratch){
-        .act = {.q = (int8_t *)base + y.act_q,
-                .scale = (float *)(void *)(base + y.act_scale),
-                .minus = (int32_t *)(void *)(base + y.act_minus)},
+        .act = (struct act_block *)(void *)(base + y.act),
         .partial = (float *)(void *)(base + y.partial),
         .routed = (int32_t *)(void *)(base + y.routed),
         .worker = base + y.worker,

@@ -6,19 +6,21 @@
 
 #include "backend/cpu/tile.h"
 
-/* Rows of activations in 8 bits: q[i] = round(x[i] / scale) of each block of 32 columns. */
-struct act_rows {
-    int8_t *q;      /* row * cols */
-    float *scale;   /* row * cols / 32 */
-    int32_t *minus; /* row * cols / 32 * 3: minus the sums of q over a block's halves and itself */
-    int64_t cols;
+/* 32 activations of a row in 8 bits: q[i] = round(x[i] / scale). Together, so that products of
+ * several rows need one pointer for each. */
+struct act_block {
+    int8_t q[BLOCK_COLS];
+    float scale;
+    int32_t minus[3]; /* minus the sums of q over the block's halves and all of it */
 };
 
-/* 16 weight rows by n activation rows: out[i * 16 + r] = weight row r . activation row i. */
+/* n_tiles tiles that follow each other, 16 weight rows each, by n activation rows:
+ * out[i * n_tiles * 16 + r] = weight row r . activation row i. */
 struct tile_job {
     const struct tile_shape *shape;
     const uint8_t *tile;
-    const struct act_rows *act;
+    int32_t n_tiles;
+    const struct act_block *act; /* shape->n_blocks a row */
     const int32_t *list; /* rows to use, times `divisor`; NULL: first, first + 1, ... */
     int32_t first, n, divisor;
     float *out;
@@ -27,7 +29,7 @@ struct tile_job {
 struct cpu_kernels {
     const char *name;
     void (*tile_dot)(const struct tile_job *job);
-    void (*quantize)(const float *x, int64_t n, int8_t *q, float *scale, int32_t *minus);
+    void (*quantize)(const float *x, int64_t n, struct act_block *out);
 
     /* out[i * out_stride + j] = a row i . b row j, rows of n floats at a + i * a_stride, ... */
     void (*dots)(const float *a, int64_t a_stride, int n_a, const float *b, int64_t b_stride,

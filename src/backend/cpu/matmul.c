@@ -6,16 +6,20 @@
 #include "backend/cpu/program.h"
 
 enum {
-    ITEM_TILES = 4,  /* tiles an item: 64 weight rows */
-    ITEM_ROWS = 128, /* activation rows of one call of a kernel: their results stay in cache */
-    FLOAT_ROWS = 4   /* weight rows decoded at a time in fp32 */
+    ITEM_TILES_MIN = 4, /* tiles an item */
+    ITEM_TILES_MAX = 8,
+    ITEM_TILES_FEW_ROWS = 16, /* at most, where weights come from memory: one long stretch of it */
+    FEW_ROWS = 16,
+    ITEMS_A_WORKER = 8, /* so that workers end together */
+    ITEM_ROWS = 256,    /* activation rows of one call of a kernel: their results stay in cache */
+    FLOAT_ROWS = 4      /* weight rows decoded at a time in fp32 */
 };
 
 size_t cpu_matmul_worker_bytes(const struct plan *plan, const struct op *op)
 {
     (void)plan;
     const struct weight *w = op->code == OP_MATMUL ? op->p.matmul.w : op->p.expert.w;
-    size_t results = ITEM_ROWS * TILE_ROWS * sizeof(float);
+    size_t results = ITEM_ROWS * ITEM_TILES_MAX * TILE_ROWS * sizeof(float);
     return results + (size_t)w->cols * FLOAT_ROWS * sizeof(float);
 }
 
@@ -23,11 +27,11 @@ size_t cpu_matmul_worker_bytes(const struct plan *plan, const struct op *op)
 struct product {
     const struct cpu_step *s;
     const struct cpu_weight *w;
-    struct act_rows act;
     int64_t expert;
     const int32_t *list; /* activation rows; NULL: all from 0 on */
     int32_t n;
-    float *results; /* worker's */
+    int64_t n_tiles, item_tiles; /* of the matrix and of an item */
+    float *results;              /* worker's */
 };
 
 /* Where results of activation row `row` go: to a row of the output, or added to one. */
@@ -36,11 +40,7 @@ static inline void put(const struct product *p, int32_t row, int64_t first, int6
 {
     const struct cpu_step *s = p->s;
     if (s->op->code != OP_EXPERT_OUT) {
-        float *y = s->y0 + row * p->w->source->rows + first;
-        if (n == TILE_ROWS) /* a constant size is one instruction */
-            memcpy(y, result, TILE_ROWS * sizeof *result);
-        else
-            memcpy(y, result, (size_t)n * sizeof *result);
+        memcpy(s->y0 + row * p->w->source->rows + first, result, (size_t)n * sizeof *result);
         return;
     }
     float *y = s->y0 + row / s->op->p.expert.n_used * (int64_t)s->y_cols + first;
@@ -53,13 +53,14 @@ static int32_t rows_share_input(const struct cpu_step *s)
     return s->op->code == OP_EXPERT_IN ? s->op->p.expert.n_used : 1;
 }
 
-static void multiply_tile(const struct product *p, int64_t tile)
+static void multiply_tiles(const struct product *p, int64_t tile, int64_t n_tiles)
 {
     int64_t first = tile * TILE_ROWS, left = p->w->source->rows - first;
-    int64_t n_rows = left < TILE_ROWS ? left : TILE_ROWS;
+    int64_t n_rows = left < n_tiles * TILE_ROWS ? left : n_tiles * TILE_ROWS;
     struct tile_job job = {.shape = &p->w->shape,
                            .tile = tile_at(p->w, p->expert, tile),
-                           .act = &p->act,
+                           .n_tiles = (int32_t)n_tiles,
+                           .act = p->s->program->scratch.act,
                            .divisor = rows_share_input(p->s),
                            .out = p->results};
     for (int32_t done = 0; done < p->n; done += job.n) {
@@ -69,7 +70,7 @@ static void multiply_tile(const struct product *p, int64_t tile)
         kernels_of(p->s)->tile_dot(&job);
         for (int32_t i = 0; i < job.n; i++)
             put(p, p->list ? p->list[done + i] : done + i, first, n_rows,
-                p->results + i * TILE_ROWS);
+                p->results + i * n_tiles * TILE_ROWS);
     }
 }
 
@@ -85,7 +86,7 @@ static void decode_rows(const struct product *p, int64_t first, int n, float *de
 static void multiply_floats(const struct product *p, int64_t tile)
 {
     const struct weight *w = p->w->source;
-    float *decoded = p->results + ITEM_ROWS * TILE_ROWS;
+    float *decoded = p->results + ITEM_ROWS * ITEM_TILES_MAX * TILE_ROWS;
     int64_t last = (tile + 1) * TILE_ROWS < w->rows ? (tile + 1) * TILE_ROWS : w->rows;
     for (int64_t first = tile * TILE_ROWS; first < last; first += FLOAT_ROWS) {
         int n_rows = last - first < FLOAT_ROWS ? (int)(last - first) : FLOAT_ROWS;
@@ -104,18 +105,26 @@ static void multiply_floats(const struct product *p, int64_t tile)
 
 static void multiply_item(const struct product *p, int64_t item)
 {
-    int64_t n_tiles = (p->w->source->rows + TILE_ROWS - 1) / TILE_ROWS;
-    int64_t last = (item + 1) * ITEM_TILES < n_tiles ? (item + 1) * ITEM_TILES : n_tiles;
-    for (int64_t tile = item * ITEM_TILES; tile < last; tile++)
-        if (p->w->tiles)
-            multiply_tile(p, tile);
-        else
-            multiply_floats(p, tile);
+    int64_t first = item * p->item_tiles, last = first + p->item_tiles;
+    if (last > p->n_tiles) last = p->n_tiles;
+    if (p->w->tiles)
+        multiply_tiles(p, first, last - first);
+    else
+        for (int64_t tile = first; tile < last; tile++) multiply_floats(p, tile);
 }
 
-static int64_t items_of(const struct cpu_weight *w)
+/* An even number: kernels take pairs. */
+static int64_t item_tiles_of(const struct cpu_step *s, int64_t n_tiles, int n_workers)
 {
-    return (w->source->rows + TILE_ROWS * ITEM_TILES - 1) / (TILE_ROWS * ITEM_TILES);
+    int64_t most = rows_of(s) <= FEW_ROWS ? ITEM_TILES_FEW_ROWS : ITEM_TILES_MAX;
+    int64_t tiles = n_tiles / (n_workers * ITEMS_A_WORKER) / 2 * 2;
+    if (tiles < ITEM_TILES_MIN) return ITEM_TILES_MIN;
+    return tiles < most ? tiles : most;
+}
+
+static int64_t items_of(const struct product *p)
+{
+    return (p->n_tiles + p->item_tiles - 1) / p->item_tiles;
 }
 
 static struct product product_of(const struct cpu_step *s, const struct weight *w,
@@ -123,9 +132,9 @@ static struct product product_of(const struct cpu_step *s, const struct weight *
 {
     struct product p = {.s = s,
                         .w = w->device_data,
-                        .act = s->program->scratch.act,
+                        .n_tiles = (w->rows + TILE_ROWS - 1) / TILE_ROWS,
                         .results = worker_scratch(s, worker)};
-    p.act.cols = w->cols;
+    p.item_tiles = item_tiles_of(s, p.n_tiles, worker->count);
     return p;
 }
 
@@ -133,7 +142,7 @@ void cpu_MATMUL(const struct cpu_step *s, const struct pool_worker *worker)
 {
     struct product p = product_of(s, s->op->p.matmul.w, worker);
     p.n = rows_of(s);
-    int64_t n_items = items_of(p.w);
+    int64_t n_items = items_of(&p);
     for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) multiply_item(&p, item);
 }
 
@@ -162,10 +171,10 @@ static void multiply_experts(const struct cpu_step *s, const struct pool_worker 
     struct product p = product_of(s, s->op->p.expert.w, worker);
     int32_t n_expert = p.w->source->n_expert;
     const int32_t *begin = s->program->scratch.routed, *pairs = begin + n_expert + 1;
-    int64_t n_items = items_of(p.w), cols = p.w->source->rows;
+    int64_t n_items = items_of(&p), cols = p.w->source->rows;
     for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) {
-        int64_t first = item * ITEM_TILES * TILE_ROWS, left = cols - first;
-        size_t n = (size_t)(left < ITEM_TILES * TILE_ROWS ? left : ITEM_TILES * TILE_ROWS);
+        int64_t most = p.item_tiles * TILE_ROWS, first = item * most, left = cols - first;
+        size_t n = (size_t)(left < most ? left : most);
         if (s->op->code == OP_EXPERT_OUT)
             for (int32_t r = 0; r < rows_of(s); r++)
                 memset(s->y0 + r * cols + first, 0, n * sizeof *s->y0);

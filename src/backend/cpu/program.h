@@ -27,7 +27,7 @@ struct device {
 
 /* Memory that the steps of a program share, cut from the scratch it is given. */
 struct scratch {
-    struct act_rows act; /* the activations quantised last */
+    struct act_block *act; /* the activations quantised last */
     char *worker;        /* worker_bytes for each worker */
     size_t worker_bytes;
     float *partial;      /* attention segments: see attention.c */

@@ -125,13 +125,12 @@ void cpu_GATHER_ROWS(const struct cpu_step *s, const struct pool_worker *worker)
 
 void cpu_QUANTIZE(const struct cpu_step *s, const struct pool_worker *worker)
 {
-    const struct act_rows *act = &s->program->scratch.act;
+    struct act_block *act = s->program->scratch.act;
     int64_t cols = s->y_cols, per_row = s->x_cols / cols; /* EXPERT_OUT: n_used rows in one */
     int64_t first, last;
     pool_stretch(worker, rows_of(s), &first, &last);
     for (int64_t r = first * per_row; r < last * per_row; r++)
-        kernels_of(s)->quantize(s->x0 + r * cols, cols, act->q + r * cols,
-                                act->scale + r * (cols / 32), act->minus + r * (cols / 32 * 3));
+        kernels_of(s)->quantize(s->x0 + r * cols, cols, act + r * (cols / BLOCK_COLS));
 }
 
 void cpu_ROUTE(const struct cpu_step *s, const struct pool_worker *worker)

@@ -4,7 +4,9 @@
  * fvec, ivec: 16 floats, 16 int32. bvec: 64 bytes, four for each lane.
  * dot_wide/dot_small(sum, w, a): sum + the four products of each lane, w unsigned (small: at
  * most 63), a signed. Where wide products need signed weights, b_wide flips the top bit and
- * WEIGHT_BIAS is 0, else 128. FEW_ROWS: activation rows that fit in registers. */
+ * WEIGHT_BIAS is 0, else 128. FEW_ROWS: activation rows that fit in registers; PANEL_TILES,
+ * PANEL_ROWS: see panel_body.h. */
+#include <stdalign.h>
 #include <string.h>
 
 #include "backend/cpu/kernels.h"
@@ -86,72 +88,109 @@ ALWAYS size_t block_bytes(enum tile_kind kind)
     }
 }
 
-/* With few rows the weights come from memory faster than the processor's own prefetching asks
- * for them; it also stops at page borders, and tiles follow each other across them. */
-enum { FEW_READ_AHEAD = 4, READ_AHEAD = 2048 };
+ALWAYS bool has_min(enum tile_kind kind)
+{
+    return kind == TILE_U4_MIN || kind == TILE_U5_MIN;
+}
 
-struct act_row {
-    const int8_t *q;
-    const float *scale;
-    const int32_t *minus;
-};
+/* Parts of a block that have scales of their own. */
+ALWAYS int halves_of(enum tile_kind kind)
+{
+    return kind == TILE_U6 ? 2 : 1;
+}
+
+/* Scales of the 16 rows of a tile in half h of block b. */
+ALWAYS fvec scale_of(enum tile_kind kind, const struct tile_shape *s, const uint8_t *tile,
+                     int64_t b, int h)
+{
+    const uint16_t *scales = (const uint16_t *)(const void *)(tile + s->scales_at);
+    if (kind != TILE_U6) return f_load_f16(scales + b * 16);
+    const int8_t *factors = (const int8_t *)(tile + s->mins_at);
+    return f_mul(f_load_f16(scales + b / 8 * 16), f_load_i8(factors + (b * 2 + h) * 16));
+}
+
+ALWAYS fvec min_of(const struct tile_shape *s, const uint8_t *tile, int64_t b)
+{
+    return f_load_f16((const uint16_t *)(const void *)(tile + s->mins_at) + b * 16);
+}
+
+/* What the integer sum of a block, or of half h of it, begins with. */
+ALWAYS ivec first_sum(enum tile_kind kind, const struct act_block *a, int h)
+{
+    return less_offset(kind, &a->minus[halves_of(kind) == 2 ? h : 2]);
+}
+
+/* The sum of a block's activations: what a minimum is multiplied by. */
+ALWAYS fvec x_sum(const struct act_block *a)
+{
+    return f_set(-a->scale * (float)a->minus[2]);
+}
+
+/* With few rows the weights come from memory faster than the processor's own prefetching asks
+ * for them, and it loses its way where one plane of a tile ends and the next tile begins. */
+enum { FEW_READ_AHEAD = 4, READ_AHEAD = 8192 };
+
+/* Asks for the quants READ_AHEAD further, in this tile or the one behind it, and for the scales of
+ * block b in that one. */
+ALWAYS void read_ahead_of(const enum tile_kind kind, const struct tile_shape *s,
+                          const uint8_t *tile, int64_t b)
+{
+    size_t at = (size_t)b * block_bytes(kind) + READ_AHEAD, others = s->bytes - s->scales_at;
+    const uint8_t *quants = tile + at + (at < s->scales_at ? 0 : others);
+    for (size_t line = 0; line < block_bytes(kind); line += 64)
+        __builtin_prefetch(quants + line, 0, 3);
+    size_t others_at = (size_t)b * (has_min(kind) ? 64 : 32);
+    __builtin_prefetch(tile + s->bytes + s->scales_at + others_at, 0, 2);
+}
 
 /* One tile by `n` rows; kind and n are constants where this is expanded. Per block: integer
  * sums of 32 products, corrected for the weights' offset, then one float step for each row. */
 ALWAYS void tile_rows(const enum tile_kind kind, const int n, const struct tile_shape *s,
-                      const uint8_t *tile, const struct act_row *rows, float *out)
+                      const uint8_t *tile, const struct act_block *const *rows, float *out,
+                      int64_t stride)
 {
-    const uint16_t *scales = (const uint16_t *)(const void *)(tile + s->scales_at);
-    const uint16_t *mins = (const uint16_t *)(const void *)(tile + s->mins_at);
-    const int halves = kind == TILE_U6 ? 2 : 1, groups = 8 / halves;
+    const int halves = halves_of(kind), groups = 8 / halves;
     fvec sum[FEW_ROWS];
     for (int i = 0; i < n; i++) sum[i] = f_set(0);
     for (int64_t b = 0; b < s->n_blocks; b++) {
         bvec w[8];
-        if (n <= FEW_READ_AHEAD)
-            for (size_t line = 0; line < block_bytes(kind); line += 64)
-                __builtin_prefetch(tile + (size_t)b * block_bytes(kind) + READ_AHEAD + line, 0, 3);
+        if (n <= FEW_READ_AHEAD) read_ahead_of(kind, s, tile, b);
         unpack(kind, tile + (size_t)b * block_bytes(kind), w);
         for (int h = 0; h < halves; h++) {
-            fvec scale = kind == TILE_U6
-                             ? f_mul(f_load_f16(scales + b / 8 * 16),
-                                     f_load_i8((const int8_t *)mins + (b * 2 + h) * 16))
-                             : f_load_f16(scales + b * 16);
+            fvec scale = scale_of(kind, s, tile, b, h);
             ivec dots[FEW_ROWS];
             for (int i = 0; i < n; i++)
-                dots[i] = less_offset(kind, rows[i].minus + b * 3 + (halves == 2 ? h : 2));
+                dots[i] = first_sum(kind, &rows[i][b], h);
             for (int g = 0; g < groups; g++)
                 for (int i = 0; i < n; i++)
                     dots[i] = dot(kind, dots[i], w[h * groups + g],
-                                  four_bytes(rows[i].q + b * 32 + (h * groups + g) * 4));
+                                  four_bytes(rows[i][b].q + (h * groups + g) * 4));
             for (int i = 0; i < n; i++)
-                sum[i] = f_fma(f_mul(f_of_int(dots[i]), f_set(rows[i].scale[b])), scale, sum[i]);
+                sum[i] = f_fma(f_mul(f_of_int(dots[i]), f_set(rows[i][b].scale)), scale, sum[i]);
         }
-        if (kind != TILE_U4_MIN && kind != TILE_U5_MIN) continue;
-        fvec min = f_load_f16(mins + b * 16);
-        for (int i = 0; i < n; i++) {
-            float x_sum = -rows[i].scale[b] * (float)rows[i].minus[b * 3 + 2];
-            sum[i] = f_fma(min, f_set(x_sum), sum[i]);
-        }
+        if (!has_min(kind)) continue;
+        fvec min = min_of(s, tile, b);
+        for (int i = 0; i < n; i++) sum[i] = f_fma(min, x_sum(&rows[i][b]), sum[i]);
     }
-    for (int i = 0; i < n; i++) f_store(out + i * 16, sum[i]);
+    for (int i = 0; i < n; i++) f_store(out + i * stride, sum[i]);
 }
 
-ALWAYS struct act_row row_of(const struct tile_job *job, int32_t i)
+ALWAYS const struct act_block *row_of(const struct tile_job *job, int32_t i)
 {
     int64_t row = job->list ? job->list[i] / job->divisor : job->first + i;
-    int64_t cols = job->act->cols;
-    return (struct act_row){job->act->q + row * cols, job->act->scale + row * (cols / 32),
-                            job->act->minus + row * (cols / 32 * 3)};
+    return job->act + row * job->shape->n_blocks;
 }
 
 #define TILE_ROWS_CASE(N)                                                                          \
-    case N: tile_rows(kind, N, job->shape, job->tile, rows, job->out + done * 16); break;
+    case N: tile_rows(kind, N, job->shape, data, rows, out, stride); break;
 
-ALWAYS void tile_job_run(const enum tile_kind kind, const struct tile_job *job)
+ALWAYS void tile_job_run(const enum tile_kind kind, const struct tile_job *job, int tile)
 {
+    const uint8_t *data = job->tile + (size_t)tile * job->shape->bytes;
+    int64_t stride = job->n_tiles * 16;
     for (int32_t done = 0, n; done < job->n; done += n) {
-        struct act_row rows[FEW_ROWS];
+        const struct act_block *rows[FEW_ROWS];
+        float *out = job->out + done * stride + tile * 16;
         n = job->n - done < FEW_ROWS ? job->n - done : FEW_ROWS;
         for (int32_t i = 0; i < n; i++) rows[i] = row_of(job, done + i);
         switch (n) {
@@ -169,9 +208,19 @@ ALWAYS void tile_job_run(const enum tile_kind kind, const struct tile_job *job)
     }
 }
 
+#include "backend/cpu/simd/panel_body.h"
+
 /* One function a kind, so that each stays of a size that the compiler handles well. */
 #define X(kind, bits, offset, has_min)                                                             \
-    static void tile_dot_##kind(const struct tile_job *job) { tile_job_run(TILE_##kind, job); }
+    static void tile_dot_##kind(const struct tile_job *job)                                        \
+    {                                                                                              \
+        int tile = 0;                                                                              \
+        if (job->n >= PANEL_FROM) {                                                                \
+            tile = job->n_tiles / PANEL_TILES * PANEL_TILES;                                       \
+            panel_job_run(TILE_##kind, job, tile);                                                 \
+        }                                                                                          \
+        for (; tile < job->n_tiles; tile++) tile_job_run(TILE_##kind, job, tile);                  \
+    }
 TILE_KIND_LIST(X)
 #undef X
 
@@ -188,20 +237,20 @@ static void tile_dot(const struct tile_job *job)
 
 /* Blocks of 32. A value that is not finite makes the scale NaN: the vector maximum alone would
  * drop a NaN, and bad weights would go unnoticed. */
-static void quantize(const float *x, int64_t n, int8_t *q, float *scale, int32_t *minus)
+static void quantize(const float *x, int64_t n, struct act_block *out)
 {
-    for (int64_t b = 0; b < n / 32; b++) {
+    for (int64_t b = 0; b < n / 32; b++, out++) {
         fvec part[2] = {f_load(x + b * 32), f_load(x + b * 32 + 16)};
         float not_finite = f_sum(f_add(f_sub(part[0], part[0]), f_sub(part[1], part[1])));
         float most = f_most(f_max(f_abs(part[0]), f_abs(part[1]))) + not_finite;
         float inverse = most > 0 ? 127.0f / most : 0;
-        scale[b] = most / 127.0f;
+        out->scale = most / 127.0f;
         for (int h = 0; h < 2; h++) {
             fvec rounded = f_round(f_mul(part[h], f_set(inverse)));
-            f_store_i8(q + b * 32 + h * 16, rounded);
-            minus[b * 3 + h] = not_finite == 0 ? -(int32_t)f_sum(rounded) : 0;
+            f_store_i8(out->q + h * 16, rounded);
+            out->minus[h] = not_finite == 0 ? -(int32_t)f_sum(rounded) : 0;
         }
-        minus[b * 3 + 2] = minus[b * 3] + minus[b * 3 + 1];
+        out->minus[2] = out->minus[0] + out->minus[1];
     }
 }
 

@@ -9,7 +9,7 @@ typedef struct {
     __m256i a, b;
 } ivec;
 typedef ivec bvec;
-enum { WEIGHT_BIAS = 0, FEW_ROWS = 2 };
+enum { WEIGHT_BIAS = 0, FEW_ROWS = 2, PANEL_TILES = 1, PANEL_ROWS = 4 };
 
 #define PAIR_F(name, call)                                                                         \
     static inline fvec name(fvec x, fvec y) { return (fvec){call(x.a, y.a), call(x.b, y.b)}; }
@@ -105,6 +105,11 @@ static inline bvec b_load(const uint8_t *p)
 {
     return (bvec){_mm256_loadu_si256((const __m256i *)(const void *)p),
                   _mm256_loadu_si256((const __m256i *)(const void *)(p + 32))};
+}
+static inline void b_store(uint8_t *p, bvec x)
+{
+    _mm256_storeu_si256((__m256i *)(void *)p, x.a);
+    _mm256_storeu_si256((__m256i *)(void *)(p + 32), x.b);
 }
 static inline bvec b_and(bvec x, uint8_t mask)
 {

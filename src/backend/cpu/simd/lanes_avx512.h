@@ -5,7 +5,7 @@
 typedef __m512 fvec;
 typedef __m512i ivec;
 typedef __m512i bvec;
-enum { WEIGHT_BIAS = 128, FEW_ROWS = 8 };
+enum { WEIGHT_BIAS = 128, FEW_ROWS = 8, PANEL_TILES = 2, PANEL_ROWS = 6 };
 
 static inline fvec f_set(float x) { return _mm512_set1_ps(x); }
 static inline fvec f_load(const float *p) { return _mm512_loadu_ps(p); }
@@ -50,6 +50,7 @@ static inline float f_most(fvec x) { return _mm512_reduce_max_ps(x); }
 static inline ivec i_set(int32_t x) { return _mm512_set1_epi32(x); }
 #define i_shl(x, n) _mm512_slli_epi32((x), (n))
 static inline bvec b_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
+static inline void b_store(uint8_t *p, bvec x) { _mm512_storeu_si512(p, x); }
 static inline bvec b_and(bvec a, uint8_t mask)
 {
     return _mm512_and_si512(a, _mm512_set1_epi8((char)mask));

@@ -11,7 +11,7 @@ typedef struct {
 typedef struct {
     uint8x16_t v[4];
 } bvec;
-enum { WEIGHT_BIAS = 0, FEW_ROWS = 2 };
+enum { WEIGHT_BIAS = 0, FEW_ROWS = 2, PANEL_TILES = 1, PANEL_ROWS = 3 };
 
 #define LANES(type, name, arguments, expression)                                                   \
     static inline type name arguments                                                              \
@@ -58,6 +58,10 @@ static inline float f_most(fvec x)
 static inline void f_store(float *p, fvec x)
 {
     for (int i = 0; i < 4; i++) vst1q_f32(p + i * 4, x.v[i]);
+}
+static inline void b_store(uint8_t *p, bvec x)
+{
+    for (int i = 0; i < 4; i++) vst1q_u8(p + i * 16, x.v[i]);
 }
 static inline void f_store_f16(uint16_t *p, fvec x)
 {

@@ -14,7 +14,7 @@ typedef struct {
 typedef struct {
     uint8_t v[64];
 } bvec;
-enum { WEIGHT_BIAS = 128, FEW_ROWS = 2 };
+enum { WEIGHT_BIAS = 128, FEW_ROWS = 2, PANEL_TILES = 1, PANEL_ROWS = 2 };
 
 #define LANE_OP(name, expression)                                                                  \
     static inline fvec name(fvec x, fvec y)                                                        \
@@ -86,6 +86,7 @@ static inline bvec b_load(const uint8_t *p)
     memcpy(r.v, p, sizeof r.v);
     return r;
 }
+static inline void b_store(uint8_t *p, bvec x) { memcpy(p, x.v, sizeof x.v); }
 static inline bvec b_and(bvec x, uint8_t mask)
 {
     for (int i = 0; i < 64; i++) x.v[i] &= mask;
