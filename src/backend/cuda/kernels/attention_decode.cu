@@ -48,11 +48,14 @@ struct job {
     float2 *state;
 };
 
+/* A segment has two tiles at least: what it leaves is as many bytes as one tile of eight heads. One
+ * tile is 1.3 % of a step faster for one row of E4B and 0.8 to 3 % slower for 32 rows of E4B or
+ * 12B (H200). */
 __host__ __device__ inline int segments_of(int n_keys, int splits)
 {
-    int n_tiles = (n_keys + TILE_KEYS - 1) / TILE_KEYS;
+    int n_tiles = (n_keys + TILE_KEYS - 1) / TILE_KEYS, n_pairs = (n_tiles + 1) / 2;
     int most = n_tiles >= LONG_TILES * splits ? LONG * splits : splits;
-    return n_tiles < most ? n_tiles : most;
+    return n_pairs < most ? n_pairs : most;
 }
 
 /* What a row sees: n keys, the first at `first` of its sequence's ring. */
