@@ -64,3 +64,23 @@ int tiny_models_open(carat_model *models[GEMMA_SIZES], const char *path, uint64_
     }
     return CARAT_OK;
 }
+
+int tiny_models_begin(carat_model *models[GEMMA_SIZES], struct scratch *scratch, uint64_t seed)
+{
+    char path[512];
+    struct carat_error err = {0};
+    printf("seed %llu\n", (unsigned long long)seed);
+    scratch_open(scratch);
+    int status = tiny_models_open(models, scratch_file(scratch, "tiny.gguf", path), seed, &err);
+    if (status) printf("%s\n", err.message);
+    return status;
+}
+
+int tiny_models_end(carat_model *models[GEMMA_SIZES], struct scratch *scratch)
+{
+    for (int i = 0; i < GEMMA_SIZES; i++) carat_model_close(models[i]);
+    scratch_close(scratch);
+    if (mem_blocks_live() == 0) return 0;
+    printf("%ld blocks of memory left\n", mem_blocks_live());
+    return -1;
+}

@@ -372,18 +372,13 @@ static void nothing_is_measured_when_it_is_known_or_there_is_no_room(void **stat
 static int open_models(void **state)
 {
     (void)state;
-    char path[512];
-    struct carat_error err = {0};
-    scratch_open(&scratch);
-    return tiny_models_open(models, scratch_file(&scratch, "tiny.gguf", path), SEED, &err);
+    return tiny_models_begin(models, &scratch, SEED);
 }
 
 static int close_models(void **state)
 {
     (void)state;
-    for (int i = 0; i < GEMMA_SIZES; i++) carat_model_close(models[i]);
-    scratch_close(&scratch);
-    return 0;
+    return tiny_models_end(models, &scratch);
 }
 
 int main(void)

@@ -151,22 +151,13 @@ static const struct carat_sampling greedy = {.top_p = 1.0f, .repeat_penalty = 1.
 static int open_models(void **state)
 {
     (void)state;
-    char path[512];
-    struct carat_error err = {0};
-    print_message("seed %d\n", SEED);
-    scratch_open(&scratch);
-    if (tiny_models_open(models, scratch_file(&scratch, "tiny.gguf", path), SEED, &err))
-        fail_msg("%s", err.message);
-    return 0;
+    return tiny_models_begin(models, &scratch, SEED);
 }
 
 static int close_models(void **state)
 {
     (void)state;
-    for (int i = 0; i < GEMMA_SIZES; i++) carat_model_close(models[i]);
-    scratch_close(&scratch);
-    assert_int_equal(mem_blocks_live(), 0);
-    return 0;
+    return tiny_models_end(models, &scratch);
 }
 
 static carat_engine *open_engine(enum gemma_size size, int32_t n_seq, int32_t chunk)
