@@ -103,14 +103,21 @@ static void multiply_floats(const struct product *p, int64_t tile)
     }
 }
 
+static void multiply_stretch(const struct product *p, int64_t first, int64_t last)
+{
+    if (p->w->tiles)
+        for (int64_t end; first < last; first = end) {
+            end = first + p->item_tiles < last ? first + p->item_tiles : last;
+            multiply_tiles(p, first, end - first);
+        }
+    else
+        for (int64_t tile = first; tile < last; tile++) multiply_floats(p, tile);
+}
+
 static void multiply_item(const struct product *p, int64_t item)
 {
     int64_t first = item * p->item_tiles, last = first + p->item_tiles;
-    if (last > p->n_tiles) last = p->n_tiles;
-    if (p->w->tiles)
-        multiply_tiles(p, first, last - first);
-    else
-        for (int64_t tile = first; tile < last; tile++) multiply_floats(p, tile);
+    multiply_stretch(p, first, last < p->n_tiles ? last : p->n_tiles);
 }
 
 /* An even number: kernels take pairs. */
@@ -142,6 +149,12 @@ void cpu_MATMUL(const struct cpu_step *s, const struct pool_worker *worker)
 {
     struct product p = product_of(s, s->op->p.matmul.w, worker);
     p.n = rows_of(s);
+    if (p.n <= FEW_ROWS) { /* weights come from memory: the fewer places, the faster */
+        int64_t first, last;
+        while (pool_take_stretch(worker, s->share, p.n_tiles, ITEM_TILES_MIN, &first, &last))
+            multiply_stretch(&p, first, last);
+        return;
+    }
     int64_t n_items = items_of(&p);
     for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) multiply_item(&p, item);
 }
