@@ -4,8 +4,8 @@
  * fvec, ivec: 16 floats, 16 int32. bvec: 64 bytes, four for each lane.
  * dot_wide/dot_small(sum, w, a): sum + the four products of each lane, w unsigned (small: at
  * most 63), a signed. Where wide products need signed weights, b_wide flips the top bit and
- * WEIGHT_BIAS is 0, else 128. FEW_ROWS: activation rows that fit in registers; PANEL_TILES,
- * PANEL_ROWS: see panel_body.h. */
+ * WEIGHT_BIAS is 0, else 128. f_sum4: four times f_sum, to the bit. FEW_ROWS: activation rows that
+ * fit in registers; PANEL_TILES, PANEL_ROWS: see panel_body.h. */
 #include <stdalign.h>
 #include <string.h>
 
@@ -287,7 +287,10 @@ ALWAYS void dots_block(const int n_a, const int n_b, const float *a, int64_t a_s
                 sum[i][j] = f_fma(f_load(x), f_load(y), sum[i][j]);
             }
     for (int i = 0; i < n_a; i++)
-        for (int j = 0; j < n_b; j++) out[i * out_stride + j] = f_sum(sum[i][j]);
+        if (n_b == 4)
+            f_sum4(sum[i], out + i * out_stride);
+        else
+            for (int j = 0; j < n_b; j++) out[i * out_stride + j] = f_sum(sum[i][j]);
 }
 
 static void dots(const float *a, int64_t a_stride, int n_a, const float *b, int64_t b_stride,
