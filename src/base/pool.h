@@ -68,4 +68,20 @@ static inline int64_t pool_take(struct pool_share *share, int64_t n_items)
     return item < n_items ? item : -1;
 }
 
+/* Hands out [*first, *last) of n items, long stretches first and short ones, of `least` items, in
+ * the end: workers seldom change place and yet end together. False when none is left. */
+static inline bool pool_take_stretch(const struct pool_worker *w, struct pool_share *share,
+                                     int64_t n, int64_t least, int64_t *first, int64_t *last)
+{
+    long long next = atomic_load_explicit(&share->next, memory_order_relaxed);
+    do {
+        if (next >= n) return false;
+        int64_t left = n - next, most = left / (2 * w->count);
+        *first = next;
+        *last = next + (most > least ? most : left < least ? left : least);
+    } while (!atomic_compare_exchange_weak_explicit(&share->next, &next, *last,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return true;
+}
+
 #endif

@@ -30,8 +30,8 @@ static struct pool *open_pool(int n_threads)
 
 struct parts {
     atomic_int first, second, early; /* early: saw less than all of the first part */
-    struct pool_share share;
-    atomic_int items[ITEMS];
+    struct pool_share share, long_share;
+    atomic_int items[ITEMS], long_items[ITEMS];
 };
 
 static void do_parts(void *user, const struct pool_worker *worker)
@@ -42,6 +42,9 @@ static void do_parts(void *user, const struct pool_worker *worker)
     if (atomic_load(&p->first) % worker->count != 0) atomic_fetch_add(&p->early, 1);
     atomic_fetch_add(&p->second, 1);
     for (int64_t i; (i = pool_take(&p->share, ITEMS)) >= 0;) atomic_fetch_add(&p->items[i], 1);
+    int64_t first, last;
+    while (pool_take_stretch(worker, &p->long_share, ITEMS, 3, &first, &last))
+        for (; first < last; first++) atomic_fetch_add(&p->long_items[first], 1);
     pool_barrier(worker);
 }
 
@@ -52,10 +55,14 @@ static void a_job_is_done_by_all_workers_part_by_part(void **state)
     struct pool *pool = open_pool(WORKERS);
     for (int round = 1; round <= ROUNDS; round++) {
         atomic_store(&p.share.next, 0);
+        atomic_store(&p.long_share.next, 0);
         pool_run(pool, do_parts, &p);
         assert_int_equal(atomic_load(&p.first), round * WORKERS);
         assert_int_equal(atomic_load(&p.second), round * WORKERS);
-        for (int i = 0; i < ITEMS; i++) assert_int_equal(atomic_load(&p.items[i]), round);
+        for (int i = 0; i < ITEMS; i++) {
+            assert_int_equal(atomic_load(&p.items[i]), round);
+            assert_int_equal(atomic_load(&p.long_items[i]), round);
+        }
     }
     assert_int_equal(atomic_load(&p.early), 0);
     pool_close(pool);

@@ -124,17 +124,29 @@ static size_t aligned(size_t bytes)
 
 /* Offsets of the parts of a program's scratch. */
 struct scratch_layout {
-    size_t act, partial, routed, worker, worker_bytes, total;
+    size_t act, partial, routed, turns, worker, worker_bytes, total;
 };
 
 /* The most that one op of the plan needs of each part. */
 struct scratch_needs {
-    size_t act_values, worker_bytes, partial_floats, routed_integers;
+    size_t act_values, worker_bytes, partial_floats, routed_integers, turn_floats;
 };
 
 static void raise_to(size_t *most, size_t value)
 {
     if (value > *most) *most = value;
+}
+
+static bool turn_alike(const struct op *a, const struct op *b)
+{
+    return a->code == OP_ROPE && b->code == OP_ROPE &&
+           a->p.rope.inv_freq == b->p.rope.inv_freq && a->p.rope.head_dim == b->p.rope.head_dim;
+}
+
+/* Floats that the cosines and sines of the plan's tokens take for this ROPE and all like it. */
+static size_t turn_floats(const struct plan *plan, const struct op *op)
+{
+    return (size_t)plan->rows_max[ROWS_TOKEN] * (size_t)op->p.rope.head_dim;
 }
 
 static void add_needs(const struct plan *plan, const struct op *op, struct scratch_needs *needs)
@@ -163,7 +175,9 @@ static void add_needs(const struct plan *plan, const struct op *op, struct scrat
                  ((size_t)plan_buf_at(plan, shown)->cols + 512) * sizeof(float));
         break;
     case OP_ROPE:
-        raise_to(&needs->worker_bytes, (size_t)op->p.rope.head_dim * sizeof(float));
+        for (const struct op *before = plan->ops; before < op; before++)
+            if (turn_alike(before, op)) return;
+        needs->turn_floats += turn_floats(plan, op);
         break;
     default: break;
     }
@@ -176,7 +190,8 @@ static struct scratch_layout scratch_layout_of(const struct device *device, cons
     for (int32_t i = 0; i < plan->n_ops; i++) add_needs(plan, &plan->ops[i], &needs);
     y.partial = y.act + aligned(needs.act_values / BLOCK_COLS * sizeof(struct act_block));
     y.routed = y.partial + aligned(needs.partial_floats * sizeof(float));
-    y.worker = y.routed + aligned(needs.routed_integers * sizeof(int32_t));
+    y.turns = y.routed + aligned(needs.routed_integers * sizeof(int32_t));
+    y.worker = y.turns + aligned(needs.turn_floats * sizeof(float));
     y.worker_bytes = aligned(needs.worker_bytes + 1);
     y.total = y.worker + y.worker_bytes * (size_t)pool_threads(device->pool);
     return y;
@@ -194,6 +209,7 @@ static void cut_scratch(struct program *p, char *base)
         .act = (struct act_block *)(void *)(base + y.act),
         .partial = (float *)(void *)(base + y.partial),
         .routed = (int32_t *)(void *)(base + y.routed),
+        .turns = (float *)(void *)(base + y.turns),
         .worker = base + y.worker,
         .worker_bytes = y.worker_bytes,
     };
@@ -307,6 +323,24 @@ static void add_product(struct program *p, const struct op *op, void *memory, cp
     if (follows) s->needs_barrier = false;
 }
 
+/* Where the cosines and sines for a ROPE are, which the first like it has computed. */
+static const float *turns_for(struct program *p, const struct op *op, void *memory)
+{
+    for (int32_t i = 0; i < p->n_steps; i++)
+        if (p->steps[i].run == cpu_TURNS && turn_alike(p->steps[i].op, op)) return p->steps[i].y1;
+    struct cpu_step *s = add_step(p, op, memory, cpu_TURNS, BY_ROW);
+    s->rows = ROWS_TOKEN;
+    s->y1 = p->scratch.turns;
+    p->scratch.turns += turn_floats(p->plan, op); /* those of the next kind */
+    return s->y1;
+}
+
+static void add_rope(struct program *p, const struct op *op, void *memory)
+{
+    const float *turns = turns_for(p, op, memory);
+    add_step(p, op, memory, cpu_ROPE, BY_ROW)->x1 = turns;
+}
+
 static void add_op(struct program *p, const struct op *op, void *memory, struct quantised *held)
 {
     static const struct {
@@ -326,6 +360,7 @@ static void add_op(struct program *p, const struct op *op, void *memory, struct 
         add_step(p, op, memory, cpu_JOIN_SEGMENTS, BY_ITEM);
         break;
     case OP_GATHER_ROWS: add_step(p, op, memory, run, BY_ITEM); break; /* rows change hands */
+    case OP_ROPE: add_rope(p, op, memory); break;
     case OP_INPUT:
     case OP_OUTPUT: break; /* the engine's business, between runs */
     default: add_step(p, op, memory, run, BY_ROW); break;

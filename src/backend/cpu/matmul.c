@@ -8,11 +8,12 @@
 enum {
     ITEM_TILES_MIN = 4, /* tiles an item */
     ITEM_TILES_MAX = 8,
-    ITEM_TILES_FEW_ROWS = 16, /* at most, where weights come from memory: one long stretch of it */
+    ITEM_TILES_FEW_ROWS = 16, /* at most, with few rows, whose results take less room */
     FEW_ROWS = 16,
     ITEMS_A_WORKER = 8, /* so that workers end together */
     ITEM_ROWS = 256,    /* activation rows of one call of a kernel: their results stay in cache */
-    FLOAT_ROWS = 4      /* weight rows decoded at a time in fp32 */
+    FLOAT_ROWS = 4,     /* weight rows decoded at a time in fp32 */
+    READ_AHEAD = 4096   /* bytes */
 };
 
 size_t cpu_matmul_worker_bytes(const struct plan *plan, const struct op *op)
@@ -74,13 +75,18 @@ static void multiply_tiles(const struct product *p, int64_t tile, int64_t n_tile
     }
 }
 
+/* Rows are decoded once a product: what lies READ_AHEAD behind is asked for past the second-level
+ * cache. Asking beyond the last row does no harm. */
 static void decode_rows(const struct product *p, int64_t first, int n, float *decoded)
 {
     const struct weight *w = p->w->source;
     const char *matrix = (const char *)w->data + (size_t)p->expert * w->expert_bytes;
-    for (int i = 0; i < n; i++)
-        cpu_decode(kernels_of(p->s), w->format, matrix + (size_t)(first + i) * w->row_bytes,
-                   decoded + i * w->cols, w->cols);
+    for (int i = 0; i < n; i++) {
+        const char *row = matrix + (size_t)(first + i) * w->row_bytes;
+        for (size_t at = 0; at < w->row_bytes; at += 64)
+            __builtin_prefetch(row + READ_AHEAD + at, 0, 0);
+        cpu_decode(kernels_of(p->s), w->format, row, decoded + i * w->cols, w->cols);
+    }
 }
 
 static void multiply_floats(const struct product *p, int64_t tile)
@@ -103,14 +109,21 @@ static void multiply_floats(const struct product *p, int64_t tile)
     }
 }
 
+static void multiply_stretch(const struct product *p, int64_t first, int64_t last)
+{
+    if (p->w->tiles)
+        for (int64_t end; first < last; first = end) {
+            end = first + p->item_tiles < last ? first + p->item_tiles : last;
+            multiply_tiles(p, first, end - first);
+        }
+    else
+        for (int64_t tile = first; tile < last; tile++) multiply_floats(p, tile);
+}
+
 static void multiply_item(const struct product *p, int64_t item)
 {
     int64_t first = item * p->item_tiles, last = first + p->item_tiles;
-    if (last > p->n_tiles) last = p->n_tiles;
-    if (p->w->tiles)
-        multiply_tiles(p, first, last - first);
-    else
-        for (int64_t tile = first; tile < last; tile++) multiply_floats(p, tile);
+    multiply_stretch(p, first, last < p->n_tiles ? last : p->n_tiles);
 }
 
 /* An even number: kernels take pairs. */
@@ -142,6 +155,12 @@ void cpu_MATMUL(const struct cpu_step *s, const struct pool_worker *worker)
 {
     struct product p = product_of(s, s->op->p.matmul.w, worker);
     p.n = rows_of(s);
+    if (p.n <= FEW_ROWS) { /* weights come from memory: the fewer places, the faster */
+        int64_t first, last;
+        while (pool_take_stretch(worker, s->share, p.n_tiles, ITEM_TILES_MIN, &first, &last))
+            multiply_stretch(&p, first, last);
+        return;
+    }
     int64_t n_items = items_of(&p);
     for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) multiply_item(&p, item);
 }

@@ -32,6 +32,7 @@ struct scratch {
     size_t worker_bytes;
     float *partial;      /* attention segments: see attention.c */
     int32_t *routed;     /* EXPERT_*: rows sorted by expert, see experts.c */
+    float *turns;        /* cosines and sines: of the tokens for each kind of ROPE */
 };
 
 struct cpu_step;
@@ -94,6 +95,9 @@ void cpu_decode(const struct cpu_kernels *k, enum format format, const void *src
 OP_LIST(X)
 #undef X
 void cpu_QUANTIZE(const struct cpu_step *s, const struct pool_worker *worker);
+/* Before the first ROPE with its frequencies, for them all: y1 = d / 2 cosines, then as many sines
+ * of each token, which a ROPE finds in x1. */
+void cpu_TURNS(const struct cpu_step *s, const struct pool_worker *worker);
 /* EXPERT_*: sorts the rows by expert, before the product. */
 void cpu_SORT_ROUTED(const struct cpu_step *s, const struct pool_worker *worker);
 /* Attention of few rows: joins the segments, behind cpu_ATTENTION. */

@@ -61,17 +61,28 @@ static void norm_row(const struct cpu_step *s, int64_t r, const float *x, float 
 }
 
 /* The angle is rounded to fp32 as in training; its sine and cosine are then exact. */
+void cpu_TURNS(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    int32_t half = s->op->p.rope.head_dim / 2;
+    const float *inv_freq = vector_of(s->op->p.rope.inv_freq);
+    int64_t first, last;
+    pool_stretch(worker, rows_of(s), &first, &last);
+    for (int64_t t = first; t < last; t++) {
+        float *cosine = s->y1 + t * 2 * half, *sine = cosine + half;
+        float position = (float)s->program->step->position[t];
+        for (int32_t i = 0; i < half; i++) {
+            double angle = (double)(position * inv_freq[i]);
+            cosine[i] = inv_freq[i] > 0 ? (float)cos(angle) : 1.0f;
+            sine[i] = inv_freq[i] > 0 ? (float)sin(angle) : 0.0f;
+        }
+    }
+}
+
 static void rope_row(const struct cpu_step *s, int64_t r, const float *x, float *y, void *scratch)
 {
+    (void)scratch;
     int32_t d = s->op->p.rope.head_dim, half = d / 2;
-    const float *inv_freq = vector_of(s->op->p.rope.inv_freq);
-    float *cosine = scratch, *sine = cosine + half;
-    float position = (float)s->program->step->position[token_row(s, r)];
-    for (int32_t i = 0; i < half; i++) {
-        double angle = (double)(position * inv_freq[i]);
-        cosine[i] = inv_freq[i] > 0 ? (float)cos(angle) : 1.0f;
-        sine[i] = inv_freq[i] > 0 ? (float)sin(angle) : 0.0f;
-    }
+    const float *cosine = s->x1 + (int64_t)token_row(s, r) * d, *sine = cosine + half;
     for (int32_t head = 0; head < s->y_cols; head += d)
         kernels_of(s)->rope(x + head, cosine, sine, y + head, half);
 }

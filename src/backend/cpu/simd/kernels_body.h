@@ -4,8 +4,8 @@
  * fvec, ivec: 16 floats, 16 int32. bvec: 64 bytes, four for each lane.
  * dot_wide/dot_small(sum, w, a): sum + the four products of each lane, w unsigned (small: at
  * most 63), a signed. Where wide products need signed weights, b_wide flips the top bit and
- * WEIGHT_BIAS is 0, else 128. FEW_ROWS: activation rows that fit in registers; PANEL_TILES,
- * PANEL_ROWS: see panel_body.h. */
+ * WEIGHT_BIAS is 0, else 128. f_sum4: four times f_sum, to the bit. FEW_ROWS: activation rows that
+ * fit in registers; PANEL_TILES, PANEL_ROWS: see panel_body.h. */
 #include <stdalign.h>
 #include <string.h>
 
@@ -127,18 +127,23 @@ ALWAYS fvec x_sum(const struct act_block *a)
 }
 
 /* With few rows the weights come from memory faster than the processor's own prefetching asks
- * for them, and it loses its way where one plane of a tile ends and the next tile begins. */
-enum { FEW_READ_AHEAD = 4, READ_AHEAD = 8192 };
+ * for them, and it loses its way where one plane of a tile ends and the next tile begins. Short of
+ * FEW_ROWS they are used once: passing by the second-level cache, they need not be put from there
+ * into the third when others come. */
+enum { FEW_READ_AHEAD = 4, READ_AHEAD = 4096 };
 
 /* Asks for the quants READ_AHEAD further, in this tile or the one behind it, and for the scales of
  * block b in that one. */
-ALWAYS void read_ahead_of(const enum tile_kind kind, const struct tile_shape *s,
+ALWAYS void read_ahead_of(const enum tile_kind kind, const int n, const struct tile_shape *s,
                           const uint8_t *tile, int64_t b)
 {
     size_t at = (size_t)b * block_bytes(kind) + READ_AHEAD, others = s->bytes - s->scales_at;
     const uint8_t *quants = tile + at + (at < s->scales_at ? 0 : others);
     for (size_t line = 0; line < block_bytes(kind); line += 64)
-        __builtin_prefetch(quants + line, 0, 3);
+        if (n < FEW_ROWS)
+            __builtin_prefetch(quants + line, 0, 0);
+        else
+            __builtin_prefetch(quants + line, 0, 3);
     size_t others_at = (size_t)b * (has_min(kind) ? 64 : 32);
     __builtin_prefetch(tile + s->bytes + s->scales_at + others_at, 0, 2);
 }
@@ -154,7 +159,7 @@ ALWAYS void tile_rows(const enum tile_kind kind, const int n, const struct tile_
     for (int i = 0; i < n; i++) sum[i] = f_set(0);
     for (int64_t b = 0; b < s->n_blocks; b++) {
         bvec w[8];
-        if (n <= FEW_READ_AHEAD) read_ahead_of(kind, s, tile, b);
+        if (n <= FEW_READ_AHEAD) read_ahead_of(kind, n, s, tile, b);
         unpack(kind, tile + (size_t)b * block_bytes(kind), w);
         for (int h = 0; h < halves; h++) {
             fvec scale = scale_of(kind, s, tile, b, h);
@@ -282,7 +287,10 @@ ALWAYS void dots_block(const int n_a, const int n_b, const float *a, int64_t a_s
                 sum[i][j] = f_fma(f_load(x), f_load(y), sum[i][j]);
             }
     for (int i = 0; i < n_a; i++)
-        for (int j = 0; j < n_b; j++) out[i * out_stride + j] = f_sum(sum[i][j]);
+        if (n_b == 4)
+            f_sum4(sum[i], out + i * out_stride);
+        else
+            for (int j = 0; j < n_b; j++) out[i * out_stride + j] = f_sum(sum[i][j]);
 }
 
 static void dots(const float *a, int64_t a_stride, int n_a, const float *b, int64_t b_stride,

@@ -91,6 +91,19 @@ static inline float f_sum(fvec x)
     __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
+static inline void f_sum4(const fvec x[4], float out[4])
+{
+    __m256 a = _mm256_add_ps(x[0].a, x[0].b), b = _mm256_add_ps(x[1].a, x[1].b);
+    __m256 c = _mm256_add_ps(x[2].a, x[2].b), d = _mm256_add_ps(x[3].a, x[3].b);
+    __m256 ab = _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20),
+                              _mm256_permute2f128_ps(a, b, 0x31));
+    __m256 cd = _mm256_add_ps(_mm256_permute2f128_ps(c, d, 0x20),
+                              _mm256_permute2f128_ps(c, d, 0x31));
+    __m256 two = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
+    __m256 one = _mm256_add_ps(two, _mm256_permute_ps(two, 0xb1)); /* a, a, c, c, b, b, d, d */
+    __m128 ac = _mm256_castps256_ps128(one), bd = _mm256_extractf128_ps(one, 1);
+    _mm_storeu_ps(out, _mm_unpacklo_ps(_mm_shuffle_ps(ac, ac, 0x88), _mm_shuffle_ps(bd, bd, 0x88)));
+}
 static inline float f_most(fvec x)
 {
     __m256 eight = _mm256_max_ps(x.a, x.b);

@@ -46,6 +46,18 @@ static inline void f_store_i8(int8_t *p, fvec x) /* whole numbers within -128 ..
 
 static inline float f_sum(fvec x) { return _mm512_reduce_add_ps(x); }
 static inline float f_most(fvec x) { return _mm512_reduce_max_ps(x); }
+static inline void f_sum4(const fvec x[4], float out[4])
+{
+    fvec ab = _mm512_add_ps(_mm512_shuffle_f32x4(x[0], x[1], 0x44),
+                            _mm512_shuffle_f32x4(x[0], x[1], 0xee));
+    fvec cd = _mm512_add_ps(_mm512_shuffle_f32x4(x[2], x[3], 0x44),
+                            _mm512_shuffle_f32x4(x[2], x[3], 0xee));
+    fvec four = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88),
+                              _mm512_shuffle_f32x4(ab, cd, 0xdd)); /* of each in 128 bits */
+    fvec two = _mm512_add_ps(four, _mm512_permute_ps(four, 0x4e));
+    fvec one = _mm512_add_ps(two, _mm512_permute_ps(two, 0xb1));
+    _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_maskz_compress_ps(0x1111, one)));
+}
 
 static inline ivec i_set(int32_t x) { return _mm512_set1_epi32(x); }
 #define i_shl(x, n) _mm512_slli_epi32((x), (n))

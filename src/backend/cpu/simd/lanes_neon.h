@@ -51,6 +51,13 @@ static inline float f_sum(fvec x)
 {
     return vaddvq_f32(vaddq_f32(vaddq_f32(x.v[0], x.v[2]), vaddq_f32(x.v[1], x.v[3])));
 }
+static inline void f_sum4(const fvec x[4], float out[4])
+{
+    float32x4_t four[4];
+    for (int i = 0; i < 4; i++)
+        four[i] = vaddq_f32(vaddq_f32(x[i].v[0], x[i].v[2]), vaddq_f32(x[i].v[1], x[i].v[3]));
+    vst1q_f32(out, vpaddq_f32(vpaddq_f32(four[0], four[1]), vpaddq_f32(four[2], four[3])));
+}
 static inline float f_most(fvec x)
 {
     return vmaxvq_f32(vmaxq_f32(vmaxq_f32(x.v[0], x.v[2]), vmaxq_f32(x.v[1], x.v[3])));

@@ -60,6 +60,10 @@ static inline float f_sum(fvec x)
         for (int i = 0; i < step; i++) x.v[i] += x.v[i + step];
     return x.v[0];
 }
+static inline void f_sum4(const fvec x[4], float out[4])
+{
+    for (int i = 0; i < 4; i++) out[i] = f_sum(x[i]);
+}
 static inline float f_most(fvec x)
 {
     float most = x.v[0];
