@@ -75,8 +75,7 @@ static void multiply_tiles(const struct product *p, int64_t tile, int64_t n_tile
     }
 }
 
-/* Rows are decoded once a product: what lies READ_AHEAD behind is asked for past the second-level
- * cache. Asking beyond the last row does no harm. */
+/* What lies READ_AHEAD behind is asked for. Asking beyond the last row does no harm. */
 static void decode_rows(const struct product *p, int64_t first, int n, float *decoded)
 {
     const struct weight *w = p->w->source;
@@ -84,7 +83,7 @@ static void decode_rows(const struct product *p, int64_t first, int n, float *de
     for (int i = 0; i < n; i++) {
         const char *row = matrix + (size_t)(first + i) * w->row_bytes;
         for (size_t at = 0; at < w->row_bytes; at += 64)
-            __builtin_prefetch(row + READ_AHEAD + at, 0, 0);
+            __builtin_prefetch(row + READ_AHEAD + at, 0, 2);
         cpu_decode(kernels_of(p->s), w->format, row, decoded + i * w->cols, w->cols);
     }
 }
