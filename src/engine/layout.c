@@ -86,9 +86,7 @@ static int divide(struct layout *y, const struct layout_source *from, int32_t n_
                   const struct carat_engine_options *o, struct carat_error *err)
 {
     const struct gemma_config *c = &from->model->config;
-    bool has_far_experts = y->split.has_far_experts;
-    y->split = gemma_split(c, n_near);
-    y->split.has_far_experts = has_far_experts;
+    y->split = gemma_split(c, n_near, y->split.has_far_experts);
     if (!gemma_uses(c, &y->split, SITE_FAR) || y->targets[SITE_FAR].device) return CARAT_OK;
     TRY(open_target(y, SITE_FAR, "cpu", o, err));
     TRY(check_cache_formats(y, y->targets[SITE_FAR].backend, err));
@@ -298,7 +296,7 @@ static int fill_layout(struct layout *y, const struct layout_source *from,
         .total = from->near->bytes_mapped + taken_on(y, SITE_NEAR) + step_bytes(y) + near->pinned,
         .available = near->available,
         .n_ctx = y->n_ctx,
-        .gpu_layers = y->split.near_end - y->split.near_begin,
+        .gpu_layers = split_n_near(&y->split),
     };
     if (y->targets[SITE_FAR].device) {
         y->memory.second_total = taken_on(y, SITE_FAR);

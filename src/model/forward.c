@@ -35,9 +35,8 @@ int32_t gemma_kv_capacity(const struct gemma_config *c, int32_t l, int32_t n_ctx
 
 bool gemma_uses(const struct gemma_config *c, const struct split *split, enum site site)
 {
-    int32_t n_near = split->near_end - split->near_begin;
-    if (site == SITE_NEAR) return n_near > 0;
-    return n_near < c->n_layer || (split->has_far_experts && c->n_expert);
+    if (site == SITE_NEAR) return split_n_near(split) > 0;
+    return split_n_near(split) < c->n_layer || (split->has_far_experts && c->n_expert);
 }
 
 enum site gemma_site(const struct split *split, int32_t l)
@@ -45,14 +44,15 @@ enum site gemma_site(const struct split *split, int32_t l)
     return l >= split->near_begin && l < split->near_end ? SITE_NEAR : SITE_FAR;
 }
 
-struct split gemma_split(const struct gemma_config *c, int32_t n)
+struct split gemma_split(const struct gemma_config *c, int32_t n, bool has_far_experts)
 {
     int32_t donor = c->n_layer; /* the first of a layer that shares */
     for (int32_t l = c->n_kv_layer; l < c->n_layer; l++)
         if (c->layer[l].kv_layer < donor) donor = c->layer[l].kv_layer;
     if (n > c->n_layer) n = c->n_layer;
-    if (c->n_layer - n <= donor) return (struct split){c->n_layer - n, c->n_layer, false};
-    return (struct split){0, n < donor ? n : donor, false};
+    if (c->n_layer - n <= donor)
+        return (struct split){c->n_layer - n, c->n_layer, has_far_experts};
+    return (struct split){0, n < donor ? n : donor, has_far_experts};
 }
 
 static void go_to(struct pass *f, enum site site)

@@ -22,7 +22,12 @@ struct split {
 /* At most n near layers, so that every layer is on the site of the keys that it reads: the last n,
  * with the head; where that would part layers of the tail from a donor, as many as there are before
  * the first donor. */
-struct split gemma_split(const struct gemma_config *c, int32_t n);
+struct split gemma_split(const struct gemma_config *c, int32_t n, bool has_far_experts);
+
+static inline int32_t split_n_near(const struct split *s)
+{
+    return s->near_end - s->near_begin;
+}
 
 enum site gemma_site(const struct split *split, int32_t l);
 /* Whether anything runs on the site. */

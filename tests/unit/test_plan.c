@@ -50,7 +50,8 @@ static int close_models(void **state)
 static void record(struct plan *p, int model)
 {
     const struct weights *w = &models[model]->weights;
-    struct split undivided = gemma_split(&models[model]->config, models[model]->config.n_layer);
+    const struct gemma_config *c = &models[model]->config;
+    struct split undivided = gemma_split(c, c->n_layer, false);
     gemma_forward(p, &models[model]->config, &w, &undivided);
 }
 
@@ -175,8 +176,7 @@ static void segments_find_what_earlier_ones_left(void **state)
         const struct weights *w[] = {&models[m]->weights, &models[m]->weights};
         shape_caches(m, 16);
         for (int32_t n = 0; n <= c->n_layer; n++) {
-            struct split split = gemma_split(c, n);
-            split.has_far_experts = true;
+            struct split split = gemma_split(c, n, true);
             struct plan plans[SITE_COUNT], cut;
             struct carat_error err = {0};
             for (int i = 0; i < SITE_COUNT; i++)

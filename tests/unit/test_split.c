@@ -374,8 +374,8 @@ static void layers_that_share_keys_stay_with_their_donors(void **state)
     for (int size = 0; size < GEMMA_SIZES; size++) {
         const struct gemma_config *c = &models[size]->config;
         for (int32_t n = 0; n <= c->n_layer + 3; n++) {
-            struct split split = gemma_split(c, n);
-            int32_t n_near = split.near_end - split.near_begin;
+            struct split split = gemma_split(c, n, false);
+            int32_t n_near = split_n_near(&split);
             assert_true(n_near >= 0 && n_near <= n);
             assert_true(split.near_begin == 0 || split.near_end == c->n_layer);
             if (c->n_kv_layer == c->n_layer) assert_int_equal(split.near_end, c->n_layer);
@@ -389,9 +389,10 @@ static void layers_that_share_keys_stay_with_their_donors(void **state)
     int32_t donor = e2b->n_layer;
     for (int32_t l = e2b->n_kv_layer; l < e2b->n_layer; l++)
         if (e2b->layer[l].kv_layer < donor) donor = e2b->layer[l].kv_layer;
-    struct split most = gemma_split(e2b, e2b->n_layer - 1), tail = gemma_split(e2b, donor + 1);
+    struct split most = gemma_split(e2b, e2b->n_layer - 1, false);
+    struct split tail = gemma_split(e2b, donor + 1, false);
     assert_int_equal(most.near_begin, 1); /* the head and all that shares are near */
-    assert_int_equal(gemma_split(e2b, e2b->n_layer - donor).near_begin, donor);
+    assert_int_equal(gemma_split(e2b, e2b->n_layer - donor, false).near_begin, donor);
     if (e2b->n_layer - donor > donor + 1) assert_int_equal(tail.near_end, donor);
 }
 
@@ -436,8 +437,8 @@ static void every_op_runs_once_where_its_layer_is(void **state)
                 o = divided("ref", n, experts);
                 carat_engine *e = open_engine(size, &o);
                 const struct bucket *b = &e->layout.plans.buckets[0];
-                struct split split = gemma_split(c, n);
-                int32_t n_near = split.near_end - split.near_begin;
+                struct split split = gemma_split(c, n, false);
+                int32_t n_near = split_n_near(&split);
                 int32_t expected = (n_near > 0) + (n_near < c->n_layer);
                 if (experts) expected += 2 * n_near; /* there and back in every layer */
                 assert_int_equal(b->n_segments, expected);
