@@ -313,6 +313,44 @@ static void it_fits_into_what_it_needs_and_not_into_less(void **state)
     }
 }
 
+/* ---- Weights of several types ------------------------------------------------------------ */
+
+static carat_model *open_mixed(const struct gemma_layout *layout)
+{
+    char path[512];
+    carat_model *model;
+    struct carat_error err = {0};
+    struct gguf_writer w = {0};
+    struct gemma_shape shape = gemma_tiny_shape(GEMMA_E2B);
+    tiny_model_put_shape(&w, &shape, layout, SEED);
+    scratch_file(&scratch, "mixed.gguf", path);
+    if (gguf_save(&w, path, &err) || carat_model_open(&model, path, &err))
+        fail_msg("%s", err.message);
+    gguf_writer_deinit(&w);
+    remove(path);
+    return model;
+}
+
+/* Opening walks through steps of all sizes. Products that share their rows may read them in 8 bits,
+ * in fp16 and in fp32. */
+static void weights_of_one_projection_may_be_of_several_types(void **state)
+{
+    (void)state;
+    static const enum format others[] = {FORMAT_F16, FORMAT_BF16, FORMAT_F32};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct gemma_layout layout = gemma_layout_plain(i == 1 ? others[i] : FORMAT_Q8_0);
+        layout.value = i == 1 ? FORMAT_Q8_0 : others[i];
+        carat_model *model = open_mixed(&layout);
+        for (size_t k = 0; k < N_SETTINGS; k++) {
+            struct carat_engine_options o = settings[k].options;
+            o.backend = "cuda";
+            reset(GIGABYTE);
+            check_engine(model, &o, settings[k].label);
+        }
+        carat_model_close(model);
+    }
+}
+
 /* ---- The way of products of many rows --------------------------------------------------- */
 
 static struct device_facts open_device(const struct device_options *o)
@@ -386,6 +424,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_engine_takes_what_its_table_says),
         cmocka_unit_test(it_fits_into_what_it_needs_and_not_into_less),
+        cmocka_unit_test(weights_of_one_projection_may_be_of_several_types),
         cmocka_unit_test(the_faster_way_is_chosen),
         cmocka_unit_test(nothing_is_measured_when_it_is_known_or_there_is_no_room),
     };

@@ -22,8 +22,7 @@ void stage_route(struct program *p, const struct window *win)
     buf_id id = product->in[0];
     float *z = (float *)(void *)(p->scratch + p->at.wide);
     if (p->n[c] > MATVEC_ROWS_MAX || !is_multiplied_exactly(w) || w->rows > ROUTER_EXPERTS_MAX) {
-        struct input x = {program_floats(p, id), act_of(p, id, w)};
-        multiply(p, c, 1, &w, x, &z);
+        multiply(p, c, 1, &w, input_of(p, id, 1, &w), &z);
         stage_choice(p, choice, z);
         mark(p, "route");
         return;

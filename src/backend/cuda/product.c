@@ -102,6 +102,19 @@ struct act act_of(struct program *p, buf_id id, const struct weight *w)
     return act;
 }
 
+struct input input_of(struct program *p, buf_id id, int32_t n_w, const struct weight *const *w)
+{
+    struct input x = {.floats = program_floats(p, id)};
+    for (int32_t k = 0; k < n_w; k++) {
+        struct act act = act_of(p, id, w[k]);
+        if (x.act.kind == ACT_NONE)
+            x.act = act;
+        else if (act.kind != ACT_NONE && act.kind != x.act.kind)
+            x.other = act;
+    }
+    return x;
+}
+
 /* ---- Profile ---------------------------------------------------------------------------- */
 
 void mark(struct program *p, const char *kind)
@@ -218,8 +231,9 @@ void multiply(struct program *p, enum row_class c, int32_t n_w, const struct wei
         for (n = 1; k + n < n_w && kind_for(p, w[k + n], p->n[c]) == kind &&
                     loaded_of(w[k + n])->view.layout == loaded_of(w[k])->view.layout;)
             n++;
-        carat_assert(kind == ACT_NONE || kind == x.act.kind);
-        struct input form = {x.floats, kind == ACT_NONE ? (struct act){.kind = ACT_NONE} : x.act};
+        struct input form = {.floats = x.floats};
+        if (kind != ACT_NONE) form.act = kind == x.act.kind ? x.act : x.other;
+        carat_assert(kind == form.act.kind);
         multiply_run(p, c, n, w + k, form, y + k);
         mark_product(p, n > 1 ? "matmul with others," : "matmul", n, w + k, p->n[c], kind);
     }

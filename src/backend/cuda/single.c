@@ -13,8 +13,7 @@ static void single_matmul(struct program *p, const struct op *op)
 {
     const struct weight *w = op->p.matmul.w;
     float *y = program_floats(p, op->out[0]);
-    struct input x = {program_floats(p, op->in[0]), act_of(p, op->in[0], w)};
-    multiply(p, class_of(p, op->out[0]), 1, &w, x, &y);
+    multiply(p, class_of(p, op->out[0]), 1, &w, input_of(p, op->in[0], 1, &w), &y);
 }
 
 static void single_gelu_mul(struct program *p, const struct op *op, struct rows rows)

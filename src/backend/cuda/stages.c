@@ -19,16 +19,6 @@ static int32_t cols_of(const struct program *p, buf_id id)
     return plan_buf_at(p->plan, id)->cols;
 }
 
-/* What a product reads of a buffer: activations where its weights want them, floats else. A product
- * of mixed weights may want both. */
-static struct input input_of(struct program *p, buf_id id, int32_t n_w,
-                             const struct weight *const *w)
-{
-    struct input x = {.floats = program_floats(p, id)};
-    for (int32_t k = 0; k < n_w && x.act.kind == ACT_NONE; k++) x.act = act_of(p, id, w[k]);
-    return x;
-}
-
 /* n fp32 matrices of the outputs of `ops`, one behind the other in the wide part. */
 static void cut_wide(const struct program *p, const struct op *ops, int32_t n, float **y)
 {

@@ -32,11 +32,16 @@ struct act act_take(struct program *p, buf_id id, enum act_kind kind);
 /* Activations of a buffer for products with w: those that are there, else made from its floats. */
 struct act act_of(struct program *p, buf_id id, const struct weight *w);
 
-/* Rows to multiply: fp32 and, where kind_for says so, activations. */
+/* Rows to multiply: fp32 and, where kind_for says so, activations; of a second kind too where the
+ * weights are mixed. */
 struct input {
     const float *floats;
-    struct act act;
+    struct act act, other;
 };
+
+/* What a product reads of a buffer: activations where its weights want them, floats else. A product
+ * of mixed weights may want several. */
+struct input input_of(struct program *p, buf_id id, int32_t n_w, const struct weight *const *w);
 
 /* y[k] = w[k] x for up to three weights of the same input, whatever their layouts. */
 void multiply(struct program *p, enum row_class c, int32_t n_w, const struct weight *const *w,
