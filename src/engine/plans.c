@@ -107,7 +107,7 @@ int plans_bind(struct plans *p, const struct target *targets, void *const *memor
 {
     for (int i = 0; i < SITE_COUNT; i++)
         TRY(prepare_weights(p, &targets[i], (enum site)i, memory[i], scratch[i], err));
-    for (int32_t i = 0; i < p->n_buckets; i++)
+    for (int32_t i = p->n_buckets - 1; i >= 0; i--) /* the largest tells what all share */
         for (int32_t k = 0; k < p->buckets[i].n_segments; k++) {
             struct segment *s = &p->buckets[i].segments[k];
             const struct target *t = &targets[s->site];

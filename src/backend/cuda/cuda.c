@@ -244,8 +244,6 @@ static int32_t cuda_window(const struct device *device, const struct plan *plan,
 static size_t cuda_prepared_bytes(struct device *d, const struct plan *plan, size_t free_bytes)
 {
     d->has_host_tables = d->options.table_place == TABLE_PINNED;
-    if (plan->rows_max[ROWS_TOKEN] > d->gathered_rows)
-        d->gathered_rows = plan->rows_max[ROWS_TOKEN];
     size_t weights = weights_bytes(d, plan);
     if (d->options.table_place == TABLE_AUTO && free_bytes > 0 && weights > free_bytes) {
         d->has_host_tables = true;

@@ -53,7 +53,6 @@ struct device {
     uint32_t *arrived;               /* the same, of launch_router: ARRIVED_BYTES of 0 */
     struct gather gather;            /* rows of a table in the mapped file, in memory */
     void *gather_memory;             /* of its own, pinned; NULL until a program needs them */
-    int32_t gathered_rows;           /* of a step at most, as prepared_bytes was told */
     int32_t *step_host;              /* pinned, STEP_BYTES */
     struct logit_pair *best_host;    /* pinned, BEST_BYTES: [MATVEC_ROWS_MAX][TOP_K] */
     bool is_running;  /* something was run since the last fence */

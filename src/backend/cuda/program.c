@@ -276,9 +276,7 @@ static int take_table(struct program *p, struct carat_error *err)
     struct device *d = p->device;
     p->gathered = gathered_table(d, p->plan);
     if (!p->gathered) return CARAT_OK;
-    int32_t rows = p->plan->rows_max[ROWS_TOKEN];
-    if (rows < d->gathered_rows) rows = d->gathered_rows; /* a larger program will be bound */
-    TRY(take_gather(d, p->gathered, rows, err));
+    TRY(take_gather(d, p->gathered, p->plan->rows_max[ROWS_TOKEN], err));
     if (d->counting) return CARAT_OK;
     d->counting = slab_take(d, COUNTING_BYTES, false);
     if (!d->counting) return cuda_fail(err, cudaErrorMemoryAllocation, p->gathered->name);
