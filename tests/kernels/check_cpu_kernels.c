@@ -13,7 +13,13 @@
 #include "base/os.h"
 #include "base/rng.h"
 
-enum { ROWS = 40 /* no multiple of 16 */, COLS = 768, ACT_ROWS = 19, LIST_MAX = 64 };
+enum {
+    ROWS = 40, /* no multiple of 16 */
+    COLS = 768,
+    ODD_COLS = 25 * 32, /* the last unit of a tile is not full */
+    ACT_ROWS = 19,
+    LIST_MAX = 64
+};
 
 static int passed, failed;
 
@@ -134,17 +140,28 @@ static void check_rows(const struct cpu_kernels *k, const struct product *p, int
     check(k->name, "rows alone and together are the same bits", different, 0);
 }
 
-static void check_format(const struct cpu_kernels *k, enum format format)
+/* Few rows ask for what is ahead in every way in turn. */
+static void check_shape(const struct cpu_kernels *k, enum format format, int64_t cols)
 {
-    static const int32_t counts[] = {1, 2, 7, 8, 9, 29, 30, 31, 59, LIST_MAX};
+    static const int32_t counts[] = {1, 1, 1, 2, 7, 8, 9, 29, 30, 31, 59, LIST_MAX};
+    static const enum read_ahead ways[] = {AHEAD_NONE, AHEAD_ONCE, AHEAD_TO_L2};
     struct product p;
-    open_product(&p, k, format, ROWS, COLS, ACT_ROWS);
+    open_product(&p, k, format, ROWS, cols, ACT_ROWS);
     struct distance d = {0};
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) check_rows(k, &p, counts[i], &d);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        p.tiled.shape.ahead = ways[i % 3];
+        check_rows(k, &p, counts[i], &d);
+    }
     /* Scales of the K formats are products, rounded to a half in tiles: 2^-11. */
     bool is_rounded = format == FORMAT_Q4_K || format == FORMAT_Q5_K;
     check(k->name, format_of(format)->name, relative(d), is_rounded ? 1e-3 : 1e-6);
     close_product(&p);
+}
+
+static void check_format(const struct cpu_kernels *k, enum format format)
+{
+    check_shape(k, format, COLS);
+    if (ODD_COLS % format_of(format)->block_elements == 0) check_shape(k, format, ODD_COLS);
 }
 
 static void check_quantize(const struct cpu_kernels *k)

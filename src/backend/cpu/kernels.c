@@ -25,6 +25,18 @@ static bool has_avx512(void)
 }
 #endif
 
+/* By measurement, few rows at a time (docs/benchmarks.md). A Zen 5's own prefetching keeps up with
+ * eight bits, and asking only delays it; a Sapphire Rapids needs to be asked always, and decodes
+ * half as fast when the second-level cache is left out. */
+enum read_ahead cpu_read_ahead(enum tile_kind kind)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_is("amd")) return kind == TILE_U8 ? AHEAD_NONE : AHEAD_ONCE;
+#endif
+    (void)kind;
+    return AHEAD_TO_L2;
+}
+
 static bool always(void)
 {
     return true;

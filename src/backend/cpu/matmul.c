@@ -13,7 +13,7 @@ enum {
     ITEMS_A_WORKER = 8, /* so that workers end together */
     ITEM_ROWS = 256,    /* activation rows of one call of a kernel: their results stay in cache */
     FLOAT_ROWS = 4,     /* weight rows decoded at a time in fp32 */
-    READ_AHEAD = 4096   /* bytes */
+    READ_AHEAD = 4096   /* bytes, of these */
 };
 
 size_t cpu_matmul_worker_bytes(const struct plan *plan, const struct op *op)

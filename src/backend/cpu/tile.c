@@ -2,18 +2,8 @@
 
 #include <string.h>
 
+#include "backend/cpu/kernels.h"
 #include "base/os.h"
-
-struct kind_facts {
-    int bits, offset;
-    bool has_min;
-};
-
-static const struct kind_facts facts[TILE_KIND_COUNT] = {
-#define X(kind, bits, offset, has_min) {bits, offset, has_min},
-    TILE_KIND_LIST(X)
-#undef X
-};
 
 bool tile_kind_of(enum format format, enum tile_kind *kind)
 {
@@ -31,62 +21,44 @@ bool tile_kind_of(enum format format, enum tile_kind *kind)
     }
 }
 
-static size_t aligned(size_t bytes)
-{
-    return (bytes + 63) & ~(size_t)63;
-}
-
-static size_t quant_bytes(enum tile_kind kind)
-{
-    return (size_t)facts[kind].bits * TILE_ROWS * BLOCK_COLS / 8;
-}
-
-static struct tile_shape shape_of(enum tile_kind kind, int64_t cols)
-{
-    size_t n_blocks = (size_t)(cols / BLOCK_COLS);
-    size_t scales = (kind == TILE_U6 ? (n_blocks + 7) / 8 : n_blocks) * TILE_ROWS * 2;
-    size_t mins = facts[kind].has_min || kind == TILE_U6 ? n_blocks * TILE_ROWS * 2 : 0;
-    struct tile_shape s = {.kind = kind, .n_blocks = (int64_t)n_blocks};
-    s.scales_at = aligned(n_blocks * quant_bytes(kind));
-    s.mins_at = s.scales_at + aligned(scales);
-    s.bytes = s.mins_at + aligned(mins);
-    return s;
-}
-
-/* Puts the 32 quants of row r into a block's quant plane, which was zero. */
-static void place_quants(enum tile_kind kind, const uint8_t *q, int r, uint8_t *plane)
+/* Puts the 32 quants of row r into those of a block, which were zero. */
+static void place_quants(enum tile_kind kind, const uint8_t *q, int r, uint8_t *quants)
 {
     if (kind == TILE_U8) {
-        for (int g = 0; g < 8; g++) memcpy(plane + g * 64 + r * 4, q + g * 4, 4);
+        for (int g = 0; g < 8; g++) memcpy(quants + g * 64 + r * 4, q + g * 4, 4);
         return;
     }
     for (int i = 0; i < 16; i++)
-        plane[i / 4 * 64 + r * 4 + i % 4] = (uint8_t)((q[i] & 15) | q[i + 16] << 4);
+        quants[i / 4 * 64 + r * 4 + i % 4] = (uint8_t)((q[i] & 15) | q[i + 16] << 4);
     if (kind == TILE_U5 || kind == TILE_U5_MIN)
         for (int i = 0; i < 32; i++)
-            plane[256 + r * 4 + i % 4] |= (uint8_t)((q[i] >> 4 & 1) << i / 4);
+            quants[256 + r * 4 + i % 4] |= (uint8_t)((q[i] >> 4 & 1) << i / 4);
     if (kind == TILE_U6)
         for (int i = 0; i < 32; i++)
-            plane[256 + i / 16 * 64 + r * 4 + i % 4] |= (uint8_t)((q[i] >> 4) << i % 16 / 4 * 2);
+            quants[256 + i / 16 * 64 + r * 4 + i % 4] |=
+                (uint8_t)((q[i] >> 4) << i % 16 / 4 * 2);
 }
 
 static void place_row(const struct cpu_weight *w, const uint8_t *row, int r, uint8_t *tile)
 {
-    const struct tile_shape *s = &w->shape;
-    uint16_t *scales = (uint16_t *)(void *)(tile + s->scales_at);
-    uint16_t *mins = (uint16_t *)(void *)(tile + s->mins_at);
+    enum tile_kind kind = w->shape.kind;
+    struct tile_unit u = tile_unit_of(kind);
     struct block32 block;
-    for (int64_t b = 0; b < s->n_blocks; b++) {
+    for (int64_t b = 0; b < w->shape.n_blocks; b++) {
+        uint8_t *unit = tile + (size_t)(b / u.n_blocks) * u.bytes;
+        uint16_t *scales = (uint16_t *)(void *)(unit + u.scales_at);
+        uint16_t *mins = (uint16_t *)(void *)(unit + u.mins_at);
+        int64_t i = b % u.n_blocks;
         block32_read(w->source->format, row, b, &block);
-        place_quants(s->kind, block.q, r, tile + (size_t)b * quant_bytes(s->kind));
-        if (s->kind == TILE_U6) {
-            scales[b / 8 * TILE_ROWS + r] = f32_to_f16(block.scale);
+        place_quants(kind, block.q, r, unit + (size_t)i * u.block_bytes);
+        if (kind == TILE_U6) {
+            scales[r] = f32_to_f16(block.scale);
             for (int half = 0; half < 2; half++)
-                ((int8_t *)mins)[(b * 2 + half) * TILE_ROWS + r] = block.factor[half];
+                ((int8_t *)mins)[(i * 2 + half) * TILE_ROWS + r] = block.factor[half];
             continue;
         }
-        scales[b * TILE_ROWS + r] = f32_to_f16(block.scale);
-        if (facts[s->kind].has_min) mins[b * TILE_ROWS + r] = f32_to_f16(block.min);
+        scales[i * TILE_ROWS + r] = f32_to_f16(block.scale);
+        if (u.has_min) mins[i * TILE_ROWS + r] = f32_to_f16(block.min);
     }
 }
 
@@ -112,7 +84,14 @@ void tile_plan(struct cpu_weight *w)
     enum tile_kind kind;
     w->bytes = 0;
     if (!tile_kind_of(source->format, &kind)) return;
-    w->shape = shape_of(kind, source->cols);
+    struct tile_unit u = tile_unit_of(kind);
+    int64_t n_blocks = source->cols / BLOCK_COLS;
+    w->shape = (struct tile_shape){
+        .kind = kind,
+        .ahead = cpu_read_ahead(kind),
+        .n_blocks = n_blocks,
+        .bytes = (size_t)((n_blocks + u.n_blocks - 1) / u.n_blocks) * u.bytes,
+    };
     w->n_tiles = (source->rows + TILE_ROWS - 1) / TILE_ROWS;
     w->bytes = (size_t)(source->n_expert * w->n_tiles) * w->shape.bytes;
 }

@@ -1,13 +1,15 @@
 /* Weights as the kernels want them: tiles of 16 rows, interleaved so that one register holds four
  * values of each row, in as many bits as the file has.
  *
- * A tile covers 16 rows and all columns, in blocks of 32 columns, plane by plane:
- *   quants  bytes_per_block() a block. Full bytes: 8 groups of 64 bytes, byte r * 4 + j of
- *           group g is row r, column 4 g + j. Nibbles: 4 groups of 64; the low half of byte
- *           r * 4 + j of group g is column 4 g + j, the high half column 4 g + 16 + j. A fifth
- *           bit: 64 bytes more, bit g is that of group g. Two more bits: 128 bytes more, bits
- *           2 g and 2 g + 1 of the first 64 are those of group g, of the next 64 of group g + 4.
- *   scales  16 halves a block (U6: one for 8 blocks)
+ * A tile covers 16 rows and all columns, in blocks of 32 columns. Some blocks make a unit (2; U6:
+ * 8), and units lie one behind the other, so that whoever reads tiles reads one stream of whole
+ * cache lines. The last unit may have blocks that are not used. A unit has
+ *   quants  block by block. Full bytes: 8 groups of 64 bytes, byte r * 4 + j of group g is row r,
+ *           column 4 g + j. Nibbles: 4 groups of 64; the low half of byte r * 4 + j of group g
+ *           is column 4 g + j, the high half column 4 g + 16 + j. A fifth bit: 64 bytes more,
+ *           bit g is that of group g. Two more bits: 128 bytes more, bits 2 g and 2 g + 1 of the
+ *           first 64 are those of group g, of the next 64 of group g + 4.
+ *   scales  16 halves a block (U6: 16 for the unit)
  *   mins    16 halves a block, of the kinds with a minimum; U6: 2 x 16 signed bytes a block,
  *           factors of its two halves of 16 columns
  * Value of a quant q: scale * (q - offset), or scale * q + min. */
@@ -36,11 +38,46 @@ enum tile_kind {
     TILE_KIND_COUNT
 };
 
+/* How a kernel asks for weights that come from memory before it reads them. */
+enum read_ahead {
+    AHEAD_NONE, /* the processor's own prefetching is faster */
+    AHEAD_ONCE, /* past the caches between memory and the first level */
+    AHEAD_TO_L2,
+};
+
 struct tile_shape {
     enum tile_kind kind;
+    enum read_ahead ahead;
     int64_t n_blocks;
-    size_t scales_at, mins_at, bytes; /* of one tile; multiples of 64 */
+    size_t bytes; /* of one tile */
 };
+
+/* Where things are in a unit. Kernels call these with a constant kind. */
+struct tile_unit {
+    int n_blocks;
+    bool has_min;
+    size_t block_bytes, scales_at, mins_at, bytes; /* block_bytes: of quants */
+};
+
+static inline struct tile_unit tile_unit_of(enum tile_kind kind)
+{
+    static const struct {
+        int bits;
+        bool has_min;
+    } facts[TILE_KIND_COUNT] = {
+#define X(kind, bits, offset, has_min) {bits, has_min},
+        TILE_KIND_LIST(X)
+#undef X
+    };
+    struct tile_unit u = {.n_blocks = kind == TILE_U6 ? 8 : 2, .has_min = facts[kind].has_min};
+    size_t n = (size_t)u.n_blocks, halves = TILE_ROWS * 2;
+    u.block_bytes = (size_t)facts[kind].bits * TILE_ROWS * BLOCK_COLS / 8;
+    u.scales_at = n * u.block_bytes;
+    u.mins_at = u.scales_at + (kind == TILE_U6 ? halves : n * halves);
+    u.bytes = u.mins_at + (u.has_min || kind == TILE_U6 ? n * halves : 0);
+    u.bytes = (u.bytes + 63) & ~(size_t)63;
+    return u;
+}
 
 /* A weight on this backend. Without tiles it is decoded row by row from the mapped file. */
 struct cpu_weight {

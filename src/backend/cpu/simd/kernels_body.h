@@ -77,41 +77,25 @@ ALWAYS ivec less_offset(enum tile_kind kind, const int32_t *minus)
     }
 }
 
-ALWAYS size_t block_bytes(enum tile_kind kind)
-{
-    switch (kind) {
-    case TILE_U8: return 512;
-    case TILE_U5:
-    case TILE_U5_MIN: return 320;
-    case TILE_U6: return 384;
-    default: return 256;
-    }
-}
-
-ALWAYS bool has_min(enum tile_kind kind)
-{
-    return kind == TILE_U4_MIN || kind == TILE_U5_MIN;
-}
-
 /* Parts of a block that have scales of their own. */
 ALWAYS int halves_of(enum tile_kind kind)
 {
     return kind == TILE_U6 ? 2 : 1;
 }
 
-/* Scales of the 16 rows of a tile in half h of block b. */
-ALWAYS fvec scale_of(enum tile_kind kind, const struct tile_shape *s, const uint8_t *tile,
-                     int64_t b, int h)
+/* Scales of the 16 rows of a tile in half h of a unit's block i. */
+ALWAYS fvec scale_of(enum tile_kind kind, const uint8_t *unit, int i, int h)
 {
-    const uint16_t *scales = (const uint16_t *)(const void *)(tile + s->scales_at);
-    if (kind != TILE_U6) return f_load_f16(scales + b * 16);
-    const int8_t *factors = (const int8_t *)(tile + s->mins_at);
-    return f_mul(f_load_f16(scales + b / 8 * 16), f_load_i8(factors + (b * 2 + h) * 16));
+    const struct tile_unit u = tile_unit_of(kind);
+    const uint16_t *scales = (const uint16_t *)(const void *)(unit + u.scales_at);
+    if (kind != TILE_U6) return f_load_f16(scales + i * 16);
+    const int8_t *factors = (const int8_t *)(unit + u.mins_at);
+    return f_mul(f_load_f16(scales), f_load_i8(factors + (i * 2 + h) * 16));
 }
 
-ALWAYS fvec min_of(const struct tile_shape *s, const uint8_t *tile, int64_t b)
+ALWAYS fvec min_of(enum tile_kind kind, const uint8_t *unit, int i)
 {
-    return f_load_f16((const uint16_t *)(const void *)(tile + s->mins_at) + b * 16);
+    return f_load_f16((const uint16_t *)(const void *)(unit + tile_unit_of(kind).mins_at) + i * 16);
 }
 
 /* What the integer sum of a block, or of half h of it, begins with. */
@@ -126,54 +110,61 @@ ALWAYS fvec x_sum(const struct act_block *a)
     return f_set(-a->scale * (float)a->minus[2]);
 }
 
-/* With few rows the weights come from memory faster than the processor's own prefetching asks
- * for them, and it loses its way where one plane of a tile ends and the next tile begins. They are
- * asked for into the second-level cache: past it a Xeon with 16 cores decodes half as fast. */
-enum { FEW_READ_AHEAD = 4, READ_AHEAD = 4096 };
+/* With few rows the weights come from memory, often faster than the processor's own prefetching
+ * asks for them, which ends at every page. */
+enum { FEW_READ_AHEAD = 4, ONCE_DISTANCE = 4096, L2_DISTANCE = 12288 /* bytes */ };
 
-/* Asks for the quants READ_AHEAD further, in this tile or the one behind it, and for the scales of
- * block b in that one. */
-ALWAYS void read_ahead_of(const enum tile_kind kind, const struct tile_shape *s,
-                          const uint8_t *tile, int64_t b)
+/* Asks for part i of n of what lies some way behind a unit: beyond the weights it does no harm. */
+ALWAYS void ask_ahead(enum read_ahead ahead, const struct tile_unit u, const uint8_t *unit, int i,
+                      int n)
 {
-    size_t at = (size_t)b * block_bytes(kind) + READ_AHEAD, others = s->bytes - s->scales_at;
-    const uint8_t *quants = tile + at + (at < s->scales_at ? 0 : others);
-    for (size_t line = 0; line < block_bytes(kind); line += 64)
-        __builtin_prefetch(quants + line, 0, 2);
-    size_t others_at = (size_t)b * (has_min(kind) ? 64 : 32);
-    __builtin_prefetch(tile + s->bytes + s->scales_at + others_at, 0, 2);
+    int lines = (int)(u.bytes / 64), first = lines * i / n, last = lines * (i + 1) / n;
+    if (ahead == AHEAD_ONCE)
+        for (int line = first; line < last; line++)
+            __builtin_prefetch(unit + ONCE_DISTANCE + line * 64, 0, 0);
+    if (ahead == AHEAD_TO_L2)
+        for (int line = first; line < last; line++)
+            __builtin_prefetch(unit + L2_DISTANCE + line * 64, 0, 2);
 }
 
-/* One tile by `n` rows; kind and n are constants where this is expanded. Per block: integer
- * sums of 32 products, corrected for the weights' offset, then one float step for each row. */
+/* Block i of a unit by n rows. Integer sums of 32 products, corrected for the weights' offset,
+ * then one float step for each row. */
+ALWAYS void unit_block(const enum tile_kind kind, const int n, const uint8_t *unit, int i,
+                       const struct act_block *const *rows, int64_t b, fvec *sum)
+{
+    const int halves = halves_of(kind), groups = 8 / halves;
+    bvec w[8];
+    unpack(kind, unit + (size_t)i * tile_unit_of(kind).block_bytes, w);
+    for (int h = 0; h < halves; h++) {
+        fvec scale = scale_of(kind, unit, i, h);
+        ivec dots[FEW_ROWS];
+        for (int r = 0; r < n; r++) dots[r] = first_sum(kind, &rows[r][b], h);
+        for (int g = 0; g < groups; g++)
+            for (int r = 0; r < n; r++)
+                dots[r] = dot(kind, dots[r], w[h * groups + g],
+                              four_bytes(rows[r][b].q + (h * groups + g) * 4));
+        for (int r = 0; r < n; r++)
+            sum[r] = f_fma(f_mul(f_of_int(dots[r]), f_set(rows[r][b].scale)), scale, sum[r]);
+    }
+    if (!tile_unit_of(kind).has_min) return;
+    fvec min = min_of(kind, unit, i);
+    for (int r = 0; r < n; r++) sum[r] = f_fma(min, x_sum(&rows[r][b]), sum[r]);
+}
+
+/* One tile by n rows; kind and n are constants where this is expanded. */
 ALWAYS void tile_rows(const enum tile_kind kind, const int n, const struct tile_shape *s,
                       const uint8_t *tile, const struct act_block *const *rows, float *out,
                       int64_t stride)
 {
-    const int halves = halves_of(kind), groups = 8 / halves;
+    const struct tile_unit u = tile_unit_of(kind);
     fvec sum[FEW_ROWS];
-    for (int i = 0; i < n; i++) sum[i] = f_set(0);
-    for (int64_t b = 0; b < s->n_blocks; b++) {
-        bvec w[8];
-        if (n <= FEW_READ_AHEAD) read_ahead_of(kind, s, tile, b);
-        unpack(kind, tile + (size_t)b * block_bytes(kind), w);
-        for (int h = 0; h < halves; h++) {
-            fvec scale = scale_of(kind, s, tile, b, h);
-            ivec dots[FEW_ROWS];
-            for (int i = 0; i < n; i++)
-                dots[i] = first_sum(kind, &rows[i][b], h);
-            for (int g = 0; g < groups; g++)
-                for (int i = 0; i < n; i++)
-                    dots[i] = dot(kind, dots[i], w[h * groups + g],
-                                  four_bytes(rows[i][b].q + (h * groups + g) * 4));
-            for (int i = 0; i < n; i++)
-                sum[i] = f_fma(f_mul(f_of_int(dots[i]), f_set(rows[i][b].scale)), scale, sum[i]);
+    for (int r = 0; r < n; r++) sum[r] = f_set(0);
+    for (int64_t b = 0; b < s->n_blocks; b += u.n_blocks, tile += u.bytes)
+        for (int i = 0; i < u.n_blocks && b + i < s->n_blocks; i++) {
+            if (n <= FEW_READ_AHEAD) ask_ahead(s->ahead, u, tile, i, u.n_blocks);
+            unit_block(kind, n, tile, i, rows, b + i, sum);
         }
-        if (!has_min(kind)) continue;
-        fvec min = min_of(s, tile, b);
-        for (int i = 0; i < n; i++) sum[i] = f_fma(min, x_sum(&rows[i][b]), sum[i]);
-    }
-    for (int i = 0; i < n; i++) f_store(out + i * stride, sum[i]);
+    for (int r = 0; r < n; r++) f_store(out + r * stride, sum[r]);
 }
 
 ALWAYS const struct act_block *row_of(const struct tile_job *job, int32_t i)

@@ -17,27 +17,34 @@ struct panel {
     int tile;           /* the first, within the job */
     int n_blocks;
     int64_t first;      /* block */
-    const uint8_t *next; /* what the next panel is made of: quants of its first tile */
+    const uint8_t *next; /* what the next panel is made of: units of its first tile */
     alignas(64) uint8_t w[PANEL_BLOCKS][8][PANEL_TILES][64];
     float scale[PANEL_BLOCKS][2][PANEL_TILES][16]; /* U6: of both halves of a block */
     float min[PANEL_BLOCKS][PANEL_TILES][16];
 };
 
+/* The unit that has block b of a tile. */
+ALWAYS const uint8_t *unit_at(const enum tile_kind kind, const struct tile_job *job, int tile,
+                              int64_t b)
+{
+    const struct tile_unit u = tile_unit_of(kind);
+    return job->tile + (size_t)tile * job->shape->bytes + (size_t)(b / u.n_blocks) * u.bytes;
+}
+
 ALWAYS void fill_panel(const enum tile_kind kind, const struct tile_job *job, struct panel *panel)
 {
-    const struct tile_shape *s = job->shape;
-    for (int t = 0; t < PANEL_TILES; t++) {
-        const uint8_t *tile = job->tile + (size_t)(panel->tile + t) * s->bytes;
+    const struct tile_unit u = tile_unit_of(kind);
+    for (int t = 0; t < PANEL_TILES; t++)
         for (int b = 0; b < panel->n_blocks; b++) {
-            int64_t block = panel->first + b;
+            const uint8_t *unit = unit_at(kind, job, panel->tile + t, panel->first + b);
+            int i = (int)(panel->first + b) % u.n_blocks;
             bvec w[8];
-            unpack(kind, tile + (size_t)block * block_bytes(kind), w);
+            unpack(kind, unit + (size_t)i * u.block_bytes, w);
             for (int g = 0; g < 8; g++) b_store(panel->w[b][g][t], w[g]);
             for (int h = 0; h < halves_of(kind); h++)
-                f_store(panel->scale[b][h][t], scale_of(kind, s, tile, block, h));
-            if (has_min(kind)) f_store(panel->min[b][t], min_of(s, tile, block));
+                f_store(panel->scale[b][h][t], scale_of(kind, unit, i, h));
+            if (u.has_min) f_store(panel->min[b][t], min_of(kind, unit, i));
         }
-    }
 }
 
 /* The panel by n rows, which point to their blocks of the panel. kind and n are constants where
@@ -71,7 +78,7 @@ ALWAYS void panel_rows(const enum tile_kind kind, const int n, const struct pane
                     sum[i][t] = f_fma(f_mul(f_of_int(dots[i][t]), f_set(rows[i][b].scale)),
                                       f_load(panel->scale[b][h][t]), sum[i][t]);
         }
-        if (!has_min(kind)) continue;
+        if (!tile_unit_of(kind).has_min) continue;
         for (int i = 0; i < n; i++)
             for (int t = 0; t < PANEL_TILES; t++)
                 sum[i][t] = f_fma(f_load(panel->min[b][t]), x_sum(&rows[i][b]), sum[i][t]);
@@ -85,7 +92,8 @@ ALWAYS void panel_rows(const enum tile_kind kind, const int n, const struct pane
 ALWAYS void read_ahead(const enum tile_kind kind, const struct tile_job *job,
                        const struct panel *panel, int32_t i, int32_t n)
 {
-    int64_t lines = (int64_t)block_bytes(kind) / 64 * PANEL_BLOCKS;
+    const struct tile_unit u = tile_unit_of(kind);
+    int64_t lines = (int64_t)(u.bytes / 64) * (PANEL_BLOCKS / u.n_blocks);
     for (int t = 0; t < PANEL_TILES; t++)
         for (int64_t line = lines * i / n; line < lines * (i + 1) / n; line++)
             __builtin_prefetch(panel->next + (size_t)t * job->shape->bytes + line * 64, 0, 2);
@@ -123,10 +131,8 @@ ALWAYS void panel_job_run(const enum tile_kind kind, const struct tile_job *job,
         panel.n_blocks = (int)(end - panel.first);
         for (panel.tile = 0; panel.tile < n_tiles; panel.tile += PANEL_TILES) {
             int next = panel.tile + PANEL_TILES;
-            panel.next = next < n_tiles
-                             ? job->tile + (size_t)next * s->bytes +
-                                   (size_t)panel.first * block_bytes(kind)
-                             : job->tile + (size_t)end * block_bytes(kind);
+            panel.next = next < n_tiles ? unit_at(kind, job, next, panel.first)
+                                        : unit_at(kind, job, 0, end);
             fill_panel(kind, job, &panel);
             panel_run(kind, job, &panel);
         }
