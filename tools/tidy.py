@@ -24,7 +24,7 @@ LAYERS = {
     "src/plan": ["quant/format.h", "base/"],
     "src/model": ["plan/", "gguf/", "quant/", "base/"],
     "src/backend": ["plan/", "quant/", "base/"],
-    "src/backend/*": ["backend/backend.h", "plan/", "quant/", "base/"],
+    "src/backend/*": ["backend/backend.h", "backend/time_table.h", "plan/", "quant/", "base/"],
     "src/engine": ["carat.h", "model/", "plan/", "backend/backend.h", "text/", "gguf/", "quant/",
                    "base/"],
     "src/cli": ["carat.h", "carat_status.h", "base/"],

@@ -52,7 +52,7 @@ struct device_options {
     bool takes_turns;  /* its runs come between those of another device, which may be short */
     bool is_exact;     /* activations stay fp32 where they would be rounded to 8 bits */
     bool is_uncaptured; /* steps are launched op by op, never replayed (tests compare both) */
-    bool is_profiled;   /* times are taken behind every launch */
+    bool is_profiled;   /* times are taken behind every piece of work */
     enum matmul_kind matmul;
     enum table_place table_place;
     int64_t mirror_budget; /* bytes for fp16 copies of weights; 0: what is free, < 0: none */

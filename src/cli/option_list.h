@@ -136,7 +136,7 @@
     X(MIRROR, INT, "mirror-budget", "", "-1", -1, 1e15, ON_ENGINE | ON(BENCH), "BYTES",            \
       "GPU: memory for fp16 copies of weights, for --matmul fp16 (-1: what is free)")              \
     X(PROFILE, FLAG, "profile", "", "", 0, 0, ON(RUN) | ON(BENCH), "",                             \
-      "GPU: tell at the end where the time went, on standard error")                               \
+      "tell at the end where the time went, on standard error")                               \
     X(PLE, CHOICE, "ple", "", "auto", 0, 0, ON_ENGINE | ON(BENCH), "auto|gpu|pinned|host",         \
       "GPU: place of the table of per-layer embeddings (pinned: a copy in host memory that the "   \
       "GPU reads; host: in the file, rows of a chunk copied while the GPU has the one before)")    \

@@ -152,11 +152,17 @@ int carat_plan_text(const carat_model *model, const struct carat_engine_options 
 int carat_profile_text(const carat_engine *engine, char **out, struct carat_error *err)
 {
     struct buf text = {0};
-    const struct target *t = &engine->layout.targets[SITE_NEAR];
-    if (t->backend->print_profile) t->backend->print_profile(t->device, &text);
+    const struct target *targets = engine->layout.targets;
+    bool has_both = targets[SITE_FAR].device != NULL;
+    for (int site = 0; site < SITE_COUNT; site++) {
+        const struct target *t = &targets[site];
+        if (!t->device || !t->backend->print_profile) continue;
+        if (has_both) buf_printf(&text, "%s\n", t->backend->name);
+        t->backend->print_profile(t->device, &text);
+    }
     if (text.length == 0 && !text.failed)
         return err_set(err, CARAT_EUSAGE, "backend \"%s\" has taken no profile",
-                       t->backend->name);
+                       targets[SITE_NEAR].backend->name);
     return give_text(&text, out, err);
 }
 

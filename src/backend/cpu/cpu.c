@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/cpu/profile.h"
 #include "backend/cpu/program.h"
 #include "base/assert.h"
 #include "base/cores.h"
@@ -24,6 +25,7 @@ static void cpu_close(struct device *device)
         mem_free(slab);
     }
     pool_close(device->pool);
+    mem_free(device->profile);
     mem_free(device);
 }
 
@@ -53,8 +55,12 @@ static int cpu_open(struct device **out, int index, const struct device_options 
                                 .is_pinned = options->is_pinned,
                                 .patience = options->takes_turns ? TURN_SECONDS : 0};
     int status = pool_open(&d->pool, &pool, err);
+    if (!status && options->is_profiled) {
+        d->profile = mem_alloc(1, sizeof *d->profile);
+        if (!d->profile) status = err_no_memory(err, "profile", sizeof *d->profile);
+    }
     if (status)
-        mem_free(d);
+        cpu_close(d);
     else
         *out = d;
     return status;
@@ -220,6 +226,7 @@ static void cpu_unbind(struct program *program)
     if (!program) return;
     mem_free(program->steps);
     mem_free(program->shares);
+    mem_free(program->begun);
     mem_free(program);
 }
 
@@ -428,7 +435,8 @@ static int cpu_bind(struct device *device, const struct plan *plan, void *memory
     size_t n = (size_t)p->steps_capacity;
     p->steps = mem_alloc(n, sizeof *p->steps);
     p->shares = mem_alloc(n, sizeof *p->shares);
-    if (!p->steps || !p->shares) {
+    if (device->profile) p->begun = mem_alloc(n, sizeof *p->begun);
+    if (!p->steps || !p->shares || (device->profile && !p->begun)) {
         cpu_unbind(p);
         *out = NULL;
         return err_no_memory(err, "program", n * sizeof *p->steps);
@@ -445,6 +453,7 @@ static void walk(void *user, const struct pool_worker *worker)
     for (int32_t i = 0; i < p->n_steps; i++) {
         struct cpu_step *s = &p->steps[i];
         if (s->needs_barrier) pool_barrier(worker);
+        if (p->begun && worker->index == worker->count - 1) p->begun[i] = os_seconds();
         if (rows_of(s) > 0) s->run(s, worker);
     }
 }
@@ -471,11 +480,12 @@ static void cpu_run(struct program *program, const struct step *step)
     struct pool_worker alone = pool_alone(pool);
     if (program->device->is_automatic && is_small(program)) {
         walk(program, &alone);
-        return;
+    } else {
+        cores_take(pool_threads(pool));
+        pool_run(pool, walk, program);
+        cores_give(pool_threads(pool));
     }
-    cores_take(pool_threads(pool));
-    pool_run(pool, walk, program);
-    cores_give(pool_threads(pool));
+    if (program->begun) cpu_profile_add(program->device->profile, program, os_seconds());
 }
 
 static int cpu_fence(struct device *device, struct carat_error *err)
@@ -518,5 +528,6 @@ const struct backend cpu_backend = {
     .fence = cpu_fence,
     .upload = cpu_upload,
     .download = cpu_download,
+    .print_profile = cpu_profile_print,
     .measure_limits = cpu_measure_limits,
 };

@@ -23,6 +23,7 @@ struct device {
     bool is_exact;
     bool is_automatic; /* the number of workers is ours to choose, for each step */
     struct slab *slabs;
+    struct cpu_profile *profile; /* NULL unless asked for */
 };
 
 /* Memory that the steps of a program share, cut from the scratch it is given. */
@@ -60,6 +61,7 @@ struct program {
     struct scratch scratch;
     struct cpu_step *steps;
     struct pool_share *shares;
+    double *begun; /* for the profile: when each step of the last run began; else NULL */
     int32_t n_steps, steps_capacity;
 };
 

@@ -121,22 +121,17 @@ void mark(struct program *p, const char *kind)
 {
     struct device *d = p->device;
     if (d->profile)
-        profile_mark(d->profile, d->queue.stream, (struct profile_work){.kind = kind});
+        profile_mark(d->profile, d->queue.stream, (struct time_work){.kind = kind});
 }
 
-/* Named after the first weight; of experts all that the rows can choose are counted as read. */
 void mark_product(struct program *p, const char *kind, int32_t n_w, const struct weight *const *w,
                   int32_t n_rows, enum act_kind operands)
 {
     struct device *d = p->device;
-    struct profile_work work = {.kind = kind, .weight = w[0], .operands = operands};
-    if (!d->profile) return;
-    for (int32_t k = 0; k < n_w; k++) {
-        double matrices = n_rows < w[k]->n_expert ? n_rows : w[k]->n_expert;
-        work.bytes += matrices * (double)w[k]->rows * (double)w[k]->row_bytes;
-        work.operations += 2.0 * (double)n_rows * (double)w[k]->rows * (double)w[k]->cols;
-    }
-    profile_mark(d->profile, d->queue.stream, work);
+    if (d->profile)
+        profile_mark(d->profile, d->queue.stream,
+                     time_work_of(kind, n_w, w, n_rows, operands == ACT_INT8,
+                                  operands == ACT_HALF));
 }
 
 /* ---- Products --------------------------------------------------------------------------- */

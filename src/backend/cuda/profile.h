@@ -1,8 +1,9 @@
-/* Where the time of a step goes: an event behind every launch, and a row for each kind of work. */
+/* Where the time of a step goes on a GPU: an event behind every launch. */
 #ifndef CUDA_PROFILE_H
 #define CUDA_PROFILE_H
 
 #include "backend/cuda/device.h"
+#include "backend/time_table.h"
 
 struct profile;
 
@@ -12,19 +13,11 @@ void profile_close(struct profile *p); /* NULL is fine */
 /* A step begins on the stream. */
 void profile_begin(struct profile *p, cudaStream_t stream);
 
-/* What was launched since the last mark: "matmul", "attention local" ...; of a product the weight,
- * whose shape goes into the row's name (else NULL); bytes and operations that it had at least, and
- * what the operations read, which is what limits them (ACT_NONE: fp32, far from any limit). */
-struct profile_work {
-    const char *kind;
-    const struct weight *weight;
-    double bytes, operations;
-    enum act_kind operands;
-};
-void profile_mark(struct profile *p, cudaStream_t stream, struct profile_work work);
+/* What was launched since the last mark. */
+void profile_mark(struct profile *p, cudaStream_t stream, struct time_work work);
 
-/* After the step: adds its times up. `is_decode`: few rows. `seconds`: the step as the host saw it.
- * */
+/* After the step: adds its times up. `is_decode`: few rows. `seconds`: the step as the host saw
+ * it. */
 void profile_end(struct profile *p, bool is_decode, double seconds);
 
 /* The tables, as text for a person: prefill and decode; shares of the device's limits. */

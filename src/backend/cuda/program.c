@@ -190,7 +190,7 @@ static void launch_all(struct program *p, int32_t n_token, int32_t n_out)
                 plan_buf_at(p->plan, logits)->cols, d->best_host,
                 p->scratch + p->at.topk);
     if (d->profile)
-        profile_mark(d->profile, d->queue.stream, (struct profile_work){.kind = "top k"});
+        profile_mark(d->profile, d->queue.stream, (struct time_work){.kind = "top k"});
 }
 
 /* Steps in which no row lives: the driver loads every kernel now, not under the first request.

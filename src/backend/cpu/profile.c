@@ -1,0 +1,46 @@
+#include "backend/cpu/profile.h"
+
+enum { DECODE_ROWS_MAX = 64 }; /* more rows are a prompt's */
+
+static const char *kind_of(const struct cpu_step *s)
+{
+    if (s->run == cpu_QUANTIZE) return "quantize";
+    if (s->run == cpu_TURNS) return "rope tables";
+    if (s->run == cpu_SORT_ROUTED) return "rows sorted by expert";
+    if (s->run == cpu_JOIN_SEGMENTS) return "attention joined";
+    if (s->run == cpu_ATTENTION)
+        return s->op->p.attention.window ? "attention local" : "attention global";
+    return op_name(s->op->code);
+}
+
+static struct time_work work_of(const struct cpu_step *s)
+{
+    const struct weight *w = op_product(s->op);
+    bool is_product = s->run == cpu_MATMUL || s->run == cpu_EXPERT_IN || s->run == cpu_EXPERT_OUT;
+    if (!is_product) return (struct time_work){.kind = kind_of(s)};
+    const struct cpu_weight *prepared = w->device_data;
+    int32_t per_row = s->run == cpu_MATMUL ? 1 : s->op->p.expert.n_used;
+    return time_work_of(kind_of(s), 1, &w, rows_of(s) * per_row, prepared->tiles, false);
+}
+
+void cpu_profile_add(struct cpu_profile *profile, const struct program *p, double end)
+{
+    struct time_table *t =
+        p->step->n_token > DECODE_ROWS_MAX ? &profile->prefill : &profile->decode;
+    for (int32_t i = 0; i < p->n_steps; i++) {
+        struct time_work work = work_of(&p->steps[i]);
+        double next = i + 1 < p->n_steps ? p->begun[i + 1] : end;
+        time_table_add(t, &work, next - p->begun[i]);
+    }
+    if (p->n_steps) time_table_end_step(t, end - p->begun[0]);
+}
+
+void cpu_profile_print(struct device *device, struct buf *out)
+{
+    struct device_limits limits;
+    if (!device->profile) return;
+    cpu_measure_limits(device, &limits);
+    time_limits_print(&limits, out);
+    time_table_print(&device->profile->prefill, "prefill", &limits, out);
+    time_table_print(&device->profile->decode, "decode", &limits, out);
+}

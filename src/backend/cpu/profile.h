@@ -1,0 +1,19 @@
+/* Where the time of a step goes on a CPU: the last worker, which is given single rows, notes when
+ * each step of a program begins, behind the barrier before it. Waiting there for the others counts
+ * as part of the step before. */
+#ifndef BACKEND_CPU_PROFILE_H
+#define BACKEND_CPU_PROFILE_H
+
+#include "backend/cpu/program.h"
+#include "backend/time_table.h"
+
+struct cpu_profile {
+    struct time_table prefill, decode;
+};
+
+/* After a run that ended at `end`: adds the times of its steps up. */
+void cpu_profile_add(struct cpu_profile *profile, const struct program *p, double end);
+
+void cpu_profile_print(struct device *device, struct buf *out);
+
+#endif

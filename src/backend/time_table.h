@@ -1,0 +1,46 @@
+/* Where the time of steps goes: a row for each kind of work, and text for a person. */
+#ifndef BACKEND_TIME_TABLE_H
+#define BACKEND_TIME_TABLE_H
+
+#include "backend/backend.h"
+
+/* A piece of work: "matmul", "attention local" ...; of a product the weight, whose shape goes into
+ * the row's name (else NULL), and the bytes and operations that it had at least, by what the
+ * operations read; none: fp32, far from any limit. */
+struct time_work {
+    const char *kind;
+    const struct weight *weight;
+    double bytes, int8_operations, fp16_operations;
+};
+
+struct time_row {
+    char name[48];
+    double seconds, bytes, int8_operations, fp16_operations;
+    int64_t count;
+};
+
+enum { TIME_ROWS_MAX = 64 };
+
+struct time_table {
+    struct time_row rows[TIME_ROWS_MAX]; /* the last takes what finds no room */
+    int n_rows;
+    int64_t steps;
+    double seconds; /* wall */
+};
+
+void time_table_add(struct time_table *t, const struct time_work *work, double seconds);
+
+/* What work on n_rows rows with n_w weights is, named after the first of them; of experts all that
+ * the rows can choose are counted as read. The operations are `fp16`, or else `int8`, or none. */
+struct time_work time_work_of(const char *kind, int32_t n_w, const struct weight *const *w,
+                              int32_t n_rows, bool is_int8, bool is_fp16);
+
+/* A step has ended, which took so long as the host saw it. */
+void time_table_end_step(struct time_table *t, double seconds);
+
+/* The slowest work first, with its share of the limits; nothing when there was no step. */
+void time_table_print(const struct time_table *t, const char *title,
+                      const struct device_limits *limits, struct buf *out);
+void time_limits_print(const struct device_limits *limits, struct buf *out);
+
+#endif
