@@ -223,6 +223,29 @@ static void check_dots(const struct cpu_kernels *k, int n_a, int n_b, int n)
     mem_free(out);
 }
 
+/* A row alone gives the bits that it gives among others, whose weights are decoded first. */
+static void check_row_dots(const struct cpu_kernels *k, enum format format, int n_w, int n)
+{
+    size_t row_bytes = format_row_bytes(format, n);
+    float *x = random_floats(n, 1, 1), *w = random_floats((int64_t)n_w * n, 1, 2);
+    float *out = mem_alloc((size_t)n_w, sizeof *out), *expected = mem_alloc((size_t)n_w, 4);
+    uint8_t *rows = mem_alloc((size_t)n_w, row_bytes);
+    for (int j = 0; j < n_w; j++) {
+        format_of(format)->encode(w + j * n, rows + (size_t)j * row_bytes, n);
+        format_of(format)->decode(rows + (size_t)j * row_bytes, w + j * n, n);
+    }
+    k->row_dots(format, x, rows, row_bytes, n_w, n, out);
+    k->dots(x, n, 1, w, n, n_w, n, expected, n_w);
+    int different = 0;
+    for (int j = 0; j < n_w; j++) different += out[j] != expected[j];
+    check(k->name, "dots of rows as they are", different, 0);
+    mem_free(x);
+    mem_free(w);
+    mem_free(out);
+    mem_free(expected);
+    mem_free(rows);
+}
+
 static void check_weigh(const struct cpu_kernels *k, int n_y, int n_v, int n)
 {
     float *y = random_floats((int64_t)n_y * n, 1, 1), *v = random_floats((int64_t)n_v * n, 1, 2);
@@ -298,6 +321,12 @@ static void check_kernels(const struct cpu_kernels *k)
     check_dots(k, 7, 9, 256);
     check_dots(k, 4, 32, 500);
     check_dots(k, 1, 1, 5);
+    static const enum format floats[] = {FORMAT_F32, FORMAT_F16, FORMAT_BF16};
+    for (int i = 0; i < 3; i++) {
+        check_row_dots(k, floats[i], 16, 2560);
+        check_row_dots(k, floats[i], 7, 500);
+        check_row_dots(k, floats[i], 1, 5);
+    }
     check_weigh(k, 7, 9, 256);
     check_weigh(k, 4, 32, 512);
     check_weigh(k, 3, 1, 40);

@@ -102,14 +102,15 @@ static void cpu_free(struct device *device, void *memory)
     os_pages_give(pages, *(size_t *)(void *)pages);
 }
 
-/* Tiles are made by bind, for weights that a product uses: tables that are only looked up stay
- * in the mapped file. */
+/* Weights that a product uses are filled by bind: tables that are only looked up stay in the mapped
+ * file. */
 static int cpu_weight_load(struct device *device, struct weight *weight, struct carat_error *err)
 {
     (void)device;
     struct cpu_weight *w = mem_alloc(1, sizeof *w);
     if (!w) return err_no_memory(err, weight->name, sizeof *w);
     w->source = weight;
+    w->rows = weight->data;
     weight->device_data = w;
     return CARAT_OK;
 }
@@ -374,16 +375,16 @@ static void add_op(struct program *p, const struct op *op, void *memory, struct 
     }
 }
 
-/* Over the weights of the plan's products that have no tiles yet: with `memory` makes them there,
+/* Over the weights of the plan's products that are not filled yet: with `memory` fills them there,
  * one behind the other; with NULL works out their shapes. Returns the bytes that this takes. */
-static size_t visit_untiled(struct device *device, const struct plan *plan, uint8_t *memory)
+static size_t visit_unfilled(struct device *device, const struct plan *plan, uint8_t *memory)
 {
     size_t bytes = 0;
     for (int32_t i = 0; i < plan->n_ops; i++) {
         const struct weight *w = op_product(&plan->ops[i]);
         struct cpu_weight *tiled = w ? w->device_data : NULL;
-        if (!tiled || tiled->tiles) continue;
-        if (memory && tiled->bytes) tile_fill(tiled, memory + bytes, device->pool);
+        if (!tiled || tiled->is_filled) continue;
+        if (memory) tile_fill(tiled, memory + bytes, device->pool);
         if (!memory) tile_plan(tiled);
         bytes += tiled->bytes;
     }
@@ -392,7 +393,7 @@ static size_t visit_untiled(struct device *device, const struct plan *plan, uint
 
 static int make_tiles(struct device *device, const struct plan *plan, struct carat_error *err)
 {
-    size_t bytes = device->is_exact ? 0 : visit_untiled(device, plan, NULL);
+    size_t bytes = device->is_exact ? 0 : visit_unfilled(device, plan, NULL);
     if (bytes == 0) return CARAT_OK;
     struct slab *slab = mem_alloc(1, sizeof *slab);
     if (slab) slab->memory = os_pages_take(bytes);
@@ -404,7 +405,7 @@ static int make_tiles(struct device *device, const struct plan *plan, struct car
     slab->bytes = bytes;
     slab->next = device->slabs;
     device->slabs = slab;
-    visit_untiled(device, plan, slab->memory);
+    visit_unfilled(device, plan, slab->memory);
     return CARAT_OK;
 }
 

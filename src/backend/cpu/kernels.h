@@ -34,6 +34,10 @@ struct cpu_kernels {
     /* out[i * out_stride + j] = a row i . b row j, rows of n floats at a + i * a_stride, ... */
     void (*dots)(const float *a, int64_t a_stride, int n_a, const float *b, int64_t b_stride,
                  int n_b, int64_t n, float *out, int64_t out_stride);
+    /* out[j] = x . row j of n_w rows as they are in a file, F32, F16 or BF16, that come from memory;
+     * the bits of `dots` on the decoded rows. */
+    void (*row_dots)(enum format format, const float *x, const uint8_t *w, size_t row_bytes,
+                     int n_w, int64_t n, float *out);
     /* y row i = y row i * keep[i] + sum_k p[i * p_stride + k] v row k; n floats a row. */
     void (*weigh)(float *y, int64_t y_stride, const float *keep, const float *p, int64_t p_stride,
                   int n_y, const float *v, int64_t v_stride, int n_v, int64_t n);

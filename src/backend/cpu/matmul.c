@@ -12,8 +12,7 @@ enum {
     FEW_ROWS = 16,
     ITEMS_A_WORKER = 8, /* so that workers end together */
     ITEM_ROWS = 256,    /* activation rows of one call of a kernel: their results stay in cache */
-    FLOAT_ROWS = 4,     /* weight rows decoded at a time in fp32 */
-    READ_AHEAD = 4096   /* bytes, of these */
+    FLOAT_ROWS = 4      /* weight rows decoded at a time in fp32, if there are as many others */
 };
 
 size_t cpu_matmul_worker_bytes(const struct plan *plan, const struct op *op)
@@ -75,37 +74,59 @@ static void multiply_tiles(const struct product *p, int64_t tile, int64_t n_tile
     }
 }
 
-/* What lies READ_AHEAD behind is asked for. Asking beyond the last row does no harm. */
-static void decode_rows(const struct product *p, int64_t first, int n, float *decoded)
+static const uint8_t *weight_row(const struct product *p, int64_t row)
 {
     const struct weight *w = p->w->source;
-    const char *matrix = (const char *)w->data + (size_t)p->expert * w->expert_bytes;
-    for (int i = 0; i < n; i++) {
-        const char *row = matrix + (size_t)(first + i) * w->row_bytes;
-        for (size_t at = 0; at < w->row_bytes; at += 64)
-            __builtin_prefetch(row + READ_AHEAD + at, 0, 2);
-        cpu_decode(kernels_of(p->s), w->format, row, decoded + i * w->cols, w->cols);
+    return p->w->rows + (size_t)p->expert * w->expert_bytes + (size_t)row * w->row_bytes;
+}
+
+static const float *input_row(const struct product *p, int32_t row)
+{
+    return p->s->x0 + row / rows_share_input(p->s) * p->w->source->cols;
+}
+
+/* Weight rows [first, last), decoded before they are multiplied. */
+static void multiply_decoded(const struct product *p, int64_t first, int64_t last)
+{
+    const struct weight *w = p->w->source;
+    const struct cpu_kernels *k = kernels_of(p->s);
+    float *decoded = p->results + ITEM_ROWS * ITEM_TILES_MAX * TILE_ROWS;
+    for (int n_rows; first < last; first += n_rows) {
+        n_rows = last - first < FLOAT_ROWS ? (int)(last - first) : FLOAT_ROWS;
+        for (int i = 0; i < n_rows; i++)
+            cpu_decode(k, w->format, weight_row(p, first + i), decoded + i * w->cols, w->cols);
+        for (int32_t done = 0, n; done < p->n; done += n) {
+            int32_t at = p->list ? p->list[done] : done, most = p->n - done;
+            n = p->list ? 1 : most < ITEM_ROWS ? most : ITEM_ROWS;
+            k->dots(input_row(p, at), w->cols, n, decoded, w->cols, n_rows, w->cols, p->results,
+                    FLOAT_ROWS);
+            for (int32_t i = 0; i < n; i++)
+                put(p, at + i, first, n_rows, p->results + i * FLOAT_ROWS);
+        }
+    }
+}
+
+/* The same with few activation rows: decoding would take longer than reading. */
+static void multiply_as_read(const struct product *p, int64_t first, int64_t last)
+{
+    const struct weight *w = p->w->source;
+    for (int32_t i = 0; i < p->n; i++) {
+        int32_t at = p->list ? p->list[i] : i;
+        kernels_of(p->s)->row_dots(w->format, input_row(p, at), weight_row(p, first), w->row_bytes,
+                                   (int)(last - first), w->cols, p->results);
+        put(p, at, first, last - first, p->results);
     }
 }
 
 static void multiply_floats(const struct product *p, int64_t tile)
 {
     const struct weight *w = p->w->source;
-    float *decoded = p->results + ITEM_ROWS * ITEM_TILES_MAX * TILE_ROWS;
-    int64_t last = (tile + 1) * TILE_ROWS < w->rows ? (tile + 1) * TILE_ROWS : w->rows;
-    for (int64_t first = tile * TILE_ROWS; first < last; first += FLOAT_ROWS) {
-        int n_rows = last - first < FLOAT_ROWS ? (int)(last - first) : FLOAT_ROWS;
-        decode_rows(p, first, n_rows, decoded);
-        for (int32_t done = 0, n; done < p->n; done += n) {
-            int32_t at = p->list ? p->list[done] : done, most = p->n - done;
-            n = p->list ? 1 : most < ITEM_ROWS ? most : ITEM_ROWS;
-            const float *x = p->s->x0 + at / rows_share_input(p->s) * w->cols;
-            kernels_of(p->s)->dots(x, w->cols, n, decoded, w->cols, n_rows, w->cols, p->results,
-                                   FLOAT_ROWS);
-            for (int32_t i = 0; i < n; i++)
-                put(p, at + i, first, n_rows, p->results + i * FLOAT_ROWS);
-        }
-    }
+    int64_t first = tile * TILE_ROWS, end = first + TILE_ROWS, last = end < w->rows ? end : w->rows;
+    bool is_float = w->format == FORMAT_F32 || w->format == FORMAT_F16 || w->format == FORMAT_BF16;
+    if (is_float && p->n < FLOAT_ROWS)
+        multiply_as_read(p, first, last);
+    else
+        multiply_decoded(p, first, last);
 }
 
 static void multiply_stretch(const struct product *p, int64_t first, int64_t last)

@@ -62,6 +62,17 @@ static void place_row(const struct cpu_weight *w, const uint8_t *row, int r, uin
     }
 }
 
+static void copy_rows(void *user, const struct pool_worker *worker)
+{
+    const struct cpu_weight *w = user;
+    const struct weight *source = w->source;
+    int64_t first, last, n = (int64_t)source->n_expert * source->rows;
+    pool_stretch(worker, n, &first, &last);
+    memcpy((uint8_t *)(uintptr_t)w->rows + (size_t)first * source->row_bytes,
+           (const uint8_t *)source->data + (size_t)first * source->row_bytes,
+           (size_t)(last - first) * source->row_bytes);
+}
+
 /* Rows beyond the matrix's last stay zero: zero scales give zero results, never read. */
 static void make_tiles(void *user, const struct pool_worker *worker)
 {
@@ -82,8 +93,10 @@ void tile_plan(struct cpu_weight *w)
 {
     const struct weight *source = w->source;
     enum tile_kind kind;
-    w->bytes = 0;
-    if (!tile_kind_of(source->format, &kind)) return;
+    if (!tile_kind_of(source->format, &kind)) {
+        w->bytes = (source->expert_bytes * (size_t)source->n_expert + 63) & ~(size_t)63;
+        return;
+    }
     struct tile_unit u = tile_unit_of(kind);
     int64_t n_blocks = source->cols / BLOCK_COLS;
     w->shape = (struct tile_shape){
@@ -98,7 +111,11 @@ void tile_plan(struct cpu_weight *w)
 
 void tile_fill(struct cpu_weight *w, uint8_t *memory, struct pool *pool)
 {
-    w->tiles = memory;
-    pool_run(pool, make_tiles, w);
+    enum tile_kind kind;
+    bool has_tiles = tile_kind_of(w->source->format, &kind);
+    w->tiles = has_tiles ? memory : NULL;
+    w->rows = has_tiles ? NULL : memory;
+    w->is_filled = true;
+    pool_run(pool, has_tiles ? make_tiles : copy_rows, w);
     os_map_release(w->source->data, w->source->expert_bytes * (size_t)w->source->n_expert);
 }

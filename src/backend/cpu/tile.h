@@ -79,14 +79,16 @@ static inline struct tile_unit tile_unit_of(enum tile_kind kind)
     return u;
 }
 
-/* A weight on this backend. Without tiles it is decoded row by row from the mapped file. */
+/* A weight on this backend: tiles, or for formats that have none the rows of the file, which are
+ * copied all the same, since memory in huge pages is read twice as fast as a mapped file. */
 struct cpu_weight {
     const struct weight *source;
-    bool is_tiled;
     struct tile_shape shape;
-    int64_t n_tiles;  /* of one matrix */
-    uint8_t *tiles;   /* n_expert * n_tiles of them; NULL until tile_fill */
-    size_t bytes;     /* of all; 0 for formats that have no tiles */
+    int64_t n_tiles;     /* of one matrix */
+    uint8_t *tiles;      /* n_expert * n_tiles of them; NULL until tile_fill, and for rows */
+    const uint8_t *rows; /* n_expert matrices; for tiles NULL, until tile_fill the mapped file's */
+    size_t bytes;        /* of all, a multiple of 64 */
+    bool is_filled;
 };
 
 /* Whether a format has a tile kind, and which. F32, F16 and BF16 have none. */
@@ -95,8 +97,9 @@ bool tile_kind_of(enum format format, enum tile_kind *kind);
 /* Works out shape and bytes. */
 void tile_plan(struct cpu_weight *w);
 
-/* Makes the tiles in zeroed memory of w->bytes, aligned to 64, with all workers of the pool, then
- * gives the mapped pages of the source back to the system. The memory stays the caller's. */
+/* Makes the tiles, or copies the rows, in zeroed memory of w->bytes, aligned to 64, with all workers
+ * of the pool, then gives the mapped pages of the source back to the system. The memory stays the
+ * caller's. */
 void tile_fill(struct cpu_weight *w, uint8_t *memory, struct pool *pool);
 
 static inline const uint8_t *tile_at(const struct cpu_weight *w, int64_t expert, int64_t tile)

@@ -304,6 +304,64 @@ static void dots(const float *a, int64_t a_stride, int n_a, const float *b, int6
     }
 }
 
+ALWAYS fvec f_load_as(const enum format format, const uint8_t *p)
+{
+    const void *aligned = p;
+    if (format == FORMAT_F32) return f_load(aligned);
+    return format == FORMAT_F16 ? f_load_f16(aligned) : f_load_bf16(aligned);
+}
+
+/* As dots_block with one activation row, without decoding into memory. The rows behind these are
+ * asked for meanwhile: beyond the weights it does no harm. */
+ALWAYS void row_dots_block(const enum format format, const int n_w, const float *x,
+                           const uint8_t *w, size_t row_bytes, int64_t n, float *out)
+{
+    const size_t size = format == FORMAT_F32 ? sizeof(float) : sizeof(uint16_t);
+    fvec sum[4];
+    int64_t k = 0;
+    for (int j = 0; j < n_w; j++) sum[j] = f_set(0);
+    for (; k + 16 <= n; k += 16) {
+        fvec a = f_load(x + k);
+        for (int j = 0; j < n_w; j++) {
+            const uint8_t *p = w + (size_t)j * row_bytes + (size_t)k * size;
+            if ((size_t)k * size % 64 == 0)
+                __builtin_prefetch(p + (size_t)n_w * row_bytes, 0, 3);
+            sum[j] = f_fma(a, f_load_as(format, p), sum[j]);
+        }
+    }
+    for (int j = 0; j < n_w && k < n; j++) {
+        float a[16] = {0};
+        uint8_t rest[64] = {0};
+        memcpy(a, x + k, (size_t)(n - k) * sizeof *a);
+        memcpy(rest, w + (size_t)j * row_bytes + (size_t)k * size, (size_t)(n - k) * size);
+        sum[j] = f_fma(f_load(a), f_load_as(format, rest), sum[j]);
+    }
+    if (n_w == 4)
+        f_sum4(sum, out);
+    else
+        for (int j = 0; j < n_w; j++) out[j] = f_sum(sum[j]);
+}
+
+#define ROW_DOTS_CASE(FORMAT)                                                                      \
+    case FORMAT:                                                                                   \
+        for (; j + 4 <= n_w; j += 4)                                                               \
+            row_dots_block(FORMAT, 4, x, w + (size_t)j * row_bytes, row_bytes, n, out + j);        \
+        for (; j < n_w; j++)                                                                       \
+            row_dots_block(FORMAT, 1, x, w + (size_t)j * row_bytes, row_bytes, n, out + j);        \
+        break;
+
+static void row_dots(enum format format, const float *x, const uint8_t *w, size_t row_bytes,
+                     int n_w, int64_t n, float *out)
+{
+    int j = 0;
+    switch (format) {
+        ROW_DOTS_CASE(FORMAT_F32)
+        ROW_DOTS_CASE(FORMAT_F16)
+        ROW_DOTS_CASE(FORMAT_BF16)
+    default: break;
+    }
+}
+
 ALWAYS void weigh_block(const int n_y, float *y, int64_t y_stride, const float *keep,
                         const float *p, int64_t p_stride, const float *v, int64_t v_stride,
                         int n_v, int64_t n)
@@ -530,6 +588,7 @@ const struct cpu_kernels KERNELS_TABLE = {
     .tile_dot = tile_dot,
     .quantize = quantize,
     .dots = dots,
+    .row_dots = row_dots,
     .weigh = weigh,
     .exp_shifted = exp_shifted,
     .read_bytes = read_bytes,
