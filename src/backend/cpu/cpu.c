@@ -367,7 +367,8 @@ static void add_op(struct program *p, const struct op *op, void *memory, struct 
         add_step(p, op, memory, run, BY_ITEM);
         add_step(p, op, memory, cpu_JOIN_SEGMENTS, BY_ITEM);
         break;
-    case OP_GATHER_ROWS: add_step(p, op, memory, run, BY_ITEM); break; /* rows change hands */
+    case OP_GATHER_ROWS: /* rows change hands */
+    case OP_SOFTCAP: add_step(p, op, memory, run, BY_ITEM); break;
     case OP_ROPE: add_rope(p, op, memory); break;
     case OP_INPUT:
     case OP_OUTPUT: break; /* the engine's business, between runs */

@@ -1,4 +1,4 @@
-/* Steps that treat each row on its own: a worker takes a stretch of rows. */
+/* Steps that treat each row on its own: a worker takes a stretch of rows (of logits, of values). */
 #include <math.h>
 #include <string.h>
 
@@ -106,12 +106,6 @@ static void gelu_row(const struct cpu_step *s, int64_t r, const float *x, float 
     kernels_of(s)->gelu_mul(x, b, y, s->y_cols);
 }
 
-static void cap_row(const struct cpu_step *s, int64_t r, const float *x, float *y, void *scratch)
-{
-    (void)r, (void)scratch;
-    kernels_of(s)->softcap(x, s->op->p.softcap.cap, y, s->y_cols);
-}
-
 #define ROW_STEP(NAME, fn)                                                                         \
     void cpu_##NAME(const struct cpu_step *s, const struct pool_worker *worker)                    \
     {                                                                                              \
@@ -122,7 +116,14 @@ ROW_STEP(ROPE, rope_row)
 ROW_STEP(ADD, add_row)
 ROW_STEP(SCALE, scale_row)
 ROW_STEP(GELU_MUL, gelu_row)
-ROW_STEP(SOFTCAP, cap_row)
+
+/* A row of logits is long enough to be shared: stretches are of values, not of rows. */
+void cpu_SOFTCAP(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    int64_t first, last;
+    pool_stretch(worker, rows_of(s) * (int64_t)s->y_cols, &first, &last);
+    kernels_of(s)->softcap(s->x0 + first, s->op->p.softcap.cap, s->y0 + first, last - first);
+}
 
 void cpu_GATHER_ROWS(const struct cpu_step *s, const struct pool_worker *worker)
 {
