@@ -197,6 +197,8 @@ static void check_quantize(const struct cpu_kernels *k)
     float y[1] = {NAN};
     k->exp_shifted(y, 1, 0);
     check(k->name, "exp of NaN is NaN", isnan(y[0]) ? 0 : 1, 0);
+    float scores[32] = {[7] = NAN}, top = -INFINITY;
+    check(k->name, "softened NaN is NaN", isnan(k->soften(scores, 0, 31, &top)) ? 0 : 1, 0);
     y[0] = NAN;
     k->softcap(y, 30, y, 1);
     check(k->name, "softcap of NaN is NaN", isnan(y[0]) ? 0 : 1, 0);
@@ -205,11 +207,16 @@ static void check_quantize(const struct cpu_kernels *k)
 
 /* ---- Float kernels ---------------------------------------------------------------------- */
 
+static struct float_rows rows_of(const float *floats, int64_t n)
+{
+    return (struct float_rows){FORMAT_F32, floats, (size_t)n * sizeof *floats};
+}
+
 static void check_dots(const struct cpu_kernels *k, int n_a, int n_b, int n)
 {
     float *a = random_floats((int64_t)n_a * n, 1, 1), *b = random_floats((int64_t)n_b * n, 1, 2);
     float *out = mem_alloc((size_t)(n_a * n_b), sizeof *out);
-    k->dots(a, n, n_a, b, n, n_b, n, out, n_b);
+    k->dots(a, n, n_a, rows_of(b, n), n_b, n, out, n_b);
     struct distance d = {0};
     for (int i = 0; i < n_a; i++)
         for (int j = 0; j < n_b; j++) {
@@ -223,27 +230,32 @@ static void check_dots(const struct cpu_kernels *k, int n_a, int n_b, int n)
     mem_free(out);
 }
 
-/* A row alone gives the bits that it gives among others, whose weights are decoded first. */
-static void check_row_dots(const struct cpu_kernels *k, enum format format, int n_w, int n)
+/* Rows of halves give the bits of the floats that they are, in dots and in weigh. */
+static void check_halves(const struct cpu_kernels *k, enum format format, int n_a, int n_b, int n)
 {
-    size_t row_bytes = format_row_bytes(format, n);
-    float *x = random_floats(n, 1, 1), *w = random_floats((int64_t)n_w * n, 1, 2);
-    float *out = mem_alloc((size_t)n_w, sizeof *out), *expected = mem_alloc((size_t)n_w, 4);
-    uint8_t *rows = mem_alloc((size_t)n_w, row_bytes);
-    for (int j = 0; j < n_w; j++) {
-        format_of(format)->encode(w + j * n, rows + (size_t)j * row_bytes, n);
-        format_of(format)->decode(rows + (size_t)j * row_bytes, w + j * n, n);
+    size_t row_bytes = format_row_bytes(format, n), row_floats = (size_t)n * sizeof(float);
+    float *a = random_floats((int64_t)n_a * n, 1, 1), *b = random_floats((int64_t)n_b * n, 1, 2);
+    float *y[2] = {mem_alloc((size_t)n_a, row_floats), mem_alloc((size_t)n_a, row_floats)};
+    float *p[2] = {mem_alloc((size_t)(n_a * n_b), 4), mem_alloc((size_t)(n_a * n_b), 4)};
+    uint8_t *bytes = mem_alloc((size_t)n_b, row_bytes);
+    for (int j = 0; j < n_b; j++) {
+        format_of(format)->encode(b + j * n, bytes + (size_t)j * row_bytes, n);
+        format_of(format)->decode(bytes + (size_t)j * row_bytes, b + j * n, n);
     }
-    k->row_dots(format, x, rows, row_bytes, n_w, n, out);
-    k->dots(x, n, 1, w, n, n_w, n, expected, n_w);
-    int different = 0;
-    for (int j = 0; j < n_w; j++) different += out[j] != expected[j];
-    check(k->name, "dots of rows as they are", different, 0);
-    mem_free(x);
-    mem_free(w);
-    mem_free(out);
-    mem_free(expected);
-    mem_free(rows);
+    struct float_rows rows[2] = {{format, bytes, row_bytes}, rows_of(b, n)};
+    for (int i = 0; i < 2; i++) {
+        k->dots(a, n, n_a, rows[i], n_b, n, p[i], n_b);
+        memcpy(y[i], a, (size_t)n_a * row_floats);
+        k->weigh(y[i], n, a /* as good as any */, p[i], n_b, n_a, rows[i], n_b, n);
+    }
+    check(k->name, "dots of halves are those of floats",
+          memcmp(p[0], p[1], (size_t)(n_a * n_b) * sizeof(float)) != 0, 0);
+    check(k->name, "weighed halves are weighed floats",
+          memcmp(y[0], y[1], (size_t)n_a * row_floats) != 0, 0);
+    for (int i = 0; i < 2; i++) mem_free(y[i]), mem_free(p[i]);
+    mem_free(a);
+    mem_free(b);
+    mem_free(bytes);
 }
 
 static void check_weigh(const struct cpu_kernels *k, int n_y, int n_v, int n)
@@ -251,7 +263,7 @@ static void check_weigh(const struct cpu_kernels *k, int n_y, int n_v, int n)
     float *y = random_floats((int64_t)n_y * n, 1, 1), *v = random_floats((int64_t)n_v * n, 1, 2);
     float *p = random_floats((int64_t)n_y * n_v, 1, 3), *keep = random_floats(n_y, 1, 4);
     float *before = random_floats((int64_t)n_y * n, 1, 1);
-    k->weigh(y, n, keep, p, n_v, n_y, v, n, n_v, n);
+    k->weigh(y, n, keep, p, n_v, n_y, rows_of(v, n), n_v, n);
     struct distance d = {0};
     for (int i = 0; i < n_y; i++)
         for (int c = 0; c < n; c++) {
@@ -265,6 +277,25 @@ static void check_weigh(const struct cpu_kernels *k, int n_y, int n_v, int n)
     mem_free(p);
     mem_free(keep);
     mem_free(before);
+}
+
+static void check_soften(const struct cpu_kernels *k, int from, int to, float top)
+{
+    float *x = random_floats(32, 3, 1), shares[32], before = top;
+    memcpy(shares, x, sizeof shares);
+    float sum = k->soften(shares, from, to, &top);
+    double most = (double)before, total = 0;
+    struct distance d = {0};
+    for (int i = from; i <= to; i++) most = (double)x[i] > most ? (double)x[i] : most;
+    for (int i = 0; i < 32; i++) {
+        double share = i < from || i > to ? 0 : exp((double)x[i] - most);
+        add_distance(&d, (double)shares[i], share);
+        total += share;
+    }
+    add_distance(&d, (double)sum, total);
+    check(k->name, "soften", relative(d), 1e-6);
+    check(k->name, "soften's top", fabs((double)top - most), 0);
+    mem_free(x);
 }
 
 static double gelu(double a)
@@ -321,15 +352,19 @@ static void check_kernels(const struct cpu_kernels *k)
     check_dots(k, 7, 9, 256);
     check_dots(k, 4, 32, 500);
     check_dots(k, 1, 1, 5);
-    static const enum format floats[] = {FORMAT_F32, FORMAT_F16, FORMAT_BF16};
-    for (int i = 0; i < 3; i++) {
-        check_row_dots(k, floats[i], 16, 2560);
-        check_row_dots(k, floats[i], 7, 500);
-        check_row_dots(k, floats[i], 1, 5);
+    static const enum format halves[] = {FORMAT_F16, FORMAT_BF16};
+    for (int i = 0; i < 2; i++) {
+        check_halves(k, halves[i], 1, 16, 2560);
+        check_halves(k, halves[i], 7, 9, 500);
+        check_halves(k, halves[i], 6, 1, 5);
     }
     check_weigh(k, 7, 9, 256);
     check_weigh(k, 4, 32, 512);
     check_weigh(k, 3, 1, 40);
+    check_soften(k, 0, 31, -INFINITY);
+    check_soften(k, 5, 5, -INFINITY);
+    check_soften(k, 17, 30, 1);
+    check_soften(k, 0, 20, 50);
     check_elementwise(k, 2560);
     check_elementwise(k, 37);
     check_elementwise(k, 3);

@@ -12,7 +12,8 @@
 enum {
     KEY_BLOCK = 32,
     SEGMENT = 512,    /* keys; a multiple of KEY_BLOCK */
-    QUERIES_MAX = 64  /* query heads treated together: tokens x heads of a key head */
+    QUERIES_MAX = 64, /* query heads treated together: tokens x heads of a key head */
+    FEW_QUERIES = 16  /* for which decoding keys and values would take longer than reading them */
 };
 
 /* A softmax under way, for one query: its largest score, sum of exponentials, and weighted
@@ -100,16 +101,43 @@ static void clear(struct running *r, float *values, int32_t n, int32_t d)
     memset(values, 0, (size_t)n * (size_t)d * sizeof *values);
 }
 
-/* Keys and values of positions [first, last], which lie in one block. */
-static void read_block(const struct block_job *j, int32_t first, int32_t last)
+/* Where the key and the value of a position are in the cache. */
+static size_t place_of(const struct block_job *j, int32_t position)
 {
     const struct kv_cache *c = j->cache;
-    size_t row_bytes = format_row_bytes(c->format, j->d);
-    for (int32_t position = first; position <= last; position++) {
-        size_t cell = (size_t)j->sequence * (size_t)c->capacity +
-                      (size_t)(position % c->capacity);
-        size_t at = (cell * (size_t)c->n_heads + (size_t)j->key_head) * row_bytes;
-        int32_t i = position - first;
+    size_t cell = (size_t)j->sequence * (size_t)c->capacity + (size_t)(position % c->capacity);
+    return (cell * (size_t)c->n_heads + (size_t)j->key_head) * format_row_bytes(c->format, j->d);
+}
+
+/* Values are weighed column by column, which no processor sees coming: they are asked for before
+ * the keys are multiplied. */
+static void ask_for(const struct float_rows *rows, int32_t n, size_t row_bytes)
+{
+    for (int32_t i = 0; i < n; i++)
+        for (size_t at = 0; at < row_bytes; at += 64)
+            __builtin_prefetch((const char *)rows->data + (size_t)i * rows->stride + at, 0, 3);
+}
+
+/* Keys and values of positions [first, last], which lie in one block: as they are in the cache for
+ * few queries, decoded for many, or where the ring ends in the block. */
+static void read_block(const struct block_job *j, int32_t first, int32_t last,
+                       struct float_rows *k, struct float_rows *v)
+{
+    const struct kv_cache *c = j->cache;
+    size_t row_bytes = format_row_bytes(c->format, j->d), stride = row_bytes * (size_t)c->n_heads;
+    size_t at = place_of(j, first), decoded = (size_t)j->d * sizeof(float);
+    bool is_float = c->format == FORMAT_F16 || c->format == FORMAT_F32;
+    bool is_whole = place_of(j, last) == at + (size_t)(last - first) * stride;
+    if (j->n_tokens * j->group <= FEW_QUERIES && is_float && is_whole) {
+        *k = (struct float_rows){c->format, (const char *)c->k + at, stride};
+        *v = (struct float_rows){c->format, (const char *)c->v + at, stride};
+        ask_for(v, last - first + 1, row_bytes);
+        return;
+    }
+    *k = (struct float_rows){FORMAT_F32, j->k, decoded};
+    *v = (struct float_rows){FORMAT_F32, j->v, decoded};
+    for (int32_t i = 0; i <= last - first; i++) {
+        at = place_of(j, first + i);
         cpu_decode(kernels_of(j->s), c->format, (const char *)c->k + at, j->k + i * j->d, j->d);
         cpu_decode(kernels_of(j->s), c->format, (const char *)c->v + at, j->v + i * j->d, j->d);
     }
@@ -117,22 +145,17 @@ static void read_block(const struct block_job *j, int32_t first, int32_t last)
 
 /* Scores of one query become shares; what it had so far is to be multiplied by *keep. Keys
  * before `from` and behind `to` are not this query's. */
-static void soften(const struct cpu_kernels *k, struct running *r, float *p, int32_t n,
-                   int32_t from, int32_t to, float *keep)
+static void soften(const struct cpu_kernels *k, struct running *r, float *p, int32_t from,
+                   int32_t to, float *keep)
 {
-    *keep = 1.0f;
     float top = r->top;
-    for (int32_t i = from; i <= to; i++) top = p[i] > top ? p[i] : top;
-    if (from <= to) {
-        k->exp_shifted(p + from, to - from + 1, top);
-        *keep = expf(r->top - top);
+    if (from > to) { /* all keys are later ones */
+        *keep = 1.0f;
+        memset(p, 0, KEY_BLOCK * sizeof *p);
+        return;
     }
-    float sum = 0;
-    for (int32_t i = 0; i < n; i++)
-        if (i < from || i > to)
-            p[i] = 0;
-        else
-            sum += p[i];
+    float sum = k->soften(p, from, to, &top);
+    *keep = expf(r->top - top);
     r->sum = r->sum * *keep + sum;
     r->top = top;
 }
@@ -142,17 +165,17 @@ static void add_block(const struct block_job *j, int32_t first, int32_t last)
 {
     const struct cpu_kernels *k = kernels_of(j->s);
     int32_t n = last - first + 1, n_queries = j->n_tokens * j->group;
-    read_block(j, first, last);
-    k->dots(j->q, j->d, n_queries, j->k, j->d, n, j->d, j->scores, KEY_BLOCK);
+    struct float_rows keys, values;
+    read_block(j, first, last, &keys, &values);
+    k->dots(j->q, j->d, n_queries, keys, n, j->d, j->scores, KEY_BLOCK);
     for (int32_t i = 0; i < n_queries; i++) {
         int32_t from, to;
         visible(j->s, j->row + i / j->group, &from, &to);
         from = from > first ? from - first : 0;
         to = to < last ? to - first : n - 1;
-        soften(k, &j->segment[i], j->scores + i * KEY_BLOCK, n, from, to, &j->keep[i]);
+        soften(k, &j->segment[i], j->scores + i * KEY_BLOCK, from, to, &j->keep[i]);
     }
-    k->weigh(j->segment_values, j->d, j->keep, j->scores, KEY_BLOCK, n_queries, j->v, j->d, n,
-             j->d);
+    k->weigh(j->segment_values, j->d, j->keep, j->scores, KEY_BLOCK, n_queries, values, n, j->d);
 }
 
 /* The running softmax over the visible keys of one segment. */

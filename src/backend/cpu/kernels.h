@@ -26,22 +26,29 @@ struct tile_job {
     float *out;
 };
 
+/* Rows of floats as they lie in memory, `stride` bytes apart: F32, F16 or BF16. Halves are converted
+ * as they are read, which gives the bits of converting them first. */
+struct float_rows {
+    enum format format;
+    const void *data;
+    size_t stride;
+};
+
 struct cpu_kernels {
     const char *name;
     void (*tile_dot)(const struct tile_job *job);
     void (*quantize)(const float *x, int64_t n, struct act_block *out);
 
-    /* out[i * out_stride + j] = a row i . b row j, rows of n floats at a + i * a_stride, ... */
-    void (*dots)(const float *a, int64_t a_stride, int n_a, const float *b, int64_t b_stride,
-                 int n_b, int64_t n, float *out, int64_t out_stride);
-    /* out[j] = x . row j of n_w rows as they are in a file, F32, F16 or BF16, that come from memory;
-     * the bits of `dots` on the decoded rows. */
-    void (*row_dots)(enum format format, const float *x, const uint8_t *w, size_t row_bytes,
-                     int n_w, int64_t n, float *out);
-    /* y row i = y row i * keep[i] + sum_k p[i * p_stride + k] v row k; n floats a row. */
+    /* out[i * out_stride + j] = a row i . b row j, rows of n values at a + i * a_stride, ... */
+    void (*dots)(const float *a, int64_t a_stride, int n_a, struct float_rows b, int n_b,
+                 int64_t n, float *out, int64_t out_stride);
+    /* y row i = y row i * keep[i] + sum_k p[i * p_stride + k] v row k; n values a row. */
     void (*weigh)(float *y, int64_t y_stride, const float *keep, const float *p, int64_t p_stride,
-                  int n_y, const float *v, int64_t v_stride, int n_v, int64_t n);
+                  int n_y, struct float_rows v, int n_v, int64_t n);
     void (*exp_shifted)(float *x, int64_t n, float shift); /* x = exp(x - shift) */
+    /* Of 32 scores those from `from` to `to`, one at least: raises *top to the largest, makes them
+     * exp(score - *top) and the others 0, and returns their sum. */
+    float (*soften)(float *scores, int from, int to, float *top);
 
     /* For measuring: reads n bytes (a multiple of 512), returns a sum that depends on them;
      * does `rounds` register products and returns their number of operations. */

@@ -93,13 +93,13 @@ static void multiply_decoded(const struct product *p, int64_t first, int64_t las
     float *decoded = p->results + ITEM_ROWS * ITEM_TILES_MAX * TILE_ROWS;
     for (int n_rows; first < last; first += n_rows) {
         n_rows = last - first < FLOAT_ROWS ? (int)(last - first) : FLOAT_ROWS;
+        struct float_rows b = {FORMAT_F32, decoded, (size_t)w->cols * sizeof *decoded};
         for (int i = 0; i < n_rows; i++)
             cpu_decode(k, w->format, weight_row(p, first + i), decoded + i * w->cols, w->cols);
         for (int32_t done = 0, n; done < p->n; done += n) {
             int32_t at = p->list ? p->list[done] : done, most = p->n - done;
             n = p->list ? 1 : most < ITEM_ROWS ? most : ITEM_ROWS;
-            k->dots(input_row(p, at), w->cols, n, decoded, w->cols, n_rows, w->cols, p->results,
-                    FLOAT_ROWS);
+            k->dots(input_row(p, at), w->cols, n, b, n_rows, w->cols, p->results, FLOAT_ROWS);
             for (int32_t i = 0; i < n; i++)
                 put(p, at + i, first, n_rows, p->results + i * FLOAT_ROWS);
         }
@@ -110,10 +110,11 @@ static void multiply_decoded(const struct product *p, int64_t first, int64_t las
 static void multiply_as_read(const struct product *p, int64_t first, int64_t last)
 {
     const struct weight *w = p->w->source;
+    struct float_rows b = {w->format, weight_row(p, first), w->row_bytes};
     for (int32_t i = 0; i < p->n; i++) {
         int32_t at = p->list ? p->list[i] : i;
-        kernels_of(p->s)->row_dots(w->format, input_row(p, at), weight_row(p, first), w->row_bytes,
-                                   (int)(last - first), w->cols, p->results);
+        kernels_of(p->s)->dots(input_row(p, at), 0, 1, b, (int)(last - first), w->cols, p->results,
+                               0);
         put(p, at, first, last - first, p->results);
     }
 }

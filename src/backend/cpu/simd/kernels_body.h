@@ -248,162 +248,181 @@ static void quantize(const float *x, int64_t n, struct act_block *out)
 
 /* ---- Float products --------------------------------------------------------------------- */
 
-/* A few rows by a few rows. What is left of n behind whole vectors is padded with zeros. */
-ALWAYS void dots_block(const int n_a, const int n_b, const float *a, int64_t a_stride,
-                       const float *b, int64_t b_stride, int64_t n, float *out,
+/* Value k of row j. */
+ALWAYS const uint8_t *value_at(const enum format format, const struct float_rows *rows, int j,
+                               int64_t k)
+{
+    size_t size = format == FORMAT_F32 ? sizeof(float) : sizeof(uint16_t);
+    return (const uint8_t *)rows->data + (size_t)j * rows->stride + (size_t)k * size;
+}
+
+/* 16 values from k on of row j. */
+ALWAYS fvec values_at(const enum format format, const struct float_rows *rows, int j, int64_t k)
+{
+    const void *p = value_at(format, rows, j, k);
+    if (format == FORMAT_F32) return f_load(p);
+    return format == FORMAT_F16 ? f_load_f16(p) : f_load_bf16(p);
+}
+
+/* The same where only n are left; zeros behind them. */
+ALWAYS fvec last_values(const enum format format, const struct float_rows *rows, int j, int64_t k,
+                        int64_t n)
+{
+    float padded[16] = {0};
+    struct float_rows one = {format, padded, sizeof padded};
+    size_t size = format == FORMAT_F32 ? sizeof(float) : sizeof(uint16_t);
+    memcpy(padded, value_at(format, rows, j, k), (size_t)n * size);
+    return values_at(format, &one, 0, 0);
+}
+
+/* A few rows by a few rows from j on. Rows that few others are multiplied with come from memory: as
+ * many behind them are asked for, which does no harm beyond the last. What is left of n behind
+ * whole vectors is padded with zeros. */
+ALWAYS void dots_block(const enum format format, const int n_a, const int n_b, const float *a,
+                       int64_t a_stride, const struct float_rows *b, int j, int64_t n, float *out,
                        int64_t out_stride)
 {
+    const bool asks = n_a == 1 || format != FORMAT_F32;
+    const int line = format == FORMAT_F32 ? 16 : 32; /* values */
     fvec sum[4][4];
     for (int i = 0; i < n_a; i++)
-        for (int j = 0; j < n_b; j++) sum[i][j] = f_set(0);
+        for (int h = 0; h < n_b; h++) sum[i][h] = f_set(0);
     int64_t k = 0;
     for (; k + 16 <= n; k += 16) {
         fvec y[4];
-        for (int j = 0; j < n_b; j++) y[j] = f_load(b + j * b_stride + k);
+        for (int h = 0; h < n_b; h++) {
+            if (asks && k % line == 0)
+                __builtin_prefetch(value_at(format, b, j + h + n_b, k), 0, 3);
+            y[h] = values_at(format, b, j + h, k);
+        }
         for (int i = 0; i < n_a; i++) {
             fvec x = f_load(a + i * a_stride + k);
-            for (int j = 0; j < n_b; j++) sum[i][j] = f_fma(x, y[j], sum[i][j]);
+            for (int h = 0; h < n_b; h++) sum[i][h] = f_fma(x, y[h], sum[i][h]);
         }
     }
-    if (k < n)
-        for (int i = 0; i < n_a; i++)
-            for (int j = 0; j < n_b; j++) {
-                float x[16] = {0}, y[16] = {0};
-                memcpy(x, a + i * a_stride + k, (size_t)(n - k) * sizeof *x);
-                memcpy(y, b + j * b_stride + k, (size_t)(n - k) * sizeof *y);
-                sum[i][j] = f_fma(f_load(x), f_load(y), sum[i][j]);
-            }
+    for (int i = 0; i < n_a && k < n; i++) {
+        struct float_rows x = {FORMAT_F32, a + i * a_stride, 0};
+        for (int h = 0; h < n_b; h++)
+            sum[i][h] = f_fma(last_values(FORMAT_F32, &x, 0, k, n - k),
+                              last_values(format, b, j + h, k, n - k), sum[i][h]);
+    }
     for (int i = 0; i < n_a; i++)
         if (n_b == 4)
-            f_sum4(sum[i], out + i * out_stride);
+            f_sum4(sum[i], out + i * out_stride + j);
         else
-            for (int j = 0; j < n_b; j++) out[i * out_stride + j] = f_sum(sum[i][j]);
+            for (int h = 0; h < n_b; h++) out[i * out_stride + j + h] = f_sum(sum[i][h]);
 }
 
-static void dots(const float *a, int64_t a_stride, int n_a, const float *b, int64_t b_stride,
-                 int n_b, int64_t n, float *out, int64_t out_stride)
-{
-    int i = 0;
-    for (; i + 4 <= n_a; i += 4) {
-        const float *row = a + i * a_stride;
-        float *y = out + i * out_stride;
-        int j = 0;
-        for (; j + 4 <= n_b; j += 4)
-            dots_block(4, 4, row, a_stride, b + j * b_stride, b_stride, n, y + j, out_stride);
-        for (; j < n_b; j++)
-            dots_block(4, 1, row, a_stride, b + j * b_stride, b_stride, n, y + j, out_stride);
-    }
-    for (; i < n_a; i++) {
-        int j = 0;
-        for (; j + 4 <= n_b; j += 4)
-            dots_block(1, 4, a + i * a_stride, a_stride, b + j * b_stride, b_stride, n,
-                       out + i * out_stride + j, out_stride);
-        for (; j < n_b; j++)
-            dots_block(1, 1, a + i * a_stride, a_stride, b + j * b_stride, b_stride, n,
-                       out + i * out_stride + j, out_stride);
-    }
-}
-
-ALWAYS fvec f_load_as(const enum format format, const uint8_t *p)
-{
-    const void *aligned = p;
-    if (format == FORMAT_F32) return f_load(aligned);
-    return format == FORMAT_F16 ? f_load_f16(aligned) : f_load_bf16(aligned);
-}
-
-/* As dots_block with one activation row, without decoding into memory. The rows behind these are
- * asked for meanwhile: beyond the weights it does no harm. */
-ALWAYS void row_dots_block(const enum format format, const int n_w, const float *x,
-                           const uint8_t *w, size_t row_bytes, int64_t n, float *out)
-{
-    const size_t size = format == FORMAT_F32 ? sizeof(float) : sizeof(uint16_t);
-    fvec sum[4];
-    int64_t k = 0;
-    for (int j = 0; j < n_w; j++) sum[j] = f_set(0);
-    for (; k + 16 <= n; k += 16) {
-        fvec a = f_load(x + k);
-        for (int j = 0; j < n_w; j++) {
-            const uint8_t *p = w + (size_t)j * row_bytes + (size_t)k * size;
-            if ((size_t)k * size % 64 == 0)
-                __builtin_prefetch(p + (size_t)n_w * row_bytes, 0, 3);
-            sum[j] = f_fma(a, f_load_as(format, p), sum[j]);
-        }
-    }
-    for (int j = 0; j < n_w && k < n; j++) {
-        float a[16] = {0};
-        uint8_t rest[64] = {0};
-        memcpy(a, x + k, (size_t)(n - k) * sizeof *a);
-        memcpy(rest, w + (size_t)j * row_bytes + (size_t)k * size, (size_t)(n - k) * size);
-        sum[j] = f_fma(f_load(a), f_load_as(format, rest), sum[j]);
-    }
-    if (n_w == 4)
-        f_sum4(sum, out);
-    else
-        for (int j = 0; j < n_w; j++) out[j] = f_sum(sum[j]);
-}
-
-#define ROW_DOTS_CASE(FORMAT)                                                                      \
-    case FORMAT:                                                                                   \
-        for (; j + 4 <= n_w; j += 4)                                                               \
-            row_dots_block(FORMAT, 4, x, w + (size_t)j * row_bytes, row_bytes, n, out + j);        \
-        for (; j < n_w; j++)                                                                       \
-            row_dots_block(FORMAT, 1, x, w + (size_t)j * row_bytes, row_bytes, n, out + j);        \
-        break;
-
-static void row_dots(enum format format, const float *x, const uint8_t *w, size_t row_bytes,
-                     int n_w, int64_t n, float *out)
+/* n_a rows, a constant, by all of b. */
+ALWAYS void dots_rows(const enum format format, const int n_a, const float *a, int64_t a_stride,
+                      const struct float_rows *b, int n_b, int64_t n, float *out,
+                      int64_t out_stride)
 {
     int j = 0;
-    switch (format) {
-        ROW_DOTS_CASE(FORMAT_F32)
-        ROW_DOTS_CASE(FORMAT_F16)
-        ROW_DOTS_CASE(FORMAT_BF16)
-    default: break;
+    for (; j + 4 <= n_b; j += 4)
+        dots_block(format, n_a, 4, a, a_stride, b, j, n, out, out_stride);
+    for (; j < n_b; j++) dots_block(format, n_a, 1, a, a_stride, b, j, n, out, out_stride);
+}
+
+/* One function a format, for compilers' sake. */
+#define DOTS(FORMAT)                                                                               \
+    static void dots_##FORMAT(const float *a, int64_t a_stride, int n_a,                           \
+                              const struct float_rows *b, int n_b, int64_t n, float *out,          \
+                              int64_t out_stride)                                                  \
+    {                                                                                              \
+        int i = 0;                                                                                 \
+        for (; i + 4 <= n_a; i += 4)                                                               \
+            dots_rows(FORMAT_##FORMAT, 4, a + i * a_stride, a_stride, b, n_b, n,                   \
+                      out + i * out_stride, out_stride);                                           \
+        for (; i < n_a; i++)                                                                       \
+            dots_rows(FORMAT_##FORMAT, 1, a + i * a_stride, a_stride, b, n_b, n,                   \
+                      out + i * out_stride, out_stride);                                           \
+    }
+DOTS(F32)
+DOTS(F16)
+DOTS(BF16)
+
+static void dots(const float *a, int64_t a_stride, int n_a, struct float_rows b, int n_b,
+                 int64_t n, float *out, int64_t out_stride)
+{
+    switch (b.format) {
+    case FORMAT_F16: dots_F16(a, a_stride, n_a, &b, n_b, n, out, out_stride); break;
+    case FORMAT_BF16: dots_BF16(a, a_stride, n_a, &b, n_b, n, out, out_stride); break;
+    default: dots_F32(a, a_stride, n_a, &b, n_b, n, out, out_stride); break;
     }
 }
 
-ALWAYS void weigh_block(const int n_y, float *y, int64_t y_stride, const float *keep,
-                        const float *p, int64_t p_stride, const float *v, int64_t v_stride,
-                        int n_v, int64_t n)
+/* Columns [k, k + 32) of n_y rows. */
+ALWAYS void weigh_columns(const enum format format, const int n_y, float *y, int64_t y_stride,
+                          const float *keep, const float *p, int64_t p_stride,
+                          const struct float_rows *v, int n_v, int64_t k)
+{
+    fvec low[4], high[4];
+    for (int i = 0; i < n_y; i++) {
+        low[i] = f_mul(f_load(y + i * y_stride + k), f_set(keep[i]));
+        high[i] = f_mul(f_load(y + i * y_stride + k + 16), f_set(keep[i]));
+    }
+    for (int j = 0; j < n_v; j++) {
+        fvec a = values_at(format, v, j, k), b = values_at(format, v, j, k + 16);
+        for (int i = 0; i < n_y; i++) {
+            fvec share = f_set(p[i * p_stride + j]);
+            low[i] = f_fma(share, a, low[i]);
+            high[i] = f_fma(share, b, high[i]);
+        }
+    }
+    for (int i = 0; i < n_y; i++) {
+        f_store(y + i * y_stride + k, low[i]);
+        f_store(y + i * y_stride + k + 16, high[i]);
+    }
+}
+
+ALWAYS void weigh_rows(const enum format format, const int n_y, float *y, int64_t y_stride,
+                       const float *keep, const float *p, int64_t p_stride,
+                       const struct float_rows *v, int n_v, int64_t n)
 {
     int64_t k = 0;
-    for (; k + 32 <= n; k += 32) {
-        fvec low[4], high[4];
-        for (int i = 0; i < n_y; i++) {
-            low[i] = f_mul(f_load(y + i * y_stride + k), f_set(keep[i]));
-            high[i] = f_mul(f_load(y + i * y_stride + k + 16), f_set(keep[i]));
+    for (; k + 32 <= n; k += 32)
+        weigh_columns(format, n_y, y, y_stride, keep, p, p_stride, v, n_v, k);
+    for (int i = 0; i < n_y && k < n; i++) { /* no head of Gemma's: small test models */
+        float padded[32] = {0}, *row = y + i * y_stride;
+        memcpy(padded, row + k, (size_t)(n - k) * sizeof *padded);
+        for (int64_t part = 0; part < n - k; part += 16) {
+            int64_t left = n - k - part < 16 ? n - k - part : 16;
+            fvec sum = f_mul(f_load(padded + part), f_set(keep[i]));
+            for (int j = 0; j < n_v; j++)
+                sum = f_fma(f_set(p[i * p_stride + j]),
+                            last_values(format, v, j, k + part, left), sum);
+            f_store(padded + part, sum);
         }
-        for (int j = 0; j < n_v; j++) {
-            fvec a = f_load(v + j * v_stride + k), b = f_load(v + j * v_stride + k + 16);
-            for (int i = 0; i < n_y; i++) {
-                fvec share = f_set(p[i * p_stride + j]);
-                low[i] = f_fma(share, a, low[i]);
-                high[i] = f_fma(share, b, high[i]);
-            }
-        }
-        for (int i = 0; i < n_y; i++) {
-            f_store(y + i * y_stride + k, low[i]);
-            f_store(y + i * y_stride + k + 16, high[i]);
-        }
+        memcpy(row + k, padded, (size_t)(n - k) * sizeof *padded);
     }
-    for (; k < n; k++) /* no head of Gemma's: small test models */
-        for (int i = 0; i < n_y; i++) {
-            float sum = y[i * y_stride + k] * keep[i];
-            for (int j = 0; j < n_v; j++) sum += p[i * p_stride + j] * v[j * v_stride + k];
-            y[i * y_stride + k] = sum;
-        }
 }
 
+#define WEIGH(FORMAT)                                                                              \
+    static void weigh_##FORMAT(float *y, int64_t y_stride, const float *keep, const float *p,      \
+                               int64_t p_stride, int n_y, const struct float_rows *v, int n_v,     \
+                               int64_t n)                                                          \
+    {                                                                                              \
+        int i = 0;                                                                                 \
+        for (; i + 4 <= n_y; i += 4)                                                               \
+            weigh_rows(FORMAT_##FORMAT, 4, y + i * y_stride, y_stride, keep + i,                   \
+                       p + i * p_stride, p_stride, v, n_v, n);                                     \
+        for (; i < n_y; i++)                                                                       \
+            weigh_rows(FORMAT_##FORMAT, 1, y + i * y_stride, y_stride, keep + i,                   \
+                       p + i * p_stride, p_stride, v, n_v, n);                                     \
+    }
+WEIGH(F32)
+WEIGH(F16)
+WEIGH(BF16)
+
 static void weigh(float *y, int64_t y_stride, const float *keep, const float *p, int64_t p_stride,
-                  int n_y, const float *v, int64_t v_stride, int n_v, int64_t n)
+                  int n_y, struct float_rows v, int n_v, int64_t n)
 {
-    int i = 0;
-    for (; i + 4 <= n_y; i += 4)
-        weigh_block(4, y + i * y_stride, y_stride, keep + i, p + i * p_stride, p_stride, v,
-                    v_stride, n_v, n);
-    for (; i < n_y; i++)
-        weigh_block(1, y + i * y_stride, y_stride, keep + i, p + i * p_stride, p_stride, v,
-                    v_stride, n_v, n);
+    switch (v.format) {
+    case FORMAT_F16: weigh_F16(y, y_stride, keep, p, p_stride, n_y, &v, n_v, n); break;
+    case FORMAT_BF16: weigh_BF16(y, y_stride, keep, p, p_stride, n_y, &v, n_v, n); break;
+    default: weigh_F32(y, y_stride, keep, p, p_stride, n_y, &v, n_v, n); break;
+    }
 }
 
 /* ---- Elementwise ------------------------------------------------------------------------ */
@@ -463,6 +482,20 @@ static void exp_shifted(float *x, int64_t n, float shift)
     })
 }
 
+static float soften(float *scores, int from, int to, float *top)
+{
+    for (int i = 0; i < 32; i++)
+        if (i < from || i > to) scores[i] = -__builtin_inff();
+    fvec low = f_load(scores), high = f_load(scores + 16);
+    float most = f_most(f_max(low, high));
+    *top = most > *top ? most : *top;
+    f_store(scores, f_exp(f_sub(low, f_set(*top))));
+    f_store(scores + 16, f_exp(f_sub(high, f_set(*top))));
+    for (int i = 0; i < 32; i++)
+        if (i < from || i > to) scores[i] = 0;
+    return f_sum(f_add(f_load(scores), f_load(scores + 16)));
+}
+
 static void gelu_mul(const float *a, const float *b, float *y, int64_t n)
 {
     FOR_LANES(n, f_store(y + i, f_mul(f_gelu(f_load(a + i)), f_load(b + i))), {
@@ -501,7 +534,8 @@ static void scale(const float *x, float value, float *y, int64_t n)
 static void rmsnorm(const float *x, const float *w, float *y, int64_t n, float eps)
 {
     float total;
-    dots_block(1, 1, x, 0, x, 0, n, &total, 0);
+    struct float_rows row = {FORMAT_F32, x, 0};
+    dots_block(FORMAT_F32, 1, 1, x, 0, &row, 0, n, &total, 0);
     float factor = 1.0f / __builtin_sqrtf(total / (float)n + eps);
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
@@ -588,9 +622,9 @@ const struct cpu_kernels KERNELS_TABLE = {
     .tile_dot = tile_dot,
     .quantize = quantize,
     .dots = dots,
-    .row_dots = row_dots,
     .weigh = weigh,
     .exp_shifted = exp_shifted,
+    .soften = soften,
     .read_bytes = read_bytes,
     .multiply_bytes = multiply_bytes,
     .decode_f16 = decode_f16,
