@@ -26,8 +26,8 @@ struct tile_job {
     float *out;
 };
 
-/* Rows of floats as they lie in memory, `stride` bytes apart: F32, F16 or BF16. Halves are converted
- * as they are read, which gives the bits of converting them first. */
+/* Rows of floats as they lie in memory, `stride` bytes apart: F32, F16 or BF16. Halves are
+ * converted as they are read, which gives the bits of converting them first. */
 struct float_rows {
     enum format format;
     const void *data;

@@ -97,9 +97,9 @@ bool tile_kind_of(enum format format, enum tile_kind *kind);
 /* Works out shape and bytes. */
 void tile_plan(struct cpu_weight *w);
 
-/* Makes the tiles, or copies the rows, in zeroed memory of w->bytes, aligned to 64, with all workers
- * of the pool, then gives the mapped pages of the source back to the system. The memory stays the
- * caller's. */
+/* Makes the tiles, or copies the rows, in zeroed memory of w->bytes, aligned to 64, with all
+ * workers of the pool, then gives the mapped pages of the source back to the system. The memory
+ * stays the caller's. */
 void tile_fill(struct cpu_weight *w, uint8_t *memory, struct pool *pool);
 
 static inline const uint8_t *tile_at(const struct cpu_weight *w, int64_t expert, int64_t tile)
