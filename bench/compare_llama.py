@@ -8,7 +8,9 @@ DIR holds llama.cpp's shared libraries, libllama*.so among them: the npm package
 @node-llama-cpp/linux-x64 has them prebuilt (npm pack, tar xzf, package/bins/linux-x64).
 TEST is pp512 (prefill of 512 tokens), tg32 (32 tokens decoded) or tg32@4096 (behind 4096).
 A round runs both programs once for every test, so slow drift of a shared machine hits both; each
-run of either begins with an uncounted warm-up of the test.
+run of either begins with an uncounted warm-up of the test. Of decoding, the share of the memory's
+read bandwidth that carat reached is told, and the ratio that all of it would have been: bandwidth
+is measured in each of carat's runs, behind its test, by a loop that only reads.
 """
 import argparse
 import csv
@@ -35,11 +37,13 @@ def run(command):
 
 
 def carat_rate(program, model, test, threads):
+    """Tokens a second, and the share of the read bandwidth of the same run."""
     kind, n, depth = parse_test(test)
     sizes = ["-p", str(n), "-n", "0"] if kind == "pp" else ["-p", "0", "-n", str(n)]
     out = run([program, "bench", model, *sizes, "-d", str(depth), "-r", "1", "-t", str(threads),
-               "-o", "json", "-q"])
-    return json.loads(out)[0]["avg_ts"]
+               "-o", "json", "-q", "--roofline"])
+    result = json.loads(out)[0]
+    return result["avg_ts"], result["read_share"]
 
 
 def llama_rate(program, libraries, model, test, threads):
@@ -65,31 +69,37 @@ def main():
     arguments = parser.parse_args()
     pairs = [(model, test) for entry in arguments.tests
              for model, tests in [entry.rsplit(":", 1)] for test in tests.split(",")]
-    rates = {pair: ([], []) for pair in pairs}
+    rates = {pair: ([], [], []) for pair in pairs}
     rows = []
     for turn in range(arguments.rounds):
         for model, test in pairs:
-            ours = carat_rate(arguments.carat, model, test, arguments.threads)
+            ours, share = carat_rate(arguments.carat, model, test, arguments.threads)
             theirs = llama_rate(arguments.peer, arguments.llama, model, test, arguments.threads)
             rates[model, test][0].append(ours)
             rates[model, test][1].append(theirs)
+            rates[model, test][2].append(share)
             rows.append([machine(), arguments.threads, os.path.basename(model), test, turn + 1,
-                         f"{ours:.3f}", f"{theirs:.3f}"])
+                         f"{ours:.3f}", f"{theirs:.3f}", f"{share:.3f}"])
             print(f"round {turn + 1} {os.path.basename(model)} {test}: carat {ours:.2f}, "
-                  f"llama.cpp {theirs:.2f} t/s", file=sys.stderr)
+                  f"llama.cpp {theirs:.2f} t/s, {share:.0%} of reading", file=sys.stderr)
     print(f"{machine()}, {arguments.threads} threads, {arguments.rounds} rounds, medians\n")
-    print("| model | test | carat t/s (min .. max) | llama.cpp t/s (min .. max) | ratio |")
-    print("|---|---|--:|--:|--:|")
-    for (model, test), (ours, theirs) in rates.items():
+    print("| model | test | carat t/s (min .. max) | llama.cpp t/s (min .. max) | ratio "
+          "| of reading | ratio at 100 % |")
+    print("|---|---|--:|--:|--:|--:|--:|")
+    for (model, test), (ours, theirs, shares) in rates.items():
         a, b = statistics.median(ours), statistics.median(theirs)
+        share = statistics.median(shares)
+        bound = statistics.median(x / y / z for x, y, z in zip(ours, theirs, shares))
+        reading = f"{share:.0%} | {bound:.2f}x" if parse_test(test)[0] == "tg" else "|"
         name = os.path.basename(model)
         print(f"| {name} | {test} | {a:.2f} ({min(ours):.2f} .. {max(ours):.2f}) "
-              f"| {b:.2f} ({min(theirs):.2f} .. {max(theirs):.2f}) | {a / b:.2f}x |")
+              f"| {b:.2f} ({min(theirs):.2f} .. {max(theirs):.2f}) | {a / b:.2f}x "
+              f"| {reading} |")
     if arguments.csv:
         with open(arguments.csv, "w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["machine", "threads", "model", "test", "round", "carat_ts",
-                             "llama_ts"])
+                             "llama_ts", "carat_read_share"])
             writer.writerows(rows)
 
 
