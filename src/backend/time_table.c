@@ -87,7 +87,7 @@ static void print_row(const struct time_row *r, double steps, double seconds,
     buf_printf(out, "%-40s %9.1f %8.3f %6.1f%%", r->name, (double)r->count / steps,
                r->seconds / steps * 1e3, 100 * r->seconds / seconds);
     if (r->bytes > 0)
-        buf_printf(out, " %8.3g %8.3g %6.0f%%", r->bytes / r->seconds / 1e9,
+        buf_printf(out, " %8.4g %8.4g %6.0f%%", r->bytes / r->seconds / 1e9,
                    operations / r->seconds / 1e12, share_of_limit(r, limits));
     buf_add_char(out, '\n');
 }
