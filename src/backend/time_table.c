@@ -92,8 +92,8 @@ static void print_row(const struct time_row *r, double steps, double seconds,
     buf_add_char(out, '\n');
 }
 
-void time_table_print(const struct time_table *table, const char *title,
-                      const struct device_limits *limits, struct buf *out)
+static void print_table(const struct time_table *table, const char *title,
+                        const struct device_limits *limits, struct buf *out)
 {
     struct time_table t = *table;
     double steps = (double)t.steps, told = 0;
@@ -111,11 +111,19 @@ void time_table_print(const struct time_table *table, const char *title,
                (t.seconds - told) / steps * 1e3, 100 * (t.seconds - told) / t.seconds);
 }
 
-void time_limits_print(const struct device_limits *limits, struct buf *out)
+static void print_limits(const struct device_limits *limits, struct buf *out)
 {
     buf_printf(out, "limits measured: %.4g GB/s read, %.4g TOP/s in 8 bits",
                limits->read_bytes / 1e9, limits->int8_operations / 1e12);
     if (limits->fp16_operations > 0)
         buf_printf(out, ", %.4g TFLOP/s in fp16", limits->fp16_operations / 1e12);
     buf_add_char(out, '\n');
+}
+
+void time_tables_print(const struct time_tables *t, const struct device_limits *limits,
+                       struct buf *out)
+{
+    print_limits(limits, out);
+    print_table(&t->prefill, "prefill", limits, out);
+    print_table(&t->decode, "decode", limits, out);
 }

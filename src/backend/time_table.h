@@ -28,6 +28,10 @@ struct time_table {
     double seconds; /* wall */
 };
 
+struct time_tables {
+    struct time_table prefill, decode;
+};
+
 void time_table_add(struct time_table *t, const struct time_work *work, double seconds);
 
 /* What work on n_rows rows with n_w weights is, named after the first of them; of experts all that
@@ -38,9 +42,8 @@ struct time_work time_work_of(const char *kind, int32_t n_w, const struct weight
 /* A step has ended, which took so long as the host saw it. */
 void time_table_end_step(struct time_table *t, double seconds);
 
-/* The slowest work first, with its share of the limits; nothing when there was no step. */
-void time_table_print(const struct time_table *t, const char *title,
-                      const struct device_limits *limits, struct buf *out);
-void time_limits_print(const struct device_limits *limits, struct buf *out);
+/* The limits, then each table that has steps: the slowest work first, with its share of them. */
+void time_tables_print(const struct time_tables *t, const struct device_limits *limits,
+                       struct buf *out);
 
 #endif

@@ -46,6 +46,12 @@ struct format_traits {
 /* Never NULL for 0 <= format < FORMAT_COUNT. */
 const struct format_traits *format_of(enum format format);
 
+/* Whether values stand alone, as floats of 16 or 32 bits: no blocks, no scales. */
+static inline bool format_is_float(enum format format)
+{
+    return format == FORMAT_F32 || format == FORMAT_F16 || format == FORMAT_BF16;
+}
+
 /* The format of a GGUF type number or of a name in any case ("q8_0"); false if we have none. */
 bool format_from_gguf(uint32_t gguf_type, enum format *out);
 bool format_from_name(const char *name, enum format *out);

@@ -126,9 +126,8 @@ static void read_block(const struct block_job *j, int32_t first, int32_t last,
     const struct kv_cache *c = j->cache;
     size_t row_bytes = format_row_bytes(c->format, j->d), stride = row_bytes * (size_t)c->n_heads;
     size_t at = place_of(j, first), decoded = (size_t)j->d * sizeof(float);
-    bool is_float = c->format == FORMAT_F16 || c->format == FORMAT_F32;
     bool is_whole = place_of(j, last) == at + (size_t)(last - first) * stride;
-    if (j->n_tokens * j->group <= FEW_QUERIES && is_float && is_whole) {
+    if (j->n_tokens * j->group <= FEW_QUERIES && format_is_float(c->format) && is_whole) {
         *k = (struct float_rows){c->format, (const char *)c->k + at, stride};
         *v = (struct float_rows){c->format, (const char *)c->v + at, stride};
         ask_for(v, last - first + 1, row_bytes);

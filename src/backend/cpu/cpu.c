@@ -124,11 +124,6 @@ static void cpu_weight_unload(struct device *device, struct weight *weight)
 
 /* ---- Programs --------------------------------------------------------------------------- */
 
-static size_t aligned(size_t bytes)
-{
-    return (bytes + 63) & ~(size_t)63;
-}
-
 /* Offsets of the parts of a program's scratch. */
 struct scratch_layout {
     size_t act, partial, routed, turns, worker, worker_bytes, total;
@@ -195,11 +190,11 @@ static struct scratch_layout scratch_layout_of(const struct device *device, cons
     struct scratch_needs needs = {0};
     struct scratch_layout y = {0};
     for (int32_t i = 0; i < plan->n_ops; i++) add_needs(plan, &plan->ops[i], &needs);
-    y.partial = y.act + aligned(needs.act_values / BLOCK_COLS * sizeof(struct act_block));
-    y.routed = y.partial + aligned(needs.partial_floats * sizeof(float));
-    y.turns = y.routed + aligned(needs.routed_integers * sizeof(int32_t));
-    y.worker = y.turns + aligned(needs.turn_floats * sizeof(float));
-    y.worker_bytes = aligned(needs.worker_bytes + 1);
+    y.partial = y.act + whole_lines(needs.act_values / BLOCK_COLS * sizeof(struct act_block));
+    y.routed = y.partial + whole_lines(needs.partial_floats * sizeof(float));
+    y.turns = y.routed + whole_lines(needs.routed_integers * sizeof(int32_t));
+    y.worker = y.turns + whole_lines(needs.turn_floats * sizeof(float));
+    y.worker_bytes = whole_lines(needs.worker_bytes + 1);
     y.total = y.worker + y.worker_bytes * (size_t)pool_threads(device->pool);
     return y;
 }
@@ -382,17 +377,17 @@ static size_t visit_unfilled(struct device *device, const struct plan *plan, uin
 {
     size_t bytes = 0;
     for (int32_t i = 0; i < plan->n_ops; i++) {
-        const struct weight *w = op_product(&plan->ops[i]);
-        struct cpu_weight *tiled = w ? w->device_data : NULL;
-        if (!tiled || tiled->is_filled) continue;
-        if (memory) tile_fill(tiled, memory + bytes, device->pool);
-        if (!memory) tile_plan(tiled);
-        bytes += tiled->bytes;
+        const struct weight *source = op_product(&plan->ops[i]);
+        struct cpu_weight *w = source ? source->device_data : NULL;
+        if (!w || w->is_filled) continue;
+        if (memory) tile_fill(w, memory + bytes, device->pool);
+        if (!memory) tile_plan(w);
+        bytes += w->bytes;
     }
     return bytes;
 }
 
-static int make_tiles(struct device *device, const struct plan *plan, struct carat_error *err)
+static int fill_weights(struct device *device, const struct plan *plan, struct carat_error *err)
 {
     size_t bytes = device->is_exact ? 0 : visit_unfilled(device, plan, NULL);
     if (bytes == 0) return CARAT_OK;
@@ -430,7 +425,7 @@ static size_t cpu_prepared_bytes(struct device *device, const struct plan *plan,
 static int cpu_bind(struct device *device, const struct plan *plan, void *memory, void *scratch,
                     struct program **out, struct carat_error *err)
 {
-    TRY(make_tiles(device, plan, err));
+    TRY(fill_weights(device, plan, err));
     struct program *p = *out = mem_alloc(1, sizeof *p);
     if (!p) return err_no_memory(err, "program", sizeof *p);
     *p = (struct program){.device = device, .plan = plan, .steps_capacity = plan->n_ops * 3};

@@ -123,8 +123,7 @@ static void multiply_floats(const struct product *p, int64_t tile)
 {
     const struct weight *w = p->w->source;
     int64_t first = tile * TILE_ROWS, end = first + TILE_ROWS, last = end < w->rows ? end : w->rows;
-    bool is_float = w->format == FORMAT_F32 || w->format == FORMAT_F16 || w->format == FORMAT_BF16;
-    if (is_float && p->n < FLOAT_ROWS)
+    if (format_is_float(w->format) && p->n < FLOAT_ROWS)
         multiply_as_read(p, first, last);
     else
         multiply_decoded(p, first, last);

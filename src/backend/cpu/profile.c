@@ -23,10 +23,10 @@ static struct time_work work_of(const struct cpu_step *s)
     return time_work_of(kind_of(s), 1, &w, rows_of(s) * per_row, prepared->tiles, false);
 }
 
-void cpu_profile_add(struct cpu_profile *profile, const struct program *p, double end)
+void cpu_profile_add(struct time_tables *tables, const struct program *p, double end)
 {
     struct time_table *t =
-        p->step->n_token > DECODE_ROWS_MAX ? &profile->prefill : &profile->decode;
+        p->step->n_token > DECODE_ROWS_MAX ? &tables->prefill : &tables->decode;
     for (int32_t i = 0; i < p->n_steps; i++) {
         struct time_work work = work_of(&p->steps[i]);
         double next = i + 1 < p->n_steps ? p->begun[i + 1] : end;
@@ -40,7 +40,5 @@ void cpu_profile_print(struct device *device, struct buf *out)
     struct device_limits limits;
     if (!device->profile) return;
     cpu_measure_limits(device, &limits);
-    time_limits_print(&limits, out);
-    time_table_print(&device->profile->prefill, "prefill", &limits, out);
-    time_table_print(&device->profile->decode, "decode", &limits, out);
+    time_tables_print(device->profile, &limits, out);
 }

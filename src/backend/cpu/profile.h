@@ -7,12 +7,8 @@
 #include "backend/cpu/program.h"
 #include "backend/time_table.h"
 
-struct cpu_profile {
-    struct time_table prefill, decode;
-};
-
 /* After a run that ended at `end`: adds the times of its steps up. */
-void cpu_profile_add(struct cpu_profile *profile, const struct program *p, double end);
+void cpu_profile_add(struct time_tables *tables, const struct program *p, double end);
 
 void cpu_profile_print(struct device *device, struct buf *out);
 

@@ -23,7 +23,7 @@ struct device {
     bool is_exact;
     bool is_automatic; /* the number of workers is ours to choose, for each step */
     struct slab *slabs;
-    struct cpu_profile *profile; /* NULL unless asked for */
+    struct time_tables *profile; /* NULL unless asked for */
 };
 
 /* Memory that the steps of a program share, cut from the scratch it is given. */

@@ -94,7 +94,7 @@ void tile_plan(struct cpu_weight *w)
     const struct weight *source = w->source;
     enum tile_kind kind;
     if (!tile_kind_of(source->format, &kind)) {
-        w->bytes = (source->expert_bytes * (size_t)source->n_expert + 63) & ~(size_t)63;
+        w->bytes = whole_lines(source->expert_bytes * (size_t)source->n_expert);
         return;
     }
     struct tile_unit u = tile_unit_of(kind);

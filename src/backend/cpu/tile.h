@@ -59,6 +59,12 @@ struct tile_unit {
     size_t block_bytes, scales_at, mins_at, bytes; /* block_bytes: of quants */
 };
 
+/* Bytes of as many whole cache lines as hold so many. */
+static inline size_t whole_lines(size_t bytes)
+{
+    return (bytes + 63) & ~(size_t)63;
+}
+
 static inline struct tile_unit tile_unit_of(enum tile_kind kind)
 {
     static const struct {
@@ -74,8 +80,7 @@ static inline struct tile_unit tile_unit_of(enum tile_kind kind)
     u.block_bytes = (size_t)facts[kind].bits * TILE_ROWS * BLOCK_COLS / 8;
     u.scales_at = n * u.block_bytes;
     u.mins_at = u.scales_at + (kind == TILE_U6 ? halves : n * halves);
-    u.bytes = u.mins_at + (u.has_min || kind == TILE_U6 ? n * halves : 0);
-    u.bytes = (u.bytes + 63) & ~(size_t)63;
+    u.bytes = whole_lines(u.mins_at + (u.has_min || kind == TILE_U6 ? n * halves : 0));
     return u;
 }
 

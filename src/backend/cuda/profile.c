@@ -10,7 +10,7 @@ struct profile {
     cudaEvent_t events[MARKS_MAX + 1]; /* events[i + 1] is behind what works[i] tells of */
     struct time_work works[MARKS_MAX];
     int n_marks, n_events;
-    struct time_table prefill, decode;
+    struct time_tables tables;
 };
 
 int profile_open(struct profile **out, struct carat_error *err)
@@ -48,7 +48,7 @@ void profile_mark(struct profile *p, cudaStream_t stream, struct time_work work)
 
 void profile_end(struct profile *p, bool is_decode, double seconds)
 {
-    struct time_table *t = is_decode ? &p->decode : &p->prefill;
+    struct time_table *t = is_decode ? &p->tables.decode : &p->tables.prefill;
     for (int i = 0; i < p->n_marks; i++) {
         float ms = 0;
         cudaEventElapsedTime(&ms, p->events[i], p->events[i + 1]);
@@ -59,7 +59,5 @@ void profile_end(struct profile *p, bool is_decode, double seconds)
 
 void profile_print(const struct profile *p, const struct device_limits *limits, struct buf *out)
 {
-    time_limits_print(limits, out);
-    time_table_print(&p->prefill, "prefill", limits, out);
-    time_table_print(&p->decode, "decode", limits, out);
+    time_tables_print(&p->tables, limits, out);
 }

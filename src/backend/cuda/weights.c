@@ -36,16 +36,11 @@ static const struct weight *first_met(const struct plan *plan, int32_t i)
     return w;
 }
 
-static bool is_float(enum format format)
-{
-    return format == FORMAT_F32 || format == FORMAT_F16 || format == FORMAT_BF16;
-}
-
 /* Exact products decode the file's own blocks: tiles round the scales of the K formats to fp16. */
 static enum cuda_layout layout_of(const struct device *d, const struct weight *w,
                                   struct uses uses)
 {
-    if (uses.is_product && is_float(w->format)) return LAYOUT_ROWS;
+    if (uses.is_product && format_is_float(w->format)) return LAYOUT_ROWS;
     if (uses.is_product) return d->options.is_exact ? LAYOUT_FILE : LAYOUT_TILES;
     return uses.is_table ? LAYOUT_FILE : LAYOUT_FLOATS;
 }
@@ -228,7 +223,7 @@ bool is_multiplied_exactly(const struct weight *w)
 bool wants_mirror(const struct device *d, const struct weight *w)
 {
     if (d->options.is_exact || is_multiplied_exactly(w)) return false;
-    return d->many == ACT_HALF || is_float(w->format);
+    return d->many == ACT_HALF || format_is_float(w->format);
 }
 
 size_t mirror_bytes_of(const struct weight *w)

@@ -275,14 +275,12 @@ ALWAYS fvec last_values(const enum format format, const struct float_rows *rows,
     return values_at(format, &one, 0, 0);
 }
 
-/* A few rows by a few rows from j on. Rows that few others are multiplied with come from memory: as
- * many behind them are asked for, which does no harm beyond the last. What is left of n behind
- * whole vectors is padded with zeros. */
-ALWAYS void dots_block(const enum format format, const int n_a, const int n_b, const float *a,
-                       int64_t a_stride, const struct float_rows *b, int j, int64_t n, float *out,
-                       int64_t out_stride)
+/* A few rows by a few rows from j on. With `asks`, as many rows behind these are asked for, which
+ * does no harm beyond the last. What is left of n behind whole vectors is padded with zeros. */
+ALWAYS void dots_block(const enum format format, const bool asks, const int n_a, const int n_b,
+                       const float *a, int64_t a_stride, const struct float_rows *b, int j,
+                       int64_t n, float *out, int64_t out_stride)
 {
-    const bool asks = n_a == 1 || format != FORMAT_F32;
     const int line = format == FORMAT_F32 ? 16 : 32; /* values */
     fvec sum[4][4];
     for (int i = 0; i < n_a; i++)
@@ -313,15 +311,17 @@ ALWAYS void dots_block(const enum format format, const int n_a, const int n_b, c
             for (int h = 0; h < n_b; h++) out[i * out_stride + j + h] = f_sum(sum[i][h]);
 }
 
-/* n_a rows, a constant, by all of b. */
+/* n_a rows, a constant, by all of b, which comes from memory where few rows are multiplied with it,
+ * or where nobody has decoded it. */
 ALWAYS void dots_rows(const enum format format, const int n_a, const float *a, int64_t a_stride,
                       const struct float_rows *b, int n_b, int64_t n, float *out,
                       int64_t out_stride)
 {
+    const bool asks = n_a == 1 || format != FORMAT_F32;
     int j = 0;
     for (; j + 4 <= n_b; j += 4)
-        dots_block(format, n_a, 4, a, a_stride, b, j, n, out, out_stride);
-    for (; j < n_b; j++) dots_block(format, n_a, 1, a, a_stride, b, j, n, out, out_stride);
+        dots_block(format, asks, n_a, 4, a, a_stride, b, j, n, out, out_stride);
+    for (; j < n_b; j++) dots_block(format, asks, n_a, 1, a, a_stride, b, j, n, out, out_stride);
 }
 
 /* One function a format, for compilers' sake. */
@@ -482,17 +482,21 @@ static void exp_shifted(float *x, int64_t n, float shift)
     })
 }
 
+static void fill_outside(float *scores, int from, int to, float value)
+{
+    for (int i = 0; i < from; i++) scores[i] = value;
+    for (int i = to + 1; i < 32; i++) scores[i] = value;
+}
+
 static float soften(float *scores, int from, int to, float *top)
 {
-    for (int i = 0; i < 32; i++)
-        if (i < from || i > to) scores[i] = -__builtin_inff();
+    fill_outside(scores, from, to, -__builtin_inff());
     fvec low = f_load(scores), high = f_load(scores + 16);
     float most = f_most(f_max(low, high));
     *top = most > *top ? most : *top;
     f_store(scores, f_exp(f_sub(low, f_set(*top))));
     f_store(scores + 16, f_exp(f_sub(high, f_set(*top))));
-    for (int i = 0; i < 32; i++)
-        if (i < from || i > to) scores[i] = 0;
+    fill_outside(scores, from, to, 0);
     return f_sum(f_add(f_load(scores), f_load(scores + 16)));
 }
 
@@ -535,7 +539,7 @@ static void rmsnorm(const float *x, const float *w, float *y, int64_t n, float e
 {
     float total;
     struct float_rows row = {FORMAT_F32, x, 0};
-    dots_block(FORMAT_F32, 1, 1, x, 0, &row, 0, n, &total, 0);
+    dots_block(FORMAT_F32, false, 1, 1, x, 0, &row, 0, n, &total, 0);
     float factor = 1.0f / __builtin_sqrtf(total / (float)n + eps);
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
