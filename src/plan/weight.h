@@ -19,4 +19,16 @@ struct weight {
     void *device_data;   /* what the backend made of it (weight_load); NULL before */
 };
 
+/* Bytes of one matrix, and of all from the first row to the end of the last: matrices of a stack
+ * may lie apart, as the halves of a fused one do. */
+static inline size_t weight_matrix_bytes(const struct weight *w)
+{
+    return (size_t)w->rows * w->row_bytes;
+}
+
+static inline size_t weight_span(const struct weight *w)
+{
+    return (size_t)(w->n_expert - 1) * w->expert_bytes + weight_matrix_bytes(w);
+}
+
 #endif

@@ -44,18 +44,23 @@ static struct weight table_of(const char *name, const float *values, int64_t row
                            .data = values};
 }
 
-/* The op's weight in its format, and what that format makes of it. */
+/* The op's weight in its format, and what that format makes of it. Between the matrices of a stack
+ * lies as much again that is not its own, NaN as floats, as between the two halves of a fused
+ * matrix. */
 static void draw_weight(struct draw *d, int32_t n_expert, int64_t rows, int64_t cols)
 {
     const struct format_traits *traits = format_of(d->c->shape.format);
     size_t row_bytes = format_row_bytes(d->c->shape.format, cols);
-    size_t n_rows = (size_t)(n_expert * rows);
+    size_t n_rows = (size_t)(n_expert * rows), apart = n_expert > 1 ? 2 : 1;
+    size_t expert_bytes = apart * (size_t)rows * row_bytes;
     float *values = draw_floats(d, n_rows * (size_t)cols, false);
-    char *data = take(d, n_rows, row_bytes);
+    char *data = take(d, (size_t)n_expert, expert_bytes);
     if (!values || !data) return;
+    memset(data, 0xff, (size_t)n_expert * expert_bytes);
     for (size_t r = 0; r < n_rows; r++) {
-        traits->encode(values + r * (size_t)cols, data + r * row_bytes, cols);
-        traits->decode(data + r * row_bytes, values + r * (size_t)cols, cols);
+        char *row = data + r / (size_t)rows * expert_bytes + r % (size_t)rows * row_bytes;
+        traits->encode(values + r * (size_t)cols, row, cols);
+        traits->decode(row, values + r * (size_t)cols, cols);
     }
     d->c->weight_values = values;
     d->c->weight = (struct weight){.name = "weight",
@@ -64,7 +69,7 @@ static void draw_weight(struct draw *d, int32_t n_expert, int64_t rows, int64_t 
                                    .rows = rows,
                                    .cols = cols,
                                    .row_bytes = row_bytes,
-                                   .expert_bytes = row_bytes * (size_t)rows,
+                                   .expert_bytes = expert_bytes,
                                    .data = data};
 }
 

@@ -115,9 +115,10 @@ static void add_experts(struct list *l)
         s.has_ties = true;
         add_rows(l, s);
     }
-    static const enum format formats[] = {FORMAT_Q4_0, FORMAT_Q5_1, FORMAT_Q8_0, FORMAT_Q4_K};
+    static const enum format formats[] = {FORMAT_Q4_0, FORMAT_Q5_1, FORMAT_Q8_0, FORMAT_Q4_K,
+                                          FORMAT_F16,  FORMAT_BF16, FORMAT_F32};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        int32_t inner = 2 * format_of(formats[i])->block_elements;
+        int32_t block = format_of(formats[i])->block_elements, inner = block > 1 ? 2 * block : 64;
         struct parity_shape s = {.format = formats[i], .cols = 24, .inner = inner,
                                  .n_expert = i == 3 ? 3 : 16, .n_used = i == 3 ? 1 : 4};
         s.code = OP_EXPERT_IN;

@@ -111,6 +111,7 @@ static int cpu_weight_load(struct device *device, struct weight *weight, struct 
     if (!w) return err_no_memory(err, weight->name, sizeof *w);
     w->source = weight;
     w->rows = weight->data;
+    w->matrix_bytes = weight->expert_bytes;
     weight->device_data = w;
     return CARAT_OK;
 }

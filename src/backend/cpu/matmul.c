@@ -77,7 +77,7 @@ static void multiply_tiles(const struct product *p, int64_t tile, int64_t n_tile
 static const uint8_t *weight_row(const struct product *p, int64_t row)
 {
     const struct weight *w = p->w->source;
-    return p->w->rows + (size_t)p->expert * w->expert_bytes + (size_t)row * w->row_bytes;
+    return p->w->rows + (size_t)p->expert * p->w->matrix_bytes + (size_t)row * w->row_bytes;
 }
 
 static const float *input_row(const struct product *p, int32_t row)

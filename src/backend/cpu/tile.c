@@ -66,11 +66,13 @@ static void copy_rows(void *user, const struct pool_worker *worker)
 {
     const struct cpu_weight *w = user;
     const struct weight *source = w->source;
-    int64_t first, last, n = (int64_t)source->n_expert * source->rows;
-    pool_stretch(worker, n, &first, &last);
-    memcpy((uint8_t *)(uintptr_t)w->rows + (size_t)first * source->row_bytes,
-           (const uint8_t *)source->data + (size_t)first * source->row_bytes,
-           (size_t)(last - first) * source->row_bytes);
+    int64_t first, last;
+    pool_stretch(worker, source->rows, &first, &last);
+    size_t begin = (size_t)first * source->row_bytes;
+    for (size_t i = 0; i < (size_t)source->n_expert; i++)
+        memcpy((uint8_t *)(uintptr_t)w->rows + i * w->matrix_bytes + begin,
+               (const uint8_t *)source->data + i * source->expert_bytes + begin,
+               (size_t)(last - first) * source->row_bytes);
 }
 
 /* Rows beyond the matrix's last stay zero: zero scales give zero results, never read. */
@@ -94,7 +96,7 @@ void tile_plan(struct cpu_weight *w)
     const struct weight *source = w->source;
     enum tile_kind kind;
     if (!tile_kind_of(source->format, &kind)) {
-        w->bytes = whole_lines(source->expert_bytes * (size_t)source->n_expert);
+        w->bytes = whole_lines(weight_matrix_bytes(source) * (size_t)source->n_expert);
         return;
     }
     struct tile_unit u = tile_unit_of(kind);
@@ -115,7 +117,8 @@ void tile_fill(struct cpu_weight *w, uint8_t *memory, struct pool *pool)
     bool has_tiles = tile_kind_of(w->source->format, &kind);
     w->tiles = has_tiles ? memory : NULL;
     w->rows = has_tiles ? NULL : memory;
+    w->matrix_bytes = weight_matrix_bytes(w->source);
     w->is_filled = true;
     pool_run(pool, has_tiles ? make_tiles : copy_rows, w);
-    os_map_release(w->source->data, w->source->expert_bytes * (size_t)w->source->n_expert);
+    os_map_release(w->source->data, weight_span(w->source));
 }

@@ -92,6 +92,7 @@ struct cpu_weight {
     int64_t n_tiles;     /* of one matrix */
     uint8_t *tiles;      /* n_expert * n_tiles of them; NULL until tile_fill, and for rows */
     const uint8_t *rows; /* n_expert matrices; for tiles NULL, until tile_fill the mapped file's */
+    size_t matrix_bytes; /* of rows, from one matrix to the next */
     size_t bytes;        /* of all, a multiple of 64 */
     bool is_filled;
 };
