@@ -144,7 +144,7 @@ static void check_rows(const struct cpu_kernels *k, const struct product *p, int
 static void check_shape(const struct cpu_kernels *k, enum format format, int64_t cols)
 {
     static const int32_t counts[] = {1, 1, 1, 2, 7, 8, 9, 29, 30, 31, 59, LIST_MAX};
-    static const enum read_ahead ways[] = {AHEAD_NONE, AHEAD_ONCE, AHEAD_TO_L2};
+    static const enum read_ahead ways[] = {AHEAD_NONE, AHEAD_ONCE, AHEAD_BY_LEVEL};
     struct product p;
     open_product(&p, k, format, ROWS, cols, ACT_ROWS);
     struct distance d = {0};

@@ -34,7 +34,7 @@ enum read_ahead cpu_read_ahead(enum tile_kind kind)
     if (__builtin_cpu_is("amd")) return kind == TILE_U8 ? AHEAD_NONE : AHEAD_ONCE;
 #endif
     (void)kind;
-    return AHEAD_TO_L2;
+    return AHEAD_BY_LEVEL;
 }
 
 static bool always(void)

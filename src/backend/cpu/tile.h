@@ -42,7 +42,7 @@ enum tile_kind {
 enum read_ahead {
     AHEAD_NONE, /* the processor's own prefetching is faster */
     AHEAD_ONCE, /* past the caches between memory and the first level */
-    AHEAD_TO_L2,
+    AHEAD_BY_LEVEL, /* into the second level, and later from there into the first */
 };
 
 struct tile_shape {

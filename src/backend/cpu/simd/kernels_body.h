@@ -112,7 +112,8 @@ ALWAYS fvec x_sum(const struct act_block *a)
 
 /* With few rows the weights come from memory, often faster than the processor's own prefetching
  * asks for them, which ends at every page. */
-enum { FEW_READ_AHEAD = 4, ONCE_DISTANCE = 4096, L2_DISTANCE = 12288 /* bytes */ };
+enum { FEW_READ_AHEAD = 4 };
+enum { ONCE_DISTANCE = 4096, L2_DISTANCE = 8192, L1_DISTANCE = 3072 }; /* bytes */
 
 /* Asks for part i of n of what lies some way behind a unit: beyond the weights it does no harm. */
 ALWAYS void ask_ahead(enum read_ahead ahead, const struct tile_unit u, const uint8_t *unit, int i,
@@ -122,9 +123,11 @@ ALWAYS void ask_ahead(enum read_ahead ahead, const struct tile_unit u, const uin
     if (ahead == AHEAD_ONCE)
         for (int line = first; line < last; line++)
             __builtin_prefetch(unit + ONCE_DISTANCE + line * 64, 0, 0);
-    if (ahead == AHEAD_TO_L2)
-        for (int line = first; line < last; line++)
+    if (ahead == AHEAD_BY_LEVEL)
+        for (int line = first; line < last; line++) {
             __builtin_prefetch(unit + L2_DISTANCE + line * 64, 0, 2);
+            __builtin_prefetch(unit + L1_DISTANCE + line * 64, 0, 3);
+        }
 }
 
 /* Block i of a unit by n rows. Integer sums of 32 products, corrected for the weights' offset,
