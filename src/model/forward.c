@@ -115,9 +115,9 @@ static buf_id project(struct pass *f, int32_t l, const struct layer_weights *w, 
     const struct layer_spec *s = &f->c->layer[l];
     float eps = f->c->rms_eps;
     buf_id q = BUF_NONE, k = BUF_NONE, v = BUF_NONE;
-    if (want_q) q = emit_matmul(p, h, w->attn_q);
+    if (want_q) q = emit_fine_matmul(p, h, w->attn_q);
     if (want_kv) {
-        k = emit_matmul(p, h, w->attn_k);
+        k = emit_fine_matmul(p, h, w->attn_k);
         v = s->k_eq_v ? k : emit_matmul(p, h, w->attn_v);
     }
     if (want_q) q = rotate(f, s, emit_groupnorm(p, q, w->attn_q_norm, s->head_dim, eps));
@@ -228,6 +228,6 @@ void gemma_forward(struct plan *plans, const struct gemma_config *c,
     }
     f.p->layer = LAYER_NONE;
     buf_id y = emit_rmsnorm(f.p, x, f.w->output_norm, c->rms_eps);
-    y = emit_matmul(f.p, y, f.w->output ? f.w->output : f.w->token_embd);
+    y = emit_fine_matmul(f.p, y, f.w->output ? f.w->output : f.w->token_embd);
     f.p->logits = emit_softcap(f.p, y, c->softcap);
 }

@@ -60,12 +60,23 @@ buf_id emit_rmsnorm(struct plan *p, buf_id x, const struct weight *w, float eps)
     return emit_groupnorm(p, x, w, cols_of(p, x), eps);
 }
 
-buf_id emit_matmul(struct plan *p, buf_id x, const struct weight *w)
+static buf_id emit_product(struct plan *p, buf_id x, const struct weight *w, bool is_fine)
 {
     carat_assert(has_cols(p, x, w->cols) && w->n_expert == 1);
     struct op op = op_new(OP_MATMUL, x, BUF_NONE, BUF_NONE);
     op.p.matmul.w = w;
+    op.p.matmul.is_fine = is_fine;
     return emit_like(p, &op, x, (int32_t)w->rows);
+}
+
+buf_id emit_matmul(struct plan *p, buf_id x, const struct weight *w)
+{
+    return emit_product(p, x, w, false);
+}
+
+buf_id emit_fine_matmul(struct plan *p, buf_id x, const struct weight *w)
+{
+    return emit_product(p, x, w, true);
 }
 
 buf_id emit_rope(struct plan *p, buf_id x, const struct weight *inv_freq, int32_t head_dim)

@@ -12,6 +12,9 @@ buf_id emit_rmsnorm(struct plan *p, buf_id x, const struct weight *w, float eps)
 /* Norms each `group` values of a row (a head, a layer's slice) on their own. */
 buf_id emit_groupnorm(struct plan *p, buf_id x, const struct weight *w, int32_t group, float eps);
 buf_id emit_matmul(struct plan *p, buf_id x, const struct weight *w);
+/* The same, where a small error of the product becomes a large one of the model: what softmax takes
+ * the exponent of. */
+buf_id emit_fine_matmul(struct plan *p, buf_id x, const struct weight *w);
 buf_id emit_rope(struct plan *p, buf_id x, const struct weight *inv_freq, int32_t head_dim);
 void emit_kv_write(struct plan *p, buf_id k, buf_id v, int32_t cache);
 buf_id emit_attention(struct plan *p, buf_id q, int32_t cache, int32_t n_heads, int32_t window);

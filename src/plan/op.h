@@ -10,6 +10,7 @@
 #ifndef PLAN_OP_H
 #define PLAN_OP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "plan/op_list.h"
@@ -42,6 +43,7 @@ union op_params {
     } norm;
     struct {
         const struct weight *w;
+        bool is_fine; /* a small error of y weighs heavily: more than 8 bits for x are worth it */
     } matmul;
     struct {
         const struct weight *inv_freq; /* F32 [head_dim / 2], radians a position; 0: not turned */

@@ -296,18 +296,34 @@ static void half_precision_caches_stay_close(void **state)
     }
 }
 
-/* Activations of 8 bits, or half precision. The numbers are llama.cpp's own distance from these
- * logits at the last position, with its 8-bit activations and f16 cache. One position is one draw
- * from a wide distribution, so twice as much is allowed. Where another logit is the best, the
- * true one was ahead by no more than a few times the error of a logit. */
-static void check_fast_rows(int i, const char *backend)
+/* Of the stored rows, the root of the mean square. */
+static double usual_error(const struct oracle *o, const struct rows *found)
 {
-    static const double bounds[N_ORACLES] = {0.029, 0.0037, 0.016, 0.0052, 0.015};
+    double sum = 0;
+    for (int k = 0; k < N_STORED; k++) {
+        double error = relative_error(found->logits[o->position[k]], o->logits[k]);
+        sum += error * error / N_STORED;
+    }
+    return sqrt(sum);
+}
+
+/* Activations of 8 bits, or half precision. The numbers are llama.cpp's own distances from these
+ * logits, at the last position and over all stored ones, with its 8-bit activations and f16 cache.
+ * `factor`: how many times as far a backend may be. Where another logit is the best, the true one
+ * was ahead by no more than a few times the error of a logit. */
+static void check_fast_rows(int i, const char *backend, double factor)
+{
+    static const double last[N_ORACLES] = {0.029, 0.0037, 0.016, 0.0052, 0.015};
+    static const double usual[N_ORACLES] = {0.025, 0.0118, 0.0318, 0.0592, 0.0193};
     const struct oracle *o = &oracles[i];
-    double last = relative_error(other.logits[N_TOKENS - 1], o->logits[N_STORED - 1]);
-    print_message("%s on %s: relative error %.2g at the last position, %.2g at the worst\n",
-                  names[i], backend, last, worst_error(o, &other));
-    assert_true(last <= 2 * bounds[i]);
+    double found_last = relative_error(other.logits[N_TOKENS - 1], o->logits[N_STORED - 1]);
+    double found_usual = usual_error(o, &other);
+    print_message("%s on %s: relative error %.2g at the last position (llama.cpp %.2g), "
+                  "%.2g over all (%.2g), %.2g at the worst\n",
+                  names[i], backend, found_last, last[i], found_usual, usual[i],
+                  worst_error(o, &other));
+    assert_true(found_last <= factor * last[i]);
+    assert_true(found_usual <= factor * usual[i]);
     for (int k = 0; k < N_STORED; k++) {
         const float *row = other.logits[o->position[k]], *true_row = o->logits[k];
         int32_t best = argmax(true_row), found = argmax(row);
@@ -347,7 +363,7 @@ static void cpu_is_as_close_as_llama_cpp(void **state)
     (void)state;
     for (int i = 0; i < N_ORACLES; i++) {
         score_on("cpu", &oracles[i], 64, 0, CARAT_PRECISION_FAST, &other);
-        check_fast_rows(i, "cpu");
+        check_fast_rows(i, "cpu", 1);
     }
 }
 
@@ -421,7 +437,7 @@ static void cuda_is_as_close_as_llama_cpp(void **state)
     for (int i = 0; i < N_ORACLES; i++)
         for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++) {
             score_on("cuda", &oracles[i], chunks[k], 0, CARAT_PRECISION_FAST, &other);
-            check_fast_rows(i, "cuda");
+            check_fast_rows(i, "cuda", 2);
         }
 }
 

@@ -170,7 +170,7 @@ static void check_quantize(const struct cpu_kernels *k)
     struct act_block blocks[COLS / BLOCK_COLS];
     memset(x, 0, 32 * sizeof *x); /* a block of zeros has scale 0 */
     k->quantize(x, COLS, blocks);
-    double worst = 0;
+    double worst = 0, most_wrong = 0;
     int wrong_sums = 0;
     for (int h = 0; h < COLS / 16; h++) { /* halves of blocks */
         const struct act_block *block = &blocks[h / 2];
@@ -186,6 +186,14 @@ static void check_quantize(const struct cpu_kernels *k)
     }
     check(k->name, "quantise: at most half a step", worst, 0.5001);
     check(k->name, "quantise: sums of halves", wrong_sums, 0);
+    float lost[COLS];
+    k->left_over(x, COLS, blocks, lost);
+    for (int i = 0; i < COLS; i++) {
+        const struct act_block *block = &blocks[i / BLOCK_COLS];
+        double expected = (double)x[i] - block->q[i % BLOCK_COLS] * (double)block->scale;
+        most_wrong = fmax(most_wrong, fabs(lost[i] - expected));
+    }
+    check(k->name, "quantise: what is left over", most_wrong, 1e-6);
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i < 6; i++) { /* in either half of a block */
         for (int j = 0; j < 32; j++) x[j] = 1;

@@ -29,6 +29,7 @@ struct parity_shape {
     int32_t n_decode, depth;   /* the same: single rows; position of the first row */
     bool has_weight;           /* RMSNORM, ROUTE: not all ones */
     bool has_ties;             /* ROUTE: equal logits */
+    bool is_fine;              /* MATMUL */
     bool is_odd;               /* a row length that no model has: a backend may refuse it */
 };
 

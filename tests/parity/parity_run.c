@@ -137,7 +137,7 @@ static struct built build(struct plan *p, const struct parity_case *c)
     switch (s->code) {
     case OP_EMBED: b.out[0] = emit_embed(p, s->rows_class, w, c->value, s->first, s->cols); break;
     case OP_RMSNORM: b.out[0] = emit_groupnorm(p, x, w, s->group, c->value); break;
-    case OP_MATMUL: b.out[0] = emit_matmul(p, x, w); break;
+    case OP_MATMUL: b.out[0] = (s->is_fine ? emit_fine_matmul : emit_matmul)(p, x, w); break;
     case OP_ROPE: b.out[0] = emit_rope(p, x, w, s->group); break;
     case OP_ATTENTION: b.out[0] = emit_attention(p, x, 0, s->n_heads, s->window); break;
     case OP_ADD: b.out[0] = emit_add(p, x, b.in[1]); break;

@@ -94,6 +94,9 @@ static void add_formats(struct list *l)
         s = (struct parity_shape){.code = OP_MATMUL, .format = (enum format)f, .cols = 64,
                                   .inner = 3 * unit};
         add_rows(l, s);
+        s.is_fine = true;
+        add_rows(l, s);
+        s.is_fine = false;
         s.cols = 13;
         s.is_odd = true;
         if (block == 1) s.inner = 77;
@@ -184,6 +187,7 @@ void parity_label(const struct parity_shape *s, char out[160])
         n += snprintf(out + n, 160 - (size_t)n, ", heads %d/%d x %d, window %d in %d, %d at %d",
                       s->n_heads, s->n_kv_heads, s->head_dim, s->window, s->capacity, s->n_decode,
                       s->depth);
-    snprintf(out + n, 160 - (size_t)n, ", %s%s%s", format_of(s->format)->name,
-             s->has_weight ? ", weight" : "", s->has_ties ? ", ties" : "");
+    snprintf(out + n, 160 - (size_t)n, ", %s%s%s%s", format_of(s->format)->name,
+             s->has_weight ? ", weight" : "", s->has_ties ? ", ties" : "",
+             s->is_fine ? ", fine" : "");
 }

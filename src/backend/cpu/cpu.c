@@ -165,6 +165,7 @@ static void add_needs(const struct plan *plan, const struct op *op, struct scrat
                  (size_t)w->n_expert + 1 + rows * (size_t)op->p.expert.n_used);
         /* fall through */
     case OP_MATMUL:
+        if (op_is_fine(op)) rows *= 2;
         raise_to(&needs->act_values, rows * (size_t)plan_buf_at(plan, op->in[0])->cols);
         raise_to(&needs->worker_bytes, cpu_matmul_worker_bytes(plan, op));
         break;
@@ -306,7 +307,13 @@ static struct cpu_step *add_step(struct program *p, const struct op *op, void *m
 struct quantised {
     buf_id id;
     int64_t cols;
+    bool is_fine;
 };
+
+static bool holds(const struct quantised *held, const struct op *op, int64_t cols)
+{
+    return held->id == op->in[0] && held->cols == cols && (held->is_fine || !op_is_fine(op));
+}
 
 static void add_product(struct program *p, const struct op *op, void *memory, cpu_step_fn run,
                         struct quantised *held)
@@ -314,10 +321,10 @@ static void add_product(struct program *p, const struct op *op, void *memory, cp
     const struct cpu_weight *w = op_product(op)->device_data;
     int64_t cols = w->source->cols;
     bool follows = false; /* a product of the same activations: nothing to wait for */
-    if (w->tiles && (held->id != op->in[0] || held->cols != cols)) {
+    if (w->tiles && !holds(held, op, cols)) {
         struct cpu_step *s = add_step(p, op, memory, cpu_QUANTIZE, BY_ROW);
         s->y_cols = (int32_t)cols;
-        *held = (struct quantised){.id = op->in[0], .cols = cols};
+        *held = (struct quantised){op->in[0], cols, op_is_fine(op)};
     } else if (w->tiles && op->code == OP_MATMUL && p->n_steps) {
         const struct cpu_step *before = &p->steps[p->n_steps - 1];
         follows = before->run == cpu_MATMUL && before->op->in[0] == op->in[0];

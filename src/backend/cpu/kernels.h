@@ -38,6 +38,8 @@ struct cpu_kernels {
     const char *name;
     void (*tile_dot)(const struct tile_job *job);
     void (*quantize)(const float *x, int64_t n, struct act_block *out);
+    /* y = x less what `act` holds of it. */
+    void (*left_over)(const float *x, int64_t n, const struct act_block *act, float *y);
 
     /* out[i * out_stride + j] = a row i . b row j, rows of n values at a + i * a_stride, ... */
     void (*dots)(const float *a, int64_t a_stride, int n_a, struct float_rows b, int n_b,

@@ -34,17 +34,25 @@ struct product {
     float *results;              /* worker's */
 };
 
-/* Where results of activation row `row` go: to a row of the output, or added to one. */
+static inline void add_scaled(float *y, float factor, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] += factor * x[i];
+}
+
+/* Where results of activation row `row` go: to a row of the output, or added to one. The second
+ * rows of a fine product come when the first are there. */
 static inline void put(const struct product *p, int32_t row, int64_t first, int64_t n,
                        const float *result)
 {
     const struct cpu_step *s = p->s;
-    if (s->op->code != OP_EXPERT_OUT) {
-        memcpy(s->y0 + row * p->w->source->rows + first, result, (size_t)n * sizeof *result);
-        return;
-    }
-    float *y = s->y0 + row / s->op->p.expert.n_used * (int64_t)s->y_cols + first;
-    for (int64_t i = 0; i < n; i++) y[i] += s->x2[row] * result[i];
+    int64_t cols = p->w->source->rows;
+    if (s->op->code == OP_EXPERT_OUT)
+        add_scaled(s->y0 + row / s->op->p.expert.n_used * (int64_t)s->y_cols + first, s->x2[row],
+                   result, n);
+    else if (s->op->code == OP_MATMUL && row >= rows_of(s))
+        add_scaled(s->y0 + (row - rows_of(s)) * cols + first, 1, result, n);
+    else
+        memcpy(s->y0 + row * cols + first, result, (size_t)n * sizeof *result);
 }
 
 /* EXPERT_IN: the n_used slots of a token have one input row. */
@@ -174,7 +182,7 @@ static struct product product_of(const struct cpu_step *s, const struct weight *
 void cpu_MATMUL(const struct cpu_step *s, const struct pool_worker *worker)
 {
     struct product p = product_of(s, s->op->p.matmul.w, worker);
-    p.n = rows_of(s);
+    p.n = rows_of(s) * (op_is_fine(s->op) && p.w->tiles ? 2 : 1);
     if (p.n <= FEW_ROWS) { /* weights come from memory: the fewer places, the faster */
         int64_t first, last;
         while (pool_take_stretch(worker, s->share, p.n_tiles, ITEM_TILES_MIN, &first, &last))

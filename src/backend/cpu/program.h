@@ -81,6 +81,12 @@ static inline const struct cpu_kernels *kernels_of(const struct cpu_step *s)
     return s->program->device->kernels;
 }
 
+/* Whether a product takes two numbers of 8 bits for a value where the others take one. */
+static inline bool op_is_fine(const struct op *op)
+{
+    return op->code == OP_MATMUL && op->p.matmul.is_fine;
+}
+
 static inline void *worker_scratch(const struct cpu_step *s, const struct pool_worker *worker)
 {
     return s->program->scratch.worker +

@@ -249,6 +249,16 @@ static void quantize(const float *x, int64_t n, struct act_block *out)
     }
 }
 
+/* What rounding to 8 bits has lost of x. */
+static void left_over(const float *x, int64_t n, const struct act_block *act, float *y)
+{
+    for (int64_t b = 0; b < n / 32; b++)
+        for (int h = 0; h < 32; h += 16) {
+            fvec taken = f_mul(f_load_i8(act[b].q + h), f_set(act[b].scale));
+            f_store(y + b * 32 + h, f_sub(f_load(x + b * 32 + h), taken));
+        }
+}
+
 /* ---- Float products --------------------------------------------------------------------- */
 
 /* Value k of row j. */
@@ -628,6 +638,7 @@ const struct cpu_kernels KERNELS_TABLE = {
     .name = KERNELS_NAME,
     .tile_dot = tile_dot,
     .quantize = quantize,
+    .left_over = left_over,
     .dots = dots,
     .weigh = weigh,
     .exp_shifted = exp_shifted,
