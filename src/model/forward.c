@@ -199,10 +199,10 @@ static buf_id per_layer_input(struct pass *f, int32_t l, const struct layer_weig
     struct plan *p = f->p;
     int32_t n_trunk = f->c->n_kv_layer - 1;
     bool in_trunk = l < n_trunk;
-    buf_id g = emit_gelu_mul(p, emit_matmul(p, x, w->ple_gate),
+    buf_id g = emit_gelu_mul(p, emit_fine_matmul(p, x, w->ple_gate),
                              in_trunk ? f->ple_trunk : f->ple_tail,
                              f->c->n_ple * (in_trunk ? l : l - n_trunk));
-    return emit_add(p, x, emit_rmsnorm(p, emit_matmul(p, g, w->ple_up), w->ple_post_norm,
+    return emit_add(p, x, emit_rmsnorm(p, emit_fine_matmul(p, g, w->ple_up), w->ple_post_norm,
                                        f->c->rms_eps));
 }
 

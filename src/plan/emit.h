@@ -13,7 +13,7 @@ buf_id emit_rmsnorm(struct plan *p, buf_id x, const struct weight *w, float eps)
 buf_id emit_groupnorm(struct plan *p, buf_id x, const struct weight *w, int32_t group, float eps);
 buf_id emit_matmul(struct plan *p, buf_id x, const struct weight *w);
 /* The same, where a small error of the product becomes a large one of the model: what softmax takes
- * the exponent of. */
+ * the exponent of, and the small products of per-layer embeddings, by measurement. */
 buf_id emit_fine_matmul(struct plan *p, buf_id x, const struct weight *w);
 buf_id emit_rope(struct plan *p, buf_id x, const struct weight *inv_freq, int32_t head_dim);
 void emit_kv_write(struct plan *p, buf_id k, buf_id v, int32_t cache);
