@@ -281,7 +281,7 @@ ALWAYS fvec values_at(const enum format format, const struct float_rows *rows, i
 ALWAYS fvec last_values(const enum format format, const struct float_rows *rows, int j, int64_t k,
                         int64_t n)
 {
-    float padded[16] = {0};
+    _Alignas(64) uint8_t padded[64] = {0}; /* bytes: read as whatever the format is */
     struct float_rows one = {format, padded, sizeof padded};
     size_t size = format == FORMAT_F32 ? sizeof(float) : sizeof(uint16_t);
     memcpy(padded, value_at(format, rows, j, k), (size_t)n * size);
