@@ -1,0 +1,154 @@
+"""What the end-to-end scripts share: the program as a process or on a terminal, checks, running.
+
+A script defines functions test_NAME and ends with `program.main(globals())`. It takes the program
+and words: only tests whose name contains one of them are run.
+"""
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+
+PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+FIXTURES = ROOT / "tests/golden/fixtures"
+MODEL = str(FIXTURES / "e2b-q8_0.gguf")
+DEMO = ROOT / "models/demo.gguf"
+PARTS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Skip(Exception):
+    """Why a case cannot be tried here."""
+
+
+def environment(**more):
+    kept = {k: v for k, v in os.environ.items()
+            if not k.startswith("CARAT_") and k not in ("NO_COLOR", "CI")}
+    return {**kept, "LC_ALL": "C.UTF-8", "HOME": "/nonexistent", **more}
+
+
+def carat(*arguments, stdin=b"", env=None, cwd=None, **more):
+    """Runs the program; stdin is bytes. Gives status, out and err."""
+    return subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, capture_output=True,
+                          env=env or environment(), cwd=cwd or str(ROOT), timeout=120, **more)
+
+
+def expect(is_true, text):
+    if not is_true:
+        raise AssertionError(text)
+
+
+def expect_status(done, status):
+    expect(done.returncode == status, f"status {done.returncode}, {status} expected: "
+           f"{done.stderr.decode(errors='replace')[-400:]}")
+
+
+def expect_error(done, status, *words):
+    """One error line with these words, nothing on stdout."""
+    expect_status(done, status)
+    text = done.stderr.decode()
+    expect(text.startswith("carat: error: "), f"form of the error: {text!r}")
+    expect(done.stdout == b"", f"stdout of a failure: {done.stdout[:80]!r}")
+    for word in words:
+        expect(word in text, f"{word!r} is not in {text!r}")
+
+
+def libraries():
+    return json.loads(carat("version", "--json").stdout)["libraries"]
+
+
+def need_json():
+    if "jansson" not in libraries():
+        raise Skip("built without jansson")
+
+
+def need_demo():
+    if not DEMO.exists():
+        raise Skip("models/demo.gguf is not there")
+    return "demo"
+
+
+class Terminal:
+    """The program on a terminal of its own."""
+
+    def __init__(self, *arguments, **more):
+        self.folder = tempfile.TemporaryDirectory()
+        env = environment(TERM="xterm", XDG_STATE_HOME=self.folder.name, **more)
+        try:
+            self.pid, self.fd = pty.fork()
+        except OSError as error:
+            raise Skip(f"no pseudo-terminal to be had here: {error}") from error
+        if self.pid == 0:
+            os.chdir(ROOT)
+            os.execve(PROGRAM, [PROGRAM, *arguments], env)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+        self.seen = ""
+
+    def wait_for(self, text, seconds=20):
+        """Reads until `text` appears; gives what came before and forgets both."""
+        end = time.monotonic() + seconds
+        while text not in self.seen:
+            ready, _, _ = select.select([self.fd], [], [], max(0, end - time.monotonic()))
+            data = b""
+            if ready:
+                try:
+                    data = os.read(self.fd, 65536)
+                except OSError:
+                    pass
+            if not data:
+                raise AssertionError(f"{text!r} did not come; seen: {self.seen[-300:]!r}")
+            self.seen += PARTS.sub("", data.decode(errors="replace"))
+        before, _, self.seen = self.seen.partition(text)
+        return before
+
+    def send(self, text):
+        os.write(self.fd, text.encode())
+
+    def status(self):
+        """The exit status, once it has ended; what it still prints is read meanwhile."""
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+            if select.select([self.fd], [], [], 0.05)[0]:
+                try:
+                    self.seen += os.read(self.fd, 65536).decode(errors="replace")
+                except OSError:
+                    time.sleep(0.05)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        raise AssertionError("does not end")
+
+
+def main(tests):
+    """Runs the functions test_* of `tests`; the exit status."""
+    if not PROGRAM:
+        raise SystemExit(tests["__doc__"])
+    wanted = sys.argv[2:]
+    counts = {"ok": 0, "FAIL": 0, "skip": 0}
+    for name, test in list(tests.items()):
+        if not name.startswith("test_") or (wanted and not any(w in name for w in wanted)):
+            continue
+        begin, result, why = time.monotonic(), "ok", ""
+        try:
+            test()
+        except Skip as reason:
+            result, why = "skip", f": {reason}"
+        except (AssertionError, subprocess.TimeoutExpired, ValueError, KeyError, OSError,
+                StopIteration) as error:
+            result, why = "FAIL", f": {type(error).__name__}: {error}"
+        counts[result] += 1
+        print(f"{result:4} {name[5:].replace('_', ' ')} ({time.monotonic() - begin:.1f} s){why}",
+              flush=True)
+    print(f"{counts['ok']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
+    return 1 if counts["FAIL"] else 0
