@@ -69,6 +69,8 @@ struct backend {
     bool is_host;          /* computes with the host's processor, in its memory */
 
     int (*count)(void); /* devices of this kind that this machine has */
+    /* Why there are none: CARAT_EDEVICE with the reason, or CARAT_OK. NULL: there always is one. */
+    int (*probe)(struct carat_error *err);
     int (*open)(struct device **out, int index, const struct device_options *options,
                 struct carat_error *err);
     void (*close)(struct device *device);

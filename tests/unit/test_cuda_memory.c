@@ -34,6 +34,8 @@ static struct {
     bool has_cublas;
     float ms[2];  /* that measured launches take, by turns */
     int n_measured;
+    cudaError_t found; /* of looking for devices */
+    int devices, major, driver;
 } fake;
 
 enum { HEADER = 256 }; /* in front of a piece: its size */
@@ -43,6 +45,9 @@ static void reset(size_t total)
     memset(&fake, 0, sizeof fake);
     fake.total = total;
     fake.has_cublas = true;
+    fake.devices = 1;
+    fake.major = 9;
+    fake.driver = CUDART_VERSION;
     fake.ms[0] = fake.ms[1] = 1;
 }
 
@@ -125,7 +130,12 @@ FAKE(cudaMemcpyAsync, void *to, const void *from, size_t bytes,
 }
 FAKE(cudaGetDeviceCount, int *n)
 {
-    *n = 1;
+    *n = fake.found ? 0 : fake.devices;
+    return fake.found;
+}
+FAKE(cudaDriverGetVersion, int *version)
+{
+    *version = fake.driver;
     return cudaSuccess;
 }
 FAKE(cudaGetDevice, int *device)
@@ -136,14 +146,14 @@ FAKE(cudaGetDevice, int *device)
 FAKE(cudaDeviceGetAttribute, int *value, enum cudaDeviceAttr what, int device)
 {
     (void)device;
-    *value = what == cudaDevAttrComputeCapabilityMajor ? 9 : 227 << 10; /* shared memory */
+    *value = what == cudaDevAttrComputeCapabilityMajor ? fake.major : 227 << 10; /* shared memory */
     return cudaSuccess;
 }
 static cudaError_t describe(struct cudaDeviceProp *out)
 {
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "books");
-    out->major = 9;
+    out->major = fake.major;
     out->multiProcessorCount = 132;
     return cudaSuccess;
 }
@@ -405,6 +415,43 @@ static void nothing_is_measured_when_it_is_known_or_there_is_no_room(void **stat
     }
 }
 
+/* ---- No device --------------------------------------------------------------------------- */
+
+static void why_there_is_no_device_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        cudaError_t found;
+        int devices, major, driver;
+        const char *message;
+    } cases[] = {
+        {cudaErrorInsufficientDriver, 0, 9, 0, "cuda: no driver"},
+        {cudaErrorInsufficientDriver, 0, 9, 11080, "cuda: driver 11.8 is too old: "},
+        {cudaErrorNoDevice, 0, 9, CUDART_VERSION, "cuda: the driver finds no device"},
+        {cudaSuccess, 0, 9, CUDART_VERSION, "cuda: the driver finds no device"},
+        {cudaErrorInitializationError, 1, 9, CUDART_VERSION, "cuda: a failure"},
+        {cudaSuccess, 2, 7, CUDART_VERSION, "cuda: only devices before compute capability 8.0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct carat_error err = {0}, again = {0};
+        struct device *d;
+        reset(GIGABYTE);
+        fake.found = cases[i].found;
+        fake.devices = cases[i].devices;
+        fake.major = cases[i].major;
+        fake.driver = cases[i].driver;
+        assert_int_equal(cuda_backend.count(), 0);
+        assert_int_equal(cuda_backend.probe(&err), CARAT_EDEVICE);
+        if (!strstr(err.message, cases[i].message)) fail_msg("%zu: %s", i, err.message);
+        assert_non_null(strstr(err.hint, "--backend cpu"));
+        assert_int_equal(cuda_backend.open(&d, 0, &(struct device_options){0}, &again),
+                         CARAT_EDEVICE);
+        if (cases[i].major >= 8) assert_string_equal(again.message, err.message);
+    }
+    reset(GIGABYTE);
+    assert_int_equal(cuda_backend.probe(NULL), CARAT_OK);
+}
+
 /* ---- */
 
 static int open_models(void **state)
@@ -427,6 +474,7 @@ int main(void)
         cmocka_unit_test(weights_of_one_projection_may_be_of_several_types),
         cmocka_unit_test(the_faster_way_is_chosen),
         cmocka_unit_test(nothing_is_measured_when_it_is_known_or_there_is_no_room),
+        cmocka_unit_test(why_there_is_no_device_is_told),
     };
     return cmocka_run_group_tests_name("cuda memory", tests, open_models, close_models);
 }

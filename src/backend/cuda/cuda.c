@@ -21,9 +21,6 @@ int cuda_fail(struct carat_error *err, cudaError_t status, const char *what)
         return CARAT_EMEMORY;
     }
     err_set(err, CARAT_EDEVICE, "%s: %s", what, cudaGetErrorString(status));
-    if (status == cudaErrorInsufficientDriver)
-        err_hint(err, "this program needs a driver for CUDA %d.%d or later", CUDART_VERSION / 1000,
-                 CUDART_VERSION % 1000 / 10);
     if (status == cudaErrorNoKernelImageForDevice)
         err_hint(err, "this build has no code for this GPU: build it with its chip in "
                       "CARAT_CUDA_CHIPS, or take --backend cpu");
@@ -45,6 +42,38 @@ static int cuda_count(void)
             major >= 8)
             return n;
     return 0;
+}
+
+/* A runtime works with drivers of its own major version and later ones. */
+static int driver_missing(struct carat_error *err)
+{
+    int found = 0, needed = CUDART_VERSION / 1000;
+    if (cudaDriverGetVersion(&found)) found = 0;
+    if (found)
+        err_set(err, CARAT_EDEVICE, "cuda: driver %d.%d is too old: %d.0 needed", found / 1000,
+                found % 1000 / 10, needed);
+    else
+        err_set(err, CARAT_EDEVICE, "cuda: no driver");
+    err_hint(err, "install a driver of NVIDIA's for CUDA %d.0 or later, or take --backend cpu",
+             needed);
+    return CARAT_EDEVICE;
+}
+
+static int cuda_probe(struct carat_error *err)
+{
+    int n = 0;
+    if (cuda_count() > 0) return CARAT_OK;
+    cudaError_t status = cudaGetDeviceCount(&n);
+    cudaGetLastError();
+    if (status == cudaErrorInsufficientDriver) return driver_missing(err);
+    if (status == cudaErrorNoDevice || (!status && n == 0))
+        err_set(err, CARAT_EDEVICE, "cuda: the driver finds no device");
+    else if (status)
+        err_set(err, CARAT_EDEVICE, "cuda: %s", cudaGetErrorString(status));
+    else
+        err_set(err, CARAT_EDEVICE, "cuda: only devices before compute capability 8.0");
+    err_hint(err, "take --backend cpu");
+    return CARAT_EDEVICE;
 }
 
 static void cuda_close(struct device *d)
@@ -128,8 +157,7 @@ static int cuda_open(struct device **out, int index, const struct device_options
 {
     *out = NULL;
     int n = 0;
-    cudaError_t found = cudaGetDeviceCount(&n);
-    if (found) return cuda_fail(err, found, "cuda");
+    if (cudaGetDeviceCount(&n) || n == 0) return cuda_probe(err);
     if (index < 0 || index >= n)
         return err_set(err, CARAT_EDEVICE, "cuda: device 0 to %d expected, %d asked", n - 1, index);
     struct device *d = mem_alloc(1, sizeof *d);
@@ -281,7 +309,7 @@ static int cuda_fence(struct device *device, struct carat_error *err)
     device->is_running = false;
     if (!status) return CARAT_OK;
     err_set(err, CARAT_EDEVICE, "cuda: %s failed: %s", device->name, cudaGetErrorString(status));
-    err_hint(err, "the requests under way are lost; see the system's log (dmesg) for the cause");
+    err_hint(err, "the requests under way are lost; the system's log (dmesg) may tell the cause");
     return CARAT_EDEVICE;
 }
 
@@ -302,6 +330,7 @@ const struct backend cuda_backend = {
     .chunk = 2048,
     .replays = true,
     .count = cuda_count,
+    .probe = cuda_probe,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,
