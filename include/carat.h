@@ -236,20 +236,21 @@ struct carat_event {
     float logprob;              /* TOKEN, when wanted: of the softcapped logits as they are */
     enum carat_finish finish;   /* DONE */
     int32_t stop_id;            /* DONE by STOP: which */
-    const char *message;        /* DONE by ERROR; borrowed until the next step */
+    const char *message;        /* DONE by ERROR; lives as long as the engine */
     int32_t n_prompt, n_generated;         /* DONE */
     double prefill_seconds, decode_seconds; /* DONE */
 };
 
-/* CARAT_EBUSY when all sequences are taken. */
+/* CARAT_EBUSY when all sequences are taken, CARAT_EDEVICE when the device is lost. */
 int carat_submit(carat_engine *engine, const struct carat_request *request, carat_request_id *out,
                  struct carat_error *err);
 int carat_cancel(carat_engine *engine,
                  carat_request_id request); /* DONE follows at the next step */
 
 /* One forward pass for all running requests. Returns 1 while work is left, 0 when idle, or a
- * negative status (device lost; the engine can only be closed). Then take the events until false.
- */
+ * negative status. Then take the events until false. CARAT_EDEVICE: the device is lost; every
+ * request has ended by ERROR, all later calls fail with the same message, and the engine can only
+ * be closed. A GPU that was lost works again in a new process only. */
 int carat_step(carat_engine *engine, struct carat_error *err);
 bool carat_next_event(carat_engine *engine, struct carat_event *out);
 

@@ -227,27 +227,40 @@ static int run_segments(carat_engine *e, const struct bucket *b, struct carat_er
     return before->backend->fence(before->device, err);
 }
 
-int engine_run(carat_engine *e, struct carat_error *err)
+int engine_check(const carat_engine *e, struct carat_error *err)
 {
-    if (e->is_lost) return err_set(err, CARAT_EDEVICE, "the device was lost; open a new engine");
-    const struct bucket *b = plans_get(&e->layout.plans, e->step.n_token, e->step.n_out);
-    int status = run_segments(e, b, err);
-    e->is_lost = status != CARAT_OK;
-    return status;
+    if (err && e->loss.code) *err = e->loss;
+    return (int)e->loss.code;
 }
 
-const float *engine_logits(carat_engine *e, int32_t out)
+/* Remembers why a device failed, for everybody who asks again. */
+static int lose(carat_engine *e, const struct carat_error *why, struct carat_error *err)
 {
+    e->loss = *why;
+    err_set(&e->loss, CARAT_EDEVICE, "%.400s; this process has to be started again", why->message);
+    return engine_check(e, err);
+}
+
+int engine_run(carat_engine *e, struct carat_error *err)
+{
+    struct carat_error why = {0};
+    TRY(engine_check(e, err));
+    const struct bucket *b = plans_get(&e->layout.plans, e->step.n_token, e->step.n_out);
+    return run_segments(e, b, &why) ? lose(e, &why, err) : CARAT_OK;
+}
+
+int engine_logits(carat_engine *e, int32_t out, const float **row, struct carat_error *err)
+{
+    struct carat_error why = {0};
     const struct bucket *b = plans_get(&e->layout.plans, e->step.n_token, e->step.n_out);
     const struct segment *last = bucket_last(b);
     const struct target *t = &e->layout.targets[last->site];
     size_t row_bytes = (size_t)e->model->config.n_vocab * sizeof(float);
-    struct carat_error err; /* of a lost device, which the next step reports */
     t->backend->download(t->device, e->row,
                          buffer_at(e, b, last->site, last->plan->logits) + (size_t)out * row_bytes,
                          row_bytes);
-    t->backend->fence(t->device, &err);
-    return e->row;
+    *row = e->row;
+    return t->backend->fence(t->device, &why) ? lose(e, &why, err) : CARAT_OK;
 }
 
 /* ---- Requests --------------------------------------------------------------------------- */
@@ -275,6 +288,7 @@ int carat_submit(carat_engine *e, const struct carat_request *request, carat_req
                  struct carat_error *err)
 {
     *out = 0;
+    TRY(engine_check(e, err));
     TRY(check_request(e, request, err));
     for (int32_t i = 0; i < e->layout.n_seq; i++) {
         if (e->sequences[i].state != SEQUENCE_FREE) continue;
@@ -326,36 +340,43 @@ static void end(carat_engine *e, struct sequence *s, enum carat_finish finish, c
     add_event(e, event);
 }
 
-/* From the device's best pairs where they are enough, else from the whole row. */
-static int32_t pick(carat_engine *e, const struct sequence *s, float *logprob)
+/* The next token, or -1; from the device's best pairs where they are enough, else from the row. */
+static int pick(carat_engine *e, const struct sequence *s, int32_t *id, float *logprob,
+                struct carat_error *err)
 {
     const struct segment *last =
         bucket_last(plans_get(&e->layout.plans, e->step.n_token, e->step.n_out));
     const struct backend *backend = e->layout.targets[last->site].backend;
     const struct logit_pair *best;
+    const float *row;
     int n = 0;
     if (backend->best && !s->want_logprob)
         n = backend->best(last->program, s->out_row, &best);
-    if (sample_takes_best(s->sampler, n)) return sample_pick_best(s->sampler, best, n);
-    return sample_pick(s->sampler, engine_logits(e, s->out_row),
-                       s->want_logprob ? logprob : NULL);
+    if (sample_takes_best(s->sampler, n)) {
+        *id = sample_pick_best(s->sampler, best, n);
+        return CARAT_OK;
+    }
+    TRY(engine_logits(e, s->out_row, &row, err));
+    *id = sample_pick(s->sampler, row, s->want_logprob ? logprob : NULL);
+    return CARAT_OK;
 }
 
 /* The sequence's new logits become its next token, or its end. */
-static void take_token(carat_engine *e, struct sequence *s)
+static int take_token(carat_engine *e, struct sequence *s, struct carat_error *err)
 {
     float logprob = 0;
-    int32_t id = pick(e, s, &logprob);
+    int32_t id;
+    TRY(pick(e, s, &id, &logprob, err));
     if (s->first_token <= 0) s->first_token = os_seconds();
     s->state = SEQUENCE_DECODE;
     if (id < 0) {
         end(e, s, CARAT_FINISH_ERROR, "the model produced non-finite logits");
-        return;
+        return CARAT_OK;
     }
     s->last_id = id;
     if (!s->ignore_stop && vocab_is_stop(e->model->vocab, id)) {
         end(e, s, CARAT_FINISH_STOP, NULL);
-        return;
+        return CARAT_OK;
     }
     sample_accept(s->sampler, id);
     s->n_generated++;
@@ -364,23 +385,41 @@ static void take_token(carat_engine *e, struct sequence *s)
                   .request = s->request, .kind = CARAT_EVENT_TOKEN, .id = id, .logprob = logprob});
     if (s->n_generated >= s->max_tokens || s->n_cached >= e->layout.n_ctx)
         end(e, s, CARAT_FINISH_LENGTH, NULL);
+    return CARAT_OK;
 }
 
-static void after_step(carat_engine *e, struct sequence *s)
+static int after_step(carat_engine *e, struct sequence *s, struct carat_error *err)
 {
-    if (s->state == SEQUENCE_FREE || s->n_rows == 0) return;
+    if (s->state == SEQUENCE_FREE || s->n_rows == 0) return CARAT_OK;
     s->n_cached += s->n_rows;
     if (s->state == SEQUENCE_PREFILL)
         add_event(e, (struct carat_event){.request = s->request,
                                           .kind = CARAT_EVENT_PROGRESS,
                                           .done = s->n_cached,
                                           .total = s->n_prompt});
-    if (s->out_row >= 0) take_token(e, s);
+    return s->out_row >= 0 ? take_token(e, s, err) : CARAT_OK;
+}
+
+/* The rows of e->step, and what becomes of them. */
+static int run_step(carat_engine *e, struct carat_error *err)
+{
+    TRY(engine_run(e, err));
+    for (int32_t i = 0; i < e->layout.n_seq; i++) TRY(after_step(e, &e->sequences[i], err));
+    return CARAT_OK;
+}
+
+/* With the device go all requests: those that run and those that wait. */
+static void end_all(carat_engine *e)
+{
+    for (int32_t i = 0; i < e->layout.n_seq; i++)
+        if (e->sequences[i].state != SEQUENCE_FREE)
+            end(e, &e->sequences[i], CARAT_FINISH_ERROR, e->loss.message);
 }
 
 int carat_step(carat_engine *e, struct carat_error *err)
 {
     int32_t n_seq = e->layout.n_seq;
+    TRY(engine_check(e, err));
     if (e->events_count > e->events_size - 3 * n_seq)
         return err_set(err, CARAT_EBUSY, "events of the last step have not been taken");
     for (int32_t i = 0; i < n_seq; i++) {
@@ -393,7 +432,7 @@ int carat_step(carat_engine *e, struct carat_error *err)
     for (int32_t i = 0; i < n_seq; i++)
         if (e->sequences[i].n_rows > 0 && e->sequences[i].started <= 0)
             e->sequences[i].started = now;
-    TRY(engine_run(e, err));
-    for (int32_t i = 0; i < n_seq; i++) after_step(e, &e->sequences[i]);
-    return engine_is_idle(e) ? 0 : 1;
+    int status = run_step(e, err);
+    if (status) end_all(e);
+    return status ? status : !engine_is_idle(e);
 }

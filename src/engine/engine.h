@@ -20,14 +20,18 @@ struct carat_engine {
     struct carat_event *events; /* a ring */
     int32_t events_size, events_first, events_count;
     carat_request_id last_request;
-    bool is_lost; /* the device failed: only closing is left */
+    struct carat_error loss; /* set once the device has failed: only closing is left */
 };
 
 /* Runs the rows of e->step. CARAT_EDEVICE when the device is lost. */
 int engine_run(carat_engine *e, struct carat_error *err);
 
-/* Row `out` of the step's logits, on the host, until the next call. */
-const float *engine_logits(carat_engine *e, int32_t out);
+/* Row `out` of the step's logits, on the host, until the next call. CARAT_EDEVICE as above: then
+ * *row is not to be read. */
+int engine_logits(carat_engine *e, int32_t out, const float **row, struct carat_error *err);
+
+/* CARAT_EDEVICE with the reason once the device is lost. */
+int engine_check(const carat_engine *e, struct carat_error *err);
 
 bool engine_is_idle(const carat_engine *e);
 

@@ -44,7 +44,8 @@ static int hand_over(carat_engine *e, carat_logits_fn take, void *user, struct c
     int32_t n_vocab = e->model->config.n_vocab;
     for (int32_t r = 0; r < e->step.n_out; r++) {
         int32_t position = e->step.position[e->step.out_row[r]];
-        const float *row = engine_logits(e, r);
+        const float *row;
+        TRY(engine_logits(e, r, &row, err));
         if (!is_finite_row(row, n_vocab))
             return err_set(err, CARAT_ENUMERIC,
                            "the model produced non-finite logits at position %d", position);
@@ -145,6 +146,7 @@ int carat_measure_roofline(carat_engine *e, struct carat_roofline *out, struct c
 {
     const struct target *target = &e->layout.targets[SITE_NEAR];
     const struct backend *backend = target->backend;
+    TRY(engine_check(e, err));
     TRY(check_idle(e, err));
     if (!backend->measure_limits)
         return err_set(err, CARAT_EDEVICE, "backend \"%s\" has no measure of its limits",
