@@ -180,7 +180,8 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     enum carat_ple ple_place; /* GPU: the table of per-layer embeddings */
     int32_t gpu_layers;       /* on the device, the rest on the CPU; 0: all that fit; < 0: none */
     bool cpu_experts;         /* experts of 26B-A4B stay on the CPU */
-    int64_t mirror_budget;    /* GPU: bytes for fp16 copies of weights; 0: what is free, < 0: 0 */
+    int64_t mirror_budget;    /* GPU: bytes for fp16 copies of weights, of which a tenth of the GPU
+                                 stays free; 0: no other bound, < 0: none */
     bool profile;             /* keep times for carat_profile_text */
     /* Called while weights go to a device, from carat_engine_open; may be NULL. */
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes);

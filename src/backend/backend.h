@@ -45,6 +45,21 @@ enum table_place {
     TABLE_HOST    /* in the mapped file: the rows of each step are copied to the device */
 };
 
+/* Memory that may be taken for the weights of a plan. */
+struct room {
+    size_t bytes;       /* at most, by what the plan cannot do without */
+    size_t extra_bytes; /* at most, by that and all that only makes it faster; not above `bytes` */
+};
+
+/* Where the weights of a plan go and what that takes: decided once for all plans of a device, from
+ * the one that has all its work, and given to bind. */
+struct placement {
+    size_t device_bytes;     /* of the device's memory, in the form that the plan's products read */
+    size_t mirror_bytes;     /* of these, what only makes it faster: fp16 copies */
+    size_t pinned_bytes;     /* of the host's, pinned for good by open and bind */
+    enum table_place tables; /* of what is only looked up; not AUTO once it is decided */
+};
+
 /* How a user wants a device to work. Zero: the defaults. */
 struct device_options {
     int n_threads;     /* 0: one for each physical core, fewer where a step is too small */
@@ -55,7 +70,7 @@ struct device_options {
     bool is_profiled;   /* times are taken behind every piece of work */
     enum matmul_kind matmul;
     enum table_place table_place;
-    int64_t mirror_budget; /* bytes for fp16 copies of weights; 0: what is free, < 0: none */
+    int64_t mirror_budget; /* bytes for fp16 copies of weights; 0: what there is room for, < 0: 0 */
     /* Told while weights are put on the device; may be NULL. */
     void (*progress)(void *user, size_t done, size_t total);
     void *progress_user;
@@ -82,13 +97,10 @@ struct backend {
     /* Which ops from op i on are done in one go, for plan_mark_windows; NULL: each on its own. */
     int32_t (*window)(const struct device *device, const struct plan *plan, int32_t i);
 
-    /* Memory that bind takes for weights in the form that the plan's products read, once for all
-     * plans; `free_bytes` is what may be used for forms that only make it faster. */
-    size_t (*prepared_bytes)(struct device *device, const struct plan *plan, size_t free_bytes);
-
-    /* Memory of the host that open and bind pin for good, once for all plans, as prepared_bytes
-     * decided last; NULL: none. */
-    size_t (*pinned_bytes)(const struct device *device, const struct plan *plan);
+    /* Decides where the plan's weights go, before any is there; changes nothing. What does not fit
+     * into the room is told as well. NULL: nowhere, they are read from the file. */
+    void (*place_weights)(const struct device *device, const struct plan *plan,
+                          const struct room *room, struct placement *out);
 
     /* Zeroed memory, aligned for any value. CARAT_EMEMORY says how much was needed. */
     int (*alloc)(struct device *device, size_t bytes, void **out, struct carat_error *err);
@@ -101,10 +113,12 @@ struct backend {
     /* Working memory that the kernels of a plan need beside its buffers. */
     size_t (*scratch_bytes)(const struct device *device, const struct plan *plan);
 
-    /* Chooses kernels. `memory` has plan->bytes and `scratch` scratch_bytes(plan) bytes from
-     * alloc; they, the plan and its caches must outlive the program. */
-    int (*bind)(struct device *device, const struct plan *plan, void *memory, void *scratch,
-                struct program **out, struct carat_error *err);
+    /* Chooses kernels, and puts there what the plan reads of weights and is not there yet: the plan
+     * that was placed comes first. `placement`: as decided; NULL: no room for extras. `memory` has
+     * plan->bytes and `scratch` scratch_bytes(plan) bytes from alloc; they, the plan and its caches
+     * must outlive the program. */
+    int (*bind)(struct device *device, const struct plan *plan, const struct placement *placement,
+                void *memory, void *scratch, struct program **out, struct carat_error *err);
     void (*unbind)(struct program *program);
 
     /* Starts the program on the step's rows; the step may be rewritten after fence. What the host

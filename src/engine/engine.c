@@ -93,7 +93,7 @@ static int take_device_memory(carat_engine *e, struct carat_error *err)
 {
     struct layout *y = &e->layout;
     for (int i = 0; i < SITE_COUNT; i++) TRY(take_site_memory(e, (enum site)i, err));
-    return plans_bind(&y->plans, y->targets, e->memory, e->scratch, err);
+    return plans_bind(&y->plans, y->targets, y->placements, e->memory, e->scratch, err);
 }
 
 static int start(carat_engine *e, const struct carat_engine_options *options,

@@ -171,8 +171,19 @@ static uint64_t step_bytes(const struct layout *y)
     return (uint64_t)(y->chunk + y->n_seq) * 4 * sizeof(int32_t);
 }
 
-/* What the plans take for this context. A 32nd of a device stays free of forms of weights that only
- * make it faster. */
+/* Other programs want some of a device too: what only makes it faster leaves them a tenth. */
+enum { PART_FOR_OTHERS = 10 };
+
+/* Where the weights of a site go when `others` of its memory is taken by all else. */
+static void place(struct layout *y, enum site site, uint64_t others)
+{
+    const struct site_memory *m = &y->sites[site];
+    uint64_t left = left_of(m->available, others);
+    struct room room = {.bytes = left, .extra_bytes = left_of(left, m->total / PART_FOR_OTHERS)};
+    plans_place(&y->plans, &y->targets[site], site, &room, &y->placements[site]);
+}
+
+/* What the plans take for this context. */
 static int measure(struct layout *y, const struct gemma_config *c, int32_t n_ctx,
                    struct carat_error *err)
 {
@@ -181,10 +192,7 @@ static int measure(struct layout *y, const struct gemma_config *c, int32_t n_ctx
     for (int i = 0; i < SITE_COUNT; i++) {
         struct site_memory *m = &y->sites[i];
         m->buffers = y->plans.bytes[i] + y->plans.scratch_bytes[i];
-        uint64_t others = layout_kv_bytes(m) + m->buffers + step_bytes(y) + m->total / 32;
-        m->weights = plans_prepared_bytes(&y->plans, y->targets, (enum site)i,
-                                          left_of(m->available, others));
-        m->pinned = plans_pinned_bytes(&y->plans, y->targets, (enum site)i);
+        place(y, (enum site)i, layout_kv_bytes(m) + m->buffers + step_bytes(y));
     }
     return CARAT_OK;
 }
@@ -192,7 +200,7 @@ static int measure(struct layout *y, const struct gemma_config *c, int32_t n_ctx
 static uint64_t taken_on(const struct layout *y, enum site site)
 {
     const struct site_memory *m = &y->sites[site];
-    return layout_kv_bytes(m) + m->buffers + m->weights;
+    return layout_kv_bytes(m) + m->buffers + y->placements[site].device_bytes;
 }
 
 static uint64_t needed_on(const struct layout *y, enum site site)
@@ -211,10 +219,11 @@ static int check_pinned(const struct layout *y, struct carat_error *err)
     bool is_shared = y->targets[SITE_FAR].device;
     uint64_t available = is_shared ? left_of(y->sites[SITE_FAR].available, needed_on(y, SITE_FAR))
                                    : os_memory_available();
-    if (y->sites[SITE_NEAR].pinned <= available) return CARAT_OK;
+    uint64_t pinned = y->placements[SITE_NEAR].pinned_bytes;
+    if (pinned <= available) return CARAT_OK;
     err_set(err, CARAT_EMEMORY,
             "%.1f MB of pinned host memory needed for tables and steps, %.1f MB available",
-            (double)y->sites[SITE_NEAR].pinned / 1e6, (double)available / 1e6);
+            (double)pinned / 1e6, (double)available / 1e6);
     err_hint(err, "take --ple host, or a smaller chunk (-b)");
     return CARAT_EMEMORY;
 }
@@ -227,7 +236,7 @@ static int check_memory(const struct layout *y, struct carat_error *err)
             "context of %d positions for %d sequence%s: %.1f MB needed, %.1f MB of them for "
             "weights in the form of %s; %.1f MB available",
             y->n_ctx, y->n_seq, y->n_seq == 1 ? "" : "s", (double)needed_on(y, site) / 1e6,
-            (double)y->sites[site].weights / 1e6, y->targets[site].backend->name,
+            (double)y->placements[site].device_bytes / 1e6, y->targets[site].backend->name,
             (double)y->sites[site].available / 1e6);
     err_hint(err, y->targets[SITE_FAR].device
                       ? "take a smaller context (-c), fewer sequences, or other --gpu-layers"
@@ -241,10 +250,12 @@ static int measure_longest(struct layout *y, const struct gemma_config *c, struc
     uint64_t left[SITE_COUNT];
     shape_caches(y, c, c->n_ctx_train);
     TRY(compile(y, c, err));
-    for (int i = 0; i < SITE_COUNT; i++)
-        left[i] = left_of(y->sites[i].available,
-                          plans_prepared_bytes(&y->plans, y->targets, (enum site)i, 0) +
-                              y->plans.bytes[i] + y->plans.scratch_bytes[i]);
+    for (int i = 0; i < SITE_COUNT; i++) {
+        uint64_t buffers = y->plans.bytes[i] + y->plans.scratch_bytes[i];
+        place(y, (enum site)i, buffers);
+        const struct placement *p = &y->placements[i];
+        left[i] = left_of(y->sites[i].available, buffers + p->device_bytes - p->mirror_bytes);
+    }
     return measure(y, c, choose_context(y, c, left), err);
 }
 
@@ -287,13 +298,14 @@ static int fill_layout(struct layout *y, const struct layout_source *from,
     const struct site_memory *near = &y->sites[SITE_NEAR];
     y->memory = (struct carat_memory){
         .weights_mapped = from->near->bytes_mapped,
-        .weights = near->weights,
+        .weights = y->placements[SITE_NEAR].device_bytes,
         .kv_local = near->kv_local,
         .kv_global = near->kv_global,
         .buffers = near->buffers,
         .step = step_bytes(y),
-        .pinned = near->pinned,
-        .total = from->near->bytes_mapped + taken_on(y, SITE_NEAR) + step_bytes(y) + near->pinned,
+        .pinned = y->placements[SITE_NEAR].pinned_bytes,
+        .total = from->near->bytes_mapped + taken_on(y, SITE_NEAR) + step_bytes(y) +
+                 y->placements[SITE_NEAR].pinned_bytes,
         .available = near->available,
         .n_ctx = y->n_ctx,
         .gpu_layers = split_n_near(&y->split),

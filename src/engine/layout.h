@@ -10,8 +10,7 @@
 /* What one site takes of its device. */
 struct site_memory {
     size_t total, available; /* of the device, before anything is allocated */
-    uint64_t kv_local, kv_global, buffers, weights;
-    uint64_t pinned; /* of the host's memory */
+    uint64_t kv_local, kv_global, buffers;
 };
 
 struct layout {
@@ -26,6 +25,7 @@ struct layout {
                                            site lie in one piece, in the order of layers */
     const struct weights *weights[SITE_COUNT];
     struct plans plans;
+    struct placement placements[SITE_COUNT]; /* of what the plans read */
     struct carat_memory memory;
 };
 

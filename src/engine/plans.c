@@ -92,50 +92,40 @@ int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq
 /* A device makes a weight ready for what the first plan that it sees does with it. Where plans are
  * cut, that has to be all that the site does: a program of it is made, and never run. */
 static int prepare_weights(const struct plans *p, const struct target *target, enum site site,
-                           void *memory, void *scratch, struct carat_error *err)
+                           const struct placement *placement, void *memory, void *scratch,
+                           struct carat_error *err)
 {
     struct program *program;
     const struct plan *all = &p->buckets[p->n_buckets - 1].plans[site];
     if (all->n_ops == 0 || plan_segment_end(all, 0) == all->n_ops) return CARAT_OK;
-    TRY(target->backend->bind(target->device, all, memory, scratch, &program, err));
+    TRY(target->backend->bind(target->device, all, placement, memory, scratch, &program, err));
     target->backend->unbind(program);
     return CARAT_OK;
 }
 
-int plans_bind(struct plans *p, const struct target *targets, void *const *memory,
-               void *const *scratch, struct carat_error *err)
+int plans_bind(struct plans *p, const struct target *targets, const struct placement *placements,
+               void *const *memory, void *const *scratch, struct carat_error *err)
 {
     for (int i = 0; i < SITE_COUNT; i++)
-        TRY(prepare_weights(p, &targets[i], (enum site)i, memory[i], scratch[i], err));
+        TRY(prepare_weights(p, &targets[i], (enum site)i, &placements[i], memory[i], scratch[i],
+                            err));
     for (int32_t i = p->n_buckets - 1; i >= 0; i--) /* the largest tells what all share */
         for (int32_t k = 0; k < p->buckets[i].n_segments; k++) {
             struct segment *s = &p->buckets[i].segments[k];
             const struct target *t = &targets[s->site];
-            TRY(t->backend->bind(t->device, s->plan, memory[s->site], scratch[s->site],
-                                 &s->program, err));
+            TRY(t->backend->bind(t->device, s->plan, &placements[s->site], memory[s->site],
+                                 scratch[s->site], &s->program, err));
         }
     return CARAT_OK;
 }
 
-size_t plans_prepared_bytes(const struct plans *p, const struct target *targets, enum site site,
-                            size_t free_bytes)
+void plans_place(const struct plans *p, const struct target *target, enum site site,
+                 const struct room *room, struct placement *out)
 {
-    size_t most = 0;
-    const struct target *t = &targets[site];
-    for (int32_t i = 0; t->device && t->backend->prepared_bytes && i < p->n_buckets; i++) {
-        const struct plan *plan = &p->buckets[i].plans[site];
-        raise_to(&most, t->backend->prepared_bytes(t->device, plan, free_bytes));
-    }
-    return most;
-}
-
-size_t plans_pinned_bytes(const struct plans *p, const struct target *targets, enum site site)
-{
-    size_t most = 0;
-    const struct target *t = &targets[site];
-    for (int32_t i = 0; t->device && t->backend->pinned_bytes && i < p->n_buckets; i++)
-        raise_to(&most, t->backend->pinned_bytes(t->device, &p->buckets[i].plans[site]));
-    return most;
+    const struct plan *all = &p->buckets[p->n_buckets - 1].plans[site];
+    *out = (struct placement){0};
+    if (target->device && target->backend->place_weights && all->n_ops > 0)
+        target->backend->place_weights(target->device, all, room, out);
 }
 
 void plans_deinit(struct plans *p, const struct target *targets)

@@ -53,17 +53,14 @@ struct plan_source {
 int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
                   int32_t outs, struct carat_error *err);
 
-/* `memory` and `scratch` are of each site's device. */
-int plans_bind(struct plans *p, const struct target *targets, void *const *memory,
-               void *const *scratch, struct carat_error *err);
+/* `placements`, `memory` and `scratch` are of each site's device. */
+int plans_bind(struct plans *p, const struct target *targets, const struct placement *placements,
+               void *const *memory, void *const *scratch, struct carat_error *err);
 
-/* Memory that plans_bind takes on a site for weights in the device's own form; `free_bytes` is
- * what may go into forms that only make it faster. */
-size_t plans_prepared_bytes(const struct plans *p, const struct target *targets, enum site site,
-                            size_t free_bytes);
-
-/* Memory of the host that a site pins for good, after plans_prepared_bytes. */
-size_t plans_pinned_bytes(const struct plans *p, const struct target *targets, enum site site);
+/* Where the weights of a site's plans go, for plans_bind: of all plans the largest has all that
+ * the site does. Nothing where nothing runs. */
+void plans_place(const struct plans *p, const struct target *target, enum site site,
+                 const struct room *room, struct placement *out);
 void plans_deinit(struct plans *p, const struct target *targets);
 
 /* The smallest that holds a step; never NULL for what plans_compile was told of. */

@@ -72,7 +72,8 @@ static int load(const struct runner *r, struct loaded *l)
     l->scratch_bytes = r->backend->scratch_bytes(r->device, &l->plan) + GUARD;
     TRY(take_poisoned(r, l->memory_bytes, &l->memory));
     TRY(take_poisoned(r, l->scratch_bytes, &l->scratch));
-    return r->backend->bind(r->device, &l->plan, l->memory, l->scratch, &l->program, r->err);
+    return r->backend->bind(r->device, &l->plan, NULL, l->memory, l->scratch, &l->program,
+                            r->err);
 }
 
 /* ---- Guards ----------------------------------------------------------------------------- */

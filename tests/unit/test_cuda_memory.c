@@ -323,6 +323,78 @@ static void it_fits_into_what_it_needs_and_not_into_less(void **state)
     }
 }
 
+/* The bytes that an engine takes of a device of so many. */
+static struct carat_memory taken_of(size_t total, const struct carat_engine_options *o)
+{
+    struct carat_error err = {0};
+    carat_engine *e;
+    reset(total);
+    if (carat_engine_open(&e, models[GEMMA_E4B], o, &err)) fail_msg("%s", err.message);
+    struct carat_memory m = *carat_engine_memory(e);
+    assert_int_equal(fake.device, told(&m));
+    carat_engine_close(e);
+    return m;
+}
+
+static void copies_that_only_make_it_faster_leave_a_tenth_to_others(void **state)
+{
+    (void)state;
+    struct carat_engine_options o = {.backend = "cuda", .matmul = CARAT_MATMUL_FP16, .n_ctx = 128};
+    struct carat_engine_options none = o;
+    none.mirror_budget = -1;
+    struct carat_memory m = taken_of(GIGABYTE, &o), less = taken_of(GIGABYTE, &none);
+    uint64_t all = told(&m), least = told(&less);
+    assert_true(least < all);
+    for (uint64_t total = least; total < 2 * all; total += all / 37) {
+        m = taken_of(total, &o);
+        if (told(&m) > least) assert_true(told(&m) <= total - total / 10);
+        if (total - total / 10 >= all) assert_int_equal(told(&m), all);
+    }
+}
+
+/* What was decided for the engine is what bind does, whatever was asked in between. */
+static void asking_where_weights_would_go_decides_nothing(void **state)
+{
+    (void)state;
+    const carat_model *model = models[GEMMA_E4B];
+    struct carat_engine_options o = {.backend = "cuda", .matmul = CARAT_MATMUL_FP16};
+    struct carat_error err = {0};
+    struct buf note = {0};
+    struct arena arena = {0};
+    struct weights w = {0};
+    struct layout y;
+    struct layout_source from = {.model = model, .near = &w};
+    struct room none = {0};
+    struct placement other;
+    void *memory[SITE_COUNT] = {NULL}, *work[SITE_COUNT] = {NULL};
+    reset(GIGABYTE);
+    assert_int_equal(weights_bind(&w, &model->config, model->gguf, &arena, &note, &err), CARAT_OK);
+    assert_int_equal(layout_init(&y, &from, &o, &err), CARAT_OK);
+    const struct target *t = &y.targets[SITE_NEAR];
+    plans_place(&y.plans, t, SITE_NEAR, &none, &other);
+    assert_int_equal(other.mirror_bytes, 0);
+    assert_int_equal(other.tables, TABLE_PINNED);
+    for (int32_t i = 0; i < w.n_all; i++)
+        assert_int_equal(t->backend->weight_load(t->device, &w.all[i], &err), CARAT_OK);
+    assert_int_equal(t->backend->alloc(t->device, y.plans.bytes[0], &memory[0], &err), CARAT_OK);
+    assert_int_equal(t->backend->alloc(t->device, y.plans.scratch_bytes[0], &work[0], &err),
+                     CARAT_OK);
+    size_t before = fake.device;
+    assert_int_equal(plans_bind(&y.plans, y.targets, y.placements, memory, work, &err),
+                     CARAT_OK);
+    assert_true(y.placements[SITE_NEAR].mirror_bytes > 0);
+    assert_int_equal(fake.device - before, y.placements[SITE_NEAR].device_bytes);
+    assert_int_equal(fake.pinned, y.placements[SITE_NEAR].pinned_bytes);
+    plans_deinit(&y.plans, y.targets);
+    for (int32_t i = 0; i < w.n_all; i++) t->backend->weight_unload(t->device, &w.all[i]);
+    t->backend->free(t->device, memory[0]);
+    t->backend->free(t->device, work[0]);
+    layout_deinit(&y);
+    assert_int_equal(fake.device, 0);
+    buf_deinit(&note);
+    arena_deinit(&arena);
+}
+
 /* ---- Weights of several types ------------------------------------------------------------ */
 
 static carat_model *open_mixed(const struct gemma_layout *layout)
@@ -471,6 +543,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_engine_takes_what_its_table_says),
         cmocka_unit_test(it_fits_into_what_it_needs_and_not_into_less),
+        cmocka_unit_test(copies_that_only_make_it_faster_leave_a_tenth_to_others),
+        cmocka_unit_test(asking_where_weights_would_go_decides_nothing),
         cmocka_unit_test(weights_of_one_projection_may_be_of_several_types),
         cmocka_unit_test(the_faster_way_is_chosen),
         cmocka_unit_test(nothing_is_measured_when_it_is_known_or_there_is_no_room),

@@ -62,10 +62,11 @@ static void count_unload(struct device *device, struct weight *w)
     ref_backend.weight_unload(device, w);
 }
 
-static int count_bind(struct device *device, const struct plan *plan, void *memory, void *work,
+static int count_bind(struct device *device, const struct plan *plan,
+                      const struct placement *placement, void *memory, void *work,
                       struct program **out, struct carat_error *err)
 {
-    int status = ref_backend.bind(device, plan, memory, work, out, err);
+    int status = ref_backend.bind(device, plan, placement, memory, work, out, err);
     if (!status) counted.programs++;
     return status;
 }
@@ -97,10 +98,11 @@ static void count_run(struct program *program, const struct step *step)
         memcpy(counted.next_id, step->next_id, (size_t)step->n_next * sizeof *step->next_id);
 }
 
-static size_t count_pinned(const struct device *device, const struct plan *plan)
+static void count_place(const struct device *device, const struct plan *plan,
+                        const struct room *room, struct placement *out)
 {
-    (void)device;
-    return plan->n_ops > 0 ? counted.pinned : 0;
+    (void)device, (void)plan, (void)room;
+    *out = (struct placement){.pinned_bytes = counted.pinned};
 }
 
 static int count_fence(struct device *device, struct carat_error *err)
@@ -134,7 +136,7 @@ static void count_from_now(void)
     counting.describe = count_describe;
     counting.run = count_run;
     counting.fence = count_fence;
-    counting.pinned_bytes = count_pinned;
+    counting.place_weights = count_place;
 }
 
 static int stop_counting(void **state)

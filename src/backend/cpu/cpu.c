@@ -414,9 +414,10 @@ static int fill_weights(struct device *device, const struct plan *plan, struct c
 }
 
 /* Tiles of every weight that a product uses, however many products do. */
-static size_t cpu_prepared_bytes(struct device *device, const struct plan *plan, size_t free_bytes)
+static void cpu_place_weights(const struct device *device, const struct plan *plan,
+                              const struct room *room, struct placement *out)
 {
-    (void)free_bytes;
+    (void)room;
     size_t bytes = 0;
     for (int32_t i = 0; i < plan->n_ops && !device->is_exact; i++) {
         struct cpu_weight w = {.source = op_product(&plan->ops[i])};
@@ -427,12 +428,14 @@ static size_t cpu_prepared_bytes(struct device *device, const struct plan *plan,
         tile_plan(&w);
         bytes += w.bytes;
     }
-    return bytes;
+    *out = (struct placement){.device_bytes = bytes};
 }
 
-static int cpu_bind(struct device *device, const struct plan *plan, void *memory, void *scratch,
+static int cpu_bind(struct device *device, const struct plan *plan,
+                    const struct placement *placement, void *memory, void *scratch,
                     struct program **out, struct carat_error *err)
 {
+    (void)placement;
     TRY(fill_weights(device, plan, err));
     struct program *p = *out = mem_alloc(1, sizeof *p);
     if (!p) return err_no_memory(err, "program", sizeof *p);
@@ -525,7 +528,7 @@ const struct backend cpu_backend = {
     .free = cpu_free,
     .weight_load = cpu_weight_load,
     .weight_unload = cpu_weight_unload,
-    .prepared_bytes = cpu_prepared_bytes,
+    .place_weights = cpu_place_weights,
     .scratch_bytes = cpu_scratch_bytes,
     .bind = cpu_bind,
     .unbind = cpu_unbind,

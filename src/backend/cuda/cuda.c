@@ -269,30 +269,6 @@ static int32_t cuda_window(const struct device *device, const struct plan *plan,
     return device->options.is_exact ? 1 : window_at(plan, i).n;
 }
 
-static size_t cuda_prepared_bytes(struct device *d, const struct plan *plan, size_t free_bytes)
-{
-    d->has_host_tables = d->options.table_place == TABLE_PINNED;
-    size_t weights = weights_bytes(d, plan);
-    if (d->options.table_place == TABLE_AUTO && free_bytes > 0 && weights > free_bytes) {
-        d->has_host_tables = true;
-        weights = weights_bytes(d, plan);
-    }
-    size_t budget = free_bytes > weights ? free_bytes - weights : 0;
-    if (d->options.mirror_budget < 0) budget = 0;
-    if (d->options.mirror_budget > 0 && (size_t)d->options.mirror_budget < budget)
-        budget = (size_t)d->options.mirror_budget;
-    d->mirror_left = mirrors_bytes(d, plan, budget);
-    return weights + d->mirror_left;
-}
-
-static size_t cuda_pinned_bytes(const struct device *d, const struct plan *plan)
-{
-    const struct weight *table = gathered_table(d, plan);
-    int32_t rows = plan->rows_max[ROWS_TOKEN];
-    return STEP_BYTES + BEST_BYTES + weights_pinned_bytes(d, plan) +
-           (table ? gather_bytes(rows, table->row_bytes) : 0);
-}
-
 static size_t cuda_scratch_bytes(const struct device *device, const struct plan *plan)
 {
     return scratch_layout_of(device, plan).total;
@@ -336,8 +312,7 @@ const struct backend cuda_backend = {
     .describe = cuda_describe,
     .supports = cuda_supports,
     .window = cuda_window,
-    .prepared_bytes = cuda_prepared_bytes,
-    .pinned_bytes = cuda_pinned_bytes,
+    .place_weights = cuda_place_weights,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .weight_load = cuda_weight_load,

@@ -44,8 +44,7 @@ struct device {
     enum act_kind many; /* what products of many rows read: ACT_INT8, ACT_HALF */
     double half_rate, int8_rate; /* operations a second that decided it; 0: not measured */
     struct slab *slabs;
-    bool has_host_tables; /* tables that are only looked up lie in pinned host memory */
-    size_t mirror_left; /* bytes that mirrors may still take */
+    size_t mirror_bytes; /* that mirrors have taken */
     struct cublas *cublas; /* NULL: not installed, or not wanted */
     const void *cublas_workspace; /* that it has now: of the program launched last */
     struct profile *profile; /* NULL unless asked for */
@@ -97,12 +96,10 @@ enum act_kind cuda_choose_many(struct device *d);
 
 struct cuda_loaded *loaded_of(const struct weight *w);
 
-/* Bytes of device memory for all weights of the plan that are not there yet. Tables that stay on
- * the host are not counted. */
-size_t weights_bytes(const struct device *d, const struct plan *plan);
-
-/* The same of pinned host memory: a table that the device reads there. */
-size_t weights_pinned_bytes(const struct device *d, const struct plan *plan);
+/* See backend.h. Mirrors are made of what products of many rows read: as many, in the order of the
+ * plan, as there is room for. */
+void cuda_place_weights(const struct device *d, const struct plan *plan, const struct room *room,
+                        struct placement *out);
 
 /* The table whose rows are copied to the device step by step: the largest that is only looked up.
  * NULL: none. */
@@ -110,13 +107,12 @@ const struct weight *gathered_table(const struct device *d, const struct plan *p
 
 /* Puts those there that are not yet: read, copied and repacked at once. `staging`: device memory,
  * upload_staging_bytes (upload.h), free again when it returns. */
-int weights_upload(struct device *d, const struct plan *plan, char *staging,
-                   struct carat_error *err);
+int weights_upload(struct device *d, const struct plan *plan, const struct placement *placement,
+                   char *staging, struct carat_error *err);
 
-/* The same for fp16 mirrors of what products of many rows read: as many, in the order of the plan,
- * as `limit` (when making them: d->mirror_left) has room for. */
-size_t mirrors_bytes(const struct device *d, const struct plan *plan, size_t limit);
-int mirrors_make(struct device *d, const struct plan *plan, struct carat_error *err);
+/* The same for the fp16 mirrors that were decided on. */
+int mirrors_make(struct device *d, const struct plan *plan, const struct placement *placement,
+                 struct carat_error *err);
 size_t mirror_bytes_of(const struct weight *w);
 
 /* Whether a product of many rows goes through fp16 (else: 8 bits, or exact). */

@@ -297,14 +297,15 @@ static int take_counters(struct device *d, struct carat_error *err)
     return status ? cuda_fail(err, status, "cuda") : CARAT_OK;
 }
 
-static int start_program(struct program *p, struct carat_error *err)
+static int start_program(struct program *p, const struct placement *placement,
+                         struct carat_error *err)
 {
     struct device *d = p->device;
     if (most_rows(p->plan) > STEP_ROWS_MAX)
         return err_set(err, CARAT_EUSAGE, "cuda: at most %d rows a step expected, %d found",
                        STEP_ROWS_MAX, most_rows(p->plan));
-    TRY(weights_upload(d, p->plan, p->scratch, err));
-    TRY(mirrors_make(d, p->plan, err));
+    TRY(weights_upload(d, p->plan, placement, p->scratch, err));
+    TRY(mirrors_make(d, p->plan, placement, err));
     TRY(take_windows(p, err));
     TRY(take_table(p, err));
     TRY(take_counters(d, err));
@@ -325,8 +326,8 @@ void cuda_unbind(struct program *p)
     mem_free(p);
 }
 
-int cuda_bind(struct device *d, const struct plan *plan, void *memory, void *scratch,
-              struct program **out, struct carat_error *err)
+int cuda_bind(struct device *d, const struct plan *plan, const struct placement *placement,
+              void *memory, void *scratch, struct program **out, struct carat_error *err)
 {
     *out = NULL;
     cudaSetDevice(d->index);
@@ -337,7 +338,7 @@ int cuda_bind(struct device *d, const struct plan *plan, void *memory, void *scr
                           .memory = memory,
                           .scratch = scratch,
                           .at = scratch_layout_of(d, plan)};
-    int status = start_program(p, err);
+    int status = start_program(p, placement, err);
     if (status)
         cuda_unbind(p);
     else

@@ -4,8 +4,8 @@
 
 #include "backend/cuda/device.h"
 
-int cuda_bind(struct device *d, const struct plan *plan, void *memory, void *scratch,
-              struct program **out, struct carat_error *err);
+int cuda_bind(struct device *d, const struct plan *plan, const struct placement *placement,
+              void *memory, void *scratch, struct program **out, struct carat_error *err);
 void cuda_unbind(struct program *p);
 void cuda_run(struct program *p, const struct step *step);
 int cuda_best(struct program *p, int32_t row, const struct logit_pair **out);

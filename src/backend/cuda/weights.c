@@ -64,9 +64,9 @@ static size_t layout_bytes(const struct weight *s, enum cuda_layout layout,
 }
 
 /* Whether a table stays in host memory and is read from there. */
-static bool stays_on_host(const struct device *d, struct uses uses)
+static bool is_pinned_at(enum table_place tables, struct uses uses)
 {
-    return uses.is_table && !uses.is_product && d->has_host_tables;
+    return uses.is_table && !uses.is_product && tables == TABLE_PINNED;
 }
 
 /* A plan that was cut may not show all uses of a weight: what was decided of it once, holds. */
@@ -90,7 +90,8 @@ const struct weight *gathered_table(const struct device *d, const struct plan *p
 }
 
 /* Of the weights that are not there yet: on the device, or pinned on the host. */
-static size_t planes_bytes(const struct device *d, const struct plan *plan, bool is_pinned)
+static size_t planes_bytes(const struct device *d, const struct plan *plan,
+                           enum table_place tables, bool is_pinned)
 {
     size_t bytes = 0;
     struct tile_bytes planes;
@@ -99,22 +100,10 @@ static size_t planes_bytes(const struct device *d, const struct plan *plan, bool
         const struct weight *w = first_met(plan, i);
         if (!w || w == gathered || (w->device_data && loaded_of(w)->view.quants)) continue;
         struct uses uses = uses_of(plan, w);
-        if (stays_on_host(d, uses) == is_pinned)
+        if (is_pinned_at(tables, uses) == is_pinned)
             bytes += layout_bytes(w, layout_of(d, w, uses), &planes);
     }
     return bytes;
-}
-
-size_t weights_bytes(const struct device *d, const struct plan *plan)
-{
-    size_t counting = gathered_table(d, plan) && !d->counting ? aligned(COUNTING_BYTES) : 0;
-    size_t arrived = plan->n_ops > 0 && !d->arrived ? ARRIVED_BYTES : 0;
-    return planes_bytes(d, plan, false) + counting + arrived;
-}
-
-size_t weights_pinned_bytes(const struct device *d, const struct plan *plan)
-{
-    return planes_bytes(d, plan, true);
 }
 
 /* Memory of all weights that a plan brings, as one piece for each place: pieces of their own would
@@ -123,28 +112,29 @@ struct planes_memory {
     char *device, *pinned;
 };
 
-static int take_planes(struct device *d, const struct plan *plan, struct planes_memory *out,
-                       struct carat_error *err)
+static int take_planes(struct device *d, const struct plan *plan, enum table_place tables,
+                       struct planes_memory *out, struct carat_error *err)
 {
-    size_t bytes = planes_bytes(d, plan, false), pinned_bytes = planes_bytes(d, plan, true);
+    size_t bytes = planes_bytes(d, plan, tables, false);
+    size_t pinned = planes_bytes(d, plan, tables, true);
     *out = (struct planes_memory){0};
     if (bytes && !(out->device = slab_take(d, bytes, false)))
         return cuda_fail(err, cudaErrorMemoryAllocation, "weights");
-    if (pinned_bytes && !(out->pinned = slab_take(d, pinned_bytes, true)))
-        return err_no_memory(err, "tables in pinned memory (--ple)", pinned_bytes);
+    if (pinned && !(out->pinned = slab_take(d, pinned, true)))
+        return err_no_memory(err, "tables in pinned memory (--ple)", pinned);
     return CARAT_OK;
 }
 
 /* Cuts a weight's planes from the memory. */
-static void place_weight(struct device *d, const struct plan *plan, struct cuda_loaded *w,
-                         struct planes_memory *from)
+static void place_weight(const struct device *d, const struct plan *plan, enum table_place tables,
+                         struct cuda_loaded *w, struct planes_memory *from)
 {
     struct tile_bytes planes;
     const struct weight *s = w->source;
     struct uses uses = uses_of(plan, s);
     enum cuda_layout layout = layout_of(d, s, uses);
     size_t bytes = layout_bytes(s, layout, &planes);
-    w->is_pinned = stays_on_host(d, uses);
+    w->is_pinned = is_pinned_at(tables, uses);
     w->is_gathered = s == gathered_table(d, plan);
     char **next = w->is_pinned ? &from->pinned : &from->device;
     char *memory = w->is_gathered ? (char *)(uintptr_t)s->data : *next;
@@ -175,16 +165,16 @@ static void report(const struct device *d, size_t done, size_t total)
     if (d->options.progress) d->options.progress(d->options.progress_user, done, total);
 }
 
-static int upload_all(struct device *d, struct upload *u, const struct plan *plan, size_t total,
-                      struct carat_error *err)
+static int upload_all(struct device *d, struct upload *u, const struct plan *plan,
+                      enum table_place tables, size_t total, struct carat_error *err)
 {
     size_t done = 0;
     struct planes_memory memory;
-    TRY(take_planes(d, plan, &memory, err));
+    TRY(take_planes(d, plan, tables, &memory, err));
     for (int32_t i = 0; i < plan->n_ops; i++) {
         const struct weight *source = op_weight(&plan->ops[i]);
         if (!source || loaded_of(source)->view.quants) continue;
-        place_weight(d, plan, loaded_of(source), &memory);
+        place_weight(d, plan, tables, loaded_of(source), &memory);
         if (!loaded_of(source)->is_gathered) TRY(upload_weight(u, loaded_of(source), err));
         done += source->expert_bytes * (size_t)source->n_expert;
         report(d, done < total ? done : total, total);
@@ -192,18 +182,19 @@ static int upload_all(struct device *d, struct upload *u, const struct plan *pla
     return CARAT_OK;
 }
 
-int weights_upload(struct device *d, const struct plan *plan, char *staging,
-                   struct carat_error *err)
+int weights_upload(struct device *d, const struct plan *plan, const struct placement *placement,
+                   char *staging, struct carat_error *err)
 {
     struct upload *u;
     size_t total = 0;
+    enum table_place tables = placement ? placement->tables : d->options.table_place;
     for (int32_t i = 0; i < plan->n_ops; i++) {
         const struct weight *w = first_met(plan, i);
         if (w && !loaded_of(w)->view.quants) total += w->expert_bytes * (size_t)w->n_expert;
     }
     if (total == 0) return CARAT_OK;
     TRY(upload_open(&u, d, plan, staging, err));
-    int status = upload_all(d, u, plan, total, err);
+    int status = upload_all(d, u, plan, tables, total, err);
     upload_close(u);
     cudaError_t failure = cudaGetLastError();
     if (!status && failure) status = cuda_fail(err, failure, "loading weights");
@@ -258,7 +249,7 @@ static bool has_many_rows(const struct plan *plan)
     return plan->rows_max[ROWS_TOKEN] > MATVEC_ROWS_MAX;
 }
 
-size_t mirrors_bytes(const struct device *d, const struct plan *plan, size_t limit)
+static size_t mirrors_bytes(const struct device *d, const struct plan *plan, size_t limit)
 {
     size_t total = 0, bytes;
     if (!has_many_rows(plan)) return 0;
@@ -276,15 +267,18 @@ static void fill_mirror(struct device *d, struct cuda_loaded *w, uint16_t *memor
         launch_mirror(&d->queue, &w->view, e, 0, w->view.rows);
 }
 
-int mirrors_make(struct device *d, const struct plan *plan, struct carat_error *err)
+int mirrors_make(struct device *d, const struct plan *plan, const struct placement *placement,
+                 struct carat_error *err)
 {
-    size_t bytes, total = mirrors_bytes(d, plan, d->mirror_left);
+    size_t left = placement ? placement->mirror_bytes - d->mirror_bytes : 0, bytes;
+    size_t total = mirrors_bytes(d, plan, left);
     char *memory = total ? slab_take(d, total, false) : NULL;
     if (total && !memory) return cuda_fail(err, cudaErrorMemoryAllocation, "fp16 mirrors");
     for (int32_t i = 0, n; total && i < plan->n_ops; i += n ? n : 1) {
         n = side_by_side(d, plan, i, &bytes);
-        if (n == 0 || aligned(bytes) > d->mirror_left) continue;
-        d->mirror_left -= aligned(bytes);
+        if (n == 0 || aligned(bytes) > left) continue;
+        left -= aligned(bytes);
+        d->mirror_bytes += aligned(bytes);
         char *next = memory + aligned(bytes);
         for (int32_t k = 0; k < n; k++) {
             const struct weight *w = op_product(&plan->ops[i + k]);
@@ -294,4 +288,45 @@ int mirrors_make(struct device *d, const struct plan *plan, struct carat_error *
         memory = next;
     }
     return CARAT_OK;
+}
+
+/* ---- Placement -------------------------------------------------------------------------- */
+
+static size_t weights_bytes(const struct device *d, const struct plan *plan,
+                            enum table_place tables)
+{
+    size_t counting = gathered_table(d, plan) ? aligned(COUNTING_BYTES) : 0;
+    size_t arrived = plan->n_ops > 0 ? ARRIVED_BYTES : 0;
+    return planes_bytes(d, plan, tables, false) + counting + arrived;
+}
+
+static size_t pinned_bytes(const struct device *d, const struct plan *plan,
+                           enum table_place tables)
+{
+    const struct weight *table = gathered_table(d, plan);
+    int32_t rows = plan->rows_max[ROWS_TOKEN];
+    return STEP_BYTES + BEST_BYTES + planes_bytes(d, plan, tables, true) +
+           (table ? gather_bytes(rows, table->row_bytes) : 0);
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A table goes where it was asked for, else to the device if it fits there. */
+void cuda_place_weights(const struct device *d, const struct plan *plan, const struct room *room,
+                        struct placement *out)
+{
+    int64_t budget = d->options.mirror_budget;
+    *out = (struct placement){.tables = d->options.table_place};
+    if (out->tables == TABLE_AUTO)
+        out->tables = weights_bytes(d, plan, TABLE_DEVICE) > room->bytes ? TABLE_PINNED
+                                                                        : TABLE_DEVICE;
+    size_t weights = weights_bytes(d, plan, out->tables);
+    size_t left = room->extra_bytes > weights ? room->extra_bytes - weights : 0;
+    if (budget != 0) left = budget < 0 ? 0 : smaller(left, (size_t)budget);
+    out->mirror_bytes = mirrors_bytes(d, plan, left);
+    out->device_bytes = weights + out->mirror_bytes;
+    out->pinned_bytes = pinned_bytes(d, plan, out->tables);
 }

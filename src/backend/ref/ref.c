@@ -112,10 +112,11 @@ static size_t ref_scratch_bytes(const struct device *device, const struct plan *
     return floats * sizeof(float) + integers * sizeof(int32_t);
 }
 
-static int ref_bind(struct device *device, const struct plan *plan, void *memory, void *scratch,
+static int ref_bind(struct device *device, const struct plan *plan,
+                    const struct placement *placement, void *memory, void *scratch,
                     struct program **out, struct carat_error *err)
 {
-    (void)device;
+    (void)device, (void)placement;
     struct program *p = *out = mem_alloc(1, sizeof *p);
     if (!p) return err_no_memory(err, "program", sizeof *p);
     size_t floats, integers;
