@@ -56,6 +56,9 @@ static int answer(struct chat *chat, struct carat_error *err)
         status = conversation_add(&chat->talk, "assistant", buf_text(&a.text), a.text.length, err);
     if (status == CARAT_OK && a.end == ANSWER_INTERRUPTED) note("stopped");
     if (status == CARAT_OK && a.end == ANSWER_LENGTH) note("cut: the limit of tokens was reached");
+    if (status == CARAT_OK && a.end == ANSWER_CONTEXT)
+        note("cut: the context of %d positions is full; /undo or /clear makes room",
+             carat_engine_memory(chat->session.engine)->n_ctx);
     if (status == CARAT_OK && chat->prints_stats) {
         char stats[256];
         answer_stats(&a, stats, sizeof stats);

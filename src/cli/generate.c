@@ -105,10 +105,17 @@ const char *answer_end_name(enum answer_end end)
     static const char *const names[] = {
         [ANSWER_STOP] = "stop",
         [ANSWER_LENGTH] = "length",
+        [ANSWER_CONTEXT] = "length",
         [ANSWER_STOP_TEXT] = "stop",
         [ANSWER_INTERRUPTED] = "cancelled",
     };
     return names[end];
+}
+
+const char *answer_finish_reason(const struct answer *a)
+{
+    bool has_called = a->end == ANSWER_STOP && a->calls.length > 0;
+    return has_called ? "tool_calls" : answer_end_name(a->end);
 }
 
 static double rate(int32_t n, double seconds)
@@ -260,8 +267,10 @@ static int take_rest(struct run *r, struct carat_error *err)
     return CARAT_OK;
 }
 
-static int take_done(struct answer *a, const struct carat_event *event, struct carat_error *err)
+static int take_done(struct run *r, const struct carat_event *event, struct carat_error *err)
 {
+    struct answer *a = r->answer;
+    int32_t limit = r->g->max_tokens;
     a->n_prompt = event->n_prompt;
     a->n_generated = event->n_generated;
     a->prefill_seconds = event->prefill_seconds;
@@ -272,8 +281,9 @@ static int take_done(struct answer *a, const struct carat_event *event, struct c
     if (a->end == ANSWER_STOP_TEXT) return CARAT_OK;
     a->stop_id = event->stop_id;
     a->end = event->finish == CARAT_FINISH_STOP     ? ANSWER_STOP
-             : event->finish == CARAT_FINISH_LENGTH ? ANSWER_LENGTH
-                                                    : ANSWER_INTERRUPTED;
+             : event->finish != CARAT_FINISH_LENGTH ? ANSWER_INTERRUPTED
+             : limit > 0 && a->n_generated >= limit ? ANSWER_LENGTH
+                                                    : ANSWER_CONTEXT;
     return CARAT_OK;
 }
 
@@ -294,7 +304,7 @@ static int step_to_end(struct run *r, carat_engine *engine, carat_request_id req
                 if (status == CARAT_OK) status = take_token(r, event.id, err);
             } else {
                 is_done = true;
-                int end = take_done(r->answer, &event, status == CARAT_OK ? err : NULL);
+                int end = take_done(r, &event, status == CARAT_OK ? err : NULL);
                 if (status == CARAT_OK) status = end;
             }
         }

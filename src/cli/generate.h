@@ -23,7 +23,13 @@ struct generation {
 int generation_read(struct generation *g, const struct options *o, const carat_model *model,
                     struct carat_error *err);
 
-enum answer_end { ANSWER_STOP, ANSWER_LENGTH, ANSWER_STOP_TEXT, ANSWER_INTERRUPTED };
+enum answer_end {
+    ANSWER_STOP,
+    ANSWER_LENGTH,  /* as many tokens as were asked for */
+    ANSWER_CONTEXT, /* no room for more, though more might have come */
+    ANSWER_STOP_TEXT,
+    ANSWER_INTERRUPTED
+};
 
 struct answer {
     struct buf text, thinking; /* all of it */
@@ -35,6 +41,8 @@ struct answer {
 };
 void answer_deinit(struct answer *a);
 const char *answer_end_name(enum answer_end end);
+/* OpenAI's word for it: "tool_calls" when the answer ended with one. */
+const char *answer_finish_reason(const struct answer *a);
 
 /* Called with every piece as it comes: text to show, a thought, or a tool call as JSON. A false
  * result (nobody can read on) ends the answer. */

@@ -164,6 +164,10 @@ static bool write_json(struct sink *sink, const struct session *s, const struct 
     add_calls(&j, &a->calls);
     json_key(&j, "finish");
     json_put_string(&j, answer_end_name(a->end));
+    json_key(&j, "finish_reason");
+    json_put_string(&j, answer_finish_reason(a));
+    json_key(&j, "is_context_full");
+    json_bool(&j, a->end == ANSWER_CONTEXT);
     json_key(&j, "stop_id");
     if (a->end == ANSWER_STOP)
         json_int(&j, a->stop_id);
@@ -206,6 +210,10 @@ static int answer_once(const struct options *o, struct session *s, const struct 
     else if (status == CARAT_OK && !(sink->last == '\n'))
         sink_write(sink, "\n", 1);
     if (status == CARAT_OK) status = sink->status;
+    /* A limit of the user's own (-n) is no surprise. */
+    if (status == CARAT_OK && answer->end == ANSWER_CONTEXT)
+        note("the answer is cut: the context of %d positions is full (-c sets its size)",
+             carat_engine_memory(s->engine)->n_ctx);
     if (status == CARAT_OK && opt_is_set(o, OPT_PROFILE)) session_print_profile(s);
     return file_writer_close(&sink->writer, status, err);
 }

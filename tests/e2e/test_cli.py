@@ -577,6 +577,21 @@ def test_no_limit_of_tokens_ends_at_the_context():
     result = answer("hello", "-c", "64", "--ignore-eos")
     expect(result["finish"] == "length", str(result))
     expect(result["prompt_tokens"] + result["generated_tokens"] in (64, 65), str(result))
+    expect(result["finish_reason"] == "length" and result["is_context_full"], str(result))
+
+
+def test_only_an_answer_that_the_context_cut_is_said_to_be_cut():
+    call = ("run", MODEL, "hello", "-c", "64", "--ignore-eos")
+    done = carat(*call)
+    expect_status(done, 0)
+    expect(b"answer is cut: the context of 64 positions is full" in done.stderr, str(done.stderr))
+    expect(b"answer is cut" not in carat(*call, "-q").stderr, "-q")
+    expect(b"answer is cut" not in carat(*call, "-n", "5").stderr, "-n is the user's own limit")
+    bans = [word for id in (1, 50, 106) for word in ("--logit-bias", f"{id}=-inf")]
+    done = carat("chat", MODEL, "-c", "64", *bans, stdin=b"hello\n")
+    expect(b"cut: the context of 64 positions is full; /undo or /clear" in done.stderr, "chat")
+    limited = answer("hello", "-c", "64", "--ignore-eos", "-n", "5")
+    expect(limited["finish_reason"] == "length" and not limited["is_context_full"], str(limited))
 
 
 def test_prompt_beyond_the_context_is_refused_with_numbers():
