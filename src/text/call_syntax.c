@@ -21,6 +21,7 @@ struct reader {
     int depth;
     bool repaired, was_closed;
     size_t mark_from, mark_found; /* no mark begins in between */
+    bool mark_closes;             /* the one found, as its surroundings tell */
     struct json json;
 };
 
@@ -46,21 +47,31 @@ static bool at_mark(const struct reader *r, size_t at)
     return r->n - at >= MARK && memcmp(r->s + at, mark_text, MARK) == 0;
 }
 
-/* Position of the next mark, n when there is none. Remembered, so that many values in front of
- * one mark do not each search for it. */
+static bool is_end_of_value(const struct reader *r, size_t at)
+{
+    while (at < r->n && is_blank(r->s[at])) at++;
+    return at == r->n || r->s[at] == ',' || is_closer(r->s[at]);
+}
+
+/* Whether a mark looks like one that closes: it does not follow what a value follows, and the end
+ * of a value follows it. */
+static bool looks_closing(const struct reader *r, size_t mark)
+{
+    size_t before = mark;
+    while (before > 0 && is_blank(r->s[before - 1])) before--;
+    return (before == 0 || !strchr(":,[{", r->s[before - 1])) && is_end_of_value(r, mark + MARK);
+}
+
+/* Position of the next mark, n when there is none. Remembered with its surroundings, so that many
+ * values in front of one mark, or of the blanks around it, do not each search for it. */
 static size_t find_mark(struct reader *r, size_t from)
 {
     if (from >= r->mark_from && from <= r->mark_found) return r->mark_found;
     const char *found = memmem(r->s + from, r->n - from, mark_text, MARK);
     r->mark_from = from;
     r->mark_found = found ? (size_t)(found - r->s) : r->n;
+    r->mark_closes = found && looks_closing(r, r->mark_found);
     return r->mark_found;
-}
-
-static bool is_end_of_value(const struct reader *r, size_t at)
-{
-    while (at < r->n && is_blank(r->s[at])) at++;
-    return at == r->n || r->s[at] == ',' || is_closer(r->s[at]);
 }
 
 static void trim(const char *s, size_t *begin, size_t *end)
@@ -255,11 +266,7 @@ static void read_bare(struct reader *r)
     }
     /* A text without its opening mark, perhaps with commas and brackets in it. */
     size_t close = at_closing_mark ? end : find_mark(r, end);
-    size_t before = close;
-    while (before > end && is_blank(r->s[before - 1])) before--;
-    bool is_closing = at_closing_mark ||
-                      (close < r->n && is_end_of_value(r, close + MARK) &&
-                       !strchr(":,[{", r->s[before - 1]));
+    bool is_closing = at_closing_mark || r->mark_closes;
     json_text(&r->json, r->s + begin, (is_closing ? close : last) - begin);
     if (is_closing) r->at = close + MARK;
 }

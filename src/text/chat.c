@@ -5,6 +5,7 @@
 #include "text/chat.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -144,6 +145,8 @@ static int call(struct renderer *r, size_t i, size_t k, const struct carat_value
     char field[64];
     snprintf(field, sizeof field, "tool_calls[%zu].function.name", k);
     if (!value_is(name, CARAT_STRING)) return wrong(r, i, field, "a string", name);
+    if (name_check(name, r->err))
+        return err_within(r->err, "messages[%zu].tool_calls[%zu].function", i, k);
     mark(r, "<|tool_call>call:");
     text(r, value_text(name));
     mark(r, "{");
@@ -203,23 +206,88 @@ static int own_responses(struct renderer *r, size_t i, const struct carat_value 
 {
     if (!value_is(list, CARAT_ARRAY)) return wrong(r, i, "tool_responses", "an array", list);
     for (size_t k = 0; k < list->as.array.count; k++) {
-        const struct carat_value *one = &list->as.array.items[k];
-        int status = response(r, or_unknown(value_get(one, "name")), value_get(one, "response"));
+        const struct carat_value *one = &list->as.array.items[k], *name = value_get(one, "name");
+        int status = name_check(name, r->err);
+        if (status == CARAT_OK)
+            status = response(r, or_unknown(name), value_get(one, "response"));
         if (status == CARAT_EUSAGE) err_within(r->err, "messages[%zu].tool_responses[%zu]", i, k);
         TRY(status);
     }
     return CARAT_OK;
 }
 
-/* Ids of calls are strings, sometimes numbers; two missing ones are equal. */
-static bool ids_match(const struct carat_value *a, const struct carat_value *b)
+/* ---- Calls by id ---- */
+
+/* A call's id and name, looked up once. */
+struct call_id {
+    const struct carat_value *id; /* NULL: it has none */
+    struct text name;
+    size_t place; /* in the message */
+};
+
+/* Calls of one message, ordered by id. */
+struct call_ids {
+    struct call_id *calls;
+    size_t count;
+};
+
+/* Ids of calls are strings, sometimes numbers; missing ones and null are equal. Of other kinds of
+ * values none is equal to any. */
+enum id_kind { ID_MISSING, ID_NUMBER, ID_TEXT, ID_OTHER };
+
+static enum id_kind id_kind_of(const struct carat_value *id)
 {
-    bool has_a = a && a->kind != CARAT_NULL, has_b = b && b->kind != CARAT_NULL;
-    if (!has_a || !has_b) return has_a == has_b;
-    if (a->kind != b->kind) return false;
-    if (a->kind == CARAT_INT) return a->as.integer == b->as.integer;
-    struct text x = value_text(a), y = value_text(b);
-    return a->kind == CARAT_STRING && x.length == y.length && memcmp(x.data, y.data, x.length) == 0;
+    if (!id || id->kind == CARAT_NULL) return ID_MISSING;
+    return id->kind == CARAT_INT ? ID_NUMBER : id->kind == CARAT_STRING ? ID_TEXT : ID_OTHER;
+}
+
+static int compare_ids(const struct carat_value *a, const struct carat_value *b)
+{
+    enum id_kind x = id_kind_of(a), y = id_kind_of(b);
+    if (x != y) return x < y ? -1 : 1;
+    if (x == ID_NUMBER)
+        return (a->as.integer > b->as.integer) - (a->as.integer < b->as.integer);
+    if (x != ID_TEXT) return 0;
+    struct text t = value_text(a), u = value_text(b);
+    if (t.length != u.length) return t.length < u.length ? -1 : 1;
+    return memcmp(t.data, u.data, t.length);
+}
+
+static int compare_calls(const void *left, const void *right)
+{
+    const struct call_id *a = left, *b = right;
+    int order = compare_ids(a->id, b->id);
+    return order ? order : (a->place > b->place) - (a->place < b->place);
+}
+
+static int call_ids_open(struct call_ids *ids, const struct carat_value *list,
+                         struct carat_error *err)
+{
+    ids->count = list->as.array.count;
+    ids->calls = mem_alloc(ids->count, sizeof *ids->calls);
+    if (!ids->calls) return err_no_memory(err, "calls", ids->count * sizeof *ids->calls);
+    for (size_t i = 0; i < ids->count; i++) {
+        const struct carat_value *call = &list->as.array.items[i];
+        struct text name = value_text(value_get(value_get(call, "function"), "name"));
+        ids->calls[i] = (struct call_id){value_get(call, "id"), name, i};
+    }
+    qsort(ids->calls, ids->count, sizeof *ids->calls, compare_calls);
+    return CARAT_OK;
+}
+
+/* The last call with this id, NULL if there is none. */
+static const struct call_id *call_of_id(const struct call_ids *ids, const struct carat_value *id)
+{
+    size_t low = 0, high = ids->count; /* of the first call that is after all with this id */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (compare_ids(ids->calls[middle].id, id) <= 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == 0 || id_kind_of(id) == ID_OTHER) return NULL;
+    return compare_ids(ids->calls[low - 1].id, id) == 0 ? &ids->calls[low - 1] : NULL;
 }
 
 /* The texts of an array of parts as one string, then placeholders for the other parts. */
@@ -244,18 +312,17 @@ static int response_of_parts(struct renderer *r, struct text name, const struct 
     return status;
 }
 
-/* Message k, a tool's, as an answer to one of `list`'s calls. */
-static int tool_message(struct renderer *r, size_t k, const struct carat_value *list)
+/* Message k, a tool's, as an answer to one of these calls. */
+static int tool_message(struct renderer *r, size_t k, const struct call_ids *ids)
 {
     const struct carat_value *message = message_at(r, k);
-    const struct carat_value *id = value_get(message, "tool_call_id");
     const struct carat_value *body = value_get(message, "content");
-    struct text name = or_unknown(value_get(message, "name"));
-    for (size_t c = 0; c < list->as.array.count; c++) {
-        const struct carat_value *one = &list->as.array.items[c];
-        if (ids_match(value_get(one, "id"), id))
-            name = value_text(value_get(value_get(one, "function"), "name"));
-    }
+    const struct carat_value *own = value_get(message, "name");
+    const struct call_id *call = call_of_id(ids, value_get(message, "tool_call_id"));
+    struct text name = or_unknown(own);
+    if (name_check(own, r->err)) return err_within(r->err, "messages[%zu]", k);
+    if (call) name = call->name;
+    TRY(prompt_check(r->prompt, r->err));
     int status = value_is(body, CARAT_ARRAY) ? response_of_parts(r, name, body)
                                              : response(r, name, body);
     if (status == CARAT_EUSAGE) err_within(r->err, "messages[%zu].content", k);
@@ -266,10 +333,16 @@ static int responses(struct renderer *r, size_t i)
 {
     const struct carat_value *own = value_get(message_at(r, i), "tool_responses");
     const struct carat_value *list = value_get(message_at(r, i), "tool_calls");
+    size_t count = r->messages->as.array.count;
     if (value_is_true(own)) return own_responses(r, i, own);
-    size_t count = value_is_true(list) ? r->messages->as.array.count : 0;
-    for (size_t k = i + 1; k < count && role_is(r, k, "tool"); k++) TRY(tool_message(r, k, list));
-    return CARAT_OK;
+    if (!value_is_true(list) || i + 1 == count || !role_is(r, i + 1, "tool")) return CARAT_OK;
+    struct call_ids ids;
+    TRY(call_ids_open(&ids, list, r->err));
+    int status = CARAT_OK;
+    for (size_t k = i + 1; k < count && role_is(r, k, "tool") && status == CARAT_OK; k++)
+        status = tool_message(r, k, &ids);
+    mem_free(ids.calls);
+    return status;
 }
 
 /* ---- Turns ------------------------------------------------------------------------------ */
@@ -442,9 +515,7 @@ static int render(struct prompt *prompt, enum carat_size size, const struct cara
     for (size_t i = r.first; i < r.messages->as.array.count; i++)
         if (!role_is(&r, i, "tool")) TRY(message(&r, i));
     if (r.begins_answer) answer_prompt(&r);
-    if (prompt->text.failed || prompt->failed)
-        return err_no_memory(err, "prompt", prompt->text.length);
-    return CARAT_OK;
+    return prompt_check(prompt, err);
 }
 
 int chat_text(enum carat_size size, const struct carat_value *request, char **out, size_t *length,

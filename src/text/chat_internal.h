@@ -7,14 +7,19 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "carat.h"
 #include "text/tokenizer.h"
 
 enum {
-    CHAT_DEPTH_MAX = 64,  /* nesting of arguments and schemas */
-    SCHEMA_NODES_MAX = 5000,
-    CALLS_MAX = 1024, /* of one message */
+    CHAT_DEPTH_MAX = 64, /* nesting of arguments and schemas */
+    CALLS_MAX = 1024,    /* of one message */
+    NAME_BYTES_MAX = 256, /* of a function: it is repeated with each result */
+    /* Of one request, because references and results repeat what a request says once. */
+    PROMPT_BYTES_MAX = 1 << 25, /* texts, spans, and members of schemas that were looked at */
+    SCHEMA_COPIES_MAX = 1 << 14, /* schemas, members and items written */
+    SCHEMA_LOOKS_MAX = 1 << 22,  /* members looked at to find what a $ref names */
 };
 
 struct text {
@@ -22,16 +27,20 @@ struct text {
     size_t length;
 };
 
-/* A prompt: text and who wrote which part of it. Memory failures are found at the end. */
+/* A prompt: text and who wrote which part of it. What does not fit any more is left out; so loops
+ * that can write more than the request has bytes ask prompt_check in each round. */
 struct prompt {
     struct buf text;
     struct text_span *spans;
     size_t n_spans, capacity;
-    bool failed;
+    size_t n_spent; /* of PROMPT_BYTES_MAX */
+    bool failed;    /* memory is out */
 };
 
 void prompt_mark(struct prompt *p, const char *template_text);
 void prompt_text(struct prompt *p, const char *data, size_t length); /* of the request */
+void prompt_spend(struct prompt *p, size_t count); /* work without text */
+int prompt_check(const struct prompt *p, struct carat_error *err);
 void prompt_deinit(struct prompt *p);
 
 /* ---- Values ---- */
@@ -44,6 +53,7 @@ bool value_is(const struct carat_value *value, enum carat_value_kind kind); /* N
 struct text value_text(const struct carat_value *value); /* "" unless a string */
 bool text_is(struct text a, const char *text);
 const char *value_kind_name(const struct carat_value *value); /* "a string", "nothing", ... */
+int name_check(const struct carat_value *name, struct carat_error *err); /* its length */
 
 /* Members ordered by key without regard to case, equal keys as they came. Free with mem_free. */
 int value_sorted(const struct carat_value *object, const struct carat_member ***out,
@@ -71,9 +81,15 @@ int chat_argument(struct prompt *p, const struct carat_value *value, bool quote_
 int chat_members(struct prompt *p, const struct carat_value *object, bool quote_keys, int depth,
                  struct carat_error *err);
 
+/* What flattening the schemas of one request has taken so far. */
+struct schema_work {
+    struct hash_key key;
+    size_t n_copies, n_looks;
+};
+
 /* A schema with local $ref, allOf, anyOf, oneOf and lists of types replaced by one plain type:
  * what the template can show. Memory comes from the arena. */
-int schema_flatten(const struct carat_value *schema, struct arena *arena, struct carat_value *out,
-                   struct carat_error *err);
+int schema_flatten(const struct carat_value *schema, struct schema_work *work, struct arena *arena,
+                   struct carat_value *out, struct carat_error *err);
 
 #endif

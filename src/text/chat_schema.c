@@ -7,21 +7,19 @@
  * - A list of types: the first that is not null, and nullable. Inside `items` the template
  *   shows such lists itself, so they stay.
  *
- * Work is bounded by depth and by the number of schemas visited, whatever refers to what. */
+ * Work is bounded by depth and, over all tools of a request, by what is copied and looked at,
+ * whatever refers to what. Members of a schema under construction are found by a keyed hash. */
 #include <stdio.h>
 #include <string.h>
 
 #include "text/chat_internal.h"
 
-enum {
-    KEYS_MAX = 4096,       /* of one object: looking keys up is linear */
-    COPIES_MAX = 1 << 18, /* members and items written in all */
-};
+enum { FEW = 8 }; /* members that are not worth a table */
 
 struct flattener {
     struct arena *arena;
     const struct carat_value *root;
-    size_t n_nodes, n_copies;
+    struct schema_work *work;
     const struct carat_value *open[CHAT_DEPTH_MAX]; /* $ref targets being replaced */
     int n_open;
     struct carat_error *err;
@@ -31,6 +29,7 @@ struct flattener {
 struct node {
     struct carat_member *members;
     size_t count, capacity;
+    uint32_t *slots; /* index + 1, 0: free; twice the capacity, when that is more than FEW */
 };
 
 static const struct carat_value string_type = {
@@ -39,44 +38,68 @@ static const struct carat_value string_type = {
 static int flatten(struct flattener *f, const struct carat_value *in, int depth, bool is_items,
                    struct carat_value *out);
 
-/* Counts members about to be written, so that no schema makes work without end. */
+/* Counts what is about to be written, so that no schema makes work without end. */
 static int spend(struct flattener *f, size_t count)
 {
-    f->n_copies += count;
-    if (count <= COPIES_MAX && f->n_copies <= COPIES_MAX) return CARAT_OK;
-    return err_set(f->err, CARAT_EUSAGE, "schema: at most %d keys expected", COPIES_MAX);
+    size_t left = SCHEMA_COPIES_MAX - f->work->n_copies;
+    if (count > left) {
+        err_set(f->err, CARAT_EUSAGE, "schema: at most %d keys expected in all tools of a request",
+                SCHEMA_COPIES_MAX);
+        err_hint(f->err, "a key counts each time that $ref or allOf repeats it");
+        return CARAT_EUSAGE;
+    }
+    f->work->n_copies += count;
+    return CARAT_OK;
 }
 
-static int check_keys(struct flattener *f, const struct carat_value *object)
+/* The slot of a key, or the free one where it belongs. */
+static uint32_t *find_slot(const struct flattener *f, const struct node *n, const char *key,
+                           size_t length)
 {
-    size_t count = object->as.object.count;
-    if (count > KEYS_MAX)
-        return err_set(f->err, CARAT_EUSAGE,
-                       "schema: at most %d keys in an object expected, %zu found", KEYS_MAX, count);
-    return spend(f, count);
+    size_t mask = 2 * n->capacity - 1, i = hash_bytes(f->work->key, key, length) & mask;
+    for (; n->slots[i]; i = (i + 1) & mask) {
+        const struct carat_member *m = &n->members[n->slots[i] - 1];
+        if (m->key.length == length && memcmp(m->key.data, key, length) == 0) break;
+    }
+    return &n->slots[i];
 }
 
-static struct carat_member *find_member(struct node *n, const char *key, size_t length)
+static struct carat_member *find_member(const struct flattener *f, const struct node *n,
+                                        const char *key, size_t length)
 {
+    if (n->slots) {
+        uint32_t found = *find_slot(f, n, key, length);
+        return found ? &n->members[found - 1] : NULL;
+    }
     for (size_t i = 0; i < n->count; i++)
         if (n->members[i].key.length == length && memcmp(n->members[i].key.data, key, length) == 0)
             return &n->members[i];
     return NULL;
 }
 
+static int grow(struct flattener *f, struct node *n)
+{
+    size_t larger = n->capacity ? n->capacity * 2 : FEW;
+    struct carat_member *members = arena_take(f->arena, larger, sizeof *members);
+    uint32_t *slots = larger > FEW ? arena_take(f->arena, 2 * larger, sizeof *slots) : NULL;
+    if (!members || (larger > FEW && !slots))
+        return err_no_memory(f->err, "schema", larger * sizeof *members);
+    if (n->count) memcpy(members, n->members, n->count * sizeof *members);
+    n->members = members;
+    n->capacity = larger;
+    n->slots = slots;
+    for (uint32_t i = 0; slots && i < n->count; i++)
+        *find_slot(f, n, members[i].key.data, members[i].key.length) = i + 1;
+    return CARAT_OK;
+}
+
 static int put_member(struct flattener *f, struct node *n, const char *key, size_t length,
                       const struct carat_value *value)
 {
-    struct carat_member *m = find_member(n, key, length);
+    struct carat_member *m = find_member(f, n, key, length);
     if (!m) {
-        if (n->count == n->capacity) {
-            size_t larger = n->capacity ? n->capacity * 2 : 8;
-            struct carat_member *members = arena_take(f->arena, larger, sizeof *members);
-            if (!members) return err_no_memory(f->err, "schema", larger * sizeof *members);
-            if (n->count) memcpy(members, n->members, n->count * sizeof *members);
-            n->members = members;
-            n->capacity = larger;
-        }
+        if (n->count == n->capacity) TRY(grow(f, n));
+        if (n->slots) *find_slot(f, n, key, length) = (uint32_t)n->count + 1;
         m = &n->members[n->count++];
         m->key.data = key;
         m->key.length = length;
@@ -120,18 +143,23 @@ static const struct carat_value *step_into(const struct carat_value *at, struct 
     return n && index < at->as.array.count ? &at->as.array.items[index] : NULL;
 }
 
-static const struct carat_value *find_target(const struct carat_value *root, struct text pointer)
+/* What a pointer names, NULL if that is nothing. */
+static int find_target(struct flattener *f, struct text pointer, const struct carat_value **out)
 {
-    if (pointer.length == 0 || pointer.data[0] != '#') return NULL;
-    const struct carat_value *at = root;
+    const struct carat_value *at = pointer.length && pointer.data[0] == '#' ? f->root : NULL;
     size_t i = 1;
     while (at && i < pointer.length) {
-        if (pointer.data[i++] != '/') return NULL;
-        size_t begin = i;
+        size_t n_looks = value_is(at, CARAT_OBJECT) ? at->as.object.count : 0;
+        if (n_looks > SCHEMA_LOOKS_MAX - f->work->n_looks)
+            return err_set(f->err, CARAT_EUSAGE, "$ref: too many, into objects of too many keys");
+        f->work->n_looks += n_looks;
+        size_t begin = i + 1;
+        if (pointer.data[i++] != '/') break;
         while (i < pointer.length && pointer.data[i] != '/') i++;
         at = step_into(at, (struct text){pointer.data + begin, i - begin});
     }
-    return at;
+    *out = i >= pointer.length ? at : NULL;
+    return CARAT_OK;
 }
 
 /* Adds the keys of `part` that the node does not have yet. */
@@ -141,7 +169,8 @@ static int merge_reference(struct flattener *f, struct node *n, const struct car
                            int depth)
 {
     struct text pointer = value_text(ref);
-    const struct carat_value *target = find_target(f->root, pointer);
+    const struct carat_value *target = NULL;
+    TRY(find_target(f, pointer, &target));
     if (!target) {
         char shown[SHOWN_MAX];
         return err_set(f->err, CARAT_EUSAGE,
@@ -151,7 +180,7 @@ static int merge_reference(struct flattener *f, struct node *n, const struct car
     bool is_cycle = false;
     for (int i = 0; i < f->n_open; i++) is_cycle = is_cycle || f->open[i] == target;
     if (is_cycle || f->n_open == CHAT_DEPTH_MAX) {
-        if (find_member(n, "type", 4)) return CARAT_OK;
+        if (find_member(f, n, "type", 4)) return CARAT_OK;
         return put(f, n, "type", &string_type);
     }
     f->open[f->n_open++] = target;
@@ -168,15 +197,15 @@ static int join_properties(struct flattener *f, struct carat_value *into,
                            const struct carat_value *more)
 {
     struct node n = {0};
-    TRY(check_keys(f, into));
-    TRY(check_keys(f, more));
+    TRY(spend(f, into->as.object.count));
+    TRY(spend(f, more->as.object.count));
     for (size_t i = 0; i < into->as.object.count; i++) {
         const struct carat_member *m = &into->as.object.members[i];
         TRY(put_member(f, &n, m->key.data, m->key.length, &m->value));
     }
     for (size_t i = 0; i < more->as.object.count; i++) {
         const struct carat_member *m = &more->as.object.members[i];
-        if (!find_member(&n, m->key.data, m->key.length))
+        if (!find_member(f, &n, m->key.data, m->key.length))
             TRY(put_member(f, &n, m->key.data, m->key.length, &m->value));
     }
     into->as.object.members = n.members;
@@ -204,7 +233,7 @@ static int merge(struct flattener *f, struct node *n, const struct carat_value *
     for (size_t i = 0; part->kind == CARAT_OBJECT && i < part->as.object.count; i++) {
         const struct carat_member *m = &part->as.object.members[i];
         struct text key = {m->key.data, m->key.length};
-        struct carat_member *own = find_member(n, key.data, key.length);
+        struct carat_member *own = find_member(f, n, key.data, key.length);
         if (!own)
             TRY(put_member(f, n, key.data, key.length, &m->value));
         else if (text_is(key, "properties") && value_is(&own->value, CARAT_OBJECT) &&
@@ -228,6 +257,7 @@ static int merge_union(struct flattener *f, struct node *n, const struct carat_v
     bool is_taken = false;
     for (size_t i = 0; i < variants->as.array.count; i++) {
         const struct carat_value *variant = &variants->as.array.items[i];
+        TRY(spend(f, 1 + (variant->kind == CARAT_OBJECT ? variant->as.object.count : 0)));
         if (is_null_type(variant)) {
             TRY(put_true(f, n, "nullable"));
         } else if (!is_taken) {
@@ -243,6 +273,7 @@ static int merge_union(struct flattener *f, struct node *n, const struct carat_v
 static int merge_all(struct flattener *f, struct node *n, const struct carat_value *parts,
                      int depth)
 {
+    TRY(spend(f, parts->as.array.count));
     for (size_t i = 0; i < parts->as.array.count; i++) {
         struct carat_value flat;
         TRY(flatten(f, &parts->as.array.items[i], depth + 1, false, &flat));
@@ -253,10 +284,11 @@ static int merge_all(struct flattener *f, struct node *n, const struct carat_val
 
 static int pick_type(struct flattener *f, struct node *n)
 {
-    struct carat_member *type = find_member(n, "type", 4);
+    struct carat_member *type = find_member(f, n, "type", 4);
     if (!type || !value_is(&type->value, CARAT_ARRAY)) return CARAT_OK;
     const struct carat_value *list = type->value.as.array.items;
     size_t count = type->value.as.array.count;
+    TRY(spend(f, count));
     const struct carat_value *picked = NULL;
     bool has_null = false;
     for (size_t i = 0; i < count; i++) {
@@ -274,7 +306,7 @@ static int flatten_properties(struct flattener *f, const struct carat_value *in,
                               struct carat_value *out)
 {
     size_t count = in->as.object.count;
-    TRY(check_keys(f, in));
+    TRY(spend(f, count));
     struct carat_member *members = arena_take(f->arena, count, sizeof *members);
     if (!members) return err_no_memory(f->err, "schema", count * sizeof *members);
     for (size_t i = 0; i < count; i++) {
@@ -315,10 +347,8 @@ static int flatten(struct flattener *f, const struct carat_value *in, int depth,
     if (depth > CHAT_DEPTH_MAX)
         return err_set(f->err, CARAT_EUSAGE, "schema: nesting of at most %d expected",
                        CHAT_DEPTH_MAX);
-    if (++f->n_nodes > SCHEMA_NODES_MAX)
-        return err_set(f->err, CARAT_EUSAGE, "schema: at most %d nodes expected", SCHEMA_NODES_MAX);
+    TRY(spend(f, 1 + in->as.object.count));
     struct node n = {0};
-    TRY(check_keys(f, in));
     TRY(copy_keys(f, &n, in, depth));
     const struct carat_value *ref = value_get(in, "$ref"), *part;
     if (ref) TRY(merge_reference(f, &n, ref, depth));
@@ -331,9 +361,9 @@ static int flatten(struct flattener *f, const struct carat_value *in, int depth,
     return CARAT_OK;
 }
 
-int schema_flatten(const struct carat_value *schema, struct arena *arena, struct carat_value *out,
-                   struct carat_error *err)
+int schema_flatten(const struct carat_value *schema, struct schema_work *work, struct arena *arena,
+                   struct carat_value *out, struct carat_error *err)
 {
-    struct flattener f = {.arena = arena, .root = schema, .err = err};
+    struct flattener f = {.arena = arena, .root = schema, .work = work, .err = err};
     return flatten(&f, schema, 0, false, out);
 }

@@ -74,11 +74,13 @@ int chat_members(struct prompt *p, const struct carat_value *object, bool quote_
     return status;
 }
 
+/* Asks for the budget first: whatever repeats values comes through here or through `property`. */
 int chat_argument(struct prompt *p, const struct carat_value *value, bool quote_keys, int depth,
                   struct carat_error *err)
 {
     if (depth > CHAT_DEPTH_MAX)
         return err_set(err, CARAT_EUSAGE, "nesting of at most %d expected", CHAT_DEPTH_MAX);
+    TRY(prompt_check(p, err));
     char number[NUMBER_TEXT_MAX];
     switch (value->kind) {
     case CARAT_NULL: prompt_mark(p, "null"); break;
@@ -137,6 +139,7 @@ static int required(struct prompt *p, const struct carat_value *list, struct car
                        value_kind_name(list));
     prompt_mark(p, "required:[");
     for (size_t i = 0; i < list->as.array.count; i++) {
+        TRY(prompt_check(p, err));
         prompt_mark(p, i ? ",<|\"|>" : "<|\"|>");
         TRY(plain(p, &list->as.array.items[i], "required", err));
         prompt_mark(p, "<|\"|>");
@@ -157,6 +160,7 @@ static int item_type(struct prompt *p, const struct carat_value *type, struct ca
                        value_kind_name(type));
     prompt_mark(p, "[");
     for (size_t i = 0; i < type->as.array.count; i++) {
+        TRY(prompt_check(p, err));
         if (i) prompt_mark(p, ",");
         quoted_upper(p, value_text(&type->as.array.items[i]));
     }
@@ -184,6 +188,7 @@ static int item_key(struct prompt *p, const struct carat_member *m, int depth,
 static int items(struct prompt *p, const struct carat_value *object, int depth,
                  struct carat_error *err)
 {
+    prompt_spend(p, object->as.object.count); /* those without a value are not shown */
     const struct carat_member **order;
     TRY(value_sorted(object, &order, err));
     prompt_mark(p, "items:{");
@@ -238,6 +243,8 @@ static int property(struct prompt *p, const struct carat_member *m, int depth,
                     struct carat_error *err)
 {
     const struct carat_value *schema = &m->value, *field;
+    if (schema->kind == CARAT_OBJECT) prompt_spend(p, schema->as.object.count);
+    TRY(prompt_check(p, err));
     struct text type = value_text(value_get(schema, "type"));
     bool needs_comma = false;
     prompt_text(p, m->key.data, m->key.length);
@@ -337,14 +344,15 @@ static int response(struct prompt *p, const struct carat_value *schema, struct c
     return CARAT_OK;
 }
 
-static int declare(struct prompt *p, const struct carat_value *function, struct arena *arena,
-                   struct carat_error *err)
+static int declare(struct prompt *p, const struct carat_value *function, struct schema_work *work,
+                   struct arena *arena, struct carat_error *err)
 {
     const struct carat_value *name = value_get(function, "name");
     const struct carat_value *schema = value_get(function, "parameters");
     if (!value_is(name, CARAT_STRING) || !value_is_true(name))
         return err_set(err, CARAT_EUSAGE, "name: a string expected, %s found",
                        value_is(name, CARAT_STRING) ? "an empty one" : value_kind_name(name));
+    TRY(name_check(name, err));
     prompt_mark(p, "declaration:");
     prompt_text(p, name->as.string.data, name->as.string.length);
     prompt_mark(p, "{");
@@ -354,7 +362,7 @@ static int declare(struct prompt *p, const struct carat_value *function, struct 
             return err_set(err, CARAT_EUSAGE, "parameters: an object expected, %s found",
                            value_kind_name(schema));
         struct carat_value flat;
-        int status = schema_flatten(schema, arena, &flat, err);
+        int status = schema_flatten(schema, work, arena, &flat, err);
         if (status == CARAT_OK) status = parameters(p, &flat, err);
         if (status != CARAT_OK) {
             err_within(err, "parameters");
@@ -369,6 +377,7 @@ static int declare(struct prompt *p, const struct carat_value *function, struct 
 
 int chat_declare_tools(struct prompt *p, const struct carat_value *tools, struct carat_error *err)
 {
+    struct schema_work work = {.key = hash_key_random()};
     for (size_t i = 0; i < tools->as.array.count; i++) {
         const struct carat_value *function = value_get(&tools->as.array.items[i], "function");
         if (!value_is(function, CARAT_OBJECT))
@@ -376,7 +385,7 @@ int chat_declare_tools(struct prompt *p, const struct carat_value *tools, struct
                            i, value_kind_name(function));
         struct arena arena = {0};
         prompt_mark(p, "<|tool>");
-        int status = declare(p, function, &arena, err);
+        int status = declare(p, function, &work, &arena, err);
         prompt_mark(p, "<tool|>");
         arena_deinit(&arena);
         if (status != CARAT_OK) {

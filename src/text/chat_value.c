@@ -12,6 +12,22 @@
 
 /* ---- The prompt ------------------------------------------------------------------------- */
 
+void prompt_spend(struct prompt *p, size_t count)
+{
+    size_t left = PROMPT_BYTES_MAX + 1 - p->n_spent; /* one more: too much was wanted */
+    p->n_spent += count < left ? count : left;
+}
+
+int prompt_check(const struct prompt *p, struct carat_error *err)
+{
+    if (p->failed || p->text.failed) return err_no_memory(err, "prompt", p->text.length);
+    if (p->n_spent <= PROMPT_BYTES_MAX) return CARAT_OK;
+    err_set(err, CARAT_EUSAGE, "prompt: at most %d bytes expected, the request makes more",
+            PROMPT_BYTES_MAX);
+    err_hint(err, "a text that is referred to, or a name, is repeated each time");
+    return CARAT_EUSAGE;
+}
+
 static void extend_span(struct prompt *p, enum carat_special special)
 {
     if (p->n_spans == 0 || p->spans[p->n_spans - 1].special != special) {
@@ -26,21 +42,27 @@ static void extend_span(struct prompt *p, enum carat_special special)
             p->capacity = larger;
         }
         p->spans[p->n_spans++].special = special;
+        prompt_spend(p, sizeof *p->spans);
     }
     p->spans[p->n_spans - 1].end = p->text.length;
 }
 
+static void add(struct prompt *p, const char *data, size_t length, enum carat_special special)
+{
+    prompt_spend(p, length);
+    if (length == 0 || p->n_spent > PROMPT_BYTES_MAX) return;
+    buf_add(&p->text, data, length);
+    extend_span(p, special);
+}
+
 void prompt_mark(struct prompt *p, const char *template_text)
 {
-    buf_add_text(&p->text, template_text);
-    extend_span(p, CARAT_SPECIAL_ALL);
+    add(p, template_text, strlen(template_text), CARAT_SPECIAL_ALL);
 }
 
 void prompt_text(struct prompt *p, const char *data, size_t length)
 {
-    if (length == 0) return;
-    buf_add(&p->text, data, length);
-    extend_span(p, CARAT_SPECIAL_NONE);
+    add(p, data, length, CARAT_SPECIAL_NONE);
 }
 
 void prompt_deinit(struct prompt *p)
@@ -107,6 +129,14 @@ const char *value_kind_name(const struct carat_value *value)
     case CARAT_OBJECT: return "an object";
     }
     return "nothing";
+}
+
+int name_check(const struct carat_value *name, struct carat_error *err)
+{
+    size_t length = value_text(name).length;
+    if (length <= NAME_BYTES_MAX) return CARAT_OK;
+    return err_set(err, CARAT_EUSAGE, "name: at most %d bytes expected, %zu found", NAME_BYTES_MAX,
+                   length);
 }
 
 const char *text_shown(struct text t, char out[SHOWN_MAX])

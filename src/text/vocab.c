@@ -2,6 +2,8 @@
  * by text), (left id, right id) -> merge (open addressing), and the special tokens sorted by
  * text, which serves as a trie. Invariant after open: every id in them is in range, and no
  * merge involves a token that is not plain, so that BPE alone can never make a special token.
+ * The hashes have a random key of each vocabulary, and half of the slots stay free, so that no file
+ * can make a look-up long.
  *
  * Legal: duplicate texts (the first id wins), NUL bytes in a text (lengths are explicit), token
  * types that are missing. Refused: an empty text (a token without effect), one that is too long,
@@ -12,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -21,9 +24,9 @@ enum {
     TOKEN_BYTES_MAX = 4096, /* the longest of the real vocabulary has 93 */
     ID_LIST_MAX = 65536,
     STOPS_MAX = 64,
-    /* With half of the slots free, honest texts need a few dozen steps; a file made to collide
-     * is refused instead of taking quadratic time. */
-    PROBES_MAX = 4096,
+    /* Longer special tokens are not looked for in texts: a look-up at each byte takes as many
+     * steps as tokens are long. The longest of the real vocabulary has 16. */
+    SPECIAL_BYTES_MAX = 128,
 };
 
 /* Types of tokenizer.ggml.token_type that mean something here. */
@@ -37,12 +40,13 @@ struct merge {
 struct vocab {
     const struct gguf_string *tokens; /* in the file */
     int32_t count;
+    struct hash_key key;
     uint8_t *classes;  /* enum token_class */
     int32_t *slots;    /* id + 1, 0: free */
     uint32_t slot_mask;
     struct merge *merges;
     uint32_t merge_mask;
-    int32_t *sorted_specials; /* ids by text */
+    int32_t *sorted_specials; /* ids by text, of those that are looked for in texts */
     int32_t n_specials;
     bool begins_special[256];
     int32_t bytes[256];
@@ -66,42 +70,23 @@ static const struct special {
 
 /* ---- Look-up ---------------------------------------------------------------------------- */
 
-static uint64_t hash_bytes(const char *text, size_t length)
-{
-    const uint64_t factor = 0x9FB21C651E98DF25u;
-    uint64_t hash = 0x9E3779B97F4A7C15u ^ (uint64_t)length * factor, word;
-    for (; length >= 8; text += 8, length -= 8) {
-        memcpy(&word, text, 8);
-        hash = (hash ^ word) * factor;
-        hash ^= hash >> 32;
-    }
-    word = 0;
-    if (length) memcpy(&word, text, length);
-    hash = (hash ^ word) * factor;
-    hash ^= hash >> 29;
-    return hash * factor;
-}
-
 static bool text_equals(struct gguf_string a, const char *text, size_t length)
 {
     return a.length == length && memcmp(a.data, text, length) == 0;
 }
 
-/* The slot with this text or the free one where it belongs; NULL after too many steps. */
+/* The slot with this text, or the free one where it belongs. */
 static int32_t *find_slot(const struct vocab *v, const char *text, size_t length)
 {
-    uint32_t i = (uint32_t)(hash_bytes(text, length) >> 32) & v->slot_mask;
-    for (int probe = 0; probe < PROBES_MAX; probe++, i = (i + 1) & v->slot_mask) {
-        int32_t *slot = &v->slots[i];
-        if (*slot == 0 || text_equals(v->tokens[*slot - 1], text, length)) return slot;
-    }
-    return NULL;
+    uint32_t i = (uint32_t)hash_bytes(v->key, text, length) & v->slot_mask;
+    while (v->slots[i] && !text_equals(v->tokens[v->slots[i] - 1], text, length))
+        i = (i + 1) & v->slot_mask;
+    return &v->slots[i];
 }
 
 int32_t vocab_find(const struct vocab *v, const char *text, size_t length)
 {
-    const int32_t *slot = find_slot(v, text, length);
-    return slot ? *slot - 1 : -1;
+    return *find_slot(v, text, length) - 1;
 }
 
 int32_t vocab_find_plain(const struct vocab *v, const char *text, size_t length)
@@ -112,23 +97,25 @@ int32_t vocab_find_plain(const struct vocab *v, const char *text, size_t length)
 
 static struct merge *find_merge(const struct vocab *v, int32_t left, int32_t right)
 {
-    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    key = (key ^ key >> 31) * 0x9FB21C651E98DF25u;
-    uint32_t i = (uint32_t)(key >> 32) & v->merge_mask;
-    for (int probe = 0; probe < PROBES_MAX; probe++, i = (i + 1) & v->merge_mask) {
-        struct merge *m = &v->merges[i];
-        if (m->rank_plus_1 == 0 || (m->left == left && m->right == right)) return m;
-    }
-    return NULL;
+    const int32_t pair[2] = {left, right};
+    uint32_t i = (uint32_t)hash_bytes(v->key, pair, sizeof pair) & v->merge_mask;
+    while (v->merges[i].rank_plus_1 && (v->merges[i].left != left || v->merges[i].right != right))
+        i = (i + 1) & v->merge_mask;
+    return &v->merges[i];
 }
 
 int32_t vocab_merge(const struct vocab *v, int32_t left, int32_t right, int32_t *product)
 {
     if (left < 0 || right < 0) return -1;
     const struct merge *m = find_merge(v, left, right);
-    if (!m || m->rank_plus_1 == 0) return -1;
+    if (m->rank_plus_1 == 0) return -1;
     *product = m->product;
     return m->rank_plus_1 - 1;
+}
+
+static int special_byte(const struct vocab *v, int32_t i, size_t depth)
+{
+    return (unsigned char)v->tokens[v->sorted_specials[i]].data[depth];
 }
 
 /* The first special in [low, high) whose byte at `depth` is not below `least`. All of them are
@@ -137,7 +124,7 @@ static int32_t bound(const struct vocab *v, int32_t low, int32_t high, size_t de
 {
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
-        if ((unsigned char)v->tokens[v->sorted_specials[middle]].data[depth] < least)
+        if (special_byte(v, middle, depth) < least)
             low = middle + 1;
         else
             high = middle;
@@ -151,16 +138,19 @@ int32_t vocab_match_special(const struct vocab *v, enum carat_special special, c
     if (special == CARAT_SPECIAL_NONE) return -1;
     int32_t best = -1, low = 0, high = v->n_specials;
     for (size_t depth = 0; low < high; depth++) {
-        /* Those that end here come first in the range: a prefix sorts before what it begins. */
-        for (; low < high && v->tokens[v->sorted_specials[low]].length == depth; low++) {
-            int32_t id = v->sorted_specials[low];
-            if (special == CARAT_SPECIAL_USER_DEFINED && v->classes[id] != TOKEN_USER_DEFINED)
-                continue;
-            if (best < 0 || *matched != depth) best = id; /* of duplicates the first */
-            *matched = depth;
+        /* One that ends here comes first in the range: a prefix sorts before what it begins. */
+        int32_t id = v->sorted_specials[low];
+        if (v->tokens[id].length == depth) {
+            low++;
+            if (special == CARAT_SPECIAL_ALL || v->classes[id] == TOKEN_USER_DEFINED) {
+                best = id;
+                *matched = depth;
+            }
         }
         if (depth == length) break;
         int c = (unsigned char)text[depth];
+        if (low < high && special_byte(v, low, depth) == c && special_byte(v, high - 1, depth) == c)
+            continue; /* all of them go on alike */
         low = bound(v, low, high, depth, c);
         high = bound(v, low, high, depth, c + 1);
     }
@@ -314,6 +304,12 @@ static enum token_class class_of(struct vocab *v, int32_t id, int64_t type)
     return type == TYPE_CONTROL && !text_equals(s, "</s>", 4) ? TOKEN_CONTROL : TOKEN_PLAIN;
 }
 
+/* Whether the token is one that texts are searched for. */
+static bool is_sought(const struct vocab *v, int32_t id)
+{
+    return vocab_is_special(v, id) && v->tokens[id].length <= SPECIAL_BYTES_MAX;
+}
+
 static int add_token(struct vocab *v, int32_t id, int64_t type, struct carat_error *err)
 {
     struct gguf_string s = v->tokens[id];
@@ -326,13 +322,11 @@ static int add_token(struct vocab *v, int32_t id, int64_t type, struct carat_err
     v->classes[id] = (uint8_t)class;
     if (class == TOKEN_BYTE && v->bytes[byte] < 0) v->bytes[byte] = id;
     if (class == TOKEN_PLAIN && s.length > v->longest_plain) v->longest_plain = s.length;
-    if (class == TOKEN_CONTROL || class == TOKEN_USER_DEFINED) {
+    if (is_sought(v, id)) {
         v->n_specials++;
         v->begins_special[(unsigned char)s.data[0]] = true;
     }
     int32_t *slot = find_slot(v, s.data, s.length);
-    if (!slot)
-        return err_set(err, CARAT_EFORMAT, "tokenizer.ggml.tokens[%d]: too many texts collide", id);
     if (*slot == 0) *slot = id + 1;
     return CARAT_OK;
 }
@@ -399,9 +393,12 @@ static int sort_specials(struct vocab *v, struct carat_error *err)
         return err_no_memory(err, "special tokens", n * sizeof *items);
     }
     for (int32_t id = 0; id < v->count; id++)
-        if (vocab_is_special(v, id)) items[filled++] = (struct sort_item){v->tokens[id], id};
+        if (is_sought(v, id)) items[filled++] = (struct sort_item){v->tokens[id], id};
     qsort(items, n, sizeof *items, compare_items);
-    for (size_t i = 0; i < n; i++) v->sorted_specials[i] = items[i].id;
+    v->n_specials = 0;
+    for (size_t i = 0; i < n; i++) /* of duplicates the first */
+        if (i == 0 || compare_texts(items[i - 1].text, items[i].text) != 0)
+            v->sorted_specials[v->n_specials++] = items[i].id;
     mem_free(items);
     return CARAT_OK;
 }
@@ -435,7 +432,6 @@ static int add_merge(struct vocab *v, uint64_t i, struct gguf_string s, struct c
         v->classes[product] != TOKEN_PLAIN)
         return CARAT_OK; /* left out: text must never become a special token by merging */
     struct merge *m = find_merge(v, left, right);
-    if (!m) return bad_merge(i, s, "too many merges collide", err);
     if (m->rank_plus_1 == 0) *m = (struct merge){left, right, product, (int32_t)i + 1};
     return CARAT_OK;
 }
@@ -530,6 +526,7 @@ int vocab_open(struct vocab **out, const struct gguf *g, struct carat_error *err
     *out = NULL;
     struct vocab *v = mem_alloc(1, sizeof *v);
     if (!v) return err_no_memory(err, "vocabulary", sizeof *v);
+    v->key = hash_key_random();
     int status = check_model(v, g, err);
     if (status == CARAT_OK) status = read_tokens(v, g, err);
     if (status == CARAT_OK) status = sort_specials(v, err);

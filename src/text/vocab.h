@@ -96,7 +96,8 @@ uint8_t vocab_byte_value(const struct vocab *v, int32_t id); /* of a TOKEN_BYTE 
 int32_t vocab_merge(const struct vocab *v, int32_t left, int32_t right, int32_t *product);
 
 /* Longest special token whose text begins at text[0] and ends within `length`: its id, and its
- * length in *matched. -1: none. USER_DEFINED looks at user-defined tokens only, NONE at none. */
+ * length in *matched. -1: none. USER_DEFINED looks at user-defined tokens only, NONE at none.
+ * Tokens of more than 128 bytes are never found. */
 int32_t vocab_match_special(const struct vocab *v, enum carat_special special, const char *text,
                             size_t length, size_t *matched);
 /* First byte at or after `from` that may begin a special token; `length` when there is none. */

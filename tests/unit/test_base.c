@@ -20,6 +20,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/hash.h"
 #include "base/json_writer.h"
 #include "base/mem.h"
 #include "base/os.h"
@@ -35,6 +36,37 @@ static int check_blocks(void **state)
     (void)state;
     mem_fail_after(-1);
     return mem_blocks_live() == 0 ? 0 : -1;
+}
+
+/* ---- hash ------------------------------------------------------------------------------- */
+
+/* Values of Python 3.11's hash() of bytes with PYTHONHASHSEED=0. */
+static void hash_is_siphash_1_3(void **state)
+{
+    (void)state;
+    const struct hash_key zero = {0, 0};
+    unsigned char bytes[64];
+    for (int i = 0; i < 64; i++) bytes[i] = (unsigned char)i;
+    assert_true(hash_bytes(zero, "a", 1) == 0x407448d2b89b1813u);
+    assert_true(hash_bytes(zero, "abcdefg", 7) == 0x6db12aae9070f506u);
+    assert_true(hash_bytes(zero, "abcdefgh", 8) == 0x3f7b849c0b8e35eau);
+    assert_true(hash_bytes(zero, "abcdefghi", 9) == 0xf89b34a3d11eb6e5u);
+    assert_true(hash_bytes(zero, bytes, 64) == 0x75e05fd5bbc870c6u);
+}
+
+/* Texts that were looked for until they met in one slot of 256 do not meet under another key. */
+static void texts_collide_under_one_key_only(void **state)
+{
+    (void)state;
+    struct hash_key a = hash_key_random(), b = hash_key_random();
+    assert_true(a.low != b.low || a.high != b.high);
+    int n = 0, n_again = 0;
+    for (uint32_t i = 0; n < 1000; i++) {
+        if (hash_bytes(a, &i, sizeof i) & 255) continue;
+        n++;
+        n_again += (hash_bytes(b, &i, sizeof i) & 255) == 0;
+    }
+    assert_true(n_again < 40); /* 4 expected */
 }
 
 /* ---- mem -------------------------------------------------------------------------------- */
@@ -601,6 +633,8 @@ int main(void)
 {
     print_message("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {
+        TEST(hash_is_siphash_1_3),
+        TEST(texts_collide_under_one_key_only),
         TEST(memory_is_zeroed_and_counted),
         TEST(sizes_that_overflow_give_nothing),
         TEST(allocations_fail_on_purpose),

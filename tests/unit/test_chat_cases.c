@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "cli/json_value.h"
+#include "support/cost.h"
 #include "support/text_fixture.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
@@ -225,7 +226,7 @@ static void test_refused_schemas(void **state)
             "{\"$ref\":\"#/$defs/d%d\"}}},",
             i, i + 1, i + 1);
     buf_add_text(&json, "\"d20\":{\"type\":\"string\"}}}");
-    refuse_parameters(buf_text(&json), "schema: at most 5000 nodes");
+    refuse_parameters(buf_text(&json), "schema: at most 16384 keys");
     buf_clear(&json);
     for (int i = 0; i < 100; i++) buf_add_text(&json, "{\"properties\":{\"a\":");
     buf_add_text(&json, "{}");
@@ -398,6 +399,224 @@ static void test_large_requests(void **state)
     buf_deinit(&json);
 }
 
+/* ---- Small requests that would make large prompts ---- */
+
+#define ONE_CALL(call) "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[" call "]}]}"
+
+static void test_names_have_at_most_256_bytes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json, *where;
+    } places[] = {
+        {ONE_CALL("{\"function\":{\"name\":\"%s\"}}"),
+         "messages[0].tool_calls[0].function: name: "},
+        {"{\"messages\":[" USER "],\"tools\":[{\"function\":{\"name\":\"%s\"}}]}",
+         "tools[0].function: name: "},
+        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":"
+         "\"f\"}}]},"
+         "{\"role\":\"tool\",\"name\":\"%s\"}]}",
+         "messages[1]: name: "},
+        {"{\"messages\":[{\"role\":\"assistant\",\"tool_responses\":[{\"name\":\"%s\"}]}]}",
+         "messages[0].tool_responses[0]: name: "},
+    };
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        for (int length = 256; length <= 257; length++) {
+            char name[258], message[128], json[512];
+            memset(name, 'n', sizeof name);
+            name[length] = '\0';
+            snprintf(message, sizeof message, "%sat most 256 bytes expected, 257 found",
+                     places[i].where);
+            snprintf(json, sizeof json, places[i].json, name);
+            if (length > 256) {
+                refuse(json, message);
+                continue;
+            }
+            struct request r;
+            struct carat_error err;
+            char *text;
+            size_t n;
+            open_request(&r, json);
+            assert_int_equal(chat_text(CARAT_SIZE_SMALL, &r.value, &text, &n, &err), CARAT_OK);
+            mem_free(text);
+            close_request(&r);
+        }
+}
+
+/* Tools that each repeat `n_keys` keys by `n_refs` references. */
+static void add_repeating_tools(struct buf *json, int n_tools, int n_keys, int n_refs)
+{
+    buf_add_text(json, "{\"messages\":[" USER "],\"tools\":[");
+    for (int t = 0; t < n_tools; t++) {
+        buf_printf(json, "%s{\"function\":{\"name\":\"f\",\"parameters\":{\"$defs\":{\"d\":{",
+                   t ? "," : "");
+        for (int k = 0; k < n_keys; k++) buf_printf(json, "%s\"k%d\":0", k ? "," : "", k);
+        buf_add_text(json, "}},\"type\":\"object\",\"allOf\":[");
+        for (int i = 0; i < n_refs; i++)
+            buf_printf(json, "%s{\"$ref\":\"#/$defs/d\"}", i ? "," : "");
+        buf_add_text(json, "]}}}");
+    }
+    buf_add_text(json, "]}");
+}
+
+static void test_keys_are_bounded_over_all_tools_of_a_request(void **state)
+{
+    (void)state;
+#define BEGIN "<bos><|turn>system\n"
+#define TOOL "<|tool>declaration:f{description:" S("") ",parameters:{type:" S("OBJECT") "}}<tool|>"
+#define END "<turn|>\n<|turn>user\nx<turn|>\n<|turn>model\n"
+    static const struct {
+        int n_tools, n_keys, n_refs;
+        const char *expected; /* NULL: refused */
+    } cases[] = {{1, 1000, 15, BEGIN TOOL END},
+                 {1, 4090, 62, NULL},
+                 {4, 1000, 3, BEGIN TOOL TOOL TOOL TOOL END},
+                 {4, 1000, 5, NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buf json = {0};
+        add_repeating_tools(&json, cases[i].n_tools, cases[i].n_keys, cases[i].n_refs);
+        if (cases[i].expected)
+            check(buf_text(&json), cases[i].expected);
+        else
+            refuse(buf_text(&json), "schema: at most 16384 keys expected in all tools");
+        buf_deinit(&json);
+    }
+}
+
+/* Keys of a schema are found in a table: n of them that come twice. */
+static void merge_keys(void *user, size_t n)
+{
+    (void)user;
+    struct buf json = {0};
+    struct request r;
+    struct carat_error err;
+    char *text;
+    size_t length;
+    add_repeating_tools(&json, 1, (int)n, 2);
+    open_request(&r, buf_text(&json));
+    cost_begin();
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(chat_text(CARAT_SIZE_SMALL, &r.value, &text, &length, &err), CARAT_OK);
+        mem_free(text);
+    }
+    cost_end();
+    close_request(&r);
+    buf_deinit(&json);
+}
+
+static void test_keys_that_come_twice_take_linear_time(void **state)
+{
+    (void)state;
+    assert_true(cost_ratio(merge_keys, NULL, 900, 3600) < LINEAR_MAX);
+}
+
+static void test_references_into_large_objects_are_bounded(void **state)
+{
+    (void)state;
+    struct buf json = {0};
+    buf_add_text(&json, "{\"$defs\":{\"d\":{}");
+    for (int i = 0; i < 20000; i++) buf_printf(&json, ",\"k%d\":0", i);
+    buf_add_text(&json, "},\"properties\":{\"a\":{}");
+    for (int i = 0; i < 1000; i++) buf_printf(&json, ",\"p%d\":{\"$ref\":\"#/$defs/d\"}", i);
+    buf_add_text(&json, "}}");
+    refuse_parameters(buf_text(&json), "$ref: too many, into objects of too many keys");
+    buf_deinit(&json);
+}
+
+/* 100 kB that 1000 references would make 100 MB, in each place that a reference can repeat. */
+static void test_prompts_are_bounded_whatever_repeats_a_text(void **state)
+{
+    (void)state;
+    static const char *const definitions[] = {
+        "{\"type\":\"string\",\"description\":\"%s\"}",
+        "{\"type\":\"string\",\"enum\":[\"%s\"]}",
+        "{\"type\":\"object\",\"required\":[\"%s\"]}",
+        "{\"type\":\"array\",\"items\":{\"type\":[\"%s\"]}}",
+        "{\"type\":\"array\",\"items\":{\"enum\":{\"%s\":1}}}",
+        "{\"type\":\"object\",\"properties\":{\"%s\":{}}}",
+        "{\"type\":\"object\",\"x\":{\"description\":\"%s\"}}",
+    };
+    static char text[100001];
+    memset(text, 'x', sizeof text - 1);
+    for (size_t d = 0; d < sizeof definitions / sizeof *definitions; d++) {
+        struct buf json = {0};
+        buf_add_text(&json, "{\"$defs\":{\"d\":");
+        buf_printf(&json, definitions[d], text);
+        buf_add_text(&json, "},\"properties\":{\"a\":{}");
+        for (int i = 0; i < 1000; i++) buf_printf(&json, ",\"p%d\":{\"$ref\":\"#/$defs/d\"}", i);
+        buf_add_text(&json, "}}");
+        refuse_parameters(buf_text(&json), "prompt: at most 33554432 bytes expected");
+        buf_deinit(&json);
+    }
+}
+
+/* Members that are looked at without being shown count as well. */
+static void test_large_objects_shown_as_properties_are_bounded(void **state)
+{
+    (void)state;
+    struct buf json = {0};
+    buf_add_text(&json, "{\"$defs\":{\"d\":{\"type\":\"object\",\"x\":{\"k\":0");
+    for (int i = 0; i < 20000; i++) buf_printf(&json, ",\"k%d\":0", i);
+    buf_add_text(&json, "}}},\"properties\":{\"a\":{}");
+    for (int i = 0; i < 2000; i++) buf_printf(&json, ",\"p%d\":{\"$ref\":\"#/$defs/d\"}", i);
+    buf_add_text(&json, "}}");
+    refuse_parameters(buf_text(&json), "prompt: at most 33554432 bytes expected");
+    buf_deinit(&json);
+}
+
+static void test_results_find_their_calls(void **state)
+{
+    (void)state;
+#define RESULT(id) "{\"role\":\"tool\",\"content\":\"r\"" id "},"
+    /* Of equal ids the last counts; text is no number; none is equal to none. */
+    check("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":["
+          "{\"id\":\"1\",\"function\":{\"name\":\"a\"}},{\"id\":1,\"function\":{\"name\":\"b\"}},"
+          "{\"id\":\"1\",\"function\":{\"name\":\"c\"}},{\"id\":1.5,\"function\":{\"name\":\"d\"}},"
+          "{\"function\":{\"name\":\"e\"}},{\"id\":\"\",\"function\":{\"name\":\"g\"}}]}," RESULT(
+              ",\"tool_call_id\":\"1\"") RESULT(",\"tool_call_id\":1")
+              RESULT(",\"tool_call_id\":1.5") RESULT("") RESULT(",\"tool_call_id\":\"\"")
+                  RESULT(",\"tool_call_id\":2,\"name\":\"own\"") USER "]}",
+          "<bos><|turn>model\n<|tool_call>call:a{}<tool_call|><|tool_call>call:b{}<tool_call|>"
+          "<|tool_call>call:c{}<tool_call|><|tool_call>call:d{}<tool_call|>"
+          "<|tool_call>call:e{}<tool_call|><|tool_call>call:g{}<tool_call|>"
+#define SHOWN(name) "<|tool_response>response:" name "{value:" S("r") "}<tool_response|>"
+          SHOWN("c") SHOWN("b") SHOWN("unknown") SHOWN("e") SHOWN("g") SHOWN("own")
+          "<turn|>\n<|turn>user\nx<turn|>\n<|turn>model\n");
+}
+
+/* n calls, of which each has n members, and n results. */
+static void match_results(void *user, size_t n)
+{
+    (void)user;
+    struct buf json = {0};
+    struct request r;
+    struct carat_error err;
+    char *text;
+    size_t length;
+    buf_add_text(&json, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"a\":0");
+    for (size_t i = 0; i < 20 * n; i++) buf_printf(&json, ",\"k%zu\":0", i);
+    buf_add_text(&json, ",\"function\":{\"name\":\"g\"}}");
+    for (size_t i = 1; i < n; i++)
+        buf_printf(&json, ",{\"id\":\"c%zu\",\"function\":{\"name\":\"f\"}}", i);
+    buf_add_text(&json, "]}");
+    for (size_t i = 0; i < 10 * n; i++)
+        buf_printf(&json, ",{\"role\":\"tool\",\"tool_call_id\":\"c%zu\",\"content\":\"\"}", i);
+    buf_add_text(&json, "]}");
+    open_request(&r, buf_text(&json));
+    cost_begin();
+    assert_int_equal(chat_text(CARAT_SIZE_LARGE, &r.value, &text, &length, &err), CARAT_OK);
+    cost_end();
+    mem_free(text);
+    close_request(&r);
+    buf_deinit(&json);
+}
+
+static void test_results_of_many_calls_take_linear_time(void **state)
+{
+    (void)state;
+    assert_true(cost_ratio(match_results, NULL, 250, 1000) < LINEAR_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,6 +625,14 @@ int main(void)
         cmocka_unit_test(test_deep_arguments), cmocka_unit_test(test_turns),
         cmocka_unit_test(test_injection),      cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_large_requests),
+        cmocka_unit_test(test_names_have_at_most_256_bytes),
+        cmocka_unit_test(test_keys_are_bounded_over_all_tools_of_a_request),
+        cmocka_unit_test(test_keys_that_come_twice_take_linear_time),
+        cmocka_unit_test(test_references_into_large_objects_are_bounded),
+        cmocka_unit_test(test_prompts_are_bounded_whatever_repeats_a_text),
+        cmocka_unit_test(test_large_objects_shown_as_properties_are_bounded),
+        cmocka_unit_test(test_results_find_their_calls),
+        cmocka_unit_test(test_results_of_many_calls_take_linear_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

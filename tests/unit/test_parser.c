@@ -13,6 +13,7 @@
 #include "base/json_writer.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "support/cost.h"
 #include "support/text_fixture.h"
 #include "text/call_syntax.h"
 #include "text/parser.h"
@@ -356,6 +357,34 @@ static void test_large_arguments(void **state)
     }
 }
 
+/* Many values before one mark, with blanks on both sides of it that tell whether it closes. */
+static void read_blanks(void *user, size_t n)
+{
+    bool is_after = *(bool *)user;
+    struct buf text = {0}, name = {0}, found = {0};
+    buf_add_text(&text, "f{a:[");
+    for (size_t i = 0; i < n; i++) buf_add_text(&text, "a,");
+    for (size_t i = 0; i < n && !is_after; i++) buf_add_char(&text, ' ');
+    buf_add_text(&text, "<|\"|>");
+    for (size_t i = 0; i < n && is_after; i++) buf_add_char(&text, ' ');
+    buf_add_text(&text, "x}");
+    cost_begin();
+    call_read(text.data, text.length, true, &name, &found);
+    cost_end();
+    buf_deinit(&text);
+    buf_deinit(&name);
+    buf_deinit(&found);
+}
+
+static void test_blanks_around_a_mark_take_linear_time(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        bool is_after = i;
+        assert_true(cost_ratio(read_blanks, &is_after, 8000, 32000) < LINEAR_MAX);
+    }
+}
+
 static void test_out_of_memory(void **state)
 {
     (void)state;
@@ -388,7 +417,9 @@ int main(void)
         cmocka_unit_test(test_prompts),          cmocka_unit_test(test_calls),
         cmocka_unit_test(test_cut_calls),        cmocka_unit_test(test_no_calls),
         cmocka_unit_test(test_utf8),             cmocka_unit_test(test_random_arguments),
-        cmocka_unit_test(test_large_arguments),  cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_large_arguments),
+        cmocka_unit_test(test_blanks_around_a_mark_take_linear_time),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, open_fixture, close_fixture);
 }

@@ -10,6 +10,8 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/rng.h"
+#include "support/cost.h"
 #include "support/text_fixture.h"
 #include "text/sampling_defaults.h"
 
@@ -370,6 +372,134 @@ static void test_load_time(void **state)
     text_fixture_deinit(&f);
 }
 
+/* ---- Made to be slow ---- */
+
+enum { MORE = 16384 };
+static struct gguf_string many_tokens[N + MORE];
+static int32_t many_types[N + MORE];
+static char many_bytes[2][8 * MORE];
+
+/* The good vocabulary and `n` more tokens, which stand in many_tokens and many_types from N on. */
+static void init_with_more(struct text_fixture *f, size_t n)
+{
+    struct text_fixture good;
+    text_fixture_open(&good, N);
+    for (int32_t i = 0; i < N; i++)
+        many_tokens[i].data = vocab_piece(good.v, i, &many_tokens[i].length);
+    text_fixture_init(f, N);
+    gguf_drop_key(&f->writer, "tokenizer.ggml.scores");
+    gguf_put_array(&f->writer, "tokenizer.ggml.token_type", GGUF_I32, many_types, N + n);
+    gguf_put_strings(&f->writer, "tokenizer.ggml.tokens", many_tokens, N + n);
+    text_fixture_parse(f);
+    text_fixture_deinit(&good);
+}
+
+/* A hash without a key, by which tokens were found once. */
+static uint64_t hash_without_key(const char *text)
+{
+    const uint64_t factor = 0x9FB21C651E98DF25u;
+    uint64_t word, hash;
+    memcpy(&word, text, 8);
+    hash = (0x9E3779B97F4A7C15u ^ 8 * factor ^ word) * factor;
+    hash = (hash ^ hash >> 32) * factor;
+    return (hash ^ hash >> 29) * factor;
+}
+
+/* Texts of eight characters; `collide`: with slots that lie close together. */
+static void make_texts(char *bytes, bool collide)
+{
+    struct rng r = {11};
+    for (size_t made = 0; made < MORE;) {
+        char *text = bytes + 8 * made;
+        uint64_t x = rng_next(&r);
+        for (int i = 0; i < 8; i++) text[i] = (char)('0' + (x >> 6 * i & 63));
+        if (!collide || (hash_without_key(text) >> 32 & 4095) < 4) made++;
+    }
+}
+
+static void open_with_texts(void *user, size_t which)
+{
+    (void)user;
+    struct text_fixture f;
+    struct carat_error err;
+    for (size_t i = 0; i < MORE; i++)
+        many_tokens[N + i] = (struct gguf_string){many_bytes[which] + 8 * i, 8};
+    init_with_more(&f, MORE);
+    cost_begin();
+    assert_int_equal(vocab_open(&f.v, f.g, &err), CARAT_OK);
+    cost_end();
+    text_fixture_deinit(&f);
+}
+
+static void test_texts_made_to_collide_cost_no_more_than_others(void **state)
+{
+    (void)state;
+    memset(many_types, 0, sizeof many_types);
+    make_texts(many_bytes[0], false);
+    make_texts(many_bytes[1], true);
+    assert_true(cost_ratio(open_with_texts, NULL, 0, 1) < 3);
+}
+
+/* 40 special tokens that begin with n times "<", and a text of that. */
+static void match_long_specials(void *user, size_t n)
+{
+    (void)user;
+    enum { TEXT = 20000, SPECIALS = 40 };
+    static char special[SPECIALS][4096], text[TEXT];
+    struct text_fixture f;
+    struct carat_error err;
+    for (size_t i = 0; i < SPECIALS; i++) {
+        memset(special[i], '<', n - i);
+        special[i][n - i] = 'y';
+        many_tokens[N + i] = (struct gguf_string){special[i], n - i + 1};
+        many_types[N + i] = 3;
+    }
+    init_with_more(&f, SPECIALS);
+    assert_int_equal(vocab_open(&f.v, f.g, &err), CARAT_OK);
+    memset(text, '<', sizeof text);
+    cost_begin();
+    for (size_t i = 0; i < TEXT; i++) {
+        size_t matched;
+        vocab_match_special(f.v, CARAT_SPECIAL_ALL, text + i, TEXT - i, &matched);
+    }
+    cost_end();
+    text_fixture_deinit(&f);
+}
+
+static void test_long_special_tokens_cost_no_more_than_short_ones(void **state)
+{
+    (void)state;
+    assert_true(cost_ratio(match_long_specials, NULL, 100, 4000) < 4);
+}
+
+/* n special tokens with one text. */
+static void match_equal_specials(void *user, size_t n)
+{
+    (void)user;
+    struct text_fixture f;
+    struct carat_error err;
+    for (size_t i = 0; i < n; i++) {
+        many_tokens[N + i] = (struct gguf_string){"<|same|>", 8};
+        many_types[N + i] = 3;
+    }
+    init_with_more(&f, n);
+    assert_int_equal(vocab_open(&f.v, f.g, &err), CARAT_OK);
+    cost_begin();
+    for (size_t i = 0; i < 10000; i++) {
+        size_t matched;
+        assert_int_equal(vocab_match_special(f.v, CARAT_SPECIAL_ALL, "<|same|>", 8, &matched), N);
+        assert_int_equal(matched, 8);
+    }
+    cost_end();
+    text_fixture_deinit(&f);
+}
+
+static void test_equal_special_tokens_cost_no_more_than_one(void **state)
+{
+    (void)state;
+    assert_true(cost_ratio(match_equal_specials, NULL, 1, 4000) < 8);
+}
+
 /* ---- Sampling defaults ---- */
 
 static void test_sampling_defaults(void **state)
@@ -410,6 +540,9 @@ int main(void)
         cmocka_unit_test(test_malformed),      cmocka_unit_test(test_odd_but_legal),
         cmocka_unit_test(test_merge_to_special), cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_load_time),      cmocka_unit_test(test_sampling_defaults),
+        cmocka_unit_test(test_texts_made_to_collide_cost_no_more_than_others),
+        cmocka_unit_test(test_long_special_tokens_cost_no_more_than_short_ones),
+        cmocka_unit_test(test_equal_special_tokens_cost_no_more_than_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

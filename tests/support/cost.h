@@ -1,0 +1,18 @@
+/* What work costs beside other work: for tests of bounds that hold on busy machines as well. */
+#ifndef SUPPORT_COST_H
+#define SUPPORT_COST_H
+
+#include <stddef.h>
+
+/* Prepares what it needs, calls cost_begin, does the work of size n, calls cost_end. */
+typedef void (*cost_work)(void *user, size_t n);
+void cost_begin(void);
+void cost_end(void);
+
+/* Processor time of work(large) by that of work(small), each the least of a few. */
+double cost_ratio(cost_work work, void *user, size_t small, size_t large);
+
+/* Of four times the size: 4 is linear, 16 quadratic, and this lies between. */
+enum { LINEAR_MAX = 8 };
+
+#endif
