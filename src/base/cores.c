@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include "base/os.h"
+#include "base/allowance.h"
 
 static struct {
     pthread_mutex_t lock;
@@ -14,7 +14,7 @@ static struct {
 void cores_take(int n_threads)
 {
     pthread_mutex_lock(&cores.lock);
-    if (!cores.total) cores.total = os_physical_cores();
+    if (!cores.total) cores.total = allowed_threads();
     unsigned ticket = cores.next_ticket++;
     while (ticket != cores.served || (cores.busy > 0 && cores.busy + n_threads > cores.total))
         pthread_cond_wait(&cores.changed, &cores.lock);

@@ -150,8 +150,7 @@ double os_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* The first line of `file` that begins with `key`, without key, colon and blanks. */
-static bool read_field(const char *file, const char *key, char *out, size_t size)
+bool os_read_field(const char *file, const char *key, char *out, size_t size)
 {
     FILE *f = fopen(file, "re");
     if (!f) return false;
@@ -173,13 +172,6 @@ uint64_t os_memory_total(void)
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-uint64_t os_memory_available(void)
-{
-    char text[64];
-    if (!read_field("/proc/meminfo", "MemAvailable", text, sizeof text)) return os_memory_total();
-    return strtoull(text, NULL, 10) * 1024;
-}
-
 /* One thread of each core: of the processors that we may use, those whose first sibling is
  * themselves or is not ours. */
 int os_physical_cores(void)
@@ -192,7 +184,7 @@ int os_physical_cores(void)
         char path[96], text[32];
         snprintf(path, sizeof path,
                  "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-        long first = read_field(path, "", text, sizeof text) ? strtol(text, NULL, 10) : cpu;
+        long first = os_read_field(path, "", text, sizeof text) ? strtol(text, NULL, 10) : cpu;
         cores +=
             first == cpu || first < 0 || first >= CPU_SETSIZE || !CPU_ISSET((size_t)first, &set);
     }
@@ -201,7 +193,7 @@ int os_physical_cores(void)
 
 void os_cpu_name(char *out, size_t size)
 {
-    if (!read_field("/proc/cpuinfo", "model name", out, size)) snprintf(out, size, "unknown");
+    if (!os_read_field("/proc/cpuinfo", "model name", out, size)) snprintf(out, size, "unknown");
 }
 
 void os_cpu_features(char *out, size_t size)
@@ -210,7 +202,7 @@ void os_cpu_features(char *out, size_t size)
                                          "avx512f",     "avx512bw",   "avx512_vnni", "avx512_bf16",
                                          "amx_int8",    "amx_bf16"};
     char flags[8192];
-    if (!read_field("/proc/cpuinfo", "flags", flags, sizeof flags)) flags[0] = '\0';
+    if (!os_read_field("/proc/cpuinfo", "flags", flags, sizeof flags)) flags[0] = '\0';
     size_t used = 0;
     out[0] = '\0';
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {

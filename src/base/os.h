@@ -37,10 +37,13 @@ const char *os_map_path_at(const void *address);
 
 double os_seconds(void);                 /* monotonic clock */
 uint64_t os_memory_total(void);          /* bytes */
-uint64_t os_memory_available(void);      /* bytes, as the kernel estimates */
-int os_physical_cores(void);             /* usable by this process; at least 1 */
+int os_physical_cores(void);             /* in this thread's affinity mask; at least 1 */
 void os_cpu_name(char *out, size_t size); /* "unknown" when it cannot be read */
 /* Space-separated features that matter here: "avx2 f16c avx512f avx512_vnni ...". */
 void os_cpu_features(char *out, size_t size);
+
+/* The first line of a text file that begins with `key`, without key, colon and blanks; cut to
+ * `size`. False when the file cannot be read or has no such line. */
+bool os_read_field(const char *file, const char *key, char *out, size_t size);
 
 #endif

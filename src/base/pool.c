@@ -128,7 +128,9 @@ int pool_open(struct pool **out, const struct pool_options *options, struct cara
         if (pthread_create(&p->threads[i], NULL, work, &p->workers[i]) != 0) {
             p->count = p->started + 1; /* only those that exist will reach the last barrier */
             pool_close(p);
-            return err_set(err, CARAT_EMEMORY, "thread %d of %d cannot be started", i, n_threads);
+            err_set(err, CARAT_EMEMORY, "thread %d of %d cannot be started", i, n_threads);
+            err_hint(err, "take fewer threads (-t), or raise the limits that `ulimit -a` shows");
+            return CARAT_EMEMORY;
         }
     if (options->is_pinned) {
         pin_thread(pthread_self(), 0);

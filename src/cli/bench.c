@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/allowance.h"
 #include "base/json_writer.h"
 #include "base/mem.h"
 #include "base/os.h"
@@ -171,7 +172,7 @@ static bool word_at(const char *list, size_t n, char *out, size_t size)
 
 static int32_t default_threads(const struct options *o)
 {
-    return strcmp(opt_text(o, OPT_BACKEND), "ref") == 0 ? 1 : os_physical_cores();
+    return strcmp(opt_text(o, OPT_BACKEND), "ref") == 0 ? 1 : allowed_threads();
 }
 
 static int make_tests(struct plan_of_tests *p, const struct options *o, struct carat_error *err)

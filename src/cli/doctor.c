@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/allowance.h"
 #include "base/json_writer.h"
 #include "base/mem.h"
 #include "base/os.h"
@@ -113,19 +114,32 @@ done:
 struct facts {
     char cpu[128], features[256];
     struct utsname system;
+    struct memory_allowance memory;
+    struct thread_allowance threads;
     char *devices; /* JSON */
     struct check check;
 };
+
+/* "MemAvailable", "memory.max of /sys/fs/cgroup/box". */
+static const char *limit_text(const struct allowance_source *s, char *out, size_t size)
+{
+    snprintf(out, size, "%s%s%s", s->name, s->path[0] ? " of " : "", s->path);
+    return out;
+}
 
 static void print_text(const struct facts *f)
 {
     out_printf("carat      %s, commit %s, %s build, libraries: %s\n", CARAT_VERSION,
                version_commit(), version_build_type(), version_libraries());
     out_printf("system     %s %s %s\n", f->system.sysname, f->system.release, f->system.machine);
+    char limit[600];
     out_printf("processor  %s, %d cores, %s\n", f->cpu, os_physical_cores(),
                f->features[0] ? f->features : "no vector extensions");
-    out_printf("memory     %.1f GiB, %.1f GiB available\n",
-               (double)os_memory_total() / (1 << 30), (double)os_memory_available() / (1 << 30));
+    out_printf("threads    %d, by %s\n", f->threads.count,
+               limit_text(&f->threads.source, limit, sizeof limit));
+    out_printf("memory     %.1f GiB, %.2f GiB available, by %s\n",
+               (double)os_memory_total() / (1 << 30), (double)f->memory.available / (1 << 30),
+               limit_text(&f->memory.source, limit, sizeof limit));
     out_printf("devices    %s\n", f->devices);
     out_printf("self-test  %s: %s\n", result_name(f->check.result), f->check.text);
 }
@@ -134,6 +148,7 @@ static void print_json(const struct facts *f)
 {
     struct buf b = {0};
     struct json j = {.out = &b};
+    char limit[600];
     const struct { const char *key, *value; } texts[] = {
         {"version", CARAT_VERSION},          {"commit", version_commit()},
         {"build_type", version_build_type()}, {"libraries", version_libraries()},
@@ -152,7 +167,13 @@ static void print_json(const struct facts *f)
     json_key(&j, "memory_total");
     json_int(&j, (int64_t)os_memory_total());
     json_key(&j, "memory_available");
-    json_int(&j, (int64_t)os_memory_available());
+    json_int(&j, (int64_t)f->memory.available);
+    json_key(&j, "memory_limit");
+    json_put_string(&j, limit_text(&f->memory.source, limit, sizeof limit));
+    json_key(&j, "threads");
+    json_int(&j, f->threads.count);
+    json_key(&j, "threads_limit");
+    json_put_string(&j, limit_text(&f->threads.source, limit, sizeof limit));
     json_key(&j, "devices");
     buf_add_text(&b, f->devices); /* is JSON already */
     json_end_object(&j);
@@ -168,6 +189,8 @@ int command_doctor(const struct options *o)
     if (status == CARAT_OK) status = carat_devices_json(&f.devices, &err);
     if (status != CARAT_OK) return report(&err);
     uname(&f.system);
+    f.memory = allowance_memory("");
+    f.threads = allowance_threads("", 0);
     os_cpu_name(f.cpu, sizeof f.cpu);
     os_cpu_features(f.features, sizeof f.features);
     self_test(o, &f.check);

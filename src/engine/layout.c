@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/os.h"
+#include "base/allowance.h"
 #include "engine/limits.h"
 
 static int in_range(int32_t value, int32_t least, int32_t most, const char *what,
@@ -32,6 +32,7 @@ static int choose_options(struct layout *y, const carat_model *model,
     const struct backend *backend = y->targets[SITE_NEAR].backend;
     int32_t n_ctx_train = model->config.n_ctx_train;
     int32_t least = n_ctx_train < CTX_MIN ? n_ctx_train : CTX_MIN;
+    y->n_vocab = model->config.n_vocab;
     y->n_seq = o->n_seq ? o->n_seq : 1;
     y->chunk = o->chunk ? o->chunk : backend->chunk;
     TRY(in_range(y->n_seq, 1, SEQUENCES_MAX, "number of sequences", err));
@@ -197,6 +198,16 @@ static int measure(struct layout *y, const struct gemma_config *c, int32_t n_ctx
     return CARAT_OK;
 }
 
+/* What the host needs beside the table: rows of logits that requests choose tokens from, and a few
+ * megabytes for requests, stacks and the tables of the pages themselves. A process that takes its
+ * group's last byte is killed, without a word. */
+enum { HOST_REST = 4 << 20 };
+
+static uint64_t host_rest(const struct layout *y)
+{
+    return HOST_REST + (uint64_t)(y->n_seq + 1) * (uint64_t)y->n_vocab * sizeof(float);
+}
+
 static uint64_t taken_on(const struct layout *y, enum site site)
 {
     const struct site_memory *m = &y->sites[site];
@@ -205,7 +216,9 @@ static uint64_t taken_on(const struct layout *y, enum site site)
 
 static uint64_t needed_on(const struct layout *y, enum site site)
 {
-    return taken_on(y, site) + (y->targets[site].backend->is_host ? step_bytes(y) : 0);
+    uint64_t taken = taken_on(y, site);
+    if (!y->targets[site].backend->is_host) return taken;
+    return taken + taken / 256 + step_bytes(y) + host_rest(y);
 }
 
 static bool fits(const struct layout *y, enum site site)
@@ -218,7 +231,7 @@ static int check_pinned(const struct layout *y, struct carat_error *err)
 {
     bool is_shared = y->targets[SITE_FAR].device;
     uint64_t available = is_shared ? left_of(y->sites[SITE_FAR].available, needed_on(y, SITE_FAR))
-                                   : os_memory_available();
+                                   : allowed_memory();
     uint64_t pinned = y->placements[SITE_NEAR].pinned_bytes;
     if (pinned <= available) return CARAT_OK;
     err_set(err, CARAT_EMEMORY,
@@ -254,7 +267,9 @@ static int measure_longest(struct layout *y, const struct gemma_config *c, struc
         uint64_t buffers = y->plans.bytes[i] + y->plans.scratch_bytes[i];
         place(y, (enum site)i, buffers);
         const struct placement *p = &y->placements[i];
-        left[i] = left_of(y->sites[i].available, buffers + p->device_bytes - p->mirror_bytes);
+        uint64_t rest = y->targets[i].backend && y->targets[i].backend->is_host ? host_rest(y) : 0;
+        left[i] = left_of(y->sites[i].available,
+                          buffers + p->device_bytes - p->mirror_bytes + rest);
     }
     return measure(y, c, choose_context(y, c, left), err);
 }

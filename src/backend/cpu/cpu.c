@@ -5,6 +5,7 @@
 
 #include "backend/cpu/profile.h"
 #include "backend/cpu/program.h"
+#include "base/allowance.h"
 #include "base/assert.h"
 #include "base/cores.h"
 #include "base/mem.h"
@@ -38,7 +39,7 @@ static int cpu_open(struct device **out, int index, const struct device_options 
 {
     *out = NULL;
     if (index != 0) return err_set(err, CARAT_EDEVICE, "cpu: device 0 expected, %d asked", index);
-    int n_threads = options->n_threads ? options->n_threads : os_physical_cores();
+    int n_threads = options->n_threads ? options->n_threads : allowed_threads();
     if (n_threads < 1 || n_threads > THREADS_MAX)
         return err_set(err, CARAT_EUSAGE, "threads: 1 to %d expected, %d found", THREADS_MAX,
                        n_threads);
@@ -70,8 +71,9 @@ static void cpu_describe(const struct device *device, struct device_facts *out)
 {
     *out = (struct device_facts){0};
     snprintf(out->name, sizeof out->name, "%s", device->name);
-    out->memory_total = os_memory_total();
-    out->memory_available = os_memory_available();
+    struct memory_allowance memory = allowance_memory("");
+    out->memory_total = memory.total;
+    out->memory_available = memory.available;
 }
 
 static bool cpu_supports(enum op_code op, enum format format)

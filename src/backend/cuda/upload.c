@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/allowance.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/pool.h"
@@ -47,7 +48,7 @@ size_t upload_staging_bytes(const struct plan *plan)
 
 static int take_buffers(struct upload *u, struct carat_error *err)
 {
-    int cores = os_physical_cores();
+    int cores = allowed_threads();
     struct pool_options readers = {.n_threads = cores < READERS_MAX ? cores : READERS_MAX};
     TRY(pool_open(&u->readers, &readers, err));
     for (int i = 0; i < BUFFERS; i++) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/ref/ops.h"
+#include "base/allowance.h"
 #include "base/mem.h"
 #include "base/os.h"
 
@@ -52,8 +53,9 @@ static void ref_describe(const struct device *device, struct device_facts *out)
 {
     *out = (struct device_facts){0};
     snprintf(out->name, sizeof out->name, "%s", device->name);
-    out->memory_total = os_memory_total();
-    out->memory_available = os_memory_available();
+    struct memory_allowance memory = allowance_memory("");
+    out->memory_total = memory.total;
+    out->memory_available = memory.available;
 }
 
 static bool ref_supports(enum op_code op, enum format format)
