@@ -172,7 +172,7 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     int32_t n_seq;            /* sequences decoded side by side; default 1 */
     int32_t chunk;            /* rows of a prefill step; default 512, 2048 on GPUs */
     enum carat_kv_type kv_type;
-    int32_t n_threads;        /* of the CPU backend; default: physical cores, or what a quota allows */
+    int32_t n_threads;        /* of the CPU backend; default: cores, or what a quota allows */
     bool pin_threads;         /* each thread stays on its core */
     enum carat_precision precision;
     int32_t device;           /* which of the backend's devices; default the first */
