@@ -207,7 +207,28 @@ int carat_engine_open(carat_engine **out, const carat_model *model,
                       const struct carat_engine_options *options, struct carat_error *err);
 void carat_engine_close(carat_engine *engine);
 const struct carat_memory *carat_engine_memory(const carat_engine *engine);
-const char *carat_engine_device(const carat_engine *engine); /* "NVIDIA H200" */
+
+/* What an engine computes with, and what it has decided by itself. */
+enum carat_reason {
+    CARAT_REASON_DEFAULT, /* nothing stood against it */
+    CARAT_REASON_ASKED,   /* an option said so */
+    CARAT_REASON_MEMORY   /* what was preferred does not fit */
+};
+struct carat_setup {
+    const char *backend;       /* "cuda" */
+    const char *device;        /* "NVIDIA H200" */
+    const char *second_device; /* the CPU, when it computes the rest; else "" */
+    int32_t n_layer, gpu_layers; /* all; those on `device` */
+    enum carat_reason layers_reason; /* of gpu_layers */
+    uint64_t layers_needed, layers_available; /* MEMORY: bytes that all take there; free ones */
+    bool cpu_experts;          /* experts of these layers too are on the second device */
+    enum carat_ple ple_place;  /* of the table that `device` reads; AUTO: it reads none */
+    enum carat_reason ple_reason;
+    enum carat_kv_type kv_type; /* never AUTO */
+    enum carat_reason kv_reason;
+};
+/* Borrowed; lives as long as the engine. */
+const struct carat_setup *carat_engine_setup(const carat_engine *engine);
 
 struct carat_logit_bias { int32_t id; float bias; }; /* -INFINITY bans */
 
@@ -293,6 +314,13 @@ int carat_plan_text(const carat_model *model, const struct carat_engine_options 
 
 /* Backends and devices as JSON: [{"backend":"ref","device":..,"memory":..}]. carat_free. */
 int carat_devices_json(char **out, struct carat_error *err);
+
+/* Backends of this build by index from 0, in order of preference; NULL behind the last one. */
+const char *carat_backend_name(int32_t index);
+
+/* CARAT_OK when a backend has a device to use, else CARAT_EDEVICE with the reason: a driver that is
+ * missing or too old, old devices only, a build without this backend. */
+int carat_backend_probe(const char *name, struct carat_error *err);
 
 /* The backend that is taken when none is named, and its rows of a prefill step (0: no such one). */
 const char *carat_backend_default(void);

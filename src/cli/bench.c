@@ -271,7 +271,7 @@ static int measure(struct session *s, const struct options *o, struct bench_test
 static void note_gpu(const struct session *s, struct bench_facts *facts)
 {
     if (strcmp(facts->backend, "cuda") != 0) return;
-    snprintf(facts->gpu, sizeof facts->gpu, "%s", carat_engine_device(s->engine));
+    snprintf(facts->gpu, sizeof facts->gpu, "%s", carat_engine_setup(s->engine)->device);
     facts->n_gpu_layers = carat_engine_memory(s->engine)->gpu_layers;
 }
 

@@ -14,6 +14,7 @@
 #include "cli/files.h"
 #include "cli/generate.h"
 #include "cli/session.h"
+#include "cli/setup.h"
 #include "cli/terminal.h"
 #include "cli/version.h"
 
@@ -22,6 +23,7 @@ enum check_result { CHECK_PASSED, CHECK_FAILED, CHECK_SKIPPED };
 struct check {
     enum check_result result;
     char text[600];
+    struct buf setup; /* on what it computed */
 };
 
 static const char *result_name(enum check_result result)
@@ -78,7 +80,8 @@ static int ask(struct session *s, const struct options *o, const char *question,
 static void self_test(const struct options *o, struct check *check)
 {
     struct carat_error err = {0};
-    struct session s = {0};
+    struct session s = {.is_auto = strcmp(opt_text(o, OPT_BACKEND), "auto") == 0,
+                        .is_silent = true};
     struct buf expected = {0};
     struct answer answer = {0};
     *check = (struct check){.result = CHECK_SKIPPED};
@@ -95,6 +98,7 @@ static void self_test(const struct options *o, struct check *check)
     int status = carat_model_open(&s.model, buf_text(&s.path), &err);
     if (status == CARAT_OK)
         status = ask(&s, o, buf_text(&expected), question, wanted_bytes, &answer, &err);
+    if (s.engine) session_add_setup(&s, &check->setup);
     if (status != CARAT_OK) {
         snprintf(check->text, sizeof check->text, "%s", err.message);
     } else if (answer.text.length < wanted_bytes ||
@@ -116,6 +120,7 @@ struct facts {
     struct utsname system;
     struct memory_allowance memory;
     struct thread_allowance threads;
+    struct buf backends;
     char *devices; /* JSON */
     struct check check;
 };
@@ -140,8 +145,10 @@ static void print_text(const struct facts *f)
     out_printf("memory     %.1f GiB, %.2f GiB available, by %s\n",
                (double)os_memory_total() / (1 << 30), (double)f->memory.available / (1 << 30),
                limit_text(&f->memory.source, limit, sizeof limit));
+    out_printf("backends   %s\n", buf_text(&f->backends));
     out_printf("devices    %s\n", f->devices);
-    out_printf("self-test  %s: %s\n", result_name(f->check.result), f->check.text);
+    out_printf("self-test  %s: %s%s%s\n", result_name(f->check.result), f->check.text,
+               f->check.setup.length ? ", " : "", buf_text(&f->check.setup));
 }
 
 static void print_json(const struct facts *f)
@@ -155,7 +162,7 @@ static void print_json(const struct facts *f)
         {"system", f->system.sysname},       {"kernel", f->system.release},
         {"machine", f->system.machine},      {"cpu", f->cpu},
         {"cpu_features", f->features},       {"self_test", result_name(f->check.result)},
-        {"self_test_text", f->check.text},
+        {"self_test_text", f->check.text},   {"self_test_setup", buf_text(&f->check.setup)},
     };
     json_begin_object(&j);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -174,6 +181,8 @@ static void print_json(const struct facts *f)
     json_int(&j, f->threads.count);
     json_key(&j, "threads_limit");
     json_put_string(&j, limit_text(&f->threads.source, limit, sizeof limit));
+    json_key(&j, "backends");
+    backends_add_json(&j);
     json_key(&j, "devices");
     buf_add_text(&b, f->devices); /* is JSON already */
     json_end_object(&j);
@@ -193,11 +202,14 @@ int command_doctor(const struct options *o)
     f.threads = allowance_threads("", 0);
     os_cpu_name(f.cpu, sizeof f.cpu);
     os_cpu_features(f.features, sizeof f.features);
+    backends_add_line(&f.backends);
     self_test(o, &f.check);
     if (opt_is_set(o, OPT_JSON))
         print_json(&f);
     else
         print_text(&f);
+    buf_deinit(&f.backends);
+    buf_deinit(&f.check.setup);
     carat_free(f.devices);
     return f.check.result == CHECK_FAILED ? 1 : 0;
 }

@@ -12,6 +12,7 @@
 #include "cli/generate.h"
 #include "cli/json_tree.h"
 #include "cli/session.h"
+#include "cli/setup.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
 
@@ -183,6 +184,8 @@ static bool write_json(struct sink *sink, const struct session *s, const struct 
     json_double(&j, a->decode_seconds);
     json_key(&j, "seed");
     json_int(&j, (int64_t)seed);
+    json_key(&j, "setup");
+    setup_add_json(&j, carat_engine_setup(s->engine));
     json_end_object(&j);
     buf_add_char(&b, '\n');
     bool is_written = sink_write(sink, buf_text(&b), b.length);
@@ -218,6 +221,16 @@ static int answer_once(const struct options *o, struct session *s, const struct 
     return file_writer_close(&sink->writer, status, err);
 }
 
+static void print_stats(const struct session *s, const struct answer *a, uint64_t seed)
+{
+    char stats[256];
+    struct buf setup = {0};
+    answer_stats(a, stats, sizeof stats);
+    session_add_setup(s, &setup);
+    err_printf("carat: %s, seed %llu, %s\n", stats, (unsigned long long)seed, buf_text(&setup));
+    buf_deinit(&setup);
+}
+
 int command_run(const struct options *o)
 {
     struct session s = {0};
@@ -235,11 +248,7 @@ int command_run(const struct options *o)
     if (status == CARAT_OK) status = session_open(&s, o, &err);
     if (status == CARAT_OK) status = read_prompt(o, s.next_argument, &prompt, &err);
     if (status == CARAT_OK) status = answer_once(o, &s, &prompt, g, &sink, &answer, &err);
-    if (status == CARAT_OK && opt_is_set(o, OPT_STATS)) {
-        char stats[256];
-        answer_stats(&answer, stats, sizeof stats);
-        err_printf("carat: %s, seed %llu\n", stats, (unsigned long long)g->sampling.seed);
-    }
+    if (status == CARAT_OK && opt_is_set(o, OPT_STATS)) print_stats(&s, &answer, g->sampling.seed);
     answer_deinit(&answer);
     mem_free(g);
     buf_deinit(&prompt);

@@ -4,7 +4,13 @@
 #include <string.h>
 
 #include "cli/files.h"
+#include "cli/setup.h"
 #include "cli/terminal.h"
+
+static const char *named_backend(const struct options *o)
+{
+    return opt_text(o, o->command == COMMAND_LOGITS ? OPT_LOGITS_BACKEND : OPT_BACKEND);
+}
 
 int session_find(struct session *s, const struct options *o, struct carat_error *err)
 {
@@ -12,6 +18,7 @@ int session_find(struct session *s, const struct options *o, struct carat_error 
     const char *name = named->is_flag ? named->text : NULL;
     if (!name && o->n_arguments > 0) name = o->arguments[s->next_argument++];
     if (!name && named->is_set) name = named->text;
+    s->is_auto = strcmp(named_backend(o), "auto") == 0;
     if (!name) {
         const struct command_spec *spec = &command_specs[o->command];
         err_set(err, CARAT_EUSAGE, "%s: MODEL is missing", spec->name);
@@ -31,12 +38,33 @@ int session_open(struct session *s, const struct options *o, struct carat_error 
     return status;
 }
 
+void session_add_setup(const struct session *s, struct buf *line)
+{
+    const struct carat_setup *setup = carat_engine_setup(s->engine);
+    const char *preferred = carat_backend_name(0);
+    struct carat_error why = {0};
+    setup_add_line(line, setup);
+    if (s->is_auto && strcmp(setup->backend, preferred) != 0 &&
+        carat_backend_probe(preferred, &why) != CARAT_OK)
+        buf_printf(line, " (%s)", why.message);
+}
+
+static void tell_setup(struct session *s)
+{
+    struct buf line = {0};
+    session_add_setup(s, &line);
+    if (strcmp(buf_text(&line), buf_text(&s->told)) != 0) note("%s", buf_text(&line));
+    buf_deinit(&s->told);
+    s->told = line;
+}
+
 int session_start(struct session *s, const struct carat_engine_options *options,
                   struct carat_error *err)
 {
     progress("starting", 0, 0);
     int status = carat_engine_open(&s->engine, s->model, options, err);
     progress_end();
+    if (status == CARAT_OK && !s->is_silent) tell_setup(s);
     return status;
 }
 
@@ -57,6 +85,7 @@ void session_close(struct session *s)
     if (s->engine) carat_engine_close(s->engine);
     if (s->model) carat_model_close(s->model);
     buf_deinit(&s->path);
+    buf_deinit(&s->told);
     *s = (struct session){0};
 }
 
@@ -76,8 +105,7 @@ enum carat_precision precision_of(const struct options *o)
 
 const char *backend_of(const struct options *o)
 {
-    const char *name =
-        opt_text(o, o->command == COMMAND_LOGITS ? OPT_LOGITS_BACKEND : OPT_BACKEND);
+    const char *name = named_backend(o);
     return strcmp(name, "auto") == 0 ? carat_backend_default() : name;
 }
 

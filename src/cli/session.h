@@ -15,12 +15,18 @@ struct session {
     carat_model *model;
     carat_engine *engine; /* NULL until session_start */
     size_t next_argument; /* the first one behind MODEL */
+    bool is_auto;         /* nobody has named a backend */
+    bool is_silent;       /* session_start notes nothing */
+    struct buf told;      /* what session_start has noted last */
 };
 
 /* Finds and opens the model: --model, else the first argument, else CARAT_MODEL. */
 int session_open(struct session *s, const struct options *o, struct carat_error *err);
+/* Opens the engine and notes, when it is news, on what it computes and what does not fit there. */
 int session_start(struct session *s, const struct carat_engine_options *options,
                   struct carat_error *err);
+/* Appends on what it computes, and why not on what comes first by itself: setup_add_line. */
+void session_add_setup(const struct session *s, struct buf *line);
 void session_print_profile(const struct session *s); /* to standard error */
 void session_close(struct session *s);
 

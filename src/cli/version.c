@@ -3,6 +3,7 @@
 #include "base/json_writer.h"
 #include "carat.h"
 #include "cli/command.h"
+#include "cli/setup.h"
 #include "cli/terminal.h"
 
 /* Given by CMake to this file alone, so that a new commit recompiles nothing else. */
@@ -46,11 +47,14 @@ const char *version_libraries(void)
 
 int command_version(const struct options *o)
 {
+    struct buf b = {0};
     if (!opt_is_set(o, OPT_JSON)) {
-        out_printf("carat %s (commit %s, %s)\n", CARAT_VERSION, CARAT_COMMIT, CARAT_BUILD_TYPE);
+        backends_add_line(&b);
+        out_printf("carat %s (commit %s, %s)\nbackends: %s\n", CARAT_VERSION, CARAT_COMMIT,
+                   CARAT_BUILD_TYPE, buf_text(&b));
+        buf_deinit(&b);
         return 0;
     }
-    struct buf b = {0};
     struct json j = {.out = &b};
     json_begin_object(&j);
     json_key(&j, "version");
@@ -63,6 +67,8 @@ int command_version(const struct options *o)
     json_put_string(&j, CARAT_BUILD_TYPE);
     json_key(&j, "libraries");
     json_put_string(&j, version_libraries());
+    json_key(&j, "backends");
+    backends_add_json(&j);
     json_end_object(&j);
     out_printf("%s\n", buf_text(&b));
     buf_deinit(&b);

@@ -166,6 +166,20 @@ int carat_profile_text(const carat_engine *engine, char **out, struct carat_erro
     return give_text(&text, out, err);
 }
 
+const char *carat_backend_name(int32_t index)
+{
+    int32_t n = 0;
+    while (backend_list[n] && n < index) n++;
+    return index >= 0 && backend_list[n] ? backend_list[n]->name : NULL;
+}
+
+int carat_backend_probe(const char *name, struct carat_error *err)
+{
+    const struct backend *backend;
+    TRY(backend_find(&backend, name, err));
+    return backend->probe ? backend->probe(err) : CARAT_OK;
+}
+
 const char *carat_backend_default(void)
 {
     return backend_default()->name;

@@ -169,9 +169,9 @@ const struct carat_memory *carat_engine_memory(const carat_engine *e)
     return &e->layout.memory;
 }
 
-const char *carat_engine_device(const carat_engine *e)
+const struct carat_setup *carat_engine_setup(const carat_engine *e)
 {
-    return e->layout.device_name;
+    return &e->layout.setup;
 }
 
 bool engine_is_idle(const carat_engine *e)

@@ -76,7 +76,7 @@ static int open_target(struct layout *y, enum site site, const char *name,
     TRY(backend_find(&t->backend, name, err));
     TRY(t->backend->open(&t->device, site == SITE_NEAR ? o->device : 0, &device, err));
     t->backend->describe(t->device, &facts);
-    if (site == SITE_NEAR) memcpy(y->device_name, facts.name, sizeof y->device_name);
+    memcpy(y->device_names[site], facts.name, sizeof facts.name);
     y->sites[site].total = facts.memory_total;
     y->sites[site].available = facts.memory_available;
     return CARAT_OK;
@@ -308,8 +308,10 @@ static int fill_layout(struct layout *y, const struct layout_source *from,
         TRY(measure(y, c, o->n_ctx, err));
     else
         TRY(measure_longest(y, c, err));
-    if (!fits(y, SITE_NEAR) && may_divide && !o->gpu_layers)
+    if (!fits(y, SITE_NEAR) && may_divide && !o->gpu_layers) {
+        y->whole_bytes = needed_on(y, SITE_NEAR);
         TRY(measure_largest(y, from, o, err));
+    }
     const struct site_memory *near = &y->sites[SITE_NEAR];
     y->memory = (struct carat_memory){
         .weights_mapped = from->near->bytes_mapped,
@@ -329,6 +331,7 @@ static int fill_layout(struct layout *y, const struct layout_source *from,
         y->memory.second_total = taken_on(y, SITE_FAR);
         y->memory.second_available = y->sites[SITE_FAR].available;
     }
+    layout_describe(y, c, o, &y->setup);
     return check_memory(y, err);
 }
 

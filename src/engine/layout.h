@@ -14,7 +14,7 @@ struct site_memory {
 };
 
 struct layout {
-    char device_name[96]; /* of the first device */
+    char device_names[SITE_COUNT][96];
     struct target targets[SITE_COUNT]; /* the far one is only there where something runs on it */
     struct site_memory sites[SITE_COUNT];
     struct split split;
@@ -26,7 +26,9 @@ struct layout {
     const struct weights *weights[SITE_COUNT];
     struct plans plans;
     struct placement placements[SITE_COUNT]; /* of what the plans read */
+    uint64_t whole_bytes; /* that all layers would take of the near device; 0: they fit */
     struct carat_memory memory;
+    struct carat_setup setup;
 };
 
 /* The model as the plans see it. */
@@ -48,5 +50,10 @@ static inline uint64_t layout_kv_bytes(const struct site_memory *m)
 int layout_init(struct layout *y, const struct layout_source *from,
                 const struct carat_engine_options *options, struct carat_error *err);
 void layout_deinit(struct layout *y);
+
+/* What was decided, and why, as the public header has it; at the end of layout_init. Borrows from
+ * `y`. */
+void layout_describe(const struct layout *y, const struct gemma_config *c,
+                     const struct carat_engine_options *o, struct carat_setup *out);
 
 #endif

@@ -23,6 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FIXTURES = ROOT / "tests/golden/fixtures"
 MODEL = str(FIXTURES / "e2b-q8_0.gguf")
 DEMO = ROOT / "models/demo.gguf"
+SETUP = re.compile(r"\Acarat: note: on .*\n")  # the first note of all that computes
 PARTS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -53,9 +54,9 @@ def expect_status(done, status):
 
 
 def expect_error(done, status, *words):
-    """One error line with these words, nothing on stdout."""
+    """One error line with these words, after what computes at most; nothing on stdout."""
     expect_status(done, status)
-    text = done.stderr.decode()
+    text = SETUP.sub("", done.stderr.decode(), count=1)
     expect(text.startswith("carat: error: "), f"form of the error: {text!r}")
     expect(done.stdout == b"", f"stdout of a failure: {done.stdout[:80]!r}")
     for word in words:

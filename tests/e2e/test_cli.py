@@ -19,8 +19,9 @@ import tempfile
 import time
 
 import program
-from program import (DEMO, FIXTURES, MODEL, PROGRAM, ROOT, Skip, Terminal, carat, environment,
-                     expect, expect_error, expect_status, libraries, need_demo, need_json)
+from program import (DEMO, FIXTURES, MODEL, PROGRAM, ROOT, SETUP, Skip, Terminal, carat,
+                     environment, expect, expect_error, expect_status, libraries, need_demo,
+                     need_json)
 
 
 # ---- Usage ------------------------------------------------------------------------------------
@@ -157,6 +158,53 @@ def test_no_progress_or_colour_without_a_terminal():
     expect(b"\x1b" not in done.stdout + done.stderr and b"\r" not in done.stderr, "escapes")
 
 
+def test_what_computes_is_told_once_unless_quiet():
+    calls = (["run", MODEL, "hi", "-n", "2"], ["chat", MODEL, "-n", "2"],
+             ["bench", MODEL, "-p", "4,8", "-n", "0", "-r", "1", "--chunk", "4,8"],
+             ["logits", MODEL, "--tokens", "2", "-o", "/dev/null"],
+             ["perplexity", MODEL, "-f", ROOT / "LICENSE", "-c", "64", "--chunks", "1"])
+    for call in calls:
+        backend = [] if call[0] == "logits" else ["--backend", "cpu"]
+        done = carat(*call, *backend, stdin=b"a\nb\n" if call[0] == "chat" else b"")
+        expect_status(done, 0)
+        expect(done.stderr.count(b"carat: note: on ") == 1, f"{call[0]}: {done.stderr!r}")
+        quiet = carat(*call, *backend, "-q")
+        expect(b"note: on " not in quiet.stderr, f"{call[0]} -q: {quiet.stderr!r}")
+
+
+def test_a_missing_gpu_is_explained_everywhere():
+    backends = json.loads(carat("version", "--json").stdout)["backends"]
+    expect([b["name"] for b in backends] == ["cuda", "cpu", "ref"], str(backends))
+    expect(not backends[1]["problem"] and not backends[2]["problem"], str(backends))
+    problem = backends[0]["problem"]
+    if not problem:
+        raise Skip("there is a GPU")
+    line = f"backends: cuda ({problem}), cpu, ref\n"
+    expect(line in carat("version").stdout.decode(), "version")
+    done = carat("run", MODEL, "hi", "-n", "2", "--stats")
+    lines = [x for x in done.stderr.decode().splitlines() if f"(cuda: {problem})" in x]
+    expect(len(lines) == 2 and "note: on" in lines[0] and "t/s" in lines[1], str(done.stderr))
+    named = carat("run", MODEL, "hi", "-n", "2", "--backend", "cpu").stderr.decode()
+    expect("cuda" not in named, f"a backend by name: {named}")
+    expect_error(carat("run", MODEL, "hi", "--backend", "cuda"), 5, f"cuda: {problem}")
+    report = json.loads(carat("doctor", "--json").stdout)
+    expect(report["backends"] == backends, str(report))
+    expect(f"cuda ({problem})" in carat("doctor").stdout.decode(), "doctor")
+
+
+def test_json_tells_what_computed():
+    result = answer("hello", "-n", "1", "--backend", "cpu", "--kv-type", "f32")["setup"]
+    expect(result["backend"] == "cpu" and result["device"], str(result))
+    expect(result["second_device"] is None and result["ple_place"] is None, str(result))
+    expect(result["gpu_layers"] == result["n_layer"] > 0, str(result))
+    expect(result["layers_reason"] == "default", str(result))
+    expect((result["kv_type"], result["kv_reason"]) == ("f32", "asked"), str(result))
+    result = answer("hello", "-n", "1", "--backend", "cpu", "-ngl", "4")["setup"]
+    expect(0 < result["gpu_layers"] < result["n_layer"], str(result))
+    expect(result["layers_reason"] == "asked", str(result))
+    expect(result["second_device"] and result["kv_type"] == "f16", str(result))
+
+
 def test_full_disk_is_an_error():
     for arguments in (["help"], ["show", MODEL], ["run", MODEL, "hi", "-n", "3"],
                       ["tokenize", MODEL, "--json", "x"], ["bench", MODEL, "-p", "4", "-n", "0"]):
@@ -174,7 +222,7 @@ def test_closed_stdout_is_an_error():
 
 
 def test_reader_that_leaves_is_no_noise():
-    done = subprocess.run(["bash", "-c", f'"{PROGRAM}" run "{MODEL}" hi -n 200 | head -c 1; '
+    done = subprocess.run(["bash", "-c", f'"{PROGRAM}" run "{MODEL}" hi -n 200 -q | head -c 1; '
                            "echo ${PIPESTATUS[0]}"], capture_output=True, env=environment(),
                           stdin=subprocess.DEVNULL, timeout=60)
     expect(done.stderr == b"", done.stderr.decode())
@@ -676,7 +724,8 @@ def test_interrupt_stops_the_answer():
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=30)
     expect(child.returncode == 130, f"status {child.returncode}")
-    expect((child.first + out).endswith(b"\n") and err == b"", f"{out[-20:]!r}, {err!r}")
+    err = SETUP.sub("", err.decode())
+    expect((child.first + out).endswith(b"\n") and err == "", f"{out[-20:]!r}, {err!r}")
 
 
 def test_terminate_gives_143():

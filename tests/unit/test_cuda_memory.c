@@ -274,6 +274,11 @@ static void check_engine(const carat_model *model, const struct carat_engine_opt
     carat_engine *e;
     if (carat_engine_open(&e, model, o, &err)) fail_msg("%s: %s", label, err.message);
     const struct carat_memory *m = carat_engine_memory(e);
+    const struct carat_setup *setup = carat_engine_setup(e);
+    bool has_table = model->config.n_ple > 0 && gemma_site(&e->layout.split, 0) == SITE_NEAR;
+    enum carat_ple asked = o->ple_place ? o->ple_place : CARAT_PLE_GPU;
+    assert_string_equal(setup->device, "books");
+    assert_int_equal(setup->ple_place, has_table ? asked : CARAT_PLE_AUTO);
     if (fake.device != told(m) || fake.device_most != fake.device || fake.pinned != m->pinned)
         fail_msg("%s: %zu bytes taken, %zu at most, %zu pinned; %zu and %zu pinned told", label,
                  fake.device, fake.device_most, fake.pinned, (size_t)told(m), (size_t)m->pinned);

@@ -455,6 +455,8 @@ static void dense_models_have_no_experts_to_divide(void **state)
     struct carat_engine_options o = divided("ref", 100, true);
     carat_engine *e = open_engine(GEMMA_12B, &o);
     assert_null(e->layout.targets[SITE_FAR].device);
+    assert_false(carat_engine_setup(e)->cpu_experts);
+    assert_string_equal(carat_engine_setup(e)->second_device, "");
     carat_engine_close(e);
     o.gpu_layers = 0; /* and a host's backend that is not asked to divide does not */
     e = open_engine(GEMMA_26B, &o);
@@ -487,6 +489,13 @@ static int32_t check_largest(int size, const struct carat_engine_options *o, siz
     assert_true(m.gpu_layers < models[size]->config.n_layer);
     assert_true(m.second_total > 0 && m.second_available > 0);
     assert_true(bytes_there(&m) <= memory);
+    const struct carat_setup *setup = carat_engine_setup(e);
+    assert_int_equal(setup->gpu_layers, m.gpu_layers);
+    assert_int_equal(setup->n_layer, models[size]->config.n_layer);
+    assert_int_equal(setup->layers_reason, CARAT_REASON_MEMORY);
+    assert_int_equal(setup->layers_available, memory);
+    assert_true(setup->layers_needed > memory);
+    assert_true(setup->device[0] && setup->second_device[0]);
     assert_int_equal(small_bytes, m.kv_local + m.kv_global + m.buffers);
     carat_engine_close(e);
     limit_memory(SIZE_MAX / 4);
