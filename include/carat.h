@@ -182,6 +182,10 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     bool cpu_experts;         /* experts of 26B-A4B stay on the CPU */
     int64_t mirror_budget;    /* GPU: bytes for fp16 copies of weights, of which a tenth of the GPU
                                  stays free; 0: no other bound, < 0: none */
+    /* GPU: parts to do without, to compare; answers differ by rounding at most. */
+    bool no_graphs; /* steps are launched anew instead of replayed: the same bits */
+    bool no_cublas; /* products of prompts by our own kernels */
+    bool no_fusion; /* every operation is a launch of its own */
     bool profile;             /* keep times for carat_profile_text */
     /* Called while weights go to a device, from carat_engine_open; may be NULL. */
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes);

@@ -66,7 +66,9 @@ struct device_options {
     bool is_pinned;    /* threads stay on their cores */
     bool takes_turns;  /* its runs come between those of another device, which may be short */
     bool is_exact;     /* activations stay fp32 where they would be rounded to 8 bits */
-    bool is_uncaptured; /* steps are launched op by op, never replayed (tests compare both) */
+    bool has_no_graphs; /* steps are launched anew each time, never replayed */
+    bool has_no_cublas; /* products are our own */
+    bool is_unfused;    /* every op is a launch of its own */
     bool is_profiled;   /* times are taken behind every piece of work */
     enum matmul_kind matmul;
     enum table_place table_place;

@@ -122,6 +122,7 @@ struct facts {
     struct thread_allowance threads;
     struct buf backends;
     char *devices; /* JSON */
+    const char *graphs, *cublas, *fuse; /* "on", "off": as asked for */
     struct check check;
 };
 
@@ -147,6 +148,7 @@ static void print_text(const struct facts *f)
                limit_text(&f->memory.source, limit, sizeof limit));
     out_printf("backends   %s\n", buf_text(&f->backends));
     out_printf("devices    %s\n", f->devices);
+    out_printf("gpu        graphs %s, cublas %s, fuse %s\n", f->graphs, f->cublas, f->fuse);
     out_printf("self-test  %s: %s%s%s\n", result_name(f->check.result), f->check.text,
                f->check.setup.length ? ", " : "", buf_text(&f->check.setup));
 }
@@ -163,6 +165,8 @@ static void print_json(const struct facts *f)
         {"machine", f->system.machine},      {"cpu", f->cpu},
         {"cpu_features", f->features},       {"self_test", result_name(f->check.result)},
         {"self_test_text", f->check.text},   {"self_test_setup", buf_text(&f->check.setup)},
+        {"graphs", f->graphs},               {"cublas", f->cublas},
+        {"fuse", f->fuse},
     };
     json_begin_object(&j);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -197,6 +201,9 @@ int command_doctor(const struct options *o)
     int status = no_more_arguments(o, 0, &err);
     if (status == CARAT_OK) status = carat_devices_json(&f.devices, &err);
     if (status != CARAT_OK) return report(&err);
+    f.graphs = opt_text(o, OPT_GRAPHS);
+    f.cublas = opt_text(o, OPT_CUBLAS);
+    f.fuse = opt_text(o, OPT_FUSE);
     uname(&f.system);
     f.memory = allowance_memory("");
     f.threads = allowance_threads("", 0);

@@ -135,6 +135,12 @@
       "GPU: arithmetic of prompt products (auto: the faster one on the chip)")                     \
     X(MIRROR, INT, "mirror-budget", "", "-1", -1, 1e15, ON_ENGINE | ON(BENCH), "BYTES",            \
       "GPU: memory for fp16 copies of weights, for --matmul fp16 (-1: what is free)")              \
+    X(GRAPHS, CHOICE, "graphs", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                   \
+      "GPU: replay recorded steps; off launches each anew, to compare")                            \
+    X(CUBLAS, CHOICE, "cublas", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                   \
+      "GPU: cuBLAS for fp16 products of prompts where it is installed; off: own kernels")          \
+    X(FUSE, CHOICE, "fuse", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                       \
+      "GPU: several operations in one launch; off: each on its own, to compare")                   \
     X(PROFILE, FLAG, "profile", "", "", 0, 0, ON(RUN) | ON(BENCH), "",                             \
       "tell at the end where the time went, on standard error")                               \
     X(PLE, CHOICE, "ple", "", "auto", 0, 0, ON_ENGINE | ON(BENCH), "auto|gpu|pinned|host",         \

@@ -71,6 +71,9 @@ static int open_target(struct layout *y, enum site site, const char *name,
                                     .table_place = (enum table_place)o->ple_place,
                                     .mirror_budget = o->mirror_budget,
                                     .is_profiled = o->profile,
+                                    .has_no_graphs = o->no_graphs,
+                                    .has_no_cublas = o->no_cublas,
+                                    .is_unfused = o->no_fusion,
                                     .progress = o->progress,
                                     .progress_user = o->progress_user};
     TRY(backend_find(&t->backend, name, err));

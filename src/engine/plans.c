@@ -66,6 +66,31 @@ static int add_bucket(struct plans *p, const struct plan_source *from, int32_t r
     return list_segments(b, first, b->segments, &b->n_segments, err);
 }
 
+/* Steps that come again and again. Decode steps of a bucket have all its rows. Prompts: usual
+ * lengths with the one row whose logits are wanted; full chunks, of which only the last one wants a
+ * row. `least`: rows of the bucket below, which takes what is shorter. */
+static void add_usual_prompts(struct bucket *b, int32_t least, int32_t chunk)
+{
+    static const int32_t lengths[] = {8,   16,  32,  64,  128, 192,
+                                      256, 320, 384, 448, 512, 1024};
+    int32_t most = chunk < b->rows_max[ROWS_TOKEN] ? chunk : b->rows_max[ROWS_TOKEN];
+    for (int site = 0; site < SITE_COUNT; site++) {
+        struct plan *plan = &b->plans[site];
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+            if (lengths[i] > least && lengths[i] <= most && lengths[i] != chunk)
+                plan_add_usual(plan, lengths[i], 1);
+        if (chunk > b->rows_max[ROWS_TOKEN]) continue;
+        plan_add_usual(plan, chunk, 1);
+        plan_add_usual(plan, chunk, 0);
+    }
+}
+
+static void add_usual_decode(struct bucket *b)
+{
+    for (int site = 0; site < SITE_COUNT; site++)
+        plan_add_usual(&b->plans[site], b->rows_max[ROWS_TOKEN], b->rows_max[ROWS_OUT]);
+}
+
 /* Powers of two, and halfway between them from 16 to 64, where most servers decode. */
 static int32_t next_rows(int32_t rows)
 {
@@ -80,13 +105,21 @@ int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq
     for (int32_t rows = 1;; rows = next_rows(rows)) {
         int32_t fitting = rows < n_seq ? rows : n_seq;
         TRY(add_bucket(p, from, fitting, fitting, err));
+        add_usual_decode(&p->buckets[p->n_buckets - 1]);
         if (rows >= n_seq) break;
     }
     static const int32_t fixed[] = {128, 512};
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        if (from->targets[SITE_NEAR].backend->replays && fixed[i] > n_seq && fixed[i] < chunk)
-            TRY(add_bucket(p, from, fixed[i], n_seq, err));
-    return add_bucket(p, from, chunk + n_seq, outs > n_seq ? outs : n_seq, err);
+    int32_t least = n_seq;
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
+        if (!from->targets[SITE_NEAR].backend->replays || fixed[i] <= n_seq || fixed[i] >= chunk)
+            continue;
+        TRY(add_bucket(p, from, fixed[i], n_seq, err));
+        add_usual_prompts(&p->buckets[p->n_buckets - 1], least, chunk);
+        least = fixed[i];
+    }
+    TRY(add_bucket(p, from, chunk + n_seq, outs > n_seq ? outs : n_seq, err));
+    add_usual_prompts(&p->buckets[p->n_buckets - 1], least, chunk);
+    return CARAT_OK;
 }
 
 /* A device makes a weight ready for what the first plan that it sees does with it. Where plans are

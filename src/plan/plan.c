@@ -18,6 +18,12 @@ void plan_init(struct plan *p, int32_t token_rows_max, int32_t out_rows_max,
                        .logits = BUF_NONE};
 }
 
+void plan_add_usual(struct plan *p, int32_t token_rows, int32_t out_rows)
+{
+    if (p->n_usual == PLAN_USUAL_MAX) return;
+    p->usual[p->n_usual++] = (struct plan_usual){{token_rows, out_rows}};
+}
+
 void plan_deinit(struct plan *p)
 {
     mem_free(p->ops);

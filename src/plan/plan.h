@@ -27,6 +27,13 @@ struct plan_buf {
     size_t offset;             /* in the plan's memory, after plan_close */
 };
 
+/* Rows of both classes of a step that will come again and again. */
+struct plan_usual {
+    int32_t rows[ROW_CLASS_COUNT];
+};
+
+enum { PLAN_USUAL_MAX = 8 };
+
 struct plan {
     struct op *ops;
     struct plan_buf *bufs;
@@ -34,6 +41,8 @@ struct plan {
     const struct kv_cache *caches; /* borrowed */
     int32_t n_caches;
     int32_t rows_max[ROW_CLASS_COUNT];
+    struct plan_usual usual[PLAN_USUAL_MAX]; /* a hint: a backend may prepare for these steps */
+    int32_t n_usual;
     uint16_t layer; /* given to ops emitted from now on */
     buf_id logits;  /* the result: read by the engine after a run; never overwritten */
     size_t bytes;   /* memory that all buffers need together, after plan_close */
@@ -42,6 +51,9 @@ struct plan {
 
 void plan_init(struct plan *p, int32_t token_rows_max, int32_t out_rows_max,
                const struct kv_cache *caches, int32_t n_caches);
+
+/* Tells that steps of so many rows will come again and again; one too many is ignored. */
+void plan_add_usual(struct plan *p, int32_t token_rows, int32_t out_rows);
 
 /* A new buffer that the next emitted op writes. */
 buf_id plan_buf_add(struct plan *p, enum row_class rows, int32_t cols);

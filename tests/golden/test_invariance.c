@@ -178,6 +178,64 @@ static void cuda_replay_equals_launches_with_layers_and_experts_on_the_cpu(void 
     check_replay(3, true);
 }
 
+/* ---- Prompts: replayed, launched, and launched by the profile ------------------------------ */
+
+enum { LONG_MAX = 2200 };
+
+static void read_long_prompt(const carat_model *model, const struct carat_engine_options *options,
+                             int32_t n_prompt, struct answer *out)
+{
+    static int32_t ids[LONG_MAX];
+    struct rng rng = {.state = SEED};
+    struct carat_error err = {0};
+    uint32_t n_vocab = (uint32_t)carat_model_info(model)->n_vocab;
+    for (int32_t i = 0; i < n_prompt; i++) ids[i] = (int32_t)rng_below(&rng, n_vocab);
+    struct carat_request request = {.prompt = ids,
+                                    .n_prompt = (size_t)n_prompt,
+                                    .max_tokens = 3,
+                                    .sampling = {.temperature = 0, .top_p = 1, .repeat_penalty = 1},
+                                    .ignore_stop = true,
+                                    .want_logprob = true};
+    carat_engine *engine = open_engine(model, options);
+    out->n = 0;
+    assert_int_equal(carat_submit(engine, &request, &out->request, &err), CARAT_OK);
+    run(engine, out, 1);
+    carat_engine_close(engine);
+}
+
+/* Lengths around the sizes that are recorded, and where few rows become many. */
+static void cuda_replayed_prompts_equal_launched_ones(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t chunk, lengths[12];
+    } cases[] = {{0, {1, 16, 40, 64, 65, 100, 120, 300, 500, 1000, 2047, 2200}},
+                 {64, {55, 56, 57, 63, 64, 65, 66, 121, 128, 200}},
+                 {256, {31, 129, 224, 256, 257, 600}}};
+    need_device("cuda");
+    for (int m = 0; m < N_MODELS; m++) {
+        carat_model *model = open_model(models[m]);
+        for (int k = 0; k < 36; k++) {
+            int32_t n = cases[k / 12].lengths[k % 12];
+            struct carat_engine_options o = {
+                .backend = "cuda", .n_ctx = 2400, .chunk = cases[k / 12].chunk};
+            if (n == 0 || (n > 1000 && m > 1)) continue;
+            char what[64];
+            snprintf(what, sizeof what, "prompt of %d, chunks of %d", n, o.chunk);
+            read_long_prompt(model, &o, n, &answers[0]);
+            o.no_graphs = true;
+            read_long_prompt(model, &o, n, &answers[1]);
+            o.no_graphs = false;
+            o.profile = true;
+            read_long_prompt(model, &o, n, &answers[2]);
+            assert_int_equal(answers[0].n, 3);
+            assert_same(&answers[0], &answers[1], models[m], what);
+            assert_same(&answers[0], &answers[2], models[m], what);
+        }
+        carat_model_close(model);
+    }
+}
+
 /* Chunks read ahead behind decoding rows; one that is read in vain, as its request is cancelled;
  * launches and replays; the smallest with layers on the CPU. */
 static void answer_with_table(const carat_model *model, enum carat_ple place, int32_t chunk,
@@ -251,6 +309,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(cuda_wrapped_ring_equals_a_full_cache_for_4000_tokens),
         cmocka_unit_test(cuda_replay_equals_launches),
         cmocka_unit_test(cuda_replay_equals_launches_with_layers_and_experts_on_the_cpu),
+        cmocka_unit_test(cuda_replayed_prompts_equal_launched_ones),
         cmocka_unit_test(cuda_place_of_the_table_does_not_matter),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

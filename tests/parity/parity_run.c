@@ -171,7 +171,10 @@ static int give_rows(const struct loaded *l, const char *memory, buf_id id, int3
 static int run_op(const struct runner *r, struct loaded *l, struct parity_result *out)
 {
     struct parity_case *c = r->c;
-    plan_init(&l->plan, c->step.n_token + ROWS_SPARE, c->step.n_out + ROWS_SPARE, &c->cache, 1);
+    int32_t n_token = c->step.n_token + ROWS_SPARE, n_out = c->step.n_out + ROWS_SPARE;
+    plan_init(&l->plan, n_token, n_out, &c->cache, 1);
+    plan_add_usual(&l->plan, n_token, n_out); /* recorded with rows to spare, */
+    plan_add_usual(&l->plan, c->step.n_token, c->step.n_out); /* and as it is */
     struct built b = build(&l->plan, c);
     TRY(load(r, l));
     TRY(start(r, l, &c->step));

@@ -29,8 +29,9 @@ static void report(const char *backend, const struct device_options *o, const ch
                    const char *what)
 {
     static const char *const matmuls[] = {"", ", int8", ", fp16"};
-    print_error("%s, %d threads%s%s%s%s: %s: %s\n", backend, o->n_threads,
-                o->is_exact ? ", exact" : "", o->is_uncaptured ? ", uncaptured" : "",
+    print_error("%s, %d threads%s%s%s%s%s%s: %s: %s\n", backend, o->n_threads,
+                o->is_exact ? ", exact" : "", o->has_no_graphs ? ", launched" : "",
+                o->is_unfused ? ", unfused" : "", o->has_no_cublas ? ", without cuBLAS" : "",
                 o->table_place == TABLE_HOST ? ", table in the file" : "", matmuls[o->matmul],
                 label, what);
     n_wrong++;
@@ -132,7 +133,9 @@ static void cuda_agrees_with_the_reference(void **state)
     static const struct device_options options[] = {
         {.is_exact = true},
         {.is_exact = false},
-        {.is_uncaptured = true},
+        {.has_no_graphs = true},
+        {.is_unfused = true},
+        {.has_no_cublas = true, .matmul = MATMUL_FP16},
         {.table_place = TABLE_HOST},
         {.matmul = MATMUL_INT8},
         {.matmul = MATMUL_FP16},

@@ -15,6 +15,7 @@
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/device.h"
+#include "backend/cuda/recording.h"
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "support/scratch.h"
@@ -402,15 +403,14 @@ static void asking_where_weights_would_go_decides_nothing(void **state)
 
 /* ---- Weights of several types ------------------------------------------------------------ */
 
-static carat_model *open_mixed(const struct gemma_layout *layout)
+static carat_model *open_shape(const struct gemma_shape *shape, const struct gemma_layout *layout)
 {
     char path[512];
     carat_model *model;
     struct carat_error err = {0};
     struct gguf_writer w = {0};
-    struct gemma_shape shape = gemma_tiny_shape(GEMMA_E2B);
-    tiny_model_put_shape(&w, &shape, layout, SEED);
-    scratch_file(&scratch, "mixed.gguf", path);
+    tiny_model_put_shape(&w, shape, layout, SEED);
+    scratch_file(&scratch, "shape.gguf", path);
     if (gguf_save(&w, path, &err) || carat_model_open(&model, path, &err))
         fail_msg("%s", err.message);
     gguf_writer_deinit(&w);
@@ -424,16 +424,85 @@ static void weights_of_one_projection_may_be_of_several_types(void **state)
 {
     (void)state;
     static const enum format others[] = {FORMAT_F16, FORMAT_BF16, FORMAT_F32};
+    struct gemma_shape shape = gemma_tiny_shape(GEMMA_E2B);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         struct gemma_layout layout = gemma_layout_plain(i == 1 ? others[i] : FORMAT_Q8_0);
         layout.value = i == 1 ? FORMAT_Q8_0 : others[i];
-        carat_model *model = open_mixed(&layout);
+        carat_model *model = open_shape(&shape, &layout);
         for (size_t k = 0; k < N_SETTINGS; k++) {
             struct carat_engine_options o = settings[k].options;
             o.backend = "cuda";
             reset(GIGABYTE);
             check_engine(model, &o, settings[k].label);
         }
+        carat_model_close(model);
+    }
+}
+
+/* ---- Recorded steps --------------------------------------------------------------------- */
+
+static void a_step_is_launched_as_a_usual_one_of_its_own_kind(void **state)
+{
+    (void)state;
+    static const struct plan decode = {.usual = {{{24, 24}}}, .n_usual = 1};
+    static const struct plan chunk_64 = {.usual = {{{32, 1}}, {{65, 1}}, {{64, 1}}, {{64, 0}}},
+                                         .n_usual = 4};
+    static const struct plan prompts = {
+        .usual = {{{128, 1}}, {{512, 1}}, {{2048, 1}}, {{2048, 0}}}, .n_usual = 4};
+    static const struct {
+        const struct plan *plan;
+        int32_t n_token, n_decode, n_out;
+        int expected;
+    } cases[] = {
+        {&decode, 24, 24, 24, 0},    {&decode, 17, 17, 17, 0},    {&decode, 25, 25, 25, -1},
+        {&decode, 12, 12, 12, 0},    {&decode, 11, 11, 11, -1},
+        {&chunk_64, 20, 0, 1, 0},    {&chunk_64, 33, 1, 1, 2},    {&chunk_64, 64, 0, 0, 3},
+        {&chunk_64, 56, 0, 1, 2},    {&chunk_64, 65, 0, 1, 1},    {&chunk_64, 65, 1, 1, -1},
+        {&prompts, 64, 0, 1, -1},    {&prompts, 112, 0, 1, 0},    {&prompts, 65, 0, 1, 0},
+        {&prompts, 128, 0, 0, -1},   {&prompts, 448, 0, 1, 1},    {&prompts, 2016, 0, 1, 2},
+        {&prompts, 2015, 0, 1, -1},  {&prompts, 2048, 0, 0, 3},   {&prompts, 2048, 1, 1, -1},
+        {&prompts, 2049, 0, 1, -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct step step = {.n_token = cases[i].n_token,
+                            .n_decode = cases[i].n_decode,
+                            .n_out = cases[i].n_out};
+        int found = recording_for(cases[i].plan, &step);
+        if (found != cases[i].expected)
+            fail_msg("%d rows, %d of them decoding, %d out: %d, expected %d", step.n_token,
+                     step.n_decode, step.n_out, found, cases[i].expected);
+    }
+}
+
+/* ---- Heads ------------------------------------------------------------------------------ */
+
+static void heads_that_no_kernel_takes_are_refused_with_their_size(void **state)
+{
+    (void)state;
+    static const struct {
+        int local, global;
+        const char *found; /* NULL: taken */
+    } cases[] = {{12, 32, "12 found"}, {16, 20, "20 found"}, {16, 520, "520 found"},
+                 {1024, 32, "1024 found"}, {8, 512, NULL}, {24, 40, NULL}};
+    struct gemma_layout layout = gemma_layout_plain(FORMAT_F32);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct carat_error err = {0};
+        carat_engine *e = NULL;
+        struct carat_engine_options o = {.backend = "cuda", .n_ctx = 64};
+        struct gemma_shape shape = gemma_tiny_shape(GEMMA_E2B);
+        shape.head_local = cases[i].local;
+        shape.head_global = cases[i].global;
+        carat_model *model = open_shape(&shape, &layout);
+        reset(GIGABYTE);
+        int status = carat_engine_open(&e, model, &o, &err);
+        if (cases[i].found) {
+            assert_int_equal(status, CARAT_EDEVICE);
+            assert_non_null(strstr(err.message, cases[i].found));
+            assert_non_null(strstr(err.hint, "--backend cpu"));
+        } else if (status) {
+            fail_msg("heads of %d and %d: %s", cases[i].local, cases[i].global, err.message);
+        }
+        carat_engine_close(e);
         carat_model_close(model);
     }
 }
@@ -551,6 +620,8 @@ int main(void)
         cmocka_unit_test(copies_that_only_make_it_faster_leave_a_tenth_to_others),
         cmocka_unit_test(asking_where_weights_would_go_decides_nothing),
         cmocka_unit_test(weights_of_one_projection_may_be_of_several_types),
+        cmocka_unit_test(a_step_is_launched_as_a_usual_one_of_its_own_kind),
+        cmocka_unit_test(heads_that_no_kernel_takes_are_refused_with_their_size),
         cmocka_unit_test(the_faster_way_is_chosen),
         cmocka_unit_test(nothing_is_measured_when_it_is_known_or_there_is_no_room),
         cmocka_unit_test(why_there_is_no_device_is_told),

@@ -165,7 +165,8 @@ static int cuda_open(struct device **out, int index, const struct device_options
     d->index = index;
     d->options = *options;
     int status = take_device(d, err);
-    if (!status && !d->options.is_exact) cublas_open(&d->cublas, NULL); /* else NULL */
+    bool wants_cublas = !d->options.is_exact && !d->options.has_no_cublas;
+    if (!status && wants_cublas) cublas_open(&d->cublas, NULL); /* else NULL */
     if (!status && d->options.is_profiled) status = profile_open(&d->profile, err);
     if (status)
         cuda_close(d);
@@ -266,7 +267,7 @@ static void cuda_weight_unload(struct device *device, struct weight *weight)
 
 static int32_t cuda_window(const struct device *device, const struct plan *plan, int32_t i)
 {
-    return device->options.is_exact ? 1 : window_at(plan, i).n;
+    return cuda_fuses(device) ? window_at(plan, i).n : 1;
 }
 
 static size_t cuda_scratch_bytes(const struct device *device, const struct plan *plan)

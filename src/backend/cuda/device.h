@@ -64,6 +64,12 @@ struct device {
 /* CARAT_EMEMORY or CARAT_EDEVICE with CUDA's own words. */
 int cuda_fail(struct carat_error *err, cudaError_t status, const char *what);
 
+/* Whether windows of ops are done together. */
+static inline bool cuda_fuses(const struct device *d)
+{
+    return !d->options.is_exact && !d->options.is_unfused;
+}
+
 /* Parts of a piece of memory begin at multiples of this many bytes. */
 static inline size_t aligned(size_t bytes)
 {
@@ -153,8 +159,7 @@ struct program {
     int next_slot;
     buf_id half_id; /* the buffer whose rows are fp16 at the moment, times half_scale */
     const float *half_scale;
-    cudaGraphExec_t graph;             /* NULL: launched one by one */
-    int32_t replayed[ROW_CLASS_COUNT]; /* rows that it was recorded for */
+    cudaGraphExec_t recorded[PLAN_USUAL_MAX]; /* of the plan's usual steps; NULL: launched */
 };
 
 enum { NEEDS_FLOATS = 1, NEEDS_ACT = 2 };

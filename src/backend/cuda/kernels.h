@@ -349,8 +349,11 @@ struct attention_args {
     enum { ATTEND_ALL, ATTEND_DECODE, ATTEND_CHUNK } part;
 };
 
+enum { HEAD_DIM_MAX = 512 };
+
 /* Split over keys, rows independent of each other: their bits depend on nothing but the row, its
- * position and its cache. Any format, any number of rows, heads of 32 to 512 values. */
+ * position and its cache. Any format, any number of rows, heads of a
+ * multiple of 8 values up to HEAD_DIM_MAX. */
 int attention_decode_prepare(void);
 size_t attention_decode_scratch_bytes(int32_t rows, int32_t n_heads, int32_t head_dim,
                                       int32_t n_kv_heads);

@@ -1,6 +1,6 @@
-/* Programs: windows of a plan, launched one by one for steps of many rows, or captured once and
- * replayed for steps of few. Everything that changes from step to step is in the step's arrays,
- * which are copied to the device first; in a captured program that copy is its first node. */
+/* Programs: windows of a plan, launched one by one, or recorded once for usual steps and replayed
+ * (recording.h). Everything that changes from step to step is in the step's arrays, which are
+ * copied to the device first; in a recorded step that copy is its first node. */
 #include "backend/cuda/program.h"
 
 #include <stdio.h>
@@ -8,6 +8,7 @@
 
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/profile.h"
+#include "backend/cuda/recording.h"
 #include "backend/cuda/stages.h"
 #include "backend/cuda/upload.h"
 #include "base/assert.h"
@@ -129,7 +130,7 @@ static int take_windows(struct program *p, struct carat_error *err)
         return err_no_memory(err, "program", (size_t)plan->n_ops * sizeof *p->windows);
     for (int32_t i = 0; i < plan->n_ops; i += plan->ops[i].window) {
         struct window w = window_at(plan, i);
-        if (p->device->options.is_exact || w.n != plan->ops[i].window) {
+        if (!cuda_fuses(p->device) || w.n != plan->ops[i].window) {
             carat_assert(plan->ops[i].window == 1); /* else it was marked by another */
             w = (struct window){WINDOW_SINGLE, i, 1};
         }
@@ -163,7 +164,7 @@ static void give_workspace(struct program *p)
 }
 
 /* The copy of the step, then every window, then the best logits of each row. */
-static void launch_all(struct program *p, int32_t n_token, int32_t n_out)
+void program_launch(struct program *p, const int32_t rows_of[ROW_CLASS_COUNT])
 {
     struct device *d = p->device;
     size_t bytes = (4 + 4 * (size_t)p->rows_max) * sizeof(int32_t);
@@ -172,8 +173,7 @@ static void launch_all(struct program *p, int32_t n_token, int32_t n_out)
                                          cudaMemcpyHostToDevice, d->queue.stream);
     if (status) d->failure = status;
     if (d->profile) profile_begin(d->profile, d->queue.stream);
-    p->n[ROWS_TOKEN] = n_token;
-    p->n[ROWS_OUT] = n_out;
+    memcpy(p->n, rows_of, sizeof p->n);
     p->n_decode = d->step_host[1];
     p->next_slot = 0;
     p->half_id = BUF_NONE;
@@ -184,6 +184,7 @@ static void launch_all(struct program *p, int32_t n_token, int32_t n_out)
             d->failed_op = &p->plan->ops[p->windows[i].first];
     }
     buf_id logits = p->plan->logits;
+    int32_t n_out = p->n[ROWS_OUT];
     if (logits == BUF_NONE || n_out == 0 || n_out > MATVEC_ROWS_MAX) return;
     struct rows rows = {n_out, 1};
     launch_topk(&d->queue, p->step, rows, program_floats(p, logits),
@@ -199,8 +200,11 @@ static int warm_up(struct program *p, struct carat_error *err)
 {
     const int32_t *rows = p->plan->rows_max;
     memset(p->device->step_host, 0, (4 + 4 * (size_t)p->rows_max) * sizeof(int32_t));
-    launch_all(p, rows[ROWS_TOKEN], rows[ROWS_OUT]);
-    for (int32_t n = rows[ROWS_TOKEN] / 2; n > MATVEC_ROWS_MAX; n /= 2) launch_all(p, n, 1);
+    program_launch(p, rows);
+    for (int32_t n = rows[ROWS_TOKEN] / 2; n > MATVEC_ROWS_MAX; n /= 2)
+        program_launch(p, (int32_t[ROW_CLASS_COUNT]){n, 1});
+    for (int i = 0; i < p->plan->n_usual && !p->device->options.is_exact; i++)
+        program_launch(p, p->plan->usual[i].rows);
     cudaError_t status = cudaStreamSynchronize(p->device->queue.stream);
     if (!status) status = cudaGetLastError();
     if (!status) return CARAT_OK;
@@ -209,47 +213,6 @@ static int warm_up(struct program *p, struct carat_error *err)
     snprintf(what, sizeof what, "a first step without rows: %s of layer %d",
              op ? op_name((enum op_code)op->code) : "a copy", op ? op->layer : -1);
     return cuda_fail(err, status, what);
-}
-
-/* Decode steps, and those of 128 and 512 rows (some more when sequences join them), are always the
- * same launches: made once, replayed from then on. Larger ones hide their launches. */
-enum { REPLAY_ROWS_MAX = 512 };
-
-static bool is_replayed(const struct program *p)
-{
-    const struct device_options *o = &p->device->options;
-    return most_rows(p->plan) <= REPLAY_ROWS_MAX && !o->is_exact && !o->is_uncaptured &&
-           !p->device->profile;
-}
-
-static int capture(struct program *p, struct carat_error *err)
-{
-    cudaGraph_t graph;
-    cudaStream_t stream = p->device->queue.stream;
-    const int32_t *rows = p->plan->rows_max;
-    bool is_decode = rows[ROWS_TOKEN] <= MATVEC_ROWS_MAX;
-    p->replayed[ROWS_TOKEN] = rows[ROWS_TOKEN];
-    p->replayed[ROWS_OUT] = is_decode ? rows[ROWS_OUT] : 1;
-    p->device->step_host[1] = 0;
-    cudaError_t status = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
-    if (status) return cuda_fail(err, status, "recording a step");
-    launch_all(p, p->replayed[ROWS_TOKEN], p->replayed[ROWS_OUT]);
-    status = cudaStreamEndCapture(stream, &graph);
-    if (status) return cuda_fail(err, status, "recording a step");
-    status = cudaGraphInstantiate(&p->graph, graph, 0);
-    cudaGraphDestroy(graph);
-    if (!status) status = cudaGraphUpload(p->graph, stream);
-    return status ? cuda_fail(err, status, "recording a step") : CARAT_OK;
-}
-
-/* Whether the recorded launches do this step: all of a decode step's rows are independent; of a
- * prompt's step the rows that are not there cost time, and decoding rows take another kernel. */
-static bool can_replay(const struct program *p, const struct step *step)
-{
-    if (!p->graph) return false;
-    if (p->replayed[ROWS_TOKEN] <= MATVEC_ROWS_MAX) return true;
-    return step->n_decode == 0 && step->n_out <= p->replayed[ROWS_OUT] &&
-           step->n_token >= p->replayed[ROWS_TOKEN] / 8 * 7;
 }
 
 /* Pinned memory for rows of a table that stays in the file, one for all programs: what one reads
@@ -297,10 +260,26 @@ static int take_counters(struct device *d, struct carat_error *err)
     return status ? cuda_fail(err, status, "cuda") : CARAT_OK;
 }
 
+/* Kernels read heads by 8 values, and hold up to 512. */
+static int check_heads(const struct plan *plan, struct carat_error *err)
+{
+    for (int32_t i = 0; i < plan->n_caches; i++) {
+        int32_t head_dim = plan->caches[i].head_dim;
+        if (head_dim % 8 == 0 && head_dim <= HEAD_DIM_MAX) continue;
+        err_set(err, CARAT_EDEVICE,
+                "cuda: layer %d: heads of a multiple of 8 values, at most %d, expected, %d found",
+                i, HEAD_DIM_MAX, head_dim);
+        err_hint(err, "take --backend cpu");
+        return CARAT_EDEVICE;
+    }
+    return CARAT_OK;
+}
+
 static int start_program(struct program *p, const struct placement *placement,
                          struct carat_error *err)
 {
     struct device *d = p->device;
+    TRY(check_heads(p->plan, err));
     if (most_rows(p->plan) > STEP_ROWS_MAX)
         return err_set(err, CARAT_EUSAGE, "cuda: at most %d rows a step expected, %d found",
                        STEP_ROWS_MAX, most_rows(p->plan));
@@ -313,14 +292,13 @@ static int start_program(struct program *p, const struct placement *placement,
     cudaError_t status = cudaStreamSynchronize(d->queue.stream);
     if (status) return cuda_fail(err, status, "loading weights");
     TRY(warm_up(p, err));
-    if (is_replayed(p)) TRY(capture(p, err));
-    return CARAT_OK;
+    return recordings_make(p, err);
 }
 
 void cuda_unbind(struct program *p)
 {
     if (!p) return;
-    if (p->graph) cudaGraphExecDestroy(p->graph);
+    recordings_drop(p);
     mem_free(p->windows);
     mem_free(p->needs);
     mem_free(p);
@@ -380,11 +358,15 @@ static void send_gathered(struct program *p, const struct step *step)
 
 static void launch_or_replay(struct program *p, const struct step *step)
 {
-    if (!can_replay(p, step)) {
-        launch_all(p, step->n_token, step->n_out);
+    int usual = p->device->options.is_exact ? -1 : recording_for(p->plan, step);
+    int32_t own[ROW_CLASS_COUNT] = {step->n_token, step->n_out};
+    const int32_t *rows = usual < 0 ? own : p->plan->usual[usual].rows;
+    if (usual < 0 || !p->recorded[usual]) {
+        program_launch(p, rows);
         return;
     }
-    cudaError_t status = cudaGraphLaunch(p->graph, p->device->queue.stream);
+    memcpy(p->n, rows, sizeof p->n);
+    cudaError_t status = cudaGraphLaunch(p->recorded[usual], p->device->queue.stream);
     if (status) p->device->failure = status;
 }
 

@@ -10,6 +10,9 @@ void cuda_unbind(struct program *p);
 void cuda_run(struct program *p, const struct step *step);
 int cuda_best(struct program *p, int32_t row, const struct logit_pair **out);
 
+/* Launches of a step of so many rows of both classes; the step's arrays are in d->step_host. */
+void program_launch(struct program *p, const int32_t rows_of[ROW_CLASS_COUNT]);
+
 /* Rows of a buffer in device memory; NULL for BUF_NONE. */
 static inline float *program_floats(const struct program *p, buf_id id)
 {
