@@ -343,7 +343,8 @@ static bool ends_block(const struct buf *b)
     return b->length >= 3 && memcmp(b->data + b->length - 3, "\"\"\"", 3) == 0;
 }
 
-/* Reads a message: one line, or from """ to """. */
+/* Reads a message: one line, or from """ to """. In a block Ctrl-D ends it, as it ends the input of
+ * other programs, and Ctrl-C on an empty line drops it. */
 static enum line_end read_message(struct chat *chat)
 {
     struct buf *message = &chat->message, *line = &chat->line;
@@ -351,16 +352,30 @@ static enum line_end read_message(struct chat *chat)
     buf_clear(message);
     if (end != LINE_READ) return end;
     bool is_block = strncmp(buf_text(line), "\"\"\"", 3) == 0;
-    buf_add_text(message, buf_text(line) + (is_block ? 3 : 0));
+    size_t skipped = is_block ? 3 : 0;
+    buf_add(message, buf_text(line) + skipped, line->length - skipped);
     while (is_block && !ends_block(message)) {
         end = line_reader_next(chat->reader, ". ", line);
-        if (end != LINE_READ) return end;
+        if (end != LINE_READ && out_is_terminal()) out_text("\n");
+        if (end == LINE_INTERRUPTED) {
+            note("the block is dropped");
+            buf_clear(message);
+            return LINE_READ;
+        }
+        if (end == LINE_EOF) break;
         buf_add_char(message, '\n');
         buf_add(message, buf_text(line), line->length);
     }
-    if (is_block) message->data[message->length -= 3] = '\0';
-    line_reader_remember(chat->reader, buf_text(message));
+    if (is_block && end == LINE_READ) message->data[message->length -= 3] = '\0';
+    line_reader_remember(chat->reader, buf_text(message), message->length);
     return LINE_READ;
+}
+
+static bool is_blank(const struct buf *b)
+{
+    size_t i = 0;
+    while (i < b->length && strchr(" \t\n", b->data[i]) && b->data[i]) i++;
+    return i == b->length;
 }
 
 /* Returns the exit status. */
@@ -372,14 +387,15 @@ static int talk(struct chat *chat)
         enum line_end end = read_message(chat);
         if (end == LINE_EOF) break;
         if (end == LINE_INTERRUPTED) {
+            if (out_is_terminal()) out_text("\n");
             if (++interrupts > 1) return EXIT_INTERRUPTED;
-            err_printf("\n");
+            out_flush();
             note("Ctrl-C again, Ctrl-D or /exit leaves");
             continue;
         }
         interrupts = 0;
+        if (is_blank(&chat->message)) continue;
         const char *text = buf_text(&chat->message);
-        if (!text[strspn(text, " \t\n")]) continue;
         int status = text[0] == '/' ? run_chat_command(chat, text, &err)
                                     : send(chat, text, chat->message.length, &err);
         if (status != CARAT_OK) report(&err);

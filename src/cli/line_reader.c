@@ -1,20 +1,28 @@
-/* libedit gives the line; three things are ours. Its reader of single characters is replaced,
- * because its own swallows the first Ctrl-C. Bracketed paste (ESC[200~ ... ESC[201~) is read as one
- * block whose newlines do not end the line. And the block is inserted with its newlines shown as
- * a mark, put back when the line is taken. */
+/* libedit gives the line. Ours are
+ * - its reader of characters. What happens while a line is typed (Ctrl-C, another window size, the
+ *   return from Ctrl-Z) comes to libedit as a key, so that a function bound to it can act;
+ * - bracketed paste (ESC[200~ ... ESC[201~) and Alt-Enter, whose newlines do not end the line.
+ *
+ * What libedit cannot do:
+ * - redraw after a new window size: el_resize learns the size and forgets what it has drawn. We go
+ *   back to the first row, counted in the new width, as terminals that rewrap have it;
+ * - show a line that is taller than the screen while the cursor is above the last screenful: the
+ *   line stays right, the cursor is drawn in a wrong row until it comes down again;
+ * - swallow a key that it does not know: of ESC[15~ the end would be taken as text. Hence the list
+ *   of keys that do nothing. */
 #include "cli/line_reader.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include <wchar.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 
 #ifdef CARAT_HAVE_EDIT
 #include <histedit.h>
@@ -31,34 +39,32 @@ struct line_reader {
 #endif
 };
 
-/* Waits until standard input can be read; false when Ctrl-C came, also before the call. */
-static bool wait_for_input(void)
+/* ---- Plain lines ------------------------------------------------------------------------ */
+
+static void show_plain_prompt(const struct line_reader *reader)
 {
-    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
-    sigset_t interrupt, before;
-    sigemptyset(&interrupt);
-    sigaddset(&interrupt, SIGINT);
-    sigprocmask(SIG_BLOCK, &interrupt, &before);
-    int ready = 0;
-    bool can_wait = true;
-    while (!interrupt_wanted() && ready <= 0 && can_wait) {
-        ready = ppoll(&input, 1, NULL, &before);
-        can_wait = ready >= 0 || errno == EINTR;
-    }
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    return ready > 0 || !can_wait; /* reading tells what is wrong */
+    fputs(reader->prompt, stdout);
+    fflush(stdout);
 }
 
-/* ---- Plain lines ------------------------------------------------------------------------ */
+/* Waits for a person; false when Ctrl-C came. */
+static bool wait_for_key(const struct line_reader *reader)
+{
+    for (;;) {
+        switch (wait_for_input()) {
+        case INPUT_READY: return true;
+        case INPUT_INTERRUPTED: return false;
+        case INPUT_RESUMED: show_plain_prompt(reader); break;
+        case INPUT_RESIZED: break;
+        }
+    }
+}
 
 static enum line_end read_plain(struct line_reader *reader, struct buf *out)
 {
-    if (reader->is_terminal) {
-        fputs(reader->prompt, stdout);
-        fflush(stdout);
-    }
+    if (reader->is_terminal) show_plain_prompt(reader);
     for (;;) {
-        if (reader->is_terminal && !wait_for_input()) return LINE_INTERRUPTED;
+        if (reader->is_terminal && !wait_for_key(reader)) return LINE_INTERRUPTED;
         int c = getc(stdin);
         if (c == '\n') return LINE_READ;
         if (c != EOF) {
@@ -74,10 +80,19 @@ static enum line_end read_plain(struct line_reader *reader, struct buf *out)
 
 #ifdef CARAT_HAVE_EDIT
 
-/* ---- libedit ---------------------------------------------------------------------------- */
+/* ---- Keys that no keyboard has ---------------------------------------------------------- */
 
 enum { HISTORY_MAX = 1000, PASTE_MAX = 1 << 20 };
-#define NEWLINE_MARK "\xE2\x90\xA4" /* U+2424, shown for a newline inside a pasted block */
+
+/* One character each, which no key sends: libedit looks up characters below 256 in its table of
+ * keys, and these of them are not printable. */
+#define KEY_INTERRUPT 0x03
+#define KEY_RESIZE 0x80
+#define KEY_RESUME 0x81
+#define KEY_OLDER L"\x82" /* libedit's own functions, for ours to call */
+#define KEY_NEWER L"\x83"
+#define KEY_LINE_UP L"\x84"
+#define KEY_LINE_DOWN L"\x85"
 
 static struct line_reader *reader_of(EditLine *edit)
 {
@@ -91,16 +106,29 @@ static const char *show_prompt(EditLine *edit)
     return reader_of(edit)->prompt;
 }
 
-/* One character of standard input, for libedit: 1, 0 at the end, -1 on Ctrl-C or error. */
+/* A byte of standard input; 0 at its end, -1 on an error or a Ctrl-C that comes meanwhile. */
+static ssize_t read_byte(char *out)
+{
+    ssize_t got;
+    do got = read(STDIN_FILENO, out, 1);
+    while (got < 0 && errno == EINTR && !interrupt_wanted());
+    return got;
+}
+
+/* One character of standard input, for libedit: 1, 0 at the end, -1 on an error. */
 static int read_character(EditLine *edit, wchar_t *out)
 {
-    struct line_reader *reader = reader_of(edit);
+    (void)edit;
+    switch (wait_for_input()) {
+    case INPUT_INTERRUPTED: *out = KEY_INTERRUPT; return 1;
+    case INPUT_RESIZED: *out = KEY_RESIZE; return 1;
+    case INPUT_RESUMED: *out = KEY_RESUME; return 1;
+    case INPUT_READY: break;
+    }
     char bytes[4];
     for (size_t n = 0; n < sizeof bytes;) {
-        reader->is_interrupted = !wait_for_input();
-        ssize_t got = reader->is_interrupted ? -1 : read(STDIN_FILENO, bytes + n, 1);
-        if (got < 0) return -1;
-        if (got == 0) return 0;
+        ssize_t got = read_byte(bytes + n);
+        if (got <= 0) return (int)got;
         n++;
         uint32_t code_point;
         if (utf8_read(bytes, n, &code_point) > 0) {
@@ -113,66 +141,288 @@ static int read_character(EditLine *edit, wchar_t *out)
     return 1;
 }
 
-/* Bound to ESC[200~: takes everything up to ESC[201~ into the line. */
-static unsigned char on_paste(EditLine *edit, int key)
+/* ---- Functions for keys ----------------------------------------------------------------- */
+
+/* Ctrl-C: empties the line, or ends the reading of an empty one. */
+static unsigned char on_interrupt(EditLine *edit, int key)
+{
+    (void)key;
+    const LineInfoW *line = el_wline(edit);
+    int length = (int)(line->lastchar - line->buffer);
+    if (length == 0) {
+        reader_of(edit)->is_interrupted = true;
+        return CC_EOF;
+    }
+    el_cursor(edit, (int)(line->lastchar - line->cursor));
+    el_deletestr(edit, length);
+    return CC_REFRESH;
+}
+
+static int window_columns(void)
+{
+    struct winsize window;
+    bool is_known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
+    return is_known ? window.ws_col : 80;
+}
+
+/* Rows from the beginning of the prompt to the cursor. */
+static int rows_above_cursor(EditLine *edit, int columns)
+{
+    const LineInfoW *line = el_wline(edit);
+    int row = 0, column = (int)strlen(reader_of(edit)->prompt);
+    for (const wchar_t *c = line->buffer; c < line->cursor; c++) {
+        int width = *c == L'\t' ? 8 - column % 8 : wcwidth(*c);
+        bool is_wrapped = column + width > columns;
+        if (*c == L'\n' || is_wrapped) {
+            row++;
+            column = 0;
+        }
+        if (*c != L'\n' && width > 0) column += width;
+    }
+    return row + column / columns;
+}
+
+static unsigned char on_resize(EditLine *edit, int key)
+{
+    (void)key;
+    int rows = rows_above_cursor(edit, window_columns());
+    fputs("\r", stdout);
+    if (rows > 0) fprintf(stdout, "\x1B[%dA", rows);
+    fputs("\x1B[J", stdout);
+    el_resize(edit);
+    el_set(edit, EL_REFRESH);
+    return CC_NORM;
+}
+
+/* After Ctrl-Z and `fg`. The cursor is in a row of its own. Whoever stopped us by SIGSTOP did not
+ * let us put the terminal's modes away, and the shell has set others: they are set anew. */
+static unsigned char on_resume(EditLine *edit, int key)
+{
+    (void)key;
+    el_set(edit, EL_PREP_TERM, 0);
+    el_set(edit, EL_PREP_TERM, 1);
+    signals_set_paste_marks(true);
+    fputs("\r\x1B[J", stdout);
+    el_resize(edit);
+    el_set(edit, EL_REFRESH);
+    return CC_NORM;
+}
+
+static unsigned char on_newline(EditLine *edit, int key)
+{
+    (void)key;
+    return el_winsertstr(edit, L"\n") == 0 ? CC_REFRESH : CC_ERROR;
+}
+
+/* Arrows: within a block from line to line, then to another entry of the history. */
+static unsigned char on_up(EditLine *edit, int key)
+{
+    (void)key;
+    const LineInfoW *line = el_wline(edit);
+    bool is_inside = wmemchr(line->buffer, L'\n', (size_t)(line->cursor - line->buffer));
+    el_wpush(edit, is_inside ? KEY_LINE_UP : KEY_OLDER);
+    return CC_NORM;
+}
+
+static unsigned char on_down(EditLine *edit, int key)
+{
+    (void)key;
+    const LineInfoW *line = el_wline(edit);
+    bool is_inside = wmemchr(line->cursor, L'\n', (size_t)(line->lastchar - line->cursor));
+    el_wpush(edit, is_inside ? KEY_LINE_DOWN : KEY_NEWER);
+    return CC_NORM;
+}
+
+/* ---- Pasted blocks ---------------------------------------------------------------------- */
+
+/* Reads up to ESC[201~, also beyond what is kept. False when more than PASTE_MAX came. */
+static bool read_paste(struct buf *out)
 {
     static const char end[] = "\x1B[201~";
-    (void)key;
-    struct buf b = {0};
+    enum { END_LENGTH = sizeof end - 1 };
+    bool is_whole = true;
     char c;
-    while (b.length < PASTE_MAX && read(STDIN_FILENO, &c, 1) == 1) {
-        buf_add_char(&b, c);
-        size_t n = sizeof end - 1;
-        if (b.length >= n && memcmp(b.data + b.length - n, end, n) == 0) {
-            b.length -= n;
+    while (read_byte(&c) == 1) {
+        if (out->length == PASTE_MAX + END_LENGTH) { /* keeps the newest bytes: the end may come */
+            memmove(out->data + PASTE_MAX, out->data + PASTE_MAX + 1, END_LENGTH - 1);
+            out->length--;
+            is_whole = false;
+        }
+        buf_add_char(out, c);
+        if (out->length < END_LENGTH) continue;
+        if (memcmp(out->data + out->length - END_LENGTH, end, END_LENGTH) == 0) {
+            out->length -= END_LENGTH;
             break;
         }
     }
-    struct buf line = {0};
-    for (size_t i = 0; i < b.length; i++) {
-        bool is_pair = b.data[i] == '\r' && i + 1 < b.length && b.data[i + 1] == '\n';
-        if (is_pair) continue;
-        if (b.data[i] == '\n' || b.data[i] == '\r')
-            buf_add_text(&line, NEWLINE_MARK);
-        else if ((unsigned char)b.data[i] >= 0x20 || b.data[i] == '\t')
-            buf_add_char(&line, b.data[i]);
-    }
-    bool is_inserted = line.length && el_insertstr(edit, buf_text(&line)) == 0;
-    buf_deinit(&b);
-    buf_deinit(&line);
-    return is_inserted ? CC_REFRESH : CC_ERROR;
+    return is_whole;
 }
 
-static void set_paste_mode(bool on)
+/* The block as libedit takes it: lines end with \n, control characters are left out. */
+static wchar_t *paste_text(const struct buf *b)
 {
-    ssize_t ignored = write(STDOUT_FILENO, on ? "\x1B[?2004h" : "\x1B[?2004l", 8);
-    (void)ignored;
+    wchar_t *text = mem_alloc(b->length + 1, sizeof *text);
+    if (!text) return NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < b->length;) {
+        uint32_t c = '?';
+        int bytes = utf8_read(b->data + i, b->length - i, &c);
+        bool is_pair = c == '\r' && i + 1 < b->length && b->data[i + 1] == '\n';
+        bool is_control = (c < 0x20 && c != '\t') || (c >= 0x7F && c < 0xA0);
+        if (c == '\n' || (c == '\r' && !is_pair))
+            text[n++] = L'\n';
+        else if (!is_control)
+            text[n++] = (wchar_t)c;
+        i += bytes > 0 ? (size_t)bytes : 1;
+    }
+    return text;
 }
+
+/* Bound to ESC[200~. */
+static unsigned char on_paste(EditLine *edit, int key)
+{
+    (void)key;
+    struct buf b = {0};
+    bool is_whole = read_paste(&b);
+    if (b.length > PASTE_MAX) b.length = PASTE_MAX;
+    wchar_t *text = b.failed ? NULL : paste_text(&b);
+    bool is_inserted = text && el_winsertstr(edit, text) == 0;
+    mem_free(text);
+    buf_deinit(&b);
+    if (is_whole && is_inserted) return CC_REFRESH;
+    fputs("\r\n", stdout);
+    fflush(stdout);
+    note(is_inserted ? "pasted: only the first %d bytes, no more are taken"
+                     : "pasted: nothing, there is no memory for %d bytes", PASTE_MAX);
+    el_set(edit, EL_REFRESH);
+    return CC_NORM;
+}
+
+/* ---- Reading with libedit --------------------------------------------------------------- */
 
 static enum line_end read_edited(struct line_reader *reader, struct buf *out)
 {
     int count = 0;
     reader->is_interrupted = false;
-    interrupt_begin();
-    set_paste_mode(true);
-    const char *line = el_gets(reader->edit, &count);
-    set_paste_mode(false);
-    interrupt_end();
-    if (reader->is_interrupted) {
-        el_reset(reader->edit);
-        return LINE_INTERRUPTED;
-    }
+    signals_set_paste_marks(true);
+    el_set(reader->edit, EL_PREP_TERM, 1); /* before the prompt, which invites to type */
+    const wchar_t *line = el_wgets(reader->edit, &count);
+    signals_set_paste_marks(false);
+    if (reader->is_interrupted) return LINE_INTERRUPTED;
     if (!line || count <= 0) return LINE_EOF;
-    while (*line && *line != '\n') {
-        size_t n = strlen(NEWLINE_MARK);
-        if (strncmp(line, NEWLINE_MARK, n) == 0) {
-            buf_add_char(out, '\n');
-            line += n;
-        } else {
-            buf_add_char(out, *line++);
-        }
+    if (line[count - 1] == L'\n') count--;
+    for (int i = 0; i < count; i++) {
+        char bytes[4];
+        buf_add(out, bytes, (size_t)utf8_write((uint32_t)line[i], bytes));
     }
     return LINE_READ;
+}
+
+static void bind_key(EditLine *edit, const wchar_t *keys, const wchar_t *function)
+{
+    el_wset(edit, EL_BIND, keys, function, NULL);
+}
+
+/* Keys with modifiers as xterm has them, and tmux, screen, VTE, Konsole: ESC [ 1 ; m C, m - 1 being
+ * bits: 1 Shift, 2 Alt, 4 Ctrl; ESC [ n ; m ~ for the others. Arrows with Alt or Ctrl go by words;
+ * what else there is works as without the modifier, or does nothing. */
+static void bind_modified_keys(EditLine *edit)
+{
+    static const struct {
+        wchar_t end;
+        const wchar_t *function, *by_words;
+    } arrows[] = {
+        {L'A', L"carat-up", NULL},
+        {L'B', L"carat-down", NULL},
+        {L'C', L"ed-next-char", L"em-next-word"},
+        {L'D', L"ed-prev-char", L"ed-prev-word"},
+        {L'H', L"ed-move-to-beg", NULL},
+        {L'F', L"ed-move-to-end", NULL},
+    };
+    wchar_t keys[16];
+    for (int m = 2; m <= 8; m++) {
+        for (size_t i = 0; i < sizeof arrows / sizeof *arrows; i++) {
+            swprintf(keys, 16, L"\x1B[1;%d%lc", m, (wint_t)arrows[i].end);
+            bool by_words = arrows[i].by_words && m > 2;
+            bind_key(edit, keys, by_words ? arrows[i].by_words : arrows[i].function);
+        }
+        for (int c = 'P'; c <= 'S'; c++) { /* F1 to F4 */
+            swprintf(keys, 16, L"\x1B[1;%d%lc", m, (wint_t)c);
+            bind_key(edit, keys, L"ed-ignore");
+        }
+    }
+    for (int n = 1; n <= 34; n++) {
+        for (int m = 1; m <= 8; m++) {
+            swprintf(keys, 16, m == 1 ? L"\x1B[%d~" : L"\x1B[%d;%d~", n, m);
+            bind_key(edit, keys, L"ed-ignore");
+        }
+    }
+}
+
+static void bind_keys(EditLine *edit)
+{
+    static const struct {
+        const wchar_t *keys, *function;
+    } bindings[] = {
+        {L"\x1B[200~", L"carat-paste"},
+        {L"\x1B[201~", L"ed-ignore"},
+        {L"\x1B\r", L"carat-newline"}, /* Alt-Enter */
+        {L"\x1B\n", L"carat-newline"},
+        {L"\x1B[13;2u", L"carat-newline"}, /* Shift-, Alt-, Ctrl-Enter of kitty's protocol */
+        {L"\x1B[13;3u", L"carat-newline"},
+        {L"\x1B[13;5u", L"carat-newline"},
+        {L"\x1B[27;2;13~", L"carat-newline"}, /* and of xterm's modifyOtherKeys */
+        {L"\x1B[27;3;13~", L"carat-newline"},
+        {L"\x1B[27;5;13~", L"carat-newline"},
+        {L"\x1B[A", L"carat-up"},
+        {L"\x1BOA", L"carat-up"},
+        {L"\x1B[B", L"carat-down"},
+        {L"\x1BOB", L"carat-down"},
+        {L"\x1BOc", L"em-next-word"}, /* rxvt's Ctrl-arrows */
+        {L"\x1BOd", L"ed-prev-word"},
+        {L"\x1B[5C", L"em-next-word"}, /* old xterm's and screen's */
+        {L"\x1B[5D", L"ed-prev-word"},
+        {L"\x1B\x1B[C", L"em-next-word"}, /* Alt as a prefix: rxvt, PuTTY, the Linux console */
+        {L"\x1B\x1B[D", L"ed-prev-word"},
+        {L"\x1B[1~", L"ed-move-to-beg"}, /* the Linux console, screen, tmux */
+        {L"\x1B[4~", L"ed-move-to-end"},
+        {L"\x1B[7~", L"ed-move-to-beg"}, /* rxvt */
+        {L"\x1B[8~", L"ed-move-to-end"},
+        {L"\x1B[3~", L"ed-delete-next-char"},
+        {L"\x1B[3;3~", L"em-delete-next-word"},
+        {L"\x1B[3;5~", L"em-delete-next-word"},
+        {L"^W", L"ed-delete-prev-word"},
+        {L"^R", L"em-inc-search-prev"},
+        {L"\x03", L"carat-interrupt"},
+        {L"\x80", L"carat-resize"},
+        {L"\x81", L"carat-resume"},
+        {KEY_OLDER, L"ed-prev-history"},
+        {KEY_NEWER, L"ed-next-history"},
+        {KEY_LINE_UP, L"ed-prev-line"},
+        {KEY_LINE_DOWN, L"ed-next-line"},
+    };
+    bind_modified_keys(edit);
+    for (size_t i = 0; i < sizeof bindings / sizeof *bindings; i++)
+        bind_key(edit, bindings[i].keys, bindings[i].function);
+}
+
+static void add_functions(EditLine *edit)
+{
+    static const struct {
+        const wchar_t *name, *help;
+        unsigned char (*function)(EditLine *edit, int key);
+    } functions[] = {
+        {L"carat-paste", L"take a pasted block", on_paste},
+        {L"carat-newline", L"begin another line of the block", on_newline},
+        {L"carat-up", L"line above, or older entry", on_up},
+        {L"carat-down", L"line below, or newer entry", on_down},
+        {L"carat-interrupt", L"empty the line, or stop reading", on_interrupt},
+        {L"carat-resize", L"draw for another window size", on_resize},
+        {L"carat-resume", L"draw after a stop", on_resume},
+    };
+    /* Wide, since the narrow el_set copies the two texts and never frees them. */
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        el_wset(edit, EL_ADDFN, functions[i].name, functions[i].help, functions[i].function);
 }
 
 static int open_edit(struct line_reader *reader, const char *path, struct carat_error *err)
@@ -195,12 +445,12 @@ static int open_edit(struct line_reader *reader, const char *path, struct carat_
     /* What is typed while the program works goes through the terminal's own line editing, where
      * an early Ctrl-D would become a zero byte. As an ordinary character it waits for us. */
     el_set(edit, EL_SETTY, "-x", "eof=", NULL);
+    /* A pasted \r\n is one end of a line: nothing may be changed on the way. */
+    el_set(edit, EL_SETTY, "-d", "-icrnl", "-inlcr", NULL);
     el_set(edit, EL_HIST, history, reader->history);
     el_set(edit, EL_GETCFN, read_character);
-    /* The narrow el_set copies these two strings and never frees them. */
-    el_wset(edit, EL_ADDFN, L"carat-paste", L"take a pasted block", on_paste);
-    el_set(edit, EL_BIND, "\x1B[200~", "carat-paste", NULL);
-    el_set(edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    add_functions(edit);
+    bind_keys(edit);
     return CARAT_OK;
 }
 
@@ -224,9 +474,9 @@ int line_reader_open(struct line_reader **out, const char *history_path, struct 
     if (!reader) return err_no_memory(err, "line reader", sizeof *reader);
     reader->is_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     *out = reader;
+    if (reader->is_terminal) signals_keep_terminal();
 #ifdef CARAT_HAVE_EDIT
     if (reader->is_terminal) {
-        signals_keep_terminal();
         int status = open_edit(reader, history_path, err);
         if (status != CARAT_OK) line_reader_close(reader);
         return status;
@@ -248,24 +498,27 @@ void line_reader_close(struct line_reader *reader)
 
 enum line_end line_reader_next(struct line_reader *reader, const char *prompt, struct buf *out)
 {
+    enum line_end end;
     buf_clear(out);
     reader->prompt = prompt;
+    reading_begin();
 #ifdef CARAT_HAVE_EDIT
-    if (reader->edit) return read_edited(reader, out);
+    end = reader->edit ? read_edited(reader, out) : read_plain(reader, out);
+#else
+    end = read_plain(reader, out);
 #endif
-    interrupt_begin();
-    enum line_end end = read_plain(reader, out);
-    interrupt_end();
+    reading_end();
     return end;
 }
 
-void line_reader_remember(struct line_reader *reader, const char *line)
+void line_reader_remember(struct line_reader *reader, const char *line, size_t length)
 {
 #ifdef CARAT_HAVE_EDIT
     HistEvent event;
-    if (reader->history && line[0]) history(reader->history, &event, H_ENTER, line);
+    if (reader->history && length) history(reader->history, &event, H_ENTER, line);
 #else
     (void)reader;
     (void)line;
+    (void)length;
 #endif
 }

@@ -1,6 +1,9 @@
 /* Handlers do only what is async-signal-safe: flags, write, tcsetattr, _exit. */
 #include "cli/signals.h"
 
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
@@ -9,13 +12,96 @@
 
 #include "base/os.h"
 
-static volatile sig_atomic_t is_answering, interrupts, has_terminal;
+enum { LEAVES, ANSWERS, READS };
+static volatile sig_atomic_t doing, interrupts, is_resized, is_resumed, has_terminal, marks_pastes;
 static struct termios terminal_before;
+static pthread_t main_thread;
+
+/* A signal may reach any thread, and only the main thread waits for input. */
+static bool pass_to_main(int signal_number)
+{
+    if (pthread_equal(pthread_self(), main_thread)) return false;
+    pthread_kill(main_thread, signal_number);
+    return true;
+}
+
+/* ---- The terminal ----------------------------------------------------------------------- */
+
+static void write_paste_marks(bool on)
+{
+    ssize_t ignored = write(STDOUT_FILENO, on ? "\x1B[?2004h" : "\x1B[?2004l", 8);
+    (void)ignored;
+}
+
+void signals_set_paste_marks(bool on)
+{
+    marks_pastes = on;
+    write_paste_marks(on);
+}
+
+static void set_terminal(const struct termios *modes)
+{
+    while (tcsetattr(STDIN_FILENO, TCSANOW, modes) != 0 && errno == EINTR) continue;
+}
 
 void signals_restore_terminal(void)
 {
-    if (has_terminal) tcsetattr(STDIN_FILENO, TCSANOW, &terminal_before);
+    /* From the background it would stop us, and the terminal is another program's then. */
+    if (!has_terminal || tcgetpgrp(STDIN_FILENO) != getpgrp()) return;
+    if (marks_pastes) write_paste_marks(false);
+    set_terminal(&terminal_before);
 }
+
+/* Ctrl-Z: the shell gets the terminal as it was, and the signal again with its usual effect. In
+ * the background the last call stops the program once more, until `fg`. */
+static void on_stop(int signal_number)
+{
+    if (pass_to_main(signal_number)) return;
+    int errno_before = errno;
+    struct termios modes;
+    bool has_modes = tcgetattr(STDIN_FILENO, &modes) == 0;
+    signals_restore_terminal();
+
+    struct sigaction usual = {.sa_handler = SIG_DFL}, ours;
+    sigset_t stop, before;
+    sigemptyset(&stop);
+    sigaddset(&stop, signal_number);
+    sigaction(signal_number, &usual, &ours);
+    raise(signal_number);
+    pthread_sigmask(SIG_UNBLOCK, &stop, &before); /* stops here, goes on here */
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    sigaction(signal_number, &ours, NULL);
+
+    if (has_modes) set_terminal(&modes);
+    if (marks_pastes) write_paste_marks(true);
+    is_resumed = 1;
+    errno = errno_before;
+}
+
+static void on_continue(int signal_number)
+{
+    if (!pass_to_main(signal_number)) is_resumed = 1;
+}
+
+static void on_resize(int signal_number)
+{
+    if (!pass_to_main(signal_number)) is_resized = 1;
+}
+
+void signals_keep_terminal(void)
+{
+    has_terminal = tcgetattr(STDIN_FILENO, &terminal_before) == 0;
+    /* SA_RESTART: these three may come at any time and must not make a write fail. */
+    struct sigaction action = {.sa_handler = on_resize, .sa_flags = SA_RESTART}, before;
+    sigaction(SIGWINCH, &action, NULL);
+    action.sa_handler = on_continue;
+    sigaction(SIGCONT, &action, NULL);
+    bool is_ignored = sigaction(SIGTSTP, NULL, &before) == 0 && before.sa_handler == SIG_IGN;
+    action.sa_handler = on_stop;
+    if (!is_ignored) sigaction(SIGTSTP, &action, NULL);
+}
+
+/* ---- Ends ------------------------------------------------------------------------------- */
 
 static void leave(int status)
 {
@@ -25,14 +111,15 @@ static void leave(int status)
 
 static void on_interrupt(int signal_number)
 {
-    (void)signal_number;
-    if (!is_answering || ++interrupts > 1) leave(EXIT_INTERRUPTED);
+    if (pass_to_main(signal_number)) return;
+    interrupts++;
+    if (doing == LEAVES || (doing == ANSWERS && interrupts > 1)) leave(EXIT_INTERRUPTED);
 }
 
 static void on_terminate(int signal_number)
 {
-    (void)signal_number;
-    leave(EXIT_TERMINATED);
+    if (!pass_to_main(signal_number))
+        leave(signal_number == SIGHUP ? EXIT_HANGUP : EXIT_TERMINATED);
 }
 
 static void write_text(const char *text)
@@ -57,28 +144,37 @@ static void on_bus_error(int signal_number, siginfo_t *info, void *context)
     raise(signal_number);
 }
 
-void signals_open(void)
+static void handle(int signal_number, void (*handler)(int))
 {
     /* No SA_RESTART: a read that waits for the user must notice Ctrl-C. */
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &action, NULL);
-    action.sa_handler = on_terminate;
-    sigaction(SIGTERM, &action, NULL);
-    action.sa_handler = SIG_DFL;
-    sigaction(SIGPIPE, &action, NULL);
+    struct sigaction action = {.sa_handler = handler}, before;
+    bool is_ignored = sigaction(signal_number, NULL, &before) == 0 && before.sa_handler == SIG_IGN;
+    bool is_of_nohup = signal_number == SIGHUP && is_ignored;
+    if (!is_of_nohup) sigaction(signal_number, &action, NULL);
+}
+
+void signals_open(void)
+{
+    main_thread = pthread_self();
+    handle(SIGINT, on_interrupt);
+    handle(SIGTERM, on_terminate);
+    handle(SIGHUP, on_terminate);
+    handle(SIGPIPE, SIG_DFL);
     struct sigaction bus = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
     sigaction(SIGBUS, &bus, NULL);
 }
 
+/* ---- Answering and reading -------------------------------------------------------------- */
+
 void interrupt_begin(void)
 {
     interrupts = 0;
-    is_answering = 1;
+    doing = ANSWERS;
 }
 
 void interrupt_end(void)
 {
-    is_answering = 0;
+    doing = LEAVES;
 }
 
 bool interrupt_wanted(void)
@@ -86,7 +182,47 @@ bool interrupt_wanted(void)
     return interrupts > 0;
 }
 
-void signals_keep_terminal(void)
+void reading_begin(void)
 {
-    has_terminal = tcgetattr(STDIN_FILENO, &terminal_before) == 0;
+    interrupts = 0;
+    is_resized = is_resumed = 0;
+    doing = READS;
+}
+
+void reading_end(void)
+{
+    doing = LEAVES;
+}
+
+/* Keys come first, except before Ctrl-C: a key may be several bytes, and they stay together. */
+static enum input_event take_event(bool is_ready)
+{
+    if (interrupts > 0) {
+        interrupts = 0;
+        return INPUT_INTERRUPTED;
+    }
+    if (is_ready || !(is_resumed || is_resized)) return INPUT_READY;
+    enum input_event event = is_resumed ? INPUT_RESUMED : INPUT_RESIZED;
+    is_resumed = is_resized = 0;
+    return event;
+}
+
+enum input_event wait_for_input(void)
+{
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    static const int told[] = {SIGINT, SIGTSTP, SIGCONT, SIGWINCH};
+    sigset_t events, before;
+    sigemptyset(&events);
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) sigaddset(&events, told[i]);
+    pthread_sigmask(SIG_BLOCK, &events, &before); /* else one before ppoll would be slept through */
+    int ready = poll(&input, 1, 0);
+    bool can_wait = true;
+    enum input_event event = take_event(ready > 0);
+    while (event == INPUT_READY && ready <= 0 && can_wait) {
+        ready = ppoll(&input, 1, NULL, &before);
+        can_wait = ready >= 0 || errno == EINTR;
+        event = take_event(ready > 0);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return event; /* where it cannot wait, reading tells what is wrong */
 }

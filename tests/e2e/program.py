@@ -3,6 +3,7 @@
 A script defines functions test_NAME and ends with `program.main(globals())`. It takes the program
 and words: only tests whose name contains one of them are run.
 """
+import codecs
 import fcntl
 import json
 import os
@@ -79,35 +80,50 @@ def need_demo():
 
 
 class Terminal:
-    """The program on a terminal of its own."""
+    """The program on a terminal of its own; `program` names another one, more words its
+    environment."""
 
-    def __init__(self, *arguments, **more):
+    def __init__(self, *arguments, program=None, size=(24, 100), **more):
         self.folder = tempfile.TemporaryDirectory()
-        env = environment(TERM="xterm", XDG_STATE_HOME=self.folder.name, **more)
+        env = {**environment(TERM="xterm", XDG_STATE_HOME=self.folder.name), **more}
+        program = program or PROGRAM
         try:
             self.pid, self.fd = pty.fork()
         except OSError as error:
             raise Skip(f"no pseudo-terminal to be had here: {error}") from error
         if self.pid == 0:
             os.chdir(ROOT)
-            os.execve(PROGRAM, [PROGRAM, *arguments], env)
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-        self.seen = ""
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+            os.execvpe(program, [program, *arguments], env)
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.raw = ""   # all that came
+        self.held = ""  # a sequence that has only begun
+        self.seen = ""  # what is not yet waited for, without sequences
 
-    def wait_for(self, text, seconds=20):
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def read(self, seconds):
+        """Takes what has come; false when nothing does."""
+        if not select.select([self.fd], [], [], seconds)[0]:
+            return False
+        try:
+            data = os.read(self.fd, 65536)
+        except OSError:
+            return False
+        text = self.decoder.decode(data)
+        self.raw += text
+        whole, begun = re.fullmatch(r"(?s)(.*?)(\x1b\[?[0-9;?]*)?", self.held + text).groups()
+        self.held = begun or ""
+        self.seen += PARTS.sub("", whole)
+        return bool(data)
+
+    def wait_for(self, text, seconds=60):
         """Reads until `text` appears; gives what came before and forgets both."""
         end = time.monotonic() + seconds
         while text not in self.seen:
-            ready, _, _ = select.select([self.fd], [], [], max(0, end - time.monotonic()))
-            data = b""
-            if ready:
-                try:
-                    data = os.read(self.fd, 65536)
-                except OSError:
-                    pass
-            if not data:
+            if not self.read(max(0, end - time.monotonic())):
                 raise AssertionError(f"{text!r} did not come; seen: {self.seen[-300:]!r}")
-            self.seen += PARTS.sub("", data.decode(errors="replace"))
         before, _, self.seen = self.seen.partition(text)
         return before
 
@@ -116,16 +132,14 @@ class Terminal:
 
     def status(self):
         """The exit status, once it has ended; what it still prints is read meanwhile."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while time.monotonic() < end:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
+            while self.read(0 if pid else 0.05):
+                pass
             if pid:
                 return os.waitstatus_to_exitcode(status)
-            if select.select([self.fd], [], [], 0.05)[0]:
-                try:
-                    self.seen += os.read(self.fd, 65536).decode(errors="replace")
-                except OSError:
-                    time.sleep(0.05)
+            time.sleep(0.01)
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         raise AssertionError("does not end")

@@ -1,0 +1,430 @@
+#!/usr/bin/env python3
+"""Chat as a person uses it, on a terminal of its own: lines, blocks, keys, signals, history.
+
+usage: tests/e2e/test_terminal.py PROGRAM [NAME...]      (only tests whose name contains a NAME)
+
+What was sent is read from the file that /save writes. Nothing here waits for a time: a test waits
+for what the program shows, and gives up after a minute.
+"""
+import json
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+import termios
+import time
+
+import program
+from program import (MODEL, PROGRAM, Skip, Terminal, carat, expect, expect_status, libraries)
+
+LEFT, UP, DOWN = "\x1b[D", "\x1b[A", "\x1b[B"
+PASTE = "\x1b[200~{}\x1b[201~"
+
+
+def need_edit():
+    if "libedit" not in libraries():
+        raise Skip("built without libedit")
+
+
+class Chat(Terminal):
+    def __init__(self, *arguments, **more):
+        super().__init__("chat", MODEL, "-n", "2", "--temp", "0", *arguments, **more)
+        self.begin()
+
+    def begin(self):
+        self.wait_for("> ")
+        self.command("/stats", "timings are printed")
+
+    def say(self, line):
+        """Sends a message and waits for the end of the answer, which timings tell."""
+        self.send(line + "\r")
+        self.wait_for("t/s)\r\n")
+        self.wait_for("> ")
+
+    def command(self, line, wanted):
+        self.send(line + "\r")
+        self.wait_for(wanted)
+        self.wait_for("> ")
+
+    def messages(self):
+        """What the user has said so far."""
+        path = os.path.join(self.folder.name, "talk.json")
+        self.command(f"/save {path}", "messages saved")
+        talk = json.loads(pathlib.Path(path).read_text())["messages"]
+        return [m["content"] for m in talk if m["role"] == "user"]
+
+    def leave(self):
+        self.send("\x04")
+        expect(self.status() == 0, "status")
+
+    def modes(self):
+        """Whether the terminal gathers whole lines and echoes them, as shells set it."""
+        flags = termios.tcgetattr(self.fd)[3]
+        return bool(flags & termios.ICANON), bool(flags & termios.ECHO)
+
+
+def marks_pastes(terminal):
+    """Whether the program has told the terminal to mark what is pasted."""
+    return terminal.raw.rfind("\x1b[?2004h") > terminal.raw.rfind("\x1b[?2004l")
+
+
+def until(condition, what):
+    end = time.monotonic() + 60
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not come")
+        time.sleep(0.01)
+
+
+# ---- Ctrl-C and Ctrl-D ------------------------------------------------------------------------
+
+def empty_line(chat, typed):
+    chat.send(typed)
+    chat.wait_for(typed)
+    before = len(chat.raw)
+    chat.send("\x03")
+    until(lambda: chat.read(0.05) and len(chat.raw) > before, "the empty line")
+
+
+def test_interrupt_empties_a_line_and_nothing_more():
+    need_edit()
+    chat = Chat()
+    for _ in range(3):
+        empty_line(chat, "not this")
+    chat.say("but this")
+    chat.send("one\x1b\r")
+    empty_line(chat, "two")
+    chat.say("and this")
+    expect(chat.messages() == ["but this", "and this"], str(chat.messages()))
+    chat.leave()
+
+
+def test_two_interrupts_on_an_empty_line_leave():
+    chat = Chat()
+    chat.send("\x03")
+    chat.wait_for("Ctrl-D or /exit leaves")
+    chat.wait_for("> ")
+    chat.say("words between")
+    chat.send("\x03")
+    chat.wait_for("Ctrl-D or /exit leaves")
+    chat.wait_for("> ")
+    chat.send("\x03")
+    expect(chat.status() == 130, "status")
+
+
+def test_an_emptied_line_is_no_first_interrupt():
+    need_edit()
+    chat = Chat()
+    empty_line(chat, "words")
+    chat.send("\x03")
+    chat.wait_for("Ctrl-D or /exit leaves")
+    chat.wait_for("> ")
+    empty_line(chat, "more words")
+    chat.say("still here")
+    chat.leave()
+
+
+def test_end_of_input_ends_a_block():
+    for is_piped in (False, True):
+        if is_piped:
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "talk.json")
+                done = carat("chat", MODEL, "-n", "2", stdin=f'/save {path}\n"""a\nb'.encode())
+                expect_status(done, 0)
+                expect(done.stdout, "the block was not answered")
+            continue
+        chat = Chat()
+        chat.send('"""one\r')
+        chat.wait_for(". ")
+        chat.send("two\r")
+        chat.wait_for(". ")
+        chat.send("\x04")
+        chat.wait_for("t/s)")
+        chat.wait_for("> ")
+        expect(chat.messages() == ["one\ntwo"], str(chat.messages()))
+        chat.leave()
+
+
+def test_interrupt_drops_a_block():
+    chat = Chat()
+    chat.send('"""one\r')
+    chat.wait_for(". ")
+    chat.send("\x03")
+    chat.wait_for("the block is dropped")
+    chat.wait_for("> ")
+    chat.say("two")
+    expect(chat.messages() == ["two"], str(chat.messages()))
+    chat.leave()
+
+
+# ---- Blocks -----------------------------------------------------------------------------------
+
+def test_a_recalled_block_is_sent_whole():
+    need_edit()
+    chat = Chat()
+    chat.say(PASTE.format("one\ntwo\nthree"))
+    chat.say(UP)
+    chat.say(UP + " and more")
+    chat.say('"""first\rsecond"""')
+    chat.say(UP)
+    block = "one\ntwo\nthree"
+    wanted = [block, block, block + " and more", "first\nsecond", "first\nsecond"]
+    expect(chat.messages() == wanted, str(chat.messages()))
+    chat.leave()
+
+
+def test_a_recalled_block_can_be_edited_in_every_line():
+    need_edit()
+    chat = Chat()
+    chat.say(PASTE.format("one\ntwo\nthree"))
+    chat.say(UP + UP + "A" + UP + "B" + DOWN + "C")
+    chat.say("last")
+    chat.say(UP + UP + UP + UP + UP)  # the last one, the edited one from its end on, the first
+    wanted = ["one\ntwo\nthree", "oneB\ntwoAC\nthree", "last", "one\ntwo\nthree"]
+    expect(chat.messages() == wanted, str(chat.messages()))
+    chat.leave()
+
+
+def test_alt_enter_begins_another_line():
+    need_edit()
+    chat = Chat()
+    chat.say("one\x1b\rtwo\x1b\nthree\x1b[13;2ufour\x1b[27;5;13~five")
+    expect(chat.messages() == ["one\ntwo\nthree\nfour\nfive"], str(chat.messages()))
+    chat.leave()
+
+
+def test_fifty_pasted_lines_are_one_message():
+    need_edit()
+    chat = Chat(size=(12, 16))
+    block = "\n".join(f"line {i} of the text" for i in range(50))  # wider than the window
+    chat.say(PASTE.format(block.replace("\n", "\r")))
+    chat.say(PASTE.format(block.replace("\n", "\r\n")))
+    chat.say(UP)
+    expect(chat.messages() == [block] * 3, str(chat.messages()))
+    chat.leave()
+
+
+def test_a_paste_may_hold_any_bytes():
+    need_edit()
+    chat = Chat()
+    os.write(chat.fd, b"\x1b[200~a\xff\x07b\t\xe2\x90\xa4c \xf0\x9f\x98\x80\x1b[201~")
+    chat.say("")
+    expect(chat.messages() == ["a?b\t\u2424c \U0001f600"], str(chat.messages()))
+    chat.leave()
+
+
+def test_a_paste_that_is_too_long_is_cut_with_a_note():
+    need_edit()
+    chat = Chat("-c", "64", size=(24, 1000))
+    text = "word " * 250000
+    chat.resize(24, 1000)
+    sent = 0
+    data = PASTE.format(text).encode()
+    os.set_blocking(chat.fd, False)
+    while sent < len(data):
+        try:
+            sent += os.write(chat.fd, data[sent:sent + 4096])
+        except BlockingIOError:
+            chat.read(0.05)
+    os.set_blocking(chat.fd, True)
+    chat.wait_for("only the first 1048576 bytes")
+    chat.send("\x03")
+    chat.say("short")
+    expect(chat.messages() == ["short"], str(chat.messages()))
+    chat.leave()
+
+
+def test_a_piped_line_keeps_nul():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "talk.json")
+        done = carat("chat", MODEL, "-n", "2",
+                     stdin=b'a\0b\n\0\n"""c\0\nd\0"""\n' + f"/save {path}\n".encode())
+        expect_status(done, 0)
+        talk = json.loads(pathlib.Path(path).read_text())["messages"]
+        sent = [m["content"] for m in talk if m["role"] == "user"]
+        expect(sent == ["a\0b", "\0", "c\0\nd\0"], str(sent))
+
+
+# ---- Keys -------------------------------------------------------------------------------------
+
+def test_arrows_with_ctrl_or_alt_go_by_words():
+    need_edit()
+    chat = Chat()
+    for name, left, right in (("xterm, tmux", "\x1b[1;5D", "\x1b[1;5C"),
+                              ("Alt in xterm", "\x1b[1;3D", "\x1b[1;3C"),
+                              ("rxvt", "\x1bOd", "\x1bOc"),
+                              ("screen", "\x1b[5D", "\x1b[5C"),
+                              ("Linux console, Alt", "\x1b\x1b[D", "\x1b\x1b[C"),
+                              ("letters", "\x1bb", "\x1bf")):
+        chat.say(f"one two three{left}{left}A{left}{left}B{right}C")
+        sent = chat.messages()[-1]
+        expect(sent == "BoneC Atwo three", f"{name}: {sent!r}")
+    chat.leave()
+
+
+def test_home_end_and_delete_of_all_terminals():
+    need_edit()
+    chat = Chat()
+    for home, end in (("\x1b[H", "\x1b[F"), ("\x1bOH", "\x1bOF"), ("\x1b[1~", "\x1b[4~"),
+                      ("\x1b[7~", "\x1b[8~"), ("\x01", "\x05"), ("\x1b[1;5H", "\x1b[1;5F")):
+        chat.say(f"xtwo{home}\x1b[3~one {end} three")
+        sent = chat.messages()[-1]
+        expect(sent == "one two three", f"{home!r}: {sent!r}")
+    chat.leave()
+
+
+def test_keys_without_a_meaning_leave_nothing():
+    need_edit()
+    chat = Chat()
+    keys = ["\x1b[15~", "\x1b[24~", "\x1b[5~", "\x1b[6;5~", "\x1b[2~", "\x1b[1;5P", "\x1b[1;6C",
+            "\x1b[3;2~", "\x1b[1;2D", "\x1b[1;2C"]
+    chat.say("a" + "".join(keys) + "b")
+    expect(chat.messages() == ["ab"], str(chat.messages()))
+    chat.leave()
+
+
+# ---- The window -------------------------------------------------------------------------------
+
+def test_a_resized_window_is_drawn_anew():
+    need_edit()
+    chat = Chat()
+    text = "some words that fit into a wide window only"
+    chat.send(text)
+    chat.wait_for(text)
+    chat.resize(24, 30)
+    chat.wait_for("> " + text[:20])
+    chat.resize(24, 100)
+    chat.wait_for("> " + text)
+    chat.say("!")
+    expect(chat.messages() == [text + "!"], str(chat.messages()))
+    chat.leave()
+
+
+def test_a_resize_while_pasting_loses_nothing():
+    need_edit()
+    chat = Chat()
+    chat.send("\x1b[200~one\rtwo")
+    for columns in (40, 60, 80):
+        chat.resize(24, columns)
+    chat.send("\rthree\x1b[201~")
+    chat.say("")
+    expect(chat.messages() == ["one\ntwo\nthree"], str(chat.messages()))
+    chat.leave()
+
+
+# ---- Ctrl-Z -----------------------------------------------------------------------------------
+
+class Shell(Chat):
+    """A shell with job control, and the chat started in it."""
+
+    def __init__(self, *arguments):
+        Terminal.__init__(self, "--norc", "--noprofile", "--noediting", "-i", program="bash",
+                          PS1="shell$ ")
+        self.wait_for("shell$ ")
+        words = " ".join([PROGRAM, "chat", MODEL, "--temp", "0", *arguments])
+        self.send(words + "\n")
+        self.wait_for("\r\n")
+        self.begin()
+
+    def stop(self, how="\x1a"):
+        self.send(how)
+        self.wait_for("Stopped")
+        self.wait_for("shell$ ")
+
+    def foreground(self):
+        self.send("fg\n")
+        self.wait_for("fg\r\n")
+
+    def leave(self):
+        self.send("\x04")
+        self.wait_for("shell$ ")
+        self.send("exit\n")
+        expect(self.status() == 0, "status")
+
+
+def test_stopped_at_the_prompt_the_shell_has_its_terminal():
+    shell = Shell("-n", "2")
+    shell.send("half a ")
+    shell.wait_for("half a ")
+    shell.stop()
+    expect(shell.modes() == (True, True), f"modes {shell.modes()}")
+    expect(not marks_pastes(shell), "pastes are still marked")
+    shell.send("echo in the sh''ell\n")
+    shell.wait_for("in the shell")
+    shell.foreground()
+    if "libedit" in libraries():
+        shell.wait_for("> half a ")
+        expect(marks_pastes(shell), "pastes are not marked")
+        expect(shell.modes() == (False, False), f"modes {shell.modes()}")
+        shell.say("line")
+        expect(shell.messages() == ["half a line"], str(shell.messages()))
+    else:
+        shell.wait_for("> ")  # the system's line editing has dropped what was typed
+        shell.say("line")
+        expect(shell.messages() == ["line"], str(shell.messages()))
+    shell.leave()
+
+
+def test_stopped_by_another_program_it_comes_back_too():
+    need_edit()
+    shell = Shell("-n", "2")
+    shell.send("half a ")
+    shell.wait_for("half a ")
+    # The chat leads the process group that has the terminal.
+    os.kill(os.tcgetpgrp(shell.fd), signal.SIGSTOP)
+    shell.wait_for("Stopped")
+    shell.wait_for("shell$ ")
+    shell.foreground()
+    shell.wait_for("> half a ")
+    until(lambda: shell.modes() == (False, False), "the line editor's modes")
+    shell.say("line")
+    expect(shell.messages() == ["half a line"], str(shell.messages()))
+    shell.leave()
+
+
+def test_stopped_while_it_answers_it_goes_on():
+    shell = Shell("--logit-bias", "106=-inf", "--logit-bias", "1=-inf", "--logit-bias",
+                  "50=-inf", "-n", "100000", "-c", "0")
+    shell.send("hello\r")
+    shell.wait_for("hello")
+    before = len(shell.raw)
+    until(lambda: shell.read(0.05) and len(shell.raw) > before + 300, "the answer")
+    shell.stop()
+    expect(shell.modes() == (True, True), f"modes {shell.modes()}")
+    expect(not marks_pastes(shell), "pastes are marked")
+    shell.foreground()
+    before = len(shell.raw)
+    until(lambda: shell.read(0.05) and len(shell.raw) > before + 300, "the rest of the answer")
+    shell.send("\x03")
+    shell.wait_for("stopped")
+    shell.wait_for("> ")
+    shell.command("/stats", "timings are not printed")
+    shell.leave()
+
+
+def test_a_stopped_chat_can_be_terminated():
+    shell = Shell("-n", "2")
+    process = os.tcgetpgrp(shell.fd)
+    shell.stop()
+    shell.send("kill %1\n")
+    until(lambda: not os.path.exists(f"/proc/{process}"), "the end of the chat")
+    expect(shell.modes() == (True, True), f"modes {shell.modes()}")
+    shell.send("exit\n")
+    shell.status()
+
+
+# ---- Ends -------------------------------------------------------------------------------------
+
+def test_a_signal_puts_the_terminal_back():
+    for number, status in ((signal.SIGTERM, 143), (signal.SIGHUP, 129)):
+        chat = Chat()
+        chat.send("words")
+        chat.wait_for("words")
+        os.kill(chat.pid, number)
+        expect(chat.status() == status, f"{number}: status")
+        expect(not marks_pastes(chat), f"{number}: pastes are still marked")
+
+
+if __name__ == "__main__":
+    sys.exit(program.main(globals()))
