@@ -408,9 +408,13 @@ static int talk(struct chat *chat)
 static int open_reader(struct chat *chat, const struct options *o, struct carat_error *err)
 {
     struct buf path = {0};
+    struct carat_error unknown = {0};
     const char *history = NULL;
     bool wants_history = !opt_is_set(o, OPT_NO_HISTORY) && isatty(STDIN_FILENO);
-    if (wants_history && state_path("history", &path, NULL) == CARAT_OK) history = buf_text(&path);
+    if (wants_history && state_path("history", &path, &unknown) == CARAT_OK)
+        history = buf_text(&path);
+    else if (wants_history)
+        note("lines are not kept for the next time: %s", unknown.message);
     int status = line_reader_open(&chat->reader, history, err);
     buf_deinit(&path);
     return status;

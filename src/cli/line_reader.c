@@ -21,6 +21,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "cli/history_file.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
 
@@ -35,7 +36,8 @@ struct line_reader {
     EditLine *edit;
     History *history;
     char *history_path;
-    bool is_interrupted;
+    bool is_interrupted, is_history_noted;
+    struct buf newest; /* what was remembered last */
 #endif
 };
 
@@ -425,6 +427,38 @@ static void add_functions(EditLine *edit)
         el_wset(edit, EL_ADDFN, functions[i].name, functions[i].help, functions[i].function);
 }
 
+/* What libedit offers, H_LOAD and H_SAVE, reads at the beginning and writes all anew at the end:
+ * of two chats the first one's lines are lost, and all of them when the second write fails. */
+static void note_history(struct line_reader *reader, const struct carat_error *err)
+{
+    if (!reader->is_history_noted) note("lines are not kept for the next time: %s", err->message);
+    reader->is_history_noted = true;
+}
+
+static void take_entry(void *user, const char *text, size_t length)
+{
+    struct line_reader *reader = user;
+    HistEvent event;
+    uint32_t c;
+    for (size_t i = 0; i < length;) {
+        int n = utf8_read(text + i, length - i, &c);
+        if (n == 0) return; /* could not be edited; the file keeps it */
+        i += (size_t)n;
+    }
+    history(reader->history, &event, H_ENTER, text);
+    buf_clear(&reader->newest);
+    buf_add(&reader->newest, text, length);
+}
+
+static void load_history(struct line_reader *reader, const char *path)
+{
+    struct carat_error err = {0};
+    reader->history_path = mem_copy_text(path, strlen(path));
+    int status = history_file_trim(path, HISTORY_MAX, &err);
+    if (status == CARAT_OK) status = history_file_read(path, take_entry, reader, &err);
+    if (status != CARAT_OK) note_history(reader, &err);
+}
+
 static int open_edit(struct line_reader *reader, const char *path, struct carat_error *err)
 {
     HistEvent event;
@@ -433,10 +467,7 @@ static int open_edit(struct line_reader *reader, const char *path, struct carat_
     if (!reader->edit || !reader->history) return err_no_memory(err, "line editing", 0);
     history(reader->history, &event, H_SETSIZE, HISTORY_MAX);
     history(reader->history, &event, H_SETUNIQUE, 1);
-    if (path) {
-        reader->history_path = mem_copy_text(path, strlen(path));
-        history(reader->history, &event, H_LOAD, path);
-    }
+    if (path) load_history(reader, path);
     EditLine *edit = reader->edit;
     el_set(edit, EL_CLIENTDATA, reader);
     el_set(edit, EL_PROMPT, show_prompt);
@@ -456,13 +487,11 @@ static int open_edit(struct line_reader *reader, const char *path, struct carat_
 
 static void close_edit(struct line_reader *reader)
 {
-    HistEvent event;
-    if (reader->history && reader->history_path)
-        history(reader->history, &event, H_SAVE, reader->history_path);
     if (reader->history) history_end(reader->history);
     if (reader->edit) el_end(reader->edit);
     if (reader->is_terminal) signals_restore_terminal();
     mem_free(reader->history_path);
+    buf_deinit(&reader->newest);
 }
 #endif
 
@@ -514,8 +543,14 @@ enum line_end line_reader_next(struct line_reader *reader, const char *prompt, s
 void line_reader_remember(struct line_reader *reader, const char *line, size_t length)
 {
 #ifdef CARAT_HAVE_EDIT
-    HistEvent event;
-    if (reader->history && length) history(reader->history, &event, H_ENTER, line);
+    const struct buf *newest = reader->edit ? &reader->newest : NULL;
+    if (!newest || length == 0) return;
+    bool is_known = newest->length == length && memcmp(newest->data, line, length) == 0;
+    if (is_known) return;
+    take_entry(reader, line, length);
+    struct carat_error err = {0};
+    const char *path = reader->history_path;
+    if (path && history_file_add(path, line, length, &err) != CARAT_OK) note_history(reader, &err);
 #else
     (void)reader;
     (void)line;

@@ -160,6 +160,7 @@ void signals_open(void)
     handle(SIGTERM, on_terminate);
     handle(SIGHUP, on_terminate);
     handle(SIGPIPE, SIG_DFL);
+    handle(SIGXFSZ, SIG_IGN); /* writing says that the file would grow too large */
     struct sigaction bus = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
     sigaction(SIGBUS, &bus, NULL);
 }

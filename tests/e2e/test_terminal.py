@@ -9,6 +9,7 @@ for what the program shows, and gives up after a minute.
 import json
 import os
 import pathlib
+import resource
 import signal
 import sys
 import tempfile
@@ -156,6 +157,118 @@ def test_interrupt_drops_a_block():
     chat.say("two")
     expect(chat.messages() == ["two"], str(chat.messages()))
     chat.leave()
+
+
+# ---- History ----------------------------------------------------------------------------------
+
+def history_of(folder):
+    path = pathlib.Path(folder) / "carat/history"
+    return path.read_text().splitlines()[1:] if path.exists() else []
+
+
+def test_a_closed_window_keeps_what_was_said():
+    need_edit()
+    chat = Chat()
+    chat.say("something to keep")
+    chat.send("half a line")
+    chat.wait_for("half a line")
+    os.close(chat.fd)  # the window is gone: SIGHUP
+    until(lambda: os.waitpid(chat.pid, os.WNOHANG)[0], "the end of the chat")
+    expect(history_of(chat.folder.name) == ["/stats", "something to keep"],
+           str(history_of(chat.folder.name)))
+    again = Chat(XDG_STATE_HOME=chat.folder.name)
+    again.say(UP + UP)
+    expect(again.messages() == ["something to keep"], str(again.messages()))
+    again.leave()
+
+
+def test_a_killed_chat_keeps_what_was_said():
+    need_edit()
+    chat = Chat()
+    chat.say("something to keep")
+    os.kill(chat.pid, signal.SIGKILL)
+    chat.status()
+    expect("something to keep" in history_of(chat.folder.name), "it is lost")
+
+
+def test_two_chats_at_once_keep_all_lines():
+    need_edit()
+    one = Chat()
+    two = Chat(XDG_STATE_HOME=one.folder.name)
+    one.say("one a")
+    two.say("two a")
+    one.say("one b")
+    two.say("two b")
+    one.leave()
+    two.leave()
+    kept = [line for line in history_of(one.folder.name) if line != "/stats"]
+    expect(kept == ["one a", "two a", "one b", "two b"], str(kept))
+
+
+def test_history_that_libedit_wrote_is_kept():
+    need_edit()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "carat/history"
+        path.parent.mkdir()
+        older = "_HiStOrY_V2_\nof\\040old\none\\012two\ncaf\u00e9\\040au\\040lait\n"
+        path.write_text(older)
+        chat = Chat(XDG_STATE_HOME=folder)
+        chat.say(UP + UP)
+        chat.say(UP * 5)
+        chat.say(UP * 8)  # past what was sent now, and through the lines of the block twice
+        wanted = ["caf\u00e9 au lait", "one\ntwo", "of old"]
+        expect(chat.messages() == wanted, str(chat.messages()))
+        chat.leave()
+        expect(path.read_text().startswith(older), "the older lines are not as they were")
+        expect(path.stat().st_mode & 0o777 == 0o600, "others can read it")
+
+
+def test_history_that_cannot_be_written_is_one_note():
+    need_edit()
+    with tempfile.TemporaryDirectory() as folder:
+        blocker = pathlib.Path(folder) / "carat"
+        blocker.write_text("not a folder")
+        chat = Chat(XDG_STATE_HOME=folder)
+        for text in ("one", "two"):
+            chat.say(text)
+        chat.say(UP + UP)
+        expect(chat.raw.count("not kept for the next time") == 1, chat.raw)
+        expect(chat.messages() == ["one", "two", "one"], str(chat.messages()))
+        chat.leave()
+        expect(blocker.read_text() == "not a folder", "it was replaced")
+
+
+def test_history_on_a_full_disk_loses_nothing():
+    need_edit()
+    chat = Chat()
+    chat.say("kept")
+    path = pathlib.Path(chat.folder.name) / "carat/history"
+    before = path.read_bytes()
+    # For this process the disk is full four bytes from here.
+    resource.prlimit(chat.pid, resource.RLIMIT_FSIZE,
+                     (len(before) + 4, resource.RLIM_INFINITY))
+    chat.say("does not fit")
+    chat.say("nor does this")
+    expect(chat.raw.count("not kept for the next time") == 1, chat.raw[-500:])
+    expect(path.read_bytes() == before, "the file is not as it was")
+    resource.prlimit(chat.pid, resource.RLIMIT_FSIZE,
+                     (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    chat.say("fits again")
+    chat.leave()
+    expect(path.read_bytes() == before + b"fits again\n", str(path.read_bytes()))
+
+
+def test_no_history_reads_and_writes_none():
+    need_edit()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "carat/history"
+        path.parent.mkdir()
+        path.write_text("_HiStOrY_V2_\nearlier\n")
+        chat = Chat("--no-history", XDG_STATE_HOME=folder)
+        chat.say(UP + UP + "\x15now")
+        expect("earlier" not in chat.raw and chat.messages() == ["now"], chat.raw)
+        chat.leave()
+        expect(path.read_text() == "_HiStOrY_V2_\nearlier\n", "it was written")
 
 
 # ---- Blocks -----------------------------------------------------------------------------------
