@@ -154,8 +154,8 @@ void carat_parser_close(carat_parser *parser);
 
 /* ---- Engine ----------------------------------------------------------------------------- */
 
-/* AUTO: F32 where computing is exact, else F16. Q8_0: of global layers; local ones stay F16, as
- * they are small and suffer most. */
+/* AUTO: F32 where computing is exact, else F16; Q8_0 when only then a context that was asked for
+ * fits. Q8_0: of global layers; local ones stay F16, as they are small and suffer most. */
 enum carat_kv_type { CARAT_KV_AUTO, CARAT_KV_F16, CARAT_KV_F32, CARAT_KV_Q8_0, CARAT_KV_BF16 };
 
 /* FAST: activations in 8 bits where the weights are quantised. The reference is always fp32. */
@@ -165,6 +165,8 @@ enum carat_precision { CARAT_PRECISION_FAST, CARAT_PRECISION_FP32 };
 enum carat_matmul { CARAT_MATMUL_AUTO, CARAT_MATMUL_INT8, CARAT_MATMUL_FP16 };
 /* Where a GPU reads the table of per-layer embeddings; AUTO: in its own memory if it fits. */
 enum carat_ple { CARAT_PLE_AUTO, CARAT_PLE_GPU, CARAT_PLE_PINNED, CARAT_PLE_HOST };
+
+struct carat_memory;
 
 struct carat_engine_options { /* every 0 or NULL means the default; NULL options: all of them */
     const char *backend;      /* "cuda", "cpu" or "ref"; default: the first that is there */
@@ -182,12 +184,17 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     bool cpu_experts;         /* experts of 26B-A4B stay on the CPU */
     int64_t mirror_budget;    /* GPU: bytes for fp16 copies of weights, of which a tenth of the GPU
                                  stays free; 0: no other bound, < 0: none */
+    int64_t gpu_memory;       /* GPU: bytes that all of this together may take there, with what the
+                                 driver takes for it; 0: what is free */
+    int32_t gpu_memory_percent; /* the same in hundredths of the GPU's memory; the less of both */
     /* GPU: parts to do without, to compare; answers differ by rounding at most. */
     bool no_graphs; /* steps are launched anew instead of replayed: the same bits */
     bool no_cublas; /* products of prompts by our own kernels */
     bool no_fusion; /* every operation is a launch of its own */
     bool profile;             /* keep times for carat_profile_text */
-    /* Called while weights go to a device, from carat_engine_open; may be NULL. */
+    /* Called by carat_engine_open, with `progress_user`; may be NULL. `planned`: once, with what is
+     * going to be taken, before any of it is. `progress`: while weights go to a device. */
+    void (*planned)(void *user, const struct carat_memory *memory);
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes);
     void *progress_user;
 };
@@ -196,10 +203,14 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
 struct carat_memory {
     uint64_t weights_mapped; /* of the file */
     uint64_t weights;        /* in the form that the device computes with */
+    uint64_t mirrors;        /* of these: fp16 copies, which only make it faster */
     uint64_t kv_local, kv_global, buffers;
     uint64_t step, pinned;   /* of the host: a step's rows; what a GPU reads and writes there */
     uint64_t total;
-    uint64_t available; /* on the device now */
+    uint64_t driver;    /* of a GPU, not in `total`: what is left to its driver; an estimate */
+    uint64_t available; /* what may be taken of the device: what is free, within gpu_memory */
+    enum carat_kv_type kv_type; /* the effective one; never AUTO */
+    bool kv_is_narrowed;        /* AUTO became Q8_0: with F16 the context does not fit */
     int32_t n_ctx;      /* the effective one */
     int32_t gpu_layers; /* on the device */
     uint64_t second_total, second_available; /* of the CPU, when it computes the rest; else 0 */

@@ -109,6 +109,8 @@ static int start(carat_engine *e, const struct carat_engine_options *options,
     buf_deinit(&note);
     TRY(status);
     TRY(layout_init(&e->layout, &from, options, err));
+    if (options && options->planned)
+        options->planned(options->progress_user, &e->layout.memory);
     TRY(take_host_memory(e, err));
     TRY(take_device_memory(e, err));
     arena_seal(&e->arena);

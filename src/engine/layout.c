@@ -12,6 +12,12 @@ static int in_range(int32_t value, int32_t least, int32_t most, const char *what
     return err_set(err, CARAT_EUSAGE, "%s: %d to %d expected, %d found", what, least, most, value);
 }
 
+/* What `taken` leaves of the memory. */
+static uint64_t left_of(uint64_t available, uint64_t taken)
+{
+    return available > taken ? available - taken : 0;
+}
+
 static int check_cache_formats(const struct layout *y, const struct backend *backend,
                                struct carat_error *err)
 {
@@ -38,6 +44,11 @@ static int choose_options(struct layout *y, const carat_model *model,
     TRY(in_range(y->n_seq, 1, SEQUENCES_MAX, "number of sequences", err));
     TRY(in_range(y->chunk, 1, CHUNK_MAX, "rows of a prefill step", err));
     if (o->n_ctx) TRY(in_range(o->n_ctx, least, n_ctx_train, "context size", err));
+    TRY(in_range(o->gpu_memory_percent, 0, 100, "percent of the GPU's memory", err));
+    if (o->gpu_memory < 0)
+        return err_set(err, CARAT_EUSAGE,
+                       "bytes of the GPU's memory: 0 or more expected, %lld found",
+                       (long long)o->gpu_memory);
     y->score_rows = y->chunk < SCORE_ROWS ? y->chunk : SCORE_ROWS;
     switch (o->kv_type) {
     case CARAT_KV_F16:
@@ -57,6 +68,22 @@ static int choose_options(struct layout *y, const carat_model *model,
 }
 
 /* ---- Devices ---------------------------------------------------------------------------- */
+
+/* What may be taken: what is free, and of a GPU no more than is allowed. */
+static void allow(struct site_memory *m, const struct device_facts *facts,
+                  const struct carat_engine_options *o)
+{
+    uint64_t part = (uint64_t)facts->memory_total * (uint64_t)o->gpu_memory_percent / 100;
+    uint64_t limit = UINT64_MAX;
+    if (o->gpu_memory > 0) limit = (uint64_t)o->gpu_memory;
+    if (o->gpu_memory_percent > 0 && part < limit) limit = part;
+    m->total = facts->memory_total;
+    m->available = left_of(facts->memory_available, facts->memory_reserve);
+    m->driver = facts->memory_reserve;
+    m->is_limited = o->gpu_memory > 0 || o->gpu_memory_percent > 0;
+    if (m->is_limited) m->driver += facts->memory_context;
+    if (left_of(limit, m->driver) < m->available) m->available = left_of(limit, m->driver);
+}
 
 static int open_target(struct layout *y, enum site site, const char *name,
                        const struct carat_engine_options *o, struct carat_error *err)
@@ -80,8 +107,8 @@ static int open_target(struct layout *y, enum site site, const char *name,
     TRY(t->backend->open(&t->device, site == SITE_NEAR ? o->device : 0, &device, err));
     t->backend->describe(t->device, &facts);
     memcpy(y->device_names[site], facts.name, sizeof facts.name);
-    y->sites[site].total = facts.memory_total;
-    y->sites[site].available = facts.memory_available;
+    static const struct carat_engine_options unlimited;
+    allow(&y->sites[site], &facts, t->backend->is_host ? &unlimited : o);
     return CARAT_OK;
 }
 
@@ -129,12 +156,6 @@ static void shape_caches(struct layout *y, const struct gemma_config *c, int32_t
     }
 }
 
-/* What `taken` leaves of the memory. */
-static uint64_t left_of(uint64_t available, uint64_t taken)
-{
-    return available > taken ? available - taken : 0;
-}
-
 /* Caches that are chosen by us take 9 tenths of what the rest leaves. */
 static bool caches_fit(const struct layout *y, const uint64_t *left)
 {
@@ -175,7 +196,8 @@ static uint64_t step_bytes(const struct layout *y)
     return (uint64_t)(y->chunk + y->n_seq) * 4 * sizeof(int32_t);
 }
 
-/* Other programs want some of a device too: what only makes it faster leaves them a tenth. */
+/* Other programs want some of a device too: what only makes it faster leaves them a tenth, unless
+ * somebody has said how much may be taken. */
 enum { PART_FOR_OTHERS = 10 };
 
 /* Where the weights of a site go when `others` of its memory is taken by all else. */
@@ -183,7 +205,8 @@ static void place(struct layout *y, enum site site, uint64_t others)
 {
     const struct site_memory *m = &y->sites[site];
     uint64_t left = left_of(m->available, others);
-    struct room room = {.bytes = left, .extra_bytes = left_of(left, m->total / PART_FOR_OTHERS)};
+    uint64_t for_others = m->is_limited ? 0 : m->total / PART_FOR_OTHERS;
+    struct room room = {.bytes = left, .extra_bytes = left_of(left, for_others)};
     plans_place(&y->plans, &y->targets[site], site, &room, &y->placements[site]);
 }
 
@@ -196,7 +219,7 @@ static int measure(struct layout *y, const struct gemma_config *c, int32_t n_ctx
     for (int i = 0; i < SITE_COUNT; i++) {
         struct site_memory *m = &y->sites[i];
         m->buffers = y->plans.bytes[i] + y->plans.scratch_bytes[i];
-        place(y, (enum site)i, layout_kv_bytes(m) + m->buffers + step_bytes(y));
+        place(y, (enum site)i, layout_kv_bytes(m) + m->buffers);
     }
     return CARAT_OK;
 }
@@ -244,19 +267,24 @@ static int check_pinned(const struct layout *y, struct carat_error *err)
     return CARAT_EMEMORY;
 }
 
+static bool all_fits(const struct layout *y)
+{
+    return fits(y, SITE_NEAR) && fits(y, SITE_FAR);
+}
+
 static int check_memory(const struct layout *y, struct carat_error *err)
 {
+    if (all_fits(y)) return check_pinned(y, err);
     enum site site = fits(y, SITE_NEAR) ? SITE_FAR : SITE_NEAR;
-    if (fits(y, site)) return check_pinned(y, err);
     err_set(err, CARAT_EMEMORY,
             "context of %d positions for %d sequence%s: %.1f MB needed, %.1f MB of them for "
             "weights in the form of %s; %.1f MB available",
             y->n_ctx, y->n_seq, y->n_seq == 1 ? "" : "s", (double)needed_on(y, site) / 1e6,
             (double)y->placements[site].device_bytes / 1e6, y->targets[site].backend->name,
             (double)y->sites[site].available / 1e6);
-    err_hint(err, y->targets[SITE_FAR].device
-                      ? "take a smaller context (-c), fewer sequences, or other --gpu-layers"
-                      : "take a smaller context (-c), fewer sequences, or --kv-type f16");
+    err_hint(err, "take a smaller context (-c), fewer sequences, or %s%s",
+             y->targets[SITE_FAR].device ? "other --gpu-layers" : "--kv-type q8_0",
+             y->sites[site].is_limited ? "; --gpu-memory allows no more" : "");
     return CARAT_EMEMORY;
 }
 
@@ -295,6 +323,70 @@ static int measure_largest(struct layout *y, const struct layout_source *from,
     return measure(y, c, n_ctx, err);
 }
 
+/* All of the pass near, or as it was divided by the user. */
+static int measure_whole(struct layout *y, const struct layout_source *from,
+                         const struct carat_engine_options *o, struct carat_error *err)
+{
+    const struct gemma_config *c = &from->model->config;
+    return o->n_ctx ? measure(y, c, o->n_ctx, err) : measure_longest(y, c, err);
+}
+
+/* Of a context that somebody asked for, caches may be narrower if nobody asked for their type. */
+static bool may_narrow(const struct layout *y, const struct gemma_config *c,
+                       const struct carat_engine_options *o)
+{
+    if (!o->n_ctx || o->kv_type != CARAT_KV_AUTO || y->kv_format != FORMAT_F16) return false;
+    for (int i = 0; i < SITE_COUNT; i++)
+        if (y->targets[i].device && !y->targets[i].backend->supports(OP_ATTENTION, FORMAT_Q8_0))
+            return false;
+    return c->head_dim_global % format_of(FORMAT_Q8_0)->block_elements == 0;
+}
+
+typedef int (*measure_fn)(struct layout *y, const struct layout_source *from,
+                          const struct carat_engine_options *o, struct carat_error *err);
+
+/* Measures in one of the two ways. If that does not fit, and does with narrower caches of global
+ * layers, these are taken. */
+static int measure_narrowing(struct layout *y, const struct layout_source *from,
+                             const struct carat_engine_options *o, measure_fn way,
+                             struct carat_error *err)
+{
+    TRY(way(y, from, o, err));
+    if (all_fits(y) || !may_narrow(y, &from->model->config, o)) return CARAT_OK;
+    y->kv_format_global = FORMAT_Q8_0;
+    TRY(way(y, from, o, err));
+    if (all_fits(y)) return CARAT_OK;
+    y->kv_format_global = y->kv_format;
+    return way(y, from, o, err);
+}
+
+static void fill_memory(struct layout *y)
+{
+    const struct site_memory *near = &y->sites[SITE_NEAR];
+    const struct placement *placed = &y->placements[SITE_NEAR];
+    uint64_t mapped = y->weights[SITE_NEAR]->bytes_mapped;
+    y->memory = (struct carat_memory){
+        .weights_mapped = mapped,
+        .weights = placed->device_bytes,
+        .mirrors = placed->mirror_bytes,
+        .kv_local = near->kv_local,
+        .kv_global = near->kv_global,
+        .buffers = near->buffers,
+        .step = step_bytes(y),
+        .pinned = placed->pinned_bytes,
+        .total = mapped + taken_on(y, SITE_NEAR) + step_bytes(y) + placed->pinned_bytes,
+        .driver = near->driver,
+        .available = near->available,
+        .kv_type = y->setup.kv_type,
+        .kv_is_narrowed = y->setup.kv_reason == CARAT_REASON_MEMORY,
+        .n_ctx = y->n_ctx,
+        .gpu_layers = split_n_near(&y->split),
+    };
+    if (!y->targets[SITE_FAR].device) return;
+    y->memory.second_total = taken_on(y, SITE_FAR);
+    y->memory.second_available = y->sites[SITE_FAR].available;
+}
+
 static int fill_layout(struct layout *y, const struct layout_source *from,
                        const struct carat_engine_options *o, struct carat_error *err)
 {
@@ -307,34 +399,13 @@ static int fill_layout(struct layout *y, const struct layout_source *from,
     y->split.has_far_experts = o->cpu_experts && c->n_expert > 0 && may_divide;
     int32_t asked = o->gpu_layers < 0 ? 0 : o->gpu_layers;
     TRY(divide(y, from, o->gpu_layers ? asked : c->n_layer, o, err));
-    if (o->n_ctx)
-        TRY(measure(y, c, o->n_ctx, err));
-    else
-        TRY(measure_longest(y, c, err));
+    TRY(measure_narrowing(y, from, o, measure_whole, err));
     if (!fits(y, SITE_NEAR) && may_divide && !o->gpu_layers) {
         y->whole_bytes = needed_on(y, SITE_NEAR);
-        TRY(measure_largest(y, from, o, err));
-    }
-    const struct site_memory *near = &y->sites[SITE_NEAR];
-    y->memory = (struct carat_memory){
-        .weights_mapped = from->near->bytes_mapped,
-        .weights = y->placements[SITE_NEAR].device_bytes,
-        .kv_local = near->kv_local,
-        .kv_global = near->kv_global,
-        .buffers = near->buffers,
-        .step = step_bytes(y),
-        .pinned = y->placements[SITE_NEAR].pinned_bytes,
-        .total = from->near->bytes_mapped + taken_on(y, SITE_NEAR) + step_bytes(y) +
-                 y->placements[SITE_NEAR].pinned_bytes,
-        .available = near->available,
-        .n_ctx = y->n_ctx,
-        .gpu_layers = split_n_near(&y->split),
-    };
-    if (y->targets[SITE_FAR].device) {
-        y->memory.second_total = taken_on(y, SITE_FAR);
-        y->memory.second_available = y->sites[SITE_FAR].available;
+        TRY(measure_narrowing(y, from, o, measure_largest, err));
     }
     layout_describe(y, c, o, &y->setup);
+    fill_memory(y);
     return check_memory(y, err);
 }
 

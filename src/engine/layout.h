@@ -9,7 +9,9 @@
 
 /* What one site takes of its device. */
 struct site_memory {
-    size_t total, available; /* of the device, before anything is allocated */
+    size_t total, available; /* of the device, before anything is allocated: may be taken */
+    size_t driver;           /* what of it is left to the driver */
+    bool is_limited;         /* a user said how much may be taken */
     uint64_t kv_local, kv_global, buffers;
 };
 

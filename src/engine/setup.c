@@ -40,7 +40,7 @@ void layout_describe(const struct layout *y, const struct gemma_config *c,
         .cpu_experts = y->split.has_far_experts,
         .ple_place = table_place(y, c),
         .kv_type = kv_type_of(y->kv_format_global),
-        .kv_reason = reason_of(o->kv_type != CARAT_KV_AUTO, false),
+        .kv_reason = reason_of(o->kv_type != CARAT_KV_AUTO, y->kv_format_global == FORMAT_Q8_0),
     };
     bool has_moved = out->ple_place == CARAT_PLE_PINNED || out->ple_place == CARAT_PLE_HOST;
     out->ple_reason = reason_of(o->ple_place != CARAT_PLE_AUTO, has_moved);

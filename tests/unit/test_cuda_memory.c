@@ -32,6 +32,7 @@ static carat_model *models[GEMMA_SIZES];
 static struct {
     size_t total; /* of device memory */
     size_t device, device_most, pinned;
+    size_t others; /* that other programs have */
     bool has_cublas;
     float ms[2];  /* that measured launches take, by turns */
     int n_measured;
@@ -76,7 +77,7 @@ static size_t give(void *memory)
 
 FAKE(cudaMalloc, void **out, size_t bytes)
 {
-    if (bytes > fake.total - fake.device) return cudaErrorMemoryAllocation;
+    if (bytes > fake.total - fake.others - fake.device) return cudaErrorMemoryAllocation;
     *out = take(bytes);
     fake.device += bytes;
     if (fake.device > fake.device_most) fake.device_most = fake.device;
@@ -100,7 +101,7 @@ FAKE(cudaFreeHost, void *memory)
 }
 FAKE(cudaMemGetInfo, size_t *available, size_t *total)
 {
-    *available = fake.total - fake.device;
+    *available = fake.total - fake.others - fake.device;
     *total = fake.total;
     return cudaSuccess;
 }
@@ -316,25 +317,29 @@ static void it_fits_into_what_it_needs_and_not_into_less(void **state)
         o.backend = "cuda";
         o.n_ctx = 128; /* and all else that would adapt itself */
         o.mirror_budget = -1;
+        o.kv_type = o.precision == CARAT_PRECISION_FP32 ? CARAT_KV_F32 : CARAT_KV_F16;
         o.gpu_layers = model->config.n_layer;
         if (o.ple_place == CARAT_PLE_AUTO) o.ple_place = CARAT_PLE_GPU;
         reset(GIGABYTE);
         assert_int_equal(carat_memory_estimate(model, &o, &m, &err), CARAT_OK);
-        reset(told(&m));
+        reset(told(&m) + m.driver);
         check_engine(model, &o, settings[i].label);
-        reset(told(&m) - 1);
+        reset(told(&m) + m.driver - 1);
         assert_int_equal(carat_engine_open(&e, model, &o, &err), CARAT_EMEMORY);
         assert_non_null(strstr(err.message, "needed"));
-        assert_int_equal(fake.device_most, 0);
+        assert_int_equal(fake.device, 0);
+        if (o.matmul) assert_int_equal(fake.device_most, 0); /* else it was measured */
     }
 }
 
 /* The bytes that an engine takes of a device of so many. */
-static struct carat_memory taken_of(size_t total, const struct carat_engine_options *o)
+static struct carat_memory taken_of(size_t total, size_t others,
+                                    const struct carat_engine_options *o)
 {
     struct carat_error err = {0};
     carat_engine *e;
     reset(total);
+    fake.others = others;
     if (carat_engine_open(&e, models[GEMMA_E4B], o, &err)) fail_msg("%s", err.message);
     struct carat_memory m = *carat_engine_memory(e);
     assert_int_equal(fake.device, told(&m));
@@ -348,14 +353,71 @@ static void copies_that_only_make_it_faster_leave_a_tenth_to_others(void **state
     struct carat_engine_options o = {.backend = "cuda", .matmul = CARAT_MATMUL_FP16, .n_ctx = 128};
     struct carat_engine_options none = o;
     none.mirror_budget = -1;
-    struct carat_memory m = taken_of(GIGABYTE, &o), less = taken_of(GIGABYTE, &none);
+    struct carat_memory m = taken_of(GIGABYTE, 0, &o), less = taken_of(GIGABYTE, 0, &none);
     uint64_t all = told(&m), least = told(&less);
     assert_true(least < all);
-    for (uint64_t total = least; total < 2 * all; total += all / 37) {
-        m = taken_of(total, &o);
-        if (told(&m) > least) assert_true(told(&m) <= total - total / 10);
-        if (total - total / 10 >= all) assert_int_equal(told(&m), all);
+    uint64_t first = (least + m.driver) / 9 * 10, last = (all + m.driver) / 9 * 10 + 10;
+    int n_partly = 0;
+    m = taken_of(least + m.driver, 0, &o);
+    assert_int_equal(told(&m), least);
+    for (uint64_t total = first; total < last; total += (last - first) / 37 + 1) {
+        m = taken_of(total, 0, &o);
+        uint64_t most = total - total / 10 - m.driver;
+        if (m.mirrors > 0) assert_true(told(&m) <= most);
+        if (most >= all) assert_int_equal(told(&m), all);
+        n_partly += m.mirrors > 0 && told(&m) < all;
     }
+    assert_true(n_partly > 0);
+    o.gpu_memory_percent = 100; /* somebody wants it all */
+    m = taken_of(all + m.driver, 0, &o);
+    assert_int_equal(told(&m), all);
+}
+
+/* What is allowed holds for all of an engine and its driver, whoever else is on the device. */
+static void nothing_is_taken_beyond_what_is_allowed(void **state)
+{
+    (void)state;
+    static const size_t others[] = {0, 100 << 20, 400 << 20};
+    struct carat_error err = {0};
+    for (size_t i = 0; i < N_SETTINGS; i++)
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+            struct carat_engine_options o = settings[i].options;
+            carat_engine *e;
+            o.backend = "cuda";
+            o.n_ctx = 128;
+            o.gpu_layers = models[GEMMA_E4B]->config.n_layer;
+            struct carat_memory all = taken_of(GIGABYTE, others[k], &o);
+            o.gpu_memory = INT64_MAX;
+            struct carat_memory m = taken_of(GIGABYTE, others[k], &o);
+            assert_int_equal(m.driver, all.driver + others[k]); /* it may all be the driver's */
+            uint64_t most = told(&m) + m.driver;
+            uint64_t least = most - m.mirrors;
+            for (uint64_t limit = least; limit <= most; limit += (most - least) / 5 + 1) {
+                o.gpu_memory = (int64_t)limit;
+                m = taken_of(GIGABYTE, others[k], &o);
+                assert_true(fake.device_most + m.driver <= limit);
+            }
+            o.gpu_memory = 1 << 20;
+            assert_int_equal(carat_engine_open(&e, models[GEMMA_E4B], &o, &err), CARAT_EMEMORY);
+            assert_non_null(strstr(err.hint, "--gpu-memory"));
+        }
+}
+
+/* A device's own table and layers go to the host before anything is refused. */
+static void a_small_share_of_a_large_device_is_a_small_device(void **state)
+{
+    (void)state;
+    struct carat_engine_options o = {.backend = "cuda", .n_ctx = 128};
+    struct carat_memory all = taken_of(GIGABYTE, 0, &o);
+    o.gpu_memory = (int64_t)(told(&all) - all.mirrors) / 2 + (int64_t)all.driver;
+    struct carat_memory m = taken_of(GIGABYTE, 0, &o);
+    assert_true(told(&m) + m.driver <= (uint64_t)o.gpu_memory);
+    assert_true(m.gpu_layers < all.gpu_layers || m.pinned > all.pinned);
+    size_t small = (size_t)o.gpu_memory;
+    o.gpu_memory = 0;
+    struct carat_memory same = taken_of(small, 0, &o);
+    assert_int_equal(m.gpu_layers, same.gpu_layers);
+    assert_int_equal(told(&m) - m.mirrors, told(&same) - same.mirrors);
 }
 
 /* What was decided for the engine is what bind does, whatever was asked in between. */
@@ -399,6 +461,75 @@ static void asking_where_weights_would_go_decides_nothing(void **state)
     assert_int_equal(fake.device, 0);
     buf_deinit(&note);
     arena_deinit(&arena);
+}
+
+/* Told by the size of the device alone; layers stay where they are as long as caches can shrink. */
+static void caches_narrow_when_a_context_that_was_asked_for_does_not_fit(void **state)
+{
+    (void)state;
+    const carat_model *model = models[GEMMA_12B];
+    struct carat_error err = {0};
+    struct carat_engine_options o = {
+        .backend = "cuda", .matmul = CARAT_MATMUL_INT8, .n_ctx = 512, .n_seq = 32, .chunk = 32};
+    struct carat_memory wide, m;
+    carat_engine *e;
+    reset(GIGABYTE);
+    assert_int_equal(carat_memory_estimate(model, &o, &wide, &err), CARAT_OK);
+    assert_int_equal(wide.kv_type, CARAT_KV_F16);
+    assert_false(wide.kv_is_narrowed);
+    size_t least = told(&wide) + wide.driver;
+    reset(least);
+    assert_int_equal(carat_memory_estimate(model, &o, &m, &err), CARAT_OK);
+    assert_false(m.kv_is_narrowed);
+    reset(least - 1);
+    check_engine(model, &o, "narrow caches");
+    assert_int_equal(carat_memory_estimate(model, &o, &m, &err), CARAT_OK);
+    assert_int_equal(m.kv_type, CARAT_KV_Q8_0);
+    assert_true(m.kv_is_narrowed);
+    assert_int_equal(m.kv_local, wide.kv_local);
+    assert_true(m.kv_global < wide.kv_global);
+    assert_int_equal(m.gpu_layers, model->config.n_layer);
+    assert_int_equal(m.n_ctx, 512);
+    o.gpu_layers = model->config.n_layer; /* or some would go */
+    o.kv_type = CARAT_KV_F16; /* what was asked for is kept */
+    assert_int_equal(carat_engine_open(&e, model, &o, &err), CARAT_EMEMORY);
+    o.kv_type = CARAT_KV_AUTO;
+    o.n_ctx = 0; /* nobody asked for a context */
+    assert_int_equal(carat_engine_open(&e, model, &o, &err), CARAT_EMEMORY);
+    o.kv_type = CARAT_KV_Q8_0;
+    assert_int_equal(carat_memory_estimate(model, &o, &m, &err), CARAT_OK);
+    assert_int_equal(m.kv_type, CARAT_KV_Q8_0);
+    assert_false(m.kv_is_narrowed);
+}
+
+struct plan_seen {
+    struct carat_memory memory;
+    size_t device; /* that was taken then */
+    int n;
+};
+
+static void see_plan(void *user, const struct carat_memory *memory)
+{
+    struct plan_seen *seen = user;
+    seen->memory = *memory;
+    seen->device = fake.device;
+    seen->n++;
+}
+
+static void the_table_is_told_before_anything_is_taken(void **state)
+{
+    (void)state;
+    struct carat_error err = {0};
+    struct plan_seen seen = {.n = 0};
+    carat_engine *e;
+    struct carat_engine_options o = {
+        .backend = "cuda", .planned = see_plan, .progress_user = &seen};
+    reset(GIGABYTE);
+    assert_int_equal(carat_engine_open(&e, models[GEMMA_E4B], &o, &err), CARAT_OK);
+    assert_int_equal(seen.n, 1);
+    assert_int_equal(seen.device, 0);
+    assert_memory_equal(&seen.memory, carat_engine_memory(e), sizeof seen.memory);
+    carat_engine_close(e);
 }
 
 /* ---- Weights of several types ------------------------------------------------------------ */
@@ -618,6 +749,10 @@ int main(void)
         cmocka_unit_test(an_engine_takes_what_its_table_says),
         cmocka_unit_test(it_fits_into_what_it_needs_and_not_into_less),
         cmocka_unit_test(copies_that_only_make_it_faster_leave_a_tenth_to_others),
+        cmocka_unit_test(nothing_is_taken_beyond_what_is_allowed),
+        cmocka_unit_test(a_small_share_of_a_large_device_is_a_small_device),
+        cmocka_unit_test(caches_narrow_when_a_context_that_was_asked_for_does_not_fit),
+        cmocka_unit_test(the_table_is_told_before_anything_is_taken),
         cmocka_unit_test(asking_where_weights_would_go_decides_nothing),
         cmocka_unit_test(weights_of_one_projection_may_be_of_several_types),
         cmocka_unit_test(a_step_is_launched_as_a_usual_one_of_its_own_kind),

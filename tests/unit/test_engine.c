@@ -471,6 +471,8 @@ static void options_out_of_range_are_refused_with_the_range(void **state)
         {{.n_seq = SEQUENCES_MAX + 1}, CARAT_EUSAGE, "1025 found"},
         {{.chunk = -5}, CARAT_EUSAGE, "-5 found"},
         {{.chunk = CHUNK_MAX + 1}, CARAT_EUSAGE, "8193 found"},
+        {{.gpu_memory = -1}, CARAT_EUSAGE, "-1 found"},
+        {{.gpu_memory_percent = 101}, CARAT_EUSAGE, "0 to 100 expected, 101 found"},
     };
     long before = mem_blocks_live();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

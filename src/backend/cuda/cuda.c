@@ -175,6 +175,12 @@ static int cuda_open(struct device **out, int index, const struct device_options
     return status;
 }
 
+/* The driver does not tell what it takes for itself. When a device is opened, that is all that is
+ * in use if nobody else is there, and at most a context with the kernels of cuBLAS and ours. Later
+ * it takes memory for kernels that are loaded when they are first needed, for recorded steps, and
+ * to round each piece of memory up to 2 MB. */
+enum { CONTEXT_BYTES_MAX = 768 << 20, RESERVE_BYTES = 64 << 20 };
+
 static void cuda_describe(const struct device *device, struct device_facts *out)
 {
     *out = (struct device_facts){.fp16_rate = device->half_rate, .int8_rate = device->int8_rate};
@@ -184,6 +190,9 @@ static void cuda_describe(const struct device *device, struct device_facts *out)
     cudaSetDevice(device->index);
     if (cudaMemGetInfo(&out->memory_available, &out->memory_total) != cudaSuccess)
         out->memory_available = out->memory_total = 0;
+    size_t used = out->memory_total - out->memory_available;
+    out->memory_context = used < CONTEXT_BYTES_MAX ? used : CONTEXT_BYTES_MAX;
+    out->memory_reserve = RESERVE_BYTES;
 }
 
 static bool cuda_supports(enum op_code op, enum format format)
