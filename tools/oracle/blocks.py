@@ -1,0 +1,121 @@
+"""Random tensors of every type that carat reads: the bytes of a file, and the values they mean."""
+import numpy as np
+
+# type -> (number in a GGUF file, values of a block, bytes of a block)
+TYPES = {"F32": (0, 1, 4), "F16": (1, 1, 2), "BF16": (30, 1, 2), "Q4_0": (2, 32, 18),
+         "Q4_1": (3, 32, 20), "Q5_0": (6, 32, 22), "Q5_1": (7, 32, 24), "Q8_0": (8, 32, 34),
+         "IQ4_NL": (20, 32, 18), "Q4_K": (12, 256, 144), "Q5_K": (13, 256, 176),
+         "Q6_K": (14, 256, 210)}
+LEVELS = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113],
+                  np.float32)
+
+
+def half(block, at):
+    """The fp16 value at a byte of each block, as a column."""
+    return np.ascontiguousarray(block[:, at:at + 2]).view("<f2").astype(np.float32)
+
+
+def put_half(block, at, values):
+    block[:, at:at + 2] = np.asarray(values, "<f2").reshape(-1, 1).view(np.uint8)
+
+
+def nibbles(block, at):
+    """32 codes in 16 bytes: low halves, then high ones."""
+    packed = block[:, at:at + 16]
+    return np.concatenate([packed & 15, packed >> 4], 1)
+
+
+def fifth_bits(block, at):
+    word = np.ascontiguousarray(block[:, at:at + 4]).view("<u4")
+    return ((word >> np.arange(32, dtype=np.uint32)) & 1).astype(np.uint8) << 4
+
+
+def k_scales(packed):
+    """12 bytes of a K block -> 8 scales and 8 minima of 6 bits."""
+    p = packed.astype(np.int32)
+    first, second, third = p[:, 0:4], p[:, 4:8], p[:, 8:12]
+    scales = np.concatenate([first & 63, (third & 15) | (first >> 6) << 4], 1)
+    minima = np.concatenate([second & 63, (third >> 4) | (second >> 6) << 4], 1)
+    return scales.astype(np.float32), minima.astype(np.float32)
+
+
+def k_codes(block, has_fifth):
+    packed = block[:, -128:].reshape(-1, 4, 1, 32)
+    codes = np.concatenate([packed & 15, packed >> 4], 2).reshape(-1, 8, 32)
+    if has_fifth:
+        bits = block[:, 16:48].reshape(-1, 1, 32) >> np.arange(8, dtype=np.uint8)[:, None]
+        codes = codes | (bits & 1) << 4
+    return codes
+
+
+def six_bits(block):
+    low = block[:, :128].reshape(-1, 2, 2, 32).astype(np.int32)
+    top = block[:, 128:192].reshape(-1, 2, 32).astype(np.int32)
+    parts = [low[:, :, i % 2] >> (i // 2 * 4) & 15 | (top >> 2 * i & 3) << 4 for i in range(4)]
+    return np.stack(parts, 2).reshape(-1, 16, 16) - 32
+
+
+def decode(kind, block):
+    """Blocks [n][bytes] -> values [n][values of a block]."""
+    if kind == "Q8_0":
+        return half(block, 0) * block[:, 2:].view(np.int8).astype(np.float32)
+    if kind == "Q4_0":
+        return half(block, 0) * (nibbles(block, 2).astype(np.float32) - 8)
+    if kind == "IQ4_NL":
+        return half(block, 0) * LEVELS[nibbles(block, 2)]
+    if kind == "Q4_1":
+        return half(block, 0) * nibbles(block, 4).astype(np.float32) + half(block, 2)
+    if kind == "Q5_0":
+        codes = nibbles(block, 6) | fifth_bits(block, 2)
+        return half(block, 0) * (codes.astype(np.float32) - 16)
+    if kind == "Q5_1":
+        codes = nibbles(block, 8) | fifth_bits(block, 4)
+        return half(block, 0) * codes.astype(np.float32) + half(block, 2)
+    if kind == "Q6_K":
+        scales = block[:, 192:208].view(np.int8).astype(np.float32)
+        return ((half(block, 208) * scales)[:, :, None] * six_bits(block)).reshape(-1, 256)
+    scales, minima = k_scales(block[:, 4:16])
+    values = (half(block, 0) * scales)[:, :, None] * k_codes(block, kind == "Q5_K")
+    return (values - (half(block, 2) * minima)[:, :, None]).reshape(-1, 256)
+
+
+def draw_blocks(rng, kind, n, spread):
+    """Uniform codes; scales such that the values have the spread, more or less of it by block."""
+    block = rng.integers(0, 256, (n, TYPES[kind][2]), dtype=np.uint8)
+    d = ((0.6 + 0.8 * rng.random(n)) * spread).astype(np.float32)
+    if kind == "Q8_0":
+        codes = np.clip(np.rint(rng.standard_normal((n, 32)) * 40), -127, 127).astype(np.int8)
+        block[:, 2:] = codes.view(np.uint8)
+        put_half(block, 0, d / 40)
+    elif kind == "Q6_K":
+        block[:, 192:208] = rng.integers(-40, 41, (n, 16)).astype(np.int8).view(np.uint8)
+        put_half(block, 208, d / (18.5 * 23))
+    elif kind in ("Q4_K", "Q5_K"):
+        most = 15 if kind == "Q4_K" else 31
+        put_half(block, 0, d / (most * 0.3 * 36))
+        put_half(block, 2, d / (most * 0.3 * 36) * most / 2)
+    else:
+        deviation, middle = {"Q4_0": (4.6, None), "Q4_1": (4.6, 7.5), "Q5_0": (9.2, None),
+                             "Q5_1": (9.2, 15.5), "IQ4_NL": (70, None)}[kind]
+        put_half(block, 0, d / deviation)
+        if middle:
+            put_half(block, 2, -d * middle / deviation)
+    return block
+
+
+def draw(rng, kind, n_out, n_in, spread):
+    """A random matrix: its bytes in a file, and float32 values [n_out][n_in]."""
+    _, values_of_block, _ = TYPES[kind]
+    if n_in % values_of_block:
+        raise ValueError(f"{kind}: columns by {values_of_block} expected, {n_in} found")
+    if values_of_block > 1:
+        block = draw_blocks(rng, kind, n_out * n_in // values_of_block, spread)
+        return block.tobytes(), decode(kind, block).reshape(n_out, n_in).astype(np.float32)
+    x = (rng.standard_normal((n_out, n_in)) * spread).astype("<f4")
+    if kind == "F16":
+        stored = x.astype("<f2")
+        return stored.tobytes(), stored.astype(np.float32)
+    if kind == "BF16":
+        stored = (x.view("<u4") >> 16).astype("<u2")
+        return stored.tobytes(), (stored.astype("<u4") << 16).view("<f4").reshape(n_out, n_in)
+    return x.tobytes(), x
