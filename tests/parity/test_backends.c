@@ -74,48 +74,65 @@ static void compare(const struct parity_shape *s, double budget, const struct pa
     }
 }
 
-static void check_shape(const struct backend *b, struct device *d, const struct device_options *o,
-                        size_t i)
+/* A backend opened in several ways. */
+enum { SETTINGS_MAX = 8 };
+
+struct tested {
+    const struct backend *backend;
+    const struct device_options *options;
+    struct device *devices[SETTINGS_MAX];
+    size_t n;
+};
+
+/* The case is drawn anew: a device may have given pages of its weights back. */
+static void check_setting(const struct tested *t, size_t k, size_t i, const char *label,
+                          const struct parity_result *ref)
 {
+    const struct device_options *o = &t->options[k];
     struct parity_case c;
-    struct parity_result ref, found;
+    struct parity_result found;
     struct carat_error err = {0};
-    char label[160], problem[256];
-    parity_label(&shapes[i], label);
+    char problem[256];
     assert_true(parity_case_init(&c, &shapes[i], SEED + i));
-    assert_int_equal(parity_run(&ref_backend, reference, &c, &ref, &err), CARAT_OK);
-    int status = parity_run(b, d, &c, &found, &err);
-    if (status) {
-        report(b->name, o, label, err.message);
+    if (parity_run(t->backend, t->devices[k], &c, &found, &err)) {
+        report(t->backend->name, o, label, err.message);
     } else {
-        compare(&shapes[i], budget_of(b, &shapes[i], o->is_exact), &ref, &found, problem);
-        if (problem[0]) report(b->name, o, label, problem);
+        compare(&shapes[i], budget_of(t->backend, &shapes[i], o->is_exact), ref, &found, problem);
+        if (problem[0]) report(t->backend->name, o, label, problem);
         parity_result_deinit(&found);
     }
-    parity_result_deinit(&ref);
     parity_case_deinit(&c);
 }
 
-static void check_backend(const struct backend *b, const struct device_options *o)
+/* The reference is slow: it runs once for all settings. */
+static void check_shape(const struct tested *t, size_t i)
 {
+    struct parity_case c;
+    struct parity_result ref;
     struct carat_error err = {0};
-    struct device *d;
-    if (b->open(&d, 0, o, &err)) fail_msg("%s: %s", b->name, err.message);
-    for (size_t i = 0; i < n_shapes; i++) {
-        if (shapes[i].is_odd || !b->supports(shapes[i].code, shapes[i].format)) continue;
-        check_shape(b, d, o, i);
-    }
-    b->close(d);
+    char label[160];
+    parity_label(&shapes[i], label);
+    assert_true(parity_case_init(&c, &shapes[i], SEED + i));
+    assert_int_equal(parity_run(&ref_backend, reference, &c, &ref, &err), CARAT_OK);
+    parity_case_deinit(&c);
+    for (size_t k = 0; k < t->n; k++) check_setting(t, k, i, label, &ref);
+    parity_result_deinit(&ref);
 }
 
 static void check_named(const char *name, const struct device_options *options, size_t n)
 {
     struct carat_error err = {0};
-    const struct backend *b;
+    struct tested t = {.options = options, .n = n};
     need_device(name);
-    assert_int_equal(backend_find(&b, name, &err), CARAT_OK);
+    assert_true(n <= SETTINGS_MAX);
+    assert_int_equal(backend_find(&t.backend, name, &err), CARAT_OK);
+    for (size_t k = 0; k < n; k++)
+        if (t.backend->open(&t.devices[k], 0, &options[k], &err)) fail_msg("%s", err.message);
     n_wrong = 0;
-    for (size_t k = 0; k < n; k++) check_backend(b, &options[k]);
+    for (size_t i = 0; i < n_shapes; i++)
+        if (!shapes[i].is_odd && t.backend->supports(shapes[i].code, shapes[i].format))
+            check_shape(&t, i);
+    for (size_t k = 0; k < n; k++) t.backend->close(t.devices[k]);
     if (n_wrong) fail_msg("%d cases differ", n_wrong);
 }
 
