@@ -9,8 +9,10 @@
 #include "carat.h"
 #include "cli/command.h"
 #include "cli/conversation.h"
+#include "cli/file_writer.h"
 #include "cli/files.h"
 #include "cli/generate.h"
+#include "cli/inputs.h"
 #include "cli/json_tree.h"
 #include "cli/line_reader.h"
 #include "cli/session.h"
@@ -18,6 +20,7 @@
 #include "cli/terminal.h"
 
 struct chat {
+    const struct options *options; /* of the command line */
     struct session session;
     struct conversation talk;
     struct generation generation;
@@ -235,7 +238,8 @@ static int do_save(struct chat *chat, const char *rest, struct carat_error *err)
     json_end_object(&j);
     buf_add_char(&b, '\n');
     struct file_writer w;
-    int status = file_writer_open(&w, rest, err);
+    int status = inputs_protect(chat->options, buf_text(&chat->session.path), rest, err);
+    if (status == CARAT_OK) status = file_writer_open(&w, rest, WRITE_WHOLE, err);
     if (status == CARAT_OK) {
         status = file_writer_add(&w, buf_text(&b), b.length, err);
         status = file_writer_close(&w, status, err);
@@ -429,6 +433,7 @@ int command_chat(const struct options *o)
         err_no_memory(&err, "chat", sizeof *chat);
         return report(&err);
     }
+    chat->options = o;
     int status = session_open(&chat->session, o, &err);
     if (status == CARAT_OK) status = no_more_arguments(o, chat->session.next_argument, &err);
     if (status == CARAT_OK)

@@ -37,39 +37,6 @@ int file_read(const char *path, struct buf *out, struct carat_error *err)
     return status;
 }
 
-/* ---- Writing ---------------------------------------------------------------------------- */
-
-static int write_failed(const struct file_writer *w, struct carat_error *err)
-{
-    return err_set(err, CARAT_EIO, "%s: cannot be written: %s", w->path, strerror(errno));
-}
-
-int file_writer_open(struct file_writer *w, const char *path, struct carat_error *err)
-{
-    *w = (struct file_writer){.path = path};
-    w->file = fopen(path, "wbe");
-    return w->file ? CARAT_OK : write_failed(w, err);
-}
-
-int file_writer_add(struct file_writer *w, const void *bytes, size_t n, struct carat_error *err)
-{
-    if (n > 0 && fwrite(bytes, 1, n, w->file) != n) return write_failed(w, err);
-    w->bytes += n;
-    return CARAT_OK;
-}
-
-int file_writer_close(struct file_writer *w, int status, struct carat_error *err)
-{
-    if (!w->file) return status;
-    struct stat facts;
-    bool is_regular = fstat(fileno(w->file), &facts) == 0 && S_ISREG(facts.st_mode);
-    int closed = fclose(w->file);
-    w->file = NULL;
-    if (closed != 0 && status == CARAT_OK) status = write_failed(w, err);
-    if (status != CARAT_OK && is_regular) unlink(w->path);
-    return status;
-}
-
 /* ---- Places ----------------------------------------------------------------------------- */
 
 static bool is_file(const char *path)

@@ -1,26 +1,14 @@
-/* Whole files in, whole files out, and where models lie. */
+/* Whole files in, and where models lie. */
 #ifndef CLI_FILES_H
 #define CLI_FILES_H
 
 #include <stddef.h>
-#include <stdio.h>
 
 #include "base/buf.h"
 #include "base/status.h"
 
 /* Reads a file, or standard input for "-", to its end: any bytes, at most 1 GiB. */
 int file_read(const char *path, struct buf *out, struct carat_error *err);
-
-/* A result file: opened, written, closed with every failure noticed. On failure nothing of the
- * new file is left behind. */
-struct file_writer {
-    FILE *file;
-    const char *path; /* borrowed */
-    size_t bytes;
-};
-int file_writer_open(struct file_writer *w, const char *path, struct carat_error *err);
-int file_writer_add(struct file_writer *w, const void *bytes, size_t n, struct carat_error *err);
-int file_writer_close(struct file_writer *w, int status, struct carat_error *err);
 
 /* Finds a model by path or name. CARAT_EFORMAT names the places looked at. */
 int model_find(const char *name, struct buf *path, struct carat_error *err);

@@ -7,7 +7,9 @@
 #include "base/os.h"
 #include "carat.h"
 #include "cli/command.h"
+#include "cli/file_writer.h"
 #include "cli/files.h"
+#include "cli/inputs.h"
 #include "cli/session.h"
 #include "cli/terminal.h"
 
@@ -90,13 +92,42 @@ static int score(const struct options *o, struct session *s, const int32_t *ids,
     struct carat_engine_options options = engine_options(o);
     if (options.n_ctx == 0) options.n_ctx = n < CONTEXT_LEAST ? CONTEXT_LEAST : (int32_t)n;
     TRY(session_start(s, &options, err));
-    TRY(file_writer_open(&rows->writer, opt_text(o, OPT_OUTPUT), err));
     double begin = os_seconds();
     int status = carat_score(s->engine, ids, (int32_t)n, at, at ? (int32_t)n_at : 0, take_row,
                              rows, err);
     *seconds = os_seconds() - begin;
     progress_end();
-    return file_writer_close(&rows->writer, status, err);
+    return status;
+}
+
+/* The file of rows comes first: what is wrong with it is known before anything is loaded. */
+static int open_rows(const struct options *o, const struct session *s, struct rows *rows,
+                     struct carat_error *err)
+{
+    if (!opt_is_set(o, OPT_OUTPUT))
+        return err_set(err, CARAT_EUSAGE, "logits: -o FILE is missing");
+    TRY(inputs_protect(o, buf_text(&s->path), opt_text(o, OPT_OUTPUT), err));
+    return file_writer_open(&rows->writer, opt_text(o, OPT_OUTPUT), WRITE_BINARY, err);
+}
+
+/* To standard output, or beside the rows when these are there. */
+static void print_report(const struct rows *rows, double seconds, bool is_beside)
+{
+    struct buf b = {0};
+    struct json j = {.out = &b};
+    json_begin_object(&j);
+    json_key(&j, "rows");
+    json_int(&j, rows->count);
+    json_key(&j, "vocab");
+    json_int(&j, rows->n_vocab);
+    json_key(&j, "seconds");
+    json_double(&j, seconds);
+    json_end_object(&j);
+    if (!is_beside)
+        out_printf("%s\n", buf_text(&b));
+    else
+        note("%s", buf_text(&b));
+    buf_deinit(&b);
 }
 
 int command_logits(const struct options *o)
@@ -108,27 +139,16 @@ int command_logits(const struct options *o)
     size_t n = 0, n_at = 0;
     double seconds = 0;
     int status = read_tokens(o, &ids, &n, &err);
-    if (status == CARAT_OK && !opt_is_set(o, OPT_OUTPUT))
-        status = err_set(&err, CARAT_EUSAGE, "logits: -o FILE is missing");
     if (status == CARAT_OK) status = read_positions(o, n, &at, &n_at, &err);
-    if (status == CARAT_OK) status = session_open(&s, o, &err);
+    if (status == CARAT_OK) status = session_find(&s, o, &err);
     if (status == CARAT_OK) status = no_more_arguments(o, s.next_argument, &err);
+    if (status == CARAT_OK) status = open_rows(o, &s, &rows, &err);
+    if (status == CARAT_OK) status = session_load(&s, &err);
     rows.total = (int32_t)n_at;
+    bool is_beside = rows.writer.is_standard;
     if (status == CARAT_OK) status = score(o, &s, ids, n, at, n_at, &rows, &seconds, &err);
-    if (status == CARAT_OK) {
-        struct buf b = {0};
-        struct json j = {.out = &b};
-        json_begin_object(&j);
-        json_key(&j, "rows");
-        json_int(&j, rows.count);
-        json_key(&j, "vocab");
-        json_int(&j, rows.n_vocab);
-        json_key(&j, "seconds");
-        json_double(&j, seconds);
-        json_end_object(&j);
-        out_printf("%s\n", buf_text(&b));
-        buf_deinit(&b);
-    }
+    status = file_writer_close(&rows.writer, status, &err);
+    if (status == CARAT_OK) print_report(&rows, seconds, is_beside);
     mem_free(ids);
     mem_free(at);
     session_close(&s);

@@ -17,7 +17,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
-#include "cli/files.h"
+#include "cli/file_writer.h"
 
 struct logprob_header {
     char magic[8];

@@ -69,7 +69,7 @@
       "go on after the model's own end of answer")                                                 \
     X(STATS, FLAG, "stats", "", "", 0, 0, ON(RUN), "", "print timings to standard error")          \
     X(OUTPUT, TEXT, "output", "-o", "", 0, 0, ON(RUN) | ON(LOGITS), "FILE",                        \
-      "write the result to a file instead of standard output")                                     \
+      "write the result to a file instead of standard output (-)")                                 \
     X(NO_HISTORY, FLAG, "no-history", "", "", 0, 0, ON(CHAT), "", "keep no file of typed lines")   \
     X(SPECIAL, FLAG, "special", "", "", 0, 0, ON_TEXT | ON(RUN), "",                               \
       "read (run --raw, tokenize) or show (detokenize) special tokens such as <|turn>")            \

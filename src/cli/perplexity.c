@@ -13,7 +13,9 @@
 #include "base/mem.h"
 #include "carat.h"
 #include "cli/command.h"
+#include "cli/file_writer.h"
 #include "cli/files.h"
+#include "cli/inputs.h"
 #include "cli/logprob_file.h"
 #include "cli/session.h"
 #include "cli/terminal.h"
@@ -76,7 +78,7 @@ static int take_row(void *user, int32_t position, const float *logits, int32_t n
     s->sum_of_squares += loss * loss;
     if (s->has_base) compare(s, (uint32_t)position - s->shape.first, next, n_vocab);
     s->n++;
-    if (!s->writer.file) return CARAT_OK;
+    if (!file_writer_is_open(&s->writer)) return CARAT_OK;
     return logprob_write_row(&s->writer, &s->shape, s->row, s->scratch, s->err);
 }
 
@@ -184,15 +186,26 @@ static int score_chunks(struct scoring *s, struct carat_error *err)
     return status;
 }
 
+/* The file to write comes first: what is wrong with it is known before anything is loaded. */
+static int open_base(struct scoring *s, const struct options *o, struct carat_error *err)
+{
+    const char *path = opt_text(o, OPT_SAVE_LOGITS);
+    if (!opt_is_set(o, OPT_SAVE_LOGITS)) return CARAT_OK;
+    TRY(inputs_protect(o, buf_text(&s->session.path), path, err));
+    return file_writer_open(&s->writer, path, WRITE_BINARY, err);
+}
+
 static int prepare(struct scoring *s, const struct options *o, struct carat_error *err)
 {
-    TRY(session_open(&s->session, o, err));
+    TRY(session_find(&s->session, o, err));
     TRY(no_more_arguments(o, s->session.next_argument, err));
     if (!opt_is_set(o, OPT_TEXT_FILE) && !opt_is_set(o, OPT_KL)) {
         err_set(err, CARAT_EUSAGE, "perplexity: a text is missing");
         err_hint(err, "give one with -f FILE, or compare with a base file by --kl BASE");
         return CARAT_EUSAGE;
     }
+    TRY(open_base(s, o, err));
+    TRY(session_load(&s->session, err));
     s->shape.n_vocab = (uint32_t)carat_model_info(s->session.model)->n_vocab;
     s->shape.vocabulary = hash_vocabulary(s->session.model);
     s->shape.type = strcmp(opt_text(o, OPT_BASE_TYPE), "f32") == 0 ? LOGPROB_F32 : LOGPROB_F16;
@@ -217,11 +230,8 @@ static int score(struct scoring *s, const struct options *o, struct carat_error 
     if (strcmp(carat_model_info(s->session.model)->variant, "other") != 0)
         note("instruction-tuned models score plain text badly; compare files with --save-logits "
              "and --kl, not perplexities");
-    if (opt_is_set(o, OPT_SAVE_LOGITS)) {
-        TRY(file_writer_open(&s->writer, opt_text(o, OPT_SAVE_LOGITS), err));
-        int status = logprob_write_header(&s->writer, &s->shape, s->tokens, err);
-        if (status != CARAT_OK) return status;
-    }
+    if (file_writer_is_open(&s->writer))
+        TRY(logprob_write_header(&s->writer, &s->shape, s->tokens, err));
     return score_chunks(s, err);
 }
 
@@ -258,7 +268,8 @@ static struct result summarize(struct scoring *s)
     return r;
 }
 
-static void print_report(struct scoring *s, bool is_json)
+/* To standard output, or beside the base when that is there. */
+static void print_report(struct scoring *s, bool is_json, bool is_beside)
 {
     struct result r = summarize(s);
     const struct { const char *key, *label; double value; bool needs_base; } rows[] = {
@@ -296,7 +307,11 @@ static void print_report(struct scoring *s, bool is_json)
         }
     }
     if (is_json) json_end_object(&j);
-    out_printf("%s%s", buf_text(&b), is_json ? "\n" : "");
+    if (is_json) buf_add_char(&b, '\n');
+    if (is_beside)
+        err_printf("%s", buf_text(&b));
+    else
+        out_text(buf_text(&b));
     buf_deinit(&b);
 }
 
@@ -305,8 +320,10 @@ int command_perplexity(const struct options *o)
     struct carat_error err = {0};
     struct scoring s = {.err = &err};
     int status = score(&s, o, &err);
+    bool is_beside = s.writer.is_standard;
+    bool is_json = strcmp(opt_text(o, OPT_PPL_FORMAT), "json") == 0;
     status = file_writer_close(&s.writer, status, &err);
-    if (status == CARAT_OK) print_report(&s, strcmp(opt_text(o, OPT_PPL_FORMAT), "json") == 0);
+    if (status == CARAT_OK) print_report(&s, is_json, is_beside);
     if (s.has_base) logprob_file_close(&s.base);
     mem_free(s.tokens);
     mem_free(s.row);

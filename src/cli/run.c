@@ -8,8 +8,10 @@
 #include "carat.h"
 #include "cli/command.h"
 #include "cli/conversation.h"
+#include "cli/file_writer.h"
 #include "cli/files.h"
 #include "cli/generate.h"
+#include "cli/inputs.h"
 #include "cli/json_tree.h"
 #include "cli/session.h"
 #include "cli/setup.h"
@@ -19,7 +21,7 @@
 /* Where the parts of the answer go. */
 struct sink {
     const struct options *o;
-    struct file_writer writer; /* -o; file is NULL otherwise */
+    struct file_writer writer; /* -o FILE; closed: standard output */
     struct carat_error *err;
     int status;
     char last; /* byte written last; 0: nothing yet */
@@ -29,7 +31,7 @@ static bool sink_write(struct sink *sink, const char *text, size_t length)
 {
     if (length == 0) return true;
     sink->last = text[length - 1];
-    if (!sink->writer.file) return out_model_text(text, length);
+    if (!file_writer_is_open(&sink->writer)) return out_model_text(text, length);
     sink->status = file_writer_add(&sink->writer, text, length, sink->err);
     return sink->status == CARAT_OK;
 }
@@ -203,8 +205,6 @@ static int answer_once(const struct options *o, struct session *s, const struct 
     TRY(make_ids(o, s, prompt, &ids, &n, err));
     struct carat_engine_options options = engine_options(o);
     int status = session_start(s, &options, err);
-    if (status == CARAT_OK && opt_is_set(o, OPT_OUTPUT))
-        status = file_writer_open(&sink->writer, opt_text(o, OPT_OUTPUT), err);
     if (status == CARAT_OK) status = generate(s, g, ids, n, show, sink, answer, err);
     carat_free(ids);
     err_thought_end();
@@ -218,6 +218,25 @@ static int answer_once(const struct options *o, struct session *s, const struct 
         note("the answer is cut: the context of %d positions is full (-c sets its size)",
              carat_engine_memory(s->engine)->n_ctx);
     if (status == CARAT_OK && opt_is_set(o, OPT_PROFILE)) session_print_profile(s);
+    return status;
+}
+
+/* Opens -o FILE before anything is loaded: what is wrong with it is known at once. */
+static int open_sink(struct sink *sink, const struct session *s, struct carat_error *err)
+{
+    const char *path = opt_text(sink->o, OPT_OUTPUT);
+    if (!opt_is_set(sink->o, OPT_OUTPUT) || is_standard_output(path)) return CARAT_OK;
+    TRY(inputs_protect(sink->o, buf_text(&s->path), path, err));
+    bool is_json = opt_is_set(sink->o, OPT_JSON);
+    return file_writer_open(&sink->writer, path, is_json ? WRITE_WHOLE : WRITE_TEXT, err);
+}
+
+/* An answer that was stopped is kept as far as it came; where none came the file is left alone. */
+static int close_sink(struct sink *sink, const struct answer *answer, int status,
+                      struct carat_error *err)
+{
+    bool is_stopped = answer->end == ANSWER_INTERRUPTED && answer->n_generated == 0;
+    if (status == CARAT_OK && is_stopped) file_writer_drop(&sink->writer);
     return file_writer_close(&sink->writer, status, err);
 }
 
@@ -245,9 +264,12 @@ int command_run(const struct options *o)
     struct answer answer = {0};
     struct sink sink = {.o = o, .err = &err};
     int status = g ? CARAT_OK : err_no_memory(&err, "options", sizeof *g);
-    if (status == CARAT_OK) status = session_open(&s, o, &err);
+    if (status == CARAT_OK) status = session_find(&s, o, &err);
+    if (status == CARAT_OK) status = open_sink(&sink, &s, &err);
+    if (status == CARAT_OK) status = session_load(&s, &err);
     if (status == CARAT_OK) status = read_prompt(o, s.next_argument, &prompt, &err);
     if (status == CARAT_OK) status = answer_once(o, &s, &prompt, g, &sink, &answer, &err);
+    status = close_sink(&sink, &answer, status, &err);
     if (status == CARAT_OK && opt_is_set(o, OPT_STATS)) print_stats(&s, &answer, g->sampling.seed);
     answer_deinit(&answer);
     mem_free(g);

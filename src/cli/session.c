@@ -32,6 +32,11 @@ int session_open(struct session *s, const struct options *o, struct carat_error 
 {
     *s = (struct session){0};
     TRY(session_find(s, o, err));
+    return session_load(s, err);
+}
+
+int session_load(struct session *s, struct carat_error *err)
+{
     progress("loading", 0, 0);
     int status = carat_model_open(&s->model, buf_text(&s->path), err);
     progress_end();

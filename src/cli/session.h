@@ -20,8 +20,14 @@ struct session {
     struct buf told;      /* what session_start has noted last */
 };
 
-/* Finds and opens the model: --model, else the first argument, else CARAT_MODEL. */
+/* Finds the model: --model, else the first argument, else CARAT_MODEL; then opens it. */
 int session_open(struct session *s, const struct options *o, struct carat_error *err);
+
+/* The two halves of it. The first alone is for commands that do not open the model, or that look at
+ * where they write before. */
+int session_find(struct session *s, const struct options *o, struct carat_error *err);
+int session_load(struct session *s, struct carat_error *err);
+
 /* Opens the engine and notes, when it is news, on what it computes and what does not fit there. */
 int session_start(struct session *s, const struct carat_engine_options *options,
                   struct carat_error *err);
@@ -29,9 +35,6 @@ int session_start(struct session *s, const struct carat_engine_options *options,
 void session_add_setup(const struct session *s, struct buf *line);
 void session_print_profile(const struct session *s); /* to standard error */
 void session_close(struct session *s);
-
-/* The name or path of the model alone, for commands that do not open it. */
-int session_find(struct session *s, const struct options *o, struct carat_error *err);
 
 /* --backend, --ctx-size, --chunk, --kv-type, --threads ... of a command. */
 struct carat_engine_options engine_options(const struct options *o);

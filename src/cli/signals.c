@@ -16,6 +16,7 @@ enum { LEAVES, ANSWERS, READS };
 static volatile sig_atomic_t doing, interrupts, is_resized, is_resumed, has_terminal, marks_pastes;
 static struct termios terminal_before;
 static pthread_t main_thread;
+static void (*volatile at_leave)(void);
 
 /* A signal may reach any thread, and only the main thread waits for input. */
 static bool pass_to_main(int signal_number)
@@ -103,10 +104,24 @@ void signals_keep_terminal(void)
 
 /* ---- Ends ------------------------------------------------------------------------------- */
 
-static void leave(int status)
+static void clean_up(void)
 {
     signals_restore_terminal();
+    if (at_leave) at_leave();
+}
+
+static void leave(int status)
+{
+    clean_up();
     _exit(status);
+}
+
+/* Of signals whose usual end tells the caller something: it comes when this returns. */
+static void on_end(int signal_number)
+{
+    clean_up();
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
 }
 
 static void on_interrupt(int signal_number)
@@ -140,8 +155,7 @@ static void on_bus_error(int signal_number, siginfo_t *info, void *context)
                    "  hint: write model files under another name, then rename them\n");
         leave(3);
     }
-    signal(signal_number, SIG_DFL);
-    raise(signal_number);
+    on_end(signal_number);
 }
 
 static void handle(int signal_number, void (*handler)(int))
@@ -159,10 +173,17 @@ void signals_open(void)
     handle(SIGINT, on_interrupt);
     handle(SIGTERM, on_terminate);
     handle(SIGHUP, on_terminate);
-    handle(SIGPIPE, SIG_DFL);
-    handle(SIGXFSZ, SIG_IGN); /* writing says that the file would grow too large */
+    handle(SIGPIPE, on_end);
+    handle(SIGQUIT, on_end);
+    handle(SIGXCPU, on_end);
+    handle(SIGXFSZ, SIG_IGN); /* writing fails with EFBIG, which is reported */
     struct sigaction bus = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
     sigaction(SIGBUS, &bus, NULL);
+}
+
+void signals_on_leave(void (*call)(void))
+{
+    at_leave = call;
 }
 
 /* ---- Answering and reading -------------------------------------------------------------- */

@@ -16,6 +16,9 @@ void interrupt_begin(void);
 void interrupt_end(void);
 bool interrupt_wanted(void); /* Ctrl-C came since interrupt_begin or reading_begin */
 
+/* Called before a signal ends the program, whichever can be caught; async-signal-safe. */
+void signals_on_leave(void (*call)(void));
+
 void reading_begin(void);
 void reading_end(void);
 

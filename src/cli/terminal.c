@@ -106,12 +106,11 @@ int out_finish(int exit_status)
     progress_end();
     err_thought_end();
     bool is_written = out_flush() && out_check(close(STDOUT_FILENO) == 0);
-    if (is_written) return exit_status;
+    if (is_written || exit_status) return exit_status; /* a failed command has said why */
     struct carat_error err = {0};
     err_set(&err, CARAT_EIO, "standard output cannot be written: %s", strerror(terminal.out_errno));
     err_hint(&err, "free space, or send the output somewhere else");
-    int status = report(&err);
-    return exit_status ? exit_status : status;
+    return report(&err);
 }
 
 /* ---- Standard error --------------------------------------------------------------------- */
