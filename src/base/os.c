@@ -172,6 +172,13 @@ uint64_t os_memory_total(void)
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+int os_processors(void)
+{
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n > 0 ? n : 1;
+}
+
 /* One thread of each core: of the processors that we may use, those whose first sibling is
  * themselves or is not ours. */
 int os_physical_cores(void)

@@ -125,6 +125,7 @@ static int read_lists(const struct options *o, struct lists *l, struct carat_err
     TRY(read_numbers(o, OPT_BENCH_THREADS, &l->threads, err));
     for (size_t i = 0; i < l->users.n; i++)
         if (l->users.at[i] < 1) return err_set(err, CARAT_EUSAGE, "--users: at least 1 expected");
+    for (size_t i = 0; i < l->threads.n; i++) l->threads.at[i] = threads_within(l->threads.at[i]);
     for (size_t i = 0; i < l->chunk.n; i++) {
         if (l->chunk.at[i] < 0) return err_set(err, CARAT_EUSAGE, "--chunk: at least 1 expected");
         if (l->chunk.at[i] == 0) l->chunk.at[i] = carat_backend_chunk(backend_of(o));
@@ -222,7 +223,7 @@ static int open_engine(struct session *s, const struct options *o, const struct 
         /* The usual number is the engine's to use as far as it helps. */
         .n_threads =
             p->tests[first].threads == default_threads(o) ? 0 : p->tests[first].threads,
-        .n_ctx = CONTEXT_LEAST,
+        .n_ctx = context_for(s->model, 1),
         .chunk = p->tests[first].chunk,
         .kv_type = kv_type_of(p->tests[first].kv_type),
     };

@@ -90,7 +90,7 @@ static int score(const struct options *o, struct session *s, const int32_t *ids,
                  struct carat_error *err)
 {
     struct carat_engine_options options = engine_options(o);
-    if (options.n_ctx == 0) options.n_ctx = n < CONTEXT_LEAST ? CONTEXT_LEAST : (int32_t)n;
+    if (options.n_ctx == 0) options.n_ctx = context_for(s->model, (int32_t)n);
     TRY(session_start(s, &options, err));
     double begin = os_seconds();
     int status = carat_score(s->engine, ids, (int32_t)n, at, at ? (int32_t)n_at : 0, take_row,

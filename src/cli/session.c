@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allowance.h"
+#include "base/os.h"
 #include "cli/files.h"
 #include "cli/setup.h"
 #include "cli/terminal.h"
@@ -150,6 +152,23 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
     out->progress = show_loading;
 }
 
+int32_t threads_within(int64_t asked)
+{
+    int most = allowance_threads("", os_processors()).count;
+    if (asked <= most) return (int32_t)asked;
+    note("--threads %lld: only %d can run at a time here, %d are taken", (long long)asked, most,
+         most);
+    return most;
+}
+
+int32_t context_for(const carat_model *model, int32_t positions)
+{
+    enum { LEAST = 64 };
+    int32_t trained = carat_model_info(model)->n_ctx_train;
+    int32_t least = trained < LEAST ? trained : LEAST;
+    return positions < least ? least : positions;
+}
+
 struct carat_engine_options engine_options(const struct options *o)
 {
     struct carat_engine_options options = {
@@ -157,7 +176,7 @@ struct carat_engine_options engine_options(const struct options *o)
         .n_seq = 1,
         .chunk = (int32_t)opt_int(o, OPT_CHUNK),
         .kv_type = kv_type_of(opt_text(o, OPT_KV_TYPE)),
-        .n_threads = (int32_t)opt_int(o, OPT_THREADS),
+        .n_threads = threads_within(opt_int(o, OPT_THREADS)),
     };
     set_device_options(o, &options);
     return options;

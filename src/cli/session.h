@@ -7,9 +7,6 @@
 #include "base/buf.h"
 #include "cli/options.h"
 
-/* Positions to ask for when fewer would do: the engine has a minimum. */
-enum { CONTEXT_LEAST = 64 };
-
 struct session {
     struct buf path;
     carat_model *model;
@@ -38,6 +35,11 @@ void session_close(struct session *s);
 
 /* --backend, --ctx-size, --chunk, --kv-type, --threads ... of a command. */
 struct carat_engine_options engine_options(const struct options *o);
+/* Threads that an option asks for, or as many as can run here at a time, with a note. */
+int32_t threads_within(int64_t asked);
+/* A context size for so many positions that the engine takes: it has a minimum, and the model a
+ * maximum. */
+int32_t context_for(const carat_model *model, int32_t positions);
 /* The part of it that tells which device and how it works: what bench needs too. */
 void set_device_options(const struct options *o, struct carat_engine_options *out);
 const char *backend_of(const struct options *o); /* never "auto" */

@@ -363,6 +363,29 @@ def test_logits_agree_with_the_fixture():
     expect(error / size < 1e-4, f"relative error {error / size:.3g}")
 
 
+def test_a_model_of_few_positions_is_used_whole():
+    data = bytearray(pathlib.Path(MODEL).read_bytes())
+
+    def put(key, number):
+        key = struct.pack("<Q", len(key)) + key
+        at = data.index(key) + len(key) + 4  # after the type
+        data[at:at + 4] = struct.pack("<I", number)
+
+    with tempfile.TemporaryDirectory() as folder:
+        path, out = os.path.join(folder, "m.gguf"), os.path.join(folder, "o.f32")
+        for positions in (2, 17, 63):
+            put(b"gemma4.context_length", positions)
+            put(b"gemma4.attention.sliding_window", min(positions, 32))
+            pathlib.Path(path).write_bytes(data)
+            for n in (1, positions):
+                done = carat("logits", path, "--tokens", ",".join(["5"] * n), "--all", "-o", out)
+                expect_status(done, 0)
+                expect(json.loads(done.stdout)["rows"] == n, str(done.stdout))
+            done = carat("logits", path, "--tokens", "5," * (positions + 1), "-o", out)
+            expect_error(done, 2, str(positions))
+        expect_status(carat("bench", path, "-p", "8", "-n", "4", "-r", "1", "-q"), 0)
+
+
 def test_logits_refuse_wrong_tokens():
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "o.f32")
@@ -444,7 +467,7 @@ def test_bench_json_has_the_known_keys():
     expect(sorted(rows[0]) == sorted(BENCH_KEYS), str(sorted(rows[0])))
     expect([r["n_depth"] for r in rows] == [0, 0, 16, 16], "order")
     expect(all(len(r["samples_ns"]) == 2 and r["avg_ts"] > 0 for r in rows), "samples")
-    expect(rows[0]["n_threads"] == 2, "threads")
+    expect(rows[0]["n_threads"] == min(2, len(os.sched_getaffinity(0))), "threads")
 
 
 def test_bench_formats_say_the_same():
@@ -538,6 +561,22 @@ def test_plan_prints_a_program():
     expect_status(done, 0)
     expect(b"MATMUL" in done.stdout and b"ATTENTION" in done.stdout, str(done.stdout[:80]))
     expect_error(carat("plan", MODEL, "--rows", "1", "--outs", "2"), 2, "--outs")
+
+
+def test_more_threads_than_can_run_are_noted_and_not_started():
+    most = len(os.sched_getaffinity(0))  # a quota may leave less
+    if most >= 512:
+        raise Skip("512 threads can run here")
+    for name in ("run", "bench"):
+        call = (name, MODEL, *(["hi"] if name == "run" else ["-p", "4", "-r", "1"]), "-n", "2",
+                "--backend", "cpu", "--threads")
+        done = carat(*call, "512")
+        expect_status(done, 0)
+        told = re.search(rb"note: --threads 512: only (\d+) can run", done.stderr)
+        expect(told and 1 <= int(told[1]) <= most, f"{name}: {done.stderr!r}")
+        expect(re.search(rb"note: on .*\b%d thread" % int(told[1]), done.stderr), str(done.stderr))
+        expect(b"--threads" not in carat(*call, "1").stderr, "one thread")
+    expect_error(carat("run", MODEL, "hi", "--threads", "513"), 2, "0 to 512")
 
 
 def test_doctor_reports_and_tests_itself():
