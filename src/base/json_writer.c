@@ -46,7 +46,7 @@ void json_end_array(struct json *j)
     end_group(j, ']');
 }
 
-static void add_escaped(struct buf *out, unsigned char c)
+static void add_ascii(struct buf *out, unsigned char c)
 {
     const char *short_form = NULL;
     switch (c) {
@@ -65,14 +65,23 @@ static void add_escaped(struct buf *out, unsigned char c)
         buf_add_char(out, (char)c);
 }
 
+/* What a terminal obeys, or shows in another order than it is written: C1 controls, embeddings,
+ * overrides and isolates of direction. */
+static bool is_for_terminals(uint32_t c)
+{
+    return (c >= 0x80 && c < 0xA0) || (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+}
+
 static void add_quoted(struct buf *out, const char *text, size_t length)
 {
     buf_add_char(out, '"');
     for (size_t i = 0; i < length;) {
-        uint32_t code_point;
+        uint32_t code_point = 0;
         int n = utf8_read(text + i, length - i, &code_point);
         if (n == 1)
-            add_escaped(out, (unsigned char)text[i]);
+            add_ascii(out, (unsigned char)text[i]);
+        else if (n > 1 && is_for_terminals(code_point))
+            buf_printf(out, "\\u%04x", (unsigned)code_point);
         else if (n > 1)
             buf_add(out, text + i, (size_t)n);
         else

@@ -1,4 +1,5 @@
-/* Writes JSON into a buf: escaping and commas, no tree. (Reading JSON is jansson's work; no name
+/* Writes JSON into a buf: escaping and commas, no tree. What a terminal would obey is always
+ * escaped, wherever the text goes: it is the same JSON. (Reading JSON is jansson's work; no name
  * here is one of its names, which a program could not link beside them.)
  *
  *     struct json j = {.out = &b};

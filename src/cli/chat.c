@@ -16,6 +16,7 @@
 #include "cli/json_tree.h"
 #include "cli/line_reader.h"
 #include "cli/session.h"
+#include "cli/settings.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
 
@@ -24,6 +25,7 @@ struct chat {
     struct session session;
     struct conversation talk;
     struct generation generation;
+    struct stop_list stops;
     struct line_reader *reader;
     struct buf line, message, pending; /* pending: files read, put in front of the next message */
     bool hides_thinking, prints_stats, is_over;
@@ -55,6 +57,9 @@ static int answer(struct chat *chat, struct carat_error *err)
     err_thought_end();
     if (chat->last != '\n') out_text("\n");
     out_flush();
+    if (status == CARAT_ECONTEXT)
+        err_hint(err, "/undo forgets the question before and its answer, /clear everything; "
+                      "a larger context: -c");
     if (status == CARAT_OK)
         status = conversation_add(&chat->talk, "assistant", buf_text(&a.text), a.text.length, err);
     if (status == CARAT_OK && a.end == ANSWER_INTERRUPTED) note("stopped");
@@ -177,44 +182,12 @@ static int do_read(struct chat *chat, const char *rest, struct carat_error *err)
     return CARAT_OK;
 }
 
-static bool is_given(const struct options *o, enum option_id id)
-{
-    return o->values[id].is_flag;
-}
-
-/* /set NAME VALUE: the sampling flags of the command line, checked by the same table. */
 static int do_set(struct chat *chat, const char *rest, struct carat_error *err)
 {
-    struct carat_sampling *s = &chat->generation.sampling;
-    if (!rest[0]) {
-        err_printf("temp %g  top-k %d  top-p %g  min-p %g  repeat-penalty %g  seed %llu  "
-                   "max-tokens %d\n", (double)s->temperature, s->top_k, (double)s->top_p,
-                   (double)s->min_p, (double)s->repeat_penalty, (unsigned long long)s->seed,
-                   chat->generation.max_tokens);
-        return CARAT_OK;
-    }
-    char name[64] = "--", value[64] = "";
-    if (sscanf(rest, "%61s %63s", name + 2, value) != 2)
-        return err_set(err, CARAT_EUSAGE, "/set: a name and a value are expected, e.g. temp 0.7");
-    char *words[] = {name, value};
-    struct options o;
-    int status = options_parse(&o, COMMAND_CHAT, 2, words, err);
-    struct generation *fresh = mem_alloc(1, sizeof *fresh);
-    if (!fresh) status = err_no_memory(err, "options", sizeof *fresh);
-    if (status == CARAT_OK) status = generation_read(fresh, &o, chat->session.model, err);
-    if (status == CARAT_OK) {
-        if (is_given(&o, OPT_TEMPERATURE)) s->temperature = fresh->sampling.temperature;
-        if (is_given(&o, OPT_TOP_K)) s->top_k = fresh->sampling.top_k;
-        if (is_given(&o, OPT_TOP_P)) s->top_p = fresh->sampling.top_p;
-        if (is_given(&o, OPT_MIN_P)) s->min_p = fresh->sampling.min_p;
-        if (is_given(&o, OPT_REPEAT_PENALTY))
-            s->repeat_penalty = fresh->sampling.repeat_penalty;
-        if (is_given(&o, OPT_SEED)) s->seed = fresh->sampling.seed;
-        if (is_given(&o, OPT_MAX_TOKENS)) chat->generation.max_tokens = fresh->max_tokens;
-    }
-    mem_free(fresh);
-    options_deinit(&o);
-    return status == CARAT_OK ? do_set(chat, "", err) : status;
+    if (rest[0])
+        TRY(settings_set(&chat->generation, &chat->stops, rest, chat->session.model, err));
+    settings_print(&chat->generation);
+    return CARAT_OK;
 }
 
 static int do_save(struct chat *chat, const char *rest, struct carat_error *err)
@@ -300,8 +273,7 @@ static const struct {
     chat_fn run;
 } commands[] = {
     {"/help", "", "this list", do_help},
-    {"/set", "[NAME VALUE]", "show or set temp, top-k, top-p, min-p, repeat-penalty, seed, "
-                             "max-tokens", do_set},
+    {"/set", "[NAME VALUE]", "show or change sampling, penalties and stop strings", do_set},
     {"/system", "[TEXT]", "set or remove the system prompt", do_system},
     {"/clear", "", "start a new conversation", do_clear},
     {"/regen", "", "answer the last message again", do_regen},
@@ -322,8 +294,43 @@ static int do_help(struct chat *chat, const char *rest, struct carat_error *err)
     (void)err;
     for (size_t i = 0; i < N_COMMANDS; i++)
         err_printf("  %-8s %-18s %s\n", commands[i].name, commands[i].arguments, commands[i].help);
-    err_printf("  \"\"\"                         begins and ends a message of several lines\n");
+    err_printf("  \"\"\"                         begins and ends a message of several lines; so does "
+               "Alt-Enter\n  /set NAME:");
+    for (size_t i = 0; settings_name(i); i++) err_printf(" %s", settings_name(i));
+    err_printf("\n");
     return CARAT_OK;
+}
+
+/* Tab: commands, and what may follow them as their `arguments` say. */
+static void complete_line(void *user, const char *line, size_t length, struct completions *out)
+{
+    (void)user;
+    if (length == 0 || line[0] != '/' || memchr(line, '\n', length)) return;
+    out->is_text = false;
+    const char *blank = memchr(line, ' ', length);
+    size_t n = blank ? (size_t)(blank - line) : length;
+    out->begin = blank ? n + 1 : 0;
+    const char *typed = line + out->begin, *at = NULL;
+    size_t n_typed = length - out->begin;
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        const char *name = commands[i].name;
+        if (!blank) completions_add(out, typed, n_typed, name);
+        if (blank && strlen(name) == n && memcmp(name, line, n) == 0) at = commands[i].arguments;
+    }
+    out->has_blank = !at;
+    if (!at) return;
+    if (strcmp(at, "FILE") == 0) completions_add_files(out, typed, n_typed);
+    out->has_blank = at[0] == '[';
+    for (size_t i = 0; strcmp(at, "[NAME VALUE]") == 0 && settings_name(i); i++)
+        completions_add(out, typed, n_typed, settings_name(i));
+    while (strchr(at, '|')) {
+        char word[16];
+        size_t n_word = strcspn(at, "|");
+        snprintf(word, sizeof word, "%.*s", (int)n_word, at);
+        completions_add(out, typed, n_typed, word);
+        at += n_word + (at[n_word] == '|');
+        if (!strchr(at, '|')) completions_add(out, typed, n_typed, at);
+    }
 }
 
 static int run_chat_command(struct chat *chat, const char *line, struct carat_error *err)
@@ -332,6 +339,7 @@ static int run_chat_command(struct chat *chat, const char *line, struct carat_er
     const char *rest = line + n + strspn(line + n, " \t");
     if (n == 5 && strncmp(line, "/quit", 5) == 0) return do_exit(chat, rest, err);
     if (n == 4 && strncmp(line, "/bye", 4) == 0) return do_exit(chat, rest, err);
+    if (n == 2 && strncmp(line, "/?", 2) == 0) return do_help(chat, rest, err);
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strlen(commands[i].name) == n && strncmp(commands[i].name, line, n) == 0)
             return commands[i].run(chat, rest, err);
@@ -438,6 +446,7 @@ int command_chat(const struct options *o)
     if (status == CARAT_OK) status = no_more_arguments(o, chat->session.next_argument, &err);
     if (status == CARAT_OK)
         status = generation_read(&chat->generation, o, chat->session.model, &err);
+    if (status == CARAT_OK) status = settings_open(&chat->stops, &chat->generation, &err);
     if (status == CARAT_OK) status = conversation_open(&chat->talk, &err);
     if (status == CARAT_OK)
         status = conversation_set_system(&chat->talk, opt_text(o, OPT_SYSTEM), &err);
@@ -449,10 +458,12 @@ int command_chat(const struct options *o)
         chat->hides_thinking = opt_is_set(o, OPT_HIDE_THINKING);
         note("%s, %d positions; /help lists the commands", buf_text(&chat->session.path),
              carat_engine_memory(chat->session.engine)->n_ctx);
+        line_reader_set_completion(chat->reader, complete_line, chat);
         exit_status = talk(chat);
         line_reader_close(chat->reader);
     }
     conversation_close(&chat->talk);
+    settings_close(&chat->stops);
     buf_deinit(&chat->line);
     buf_deinit(&chat->message);
     buf_deinit(&chat->pending);

@@ -38,6 +38,8 @@ struct line_reader {
     char *history_path;
     bool is_interrupted, is_history_noted;
     struct buf newest; /* what was remembered last */
+    complete_fn complete;
+    void *complete_user;
 #endif
 };
 
@@ -235,6 +237,60 @@ static unsigned char on_down(EditLine *edit, int key)
     return CC_NORM;
 }
 
+/* The words side by side, below the line. */
+static void list_words(EditLine *edit, const struct completions *c)
+{
+    size_t width = 0, column = 0, columns = (size_t)window_columns();
+    for (size_t i = 0; i < c->n; i++)
+        if (c->words[i].length > width) width = c->words[i].length;
+    for (size_t i = 0; i < c->n; i++) {
+        bool is_new = column == 0 || column + width + 2 > columns;
+        fprintf(stdout, "%s%-*s", is_new ? "\r\n" : "  ", (int)width, buf_text(&c->words[i]));
+        column = (is_new ? 0 : column + 2) + width;
+    }
+    fputs("\r\n", stdout);
+    el_set(edit, EL_REFRESH);
+}
+
+/* Puts in what all words have in common; when that is typed already, lists them. */
+static unsigned char complete(EditLine *edit, const struct completions *c, size_t typed)
+{
+    if (c->n == 0) return CC_ERROR;
+    size_t common = completions_common(c);
+    struct buf more = {0};
+    if (common > typed) buf_add(&more, buf_text(&c->words[0]) + typed, common - typed);
+    if (c->n == 1 && c->has_blank) buf_add_char(&more, ' ');
+    unsigned char result = CC_ERROR;
+    if (more.length) {
+        result = el_insertstr(edit, buf_text(&more)) == 0 ? CC_REFRESH : CC_ERROR;
+    } else if (c->n > 1) {
+        list_words(edit, c);
+        result = CC_NORM;
+    }
+    buf_deinit(&more);
+    return result;
+}
+
+static unsigned char on_tab(EditLine *edit, int key)
+{
+    (void)key;
+    struct line_reader *reader = reader_of(edit);
+    struct completions *c = mem_alloc(1, sizeof *c);
+    if (!c) return CC_ERROR;
+    const LineInfo *line = el_line(edit);
+    size_t length = (size_t)(line->cursor - line->buffer);
+    c->is_text = true;
+    if (reader->complete) reader->complete(reader->complete_user, line->buffer, length, c);
+    unsigned char result;
+    if (c->is_text)
+        result = el_winsertstr(edit, L"\t") == 0 ? CC_REFRESH : CC_ERROR;
+    else
+        result = complete(edit, c, length - c->begin);
+    completions_deinit(c);
+    mem_free(c);
+    return result;
+}
+
 /* ---- Pasted blocks ---------------------------------------------------------------------- */
 
 /* Reads up to ESC[201~, also beyond what is kept. False when more than PASTE_MAX came. */
@@ -393,6 +449,7 @@ static void bind_keys(EditLine *edit)
         {L"\x1B[3~", L"ed-delete-next-char"},
         {L"\x1B[3;3~", L"em-delete-next-word"},
         {L"\x1B[3;5~", L"em-delete-next-word"},
+        {L"\t", L"carat-tab"},
         {L"^W", L"ed-delete-prev-word"},
         {L"^R", L"em-inc-search-prev"},
         {L"\x03", L"carat-interrupt"},
@@ -416,6 +473,7 @@ static void add_functions(EditLine *edit)
     } functions[] = {
         {L"carat-paste", L"take a pasted block", on_paste},
         {L"carat-newline", L"begin another line of the block", on_newline},
+        {L"carat-tab", L"complete a word", on_tab},
         {L"carat-up", L"line above, or older entry", on_up},
         {L"carat-down", L"line below, or newer entry", on_down},
         {L"carat-interrupt", L"empty the line, or stop reading", on_interrupt},
@@ -538,6 +596,18 @@ enum line_end line_reader_next(struct line_reader *reader, const char *prompt, s
 #endif
     reading_end();
     return end;
+}
+
+void line_reader_set_completion(struct line_reader *reader, complete_fn complete_line, void *user)
+{
+#ifdef CARAT_HAVE_EDIT
+    reader->complete = complete_line;
+    reader->complete_user = user;
+#else
+    (void)reader;
+    (void)complete_line;
+    (void)user;
+#endif
 }
 
 void line_reader_remember(struct line_reader *reader, const char *line, size_t length)

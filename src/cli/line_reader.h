@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/status.h"
+#include "cli/completions.h"
 
 struct line_reader;
 
@@ -21,6 +22,9 @@ enum line_end { LINE_READ, LINE_EOF, LINE_INTERRUPTED };
 /* Reads one line without its newline into `out` (emptied first): any bytes. A pasted block and
  * one with lines from Alt-Enter come as one line with newlines in it. */
 enum line_end line_reader_next(struct line_reader *reader, const char *prompt, struct buf *out);
+
+/* What Tab does; without, it is a tab. */
+void line_reader_set_completion(struct line_reader *reader, complete_fn complete, void *user);
 
 /* Keeps a line for the arrow keys and, in the file, for the next time. */
 void line_reader_remember(struct line_reader *reader, const char *line, size_t length);

@@ -200,11 +200,11 @@ void progress_end(void)
 
 /* ---- Escaping --------------------------------------------------------------------------- */
 
-/* Marks that reorder or hide what a person reads. */
+/* Embeddings, overrides and isolates make a text read otherwise than it is written. The marks
+ * U+200E and U+200F and joiners are ordinary letters of Arabic, Hebrew, Persian and of emoji. */
 static bool is_deceptive(uint32_t c)
 {
-    return (c >= 0x200E && c <= 0x200F) || (c >= 0x202A && c <= 0x202E) ||
-           (c >= 0x2066 && c <= 0x2069);
+    return (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
 }
 
 void add_escaped(struct buf *out, const char *text, size_t length, bool keep_lines)

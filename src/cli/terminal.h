@@ -40,7 +40,7 @@ void err_thought_end(void);
 void progress(const char *label, int done, int total);
 void progress_end(void);
 
-/* Appends `text` with control characters, direction marks and invalid UTF-8 made visible.
+/* Appends `text` with control characters, direction overrides and invalid UTF-8 made visible.
  * Newlines and tabs stay when `keep_lines`. */
 void add_escaped(struct buf *out, const char *text, size_t length, bool keep_lines);
 

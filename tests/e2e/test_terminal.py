@@ -30,7 +30,8 @@ def need_edit():
 
 class Chat(Terminal):
     def __init__(self, *arguments, **more):
-        super().__init__("chat", MODEL, "-n", "2", "--temp", "0", *arguments, **more)
+        limit = [] if "-n" in arguments else ["-n", "2"]
+        super().__init__("chat", MODEL, "--temp", "0", *limit, *arguments, **more)
         self.begin()
 
     def begin(self):
@@ -80,12 +81,17 @@ def until(condition, what):
 
 # ---- Ctrl-C and Ctrl-D ------------------------------------------------------------------------
 
-def empty_line(chat, typed):
-    chat.send(typed)
-    chat.wait_for(typed)
+def interrupt(chat):
+    """Ctrl-C on a line that is not empty; what follows at once might be taken before it."""
     before = len(chat.raw)
     chat.send("\x03")
     until(lambda: chat.read(0.05) and len(chat.raw) > before, "the empty line")
+
+
+def empty_line(chat, typed):
+    chat.send(typed)
+    chat.wait_for(typed)
+    interrupt(chat)
 
 
 def test_interrupt_empties_a_line_and_nothing_more():
@@ -342,8 +348,7 @@ def test_a_paste_that_is_too_long_is_cut_with_a_note():
             chat.read(0.05)
     os.set_blocking(chat.fd, True)
     chat.wait_for("only the first 1048576 bytes")
-    chat.send("\x03")
-    chat.say("short")
+    chat.say("\x15short")
     expect(chat.messages() == ["short"], str(chat.messages()))
     chat.leave()
 
@@ -394,6 +399,121 @@ def test_keys_without_a_meaning_leave_nothing():
             "\x1b[3;2~", "\x1b[1;2D", "\x1b[1;2C"]
     chat.say("a" + "".join(keys) + "b")
     expect(chat.messages() == ["ab"], str(chat.messages()))
+    chat.leave()
+
+
+# ---- Tab and commands -------------------------------------------------------------------------
+
+def test_tab_completes_commands_and_their_words():
+    need_edit()
+    chat = Chat()
+    chat.command("/sy\tBe brief.", "system prompt set")
+    chat.command("/se\trepeat-p\t1.25", "repeat-penalty 1.25")
+    chat.command("/th\to\tn", "thinking is on")  # on and off have one letter in common
+    chat.send("/s\t")
+    chat.wait_for("\n")
+    listed = chat.wait_for("> /s").split()
+    expect(sorted(listed) == ["/save", "/set", "/stats", "/system"], str(listed))
+    chat.command("et top-k 7", "top-k 7")
+    chat.send("/set re\t\t")
+    chat.wait_for("\n")
+    listed = chat.wait_for("> /set repeat-").split()
+    expect(sorted(listed) == ["repeat-last-n", "repeat-penalty"], str(listed))
+    chat.command("last-n 9", "repeat-last-n 9")
+    chat.leave()
+
+
+def test_tab_completes_file_names():
+    need_edit()
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        (folder / "a folder").mkdir()
+        (folder / "a folder/caf\u00e9.txt").write_text("in the file")
+        (folder / "a folder/caf\u00ea.txt").write_text("in another")
+        (folder / "a folder/.hidden").write_text("hidden")
+        (folder / "bell\x07.txt").write_text("not to be shown")
+        chat = Chat()
+        chat.send(f"/rea\t{folder}/a\t\t\t")
+        chat.wait_for("caf\u00e9.txt")
+        chat.wait_for("caf\u00ea.txt")
+        chat.wait_for("> /read")
+        chat.command("\u00e9\t", "11 bytes, sent with your next message")
+        chat.send(f"/save {folder}/.h\t{folder}/b\tx")
+        chat.wait_for("x")
+        expect("\x07.txt" not in chat.raw and ".hidden" not in chat.raw, "shown")
+        interrupt(chat)
+        chat.say("what is this")
+        expect(chat.messages() == ["in the file\n\nwhat is this"], str(chat.messages()))
+        chat.leave()
+
+
+def test_tab_in_a_message_is_a_tab():
+    need_edit()
+    chat = Chat()
+    chat.say("if x:\x1b\r\tgo")
+    expect(chat.messages() == ["if x:\n\tgo"], str(chat.messages()))
+    chat.leave()
+
+
+def test_help_has_a_short_name_and_names_all_settings():
+    chat = Chat()
+    chat.send("/?\r")
+    shown = chat.wait_for("frequency-penalty stop")
+    expect("/regen" in shown and "repeat-last-n" in shown and "Alt-Enter" in shown, shown)
+    chat.wait_for("> ")
+    chat.leave()
+
+
+def test_penalties_and_stop_strings_can_be_set():
+    chat = Chat("--stop", "from the command line")
+    chat.command("/set", 'stop "from the command line"')
+    for name, value in (("repeat-penalty", "1.5"), ("repeat-last-n", "-1"),
+                        ("presence-penalty", "0.5"), ("frequency-penalty", "-0.5"),
+                        ("temp", "0"), ("seed", "3"), ("max-tokens", "20")):
+        chat.command(f"/set {name} {value}", f"{name} {value}")
+    chat.command("/set presence-penalty 3", "-2 to 2")
+    chat.command("/set ctx-size 64", "there is no ctx-size to set")
+    chat.command("/set temp", "one value is expected")
+    chat.command("/set stop", "stop none")
+    for name in ("repeat-penalty", "presence-penalty", "frequency-penalty"):
+        chat.command(f"/set {name} {1 if name[0] == 'r' else 0}", name)
+    chat.say("hello")
+    chat.command("/save " + os.path.join(chat.folder.name, "whole"), "saved")
+    talk = json.loads((pathlib.Path(chat.folder.name) / "whole").read_text())["messages"]
+    whole = talk[-1]["content"]
+    stop = next(c for c in whole if c.isalpha())
+    chat.command(f"/set stop {stop}", 'stop "')
+    chat.command("/set stop two words", ', "two words"')
+    chat.command("/regen", "t/s)")  # another seed, but temperature 0
+    chat.command("/save " + os.path.join(chat.folder.name, "cut"), "saved")
+    talk = json.loads((pathlib.Path(chat.folder.name) / "cut").read_text())["messages"]
+    expect(talk[-1]["content"] == whole[:whole.index(stop)], f"{talk[-1]['content']!r}")
+    chat.leave()
+
+
+def test_a_penalty_that_is_set_changes_the_answer():
+    chat = Chat("-n", "20")
+    chat.say("hello")
+    chat.command("/set repeat-penalty 50", "repeat-penalty 50")
+    chat.command("/regen", "t/s)")
+    path = os.path.join(chat.folder.name, "talk")
+    chat.command(f"/save {path}", "saved")
+    with_penalty = json.loads(pathlib.Path(path).read_text())["messages"][-1]["content"]
+    chat.command("/set repeat-penalty 1", "repeat-penalty 1")
+    chat.command("/regen", "t/s)")
+    chat.command(f"/save {path}", "saved")
+    without = json.loads(pathlib.Path(path).read_text())["messages"][-1]["content"]
+    expect(with_penalty != without, with_penalty)
+    chat.leave()
+
+
+def test_a_full_context_names_the_ways_out():
+    chat = Chat("-c", "64", "-n", "-1")
+    chat.send("word " * 60 + "\r")
+    chat.wait_for("exceeds the available context size")
+    chat.wait_for("/undo")
+    chat.wait_for("/clear")
+    chat.wait_for("> ")
     chat.leave()
 
 
@@ -525,6 +645,31 @@ def test_a_stopped_chat_can_be_terminated():
     expect(shell.modes() == (True, True), f"modes {shell.modes()}")
     shell.send("exit\n")
     shell.status()
+
+
+# ---- What is shown ----------------------------------------------------------------------------
+
+def ids_of(text):
+    done = carat("tokenize", MODEL, "--json", "--plain", stdin=text.encode())
+    return [str(i) for i in json.loads(done.stdout)["ids"]]
+
+
+def test_a_terminal_shows_marks_of_ordinary_text():
+    text = "a\u200eb \u200f\u05d0 \u200c\u200d \U0001f468\u200d\U0001f469 \u202e\u2066 \x1b\x9b"
+    terminal = Terminal("detokenize", MODEL, *ids_of(text), CI="1")
+    expect(terminal.status() == 0, "status")
+    wanted = text.replace("\u202e\u2066", "\\u202e\\u2066").replace("\x1b\x9b", "\\x1b\\x9b")
+    expect(wanted in terminal.raw, repr(terminal.raw))
+
+
+def test_json_on_a_terminal_is_the_same_and_harmless():
+    text = "\x9b31m \x85 \u202etxt.exe\u202c \u2066 \u200f \x1b[31m \x7f"
+    terminal = Terminal("detokenize", MODEL, "--json", *ids_of(text), CI="1")
+    expect(terminal.status() == 0, "status")
+    expect(json.loads(terminal.raw)["text"] == text, repr(terminal.raw))
+    shown = terminal.raw.replace("\r\n", "")
+    expect(shown.isprintable() or "\u200f" in shown and shown.replace("\u200f", "").isprintable(),
+           repr(shown))
 
 
 # ---- Ends -------------------------------------------------------------------------------------

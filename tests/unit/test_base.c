@@ -375,6 +375,19 @@ static void json_has_its_commas_and_escapes(void **state)
     buf_deinit(&b);
 }
 
+/* U+0085, U+009B, U+202E and U+2066 are escaped; U+00A0, U+200F, U+200D and U+2070 are text. */
+static void json_escapes_what_a_terminal_obeys(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    struct json j = {.out = &b};
+    json_put_string(&j, "\xC2\x85\xC2\x9B\xE2\x80\xAE\xE2\x81\xA6"
+                        "\xC2\xA0\xE2\x80\x8F\xE2\x80\x8D\xE2\x81\xB0");
+    assert_string_equal(buf_text(&b), "\"\\u0085\\u009b\\u202e\\u2066"
+                                      "\xC2\xA0\xE2\x80\x8F\xE2\x80\x8D\xE2\x81\xB0\"");
+    buf_deinit(&b);
+}
+
 static void check_double(double value, const char *expected)
 {
     struct buf b = {0};
@@ -647,6 +660,7 @@ int main(void)
         TEST(every_invalid_sequence_is_refused),
         TEST(what_can_still_become_valid_is_held_back),
         TEST(json_has_its_commas_and_escapes),
+        TEST(json_escapes_what_a_terminal_obeys),
         TEST(doubles_read_back_and_have_no_needless_digits),
         TEST(every_code_point_survives_json),
         TEST(the_generator_is_splitmix64),

@@ -1,0 +1,30 @@
+/* /set of chat: what of a generation can be changed while one talks, under the names and with the
+ * checks of the command line. */
+#ifndef CLI_SETTINGS_H
+#define CLI_SETTINGS_H
+
+#include "base/buf.h"
+#include "cli/generate.h"
+
+enum { STOPS_MAX = 64 };
+
+struct stop_list {
+    char *texts[STOPS_MAX]; /* owned */
+    size_t n;
+};
+
+/* Takes over what the command line gave; afterwards the generation borrows from `stops`. */
+int settings_open(struct stop_list *stops, struct generation *g, struct carat_error *err);
+void settings_close(struct stop_list *stops);
+
+/* The n-th name, NULL at the end. */
+const char *settings_name(size_t n);
+
+/* "temp 0.5"; "stop TEXT" adds a stop string, "stop" removes them all. */
+int settings_set(struct generation *g, struct stop_list *stops, const char *text,
+                 const carat_model *model, struct carat_error *err);
+
+/* All of them, on standard error. */
+void settings_print(const struct generation *g);
+
+#endif
