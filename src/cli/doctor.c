@@ -14,6 +14,7 @@
 #include "cli/files.h"
 #include "cli/generate.h"
 #include "cli/session.h"
+#include "cli/memory_text.h"
 #include "cli/setup.h"
 #include "cli/terminal.h"
 #include "cli/version.h"
@@ -98,7 +99,11 @@ static void self_test(const struct options *o, struct check *check)
     int status = carat_model_open(&s.model, buf_text(&s.path), &err);
     if (status == CARAT_OK)
         status = ask(&s, o, buf_text(&expected), question, wanted_bytes, &answer, &err);
-    if (s.engine) session_add_setup(&s, &check->setup);
+    if (s.engine) {
+        session_add_setup(&s, &check->setup);
+        buf_add_text(&check->setup, ", ");
+        memory_add_line(&check->setup, carat_engine_memory(s.engine));
+    }
     if (status != CARAT_OK) {
         snprintf(check->text, sizeof check->text, "%s", err.message);
     } else if (answer.text.length < wanted_bytes ||

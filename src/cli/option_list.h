@@ -2,11 +2,11 @@
  *
  * X(ID, KIND, "name", "other spellings", "default", low, high, COMMANDS, "VALUE", "help")
  *
- * KIND is FLAG, INT, REAL, TEXT, CHOICE (VALUE lists the words, separated by |) or LIST (may be
- * given again). Ranges hold for INT and REAL; -1 as `low` usually means "as the model or the
- * engine likes". Two rows may share a spelling when no command takes both. The table gives
- * parsing, `carat help`, CARAT_<NAME> variables, shell completion and the manual page. Other
- * spellings are llama.cpp's, so that known commands work. */
+ * KIND is FLAG, INT, REAL, TEXT, MEMORY (11G or 90%), CHOICE (VALUE lists the words, separated
+ * by |) or LIST (may be given again). Ranges hold for INT and REAL; -1 as `low` usually means
+ * "as the model or the engine likes". Two rows may share a spelling when no command takes both.
+ * The table gives parsing, `carat help`, CARAT_<NAME> variables, shell completion and the manual
+ * page. Other spellings are llama.cpp's, so that known commands work. */
 #ifndef CLI_OPTION_LIST_H
 #define CLI_OPTION_LIST_H
 
@@ -134,7 +134,9 @@
     X(MATMUL, CHOICE, "matmul", "", "auto", 0, 0, ON_ENGINE | ON(BENCH), "auto|int8|fp16",         \
       "GPU: arithmetic of prompt products (auto: the faster one on the chip)")                     \
     X(MIRROR, INT, "mirror-budget", "", "-1", -1, 1e15, ON_ENGINE | ON(BENCH), "BYTES",            \
-      "GPU: memory for fp16 copies of weights, for --matmul fp16 (-1: what is free)")              \
+      "GPU: memory for fp16 copies of weights, with --matmul fp16 (-1: all but a tenth)")          \
+    X(GPU_MEMORY, MEMORY, "gpu-memory", "", "", 0, 0, ON_ENGINE | ON(BENCH), "SIZE|N%",            \
+      "GPU: at most so much of its memory for everything, such as 11G (2^30), 11GB (10^9) or 90%") \
     X(GRAPHS, CHOICE, "graphs", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                   \
       "GPU: replay recorded steps; off launches each anew, to compare")                            \
     X(CUBLAS, CHOICE, "cublas", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                   \
@@ -158,6 +160,8 @@
     X(JSON, FLAG, "json", "", "", 0, 0, ON_TEXT | ON(RUN) | ON(SHOW) | ON(DOCTOR) | ON(VERSION),   \
       "", "print the result as JSON")                                                              \
     X(MARKDOWN, FLAG, "markdown", "", "", 0, 0, ON(HELP), "", "all options as a document")         \
+    X(VERBOSE, FLAG, "verbose", "", "", 0, 0, ON_TALK | ON(BENCH), "",                             \
+      "print the whole memory table to standard error, not a line of it")                          \
     X(QUIET, FLAG, "quiet", "-q", "", 0, 0, ON_ALL, "", "no progress, no notes")                   \
     X(HELP, FLAG, "help", "-h", "", 0, 0, ON_ALL, "", "explain the command")
 

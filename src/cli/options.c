@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "cli/memory_text.h"
 
 const struct option_spec option_specs[OPT_COUNT] = {
 #define X(id, kind, name, aliases, preset, low, high, commands, value, help)                       \
@@ -214,6 +215,11 @@ static int set_value(struct options *o, enum option_id id, const char *text, con
             return err_set(err, CARAT_EUSAGE, "%s: \"%s\" is not a %snumber from %.16g to %.16g",
                            where, text, spec->kind == KIND_INT ? "whole " : "", spec->low,
                            spec->high);
+        break;
+    case KIND_MEMORY:
+        if (!memory_read_limit(text, &v->integer, &v->percent))
+            return err_set(err, CARAT_EUSAGE,
+                           "%s: \"%s\" is no size such as 11G, 11.5GB or 90%%", where, text);
         break;
     case KIND_LIST:
         TRY(add_to_list(v, text, where, err));

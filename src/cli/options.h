@@ -15,7 +15,7 @@
 #include "cli/command_list.h"
 #include "cli/option_list.h"
 
-enum option_kind { KIND_FLAG, KIND_INT, KIND_REAL, KIND_TEXT, KIND_CHOICE, KIND_LIST };
+enum option_kind { KIND_FLAG, KIND_INT, KIND_REAL, KIND_MEMORY, KIND_TEXT, KIND_CHOICE, KIND_LIST };
 
 struct option_spec {
     enum option_kind kind;
@@ -38,6 +38,7 @@ struct option_value {
     bool is_set;  /* by a flag or the environment */
     bool is_flag; /* by a flag */
     int64_t integer;
+    int32_t percent; /* KIND_MEMORY: of a whole; `integer` has bytes */
     double real;
     const char *text;
     const char **list; /* NULL until the first value; owned */

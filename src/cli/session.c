@@ -6,6 +6,7 @@
 #include "base/allowance.h"
 #include "base/os.h"
 #include "cli/files.h"
+#include "cli/memory_text.h"
 #include "cli/setup.h"
 #include "cli/terminal.h"
 
@@ -21,6 +22,9 @@ int session_find(struct session *s, const struct options *o, struct carat_error 
     if (!name && o->n_arguments > 0) name = o->arguments[s->next_argument++];
     if (!name && named->is_set) name = named->text;
     s->is_auto = strcmp(named_backend(o), "auto") == 0;
+    s->tells_memory = o->command == COMMAND_RUN || o->command == COMMAND_CHAT ||
+                      o->command == COMMAND_BENCH;
+    s->is_verbose = s->tells_memory && opt_is_set(o, OPT_VERBOSE);
     if (!name) {
         const struct command_spec *spec = &command_specs[o->command];
         err_set(err, CARAT_EUSAGE, "%s: MODEL is missing", spec->name);
@@ -65,11 +69,29 @@ static void tell_setup(struct session *s)
     s->told = line;
 }
 
+static void tell_memory(void *user, const struct carat_memory *memory)
+{
+    const struct session *s = user;
+    struct buf text = {0};
+    if (s->is_verbose)
+        memory_add_table(&text, memory);
+    else
+        memory_add_line(&text, memory);
+    if (s->is_verbose && !terminal_is_quiet())
+        err_printf("%s", buf_text(&text));
+    else
+        note("%s", buf_text(&text));
+    buf_deinit(&text);
+}
+
 int session_start(struct session *s, const struct carat_engine_options *options,
                   struct carat_error *err)
 {
+    struct carat_engine_options more = *options;
+    more.progress_user = s;
+    if (s->tells_memory) more.planned = tell_memory;
     progress("starting", 0, 0);
-    int status = carat_engine_open(&s->engine, s->model, options, err);
+    int status = carat_engine_open(&s->engine, s->model, &more, err);
     progress_end();
     if (status == CARAT_OK && !s->is_silent) tell_setup(s);
     return status;
@@ -137,6 +159,8 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
     out->gpu_layers = layers == 0 ? -1 : layers < 0 ? 0 : (int32_t)layers;
     out->cpu_experts = opt_is_set(o, OPT_CPU_EXPERTS);
     out->matmul = matmul_of(opt_text(o, OPT_MATMUL));
+    out->gpu_memory = opt_int(o, OPT_GPU_MEMORY);
+    out->gpu_memory_percent = o->values[OPT_GPU_MEMORY].percent;
     out->mirror_budget = mirror < 0 ? 0 : mirror == 0 ? -1 : mirror;
     out->ple_place = strcmp(ple, "pinned") == 0 ? CARAT_PLE_PINNED
                      : strcmp(ple, "host") == 0 ? CARAT_PLE_HOST

@@ -14,6 +14,8 @@ struct session {
     size_t next_argument; /* the first one behind MODEL */
     bool is_auto;         /* nobody has named a backend */
     bool is_silent;       /* session_start notes nothing */
+    bool tells_memory;    /* before it is taken: in a line, or all of it: */
+    bool is_verbose;
     struct buf told;      /* what session_start has noted last */
 };
 

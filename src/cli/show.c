@@ -6,15 +6,11 @@
 #include "carat.h"
 #include "cli/command.h"
 #include "cli/json_tree.h"
+#include "cli/memory_text.h"
 #include "cli/session.h"
 #include "cli/terminal.h"
 
 enum { VALUE_SHOWN = 72 }; /* bytes of a metadata value on one line */
-
-static void print_size(const char *label, uint64_t bytes)
-{
-    out_printf("  %-22s %10.1f MiB\n", label, (double)bytes / (1 << 20));
-}
 
 static void print_text(const char *label, const char *text)
 {
@@ -44,19 +40,10 @@ static void print_model(const struct carat_model_info *info)
 
 static void print_memory(const struct carat_memory *m)
 {
-    out_printf("memory with %d positions\n", m->n_ctx);
-    print_size("weights (mapped file)", m->weights_mapped);
-    if (m->weights) print_size("weights (as computed with)", m->weights);
-    print_size("KV cache, local", m->kv_local);
-    print_size("KV cache, global", m->kv_global);
-    print_size("buffers", m->buffers + m->step);
-    if (m->pinned) print_size("pinned on the host", m->pinned);
-    print_size("total", m->total);
-    print_size("available now", m->available);
-    if (m->second_total == 0) return;
-    out_printf("  %-22s %10d\n", "layers there", m->gpu_layers);
-    print_size("on the CPU", m->second_total);
-    print_size("available there", m->second_available);
+    struct buf b = {0};
+    memory_add_table(&b, m);
+    out_text(buf_text(&b));
+    buf_deinit(&b);
 }
 
 /* ---- The listing ------------------------------------------------------------------------ */
@@ -150,25 +137,6 @@ static int print_listing(const struct options *o, const char *json, bool *is_run
 
 /* ---- JSON ------------------------------------------------------------------------------- */
 
-static void add_memory(struct json *j, const struct carat_memory *m)
-{
-    const struct { const char *key; uint64_t value; } rows[] = {
-        {"weights_mapped", m->weights_mapped}, {"weights", m->weights},
-        {"kv_local", m->kv_local},             {"kv_global", m->kv_global},
-        {"buffers", m->buffers},               {"step", m->step},
-        {"pinned", m->pinned},                 {"total", m->total},
-        {"available", m->available},
-        {"n_ctx", (uint64_t)m->n_ctx},         {"gpu_layers", (uint64_t)m->gpu_layers},
-        {"second_total", m->second_total},     {"second_available", m->second_available},
-    };
-    json_begin_object(j);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        json_key(j, rows[i].key);
-        json_int(j, (int64_t)rows[i].value);
-    }
-    json_end_object(j);
-}
-
 static void add_model(struct json *j, const struct carat_model_info *info)
 {
     json_begin_object(j);
@@ -206,7 +174,7 @@ static void print_json(const char *listing, const carat_model *model, const stru
     }
     if (m) {
         json_key(&j, "memory");
-        add_memory(&j, m);
+        memory_add_json(&j, m);
     }
     out_text(buf_text(&b));
     out_text("}\n");

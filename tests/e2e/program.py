@@ -24,7 +24,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FIXTURES = ROOT / "tests/golden/fixtures"
 MODEL = str(FIXTURES / "e2b-q8_0.gguf")
 DEMO = ROOT / "models/demo.gguf"
-SETUP = re.compile(r"\Acarat: note: on .*\n")  # the first note of all that computes
+# The first notes of all that computes.
+SETUP = re.compile(r"\A(carat: note: memory: .*\n)?carat: note: on .*\n")
 PARTS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 

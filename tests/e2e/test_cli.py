@@ -172,6 +172,39 @@ def test_what_computes_is_told_once_unless_quiet():
         expect(b"note: on " not in quiet.stderr, f"{call[0]} -q: {quiet.stderr!r}")
 
 
+def test_memory_is_told_before_it_is_taken():
+    calls = (["run", MODEL, "hi", "-n", "2"], ["chat", MODEL, "-n", "2"],
+             ["bench", MODEL, "-p", "4", "-n", "0", "-r", "1"])
+    for call in calls:
+        call = call + ["--backend", "cpu"]
+        done = carat(*call)
+        expect_status(done, 0)
+        lines = [x for x in done.stderr.decode().splitlines() if "note: memory: " in x]
+        expect(len(lines) == 1 and "KV cache" in lines[0], f"{call[0]}: {lines}")
+        whole = carat(*call, "--verbose").stderr.decode()
+        rows = re.findall(r"^  (\S.*?) +[0-9.]+ MiB +(\d+) bytes$", whole, re.MULTILINE)
+        names = [name for name, _ in rows]
+        expect(names[:2] == ["weights (mapped file)", "weights (as computed with)"], whole)
+        taken = {name: int(n) for name, n in rows}
+        parts = [n for name, n in rows[:names.index("total")]]
+        expect(sum(map(int, parts)) == taken["total"], whole)
+        quiet = carat(*call, "--verbose", "-q")
+        expect(b"mapped file" not in quiet.stderr, f"{call[0]} -q: {quiet.stderr!r}")
+    run = carat("run", MODEL, "hi", "-n", "2", "-c", "128", "--verbose", "--backend", "cpu")
+    show = carat("show", MODEL, "--fit", "128", "--backend", "cpu").stdout.decode()
+    table = show[show.index("memory with 128 positions"):]
+    cut = table.index("  available now")
+    expect(table[:cut] in run.stderr.decode(), "run --verbose is the table of show --fit")
+
+
+def test_memory_of_a_gpu_can_be_bounded():
+    sizes = ("11G", "11GiB", "11gb", "0.5T", "4096M", "12000000000", "90%")
+    for size in sizes:
+        expect_status(carat("show", MODEL, "--gpu-memory", size), 0)
+    for size in ("11X", "%", "0", "-1G", "101%", "0.5%", "12.5%", "11 G B", "GB", "11GBB", ""):
+        expect_error(carat("show", MODEL, "--gpu-memory", size), 2, "--gpu-memory", "90%")
+
+
 def test_a_missing_gpu_is_explained_everywhere():
     backends = json.loads(carat("version", "--json").stdout)["backends"]
     expect([b["name"] for b in backends] == ["cuda", "cpu", "ref"], str(backends))
