@@ -1,7 +1,9 @@
 /* Every format on any block bytes: decoding reads only the blocks, encoding what came out gives
  * blocks that decode again. The first byte chooses the format.
  *
- *     fuzz_format -max_len=2048 */
+ * Subject: src/quant/q4_k.c 100
+ * Subject: src/quant/iq4_nl.c 100
+ * Subject: src/quant/search.c 100 */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,8 @@
 /* The container's reader on any bytes; after a success everything it promises is read.
  *
- *     fuzz_gguf -max_len=8192 tests/fuzz/corpus/gguf */
+ * Subject: src/gguf/parse.c 100
+ * Subject: src/gguf/lookup.c 30
+ * Subject: src/gguf/order.c 90 */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

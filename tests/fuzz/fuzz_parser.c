@@ -1,5 +1,8 @@
 /* Model output from bytes: the first says how ids are grouped, the second where the prompt
- * ends. Grouped parts must be those of ids that come one by one. */
+ * ends. Grouped parts must be those of ids that come one by one.
+ *
+ * Subject: src/text/parser.c 95
+ * Subject: src/text/call_syntax.c 95 */
 #include <string.h>
 
 #include "base/assert.h"
@@ -43,6 +46,7 @@ static void run(const struct vocab *v, const int32_t *ids, size_t n_prompt, size
         carat_assert(parser_push(p, ids + i, step, &parts, &n, &err) == CARAT_OK);
         add_parts(out, &open, parts, n);
     }
+    buf_printf(out, "\n%d", parser_is_thinking(p));
     carat_assert(parser_finish(p, &parts, &n, &err) == CARAT_OK);
     add_parts(out, &open, parts, n);
     parser_close(p);

@@ -1,5 +1,7 @@
 /* Any bytes in every mode: ids in range, no special ids without their mode, and the same bytes
- * back, whole and streamed. Only U+2581, which stands for a space, does not come back. */
+ * back, whole and streamed. Only U+2581, which stands for a space, does not come back.
+ *
+ * Subject: src/text/tokenizer.c 90 */
 #include <string.h>
 
 #include "base/assert.h"

@@ -1,0 +1,92 @@
+/* JSON text as the program reads it: as a plain value and as a chat request, which is rendered.
+ * What was read is written; from the second time on that changes nothing. (The first time -0.0
+ * becomes -0, which readers take for an integer.)
+ *
+ * Subject: src/cli/json_tree.c 100
+ * Subject: src/cli/json_value.c 100
+ * Subject: src/base/json_writer.c 90 */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/json_writer.h"
+#include "base/mem.h"
+#include "cli/json_tree.h"
+#include "fuzz/source.h"
+#include "text/chat.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void write_value(struct json *j, const struct carat_value *v)
+{
+    switch (v->kind) {
+    case CARAT_NULL: json_put_null(j); break;
+    case CARAT_BOOL: json_bool(j, v->as.boolean); break;
+    case CARAT_INT: json_int(j, v->as.integer); break;
+    case CARAT_REAL: json_double(j, v->as.real); break;
+    case CARAT_STRING: json_text(j, v->as.string.data, v->as.string.length); break;
+    case CARAT_ARRAY:
+        json_begin_array(j);
+        for (size_t i = 0; i < v->as.array.count; i++) write_value(j, &v->as.array.items[i]);
+        json_end_array(j);
+        break;
+    case CARAT_OBJECT:
+        json_begin_object(j);
+        for (size_t i = 0; i < v->as.object.count; i++) {
+            json_key(j, v->as.object.members[i].key.data);
+            write_value(j, &v->as.object.members[i].value);
+        }
+        json_end_object(j);
+        break;
+    }
+}
+
+static int read_json(struct json_tree *tree, const char *text, size_t length,
+                     enum json_purpose purpose)
+{
+    struct carat_error err = {0};
+    *tree = (struct json_tree){0};
+    int status = json_tree_read(tree, text, length, purpose, &err);
+    carat_assert(status == CARAT_OK || (status == CARAT_EUSAGE && err.message[0]));
+    return status;
+}
+
+/* Writes `text` out again, as far as it can be read. */
+static bool rewrite(const char *text, size_t length, struct buf *out)
+{
+    struct json_tree tree;
+    struct json j = {.out = out};
+    bool is_read = read_json(&tree, text, length, JSON_PLAIN) == CARAT_OK;
+    if (is_read) {
+        const struct carat_value *member = json_member(&tree.root, "messages");
+        carat_assert(member->kind <= CARAT_OBJECT);
+        write_value(&j, &tree.root);
+    }
+    json_tree_free(&tree);
+    return is_read;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct buf first = {0}, second = {0}, third = {0};
+    struct json_tree tree;
+    struct carat_error err = {0};
+    char *text;
+    size_t length;
+    const char *json = size > 0 ? (const char *)data : "";
+    if (rewrite(json, size, &first)) {
+        carat_assert(rewrite(buf_text(&first), first.length, &second));
+        carat_assert(rewrite(buf_text(&second), second.length, &third));
+        carat_assert(second.length == third.length);
+        carat_assert(memcmp(buf_text(&second), buf_text(&third), second.length) == 0);
+    }
+    if (read_json(&tree, json, size, JSON_CHAT_REQUEST) == CARAT_OK) {
+        int status = chat_text(CARAT_SIZE_SMALL, &tree.root, &text, &length, &err);
+        carat_assert(status == CARAT_OK || (status == CARAT_EUSAGE && err.message[0]));
+        mem_free(text);
+    }
+    json_tree_free(&tree);
+    buf_deinit(&first);
+    buf_deinit(&second);
+    buf_deinit(&third);
+    return 0;
+}
