@@ -58,6 +58,7 @@ struct carat_model_info {
     int32_t n_layer, n_embd, n_vocab, n_ctx_train, window, n_expert, n_expert_used;
     int64_t n_params;
     uint64_t file_bytes;
+    char quantisation[32]; /* "Q4_K - Medium": the type of most of the layers' weights */
     const char *note; /* what a user should know (extra tensors skipped, template unknown), or "" */
     struct carat_sampling sampling; /* the file's general.sampling.*, else 1.0 / 64 / 0.95 */
 };
@@ -66,6 +67,21 @@ struct carat_model_info {
 int carat_model_open(carat_model **out, const char *path, struct carat_error *err);
 void carat_model_close(carat_model *model);
 const struct carat_model_info *carat_model_info(const carat_model *model);
+
+/* What a list of files shows, of any well-formed GGUF. */
+struct carat_file_facts {
+    char name[256];        /* general.name, control characters removed; "" when absent */
+    char architecture[64]; /* general.architecture, in the same way */
+    char quantisation[32]; /* "Q4_K - Medium" */
+    char mix[128];         /* "Q4_K 61.3 %, Q6_K 37.9 %": types of most bytes */
+    uint64_t file_bytes;   /* of all parts */
+    int64_t n_params;
+    int32_t n_ctx_train;   /* 0: not told */
+    int32_t n_parts;
+    char problem[512];     /* when that was to be tried: why carat cannot run it, or "" */
+};
+int carat_file_facts(const char *path, bool is_tried, struct carat_file_facts *out,
+                     struct carat_error *err);
 
 /* A listing of the file as JSON: {"path":..,"metadata":[{key,type,value}],"tensors":[..]}. Works on
  * any well-formed GGUF, also one that carat cannot run ("problem" then says why). *out is
@@ -181,7 +197,7 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     enum carat_matmul matmul; /* GPU: products of many rows */
     enum carat_ple ple_place; /* GPU: the table of per-layer embeddings */
     int32_t gpu_layers;       /* on the device, the rest on the CPU; 0: all that fit; < 0: none */
-    bool cpu_experts;         /* experts of 26B-A4B stay on the CPU */
+    int32_t cpu_expert_layers; /* experts of the first so many layers (26B-A4B) stay on the CPU */
     int64_t mirror_budget;    /* GPU: bytes for fp16 copies of weights, of which a tenth of the GPU
                                  stays free; 0: no other bound, < 0: none */
     int64_t gpu_memory;       /* GPU: bytes that all of this together may take there, with what the
@@ -236,7 +252,7 @@ struct carat_setup {
     int32_t n_layer, gpu_layers; /* all; those on `device` */
     enum carat_reason layers_reason; /* of gpu_layers */
     uint64_t layers_needed, layers_available; /* MEMORY: bytes that all take there; free ones */
-    bool cpu_experts;          /* experts of these layers too are on the second device */
+    int32_t cpu_expert_layers; /* the first so many, whose experts are on the second device too */
     enum carat_ple ple_place;  /* of the table that `device` reads; AUTO: it reads none */
     enum carat_reason ple_reason;
     enum carat_kv_type kv_type; /* never AUTO */
@@ -326,6 +342,18 @@ int carat_profile_text(const carat_engine *engine, char **out, struct carat_erro
  * *out is freed with carat_free. */
 int carat_plan_text(const carat_model *model, const struct carat_engine_options *options,
                     int32_t rows, int32_t outs, char **out, struct carat_error *err);
+
+/* The n-th device of all backends, from 0; CARAT_EUSAGE: there are not so many. Opening a GPU takes
+ * a moment, as its ways to compute are measured. */
+struct carat_device {
+    char backend[16]; /* "cuda" */
+    int32_t index;    /* among its backend's */
+    char name[96];    /* "NVIDIA H200" */
+    uint64_t memory_total, memory_available;
+    char matmul[16]; /* "fp16", "int8": of prompt products, where there are several ways; or "" */
+    double fp16_operations, int8_operations; /* a second, as measured; 0: not measured */
+};
+int carat_device_at(int32_t n, struct carat_device *out, struct carat_error *err);
 
 /* Backends and devices as JSON: [{"backend":"ref","device":..,"memory":..}]. carat_free. */
 int carat_devices_json(char **out, struct carat_error *err);

@@ -14,6 +14,7 @@
 #include "carat.h"
 #include "cli/bench_output.h"
 #include "cli/command.h"
+#include "cli/models.h"
 #include "cli/session.h"
 #include "cli/terminal.h"
 
@@ -29,7 +30,7 @@ struct numbers {
 static int bad_list(const char *name, const char *text, struct carat_error *err)
 {
     err_set(err, CARAT_EUSAGE, "--%s: \"%s\" is no list of whole numbers", name, text);
-    err_hint(err, "forms: 128 or 128,256 or 128-512+128 or 128-1024*2; at most %d values",
+    err_hint(err, "forms: 128 or 128,256 or 128-512+128 or 1k-8k*2; at most %d values",
              VALUES_MAX);
     return CARAT_EUSAGE;
 }
@@ -39,8 +40,25 @@ static bool read_count(const char **at, int64_t *out)
     if (**at < '0' || **at > '9') return false;
     char *end;
     *out = strtoll(*at, &end, 10);
-    *at = end;
+    *at = read_suffix(end, out);
     return *out <= COUNT_MAX;
+}
+
+/* "auto", "-1" and "all", where layers are counted. */
+static bool read_word(const char **at, struct numbers *out)
+{
+    static const struct { const char *word; int32_t value; } words[] = {
+        {"auto", -1}, {"-1", -1}, {"all", COUNT_MAX},
+    };
+    size_t n = strcspn(*at, ",");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strlen(words[i].word) != n || strncmp(*at, words[i].word, n) != 0) continue;
+        if (out->n == VALUES_MAX) return false;
+        out->at[out->n++] = words[i].value;
+        *at += n;
+        return true;
+    }
+    return false;
 }
 
 /* "a", "a-b", "a-b+step" or "a-b*factor", up to a comma or the end. */
@@ -72,11 +90,13 @@ static int read_numbers(const struct options *o, enum option_id id, struct numbe
     const struct option_value *v = &o->values[id];
     const char *preset = option_specs[id].preset;
     size_t n = v->n_list ? v->n_list : preset[0] != '\0';
+    bool has_words = id == OPT_BENCH_GPU_LAYERS;
     *out = (struct numbers){.n = 0};
     for (size_t i = 0; i < n; i++) {
         const char *text = v->n_list ? v->list[i] : preset;
         for (const char *at = text;;) {
-            if (!read_range(&at, out)) return bad_list(option_specs[id].name, text, err);
+            if (!(has_words && read_word(&at, out)) && !read_range(&at, out))
+                return bad_list(option_specs[id].name, text, err);
             if (*at == '\0') break;
             at++;
         }
@@ -84,12 +104,71 @@ static int read_numbers(const struct options *o, enum option_id id, struct numbe
     return CARAT_OK;
 }
 
-/* ---- Tests ------------------------------------------------------------------------------ */
+/* The n-th word of a comma list, copied; false at its end. */
+static bool word_at(const char *list, size_t n, char *out, size_t size)
+{
+    for (; n > 0; n--) {
+        list = strchr(list, ',');
+        if (!list) return false;
+        list++;
+    }
+    snprintf(out, size, "%.*s", (int)strcspn(list, ","), list);
+    return true;
+}
 
-struct setting {
-    int32_t chunk, threads;
-    const char *kv_type;
+/* ---- Types of the cache ----------------------------------------------------------------- */
+
+struct types {
+    const char *at[VALUES_MAX];
+    size_t n;
 };
+
+static int read_types(const struct options *o, enum option_id id, struct types *out,
+                      struct carat_error *err)
+{
+    static const char *const known[] = {"auto", "f16", "bf16", "f32", "q8_0"};
+    const struct option_value *v = &o->values[id];
+    char word[16];
+    *out = (struct types){.n = 0};
+    for (size_t k = 0; k < (v->n_list ? v->n_list : 1); k++) {
+        const char *list = v->n_list ? v->list[k] : option_specs[id].preset;
+        for (size_t w = 0; list[0] && word_at(list, w, word, sizeof word); w++) {
+            size_t t = 0, n_known = sizeof known / sizeof *known;
+            while (t < n_known && strcmp(word, known[t]) != 0) t++;
+            if (t == n_known || out->n == VALUES_MAX)
+                return err_set(err, CARAT_EUSAGE, "--%s: \"%s\" is not one of %s",
+                               option_specs[id].name, word, option_specs[OPT_KV_TYPE].value);
+            out->at[out->n++] = known[t];
+        }
+    }
+    return CARAT_OK;
+}
+
+/* --kv-type, or lists of keys and of values, of which every pair would be measured: all must be of
+ * one type. */
+static int read_kv_types(const struct options *o, struct types *out, struct carat_error *err)
+{
+    struct types keys, values;
+    TRY(read_types(o, OPT_BENCH_KV, out, err));
+    TRY(read_types(o, OPT_BENCH_KEYS, &keys, err));
+    TRY(read_types(o, OPT_BENCH_VALUES, &values, err));
+    if (keys.n == 0 && values.n == 0) return CARAT_OK;
+    static const struct types usual = {.at = {"f16"}, .n = 1};
+    if (keys.n == 0) keys = usual;
+    if (values.n == 0) values = usual;
+    for (size_t k = 0; k < keys.n; k++)
+        for (size_t v = 0; v < values.n; v++) {
+            if (strcmp(keys.at[k], values.at[v]) == 0) continue;
+            err_set(err, CARAT_EUSAGE, "bench: keys in %s with values in %s are not supported",
+                    keys.at[k], values.at[v]);
+            err_hint(err, "--kv-type f16,q8_0 measures both in one type, then in the other");
+            return CARAT_EUSAGE;
+        }
+    *out = (struct types){.at = {keys.at[0]}, .n = 1};
+    return CARAT_OK;
+}
+
+/* ---- Tests ------------------------------------------------------------------------------ */
 
 struct plan_of_tests {
     struct bench_test *tests; /* TESTS_MAX */
@@ -97,7 +176,7 @@ struct plan_of_tests {
 };
 
 static void add_test(struct plan_of_tests *p, int32_t n_prompt, int32_t n_gen, int32_t depth,
-                     int32_t users, const struct setting *setting)
+                     int32_t users, const struct bench_setting *setting)
 {
     if (p->n == TESTS_MAX || (n_prompt == 0 && n_gen == 0)) return;
     p->tests[p->n++] = (struct bench_test){
@@ -105,14 +184,14 @@ static void add_test(struct plan_of_tests *p, int32_t n_prompt, int32_t n_gen, i
         .n_gen = n_gen,
         .depth = depth,
         .users = users,
-        .chunk = setting->chunk,
-        .threads = setting->threads,
-        .kv_type = setting->kv_type,
+        .setting = *setting,
     };
 }
 
 struct lists {
-    struct numbers prompt, gen, depth, users, chunk, threads;
+    struct numbers prompt, gen, depth, users;
+    struct numbers batch, chunk, threads, gpu_layers, cpu_experts; /* of settings */
+    struct types kv;
 };
 
 static int read_lists(const struct options *o, struct lists *l, struct carat_error *err)
@@ -121,21 +200,21 @@ static int read_lists(const struct options *o, struct lists *l, struct carat_err
     TRY(read_numbers(o, OPT_BENCH_GEN, &l->gen, err));
     TRY(read_numbers(o, OPT_BENCH_DEPTH, &l->depth, err));
     TRY(read_numbers(o, OPT_BENCH_USERS, &l->users, err));
+    TRY(read_numbers(o, OPT_BENCH_BATCH, &l->batch, err));
     TRY(read_numbers(o, OPT_BENCH_CHUNK, &l->chunk, err));
     TRY(read_numbers(o, OPT_BENCH_THREADS, &l->threads, err));
+    TRY(read_numbers(o, OPT_BENCH_GPU_LAYERS, &l->gpu_layers, err));
+    TRY(read_numbers(o, OPT_BENCH_CPU_EXPERTS, &l->cpu_experts, err));
+    TRY(read_kv_types(o, &l->kv, err));
     for (size_t i = 0; i < l->users.n; i++)
         if (l->users.at[i] < 1) return err_set(err, CARAT_EUSAGE, "--users: at least 1 expected");
     for (size_t i = 0; i < l->threads.n; i++) l->threads.at[i] = threads_within(l->threads.at[i]);
-    for (size_t i = 0; i < l->chunk.n; i++) {
-        if (l->chunk.at[i] < 0) return err_set(err, CARAT_EUSAGE, "--chunk: at least 1 expected");
-        if (l->chunk.at[i] == 0) l->chunk.at[i] = carat_backend_chunk(backend_of(o));
-    }
     return CARAT_OK;
 }
 
 /* The tests of one setting, in llama-bench's order: for each depth prompts, then generation. */
 static int add_tests(struct plan_of_tests *p, const struct options *o, const struct lists *l,
-                     const struct setting *setting, struct carat_error *err)
+                     const struct bench_setting *setting, struct carat_error *err)
 {
     const struct option_value *pairs = &o->values[OPT_BENCH_PAIR];
     for (size_t d = 0; d < l->depth.n; d++) {
@@ -159,47 +238,46 @@ static int add_tests(struct plan_of_tests *p, const struct options *o, const str
     return CARAT_OK;
 }
 
-/* The n-th word of a comma list, copied; false at its end. */
-static bool word_at(const char *list, size_t n, char *out, size_t size)
-{
-    for (; n > 0; n--) {
-        list = strchr(list, ',');
-        if (!list) return false;
-        list++;
-    }
-    snprintf(out, size, "%.*s", (int)strcspn(list, ","), list);
-    return true;
-}
-
 static int32_t default_threads(const struct options *o)
 {
     return strcmp(opt_text(o, OPT_BACKEND), "ref") == 0 ? 1 : allowed_threads();
 }
 
+/* The i-th value of a list whose turn comes every *stride settings. */
+static size_t turn(size_t i, size_t *stride, size_t n)
+{
+    size_t at = i / *stride % n;
+    *stride *= n;
+    return at;
+}
+
+/* The i-th combination of the lists, threads changing first. */
+static struct bench_setting setting_at(const struct options *o, const struct lists *l, size_t i)
+{
+    struct bench_setting s = {0};
+    const char *backend = backend_of(o);
+    size_t stride = 1;
+    int32_t threads = l->threads.at[turn(i, &stride, l->threads.n)];
+    int32_t chunk = l->chunk.at[turn(i, &stride, l->chunk.n)];
+    int32_t batch = l->batch.at[turn(i, &stride, l->batch.n)];
+    s.cpu_experts = l->cpu_experts.at[turn(i, &stride, l->cpu_experts.n)];
+    s.gpu_layers = l->gpu_layers.at[turn(i, &stride, l->gpu_layers.n)];
+    s.kv_type = l->kv.at[turn(i, &stride, l->kv.n)];
+    s.threads = threads ? threads : default_threads(o);
+    s.chunk = chunk_within(chunk ? chunk : carat_backend_chunk(backend), batch, backend);
+    s.batch = batch ? batch : s.chunk;
+    return s;
+}
+
 static int make_tests(struct plan_of_tests *p, const struct options *o, struct carat_error *err)
 {
-    static const char *const types[] = {"auto", "f16", "bf16", "f32", "q8_0"};
-    const struct option_value *kv = &o->values[OPT_BENCH_KV];
     struct lists l;
     TRY(read_lists(o, &l, err));
-    for (size_t k = 0; k < (kv->n_list ? kv->n_list : 1); k++) {
-        char word[16];
-        const char *list = kv->n_list ? kv->list[k] : option_specs[OPT_BENCH_KV].preset;
-        for (size_t w = 0; word_at(list, w, word, sizeof word); w++) {
-            struct setting setting = {0};
-            for (size_t t = 0; t < sizeof types / sizeof *types; t++)
-                if (strcmp(word, types[t]) == 0) setting.kv_type = types[t];
-            if (!setting.kv_type)
-                return err_set(err, CARAT_EUSAGE, "--kv-type: \"%s\" is not one of %s", word,
-                               option_specs[OPT_KV_TYPE].value);
-            for (size_t c = 0; c < l.chunk.n; c++) {
-                for (size_t t = 0; t < l.threads.n; t++) {
-                    setting.chunk = l.chunk.at[c];
-                    setting.threads = l.threads.at[t] ? l.threads.at[t] : default_threads(o);
-                    TRY(add_tests(p, o, &l, &setting, err));
-                }
-            }
-        }
+    size_t n_settings = l.threads.n * l.chunk.n * l.batch.n * l.cpu_experts.n * l.gpu_layers.n *
+                        l.kv.n;
+    for (size_t i = 0; i < n_settings && p->n < TESTS_MAX; i++) {
+        struct bench_setting setting = setting_at(o, &l, i);
+        TRY(add_tests(p, o, &l, &setting, err));
     }
     if (p->n == 0) return err_set(err, CARAT_EUSAGE, "bench: there is nothing to measure");
     if (p->n == TESTS_MAX)
@@ -211,21 +289,22 @@ static int make_tests(struct plan_of_tests *p, const struct options *o, struct c
 
 static bool is_same_engine(const struct bench_test *a, const struct bench_test *b)
 {
-    return a->chunk == b->chunk && a->threads == b->threads &&
-           strcmp(a->kv_type, b->kv_type) == 0;
+    const struct bench_setting *x = &a->setting, *y = &b->setting;
+    return x->chunk == y->chunk && x->threads == y->threads && x->gpu_layers == y->gpu_layers &&
+           x->cpu_experts == y->cpu_experts && strcmp(x->kv_type, y->kv_type) == 0;
 }
 
 /* One engine for all tests of a setting: room for the longest and the most users. */
 static int open_engine(struct session *s, const struct options *o, const struct plan_of_tests *p,
                        size_t first, struct carat_error *err)
 {
+    const struct bench_setting *setting = &p->tests[first].setting;
     struct carat_engine_options options = {
         /* The usual number is the engine's to use as far as it helps. */
-        .n_threads =
-            p->tests[first].threads == default_threads(o) ? 0 : p->tests[first].threads,
+        .n_threads = setting->threads == default_threads(o) ? 0 : setting->threads,
         .n_ctx = context_for(s->model, 1),
-        .chunk = p->tests[first].chunk,
-        .kv_type = kv_type_of(p->tests[first].kv_type),
+        .chunk = setting->chunk,
+        .kv_type = kv_type_of(setting->kv_type),
     };
     for (size_t i = first; i < p->n && is_same_engine(&p->tests[first], &p->tests[i]); i++) {
         const struct bench_test *t = &p->tests[i];
@@ -234,6 +313,8 @@ static int open_engine(struct session *s, const struct options *o, const struct 
         if (t->users > options.n_seq) options.n_seq = t->users;
     }
     set_device_options(o, &options);
+    set_layers(&options, setting->gpu_layers,
+               opt_is_set(o, OPT_CPU_EXPERTS) ? INT32_MAX : setting->cpu_experts);
     if (s->engine && opt_is_set(o, OPT_PROFILE)) session_print_profile(s);
     if (s->engine) carat_engine_close(s->engine);
     s->engine = NULL;
@@ -276,43 +357,101 @@ static void note_gpu(const struct session *s, struct bench_facts *facts)
     facts->n_gpu_layers = carat_engine_memory(s->engine)->gpu_layers;
 }
 
+/* The outputs of one run: standard output, and --format-err. */
+struct outputs {
+    struct bench_output at[2];
+    int n;
+};
+
+static void begin_outputs(struct outputs *out, const struct options *o,
+                          const struct plan_of_tests *p)
+{
+    struct bench_columns columns;
+    bench_columns_choose(&columns, p->tests, p->n);
+    columns.has[BENCH_COLUMN_THREADS] |= opt_is_set(o, OPT_BENCH_THREADS);
+    columns.has[BENCH_COLUMN_BATCH] |= opt_is_set(o, OPT_BENCH_BATCH);
+    columns.has[BENCH_COLUMN_CHUNK] |= opt_is_set(o, OPT_BENCH_CHUNK);
+    columns.has[BENCH_COLUMN_USERS] |= opt_is_set(o, OPT_BENCH_USERS);
+    columns.has[BENCH_COLUMN_EXPERTS] |= opt_is_set(o, OPT_BENCH_CPU_EXPERTS);
+    columns.has[BENCH_COLUMN_LAYERS] |= opt_is_set(o, OPT_BENCH_GPU_LAYERS) ||
+                                        strcmp(backend_of(o), "cuda") == 0;
+    columns.has[BENCH_COLUMN_KV] |= opt_is_set(o, OPT_BENCH_KV) || opt_is_set(o, OPT_BENCH_KEYS) ||
+                                    opt_is_set(o, OPT_BENCH_VALUES);
+    *out = (struct outputs){.n = 1};
+    bench_output_begin(&out->at[0], opt_text(o, OPT_BENCH_FORMAT), false, &columns);
+    if (strcmp(opt_text(o, OPT_BENCH_ERR_FORMAT), "none") == 0) return;
+    bench_output_begin(&out->at[out->n++], opt_text(o, OPT_BENCH_ERR_FORMAT), true, &columns);
+}
+
 static int run_tests(const struct options *o, struct session *s, struct plan_of_tests *p,
-                     struct carat_error *err)
+                     struct outputs *out, struct carat_error *err)
 {
     struct bench_facts facts = {
         .info = carat_model_info(s->model),
         .path = buf_text(&s->path),
         .backend = backend_of(o),
         .is_exact = precision_of(o) == CARAT_PRECISION_FP32,
+        .main_gpu = (int32_t)opt_int(o, OPT_DEVICE),
     };
     os_cpu_name(facts.cpu, sizeof facts.cpu);
-    struct bench_output out;
-    bench_output_begin(&out, opt_text(o, OPT_BENCH_FORMAT), &facts);
     for (size_t i = 0; i < p->n; i++) {
         if (i == 0 || !is_same_engine(&p->tests[i - 1], &p->tests[i]))
             TRY(open_engine(s, o, p, i, err));
         note_gpu(s, &facts);
         TRY(measure(s, o, &p->tests[i], i, p->n, err));
-        bench_output_add(&out, &p->tests[i]);
+        for (int k = 0; k < out->n; k++) bench_output_add(&out->at[k], &facts, &p->tests[i]);
         if (!out_flush()) return CARAT_OK; /* main says why */
     }
-    bench_output_end(&out);
     if (s->engine && opt_is_set(o, OPT_PROFILE)) session_print_profile(s);
     return CARAT_OK;
+}
+
+static int bench_model(const struct options *o, const char *name, struct plan_of_tests *p,
+                       struct outputs *out, struct carat_error *err)
+{
+    struct session s;
+    int status = session_open_name(&s, o, name, err);
+    if (status == CARAT_OK) status = run_tests(o, &s, p, out, err);
+    session_close(&s);
+    return status;
+}
+
+/* Each of --model, else of the arguments, else of CARAT_MODEL. */
+static int bench_models(const struct options *o, struct plan_of_tests *p, struct carat_error *err)
+{
+    const struct option_value *named = &o->values[OPT_BENCH_MODEL];
+    bool has_arguments = o->n_arguments > 0 && !named->is_flag;
+    const char *const *names = (const char *const *)(has_arguments ? o->arguments : named->list);
+    size_t n = has_arguments ? o->n_arguments : named->n_list;
+    struct outputs out;
+    if (named->is_flag) TRY(no_more_arguments(o, 0, err));
+    if (n == 0) {
+        err_set(err, CARAT_EUSAGE, "bench: MODEL is missing");
+        err_hint(err, "usage: carat bench MODEL...");
+        return CARAT_EUSAGE;
+    }
+    for (size_t i = 0; i < n; i++) { /* a wrong name is found before hours have passed */
+        struct buf path = {0};
+        int status = model_find(names[i], &path, err);
+        buf_deinit(&path);
+        if (status != CARAT_OK) return status;
+    }
+    begin_outputs(&out, o, p);
+    int status = CARAT_OK;
+    for (size_t i = 0; i < n && status == CARAT_OK; i++)
+        status = bench_model(o, names[i], p, &out, err);
+    for (int k = 0; k < out.n; k++) bench_output_end(&out.at[k], status == CARAT_OK);
+    return status;
 }
 
 int command_bench(const struct options *o)
 {
     struct carat_error err = {0};
-    struct session s = {0};
     struct plan_of_tests p = {.tests = mem_alloc(TESTS_MAX, sizeof *p.tests)};
     int status = p.tests ? CARAT_OK
                          : err_no_memory(&err, "tests", TESTS_MAX * sizeof *p.tests);
     if (status == CARAT_OK) status = make_tests(&p, o, &err);
-    if (status == CARAT_OK) status = session_open(&s, o, &err);
-    if (status == CARAT_OK) status = no_more_arguments(o, s.next_argument, &err);
-    if (status == CARAT_OK) status = run_tests(o, &s, &p, &err);
+    if (status == CARAT_OK) status = bench_models(o, &p, &err);
     mem_free(p.tests);
-    session_close(&s);
     return status == CARAT_OK ? 0 : report(&err);
 }

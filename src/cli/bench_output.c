@@ -55,7 +55,7 @@ static void take_samples(const struct bench_test *t, struct samples *s)
 
 /* ---- Fields ----------------------------------------------------------------------------- */
 
-enum field_kind { FIELD_TEXT, FIELD_INT, FIELD_REAL, FIELD_LIST };
+enum field_kind { FIELD_TEXT, FIELD_INT, FIELD_BOOL, FIELD_REAL, FIELD_LIST };
 
 struct field {
     const char *key;
@@ -66,7 +66,7 @@ struct field {
     const double *list;
 };
 
-enum { FIELDS = 40 };
+enum { FIELDS = 56 };
 
 static bool has_roofline(const struct bench_test *t)
 {
@@ -97,20 +97,38 @@ static struct shares shares_of(const struct bench_test *t, const struct samples 
 
 static const char *kv_type(const struct bench_facts *facts, const struct bench_test *t)
 {
-    if (strcmp(t->kv_type, "auto") != 0) return t->kv_type;
+    if (strcmp(t->setting.kv_type, "auto") != 0) return t->setting.kv_type;
     return facts->is_exact || strcmp(facts->backend, "ref") == 0 ? "f32" : "f16";
 }
 
 static void model_type(const struct carat_model_info *info, char *out, size_t size)
 {
-    snprintf(out, size, "gemma4 %s", info->variant);
+    snprintf(out, size, "gemma4 %s %s", info->variant, info->quantisation);
+}
+
+static size_t add_roofline_fields(struct field *out, const struct bench_test *t,
+                                  const struct samples *s)
+{
+    struct shares share = shares_of(t, s);
+    const struct field roofline[] = {
+        {"read_limit_gbs", FIELD_REAL, .real = t->limit.read_bytes / 1e9},
+        {"read_gbs", FIELD_REAL, .real = share.read_rate / 1e9},
+        {"read_share", FIELD_REAL, .real = share.read_share},
+        {"int8_limit_gops", FIELD_REAL, .real = t->limit.int8_operations / 1e9},
+        {"gops", FIELD_REAL, .real = share.operation_rate / 1e9},
+        {"int8_share", FIELD_REAL, .real = share.int8_share},
+        {"fp16_limit_gops", FIELD_REAL, .real = t->limit.fp16_operations / 1e9},
+        {"fp16_share", FIELD_REAL, .real = share.fp16_share},
+    };
+    memcpy(out, roofline, sizeof roofline);
+    return sizeof roofline / sizeof *roofline;
 }
 
 static size_t make_fields(const struct bench_facts *facts, const struct bench_test *t,
                           const struct samples *s, const char *type, struct field out[FIELDS])
 {
     const struct carat_model_info *info = facts->info;
-    struct shares share = shares_of(t, s);
+    const struct bench_setting *setting = &t->setting;
     const struct field fields[] = {
         {"build_commit", FIELD_TEXT, .text = version_commit()},
         {"build_number", FIELD_INT, .integer = version_build_number()},
@@ -121,12 +139,27 @@ static size_t make_fields(const struct bench_facts *facts, const struct bench_te
         {"model_type", FIELD_TEXT, .text = type},
         {"model_size", FIELD_INT, .integer = (int64_t)info->file_bytes},
         {"model_n_params", FIELD_INT, .integer = info->n_params},
-        {"n_batch", FIELD_INT, .integer = t->chunk},
-        {"n_ubatch", FIELD_INT, .integer = t->chunk},
-        {"n_threads", FIELD_INT, .integer = t->threads},
+        {"n_batch", FIELD_INT, .integer = setting->batch},
+        {"n_ubatch", FIELD_INT, .integer = setting->chunk},
+        {"n_threads", FIELD_INT, .integer = setting->threads},
+        {"cpu_mask", FIELD_TEXT, .text = "0x0"},
+        {"cpu_strict", FIELD_BOOL, .integer = 0},
+        {"poll", FIELD_INT, .integer = 50},
         {"type_k", FIELD_TEXT, .text = kv_type(facts, t)},
         {"type_v", FIELD_TEXT, .text = kv_type(facts, t)},
         {"n_gpu_layers", FIELD_INT, .integer = facts->n_gpu_layers},
+        {"n_cpu_moe", FIELD_INT, .integer = setting->cpu_experts},
+        {"split_mode", FIELD_TEXT, .text = "none"},
+        {"main_gpu", FIELD_INT, .integer = facts->main_gpu},
+        {"no_kv_offload", FIELD_BOOL, .integer = 0},
+        {"flash_attn", FIELD_BOOL, .integer = 1},
+        {"devices", FIELD_TEXT, .text = "auto"},
+        {"tensor_split", FIELD_TEXT, .text = "0.00"},
+        {"tensor_buft_overrides", FIELD_TEXT, .text = "none"},
+        {"use_mmap", FIELD_BOOL, .integer = 1},
+        {"embeddings", FIELD_BOOL, .integer = 0},
+        {"no_op_offload", FIELD_INT, .integer = 0},
+        {"no_host", FIELD_BOOL, .integer = 0},
         {"n_prompt", FIELD_INT, .integer = t->n_prompt},
         {"n_gen", FIELD_INT, .integer = t->n_gen},
         {"n_depth", FIELD_INT, .integer = t->depth},
@@ -139,26 +172,13 @@ static size_t make_fields(const struct bench_facts *facts, const struct bench_te
         {"work_bytes", FIELD_INT, .integer = (int64_t)t->work.bytes},
         {"work_operations", FIELD_INT, .integer = (int64_t)t->work.operations},
     };
-    const struct field roofline[] = {
-        {"read_limit_gbs", FIELD_REAL, .real = t->limit.read_bytes / 1e9},
-        {"read_gbs", FIELD_REAL, .real = share.read_rate / 1e9},
-        {"read_share", FIELD_REAL, .real = share.read_share},
-        {"int8_limit_gops", FIELD_REAL, .real = t->limit.int8_operations / 1e9},
-        {"gops", FIELD_REAL, .real = share.operation_rate / 1e9},
-        {"int8_share", FIELD_REAL, .real = share.int8_share},
-        {"fp16_limit_gops", FIELD_REAL, .real = t->limit.fp16_operations / 1e9},
-        {"fp16_share", FIELD_REAL, .real = share.fp16_share},
-    };
     const struct field lists[] = {
         {"samples_ns", FIELD_LIST, .list = s->ns},
         {"samples_ts", FIELD_LIST, .list = s->ts},
     };
     size_t n = sizeof fields / sizeof *fields;
     memcpy(out, fields, sizeof fields);
-    if (has_roofline(t)) {
-        memcpy(out + n, roofline, sizeof roofline);
-        n += sizeof roofline / sizeof *roofline;
-    }
+    if (has_roofline(t)) n += add_roofline_fields(out + n, t, s);
     memcpy(out + n, lists, sizeof lists);
     return n + sizeof lists / sizeof *lists;
 }
@@ -186,7 +206,7 @@ static void add_flat(struct buf *b, const struct field *f, char quote)
 {
     if (f->kind == FIELD_TEXT)
         add_quoted(b, f->text, quote);
-    else if (f->kind == FIELD_INT)
+    else if (f->kind == FIELD_INT || f->kind == FIELD_BOOL)
         buf_printf(b, "%lld", (long long)f->integer);
     else
         buf_printf(b, "%.6f", f->real);
@@ -215,9 +235,9 @@ static void add_sql(struct buf *b, const struct field *fields, size_t n, bool is
         buf_add_text(b, "CREATE TABLE IF NOT EXISTS llama_bench (\n");
         for (size_t i = 0; i < n; i++)
             buf_printf(b, "  %s %s%s\n", fields[i].key,
-                       fields[i].kind == FIELD_TEXT  ? "TEXT"
-                       : fields[i].kind == FIELD_INT ? "INTEGER"
-                                                     : "REAL",
+                       fields[i].kind == FIELD_TEXT   ? "TEXT"
+                       : fields[i].kind == FIELD_REAL ? "REAL"
+                                                      : "INTEGER",
                        i + 1 < n ? "," : "");
         buf_add_text(b, ");\n\n");
     }
@@ -238,6 +258,7 @@ static void add_json(struct buf *b, const struct field *fields, size_t n, int n_
         switch (f->kind) {
         case FIELD_TEXT: json_put_string(&j, f->text); break;
         case FIELD_INT: json_int(&j, f->integer); break;
+        case FIELD_BOOL: json_bool(&j, f->integer != 0); break;
         case FIELD_REAL: json_double(&j, f->real); break;
         case FIELD_LIST:
             json_begin_array(&j);
@@ -249,23 +270,80 @@ static void add_json(struct buf *b, const struct field *fields, size_t n, int n_
     json_end_object(&j);
 }
 
-static void add_markdown(struct buf *b, const struct bench_output *out, const struct bench_test *t,
+static const struct {
+    const char *title;
+    int width;
+} columns[BENCH_COLUMNS] = {
+    [BENCH_COLUMN_LAYERS] = {"ngl", 4},      [BENCH_COLUMN_EXPERTS] = {"n_cpu_moe", 9},
+    [BENCH_COLUMN_THREADS] = {"threads", 7}, [BENCH_COLUMN_BATCH] = {"n_batch", 7},
+    [BENCH_COLUMN_CHUNK] = {"n_ubatch", 8},  [BENCH_COLUMN_KV] = {"type_kv", 7},
+    [BENCH_COLUMN_USERS] = {"n_users", 7},
+};
+
+static int32_t column_number(const struct bench_test *t, enum bench_column column)
+{
+    switch (column) {
+    case BENCH_COLUMN_LAYERS: return t->setting.gpu_layers;
+    case BENCH_COLUMN_EXPERTS: return t->setting.cpu_experts;
+    case BENCH_COLUMN_THREADS: return t->setting.threads;
+    case BENCH_COLUMN_BATCH: return t->setting.batch;
+    case BENCH_COLUMN_CHUNK: return t->setting.chunk;
+    case BENCH_COLUMN_USERS: return t->users;
+    default: return 0;
+    }
+}
+
+void bench_columns_choose(struct bench_columns *c, const struct bench_test *tests, size_t n)
+{
+    *c = (struct bench_columns){0};
+    for (size_t i = 1; i < n; i++)
+        for (int k = 0; k < BENCH_COLUMNS; k++) {
+            enum bench_column column = (enum bench_column)k;
+            bool differs = column_number(&tests[i], column) != column_number(&tests[0], column);
+            if (column == BENCH_COLUMN_KV)
+                differs = strcmp(tests[i].setting.kv_type, tests[0].setting.kv_type) != 0;
+            c->has[k] = c->has[k] || differs;
+        }
+}
+
+static void add_markdown_head(struct buf *b, const struct bench_columns *c)
+{
+    static const char dashes[] = "------------------------------:";
+    buf_printf(b, "| %-30s | %10s | %10s | %-8s |", "model", "size", "params", "backend");
+    for (int k = 0; k < BENCH_COLUMNS; k++)
+        if (c->has[k]) buf_printf(b, " %*s |", columns[k].width, columns[k].title);
+    buf_printf(b, " %16s | %20s |\n", "test", "t/s");
+    buf_printf(b, "| %.30s | %s | %s | %.8s |", dashes, dashes + 21, dashes + 21, dashes);
+    for (int k = 0; k < BENCH_COLUMNS; k++)
+        if (c->has[k]) buf_printf(b, " %s |", dashes + 31 - columns[k].width);
+    buf_printf(b, " %s | %s |\n", dashes + 15, dashes + 11);
+}
+
+static void add_markdown(struct buf *b, const struct bench_output *out,
+                         const struct bench_facts *facts, const struct bench_test *t,
                          const struct samples *s, const char *type)
 {
-    char name[64], rate[64];
+    char name[64], rate[64], size[32], params[32];
+    double mib = (double)facts->info->file_bytes / (1 << 20);
+    double millions = (double)facts->info->n_params / 1e6;
     bench_test_name(t, name, sizeof name);
     snprintf(rate, sizeof rate, "%.2f \xC2\xB1 %.2f", s->rate.mean, s->rate.deviation);
-    if (!out->has_rows)
-        buf_printf(b,
-                   "| %-20s | %10s | %10s | %-8s | %7s | %5s | %5s | %16s | %20s |\n"
-                   "| -------------------- | ---------: | ---------: | -------- | ------: | "
-                   "----: | ----: | ---------------: | -------------------: |\n",
-                   "model", "size", "params", "backend", "threads", "chunk", "users", "test",
-                   "t/s");
-    buf_printf(b, "| %-20s | %6.2f MiB | %8.2f M | %-8s | %7d | %5d | %5d | %16s | %*s |\n", type,
-               (double)out->facts->info->file_bytes / (1 << 20),
-               (double)out->facts->info->n_params / 1e6, out->facts->backend, t->threads, t->chunk,
-               t->users, name, 21, rate); /* the sign is two bytes wide */
+    snprintf(size, sizeof size, "%.2f %s", mib < 1024 ? mib : mib / 1024,
+             mib < 1024 ? "MiB" : "GiB");
+    snprintf(params, sizeof params, "%.2f %s", millions < 1000 ? millions : millions / 1000,
+             millions < 1000 ? "M" : "B");
+    if (!out->has_rows) add_markdown_head(b, &out->columns);
+    buf_printf(b, "| %-30s | %10s | %10s | %-8s |", type, size, params, facts->backend);
+    for (int k = 0; k < BENCH_COLUMNS; k++) {
+        if (!out->columns.has[k]) continue;
+        if (k == BENCH_COLUMN_KV)
+            buf_printf(b, " %*s |", columns[k].width, kv_type(facts, t));
+        else
+            buf_printf(b, " %*d |", columns[k].width,
+                       k == BENCH_COLUMN_LAYERS ? facts->n_gpu_layers
+                                                : column_number(t, (enum bench_column)k));
+    }
+    buf_printf(b, " %16s | %*s |\n", name, 21, rate); /* the sign is two bytes wide */
 }
 
 static void add_roofline_head(struct buf *b, const struct bench_test *t)
@@ -295,45 +373,56 @@ static void note_roofline(struct bench_output *out, const struct bench_test *t,
     buf_add_char(b, '\n');
 }
 
-void bench_output_begin(struct bench_output *out, const char *format,
-                        const struct bench_facts *facts)
+static void emit(const struct bench_output *out, const struct buf *b)
 {
-    *out = (struct bench_output){.format = format, .facts = facts};
-    if (strcmp(format, "json") == 0) out_text("[\n");
+    if (out->is_error)
+        err_printf("%s", buf_text(b));
+    else
+        out_write(buf_text(b), b->length);
 }
 
-void bench_output_add(struct bench_output *out, const struct bench_test *t)
+void bench_output_begin(struct bench_output *out, const char *format, bool is_error,
+                        const struct bench_columns *chosen)
+{
+    *out = (struct bench_output){.format = format, .is_error = is_error, .columns = *chosen};
+}
+
+void bench_output_add(struct bench_output *out, const struct bench_facts *facts,
+                      const struct bench_test *t)
 {
     struct samples s;
     struct field fields[FIELDS];
     char type[64];
     struct buf b = {0};
     take_samples(t, &s);
-    model_type(out->facts->info, type, sizeof type);
-    size_t n = make_fields(out->facts, t, &s, type, fields);
+    model_type(facts->info, type, sizeof type);
+    size_t n = make_fields(facts, t, &s, type, fields);
     if (strcmp(out->format, "csv") == 0) {
         add_csv(&b, fields, flat_count(fields, n), !out->has_rows);
     } else if (strcmp(out->format, "sql") == 0) {
         add_sql(&b, fields, flat_count(fields, n), !out->has_rows);
     } else if (strcmp(out->format, "md") == 0) {
-        add_markdown(&b, out, t, &s, type);
+        add_markdown(&b, out, facts, t, &s, type);
         note_roofline(out, t, &s);
     } else {
         bool is_array = strcmp(out->format, "json") == 0;
-        if (is_array && out->has_rows) buf_add_text(&b, ",\n");
+        if (is_array) buf_add_text(&b, out->has_rows ? ",\n" : "[\n");
         add_json(&b, fields, n, t->n_samples);
         if (!is_array) buf_add_char(&b, '\n');
     }
-    out_write(buf_text(&b), b.length);
+    emit(out, &b);
     buf_deinit(&b);
     out->has_rows = true;
 }
 
-void bench_output_end(struct bench_output *out)
+void bench_output_end(struct bench_output *out, bool is_whole)
 {
-    if (strcmp(out->format, "json") == 0) out_text("\n]\n");
-    out_text(buf_text(&out->roofline));
+    struct buf b = {0};
+    if (is_whole && strcmp(out->format, "json") == 0) buf_add_text(&b, "\n]\n");
+    buf_add_text(&b, buf_text(&out->roofline));
+    if (is_whole && strcmp(out->format, "md") == 0)
+        buf_printf(&b, "\nbuild: %s (%d)\n", version_commit(), version_build_number());
+    emit(out, &b);
+    buf_deinit(&b);
     buf_deinit(&out->roofline);
-    if (strcmp(out->format, "md") == 0)
-        out_printf("\nbuild: %s (%d)\n", version_commit(), version_build_number());
 }

@@ -11,27 +11,46 @@
 
 enum { SAMPLES_MAX = 1000 };
 
-struct bench_test {
-    int32_t n_prompt, n_gen, depth, users, chunk, threads;
+struct bench_setting { /* of an engine */
+    int32_t batch, chunk, threads;
+    int32_t gpu_layers;  /* -1: as many as fit */
+    int32_t cpu_experts; /* layers whose experts stay on the CPU */
     const char *kv_type; /* as asked: "auto", "f16", "f32" */
-    char test_time[32];  /* UTC, ISO 8601 */
+};
+
+struct bench_test {
+    int32_t n_prompt, n_gen, depth, users;
+    struct bench_setting setting;
+    char test_time[32]; /* UTC, ISO 8601 */
     int n_samples;
     int64_t samples_ns[SAMPLES_MAX];
     struct carat_work work;      /* of one run, at least */
     struct carat_roofline limit; /* what the device can do; zero without --roofline */
 };
 
-struct bench_facts { /* the same in every row */
+struct bench_facts { /* the same in every row of a model */
     const struct carat_model_info *info;
     const char *path, *backend;
     bool is_exact; /* --precision fp32 */
     char cpu[128], gpu[96]; /* gpu "": none computes */
     int32_t n_gpu_layers;   /* layers on it */
+    int32_t main_gpu;
 };
+
+/* What the Markdown table shows of settings: that of which rows differ, and what was asked for. */
+enum bench_column {
+    BENCH_COLUMN_LAYERS, BENCH_COLUMN_EXPERTS, BENCH_COLUMN_THREADS, BENCH_COLUMN_BATCH,
+    BENCH_COLUMN_CHUNK, BENCH_COLUMN_KV, BENCH_COLUMN_USERS, BENCH_COLUMNS
+};
+struct bench_columns {
+    bool has[BENCH_COLUMNS];
+};
+void bench_columns_choose(struct bench_columns *c, const struct bench_test *tests, size_t n);
 
 struct bench_output {
     const char *format;
-    const struct bench_facts *facts;
+    bool is_error; /* goes to standard error */
+    struct bench_columns columns;
     bool has_rows;
     struct buf roofline; /* rows of the second table of Markdown */
 };
@@ -39,9 +58,10 @@ struct bench_output {
 /* "pp512", "tg128", "pp512+tg128", with " @ d4096" behind a context. */
 void bench_test_name(const struct bench_test *t, char *out, size_t size);
 
-void bench_output_begin(struct bench_output *out, const char *format,
-                        const struct bench_facts *facts);
-void bench_output_add(struct bench_output *out, const struct bench_test *t);
-void bench_output_end(struct bench_output *out);
+void bench_output_begin(struct bench_output *out, const char *format, bool is_error,
+                        const struct bench_columns *columns);
+void bench_output_add(struct bench_output *out, const struct bench_facts *facts,
+                      const struct bench_test *t);
+void bench_output_end(struct bench_output *out, bool is_whole); /* not after a failure */
 
 #endif

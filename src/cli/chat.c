@@ -28,7 +28,7 @@ struct chat {
     struct stop_list stops;
     struct line_reader *reader;
     struct buf line, message, pending; /* pending: files read, put in front of the next message */
-    bool hides_thinking, prints_stats, is_over;
+    bool hides_thinking, prints_stats, is_single_turn, is_over;
     char last; /* last byte of the answer shown */
 };
 
@@ -294,8 +294,8 @@ static int do_help(struct chat *chat, const char *rest, struct carat_error *err)
     (void)err;
     for (size_t i = 0; i < N_COMMANDS; i++)
         err_printf("  %-8s %-18s %s\n", commands[i].name, commands[i].arguments, commands[i].help);
-    err_printf("  \"\"\"                         begins and ends a message of several lines; so does "
-               "Alt-Enter\n  /set NAME:");
+    err_printf("  \"\"\"                         begins and ends a message of several lines; "
+               "so does Alt-Enter\n  /set NAME:");
     for (size_t i = 0; settings_name(i); i++) err_printf(" %s", settings_name(i));
     err_printf("\n");
     return CARAT_OK;
@@ -390,6 +390,21 @@ static bool is_blank(const struct buf *b)
     return i == b->length;
 }
 
+/* --prompt, and the arguments behind MODEL of `run --conversation`: what is said first. */
+static int send_first(struct chat *chat, const struct options *o, struct carat_error *err)
+{
+    struct buf text = {0};
+    int status = CARAT_OK;
+    add_unescaped(&text, o, opt_text(o, OPT_PROMPT));
+    if (text.length && chat->session.next_argument < o->n_arguments) buf_add_char(&text, ' ');
+    join_arguments(o, chat->session.next_argument, &text);
+    if (text.failed) status = err_no_memory(err, "prompt", text.length);
+    if (status == CARAT_OK && text.length) status = send(chat, buf_text(&text), text.length, err);
+    chat->is_over = text.length && chat->is_single_turn;
+    buf_deinit(&text);
+    return status;
+}
+
 /* Returns the exit status. */
 static int talk(struct chat *chat)
 {
@@ -408,9 +423,11 @@ static int talk(struct chat *chat)
         interrupts = 0;
         if (is_blank(&chat->message)) continue;
         const char *text = buf_text(&chat->message);
-        int status = text[0] == '/' ? run_chat_command(chat, text, &err)
-                                    : send(chat, text, chat->message.length, &err);
+        bool is_command = text[0] == '/';
+        int status = is_command ? run_chat_command(chat, text, &err)
+                                : send(chat, text, chat->message.length, &err);
         if (status != CARAT_OK) report(&err);
+        if (chat->is_single_turn && !is_command) break;
         if (!out_flush()) break; /* main says why */
     }
     if (out_is_terminal()) out_text("\n");
@@ -443,23 +460,26 @@ int command_chat(const struct options *o)
     }
     chat->options = o;
     int status = session_open(&chat->session, o, &err);
-    if (status == CARAT_OK) status = no_more_arguments(o, chat->session.next_argument, &err);
+    if (status == CARAT_OK && o->command == COMMAND_CHAT)
+        status = no_more_arguments(o, chat->session.next_argument, &err);
     if (status == CARAT_OK)
         status = generation_read(&chat->generation, o, chat->session.model, &err);
     if (status == CARAT_OK) status = settings_open(&chat->stops, &chat->generation, &err);
     if (status == CARAT_OK) status = conversation_open(&chat->talk, &err);
-    if (status == CARAT_OK)
-        status = conversation_set_system(&chat->talk, opt_text(o, OPT_SYSTEM), &err);
+    if (status == CARAT_OK) status = conversation_configure(&chat->talk, o, &err);
     struct carat_engine_options options = engine_options(o);
     if (status == CARAT_OK) status = session_start(&chat->session, &options, &err);
     if (status == CARAT_OK) status = open_reader(chat, o, &err);
     if (status == CARAT_OK) {
-        chat->talk.thinks = strcmp(opt_text(o, OPT_THINK), "on") == 0;
+        chat->is_single_turn = opt_is_set(o, OPT_SINGLE_TURN);
+        chat->prints_stats = opt_is_set(o, OPT_STATS) || opt_is_set(o, OPT_VERBOSE);
         chat->hides_thinking = opt_is_set(o, OPT_HIDE_THINKING);
         note("%s, %d positions; /help lists the commands", buf_text(&chat->session.path),
              carat_engine_memory(chat->session.engine)->n_ctx);
         line_reader_set_completion(chat->reader, complete_line, chat);
-        exit_status = talk(chat);
+        if (!opt_is_set(o, OPT_THINK)) note("thinking is off; /think on switches it on");
+        status = send_first(chat, o, &err);
+        if (status == CARAT_OK) exit_status = talk(chat);
         line_reader_close(chat->reader);
     }
     conversation_close(&chat->talk);

@@ -8,25 +8,57 @@
 #define COMMAND_LIST(X)                                                                            \
     X(RUN, run, "MODEL [PROMPT...]", "answer one prompt")                                          \
     X(CHAT, chat, "MODEL", "talk with a model, turn by turn")                                      \
+    X(LS, ls, "", "list the models that can be called by name")                                    \
     X(SHOW, show, "MODEL", "describe a model file without loading its weights")                    \
     X(TOKENIZE, tokenize, "MODEL [TEXT...]", "turn text into token ids")                           \
     X(DETOKENIZE, detokenize, "MODEL [ID...]", "turn token ids into text")                         \
     X(TEMPLATE, template, "[MODEL] REQUEST.json", "print the prompt that a chat request becomes")  \
     X(LOGITS, logits, "MODEL --tokens IDS -o FILE", "write the logits of given tokens to a file")  \
     X(PERPLEXITY, perplexity, "MODEL -f TEXT", "score a text; compare two models' predictions")    \
-    X(BENCH, bench, "MODEL", "measure prompt processing and text generation")                      \
+    X(BENCH, bench, "MODEL...", "measure prompt processing and text generation")                   \
     X(PLAN, plan, "MODEL", "print the compiled program of one step")                               \
+    X(DEVICES, devices, "", "list what can compute, with its memory")                              \
     X(DOCTOR, doctor, "", "report on this machine and run a self-test")                            \
     X(VERSION, version, "", "print version, commit and build type")                                \
     X(HELP, help, "[COMMAND]", "explain a command and its options")                                \
     X(COMPLETION, completion, "bash|zsh|fish", "print a shell completion script")                  \
     X(MAN, man, "", "print the manual page (roff)")
 
+/* BORROWED_COMMAND_LIST: first words of other programs' lines, in a shell also as names of links to
+ * carat.
+ *
+ * Z("word", COMMAND, "flags", "why"): the command that it is, with flags put in front; or NONE, and
+ * why not. ALONE: the next word is the command. */
+#define BORROWED_COMMAND_LIST(Z)                                                                   \
+    Z("llama-cli", RUN, "", "")                                                                    \
+    Z("llama-completion", RUN, "", "")                                                             \
+    Z("llama-bench", BENCH, "", "")                                                                \
+    Z("llama-perplexity", PERPLEXITY, "", "")                                                      \
+    Z("llama-tokenize", TOKENIZE, "--bos --special", "")                                           \
+    Z("ollama", ALONE, "", "")                                                                     \
+    Z("llama", ALONE, "", "")                                                                      \
+    Z("cli", RUN, "", "")                                                                          \
+    Z("list", LS, "", "")                                                                          \
+    Z("serve", NONE, "", "this version has no server")                                             \
+    Z("llama-server", NONE, "", "this version has no server")                                      \
+    Z("ps", NONE, "", "this version has no server")                                                \
+    Z("stop", NONE, "", "this version has no server")                                              \
+    Z("pull", NONE, "", "this version downloads nothing: curl -L -O ADDRESS")                      \
+    Z("push", NONE, "", "this version has no network")                                             \
+    Z("create", NONE, "", "models are GGUF files as they are")                                     \
+    Z("cp", NONE, "", "models are files: cp")                                                      \
+    Z("rm", NONE, "", "models are files: rm")                                                      \
+    Z("quantize", NONE, "", "this version does not quantise")                                      \
+    Z("llama-quantize", NONE, "", "this version does not quantise")                                \
+    Z("llama-mtmd-cli", NONE, "", "carat takes text only")
+
 enum command_id {
 #define X(id, name, arguments, summary) COMMAND_##id,
     COMMAND_LIST(X)
 #undef X
-    COMMAND_COUNT
+    COMMAND_COUNT,
+    COMMAND_NONE = COMMAND_COUNT, /* of borrowed words */
+    COMMAND_ALONE
 };
 
 #endif

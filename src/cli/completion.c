@@ -24,10 +24,11 @@ static void print_spellings(enum command_id command)
     }
 }
 
-/* "small|large" -> "small large" */
+/* "small|large" -> "small large"; brackets say that it may be left out */
 static void print_words(const char *choices)
 {
-    for (const char *c = choices; *c; c++) out_printf("%c", *c == '|' ? ' ' : *c);
+    for (const char *c = choices; *c; c++)
+        if (*c != '[' && *c != ']') out_printf("%c", *c == '|' ? ' ' : *c);
 }
 
 /* A shell `case` of "command:option" patterns with the words of CHOICE options. */

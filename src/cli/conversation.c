@@ -1,8 +1,11 @@
 #include "cli/conversation.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
+#include "cli/files.h"
+#include "cli/terminal.h"
 
 int conversation_open(struct conversation *c, struct carat_error *err)
 {
@@ -69,6 +72,45 @@ int conversation_set_system(struct conversation *c, const char *text, struct car
     }
     c->messages[0] = system;
     return CARAT_OK;
+}
+
+void add_unescaped(struct buf *out, const struct options *o, const char *text)
+{
+    static const char letters[] = "ntr\"'\\", characters[] = "\n\t\r\"'\\";
+    if (!opt_is_set(o, OPT_ESCAPE)) {
+        buf_add_text(out, text);
+        return;
+    }
+    for (; *text; text++) {
+        const char *known = *text == '\\' && text[1] ? strchr(letters, text[1]) : NULL;
+        buf_add_char(out, known ? characters[known - letters] : *text);
+        if (known) text++;
+    }
+}
+
+int conversation_configure(struct conversation *c, const struct options *o,
+                           struct carat_error *err)
+{
+    struct buf system = {0};
+    int status = CARAT_OK;
+    c->thinks = strcmp(opt_text(o, OPT_THINK), "on") == 0;
+    add_unescaped(&system, o, opt_text(o, OPT_SYSTEM));
+    if (opt_is_set(o, OPT_SYSTEM_FILE)) {
+        if (system.length) buf_add_text(&system, "\n\n");
+        status = file_read(opt_text(o, OPT_SYSTEM_FILE), &system, err);
+    }
+    if (status == CARAT_OK && system.failed) status = err_no_memory(err, "prompt", system.length);
+    if (status == CARAT_OK) status = conversation_set_system(c, buf_text(&system), err);
+    buf_deinit(&system);
+    return status;
+}
+
+void note_thinking(const struct options *o)
+{
+    bool is_raw = o->command == COMMAND_RUN && opt_is_set(o, OPT_RAW);
+    bool is_person = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
+    if (opt_is_set(o, OPT_THINK) || is_raw || !is_person) return;
+    note("thinking is off; --think switches it on (CARAT_THINK=off: say this no more)");
 }
 
 static struct carat_value text_value(const char *text, size_t length)

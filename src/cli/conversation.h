@@ -5,8 +5,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/buf.h"
 #include "base/status.h"
 #include "carat.h"
+#include "cli/options.h"
 
 enum { MESSAGES_MAX = 4096 };
 
@@ -35,6 +37,17 @@ int conversation_add(struct conversation *c, const char *role, const char *text,
                      struct carat_error *err);
 void conversation_cut(struct conversation *c, size_t n); /* keeps the first n messages */
 bool conversation_has_system(const struct conversation *c);
+
+/* --system, --system-file, --escape and --think. */
+int conversation_configure(struct conversation *c, const struct options *o,
+                           struct carat_error *err);
+
+/* \n, \t, \r, \", \' and \\ of a text, with --escape, as characters. */
+void add_unescaped(struct buf *out, const struct options *o, const char *text);
+
+/* Says, to a person at a terminal who has not chosen, that thinking is off and how to switch it on.
+ * `--think off` or CARAT_THINK=off chooses too. */
+void note_thinking(const struct options *o);
 
 /* Sets, replaces or (empty text) removes the system message. */
 int conversation_set_system(struct conversation *c, const char *text, struct carat_error *err);

@@ -11,8 +11,10 @@
 #include "carat.h"
 #include "cli/command.h"
 #include "cli/conversation.h"
+#include "cli/devices.h"
 #include "cli/files.h"
 #include "cli/generate.h"
+#include "cli/models.h"
 #include "cli/session.h"
 #include "cli/memory_text.h"
 #include "cli/setup.h"
@@ -140,6 +142,7 @@ static const char *limit_text(const struct allowance_source *s, char *out, size_
 
 static void print_text(const struct facts *f)
 {
+    struct carat_error err = {0};
     out_printf("carat      %s, commit %s, %s build, libraries: %s\n", CARAT_VERSION,
                version_commit(), version_build_type(), version_libraries());
     out_printf("system     %s %s %s\n", f->system.sysname, f->system.release, f->system.machine);
@@ -152,7 +155,8 @@ static void print_text(const struct facts *f)
                (double)os_memory_total() / (1 << 30), (double)f->memory.available / (1 << 30),
                limit_text(&f->memory.source, limit, sizeof limit));
     out_printf("backends   %s\n", buf_text(&f->backends));
-    out_printf("devices    %s\n", f->devices);
+    out_text("devices    ");
+    if (print_devices("           ", &err) != CARAT_OK) out_printf("%s\n", err.message);
     out_printf("gpu        graphs %s, cublas %s, fuse %s\n", f->graphs, f->cublas, f->fuse);
     out_printf("self-test  %s: %s%s%s\n", result_name(f->check.result), f->check.text,
                f->check.setup.length ? ", " : "", buf_text(&f->check.setup));

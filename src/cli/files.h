@@ -1,4 +1,4 @@
-/* Whole files in, and where models lie. */
+/* Whole files in, and the user's folders. */
 #ifndef CLI_FILES_H
 #define CLI_FILES_H
 
@@ -10,8 +10,9 @@
 /* Reads a file, or standard input for "-", to its end: any bytes, at most 1 GiB. */
 int file_read(const char *path, struct buf *out, struct carat_error *err);
 
-/* Finds a model by path or name. CARAT_EFORMAT names the places looked at. */
-int model_find(const char *name, struct buf *path, struct carat_error *err);
+/* Appends the folder that an environment variable names, else `fallback` below the home folder;
+ * nothing when neither is known. */
+void home_folder(const char *variable, const char *fallback, struct buf *out);
 
 /* A path below $XDG_STATE_HOME/carat (default ~/.local/state/carat), its folder made. */
 int state_path(const char *name, struct buf *path, struct carat_error *err);

@@ -233,6 +233,7 @@ static void take_parts(struct run *r, const struct carat_part *parts, size_t n)
 static int take_token(struct run *r, int32_t id, struct carat_error *err)
 {
     if (r->is_ended) return CARAT_OK; /* one token more may come after a cancel */
+    if (r->g->max_tokens == 0) return CARAT_OK;
     if (r->decoder) {
         size_t length;
         const char *text = carat_decoder_push(r->decoder, id, &length);
@@ -329,7 +330,7 @@ int generate(struct session *s, const struct generation *g, const int32_t *promp
     struct carat_request request = {
         .prompt = prompt,
         .n_prompt = n_prompt,
-        .max_tokens = g->max_tokens,
+        .max_tokens = g->max_tokens == 0 ? 1 : g->max_tokens, /* 0: the prompt alone, see below */
         .sampling = g->sampling,
         .bias = g->bias,
         .n_bias = g->n_bias,
@@ -339,6 +340,10 @@ int generate(struct session *s, const struct generation *g, const int32_t *promp
     interrupt_begin();
     status = carat_submit(s->engine, &request, &id, err);
     if (status == CARAT_OK) status = step_to_end(&r, s->engine, id, err);
+    if (g->max_tokens == 0 && answer->end != ANSWER_INTERRUPTED) {
+        answer->end = ANSWER_LENGTH;
+        answer->n_generated = 0;
+    }
     interrupt_end();
     progress_end();
     if (status == CARAT_OK && (answer->text.failed || answer->thinking.failed))

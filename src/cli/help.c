@@ -3,9 +3,11 @@
 #include "cli/help.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "carat.h"
+#include "cli/borrowed.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
 
@@ -15,7 +17,7 @@ static const char *const details[COMMAND_COUNT] = {
     [COMMAND_RUN] =
         "Without a prompt and with a terminal this is `carat chat`. Piped input is appended to the "
         "prompt. Standard output carries only the answer; thoughts and timings go to standard "
-        "error. Ctrl-C stops the answer.\n"
+        "error. Ctrl-C stops the answer. `carat -m MODEL -p PROMPT` is the same.\n"
         "  carat run demo \"Tell me a story about a dog\"\n"
         "  git diff | carat run model.gguf \"write a commit message\"\n",
     [COMMAND_CHAT] =
@@ -44,7 +46,9 @@ static const char *const details[COMMAND_COUNT] = {
         "another file or setting with them.\n",
     [COMMAND_BENCH] =
         "Tests, columns and JSON keys are those of llama-bench, with n_users added: ppN "
-        "(N prompt tokens), tgN (N generated), \"@ dN\" (behind N tokens of context).\n"
+        "(N prompt tokens), tgN (N generated), \"@ dN\" (behind N tokens of context). Every "
+        "combination of the lists is measured; a setting has a column when it was given or its "
+        "values differ.\n"
         "  carat bench demo -p 512 -n 128 -d 0,4096 -r 3 -o json\n",
     [COMMAND_COMPLETION] = "  carat completion bash > ~/.local/share/bash-completion/"
                            "completions/carat\n",
@@ -118,6 +122,43 @@ static void print_option(FILE *out, enum option_id id)
     print_wrapped(out, help, COLUMN, COLUMN);
 }
 
+/* ---- Of other programs ------------------------------------------------------------------ */
+
+static const char *const borrowed_titles[BORROWED_KINDS] = {
+    [BORROWED_IGNORED] = "accepted from lines of llama.cpp and ollama, without effect",
+    [BORROWED_BECOMES] = "accepted from such lines, with the meaning of an option above",
+    [BORROWED_REFUSED] = "refused by name, unless the value changes nothing",
+};
+
+/* The spellings of a kind that a command takes, separated by blanks; each once. */
+static void add_spellings(struct buf *out, enum command_id command, enum borrowed_kind kind)
+{
+    char spelling[64], padded[68];
+    for (int i = 0; i < BORROWED_COUNT; i++) {
+        const struct borrowed_spec *row = &borrowed_specs[i];
+        if (!(row->commands >> command & 1u) || borrowed_kind_of(row) != kind) continue;
+        for (int n = 0; borrowed_spelling(row, n, spelling, sizeof spelling); n++) {
+            bool is_own = option_find(command, spelling) != OPT_COUNT;
+            if (is_own || borrowed_find(command, spelling) != row) continue; /* listed already */
+            snprintf(padded, sizeof padded, "%s%s", out->length ? " " : "", spelling);
+            buf_add_text(out, padded);
+        }
+    }
+}
+
+static void print_borrowed(FILE *out, enum command_id command)
+{
+    for (int kind = 0; kind < BORROWED_KINDS; kind++) {
+        struct buf text = {0};
+        add_spellings(&text, command, (enum borrowed_kind)kind);
+        if (text.length) {
+            fprintf(out, "\n%s:\n  ", borrowed_titles[kind]);
+            print_wrapped(out, buf_text(&text), 2, 2);
+        }
+        buf_deinit(&text);
+    }
+}
+
 void help_overview(FILE *out)
 {
     fprintf(out, "carat %s: Gemma 4 language models from GGUF files\n\n"
@@ -141,6 +182,34 @@ void help_command(enum command_id command)
     if (details[command]) putchar('\n');
     for (int i = 0; i < OPT_COUNT; i++)
         if (option_applies((enum option_id)i, command)) print_option(stdout, (enum option_id)i);
+    print_borrowed(stdout, command);
+}
+
+/* `carat help --temp`: that option of every command that has it. Returns the exit status. */
+static int help_option(const char *spelling)
+{
+    struct carat_error err = {0};
+    bool is_known = false;
+    for (int i = 0; i < OPT_COUNT; i++) {
+        if (!option_is_spelled((enum option_id)i, spelling)) continue;
+        printf("%s", is_known ? "\n" : "");
+        for (int c = 0, n = 0; c < COMMAND_COUNT; c++)
+            if (option_applies((enum option_id)i, (enum command_id)c))
+                printf("%s%s", n++ ? ", " : "carat ", command_specs[c].name);
+        printf(":\n");
+        print_option(stdout, (enum option_id)i);
+        is_known = true;
+    }
+    for (int c = 0; c < COMMAND_COUNT && !is_known; c++) {
+        const struct borrowed_spec *row = borrowed_find((enum command_id)c, spelling);
+        if (!row) continue;
+        printf("%s: %s; see `carat help %s`\n", spelling, borrowed_titles[borrowed_kind_of(row)],
+               command_specs[c].name);
+        is_known = true;
+    }
+    if (is_known) return 0;
+    unknown_option(COMMAND_HELP, spelling, &err);
+    return report(&err);
 }
 
 /* ---- A document ------------------------------------------------------------------------- */
@@ -153,6 +222,35 @@ static void markdown_option(enum option_id id)
     printf("| `");
     for (const char *c = heading; *c; c++) printf(*c == '|' ? "\\|" : "%c", *c);
     printf("` | %s | %s |\n", spec->kind == KIND_FLAG ? "" : spec->preset, spec->help);
+}
+
+/* One row a spelling list: what other programs' options do here. */
+static void markdown_borrowed(void)
+{
+    printf("\n## Options of other programs\n\n"
+           "Lines written for llama.cpp and ollama may hold these beside the options above. What "
+           "changes\nnothing here is named in one note; what cannot be done is refused by name.\n\n"
+           "| option | value | what it does here |\n| --- | --- | --- |\n");
+    for (int i = 0; i < BORROWED_COUNT; i++) {
+        const struct borrowed_spec *row = &borrowed_specs[i];
+        printf("| `%s` | ", row->spellings);
+        if (row->accepted[0] && strcmp(row->accepted, "*") != 0) {
+            putchar('`');
+            for (const char *c = row->accepted; *c; c++) printf(*c == '|' ? "` `" : "%c", *c);
+            putchar('`');
+        } else {
+            printf("%s", row->value_name[0] ? "any" : "");
+        }
+        printf(" | ");
+        if (row->target < OPT_COUNT)
+            printf("`--%s %s`", option_specs[row->target].name, row->value);
+        else if (row->target == OPT_DOWNLOAD)
+            printf("refused, with the curl line to use");
+        else
+            printf("%s", row->accepted[0] ? "nothing" : "refused");
+        const char *joint = row->accepted[0] ? "; otherwise refused: " : ": ";
+        printf("%s%s |\n", row->why[0] ? joint : "", row->why);
+    }
 }
 
 static void print_markdown(void)
@@ -170,6 +268,7 @@ static void print_markdown(void)
             if (option_applies((enum option_id)i, (enum command_id)c))
                 markdown_option((enum option_id)i);
     }
+    markdown_borrowed();
 }
 
 /* Text in roff: a dash is a minus, a backslash is escaped, a leading dot or quote is hidden. */
@@ -240,6 +339,7 @@ int command_help(const struct options *o)
         help_overview(stdout);
         return 0;
     }
+    if (o->arguments[0][0] == '-') return help_option(o->arguments[0]);
     enum command_id command = command_find(o->arguments[0]);
     if (command != COMMAND_COUNT) {
         help_command(command);

@@ -2,11 +2,13 @@
  *
  * X(ID, KIND, "name", "other spellings", "default", low, high, COMMANDS, "VALUE", "help")
  *
- * KIND is FLAG, INT, REAL, TEXT, MEMORY (11G or 90%), CHOICE (VALUE lists the words, separated
- * by |) or LIST (may be given again). Ranges hold for INT and REAL; -1 as `low` usually means
- * "as the model or the engine likes". Two rows may share a spelling when no command takes both.
- * The table gives parsing, `carat help`, CARAT_<NAME> variables, shell completion and the manual
- * page. Other spellings are llama.cpp's, so that known commands work. */
+ * KIND is FLAG, INT, COUNT (an INT that takes k, m and g behind it: 8k is 8192), REAL, TEXT,
+ * MEMORY (11G or 90%), CHOICE (VALUE lists the words, separated by |; in brackets it may be left
+ * out, which means the first word) or LIST (may be given again). Ranges hold for INT, COUNT and
+ * REAL; -1 as `low` usually means "as the model or the engine likes". Two rows may share a spelling
+ * when no command takes both. The table gives parsing, `carat help`, CARAT_<NAME> variables, shell
+ * completion and the manual page. Other spellings are llama.cpp's, so that known commands work;
+ * what it and ollama have and carat has not is in the second list. */
 #ifndef CLI_OPTION_LIST_H
 #define CLI_OPTION_LIST_H
 
@@ -14,6 +16,7 @@
 #define ON_TALK (ON(RUN) | ON(CHAT))
 #define ON_SCORE (ON(LOGITS) | ON(PERPLEXITY))
 #define ON_TEXT (ON(TOKENIZE) | ON(DETOKENIZE))
+#define ON_LLAMA (ON_TALK | ON(PERPLEXITY) | ON(BENCH) | ON(TOKENIZE))
 #define ON_ENGINE (ON_TALK | ON_SCORE | ON(PLAN) | ON(SHOW) | ON(DOCTOR))
 #define ON_MODEL (ON_TALK | ON_SCORE | ON_TEXT | ON(SHOW) | ON(TEMPLATE) | ON(BENCH) | ON(PLAN))
 #define ON_ALL ((1u << COMMAND_COUNT) - 1u)
@@ -22,13 +25,24 @@
 #define SEED_MAX 9007199254740991.0 /* 2^53 - 1: whole in a double too */
 
 #define OPTION_LIST(X)                                                                             \
-    X(MODEL, TEXT, "model", "-m", "", 0, 0, ON_MODEL, "MODEL",                                     \
+    X(MODEL, TEXT, "model", "-m", "", 0, 0, ON_MODEL & ~ON(BENCH), "MODEL",                        \
       "model file or name, instead of the first argument")                                         \
-    X(PROMPT, TEXT, "prompt", "-p", "", 0, 0, ON(RUN), "TEXT", "prompt, instead of arguments")     \
-    X(PROMPT_FILE, TEXT, "file", "-f", "", 0, 0, ON(RUN), "FILE", "read the prompt from a file")   \
+    X(BENCH_MODEL, LIST, "model", "-m", "", 0, 0, ON(BENCH), "MODEL",                              \
+      "model file or name, instead of arguments; may be repeated")                                 \
+    X(PROMPT, TEXT, "prompt", "-p", "", 0, 0, ON_TALK | ON(TOKENIZE), "TEXT",                      \
+      "prompt, instead of arguments (chat: the first message)")                                    \
+    X(PROMPT_FILE, TEXT, "file", "-f -bf --binary-file", "", 0, 0, ON(RUN) | ON(TOKENIZE), "FILE", \
+      "read the prompt from a file")                                                               \
+    X(ESCAPE, FLAG, "escape", "-e", "", 0, 0, ON_TALK, "",                                         \
+      "\\n, \\t, \\r, \\\", \\' and \\\\ in --prompt and --system are characters")                 \
     X(SYSTEM, TEXT, "system", "-sys --system-prompt", "", 0, 0, ON_TALK, "TEXT", "system prompt")  \
-    X(THINK, CHOICE, "think", "", "off", 0, 0, ON_TALK, "on|off", "let the model think first")     \
-    X(HIDE_THINKING, FLAG, "hide-thinking", "", "", 0, 0, ON_TALK, "",                             \
+    X(SYSTEM_FILE, TEXT, "system-file", "-sysf --system-prompt-file", "", 0, 0, ON_TALK, "FILE",   \
+      "read the system prompt from a file")                                                        \
+    X(CONVERSATION, FLAG, "conversation", "-cnv", "", 0, 0, ON(RUN), "",                           \
+      "talk on after the prompt, as `carat chat` does")                                            \
+    X(SINGLE_TURN, FLAG, "single-turn", "-st", "", 0, 0, ON_TALK, "", "leave after one answer")    \
+    X(THINK, CHOICE, "think", "", "off", 0, 0, ON_TALK, "[on|off]", "let the model think first")   \
+    X(HIDE_THINKING, FLAG, "hide-thinking", "--hidethinking", "", 0, 0, ON_TALK, "",               \
       "do not print thoughts (they go to standard error)")                                         \
     X(SHOW_THINKING, FLAG, "show-thinking", "", "", 0, 0, ON(RUN), "",                             \
       "print thoughts to standard output, before the answer")                                      \
@@ -36,12 +50,12 @@
       "continue the text as it is: no chat template, only <bos> in front")                         \
     X(TOOLS, TEXT, "tools", "", "", 0, 0, ON(RUN), "FILE",                                         \
       "JSON array of tools the model may call; a call is printed as a JSON line")                  \
-    X(MAX_TOKENS, INT, "max-tokens", "-n --predict --n-predict", "-1", -1, 2147483647, ON_TALK,    \
+    X(MAX_TOKENS, COUNT, "max-tokens", "-n --predict --n-predict", "-1", -1, 2147483647, ON_TALK,  \
       "N", "stop after N tokens (-1: at the end of the context)")                                  \
-    X(CTX, INT, "ctx-size", "-c", "0", 0, COUNT_MAX,                                               \
+    X(CTX, COUNT, "ctx-size", "-c", "0", 0, COUNT_MAX,                                             \
       ON_TALK | ON(LOGITS) | ON(PLAN) | ON(DOCTOR), "N",                                           \
       "positions of the context (0: as many as the model has and memory holds)")                   \
-    X(PPL_CTX, INT, "ctx-size", "-c", "512", 16, COUNT_MAX, ON(PERPLEXITY), "N",                   \
+    X(PPL_CTX, COUNT, "ctx-size", "-c", "512", 16, COUNT_MAX, ON(PERPLEXITY), "N",                 \
       "tokens of a chunk; its second half is scored")                                              \
     X(TEMPERATURE, REAL, "temp", "--temperature", "", 0, 100, ON_TALK, "T",                        \
       "temperature; 0 takes the likeliest token (default: the model's, else 1.0)")                 \
@@ -67,15 +81,18 @@
       "add V to the score of token ID (-inf bans it); may be repeated")                            \
     X(IGNORE_STOP, FLAG, "ignore-eos", "", "", 0, 0, ON(RUN), "",                                  \
       "go on after the model's own end of answer")                                                 \
-    X(STATS, FLAG, "stats", "", "", 0, 0, ON(RUN), "", "print timings to standard error")          \
-    X(OUTPUT, TEXT, "output", "-o", "", 0, 0, ON(RUN) | ON(LOGITS), "FILE",                        \
+    X(STATS, FLAG, "stats", "--show-timings", "", 0, 0, ON_TALK, "",                               \
+      "print timings to standard error")                                                           \
+    X(OUTPUT, TEXT, "output", "-o --output-file", "", 0, 0, ON(RUN) | ON(LOGITS), "FILE",          \
       "write the result to a file instead of standard output (-)")                                 \
     X(NO_HISTORY, FLAG, "no-history", "", "", 0, 0, ON(CHAT), "", "keep no file of typed lines")   \
-    X(SPECIAL, FLAG, "special", "", "", 0, 0, ON_TEXT | ON(RUN), "",                               \
+    X(SPECIAL, FLAG, "special", "-sp", "", 0, 0, ON_TEXT | ON(RUN), "",                            \
       "read (run --raw, tokenize) or show (detokenize) special tokens such as <|turn>")            \
     X(PLAIN, FLAG, "plain", "", "", 0, 0, ON(TOKENIZE), "",                                        \
       "parse no special token at all, as is done with a user's message")                           \
     X(BOS, FLAG, "bos", "", "", 0, 0, ON(TOKENIZE), "", "put <bos> in front")                      \
+    X(IDS, FLAG, "ids", "", "", 0, 0, ON(TOKENIZE), "", "print the ids alone, as [1, 2, 3]")       \
+    X(SHOW_COUNT, FLAG, "show-count", "", "", 0, 0, ON(TOKENIZE), "", "say how many there are")    \
     X(SIZE, CHOICE, "size", "", "", 0, 0, ON(TEMPLATE), "small|large",                             \
       "template of E2B and E4B (small) or of the others (large), instead of MODEL")                \
     X(TOKENS, TEXT, "tokens", "", "", 0, 0, ON(LOGITS), "IDS", "token ids, e.g. 2,5,7")            \
@@ -86,12 +103,14 @@
     X(TEXT_FILE, TEXT, "file", "-f", "", 0, 0, ON(PERPLEXITY), "FILE", "text to score")            \
     X(CHUNKS, INT, "chunks", "", "-1", -1, COUNT_MAX, ON(PERPLEXITY), "N",                         \
       "score at most N chunks (-1: all)")                                                          \
-    X(SAVE_LOGITS, TEXT, "save-logits", "--save-all-logits", "", 0, 0, ON(PERPLEXITY), "BASE",     \
-      "keep all log-probabilities in a file, to compare others with")                              \
+    X(SAVE_LOGITS, TEXT, "save-logits", "--save-all-logits --kl-divergence-base", "", 0, 0,        \
+      ON(PERPLEXITY), "BASE", "keep all log-probabilities in a file, to compare others with")      \
     X(BASE_TYPE, CHOICE, "base-type", "", "f16", 0, 0, ON(PERPLEXITY), "f16|f32",                  \
       "numbers in BASE")                                                                           \
-    X(KL, TEXT, "kl", "--kl-divergence-base", "", 0, 0, ON(PERPLEXITY), "BASE",                    \
+    X(KL, TEXT, "kl", "", "", 0, 0, ON(PERPLEXITY), "BASE",                                        \
       "compare with the file that --save-logits wrote, on the same tokens")                        \
+    X(KL_DIVERGENCE, FLAG, "kl-divergence", "", "", 0, 0, ON(PERPLEXITY), "",                      \
+      "the file of --save-logits is there already: --kl, as llama.cpp spells it")                  \
     X(PPL_FORMAT, CHOICE, "format", "-o --output", "md", 0, 0, ON(PERPLEXITY), "md|json",          \
       "form of the report")                                                                        \
     X(BENCH_PROMPT, LIST, "n-prompt", "-p", "512", 0, 0, ON(BENCH), "LIST",                        \
@@ -103,10 +122,20 @@
       "tokens already in the context, not counted")                                                \
     X(BENCH_USERS, LIST, "users", "-npl --parallel -np", "1", 0, 0, ON(BENCH), "LIST",             \
       "sequences decoded side by side")                                                            \
-    X(BENCH_CHUNK, LIST, "chunk", "-b -ub --batch-size --ubatch-size", "0", 0, 0, ON(BENCH),       \
-      "LIST", "rows of a prefill step (0: 512, on a GPU 2048)")                                    \
-    X(BENCH_KV, LIST, "kv-type", "-ctk -ctv --cache-type-k --cache-type-v", "auto", 0, 0,          \
-      ON(BENCH), "LIST", "type of the KV cache: auto, f16, bf16, f32, q8_0")                       \
+    X(BENCH_BATCH, LIST, "batch-size", "-b", "0", 0, 0, ON(BENCH), "LIST",                         \
+      "rows of a prefill step at most, whatever --chunk says (0: no such limit)")                  \
+    X(BENCH_CHUNK, LIST, "chunk", "-ub --ubatch-size", "0", 0, 0, ON(BENCH), "LIST",               \
+      "rows of a prefill step (0: 512, on a GPU 2048)")                                            \
+    X(BENCH_KV, LIST, "kv-type", "", "auto", 0, 0, ON(BENCH), "LIST",                              \
+      "type of the KV cache: auto, f16, bf16, f32, q8_0")                                          \
+    X(BENCH_KEYS, LIST, "cache-type-k", "-ctk", "", 0, 0, ON(BENCH), "LIST",                       \
+      "type of the keys; values must be of the same (--cache-type-v)")                             \
+    X(BENCH_VALUES, LIST, "cache-type-v", "-ctv", "", 0, 0, ON(BENCH), "LIST",                     \
+      "type of the values; keys must be of the same (--cache-type-k)")                             \
+    X(BENCH_GPU_LAYERS, LIST, "gpu-layers", "-ngl --n-gpu-layers", "-1", 0, 0, ON(BENCH), "LIST",  \
+      "layers on the GPU, the rest on the CPU (-1 or auto: as many as fit; all)")                  \
+    X(BENCH_CPU_EXPERTS, LIST, "cpu-expert-layers", "-ncmoe --n-cpu-moe", "0", 0, 0, ON(BENCH),    \
+      "LIST", "GPU: experts of the first so many layers stay on the CPU")                          \
     X(BENCH_THREADS, LIST, "threads", "-t", "0", 0, 0, ON(BENCH), "LIST",                          \
       "threads of the cpu backend (0: one for each physical core)")                                \
     X(REPETITIONS, INT, "repetitions", "-r", "5", 1, 1000, ON(BENCH), "N", "runs of each test")    \
@@ -115,25 +144,28 @@
       "also measure what the device can do, and each result's share of it")                        \
     X(BENCH_FORMAT, CHOICE, "format", "-o --output", "md", 0, 0, ON(BENCH),                        \
       "md|csv|json|jsonl|sql", "form of the table")                                                \
-    X(ROWS, INT, "rows", "", "1", 1, COUNT_MAX, ON(PLAN), "N", "tokens of the step")               \
-    X(OUTS, INT, "outs", "", "1", 0, COUNT_MAX, ON(PLAN), "N", "rows whose logits are wanted")     \
+    X(BENCH_ERR_FORMAT, CHOICE, "format-err", "-oe --output-err", "none", 0, 0, ON(BENCH),         \
+      "none|md|csv|json|jsonl|sql", "a second table, on standard error")                           \
+    X(ROWS, COUNT, "rows", "", "1", 1, COUNT_MAX, ON(PLAN), "N", "tokens of the step")             \
+    X(OUTS, COUNT, "outs", "", "1", 0, COUNT_MAX, ON(PLAN), "N", "rows whose logits are wanted")   \
     X(KV, FLAG, "kv", "", "", 0, 0, ON(SHOW), "", "list the metadata")                             \
     X(TENSORS, FLAG, "tensors", "", "", 0, 0, ON(SHOW), "", "list the tensors")                    \
-    X(FIT, INT, "fit", "", "0", 0, COUNT_MAX, ON(SHOW), "CTX", "memory that CTX positions need")   \
+    X(FIT, COUNT, "fit", "", "0", 0, COUNT_MAX, ON(SHOW), "CTX", "memory that CTX positions need") \
     X(BACKEND, CHOICE, "backend", "", "auto", 0, 0, (ON_ENGINE & ~ON(LOGITS)) | ON(BENCH),         \
       "auto|cuda|cpu|ref", "what computes (auto: a GPU if there is one); ref is exact, and slow")  \
     X(LOGITS_BACKEND, CHOICE, "backend", "", "ref", 0, 0, ON(LOGITS), "ref|cpu|cuda|auto",         \
       "what computes; ref is the exact reference")                                                 \
     X(DEVICE, INT, "device", "-mg --main-gpu", "0", 0, 63, ON_ENGINE | ON(BENCH), "N",             \
       "which GPU, counted from 0")                                                                 \
-    X(GPU_LAYERS, INT, "gpu-layers", "-ngl --n-gpu-layers", "-1", -1, COUNT_MAX,                   \
-      ON_ENGINE | ON(BENCH), "N",                                                                  \
-      "layers on the GPU, the rest on the CPU (-1: as many as fit)")                               \
-    X(CPU_EXPERTS, FLAG, "cpu-experts", "--cpu-moe", "", 0, 0, ON_ENGINE | ON(BENCH), "",          \
+    X(GPU_LAYERS, INT, "gpu-layers", "-ngl --n-gpu-layers", "-1", -1, COUNT_MAX, ON_ENGINE, "N",   \
+      "layers on the GPU, the rest on the CPU (-1 or auto: as many as fit; all)")                  \
+    X(CPU_EXPERTS, FLAG, "cpu-experts", "-cmoe --cpu-moe", "", 0, 0, ON_ENGINE | ON(BENCH), "",    \
       "GPU: experts of 26B-A4B stay on the CPU")                                                   \
+    X(CPU_EXPERT_LAYERS, INT, "cpu-expert-layers", "-ncmoe --n-cpu-moe", "0", 0, COUNT_MAX,        \
+      ON_ENGINE, "N", "GPU: experts of the first N layers stay on the CPU")                        \
     X(MATMUL, CHOICE, "matmul", "", "auto", 0, 0, ON_ENGINE | ON(BENCH), "auto|int8|fp16",         \
       "GPU: arithmetic of prompt products (auto: the faster one on the chip)")                     \
-    X(MIRROR, INT, "mirror-budget", "", "-1", -1, 1e15, ON_ENGINE | ON(BENCH), "BYTES",            \
+    X(MIRROR, COUNT, "mirror-budget", "", "-1", -1, 1e15, ON_ENGINE | ON(BENCH), "BYTES",          \
       "GPU: memory for fp16 copies of weights, with --matmul fp16 (-1: all but a tenth)")          \
     X(GPU_MEMORY, MEMORY, "gpu-memory", "", "", 0, 0, ON_ENGINE | ON(BENCH), "SIZE|N%",            \
       "GPU: at most so much of its memory for everything, such as 11G (2^30), 11GB (10^9) or 90%") \
@@ -144,32 +176,201 @@
     X(FUSE, CHOICE, "fuse", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                       \
       "GPU: several operations in one launch; off: each on its own, to compare")                   \
     X(PROFILE, FLAG, "profile", "", "", 0, 0, ON(RUN) | ON(BENCH), "",                             \
-      "tell at the end where the time went, on standard error")                               \
+      "tell at the end where the time went, on standard error")                                    \
     X(PLE, CHOICE, "ple", "", "auto", 0, 0, ON_ENGINE | ON(BENCH), "auto|gpu|pinned|host",         \
       "GPU: place of the table of per-layer embeddings (pinned: a copy in host memory that the "   \
       "GPU reads; host: in the file, rows of a chunk copied while the GPU has the one before)")    \
     X(PRECISION, CHOICE, "precision", "", "fast", 0, 0, ON_ENGINE | ON(BENCH), "fast|fp32",        \
       "fast: 8-bit activations with quantised weights")                                            \
     X(PIN, FLAG, "pin", "", "", 0, 0, ON_ENGINE | ON(BENCH), "", "keep each thread on its core")   \
-    X(CHUNK, INT, "chunk", "-b -ub --batch-size --ubatch-size", "0", 0, COUNT_MAX, ON_ENGINE,      \
-      "N", "rows of a prefill step (0: 512, on a GPU 2048)")                                       \
-    X(KV_TYPE, CHOICE, "kv-type", "-ctk -ctv --cache-type-k --cache-type-v", "auto", 0, 0,         \
-      ON_ENGINE, "auto|f16|bf16|f32|q8_0", "type of the KV cache (auto: f16; f32 where exact)")\
+    X(BATCH, COUNT, "batch-size", "-b", "0", 0, COUNT_MAX, ON_ENGINE, "N",                         \
+      "rows of a prefill step at most, whatever --chunk says (0: no such limit)")                  \
+    X(CHUNK, COUNT, "chunk", "-ub --ubatch-size", "0", 0, COUNT_MAX, ON_ENGINE, "N",               \
+      "rows of a prefill step (0: 512, on a GPU 2048)")                                            \
+    X(KV_TYPE, CHOICE, "kv-type", "", "auto", 0, 0, ON_ENGINE, "auto|f16|bf16|f32|q8_0",           \
+      "type of the KV cache (auto: f16; f32 where exact)")                                         \
+    X(KEYS_TYPE, CHOICE, "cache-type-k", "-ctk", "f16", 0, 0, ON_ENGINE, "f16|bf16|f32|q8_0",      \
+      "type of the keys; values must be of the same (--cache-type-v)")                             \
+    X(VALUES_TYPE, CHOICE, "cache-type-v", "-ctv", "f16", 0, 0, ON_ENGINE, "f16|bf16|f32|q8_0",    \
+      "type of the values; keys must be of the same (--cache-type-k)")                             \
     X(THREADS, INT, "threads", "-t", "0", 0, 512, ON_ENGINE, "N",                                  \
       "threads of the cpu backend (0: one for each physical core)")                                \
-    X(JSON, FLAG, "json", "", "", 0, 0, ON_TEXT | ON(RUN) | ON(SHOW) | ON(DOCTOR) | ON(VERSION),   \
-      "", "print the result as JSON")                                                              \
+    X(JSON, FLAG, "json", "", "", 0, 0,                                                            \
+      ON_TEXT | ON(RUN) | ON(SHOW) | ON(LS) | ON(DEVICES) | ON(DOCTOR) | ON(VERSION), "",          \
+      "print the result as JSON")                                                                  \
     X(MARKDOWN, FLAG, "markdown", "", "", 0, 0, ON(HELP), "", "all options as a document")         \
     X(VERBOSE, FLAG, "verbose", "", "", 0, 0, ON_TALK | ON(BENCH), "",                             \
-      "print the whole memory table to standard error, not a line of it")                          \
+      "print timings and the whole memory table to standard error")                                \
     X(QUIET, FLAG, "quiet", "-q", "", 0, 0, ON_ALL, "", "no progress, no notes")                   \
     X(HELP, FLAG, "help", "-h", "", 0, 0, ON_ALL, "", "explain the command")
+
+/* BORROWED_LIST: options of llama.cpp and ollama that carat has not, so that a line from their
+ * pages runs, or says why not.
+ *
+ * Y("spellings", "VALUE", COMMANDS, "accepted", TARGET, "value", "why")
+ *
+ * VALUE is "" where none follows; in brackets it may be left out. "accepted" lists values,
+ * separated by |; numbers are compared as numbers, blanks do not count, * is any value or none. An
+ * accepted one is what TARGET=value says; with TARGET NONE it changes nothing, and a note names
+ * it. Any other is refused with "why". A spelling may have several rows, and be one of carat's own
+ * too, which then takes what no row accepts. Help lists them apart; completion leaves them out. */
+#define BORROWED_LIST(Y)                                                                           \
+    /* Nothing to be done: how a file is read, threads are placed, logs are written. */            \
+    Y("--mlock --perf --no-perf --no-warmup --warmup --log-disable --log-prefix "                  \
+      "--no-log-prefix --log-timestamps --no-log-timestamps --check-tensors --offline "            \
+      "--op-offload --no-op-offload --repack -nr --no-repack -kvo --kv-offload --swa-full -v "     \
+      "--log-verbose --verbose-prompt --no-escape", "", ON_LLAMA & ~ON(BENCH), "*", NONE, "", "")  \
+    Y("--mmap --no-mmap --no-host -nkvo --no-kv-offload -dio --direct-io -ndio --no-direct-io",    \
+      "", ON_LLAMA & ~ON(BENCH), "*", NONE, "", "")                                                \
+    Y("-mmp --mmap -nkvo --no-kv-offload -nopo --no-op-offload --no-host -dio --direct-io "        \
+      "--repack --delay --n-gen-warmup", "N", ON(BENCH), "*", NONE, "", "")                        \
+    Y("-v --progress --warmup --offline -nr --no-repack --mlock", "", ON(BENCH), "*",              \
+      NONE, "", "")                                                                                \
+    Y("-tb --threads-batch -C --cpu-mask -Cr --cpu-range --cpu-strict -Cb --cpu-mask-batch "       \
+      "-Crb --cpu-range-batch --cpu-strict-batch --prio --prio-batch --poll --poll-batch "         \
+      "--numa -lm --load-mode -dt --defrag-thold -fit --fit -fitt --fit-target -fitc --fit-ctx "   \
+      "-lv --verbosity --log-verbosity --log-colors -hff --hf-file -hft --hf-token", "VALUE",      \
+      ON_LLAMA, "*", NONE, "", "")                                                                 \
+    /* Nothing to be done: what is always so, or is never so. */                                   \
+    Y("-fa --flash-attn", "[on|off|auto|1|0]", ON_LLAMA & ~ON(BENCH), "*", NONE, "", "")           \
+    Y("-fa --flash-attn", "LIST", ON(BENCH), "*", NONE, "", "")                                    \
+    Y("--keep -np --parallel -ctxcp --ctx-checkpoints --swa-checkpoints -cram --cache-ram "        \
+      "--prompt-cache -gan --grp-attn-n -gaw --grp-attn-w --image-min-tokens "                     \
+      "--image-max-tokens --keepalive --reasoning-budget-message", "VALUE",                        \
+      ON_TALK | ON(PERPLEXITY), "*", NONE, "", "")                                                 \
+    Y("--jinja --simple-io --no-context-shift --display-prompt --no-display-prompt "               \
+      "--no-show-timings -mli --multiline-input --prompt-cache-all --prompt-cache-ro -cb "         \
+      "--cont-batching -bs --backend-sampling --no-mmproj --no-mmproj-auto --mmproj-auto "         \
+      "--mmproj-offload --no-mmproj-offload --reasoning-preserve --no-reasoning-preserve "         \
+      "--no-skip-chat-parsing --nowordwrap --insecure", "", ON_TALK | ON(PERPLEXITY), "*", NONE,   \
+      "", "")                                                                                      \
+    Y("-co --color", "[on|off|auto]", ON_TALK, "*", NONE, "", "")                                  \
+    Y("--stdin --no-jinja", "", ON(TOKENIZE), "*", NONE, "", "")                                   \
+    /* Other spellings of what carat has. */                                                       \
+    Y("-i --interactive -if --interactive-first", "", ON(RUN), "*", CONVERSATION, "on", "")        \
+    Y("-i --interactive -if --interactive-first -cnv --conversation", "", ON(CHAT), "*", NONE,     \
+      "", "")                                                                                      \
+    Y("-no-cnv --no-conversation -nocnv", "", ON(RUN), "*", RAW, "on", "")                         \
+    Y("--thinking", "", ON_TALK, "*", THINK, "on", "")                                             \
+    Y("--no-thinking --nothink --no-think", "", ON_TALK, "*", THINK, "off", "")                    \
+    Y("--think", "[on|off]", ON_TALK, "true|1|yes", THINK, "on", "")                               \
+    Y("--think", "[on|off]", ON_TALK, "false|0|no", THINK, "off", "")                              \
+    Y("-rea --reasoning", "[on|off|auto]", ON_TALK, "on", THINK, "on", "")                         \
+    Y("-rea --reasoning", "[on|off|auto]", ON_TALK, "off", THINK, "off", "")                       \
+    Y("-rea --reasoning", "[on|off|auto]", ON_TALK, "auto", NONE, "", "")                          \
+    Y("--reasoning-budget", "N", ON_TALK, "0", THINK, "off", "")                                   \
+    Y("--reasoning-budget", "N", ON_TALK, "-1", THINK, "on",                                       \
+      "thoughts have no budget here: 0 (off) or -1 (on)")                                          \
+    Y("--chat-template-kwargs", "JSON", ON_TALK, "{\"enable_thinking\":true}", THINK, "on", "")    \
+    Y("--chat-template-kwargs", "JSON", ON_TALK, "{\"enable_thinking\":false}", THINK, "off",      \
+      "only {\"enable_thinking\":true} or false; --think does it too")                             \
+    Y("-n --predict --n-predict", "N", ON_TALK, "-2", MAX_TOKENS, "-1", "")                        \
+    Y("-ngl --gpu-layers --n-gpu-layers", "N", ON_ENGINE, "auto", GPU_LAYERS, "-1", "")            \
+    Y("-ngl --gpu-layers --n-gpu-layers", "N", ON_ENGINE, "all|-2", GPU_LAYERS, "1048576", "")     \
+    Y("-t --threads", "N", ON_ENGINE, "-1", THREADS, "0", "")                                      \
+    Y("-t --threads", "N", ON(BENCH), "-1", BENCH_THREADS, "0", "")                                \
+    Y("-dev --device", "N", ON_ENGINE | ON(BENCH), "CUDA0", DEVICE, "0", "")                       \
+    Y("-dev --device", "N", ON_ENGINE | ON(BENCH), "CUDA1", DEVICE, "1", "")                       \
+    Y("-dev --device", "N", ON_ENGINE | ON(BENCH), "CUDA2", DEVICE, "2", "")                       \
+    Y("-dev --device", "N", ON_ENGINE | ON(BENCH), "CUDA3", DEVICE, "3", "")                       \
+    Y("-dev --device", "N", ON_ENGINE | ON(BENCH), "CUDA4", DEVICE, "4", "")                       \
+    Y("-dev --device", "N", ON_ENGINE | ON(BENCH), "CUDA5", DEVICE, "5", "")                       \
+    Y("-dev --device", "N", ON_ENGINE | ON(BENCH), "CUDA6", DEVICE, "6", "")                       \
+    Y("-dev --device", "N", ON_ENGINE | ON(BENCH), "CUDA7", DEVICE, "7", "")                       \
+    Y("-dev --device", "N", (ON_ENGINE & ~ON(LOGITS)) | ON(BENCH), "none", BACKEND, "cpu",         \
+      "one GPU computes: --device N, or -dev CUDA0; `carat devices` lists them")                   \
+    Y("--no-bos", "", ON(TOKENIZE), "*", BOS, "off", "")                                           \
+    Y("--no-parse-special", "", ON(TOKENIZE), "*", SPECIAL, "off", "")                             \
+    /* Only as far as it changes nothing. */                                                       \
+    Y("-sm --split-mode", "MODE", ON_LLAMA, "none|layer", NONE, "",                                \
+      "one GPU computes, or a GPU and the CPU: none or layer")                                     \
+    Y("-ts --tensor-split", "LIST", ON_LLAMA, "0|1", NONE, "",                                     \
+      "one GPU computes, or a GPU and the CPU")                                                    \
+    Y("-embd --embeddings", "N", ON(BENCH), "0", NONE, "", "there are no embeddings yet")          \
+    Y("--chat-template", "NAME", ON_TALK, "gemma|gemma4", NONE, "",                                \
+      "Gemma 4's template is built in: leave this away")                                           \
+    Y("--samplers", "LIST", ON_TALK,                                                               \
+      "penalties;top_k;temperature;top_p;min_p|top_k;temperature;top_p;min_p|"                     \
+      "penalties;temperature;top_k;top_p;min_p|temperature;top_k;top_p;min_p|"                     \
+      "top_k;temperature;top_p|temperature;top_k;top_p", NONE, "",                                 \
+      "the order here is penalties;top_k;temperature;top_p;min_p")                                 \
+    Y("--sampler-seq --sampling-seq", "LIST", ON_TALK, "ektpm|ktpm|tkpm|etkpm", NONE, "",          \
+      "the order here is --samplers penalties;top_k;temperature;top_p;min_p")                      \
+    Y("--top-nsigma --top-n-sigma", "N", ON_TALK, "-1|0", NONE, "",                                \
+      "there is no top-n-sigma: -1 is off")                                                        \
+    Y("--xtc-probability", "N", ON_TALK, "0", NONE, "", "there is no XTC: 0 is off")               \
+    Y("--xtc-threshold", "N", ON_TALK, "*", NONE, "", "")                                          \
+    Y("--typical --typical-p", "N", ON_TALK, "1", NONE, "",                                        \
+      "there is no locally typical sampling: 1 is off")                                            \
+    Y("--dry-multiplier", "N", ON_TALK, "0", NONE, "", "there is no DRY: 0 is off")                \
+    Y("--dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker", "VALUE",      \
+      ON_TALK, "*", NONE, "", "")                                                                  \
+    Y("--adaptive-target", "N", ON_TALK, "-1", NONE, "", "there is no adaptive-p: -1 is off")      \
+    Y("--adaptive-decay", "N", ON_TALK, "*", NONE, "", "")                                         \
+    Y("--dynatemp-range", "N", ON_TALK, "0", NONE, "",                                             \
+      "there is no dynamic temperature: 0 is off")                                                 \
+    Y("--dynatemp-exp", "N", ON_TALK, "*", NONE, "", "")                                           \
+    Y("--mirostat", "N", ON_TALK, "0", NONE, "", "there is no Mirostat: 0 is off")                 \
+    Y("--mirostat-lr --mirostat-ent", "N", ON_TALK, "*", NONE, "", "")                             \
+    Y("--rope-scaling", "MODE", ON_TALK | ON(PERPLEXITY), "none", NONE, "",                        \
+      "positions are turned as the file says: none")                                               \
+    Y("--rope-scale --rope-freq-scale", "N", ON_TALK | ON(PERPLEXITY), "1", NONE, "",              \
+      "positions are turned as the file says: 1")                                                  \
+    Y("--rope-freq-base --yarn-orig-ctx", "N", ON_TALK | ON(PERPLEXITY), "0", NONE, "",            \
+      "positions are turned as the file says: 0")                                                  \
+    Y("--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast", "N",               \
+      ON_TALK | ON(PERPLEXITY), "-1", NONE, "", "positions are turned as the file says: -1")       \
+    Y("--reasoning-format", "NAME", ON_TALK, "auto|deepseek", NONE, "",                            \
+      "thoughts go to standard error; see --show-thinking")                                        \
+    Y("--reasoning-effort", "LEVEL", ON_TALK, "default", NONE, "",                                 \
+      "thinking is on or off: --think")                                                            \
+    Y("--spec-type", "NAME", ON_TALK, "none", NONE, "", "there is no speculative decoding yet")    \
+    Y("--no-jinja", "", ON_TALK, "", NONE, "", "Gemma 4's template is built in: leave this away")  \
+    /* Not here. */                                                                                \
+    Y("-hf -hfr --hf-repo", "REPO", ON_LLAMA, "*", DOWNLOAD, "", "")                               \
+    Y("-mu --model-url", "URL", ON_LLAMA, "*", DOWNLOAD, "", "")                                   \
+    Y("-dr --docker-repo", "REPO", ON_LLAMA, "", NONE, "",                                         \
+      "this version downloads nothing: give a file with -m")                                       \
+    Y("--lora --lora-scaled", "FILE", ON_TALK | ON(PERPLEXITY), "", NONE, "",                      \
+      "there are no LoRA adapters here: merge it into the model first")                            \
+    Y("--control-vector --control-vector-scaled", "FILE", ON_TALK | ON(PERPLEXITY), "", NONE, "",  \
+      "there are no control vectors here")                                                         \
+    Y("-mm --mmproj -mmu --mmproj-url --image --audio --video", "FILE", ON_LLAMA, "", NONE, "",    \
+      "carat takes text only")                                                                     \
+    Y("--grammar --grammar-file -j --json-schema -jf --json-schema-file", "VALUE", ON_TALK, "",    \
+      NONE, "", "answers cannot be held to a grammar yet; not supported yet")                      \
+    Y("--format", "FORMAT", ON_TALK, "", NONE, "",                                                 \
+      "answers cannot be held to JSON yet; --json prints the result as JSON")                      \
+    Y("-md --model-draft --spec-draft-model -hfd -hfrd --hf-repo-draft --spec-draft-hf -ngld "     \
+      "--gpu-layers-draft --draft --draft-n --draft-max --draft-min --draft-n-min "                \
+      "--draft-p-min --spec-draft-n-max --spec-draft-n-min --spec-draft-p-min", "VALUE",           \
+      ON_TALK | ON(PERPLEXITY), "", NONE, "", "there is no speculative decoding yet")              \
+    Y("--spec-default --context-shift --skip-chat-parsing", "", ON_TALK | ON(PERPLEXITY), "",      \
+      NONE, "", "leave it away")                                                                   \
+    Y("--chat-template-file", "FILE", ON_TALK, "", NONE, "",                                       \
+      "Gemma 4's template is built in: leave this away")                                           \
+    Y("--in-prefix --in-suffix", "TEXT", ON_TALK, "", NONE, "",                                    \
+      "the chat template says what stands around a message; --raw takes none")                     \
+    Y("--override-kv -ot --override-tensor", "VALUE", ON_LLAMA, "", NONE, "",                      \
+      "what the file says is taken as it is; experts go to the CPU by --cpu-experts")              \
+    Y("--rpc -rpc", "SERVERS", ON_LLAMA, "", NONE, "", "carat computes on this machine only")      \
+    Y("--server-base", "URL", ON_TALK, "", NONE, "", "carat computes on this machine only")        \
+    Y("--log-file", "FILE", ON_LLAMA, "", NONE, "", "notes go to standard error: 2>FILE")          \
+    Y("--hellaswag --winogrande --multiple-choice", "", ON(PERPLEXITY), "", NONE, "",              \
+      "perplexity and --kl are what is scored")                                                    \
+    Y("--ppl-stride", "N", ON(PERPLEXITY), "0", NONE, "", "chunks do not overlap: 0")              \
+    Y("--host --port --api-key --alias", "VALUE", ON_TALK, "", NONE, "",                           \
+      "this version has no server")                                                                \
+    Y("--modelfile --license --parameters", "", ON(SHOW), "", NONE, "",                            \
+      "carat show --kv lists what the file says")
 
 enum option_id {
 #define X(id, kind, name, aliases, preset, low, high, commands, value, help) OPT_##id,
     OPTION_LIST(X)
 #undef X
-    OPT_COUNT
+    OPT_COUNT,
+    OPT_NONE = OPT_COUNT, /* TARGETs that are no option */
+    OPT_DOWNLOAD
 };
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "cli/borrowed.h"
 #include "cli/memory_text.h"
 
 const struct option_spec option_specs[OPT_COUNT] = {
@@ -108,7 +109,7 @@ bool option_is_spelled(enum option_id id, const char *spelling)
     return false;
 }
 
-static enum option_id option_find(enum command_id command, const char *spelling)
+enum option_id option_find(enum command_id command, const char *spelling)
 {
     for (int i = 0; i < OPT_COUNT; i++) {
         enum option_id id = (enum option_id)i;
@@ -117,32 +118,52 @@ static enum option_id option_find(enum command_id command, const char *spelling)
     return OPT_COUNT;
 }
 
-static int unknown_option(enum command_id command, const char *spelling, struct carat_error *err)
+/* The spelling nearest to a word among options that `command` takes, or all; "" when none is. */
+static void nearest_option(enum command_id command, const char *spelling, bool takes_all,
+                           char *nearest, size_t size)
 {
-    const char *name = command_specs[command].name;
-    char known[64], nearest[64] = "", owner[32] = "";
+    char known[64];
     int best = distance_limit(spelling) + 1;
+    nearest[0] = '\0';
     for (int i = 0; i < OPT_COUNT; i++) {
         enum option_id id = (enum option_id)i;
+        if (!takes_all && !option_applies(id, command)) continue;
         for (int n = 0; option_spelling(id, n, known, sizeof known); n++) {
-            if (!option_applies(id, command)) {
-                if (strcmp(known, spelling) != 0 || owner[0]) continue;
-                int c = 0;
-                while (!option_applies(id, (enum command_id)c)) c++;
-                snprintf(owner, sizeof owner, "%s", command_specs[c].name);
-                continue;
-            }
             int distance = edit_distance(spelling, known);
             if (distance >= best) continue;
             best = distance;
-            snprintf(nearest, sizeof nearest, "%s", known);
+            snprintf(nearest, size, "%s", known);
         }
     }
+}
+
+enum command_id option_owner(const char *spelling)
+{
+    for (int c = 0; c < COMMAND_COUNT; c++)
+        if (option_find((enum command_id)c, spelling) != OPT_COUNT) return (enum command_id)c;
+    return COMMAND_COUNT;
+}
+
+int unknown_option(enum command_id command, const char *spelling, struct carat_error *err)
+{
+    const char *name = command_specs[command].name;
+    char nearest[64];
+    enum command_id owner = option_owner(spelling);
+    nearest_option(command, spelling, false, nearest, sizeof nearest);
     err_set(err, CARAT_EUSAGE, "%s: unknown option %s", name, spelling);
-    if (nearest[0])
+    if (owner != COMMAND_COUNT) {
+        const char *own = command_specs[owner].name;
+        err_hint(err, "%s belongs to `carat %s`; see `carat help %s`", spelling, own, own);
+        return CARAT_EUSAGE;
+    }
+    if (nearest[0]) {
         err_hint(err, "did you mean %s? `carat help %s` lists the options", nearest, name);
-    else if (owner[0])
-        err_hint(err, "%s belongs to `carat %s`; see `carat help %s`", spelling, owner, name);
+        return CARAT_EUSAGE;
+    }
+    nearest_option(command, spelling, true, nearest, sizeof nearest);
+    if (nearest[0])
+        err_hint(err, "did you mean %s of `carat %s`? `carat help %s` explains it", nearest,
+                 command_specs[option_owner(nearest)].name, nearest);
     else
         err_hint(err, "`carat help %s` lists the options", name);
     return CARAT_EUSAGE;
@@ -150,15 +171,23 @@ static int unknown_option(enum command_id command, const char *spelling, struct 
 
 /* ---- Values ----------------------------------------------------------------------------- */
 
-static bool is_word_of(const char *word, const char *words)
+const char *read_suffix(const char *end, int64_t *number)
 {
-    size_t length = strlen(word);
-    for (const char *at = words; *at;) {
-        size_t n = strcspn(at, "|");
-        if (n == length && strncmp(at, word, n) == 0) return true;
-        at += n + (at[n] == '|');
+    static const struct { char letter; int64_t factor; } suffixes[] = {
+        {'k', 1 << 10}, {'m', 1 << 20}, {'g', 1 << 30},
+    };
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        if (tolower((unsigned char)*end) != suffixes[i].letter) continue;
+        if (*number > INT64_MAX / suffixes[i].factor || *number < 0) return end;
+        *number *= suffixes[i].factor;
+        return end + 1;
     }
-    return false;
+    return end;
+}
+
+static bool is_whole(enum option_kind kind)
+{
+    return kind == KIND_INT || kind == KIND_COUNT;
 }
 
 static int set_number(struct option_value *v, const struct option_spec *spec, const char *text)
@@ -166,8 +195,9 @@ static int set_number(struct option_value *v, const struct option_spec *spec, co
     char *end = NULL;
     errno = 0;
     double number;
-    if (spec->kind == KIND_INT) {
-        long long whole = strtoll(text, &end, 10);
+    if (is_whole(spec->kind)) {
+        int64_t whole = strtoll(text, &end, 10);
+        if (spec->kind == KIND_COUNT && end != text) end = (char *)read_suffix(end, &whole);
         number = (double)whole;
         v->integer = whole;
     } else {
@@ -199,21 +229,23 @@ static int set_value(struct options *o, enum option_id id, const char *text, con
     struct option_value *v = &o->values[id];
     switch (spec->kind) {
     case KIND_FLAG:
-        if (is_word_of(text, "1|on|true|yes"))
-            v->is_set = true;
-        else if (!is_word_of(text, "0|off|false|no|"))
+        v->is_set = is_word_of(text, "1|on|true|yes");
+        if (!v->is_set && !is_word_of(text, "0|off|false|no"))
             return err_set(err, CARAT_EUSAGE, "%s: \"%s\" is neither on nor off", where, text);
         return CARAT_OK;
     case KIND_CHOICE:
-        if (!is_word_of(text, spec->value))
-            return err_set(err, CARAT_EUSAGE, "%s: \"%s\" is not one of %s", where, text,
-                           spec->value);
+        if (!is_word_of(text, spec->value)) {
+            err_set(err, CARAT_EUSAGE, "%s: \"%s\" is not one of %s", where, text, spec->value);
+            err_hint(err, "%s: %s", where, spec->help);
+            return CARAT_EUSAGE;
+        }
         break;
     case KIND_INT:
+    case KIND_COUNT:
     case KIND_REAL:
         if (set_number(v, spec, text) != CARAT_OK)
             return err_set(err, CARAT_EUSAGE, "%s: \"%s\" is not a %snumber from %.16g to %.16g",
-                           where, text, spec->kind == KIND_INT ? "whole " : "", spec->low,
+                           where, text, is_whole(spec->kind) ? "whole " : "", spec->low,
                            spec->high);
         break;
     case KIND_MEMORY:
@@ -238,7 +270,7 @@ static void set_defaults(struct options *o)
         const struct option_spec *spec = &option_specs[i];
         struct option_value *v = &o->values[i];
         v->text = spec->preset;
-        if (spec->kind == KIND_INT) v->integer = strtoll(spec->preset, NULL, 10);
+        if (is_whole(spec->kind)) v->integer = strtoll(spec->preset, NULL, 10);
         if (spec->kind == KIND_REAL) v->real = strtod(spec->preset, NULL);
     }
 }
@@ -248,13 +280,17 @@ static int read_environment(struct options *o, struct carat_error *err)
     for (int i = 0; i < OPT_COUNT; i++) {
         enum option_id id = (enum option_id)i;
         if (!option_applies(id, o->command) || id == OPT_HELP) continue;
-        char name[64] = "CARAT_";
+        char name[64] = "CARAT_", spelling[64];
         size_t n = strlen(name);
         for (const char *c = option_specs[i].name; *c && n + 1 < sizeof name; c++)
             name[n++] = (char)(*c == '-' ? '_' : toupper((unsigned char)*c));
         const char *text = getenv(name);
         if (!text || !text[0]) continue;
-        int status = set_value(o, id, text, name, err);
+        option_spelling(id, 0, spelling, sizeof spelling);
+        const struct borrowed_spec *row = borrowed_match(o->command, spelling, text);
+        bool is_other = row && row->target < OPT_COUNT;
+        int status = is_other ? set_value(o, row->target, row->value, name, err)
+                              : set_value(o, id, text, name, err);
         if (status != CARAT_OK) {
             err_hint(err, "unset the environment variable, or correct it");
             return status;
@@ -273,30 +309,74 @@ static int set_flag(struct options *o, enum option_id id, const char *text, cons
     return CARAT_OK;
 }
 
+/* What follows a flag: "" nothing, "[a|b]" one of these words perhaps, else a value. */
+static const char *value_form(enum option_id id, const struct borrowed_spec *row)
+{
+    if (id == OPT_COUNT) return row->value_name;
+    return option_specs[id].kind == KIND_FLAG ? "" : option_specs[id].value;
+}
+
+/* The value of argv[*i], behind its "=" or in the next word; NULL when there is none. */
+static int take_value(const char *form, int argc, char *const *argv, int *i, const char **value,
+                      struct carat_error *err)
+{
+    const char *word = argv[*i], *equals = strchr(word, '=');
+    int length = equals ? (int)(equals - word) : (int)strlen(word);
+    *value = equals ? equals + 1 : NULL;
+    if (!form[0] && equals)
+        return err_set(err, CARAT_EUSAGE, "%.*s: takes no value", length, word);
+    if (!form[0] || equals) return CARAT_OK;
+    bool is_last = *i + 1 >= argc;
+    if (form[0] == '[') {
+        if (!is_last && is_word_of(argv[*i + 1], form)) *value = argv[++*i];
+        return CARAT_OK;
+    }
+    if (is_last) return err_set(err, CARAT_EUSAGE, "%s: a value is missing", word);
+    *value = argv[++*i];
+    return CARAT_OK;
+}
+
+/* Once for each of the same words. */
+static void note_ignored(struct options *o, const char *word, size_t length)
+{
+    for (size_t i = 0; i < o->n_ignored; i++)
+        if (o->ignored[i].length == length && memcmp(o->ignored[i].word, word, length) == 0) return;
+    if (o->n_ignored == IGNORED_MAX) return;
+    o->ignored[o->n_ignored++] = (struct ignored){word, length};
+}
+
 /* Reads argv[*i], a flag with or without its value, and leaves *i at the last word used. */
 static int read_flag(struct options *o, int argc, char *const *argv, int *i,
                      struct carat_error *err)
 {
-    const char *word = argv[*i];
+    const char *word = argv[*i], *value;
     char spelling[64];
     size_t n = strcspn(word, "=");
     snprintf(spelling, sizeof spelling, "%.*s", (int)(n < 63 ? n : 63), word);
     enum option_id id = option_find(o->command, spelling);
-    if (id == OPT_COUNT) return unknown_option(o->command, spelling, err);
-    const char *value = word[n] == '=' ? word + n + 1 : NULL;
-    if (option_specs[id].kind == KIND_FLAG) {
-        if (value) return err_set(err, CARAT_EUSAGE, "%s: takes no value", spelling);
-        return set_flag(o, id, "on", spelling, err);
-    }
-    if (!value) {
-        if (*i + 1 >= argc) {
-            err_set(err, CARAT_EUSAGE, "%s: a value is missing", spelling);
+    const struct borrowed_spec *row = borrowed_find(o->command, spelling);
+    if (id == OPT_COUNT && !row) return unknown_option(o->command, spelling, err);
+    if (take_value(value_form(id, row), argc, argv, i, &value, err) != CARAT_OK) {
+        if (id != OPT_COUNT && option_specs[id].kind != KIND_FLAG)
             err_hint(err, "%s %s: %s", spelling, option_specs[id].value, option_specs[id].help);
-            return CARAT_EUSAGE;
-        }
-        value = argv[++*i];
+        return CARAT_EUSAGE;
     }
+    if (row) row = borrowed_match(o->command, spelling, value);
+    if (row && row->target == OPT_NONE) {
+        note_ignored(o, word, n);
+        return CARAT_OK;
+    }
+    if (row && row->target != OPT_DOWNLOAD)
+        return set_flag(o, row->target, row->value, spelling, err);
+    if (id == OPT_COUNT) return borrowed_refuse(o->command, spelling, value, err);
+    if (!value) value = "on"; /* a flag, or a choice that begins with it */
     return set_flag(o, id, value, spelling, err);
+}
+
+/* `carat help --temp`: the option is what help is wanted of. */
+static bool is_asked_about(const struct options *o, const char *word)
+{
+    return o->command == COMMAND_HELP && option_find(COMMAND_HELP, word) == OPT_COUNT;
 }
 
 int options_parse(struct options *o, enum command_id command, int argc, char *const *argv,
@@ -311,7 +391,7 @@ int options_parse(struct options *o, enum command_id command, int argc, char *co
         const char *word = argv[i];
         if (!only_arguments && strcmp(word, "--") == 0)
             only_arguments = true;
-        else if (!only_arguments && word[0] == '-' && word[1])
+        else if (!only_arguments && word[0] == '-' && word[1] && !is_asked_about(o, word))
             TRY(read_flag(o, argc, argv, &i, err));
         else
             o->arguments[o->n_arguments++] = word;
@@ -323,7 +403,7 @@ int options_parse(struct options *o, enum command_id command, int argc, char *co
     int status = read_environment(&from_environment, err);
     for (int i = 0; i < OPT_COUNT; i++) {
         struct option_value *mine = &o->values[i], *other = &from_environment.values[i];
-        if (status == CARAT_OK && !mine->is_set && other->is_set)
+        if (status == CARAT_OK && !mine->is_flag && other->is_set)
             *mine = *other;
         else
             mem_free(other->list);

@@ -15,7 +15,9 @@
 #include "cli/command_list.h"
 #include "cli/option_list.h"
 
-enum option_kind { KIND_FLAG, KIND_INT, KIND_REAL, KIND_MEMORY, KIND_TEXT, KIND_CHOICE, KIND_LIST };
+enum option_kind {
+    KIND_FLAG, KIND_INT, KIND_COUNT, KIND_REAL, KIND_MEMORY, KIND_TEXT, KIND_CHOICE, KIND_LIST
+};
 
 struct option_spec {
     enum option_kind kind;
@@ -33,6 +35,7 @@ extern const struct option_spec option_specs[OPT_COUNT];
 extern const struct command_spec command_specs[COMMAND_COUNT];
 
 enum { OPTION_LIST_MAX = 1024 }; /* values of one repeatable option */
+enum { IGNORED_MAX = 32 };       /* ignored options that are remembered */
 
 struct option_value {
     bool is_set;  /* by a flag or the environment */
@@ -50,6 +53,11 @@ struct options {
     struct option_value values[OPT_COUNT];
     const char **arguments; /* what is no flag; owned array */
     size_t n_arguments;
+    struct ignored { /* options that change nothing here, as they were spelled */
+        const char *word;
+        size_t length;
+    } ignored[IGNORED_MAX];
+    size_t n_ignored;
 };
 
 /* The command of that name, or COMMAND_COUNT. */
@@ -66,6 +74,19 @@ void options_deinit(struct options *o);
 /* Does this command take this option? Does this option own that spelling (with its dashes)? */
 bool option_applies(enum option_id id, enum command_id command);
 bool option_is_spelled(enum option_id id, const char *spelling);
+
+/* The option of a command that has this spelling, or OPT_COUNT. */
+enum option_id option_find(enum command_id command, const char *spelling);
+
+/* The first command that takes an option of that spelling, or COMMAND_COUNT. */
+enum command_id option_owner(const char *spelling);
+
+/* CARAT_EUSAGE: there is no such option; hints at the nearest one. */
+int unknown_option(enum command_id command, const char *spelling, struct carat_error *err);
+
+/* Multiplies by 2^10, 2^20 or 2^30 where `end` begins with k, m or g, in either case, and the
+ * result is in range; returns the place behind it. */
+const char *read_suffix(const char *end, int64_t *number);
 
 /* The n-th spelling of an option, the long one first, with dashes; NULL at the end. */
 const char *option_spelling(enum option_id id, int n, char *out, size_t size);

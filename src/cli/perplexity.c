@@ -82,6 +82,18 @@ static int take_row(void *user, int32_t position, const float *logits, int32_t n
     return logprob_write_row(&s->writer, &s->shape, s->row, s->scratch, s->err);
 }
 
+/* llama.cpp has one option for the file, which --kl-divergence turns from written into read. */
+static const char *base_of(const struct options *o)
+{
+    if (opt_is_set(o, OPT_KL)) return opt_text(o, OPT_KL);
+    return opt_is_set(o, OPT_KL_DIVERGENCE) ? opt_text(o, OPT_SAVE_LOGITS) : "";
+}
+
+static bool is_saving(const struct options *o)
+{
+    return opt_is_set(o, OPT_SAVE_LOGITS) && !opt_is_set(o, OPT_KL_DIVERGENCE);
+}
+
 /* ---- Tokens ----------------------------------------------------------------------------- */
 
 static uint64_t hash_vocabulary(const carat_model *model)
@@ -141,7 +153,7 @@ static int read_text(struct scoring *s, const struct options *o, struct carat_er
 /* --kl: text, chunks and positions are those of the base. A text given too must be the same. */
 static int read_base(struct scoring *s, const struct options *o, struct carat_error *err)
 {
-    const char *path = opt_text(o, OPT_KL);
+    const char *path = base_of(o);
     TRY(logprob_file_open(&s->base, path, err));
     s->has_base = true;
     const struct logprob_header *h = &s->base.header;
@@ -190,7 +202,7 @@ static int score_chunks(struct scoring *s, struct carat_error *err)
 static int open_base(struct scoring *s, const struct options *o, struct carat_error *err)
 {
     const char *path = opt_text(o, OPT_SAVE_LOGITS);
-    if (!opt_is_set(o, OPT_SAVE_LOGITS)) return CARAT_OK;
+    if (!is_saving(o)) return CARAT_OK;
     TRY(inputs_protect(o, buf_text(&s->session.path), path, err));
     return file_writer_open(&s->writer, path, WRITE_BINARY, err);
 }
@@ -199,7 +211,12 @@ static int prepare(struct scoring *s, const struct options *o, struct carat_erro
 {
     TRY(session_find(&s->session, o, err));
     TRY(no_more_arguments(o, s->session.next_argument, err));
-    if (!opt_is_set(o, OPT_TEXT_FILE) && !opt_is_set(o, OPT_KL)) {
+    if (opt_is_set(o, OPT_KL_DIVERGENCE) && !base_of(o)[0]) {
+        err_set(err, CARAT_EUSAGE, "perplexity: --kl-divergence without a base");
+        err_hint(err, "give the file that --save-logits wrote with --kl BASE");
+        return CARAT_EUSAGE;
+    }
+    if (!opt_is_set(o, OPT_TEXT_FILE) && !base_of(o)[0]) {
         err_set(err, CARAT_EUSAGE, "perplexity: a text is missing");
         err_hint(err, "give one with -f FILE, or compare with a base file by --kl BASE");
         return CARAT_EUSAGE;
@@ -210,7 +227,7 @@ static int prepare(struct scoring *s, const struct options *o, struct carat_erro
     s->shape.vocabulary = hash_vocabulary(s->session.model);
     s->shape.type = strcmp(opt_text(o, OPT_BASE_TYPE), "f32") == 0 ? LOGPROB_F32 : LOGPROB_F16;
     if (opt_is_set(o, OPT_TEXT_FILE)) TRY(read_text(s, o, err));
-    if (opt_is_set(o, OPT_KL)) TRY(read_base(s, o, err));
+    if (base_of(o)[0]) TRY(read_base(s, o, err));
 
     size_t n = (size_t)s->shape.n_chunk * (s->shape.n_ctx - 1 - s->shape.first);
     s->row = mem_alloc(s->shape.n_vocab, sizeof *s->row);

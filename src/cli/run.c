@@ -74,7 +74,7 @@ static int read_prompt(const struct options *o, size_t first, struct buf *out,
     const char *joint = opt_is_set(o, OPT_RAW) ? "" : "\n\n";
     struct buf more = {0};
     int status = CARAT_OK;
-    if (opt_is_set(o, OPT_PROMPT)) buf_add_text(out, opt_text(o, OPT_PROMPT));
+    add_unescaped(out, o, opt_text(o, OPT_PROMPT));
     if (out->length && first < o->n_arguments) buf_add_char(out, ' ');
     join_arguments(o, first, out);
     if (opt_is_set(o, OPT_PROMPT_FILE)) {
@@ -122,8 +122,7 @@ static int make_ids(const struct options *o, const struct session *s, const stru
     struct conversation c;
     struct json_tree tools = {0};
     TRY(conversation_open(&c, err));
-    c.thinks = strcmp(opt_text(o, OPT_THINK), "on") == 0;
-    int status = conversation_set_system(&c, opt_text(o, OPT_SYSTEM), err);
+    int status = conversation_configure(&c, o, err);
     if (status == CARAT_OK)
         status = conversation_add(&c, "user", buf_text(prompt), prompt->length, err);
     if (status == CARAT_OK) status = read_tools(o, &tools, err);
@@ -255,10 +254,10 @@ int command_run(const struct options *o)
     struct session s = {0};
     struct carat_error err = {0};
     struct buf prompt = {0};
-    bool has_model_flag = o->values[OPT_MODEL].is_flag;
-    bool has_prompt = o->n_arguments > (has_model_flag ? 0u : 1u) || opt_is_set(o, OPT_PROMPT) ||
+    bool has_prompt = o->n_arguments > first_argument_is_model(o) || opt_is_set(o, OPT_PROMPT) ||
                       opt_is_set(o, OPT_PROMPT_FILE);
-    if (!has_prompt && isatty(STDIN_FILENO)) return command_chat(o);
+    bool is_talk = opt_is_set(o, OPT_CONVERSATION) || (!has_prompt && isatty(STDIN_FILENO));
+    if (is_talk) return command_chat(o);
 
     struct generation *g = mem_alloc(1, sizeof *g);
     struct answer answer = {0};
@@ -268,9 +267,11 @@ int command_run(const struct options *o)
     if (status == CARAT_OK) status = open_sink(&sink, &s, &err);
     if (status == CARAT_OK) status = session_load(&s, &err);
     if (status == CARAT_OK) status = read_prompt(o, s.next_argument, &prompt, &err);
+    if (status == CARAT_OK) note_thinking(o);
     if (status == CARAT_OK) status = answer_once(o, &s, &prompt, g, &sink, &answer, &err);
     status = close_sink(&sink, &answer, status, &err);
-    if (status == CARAT_OK && opt_is_set(o, OPT_STATS)) print_stats(&s, &answer, g->sampling.seed);
+    if (status == CARAT_OK && (opt_is_set(o, OPT_STATS) || opt_is_set(o, OPT_VERBOSE)))
+        print_stats(&s, &answer, g->sampling.seed);
     answer_deinit(&answer);
     mem_free(g);
     buf_deinit(&prompt);

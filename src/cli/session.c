@@ -5,8 +5,8 @@
 
 #include "base/allowance.h"
 #include "base/os.h"
-#include "cli/files.h"
 #include "cli/memory_text.h"
+#include "cli/models.h"
 #include "cli/setup.h"
 #include "cli/terminal.h"
 
@@ -15,23 +15,54 @@ static const char *named_backend(const struct options *o)
     return opt_text(o, o->command == COMMAND_LOGITS ? OPT_LOGITS_BACKEND : OPT_BACKEND);
 }
 
-int session_find(struct session *s, const struct options *o, struct carat_error *err)
+/* A name that a model can be found by, rather than text that happens to be a file's name. */
+static bool names_model(const char *word)
+{
+    static const char ending[] = ".gguf";
+    struct buf path = {0};
+    bool is_found = model_find(word, &path, NULL) == CARAT_OK;
+    size_t n = path.length, length = sizeof ending - 1;
+    is_found = is_found && n > length && strcmp(buf_text(&path) + n - length, ending) == 0;
+    buf_deinit(&path);
+    return is_found;
+}
+
+bool first_argument_is_model(const struct options *o)
 {
     const struct option_value *named = &o->values[OPT_MODEL];
-    const char *name = named->is_flag ? named->text : NULL;
-    if (!name && o->n_arguments > 0) name = o->arguments[s->next_argument++];
-    if (!name && named->is_set) name = named->text;
+    if (o->n_arguments == 0 || named->is_flag) return false;
+    bool takes_text = strstr(command_specs[o->command].arguments, "...]") != NULL;
+    return !named->is_set || !takes_text || names_model(o->arguments[0]);
+}
+
+/* How much session_start tells. */
+static void read_manner(struct session *s, const struct options *o)
+{
     s->is_auto = strcmp(named_backend(o), "auto") == 0;
     s->tells_memory = o->command == COMMAND_RUN || o->command == COMMAND_CHAT ||
                       o->command == COMMAND_BENCH;
     s->is_verbose = s->tells_memory && opt_is_set(o, OPT_VERBOSE);
-    if (!name) {
-        const struct command_spec *spec = &command_specs[o->command];
-        err_set(err, CARAT_EUSAGE, "%s: MODEL is missing", spec->name);
-        err_hint(err, "usage: carat %s %s", spec->name, spec->arguments);
-        return CARAT_EUSAGE;
-    }
-    return model_find(name, &s->path, err);
+}
+
+int session_find(struct session *s, const struct options *o, struct carat_error *err)
+{
+    const struct option_value *named = &o->values[OPT_MODEL];
+    read_manner(s, o);
+    if (first_argument_is_model(o))
+        return model_find(o->arguments[s->next_argument++], &s->path, err);
+    if (named->is_set) return model_find(named->text, &s->path, err);
+    const struct command_spec *spec = &command_specs[o->command];
+    err_set(err, CARAT_EUSAGE, "%s: MODEL is missing", spec->name);
+    err_hint(err, "usage: carat %s %s", spec->name, spec->arguments);
+    return CARAT_EUSAGE;
+}
+
+int session_load(struct session *s, struct carat_error *err)
+{
+    progress("loading", 0, 0);
+    int status = carat_model_open(&s->model, buf_text(&s->path), err);
+    progress_end();
+    return status;
 }
 
 int session_open(struct session *s, const struct options *o, struct carat_error *err)
@@ -41,12 +72,13 @@ int session_open(struct session *s, const struct options *o, struct carat_error 
     return session_load(s, err);
 }
 
-int session_load(struct session *s, struct carat_error *err)
+int session_open_name(struct session *s, const struct options *o, const char *name,
+                      struct carat_error *err)
 {
-    progress("loading", 0, 0);
-    int status = carat_model_open(&s->model, buf_text(&s->path), err);
-    progress_end();
-    return status;
+    *s = (struct session){0};
+    read_manner(s, o);
+    TRY(model_find(name, &s->path, err));
+    return session_load(s, err);
 }
 
 void session_add_setup(const struct session *s, struct buf *line)
@@ -150,14 +182,21 @@ static void show_loading(void *user, size_t done, size_t total)
     progress("loading weights", (int)(done >> 20), (int)(total >> 20));
 }
 
+void set_layers(struct carat_engine_options *out, int64_t gpu_layers, int32_t cpu_experts)
+{
+    out->gpu_layers = gpu_layers == 0 ? -1 : gpu_layers < 0 ? 0 : (int32_t)gpu_layers;
+    out->cpu_expert_layers = cpu_experts;
+}
+
 void set_device_options(const struct options *o, struct carat_engine_options *out)
 {
-    int64_t mirror = (int64_t)opt_int(o, OPT_MIRROR), layers = (int64_t)opt_int(o, OPT_GPU_LAYERS);
+    int64_t mirror = opt_int(o, OPT_MIRROR);
     const char *ple = opt_text(o, OPT_PLE);
     out->backend = backend_of(o);
     out->device = (int32_t)opt_int(o, OPT_DEVICE);
-    out->gpu_layers = layers == 0 ? -1 : layers < 0 ? 0 : (int32_t)layers;
-    out->cpu_experts = opt_is_set(o, OPT_CPU_EXPERTS);
+    set_layers(out, opt_int(o, OPT_GPU_LAYERS),
+               opt_is_set(o, OPT_CPU_EXPERTS) ? INT32_MAX
+                                              : (int32_t)opt_int(o, OPT_CPU_EXPERT_LAYERS));
     out->matmul = matmul_of(opt_text(o, OPT_MATMUL));
     out->gpu_memory = opt_int(o, OPT_GPU_MEMORY);
     out->gpu_memory_percent = o->values[OPT_GPU_MEMORY].percent;
@@ -193,13 +232,45 @@ int32_t context_for(const carat_model *model, int32_t positions)
     return positions < least ? least : positions;
 }
 
+int check_options(const struct options *o, struct carat_error *err)
+{
+    const struct option_value *keys = &o->values[OPT_KEYS_TYPE];
+    const struct option_value *values = &o->values[OPT_VALUES_TYPE];
+    const struct option_value *both = &o->values[OPT_KV_TYPE];
+    if (!keys->is_set && !values->is_set) return CARAT_OK;
+    bool is_one = strcmp(keys->text, values->text) == 0;
+    if (is_one && (!both->is_set || strcmp(both->text, keys->text) == 0)) return CARAT_OK;
+    if (is_one)
+        return err_set(err, CARAT_EUSAGE, "--kv-type %s and --cache-type-k %s: which?", both->text,
+                       keys->text);
+    err_set(err, CARAT_EUSAGE, "%s: keys in %s with values in %s are not supported",
+            command_specs[o->command].name, keys->text, values->text);
+    err_hint(err, "give -ctk and -ctv the same type (f16 when left out), or --kv-type %s",
+             keys->is_set ? keys->text : values->text);
+    return CARAT_EUSAGE;
+}
+
+static enum carat_kv_type kv_type_wanted(const struct options *o)
+{
+    bool has_two = opt_is_set(o, OPT_KEYS_TYPE) || opt_is_set(o, OPT_VALUES_TYPE);
+    return kv_type_of(opt_text(o, has_two ? OPT_KEYS_TYPE : OPT_KV_TYPE));
+}
+
+int32_t chunk_within(int32_t chunk, int32_t batch, const char *backend)
+{
+    if (batch == 0) return chunk;
+    if (chunk == 0) chunk = carat_backend_chunk(backend);
+    return chunk < batch ? chunk : batch;
+}
+
 struct carat_engine_options engine_options(const struct options *o)
 {
     struct carat_engine_options options = {
         .n_ctx = (int32_t)opt_int(o, OPT_CTX),
         .n_seq = 1,
-        .chunk = (int32_t)opt_int(o, OPT_CHUNK),
-        .kv_type = kv_type_of(opt_text(o, OPT_KV_TYPE)),
+        .chunk = chunk_within((int32_t)opt_int(o, OPT_CHUNK), (int32_t)opt_int(o, OPT_BATCH),
+                              backend_of(o)),
+        .kv_type = kv_type_wanted(o),
         .n_threads = threads_within(opt_int(o, OPT_THREADS)),
     };
     set_device_options(o, &options);

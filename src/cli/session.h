@@ -19,6 +19,10 @@ struct session {
     struct buf told;      /* what session_start has noted last */
 };
 
+/* Whether the first argument names the model: not when --model does; when CARAT_MODEL gives one and
+ * the command takes text too, only if there is a model of that name. */
+bool first_argument_is_model(const struct options *o);
+
 /* Finds the model: --model, else the first argument, else CARAT_MODEL; then opens it. */
 int session_open(struct session *s, const struct options *o, struct carat_error *err);
 
@@ -26,6 +30,9 @@ int session_open(struct session *s, const struct options *o, struct carat_error 
  * where they write before. */
 int session_find(struct session *s, const struct options *o, struct carat_error *err);
 int session_load(struct session *s, struct carat_error *err);
+/* Another model than the options name. */
+int session_open_name(struct session *s, const struct options *o, const char *name,
+                      struct carat_error *err);
 
 /* Opens the engine and notes, when it is news, on what it computes and what does not fit there. */
 int session_start(struct session *s, const struct carat_engine_options *options,
@@ -34,6 +41,9 @@ int session_start(struct session *s, const struct carat_engine_options *options,
 void session_add_setup(const struct session *s, struct buf *line);
 void session_print_profile(const struct session *s); /* to standard error */
 void session_close(struct session *s);
+
+/* What no option says alone: keys and values of one type. CARAT_EUSAGE names both. */
+int check_options(const struct options *o, struct carat_error *err);
 
 /* --backend, --ctx-size, --chunk, --kv-type, --threads ... of a command. */
 struct carat_engine_options engine_options(const struct options *o);
@@ -44,7 +54,10 @@ int32_t threads_within(int64_t asked);
 int32_t context_for(const carat_model *model, int32_t positions);
 /* The part of it that tells which device and how it works: what bench needs too. */
 void set_device_options(const struct options *o, struct carat_engine_options *out);
+/* `gpu_layers` as people count: 0 is none, -1 as many as fit. */
+void set_layers(struct carat_engine_options *out, int64_t gpu_layers, int32_t cpu_experts);
 const char *backend_of(const struct options *o); /* never "auto" */
+int32_t chunk_within(int32_t chunk, int32_t batch, const char *backend); /* -ub, -b; 0: default */
 enum carat_kv_type kv_type_of(const char *name);
 enum carat_precision precision_of(const struct options *o);
 

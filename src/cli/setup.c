@@ -26,8 +26,10 @@ void setup_add_line(struct buf *out, const struct carat_setup *s)
     if (is_divided)
         buf_printf(out, ", %d of %d layers, the others on %s", s->gpu_layers, s->n_layer,
                    s->second_device);
-    if (s->cpu_experts)
+    if (s->cpu_expert_layers == s->n_layer)
         buf_printf(out, is_divided ? ", all experts there" : ", experts on %s", s->second_device);
+    else if (s->cpu_expert_layers > 0)
+        buf_printf(out, ", experts of %d layers on %s", s->cpu_expert_layers, s->second_device);
     if (s->layers_reason == CARAT_REASON_MEMORY)
         buf_printf(out, "; all layers need %.1f GB, %.1f GB are free",
                    (double)s->layers_needed / 1e9, (double)s->layers_available / 1e9);
@@ -64,8 +66,7 @@ void setup_add_json(struct json *j, const struct carat_setup *s)
     add_text(j, "layers_reason", reasons[s->layers_reason]);
     add_number(j, "layers_needed", s->layers_needed);
     add_number(j, "layers_available", s->layers_available);
-    json_key(j, "cpu_experts");
-    json_bool(j, s->cpu_experts);
+    add_number(j, "cpu_expert_layers", (uint64_t)s->cpu_expert_layers);
     add_text(j, "ple_place", places[s->ple_place]);
     add_text(j, "ple_reason", reasons[s->ple_reason]);
     add_text(j, "kv_type", kv_types[s->kv_type]);

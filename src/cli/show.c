@@ -112,6 +112,19 @@ static void print_list(const struct carat_value *list, const char *title, bool w
     for (size_t i = 0; wanted && i < list->as.array.count; i++) print(&list->as.array.items[i]);
 }
 
+static void print_facts(const struct carat_file_facts *facts)
+{
+    double mib = (double)facts->file_bytes / (1 << 20);
+    struct buf mix = {0};
+    add_escaped(&mix, facts->mix, strlen(facts->mix), false);
+    out_printf("%-14s %.*f %s (%" PRIu64 " bytes)", "size", mib < 1024 ? 1 : 2,
+               mib < 1024 ? mib : mib / 1024, mib < 1024 ? "MiB" : "GiB", facts->file_bytes);
+    if (facts->n_parts > 1) out_printf(" in %d parts", facts->n_parts);
+    out_text("\n");
+    out_printf("%-14s %s (%s)\n", "quantisation", facts->quantisation, buf_text(&mix));
+    buf_deinit(&mix);
+}
+
 static int print_listing(const struct options *o, const char *json, bool *is_runnable,
                          struct carat_error *err)
 {
@@ -161,13 +174,18 @@ static void add_model(struct json *j, const struct carat_model_info *info)
     json_end_object(j);
 }
 
-/* The listing with "model" and "memory" put in front of its closing brace. */
-static void print_json(const char *listing, const carat_model *model, const struct carat_memory *m)
+/* The listing with more members put in front of its closing brace. */
+static void print_json(const char *listing, const struct carat_file_facts *facts,
+                       const carat_model *model, const struct carat_memory *m)
 {
     size_t length = strlen(listing);
     out_write(listing, length - 1);
     struct buf b = {0};
     struct json j = {.out = &b, .need_comma = true};
+    json_key(&j, "quantisation");
+    json_put_string(&j, facts->quantisation);
+    json_key(&j, "types");
+    json_put_string(&j, facts->mix);
     if (model) {
         json_key(&j, "model");
         add_model(&j, carat_model_info(model));
@@ -185,12 +203,14 @@ int command_show(const struct options *o)
 {
     struct carat_error err = {0};
     struct session s = {0};
+    struct carat_file_facts facts = {0};
     char *listing = NULL;
     bool is_runnable = true, has_memory = false;
     struct carat_memory memory = {0};
     int status = session_find(&s, o, &err);
     if (status == CARAT_OK) status = no_more_arguments(o, s.next_argument, &err);
     if (status == CARAT_OK) status = carat_show_json(buf_text(&s.path), &listing, &err);
+    if (status == CARAT_OK) status = carat_file_facts(buf_text(&s.path), false, &facts, &err);
     if (status == CARAT_OK && carat_model_open(&s.model, buf_text(&s.path), NULL) == CARAT_OK) {
         struct carat_engine_options options = engine_options(o);
         options.n_ctx = (int32_t)opt_int(o, OPT_FIT);
@@ -199,11 +219,12 @@ int command_show(const struct options *o)
         if (opt_is_set(o, OPT_FIT)) status = estimated; /* it was asked for */
     }
     if (status == CARAT_OK && opt_is_set(o, OPT_JSON)) {
-        print_json(listing, s.model, has_memory ? &memory : NULL);
+        print_json(listing, &facts, s.model, has_memory ? &memory : NULL);
     } else if (status == CARAT_OK) {
         bool has_lists = opt_is_set(o, OPT_KV) || opt_is_set(o, OPT_TENSORS);
         int listed = print_listing(o, listing, &is_runnable, &err);
         if (has_lists || !s.model) status = listed;
+        if (status == CARAT_OK) print_facts(&facts);
         if (s.model && status == CARAT_OK) print_model(carat_model_info(s.model));
         if (has_memory && status == CARAT_OK) print_memory(&memory);
     }

@@ -9,16 +9,23 @@
 #include "cli/session.h"
 #include "cli/terminal.h"
 
-/* Text of the arguments, else all of standard input: exact bytes. */
+/* Text of --prompt, of --file, of the arguments, else all of standard input: exact bytes. */
 static int read_input(const struct options *o, const struct session *s, struct buf *out,
                       struct carat_error *err)
 {
-    if (s->next_argument == o->n_arguments) return file_read("-", out, err);
+    bool has_arguments = s->next_argument < o->n_arguments;
+    bool has_option = o->command == COMMAND_TOKENIZE &&
+                      (opt_is_set(o, OPT_PROMPT) || opt_is_set(o, OPT_PROMPT_FILE));
+    if (has_option && has_arguments) return no_more_arguments(o, s->next_argument, err);
+    if (has_option) buf_add_text(out, opt_text(o, OPT_PROMPT));
+    if (has_option && opt_is_set(o, OPT_PROMPT_FILE))
+        return file_read(opt_text(o, OPT_PROMPT_FILE), out, err);
+    if (!has_option && !has_arguments) return file_read("-", out, err);
     join_arguments(o, s->next_argument, out);
     return out->failed ? err_no_memory(err, "arguments", out->length) : CARAT_OK;
 }
 
-static void print_ids(const int32_t *ids, size_t n)
+static void print_json(const int32_t *ids, size_t n)
 {
     struct buf b = {0};
     struct json j = {.out = &b};
@@ -31,6 +38,14 @@ static void print_ids(const int32_t *ids, size_t n)
     out_write(buf_text(&b), b.length);
     out_text("\n");
     buf_deinit(&b);
+}
+
+/* The form of llama-tokenize --ids: a Python list. */
+static void print_list(const int32_t *ids, size_t n)
+{
+    out_text("[");
+    for (size_t i = 0; i < n; i++) out_printf("%s%d", i ? ", " : "", ids[i]);
+    out_text("]\n");
 }
 
 static void print_pieces(const carat_model *model, const int32_t *ids, size_t n)
@@ -67,9 +82,13 @@ int command_tokenize(const struct options *o)
                                 opt_is_set(o, OPT_BOS), &ids, &n, &err);
     if (status == CARAT_OK) {
         if (opt_is_set(o, OPT_JSON))
-            print_ids(ids, n);
+            print_json(ids, n);
+        else if (opt_is_set(o, OPT_IDS))
+            print_list(ids, n);
         else
             print_pieces(s.model, ids, n);
+        if (opt_is_set(o, OPT_SHOW_COUNT) && !opt_is_set(o, OPT_JSON))
+            out_printf("Total number of tokens: %zu\n", n);
     }
     carat_free(ids);
     buf_deinit(&text);

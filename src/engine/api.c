@@ -1,4 +1,5 @@
 /* The small functions of carat.h: each passes on to the module that does the work. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/json_writer.h"
@@ -191,21 +192,8 @@ int32_t carat_backend_chunk(const char *name)
     return backend_find(&backend, name, NULL) ? 0 : backend->chunk;
 }
 
-/* How a device with several ways computes products of many rows, and why. */
-static void add_matmul(struct json *j, const struct device_facts *facts)
-{
-    if (facts->matmul == MATMUL_AUTO) return;
-    json_key(j, "matmul");
-    json_put_string(j, facts->matmul == MATMUL_FP16 ? "fp16" : "int8");
-    if (facts->fp16_rate <= 0) return;
-    json_key(j, "matmul_fp16_gops");
-    json_int(j, (int64_t)(facts->fp16_rate / 1e9));
-    json_key(j, "matmul_int8_gops");
-    json_int(j, (int64_t)(facts->int8_rate / 1e9));
-}
-
-static int add_device(struct json *j, const struct backend *backend, int index,
-                      struct carat_error *err)
+static int describe(struct carat_device *out, const struct backend *backend, int index,
+                    struct carat_error *err)
 {
     struct device *device;
     struct device_facts facts;
@@ -213,35 +201,70 @@ static int add_device(struct json *j, const struct backend *backend, int index,
     TRY(backend->open(&device, index, &defaults, err));
     backend->describe(device, &facts);
     backend->close(device);
+    *out = (struct carat_device){.index = index,
+                                 .memory_total = facts.memory_total,
+                                 .memory_available = facts.memory_available,
+                                 .fp16_operations = facts.fp16_rate,
+                                 .int8_operations = facts.int8_rate};
+    snprintf(out->backend, sizeof out->backend, "%s", backend->name);
+    snprintf(out->name, sizeof out->name, "%s", facts.name);
+    if (facts.matmul != MATMUL_AUTO)
+        snprintf(out->matmul, sizeof out->matmul, "%s",
+                 facts.matmul == MATMUL_FP16 ? "fp16" : "int8");
+    return CARAT_OK;
+}
+
+int carat_device_at(int32_t n, struct carat_device *out, struct carat_error *err)
+{
+    int32_t before = 0;
+    for (int b = 0; backend_list[b]; b++) {
+        int32_t count = backend_list[b]->count();
+        if (n >= before && n < before + count)
+            return describe(out, backend_list[b], n - before, err);
+        before += count;
+    }
+    return err_set(err, CARAT_EUSAGE, "device %d: there are %d", n, before);
+}
+
+static void add_device(struct json *j, const struct carat_device *d)
+{
     json_begin_object(j);
     json_key(j, "backend");
-    json_put_string(j, backend->name);
+    json_put_string(j, d->backend);
     json_key(j, "index");
-    json_int(j, index);
+    json_int(j, d->index);
     json_key(j, "device");
-    json_put_string(j, facts.name);
+    json_put_string(j, d->name);
     json_key(j, "memory_total");
-    json_int(j, (int64_t)facts.memory_total);
+    json_int(j, (int64_t)d->memory_total);
     json_key(j, "memory_available");
-    json_int(j, (int64_t)facts.memory_available);
-    add_matmul(j, &facts);
+    json_int(j, (int64_t)d->memory_available);
+    if (d->matmul[0]) { /* how it computes products of many rows, and why */
+        json_key(j, "matmul");
+        json_put_string(j, d->matmul);
+    }
+    if (d->matmul[0] && d->fp16_operations > 0) {
+        json_key(j, "matmul_fp16_gops");
+        json_int(j, (int64_t)(d->fp16_operations / 1e9));
+        json_key(j, "matmul_int8_gops");
+        json_int(j, (int64_t)(d->int8_operations / 1e9));
+    }
     json_end_object(j);
-    return CARAT_OK;
 }
 
 int carat_devices_json(char **out, struct carat_error *err)
 {
     struct buf text = {0};
     struct json j = {.out = &text};
+    struct carat_device device;
+    struct carat_error problem = {0};
+    int status = CARAT_OK;
     json_begin_array(&j);
-    for (int b = 0; backend_list[b]; b++)
-        for (int i = 0; i < backend_list[b]->count(); i++) {
-            int status = add_device(&j, backend_list[b], i, err);
-            if (status) {
-                buf_deinit(&text);
-                return status;
-            }
-        }
+    for (int32_t i = 0; (status = carat_device_at(i, &device, &problem)) == CARAT_OK; i++)
+        add_device(&j, &device);
     json_end_array(&j);
-    return give_text(&text, out, err);
+    if (status == CARAT_EUSAGE) return give_text(&text, out, err);
+    buf_deinit(&text);
+    if (err) *err = problem;
+    return status;
 }

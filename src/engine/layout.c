@@ -117,7 +117,7 @@ static int divide(struct layout *y, const struct layout_source *from, int32_t n_
                   const struct carat_engine_options *o, struct carat_error *err)
 {
     const struct gemma_config *c = &from->model->config;
-    y->split = gemma_split(c, n_near, y->split.has_far_experts);
+    y->split = gemma_split(c, n_near, y->split.far_experts);
     if (!gemma_uses(c, &y->split, SITE_FAR) || y->targets[SITE_FAR].device) return CARAT_OK;
     TRY(open_target(y, SITE_FAR, "cpu", o, err));
     TRY(check_cache_formats(y, y->targets[SITE_FAR].backend, err));
@@ -396,7 +396,7 @@ static int fill_layout(struct layout *y, const struct layout_source *from,
     y->weights[SITE_NEAR] = from->near;
     /* A host's own backend has nothing to gain from a second one, unless a test asks for it. */
     bool may_divide = o->gpu_layers || !y->targets[SITE_NEAR].backend->is_host;
-    y->split.has_far_experts = o->cpu_experts && c->n_expert > 0 && may_divide;
+    y->split.far_experts = c->n_expert > 0 && may_divide ? o->cpu_expert_layers : 0;
     int32_t asked = o->gpu_layers < 0 ? 0 : o->gpu_layers;
     TRY(divide(y, from, o->gpu_layers ? asked : c->n_layer, o, err));
     TRY(measure_narrowing(y, from, o, measure_whole, err));

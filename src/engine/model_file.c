@@ -9,20 +9,24 @@
 
 enum { NAME_SHOWN_MAX = 200 };
 
-/* general.name for a terminal: valid UTF-8, no control characters, not endless. NULL when memory
- * is out. */
-static const char *clean_name(struct carat_model *m)
+void add_clean_value(const struct gguf *g, const char *key, struct buf *out)
 {
     struct gguf_string name = {0};
-    gguf_get_string(m->gguf, "general.name", &name, NULL);
-    struct buf clean = {0};
-    for (size_t i = 0; i < name.length && clean.length < NAME_SHOWN_MAX;) {
+    gguf_get_string(g, key, &name, NULL);
+    for (size_t i = 0; i < name.length && out->length < NAME_SHOWN_MAX;) {
         uint32_t c = 0;
         int n = utf8_read(name.data + i, name.length - i, &c);
         if (n > 0 && c >= 0x20 && c != 0x7F && !(c >= 0x80 && c < 0xA0))
-            buf_add(&clean, name.data + i, (size_t)n);
+            buf_add(out, name.data + i, (size_t)n);
         i += n > 0 ? (size_t)n : 1;
     }
+}
+
+/* NULL when memory is out. */
+static const char *clean_name(struct carat_model *m)
+{
+    struct buf clean = {0};
+    add_clean_value(m->gguf, "general.name", &clean);
     const char *kept =
         clean.failed ? NULL : arena_copy_text(&m->arena, buf_text(&clean), clean.length);
     buf_deinit(&clean);
@@ -56,6 +60,7 @@ static int fill_info(struct carat_model *m, struct buf *note, struct carat_error
         .file_bytes = gguf_file_bytes(m->gguf),
         .note = arena_copy_text(&m->arena, buf_text(note), note->length),
     };
+    gguf_quantisation(m->gguf, m->info.quantisation, sizeof m->info.quantisation);
     if (!m->info.name || !m->info.note || note->failed) return err_no_memory(err, "model", 256);
     int status = sampling_defaults_read(m->gguf, &m->info.sampling, err);
     return status && err ? err_within(err, "%s", gguf_path(m->gguf)) : status;

@@ -18,4 +18,7 @@ struct carat_model {
     struct arena arena;
 };
 
+/* A text of the file for a terminal: valid UTF-8, no control characters, not endless. */
+void add_clean_value(const struct gguf *g, const char *key, struct buf *out);
+
 #endif

@@ -1,8 +1,13 @@
-/* A listing of any well-formed GGUF file as JSON, also of one that cannot be run here. */
+/* What is in any well-formed GGUF file, also in one that cannot be run here: a few facts, or all of
+ * it as JSON. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "base/json_writer.h"
 #include "base/mem.h"
 #include "carat.h"
-#include "gguf/gguf.h"
+#include "engine/model_file.h"
 
 enum { ELEMENTS_SHOWN = 8 };
 
@@ -127,4 +132,54 @@ int carat_show_json(const char *path, char **out, struct carat_error *err)
     }
     *out = text.data;
     return CARAT_OK;
+}
+
+/* ---- A few facts ------------------------------------------------------------------------ */
+
+static void take_clean(const struct gguf *g, const char *key, char *out, size_t size)
+{
+    struct buf text = {0};
+    add_clean_value(g, key, &text);
+    snprintf(out, size, "%s", buf_text(&text)); /* a character cut in two is not shown whole */
+    buf_deinit(&text);
+}
+
+static void take_facts(const struct gguf *g, struct carat_file_facts *out)
+{
+    char key[96];
+    uint32_t n_ctx = 0;
+    take_clean(g, "general.name", out->name, sizeof out->name);
+    take_clean(g, "general.architecture", out->architecture, sizeof out->architecture);
+    gguf_quantisation(g, out->quantisation, sizeof out->quantisation);
+    gguf_type_mix(g, out->mix, sizeof out->mix);
+    out->file_bytes = gguf_file_bytes(g);
+    out->n_parts = gguf_part_count(g);
+    for (size_t i = 0; i < gguf_tensor_count(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        int64_t n = 1;
+        for (int k = 0; k < t->n_dims; k++) n *= t->dims[k];
+        out->n_params += n;
+    }
+    snprintf(key, sizeof key, "%s.context_length", out->architecture);
+    gguf_get_u32(g, key, &n_ctx, NULL);
+    out->n_ctx_train = n_ctx > INT32_MAX ? INT32_MAX : (int32_t)n_ctx;
+}
+
+int carat_file_facts(const char *path, bool is_tried, struct carat_file_facts *out,
+                     struct carat_error *err)
+{
+    *out = (struct carat_file_facts){0};
+    struct gguf *g;
+    int status = gguf_open(&g, path, err);
+    if (status) return status;
+    carat_model *model = NULL;
+    struct carat_error problem = {0};
+    if (is_tried) status = carat_model_open(&model, path, &problem);
+    take_facts(g, out);
+    if (status) snprintf(out->problem, sizeof out->problem, "%s", problem.message);
+    carat_model_close(model);
+    gguf_close(g);
+    if (status != CARAT_EMEMORY) return CARAT_OK;
+    if (err) *err = problem; /* says nothing of the file */
+    return status;
 }

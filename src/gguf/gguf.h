@@ -90,6 +90,11 @@ size_t gguf_tensor_count(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *name);
 
+/* "Q4_K - Medium": the type of most of the layers' weights, with what general.file_type adds to it
+ * when it names the same type. "Q4_K 61.3 %, Q6_K 37.9 %": the types of most bytes. */
+void gguf_quantisation(const struct gguf *g, char *out, size_t size);
+void gguf_type_mix(const struct gguf *g, char *out, size_t size);
+
 /* Typed look-ups. An absent key leaves *out as it is and returns CARAT_OK (give the default
  * first, or test with gguf_find); a key of a wrong type or range is CARAT_EFORMAT, with the
  * key, what was expected and what was found. Integers are accepted in any integer type that

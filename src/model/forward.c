@@ -22,7 +22,7 @@ struct pass {
     const struct gemma_config *c;
     struct plan *plans;
     const struct weights *const *weights;
-    bool has_far_experts;
+    int32_t far_experts; /* layers with them */
     buf_id ple_trunk, ple_tail; /* per-layer embeddings of both parts */
 };
 
@@ -36,7 +36,7 @@ int32_t gemma_kv_capacity(const struct gemma_config *c, int32_t l, int32_t n_ctx
 bool gemma_uses(const struct gemma_config *c, const struct split *split, enum site site)
 {
     if (site == SITE_NEAR) return split_n_near(split) > 0;
-    return split_n_near(split) < c->n_layer || (split->has_far_experts && c->n_expert);
+    return split_n_near(split) < c->n_layer || (split->far_experts && c->n_expert);
 }
 
 enum site gemma_site(const struct split *split, int32_t l)
@@ -44,15 +44,15 @@ enum site gemma_site(const struct split *split, int32_t l)
     return l >= split->near_begin && l < split->near_end ? SITE_NEAR : SITE_FAR;
 }
 
-struct split gemma_split(const struct gemma_config *c, int32_t n, bool has_far_experts)
+struct split gemma_split(const struct gemma_config *c, int32_t n, int32_t far_experts)
 {
     int32_t donor = c->n_layer; /* the first of a layer that shares */
     for (int32_t l = c->n_kv_layer; l < c->n_layer; l++)
         if (c->layer[l].kv_layer < donor) donor = c->layer[l].kv_layer;
     if (n > c->n_layer) n = c->n_layer;
     if (c->n_layer - n <= donor)
-        return (struct split){c->n_layer - n, c->n_layer, has_far_experts};
-    return (struct split){0, n < donor ? n : donor, has_far_experts};
+        return (struct split){c->n_layer - n, c->n_layer, far_experts};
+    return (struct split){0, n < donor ? n : donor, far_experts};
 }
 
 static void go_to(struct pass *f, enum site site)
@@ -164,7 +164,7 @@ static buf_id experts_ffn(struct pass *f, int32_t l, buf_id r, buf_id u)
     enum site home = f->site;
     buf_id ids, shares, y, *const seen[] = {&u, &ids, &shares}, *const result[] = {&y};
     emit_route(f->p, emit_matmul(f->p, r, w->router), w->expert_scale, n_used, &ids, &shares);
-    carry(f, f->has_far_experts ? SITE_FAR : home, seen, 3);
+    carry(f, l < f->far_experts ? SITE_FAR : home, seen, 3);
     struct plan *p = f->p;
     w = &f->w->layer[l];
     buf_id gate = emit_expert_in(p, u, ids, w->expert_gate, n_used);
@@ -212,7 +212,7 @@ void gemma_forward(struct plan *plans, const struct gemma_config *c,
     struct pass f = {.c = c,
                      .plans = plans,
                      .weights = w,
-                     .has_far_experts = split->has_far_experts,
+                     .far_experts = split->far_experts,
                      .ple_trunk = BUF_NONE,
                      .ple_tail = BUF_NONE};
     go_to(&f, gemma_site(split, 0));

@@ -66,7 +66,7 @@ def test_option_of_another_command_is_explained():
 def test_bad_values_name_flag_and_range():
     expect_error(carat("run", MODEL, "hi", "--top-p", "1.5"), 2, "--top-p", "0 to 1")
     expect_error(carat("run", MODEL, "hi", "--top-k", "many"), 2, "--top-k", "many")
-    expect_error(carat("run", MODEL, "hi", "--think", "maybe"), 2, "--think", "on|off")
+    expect_error(carat("run", MODEL, "hi", "--think=maybe"), 2, "--think", "on|off")
     expect_error(carat("run", MODEL, "hi", "-n"), 2, "-n", "missing")
     expect_error(carat("run", MODEL, "hi", "--raw=1"), 2, "--raw", "no value")
     expect_error(carat("run", MODEL, "hi", "--temp", "nan"), 2, "--temp")
@@ -482,10 +482,15 @@ def test_perplexity_needs_a_text():
     expect_error(carat("perplexity", MODEL, "-f", "/dev/null"), 2, "tokens")
 
 
-BENCH_KEYS = ("build_commit build_number cpu_info gpu_info backends model_filename model_type "
-              "model_size model_n_params n_batch n_ubatch n_threads type_k type_v n_gpu_layers "
-              "n_prompt n_gen n_depth test_time avg_ns stddev_ns avg_ts stddev_ts samples_ns "
-              "samples_ts n_users work_bytes work_operations").split()
+# What llama.cpp's compare-llama-bench.py tells results apart by, and reads.
+COMPARED_KEYS = ("cpu_info gpu_info backends n_gpu_layers tensor_buft_overrides model_filename "
+                 "model_type n_batch n_ubatch embeddings cpu_mask cpu_strict poll n_threads type_k "
+                 "type_v use_mmap no_kv_offload split_mode main_gpu tensor_split flash_attn "
+                 "n_prompt n_gen n_depth").split()
+BENCH_KEYS = COMPARED_KEYS + ("build_commit build_number model_size model_n_params n_cpu_moe "
+                              "devices no_op_offload no_host test_time avg_ns stddev_ns avg_ts "
+                              "stddev_ts samples_ns samples_ts n_users work_bytes "
+                              "work_operations").split()
 
 
 def bench(*arguments):
@@ -503,6 +508,34 @@ def test_bench_json_has_the_known_keys():
     expect(rows[0]["n_threads"] == min(2, len(os.sched_getaffinity(0))), "threads")
 
 
+def test_bench_has_a_column_for_what_varies():
+    def titles(*arguments):
+        return bench("-p", "4", "-n", "0", "-r", "1", *arguments).splitlines()[0].split()[1::2]
+    usual = ["model", "size", "params", "backend", "test", "t/s"]
+    expect(titles() == usual, str(titles()))
+    for flags, title in ((["-t", "1,2"], "threads"), (["-ub", "2,4"], "n_ubatch"),
+                         (["--kv-type", "f16,f32"], "type_kv"), (["--users", "1,2"], "n_users"),
+                         (["-b", "2,4"], "n_batch"), (["-ngl", "0,all"], "ngl")):
+        found = titles(*flags)
+        expect(title in found and len(found) >= len(usual) + 1, f"{flags}: {found}")
+
+
+def test_bench_takes_several_models():
+    other = str(FIXTURES / "12b-q4_k.gguf")
+    done = carat("bench", "-m", MODEL, "-m", other, "-p", "4", "-n", "0", "-r", "1", "-o", "json",
+                 "-oe", "csv")
+    expect_status(done, 0)
+    rows = json.loads(done.stdout)
+    expect([row["model_filename"] for row in rows] == [MODEL, other], str(rows))
+    expect(rows[0]["model_type"] == "gemma4 other Q8_0", rows[0]["model_type"])
+    table = [line for line in done.stderr.decode().splitlines() if "note:" not in line]
+    expect(len(table) == 3 and table[0].startswith("build_commit,"), str(table))
+    both = json.loads(carat("bench", MODEL, other, "-p", "4", "-n", "0", "-r", "1", "-o",
+                            "json").stdout)
+    expect(len(both) == 2, "two arguments")
+    expect_error(carat("bench", MODEL, "nosuch", "-p", "4", "-n", "0", "-o", "json"), 3, "nosuch")
+
+
 def test_bench_formats_say_the_same():
     lines = bench("-p", "8-16*2", "-n", "0", "-r", "1", "-o", "jsonl").splitlines()
     expect([json.loads(line)["n_prompt"] for line in lines] == [8, 16], "jsonl, range")
@@ -515,6 +548,9 @@ def test_bench_formats_say_the_same():
     base = sqlite3.connect(":memory:")
     base.executescript(sql)
     expect(base.execute("select n_prompt from llama_bench").fetchall() == [(4,)], "sql")
+    joined = " and ".join(f"a.{key} = b.{key}" for key in COMPARED_KEYS)
+    rows = base.execute(f"select a.avg_ts from llama_bench a join llama_bench b on {joined}")
+    expect(len(rows.fetchall()) == 1, "two results are compared by these columns")
     pair = json.loads(bench("-p", "0", "-n", "0", "-pg", "4,2", "-r", "1", "-o", "json"))
     expect((pair[0]["n_prompt"], pair[0]["n_gen"]) == (4, 2), "-pg")
 

@@ -146,7 +146,7 @@ static void check_wrapped_ring(const char *backend, int32_t n_tokens)
     }
 }
 
-static void check_replay(int32_t gpu_layers, bool cpu_experts)
+static void check_replay(int32_t gpu_layers, int32_t cpu_expert_layers)
 {
     need_device("cuda");
     for (int m = 0; m < N_MODELS; m++) {
@@ -154,7 +154,7 @@ static void check_replay(int32_t gpu_layers, bool cpu_experts)
         for (int direct = 0; direct < 2; direct++) {
             struct carat_engine_options options = {.backend = "cuda", .n_ctx = 512, .n_seq = 3,
                                                    .profile = direct, .gpu_layers = gpu_layers,
-                                                   .cpu_experts = cpu_experts};
+                                                   .cpu_expert_layers = cpu_expert_layers};
             carat_engine *engine = open_engine(model, &options);
             for (int i = 0; i < 3; i++) submit(engine, model, i, 60, &answers[3 * direct + i]);
             run(engine, answers + 3 * direct, 3);
@@ -169,13 +169,13 @@ static void check_replay(int32_t gpu_layers, bool cpu_experts)
 static void cuda_replay_equals_launches(void **state)
 {
     (void)state;
-    check_replay(0, false);
+    check_replay(0, 0);
 }
 
 static void cuda_replay_equals_launches_with_layers_and_experts_on_the_cpu(void **state)
 {
     (void)state;
-    check_replay(3, true);
+    check_replay(3, INT32_MAX);
 }
 
 /* ---- Prompts: replayed, launched, and launched by the profile ------------------------------ */

@@ -420,7 +420,7 @@ static void cuda_with_the_cpu_in_full_precision_is_the_reference(void **state)
         for (int32_t chunk = 1; chunk <= 64; chunk += 63) {
             struct carat_engine_options options = {.backend = "cuda", .n_ctx = N_CTX,
                                                    .chunk = chunk, .gpu_layers = 3,
-                                                   .cpu_experts = true,
+                                                   .cpu_expert_layers = INT32_MAX,
                                                    .precision = CARAT_PRECISION_FP32};
             score_with(&options, &oracles[i], &other);
             double worst = worst_error(&oracles[i], &other);

@@ -193,7 +193,8 @@ static int close_models(void **state)
 }
 
 /* `n_near` as people count: 0 is none. */
-static struct carat_engine_options divided(const char *backend, int32_t n_near, bool far_experts)
+static struct carat_engine_options divided(const char *backend, int32_t n_near,
+                                           int32_t far_experts)
 {
     return (struct carat_engine_options){.backend = backend,
                                          .n_ctx = N_CTX,
@@ -201,7 +202,7 @@ static struct carat_engine_options divided(const char *backend, int32_t n_near, 
                                          .chunk = 9,
                                          .n_threads = 1,
                                          .gpu_layers = n_near ? n_near : -1,
-                                         .cpu_experts = far_experts};
+                                         .cpu_expert_layers = far_experts};
 }
 
 static carat_engine *open_engine(int size, const struct carat_engine_options *options)
@@ -275,15 +276,21 @@ static void listen(carat_engine *e, struct said *out)
 
 static struct said whole, parts;
 
-static void check_same_tokens(int size, int32_t n_near, bool far_experts)
+static void check_same_tokens(int size, int32_t n_near, int32_t far_experts)
 {
     if (memcmp(whole.ids, parts.ids, sizeof whole.ids) != 0)
         fail_msg("size %d, %d layers, experts %d: other tokens", size, n_near, far_experts);
 }
 
+/* Layers whose experts are far: none, the first two, ... all and more. */
+static int32_t most_far_experts(const struct gemma_config *c)
+{
+    return c->n_expert ? c->n_layer + 1 : 0;
+}
+
 /* Calls `check` with `whole` and `parts` filled in, for every way to divide every model. */
 static void for_all_divisions(struct carat_engine_options undivided,
-                              void (*check)(int size, int32_t n_near, bool far_experts))
+                              void (*check)(int size, int32_t n_near, int32_t far_experts))
 {
     for (int size = 0; size < GEMMA_SIZES; size++) {
         const struct gemma_config *c = &models[size]->config;
@@ -292,7 +299,7 @@ static void for_all_divisions(struct carat_engine_options undivided,
         listen(e, &whole);
         carat_engine_close(e);
         for (int32_t n = 0; n <= c->n_layer; n++)
-            for (int experts = 0; experts <= (c->n_expert > 0); experts++) {
+            for (int32_t experts = 0; experts <= most_far_experts(c); experts += 2) {
                 struct carat_engine_options o = divided(undivided.backend, n, experts);
                 o.precision = undivided.precision;
                 o.kv_type = undivided.kv_type;
@@ -305,7 +312,7 @@ static void for_all_divisions(struct carat_engine_options undivided,
     }
 }
 
-static void check_bits(int size, int32_t n_near, bool far_experts)
+static void check_bits(int size, int32_t n_near, int32_t far_experts)
 {
     if (memcmp(whole.logits, parts.logits, sizeof whole.logits) != 0)
         fail_msg("size %d, %d layers, experts %d: other logits", size, n_near, far_experts);
@@ -314,12 +321,12 @@ static void check_bits(int size, int32_t n_near, bool far_experts)
 static void two_devices_of_a_kind_give_the_bits_of_one(void **state)
 {
     (void)state;
-    struct carat_engine_options undivided = divided("cpu", 0, false);
+    struct carat_engine_options undivided = divided("cpu", 0, 0);
     undivided.gpu_layers = 0;
     for_all_divisions(undivided, check_bits);
 }
 
-static void check_close(int size, int32_t n_near, bool far_experts)
+static void check_close(int size, int32_t n_near, int32_t far_experts)
 {
     double error = 0, sum = 0;
     for (int p = 0; p < N_TEXT; p++)
@@ -336,7 +343,7 @@ static void check_close(int size, int32_t n_near, bool far_experts)
 static void the_reference_and_the_cpu_agree_as_one_exact_device(void **state)
 {
     (void)state;
-    struct carat_engine_options undivided = divided("ref", 0, false);
+    struct carat_engine_options undivided = divided("ref", 0, 0);
     undivided.gpu_layers = 0;
     undivided.precision = CARAT_PRECISION_FP32;
     for_all_divisions(undivided, check_close);
@@ -349,7 +356,7 @@ static void a_device_that_works_only_when_waited_for_gives_the_same_bits(void **
     for (int size = 0; size < GEMMA_SIZES; size++) {
         const struct gemma_config *c = &models[size]->config;
         for (int32_t n = 1; n <= c->n_layer; n++)
-            for (int experts = 0; experts <= (c->n_expert > 0); experts++) {
+            for (int32_t experts = 0; experts <= most_far_experts(c); experts += 2) {
                 struct carat_engine_options o = divided("ref", n, experts);
                 carat_engine *e = open_engine(size, &o);
                 listen(e, &whole);
@@ -374,7 +381,7 @@ static void layers_that_share_keys_stay_with_their_donors(void **state)
     for (int size = 0; size < GEMMA_SIZES; size++) {
         const struct gemma_config *c = &models[size]->config;
         for (int32_t n = 0; n <= c->n_layer + 3; n++) {
-            struct split split = gemma_split(c, n, false);
+            struct split split = gemma_split(c, n, 0);
             int32_t n_near = split_n_near(&split);
             assert_true(n_near >= 0 && n_near <= n);
             assert_true(split.near_begin == 0 || split.near_end == c->n_layer);
@@ -389,10 +396,10 @@ static void layers_that_share_keys_stay_with_their_donors(void **state)
     int32_t donor = e2b->n_layer;
     for (int32_t l = e2b->n_kv_layer; l < e2b->n_layer; l++)
         if (e2b->layer[l].kv_layer < donor) donor = e2b->layer[l].kv_layer;
-    struct split most = gemma_split(e2b, e2b->n_layer - 1, false);
-    struct split tail = gemma_split(e2b, donor + 1, false);
+    struct split most = gemma_split(e2b, e2b->n_layer - 1, 0);
+    struct split tail = gemma_split(e2b, donor + 1, 0);
     assert_int_equal(most.near_begin, 1); /* the head and all that shares are near */
-    assert_int_equal(gemma_split(e2b, e2b->n_layer - donor, false).near_begin, donor);
+    assert_int_equal(gemma_split(e2b, e2b->n_layer - donor, 0).near_begin, donor);
     if (e2b->n_layer - donor > donor + 1) assert_int_equal(tail.near_end, donor);
 }
 
@@ -414,7 +421,7 @@ static void check_segments(const carat_engine *whole_engine, const carat_engine 
                 n_ops++;
                 bool is_expert = op->code == OP_EXPERT_IN || op->code == OP_EXPERT_OUT ||
                                  op->code == OP_GELU_MUL; /* or of the dense branch */
-                if (is_expert && e->layout.split.has_far_experts)
+                if (is_expert && op->layer < e->layout.split.far_experts)
                     assert_true(s->site == SITE_FAR || op->code == OP_GELU_MUL);
                 else if (op->layer != LAYER_NONE)
                     assert_int_equal(s->site, gemma_site(&e->layout.split, op->layer));
@@ -429,18 +436,19 @@ static void every_op_runs_once_where_its_layer_is(void **state)
     (void)state;
     for (int size = 0; size < GEMMA_SIZES; size++) {
         const struct gemma_config *c = &models[size]->config;
-        struct carat_engine_options o = divided("ref", c->n_layer, false);
+        struct carat_engine_options o = divided("ref", c->n_layer, 0);
         carat_engine *one = open_engine(size, &o);
         assert_null(one->layout.targets[SITE_FAR].device);
         for (int32_t n = 0; n <= c->n_layer; n++)
-            for (int experts = 0; experts <= (c->n_expert > 0); experts++) {
+            for (int32_t experts = 0; experts <= most_far_experts(c); experts += 2) {
                 o = divided("ref", n, experts);
                 carat_engine *e = open_engine(size, &o);
                 const struct bucket *b = &e->layout.plans.buckets[0];
-                struct split split = gemma_split(c, n, false);
+                struct split split = gemma_split(c, n, 0);
                 int32_t n_near = split_n_near(&split);
                 int32_t expected = (n_near > 0) + (n_near < c->n_layer);
-                if (experts) expected += 2 * n_near; /* there and back in every layer */
+                for (int32_t l = 0; l < c->n_layer && l < experts; l++)
+                    if (gemma_site(&split, l) == SITE_NEAR) expected += 2; /* there and back */
                 assert_int_equal(b->n_segments, expected);
                 check_segments(one, e);
                 carat_engine_close(e);
@@ -452,10 +460,10 @@ static void every_op_runs_once_where_its_layer_is(void **state)
 static void dense_models_have_no_experts_to_divide(void **state)
 {
     (void)state;
-    struct carat_engine_options o = divided("ref", 100, true);
+    struct carat_engine_options o = divided("ref", 100, 100);
     carat_engine *e = open_engine(GEMMA_12B, &o);
     assert_null(e->layout.targets[SITE_FAR].device);
-    assert_false(carat_engine_setup(e)->cpu_experts);
+    assert_int_equal(carat_engine_setup(e)->cpu_expert_layers, 0);
     assert_string_equal(carat_engine_setup(e)->second_device, "");
     carat_engine_close(e);
     o.gpu_layers = 0; /* and a host's backend that is not asked to divide does not */
@@ -499,7 +507,7 @@ static int32_t check_largest(int size, const struct carat_engine_options *o, siz
     assert_int_equal(small_bytes, m.kv_local + m.kv_global + m.buffers);
     carat_engine_close(e);
     limit_memory(SIZE_MAX / 4);
-    struct carat_engine_options next = divided("ref", m.gpu_layers + 1, false);
+    struct carat_engine_options next = divided("ref", m.gpu_layers + 1, 0);
     struct carat_memory more = estimate(size, &next);
     if (more.gpu_layers > m.gpu_layers) assert_true(bytes_there(&more) > memory);
     return m.gpu_layers;
@@ -508,7 +516,7 @@ static int32_t check_largest(int size, const struct carat_engine_options *o, siz
 static void as_many_layers_are_near_as_fit(void **state)
 {
     (void)state;
-    struct carat_engine_options o = divided("ref", 0, false);
+    struct carat_engine_options o = divided("ref", 0, 0);
     o.gpu_layers = 0;
     for (int size = 0; size < GEMMA_SIZES; size++) {
         int32_t n_layer = models[size]->config.n_layer, last = n_layer;
@@ -531,7 +539,7 @@ static void what_was_asked_for_and_does_not_fit_is_refused(void **state)
 {
     (void)state;
     struct carat_error err = {0};
-    struct carat_engine_options o = divided("ref", 4, false);
+    struct carat_engine_options o = divided("ref", 4, 0);
     struct carat_memory m;
     limit_memory(SIZE_MAX / 4);
     assert_int_equal(carat_memory_estimate(models[GEMMA_31B], &o, &m, &err), CARAT_OK);
@@ -549,7 +557,7 @@ static void a_context_is_chosen_for_both_devices(void **state)
 {
     (void)state;
     struct carat_error err = {0};
-    struct carat_engine_options o = divided("ref", 3, false);
+    struct carat_engine_options o = divided("ref", 3, 0);
     struct carat_memory m;
     o.n_ctx = 0;
     assert_int_equal(carat_memory_estimate(models[GEMMA_12B], &o, &m, &err), CARAT_OK);
@@ -560,7 +568,7 @@ static void a_context_is_chosen_for_both_devices(void **state)
 static int open_once(struct carat_error *err)
 {
     carat_engine *e;
-    struct carat_engine_options o = divided("ref", 3, true);
+    struct carat_engine_options o = divided("ref", 3, 100);
     int status = carat_engine_open(&e, models[GEMMA_26B], &o, err);
     carat_engine_close(e);
     return status;
@@ -569,7 +577,7 @@ static int open_once(struct carat_error *err)
 static int print_once(struct carat_error *err)
 {
     char *text = NULL;
-    struct carat_engine_options o = divided("ref", 2, false);
+    struct carat_engine_options o = divided("ref", 2, 0);
     int status = carat_plan_text(models[GEMMA_E2B], &o, 1, 1, &text, err);
     carat_free(text);
     return status;
@@ -578,7 +586,7 @@ static int print_once(struct carat_error *err)
 static int choose_once(struct carat_error *err)
 {
     struct carat_memory m;
-    struct carat_engine_options o = divided("ref", 0, false);
+    struct carat_engine_options o = divided("ref", 0, 0);
     o.gpu_layers = 0;
     limit_memory(200000);
     int status = carat_memory_estimate(models[GEMMA_E4B], &o, &m, err);
@@ -611,7 +619,7 @@ static void all_segments_are_printed_and_counted(void **state)
 {
     (void)state;
     struct carat_error err = {0};
-    struct carat_engine_options o = divided("ref", 2, true);
+    struct carat_engine_options o = divided("ref", 2, 100);
     char *text;
     assert_int_equal(carat_plan_text(models[GEMMA_26B], &o, 2, 2, &text, &err), CARAT_OK);
     assert_non_null(strstr(text, "# segment 1 of 6, on cpu"));

@@ -1,0 +1,219 @@
+/* carat ls: the models that can be called by name. A broken file is listed, and said to be so. */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/json_writer.h"
+#include "base/mem.h"
+#include "carat.h"
+#include "cli/command.h"
+#include "cli/models.h"
+#include "cli/session.h"
+#include "cli/terminal.h"
+
+struct found {
+    char *name, *path; /* owned */
+    dev_t device;
+    ino_t inode;
+    bool is_readable; /* `facts` hold; else `error` says why not */
+    struct carat_file_facts facts;
+    struct carat_error error;
+};
+
+struct list {
+    struct found *at; /* owned */
+    size_t n, room;
+    bool failed; /* out of memory */
+};
+
+/* A later part of a split file is not a model: "...-00002-of-00003.gguf". */
+static bool is_later_part(const char *name, size_t length)
+{
+    const char *at = name + length - 14;
+    if (length < 15 || strncmp(at + 5, "-of-", 4) != 0 || at[-1] != '-') return false;
+    for (int i = 0; i < 14; i++)
+        if ((i < 5 || i > 8) && (at[i] < '0' || at[i] > '9')) return false;
+    return strncmp(at, "00001", 5) != 0;
+}
+
+/* The length of NAME in NAME.gguf; 0: this is no model's file name. */
+static size_t model_name_length(const char *file)
+{
+    size_t n = strlen(file);
+    if (n <= 5 || strcmp(file + n - 5, ".gguf") != 0) return 0;
+    return is_later_part(file, n - 5) ? 0 : n - 5;
+}
+
+static bool is_known(const struct list *list, const struct stat *facts)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (list->at[i].device == facts->st_dev && list->at[i].inode == facts->st_ino) return true;
+    return false;
+}
+
+static void add_file(struct list *list, const char *folder, const char *file)
+{
+    size_t length = model_name_length(file);
+    struct buf path = {0};
+    struct stat facts;
+    buf_printf(&path, "%s/%s", folder, file);
+    bool is_new = length > 0 && stat(buf_text(&path), &facts) == 0 && !S_ISDIR(facts.st_mode) &&
+                  !is_known(list, &facts);
+    if (is_new && list->n == list->room) {
+        size_t room = list->room ? 2 * list->room : 16;
+        struct found *more = mem_resize(list->at, room, sizeof *more);
+        if (more) {
+            list->at = more;
+            list->room = room;
+        } else {
+            list->failed = true;
+        }
+    }
+    if (is_new && !list->failed) {
+        struct found *f = &list->at[list->n];
+        *f = (struct found){.name = mem_copy_text(file, length),
+                            .path = mem_copy_text(buf_text(&path), path.length),
+                            .device = facts.st_dev,
+                            .inode = facts.st_ino};
+        list->n++;
+        if (!f->name || !f->path || path.failed) list->failed = true;
+    }
+    buf_deinit(&path);
+}
+
+static bool add_folder(void *user, const char *folder)
+{
+    struct list *list = user;
+    DIR *d = opendir(folder);
+    for (struct dirent *entry; d && (entry = readdir(d));) add_file(list, folder, entry->d_name);
+    if (d) closedir(d);
+    return list->failed;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct found *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : strcmp(x->path, y->path);
+}
+
+/* ---- Output ----------------------------------------------------------------------------- */
+
+static void add_size(struct buf *out, uint64_t bytes)
+{
+    double mib = (double)bytes / (1 << 20);
+    if (mib < 1024)
+        buf_printf(out, "%.1f MiB", mib);
+    else
+        buf_printf(out, "%.2f GiB", mib / 1024);
+}
+
+static const char *problem_of(const struct found *f)
+{
+    return f->is_readable ? f->facts.problem : f->error.message;
+}
+
+static void print_line(const struct found *f)
+{
+    struct buf line = {0}, name = {0};
+    add_escaped(&name, f->name, strlen(f->name), false);
+    buf_printf(&line, "%-36s ", buf_text(&name));
+    if (f->is_readable) {
+        struct buf size = {0};
+        add_size(&size, f->facts.file_bytes);
+        buf_printf(&line, "%-14s %11s %8d  ", f->facts.quantisation, buf_text(&size),
+                   f->facts.n_ctx_train);
+        buf_deinit(&size);
+    } else {
+        buf_printf(&line, "%-14s %11s %8s  ", "broken", "", "");
+    }
+    add_escaped(&line, f->path, strlen(f->path), false);
+    out_printf("%s\n", buf_text(&line));
+    if (problem_of(f)[0]) {
+        buf_clear(&line);
+        add_escaped(&line, problem_of(f), strlen(problem_of(f)), false);
+        out_printf("    %s: %s\n", f->is_readable ? "cannot run" : "broken", buf_text(&line));
+    }
+    buf_deinit(&line);
+    buf_deinit(&name);
+}
+
+static void add_json(struct json *j, const struct found *f)
+{
+    json_begin_object(j);
+    json_key(j, "name");
+    json_put_string(j, f->name);
+    json_key(j, "path");
+    json_put_string(j, f->path);
+    if (f->is_readable) {
+        json_key(j, "title");
+        json_put_string(j, f->facts.name);
+        json_key(j, "quantisation");
+        json_put_string(j, f->facts.quantisation);
+        json_key(j, "bytes");
+        json_int(j, (int64_t)f->facts.file_bytes);
+        json_key(j, "n_params");
+        json_int(j, f->facts.n_params);
+        json_key(j, "n_ctx_train");
+        json_int(j, f->facts.n_ctx_train);
+    }
+    json_key(j, "broken");
+    json_bool(j, !f->is_readable);
+    json_key(j, "problem");
+    if (problem_of(f)[0])
+        json_put_string(j, problem_of(f));
+    else
+        json_put_null(j);
+    json_end_object(j);
+}
+
+static void print_list(const struct list *list)
+{
+    if (list->n == 0) {
+        note("no model was found; put NAME.gguf into ./models, $CARAT_MODELS or "
+             "~/.local/share/carat/models");
+        return;
+    }
+    out_printf("%-36s %-14s %11s %8s  %s\n", "NAME", "QUANTISATION", "SIZE", "CONTEXT", "PATH");
+    for (size_t i = 0; i < list->n; i++) print_line(&list->at[i]);
+}
+
+static void print_json(const struct list *list)
+{
+    struct buf b = {0};
+    struct json j = {.out = &b};
+    json_begin_array(&j);
+    for (size_t i = 0; i < list->n; i++) add_json(&j, &list->at[i]);
+    json_end_array(&j);
+    out_printf("%s\n", buf_text(&b));
+    buf_deinit(&b);
+}
+
+int command_ls(const struct options *o)
+{
+    struct carat_error err = {0};
+    struct list list = {0};
+    int status = no_more_arguments(o, 0, &err);
+    if (status == CARAT_OK) {
+        models_each_folder(add_folder, &list);
+        if (list.failed) status = err_no_memory(&err, "list", list.n * sizeof *list.at);
+    }
+    if (list.n > 0) qsort(list.at, list.n, sizeof *list.at, by_name);
+    for (size_t i = 0; i < list.n && status == CARAT_OK; i++) {
+        struct found *f = &list.at[i];
+        progress("looking at models", (int)i + 1, (int)list.n);
+        f->is_readable = carat_file_facts(f->path, true, &f->facts, &f->error) == CARAT_OK;
+    }
+    progress_end();
+    if (status == CARAT_OK && opt_is_set(o, OPT_JSON))
+        print_json(&list);
+    else if (status == CARAT_OK)
+        print_list(&list);
+    for (size_t i = 0; i < list.n; i++) {
+        mem_free(list.at[i].name);
+        mem_free(list.at[i].path);
+    }
+    mem_free(list.at);
+    return status == CARAT_OK ? 0 : report(&err);
+}
