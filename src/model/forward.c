@@ -163,7 +163,7 @@ static buf_id experts_ffn(struct pass *f, int32_t l, buf_id r, buf_id u)
     const struct layer_weights *w = &f->w->layer[l];
     enum site home = f->site;
     buf_id ids, shares, y, *const seen[] = {&u, &ids, &shares}, *const result[] = {&y};
-    emit_route(f->p, emit_matmul(f->p, r, w->router), w->expert_scale, n_used, &ids, &shares);
+    emit_route(f->p, emit_fine_matmul(f->p, r, w->router), w->expert_scale, n_used, &ids, &shares);
     carry(f, l < f->far_experts ? SITE_FAR : home, seen, 3);
     struct plan *p = f->p;
     w = &f->w->layer[l];

@@ -13,19 +13,21 @@ static int32_t stride_of(int32_t cols)
 
 static size_t value_bytes(enum act_kind kind)
 {
-    return kind == ACT_INT8 ? 1 : 2;
+    return kind == ACT_HALF ? 2 : 1;
 }
 
 /* Floats of `scale` a row. */
 static size_t scale_floats(enum act_kind kind, int32_t cols)
 {
-    return kind == ACT_INT8 ? (size_t)stride_of(cols) / ACT_BLOCK * 2 : 1;
+    return kind == ACT_HALF ? 1 : (size_t)stride_of(cols) / ACT_BLOCK * 2;
 }
 
 size_t check_act_row_bytes(enum act_kind kind, int32_t cols)
 {
     if (kind == ACT_NONE) return 0;
-    return (size_t)stride_of(cols) * value_bytes(kind) + scale_floats(kind, cols) * sizeof(float);
+    size_t planes = kind == ACT_FINE ? 2 : 1;
+    return planes * (size_t)stride_of(cols) * value_bytes(kind) +
+           scale_floats(kind, cols) * sizeof(float);
 }
 
 struct act check_act_new(enum act_kind kind, int32_t rows, int32_t cols)
@@ -33,6 +35,7 @@ struct act check_act_new(enum act_kind kind, int32_t rows, int32_t cols)
     struct act act = {.kind = kind, .stride = stride_of(cols)};
     if (kind == ACT_NONE) return act;
     act.values = check_alloc(NULL, (size_t)rows * (size_t)act.stride * value_bytes(kind));
+    if (kind == ACT_FINE) act.low = check_alloc(NULL, (size_t)rows * (size_t)act.stride);
     act.scale = check_alloc(NULL, (size_t)rows * scale_floats(kind, cols) * sizeof(float));
     return act;
 }
@@ -40,21 +43,24 @@ struct act check_act_new(enum act_kind kind, int32_t rows, int32_t cols)
 bool check_act_free(struct act *act)
 {
     bool is_whole = check_free(act->values);
+    if (act->low) is_whole = check_free(act->low) && is_whole;
     return check_free(act->scale) && is_whole;
 }
 
-static void round_int8(const float *x, int32_t stride, int8_t *q, float *scale)
+/* low NULL: 8 bits and no more. */
+static void round_blocks(const float *x, int32_t stride, int8_t *q, int8_t *low, float *scale)
 {
     for (int32_t first = 0; first < stride; first += ACT_BLOCK) {
         float most = 0;
         for (int j = 0; j < ACT_BLOCK; j++) most = fmaxf(most, fabsf(x[first + j]));
-        float inverse = most > 0 ? 127.0f / most : 0, d = most / 127.0f;
+        float inverse = most > 0 ? 127.0f / most : 0, d = most / (low ? 127.0f * 254.0f : 127.0f);
         int sum = 0;
         for (int j = 0; j < ACT_BLOCK; j++) {
-            int value = (int)rintf(x[first + j] * inverse);
-            int lane = j % 16 / 4, place = j % 4 + j / 16 * 4;
-            q[first + 8 * lane + place] = (int8_t)value;
-            sum += value;
+            float y = x[first + j] * inverse, value = rintf(y);
+            int lane = j % 16 / 4, at = first + 8 * lane + j % 4 + j / 16 * 4;
+            q[at] = (int8_t)value;
+            if (low) low[at] = (int8_t)rintf((y - value) * 254.0f);
+            sum += low ? 254 * q[at] + low[at] : q[at];
         }
         scale[first / ACT_BLOCK * 2] = d;
         scale[first / ACT_BLOCK * 2 + 1] = d * (float)sum;
@@ -85,26 +91,34 @@ bool check_act_is(const struct act *act, const float *x, int32_t rows, int32_t l
 {
     size_t stride = (size_t)act->stride, row_bytes = stride * value_bytes(act->kind);
     size_t n_scale = scale_floats(act->kind, cols), scale_bytes = n_scale * sizeof(float);
+    bool is_fine = act->kind == ACT_FINE;
     unsigned char *values = malloc((size_t)rows * row_bytes), *want = malloc(row_bytes);
+    unsigned char *low = calloc((size_t)rows, row_bytes), *want_low = calloc(1, row_bytes);
     unsigned char *scale = malloc((size_t)rows * scale_bytes);
     float *want_scale = malloc(scale_bytes), *padded = calloc(stride, sizeof *padded);
     check_download(values, act->values, (size_t)rows * row_bytes);
     check_download(scale, act->scale, (size_t)rows * scale_bytes);
+    if (is_fine) check_download(low, act->low, (size_t)rows * row_bytes);
     bool is_right = true;
     for (int32_t r = 0; r < live; r++) {
         memcpy(padded, x + (size_t)r * (size_t)cols, (size_t)cols * sizeof *padded);
-        if (act->kind == ACT_INT8)
-            round_int8(padded, act->stride, (int8_t *)want, want_scale);
-        else
+        if (act->kind == ACT_HALF)
             round_half(padded, act->stride, (uint16_t *)(void *)want, want_scale);
+        else
+            round_blocks(padded, act->stride, (int8_t *)want, is_fine ? (int8_t *)want_low : NULL,
+                         want_scale);
         is_right = is_right && memcmp(want, values + (size_t)r * row_bytes, row_bytes) == 0 &&
+                   memcmp(want_low, low + (size_t)r * row_bytes, row_bytes) == 0 &&
                    memcmp(want_scale, scale + (size_t)r * scale_bytes, scale_bytes) == 0;
     }
     size_t dead = (size_t)(rows - live);
     is_right = is_right && is_poison(values + (size_t)live * row_bytes, dead * row_bytes) &&
-               is_poison(scale + (size_t)live * scale_bytes, dead * scale_bytes);
+               is_poison(scale + (size_t)live * scale_bytes, dead * scale_bytes) &&
+               (!is_fine || is_poison(low + (size_t)live * row_bytes, dead * row_bytes));
     free(values);
     free(want);
+    free(low);
+    free(want_low);
     free(scale);
     free(want_scale);
     free(padded);

@@ -262,8 +262,10 @@ static void check_scene(struct check *c, const struct scene *s)
                                  .scale_bytes = (s->act == ACT_HALF ? (size_t)rows_max : n / 16) *
                                                 sizeof(float)};
         args.y = check_alloc(NULL, got[i].y_bytes);
-        args.act = (struct act){s->act, cols, check_alloc(NULL, got[i].value_bytes),
-                                check_alloc(NULL, got[i].scale_bytes)};
+        args.act = (struct act){.kind = s->act,
+                                .stride = cols,
+                                .values = check_alloc(NULL, got[i].value_bytes),
+                                .scale = check_alloc(NULL, got[i].scale_bytes)};
         check_that(c, attention_prefill_takes(&args), "%s: not taken", s->name);
         launch_attention_prefill(&c->queue, &args);
         download(&got[i], &args);
@@ -338,8 +340,10 @@ static void time_shape(struct check *c, const struct speed *s)
         .cache = {s->format, capacity, s->n_kv, s->head_dim, NULL, NULL},
         .n_heads = s->n_heads,
         .window = s->window,
-        .act = {ACT_HALF, (int32_t)cols, check_alloc(NULL, n * 2),
-                check_alloc(NULL, (size_t)s->n * 4)},
+        .act = {.kind = ACT_HALF,
+                .stride = (int32_t)cols,
+                .values = check_alloc(NULL, n * 2),
+                .scale = check_alloc(NULL, (size_t)s->n * 4)},
     };
     check_normal(&rng, normal, PERIOD, 0.15f);
     format_of(s->format)->encode(normal, encoded, PERIOD);

@@ -414,6 +414,11 @@ static void print_time(const char *label, double s, double flop, double bytes)
     fflush(stdout);
 }
 
+static struct act half_of(int32_t stride, void *values, float *scale)
+{
+    return (struct act){.kind = ACT_HALF, .stride = stride, .values = values, .scale = scale};
+}
+
 static void time_dense(struct check *c, struct cublas *cublas)
 {
     static const int32_t shapes[][2] = {{20480, 2560}, {2560, 10240}, {4096, 2560},
@@ -427,7 +432,7 @@ static void time_dense(struct check *c, struct cublas *cublas)
         bool is_half = i % 4 < 2, is_own = i % 2 == 0;
         if (!is_own && !cublas) continue;
         struct timed t = {.c = c, .cublas = is_own ? NULL : cublas};
-        t.dense = (struct gemm_args){.n_rows = n, .n_w = 1, .x = {ACT_HALF, k, x, scale},
+        t.dense = (struct gemm_args){.n_rows = n, .n_w = 1, .x = half_of(k, x, scale),
                                      .half_cols = m, .half = is_half ? y : NULL};
         t.dense.y[0] = is_half ? NULL : y;
         t.dense.w[0] = (struct cuda_weight){
@@ -457,7 +462,7 @@ static void time_grouped(struct check *c)
             int32_t k = is_out ? INNER : HIDDEN, m = is_out ? HIDDEN : INNER;
             struct timed t = {.c = c};
             t.grouped = (struct grouped_args){.n_rows = n, .n_used = USED, .plan = plan,
-                                              .n_w = is_out ? 1 : 2, .x = {ACT_HALF, k, x, scale},
+                                              .n_w = is_out ? 1 : 2, .x = half_of(k, x, scale),
                                               .is_row_a_pair = is_out};
             for (int32_t j = 0; j < t.grouped.n_w; j++)
                 t.grouped.w[j] = (struct cuda_weight){

@@ -6,7 +6,8 @@
 
 #include "cuda/check_tiles.h"
 
-enum { ROWS = MATVEC_ROWS_MAX };
+/* More than MATVEC_ROWS_MAX: rows of the head may be. */
+enum { ROWS = 90 };
 static const int buckets[] = {1, 2, 4, 8, 16, 24, 32, 48, 64};
 enum { N_BUCKETS = sizeof buckets / sizeof *buckets };
 
@@ -26,6 +27,7 @@ struct matvec_case {
     enum format format[3];
     enum matvec_epilogue epilogue;
     int n_w, rows[3], cols;
+    enum act_kind kind; /* of rows and results: ACT_INT8, ACT_FINE */
 };
 
 struct matvec_data {
@@ -45,7 +47,7 @@ static void make_data(struct check *c, struct matvec_data *d, uint64_t seed)
     float *x = malloc((size_t)(ROWS * cols) * sizeof *x), *by;
     check_normal(&rng, x, (size_t)(ROWS * cols), 1);
     bool is_tiles = format_of(d->what.format[0])->block_elements > 1;
-    if (is_tiles) d->act = act_of(x, ROWS, cols);
+    if (is_tiles) d->act = act_of_kind(x, ROWS, cols, d->what.kind);
     d->x = check_alloc(x, (size_t)(ROWS * cols) * sizeof *x);
     for (int k = 0; k < d->what.n_w; k++) {
         float *values;
@@ -122,7 +124,7 @@ static bool run_case(struct check *c, const struct matvec_data *d, int max, int 
         else
             args.out = device[k];
     }
-    if (!is_store) args.act = act_empty(max, d->what.rows[0]);
+    if (!is_store) args.act = act_empty_of_kind(max, d->what.rows[0], d->what.kind);
     launch_matvec(&c->queue, &args);
     for (int k = 0; k < (is_store ? d->what.n_w : 1); k++) {
         size_t rows = (size_t)d->what.rows[k];
@@ -142,7 +144,9 @@ static bool run_case(struct check *c, const struct matvec_data *d, int max, int 
 static void check_case(struct check *c, struct matvec_case what)
 {
     struct matvec_data d = {.what = what};
-    const char *name = format_of(what.format[0])->name;
+    char name[32];
+    snprintf(name, sizeof name, "%s%s", format_of(what.format[0])->name,
+             what.kind == ACT_FINE ? " fine" : "");
     make_data(c, &d, (uint64_t)(what.cols + what.rows[0] + (int)what.format[0]));
     float *all[3], *some[3];
     int n_y = what.epilogue == MATVEC_STORE ? what.n_w : 1;
@@ -151,7 +155,7 @@ static void check_case(struct check *c, struct matvec_case what)
         some[k] = malloc((size_t)(ROWS * what.rows[k]) * sizeof(float) + 1);
     }
     bool is_right = run_case(c, &d, ROWS, ROWS, all);
-    check_that(c, is_right, "matvec %s %dx%d epilogue %d: outputs of 64 rows", name, what.rows[0],
+    check_that(c, is_right, "matvec %s %dx%d epilogue %d: outputs of all rows", name, what.rows[0],
                what.cols, what.epilogue);
     for (int k = 0; k < n_y; k++) {
         double nmse = check_nmse(all[k], d.expected[k], (size_t)(ROWS * what.rows[k]));
@@ -199,10 +203,10 @@ static void time_case(struct check *c, const char *name, struct matvec_case what
     float *x = malloc((size_t)(ROWS * what.cols) * sizeof *x);
     check_normal(&rng, x, (size_t)(ROWS * what.cols), 1);
     float *device_x = check_alloc(x, (size_t)(ROWS * what.cols) * sizeof *x);
-    struct act act = act_of(x, ROWS, what.cols);
+    struct act act = act_of_kind(x, ROWS, what.cols, what.kind);
     for (int k = 0; k < what.n_w; k++) outs = what.rows[k] > outs ? what.rows[k] : outs;
     float *y = check_alloc(NULL, (size_t)(ROWS * outs) * sizeof *y);
-    struct act out = act_empty(ROWS, what.rows[0]);
+    struct act out = act_empty_of_kind(ROWS, what.rows[0], what.kind);
     for (int i = 0; i < n; i++) {
         struct matvec_args *a = &run.args[i];
         *a = (struct matvec_args){.n_w = what.n_w, .x = act, .x_floats = device_x,
@@ -238,10 +242,18 @@ static void time_case(struct check *c, const char *name, struct matvec_case what
     free(x);
 }
 
-#define STORE(f, r, c) {{FORMAT_##f}, MATVEC_STORE, 1, {r}, c}
-#define PAIR(f, r, c) {{FORMAT_##f, FORMAT_##f}, MATVEC_GELU_MUL, 2, {r, r}, c}
-#define BY(f, r, c) {{FORMAT_##f}, MATVEC_GELU_BY, 1, {r}, c}
-#define QKV(f, q, k, c) {{FORMAT_##f, FORMAT_##f, FORMAT_##f}, MATVEC_STORE, 3, {q, k, k}, c}
+#define STORE(f, r, c) {{FORMAT_##f}, MATVEC_STORE, 1, {r}, c, ACT_INT8}
+#define PAIR(f, r, c) {{FORMAT_##f, FORMAT_##f}, MATVEC_GELU_MUL, 2, {r, r}, c, ACT_INT8}
+#define BY(f, r, c) {{FORMAT_##f}, MATVEC_GELU_BY, 1, {r}, c, ACT_INT8}
+#define QKV(f, q, k, c)                                                                            \
+    {{FORMAT_##f, FORMAT_##f, FORMAT_##f}, MATVEC_STORE, 3, {q, k, k}, c, ACT_INT8}
+
+/* What the model asks to be done with more than 8 bits. */
+static bool is_fine(const char *name)
+{
+    return strstr(name, "qkv") || strstr(name, "ple gate") || strstr(name, "ple up") ||
+           strstr(name, "head");
+}
 
 static void time_all(struct check *c)
 {
@@ -272,8 +284,55 @@ static void time_all(struct check *c)
         {"31B q4_0 gate/up", PAIR(Q4_0, 21504, 5376)},
         {"31B q4_0 down", STORE(Q4_0, 5376, 21504)},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        time_case(c, cases[i].name, cases[i].what);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct matvec_case what = cases[i].what;
+        time_case(c, cases[i].name, what);
+        if (!is_fine(cases[i].name)) continue;
+        what.kind = ACT_FINE;
+        time_case(c, "  with 16 bits", what);
+    }
+}
+
+/* In 8 bits, and in 16 where they are rounded at all. */
+static void check_both(struct check *c, struct matvec_case what)
+{
+    check_case(c, what);
+    if (format_of(what.format[0])->block_elements == 1) return;
+    what.kind = ACT_FINE;
+    check_case(c, what);
+}
+
+/* That of 16 bits are nearer to the product of rows that were not rounded. */
+static void check_nearness(struct check *c)
+{
+    enum { NEAR_ROWS = 4, OUTS = 64, COLS = 512 };
+    struct rng rng = {11};
+    float x[NEAR_ROWS * COLS], rounded[NEAR_ROWS * COLS], *values, y[NEAR_ROWS * OUTS];
+    double expected[NEAR_ROWS * OUTS] = {0}, nmse[2];
+    check_normal(&rng, x, NEAR_ROWS * COLS, 1);
+    struct cuda_weight w =
+        check_weight(c, &rng, FORMAT_Q8_0, LAYOUT_TILES, 1, OUTS, COLS, 0.05f, &values);
+    for (int i = 0; i < NEAR_ROWS * OUTS; i++)
+        for (int j = 0; j < COLS; j++)
+            expected[i] += (double)values[i % OUTS * COLS + j] * (double)x[i / OUTS * COLS + j];
+    struct step_view step = check_step(NEAR_ROWS, NEAR_ROWS, 0, NULL, NULL, NULL, NULL);
+    for (int i = 0; i < 2; i++) {
+        memcpy(rounded, x, sizeof x);
+        struct act act = act_of_kind(rounded, NEAR_ROWS, COLS, i ? ACT_FINE : ACT_INT8);
+        float *device = check_alloc(NULL, sizeof y);
+        struct matvec_args args = {
+            .step = step, .rows = {.max = NEAR_ROWS}, .n_w = 1, .w = {w}, .y = {device}, .x = act};
+        launch_matvec(&c->queue, &args);
+        check_download(y, device, sizeof y);
+        nmse[i] = check_nmse(y, expected, NEAR_ROWS * OUTS);
+        check_free(device);
+        act_free(&act);
+    }
+    check_that(c, nmse[0] > 1e-6 && nmse[0] < 1e-4, "matvec of 8 bits: %g", nmse[0]);
+    check_that(c, nmse[1] < 1e-9, "matvec of 16 bits: %g", nmse[1]);
+    check_step_free(&step);
+    check_weight_free(&w);
+    free(values);
 }
 
 void check_matvec(struct check *c)
@@ -281,19 +340,21 @@ void check_matvec(struct check *c)
     for (int f = 0; f < FORMAT_COUNT; f++) {
         enum format x = (enum format)f;
         int block = format_of(x)->block_elements, cols = block > 32 ? 768 : 416;
-        check_case(c, (struct matvec_case){{x, x, x}, MATVEC_STORE, 3, {75, 40, 8}, cols});
-        check_case(c, (struct matvec_case){{x, x}, MATVEC_GELU_MUL, 2, {96, 96}, cols});
-        check_case(c, (struct matvec_case){{x}, MATVEC_GELU_BY, 1, {160}, cols});
+        check_both(
+            c, (struct matvec_case){{x, x, x}, MATVEC_STORE, 3, {75, 40, 8}, cols, ACT_INT8});
+        check_both(c, (struct matvec_case){{x, x}, MATVEC_GELU_MUL, 2, {96, 96}, cols, ACT_INT8});
+        check_both(c, (struct matvec_case){{x}, MATVEC_GELU_BY, 1, {160}, cols, ACT_INT8});
     }
     /* Few columns: one slice; several units a block; 8 slices; 4 slices behind GELU; two formats.
      * */
-    check_case(c, (struct matvec_case)STORE(Q8_0, 2560, 64));
-    check_case(c, (struct matvec_case)STORE(Q8_0, 30000, 128));
-    check_case(c, (struct matvec_case)STORE(Q4_0, 264, 2816));
-    check_case(c, (struct matvec_case)PAIR(Q4_0, 224, 2816));
-    check_case(c, (struct matvec_case)BY(F32, 256, 1536));
-    check_case(c, (struct matvec_case)STORE(BF16, 4200, 300));
-    check_case(c, (struct matvec_case){
-                      {FORMAT_Q4_K, FORMAT_Q6_K, FORMAT_Q6_K}, MATVEC_STORE, 3, {64, 32, 32}, 512});
+    check_both(c, (struct matvec_case)STORE(Q8_0, 2560, 64));
+    check_both(c, (struct matvec_case)STORE(Q8_0, 30000, 128));
+    check_both(c, (struct matvec_case)STORE(Q4_0, 264, 2816));
+    check_both(c, (struct matvec_case)PAIR(Q4_0, 224, 2816));
+    check_both(c, (struct matvec_case)BY(F32, 256, 1536));
+    check_both(c, (struct matvec_case)STORE(BF16, 4200, 300));
+    check_both(c, (struct matvec_case){{FORMAT_Q4_K, FORMAT_Q6_K, FORMAT_Q6_K}, MATVEC_STORE, 3,
+                                       {64, 32, 32}, 512, ACT_INT8});
+    check_nearness(c);
     if (c->is_perf) time_all(c);
 }

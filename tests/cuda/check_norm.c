@@ -231,6 +231,11 @@ static void check_shape(struct check *c, struct rng *rng, const struct shape *s)
     free_data(&d);
 }
 
+static const char *kind_name(enum act_kind kind)
+{
+    return kind == ACT_INT8 ? "int8" : kind == ACT_FINE ? "fine" : "fp16";
+}
+
 static void measure(struct check *c, int32_t rows, int32_t cols, enum act_kind kind)
 {
     struct rng rng = {7};
@@ -251,10 +256,24 @@ static void measure(struct check *c, int32_t rows, int32_t cols, enum act_kind k
            cold = check_time(c, launch_run, &run, true);
     double bytes = (double)rows * (12.0 * cols + (double)check_act_row_bytes(kind, cols));
     printf("norm %5d x %5d %s  in a graph %7.2f us  cold %7.2f us %6.0f GB/s (bound %.2f us)\n",
-           rows, cols, kind == ACT_INT8 ? "int8" : "fp16", warm * 1e6, cold * 1e6,
-           bytes / cold / 1e9, bytes / 4.67e12 * 1e6);
+           rows, cols, kind_name(kind), warm * 1e6, cold * 1e6, bytes / cold / 1e9,
+           bytes / 4.67e12 * 1e6);
     free_run(&run);
     free_data(&d);
+}
+
+static void measure_all(struct check *c)
+{
+    measure(c, 1, 1536, ACT_INT8);
+    measure(c, 1, 2560, ACT_INT8);
+    measure(c, 1, 2560, ACT_FINE);
+    measure(c, 1, 3840, ACT_INT8);
+    measure(c, 1, 5376, ACT_INT8);
+    measure(c, 32, 2560, ACT_INT8);
+    measure(c, 2048, 2560, ACT_HALF);
+    measure(c, 2048, 2560, ACT_INT8);
+    measure(c, 2048, 3840, ACT_HALF);
+    measure(c, 2048, 5376, ACT_HALF);
 }
 
 void check_norm(struct check *c)
@@ -291,6 +310,11 @@ void check_norm(struct check *c)
           {true, true, ACT_HALF},
           {false, false, ACT_NONE}}},
         {2, 2, 5376, true, false, false, false, true, true, 1, 1, {{true, true, ACT_INT8}}},
+        {1, 1, 2560, true, false, false, false, true, true, 1, 1, {{true, true, ACT_FINE}}},
+        {64, 61, 5376, true, false, true, true, true, true, 1, 1, {{true, true, ACT_FINE}}},
+        {150, 147, 3840, true, false, false, false, true, true, 1, 1, {{true, true, ACT_FINE}}},
+        {4, 3, 76, true, false, false, false, true, true, 0.5f, 2,
+         {{false, false, ACT_FINE}, {true, true, ACT_FINE}}},
         {150, 147, 5376, true, false, true, true, true, true, 1, 1, {{true, true, ACT_HALF}}},
         {200,
          190,
@@ -310,14 +334,5 @@ void check_norm(struct check *c)
     };
     struct rng rng = {41};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) check_shape(c, &rng, &shapes[i]);
-    if (!c->is_perf) return;
-    measure(c, 1, 1536, ACT_INT8);
-    measure(c, 1, 2560, ACT_INT8);
-    measure(c, 1, 3840, ACT_INT8);
-    measure(c, 1, 5376, ACT_INT8);
-    measure(c, 32, 2560, ACT_INT8);
-    measure(c, 2048, 2560, ACT_HALF);
-    measure(c, 2048, 2560, ACT_INT8);
-    measure(c, 2048, 3840, ACT_HALF);
-    measure(c, 2048, 5376, ACT_HALF);
+    if (c->is_perf) measure_all(c);
 }

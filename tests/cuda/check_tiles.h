@@ -1,5 +1,5 @@
-/* For the checks of products of tiles: activations rounded to 8 bits on the host, their way back,
- * and a timer of launches in a graph. */
+/* For the checks of products of tiles: activations rounded to 8 or 16 bits on the host, their way
+ * back, and a timer of launches in a graph. */
 #ifndef TESTS_CUDA_CHECK_TILES_H
 #define TESTS_CUDA_CHECK_TILES_H
 
@@ -17,47 +17,71 @@ static inline int tile_order(int c)
     return 8 * (c % 16 / 4) + c / 16 * 4 + c % 4;
 }
 
+/* Codes of the largest |value| of a block. */
+static inline float act_most(enum act_kind kind)
+{
+    return kind == ACT_FINE ? 127.0f * 254.0f : 127.0f;
+}
+
 /* rows x cols floats -> activations on the device, columns padded to 64; x gets what they stand
  * for. */
-static inline struct act act_of(float *x, int rows, int cols)
+static inline struct act act_of_kind(float *x, int rows, int cols, enum act_kind kind)
 {
     int stride = (cols + 63) / 64 * 64;
-    int8_t *q = calloc((size_t)(rows * stride), 1);
+    bool is_fine = kind == ACT_FINE;
+    int8_t *q = calloc((size_t)(rows * stride), 1), *low = calloc((size_t)(rows * stride), 1);
     float *scale = calloc((size_t)(rows * stride / 32), 2 * sizeof *scale);
     for (int r = 0; r < rows; r++)
         for (int b = 0; b < cols / 32; b++) {
             float *v = x + r * cols + b * 32, most = 0, sum = 0;
             for (int i = 0; i < 32; i++) most = fmaxf(most, fabsf(v[i]));
-            float inverse = most > 0 ? 127.0f / most : 0, d = most / 127.0f;
+            float inverse = most > 0 ? 127.0f / most : 0, d = most / act_most(kind);
             for (int i = 0; i < 32; i++) {
-                float code = rintf(v[i] * inverse);
-                q[r * stride + b * 32 + tile_order(i)] = (int8_t)code;
+                int at = r * stride + b * 32 + tile_order(i);
+                float y = v[i] * inverse, code = rintf(y);
+                q[at] = (int8_t)code;
+                if (is_fine) low[at] = (int8_t)rintf((y - code) * 254.0f);
+                if (is_fine) code = 254.0f * code + (float)low[at];
                 sum += code;
                 v[i] = d * code;
             }
             scale[(r * stride / 32 + b) * 2] = d;
             scale[(r * stride / 32 + b) * 2 + 1] = d * sum;
         }
-    struct act act = {.kind = ACT_INT8, .stride = stride};
+    struct act act = {.kind = kind, .stride = stride};
     act.values = check_alloc(q, (size_t)(rows * stride));
+    if (is_fine) act.low = check_alloc(low, (size_t)(rows * stride));
     act.scale = check_alloc(scale, (size_t)(rows * stride / 32) * 2 * sizeof *scale);
     free(q);
+    free(low);
     free(scale);
+    return act;
+}
+
+static inline struct act act_of(float *x, int rows, int cols)
+{
+    return act_of_kind(x, rows, cols, ACT_INT8);
+}
+
+static inline struct act act_empty_of_kind(int rows, int cols, enum act_kind kind)
+{
+    int stride = (cols + 63) / 64 * 64;
+    struct act act = {.kind = kind, .stride = stride};
+    act.values = check_alloc(NULL, (size_t)(rows * stride));
+    if (kind == ACT_FINE) act.low = check_alloc(NULL, (size_t)(rows * stride));
+    act.scale = check_alloc(NULL, (size_t)(rows * stride / 32) * 2 * sizeof(float));
     return act;
 }
 
 static inline struct act act_empty(int rows, int cols)
 {
-    int stride = (cols + 63) / 64 * 64;
-    struct act act = {.kind = ACT_INT8, .stride = stride};
-    act.values = check_alloc(NULL, (size_t)(rows * stride));
-    act.scale = check_alloc(NULL, (size_t)(rows * stride / 32) * 2 * sizeof(float));
-    return act;
+    return act_empty_of_kind(rows, cols, ACT_INT8);
 }
 
 static inline bool act_free(struct act *act)
 {
     bool is_whole = check_free(act->values);
+    if (act->low) is_whole = check_free(act->low) && is_whole;
     return check_free(act->scale) && is_whole;
 }
 
@@ -65,9 +89,11 @@ static inline bool act_free(struct act *act)
 static inline bool act_fits(const struct act *act, const float *y, int rows, int cols)
 {
     int stride = act->stride, n_blocks = stride / 32;
-    int8_t *q = malloc((size_t)(rows * stride));
+    bool is_fine = act->kind == ACT_FINE;
+    int8_t *q = malloc((size_t)(rows * stride)), *low = calloc((size_t)(rows * stride), 1);
     float *scale = malloc((size_t)(rows * n_blocks) * 2 * sizeof *scale);
     check_download(q, act->values, (size_t)(rows * stride));
+    if (is_fine) check_download(low, act->low, (size_t)(rows * stride));
     check_download(scale, act->scale, (size_t)(rows * n_blocks) * 2 * sizeof *scale);
     bool is_right = true;
     for (int i = 0; i < rows * n_blocks; i++) {
@@ -76,14 +102,17 @@ static inline bool act_fits(const struct act *act, const float *y, int rows, int
         for (int j = 0; j < 32; j++) {
             float v = b * 32 + j < cols ? y[r * cols + b * 32 + j] : 0;
             most = fmaxf(most, fabsf(v));
-            int code = q[r * stride + b * 32 + tile_order(j)];
+            int at = r * stride + b * 32 + tile_order(j);
+            int code = is_fine ? 254 * q[at] + low[at] : q[at];
             sum += code;
-            /* half a step, and the rounding of the division */
-            is_right = is_right && fabsf(v - d * (float)code) <= d * 0.50001f;
+            /* half a step, and the rounding of the division: 2^-23 of up to 2^15 steps */
+            is_right = is_right && fabsf(v - d * (float)code) <= d * (is_fine ? 0.51f : 0.50001f);
         }
-        is_right = is_right && d == most / 127.0f && scale[2 * i + 1] == d * (float)sum;
+        is_right =
+            is_right && d == most / act_most(act->kind) && scale[2 * i + 1] == d * (float)sum;
     }
     free(q);
+    free(low);
     free(scale);
     return is_right;
 }

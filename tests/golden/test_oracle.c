@@ -307,11 +307,11 @@ static double usual_error(const struct oracle *o, const struct rows *found)
     return sqrt(sum);
 }
 
-/* Activations of 8 bits, or half precision. The numbers are llama.cpp's own distances from these
- * logits, at the last position and over all stored ones, with its 8-bit activations and f16 cache.
- * `factor`: how many times as far a backend may be. Where another logit is the best, the true one
- * was ahead by no more than a few times the error of a logit. */
-static void check_fast_rows(int i, const char *backend, double factor)
+/* Activations of 8 bits, of 16 where it counts, or half precision. The numbers are llama.cpp's own
+ * distances from these logits, at the last position and over all stored ones, with its 8-bit
+ * activations and f16 cache. Where another logit is the best, the true one was ahead by no more
+ * than a few times the error of a logit. */
+static void check_fast_rows(int i, const char *way)
 {
     static const double last[N_ORACLES] = {0.029, 0.0037, 0.016, 0.0052, 0.015};
     static const double usual[N_ORACLES] = {0.025, 0.0118, 0.0318, 0.0592, 0.0193};
@@ -320,10 +320,10 @@ static void check_fast_rows(int i, const char *backend, double factor)
     double found_usual = usual_error(o, &other);
     print_message("%s on %s: relative error %.2g at the last position (llama.cpp %.2g), "
                   "%.2g over all (%.2g), %.2g at the worst\n",
-                  names[i], backend, found_last, last[i], found_usual, usual[i],
+                  names[i], way, found_last, last[i], found_usual, usual[i],
                   worst_error(o, &other));
-    assert_true(found_last <= factor * last[i]);
-    assert_true(found_usual <= factor * usual[i]);
+    assert_true(found_last <= last[i]);
+    assert_true(found_usual <= usual[i]);
     for (int k = 0; k < N_STORED; k++) {
         const float *row = other.logits[o->position[k]], *true_row = o->logits[k];
         int32_t best = argmax(true_row), found = argmax(row);
@@ -363,7 +363,7 @@ static void cpu_is_as_close_as_llama_cpp(void **state)
     (void)state;
     for (int i = 0; i < N_ORACLES; i++) {
         score_on("cpu", &oracles[i], 64, 0, CARAT_PRECISION_FAST, &other);
-        check_fast_rows(i, "cpu", 1);
+        check_fast_rows(i, "cpu");
     }
 }
 
@@ -437,7 +437,21 @@ static void cuda_is_as_close_as_llama_cpp(void **state)
     for (int i = 0; i < N_ORACLES; i++)
         for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++) {
             score_on("cuda", &oracles[i], chunks[k], 0, CARAT_PRECISION_FAST, &other);
-            check_fast_rows(i, "cuda", 2);
+            check_fast_rows(i, "cuda");
+        }
+}
+
+static void cuda_with_products_of_8_bits_is_as_close_as_llama_cpp(void **state)
+{
+    (void)state;
+    need_device("cuda");
+    for (int i = 0; i < N_ORACLES; i++)
+        for (int budget = -1; budget <= 0; budget++) { /* without and with mirrors */
+            struct carat_engine_options options = {.backend = "cuda", .n_ctx = N_CTX, .chunk = 200,
+                                                   .matmul = CARAT_MATMUL_INT8,
+                                                   .mirror_budget = budget};
+            score_with(&options, &oracles[i], &other);
+            check_fast_rows(i, "cuda, int8");
         }
 }
 
@@ -478,6 +492,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(cuda_in_full_precision_is_the_reference),
         cmocka_unit_test(cuda_with_the_cpu_in_full_precision_is_the_reference),
         cmocka_unit_test(cuda_is_as_close_as_llama_cpp),
+        cmocka_unit_test(cuda_with_products_of_8_bits_is_as_close_as_llama_cpp),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]); /* "cuda_*" */
     return cmocka_run_group_tests(tests, open_all, close_all);

@@ -96,6 +96,11 @@ static void add_formats(struct list *l)
         add_rows(l, s);
         s.is_fine = true;
         add_rows(l, s);
+        s.rows = 130; /* more than a GPU's kernels of few rows are for */
+        add(l, s);
+        s.rows_class = ROWS_OUT;
+        add(l, s);
+        s.rows_class = ROWS_TOKEN;
         s.is_fine = false;
         s.cols = 13;
         s.is_odd = true;

@@ -37,18 +37,21 @@ static void report(const char *backend, const struct device_options *o, const ch
     n_wrong++;
 }
 
-/* The CPU's fine products: what 16 bits of x lose, and scales that tiles round to fp16. */
-static double fine_budget(enum format format)
+/* Fine products: what 16 bits of x lose, and scales that tiles round to fp16; of many rows on a GPU
+ * fp16 throughout. */
+static double fine_budget(const struct backend *b, const struct parity_shape *s)
 {
-    return format == FORMAT_Q4_K || format == FORMAT_Q5_K ? 1e-6 : 1e-9;
+    bool is_cpu = b == &cpu_backend, is_half = !is_cpu && s->rows > 64;
+    bool is_rounded = s->format == FORMAT_Q4_K || s->format == FORMAT_Q5_K ||
+                      (!is_cpu && s->format == FORMAT_Q6_K);
+    return is_rounded || is_half ? 1e-6 : 1e-9;
 }
 
 /* fp32 in another order: a few roundings a value, for all that is not bit-equal. */
 static double budget_of(const struct backend *b, const struct parity_shape *s, bool is_exact)
 {
     double budget = parity_budget(s);
-    if (s->is_fine && b == &cpu_backend && budget > fine_budget(s->format))
-        budget = fine_budget(s->format);
+    if (s->is_fine && budget > fine_budget(b, s)) budget = fine_budget(b, s);
     return is_exact && budget > 1e-10 && s->code != OP_ROPE && s->code != OP_ATTENTION ? 1e-10
                                                                                       : budget;
 }

@@ -21,10 +21,17 @@ enum {
     ARRIVED_BYTES = 256
 };
 
+/* What products with a weight want of their rows. */
+struct precision {
+    bool is_fine;     /* more than 8 bits (plan/op.h) */
+    bool is_for_outs; /* they are rows whose logits are wanted, all of them */
+};
+
 /* What a device remembers of a weight (weight->device_data). */
 struct cuda_loaded {
     struct cuda_weight view; /* quants NULL: not on the device yet */
     const struct weight *source;
+    struct precision precision;
     bool is_pinned;   /* a table in pinned host memory */
     bool is_gathered; /* a table in the mapped file: quants is host memory, for nobody to read */
 };
@@ -122,7 +129,11 @@ int mirrors_make(struct device *d, const struct plan *plan, const struct placeme
 size_t mirror_bytes_of(const struct weight *w);
 
 /* Whether a product of many rows goes through fp16 (else: 8 bits, or exact). */
-bool wants_mirror(const struct device *d, const struct weight *w);
+bool wants_mirror(const struct device *d, const struct plan *plan, const struct weight *w);
+
+/* Whether products take the kernels of few rows for any number of them: fine ones of rows whose
+ * logits are wanted. More than MATVEC_ROWS_MAX of those are rare, and a head's mirror is large. */
+bool is_always_few(struct precision precision, enum format format);
 
 /* Whether a product of many rows stays in fp32: what decides between near-equal values. */
 bool is_multiplied_exactly(const struct weight *w);

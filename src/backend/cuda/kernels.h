@@ -37,7 +37,8 @@ struct tile_bytes tile_bytes_of(enum format format, int64_t rows, int64_t cols, 
 void launch_repack(const struct queue *q, const struct cuda_weight *w, int32_t expert,
                    int32_t first_row, int32_t n_rows, const void *file, int64_t row_bytes);
 
-/* ---- matvec.cu: products of up to MATVEC_ROWS_MAX rows, weights read once -------------------- */
+/* ---- matvec.cu: products of up to MATVEC_ROWS_MAX rows, weights read once -------------------- *
+ * More rows are right too, but a matrix product is faster. */
 
 /* y[k][t] = w[k] x[t] for up to three weights of the same columns (q, k, v), or with an epilogue.
  * A row's result has the same bits whatever the other rows and rows.max are. */
@@ -53,7 +54,7 @@ struct matvec_args {
     int32_t n_w;
     struct cuda_weight w[3];
     float *y[3];           /* [rows][w.rows] */
-    struct act x;          /* ACT_INT8, for LAYOUT_TILES */
+    struct act x;          /* ACT_INT8 or ACT_FINE, for LAYOUT_TILES */
     const float *x_floats; /* [rows][cols], for LAYOUT_ROWS */
     enum matvec_epilogue epilogue;
     const float *by; /* [rows][by_cols] */

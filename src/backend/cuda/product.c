@@ -52,14 +52,16 @@ const float *floats_of(const struct weight *w)
 
 enum act_kind kind_for(const struct program *p, const struct weight *w, int32_t n)
 {
-    const struct cuda_weight *v = &loaded_of(w)->view;
+    const struct cuda_loaded *l = loaded_of(w);
+    bool is_tiles = l->view.layout == LAYOUT_TILES, is_fine = l->precision.is_fine;
     if (p->device->options.is_exact || is_multiplied_exactly(w)) return ACT_NONE;
-    if (n <= MATVEC_ROWS_MAX) return v->layout == LAYOUT_TILES ? ACT_INT8 : ACT_NONE;
-    if (w->n_expert > 1 && !v->mirror) return v->layout == LAYOUT_TILES ? ACT_INT8 : ACT_NONE;
-    return wants_mirror(p->device, w) ? ACT_HALF : ACT_INT8;
+    if (w->n_expert > 1 && !l->view.mirror) return is_tiles ? ACT_INT8 : ACT_NONE;
+    if (n <= MATVEC_ROWS_MAX || is_always_few(l->precision, w->format))
+        return !is_tiles ? ACT_NONE : is_fine ? ACT_FINE : ACT_INT8;
+    return p->device->many == ACT_HALF || !is_tiles || is_fine ? ACT_HALF : ACT_INT8;
 }
 
-/* 8 bits or fp16 a value, then a pair of floats for 32 values or a float a row. */
+/* 8 bits, twice 8 or fp16 a value, then a pair of floats for 32 values or a float a row. */
 static size_t act_values_bytes(size_t rows, int64_t cols)
 {
     return aligned(rows * (2 * padded_cols(cols) + 64));
@@ -75,6 +77,7 @@ struct act act_at(void *base, enum act_kind kind, int32_t rows, int64_t cols)
     struct act act = {.kind = kind, .stride = (int32_t)padded_cols(cols)};
     if (kind == ACT_NONE) return act;
     act.values = base;
+    if (kind == ACT_FINE) act.low = (int8_t *)base + (size_t)rows * (size_t)act.stride;
     act.scale = (float *)(void *)((char *)base + act_values_bytes((size_t)rows, cols));
     return act;
 }
@@ -130,7 +133,8 @@ void mark_product(struct program *p, const char *kind, int32_t n_w, const struct
     struct device *d = p->device;
     if (d->profile)
         profile_mark(d->profile, d->queue.stream,
-                     time_work_of(kind, n_w, w, n_rows, operands == ACT_INT8,
+                     time_work_of(kind, n_w, w, n_rows,
+                                  operands == ACT_INT8 || operands == ACT_FINE,
                                   operands == ACT_HALF));
 }
 
@@ -204,7 +208,7 @@ static void multiply_run(struct program *p, enum row_class c, int32_t n_w,
     int32_t n = p->n[c];
     if (p->device->options.is_exact || (n > MATVEC_ROWS_MAX && x.act.kind == ACT_NONE)) {
         multiply_exactly(p, c, n_w, w, x.floats, y);
-    } else if (n <= MATVEC_ROWS_MAX) {
+    } else if (n <= MATVEC_ROWS_MAX || x.act.kind == ACT_FINE) {
         multiply_few(p, c, n_w, w, x, y);
     } else if (x.act.kind == ACT_HALF) {
         multiply_mirrors(p, n, n_w, w, x.act, y, NULL);

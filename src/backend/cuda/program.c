@@ -50,7 +50,7 @@ static void add_product_needs(const struct device *d, const struct plan *plan,
         raise_to(op->in[0] == plan->ops[w->first].in[0] ? &needs->slot : &needs->inner,
                  act_bytes(op->code == OP_EXPERT_OUT ? pairs : rows, m->cols));
         wide += aligned(pairs * (size_t)m->rows * sizeof(float));
-        if (rows > MATVEC_ROWS_MAX && wants_mirror(d, m) && m->n_expert == 1) {
+        if (rows > MATVEC_ROWS_MAX && wants_mirror(d, plan, m) && m->n_expert == 1) {
             bytes += aligned(mirror_bytes_of(m));
             if (d->cublas) needs->cublas = CUBLAS_WORKSPACE_BYTES;
         }

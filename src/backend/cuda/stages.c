@@ -177,6 +177,7 @@ static void stage_attend(struct program *p, const struct window *win)
     enum act_kind kind = kind_for(p, w, p->n[c]);
     struct input x = {.act = act_at(inner_at(p), kind, p->n[c], w->cols)};
     float *floats = inner_at(p);
+    carat_assert(kind != ACT_FINE); /* attention does not make them: windows.c */
     if (kind == ACT_NONE) x.floats = floats;
     stage_attention(p, attention, kind == ACT_NONE ? floats : NULL, x.act);
     multiply_into(p, win, w, x);

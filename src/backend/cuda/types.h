@@ -22,7 +22,9 @@
  * -dmin * m of the K formats, rounded once to fp16. kernels/form.cuh reads all this.
  *
  * Activations for products of tiles are rounded to 8 bits by block of 32, as the CPU does, and
- * stored in the same order: within a block byte 8t + i is v[i] of lane t. */
+ * stored in the same order: within a block byte 8t + i is v[i] of lane t. Where a small error of a
+ * product weighs heavily (plan/op.h: is_fine) a second plane of 8 bits holds what the rounding has
+ * lost, so that 16 are taken in all. */
 #ifndef CUDA_TYPES_H
 #define CUDA_TYPES_H
 
@@ -71,13 +73,17 @@ struct rows {
 };
 
 /* Activations made ready for products; a row has `stride` values, cols padded to 64 with zeros. */
-enum act_kind { ACT_NONE, ACT_INT8, ACT_HALF };
+enum act_kind { ACT_NONE, ACT_INT8, ACT_FINE, ACT_HALF };
+
+/* ACT_FINE: a code is FINE_STEPS * value + low. */
+enum { FINE_STEPS = 254 };
 
 struct act {
     enum act_kind kind;
     int32_t stride;
     void *values; /* int8 in the order of tiles, or fp16 in natural order; [rows][stride] */
-    /* ACT_INT8: [rows][stride / 32] pairs {d, d * sum of the block's int8}: x = d * q.
+    int8_t *low;  /* ACT_FINE: like values, -127 .. 127; else NULL */
+    /* ACT_INT8, ACT_FINE: [rows][stride / 32] pairs {d, d * sum of a block's codes}: x = d * code.
      * ACT_HALF: [rows], x = scale * value, a power of two that brings the largest |value| of the
      * row into [1, 2); 1 for a row of zeros. */
     float *scale;

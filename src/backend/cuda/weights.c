@@ -27,6 +27,41 @@ static struct uses uses_of(const struct plan *plan, const struct weight *w)
     return uses;
 }
 
+/* Whether a product takes more than 8 bits of its rows: it is a fine one, or shares them with one,
+ * and so a launch. */
+static bool is_fine(const struct plan *plan, const struct op *op)
+{
+    for (int32_t i = 0; op->code == OP_MATMUL && i < plan->n_ops; i++) {
+        const struct op *other = &plan->ops[i];
+        if (other->code == OP_MATMUL && other->p.matmul.is_fine && other->in[0] == op->in[0])
+            return true;
+    }
+    return false;
+}
+
+static bool is_for_outs(const struct plan *plan, const struct op *op)
+{
+    return plan_buf_at(plan, op->out[0])->rows == ROWS_OUT;
+}
+
+/* Of all products of a plan with w. What was decided of a weight once, holds. */
+static struct precision precision_of(const struct plan *plan, const struct weight *w)
+{
+    if (w->device_data && loaded_of(w)->view.quants) return loaded_of(w)->precision;
+    struct precision precision = {false, true};
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        if (op_product(&plan->ops[i]) != w) continue;
+        if (is_fine(plan, &plan->ops[i])) precision.is_fine = true;
+        if (!is_for_outs(plan, &plan->ops[i])) precision.is_for_outs = false;
+    }
+    return precision;
+}
+
+bool is_always_few(struct precision precision, enum format format)
+{
+    return precision.is_fine && precision.is_for_outs && !format_is_float(format);
+}
+
 /* The weight of op i, unless an op before it has it too. */
 static const struct weight *first_met(const struct plan *plan, int32_t i)
 {
@@ -174,6 +209,7 @@ static int upload_all(struct device *d, struct upload *u, const struct plan *pla
     for (int32_t i = 0; i < plan->n_ops; i++) {
         const struct weight *source = op_weight(&plan->ops[i]);
         if (!source || loaded_of(source)->view.quants) continue;
+        loaded_of(source)->precision = precision_of(plan, source);
         place_weight(d, plan, tables, loaded_of(source), &memory);
         if (!loaded_of(source)->is_gathered) TRY(upload_weight(u, loaded_of(source), err));
         done += source->expert_bytes * (size_t)source->n_expert;
@@ -211,10 +247,12 @@ bool is_multiplied_exactly(const struct weight *w)
     return w->format == FORMAT_F32 && w->rows <= EXACT_ROWS && w->n_expert == 1;
 }
 
-bool wants_mirror(const struct device *d, const struct weight *w)
+bool wants_mirror(const struct device *d, const struct plan *plan, const struct weight *w)
 {
     if (d->options.is_exact || is_multiplied_exactly(w)) return false;
-    return d->many == ACT_HALF || format_is_float(w->format);
+    struct precision precision = precision_of(plan, w);
+    if (is_always_few(precision, w->format)) return false;
+    return d->many == ACT_HALF || format_is_float(w->format) || precision.is_fine;
 }
 
 size_t mirror_bytes_of(const struct weight *w)
@@ -226,7 +264,7 @@ size_t mirror_bytes_of(const struct weight *w)
 static bool is_for_mirror(const struct device *d, const struct plan *plan, const struct op *op)
 {
     const struct weight *w = op_product(op);
-    return w && plan_buf_at(plan, op->out[0])->rows == ROWS_TOKEN && wants_mirror(d, w) &&
+    return w && !is_for_outs(plan, op) && wants_mirror(d, plan, w) &&
            !(w->device_data && loaded_of(w)->view.mirror);
 }
 

@@ -162,7 +162,7 @@ static int32_t norms_length(const struct plan *p, int32_t i)
 static int32_t attend_length(const struct plan *p, int32_t i)
 {
     return is_op(p, i, OP_ATTENTION) && follows(p, i + 1, OP_MATMUL, i) &&
-                   is_closed(p, i, 2, i + 1)
+                   !p->ops[i + 1].p.matmul.is_fine && is_closed(p, i, 2, i + 1)
                ? 2
                : 0;
 }

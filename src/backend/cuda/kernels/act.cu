@@ -4,9 +4,9 @@
  * form has no cancellation, and the chip's approximate exponential and division are within 1e-6 of
  * it wherever the result counts: the budget is 1e-9 as a mean square.
  *
- * A thread makes one quad at a time (block.cuh). Results in fp32 or int8 need 32 columns at most:
- * blocks of 256 quads. fp16 rows have a scale that is known only when the whole row is: one block a
- * row, V quads a thread held in registers.
+ * A thread makes one quad at a time (block.cuh). Results in fp32 or in blocks of columns need 32 of
+ * them at most: blocks of 256 quads. fp16 rows have a scale that is known only when the whole row
+ * is: one block a row, V quads a thread held in registers.
  *
  * Bound: bytes read and written. */
 #include "backend/cuda/kernels/block.cuh"
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(BLOCK_QUADS)
     const bool is_live = is_live_row(p, row);
     float4 x = make_quad<KIND>(raw, scale);
     if (p.y && is_live) store_quad(p.y + row * p.cols, quad * 4, p.cols, x);
-    if (p.act.kind == ACT_INT8) act_store_int8(p.act, row, quad, x, is_live);
+    if (is_in_blocks(p.act)) act_store_blocks(p.act, row, quad, x, is_live);
 }
 
 template <enum source_kind KIND, int V, int THREADS>

@@ -145,27 +145,59 @@ __device__ __forceinline__ uint32_t block_max(uint32_t x, uint32_t shared[WARP])
 
 /* ---- Activations --------------------------------------------------------------------------- */
 
-/* Rounds to 8 bits: d = largest / 127, q = x * (127 / largest) to nearest, ties to even (adding
- * 1.5 * 2^23 leaves q in the low byte). A value that is not finite makes the scale NaN. All lanes
- * of the warp call it with consecutive quads, `quad` the lane's; it writes when `is_live`. */
-__device__ __forceinline__ void act_store_int8(const struct act &act, int64_t row, int quad,
-                                               float4 x, bool is_live)
+/* Adding it to a number of at most 2^22 leaves the nearest integer, ties to even, in the low bits.
+ */
+constexpr float ROUNDER = 12582912.0f; /* 1.5 * 2^23 */
+
+/* Four values of at most 127 to the nearest integers, a byte each. */
+__device__ __forceinline__ uint32_t quad_rounded(float4 x)
 {
+    uint32_t q0 = __float_as_uint(__fadd_rn(x.x, ROUNDER));
+    uint32_t q1 = __float_as_uint(__fadd_rn(x.y, ROUNDER));
+    uint32_t q2 = __float_as_uint(__fadd_rn(x.z, ROUNDER));
+    uint32_t q3 = __float_as_uint(__fadd_rn(x.w, ROUNDER));
+    return __byte_perm(__byte_perm(q0, q1, 0x0040), __byte_perm(q2, q3, 0x0040), 0x5410);
+}
+
+/* FINE_STEPS times what rounding y has lost. */
+__device__ __forceinline__ float rounding_lost(float y)
+{
+    return __fmul_rn(__fsub_rn(y, rintf(y)), (float)FINE_STEPS);
+}
+
+__device__ __forceinline__ int octet_byte_sum(uint32_t q)
+{
+    return octet_sum(__dp4a((int)q, 0x01010101, 0));
+}
+
+/* Rounds to 8 bits: q = x * (127 / largest) to nearest, ties to even; ACT_FINE: what that has lost
+ * too. A value that is not finite makes the scale NaN. All lanes of the warp call it with
+ * consecutive quads, `quad` the lane's; it writes when `is_live`. */
+__device__ __forceinline__ void act_store_blocks(const struct act &act, int64_t row, int quad,
+                                                 float4 x, bool is_live)
+{
+    const bool is_fine = act.kind == ACT_FINE;
     const uint32_t most_bits = octet_max(quad_most(x));
     const float most = __uint_as_float(most_bits);
-    const float inverse = most > 0.0f ? __fdiv_rn(127.0f, most) : 0.0f, magic = 12582912.0f;
-    uint32_t q0 = __float_as_uint(__fadd_rn(__fmul_rn(x.x, inverse), magic));
-    uint32_t q1 = __float_as_uint(__fadd_rn(__fmul_rn(x.y, inverse), magic));
-    uint32_t q2 = __float_as_uint(__fadd_rn(__fmul_rn(x.z, inverse), magic));
-    uint32_t q3 = __float_as_uint(__fadd_rn(__fmul_rn(x.w, inverse), magic));
-    uint32_t q = __byte_perm(__byte_perm(q0, q1, 0x0040), __byte_perm(q2, q3, 0x0040), 0x5410);
-    int sum = octet_sum(__dp4a((int)q, 0x01010101, 0));
+    const float inverse = most > 0.0f ? __fdiv_rn(127.0f, most) : 0.0f;
+    const float4 y = make_float4(__fmul_rn(x.x, inverse), __fmul_rn(x.y, inverse),
+                                 __fmul_rn(x.z, inverse), __fmul_rn(x.w, inverse));
+    const uint32_t q = quad_rounded(y);
+    uint32_t low = 0;
+    int sum = octet_byte_sum(q);
+    if (is_fine) {
+        low = quad_rounded(make_float4(rounding_lost(y.x), rounding_lost(y.y), rounding_lost(y.z),
+                                       rounding_lost(y.w)));
+        sum = sum * FINE_STEPS + octet_byte_sum(low);
+    }
     if (!is_live || quad >= act.stride / 4) return;
     /* Lane t of a tile owns quads t and t + 4 of a block. */
     int64_t at = row * (act.stride / 4) + (quad & ~7) + (quad & 3) * 2 + (quad >> 2 & 1);
     static_cast<uint32_t *>(act.values)[at] = q;
+    if (is_fine) reinterpret_cast<uint32_t *>(act.low)[at] = low;
     if (quad % 8 == 0) {
-        float d = most_bits < 0x7f800000u ? __fdiv_rn(most, 127.0f) : __uint_as_float(0x7fffffffu);
+        float d = __fdiv_rn(most, is_fine ? 127.0f * FINE_STEPS : 127.0f);
+        if (most_bits >= 0x7f800000u) d = __uint_as_float(0x7fffffffu);
         reinterpret_cast<float2 *>(act.scale)[row * (act.stride / ACT_BLOCK) + quad / 8] =
             make_float2(d, d * (float)sum);
     }

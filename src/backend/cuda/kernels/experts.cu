@@ -163,8 +163,8 @@ __global__ void __launch_bounds__(OUT_THREADS, 2)
                 if (k + a.kc < a.w.n_ktiles)
                     copy_pairs(a, stages + (stage ^ 1) * a.stage_bytes, list + first, n, k + a.kc);
                 const uint8_t *at = stages + stage * a.stage_bytes;
-                multiply_stage<F, 1, NC, DEPTH>(acc, share, now, a.kc, at + values_at,
-                                                at + scales_at, scale_step(a.kc), 1, locate_next);
+                operands x = {at + values_at, at + scales_at, scale_step(a.kc), 0};
+                multiply_stage<F, 1, NC, false, DEPTH>(acc, share, now, a.kc, x, 1, locate_next);
             }
             for (int i = 0; i < RG * NC; i++) {
                 int row = NC == 1 ? lane % 4 : lane % 4 * 2 + i % NC;
@@ -182,8 +182,8 @@ __global__ void __launch_bounds__(OUT_THREADS, 2)
 
 template <enum form F> static void launch_in_form(const struct queue *q, const product &p)
 {
-    if (p.rows.max <= 4 && launch_few<F, true>(q, p)) return;
-    launch_tiles<F, 1, true>(q, p);
+    if (p.rows.max <= 4 && launch_few<F, EXPERTS>(q, p)) return;
+    launch_tiles<F, 1, EXPERTS>(q, p);
 }
 
 void launch_expert_rows(const struct queue *q, const struct expert_args *args); /* matvec.cu */
@@ -253,10 +253,10 @@ void launch_experts_out(const struct queue *q, const struct expert_args *args)
     }
 }
 
-template <enum form F> static cudaError_t prepare_form()
+template <enum form F> static cudaError_t prepare_experts()
 {
-    cudaError_t error = allow_all_shared(multiply_few<F, true>);
-    if (!error) error = allow_all_shared(multiply_tiles<F, 1, true>);
+    cudaError_t error = allow_all_shared(multiply_few<F, EXPERTS>);
+    if (!error) error = allow_all_shared(multiply_tiles<F, 1, EXPERTS>);
     if (!error) error = allow_all_shared(multiply_experts_out<F, 1>);
     if (!error) error = allow_all_shared(multiply_experts_out<F, 2>);
     return error;
@@ -267,7 +267,7 @@ int experts_prepare(void)
 {
     cudaError_t error = cudaSuccess;
 #define X(F)                                                                                       \
-    if (!error) error = prepare_form<F>();
+    if (!error) error = prepare_experts<F>();
     FORM_LIST(X)
 #undef X
     return error;

@@ -46,36 +46,6 @@ static void launch_rows(const struct queue *q, rows_product a)
 
 /* ---- Dispatch -------------------------------------------------------------------------------- */
 
-static int outputs_of(const product &p)
-{
-    int sum = 0;
-    for (int k = 0; k < p.n_w; k++) sum += p.w[k].rows;
-    return sum;
-}
-
-/* Rows beyond 16 go in tiles of 16 side by side, which share the weights in L2: tiles of 32 took
- * 1.2 times as long (E4B Q8_0, 32 rows, H200). With so few outputs that most multiprocessors would
- * be idle, tiles of 8. */
-template <enum form F> static void launch_form(const struct queue *q, const product &p)
-{
-    if (p.rows.max <= 4 && launch_few<F, false>(q, p)) return;
-    if (p.rows.max <= 8 || outputs_of(p) <= 8 * q->n_sm)
-        launch_tiles<F, 1, false>(q, p);
-    else
-        launch_tiles<F, 2, false>(q, p);
-}
-
-static void launch_product(const struct queue *q, const product &p)
-{
-    switch (form_of(p.w[0].format)) {
-#define X(F)                                                                                       \
-    case F: launch_form<F>(q, p); break;
-        FORM_LIST(X)
-#undef X
-    default: break;
-    }
-}
-
 void launch_matvec(const struct queue *q, const struct matvec_args *args)
 {
     struct gelu_epilogue gelu = {args->epilogue, args->by,  args->by_cols, args->second_col,
@@ -99,7 +69,10 @@ void launch_matvec(const struct queue *q, const struct matvec_args *args)
     for (int first = 0; first < args->n_w; first += p.n_w) {
         p.n_w = is_alike || !is_store ? args->n_w : 1;
         for (int k = 0; k < p.n_w; k++) p.w[k] = args->w[first + k], p.y[k] = args->y[first + k];
-        launch_product(q, p);
+        if (p.x.kind == ACT_FINE)
+            launch_fine(q, p);
+        else
+            launch_product<PLAIN>(q, p);
     }
 }
 
@@ -117,22 +90,12 @@ void launch_expert_rows(const struct queue *q, const struct expert_args *args)
     }
 }
 
-template <enum form F> static cudaError_t prepare_form()
-{
-    cudaError_t error = allow_all_shared(multiply_few<F, false>);
-    if (!error) error = allow_all_shared(multiply_tiles<F, 1, false>);
-    if (!error) error = allow_all_shared(multiply_tiles<F, 2, false>);
-    return error;
-}
-
 int experts_prepare(void); /* experts.cu */
 
 int matvec_prepare(void)
 {
     cudaError_t error = (cudaError_t)experts_prepare();
-#define X(F)                                                                                       \
-    if (!error) error = prepare_form<F>();
-    FORM_LIST(X)
-#undef X
+    if (!error) error = prepare_product<PLAIN>();
+    if (!error) error = fine_prepare();
     return error;
 }

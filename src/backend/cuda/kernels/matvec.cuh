@@ -9,7 +9,11 @@
  * instead of two. For every 32 columns (Q6_K: 16)
  *     acc = fma(d_w, d_x * (float)dot, acc), then fma(minus, d_x * sum of codes, acc)
  * in rising order; slices are added in rising order behind. Nothing of this depends on the other
- * rows or their number, so neither do a row's bits. */
+ * rows or their number, so neither do a row's bits.
+ *
+ * FINE (types.h: ACT_FINE): dot = FINE_STEPS * (dot with the values) + (dot with their low plane),
+ * which is exact in 32 bits. With NC = 1 the low plane takes the columns of B that are free and
+ * costs no product; with NC = 2 it takes one of its own. */
 #ifndef CUDA_MATVEC_CUH
 #define CUDA_MATVEC_CUH
 
@@ -44,6 +48,13 @@ __host__ __device__ constexpr int scale_step(int kc)
     return (kc | 1) * 16;
 }
 
+/* From the values of a slice in shared memory to their low plane, behind the scales, where rows of
+ * both planes that are read at once lie on banks of their own. */
+__host__ __device__ constexpr int low_step(int rows, int kc)
+{
+    return (rows * (value_step(kc) + scale_step(kc)) + 64 + 127) / 128 * 128 - 64;
+}
+
 __device__ __forceinline__ void copy16(void *shared, const void *global)
 {
     uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
@@ -68,6 +79,22 @@ __device__ __forceinline__ void mma16(int c[4], const uint32_t a[2], uint32_t b)
         "{%7, %7, %7, %7};"
         : "=&r"(c[0]), "=&r"(c[1]), "=&r"(c[2]), "=&r"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(b), "r"(0));
+}
+
+/* The same on top of what is there. */
+__device__ __forceinline__ void mma32_onto(int c[4], const uint32_t a[4], uint2 b)
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
+}
+__device__ __forceinline__ void mma16_onto(int c[4], const uint32_t a[2], uint32_t b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+        "{%0, %1, %2, %3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 
 /* Where a lane's share of a slice's first tile lies; tiles of a slice follow each other. As rows of
@@ -125,14 +152,47 @@ __device__ __forceinline__ float own_half(uint32_t pair)
     return __half2float(__ushort_as_half((uint16_t)(pair >> (threadIdx.x & 4) * 4)));
 }
 
+/* The dots of a block of 32 columns, or with FORM_S6 a half of it, of both groups: those of group g
+ * at 2 g and 2 g + 1; or, IS_ONTO, on top of what is there. */
+template <enum form F, bool IS_ONTO>
+__device__ __forceinline__ void multiply_block(int dots[4], const uint32_t (&b)[RG][2][2],
+                                               int block, int half, uint2 x)
+{
+    if constexpr (F == FORM_S6) {
+        uint32_t a[2] = {b[0][block][half], b[1][block][half]};
+        uint32_t x_half = half ? x.y : x.x;
+        if (IS_ONTO)
+            mma16_onto(dots, a, x_half);
+        else
+            mma16(dots, a, x_half);
+    } else {
+        uint32_t a[4] = {b[0][block][0], b[1][block][0], b[0][block][1], b[1][block][1]};
+        if (IS_ONTO)
+            mma32_onto(dots, a, x);
+        else
+            mma32(dots, a, x);
+    }
+}
+
+/* What a lane reads of a stage: `values` at the row that it gives to B (FINE, NC = 1: odd columns
+ * of B at that row's low plane), `scales` at its first row of sums, with {d, d sum, d, d sum} of
+ * both blocks, `scales` + `next_scale` at its second; FINE, NC = 2: the low plane is `to_low`
+ * behind `values`. */
+struct operands {
+    const uint8_t *values, *scales;
+    int next_scale, to_low;
+
+    __device__ __forceinline__ operands at(int n_tiles) const
+    {
+        return {values + n_tiles * 64, scales + n_tiles * 16, next_scale, to_low};
+    }
+};
+
 /* One tile of columns. acc[n][g * NC + c] is a lane's sum for weight row lane / 4 of group g and
- * row 8 n + 2 t + c (NC = 1: row t). `values` lies at the row that the lane gives to B, `scales` at
- * its first row of sums, with {d, d sum, d, d sum} for both blocks, `scales` + `next_scale` at its
- * second. Beyond two n only those below n_n are wanted. */
-template <enum form F, int NT, int NC>
+ * row 8 n + 2 t + c (NC = 1: row t). Beyond two n only those below n_n are wanted. */
+template <enum form F, int NT, int NC, bool IS_FINE>
 __device__ __forceinline__ void multiply(float (&acc)[NT][RG * NC],
-                                         const tile_share<F> (&share)[RG], const uint8_t *values,
-                                         const uint8_t *scales, int next_scale, int n_n)
+                                         const tile_share<F> (&share)[RG], operands from, int n_n)
 {
     constexpr int V = 8 * value_step(stage_tiles(NT)), D = 8 * scale_step(stage_tiles(NT));
     constexpr int HALVES = F == FORM_S6 ? 2 : 1;
@@ -145,20 +205,20 @@ __device__ __forceinline__ void multiply(float (&acc)[NT][RG * NC],
         float4 d[NC];
 #pragma unroll
         for (int c = 0; c < NC; c++)
-            d[c] = *reinterpret_cast<const float4 *>(scales + n * D + c * next_scale);
+            d[c] = *reinterpret_cast<const float4 *>(from.scales + n * D + c * from.next_scale);
 #pragma unroll
         for (int block = 0; block < 2; block++) {
-            uint2 x = *reinterpret_cast<const uint2 *>(values + n * V + block * 32);
+            const uint8_t *values = from.values + n * V + block * 32;
+            uint2 x = *reinterpret_cast<const uint2 *>(values), low = {};
+            if (IS_FINE && NC == 2) low = *reinterpret_cast<const uint2 *>(values + from.to_low);
 #pragma unroll
             for (int half = 0; half < HALVES; half++) {
                 int dots[4];
-                if constexpr (F == FORM_S6) {
-                    uint32_t a[2] = {b[0][block][half], b[1][block][half]};
-                    mma16(dots, a, half ? x.y : x.x);
-                } else {
-                    uint32_t a[4] = {b[0][block][0], b[1][block][0], b[0][block][1],
-                                     b[1][block][1]};
-                    mma32(dots, a, x);
+                multiply_block<F, false>(dots, b, block, half, x);
+                if (IS_FINE && NC == 2) {
+#pragma unroll
+                    for (int i = 0; i < 4; i++) dots[i] *= FINE_STEPS;
+                    multiply_block<F, true>(dots, b, block, half, low);
                 }
 #pragma unroll
                 for (int g = 0; g < RG; g++) {
@@ -166,8 +226,10 @@ __device__ __forceinline__ void multiply(float (&acc)[NT][RG * NC],
 #pragma unroll
                     for (int c = 0; c < NC; c++) {
                         float dx = block ? d[c].z : d[c].x;
-                        acc[n][g * NC + c] = __fmaf_rn(s, __fmul_rn(dx, (float)dots[g * 2 + c]),
-                                                       acc[n][g * NC + c]);
+                        int dot = dots[g * 2 + c];
+                        if (IS_FINE && NC == 1) dot = dot * FINE_STEPS + dots[g * 2 + 1];
+                        acc[n][g * NC + c] =
+                            __fmaf_rn(s, __fmul_rn(dx, (float)dot), acc[n][g * NC + c]);
                     }
                 }
             }
@@ -217,22 +279,20 @@ template <enum form F> __device__ __forceinline__ void advance(slice<F> &s, int 
 /* The next n tiles of a slice (a multiple of DEPTH, or all that are left), whose activations lie in
  * a stage; the slice advances. Where its tiles end those of the next are asked for; locate(&next)
  * is called only there, since holding two slices' addresses throughout takes too many registers. */
-template <enum form F, int NT, int NC, int DEPTH, typename Locate>
+template <enum form F, int NT, int NC, bool IS_FINE, int DEPTH, typename Locate>
 __device__ __forceinline__ void multiply_stage(float (&acc)[NT][RG * NC],
                                                tile_share<F> (&share)[DEPTH][RG], slice<F> &from,
-                                               int n, const uint8_t *values, const uint8_t *scales,
-                                               int next_scale, int n_n, Locate locate)
+                                               int n, operands x, int n_n, Locate locate)
 {
     int i = 0;
     for (; i + DEPTH <= n && from.length >= 2 * DEPTH; i += DEPTH) {
 #pragma unroll
         for (int j = 0; j < DEPTH; j++) {
-            multiply<F, NT, NC>(acc, share[j], values + j * 64, scales + j * 16, next_scale, n_n);
+            multiply<F, NT, NC, IS_FINE>(acc, share[j], x.at(j), n_n);
 #pragma unroll
             for (int g = 0; g < RG; g++) load_share<F>(share[j][g], from.at[g], DEPTH + j);
         }
-        values += DEPTH * 64;
-        scales += DEPTH * 16;
+        x = x.at(DEPTH);
         advance<F>(from, DEPTH);
     }
 #pragma unroll 1
@@ -242,7 +302,7 @@ __device__ __forceinline__ void multiply_stage(float (&acc)[NT][RG * NC],
 #pragma unroll
         for (int j = 0; j < DEPTH; j++) {
             if (j >= from.length) break;
-            multiply<F, NT, NC>(acc, share[j], values + j * 64, scales + j * 16, next_scale, n_n);
+            multiply<F, NT, NC, IS_FINE>(acc, share[j], x.at(j), n_n);
 #pragma unroll
             for (int g = 0; g < RG; g++) {
                 if (DEPTH + j < from.length)
@@ -251,8 +311,7 @@ __device__ __forceinline__ void multiply_stage(float (&acc)[NT][RG * NC],
                     load_share<F>(share[j][g], next.at[g], j);
             }
         }
-        values += DEPTH * 64;
-        scales += DEPTH * 16;
+        x = x.at(DEPTH);
         advance<F>(from, DEPTH);
     }
 }
@@ -264,7 +323,13 @@ __device__ __forceinline__ float gelu(float a)
     return 0.5f * a * (1.0f + tanhf(0.79788456080286536f * (a + 0.044715f * a * a * a)));
 }
 
-/* A warp holds 32 neighbouring columns of a row, col = lane + a multiple of 32: their 8 bits and
+__device__ __forceinline__ int warp_total(int x)
+{
+    for (int i = 16; i > 0; i /= 2) x += __shfl_xor_sync(~0u, x, i);
+    return x;
+}
+
+/* A warp holds 32 neighbouring columns of a row, col = lane + a multiple of 32: their codes and
  * scale. v is 0 behind the row's end; a value that is not finite makes the block NaN. */
 __device__ __forceinline__ void store_act_block(const struct act &act, int64_t row, int col,
                                                 float v)
@@ -273,13 +338,17 @@ __device__ __forceinline__ void store_act_block(const struct act &act, int64_t r
     for (int i = 16; i > 0; i /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, i));
     if (__any_sync(~0u, !isfinite(v))) most = __int_as_float(0x7fc00000);
     float inverse = most > 0 ? __fdiv_rn(127.0f, most) : 0.0f;
-    int q = most > 0 ? __float2int_rn(__fmul_rn(v, inverse)) : 0;
-    int sum = q;
-    for (int i = 16; i > 0; i /= 2) sum += __shfl_xor_sync(~0u, sum, i);
-    int c = col % 32, at = 8 * (c % 16 / 4) + c / 16 * 4 + c % 4;
-    static_cast<int8_t *>(act.values)[row * act.stride + col - c + at] = (int8_t)q;
+    float y = most > 0 ? __fmul_rn(v, inverse) : 0.0f;
+    int q = __float2int_rn(y), c = col % 32, sum = warp_total(q);
+    int64_t at = row * act.stride + col - c + 8 * (c % 16 / 4) + c / 16 * 4 + c % 4;
+    static_cast<int8_t *>(act.values)[at] = (int8_t)q;
+    if (act.kind == ACT_FINE) {
+        int low = __float2int_rn(__fmul_rn(__fsub_rn(y, (float)q), (float)FINE_STEPS));
+        act.low[at] = (int8_t)low;
+        sum = sum * FINE_STEPS + warp_total(low);
+    }
     if (c == 0) {
-        float d = __fdiv_rn(most, 127.0f);
+        float d = __fdiv_rn(most, act.kind == ACT_FINE ? 127.0f * FINE_STEPS : 127.0f);
         reinterpret_cast<float2 *>(act.scale)[(row * act.stride + col) / 32] =
             make_float2(d, d * (float)sum);
     }
@@ -349,7 +418,7 @@ __device__ __forceinline__ void finish_gelu(const gelu_epilogue &e, const partia
             v = gelu(a) * b;
             if (e.out) e.out[to * e.cols + col] = v;
         }
-        if (e.act.kind == ACT_INT8 && col - lane < e.act.stride) store_act_block(e.act, to, col, v);
+        if (is_in_blocks(e.act) && col - lane < e.act.stride) store_act_block(e.act, to, col, v);
     }
 }
 

@@ -12,6 +12,9 @@
 
 #include "backend/cuda/kernels/matvec.cuh"
 
+/* With activations of 8 bits, of 16 (types.h: ACT_FINE), or with the experts that rows chose. */
+enum product_kind { PLAIN, FINE, EXPERTS };
+
 /* Shared memory that every chip grants a block (99 KB, some of it for static arrays); what a stage
  * that is filled once may take of it. */
 enum { SHARED_MAX = 98 << 10, STAGE_MAX = 80 << 10, EXPERTS_MAX = 1024 };
@@ -36,6 +39,7 @@ struct product {
     int32_t row_shift, kc, n_chunks;
     bool is_filled_once;
     int32_t slice_bytes, stage_bytes;
+    int32_t to_low; /* FINE: from the values of a slice to their low plane */
     int32_t ring_at, partial_at, list_at; /* in shared memory */
 };
 
@@ -156,6 +160,7 @@ __device__ __forceinline__ bool choose_expert(const int32_t *ids, int n_pairs, i
 }
 
 /* Activations of the whole slices; row r is row first + r, or x_rows[first + r]. */
+template <bool IS_FINE>
 __device__ __forceinline__ void fill_stage(const product &a, uint8_t *stage, const int *x_rows,
                                            int first, int n_rows)
 {
@@ -172,13 +177,16 @@ __device__ __forceinline__ void fill_stage(const product &a, uint8_t *stage, con
         const uint8_t *d = reinterpret_cast<const uint8_t *>(a.x.scale) + at / 4;
         for (int j = lane; j < n * 4; j += 32) copy16(values + j * 16, x + j * 16);
         for (int j = lane; j < n; j += 32) copy16(scales + j * 16, d + j * 16);
+        for (int j = lane; IS_FINE && j < n * 4; j += 32)
+            copy16(values + a.to_low + j * 16, a.x.low + at + j * 16);
     }
 }
 
+template <bool IS_FINE>
 __device__ __forceinline__ void fill_stage_now(const product &a, uint8_t *stage, const int *x_rows,
                                                int first, int n_rows)
 {
-    fill_stage(a, stage, x_rows, first, n_rows);
+    fill_stage<IS_FINE>(a, stage, x_rows, first, n_rows);
     copies_done();
     __syncthreads();
 }
@@ -186,7 +194,7 @@ __device__ __forceinline__ void fill_stage_now(const product &a, uint8_t *stage,
 /* KC tiles of columns of a turn's slices; row r is row first + r, or x_rows[first + r]. Threads
  * take 16 bytes each: ROWS * KC * 4 of them the values of a slice, as many others those of the
  * next. */
-template <int ROWS, int KC>
+template <int ROWS, int KC, bool IS_FINE>
 __device__ __forceinline__ void copy_stage(const product &a, uint8_t *stage, const int *x_rows,
                                            int first, int n_rows, int turn, int chunk)
 {
@@ -197,12 +205,13 @@ __device__ __forceinline__ void copy_stage(const product &a, uint8_t *stage, con
     {
         int i = threadIdx.x, c = i % (KC * 4), row = i / (KC * 4) % ROWS, k_in = chunk * KC + c / 4;
         int from = row >= n_rows ? 0 : x_rows ? x_rows[first + row] : first + row;
-        const uint8_t *x = x_values + (int64_t)from * a.x.stride + k_in * 64 + c % 4 * 16;
+        int64_t at = (int64_t)from * a.x.stride + k_in * 64 + c % 4 * 16;
         uint8_t *to = stage + row * value_step(KC) + c * 16;
         for (int part = i / VALUES; part < a.abreast; part += n_threads / VALUES) {
             int k0 = slice_begin(a, turn * a.abreast + part);
-            if (row < n_rows && k0 + k_in < slice_begin(a, turn * a.abreast + part + 1))
-                copy16(to + part * a.slice_bytes, x + k0 * 64);
+            if (row >= n_rows || k0 + k_in >= slice_begin(a, turn * a.abreast + part + 1)) continue;
+            copy16(to + part * a.slice_bytes, x_values + at + k0 * 64);
+            if (IS_FINE) copy16(to + part * a.slice_bytes + a.to_low, a.x.low + at + k0 * 64);
         }
     }
     int i = threadIdx.x, c = i % KC, row = i / KC % ROWS, k_in = chunk * KC + c;
@@ -265,7 +274,7 @@ __device__ __forceinline__ bool next_job(const product &a, const job &now, int e
 
 /* A warp's share of a job, chunk by chunk; `stage` is where the next chunk of activations lies, and
  * where the other one goes is the other stage. */
-template <enum form F, int NT, int DEPTH, typename Locate>
+template <enum form F, int NT, bool IS_FINE, int DEPTH, typename Locate>
 __device__ __forceinline__ void
 multiply_job(const product &a, float (&acc)[NT][RG * 2], tile_share<F> (&share)[DEPTH][RG],
              slice<F> &now, uint8_t *shared, const int *x_rows, const job &here, const job &next,
@@ -282,19 +291,22 @@ multiply_job(const product &a, float (&acc)[NT][RG * 2], tile_share<F> (&share)[
         bool is_same = chunk + 1 < a.n_chunks;
         if (!a.is_filled_once && (is_same || has_next)) {
             const job &to = is_same ? here : next;
-            copy_stage<ROWS, KC>(a, shared + (*stage ^ 1) * a.stage_bytes, x_rows, to.first,
-                                 rows_to_copy(a, to, end), to.turn, is_same ? chunk + 1 : 0);
+            copy_stage<ROWS, KC, IS_FINE>(a, shared + (*stage ^ 1) * a.stage_bytes, x_rows,
+                                          to.first, rows_to_copy(a, to, end), to.turn,
+                                          is_same ? chunk + 1 : 0);
         }
         const uint8_t *at = shared + *stage * a.stage_bytes;
-        multiply_stage<F, NT, 2, DEPTH>(acc, share, now, kc, at + place.values, at + place.scales,
-                                        scale_step(kc), n_n, locate_next);
+        int to_low = NT == 1 ? a.to_low : low_step(ROWS, KC);
+        operands x = {at + place.values, at + place.scales, scale_step(kc), to_low};
+        multiply_stage<F, NT, 2, IS_FINE, DEPTH>(acc, share, now, kc, x, n_n, locate_next);
         if (!a.is_filled_once) *stage ^= 1;
     }
 }
 
-template <enum form F, int NT, bool IS_EXPERT>
+template <enum form F, int NT, enum product_kind KIND>
 __global__ void __launch_bounds__(32 * WARPS, 2) multiply_tiles(const __grid_constant__ product a)
 {
+    constexpr bool IS_EXPERT = KIND == EXPERTS, IS_FINE = KIND == FINE;
     constexpr int DEPTH = depth_of(NT), KC = stage_tiles(NT), ROWS = 8 * NT;
     extern __shared__ __align__(128) uint8_t shared[];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -320,9 +332,10 @@ __global__ void __launch_bounds__(32 * WARPS, 2) multiply_tiles(const __grid_con
         start_slice<F, DEPTH>(share, now);
     }
     if (a.is_filled_once)
-        fill_stage(a, shared, nullptr, here.first, rows_to_copy(a, here, end));
+        fill_stage<IS_FINE>(a, shared, nullptr, here.first, rows_to_copy(a, here, end));
     else
-        copy_stage<ROWS, KC>(a, shared, x_rows, here.first, rows_to_copy(a, here, end), 0, 0);
+        copy_stage<ROWS, KC, IS_FINE>(a, shared, x_rows, here.first, rows_to_copy(a, here, end), 0,
+                                      0);
     if (!IS_EXPERT) end = min(live, here.first + ROWS);
 
     int stage = 0; /* rows that the lane gives to B and takes of sums: */
@@ -341,8 +354,8 @@ __global__ void __launch_bounds__(32 * WARPS, 2) multiply_tiles(const __grid_con
 #pragma unroll
         for (int i = 0; i < NT * RG * 2; i++) acc[i / (RG * 2)][i % (RG * 2)] = start;
         int length = now.length;
-        multiply_job<F, NT, DEPTH>(a, acc, share, now, shared, x_rows, here, next, has_next, end,
-                                   is_filled, &stage, at, locate_next);
+        multiply_job<F, NT, IS_FINE, DEPTH>(a, acc, share, now, shared, x_rows, here, next,
+                                            has_next, end, is_filled, &stage, at, locate_next);
         is_filled = a.is_filled_once;
         locate_next(&now);
 #pragma unroll
@@ -493,10 +506,9 @@ __device__ __forceinline__ void read_share(tile_share<F> &s, const uint8_t *stag
     }
 }
 
-template <enum form F, int N>
+template <enum form F, int N, bool IS_FINE>
 __device__ __forceinline__ void multiply_ring_stage(float (&acc)[1][RG], const uint8_t *stage,
-                                                    const uint8_t *values, const uint8_t *scales,
-                                                    int n)
+                                                    operands x, int n)
 {
 #pragma unroll
     for (int j = 0; j < N; j++) {
@@ -504,13 +516,14 @@ __device__ __forceinline__ void multiply_ring_stage(float (&acc)[1][RG], const u
         tile_share<F> share[RG];
 #pragma unroll
         for (int g = 0; g < RG; g++) read_share<F>(share[g], stage, g, j);
-        multiply<F, 1, 1>(acc, share, values + j * 64, scales + j * 16, 0, 1);
+        multiply<F, 1, 1, IS_FINE>(acc, share, x.at(j), 1);
     }
 }
 
-template <enum form F, bool IS_EXPERT>
+template <enum form F, enum product_kind KIND>
 __global__ void __launch_bounds__(32 * WARPS, 3) multiply_few(const __grid_constant__ product a)
 {
+    constexpr bool IS_EXPERT = KIND == EXPERTS, IS_FINE = KIND == FINE;
     typedef ring_stage<F> S;
     extern __shared__ __align__(128) uint8_t shared[];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = 1 << a.row_shift;
@@ -541,13 +554,14 @@ __global__ void __launch_bounds__(32 * WARPS, 3) multiply_few(const __grid_const
         aim<F>(feed, a, max(expert, 0), unit * a.across + column, part);
         for (int i = 0; i < RING - 1; i++) feed_next();
     }
-    fill_stage_now(a, shared, x_rows, 0, min(end, rows));
+    fill_stage_now<IS_FINE>(a, shared, x_rows, 0, min(end, rows));
     if (!IS_EXPERT) end = min(live, rows);
     if (end <= 0) return;
 
     operand_place place = operands_in_stage(a, a.kc, part, min(lane / 8, rows - 1),
                                             min(lane % 4, rows - 1));
-    const uint8_t *values = shared + place.values, *scales = shared + place.scales;
+    bool is_low = IS_FINE && lane / 4 % 2 == 1; /* of this lane's column of B */
+    operands x = {shared + place.values + (is_low ? a.to_low : 0), shared + place.scales, 0, 0};
     partial_sums p = partial_sums_of(a, shared);
     int length = slice_begin(a, part + 1) - slice_begin(a, part);
     float start = expert < 0 ? __int_as_float(0x7fc00000) : 0.0f;
@@ -557,8 +571,8 @@ __global__ void __launch_bounds__(32 * WARPS, 3) multiply_few(const __grid_const
             asm volatile("cp.async.wait_group %0;" ::"n"(RING - 2) : "memory");
             __syncwarp();
             feed_next();
-            multiply_ring_stage<F, S::TILES>(acc, ring + taken * S::BYTES, values + k * 64,
-                                             scales + k * 16, length - k);
+            multiply_ring_stage<F, S::TILES, IS_FINE>(acc, ring + taken * S::BYTES, x.at(k),
+                                                      length - k);
             taken = taken + 1 == RING ? 0 : taken + 1;
         }
         put_partial<F, 1, 1>(p, part, column * RG, acc);
@@ -572,7 +586,7 @@ __global__ void __launch_bounds__(32 * WARPS, 3) multiply_few(const __grid_const
         }
         first += rows; /* more rows than a stage holds chose this expert: never, with a router */
         if (first >= end) break;
-        fill_stage_now(a, shared, x_rows, first, min(end - first, rows));
+        fill_stage_now<IS_FINE>(a, shared, x_rows, first, min(end - first, rows));
     }
     copies_done();
 }
@@ -588,10 +602,18 @@ static inline int slices_for(int n_sm, int columns, int n_ktiles, int most)
     return n;
 }
 
-/* Bytes of a stage for one slice. */
+/* Bytes of a stage for one slice, without a low plane. */
 static inline int slice_bytes_of(int rows, int kc)
 {
     return rows * (value_step(kc) + scale_step(kc));
+}
+
+/* A slice in shared memory: values, scales, low plane. */
+static inline void shape_slice(product *p, int rows, bool is_fine)
+{
+    p->slice_bytes = slice_bytes_of(rows, p->kc);
+    p->to_low = low_step(rows, p->kc);
+    if (is_fine) p->slice_bytes = p->to_low + rows * value_step(p->kc);
 }
 
 /* Fills in how slices and units of `p` are dealt to warps and blocks. Two turns and more: with
@@ -601,7 +623,7 @@ static inline void spread(product *p, int n_sm, int most)
     bool has_two = p->gelu.kind == MATVEC_GELU_MUL, has_gelu = p->gelu.kind != MATVEC_STORE;
     int columns = 0, per_column = has_two ? 1 : RG; /* groups of eight outputs */
     for (int k = 0; k < (has_two ? 1 : p->n_w); k++) {
-        bool is_padded = has_gelu && p->gelu.act.kind == ACT_INT8;
+        bool is_padded = has_gelu && is_in_blocks(p->gelu.act);
         int groups = is_padded ? round_up(p->w[k].rows, 64) / 8 : p->w[k].n_groups;
         p->columns[k] = (groups + per_column - 1) / per_column;
         columns += p->columns[k];
@@ -679,35 +701,96 @@ template <typename Kernel> static cudaError_t allow_all_shared(Kernel *kernel)
 }
 
 /* False: activations of these columns do not fit, take launch_tiles. */
-template <enum form F, bool IS_EXPERT> static bool launch_few(const struct queue *q, product p)
+template <enum form F, enum product_kind KIND>
+static bool launch_few(const struct queue *q, product p)
 {
     spread(&p, q->n_sm, WARPS);
     int rows = p.rows.max == 3 ? 4 : p.rows.max;
     for (p.row_shift = 0; 1 << p.row_shift < rows; p.row_shift++) continue;
     p.kc = longest_slice(&p);
-    p.slice_bytes = slice_bytes_of(rows, p.kc);
+    shape_slice(&p, rows, KIND == FINE);
     p.ring_at = round_up(p.abreast * p.slice_bytes, 128); /* or copies take a line more */
     size_t bytes = place(&p, (size_t)(p.ring_at + WARPS * RING * ring_stage<F>::BYTES));
     if (bytes > SHARED_MAX) return false;
-    launch_units<IS_EXPERT>(q, multiply_few<F, IS_EXPERT>, p, 1, bytes);
+    launch_units<KIND == EXPERTS>(q, multiply_few<F, KIND>, p, 1, bytes);
     return true;
 }
 
-template <enum form F, int NT, bool IS_EXPERT>
+template <enum form F, int NT, enum product_kind KIND>
 static void launch_tiles(const struct queue *q, product p)
 {
     int rows = 8 * NT;
     spread(&p, q->n_sm, NT > 1 ? 4 : WARPS);
     for (p.row_shift = 0; 1 << p.row_shift < rows; p.row_shift++) continue;
     int length = longest_slice(&p);
-    p.is_filled_once = NT == 1 && !p.ids && p.abreast * slice_bytes_of(rows, length) <= STAGE_MAX;
-    p.kc = p.is_filled_once ? length : stage_tiles(NT);
+    p.kc = length;
+    shape_slice(&p, rows, KIND == FINE);
+    p.is_filled_once = NT == 1 && !p.ids && p.abreast * p.slice_bytes <= STAGE_MAX;
+    if (!p.is_filled_once) {
+        p.kc = stage_tiles(NT);
+        shape_slice(&p, rows, KIND == FINE);
+    }
     p.n_chunks = (length + p.kc - 1) / p.kc;
-    p.slice_bytes = slice_bytes_of(rows, p.kc);
     p.stage_bytes = p.abreast * p.slice_bytes;
     size_t bytes = place(&p, (size_t)(p.stage_bytes * (p.is_filled_once ? 1 : 2)));
-    launch_units<IS_EXPERT>(q, multiply_tiles<F, NT, IS_EXPERT>, p,
-                            round_up(p.rows.max, rows) / rows, bytes);
+    launch_units<KIND == EXPERTS>(q, multiply_tiles<F, NT, KIND>, p,
+                                  round_up(p.rows.max, rows) / rows, bytes);
 }
+
+/* ---- Dispatch -------------------------------------------------------------------------------- */
+
+static inline int outputs_of(const product &p)
+{
+    int sum = 0;
+    for (int k = 0; k < p.n_w; k++) sum += p.w[k].rows;
+    return sum;
+}
+
+/* Rows beyond 16 go in tiles of 16 side by side, which share the weights in L2: tiles of 32 took
+ * 1.2 times as long (E4B Q8_0, 32 rows, H200). With so few outputs that most multiprocessors would
+ * be idle, tiles of 8. */
+template <enum form F, enum product_kind KIND>
+static void launch_form(const struct queue *q, const product &p)
+{
+    if (p.rows.max <= 4 && launch_few<F, KIND>(q, p)) return;
+    if (p.rows.max <= 8 || outputs_of(p) <= 8 * q->n_sm)
+        launch_tiles<F, 1, KIND>(q, p);
+    else
+        launch_tiles<F, 2, KIND>(q, p);
+}
+
+template <enum product_kind KIND>
+static void launch_product(const struct queue *q, const product &p)
+{
+    switch (form_of(p.w[0].format)) {
+#define X(F)                                                                                       \
+    case F: launch_form<F, KIND>(q, p); break;
+        FORM_LIST(X)
+#undef X
+    default: break;
+    }
+}
+
+template <enum form F, enum product_kind KIND> static cudaError_t prepare_form()
+{
+    cudaError_t error = allow_all_shared(multiply_few<F, KIND>);
+    if (!error) error = allow_all_shared(multiply_tiles<F, 1, KIND>);
+    if (!error) error = allow_all_shared(multiply_tiles<F, 2, KIND>);
+    return error;
+}
+
+template <enum product_kind KIND> static cudaError_t prepare_product()
+{
+    cudaError_t error = cudaSuccess;
+#define X(F)                                                                                       \
+    if (!error) error = prepare_form<F, KIND>();
+    FORM_LIST(X)
+#undef X
+    return error;
+}
+
+/* matvec_fine.cu: compiled beside matvec.cu. */
+void launch_fine(const struct queue *q, const product &p);
+cudaError_t fine_prepare();
 
 #endif

@@ -212,7 +212,7 @@ static inline rows_shape shape_rows(rows_product *a)
     a->quads = has_two(*a) ? 16 : has_gelu ? 8 : a->w[0].rows > 4096 ? 4 : 1;
     a->n_slices = has_two(*a) || a->quads == 4 ? 1 : 16 / a->quads;
     int rows = a->w[0].rows, outs = outs_of_block(*a);
-    if (has_gelu && a->gelu.act.kind == ACT_INT8) rows = round_up(rows, 64);
+    if (has_gelu && is_in_blocks(a->gelu.act)) rows = round_up(rows, 64);
     rows_shape shape;
     shape.is_single = a->ids || a->rows.max == 1;
     int rt = shape.is_single ? 1 : ROWS_TILE;

@@ -138,9 +138,9 @@ __device__ __forceinline__ void put_out(const struct norm_args &p, int k, bool i
 #pragma unroll
         for (int v = 0; v < V; v++) store_quad(out.y + row * p.cols, col_of(v), p.cols, h[v]);
     }
-    if (out.act.kind == ACT_INT8) {
+    if (is_in_blocks(out.act)) {
 #pragma unroll
-        for (int v = 0; v < V; v++) act_store_int8(out.act, row, col_of(v) / 4, h[v], is_live);
+        for (int v = 0; v < V; v++) act_store_blocks(out.act, row, col_of(v) / 4, h[v], is_live);
     } else if (out.act.kind == ACT_HALF) {
         uint32_t most = 0;
 #pragma unroll

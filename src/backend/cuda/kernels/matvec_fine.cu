@@ -1,0 +1,12 @@
+/* The kernels of matvec_block.cuh for activations of 16 bits. */
+#include "backend/cuda/kernels/matvec_block.cuh"
+
+void launch_fine(const struct queue *q, const product &p)
+{
+    launch_product<FINE>(q, p);
+}
+
+cudaError_t fine_prepare()
+{
+    return prepare_product<FINE>();
+}
