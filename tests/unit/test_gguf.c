@@ -586,6 +586,41 @@ static void test_not_files(void **state)
     gguf_close(NULL);
 }
 
+/* Layers in Q4_K and Q6_K, embeddings in Q8_0, and what general.file_type says of it. */
+static void check_quantisation(uint32_t file_type, const char *name)
+{
+    static const int64_t small[] = {256, 1}, medium[] = {256, 2}, large[] = {256, 64};
+    static const int64_t row[] = {256};
+    struct gguf_writer w = {0};
+    struct buf image = {0};
+    struct gguf *g;
+    char found[32], mix[128];
+    if (file_type != UINT32_MAX) gguf_put_u32(&w, "general.file_type", file_type);
+    gguf_add_fill(&w, "token_embd.weight", FORMAT_Q8_0, large, 2, NULL, NULL);
+    gguf_add_fill(&w, "blk.0.attn_q.weight", FORMAT_Q4_K, medium, 2, NULL, NULL);
+    gguf_add_fill(&w, "blk.0.attn_v.weight", FORMAT_Q6_K, small, 2, NULL, NULL);
+    gguf_add_fill(&w, "blk.0.attn_norm.weight", FORMAT_F32, row, 1, NULL, NULL);
+    save_image(&w, &image);
+    assert_int_equal(gguf_open_memory(&g, image.data, image.length, "image", NULL), CARAT_OK);
+    gguf_quantisation(g, found, sizeof found);
+    gguf_type_mix(g, mix, sizeof mix);
+    assert_string_equal(found, name);
+    assert_string_equal(mix, "Q8_0 92.0 %, F32 5.4 %, Q4_K 1.5 %, Q6_K 1.1 %");
+    gguf_close(g);
+    buf_deinit(&image);
+    gguf_writer_deinit(&w);
+}
+
+static void test_quantisation(void **state)
+{
+    (void)state;
+    check_quantisation(UINT32_MAX, "Q4_K");
+    check_quantisation(15, "Q4_K - Medium");
+    check_quantisation(14, "Q4_K - Small");
+    check_quantisation(17, "Q4_K"); /* Q5_K - Medium: the tensors know better */
+    check_quantisation(7, "Q4_K");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -598,6 +633,7 @@ int main(void)
         cmocka_unit_test(test_cut_everywhere),
         cmocka_unit_test(test_change_everywhere),
         cmocka_unit_test(test_printable),
+        cmocka_unit_test(test_quantisation),
         cmocka_unit_test(test_split),
         cmocka_unit_test(test_split_missing),
         cmocka_unit_test(test_split_keys),
