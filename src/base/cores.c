@@ -24,6 +24,14 @@ void cores_take(int n_threads)
     pthread_mutex_unlock(&cores.lock);
 }
 
+int cores_waiting(void)
+{
+    pthread_mutex_lock(&cores.lock);
+    int waiting = (int)(cores.next_ticket - cores.served);
+    pthread_mutex_unlock(&cores.lock);
+    return waiting;
+}
+
 void cores_give(int n_threads)
 {
     pthread_mutex_lock(&cores.lock);

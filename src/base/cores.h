@@ -9,4 +9,7 @@ void cores_take(int n_threads);
 /* What was taken, by the same number. */
 void cores_give(int n_threads);
 
+/* Threads that wait in cores_take now. */
+int cores_waiting(void);
+
 #endif

@@ -133,8 +133,8 @@ static void on_interrupt(int signal_number)
 
 static void on_terminate(int signal_number)
 {
-    if (!pass_to_main(signal_number))
-        leave(signal_number == SIGHUP ? EXIT_HANGUP : EXIT_TERMINATED);
+    /* On any thread: the main one may be stopped again, in the background, before it sees this. */
+    leave(signal_number == SIGHUP ? EXIT_HANGUP : EXIT_TERMINATED);
 }
 
 static void write_text(const char *text)

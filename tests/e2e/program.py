@@ -24,6 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FIXTURES = ROOT / "tests/golden/fixtures"
 MODEL = str(FIXTURES / "e2b-q8_0.gguf")
 DEMO = ROOT / "models/demo.gguf"
+LIMIT = 120  # seconds to wait for what comes soon, unless the machine is very busy
 # The first notes of all that computes.
 SETUP = re.compile(r"\A(carat: note: memory: .*\n)?carat: note: on .*\n")
 PARTS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -42,7 +43,28 @@ def environment(**more):
 def carat(*arguments, stdin=b"", env=None, cwd=None, **more):
     """Runs the program; stdin is bytes. Gives status, out and err."""
     return subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, capture_output=True,
-                          env=env or environment(), cwd=cwd or str(ROOT), timeout=120, **more)
+                          env=env or environment(), cwd=cwd or str(ROOT), timeout=LIMIT, **more)
+
+
+def patched_model(path, **keys):
+    """A copy of the model whose whole numbers `gemma4.KEY` ("__" stands for a dot) are others."""
+    data = bytearray(pathlib.Path(MODEL).read_bytes())
+    for key, number in keys.items():
+        key = f"gemma4.{key.replace('__', '.')}".encode()
+        key = struct.pack("<Q", len(key)) + key
+        at = data.index(key) + len(key) + 4  # after the type
+        data[at:at + 4] = struct.pack("<I", number)
+    pathlib.Path(path).write_bytes(data)
+    return str(path)
+
+
+_long = tempfile.TemporaryDirectory()
+
+
+def long_model():
+    """A model with room for an answer that does not end while a test looks at it."""
+    path = os.path.join(_long.name, "long.gguf")
+    return path if os.path.exists(path) else patched_model(path, context_length=1 << 18)
 
 
 def expect(is_true, text):
@@ -82,11 +104,11 @@ def need_demo():
 
 class Terminal:
     """The program on a terminal of its own; `program` names another one, more words its
-    environment."""
+    environment. Without CI="" it shows no progress there, which comes and goes by the clock."""
 
     def __init__(self, *arguments, program=None, size=(24, 100), **more):
         self.folder = tempfile.TemporaryDirectory()
-        env = {**environment(TERM="xterm", XDG_STATE_HOME=self.folder.name), **more}
+        env = {**environment(TERM="xterm", XDG_STATE_HOME=self.folder.name, CI="1"), **more}
         program = program or PROGRAM
         try:
             self.pid, self.fd = pty.fork()
@@ -119,7 +141,7 @@ class Terminal:
         self.seen += PARTS.sub("", whole)
         return bool(data)
 
-    def wait_for(self, text, seconds=60):
+    def wait_for(self, text, seconds=LIMIT):
         """Reads until `text` appears; gives what came before and forgets both."""
         end = time.monotonic() + seconds
         while text not in self.seen:
@@ -133,7 +155,7 @@ class Terminal:
 
     def status(self):
         """The exit status, once it has ended; what it still prints is read meanwhile."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + LIMIT
         while time.monotonic() < end:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             while self.read(0 if pid else 0.05):

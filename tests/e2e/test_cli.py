@@ -16,12 +16,11 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 
 import program
-from program import (DEMO, FIXTURES, MODEL, PROGRAM, ROOT, SETUP, Skip, Terminal, carat,
-                     environment, expect, expect_error, expect_status, libraries, need_demo,
-                     need_json)
+from program import (DEMO, FIXTURES, LIMIT, MODEL, PROGRAM, ROOT, SETUP, Skip, Terminal, carat,
+                     environment, expect, expect_error, expect_status, libraries, long_model,
+                     need_demo, need_json, patched_model)
 
 
 # ---- Usage ------------------------------------------------------------------------------------
@@ -243,7 +242,7 @@ def test_full_disk_is_an_error():
                       ["tokenize", MODEL, "--json", "x"], ["bench", MODEL, "-p", "4", "-n", "0"]):
         with open("/dev/full", "wb") as full:
             done = subprocess.run([PROGRAM, *arguments], stdin=subprocess.DEVNULL, stdout=full,
-                                  stderr=subprocess.PIPE, env=environment(), timeout=60)
+                                  stderr=subprocess.PIPE, env=environment(), timeout=LIMIT)
         expect(done.returncode == 1, f"{arguments[0]}: status {done.returncode}")
         expect(b"standard output" in done.stderr, f"{arguments[0]}: {done.stderr!r}")
 
@@ -257,7 +256,7 @@ def test_closed_stdout_is_an_error():
 def test_reader_that_leaves_is_no_noise():
     done = subprocess.run(["bash", "-c", f'"{PROGRAM}" run "{MODEL}" hi -n 200 -q | head -c 1; '
                            "echo ${PIPESTATUS[0]}"], capture_output=True, env=environment(),
-                          stdin=subprocess.DEVNULL, timeout=60)
+                          stdin=subprocess.DEVNULL, timeout=LIMIT)
     expect(done.stderr == b"", done.stderr.decode())
     expect(done.stdout.strip().endswith((b"141", b"0")), str(done.stdout))
 
@@ -397,19 +396,11 @@ def test_logits_agree_with_the_fixture():
 
 
 def test_a_model_of_few_positions_is_used_whole():
-    data = bytearray(pathlib.Path(MODEL).read_bytes())
-
-    def put(key, number):
-        key = struct.pack("<Q", len(key)) + key
-        at = data.index(key) + len(key) + 4  # after the type
-        data[at:at + 4] = struct.pack("<I", number)
-
     with tempfile.TemporaryDirectory() as folder:
         path, out = os.path.join(folder, "m.gguf"), os.path.join(folder, "o.f32")
         for positions in (2, 17, 63):
-            put(b"gemma4.context_length", positions)
-            put(b"gemma4.attention.sliding_window", min(positions, 32))
-            pathlib.Path(path).write_bytes(data)
+            patched_model(path, context_length=positions,
+                          attention__sliding_window=min(positions, 32))
             for n in (1, positions):
                 done = carat("logits", path, "--tokens", ",".join(["5"] * n), "--all", "-o", out)
                 expect_status(done, 0)
@@ -614,13 +605,13 @@ def test_names_in_files_cannot_reach_the_terminal():
 def test_file_cut_while_in_use_is_explained():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.gguf")
-        shutil.copy(MODEL, path)
-        child = subprocess.Popen([PROGRAM, "run", path, "hi", "-n", "100000", "--ignore-eos", "-c",
-                                  "4096"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        shutil.copy(long_model(), path)
+        child = subprocess.Popen([PROGRAM, "run", path, "hi", "--ignore-eos", "-c", "200000"],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                  stdin=subprocess.DEVNULL, env=environment())
         child.stdout.read(1)
         os.truncate(path, 4096)
-        _, err = child.communicate(timeout=60)
+        _, err = child.communicate(timeout=LIMIT)
         expect(child.returncode == 3, f"status {child.returncode}: {err!r}")
         expect(b"was cut short while in use" in err and b"hint: " in err, str(err))
 
@@ -820,8 +811,8 @@ def test_demo_model_answers():
 # ---- Signals and terminals --------------------------------------------------------------------
 
 def start_long_answer():
-    child = subprocess.Popen([PROGRAM, "run", MODEL, "hi", "-n", "100000", "--ignore-eos", "-c",
-                              "4096"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    child = subprocess.Popen([PROGRAM, "run", long_model(), "hi", "--ignore-eos", "-c", "200000"],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, env=environment())
     child.first = child.stdout.read(1)
     return child
@@ -830,7 +821,7 @@ def start_long_answer():
 def test_interrupt_stops_the_answer():
     child = start_long_answer()
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=LIMIT)
     expect(child.returncode == 130, f"status {child.returncode}")
     err = SETUP.sub("", err.decode())
     expect((child.first + out).endswith(b"\n") and err == "", f"{out[-20:]!r}, {err!r}")
@@ -839,7 +830,7 @@ def test_interrupt_stops_the_answer():
 def test_terminate_gives_143():
     child = start_long_answer()
     child.send_signal(signal.SIGTERM)
-    child.communicate(timeout=30)
+    child.communicate(timeout=LIMIT)
     expect(child.returncode == 143, f"status {child.returncode}")
 
 
@@ -925,12 +916,13 @@ def test_chat_takes_a_pasted_block_as_one_message():
 
 
 def test_interrupt_in_chat_stops_only_the_answer():
-    terminal = Terminal("chat", MODEL, "--logit-bias", "106=-inf", "--logit-bias", "1=-inf",
-                        "--logit-bias", "50=-inf")
+    terminal = Terminal("chat", long_model(), "-c", "200000", "--logit-bias", "106=-inf",
+                        "--logit-bias", "1=-inf", "--logit-bias", "50=-inf")
     terminal.wait_for("> ")
     terminal.send("hello\r")
     terminal.wait_for("hello")
-    time.sleep(0.7)
+    while not terminal.seen.strip():  # the answer: nothing else comes
+        expect(terminal.read(LIMIT), "an answer")
     terminal.send("\x03")
     terminal.wait_for("stopped")
     terminal.wait_for("> ")
@@ -960,6 +952,16 @@ def test_chat_reads_lines_from_a_pipe():
     done = carat("chat", MODEL, "-n", "4", "--temp", "0", stdin=b"hello\n/stats\nagain\n")
     expect_status(done, 0)
     expect(b"> " not in done.stdout[:2] and done.stdout.count(b"\n") >= 2, str(done.stdout))
+
+
+def test_progress_is_shown_on_a_terminal_and_leaves_no_trace():
+    for more, quiet, is_shown in (({}, [], True), ({}, ["-q"], False), ({"CI": "1"}, [], False),
+                                  ({"TERM": "dumb"}, [], False)):
+        terminal = Terminal("run", MODEL, "hi", "-n", "2", *quiet, **{"CI": "", **more})
+        expect(terminal.status() == 0, "status")
+        shown = re.findall("\r\x1b\\[K([^\r]*)", terminal.raw)
+        expect(any("..." in s for s in shown) == is_shown, f"{more} {quiet}: {shown}")
+        expect(not is_shown or not shown[-1].endswith("..."), f"it stays: {shown}")
 
 
 def test_run_without_prompt_on_a_terminal_is_a_chat():

@@ -17,18 +17,17 @@ import tempfile
 import time
 
 import program
-from program import (MODEL, PROGRAM, Skip, carat, environment, expect, expect_error,
-                     expect_status, need_json)
+from program import (LIMIT, MODEL, PROGRAM, Skip, carat, environment, expect, expect_error,
+                     expect_status, long_model, need_json)
 
 OLD = b"precious"
 NOBODY = 65534
-LIMIT = 120  # seconds to wait for what comes soon unless the machine is very busy
 MUTE = sum((["-l", f"{i}=-inf"] for i in range(768)), [])  # sampling fails at the first token
 
 
-def text_file(folder):
+def text_file(folder, n=40):
     path = os.path.join(folder, "text")
-    pathlib.Path(path).write_text("The quick brown fox jumps over the lazy dog. " * 40)
+    pathlib.Path(path).write_text("The quick brown fox jumps over the lazy dog. " * n)
     return path
 
 
@@ -322,14 +321,14 @@ def test_what_may_not_be_written_is_left_alone():
 # ---- Signals ----------------------------------------------------------------------------------
 
 LONG = {
-    "run": lambda folder, path: ["run", MODEL, "hi", "-n", "100000", "--ignore-eos", "-c", "4096",
-                                 "-q", "-o", path],
-    "run --json": lambda folder, path: ["run", MODEL, "hi", "-n", "100000", "--ignore-eos", "-c",
-                                        "4096", "--json", "-q", "-o", path],
-    "logits": lambda folder, path: ["logits", MODEL, "--tokens", ",".join(["5"] * 4000), "--all",
-                                    "-q", "-o", path],
-    "perplexity": lambda folder, path: ["perplexity", MODEL, "-f", text_file(folder), "-c", "256",
-                                        "--backend", "ref", "-q", "--save-logits", path],
+    "run": lambda folder, path: ["run", long_model(), "hi", "--ignore-eos", "-c", "200000", "-q",
+                                 "-o", path],
+    "run --json": lambda folder, path: ["run", long_model(), "hi", "--ignore-eos", "-c", "200000",
+                                        "--json", "-q", "-o", path],
+    "logits": lambda folder, path: ["logits", long_model(), "--tokens", ",".join(["5"] * 60000),
+                                    "--all", "-q", "-o", path],
+    "perplexity": lambda folder, path: ["perplexity", MODEL, "-f", text_file(folder, 4000), "-c",
+                                        "256", "--backend", "ref", "-q", "--save-logits", path],
 }
 
 

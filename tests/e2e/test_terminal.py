@@ -17,7 +17,7 @@ import termios
 import time
 
 import program
-from program import (MODEL, PROGRAM, Skip, Terminal, carat, expect, expect_status, libraries)
+from program import (LIMIT, MODEL, PROGRAM, Skip, Terminal, carat, expect, expect_status, libraries)
 
 LEFT, UP, DOWN = "\x1b[D", "\x1b[A", "\x1b[B"
 PASTE = "\x1b[200~{}\x1b[201~"
@@ -72,7 +72,7 @@ def marks_pastes(terminal):
 
 
 def until(condition, what):
-    end = time.monotonic() + 60
+    end = time.monotonic() + LIMIT
     while not condition():
         if time.monotonic() > end:
             raise AssertionError(f"{what} did not come")

@@ -6,7 +6,7 @@ enum { ROUNDS = 5 };
 
 static double begun, taken;
 
-static double cpu_seconds(void)
+double cost_cpu_seconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -15,12 +15,12 @@ static double cpu_seconds(void)
 
 void cost_begin(void)
 {
-    begun = cpu_seconds();
+    begun = cost_cpu_seconds();
 }
 
 void cost_end(void)
 {
-    taken = cpu_seconds() - begun;
+    taken = cost_cpu_seconds() - begun;
 }
 
 double cost_ratio(cost_work work, void *user, size_t small, size_t large)

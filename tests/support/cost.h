@@ -9,6 +9,9 @@ typedef void (*cost_work)(void *user, size_t n);
 void cost_begin(void);
 void cost_end(void);
 
+/* Of all threads of this process: it does not grow with what others do, as a clock does. */
+double cost_cpu_seconds(void);
+
 /* Processor time of work(large) by that of work(small), each the least of a few. */
 double cost_ratio(cost_work work, void *user, size_t small, size_t large);
 

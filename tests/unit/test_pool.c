@@ -126,9 +126,9 @@ static void who_asks_first_goes_first(void **state)
     pthread_t large, small;
     cores_take(1);
     assert_int_equal(pthread_create(&large, NULL, take_turn, &all), 0);
-    usleep(50000);
+    while (cores_waiting() < 1) usleep(1000);
     assert_int_equal(pthread_create(&small, NULL, take_turn, &one), 0);
-    usleep(50000);
+    while (cores_waiting() < 2) usleep(1000);
     assert_int_equal(atomic_load(&turns[0]), 0); /* waits for the core that is taken, */
     assert_int_equal(atomic_load(&turns[1]), 0); /* and the other behind it */
     cores_give(1);
