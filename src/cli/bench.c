@@ -313,7 +313,7 @@ static int open_engine(struct session *s, const struct options *o, const struct 
         if (t->users > options.n_seq) options.n_seq = t->users;
     }
     set_device_options(o, &options);
-    set_layers(&options, setting->gpu_layers,
+    set_layers(o, &options, setting->gpu_layers,
                opt_is_set(o, OPT_CPU_EXPERTS) ? INT32_MAX : setting->cpu_experts);
     if (s->engine && opt_is_set(o, OPT_PROFILE)) session_print_profile(s);
     if (s->engine) carat_engine_close(s->engine);

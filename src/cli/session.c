@@ -182,8 +182,11 @@ static void show_loading(void *user, size_t done, size_t total)
     progress("loading weights", (int)(done >> 20), (int)(total >> 20));
 }
 
-void set_layers(struct carat_engine_options *out, int64_t gpu_layers, int32_t cpu_experts)
+void set_layers(const struct options *o, struct carat_engine_options *out, int64_t gpu_layers,
+                int32_t cpu_experts)
 {
+    bool is_fallback = strcmp(named_backend(o), "auto") == 0 && strcmp(out->backend, "cuda") != 0;
+    if (is_fallback) return;
     out->gpu_layers = gpu_layers == 0 ? -1 : gpu_layers < 0 ? 0 : (int32_t)gpu_layers;
     out->cpu_expert_layers = cpu_experts;
 }
@@ -194,7 +197,7 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
     const char *ple = opt_text(o, OPT_PLE);
     out->backend = backend_of(o);
     out->device = (int32_t)opt_int(o, OPT_DEVICE);
-    set_layers(out, opt_int(o, OPT_GPU_LAYERS),
+    set_layers(o, out, opt_int(o, OPT_GPU_LAYERS),
                opt_is_set(o, OPT_CPU_EXPERTS) ? INT32_MAX
                                               : (int32_t)opt_int(o, OPT_CPU_EXPERT_LAYERS));
     out->matmul = matmul_of(opt_text(o, OPT_MATMUL));

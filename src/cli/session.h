@@ -54,8 +54,10 @@ int32_t threads_within(int64_t asked);
 int32_t context_for(const carat_model *model, int32_t positions);
 /* The part of it that tells which device and how it works: what bench needs too. */
 void set_device_options(const struct options *o, struct carat_engine_options *out);
-/* `gpu_layers` as people count: 0 is none, -1 as many as fit. */
-void set_layers(struct carat_engine_options *out, int64_t gpu_layers, int32_t cpu_experts);
+/* What a GPU has and what the CPU keeps; nothing is divided where there is no GPU and nobody has
+ * named a backend. `gpu_layers` as people count: 0 is none, -1 as many as fit. */
+void set_layers(const struct options *o, struct carat_engine_options *out, int64_t gpu_layers,
+                int32_t cpu_experts);
 const char *backend_of(const struct options *o); /* never "auto" */
 int32_t chunk_within(int32_t chunk, int32_t batch, const char *backend); /* -ub, -b; 0: default */
 enum carat_kv_type kv_type_of(const char *name);

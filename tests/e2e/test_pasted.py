@@ -192,6 +192,15 @@ def test_batch_caps_the_chunk():
         expect(f'"n_ubatch":{rows},'.encode() in done.stdout, f"{flags}: {done.stdout[:400]}")
 
 
+def test_layers_for_a_gpu_are_not_divided_without_one():
+    if b'"backend":"cuda"' in carat("devices", "--json").stdout:
+        raise Skip("there is a GPU")
+    done = demo("run", "demo", "hi", "-n", "1", "-ngl", "4", "-ncmoe", "2", "--json")
+    expect(b'"second_device":null' in done.stdout, done.stdout.decode())
+    done = demo("run", "demo", "hi", "-n", "1", "-ngl", "4", "--backend", "cpu", "--json")
+    expect(b'"gpu_layers":4' in done.stdout, done.stdout.decode())
+
+
 def test_escapes_count_only_when_asked_for():
     def tokens(*flags):
         done = demo("run", "demo", "-n", "0", "--json", "-p", r"a\nb\tc\\d\"e", *flags)
