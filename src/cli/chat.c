@@ -41,7 +41,7 @@ static bool show(void *user, enum carat_part_kind kind, const char *text, size_t
     }
     err_thought_end();
     chat->last = text[length - 1];
-    return out_model_text(text, length);
+    return out_answer_text(text, length);
 }
 
 /* Answers the last message. The answer is added, also a cut one; on failure nothing is. */
@@ -294,8 +294,9 @@ static int do_help(struct chat *chat, const char *rest, struct carat_error *err)
     (void)err;
     for (size_t i = 0; i < N_COMMANDS; i++)
         err_printf("  %-8s %-18s %s\n", commands[i].name, commands[i].arguments, commands[i].help);
-    err_printf("  \"\"\"                         begins and ends a message of several lines; "
-               "so does Alt-Enter\n  /set NAME:");
+    err_printf("  \"\"\"                         begins and ends a message of several lines\n"
+               "  Alt-Enter                   begins another line\n"
+               "  /set NAME:");
     for (size_t i = 0; settings_name(i); i++) err_printf(" %s", settings_name(i));
     err_printf("\n");
     return CARAT_OK;

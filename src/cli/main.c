@@ -80,6 +80,7 @@ static int run_command(enum command_id command, int argc, char *const *argv)
         exit_status = 0;
     } else {
         terminal_set_quiet(opt_is_set(&options, OPT_QUIET));
+        terminal_set_wrap(!opt_is_set(&options, OPT_NO_WRAP));
         note_ignored(&options);
         exit_status = functions[command](&options);
     }

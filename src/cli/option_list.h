@@ -44,6 +44,8 @@
     X(THINK, CHOICE, "think", "", "off", 0, 0, ON_TALK, "[on|off]", "let the model think first")   \
     X(HIDE_THINKING, FLAG, "hide-thinking", "--hidethinking", "", 0, 0, ON_TALK, "",               \
       "do not print thoughts (they go to standard error)")                                         \
+    X(NO_WRAP, FLAG, "no-wrap", "--nowordwrap", "", 0, 0, ON_TALK, "",                             \
+      "let the terminal break words at its edge, instead of lines between words")                  \
     X(SHOW_THINKING, FLAG, "show-thinking", "", "", 0, 0, ON(RUN), "",                             \
       "print thoughts to standard output, before the answer")                                      \
     X(RAW, FLAG, "raw", "", "", 0, 0, ON(RUN), "",                                                 \
@@ -242,7 +244,7 @@
       "--no-show-timings -mli --multiline-input --prompt-cache-all --prompt-cache-ro -cb "         \
       "--cont-batching -bs --backend-sampling --no-mmproj --no-mmproj-auto --mmproj-auto "         \
       "--mmproj-offload --no-mmproj-offload --reasoning-preserve --no-reasoning-preserve "         \
-      "--no-skip-chat-parsing --nowordwrap --insecure", "", ON_TALK | ON(PERPLEXITY), "*", NONE,   \
+      "--no-skip-chat-parsing --insecure", "", ON_TALK | ON(PERPLEXITY), "*", NONE,   \
       "", "")                                                                                      \
     Y("-co --color", "[on|off|auto]", ON_TALK, "*", NONE, "", "")                                  \
     Y("--stdin --no-jinja", "", ON(TOKENIZE), "*", NONE, "", "")                                   \

@@ -53,7 +53,10 @@ static bool show(void *user, enum carat_part_kind kind, const char *text, size_t
     if (opt_is_set(o, OPT_JSON)) return true;
     err_thought_end();
     if (kind == CARAT_PART_TOOL_CALL && !end_line(sink)) return false;
-    return sink_write(sink, text, length);
+    bool is_wrapped = kind != CARAT_PART_TOOL_CALL && !file_writer_is_open(&sink->writer);
+    if (!is_wrapped) return sink_write(sink, text, length);
+    sink->last = text[length - 1];
+    return out_answer_text(text, length);
 }
 
 /* ---- Prompt ----------------------------------------------------------------------------- */

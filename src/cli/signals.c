@@ -14,7 +14,8 @@
 
 enum { LEAVES, ANSWERS, READS };
 static volatile sig_atomic_t doing, interrupts, is_resized, is_resumed, has_terminal, marks_pastes;
-static struct termios terminal_before;
+static volatile sig_atomic_t has_modes; /* terminal_modes are to be set again */
+static struct termios terminal_before, terminal_modes;
 static pthread_t main_thread;
 static void (*volatile at_leave)(void);
 
@@ -45,22 +46,36 @@ static void set_terminal(const struct termios *modes)
     while (tcsetattr(STDIN_FILENO, TCSANOW, modes) != 0 && errno == EINTR) continue;
 }
 
+/* Whether the terminal is ours to set; from the background that would stop us. */
+static bool is_in_foreground(void)
+{
+    pid_t owner = tcgetpgrp(STDIN_FILENO);
+    return owner < 0 || owner == getpgrp(); /* < 0: nobody's, as there is no job control */
+}
+
 void signals_restore_terminal(void)
 {
-    /* From the background it would stop us, and the terminal is another program's then. */
-    if (!has_terminal || tcgetpgrp(STDIN_FILENO) != getpgrp()) return;
+    if (!has_terminal || !is_in_foreground()) return;
     if (marks_pastes) write_paste_marks(false);
     set_terminal(&terminal_before);
 }
 
-/* Ctrl-Z: the shell gets the terminal as it was, and the signal again with its usual effect. In
- * the background the last call stops the program once more, until `fg`. */
+/* Gives the program its modes again, at the first moment when it is in the foreground. */
+static void resume(void)
+{
+    is_resumed = 1;
+    if (!has_modes || !is_in_foreground()) return;
+    has_modes = 0;
+    set_terminal(&terminal_modes);
+    if (marks_pastes) write_paste_marks(true);
+}
+
+/* Ctrl-Z: the shell gets the terminal as it was, and the signal again with its usual effect. */
 static void on_stop(int signal_number)
 {
     if (pass_to_main(signal_number)) return;
     int errno_before = errno;
-    struct termios modes;
-    bool has_modes = tcgetattr(STDIN_FILENO, &modes) == 0;
+    if (!has_modes) has_modes = tcgetattr(STDIN_FILENO, &terminal_modes) == 0;
     signals_restore_terminal();
 
     struct sigaction usual = {.sa_handler = SIG_DFL}, ours;
@@ -72,16 +87,15 @@ static void on_stop(int signal_number)
     pthread_sigmask(SIG_UNBLOCK, &stop, &before); /* stops here, goes on here */
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     sigaction(signal_number, &ours, NULL);
-
-    if (has_modes) set_terminal(&modes);
-    if (marks_pastes) write_paste_marks(true);
-    is_resumed = 1;
+    resume();
     errno = errno_before;
 }
 
 static void on_continue(int signal_number)
 {
-    if (!pass_to_main(signal_number)) is_resumed = 1;
+    int errno_before = errno;
+    if (!pass_to_main(signal_number)) resume();
+    errno = errno_before;
 }
 
 static void on_resize(int signal_number)
@@ -131,9 +145,9 @@ static void on_interrupt(int signal_number)
     if (doing == LEAVES || (doing == ANSWERS && interrupts > 1)) leave(EXIT_INTERRUPTED);
 }
 
+/* In any thread: the main one may be stopped by something else before it comes to it. */
 static void on_terminate(int signal_number)
 {
-    /* On any thread: the main one may be stopped again, in the background, before it sees this. */
     leave(signal_number == SIGHUP ? EXIT_HANGUP : EXIT_TERMINATED);
 }
 
@@ -223,7 +237,8 @@ static enum input_event take_event(bool is_ready)
         interrupts = 0;
         return INPUT_INTERRUPTED;
     }
-    if (is_ready || !(is_resumed || is_resized)) return INPUT_READY;
+    bool may_draw = !is_ready && (is_resumed || is_resized) && is_in_foreground();
+    if (!may_draw) return INPUT_READY;
     enum input_event event = is_resumed ? INPUT_RESUMED : INPUT_RESIZED;
     is_resumed = is_resized = 0;
     return event;

@@ -5,15 +5,19 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/os.h"
 #include "base/utf8.h"
+#include "cli/wrap.h"
 
 /* The state of two process-wide streams, hence global; written by the main thread only. */
 static struct {
     bool out_is_terminal, err_is_terminal, has_color, has_progress, is_quiet;
     bool is_progress_shown, is_thought_open;
+    bool is_plain, has_no_wrap, holds_thought;
+    struct wrap wrap; /* of model text on the terminal, answer or thought */
     double progress_at;
     int out_errno; /* first failure of standard output, 0: none */
 } terminal;
@@ -32,6 +36,7 @@ void terminal_open(void)
     fill_missing_streams();
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM"), *ci = getenv("CI");
     bool is_plain = (no_color && no_color[0]) || (term && strcmp(term, "dumb") == 0);
+    terminal.is_plain = term && strcmp(term, "dumb") == 0;
     terminal.out_is_terminal = isatty(STDOUT_FILENO);
     terminal.err_is_terminal = isatty(STDERR_FILENO);
     terminal.has_color = terminal.err_is_terminal && !is_plain;
@@ -41,6 +46,11 @@ void terminal_open(void)
 void terminal_set_quiet(bool quiet)
 {
     terminal.is_quiet = quiet;
+}
+
+void terminal_set_wrap(bool wraps)
+{
+    terminal.has_no_wrap = !wraps;
 }
 
 bool terminal_is_quiet(void)
@@ -61,10 +71,52 @@ static bool out_check(bool is_written)
     return !terminal.out_errno;
 }
 
-bool out_write(const char *bytes, size_t length)
+static bool put_out(const char *bytes, size_t length)
 {
     if (terminal.out_errno) return false;
     return length == 0 || out_check(fwrite(bytes, 1, length, stdout) == length);
+}
+
+/* Columns to wrap at; 0: not at all. Asked for each time, since windows change. */
+static int wrap_columns(int fd, bool is_terminal)
+{
+    enum { LEAST = 20 };
+    struct winsize window;
+    if (!is_terminal || terminal.is_plain || terminal.has_no_wrap) return 0;
+    return ioctl(fd, TIOCGWINSZ, &window) == 0 && window.ws_col >= LEAST ? window.ws_col : 0;
+}
+
+/* Writes the word that is held. */
+static void release_word(void)
+{
+    struct wrap *w = &terminal.wrap;
+    if (w->word.length + w->blanks.length == 0) return;
+    bool is_thought = terminal.holds_thought;
+    int columns = wrap_columns(is_thought ? STDERR_FILENO : STDOUT_FILENO, true);
+    struct buf b = {0};
+    wrap_flush(w, columns > 0 ? columns : 80, &b);
+    if (is_thought)
+        fwrite(buf_text(&b), 1, b.length, stderr);
+    else
+        put_out(buf_text(&b), b.length);
+    buf_deinit(&b);
+}
+
+/* Before and after other text than the model's: it ends with a line in the one terminal that most
+ * programs have for both streams. */
+static void begin_message(void)
+{
+    progress_end();
+    release_word();
+    if (terminal.out_is_terminal) fflush(stdout);
+    terminal.wrap.column = 0;
+}
+
+bool out_write(const char *bytes, size_t length)
+{
+    release_word();
+    if (terminal.out_is_terminal) wrap_note(&terminal.wrap, bytes, length);
+    return put_out(bytes, length);
 }
 
 bool out_text(const char *text)
@@ -75,15 +127,18 @@ bool out_text(const char *text)
 bool out_printf(const char *form, ...)
 {
     if (terminal.out_errno) return false;
+    release_word();
     va_list arguments;
     va_start(arguments, form);
     int n = vprintf(form, arguments);
     va_end(arguments);
+    terminal.wrap.column = 0;
     return out_check(n >= 0);
 }
 
 bool out_flush(void)
 {
+    release_word();
     return out_check(fflush(stdout) == 0);
 }
 
@@ -99,6 +154,29 @@ bool out_model_text(const char *text, size_t length)
         out_write(text, length);
     }
     return out_flush();
+}
+
+/* What may be shown of model text in lines of `columns`. */
+static void add_wrapped(struct buf *out, const char *text, size_t length, int columns)
+{
+    struct buf shown = {0};
+    add_escaped(&shown, text, length, true);
+    wrap_add(&terminal.wrap, columns, buf_text(&shown), shown.length, out);
+    buf_deinit(&shown);
+}
+
+bool out_answer_text(const char *text, size_t length)
+{
+    int columns = wrap_columns(STDOUT_FILENO, terminal.out_is_terminal);
+    if (columns == 0) return out_model_text(text, length);
+    progress_end();
+    if (terminal.holds_thought) release_word();
+    terminal.holds_thought = false;
+    struct buf b = {0};
+    add_wrapped(&b, text, length, columns);
+    put_out(buf_text(&b), b.length);
+    buf_deinit(&b);
+    return out_check(fflush(stdout) == 0);
 }
 
 int out_finish(int exit_status)
@@ -125,7 +203,7 @@ static void err_escaped_line(const char *prefix, const char *text)
 
 int report(const struct carat_error *err)
 {
-    progress_end();
+    begin_message();
     err_thought_end();
     const char *message = err->message[0] ? err->message : carat_status_text(err->code);
     err_escaped_line("carat: error: ", message);
@@ -137,7 +215,7 @@ int report(const struct carat_error *err)
 void note(const char *form, ...)
 {
     if (terminal.is_quiet) return;
-    progress_end();
+    begin_message();
     char text[1024];
     va_list arguments;
     va_start(arguments, form);
@@ -148,7 +226,7 @@ void note(const char *form, ...)
 
 void err_printf(const char *form, ...)
 {
-    progress_end();
+    begin_message();
     va_list arguments;
     va_start(arguments, form);
     vfprintf(stderr, form, arguments);
@@ -158,8 +236,14 @@ void err_printf(const char *form, ...)
 void err_thought(const char *text, size_t length)
 {
     progress_end();
+    if (!terminal.holds_thought) release_word();
+    terminal.holds_thought = true;
+    int columns = wrap_columns(STDERR_FILENO, terminal.err_is_terminal);
     struct buf b = {0};
-    add_escaped(&b, text, length, true);
+    if (columns > 0)
+        add_wrapped(&b, text, length, columns);
+    else
+        add_escaped(&b, text, length, true);
     if (!terminal.is_thought_open && terminal.has_color) fputs("\x1B[2m", stderr);
     terminal.is_thought_open = true;
     fwrite(buf_text(&b), 1, b.length, stderr);
@@ -170,8 +254,10 @@ void err_thought(const char *text, size_t length)
 void err_thought_end(void)
 {
     if (!terminal.is_thought_open) return;
+    release_word();
     terminal.is_thought_open = false;
     fputs(terminal.has_color ? "\x1B[0m\n" : "\n", stderr);
+    terminal.wrap.column = 0;
 }
 
 void progress(const char *label, int done, int total)

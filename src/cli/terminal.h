@@ -18,6 +18,7 @@
 
 void terminal_open(void); /* looks at NO_COLOR, CI and what the streams are; once */
 void terminal_set_quiet(bool quiet);
+void terminal_set_wrap(bool wraps); /* whether out_answer_text breaks lines; it does */
 bool terminal_is_quiet(void);
 bool out_is_terminal(void);
 
@@ -26,6 +27,9 @@ bool out_write(const char *bytes, size_t length);
 bool out_text(const char *text);
 bool out_printf(const char *form, ...) __attribute__((format(printf, 1, 2)));
 bool out_model_text(const char *text, size_t length); /* escaped on a terminal, flushed */
+/* The same, with lines broken between words (wrap.h). A word is held until it is whole: whatever
+ * else is written releases it, and so does out_flush. */
+bool out_answer_text(const char *text, size_t length);
 bool out_flush(void);
 int out_finish(int exit_status); /* the exit status to end with */
 
@@ -33,7 +37,7 @@ int out_finish(int exit_status); /* the exit status to end with */
 int report(const struct carat_error *err); /* "carat: error: ..."; returns the exit status */
 void note(const char *form, ...) __attribute__((format(printf, 1, 2)));
 void err_printf(const char *form, ...) __attribute__((format(printf, 1, 2)));
-void err_thought(const char *text, size_t length); /* model text, dim on a terminal */
+void err_thought(const char *text, size_t length); /* dim on a terminal, wrapped */
 void err_thought_end(void);
 
 /* A line that replaces itself; total 0: just a label. progress_end removes it. */

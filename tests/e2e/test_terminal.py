@@ -17,7 +17,8 @@ import termios
 import time
 
 import program
-from program import (LIMIT, MODEL, PROGRAM, Skip, Terminal, carat, expect, expect_status, libraries)
+from program import (LIMIT, MODEL, PROGRAM, Skip, Terminal, carat, expect, expect_status,
+                     libraries, need_demo)
 
 LEFT, UP, DOWN = "\x1b[D", "\x1b[A", "\x1b[B"
 PASTE = "\x1b[200~{}\x1b[201~"
@@ -648,6 +649,58 @@ def test_a_stopped_chat_can_be_terminated():
 
 
 # ---- What is shown ----------------------------------------------------------------------------
+
+def story():
+    return ["run", need_demo(), "Tell me a story about a small dog.", "--seed", "7", "-n", "80",
+            "-q"]
+
+
+def story_on_a_terminal(*options, **more):
+    terminal = Terminal(*story(), *options, size=(24, 30), CI="1", **more)
+    expect(terminal.status() == 0, "status")
+    return terminal.raw.replace("\r\n", "\n")
+
+
+def test_words_of_an_answer_are_not_broken_at_the_edge():
+    exact = carat(*story()).stdout.decode()
+    expect(max(map(len, exact.splitlines())) > 60, "the story has no long lines")
+    shown = story_on_a_terminal()
+    expect(max(map(len, shown.splitlines())) <= 30, shown)
+    expect(shown.split() == exact.split(), f"{shown!r} of {exact!r}")
+    expect(min(map(len, shown.splitlines()[:-1])) > 15, f"broken where it need not be: {shown!r}")
+
+
+def test_an_answer_is_exact_in_a_file_without_wrapping_and_on_dumb_terminals():
+    exact = carat(*story()).stdout.decode()
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "story")
+        story_on_a_terminal("-o", path)
+        expect(pathlib.Path(path).read_text() == exact, "-o")
+    expect(story_on_a_terminal("--no-wrap") == exact, "--no-wrap")
+    expect(story_on_a_terminal(TERM="dumb") == exact, "TERM=dumb")
+    text = json.loads(story_on_a_terminal("--json"))["text"]
+    expect(text.rstrip("\n") == exact.rstrip("\n"), "--json")
+
+
+def test_an_answer_is_wrapped_for_the_window_as_it_is_then():
+    chat = Terminal("chat", need_demo(), "--temp", "0", size=(24, 100), CI="1")
+    chat.wait_for("> ")
+    shown = {}
+    for columns in (100, 30, 60):
+        chat.resize(24, columns)
+        chat.send("Tell me a story about a small dog.\r")
+        chat.wait_for("dog.\r\n")
+        lines = chat.wait_for("\n> ").replace("\r", "").splitlines()
+        shown[columns] = lines
+        expect(max(map(len, lines)) <= columns, str(lines))
+        expect(max(map(len, lines)) > columns - 15, f"{columns}: {lines}")
+        chat.send("/clear\r")
+        chat.wait_for("a new conversation")
+        chat.wait_for("> ")
+    expect(" ".join(shown[30]).split() == " ".join(shown[100]).split(), str(shown))
+    chat.send("\x04")
+    expect(chat.status() == 0, "status")
+
 
 def ids_of(text):
     done = carat("tokenize", MODEL, "--json", "--plain", stdin=text.encode())
