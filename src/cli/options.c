@@ -235,7 +235,9 @@ static int set_value(struct options *o, enum option_id id, const char *text, con
         return CARAT_OK;
     case KIND_CHOICE:
         if (!is_word_of(text, spec->value)) {
-            err_set(err, CARAT_EUSAGE, "%s: \"%s\" is not one of %s", where, text, spec->value);
+            int n = (int)strlen(spec->value), edge = spec->value[0] == '['; /* brackets */
+            err_set(err, CARAT_EUSAGE, "%s: \"%s\" is not one of %.*s", where, text, n - 2 * edge,
+                    spec->value + edge);
             err_hint(err, "%s: %s", where, spec->help);
             return CARAT_EUSAGE;
         }
