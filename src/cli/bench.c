@@ -208,7 +208,12 @@ static int read_lists(const struct options *o, struct lists *l, struct carat_err
     TRY(read_kv_types(o, &l->kv, err));
     for (size_t i = 0; i < l->users.n; i++)
         if (l->users.at[i] < 1) return err_set(err, CARAT_EUSAGE, "--users: at least 1 expected");
-    for (size_t i = 0; i < l->threads.n; i++) l->threads.at[i] = threads_within(l->threads.at[i]);
+    for (size_t i = 0; i < l->threads.n; i++) {
+        double most = option_specs[OPT_THREADS].high;
+        if (l->threads.at[i] > most)
+            return err_set(err, CARAT_EUSAGE, "--threads: at most %.0f expected", most);
+        l->threads.at[i] = threads_within(l->threads.at[i]);
+    }
     return CARAT_OK;
 }
 

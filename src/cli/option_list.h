@@ -266,11 +266,8 @@
     Y("--chat-template-kwargs", "JSON", ON_TALK, "{\"enable_thinking\":true}", THINK, "on", "")    \
     Y("--chat-template-kwargs", "JSON", ON_TALK, "{\"enable_thinking\":false}", THINK, "off",      \
       "only {\"enable_thinking\":true} or false; --think does it too")                             \
-    Y("-n --predict --n-predict", "N", ON_TALK, "-2", MAX_TOKENS, "-1", "")                        \
     Y("-ngl --gpu-layers --n-gpu-layers", "N", ON_ENGINE, "auto", GPU_LAYERS, "-1", "")            \
     Y("-ngl --gpu-layers --n-gpu-layers", "N", ON_ENGINE, "all|-2", GPU_LAYERS, "1048576", "")     \
-    Y("-t --threads", "N", ON_ENGINE, "-1", THREADS, "0", "")                                      \
-    Y("-t --threads", "N", ON(BENCH), "-1", BENCH_THREADS, "0", "")                                \
     Y("-dev --device", "N", ON_ENGINE | ON(BENCH), "CUDA0", DEVICE, "0", "")                       \
     Y("-dev --device", "N", ON_ENGINE | ON(BENCH), "CUDA1", DEVICE, "1", "")                       \
     Y("-dev --device", "N", ON_ENGINE | ON(BENCH), "CUDA2", DEVICE, "2", "")                       \

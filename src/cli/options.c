@@ -245,11 +245,11 @@ static int set_value(struct options *o, enum option_id id, const char *text, con
     case KIND_INT:
     case KIND_COUNT:
     case KIND_REAL:
-        if (set_number(v, spec, text) != CARAT_OK)
-            return err_set(err, CARAT_EUSAGE, "%s: \"%s\" is not a %snumber from %.16g to %.16g",
-                           where, text, is_whole(spec->kind) ? "whole " : "", spec->low,
-                           spec->high);
-        break;
+        if (set_number(v, spec, text) == CARAT_OK) break;
+        err_set(err, CARAT_EUSAGE, "%s: \"%s\" is not a %snumber from %.16g to %.16g", where, text,
+                is_whole(spec->kind) ? "whole " : "", spec->low, spec->high);
+        err_hint(err, "%s %s: %s", where, spec->value, spec->help);
+        return CARAT_EUSAGE;
     case KIND_MEMORY:
         if (!memory_read_limit(text, &v->integer, &v->percent))
             return err_set(err, CARAT_EUSAGE,

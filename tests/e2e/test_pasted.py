@@ -165,7 +165,7 @@ def test_no_tokens_and_all_tokens_are_what_they_say():
     expect(b'"generated_tokens":0' in done.stdout and b'"finish":"length"' in done.stdout,
            str(done.stdout))
     expect(b'"text":""' in done.stdout, str(done.stdout))
-    done = demo("run", "demo", "hi", "-n", "-2", "-c", "64", "--ignore-eos", "--json")
+    done = demo("run", "demo", "hi", "-n", "-1", "-c", "64", "--ignore-eos", "--json")
     expect(b'"finish":"length"' in done.stdout and b'"generated_tokens":0' not in done.stdout,
            str(done.stdout))
 
