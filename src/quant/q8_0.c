@@ -21,14 +21,18 @@ void q8_0_decode(const void *src, float *dst, int64_t n)
     }
 }
 
-/* The largest value gets 127: with 255 levels a search would gain less than a hundredth. */
+/* The largest value gets 127: with 255 levels a search would gain less than a hundredth. A value
+ * that is not finite makes the scale NaN, so that a cache does not hide it. */
 void q8_0_encode(const float *src, void *dst, int64_t n)
 {
     struct block *block = dst;
     for (int64_t b = 0; b < n / VALUES; b++, block++, src += VALUES) {
-        float largest = 0.0f;
-        for (int i = 0; i < VALUES; i++) largest = fmaxf(largest, fabsf(src[i]));
-        float d = store_half(block->d, largest / 127.0f);
+        float largest = 0.0f, not_finite = 0.0f;
+        for (int i = 0; i < VALUES; i++) {
+            largest = fmaxf(largest, fabsf(src[i]));
+            not_finite += src[i] - src[i];
+        }
+        float d = store_half(block->d, largest / 127.0f + not_finite);
         float inverse = d > 0.0f ? 1.0f / d : 0.0f;
         for (int i = 0; i < VALUES; i++)
             block->q[i] = (int8_t)round_limited(src[i] * inverse, -127, 127);

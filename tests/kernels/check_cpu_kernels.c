@@ -164,6 +164,25 @@ static void check_format(const struct cpu_kernels *k, enum format format)
     if (ODD_COLS % format_of(format)->block_elements == 0) check_shape(k, format, ODD_COLS);
 }
 
+/* Blocks so small that 127 by their largest value is infinite, in full or not in the end. */
+static void check_tiny_blocks(const struct cpu_kernels *k)
+{
+    static const float largest[] = {1e-45f, 1e-40f, 1.2e-38f, 3e-37f, 1e-36f, 1e-33f, 1e-20f};
+    for (size_t t = 0; t < sizeof largest / sizeof *largest; t++) {
+        float x[BLOCK_COLS] = {[3] = largest[t], [20] = -largest[t] / 2}, worst = 0;
+        struct act_block block;
+        k->quantize(x, BLOCK_COLS, &block);
+        int32_t totals[2] = {0};
+        for (int i = 0; i < BLOCK_COLS; i++) {
+            worst = fmaxf(worst, fabsf(x[i] - (float)block.q[i] * block.scale));
+            totals[i / 16] += block.q[i];
+        }
+        check(k->name, "quantise: tiny blocks", worst, fmaxf(largest[t] / 250, 1e-30f));
+        check(k->name, "quantise: sums of tiny blocks",
+              totals[0] != -block.minus[0] || totals[1] != -block.minus[1], 0);
+    }
+}
+
 static void check_quantize(const struct cpu_kernels *k)
 {
     float *x = random_floats(COLS, 3, 9);
@@ -202,6 +221,7 @@ static void check_quantize(const struct cpu_kernels *k)
         check(k->name, "quantise: a value that is not finite makes the scale NaN",
               isnan(blocks[0].scale) ? 0 : 1, 0);
     }
+    check_tiny_blocks(k);
     float y[1] = {NAN};
     k->exp_shifted(y, 1, 0);
     check(k->name, "exp of NaN is NaN", isnan(y[0]) ? 0 : 1, 0);

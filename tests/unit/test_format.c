@@ -268,6 +268,21 @@ static void test_exact(void **state)
     }
 }
 
+/* Caches in q8_0 hold what a model computed: what is not finite stays so. */
+static void test_q8_0_keeps_what_is_not_finite(void **state)
+{
+    (void)state;
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < 3; i++) {
+        float x[64] = {[7] = bad[i], [40] = 1}, y[64];
+        uint8_t bytes[68];
+        format_of(FORMAT_Q8_0)->encode(x, bytes, 64);
+        format_of(FORMAT_Q8_0)->decode(bytes, y, 64);
+        assert_true(!isfinite(y[7]));
+        assert_true(y[40] > 0.99f);
+    }
+}
+
 /* Nothing that a file or a caller can hold may do worse than give non-finite values. */
 static void test_odd_input(void **state)
 {
@@ -301,6 +316,7 @@ int main(void)
         cmocka_unit_test(test_decode_32),   cmocka_unit_test(test_decode_q4_k),
         cmocka_unit_test(test_decode_q5_k), cmocka_unit_test(test_decode_q6_k),
         cmocka_unit_test(test_budget),      cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_q8_0_keeps_what_is_not_finite),
         cmocka_unit_test(test_odd_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -231,19 +231,23 @@ static void tile_dot(const struct tile_job *job)
 }
 
 /* Blocks of 32. A value that is not finite makes the scale NaN: the vector maximum alone would
- * drop a NaN, and bad weights would go unnoticed. */
+ * drop a NaN, and bad weights would go unnoticed. Such a block has no numbers, and neither has one
+ * of values so small that 127 by the largest could be infinite: it is zero. */
 static void quantize(const float *x, int64_t n, struct act_block *out)
 {
+    const float least = 0x1p-100f;
     for (int64_t b = 0; b < n / 32; b++, out++) {
         fvec part[2] = {f_load(x + b * 32), f_load(x + b * 32 + 16)};
         float not_finite = f_sum(f_add(f_sub(part[0], part[0]), f_sub(part[1], part[1])));
         float most = f_most(f_max(f_abs(part[0]), f_abs(part[1]))) + not_finite;
-        float inverse = most > 0 ? 127.0f / most : 0;
-        out->scale = most / 127.0f;
+        bool has_numbers = most >= least;
+        float inverse = has_numbers ? 127.0f / most : 0;
+        out->scale = has_numbers || not_finite != 0 ? most / 127.0f : 0;
         for (int h = 0; h < 2; h++) {
-            fvec rounded = f_round(f_mul(part[h], f_set(inverse)));
+            fvec scaled = has_numbers ? f_mul(part[h], f_set(inverse)) : f_set(0);
+            fvec rounded = f_round(scaled);
             f_store_i8(out->q + h * 16, rounded);
-            out->minus[h] = not_finite == 0 ? -(int32_t)f_sum(rounded) : 0;
+            out->minus[h] = -(int32_t)f_sum(rounded);
         }
         out->minus[2] = out->minus[0] + out->minus[1];
     }
@@ -605,7 +609,7 @@ static int32_t first_lane(ivec x)
 {
     float lane[16];
     f_store(lane, f_of_int(x));
-    return (int32_t)lane[0];
+    return lane[0] < 0x1p31f ? (int32_t)lane[0] : INT32_MAX;
 }
 
 static int32_t read_bytes(const uint8_t *p, size_t n)
