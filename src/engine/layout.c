@@ -135,8 +135,7 @@ static int divide(struct layout *y, const struct layout_source *from, int32_t n_
 /* Keys, and values, of each layer begin at multiples of so many bytes. */
 enum { CACHE_ALIGNMENT = 256 };
 
-/* Shapes of the caches for a context, and what they take. */
-static void shape_caches(struct layout *y, const struct gemma_config *c, int32_t n_ctx)
+void layout_shape_caches(struct layout *y, const struct gemma_config *c, int32_t n_ctx)
 {
     y->n_ctx = n_ctx;
     for (int i = 0; i < SITE_COUNT; i++) y->sites[i].kv_local = y->sites[i].kv_global = 0;
@@ -149,10 +148,12 @@ static void shape_caches(struct layout *y, const struct gemma_config *c, int32_t
                                          .capacity = capacity,
                                          .n_heads = s->n_kv_heads,
                                          .head_dim = s->head_dim};
-        size_t bytes = (size_t)y->n_seq * (size_t)capacity *
-                       format_row_bytes(format, (int64_t)s->n_kv_heads * s->head_dim);
-        y->k_bytes[l] = (bytes + CACHE_ALIGNMENT - 1) / CACHE_ALIGNMENT * CACHE_ALIGNMENT;
-        *(s->is_global ? &m->kv_global : &m->kv_local) += 2 * y->k_bytes[l];
+        uint64_t bytes = bytes_multiply(
+            (uint64_t)y->n_seq * (uint64_t)capacity,
+            format_row_bytes(format, (int64_t)s->n_kv_heads * s->head_dim));
+        y->k_bytes[l] = bytes_add(bytes, CACHE_ALIGNMENT - 1) / CACHE_ALIGNMENT * CACHE_ALIGNMENT;
+        uint64_t *sum = s->is_global ? &m->kv_global : &m->kv_local;
+        *sum = bytes_add(*sum, bytes_multiply(2, y->k_bytes[l]));
     }
 }
 
@@ -170,11 +171,11 @@ enum { N_USUAL = sizeof usual / sizeof *usual };
 static int32_t choose_context(struct layout *y, const struct gemma_config *c, const uint64_t *left)
 {
     int32_t n_ctx = c->n_ctx_train;
-    shape_caches(y, c, n_ctx);
+    layout_shape_caches(y, c, n_ctx);
     for (size_t i = 0; i < N_USUAL && !caches_fit(y, left); i++) {
         if (usual[i] >= c->n_ctx_train) continue;
         n_ctx = usual[i];
-        shape_caches(y, c, n_ctx);
+        layout_shape_caches(y, c, n_ctx);
     }
     return n_ctx;
 }
@@ -214,7 +215,7 @@ static void place(struct layout *y, enum site site, uint64_t others)
 static int measure(struct layout *y, const struct gemma_config *c, int32_t n_ctx,
                    struct carat_error *err)
 {
-    shape_caches(y, c, n_ctx);
+    layout_shape_caches(y, c, n_ctx);
     TRY(compile(y, c, err));
     for (int i = 0; i < SITE_COUNT; i++) {
         struct site_memory *m = &y->sites[i];
@@ -237,7 +238,7 @@ static uint64_t host_rest(const struct layout *y)
 static uint64_t taken_on(const struct layout *y, enum site site)
 {
     const struct site_memory *m = &y->sites[site];
-    return layout_kv_bytes(m) + m->buffers + y->placements[site].device_bytes;
+    return bytes_add(layout_kv_bytes(m), m->buffers + y->placements[site].device_bytes);
 }
 
 static uint64_t needed_on(const struct layout *y, enum site site)
@@ -292,7 +293,7 @@ static int check_memory(const struct layout *y, struct carat_error *err)
 static int measure_longest(struct layout *y, const struct gemma_config *c, struct carat_error *err)
 {
     uint64_t left[SITE_COUNT];
-    shape_caches(y, c, c->n_ctx_train);
+    layout_shape_caches(y, c, c->n_ctx_train);
     TRY(compile(y, c, err));
     for (int i = 0; i < SITE_COUNT; i++) {
         uint64_t buffers = y->plans.bytes[i] + y->plans.scratch_bytes[i];
@@ -374,7 +375,7 @@ static void fill_memory(struct layout *y)
         .buffers = near->buffers,
         .step = step_bytes(y),
         .pinned = placed->pinned_bytes,
-        .total = mapped + taken_on(y, SITE_NEAR) + step_bytes(y) + placed->pinned_bytes,
+        .total = bytes_add(taken_on(y, SITE_NEAR), mapped + step_bytes(y) + placed->pinned_bytes),
         .driver = near->driver,
         .available = near->available,
         .kv_type = y->setup.kv_type,

@@ -4,6 +4,7 @@
 #ifndef ENGINE_LAYOUT_H
 #define ENGINE_LAYOUT_H
 
+#include "base/bytes.h"
 #include "engine/model_file.h"
 #include "engine/plans.h"
 
@@ -43,7 +44,7 @@ struct layout_source {
 
 static inline uint64_t layout_kv_bytes(const struct site_memory *m)
 {
-    return m->kv_local + m->kv_global;
+    return bytes_add(m->kv_local, m->kv_global);
 }
 
 /* Opens the devices, chooses sizes and compiles. `options` may be NULL.
@@ -52,6 +53,10 @@ static inline uint64_t layout_kv_bytes(const struct site_memory *m)
 int layout_init(struct layout *y, const struct layout_source *from,
                 const struct carat_engine_options *options, struct carat_error *err);
 void layout_deinit(struct layout *y);
+
+/* Shapes of the caches for a context, and what they take on each site; sums that memory could
+ * never hold stop at BYTES_MAX. Reads the sequences, the chunk, the formats and the split. */
+void layout_shape_caches(struct layout *y, const struct gemma_config *c, int32_t n_ctx);
 
 /* What was decided, and why, as the public header has it; at the end of layout_init. Borrows from
  * `y`. */

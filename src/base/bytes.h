@@ -1,0 +1,22 @@
+/* Sums and products of sizes that stop at the largest number instead of wrapping: for what is only
+ * compared with the memory there is, or printed. The largest one fits into a signed number too. */
+#ifndef BASE_BYTES_H
+#define BASE_BYTES_H
+
+#include <stdint.h>
+
+#define BYTES_MAX ((uint64_t)INT64_MAX)
+
+static inline uint64_t bytes_add(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return __builtin_add_overflow(a, b, &sum) || sum > BYTES_MAX ? BYTES_MAX : sum;
+}
+
+static inline uint64_t bytes_multiply(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) || product > BYTES_MAX ? BYTES_MAX : product;
+}
+
+#endif

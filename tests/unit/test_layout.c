@@ -1,0 +1,65 @@
+/* Sizes of an engine before anything is allocated: the largest that a file and options can ask for
+ * are sums that no memory holds, not small ones. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/bytes.h"
+#include "base/mem.h"
+#include "engine/layout.h"
+
+static void sums_and_products_stop_at_the_largest(void **state)
+{
+    (void)state;
+    assert_true(bytes_add(1, 2) == 3);
+    assert_true(bytes_add(BYTES_MAX, 0) == BYTES_MAX);
+    assert_true(bytes_add(BYTES_MAX, 1) == BYTES_MAX);
+    assert_true(bytes_add(UINT64_MAX, UINT64_MAX) == BYTES_MAX);
+    assert_true(bytes_multiply(3, 5) == 15);
+    assert_true(bytes_multiply(0, UINT64_MAX) == 0);
+    assert_true(bytes_multiply(UINT64_C(1) << 31, UINT64_C(1) << 31) == UINT64_C(1) << 62);
+    assert_true(bytes_multiply(UINT64_C(1) << 31, UINT64_C(1) << 32) == BYTES_MAX);
+    assert_true(bytes_multiply(UINT64_C(1) << 32, UINT64_C(1) << 32) == BYTES_MAX);
+}
+
+/* 256 layers of 2^20 numbers a position, 2^24 positions, 1024 sequences, 4 bytes: 2^65 in all. */
+static void caches_of_the_largest_model_do_not_wrap(void **state)
+{
+    (void)state;
+    struct layout *y = mem_alloc(1, sizeof *y);
+    struct gemma_config *c = mem_alloc(1, sizeof *c);
+    assert_true(y && c);
+    *y = (struct layout){.n_seq = 1024,
+                         .chunk = 512,
+                         .kv_format = FORMAT_F32,
+                         .kv_format_global = FORMAT_F32,
+                         .split = {.near_end = LAYERS_MAX}};
+    *c = (struct gemma_config){.n_layer = LAYERS_MAX, .n_kv_layer = LAYERS_MAX, .window = 1 << 24};
+    for (int half = 0; half < 2; half++) { /* all global, then half of the layers local */
+        for (int l = 0; l < LAYERS_MAX; l++)
+            c->layer[l] = (struct layer_spec){
+                .is_global = l % 2 >= half, .n_kv_heads = 1024, .head_dim = 1024};
+        layout_shape_caches(y, c, 1 << 24);
+        const struct site_memory *m = &y->sites[SITE_NEAR];
+        assert_true(y->k_bytes[0] == UINT64_C(1) << 56);
+        assert_true(m->kv_global == BYTES_MAX);
+        assert_true(m->kv_local == (half ? BYTES_MAX : 0));
+        assert_true(layout_kv_bytes(m) == BYTES_MAX);
+    }
+    mem_free(y);
+    mem_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_and_products_stop_at_the_largest),
+        cmocka_unit_test(caches_of_the_largest_model_do_not_wrap),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
