@@ -143,6 +143,12 @@ int carat_chat_text(enum carat_size size, const struct carat_value *request, cha
 int carat_chat_tokenize(const carat_model *model, const struct carat_value *request,
                         int32_t **ids, size_t *count, struct carat_error *err);
 
+/* Whether a prompt of so many bytes can fit into n_ctx positions at all, which takes a division
+ * instead of tokens: CARAT_ECONTEXT with the numbers if not. *bytes_max (may be NULL) is the most
+ * that is worth reading. carat_chat_tokenize asks for the longest context of the model. */
+int carat_check_prompt_bytes(const carat_model *model, size_t bytes, int32_t n_ctx,
+                             size_t *bytes_max, struct carat_error *err);
+
 /* Model output, id by id, into what a person or a program wants to see. The parser starts in the
  * state that the prompt's last ids imply (inside a thought, after a tool call, ...). The events
  * of one push, and their texts, are borrowed until the next call. The concatenation of the

@@ -11,10 +11,11 @@
 
 enum { READ_MAX = 1 << 30 };
 
-static int read_all(int fd, const char *shown, struct buf *out, struct carat_error *err)
+static int read_all(int fd, const char *shown, size_t bytes_max, struct buf *out,
+                    struct carat_error *err)
 {
     char block[65536];
-    for (;;) {
+    while (out->length <= bytes_max) {
         ssize_t n = read(fd, block, sizeof block);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return err_set(err, CARAT_EIO, "%s: %s", shown, strerror(errno));
@@ -29,10 +30,16 @@ static int read_all(int fd, const char *shown, struct buf *out, struct carat_err
 
 int file_read(const char *path, struct buf *out, struct carat_error *err)
 {
-    if (strcmp(path, "-") == 0) return read_all(STDIN_FILENO, "standard input", out, err);
+    return file_read_some(path, SIZE_MAX, out, err);
+}
+
+int file_read_some(const char *path, size_t bytes_max, struct buf *out, struct carat_error *err)
+{
+    if (strcmp(path, "-") == 0)
+        return read_all(STDIN_FILENO, "standard input", bytes_max, out, err);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return err_set(err, CARAT_EUSAGE, "%s: %s", path, strerror(errno));
-    int status = read_all(fd, path, out, err);
+    int status = read_all(fd, path, bytes_max, out, err);
     close(fd);
     return status;
 }

@@ -9,6 +9,8 @@
 
 /* Reads a file, or standard input for "-", to its end: any bytes, at most 1 GiB. */
 int file_read(const char *path, struct buf *out, struct carat_error *err);
+/* The same, but stops soon after *out has more than bytes_max bytes. */
+int file_read_some(const char *path, size_t bytes_max, struct buf *out, struct carat_error *err);
 
 /* Appends the folder that an environment variable names, else `fallback` below the home folder;
  * nothing when neither is known. */

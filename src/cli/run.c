@@ -62,18 +62,23 @@ static bool show(void *user, enum carat_part_kind kind, const char *text, size_t
 /* ---- Prompt ----------------------------------------------------------------------------- */
 
 /* All of standard input. A pipe that nobody writes to is explained instead of hanging mutely. */
-static int read_piped(struct buf *out, struct carat_error *err)
+static int read_piped(size_t bytes_max, struct buf *out, struct carat_error *err)
 {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
     if (poll(&input, 1, 2000) == 0)
         note("waiting for the end of standard input; use </dev/null if there is none");
-    return file_read("-", out, err);
+    return file_read_some("-", bytes_max, out, err);
 }
 
-/* Joins --prompt or arguments, --file and piped input. */
-static int read_prompt(const struct options *o, size_t first, struct buf *out,
+/* Joins --prompt or arguments, --file and piped input; not more than could fit into a context. */
+static int read_prompt(const struct options *o, const struct session *s, struct buf *out,
                        struct carat_error *err)
 {
+    size_t first = s->next_argument, bytes_max;
+    int32_t n_ctx = carat_model_info(s->model)->n_ctx_train;
+    int64_t asked = opt_int(o, OPT_CTX);
+    if (asked > 1 && asked < n_ctx) n_ctx = (int32_t)asked;
+    carat_check_prompt_bytes(s->model, 0, n_ctx, &bytes_max, NULL);
     const char *joint = opt_is_set(o, OPT_RAW) ? "" : "\n\n";
     struct buf more = {0};
     int status = CARAT_OK;
@@ -82,15 +87,17 @@ static int read_prompt(const struct options *o, size_t first, struct buf *out,
     join_arguments(o, first, out);
     if (opt_is_set(o, OPT_PROMPT_FILE)) {
         if (out->length) buf_add_text(out, joint);
-        status = file_read(opt_text(o, OPT_PROMPT_FILE), out, err);
+        status = file_read_some(opt_text(o, OPT_PROMPT_FILE), bytes_max, out, err);
     }
     if (status == CARAT_OK && !isatty(STDIN_FILENO)) {
-        status = read_piped(&more, err);
+        status = read_piped(bytes_max, &more, err);
         if (out->length && more.length) buf_add_text(out, joint);
         buf_add(out, buf_text(&more), more.length);
     }
     buf_deinit(&more);
     if (status == CARAT_OK && out->failed) status = err_no_memory(err, "prompt", out->length);
+    if (status == CARAT_OK)
+        status = carat_check_prompt_bytes(s->model, out->length, n_ctx, NULL, err);
     if (status == CARAT_OK && out->length == 0) {
         status = err_set(err, CARAT_EUSAGE, "run: the prompt is empty");
         err_hint(err, "give it as arguments, with -p, -f, or through a pipe");
@@ -269,7 +276,7 @@ int command_run(const struct options *o)
     if (status == CARAT_OK) status = session_find(&s, o, &err);
     if (status == CARAT_OK) status = open_sink(&sink, &s, &err);
     if (status == CARAT_OK) status = session_load(&s, &err);
-    if (status == CARAT_OK) status = read_prompt(o, s.next_argument, &prompt, &err);
+    if (status == CARAT_OK) status = read_prompt(o, &s, &prompt, &err);
     if (status == CARAT_OK) note_thinking(o);
     if (status == CARAT_OK) status = answer_once(o, &s, &prompt, g, &sink, &answer, &err);
     status = close_sink(&sink, &answer, status, &err);

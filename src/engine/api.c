@@ -66,7 +66,14 @@ int carat_chat_text(enum carat_size size, const struct carat_value *request, cha
 int carat_chat_tokenize(const carat_model *model, const struct carat_value *request,
                         int32_t **ids, size_t *count, struct carat_error *err)
 {
-    return chat_tokenize(model->vocab, model->info.size, request, ids, count, err);
+    return chat_tokenize(model->vocab, model->info.size, request, model->config.n_ctx_train, ids,
+                         count, err);
+}
+
+int carat_check_prompt_bytes(const carat_model *model, size_t bytes, int32_t n_ctx,
+                             size_t *bytes_max, struct carat_error *err)
+{
+    return vocab_check_length(model->vocab, bytes, n_ctx, bytes_max, err);
 }
 
 int carat_parser_open(carat_parser **out, const carat_model *model, const int32_t *prompt,

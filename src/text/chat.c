@@ -535,12 +535,13 @@ int chat_text(enum carat_size size, const struct carat_value *request, char **ou
 }
 
 int chat_tokenize(const struct vocab *v, enum carat_size size, const struct carat_value *request,
-                  int32_t **ids, size_t *count, struct carat_error *err)
+                  int32_t n_ctx, int32_t **ids, size_t *count, struct carat_error *err)
 {
     *ids = NULL;
     *count = 0;
     struct prompt prompt = {0};
     int status = render(&prompt, size, request, err);
+    if (status == CARAT_OK) status = vocab_check_length(v, prompt.text.length, n_ctx, NULL, err);
     if (status == CARAT_OK)
         status = tokenizer_encode_spans(v, buf_text(&prompt.text), prompt.spans, prompt.n_spans,
                                         true, ids, count, err);

@@ -18,7 +18,8 @@
 /* *out (with a closing NUL) and *ids are freed with mem_free. */
 int chat_text(enum carat_size size, const struct carat_value *request, char **out, size_t *length,
               struct carat_error *err);
+/* CARAT_ECONTEXT when the text alone shows that it does not fit into n_ctx positions. */
 int chat_tokenize(const struct vocab *v, enum carat_size size, const struct carat_value *request,
-                  int32_t **ids, size_t *count, struct carat_error *err);
+                  int32_t n_ctx, int32_t **ids, size_t *count, struct carat_error *err);
 
 #endif

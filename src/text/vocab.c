@@ -55,7 +55,7 @@ struct vocab {
     size_t n_stops;
     int32_t *suppressed;
     size_t n_suppressed;
-    size_t longest_plain;
+    size_t longest_plain, longest; /* bytes; of all tokens */
     char note[256];
 };
 
@@ -322,6 +322,7 @@ static int add_token(struct vocab *v, int32_t id, int64_t type, struct carat_err
     v->classes[id] = (uint8_t)class;
     if (class == TOKEN_BYTE && v->bytes[byte] < 0) v->bytes[byte] = id;
     if (class == TOKEN_PLAIN && s.length > v->longest_plain) v->longest_plain = s.length;
+    if (s.length > v->longest) v->longest = s.length;
     if (is_sought(v, id)) {
         v->n_specials++;
         v->begins_special[(unsigned char)s.data[0]] = true;
@@ -632,4 +633,20 @@ uint8_t vocab_byte_value(const struct vocab *v, int32_t id)
 size_t vocab_longest_plain(const struct vocab *v)
 {
     return v->longest_plain;
+}
+
+/* No token stands for more bytes than its text has: a space is one byte, U+2581 three. One position
+ * is the answer's. */
+int vocab_check_length(const struct vocab *v, size_t bytes, int32_t n_ctx, size_t *bytes_max,
+                       struct carat_error *err)
+{
+    size_t most = n_ctx > 1 ? (size_t)(n_ctx - 1) * v->longest : 0;
+    if (bytes_max) *bytes_max = most;
+    if (bytes <= most) return CARAT_OK;
+    err_set(err, CARAT_ECONTEXT,
+            "prompt: %zu bytes or more found; %d tokens of at most %zu bytes, what the context "
+            "holds of it, are at most %zu bytes",
+            bytes, n_ctx > 1 ? n_ctx - 1 : 0, v->longest, most);
+    err_hint(err, "take a shorter prompt, or a longer context (-c) as far as the model has one");
+    return CARAT_ECONTEXT;
 }

@@ -104,4 +104,9 @@ int32_t vocab_match_special(const struct vocab *v, enum carat_special special, c
 size_t vocab_next_special(const struct vocab *v, const char *text, size_t from, size_t length);
 size_t vocab_longest_plain(const struct vocab *v); /* bytes */
 
+/* CARAT_ECONTEXT when so many bytes of text are too long for a context of n_ctx positions whatever
+ * they say; *bytes_max (may be NULL) is the most that is not refused. */
+int vocab_check_length(const struct vocab *v, size_t bytes, int32_t n_ctx, size_t *bytes_max,
+                       struct carat_error *err);
+
 #endif

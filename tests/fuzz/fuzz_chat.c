@@ -322,7 +322,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int32_t *ids;
     int status = chat_text(model, &tree, &text, &length, &err);
     carat_assert(status == CARAT_OK || (status == CARAT_EUSAGE && err.message[0]));
-    carat_assert(chat_tokenize(v, model, &tree, &ids, &count, &err) == status);
+    carat_assert(chat_tokenize(v, model, &tree, 1 << 20, &ids, &count, &err) == status);
     for (size_t i = 0; i < count; i++)
         carat_assert((ids[i] == vocab_special(v, VOCAB_BOS)) == (i == 0));
     mem_free(text);

@@ -103,7 +103,8 @@ static void test_ids(void **state)
         size_t length, count, plain_count;
         int32_t *ids, *plain;
         assert_int_equal(chat_text(size_of(one), &request, &text, &length, &err), CARAT_OK);
-        assert_int_equal(chat_tokenize(f->v, size_of(one), &request, &ids, &count, &err), CARAT_OK);
+        assert_int_equal(
+            chat_tokenize(f->v, size_of(one), &request, 1 << 20, &ids, &count, &err), CARAT_OK);
         assert_int_equal(tokenizer_encode(f->v, text, length, CARAT_SPECIAL_ALL, true, &plain,
                                           &plain_count, &err),
                          CARAT_OK);

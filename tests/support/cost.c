@@ -1,5 +1,6 @@
 #include "support/cost.h"
 
+#include <stdio.h>
 #include <time.h>
 
 enum { ROUNDS = 5 };
@@ -31,5 +32,7 @@ double cost_ratio(cost_work work, void *user, size_t small, size_t large)
             work(user, i ? large : small);
             if (taken < least[i]) least[i] = taken;
         }
-    return least[1] / (least[0] + 1e-6);
+    double ratio = least[1] / (least[0] + 1e-6);
+    printf("%.3f ms and %.3f ms of processor time: %.1f\n", least[0] * 1e3, least[1] * 1e3, ratio);
+    return ratio;
 }

@@ -326,8 +326,8 @@ static void test_injection(void **state)
         int32_t *ids;
         size_t count;
         open_request(&r, buf_text(&json));
-        assert_int_equal(chat_tokenize(f.v, CARAT_SIZE_LARGE, &r.value, &ids, &count, &err),
-                         CARAT_OK);
+        assert_int_equal(
+            chat_tokenize(f.v, CARAT_SIZE_LARGE, &r.value, 1 << 20, &ids, &count, &err), CARAT_OK);
         for (size_t k = 0; k < count; k++) n_special[i] += vocab_is_special(f.v, ids[k]);
         mem_free(ids);
         close_request(&r);
@@ -357,7 +357,7 @@ static void test_out_of_memory(void **state)
         int32_t *ids;
         size_t count;
         mem_fail_after(n);
-        int status = chat_tokenize(f.v, CARAT_SIZE_LARGE, &r.value, &ids, &count, &err);
+        int status = chat_tokenize(f.v, CARAT_SIZE_LARGE, &r.value, 1 << 20, &ids, &count, &err);
         bool failed = mem_fail_after(-1);
         assert_int_equal(status, failed ? CARAT_EMEMORY : CARAT_OK);
         mem_free(ids);
@@ -564,6 +564,41 @@ static void test_large_objects_shown_as_properties_are_bounded(void **state)
     buf_deinit(&json);
 }
 
+/* What cannot fit is refused before it is cut into tokens. */
+static void test_prompts_are_refused_by_their_size(void **state)
+{
+    (void)state;
+    struct text_fixture f;
+    struct request r;
+    struct carat_error err = {0};
+    int32_t *ids;
+    size_t count, bytes_max;
+    text_fixture_open(&f, 1024);
+    assert_int_equal(vocab_check_length(f.v, 0, 33, &bytes_max, &err), CARAT_OK);
+    assert_true(bytes_max > 32 && bytes_max % 32 == 0);
+    assert_int_equal(vocab_check_length(f.v, bytes_max, 33, NULL, &err), CARAT_OK);
+    assert_int_equal(vocab_check_length(f.v, bytes_max + 1, 33, NULL, &err), CARAT_ECONTEXT);
+    for (int32_t id = 0; id < vocab_count(f.v); id++) { /* the bound holds for each token */
+        size_t length;
+        vocab_piece(f.v, id, &length);
+        assert_true(length <= bytes_max / 32);
+    }
+    struct buf json = {0};
+    buf_add_text(&json, "{\"messages\":[{\"role\":\"user\",\"content\":\"");
+    for (size_t i = 0; i <= bytes_max; i++) buf_add_char(&json, 'a');
+    buf_add_text(&json, "\"}]}");
+    open_request(&r, buf_text(&json));
+    long before = mem_blocks_live();
+    assert_int_equal(chat_tokenize(f.v, CARAT_SIZE_SMALL, &r.value, 33, &ids, &count, &err),
+                     CARAT_ECONTEXT);
+    assert_null(ids);
+    assert_non_null(strstr(err.message, "32 tokens of at most"));
+    assert_int_equal(mem_blocks_live(), before);
+    close_request(&r);
+    buf_deinit(&json);
+    text_fixture_deinit(&f);
+}
+
 static void test_results_find_their_calls(void **state)
 {
     (void)state;
@@ -584,7 +619,7 @@ static void test_results_find_their_calls(void **state)
           "<turn|>\n<|turn>user\nx<turn|>\n<|turn>model\n");
 }
 
-/* n calls, of which each has n members, and n results. */
+/* n calls, the first with as many members, and 20,000 results. */
 static void match_results(void *user, size_t n)
 {
     (void)user;
@@ -594,12 +629,12 @@ static void match_results(void *user, size_t n)
     char *text;
     size_t length;
     buf_add_text(&json, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"a\":0");
-    for (size_t i = 0; i < 20 * n; i++) buf_printf(&json, ",\"k%zu\":0", i);
+    for (size_t i = 0; i < n; i++) buf_printf(&json, ",\"k%zu\":0", i);
     buf_add_text(&json, ",\"function\":{\"name\":\"g\"}}");
     for (size_t i = 1; i < n; i++)
         buf_printf(&json, ",{\"id\":\"c%zu\",\"function\":{\"name\":\"f\"}}", i);
     buf_add_text(&json, "]}");
-    for (size_t i = 0; i < 10 * n; i++)
+    for (size_t i = 0; i < 20000; i++)
         buf_printf(&json, ",{\"role\":\"tool\",\"tool_call_id\":\"c%zu\",\"content\":\"\"}", i);
     buf_add_text(&json, "]}");
     open_request(&r, buf_text(&json));
@@ -611,10 +646,10 @@ static void match_results(void *user, size_t n)
     buf_deinit(&json);
 }
 
-static void test_results_of_many_calls_take_linear_time(void **state)
+static void test_results_cost_the_same_whatever_calls_there_are(void **state)
 {
     (void)state;
-    assert_true(cost_ratio(match_results, NULL, 250, 1000) < LINEAR_MAX);
+    assert_true(cost_ratio(match_results, NULL, 10, 1000) < 4);
 }
 
 int main(void)
@@ -631,8 +666,9 @@ int main(void)
         cmocka_unit_test(test_references_into_large_objects_are_bounded),
         cmocka_unit_test(test_prompts_are_bounded_whatever_repeats_a_text),
         cmocka_unit_test(test_large_objects_shown_as_properties_are_bounded),
+        cmocka_unit_test(test_prompts_are_refused_by_their_size),
         cmocka_unit_test(test_results_find_their_calls),
-        cmocka_unit_test(test_results_of_many_calls_take_linear_time),
+        cmocka_unit_test(test_results_cost_the_same_whatever_calls_there_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
