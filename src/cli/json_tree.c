@@ -12,16 +12,19 @@ int json_tree_read(struct json_tree *tree, const char *text, size_t length,
 {
     json_error_t failure;
     *tree = (struct json_tree){0};
+    if (length > JSON_BYTES_MAX && purpose != JSON_OWN)
+        return err_set(err, CARAT_EUSAGE, "JSON: at most %d bytes expected, %zu found",
+                       JSON_BYTES_MAX, length);
     json_t *document = json_loadb(text, length, JSON_ALLOW_NUL, &failure);
     if (!document)
         return err_set(err, CARAT_EUSAGE, "not valid JSON: line %d, column %d: %s", failure.line,
                        failure.column, failure.text);
     tree->document = document;
     json_t *request = json_object_get(document, "request");
-    int status = purpose == JSON_PLAIN
-                     ? json_value_from(document, &tree->arena, &tree->root, err)
-                     : json_value_from_chat(request ? request : document, &tree->arena,
-                                            &tree->root, err);
+    int status = purpose == JSON_CHAT_REQUEST
+                     ? json_value_from_chat(request ? request : document, &tree->arena,
+                                            &tree->root, err)
+                     : json_value_from(document, &tree->arena, &tree->root, err);
     if (status != CARAT_OK) json_tree_free(tree);
     return status;
 }

@@ -15,10 +15,15 @@ struct json_tree {
 
 enum json_purpose {
     JSON_PLAIN,
+    JSON_OWN, /* that this program has made: of any length */
     JSON_CHAT_REQUEST /* takes the "request" member if there is one; decodes tool arguments */
 };
 
-/* A zeroed tree is a valid empty one. CARAT_EUSAGE names line and column. */
+/* A value of two bytes takes 64 in a tree. */
+enum { JSON_BYTES_MAX = 1 << 25 };
+
+/* A zeroed tree is a valid empty one. CARAT_EUSAGE names line and column, or the length of a text
+ * that is too long. */
 int json_tree_read(struct json_tree *tree, const char *text, size_t length,
                    enum json_purpose purpose, struct carat_error *err);
 void json_tree_free(struct json_tree *tree);

@@ -129,7 +129,7 @@ static int print_listing(const struct options *o, const char *json, bool *is_run
                          struct carat_error *err)
 {
     struct json_tree tree;
-    TRY(json_tree_read(&tree, json, strlen(json), JSON_PLAIN, err));
+    TRY(json_tree_read(&tree, json, strlen(json), JSON_OWN, err));
     struct buf path = {0}, problem = {0};
     const struct carat_value *why = json_member(&tree.root, "problem");
     *is_runnable = why->kind != CARAT_STRING;

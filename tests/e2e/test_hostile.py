@@ -114,6 +114,11 @@ def test_json_that_is_none_is_refused_with_its_place():
         expect_error(template(text), 2, "not valid JSON: line 1, column ")
 
 
+def test_json_that_is_too_long_is_refused():
+    expect_error(template("[" + "1," * (1 << 24) + "1]"), 2,
+                 "JSON: at most 33554432 bytes expected, 33554435 found")
+
+
 def test_deep_json_is_refused():
     for text in ("[" * 2000 + "]" * 2000, '{"messages":' + "[" * 200 + "]" * 200 + "}"):
         expect_error(template(text), 2, "nesting of at most 128")
