@@ -220,8 +220,9 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
 
 int32_t threads_within(int64_t asked)
 {
+    enum { PATIENCE = 4 }; /* so many a processor may be a choice; more is none */
     int most = allowance_threads("", os_processors()).count;
-    if (asked <= most) return (int32_t)asked;
+    if (asked <= (int64_t)most * PATIENCE) return (int32_t)asked;
     note("--threads %lld: only %d can run at a time here, %d are taken", (long long)asked, most,
          most);
     return most;

@@ -47,7 +47,8 @@ int check_options(const struct options *o, struct carat_error *err);
 
 /* --backend, --ctx-size, --chunk, --kv-type, --threads ... of a command. */
 struct carat_engine_options engine_options(const struct options *o);
-/* Threads that an option asks for, or as many as can run here at a time, with a note. */
+/* Threads that an option asks for; where these are far more than can run here at a time, those that
+ * can, with a note. */
 int32_t threads_within(int64_t asked);
 /* A context size for so many positions that the engine takes: it has a minimum, and the model a
  * maximum. */
