@@ -185,7 +185,7 @@ enum carat_precision { CARAT_PRECISION_FAST, CARAT_PRECISION_FP32 };
 
 /* How a GPU computes products of many rows; AUTO: what is fastest on its chip. */
 enum carat_matmul { CARAT_MATMUL_AUTO, CARAT_MATMUL_INT8, CARAT_MATMUL_FP16 };
-/* Where a GPU reads the table of per-layer embeddings; AUTO: in its own memory if it fits. */
+/* Where a GPU reads the table of per-layer embeddings; AUTO: the first place with room for it. */
 enum carat_ple { CARAT_PLE_AUTO, CARAT_PLE_GPU, CARAT_PLE_PINNED, CARAT_PLE_HOST };
 
 struct carat_memory;
@@ -202,6 +202,8 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     int32_t device;           /* which of the backend's devices; default the first */
     enum carat_matmul matmul; /* GPU: products of many rows */
     enum carat_ple ple_place; /* GPU: the table of per-layer embeddings */
+    int64_t ple_cache;        /* GPU: bytes for rows of a table in the file; 0: up to 256 MB, < 0:
+                                 what steps need */
     int32_t gpu_layers;       /* on the device, the rest on the CPU; 0: all that fit; < 0: none */
     int32_t cpu_expert_layers; /* experts of the first so many layers (26B-A4B) stay on the CPU */
     int64_t mirror_budget;    /* GPU: bytes for fp16 copies of weights, of which a tenth of the GPU
@@ -214,8 +216,9 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     bool no_cublas; /* products of prompts by our own kernels */
     bool no_fusion; /* every operation is a launch of its own */
     bool profile;             /* keep times for carat_profile_text */
-    /* Called by carat_engine_open, with `progress_user`; may be NULL. `planned`: once, with what is
-     * going to be taken, before any of it is. `progress`: while weights go to a device. */
+    /* Called by carat_engine_open, with `progress_user`; may be NULL. `planned`: with what is going
+     * to be taken, before any of it is; again if the host's memory cannot be pinned as planned.
+     * `progress`: while weights go to a device. */
     void (*planned)(void *user, const struct carat_memory *memory);
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes);
     void *progress_user;
@@ -226,6 +229,7 @@ struct carat_memory {
     uint64_t weights_mapped; /* of the file */
     uint64_t weights;        /* in the form that the device computes with */
     uint64_t mirrors;        /* of these: fp16 copies, which only make it faster */
+    uint64_t ple_cache;      /* of these: rows of the table of per-layer embeddings in the file */
     uint64_t kv_local, kv_global, buffers;
     uint64_t step, pinned;   /* of the host: a step's rows; what a GPU reads and writes there */
     uint64_t total;

@@ -41,16 +41,17 @@ struct device_limits {
 
 /* Where a device other than the CPU keeps tables that are only looked up. */
 enum table_place {
-    TABLE_AUTO,   /* on the device if it fits, else pinned */
+    TABLE_AUTO,   /* the first of these where there is room */
     TABLE_DEVICE,
     TABLE_PINNED, /* a copy in host memory that the device reads by itself */
-    TABLE_HOST    /* in the mapped file: the rows of each step are copied to the device */
+    TABLE_HOST    /* in the mapped file: rows are copied to the device, some are kept there */
 };
 
 /* Memory that may be taken for the weights of a plan. */
 struct room {
     size_t bytes;       /* at most, by what the plan cannot do without */
     size_t extra_bytes; /* at most, by that and all that only makes it faster; not above `bytes` */
+    size_t pinned_bytes; /* of the host's, for what the device reads there */
 };
 
 /* Where the weights of a plan go and what that takes: decided once for all plans of a device, from
@@ -60,6 +61,8 @@ struct placement {
     size_t mirror_bytes;     /* of these, what only makes it faster: fp16 copies */
     size_t pinned_bytes;     /* of the host's, pinned for good by open and bind */
     enum table_place tables; /* of what is only looked up; not AUTO once it is decided */
+    int32_t cached_rows;     /* of a table in the file, those that the device has room for */
+    size_t cached_bytes;     /* of device_bytes: these rows */
 };
 
 /* How a user wants a device to work. Zero: the defaults. */
@@ -75,6 +78,8 @@ struct device_options {
     enum matmul_kind matmul;
     enum table_place table_place;
     int64_t mirror_budget; /* bytes for fp16 copies of weights; 0: what there is room for, < 0: 0 */
+    int64_t cache_budget;  /* bytes for rows of a table in the file, the same; what steps need is
+                              always there */
     /* Told while weights are put on the device; may be NULL. */
     void (*progress)(void *user, size_t done, size_t total);
     void *progress_user;

@@ -63,6 +63,7 @@ void memory_add_table(struct buf *out, const struct carat_memory *m)
     add_row(out, "weights (mapped file)", m->weights_mapped);
     if (m->weights) add_row(out, "weights (as computed with)", m->weights);
     if (m->mirrors) add_row(out, "  of these fp16 copies", m->mirrors);
+    if (m->ple_cache) add_row(out, "  of these table rows", m->ple_cache);
     add_row(out, "KV cache, local", m->kv_local);
     add_row(out, "KV cache, global", m->kv_global);
     add_row(out, "buffers", m->buffers + m->step);
@@ -80,6 +81,7 @@ void memory_add_json(struct json *j, const struct carat_memory *m)
 {
     const struct { const char *key; uint64_t value; } rows[] = {
         {"weights_mapped", m->weights_mapped}, {"weights", m->weights},
+        {"ple_cache", m->ple_cache},
         {"mirrors", m->mirrors},               {"kv_local", m->kv_local},
         {"kv_global", m->kv_global},           {"buffers", m->buffers},
         {"step", m->step},                     {"pinned", m->pinned},

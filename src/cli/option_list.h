@@ -181,7 +181,11 @@
       "tell at the end where the time went, on standard error")                                    \
     X(PLE, CHOICE, "ple", "", "auto", 0, 0, ON_ENGINE | ON(BENCH), "auto|gpu|pinned|host",         \
       "GPU: place of the table of per-layer embeddings (pinned: a copy in host memory that the "   \
-      "GPU reads; host: in the file, rows of a chunk copied while the GPU has the one before)")    \
+      "GPU reads; host: in the file, rows are copied when they are needed; auto: the first with "  \
+      "room)")                                                                                     \
+    X(PLE_CACHE, INT, "ple-cache", "", "-1", -1, 1e15, ON_ENGINE | ON(BENCH), "BYTES",             \
+      "GPU: memory for rows of that table when it is in the file (-1: up to 256 MB of what is "    \
+      "free, 0: two steps' rows)")                                                                 \
     X(PRECISION, CHOICE, "precision", "", "fast", 0, 0, ON_ENGINE | ON(BENCH), "fast|fp32",        \
       "fast: 8-bit activations with quantised weights")                                            \
     X(PIN, FLAG, "pin", "", "", 0, 0, ON_ENGINE | ON(BENCH), "", "keep each thread on its core")   \

@@ -193,7 +193,7 @@ void set_layers(const struct options *o, struct carat_engine_options *out, int64
 
 void set_device_options(const struct options *o, struct carat_engine_options *out)
 {
-    int64_t mirror = opt_int(o, OPT_MIRROR);
+    int64_t mirror = opt_int(o, OPT_MIRROR), cache = opt_int(o, OPT_PLE_CACHE);
     const char *ple = opt_text(o, OPT_PLE);
     out->backend = backend_of(o);
     out->device = (int32_t)opt_int(o, OPT_DEVICE);
@@ -208,6 +208,7 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
                      : strcmp(ple, "host") == 0 ? CARAT_PLE_HOST
                      : strcmp(ple, "gpu") == 0  ? CARAT_PLE_GPU
                                                 : CARAT_PLE_AUTO;
+    out->ple_cache = cache < 0 ? 0 : cache == 0 ? -1 : cache;
     out->pin_threads = opt_is_set(o, OPT_PIN);
     out->precision = precision_of(o);
     out->profile = (o->command == COMMAND_RUN || o->command == COMMAND_BENCH) &&

@@ -117,19 +117,37 @@ static int start(carat_engine *e, const struct carat_engine_options *options,
     return CARAT_OK;
 }
 
-int carat_engine_open(carat_engine **out, const carat_model *model,
-                      const struct carat_engine_options *options, struct carat_error *err)
+static int open_engine(carat_engine **out, const carat_model *model,
+                       const struct carat_engine_options *options, bool *is_table_pinned,
+                       struct carat_error *err)
 {
     *out = NULL;
+    *is_table_pinned = false;
     carat_engine *e = mem_alloc(1, sizeof *e);
     if (!e) return err_no_memory(err, "engine", sizeof *e);
     e->model = model;
     int status = start(e, options, err);
+    *is_table_pinned = e->layout.setup.ple_place == CARAT_PLE_PINNED;
     if (status)
         carat_engine_close(e);
     else
         *out = e;
     return status;
+}
+
+/* How much memory the system lets us pin is known when it is done: if that fails, a table for which
+ * nobody asked for a place stays in the file. */
+int carat_engine_open(carat_engine **out, const carat_model *model,
+                      const struct carat_engine_options *options, struct carat_error *err)
+{
+    bool is_table_pinned;
+    struct carat_engine_options o = options ? *options : (struct carat_engine_options){0};
+    int status = open_engine(out, model, &o, &is_table_pinned, err);
+    if (status != CARAT_EMEMORY || o.ple_place != CARAT_PLE_AUTO || !is_table_pinned) return status;
+    o.ple_place = CARAT_PLE_HOST;
+    TRY(open_engine(out, model, &o, &is_table_pinned, err));
+    (*out)->layout.setup.ple_reason = CARAT_REASON_MEMORY;
+    return CARAT_OK;
 }
 
 static void give_back(const struct target *t, void *memory)

@@ -97,6 +97,7 @@ static int open_target(struct layout *y, enum site site, const char *name,
                                     .matmul = (enum matmul_kind)o->matmul,
                                     .table_place = (enum table_place)o->ple_place,
                                     .mirror_budget = o->mirror_budget,
+                                    .cache_budget = o->ple_cache,
                                     .is_profiled = o->profile,
                                     .has_no_graphs = o->no_graphs,
                                     .has_no_cublas = o->no_cublas,
@@ -201,30 +202,6 @@ static uint64_t step_bytes(const struct layout *y)
  * somebody has said how much may be taken. */
 enum { PART_FOR_OTHERS = 10 };
 
-/* Where the weights of a site go when `others` of its memory is taken by all else. */
-static void place(struct layout *y, enum site site, uint64_t others)
-{
-    const struct site_memory *m = &y->sites[site];
-    uint64_t left = left_of(m->available, others);
-    uint64_t for_others = m->is_limited ? 0 : m->total / PART_FOR_OTHERS;
-    struct room room = {.bytes = left, .extra_bytes = left_of(left, for_others)};
-    plans_place(&y->plans, &y->targets[site], site, &room, &y->placements[site]);
-}
-
-/* What the plans take for this context. */
-static int measure(struct layout *y, const struct gemma_config *c, int32_t n_ctx,
-                   struct carat_error *err)
-{
-    layout_shape_caches(y, c, n_ctx);
-    TRY(compile(y, c, err));
-    for (int i = 0; i < SITE_COUNT; i++) {
-        struct site_memory *m = &y->sites[i];
-        m->buffers = y->plans.bytes[i] + y->plans.scratch_bytes[i];
-        place(y, (enum site)i, layout_kv_bytes(m) + m->buffers);
-    }
-    return CARAT_OK;
-}
-
 /* What the host needs beside the table: rows of logits that requests choose tokens from, and a few
  * megabytes for requests, stacks and the tables of the pages themselves. A process that takes its
  * group's last byte is killed, without a word. */
@@ -248,17 +225,48 @@ static uint64_t needed_on(const struct layout *y, enum site site)
     return taken + taken / 256 + step_bytes(y) + host_rest(y);
 }
 
+/* What a device pins of the host's memory has to be there beside what the CPU computes in. */
+static uint64_t left_on_host(const struct layout *y)
+{
+    bool is_shared = y->targets[SITE_FAR].device;
+    return is_shared ? left_of(y->sites[SITE_FAR].available, needed_on(y, SITE_FAR))
+                     : allowed_memory();
+}
+
+/* Where the weights of a site go when `others` of its memory is taken by all else. Half of what the
+ * host has left may be pinned: nobody else gets it back. */
+static void place(struct layout *y, enum site site, uint64_t others)
+{
+    const struct site_memory *m = &y->sites[site];
+    uint64_t left = left_of(m->available, others);
+    uint64_t for_others = m->is_limited ? 0 : m->total / PART_FOR_OTHERS;
+    struct room room = {.bytes = left, .extra_bytes = left_of(left, for_others)};
+    if (site == SITE_NEAR) room.pinned_bytes = left_on_host(y) / 2;
+    plans_place(&y->plans, &y->targets[site], site, &room, &y->placements[site]);
+}
+
+/* What the plans take for this context. */
+static int measure(struct layout *y, const struct gemma_config *c, int32_t n_ctx,
+                   struct carat_error *err)
+{
+    layout_shape_caches(y, c, n_ctx);
+    TRY(compile(y, c, err));
+    for (int i = SITE_COUNT - 1; i >= 0; i--) { /* the first place asks what the host has left */
+        struct site_memory *m = &y->sites[i];
+        m->buffers = y->plans.bytes[i] + y->plans.scratch_bytes[i];
+        place(y, (enum site)i, layout_kv_bytes(m) + m->buffers);
+    }
+    return CARAT_OK;
+}
+
 static bool fits(const struct layout *y, enum site site)
 {
     return !y->targets[site].device || needed_on(y, site) <= y->sites[site].available;
 }
 
-/* What a device pins of the host's memory has to be there beside what the CPU computes in. */
 static int check_pinned(const struct layout *y, struct carat_error *err)
 {
-    bool is_shared = y->targets[SITE_FAR].device;
-    uint64_t available = is_shared ? left_of(y->sites[SITE_FAR].available, needed_on(y, SITE_FAR))
-                                   : allowed_memory();
+    uint64_t available = left_on_host(y);
     uint64_t pinned = y->placements[SITE_NEAR].pinned_bytes;
     if (pinned <= available) return CARAT_OK;
     err_set(err, CARAT_EMEMORY,
@@ -289,19 +297,18 @@ static int check_memory(const struct layout *y, struct carat_error *err)
     return CARAT_EMEMORY;
 }
 
-/* Plans come first with the longest context: they tell how much the weights and buffers need. */
+/* Plans come first with the longest context: they tell what buffers, and weights at least, need.
+ * A longer context is worth more than tables on the device. */
 static int measure_longest(struct layout *y, const struct gemma_config *c, struct carat_error *err)
 {
     uint64_t left[SITE_COUNT];
     layout_shape_caches(y, c, c->n_ctx_train);
     TRY(compile(y, c, err));
-    for (int i = 0; i < SITE_COUNT; i++) {
+    for (int i = SITE_COUNT - 1; i >= 0; i--) {
         uint64_t buffers = y->plans.bytes[i] + y->plans.scratch_bytes[i];
-        place(y, (enum site)i, buffers);
-        const struct placement *p = &y->placements[i];
+        place(y, (enum site)i, y->sites[i].available);
         uint64_t rest = y->targets[i].backend && y->targets[i].backend->is_host ? host_rest(y) : 0;
-        left[i] = left_of(y->sites[i].available,
-                          buffers + p->device_bytes - p->mirror_bytes + rest);
+        left[i] = left_of(y->sites[i].available, buffers + y->placements[i].device_bytes + rest);
     }
     return measure(y, c, choose_context(y, c, left), err);
 }
@@ -370,6 +377,7 @@ static void fill_memory(struct layout *y)
         .weights_mapped = mapped,
         .weights = placed->device_bytes,
         .mirrors = placed->mirror_bytes,
+        .ple_cache = placed->cached_bytes,
         .kv_local = near->kv_local,
         .kv_global = near->kv_global,
         .buffers = near->buffers,

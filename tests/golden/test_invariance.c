@@ -236,17 +236,31 @@ static void cuda_replayed_prompts_equal_launched_ones(void **state)
     }
 }
 
+/* Where a table lies, and what of it the device may keep. */
+static const struct table_setting {
+    const char *label;
+    enum carat_ple place;
+    int64_t cache;
+} tables[] = {{"on the device", CARAT_PLE_GPU, 0},
+              {"pinned", CARAT_PLE_PINNED, 0},
+              {"in the file", CARAT_PLE_HOST, 0},
+              {"in the file, few rows on the device", CARAT_PLE_HOST, -1}};
+enum { N_TABLES = sizeof tables / sizeof *tables };
+
 /* Chunks read ahead behind decoding rows; one that is read in vain, as its request is cancelled;
- * launches and replays; the smallest with layers on the CPU. */
-static void answer_with_table(const carat_model *model, enum carat_ple place, int32_t chunk,
-                              bool is_launched, struct answer *out)
+ * launches and replays; the smallest with layers on the CPU. With few rows on the device they have
+ * to make room for others all the time. */
+static void answer_with_table(const carat_model *model, const struct table_setting *table,
+                              int32_t chunk, bool is_launched, struct answer *out)
 {
     enum { N = SEQUENCES_MAX / 2 };
     struct carat_error err = {0};
-    struct carat_engine_options options = {.backend = "cuda", .n_ctx = 512, .n_seq = N,
-                                           .chunk = chunk, .profile = is_launched,
-                                           .gpu_layers = chunk < 10 ? 3 : 0, .ple_place = place};
+    struct carat_engine_options options = {
+        .backend = "cuda", .n_ctx = 512, .n_seq = N, .chunk = chunk, .no_graphs = is_launched,
+        .gpu_layers = chunk < 10 ? 3 : 0, .ple_place = table->place, .ple_cache = table->cache};
     carat_engine *engine = open_engine(model, &options);
+    assert_int_equal(carat_engine_setup(engine)->ple_place, table->place);
+    assert_int_equal(carat_engine_memory(engine)->ple_cache > 0, table->place == CARAT_PLE_HOST);
     for (int i = 0; i < N; i++) submit(engine, model, 2 * i + 1, 30, &out[i]);
     for (int i = 0; i < 2; i++) assert_true(carat_step(engine, &err) >= 0);
     for (int i = 1; i < N; i += 3)
@@ -258,18 +272,18 @@ static void answer_with_table(const carat_model *model, enum carat_ple place, in
 static void cuda_place_of_the_table_does_not_matter(void **state)
 {
     (void)state;
-    static const int32_t chunks[] = {8, 32, 200};
+    static const int32_t chunks[] = {8, 32, 70, 200};
+    enum { N = SEQUENCES_MAX / 2, N_CHUNKS = sizeof chunks / sizeof *chunks };
     need_device("cuda");
     for (int m = 0; m < 2; m++) { /* the two that have per-layer embeddings */
         carat_model *model = open_model(models[m]);
-        for (int k = 0; k < 6; k++) {
-            int32_t chunk = chunks[k / 2];
-            enum { N = SEQUENCES_MAX / 2 };
-            answer_with_table(model, CARAT_PLE_GPU, chunk, k % 2, answers);
-            answer_with_table(model, CARAT_PLE_HOST, chunk, k % 2, answers + N);
-            for (int i = 0; i < N; i++)
-                assert_same(&answers[N + i], &answers[i], models[m], "table in the file");
-        }
+        for (int k = 0; k < 2 * N_CHUNKS; k++)
+            for (int t = 0; t < N_TABLES; t++) {
+                struct answer *found = t ? answers + N : answers;
+                answer_with_table(model, &tables[t], chunks[k / 2], k % 2, found);
+                for (int i = 0; i < N; i++)
+                    assert_same(&found[i], &answers[i], models[m], tables[t].label);
+            }
         carat_model_close(model);
     }
 }

@@ -1,6 +1,5 @@
-/* The host side of the CUDA backend against a runtime that only keeps books (the linker puts it in
- * front of NVIDIA's, see tests/CMakeLists.txt): device memory is host memory, kernels do nothing.
- * So it is seen without a GPU, to the byte, what is taken and when. */
+/* The host side of the CUDA backend against a runtime that only keeps books: what is taken, and
+ * what is decided before. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,231 +17,14 @@
 #include "backend/cuda/recording.h"
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "support/fake_cuda.h"
 #include "support/scratch.h"
 #include "support/tiny_model.h"
 
 enum { SEED = 11 };
-#define GIGABYTE ((size_t)1 << 30)
 
 static struct scratch scratch;
 static carat_model *models[GEMMA_SIZES];
-
-/* ---- The runtime ------------------------------------------------------------------------ */
-
-static struct {
-    size_t total; /* of device memory */
-    size_t device, device_most, pinned;
-    size_t others; /* that other programs have */
-    bool has_cublas;
-    float ms[2];  /* that measured launches take, by turns */
-    int n_measured;
-    cudaError_t found; /* of looking for devices */
-    int devices, major, driver;
-} fake;
-
-enum { HEADER = 256 }; /* in front of a piece: its size */
-
-static void reset(size_t total)
-{
-    memset(&fake, 0, sizeof fake);
-    fake.total = total;
-    fake.has_cublas = true;
-    fake.devices = 1;
-    fake.major = 9;
-    fake.driver = CUDART_VERSION;
-    fake.ms[0] = fake.ms[1] = 1;
-}
-
-static void *take(size_t bytes)
-{
-    char *piece = mem_alloc(HEADER + bytes, 1);
-    assert_non_null(piece);
-    memcpy(piece, &bytes, sizeof bytes);
-    return piece + HEADER;
-}
-
-static size_t give(void *memory)
-{
-    size_t bytes;
-    char *piece = (char *)memory - HEADER;
-    memcpy(&bytes, piece, sizeof bytes);
-    mem_free(piece);
-    return bytes;
-}
-
-#define FAKE_OF(type, name, ...)     \
-    type __wrap_##name(__VA_ARGS__); \
-    type __wrap_##name(__VA_ARGS__)
-#define FAKE(name, ...) FAKE_OF(cudaError_t, name, __VA_ARGS__)
-
-FAKE(cudaMalloc, void **out, size_t bytes)
-{
-    if (bytes > fake.total - fake.others - fake.device) return cudaErrorMemoryAllocation;
-    *out = take(bytes);
-    fake.device += bytes;
-    if (fake.device > fake.device_most) fake.device_most = fake.device;
-    return cudaSuccess;
-}
-FAKE(cudaFree, void *memory)
-{
-    if (memory) fake.device -= give(memory);
-    return cudaSuccess;
-}
-FAKE(cudaMallocHost, void **out, size_t bytes)
-{
-    *out = take(bytes);
-    fake.pinned += bytes;
-    return cudaSuccess;
-}
-FAKE(cudaFreeHost, void *memory)
-{
-    if (memory) fake.pinned -= give(memory);
-    return cudaSuccess;
-}
-FAKE(cudaMemGetInfo, size_t *available, size_t *total)
-{
-    *available = fake.total - fake.others - fake.device;
-    *total = fake.total;
-    return cudaSuccess;
-}
-FAKE(cudaMemset, void *to, int byte, size_t bytes)
-{
-    memset(to, byte, bytes);
-    return cudaSuccess;
-}
-FAKE(cudaMemsetAsync, void *to, int byte, size_t bytes, cudaStream_t stream)
-{
-    (void)stream;
-    memset(to, byte, bytes);
-    return cudaSuccess;
-}
-FAKE(cudaMemcpy, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
-{
-    (void)kind;
-    memcpy(to, from, bytes);
-    return cudaSuccess;
-}
-FAKE(cudaMemcpyAsync, void *to, const void *from, size_t bytes,
-     enum cudaMemcpyKind kind, cudaStream_t stream)
-{
-    (void)kind;
-    (void)stream;
-    memcpy(to, from, bytes);
-    return cudaSuccess;
-}
-FAKE(cudaGetDeviceCount, int *n)
-{
-    *n = fake.found ? 0 : fake.devices;
-    return fake.found;
-}
-FAKE(cudaDriverGetVersion, int *version)
-{
-    *version = fake.driver;
-    return cudaSuccess;
-}
-FAKE(cudaGetDevice, int *device)
-{
-    *device = 0;
-    return cudaSuccess;
-}
-FAKE(cudaDeviceGetAttribute, int *value, enum cudaDeviceAttr what, int device)
-{
-    (void)device;
-    *value = what == cudaDevAttrComputeCapabilityMajor ? fake.major : 227 << 10; /* shared memory */
-    return cudaSuccess;
-}
-static cudaError_t describe(struct cudaDeviceProp *out)
-{
-    memset(out, 0, sizeof *out);
-    snprintf(out->name, sizeof out->name, "books");
-    out->major = fake.major;
-    out->multiProcessorCount = 132;
-    return cudaSuccess;
-}
-/* Version 12 means the second by the first. */
-FAKE(cudaGetDeviceProperties, struct cudaDeviceProp *out, int device)
-{
-    (void)device;
-    return describe(out);
-}
-FAKE(cudaGetDeviceProperties_v2, struct cudaDeviceProp *out, int device)
-{
-    (void)device;
-    return describe(out);
-}
-FAKE(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *n,
-     const void *kernel, int threads, size_t shared, unsigned flags)
-{
-    (void)kernel;
-    (void)threads;
-    (void)shared;
-    (void)flags;
-    *n = 1;
-    return cudaSuccess;
-}
-FAKE(cudaEventElapsedTime, float *ms, cudaEvent_t begin, cudaEvent_t end)
-{
-    (void)begin;
-    (void)end;
-    *ms = fake.ms[fake.n_measured++ % 2];
-    return cudaSuccess;
-}
-FAKE_OF(const char *, cudaGetErrorString, cudaError_t error)
-{
-    return error ? "a failure" : "no failure";
-}
-
-/* Calls without effect; of those that make something it is never looked at. */
-#define NOTHING(name, ...)                     \
-    FAKE(name, __VA_ARGS__)                    \
-    {                                          \
-        return cudaSuccess;                    \
-    }
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-NOTHING(cudaSetDevice, int device)
-NOTHING(cudaDeviceSynchronize, void)
-NOTHING(cudaGetLastError, void)
-NOTHING(cudaPeekAtLastError, void)
-NOTHING(cudaEventCreate, cudaEvent_t *out)
-NOTHING(cudaEventCreateWithFlags, cudaEvent_t *out, unsigned flags)
-NOTHING(cudaEventDestroy, cudaEvent_t event)
-NOTHING(cudaEventRecord, cudaEvent_t event, cudaStream_t stream)
-NOTHING(cudaEventSynchronize, cudaEvent_t event)
-NOTHING(cudaHostRegister, void *memory, size_t bytes, unsigned flags)
-NOTHING(cudaHostUnregister, void *memory)
-NOTHING(cudaFuncSetAttribute, const void *kernel, enum cudaFuncAttribute what, int value)
-NOTHING(cudaLaunchKernelExC, const cudaLaunchConfig_t *config, const void *kernel, void **args)
-NOTHING(cudaGraphDestroy, cudaGraph_t graph)
-NOTHING(cudaGraphExecDestroy, cudaGraphExec_t graph)
-NOTHING(cudaGraphInstantiate, cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags)
-NOTHING(cudaGraphLaunch, cudaGraphExec_t graph, cudaStream_t stream)
-NOTHING(cudaGraphUpload, cudaGraphExec_t graph, cudaStream_t stream)
-NOTHING(cudaStreamBeginCapture, cudaStream_t stream, enum cudaStreamCaptureMode mode)
-NOTHING(cudaStreamCreateWithFlags, cudaStream_t *out, unsigned flags)
-NOTHING(cudaStreamDestroy, cudaStream_t stream)
-NOTHING(cudaStreamEndCapture, cudaStream_t stream, cudaGraph_t *out)
-NOTHING(cudaStreamSynchronize, cudaStream_t stream)
-
-FAKE_OF(int, cublas_open, struct cublas **out, const char *path)
-{
-    static char handle;
-    *out = fake.has_cublas ? (struct cublas *)(void *)&handle : NULL;
-    return fake.has_cublas ? 0 : -1;
-}
-FAKE_OF(void, cublas_close, struct cublas *c)
-{
-}
-/* The workspace has to be memory of the device, all of it: it is written. */
-FAKE_OF(int, cublas_set_stream, struct cublas *c, const struct queue *q, void *workspace,
-     size_t bytes)
-{
-    memset(workspace, 0xff, bytes);
-    return 0;
-}
-FAKE_OF(void, cublas_multiply, struct cublas *c, const struct queue *q,
-        const struct gemm_args *args)
-{
-}
 
 /* ---- Memory ----------------------------------------------------------------------------- */
 
@@ -258,14 +40,13 @@ static const struct {
     {"small chunks", {.matmul = CARAT_MATMUL_INT8, .n_seq = 5, .chunk = 16}},
     {"pinned table", {.matmul = CARAT_MATMUL_FP16, .ple_place = CARAT_PLE_PINNED}},
     {"table in the file", {.matmul = CARAT_MATMUL_INT8, .ple_place = CARAT_PLE_HOST, .n_seq = 3}},
+    {"table in the file, few rows on the device",
+     {.matmul = CARAT_MATMUL_INT8, .ple_place = CARAT_PLE_HOST, .ple_cache = -1, .chunk = 70}},
+    {"table in the file, some rows on the device",
+     {.matmul = CARAT_MATMUL_FP16, .ple_place = CARAT_PLE_HOST, .ple_cache = 20000, .chunk = 9}},
     {"some layers", {.matmul = CARAT_MATMUL_FP16, .gpu_layers = 3}},
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
-
-static uint64_t told(const struct carat_memory *m)
-{
-    return m->weights + m->kv_local + m->kv_global + m->buffers;
-}
 
 /* What is there behind opening is what the table says, at no time was there more, and it is given
  * back. */
@@ -432,7 +213,7 @@ static void asking_where_weights_would_go_decides_nothing(void **state)
     struct weights w = {0};
     struct layout y;
     struct layout_source from = {.model = model, .near = &w};
-    struct room none = {0};
+    struct room none = {.pinned_bytes = GIGABYTE};
     struct placement other;
     void *memory[SITE_COUNT] = {NULL}, *work[SITE_COUNT] = {NULL};
     reset(GIGABYTE);

@@ -90,7 +90,6 @@ static void cuda_close(struct device *d)
     if (d->cublas) cublas_close(d->cublas);
     profile_close(d->profile);
     if (d->step_host) cudaFreeHost(d->step_host);
-    if (d->gather_memory) cudaFreeHost(d->gather_memory);
     if (d->best_host) cudaFreeHost(d->best_host);
     if (d->queue.stream) cudaStreamDestroy(d->queue.stream);
     cudaGetLastError(); /* of a lost device: there is nobody left to tell */
@@ -269,8 +268,11 @@ static int cuda_weight_load(struct device *device, struct weight *weight, struct
 
 static void cuda_weight_unload(struct device *device, struct weight *weight)
 {
-    (void)device; /* planes live as long as the device */
-    mem_free(weight->device_data);
+    struct cuda_loaded *w = weight->device_data; /* planes live as long as the device */
+    cudaSetDevice(device->index);
+    if (w && w->rows == device->rows) device->rows = NULL;
+    if (w) row_table_close(w->rows);
+    mem_free(w);
     weight->device_data = NULL;
 }
 
@@ -306,6 +308,7 @@ static void cuda_print_profile(struct device *device, struct buf *out)
     if (!device->options.is_exact)
         buf_printf(out, "products of many rows: %s\n",
                    device->many == ACT_HALF ? "fp16" : "8 bits");
+    if (device->rows) row_table_print(device->rows, out);
     cuda_measure_limits(device, &limits);
     profile_print(device->profile, &limits, out);
 }

@@ -5,8 +5,8 @@
 #include <cuda_runtime_api.h>
 
 #include "backend/backend.h"
-#include "backend/cuda/gather.h"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/row_table.h"
 #include "backend/cuda/windows.h"
 
 struct cublas;  /* cublas.h */
@@ -15,11 +15,13 @@ struct profile; /* profile.h */
 /* Rows of a step at most: the pinned copy of a step has room for so many. */
 enum {
     STEP_ROWS_MAX = 16384,
-    STEP_BYTES = (4 + 4 * STEP_ROWS_MAX) * sizeof(int32_t),
     BEST_BYTES = MATVEC_ROWS_MAX * TOP_K * sizeof(struct logit_pair),
-    COUNTING_BYTES = STEP_ROWS_MAX * sizeof(int32_t),
     ARRIVED_BYTES = 256
 };
+
+/* A step as the device sees it: four numbers, then arrays (program.c) of so many rows each. */
+#define STEP_COPY_BYTES(rows) ((4 + 5 * (size_t)(rows)) * sizeof(int32_t))
+#define STEP_BYTES STEP_COPY_BYTES(STEP_ROWS_MAX)
 
 /* What products with a weight want of their rows. */
 struct precision {
@@ -32,8 +34,8 @@ struct cuda_loaded {
     struct cuda_weight view; /* quants NULL: not on the device yet */
     const struct weight *source;
     struct precision precision;
-    bool is_pinned;   /* a table in pinned host memory */
-    bool is_gathered; /* a table in the mapped file: quants is host memory, for nobody to read */
+    bool is_pinned;         /* a table in pinned host memory */
+    struct row_table *rows; /* a table in the mapped file: quants is its cache; else NULL */
 };
 
 /* Device memory that lives as long as the device: planes, mirrors. */
@@ -55,10 +57,8 @@ struct device {
     struct cublas *cublas; /* NULL: not installed, or not wanted */
     const void *cublas_workspace; /* that it has now: of the program launched last */
     struct profile *profile; /* NULL unless asked for */
-    int32_t *counting;               /* on the device: 0, 1, 2 ... ; NULL until needed */
-    uint32_t *arrived;               /* the same, of launch_router: ARRIVED_BYTES of 0 */
-    struct gather gather;            /* rows of a table in the mapped file, in memory */
-    void *gather_memory;             /* of its own, pinned; NULL until a program needs them */
+    uint32_t *arrived;               /* of launch_router: ARRIVED_BYTES of 0; NULL until needed */
+    const struct row_table *rows;    /* of the weight that has one, for the profile; or NULL */
     int32_t *step_host;              /* pinned, STEP_BYTES */
     struct logit_pair *best_host;    /* pinned, BEST_BYTES: [MATVEC_ROWS_MAX][TOP_K] */
     bool is_running;  /* something was run since the last fence */
@@ -114,9 +114,8 @@ struct cuda_loaded *loaded_of(const struct weight *w);
 void cuda_place_weights(const struct device *d, const struct plan *plan, const struct room *room,
                         struct placement *out);
 
-/* The table whose rows are copied to the device step by step: the largest that is only looked up.
- * NULL: none. */
-const struct weight *gathered_table(const struct device *d, const struct plan *plan);
+/* The table whose rows are copied to the device as the plan's steps need them. NULL: none. */
+struct row_table *row_table_of(const struct plan *plan);
 
 /* Puts those there that are not yet: read, copied and repacked at once. `staging`: device memory,
  * upload_staging_bytes (upload.h), free again when it returns. */
@@ -145,7 +144,7 @@ enum { ACT_SLOTS = 4 };
 /* Where things lie in a program's scratch memory; sizes for the plan's most rows. While weights are
  * loaded nothing runs, and their staging lies over all of it. */
 struct scratch_layout {
-    size_t step, table, slot, slot_bytes, inner, wide, mirror, experts, attention, topk, cublas;
+    size_t step, slot, slot_bytes, inner, wide, mirror, experts, attention, topk, cublas;
     size_t cublas_bytes; /* 0: no product goes there */
     size_t total;
 };
@@ -159,7 +158,8 @@ struct program {
     int32_t n_windows;
     uint8_t *needs; /* by buffer: NEEDS_* */
     struct step_view step;
-    const struct weight *gathered; /* a table in the mapped file, or NULL */
+    struct row_table *rows;        /* a table in the mapped file, or NULL */
+    int32_t *row_slots;            /* where the step's rows of it are: in the place of their ids */
     int32_t rows_max;             /* of both classes: the stride of the step's arrays */
     int32_t n[ROW_CLASS_COUNT];   /* rows of the launches being made */
     int32_t n_decode;             /* of the token rows, those that are single new tokens */

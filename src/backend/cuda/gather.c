@@ -2,60 +2,86 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/os.h"
 
-size_t gather_bytes(int32_t rows_max, size_t row_bytes)
+int32_t gather_slots(const struct weight *table, int32_t rows_max, size_t bytes)
 {
-    return 2 * (size_t)rows_max * (sizeof(int32_t) + row_bytes);
+    size_t n = bytes / table->row_bytes, least = 2 * (size_t)rows_max;
+    if (n < least) n = least;
+    return (int32_t)(n < (size_t)table->rows ? n : (size_t)table->rows);
 }
 
-void gather_init(struct gather *g, void *memory, int32_t rows_max, size_t row_bytes)
+static size_t half_bytes(const struct weight *table, int32_t rows_max)
 {
-    size_t n = (size_t)rows_max;
-    int32_t *ids = memory;
-    char *rows = (char *)(ids + 2 * n);
-    *g = (struct gather){.slots = {{.rows = rows, .id = ids},
-                                   {.rows = rows + n * row_bytes, .id = ids + n}},
-                         .rows_max = rows_max,
-                         .row_bytes = row_bytes};
+    return (size_t)rows_max * table->row_bytes;
+}
+
+size_t gather_bytes(const struct weight *table, int32_t rows_max)
+{
+    return 2 * half_bytes(table, rows_max);
+}
+
+int gather_init(struct gather *g, const struct weight *table, int32_t rows_max, int32_t n_slots,
+                void *memory, struct carat_error *err)
+{
+    char *rows = memory;
+    *g = (struct gather){.table = table,
+                         .halves = {rows, rows + half_bytes(table, rows_max)},
+                         .rows_max = rows_max};
+    return row_cache_init(&g->cache, n_slots, (int32_t)table->rows, err);
+}
+
+void gather_deinit(struct gather *g)
+{
+    row_cache_deinit(&g->cache);
+    *g = (struct gather){0};
+}
+
+int32_t gather_begin(struct gather *g)
+{
+    g->half = 1 - g->half;
+    g->n_read = 0;
+    row_cache_begin(&g->cache);
+    return g->half;
 }
 
 /* The system is told of all rows before the first is touched: it then reads what is not in memory
  * side by side, where page faults would wait for one row after the other. Of 2,048 rows of 9.5 kB
  * on a virtual disk that took 40 ms instead of 750; when all is in memory it adds 1.5 ms. */
-static void read_rows(const struct weight *table, const int32_t *id, int32_t n, char *to)
+static char *read_rows(struct gather *g, const int32_t *id, int32_t n)
 {
-    const char *from = table->data;
-    size_t bytes = table->row_bytes;
+    size_t bytes = g->table->row_bytes;
+    const char *from = g->table->data;
+    char *to = g->halves[g->half] + (size_t)g->n_read * bytes;
+    carat_assert(g->n_read + n <= g->rows_max);
     for (int32_t i = 0; i < n; i++) os_map_expect(from + (size_t)id[i] * bytes, bytes);
     for (int32_t i = 0; i < n; i++)
         memcpy(to + (size_t)i * bytes, from + (size_t)id[i] * bytes, bytes);
+    g->n_read += n;
+    return to;
 }
 
-/* Whether what was read beforehand is the step's chunk. It is not when a request ended meanwhile
- * that would have had one. */
-static bool is_chunk_of(const struct gather_slot *s, const struct step *step)
+int32_t gather_rows(struct gather *g, const int32_t *id, int32_t n, int32_t *slot,
+                    struct gathered out[GATHER_ROWS])
 {
-    return s->n_ready == step->n_token - step->n_decode &&
-           memcmp(s->id, step->id + step->n_decode, (size_t)s->n_ready * sizeof *s->id) == 0;
-}
-
-struct gathered gather_step(struct gather *g, const struct weight *table, const struct step *step)
-{
-    struct gather_slot *s = &g->slots[g->next];
-    int32_t n_rest = is_chunk_of(s, step) ? s->n_ready : 0, n_first = step->n_token - n_rest;
-    char *first = s->rows + (size_t)n_rest * table->row_bytes;
-    read_rows(table, step->id, n_first, first);
-    s->n_ready = 0;
-    g->next = 1 - g->next;
-    return (struct gathered){first, s->rows, n_first, n_rest};
-}
-
-void gather_ahead(struct gather *g, const struct weight *table, const struct step *step)
-{
-    struct gather_slot *s = &g->slots[g->next];
-    if (step->n_next > g->rows_max) return;
-    memcpy(s->id, step->next_id, (size_t)step->n_next * sizeof *s->id);
-    read_rows(table, s->id, step->n_next, s->rows);
-    s->n_ready = step->n_next;
+    int32_t missing[GATHER_ROWS], to[GATHER_ROWS], n_missing = 0, n_out = 0;
+    carat_assert(n <= GATHER_ROWS);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t at;
+        if (!row_cache_get(&g->cache, id[i], &at)) {
+            missing[n_missing] = id[i];
+            to[n_missing++] = at;
+        }
+        if (slot) slot[i] = at;
+    }
+    const char *from = read_rows(g, missing, n_missing);
+    for (int32_t i = 0; i < n_missing; i++) {
+        if (n_out == 0 || out[n_out - 1].slot + out[n_out - 1].n != to[i])
+            out[n_out++] = (struct gathered){from + (size_t)i * g->table->row_bytes, to[i], 0};
+        out[n_out - 1].n++;
+    }
+    if (slot) g->n_asked += n;
+    g->n_brought += n_missing;
+    return n_out;
 }

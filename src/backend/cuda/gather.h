@@ -1,46 +1,49 @@
-/* Rows of a table that stays in the mapped file, read by the host into memory from which they are
- * copied to the device. Needs neither GPU nor toolkit.
+/* Rows of a table that stays in the mapped file: which of them a cache has to be brought, and where
+ * the host puts them to be copied from. Needs neither GPU nor toolkit.
  *
- * Two slots take turns: while the device copies from one and works on its step, the other is filled
- * with the rows of the next step's chunk. In front of a chunk stand single new tokens, which are
- * not known beforehand: their rows are read with the step, into what the chunk leaves of the slot.
- *
- * One table at a time. Memory is the caller's. */
+ * Two halves of host memory take turns: while one is copied from, the other is filled. Memory is
+ * the caller's, and so are the copies. */
 #ifndef CUDA_GATHER_H
 #define CUDA_GATHER_H
 
-#include <stddef.h>
-
+#include "backend/cuda/row_cache.h"
 #include "plan/op.h"
 
-struct gather_slot {
-    char *rows;
-    int32_t *id;     /* [n_ready] */
-    int32_t n_ready; /* rows read beforehand */
-};
-
 struct gather {
-    struct gather_slot slots[2];
-    int32_t next; /* the slot of the next step */
+    const struct weight *table;
+    struct row_cache cache;
+    char *halves[2]; /* of rows_max rows each */
+    int32_t half, n_read; /* what is filled, and the rows in it */
     int32_t rows_max;
-    size_t row_bytes; /* of the longest row that fits */
+    int64_t n_asked, n_brought; /* rows so far: of steps; read from the file */
 };
 
-/* Memory for steps of at most rows_max rows, and its division. */
-size_t gather_bytes(int32_t rows_max, size_t row_bytes);
-void gather_init(struct gather *g, void *memory, int32_t rows_max, size_t row_bytes);
-
-/* A step's rows: `n_first` at `first`, then `n_rest` at `rest`. */
+/* Rows to be copied from the host to as many slots side by side. */
 struct gathered {
-    const char *first, *rest;
-    int32_t n_first, n_rest;
+    const char *from;
+    int32_t slot, n;
 };
 
-/* Reads those of the step's rows that are not there yet. What it returns stays until the second
- * call from now; the slot before it is free to be written, so that its copy must have ended. */
-struct gathered gather_step(struct gather *g, const struct weight *table, const struct step *step);
+enum { GATHER_ROWS = 256 }; /* of a call: their copies begin while the next are read */
 
-/* Reads what is known of the step behind this one: `step->next_id`. After gather_step. */
-void gather_ahead(struct gather *g, const struct weight *table, const struct step *step);
+/* Slots that `bytes` have room for: at least twice a step's rows, at most those of the table. */
+int32_t gather_slots(const struct weight *table, int32_t rows_max, size_t bytes);
+
+/* Host memory for steps of at most rows_max rows. */
+size_t gather_bytes(const struct weight *table, int32_t rows_max);
+
+int gather_init(struct gather *g, const struct weight *table, int32_t rows_max, int32_t n_slots,
+                void *memory, struct carat_error *err);
+void gather_deinit(struct gather *g);
+
+/* The other half is filled from now on, with at most rows_max rows. The copies of what it had must
+ * have ended. Returns its number. */
+int32_t gather_begin(struct gather *g);
+
+/* Reads what is not in the cache of n ids, at most GATHER_ROWS. Where each row is goes to `slot`
+ * (NULL: they are for the step after this one), what has to be copied before that is true to `out`,
+ * as many as are returned. A step and the ids of the next evict nothing of each other's. */
+int32_t gather_rows(struct gather *g, const int32_t *id, int32_t n, int32_t *slot,
+                    struct gathered out[GATHER_ROWS]);
 
 #endif

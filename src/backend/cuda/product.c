@@ -26,9 +26,7 @@ struct cuda_weight table_of(const struct program *p, const struct weight *w,
 {
     struct cuda_weight view = view_of(w);
     *step = p->step;
-    if (!loaded_of(w)->is_gathered) return view;
-    view.quants = (uint8_t *)p->scratch + p->at.table;
-    step->id = p->device->counting;
+    if (loaded_of(w)->rows) step->id = p->row_slots;
     return view;
 }
 

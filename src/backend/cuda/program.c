@@ -83,10 +83,7 @@ struct scratch_layout scratch_layout_of(const struct device *d, const struct pla
 {
     struct needs needs = needs_of(d, plan);
     struct scratch_layout y = {.slot_bytes = aligned(needs.slot)};
-    const struct weight *table = gathered_table(d, plan);
-    y.table = aligned((4 + 4 * (size_t)most_rows(plan)) * sizeof(int32_t));
-    y.slot = y.table;
-    if (table) y.slot += aligned((size_t)plan->rows_max[ROWS_TOKEN] * table->row_bytes);
+    y.slot = aligned(STEP_COPY_BYTES(most_rows(plan)));
     y.inner = y.slot + ACT_SLOTS * y.slot_bytes;
     y.wide = y.inner + aligned(needs.inner);
     y.mirror = y.wide + aligned(needs.wide);
@@ -149,6 +146,7 @@ static void view_step(struct program *p)
                                  .position = base + 4 + p->rows_max,
                                  .sequence = base + 4 + 2 * p->rows_max,
                                  .out_row = base + 4 + 3 * p->rows_max};
+    p->row_slots = base + 4 + 4 * p->rows_max;
 }
 
 /* Before a program's products: the workspace is in its scratch. Nothing changes from step to step
@@ -167,10 +165,10 @@ static void give_workspace(struct program *p)
 void program_launch(struct program *p, const int32_t rows_of[ROW_CLASS_COUNT])
 {
     struct device *d = p->device;
-    size_t bytes = (4 + 4 * (size_t)p->rows_max) * sizeof(int32_t);
     give_workspace(p);
-    cudaError_t status = cudaMemcpyAsync(p->scratch + p->at.step, d->step_host, bytes,
-                                         cudaMemcpyHostToDevice, d->queue.stream);
+    cudaError_t status =
+        cudaMemcpyAsync(p->scratch + p->at.step, d->step_host, STEP_COPY_BYTES(p->rows_max),
+                        cudaMemcpyHostToDevice, d->queue.stream);
     if (status) d->failure = status;
     if (d->profile) profile_begin(d->profile, d->queue.stream);
     memcpy(p->n, rows_of, sizeof p->n);
@@ -199,7 +197,7 @@ void program_launch(struct program *p, const int32_t rows_of[ROW_CLASS_COUNT])
 static int warm_up(struct program *p, struct carat_error *err)
 {
     const int32_t *rows = p->plan->rows_max;
-    memset(p->device->step_host, 0, (4 + 4 * (size_t)p->rows_max) * sizeof(int32_t));
+    memset(p->device->step_host, 0, STEP_COPY_BYTES(p->rows_max));
     program_launch(p, rows);
     for (int32_t n = rows[ROWS_TOKEN] / 2; n > MATVEC_ROWS_MAX; n /= 2)
         program_launch(p, (int32_t[ROW_CLASS_COUNT]){n, 1});
@@ -213,40 +211,6 @@ static int warm_up(struct program *p, struct carat_error *err)
     snprintf(what, sizeof what, "a first step without rows: %s of layer %d",
              op ? op_name((enum op_code)op->code) : "a copy", op ? op->layer : -1);
     return cuda_fail(err, status, what);
-}
-
-/* Pinned memory for rows of a table that stays in the file, one for all programs: what one reads
- * ahead, another may run. */
-static int take_gather(struct device *d, const struct weight *table, int32_t rows,
-                       struct carat_error *err)
-{
-    struct gather *g = &d->gather;
-    size_t row_bytes = table->row_bytes;
-    if (rows <= g->rows_max && row_bytes <= g->row_bytes) return CARAT_OK;
-    if (rows < g->rows_max) rows = g->rows_max;
-    if (row_bytes < g->row_bytes) row_bytes = g->row_bytes;
-    if (d->gather_memory) cudaFreeHost(d->gather_memory);
-    d->gather_memory = NULL;
-    *g = (struct gather){0};
-    size_t bytes = gather_bytes(rows, row_bytes);
-    if (cudaMallocHost(&d->gather_memory, bytes)) return err_no_memory(err, table->name, bytes);
-    gather_init(g, d->gather_memory, rows, row_bytes);
-    return CARAT_OK;
-}
-
-static int take_table(struct program *p, struct carat_error *err)
-{
-    struct device *d = p->device;
-    p->gathered = gathered_table(d, p->plan);
-    if (!p->gathered) return CARAT_OK;
-    TRY(take_gather(d, p->gathered, p->plan->rows_max[ROWS_TOKEN], err));
-    if (d->counting) return CARAT_OK;
-    d->counting = slab_take(d, COUNTING_BYTES, false);
-    if (!d->counting) return cuda_fail(err, cudaErrorMemoryAllocation, p->gathered->name);
-    for (int32_t i = 0; i < STEP_ROWS_MAX; i++) d->step_host[i] = i;
-    cudaError_t status =
-        cudaMemcpy(d->counting, d->step_host, COUNTING_BYTES, cudaMemcpyHostToDevice);
-    return status ? cuda_fail(err, status, p->gathered->name) : CARAT_OK;
 }
 
 /* Counters that kernels bring back to 0 themselves. */
@@ -286,9 +250,9 @@ static int start_program(struct program *p, const struct placement *placement,
     TRY(weights_upload(d, p->plan, placement, p->scratch, err));
     TRY(mirrors_make(d, p->plan, placement, err));
     TRY(take_windows(p, err));
-    TRY(take_table(p, err));
     TRY(take_counters(d, err));
     view_step(p);
+    p->rows = row_table_of(p->plan);
     cudaError_t status = cudaStreamSynchronize(d->queue.stream);
     if (status) return cuda_fail(err, status, "loading weights");
     TRY(warm_up(p, err));
@@ -339,21 +303,20 @@ static void fill_step(struct program *p, const struct step *step)
     memcpy(host + 4 + 3 * p->rows_max, step->out_row, (size_t)step->n_out * sizeof *host);
 }
 
-/* Rows of the table in the mapped file, in front of the launches: where they lie in host memory
+/* Rows of the table in the mapped file are copied in front of the launches: where from and how many
  * changes from step to step, which a recorded copy could not follow. */
-static void send_gathered(struct program *p, const struct step *step)
+static void bring_rows(struct program *p, const struct step *step)
 {
     struct device *d = p->device;
-    size_t bytes = p->gathered->row_bytes;
-    struct gathered got = gather_step(&d->gather, p->gathered, step);
-    char *to = p->scratch + p->at.table;
-    cudaError_t status = cudaMemcpyAsync(to, got.first, (size_t)got.n_first * bytes,
-                                         cudaMemcpyHostToDevice, d->queue.stream);
-    if (!status)
-        status = cudaMemcpyAsync(to + (size_t)got.n_first * bytes, got.rest,
-                                 (size_t)got.n_rest * bytes, cudaMemcpyHostToDevice,
-                                 d->queue.stream);
+    int32_t *slots = d->step_host + 4 + 4 * p->rows_max;
+    cudaError_t status = row_table_step(p->rows, d->queue.stream, step, slots);
     if (status) d->failure = status;
+}
+
+static void bring_next_rows(struct program *p, const struct step *step)
+{
+    cudaError_t status = row_table_ahead(p->rows, step);
+    if (status) p->device->failure = status;
 }
 
 static void launch_or_replay(struct program *p, const struct step *step)
@@ -378,9 +341,9 @@ void cuda_run(struct program *p, const struct step *step)
     d->is_running = true;
     d->run_begin = os_seconds();
     d->is_decode = step->n_token <= MATVEC_ROWS_MAX;
-    if (p->gathered) send_gathered(p, step);
+    if (p->rows) bring_rows(p, step);
     launch_or_replay(p, step);
-    if (p->gathered && step->n_next > 0) gather_ahead(&d->gather, p->gathered, step);
+    if (p->rows && step->n_next > 0) bring_next_rows(p, step);
 }
 
 int cuda_best(struct program *p, int32_t row, const struct logit_pair **out)

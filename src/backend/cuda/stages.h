@@ -8,8 +8,8 @@
 enum row_class class_of(const struct program *p, buf_id id);
 struct rows rows_of_class(const struct program *p, enum row_class c);
 
-/* A table and the step to look it up with: for one whose rows were copied for this step, those rows
- * and ids that count them. */
+/* A table and the step to look it up with: for one in the mapped file, slots of its cache stand for
+ * ids. */
 struct cuda_weight table_of(const struct program *p, const struct weight *w,
                             struct step_view *step);
 

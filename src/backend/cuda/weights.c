@@ -104,38 +104,62 @@ static bool is_pinned_at(enum table_place tables, struct uses uses)
     return uses.is_table && !uses.is_product && tables == TABLE_PINNED;
 }
 
-/* A plan that was cut may not show all uses of a weight: what was decided of it once, holds. */
-static bool may_be_gathered(const struct plan *plan, const struct weight *w)
+struct row_table *row_table_of(const struct plan *plan)
 {
-    if (w->device_data && loaded_of(w)->view.quants) return loaded_of(w)->is_gathered;
-    return !uses_of(plan, w).is_product;
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        const struct weight *w = plan->ops[i].code == OP_EMBED ? op_weight(&plan->ops[i]) : NULL;
+        if (w && loaded_of(w)->rows) return loaded_of(w)->rows;
+    }
+    return NULL;
 }
 
-const struct weight *gathered_table(const struct device *d, const struct plan *plan)
+static bool is_there(const struct weight *w)
+{
+    return w->device_data && loaded_of(w)->view.quants;
+}
+
+/* The largest table that is only looked up, of those that are not there yet: what was decided once
+ * holds, and a plan that was cut may not show all uses. NULL: none. */
+static const struct weight *largest_table(const struct plan *plan)
 {
     const struct weight *largest = NULL;
-    if (d->options.table_place != TABLE_HOST) return NULL;
     for (int32_t i = 0; i < plan->n_ops; i++) {
         if (plan->ops[i].code != OP_EMBED) continue;
         const struct weight *w = op_weight(&plan->ops[i]);
-        if (largest && w->expert_bytes <= largest->expert_bytes) continue;
-        if (may_be_gathered(plan, w)) largest = w;
+        if (is_there(w) || uses_of(plan, w).is_product) continue;
+        if (!largest || w->expert_bytes > largest->expert_bytes) largest = w;
     }
     return largest;
 }
 
+/* The one that stays in the file. */
+static const struct weight *gathered_table(const struct plan *plan, enum table_place tables)
+{
+    return tables == TABLE_HOST ? largest_table(plan) : NULL;
+}
+
+/* What a table in the file takes: its cache, and what this is filled from. */
+static size_t rows_bytes(const struct weight *table, const struct plan *plan,
+                         const struct placement *at, bool is_pinned)
+{
+    return aligned(is_pinned ? gather_bytes(table, plan->rows_max[ROWS_TOKEN])
+                             : (size_t)at->cached_rows * table->row_bytes);
+}
+
 /* Of the weights that are not there yet: on the device, or pinned on the host. */
 static size_t planes_bytes(const struct device *d, const struct plan *plan,
-                           enum table_place tables, bool is_pinned)
+                           const struct placement *at, bool is_pinned)
 {
     size_t bytes = 0;
     struct tile_bytes planes;
-    const struct weight *gathered = gathered_table(d, plan);
+    const struct weight *gathered = gathered_table(plan, at->tables);
     for (int32_t i = 0; i < plan->n_ops; i++) {
         const struct weight *w = first_met(plan, i);
-        if (!w || w == gathered || (w->device_data && loaded_of(w)->view.quants)) continue;
+        if (!w || is_there(w)) continue;
         struct uses uses = uses_of(plan, w);
-        if (is_pinned_at(tables, uses) == is_pinned)
+        if (w == gathered)
+            bytes += rows_bytes(w, plan, at, is_pinned);
+        else if (is_pinned_at(at->tables, uses) == is_pinned)
             bytes += layout_bytes(w, layout_of(d, w, uses), &planes);
     }
     return bytes;
@@ -147,17 +171,35 @@ struct planes_memory {
     char *device, *pinned;
 };
 
-static int take_planes(struct device *d, const struct plan *plan, enum table_place tables,
+static int take_planes(struct device *d, const struct plan *plan, const struct placement *at,
                        struct planes_memory *out, struct carat_error *err)
 {
-    size_t bytes = planes_bytes(d, plan, tables, false);
-    size_t pinned = planes_bytes(d, plan, tables, true);
+    size_t bytes = planes_bytes(d, plan, at, false);
+    size_t pinned = planes_bytes(d, plan, at, true);
     *out = (struct planes_memory){0};
     if (bytes && !(out->device = slab_take(d, bytes, false)))
         return cuda_fail(err, cudaErrorMemoryAllocation, "weights");
     if (pinned && !(out->pinned = slab_take(d, pinned, true)))
         return err_no_memory(err, "tables in pinned memory (--ple)", pinned);
     return CARAT_OK;
+}
+
+/* How kernels see a weight whose first plane is `memory`. */
+static struct cuda_weight view_at(const struct weight *s, enum cuda_layout layout, char *memory)
+{
+    return (struct cuda_weight){
+        .format = s->format,
+        .layout = layout,
+        .n_expert = s->n_expert,
+        .rows = (int32_t)s->rows,
+        .cols = (int32_t)s->cols,
+        .n_groups = (int32_t)((s->rows + TILE_ROWS - 1) / TILE_ROWS),
+        .n_ktiles = (int32_t)((s->cols + TILE_COLS - 1) / TILE_COLS),
+        .row_bytes = (int64_t)(layout == LAYOUT_ROWS ? (s->row_bytes + 15) / 16 * 16
+                                                     : s->row_bytes),
+        .mirror_cols = (int32_t)padded_cols(s->cols),
+        .quants = (uint8_t *)memory,
+    };
 }
 
 /* Cuts a weight's planes from the memory. */
@@ -168,25 +210,10 @@ static void place_weight(const struct device *d, const struct plan *plan, enum t
     const struct weight *s = w->source;
     struct uses uses = uses_of(plan, s);
     enum cuda_layout layout = layout_of(d, s, uses);
-    size_t bytes = layout_bytes(s, layout, &planes);
     w->is_pinned = is_pinned_at(tables, uses);
-    w->is_gathered = s == gathered_table(d, plan);
-    char **next = w->is_pinned ? &from->pinned : &from->device;
-    char *memory = w->is_gathered ? (char *)(uintptr_t)s->data : *next;
-    if (!w->is_gathered) *next += bytes;
-    w->view = (struct cuda_weight){
-        .format = s->format,
-        .layout = layout,
-        .n_expert = s->n_expert,
-        .rows = (int32_t)s->rows,
-        .cols = (int32_t)s->cols,
-        .n_groups = (int32_t)((s->rows + TILE_ROWS - 1) / TILE_ROWS),
-        .n_ktiles = (int32_t)((s->cols + TILE_COLS - 1) / TILE_COLS),
-        .row_bytes = (int64_t)s->row_bytes,
-        .mirror_cols = (int32_t)padded_cols(s->cols),
-        .quants = (uint8_t *)memory,
-    };
-    if (layout == LAYOUT_ROWS) w->view.row_bytes = (int64_t)((s->row_bytes + 15) / 16 * 16);
+    char **next = w->is_pinned ? &from->pinned : &from->device, *memory = *next;
+    *next += layout_bytes(s, layout, &planes);
+    w->view = view_at(s, layout, memory);
     size_t at = aligned(planes.quants);
     if (planes.high) w->view.high = (uint8_t *)memory + at;
     at += aligned(planes.high);
@@ -195,27 +222,56 @@ static void place_weight(const struct device *d, const struct plan *plan, enum t
     if (planes.minus) w->view.minus = (uint16_t *)(void *)(memory + at);
 }
 
+/* The same for a table in the file. */
+static int open_rows(struct device *d, const struct plan *plan, const struct placement *at,
+                     struct cuda_loaded *w, struct planes_memory *from, struct carat_error *err)
+{
+    const struct weight *s = w->source;
+    TRY(row_table_open(&w->rows, s, plan->rows_max[ROWS_TOKEN], at->cached_rows, from->device,
+                       from->pinned, err));
+    w->view = view_at(s, LAYOUT_FILE, from->device);
+    from->device += rows_bytes(s, plan, at, false);
+    from->pinned += rows_bytes(s, plan, at, true);
+    d->rows = w->rows;
+    return CARAT_OK;
+}
+
 static void report(const struct device *d, size_t done, size_t total)
 {
     if (d->options.progress) d->options.progress(d->options.progress_user, done, total);
 }
 
 static int upload_all(struct device *d, struct upload *u, const struct plan *plan,
-                      enum table_place tables, size_t total, struct carat_error *err)
+                      const struct placement *at, size_t total, struct carat_error *err)
 {
     size_t done = 0;
     struct planes_memory memory;
-    TRY(take_planes(d, plan, tables, &memory, err));
+    const struct weight *gathered = gathered_table(plan, at->tables);
+    TRY(take_planes(d, plan, at, &memory, err));
     for (int32_t i = 0; i < plan->n_ops; i++) {
         const struct weight *source = op_weight(&plan->ops[i]);
-        if (!source || loaded_of(source)->view.quants) continue;
-        loaded_of(source)->precision = precision_of(plan, source);
-        place_weight(d, plan, tables, loaded_of(source), &memory);
-        if (!loaded_of(source)->is_gathered) TRY(upload_weight(u, loaded_of(source), err));
+        if (!source || is_there(source)) continue;
+        struct cuda_loaded *w = loaded_of(source);
+        w->precision = precision_of(plan, source);
+        if (source == gathered) {
+            TRY(open_rows(d, plan, at, w, &memory, err));
+        } else {
+            place_weight(d, plan, at->tables, w, &memory);
+            TRY(upload_weight(u, w, err));
+        }
         done += source->expert_bytes * (size_t)source->n_expert;
         report(d, done < total ? done : total, total);
     }
     return CARAT_OK;
+}
+
+/* Tables in the asked place, and of one in the file as many rows on the device as steps need. */
+static struct placement least_placement(const struct plan *plan, enum table_place tables)
+{
+    const struct weight *table = gathered_table(plan, tables);
+    struct placement at = {.tables = tables};
+    if (table) at.cached_rows = gather_slots(table, plan->rows_max[ROWS_TOKEN], 0);
+    return at;
 }
 
 int weights_upload(struct device *d, const struct plan *plan, const struct placement *placement,
@@ -223,14 +279,14 @@ int weights_upload(struct device *d, const struct plan *plan, const struct place
 {
     struct upload *u;
     size_t total = 0;
-    enum table_place tables = placement ? placement->tables : d->options.table_place;
+    struct placement least = least_placement(plan, d->options.table_place);
     for (int32_t i = 0; i < plan->n_ops; i++) {
         const struct weight *w = first_met(plan, i);
-        if (w && !loaded_of(w)->view.quants) total += w->expert_bytes * (size_t)w->n_expert;
+        if (w && !is_there(w)) total += w->expert_bytes * (size_t)w->n_expert;
     }
     if (total == 0) return CARAT_OK;
     TRY(upload_open(&u, d, plan, staging, err));
-    int status = upload_all(d, u, plan, tables, total, err);
+    int status = upload_all(d, u, plan, placement ? placement : &least, total, err);
     upload_close(u);
     cudaError_t failure = cudaGetLastError();
     if (!status && failure) status = cuda_fail(err, failure, "loading weights");
@@ -331,20 +387,9 @@ int mirrors_make(struct device *d, const struct plan *plan, const struct placeme
 /* ---- Placement -------------------------------------------------------------------------- */
 
 static size_t weights_bytes(const struct device *d, const struct plan *plan,
-                            enum table_place tables)
+                            const struct placement *at)
 {
-    size_t counting = gathered_table(d, plan) ? aligned(COUNTING_BYTES) : 0;
-    size_t arrived = plan->n_ops > 0 ? ARRIVED_BYTES : 0;
-    return planes_bytes(d, plan, tables, false) + counting + arrived;
-}
-
-static size_t pinned_bytes(const struct device *d, const struct plan *plan,
-                           enum table_place tables)
-{
-    const struct weight *table = gathered_table(d, plan);
-    int32_t rows = plan->rows_max[ROWS_TOKEN];
-    return STEP_BYTES + BEST_BYTES + planes_bytes(d, plan, tables, true) +
-           (table ? gather_bytes(rows, table->row_bytes) : 0);
+    return planes_bytes(d, plan, at, false) + (plan->n_ops > 0 ? ARRIVED_BYTES : 0);
 }
 
 static size_t smaller(size_t a, size_t b)
@@ -352,19 +397,49 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* A table goes where it was asked for, else to the device if it fits there. */
+/* A table goes where it was asked for, else to the first place that has room for it. */
+static enum table_place table_place_for(const struct device *d, const struct plan *plan,
+                                        const struct room *room)
+{
+    struct placement at = {.tables = TABLE_DEVICE};
+    if (d->options.table_place != TABLE_AUTO) return d->options.table_place;
+    if (weights_bytes(d, plan, &at) <= room->bytes) return TABLE_DEVICE;
+    at.tables = TABLE_PINNED;
+    return planes_bytes(d, plan, &at, true) <= room->pinned_bytes ? TABLE_PINNED : TABLE_HOST;
+}
+
+/* Of what the least placement leaves to things that only make it faster, a quarter goes to rows of
+ * the table in the file, up to 256 MB: some 23,000 of E4B in 8 bits. */
+enum { CACHED_BYTES_MOST = 256 << 20, PART_FOR_ROWS = 4 };
+
+static int32_t cached_rows_for(const struct device *d, const struct plan *plan,
+                               const struct weight *table, size_t left)
+{
+    int64_t budget = d->options.cache_budget;
+    size_t bytes = smaller(left / PART_FOR_ROWS, CACHED_BYTES_MOST);
+    if (budget != 0) bytes = budget < 0 ? 0 : (size_t)budget;
+    return gather_slots(table, plan->rows_max[ROWS_TOKEN], bytes);
+}
+
+static size_t left_of(const struct room *room, size_t taken)
+{
+    return room->extra_bytes > taken ? room->extra_bytes - taken : 0;
+}
+
 void cuda_place_weights(const struct device *d, const struct plan *plan, const struct room *room,
                         struct placement *out)
 {
     int64_t budget = d->options.mirror_budget;
-    *out = (struct placement){.tables = d->options.table_place};
-    if (out->tables == TABLE_AUTO)
-        out->tables = weights_bytes(d, plan, TABLE_DEVICE) > room->bytes ? TABLE_PINNED
-                                                                        : TABLE_DEVICE;
-    size_t weights = weights_bytes(d, plan, out->tables);
-    size_t left = room->extra_bytes > weights ? room->extra_bytes - weights : 0;
+    const struct weight *table = largest_table(plan);
+    *out = least_placement(plan, table_place_for(d, plan, room));
+    if (table && out->tables == TABLE_HOST) {
+        size_t left = left_of(room, weights_bytes(d, plan, out));
+        out->cached_rows = cached_rows_for(d, plan, table, left);
+        out->cached_bytes = rows_bytes(table, plan, out, false);
+    }
+    size_t weights = weights_bytes(d, plan, out), left = left_of(room, weights);
     if (budget != 0) left = budget < 0 ? 0 : smaller(left, (size_t)budget);
     out->mirror_bytes = mirrors_bytes(d, plan, left);
     out->device_bytes = weights + out->mirror_bytes;
-    out->pinned_bytes = pinned_bytes(d, plan, out->tables);
+    out->pinned_bytes = STEP_BYTES + BEST_BYTES + planes_bytes(d, plan, out, true);
 }
