@@ -216,6 +216,7 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     bool no_cublas; /* products of prompts by our own kernels */
     bool no_fusion; /* every operation is a launch of its own */
     bool profile;             /* keep times for carat_profile_text */
+    bool measure_limits;      /* for carat_measure_roofline: before any memory is taken */
     /* Called by carat_engine_open, with `progress_user`; may be NULL. `planned`: with what is going
      * to be taken, before any of it is; again if the host's memory cannot be pinned as planned.
      * `progress`: while weights go to a device. */
@@ -333,8 +334,9 @@ int carat_measure(carat_engine *engine, const struct carat_measure *what, double
                   struct carat_error *err);
 
 /* Most bytes a second that the device reads, most operations a second that it does on 8-bit and on
- * fp16 numbers (a product and its sum are two; 0: it has no such way), as measured now.
- * CARAT_EDEVICE where a backend cannot tell. */
+ * fp16 numbers (a product and its sum are two; 0: it has no such way, or too little memory to
+ * measure it). Measured once an engine, in some tenths of a second: when it was opened
+ * (measure_limits), else now, in what memory is left. CARAT_EDEVICE where a backend cannot tell. */
 struct carat_roofline { double read_bytes, int8_operations, fp16_operations; };
 int carat_measure_roofline(carat_engine *engine, struct carat_roofline *out,
                            struct carat_error *err);

@@ -144,9 +144,10 @@ struct backend {
      * there is no such thing. */
     void (*print_profile)(struct device *device, struct buf *out);
 
-    /* Measures what the device can do at most, in some tenths of a second; NULL where there is
-     * no such measure. */
-    void (*measure_limits)(struct device *device, struct device_limits *out);
+    /* Measures what the device can do at most, in some tenths of a second, the first time that it
+     * is asked; takes at most `room` bytes for it. What these are too few for is 0. NULL where
+     * there is no such measure. */
+    void (*measure_limits)(struct device *device, size_t room, struct device_limits *out);
 
     /* Copies to and from memory of alloc, in order with run and complete after fence: until then
      * the host's bytes are the device's. Memory of a device need not be readable by the host,

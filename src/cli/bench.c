@@ -299,6 +299,14 @@ static bool is_same_engine(const struct bench_test *a, const struct bench_test *
            x->cpu_experts == y->cpu_experts && strcmp(x->kv_type, y->kv_type) == 0;
 }
 
+/* By default for people; what programs read has other columns only when they are asked for. */
+static bool wants_limits(const struct options *o)
+{
+    bool is_default = !opt_is_set(o, OPT_NO_ROOFLINE) && !opt_is_set(o, OPT_QUIET) &&
+                      strcmp(opt_text(o, OPT_BENCH_FORMAT), "md") == 0;
+    return is_default || opt_is_set(o, OPT_ROOFLINE);
+}
+
 /* One engine for all tests of a setting: room for the longest and the most users. */
 static int open_engine(struct session *s, const struct options *o, const struct plan_of_tests *p,
                        size_t first, struct carat_error *err)
@@ -320,6 +328,7 @@ static int open_engine(struct session *s, const struct options *o, const struct 
     set_device_options(o, &options);
     set_layers(o, &options, setting->gpu_layers,
                opt_is_set(o, OPT_CPU_EXPERTS) ? INT32_MAX : setting->cpu_experts);
+    options.measure_limits = wants_limits(o) && s->limit_threads != setting->threads;
     if (s->engine && opt_is_set(o, OPT_PROFILE)) session_print_profile(s);
     if (s->engine) carat_engine_close(s->engine);
     s->engine = NULL;
@@ -351,8 +360,14 @@ static int measure(struct session *s, const struct options *o, struct bench_test
     }
     progress_end();
     carat_measure_work(s->engine, &what, &t->work);
-    if (!opt_is_set(o, OPT_ROOFLINE)) return CARAT_OK;
-    return carat_measure_roofline(s->engine, &t->limit, err);
+    if (!wants_limits(o)) return CARAT_OK;
+    int status = CARAT_OK;
+    if (s->limit_threads != t->setting.threads) {
+        status = carat_measure_roofline(s->engine, &s->limit, err);
+        s->limit_threads = t->setting.threads;
+    }
+    t->limit = s->limit;
+    return opt_is_set(o, OPT_ROOFLINE) ? status : CARAT_OK; /* else what can be told */
 }
 
 static void note_gpu(const struct session *s, struct bench_facts *facts)

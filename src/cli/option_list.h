@@ -143,7 +143,8 @@
     X(REPETITIONS, INT, "repetitions", "-r", "5", 1, 1000, ON(BENCH), "N", "runs of each test")    \
     X(NO_WARMUP, FLAG, "no-warmup", "", "", 0, 0, ON(BENCH), "", "skip the run before each test")  \
     X(ROOFLINE, FLAG, "roofline", "", "", 0, 0, ON(BENCH), "",                                     \
-      "also measure what the device can do, and each result's share of it")                        \
+      "measure what the device can do, and each result's share of it (default, unless quiet)")     \
+    X(NO_ROOFLINE, FLAG, "no-roofline", "", "", 0, 0, ON(BENCH), "", "leave that out")             \
     X(BENCH_FORMAT, CHOICE, "format", "-o --output", "md", 0, 0, ON(BENCH),                        \
       "md|csv|json|jsonl|sql", "form of the table")                                                \
     X(BENCH_ERR_FORMAT, CHOICE, "format-err", "-oe --output-err", "none", 0, 0, ON(BENCH),         \

@@ -16,6 +16,8 @@ struct session {
     bool is_silent;       /* session_start notes nothing */
     bool tells_memory;    /* before it is taken: in a line, or all of it: */
     bool is_verbose;
+    struct carat_roofline limit; /* what bench has measured, */
+    int32_t limit_threads;       /* with so many threads; 0: nothing yet */
     struct buf told;      /* what session_start has noted last */
 };
 

@@ -110,6 +110,9 @@ static int open_target(struct layout *y, enum site site, const char *name,
     memcpy(y->device_names[site], facts.name, sizeof facts.name);
     static const struct carat_engine_options unlimited;
     allow(&y->sites[site], &facts, t->backend->is_host ? &unlimited : o);
+    struct device_limits limits; /* the device remembers them */
+    if ((o->measure_limits || o->profile) && site == SITE_NEAR && t->backend->measure_limits)
+        t->backend->measure_limits(t->device, y->sites[site].available, &limits);
     return CARAT_OK;
 }
 

@@ -152,7 +152,10 @@ int carat_measure_roofline(carat_engine *e, struct carat_roofline *out, struct c
         return err_set(err, CARAT_EDEVICE, "backend \"%s\" has no measure of its limits",
                        backend->name);
     struct device_limits limits;
-    backend->measure_limits(target->device, &limits);
+    const struct carat_memory *m = &e->layout.memory;
+    uint64_t taken = m->weights + m->kv_local + m->kv_global + m->buffers;
+    backend->measure_limits(target->device, m->available > taken ? m->available - taken : 0,
+                            &limits);
     *out = (struct carat_roofline){limits.read_bytes, limits.int8_operations,
                                    limits.fp16_operations};
     return CARAT_OK;

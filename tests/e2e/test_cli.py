@@ -196,6 +196,15 @@ def test_memory_is_told_before_it_is_taken():
     expect(table[:cut] in run.stderr.decode(), "run --verbose is the table of show --fit")
 
 
+def test_bench_shows_the_share_of_the_limit():
+    call = ["bench", MODEL, "-p", "4", "-n", "0", "-r", "1", "--backend", "cpu"]
+    expect(b"limits measured in this run" in carat(*call).stdout, "by default")
+    for flag in ("-q", "--no-roofline"):
+        expect(b"limits measured" not in carat(*call, flag).stdout, flag)
+    row = json.loads(carat(*call, "-o", "jsonl", "--roofline").stdout)
+    expect(row["read_limit_gbs"] > 0 and row["read_share"] > 0, str(row))
+
+
 def test_memory_of_a_gpu_can_be_bounded():
     sizes = ("11G", "11GiB", "11gb", "0.5T", "4096M", "12000000000", "90%")
     for size in sizes:

@@ -4,11 +4,12 @@
 #include "base/os.h"
 
 enum { RUNS = 5, PRODUCT_ROUNDS = 1 << 21 };
-static const size_t read_size = (size_t)512 << 20;
+static const size_t read_size_max = (size_t)256 << 20, read_size_least = (size_t)64 << 20;
 
 struct limits {
     const struct cpu_kernels *kernels;
     uint8_t *memory;
+    size_t bytes;
     double operations[512]; /* of each worker */
 };
 
@@ -16,7 +17,7 @@ static void fill(void *user, const struct pool_worker *worker)
 {
     struct limits *l = user;
     int64_t first, last;
-    pool_stretch(worker, (int64_t)(read_size / 4096), &first, &last);
+    pool_stretch(worker, (int64_t)(l->bytes / 4096), &first, &last);
     for (int64_t page = first; page < last; page++) l->memory[page * 4096] = (uint8_t)page;
 }
 
@@ -24,7 +25,7 @@ static void read_all(void *user, const struct pool_worker *worker)
 {
     struct limits *l = user;
     int64_t first, last;
-    pool_stretch(worker, (int64_t)(read_size / 4096), &first, &last);
+    pool_stretch(worker, (int64_t)(l->bytes / 4096), &first, &last);
     l->operations[worker->index] =
         l->kernels->read_bytes(l->memory + first * 4096, (size_t)(last - first) * 4096);
 }
@@ -48,15 +49,26 @@ static double seconds_of(struct pool *pool, void (*job)(void *, const struct poo
     return best;
 }
 
-void cpu_measure_limits(struct device *device, struct device_limits *out)
+static void measure_reading(struct device *device, size_t room, struct limits *l,
+                            struct device_limits *out)
 {
-    struct limits l = {.kernels = device->kernels, .memory = os_pages_take(read_size)};
-    *out = (struct device_limits){0};
-    double seconds = seconds_of(device->pool, multiply, &l);
-    for (int i = 0; i < pool_threads(device->pool); i++) out->int8_operations += l.operations[i];
-    out->int8_operations /= seconds;
-    if (!l.memory) return; /* no room to measure in: 0 */
-    pool_run(device->pool, fill, &l);
-    out->read_bytes = (double)read_size / seconds_of(device->pool, read_all, &l);
-    os_pages_give(l.memory, read_size);
+    l->bytes = read_size_max;
+    while (l->bytes > room / 2) l->bytes /= 2;
+    if (l->bytes < read_size_least || !(l->memory = os_pages_take(l->bytes))) return;
+    pool_run(device->pool, fill, l);
+    out->read_bytes = (double)l->bytes / seconds_of(device->pool, read_all, l);
+    os_pages_give(l->memory, l->bytes);
+}
+
+void cpu_measure_limits(struct device *device, size_t room, struct device_limits *out)
+{
+    struct limits l = {.kernels = device->kernels};
+    struct device_limits *known = &device->limits;
+    if (known->int8_operations <= 0) {
+        double seconds = seconds_of(device->pool, multiply, &l);
+        for (int i = 0; i < pool_threads(device->pool); i++)
+            known->int8_operations += l.operations[i] / seconds;
+    }
+    if (known->read_bytes <= 0) measure_reading(device, room, &l, known);
+    *out = *known;
 }

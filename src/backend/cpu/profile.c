@@ -1,5 +1,7 @@
 #include "backend/cpu/profile.h"
 
+#include "base/allowance.h"
+
 enum { DECODE_ROWS_MAX = 64 }; /* more rows are a prompt's */
 
 static const char *kind_of(const struct cpu_step *s)
@@ -39,6 +41,6 @@ void cpu_profile_print(struct device *device, struct buf *out)
 {
     struct device_limits limits;
     if (!device->profile) return;
-    cpu_measure_limits(device, &limits);
+    cpu_measure_limits(device, allowed_memory(), &limits);
     time_tables_print(device->profile, &limits, out);
 }

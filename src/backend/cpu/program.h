@@ -24,6 +24,7 @@ struct device {
     bool is_automatic; /* the number of workers is ours to choose, for each step */
     struct slab *slabs;
     struct time_tables *profile; /* NULL unless asked for */
+    struct device_limits limits; /* 0: not measured yet */
 };
 
 /* Memory that the steps of a program share, cut from the scratch it is given. */
@@ -111,7 +112,7 @@ void cpu_SORT_ROUTED(const struct cpu_step *s, const struct pool_worker *worker)
 /* Attention of few rows: joins the segments, behind cpu_ATTENTION. */
 void cpu_JOIN_SEGMENTS(const struct cpu_step *s, const struct pool_worker *worker);
 
-void cpu_measure_limits(struct device *device, struct device_limits *out);
+void cpu_measure_limits(struct device *device, size_t room, struct device_limits *out);
 
 /* Bytes of worker scratch, partials that an op needs (attention.c, matmul.c). */
 size_t cpu_attention_worker_bytes(const struct plan *plan, const struct op *op);

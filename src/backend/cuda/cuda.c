@@ -309,7 +309,9 @@ static void cuda_print_profile(struct device *device, struct buf *out)
         buf_printf(out, "products of many rows: %s\n",
                    device->many == ACT_HALF ? "fp16" : "8 bits");
     if (device->rows) row_table_print(device->rows, out);
-    cuda_measure_limits(device, &limits);
+    size_t room = 0, total;
+    cudaMemGetInfo(&room, &total);
+    cuda_measure_limits(device, room, &limits);
     profile_print(device->profile, &limits, out);
 }
 

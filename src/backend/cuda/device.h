@@ -57,6 +57,7 @@ struct device {
     struct cublas *cublas; /* NULL: not installed, or not wanted */
     const void *cublas_workspace; /* that it has now: of the program launched last */
     struct profile *profile; /* NULL unless asked for */
+    struct device_limits limits; /* 0: not measured yet */
     uint32_t *arrived;               /* of launch_router: ARRIVED_BYTES of 0; NULL until needed */
     const struct row_table *rows;    /* of the weight that has one, for the profile; or NULL */
     int32_t *step_host;              /* pinned, STEP_BYTES */
@@ -98,8 +99,8 @@ void *slab_take(struct device *d, size_t bytes, bool is_pinned);
 double cuda_seconds(struct device *d, void (*launch)(const struct queue *q, void *user),
                     void *user);
 
-/* Takes 2 GB for a moment. Zeros when there is no room. */
-void cuda_measure_limits(struct device *d, struct device_limits *out);
+/* See backend.h. Takes up to 2.3 GB for a moment. */
+void cuda_measure_limits(struct device *d, size_t room, struct device_limits *out);
 
 /* What products of many rows read: as asked, else the faster way, which is measured. Takes 86 MB
  * for a moment; notes the rates in d. */

@@ -19,6 +19,10 @@ __global__ void __launch_bounds__(READ_THREADS)
 #pragma unroll
         for (int i = 0; i < IN_FLIGHT; i++) sum ^= v[i].x ^ v[i].y ^ v[i].z ^ v[i].w;
     }
+    for (; at < n; at += step) {
+        uint4 v = __ldcs(from + at);
+        sum ^= v.x ^ v.y ^ v.z ^ v.w;
+    }
     if (sum == 0x12345678) *out = sum;
 }
 
