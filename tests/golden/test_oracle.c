@@ -358,6 +358,57 @@ static void score_on(const char *backend, const struct oracle *o, int32_t chunk,
     score_with(&options, o, rows);
 }
 
+/* Narrower caches with exact products, so that only the cache rounds. */
+static void check_narrow_cache(const char *backend, enum carat_kv_type type)
+{
+    /* Twice what the reference has; the 26B amplifies any rounding at one position. */
+    static const double budgets[][N_ORACLES] = {
+        [CARAT_KV_Q8_0] = {0.008, 0.0011, 0.004, 0.0019, 0.0072},
+        [CARAT_KV_BF16] = {0.0076, 0.0026, 0.007, 0.052, 0.0084},
+    };
+    const char *name = type == CARAT_KV_Q8_0 ? "q8_0" : "bf16";
+    for (int i = 0; i < N_ORACLES; i++) {
+        const struct oracle *o = &oracles[i];
+        struct carat_engine_options options = {.backend = backend,
+                                               .n_ctx = N_CTX,
+                                               .chunk = 33,
+                                               .precision = CARAT_PRECISION_FP32,
+                                               .kv_type = type};
+        if (is_skipped(i, (size_t)type)) continue;
+        score_with(&options, o, &other);
+        double usual = usual_error(o, &other);
+        int32_t n_different = 0;
+        for (int k = 0; k < N_STORED; k++)
+            n_different += argmax(other.logits[o->position[k]]) != o->argmax[o->position[k]];
+        print_message("%s on %s, %s cache: relative error %.2g over all, %d other best ids\n",
+                      names[i], backend, name, usual, n_different);
+        assert_true(usual > 1e-5); /* else the option is not heard */
+        assert_true(usual <= budgets[type][i]);
+        assert_int_equal(n_different, 0);
+    }
+}
+
+static void narrow_caches_stay_close(void **state)
+{
+    (void)state;
+    check_narrow_cache("ref", CARAT_KV_Q8_0);
+    check_narrow_cache("ref", CARAT_KV_BF16);
+}
+
+static void cpu_with_a_q8_0_cache_stays_close(void **state)
+{
+    (void)state;
+    check_narrow_cache("cpu", CARAT_KV_Q8_0);
+}
+
+static void cuda_with_narrow_caches_stays_close(void **state)
+{
+    (void)state;
+    need_device("cuda");
+    check_narrow_cache("cuda", CARAT_KV_Q8_0);
+    check_narrow_cache("cuda", CARAT_KV_BF16);
+}
+
 static void cpu_is_as_close_as_llama_cpp(void **state)
 {
     (void)state;
@@ -485,6 +536,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(asking_for_some_positions_gives_the_same_rows_as_asking_for_all),
         cmocka_unit_test(a_ring_equals_a_cache_of_the_whole_context),
         cmocka_unit_test(half_precision_caches_stay_close),
+        cmocka_unit_test(narrow_caches_stay_close),
+        cmocka_unit_test(cpu_with_a_q8_0_cache_stays_close),
+        cmocka_unit_test(cuda_with_narrow_caches_stays_close),
         cmocka_unit_test(scoring_again_gives_the_same),
         cmocka_unit_test(cpu_is_as_close_as_llama_cpp),
         cmocka_unit_test(cpu_rows_are_the_same_bits_for_every_chunk_and_number_of_threads),
