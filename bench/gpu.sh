@@ -26,6 +26,7 @@
 #   --gen N            tokens that each user decodes (64)
 #   --matmul LIST      ways of computing products: auto, fp16, int8 (auto)
 #   --repeat N         runs of a test (3)
+#   --gpu-memory SIZE  what `carat bench` may take of the GPU, such as 11G, to play a smaller card
 #   --more WORDS       further options of `carat bench`, such as "--profile"
 #   --read N           GB/s that the device reads at most, for bounds (4670, an H200)
 #   --rates LIST       TFLOP/s at most of auto, fp16, int8 (641,641,500: mma.sync on an H200)
@@ -36,7 +37,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 programs="" backend=cuda limit=540 families="" tools=memcheck,racecheck,initcheck chips=90a-real
-models=e4b:q8_0,12b:q4_0,26b-a4b:q4_0 layers="" vocab="" more="" gen=64 repeat=3
+models=e4b:q8_0,12b:q4_0,26b-a4b:q4_0 layers="" vocab="" more="" gpu_memory="" gen=64 repeat=3
 prompts=512,2048,8192 depths=0,4096,16384 users=1,8,32 matmul=auto
 read_limit=4670 rates=641,641,500 out=${OUT:-bench/results/h200}
 words=()
@@ -56,6 +57,7 @@ while [ $# -gt 0 ]; do
         shift 2
         ;;
     --read) read_limit=${2:?}; shift 2 ;;
+    --gpu-memory) gpu_memory=${2:?}; shift 2 ;;
     -*) fail "unknown option $1 (--help)" ;;
     *) words+=("$1"); shift ;;
     esac
@@ -251,6 +253,7 @@ times() { # name way options
     shift 2
     read -ra options <<<"$more"
     [ "$way" = auto ] || options+=(--matmul "$way")
+    [ -z "$gpu_memory" ] || options+=(--gpu-memory "$gpu_memory")
     if [ -n "$more" ]; then is_quiet=false; else is_quiet=true; fi
     phase "$name" 240 "$carat" bench "$scratch/model.gguf" --backend "$backend" -q -o csv \
         -r "$repeat" "${options[@]}" "$@" || { is_quiet=false; return 0; }
@@ -265,6 +268,10 @@ bench_model() {
     phase "make $model" 200 "$(program random-model)" "${model%:*}" "${model#*:}" \
         "$scratch/model.gguf" "${cut[@]}" || return 0
     for way in $(split "$matmul"); do
+        if [ -n "$gpu_memory" ]; then # what of it lies where, and how far the context goes
+            phase "$model memory, $way" 60 "$carat" show "$scratch/model.gguf" \
+                --backend "$backend" --matmul "$way" --gpu-memory "$gpu_memory" || true
+        fi
         if [ -n "$prompts" ]; then
             times "$model prompts, $way" "$way" -p "$prompts" -n 0
         fi
@@ -280,7 +287,7 @@ bench_model() {
 
 bench() {
     mkdir -p "$out"
-    results=$out/$(date +%F)-$backend-bench.csv
+    results=$out/$(date +%F)-$backend${gpu_memory:+-$gpu_memory}-bench.csv
     for model in $(split "$models"); do
         bench_model
     done
