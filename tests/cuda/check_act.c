@@ -59,7 +59,7 @@ static void round_blocks(const float *x, int32_t stride, int8_t *q, int8_t *low,
             float y = x[first + j] * inverse, value = rintf(y);
             int lane = j % 16 / 4, at = first + 8 * lane + j % 4 + j / 16 * 4;
             q[at] = (int8_t)value;
-            if (low) low[at] = (int8_t)rintf((y - value) * 254.0f);
+            if (low) low[at] = (int8_t)rint((double)(y - value) * 254);
             sum += low ? 254 * q[at] + low[at] : q[at];
         }
         scale[first / ACT_BLOCK * 2] = d;

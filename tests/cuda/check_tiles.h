@@ -40,7 +40,7 @@ static inline struct act act_of_kind(float *x, int rows, int cols, enum act_kind
                 int at = r * stride + b * 32 + tile_order(i);
                 float y = v[i] * inverse, code = rintf(y);
                 q[at] = (int8_t)code;
-                if (is_fine) low[at] = (int8_t)rintf((y - code) * 254.0f);
+                if (is_fine) low[at] = (int8_t)rint((double)(y - code) * 254);
                 if (is_fine) code = 254.0f * code + (float)low[at];
                 sum += code;
                 v[i] = d * code;

@@ -56,7 +56,8 @@ enum act_kind kind_for(const struct program *p, const struct weight *w, int32_t 
     if (w->n_expert > 1 && !l->view.mirror) return is_tiles ? ACT_INT8 : ACT_NONE;
     if (n <= MATVEC_ROWS_MAX || is_always_few(l->precision, w->format))
         return !is_tiles ? ACT_NONE : is_fine ? ACT_FINE : ACT_INT8;
-    return p->device->many == ACT_HALF || !is_tiles || is_fine ? ACT_HALF : ACT_INT8;
+    bool is_half = p->device->many == ACT_HALF || !is_tiles || l->precision.is_half;
+    return is_half ? ACT_HALF : ACT_INT8;
 }
 
 /* 8 bits, twice 8 or fp16 a value, then a pair of floats for 32 values or a float a row. */

@@ -44,14 +44,23 @@ static bool is_for_outs(const struct plan *plan, const struct op *op)
     return plan_buf_at(plan, op->out[0])->rows == ROWS_OUT;
 }
 
-/* Of all products of a plan with w. What was decided of a weight once, holds. */
+static bool reads_attention(const struct plan *plan, const struct op *op)
+{
+    int32_t writer = plan_buf_at(plan, op->in[0])->first_op; /* not there in a plan that was cut */
+    return writer >= 0 && writer < plan->n_ops && plan->ops[writer].code == OP_ATTENTION;
+}
+
+/* Of all products of a plan with w. What was decided of a weight once, holds. Of many rows what
+ * attention gives goes through fp16 too: a few products, and the error of 8 bits becomes visibly
+ * smaller (docs/benchmarks.md). */
 static struct precision precision_of(const struct plan *plan, const struct weight *w)
 {
     if (w->device_data && loaded_of(w)->view.quants) return loaded_of(w)->precision;
-    struct precision precision = {false, true};
+    struct precision precision = {.is_for_outs = true};
     for (int32_t i = 0; i < plan->n_ops; i++) {
         if (op_product(&plan->ops[i]) != w) continue;
-        if (is_fine(plan, &plan->ops[i])) precision.is_fine = true;
+        if (is_fine(plan, &plan->ops[i])) precision.is_fine = precision.is_half = true;
+        if (reads_attention(plan, &plan->ops[i])) precision.is_half = true;
         if (!is_for_outs(plan, &plan->ops[i])) precision.is_for_outs = false;
     }
     return precision;
@@ -308,7 +317,7 @@ bool wants_mirror(const struct device *d, const struct plan *plan, const struct 
     if (d->options.is_exact || is_multiplied_exactly(w)) return false;
     struct precision precision = precision_of(plan, w);
     if (is_always_few(precision, w->format)) return false;
-    return d->many == ACT_HALF || format_is_float(w->format) || precision.is_fine;
+    return d->many == ACT_HALF || format_is_float(w->format) || precision.is_half;
 }
 
 size_t mirror_bytes_of(const struct weight *w)

@@ -149,25 +149,23 @@ __device__ __forceinline__ uint32_t block_max(uint32_t x, uint32_t shared[WARP])
  */
 constexpr float ROUNDER = 12582912.0f; /* 1.5 * 2^23 */
 
-/* Four values of at most 127 to the nearest integers, a byte each. */
-__device__ __forceinline__ uint32_t quad_rounded(float4 x)
+__device__ __forceinline__ int rounded_integer(float r)
 {
-    uint32_t q0 = __float_as_uint(__fadd_rn(x.x, ROUNDER));
-    uint32_t q1 = __float_as_uint(__fadd_rn(x.y, ROUNDER));
-    uint32_t q2 = __float_as_uint(__fadd_rn(x.z, ROUNDER));
-    uint32_t q3 = __float_as_uint(__fadd_rn(x.w, ROUNDER));
-    return __byte_perm(__byte_perm(q0, q1, 0x0040), __byte_perm(q2, q3, 0x0040), 0x5410);
+    return __float_as_int(r) - __float_as_int(ROUNDER);
 }
 
-/* FINE_STEPS times what rounding y has lost. */
-__device__ __forceinline__ float rounding_lost(float y)
+/* The low bytes of four numbers. */
+__device__ __forceinline__ uint32_t low_bytes(float4 x)
 {
-    return __fmul_rn(__fsub_rn(y, rintf(y)), (float)FINE_STEPS);
+    uint32_t first = __byte_perm(__float_as_uint(x.x), __float_as_uint(x.y), 0x0040);
+    uint32_t last = __byte_perm(__float_as_uint(x.z), __float_as_uint(x.w), 0x0040);
+    return __byte_perm(first, last, 0x5410);
 }
 
-__device__ __forceinline__ int octet_byte_sum(uint32_t q)
+/* FINE_STEPS times what y has lost as r - ROUNDER, plus ROUNDER. */
+__device__ __forceinline__ float lost_rounded(float y, float r)
 {
-    return octet_sum(__dp4a((int)q, 0x01010101, 0));
+    return __fmaf_rn(__fsub_rn(y, __fsub_rn(r, ROUNDER)), (float)FINE_STEPS, ROUNDER);
 }
 
 /* Rounds to 8 bits: q = x * (127 / largest) to nearest, ties to even; ACT_FINE: what that has lost
@@ -182,14 +180,17 @@ __device__ __forceinline__ void act_store_blocks(const struct act &act, int64_t 
     const float inverse = most > 0.0f ? __fdiv_rn(127.0f, most) : 0.0f;
     const float4 y = make_float4(__fmul_rn(x.x, inverse), __fmul_rn(x.y, inverse),
                                  __fmul_rn(x.z, inverse), __fmul_rn(x.w, inverse));
-    const uint32_t q = quad_rounded(y);
+    const float4 r = make_float4(__fadd_rn(y.x, ROUNDER), __fadd_rn(y.y, ROUNDER),
+                                 __fadd_rn(y.z, ROUNDER), __fadd_rn(y.w, ROUNDER));
+    const uint32_t q = low_bytes(r);
     uint32_t low = 0;
-    int sum = octet_byte_sum(q);
+    int sum = __dp4a((int)q, 0x01010101, 0);
     if (is_fine) {
-        low = quad_rounded(make_float4(rounding_lost(y.x), rounding_lost(y.y), rounding_lost(y.z),
-                                       rounding_lost(y.w)));
-        sum = sum * FINE_STEPS + octet_byte_sum(low);
+        low = low_bytes(make_float4(lost_rounded(y.x, r.x), lost_rounded(y.y, r.y),
+                                    lost_rounded(y.z, r.z), lost_rounded(y.w, r.w)));
+        sum = __dp4a((int)low, 0x01010101, sum * FINE_STEPS);
     }
+    sum = octet_sum(sum);
     if (!is_live || quad >= act.stride / 4) return;
     /* Lane t of a tile owns quads t and t + 4 of a block. */
     int64_t at = row * (act.stride / 4) + (quad & ~7) + (quad & 3) * 2 + (quad >> 2 & 1);

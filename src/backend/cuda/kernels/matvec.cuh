@@ -17,6 +17,7 @@
 #ifndef CUDA_MATVEC_CUH
 #define CUDA_MATVEC_CUH
 
+#include "backend/cuda/kernels/block.cuh"
 #include "backend/cuda/kernels/form.cuh"
 #include "backend/cuda/kernels/launch.cuh"
 
@@ -323,12 +324,6 @@ __device__ __forceinline__ float gelu(float a)
     return 0.5f * a * (1.0f + tanhf(0.79788456080286536f * (a + 0.044715f * a * a * a)));
 }
 
-__device__ __forceinline__ int warp_total(int x)
-{
-    for (int i = 16; i > 0; i /= 2) x += __shfl_xor_sync(~0u, x, i);
-    return x;
-}
-
 /* A warp holds 32 neighbouring columns of a row, col = lane + a multiple of 32: their codes and
  * scale. v is 0 behind the row's end; a value that is not finite makes the block NaN. */
 __device__ __forceinline__ void store_act_block(const struct act &act, int64_t row, int col,
@@ -339,14 +334,16 @@ __device__ __forceinline__ void store_act_block(const struct act &act, int64_t r
     if (__any_sync(~0u, !isfinite(v))) most = __int_as_float(0x7fc00000);
     float inverse = most > 0 ? __fdiv_rn(127.0f, most) : 0.0f;
     float y = most > 0 ? __fmul_rn(v, inverse) : 0.0f;
-    int q = __float2int_rn(y), c = col % 32, sum = warp_total(q);
+    float r = __fadd_rn(y, ROUNDER);
+    int q = rounded_integer(r), c = col % 32, code = q;
     int64_t at = row * act.stride + col - c + 8 * (c % 16 / 4) + c / 16 * 4 + c % 4;
     static_cast<int8_t *>(act.values)[at] = (int8_t)q;
     if (act.kind == ACT_FINE) {
-        int low = __float2int_rn(__fmul_rn(__fsub_rn(y, (float)q), (float)FINE_STEPS));
+        int low = rounded_integer(lost_rounded(y, r));
         act.low[at] = (int8_t)low;
-        sum = sum * FINE_STEPS + warp_total(low);
+        code = q * FINE_STEPS + low;
     }
+    int sum = __reduce_add_sync(~0u, code);
     if (c == 0) {
         float d = __fdiv_rn(most, act.kind == ACT_FINE ? 127.0f * FINE_STEPS : 127.0f);
         reinterpret_cast<float2 *>(act.scale)[(row * act.stride + col) / 32] =
