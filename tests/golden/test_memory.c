@@ -36,7 +36,8 @@ static void check_engine(const carat_model *model, const struct carat_engine_opt
     const struct carat_memory *m = carat_engine_memory(second);
     struct device_facts now;
     t->backend->describe(t->device, &now);
-    int64_t taken = (int64_t)m->available - (int64_t)now.memory_available;
+    int64_t before = (int64_t)(m->available + m->driver); /* some of it is kept back */
+    int64_t taken = before - (int64_t)now.memory_available;
     int64_t told = (int64_t)(m->weights + m->kv_local + m->kv_global + m->buffers);
     print_message("%s: %.1f MB told, %.1f MB taken\n", label, (double)told / 1e6,
                   (double)taken / 1e6);
