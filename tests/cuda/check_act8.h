@@ -27,7 +27,7 @@ static inline void act8_block(const float *x, int32_t n, int8_t *q, float *scale
     int sum = 0;
     for (int32_t i = 0; i < ACT_BLOCK; i++) {
         int32_t col = act8_column(i);
-        q[i] = col < n ? (int8_t)rintf(x[col] * inverse) : 0;
+        q[i] = (int8_t)(col < n ? rintf(x[col] * inverse) : 0);
         sum += q[i];
         if (col < n) values[col] = (double)d * q[i];
     }

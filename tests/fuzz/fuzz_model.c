@@ -312,6 +312,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     carat_assert(status == CARAT_OK ||
                  (err.message[0] && (status == CARAT_EFORMAT || status == CARAT_EMEMORY)));
     if (carat_show_json(path, &json, &err) == CARAT_OK) carat_free(json);
+    struct carat_file_facts facts;
+    carat_file_facts(path, way % 2, &facts, &err);
     if (status == CARAT_OK) {
         use(m, way);
         carat_model_close(m);
