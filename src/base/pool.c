@@ -24,7 +24,8 @@ struct pool {
     double patience;
     void (*job)(void *user, const struct pool_worker *worker);
     void *user;
-    bool is_closing;
+    bool is_closing, is_pinned;
+    cpu_set_t allowed; /* processors of the caller's thread before it was pinned */
     char apart[64]; /* the counters have a cache line to themselves */
     atomic_int arrived, generation /* the futex word */, sleepers;
     char behind[64];
@@ -94,18 +95,25 @@ static void *work(void *argument)
     }
 }
 
-/* The index-th processor of those that this process may use. */
-static void pin_thread(pthread_t thread, int index)
+/* To the index-th processor of those that the caller may use. */
+static void pin_thread(const struct pool *p, pthread_t thread, int index)
 {
-    cpu_set_t allowed, one;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    cpu_set_t one;
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &allowed) || index-- > 0) continue;
+        if (!CPU_ISSET(cpu, &p->allowed) || index-- > 0) continue;
         CPU_ZERO(&one);
         CPU_SET(cpu, &one);
         pthread_setaffinity_np(thread, sizeof one, &one); /* a wish, not a need */
         return;
     }
+}
+
+static void pin_threads(struct pool *p)
+{
+    p->is_pinned = sched_getaffinity(0, sizeof p->allowed, &p->allowed) == 0;
+    if (!p->is_pinned) return;
+    pin_thread(p, pthread_self(), 0);
+    for (int i = 1; i < p->count; i++) pin_thread(p, p->threads[i], i);
 }
 
 int pool_open(struct pool **out, const struct pool_options *options, struct carat_error *err)
@@ -132,10 +140,7 @@ int pool_open(struct pool **out, const struct pool_options *options, struct cara
             err_hint(err, "take fewer threads (-t), or raise the limits that `ulimit -a` shows");
             return CARAT_EMEMORY;
         }
-    if (options->is_pinned) {
-        pin_thread(pthread_self(), 0);
-        for (int i = 1; i < n_threads; i++) pin_thread(p->threads[i], i);
-    }
+    if (options->is_pinned) pin_threads(p);
     *out = p;
     return CARAT_OK;
 }
@@ -148,6 +153,7 @@ void pool_close(struct pool *p)
         pool_barrier(&p->workers[0]);
         for (int i = 1; i <= p->started; i++) pthread_join(p->threads[i], NULL);
     }
+    if (p->is_pinned) sched_setaffinity(0, sizeof p->allowed, &p->allowed);
     mem_free(p->threads);
     mem_free(p->workers);
     mem_free(p);

@@ -1,5 +1,6 @@
 /* Threads that walk through a job together, and pools that share the machine's cores. */
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -137,12 +138,46 @@ static void who_asks_first_goes_first(void **state)
     assert_int_equal(atomic_load(&turns[0]) + atomic_load(&turns[1]), 2);
 }
 
+/* ---- Pinned ------------------------------------------------------------------------------ */
+
+static void note_processors(void *user, const struct pool_worker *worker)
+{
+    cpu_set_t *seen = user;
+    sched_getaffinity(0, sizeof *seen, &seen[worker->index]);
+}
+
+static void pinned_workers_have_a_processor_each_and_the_caller_gets_all_back(void **state)
+{
+    (void)state;
+    cpu_set_t before, after, seen[2], both;
+    struct carat_error err = {0};
+    struct pool_options options = {.n_threads = 2, .is_pinned = true};
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    if (CPU_COUNT(&before) < 2) {
+        print_message("skipped: one processor\n");
+        skip();
+    }
+    for (int round = 0; round < 2; round++) { /* the second pool pins as well as the first */
+        struct pool *pool;
+        if (pool_open(&pool, &options, &err)) fail_msg("%s", err.message);
+        pool_run(pool, note_processors, seen);
+        pool_close(pool);
+        assert_int_equal(CPU_COUNT(&seen[0]), 1);
+        assert_int_equal(CPU_COUNT(&seen[1]), 1);
+        CPU_AND(&both, &seen[0], &seen[1]);
+        assert_int_equal(CPU_COUNT(&both), 0);
+        assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+        assert_true(CPU_EQUAL(&before, &after));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_is_done_by_all_workers_part_by_part),
         cmocka_unit_test(jobs_of_several_pools_never_take_more_than_the_cores),
         cmocka_unit_test(who_asks_first_goes_first),
+        cmocka_unit_test(pinned_workers_have_a_processor_each_and_the_caller_gets_all_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
