@@ -370,7 +370,7 @@ int carat_device_at(int32_t n, struct carat_device *out, struct carat_error *err
 /* Backends and devices as JSON: [{"backend":"ref","device":..,"memory":..}]. carat_free. */
 int carat_devices_json(char **out, struct carat_error *err);
 
-/* Backends of this build by index from 0, in order of preference; NULL behind the last one. */
+/* Backends of this build by index from 0, in order of preference; NULL after the last one. */
 const char *carat_backend_name(int32_t index);
 
 /* CARAT_OK when a backend has a device to use, else CARAT_EDEVICE with the reason: a driver that is

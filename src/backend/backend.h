@@ -28,7 +28,7 @@ struct device_facts {
     char name[96];
     size_t memory_total, memory_available; /* bytes */
     size_t memory_context; /* of those that are not available: the driver's for us, at most */
-    size_t memory_reserve; /* of those that are: what the driver will take for us beside, about */
+    size_t memory_reserve; /* of those that are: about what the driver will take for us */
     enum matmul_kind matmul;     /* the way chosen; MATMUL_AUTO: there is but one */
     double fp16_rate, int8_rate; /* operations a second that were measured for it, or 0 */
 };

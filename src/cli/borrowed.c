@@ -34,17 +34,7 @@ enum borrowed_kind borrowed_kind_of(const struct borrowed_spec *row)
 
 const char *borrowed_spelling(const struct borrowed_spec *row, int n, char *out, size_t size)
 {
-    const char *at = row->spellings;
-    for (int i = 0; *at; i++) {
-        size_t length = strcspn(at, " ");
-        if (i == n) {
-            snprintf(out, size, "%.*s", (int)length, at);
-            return out;
-        }
-        at += length;
-        at += strspn(at, " ");
-    }
-    return NULL;
+    return spelling_at(row->spellings, n, out, size);
 }
 
 static bool is_spelled(const struct borrowed_spec *row, enum command_id command,

@@ -391,7 +391,7 @@ static bool is_blank(const struct buf *b)
     return i == b->length;
 }
 
-/* --prompt, and the arguments behind MODEL of `run --conversation`: what is said first. */
+/* --prompt, and the arguments after MODEL of `run --conversation`: what is said first. */
 static int send_first(struct chat *chat, const struct options *o, struct carat_error *err)
 {
     struct buf text = {0};

@@ -1,5 +1,5 @@
-/* Result files. What stands under the name stays until the result is whole: it is written beside,
- * brought to the disk and then renamed. A link is followed, and the mode of the old file is kept.
+/* Result files. What stands under the name stays until the result is whole: that is written next
+ * to it, brought to the disk and then renamed. A link is followed, and the old file's mode is kept.
  *
  * Devices, pipes and /dev/fd/N are written directly; "-" and /dev/stdout are standard output.
  *

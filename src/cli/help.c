@@ -46,7 +46,7 @@ static const char *const details[COMMAND_COUNT] = {
         "another file or setting with them.\n",
     [COMMAND_BENCH] =
         "Tests, columns and JSON keys are those of llama-bench, with n_users added: ppN "
-        "(N prompt tokens), tgN (N generated), \"@ dN\" (behind N tokens of context). Every "
+        "(N prompt tokens), tgN (N generated), \"@ dN\" (after N tokens of context). Every "
         "combination of the lists is measured; a setting has a column when it was given or its "
         "values differ.\n"
         "  carat bench demo -p 512 -n 128 -d 0,4096 -r 3 -o json\n",
@@ -228,7 +228,7 @@ static void markdown_option(enum option_id id)
 static void markdown_borrowed(void)
 {
     printf("\n## Options of other programs\n\n"
-           "Lines written for llama.cpp and ollama may hold these beside the options above. What "
+           "Lines written for llama.cpp and ollama may hold these besides the options above. What "
            "changes\nnothing here is named in one note; what cannot be done is refused by name.\n\n"
            "| option | value | what it does here |\n| --- | --- | --- |\n");
     for (int i = 0; i < BORROWED_COUNT; i++) {

@@ -2,7 +2,7 @@
  *
  * Rules
  * 1. A line is appended when it is sent, by one write and under a lock; nothing else is touched.
- * 2. A file that has grown too long is written anew beside and renamed, under the lock.
+ * 2. A file that has grown too long is written anew next to it and renamed, under the lock.
  * 3. The form is libedit's: a first line "_HiStOrY_V2_", then a line an entry, in which control
  *    characters and backslashes are written as \ooo and \\. What libedit wrote itself is read
  *    (\040, \M-C, \^[), and it reads what we write. */

@@ -16,7 +16,7 @@ bool models_each_folder(folder_fn visit, void *user);
 int model_find(const char *name, struct buf *path, struct carat_error *err);
 
 /* Hints at the command that fetches a file of Hugging Face: "user/repository", perhaps with a
- * quantisation behind a colon, or a whole address. */
+ * quantisation after a colon, or a whole address. */
 void hint_download(const char *repository, struct carat_error *err);
 
 #endif

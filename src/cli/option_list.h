@@ -2,7 +2,7 @@
  *
  * X(ID, KIND, "name", "other spellings", "default", low, high, COMMANDS, "VALUE", "help")
  *
- * KIND is FLAG, INT, COUNT (an INT that takes k, m and g behind it: 8k is 8192), REAL, TEXT,
+ * KIND is FLAG, INT, COUNT (an INT that takes k, m or g after it: 8k is 8192), REAL, TEXT,
  * MEMORY (11G or 90%), CHOICE (VALUE lists the words, separated by |; in brackets it may be left
  * out, which means the first word) or LIST (may be given again). Ranges hold for INT, COUNT and
  * REAL; -1 as `low` usually means "as the model or the engine likes". Two rows may share a spelling

@@ -82,23 +82,23 @@ bool option_applies(enum option_id id, enum command_id command)
     return option_specs[id].commands >> command & 1u;
 }
 
+const char *spelling_at(const char *words, int n, char *out, size_t size)
+{
+    words += strspn(words, " ");
+    for (; n > 0 && *words; n--) {
+        words += strcspn(words, " ");
+        words += strspn(words, " ");
+    }
+    if (!*words) return NULL;
+    snprintf(out, size, "%.*s", (int)strcspn(words, " "), words);
+    return out;
+}
+
 const char *option_spelling(enum option_id id, int n, char *out, size_t size)
 {
-    if (n == 0) {
-        snprintf(out, size, "--%s", option_specs[id].name);
-        return out;
-    }
-    const char *at = option_specs[id].aliases;
-    for (int i = 1; *at; i++) {
-        size_t length = strcspn(at, " ");
-        if (i == n) {
-            snprintf(out, size, "%.*s", (int)length, at);
-            return out;
-        }
-        at += length;
-        at += strspn(at, " ");
-    }
-    return NULL;
+    if (n > 0) return spelling_at(option_specs[id].aliases, n - 1, out, size);
+    snprintf(out, size, "--%s", option_specs[id].name);
+    return out;
 }
 
 bool option_is_spelled(enum option_id id, const char *spelling)

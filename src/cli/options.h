@@ -85,8 +85,11 @@ enum command_id option_owner(const char *spelling);
 int unknown_option(enum command_id command, const char *spelling, struct carat_error *err);
 
 /* Multiplies by 2^10, 2^20 or 2^30 where `end` begins with k, m or g, in either case, and the
- * result is in range; returns the place behind it. */
+ * result is in range; returns the place after it. */
 const char *read_suffix(const char *end, int64_t *number);
+
+/* The n-th of words that blanks separate, in `out`; NULL at the end. */
+const char *spelling_at(const char *words, int n, char *out, size_t size);
 
 /* The n-th spelling of an option, the long one first, with dashes; NULL at the end. */
 const char *option_spelling(enum option_id id, int n, char *out, size_t size);

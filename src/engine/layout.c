@@ -205,7 +205,7 @@ static uint64_t step_bytes(const struct layout *y)
  * somebody has said how much may be taken. */
 enum { PART_FOR_OTHERS = 10 };
 
-/* What the host needs beside the table: rows of logits that requests choose tokens from, and a few
+/* What the host needs besides the table: rows of logits that requests choose tokens from, and a few
  * megabytes for requests, stacks and the tables of the pages themselves. A process that takes its
  * group's last byte is killed, without a word. */
 enum { HOST_REST = 4 << 20 };

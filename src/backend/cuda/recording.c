@@ -3,7 +3,7 @@
 #include "backend/cuda/program.h"
 
 /* Rows that a step may have less than the recorded one. Replaying saves 0.24 ms (8 rows) to 0.34 ms
- * (512 and more), E4B on an H200. That is worth half of a few rows, which cost little beside their
+ * (512 and more), E4B on an H200. That is worth half of a few rows, which cost little next to their
  * weights, 64 rows of a short prompt and 32 of a long one. */
 static int32_t slack_of(int32_t rows)
 {

@@ -789,7 +789,7 @@ template <enum product_kind KIND> static cudaError_t prepare_product()
     return error;
 }
 
-/* matvec_fine.cu: compiled beside matvec.cu. */
+/* matvec_fine.cu: compiled apart from matvec.cu. */
 void launch_fine(const struct queue *q, const product &p);
 cudaError_t fine_prepare();
 
