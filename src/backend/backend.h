@@ -27,8 +27,8 @@ enum matmul_kind { MATMUL_AUTO, MATMUL_INT8, MATMUL_FP16 };
 struct device_facts {
     char name[96];
     size_t memory_total, memory_available; /* bytes */
-    size_t memory_context; /* of those that are not available: the driver's for us, at most */
-    size_t memory_reserve; /* of those that are: about what the driver will take for us */
+    size_t memory_context; /* of the rest: what the driver has taken for us, at most */
+    size_t memory_reserve; /* of the available: about what the driver will still take */
     enum matmul_kind matmul;     /* the way chosen; MATMUL_AUTO: there is but one */
     double fp16_rate, int8_rate; /* operations a second that were measured for it, or 0 */
 };

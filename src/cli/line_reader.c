@@ -186,16 +186,22 @@ static int rows_above_cursor(EditLine *edit, int columns)
     return row + column / columns;
 }
 
+/* Clears from the cursor on and draws the line there, in the width that the terminal has now. */
+static unsigned char draw_anew(EditLine *edit)
+{
+    fputs("\x1B[J", stdout);
+    el_resize(edit);
+    el_set(edit, EL_REFRESH);
+    return CC_NORM;
+}
+
 static unsigned char on_resize(EditLine *edit, int key)
 {
     (void)key;
     int rows = rows_above_cursor(edit, window_columns());
     fputs("\r", stdout);
     if (rows > 0) fprintf(stdout, "\x1B[%dA", rows);
-    fputs("\x1B[J", stdout);
-    el_resize(edit);
-    el_set(edit, EL_REFRESH);
-    return CC_NORM;
+    return draw_anew(edit);
 }
 
 /* After Ctrl-Z and `fg`. The cursor is in a row of its own. Whoever stopped us by SIGSTOP did not
@@ -206,10 +212,8 @@ static unsigned char on_resume(EditLine *edit, int key)
     el_set(edit, EL_PREP_TERM, 0);
     el_set(edit, EL_PREP_TERM, 1);
     signals_set_paste_marks(true);
-    fputs("\r\x1B[J", stdout);
-    el_resize(edit);
-    el_set(edit, EL_REFRESH);
-    return CC_NORM;
+    fputs("\r", stdout);
+    return draw_anew(edit);
 }
 
 static unsigned char on_newline(EditLine *edit, int key)
