@@ -128,9 +128,7 @@ static void put_scales(const struct filler *f, uint8_t *block)
     int pick = block[0] % SCALES;
     switch (f->format) {
     case FORMAT_Q4_1:
-    case FORMAT_Q5_1:
-        put_half(block + 2, f->offset[pick]);
-        break;
+    case FORMAT_Q5_1: put_half(block + 2, f->offset[pick]); break;
     case FORMAT_Q4_K:
     case FORMAT_Q5_K:
         put_half(block + 2, f->offset[pick]);
@@ -258,9 +256,9 @@ static int usage(const char *problem, const char *what)
             "random-model: %s%s\n"
             "usage: random-model SIZE TYPE OUT.gguf [--seed N] [--layers N] [--vocab N]\n"
             "                    [--keep-shared-kv] [--separate-experts]\n"
-            "SIZE: e2b e4b 12b 26b-a4b 31b. TYPE:", problem, what);
-    for (int i = 0; i < FORMAT_COUNT; i++)
-        fprintf(stderr, " %s", format_of((enum format)i)->name);
+            "SIZE: e2b e4b 12b 26b-a4b 31b. TYPE:",
+            problem, what);
+    for (int i = 0; i < FORMAT_COUNT; i++) fprintf(stderr, " %s", format_of((enum format)i)->name);
     fprintf(stderr, "\n");
     return 2;
 }

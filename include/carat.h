@@ -42,10 +42,10 @@ void carat_free(void *memory);
 enum carat_size { CARAT_SIZE_SMALL, CARAT_SIZE_LARGE }; /* chat template: E2B, E4B / the rest */
 
 struct carat_sampling {
-    float temperature; /* 0: greedy */
-    int32_t top_k;     /* 0: all */
-    float top_p;       /* 1: off */
-    float min_p;       /* 0: off */
+    float temperature;                                         /* 0: greedy */
+    int32_t top_k;                                             /* 0: all */
+    float top_p;                                               /* 1: off */
+    float min_p;                                               /* 0: off */
     float repeat_penalty, presence_penalty, frequency_penalty; /* 1, 0, 0: off */
     int32_t repeat_last_n; /* tokens the penalties look at; -1: all of them */
     uint64_t seed;
@@ -76,9 +76,9 @@ struct carat_file_facts {
     char mix[128];         /* "Q4_K 61.3 %, Q6_K 37.9 %": types of most bytes */
     uint64_t file_bytes;   /* of all parts */
     int64_t n_params;
-    int32_t n_ctx_train;   /* 0: not told */
+    int32_t n_ctx_train; /* 0: not told */
     int32_t n_parts;
-    char problem[512];     /* when that was to be tried: why carat cannot run it, or "" */
+    char problem[512]; /* when that was to be tried: why carat cannot run it, or "" */
 };
 int carat_file_facts(const char *path, bool is_tried, struct carat_file_facts *out,
                      struct carat_error *err);
@@ -101,7 +101,7 @@ int carat_tokenize(const carat_model *model, const char *text, size_t length,
 
 /* The text of one id as it is in the vocabulary (U+2581 not replaced). Borrowed. */
 const char *carat_token_piece(const carat_model *model, int32_t id, size_t *length);
-bool carat_token_is_stop(const carat_model *model, int32_t id); /* 1, 106, 50 by look-up */
+bool carat_token_is_stop(const carat_model *model, int32_t id);    /* 1, 106, 50 by look-up */
 bool carat_token_is_control(const carat_model *model, int32_t id); /* any special token */
 
 /* Ids back to text, one by one: incomplete UTF-8 is held back until it is complete. The text
@@ -114,6 +114,7 @@ void carat_decoder_close(carat_decoder *decoder);
 
 /* ---- Chat ------------------------------------------------------------------------------- */
 
+/* clang-format off */
 /* A JSON value. Strings and members are borrowed from whoever built the tree. */
 enum carat_value_kind {
     CARAT_NULL, CARAT_BOOL, CARAT_INT, CARAT_REAL, CARAT_STRING, CARAT_ARRAY, CARAT_OBJECT
@@ -133,6 +134,7 @@ struct carat_member {
     struct { const char *data; size_t length; } key;
     struct carat_value value;
 };
+/* clang-format on */
 
 /* A prompt is a list of spans: template text, in which special tokens count, and message text, in
  * which they do not. `request` is a chat request as OpenAI's API has it: an object with
@@ -140,8 +142,8 @@ struct carat_member {
  * "preserve_thinking". CARAT_EUSAGE names the offending field. */
 int carat_chat_text(enum carat_size size, const struct carat_value *request, char **out,
                     size_t *length, struct carat_error *err);
-int carat_chat_tokenize(const carat_model *model, const struct carat_value *request,
-                        int32_t **ids, size_t *count, struct carat_error *err);
+int carat_chat_tokenize(const carat_model *model, const struct carat_value *request, int32_t **ids,
+                        size_t *count, struct carat_error *err);
 
 /* Whether a prompt of so many bytes can fit into n_ctx positions at all, which takes a division
  * instead of tokens: CARAT_ECONTEXT with the numbers if not. *bytes_max (may be NULL) is the most
@@ -162,8 +164,8 @@ struct carat_part {
     enum carat_part_kind kind;
     const char *text;
     size_t length;
-    const char *name;  /* tool calls; else "" */
-    bool is_complete;  /* tool calls: false when the output was cut or had to be repaired */
+    const char *name; /* tool calls; else "" */
+    bool is_complete; /* tool calls: false when the output was cut or had to be repaired */
 };
 int carat_parser_open(carat_parser **out, const carat_model *model, const int32_t *prompt,
                       size_t n_prompt, struct carat_error *err);
@@ -196,27 +198,27 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     int32_t n_seq;            /* sequences decoded side by side; default 1 */
     int32_t chunk;            /* rows of a prefill step; default 512, 2048 on GPUs */
     enum carat_kv_type kv_type;
-    int32_t n_threads;        /* of the CPU backend; default: cores, or what a quota allows */
-    bool pin_threads;         /* each thread stays on its core */
+    int32_t n_threads; /* of the CPU backend; default: cores, or what a quota allows */
+    bool pin_threads;  /* each thread stays on its core */
     enum carat_precision precision;
-    int32_t device;           /* which of the backend's devices; default the first */
-    enum carat_matmul matmul; /* GPU: products of many rows */
-    enum carat_ple ple_place; /* GPU: the table of per-layer embeddings */
-    int64_t ple_cache;        /* GPU: bytes for rows of a table in the file; 0: up to 256 MB, < 0:
+    int32_t device;            /* which of the backend's devices; default the first */
+    enum carat_matmul matmul;  /* GPU: products of many rows */
+    enum carat_ple ple_place;  /* GPU: the table of per-layer embeddings */
+    int64_t ple_cache;         /* GPU: bytes for rows of a table in the file; 0: up to 256 MB, < 0:
                                  what steps need */
-    int32_t gpu_layers;       /* on the device, the rest on the CPU; 0: all that fit; < 0: none */
+    int32_t gpu_layers;        /* on the device, the rest on the CPU; 0: all that fit; < 0: none */
     int32_t cpu_expert_layers; /* experts of the first so many layers (26B-A4B) stay on the CPU */
-    int64_t mirror_budget;    /* GPU: bytes for fp16 copies of weights, of which a tenth of the GPU
+    int64_t mirror_budget;     /* GPU: bytes for fp16 copies of weights, of which a tenth of the GPU
                                  stays free; 0: no other bound, < 0: none */
-    int64_t gpu_memory;       /* GPU: bytes that all of this together may take there, with what the
+    int64_t gpu_memory;        /* GPU: bytes that all of this together may take there, with what the
                                  driver takes for it; 0: what is free */
     int32_t gpu_memory_percent; /* the same in hundredths of the GPU's memory; the less of both */
     /* GPU: parts to do without, to compare; answers differ by rounding at most. */
-    bool no_graphs; /* steps are launched anew instead of replayed: the same bits */
-    bool no_cublas; /* products of prompts by our own kernels */
-    bool no_fusion; /* every operation is a launch of its own */
-    bool profile;             /* keep times for carat_profile_text */
-    bool measure_limits;      /* for carat_measure_roofline: before any memory is taken */
+    bool no_graphs;      /* steps are launched anew instead of replayed: the same bits */
+    bool no_cublas;      /* products of prompts by our own kernels */
+    bool no_fusion;      /* every operation is a launch of its own */
+    bool profile;        /* keep times for carat_profile_text */
+    bool measure_limits; /* for carat_measure_roofline: before any memory is taken */
     /* Called by carat_engine_open, with `progress_user`; may be NULL. `planned`: with what is going
      * to be taken, before any of it is; again if the host's memory cannot be pinned as planned.
      * `progress`: while weights go to a device. */
@@ -232,14 +234,14 @@ struct carat_memory {
     uint64_t mirrors;        /* of these: fp16 copies, which only make it faster */
     uint64_t ple_cache;      /* of these: rows of the table of per-layer embeddings in the file */
     uint64_t kv_local, kv_global, buffers;
-    uint64_t step, pinned;   /* of the host: a step's rows; what a GPU reads and writes there */
+    uint64_t step, pinned; /* of the host: a step's rows; what a GPU reads and writes there */
     uint64_t total;
     uint64_t driver;    /* of a GPU, not in `total`: what is left to its driver; an estimate */
     uint64_t available; /* what may be taken of the device: what is free, within gpu_memory */
     enum carat_kv_type kv_type; /* the effective one; never AUTO */
     bool kv_is_narrowed;        /* AUTO became Q8_0: with F16 the context does not fit */
-    int32_t n_ctx;      /* the effective one */
-    int32_t gpu_layers; /* on the device */
+    int32_t n_ctx;              /* the effective one */
+    int32_t gpu_layers;         /* on the device */
     uint64_t second_total, second_available; /* of the CPU, when it computes the rest; else 0 */
 };
 int carat_memory_estimate(const carat_model *model, const struct carat_engine_options *options,
@@ -257,11 +259,11 @@ enum carat_reason {
     CARAT_REASON_MEMORY   /* what was preferred does not fit */
 };
 struct carat_setup {
-    const char *backend;       /* "cuda" */
-    const char *device;        /* "NVIDIA H200" */
-    const char *second_device; /* the CPU, when it computes the rest; else "" */
-    int32_t n_layer, gpu_layers; /* all; those on `device` */
-    enum carat_reason layers_reason; /* of gpu_layers */
+    const char *backend;                      /* "cuda" */
+    const char *device;                       /* "NVIDIA H200" */
+    const char *second_device;                /* the CPU, when it computes the rest; else "" */
+    int32_t n_layer, gpu_layers;              /* all; those on `device` */
+    enum carat_reason layers_reason;          /* of gpu_layers */
     uint64_t layers_needed, layers_available; /* MEMORY: bytes that all take there; free ones */
     int32_t cpu_expert_layers; /* the first so many, whose experts are on the second device too */
     enum carat_ple ple_place;  /* of the table that `device` reads; AUTO: it reads none */
@@ -272,17 +274,20 @@ struct carat_setup {
 /* Borrowed; lives as long as the engine. */
 const struct carat_setup *carat_engine_setup(const carat_engine *engine);
 
-struct carat_logit_bias { int32_t id; float bias; }; /* -INFINITY bans */
+struct carat_logit_bias {
+    int32_t id;
+    float bias;
+}; /* -INFINITY bans */
 
 struct carat_request { /* copied by carat_submit */
     const int32_t *prompt;
-    size_t n_prompt;     /* 1 .. n_ctx - 1, else CARAT_ECONTEXT with the numbers */
-    int32_t max_tokens;  /* <= 0: to the end of the context */
+    size_t n_prompt;    /* 1 .. n_ctx - 1, else CARAT_ECONTEXT with the numbers */
+    int32_t max_tokens; /* <= 0: to the end of the context */
     struct carat_sampling sampling;
     const struct carat_logit_bias *bias;
-    size_t n_bias;       /* at most 1024 */
-    bool ignore_stop;    /* measuring: go on after a stop token */
-    bool want_logprob;   /* fill in `logprob` of the events: a pass over the whole vocabulary */
+    size_t n_bias;     /* at most 1024 */
+    bool ignore_stop;  /* measuring: go on after a stop token */
+    bool want_logprob; /* fill in `logprob` of the events: a pass over the whole vocabulary */
 };
 
 enum carat_finish {
@@ -295,13 +300,13 @@ enum carat_event_kind { CARAT_EVENT_PROGRESS, CARAT_EVENT_TOKEN, CARAT_EVENT_DON
 struct carat_event {
     carat_request_id request;
     enum carat_event_kind kind;
-    int32_t done, total;        /* PROGRESS: prompt positions */
-    int32_t id;                 /* TOKEN; stop tokens are not reported as TOKEN */
-    float logprob;              /* TOKEN, when wanted: of the softcapped logits as they are */
-    enum carat_finish finish;   /* DONE */
-    int32_t stop_id;            /* DONE by STOP: which */
-    const char *message;        /* DONE by ERROR; lives as long as the engine */
-    int32_t n_prompt, n_generated;         /* DONE */
+    int32_t done, total;           /* PROGRESS: prompt positions */
+    int32_t id;                    /* TOKEN; stop tokens are not reported as TOKEN */
+    float logprob;                 /* TOKEN, when wanted: of the softcapped logits as they are */
+    enum carat_finish finish;      /* DONE */
+    int32_t stop_id;               /* DONE by STOP: which */
+    const char *message;           /* DONE by ERROR; lives as long as the engine */
+    int32_t n_prompt, n_generated; /* DONE */
     double prefill_seconds, decode_seconds; /* DONE */
 };
 
@@ -329,7 +334,9 @@ int carat_score(carat_engine *engine, const int32_t *tokens, int32_t n, const in
 
 /* Seconds that prefill of n_prompt random tokens, then n_gen decode steps of `users`
  * sequences take, each behind a context of `depth` tokens that is not counted. */
-struct carat_measure { int32_t n_prompt, n_gen, depth, users; };
+struct carat_measure {
+    int32_t n_prompt, n_gen, depth, users;
+};
 int carat_measure(carat_engine *engine, const struct carat_measure *what, double *seconds,
                   struct carat_error *err);
 
@@ -337,12 +344,16 @@ int carat_measure(carat_engine *engine, const struct carat_measure *what, double
  * fp16 numbers (a product and its sum are two; 0: it has no such way, or too little memory to
  * measure it). Measured once an engine, in some tenths of a second: when it was opened
  * (measure_limits), else now, in what memory is left. CARAT_EDEVICE where a backend cannot tell. */
-struct carat_roofline { double read_bytes, int8_operations, fp16_operations; };
+struct carat_roofline {
+    double read_bytes, int8_operations, fp16_operations;
+};
 int carat_measure_roofline(carat_engine *engine, struct carat_roofline *out,
                            struct carat_error *err);
 
 /* What carat_measure has to read and to compute at least. */
-struct carat_work { double bytes, operations; };
+struct carat_work {
+    double bytes, operations;
+};
 void carat_measure_work(const carat_engine *engine, const struct carat_measure *what,
                         struct carat_work *out);
 

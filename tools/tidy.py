@@ -50,6 +50,7 @@ BANNED = [
 LINE_MAX = 100
 FUNCTION_MAX = 70
 FILE_MAX = 1000
+FORMAT_VERSION = 14  # of clang-format, as in Debian 12
 
 # Functions that are longer than FUNCTION_MAX for now: name -> lines. May only shrink.
 LONG_FUNCTIONS = {
@@ -251,13 +252,39 @@ def check_generated():
         problem("docs/ops.md", 0, "is old: run tools/gen_ops_md.py")
 
 
+def formatter():
+    """clang-format of the version that .clang-format is written for, or None: others differ."""
+    for name in (f"clang-format-{FORMAT_VERSION}", "clang-format"):
+        try:
+            says = subprocess.run([name, "--version"], capture_output=True, text=True).stdout
+        except OSError:
+            continue
+        if f"version {FORMAT_VERSION}." in says:
+            return name
+    return None
+
+
+def check_format(files):
+    """Whether the C files obey .clang-format. Returns what was not checked, and why, or ""."""
+    name = formatter()
+    if not name:
+        return f", formatting skipped: clang-format {FORMAT_VERSION} is not installed"
+    sources = [f for f in files if pathlib.PurePosixPath(f).suffix in C_FILES]
+    says = subprocess.run([name, "--dry-run", "-Werror", "--ferror-limit=1", *sources], cwd=ROOT,
+                          capture_output=True, text=True).stderr
+    for match in re.finditer(r"(?m)^(.+?):(\d+):\d+: error: ", says):
+        problem(match.group(1), int(match.group(2)), "run clang-format -i on it")
+    return ""
+
+
 def main():
     files = list_files()
     for path in files:
         check_file(path)
     check_generated()
+    skipped = check_format(files)
     print("\n".join(problems), end="\n" if problems else "")
-    print(f"{len(files)} files, {len(problems)} problems")
+    print(f"{len(files)} files, {len(problems)} problems{skipped}")
     return 1 if problems else 0
 
 

@@ -27,8 +27,8 @@ enum matmul_kind { MATMUL_AUTO, MATMUL_INT8, MATMUL_FP16 };
 struct device_facts {
     char name[96];
     size_t memory_total, memory_available; /* bytes */
-    size_t memory_context; /* of the rest: what the driver has taken for us, at most */
-    size_t memory_reserve; /* of the available: about what the driver will still take */
+    size_t memory_context;       /* of the rest: what the driver has taken for us, at most */
+    size_t memory_reserve;       /* of the available: about what the driver will still take */
     enum matmul_kind matmul;     /* the way chosen; MATMUL_AUTO: there is but one */
     double fp16_rate, int8_rate; /* operations a second that were measured for it, or 0 */
 };
@@ -41,7 +41,7 @@ struct device_limits {
 
 /* Where a device other than the CPU keeps tables that are only looked up. */
 enum table_place {
-    TABLE_AUTO,   /* the first of these where there is room */
+    TABLE_AUTO, /* the first of these where there is room */
     TABLE_DEVICE,
     TABLE_PINNED, /* a copy in host memory that the device reads by itself */
     TABLE_HOST    /* in the mapped file: rows are copied to the device, some are kept there */
@@ -49,8 +49,8 @@ enum table_place {
 
 /* Memory that may be taken for the weights of a plan. */
 struct room {
-    size_t bytes;       /* at most, by what the plan cannot do without */
-    size_t extra_bytes; /* at most, by that and all that only makes it faster; not above `bytes` */
+    size_t bytes;        /* at most, by what the plan cannot do without */
+    size_t extra_bytes;  /* at most, by that and all that only makes it faster; not above `bytes` */
     size_t pinned_bytes; /* of the host's, for what the device reads there */
 };
 
@@ -67,10 +67,10 @@ struct placement {
 
 /* How a user wants a device to work. Zero: the defaults. */
 struct device_options {
-    int n_threads;     /* 0: one for each physical core, fewer where a step is too small */
-    bool is_pinned;    /* threads stay on their cores */
-    bool takes_turns;  /* its runs come between those of another device, which may be short */
-    bool is_exact;     /* activations stay fp32 where they would be rounded to 8 bits */
+    int n_threads;      /* 0: one for each physical core, fewer where a step is too small */
+    bool is_pinned;     /* threads stay on their cores */
+    bool takes_turns;   /* its runs come between those of another device, which may be short */
+    bool is_exact;      /* activations stay fp32 where they would be rounded to 8 bits */
     bool has_no_graphs; /* steps are launched anew each time, never replayed */
     bool has_no_cublas; /* products are our own */
     bool is_unfused;    /* every op is a launch of its own */

@@ -101,8 +101,8 @@ static void print_table(const struct time_table *table, const char *title,
     qsort(t.rows, (size_t)t.n_rows, sizeof *t.rows, by_time);
     buf_printf(out, "%s: %lld steps, %.3f ms each\n", title, (long long)t.steps,
                t.seconds / steps * 1e3);
-    buf_printf(out, "%-40s %9s %8s %7s %8s %8s %7s\n", "", "times", "ms", "share", "GB/s",
-               "TOP/s", "limit");
+    buf_printf(out, "%-40s %9s %8s %7s %8s %8s %7s\n", "", "times", "ms", "share", "GB/s", "TOP/s",
+               "limit");
     for (int i = 0; i < t.n_rows; i++) {
         told += t.rows[i].seconds;
         print_row(&t.rows[i], steps, t.seconds, limits, out);

@@ -122,8 +122,7 @@ static bool find_mount(const char *root, const struct membership *m, const char 
     snprintf(path, sizeof path, "%s/proc/self/mountinfo", root);
     FILE *f = fopen(path, "re");
     bool found = false;
-    while (f && !found && fgets(line, sizeof line, f))
-        found = read_mount(line, m, controller, out);
+    while (f && !found && fgets(line, sizeof line, f)) found = read_mount(line, m, controller, out);
     if (f) fclose(f);
     return found;
 }

@@ -15,8 +15,8 @@ struct allowance_source {
 };
 
 struct memory_allowance {
-    uint64_t total;     /* bytes, of the machine or of the smallest group around us */
-    uint64_t available; /* bytes that can be taken now */
+    uint64_t total;                 /* bytes, of the machine or of the smallest group around us */
+    uint64_t available;             /* bytes that can be taken now */
     struct allowance_source source; /* of `available` */
 };
 

@@ -189,8 +189,8 @@ int os_physical_cores(void)
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         if (!CPU_ISSET((size_t)cpu, &set)) continue;
         char path[96], text[32];
-        snprintf(path, sizeof path,
-                 "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+                 cpu);
         long first = os_read_field(path, "", text, sizeof text) ? strtol(text, NULL, 10) : cpu;
         cores +=
             first == cpu || first < 0 || first >= CPU_SETSIZE || !CPU_ISSET((size_t)first, &set);
@@ -205,9 +205,9 @@ void os_cpu_name(char *out, size_t size)
 
 void os_cpu_features(char *out, size_t size)
 {
-    static const char *const wanted[] = {"avx2",        "f16c",       "fma",         "avx_vnni",
-                                         "avx512f",     "avx512bw",   "avx512_vnni", "avx512_bf16",
-                                         "amx_int8",    "amx_bf16"};
+    static const char *const wanted[] = {"avx2",     "f16c",     "fma",         "avx_vnni",
+                                         "avx512f",  "avx512bw", "avx512_vnni", "avx512_bf16",
+                                         "amx_int8", "amx_bf16"};
     char flags[8192];
     if (!os_read_field("/proc/cpuinfo", "flags", flags, sizeof flags)) flags[0] = '\0';
     size_t used = 0;

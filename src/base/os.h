@@ -35,10 +35,10 @@ void os_pages_give(void *pages, size_t bytes); /* NULL is fine */
 /* Path of the mapped file that contains `address`, or NULL. Async-signal-safe. */
 const char *os_map_path_at(const void *address);
 
-double os_seconds(void);                 /* monotonic clock */
-uint64_t os_memory_total(void);          /* bytes */
-int os_processors(void);                 /* in this thread's affinity mask; at least 1 */
-int os_physical_cores(void);             /* the same, each with all its threads counted once */
+double os_seconds(void);                  /* monotonic clock */
+uint64_t os_memory_total(void);           /* bytes */
+int os_processors(void);                  /* in this thread's affinity mask; at least 1 */
+int os_physical_cores(void);              /* the same, each with all its threads counted once */
 void os_cpu_name(char *out, size_t size); /* "unknown" when it cannot be read */
 /* Space-separated features that matter here: "avx2 f16c avx512f avx512_vnni ...". */
 void os_cpu_features(char *out, size_t size);

@@ -26,7 +26,7 @@ struct pool {
     void *user;
     bool is_closing, is_pinned;
     cpu_set_t allowed; /* processors of the caller's thread before it was pinned */
-    char apart[64]; /* the counters have a cache line to themselves */
+    char apart[64];    /* the counters have a cache line to themselves */
     atomic_int arrived, generation /* the futex word */, sleepers;
     char behind[64];
 };
@@ -164,8 +164,7 @@ int pool_threads(const struct pool *p)
     return p->count;
 }
 
-void pool_run(struct pool *p, void (*job)(void *user, const struct pool_worker *worker),
-              void *user)
+void pool_run(struct pool *p, void (*job)(void *user, const struct pool_worker *worker), void *user)
 {
     p->job = job;
     p->user = user;

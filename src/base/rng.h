@@ -9,8 +9,8 @@ struct rng {
 };
 
 uint64_t rng_next(struct rng *r);
-double rng_unit(struct rng *r);                      /* [0, 1), 53 bits */
-float rng_normal(struct rng *r);                     /* mean 0, spread 1 */
-uint32_t rng_below(struct rng *r, uint32_t n);       /* 0 .. n-1, n >= 1 */
+double rng_unit(struct rng *r);                /* [0, 1), 53 bits */
+float rng_normal(struct rng *r);               /* mean 0, spread 1 */
+uint32_t rng_below(struct rng *r, uint32_t n); /* 0 .. n-1, n >= 1 */
 
 #endif

@@ -30,8 +30,7 @@ struct numbers {
 static int bad_list(const char *name, const char *text, struct carat_error *err)
 {
     err_set(err, CARAT_EUSAGE, "--%s: \"%s\" is no list of whole numbers", name, text);
-    err_hint(err, "forms: 128 or 128,256 or 128-512+128 or 1k-8k*2; at most %d values",
-             VALUES_MAX);
+    err_hint(err, "forms: 128 or 128,256 or 128-512+128 or 1k-8k*2; at most %d values", VALUES_MAX);
     return CARAT_EUSAGE;
 }
 
@@ -47,8 +46,13 @@ static bool read_count(const char **at, int64_t *out)
 /* "auto", "-1" and "all", where layers are counted. */
 static bool read_word(const char **at, struct numbers *out)
 {
-    static const struct { const char *word; int32_t value; } words[] = {
-        {"auto", -1}, {"-1", -1}, {"all", COUNT_MAX},
+    static const struct {
+        const char *word;
+        int32_t value;
+    } words[] = {
+        {"auto", -1},
+        {"-1", -1},
+        {"all", COUNT_MAX},
     };
     size_t n = strcspn(*at, ",");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
@@ -278,8 +282,8 @@ static int make_tests(struct plan_of_tests *p, const struct options *o, struct c
 {
     struct lists l;
     TRY(read_lists(o, &l, err));
-    size_t n_settings = l.threads.n * l.chunk.n * l.batch.n * l.cpu_experts.n * l.gpu_layers.n *
-                        l.kv.n;
+    size_t n_settings =
+        l.threads.n * l.chunk.n * l.batch.n * l.cpu_experts.n * l.gpu_layers.n * l.kv.n;
     for (size_t i = 0; i < n_settings && p->n < TESTS_MAX; i++) {
         struct bench_setting setting = setting_at(o, &l, i);
         TRY(add_tests(p, o, &l, &setting, err));
@@ -393,8 +397,8 @@ static void begin_outputs(struct outputs *out, const struct options *o,
     columns.has[BENCH_COLUMN_CHUNK] |= opt_is_set(o, OPT_BENCH_CHUNK);
     columns.has[BENCH_COLUMN_USERS] |= opt_is_set(o, OPT_BENCH_USERS);
     columns.has[BENCH_COLUMN_EXPERTS] |= opt_is_set(o, OPT_BENCH_CPU_EXPERTS);
-    columns.has[BENCH_COLUMN_LAYERS] |= opt_is_set(o, OPT_BENCH_GPU_LAYERS) ||
-                                        strcmp(backend_of(o), "cuda") == 0;
+    columns.has[BENCH_COLUMN_LAYERS] |=
+        opt_is_set(o, OPT_BENCH_GPU_LAYERS) || strcmp(backend_of(o), "cuda") == 0;
     columns.has[BENCH_COLUMN_KV] |= opt_is_set(o, OPT_BENCH_KV) || opt_is_set(o, OPT_BENCH_KEYS) ||
                                     opt_is_set(o, OPT_BENCH_VALUES);
     *out = (struct outputs){.n = 1};
@@ -468,8 +472,7 @@ int command_bench(const struct options *o)
 {
     struct carat_error err = {0};
     struct plan_of_tests p = {.tests = mem_alloc(TESTS_MAX, sizeof *p.tests)};
-    int status = p.tests ? CARAT_OK
-                         : err_no_memory(&err, "tests", TESTS_MAX * sizeof *p.tests);
+    int status = p.tests ? CARAT_OK : err_no_memory(&err, "tests", TESTS_MAX * sizeof *p.tests);
     if (status == CARAT_OK) status = make_tests(&p, o, &err);
     if (status == CARAT_OK) status = bench_models(o, &p, &err);
     mem_free(p.tests);

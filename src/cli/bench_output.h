@@ -31,7 +31,7 @@ struct bench_test {
 struct bench_facts { /* the same in every row of a model */
     const struct carat_model_info *info;
     const char *path, *backend;
-    bool is_exact; /* --precision fp32 */
+    bool is_exact;          /* --precision fp32 */
     char cpu[128], gpu[96]; /* gpu "": none computes */
     int32_t n_gpu_layers;   /* layers on it */
     int32_t main_gpu;
@@ -39,8 +39,14 @@ struct bench_facts { /* the same in every row of a model */
 
 /* What the Markdown table shows of settings: that of which rows differ, and what was asked for. */
 enum bench_column {
-    BENCH_COLUMN_LAYERS, BENCH_COLUMN_EXPERTS, BENCH_COLUMN_THREADS, BENCH_COLUMN_BATCH,
-    BENCH_COLUMN_CHUNK, BENCH_COLUMN_KV, BENCH_COLUMN_USERS, BENCH_COLUMNS
+    BENCH_COLUMN_LAYERS,
+    BENCH_COLUMN_EXPERTS,
+    BENCH_COLUMN_THREADS,
+    BENCH_COLUMN_BATCH,
+    BENCH_COLUMN_CHUNK,
+    BENCH_COLUMN_KV,
+    BENCH_COLUMN_USERS,
+    BENCH_COLUMNS
 };
 struct bench_columns {
     bool has[BENCH_COLUMNS];

@@ -83,9 +83,9 @@ static int send(struct chat *chat, const char *text, size_t length, struct carat
     buf_add(&whole, text, length);
     buf_clear(&chat->pending);
     size_t before = chat->talk.n;
-    int status = whole.failed ? err_no_memory(err, "message", length)
-                              : conversation_add(&chat->talk, "user", buf_text(&whole),
-                                                 whole.length, err);
+    int status = whole.failed
+                     ? err_no_memory(err, "message", length)
+                     : conversation_add(&chat->talk, "user", buf_text(&whole), whole.length, err);
     buf_deinit(&whole);
     if (status == CARAT_OK) status = answer(chat, err);
     if (status != CARAT_OK) conversation_cut(&chat->talk, before);
@@ -184,8 +184,7 @@ static int do_read(struct chat *chat, const char *rest, struct carat_error *err)
 
 static int do_set(struct chat *chat, const char *rest, struct carat_error *err)
 {
-    if (rest[0])
-        TRY(settings_set(&chat->generation, &chat->stops, rest, chat->session.model, err));
+    if (rest[0]) TRY(settings_set(&chat->generation, &chat->stops, rest, chat->session.model, err));
     settings_print(&chat->generation);
     return CARAT_OK;
 }

@@ -56,7 +56,7 @@ enum command_id {
 #define X(id, name, arguments, summary) COMMAND_##id,
     COMMAND_LIST(X)
 #undef X
-    COMMAND_COUNT,
+        COMMAND_COUNT,
     COMMAND_NONE = COMMAND_COUNT, /* of borrowed words */
     COMMAND_ALONE
 };

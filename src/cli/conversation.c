@@ -88,8 +88,7 @@ void add_unescaped(struct buf *out, const struct options *o, const char *text)
     }
 }
 
-int conversation_configure(struct conversation *c, const struct options *o,
-                           struct carat_error *err)
+int conversation_configure(struct conversation *c, const struct options *o, struct carat_error *err)
 {
     struct buf system = {0};
     int status = CARAT_OK;

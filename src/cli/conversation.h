@@ -21,11 +21,11 @@ struct message {
 struct conversation {
     struct message *messages; /* MESSAGES_MAX of them; owned */
     size_t n;
-    bool thinks;                      /* enable_thinking */
-    const struct carat_value *tools;  /* borrowed; NULL: none */
+    bool thinks;                     /* enable_thinking */
+    const struct carat_value *tools; /* borrowed; NULL: none */
     /* The request tree, rebuilt by conversation_request. */
     struct carat_value *items;
-    struct carat_member *members;     /* two a message */
+    struct carat_member *members; /* two a message */
     struct carat_member root[3];
     struct carat_value request;
 };

@@ -128,7 +128,7 @@ struct facts {
     struct memory_allowance memory;
     struct thread_allowance threads;
     struct buf backends;
-    char *devices; /* JSON */
+    char *devices;                      /* JSON */
     const char *graphs, *cublas, *fuse; /* "on", "off": as asked for */
     struct check check;
 };
@@ -162,6 +162,7 @@ static void print_text(const struct facts *f)
                f->check.setup.length ? ", " : "", buf_text(&f->check.setup));
 }
 
+/* clang-format off */
 static void print_json(const struct facts *f)
 {
     struct buf b = {0};
@@ -202,6 +203,7 @@ static void print_json(const struct facts *f)
     out_printf("%s\n", buf_text(&b));
     buf_deinit(&b);
 }
+/* clang-format on */
 
 int command_doctor(const struct options *o)
 {

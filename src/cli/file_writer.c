@@ -32,8 +32,8 @@ static void leave_pending(void)
 {
     const char *temporary = atomic_exchange(&pending.temporary, NULL);
     if (!temporary) return;
-    bool is_kept = pending.keeps_part && fsync(pending.fd) == 0 &&
-                   rename(temporary, pending.target) == 0;
+    bool is_kept =
+        pending.keeps_part && fsync(pending.fd) == 0 && rename(temporary, pending.target) == 0;
     if (!is_kept) unlink(temporary);
 }
 

@@ -22,7 +22,7 @@ enum writer_kind {
     WRITE_BINARY /* the same as WRITE_WHOLE, and nothing for a terminal */
 };
 
-struct file_writer { /* zero: closed */
+struct file_writer {  /* zero: closed */
     const char *path; /* as given; borrowed */
     FILE *file;       /* NULL: closed, or standard output */
     bool is_standard;

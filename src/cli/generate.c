@@ -125,9 +125,11 @@ static double rate(int32_t n, double seconds)
 
 void answer_stats(const struct answer *a, char *out, size_t size)
 {
-    snprintf(out, size, "prompt %d tokens in %.3f s (%.1f t/s); answer %d tokens in %.3f s "
-             "(%.1f t/s)", a->n_prompt, a->prefill_seconds, rate(a->n_prompt, a->prefill_seconds),
-             a->n_generated, a->decode_seconds, rate(a->n_generated, a->decode_seconds));
+    snprintf(out, size,
+             "prompt %d tokens in %.3f s (%.1f t/s); answer %d tokens in %.3f s "
+             "(%.1f t/s)",
+             a->n_prompt, a->prefill_seconds, rate(a->n_prompt, a->prefill_seconds), a->n_generated,
+             a->decode_seconds, rate(a->n_generated, a->decode_seconds));
 }
 
 /* What one request needs while it runs. */

@@ -97,8 +97,7 @@ static void option_heading(enum option_id id, char *out, size_t size)
     char spelling[64];
     size_t used = 0;
     for (int n = 1; option_spelling(id, n, spelling, sizeof spelling); n++)
-        if (used < size)
-            used += (size_t)snprintf(out + used, size - used, "%s, ", spelling);
+        if (used < size) used += (size_t)snprintf(out + used, size - used, "%s, ", spelling);
     const struct option_spec *spec = &option_specs[id];
     if (used < size)
         snprintf(out + used, size - used, "--%s%s%s", spec->name, spec->value[0] ? " " : "",
@@ -161,8 +160,10 @@ static void print_borrowed(FILE *out, enum command_id command)
 
 void help_overview(FILE *out)
 {
-    fprintf(out, "carat %s: Gemma 4 language models from GGUF files\n\n"
-                 "usage: carat COMMAND [ARGUMENTS] [OPTIONS]\n\n", CARAT_VERSION);
+    fprintf(out,
+            "carat %s: Gemma 4 language models from GGUF files\n\n"
+            "usage: carat COMMAND [ARGUMENTS] [OPTIONS]\n\n",
+            CARAT_VERSION);
     for (int i = 0; i < COMMAND_COUNT; i++)
         fprintf(out, "  %-12s %s\n", command_specs[i].name, command_specs[i].summary);
     fprintf(out, "\n`carat help COMMAND` explains a command and its options. MODEL is a path, or a "

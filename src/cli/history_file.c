@@ -136,9 +136,12 @@ static int read_end(int fd, const char *path, struct buf *out, struct carat_erro
     ssize_t n = 1;
     while (n > 0) {
         n = pread(fd, block, sizeof block, from);
-        if (n < 0 && errno == EINTR) n = 1;
-        else if (n < 0) return failed(path, "cannot be read", err);
-        else buf_add(out, block, (size_t)n);
+        if (n < 0 && errno == EINTR)
+            n = 1;
+        else if (n < 0)
+            return failed(path, "cannot be read", err);
+        else
+            buf_add(out, block, (size_t)n);
         if (n > 0) from += n;
     }
     if (out->failed) return err_no_memory(err, path, out->length);
@@ -230,8 +233,8 @@ int history_file_add(const char *path, const char *text, size_t length, struct c
     bool is_open_to_others = fstat(fd, &facts) == 0 && (facts.st_mode & 077);
     if (is_open_to_others) (void)!fchmod(fd, 0600); /* of another owner: it stays as they want */
     encode(&line, text, length);
-    int status = line.failed ? err_no_memory(err, path, length)
-                             : append(fd, is_locked, path, &line, err);
+    int status =
+        line.failed ? err_no_memory(err, path, length) : append(fd, is_locked, path, &line, err);
     buf_deinit(&line);
     close(fd);
     return status;

@@ -21,10 +21,10 @@ int json_tree_read(struct json_tree *tree, const char *text, size_t length,
                        failure.column, failure.text);
     tree->document = document;
     json_t *request = json_object_get(document, "request");
-    int status = purpose == JSON_CHAT_REQUEST
-                     ? json_value_from_chat(request ? request : document, &tree->arena,
-                                            &tree->root, err)
-                     : json_value_from(document, &tree->arena, &tree->root, err);
+    int status =
+        purpose == JSON_CHAT_REQUEST
+            ? json_value_from_chat(request ? request : document, &tree->arena, &tree->root, err)
+            : json_value_from(document, &tree->arena, &tree->root, err);
     if (status != CARAT_OK) json_tree_free(tree);
     return status;
 }

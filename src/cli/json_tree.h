@@ -15,7 +15,7 @@ struct json_tree {
 
 enum json_purpose {
     JSON_PLAIN,
-    JSON_OWN, /* that this program has made: of any length */
+    JSON_OWN,         /* that this program has made: of any length */
     JSON_CHAT_REQUEST /* takes the "request" member if there is one; decodes tool arguments */
 };
 

@@ -91,8 +91,8 @@ static void decode_arguments(json_t *call)
     json_t *function = json_object_get(call, "function");
     const json_t *text = json_object_get(function, "arguments");
     if (!json_is_string(text)) return;
-    json_t *decoded = json_loadb(json_string_value(text), json_string_length(text),
-                                 JSON_ALLOW_NUL, NULL);
+    json_t *decoded =
+        json_loadb(json_string_value(text), json_string_length(text), JSON_ALLOW_NUL, NULL);
     if (decoded) json_object_set_new(function, "arguments", decoded);
 }
 

@@ -355,7 +355,8 @@ static unsigned char on_paste(EditLine *edit, int key)
     fputs("\r\n", stdout);
     fflush(stdout);
     note(is_inserted ? "pasted: only the first %d bytes, no more are taken"
-                     : "pasted: nothing, there is no memory for %d bytes", PASTE_MAX);
+                     : "pasted: nothing, there is no memory for %d bytes",
+         PASTE_MAX);
     el_set(edit, EL_REFRESH);
     return CC_NORM;
 }

@@ -93,8 +93,8 @@ static int score(const struct options *o, struct session *s, const int32_t *ids,
     if (options.n_ctx == 0) options.n_ctx = context_for(s->model, (int32_t)n);
     TRY(session_start(s, &options, err));
     double begin = os_seconds();
-    int status = carat_score(s->engine, ids, (int32_t)n, at, at ? (int32_t)n_at : 0, take_row,
-                             rows, err);
+    int status =
+        carat_score(s->engine, ids, (int32_t)n, at, at ? (int32_t)n_at : 0, take_row, rows, err);
     *seconds = os_seconds() - begin;
     progress_end();
     return status;
@@ -104,8 +104,7 @@ static int score(const struct options *o, struct session *s, const int32_t *ids,
 static int open_rows(const struct options *o, const struct session *s, struct rows *rows,
                      struct carat_error *err)
 {
-    if (!opt_is_set(o, OPT_OUTPUT))
-        return err_set(err, CARAT_EUSAGE, "logits: -o FILE is missing");
+    if (!opt_is_set(o, OPT_OUTPUT)) return err_set(err, CARAT_EUSAGE, "logits: -o FILE is missing");
     TRY(inputs_protect(o, buf_text(&s->path), opt_text(o, OPT_OUTPUT), err));
     return file_writer_open(&rows->writer, opt_text(o, OPT_OUTPUT), WRITE_BINARY, err);
 }

@@ -31,8 +31,8 @@ static float float_from_half(uint16_t half)
     float sign = half & 0x8000 ? -1.0f : 1.0f;
     uint32_t exponent = half >> 10 & 31, fraction = half & 1023;
     if (exponent == 0) return sign * (float)fraction / 16777216.0f;
-    uint32_t bits = exponent == 31 ? 0x7F800000 | fraction << 13
-                                   : (exponent + 112) << 23 | fraction << 13;
+    uint32_t bits =
+        exponent == 31 ? 0x7F800000 | fraction << 13 : (exponent + 112) << 23 | fraction << 13;
     float value;
     memcpy(&value, &bits, sizeof value);
     return sign * value;

@@ -120,9 +120,16 @@ static bool is_alone(const char *word)
 /* The command that a flag in its place stands for, or NULL. */
 static const char *command_of_flag(const char *word)
 {
-    static const struct { const char *flag, *command; } flags[] = {
-        {"--help", "help"},       {"-h", "help"}, {"--list-devices", "devices"},
-        {"--version", "version"}, {"-V", "version"}, {"--cache-list", "ls"}, {"-cl", "ls"},
+    static const struct {
+        const char *flag, *command;
+    } flags[] = {
+        {"--help", "help"},
+        {"-h", "help"},
+        {"--list-devices", "devices"},
+        {"--version", "version"},
+        {"-V", "version"},
+        {"--cache-list", "ls"},
+        {"-cl", "ls"},
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (strcmp(word, flags[i].flag) == 0) return flags[i].command;

@@ -79,16 +79,26 @@ void memory_add_table(struct buf *out, const struct carat_memory *m)
 
 void memory_add_json(struct json *j, const struct carat_memory *m)
 {
-    const struct { const char *key; uint64_t value; } rows[] = {
-        {"weights_mapped", m->weights_mapped}, {"weights", m->weights},
+    const struct {
+        const char *key;
+        uint64_t value;
+    } rows[] = {
+        {"weights_mapped", m->weights_mapped},
+        {"weights", m->weights},
         {"ple_cache", m->ple_cache},
-        {"mirrors", m->mirrors},               {"kv_local", m->kv_local},
-        {"kv_global", m->kv_global},           {"buffers", m->buffers},
-        {"step", m->step},                     {"pinned", m->pinned},
-        {"total", m->total},                   {"driver", m->driver},
-        {"available", m->available},           {"n_ctx", (uint64_t)m->n_ctx},
+        {"mirrors", m->mirrors},
+        {"kv_local", m->kv_local},
+        {"kv_global", m->kv_global},
+        {"buffers", m->buffers},
+        {"step", m->step},
+        {"pinned", m->pinned},
+        {"total", m->total},
+        {"driver", m->driver},
+        {"available", m->available},
+        {"n_ctx", (uint64_t)m->n_ctx},
         {"gpu_layers", (uint64_t)m->gpu_layers},
-        {"second_total", m->second_total},     {"second_available", m->second_available},
+        {"second_total", m->second_total},
+        {"second_available", m->second_available},
     };
     json_begin_object(j);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -111,7 +111,8 @@ void hint_download(const char *repository, struct carat_error *err)
     const char *name = slash ? slash + 1 : repository;
     int length = whole - (int)(name - repository);
     if (length > 5 && strncasecmp(name + length - 5, "-GGUF", 5) == 0) length -= 5;
-    err_hint(err, "this version downloads nothing: curl -L -O "
-                  "https://huggingface.co/%.*s/resolve/main/%.*s-%s.gguf",
+    err_hint(err,
+             "this version downloads nothing: curl -L -O "
+             "https://huggingface.co/%.*s/resolve/main/%.*s-%s.gguf",
              whole, repository, length, name, quantisation);
 }

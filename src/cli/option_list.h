@@ -226,37 +226,39 @@
     Y("--mlock --perf --no-perf --no-warmup --warmup --log-disable --log-prefix "                  \
       "--no-log-prefix --log-timestamps --no-log-timestamps --check-tensors --offline "            \
       "--op-offload --no-op-offload --repack -nr --no-repack -kvo --kv-offload --swa-full -v "     \
-      "--log-verbose --verbose-prompt --no-escape", "", ON_LLAMA & ~ON(BENCH), "*", NONE, "", "")  \
+      "--log-verbose --verbose-prompt --no-escape",                                                \
+      "", ON_LLAMA & ~ON(BENCH), "*", NONE, "", "")                                                \
     Y("--mmap --no-mmap --no-host -nkvo --no-kv-offload -dio --direct-io -ndio --no-direct-io",    \
       "", ON_LLAMA & ~ON(BENCH), "*", NONE, "", "")                                                \
     Y("-mmp --mmap -nkvo --no-kv-offload -nopo --no-op-offload --no-host -dio --direct-io "        \
-      "--repack --delay --n-gen-warmup", "N", ON(BENCH), "*", NONE, "", "")                        \
-    Y("-v --progress --warmup --offline -nr --no-repack --mlock", "", ON(BENCH), "*",              \
-      NONE, "", "")                                                                                \
+      "--repack --delay --n-gen-warmup",                                                           \
+      "N", ON(BENCH), "*", NONE, "", "")                                                           \
+    Y("-v --progress --warmup --offline -nr --no-repack --mlock", "", ON(BENCH), "*", NONE, "",    \
+      "")                                                                                          \
     Y("-tb --threads-batch -C --cpu-mask -Cr --cpu-range --cpu-strict -Cb --cpu-mask-batch "       \
       "-Crb --cpu-range-batch --cpu-strict-batch --prio --prio-batch --poll --poll-batch "         \
       "--numa -lm --load-mode -dt --defrag-thold -fit --fit -fitt --fit-target -fitc --fit-ctx "   \
-      "-lv --verbosity --log-verbosity --log-colors -hff --hf-file -hft --hf-token", "VALUE",      \
-      ON_LLAMA, "*", NONE, "", "")                                                                 \
+      "-lv --verbosity --log-verbosity --log-colors -hff --hf-file -hft --hf-token",               \
+      "VALUE", ON_LLAMA, "*", NONE, "", "")                                                        \
     /* Nothing to be done: what is always so, or is never so. */                                   \
     Y("-fa --flash-attn", "[on|off|auto|1|0]", ON_LLAMA & ~ON(BENCH), "*", NONE, "", "")           \
     Y("-fa --flash-attn", "LIST", ON(BENCH), "*", NONE, "", "")                                    \
     Y("--keep -np --parallel -ctxcp --ctx-checkpoints --swa-checkpoints -cram --cache-ram "        \
       "--prompt-cache -gan --grp-attn-n -gaw --grp-attn-w --image-min-tokens "                     \
-      "--image-max-tokens --keepalive --reasoning-budget-message", "VALUE",                        \
-      ON_TALK | ON(PERPLEXITY), "*", NONE, "", "")                                                 \
+      "--image-max-tokens --keepalive --reasoning-budget-message",                                 \
+      "VALUE", ON_TALK | ON(PERPLEXITY), "*", NONE, "", "")                                        \
     Y("--jinja --simple-io --no-context-shift --display-prompt --no-display-prompt "               \
       "--no-show-timings -mli --multiline-input --prompt-cache-all --prompt-cache-ro -cb "         \
       "--cont-batching -bs --backend-sampling --no-mmproj --no-mmproj-auto --mmproj-auto "         \
       "--mmproj-offload --no-mmproj-offload --reasoning-preserve --no-reasoning-preserve "         \
-      "--no-skip-chat-parsing --insecure", "", ON_TALK | ON(PERPLEXITY), "*", NONE,   \
-      "", "")                                                                                      \
+      "--no-skip-chat-parsing --insecure",                                                         \
+      "", ON_TALK | ON(PERPLEXITY), "*", NONE, "", "")                                             \
     Y("-co --color", "[on|off|auto]", ON_TALK, "*", NONE, "", "")                                  \
     Y("--stdin --no-jinja", "", ON(TOKENIZE), "*", NONE, "", "")                                   \
     /* Other spellings of what carat has. */                                                       \
     Y("-i --interactive -if --interactive-first", "", ON(RUN), "*", CONVERSATION, "on", "")        \
-    Y("-i --interactive -if --interactive-first -cnv --conversation", "", ON(CHAT), "*", NONE,     \
-      "", "")                                                                                      \
+    Y("-i --interactive -if --interactive-first -cnv --conversation", "", ON(CHAT), "*", NONE, "", \
+      "")                                                                                          \
     Y("-no-cnv --no-conversation -nocnv", "", ON(RUN), "*", RAW, "on", "")                         \
     Y("--thinking", "", ON_TALK, "*", THINK, "on", "")                                             \
     Y("--no-thinking --nothink --no-think", "", ON_TALK, "*", THINK, "off", "")                    \
@@ -296,8 +298,8 @@
     Y("--samplers", "LIST", ON_TALK,                                                               \
       "penalties;top_k;temperature;top_p;min_p|top_k;temperature;top_p;min_p|"                     \
       "penalties;temperature;top_k;top_p;min_p|temperature;top_k;top_p;min_p|"                     \
-      "top_k;temperature;top_p|temperature;top_k;top_p", NONE, "",                                 \
-      "the order here is penalties;top_k;temperature;top_p;min_p")                                 \
+      "top_k;temperature;top_p|temperature;top_k;top_p",                                           \
+      NONE, "", "the order here is penalties;top_k;temperature;top_p;min_p")                       \
     Y("--sampler-seq --sampling-seq", "LIST", ON_TALK, "ektpm|ktpm|tkpm|etkpm", NONE, "",          \
       "the order here is --samplers penalties;top_k;temperature;top_p;min_p")                      \
     Y("--top-nsigma --top-n-sigma", "N", ON_TALK, "-1|0", NONE, "",                                \
@@ -347,8 +349,8 @@
       "answers cannot be held to JSON yet; --json prints the result as JSON")                      \
     Y("-md --model-draft --spec-draft-model -hfd -hfrd --hf-repo-draft --spec-draft-hf -ngld "     \
       "--gpu-layers-draft --draft --draft-n --draft-max --draft-min --draft-n-min "                \
-      "--draft-p-min --spec-draft-n-max --spec-draft-n-min --spec-draft-p-min", "VALUE",           \
-      ON_TALK | ON(PERPLEXITY), "", NONE, "", "there is no speculative decoding yet")              \
+      "--draft-p-min --spec-draft-n-max --spec-draft-n-min --spec-draft-p-min",                    \
+      "VALUE", ON_TALK | ON(PERPLEXITY), "", NONE, "", "there is no speculative decoding yet")     \
     Y("--spec-default --context-shift --skip-chat-parsing", "", ON_TALK | ON(PERPLEXITY), "",      \
       NONE, "", "leave it away")                                                                   \
     Y("--chat-template-file", "FILE", ON_TALK, "", NONE, "",                                       \
@@ -372,7 +374,7 @@ enum option_id {
 #define X(id, kind, name, aliases, preset, low, high, commands, value, help) OPT_##id,
     OPTION_LIST(X)
 #undef X
-    OPT_COUNT,
+        OPT_COUNT,
     OPT_NONE = OPT_COUNT, /* TARGETs that are no option */
     OPT_DOWNLOAD
 };

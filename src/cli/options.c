@@ -173,8 +173,13 @@ int unknown_option(enum command_id command, const char *spelling, struct carat_e
 
 const char *read_suffix(const char *end, int64_t *number)
 {
-    static const struct { char letter; int64_t factor; } suffixes[] = {
-        {'k', 1 << 10}, {'m', 1 << 20}, {'g', 1 << 30},
+    static const struct {
+        char letter;
+        int64_t factor;
+    } suffixes[] = {
+        {'k', 1 << 10},
+        {'m', 1 << 20},
+        {'g', 1 << 30},
     };
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
         if (tolower((unsigned char)*end) != suffixes[i].letter) continue;
@@ -252,14 +257,11 @@ static int set_value(struct options *o, enum option_id id, const char *text, con
         return CARAT_EUSAGE;
     case KIND_MEMORY:
         if (!memory_read_limit(text, &v->integer, &v->percent))
-            return err_set(err, CARAT_EUSAGE,
-                           "%s: \"%s\" is no size such as 11G, 11.5GB or 90%%", where, text);
+            return err_set(err, CARAT_EUSAGE, "%s: \"%s\" is no size such as 11G, 11.5GB or 90%%",
+                           where, text);
         break;
-    case KIND_LIST:
-        TRY(add_to_list(v, text, where, err));
-        break;
-    case KIND_TEXT:
-        break;
+    case KIND_LIST: TRY(add_to_list(v, text, where, err)); break;
+    case KIND_TEXT: break;
     }
     v->text = text;
     v->is_set = true;
@@ -325,8 +327,7 @@ static int take_value(const char *form, int argc, char *const *argv, int *i, con
     const char *word = argv[*i], *equals = strchr(word, '=');
     int length = equals ? (int)(equals - word) : (int)strlen(word);
     *value = equals ? equals + 1 : NULL;
-    if (!form[0] && equals)
-        return err_set(err, CARAT_EUSAGE, "%.*s: takes no value", length, word);
+    if (!form[0] && equals) return err_set(err, CARAT_EUSAGE, "%.*s: takes no value", length, word);
     if (!form[0] || equals) return CARAT_OK;
     bool is_last = *i + 1 >= argc;
     if (form[0] == '[') {

@@ -16,7 +16,14 @@
 #include "cli/option_list.h"
 
 enum option_kind {
-    KIND_FLAG, KIND_INT, KIND_COUNT, KIND_REAL, KIND_MEMORY, KIND_TEXT, KIND_CHOICE, KIND_LIST
+    KIND_FLAG,
+    KIND_INT,
+    KIND_COUNT,
+    KIND_REAL,
+    KIND_MEMORY,
+    KIND_TEXT,
+    KIND_CHOICE,
+    KIND_LIST
 };
 
 struct option_spec {

@@ -23,7 +23,7 @@
 struct scoring {
     struct session session;
     struct logprob_header shape;
-    int32_t *tokens; /* n_chunk * n_ctx, <bos> in front of each chunk */
+    int32_t *tokens;           /* n_chunk * n_ctx, <bos> in front of each chunk */
     struct file_writer writer; /* --save-logits */
     struct logprob_file base;  /* --kl */
     bool has_base;
@@ -158,8 +158,10 @@ static int read_base(struct scoring *s, const struct options *o, struct carat_er
     s->has_base = true;
     const struct logprob_header *h = &s->base.header;
     if (h->n_vocab != s->shape.n_vocab || h->vocabulary != s->shape.vocabulary) {
-        err_set(err, CARAT_EFORMAT, "%s: made with another vocabulary (%u tokens, this model has "
-                "%u)", path, h->n_vocab, s->shape.n_vocab);
+        err_set(err, CARAT_EFORMAT,
+                "%s: made with another vocabulary (%u tokens, this model has "
+                "%u)",
+                path, h->n_vocab, s->shape.n_vocab);
         err_hint(err, "compare files of the same model, e.g. two quantisations");
         return CARAT_EFORMAT;
     }
@@ -289,7 +291,11 @@ static struct result summarize(struct scoring *s)
 static void print_report(struct scoring *s, bool is_json, bool is_beside)
 {
     struct result r = summarize(s);
-    const struct { const char *key, *label; double value; bool needs_base; } rows[] = {
+    const struct {
+        const char *key, *label;
+        double value;
+        bool needs_base;
+    } rows[] = {
         {"ppl", "perplexity", r.ppl, false},
         {"ppl_error", "its standard error", r.ppl_error, false},
         {"base_ppl", "perplexity of the base", r.base_ppl, true},

@@ -39,8 +39,8 @@ bool first_argument_is_model(const struct options *o)
 static void read_manner(struct session *s, const struct options *o)
 {
     s->is_auto = strcmp(named_backend(o), "auto") == 0;
-    s->tells_memory = o->command == COMMAND_RUN || o->command == COMMAND_CHAT ||
-                      o->command == COMMAND_BENCH;
+    s->tells_memory =
+        o->command == COMMAND_RUN || o->command == COMMAND_CHAT || o->command == COMMAND_BENCH;
     s->is_verbose = s->tells_memory && opt_is_set(o, OPT_VERBOSE);
 }
 
@@ -211,8 +211,8 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
     out->ple_cache = cache < 0 ? 0 : cache == 0 ? -1 : cache;
     out->pin_threads = opt_is_set(o, OPT_PIN);
     out->precision = precision_of(o);
-    out->profile = (o->command == COMMAND_RUN || o->command == COMMAND_BENCH) &&
-                   opt_is_set(o, OPT_PROFILE);
+    out->profile =
+        (o->command == COMMAND_RUN || o->command == COMMAND_BENCH) && opt_is_set(o, OPT_PROFILE);
     out->no_graphs = strcmp(opt_text(o, OPT_GRAPHS), "off") == 0;
     out->no_cublas = strcmp(opt_text(o, OPT_CUBLAS), "off") == 0;
     out->no_fusion = strcmp(opt_text(o, OPT_FUSE), "off") == 0;

@@ -18,7 +18,7 @@ struct session {
     bool is_verbose;
     struct carat_roofline limit; /* what bench has measured, */
     int32_t limit_threads;       /* with so many threads; 0: nothing yet */
-    struct buf told;      /* what session_start has noted last */
+    struct buf told;             /* what session_start has noted last */
 };
 
 /* Whether the first argument names the model: not when --model does; when CARAT_MODEL gives one and
@@ -61,7 +61,7 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
  * named a backend. `gpu_layers` as people count: 0 is none, -1 as many as fit. */
 void set_layers(const struct options *o, struct carat_engine_options *out, int64_t gpu_layers,
                 int32_t cpu_experts);
-const char *backend_of(const struct options *o); /* never "auto" */
+const char *backend_of(const struct options *o);                         /* never "auto" */
 int32_t chunk_within(int32_t chunk, int32_t batch, const char *backend); /* -ub, -b; 0: default */
 enum carat_kv_type kv_type_of(const char *name);
 enum carat_precision precision_of(const struct options *o);

@@ -30,8 +30,7 @@ static void print_model(const struct carat_model_info *info)
                info->n_vocab);
     if (info->n_expert)
         out_printf("%-14s %d, %d used a token\n", "experts", info->n_expert, info->n_expert_used);
-    out_printf("%-14s %d positions, local window %d\n", "context", info->n_ctx_train,
-               info->window);
+    out_printf("%-14s %d positions, local window %d\n", "context", info->n_ctx_train, info->window);
     out_printf("%-14s temp %g, top-k %d, top-p %g, min-p %g\n", "sampling",
                (double)info->sampling.temperature, info->sampling.top_k,
                (double)info->sampling.top_p, (double)info->sampling.min_p);
@@ -159,7 +158,10 @@ static void add_model(struct json *j, const struct carat_model_info *info)
     json_put_string(j, info->variant);
     json_key(j, "template");
     json_put_string(j, info->size == CARAT_SIZE_SMALL ? "small" : "large");
-    const struct { const char *key; int64_t value; } rows[] = {
+    const struct {
+        const char *key;
+        int64_t value;
+    } rows[] = {
         {"n_params", info->n_params},       {"n_layer", info->n_layer},
         {"n_embd", info->n_embd},           {"n_vocab", info->n_vocab},
         {"n_ctx_train", info->n_ctx_train}, {"window", info->window},

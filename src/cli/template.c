@@ -17,8 +17,7 @@ static int render(enum carat_size size, const char *path, struct carat_error *er
     int status = file_read(path, &text, err);
     if (status == CARAT_OK) {
         status = json_tree_read(&tree, buf_text(&text), text.length, JSON_CHAT_REQUEST, err);
-        if (status == CARAT_OK)
-            status = carat_chat_text(size, &tree.root, &prompt, &length, err);
+        if (status == CARAT_OK) status = carat_chat_text(size, &tree.root, &prompt, &length, err);
         if (status != CARAT_OK) err_within(err, "%s", path);
     }
     if (status == CARAT_OK) out_model_text(prompt, length);

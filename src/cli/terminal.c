@@ -302,8 +302,8 @@ void add_escaped(struct buf *out, const char *text, size_t length, bool keep_lin
         if (n == 0) {
             buf_printf(out, "\\x%02x", (unsigned char)text[i]);
             n = 1;
-        } else if (is_kept || (c >= 0x20 && c != 0x7F && !(c >= 0x80 && c < 0xA0) &&
-                               !is_deceptive(c))) {
+        } else if (is_kept ||
+                   (c >= 0x20 && c != 0x7F && !(c >= 0x80 && c < 0xA0) && !is_deceptive(c))) {
             buf_add(out, text + i, (size_t)n);
         } else if (c == '\n' || c == '\t' || c == '\r') {
             buf_add_text(out, c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r");

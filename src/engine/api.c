@@ -63,8 +63,8 @@ int carat_chat_text(enum carat_size size, const struct carat_value *request, cha
     return chat_text(size, request, out, length, err);
 }
 
-int carat_chat_tokenize(const carat_model *model, const struct carat_value *request,
-                        int32_t **ids, size_t *count, struct carat_error *err)
+int carat_chat_tokenize(const carat_model *model, const struct carat_value *request, int32_t **ids,
+                        size_t *count, struct carat_error *err)
 {
     return chat_tokenize(model->vocab, model->info.size, request, model->config.n_ctx_train, ids,
                          count, err);

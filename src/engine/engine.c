@@ -109,8 +109,7 @@ static int start(carat_engine *e, const struct carat_engine_options *options,
     buf_deinit(&note);
     TRY(status);
     TRY(layout_init(&e->layout, &from, options, err));
-    if (options && options->planned)
-        options->planned(options->progress_user, &e->layout.memory);
+    if (options && options->planned) options->planned(options->progress_user, &e->layout.memory);
     TRY(take_host_memory(e, err));
     TRY(take_device_memory(e, err));
     arena_seal(&e->arena);
@@ -370,8 +369,7 @@ static int pick(carat_engine *e, const struct sequence *s, int32_t *id, float *l
     const struct logit_pair *best;
     const float *row;
     int n = 0;
-    if (backend->best && !s->want_logprob)
-        n = backend->best(last->program, s->out_row, &best);
+    if (backend->best && !s->want_logprob) n = backend->best(last->program, s->out_row, &best);
     if (sample_takes_best(s->sampler, n)) {
         *id = sample_pick_best(s->sampler, best, n);
         return CARAT_OK;

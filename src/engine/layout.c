@@ -55,8 +55,7 @@ static int choose_options(struct layout *y, const carat_model *model,
     case CARAT_KV_Q8_0: y->kv_format = FORMAT_F16; break;
     case CARAT_KV_F32: y->kv_format = FORMAT_F32; break;
     case CARAT_KV_BF16: y->kv_format = FORMAT_BF16; break;
-    default:
-        y->kv_format = o->precision == CARAT_PRECISION_FP32 ? FORMAT_F32 : backend->kv_format;
+    default: y->kv_format = o->precision == CARAT_PRECISION_FP32 ? FORMAT_F32 : backend->kv_format;
     }
     y->kv_format_global = o->kv_type == CARAT_KV_Q8_0 ? FORMAT_Q8_0 : y->kv_format;
     TRY(check_cache_formats(y, backend, err));
@@ -152,9 +151,9 @@ void layout_shape_caches(struct layout *y, const struct gemma_config *c, int32_t
                                          .capacity = capacity,
                                          .n_heads = s->n_kv_heads,
                                          .head_dim = s->head_dim};
-        uint64_t bytes = bytes_multiply(
-            (uint64_t)y->n_seq * (uint64_t)capacity,
-            format_row_bytes(format, (int64_t)s->n_kv_heads * s->head_dim));
+        uint64_t bytes =
+            bytes_multiply((uint64_t)y->n_seq * (uint64_t)capacity,
+                           format_row_bytes(format, (int64_t)s->n_kv_heads * s->head_dim));
         y->k_bytes[l] = bytes_add(bytes, CACHE_ALIGNMENT - 1) / CACHE_ALIGNMENT * CACHE_ALIGNMENT;
         uint64_t *sum = s->is_global ? &m->kv_global : &m->kv_local;
         *sum = bytes_add(*sum, bytes_multiply(2, y->k_bytes[l]));

@@ -23,8 +23,8 @@ struct layout {
     struct split split;
     int32_t n_vocab, n_ctx, n_seq, chunk, score_rows;
     enum format kv_format, kv_format_global; /* of local layers; of global ones */
-    struct kv_cache caches[LAYERS_MAX]; /* of the layers that own one; memory not yet there */
-    size_t k_bytes[LAYERS_MAX];         /* of one cache's keys, and again of its values: all of a
+    struct kv_cache caches[LAYERS_MAX];      /* of the layers that own one; memory not yet there */
+    size_t k_bytes[LAYERS_MAX]; /* of one cache's keys, and again of its values: all of a
                                            site lie in one piece, in the order of layers */
     const struct weights *weights[SITE_COUNT];
     struct plans plans;

@@ -7,10 +7,10 @@
 #include "model/config.h"
 
 enum {
-    CTX_MIN = 16,         /* positions of a sequence */
+    CTX_MIN = 16, /* positions of a sequence */
     SEQUENCES_MAX = 1024,
-    CHUNK_MAX = 8192,     /* rows of a prefill step */
-    SCORE_ROWS = 32,      /* rows of logits that one step of scoring gives */
+    CHUNK_MAX = 8192, /* rows of a prefill step */
+    SCORE_ROWS = 32,  /* rows of logits that one step of scoring gives */
     EVENTS_PER_SEQUENCE = 4
 };
 

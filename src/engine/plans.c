@@ -71,8 +71,7 @@ static int add_bucket(struct plans *p, const struct plan_source *from, int32_t r
  * row. `least`: rows of the bucket below, which takes what is shorter. */
 static void add_usual_prompts(struct bucket *b, int32_t least, int32_t chunk)
 {
-    static const int32_t lengths[] = {8,   16,  32,  64,  128, 192,
-                                      256, 320, 384, 448, 512, 1024};
+    static const int32_t lengths[] = {8, 16, 32, 64, 128, 192, 256, 320, 384, 448, 512, 1024};
     int32_t most = chunk < b->rows_max[ROWS_TOKEN] ? chunk : b->rows_max[ROWS_TOKEN];
     for (int site = 0; site < SITE_COUNT; site++) {
         struct plan *plan = &b->plans[site];

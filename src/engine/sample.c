@@ -128,9 +128,9 @@ int sample_open(struct sampler **out, const struct sampler_options *o, struct ca
     s->rng.state = p->seed;
     s->k = p->top_k == 0 || p->top_k > o->n_vocab ? o->n_vocab : p->top_k;
     if (p->temperature == 0.0f) s->k = 1;
-    s->has_penalties = p->repeat_last_n != 0 &&
-                       (p->repeat_penalty != 1.0f || p->presence_penalty != 0.0f ||
-                        p->frequency_penalty != 0.0f);
+    s->has_penalties =
+        p->repeat_last_n != 0 &&
+        (p->repeat_penalty != 1.0f || p->presence_penalty != 0.0f || p->frequency_penalty != 0.0f);
     s->ring_size = p->repeat_last_n;
     if (!allocate(s, o)) {
         sample_close(s);

@@ -13,8 +13,8 @@ static int check_idle(const carat_engine *e, struct carat_error *err)
     return err_set(err, CARAT_EBUSY, "requests are running; wait for them or cancel them");
 }
 
-static int check_tokens(const carat_engine *e, const int32_t *tokens, int32_t n,
-                        const int32_t *at, int32_t n_at, struct carat_error *err)
+static int check_tokens(const carat_engine *e, const int32_t *tokens, int32_t n, const int32_t *at,
+                        int32_t n_at, struct carat_error *err)
 {
     int32_t n_vocab = e->model->config.n_vocab;
     if (n < 1) return err_set(err, CARAT_EUSAGE, "tokens: at least one expected");
@@ -55,8 +55,8 @@ static int hand_over(carat_engine *e, carat_logits_fn take, void *user, struct c
     return CARAT_OK;
 }
 
-int carat_score(carat_engine *e, const int32_t *tokens, int32_t n, const int32_t *at,
-                int32_t n_at, carat_logits_fn take, void *user, struct carat_error *err)
+int carat_score(carat_engine *e, const int32_t *tokens, int32_t n, const int32_t *at, int32_t n_at,
+                carat_logits_fn take, void *user, struct carat_error *err)
 {
     TRY(check_idle(e, err));
     TRY(check_tokens(e, tokens, n, at, n_at, err));
@@ -156,8 +156,8 @@ int carat_measure_roofline(carat_engine *e, struct carat_roofline *out, struct c
     uint64_t taken = m->weights + m->kv_local + m->kv_global + m->buffers;
     backend->measure_limits(target->device, m->available > taken ? m->available - taken : 0,
                             &limits);
-    *out = (struct carat_roofline){limits.read_bytes, limits.int8_operations,
-                                   limits.fp16_operations};
+    *out =
+        (struct carat_roofline){limits.read_bytes, limits.int8_operations, limits.fp16_operations};
     return CARAT_OK;
 }
 

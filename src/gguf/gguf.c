@@ -183,10 +183,9 @@ const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *nam
 const char *gguf_type_name(enum gguf_type type)
 {
     static const char *const names[GGUF_TYPE_COUNT] = {
-        [GGUF_U8] = "u8",         [GGUF_I8] = "i8",       [GGUF_U16] = "u16",
-        [GGUF_I16] = "i16",       [GGUF_U32] = "u32",     [GGUF_I32] = "i32",
-        [GGUF_F32] = "f32",       [GGUF_BOOL] = "bool",   [GGUF_STRING] = "string",
-        [GGUF_ARRAY] = "array",   [GGUF_U64] = "u64",     [GGUF_I64] = "i64",
+        [GGUF_U8] = "u8",         [GGUF_I8] = "i8",       [GGUF_U16] = "u16", [GGUF_I16] = "i16",
+        [GGUF_U32] = "u32",       [GGUF_I32] = "i32",     [GGUF_F32] = "f32", [GGUF_BOOL] = "bool",
+        [GGUF_STRING] = "string", [GGUF_ARRAY] = "array", [GGUF_U64] = "u64", [GGUF_I64] = "i64",
         [GGUF_F64] = "f64"};
     carat_assert((unsigned)type < GGUF_TYPE_COUNT);
     return names[type];

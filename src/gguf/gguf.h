@@ -18,10 +18,12 @@
 #include "base/status.h"
 #include "quant/format.h"
 
+/* clang-format off */
 enum gguf_type {
     GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL,
     GGUF_STRING, GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64, GGUF_TYPE_COUNT
 };
+/* clang-format on */
 
 struct gguf_string {
     const char *data; /* not NUL-terminated; valid UTF-8 is NOT implied */
@@ -51,8 +53,8 @@ struct gguf_kv {
  * directory, since an unknown extra tensor may be skipped: whoever needs such a tensor
  * refuses it, with `type_name`. */
 struct gguf_tensor {
-    const char *name;      /* NUL-terminated, valid UTF-8, 1 to 63 bytes */
-    enum format format;    /* FORMAT_COUNT when not is_supported */
+    const char *name;   /* NUL-terminated, valid UTF-8, 1 to 63 bytes */
+    enum format format; /* FORMAT_COUNT when not is_supported */
     bool is_supported;
     uint32_t gguf_type;    /* as in the file */
     const char *type_name; /* "Q4_K", "IQ2_XXS" */
@@ -60,8 +62,8 @@ struct gguf_tensor {
     int64_t dims[GGUF_DIMS_MAX]; /* dims[0] is contiguous; unused ones are 1 */
     const uint8_t *data;         /* in the mapping; at least 8-byte aligned in the file */
     size_t bytes;
-    int part;          /* which split file, from 0 */
-    uint64_t offset;   /* from the start of that file */
+    int part;        /* which split file, from 0 */
+    uint64_t offset; /* from the start of that file */
 };
 
 struct gguf;

@@ -50,8 +50,8 @@ void gguf_put_raw(struct gguf_writer *w, const char *key, size_t key_length, uin
                                    .type = type,
                                    .value = mem_copy_text(value, value_bytes),
                                    .value_bytes = value_bytes};
-    bool ok = new_key.name && new_key.value &&
-              make_room(&room, w->n_key, &w->keys_room, sizeof *w->keys);
+    bool ok =
+        new_key.name && new_key.value && make_room(&room, w->n_key, &w->keys_room, sizeof *w->keys);
     w->keys = room;
     if (!ok) {
         free_key(&new_key);
@@ -160,9 +160,9 @@ void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type eleme
                     const void *elements, size_t count)
 {
     static const uint8_t bytes[GGUF_TYPE_COUNT] = {
-        [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2,  [GGUF_I16] = 2, [GGUF_U32] = 4,
-        [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1, [GGUF_U64] = 8, [GGUF_I64] = 8,
-        [GGUF_F64] = 8};
+        [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2, [GGUF_I16] = 2,
+        [GGUF_U32] = 4, [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1,
+        [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8};
     carat_assert((unsigned)element_type < GGUF_TYPE_COUNT && bytes[element_type] > 0);
     struct buf b = {0};
     add_u32(&b, (uint32_t)element_type);
@@ -247,8 +247,8 @@ void gguf_add_bytes(struct gguf_writer *w, const char *name, uint32_t gguf_type,
     add_tensor(w, t, name, dims, n_dims);
 }
 
-void gguf_add_fill(struct gguf_writer *w, const char *name, enum format format,
-                   const int64_t *dims, int n_dims, gguf_fill_fn fill, void *user)
+void gguf_add_fill(struct gguf_writer *w, const char *name, enum format format, const int64_t *dims,
+                   int n_dims, gguf_fill_fn fill, void *user)
 {
     struct gguf_out_tensor t = {.gguf_type = format_of(format)->gguf_type,
                                 .bytes = tensor_bytes(format, dims, n_dims),
@@ -403,8 +403,7 @@ static int save(const struct gguf_writer *w, struct sink *s, const char *path,
 int gguf_save(const struct gguf_writer *w, const char *path, struct carat_error *err)
 {
     struct sink s = {.file = fopen(path, "wbe")};
-    if (!s.file)
-        return err_set(err, CARAT_EIO, "%s: cannot be created: %s", path, strerror(errno));
+    if (!s.file) return err_set(err, CARAT_EIO, "%s: cannot be created: %s", path, strerror(errno));
     int status = save(w, &s, path, err);
     if (fclose(s.file) != 0 && status == CARAT_OK)
         status = err_set(err, CARAT_EIO, "%s: writing failed: %s", path, strerror(errno));

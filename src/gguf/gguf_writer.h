@@ -72,8 +72,8 @@ void gguf_drop_key(struct gguf_writer *w, const char *key); /* absent: nothing *
  * bytes are written when both are NULL. */
 void gguf_add_bytes(struct gguf_writer *w, const char *name, uint32_t gguf_type,
                     const int64_t *dims, int n_dims, const void *data, uint64_t bytes);
-void gguf_add_fill(struct gguf_writer *w, const char *name, enum format format,
-                   const int64_t *dims, int n_dims, gguf_fill_fn fill, void *user);
+void gguf_add_fill(struct gguf_writer *w, const char *name, enum format format, const int64_t *dims,
+                   int n_dims, gguf_fill_fn fill, void *user);
 
 /* A tensor of floats, encoded in `format`. */
 void gguf_add_values(struct gguf_writer *w, const char *name, enum format format,

@@ -63,8 +63,8 @@ size_t order_find(const uint32_t *order, size_t n, name_at_fn name_at, const voi
                   const char *name);
 
 /* Sorted order of the tensors; CARAT_EFORMAT when a name occurs twice. */
-int tensors_order(const struct gguf_tensor *tensors, size_t n, struct arena *arena,
-                  uint32_t **out, struct carat_error *err);
+int tensors_order(const struct gguf_tensor *tensors, size_t n, struct arena *arena, uint32_t **out,
+                  struct carat_error *err);
 const char *tensor_name_at(const void *tensors, uint32_t index);
 
 /* Follows the split.* keys of the one part in g->parts: replaces it by all of them. */

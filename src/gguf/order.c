@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-static void sift_down(uint32_t *order, size_t root, size_t n, name_at_fn name_at,
-                      const void *user)
+static void sift_down(uint32_t *order, size_t root, size_t n, name_at_fn name_at, const void *user)
 {
     for (;;) {
         size_t child = 2 * root + 1;

@@ -105,8 +105,9 @@ static int take_name(struct reader *r, const char *what, uint64_t length_max, co
     uint64_t length, begin = r->offset;
     TRY(take_u64(r, "a string length", &length));
     if (length > length_max || length == 0)
-        return fail_at(r, "%s of %" PRIu64 " bytes at byte %" PRIu64 "; 1 to %" PRIu64
-                       " are accepted", what, length, begin, length_max);
+        return fail_at(r,
+                       "%s of %" PRIu64 " bytes at byte %" PRIu64 "; 1 to %" PRIu64 " are accepted",
+                       what, length, begin, length_max);
     r->offset = begin;
     TRY(take_string(r, what, &text));
     for (size_t i = 0; i < text.length;) {
@@ -128,9 +129,9 @@ static int take_name(struct reader *r, const char *what, uint64_t length_max, co
 static uint32_t scalar_bytes(enum gguf_type type)
 {
     static const uint8_t bytes[GGUF_TYPE_COUNT] = {
-        [GGUF_U8] = 1,  [GGUF_I8] = 1,   [GGUF_U16] = 2, [GGUF_I16] = 2, [GGUF_U32] = 4,
-        [GGUF_I32] = 4, [GGUF_F32] = 4,  [GGUF_BOOL] = 1, [GGUF_U64] = 8, [GGUF_I64] = 8,
-        [GGUF_F64] = 8};
+        [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2, [GGUF_I16] = 2,
+        [GGUF_U32] = 4, [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1,
+        [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8};
     return bytes[type];
 }
 
@@ -156,12 +157,21 @@ static int read_scalar(struct reader *r, struct gguf_kv *kv)
     const uint8_t *bytes;
     TRY(take(r, scalar_bytes(kv->type), "a value", &bytes));
     union {
-        uint16_t u16; int16_t i16; uint32_t u32; int32_t i32; uint64_t u64; int64_t i64;
-        float f32; double f64;
+        uint16_t u16;
+        int16_t i16;
+        uint32_t u32;
+        int32_t i32;
+        uint64_t u64;
+        int64_t i64;
+        float f32;
+        double f64;
     } v = {.u64 = 0};
     memcpy(&v, bytes, scalar_bytes(kv->type));
     switch (kv->type) {
-    case GGUF_BOOL: TRY(check_bool(r, *bytes)); kv->value.u = *bytes; break;
+    case GGUF_BOOL:
+        TRY(check_bool(r, *bytes));
+        kv->value.u = *bytes;
+        break;
     case GGUF_U8: kv->value.u = *bytes; break;
     case GGUF_I8: kv->value.i = (int8_t)*bytes; break;
     case GGUF_U16: kv->value.u = v.u16; break;
@@ -184,7 +194,8 @@ static int read_strings(struct reader *r, struct gguf_kv *kv)
 {
     r->n_string += kv->count;
     if (kv->count > (r->length - r->offset) / 8)
-        return fail_at(r, "an array of %" PRIu64 " strings at byte %" PRIu64
+        return fail_at(r,
+                       "an array of %" PRIu64 " strings at byte %" PRIu64
                        " does not fit in the file, which has %" PRIu64 " bytes",
                        kv->count, r->offset, r->length);
     if (kv->count > STRINGS_MAX || r->n_string > STRINGS_MAX)
@@ -212,8 +223,8 @@ static int read_array(struct reader *r, struct gguf_kv *kv)
     TRY(take(r, bytes, "an array", &kv->value.elements));
     r->n_element += kv->count;
     if (kv->count > ARRAY_ELEMENTS_MAX || r->n_element > ARRAY_ELEMENTS_MAX)
-        return fail_at(r, "an array of %" PRIu64 " elements; a file may have %d in all",
-                       kv->count, ARRAY_ELEMENTS_MAX);
+        return fail_at(r, "an array of %" PRIu64 " elements; a file may have %d in all", kv->count,
+                       ARRAY_ELEMENTS_MAX);
     if (kv->element_type == GGUF_BOOL)
         for (uint64_t i = 0; i < kv->count; i++) TRY(check_bool(r, kv->value.elements[i]));
     return CARAT_OK;
@@ -258,8 +269,8 @@ static int make_order(const void *entries, size_t n, name_at_fn name_at, const c
     return CARAT_OK;
 }
 
-int tensors_order(const struct gguf_tensor *tensors, size_t n, struct arena *arena,
-                  uint32_t **out, struct carat_error *err)
+int tensors_order(const struct gguf_tensor *tensors, size_t n, struct arena *arena, uint32_t **out,
+                  struct carat_error *err)
 {
     return make_order(tensors, n, tensor_name_at, "tensor", arena, out, err);
 }
@@ -338,8 +349,10 @@ static int read_tensor(struct reader *r, struct gguf_tensor *t)
     TRY(take_u32(r, "a type", &t->gguf_type));
     TRY(take_u64(r, "an offset", &t->offset));
     if (!tensor_type_of(t->gguf_type, &type)) {
-        fail_at(r, "has the type number %" PRIu32 ", which is unknown or was removed from the "
-                "format", t->gguf_type);
+        fail_at(r,
+                "has the type number %" PRIu32 ", which is unknown or was removed from the "
+                "format",
+                t->gguf_type);
         err_hint(r->err, "use a file made with a current converter, for example Q4_0 or Q8_0");
         return CARAT_EFORMAT;
     }
@@ -347,8 +360,10 @@ static int read_tensor(struct reader *r, struct gguf_tensor *t)
     if (!t->is_supported) t->format = FORMAT_COUNT;
     t->type_name = type.name;
     if (t->dims[0] % type.block_elements != 0)
-        return fail_at(r, "a row has %" PRId64 " elements, a multiple of %" PRIu32
-                       " is expected for the type %s", t->dims[0], type.block_elements, type.name);
+        return fail_at(r,
+                       "a row has %" PRId64 " elements, a multiple of %" PRIu32
+                       " is expected for the type %s",
+                       t->dims[0], type.block_elements, type.name);
     /* At most 2^48 elements of at most 8 bytes: no overflow. */
     t->bytes = (size_t)(elements / type.block_elements * type.block_bytes);
     return CARAT_OK;
@@ -365,11 +380,13 @@ static int place_tensor(struct reader *r, const struct part *part, struct gguf_t
                         uint64_t data_start, uint64_t *next)
 {
     if (t->offset % part->alignment != 0)
-        return fail_at(r, "begins at offset %" PRIu64 ", which is no multiple of the alignment "
-                       "%" PRIu32, t->offset, part->alignment);
+        return fail_at(r,
+                       "begins at offset %" PRIu64 ", which is no multiple of the alignment "
+                       "%" PRIu32,
+                       t->offset, part->alignment);
     if (t->offset != *next)
-        return fail_at(r, "begins at offset %" PRIu64 " but %" PRIu64 " is expected: %s",
-                       t->offset, *next,
+        return fail_at(r, "begins at offset %" PRIu64 " but %" PRIu64 " is expected: %s", t->offset,
+                       *next,
                        t->offset < *next ? "it overlaps another tensor or is out of order"
                                          : "gaps between tensors are not accepted");
     uint64_t end;
@@ -413,8 +430,7 @@ static int read_magic(struct reader *r, struct part *part)
     const uint8_t *magic;
     TRY(take(r, 4, "the magic", &magic));
     TRY(take_u32(r, "the version", &part->version));
-    if (memcmp(magic, "FUGG", 4) == 0 || part->version == 0x02000000 ||
-        part->version == 0x03000000)
+    if (memcmp(magic, "FUGG", 4) == 0 || part->version == 0x02000000 || part->version == 0x03000000)
         return fail_at(r, "this is a big-endian GGUF file; little-endian is expected");
     if (memcmp(magic, "GGUF", 4) != 0) {
         char shown[GGUF_PRINTABLE_BYTES];
@@ -444,8 +460,7 @@ static int take_count(struct reader *r, const char *what, uint64_t limit, uint64
 
 int part_parse(struct part *part, int index, struct arena *arena, struct carat_error *err)
 {
-    struct reader r = {
-        .base = part->data, .length = part->length, .arena = arena, .err = err};
+    struct reader r = {.base = part->data, .length = part->length, .arena = arena, .err = err};
     uint64_t n_tensor, n_kv;
     TRY(read_magic(&r, part));
     TRY(take_count(&r, "the tensor count", TENSORS_MAX, TENSOR_BYTES_MIN, &n_tensor));

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 /* "-00001-of-00003.gguf"; room to print one, whatever the compiler believes of the numbers */
 enum { SUFFIX_BYTES = 20, SUFFIX_ROOM = 40 };
 
@@ -40,12 +39,12 @@ static int split_key(const struct part *part, const char *key, int64_t *out,
     const struct gguf_kv *kv = part_find(part, key);
     if (!kv) return CARAT_OK;
     switch (kv->type) {
-    case GGUF_U8: case GGUF_U16: case GGUF_U32:
-        *out = (int64_t)kv->value.u;
-        return CARAT_OK;
-    case GGUF_I8: case GGUF_I16: case GGUF_I32:
-        *out = kv->value.i;
-        return CARAT_OK;
+    case GGUF_U8:
+    case GGUF_U16:
+    case GGUF_U32: *out = (int64_t)kv->value.u; return CARAT_OK;
+    case GGUF_I8:
+    case GGUF_I16:
+    case GGUF_I32: *out = kv->value.i; return CARAT_OK;
     default:
         return err_set(err, CARAT_EFORMAT, "key \"%s\": is %s, u16 or i32 is expected", key,
                        gguf_type_name(kv->type));
@@ -71,14 +70,18 @@ static int check_part(const struct part *part, uint32_t index, const struct spli
     struct split_keys keys;
     TRY(read_keys(part, &keys, err));
     if (keys.count != wanted->count)
-        return err_set(err, CARAT_EFORMAT, "key \"split.count\": is %" PRId64 ", %" PRId64
+        return err_set(err, CARAT_EFORMAT,
+                       "key \"split.count\": is %" PRId64 ", %" PRId64
                        " is expected; the parts belong to different files",
                        keys.count, wanted->count);
     if (keys.number != (int64_t)index)
-        return err_set(err, CARAT_EFORMAT, "key \"split.no\": is %" PRId64 ", %" PRIu32
-                       " is expected; a part was renamed or is there twice", keys.number, index);
+        return err_set(err, CARAT_EFORMAT,
+                       "key \"split.no\": is %" PRId64 ", %" PRIu32
+                       " is expected; a part was renamed or is there twice",
+                       keys.number, index);
     if (keys.tensors >= 0 && wanted->tensors >= 0 && keys.tensors != wanted->tensors)
-        return err_set(err, CARAT_EFORMAT, "key \"split.tensors.count\": is %" PRId64 ", %" PRId64
+        return err_set(err, CARAT_EFORMAT,
+                       "key \"split.tensors.count\": is %" PRId64 ", %" PRId64
                        " is expected; the parts belong to different files",
                        keys.tensors, wanted->tensors);
     return CARAT_OK;
@@ -138,14 +141,17 @@ static int read_named(const struct gguf *g, struct split_keys *keys, uint32_t *n
     if (keys->count < 0 && is_named && count > 1)
         return err_set(err, CARAT_EFORMAT,
                        "%s: the name says part %" PRIu32 " of %" PRIu32
-                       ", but the file has no key \"split.count\"", g->path, *number, count);
+                       ", but the file has no key \"split.count\"",
+                       g->path, *number, count);
     if (keys->count >= 0 && keys->count <= 1) keys->count = -1;
     if (keys->count < 0) return CARAT_OK;
     if (keys->count > PARTS_MAX)
-        return err_set(err, CARAT_EFORMAT, "%s: key \"split.count\": is %" PRId64
-                       ", at most %d parts are accepted", g->path, keys->count, PARTS_MAX);
+        return err_set(err, CARAT_EFORMAT,
+                       "%s: key \"split.count\": is %" PRId64 ", at most %d parts are accepted",
+                       g->path, keys->count, PARTS_MAX);
     if (!is_named) {
-        err_set(err, CARAT_EFORMAT, "%s: this is part %" PRId64 " of %" PRId64
+        err_set(err, CARAT_EFORMAT,
+                "%s: this is part %" PRId64 " of %" PRId64
                 ", but its name does not end in -00001-of-%05" PRId64 ".gguf",
                 g->path, keys->number + 1, keys->count, keys->count);
         err_hint(err, "give the parts their original names");
@@ -155,7 +161,8 @@ static int read_named(const struct gguf *g, struct split_keys *keys, uint32_t *n
         return err_set(err, CARAT_EFORMAT,
                        "%s: the name says part %" PRIu32 " of %" PRIu32
                        ", but the keys \"split.no\" and \"split.count\" say %" PRId64
-                       " of %" PRId64, g->path, *number, count, keys->number + 1, keys->count);
+                       " of %" PRId64,
+                       g->path, *number, count, keys->number + 1, keys->count);
     return CARAT_OK;
 }
 
@@ -172,8 +179,9 @@ int split_open(struct gguf *g, struct carat_error *err)
     if (!parts) return err_no_memory(err, "parts", (size_t)keys.count * sizeof *parts);
     uint32_t named = number - 1;
     if (named >= (uint32_t)keys.count)
-        return err_set(err, CARAT_EFORMAT, "%s: key \"split.no\": is %" PRIu32
-                       ", less than %" PRId64 " is expected", g->path, named, keys.count);
+        return err_set(err, CARAT_EFORMAT,
+                       "%s: key \"split.no\": is %" PRIu32 ", less than %" PRId64 " is expected",
+                       g->path, named, keys.count);
     parts[named] = g->parts[0];
     g->parts = parts;
     g->n_part = (int)keys.count;
@@ -184,8 +192,9 @@ int split_open(struct gguf *g, struct carat_error *err)
     uint64_t n = 0;
     for (int i = 0; i < g->n_part; i++) n += parts[i].n_tensor;
     if (keys.tensors >= 0 && n != (uint64_t)keys.tensors)
-        return err_set(err, CARAT_EFORMAT, "%s: the parts hold %" PRIu64 " tensors, %" PRId64
-                       " are expected by the key \"split.tensors.count\"", g->path, n,
-                       keys.tensors);
+        return err_set(err, CARAT_EFORMAT,
+                       "%s: the parts hold %" PRIu64 " tensors, %" PRId64
+                       " are expected by the key \"split.tensors.count\"",
+                       g->path, n, keys.tensors);
     return CARAT_OK;
 }

@@ -36,8 +36,8 @@ static int read_count_or(const struct gguf *g, const char *key, uint32_t least, 
     return gguf_find(g, key) ? read_count(g, key, least, most, out, err) : CARAT_OK;
 }
 
-static int read_float(const struct gguf *g, const char *key, bool required, float least,
-                      float most, float *out, struct carat_error *err)
+static int read_float(const struct gguf *g, const char *key, bool required, float least, float most,
+                      float *out, struct carat_error *err)
 {
     if (required && !gguf_find(g, key))
         return err_set(err, CARAT_EFORMAT, "%s: key \"%s\" is missing", gguf_path(g), key);
@@ -194,9 +194,10 @@ static int read_layers(struct gemma_config *c, const struct gguf *g, struct cara
                            l, n_heads[l], n_kv_heads[l]);
         if (s->kv_layer < 0)
             return err_set(err, CARAT_EFORMAT,
-                           "%s: key \"" KEY("attention.shared_kv_layers")
-                           "\": %s layer %d has no earlier layer of its kind to share with",
-                           gguf_path(g), s->is_global ? "global" : "local", l);
+                           "%s: key \"%s\": %s layer %d has no earlier layer of its kind to "
+                           "share with",
+                           gguf_path(g), KEY("attention.shared_kv_layers"),
+                           s->is_global ? "global" : "local", l);
         if (c->layer[s->kv_layer].n_kv_heads != s->n_kv_heads)
             return err_set(
                 err, CARAT_EFORMAT,
@@ -242,9 +243,8 @@ static int read_from_tensors(struct gemma_config *c, const struct gguf *g, struc
                        gguf_path(g));
     if (c->n_ple == 0 && gguf_tensor_find(g, "per_layer_token_embd.weight"))
         return err_set(err, CARAT_EFORMAT,
-                       "%s: key \"" KEY("embedding_length_per_layer_input")
-                       "\" is 0, but there is a per-layer embedding table",
-                       gguf_path(g));
+                       "%s: key \"%s\" is 0, but there is a per-layer embedding table",
+                       gguf_path(g), KEY("embedding_length_per_layer_input"));
     return CARAT_OK;
 }
 
@@ -264,8 +264,8 @@ const char *config_variant(const struct gemma_config *c)
         int32_t n_layer, n_embd;
         const char *name;
     } known[] = {
-        {35, 1536, "E2B"}, {42, 2560, "E4B"}, {48, 3840, "12B"}, {30, 2816, "26B-A4B"},
-        {60, 5376, "31B"},
+        {35, 1536, "E2B"},     {42, 2560, "E4B"}, {48, 3840, "12B"},
+        {30, 2816, "26B-A4B"}, {60, 5376, "31B"},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].n_layer == c->n_layer && known[i].n_embd == c->n_embd) return known[i].name;

@@ -18,8 +18,8 @@ struct layer_spec {
 
 struct gemma_config {
     int32_t n_layer, n_embd, n_vocab, n_ctx_train;
-    int32_t n_kv_layer; /* layers 0 .. n_kv_layer - 1 own a cache */
-    int32_t n_ple;      /* per-layer embedding width, 0: none */
+    int32_t n_kv_layer;                           /* layers 0 .. n_kv_layer - 1 own a cache */
+    int32_t n_ple;                                /* per-layer embedding width, 0: none */
     int32_t n_expert, n_expert_used, n_ff_expert; /* 0: a dense model */
     int32_t head_dim_global, head_dim_local, window;
     float rms_eps, rope_base_global, rope_base_local, softcap;

@@ -22,7 +22,7 @@ struct pass {
     const struct gemma_config *c;
     struct plan *plans;
     const struct weights *const *weights;
-    int32_t far_experts; /* layers with them */
+    int32_t far_experts;        /* layers with them */
     buf_id ple_trunk, ple_tail; /* per-layer embeddings of both parts */
 };
 
@@ -50,8 +50,7 @@ struct split gemma_split(const struct gemma_config *c, int32_t n, int32_t far_ex
     for (int32_t l = c->n_kv_layer; l < c->n_layer; l++)
         if (c->layer[l].kv_layer < donor) donor = c->layer[l].kv_layer;
     if (n > c->n_layer) n = c->n_layer;
-    if (c->n_layer - n <= donor)
-        return (struct split){c->n_layer - n, c->n_layer, far_experts};
+    if (c->n_layer - n <= donor) return (struct split){c->n_layer - n, c->n_layer, far_experts};
     return (struct split){0, n < donor ? n : donor, far_experts};
 }
 
@@ -91,8 +90,8 @@ static buf_id per_layer_embeddings(struct pass *f, buf_id x, const struct weight
 static buf_id embed(struct pass *f)
 {
     const struct gemma_config *c = f->c;
-    buf_id x = emit_embed(f->p, ROWS_TOKEN, f->w->token_embd, sqrtf((float)c->n_embd), 0,
-                          c->n_embd);
+    buf_id x =
+        emit_embed(f->p, ROWS_TOKEN, f->w->token_embd, sqrtf((float)c->n_embd), 0, c->n_embd);
     if (f->w->ple_proj_trunk) f->ple_trunk = per_layer_embeddings(f, x, f->w->ple_proj_trunk, 0);
     if (f->w->ple_proj_tail)
         f->ple_tail = per_layer_embeddings(f, emit_gather_rows(f->p, x), f->w->ple_proj_tail,
@@ -143,8 +142,8 @@ static buf_id attention(struct pass *f, int32_t l, const struct layer_weights *w
     } else {
         q = project(f, l, w, h, true, s->has_kv);
     }
-    buf_id a = emit_matmul(p, emit_attention(p, q, s->kv_layer, s->n_heads, s->window),
-                           w->attn_output);
+    buf_id a =
+        emit_matmul(p, emit_attention(p, q, s->kv_layer, s->n_heads, s->window), w->attn_output);
     return emit_add(p, x, emit_rmsnorm(p, a, w->attn_post_norm, eps));
 }
 
@@ -199,15 +198,15 @@ static buf_id per_layer_input(struct pass *f, int32_t l, const struct layer_weig
     struct plan *p = f->p;
     int32_t n_trunk = f->c->n_kv_layer - 1;
     bool in_trunk = l < n_trunk;
-    buf_id g = emit_gelu_mul(p, emit_fine_matmul(p, x, w->ple_gate),
-                             in_trunk ? f->ple_trunk : f->ple_tail,
-                             f->c->n_ple * (in_trunk ? l : l - n_trunk));
-    return emit_add(p, x, emit_rmsnorm(p, emit_fine_matmul(p, g, w->ple_up), w->ple_post_norm,
-                                       f->c->rms_eps));
+    buf_id g =
+        emit_gelu_mul(p, emit_fine_matmul(p, x, w->ple_gate), in_trunk ? f->ple_trunk : f->ple_tail,
+                      f->c->n_ple * (in_trunk ? l : l - n_trunk));
+    return emit_add(
+        p, x, emit_rmsnorm(p, emit_fine_matmul(p, g, w->ple_up), w->ple_post_norm, f->c->rms_eps));
 }
 
-void gemma_forward(struct plan *plans, const struct gemma_config *c,
-                   const struct weights *const *w, const struct split *split)
+void gemma_forward(struct plan *plans, const struct gemma_config *c, const struct weights *const *w,
+                   const struct split *split)
 {
     struct pass f = {.c = c,
                      .plans = plans,

@@ -16,7 +16,7 @@ enum site { SITE_NEAR, SITE_FAR, SITE_COUNT };
 
 struct split {
     int32_t near_begin, near_end; /* layers [near_begin, near_end) */
-    int32_t far_experts; /* experts of layers [0, far_experts) are far */
+    int32_t far_experts;          /* experts of layers [0, far_experts) are far */
 };
 
 /* At most n near layers, so that every layer is on the site of the keys that it reads: the last n,
@@ -36,7 +36,7 @@ bool gemma_uses(const struct gemma_config *c, const struct split *split, enum si
 /* Records the whole pass, from token ids to softcapped logits (`logits` of the last layer's plan,
  * of the output rows), into plans[site] with weights w[site] of each site that is used. Caches are
  * one for each layer that owns keys, in layer order. */
-void gemma_forward(struct plan *plans, const struct gemma_config *c,
-                   const struct weights *const *w, const struct split *split);
+void gemma_forward(struct plan *plans, const struct gemma_config *c, const struct weights *const *w,
+                   const struct split *split);
 
 #endif

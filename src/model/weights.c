@@ -15,13 +15,13 @@ enum {
 #define X(field, name, rows, cols, n_expert, need) MODEL_FIELD_##field,
     MODEL_TENSOR_LIST(X)
 #undef X
-    MODEL_FIELD_COUNT
+        MODEL_FIELD_COUNT
 };
 enum {
 #define X(field, name, rows, cols, n_expert, need) LAYER_FIELD_##field,
     LAYER_TENSOR_LIST(X)
 #undef X
-    LAYER_FIELD_COUNT
+        LAYER_FIELD_COUNT
 };
 
 /* Vectors computed at load: two of the model (and a second view of ple_proj), one a layer. */
@@ -165,9 +165,8 @@ static int make_rope(struct binder *b)
     for (int kind = 0; kind < 2; kind++) {
         int32_t d = kind ? c->head_dim_global : c->head_dim_local;
         double base = (double)(kind ? c->rope_base_global : c->rope_base_local);
-        float *inv_freq =
-            add_vector(b, kind ? &b->w->rope_global : &b->w->rope_local,
-                       kind ? "(global rotation)" : "(local rotation)", d / 2);
+        float *inv_freq = add_vector(b, kind ? &b->w->rope_global : &b->w->rope_local,
+                                     kind ? "(global rotation)" : "(local rotation)", d / 2);
         if (!inv_freq) return err_no_memory(b->err, "rotation table", (size_t)d * 2);
         for (int32_t i = 0; i < d / 2; i++) {
             double f = kind ? (double)factor[i] : 1.0;
@@ -249,8 +248,7 @@ int weights_bind(struct weights *w, const struct gemma_config *c, const struct g
     w->all = arena_take(arena, n, sizeof *w->all);
     w->layer = arena_take(arena, n_layer, sizeof *w->layer);
     bool *used = arena_take(arena, gguf_tensor_count(g) + 1, sizeof *used);
-    if (!w->all || !w->layer || !used)
-        return err_no_memory(err, "weights", n * sizeof *w->all);
+    if (!w->all || !w->layer || !used) return err_no_memory(err, "weights", n * sizeof *w->all);
     struct binder b = {.w = w, .c = c, .g = g, .arena = arena, .used = used, .err = err};
     TRY(bind_model(&b));
     for (int32_t l = 0; l < c->n_layer; l++) {

@@ -147,8 +147,8 @@ buf_id emit_gather_rows(struct plan *p, buf_id x)
     return op.out[0];
 }
 
-void emit_route(struct plan *p, buf_id z, const struct weight *scale, int32_t n_used,
-                buf_id *ids, buf_id *shares)
+void emit_route(struct plan *p, buf_id z, const struct weight *scale, int32_t n_used, buf_id *ids,
+                buf_id *shares)
 {
     carat_assert(p->failed || (n_used > 0 && n_used <= cols_of(p, z)));
     struct op op = op_new(OP_ROUTE, z, BUF_NONE, BUF_NONE);
@@ -168,8 +168,8 @@ buf_id emit_expert_in(struct plan *p, buf_id x, buf_id ids, const struct weight 
     return emit_like(p, &op, x, n_used * (int32_t)w->rows);
 }
 
-buf_id emit_expert_out(struct plan *p, buf_id x, buf_id ids, buf_id shares,
-                       const struct weight *w, int32_t n_used)
+buf_id emit_expert_out(struct plan *p, buf_id x, buf_id ids, buf_id shares, const struct weight *w,
+                       int32_t n_used)
 {
     carat_assert(has_cols(p, x, n_used * w->cols) && has_cols(p, shares, n_used));
     carat_assert(has_cols(p, ids, n_used) && same_rows(p, x, ids) && same_rows(p, x, shares));

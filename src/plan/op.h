@@ -20,7 +20,7 @@ enum op_code {
 #define X(NAME, params, meaning, budget) OP_##NAME,
     OP_LIST(X)
 #undef X
-    OP_COUNT
+        OP_COUNT
 };
 
 /* Rows of a buffer: one for each token of the step, or one for each wanted output. */

@@ -25,15 +25,14 @@ static void add_attention(struct plan_work *work, const struct plan *p, const st
     double read = context;
     if (window > 0 && seen > window) seen = window;
     if (window > 0 && read > window + chunk - 1) read = window + chunk - 1;
-    double cell = 2 * (double)format_row_bytes(cache->format,
-                                               (int64_t)cache->n_heads * cache->head_dim);
+    double cell =
+        2 * (double)format_row_bytes(cache->format, (int64_t)cache->n_heads * cache->head_dim);
     if (rows == 0) return;
     work->cache_bytes += cell * read * (is_decode ? rows : 1);
     work->operations += 4 * rows * seen * op->p.attention.n_heads * cache->head_dim;
 }
 
-struct plan_work plan_work_of(const struct plan *p, int32_t n_token, int32_t n_out,
-                              int32_t context)
+struct plan_work plan_work_of(const struct plan *p, int32_t n_token, int32_t n_out, int32_t context)
 {
     struct plan_work work = {0};
     for (int32_t i = 0; i < p->n_ops; i++) {
@@ -43,8 +42,7 @@ struct plan_work plan_work_of(const struct plan *p, int32_t n_token, int32_t n_o
         if (op->code == OP_MATMUL) add_product(&work, op->p.matmul.w, rows, 1);
         if (op->code == OP_EXPERT_IN || op->code == OP_EXPERT_OUT)
             add_product(&work, op->p.expert.w, rows, op->p.expert.n_used);
-        if (op->code == OP_ATTENTION)
-            add_attention(&work, p, op, rows, n_token == n_out, context);
+        if (op->code == OP_ATTENTION) add_attention(&work, p, op, rows, n_token == n_out, context);
     }
     return work;
 }

@@ -30,7 +30,7 @@ enum format {
 #define X(NAME, name, type, elements, bytes, budget) FORMAT_##NAME,
     FORMAT_LIST(X)
 #undef X
-    FORMAT_COUNT
+        FORMAT_COUNT
 };
 
 struct format_traits {

@@ -31,8 +31,7 @@ void iq4_nl_decode(const void *src, float *dst, int64_t n)
 static uint8_t nearest_level(float value)
 {
     int q = 0;
-    for (int i = 1; i < LEVELS; i++)
-        q += value > 0.5f * (float)(levels[i - 1] + levels[i]);
+    for (int i = 1; i < LEVELS; i++) q += value > 0.5f * (float)(levels[i - 1] + levels[i]);
     return (uint8_t)q;
 }
 

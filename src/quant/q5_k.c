@@ -43,8 +43,7 @@ void q5_k_encode(const float *src, void *dst, int64_t n)
         k_encode(src, 31, block->d, block->dmin, block->scales, quants);
         memset(block->top, 0, sizeof block->top);
         for (int i = 0; i < K_VALUES; i++)
-            block->top[i % K_GROUP_VALUES] |=
-                (uint8_t)(quants[i] >> 4 << i / K_GROUP_VALUES);
+            block->top[i % K_GROUP_VALUES] |= (uint8_t)(quants[i] >> 4 << i / K_GROUP_VALUES);
         for (int i = 0; i < K_VALUES / 2; i++) {
             const uint8_t *pair = quants + i / K_GROUP_VALUES * 2 * K_GROUP_VALUES;
             int low = pair[i % K_GROUP_VALUES] & 15;

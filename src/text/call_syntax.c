@@ -237,8 +237,8 @@ static bool write_literal(struct reader *r, const char *s, size_t n)
 {
     static const struct {
         const char *found, *json;
-    } words[] = {{"true", "true"},   {"false", "false"},  {"null", "null"},
-                 {"True", "true"},   {"False", "false"},  {"None", "null"}};
+    } words[] = {{"true", "true"}, {"false", "false"}, {"null", "null"},
+                 {"True", "true"}, {"False", "false"}, {"None", "null"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (strlen(words[i].found) != n || memcmp(words[i].found, s, n) != 0) continue;
         write_raw(r, words[i].json, strlen(words[i].json));
@@ -379,16 +379,19 @@ static void read_value(struct reader *r)
     }
 }
 
-bool call_read(const char *text, size_t length, bool was_closed, struct buf *name,
-               struct buf *json)
+bool call_read(const char *text, size_t length, bool was_closed, struct buf *name, struct buf *json)
 {
     size_t brace = 0, begin = 0;
     while (brace < length && text[brace] != '{' && text[brace] != '(') brace++;
     size_t end = brace;
     trim(text, &begin, &end);
     buf_add(name, text + begin, end - begin);
-    struct reader r = {.s = text, .n = length, .at = brace, .was_closed = was_closed,
-                       .mark_from = 1, .json = {.out = json}};
+    struct reader r = {.s = text,
+                       .n = length,
+                       .at = brace,
+                       .was_closed = was_closed,
+                       .mark_from = 1,
+                       .json = {.out = json}};
     if (brace == length) {
         buf_add_text(json, "{}");
         return false;

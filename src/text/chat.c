@@ -208,8 +208,7 @@ static int own_responses(struct renderer *r, size_t i, const struct carat_value 
     for (size_t k = 0; k < list->as.array.count; k++) {
         const struct carat_value *one = &list->as.array.items[k], *name = value_get(one, "name");
         int status = name_check(name, r->err);
-        if (status == CARAT_OK)
-            status = response(r, or_unknown(name), value_get(one, "response"));
+        if (status == CARAT_OK) status = response(r, or_unknown(name), value_get(one, "response"));
         if (status == CARAT_EUSAGE) err_within(r->err, "messages[%zu].tool_responses[%zu]", i, k);
         TRY(status);
     }
@@ -245,8 +244,7 @@ static int compare_ids(const struct carat_value *a, const struct carat_value *b)
 {
     enum id_kind x = id_kind_of(a), y = id_kind_of(b);
     if (x != y) return x < y ? -1 : 1;
-    if (x == ID_NUMBER)
-        return (a->as.integer > b->as.integer) - (a->as.integer < b->as.integer);
+    if (x == ID_NUMBER) return (a->as.integer > b->as.integer) - (a->as.integer < b->as.integer);
     if (x != ID_TEXT) return 0;
     struct text t = value_text(a), u = value_text(b);
     if (t.length != u.length) return t.length < u.length ? -1 : 1;
@@ -323,8 +321,8 @@ static int tool_message(struct renderer *r, size_t k, const struct call_ids *ids
     if (name_check(own, r->err)) return err_within(r->err, "messages[%zu]", k);
     if (call) name = call->name;
     TRY(prompt_check(r->prompt, r->err));
-    int status = value_is(body, CARAT_ARRAY) ? response_of_parts(r, name, body)
-                                             : response(r, name, body);
+    int status =
+        value_is(body, CARAT_ARRAY) ? response_of_parts(r, name, body) : response(r, name, body);
     if (status == CARAT_EUSAGE) err_within(r->err, "messages[%zu].content", k);
     return status;
 }

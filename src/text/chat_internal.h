@@ -13,11 +13,11 @@
 #include "text/tokenizer.h"
 
 enum {
-    CHAT_DEPTH_MAX = 64, /* nesting of arguments and schemas */
-    CALLS_MAX = 1024,    /* of one message */
+    CHAT_DEPTH_MAX = 64,  /* nesting of arguments and schemas */
+    CALLS_MAX = 1024,     /* of one message */
     NAME_BYTES_MAX = 256, /* of a function: it is repeated with each result */
     /* Of one request, because references and results repeat what a request says once. */
-    PROMPT_BYTES_MAX = 1 << 25, /* texts, spans, and members of schemas that were looked at */
+    PROMPT_BYTES_MAX = 1 << 25,  /* texts, spans, and members of schemas that were looked at */
     SCHEMA_COPIES_MAX = 1 << 14, /* schemas, members and items written */
     SCHEMA_LOOKS_MAX = 1 << 22,  /* members looked at to find what a $ref names */
 };
@@ -39,7 +39,7 @@ struct prompt {
 
 void prompt_mark(struct prompt *p, const char *template_text);
 void prompt_text(struct prompt *p, const char *data, size_t length); /* of the request */
-void prompt_spend(struct prompt *p, size_t count); /* work without text */
+void prompt_spend(struct prompt *p, size_t count);                   /* work without text */
 int prompt_check(const struct prompt *p, struct carat_error *err);
 void prompt_deinit(struct prompt *p);
 
@@ -50,7 +50,7 @@ const struct carat_value *value_get(const struct carat_value *value, const char 
 /* As Jinja and Python see it: NULL, null, false, 0 and empty things are false. */
 bool value_is_true(const struct carat_value *value);
 bool value_is(const struct carat_value *value, enum carat_value_kind kind); /* NULL: false */
-struct text value_text(const struct carat_value *value); /* "" unless a string */
+struct text value_text(const struct carat_value *value);                    /* "" unless a string */
 bool text_is(struct text a, const char *text);
 const char *value_kind_name(const struct carat_value *value); /* "a string", "nothing", ... */
 int name_check(const struct carat_value *name, struct carat_error *err); /* its length */

@@ -32,8 +32,7 @@ struct node {
     uint32_t *slots; /* index + 1, 0: free; twice the capacity, when that is more than FEW */
 };
 
-static const struct carat_value string_type = {
-    .kind = CARAT_STRING, .as.string = {"string", 6}};
+static const struct carat_value string_type = {.kind = CARAT_STRING, .as.string = {"string", 6}};
 
 static int flatten(struct flattener *f, const struct carat_value *in, int depth, bool is_items,
                    struct carat_value *out);

@@ -165,8 +165,8 @@ static void end_call(struct carat_parser *p, bool was_closed)
     struct buf name = {0}, json = {0};
     bool is_call = p->call.length >= CALL_HEADER, is_exact = false;
     if (is_call)
-        is_exact = call_read(text + CALL_HEADER, p->call.length - CALL_HEADER, was_closed, &name,
-                             &json);
+        is_exact =
+            call_read(text + CALL_HEADER, p->call.length - CALL_HEADER, was_closed, &name, &json);
     if (name.failed || json.failed) p->failed = true;
     struct piece *piece = NULL;
     if (is_call && name.length) piece = add_piece(p, CARAT_PART_TOOL_CALL);

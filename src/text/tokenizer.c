@@ -92,8 +92,8 @@ static void rank_pair(struct encoder *e, int32_t left)
 {
     struct symbol *a = &e->symbols[left];
     int32_t product;
-    a->rank = a->next == NO_SYMBOL ? -1
-                                   : vocab_merge(e->v, a->id, e->symbols[a->next].id, &product);
+    a->rank =
+        a->next == NO_SYMBOL ? -1 : vocab_merge(e->v, a->id, e->symbols[a->next].id, &product);
 }
 
 static uint64_t heap_item(const struct encoder *e, int32_t left)

@@ -41,8 +41,8 @@ struct vocab {
     const struct gguf_string *tokens; /* in the file */
     int32_t count;
     struct hash_key key;
-    uint8_t *classes;  /* enum token_class */
-    int32_t *slots;    /* id + 1, 0: free */
+    uint8_t *classes; /* enum token_class */
+    int32_t *slots;   /* id + 1, 0: free */
     uint32_t slot_mask;
     struct merge *merges;
     uint32_t merge_mask;
@@ -242,10 +242,10 @@ static int find_parallel(const struct vocab *v, const struct gguf *g, const char
     *out = gguf_find(g, key);
     if (!*out) return CARAT_OK;
     if ((*out)->type != GGUF_ARRAY || (*out)->element_type != type)
-        return err_set(err, CARAT_EFORMAT, "%s: an array of %s expected, %s%s found", key,
-                       gguf_type_name(type), (*out)->type == GGUF_ARRAY ? "an array of " : "",
-                       gguf_type_name((*out)->type == GGUF_ARRAY ? (*out)->element_type
-                                                                 : (*out)->type));
+        return err_set(
+            err, CARAT_EFORMAT, "%s: an array of %s expected, %s%s found", key,
+            gguf_type_name(type), (*out)->type == GGUF_ARRAY ? "an array of " : "",
+            gguf_type_name((*out)->type == GGUF_ARRAY ? (*out)->element_type : (*out)->type));
     if ((*out)->count != (uint64_t)v->count)
         return err_set(err, CARAT_EFORMAT,
                        "%s: %d elements expected, as many as tokens, %llu found", key, v->count,
@@ -319,7 +319,7 @@ static int add_token(struct vocab *v, int32_t id, int64_t type, struct carat_err
         return err_set(err, CARAT_EFORMAT,
                        "tokenizer.ggml.tokens[%d]: a byte token such as <0x41> expected", id);
     enum token_class class = class_of(v, id, type);
-    v->classes[id] = (uint8_t)class;
+    v->classes[id] = (uint8_t) class;
     if (class == TOKEN_BYTE && v->bytes[byte] < 0) v->bytes[byte] = id;
     if (class == TOKEN_PLAIN && s.length > v->longest_plain) v->longest_plain = s.length;
     if (s.length > v->longest) v->longest = s.length;
@@ -474,9 +474,8 @@ static int find_ids(const struct vocab *v, const struct gguf *g, const char *key
 {
     const struct gguf_kv *kv = *out = gguf_find(g, key);
     if (!kv) return CARAT_OK;
-    if (kv->type != GGUF_ARRAY ||
-        (kv->element_type != GGUF_I32 && kv->element_type != GGUF_U32 &&
-         kv->element_type != GGUF_I64 && kv->element_type != GGUF_U64))
+    if (kv->type != GGUF_ARRAY || (kv->element_type != GGUF_I32 && kv->element_type != GGUF_U32 &&
+                                   kv->element_type != GGUF_I64 && kv->element_type != GGUF_U64))
         return err_set(err, CARAT_EFORMAT, "%s: an array of i32 expected", key);
     if (kv->count > ID_LIST_MAX)
         return err_set(err, CARAT_EFORMAT, "%s: at most %d ids expected, %llu found", key,

@@ -49,7 +49,7 @@ enum vocab_special {
 #define X(name, text, is_user_defined, is_required) VOCAB_##name,
     VOCAB_SPECIAL_LIST(X)
 #undef X
-    VOCAB_SPECIAL_COUNT
+        VOCAB_SPECIAL_COUNT
 };
 
 enum token_class {
@@ -89,7 +89,7 @@ const char *vocab_note(const struct vocab *v);
 int32_t vocab_find(const struct vocab *v, const char *text, size_t length);
 /* The same, but only plain tokens: what BPE symbols may become. */
 int32_t vocab_find_plain(const struct vocab *v, const char *text, size_t length);
-int32_t vocab_byte(const struct vocab *v, uint8_t byte); /* never -1 */
+int32_t vocab_byte(const struct vocab *v, uint8_t byte);     /* never -1 */
 uint8_t vocab_byte_value(const struct vocab *v, int32_t id); /* of a TOKEN_BYTE */
 
 /* Rank of merging two adjacent symbols and the id of the result; -1: they do not merge. */

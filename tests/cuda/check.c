@@ -171,8 +171,8 @@ struct cuda_weight check_weight(struct check *c, struct rng *rng, enum format fo
             w.quants = check_alloc(NULL, n * sizeof(float));
         char *raw = check_alloc(file, n_rows * row_bytes);
         for (int32_t e = 0; e < n_expert; e++)
-            launch_repack(&c->queue, &w, e, 0, rows,
-                          raw + (size_t)e * (size_t)rows * row_bytes, (int64_t)row_bytes);
+            launch_repack(&c->queue, &w, e, 0, rows, raw + (size_t)e * (size_t)rows * row_bytes,
+                          (int64_t)row_bytes);
         must(cudaStreamSynchronize(c->queue.stream), "repack");
         check_free(raw);
     }

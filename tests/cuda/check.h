@@ -15,13 +15,13 @@ struct check {
     bool is_perf; /* also time the shapes of the models, and print a line each */
     int n_cases, n_failed;
     double read_bytes_s; /* measured limit of the device; 0 when not measured */
-    bool is_small; /* under a sanitizer, which is slow: each kernel, but no large shapes */
-    bool is_own;   /* no kernels of cuBLAS */
+    bool is_small;       /* under a sanitizer, which is slow: each kernel, but no large shapes */
+    bool is_own;         /* no kernels of cuBLAS */
 };
 
 /* Counts a case; prints the label and the message when it failed. */
-__attribute__((format(printf, 3, 4)))
-bool check_that(struct check *c, bool is_right, const char *format, ...);
+__attribute__((format(printf, 3, 4))) bool check_that(struct check *c, bool is_right,
+                                                      const char *format, ...);
 
 /* Device memory that holds a copy of `host` (NULL: NaN bytes 0xff), with 256 guard bytes on both
  * sides. Freed by check_free, which gives false when a guard was overwritten. */

@@ -14,15 +14,16 @@ struct act8 {
 };
 
 /* Column of byte i of a block in the order of tiles. */
-static inline int32_t act8_column(int32_t i) {
+static inline int32_t act8_column(int32_t i)
+{
     int32_t t = i / 8, v = i % 8;
     return v < 4 ? 4 * t + v : 16 + 4 * t + v - 4;
 }
 
-static inline void act8_block(const float *x, int32_t n, int8_t *q, float *scale, double *values) {
+static inline void act8_block(const float *x, int32_t n, int8_t *q, float *scale, double *values)
+{
     float most = 0;
-    for (int32_t i = 0; i < n; i++)
-        most = fmaxf(most, fabsf(x[i]));
+    for (int32_t i = 0; i < n; i++) most = fmaxf(most, fabsf(x[i]));
     float d = most / 127.0f, inverse = most > 0 ? 127.0f / most : 0;
     int sum = 0;
     for (int32_t i = 0; i < ACT_BLOCK; i++) {
@@ -36,7 +37,8 @@ static inline void act8_block(const float *x, int32_t n, int8_t *q, float *scale
 }
 
 /* Normal random activations. */
-static inline struct act8 act8_make(struct rng *rng, int32_t rows, int32_t cols) {
+static inline struct act8 act8_make(struct rng *rng, int32_t rows, int32_t cols)
+{
     int32_t stride = (cols + TILE_COLS - 1) / TILE_COLS * TILE_COLS, blocks = stride / ACT_BLOCK;
     size_t n = (size_t)rows * (size_t)stride, n_scale = 2 * n / ACT_BLOCK;
     int8_t *q = calloc(n, 1);
@@ -63,30 +65,33 @@ static inline struct act8 act8_make(struct rng *rng, int32_t rows, int32_t cols)
     return made;
 }
 
-static inline void act8_free(struct act8 *a) {
+static inline void act8_free(struct act8 *a)
+{
     check_free(a->act.values);
     check_free(a->act.scale);
     free(a->values);
 }
 
-static inline double act8_dot(const double *x, const float *w, int32_t n) {
+static inline double act8_dot(const double *x, const float *w, int32_t n)
+{
     double sum = 0;
-    for (int32_t i = 0; i < n; i++)
-        sum += x[i] * (double)w[i];
+    for (int32_t i = 0; i < n; i++) sum += x[i] * (double)w[i];
     return sum;
 }
 
 /* Largest NMSE of a product: fp32 sums of exact dots give about 1e-13. Where scale and minus are
  * products that types.h rounds to fp16, each is wrong by up to 2^-12, and the two errors of a
  * value do not cancel. */
-static inline double act8_budget(enum format format) {
+static inline double act8_budget(enum format format)
+{
     bool is_rounded = format == FORMAT_Q4_K || format == FORMAT_Q5_K || format == FORMAT_Q6_K;
     return is_rounded ? 5e-7 : 1e-11;
 }
 
 /* A weight for timing: random quants, scales 2^-7; of no particular layout of values. */
 static inline struct cuda_weight act8_weight(struct rng *rng, enum format format, int32_t n_expert,
-                                             int32_t rows, int32_t cols) {
+                                             int32_t rows, int32_t cols)
+{
     struct cuda_weight w = {.format = format,
                             .layout = LAYOUT_TILES,
                             .n_expert = n_expert,
@@ -97,12 +102,10 @@ static inline struct cuda_weight act8_weight(struct rng *rng, enum format format
     size_t n = (size_t)n_expert * (size_t)w.n_groups * (size_t)w.n_ktiles * 512;
     uint64_t *bits = malloc(n);
     if (!bits) exit(1);
-    for (size_t i = 0; i < n / 8; i++)
-        bits[i] = rng_next(rng);
+    for (size_t i = 0; i < n / 8; i++) bits[i] = rng_next(rng);
     w.quants = check_alloc(bits, format == FORMAT_Q8_0 ? n : n / 2);
     w.high = check_alloc(bits, n / 4);
-    for (size_t i = 0; i < n / 64; i++)
-        bits[i] = 0x2000200020002000u;
+    for (size_t i = 0; i < n / 64; i++) bits[i] = 0x2000200020002000u;
     w.scale = check_alloc(bits, n / 8);
     w.minus = check_alloc(bits, n / 8);
     free(bits);

@@ -93,8 +93,7 @@ static void *upload_cells(struct world *w, float *values)
     return device;
 }
 
-static void world_open(struct world *w, int32_t n, const int32_t *position,
-                       const int32_t *sequence)
+static void world_open(struct world *w, int32_t n, const int32_t *position, const int32_t *sequence)
 {
     const struct shape *s = &w->s;
     size_t cells = (size_t)s->n_sequences * (size_t)s->capacity;
@@ -105,10 +104,8 @@ static void world_open(struct world *w, int32_t n, const int32_t *position,
             w->is_visible[cell_of(s, sequence[t], p)] = 1;
     w->k = malloc(cells * cols * sizeof *w->k);
     w->v = malloc(cells * cols * sizeof *w->v);
-    w->cache = (struct cache_view){.format = s->format,
-                                   .capacity = s->capacity,
-                                   .n_heads = s->n_kv,
-                                   .head_dim = s->head_dim};
+    w->cache = (struct cache_view){
+        .format = s->format, .capacity = s->capacity, .n_heads = s->n_kv, .head_dim = s->head_dim};
     w->cache.k = upload_cells(w, w->k);
     w->cache.v = upload_cells(w, w->v);
 }
@@ -124,8 +121,8 @@ static void world_close(struct world *w)
 
 /* ---- What is expected --------------------------------------------------------------------- */
 
-static void expect_head(const struct world *w, const float *q, int32_t position,
-                        int32_t sequence, int32_t key_head, double *y)
+static void expect_head(const struct world *w, const float *q, int32_t position, int32_t sequence,
+                        int32_t key_head, double *y)
 {
     const struct shape *s = &w->s;
     int32_t d = s->head_dim, first = first_visible(s, position), n = position - first + 1;
@@ -165,16 +162,16 @@ static struct answer run(struct world *w, const struct ask *ask)
 {
     const struct shape *s = &w->s;
     size_t y_bytes = (size_t)ask->rows_max * (size_t)cols_of(s) * sizeof(float);
-    size_t scratch = attention_decode_scratch_bytes(ask->rows_max, s->n_heads, s->head_dim,
-                                                    s->n_kv);
+    size_t scratch =
+        attention_decode_scratch_bytes(ask->rows_max, s->n_heads, s->head_dim, s->n_kv);
     struct attention_args a = {.rows = {ask->rows_max, ask->is_out},
                                .cache = w->cache,
                                .n_heads = s->n_heads,
                                .window = s->window,
                                .is_exact = s->is_exact};
     memcpy(&a.part, &ask->part, sizeof a.part);
-    a.step = check_step(ask->n_token, ask->n_decode, ask->n_out, NULL, ask->position,
-                        ask->sequence, ask->is_out ? ask->out_row : NULL);
+    a.step = check_step(ask->n_token, ask->n_decode, ask->n_out, NULL, ask->position, ask->sequence,
+                        ask->is_out ? ask->out_row : NULL);
     a.q = check_alloc(ask->q, y_bytes);
     a.scratch = check_alloc(NULL, scratch);
     a.y = ask->has_y ? check_alloc(NULL, y_bytes) : NULL;
@@ -249,8 +246,8 @@ static bool is_act_right(const struct shape *s, const struct ask *ask, const str
         float scale = ldexpf(1, ilogbf(most));
         is_right = r->scale[row] == scale;
         for (int32_t i = 0; i < stride; i++)
-            is_right &= values[(size_t)row * (size_t)stride + (size_t)i] ==
-                        f32_to_f16(x[i] / scale);
+            is_right &=
+                values[(size_t)row * (size_t)stride + (size_t)i] == f32_to_f16(x[i] / scale);
     }
     free(x);
     return is_right;
@@ -303,6 +300,7 @@ static float *queries(struct world *w, int32_t rows)
     return q;
 }
 
+/* clang-format off */
 /* Positions around everything that is an edge. */
 static int32_t edge_positions(const struct shape *s, int32_t *out)
 {
@@ -315,6 +313,7 @@ static int32_t edge_positions(const struct shape *s, int32_t *out)
         if (edges[i] >= 0 && (s->window || edges[i] < s->capacity)) out[n++] = edges[i];
     return n;
 }
+/* clang-format on */
 
 /* Every edge as a row of its own sequence; rows beyond the live ones; the three parts; outputs. */
 static void check_edges(struct check *c, struct shape s)
@@ -385,8 +384,8 @@ static void check_company(struct check *c, struct shape s, int32_t rows)
             alone.q += (size_t)t * cols;
             alone.has_y = among > 1;
             struct answer one = run(&w, &alone);
-            bool is_same = !alone.has_y ||
-                           memcmp(one.y, many.y + (size_t)t * cols, cols * sizeof(float)) == 0;
+            bool is_same =
+                !alone.has_y || memcmp(one.y, many.y + (size_t)t * cols, cols * sizeof(float)) == 0;
             is_same &= memcmp(one.values, many.values + (size_t)t * stride, stride) == 0;
             is_same &= memcmp(one.scale, many.scale + (size_t)t * stride / 16,
                               stride / 16 * sizeof(float)) == 0;
@@ -458,24 +457,22 @@ static void time_shape(struct check *c, struct shape s, int32_t rows, int32_t ke
     size_t all = cell * (size_t)s.capacity * (size_t)rows, cols = (size_t)cols_of(&s);
     struct timing t = {.c = c, .n = CHAIN_MAX};
     while (t.n > 2 && (size_t)t.n * all > (size_t)1 << 30) t.n /= 2;
-    struct attention_args a = {.rows = {rows, 0},
-                               .n_heads = s.n_heads,
-                               .window = s.window,
-                               .is_exact = s.is_exact};
+    struct attention_args a = {
+        .rows = {rows, 0}, .n_heads = s.n_heads, .window = s.window, .is_exact = s.is_exact};
     int32_t live = keys ? rows : 0;
     a.step = check_step(live, live, live, NULL, position, sequence, NULL);
     float *q = malloc((size_t)rows * cols * sizeof *q);
     check_normal(&rng, q, (size_t)rows * cols, 0.1f);
     a.q = check_alloc(q, (size_t)rows * cols * sizeof *q);
-    a.scratch = check_alloc(NULL, attention_decode_scratch_bytes(rows, s.n_heads, s.head_dim,
-                                                                 s.n_kv));
+    a.scratch =
+        check_alloc(NULL, attention_decode_scratch_bytes(rows, s.n_heads, s.head_dim, s.n_kv));
     a.act = (struct act){.kind = ACT_INT8, .stride = stride_of(&s)};
     a.act.values = check_alloc(NULL, (size_t)rows * cols);
     a.act.scale = check_alloc(NULL, (size_t)rows * cols / 4);
     for (int32_t i = 0; i < t.n; i++) {
         t.a[i] = a;
-        t.a[i].cache = (struct cache_view){s.format, s.capacity, s.n_kv, s.head_dim,
-                                           fill_cache(&rng, all), fill_cache(&rng, all)};
+        t.a[i].cache = (struct cache_view){
+            s.format, s.capacity, s.n_kv, s.head_dim, fill_cache(&rng, all), fill_cache(&rng, all)};
     }
     double whole = time_chain(&t), one;
     t.n /= 2;

@@ -89,8 +89,8 @@ static void fill_cache(struct work *w, struct rng *rng)
     memset(w->v_file, 0xff, cells * cell_bytes);
     for (int i = 0; i < RUNS_MAX; i++)
         for (int32_t p = first_key(s, s->runs[i].start); p < s->runs[i].start + s->runs[i].n; p++) {
-            size_t cell = (size_t)s->runs[i].sequence * (size_t)s->capacity +
-                          (size_t)(p % s->capacity);
+            size_t cell =
+                (size_t)s->runs[i].sequence * (size_t)s->capacity + (size_t)(p % s->capacity);
             float *row[2] = {w->k + cell * (size_t)cell_values, w->v + cell * (size_t)cell_values};
             char *file[2] = {w->k_file + cell * cell_bytes, w->v_file + cell * cell_bytes};
             for (int j = 0; j < 2; j++) {
@@ -112,8 +112,8 @@ static void expect_head(struct work *w, int32_t row, int32_t token, int32_t head
     double most = -INFINITY, sum = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int32_t p = first; p <= last; p++) {
-            size_t cell = (size_t)w->sequence[token] * (size_t)s->capacity +
-                          (size_t)(p % s->capacity);
+            size_t cell =
+                (size_t)w->sequence[token] * (size_t)s->capacity + (size_t)(p % s->capacity);
             size_t from = (cell * (size_t)s->n_kv + (size_t)kv_head) * (size_t)d;
             if (pass == 0) {
                 double dot = 0;
@@ -212,9 +212,9 @@ static void check_result(struct check *c, const struct work *w, const struct res
     }
     check_that(c, worst <= 10 * BUDGET, "%s: worst row's nmse %.2e", s->name, worst);
     size_t after = (size_t)end * (size_t)cols;
-    bool is_kept = is_untouched(got->y, skip * sizeof(float)) &&
-                   is_untouched(got->y + after,
-                                ((size_t)rows_max * (size_t)cols - after) * sizeof(float));
+    bool is_kept =
+        is_untouched(got->y, skip * sizeof(float)) &&
+        is_untouched(got->y + after, ((size_t)rows_max * (size_t)cols - after) * sizeof(float));
     check_that(c, is_kept, "%s: rows of others were written", s->name);
     size_t value_row = got->value_bytes / (size_t)rows_max;
     size_t scale_row = got->scale_bytes / (size_t)rows_max / sizeof(float);
@@ -379,6 +379,7 @@ static const struct speed speeds[] = {
     {"E4B global, 2048 tokens, Q8_0", 512, 8, 2, 0, 0, 2048, FORMAT_Q8_0},
 };
 
+/* clang-format off */
 static const struct scene scenes[] = {
     /* name, format, head, heads, kv heads, window, capacity, k scale, decode, part, out, act */
     {"1 row at 0", FORMAT_F16, 256, 8, 2, 512, 700, 0.1f, 0, ATTEND_ALL, 0, ACT_INT8, {{0, 0, 1}}},
@@ -426,6 +427,7 @@ static const struct scene scenes[] = {
     {"Q8_0, head 128", FORMAT_Q8_0, 128, 4, 1, 0, 130, 0.2f, 0, ATTEND_ALL, 0, ACT_INT8,
      {{0, 11, 67}}},
 };
+/* clang-format on */
 
 void check_attention_prefill(struct check *c)
 {

@@ -43,8 +43,7 @@ static int prepare(void)
 /* The names of the families, one a line. */
 static void list(void)
 {
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        puts(families[i].name);
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) puts(families[i].name);
 }
 
 int main(int argc, char **argv)

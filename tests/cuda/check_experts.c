@@ -192,8 +192,7 @@ static void check_format(struct check *c, enum format format, int h, int ff)
     size_t n = (size_t)(ROWS * USED * ff);
     double gate = check_nmse(all.gate, d.expected_gate, n);
     double up = check_nmse(all.up, d.expected_up, n);
-    for (size_t i = 0; i < n; i++)
-        d.expected_up[i] *= gelu_exactly(d.expected_gate[i]);
+    for (size_t i = 0; i < n; i++) d.expected_up[i] *= gelu_exactly(d.expected_gate[i]);
     double fused = check_nmse(all.fused, d.expected_up, n);
     double down = check_nmse(all.down, d.expected_down, (size_t)(ROWS * h));
     check_that(c, gate < budget && up < budget && fused < budget && down < budget,

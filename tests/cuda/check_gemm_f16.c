@@ -46,13 +46,13 @@ struct mirror_case {
 #define WITH_MINUS 1e-9
 #define ROUNDED_K 1e-6
 static const struct mirror_case mirror_cases[] = {
-    {FORMAT_Q4_0, 1, 17, 96, 1, 0},     {FORMAT_Q4_1, 2, 24, 64, 1, WITH_MINUS},
-    {FORMAT_Q5_0, 1, 9, 160, 0.02f, 0}, {FORMAT_Q5_1, 1, 40, 288, 1, WITH_MINUS},
-    {FORMAT_Q8_0, 3, 11, 352, 1, 0},    {FORMAT_Q4_K, 1, 13, 512, 1, ROUNDED_K},
+    {FORMAT_Q4_0, 1, 17, 96, 1, 0},         {FORMAT_Q4_1, 2, 24, 64, 1, WITH_MINUS},
+    {FORMAT_Q5_0, 1, 9, 160, 0.02f, 0},     {FORMAT_Q5_1, 1, 40, 288, 1, WITH_MINUS},
+    {FORMAT_Q8_0, 3, 11, 352, 1, 0},        {FORMAT_Q4_K, 1, 13, 512, 1, ROUNDED_K},
     {FORMAT_Q5_K, 2, 8, 256, 1, ROUNDED_K}, {FORMAT_Q6_K, 1, 33, 768, 1, ROUNDED_K},
-    {FORMAT_IQ4_NL, 1, 20, 96, 1, 0},   {FORMAT_F16, 2, 5, 67, 1, 0},
-    {FORMAT_BF16, 1, 3, 200, 1, 0},     {FORMAT_BF16, 1, 40, 6400, 1, 0},
-    {FORMAT_F32, 1, 7, 129, 1, 0},      {FORMAT_F32, 1, 300, 2100, 5e4f, 0}, /* beyond fp16 */
+    {FORMAT_IQ4_NL, 1, 20, 96, 1, 0},       {FORMAT_F16, 2, 5, 67, 1, 0},
+    {FORMAT_BF16, 1, 3, 200, 1, 0},         {FORMAT_BF16, 1, 40, 6400, 1, 0},
+    {FORMAT_F32, 1, 7, 129, 1, 0},          {FORMAT_F32, 1, 300, 2100, 5e4f, 0}, /* beyond fp16 */
 };
 
 static void check_mirror(struct check *c, const struct mirror_case *m)
@@ -60,9 +60,8 @@ static void check_mirror(struct check *c, const struct mirror_case *m)
     struct rng rng = {.state = 77};
     bool is_plain = m->format == FORMAT_F16 || m->format == FORMAT_BF16 || m->format == FORMAT_F32;
     float *decoded;
-    struct cuda_weight w =
-        check_weight(c, &rng, m->format, is_plain ? LAYOUT_ROWS : LAYOUT_TILES, m->n_expert,
-                     m->rows, m->cols, m->scale, &decoded);
+    struct cuda_weight w = check_weight(c, &rng, m->format, is_plain ? LAYOUT_ROWS : LAYOUT_TILES,
+                                        m->n_expert, m->rows, m->cols, m->scale, &decoded);
     w.mirror_cols = (int32_t)padded_to_64((size_t)m->cols);
     size_t n_rows = (size_t)m->n_expert * (size_t)m->rows, stride = (size_t)w.mirror_cols;
     w.mirror = check_alloc(NULL, n_rows * stride * 2);
@@ -261,8 +260,8 @@ static void check_dense(struct check *c, struct cublas *cublas, const struct den
     for (int is_half = 0; is_half < 2; is_half++) {
         int32_t half_cols = (int32_t)before + d->spare_cols;
         struct results r = results_make(o.n_x, d->n_w, d->rows, is_half, half_cols);
-        struct gemm_args args = {.n_rows = d->n_rows, .n_w = d->n_w, .x = o.act, .half = r.half,
-                                 .half_cols = half_cols};
+        struct gemm_args args = {
+            .n_rows = d->n_rows, .n_w = d->n_w, .x = o.act, .half = r.half, .half_cols = half_cols};
         memcpy(args.w, o.views, sizeof args.w);
         memcpy(args.y, r.y, sizeof args.y);
         if (cublas) check_that(c, cublas_takes(&args, true), "cublas_takes");
@@ -284,8 +283,8 @@ struct grouped_case {
 };
 
 static const struct grouped_case grouped_cases[] = {
-    {1, 2, 8, 2, {24, 24}, 128, false},   {40, 3, 5, 2, {88, 88}, 192, false},
-    {300, 2, 4, 1, {130}, 96, true},      {150, 8, 16, 1, {280}, 128, true},
+    {1, 2, 8, 2, {24, 24}, 128, false},  {40, 3, 5, 2, {88, 88}, 192, false},
+    {300, 2, 4, 1, {130}, 96, true},     {150, 8, 16, 1, {280}, 128, true},
     {700, 1, 3, 2, {264, 9}, 64, false},
 };
 
@@ -351,9 +350,14 @@ static void check_grouped(struct check *c, const struct grouped_case *g)
     }
     for (int is_half = 0; is_half < 2; is_half++) {
         struct results r = results_make((size_t)n_pairs, g->n_w, g->rows, is_half, half_cols);
-        struct grouped_args args = {.n_rows = g->n_rows, .n_used = g->n_used, .plan = plan,
-                                    .n_w = g->n_w, .x = o.act, .half = r.half,
-                                    .is_row_a_pair = g->is_row_a_pair, .half_cols = half_cols};
+        struct grouped_args args = {.n_rows = g->n_rows,
+                                    .n_used = g->n_used,
+                                    .plan = plan,
+                                    .n_w = g->n_w,
+                                    .x = o.act,
+                                    .half = r.half,
+                                    .is_row_a_pair = g->is_row_a_pair,
+                                    .half_cols = half_cols};
         memcpy(args.w, o.views, sizeof args.w);
         memcpy(args.y, r.y, sizeof args.y);
         launch_grouped_f16(&c->queue, &args);
@@ -432,8 +436,11 @@ static void time_dense(struct check *c, struct cublas *cublas)
         bool is_half = i % 4 < 2, is_own = i % 2 == 0;
         if (!is_own && !cublas) continue;
         struct timed t = {.c = c, .cublas = is_own ? NULL : cublas};
-        t.dense = (struct gemm_args){.n_rows = n, .n_w = 1, .x = half_of(k, x, scale),
-                                     .half_cols = m, .half = is_half ? y : NULL};
+        t.dense = (struct gemm_args){.n_rows = n,
+                                     .n_w = 1,
+                                     .x = half_of(k, x, scale),
+                                     .half_cols = m,
+                                     .half = is_half ? y : NULL};
         t.dense.y[0] = is_half ? NULL : y;
         t.dense.w[0] = (struct cuda_weight){
             .n_expert = 1, .rows = m, .cols = k, .mirror = w, .mirror_cols = k};
@@ -461,13 +468,19 @@ static void time_grouped(struct check *c)
         for (int is_out = 0; is_out < 2; is_out++) {
             int32_t k = is_out ? INNER : HIDDEN, m = is_out ? HIDDEN : INNER;
             struct timed t = {.c = c};
-            t.grouped = (struct grouped_args){.n_rows = n, .n_used = USED, .plan = plan,
-                                              .n_w = is_out ? 1 : 2, .x = half_of(k, x, scale),
+            t.grouped = (struct grouped_args){.n_rows = n,
+                                              .n_used = USED,
+                                              .plan = plan,
+                                              .n_w = is_out ? 1 : 2,
+                                              .x = half_of(k, x, scale),
                                               .is_row_a_pair = is_out};
             for (int32_t j = 0; j < t.grouped.n_w; j++)
-                t.grouped.w[j] = (struct cuda_weight){
-                    .n_expert = EXPERTS, .rows = m, .cols = k, .mirror_cols = k,
-                    .mirror = w + (size_t)j * EXPERTS * INNER * HIDDEN};
+                t.grouped.w[j] =
+                    (struct cuda_weight){.n_expert = EXPERTS,
+                                         .rows = m,
+                                         .cols = k,
+                                         .mirror_cols = k,
+                                         .mirror = w + (size_t)j * EXPERTS * INNER * HIDDEN};
             t.grouped.half_cols = m * t.grouped.n_w;
             for (int is_half = 1; is_half >= 0; is_half--) {
                 t.grouped.half = is_half ? y : NULL;

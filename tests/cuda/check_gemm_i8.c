@@ -24,7 +24,8 @@ struct product_data {
 
 /* Compares part k, whose results lie `stride` apart, from `y` on. */
 static void compare(struct check *c, const struct product_case *p, const struct product_data *d,
-                    int k, const float *y, int32_t stride) {
+                    int k, const float *y, int32_t stride)
+{
     size_t n = (size_t)p->n_rows * (size_t)p->w_rows[k];
     double *expected = malloc(n * sizeof *expected);
     float *found = malloc(n * sizeof *found);
@@ -44,16 +45,15 @@ static void compare(struct check *c, const struct product_case *p, const struct 
     free(found);
 }
 
-static void compare_all(struct check *c, const struct product_case *p,
-                        const struct product_data *d) {
+static void compare_all(struct check *c, const struct product_case *p, const struct product_data *d)
+{
     const struct gemm_args *a = &d->args;
     size_t n_max = (size_t)p->n_rows * (size_t)(p->w_rows[0] + p->w_rows[1] + p->w_rows[2]);
     float *y = malloc(n_max * sizeof *y);
     uint16_t *half = malloc(n_max * sizeof *half);
     if (p->is_half) {
         check_download(half, a->half, n_max * sizeof *half);
-        for (size_t i = 0; i < n_max; i++)
-            y[i] = f16_to_f32(half[i]);
+        for (size_t i = 0; i < n_max; i++) y[i] = f16_to_f32(half[i]);
     }
     int32_t column = 0;
     for (int k = 0; k < p->n_w; column += p->w_rows[k++]) {
@@ -68,7 +68,8 @@ static void compare_all(struct check *c, const struct product_case *p,
     free(half);
 }
 
-static void run_case(struct check *c, struct rng *rng, const struct product_case *p) {
+static void run_case(struct check *c, struct rng *rng, const struct product_case *p)
+{
     struct product_data d = {.x = act8_make(rng, p->n_rows, p->cols)};
     struct gemm_args *a = &d.args;
     *a = (struct gemm_args){.n_rows = p->n_rows, .n_w = p->n_w, .x = d.x.act};
@@ -94,7 +95,8 @@ static void run_case(struct check *c, struct rng *rng, const struct product_case
 }
 
 /* A row's result has the same bits alone and among others, in every body of the kernel. */
-static void check_independence(struct check *c, struct rng *rng) {
+static void check_independence(struct check *c, struct rng *rng)
+{
     enum { ROWS = 300, COLS = 448, W_ROWS = 200 };
     struct act8 x = act8_make(rng, ROWS, COLS);
     struct cuda_weight w =
@@ -128,7 +130,8 @@ struct timed {
     struct gemm_args args;
 };
 
-static void run_timed(void *user) {
+static void run_timed(void *user)
+{
     struct timed *t = user;
     launch_gemm_i8(&t->c->queue, &t->args);
 }
@@ -136,7 +139,8 @@ static void run_timed(void *user) {
 /* Hot: weights and activations are in the L2 cache from the launch before, as far as it holds them.
  * Cold: it is flushed before each launch. */
 static void time_shape(struct check *c, struct rng *rng, enum format format, int32_t n_rows,
-                       int32_t w_rows, int32_t cols, bool is_half) {
+                       int32_t w_rows, int32_t cols, bool is_half)
+{
     struct act8 x = act8_make(rng, n_rows, cols);
     struct timed t = {.c = c, .args = {.n_rows = n_rows, .n_w = 1, .x = x.act}};
     t.args.w[0] = act8_weight(rng, format, 1, w_rows, cols);
@@ -155,7 +159,8 @@ static void time_shape(struct check *c, struct rng *rng, enum format format, int
     act8_free(&x);
 }
 
-static void time_shapes(struct check *c, struct rng *rng) {
+static void time_shapes(struct check *c, struct rng *rng)
+{
     const int32_t n_rows[] = {130, 512, 2048};
     /* E4B: up, down, q k v, o */
     const int32_t shapes[][2] = {{10240, 2560}, {2560, 10240}, {3072, 2560}, {2560, 2048}};
@@ -178,7 +183,8 @@ static void time_shapes(struct check *c, struct rng *rng) {
     c->queue.capability = capability;
 }
 
-void check_gemm_i8(struct check *c) {
+void check_gemm_i8(struct check *c)
+{
     struct rng rng = {61};
     const int32_t n_rows[] = {1, 3, 17, 65, 130, 200};
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {

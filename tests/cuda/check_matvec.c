@@ -52,8 +52,8 @@ static void make_data(struct check *c, struct matvec_data *d, uint64_t seed)
     for (int k = 0; k < d->what.n_w; k++) {
         float *values;
         int rows = d->what.rows[k];
-        d->w[k] = check_weight(c, &rng, d->what.format[k], is_tiles ? LAYOUT_TILES : LAYOUT_ROWS,
-                               1, rows, cols, 0.05f, &values);
+        d->w[k] = check_weight(c, &rng, d->what.format[k], is_tiles ? LAYOUT_TILES : LAYOUT_ROWS, 1,
+                               rows, cols, 0.05f, &values);
         double *y = d->expected[k] = calloc((size_t)(ROWS * rows), sizeof *y);
         for (int t = 0; t < ROWS; t++)
             for (int r = 0; r < rows; r++)
@@ -166,8 +166,8 @@ static void check_case(struct check *c, struct matvec_case what)
         int live = buckets[b] > 2 ? buckets[b] - 1 : buckets[b];
         is_right = run_case(c, &d, buckets[b], live, some);
         for (int k = 0; k < n_y; k++)
-            is_right = is_right && memcmp(some[k], all[k],
-                                          (size_t)(live * what.rows[k]) * sizeof(float)) == 0;
+            is_right = is_right &&
+                       memcmp(some[k], all[k], (size_t)(live * what.rows[k]) * sizeof(float)) == 0;
         check_that(c, is_right, "matvec %s %dx%d epilogue %d: bits of %d rows", name, what.rows[0],
                    what.cols, what.epilogue, buckets[b]);
     }
@@ -209,8 +209,12 @@ static void time_case(struct check *c, const char *name, struct matvec_case what
     struct act out = act_empty_of_kind(ROWS, what.rows[0], what.kind);
     for (int i = 0; i < n; i++) {
         struct matvec_args *a = &run.args[i];
-        *a = (struct matvec_args){.n_w = what.n_w, .x = act, .x_floats = device_x,
-                                  .epilogue = what.epilogue, .by = y, .by_cols = outs};
+        *a = (struct matvec_args){.n_w = what.n_w,
+                                  .x = act,
+                                  .x_floats = device_x,
+                                  .epilogue = what.epilogue,
+                                  .by = y,
+                                  .by_cols = outs};
         for (int k = 0; k < what.n_w; k++) {
             a->w[k] = weight_of_noise(what.format[k], 1, what.rows[k], what.cols, &part);
             a->y[k] = y;
@@ -242,11 +246,13 @@ static void time_case(struct check *c, const char *name, struct matvec_case what
     free(x);
 }
 
+/* clang-format off */
 #define STORE(f, r, c) {{FORMAT_##f}, MATVEC_STORE, 1, {r}, c, ACT_INT8}
 #define PAIR(f, r, c) {{FORMAT_##f, FORMAT_##f}, MATVEC_GELU_MUL, 2, {r, r}, c, ACT_INT8}
 #define BY(f, r, c) {{FORMAT_##f}, MATVEC_GELU_BY, 1, {r}, c, ACT_INT8}
 #define QKV(f, q, k, c)                                                                            \
     {{FORMAT_##f, FORMAT_##f, FORMAT_##f}, MATVEC_STORE, 3, {q, k, k}, c, ACT_INT8}
+/* clang-format on */
 
 /* What the model asks to be done with more than 8 bits. */
 static bool is_fine(const char *name)
@@ -340,8 +346,8 @@ void check_matvec(struct check *c)
     for (int f = 0; f < FORMAT_COUNT; f++) {
         enum format x = (enum format)f;
         int block = format_of(x)->block_elements, cols = block > 32 ? 768 : 416;
-        check_both(
-            c, (struct matvec_case){{x, x, x}, MATVEC_STORE, 3, {75, 40, 8}, cols, ACT_INT8});
+        check_both(c,
+                   (struct matvec_case){{x, x, x}, MATVEC_STORE, 3, {75, 40, 8}, cols, ACT_INT8});
         check_both(c, (struct matvec_case){{x, x}, MATVEC_GELU_MUL, 2, {96, 96}, cols, ACT_INT8});
         check_both(c, (struct matvec_case){{x}, MATVEC_GELU_BY, 1, {160}, cols, ACT_INT8});
     }
@@ -353,8 +359,10 @@ void check_matvec(struct check *c)
     check_both(c, (struct matvec_case)PAIR(Q4_0, 224, 2816));
     check_both(c, (struct matvec_case)BY(F32, 256, 1536));
     check_both(c, (struct matvec_case)STORE(BF16, 4200, 300));
-    check_both(c, (struct matvec_case){{FORMAT_Q4_K, FORMAT_Q6_K, FORMAT_Q6_K}, MATVEC_STORE, 3,
-                                       {64, 32, 32}, 512, ACT_INT8});
+    check_both(
+        c,
+        (struct matvec_case){
+            {FORMAT_Q4_K, FORMAT_Q6_K, FORMAT_Q6_K}, MATVEC_STORE, 3, {64, 32, 32}, 512, ACT_INT8});
     check_nearness(c);
     if (c->is_perf) time_all(c);
 }

@@ -14,7 +14,8 @@ struct routing {
 
 /* Random ids; `skew` of 8 go to expert 1; some, if wanted, are of no expert. */
 static struct routing routing_make(struct check *c, struct rng *rng, int32_t n_rows, int32_t n_used,
-                                   int32_t n_expert, uint32_t skew, bool is_clean) {
+                                   int32_t n_expert, uint32_t skew, bool is_clean)
+{
     struct routing r = {.n_rows = n_rows, .n_used = n_used, .n_expert = n_expert};
     size_t n = (size_t)n_rows * (size_t)n_used;
     r.ids = malloc(n * sizeof *r.ids);
@@ -31,14 +32,16 @@ static struct routing routing_make(struct check *c, struct rng *rng, int32_t n_r
     return r;
 }
 
-static void routing_free(struct check *c, struct routing *r) {
+static void routing_free(struct check *c, struct routing *r)
+{
     check_free(r->device_ids);
     check_that(c, check_free(r->memory), "expert_sort wrote beyond its plan");
     free(r->ids);
 }
 
 static void check_sort(struct check *c, struct rng *rng, int32_t n_rows, int32_t n_used,
-                       int32_t n_expert, uint32_t skew) {
+                       int32_t n_expert, uint32_t skew)
+{
     struct routing r = routing_make(c, rng, n_rows, n_used, n_expert, skew, false);
     int32_t n = n_rows * n_used, n_found = 0, n_tile = 0;
     int32_t *first = malloc(((size_t)n_expert + 1) * sizeof *first);
@@ -76,7 +79,8 @@ struct grouped_case {
 /* Rows of pairs without an expert keep the poison that check_alloc put there. */
 static void compare_grouped(struct check *c, const struct grouped_case *g, const struct routing *r,
                             const struct act8 *x, const float *w, int k, const float *y,
-                            int32_t stride) {
+                            int32_t stride)
+{
     size_t n = 0, rows = (size_t)g->w_rows[k], cols = (size_t)g->cols;
     size_t n_pairs = (size_t)g->n_rows * (size_t)g->n_used;
     double *expected = malloc(n_pairs * rows * sizeof *expected);
@@ -106,7 +110,8 @@ static void compare_grouped(struct check *c, const struct grouped_case *g, const
     free(found);
 }
 
-static void run_grouped(struct check *c, struct rng *rng, const struct grouped_case *g) {
+static void run_grouped(struct check *c, struct rng *rng, const struct grouped_case *g)
+{
     struct routing r = routing_make(c, rng, g->n_rows, g->n_used, g->n_expert, 3, false);
     size_t n_pairs = (size_t)g->n_rows * (size_t)g->n_used;
     struct act8 x = act8_make(rng, g->is_row_a_pair ? (int32_t)n_pairs : g->n_rows, g->cols);
@@ -129,8 +134,7 @@ static void run_grouped(struct check *c, struct rng *rng, const struct grouped_c
     float *y = malloc(n_half * sizeof *y);
     uint16_t *half = malloc(n_half * sizeof *half);
     if (g->is_half) check_download(half, a.half, n_half * sizeof *half);
-    for (size_t i = 0; g->is_half && i < n_half; i++)
-        y[i] = f16_to_f32(half[i]);
+    for (size_t i = 0; g->is_half && i < n_half; i++) y[i] = f16_to_f32(half[i]);
     int32_t column = 0;
     bool is_whole = true;
     for (int k = 0; k < g->n_w; column += g->w_rows[k++]) {
@@ -150,7 +154,8 @@ static void run_grouped(struct check *c, struct rng *rng, const struct grouped_c
 }
 
 static void check_sum(struct check *c, struct rng *rng, int32_t n_rows, int32_t n_used,
-                      int32_t cols) {
+                      int32_t cols)
+{
     size_t n_pairs = (size_t)n_rows * (size_t)n_used, n = n_pairs * (size_t)cols;
     size_t n_out = (size_t)n_rows * (size_t)cols;
     float *x = malloc(n * sizeof *x), *shares = malloc(n_pairs * sizeof *shares);
@@ -173,8 +178,7 @@ static void check_sum(struct check *c, struct rng *rng, int32_t n_rows, int32_t 
     check_that(c, error <= 1e-13, "expert_sum %d x %d x %d: NMSE %.2g", n_rows, n_used, cols,
                error);
     bool is_whole = true;
-    for (int i = 0; i < 3; i++)
-        is_whole = check_free(on[i]) && is_whole;
+    for (int i = 0; i < 3; i++) is_whole = check_free(on[i]) && is_whole;
     check_that(c, is_whole, "expert_sum wrote beyond its rows");
     free(x);
     free(shares);
@@ -194,23 +198,27 @@ struct timed {
     float *y;
 };
 
-static void run_sort(void *user) {
+static void run_sort(void *user)
+{
     struct timed *t = user;
     launch_expert_sort(&t->c->queue, &t->r->plan, t->r->device_ids, t->r->n_rows, USED, EXPERTS);
 }
 
-static void run_product(void *user) {
+static void run_product(void *user)
+{
     struct timed *t = user;
     launch_grouped_i8(&t->c->queue, &t->args);
 }
 
-static void run_sum(void *user) {
+static void run_sum(void *user)
+{
     struct timed *t = user;
     launch_expert_sum(&t->c->queue, t->x, t->shares, t->y, t->r->n_rows, USED, HIDDEN);
 }
 
 static void time_product(struct check *c, struct rng *rng, struct timed *t, enum format format,
-                         bool is_down) {
+                         bool is_down)
+{
     int32_t n_rows = t->r->n_rows, rows = is_down ? HIDDEN : WIDTH, cols = is_down ? WIDTH : HIDDEN;
     size_t n_pairs = (size_t)n_rows * USED;
     struct act8 x = act8_make(rng, is_down ? (int32_t)n_pairs : n_rows, cols);
@@ -235,7 +243,8 @@ static void time_product(struct check *c, struct rng *rng, struct timed *t, enum
     act8_free(&x);
 }
 
-static void time_layer(struct check *c, struct rng *rng, int32_t n_rows) {
+static void time_layer(struct check *c, struct rng *rng, int32_t n_rows)
+{
     struct routing r = routing_make(c, rng, n_rows, USED, EXPERTS, 0, true);
     struct timed t = {.c = c, .r = &r};
     printf("  expert_sort %d rows: %.1f us\n", n_rows, check_time(c, run_sort, &t, false) * 1e6);
@@ -250,13 +259,13 @@ static void time_layer(struct check *c, struct rng *rng, int32_t n_rows) {
     double s = check_time(c, run_sum, &t, false);
     printf("  expert_sum %d rows: %.1f us, %.0f GB/s (4670)\n", n_rows, s * 1e6,
            (double)bytes * (USED + 1) / s / 1e9);
-    for (int i = 0; i < 3; i++)
-        check_free(on[i]);
+    for (int i = 0; i < 3; i++) check_free(on[i]);
     free(shares);
     routing_free(c, &r);
 }
 
-void check_moe(struct check *c) {
+void check_moe(struct check *c)
+{
     struct rng rng = {62};
     check_sort(c, &rng, 1, 1, 1, 0);
     check_sort(c, &rng, 17, 3, 5, 0);
@@ -272,8 +281,7 @@ void check_moe(struct check *c) {
         {100, 4, 3, 96, 1, {133}, {FORMAT_Q5_1}, true, false},
         {1, 2, 9, 32, 1, {8}, {FORMAT_IQ4_NL}, true, true},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        run_grouped(c, &rng, &cases[i]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_grouped(c, &rng, &cases[i]);
     check_sum(c, &rng, 3, 2, 2816);
     check_sum(c, &rng, 17, 8, 131);
     if (c->is_perf) {

@@ -276,6 +276,7 @@ static void measure_all(struct check *c)
     measure(c, 2048, 5376, ACT_HALF);
 }
 
+/* clang-format off */
 void check_norm(struct check *c)
 {
     static const struct shape shapes[] = {
@@ -336,3 +337,4 @@ void check_norm(struct check *c)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) check_shape(c, &rng, &shapes[i]);
     if (c->is_perf) measure_all(c);
 }
+/* clang-format on */

@@ -16,8 +16,7 @@ static void check_layout(struct check *c, enum format format, enum cuda_layout l
     struct rng rng = {(uint64_t)format * 16 + layout};
     float *values, *x = calloc((size_t)(cols * cols), sizeof *x);
     float *y = malloc((size_t)(rows * cols) * sizeof *y);
-    struct cuda_weight w =
-        check_weight(c, &rng, format, layout, 1, rows, cols, 0.05f, &values);
+    struct cuda_weight w = check_weight(c, &rng, format, layout, 1, rows, cols, 0.05f, &values);
     for (int i = 0; i < cols; i++) x[i * cols + i] = 1;
     struct step_view step = check_step(cols, 0, 0, NULL, NULL, NULL, NULL);
     struct exact_args args = {.step = step, .rows = {.max = cols}, .w = w};
@@ -50,8 +49,7 @@ static void check_layout(struct check *c, enum format format, enum cuda_layout l
 static void check_padding(struct check *c)
 {
     struct rng rng = {77};
-    struct cuda_weight w =
-        check_weight(c, &rng, FORMAT_Q4_1, LAYOUT_TILES, 2, 11, 96, 0.05f, NULL);
+    struct cuda_weight w = check_weight(c, &rng, FORMAT_Q4_1, LAYOUT_TILES, 2, 11, 96, 0.05f, NULL);
     struct tile_bytes bytes = tile_bytes_of(FORMAT_Q4_1, 11, 96, 2);
     uint16_t *scale = malloc(bytes.scale), *minus = malloc(bytes.minus);
     check_download(scale, w.scale, bytes.scale);

@@ -238,8 +238,8 @@ static bool has_ids(const struct chosen *chosen, const struct router_shape *s)
     check_download(ids, chosen->ids, (size_t)n * sizeof *ids);
     bool is_right = true;
     for (int32_t i = 0; i < n; i++)
-        is_right = is_right &&
-                   (i < s->live * s->n_used ? ids[i] >= 0 && ids[i] < s->n : ids[i] == -1);
+        is_right =
+            is_right && (i < s->live * s->n_used ? ids[i] >= 0 && ids[i] < s->n : ids[i] == -1);
     free(ids);
     return is_right;
 }
@@ -287,8 +287,8 @@ static bool free_router(struct router_args *a)
 }
 
 /* The last live row by itself, which another kernel does, gives what it gives among others. */
-static bool is_same_alone(struct check *c, const struct router_args *args,
-                          const struct chosen *all, const struct router_shape *s)
+static bool is_same_alone(struct check *c, const struct router_args *args, const struct chosen *all,
+                          const struct router_shape *s)
 {
     struct router_shape one = *s;
     one.rows = one.live = 1;
@@ -299,8 +299,7 @@ static bool is_same_alone(struct check *c, const struct router_args *args,
     a.rows.max = 1;
     a.x += (size_t)r * (size_t)s->cols;
     launch_router(&c->queue, &a);
-    struct chosen row = {all->z + r * s->n, all->shares + r * s->n_used,
-                         all->ids + r * s->n_used};
+    struct chosen row = {all->z + r * s->n, all->shares + r * s->n_used, all->ids + r * s->n_used};
     bool is_right = is_same_choice(&alone, &row, &one);
     check_step_free(&a.step);
     return is_right & free_chosen(&alone);
@@ -353,14 +352,19 @@ static void check_replay(struct check *c, int32_t rows, uint32_t *arrived)
 
 static void check_router(struct check *c)
 {
-    static const struct router_shape shapes[] = {
-        {1, 1, 128, 8, 2816, true, TRAP_NONE},       {3, 2, 128, 8, 2816, true, TRAP_TIES},
-        {17, 17, 128, 8, 2816, true, TRAP_NAN_ROW},  {64, 64, 128, 8, 2816, true, TRAP_TIES},
-        {64, 9, 128, 7, 704, false, TRAP_NONE},      {8, 8, 128, 6, 704, true, TRAP_NAN_EXPERT},
-        {9, 8, 8, 2, 64, true, TRAP_NONE},           {17, 3, 8, 8, 70, false, TRAP_TIES},
-        {64, 63, 100, 5, 257, true, TRAP_NAN_EXPERT}, {3, 3, 100, 1, 2816, false, TRAP_TIES},
-        {1, 1, 100, 4, 33, true, TRAP_NAN_ROW},      {2, 2, 3, 3, 256, true, TRAP_NONE},
-        {16, 0, 128, 8, 256, true, TRAP_NONE}};
+    static const struct router_shape shapes[] = {{1, 1, 128, 8, 2816, true, TRAP_NONE},
+                                                 {3, 2, 128, 8, 2816, true, TRAP_TIES},
+                                                 {17, 17, 128, 8, 2816, true, TRAP_NAN_ROW},
+                                                 {64, 64, 128, 8, 2816, true, TRAP_TIES},
+                                                 {64, 9, 128, 7, 704, false, TRAP_NONE},
+                                                 {8, 8, 128, 6, 704, true, TRAP_NAN_EXPERT},
+                                                 {9, 8, 8, 2, 64, true, TRAP_NONE},
+                                                 {17, 3, 8, 8, 70, false, TRAP_TIES},
+                                                 {64, 63, 100, 5, 257, true, TRAP_NAN_EXPERT},
+                                                 {3, 3, 100, 1, 2816, false, TRAP_TIES},
+                                                 {1, 1, 100, 4, 33, true, TRAP_NAN_ROW},
+                                                 {2, 2, 3, 3, 256, true, TRAP_NONE},
+                                                 {16, 0, 128, 8, 256, true, TRAP_NONE}};
     struct rng rng = {78};
     uint32_t zeros[ROUTER_COUNTERS] = {0}, *arrived = check_alloc(zeros, sizeof zeros);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)

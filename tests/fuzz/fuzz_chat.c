@@ -51,6 +51,7 @@ static struct carat_value text_of(const char *text, size_t length)
     return v;
 }
 
+/* clang-format off */
 static struct carat_value word(struct request *r, int depth)
 {
     static const char *const words[] = {
@@ -66,6 +67,7 @@ static struct carat_value word(struct request *r, int depth)
     const char *text = next_bytes(&r->bytes, &length);
     return text_of(text, length);
 }
+/* clang-format on */
 
 static size_t next_count(struct request *r, size_t most)
 {
@@ -120,7 +122,7 @@ static struct carat_value object_of(struct request *r, int depth, const struct f
     v.as.object.count = n;
     return v;
 }
-#define OBJECT(r, depth, first, fields, most) \
+#define OBJECT(r, depth, first, fields, most)                                                      \
     object_of(r, depth, first, fields, sizeof(fields) / sizeof *(fields), most)
 
 static struct carat_value boolean(struct request *r, int depth)
@@ -194,12 +196,19 @@ static struct carat_value type(struct request *r, int depth)
 static struct carat_value schema(struct request *r, int depth)
 {
     static const struct field with_type = {"type", usual_type};
-    static const struct field fields[] = {
-        {"type", type},         {"properties", named_schemas}, {"items", schema},
-        {"$ref", word},         {"allOf", schemas},            {"anyOf", schemas},
-        {"oneOf", schemas},     {"required", strings},         {"enum", strings},
-        {"description", word},  {"nullable", boolean},         {"$defs", named_schemas},
-        {"definitions", named_schemas}};
+    static const struct field fields[] = {{"type", type},
+                                          {"properties", named_schemas},
+                                          {"items", schema},
+                                          {"$ref", word},
+                                          {"allOf", schemas},
+                                          {"anyOf", schemas},
+                                          {"oneOf", schemas},
+                                          {"required", strings},
+                                          {"enum", strings},
+                                          {"description", word},
+                                          {"nullable", boolean},
+                                          {"$defs", named_schemas},
+                                          {"definitions", named_schemas}};
     if (depth > DEPTH_MAX - 10) return word(r, depth);
     return OBJECT(r, depth, next_byte(&r->bytes) % 4 ? &with_type : NULL, fields, 6);
 }
@@ -284,10 +293,11 @@ static struct carat_value answers(struct request *r, int depth)
 static struct carat_value message(struct request *r, int depth)
 {
     static const struct field with_role = {"role", role};
-    static const struct field fields[] = {
-        {"content", content},   {"tool_calls", calls},       {"reasoning", word},
-        {"tool_call_id", word}, {"name", word},              {"tool_responses", answers},
-        {"content", content},   {"reasoning_content", word}, {"role", word}};
+    static const struct field fields[] = {{"content", content}, {"tool_calls", calls},
+                                          {"reasoning", word},  {"tool_call_id", word},
+                                          {"name", word},       {"tool_responses", answers},
+                                          {"content", content}, {"reasoning_content", word},
+                                          {"role", word}};
     return OBJECT(r, depth, &with_role, fields, 5);
 }
 

@@ -29,12 +29,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { N_VOCAB = 640, EDIT_BYTES = 8, EDITS_MAX = 16, LAYOUTS = 16, STEPS_MAX = 40 };
 
+/* clang-format off */
 static const uint32_t nasty[] = {
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 255,
     256, 257, 511, 512, 640, 1023, 1024, 4096, 65535, 65536, 1u << 20, 1u << 24, INT32_MAX,
     1u << 31, UINT32_MAX, 0x7FC00000 /* NaN */, 0x7F800000, 0xFF800000 /* infinite */,
     0x7F7FFFFF /* largest */, 0x33333333};
 enum { N_NASTY = sizeof nasty / sizeof *nasty };
+/* clang-format on */
 
 struct edit {
     uint8_t target, at, at2, op;
@@ -192,8 +194,7 @@ static void edit_text(struct gguf_writer *w, const struct edit *e)
         }
         if (end - at < 8) return;
         memcpy(&length, at, 8);
-        if (length > 0 && length <= (uint64_t)(end - at) - 8)
-            at[8 + e->at2 % length] = (char)e->op;
+        if (length > 0 && length <= (uint64_t)(end - at) - 8) at[8 + e->at2 % length] = (char)e->op;
     }
 }
 
@@ -226,7 +227,8 @@ static void fill_prompt(const carat_model *m, int32_t prompt[8])
         int32_t *ids;
         size_t n;
         carat_assert(carat_tokenize(m, text, sizeof text, (enum carat_special)special, true, &ids,
-                                    &n, &err) == CARAT_OK && n > 0);
+                                    &n, &err) == CARAT_OK &&
+                     n > 0);
         check_ids(m, ids, n);
         for (size_t i = 0; i < 8; i++) prompt[i] = ids[i % n];
         carat_free(ids);
@@ -260,14 +262,14 @@ static void use(const carat_model *m, uint8_t way)
     struct carat_memory memory;
     int32_t prompt[8];
     carat_engine *e;
-    struct carat_engine_options options = {
-        .backend = way & 1 ? "cpu" : "ref",
-        .n_threads = 1,
-        .n_ctx = way & 2 ? 16 : 24,
-        .chunk = way & 4 ? 3 : 16,
-        .n_seq = way & 8 ? 2 : 1,
-        .precision = way & 16 ? CARAT_PRECISION_FP32 : CARAT_PRECISION_FAST,
-        .kv_type = (enum carat_kv_type)(way >> 5 & 3)};
+    struct carat_engine_options options = {.backend = way & 1 ? "cpu" : "ref",
+                                           .n_threads = 1,
+                                           .n_ctx = way & 2 ? 16 : 24,
+                                           .chunk = way & 4 ? 3 : 16,
+                                           .n_seq = way & 8 ? 2 : 1,
+                                           .precision = way & 16 ? CARAT_PRECISION_FP32
+                                                                 : CARAT_PRECISION_FAST,
+                                           .kv_type = (enum carat_kv_type)(way >> 5 & 3)};
     fill_prompt(m, prompt);
     int status = carat_memory_estimate(m, &options, &memory, &err);
     carat_assert(status == CARAT_OK || (err.message[0] && status != CARAT_EINTERNAL));

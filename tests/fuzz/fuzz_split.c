@@ -54,8 +54,7 @@ static void fill_part(struct gguf_writer *w, struct source *s, int index, int n_
     float values[32] = {1, 2, 3};
     int64_t dims[1] = {32};
     uint8_t flags = next_byte(s);
-    if (index == 0 || flags & 4)
-        gguf_put_text(w, "general.architecture", architectures[flags % 4]);
+    if (index == 0 || flags & 4) gguf_put_text(w, "general.architecture", architectures[flags % 4]);
     if (flags == 255) gguf_put_u32(w, "general.architecture", 4);
     put_number(w, "split.no", s, index);
     put_number(w, "split.count", s, n_parts);

@@ -73,8 +73,8 @@ static void test_texts(void **state)
         assert_int_equal(chat_text(size_of(one), &request, &text, &length, &err), CARAT_OK);
         struct buf guarded = {0};
         buf_add(&guarded, json_string_value(expected), json_string_length(expected));
-        bool asked = json_is_true(json_object_get(json_object_get(one, "request"),
-                                                  "add_generation_prompt"));
+        bool asked =
+            json_is_true(json_object_get(json_object_get(one, "request"), "add_generation_prompt"));
         if (asked && guarded.length > 8 &&
             strcmp(guarded.data + guarded.length - 8, "<turn|>\n") == 0)
             buf_add_text(&guarded, "<|turn>model\n");
@@ -103,8 +103,8 @@ static void test_ids(void **state)
         size_t length, count, plain_count;
         int32_t *ids, *plain;
         assert_int_equal(chat_text(size_of(one), &request, &text, &length, &err), CARAT_OK);
-        assert_int_equal(
-            chat_tokenize(f->v, size_of(one), &request, 1 << 20, &ids, &count, &err), CARAT_OK);
+        assert_int_equal(chat_tokenize(f->v, size_of(one), &request, 1 << 20, &ids, &count, &err),
+                         CARAT_OK);
         assert_int_equal(tokenizer_encode(f->v, text, length, CARAT_SPECIAL_ALL, true, &plain,
                                           &plain_count, &err),
                          CARAT_OK);

@@ -41,7 +41,9 @@ static struct ids answer(carat_engine *engine, const struct ids *prompt)
     struct carat_error err = {0};
     struct ids out = {.n = 0};
     struct carat_request request = {
-        .prompt = prompt->at, .n_prompt = prompt->n, .max_tokens = 200,
+        .prompt = prompt->at,
+        .n_prompt = prompt->n,
+        .max_tokens = 200,
         .sampling = {.temperature = 0, .top_p = 1, .repeat_penalty = 1}};
     carat_request_id id;
     assert_int_equal(carat_submit(engine, &request, &id, &err), CARAT_OK);
@@ -109,8 +111,8 @@ static void cuda_gives_the_ids_of_llama_cpp(void **state)
     need_device("cuda");
     check_backend(&(struct carat_engine_options){.backend = "cuda"});
     check_backend(&(struct carat_engine_options){.backend = "cuda", .chunk = 5});
-    check_backend(&(struct carat_engine_options){.backend = "cuda",
-                                                 .precision = CARAT_PRECISION_FP32});
+    check_backend(
+        &(struct carat_engine_options){.backend = "cuda", .precision = CARAT_PRECISION_FP32});
 }
 
 int main(int argc, char **argv)

@@ -152,8 +152,11 @@ static void check_replay(int32_t gpu_layers, int32_t cpu_expert_layers)
     for (int m = 0; m < N_MODELS; m++) {
         carat_model *model = open_model(models[m]);
         for (int direct = 0; direct < 2; direct++) {
-            struct carat_engine_options options = {.backend = "cuda", .n_ctx = 512, .n_seq = 3,
-                                                   .profile = direct, .gpu_layers = gpu_layers,
+            struct carat_engine_options options = {.backend = "cuda",
+                                                   .n_ctx = 512,
+                                                   .n_seq = 3,
+                                                   .profile = direct,
+                                                   .gpu_layers = gpu_layers,
                                                    .cpu_expert_layers = cpu_expert_layers};
             carat_engine *engine = open_engine(model, &options);
             for (int i = 0; i < 3; i++) submit(engine, model, i, 60, &answers[3 * direct + i]);
@@ -255,16 +258,20 @@ static void answer_with_table(const carat_model *model, const struct table_setti
 {
     enum { N = SEQUENCES_MAX / 2 };
     struct carat_error err = {0};
-    struct carat_engine_options options = {
-        .backend = "cuda", .n_ctx = 512, .n_seq = N, .chunk = chunk, .no_graphs = is_launched,
-        .gpu_layers = chunk < 10 ? 3 : 0, .ple_place = table->place, .ple_cache = table->cache};
+    struct carat_engine_options options = {.backend = "cuda",
+                                           .n_ctx = 512,
+                                           .n_seq = N,
+                                           .chunk = chunk,
+                                           .no_graphs = is_launched,
+                                           .gpu_layers = chunk < 10 ? 3 : 0,
+                                           .ple_place = table->place,
+                                           .ple_cache = table->cache};
     carat_engine *engine = open_engine(model, &options);
     assert_int_equal(carat_engine_setup(engine)->ple_place, table->place);
     assert_int_equal(carat_engine_memory(engine)->ple_cache > 0, table->place == CARAT_PLE_HOST);
     for (int i = 0; i < N; i++) submit(engine, model, 2 * i + 1, 30, &out[i]);
     for (int i = 0; i < 2; i++) assert_true(carat_step(engine, &err) >= 0);
-    for (int i = 1; i < N; i += 3)
-        assert_int_equal(carat_cancel(engine, out[i].request), CARAT_OK);
+    for (int i = 1; i < N; i += 3) assert_int_equal(carat_cancel(engine, out[i].request), CARAT_OK);
     run(engine, out, N);
     carat_engine_close(engine);
 }

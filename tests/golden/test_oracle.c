@@ -172,8 +172,7 @@ static void check_rows(const char *name, int32_t chunk, const struct rows *all,
         bool is_wanted = !at || (found < n_at && at[found] == p);
         found += is_wanted;
         if (part->seen[p] != is_wanted)
-            fail_msg("%s, chunk %d: position %d was given %d times", name, chunk, p,
-                     part->seen[p]);
+            fail_msg("%s, chunk %d: position %d was given %d times", name, chunk, p, part->seen[p]);
         if (is_wanted && memcmp(part->logits[p], all->logits[p], sizeof part->logits[p]) != 0)
             fail_msg("%s, chunk %d: position %d differs, by %g relative", name, chunk, p,
                      relative_error(part->logits[p], all->logits[p]));
@@ -195,8 +194,8 @@ static void logits_and_every_argmax_are_those_of_the_oracle(void **state)
         for (int32_t p = 0; p < N_TOKENS; p++) {
             assert_int_equal(base[i].seen[p], 1);
             if (argmax(base[i].logits[p]) != o->argmax[p])
-                fail_msg("%s: position %d: argmax %d expected, %d found", names[i], p,
-                         o->argmax[p], argmax(base[i].logits[p]));
+                fail_msg("%s: position %d: argmax %d expected, %d found", names[i], p, o->argmax[p],
+                         argmax(base[i].logits[p]));
         }
     }
 }
@@ -263,7 +262,8 @@ static void a_ring_equals_a_cache_of_the_whole_context(void **state)
             struct carat_error err = {0};
             memset(&other, 0, sizeof other);
             assert_int_equal(carat_score(engines[k], o->tokens, N_TOKENS, o->position, N_STORED,
-                                         take_row, &other, &err), CARAT_OK);
+                                         take_row, &other, &err),
+                             CARAT_OK);
             check_rows(names[i], k ? N_CTX : 7, &base[i], &other, o->position, N_STORED);
             carat_engine_close(engines[k]);
         }
@@ -287,8 +287,8 @@ static void half_precision_caches_stay_close(void **state)
             n_close += relative_error(row, o->logits[k]) <= 1e-3;
             n_different += argmax(row) != o->argmax[o->position[k]];
         }
-        print_message("%s, f16 cache: worst relative error %.2g, %d of %d within 1e-3\n",
-                      names[i], worst, n_close, N_STORED);
+        print_message("%s, f16 cache: worst relative error %.2g, %d of %d within 1e-3\n", names[i],
+                      worst, n_close, N_STORED);
         assert_true(worst > 1e-5); /* else the option is not heard */
         assert_true(worst <= 8e-3);
         assert_true(n_close >= N_STORED - 2);
@@ -344,17 +344,20 @@ static void score_with(const struct carat_engine_options *options, const struct 
     carat_engine *e;
     if (carat_engine_open(&e, o->model, options, &err)) fail_msg("%s", err.message);
     memset(rows, 0, sizeof *rows);
-    assert_int_equal(carat_score(e, o->tokens, N_TOKENS, o->position, N_STORED, take_row, rows,
-                                 &err), CARAT_OK);
+    assert_int_equal(
+        carat_score(e, o->tokens, N_TOKENS, o->position, N_STORED, take_row, rows, &err), CARAT_OK);
     carat_engine_close(e);
 }
 
 /* The same from a backend, for a chunk size and a number of threads. */
-static void score_on(const char *backend, const struct oracle *o, int32_t chunk,
-                     int32_t n_threads, enum carat_precision precision, struct rows *rows)
+static void score_on(const char *backend, const struct oracle *o, int32_t chunk, int32_t n_threads,
+                     enum carat_precision precision, struct rows *rows)
 {
-    struct carat_engine_options options = {.backend = backend, .n_ctx = N_CTX, .chunk = chunk,
-                                           .n_threads = n_threads, .precision = precision};
+    struct carat_engine_options options = {.backend = backend,
+                                           .n_ctx = N_CTX,
+                                           .chunk = chunk,
+                                           .n_threads = n_threads,
+                                           .precision = precision};
     score_with(&options, o, rows);
 }
 
@@ -469,8 +472,10 @@ static void cuda_with_the_cpu_in_full_precision_is_the_reference(void **state)
     need_device("cuda");
     for (int i = 0; i < N_ORACLES; i++)
         for (int32_t chunk = 1; chunk <= 64; chunk += 63) {
-            struct carat_engine_options options = {.backend = "cuda", .n_ctx = N_CTX,
-                                                   .chunk = chunk, .gpu_layers = 3,
+            struct carat_engine_options options = {.backend = "cuda",
+                                                   .n_ctx = N_CTX,
+                                                   .chunk = chunk,
+                                                   .gpu_layers = 3,
                                                    .cpu_expert_layers = INT32_MAX,
                                                    .precision = CARAT_PRECISION_FP32};
             score_with(&options, &oracles[i], &other);
@@ -498,7 +503,9 @@ static void cuda_with_products_of_8_bits_is_as_close_as_llama_cpp(void **state)
     need_device("cuda");
     for (int i = 0; i < N_ORACLES; i++)
         for (int budget = -1; budget <= 0; budget++) { /* without and with mirrors */
-            struct carat_engine_options options = {.backend = "cuda", .n_ctx = N_CTX, .chunk = 200,
+            struct carat_engine_options options = {.backend = "cuda",
+                                                   .n_ctx = N_CTX,
+                                                   .chunk = 200,
                                                    .matmul = CARAT_MATMUL_INT8,
                                                    .mirror_budget = budget};
             score_with(&options, &oracles[i], &other);
@@ -517,11 +524,12 @@ static void scoring_again_gives_the_same(void **state)
         carat_engine *e = open_engine(o, 16, CARAT_KV_F32);
         int32_t backwards[N_TOKENS];
         for (int k = 0; k < N_TOKENS; k++) backwards[k] = o->tokens[N_TOKENS - 1 - k];
-        assert_int_equal(carat_score(e, backwards, N_TOKENS, o->position, 1, take_row, &other,
-                                     &err), CARAT_OK);
+        assert_int_equal(
+            carat_score(e, backwards, N_TOKENS, o->position, 1, take_row, &other, &err), CARAT_OK);
         memset(&other, 0, sizeof other);
-        assert_int_equal(carat_score(e, o->tokens, N_TOKENS, o->position, N_STORED, take_row,
-                                     &other, &err), CARAT_OK);
+        assert_int_equal(
+            carat_score(e, o->tokens, N_TOKENS, o->position, N_STORED, take_row, &other, &err),
+            CARAT_OK);
         check_rows(names[i], 16, &base[i], &other, o->position, N_STORED);
         carat_engine_close(e);
     }

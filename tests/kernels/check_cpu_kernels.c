@@ -78,9 +78,14 @@ static void open_product(struct product *p, const struct cpu_kernels *k, enum fo
         format_of(format)->encode(values + r * cols, bytes + (size_t)r * row_bytes, cols);
         format_of(format)->decode(bytes + (size_t)r * row_bytes, p->decoded + r * cols, cols);
     }
-    p->source = (struct weight){.name = "weight", .format = format, .n_expert = 1, .rows = rows,
-                                .cols = cols, .row_bytes = row_bytes,
-                                .expert_bytes = row_bytes * (size_t)rows, .data = bytes};
+    p->source = (struct weight){.name = "weight",
+                                .format = format,
+                                .n_expert = 1,
+                                .rows = rows,
+                                .cols = cols,
+                                .row_bytes = row_bytes,
+                                .expert_bytes = row_bytes * (size_t)rows,
+                                .data = bytes};
     p->tiled = (struct cpu_weight){.source = &p->source};
     struct pool *pool;
     if (pool_open(&pool, &(struct pool_options){.n_threads = 1}, NULL)) abort();
@@ -122,15 +127,24 @@ static void check_rows(const struct cpu_kernels *k, const struct product *p, int
     int32_t list[LIST_MAX];
     float out[LIST_MAX * N_TILES * TILE_ROWS], alone[TILE_ROWS];
     for (int i = 0; i < n; i++) list[i] = (i * 7 + 2) % (ACT_ROWS * 2);
-    struct tile_job job = {.shape = &p->tiled.shape, .tile = tile_at(&p->tiled, 0, 0),
-                           .n_tiles = N_TILES, .act = p->act, .list = list, .n = n, .divisor = 2,
+    struct tile_job job = {.shape = &p->tiled.shape,
+                           .tile = tile_at(&p->tiled, 0, 0),
+                           .n_tiles = N_TILES,
+                           .act = p->act,
+                           .list = list,
+                           .n = n,
+                           .divisor = 2,
                            .out = out};
     k->tile_dot(&job);
     int different = 0;
     for (int i = 0; i < n * N_TILES; i++) {
         int tile = i % N_TILES, act_row = list[i / N_TILES] / 2;
-        struct tile_job one = {.shape = &p->tiled.shape, .tile = tile_at(&p->tiled, 0, tile),
-                               .n_tiles = 1, .act = p->act, .first = act_row, .n = 1,
+        struct tile_job one = {.shape = &p->tiled.shape,
+                               .tile = tile_at(&p->tiled, 0, tile),
+                               .n_tiles = 1,
+                               .act = p->act,
+                               .first = act_row,
+                               .n = 1,
                                .out = alone};
         k->tile_dot(&one);
         different += memcmp(alone, out + i * TILE_ROWS, sizeof alone) != 0;
@@ -409,8 +423,12 @@ static double seconds_for(const struct cpu_kernels *k, const struct product *p, 
     for (int r = 0; r < 7; r++) {
         double begin = os_seconds();
         for (int64_t tile = 0; tile < p->tiled.n_tiles; tile += TILES) {
-            struct tile_job job = {.shape = &p->tiled.shape, .tile = tile_at(&p->tiled, 0, tile),
-                                   .n_tiles = TILES, .act = p->act, .n = n, .out = out};
+            struct tile_job job = {.shape = &p->tiled.shape,
+                                   .tile = tile_at(&p->tiled, 0, tile),
+                                   .n_tiles = TILES,
+                                   .act = p->act,
+                                   .n = n,
+                                   .out = out};
             k->tile_dot(&job);
         }
         double seconds = os_seconds() - begin;

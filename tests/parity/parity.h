@@ -26,11 +26,11 @@ struct parity_shape {
     int32_t group;             /* RMSNORM; ROPE: head_dim */
     int32_t n_expert, n_used;
     int32_t n_heads, n_kv_heads, head_dim, window, capacity; /* ATTENTION, KV_WRITE */
-    int32_t n_decode, depth;   /* the same: single rows; position of the first row */
-    bool has_weight;           /* RMSNORM, ROUTE: not all ones */
-    bool has_ties;             /* ROUTE: equal logits */
-    bool is_fine;              /* MATMUL */
-    bool is_odd;               /* a row length that no model has: a backend may refuse it */
+    int32_t n_decode, depth; /* the same: single rows; position of the first row */
+    bool has_weight;         /* RMSNORM, ROUTE: not all ones */
+    bool has_ties;           /* ROUTE: equal logits */
+    bool is_fine;            /* MATMUL */
+    bool is_odd;             /* a row length that no model has: a backend may refuse it */
 };
 
 enum { PARITY_SHAPES_MAX = 1024 };
@@ -46,9 +46,9 @@ struct parity_case {
     int32_t *routed;        /* EXPERT_*: n_used expert ids of each token, as ROUTE gives them */
     float value;            /* EMBED, SCALE: factor; RMSNORM: eps; SOFTCAP: cap */
     struct kv_cache cache;
-    int32_t n_seq, n_position;   /* sequences; rows of each in `keys` */
-    struct weight keys, values;  /* row s * n_position + p */
-    int32_t *first_visible;      /* of each sequence: cells before it hold NaN */
+    int32_t n_seq, n_position;  /* sequences; rows of each in `keys` */
+    struct weight keys, values; /* row s * n_position + p */
+    int32_t *first_visible;     /* of each sequence: cells before it hold NaN */
     struct arena arena;
 };
 

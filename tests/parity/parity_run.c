@@ -72,8 +72,7 @@ static int load(const struct runner *r, struct loaded *l)
     l->scratch_bytes = r->backend->scratch_bytes(r->device, &l->plan) + GUARD;
     TRY(take_poisoned(r, l->memory_bytes, &l->memory));
     TRY(take_poisoned(r, l->scratch_bytes, &l->scratch));
-    return r->backend->bind(r->device, &l->plan, NULL, l->memory, l->scratch, &l->program,
-                            r->err);
+    return r->backend->bind(r->device, &l->plan, NULL, l->memory, l->scratch, &l->program, r->err);
 }
 
 /* ---- Guards ----------------------------------------------------------------------------- */
@@ -173,7 +172,7 @@ static int run_op(const struct runner *r, struct loaded *l, struct parity_result
     struct parity_case *c = r->c;
     int32_t n_token = c->step.n_token + ROWS_SPARE, n_out = c->step.n_out + ROWS_SPARE;
     plan_init(&l->plan, n_token, n_out, &c->cache, 1);
-    plan_add_usual(&l->plan, n_token, n_out); /* recorded with rows to spare, */
+    plan_add_usual(&l->plan, n_token, n_out);                 /* recorded with rows to spare, */
     plan_add_usual(&l->plan, c->step.n_token, c->step.n_out); /* and as it is */
     struct built b = build(&l->plan, c);
     TRY(load(r, l));

@@ -55,8 +55,8 @@ static void add_row_ops(struct list *l)
 
 static void add_norms(struct list *l)
 {
-    static const int32_t shapes[][2] = {{1, 1}, {77, 77}, {77, 11}, {2816, 2816}, {2048, 256},
-                                        {1024, 512}};
+    static const int32_t shapes[][2] = {{1, 1},       {77, 77},    {77, 11},
+                                        {2816, 2816}, {2048, 256}, {1024, 512}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct parity_shape s = {.code = OP_RMSNORM,
                                  .cols = shapes[i][0],
@@ -88,11 +88,16 @@ static void add_formats(struct list *l)
             if (s.first + s.cols > s.inner) s.cols = s.inner - s.first;
             if (s.cols > 0) add(l, s);
         }
-        s = (struct parity_shape){.code = OP_EMBED, .format = (enum format)f, .rows = 7,
-                                  .inner = 3 * unit, .first = 13, .cols = unit + 5, .is_odd = true};
+        s = (struct parity_shape){.code = OP_EMBED,
+                                  .format = (enum format)f,
+                                  .rows = 7,
+                                  .inner = 3 * unit,
+                                  .first = 13,
+                                  .cols = unit + 5,
+                                  .is_odd = true};
         add(l, s);
-        s = (struct parity_shape){.code = OP_MATMUL, .format = (enum format)f, .cols = 64,
-                                  .inner = 3 * unit};
+        s = (struct parity_shape){
+            .code = OP_MATMUL, .format = (enum format)f, .cols = 64, .inner = 3 * unit};
         add_rows(l, s);
         s.is_fine = true;
         add_rows(l, s);
@@ -108,16 +113,16 @@ static void add_formats(struct list *l)
         s.rows = 7;
         add(l, s);
     }
-    add(l, (struct parity_shape){.code = OP_MATMUL, .format = FORMAT_Q4_0, .rows = 1, .cols = 128,
-                                 .inner = 2816});
+    add(l, (struct parity_shape){
+               .code = OP_MATMUL, .format = FORMAT_Q4_0, .rows = 1, .cols = 128, .inner = 2816});
 }
 
 static void add_experts(struct list *l)
 {
     static const int32_t counts[][2] = {{1, 1}, {8, 2}, {5, 5}, {128, 8}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        struct parity_shape s = {.code = OP_ROUTE, .inner = counts[i][0], .n_used = counts[i][1],
-                                 .cols = counts[i][1]};
+        struct parity_shape s = {
+            .code = OP_ROUTE, .inner = counts[i][0], .n_used = counts[i][1], .cols = counts[i][1]};
         add_rows(l, s);
         s.has_weight = true;
         s.has_ties = true;
@@ -127,8 +132,11 @@ static void add_experts(struct list *l)
                                           FORMAT_F16,  FORMAT_BF16, FORMAT_F32};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         int32_t block = format_of(formats[i])->block_elements, inner = block > 1 ? 2 * block : 64;
-        struct parity_shape s = {.format = formats[i], .cols = 24, .inner = inner,
-                                 .n_expert = i == 3 ? 3 : 16, .n_used = i == 3 ? 1 : 4};
+        struct parity_shape s = {.format = formats[i],
+                                 .cols = 24,
+                                 .inner = inner,
+                                 .n_expert = i == 3 ? 3 : 16,
+                                 .n_used = i == 3 ? 1 : 4};
         s.code = OP_EXPERT_IN;
         add_rows(l, s);
         s.code = OP_EXPERT_OUT;
@@ -138,14 +146,14 @@ static void add_experts(struct list *l)
 
 static void add_attention(struct list *l)
 {
-    static const int32_t heads[][3] = {{4, 1, 16}, {4, 2, 32}, {8, 1, 256}, {4, 4, 256},
-                                       {4, 1, 512}};
+    static const int32_t heads[][3] = {
+        {4, 1, 16}, {4, 2, 32}, {8, 1, 256}, {4, 4, 256}, {4, 1, 512}};
     /* window, capacity, n_decode, rows, depth */
     static const int32_t steps[][5] = {
-        {0, 64, 0, 1, 0},    {0, 64, 0, 7, 0},   {0, 96, 3, 7, 20},  {0, 64, 4, 4, 40},
-        {8, 8, 0, 1, 0},     {8, 8, 3, 3, 5},    {8, 8, 1, 1, 8},    {8, 14, 0, 7, 0},
-        {8, 14, 0, 7, 3},    {8, 14, 2, 9, 200}, {8, 40, 0, 33, 31}, {32, 64, 5, 38, 70},
-        {1, 7, 0, 7, 10},    {2, 8, 0, 7, 6},
+        {0, 64, 0, 1, 0}, {0, 64, 0, 7, 0},   {0, 96, 3, 7, 20},  {0, 64, 4, 4, 40},
+        {8, 8, 0, 1, 0},  {8, 8, 3, 3, 5},    {8, 8, 1, 1, 8},    {8, 14, 0, 7, 0},
+        {8, 14, 0, 7, 3}, {8, 14, 2, 9, 200}, {8, 40, 0, 33, 31}, {32, 64, 5, 38, 70},
+        {1, 7, 0, 7, 10}, {2, 8, 0, 7, 6},
     };
     for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
         for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {

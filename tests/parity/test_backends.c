@@ -53,7 +53,7 @@ static double budget_of(const struct backend *b, const struct parity_shape *s, b
     double budget = parity_budget(s);
     if (s->is_fine && budget > fine_budget(b, s)) budget = fine_budget(b, s);
     return is_exact && budget > 1e-10 && s->code != OP_ROPE && s->code != OP_ATTENTION ? 1e-10
-                                                                                      : budget;
+                                                                                       : budget;
 }
 
 /* Ids must be equal; other outputs within the budget. */
@@ -179,8 +179,8 @@ static void every_backend_has_its_case(void **state)
         size_t length = strlen(name);
         bool is_there = backend_list[i] == &ref_backend;
         for (size_t k = 0; k < sizeof tests / sizeof *tests; k++)
-            is_there = is_there || (strncmp(tests[k].name, name, length) == 0 &&
-                                    tests[k].name[length] == '_');
+            is_there = is_there ||
+                       (strncmp(tests[k].name, name, length) == 0 && tests[k].name[length] == '_');
         if (!is_there) fail_msg("backend %s has no case here", name);
     }
 }

@@ -25,8 +25,8 @@ static struct device *device;
 
 static const float *weight_row(const struct parity_case *c, int32_t expert, int64_t row)
 {
-    return c->weight_values + ((size_t)expert * (size_t)c->weight.rows + (size_t)row) *
-                                  (size_t)c->weight.cols;
+    return c->weight_values +
+           ((size_t)expert * (size_t)c->weight.rows + (size_t)row) * (size_t)c->weight.cols;
 }
 
 static double dot(const float *a, const float *b, int64_t n)
@@ -236,8 +236,9 @@ static void check_cells(const struct parity_case *c, const struct parity_result 
     int32_t d = c->cache.head_dim, n_cells = c->n_seq * c->cache.capacity;
     for (int32_t cell = 0; cell < n_cells; cell++) {
         int32_t t = c->step.n_token - 1;
-        while (t >= 0 && c->step.sequence[t] * c->cache.capacity +
-                                 c->step.position[t] % c->cache.capacity != cell)
+        while (t >= 0 &&
+               c->step.sequence[t] * c->cache.capacity + c->step.position[t] % c->cache.capacity !=
+                   cell)
             t--;
         for (int32_t i = 0; i < 2 * c->cache.n_heads; i++) {
             int32_t head = i / 2;
@@ -336,8 +337,14 @@ static void the_harness_notices_writes_behind_a_buffer(void **state)
 static void the_harness_notices_reads_of_unseen_cells(void **state)
 {
     (void)state;
-    struct parity_shape shape = {.code = OP_ATTENTION, .rows = 3, .cols = 64, .n_heads = 2,
-                                 .n_kv_heads = 1, .head_dim = 32, .window = 5, .capacity = 12,
+    struct parity_shape shape = {.code = OP_ATTENTION,
+                                 .rows = 3,
+                                 .cols = 64,
+                                 .n_heads = 2,
+                                 .n_kv_heads = 1,
+                                 .head_dim = 32,
+                                 .window = 5,
+                                 .capacity = 12,
                                  .depth = 20};
     struct parity_case c;
     struct parity_result out;
@@ -372,7 +379,7 @@ int main(void)
 #define X(NAME, params, meaning, budget) cmocka_unit_test(NAME##_equals_its_formula),
         OP_LIST(X)
 #undef X
-        cmocka_unit_test(budgets_leave_room_for_fp32),
+            cmocka_unit_test(budgets_leave_room_for_fp32),
         cmocka_unit_test(the_harness_notices_writes_behind_a_buffer),
         cmocka_unit_test(the_harness_notices_reads_of_unseen_cells),
     };

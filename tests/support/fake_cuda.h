@@ -20,18 +20,18 @@
 static struct {
     size_t total; /* of device memory */
     size_t device, device_most, pinned;
-    size_t others; /* that other programs have */
+    size_t others;       /* that other programs have */
     size_t pinned_total; /* that may be pinned */
     bool has_cublas;
     struct {
         void *to;
         const void *from;
         size_t bytes;
-    } *late; /* copies of streams other than the first, made when the host has to wait for them */
+    } * late; /* copies of streams other than the first, made when the host has to wait for them */
     size_t n_late, n_late_done, n_late_most;
     size_t n_late_awaited; /* by the first stream */
     uintptr_t n_streams;
-    float ms[2];  /* that measured launches take, by turns */
+    float ms[2]; /* that measured launches take, by turns */
     int n_measured;
     cudaError_t found; /* of looking for devices */
     int devices, major, driver;
@@ -68,8 +68,8 @@ static size_t give(void *memory)
     return bytes;
 }
 
-#define FAKE_OF(type, name, ...)     \
-    type __wrap_##name(__VA_ARGS__); \
+#define FAKE_OF(type, name, ...)                                                                   \
+    type __wrap_##name(__VA_ARGS__);                                                               \
     type __wrap_##name(__VA_ARGS__)
 #define FAKE(name, ...) FAKE_OF(cudaError_t, name, __VA_ARGS__)
 
@@ -121,8 +121,8 @@ FAKE(cudaMemcpy, void *to, const void *from, size_t bytes, enum cudaMemcpyKind k
     memcpy(to, from, bytes);
     return cudaSuccess;
 }
-FAKE(cudaMemcpyAsync, void *to, const void *from, size_t bytes,
-     enum cudaMemcpyKind kind, cudaStream_t stream)
+FAKE(cudaMemcpyAsync, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+     cudaStream_t stream)
 {
     (void)kind;
     if (!fake.late || (uintptr_t)stream < 2) {
@@ -224,8 +224,8 @@ FAKE(cudaGetDeviceProperties_v2, struct cudaDeviceProp *out, int device)
     (void)device;
     return describe(out);
 }
-FAKE(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *n,
-     const void *kernel, int threads, size_t shared, unsigned flags)
+FAKE(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *n, const void *kernel,
+     int threads, size_t shared, unsigned flags)
 {
     (void)kernel;
     (void)threads;
@@ -247,10 +247,10 @@ FAKE_OF(const char *, cudaGetErrorString, cudaError_t error)
 }
 
 /* Calls without effect; of those that make something it is never looked at. */
-#define NOTHING(name, ...)                     \
-    FAKE(name, __VA_ARGS__)                    \
-    {                                          \
-        return cudaSuccess;                    \
+#define NOTHING(name, ...)                                                                         \
+    FAKE(name, __VA_ARGS__)                                                                        \
+    {                                                                                              \
+        return cudaSuccess;                                                                        \
     }
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 NOTHING(cudaSetDevice, int device)
@@ -277,12 +277,10 @@ FAKE_OF(int, cublas_open, struct cublas **out, const char *path)
     *out = fake.has_cublas ? (struct cublas *)(void *)&handle : NULL;
     return fake.has_cublas ? 0 : -1;
 }
-FAKE_OF(void, cublas_close, struct cublas *c)
-{
-}
+FAKE_OF(void, cublas_close, struct cublas *c) {}
 /* The workspace has to be memory of the device, all of it: it is written. */
 FAKE_OF(int, cublas_set_stream, struct cublas *c, const struct queue *q, void *workspace,
-     size_t bytes)
+        size_t bytes)
 {
     memset(workspace, 0xff, bytes);
     return 0;

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 
+/* clang-format off */
 static const struct gemma_shape true_shapes[GEMMA_SIZES] = {
     [GEMMA_E2B] = {.name = "e2b", .n_layer = 35, .period = 5, .n_embd = 1536, .n_ff = 6144,
                    .n_ff_tail = 12288, .n_head = 8, .n_kv_local = 1, .n_kv_global = 1,
@@ -43,6 +44,7 @@ static const struct gemma_shape tiny_shapes[GEMMA_SIZES] = {
     [GEMMA_31B] = {.name = "tiny-31b", .n_layer = 6, .period = 3, .n_embd = 64, .n_ff = 96,
                    .n_head = 8, .n_kv_local = 4, .n_kv_global = 2, .window = 8, .k_eq_v = true},
 };
+/* clang-format on */
 
 struct gemma_shape gemma_true_shape(enum gemma_size size)
 {
@@ -189,8 +191,7 @@ static void attention_tensors(const struct visit *v)
         /* With unit weights the softmax of wide heads would be one-hot and a comparison of
          * two engines would measure chaos. */
         norm(v, "attn_k_norm.weight", head, 2.0f / sqrtf((float)head));
-        if (!(s->k_eq_v && is_global))
-            matrix(v, "attn_v.weight", v->layout->value, s->n_embd, kv);
+        if (!(s->k_eq_v && is_global)) matrix(v, "attn_v.weight", v->layout->value, s->n_embd, kv);
     }
     matrix(v, "attn_output.weight", v->layout->matrix, s->n_head * head, s->n_embd);
     norm(v, "post_attention_norm.weight", s->n_embd, 0.3f);
@@ -211,8 +212,8 @@ static void expert_tensors(const struct visit *v)
         matrices(v, "ffn_gate_exps.weight", format, s->n_embd, s->n_ff_expert, s->n_expert, 0.8f);
         matrices(v, "ffn_up_exps.weight", format, s->n_embd, s->n_ff_expert, s->n_expert, 0.8f);
     } else {
-        matrices(v, "ffn_gate_up_exps.weight", format, s->n_embd, 2 * s->n_ff_expert,
-                 s->n_expert, 0.8f);
+        matrices(v, "ffn_gate_up_exps.weight", format, s->n_embd, 2 * s->n_ff_expert, s->n_expert,
+                 0.8f);
     }
     matrices(v, "ffn_down_exps.weight", v->layout->expert_down, s->n_ff_expert, s->n_embd,
              s->n_expert, 0.8f);
@@ -242,8 +243,7 @@ static void layer_tensors(const struct visit *v)
 void gemma_tensors(const struct gemma_shape *shape, const struct gemma_layout *layout,
                    gemma_tensor_fn take, void *user)
 {
-    struct visit v = {
-        .shape = shape, .layout = layout, .take = take, .user = user, .layer = -1};
+    struct visit v = {.shape = shape, .layout = layout, .take = take, .user = user, .layer = -1};
     int64_t n_ple = (int64_t)shape->n_ple * shape->n_layer;
     matrices(&v, "token_embd.weight", layout->token_embd, shape->n_embd, shape->n_vocab, 0, 1.0f);
     norm(&v, "output_norm.weight", shape->n_embd, 1.0f);

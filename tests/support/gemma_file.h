@@ -12,15 +12,15 @@ enum gemma_size { GEMMA_E2B, GEMMA_E4B, GEMMA_12B, GEMMA_26B, GEMMA_31B, GEMMA_S
 struct gemma_shape {
     const char *name;
     int n_layer;
-    int period;     /* layer l is global when (l + 1) % period == 0 */
+    int period; /* layer l is global when (l + 1) % period == 0 */
     int n_embd, n_ff;
-    int n_ff_tail;  /* FFN width of the layers that share K/V; 0: as the others */
+    int n_ff_tail; /* FFN width of the layers that share K/V; 0: as the others */
     int n_head, n_kv_local, n_kv_global;
     int head_local, head_global;
     int window;
-    int n_shared;   /* trailing layers without K/V of their own */
-    int n_ple;      /* width of per-layer embeddings, 0: none */
-    bool k_eq_v;    /* global layers have no attn_v */
+    int n_shared; /* trailing layers without K/V of their own */
+    int n_ple;    /* width of per-layer embeddings, 0: none */
+    bool k_eq_v;  /* global layers have no attn_v */
     int n_expert, n_expert_used, n_ff_expert;
     int n_ctx, n_vocab;
 };
@@ -33,13 +33,13 @@ bool gemma_size_from_name(const char *name, enum gemma_size *out); /* "e2b", "26
 
 /* Types of the tensors, and what to leave out. */
 struct gemma_layout {
-    enum format matrix;       /* everything that is not named below */
-    enum format value, down;  /* attn_v; ffn_down */
+    enum format matrix;      /* everything that is not named below */
+    enum format value, down; /* attn_v; ffn_down */
     enum format expert_down;
     enum format token_embd, ple_embd;
     enum format ple_proj, ple_gate; /* per_layer_model_proj; inp_gate and proj */
-    bool keep_shared_kv;      /* K/V tensors of layers that do not use them */
-    bool separate_experts;    /* ffn_gate_exps and ffn_up_exps instead of the fused tensor */
+    bool keep_shared_kv;            /* K/V tensors of layers that do not use them */
+    bool separate_experts;          /* ffn_gate_exps and ffn_up_exps instead of the fused tensor */
     bool no_layer_scale, no_expert_scale;
 };
 

@@ -11,8 +11,8 @@
 
 enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, BYTE = 6 };
 enum {
-    ID_NEWLINES = 107,   /* runs of 1 to 31 */
-    ID_SPACES = 138,     /* runs of 2 to 31 */
+    ID_NEWLINES = 107, /* runs of 1 to 31 */
+    ID_SPACES = 138,   /* runs of 2 to 31 */
     ID_BYTES = 238,
     ID_WORDS = 494,
     ID_CHARACTERS = 236743, /* in a vocabulary of the real size */
@@ -122,9 +122,9 @@ static int next_free(const struct vocabulary *v, int *id)
 /* The space mark, printable ASCII, then letters of ever more scripts up to id `end`. */
 static void set_characters(struct vocabulary *v, int *id, int end)
 {
-    static const uint32_t ranges[][2] = {{0x2581, 0x2581}, {0x21, 0x7e},     {0xa1, 0xac},
-                                         {0xae, 0x17f},    {0x391, 0x3a1},   {0x3a3, 0x3c9},
-                                         {0x410, 0x44f},   {0x3041, 0x3096}, {0x30a1, 0x30fa},
+    static const uint32_t ranges[][2] = {{0x2581, 0x2581},   {0x21, 0x7e},     {0xa1, 0xac},
+                                         {0xae, 0x17f},      {0x391, 0x3a1},   {0x3a3, 0x3c9},
+                                         {0x410, 0x44f},     {0x3041, 0x3096}, {0x30a1, 0x30fa},
                                          {0x1f600, 0x1f64f}, {0xac00, 0xd7a3}, {0x4e00, 0x9fff}};
     for (size_t r = 0; r < sizeof ranges / sizeof *ranges; r++) {
         for (uint32_t c = ranges[r][0]; c <= ranges[r][1]; c++) {

@@ -21,9 +21,9 @@ static size_t skip_string(const struct buf *image, size_t at)
 static size_t skip_value(const struct buf *image, size_t at, uint32_t type)
 {
     static const uint8_t bytes[GGUF_TYPE_COUNT] = {
-        [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2,  [GGUF_I16] = 2, [GGUF_U32] = 4,
-        [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1, [GGUF_U64] = 8, [GGUF_I64] = 8,
-        [GGUF_F64] = 8};
+        [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2, [GGUF_I16] = 2,
+        [GGUF_U32] = 4, [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1,
+        [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8};
     carat_assert(type < GGUF_TYPE_COUNT);
     if (type == GGUF_STRING) return skip_string(image, at);
     if (type != GGUF_ARRAY) return at + bytes[type];

@@ -53,8 +53,8 @@ static uint64_t walk_tensor(const struct gguf *g, const struct gguf_tensor *t)
 
 uint64_t gguf_walk(const struct gguf *g)
 {
-    uint64_t sum = strlen(gguf_path(g)) + gguf_version(g) + gguf_alignment(g) +
-                   gguf_file_bytes(g) + (uint64_t)gguf_part_count(g);
+    uint64_t sum = strlen(gguf_path(g)) + gguf_version(g) + gguf_alignment(g) + gguf_file_bytes(g) +
+                   (uint64_t)gguf_part_count(g);
     for (size_t i = 0; i < gguf_kv_count(g); i++) {
         const struct gguf_kv *kv = gguf_kv_at(g, i);
         char shown[GGUF_PRINTABLE_BYTES];
@@ -63,7 +63,6 @@ uint64_t gguf_walk(const struct gguf *g)
         if (kv->type == GGUF_ARRAY) sum += walk_array(kv);
         sum += look_up(g, kv->key.data);
     }
-    for (size_t i = 0; i < gguf_tensor_count(g); i++)
-        sum += walk_tensor(g, gguf_tensor_at(g, i));
+    for (size_t i = 0; i < gguf_tensor_count(g); i++) sum += walk_tensor(g, gguf_tensor_at(g, i));
     return sum;
 }

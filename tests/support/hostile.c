@@ -26,8 +26,8 @@ void hostile_make(const struct hostile_case *test, const struct scratch *scratch
 {
     struct hostile_maker m = {.test = test, .scratch = scratch};
     scratch_file(scratch, "model.gguf", m.path);
-    tiny_model_put(&m.writer, &(struct tiny_options){
-                                  .size = test->size, .format = FORMAT_Q8_0, .seed = 5});
+    tiny_model_put(&m.writer,
+                   &(struct tiny_options){.size = test->size, .format = FORMAT_Q8_0, .seed = 5});
     test->make(&m);
     if (!m.is_saved) {
         if (!m.image.data) maker_image(&m);

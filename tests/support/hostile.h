@@ -13,16 +13,16 @@ struct hostile_maker {
     const struct scratch *scratch;
     struct gguf_writer writer; /* holds the tiny model of the case's size */
     struct buf image;
-    char path[512];            /* the file to open; may be set to something else */
-    bool is_saved;             /* the case has made the file at `path` itself */
+    char path[512]; /* the file to open; may be set to something else */
+    bool is_saved;  /* the case has made the file at `path` itself */
 };
 
 struct hostile_case {
     const char *name;
-    const char *expected;  /* part of the message; NULL: a legal file */
+    const char *expected; /* part of the message; NULL: a legal file */
     void (*make)(struct hostile_maker *m);
-    enum gemma_size size;  /* of the tiny model */
-    int exit_status;       /* 0: 3, or 0 for a legal file */
+    enum gemma_size size; /* of the tiny model */
+    int exit_status;      /* 0: 3, or 0 for a legal file */
     /* For the shared `make` functions: the key, tensor or text, and what to put there. */
     const char *object;
     int field;

@@ -68,7 +68,13 @@ static void key_field(struct hostile_maker *m)
 }
 
 enum tensor_field {
-    TENSOR_LENGTH, TENSOR_TEXT, TENSOR_DIMS, TENSOR_DIM0, TENSOR_DIM1, TENSOR_TYPE, TENSOR_OFFSET
+    TENSOR_LENGTH,
+    TENSOR_TEXT,
+    TENSOR_DIMS,
+    TENSOR_DIM0,
+    TENSOR_DIM1,
+    TENSOR_TYPE,
+    TENSOR_OFFSET
 };
 
 static void tensor_field(struct hostile_maker *m)
@@ -388,6 +394,7 @@ static void part_architecture(struct hostile_maker *m)
     save_part(m, "model-00002-of-00002.gguf");
 }
 
+/* clang-format off */
 #define WHOLE(title, bytes, says) \
     {.name = title, .make = whole_file, .text = bytes, .number = sizeof bytes - 1, .expected = says}
 #define CUT(n) {.name = "the first " #n " bytes", .make = first_bytes, .number = n, \
@@ -406,6 +413,7 @@ static void part_architecture(struct hostile_maker *m)
 #define ALIGNMENT(value) \
     {.name = "alignment " #value, .make = put_alignment, .number = value, \
      .expected = "\"general.alignment\": is " #value}
+/* clang-format on */
 
 static const char zeros[64] = {0};
 #define BLOCK0 "blk.0.attn_q.weight"
@@ -414,7 +422,14 @@ static const char zeros[64] = {0};
 
 static const struct hostile_case cases[] = {
     {.name = "empty file", .make = empty_file, .expected = "the file is empty"},
-    CUT(1), CUT(3), CUT(4), CUT(7), CUT(8), CUT(15), CUT(16), CUT(23),
+    CUT(1),
+    CUT(3),
+    CUT(4),
+    CUT(7),
+    CUT(8),
+    CUT(15),
+    CUT(16),
+    CUT(23),
     HEADER("bad magic", AT_MAGIC, 4, 0x4c4c4548, "\"GGUF\" is expected"),
     HEADER("big-endian magic", AT_MAGIC, 4, 0x47475546, "big-endian"),
     HEADER("version 0", AT_VERSION, 4, 0, "version 0 is not supported"),
@@ -431,8 +446,7 @@ static const struct hostile_case cases[] = {
     HEADER("65537 keys", AT_KEY_COUNT, 8, 65537, "at most 65536"),
     HEADER("30000 keys", AT_KEY_COUNT, 8, 30000, "of 30000"),
     {.name = "header and nothing else", .make = header_only, .expected = ARCH},
-    {.name = "65536 tensors of one name", .make = many_tensors,
-     .expected = "\"x\": occurs twice"},
+    {.name = "65536 tensors of one name", .make = many_tensors, .expected = "\"x\": occurs twice"},
     {.name = "65536 keys, two alike", .make = many_keys, .expected = "occurs twice"},
 
     KEY("key length 2^64-1", ARCH, KEY_LENGTH, UINT64_MAX, "a key of 18446744073709551615 bytes"),
@@ -459,26 +473,44 @@ static const struct hostile_case cases[] = {
     ARRAY("array of 10^12 strings", GGUF_STRING, UINT64_C(1000000000000),
           "\"a.list\": an array of 1000000000000 strings"),
     {.name = "array of strings cut", .make = cut_in_array, .expected = TOKENS},
-    {.name = "duplicate key", .make = duplicate_key, .field = GGUF_STRING,
+    {.name = "duplicate key",
+     .make = duplicate_key,
+     .field = GGUF_STRING,
      .expected = "\"" ARCH "\": occurs twice"},
-    {.name = "duplicate key of another type", .make = duplicate_key, .field = GGUF_U8,
+    {.name = "duplicate key of another type",
+     .make = duplicate_key,
+     .field = GGUF_U8,
      .expected = "\"" ARCH "\": occurs twice"},
 
-    ALIGNMENT(0), ALIGNMENT(1), ALIGNMENT(3), ALIGNMENT(13), ALIGNMENT(2147483648),
+    ALIGNMENT(0),
+    ALIGNMENT(1),
+    ALIGNMENT(3),
+    ALIGNMENT(13),
+    ALIGNMENT(2147483648),
     ALIGNMENT(4294967295),
-    {.name = "alignment larger than used", .make = put_alignment, .number = 4096,
+    {.name = "alignment larger than used",
+     .make = put_alignment,
+     .number = 4096,
      .expected = "tensor \""},
     {.name = "alignment as i32", .make = alignment_i32, .expected = "is i32, u32 is expected"},
     {.name = "alignment as string", .make = alignment_text, .expected = "is string, u32"},
     TENSOR("tensor name of no bytes", BLOCK0, TENSOR_LENGTH, 0, "a tensor name of 0 bytes"),
     TENSOR("tensor name of 10^6 bytes", BLOCK0, TENSOR_LENGTH, 1000000, "1 to 63"),
-    {.name = "tensor name of 64 bytes", .make = rename_tensor, .object = BLOCK0, .number = 64,
-     .text = "name", .expected = "a tensor name of 64 bytes"},
+    {.name = "tensor name of 64 bytes",
+     .make = rename_tensor,
+     .object = BLOCK0,
+     .number = 64,
+     .text = "name",
+     .expected = "a tensor name of 64 bytes"},
     TENSOR("tensor name not UTF-8", BLOCK0, TENSOR_TEXT, 0xff, "\"\\xfflk.0.attn_q.weight\""),
     {.name = "tensor name with a path and formats", .make = odd_tensor_name},
     {.name = "escape sequences in names", .make = escapes_in_names},
-    {.name = "duplicate tensor", .make = rename_tensor, .object = "blk.1.attn_norm.weight",
-     .number = 22, .text = "blk.0.attn_norm.weight", .expected = "\"blk.0.attn_norm.weight\""},
+    {.name = "duplicate tensor",
+     .make = rename_tensor,
+     .object = "blk.1.attn_norm.weight",
+     .number = 22,
+     .text = "blk.0.attn_norm.weight",
+     .expected = "\"blk.0.attn_norm.weight\""},
     TENSOR("no dimensions", BLOCK0, TENSOR_DIMS, 0, "has 0 dimensions"),
     TENSOR("5 dimensions", BLOCK0, TENSOR_DIMS, 5, "has 5 dimensions"),
     TENSOR("2^32-1 dimensions", BLOCK0, TENSOR_DIMS, UINT32_MAX, "has 4294967295 dimensions"),
@@ -497,13 +529,18 @@ static const struct hostile_case cases[] = {
     TENSOR("offset not aligned", BLOCK0, TENSOR_OFFSET, 33, "no multiple of the alignment"),
     TENSOR("offset 2^63", BLOCK0, TENSOR_OFFSET, UINT64_C(1) << 63, "gaps between tensors"),
     TENSOR("offset of another tensor", BLOCK0, TENSOR_OFFSET, 0, "overlaps another tensor"),
-    {.name = "end of a tensor wraps", .make = end_wraps,
+    {.name = "end of a tensor wraps",
+     .make = end_wraps,
      .expected = "tensor \"token_embd.weight\""},
     {.name = "tensors out of order", .make = tensors_swapped, .expected = "gaps between tensors"},
     /* The last tensor is one float, followed by 28 bytes of padding. */
-    {.name = "last tensor cut by a byte", .make = without_last, .number = 29,
+    {.name = "last tensor cut by a byte",
+     .make = without_last,
+     .number = 29,
      .expected = "tensor \"blk.5.layer_output_scale.weight\""},
-    {.name = "a page cut off", .make = without_last, .number = 4096,
+    {.name = "a page cut off",
+     .make = without_last,
+     .number = 4096,
      .expected = "end behind the file"},
     {.name = "no data at all", .make = no_data, .expected = "tensor \"token_embd.weight\""},
     {.name = "trailing garbage", .make = trailing_garbage},
@@ -515,16 +552,23 @@ static const struct hostile_case cases[] = {
     {.name = "part count wrong", .make = part_count, .expected = "the name says part 1 of 2"},
     {.name = "part without keys", .make = part_without_keys, .expected = "\"split.count\""},
     {.name = "one of a million parts", .make = part_of_a_million, .expected = "is 1000000, at"},
-    {.name = "part of another model", .make = part_architecture,
+    {.name = "part of another model",
+     .make = part_architecture,
      .expected = "the architecture is \"llama\""},
 
     WHOLE("safetensors", "\x40\0\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"pt\"}}      ", "GGUF"),
     WHOLE("zip", "PK\3\4\x14\0\0\0\x08\0aaaaaaaaaaaaaaaaaaaaaaaa", "\"GGUF\" is expected"),
-    WHOLE("ELF", "\x7f" "ELF\2\1\1\0\0\0\0\0\0\0\0\0\3\0\x3e\0\1\0\0\0", "\"\\x7fELF\""),
+    WHOLE("ELF",
+          "\x7f"
+          "ELF\2\1\1\0\0\0\0\0\0\0\0\0\3\0\x3e\0\1\0\0\0",
+          "\"\\x7fELF\""),
     WHOLE("gzip", "\x1f\x8b\x08\0\0\0\0\0\0\3aaaaaaaaaaaaaaaaaaaaaaaa", "\"\\x1f\\x8b\\x08\\x00\""),
     WHOLE("zstd", "\x28\xb5\x2f\xfd\x24\0aaaaaaaaaaaaaaaaaaaaaaaa", "\"GGUF\" is expected"),
     WHOLE("text", "This is no model file, it is a letter.\n", "\"This\""),
-    {.name = "zeros", .make = whole_file, .text = zeros, .number = sizeof zeros,
+    {.name = "zeros",
+     .make = whole_file,
+     .text = zeros,
+     .number = sizeof zeros,
      .expected = "\"GGUF\" is expected"},
     {.name = "folder", .make = folder, .expected = "this is a directory"},
     {.name = "FIFO", .make = fifo, .expected = "a regular file is expected"},

@@ -236,6 +236,7 @@ static void imatrix(struct hostile_maker *m)
     gguf_add_bytes(&m->writer, "blk.0.attn_q.weight.in_sum2", 0, (int64_t[]){32}, 1, NULL, 128);
 }
 
+/* clang-format off */
 #define MISSING(key) {.name = "missing " key, .make = drop_key, .object = key, .expected = key}
 #define NO_TENSOR(tensor) \
     {.name = "no tensor " tensor, .make = drop_tensor, .object = tensor, .expected = tensor}
@@ -262,9 +263,11 @@ static void imatrix(struct hostile_maker *m)
 #define FILLED(tensor, byte) \
     {.name = tensor " all " #byte, .make = fill_tensor, .object = tensor, .field = byte, \
      .exit_status = 1, .expected = "non-finite"}
+/* clang-format on */
 
 #define PATTERN G "attention.sliding_window_pattern"
 
+/* clang-format off */
 static const struct hostile_case cases[] = {
     MISSING("general.architecture"), MISSING(G "block_count"), MISSING(G "context_length"),
     MISSING(G "embedding_length"), MISSING(G "feed_forward_length"),
@@ -422,6 +425,7 @@ static const struct hostile_case cases[] = {
      .number = 64, .field = 64, .real = INFINITY, .exit_status = 1, .expected = "non-finite"},
     {.name = "embedding all zero", .make = fill_tensor, .object = "token_embd.weight", .field = 0},
 };
+/* clang-format on */
 
 struct hostile_list hostile_model_cases(void)
 {

@@ -20,8 +20,7 @@ void tiny_model_put(struct gguf_writer *w, const struct tiny_options *options);
 void tiny_model_put_shape(struct gguf_writer *w, const struct gemma_shape *shape,
                           const struct gemma_layout *layout, uint64_t seed);
 
-int tiny_model_save(const char *path, const struct tiny_options *options,
-                    struct carat_error *err);
+int tiny_model_save(const char *path, const struct tiny_options *options, struct carat_error *err);
 
 /* One model of each size in Q8_0, through a file at `path` that is gone afterwards. */
 int tiny_models_open(carat_model *models[GEMMA_SIZES], const char *path, uint64_t seed,

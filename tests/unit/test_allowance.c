@@ -198,7 +198,7 @@ static void what_is_malformed_is_no_limit(void **state)
 {
     (void)state;
     static const char *const groups[] = {
-        "",  "\n", "0\n", "0:\n", "0::\n", "0::box\n", "::/box\n", "4:memory:\n", ":::::\n",
+        "", "\n", "0\n", "0:\n", "0::\n", "0::box\n", "::/box\n", "4:memory:\n", ":::::\n",
     };
     static const char *const mounts[] = {
         "",
@@ -211,8 +211,8 @@ static void what_is_malformed_is_no_limit(void **state)
         "31 22 0:28 / /sys/fs/cgroup rw - cgroup\n",
         "31 22 0:28 / /sys/fs/cgroup\\0 rw - cgroup2 cgroup2 rw\n",
     };
-    static const char *const numbers[] = {"", "\n", "-5\n", "x\n", "1e3\n", "0x10\n", "5k\n",
-                                          "99999999999999999999999\n", "max"};
+    static const char *const numbers[] = {
+        "", "\n", "-5\n", "x\n", "1e3\n", "0x10\n", "5k\n", "99999999999999999999999\n", "max"};
     use_version_2("/box");
     put("sys/fs/cgroup/box/memory.max", "1000\n");
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {

@@ -278,8 +278,11 @@ static void every_code_point_is_written_and_read(void **state)
 static int slow_read(const unsigned char *s, size_t length)
 {
     static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
-    int n = s[0] < 0x80 ? 1 : (s[0] & 0xE0) == 0xC0 ? 2 : (s[0] & 0xF0) == 0xE0 ? 3
-          : (s[0] & 0xF8) == 0xF0 ? 4 : 0;
+    int n = s[0] < 0x80             ? 1
+            : (s[0] & 0xE0) == 0xC0 ? 2
+            : (s[0] & 0xF0) == 0xE0 ? 3
+            : (s[0] & 0xF8) == 0xF0 ? 4
+                                    : 0;
     if (n == 0 || (size_t)n > length) return 0;
     uint32_t c = n == 1 ? s[0] : s[0] & (0xFFu >> (n + 1));
     for (int i = 1; i < n; i++) {
@@ -327,8 +330,8 @@ static bool can_become_valid(const unsigned char *s, size_t n)
 static void what_can_still_become_valid_is_held_back(void **state)
 {
     (void)state;
-    static const unsigned char leads[] = {0x41, 0x80, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1,
-                                          0xED, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5, 0xFF};
+    static const unsigned char leads[] = {0x41, 0x80, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0,
+                                          0xE1, 0xED, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5, 0xFF};
     static const unsigned char next[] = {0x41, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC2};
     for (size_t i = 0; i < sizeof leads; i++)
         for (size_t k = 0; k < sizeof next * sizeof next; k++)
@@ -402,6 +405,7 @@ static void check_double(double value, const char *expected)
     assert_true(is_right);
 }
 
+/* clang-format off */
 static void doubles_read_back_and_have_no_needless_digits(void **state)
 {
     (void)state;
@@ -424,6 +428,7 @@ static void doubles_read_back_and_have_no_needless_digits(void **state)
         if (isfinite(value)) check_double(value, NULL);
     }
 }
+/* clang-format on */
 
 #ifdef CARAT_HAVE_JSON
 /* Written as one array of strings, parsed by another implementation, compared byte by byte. */

@@ -69,8 +69,7 @@ static void refuse(const char *json, const char *message)
     open_request(&r, json);
     assert_int_equal(chat_text(CARAT_SIZE_LARGE, &r.value, &text, &length, &err), CARAT_EUSAGE);
     assert_null(text);
-    if (!strstr(err.message, message))
-        fail_msg("\"%s\" expected in \"%s\"", message, err.message);
+    if (!strstr(err.message, message)) fail_msg("\"%s\" expected in \"%s\"", message, err.message);
     close_request(&r);
 }
 
@@ -102,8 +101,8 @@ static void test_refused(void **state)
     refuse(MESSAGES("{\"role\":\"assistant\",\"tool_calls\":{\"a\":1}}"), "messages[0].tool_calls");
     refuse(MESSAGES("{\"role\":\"assistant\",\"tool_calls\":[{}]}"),
            "messages[0].tool_calls[0].function.name");
-#define CALL(arguments)                                                      \
-    "{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\"," \
+#define CALL(arguments)                                                                            \
+    "{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","                       \
     "\"arguments\":" arguments "}}]}"
     refuse(MESSAGES(CALL("\"{broken\"")), "messages[0].tool_calls[0].function.arguments");
     refuse(MESSAGES(CALL("[1]")), "messages[0].tool_calls[0].function.arguments");
@@ -120,9 +119,9 @@ static void test_arguments(void **state)
     check(MESSAGES(CALL("\"\"")), TURN STOPPED);
     check(MESSAGES(CALL("\"{\\\"b\\\":1,\\\"A\\\":[true,null]}\"")),
           TURN "A:[true,null],b:1" STOPPED);
-    check(MESSAGES(CALL("{\"v\":[1.0,1e-5,0.0001,1e16,1e15,1.5e300,-0.0,0.1,100.0,12.5,1e22]}")),
-          TURN "v:[1.0,1e-05,0.0001,1e+16,1000000000000000.0,1.5e+300,-0.0,0.1,100.0,12.5,1e+22]"
-               STOPPED);
+    check(
+        MESSAGES(CALL("{\"v\":[1.0,1e-5,0.0001,1e16,1e15,1.5e300,-0.0,0.1,100.0,12.5,1e22]}")), TURN
+        "v:[1.0,1e-05,0.0001,1e+16,1000000000000000.0,1.5e+300,-0.0,0.1,100.0,12.5,1e+22]" STOPPED);
     check(MESSAGES(CALL("{\"v\":[9223372036854775807,-9223372036854775808,0]}")),
           TURN "v:[9223372036854775807,-9223372036854775808,0]" STOPPED);
     check(MESSAGES(CALL("{\"B\":1,\"a\":2,\"b\":3,\"\\u00c9\":4,\"\\u00e8\":5,\"Z\":6,\"_\":7}")),
@@ -178,8 +177,8 @@ static void test_schemas(void **state)
     /* Inside items the template shows lists of types itself. */
     check_parameters("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":"
                      "{\"type\":[\"string\",\"null\"],\"default\":{\"k\":1}}}}}",
-                     "properties:{a:{items:{default:{" S("k") ":1},type:[" S("STRING") "," S("NULL")
-                     "]},type:" S("ARRAY") "}}," OBJECT);
+                     "properties:{a:{items:{default:{" S("k") ":1},type:[" S("STRING") "," S(
+                         "NULL") "]},type:" S("ARRAY") "}}," OBJECT);
     check_parameters(
         "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":"
         "{\"$ref\":\"#/$defs/e\"}}},\"$defs\":{\"e\":{\"type\":\"object\",\"properties\":"
@@ -291,8 +290,7 @@ static void test_turns(void **state)
           "<bos><|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_response>response:f{a:1}"
           "<tool_response|><|tool_response>response:unknown{value:" S("x") "}<tool_response|>");
     /* Reasoning before the last question goes, unless it is preserved and led to a call. */
-#define THOUGHT                                                                                    \
-    "{\"role\":\"assistant\",\"content\":\"a\",\"reasoning\":\"why\"}," USER
+#define THOUGHT "{\"role\":\"assistant\",\"content\":\"a\",\"reasoning\":\"why\"}," USER
     check(MESSAGES(THOUGHT), "<bos><|turn>model\na<turn|>\n<|turn>user\nx<turn|>\n<|turn>model\n");
     check(
         "{\"preserve_thinking\":true,\"messages\":[" USER ",{\"role\":\"assistant\",\"reasoning\":"
@@ -615,8 +613,8 @@ static void test_results_find_their_calls(void **state)
           "<|tool_call>call:c{}<tool_call|><|tool_call>call:d{}<tool_call|>"
           "<|tool_call>call:e{}<tool_call|><|tool_call>call:g{}<tool_call|>"
 #define SHOWN(name) "<|tool_response>response:" name "{value:" S("r") "}<tool_response|>"
-          SHOWN("c") SHOWN("b") SHOWN("unknown") SHOWN("e") SHOWN("g") SHOWN("own")
-          "<turn|>\n<|turn>user\nx<turn|>\n<|turn>model\n");
+          SHOWN("c") SHOWN("b") SHOWN("unknown") SHOWN("e") SHOWN("g")
+              SHOWN("own") "<turn|>\n<|turn>user\nx<turn|>\n<|turn>model\n");
 }
 
 /* n calls, the first with as many members, and 20,000 results. */
@@ -655,10 +653,14 @@ static void test_results_cost_the_same_whatever_calls_there_are(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),        cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_schemas),        cmocka_unit_test(test_refused_schemas),
-        cmocka_unit_test(test_deep_arguments), cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_injection),      cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_schemas),
+        cmocka_unit_test(test_refused_schemas),
+        cmocka_unit_test(test_deep_arguments),
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_injection),
+        cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_large_requests),
         cmocka_unit_test(test_names_have_at_most_256_bytes),
         cmocka_unit_test(test_keys_are_bounded_over_all_tools_of_a_request),

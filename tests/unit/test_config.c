@@ -85,13 +85,15 @@ static void required_keys_are_named_when_missing(void **state)
 {
     (void)state;
     static const char *const keys[] = {
-        "gemma4.block_count", "gemma4.context_length", "gemma4.embedding_length",
-        "gemma4.embedding_length_per_layer_input", "gemma4.feed_forward_length",
-        ATTENTION "head_count", ATTENTION "head_count_kv", ATTENTION "key_length",
-        ATTENTION "value_length", ATTENTION "key_length_swa", ATTENTION "value_length_swa",
-        ATTENTION "layer_norm_rms_epsilon", ATTENTION "sliding_window",
-        ATTENTION "sliding_window_pattern", "gemma4.rope.freq_base", "gemma4.rope.dimension_count",
-        "gemma4.expert_used_count", "gemma4.expert_feed_forward_length",
+        "gemma4.block_count",         "gemma4.context_length",
+        "gemma4.embedding_length",    "gemma4.embedding_length_per_layer_input",
+        "gemma4.feed_forward_length", ATTENTION "head_count",
+        ATTENTION "head_count_kv",    ATTENTION "key_length",
+        ATTENTION "value_length",     ATTENTION "key_length_swa",
+        ATTENTION "value_length_swa", ATTENTION "layer_norm_rms_epsilon",
+        ATTENTION "sliding_window",   ATTENTION "sliding_window_pattern",
+        "gemma4.rope.freq_base",      "gemma4.rope.dimension_count",
+        "gemma4.expert_used_count",   "gemma4.expert_feed_forward_length",
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         struct gguf_writer w = tiny(GEMMA_26B);
@@ -185,11 +187,16 @@ static void reals_out_of_range_are_refused(void **state)
         const char *key;
         float value;
     } cases[] = {
-        {ATTENTION "layer_norm_rms_epsilon", 0},    {ATTENTION "layer_norm_rms_epsilon", -1e-6f},
-        {ATTENTION "layer_norm_rms_epsilon", 1},    {ATTENTION "layer_norm_rms_epsilon", NAN},
-        {"gemma4.rope.freq_base", 0},               {"gemma4.rope.freq_base", INFINITY},
-        {"gemma4.rope.freq_base_swa", -1},          {"gemma4.rope.freq_base_swa", NAN},
-        {"gemma4.final_logit_softcapping", 0},      {"gemma4.final_logit_softcapping", -30},
+        {ATTENTION "layer_norm_rms_epsilon", 0},
+        {ATTENTION "layer_norm_rms_epsilon", -1e-6f},
+        {ATTENTION "layer_norm_rms_epsilon", 1},
+        {ATTENTION "layer_norm_rms_epsilon", NAN},
+        {"gemma4.rope.freq_base", 0},
+        {"gemma4.rope.freq_base", INFINITY},
+        {"gemma4.rope.freq_base_swa", -1},
+        {"gemma4.rope.freq_base_swa", NAN},
+        {"gemma4.final_logit_softcapping", 0},
+        {"gemma4.final_logit_softcapping", -30},
         {"gemma4.final_logit_softcapping", INFINITY},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -364,8 +371,8 @@ static void vectors_must_be_finite_f32(void **state)
 {
     (void)state;
     static const char *const vectors[] = {
-        "output_norm.weight", "rope_freqs.weight", "blk.0.attn_norm.weight",
-        "blk.1.attn_q_norm.weight", "blk.2.attn_k_norm.weight", "blk.3.layer_output_scale.weight",
+        "output_norm.weight",       "rope_freqs.weight",         "blk.0.attn_norm.weight",
+        "blk.1.attn_q_norm.weight", "blk.2.attn_k_norm.weight",  "blk.3.layer_output_scale.weight",
         "blk.4.ffn_gate_inp.scale", "blk.5.ffn_down_exps.scale", "blk.0.post_ffw_norm_2.weight"};
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
@@ -425,8 +432,8 @@ static void score(carat_model *m, struct logits *out)
 {
     int32_t text[N_TEXT];
     struct carat_error err = {0};
-    struct carat_engine_options options = {.backend = "ref", .n_ctx = 32, .chunk = 6,
-                                           .kv_type = CARAT_KV_F32};
+    struct carat_engine_options options = {
+        .backend = "ref", .n_ctx = 32, .chunk = 6, .kv_type = CARAT_KV_F32};
     carat_engine *e;
     for (int i = 0; i < N_TEXT; i++) text[i] = (i * 331 + 2) % N_VOCAB;
     if (carat_engine_open(&e, m, &options, &err)) fail_msg("%s", err.message);

@@ -230,8 +230,7 @@ static void asking_where_weights_would_go_decides_nothing(void **state)
     assert_int_equal(t->backend->alloc(t->device, y.plans.scratch_bytes[0], &work[0], &err),
                      CARAT_OK);
     size_t before = fake.device;
-    assert_int_equal(plans_bind(&y.plans, y.targets, y.placements, memory, work, &err),
-                     CARAT_OK);
+    assert_int_equal(plans_bind(&y.plans, y.targets, y.placements, memory, work, &err), CARAT_OK);
     assert_true(y.placements[SITE_NEAR].mirror_bytes > 0);
     assert_int_equal(fake.device - before, y.placements[SITE_NEAR].device_bytes);
     assert_int_equal(fake.pinned, y.placements[SITE_NEAR].pinned_bytes);
@@ -273,7 +272,7 @@ static void caches_narrow_when_a_context_that_was_asked_for_does_not_fit(void **
     assert_int_equal(m.gpu_layers, model->config.n_layer);
     assert_int_equal(m.n_ctx, 512);
     o.gpu_layers = model->config.n_layer; /* or some would go */
-    o.kv_type = CARAT_KV_F16; /* what was asked for is kept */
+    o.kv_type = CARAT_KV_F16;             /* what was asked for is kept */
     assert_int_equal(carat_engine_open(&e, model, &o, &err), CARAT_EMEMORY);
     o.kv_type = CARAT_KV_AUTO;
     o.n_ctx = 0; /* nobody asked for a context */
@@ -382,26 +381,24 @@ static void a_step_is_launched_as_a_usual_one_of_its_own_kind(void **state)
     static const struct plan decode = {.usual = {{{24, 24}}}, .n_usual = 1};
     static const struct plan chunk_64 = {.usual = {{{32, 1}}, {{65, 1}}, {{64, 1}}, {{64, 0}}},
                                          .n_usual = 4};
-    static const struct plan prompts = {
-        .usual = {{{128, 1}}, {{512, 1}}, {{2048, 1}}, {{2048, 0}}}, .n_usual = 4};
+    static const struct plan prompts = {.usual = {{{128, 1}}, {{512, 1}}, {{2048, 1}}, {{2048, 0}}},
+                                        .n_usual = 4};
     static const struct {
         const struct plan *plan;
         int32_t n_token, n_decode, n_out;
         int expected;
     } cases[] = {
-        {&decode, 24, 24, 24, 0},    {&decode, 17, 17, 17, 0},    {&decode, 25, 25, 25, -1},
-        {&decode, 12, 12, 12, 0},    {&decode, 11, 11, 11, -1},
-        {&chunk_64, 20, 0, 1, 0},    {&chunk_64, 33, 1, 1, 2},    {&chunk_64, 64, 0, 0, 3},
-        {&chunk_64, 56, 0, 1, 2},    {&chunk_64, 65, 0, 1, 1},    {&chunk_64, 65, 1, 1, -1},
-        {&prompts, 64, 0, 1, -1},    {&prompts, 112, 0, 1, 0},    {&prompts, 65, 0, 1, 0},
-        {&prompts, 128, 0, 0, -1},   {&prompts, 448, 0, 1, 1},    {&prompts, 2016, 0, 1, 2},
-        {&prompts, 2015, 0, 1, -1},  {&prompts, 2048, 0, 0, 3},   {&prompts, 2048, 1, 1, -1},
-        {&prompts, 2049, 0, 1, -1},
+        {&decode, 24, 24, 24, 0},  {&decode, 17, 17, 17, 0},   {&decode, 25, 25, 25, -1},
+        {&decode, 12, 12, 12, 0},  {&decode, 11, 11, 11, -1},  {&chunk_64, 20, 0, 1, 0},
+        {&chunk_64, 33, 1, 1, 2},  {&chunk_64, 64, 0, 0, 3},   {&chunk_64, 56, 0, 1, 2},
+        {&chunk_64, 65, 0, 1, 1},  {&chunk_64, 65, 1, 1, -1},  {&prompts, 64, 0, 1, -1},
+        {&prompts, 112, 0, 1, 0},  {&prompts, 65, 0, 1, 0},    {&prompts, 128, 0, 0, -1},
+        {&prompts, 448, 0, 1, 1},  {&prompts, 2016, 0, 1, 2},  {&prompts, 2015, 0, 1, -1},
+        {&prompts, 2048, 0, 0, 3}, {&prompts, 2048, 1, 1, -1}, {&prompts, 2049, 0, 1, -1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct step step = {.n_token = cases[i].n_token,
-                            .n_decode = cases[i].n_decode,
-                            .n_out = cases[i].n_out};
+        struct step step = {
+            .n_token = cases[i].n_token, .n_decode = cases[i].n_decode, .n_out = cases[i].n_out};
         int found = recording_for(cases[i].plan, &step);
         if (found != cases[i].expected)
             fail_msg("%d rows, %d of them decoding, %d out: %d, expected %d", step.n_token,
@@ -417,8 +414,8 @@ static void heads_that_no_kernel_takes_are_refused_with_their_size(void **state)
     static const struct {
         int local, global;
         const char *found; /* NULL: taken */
-    } cases[] = {{12, 32, "12 found"}, {16, 20, "20 found"}, {16, 520, "520 found"},
-                 {1024, 32, "1024 found"}, {8, 512, NULL}, {24, 40, NULL}};
+    } cases[] = {{12, 32, "12 found"},     {16, 20, "20 found"}, {16, 520, "520 found"},
+                 {1024, 32, "1024 found"}, {8, 512, NULL},       {24, 40, NULL}};
     struct gemma_layout layout = gemma_layout_plain(FORMAT_F32);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct carat_error err = {0};
@@ -462,7 +459,7 @@ static void the_faster_way_is_chosen(void **state)
     static const struct {
         float half, int8; /* milliseconds */
         enum matmul_kind expected;
-    } cases[] = {{1, 2, MATMUL_FP16},     {1, 1, MATMUL_FP16},   {1, 0.95f, MATMUL_FP16},
+    } cases[] = {{1, 2, MATMUL_FP16},     {1, 1, MATMUL_FP16},    {1, 0.95f, MATMUL_FP16},
                  {1, 0.85f, MATMUL_INT8}, {1, 0.3f, MATMUL_INT8}, {0, 1, MATMUL_INT8},
                  {1, 0, MATMUL_INT8}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

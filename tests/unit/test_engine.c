@@ -319,8 +319,8 @@ static void an_answer_ends_at_max_tokens_or_with_the_context(void **state)
     draw_prompt(SEED, prompt, N_CTX);
     static const int32_t cases[][3] = {
         /* prompt, max_tokens, generated */
-        {5, 1, 1}, {5, 7, 7}, {N_CTX - 1, 0, 1}, {N_CTX - 1, 50, 1}, {N_CTX - 4, -1, 4},
-        {1, 0, N_CTX - 1}, {1, 100000, N_CTX - 1},
+        {5, 1, 1},          {5, 7, 7},         {N_CTX - 1, 0, 1},      {N_CTX - 1, 50, 1},
+        {N_CTX - 4, -1, 4}, {1, 0, N_CTX - 1}, {1, 100000, N_CTX - 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct carat_request request = request_of(prompt, (size_t)cases[i][0], cases[i][1]);
@@ -602,9 +602,11 @@ static void the_memory_table_is_what_is_taken(void **state)
 {
     (void)state;
     for (int size = 0; size < GEMMA_SIZES; size++) {
-        struct carat_engine_options options = {
-            .backend = "ref", .n_ctx = 100 + size, .n_seq = 1 + size, .chunk = 8 * (size + 1),
-            .kv_type = size % 2 ? CARAT_KV_F16 : CARAT_KV_AUTO};
+        struct carat_engine_options options = {.backend = "ref",
+                                               .n_ctx = 100 + size,
+                                               .n_seq = 1 + size,
+                                               .chunk = 8 * (size + 1),
+                                               .kv_type = size % 2 ? CARAT_KV_F16 : CARAT_KV_AUTO};
         struct carat_memory estimate;
         struct carat_error err = {0};
         carat_engine *e;
@@ -751,7 +753,8 @@ static int submit_once(struct carat_error *err)
     if (status) return status;
     carat_cancel(sweep_engine, id);
     carat_step(sweep_engine, err);
-    while (carat_next_event(sweep_engine, &event)) {}
+    while (carat_next_event(sweep_engine, &event)) {
+    }
     return CARAT_OK;
 }
 

@@ -93,10 +93,10 @@ static void test_bfloat(void **state)
         else
             assert_int_equal(f32_to_bf16(f), b);
     }
-    assert_int_equal(f32_to_bf16(1.00390625f), 0x3f80);     /* a tie: to even, down */
-    assert_int_equal(f32_to_bf16(1.01171875f), 0x3f82);     /* a tie: to even, up */
+    assert_int_equal(f32_to_bf16(1.00390625f), 0x3f80); /* a tie: to even, down */
+    assert_int_equal(f32_to_bf16(1.01171875f), 0x3f82); /* a tie: to even, up */
     assert_int_equal(f32_to_bf16(1.00390637f), 0x3f81);
-    assert_int_equal(f32_to_bf16(3.4028235e38f), 0x7f80);   /* carries into infinity */
+    assert_int_equal(f32_to_bf16(3.4028235e38f), 0x7f80); /* carries into infinity */
 }
 
 /* ---- Decoding of known blocks ----------------------------------------------------------- */
@@ -197,10 +197,10 @@ static void test_decode_q6_k(void **state)
     (void)state;
     float x[256];
     uint8_t block[210] = {0};
-    block[0] = 0x5f;                  /* values 0 (low 15) and 64 (low 5) */
-    block[64 + 32 + 17] = 0x21;       /* second half: values 128+32+17 (1) and 128+96+17 (2) */
-    block[128] = 0x93;                /* top bits of 0: 3, of 32: 0, of 64: 1, of 96: 2 */
-    block[128 + 32 + 17] = 0xc4;      /* of 145: 0, of 177: 1, of 209: 0, of 241: 3 */
+    block[0] = 0x5f;             /* values 0 (low 15) and 64 (low 5) */
+    block[64 + 32 + 17] = 0x21;  /* second half: values 128+32+17 (1) and 128+96+17 (2) */
+    block[128] = 0x93;           /* top bits of 0: 3, of 32: 0, of 64: 1, of 96: 2 */
+    block[128 + 32 + 17] = 0xc4; /* of 145: 0, of 177: 1, of 209: 0, of 241: 3 */
     for (int g = 0; g < 16; g++) block[192 + g] = (uint8_t)(g - 8);
     block[209] = 0x40; /* d = 2 */
     decode_one(FORMAT_Q6_K, block, x);
@@ -311,11 +311,16 @@ static void test_odd_input(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),       cmocka_unit_test(test_half_decode),
-        cmocka_unit_test(test_half_rounding), cmocka_unit_test(test_bfloat),
-        cmocka_unit_test(test_decode_32),   cmocka_unit_test(test_decode_q4_k),
-        cmocka_unit_test(test_decode_q5_k), cmocka_unit_test(test_decode_q6_k),
-        cmocka_unit_test(test_budget),      cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_half_decode),
+        cmocka_unit_test(test_half_rounding),
+        cmocka_unit_test(test_bfloat),
+        cmocka_unit_test(test_decode_32),
+        cmocka_unit_test(test_decode_q4_k),
+        cmocka_unit_test(test_decode_q5_k),
+        cmocka_unit_test(test_decode_q6_k),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_exact),
         cmocka_unit_test(test_q8_0_keeps_what_is_not_finite),
         cmocka_unit_test(test_odd_input),
     };

@@ -312,7 +312,11 @@ static void test_printable(void **state)
     assert_string_equal(gguf_printable(out, "plain \xc3\xa9", 8), "plain \xc3\xa9");
     assert_string_equal(gguf_printable(out, "\x1b[31m\n", 6), "\\x1b[31m\\x0a");
     assert_string_equal(gguf_printable(out, "\xff\xc2", 2), "\\xff\\xc2");
-    assert_string_equal(gguf_printable(out, "\xc2\x9b" "0m", 4), "\\xc2\\x9b0m"); /* C1 */
+    assert_string_equal(gguf_printable(out,
+                                       "\xc2\x9b"
+                                       "0m",
+                                       4),
+                        "\\xc2\\x9b0m");                                            /* C1 */
     assert_string_equal(gguf_printable(out, "\xe2\x80\xae", 3), "\\xe2\\x80\\xae"); /* override */
     assert_string_equal(gguf_printable(out, "", 0), "");
     char text[300];

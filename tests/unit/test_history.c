@@ -116,15 +116,14 @@ static void any_bytes_come_back(void **state)
 static void what_libedit_wrote_is_read(void **state)
 {
     (void)state;
-    static const char text[] =
-        "_HiStOrY_V2_\n"
-        "hello\\040world\n"
-        "one\\012two\\011three\n"
-        "caf\xC3\xA9\\040\xF0\x9F\x98\x80\n"
-        "caf\\M-C\\M-)\n"
-        "back\\134slash\\040\\134n\n"
-        "esc\\040\\^[[1m\\040\\^?\\040\\^A\n"
-        "\\M^@\\M^?";
+    static const char text[] = "_HiStOrY_V2_\n"
+                               "hello\\040world\n"
+                               "one\\012two\\011three\n"
+                               "caf\xC3\xA9\\040\xF0\x9F\x98\x80\n"
+                               "caf\\M-C\\M-)\n"
+                               "back\\134slash\\040\\134n\n"
+                               "esc\\040\\^[[1m\\040\\^?\\040\\^A\n"
+                               "\\M^@\\M^?";
     write_file(text, sizeof text - 1);
     expect_entries("hello world\none\ntwo\tthree\ncaf\xC3\xA9 \xF0\x9F\x98\x80\ncaf\xC3\xA9\n"
                    "back\\slash \\n\nesc \x1B[1m \x7F \x01\n\x80\xFF\n");

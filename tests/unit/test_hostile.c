@@ -134,8 +134,9 @@ static bool check_command(const struct hostile_case *c, const struct scratch *s,
     const char *problem = judge(c, &o, expected, !may_succeed);
     if (!problem) return true;
     printf("FAILED %s: carat %s %s: status %d (%d expected), %.2f s, %ld kB\n"
-           "    expected: %s\n    errors: %.600s\n", c->name, arguments[1], problem, o.status,
-           expected, o.seconds, o.kilobytes, c->expected ? c->expected : "(legal)", o.errors);
+           "    expected: %s\n    errors: %.600s\n",
+           c->name, arguments[1], problem, o.status, expected, o.seconds, o.kilobytes,
+           c->expected ? c->expected : "(legal)", o.errors);
     return false;
 }
 
@@ -145,9 +146,10 @@ static bool check(const struct hostile_case *c)
     char path[512];
     scratch_open(&s);
     hostile_make(c, &s, path);
-    bool ok = check_command(c, &s, (const char *const[]){"carat", "run", path, "hi", "--quiet",
-                                                         "--max-tokens", "2", "--seed", "1",
-                                                         NULL}, false);
+    bool ok = check_command(c, &s,
+                            (const char *const[]){"carat", "run", path, "hi", "--quiet",
+                                                  "--max-tokens", "2", "--seed", "1", NULL},
+                            false);
     ok &= check_command(c, &s, (const char *const[]){"carat", "show", path, NULL}, true);
     ok &= check_command(c, &s, (const char *const[]){"carat", "show", path, "--json", NULL}, true);
     scratch_close(&s);

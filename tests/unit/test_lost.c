@@ -91,8 +91,7 @@ static carat_engine *open_engine(int32_t n_seq)
 {
     carat_engine *e;
     struct carat_error err = {0};
-    struct carat_engine_options o = {
-        .backend = "ref", .n_ctx = N_CTX, .n_seq = n_seq, .chunk = 16};
+    struct carat_engine_options o = {.backend = "ref", .n_ctx = N_CTX, .n_seq = n_seq, .chunk = 16};
     if (carat_engine_open(&e, models[GEMMA_E2B], &o, &err)) fail_msg("%s", err.message);
     return e;
 }

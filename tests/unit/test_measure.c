@@ -34,8 +34,7 @@ static void measuring_runs_and_checks_its_arguments(void **state)
 {
     (void)state;
     struct carat_error err = {0};
-    struct carat_engine_options options = {
-        .backend = "ref", .n_ctx = 128, .n_seq = 3, .chunk = 16};
+    struct carat_engine_options options = {.backend = "ref", .n_ctx = 128, .n_seq = 3, .chunk = 16};
     carat_engine *e;
     assert_int_equal(carat_engine_open(&e, models[GEMMA_26B], &options, &err), CARAT_OK);
     static const struct {
@@ -130,8 +129,8 @@ static void a_profile_on_the_cpu_tells_where_all_the_time_went(void **state)
 {
     (void)state;
     for (int n_threads = 0; n_threads < 3; n_threads++) { /* 0: small steps on one thread */
-        struct carat_engine_options options = {.backend = "cpu", .n_ctx = 128, .chunk = 128,
-                                               .n_threads = n_threads, .profile = true};
+        struct carat_engine_options options = {
+            .backend = "cpu", .n_ctx = 128, .chunk = 128, .n_threads = n_threads, .profile = true};
         profile(GEMMA_E4B, &options);
         profile(GEMMA_26B, &options);
     }

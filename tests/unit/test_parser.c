@@ -39,9 +39,9 @@ static int32_t *encode(const char *text, size_t *count)
 {
     struct carat_error err;
     int32_t *ids;
-    assert_int_equal(tokenizer_encode(f.v, text, strlen(text), CARAT_SPECIAL_ALL, false, &ids,
-                                      count, &err),
-                     CARAT_OK);
+    assert_int_equal(
+        tokenizer_encode(f.v, text, strlen(text), CARAT_SPECIAL_ALL, false, &ids, count, &err),
+        CARAT_OK);
     return ids;
 }
 
@@ -132,8 +132,7 @@ static void test_thoughts(void **state)
     check("<|channel>thought<channel|>hello", "[T hello]");
     check("<|channel><channel|>hello", "[T hello]");
     check("<|channel>other\nso<channel|>hello", "[R other\nso][T hello]");
-    check("<|channel>thought\na<channel|>b<|channel>thought\nc<channel|>d",
-          "[R a][T b][R c][T d]");
+    check("<|channel>thought\na<channel|>b<|channel>thought\nc<channel|>d", "[R a][T b][R c][T d]");
     check("<|channel>thought\na<|channel>thought\nb<channel|>c", "[R ab][T c]");
     check("<|channel>thoughtless<channel|>x", "[R thoughtless][T x]");
     /* Answers may begin with the word. */
@@ -165,14 +164,14 @@ static void test_cut_thoughts(void **state)
 static void test_prompts(void **state)
 {
     (void)state;
-#define ANSWERED                                                                      \
-    "<bos><|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_response>response:f{}" \
+#define ANSWERED                                                                                   \
+    "<bos><|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_response>response:f{}"              \
     "<tool_response|>"
     check_after(ANSWERED "<|channel>thought\n", "so\n<channel|>done", "[R so][T done]", false);
     check_after(ANSWERED "<|channel>thought", "\nso\n<channel|>done", "[R so][T done]", false);
     check_after(ANSWERED "<|channel>", "thought\nso<channel|>done", "[R so][T done]", false);
-    check_after(ANSWERED "<|channel>thought\nfirst", " second<channel|>done",
-                "[R  second][T done]", false);
+    check_after(ANSWERED "<|channel>thought\nfirst", " second<channel|>done", "[R  second][T done]",
+                false);
     check_after(ANSWERED "<|channel>thought\n", "so", "[R so]", true);
     check_after(ANSWERED, "done", "[T done]", false);
     check_after(PROMPT "<|channel>thought\n<channel|>", "hello", "[T hello]", false);
@@ -274,6 +273,7 @@ static const char *const strings[] = {"",        "a",          "x, y",        "{
                                       "[\"q\"]", "line\nline", "\xC3\xA9 \"", "true",
                                       "3",       ":,]}",       "it's",        "\\n"};
 
+/* clang-format off */
 static void random_value(struct rng *r, struct buf *gemma, struct json *json, int depth)
 {
     uint32_t kind = rng_below(r, depth > 3 ? 5 : 7), count = rng_below(r, 4);
@@ -311,6 +311,7 @@ static void random_value(struct rng *r, struct buf *gemma, struct json *json, in
         json_end_object(json);
     }
 }
+/* clang-format on */
 
 static void test_random_arguments(void **state)
 {
@@ -342,8 +343,8 @@ static void test_random_arguments(void **state)
 static void test_large_arguments(void **state)
 {
     (void)state;
-    static const char *const units[] = {"{a:", "[", "]", "}", ",", "a,", "\"", "'\",", "<|\"|>",
-                                        "a:<|\"|>,", ":", "a:'b',"};
+    static const char *const units[] = {"{a:", "[",    "]",      "}",         ",", "a,",
+                                        "\"",  "'\",", "<|\"|>", "a:<|\"|>,", ":", "a:'b',"};
     for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
         struct buf text = {0}, name = {0}, found = {0};
         buf_add_text(&text, "f{");
@@ -413,10 +414,14 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_thoughts),         cmocka_unit_test(test_cut_thoughts),
-        cmocka_unit_test(test_prompts),          cmocka_unit_test(test_calls),
-        cmocka_unit_test(test_cut_calls),        cmocka_unit_test(test_no_calls),
-        cmocka_unit_test(test_utf8),             cmocka_unit_test(test_random_arguments),
+        cmocka_unit_test(test_thoughts),
+        cmocka_unit_test(test_cut_thoughts),
+        cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_cut_calls),
+        cmocka_unit_test(test_no_calls),
+        cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_random_arguments),
         cmocka_unit_test(test_large_arguments),
         cmocka_unit_test(test_blanks_around_a_mark_take_linear_time),
         cmocka_unit_test(test_out_of_memory),

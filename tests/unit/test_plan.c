@@ -179,8 +179,7 @@ static void segments_find_what_earlier_ones_left(void **state)
             struct split split = gemma_split(c, n, true);
             struct plan plans[SITE_COUNT], cut;
             struct carat_error err = {0};
-            for (int i = 0; i < SITE_COUNT; i++)
-                plan_init(&plans[i], 16, 2, caches, c->n_kv_layer);
+            for (int i = 0; i < SITE_COUNT; i++) plan_init(&plans[i], 16, 2, caches, c->n_kv_layer);
             gemma_forward(plans, c, w, &split);
             for (int i = 0; i < SITE_COUNT; i++) {
                 const struct plan *p = &plans[i];
@@ -225,8 +224,12 @@ static void check_asserts(void (*misuse)(struct plan *p, buf_id x))
     assert_true(child >= 0);
     if (child == 0) {
         struct plan p;
-        static struct weight table = {.name = "t", .format = FORMAT_F32, .n_expert = 1,
-                                      .rows = 4, .cols = 8, .row_bytes = 32};
+        static struct weight table = {.name = "t",
+                                      .format = FORMAT_F32,
+                                      .n_expert = 1,
+                                      .rows = 4,
+                                      .cols = 8,
+                                      .row_bytes = 32};
         signal(SIGABRT, SIG_DFL);
         if (!freopen("/dev/null", "w", stderr)) _exit(2);
         plan_init(&p, 4, 2, NULL, 0);
@@ -257,8 +260,8 @@ static void read_unknown(struct plan *p, buf_id x)
 
 static void add_other_width(struct plan *p, buf_id x)
 {
-    static struct weight wide = {.name = "w", .format = FORMAT_F32, .n_expert = 1, .rows = 4,
-                                 .cols = 16, .row_bytes = 64};
+    static struct weight wide = {
+        .name = "w", .format = FORMAT_F32, .n_expert = 1, .rows = 4, .cols = 16, .row_bytes = 64};
     emit_add(p, x, emit_embed(p, ROWS_TOKEN, &wide, 1, 0, 16));
 }
 
@@ -274,16 +277,16 @@ static void gather_twice(struct plan *p, buf_id x)
 
 static void multiply_wrong_width(struct plan *p, buf_id x)
 {
-    static struct weight w = {.name = "w", .format = FORMAT_F32, .n_expert = 1, .rows = 4,
-                              .cols = 9, .row_bytes = 36};
+    static struct weight w = {
+        .name = "w", .format = FORMAT_F32, .n_expert = 1, .rows = 4, .cols = 9, .row_bytes = 36};
     emit_matmul(p, x, &w);
 }
 
 static void embed_beyond_the_row(struct plan *p, buf_id x)
 {
     (void)x;
-    static struct weight w = {.name = "w", .format = FORMAT_F32, .n_expert = 1, .rows = 4,
-                              .cols = 9, .row_bytes = 36};
+    static struct weight w = {
+        .name = "w", .format = FORMAT_F32, .n_expert = 1, .rows = 4, .cols = 9, .row_bytes = 36};
     emit_embed(p, ROWS_TOKEN, &w, 1, 5, 5);
 }
 
@@ -294,8 +297,8 @@ static void norm_uneven_groups(struct plan *p, buf_id x)
 
 static void rotate_part_of_a_head(struct plan *p, buf_id x)
 {
-    static struct weight w = {.name = "f", .format = FORMAT_F32, .n_expert = 1, .rows = 1,
-                              .cols = 3, .row_bytes = 12};
+    static struct weight w = {
+        .name = "f", .format = FORMAT_F32, .n_expert = 1, .rows = 1, .cols = 3, .row_bytes = 12};
     emit_rope(p, x, &w, 6);
 }
 
@@ -314,9 +317,9 @@ static void mistakes_in_recording_are_assertions(void **state)
 {
     (void)state;
     static void (*const misuses[])(struct plan *, buf_id) = {
-        write_twice,          read_unwritten,         read_unknown,
-        add_other_width,      add_other_rows,         gather_twice,
-        multiply_wrong_width, embed_beyond_the_row,   norm_uneven_groups,
+        write_twice,           read_unwritten,          read_unknown,
+        add_other_width,       add_other_rows,          gather_twice,
+        multiply_wrong_width,  embed_beyond_the_row,    norm_uneven_groups,
         rotate_part_of_a_head, cache_that_is_not_there, use_more_experts_than_there_are,
     };
     for (size_t i = 0; i < sizeof misuses / sizeof *misuses; i++) {
@@ -444,8 +447,8 @@ static void every_layer_has_the_ops_it_needs_and_no_more(void **state)
         }
         for (int32_t l = 0; l < c->n_layer; l++)
             if (counts[l] != expected_ops(c, l))
-                fail_msg("%s: layer %d: %d ops expected, %d found", names[m], l,
-                         expected_ops(c, l), counts[l]);
+                fail_msg("%s: layer %d: %d ops expected, %d found", names[m], l, expected_ops(c, l),
+                         counts[l]);
         assert_int_equal(outside, 4 + (c->n_ple ? 13 : 0));
         plan_deinit(&p);
     }

@@ -39,8 +39,7 @@ static bool get(int32_t id, int32_t *slot)
 static void expect(int32_t id, bool is_there)
 {
     int32_t slot;
-    if (get(id, &slot) != is_there)
-        fail_msg("id %d is %sthere", id, is_there ? "not " : "");
+    if (get(id, &slot) != is_there) fail_msg("id %d is %sthere", id, is_there ? "not " : "");
 }
 
 static void a_row_keeps_its_slot(void **state)

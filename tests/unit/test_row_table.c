@@ -66,8 +66,7 @@ enum { LOADING_BYTES = 64 << 20 }; /* pinned while weights are loaded */
 static void a_table_goes_to_the_first_place_with_room(void **state)
 {
     (void)state;
-    struct carat_engine_options o = {
-        .backend = "cuda", .matmul = CARAT_MATMUL_FP16, .chunk = 20};
+    struct carat_engine_options o = {.backend = "cuda", .matmul = CARAT_MATMUL_FP16, .chunk = 20};
     struct carat_engine_options plain = o;
     plain.mirror_budget = -1;
     reset(GIGABYTE);
@@ -181,9 +180,13 @@ static void a_step_has_its_rows_whatever_is_copied_meanwhile(void **state)
     static const int32_t chunks[] = {1, 7, 40};
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++)
         for (int launched = 0; launched < 2; launched++) {
-            struct carat_engine_options o = {.backend = "cuda", .ple_place = CARAT_PLE_HOST,
-                                             .ple_cache = -1, .n_seq = 5, .chunk = chunks[i],
-                                             .n_ctx = 512, .profile = launched};
+            struct carat_engine_options o = {.backend = "cuda",
+                                             .ple_place = CARAT_PLE_HOST,
+                                             .ple_cache = -1,
+                                             .n_seq = 5,
+                                             .chunk = chunks[i],
+                                             .n_ctx = 512,
+                                             .profile = launched};
             reset(GIGABYTE);
             fake.n_late_most = 1 << 16;
             fake.late = mem_alloc(fake.n_late_most, sizeof *fake.late);

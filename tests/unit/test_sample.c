@@ -247,7 +247,7 @@ static void test_penalties(void **state)
     assert_int_equal(greedy_after(s, logits, 4, many, 3), 0); /* 3.7 */
     s.frequency_penalty = 0.2f;
     assert_int_equal(greedy_after(s, logits, 4, many, 3), 1); /* 3.4 */
-    s.repeat_last_n = 2; /* the 0 is out of sight */
+    s.repeat_last_n = 2;                                      /* the 0 is out of sight */
     s.frequency_penalty = 2.0f;
     assert_int_equal(greedy_after(s, logits, 4, moved, 3), 0);
     s.repeat_last_n = -1;
@@ -510,8 +510,8 @@ static void test_best_pairs_are_refused_where_they_are_not_enough(void **state)
 {
     (void)state;
     static const struct carat_sampling ways[] = {
-        {.temperature = 1, .top_p = 1, .repeat_penalty = 1},                          /* all */
-        {.temperature = 1, .top_k = 129, .top_p = 1, .repeat_penalty = 1},            /* more */
+        {.temperature = 1, .top_p = 1, .repeat_penalty = 1},               /* all */
+        {.temperature = 1, .top_k = 129, .top_p = 1, .repeat_penalty = 1}, /* more */
         {.temperature = 1, .top_k = 9, .top_p = 1, .repeat_penalty = 2, .repeat_last_n = 4},
     };
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
@@ -532,12 +532,18 @@ static void test_best_pairs_are_refused_where_they_are_not_enough(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_distributions), cmocka_unit_test(test_greedy),
-        cmocka_unit_test(test_repeatable),    cmocka_unit_test(test_logprob),
-        cmocka_unit_test(test_bias),          cmocka_unit_test(test_penalties),
-        cmocka_unit_test(test_ring),          cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_top_k),         cmocka_unit_test(test_parameters),
-        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_speed),
+        cmocka_unit_test(test_distributions),
+        cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_repeatable),
+        cmocka_unit_test(test_logprob),
+        cmocka_unit_test(test_bias),
+        cmocka_unit_test(test_penalties),
+        cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_top_k),
+        cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_speed),
         cmocka_unit_test(test_best_pairs_pick_what_the_row_picks),
         cmocka_unit_test(test_best_pairs_are_refused_where_they_are_not_enough),
     };

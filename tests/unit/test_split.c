@@ -193,8 +193,7 @@ static int close_models(void **state)
 }
 
 /* `n_near` as people count: 0 is none. */
-static struct carat_engine_options divided(const char *backend, int32_t n_near,
-                                           int32_t far_experts)
+static struct carat_engine_options divided(const char *backend, int32_t n_near, int32_t far_experts)
 {
     return (struct carat_engine_options){.backend = backend,
                                          .n_ctx = N_CTX,
@@ -645,8 +644,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_devices_of_a_kind_give_the_bits_of_one),
         cmocka_unit_test(the_reference_and_the_cpu_agree_as_one_exact_device),
-        cmocka_unit_test_teardown(
-            a_device_that_works_only_when_waited_for_gives_the_same_bits, be_in_time),
+        cmocka_unit_test_teardown(a_device_that_works_only_when_waited_for_gives_the_same_bits,
+                                  be_in_time),
         cmocka_unit_test(layers_that_share_keys_stay_with_their_donors),
         cmocka_unit_test(every_op_runs_once_where_its_layer_is),
         cmocka_unit_test(dense_models_have_no_experts_to_divide),

@@ -26,9 +26,14 @@ static void filling_gives_back_no_page_behind_the_last_matrix(void **state)
         uint8_t *file = os_pages_take(bytes);
         assert_non_null(file);
         memset(file, 1, bytes);
-        struct weight source = {.name = "up", .format = formats[i], .n_expert = EXPERTS,
-                                .rows = (int64_t)(page / row_bytes), .cols = COLS,
-                                .row_bytes = row_bytes, .expert_bytes = 2 * page, .data = file};
+        struct weight source = {.name = "up",
+                                .format = formats[i],
+                                .n_expert = EXPERTS,
+                                .rows = (int64_t)(page / row_bytes),
+                                .cols = COLS,
+                                .row_bytes = row_bytes,
+                                .expert_bytes = 2 * page,
+                                .data = file};
         struct cpu_weight w = {.source = &source};
         struct pool *pool;
         struct carat_error err = {0};

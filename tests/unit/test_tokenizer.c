@@ -128,10 +128,10 @@ static void test_runs(void **state)
 static void test_bytes(void **state)
 {
     (void)state;
-    check("\t", CARAT_SPECIAL_NONE, false, "247");                 /* 238 + 9 */
+    check("\t", CARAT_SPECIAL_NONE, false, "247");                   /* 238 + 9 */
     check("\xE6\x97\xA5", CARAT_SPECIAL_NONE, false, "468 389 403"); /* not in the vocabulary */
-    check("\xFF\x80", CARAT_SPECIAL_NONE, false, "493 366");       /* no UTF-8 */
-    check("\xE6\x97", CARAT_SPECIAL_NONE, false, "468 389");       /* cut short */
+    check("\xFF\x80", CARAT_SPECIAL_NONE, false, "493 366");         /* no UTF-8 */
+    check("\xE6\x97", CARAT_SPECIAL_NONE, false, "468 389");         /* cut short */
 }
 
 static void test_spans(void **state)
@@ -255,7 +255,10 @@ static void test_hold_back(void **state)
     assert_int_equal(n, 0);
     text = decoder_push(d, id_of("a"), &n); /* it can no longer be completed */
     assert_int_equal(n, 2);
-    assert_memory_equal(text, "\xE2" "a", 2);
+    assert_memory_equal(text,
+                        "\xE2"
+                        "a",
+                        2);
     decoder_close(d);
 }
 
@@ -303,9 +306,9 @@ static void test_too_long(void **state)
     struct carat_error err;
     int32_t *ids;
     size_t count;
-    assert_int_equal(tokenizer_encode(f.v, "x", (size_t)1 << 31, CARAT_SPECIAL_NONE, false, &ids,
-                                      &count, &err),
-                     CARAT_EUSAGE);
+    assert_int_equal(
+        tokenizer_encode(f.v, "x", (size_t)1 << 31, CARAT_SPECIAL_NONE, false, &ids, &count, &err),
+        CARAT_EUSAGE);
     assert_null(ids);
 }
 
@@ -322,8 +325,8 @@ static void test_out_of_memory(void **state)
         size_t count;
         struct carat_decoder *d = NULL;
         mem_fail_after(n);
-        int status = tokenizer_encode(f.v, text, sizeof text, CARAT_SPECIAL_ALL, true, &ids, &count,
-                                      &err);
+        int status =
+            tokenizer_encode(f.v, text, sizeof text, CARAT_SPECIAL_ALL, true, &ids, &count, &err);
         if (status == CARAT_OK) status = decoder_open(&d, f.v, true, &err);
         bool failed = mem_fail_after(-1);
         decoder_close(d);
@@ -341,11 +344,11 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_specials),    cmocka_unit_test(test_none_gives_no_special),
-        cmocka_unit_test(test_runs),        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_spans),       cmocka_unit_test(test_round_trips),
-        cmocka_unit_test(test_hold_back),   cmocka_unit_test(test_long_lines),
-        cmocka_unit_test(test_too_long),    cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_specials),  cmocka_unit_test(test_none_gives_no_special),
+        cmocka_unit_test(test_runs),      cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_spans),     cmocka_unit_test(test_round_trips),
+        cmocka_unit_test(test_hold_back), cmocka_unit_test(test_long_lines),
+        cmocka_unit_test(test_too_long),  cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, open_fixture, close_fixture);
 }

@@ -136,6 +136,7 @@ static void set_merge(struct text_fixture *f, const char *text)
     gguf_put_strings(&f->writer, "tokenizer.ggml.merges", merges, 2);
 }
 
+/* clang-format off */
 static void no_tokens(struct text_fixture *f) {
     gguf_drop_key(&f->writer, "tokenizer.ggml.tokens");
 }
@@ -222,7 +223,11 @@ static void add_bos_as_text(struct text_fixture *f)
 {
     gguf_put_text(&f->writer, "tokenizer.ggml.add_bos_token", "yes");
 }
-static void no_model(struct text_fixture *f) { gguf_drop_key(&f->writer, "tokenizer.ggml.model"); }
+/* clang-format on */
+static void no_model(struct text_fixture *f)
+{
+    gguf_drop_key(&f->writer, "tokenizer.ggml.model");
+}
 static void model_gpt2(struct text_fixture *f)
 {
     gguf_put_text(&f->writer, "tokenizer.ggml.model", "gpt2");
@@ -535,11 +540,16 @@ static void test_sampling_defaults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_specials),       cmocka_unit_test(test_lookup),
-        cmocka_unit_test(test_matching),       cmocka_unit_test(test_without_types),
-        cmocka_unit_test(test_malformed),      cmocka_unit_test(test_odd_but_legal),
-        cmocka_unit_test(test_merge_to_special), cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_load_time),      cmocka_unit_test(test_sampling_defaults),
+        cmocka_unit_test(test_specials),
+        cmocka_unit_test(test_lookup),
+        cmocka_unit_test(test_matching),
+        cmocka_unit_test(test_without_types),
+        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_odd_but_legal),
+        cmocka_unit_test(test_merge_to_special),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_load_time),
+        cmocka_unit_test(test_sampling_defaults),
         cmocka_unit_test(test_texts_made_to_collide_cost_no_more_than_others),
         cmocka_unit_test(test_long_special_tokens_cost_no_more_than_short_ones),
         cmocka_unit_test(test_equal_special_tokens_cost_no_more_than_one),

@@ -57,15 +57,15 @@ static carat_model *compile(struct plan *p, int model, int32_t rows, int32_t out
 static int launches_of(enum window_kind kind)
 {
     switch (kind) {
-    case WINDOW_PROJECT:            /* products; heads and cache */
-    case WINDOW_FFN:                /* gate and up; down */
-    case WINDOW_GATED:              /* gate; up */
-    case WINDOW_EXPERTS:            /* in; out */
-    case WINDOW_PLE:                /* product; norm and sum */
-    case WINDOW_LOGITS: return 2;   /* product; softcap */
-    case WINDOW_ATTEND: return 3;   /* splits; their sum; product */
+    case WINDOW_PROJECT:          /* products; heads and cache */
+    case WINDOW_FFN:              /* gate and up; down */
+    case WINDOW_GATED:            /* gate; up */
+    case WINDOW_EXPERTS:          /* in; out */
+    case WINDOW_PLE:              /* product; norm and sum */
+    case WINDOW_LOGITS: return 2; /* product; softcap */
+    case WINDOW_ATTEND: return 3; /* splits; their sum; product */
     case WINDOW_NORMS:
-    case WINDOW_ROUTE:              /* product and choice */
+    case WINDOW_ROUTE: /* product and choice */
     case WINDOW_SINGLE: break;
     }
     return 1;

@@ -29,8 +29,8 @@ struct block_job {
     int32_t d, group; /* head size; query heads of a key head */
     int32_t row, n_tokens, key_head, sequence;
     /* worker's scratch: */
-    float *q, *k, *v, *scores, *keep;    /* queries; a block of keys and values; its scores */
-    struct running *segment, *total;     /* of each query */
+    float *q, *k, *v, *scores, *keep; /* queries; a block of keys and values; its scores */
+    struct running *segment, *total;  /* of each query */
     float *segment_values, *total_values;
 };
 
@@ -120,8 +120,8 @@ static void ask_for(const struct float_rows *rows, int32_t n, size_t row_bytes)
 
 /* Keys and values of positions [first, last], which lie in one block: as they are in the cache for
  * few queries, decoded for many, or where the ring ends in the block. */
-static void read_block(const struct block_job *j, int32_t first, int32_t last,
-                       struct float_rows *k, struct float_rows *v)
+static void read_block(const struct block_job *j, int32_t first, int32_t last, struct float_rows *k,
+                       struct float_rows *v)
 {
     const struct kv_cache *c = j->cache;
     size_t row_bytes = format_row_bytes(c->format, j->d), stride = row_bytes * (size_t)c->n_heads;
@@ -224,10 +224,8 @@ static void load_queries(const struct block_job *j)
 static struct block_job job_of(const struct cpu_step *s, const struct pool_worker *worker)
 {
     const struct kv_cache *cache = &s->program->plan->caches[s->op->p.attention.cache];
-    struct block_job j = {.s = s,
-                          .cache = cache,
-                          .d = cache->head_dim,
-                          .group = group_of(s->program->plan, s->op)};
+    struct block_job j = {
+        .s = s, .cache = cache, .d = cache->head_dim, .group = group_of(s->program->plan, s->op)};
     cut_scratch(&j, worker_scratch(s, worker));
     return j;
 }
@@ -251,10 +249,10 @@ static void attend_run(struct block_job *j)
                  j->segment_values + i * j->d, j->d);
     }
     for (int32_t i = 0; i < n_queries; i++)
-        kernels_of(j->s)->scale(j->total_values + i * j->d, 1.0f / j->total[i].sum,
-                                output_of(j->s, j->row + i / j->group,
-                                          j->key_head * j->group + i % j->group, j->d),
-                                j->d);
+        kernels_of(j->s)->scale(
+            j->total_values + i * j->d, 1.0f / j->total[i].sum,
+            output_of(j->s, j->row + i / j->group, j->key_head * j->group + i % j->group, j->d),
+            j->d);
 }
 
 /* How many of the rows from `row` on, at most `most`, follow each other in one sequence. */
@@ -293,9 +291,9 @@ static void attend_rows(const struct cpu_step *s, const struct pool_worker *work
 static struct running *partial_at(const struct cpu_step *s, int32_t row, int32_t head,
                                   int32_t segment, int32_t d)
 {
-    int64_t index = ((int64_t)row * s->op->p.attention.n_heads + head) *
-                        segments_max(s->program->plan, s->op) +
-                    segment;
+    int64_t index =
+        ((int64_t)row * s->op->p.attention.n_heads + head) * segments_max(s->program->plan, s->op) +
+        segment;
     return (struct running *)(void *)(s->program->scratch.partial +
                                       (size_t)index * partial_stride(d));
 }

@@ -144,8 +144,8 @@ static void raise_to(size_t *most, size_t value)
 
 static bool turn_alike(const struct op *a, const struct op *b)
 {
-    return a->code == OP_ROPE && b->code == OP_ROPE &&
-           a->p.rope.inv_freq == b->p.rope.inv_freq && a->p.rope.head_dim == b->p.rope.head_dim;
+    return a->code == OP_ROPE && b->code == OP_ROPE && a->p.rope.inv_freq == b->p.rope.inv_freq &&
+           a->p.rope.head_dim == b->p.rope.head_dim;
 }
 
 /* Floats that the cosines and sines of the plan's tokens take for this ROPE and all like it. */
@@ -285,21 +285,21 @@ static struct cpu_step *add_step(struct program *p, const struct op *op, void *m
     carat_assert(p->n_steps < p->steps_capacity);
     const struct plan *plan = p->plan;
     struct cpu_step *s = &p->steps[p->n_steps];
-    *s = (struct cpu_step){.run = run,
-                           .op = op,
-                           .program = p,
-                           .sharing = sharing,
-                           .rows = plan_buf_at(plan, op->out[0] == BUF_NONE ? op->in[0]
-                                                                             : op->out[0])->rows,
-                           .x_cols = cols_of(plan, op->in[0]),
-                           .x1_cols = cols_of(plan, op->in[1]),
-                           .y_cols = cols_of(plan, op->out[0]),
-                           .x0 = buffer_at(plan, memory, op->in[0]),
-                           .x1 = buffer_at(plan, memory, op->in[1]),
-                           .x2 = buffer_at(plan, memory, op->in[2]),
-                           .y0 = buffer_at(plan, memory, op->out[0]),
-                           .y1 = buffer_at(plan, memory, op->out[1]),
-                           .share = &p->shares[p->n_steps]};
+    *s = (struct cpu_step){
+        .run = run,
+        .op = op,
+        .program = p,
+        .sharing = sharing,
+        .rows = plan_buf_at(plan, op->out[0] == BUF_NONE ? op->in[0] : op->out[0])->rows,
+        .x_cols = cols_of(plan, op->in[0]),
+        .x1_cols = cols_of(plan, op->in[1]),
+        .y_cols = cols_of(plan, op->out[0]),
+        .x0 = buffer_at(plan, memory, op->in[0]),
+        .x1 = buffer_at(plan, memory, op->in[1]),
+        .x2 = buffer_at(plan, memory, op->in[2]),
+        .y0 = buffer_at(plan, memory, op->out[0]),
+        .y1 = buffer_at(plan, memory, op->out[1]),
+        .share = &p->shares[p->n_steps]};
     s->needs_barrier = p->n_steps > 0 && !follows_by_row(p, s);
     p->n_steps++;
     return s;

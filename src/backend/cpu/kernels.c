@@ -46,7 +46,7 @@ static const struct {
     const struct cpu_kernels *kernels;
     bool (*runs_here)(void);
 } choices[] = {
-    /* best first */
+/* best first */
 #if defined(__x86_64__)
     {&cpu_kernels_avx512, has_avx512},
     {&cpu_kernels_avx2, has_avx2},

@@ -21,7 +21,7 @@ struct tile_job {
     const uint8_t *tile;
     int32_t n_tiles;
     const struct act_block *act; /* shape->n_blocks a row */
-    const int32_t *list; /* rows to use, times `divisor`; NULL: first, first + 1, ... */
+    const int32_t *list;         /* rows to use, times `divisor`; NULL: first, first + 1, ... */
     int32_t first, n, divisor;
     float *out;
 };
@@ -42,8 +42,8 @@ struct cpu_kernels {
     void (*left_over)(const float *x, int64_t n, const struct act_block *act, float *y);
 
     /* out[i * out_stride + j] = a row i . b row j, rows of n values at a + i * a_stride, ... */
-    void (*dots)(const float *a, int64_t a_stride, int n_a, struct float_rows b, int n_b,
-                 int64_t n, float *out, int64_t out_stride);
+    void (*dots)(const float *a, int64_t a_stride, int n_a, struct float_rows b, int n_b, int64_t n,
+                 float *out, int64_t out_stride);
     /* y row i = y row i * keep[i] + sum_k p[i * p_stride + k] v row k; n values a row. */
     void (*weigh)(float *y, int64_t y_stride, const float *keep, const float *p, int64_t p_stride,
                   int n_y, struct float_rows v, int n_v, int64_t n);

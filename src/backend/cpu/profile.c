@@ -27,8 +27,7 @@ static struct time_work work_of(const struct cpu_step *s)
 
 void cpu_profile_add(struct time_tables *tables, const struct program *p, double end)
 {
-    struct time_table *t =
-        p->step->n_token > DECODE_ROWS_MAX ? &tables->prefill : &tables->decode;
+    struct time_table *t = p->step->n_token > DECODE_ROWS_MAX ? &tables->prefill : &tables->decode;
     for (int32_t i = 0; i < p->n_steps; i++) {
         struct time_work work = work_of(&p->steps[i]);
         double next = i + 1 < p->n_steps ? p->begun[i + 1] : end;

@@ -30,11 +30,11 @@ struct device {
 /* Memory that the steps of a program share, cut from the scratch it is given. */
 struct scratch {
     struct act_block *act; /* the activations quantised last */
-    char *worker;        /* worker_bytes for each worker */
+    char *worker;          /* worker_bytes for each worker */
     size_t worker_bytes;
-    float *partial;      /* attention segments: see attention.c */
-    int32_t *routed;     /* EXPERT_*: rows sorted by expert, see experts.c */
-    float *turns;        /* cosines and sines: of the tokens for each kind of ROPE */
+    float *partial;  /* attention segments: see attention.c */
+    int32_t *routed; /* EXPERT_*: rows sorted by expert, see experts.c */
+    float *turns;    /* cosines and sines: of the tokens for each kind of ROPE */
 };
 
 struct cpu_step;
@@ -90,8 +90,7 @@ static inline bool op_is_fine(const struct op *op)
 
 static inline void *worker_scratch(const struct cpu_step *s, const struct pool_worker *worker)
 {
-    return s->program->scratch.worker +
-           (size_t)worker->index * s->program->scratch.worker_bytes;
+    return s->program->scratch.worker + (size_t)worker->index * s->program->scratch.worker_bytes;
 }
 
 /* n floats from bytes of a cache or weight row in `format`. */

@@ -35,8 +35,7 @@ static void place_quants(enum tile_kind kind, const uint8_t *q, int r, uint8_t *
             quants[256 + r * 4 + i % 4] |= (uint8_t)((q[i] >> 4 & 1) << i / 4);
     if (kind == TILE_U6)
         for (int i = 0; i < 32; i++)
-            quants[256 + i / 16 * 64 + r * 4 + i % 4] |=
-                (uint8_t)((q[i] >> 4) << i % 16 / 4 * 2);
+            quants[256 + i / 16 * 64 + r * 4 + i % 4] |= (uint8_t)((q[i] >> 4) << i % 16 / 4 * 2);
 }
 
 static void place_row(const struct cpu_weight *w, const uint8_t *row, int r, uint8_t *tile)

@@ -35,13 +35,13 @@ enum tile_kind {
 #define X(kind, bits, offset, has_min) TILE_##kind,
     TILE_KIND_LIST(X)
 #undef X
-    TILE_KIND_COUNT
+        TILE_KIND_COUNT
 };
 
 /* How a kernel asks for weights that come from memory before it reads them. */
 enum read_ahead {
-    AHEAD_NONE, /* the processor's own prefetching is faster */
-    AHEAD_ONCE, /* past the caches between memory and the first level */
+    AHEAD_NONE,     /* the processor's own prefetching is faster */
+    AHEAD_ONCE,     /* past the caches between memory and the first level */
     AHEAD_BY_LEVEL, /* into the second level, and later from there into the first */
 };
 

@@ -158,8 +158,8 @@ void cublas_multiply(struct cublas *c, const struct queue *q, const struct gemm_
     if (args->half) {
         int32_t rows = 0;
         for (int32_t k = 0; k < args->n_w; k++) rows += args->w[k].rows;
-        status = multiply_one(c, args, args->w[0].mirror, rows, args->half, REAL_F16,
-                              args->half_cols);
+        status =
+            multiply_one(c, args, args->w[0].mirror, rows, args->half, REAL_F16, args->half_cols);
     }
     for (int32_t k = 0; !args->half && !status && k < args->n_w; k++) {
         int32_t rows = args->w[k].rows;

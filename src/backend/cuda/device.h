@@ -51,23 +51,23 @@ struct device {
     char name[96];
     struct queue queue;
     struct device_options options;
-    enum act_kind many; /* what products of many rows read: ACT_INT8, ACT_HALF */
+    enum act_kind many;          /* what products of many rows read: ACT_INT8, ACT_HALF */
     double half_rate, int8_rate; /* operations a second that decided it; 0: not measured */
     struct slab *slabs;
-    size_t mirror_bytes; /* that mirrors have taken */
-    struct cublas *cublas; /* NULL: not installed, or not wanted */
+    size_t mirror_bytes;          /* that mirrors have taken */
+    struct cublas *cublas;        /* NULL: not installed, or not wanted */
     const void *cublas_workspace; /* that it has now: of the program launched last */
-    struct profile *profile; /* NULL unless asked for */
-    struct device_limits limits; /* 0: not measured yet */
-    uint32_t *arrived;               /* of launch_router: ARRIVED_BYTES of 0; NULL until needed */
-    const struct row_table *rows;    /* of the weight that has one, for the profile; or NULL */
-    int32_t *step_host;              /* pinned, STEP_BYTES */
-    struct logit_pair *best_host;    /* pinned, BEST_BYTES: [MATVEC_ROWS_MAX][TOP_K] */
-    bool is_running;  /* something was run since the last fence */
-    double run_begin; /* of the last run, for the profile */
-    bool is_decode;   /* it had few rows */
-    const struct op *failed_op;      /* whose launch was the first to fail */
-    cudaError_t failure;             /* of a launch or copy since the last fence */
+    struct profile *profile;      /* NULL unless asked for */
+    struct device_limits limits;  /* 0: not measured yet */
+    uint32_t *arrived;            /* of launch_router: ARRIVED_BYTES of 0; NULL until needed */
+    const struct row_table *rows; /* of the weight that has one, for the profile; or NULL */
+    int32_t *step_host;           /* pinned, STEP_BYTES */
+    struct logit_pair *best_host; /* pinned, BEST_BYTES: [MATVEC_ROWS_MAX][TOP_K] */
+    bool is_running;              /* something was run since the last fence */
+    double run_begin;             /* of the last run, for the profile */
+    bool is_decode;               /* it had few rows */
+    const struct op *failed_op;   /* whose launch was the first to fail */
+    cudaError_t failure;          /* of a launch or copy since the last fence */
 };
 
 /* CARAT_EMEMORY or CARAT_EDEVICE with CUDA's own words. */
@@ -160,11 +160,11 @@ struct program {
     int32_t n_windows;
     uint8_t *needs; /* by buffer: NEEDS_* */
     struct step_view step;
-    struct row_table *rows;        /* a table in the mapped file, or NULL */
-    int32_t *row_slots;            /* where the step's rows of it are: in the place of their ids */
-    int32_t rows_max;             /* of both classes: the stride of the step's arrays */
-    int32_t n[ROW_CLASS_COUNT];   /* rows of the launches being made */
-    int32_t n_decode;             /* of the token rows, those that are single new tokens */
+    struct row_table *rows;     /* a table in the mapped file, or NULL */
+    int32_t *row_slots;         /* where the step's rows of it are: in the place of their ids */
+    int32_t rows_max;           /* of both classes: the stride of the step's arrays */
+    int32_t n[ROW_CLASS_COUNT]; /* rows of the launches being made */
+    int32_t n_decode;           /* of the token rows, those that are single new tokens */
     struct {
         buf_id id;
         struct act act;

@@ -116,8 +116,8 @@ static void expert_few(struct program *p, const struct routed *r, const struct o
                     is_out ? r->n_pairs : r->n_rows, w->cols);
     if (args.x.kind != ACT_NONE)
         launch_act(&p->device->queue, p->step,
-                   (struct rows){is_out ? r->n_pairs : r->n_rows, args.rows.is_out},
-                   args.x_floats, (int32_t)w->cols, args.x, is_out);
+                   (struct rows){is_out ? r->n_pairs : r->n_rows, args.rows.is_out}, args.x_floats,
+                   (int32_t)w->cols, args.x, is_out);
     if (is_out) {
         args.out = y;
         launch_experts_out(&p->device->queue, &args);
@@ -126,8 +126,7 @@ static void expert_few(struct program *p, const struct routed *r, const struct o
     }
 }
 
-static void expert_many(struct program *p, const struct routed *r, const struct op *op,
-                        bool is_out)
+static void expert_many(struct program *p, const struct routed *r, const struct op *op, bool is_out)
 {
     const struct weight *w = op->p.expert.w;
     int32_t n_x = is_out ? r->n_pairs : r->n_rows;
@@ -230,8 +229,8 @@ static void experts_many(struct program *p, const struct op *ops, const struct r
                                  .half_div = in->n_used,
                                  .cols = ff,
                                  .b_cols = ff,
-                                 .act = act_at(p->scratch + p->at.inner, out->kind, in->n_pairs,
-                                               ff)};
+                                 .act =
+                                     act_at(p->scratch + p->at.inner, out->kind, in->n_pairs, ff)};
     launch_gelu_mul(&p->device->queue, &gelu);
     args.n_w = 1;
     args.w[0] = view_of(down);

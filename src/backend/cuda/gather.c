@@ -26,9 +26,8 @@ int gather_init(struct gather *g, const struct weight *table, int32_t rows_max, 
                 void *memory, struct carat_error *err)
 {
     char *rows = memory;
-    *g = (struct gather){.table = table,
-                         .halves = {rows, rows + half_bytes(table, rows_max)},
-                         .rows_max = rows_max};
+    *g = (struct gather){
+        .table = table, .halves = {rows, rows + half_bytes(table, rows_max)}, .rows_max = rows_max};
     return row_cache_init(&g->cache, n_slots, (int32_t)table->rows, err);
 }
 

@@ -12,7 +12,7 @@
 struct gather {
     const struct weight *table;
     struct row_cache cache;
-    char *halves[2]; /* of rows_max rows each */
+    char *halves[2];      /* of rows_max rows each */
     int32_t half, n_read; /* what is filled, and the rows in it */
     int32_t rows_max;
     int64_t n_asked, n_brought; /* rows so far: of steps; read from the file */

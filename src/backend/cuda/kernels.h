@@ -73,15 +73,15 @@ struct expert_args {
     struct rows rows;
     int32_t n_used;
     const int32_t *ids;
-    const float *shares;      /* down only */
-    struct cuda_weight w[2];  /* in: gate and up (n_w = 1 or 2); out: down */
+    const float *shares;     /* down only */
+    struct cuda_weight w[2]; /* in: gate and up (n_w = 1 or 2); out: down */
     int32_t n_w;
-    struct act x;             /* in: [rows]; out: [rows * n_used] */
-    const float *x_floats;    /* for LAYOUT_ROWS */
-    float *y[2];              /* in, n_w = 1 or unfused: [rows][n_used * w.rows] each */
+    struct act x;          /* in: [rows]; out: [rows * n_used] */
+    const float *x_floats; /* for LAYOUT_ROWS */
+    float *y[2];           /* in, n_w = 1 or unfused: [rows][n_used * w.rows] each */
     /* in, n_w = 2: gelu(gate) * up to `act` ([rows * n_used]) and `out` */
     bool is_gelu_mul;
-    float *out;               /* in: [rows][n_used * w.rows] or NULL; out: [rows][w.rows] */
+    float *out; /* in: [rows][n_used * w.rows] or NULL; out: [rows][w.rows] */
     struct act act;
 };
 void launch_experts_in(const struct queue *q, const struct expert_args *args);
@@ -225,8 +225,8 @@ void launch_group_norm(const struct queue *q, struct step_view step, struct rows
                        float eps);
 void launch_rope(const struct queue *q, struct step_view step, struct rows rows, const float *x,
                  const float *inv_freq, float *y, int32_t cols, int32_t head_dim);
-void launch_kv_write(const struct queue *q, struct step_view step, struct rows rows,
-                     const float *k, const float *v, struct cache_view cache);
+void launch_kv_write(const struct queue *q, struct step_view step, struct rows rows, const float *k,
+                     const float *v, struct cache_view cache);
 
 /* Head norms, RoPE and the write of keys and values, in one: q_out = rope(norm(q) * w_q);
  * cache <- (rope(norm(k) * w_k), norm(v)). q NULL or k NULL: not there. v == k for k_eq_v (the raw
@@ -244,8 +244,8 @@ struct heads_args {
     bool has_q, has_k, is_k_eq_v;
     const float *w_q, *w_k, *inv_freq;
     float eps;
-    int32_t n_heads; /* of q */
-    float *q_out;    /* [rows][n_heads * head_dim] */
+    int32_t n_heads;         /* of q */
+    float *q_out;            /* [rows][n_heads * head_dim] */
     struct cache_view cache; /* head_dim is also q's; k, v NULL when !has_k */
 };
 void launch_heads(const struct queue *q, const struct heads_args *args);
@@ -255,8 +255,8 @@ void launch_add(const struct queue *q, struct step_view step, struct rows rows, 
 void launch_scale(const struct queue *q, struct step_view step, struct rows rows, const float *x,
                   float value, float *y, int32_t cols);
 /* y[t][j] = cap * tanh(x[t][j] / cap); y may be x. */
-void launch_softcap(const struct queue *q, struct step_view step, struct rows rows,
-                    const float *x, float cap, float *y, int32_t cols);
+void launch_softcap(const struct queue *q, struct step_view step, struct rows rows, const float *x,
+                    float cap, float *y, int32_t cols);
 void launch_gather_rows(const struct queue *q, struct step_view step, const float *x, float *y,
                         int32_t cols, int32_t rows_max);
 

@@ -11,8 +11,7 @@
 #define OTHER_BYTES ((size_t)256 << 20)
 enum { RUNS = 8, LAUNCHES = 4, RESULT_BYTES = 256 };
 
-double cuda_seconds(struct device *d, void (*launch)(const struct queue *q, void *user),
-                    void *user)
+double cuda_seconds(struct device *d, void (*launch)(const struct queue *q, void *user), void *user)
 {
     float ms = 0;
     cudaEvent_t begin = NULL, end = NULL;
@@ -150,8 +149,7 @@ static double cublas_rate(struct device *d, const struct work *w)
 static void measure(struct device *d, size_t room, struct device_limits *out)
 {
     struct work w = {.bytes = READ_BYTES};
-    while (w.bytes >= READ_BYTES_LEAST && w.bytes + OTHER_BYTES + RESULT_BYTES > room)
-        w.bytes /= 2;
+    while (w.bytes >= READ_BYTES_LEAST && w.bytes + OTHER_BYTES + RESULT_BYTES > room) w.bytes /= 2;
     if (w.bytes < READ_BYTES_LEAST) return;
     size_t bytes = w.bytes + OTHER_BYTES + RESULT_BYTES;
     if (cudaMalloc((void **)&w.memory, bytes) == cudaSuccess &&

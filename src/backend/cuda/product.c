@@ -21,8 +21,7 @@ struct cuda_weight view_of(const struct weight *w)
     return loaded_of(w)->view;
 }
 
-struct cuda_weight table_of(const struct program *p, const struct weight *w,
-                            struct step_view *step)
+struct cuda_weight table_of(const struct program *p, const struct weight *w, struct step_view *step)
 {
     struct cuda_weight view = view_of(w);
     *step = p->step;
@@ -122,8 +121,7 @@ struct input input_of(struct program *p, buf_id id, int32_t n_w, const struct we
 void mark(struct program *p, const char *kind)
 {
     struct device *d = p->device;
-    if (d->profile)
-        profile_mark(d->profile, d->queue.stream, (struct time_work){.kind = kind});
+    if (d->profile) profile_mark(d->profile, d->queue.stream, (struct time_work){.kind = kind});
 }
 
 void mark_product(struct program *p, const char *kind, int32_t n_w, const struct weight *const *w,

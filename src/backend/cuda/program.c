@@ -43,8 +43,8 @@ static void add_product_needs(const struct device *d, const struct plan *plan,
         if (!m) continue;
         size_t rows = (size_t)plan->rows_max[plan_buf_at(plan, op->out[0])->rows];
         size_t pairs = op->code == OP_MATMUL ? rows : rows * (size_t)op->p.expert.n_used;
-        size_t in_floats = is_multiplied_exactly(m) || rows < MATVEC_ROWS_MAX ? rows
-                                                                               : MATVEC_ROWS_MAX;
+        size_t in_floats =
+            is_multiplied_exactly(m) || rows < MATVEC_ROWS_MAX ? rows : MATVEC_ROWS_MAX;
         raise_to(&needs->inner, in_floats * ((size_t)m->cols + TILE_COLS) * sizeof(float) *
                                     (op->code == OP_EXPERT_OUT ? (size_t)op->p.expert.n_used : 1));
         raise_to(op->in[0] == plan->ops[w->first].in[0] ? &needs->slot : &needs->inner,
@@ -55,8 +55,8 @@ static void add_product_needs(const struct device *d, const struct plan *plan,
             if (d->cublas) needs->cublas = CUBLAS_WORKSPACE_BYTES;
         }
         if (m->n_expert > 1)
-            raise_to(&needs->experts, expert_plan_bytes((int32_t)rows, op->p.expert.n_used,
-                                                        m->n_expert));
+            raise_to(&needs->experts,
+                     expert_plan_bytes((int32_t)rows, op->p.expert.n_used, m->n_expert));
     }
     raise_to(&needs->wide, wide);
     raise_to(&needs->mirror, bytes);
@@ -186,10 +186,8 @@ void program_launch(struct program *p, const int32_t rows_of[ROW_CLASS_COUNT])
     if (logits == BUF_NONE || n_out == 0 || n_out > MATVEC_ROWS_MAX) return;
     struct rows rows = {n_out, 1};
     launch_topk(&d->queue, p->step, rows, program_floats(p, logits),
-                plan_buf_at(p->plan, logits)->cols, d->best_host,
-                p->scratch + p->at.topk);
-    if (d->profile)
-        profile_mark(d->profile, d->queue.stream, (struct time_work){.kind = "top k"});
+                plan_buf_at(p->plan, logits)->cols, d->best_host, p->scratch + p->at.topk);
+    if (d->profile) profile_mark(d->profile, d->queue.stream, (struct time_work){.kind = "top k"});
 }
 
 /* Steps in which no row lives: the driver loads every kernel now, not under the first request.

@@ -22,7 +22,7 @@ struct row_cache {
         int32_t id;    /* -1: free */
         bool is_again; /* asked for after the round that brought it and the next one */
         int64_t round; /* that asked for it last */
-    } *slots;
+    } * slots;
     int32_t hand;  /* the slot that is looked at next */
     int64_t round; /* this one */
 };

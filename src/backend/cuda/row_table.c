@@ -11,9 +11,9 @@ int row_table_open(struct row_table **out, const struct weight *table, int32_t r
     cudaError_t failure = cudaStreamCreateWithFlags(&t->stream, cudaStreamNonBlocking);
     for (int i = 0; i < 2 && !failure; i++)
         failure = cudaEventCreateWithFlags(&t->copied[i], cudaEventDisableTiming);
-    int status = failure ? err_set(err, CARAT_EDEVICE, "%s: %s", table->name,
-                                   cudaGetErrorString(failure))
-                         : gather_init(&t->gather, table, rows_max, n_slots, pinned, err);
+    int status =
+        failure ? err_set(err, CARAT_EDEVICE, "%s: %s", table->name, cudaGetErrorString(failure))
+                : gather_init(&t->gather, table, rows_max, n_slots, pinned, err);
     if (!status) return CARAT_OK;
     row_table_close(t);
     *out = NULL;

@@ -11,10 +11,10 @@
 
 struct row_table {
     struct gather gather;
-    char *rows; /* [gather.cache.n_slots] on the device, each as in the file */
-    cudaStream_t stream; /* of copies for the next step */
+    char *rows;            /* [gather.cache.n_slots] on the device, each as in the file */
+    cudaStream_t stream;   /* of copies for the next step */
     cudaEvent_t copied[2]; /* by half of the host's memory: its copies have ended */
-    bool is_ahead; /* the last copies were for the step to come */
+    bool is_ahead;         /* the last copies were for the step to come */
 };
 
 /* `device_memory`: of n_slots rows; `pinned`: gather_bytes. Both outlive the table. */

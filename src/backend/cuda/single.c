@@ -63,9 +63,7 @@ void stage_single(struct program *p, const struct op *op)
     case OP_ADD: launch_add(q, p->step, rows, a, b, y, cols); break;
     case OP_SCALE: launch_scale(q, p->step, rows, a, op->p.scale.value, y, cols); break;
     case OP_GELU_MUL: single_gelu_mul(p, op, rows); break;
-    case OP_GATHER_ROWS:
-        launch_gather_rows(q, p->step, a, y, cols, p->n[ROWS_OUT]);
-        break;
+    case OP_GATHER_ROWS: launch_gather_rows(q, p->step, a, y, cols, p->n[ROWS_OUT]); break;
     case OP_ROUTE: stage_choice(p, op, a); break;
     case OP_EXPERT_IN:
     case OP_EXPERT_OUT: stage_expert(p, op); break;

@@ -203,8 +203,7 @@ static void add_out(struct program *p, struct norm_args *args, buf_id id, const 
 {
     struct norm_out *out = &args->out[args->n_outs];
     const struct weight *reader = p->needs[id] & NEEDS_ACT ? reader_of(p, id, behind) : NULL;
-    enum act_kind kind =
-        reader ? kind_for(p, reader, p->n[class_of(p, id)]) : ACT_NONE;
+    enum act_kind kind = reader ? kind_for(p, reader, p->n[class_of(p, id)]) : ACT_NONE;
     *out = (struct norm_out){.act = {.kind = ACT_NONE}};
     if (norm) {
         out->is_normed = true;

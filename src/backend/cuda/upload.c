@@ -103,8 +103,7 @@ static cudaError_t send_rows(struct upload *u, const struct cuda_loaded *w, int3
     cudaError_t status = cudaEventSynchronize(u->is_free[i]);
     if (status) return status;
     struct reading reading = {u->host[i],
-                              (const char *)source->data +
-                                  (size_t)expert * source->expert_bytes +
+                              (const char *)source->data + (size_t)expert * source->expert_bytes +
                                   (size_t)first_row * source->row_bytes,
                               bytes};
     pool_run(u->readers, read_part, &reading);

@@ -81,8 +81,7 @@ static const struct weight *first_met(const struct plan *plan, int32_t i)
 }
 
 /* Exact products decode the file's own blocks: tiles round the scales of the K formats to fp16. */
-static enum cuda_layout layout_of(const struct device *d, const struct weight *w,
-                                  struct uses uses)
+static enum cuda_layout layout_of(const struct device *d, const struct weight *w, struct uses uses)
 {
     if (uses.is_product && format_is_float(w->format)) return LAYOUT_ROWS;
     if (uses.is_product) return d->options.is_exact ? LAYOUT_FILE : LAYOUT_TILES;
@@ -96,9 +95,7 @@ static size_t layout_bytes(const struct weight *s, enum cuda_layout layout,
     size_t n_rows = (size_t)s->rows * (size_t)s->n_expert;
     *planes = (struct tile_bytes){0};
     switch (layout) {
-    case LAYOUT_TILES:
-        *planes = tile_bytes_of(s->format, s->rows, s->cols, s->n_expert);
-        break;
+    case LAYOUT_TILES: *planes = tile_bytes_of(s->format, s->rows, s->cols, s->n_expert); break;
     case LAYOUT_ROWS: planes->quants = n_rows * ((s->row_bytes + 15) / 16 * 16); break;
     case LAYOUT_FILE: planes->quants = n_rows * s->row_bytes; break;
     case LAYOUT_FLOATS: planes->quants = n_rows * (size_t)s->cols * sizeof(float); break;
@@ -204,8 +201,8 @@ static struct cuda_weight view_at(const struct weight *s, enum cuda_layout layou
         .cols = (int32_t)s->cols,
         .n_groups = (int32_t)((s->rows + TILE_ROWS - 1) / TILE_ROWS),
         .n_ktiles = (int32_t)((s->cols + TILE_COLS - 1) / TILE_COLS),
-        .row_bytes = (int64_t)(layout == LAYOUT_ROWS ? (s->row_bytes + 15) / 16 * 16
-                                                     : s->row_bytes),
+        .row_bytes =
+            (int64_t)(layout == LAYOUT_ROWS ? (s->row_bytes + 15) / 16 * 16 : s->row_bytes),
         .mirror_cols = (int32_t)padded_cols(s->cols),
         .quants = (uint8_t *)memory,
     };

@@ -40,8 +40,7 @@ static int32_t group_of(const struct plan *p, int32_t i)
 
 static bool is_row_norm(const struct plan *p, int32_t i)
 {
-    return is_op(p, i, OP_RMSNORM) &&
-           group_of(p, i) == plan_buf_at(p, p->ops[i].in[0])->cols;
+    return is_op(p, i, OP_RMSNORM) && group_of(p, i) == plan_buf_at(p, p->ops[i].in[0])->cols;
 }
 
 /* Length of [norm, rope] of what op `from` wrote, at op i; 0: not there. */
@@ -56,9 +55,8 @@ static int32_t norm_rope(const struct plan *p, int32_t i, int32_t from)
 /* [norm v, write] behind [norm k, rope k] at op i, v being written by op `from`. */
 static bool norm_write(const struct plan *p, int32_t i, int32_t from)
 {
-    return follows(p, i, OP_RMSNORM, from) && !p->ops[i].p.norm.w &&
-           is_op(p, i + 1, OP_KV_WRITE) && p->ops[i + 1].in[0] == p->ops[i - 1].out[0] &&
-           p->ops[i + 1].in[1] == p->ops[i].out[0];
+    return follows(p, i, OP_RMSNORM, from) && !p->ops[i].p.norm.w && is_op(p, i + 1, OP_KV_WRITE) &&
+           p->ops[i + 1].in[0] == p->ops[i - 1].out[0] && p->ops[i + 1].in[1] == p->ops[i].out[0];
 }
 
 static int32_t count_products(const struct plan *p, int32_t i)
@@ -86,12 +84,12 @@ static int32_t project_length(const struct plan *p, int32_t i)
 
 static int32_t ffn_length(const struct plan *p, int32_t i)
 {
-    bool is_it = is_op(p, i, OP_MATMUL) && is_op(p, i + 1, OP_MATMUL) &&
-                 p->ops[i].in[0] == p->ops[i + 1].in[0] && follows(p, i + 2, OP_GELU_MUL, i) &&
-                 p->ops[i + 2].in[1] == p->ops[i + 1].out[0] &&
-                 p->ops[i + 2].p.gelu_mul.second_col == 0 && follows(p, i + 3, OP_MATMUL, i + 2) &&
-                 plan_buf_at(p, p->ops[i].out[0])->cols ==
-                     plan_buf_at(p, p->ops[i + 1].out[0])->cols;
+    bool is_it =
+        is_op(p, i, OP_MATMUL) && is_op(p, i + 1, OP_MATMUL) &&
+        p->ops[i].in[0] == p->ops[i + 1].in[0] && follows(p, i + 2, OP_GELU_MUL, i) &&
+        p->ops[i + 2].in[1] == p->ops[i + 1].out[0] && p->ops[i + 2].p.gelu_mul.second_col == 0 &&
+        follows(p, i + 3, OP_MATMUL, i + 2) &&
+        plan_buf_at(p, p->ops[i].out[0])->cols == plan_buf_at(p, p->ops[i + 1].out[0])->cols;
     return is_it && is_closed(p, i, 4, i + 3) ? 4 : 0;
 }
 
@@ -121,9 +119,8 @@ static int32_t route_length(const struct plan *p, int32_t i)
 static int32_t experts_length(const struct plan *p, int32_t i)
 {
     bool is_it = is_op(p, i, OP_EXPERT_IN) && is_op(p, i + 1, OP_EXPERT_IN) &&
-                 p->ops[i].in[0] == p->ops[i + 1].in[0] &&
-                 p->ops[i].in[1] == p->ops[i + 1].in[1] && follows(p, i + 2, OP_GELU_MUL, i) &&
-                 p->ops[i + 2].in[1] == p->ops[i + 1].out[0] &&
+                 p->ops[i].in[0] == p->ops[i + 1].in[0] && p->ops[i].in[1] == p->ops[i + 1].in[1] &&
+                 follows(p, i + 2, OP_GELU_MUL, i) && p->ops[i + 2].in[1] == p->ops[i + 1].out[0] &&
                  p->ops[i + 2].p.gelu_mul.second_col == 0 &&
                  follows(p, i + 3, OP_EXPERT_OUT, i + 2);
     return is_it && is_closed(p, i, 4, i + 3) ? 4 : 0;

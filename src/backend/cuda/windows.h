@@ -8,15 +8,15 @@
 /* Runs of ops that are done together. */
 enum window_kind {
     WINDOW_SINGLE,
-    WINDOW_PROJECT,  /* q, k, v: products, norms of heads, rotation, cache */
-    WINDOW_ATTEND,   /* attention and the product behind it */
-    WINDOW_NORMS,    /* norms around a residual sum */
-    WINDOW_FFN,      /* gate, up, gelu, down */
-    WINDOW_GATED,    /* a product, gelu times rows that are there, a product: per-layer inputs */
-    WINDOW_PLE,      /* projection, norm and sum of per-layer embeddings */
-    WINDOW_ROUTE,    /* the router and the choice of experts */
-    WINDOW_EXPERTS,  /* the same as FFN, routed */
-    WINDOW_LOGITS    /* head and softcap */
+    WINDOW_PROJECT, /* q, k, v: products, norms of heads, rotation, cache */
+    WINDOW_ATTEND,  /* attention and the product behind it */
+    WINDOW_NORMS,   /* norms around a residual sum */
+    WINDOW_FFN,     /* gate, up, gelu, down */
+    WINDOW_GATED,   /* a product, gelu times rows that are there, a product: per-layer inputs */
+    WINDOW_PLE,     /* projection, norm and sum of per-layer embeddings */
+    WINDOW_ROUTE,   /* the router and the choice of experts */
+    WINDOW_EXPERTS, /* the same as FFN, routed */
+    WINDOW_LOGITS   /* head and softcap */
 };
 
 struct window {

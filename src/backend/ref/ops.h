@@ -15,7 +15,7 @@ struct ref_call {
     int32_t x_cols, x1_cols, y_cols;
     const float *x0, *x1, *x2;
     float *y0, *y1;
-    float *scratch;  /* as many floats as ref_scratch_floats said */
+    float *scratch;   /* as many floats as ref_scratch_floats said */
     int32_t *scatter; /* EXPERT_*: rows * n_used integers */
 };
 

@@ -359,8 +359,8 @@ DOTS(F32)
 DOTS(F16)
 DOTS(BF16)
 
-static void dots(const float *a, int64_t a_stride, int n_a, struct float_rows b, int n_b,
-                 int64_t n, float *out, int64_t out_stride)
+static void dots(const float *a, int64_t a_stride, int n_a, struct float_rows b, int n_b, int64_t n,
+                 float *out, int64_t out_stride)
 {
     switch (b.format) {
     case FORMAT_F16: dots_F16(a, a_stride, n_a, &b, n_b, n, out, out_stride); break;
@@ -407,8 +407,8 @@ ALWAYS void weigh_rows(const enum format format, const int n_y, float *y, int64_
             int64_t left = n - k - part < 16 ? n - k - part : 16;
             fvec sum = f_mul(f_load(padded + part), f_set(keep[i]));
             for (int j = 0; j < n_v; j++)
-                sum = f_fma(f_set(p[i * p_stride + j]),
-                            last_values(format, v, j, k + part, left), sum);
+                sum = f_fma(f_set(p[i * p_stride + j]), last_values(format, v, j, k + part, left),
+                            sum);
             f_store(padded + part, sum);
         }
         memcpy(row + k, padded, (size_t)(n - k) * sizeof *padded);
@@ -422,11 +422,11 @@ ALWAYS void weigh_rows(const enum format format, const int n_y, float *y, int64_
     {                                                                                              \
         int i = 0;                                                                                 \
         for (; i + 4 <= n_y; i += 4)                                                               \
-            weigh_rows(FORMAT_##FORMAT, 4, y + i * y_stride, y_stride, keep + i,                   \
-                       p + i * p_stride, p_stride, v, n_v, n);                                     \
+            weigh_rows(FORMAT_##FORMAT, 4, y + i * y_stride, y_stride, keep + i, p + i * p_stride, \
+                       p_stride, v, n_v, n);                                                       \
         for (; i < n_y; i++)                                                                       \
-            weigh_rows(FORMAT_##FORMAT, 1, y + i * y_stride, y_stride, keep + i,                   \
-                       p + i * p_stride, p_stride, v, n_v, n);                                     \
+            weigh_rows(FORMAT_##FORMAT, 1, y + i * y_stride, y_stride, keep + i, p + i * p_stride, \
+                       p_stride, v, n_v, n);                                                       \
     }
 WEIGH(F32)
 WEIGH(F16)
@@ -484,7 +484,7 @@ ALWAYS fvec f_softcap(fvec x, fvec cap)
     for (; i + 16 <= (n); i += 16) step;                                                           \
     if (i < (n)) {                                                                                 \
         float in[16] = {0}, in2[16] = {0}, result[16];                                             \
-        size_t left = (size_t)((n) - i) * sizeof(float);                                           \
+        size_t left = (size_t)((n)-i) * sizeof(float);                                             \
         tail;                                                                                      \
     }
 

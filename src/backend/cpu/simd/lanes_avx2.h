@@ -12,7 +12,10 @@ typedef ivec bvec;
 enum { WEIGHT_BIAS = 0, FEW_ROWS = 2, PANEL_TILES = 1, PANEL_ROWS = 4 };
 
 #define PAIR_F(name, call)                                                                         \
-    static inline fvec name(fvec x, fvec y) { return (fvec){call(x.a, y.a), call(x.b, y.b)}; }
+    static inline fvec name(fvec x, fvec y)                                                        \
+    {                                                                                              \
+        return (fvec){call(x.a, y.a), call(x.b, y.b)};                                             \
+    }
 PAIR_F(f_add, _mm256_add_ps)
 PAIR_F(f_sub, _mm256_sub_ps)
 PAIR_F(f_mul, _mm256_mul_ps)
@@ -20,7 +23,10 @@ PAIR_F(f_div, _mm256_div_ps)
 PAIR_F(f_max, _mm256_max_ps)
 PAIR_F(f_min, _mm256_min_ps)
 
-static inline fvec f_set(float x) { return (fvec){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+static inline fvec f_set(float x)
+{
+    return (fvec){_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
 static inline fvec f_load(const float *p)
 {
     return (fvec){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
@@ -48,7 +54,10 @@ static inline __m256 exp2_of(__m256 n)
     __m256i bits = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
     return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 23));
 }
-static inline fvec f_exp2_int(fvec n) { return (fvec){exp2_of(n.a), exp2_of(n.b)}; }
+static inline fvec f_exp2_int(fvec n)
+{
+    return (fvec){exp2_of(n.a), exp2_of(n.b)};
+}
 static inline fvec f_of_int(ivec x)
 {
     return (fvec){_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)};
@@ -57,7 +66,10 @@ static inline __m256 halves_at(const uint16_t *p)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
-static inline fvec f_load_f16(const uint16_t *p) { return (fvec){halves_at(p), halves_at(p + 8)}; }
+static inline fvec f_load_f16(const uint16_t *p)
+{
+    return (fvec){halves_at(p), halves_at(p + 8)};
+}
 static inline void f_store_f16(uint16_t *p, fvec x)
 {
     _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(x.a, 0));
@@ -68,19 +80,25 @@ static inline __m256 bytes_at(const int8_t *p)
     __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)p);
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
 }
-static inline fvec f_load_i8(const int8_t *p) { return (fvec){bytes_at(p), bytes_at(p + 8)}; }
+static inline fvec f_load_i8(const int8_t *p)
+{
+    return (fvec){bytes_at(p), bytes_at(p + 8)};
+}
 static inline __m256 bf16_at(const uint16_t *p)
 {
     __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
-static inline fvec f_load_bf16(const uint16_t *p) { return (fvec){bf16_at(p), bf16_at(p + 8)}; }
+static inline fvec f_load_bf16(const uint16_t *p)
+{
+    return (fvec){bf16_at(p), bf16_at(p + 8)};
+}
 static inline void f_store_i8(int8_t *p, fvec x) /* whole numbers within -128 .. 127 */
 {
     __m256i pairs = _mm256_packs_epi32(_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b));
     pairs = _mm256_permute4x64_epi64(pairs, 0xD8);
-    __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(pairs),
-                                    _mm256_extracti128_si256(pairs, 1));
+    __m128i bytes =
+        _mm_packs_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
     _mm_storeu_si128((__m128i *)(void *)p, bytes);
 }
 
@@ -95,10 +113,10 @@ static inline void f_sum4(const fvec x[4], float out[4])
 {
     __m256 a = _mm256_add_ps(x[0].a, x[0].b), b = _mm256_add_ps(x[1].a, x[1].b);
     __m256 c = _mm256_add_ps(x[2].a, x[2].b), d = _mm256_add_ps(x[3].a, x[3].b);
-    __m256 ab = _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20),
-                              _mm256_permute2f128_ps(a, b, 0x31));
-    __m256 cd = _mm256_add_ps(_mm256_permute2f128_ps(c, d, 0x20),
-                              _mm256_permute2f128_ps(c, d, 0x31));
+    __m256 ab =
+        _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+    __m256 cd =
+        _mm256_add_ps(_mm256_permute2f128_ps(c, d, 0x20), _mm256_permute2f128_ps(c, d, 0x31));
     __m256 two = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
     __m256 one = _mm256_add_ps(two, _mm256_permute_ps(two, 0xb1)); /* a, a, c, c, b, b, d, d */
     __m128 ac = _mm256_castps256_ps128(one), bd = _mm256_extractf128_ps(one, 1);
@@ -112,7 +130,10 @@ static inline float f_most(fvec x)
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-static inline ivec i_set(int32_t x) { return (ivec){_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+static inline ivec i_set(int32_t x)
+{
+    return (ivec){_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
+}
 #define i_shl(x, n) ((ivec){_mm256_slli_epi32((x).a, (n)), _mm256_slli_epi32((x).b, (n))})
 static inline bvec b_load(const uint8_t *p)
 {

@@ -7,6 +7,7 @@ typedef __m512i ivec;
 typedef __m512i bvec;
 enum { WEIGHT_BIAS = 128, FEW_ROWS = 8, PANEL_TILES = 2, PANEL_ROWS = 6 };
 
+/* clang-format off */
 static inline fvec f_set(float x) { return _mm512_set1_ps(x); }
 static inline fvec f_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void f_store(float *p, fvec x) { _mm512_storeu_ps(p, x); }
@@ -25,6 +26,7 @@ static inline fvec f_load_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
+/* clang-format on */
 static inline void f_store_f16(uint16_t *p, fvec x)
 {
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(x, 0));
@@ -44,8 +46,14 @@ static inline void f_store_i8(int8_t *p, fvec x) /* whole numbers within -128 ..
     _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)));
 }
 
-static inline float f_sum(fvec x) { return _mm512_reduce_add_ps(x); }
-static inline float f_most(fvec x) { return _mm512_reduce_max_ps(x); }
+static inline float f_sum(fvec x)
+{
+    return _mm512_reduce_add_ps(x);
+}
+static inline float f_most(fvec x)
+{
+    return _mm512_reduce_max_ps(x);
+}
 static inline void f_sum4(const fvec x[4], float out[4])
 {
     fvec ab = _mm512_add_ps(_mm512_shuffle_f32x4(x[0], x[1], 0x44),
@@ -59,15 +67,27 @@ static inline void f_sum4(const fvec x[4], float out[4])
     _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_maskz_compress_ps(0x1111, one)));
 }
 
-static inline ivec i_set(int32_t x) { return _mm512_set1_epi32(x); }
+static inline ivec i_set(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
 #define i_shl(x, n) _mm512_slli_epi32((x), (n))
-static inline bvec b_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
-static inline void b_store(uint8_t *p, bvec x) { _mm512_storeu_si512(p, x); }
+static inline bvec b_load(const uint8_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+static inline void b_store(uint8_t *p, bvec x)
+{
+    _mm512_storeu_si512(p, x);
+}
 static inline bvec b_and(bvec a, uint8_t mask)
 {
     return _mm512_and_si512(a, _mm512_set1_epi8((char)mask));
 }
-static inline bvec b_or(bvec a, bvec b) { return _mm512_or_si512(a, b); }
+static inline bvec b_or(bvec a, bvec b)
+{
+    return _mm512_or_si512(a, b);
+}
 /* Shifts of 16-bit units: bits that cross a byte are for the caller to mask out. */
 #define b_shr(a, n) _mm512_srli_epi16((a), (n))
 #define b_shl(a, n) _mm512_slli_epi16((a), (n))
@@ -81,6 +101,8 @@ static inline bvec b_nl4(bvec index)
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), index);
 }
 
+/* clang-format off */
 static inline bvec b_wide(bvec w) { return w; }
 static inline ivec dot_wide(ivec sum, bvec w, ivec a) { return _mm512_dpbusd_epi32(sum, w, a); }
 static inline ivec dot_small(ivec sum, bvec w, ivec a) { return _mm512_dpbusd_epi32(sum, w, a); }
+/* clang-format on */

@@ -70,7 +70,10 @@ static inline float f_most(fvec x)
     for (int i = 1; i < 16; i++) most = x.v[i] > most ? x.v[i] : most;
     return most;
 }
-static inline void f_store(float *p, fvec x) { memcpy(p, x.v, sizeof x.v); }
+static inline void f_store(float *p, fvec x)
+{
+    memcpy(p, x.v, sizeof x.v);
+}
 static inline void f_store_f16(uint16_t *p, fvec x)
 {
     for (int i = 0; i < 16; i++) p[i] = f32_to_f16(x.v[i]);
@@ -90,7 +93,10 @@ static inline bvec b_load(const uint8_t *p)
     memcpy(r.v, p, sizeof r.v);
     return r;
 }
-static inline void b_store(uint8_t *p, bvec x) { memcpy(p, x.v, sizeof x.v); }
+static inline void b_store(uint8_t *p, bvec x)
+{
+    memcpy(p, x.v, sizeof x.v);
+}
 static inline bvec b_and(bvec x, uint8_t mask)
 {
     for (int i = 0; i < 64; i++) x.v[i] &= mask;
@@ -121,7 +127,10 @@ static inline bvec b_nl4(bvec index)
     return index;
 }
 
-static inline bvec b_wide(bvec w) { return w; }
+static inline bvec b_wide(bvec w)
+{
+    return w;
+}
 static inline ivec dot_wide(ivec sum, bvec w, ivec a)
 {
     int8_t bytes[64];
@@ -129,4 +138,7 @@ static inline ivec dot_wide(ivec sum, bvec w, ivec a)
     for (int i = 0; i < 64; i++) sum.v[i / 4] += w.v[i] * bytes[i];
     return sum;
 }
-static inline ivec dot_small(ivec sum, bvec w, ivec a) { return dot_wide(sum, w, a); }
+static inline ivec dot_small(ivec sum, bvec w, ivec a)
+{
+    return dot_wide(sum, w, a);
+}

@@ -10,13 +10,13 @@ enum {
     PANEL_BLOCKS = 24, /* at most: with two tiles 27 KB */
     /* Rows from which on any number is a sum of PANEL_ROWS and PANEL_ROWS - 1; and fewer do not
      * pay for unpacking. */
-    PANEL_FROM = PANEL_ROWS * (PANEL_ROWS - 1) > 8 ? PANEL_ROWS * (PANEL_ROWS - 1) : 8
+    PANEL_FROM = PANEL_ROWS * (PANEL_ROWS - 1) > 8 ? PANEL_ROWS *(PANEL_ROWS - 1) : 8
 };
 
 struct panel {
-    int tile;           /* the first, within the job */
+    int tile; /* the first, within the job */
     int n_blocks;
-    int64_t first;      /* block */
+    int64_t first;       /* block */
     const uint8_t *next; /* what the next panel is made of: units of its first tile */
     alignas(64) uint8_t w[PANEL_BLOCKS][8][PANEL_TILES][64];
     float scale[PANEL_BLOCKS][2][PANEL_TILES][16]; /* U6: of both halves of a block */
@@ -131,8 +131,8 @@ ALWAYS void panel_job_run(const enum tile_kind kind, const struct tile_job *job,
         panel.n_blocks = (int)(end - panel.first);
         for (panel.tile = 0; panel.tile < n_tiles; panel.tile += PANEL_TILES) {
             int next = panel.tile + PANEL_TILES;
-            panel.next = next < n_tiles ? unit_at(kind, job, next, panel.first)
-                                        : unit_at(kind, job, 0, end);
+            panel.next =
+                next < n_tiles ? unit_at(kind, job, next, panel.first) : unit_at(kind, job, 0, end);
             fill_panel(kind, job, &panel);
             panel_run(kind, job, &panel);
         }

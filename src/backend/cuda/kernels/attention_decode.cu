@@ -28,12 +28,12 @@ namespace {
 
 enum {
     TILE_KEYS = 32,
-    HEADS = 8,             /* query heads of a block */
-    SPLITS_MIN = 8,        /* segments of a row, for each block's heads */
-    SPLITS_MAX = 128,      /* with LONG times as many for a long context */
-    LONG = 2,              /* pays from LONG_TILES tiles a segment on */
+    HEADS = 8,        /* query heads of a block */
+    SPLITS_MIN = 8,   /* segments of a row, for each block's heads */
+    SPLITS_MAX = 128, /* with LONG times as many for a long context */
+    LONG = 2,         /* pays from LONG_TILES tiles a segment on */
     LONG_TILES = 8,
-    BLOCKS_WANTED = 128,   /* of one row: about one for each multiprocessor, two of short heads */
+    BLOCKS_WANTED = 128, /* of one row: about one for each multiprocessor, two of short heads */
     COMBINE_THREADS = 256,
     COMBINE_COLS = 128,
     SCRATCH_WANTED = 64 << 20
@@ -41,7 +41,7 @@ enum {
 
 struct job {
     struct attention_args a;
-    int32_t d, group, n_chunks;    /* query heads of a key head; blocks that share a key head */
+    int32_t d, group, n_chunks; /* query heads of a key head; blocks that share a key head */
     int32_t splits;
     int32_t first_row, n_segments; /* of this pass; of the grid */
     float *sums;
@@ -239,8 +239,7 @@ template <int D> struct reader {
 };
 
 template <int D>
-__device__ __forceinline__ struct reader<D> reader_of(const struct job &j, const struct span &s)
-{
+__device__ __forceinline__ struct reader<D> reader_of(const struct job &j, const struct span &s) {
     const struct cache_view &cache = j.a.cache;
     int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     int head = blockIdx.x / j.n_chunks * D * 2; /* bytes */
@@ -259,7 +258,8 @@ __device__ __forceinline__ struct reader<D> reader_of(const struct job &j, const
     return r;
 }
 
-template <int D> struct shared {
+template <int D>
+struct shared {
     uint4 query[D / 16][32]; /* operands, [k step][lane] */
     float score[2][D / 256][HEADS][SCORE_STRIDE];
 };
@@ -539,8 +539,7 @@ __global__ void __launch_bounds__(ANY_THREADS, 2) attend_any(const __grid_consta
     int first_head, n_heads;
     find_heads(j, &first_head, &n_heads);
     const float *from = j.a.q + ((int64_t)span.row * j.a.n_heads + first_head) * d;
-    for (int i = threadIdx.x; i < HEADS * d; i += ANY_THREADS)
-        q[i] = i < n_heads * d ? from[i] : 0;
+    for (int i = threadIdx.x; i < HEADS * d; i += ANY_THREADS) q[i] = i < n_heads * d ? from[i] : 0;
 
     struct running run = {-INFINITY, 0}; /* of head `warp` */
     float2 sum[HEADS] = {};              /* of columns 2 threadIdx.x .. */
@@ -643,8 +642,7 @@ __device__ __forceinline__ float4 combine(const struct job &j, const struct span
     for (int b = 0; b < LONG * SPLITS_MAX / (BATCH * WARPS); b++) {
         if (b > 0 && b * BATCH * WARPS >= s.n_segments) break;
         if (b > 0)
-            load_batch(part, sums, j.d, b * BATCH * WARPS + warp,
-                       column < j.d ? s.n_segments : 0);
+            load_batch(part, sums, j.d, b * BATCH * WARPS + warp, column < j.d ? s.n_segments : 0);
 #pragma unroll
         for (int e = 0; e < BATCH; e++) {
             float weight = __shfl_sync(~0u, state[b * 2 + e / 4].x, e % 4 * WARPS + warp);
@@ -693,8 +691,8 @@ __device__ __forceinline__ void store_int8(const struct act &act, int row, int c
     if (!is_live) return;
     int lane = threadIdx.x % 8;
     char4 *out = (char4 *)((char *)act.values + (int64_t)row * act.stride + column / 32 * 32);
-    out[2 * (lane % 4) + lane / 4] = make_char4((signed char)n.x, (signed char)n.y,
-                                                (signed char)n.z, (signed char)n.w);
+    out[2 * (lane % 4) + lane / 4] =
+        make_char4((signed char)n.x, (signed char)n.y, (signed char)n.z, (signed char)n.w);
     if (lane == 0)
         ((float2 *)act.scale)[(int64_t)row * (act.stride / 32) + column / 32] =
             make_float2(d, d * sum);
@@ -838,8 +836,8 @@ void launch_attention_decode(const struct queue *q, const struct attention_args 
     if (args->window > 0 && args->window < visible) visible = args->window;
     j.n_segments = segments_of(visible, j.splits);
 
-    size_t scratch_bytes = attention_decode_scratch_bytes(args->rows.max, args->n_heads, j.d,
-                                                          cache.n_heads);
+    size_t scratch_bytes =
+        attention_decode_scratch_bytes(args->rows.max, args->n_heads, j.d, cache.n_heads);
     int n_pass = (int)(scratch_bytes / row_bytes_of(args->n_heads, j.d, j.n_segments));
     if (n_pass > args->rows.max) n_pass = args->rows.max;
     j.sums = (float *)args->scratch;

@@ -203,8 +203,8 @@ __device__ __forceinline__ void gather(struct state<S> &mine, const struct place
         if (i < 0) continue;
 #pragma unroll
         for (int j = 0; j < 4; j++)
-            mma_16816(mine.o[j / 2][i % HALF * 2 + j % 2], a[i / HALF][j / 2],
-                      b[i & 1][j % 2 * 2], b[i & 1][j % 2 * 2 + 1]);
+            mma_16816(mine.o[j / 2][i % HALF * 2 + j % 2], a[i / HALF][j / 2], b[i & 1][j % 2 * 2],
+                      b[i & 1][j % 2 * 2 + 1]);
     }
 }
 
@@ -227,8 +227,8 @@ __device__ __forceinline__ float share_out(const struct state<S> &mine, const st
             x = exp2_fast(x), y = exp2_fast(y);
             part[r] += x + y;
             int chunk = at.w * S::OWN + i;
-            uint32_t to = at.shares + (uint32_t)((r * 8 + g) * 64 +
-                                                 ((chunk ^ ((g >> 1) & 3)) << 4) + t * 4);
+            uint32_t to =
+                at.shares + (uint32_t)((r * 8 + g) * 64 + ((chunk ^ ((g >> 1) & 3)) << 4) + t * 4);
             asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(pack_halves(x, y)) : "memory");
         }
     }
@@ -393,15 +393,15 @@ __device__ __forceinline__ int token_of(const struct block_rows &rows, int r)
     return (int)((uint32_t)r * rows.inverse >> 16);
 }
 
-template <class S> __device__ __forceinline__ struct block_rows block_rows_of(
-    const struct attention_args &a)
+template <class S>
+__device__ __forceinline__ struct block_rows block_rows_of(const struct attention_args &a)
 {
     struct block_rows rows;
     rows.n_group = a.n_heads / a.cache.n_heads;
     rows.inverse = (65535u + (uint32_t)rows.n_group) / (uint32_t)rows.n_group;
     int begin = a.part == attention_args::ATTEND_CHUNK ? a.step.counts[1] : 0;
-    int end = a.part == attention_args::ATTEND_DECODE ? a.step.counts[1]
-                                                      : rows_live(a.rows, a.step);
+    int end =
+        a.part == attention_args::ATTEND_DECODE ? a.step.counts[1] : rows_live(a.rows, a.step);
     int tokens = S::ROWS / rows.n_group;
     /* The last tokens see the most keys: they go first. */
     rows.first = begin + (int)(gridDim.y - 1 - blockIdx.y) * tokens;
@@ -489,8 +489,8 @@ __device__ __forceinline__ struct key_source source_of(const struct cache_view &
 
 /* Four columns of a row, rounded by block of 32 (types.h): eight lanes have one. u: the lane's
  * place among them. `at`: of the first column of the block. All lanes of the warp come here. */
-__device__ __forceinline__ void store_int8(const struct act &act, size_t at, int u,
-                                           const float4 &x, bool is_live)
+__device__ __forceinline__ void store_int8(const struct act &act, size_t at, int u, const float4 &x,
+                                           bool is_live)
 {
     float most = fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w)));
 #pragma unroll
@@ -519,8 +519,8 @@ __device__ __forceinline__ void store_rows_int8(const float2 *stage, const struc
 #pragma unroll 2
     for (int j = 0; j < 8 * LANES / 32; j++) {
         int i = j * 32 / LANES + at.lane / LANES;
-        float4 x = *reinterpret_cast<const float4 *>(stage + i * S::COLS / 2 +
-                                                     ((2 * u) ^ ((i & 3) * 4)));
+        float4 x =
+            *reinterpret_cast<const float4 *>(stage + i * S::COLS / 2 + ((2 * u) ^ ((i & 3) * 4)));
         bool is_live = first + i < rows.n;
         int r = is_live ? first + i : 0;
         size_t row = (size_t)(rows.first + token_of(rows, r));
@@ -566,8 +566,8 @@ __device__ __forceinline__ void store_outputs(struct state<S> &mine, const struc
                                               const struct block_rows &rows)
 {
     int g = at.lane >> 2, t = at.lane & 3;
-    float2 *stage = reinterpret_cast<float2 *>(at.shared) +
-                    (at.group * S::W + at.w) * 8 * (S::COLS / 2);
+    float2 *stage =
+        reinterpret_cast<float2 *>(at.shared) + (at.group * S::W + at.w) * 8 * (S::COLS / 2);
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         mine.sum[r] += __shfl_xor_sync(0xffffffffu, mine.sum[r], 1);
@@ -585,9 +585,8 @@ __device__ __forceinline__ void store_outputs(struct state<S> &mine, const struc
         if (a.act.kind != ACT_INT8) continue;
 #pragma unroll
         for (int n = 0; n < S::N_TILES; n++)
-            stage[g * (S::COLS / 2) + ((n * 4 + t) ^ ((g & 3) * 4))] =
-                make_float2(mine.o[r / 2][n][r % 2 * 2] * inverse,
-                            mine.o[r / 2][n][r % 2 * 2 + 1] * inverse);
+            stage[g * (S::COLS / 2) + ((n * 4 + t) ^ ((g & 3) * 4))] = make_float2(
+                mine.o[r / 2][n][r % 2 * 2] * inverse, mine.o[r / 2][n][r % 2 * 2 + 1] * inverse);
         __syncwarp();
         store_rows_int8<S>(stage, at, a.act, rows, at.group * 32 + r * 8);
         __syncwarp();
@@ -694,17 +693,9 @@ void launch_attention_prefill(const struct queue *q, const struct attention_args
 {
     bool is_half = args->cache.format == FORMAT_F16;
     switch (args->cache.head_dim) {
-    case 64:
-        is_half ? start<half_64>(q, args) : start<other_64>(q, args);
-        break;
-    case 128:
-        is_half ? start<half_128>(q, args) : start<other_128>(q, args);
-        break;
-    case 256:
-        is_half ? start<half_256>(q, args) : start<other_256>(q, args);
-        break;
-    case 512:
-        is_half ? start<half_512>(q, args) : start<other_512>(q, args);
-        break;
+    case 64: is_half ? start<half_64>(q, args) : start<other_64>(q, args); break;
+    case 128: is_half ? start<half_128>(q, args) : start<other_128>(q, args); break;
+    case 256: is_half ? start<half_256>(q, args) : start<other_256>(q, args); break;
+    case 512: is_half ? start<half_512>(q, args) : start<other_512>(q, args); break;
     }
 }

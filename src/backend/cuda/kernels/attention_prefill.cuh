@@ -76,8 +76,7 @@ template <int D> __device__ __forceinline__ uint32_t chunk_at(int key, int chunk
 /* `bytes`: 16, or 0 for zeros. */
 __device__ __forceinline__ void copy_chunk(uint32_t to, const void *from, int bytes)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                 "r"(bytes)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
                  : "memory");
 }
 

@@ -11,8 +11,7 @@
 
 enum { OUTS = 64, ROWS = 32, COLS = 32, THREADS = 256, EXPERT_OUTS = 32 };
 
-__global__ void __launch_bounds__(THREADS)
-    matmul_exact(const __grid_constant__ struct exact_args a)
+__global__ void __launch_bounds__(THREADS) matmul_exact(const __grid_constant__ struct exact_args a)
 {
     __shared__ float w_tile[COLS][OUTS + 1], x_tile[COLS][ROWS + 1];
     grid_wait();
@@ -38,8 +37,7 @@ __global__ void __launch_bounds__(THREADS)
         for (int c = 0; c < COLS; c++)
             for (int i = 0; i < 4; i++)
                 for (int j = 0; j < 2; j++)
-                    part[i][j] =
-                        fmaf(w_tile[c][tx + 16 * i], x_tile[c][ty + 16 * j], part[i][j]);
+                    part[i][j] = fmaf(w_tile[c][tx + 16 * i], x_tile[c][ty + 16 * j], part[i][j]);
         for (int i = 0; i < 4; i++)
             for (int j = 0; j < 2; j++) sum[i][j] += part[i][j];
         __syncthreads();

@@ -21,7 +21,7 @@ struct out_product {
     float *y;
     int32_t n_used;
     int32_t stage_rows, kc, stage_bytes; /* a warp's own two stages of activations */
-    int32_t dots_at, lists_at; /* in shared memory */
+    int32_t dots_at, lists_at;           /* in shared memory */
 };
 
 /* The nth expert in use, -1: there are fewer. */
@@ -231,8 +231,8 @@ template <enum form F, int NC> static void launch_out_form(const struct queue *q
 void launch_experts_out(const struct queue *q, const struct expert_args *args)
 {
     if (args->w[0].layout != LAYOUT_TILES) {
-        struct exact_args exact = {args->step,   args->rows, args->w[0], args->x_floats,
-                                   args->out,    args->n_used, args->ids, args->shares};
+        struct exact_args exact = {args->step, args->rows,   args->w[0], args->x_floats,
+                                   args->out,  args->n_used, args->ids,  args->shares};
         launch_matmul_exact(q, &exact);
         return;
     }

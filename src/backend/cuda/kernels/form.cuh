@@ -31,14 +31,14 @@ enum form {
 /* FORM_COUNT: the format is not quantised. */
 __host__ __device__ constexpr enum form form_of(enum format format)
 {
-    return format == FORMAT_Q4_0                             ? FORM_S4
+    return format == FORMAT_Q4_0                            ? FORM_S4
            : format == FORMAT_Q4_1 || format == FORMAT_Q4_K ? FORM_U4
-           : format == FORMAT_IQ4_NL                         ? FORM_N4
-           : format == FORMAT_Q5_0                           ? FORM_S5
+           : format == FORMAT_IQ4_NL                        ? FORM_N4
+           : format == FORMAT_Q5_0                          ? FORM_S5
            : format == FORMAT_Q5_1 || format == FORMAT_Q5_K ? FORM_U5
-           : format == FORMAT_Q6_K                           ? FORM_S6
-           : format == FORMAT_Q8_0                           ? FORM_S8
-                                                             : FORM_COUNT;
+           : format == FORMAT_Q6_K                          ? FORM_S6
+           : format == FORMAT_Q8_0                          ? FORM_S8
+                                                            : FORM_COUNT;
 }
 
 __host__ __device__ constexpr bool form_has_minus(enum form f)
@@ -187,8 +187,8 @@ __device__ __forceinline__ void tile_load(const struct cuda_weight &w, int64_t t
         s->scale[0] = v.x, s->scale[1] = v.y;
     }
     if constexpr (form_has_minus(F)) {
-        uint2 v = load_once2(reinterpret_cast<const uint8_t *>(w.minus) + tile * 32 +
-                             (lane & 3) * 8);
+        uint2 v =
+            load_once2(reinterpret_cast<const uint8_t *>(w.minus) + tile * 32 + (lane & 3) * 8);
         s->minus[0] = v.x, s->minus[1] = v.y;
     }
 }
@@ -210,8 +210,7 @@ __device__ __forceinline__ float half_at(const void *p)
 __device__ __forceinline__ void scale4(uint32_t codes, float scale, float minus, float out[4])
 {
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        out[i] = scale * (float)(int8_t)(codes >> 8 * i) + minus;
+    for (int i = 0; i < 4; i++) out[i] = scale * (float)(int8_t)(codes >> 8 * i) + minus;
 }
 
 /* Four consecutive columns of a row in tiles, half (columns / 16) and t (columns / 4) of a block.
@@ -230,8 +229,8 @@ __device__ __forceinline__ void tile_decode4(const struct cuda_weight &w, int64_
     if (form_high_bits(F) == 2) high = reinterpret_cast<uint32_t *>(w.high)[tile * 32 + lane];
     form_fragments<F>(q, high, b);
     int pair = row % 8 / 2, j = row % 2;
-    int at_scale = form_scales(F) == 4 ? ((pair * 2 + block) * 2 + half) * 2 + j
-                                       : (pair * 2 + block) * 2 + j;
+    int at_scale =
+        form_scales(F) == 4 ? ((pair * 2 + block) * 2 + half) * 2 + j : (pair * 2 + block) * 2 + j;
     float scale = half_at(w.scale + tile * (form_scales(F) * 8) + at_scale);
     float minus = form_has_minus(F) ? half_at(w.minus + tile * 16 + at_scale) : 0.0f;
     scale4(b[block][half], scale * form_unit(F), minus, out);
@@ -260,6 +259,7 @@ __device__ __forceinline__ void tile_decode8(const struct cuda_weight &w, int ex
     }
 }
 
+/* clang-format off */
 /* Blocks as in a file: src/quant has the layouts. They are aligned to 2 bytes at least. */
 template <int FORMAT> struct file_block;
 template <> struct file_block<FORMAT_Q4_0> { enum { COLS = 32, BYTES = 18, QUANTS = 2 }; };
@@ -271,6 +271,7 @@ template <> struct file_block<FORMAT_IQ4_NL> { enum { COLS = 32, BYTES = 18, QUA
 template <> struct file_block<FORMAT_Q4_K> { enum { COLS = 256, BYTES = 144, QUANTS = 16 }; };
 template <> struct file_block<FORMAT_Q5_K> { enum { COLS = 256, BYTES = 176, QUANTS = 48 }; };
 template <> struct file_block<FORMAT_Q6_K> { enum { COLS = 256, BYTES = 210, QUANTS = 0 }; };
+/* clang-format on */
 
 __device__ __forceinline__ uint32_t load_word(const uint8_t *p)
 {
@@ -310,8 +311,7 @@ template <int FORMAT> __device__ __forceinline__ uint32_t file_codes4(const uint
 }
 
 /* Scale and minus of column col. */
-template <int FORMAT>
-__device__ __forceinline__ float2 file_scale(const uint8_t *row, int col)
+template <int FORMAT> __device__ __forceinline__ float2 file_scale(const uint8_t *row, int col)
 {
     typedef file_block<FORMAT> B;
     const uint8_t *block = row + (int64_t)(col / B::COLS) * B::BYTES;
@@ -347,8 +347,15 @@ __device__ __forceinline__ void file_decode4(const uint8_t *row, int col, float 
 
 /* X(format): what has blocks. */
 #define FILE_BLOCK_LIST(X)                                                                         \
-    X(FORMAT_Q4_0) X(FORMAT_Q4_1) X(FORMAT_Q5_0) X(FORMAT_Q5_1) X(FORMAT_Q8_0) X(FORMAT_IQ4_NL)    \
-    X(FORMAT_Q4_K) X(FORMAT_Q5_K) X(FORMAT_Q6_K)
+    X(FORMAT_Q4_0)                                                                                 \
+    X(FORMAT_Q4_1)                                                                                 \
+    X(FORMAT_Q5_0)                                                                                 \
+    X(FORMAT_Q5_1)                                                                                 \
+    X(FORMAT_Q8_0)                                                                                 \
+    X(FORMAT_IQ4_NL)                                                                               \
+    X(FORMAT_Q4_K)                                                                                 \
+    X(FORMAT_Q5_K)                                                                                 \
+    X(FORMAT_Q6_K)
 
 /* Columns col .. col + 7 of a row as in the file, of any format; 0 from column `cols` on. */
 __device__ __forceinline__ void file_decode8(enum format format, const uint8_t *row, int col,
@@ -367,10 +374,10 @@ __device__ __forceinline__ void file_decode8(enum format format, const uint8_t *
     case FORMAT_BF16:
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            out[i] = col + i < cols ? __uint_as_float((uint32_t)reinterpret_cast<const uint16_t *>(
-                                                          row)[col + i]
-                                                      << 16)
-                                    : 0.0f;
+            out[i] = col + i < cols
+                         ? __uint_as_float(
+                               (uint32_t) reinterpret_cast<const uint16_t *>(row)[col + i] << 16)
+                         : 0.0f;
         break;
 #define X(FORMAT)                                                                                  \
     case FORMAT:                                                                                   \

@@ -47,19 +47,19 @@ struct product {
     float *y[3];
     uint16_t *half;
     int32_t half_cols;
-    bool is_wide;              /* results may be stored by 16 bytes */
-    int32_t tile_rows;         /* tokens of a tile, a multiple of SLICE */
+    bool is_wide;      /* results may be stored by 16 bytes */
+    int32_t tile_rows; /* tokens of a tile, a multiple of SLICE */
     int32_t n_row_tiles, n_col_tiles;
-    struct expert_plan plan;   /* grouped: first is not NULL */
-    int32_t row_div;           /* pair p reads row p / row_div of x */
+    struct expert_plan plan; /* grouped: first is not NULL */
+    int32_t row_div;         /* pair p reads row p / row_div of x */
 };
 
 /* A block's tile. */
 struct place {
-    int32_t n_live;        /* tokens */
-    int32_t k, col, rows;  /* weight, first of its rows, how many it has */
-    int32_t half_first;    /* where the weight's columns begin in `half` */
-    const uint16_t *w;     /* matrix */
+    int32_t n_live;       /* tokens */
+    int32_t k, col, rows; /* weight, first of its rows, how many it has */
+    int32_t half_first;   /* where the weight's columns begin in `half` */
+    const uint16_t *w;    /* matrix */
 };
 
 /* ---- Instructions ------------------------------------------------------------------------ */
@@ -366,8 +366,8 @@ __device__ __forceinline__ void multiply_tile(const product &p, const place &at,
         return;
     }
     const uint32_t a_at = base + V::offset(warp_m * 16 + lane % 16, lane / 16);
-    const uint32_t b_at = base + TOKENS * V::ROW_BYTES +
-                          V::offset(warp_col + lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    const uint32_t b_at =
+        base + TOKENS * V::ROW_BYTES + V::offset(warp_col + lane % 8 + lane / 16 * 8, lane / 8 % 2);
     operands<V, SLICES> step_operands[2];
     float sum[SLICES][8][4] = {};
     step_operands[0].fetch(a_at, b_at, 0, 0);

@@ -19,13 +19,15 @@ namespace {
 enum { STAGES = 3, STAGES_SMALL = 2, BLOCKS_PER_SM = 3 };
 enum { EXPERT_PARTS = EXPERT_TILE / GEMM_ROWS_MAX };
 
-bool has_small_shared(const struct queue *q) {
+bool has_small_shared(const struct queue *q)
+{
     return q->capability == 86 || q->capability == 89 || q->capability >= 120;
 }
 
 template <enum form F, int WARPS_M, int MT>
 __device__ __forceinline__ void make_tile(const gemm_product &p, const gemm_share &share,
-                                          char *memory, int32_t *out_row) {
+                                          char *memory, int32_t *out_row)
+{
     gemm_tile<F, WARPS_M, MT> tile(p, share, memory);
     tile.sum_up(out_row, p.pair != NULL);
     tile.store(out_row);
@@ -33,7 +35,8 @@ __device__ __forceinline__ void make_tile(const gemm_product &p, const gemm_shar
 
 template <enum form F>
 __global__ void __launch_bounds__(GEMM_THREADS, BLOCKS_PER_SM)
-    gemm_i8(const __grid_constant__ gemm_product p) {
+    gemm_i8(const __grid_constant__ gemm_product p)
+{
     extern __shared__ __align__(128) char memory[];
     __shared__ int32_t out_row[GEMM_ROWS_MAX];
     gemm_share share;
@@ -59,7 +62,8 @@ __global__ void __launch_bounds__(GEMM_THREADS, BLOCKS_PER_SM)
         make_tile<F, 2, 2>(p, share, memory, out_row);
 }
 
-template <enum form F> constexpr size_t shared_bytes(int tile, int n_stages) {
+template <enum form F> constexpr size_t shared_bytes(int tile, int n_stages)
+{
     int stage = gemm_tile<F, 2, 2>::STAGE_BYTES;
     if (tile <= 32) stage = gemm_tile<F, 2, 1>::STAGE_BYTES;
     return (size_t)n_stages * (size_t)stage;
@@ -67,7 +71,8 @@ template <enum form F> constexpr size_t shared_bytes(int tile, int n_stages) {
 
 /* Time of a launch in units of a full tile on a multiprocessor at its best rate, which takes three
  * blocks; one alone reaches about half of it, two 0.85. A tile costs a tenth beside its rows. */
-float cost_of(int tile, int n_rows, int n_column_tiles, int n_sm) {
+float cost_of(int tile, int n_rows, int n_column_tiles, int n_sm)
+{
     float each = (float)tile / GEMM_ROWS_MAX + 0.1f;
     int n_blocks = (n_rows + tile - 1) / tile * n_column_tiles, wave = BLOCKS_PER_SM * n_sm;
     int rest = n_blocks % wave;
@@ -76,15 +81,16 @@ float cost_of(int tile, int n_rows, int n_column_tiles, int n_sm) {
     return cost + (rest <= n_sm ? 2.0f : rest <= 2 * n_sm ? 2.35f : 3.0f) * each;
 }
 
-int best_tile(int n_rows, int n_column_tiles, int n_sm) {
+int best_tile(int n_rows, int n_column_tiles, int n_sm)
+{
     int best = GEMM_ROWS_MAX;
     if (cost_of(32, n_rows, n_column_tiles, n_sm) < cost_of(best, n_rows, n_column_tiles, n_sm))
         best = 32;
     return best;
 }
 
-template <enum form F>
-void launch_form(const struct queue *q, gemm_product *p, int32_t n_tiles_max) {
+template <enum form F> void launch_form(const struct queue *q, gemm_product *p, int32_t n_tiles_max)
+{
     int n_column_tiles = p->part[2].tile_end;
     dim3 grid;
     if (p->pair) {
@@ -100,7 +106,8 @@ void launch_form(const struct queue *q, gemm_product *p, int32_t n_tiles_max) {
 }
 
 /* Makes w part `n` of p. */
-void add_part(gemm_product *p, int n, const struct cuda_weight *w, float *y, int half_column) {
+void add_part(gemm_product *p, int n, const struct cuda_weight *w, float *y, int half_column)
+{
     gemm_part *part = &p->part[n];
     part->quants = w->quants;
     part->high = w->high;
@@ -119,7 +126,8 @@ void add_part(gemm_product *p, int n, const struct cuda_weight *w, float *y, int
 
 /* One launch for all weights of a form. `p` holds all but the parts. */
 void launch_parts(const struct queue *q, gemm_product p, const struct cuda_weight *w,
-                  float *const *y, int n_w, int32_t n_tiles_max) {
+                  float *const *y, int n_w, int32_t n_tiles_max)
+{
     bool is_done[3] = {};
     for (int i = 0; i < n_w; i++) {
         if (is_done[i]) continue;
@@ -131,33 +139,31 @@ void launch_parts(const struct queue *q, gemm_product p, const struct cuda_weigh
             is_done[k] = true;
             add_part(&p, n++, &w[k], p.half ? NULL : y[k], column);
         }
-        for (; n < 3; n++)
-            p.part[n] = p.part[n - 1]; /* no column belongs to these */
+        for (; n < 3; n++) p.part[n] = p.part[n - 1]; /* no column belongs to these */
         switch (f) {
-#define X(F)                                \
-    case F:                                 \
-        launch_form<F>(q, &p, n_tiles_max); \
-        break;
+#define X(F)                                                                                       \
+    case F: launch_form<F>(q, &p, n_tiles_max); break;
             FORM_LIST(X)
 #undef X
-        default:
-            break;
+        default: break;
         }
     }
 }
 
 } // namespace
 
-int gemm_i8_prepare(void) {
+int gemm_i8_prepare(void)
+{
     cudaError_t error = cudaSuccess;
-#define X(F) \
+#define X(F)                                                                                       \
     if (!error) error = allow_shared(gemm_i8<F>, shared_bytes<F>(GEMM_ROWS_MAX, STAGES));
     FORM_LIST(X)
 #undef X
     return error;
 }
 
-void launch_gemm_i8(const struct queue *q, const struct gemm_args *args) {
+void launch_gemm_i8(const struct queue *q, const struct gemm_args *args)
+{
     gemm_product p = {};
     p.n_rows = args->n_rows;
     p.x = static_cast<const int8_t *>(args->x.values);
@@ -168,7 +174,8 @@ void launch_gemm_i8(const struct queue *q, const struct gemm_args *args) {
     launch_parts(q, p, args->w, args->y, args->n_w, 0);
 }
 
-void launch_grouped_i8(const struct queue *q, const struct grouped_args *args) {
+void launch_grouped_i8(const struct queue *q, const struct grouped_args *args)
+{
     gemm_product p = {};
     p.x = static_cast<const int8_t *>(args->x.values);
     p.x_scale = args->x.scale;

@@ -66,7 +66,8 @@ struct gemm_share {
 };
 
 /* Column tile `tile` of the product. Parts that are not there repeat the last one. */
-__device__ __forceinline__ void take_columns(const gemm_product &p, int tile, gemm_share *s) {
+__device__ __forceinline__ void take_columns(const gemm_product &p, int tile, gemm_share *s)
+{
     const gemm_part *part = &p.part[0];
     int before = 0;
     if (tile >= p.part[0].tile_end) before = p.part[0].tile_end, part = &p.part[1];
@@ -76,23 +77,28 @@ __device__ __forceinline__ void take_columns(const gemm_product &p, int tile, ge
     s->n_groups = min((int)GEMM_GROUPS, part->n_groups - s->group_begin);
 }
 
-__device__ __forceinline__ void copy16(uint32_t to, const void *from) {
+__device__ __forceinline__ void copy16(uint32_t to, const void *from)
+{
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
-__device__ __forceinline__ void copy_commit() {
+__device__ __forceinline__ void copy_commit()
+{
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
-template <int PENDING> __device__ __forceinline__ void copy_wait() {
+template <int PENDING> __device__ __forceinline__ void copy_wait()
+{
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-__device__ __forceinline__ void mma_k32(int c[4], const uint32_t a[4], const uint32_t b[2]) {
+__device__ __forceinline__ void mma_k32(int c[4], const uint32_t a[4], const uint32_t b[2])
+{
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
         "{%8, %9}, {%10, %10, %10, %10};"
         : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(0));
 }
-__device__ __forceinline__ void mma_k16(int c[4], uint32_t a0, uint32_t a1, uint32_t b) {
+__device__ __forceinline__ void mma_k16(int c[4], uint32_t a0, uint32_t a1, uint32_t b)
+{
     asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
         "{%7, %7, %7, %7};"
         : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
@@ -101,7 +107,8 @@ __device__ __forceinline__ void mma_k16(int c[4], uint32_t a0, uint32_t a1, uint
 
 /* acc += c * dx * dw for rows g, g + 8 (dx) and columns 2t, 2t + 1 (dw). */
 __device__ __forceinline__ void scale_add(float acc[4], const int c[4], float dx0, float dx1,
-                                          float2 dw) {
+                                          float2 dw)
+{
     acc[0] = fmaf((float)c[0], dx0 * dw.x, acc[0]);
     acc[1] = fmaf((float)c[1], dx0 * dw.y, acc[1]);
     acc[2] = fmaf((float)c[2], dx1 * dw.x, acc[2]);
@@ -152,16 +159,19 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
     float acc[MT][NT][4];
 
     __device__ gemm_tile(const gemm_product &product, const gemm_share &s, char *memory)
-        : p(product), share(s), shared((uint32_t)__cvta_generic_to_shared(memory)), stages(memory) {
+        : p(product), share(s), shared((uint32_t)__cvta_generic_to_shared(memory)), stages(memory)
+    {
     }
 
-    __device__ __forceinline__ int source_row(int i) const {
+    __device__ __forceinline__ int source_row(int i) const
+    {
         int at = share.row_begin + min(i, share.n_rows - 1);
         return p.pair ? p.pair[at] / p.row_div : at;
     }
 
     /* Groups beyond the part's last are neither copied nor stored. */
-    __device__ __forceinline__ void find_weights() {
+    __device__ __forceinline__ void find_weights()
+    {
         const gemm_part &part = *share.part;
         int64_t tile = (int64_t)share.expert * part.n_groups + share.group_begin;
         tile *= p.n_ktiles;
@@ -194,7 +204,8 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
         }
     }
 
-    __device__ __forceinline__ void find_rows() {
+    __device__ __forceinline__ void find_rows()
+    {
 #pragma unroll
         for (int j = 0; j < X_COPIES; j++) {
             int piece = (threadIdx.x + j * GEMM_THREADS) % X_PIECES;
@@ -207,7 +218,8 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
         }
     }
 
-    __device__ __forceinline__ void copy_weights(uint32_t stage) {
+    __device__ __forceinline__ void copy_weights(uint32_t stage)
+    {
 #pragma unroll
         for (int j = 0; j < QUANT_COPIES; j++) {
             int piece = threadIdx.x + j * GEMM_THREADS;
@@ -217,7 +229,8 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
         }
     }
 
-    __device__ __forceinline__ void copy_small(uint32_t stage, bool with_x, bool with_weights) {
+    __device__ __forceinline__ void copy_small(uint32_t stage, bool with_x, bool with_weights)
+    {
 #pragma unroll
         for (int j = 0; j < SMALL_COPIES; j++) {
             int piece = threadIdx.x + j * GEMM_THREADS;
@@ -227,7 +240,8 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
         }
     }
 
-    __device__ __forceinline__ void copy_rows(uint32_t stage) {
+    __device__ __forceinline__ void copy_rows(uint32_t stage)
+    {
 #pragma unroll
         for (int j = 0; j < X_COPIES; j++) {
             int piece = threadIdx.x + j * GEMM_THREADS, row = piece / 4;
@@ -240,7 +254,8 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
     /* Rows g and g + 8 of 16 as an A operand. An mma wants four neighbouring registers, of which a
      * load gives the first and third or the second and fourth; left alone, the compiler moves them
      * before every mma (four moves each). The xor is a move that it cannot repeat. */
-    __device__ __forceinline__ void take_rows(const char *x, uint32_t a[4]) const {
+    __device__ __forceinline__ void take_rows(const char *x, uint32_t a[4]) const
+    {
         uint2 low = *reinterpret_cast<const uint2 *>(x);
         uint2 high = *reinterpret_cast<const uint2 *>(x + 512);
         a[0] = low.x ^ p.zero, a[1] = high.x ^ p.zero;
@@ -249,7 +264,8 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
 
     /* 64 columns of all this warp's sums. 8-bit weights, which take most registers, go by one block
      * of 32 columns after the other. */
-    __device__ __forceinline__ void step(const char *stage) {
+    __device__ __forceinline__ void step(const char *stage)
+    {
         int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
         int row = warp % WARPS_M * (MT * 16) + g, group = warp / WARPS_M * NT;
         const char *x = stage + row * TILE_COLS + t * 8;
@@ -284,7 +300,8 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
 
     /* What blocks `begin` .. begin + AT_ONCE - 1 need of a lane's share; the rest is undefined. */
     static __device__ __forceinline__ void take_share(const char *stage, int group, int lane,
-                                                      int begin, tile_share<F> *w) {
+                                                      int begin, tile_share<F> *w)
+    {
         const char *quants = stage + QUANTS_AT + (group * 32 + lane) * (4 * WORDS);
         if constexpr (WORDS == 4) {
             uint2 v = *reinterpret_cast<const uint2 *>(quants + begin * 8);
@@ -316,7 +333,8 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
 
     static __device__ __forceinline__ void add_block(float sum[4], const uint32_t a[4],
                                                      const uint32_t b[2], const float2 dx[2],
-                                                     const tile_share<F> &w, int block) {
+                                                     const tile_share<F> &w, int block)
+    {
         int c[4];
         if constexpr (form_scales(F) == 4) {
             mma_k16(c, a[0], a[1], b[0]);
@@ -338,7 +356,8 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
 
     /* Everything but the store. `out_row` [ROWS] gets the row of y that each row goes to, -1: none.
      * Weights are on their way before grid_wait, which is called here unless it was before. */
-    __device__ __forceinline__ void sum_up(int32_t *out_row, bool has_waited) {
+    __device__ __forceinline__ void sum_up(int32_t *out_row, bool has_waited)
+    {
         find_weights();
         for (int s = 0; s < p.n_stages - 1 && s < p.n_ktiles; s++) {
             copy_weights(shared + s * STAGE_BYTES);
@@ -361,8 +380,7 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
             copy_commit();
         }
 #pragma unroll
-        for (int i = 0; i < MT * NT * 4; i++)
-            acc[i / (NT * 4)][i / 4 % NT][i % 4] = 0.0f;
+        for (int i = 0; i < MT * NT * 4; i++) acc[i / (NT * 4)][i / 4 % NT][i % 4] = 0.0f;
         bool has_columns = threadIdx.x / 32 / WARPS_M * NT < share.n_groups;
         int last = (p.n_stages - 1) * STAGE_BYTES, now = 0, next = last;
         for (int k = 0; k < p.n_ktiles; k++) {
@@ -384,14 +402,16 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
     }
 
     /* Saturates; NaN stays NaN. */
-    static __device__ __forceinline__ uint16_t half_of(float v) {
+    static __device__ __forceinline__ uint16_t half_of(float v)
+    {
         if (fabsf(v) > 65504.0f) v = copysignf(65504.0f, v);
         return __half_as_ushort(__float2half_rn(v));
     }
 
     /* Columns col, col + 1 of a part. */
     __device__ __forceinline__ void store_two(const gemm_part &part, int row, int col, float v0,
-                                              float v1) const {
+                                              float v1) const
+    {
         if (p.half) {
             uint16_t *to = p.half + (int64_t)row * p.half_cols + part.half_column + col;
             if (p.is_even) {
@@ -412,7 +432,8 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
         }
     }
 
-    __device__ __forceinline__ void store(const int32_t *out_row) const {
+    __device__ __forceinline__ void store(const int32_t *out_row) const
+    {
         int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
         int row = warp % WARPS_M * (MT * 16) + g, first = warp / WARPS_M * NT;
         constexpr float unit = form_unit(F);

@@ -172,8 +172,9 @@ __device__ __forceinline__ int64_t cell_index(const struct cache_view &cache,
 enum head_kind { HEAD_Q, HEAD_K, HEAD_V };
 
 /* Head `head` of the row's q, k or v, this thread's quads; zeros where it has none. */
-__device__ __forceinline__ struct half_quads
-load_head(const struct heads_args &p, enum head_kind kind, int row, int head, int j)
+__device__ __forceinline__ struct half_quads load_head(const struct heads_args &p,
+                                                       enum head_kind kind, int row, int head,
+                                                       int j)
 {
     const int d = p.cache.head_dim, n = kind == HEAD_Q ? p.n_heads : p.cache.n_heads;
     const bool is_v = kind == HEAD_V && !p.is_k_eq_v;

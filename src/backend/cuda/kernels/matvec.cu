@@ -48,14 +48,21 @@ static void launch_rows(const struct queue *q, rows_product a)
 
 void launch_matvec(const struct queue *q, const struct matvec_args *args)
 {
-    struct gelu_epilogue gelu = {args->epilogue, args->by,  args->by_cols, args->second_col,
+    struct gelu_epilogue gelu = {args->epilogue,  args->by,  args->by_cols, args->second_col,
                                  args->w[0].rows, args->out, args->act};
     bool is_store = args->epilogue == MATVEC_STORE;
     if (args->w[0].layout != LAYOUT_TILES) {
         for (int k = 0; k < (is_store ? args->n_w : 1); k++) {
-            rows_product a = {args->step, args->rows, {args->w[k], args->w[k]}, args->x_floats,
-                              args->y[k], gelu,       nullptr,                  1,
-                              0,          0};
+            rows_product a = {args->step,
+                              args->rows,
+                              {args->w[k], args->w[k]},
+                              args->x_floats,
+                              args->y[k],
+                              gelu,
+                              nullptr,
+                              1,
+                              0,
+                              0};
             if (!is_store) a.w[1] = args->w[1];
             launch_rows(q, a);
         }
@@ -80,11 +87,23 @@ void launch_matvec(const struct queue *q, const struct matvec_args *args)
 void launch_expert_rows(const struct queue *q, const struct expert_args *args)
 {
     struct gelu_epilogue gelu = {args->is_gelu_mul ? MATVEC_GELU_MUL : MATVEC_STORE,
-                                 nullptr, 0, 0, args->w[0].rows, args->out, args->act};
+                                 nullptr,
+                                 0,
+                                 0,
+                                 args->w[0].rows,
+                                 args->out,
+                                 args->act};
     for (int k = 0; k < (args->is_gelu_mul ? 1 : args->n_w); k++) {
-        rows_product a = {args->step, args->rows, {args->w[k], args->w[k]}, args->x_floats,
-                          args->y[k], gelu,       args->ids,                args->n_used,
-                          0,          0};
+        rows_product a = {args->step,
+                          args->rows,
+                          {args->w[k], args->w[k]},
+                          args->x_floats,
+                          args->y[k],
+                          gelu,
+                          args->ids,
+                          args->n_used,
+                          0,
+                          0};
         if (args->is_gelu_mul) a.w[1] = args->w[1];
         launch_rows(q, a);
     }

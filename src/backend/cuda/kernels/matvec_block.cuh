@@ -39,7 +39,7 @@ struct product {
     int32_t row_shift, kc, n_chunks;
     bool is_filled_once;
     int32_t slice_bytes, stage_bytes;
-    int32_t to_low; /* FINE: from the values of a slice to their low plane */
+    int32_t to_low;                       /* FINE: from the values of a slice to their low plane */
     int32_t ring_at, partial_at, list_at; /* in shared memory */
 };
 
@@ -275,11 +275,12 @@ __device__ __forceinline__ bool next_job(const product &a, const job &now, int e
 /* A warp's share of a job, chunk by chunk; `stage` is where the next chunk of activations lies, and
  * where the other one goes is the other stage. */
 template <enum form F, int NT, bool IS_FINE, int DEPTH, typename Locate>
-__device__ __forceinline__ void
-multiply_job(const product &a, float (&acc)[NT][RG * 2], tile_share<F> (&share)[DEPTH][RG],
-             slice<F> &now, uint8_t *shared, const int *x_rows, const job &here, const job &next,
-             bool has_next, int end, bool is_filled, int *stage, operand_place place,
-             Locate locate_next)
+__device__ __forceinline__ void multiply_job(const product &a, float (&acc)[NT][RG * 2],
+                                             tile_share<F> (&share)[DEPTH][RG], slice<F> &now,
+                                             uint8_t *shared, const int *x_rows, const job &here,
+                                             const job &next, bool has_next, int end,
+                                             bool is_filled, int *stage, operand_place place,
+                                             Locate locate_next)
 {
     constexpr int KC = stage_tiles(NT), ROWS = 8 * NT;
     int kc = NT == 1 ? a.kc : KC, n_n = (end - here.first + 7) / 8;
@@ -398,8 +399,7 @@ template <enum form F> struct ring_stage {
 
 __device__ __forceinline__ void copy16_once(uint32_t shared, const void *global)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global)
-                 : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
 
 /* What is still to be asked for of a slice. Quants: a lane's 16 bytes of each group. The smaller
@@ -429,8 +429,7 @@ __device__ __forceinline__ void aim(ring_feed<F> &f, const product &a, int exper
 }
 
 /* The next stage of a slice, or nothing when it is at its end; a group of copies in any case. */
-template <enum form F>
-__device__ __forceinline__ void feed_stage(ring_feed<F> &f, uint32_t stage)
+template <enum form F> __device__ __forceinline__ void feed_stage(ring_feed<F> &f, uint32_t stage)
 {
     typedef ring_stage<F> S;
     int lane = threadIdx.x % 32, n = min(f.left, (int)S::TILES), g = lane / 16;
@@ -558,8 +557,8 @@ __global__ void __launch_bounds__(32 * WARPS, 3) multiply_few(const __grid_const
     if (!IS_EXPERT) end = min(live, rows);
     if (end <= 0) return;
 
-    operand_place place = operands_in_stage(a, a.kc, part, min(lane / 8, rows - 1),
-                                            min(lane % 4, rows - 1));
+    operand_place place =
+        operands_in_stage(a, a.kc, part, min(lane / 8, rows - 1), min(lane % 4, rows - 1));
     bool is_low = IS_FINE && lane / 4 % 2 == 1; /* of this lane's column of B */
     operands x = {shared + place.values + (is_low ? a.to_low : 0), shared + place.scales, 0, 0};
     partial_sums p = partial_sums_of(a, shared);

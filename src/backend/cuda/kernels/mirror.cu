@@ -52,8 +52,8 @@ template <enum form F> __global__ void __launch_bounds__(MIRROR_THREADS) mirror_
         scale4(b[i / 2][i % 2], (is_odd ? scale.y : scale.x) * form_unit(F),
                is_odd ? minus.y : minus.x, v);
         if (row >= m.first && row < m.end)
-            *reinterpret_cast<uint2 *>(out + i * 16) = make_uint2(pack(v[0], v[1]),
-                                                                 pack(v[2], v[3]));
+            *reinterpret_cast<uint2 *>(out + i * 16) =
+                make_uint2(pack(v[0], v[1]), pack(v[2], v[3]));
     }
 }
 

@@ -22,7 +22,8 @@ static_assert((THREADS_MANY / 32 + 2) * EXPERTS_FEW * 4 <= 44 << 10, "shared mem
 static_assert((THREADS_FEW / 32 + 2) * EXPERTS_MAX * 4 <= 44 << 10, "shared memory");
 
 /* Sums of both numbers of `value` over the threads before this one; all threads call it. */
-__device__ int2 sums_before(int2 value, int2 *warp_sums) {
+__device__ int2 sums_before(int2 value, int2 *warp_sums)
+{
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int2 sum = value;
     for (int d = 1; d < 32; d *= 2) {
@@ -32,14 +33,14 @@ __device__ int2 sums_before(int2 value, int2 *warp_sums) {
     if (lane == 31) warp_sums[warp] = sum;
     __syncthreads();
     int2 before = make_int2(sum.x - value.x, sum.y - value.y);
-    for (int w = 0; w < warp; w++)
-        before.x += warp_sums[w].x, before.y += warp_sums[w].y;
+    for (int w = 0; w < warp; w++) before.x += warp_sums[w].x, before.y += warp_sums[w].y;
     return before;
 }
 
 /* The experts of pairs [begin, end) to `count`; thread `thread` of `n_threads`. */
 __device__ void count_pairs(const int32_t *ids, int begin, int end, int n_expert, int *count,
-                            int thread, int n_threads) {
+                            int thread, int n_threads)
+{
 #pragma unroll 8
     for (int p = begin + thread; p < end; p += n_threads) {
         unsigned id = (unsigned)ids[p];
@@ -49,7 +50,8 @@ __device__ void count_pairs(const int32_t *ids, int begin, int end, int n_expert
 
 /* Puts pairs [begin, end) where `place` says, which moves on; a warp. */
 __device__ void put_pairs(const int32_t *ids, int begin, int end, int n_expert, int *place,
-                          int32_t *out) {
+                          int32_t *out)
+{
     int lane = threadIdx.x % 32;
     for (; begin < end; begin += 32) {
         int p = begin + lane, id = p < end ? ids[p] : -1;
@@ -66,14 +68,14 @@ __device__ void put_pairs(const int32_t *ids, int begin, int end, int n_expert, 
 /* counts: rows of n_expert: pairs before this block's, after them, and those of each warp. Turns
  * the rows of warps into the place of the warp's first pair of that expert; block 0 writes `first`
  * and the tiles. A thread has `each` neighbouring experts. */
-__device__ void place_experts(const expert_plan &plan, int *counts, int n_expert, int2 *warp_sums) {
+__device__ void place_experts(const expert_plan &plan, int *counts, int n_expert, int2 *warp_sums)
+{
     int n_rows = blockDim.x / 32 + 2, each = (n_expert + blockDim.x - 1) / blockDim.x;
     int begin = threadIdx.x * each, end = min(begin + each, n_expert);
     int2 sum = make_int2(0, 0);
     for (int e = begin; e < end; e++) {
         int n = 0;
-        for (int r = 0; r < n_rows; r++)
-            n += counts[r * n_expert + e];
+        for (int r = 0; r < n_rows; r++) n += counts[r * n_expert + e];
         sum.x += n;
         sum.y += (n + EXPERT_TILE - 1) / EXPERT_TILE;
     }
@@ -101,14 +103,14 @@ __device__ void place_experts(const expert_plan &plan, int *counts, int n_expert
 }
 
 __global__ void __launch_bounds__(THREADS_MANY)
-    expert_sort(expert_plan plan, const int32_t *__restrict__ ids, int n_pairs, int n_expert) {
+    expert_sort(expert_plan plan, const int32_t *__restrict__ ids, int n_pairs, int n_expert)
+{
     extern __shared__ int counts[]; /* [2 + warps][n_expert] */
     __shared__ int2 warp_sums[THREADS_MANY / 32];
     grid_wait();
     grid_release();
     int i = threadIdx.x, n_threads = blockDim.x, n_warps = n_threads / 32, warp = i / 32;
-    for (int k = i; k < (n_warps + 2) * n_expert; k += n_threads)
-        counts[k] = 0;
+    for (int k = i; k < (n_warps + 2) * n_expert; k += n_threads) counts[k] = 0;
     __syncthreads();
     int of_warp = (n_pairs + gridDim.x * n_warps - 1) / (gridDim.x * n_warps);
     int block_begin = min(blockIdx.x * n_warps * of_warp, n_pairs);
@@ -127,7 +129,8 @@ __global__ void __launch_bounds__(THREADS_MANY)
 /* A thread makes `Vector` (1 or 4 neighbouring values) of one row. */
 template <typename Vector>
 __global__ void __launch_bounds__(256)
-    expert_sum(const float *x, const float *shares, float *y, int n_used, int cols) {
+    expert_sum(const float *x, const float *shares, float *y, int n_used, int cols)
+{
     constexpr int WIDTH = sizeof(Vector) / sizeof(float);
     grid_wait();
     grid_release();
@@ -142,29 +145,30 @@ __global__ void __launch_bounds__(256)
         Vector v = *reinterpret_cast<const Vector *>(from + (size_t)s * cols);
         const float *value = reinterpret_cast<const float *>(&v);
 #pragma unroll
-        for (int i = 0; i < WIDTH; i++)
-            sum[i] = fmaf(share[s], value[i], sum[i]);
+        for (int i = 0; i < WIDTH; i++) sum[i] = fmaf(share[s], value[i], sum[i]);
     }
     Vector result;
 #pragma unroll
-    for (int i = 0; i < WIDTH; i++)
-        reinterpret_cast<float *>(&result)[i] = sum[i];
+    for (int i = 0; i < WIDTH; i++) reinterpret_cast<float *>(&result)[i] = sum[i];
     *reinterpret_cast<Vector *>(y + row * cols + col) = result;
 }
 
 /* Arrays begin at multiples of 64 bytes. */
-size_t padded(size_t n_ints) {
+size_t padded(size_t n_ints)
+{
     return (n_ints * sizeof(int32_t) + 63) / 64 * 64;
 }
 
 } // namespace
 
-size_t expert_plan_bytes(int32_t n_rows, int32_t n_used, int32_t n_expert) {
+size_t expert_plan_bytes(int32_t n_rows, int32_t n_used, int32_t n_expert)
+{
     return padded((size_t)n_expert + 1) + padded((size_t)n_rows * (size_t)n_used) +
            padded(2 * (size_t)expert_tiles_max(n_rows, n_used, n_expert)) + padded(1);
 }
 
-struct expert_plan expert_plan_at(void *memory, int32_t n_rows, int32_t n_used, int32_t n_expert) {
+struct expert_plan expert_plan_at(void *memory, int32_t n_rows, int32_t n_used, int32_t n_expert)
+{
     char *at = static_cast<char *>(memory);
     expert_plan plan;
     plan.first = reinterpret_cast<int32_t *>(at);
@@ -178,7 +182,8 @@ struct expert_plan expert_plan_at(void *memory, int32_t n_rows, int32_t n_used, 
 }
 
 void launch_expert_sort(const struct queue *q, const struct expert_plan *plan, const int32_t *ids,
-                        int32_t n_rows, int32_t n_used, int32_t n_expert) {
+                        int32_t n_rows, int32_t n_used, int32_t n_expert)
+{
     unsigned threads = n_expert <= EXPERTS_FEW ? THREADS_MANY : THREADS_FEW;
     unsigned n_blocks = ((unsigned)(n_rows * n_used) + threads - 1) / threads;
     if (n_blocks > SORT_BLOCKS_MAX) n_blocks = SORT_BLOCKS_MAX;
@@ -188,7 +193,8 @@ void launch_expert_sort(const struct queue *q, const struct expert_plan *plan, c
 }
 
 void launch_expert_sum(const struct queue *q, const float *x, const float *shares, float *y,
-                       int32_t n_rows, int32_t n_used, int32_t cols) {
+                       int32_t n_rows, int32_t n_used, int32_t cols)
+{
     bool is_wide = cols % 4 == 0 && (reinterpret_cast<uintptr_t>(x) % 16) == 0 &&
                    (reinterpret_cast<uintptr_t>(y) % 16) == 0;
     unsigned span = 256 * (is_wide ? 4 : 1);

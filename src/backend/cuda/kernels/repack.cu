@@ -100,7 +100,9 @@ struct tile_bytes tile_bytes_of(enum format format, int64_t rows, int64_t cols, 
 /* Bytes that values of `format` take in a row. */
 static int64_t used_bytes(enum format format, int32_t cols)
 {
-    static const struct { int32_t elements, bytes; } of[FORMAT_COUNT] = {
+    static const struct {
+        int32_t elements, bytes;
+    } of[FORMAT_COUNT] = {
 #define X(NAME, name, type, elements, bytes, budget) {elements, bytes},
         FORMAT_LIST(X)
 #undef X
