@@ -108,7 +108,7 @@ int carat_memory_estimate(const carat_model *model, const struct carat_engine_op
                           struct carat_memory *out, struct carat_error *err)
 {
     struct layout layout;
-    struct layout_source from = {.model = model, .near = &model->weights};
+    struct layout_source from = {.model = {&model->config, model->gguf}, .near = &model->weights};
     TRY(layout_init(&layout, &from, options, err));
     *out = layout.memory;
     layout_deinit(&layout);
@@ -143,7 +143,7 @@ int carat_plan_text(const carat_model *model, const struct carat_engine_options 
 {
     struct layout layout;
     struct buf text = {0};
-    struct layout_source from = {.model = model, .near = &model->weights};
+    struct layout_source from = {.model = {&model->config, model->gguf}, .near = &model->weights};
     TRY(layout_init(&layout, &from, options, err));
     const int32_t *most = layout.plans.buckets[layout.plans.n_buckets - 1].rows_max;
     int status = CARAT_OK;
@@ -160,17 +160,10 @@ int carat_plan_text(const carat_model *model, const struct carat_engine_options 
 int carat_profile_text(const carat_engine *engine, char **out, struct carat_error *err)
 {
     struct buf text = {0};
-    const struct target *targets = engine->layout.targets;
-    bool has_both = targets[SITE_FAR].device != NULL;
-    for (int site = 0; site < SITE_COUNT; site++) {
-        const struct target *t = &targets[site];
-        if (!t->device || !t->backend->print_profile) continue;
-        if (has_both) buf_printf(&text, "%s\n", t->backend->name);
-        t->backend->print_profile(t->device, &text);
-    }
+    runner_print_profile(engine->runner, &text);
     if (text.length == 0 && !text.failed)
         return err_set(err, CARAT_EUSAGE, "backend \"%s\" has taken no profile",
-                       targets[SITE_NEAR].backend->name);
+                       engine->runner->layout.setup.backend);
     return give_text(&text, out, err);
 }
 

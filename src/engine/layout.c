@@ -32,13 +32,12 @@ static int check_cache_formats(const struct layout *y, const struct backend *bac
     return CARAT_OK;
 }
 
-static int choose_options(struct layout *y, const carat_model *model,
+static int choose_options(struct layout *y, const struct gemma_config *c,
                           const struct carat_engine_options *o, struct carat_error *err)
 {
     const struct backend *backend = y->targets[SITE_NEAR].backend;
-    int32_t n_ctx_train = model->config.n_ctx_train;
+    int32_t n_ctx_train = c->n_ctx_train;
     int32_t least = n_ctx_train < CTX_MIN ? n_ctx_train : CTX_MIN;
-    y->n_vocab = model->config.n_vocab;
     y->n_seq = o->n_seq ? o->n_seq : 1;
     y->chunk = o->chunk ? o->chunk : backend->chunk;
     TRY(in_range(y->n_seq, 1, SEQUENCES_MAX, "number of sequences", err));
@@ -59,10 +58,10 @@ static int choose_options(struct layout *y, const carat_model *model,
     }
     y->kv_format_global = o->kv_type == CARAT_KV_Q8_0 ? FORMAT_Q8_0 : y->kv_format;
     TRY(check_cache_formats(y, backend, err));
-    if (model->config.head_dim_global % format_of(y->kv_format_global)->block_elements)
+    if (c->head_dim_global % format_of(y->kv_format_global)->block_elements)
         return err_set(err, CARAT_EUSAGE,
                        "KV type q8_0: heads of a multiple of 32 expected, %d found",
-                       model->config.head_dim_global);
+                       c->head_dim_global);
     return CARAT_OK;
 }
 
@@ -119,7 +118,7 @@ static int open_target(struct layout *y, enum site site, const char *name,
 static int divide(struct layout *y, const struct layout_source *from, int32_t n_near,
                   const struct carat_engine_options *o, struct carat_error *err)
 {
-    const struct gemma_config *c = &from->model->config;
+    const struct gemma_config *c = from->model.config;
     y->split = gemma_split(c, n_near, y->split.far_experts);
     if (!gemma_uses(c, &y->split, SITE_FAR) || y->targets[SITE_FAR].device) return CARAT_OK;
     TRY(open_target(y, SITE_FAR, "cpu", o, err));
@@ -128,7 +127,7 @@ static int divide(struct layout *y, const struct layout_source *from, int32_t n_
     if (!from->far) return CARAT_OK;
     struct buf note = {0};
     y->weights[SITE_FAR] = from->far;
-    int status = weights_bind(from->far, c, from->model->gguf, from->arena, &note, err);
+    int status = weights_bind(from->far, c, from->model.gguf, from->arena, &note, err);
     buf_deinit(&note);
     return status;
 }
@@ -211,7 +210,7 @@ enum { HOST_REST = 4 << 20 };
 
 static uint64_t host_rest(const struct layout *y)
 {
-    return HOST_REST + (uint64_t)(y->n_seq + 1) * (uint64_t)y->n_vocab * sizeof(float);
+    return HOST_REST + (uint64_t)(y->n_seq + 1) * (uint64_t)y->config->n_vocab * sizeof(float);
 }
 
 static uint64_t taken_on(const struct layout *y, enum site site)
@@ -320,7 +319,7 @@ static int measure_longest(struct layout *y, const struct gemma_config *c, struc
 static int measure_largest(struct layout *y, const struct layout_source *from,
                            const struct carat_engine_options *o, struct carat_error *err)
 {
-    const struct gemma_config *c = &from->model->config;
+    const struct gemma_config *c = from->model.config;
     int32_t least = 0, most = c->n_layer, n_ctx = o->n_ctx ? o->n_ctx : usual[N_USUAL - 1];
     if (n_ctx > c->n_ctx_train) n_ctx = c->n_ctx_train;
     while (most - least > 1) { /* `least` fits, `most` does not */
@@ -337,7 +336,7 @@ static int measure_largest(struct layout *y, const struct layout_source *from,
 static int measure_whole(struct layout *y, const struct layout_source *from,
                          const struct carat_engine_options *o, struct carat_error *err)
 {
-    const struct gemma_config *c = &from->model->config;
+    const struct gemma_config *c = from->model.config;
     return o->n_ctx ? measure(y, c, o->n_ctx, err) : measure_longest(y, c, err);
 }
 
@@ -362,7 +361,7 @@ static int measure_narrowing(struct layout *y, const struct layout_source *from,
                              struct carat_error *err)
 {
     TRY(way(y, from, o, err));
-    if (all_fits(y) || !may_narrow(y, &from->model->config, o)) return CARAT_OK;
+    if (all_fits(y) || !may_narrow(y, from->model.config, o)) return CARAT_OK;
     y->kv_format_global = FORMAT_Q8_0;
     TRY(way(y, from, o, err));
     if (all_fits(y)) return CARAT_OK;
@@ -401,9 +400,9 @@ static void fill_memory(struct layout *y)
 static int fill_layout(struct layout *y, const struct layout_source *from,
                        const struct carat_engine_options *o, struct carat_error *err)
 {
-    const struct gemma_config *c = &from->model->config;
+    const struct gemma_config *c = from->model.config;
     TRY(open_target(y, SITE_NEAR, o->backend ? o->backend : backend_default()->name, o, err));
-    TRY(choose_options(y, from->model, o, err));
+    TRY(choose_options(y, c, o, err));
     y->weights[SITE_NEAR] = from->near;
     /* A host's own backend has nothing to gain from a second one, unless a test asks for it. */
     bool may_divide = o->gpu_layers || !y->targets[SITE_NEAR].backend->is_host;
@@ -424,7 +423,7 @@ int layout_init(struct layout *y, const struct layout_source *from,
                 const struct carat_engine_options *options, struct carat_error *err)
 {
     static const struct carat_engine_options defaults;
-    *y = (struct layout){0};
+    *y = (struct layout){.config = from->model.config};
     int status = fill_layout(y, from, options ? options : &defaults, err);
     if (status) layout_deinit(y);
     return status;

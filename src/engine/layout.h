@@ -4,8 +4,9 @@
 #ifndef ENGINE_LAYOUT_H
 #define ENGINE_LAYOUT_H
 
+#include "base/arena.h"
 #include "base/bytes.h"
-#include "engine/model_file.h"
+#include "carat.h"
 #include "engine/plans.h"
 
 /* What one site takes of its device. */
@@ -17,11 +18,12 @@ struct site_memory {
 };
 
 struct layout {
+    const struct gemma_config *config;
     char device_names[SITE_COUNT][96];
     struct target targets[SITE_COUNT]; /* the far one is only there where something runs on it */
     struct site_memory sites[SITE_COUNT];
     struct split split;
-    int32_t n_vocab, n_ctx, n_seq, chunk, score_rows;
+    int32_t n_ctx, n_seq, chunk, score_rows;
     enum format kv_format, kv_format_global; /* of local layers; of global ones */
     struct kv_cache caches[LAYERS_MAX];      /* of the layers that own one; memory not yet there */
     size_t k_bytes[LAYERS_MAX]; /* of one cache's keys, and again of its values: all of a
@@ -34,9 +36,15 @@ struct layout {
     struct carat_setup setup;
 };
 
+/* A model: its facts, and the file that holds its weights. */
+struct layout_model {
+    const struct gemma_config *config;
+    const struct gguf *gguf;
+};
+
 /* The model as the plans see it. */
 struct layout_source {
-    const carat_model *model;
+    struct layout_model model;
     const struct weights *near; /* that the near site's plans refer to */
     struct weights *far; /* bound into `arena` when something is far; NULL: only looked at, */
     struct arena *arena; /* and `near` serves for both */

@@ -18,9 +18,9 @@ static int check_tokens(const carat_engine *e, const int32_t *tokens, int32_t n,
 {
     int32_t n_vocab = e->model->config.n_vocab;
     if (n < 1) return err_set(err, CARAT_EUSAGE, "tokens: at least one expected");
-    if (n > e->layout.n_ctx)
+    if (n > e->runner->layout.n_ctx)
         return err_set(err, CARAT_ECONTEXT, "%d tokens exceed the available context size of %d", n,
-                       e->layout.n_ctx);
+                       e->runner->layout.n_ctx);
     for (int32_t i = 0; i < n; i++)
         if (tokens[i] < 0 || tokens[i] >= n_vocab)
             return err_set(err, CARAT_EUSAGE, "token %d: 0 to %d expected, %d found", i,
@@ -45,7 +45,7 @@ static int hand_over(carat_engine *e, carat_logits_fn take, void *user, struct c
     for (int32_t r = 0; r < e->step.n_out; r++) {
         int32_t position = e->step.position[e->step.out_row[r]];
         const float *row;
-        TRY(engine_logits(e, r, &row, err));
+        TRY(runner_logits(e->runner, &e->step, r, &row, err));
         if (!is_finite_row(row, n_vocab))
             return err_set(err, CARAT_ENUMERIC,
                            "the model produced non-finite logits at position %d", position);
@@ -63,14 +63,14 @@ int carat_score(carat_engine *e, const int32_t *tokens, int32_t n, const int32_t
     int32_t next_at = 0;
     for (int32_t position = 0; position < n;) {
         batch_clear(&e->step);
-        while (position < n && e->step.n_token < e->layout.chunk &&
-               e->step.n_out < e->layout.score_rows) {
+        while (position < n && e->step.n_token < e->runner->layout.chunk &&
+               e->step.n_out < e->runner->layout.score_rows) {
             bool is_out = !at || (next_at < n_at && at[next_at] == position);
             next_at += at && is_out;
             batch_add(&e->step, tokens[position], position, 0, is_out);
             position++;
         }
-        TRY(engine_run(e, err));
+        TRY(runner_run(e->runner, &e->step, err));
         TRY(hand_over(e, take, user, err));
     }
     return CARAT_OK;
@@ -85,14 +85,14 @@ static int32_t random_id(const carat_engine *e, struct rng *rng)
 static int prefill(carat_engine *e, int32_t s, int32_t position, const int32_t *ids, int32_t n,
                    struct carat_error *err)
 {
-    int32_t chunk = e->layout.chunk;
+    int32_t chunk = e->runner->layout.chunk;
     for (int32_t done = 0; done < n;) {
         batch_clear(&e->step);
         for (; done < n && e->step.n_token < chunk; done++)
             batch_add(&e->step, ids[done], position + done, s, done == n - 1);
         e->step.next_id = ids + done;
         e->step.n_next = n - done < chunk ? n - done : chunk;
-        TRY(engine_run(e, err));
+        TRY(runner_run(e->runner, &e->step, err));
     }
     return CARAT_OK;
 }
@@ -112,7 +112,7 @@ static int measure(carat_engine *e, const struct carat_measure *what, int32_t us
         for (int32_t s = 0; s < users; s++)
             batch_add(&e->step, random_id(e, &rng), what->depth + what->n_prompt + i, s, true);
         e->step.n_decode = users;
-        TRY(engine_run(e, err));
+        TRY(runner_run(e->runner, &e->step, err));
     }
     *seconds = os_seconds() - begin;
     return CARAT_OK;
@@ -124,16 +124,16 @@ int carat_measure(carat_engine *e, const struct carat_measure *what, double *sec
     int32_t users = what->users > 0 ? what->users : 1;
     int64_t positions = (int64_t)what->depth + what->n_prompt + what->n_gen;
     TRY(check_idle(e, err));
-    if (users > e->layout.n_seq)
+    if (users > e->runner->layout.n_seq)
         return err_set(err, CARAT_EUSAGE, "%d users, but the engine has %d sequences", users,
-                       e->layout.n_seq);
+                       e->runner->layout.n_seq);
     if (what->depth < 0 || what->n_prompt < 0 || what->n_gen < 0)
         return err_set(err, CARAT_EUSAGE,
                        "depth, prompt and generated tokens must not be negative");
-    if (positions > e->layout.n_ctx)
+    if (positions > e->runner->layout.n_ctx)
         return err_set(err, CARAT_ECONTEXT,
                        "%lld positions exceed the available context size of %d",
-                       (long long)positions, e->layout.n_ctx);
+                       (long long)positions, e->runner->layout.n_ctx);
     size_t n = (size_t)(what->depth > what->n_prompt ? what->depth : what->n_prompt);
     int32_t *ids = mem_alloc(n, sizeof *ids);
     if (!ids) return err_no_memory(err, "tokens", n * sizeof *ids);
@@ -144,15 +144,15 @@ int carat_measure(carat_engine *e, const struct carat_measure *what, double *sec
 
 int carat_measure_roofline(carat_engine *e, struct carat_roofline *out, struct carat_error *err)
 {
-    const struct target *target = &e->layout.targets[SITE_NEAR];
+    const struct target *target = &e->runner->layout.targets[SITE_NEAR];
     const struct backend *backend = target->backend;
-    TRY(engine_check(e, err));
+    TRY(runner_check(e->runner, err));
     TRY(check_idle(e, err));
     if (!backend->measure_limits)
         return err_set(err, CARAT_EDEVICE, "backend \"%s\" has no measure of its limits",
                        backend->name);
     struct device_limits limits;
-    const struct carat_memory *m = &e->layout.memory;
+    const struct carat_memory *m = &e->runner->layout.memory;
     uint64_t taken = m->weights + m->kv_local + m->kv_global + m->buffers;
     backend->measure_limits(target->device, m->available > taken ? m->available - taken : 0,
                             &limits);
@@ -175,8 +175,8 @@ static void add_work(struct carat_work *total, const struct bucket *bucket, int3
 void carat_measure_work(const carat_engine *e, const struct carat_measure *what,
                         struct carat_work *out)
 {
-    const struct bucket *bucket = &e->layout.plans.buckets[0];
-    int32_t users = what->users > 0 ? what->users : 1, chunk = e->layout.chunk;
+    const struct bucket *bucket = &e->runner->layout.plans.buckets[0];
+    int32_t users = what->users > 0 ? what->users : 1, chunk = e->runner->layout.chunk;
     *out = (struct carat_work){0};
     for (int32_t done = 0, n; done < what->n_prompt; done += n) {
         n = what->n_prompt - done < chunk ? what->n_prompt - done : chunk;

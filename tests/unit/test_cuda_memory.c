@@ -58,7 +58,8 @@ static void check_engine(const carat_model *model, const struct carat_engine_opt
     if (carat_engine_open(&e, model, o, &err)) fail_msg("%s: %s", label, err.message);
     const struct carat_memory *m = carat_engine_memory(e);
     const struct carat_setup *setup = carat_engine_setup(e);
-    bool has_table = model->config.n_ple > 0 && gemma_site(&e->layout.split, 0) == SITE_NEAR;
+    bool has_table =
+        model->config.n_ple > 0 && gemma_site(&e->runner->layout.split, 0) == SITE_NEAR;
     enum carat_ple asked = o->ple_place ? o->ple_place : CARAT_PLE_GPU;
     assert_string_equal(setup->device, "books");
     assert_int_equal(setup->ple_place, has_table ? asked : CARAT_PLE_AUTO);
@@ -213,7 +214,7 @@ static void asking_where_weights_would_go_decides_nothing(void **state)
     struct arena arena = {0};
     struct weights w = {0};
     struct layout y;
-    struct layout_source from = {.model = model, .near = &w};
+    struct layout_source from = {.model = {&model->config, model->gguf}, .near = &w};
     struct room none = {.pinned_bytes = GIGABYTE};
     struct placement other;
     void *memory[SITE_COUNT] = {NULL}, *work[SITE_COUNT] = {NULL};

@@ -622,7 +622,7 @@ static void the_memory_table_is_what_is_taken(void **state)
         assert_int_equal(estimate.kv_local, m->kv_local);
         assert_int_equal(estimate.kv_global, m->kv_global);
         assert_int_equal(estimate.buffers, m->buffers);
-        assert_int_equal(counted.programs, e->layout.plans.n_buckets);
+        assert_int_equal(counted.programs, e->runner->layout.plans.n_buckets);
         const struct carat_setup *setup = carat_engine_setup(e);
         assert_int_equal(setup->kv_type, size % 2 ? CARAT_KV_F16 : CARAT_KV_F32);
         assert_int_equal(setup->kv_reason, size % 2 ? CARAT_REASON_ASKED : CARAT_REASON_DEFAULT);

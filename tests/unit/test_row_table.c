@@ -54,7 +54,7 @@ static uint64_t table_bytes(void)
 {
     struct carat_engine_options o = {.backend = "cuda"};
     carat_engine *e = open_engine(&o);
-    uint64_t bytes = weight_span(e->weights[SITE_NEAR].ple_embd);
+    uint64_t bytes = weight_span(e->runner->weights[SITE_NEAR].ple_embd);
     carat_engine_close(e);
     return bytes;
 }
@@ -116,9 +116,10 @@ static void a_cache_takes_what_it_was_given(void **state)
     for (int k = 0; k < 4; k++) {
         reset(GIGABYTE);
         carat_engine *e = open_engine(&o);
-        table = e->weights[SITE_NEAR].ple_embd;
+        table = e->runner->weights[SITE_NEAR].ple_embd;
         const struct carat_memory *m = carat_engine_memory(e);
-        size_t rows = (size_t)e->layout.targets[SITE_NEAR].device->rows->gather.cache.n_slots;
+        size_t rows =
+            (size_t)e->runner->layout.targets[SITE_NEAR].device->rows->gather.cache.n_slots;
         size_t expected[] = {(size_t)table->rows, 2 * 21, 50, (size_t)table->rows};
         assert_int_equal(rows, expected[k]);
         assert_in_range(m->ple_cache, rows * table->row_bytes, rows * table->row_bytes + 255);
@@ -132,7 +133,7 @@ static void a_cache_takes_what_it_was_given(void **state)
 static void check_rows(const carat_engine *e)
 {
     const struct step *s = &e->step;
-    const struct bucket *b = plans_get(&e->layout.plans, s->n_token, s->n_out);
+    const struct bucket *b = plans_get(&e->runner->layout.plans, s->n_token, s->n_out);
     const struct program *p = b->segments[0].program;
     const struct gather *g = &p->rows->gather;
     const int32_t *slot = p->device->step_host + (p->row_slots - p->step.counts);
@@ -167,7 +168,7 @@ static void run_steps(carat_engine *e, int32_t n_seq, int32_t chunk, uint64_t se
         for (int32_t i = 0; i < n_next; i++) next[i] = (int32_t)rng_below(&rng, n_ids);
         memcpy(announced, next, sizeof next);
         s->next_id = announced;
-        assert_int_equal(engine_run(e, &err), CARAT_OK);
+        assert_int_equal(runner_run(e->runner, &e->step, &err), CARAT_OK);
         check_rows(e);
         if (k % 3 == 0) end_late(fake.n_late); /* else they may still be under way */
         check_rows(e);
@@ -193,7 +194,7 @@ static void a_step_has_its_rows_whatever_is_copied_meanwhile(void **state)
             assert_non_null(fake.late);
             carat_engine *e = open_engine(&o);
             run_steps(e, o.n_seq, o.chunk, SEED + i);
-            const struct gather *g = &e->layout.targets[SITE_NEAR].device->rows->gather;
+            const struct gather *g = &e->runner->layout.targets[SITE_NEAR].device->rows->gather;
             assert_int_equal(g->cache.n_slots, 2 * (o.chunk + o.n_seq));
             assert_true(g->n_brought > 2 * g->cache.n_slots);
             assert_true(fake.n_late > 100);

@@ -294,7 +294,7 @@ static void for_all_divisions(struct carat_engine_options undivided,
     for (int size = 0; size < GEMMA_SIZES; size++) {
         const struct gemma_config *c = &models[size]->config;
         carat_engine *e = open_engine(size, &undivided);
-        assert_null(e->layout.targets[SITE_FAR].device);
+        assert_null(e->runner->layout.targets[SITE_FAR].device);
         listen(e, &whole);
         carat_engine_close(e);
         for (int32_t n = 0; n <= c->n_layer; n++)
@@ -406,9 +406,9 @@ static void layers_that_share_keys_stay_with_their_donors(void **state)
  * executed one after the other. */
 static void check_segments(const carat_engine *whole_engine, const carat_engine *e)
 {
-    for (int32_t i = 0; i < e->layout.plans.n_buckets; i++) {
-        const struct bucket *b = &e->layout.plans.buckets[i];
-        const struct plan *one = &whole_engine->layout.plans.buckets[i].plans[SITE_NEAR];
+    for (int32_t i = 0; i < e->runner->layout.plans.n_buckets; i++) {
+        const struct bucket *b = &e->runner->layout.plans.buckets[i];
+        const struct plan *one = &whole_engine->runner->layout.plans.buckets[i].plans[SITE_NEAR];
         int32_t n_ops = 0;
         for (int32_t k = 0; k < b->n_segments; k++) {
             const struct segment *s = &b->segments[k];
@@ -420,10 +420,10 @@ static void check_segments(const carat_engine *whole_engine, const carat_engine 
                 n_ops++;
                 bool is_expert = op->code == OP_EXPERT_IN || op->code == OP_EXPERT_OUT ||
                                  op->code == OP_GELU_MUL; /* or of the dense branch */
-                if (is_expert && op->layer < e->layout.split.far_experts)
+                if (is_expert && op->layer < e->runner->layout.split.far_experts)
                     assert_true(s->site == SITE_FAR || op->code == OP_GELU_MUL);
                 else if (op->layer != LAYER_NONE)
-                    assert_int_equal(s->site, gemma_site(&e->layout.split, op->layer));
+                    assert_int_equal(s->site, gemma_site(&e->runner->layout.split, op->layer));
             }
         }
         assert_int_equal(n_ops, one->n_ops);
@@ -437,12 +437,12 @@ static void every_op_runs_once_where_its_layer_is(void **state)
         const struct gemma_config *c = &models[size]->config;
         struct carat_engine_options o = divided("ref", c->n_layer, 0);
         carat_engine *one = open_engine(size, &o);
-        assert_null(one->layout.targets[SITE_FAR].device);
+        assert_null(one->runner->layout.targets[SITE_FAR].device);
         for (int32_t n = 0; n <= c->n_layer; n++)
             for (int32_t experts = 0; experts <= most_far_experts(c); experts += 2) {
                 o = divided("ref", n, experts);
                 carat_engine *e = open_engine(size, &o);
-                const struct bucket *b = &e->layout.plans.buckets[0];
+                const struct bucket *b = &e->runner->layout.plans.buckets[0];
                 struct split split = gemma_split(c, n, 0);
                 int32_t n_near = split_n_near(&split);
                 int32_t expected = (n_near > 0) + (n_near < c->n_layer);
@@ -461,13 +461,13 @@ static void dense_models_have_no_experts_to_divide(void **state)
     (void)state;
     struct carat_engine_options o = divided("ref", 100, 100);
     carat_engine *e = open_engine(GEMMA_12B, &o);
-    assert_null(e->layout.targets[SITE_FAR].device);
+    assert_null(e->runner->layout.targets[SITE_FAR].device);
     assert_int_equal(carat_engine_setup(e)->cpu_expert_layers, 0);
     assert_string_equal(carat_engine_setup(e)->second_device, "");
     carat_engine_close(e);
     o.gpu_layers = 0; /* and a host's backend that is not asked to divide does not */
     e = open_engine(GEMMA_26B, &o);
-    assert_null(e->layout.targets[SITE_FAR].device);
+    assert_null(e->runner->layout.targets[SITE_FAR].device);
     carat_engine_close(e);
 }
 

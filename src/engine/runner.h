@@ -1,0 +1,51 @@
+/* One model on its devices: weights, caches, compiled plans and their memory. It runs steps and
+ * gives the logits of their rows. What the rows are for is not known here: whoever fills in the
+ * steps decides which sequence is whose. Several runners may be open at the same time, for a
+ * second model or for a part of one; they share nothing.
+ *
+ * Of carat.h only the options, the memory table and the setup of an engine are used.
+ *
+ * One thread at a time for a runner. runner_run allocates nothing. */
+#ifndef ENGINE_RUNNER_H
+#define ENGINE_RUNNER_H
+
+#include "engine/layout.h"
+
+struct runner {
+    struct layout layout;               /* what was decided, and what was compiled */
+    struct weights weights[SITE_COUNT]; /* this runner's copies: device_data is of their device */
+    struct arena arena;                 /* weights' tables and `row`; sealed after opening */
+    int32_t n_loaded[SITE_COUNT];       /* weights that a device has */
+    void *kv[SITE_COUNT], *memory[SITE_COUNT], *scratch[SITE_COUNT];
+    float *row;              /* n_vocab logits on the host */
+    struct carat_error loss; /* set once a device has failed: only closing is left */
+};
+
+/* Opens the devices, decides what goes where, and takes all memory that steps will need. `model` is
+ * borrowed and must outlive the runner. `options` may be NULL. Errors as layout_init has them, and
+ * CARAT_EMEMORY when memory that was counted on is not there. */
+int runner_open(struct runner **out, const struct layout_model *model,
+                const struct carat_engine_options *options, struct carat_error *err);
+void runner_close(struct runner *r); /* NULL is fine */
+
+/* Runs the rows of a step, which belongs to the caller and may be rewritten afterwards. At most
+ * chunk + n_seq rows. CARAT_EDEVICE when a device is lost. */
+int runner_run(struct runner *r, const struct step *step, struct carat_error *err);
+
+/* Row `out` of the logits of the step that was run last, on the host, until the next call.
+ * CARAT_EDEVICE as above: then *row is not to be read. */
+int runner_logits(struct runner *r, const struct step *step, int32_t out, const float **row,
+                  struct carat_error *err);
+
+/* The largest logits of the same row as the device has found them (backend.h: best); returns their
+ * number, 0 where a device does not look for them. */
+int runner_best(const struct runner *r, const struct step *step, int32_t out,
+                const struct logit_pair **best);
+
+/* CARAT_EDEVICE with the reason once a device is lost. */
+int runner_check(const struct runner *r, struct carat_error *err);
+
+/* Where the time of all steps so far went, a table for each device that has taken one. */
+void runner_print_profile(const struct runner *r, struct buf *out);
+
+#endif
