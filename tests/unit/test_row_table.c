@@ -12,6 +12,8 @@
 #ifdef CARAT_HAVE_CUDA
 
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/program.h"
+#include "backend/cuda/row_table.h"
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "support/fake_cuda.h"

@@ -3,29 +3,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/cuda/choose.h"
 #include "backend/cuda/cublas.h"
+#include "backend/cuda/limits.h"
+#include "backend/cuda/placement.h"
 #include "backend/cuda/profile.h"
 #include "backend/cuda/program.h"
+#include "backend/cuda/row_table.h"
+#include "backend/cuda/weights.h"
 #include "base/mem.h"
 #include "base/os.h"
-
-int cuda_fail(struct carat_error *err, cudaError_t status, const char *what)
-{
-    if (status == cudaErrorMemoryAllocation) {
-        size_t available = 0, total = 0;
-        cudaGetLastError();
-        cudaMemGetInfo(&available, &total);
-        err_set(err, CARAT_EMEMORY, "%s: no device memory left (%.1f of %.1f GB are free)", what,
-                (double)available / 1e9, (double)total / 1e9);
-        err_hint(err, "take a smaller context (-c), fewer sequences, or --mirror-budget 0");
-        return CARAT_EMEMORY;
-    }
-    err_set(err, CARAT_EDEVICE, "%s: %s", what, cudaGetErrorString(status));
-    if (status == cudaErrorNoKernelImageForDevice)
-        err_hint(err, "this build has no code for this GPU: build it with its chip in "
-                      "CARAT_CUDA_CHIPS, or take --backend cpu");
-    return CARAT_EDEVICE;
-}
 
 /* ---- Devices ---------------------------------------------------------------------------- */
 
@@ -79,14 +66,7 @@ static int cuda_probe(struct carat_error *err)
 static void cuda_close(struct device *d)
 {
     cudaSetDevice(d->index);
-    for (struct slab *next, *slab = d->slabs; slab; slab = next) {
-        next = slab->next;
-        if (slab->is_pinned)
-            cudaFreeHost(slab->memory);
-        else
-            cudaFree(slab->memory);
-        mem_free(slab);
-    }
+    slabs_free(d);
     if (d->cublas) cublas_close(d->cublas);
     profile_close(d->profile);
     if (d->step_host) cudaFreeHost(d->step_host);
@@ -94,23 +74,6 @@ static void cuda_close(struct device *d)
     if (d->queue.stream) cudaStreamDestroy(d->queue.stream);
     cudaGetLastError(); /* of a lost device: there is nobody left to tell */
     mem_free(d);
-}
-
-void *slab_take(struct device *d, size_t bytes, bool is_pinned)
-{
-    struct slab *slab = mem_alloc(1, sizeof *slab);
-    if (!slab) return NULL;
-    cudaError_t status = is_pinned ? cudaMallocHost(&slab->memory, bytes ? bytes : 1)
-                                   : cudaMalloc(&slab->memory, bytes ? bytes : 1);
-    if (status) {
-        cudaGetLastError(); /* the caller tells */
-        mem_free(slab);
-        return NULL;
-    }
-    slab->is_pinned = is_pinned;
-    slab->next = d->slabs;
-    d->slabs = slab;
-    return slab->memory;
 }
 
 static int prepare_kernels(struct carat_error *err)
@@ -255,26 +218,6 @@ static void cuda_unshare(struct device *device, void *host)
 }
 
 /* ---- Weights and plans ------------------------------------------------------------------ */
-
-static int cuda_weight_load(struct device *device, struct weight *weight, struct carat_error *err)
-{
-    (void)device;
-    struct cuda_loaded *w = mem_alloc(1, sizeof *w);
-    if (!w) return err_no_memory(err, weight->name, sizeof *w);
-    w->source = weight;
-    weight->device_data = w;
-    return CARAT_OK;
-}
-
-static void cuda_weight_unload(struct device *device, struct weight *weight)
-{
-    struct cuda_loaded *w = weight->device_data; /* planes live as long as the device */
-    cudaSetDevice(device->index);
-    if (w && w->rows == device->rows) device->rows = NULL;
-    if (w) row_table_close(w->rows);
-    mem_free(w);
-    weight->device_data = NULL;
-}
 
 static int32_t cuda_window(const struct device *device, const struct plan *plan, int32_t i)
 {

@@ -1,6 +1,8 @@
-/* The device's own limits, against which times are set. */
+#include "backend/cuda/limits.h"
+
+#include "backend/cuda/act.h"
 #include "backend/cuda/cublas.h"
-#include "backend/cuda/stages.h"
+#include "backend/cuda/timing.h"
 #include "base/mem.h"
 #include "base/rng.h"
 
@@ -10,25 +12,6 @@
 #define READ_BYTES_LEAST ((size_t)256 << 20)
 #define OTHER_BYTES ((size_t)256 << 20)
 enum { RUNS = 8, LAUNCHES = 4, RESULT_BYTES = 256 };
-
-double cuda_seconds(struct device *d, void (*launch)(const struct queue *q, void *user), void *user)
-{
-    float ms = 0;
-    cudaEvent_t begin = NULL, end = NULL;
-    cudaError_t status = cudaEventCreate(&begin);
-    if (!status) status = cudaEventCreate(&end);
-    if (!status) status = cudaEventRecord(begin, d->queue.stream);
-    if (!status) {
-        launch(&d->queue, user);
-        status = cudaGetLastError();
-    }
-    if (!status) status = cudaEventRecord(end, d->queue.stream);
-    if (!status) status = cudaEventSynchronize(end);
-    if (!status) status = cudaEventElapsedTime(&ms, begin, end);
-    if (begin) cudaEventDestroy(begin);
-    if (end) cudaEventDestroy(end);
-    return status ? 0 : (double)ms / 1e3;
-}
 
 struct work {
     char *memory, *other;

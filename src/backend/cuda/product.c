@@ -2,6 +2,7 @@
  * matrix-vector kernels, which read each weight once; many rows through matrix products in fp16 or
  * 8 bits; exact ones through fp32. */
 #include "backend/cuda/cublas.h"
+#include "backend/cuda/mirrors.h"
 #include "backend/cuda/profile.h"
 #include "backend/cuda/stages.h"
 #include "base/assert.h"
@@ -57,27 +58,6 @@ enum act_kind kind_for(const struct program *p, const struct weight *w, int32_t 
         return !is_tiles ? ACT_NONE : is_fine ? ACT_FINE : ACT_INT8;
     bool is_half = p->device->many == ACT_HALF || !is_tiles || l->precision.is_half;
     return is_half ? ACT_HALF : ACT_INT8;
-}
-
-/* 8 bits, twice 8 or fp16 a value, then a pair of floats for 32 values or a float a row. */
-static size_t act_values_bytes(size_t rows, int64_t cols)
-{
-    return aligned(rows * (2 * padded_cols(cols) + 64));
-}
-
-size_t act_bytes(size_t rows, int64_t cols)
-{
-    return act_values_bytes(rows, cols) + aligned(rows * padded_cols(cols) / 4 + 64);
-}
-
-struct act act_at(void *base, enum act_kind kind, int32_t rows, int64_t cols)
-{
-    struct act act = {.kind = kind, .stride = (int32_t)padded_cols(cols)};
-    if (kind == ACT_NONE) return act;
-    act.values = base;
-    if (kind == ACT_FINE) act.low = (int8_t *)base + (size_t)rows * (size_t)act.stride;
-    act.scale = (float *)(void *)((char *)base + act_values_bytes((size_t)rows, cols));
-    return act;
 }
 
 struct act act_take(struct program *p, buf_id id, enum act_kind kind)

@@ -7,10 +7,13 @@
 #include <string.h>
 
 #include "backend/cuda/cublas.h"
+#include "backend/cuda/mirrors.h"
 #include "backend/cuda/profile.h"
 #include "backend/cuda/recording.h"
 #include "backend/cuda/stages.h"
+#include "backend/cuda/row_table.h"
 #include "backend/cuda/upload.h"
+#include "backend/cuda/weights.h"
 #include "base/assert.h"
 #include "base/mem.h"
 #include "base/os.h"

@@ -7,6 +7,8 @@
 
 #include "backend/cuda/device.h"
 
+struct program; /* program.h */
+
 /* Which of the plan's usual steps this one is launched as; -1: as what it is. */
 int recording_for(const struct plan *plan, const struct step *step);
 

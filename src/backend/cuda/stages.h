@@ -2,7 +2,10 @@
 #ifndef CUDA_STAGES_H
 #define CUDA_STAGES_H
 
+#include "backend/cuda/act.h"
+#include "backend/cuda/loaded.h"
 #include "backend/cuda/program.h"
+#include "backend/cuda/weight_use.h"
 
 /* Rows of the launch for the class of a buffer. */
 enum row_class class_of(const struct program *p, buf_id id);
@@ -21,10 +24,6 @@ struct cache_view cache_of(const struct program *p, int32_t cache);
 
 /* What a product of `n` rows with w reads: ACT_NONE means fp32 rows. */
 enum act_kind kind_for(const struct program *p, const struct weight *w, int32_t n);
-
-/* Bytes of activations of any kind, and activations cut from so many at `base`. */
-size_t act_bytes(size_t rows, int64_t cols);
-struct act act_at(void *base, enum act_kind kind, int32_t rows, int64_t cols);
 
 /* A slot for the activations of a buffer, to be written by the caller's launch. */
 struct act act_take(struct program *p, buf_id id, enum act_kind kind);
@@ -56,6 +55,9 @@ bool multiply_half(struct program *p, enum row_class c, int32_t n_w, const struc
 void mark(struct program *p, const char *kind);
 void mark_product(struct program *p, const char *kind, int32_t n_w, const struct weight *const *w,
                   int32_t n_rows, enum act_kind operands);
+
+/* Launches a window for p->n rows. */
+void stage_run(struct program *p, const struct window *w);
 
 void stage_attention(struct program *p, const struct op *op, float *y, struct act act);
 void stage_route(struct program *p, const struct window *w);

@@ -4,6 +4,7 @@
 #define CUDA_UPLOAD_H
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/loaded.h"
 
 struct upload;
 

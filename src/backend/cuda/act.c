@@ -1,0 +1,24 @@
+#include "backend/cuda/act.h"
+
+#include "backend/cuda/device.h"
+
+/* 8 bits, twice 8 or fp16 a value, then a pair of floats for 32 values or a float a row. */
+static size_t act_values_bytes(size_t rows, int64_t cols)
+{
+    return aligned(rows * (2 * padded_cols(cols) + 64));
+}
+
+size_t act_bytes(size_t rows, int64_t cols)
+{
+    return act_values_bytes(rows, cols) + aligned(rows * padded_cols(cols) / 4 + 64);
+}
+
+struct act act_at(void *base, enum act_kind kind, int32_t rows, int64_t cols)
+{
+    struct act act = {.kind = kind, .stride = (int32_t)padded_cols(cols)};
+    if (kind == ACT_NONE || !base) return act;
+    act.values = base;
+    if (kind == ACT_FINE) act.low = (int8_t *)base + (size_t)rows * (size_t)act.stride;
+    act.scale = (float *)(void *)((char *)base + act_values_bytes((size_t)rows, cols));
+    return act;
+}

@@ -1,0 +1,86 @@
+#include "backend/cuda/mirrors.h"
+
+#include "backend/cuda/act.h"
+#include "backend/cuda/weight_use.h"
+
+/* Whether a product of many rows goes through fp16 (else: 8 bits, or exact). */
+bool wants_mirror(const struct device *d, const struct plan *plan, const struct weight *w)
+{
+    if (d->options.is_exact || is_multiplied_exactly(w)) return false;
+    struct precision precision = weight_precision(plan, w);
+    if (is_always_few(precision, w->format)) return false;
+    return d->many == ACT_HALF || format_is_float(w->format) || precision.is_half;
+}
+
+size_t mirror_bytes_of(const struct weight *w)
+{
+    return (size_t)w->n_expert * (size_t)w->rows * padded_cols(w->cols) * sizeof(uint16_t);
+}
+
+/* Products that a long prompt meets in every chunk: those on token rows. */
+static bool is_for_mirror(const struct device *d, const struct plan *plan, const struct op *op)
+{
+    const struct weight *w = op_product(op);
+    return w && !is_for_outs(plan, op) && wants_mirror(d, plan, w) &&
+           !(w->device_data && loaded_of(w)->view.mirror);
+}
+
+/* The products from op i on that read the same rows: their mirrors lie side by side, so that one
+ * matrix product can do them all. */
+static int32_t side_by_side(const struct device *d, const struct plan *plan, int32_t i,
+                            size_t *bytes)
+{
+    int32_t n = 0;
+    *bytes = 0;
+    while (i + n < plan->n_ops && n < 3 && is_for_mirror(d, plan, &plan->ops[i + n]) &&
+           plan->ops[i + n].code == plan->ops[i].code &&
+           plan->ops[i + n].in[0] == plan->ops[i].in[0])
+        *bytes += mirror_bytes_of(op_product(&plan->ops[i + n++]));
+    return n;
+}
+
+static bool has_many_rows(const struct plan *plan)
+{
+    return plan->rows_max[ROWS_TOKEN] > MATVEC_ROWS_MAX;
+}
+
+size_t mirrors_bytes(const struct device *d, const struct plan *plan, size_t limit)
+{
+    size_t total = 0, bytes;
+    if (!has_many_rows(plan)) return 0;
+    for (int32_t i = 0, n; i < plan->n_ops; i += n ? n : 1) {
+        n = side_by_side(d, plan, i, &bytes);
+        if (aligned(bytes) <= limit - total) total += aligned(bytes);
+    }
+    return total;
+}
+
+static void fill_mirror(struct device *d, struct cuda_loaded *w, uint16_t *memory)
+{
+    w->view.mirror = memory;
+    for (int32_t e = 0; e < w->view.n_expert; e++)
+        launch_mirror(&d->queue, &w->view, e, 0, w->view.rows);
+}
+
+int mirrors_make(struct device *d, const struct plan *plan, const struct placement *placement,
+                 struct carat_error *err)
+{
+    size_t left = placement ? placement->mirror_bytes - d->mirror_bytes : 0, bytes;
+    size_t total = mirrors_bytes(d, plan, left);
+    char *memory = total ? slab_take(d, total, false) : NULL;
+    if (total && !memory) return cuda_fail(err, cudaErrorMemoryAllocation, "fp16 mirrors");
+    for (int32_t i = 0, n; total && i < plan->n_ops; i += n ? n : 1) {
+        n = side_by_side(d, plan, i, &bytes);
+        if (n == 0 || aligned(bytes) > left) continue;
+        left -= aligned(bytes);
+        d->mirror_bytes += aligned(bytes);
+        char *next = memory + aligned(bytes);
+        for (int32_t k = 0; k < n; k++) {
+            const struct weight *w = op_product(&plan->ops[i + k]);
+            fill_mirror(d, loaded_of(w), (uint16_t *)(void *)memory);
+            memory += mirror_bytes_of(w);
+        }
+        memory = next;
+    }
+    return CARAT_OK;
+}

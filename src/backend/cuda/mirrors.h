@@ -1,0 +1,20 @@
+/* fp16 copies of weights, for products of many rows: as many, in the order of the plan, as there is
+ * room for. */
+#ifndef CUDA_MIRRORS_H
+#define CUDA_MIRRORS_H
+
+#include "backend/cuda/device.h"
+
+/* Whether a product of many rows goes through fp16 (else: 8 bits, or exact). */
+bool wants_mirror(const struct device *d, const struct plan *plan, const struct weight *w);
+
+size_t mirror_bytes_of(const struct weight *w);
+
+/* Of all mirrors that a plan wants and that are not there yet, those that fit into `limit`. */
+size_t mirrors_bytes(const struct device *d, const struct plan *plan, size_t limit);
+
+/* Makes those that were decided on. The weights are there. */
+int mirrors_make(struct device *d, const struct plan *plan, const struct placement *placement,
+                 struct carat_error *err);
+
+#endif

@@ -1,0 +1,112 @@
+#include "backend/cuda/weight_use.h"
+
+#include "backend/cuda/act.h"
+
+struct weight_use weight_use_of(const struct plan *plan, const struct weight *w)
+{
+    struct weight_use use = {false, false};
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        if (op_weight(&plan->ops[i]) != w) continue;
+        if (plan->ops[i].code == OP_EMBED) use.is_table = true;
+        if (op_product(&plan->ops[i])) use.is_product = true;
+    }
+    return use;
+}
+
+/* Whether a product takes more than 8 bits of its rows: it is a fine one, or shares them with one,
+ * and so a launch. */
+static bool is_fine(const struct plan *plan, const struct op *op)
+{
+    for (int32_t i = 0; op->code == OP_MATMUL && i < plan->n_ops; i++) {
+        const struct op *other = &plan->ops[i];
+        if (other->code == OP_MATMUL && other->p.matmul.is_fine && other->in[0] == op->in[0])
+            return true;
+    }
+    return false;
+}
+
+bool is_for_outs(const struct plan *plan, const struct op *op)
+{
+    return plan_buf_at(plan, op->out[0])->rows == ROWS_OUT;
+}
+
+static bool reads_attention(const struct plan *plan, const struct op *op)
+{
+    int32_t writer = plan_buf_at(plan, op->in[0])->first_op; /* not there in a plan that was cut */
+    return writer >= 0 && writer < plan->n_ops && plan->ops[writer].code == OP_ATTENTION;
+}
+
+/* Of many rows what attention gives goes through fp16 too: these are a few products, and the error
+ * of 8 bits becomes visibly smaller (docs/benchmarks.md). */
+struct precision weight_precision(const struct plan *plan, const struct weight *w)
+{
+    if (weight_is_there(w)) return loaded_of(w)->precision;
+    struct precision precision = {.is_for_outs = true};
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        if (op_product(&plan->ops[i]) != w) continue;
+        if (is_fine(plan, &plan->ops[i])) precision.is_fine = precision.is_half = true;
+        if (reads_attention(plan, &plan->ops[i])) precision.is_half = true;
+        if (!is_for_outs(plan, &plan->ops[i])) precision.is_for_outs = false;
+    }
+    return precision;
+}
+
+bool is_always_few(struct precision precision, enum format format)
+{
+    return precision.is_fine && precision.is_for_outs && !format_is_float(format);
+}
+
+/* Small fp32 matrices (a router) decide between near-equal values: they stay exact. */
+enum { EXACT_ROWS = 128 };
+
+bool is_multiplied_exactly(const struct weight *w)
+{
+    return w->format == FORMAT_F32 && w->rows <= EXACT_ROWS && w->n_expert == 1;
+}
+
+const struct weight *weight_first_met(const struct plan *plan, int32_t i)
+{
+    const struct weight *w = op_weight(&plan->ops[i]);
+    for (int32_t k = 0; w && k < i; k++)
+        if (op_weight(&plan->ops[k]) == w) return NULL;
+    return w;
+}
+
+/* Exact products decode the file's own blocks: tiles round the scales of the K formats to fp16. */
+enum cuda_layout layout_for(const struct device *d, const struct weight *w, struct weight_use use)
+{
+    if (use.is_product && format_is_float(w->format)) return LAYOUT_ROWS;
+    if (use.is_product) return d->options.is_exact ? LAYOUT_FILE : LAYOUT_TILES;
+    return use.is_table ? LAYOUT_FILE : LAYOUT_FLOATS;
+}
+
+struct cuda_weight weight_view(const struct weight *w, enum cuda_layout layout, char *memory)
+{
+    return (struct cuda_weight){
+        .format = w->format,
+        .layout = layout,
+        .n_expert = w->n_expert,
+        .rows = (int32_t)w->rows,
+        .cols = (int32_t)w->cols,
+        .n_groups = (int32_t)((w->rows + TILE_ROWS - 1) / TILE_ROWS),
+        .n_ktiles = (int32_t)((w->cols + TILE_COLS - 1) / TILE_COLS),
+        .row_bytes =
+            (int64_t)(layout == LAYOUT_ROWS ? (w->row_bytes + 15) / 16 * 16 : w->row_bytes),
+        .mirror_cols = (int32_t)padded_cols(w->cols),
+        .quants = (uint8_t *)memory,
+    };
+}
+
+struct cuda_loaded weight_foreseen(const struct device *d, const struct plan *plan,
+                                   const struct weight *w)
+{
+    if (weight_is_there(w)) return *loaded_of(w);
+    enum cuda_layout layout = layout_for(d, w, weight_use_of(plan, w));
+    return (struct cuda_loaded){
+        .view = weight_view(w, layout, NULL), .source = w, .precision = weight_precision(plan, w)};
+}
+
+bool is_pinned_at(enum table_place tables, struct weight_use use)
+{
+    return use.is_table && !use.is_product && tables == TABLE_PINNED;
+}
