@@ -11,20 +11,13 @@
 
 #include "engine/engine.h"
 #include "support/devices.h"
+#include "support/engines.h"
 
 /* What the table leaves out is the driver's: an engine takes its memory in five pieces, each
  * rounded up to 2 MB, and recorded steps some more. Below that of a workspace (32 MB) and of the
  * buffers for loading (64 MB), which are what might be forgotten. Nobody else may be using the
  * device. */
 enum { TOLERANCE = 24 << 20 };
-
-static carat_engine *open_engine(const carat_model *model, const struct carat_engine_options *o)
-{
-    struct carat_error err = {0};
-    carat_engine *engine;
-    if (carat_engine_open(&engine, model, o, &err)) fail_msg("%s", err.message);
-    return engine;
-}
 
 /* Of two engines the second is looked at: with the first the driver has loaded what both share,
  * kernels and libraries. */

@@ -1,7 +1,5 @@
 #include "support/tiny_model.h"
 
-#include <stdio.h>
-
 #include "base/mem.h"
 
 struct drawing {
@@ -50,37 +48,4 @@ int tiny_model_save(const char *path, const struct tiny_options *options, struct
     int status = gguf_save(&w, path, err);
     gguf_writer_deinit(&w);
     return status;
-}
-
-int tiny_models_open(carat_model *models[GEMMA_SIZES], const char *path, uint64_t seed,
-                     struct carat_error *err)
-{
-    for (int i = 0; i < GEMMA_SIZES; i++) {
-        struct tiny_options options = {
-            .size = (enum gemma_size)i, .format = FORMAT_Q8_0, .seed = seed};
-        TRY(tiny_model_save(path, &options, err));
-        TRY(carat_model_open(&models[i], path, err));
-        remove(path); /* the mapping stays */
-    }
-    return CARAT_OK;
-}
-
-int tiny_models_begin(carat_model *models[GEMMA_SIZES], struct scratch *scratch, uint64_t seed)
-{
-    char path[512];
-    struct carat_error err = {0};
-    printf("seed %llu\n", (unsigned long long)seed);
-    scratch_open(scratch);
-    int status = tiny_models_open(models, scratch_file(scratch, "tiny.gguf", path), seed, &err);
-    if (status) printf("%s\n", err.message);
-    return status;
-}
-
-int tiny_models_end(carat_model *models[GEMMA_SIZES], struct scratch *scratch)
-{
-    for (int i = 0; i < GEMMA_SIZES; i++) carat_model_close(models[i]);
-    scratch_close(scratch);
-    if (mem_blocks_live() == 0) return 0;
-    printf("%ld blocks of memory left\n", mem_blocks_live());
-    return -1;
 }

@@ -2,9 +2,8 @@
 #ifndef SUPPORT_TINY_MODEL_H
 #define SUPPORT_TINY_MODEL_H
 
-#include "carat.h"
+#include "carat_status.h"
 #include "support/gemma_file.h"
-#include "support/scratch.h"
 
 struct tiny_options { /* zero: E2B in F32, seed 0 */
     enum gemma_size size;
@@ -21,14 +20,5 @@ void tiny_model_put_shape(struct gguf_writer *w, const struct gemma_shape *shape
                           const struct gemma_layout *layout, uint64_t seed);
 
 int tiny_model_save(const char *path, const struct tiny_options *options, struct carat_error *err);
-
-/* One model of each size in Q8_0, through a file at `path` that is gone afterwards. */
-int tiny_models_open(carat_model *models[GEMMA_SIZES], const char *path, uint64_t seed,
-                     struct carat_error *err);
-
-/* For a group of tests: the same in a folder that is opened for it, the seed printed; what is wrong
- * is printed too. The end closes both and gives -1 when any memory is left. */
-int tiny_models_begin(carat_model *models[GEMMA_SIZES], struct scratch *scratch, uint64_t seed);
-int tiny_models_end(carat_model *models[GEMMA_SIZES], struct scratch *scratch);
 
 #endif

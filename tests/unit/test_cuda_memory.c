@@ -18,13 +18,7 @@
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "support/fake_cuda.h"
-#include "support/scratch.h"
-#include "support/tiny_model.h"
-
-enum { SEED = 11 };
-
-static struct scratch scratch;
-static carat_model *models[GEMMA_SIZES];
+#include "support/engines.h"
 
 /* ---- Memory ----------------------------------------------------------------------------- */
 
@@ -48,14 +42,12 @@ static const struct {
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
-/* What is there behind opening is what the table says, at no time was there more, and it is given
+/* What is there after opening is what the table says, at no time was there more, and it is given
  * back. */
 static void check_engine(const carat_model *model, const struct carat_engine_options *o,
                          const char *label)
 {
-    struct carat_error err = {0};
-    carat_engine *e;
-    if (carat_engine_open(&e, model, o, &err)) fail_msg("%s: %s", label, err.message);
+    carat_engine *e = open_engine(model, o);
     const struct carat_memory *m = carat_engine_memory(e);
     const struct carat_setup *setup = carat_engine_setup(e);
     bool has_table =
@@ -118,11 +110,9 @@ static void it_fits_into_what_it_needs_and_not_into_less(void **state)
 static struct carat_memory taken_of(size_t total, size_t others,
                                     const struct carat_engine_options *o)
 {
-    struct carat_error err = {0};
-    carat_engine *e;
     reset(total);
     fake.others = others;
-    if (carat_engine_open(&e, models[GEMMA_E4B], o, &err)) fail_msg("%s", err.message);
+    carat_engine *e = open_engine(models[GEMMA_E4B], o);
     struct carat_memory m = *carat_engine_memory(e);
     assert_int_equal(fake.device, told(&m));
     carat_engine_close(e);
@@ -344,7 +334,7 @@ static carat_model *open_shape(const struct gemma_shape *shape, const struct gem
     carat_model *model;
     struct carat_error err = {0};
     struct gguf_writer w = {0};
-    tiny_model_put_shape(&w, shape, layout, SEED);
+    tiny_model_put_shape(&w, shape, layout, TINY_SEED);
     scratch_file(&scratch, "shape.gguf", path);
     if (gguf_save(&w, path, &err) || carat_model_open(&model, path, &err))
         fail_msg("%s", err.message);
@@ -529,20 +519,6 @@ static void why_there_is_no_device_is_told(void **state)
     }
     reset(GIGABYTE);
     assert_int_equal(cuda_backend.probe(NULL), CARAT_OK);
-}
-
-/* ---- */
-
-static int open_models(void **state)
-{
-    (void)state;
-    return tiny_models_begin(models, &scratch, SEED);
-}
-
-static int close_models(void **state)
-{
-    (void)state;
-    return tiny_models_end(models, &scratch);
 }
 
 int main(void)

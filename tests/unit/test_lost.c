@@ -11,15 +11,10 @@
 
 #include "backend/ref/ref.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "carat.h"
-#include "support/scratch.h"
-#include "support/tiny_model.h"
+#include "support/engines.h"
 
-enum { SEED = 19, N_CTX = 64, N_TEXT = 40, N_VOCAB = 768 };
-
-static struct scratch scratch;
-static carat_model *models[GEMMA_SIZES];
+enum { N_CTX = 64, N_TEXT = 40 };
 
 /* ---- A backend whose fences fail from the n-th on --------------------------------------- */
 
@@ -75,31 +70,10 @@ int __wrap_backend_find(const struct backend **out, const char *name, struct car
 
 /* ---- Helpers ---------------------------------------------------------------------------- */
 
-static int open_models(void **state)
+static carat_engine *open_reference(int32_t n_seq)
 {
-    (void)state;
-    return tiny_models_begin(models, &scratch, SEED);
-}
-
-static int close_models(void **state)
-{
-    (void)state;
-    return tiny_models_end(models, &scratch);
-}
-
-static carat_engine *open_engine(int32_t n_seq)
-{
-    carat_engine *e;
-    struct carat_error err = {0};
     struct carat_engine_options o = {.backend = "ref", .n_ctx = N_CTX, .n_seq = n_seq, .chunk = 16};
-    if (carat_engine_open(&e, models[GEMMA_E2B], &o, &err)) fail_msg("%s", err.message);
-    return e;
-}
-
-static void draw_text(int32_t *ids)
-{
-    struct rng rng = {.state = SEED};
-    for (int32_t i = 0; i < N_TEXT; i++) ids[i] = (int32_t)rng_below(&rng, N_VOCAB);
+    return open_engine(models[GEMMA_E2B], &o);
 }
 
 static void expect_reason(int status, const struct carat_error *err)
@@ -108,12 +82,6 @@ static void expect_reason(int status, const struct carat_error *err)
     assert_int_equal(err->code, CARAT_EDEVICE);
     assert_non_null(strstr(err->message, "the device is gone"));
     assert_non_null(strstr(err->message, "started again"));
-}
-
-static int ignore_row(void *user, int32_t position, const float *logits, int32_t n_vocab)
-{
-    (void)user, (void)position, (void)logits, (void)n_vocab;
-    return 0;
 }
 
 /* Nothing works any more, nothing reaches the device, and all say why. */
@@ -126,7 +94,7 @@ static void expect_lost(carat_engine *e, const struct carat_request *request)
     struct carat_measure what = {.n_prompt = 4};
     int before = fake.fences;
     struct carat_error err[5] = {{0}};
-    draw_text(text);
+    draw_ids(TINY_SEED, text, N_TEXT);
     expect_reason(carat_submit(e, request, &id, &err[0]), &err[0]);
     assert_int_equal(id, 0);
     expect_reason(carat_step(e, &err[1]), &err[1]);
@@ -189,14 +157,14 @@ static void every_request_ends_with_the_reason(void **state)
     (void)state;
     int32_t prompt[N_TEXT];
     struct outcome whole[N_REQUESTS], cut[N_REQUESTS];
-    draw_text(prompt);
+    draw_ids(TINY_SEED, prompt, N_TEXT);
     struct carat_request request = {.prompt = prompt,
                                     .n_prompt = N_TEXT,
                                     .max_tokens = N_ANSWER,
                                     .sampling = {.top_p = 1, .repeat_penalty = 1},
                                     .ignore_stop = true,
                                     .want_logprob = true};
-    carat_engine *e = open_engine(N_REQUESTS);
+    carat_engine *e = open_reference(N_REQUESTS);
     lose_after(-1);
     assert_int_equal(play(e, whole, &request), 0);
     carat_engine_close(e);
@@ -204,7 +172,7 @@ static void every_request_ends_with_the_reason(void **state)
     assert_true(n_fences > 15);
     for (int n = 0; n < n_fences; n++) {
         long before = mem_blocks_live();
-        e = open_engine(N_REQUESTS);
+        e = open_reference(N_REQUESTS);
         lose_after(n);
         assert_int_equal(play(e, cut, &request), CARAT_EDEVICE);
         for (int i = 0; i < N_REQUESTS; i++) {
@@ -224,7 +192,7 @@ static void every_request_ends_with_the_reason(void **state)
 /* ---- Scores ----------------------------------------------------------------------------- */
 
 struct rows {
-    float at[N_TEXT][N_VOCAB];
+    float at[N_TEXT][TINY_VOCABULARY];
     int32_t n;
 };
 
@@ -232,8 +200,8 @@ static int keep_row(void *user, int32_t position, const float *logits, int32_t n
 {
     struct rows *rows = user;
     assert_int_equal(position, rows->n);
-    assert_int_equal(n_vocab, N_VOCAB);
-    memcpy(rows->at[rows->n++], logits, N_VOCAB * sizeof *logits);
+    assert_int_equal(n_vocab, TINY_VOCABULARY);
+    memcpy(rows->at[rows->n++], logits, TINY_VOCABULARY * sizeof *logits);
     return 0;
 }
 
@@ -242,8 +210,8 @@ static void no_old_row_passes_for_a_new_one(void **state)
     (void)state;
     static struct rows whole, cut;
     int32_t text[N_TEXT];
-    draw_text(text);
-    carat_engine *e = open_engine(1);
+    draw_ids(TINY_SEED, text, N_TEXT);
+    carat_engine *e = open_reference(1);
     lose_after(-1);
     assert_int_equal(carat_score(e, text, N_TEXT, NULL, 0, keep_row, &whole, NULL), CARAT_OK);
     carat_engine_close(e);
@@ -252,7 +220,7 @@ static void no_old_row_passes_for_a_new_one(void **state)
     for (int n = 0; n < n_fences; n++) {
         struct carat_error err = {0};
         cut.n = 0;
-        e = open_engine(1);
+        e = open_reference(1);
         lose_after(n);
         int status = carat_score(e, text, N_TEXT, NULL, 0, keep_row, &cut, &err);
         expect_reason(status, &err);

@@ -8,35 +8,14 @@
 
 #include <cmocka.h>
 
-#include "base/mem.h"
-#include "carat.h"
-#include "support/scratch.h"
-#include "support/tiny_model.h"
-
-enum { SEED = 11 };
-
-static struct scratch scratch;
-static carat_model *models[GEMMA_SIZES];
-
-static int open_models(void **state)
-{
-    (void)state;
-    return tiny_models_begin(models, &scratch, SEED);
-}
-
-static int close_models(void **state)
-{
-    (void)state;
-    return tiny_models_end(models, &scratch);
-}
+#include "support/engines.h"
 
 static void measuring_runs_and_checks_its_arguments(void **state)
 {
     (void)state;
     struct carat_error err = {0};
     struct carat_engine_options options = {.backend = "ref", .n_ctx = 128, .n_seq = 3, .chunk = 16};
-    carat_engine *e;
-    assert_int_equal(carat_engine_open(&e, models[GEMMA_26B], &options, &err), CARAT_OK);
+    carat_engine *e = open_engine(models[GEMMA_26B], &options);
     static const struct {
         struct carat_measure what;
         int status;
@@ -93,7 +72,7 @@ static void sum_table(const char *title, double *told, double *sum)
     const char *line = strchr(title, ',');
     *sum = 0;
     assert_int_equal(sscanf(line, ", %lf ms each", told), 1);
-    line = strchr(strchr(line, '\n') + 1, '\n') + 1; /* behind the heads of the columns */
+    line = strchr(strchr(line, '\n') + 1, '\n') + 1; /* after the heads of the columns */
     for (bool is_last = false; !is_last; line = strchr(line, '\n') + 1) {
         double ms;
         is_last = strncmp(line, "host, gaps", 10) == 0;
@@ -104,12 +83,11 @@ static void sum_table(const char *title, double *told, double *sum)
 
 static void profile(enum gemma_size size, const struct carat_engine_options *options)
 {
-    carat_engine *e;
+    carat_engine *e = open_engine(models[size], options);
     struct carat_error err = {0};
     char *text;
     double seconds, told, sum;
     struct carat_measure what = {.n_prompt = 100, .n_gen = 4};
-    assert_int_equal(carat_engine_open(&e, models[size], options, &err), CARAT_OK);
     assert_int_equal(carat_measure(e, &what, &seconds, &err), CARAT_OK);
     assert_int_equal(carat_profile_text(e, &text, &err), CARAT_OK);
     const char *prefill = strstr(text, "prefill: 1 steps"), *decode = strstr(text, "decode: 4 ste");
@@ -144,10 +122,9 @@ static void no_profile_is_an_error_that_names_the_backend(void **state)
         {.backend = "cpu", .n_ctx = 128},
     };
     for (int i = 0; i < 2; i++) {
-        carat_engine *e;
+        carat_engine *e = open_engine(models[GEMMA_E2B], &cases[i]);
         struct carat_error err = {0};
         char *text, expected[64];
-        assert_int_equal(carat_engine_open(&e, models[GEMMA_E2B], &cases[i], &err), CARAT_OK);
         assert_int_equal(carat_profile_text(e, &text, &err), CARAT_EUSAGE);
         snprintf(expected, sizeof expected, "backend \"%s\" has taken no profile",
                  cases[i].backend);

@@ -17,22 +17,13 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "support/fake_cuda.h"
-#include "support/scratch.h"
-#include "support/tiny_model.h"
+#include "support/engines.h"
 
-enum { SEED = 11 };
-
-static struct scratch scratch;
-static carat_model *models[GEMMA_SIZES];
-
-static carat_engine *open_engine(const struct carat_engine_options *o)
+static carat_engine *open_counted(const struct carat_engine_options *o)
 {
-    struct carat_error err = {0};
-    carat_engine *e;
-    if (carat_engine_open(&e, models[GEMMA_E4B], o, &err)) fail_msg("%s", err.message);
-    const struct carat_memory *m = carat_engine_memory(e);
-    assert_int_equal(fake.device, told(m));
-    assert_int_equal(fake.pinned, m->pinned);
+    carat_engine *e = open_engine(models[GEMMA_E4B], o);
+    assert_int_equal(fake.device, told(carat_engine_memory(e)));
+    assert_int_equal(fake.pinned, carat_engine_memory(e)->pinned);
     return e;
 }
 
@@ -44,7 +35,7 @@ struct decided {
 
 static struct decided decide(const struct carat_engine_options *o)
 {
-    carat_engine *e = open_engine(o);
+    carat_engine *e = open_counted(o);
     struct decided d = {*carat_engine_memory(e), *carat_engine_setup(e)};
     carat_engine_close(e);
     assert_int_equal(fake.device, 0);
@@ -55,7 +46,7 @@ static struct decided decide(const struct carat_engine_options *o)
 static uint64_t table_bytes(void)
 {
     struct carat_engine_options o = {.backend = "cuda"};
-    carat_engine *e = open_engine(&o);
+    carat_engine *e = open_counted(&o);
     uint64_t bytes = weight_span(e->runner->weights[SITE_NEAR].ple_embd);
     carat_engine_close(e);
     return bytes;
@@ -117,7 +108,7 @@ static void a_cache_takes_what_it_was_given(void **state)
     const struct weight *table = NULL;
     for (int k = 0; k < 4; k++) {
         reset(GIGABYTE);
-        carat_engine *e = open_engine(&o);
+        carat_engine *e = open_counted(&o);
         table = e->runner->weights[SITE_NEAR].ple_embd;
         const struct carat_memory *m = carat_engine_memory(e);
         size_t rows =
@@ -194,8 +185,8 @@ static void a_step_has_its_rows_whatever_is_copied_meanwhile(void **state)
             fake.n_late_most = 1 << 16;
             fake.late = mem_alloc(fake.n_late_most, sizeof *fake.late);
             assert_non_null(fake.late);
-            carat_engine *e = open_engine(&o);
-            run_steps(e, o.n_seq, o.chunk, SEED + i);
+            carat_engine *e = open_counted(&o);
+            run_steps(e, o.n_seq, o.chunk, TINY_SEED + i);
             const struct gather *g = &e->runner->layout.targets[SITE_NEAR].device->rows->gather;
             assert_int_equal(g->cache.n_slots, 2 * (o.chunk + o.n_seq));
             assert_true(g->n_brought > 2 * g->cache.n_slots);
@@ -205,18 +196,6 @@ static void a_step_has_its_rows_whatever_is_copied_meanwhile(void **state)
             assert_int_equal(fake.pinned, 0);
             mem_free(fake.late);
         }
-}
-
-static int open_models(void **state)
-{
-    (void)state;
-    return tiny_models_begin(models, &scratch, SEED);
-}
-
-static int close_models(void **state)
-{
-    (void)state;
-    return tiny_models_end(models, &scratch);
 }
 
 int main(void)

@@ -12,15 +12,10 @@
 
 #include "backend/ref/ref.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "engine/engine.h"
-#include "support/scratch.h"
-#include "support/tiny_model.h"
+#include "support/engines.h"
 
-enum { SEED = 11, N_CTX = 96, N_TEXT = 40, N_VOCAB = 768, N_ANSWER = 10, N_SEQ = 3 };
-
-static struct scratch scratch;
-static carat_model *models[GEMMA_SIZES];
+enum { N_CTX = 96, N_TEXT = 40, N_ANSWER = 10, N_SEQ = 3 };
 
 /* ---- A device with little memory -------------------------------------------------------- */
 
@@ -180,18 +175,6 @@ static int unlimit_memory(void **state)
 
 /* ---- Helpers ---------------------------------------------------------------------------- */
 
-static int open_models(void **state)
-{
-    (void)state;
-    return tiny_models_begin(models, &scratch, SEED);
-}
-
-static int close_models(void **state)
-{
-    (void)state;
-    return tiny_models_end(models, &scratch);
-}
-
 /* `n_near` as people count: 0 is none. */
 static struct carat_engine_options divided(const char *backend, int32_t n_near, int32_t far_experts)
 {
@@ -204,31 +187,16 @@ static struct carat_engine_options divided(const char *backend, int32_t n_near, 
                                          .cpu_expert_layers = far_experts};
 }
 
-static carat_engine *open_engine(int size, const struct carat_engine_options *options)
-{
-    carat_engine *e;
-    struct carat_error err = {0};
-    if (carat_engine_open(&e, models[size], options, &err)) fail_msg("%s", err.message);
-    return e;
-}
-
-static void draw(uint64_t seed, int32_t *ids, int n)
-{
-    struct rng rng = {.state = seed};
-    for (int i = 0; i < n; i++) ids[i] = (int32_t)rng_below(&rng, N_VOCAB);
-    ids[0] = 2;
-}
-
 /* All that an engine says: logits of a text, then answers to requests that come one by one. */
 struct said {
-    float logits[N_TEXT][N_VOCAB];
+    float logits[N_TEXT][TINY_VOCABULARY];
     int32_t ids[N_SEQ][N_ANSWER], n[N_SEQ];
 };
 
 static int take_row(void *user, int32_t position, const float *logits, int32_t n_vocab)
 {
     struct said *s = user;
-    assert_int_equal(n_vocab, N_VOCAB);
+    assert_int_equal(n_vocab, TINY_VOCABULARY);
     memcpy(s->logits[position], logits, sizeof s->logits[position]);
     return 0;
 }
@@ -249,7 +217,7 @@ static void listen(carat_engine *e, struct said *out)
     struct carat_error err = {0};
     carat_request_id requests[N_SEQ] = {0};
     memset(out, 0, sizeof *out);
-    draw(SEED, text, N_TEXT);
+    draw_ids(TINY_SEED, text, N_TEXT);
     if (carat_score(e, text, N_TEXT, NULL, 0, take_row, out, &err)) fail_msg("%s", err.message);
     for (int i = 0; i < N_SEQ; i++) {
         struct carat_request r = {.prompt = text + i,
@@ -293,7 +261,7 @@ static void for_all_divisions(struct carat_engine_options undivided,
 {
     for (int size = 0; size < GEMMA_SIZES; size++) {
         const struct gemma_config *c = &models[size]->config;
-        carat_engine *e = open_engine(size, &undivided);
+        carat_engine *e = open_engine(models[size], &undivided);
         assert_null(e->runner->layout.targets[SITE_FAR].device);
         listen(e, &whole);
         carat_engine_close(e);
@@ -302,7 +270,7 @@ static void for_all_divisions(struct carat_engine_options undivided,
                 struct carat_engine_options o = divided(undivided.backend, n, experts);
                 o.precision = undivided.precision;
                 o.kv_type = undivided.kv_type;
-                e = open_engine(size, &o);
+                e = open_engine(models[size], &o);
                 listen(e, &parts);
                 check(size, n, experts);
                 check_same_tokens(size, n, experts);
@@ -329,7 +297,7 @@ static void check_close(int size, int32_t n_near, int32_t far_experts)
 {
     double error = 0, sum = 0;
     for (int p = 0; p < N_TEXT; p++)
-        for (int i = 0; i < N_VOCAB; i++) {
+        for (int i = 0; i < TINY_VOCABULARY; i++) {
             double d = (double)parts.logits[p][i] - (double)whole.logits[p][i];
             error += d * d;
             sum += (double)whole.logits[p][i] * (double)whole.logits[p][i];
@@ -357,11 +325,11 @@ static void a_device_that_works_only_when_waited_for_gives_the_same_bits(void **
         for (int32_t n = 1; n <= c->n_layer; n++)
             for (int32_t experts = 0; experts <= most_far_experts(c); experts += 2) {
                 struct carat_engine_options o = divided("ref", n, experts);
-                carat_engine *e = open_engine(size, &o);
+                carat_engine *e = open_engine(models[size], &o);
                 listen(e, &whole);
                 carat_engine_close(e);
                 be_late();
-                e = open_engine(size, &o);
+                e = open_engine(models[size], &o);
                 listen(e, &parts);
                 check_bits(size, n, experts);
                 check_same_tokens(size, n, experts);
@@ -436,12 +404,12 @@ static void every_op_runs_once_where_its_layer_is(void **state)
     for (int size = 0; size < GEMMA_SIZES; size++) {
         const struct gemma_config *c = &models[size]->config;
         struct carat_engine_options o = divided("ref", c->n_layer, 0);
-        carat_engine *one = open_engine(size, &o);
+        carat_engine *one = open_engine(models[size], &o);
         assert_null(one->runner->layout.targets[SITE_FAR].device);
         for (int32_t n = 0; n <= c->n_layer; n++)
             for (int32_t experts = 0; experts <= most_far_experts(c); experts += 2) {
                 o = divided("ref", n, experts);
-                carat_engine *e = open_engine(size, &o);
+                carat_engine *e = open_engine(models[size], &o);
                 const struct bucket *b = &e->runner->layout.plans.buckets[0];
                 struct split split = gemma_split(c, n, 0);
                 int32_t n_near = split_n_near(&split);
@@ -460,13 +428,13 @@ static void dense_models_have_no_experts_to_divide(void **state)
 {
     (void)state;
     struct carat_engine_options o = divided("ref", 100, 100);
-    carat_engine *e = open_engine(GEMMA_12B, &o);
+    carat_engine *e = open_engine(models[GEMMA_12B], &o);
     assert_null(e->runner->layout.targets[SITE_FAR].device);
     assert_int_equal(carat_engine_setup(e)->cpu_expert_layers, 0);
     assert_string_equal(carat_engine_setup(e)->second_device, "");
     carat_engine_close(e);
     o.gpu_layers = 0; /* and a host's backend that is not asked to divide does not */
-    e = open_engine(GEMMA_26B, &o);
+    e = open_engine(models[GEMMA_26B], &o);
     assert_null(e->runner->layout.targets[SITE_FAR].device);
     carat_engine_close(e);
 }
@@ -491,7 +459,7 @@ static size_t bytes_there(const struct carat_memory *m)
 static int32_t check_largest(int size, const struct carat_engine_options *o, size_t memory)
 {
     limit_memory(memory);
-    carat_engine *e = open_engine(size, o);
+    carat_engine *e = open_engine(models[size], o);
     struct carat_memory m = *carat_engine_memory(e);
     assert_true(m.gpu_layers < models[size]->config.n_layer);
     assert_true(m.second_total > 0 && m.second_available > 0);
@@ -628,11 +596,11 @@ static void all_segments_are_printed_and_counted(void **state)
     carat_free(text);
     struct carat_measure what = {.n_prompt = 20, .n_gen = 5, .depth = 7, .users = 2};
     struct carat_work divided_work, work;
-    carat_engine *e = open_engine(GEMMA_26B, &o);
+    carat_engine *e = open_engine(models[GEMMA_26B], &o);
     carat_measure_work(e, &what, &divided_work);
     carat_engine_close(e);
     o.gpu_layers = 0;
-    e = open_engine(GEMMA_26B, &o);
+    e = open_engine(models[GEMMA_26B], &o);
     carat_measure_work(e, &what, &work);
     carat_engine_close(e);
     assert_true(fabs(work.bytes / divided_work.bytes - 1) < 1e-9);
