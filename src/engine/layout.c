@@ -119,8 +119,8 @@ static int divide(struct layout *y, const struct layout_source *from, int32_t n_
                   const struct carat_engine_options *o, struct carat_error *err)
 {
     const struct gemma_config *c = from->model.config;
-    y->split = gemma_split(c, n_near, y->split.far_experts);
-    if (!gemma_uses(c, &y->split, SITE_FAR) || y->targets[SITE_FAR].device) return CARAT_OK;
+    y->split = split_with_rest(c, n_near, y->n_far_experts);
+    if (!split_uses(c, &y->split, SITE_FAR) || y->targets[SITE_FAR].device) return CARAT_OK;
     TRY(open_target(y, SITE_FAR, "cpu", o, err));
     TRY(check_cache_formats(y, y->targets[SITE_FAR].backend, err));
     y->weights[SITE_FAR] = from->near;
@@ -143,7 +143,7 @@ void layout_shape_caches(struct layout *y, const struct gemma_config *c, int32_t
     for (int i = 0; i < SITE_COUNT; i++) y->sites[i].kv_local = y->sites[i].kv_global = 0;
     for (int32_t l = 0; l < c->n_kv_layer; l++) {
         const struct layer_spec *s = &c->layer[l];
-        struct site_memory *m = &y->sites[gemma_site(&y->split, l)];
+        struct site_memory *m = &y->sites[y->split.layer[l]];
         int32_t capacity = gemma_kv_capacity(c, l, n_ctx, y->chunk);
         enum format format = s->is_global ? y->kv_format_global : y->kv_format;
         y->caches[l] = (struct kv_cache){.format = format,
@@ -390,7 +390,7 @@ static void fill_memory(struct layout *y)
         .kv_type = y->setup.kv_type,
         .kv_is_narrowed = y->setup.kv_reason == CARAT_REASON_MEMORY,
         .n_ctx = y->n_ctx,
-        .gpu_layers = split_n_near(&y->split),
+        .gpu_layers = split_count_layers(y->config, &y->split, SITE_NEAR),
     };
     if (!y->targets[SITE_FAR].device) return;
     y->memory.second_total = taken_on(y, SITE_FAR);
@@ -406,7 +406,7 @@ static int fill_layout(struct layout *y, const struct layout_source *from,
     y->weights[SITE_NEAR] = from->near;
     /* A host's own backend has nothing to gain from a second one, unless a test asks for it. */
     bool may_divide = o->gpu_layers || !y->targets[SITE_NEAR].backend->is_host;
-    y->split.far_experts = c->n_expert > 0 && may_divide ? o->cpu_expert_layers : 0;
+    y->n_far_experts = c->n_expert > 0 && may_divide ? o->cpu_expert_layers : 0;
     int32_t asked = o->gpu_layers < 0 ? 0 : o->gpu_layers;
     TRY(divide(y, from, o->gpu_layers ? asked : c->n_layer, o, err));
     TRY(measure_narrowing(y, from, o, measure_whole, err));

@@ -23,6 +23,7 @@ struct layout {
     struct target targets[SITE_COUNT]; /* the far one is only there where something runs on it */
     struct site_memory sites[SITE_COUNT];
     struct split split;
+    int32_t n_far_experts; /* layers, the first ones, whose experts are far */
     int32_t n_ctx, n_seq, chunk, score_rows;
     enum format kv_format, kv_format_global; /* of local layers; of global ones */
     struct kv_cache caches[LAYERS_MAX];      /* of the layers that own one; memory not yet there */

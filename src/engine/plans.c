@@ -25,24 +25,29 @@ static int close_plan(struct plans *p, struct plan *plan, enum site site,
     return CARAT_OK;
 }
 
-/* The sites' segments take turns. Without `segments` they are only counted. */
-static int list_segments(const struct bucket *b, enum site site, struct segment *segments,
-                         int32_t *n, struct carat_error *err)
+/* A segment for each run of a site's ops. */
+static int add_segments(struct bucket *b, const struct plan_run *runs, int32_t n_runs,
+                        struct carat_error *err)
 {
-    int32_t at[SITE_COUNT] = {0};
-    for (*n = 0; at[site] < b->plans[site].n_ops; site = SITE_COUNT - 1 - site) {
-        const struct plan *plan = &b->plans[site];
-        int32_t first = at[site], end = plan_segment_end(plan, first);
-        at[site] = end;
-        struct segment *s = segments ? &segments[*n] : NULL;
-        ++*n;
-        if (!s) continue;
-        *s = (struct segment){.site = site, .plan = plan};
-        if (end - first == plan->n_ops) continue;
+    b->segments = mem_alloc((size_t)n_runs, sizeof *b->segments);
+    if (!b->segments) return err_no_memory(err, "plan", (size_t)n_runs * sizeof *b->segments);
+    for (int32_t i = 0; i < n_runs; i++) {
+        const struct plan_run *r = &runs[i];
+        struct segment *s = &b->segments[b->n_segments++];
+        s->site = r->site;
+        s->plan = &b->plans[r->site];
+        if (r->end - r->first == s->plan->n_ops) continue;
+        TRY(plan_cut(s->plan, r->first, r->end, &s->cut, err));
         s->plan = &s->cut;
-        TRY(plan_cut(plan, first, end, &s->cut, err));
     }
-    for (int i = 0; i < SITE_COUNT; i++) carat_assert(at[i] == b->plans[i].n_ops);
+    return CARAT_OK;
+}
+
+static int close_plans(struct plans *p, struct bucket *b, const struct target *targets,
+                       struct carat_error *err)
+{
+    for (int i = 0; i < SITE_COUNT; i++)
+        if (b->plans[i].n_ops > 0) TRY(close_plan(p, &b->plans[i], (enum site)i, &targets[i], err));
     return CARAT_OK;
 }
 
@@ -51,19 +56,21 @@ static int add_bucket(struct plans *p, const struct plan_source *from, int32_t r
 {
     carat_assert(p->n_buckets < BUCKETS_MAX);
     struct bucket *b = &p->buckets[p->n_buckets++];
-    enum site first = gemma_site(&from->split, 0);
+    int32_t n_caches = from->config->n_kv_layer, n_runs;
+    struct plan whole;
+    struct plan_run *runs;
     b->rows_max[ROWS_TOKEN] = rows;
     b->rows_max[ROWS_OUT] = outs;
     for (int i = 0; i < SITE_COUNT; i++)
-        plan_init(&b->plans[i], rows, outs, from->caches, from->config->n_kv_layer);
-    gemma_forward(b->plans, from->config, from->weights, &from->split);
-    for (int i = 0; i < SITE_COUNT; i++)
-        if (gemma_uses(from->config, &from->split, (enum site)i))
-            TRY(close_plan(p, &b->plans[i], (enum site)i, &from->targets[i], err));
-    TRY(list_segments(b, first, NULL, &b->n_segments, err));
-    b->segments = mem_alloc((size_t)b->n_segments, sizeof *b->segments);
-    if (!b->segments) return err_no_memory(err, "plan", sizeof *b->segments);
-    return list_segments(b, first, b->segments, &b->n_segments, err);
+        plan_init(&b->plans[i], rows, outs, from->caches, n_caches);
+    plan_init(&whole, rows, outs, from->caches, n_caches);
+    gemma_forward(&whole, from->config, from->weights, &from->split);
+    int status = plan_divide(&whole, b->plans, SITE_COUNT, &runs, &n_runs, err);
+    plan_deinit(&whole);
+    if (!status) status = close_plans(p, b, from->targets, err);
+    if (!status) status = add_segments(b, runs, n_runs, err);
+    mem_free(runs);
+    return status;
 }
 
 /* Steps that come again and again. Decode steps of a bucket have all its rows. Prompts: usual
@@ -121,7 +128,14 @@ int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq
     return CARAT_OK;
 }
 
-/* A device makes a weight ready for what the first plan that it sees does with it. Where plans are
+static bool is_cut(const struct bucket *b, const struct plan *plan)
+{
+    for (int32_t i = 0; i < b->n_segments; i++)
+        if (b->segments[i].plan == plan) return false;
+    return true;
+}
+
+/* A device prepares a weight for what the first plan that it sees does with it. Where plans are
  * cut, that has to be all that the site does: a program of it is made, and never run. */
 static int prepare_weights(const struct plans *p, const struct target *target, enum site site,
                            const struct placement *placement, void *memory, void *scratch,
@@ -129,7 +143,7 @@ static int prepare_weights(const struct plans *p, const struct target *target, e
 {
     struct program *program;
     const struct plan *all = &p->buckets[p->n_buckets - 1].plans[site];
-    if (all->n_ops == 0 || plan_segment_end(all, 0) == all->n_ops) return CARAT_OK;
+    if (all->n_ops == 0 || !is_cut(&p->buckets[p->n_buckets - 1], all)) return CARAT_OK;
     TRY(target->backend->bind(target->device, all, placement, memory, scratch, &program, err));
     target->backend->unbind(program);
     return CARAT_OK;

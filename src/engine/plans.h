@@ -13,6 +13,9 @@
 
 enum { BUCKETS_MAX = 16 };
 
+/* The first device, and the host where it computes the rest. */
+enum site { SITE_NEAR, SITE_FAR, SITE_COUNT };
+
 /* What a site of the pass runs on. */
 struct target {
     const struct backend *backend;
@@ -20,14 +23,14 @@ struct target {
 };
 
 struct segment {
-    enum site site;
+    int32_t site;
     const struct plan *plan; /* `cut`, or the bucket's when that is one segment */
     struct plan cut;
     struct program *program; /* NULL until bound */
 };
 
 struct bucket {
-    struct plan plans[SITE_COUNT]; /* all that a site does in the step */
+    struct plan plans[SITE_COUNT]; /* all that a site does in the step; empty: nothing */
     int32_t rows_max[ROW_CLASS_COUNT];
     struct segment *segments; /* in the order in which they run */
     int32_t n_segments;

@@ -31,7 +31,7 @@ static int take_caches(struct runner *r, enum site site, struct carat_error *err
     TRY(take(&y->targets[site], layout_kv_bytes(&y->sites[site]), &r->kv[site], err));
     char *next = r->kv[site];
     for (int32_t l = 0; l < y->config->n_kv_layer; l++) {
-        if (gemma_site(&y->split, l) != site) continue;
+        if ((enum site)y->split.layer[l] != site) continue;
         y->caches[l].k = next;
         y->caches[l].v = next + y->k_bytes[l];
         next += 2 * y->k_bytes[l];
@@ -150,7 +150,7 @@ void runner_close(struct runner *r)
 /* ---- Running ---------------------------------------------------------------------------- */
 
 /* Where a buffer of the bucket's plan of a site lies. */
-static char *buffer_at(const struct runner *r, const struct bucket *b, enum site site, buf_id id)
+static char *buffer_at(const struct runner *r, const struct bucket *b, int32_t site, buf_id id)
 {
     return (char *)r->memory[site] + plan_buf_at(&b->plans[site], id)->offset;
 }
@@ -161,8 +161,6 @@ static void carry_inputs(struct runner *r, const struct bucket *b, const struct 
                          const struct step *step)
 {
     const struct target *here = &r->layout.targets[s->site];
-    enum site other = SITE_COUNT - 1 - s->site;
-    const struct target *there = &r->layout.targets[other];
     for (int32_t i = 0; i < s->plan->n_ops && s->plan->ops[i].code == OP_INPUT; i++) {
         const struct op *op = &s->plan->ops[i];
         const struct plan_buf *input = plan_buf_at(s->plan, op->out[0]);
@@ -170,7 +168,8 @@ static void carry_inputs(struct runner *r, const struct bucket *b, const struct 
         size_t bytes = (size_t)rows * (size_t)input->cols * sizeof(float);
         if (bytes == 0) continue;
         char *to = buffer_at(r, b, s->site, op->out[0]);
-        const char *from = buffer_at(r, b, other, (buf_id)op->p.input.from);
+        const char *from = buffer_at(r, b, op->p.input.site, (buf_id)op->p.input.from);
+        const struct target *there = &r->layout.targets[op->p.input.site];
         if (here->backend->is_host)
             there->backend->download(there->device, to, from, bytes);
         else

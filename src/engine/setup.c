@@ -14,7 +14,7 @@ static enum carat_kv_type kv_type_of(enum format format)
 /* The table is where layer 0 is; the CPU reads its own in the mapped file. */
 static enum carat_ple table_place(const struct layout *y, const struct gemma_config *c)
 {
-    bool is_near = gemma_site(&y->split, 0) == SITE_NEAR;
+    bool is_near = y->split.layer[0] == SITE_NEAR;
     if (c->n_ple == 0 || !is_near || y->targets[SITE_NEAR].backend->is_host) return CARAT_PLE_AUTO;
     return (enum carat_ple)y->placements[SITE_NEAR].tables;
 }
@@ -33,11 +33,11 @@ void layout_describe(const struct layout *y, const struct gemma_config *c,
         .device = y->device_names[SITE_NEAR],
         .second_device = y->device_names[SITE_FAR],
         .n_layer = c->n_layer,
-        .gpu_layers = split_n_near(&y->split),
+        .gpu_layers = split_count_layers(c, &y->split, SITE_NEAR),
         .layers_reason = reason_of(o->gpu_layers != 0, y->whole_bytes > 0),
         .layers_needed = y->whole_bytes,
         .layers_available = y->whole_bytes ? y->sites[SITE_NEAR].available : 0,
-        .cpu_expert_layers = y->split.far_experts < c->n_layer ? y->split.far_experts : c->n_layer,
+        .cpu_expert_layers = y->n_far_experts < c->n_layer ? y->n_far_experts : c->n_layer,
         .ple_place = table_place(y, c),
         .kv_type = kv_type_of(y->kv_format_global),
         .kv_reason = reason_of(o->kv_type != CARAT_KV_AUTO, y->kv_format_global == FORMAT_Q8_0),

@@ -5,10 +5,7 @@
  * the same rows; a prefill chunk that is not the last has no output rows at all.
  *
  * What a backend can do in one launch is emitted side by side: projections of one input, the norms
- * behind a residual sum with it and with the norms that read it.
- *
- * Layers lie on one of two sites, each with its own plan and weights. What a layer needs of the
- * other site is carried over; what it needs again later of its own stays there. */
+ * after a residual sum with it and with the norms that read it. */
 #include "model/forward.h"
 
 #include <math.h>
@@ -16,13 +13,11 @@
 #include "plan/emit.h"
 
 struct pass {
-    struct plan *p;          /* of the current site, */
-    const struct weights *w; /* and its weights */
-    enum site site;
+    struct plan *p;
     const struct gemma_config *c;
-    struct plan *plans;
+    const struct weights *w; /* of the current site */
     const struct weights *const *weights;
-    int32_t far_experts;        /* layers with them */
+    const struct split *split;
     buf_id ple_trunk, ple_tail; /* per-layer embeddings of both parts */
 };
 
@@ -33,44 +28,11 @@ int32_t gemma_kv_capacity(const struct gemma_config *c, int32_t l, int32_t n_ctx
     return ring < n_ctx ? ring : n_ctx;
 }
 
-bool gemma_uses(const struct gemma_config *c, const struct split *split, enum site site)
+/* The ops that follow are of this site. */
+static void go_to(struct pass *f, uint8_t site)
 {
-    if (site == SITE_NEAR) return split_n_near(split) > 0;
-    return split_n_near(split) < c->n_layer || (split->far_experts && c->n_expert);
-}
-
-enum site gemma_site(const struct split *split, int32_t l)
-{
-    return l >= split->near_begin && l < split->near_end ? SITE_NEAR : SITE_FAR;
-}
-
-struct split gemma_split(const struct gemma_config *c, int32_t n, int32_t far_experts)
-{
-    int32_t donor = c->n_layer; /* the first of a layer that shares */
-    for (int32_t l = c->n_kv_layer; l < c->n_layer; l++)
-        if (c->layer[l].kv_layer < donor) donor = c->layer[l].kv_layer;
-    if (n > c->n_layer) n = c->n_layer;
-    if (c->n_layer - n <= donor) return (struct split){c->n_layer - n, c->n_layer, far_experts};
-    return (struct split){0, n < donor ? n : donor, far_experts};
-}
-
-static void go_to(struct pass *f, enum site site)
-{
-    f->site = site;
-    f->p = &f->plans[site];
+    f->p->site = site;
     f->w = f->weights[site];
-}
-
-/* What comes next runs on `site` and reads these buffers, some of which may not be there. */
-static void carry(struct pass *f, enum site site, buf_id *const *live, int n)
-{
-    if (site == f->site) return;
-    struct plan *here = f->p, *there = &f->plans[site];
-    there->layer = here->layer;
-    for (int i = 0; i < n; i++)
-        if (*live[i] != BUF_NONE) *live[i] = emit_carried(there, here, *live[i]);
-    if (here->failed) there->failed = true;
-    go_to(f, site);
 }
 
 /* Per-layer embeddings of layers [first, first + proj->rows / n_ple), from scaled embeddings x:
@@ -154,22 +116,22 @@ static buf_id dense_ffn(struct pass *f, const struct layer_weights *w, buf_id h)
     return emit_matmul(p, emit_gelu_mul(p, gate, up, 0), w->ffn_down);
 }
 
-/* r: what the router sees; u: what the experts see. They alone may be on the other site: a token
- * uses few of many, so that they are most of the bytes and little of the work. */
+/* r: what the router sees; u: what the experts see. The experts may be on another site: a token
+ * uses a few of many, so that they are most of the bytes and little of the work. */
 static buf_id experts_ffn(struct pass *f, int32_t l, buf_id r, buf_id u)
 {
+    struct plan *p = f->p;
     int32_t n_used = f->c->n_expert_used;
     const struct layer_weights *w = &f->w->layer[l];
-    enum site home = f->site;
-    buf_id ids, shares, y, *const seen[] = {&u, &ids, &shares}, *const result[] = {&y};
-    emit_route(f->p, emit_fine_matmul(f->p, r, w->router), w->expert_scale, n_used, &ids, &shares);
-    carry(f, l < f->far_experts ? SITE_FAR : home, seen, 3);
-    struct plan *p = f->p;
+    buf_id ids, shares;
+    emit_route(p, emit_fine_matmul(p, r, w->router), w->expert_scale, n_used, &ids, &shares);
+    go_to(f, f->split->experts[l]);
     w = &f->w->layer[l];
     buf_id gate = emit_expert_in(p, u, ids, w->expert_gate, n_used);
     buf_id up = emit_expert_in(p, u, ids, w->expert_up, n_used);
-    y = emit_expert_out(p, emit_gelu_mul(p, gate, up, 0), ids, shares, w->expert_down, n_used);
-    carry(f, home, result, 1);
+    buf_id h = emit_gelu_mul(p, gate, up, 0);
+    buf_id y = emit_expert_out(p, h, ids, shares, w->expert_down, n_used);
+    go_to(f, f->split->layer[l]);
     return y;
 }
 
@@ -205,28 +167,24 @@ static buf_id per_layer_input(struct pass *f, int32_t l, const struct layer_weig
         p, x, emit_rmsnorm(p, emit_fine_matmul(p, g, w->ple_up), w->ple_post_norm, f->c->rms_eps));
 }
 
-void gemma_forward(struct plan *plans, const struct gemma_config *c, const struct weights *const *w,
+void gemma_forward(struct plan *p, const struct gemma_config *c, const struct weights *const *w,
                    const struct split *split)
 {
-    struct pass f = {.c = c,
-                     .plans = plans,
-                     .weights = w,
-                     .far_experts = split->far_experts,
-                     .ple_trunk = BUF_NONE,
-                     .ple_tail = BUF_NONE};
-    go_to(&f, gemma_site(split, 0));
-    buf_id x = embed(&f), *const live[] = {&x, &f.ple_tail, &f.ple_trunk};
+    struct pass f = {
+        .p = p, .c = c, .weights = w, .split = split, .ple_trunk = BUF_NONE, .ple_tail = BUF_NONE};
+    go_to(&f, split->layer[0]);
+    buf_id x = embed(&f);
     for (int32_t l = 0; l < c->n_layer; l++) {
-        carry(&f, gemma_site(split, l), live, l < c->n_kv_layer - 1 ? 3 : 2);
+        go_to(&f, split->layer[l]);
         const struct layer_weights *lw = &f.w->layer[l];
-        f.p->layer = (uint16_t)l;
+        p->layer = (uint16_t)l;
         x = attention(&f, l, lw, x);
         x = feed_forward(&f, l, lw, x);
         if (c->n_ple) x = per_layer_input(&f, l, lw, x);
-        if (lw->out_scale != 1.0f) x = emit_scale(f.p, x, lw->out_scale);
+        if (lw->out_scale != 1.0f) x = emit_scale(p, x, lw->out_scale);
     }
-    f.p->layer = LAYER_NONE;
-    buf_id y = emit_rmsnorm(f.p, x, f.w->output_norm, c->rms_eps);
-    y = emit_fine_matmul(f.p, y, f.w->output ? f.w->output : f.w->token_embd);
-    f.p->logits = emit_softcap(f.p, y, c->softcap);
+    p->layer = LAYER_NONE;
+    buf_id y = emit_rmsnorm(p, x, f.w->output_norm, c->rms_eps);
+    y = emit_fine_matmul(p, y, f.w->output ? f.w->output : f.w->token_embd);
+    p->logits = emit_softcap(p, y, c->softcap);
 }

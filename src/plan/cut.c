@@ -1,20 +1,12 @@
-/* Segments of a plan: a pass that goes to and fro between two devices is one plan for each device,
- * cut where rows come in. One plan for all that a device does, so that it is given its weights and
- * its memory once; cut, as a backend runs whole plans. */
+/* A cut of a plan. A pass that goes to and fro between devices is one plan for each device, cut
+ * where rows come in. One plan for all that a device does, so that its weights and its memory are
+ * prepared once; cut, because a backend runs whole plans. */
 #include <string.h>
 
 #include "base/mem.h"
 #include "plan/emit.h"
 
-int32_t plan_segment_end(const struct plan *p, int32_t first)
-{
-    int32_t i = first;
-    while (i < p->n_ops && p->ops[i].code == OP_INPUT) i++;
-    while (i < p->n_ops && p->ops[i].code != OP_INPUT) i++;
-    return i;
-}
-
-/* Whether a later segment reads what ops [first, end) write. */
+/* Whether a later cut reads what ops [first, end) write. */
 static bool lives_on(const struct plan *p, int32_t id, int32_t first, int32_t end)
 {
     const struct plan_buf *b = &p->bufs[id];
@@ -40,7 +32,7 @@ int plan_cut(const struct plan *p, int32_t first, int32_t end, struct plan *out,
     out->n_bufs = out->bufs_capacity = p->n_bufs;
     out->bytes = p->bytes;
     if (end == p->n_ops) out->logits = p->logits;
-    for (int32_t i = 0; i < p->n_bufs; i++) { /* negative: before this segment */
+    for (int32_t i = 0; i < p->n_bufs; i++) { /* negative: before this cut */
         out->bufs[i].first_op -= first;
         out->bufs[i].last_op -= first;
     }

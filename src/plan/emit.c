@@ -4,7 +4,7 @@
 
 static struct op op_new(enum op_code code, buf_id a, buf_id b, buf_id c)
 {
-    return (struct op){.code = (uint16_t)code, .in = {a, b, c}, .out = {BUF_NONE, BUF_NONE}};
+    return (struct op){.code = (uint8_t)code, .in = {a, b, c}, .out = {BUF_NONE, BUF_NONE}};
 }
 
 /* Records an op with one output of the rows of buffer `like`. */
@@ -192,14 +192,13 @@ void emit_output(struct plan *p, buf_id x)
     plan_emit(p, &op);
 }
 
-/* A plan that could not be recorded makes the other one so: its buffers have no shape. */
-buf_id emit_carried(struct plan *to, struct plan *from, buf_id x)
+buf_id emit_carried(struct plan *p, int32_t site, const struct plan *from, buf_id x)
 {
-    emit_output(from, x);
-    if (from->failed) to->failed = true;
+    const struct plan_buf *there = plan_buf_at(from, x);
     struct op op = op_new(OP_INPUT, BUF_NONE, BUF_NONE, BUF_NONE);
+    op.p.input.site = site;
     op.p.input.from = x;
-    op.out[0] = plan_buf_add(to, plan_buf_at(from, x)->rows, cols_of(from, x));
-    plan_emit(to, &op);
+    op.out[0] = plan_buf_add(p, there->rows, there->cols);
+    plan_emit(p, &op);
     return op.out[0];
 }

@@ -29,8 +29,8 @@ buf_id emit_expert_out(struct plan *p, buf_id x, buf_id ids, buf_id shares, cons
                        int32_t n_used);
 buf_id emit_softcap(struct plan *p, buf_id x, float cap);
 
-/* Rows of another plan: `x` of plan `from` as a buffer of plan `to`. */
-buf_id emit_carried(struct plan *to, struct plan *from, buf_id x);
+/* Rows that leave the plan, and rows that come in: of buffer x of another site's plan. */
 void emit_output(struct plan *p, buf_id x);
+buf_id emit_carried(struct plan *p, int32_t site, const struct plan *from, buf_id x);
 
 #endif

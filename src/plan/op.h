@@ -74,13 +74,14 @@ union op_params {
         float cap;
     } softcap;
     struct {
-        int32_t from; /* buffer of the other site's plan */
+        int32_t site, from; /* whose plan; a buffer of it */
     } input;
     uint8_t bytes[44];
 };
 
 struct op {
-    uint16_t code;  /* enum op_code */
+    uint8_t code;   /* enum op_code */
+    uint8_t site;   /* who computes it */
     uint16_t layer; /* for messages and profiles; LAYER_NONE outside the layers */
     buf_id in[3], out[2];
     uint16_t window; /* ops from here on that the backend does in one go; 0 inside of such a run */

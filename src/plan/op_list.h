@@ -27,7 +27,7 @@
     X(EXPERT_IN, expert, "y[t, s] = w[id[t, s]] x[t]", -1)                                         \
     X(EXPERT_OUT, expert, "y[t] = sum_s c[t, s] * (w[id[t, s]] x[t, s])", -1)                      \
     X(SOFTCAP, softcap, "y[t] = cap * tanh(x[t] / cap)", 1e-10)                                    \
-    X(INPUT, input, "y[t] = rows handed in by the engine, of a buffer of the other site", 0)       \
-    X(OUTPUT, none, "x[t] is read behind this segment, by the engine or by a later one", 0)
+    X(INPUT, input, "y[t] = rows handed in by the engine, of a buffer of another site", 0)         \
+    X(OUTPUT, none, "x[t] is read after this segment, by the engine or by a later one", 0)
 
 #endif

@@ -77,6 +77,7 @@ void plan_emit(struct plan *p, const struct op *op)
     p->ops = array;
     p->ops[p->n_ops] = *op;
     p->ops[p->n_ops].layer = p->layer;
+    p->ops[p->n_ops].site = p->site;
     p->ops[p->n_ops].window = 1;
     for (int i = 0; i < 3; i++) {
         if (op->in[i] == BUF_NONE) continue;
@@ -198,7 +199,8 @@ static void print_op(const struct plan *p, struct buf *out, int32_t i)
         if (op->p.attention.window) buf_printf(out, " window %d", op->p.attention.window);
     }
     if (op->code == OP_SCALE) buf_printf(out, "  %g", (double)op->p.scale.value);
-    if (op->code == OP_INPUT) buf_printf(out, "  from %%%d of the other site", op->p.input.from);
+    if (op->code == OP_INPUT)
+        buf_printf(out, "  from %%%d of site %d", op->p.input.from, op->p.input.site);
     buf_add_char(out, '\n');
 }
 

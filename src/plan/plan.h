@@ -6,11 +6,11 @@
  * Guardrails, so that this never becomes a graph compiler: program order is final; no control
  * flow, no shape inference, no views, no autodiff; at most 3 inputs and 2 outputs an op;
  * fusion only by exact windows of adjacent ops; what needs analysis is decided in forward.c,
- * where it is known. This folder stays below 1,000 lines.
+ * where it is known. This folder stays below 1,300 lines.
  *
- * Life: plan_init, emit..., [plan_mark_windows], plan_close, [plan_cut], [backend bind, run],
- * plan_deinit. A failed allocation is kept in `failed` and reported once by plan_close. One thread
- * at a time. */
+ * Life: plan_init, emit..., [plan_divide], [plan_mark_windows], plan_close, [plan_cut], [backend
+ * bind, run], plan_deinit. A failed allocation is kept in `failed` and reported once, by
+ * plan_divide or plan_close. One thread at a time. */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
@@ -19,6 +19,9 @@
 #include "base/buf.h"
 #include "base/status.h"
 #include "plan/op.h"
+
+/* Those who compute a pass together: devices, for whoever runs it. */
+enum { SITES_MAX = 8 };
 
 struct plan_buf {
     enum row_class rows;
@@ -43,7 +46,8 @@ struct plan {
     int32_t rows_max[ROW_CLASS_COUNT];
     struct plan_usual usual[PLAN_USUAL_MAX]; /* a hint: a backend may prepare for these steps */
     int32_t n_usual;
-    uint16_t layer; /* given to ops emitted from now on */
+    uint16_t layer; /* given to ops emitted from now on, */
+    uint8_t site;   /* and this */
     buf_id logits;  /* the result: read by the engine after a run; never overwritten */
     size_t bytes;   /* memory that all buffers need together, after plan_close */
     bool failed;
@@ -59,7 +63,7 @@ void plan_add_usual(struct plan *p, int32_t token_rows, int32_t out_rows);
 buf_id plan_buf_add(struct plan *p, enum row_class rows, int32_t cols);
 const struct plan_buf *plan_buf_at(const struct plan *p, buf_id id);
 
-/* Appends an op (its `layer` is filled in) and notes who reads and writes what. */
+/* Appends an op (its `layer` and `site` are filled in) and notes who reads and writes what. */
 void plan_emit(struct plan *p, const struct op *op);
 
 /* Marks runs of adjacent ops that a backend does in one go: `length` gives the number of ops of the
@@ -75,12 +79,19 @@ int32_t plan_window_begin(const struct plan *p, int32_t i);
 /* Whether a buffer is written and last read within one run of ops. */
 bool plan_buf_is_internal(const struct plan *p, buf_id id);
 
-/* Where the segment that begins at op `first` ends: in front of the next run of INPUT ops, at which
- * the rows that another device computes meanwhile are handed in. */
-int32_t plan_segment_end(const struct plan *p, int32_t first);
+/* Ops [first, end) of a site's plan that run without a break. */
+struct plan_run {
+    int32_t site, first, end;
+};
 
-/* Segment [first, end) of a closed plan as a plan of its own, with the same numbers and places of
- * buffers: what later segments read stays where it is, in memory that all segments share. OUTPUT
+/* Turns a recorded pass into a plan for each site, and lists the runs of all sites in the order in
+ * which they follow each other; mem_free. `parts` are as after plan_init, and so is `whole` taken
+ * over where it is of one site. CARAT_EMEMORY, also when recording ran out of memory. (divide.c) */
+int plan_divide(struct plan *whole, struct plan *parts, int32_t n_sites, struct plan_run **runs,
+                int32_t *n_runs, struct carat_error *err);
+
+/* Ops [first, end) of a closed plan as a plan of its own, with the same numbers and places of
+ * buffers: what later cuts read stays where it is, in memory that all of them share. OUTPUT
  * ops at its end tell a backend of such buffers. (cut.c) */
 int plan_cut(const struct plan *p, int32_t first, int32_t end, struct plan *out,
              struct carat_error *err);

@@ -50,8 +50,7 @@ static void check_engine(const carat_model *model, const struct carat_engine_opt
     carat_engine *e = open_engine(model, o);
     const struct carat_memory *m = carat_engine_memory(e);
     const struct carat_setup *setup = carat_engine_setup(e);
-    bool has_table =
-        model->config.n_ple > 0 && gemma_site(&e->runner->layout.split, 0) == SITE_NEAR;
+    bool has_table = model->config.n_ple > 0 && e->runner->layout.split.layer[0] == SITE_NEAR;
     enum carat_ple asked = o->ple_place ? o->ple_place : CARAT_PLE_GPU;
     assert_string_equal(setup->device, "books");
     assert_int_equal(setup->ple_place, has_table ? asked : CARAT_PLE_AUTO);

@@ -34,11 +34,8 @@ static void caches_of_the_largest_model_do_not_wrap(void **state)
     struct layout *y = mem_alloc(1, sizeof *y);
     struct gemma_config *c = mem_alloc(1, sizeof *c);
     assert_true(y && c);
-    *y = (struct layout){.n_seq = 1024,
-                         .chunk = 512,
-                         .kv_format = FORMAT_F32,
-                         .kv_format_global = FORMAT_F32,
-                         .split = {.near_end = LAYERS_MAX}};
+    *y = (struct layout){
+        .n_seq = 1024, .chunk = 512, .kv_format = FORMAT_F32, .kv_format_global = FORMAT_F32};
     *c = (struct gemma_config){.n_layer = LAYERS_MAX, .n_kv_layer = LAYERS_MAX, .window = 1 << 24};
     for (int half = 0; half < 2; half++) { /* all global, then half of the layers local */
         for (int l = 0; l < LAYERS_MAX; l++)

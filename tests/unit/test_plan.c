@@ -21,7 +21,7 @@
 #define FIXTURES CARAT_SOURCE_DIR "/tests/golden/fixtures/"
 
 static const char *const names[] = {"e2b-q8_0", "e4b-q4_0", "12b-q4_k", "26b-q4_0", "31b-mixed"};
-enum { N_MODELS = sizeof names / sizeof *names };
+enum { N_MODELS = sizeof names / sizeof *names, N_SITES = 2 };
 
 static carat_model *models[N_MODELS];
 static struct kv_cache caches[LAYERS_MAX];
@@ -51,7 +51,7 @@ static void record(struct plan *p, int model)
 {
     const struct weights *w = &models[model]->weights;
     const struct gemma_config *c = &models[model]->config;
-    struct split undivided = gemma_split(c, c->n_layer, false);
+    struct split undivided = split_with_rest(c, c->n_layer, 0);
     gemma_forward(p, &models[model]->config, &w, &undivided);
 }
 
@@ -176,28 +176,38 @@ static void segments_find_what_earlier_ones_left(void **state)
         const struct weights *w[] = {&models[m]->weights, &models[m]->weights};
         shape_caches(m, 16);
         for (int32_t n = 0; n <= c->n_layer; n++) {
-            struct split split = gemma_split(c, n, true);
-            struct plan plans[SITE_COUNT], cut;
+            struct split split = split_with_rest(c, n, 1);
+            struct plan whole, plans[N_SITES], cut;
+            struct plan_run *runs;
+            int32_t n_runs;
             struct carat_error err = {0};
-            for (int i = 0; i < SITE_COUNT; i++) plan_init(&plans[i], 16, 2, caches, c->n_kv_layer);
-            gemma_forward(plans, c, w, &split);
-            for (int i = 0; i < SITE_COUNT; i++) {
+            for (int i = 0; i < N_SITES; i++) plan_init(&plans[i], 16, 2, caches, c->n_kv_layer);
+            plan_init(&whole, 16, 2, caches, c->n_kv_layer);
+            gemma_forward(&whole, c, w, &split);
+            assert_int_equal(plan_divide(&whole, plans, N_SITES, &runs, &n_runs, &err), CARAT_OK);
+            plan_deinit(&whole);
+            for (int i = 0; i < N_SITES; i++) {
                 const struct plan *p = &plans[i];
-                assert_int_equal(p->n_ops > 0, gemma_uses(c, &split, (enum site)i));
+                assert_int_equal(p->n_ops > 0, split_uses(c, &split, i));
                 assert_int_equal(plan_close(&plans[i], &err), CARAT_OK);
                 for (int32_t k = 0; k < p->n_bufs; k++)
                     for (int32_t j = 0; j < k; j++) check_pair(p, k, j, names[m]);
                 bool *kept = calloc((size_t)p->n_bufs + 1, sizeof *kept);
-                for (int32_t first = 0, end; first < p->n_ops; first = end) {
-                    end = plan_segment_end(p, first);
-                    assert_true(end > first);
-                    assert_int_equal(plan_cut(p, first, end, &cut, &err), CARAT_OK);
-                    check_cut(p, &cut, first, kept);
+                int32_t done = 0;
+                for (int32_t k = 0; k < n_runs; k++) {
+                    if (runs[k].site != i) continue;
+                    assert_int_equal(runs[k].first, done);
+                    assert_true(runs[k].end > done);
+                    assert_int_equal(plan_cut(p, done, runs[k].end, &cut, &err), CARAT_OK);
+                    check_cut(p, &cut, done, kept);
                     plan_deinit(&cut);
+                    done = runs[k].end;
                 }
+                assert_int_equal(done, p->n_ops);
                 free(kept);
             }
-            for (int i = 0; i < SITE_COUNT; i++) plan_deinit(&plans[i]);
+            mem_free(runs);
+            for (int i = 0; i < N_SITES; i++) plan_deinit(&plans[i]);
         }
     }
 }

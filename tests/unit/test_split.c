@@ -348,26 +348,37 @@ static void layers_that_share_keys_stay_with_their_donors(void **state)
     for (int size = 0; size < GEMMA_SIZES; size++) {
         const struct gemma_config *c = &models[size]->config;
         for (int32_t n = 0; n <= c->n_layer + 3; n++) {
-            struct split split = gemma_split(c, n, 0);
-            int32_t n_near = split_n_near(&split);
+            struct split split = split_with_rest(c, n, 0);
+            int32_t n_near = split_count_layers(c, &split, SITE_NEAR), first = n_near;
             assert_true(n_near >= 0 && n_near <= n);
-            assert_true(split.near_begin == 0 || split.near_end == c->n_layer);
-            if (c->n_kv_layer == c->n_layer) assert_int_equal(split.near_end, c->n_layer);
+            for (int32_t l = c->n_layer; l-- > 0;)
+                if (split.layer[l] == SITE_NEAR) first = l;
+            for (int32_t l = 0; l < c->n_layer; l++) /* in one piece, at one end */
+                assert_int_equal(split.layer[l] == SITE_NEAR, l >= first && l < first + n_near);
+            assert_true(n_near == 0 || first == 0 || first + n_near == c->n_layer);
+            if (n_near > 0 && c->n_kv_layer == c->n_layer)
+                assert_int_equal(first + n_near, c->n_layer);
             if (n >= c->n_layer || c->n_kv_layer == c->n_layer)
                 assert_int_equal(n_near, n < c->n_layer ? n : c->n_layer);
-            for (int32_t l = 0; l < c->n_layer; l++)
-                assert_int_equal(gemma_site(&split, l), gemma_site(&split, c->layer[l].kv_layer));
+            assert_true(split_is_sound(c, &split));
         }
     }
     const struct gemma_config *e2b = &models[GEMMA_E2B]->config;
-    int32_t donor = e2b->n_layer;
+    int32_t donor = e2b->n_layer, n_layer = e2b->n_layer;
     for (int32_t l = e2b->n_kv_layer; l < e2b->n_layer; l++)
         if (e2b->layer[l].kv_layer < donor) donor = e2b->layer[l].kv_layer;
-    struct split most = gemma_split(e2b, e2b->n_layer - 1, 0);
-    struct split tail = gemma_split(e2b, donor + 1, 0);
-    assert_int_equal(most.near_begin, 1); /* the head and all that shares are near */
-    assert_int_equal(gemma_split(e2b, e2b->n_layer - donor, 0).near_begin, donor);
-    if (e2b->n_layer - donor > donor + 1) assert_int_equal(tail.near_end, donor);
+    struct split most = split_with_rest(e2b, n_layer - 1, 0);
+    struct split tail = split_with_rest(e2b, donor + 1, 0);
+    struct split least = split_with_rest(e2b, n_layer - donor, 0);
+    assert_int_equal(most.layer[0], SITE_FAR); /* the head and all that shares are near */
+    assert_int_equal(most.layer[1], SITE_NEAR);
+    for (int32_t l = 0; l < n_layer; l++)
+        assert_int_equal(least.layer[l], l < donor ? SITE_FAR : SITE_NEAR);
+    if (n_layer - donor > donor + 1)
+        for (int32_t l = 0; l < n_layer; l++)
+            assert_int_equal(tail.layer[l], l < donor ? SITE_NEAR : SITE_FAR);
+    struct split parted = split_in_order(e2b, (int32_t[]){donor + 1, n_layer - donor - 1}, 2);
+    assert_false(split_is_sound(e2b, &parted));
 }
 
 /* The plans of a bucket against those of one device: the same ops, each once, in runs that can be
@@ -388,10 +399,10 @@ static void check_segments(const carat_engine *whole_engine, const carat_engine 
                 n_ops++;
                 bool is_expert = op->code == OP_EXPERT_IN || op->code == OP_EXPERT_OUT ||
                                  op->code == OP_GELU_MUL; /* or of the dense branch */
-                if (is_expert && op->layer < e->runner->layout.split.far_experts)
+                if (is_expert && op->layer < e->runner->layout.n_far_experts)
                     assert_true(s->site == SITE_FAR || op->code == OP_GELU_MUL);
                 else if (op->layer != LAYER_NONE)
-                    assert_int_equal(s->site, gemma_site(&e->runner->layout.split, op->layer));
+                    assert_int_equal(s->site, e->runner->layout.split.layer[op->layer]);
             }
         }
         assert_int_equal(n_ops, one->n_ops);
@@ -411,11 +422,11 @@ static void every_op_runs_once_where_its_layer_is(void **state)
                 o = divided("ref", n, experts);
                 carat_engine *e = open_engine(models[size], &o);
                 const struct bucket *b = &e->runner->layout.plans.buckets[0];
-                struct split split = gemma_split(c, n, 0);
-                int32_t n_near = split_n_near(&split);
+                struct split split = split_with_rest(c, n, 0);
+                int32_t n_near = split_count_layers(c, &split, SITE_NEAR);
                 int32_t expected = (n_near > 0) + (n_near < c->n_layer);
                 for (int32_t l = 0; l < c->n_layer && l < experts; l++)
-                    if (gemma_site(&split, l) == SITE_NEAR) expected += 2; /* there and back */
+                    if (split.layer[l] == SITE_NEAR) expected += 2; /* there and back */
                 assert_int_equal(b->n_segments, expected);
                 check_segments(one, e);
                 carat_engine_close(e);
@@ -591,7 +602,7 @@ static void all_segments_are_printed_and_counted(void **state)
     assert_int_equal(carat_plan_text(models[GEMMA_26B], &o, 2, 2, &text, &err), CARAT_OK);
     assert_non_null(strstr(text, "# segment 1 of 6, on cpu"));
     assert_non_null(strstr(text, "# segment 6 of 6, on ref"));
-    assert_non_null(strstr(text, "of the other site"));
+    assert_non_null(strstr(text, " of site 1"));
     assert_non_null(strstr(text, "SOFTCAP"));
     carat_free(text);
     struct carat_measure what = {.n_prompt = 20, .n_gen = 5, .depth = 7, .users = 2};

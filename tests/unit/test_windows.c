@@ -46,7 +46,7 @@ static carat_model *compile(struct plan *p, int model, int32_t rows, int32_t out
                                       .n_heads = c->layer[l].n_kv_heads,
                                       .head_dim = c->layer[l].head_dim};
     const struct weights *w = &m->weights;
-    struct split undivided = gemma_split(c, c->n_layer, false);
+    struct split undivided = split_with_rest(c, c->n_layer, 0);
     plan_init(p, rows, outs, caches, c->n_kv_layer);
     gemma_forward(p, c, &w, &undivided);
     plan_mark_windows(p, window_length, NULL);
