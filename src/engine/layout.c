@@ -146,13 +146,9 @@ void layout_shape_caches(struct layout *y, const struct gemma_config *c, int32_t
         struct site_memory *m = &y->sites[y->split.layer[l]];
         int32_t capacity = gemma_kv_capacity(c, l, n_ctx, y->chunk);
         enum format format = s->is_global ? y->kv_format_global : y->kv_format;
-        y->caches[l] = (struct kv_cache){.format = format,
-                                         .capacity = capacity,
-                                         .n_heads = s->n_kv_heads,
-                                         .head_dim = s->head_dim};
-        uint64_t bytes =
-            bytes_multiply((uint64_t)y->n_seq * (uint64_t)capacity,
-                           format_row_bytes(format, (int64_t)s->n_kv_heads * s->head_dim));
+        y->caches[l] = kv_cache_shape(format, capacity, s->n_kv_heads, s->head_dim);
+        uint64_t bytes = bytes_multiply((uint64_t)y->n_seq * (uint64_t)capacity,
+                                        (uint64_t)kv_cell_bytes(&y->caches[l]));
         y->k_bytes[l] = bytes_add(bytes, CACHE_ALIGNMENT - 1) / CACHE_ALIGNMENT * CACHE_ALIGNMENT;
         uint64_t *sum = s->is_global ? &m->kv_global : &m->kv_local;
         *sum = bytes_add(*sum, bytes_multiply(2, y->k_bytes[l]));

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "plan/kv.h"
 #include "plan/op_list.h"
 #include "plan/weight.h"
 
@@ -86,16 +87,6 @@ struct op {
     buf_id in[3], out[2];
     uint16_t window; /* ops from here on that the backend does in one go; 0 inside of such a run */
     union op_params p;
-};
-
-/* One layer's keys and values: for every sequence `capacity` cells of n_heads * head_dim
- * values. Position p of sequence s lives in cell s * capacity + p % capacity. A layer with a
- * window needs window + rows of a step - 1 cells or more, else rows of one step would
- * overwrite keys that earlier rows of the same step still see. */
-struct kv_cache {
-    enum format format; /* F16, F32 or Q8_0; head_dim is a multiple of its block */
-    int32_t capacity, n_heads, head_dim;
-    void *k, *v; /* device memory, owned by the engine; NULL in a plan that is only looked at */
 };
 
 /* What this forward pass is. Rows [0, n_decode) are single new tokens of their sequences, the

@@ -25,10 +25,8 @@ static void add_attention(struct plan_work *work, const struct plan *p, const st
     double read = context;
     if (window > 0 && seen > window) seen = window;
     if (window > 0 && read > window + chunk - 1) read = window + chunk - 1;
-    double cell =
-        2 * (double)format_row_bytes(cache->format, (int64_t)cache->n_heads * cache->head_dim);
     if (rows == 0) return;
-    work->cache_bytes += cell * read * (is_decode ? rows : 1);
+    work->cache_bytes += 2.0 * kv_cell_bytes(cache) * read * (is_decode ? rows : 1);
     work->operations += 4 * rows * seen * op->p.attention.n_heads * cache->head_dim;
 }
 

@@ -29,7 +29,7 @@ struct world {
     struct check *c;
     struct rng rng;
     struct shape s;
-    struct cache_view cache;
+    struct kv_cache cache;
     float *k, *v; /* decoded, [cells][n_kv * head_dim] */
     char *is_visible;
     double worst;
@@ -66,9 +66,15 @@ static int32_t first_visible(const struct shape *s, int32_t position)
     return s->window && position >= s->window ? position - s->window + 1 : 0;
 }
 
+static struct kv_cache cache_of(const struct shape *s)
+{
+    return kv_cache_shape(s->format, s->capacity, s->n_kv, s->head_dim);
+}
+
 static size_t cell_of(const struct shape *s, int32_t sequence, int32_t position)
 {
-    return (size_t)sequence * (size_t)s->capacity + (size_t)(position % s->capacity);
+    struct kv_cache cache = cache_of(s);
+    return kv_offset(&cache, sequence, position) / (size_t)kv_cell_bytes(&cache);
 }
 
 /* ---- A cache: what the rows see is random, the rest NaN ----------------------------------- */
@@ -104,8 +110,7 @@ static void world_open(struct world *w, int32_t n, const int32_t *position, cons
             w->is_visible[cell_of(s, sequence[t], p)] = 1;
     w->k = malloc(cells * cols * sizeof *w->k);
     w->v = malloc(cells * cols * sizeof *w->v);
-    w->cache = (struct cache_view){
-        .format = s->format, .capacity = s->capacity, .n_heads = s->n_kv, .head_dim = s->head_dim};
+    w->cache = cache_of(s);
     w->cache.k = upload_cells(w, w->k);
     w->cache.v = upload_cells(w, w->v);
 }
@@ -471,8 +476,9 @@ static void time_shape(struct check *c, struct shape s, int32_t rows, int32_t ke
     a.act.scale = check_alloc(NULL, (size_t)rows * cols / 4);
     for (int32_t i = 0; i < t.n; i++) {
         t.a[i] = a;
-        t.a[i].cache = (struct cache_view){
-            s.format, s.capacity, s.n_kv, s.head_dim, fill_cache(&rng, all), fill_cache(&rng, all)};
+        t.a[i].cache = cache_of(&s);
+        t.a[i].cache.k = fill_cache(&rng, all);
+        t.a[i].cache.v = fill_cache(&rng, all);
     }
     double whole = time_chain(&t), one;
     t.n /= 2;

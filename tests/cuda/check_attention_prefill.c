@@ -36,6 +36,7 @@ struct work {
     const struct scene *scene;
     int32_t n_token, n_out, n_seq;
     int32_t position[TOKENS_MAX], sequence[TOKENS_MAX], out_row[TOKENS_MAX];
+    struct kv_cache cache;
     size_t cache_values;
     float *k, *v, *q; /* as the kernel rounds them; of the cache, NaN where nothing was written */
     char *k_file, *v_file;
@@ -77,7 +78,8 @@ static void fill_cache(struct work *w, struct rng *rng)
     const struct scene *s = w->scene;
     int32_t cell_values = s->n_kv * s->head_dim;
     size_t cells = (size_t)w->n_seq * (size_t)s->capacity;
-    size_t cell_bytes = format_row_bytes(s->format, cell_values);
+    w->cache = kv_cache_shape(s->format, s->capacity, s->n_kv, s->head_dim);
+    size_t cell_bytes = (size_t)kv_cell_bytes(&w->cache);
     w->cache_values = cells * (size_t)cell_values;
     w->k = take(w->cache_values * sizeof(float));
     w->v = take(w->cache_values * sizeof(float));
@@ -89,8 +91,7 @@ static void fill_cache(struct work *w, struct rng *rng)
     memset(w->v_file, 0xff, cells * cell_bytes);
     for (int i = 0; i < RUNS_MAX; i++)
         for (int32_t p = first_key(s, s->runs[i].start); p < s->runs[i].start + s->runs[i].n; p++) {
-            size_t cell =
-                (size_t)s->runs[i].sequence * (size_t)s->capacity + (size_t)(p % s->capacity);
+            size_t cell = kv_offset(&w->cache, s->runs[i].sequence, p) / cell_bytes;
             float *row[2] = {w->k + cell * (size_t)cell_values, w->v + cell * (size_t)cell_values};
             char *file[2] = {w->k_file + cell * cell_bytes, w->v_file + cell * cell_bytes};
             for (int j = 0; j < 2; j++) {
@@ -113,7 +114,7 @@ static void expect_head(struct work *w, int32_t row, int32_t token, int32_t head
     for (int pass = 0; pass < 2; pass++)
         for (int32_t p = first; p <= last; p++) {
             size_t cell =
-                (size_t)w->sequence[token] * (size_t)s->capacity + (size_t)(p % s->capacity);
+                kv_offset(&w->cache, w->sequence[token], p) / (size_t)kv_cell_bytes(&w->cache);
             size_t from = (cell * (size_t)s->n_kv + (size_t)kv_head) * (size_t)d;
             if (pass == 0) {
                 double dot = 0;
@@ -244,7 +245,7 @@ static void check_scene(struct check *c, const struct scene *s)
                            s->out_every > 0 ? w.out_row : NULL),
         .rows = {rows_max, s->out_every > 0 ? ROWS_OUT : ROWS_TOKEN},
         .q = check_alloc(w.q, n * sizeof(float)),
-        .cache = {s->format, s->capacity, s->n_kv, s->head_dim, NULL, NULL},
+        .cache = w.cache,
         .n_heads = s->n_heads,
         .window = s->window,
     };
@@ -337,7 +338,7 @@ static void time_shape(struct check *c, const struct speed *s)
         .step = check_step(s->n, 0, 0, NULL, position, sequence, NULL),
         .rows = {s->n, ROWS_TOKEN},
         .q = repeat(normal, PERIOD * sizeof *normal, n * sizeof(float)),
-        .cache = {s->format, capacity, s->n_kv, s->head_dim, NULL, NULL},
+        .cache = kv_cache_shape(s->format, capacity, s->n_kv, s->head_dim),
         .n_heads = s->n_heads,
         .window = s->window,
         .act = {.kind = ACT_HALF,

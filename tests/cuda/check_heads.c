@@ -106,15 +106,17 @@ static void check_rope(struct check *c, struct rng *rng, int32_t d, int32_t n_he
     free(want);
 }
 
-static struct cache_view new_cache(enum format format, int32_t n_heads, int32_t head_dim,
-                                   size_t *bytes)
+static struct kv_cache new_cache(enum format format, int32_t n_heads, int32_t head_dim,
+                                 size_t *bytes)
 {
-    *bytes = SEQUENCES * CAPACITY * format_row_bytes(format, n_heads * head_dim);
-    return (struct cache_view){
-        format, CAPACITY, n_heads, head_dim, check_alloc(NULL, *bytes), check_alloc(NULL, *bytes)};
+    struct kv_cache cache = kv_cache_shape(format, CAPACITY, n_heads, head_dim);
+    *bytes = SEQUENCES * CAPACITY * (size_t)kv_cell_bytes(&cache);
+    cache.k = check_alloc(NULL, *bytes);
+    cache.v = check_alloc(NULL, *bytes);
+    return cache;
 }
 
-static bool free_cache(struct cache_view *cache)
+static bool free_cache(struct kv_cache *cache)
 {
     return check_free(cache->k) & check_free(cache->v);
 }
@@ -123,8 +125,7 @@ static void check_kv_write(struct check *c, struct rng *rng, enum format format,
                            int32_t head_dim)
 {
     size_t bytes, cols = (size_t)(n_heads * head_dim), n = ROWS * cols;
-    size_t row_bytes = format_row_bytes(format, (int64_t)cols);
-    struct cache_view cache = new_cache(format, n_heads, head_dim, &bytes);
+    struct kv_cache cache = new_cache(format, n_heads, head_dim, &bytes);
     float *x[2], *device[2];
     for (int i = 0; i < 2; i++) device[i] = check_normal_device(rng, n, i ? 1e-3f : 5, &x[i]);
     struct step_view step = check_step(LIVE, 0, 0, NULL, positions, sequences, NULL);
@@ -134,8 +135,8 @@ static void check_kv_write(struct check *c, struct rng *rng, enum format format,
         check_download(got, i ? cache.v : cache.k, bytes);
         memset(want, 0xff, bytes);
         for (size_t t = 0; t < LIVE; t++) {
-            size_t cell = (size_t)(sequences[t] * CAPACITY + positions[t] % CAPACITY);
-            format_of(format)->encode(x[i] + t * cols, want + cell * row_bytes, (int64_t)cols);
+            size_t offset = kv_offset(&cache, sequences[t], positions[t]);
+            format_of(format)->encode(x[i] + t * cols, want + offset, (int64_t)cols);
         }
         check_that(c, memcmp(got, want, bytes) == 0, "kv_write: %s, %d heads of %d",
                    format_of(format)->name, n_heads, head_dim);
@@ -261,7 +262,7 @@ static void check_all_in_one(struct check *c, struct rng *rng, const struct head
     float *k_out = check_alloc(NULL, ROWS * (size_t)cols[1] * sizeof *a);
     float *v_out = check_alloc(NULL, ROWS * (size_t)cols[1] * sizeof *a);
     size_t bytes;
-    struct cache_view cache = new_cache(k->format, k->n_kv, d, &bytes);
+    struct kv_cache cache = new_cache(k->format, k->n_kv, d, &bytes);
     if (k->has_q) {
         launch_group_norm(&c->queue, step, p->rows, run.parts[0], p->w_q, a, cols[0], d, p->eps);
         launch_rope(&c->queue, step, p->rows, a, p->inv_freq, b, cols[0], d);

@@ -170,10 +170,7 @@ static void draw_table_of_keys(struct draw *d, struct weight *out, float spread)
 static void draw_caches(struct draw *d)
 {
     const struct parity_shape *p = &d->c->shape;
-    d->c->cache = (struct kv_cache){.format = p->format,
-                                    .capacity = p->capacity,
-                                    .n_heads = p->n_kv_heads,
-                                    .head_dim = p->head_dim};
+    d->c->cache = kv_cache_shape(p->format, p->capacity, p->n_kv_heads, p->head_dim);
     place_rows(d);
     if (d->failed) return;
     /* Scores q . k of spread 2: a softmax that is neither flat nor one-hot. */

@@ -249,7 +249,7 @@ static int run_cached(const struct runner *r, struct loaded *l, struct parity_re
 {
     struct parity_case *c = r->c;
     size_t n = (size_t)c->n_seq * (size_t)c->cache.capacity;
-    size_t bytes = n * format_row_bytes(c->cache.format, c->cache.n_heads * c->cache.head_dim);
+    size_t bytes = n * (size_t)kv_cell_bytes(&c->cache);
     TRY(take_poisoned(r, bytes, &c->cache.k));
     TRY(take_poisoned(r, bytes, &c->cache.v));
     struct loaded filling = {0};

@@ -236,9 +236,8 @@ static void check_cells(const struct parity_case *c, const struct parity_result 
     int32_t d = c->cache.head_dim, n_cells = c->n_seq * c->cache.capacity;
     for (int32_t cell = 0; cell < n_cells; cell++) {
         int32_t t = c->step.n_token - 1;
-        while (t >= 0 &&
-               c->step.sequence[t] * c->cache.capacity + c->step.position[t] % c->cache.capacity !=
-                   cell)
+        while (t >= 0 && kv_offset(&c->cache, c->step.sequence[t], c->step.position[t]) !=
+                             (size_t)cell * (size_t)kv_cell_bytes(&c->cache))
             t--;
         for (int32_t i = 0; i < 2 * c->cache.n_heads; i++) {
             int32_t head = i / 2;

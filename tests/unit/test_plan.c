@@ -59,10 +59,8 @@ static void shape_caches(int model, int32_t rows)
 {
     const struct gemma_config *c = &models[model]->config;
     for (int32_t l = 0; l < c->n_kv_layer; l++)
-        caches[l] = (struct kv_cache){.format = FORMAT_F32,
-                                      .capacity = gemma_kv_capacity(c, l, 256, rows),
-                                      .n_heads = c->layer[l].n_kv_heads,
-                                      .head_dim = c->layer[l].head_dim};
+        caches[l] = kv_cache_shape(FORMAT_F32, gemma_kv_capacity(c, l, 256, rows),
+                                   c->layer[l].n_kv_heads, c->layer[l].head_dim);
 }
 
 static void compile(struct plan *p, int model, int32_t rows, int32_t outs)

@@ -101,12 +101,11 @@ static void clear(struct running *r, float *values, int32_t n, int32_t d)
     memset(values, 0, (size_t)n * (size_t)d * sizeof *values);
 }
 
-/* Where the key and the value of a position are in the cache. */
-static size_t place_of(const struct block_job *j, int32_t position)
+/* Bytes from the cache's beginning to the head's keys, and to its values, of a position. */
+static size_t offset_of(const struct block_job *j, int32_t position)
 {
-    const struct kv_cache *c = j->cache;
-    size_t cell = (size_t)j->sequence * (size_t)c->capacity + (size_t)(position % c->capacity);
-    return (cell * (size_t)c->n_heads + (size_t)j->key_head) * format_row_bytes(c->format, j->d);
+    return kv_offset(j->cache, j->sequence, position) +
+           (size_t)j->key_head * (size_t)j->cache->head_bytes;
 }
 
 /* Values are weighed column by column, which no processor sees coming: they are asked for before
@@ -124,19 +123,19 @@ static void read_block(const struct block_job *j, int32_t first, int32_t last, s
                        struct float_rows *v)
 {
     const struct kv_cache *c = j->cache;
-    size_t row_bytes = format_row_bytes(c->format, j->d), stride = row_bytes * (size_t)c->n_heads;
-    size_t at = place_of(j, first), decoded = (size_t)j->d * sizeof(float);
-    bool is_whole = place_of(j, last) == at + (size_t)(last - first) * stride;
+    size_t stride = (size_t)kv_cell_bytes(c);
+    size_t at = offset_of(j, first), decoded = (size_t)j->d * sizeof(float);
+    bool is_whole = last - first < kv_stretch(c, first);
     if (j->n_tokens * j->group <= FEW_QUERIES && format_is_float(c->format) && is_whole) {
         *k = (struct float_rows){c->format, (const char *)c->k + at, stride};
         *v = (struct float_rows){c->format, (const char *)c->v + at, stride};
-        ask_for(v, last - first + 1, row_bytes);
+        ask_for(v, last - first + 1, (size_t)c->head_bytes);
         return;
     }
     *k = (struct float_rows){FORMAT_F32, j->k, decoded};
     *v = (struct float_rows){FORMAT_F32, j->v, decoded};
     for (int32_t i = 0; i <= last - first; i++) {
-        at = place_of(j, first + i);
+        at = offset_of(j, first + i);
         cpu_decode(kernels_of(j->s), c->format, (const char *)c->k + at, j->k + i * j->d, j->d);
         cpu_decode(kernels_of(j->s), c->format, (const char *)c->v + at, j->v + i * j->d, j->d);
     }

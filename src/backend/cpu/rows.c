@@ -184,14 +184,12 @@ void cpu_KV_WRITE(const struct cpu_step *s, const struct pool_worker *worker)
 {
     const struct step *step = s->program->step;
     const struct kv_cache *cache = &s->program->plan->caches[s->op->p.kv.cache];
-    size_t row_bytes = format_row_bytes(cache->format, s->x_cols);
     int64_t first, last;
     pool_stretch(worker, rows_of(s), &first, &last);
     for (int64_t t = first; t < last; t++) {
-        size_t cell = (size_t)step->sequence[t] * (size_t)cache->capacity +
-                      (size_t)(step->position[t] % cache->capacity);
+        size_t offset = kv_offset(cache, step->sequence[t], step->position[t]);
         const float *rows[2] = {s->x0 + t * s->x_cols, s->x1 + t * s->x_cols};
-        void *cells[2] = {(char *)cache->k + cell * row_bytes, (char *)cache->v + cell * row_bytes};
+        void *cells[2] = {(char *)cache->k + offset, (char *)cache->v + offset};
         for (int i = 0; i < 2; i++)
             if (cache->format == FORMAT_F16)
                 kernels_of(s)->encode_f16(rows[i], cells[i], s->x_cols);

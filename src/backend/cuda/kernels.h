@@ -226,7 +226,7 @@ void launch_group_norm(const struct queue *q, struct step_view step, struct rows
 void launch_rope(const struct queue *q, struct step_view step, struct rows rows, const float *x,
                  const float *inv_freq, float *y, int32_t cols, int32_t head_dim);
 void launch_kv_write(const struct queue *q, struct step_view step, struct rows rows, const float *k,
-                     const float *v, struct cache_view cache);
+                     const float *v, struct kv_cache cache);
 
 /* Head norms, RoPE and the write of keys and values, in one: q_out = rope(norm(q) * w_q);
  * cache <- (rope(norm(k) * w_k), norm(v)). q NULL or k NULL: not there. v == k for k_eq_v (the raw
@@ -244,9 +244,9 @@ struct heads_args {
     bool has_q, has_k, is_k_eq_v;
     const float *w_q, *w_k, *inv_freq;
     float eps;
-    int32_t n_heads;         /* of q */
-    float *q_out;            /* [rows][n_heads * head_dim] */
-    struct cache_view cache; /* head_dim is also q's; k, v NULL when !has_k */
+    int32_t n_heads;       /* of q */
+    float *q_out;          /* [rows][n_heads * head_dim] */
+    struct kv_cache cache; /* head_dim is also q's; k, v NULL when !has_k */
 };
 void launch_heads(const struct queue *q, const struct heads_args *args);
 
@@ -339,7 +339,7 @@ struct attention_args {
     struct step_view step;
     struct rows rows;
     const float *q; /* [rows][n_heads * head_dim], after norm and RoPE */
-    struct cache_view cache;
+    struct kv_cache cache;
     int32_t n_heads, window;
     float *y;       /* fp32; NULL: not wanted */
     struct act act; /* the same for the next product; ACT_NONE: not wanted */

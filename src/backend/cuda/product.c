@@ -30,17 +30,6 @@ struct cuda_weight table_of(const struct program *p, const struct weight *w, str
     return view;
 }
 
-struct cache_view cache_of(const struct program *p, int32_t cache)
-{
-    const struct kv_cache *c = &p->plan->caches[cache];
-    return (struct cache_view){.format = c->format,
-                               .capacity = c->capacity,
-                               .n_heads = c->n_heads,
-                               .head_dim = c->head_dim,
-                               .k = c->k,
-                               .v = c->v};
-}
-
 const float *floats_of(const struct weight *w)
 {
     return w ? (const float *)(const void *)loaded_of(w)->view.quants : NULL;

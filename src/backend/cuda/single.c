@@ -58,7 +58,9 @@ void stage_single(struct program *p, const struct op *op)
         launch_rope(q, p->step, rows, a, floats_of(op->p.rope.inv_freq), y, cols,
                     op->p.rope.head_dim);
         break;
-    case OP_KV_WRITE: launch_kv_write(q, p->step, rows, a, b, cache_of(p, op->p.kv.cache)); break;
+    case OP_KV_WRITE:
+        launch_kv_write(q, p->step, rows, a, b, p->plan->caches[op->p.kv.cache]);
+        break;
     case OP_ATTENTION: stage_attention(p, op, y, (struct act){.kind = ACT_NONE}); break;
     case OP_ADD: launch_add(q, p->step, rows, a, b, y, cols); break;
     case OP_SCALE: launch_scale(q, p->step, rows, a, op->p.scale.value, y, cols); break;

@@ -106,7 +106,7 @@ static void stage_project(struct program *p, const struct window *win)
         args.k_col = col[k];
         args.v_col = col[v];
         args.w_k = floats_of(k_norm->p.norm.w);
-        args.cache = cache_of(p, last->p.kv.cache);
+        args.cache = p->plan->caches[last->p.kv.cache];
     }
     launch_heads(&p->device->queue, &args);
     mark(p, "head norms, rope, cache");
@@ -148,7 +148,7 @@ void stage_attention(struct program *p, const struct op *op, float *y, struct ac
     struct attention_args args = {.step = p->step,
                                   .rows = rows_of_class(p, c),
                                   .q = program_floats(p, op->in[0]),
-                                  .cache = cache_of(p, op->p.attention.cache),
+                                  .cache = p->plan->caches[op->p.attention.cache],
                                   .n_heads = op->p.attention.n_heads,
                                   .window = op->p.attention.window,
                                   .y = y,

@@ -20,8 +20,6 @@ struct cuda_weight table_of(const struct program *p, const struct weight *w,
 struct cuda_weight view_of(const struct weight *w);
 const float *floats_of(const struct weight *w); /* a vector; NULL for NULL */
 
-struct cache_view cache_of(const struct program *p, int32_t cache);
-
 /* What a product of `n` rows with w reads: ACT_NONE means fp32 rows. */
 enum act_kind kind_for(const struct program *p, const struct weight *w, int32_t n);
 

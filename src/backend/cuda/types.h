@@ -89,12 +89,4 @@ struct act {
     float *scale;
 };
 
-/* A layer's keys and values (plan/op.h: struct kv_cache): cell = sequence * capacity +
- * position % capacity; a cell is n_heads * head_dim values, heads one behind the other. */
-struct cache_view {
-    enum format format; /* F16, BF16, F32, Q8_0 (blocks as in a file) */
-    int32_t capacity, n_heads, head_dim;
-    void *k, *v;
-};
-
 #endif

@@ -1,20 +1,9 @@
 /* Reference attention: scores of all visible keys, softmax, weighted sum of values; and the
- * writing of keys and values. Position p of sequence s is in cell s * capacity + p % capacity. */
+ * writing of keys and values. */
 #include <math.h>
 #include <string.h>
 
 #include "backend/ref/ops.h"
-
-static size_t cell_at(const struct kv_cache *cache, int32_t sequence, int32_t position)
-{
-    return (size_t)sequence * (size_t)cache->capacity + (size_t)(position % cache->capacity);
-}
-
-static char *row_at(const struct kv_cache *cache, void *base, size_t cell, int32_t head)
-{
-    size_t index = (cell * (size_t)cache->n_heads + (size_t)head) * (size_t)cache->head_dim;
-    return (char *)base + format_row_bytes(cache->format, (int64_t)index);
-}
 
 void ref_KV_WRITE(const struct ref_call *c)
 {
@@ -22,9 +11,9 @@ void ref_KV_WRITE(const struct ref_call *c)
     const struct format_traits *traits = format_of(cache->format);
     int64_t cols = (int64_t)cache->n_heads * cache->head_dim;
     for (int32_t t = 0; t < c->rows; t++) {
-        size_t cell = cell_at(cache, c->step->sequence[t], c->step->position[t]);
-        traits->encode(c->x0 + t * cols, row_at(cache, cache->k, cell, 0), cols);
-        traits->encode(c->x1 + t * cols, row_at(cache, cache->v, cell, 0), cols);
+        size_t offset = kv_offset(cache, c->step->sequence[t], c->step->position[t]);
+        traits->encode(c->x0 + t * cols, (char *)cache->k + offset, cols);
+        traits->encode(c->x1 + t * cols, (char *)cache->v + offset, cols);
     }
 }
 
@@ -39,10 +28,11 @@ struct head_group {
     float *kv_row;                 /* head_dim */
 };
 
-static const float *read_row(const struct head_group *g, void *base, int32_t position)
+/* The head's keys or values of a position; base: cache->k or cache->v. */
+static const float *read_row(const struct head_group *g, const void *base, int32_t position)
 {
-    size_t cell = cell_at(g->cache, g->sequence, position);
-    const char *row = row_at(g->cache, base, cell, g->head);
+    const char *row = (const char *)base + kv_offset(g->cache, g->sequence, position) +
+                      (size_t)g->head * (size_t)g->cache->head_bytes;
     if (g->cache->format == FORMAT_F32) return (const float *)(const void *)row;
     format_of(g->cache->format)->decode(row, g->kv_row, g->cache->head_dim);
     return g->kv_row;

@@ -14,7 +14,7 @@
  *   combine: block (128 columns of a head, row) joins the segments in a fixed order, divides by the
  *            sum and rounds to what the next product reads.
  *
- * Memory: cells as in struct cache_view. Scratch: sums [row][head][segment][d], then pairs (m, l)
+ * Memory: cells as plan/kv.h says. Scratch: sums [row][head][segment][d], then pairs (m, l)
  * [row][head][segment], all fp32. Rows that do not fit the scratch together go in passes.
  *
  * Bound: a long context by the bytes of keys and values (4.67 TB/s on an H200), a short one by
@@ -58,10 +58,10 @@ __host__ __device__ inline int segments_of(int n_keys, int splits)
     return n_pairs < most ? n_pairs : most;
 }
 
-/* What a row sees: n keys, the first at `first` of its sequence's ring. */
+/* What a row sees: n keys. */
 struct span {
-    int32_t row, first, n, n_segments;
-    int64_t cell; /* of the sequence's first cell */
+    int32_t row, n, n_segments;
+    struct kv_run keys; /* and values */
 };
 
 /* False: no live row. */
@@ -84,17 +84,9 @@ __device__ __forceinline__ bool find_span(const struct job &j, int r, struct spa
     if (a.window > 0) n = min(n, a.window);
     n = min(n, a.cache.capacity);
     s->n = n;
-    s->first = (last + 1 - n) % a.cache.capacity;
-    s->cell = (int64_t)sequence * a.cache.capacity;
+    s->keys = kv_run_from(&a.cache, sequence, last + 1 - n);
     s->n_segments = segments_of(n, j.splits);
     return true;
-}
-
-/* Cell of the i-th visible key. */
-__device__ __forceinline__ int64_t cell_of(const struct span &s, int capacity, int i)
-{
-    int c = s.first + i;
-    return s.cell + (c >= capacity ? c - capacity : c);
 }
 
 /* Place of a partial result in the scratch. */
@@ -200,8 +192,7 @@ __device__ __forceinline__ float sum_of_quad(float x)
 /* A segment under way: what a thread needs to read its part of tiles. */
 template <int D> struct reader {
     struct span span;
-    int64_t stride;              /* bytes of a cell */
-    int capacity, first, step;   /* first key; from tile to tile */
+    int first, step;             /* first key; from tile to tile */
     int key, four;               /* this thread's in a tile: of scores, first of four of values */
     const char *k, *v;           /* of the cache, at this thread's columns */
     const char *k_line, *v_line; /* at what it fetches ahead */
@@ -211,7 +202,7 @@ template <int D> struct reader {
     {
         int i = first + tile * step + threadIdx.x / (D / 64);
         if (i >= span.n) return;
-        int64_t at = cell_of(span, capacity, i) * stride;
+        size_t at = kv_run_offset(&span.keys, i);
         asm volatile("prefetch.global.L2 [%0];" ::"l"(k_line + at));
         asm volatile("prefetch.global.L2 [%0];" ::"l"(v_line + at));
     }
@@ -219,7 +210,7 @@ template <int D> struct reader {
     __device__ __forceinline__ void keys(int tile, uint4 (&out)[8]) const
     {
         int i = first + tile * step + key;
-        const char *p = k + cell_of(span, capacity, i) * stride;
+        const char *p = k + kv_run_offset(&span.keys, i);
 #pragma unroll
         for (int c = 0; c < 8; c++) out[c] = load_once(p + 64 * c, i < span.n);
     }
@@ -231,7 +222,7 @@ template <int D> struct reader {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 int i = first + tile * step + 16 * h + four + e;
-                const char *p = v + cell_of(span, capacity, i) * stride;
+                const char *p = v + kv_run_offset(&span.keys, i);
                 out[h][e] = load_once(p, i < span.n);
             }
         }
@@ -240,13 +231,11 @@ template <int D> struct reader {
 
 template <int D>
 __device__ __forceinline__ struct reader<D> reader_of(const struct job &j, const struct span &s) {
-    const struct cache_view &cache = j.a.cache;
+    const struct kv_cache &cache = j.a.cache;
     int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     int head = blockIdx.x / j.n_chunks * D * 2; /* bytes */
     struct reader<D> r;
     r.span = s;
-    r.stride = (int64_t)cache.n_heads * D * 2;
-    r.capacity = cache.capacity;
     r.first = blockIdx.y * TILE_KEYS;
     r.step = s.n_segments * TILE_KEYS;
     r.key = 8 * (warp % 4) + g;
@@ -419,9 +408,9 @@ __host__ __device__ inline size_t any_shared_bytes(int d)
     return (size_t)(HEADS * d + 2 * ANY_KEYS * (d + ANY_PAD)) * sizeof(float);
 }
 
-/* 8 values from index i, a multiple of 8, of a cache's keys or values. */
+/* 8 values from column i, a multiple of 8, of a head's keys or values. */
 template <enum format FORMAT>
-__device__ __forceinline__ void load_any(const void *base, int64_t i, float *out)
+__device__ __forceinline__ void load_any(const void *base, int i, float *out)
 {
     float4 *out4 = (float4 *)out;
     if (FORMAT == FORMAT_F32) {
@@ -467,10 +456,10 @@ __device__ __forceinline__ void load_tile(const struct job &j, const struct span
         if (key >= ANY_KEYS) break;
         float value[2][8] = {};
         if (key < n) {
-            int64_t cell = cell_of(s, j.a.cache.capacity, begin + key);
-            int64_t at = (cell * j.a.cache.n_heads + key_head) * d + column;
-            load_any<FORMAT>(j.a.cache.k, at, value[0]);
-            load_any<FORMAT>(j.a.cache.v, at, value[1]);
+            size_t at =
+                kv_run_offset(&s.keys, begin + key) + (size_t)(key_head * j.a.cache.head_bytes);
+            load_any<FORMAT>((const char *)j.a.cache.k + at, column, value[0]);
+            load_any<FORMAT>((const char *)j.a.cache.v + at, column, value[1]);
         }
 #pragma unroll
         for (int is_v = 0; is_v < 2; is_v++) {
@@ -791,7 +780,7 @@ void (*any_of(enum format format))(struct job)
 
 void launch_splits(const struct queue *q, const struct job &j, int n_rows)
 {
-    const struct cache_view &cache = j.a.cache;
+    const struct kv_cache &cache = j.a.cache;
     dim3 grid(cache.n_heads * j.n_chunks, j.n_segments, n_rows);
     bool is_mma = !j.a.is_exact && cache.format == FORMAT_F16;
     if (is_mma && j.d == 256)
@@ -825,7 +814,7 @@ size_t attention_decode_scratch_bytes(int32_t rows, int32_t n_heads, int32_t hea
 
 void launch_attention_decode(const struct queue *q, const struct attention_args *args)
 {
-    const struct cache_view &cache = args->cache;
+    const struct kv_cache &cache = args->cache;
     struct job j = {};
     j.a = *args;
     j.d = cache.head_dim;

@@ -309,7 +309,8 @@ __device__ __forceinline__ float weigh(const struct state<S> &mine, const struct
 /* ---- All tiles of a run ---------------------------------------------------------------------- */
 
 struct keys_of_run {
-    struct key_source k, v;
+    struct kv_run cells; /* from position `first` on */
+    const char *k, *v;   /* the head's part of the first cell of the cache */
     enum format format;
     int32_t first, last; /* positions, both included */
     int32_t window;      /* INT_MAX: none */
@@ -326,20 +327,20 @@ __device__ __forceinline__ bool is_edge(const struct keys_of_run &run, int first
     return first + TILE_KEYS - 1 > run.low || first <= run.high - run.window;
 }
 
-/* The tile that begins at position `first`, which lies in cell `cell`, starts its way. Beyond the
- * last position it is zeros that travel. */
+/* Starts copying the tile that begins at position `first`, with zeros after the last position.
+ * base: run.k or run.v. */
 template <class S>
-__device__ __forceinline__ void fetch(const struct keys_of_run &run, const struct key_source &from,
-                                      int first, int cell, uint32_t to)
+__device__ __forceinline__ void fetch(const struct keys_of_run &run, const char *base, int first,
+                                      uint32_t to)
 {
-    fetch_tile<S::HEAD, S::THREADS, S::IS_HALF>(to, from, run.format, cell, run.last - first + 1);
+    fetch_tile<S::HEAD, S::THREADS, S::IS_HALF>(to, base, run.cells, run.format, first - run.first,
+                                                run.last - first + 1);
 }
 
-/* All tiles of the run; the keys of the first, which begins at cell `cell`, are on their way. */
+/* All tiles of the run; the keys of the first are on their way. */
 template <class S>
 __device__ __forceinline__ void attend_run(struct state<S> &mine, const struct place &at,
-                                           const struct keys_of_run &run, int cell,
-                                           const int32_t *position)
+                                           const struct keys_of_run &run, const int32_t *position)
 {
     bool has_shares = false;
     copies_wait<0>();
@@ -351,13 +352,10 @@ __device__ __forceinline__ void attend_run(struct state<S> &mine, const struct p
         if (is_here) score<S>(mine, at, s);
         copies_wait<0>();
         __syncthreads(); /* keys are used up; values and shares of the tile before are there */
-        int next_cell = cell + TILE_KEYS;
-        if (next_cell >= run.k.capacity) next_cell -= run.k.capacity;
-        fetch<S>(run, run.k, first + TILE_KEYS, next_cell, at.keys);
+        fetch<S>(run, run.k, first + TILE_KEYS, at.keys);
         if (has_shares) gather<S>(mine, at);
         __syncthreads(); /* values and shares are used up; parts are there */
-        fetch<S>(run, run.v, first, cell, at.keys + S::TILE_BYTES);
-        cell = next_cell;
+        fetch<S>(run, run.v, first, at.keys + S::TILE_BYTES);
         if (is_here)
             is_large = weigh<S>(mine, at, s, part, position, first, run.window,
                                 is_edge(run, first)) > P_LIMIT;
@@ -469,22 +467,6 @@ __device__ __forceinline__ int take_run(run_rows<S::ROWS> *run, const struct att
     if (r < S::ROWS) run->position[r] = is_in ? position : -1;
     __syncthreads();
     return run->end;
-}
-
-template <bool IS_HALF>
-__device__ __forceinline__ struct key_source source_of(const struct cache_view &cache, void *base,
-                                                       int sequence)
-{
-    struct key_source from;
-    int head_bytes = cache.head_dim * 2;
-    if (!IS_HALF && cache.format == FORMAT_F32) head_bytes = cache.head_dim * 4;
-    if (!IS_HALF && cache.format == FORMAT_Q8_0) head_bytes = cache.head_dim / 32 * 34;
-    from.cell_bytes = cache.n_heads * head_bytes;
-    from.capacity = cache.capacity;
-    from.base = static_cast<const char *>(base) +
-                (uint64_t)sequence * (uint64_t)cache.capacity * (uint64_t)from.cell_bytes +
-                (uint64_t)blockIdx.x * (uint64_t)head_bytes;
-    return from;
 }
 
 /* Four columns of a row, rounded by block of 32 (types.h): eight lanes have one. u: the lane's
@@ -618,14 +600,15 @@ __global__ void __launch_bounds__(S::THREADS, 256 / S::THREADS)
         int sequence;
         end = take_run<S>(run, a, rows, begin, sequence);
         sequence = uniform(sequence);
-        keys.k = source_of<S::IS_HALF>(a.cache, a.cache.k, sequence);
-        keys.v = source_of<S::IS_HALF>(a.cache, a.cache.v, sequence);
+        const size_t head = (size_t)blockIdx.x * (size_t)a.cache.head_bytes;
+        keys.k = static_cast<const char *>(a.cache.k) + head;
+        keys.v = static_cast<const char *>(a.cache.v) + head;
         keys.format = a.cache.format;
         keys.window = a.window > 0 ? a.window : INT_MAX;
         keys.first = uniform(max(0, run->lowest - keys.window + 1));
         keys.last = uniform(run->highest);
-        int cell = keys.first % a.cache.capacity;
-        fetch<S>(keys, keys.k, keys.first, cell, at.keys);
+        keys.cells = kv_run_from(&a.cache, sequence, keys.first);
+        fetch<S>(keys, keys.k, keys.first, at.keys);
         if (begin == 0) {
             load_queries<S>(mine, at, a, rows);
             state_clear(mine);
@@ -633,7 +616,7 @@ __global__ void __launch_bounds__(S::THREADS, 256 / S::THREADS)
         int position = run->position[at.group * 32 + at.lane];
         keys.low = __reduce_min_sync(0xffffffffu, position);
         keys.high = __reduce_max_sync(0xffffffffu, position);
-        attend_run<S>(mine, at, keys, cell, run->position);
+        attend_run<S>(mine, at, keys, run->position);
     }
     store_outputs<S>(mine, at, a, rows);
 }
@@ -674,7 +657,7 @@ int attention_prefill_prepare(void)
 
 bool attention_prefill_takes(const struct attention_args *args)
 {
-    const struct cache_view *cache = &args->cache;
+    const struct kv_cache *cache = &args->cache;
     int32_t d = cache->head_dim;
     bool is_format = cache->format == FORMAT_F16 || cache->format == FORMAT_BF16 ||
                      cache->format == FORMAT_F32 || cache->format == FORMAT_Q8_0;

@@ -59,13 +59,6 @@ __device__ __forceinline__ uint32_t pack_halves(float low, float high)
 
 /* ---- Tiles of keys or values ----------------------------------------------------------------- */
 
-/* Where the rows of one head of one sequence lie. */
-struct key_source {
-    const char *base; /* the head's part of the sequence's first cell */
-    int32_t cell_bytes;
-    int32_t capacity;
-};
-
 /* Row `key` of a tile has D halves in chunks of 16 bytes; chunk c lies at place c ^ key % 8, so
  * that eight rows at the same chunk, which is what ldmatrix reads, are in different banks. */
 template <int D> __device__ __forceinline__ uint32_t chunk_at(int key, int chunk)
@@ -132,22 +125,21 @@ __device__ __forceinline__ void store_chunk(uint32_t to, const uint4 &h)
                  : "memory");
 }
 
-/* Starts the way of TILE_KEYS rows from cell `first` on, of which `n_there` are wanted; the others
- * become zeros, so that a share of zero times what is there is zero. Eight threads share a row:
- * what a thread copies of it is 128 bytes apart on both sides, so that addresses are made once a
- * row. Complete after copies_wait and a barrier. */
+/* Starts copying TILE_KEYS rows of one head, from the first-th position of the run on. `base` is
+ * the head's part of the cache's first cell. Only n_there rows are wanted; the others become zeros,
+ * so that a share of zero times what is there is zero. Eight threads share a row: what a thread
+ * copies of it is 128 bytes apart on both sides, so that addresses are made once a row. Complete
+ * after copies_wait and a barrier. */
 template <int D, int THREADS, bool IS_HALF>
-__device__ __forceinline__ void fetch_tile(uint32_t tile, const struct key_source &from,
-                                           enum format format, int first, int n_there)
+__device__ __forceinline__ void fetch_tile(uint32_t tile, const char *base,
+                                           const struct kv_run &keys, enum format format, int first,
+                                           int n_there)
 {
 #pragma unroll
     for (int pass = 0; pass < TILE_KEYS * 8 / THREADS; pass++) {
         int key = (int)threadIdx.x / 8 + pass * (THREADS / 8), chunk = (int)threadIdx.x % 8;
-        int cell = first + key;
         bool is_there = key < n_there;
-        if (cell >= from.capacity) cell -= from.capacity;
-        if (!is_there) cell = 0;
-        const char *row = from.base + (uint64_t)(uint32_t)cell * (uint32_t)from.cell_bytes;
+        const char *row = base + kv_run_offset(&keys, is_there ? first + key : 0);
         uint32_t to = tile + chunk_at<D>(key, chunk);
         if constexpr (IS_HALF) {
             row += chunk * 16;

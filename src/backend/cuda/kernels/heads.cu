@@ -124,13 +124,13 @@ __device__ __forceinline__ uint32_t round_byte(float x)
     return (uint32_t)(uint8_t)__float2int_rn(x);
 }
 
-/* Values index .. index + 3 of a plane of blocks; `largest` |value| of the block of 32. */
-__device__ __forceinline__ void store_q8_0(void *plane, int64_t index, float4 x, float largest)
+/* Columns col .. col + 3 of a cell of blocks; `largest` |value| of the block of 32. */
+__device__ __forceinline__ void store_q8_0(char *cell, int col, float4 x, float largest)
 {
     __half d = __float2half_rn(__fdiv_rn(largest, 127.0f));
     float scale = __half2float(d), inverse = scale > 0.0f ? __fdiv_rn(1.0f, scale) : 0.0f;
-    uint16_t *block = static_cast<uint16_t *>(plane) + index / 32 * 17;
-    int at = (int)(index % 32);
+    uint16_t *block = reinterpret_cast<uint16_t *>(cell) + col / 32 * 17;
+    int at = col % 32;
     block[1 + at / 2] =
         (uint16_t)(round_byte(__fmul_rn(x.x, inverse)) | round_byte(__fmul_rn(x.y, inverse)) << 8);
     block[2 + at / 2] =
@@ -138,33 +138,32 @@ __device__ __forceinline__ void store_q8_0(void *plane, int64_t index, float4 x,
     if (at == 0) block[0] = __half_as_ushort(d);
 }
 
-__device__ __forceinline__ void store_cell(enum format format, void *plane, int64_t index, float4 x,
+__device__ __forceinline__ void store_cell(enum format format, char *cell, int col, float4 x,
                                            float largest)
 {
     if (format == FORMAT_F32) {
-        *reinterpret_cast<float4 *>(static_cast<float *>(plane) + index) = x;
+        *reinterpret_cast<float4 *>(cell + 4 * col) = x;
     } else if (format == FORMAT_F16) {
         __half2 a = __floats2half2_rn(x.x, x.y), b = __floats2half2_rn(x.z, x.w);
         uint2 bits =
             make_uint2(*reinterpret_cast<uint32_t *>(&a), *reinterpret_cast<uint32_t *>(&b));
-        *reinterpret_cast<uint2 *>(static_cast<uint16_t *>(plane) + index) = bits;
+        *reinterpret_cast<uint2 *>(cell + 2 * col) = bits;
     } else if (format == FORMAT_BF16) {
         __nv_bfloat162 a = __floats2bfloat162_rn(x.x, x.y), b = __floats2bfloat162_rn(x.z, x.w);
         uint2 bits =
             make_uint2(*reinterpret_cast<uint32_t *>(&a), *reinterpret_cast<uint32_t *>(&b));
-        *reinterpret_cast<uint2 *>(static_cast<uint16_t *>(plane) + index) = bits;
+        *reinterpret_cast<uint2 *>(cell + 2 * col) = bits;
     } else {
-        store_q8_0(plane, index, x, largest);
+        store_q8_0(cell, col, x, largest);
     }
 }
 
-/* First value of the row's cell. */
-__device__ __forceinline__ int64_t cell_index(const struct cache_view &cache,
-                                              const struct step_view &step, int token)
+/* The token's cell; base: cache.k or cache.v. */
+__device__ __forceinline__ char *cell_of(const struct kv_cache &cache, void *base,
+                                         const struct step_view &step, int token)
 {
-    int64_t cell =
-        (int64_t)step.sequence[token] * cache.capacity + step.position[token] % cache.capacity;
-    return cell * cache.n_heads * cache.head_dim;
+    return static_cast<char *>(base) +
+           kv_offset(&cache, step.sequence[token], step.position[token]);
 }
 
 /* ---- All in one ---------------------------------------------------------------------------- */
@@ -208,10 +207,10 @@ __device__ __forceinline__ void store_head(const struct heads_args &p, enum head
         *reinterpret_cast<float4 *>(y + d / 2) = x.hi;
         return;
     }
-    int64_t at = cell_index(p.cache, p.step, token) + head * d + 4 * j;
-    void *plane = kind == HEAD_K ? p.cache.k : p.cache.v;
-    store_cell(p.cache.format, plane, at, x.lo, lo);
-    store_cell(p.cache.format, plane, at + d / 2, x.hi, hi);
+    char *cell = cell_of(p.cache, kind == HEAD_K ? p.cache.k : p.cache.v, p.step, token);
+    int col = head * d + 4 * j;
+    store_cell(p.cache.format, cell, col, x.lo, lo);
+    store_cell(p.cache.format, cell, col + d / 2, x.hi, hi);
 }
 
 __global__ void __launch_bounds__(UNITS_BLOCK)
@@ -296,7 +295,7 @@ struct write_args {
     struct step_view step;
     struct rows rows;
     const float *k, *v;
-    struct cache_view cache;
+    struct kv_cache cache;
 };
 
 __global__ void __launch_bounds__(256) kv_write_kernel(const __grid_constant__ struct write_args p)
@@ -309,8 +308,9 @@ __global__ void __launch_bounds__(256) kv_write_kernel(const __grid_constant__ s
     float4 x = load_quad(source, col, cols);
     float largest = octet_largest(quad_largest(x));
     if (col >= cols || row >= rows_live(p.rows, p.step)) return;
-    int64_t at = cell_index(p.cache, p.step, row_token(p.rows, p.step, row)) + col;
-    store_cell(p.cache.format, blockIdx.z ? p.cache.v : p.cache.k, at, x, largest);
+    int token = row_token(p.rows, p.step, row);
+    char *cell = cell_of(p.cache, blockIdx.z ? p.cache.v : p.cache.k, p.step, token);
+    store_cell(p.cache.format, cell, col, x, largest);
 }
 
 inline unsigned units_grid(int n, int group)
@@ -353,7 +353,7 @@ extern "C" void launch_rope(const struct queue *q, struct step_view step, struct
 }
 
 extern "C" void launch_kv_write(const struct queue *q, struct step_view step, struct rows rows,
-                                const float *k, const float *v, struct cache_view cache)
+                                const float *k, const float *v, struct kv_cache cache)
 {
     if (rows.max <= 0) return;
     int quads = cache.n_heads * cache.head_dim / 4;
