@@ -13,7 +13,7 @@
 #include "base/assert.h"
 #include "base/mem.h"
 #include "fuzz/source.h"
-#include "gguf/gguf_writer.h"
+#include "support/gguf_writer.h"
 #include "support/gguf_walk.h"
 #include "support/scratch.h"
 

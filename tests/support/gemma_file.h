@@ -5,7 +5,7 @@
 #define SUPPORT_GEMMA_FILE_H
 
 #include "base/rng.h"
-#include "gguf/gguf_writer.h"
+#include "support/gguf_writer.h"
 
 enum gemma_size { GEMMA_E2B, GEMMA_E4B, GEMMA_12B, GEMMA_26B, GEMMA_31B, GEMMA_SIZES };
 

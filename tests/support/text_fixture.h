@@ -2,7 +2,7 @@
 #ifndef SUPPORT_TEXT_FIXTURE_H
 #define SUPPORT_TEXT_FIXTURE_H
 
-#include "gguf/gguf_writer.h"
+#include "support/gguf_writer.h"
 #include "text/vocab.h"
 
 struct text_fixture {

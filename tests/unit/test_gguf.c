@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "gguf/gguf_writer.h"
 #include "support/gguf_walk.h"
+#include "support/gguf_writer.h"
 #include "support/scratch.h"
 
 /* A file of all value types and four tensors, one of them of a type that is only skipped. */

@@ -7,8 +7,8 @@
  *    Names and values are copied; what a `fill` function reads must live until saving.
  * 3. Running out of memory is remembered and reported by the save functions.
  * 4. Nothing is checked against the format's rules: tests write malformed files with this. */
-#ifndef GGUF_GGUF_WRITER_H
-#define GGUF_GGUF_WRITER_H
+#ifndef SUPPORT_GGUF_WRITER_H
+#define SUPPORT_GGUF_WRITER_H
 
 #include "base/buf.h"
 #include "gguf/gguf.h"
@@ -32,7 +32,7 @@ struct gguf_out_key {
     char *name;
     size_t name_length;
     uint32_t type;
-    void *value; /* as it goes into the file, behind the type; owned */
+    void *value; /* as it goes into the file, after the type; owned */
     size_t value_bytes;
 };
 
@@ -63,7 +63,7 @@ void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type eleme
 void gguf_put_strings(struct gguf_writer *w, const char *key, const struct gguf_string *strings,
                       size_t count);
 
-/* Any type number with any bytes behind it; a key of any bytes. */
+/* Any type number with any bytes after it; a key of any bytes. */
 void gguf_put_raw(struct gguf_writer *w, const char *key, size_t key_length, uint32_t type,
                   const void *value, size_t value_bytes);
 void gguf_drop_key(struct gguf_writer *w, const char *key); /* absent: nothing */

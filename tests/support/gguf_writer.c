@@ -1,6 +1,6 @@
 /* Keys are kept encoded, tensors as descriptions; saving lays them out. The tensor data goes
  * out in pieces of whole blocks, so that a file may be far larger than memory. */
-#include "gguf/gguf_writer.h"
+#include "support/gguf_writer.h"
 
 #include <errno.h>
 #include <stdio.h>
