@@ -11,6 +11,7 @@
  * Bound: bytes read and written. */
 #include "backend/cuda/kernels/block.cuh"
 #include "backend/cuda/kernels/launch.cuh"
+#include "backend/cuda/kernels/round.cuh"
 
 namespace {
 

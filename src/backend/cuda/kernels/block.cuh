@@ -1,5 +1,5 @@
-/* What kernels over whole rows share: sums and maxima of warps and blocks, access to rows by quads,
- * and the rounding of activations to the two kinds that products take (types.h: struct act).
+/* What kernels over whole rows share: sums and maxima of warps and blocks, access to rows by
+ * quads.
  *
  * A quad is 4 consecutive columns, one 16-byte access. Consecutive lanes hold consecutive quads, so
  * that 8 lanes hold a block of 32 columns and 16 quads are the padding of a row. Sums over a row
@@ -141,87 +141,6 @@ __device__ __forceinline__ uint32_t block_max(uint32_t x, uint32_t shared[WARP])
     __syncthreads();
     x = threadIdx.x % WARP < blockDim.x / WARP ? shared[threadIdx.x % WARP] : 0;
     return warp_max(x);
-}
-
-/* ---- Activations --------------------------------------------------------------------------- */
-
-/* Adding it to a number of at most 2^22 leaves the nearest integer, ties to even, in the low bits.
- */
-constexpr float ROUNDER = 12582912.0f; /* 1.5 * 2^23 */
-
-__device__ __forceinline__ int rounded_integer(float r)
-{
-    return __float_as_int(r) - __float_as_int(ROUNDER);
-}
-
-/* The low bytes of four numbers. */
-__device__ __forceinline__ uint32_t low_bytes(float4 x)
-{
-    uint32_t first = __byte_perm(__float_as_uint(x.x), __float_as_uint(x.y), 0x0040);
-    uint32_t last = __byte_perm(__float_as_uint(x.z), __float_as_uint(x.w), 0x0040);
-    return __byte_perm(first, last, 0x5410);
-}
-
-/* FINE_STEPS times what y has lost as r - ROUNDER, plus ROUNDER. */
-__device__ __forceinline__ float lost_rounded(float y, float r)
-{
-    return __fmaf_rn(__fsub_rn(y, __fsub_rn(r, ROUNDER)), (float)FINE_STEPS, ROUNDER);
-}
-
-/* Rounds to 8 bits: q = x * (127 / largest) to nearest, ties to even; ACT_FINE: what that has lost
- * too. A value that is not finite makes the scale NaN. All lanes of the warp call it with
- * consecutive quads, `quad` the lane's; it writes when `is_live`. */
-__device__ __forceinline__ void act_store_blocks(const struct act &act, int64_t row, int quad,
-                                                 float4 x, bool is_live)
-{
-    const bool is_fine = act.kind == ACT_FINE;
-    const uint32_t most_bits = octet_max(quad_most(x));
-    const float most = __uint_as_float(most_bits);
-    const float inverse = most > 0.0f ? __fdiv_rn(127.0f, most) : 0.0f;
-    const float4 y = make_float4(__fmul_rn(x.x, inverse), __fmul_rn(x.y, inverse),
-                                 __fmul_rn(x.z, inverse), __fmul_rn(x.w, inverse));
-    const float4 r = make_float4(__fadd_rn(y.x, ROUNDER), __fadd_rn(y.y, ROUNDER),
-                                 __fadd_rn(y.z, ROUNDER), __fadd_rn(y.w, ROUNDER));
-    const uint32_t q = low_bytes(r);
-    uint32_t low = 0;
-    int sum = __dp4a((int)q, 0x01010101, 0);
-    if (is_fine) {
-        low = low_bytes(make_float4(lost_rounded(y.x, r.x), lost_rounded(y.y, r.y),
-                                    lost_rounded(y.z, r.z), lost_rounded(y.w, r.w)));
-        sum = __dp4a((int)low, 0x01010101, sum * FINE_STEPS);
-    }
-    sum = octet_sum(sum);
-    if (!is_live || quad >= act.stride / 4) return;
-    /* Lane t of a tile owns quads t and t + 4 of a block. */
-    int64_t at = row * (act.stride / 4) + (quad & ~7) + (quad & 3) * 2 + (quad >> 2 & 1);
-    static_cast<uint32_t *>(act.values)[at] = q;
-    if (is_fine) reinterpret_cast<uint32_t *>(act.low)[at] = low;
-    if (quad % 8 == 0) {
-        float d = __fdiv_rn(most, is_fine ? 127.0f * FINE_STEPS : 127.0f);
-        if (most_bits >= 0x7f800000u) d = __uint_as_float(0x7fffffffu);
-        reinterpret_cast<float2 *>(act.scale)[row * (act.stride / ACT_BLOCK) + quad / 8] =
-            make_float2(d, d * (float)sum);
-    }
-}
-
-/* The power of two that goes with a row whose largest |value| has these bits, and its inverse. At
- * both ends of the range the exponent is limited, so that both are normal numbers. */
-__device__ __forceinline__ float act_half_scale(uint32_t most_bits, float *inverse)
-{
-    uint32_t exponent = min(max(most_bits & 0x7f800000u, 1u << 23), 253u << 23);
-    if (most_bits == 0) exponent = 127u << 23;
-    *inverse = __uint_as_float((254u << 23) - exponent);
-    return __uint_as_float(most_bits < 0x7f800000u ? exponent : 0x7fffffffu);
-}
-
-__device__ __forceinline__ void act_store_half(const struct act &act, int64_t row, int quad,
-                                               float4 x, float inverse)
-{
-    if (quad >= act.stride / 4) return;
-    __half2 a = __floats2half2_rn(x.x * inverse, x.y * inverse);
-    __half2 b = __floats2half2_rn(x.z * inverse, x.w * inverse);
-    uint2 bits = make_uint2(*reinterpret_cast<uint32_t *>(&a), *reinterpret_cast<uint32_t *>(&b));
-    reinterpret_cast<uint2 *>(act.values)[row * (act.stride / 4) + quad] = bits;
 }
 
 #endif

@@ -8,6 +8,7 @@
  * row's in turn; weights are decoded anew for every pair. */
 #include "backend/cuda/kernels/form.cuh"
 #include "backend/cuda/kernels/launch.cuh"
+#include "backend/cuda/kernels/round.cuh"
 
 enum { OUTS = 64, ROWS = 32, COLS = 32, THREADS = 256, EXPERT_OUTS = 32 };
 
@@ -81,7 +82,7 @@ __global__ void __launch_bounds__(THREADS)
         for (int s = 0; s < (is_sum ? a.n_used : 1); s++) {
             int64_t pair = is_sum ? at * a.n_used + s : at;
             int id = a.ids[pair];
-            float dot = __int_as_float(0x7fc00000);
+            float dot = not_a_number();
             if (id >= 0 && id < a.w.n_expert)
                 dot = expert_dot(a.w, id, out, a.x + (is_sum ? pair : row) * a.w.cols);
             y = is_sum ? fmaf(a.shares[pair], dot, y) : dot;

@@ -62,8 +62,8 @@ __device__ __forceinline__ void copy_pairs(const out_product &a, uint8_t *stage,
             reinterpret_cast<const uint8_t *>(a.x.scale) + pair * (a.x.stride / 4) + k * 16;
         uint8_t *values = stage + row * value_step(a.kc);
         uint8_t *scales = stage + a.stage_rows * value_step(a.kc) + row * scale_step(a.kc);
-        for (int j = lane; j < n_k * 4; j += 32) copy16(values + j * 16, x + j * 16);
-        for (int j = lane; j < n_k; j += 32) copy16(scales + j * 16, d + j * 16);
+        for (int j = lane; j < n_k * 4; j += 32) copy16_through_l1(values + j * 16, x + j * 16);
+        for (int j = lane; j < n_k; j += 32) copy16_through_l1(scales + j * 16, d + j * 16);
     }
 }
 
@@ -103,7 +103,7 @@ __device__ __forceinline__ void mark_used(const out_product &a, int n_pairs, boo
         if (id < (uint32_t)a.w.n_expert) {
             if (!is_single) atomicOr(&used[id / 32], 1u << id % 32);
         } else
-            for (int j = 0; j < OUTS; j++) dots[i * OUTS + j] = __int_as_float(0x7fc00000);
+            for (int j = 0; j < OUTS; j++) dots[i * OUTS + j] = not_a_number();
     }
 }
 
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(OUT_THREADS, 2)
             __syncwarp();
             copy_pairs(a, stages, list + first, n, 0);
             for (int k = 0; k < a.w.n_ktiles; k += a.kc, stage ^= 1) {
-                copies_done();
+                copies_wait_all();
                 __syncwarp();
                 if (k + a.kc < a.w.n_ktiles)
                     copy_pairs(a, stages + (stage ^ 1) * a.stage_bytes, list + first, n, k + a.kc);

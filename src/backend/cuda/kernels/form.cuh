@@ -12,6 +12,7 @@
 #include <cuda_fp16.h>
 #include <stdint.h>
 
+#include "backend/cuda/kernels/instructions.cuh"
 #include "backend/cuda/types.h"
 
 enum form {
@@ -143,24 +144,6 @@ template <enum form F> struct tile_share {
     uint32_t scale[form_scales(F)]; /* half2: rows 2t, 2t + 1; by block, or by block and half */
     uint32_t minus[2];
 };
-
-/* Read once: past L1, so that activations stay there. */
-__device__ __forceinline__ uint4 load_once4(const void *p)
-{
-    uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(p));
-    return v;
-}
-__device__ __forceinline__ uint2 load_once2(const void *p)
-{
-    uint2 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(v.x), "=r"(v.y)
-                 : "l"(p));
-    return v;
-}
 
 /* `tile` counted as in types.h. */
 template <enum form F>

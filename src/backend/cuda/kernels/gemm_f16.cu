@@ -21,8 +21,10 @@
  * Bound: mma.sync, 641 TFLOP/s on an H200; shared memory is nearly as busy (a warp reads 4 KB for
  * 32 mma). 128 x 256 by eight warps, which takes a quarter less from L2, was no faster with many
  * tiles and slower with few. */
+#include "backend/cuda/kernels/instructions.cuh"
 #include "backend/cuda/kernels/launch.cuh"
 #include "backend/cuda/kernels/moe.cuh"
+#include "backend/cuda/kernels/round.cuh"
 
 namespace {
 
@@ -61,39 +63,6 @@ struct place {
     int32_t half_first;   /* where the weight's columns begin in `half` */
     const uint16_t *w;    /* matrix */
 };
-
-/* ---- Instructions ------------------------------------------------------------------------ */
-
-__device__ __forceinline__ uint32_t shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-__device__ __forceinline__ void copy16(uint32_t to, const void *from)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-__device__ __forceinline__ void copies_commit()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int N> __device__ __forceinline__ void copies_wait()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
-__device__ __forceinline__ void load_matrices(uint32_t at, uint32_t r[4])
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
-__device__ __forceinline__ void multiply_add(float d[4], const uint32_t a[4], const uint32_t b[2])
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
-                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
 
 /* ---- A variant ----------------------------------------------------------------------------- */
 
@@ -204,12 +173,6 @@ __device__ __forceinline__ void store_floats(const product &p, const place &at,
     }
 }
 
-__device__ __forceinline__ uint32_t halves_of(float low, float high)
-{
-    __half2 v = __floats2half2_rn(low, high);
-    return *reinterpret_cast<uint32_t *>(&v);
-}
-
 /* The same to `half`: four rows of 128 bytes at a time. */
 __device__ __forceinline__ void store_halves(const product &p, const place &at,
                                              const int32_t *write, const char *square, int first,
@@ -223,8 +186,8 @@ __device__ __forceinline__ void store_halves(const product &p, const place &at,
         if (token >= at.n_live) break;
         float4 a = *reinterpret_cast<const float4 *>(square + square_offset(r, chunk));
         float4 b = *reinterpret_cast<const float4 *>(square + square_offset(r, chunk + 1));
-        uint4 v = make_uint4(halves_of(a.x, a.y), halves_of(a.z, a.w), halves_of(b.x, b.y),
-                             halves_of(b.z, b.w));
+        uint4 v = make_uint4(pack_halves(a.x, a.y), pack_halves(a.z, a.w), pack_halves(b.x, b.y),
+                             pack_halves(b.z, b.w));
         uint16_t *out = p.half + (int64_t)write[token] * p.half_cols + at.half_first + c;
         if (p.is_wide) {
             *reinterpret_cast<uint4 *>(out) = v;
@@ -327,9 +290,9 @@ template <class V, int SLICES> struct operands {
         a_at = (a_at + stage * V::STAGE_BYTES) ^ (step * 32);
         b_at = (b_at + stage * V::STAGE_BYTES) ^ (step * 32);
 #pragma unroll
-        for (int i = 0; i < SLICES; i++) load_matrices(a_at + i * SLICE * V::ROW_BYTES, a[i]);
+        for (int i = 0; i < SLICES; i++) load_matrices(a[i], a_at + i * SLICE * V::ROW_BYTES);
 #pragma unroll
-        for (int j = 0; j < 4; j++) load_matrices(b_at + j * 16 * V::ROW_BYTES, b[j]);
+        for (int j = 0; j < 4; j++) load_matrices(b[j], b_at + j * 16 * V::ROW_BYTES);
     }
 
     __device__ __forceinline__ void multiply(float (&sum)[SLICES][8][4]) const
@@ -337,7 +300,8 @@ template <class V, int SLICES> struct operands {
 #pragma unroll
         for (int i = 0; i < SLICES; i++)
 #pragma unroll
-            for (int j = 0; j < 8; j++) multiply_add(sum[i][j], a[i], &b[j / 2][j % 2 * 2]);
+            for (int j = 0; j < 8; j++)
+                mma_f16(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
     }
 };
 

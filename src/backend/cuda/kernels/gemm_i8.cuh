@@ -23,6 +23,7 @@
 
 #include "backend/cuda/kernels/form.cuh"
 #include "backend/cuda/kernels/launch.cuh"
+#include "backend/cuda/kernels/round.cuh"
 
 enum {
     GEMM_THREADS = 128,
@@ -75,34 +76,6 @@ __device__ __forceinline__ void take_columns(const gemm_product &p, int tile, ge
     s->part = part;
     s->group_begin = (tile - before) * GEMM_GROUPS;
     s->n_groups = min((int)GEMM_GROUPS, part->n_groups - s->group_begin);
-}
-
-__device__ __forceinline__ void copy16(uint32_t to, const void *from)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-__device__ __forceinline__ void copy_commit()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int PENDING> __device__ __forceinline__ void copy_wait()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
-}
-
-__device__ __forceinline__ void mma_k32(int c[4], const uint32_t a[4], const uint32_t b[2])
-{
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%10, %10, %10, %10};"
-        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(0));
-}
-__device__ __forceinline__ void mma_k16(int c[4], uint32_t a0, uint32_t a1, uint32_t b)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
-        "{%7, %7, %7, %7};"
-        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
-        : "r"(a0), "r"(a1), "r"(b), "r"(0));
 }
 
 /* acc += c * dx * dw for rows g, g + 8 (dx) and columns 2t, 2t + 1 (dw). */
@@ -159,7 +132,7 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
     float acc[MT][NT][4];
 
     __device__ gemm_tile(const gemm_product &product, const gemm_share &s, char *memory)
-        : p(product), share(s), shared((uint32_t)__cvta_generic_to_shared(memory)), stages(memory)
+        : p(product), share(s), shared(shared_address(memory)), stages(memory)
     {
     }
 
@@ -337,12 +310,12 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
     {
         int c[4];
         if constexpr (form_scales(F) == 4) {
-            mma_k16(c, a[0], a[1], b[0]);
+            mma_i8_k16(c, a[0], a[1], b[0]);
             scale_add(sum, c, dx[0].x, dx[1].x, half2_at(w.scale[2 * block]));
-            mma_k16(c, a[2], a[3], b[1]);
+            mma_i8_k16(c, a[2], a[3], b[1]);
             scale_add(sum, c, dx[0].x, dx[1].x, half2_at(w.scale[2 * block + 1]));
         } else {
-            mma_k32(c, a, b);
+            mma_i8_k32(c, a, b[0], b[1]);
             scale_add(sum, c, dx[0].x, dx[1].x, half2_at(w.scale[block]));
         }
         if constexpr (form_has_minus(F)) {
@@ -377,7 +350,7 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
                 copy_rows(shared + s * STAGE_BYTES);
                 copy_small(shared + s * STAGE_BYTES, true, false);
             }
-            copy_commit();
+            copies_commit();
         }
 #pragma unroll
         for (int i = 0; i < MT * NT * 4; i++) acc[i / (NT * 4)][i / 4 % NT][i % 4] = 0.0f;
@@ -385,27 +358,20 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
         int last = (p.n_stages - 1) * STAGE_BYTES, now = 0, next = last;
         for (int k = 0; k < p.n_ktiles; k++) {
             if (p.n_stages == 2)
-                copy_wait<0>();
+                copies_wait<0>();
             else
-                copy_wait<1>();
+                copies_wait<1>();
             __syncthreads();
             if (k + p.n_stages - 1 < p.n_ktiles) {
                 copy_weights(shared + next);
                 copy_rows(shared + next);
                 copy_small(shared + next, true, true);
             }
-            copy_commit();
+            copies_commit();
             if (has_columns) step(stages + now);
             next = now;
             now = now == last ? 0 : now + STAGE_BYTES;
         }
-    }
-
-    /* Saturates; NaN stays NaN. */
-    static __device__ __forceinline__ uint16_t half_of(float v)
-    {
-        if (fabsf(v) > 65504.0f) v = copysignf(65504.0f, v);
-        return __half_as_ushort(__float2half_rn(v));
     }
 
     /* Columns col, col + 1 of a part. */
@@ -415,11 +381,11 @@ template <enum form F, int WARPS_M, int MT> struct gemm_tile {
         if (p.half) {
             uint16_t *to = p.half + (int64_t)row * p.half_cols + part.half_column + col;
             if (p.is_even) {
-                uint32_t two = half_of(v0) | (uint32_t)half_of(v1) << 16;
+                uint32_t two = half_saturated(v0) | (uint32_t)half_saturated(v1) << 16;
                 *reinterpret_cast<uint32_t *>(to) = two;
             } else {
-                to[0] = half_of(v0);
-                if (col + 1 < part.rows) to[1] = half_of(v1);
+                to[0] = half_saturated(v0);
+                if (col + 1 < part.rows) to[1] = half_saturated(v1);
             }
         } else {
             float *to = part.y + (int64_t)row * part.rows + col;

@@ -15,6 +15,7 @@
 
 #include "backend/cuda/kernels/block.cuh"
 #include "backend/cuda/kernels/launch.cuh"
+#include "backend/cuda/kernels/round.cuh"
 
 namespace {
 
@@ -104,42 +105,10 @@ __device__ __forceinline__ void turn(struct half_quads *x, float position, float
 
 /* ---- Cache --------------------------------------------------------------------------------- */
 
-__device__ __forceinline__ float quad_largest(float4 x)
-{
-    return fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w)));
-}
-
-__device__ __forceinline__ float octet_largest(float x)
-{
-#pragma unroll
-    for (int mask = 4; mask > 0; mask /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, mask));
-    return x;
-}
-
-/* To nearest, limited to +-127; NaN gives -127 (quant/search.h: round_limited). */
-__device__ __forceinline__ uint32_t round_byte(float x)
-{
-    if (!(x > -127.0f)) x = -127.0f;
-    if (x > 127.0f) x = 127.0f;
-    return (uint32_t)(uint8_t)__float2int_rn(x);
-}
-
-/* Columns col .. col + 3 of a cell of blocks; `largest` |value| of the block of 32. */
-__device__ __forceinline__ void store_q8_0(char *cell, int col, float4 x, float largest)
-{
-    __half d = __float2half_rn(__fdiv_rn(largest, 127.0f));
-    float scale = __half2float(d), inverse = scale > 0.0f ? __fdiv_rn(1.0f, scale) : 0.0f;
-    uint16_t *block = reinterpret_cast<uint16_t *>(cell) + col / 32 * 17;
-    int at = col % 32;
-    block[1 + at / 2] =
-        (uint16_t)(round_byte(__fmul_rn(x.x, inverse)) | round_byte(__fmul_rn(x.y, inverse)) << 8);
-    block[2 + at / 2] =
-        (uint16_t)(round_byte(__fmul_rn(x.z, inverse)) | round_byte(__fmul_rn(x.w, inverse)) << 8);
-    if (at == 0) block[0] = __half_as_ushort(d);
-}
-
+/* Columns col .. col + 3 of a cell; `most_bits`: of the largest |value| of their block of 32, for
+ * Q8_0 alone. */
 __device__ __forceinline__ void store_cell(enum format format, char *cell, int col, float4 x,
-                                           float largest)
+                                           uint32_t most_bits)
 {
     if (format == FORMAT_F32) {
         *reinterpret_cast<float4 *>(cell + 4 * col) = x;
@@ -154,7 +123,7 @@ __device__ __forceinline__ void store_cell(enum format format, char *cell, int c
             make_uint2(*reinterpret_cast<uint32_t *>(&a), *reinterpret_cast<uint32_t *>(&b));
         *reinterpret_cast<uint2 *>(cell + 2 * col) = bits;
     } else {
-        store_q8_0(cell, col, x, largest);
+        store_q8_0(cell, col, x, most_bits);
     }
 }
 
@@ -194,11 +163,11 @@ __device__ __forceinline__ void store_head(const struct heads_args &p, enum head
                                            int token, int head, int j, const struct half_quads &x)
 {
     const int d = p.cache.head_dim;
-    float lo = 0.0f, hi = 0.0f; /* largest of the blocks of both quads, for Q8_0 */
+    uint32_t lo = 0, hi = 0; /* largest of the blocks of both quads, for Q8_0 */
     if (kind != HEAD_Q && p.cache.format == FORMAT_Q8_0) {
-        lo = quad_largest(x.lo), hi = quad_largest(x.hi);
-        if (d == 32) lo = hi = fmaxf(lo, hi); /* the head is one block */
-        lo = octet_largest(lo), hi = octet_largest(hi);
+        lo = quad_most(x.lo), hi = quad_most(x.hi);
+        if (d == 32) lo = hi = max(lo, hi); /* the head is one block */
+        lo = octet_max(lo), hi = octet_max(hi);
     }
     if (j >= d / 8) return;
     if (kind == HEAD_Q) {
@@ -306,11 +275,11 @@ __global__ void __launch_bounds__(256) kv_write_kernel(const __grid_constant__ s
     grid_wait();
     grid_release();
     float4 x = load_quad(source, col, cols);
-    float largest = octet_largest(quad_largest(x));
+    uint32_t most_bits = octet_max(quad_most(x));
     if (col >= cols || row >= rows_live(p.rows, p.step)) return;
     int token = row_token(p.rows, p.step, row);
     char *cell = cell_of(p.cache, blockIdx.z ? p.cache.v : p.cache.k, p.step, token);
-    store_cell(p.cache.format, cell, col, x, largest);
+    store_cell(p.cache.format, cell, col, x, most_bits);
 }
 
 inline unsigned units_grid(int n, int group)

@@ -56,12 +56,6 @@ template <typename Kernel> static inline cudaError_t allow_shared(Kernel kernel,
                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
 }
 
-/* Whether activations are codes with a scale for each block of 32. */
-__host__ __device__ __forceinline__ bool is_in_blocks(const struct act &act)
-{
-    return act.kind == ACT_INT8 || act.kind == ACT_FINE;
-}
-
 /* Live rows of a launch. */
 __device__ __forceinline__ int rows_live(const struct rows &rows, const struct step_view &step)
 {

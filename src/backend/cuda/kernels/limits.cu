@@ -1,6 +1,7 @@
 /* What the device can do at most: bytes read with 16-byte loads, eight in flight a thread; 8-bit
  * and fp16 products of mma.sync with operands in registers. Results go nowhere, but depend on what
  * was read, so that nothing is left out. */
+#include "backend/cuda/kernels/instructions.cuh"
 #include "backend/cuda/kernels/launch.cuh"
 
 enum { READ_THREADS = 512, IN_FLIGHT = 8, MMA_WARPS = 8, MMA_ROUNDS = 2048, CHAINS = 8 };
@@ -26,20 +27,14 @@ __global__ void __launch_bounds__(READ_THREADS)
     if (sum == 0x12345678) *out = sum;
 }
 
-/* 16 x 8 sums of 32 bytes, or of 16 fp16 values in fp32. */
-__device__ __forceinline__ void multiply_add(int32_t d[4], const uint32_t a[4], const uint32_t b[2])
+/* For sums of either kind. */
+__device__ __forceinline__ void mma_add(int32_t d[4], const uint32_t a[4], const uint32_t b[2])
 {
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
-                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    mma_i8_k32_add(d, a, b[0], b[1]);
 }
-__device__ __forceinline__ void multiply_add(float d[4], const uint32_t a[4], const uint32_t b[2])
+__device__ __forceinline__ void mma_add(float d[4], const uint32_t a[4], const uint32_t b[2])
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    mma_f16(d, a, b[0], b[1]);
 }
 
 /* Two fp16 values from 1 to 2, whose sums of products stay small; as four bytes good as any. */
@@ -59,7 +54,7 @@ __global__ void __launch_bounds__(32 * MMA_WARPS) multiply_all(uint32_t *out)
     for (int i = 0; i < 2; i++) b[i] = operand(threadIdx.x * 0x02040608u + i);
     for (int round = 0; round < MMA_ROUNDS; round++)
 #pragma unroll
-        for (int c = 0; c < CHAINS; c++) multiply_add(acc[c], a, b);
+        for (int c = 0; c < CHAINS; c++) mma_add(acc[c], a, b);
     Sum sum = 0;
     for (int c = 0; c < CHAINS; c++)
         for (int i = 0; i < 4; i++) sum += acc[c][i];

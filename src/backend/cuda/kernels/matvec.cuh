@@ -19,7 +19,9 @@
 
 #include "backend/cuda/kernels/block.cuh"
 #include "backend/cuda/kernels/form.cuh"
+#include "backend/cuda/kernels/instructions.cuh"
 #include "backend/cuda/kernels/launch.cuh"
+#include "backend/cuda/kernels/round.cuh"
 
 enum { RG = 2, WARPS = 8 }; /* groups of a warp; warps of a block */
 
@@ -54,48 +56,6 @@ __host__ __device__ constexpr int scale_step(int kc)
 __host__ __device__ constexpr int low_step(int rows, int kc)
 {
     return (rows * (value_step(kc) + scale_step(kc)) + 64 + 127) / 128 * 128 - 64;
-}
-
-__device__ __forceinline__ void copy16(void *shared, const void *global)
-{
-    uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
-}
-__device__ __forceinline__ void copies_done()
-{
-    asm volatile("cp.async.wait_all;" ::: "memory");
-}
-
-/* Results apart from operands: A serves several products and would be copied for each. */
-__device__ __forceinline__ void mma32(int c[4], const uint32_t a[4], uint2 b)
-{
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%10, %10, %10, %10};"
-        : "=&r"(c[0]), "=&r"(c[1]), "=&r"(c[2]), "=&r"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y), "r"(0));
-}
-__device__ __forceinline__ void mma16(int c[4], const uint32_t a[2], uint32_t b)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
-        "{%7, %7, %7, %7};"
-        : "=&r"(c[0]), "=&r"(c[1]), "=&r"(c[2]), "=&r"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(b), "r"(0));
-}
-
-/* The same on top of what is there. */
-__device__ __forceinline__ void mma32_onto(int c[4], const uint32_t a[4], uint2 b)
-{
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
-}
-__device__ __forceinline__ void mma16_onto(int c[4], const uint32_t a[2], uint32_t b)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
-        "{%0, %1, %2, %3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 
 /* Where a lane's share of a slice's first tile lies; tiles of a slice follow each other. As rows of
@@ -160,18 +120,17 @@ __device__ __forceinline__ void multiply_block(int dots[4], const uint32_t (&b)[
                                                int block, int half, uint2 x)
 {
     if constexpr (F == FORM_S6) {
-        uint32_t a[2] = {b[0][block][half], b[1][block][half]};
         uint32_t x_half = half ? x.y : x.x;
         if (IS_ONTO)
-            mma16_onto(dots, a, x_half);
+            mma_i8_k16_add(dots, b[0][block][half], b[1][block][half], x_half);
         else
-            mma16(dots, a, x_half);
+            mma_i8_k16_apart(dots, b[0][block][half], b[1][block][half], x_half);
     } else {
         uint32_t a[4] = {b[0][block][0], b[1][block][0], b[0][block][1], b[1][block][1]};
         if (IS_ONTO)
-            mma32_onto(dots, a, x);
+            mma_i8_k32_add(dots, a, x.x, x.y);
         else
-            mma32(dots, a, x);
+            mma_i8_k32_apart(dots, a, x.x, x.y);
     }
 }
 
@@ -324,33 +283,6 @@ __device__ __forceinline__ float gelu(float a)
     return 0.5f * a * (1.0f + tanhf(0.79788456080286536f * (a + 0.044715f * a * a * a)));
 }
 
-/* A warp holds 32 neighbouring columns of a row, col = lane + a multiple of 32: their codes and
- * scale. v is 0 behind the row's end; a value that is not finite makes the block NaN. */
-__device__ __forceinline__ void store_act_block(const struct act &act, int64_t row, int col,
-                                                float v)
-{
-    float most = fabsf(v);
-    for (int i = 16; i > 0; i /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, i));
-    if (__any_sync(~0u, !isfinite(v))) most = __int_as_float(0x7fc00000);
-    float inverse = most > 0 ? __fdiv_rn(127.0f, most) : 0.0f;
-    float y = most > 0 ? __fmul_rn(v, inverse) : 0.0f;
-    float r = __fadd_rn(y, ROUNDER);
-    int q = rounded_integer(r), c = col % 32, code = q;
-    int64_t at = row * act.stride + col - c + 8 * (c % 16 / 4) + c / 16 * 4 + c % 4;
-    static_cast<int8_t *>(act.values)[at] = (int8_t)q;
-    if (act.kind == ACT_FINE) {
-        int low = rounded_integer(lost_rounded(y, r));
-        act.low[at] = (int8_t)low;
-        code = q * FINE_STEPS + low;
-    }
-    int sum = __reduce_add_sync(~0u, code);
-    if (c == 0) {
-        float d = __fdiv_rn(most, act.kind == ACT_FINE ? 127.0f * FINE_STEPS : 127.0f);
-        reinterpret_cast<float2 *>(act.scale)[(row * act.stride + col) / 32] =
-            make_float2(d, d * (float)sum);
-    }
-}
-
 /* Partial sums of a block, by slice, output and row: eight outputs lie together, and the padding
  * behind the rows keeps neighbouring groups on other banks. */
 struct partial_sums {
@@ -415,7 +347,7 @@ __device__ __forceinline__ void finish_gelu(const gelu_epilogue &e, const partia
             v = gelu(a) * b;
             if (e.out) e.out[to * e.cols + col] = v;
         }
-        if (is_in_blocks(e.act) && col - lane < e.act.stride) store_act_block(e.act, to, col, v);
+        if (is_in_blocks(e.act) && col - lane < e.act.stride) act_store_block(e.act, to, col, v);
     }
 }
 

@@ -175,10 +175,10 @@ __device__ __forceinline__ void fill_stage(const product &a, uint8_t *stage, con
         int64_t at = (int64_t)from * a.x.stride + k * 64;
         const uint8_t *x = static_cast<const uint8_t *>(a.x.values) + at;
         const uint8_t *d = reinterpret_cast<const uint8_t *>(a.x.scale) + at / 4;
-        for (int j = lane; j < n * 4; j += 32) copy16(values + j * 16, x + j * 16);
-        for (int j = lane; j < n; j += 32) copy16(scales + j * 16, d + j * 16);
+        for (int j = lane; j < n * 4; j += 32) copy16_through_l1(values + j * 16, x + j * 16);
+        for (int j = lane; j < n; j += 32) copy16_through_l1(scales + j * 16, d + j * 16);
         for (int j = lane; IS_FINE && j < n * 4; j += 32)
-            copy16(values + a.to_low + j * 16, a.x.low + at + j * 16);
+            copy16_through_l1(values + a.to_low + j * 16, a.x.low + at + j * 16);
     }
 }
 
@@ -187,7 +187,7 @@ __device__ __forceinline__ void fill_stage_now(const product &a, uint8_t *stage,
                                                int first, int n_rows)
 {
     fill_stage<IS_FINE>(a, stage, x_rows, first, n_rows);
-    copies_done();
+    copies_wait_all();
     __syncthreads();
 }
 
@@ -210,8 +210,9 @@ __device__ __forceinline__ void copy_stage(const product &a, uint8_t *stage, con
         for (int part = i / VALUES; part < a.abreast; part += n_threads / VALUES) {
             int k0 = slice_begin(a, turn * a.abreast + part);
             if (row >= n_rows || k0 + k_in >= slice_begin(a, turn * a.abreast + part + 1)) continue;
-            copy16(to + part * a.slice_bytes, x_values + at + k0 * 64);
-            if (IS_FINE) copy16(to + part * a.slice_bytes + a.to_low, a.x.low + at + k0 * 64);
+            copy16_through_l1(to + part * a.slice_bytes, x_values + at + k0 * 64);
+            if (IS_FINE)
+                copy16_through_l1(to + part * a.slice_bytes + a.to_low, a.x.low + at + k0 * 64);
         }
     }
     int i = threadIdx.x, c = i % KC, row = i / KC % ROWS, k_in = chunk * KC + c;
@@ -221,7 +222,7 @@ __device__ __forceinline__ void copy_stage(const product &a, uint8_t *stage, con
     for (int part = i / SCALES; part < a.abreast; part += n_threads / SCALES) {
         int k0 = slice_begin(a, turn * a.abreast + part);
         if (row < n_rows && k0 + k_in < slice_begin(a, turn * a.abreast + part + 1))
-            copy16(to + part * a.slice_bytes, d + k0 * 16);
+            copy16_through_l1(to + part * a.slice_bytes, d + k0 * 16);
     }
 }
 
@@ -286,7 +287,7 @@ __device__ __forceinline__ void multiply_job(const product &a, float (&acc)[NT][
     int kc = NT == 1 ? a.kc : KC, n_n = (end - here.first + 7) / 8;
     for (int chunk = 0; chunk < a.n_chunks; chunk++) {
         if (!is_filled) {
-            copies_done();
+            copies_wait_all();
             __syncthreads();
         }
         bool is_same = chunk + 1 < a.n_chunks;
@@ -351,7 +352,7 @@ __global__ void __launch_bounds__(32 * WARPS, 2) multiply_tiles(const __grid_con
                 locate_slice<F>(a, max(expert, 0), next.unit * a.across + column,
                                 next.turn * a.abreast + part, *s);
         };
-        float acc[NT][RG * 2], start = expert < 0 ? __int_as_float(0x7fc00000) : 0.0f;
+        float acc[NT][RG * 2], start = expert < 0 ? not_a_number() : 0.0f;
 #pragma unroll
         for (int i = 0; i < NT * RG * 2; i++) acc[i / (RG * 2)][i % (RG * 2)] = start;
         int length = now.length;
@@ -371,7 +372,7 @@ __global__ void __launch_bounds__(32 * WARPS, 2) multiply_tiles(const __grid_con
         }
         here = next;
     }
-    copies_done();
+    copies_wait_all();
 }
 
 /* ---- Up to four rows ------------------------------------------------------------------------ */
@@ -396,11 +397,6 @@ template <enum form F> struct ring_stage {
         BYTES = MINUS_AT + RG * MINUS
     };
 };
-
-__device__ __forceinline__ void copy16_once(uint32_t shared, const void *global)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
-}
 
 /* What is still to be asked for of a slice. Quants: a lane's 16 bytes of each group. The smaller
  * planes: lanes 0..15 the first group, 16..31 the second. */
@@ -440,20 +436,19 @@ template <enum form F> __device__ __forceinline__ void feed_stage(ring_feed<F> &
 #pragma unroll
             for (int j = 0; j < S::QUANTS; j += 512)
                 if (j + lane * 16 < n * form_quant_bytes(F))
-                    copy16_once(stage + i * S::QUANTS + j + lane * 16, f.quants[i] + j);
-        if (at < n * form_scale_bytes(F))
-            copy16_once(stage + S::SCALE_AT + g * S::SCALE + at, f.scale);
+                    copy16(stage + i * S::QUANTS + j + lane * 16, f.quants[i] + j);
+        if (at < n * form_scale_bytes(F)) copy16(stage + S::SCALE_AT + g * S::SCALE + at, f.scale);
         if (form_high_bits(F) && at < n * form_high_bytes(F))
-            copy16_once(stage + S::HIGH_AT + g * S::HIGH + at, f.high);
+            copy16(stage + S::HIGH_AT + g * S::HIGH + at, f.high);
         if (form_has_minus(F) && at < n * form_minus_bytes(F))
-            copy16_once(stage + S::MINUS_AT + g * S::MINUS + at, f.minus);
+            copy16(stage + S::MINUS_AT + g * S::MINUS + at, f.minus);
         for (int i = 0; i < RG; i++) f.quants[i] += S::QUANTS;
         f.scale += S::SCALE;
         if (form_high_bits(F)) f.high += S::HIGH;
         if (form_has_minus(F)) f.minus += S::MINUS;
         f.left -= n;
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    copies_commit();
 }
 
 /* The next stage into the ring, without gaps through the end of a unit. */
@@ -531,7 +526,7 @@ __global__ void __launch_bounds__(32 * WARPS, 3) multiply_few(const __grid_const
     int *list = IS_EXPERT ? reinterpret_cast<int *>(shared + a.list_at) : nullptr;
     int *x_rows = IS_EXPERT ? list + a.rows.max * a.n_used : nullptr;
     uint8_t *ring = shared + a.ring_at + warp * RING * S::BYTES;
-    uint32_t ring_to = (uint32_t)__cvta_generic_to_shared(ring);
+    uint32_t ring_to = shared_address(ring);
     ring_feed<F> feed = {};
     feed.unit = unit;
     int taken = 0; /* place in the ring */
@@ -563,11 +558,11 @@ __global__ void __launch_bounds__(32 * WARPS, 3) multiply_few(const __grid_const
     operands x = {shared + place.values + (is_low ? a.to_low : 0), shared + place.scales, 0, 0};
     partial_sums p = partial_sums_of(a, shared);
     int length = slice_begin(a, part + 1) - slice_begin(a, part);
-    float start = expert < 0 ? __int_as_float(0x7fc00000) : 0.0f;
+    float start = expert < 0 ? not_a_number() : 0.0f;
     for (;;) {
         float acc[1][RG] = {{start, start}};
         for (int k = 0; k < length; k += S::TILES) {
-            asm volatile("cp.async.wait_group %0;" ::"n"(RING - 2) : "memory");
+            copies_wait<RING - 2>();
             __syncwarp();
             feed_next();
             multiply_ring_stage<F, S::TILES, IS_FINE>(acc, ring + taken * S::BYTES, x.at(k),
@@ -587,7 +582,7 @@ __global__ void __launch_bounds__(32 * WARPS, 3) multiply_few(const __grid_const
         if (first >= end) break;
         fill_stage_now<IS_FINE>(a, shared, x_rows, first, min(end - first, rows));
     }
-    copies_done();
+    copies_wait_all();
 }
 
 /* ---- Launch -------------------------------------------------------------------------------- */

@@ -108,7 +108,7 @@ __device__ __forceinline__ void put_sums(const rows_product &a, const partial_su
             int which, out, slot;
             row_of_quad(a, quad, i, &which, &out, &slot);
             if (threadIdx.x % 32 == 0)
-                p.slot(slice, slot)[r * 8 + out % 8] = is_wrong ? __int_as_float(0x7fc00000) : sum;
+                p.slot(slice, slot)[r * 8 + out % 8] = is_wrong ? not_a_number() : sum;
         }
     __syncthreads();
 }

@@ -1,5 +1,5 @@
-/* fp16 mirrors: mirror[expert][r][c] = fp16(w[expert][r][c]), rounded to nearest even and held
- * within +-65504, 0 for columns from w.cols to mirror_cols.
+/* fp16 mirrors: mirror[expert][r][c] = fp16(w[expert][r][c]), rounded to nearest even; what is
+ * too large becomes +-65504, NaN stays NaN. Columns from w.cols to mirror_cols are 0.
  *
  * Tiles: a warp takes tiles one after another along a row of tiles; a lane decodes the 16 values
  * that it owns (types.h) and stores them as four pieces of four columns, so that four lanes fill
@@ -7,6 +7,7 @@
  * Bound: memory, the bytes of the planes read and 2 bytes a value written. */
 #include "backend/cuda/kernels/form.cuh"
 #include "backend/cuda/kernels/launch.cuh"
+#include "backend/cuda/kernels/round.cuh"
 
 namespace {
 
@@ -16,13 +17,6 @@ struct mirror_rows {
     struct cuda_weight w;
     int32_t expert, first, end; /* rows [first, end) of that matrix */
 };
-
-__device__ uint32_t pack(float low, float high)
-{
-    __half2 v = __floats2half2_rn(fminf(fmaxf(low, -65504.0f), 65504.0f),
-                                  fminf(fmaxf(high, -65504.0f), 65504.0f));
-    return *reinterpret_cast<uint32_t *>(&v);
-}
 
 __device__ uint16_t *row_of(const mirror_rows &m, int row)
 {
@@ -53,7 +47,7 @@ template <enum form F> __global__ void __launch_bounds__(MIRROR_THREADS) mirror_
                is_odd ? minus.y : minus.x, v);
         if (row >= m.first && row < m.end)
             *reinterpret_cast<uint2 *>(out + i * 16) =
-                make_uint2(pack(v[0], v[1]), pack(v[2], v[3]));
+                make_uint2(pack_halves_saturated(v[0], v[1]), pack_halves_saturated(v[2], v[3]));
     }
 }
 
@@ -92,7 +86,8 @@ __global__ void __launch_bounds__(MIRROR_THREADS) mirror_floats(mirror_rows m)
         float v[8];
         load8(m, m.w.quants + ((int64_t)m.expert * m.w.rows + row) * m.w.row_bytes, col, v);
         *reinterpret_cast<uint4 *>(row_of(m, row) + col) =
-            make_uint4(pack(v[0], v[1]), pack(v[2], v[3]), pack(v[4], v[5]), pack(v[6], v[7]));
+            make_uint4(pack_halves_saturated(v[0], v[1]), pack_halves_saturated(v[2], v[3]),
+                       pack_halves_saturated(v[4], v[5]), pack_halves_saturated(v[6], v[7]));
     }
 }
 

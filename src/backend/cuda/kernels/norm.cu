@@ -11,6 +11,7 @@
  * read from L2 and two or three barriers. */
 #include "backend/cuda/kernels/block.cuh"
 #include "backend/cuda/kernels/launch.cuh"
+#include "backend/cuda/kernels/round.cuh"
 
 namespace {
 

@@ -60,7 +60,7 @@ __device__ __forceinline__ void choose(const struct choice &p, int64_t row, bool
         for (int v = V - 1; v >= 0; v--)
             if (key[v] == best) lowest = (uint32_t)(lane + WARP * v);
         lowest = __reduce_min_sync(~0u, lowest);
-        float share = best > 1 ? __uint_as_float(best - 2) : __uint_as_float(0x7fffffffu);
+        float share = best > 1 ? __uint_as_float(best - 2) : not_a_number();
         sum = __fadd_rn(sum, share);
 #pragma unroll
         for (int v = 0; v < V; v++) {
