@@ -1,19 +1,29 @@
 /* carat: Gemma 4 language models from GGUF files.
  *
- * The one public header of the engine. A model file is opened (carat_model), an engine is
- * started on it (carat_engine), requests of token ids are submitted, the engine is stepped,
- * and events come back. Text, chat turns and tool calls are turned into ids and back by the
- * functions of the middle part.
+ * The one header that a program needs. Calling order, with the functions of each step:
+ *
+ *   open a model file          carat_model_open
+ *   start an engine on it      carat_engine_open: takes all memory
+ *   make a prompt of ids       carat_chat_tokenize_json, carat_chat_tokenize, carat_tokenize
+ *   ask                        carat_submit; carat_answer_open, when text is wanted
+ *   until the DONE event       carat_step; carat_next_event until NULL; carat_answer_push
+ *   close, in reverse order    carat_answer_close, carat_engine_close, carat_model_close
+ *
+ * examples/generate.c does this in 40 lines.
  *
  * Rules
  * 1. Functions that can fail return CARAT_OK or a negative status and fill `err` (which may be
  *    NULL). Nothing here prints, exits or reads the environment.
- * 2. A carat_model is read-only after open: any thread may use it, and it must outlive the
- *    engines, parsers and decoders made from it.
- * 3. A carat_engine belongs to one thread at a time. Memory is taken by carat_engine_open and, for
- *    a request's prompt and sampler, by carat_submit; a step takes none.
- * 4. Memory handed to the caller is freed with carat_free. Everything else is borrowed.
- * 5. Token ids are int32_t in [0, vocabulary size). Positions count from 0. */
+ * 2. A carat_model does not change: any thread may use it. It must outlive what was opened on it.
+ *    All else belongs to one thread at a time; only carat_cancel may be called by any.
+ * 3. Memory handed to the caller is freed with carat_free. Everything else is borrowed.
+ * 4. A zeroed struct asks for defaults. Token ids are int32_t in [0, vocabulary size). Positions
+ *    count from 0. Texts are UTF-8.
+ * 5. Structs of options begin with `size`: sizeof the struct that the caller was compiled with, or
+ *    0 for the members up to the line "end of version 0.1". Later versions add members at the end.
+ *    What a shorter struct lacks is 0; a longer one must be 0 where this library knows no member,
+ *    else CARAT_EUNSUPPORTED. Structs that the library hands out as `const` pointers grow too;
+ *    the others stay as they are as long as the library's soname does. */
 #ifndef CARAT_H
 #define CARAT_H
 
@@ -27,27 +37,36 @@
 extern "C" {
 #endif
 
+/* Of this header; carat_version() is that of the library which runs. */
+#define CARAT_VERSION_MAJOR 0
+#define CARAT_VERSION_MINOR 1
+#define CARAT_VERSION_PATCH 0
 #define CARAT_VERSION "0.1.0"
+
+#pragma GCC visibility push(default)
 
 typedef struct carat_model carat_model;
 typedef struct carat_engine carat_engine;
 typedef struct carat_decoder carat_decoder;
-typedef struct carat_parser carat_parser;
+typedef struct carat_answer carat_answer;
 typedef uint64_t carat_request_id;
 
+const char *carat_version(void); /* "0.1.0" */
 void carat_free(void *memory);
 
 /* ---- Model files ------------------------------------------------------------------------ */
 
 enum carat_size { CARAT_SIZE_SMALL, CARAT_SIZE_LARGE }; /* chat template: E2B, E4B / the rest */
 
-struct carat_sampling {
-    float temperature;                                         /* 0: greedy */
-    int32_t top_k;                                             /* 0: all */
-    float top_p;                                               /* 1: off */
-    float min_p;                                               /* 0: off */
-    float repeat_penalty, presence_penalty, frequency_penalty; /* 1, 0, 0: off */
-    int32_t repeat_last_n; /* tokens the penalties look at; -1: all of them */
+struct carat_sampling {      /* zeroed: the likeliest token, without penalties */
+    float temperature;       /* 0: greedy */
+    int32_t top_k;           /* 0: all */
+    float top_p;             /* 0 or 1: off */
+    float min_p;             /* 0: off */
+    float repeat_penalty;    /* 0 or 1: off */
+    float presence_penalty;  /* 0: off */
+    float frequency_penalty; /* 0: off */
+    int32_t repeat_last_n;   /* tokens the penalties look at; 0: the last 64, -1: all of them */
     uint64_t seed;
 };
 
@@ -60,7 +79,7 @@ struct carat_model_info {
     uint64_t file_bytes;
     char quantisation[32]; /* "Q4_K - Medium": the type of most of the layers' weights */
     const char *note; /* what a user should know (extra tensors skipped, template unknown), or "" */
-    struct carat_sampling sampling; /* the file's general.sampling.*, else 1.0 / 64 / 0.95 */
+    struct carat_sampling sampling; /* recommended: general.sampling.*, else 1.0 / 64 / 0.95 */
 };
 
 /* Maps and checks a file (or the first part of a split one). CARAT_EFORMAT names the place. */
@@ -139,11 +158,18 @@ struct carat_member {
 /* A prompt is a list of spans: template text, in which special tokens count, and message text, in
  * which they do not. `request` is a chat request as OpenAI's API has it: an object with
  * "messages" and optionally "tools", "enable_thinking", "add_generation_prompt" (default true),
- * "preserve_thinking". CARAT_EUSAGE names the offending field. */
+ * "preserve_thinking"; other members are ignored. CARAT_EUSAGE names the offending field.
+ * *out and *ids are freed with carat_free. */
 int carat_chat_text(enum carat_size size, const struct carat_value *request, char **out,
                     size_t *length, struct carat_error *err);
 int carat_chat_tokenize(const carat_model *model, const struct carat_value *request, int32_t **ids,
                         size_t *count, struct carat_error *err);
+
+/* The same from `length` bytes of JSON. "arguments" of tool calls may be objects, or strings of
+ * JSON as in OpenAI's API. CARAT_EUSAGE names line and column of what is not JSON.
+ * CARAT_EUNSUPPORTED: carat was built without jansson. */
+int carat_chat_tokenize_json(const carat_model *model, const char *json, size_t length,
+                             int32_t **ids, size_t *count, struct carat_error *err);
 
 /* Whether a prompt of so many bytes can fit into n_ctx positions at all, which takes a division
  * instead of tokens: CARAT_ECONTEXT with the numbers if not. *bytes_max (may be NULL) is the most
@@ -151,10 +177,12 @@ int carat_chat_tokenize(const carat_model *model, const struct carat_value *requ
 int carat_check_prompt_bytes(const carat_model *model, size_t bytes, int32_t n_ctx,
                              size_t *bytes_max, struct carat_error *err);
 
-/* Model output, id by id, into what a person or a program wants to see. The parser starts in the
- * state that the prompt's last ids imply (inside a thought, after a tool call, ...). The events
- * of one push, and their texts, are borrowed until the next call. The concatenation of the
- * events is the same however ids are grouped. */
+/* ---- Answers ---------------------------------------------------------------------------- */
+
+/* Model output, id by id, as what a person or a program wants to see, up to a stop string. The
+ * answer starts in the state that the prompt's last ids imply (inside a thought, after a tool call,
+ * ...). The parts are the same however ids are grouped. Text is held back as long as it may be the
+ * beginning of a stop string, of which nothing is handed out. */
 enum carat_part_kind {
     CARAT_PART_TEXT,     /* text: answer for the user */
     CARAT_PART_THINKING, /* text: reasoning */
@@ -167,14 +195,34 @@ struct carat_part {
     const char *name; /* tool calls; else "" */
     bool is_complete; /* tool calls: false when the output was cut or had to be repaired */
 };
-int carat_parser_open(carat_parser **out, const carat_model *model, const int32_t *prompt,
-                      size_t n_prompt, struct carat_error *err);
-int carat_parser_push(carat_parser *parser, const int32_t *ids, size_t count,
+
+enum { CARAT_STOPS_MAX = 64, CARAT_STOP_BYTES_MAX = 256 };
+struct carat_answer_options { /* copied by carat_answer_open; NULL: none of it */
+    size_t size;
+    /* Strings of 1 to CARAT_STOP_BYTES_MAX bytes, at most CARAT_STOPS_MAX. Only text is compared
+     * with them, not thoughts or tool calls. */
+    const char *const *stops;
+    size_t n_stops;
+    bool is_raw;       /* one part of TEXT: all that the model says, thoughts and calls included */
+    bool show_special; /* is_raw: special tokens too */
+    /* end of version 0.1 */
+};
+int carat_answer_open(carat_answer **out, const carat_model *model, const int32_t *prompt,
+                      size_t n_prompt, const struct carat_answer_options *options,
+                      struct carat_error *err);
+
+/* Takes ids of TOKEN events and hands out parts, which are borrowed until the next call for this
+ * answer. No parts come after a stop string. _finish: what was held back, when no ids follow. */
+int carat_answer_push(carat_answer *answer, const int32_t *ids, size_t count,
                       const struct carat_part **parts, size_t *n_parts, struct carat_error *err);
-int carat_parser_finish(carat_parser *parser, const struct carat_part **parts, size_t *n_parts,
+int carat_answer_finish(carat_answer *answer, const struct carat_part **parts, size_t *n_parts,
                         struct carat_error *err);
-bool carat_parser_is_thinking(const carat_parser *parser); /* the channel is still open */
-void carat_parser_close(carat_parser *parser);
+
+/* The stop string that has ended the answer, borrowed from it, or NULL. The request still runs:
+ * carat_cancel ends it. */
+const char *carat_answer_stop(const carat_answer *answer);
+bool carat_answer_is_thinking(const carat_answer *answer); /* a thought has not ended yet */
+void carat_answer_close(carat_answer *answer);             /* NULL is fine */
 
 /* ---- Engine ----------------------------------------------------------------------------- */
 
@@ -193,10 +241,11 @@ enum carat_ple { CARAT_PLE_AUTO, CARAT_PLE_GPU, CARAT_PLE_PINNED, CARAT_PLE_HOST
 struct carat_memory;
 
 struct carat_engine_options { /* every 0 or NULL means the default; NULL options: all of them */
-    const char *backend;      /* "cuda", "cpu" or "ref"; default: the first that is there */
-    int32_t n_ctx;            /* positions a sequence can hold; default: the most that fits */
-    int32_t n_seq;            /* sequences decoded side by side; default 1 */
-    int32_t chunk;            /* rows of a prefill step; default 512, 2048 on GPUs */
+    size_t size;
+    const char *backend; /* "cuda", "cpu" or "ref"; default: the first that is there */
+    int32_t n_ctx;       /* positions a sequence can hold; default: the most that fits */
+    int32_t n_seq;       /* sequences decoded side by side; default 1 */
+    int32_t chunk;       /* rows of a prefill step; default 512, 2048 on GPUs */
     enum carat_kv_type kv_type;
     int32_t n_threads; /* of the CPU backend; default: cores, or what a quota allows */
     bool pin_threads;  /* each thread stays on its core */
@@ -225,6 +274,7 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     void (*planned)(void *user, const struct carat_memory *memory);
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes);
     void *progress_user;
+    /* end of version 0.1 */
 };
 
 /* Bytes of each kind, as allocated: what is printed is what is taken. */
@@ -279,15 +329,36 @@ struct carat_logit_bias {
     float bias;
 }; /* -INFINITY bans */
 
+/* Called by carat_step before a token is sampled, with the request's ids so far (prompt and answer)
+ * and its logits: n_vocab floats, which the function may change; -INFINITY bans an id, NaN or
+ * +INFINITY end the request by ERROR. Bias, suppressed ids and penalties come after it. It may call
+ * carat_cancel, and nothing else for this engine. */
+typedef void (*carat_on_logits_fn)(void *user, const int32_t *ids, size_t n_ids, float *logits,
+                                   int32_t n_vocab);
+
+enum { CARAT_TOP_LOGPROBS_MAX = 20, CARAT_BIAS_MAX = 1024 };
 struct carat_request { /* copied by carat_submit */
+    size_t size;
     const int32_t *prompt;
     size_t n_prompt;    /* 1 .. n_ctx - 1, else CARAT_ECONTEXT with the numbers */
     int32_t max_tokens; /* <= 0: to the end of the context */
     struct carat_sampling sampling;
     const struct carat_logit_bias *bias;
-    size_t n_bias;     /* at most 1024 */
-    bool ignore_stop;  /* measuring: go on after a stop token */
-    bool want_logprob; /* fill in `logprob` of the events: a pass over the whole vocabulary */
+    size_t n_bias;                /* at most CARAT_BIAS_MAX */
+    bool ignore_stop;             /* measuring: go on after a stop token */
+    bool want_logprob;            /* fill in `logprob` of the events */
+    int32_t n_top_logprobs;       /* fill in `top` too: 0 .. CARAT_TOP_LOGPROBS_MAX */
+    carat_on_logits_fn on_logits; /* NULL: none */
+    void *on_logits_user;
+    /* end of version 0.1 */
+};
+
+/* Of an id: ln of its probability under the model alone, a softmax over the whole vocabulary of the
+ * softcapped logits before on_logits, bias, suppressed ids, penalties and temperature. Logprobs and
+ * on_logits take a pass over the vocabulary at each token and, on a GPU, a copy of the row. */
+struct carat_logprob {
+    int32_t id;
+    float logprob;
 };
 
 enum carat_finish {
@@ -300,28 +371,35 @@ enum carat_event_kind { CARAT_EVENT_PROGRESS, CARAT_EVENT_TOKEN, CARAT_EVENT_DON
 struct carat_event {
     carat_request_id request;
     enum carat_event_kind kind;
-    int32_t done, total;           /* PROGRESS: prompt positions */
-    int32_t id;                    /* TOKEN; stop tokens are not reported as TOKEN */
-    float logprob;                 /* TOKEN, when wanted: of the softcapped logits as they are */
-    enum carat_finish finish;      /* DONE */
-    int32_t stop_id;               /* DONE by STOP: which */
-    const char *message;           /* DONE by ERROR; lives as long as the engine */
-    int32_t n_prompt, n_generated; /* DONE */
+    int32_t done, total;                    /* PROGRESS: prompt positions */
+    int32_t id;                             /* TOKEN; stop tokens are not reported as TOKEN */
+    float logprob;                          /* TOKEN, when wanted */
+    enum carat_finish finish;               /* DONE */
+    int32_t stop_id;                        /* DONE by STOP: which; else -1 */
+    const char *message;                    /* DONE by ERROR; lives as long as the engine */
+    int32_t n_prompt, n_generated;          /* DONE */
     double prefill_seconds, decode_seconds; /* DONE */
+    /* TOKEN, when wanted: the likeliest ids, falling; equal ones by rising id. Ids that are never
+     * sampled (marks of images, the file's suppress_tokens) are among them. */
+    const struct carat_logprob *top;
+    int32_t n_top;
 };
 
 /* CARAT_EBUSY when all sequences are taken, CARAT_EDEVICE when the device is lost. */
 int carat_submit(carat_engine *engine, const struct carat_request *request, carat_request_id *out,
                  struct carat_error *err);
-int carat_cancel(carat_engine *engine,
-                 carat_request_id request); /* DONE follows at the next step */
+
+/* From any thread, also while another is in carat_step: the step after ends the request by DONE,
+ * CANCELLED. CARAT_EUSAGE: no such request runs (any more). */
+int carat_cancel(carat_engine *engine, carat_request_id request);
 
 /* One forward pass for all running requests. Returns 1 while work is left, 0 when idle, or a
  * negative status. Then take the events until false. CARAT_EDEVICE: the device is lost; every
  * request has ended by ERROR, all later calls fail with the same message, and the engine can only
  * be closed. A GPU that was lost works again in a new process only. */
 int carat_step(carat_engine *engine, struct carat_error *err);
-bool carat_next_event(carat_engine *engine, struct carat_event *out);
+/* Borrowed until the next carat_step. NULL: no more. */
+const struct carat_event *carat_next_event(carat_engine *engine);
 
 /* ---- Measuring and looking inside ------------------------------------------------------- */
 
@@ -391,6 +469,8 @@ int carat_backend_probe(const char *name, struct carat_error *err);
 /* The backend that is taken when none is named, and its rows of a prefill step (0: no such one). */
 const char *carat_backend_default(void);
 int32_t carat_backend_chunk(const char *backend);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

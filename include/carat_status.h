@@ -20,7 +20,8 @@
     X(EIO, -9, 1, "reading or writing failed")                                                     \
     X(EBUSY, -10, 1, "a bounded queue or table is full")                                           \
     X(ECONTEXT, -11, 2, "exceeds the available context size")                                      \
-    X(ENUMERIC, -12, 1, "the model produced non-finite logits")
+    X(ENUMERIC, -12, 1, "the model produced non-finite logits")                                    \
+    X(EUNSUPPORTED, -13, 2, "not in this build of carat")
 
 enum carat_status {
 #define X(name, value, exit_status, text) CARAT_##name = (value),
@@ -36,7 +37,15 @@ struct carat_error {
 };
 
 /* Exit status of a program that ends because of `code`; default text of `code`. Never NULL. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
 int carat_exit_status(enum carat_status code);
 const char *carat_status_text(enum carat_status code);
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
 
 #endif

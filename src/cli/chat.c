@@ -13,7 +13,7 @@
 #include "cli/files.h"
 #include "cli/generate.h"
 #include "cli/inputs.h"
-#include "cli/json_tree.h"
+#include "json/json_tree.h"
 #include "cli/line_reader.h"
 #include "cli/session.h"
 #include "cli/settings.h"
@@ -63,7 +63,9 @@ static int answer(struct chat *chat, struct carat_error *err)
     if (status == CARAT_OK)
         status = conversation_add(&chat->talk, "assistant", buf_text(&a.text), a.text.length, err);
     if (status == CARAT_OK && a.end == ANSWER_INTERRUPTED) note("stopped");
-    if (status == CARAT_OK && a.end == ANSWER_LENGTH) note("cut: the limit of tokens was reached");
+    if (status == CARAT_OK && a.end == ANSWER_LENGTH)
+        note("cut: the limit of tokens was reached%s",
+             a.is_cut_in_thought ? " inside a thought" : "");
     if (status == CARAT_OK && a.end == ANSWER_CONTEXT)
         note("cut: the context of %d positions is full; /undo or /clear makes room",
              carat_engine_memory(chat->session.engine)->n_ctx);

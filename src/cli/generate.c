@@ -1,7 +1,7 @@
-/* The loop around carat_step. Text passes through a filter that holds back what could be the
- * beginning of a stop string, so that no part of one is ever shown. */
+/* Reads what to generate from the options, and runs the loop around carat_step. */
 #include "cli/generate.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,9 +81,9 @@ int generation_read(struct generation *g, const struct options *o, const carat_m
     g->n_stops = stops->n_list;
     for (size_t i = 0; i < g->n_stops; i++) {
         size_t length = strlen(g->stops[i]);
-        if (length == 0 || length > STOP_BYTES_MAX)
+        if (length == 0 || length > CARAT_STOP_BYTES_MAX)
             return err_set(err, CARAT_EUSAGE, "--stop: 1 to %d bytes expected, %zu given",
-                           STOP_BYTES_MAX, length);
+                           CARAT_STOP_BYTES_MAX, length);
     }
     for (size_t i = 0; i < bias->n_list; i++)
         TRY(read_bias(bias->list[i], info->n_vocab, &g->bias[g->n_bias++], err));
@@ -138,63 +138,14 @@ struct run {
     struct answer *answer;
     part_fn show;
     void *user;
-    carat_parser *parser;   /* or */
-    carat_decoder *decoder; /* --raw */
-    size_t shown;           /* bytes of answer->text already passed on */
-    bool is_ended, is_reader_gone;
+    carat_answer *parts;
+    bool is_reader_gone;
 };
 
 static void show_part(struct run *r, enum carat_part_kind kind, const char *text, size_t length)
 {
     if (length == 0 || r->is_reader_gone) return;
     if (!r->show(r->user, kind, text, length)) r->is_reader_gone = true;
-}
-
-/* The first stop string in text[from..], or NULL. */
-static const char *find_stop(const struct generation *g, const char *text, size_t length,
-                             size_t from)
-{
-    const char *first = NULL;
-    for (size_t i = 0; i < g->n_stops; i++) {
-        const char *at = memmem(text + from, length - from, g->stops[i], strlen(g->stops[i]));
-        if (at && (!first || at < first)) first = at;
-    }
-    return first;
-}
-
-/* Bytes at the end of text that begin a stop string. */
-static size_t held_back(const struct generation *g, const char *text, size_t length)
-{
-    size_t held = 0;
-    for (size_t i = 0; i < g->n_stops; i++) {
-        size_t n = strlen(g->stops[i]) - 1;
-        if (n > length) n = length;
-        while (n > held && memcmp(text + length - n, g->stops[i], n) != 0) n--;
-        if (n > held) held = n;
-    }
-    return held;
-}
-
-static void take_text(struct run *r, const char *text, size_t length)
-{
-    struct buf *all = &r->answer->text;
-    buf_add(all, text, length);
-    if (all->failed) return;
-    size_t upto = all->length;
-    const char *stop = find_stop(r->g, buf_text(all), all->length, r->shown);
-    if (stop) {
-        upto = (size_t)(stop - all->data);
-        all->length = upto;
-        all->data[upto] = '\0';
-        r->is_ended = true;
-        r->answer->end = ANSWER_STOP_TEXT;
-    } else {
-        upto -= held_back(r->g, buf_text(all), all->length);
-    }
-    if (upto > r->shown) {
-        show_part(r, CARAT_PART_TEXT, all->data + r->shown, upto - r->shown);
-        r->shown = upto;
-    }
 }
 
 static void take_call(struct run *r, const struct carat_part *part)
@@ -220,31 +171,25 @@ static void take_call(struct run *r, const struct carat_part *part)
 
 static void take_parts(struct run *r, const struct carat_part *parts, size_t n)
 {
-    for (size_t i = 0; i < n && !r->is_ended; i++) {
-        if (parts[i].kind == CARAT_PART_TEXT) {
-            take_text(r, parts[i].text, parts[i].length);
-        } else if (parts[i].kind == CARAT_PART_THINKING) {
-            buf_add(&r->answer->thinking, parts[i].text, parts[i].length);
-            show_part(r, CARAT_PART_THINKING, parts[i].text, parts[i].length);
-        } else {
-            take_call(r, &parts[i]);
+    for (size_t i = 0; i < n; i++) {
+        const struct carat_part *part = &parts[i];
+        if (part->kind == CARAT_PART_TOOL_CALL) {
+            take_call(r, part);
+            continue;
         }
+        bool is_text = part->kind == CARAT_PART_TEXT;
+        buf_add(is_text ? &r->answer->text : &r->answer->thinking, part->text, part->length);
+        show_part(r, part->kind, part->text, part->length);
     }
+    if (carat_answer_stop(r->parts)) r->answer->end = ANSWER_STOP_TEXT;
 }
 
 static int take_token(struct run *r, int32_t id, struct carat_error *err)
 {
-    if (r->is_ended) return CARAT_OK; /* one token more may come after a cancel */
-    if (r->g->max_tokens == 0) return CARAT_OK;
-    if (r->decoder) {
-        size_t length;
-        const char *text = carat_decoder_push(r->decoder, id, &length);
-        take_text(r, text, length);
-        return CARAT_OK;
-    }
     const struct carat_part *parts;
     size_t n;
-    TRY(carat_parser_push(r->parser, &id, 1, &parts, &n, err));
+    if (r->g->max_tokens == 0) return CARAT_OK;
+    TRY(carat_answer_push(r->parts, &id, 1, &parts, &n, err));
     take_parts(r, parts, n);
     return CARAT_OK;
 }
@@ -252,21 +197,12 @@ static int take_token(struct run *r, int32_t id, struct carat_error *err)
 /* What was held back, at the end. */
 static int take_rest(struct run *r, struct carat_error *err)
 {
-    if (r->answer->end == ANSWER_STOP_TEXT) return CARAT_OK;
-    if (r->decoder) {
-        size_t length;
-        const char *text = carat_decoder_finish(r->decoder, &length);
-        take_text(r, text, length);
-    } else {
-        const struct carat_part *parts;
-        size_t n;
-        TRY(carat_parser_finish(r->parser, &parts, &n, err));
-        take_parts(r, parts, n);
-    }
-    const struct buf *all = &r->answer->text;
-    if (all->length > r->shown)
-        show_part(r, CARAT_PART_TEXT, all->data + r->shown, all->length - r->shown);
-    r->shown = all->length;
+    const struct carat_part *parts;
+    size_t n;
+    r->answer->is_cut_in_thought =
+        r->answer->end != ANSWER_STOP && carat_answer_is_thinking(r->parts);
+    TRY(carat_answer_finish(r->parts, &parts, &n, err));
+    take_parts(r, parts, n);
     return CARAT_OK;
 }
 
@@ -290,6 +226,14 @@ static int take_done(struct run *r, const struct carat_event *event, struct cara
     return CARAT_OK;
 }
 
+static int take_event(struct run *r, const struct carat_event *event, struct carat_error *err)
+{
+    if (event->kind == CARAT_EVENT_TOKEN) return take_token(r, event->id, err);
+    if (event->kind == CARAT_EVENT_DONE) return take_done(r, event, err);
+    progress("reading the prompt", event->done, event->total);
+    return CARAT_OK;
+}
+
 static int step_to_end(struct run *r, carat_engine *engine, carat_request_id request,
                        struct carat_error *err)
 {
@@ -298,20 +242,15 @@ static int step_to_end(struct run *r, carat_engine *engine, carat_request_id req
     while (!is_done) {
         int work = carat_step(engine, err);
         if (work < 0) return work;
-        struct carat_event event;
-        while (carat_next_event(engine, &event)) {
-            if (event.request != request) continue;
-            if (event.kind == CARAT_EVENT_PROGRESS) {
-                progress("reading the prompt", event.done, event.total);
-            } else if (event.kind == CARAT_EVENT_TOKEN) {
-                if (status == CARAT_OK) status = take_token(r, event.id, err);
-            } else {
-                is_done = true;
-                int end = take_done(r, &event, status == CARAT_OK ? err : NULL);
-                if (status == CARAT_OK) status = end;
-            }
+        const struct carat_event *event;
+        while ((event = carat_next_event(engine))) {
+            if (event->request != request) continue;
+            is_done = event->kind == CARAT_EVENT_DONE;
+            int taken = take_event(r, event, status == CARAT_OK ? err : NULL);
+            if (status == CARAT_OK) status = taken;
         }
-        bool is_over = r->is_ended || r->is_reader_gone || status != CARAT_OK;
+        bool is_over =
+            r->answer->end == ANSWER_STOP_TEXT || r->is_reader_gone || status != CARAT_OK;
         if ((is_over || interrupt_wanted()) && !is_cancelled && !is_done) {
             is_cancelled = true;
             carat_cancel(engine, request);
@@ -321,19 +260,32 @@ static int step_to_end(struct run *r, carat_engine *engine, carat_request_id req
     return status == CARAT_OK ? take_rest(r, err) : status;
 }
 
+/* The command line's zeros, which are llama.cpp's, in carat.h's words. */
+static struct carat_sampling sampling_of(const struct generation *g)
+{
+    struct carat_sampling p = g->sampling;
+    if (p.top_p == 0) p.top_p = FLT_MIN; /* the likeliest token only */
+    if (p.repeat_last_n == 0)            /* penalties look at none */
+        p.repeat_penalty = p.presence_penalty = p.frequency_penalty = 0;
+    return p;
+}
+
 int generate(struct session *s, const struct generation *g, const int32_t *prompt, size_t n_prompt,
              part_fn show, void *user, struct answer *answer, struct carat_error *err)
 {
     *answer = (struct answer){0};
     struct run r = {.g = g, .answer = answer, .show = show, .user = user};
-    int status = g->is_raw ? carat_decoder_open(&r.decoder, s->model, g->show_special, err)
-                           : carat_parser_open(&r.parser, s->model, prompt, n_prompt, err);
+    struct carat_answer_options options = {.stops = g->stops,
+                                           .n_stops = g->n_stops,
+                                           .is_raw = g->is_raw,
+                                           .show_special = g->show_special};
+    int status = carat_answer_open(&r.parts, s->model, prompt, n_prompt, &options, err);
     if (status != CARAT_OK) return status;
     struct carat_request request = {
         .prompt = prompt,
         .n_prompt = n_prompt,
         .max_tokens = g->max_tokens == 0 ? 1 : g->max_tokens, /* 0: the prompt alone, see below */
-        .sampling = g->sampling,
+        .sampling = sampling_of(g),
         .bias = g->bias,
         .n_bias = g->n_bias,
         .ignore_stop = g->ignore_stop,
@@ -350,7 +302,6 @@ int generate(struct session *s, const struct generation *g, const int32_t *promp
     progress_end();
     if (status == CARAT_OK && (answer->text.failed || answer->thinking.failed))
         status = err_no_memory(err, "answer", answer->text.length);
-    if (r.decoder) carat_decoder_close(r.decoder);
-    if (r.parser) carat_parser_close(r.parser);
+    carat_answer_close(r.parts);
     return status;
 }

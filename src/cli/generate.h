@@ -7,15 +7,13 @@
 #include "cli/options.h"
 #include "cli/session.h"
 
-enum { BIAS_MAX = 1024, STOP_BYTES_MAX = 256 };
-
 /* How to sample and where to stop, from the options. Big: allocate statically or in a struct. */
 struct generation {
     struct carat_sampling sampling;
     int32_t max_tokens;
     bool ignore_stop;
-    bool is_raw, show_special; /* no parser: text as it comes */
-    struct carat_logit_bias bias[BIAS_MAX];
+    bool is_raw, show_special; /* text as it comes, thoughts and calls included */
+    struct carat_logit_bias bias[CARAT_BIAS_MAX];
     size_t n_bias;
     const char *const *stops; /* borrowed */
     size_t n_stops;
@@ -35,7 +33,8 @@ struct answer {
     struct buf text, thinking; /* all of it */
     struct buf calls;          /* JSON objects, one a line */
     enum answer_end end;
-    int32_t stop_id; /* ANSWER_STOP: the token */
+    bool is_cut_in_thought; /* inside a thought, not by a stop token */
+    int32_t stop_id;        /* ANSWER_STOP: the token */
     int32_t n_prompt, n_generated;
     double prefill_seconds, decode_seconds;
 };

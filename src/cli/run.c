@@ -12,7 +12,7 @@
 #include "cli/files.h"
 #include "cli/generate.h"
 #include "cli/inputs.h"
-#include "cli/json_tree.h"
+#include "json/json_tree.h"
 #include "cli/session.h"
 #include "cli/setup.h"
 #include "cli/signals.h"
@@ -226,6 +226,8 @@ static int answer_once(const struct options *o, struct session *s, const struct 
     if (status == CARAT_OK && answer->end == ANSWER_CONTEXT)
         note("the answer is cut: the context of %d positions is full (-c sets its size)",
              carat_engine_memory(s->engine)->n_ctx);
+    if (status == CARAT_OK && answer->end == ANSWER_LENGTH && answer->is_cut_in_thought)
+        note("the limit of %d tokens (-n) was reached inside a thought", g->max_tokens);
     if (status == CARAT_OK && opt_is_set(o, OPT_PROFILE)) session_print_profile(s);
     return status;
 }

@@ -42,11 +42,12 @@ const char *settings_name(size_t n)
 static int add_stop(struct stop_list *stops, const char *text, struct carat_error *err)
 {
     size_t length = strlen(text);
-    if (length > STOP_BYTES_MAX)
+    if (length > CARAT_STOP_BYTES_MAX)
         return err_set(err, CARAT_EUSAGE, "stop: at most %d bytes expected, %zu given",
-                       STOP_BYTES_MAX, length);
-    if (stops->n == STOPS_MAX)
-        return err_set(err, CARAT_EUSAGE, "stop: there are %d of them, no more fit", STOPS_MAX);
+                       CARAT_STOP_BYTES_MAX, length);
+    if (stops->n == CARAT_STOPS_MAX)
+        return err_set(err, CARAT_EUSAGE, "stop: there are %d of them, no more fit",
+                       CARAT_STOPS_MAX);
     char *copy = mem_copy_text(text, length);
     if (!copy) return err_no_memory(err, "stop", length);
     stops->texts[stops->n++] = copy;

@@ -6,10 +6,8 @@
 #include "base/buf.h"
 #include "cli/generate.h"
 
-enum { STOPS_MAX = 64 };
-
 struct stop_list {
-    char *texts[STOPS_MAX]; /* owned */
+    char *texts[CARAT_STOPS_MAX]; /* owned */
     size_t n;
 };
 

@@ -5,7 +5,7 @@
 #include "base/json_writer.h"
 #include "carat.h"
 #include "cli/command.h"
-#include "cli/json_tree.h"
+#include "json/json_tree.h"
 #include "cli/memory_text.h"
 #include "cli/session.h"
 #include "cli/terminal.h"

@@ -4,7 +4,7 @@
 #include "carat.h"
 #include "cli/command.h"
 #include "cli/files.h"
-#include "cli/json_tree.h"
+#include "json/json_tree.h"
 #include "cli/session.h"
 #include "cli/terminal.h"
 

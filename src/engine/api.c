@@ -2,12 +2,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "answer/answer.h"
 #include "base/json_writer.h"
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "engine/options.h"
+#include "json/json_tree.h"
 #include "text/chat.h"
-#include "text/parser.h"
 #include "text/tokenizer.h"
+
+const char *carat_version(void)
+{
+    return CARAT_VERSION;
+}
 
 void carat_free(void *memory)
 {
@@ -76,40 +83,58 @@ int carat_check_prompt_bytes(const carat_model *model, size_t bytes, int32_t n_c
     return vocab_check_length(model->vocab, bytes, n_ctx, bytes_max, err);
 }
 
-int carat_parser_open(carat_parser **out, const carat_model *model, const int32_t *prompt,
-                      size_t n_prompt, struct carat_error *err)
+int carat_chat_tokenize_json(const carat_model *model, const char *json, size_t length,
+                             int32_t **ids, size_t *count, struct carat_error *err)
 {
-    return parser_open(out, model->vocab, prompt, n_prompt, err);
+    struct json_tree tree;
+    TRY(json_tree_read(&tree, json, length, JSON_CHAT_REQUEST, err));
+    int status = carat_chat_tokenize(model, &tree.root, ids, count, err);
+    json_tree_free(&tree);
+    return status;
 }
 
-int carat_parser_push(carat_parser *parser, const int32_t *ids, size_t count,
+int carat_answer_open(carat_answer **out, const carat_model *model, const int32_t *prompt,
+                      size_t n_prompt, const struct carat_answer_options *options,
+                      struct carat_error *err)
+{
+    return answer_open(out, model->vocab, prompt, n_prompt, options, err);
+}
+
+int carat_answer_push(carat_answer *answer, const int32_t *ids, size_t count,
                       const struct carat_part **parts, size_t *n_parts, struct carat_error *err)
 {
-    return parser_push(parser, ids, count, parts, n_parts, err);
+    return answer_push(answer, ids, count, parts, n_parts, err);
 }
 
-int carat_parser_finish(carat_parser *parser, const struct carat_part **parts, size_t *n_parts,
+int carat_answer_finish(carat_answer *answer, const struct carat_part **parts, size_t *n_parts,
                         struct carat_error *err)
 {
-    return parser_finish(parser, parts, n_parts, err);
+    return answer_finish(answer, parts, n_parts, err);
 }
 
-bool carat_parser_is_thinking(const carat_parser *parser)
+const char *carat_answer_stop(const carat_answer *answer)
 {
-    return parser_is_thinking(parser);
+    return answer_stop(answer);
 }
 
-void carat_parser_close(carat_parser *parser)
+bool carat_answer_is_thinking(const carat_answer *answer)
 {
-    parser_close(parser);
+    return answer_is_thinking(answer);
+}
+
+void carat_answer_close(carat_answer *answer)
+{
+    answer_close(answer);
 }
 
 int carat_memory_estimate(const carat_model *model, const struct carat_engine_options *options,
                           struct carat_memory *out, struct carat_error *err)
 {
+    struct carat_engine_options o;
+    TRY(options_copy(&o, options, err));
     struct layout layout;
     struct layout_source from = {.model = {&model->config, model->gguf}, .near = &model->weights};
-    TRY(layout_init(&layout, &from, options, err));
+    TRY(layout_init(&layout, &from, &o, err));
     *out = layout.memory;
     layout_deinit(&layout);
     return CARAT_OK;
@@ -141,10 +166,12 @@ static void print_bucket(const struct layout *y, const struct bucket *b, struct 
 int carat_plan_text(const carat_model *model, const struct carat_engine_options *options,
                     int32_t rows, int32_t outs, char **out, struct carat_error *err)
 {
+    struct carat_engine_options o;
+    TRY(options_copy(&o, options, err));
     struct layout layout;
     struct buf text = {0};
     struct layout_source from = {.model = {&model->config, model->gguf}, .near = &model->weights};
-    TRY(layout_init(&layout, &from, options, err));
+    TRY(layout_init(&layout, &from, &o, err));
     const int32_t *most = layout.plans.buckets[layout.plans.n_buckets - 1].rows_max;
     int status = CARAT_OK;
     if (rows < 1 || rows > most[ROWS_TOKEN] || outs < 0 || outs > most[ROWS_OUT])

@@ -64,11 +64,10 @@ void batch_next(struct step *step, struct sequence *sequences, int32_t n_seq, in
     struct sequence *s = next_chunk(sequences, n_seq, chunk, &first, &n);
     if (!s) return;
     for (int32_t p = first; p < first + n; p++)
-        s->out_row =
-            batch_add(step, s->prompt[p], p, (int32_t)(s - sequences), p == s->n_prompt - 1);
+        s->out_row = batch_add(step, s->ids[p], p, (int32_t)(s - sequences), p == s->n_prompt - 1);
     s->n_rows = n;
     s = next_chunk(sequences, n_seq, chunk, &first, &n);
     if (!s) return;
-    step->next_id = s->prompt + first;
+    step->next_id = s->ids + first;
     step->n_next = n;
 }

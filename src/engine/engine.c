@@ -4,7 +4,10 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/sized.h"
 #include "engine/limits.h"
+#include "engine/logprob.h"
+#include "engine/options.h"
 
 /* What a text model must not say: the file's own list, and the marks of images and sound. */
 static int list_suppressed(carat_engine *e, struct carat_error *err)
@@ -31,8 +34,11 @@ static int take_memory(carat_engine *e, struct carat_error *err)
     size_t n_seq = (size_t)y->n_seq;
     e->events_size = y->n_seq * EVENTS_PER_SEQUENCE;
     e->sequences = arena_take(&e->arena, n_seq, sizeof *e->sequences);
+    e->cancels = arena_take(&e->arena, n_seq, sizeof *e->cancels);
     e->events = arena_take(&e->arena, (size_t)e->events_size, sizeof *e->events);
-    if (!e->sequences || !e->events)
+    e->tops =
+        arena_take(&e->arena, (size_t)e->events_size * CARAT_TOP_LOGPROBS_MAX, sizeof *e->tops);
+    if (!e->sequences || !e->cancels || !e->events || !e->tops)
         return err_no_memory(err, "engine", (size_t)e->events_size * sizeof *e->events);
     TRY(batch_init(&e->step, &e->arena, y->chunk + y->n_seq, err));
     TRY(list_suppressed(e, err));
@@ -44,11 +50,13 @@ int carat_engine_open(carat_engine **out, const carat_model *model,
                       const struct carat_engine_options *options, struct carat_error *err)
 {
     *out = NULL;
+    struct carat_engine_options o;
+    TRY(options_copy(&o, options, err));
     carat_engine *e = mem_alloc(1, sizeof *e);
     if (!e) return err_no_memory(err, "engine", sizeof *e);
     e->model = model;
     struct layout_model files = {.config = &model->config, .gguf = model->gguf};
-    int status = runner_open(&e->runner, &files, options, err);
+    int status = runner_open(&e->runner, &files, &o, err);
     if (!status) status = take_memory(e, err);
     if (status)
         carat_engine_close(e);
@@ -103,14 +111,20 @@ static int check_request(const carat_engine *e, const struct carat_request *r,
         if (r->prompt[i] < 0 || r->prompt[i] >= e->model->config.n_vocab)
             return err_set(err, CARAT_EUSAGE, "prompt: token %zu: 0 to %d expected, %d found", i,
                            e->model->config.n_vocab - 1, r->prompt[i]);
+    if (r->n_top_logprobs < 0 || r->n_top_logprobs > CARAT_TOP_LOGPROBS_MAX)
+        return err_set(err, CARAT_EUSAGE, "n_top_logprobs: 0 to %d expected, %d found",
+                       CARAT_TOP_LOGPROBS_MAX, r->n_top_logprobs);
     return sample_check(&r->sampling, err);
 }
 
-int carat_submit(carat_engine *e, const struct carat_request *request, carat_request_id *out,
+int carat_submit(carat_engine *e, const struct carat_request *given, carat_request_id *out,
                  struct carat_error *err)
 {
+    struct carat_request r, *request = &r;
     *out = 0;
     TRY(runner_check(e->runner, err));
+    TRY(sized_copy(&r, sizeof r, SIZED_THROUGH(struct carat_request, on_logits_user), given,
+                   "request", err));
     TRY(check_request(e, request, err));
     for (int32_t i = 0; i < e->runner->layout.n_seq; i++) {
         if (e->sequences[i].state != SEQUENCE_FREE) continue;
@@ -121,10 +135,12 @@ int carat_submit(carat_engine *e, const struct carat_request *request, carat_req
             .n_bias = request->n_bias,
             .suppressed = e->suppressed,
             .n_suppressed = e->n_suppressed,
+            .changes_row = request->on_logits != NULL,
         };
         TRY(sequence_start(&e->sequences[i], request, e->last_request + 1, &sampler,
                            e->runner->layout.n_ctx, err));
         *out = ++e->last_request;
+        cancel_begin(&e->cancels[i], *out);
         return CARAT_OK;
     }
     err_set(err, CARAT_EBUSY, "all %d sequences are taken", e->runner->layout.n_seq);
@@ -134,72 +150,89 @@ int carat_submit(carat_engine *e, const struct carat_request *request, carat_req
 int carat_cancel(carat_engine *e, carat_request_id request)
 {
     for (int32_t i = 0; i < e->runner->layout.n_seq; i++)
-        if (e->sequences[i].state != SEQUENCE_FREE && e->sequences[i].request == request) {
-            e->sequences[i].is_cancelled = true;
-            return CARAT_OK;
-        }
+        if (cancel_ask(&e->cancels[i], request)) return CARAT_OK;
     return CARAT_EUSAGE;
+}
+
+static int32_t next_place(const carat_engine *e)
+{
+    return (e->events_first + e->events_count) % e->events_size;
 }
 
 static void add_event(carat_engine *e, struct carat_event event)
 {
-    e->events[(e->events_first + e->events_count++) % e->events_size] = event;
+    e->events[next_place(e)] = event;
+    e->events_count++;
 }
 
-bool carat_next_event(carat_engine *e, struct carat_event *out)
+const struct carat_event *carat_next_event(carat_engine *e)
 {
-    if (e->events_count == 0) return false;
-    *out = e->events[e->events_first];
+    if (e->events_count == 0) return NULL;
+    const struct carat_event *event = &e->events[e->events_first];
     e->events_first = (e->events_first + 1) % e->events_size;
     e->events_count--;
-    return true;
+    return event;
 }
 
 static void end(carat_engine *e, struct sequence *s, enum carat_finish finish, const char *message)
 {
     struct carat_event event = sequence_end(s, finish, os_seconds());
+    cancel_end(&e->cancels[s - e->sequences]);
     if (message) event.message = message;
     add_event(e, event);
 }
 
-/* The next token, or -1; from the device's best pairs where they are enough, else from the row. */
-static int pick(carat_engine *e, const struct sequence *s, int32_t *id, float *logprob,
+/* The next token, or -1; from the device's best pairs where they are enough, else from the row.
+ * Log-probabilities go into the event. */
+static int pick(carat_engine *e, const struct sequence *s, struct carat_event *event,
                 struct carat_error *err)
 {
+    int32_t n_vocab = e->model->config.n_vocab;
     const struct logit_pair *best = NULL;
     const float *row;
     int n = s->want_logprob ? 0 : runner_best(e->runner, &e->step, s->out_row, &best);
     if (sample_takes_best(s->sampler, n)) {
-        *id = sample_pick_best(s->sampler, best, n);
+        event->id = sample_pick_best(s->sampler, best, n);
         return CARAT_OK;
     }
     TRY(runner_logits(e->runner, &e->step, s->out_row, &row, err));
-    *id = sample_pick(s->sampler, row, s->want_logprob ? logprob : NULL);
+    const float *changed = row;
+    if (s->on_logits) {
+        float *copy = sample_copy(s->sampler, row);
+        s->on_logits(s->on_logits_user, s->ids, (size_t)(s->n_prompt + s->n_generated), copy,
+                     n_vocab);
+        changed = copy;
+    }
+    event->id = sample_pick(s->sampler, changed);
+    if (event->id < 0 || !s->want_logprob) return CARAT_OK;
+    struct carat_logprob *top = e->tops + (size_t)next_place(e) * CARAT_TOP_LOGPROBS_MAX;
+    event->n_top = s->n_top < n_vocab ? s->n_top : n_vocab;
+    event->top = event->n_top ? top : NULL;
+    event->logprob = logprob_of(row, n_vocab, event->id, top, event->n_top);
     return CARAT_OK;
 }
 
 /* The sequence's new logits become its next token, or its end. */
 static int take_token(carat_engine *e, struct sequence *s, struct carat_error *err)
 {
-    float logprob = 0;
-    int32_t id;
-    TRY(pick(e, s, &id, &logprob, err));
+    struct carat_event event = {.request = s->request, .kind = CARAT_EVENT_TOKEN};
+    TRY(pick(e, s, &event, err));
     if (s->first_token <= 0) s->first_token = os_seconds();
     s->state = SEQUENCE_DECODE;
-    if (id < 0) {
-        end(e, s, CARAT_FINISH_ERROR, "the model produced non-finite logits");
+    if (event.id < 0) {
+        end(e, s, CARAT_FINISH_ERROR,
+            s->on_logits ? "no token can be sampled: the model or on_logits gave NaN or +infinity, "
+                           "or on_logits has banned all ids"
+                         : "the model produced non-finite logits");
         return CARAT_OK;
     }
-    s->last_id = id;
-    if (!s->ignore_stop && vocab_is_stop(e->model->vocab, id)) {
+    s->last_id = event.id;
+    if (!s->ignore_stop && vocab_is_stop(e->model->vocab, event.id)) {
         end(e, s, CARAT_FINISH_STOP, NULL);
         return CARAT_OK;
     }
-    sample_accept(s->sampler, id);
-    s->n_generated++;
-    add_event(e,
-              (struct carat_event){
-                  .request = s->request, .kind = CARAT_EVENT_TOKEN, .id = id, .logprob = logprob});
+    sequence_add(s, event.id);
+    add_event(e, event);
     if (s->n_generated >= s->max_tokens || s->n_cached >= e->runner->layout.n_ctx)
         end(e, s, CARAT_FINISH_LENGTH, NULL);
     return CARAT_OK;
@@ -241,7 +274,8 @@ int carat_step(carat_engine *e, struct carat_error *err)
         return err_set(err, CARAT_EBUSY, "events of the last step have not been taken");
     for (int32_t i = 0; i < n_seq; i++) {
         struct sequence *s = &e->sequences[i];
-        if (s->state != SEQUENCE_FREE && s->is_cancelled) end(e, s, CARAT_FINISH_CANCELLED, NULL);
+        if (s->state != SEQUENCE_FREE && cancel_is_wanted(&e->cancels[i], s->request))
+            end(e, s, CARAT_FINISH_CANCELLED, NULL);
     }
     batch_next(&e->step, e->sequences, n_seq, e->runner->layout.chunk);
     if (e->step.n_token == 0) return 0;

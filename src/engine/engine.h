@@ -3,6 +3,7 @@
 #define ENGINE_ENGINE_H
 
 #include "engine/batch.h"
+#include "engine/cancel.h"
 #include "engine/model_file.h"
 #include "engine/runner.h"
 
@@ -11,10 +12,12 @@ struct carat_engine {
     struct runner *runner;
     struct arena arena; /* sequences, events, step; sealed after opening */
     struct step step;
-    struct sequence *sequences; /* slots; the index is the sequence's number in steps and caches */
+    struct sequence *sequences;  /* slots; the index is the sequence's number in steps and caches */
+    struct cancel_slot *cancels; /* one a slot; all else is the engine's thread's */
     int32_t *suppressed;
     size_t n_suppressed;
     struct carat_event *events; /* a ring */
+    struct carat_logprob *tops; /* room for `top` of each of them */
     int32_t events_size, events_first, events_count;
     carat_request_id last_request;
 };

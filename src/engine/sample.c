@@ -32,6 +32,7 @@ struct sampler {
     size_t n_bias;
     int32_t *suppressed;
     size_t n_suppressed;
+    bool changes_row;
     /* Penalties: how often each id was among the last ones, and which ids those are. */
     bool has_penalties;
     int32_t *counts; /* n_vocab */
@@ -58,22 +59,24 @@ int sample_check(const struct carat_sampling *s, struct carat_error *err)
     TRY(check_range("temperature", s->temperature, 0.0f, 100.0f, err));
     TRY(check_range("top_p", s->top_p, 0.0f, 1.0f, err));
     TRY(check_range("min_p", s->min_p, 0.0f, 1.0f, err));
-    TRY(check_range("repeat_penalty", s->repeat_penalty, 0.01f, 100.0f, err));
+    if (s->repeat_penalty != 0.0f)
+        TRY(check_range("repeat_penalty", s->repeat_penalty, 0.01f, 100.0f, err));
     TRY(check_range("presence_penalty", s->presence_penalty, -100.0f, 100.0f, err));
     TRY(check_range("frequency_penalty", s->frequency_penalty, -100.0f, 100.0f, err));
     if (s->top_k < 0)
         return err_set(err, CARAT_EUSAGE, "top_k: 0 (all) or more expected, %d found", s->top_k);
     if (s->repeat_last_n < -1 || s->repeat_last_n > SAMPLE_LAST_N_MAX)
-        return err_set(err, CARAT_EUSAGE, "repeat_last_n: -1 (all) to %d expected, %d found",
+        return err_set(err, CARAT_EUSAGE,
+                       "repeat_last_n: -1 (all), 0 (the last 64) or up to %d expected, %d found",
                        SAMPLE_LAST_N_MAX, s->repeat_last_n);
     return CARAT_OK;
 }
 
 static int check_ids(const struct sampler_options *o, struct carat_error *err)
 {
-    if (o->n_bias > SAMPLE_BIAS_MAX)
+    if (o->n_bias > CARAT_BIAS_MAX)
         return err_set(err, CARAT_EUSAGE, "logit_bias: at most %d entries expected, %zu found",
-                       SAMPLE_BIAS_MAX, o->n_bias);
+                       CARAT_BIAS_MAX, o->n_bias);
     for (size_t i = 0; i < o->n_bias; i++) {
         if (o->bias[i].id < 0 || o->bias[i].id >= o->n_vocab)
             return err_set(err, CARAT_EUSAGE, "logit_bias: ids 0 to %d expected, %d found",
@@ -107,11 +110,21 @@ static bool allocate(struct sampler *s, const struct sampler_options *o)
             if (!s->ring) return false;
         }
     }
-    if (!s->has_penalties && o->n_bias == 0 && o->n_suppressed == 0) return true;
+    if (!s->has_penalties && o->n_bias == 0 && o->n_suppressed == 0 && !o->changes_row) return true;
     s->row = mem_alloc(n, sizeof *s->row);
     s->bias = mem_alloc(o->n_bias, sizeof *s->bias);
     s->suppressed = mem_alloc(o->n_suppressed, sizeof *s->suppressed);
     return s->row && s->bias && s->suppressed;
+}
+
+/* With what its zeros stand for. */
+static struct carat_sampling complete(struct carat_sampling p)
+{
+    enum { LAST_N = 64 };
+    if (p.top_p == 0.0f) p.top_p = 1.0f;
+    if (p.repeat_penalty == 0.0f) p.repeat_penalty = 1.0f;
+    if (p.repeat_last_n == 0) p.repeat_last_n = LAST_N;
+    return p;
 }
 
 int sample_open(struct sampler **out, const struct sampler_options *o, struct carat_error *err)
@@ -122,15 +135,15 @@ int sample_open(struct sampler **out, const struct sampler_options *o, struct ca
     TRY(check_ids(o, err));
     struct sampler *s = mem_alloc(1, sizeof *s);
     if (!s) return err_no_memory(err, "sampler", sizeof *s);
-    const struct carat_sampling *p = &o->sampling;
+    const struct carat_sampling *p = &s->sampling;
     s->n_vocab = o->n_vocab;
-    s->sampling = *p;
+    s->sampling = complete(o->sampling);
+    s->changes_row = o->changes_row;
     s->rng.state = p->seed;
     s->k = p->top_k == 0 || p->top_k > o->n_vocab ? o->n_vocab : p->top_k;
     if (p->temperature == 0.0f) s->k = 1;
     s->has_penalties =
-        p->repeat_last_n != 0 &&
-        (p->repeat_penalty != 1.0f || p->presence_penalty != 0.0f || p->frequency_penalty != 0.0f);
+        p->repeat_penalty != 1.0f || p->presence_penalty != 0.0f || p->frequency_penalty != 0.0f;
     s->ring_size = p->repeat_last_n;
     if (!allocate(s, o)) {
         sample_close(s);
@@ -184,11 +197,17 @@ void sample_accept(struct sampler *s, int32_t id)
     s->seen[s->n_seen++] = id;
 }
 
+float *sample_copy(struct sampler *s, const float *logits)
+{
+    memcpy(s->row, logits, (size_t)s->n_vocab * sizeof *logits);
+    return s->row;
+}
+
 /* The row with bias, penalties and bans in it. */
 static const float *change_row(struct sampler *s, const float *logits)
 {
     if (!s->row) return logits;
-    memcpy(s->row, logits, (size_t)s->n_vocab * sizeof *logits);
+    if (logits != s->row) sample_copy(s, logits);
     for (size_t i = 0; i < s->n_bias; i++) s->row[s->bias[i].id] += s->bias[i].bias;
     const struct carat_sampling *p = &s->sampling;
     for (int32_t i = 0; i < s->n_seen; i++) {
@@ -330,20 +349,9 @@ static int32_t draw(struct sampler *s, int32_t count)
     return id;
 }
 
-/* Natural log of an id's share in the softmax of a row. */
-static float log_share(const float *row, int32_t n, int32_t id)
-{
-    float best = -INFINITY;
-    for (int32_t i = 0; i < n; i++)
-        if (row[i] > best) best = row[i];
-    double sum = 0.0;
-    for (int32_t i = 0; i < n; i++) sum += (double)expf(row[i] - best);
-    return (float)((double)row[id] - (double)best - log(sum));
-}
-
 bool sample_takes_best(const struct sampler *s, int n)
 {
-    return !s->has_penalties && s->n_bias == 0 && s->k < s->n_vocab &&
+    return !s->has_penalties && s->n_bias == 0 && !s->changes_row && s->k < s->n_vocab &&
            (size_t)s->k + s->n_suppressed <= (size_t)n;
 }
 
@@ -384,14 +392,12 @@ int32_t sample_pick_best(struct sampler *s, const struct logit_pair *best, int n
     return count ? pick_sorted(s, count) : -1;
 }
 
-int32_t sample_pick(struct sampler *s, const float *logits, float *logprob)
+int32_t sample_pick(struct sampler *s, const float *logits)
 {
     const float *row = change_row(s, logits);
     int32_t count = take_best(s->candidates, s->k, row, s->n_vocab);
     if (count <= 0) return -1;
     bool is_all = s->k == s->n_vocab && s->k > 1;
     if (!is_all) sort_candidates(s->candidates, count);
-    int32_t id = is_all ? pick_from_all(s, count) : pick_sorted(s, count);
-    if (logprob) *logprob = log_share(logits, s->n_vocab, id);
-    return id;
+    return is_all ? pick_from_all(s, count) : pick_sorted(s, count);
 }

@@ -6,10 +6,12 @@
  *
  * Rules
  * 1. Everything is allocated by sample_open; picking and accepting never fail for memory.
- * 2. One thread at a time. The row is only read. */
+ * 2. One thread at a time. The row is only read.
+ * 3. Members of carat_sampling that are 0 mean what carat.h says of them. */
 #ifndef ENGINE_SAMPLE_H
 #define ENGINE_SAMPLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,7 +20,7 @@
 
 struct sampler;
 
-enum { SAMPLE_LAST_N_MAX = 1 << 20, SAMPLE_BIAS_MAX = 1024 };
+enum { SAMPLE_LAST_N_MAX = 1 << 20 };
 
 /* CARAT_EUSAGE names the parameter and its range. */
 int sample_check(const struct carat_sampling *sampling, struct carat_error *err);
@@ -30,14 +32,17 @@ struct sampler_options {
     size_t n_bias;
     const int32_t *suppressed; /* copied; never picked */
     size_t n_suppressed;
+    bool changes_row; /* sample_copy will be asked for */
 };
 int sample_open(struct sampler **out, const struct sampler_options *options,
                 struct carat_error *err);
 void sample_close(struct sampler *s); /* NULL is fine */
 
-/* The id, or -1 when the row holds NaN or +infinity, or nothing that may be picked. With
- * `logprob`: natural log of the id's probability under the row as it is. */
-int32_t sample_pick(struct sampler *s, const float *logits, float *logprob);
+/* A copy of the row that the caller may change and then hand to sample_pick. */
+float *sample_copy(struct sampler *s, const float *logits);
+
+/* The id, or -1 when the row holds NaN or +infinity, or nothing that may be picked. */
+int32_t sample_pick(struct sampler *s, const float *logits);
 
 /* The same from the n largest logits of the row, falling, ties by rising id (backend.h: best):
  * picks the same id. Only where sample_takes_best says so: nothing changes the row, and n is

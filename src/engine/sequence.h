@@ -12,11 +12,14 @@ struct sequence {
     enum sequence_state state;
     carat_request_id request;
     struct sampler *sampler;
-    int32_t *prompt;
+    int32_t *ids; /* the prompt, then the answer */
     int32_t n_prompt, max_tokens, n_generated;
     int32_t n_cached; /* positions whose keys and values are in the caches */
     int32_t last_id;  /* the newest token, not yet in the caches */
-    bool ignore_stop, want_logprob, is_cancelled;
+    bool ignore_stop, want_logprob;
+    int32_t n_top; /* log-probabilities wanted besides */
+    carat_on_logits_fn on_logits;
+    void *on_logits_user;
     double started, first_token; /* seconds of the monotonic clock */
 
     int32_t n_rows, out_row; /* in the step that is under way; out_row -1: no logits wanted */
@@ -25,6 +28,9 @@ struct sequence {
 /* Takes a checked request into a free slot. */
 int sequence_start(struct sequence *s, const struct carat_request *request, carat_request_id id,
                    const struct sampler_options *sampler, int32_t n_ctx, struct carat_error *err);
+
+/* Takes in a token of the answer. */
+void sequence_add(struct sequence *s, int32_t id);
 
 /* The DONE event of a sequence that ends now; frees the slot. */
 struct carat_event sequence_end(struct sequence *s, enum carat_finish finish, double now);

@@ -592,11 +592,6 @@ size_t vocab_stop_count(const struct vocab *v)
     return v->n_stops;
 }
 
-const int32_t *vocab_stops(const struct vocab *v)
-{
-    return v->stops;
-}
-
 int32_t vocab_special(const struct vocab *v, enum vocab_special which)
 {
     return v->specials[which];

@@ -71,7 +71,6 @@ enum token_class vocab_class(const struct vocab *v, int32_t id); /* out of range
 bool vocab_is_special(const struct vocab *v, int32_t id);        /* control or user-defined */
 bool vocab_is_stop(const struct vocab *v, int32_t id);
 size_t vocab_stop_count(const struct vocab *v);
-const int32_t *vocab_stops(const struct vocab *v);
 
 /* Id of a special token, -1 when the file has none. */
 int32_t vocab_special(const struct vocab *v, enum vocab_special which);

@@ -2,15 +2,15 @@
  * What was read is written; from the second time on that changes nothing. (The first time -0.0
  * becomes -0, which readers take for an integer.)
  *
- * Subject: src/cli/json_tree.c 100
- * Subject: src/cli/json_value.c 100
+ * Subject: src/json/json_tree.c 100
+ * Subject: src/json/json_value.c 100
  * Subject: src/base/json_writer.c 90 */
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/json_writer.h"
 #include "base/mem.h"
-#include "cli/json_tree.h"
+#include "json/json_tree.h"
 #include "fuzz/source.h"
 #include "text/chat.h"
 

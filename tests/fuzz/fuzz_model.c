@@ -238,7 +238,7 @@ static void fill_prompt(const carat_model *m, int32_t prompt[8])
 static void run_requests(carat_engine *e, const carat_model *m, const int32_t *prompt)
 {
     struct carat_error err = {0};
-    struct carat_event event;
+    const struct carat_event *event;
     for (size_t k = 0; k < 2; k++) {
         struct carat_request r = {.prompt = prompt,
                                   .n_prompt = 5 + k,
@@ -251,8 +251,8 @@ static void run_requests(carat_engine *e, const carat_model *m, const int32_t *p
     for (int i = 0, work = 1; work > 0 && i < STEPS_MAX; i++) {
         work = carat_step(e, &err);
         carat_assert(work >= 0);
-        while (carat_next_event(e, &event))
-            if (event.kind == CARAT_EVENT_TOKEN) check_ids(m, &event.id, 1);
+        while ((event = carat_next_event(e)))
+            if (event->kind == CARAT_EVENT_TOKEN) check_ids(m, &event->id, 1);
     }
 }
 

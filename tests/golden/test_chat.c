@@ -15,7 +15,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/mem.h"
-#include "cli/json_value.h"
+#include "json/json_value.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
 

@@ -50,12 +50,12 @@ static struct ids answer(carat_engine *engine, const struct ids *prompt)
     for (int more = 1; more > 0;) {
         more = carat_step(engine, &err);
         assert_true(more >= 0);
-        struct carat_event event;
-        while (carat_next_event(engine, &event)) {
-            if (event.kind == CARAT_EVENT_TOKEN) out.at[out.n++] = event.id;
-            if (event.kind == CARAT_EVENT_DONE) {
-                assert_int_equal(event.finish, CARAT_FINISH_STOP);
-                out.at[out.n++] = event.stop_id;
+        const struct carat_event *event;
+        while ((event = carat_next_event(engine))) {
+            if (event->kind == CARAT_EVENT_TOKEN) out.at[out.n++] = event->id;
+            if (event->kind == CARAT_EVENT_DONE) {
+                assert_int_equal(event->finish, CARAT_FINISH_STOP);
+                out.at[out.n++] = event->stop_id;
             }
         }
     }

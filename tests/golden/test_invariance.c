@@ -74,13 +74,13 @@ static void submit(carat_engine *engine, const carat_model *model, int i, int32_
 
 static void take_events(carat_engine *engine, struct answer *all, int n)
 {
-    struct carat_event event;
-    while (carat_next_event(engine, &event)) {
-        if (event.kind != CARAT_EVENT_TOKEN) continue;
+    const struct carat_event *event;
+    while ((event = carat_next_event(engine))) {
+        if (event->kind != CARAT_EVENT_TOKEN) continue;
         for (int i = 0; i < n; i++) {
-            if (all[i].request != event.request) continue;
-            all[i].ids[all[i].n] = event.id;
-            all[i].logprobs[all[i].n++] = event.logprob;
+            if (all[i].request != event->request) continue;
+            all[i].ids[all[i].n] = event->id;
+            all[i].logprobs[all[i].n++] = event->logprob;
         }
     }
 }

@@ -40,26 +40,26 @@ carat_request_id submit(carat_engine *e, const struct carat_request *request)
 
 void take_events(carat_engine *e, struct answer *answers, size_t n)
 {
-    struct carat_event event;
-    while (carat_next_event(e, &event)) {
+    const struct carat_event *event;
+    while ((event = carat_next_event(e))) {
         size_t i = 0;
-        while (i < n && answers[i].request != event.request) i++;
+        while (i < n && answers[i].request != event->request) i++;
         assert_true(i < n);
         struct answer *a = &answers[i];
         assert_false(a->is_done);
-        switch (event.kind) {
+        switch (event->kind) {
         case CARAT_EVENT_PROGRESS:
-            assert_true(event.done > a->progress && event.done <= event.total);
-            a->progress = event.done;
+            assert_true(event->done > a->progress && event->done <= event->total);
+            a->progress = event->done;
             break;
         case CARAT_EVENT_TOKEN:
             assert_true(a->n < ANSWER_MAX);
-            a->ids[a->n] = event.id;
-            a->logprobs[a->n++] = event.logprob;
+            a->ids[a->n] = event->id;
+            a->logprobs[a->n++] = event->logprob;
             break;
         case CARAT_EVENT_DONE:
             a->is_done = true;
-            a->done = event;
+            a->done = *event;
             break;
         }
     }

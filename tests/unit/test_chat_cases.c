@@ -17,7 +17,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/mem.h"
-#include "cli/json_value.h"
+#include "json/json_value.h"
 #include "support/cost.h"
 #include "support/text_fixture.h"
 #include "text/chat.h"

@@ -299,12 +299,12 @@ static int submit_once(struct carat_error *err)
     request.sampling.frequency_penalty = 0.5f;
     request.sampling.repeat_last_n = 64;
     carat_request_id id;
-    struct carat_event event;
+    const struct carat_event *event;
     int status = carat_submit(sweep_engine, &request, &id, err);
     if (status) return status;
     carat_cancel(sweep_engine, id);
     carat_step(sweep_engine, err);
-    while (carat_next_event(sweep_engine, &event)) {
+    while ((event = carat_next_event(sweep_engine))) {
     }
     return CARAT_OK;
 }

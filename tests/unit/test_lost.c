@@ -118,18 +118,18 @@ struct outcome {
 
 static void take_events(carat_engine *e, const carat_request_id *ids, struct outcome *out)
 {
-    struct carat_event event;
-    while (carat_next_event(e, &event)) {
+    const struct carat_event *event;
+    while ((event = carat_next_event(e))) {
         int i = 0;
-        while (ids[i] != event.request) assert_true(++i < N_REQUESTS);
+        while (ids[i] != event->request) assert_true(++i < N_REQUESTS);
         assert_int_equal(out[i].n_done, 0);
-        if (event.kind == CARAT_EVENT_TOKEN) {
+        if (event->kind == CARAT_EVENT_TOKEN) {
             assert_true(out[i].n < N_ANSWER);
-            out[i].ids[out[i].n++] = event.id;
-        } else if (event.kind == CARAT_EVENT_DONE) {
+            out[i].ids[out[i].n++] = event->id;
+        } else if (event->kind == CARAT_EVENT_DONE) {
             out[i].n_done++;
-            out[i].finish = event.finish;
-            snprintf(out[i].message, sizeof out[i].message, "%s", event.message);
+            out[i].finish = event->finish;
+            snprintf(out[i].message, sizeof out[i].message, "%s", event->message);
         }
     }
 }

@@ -203,11 +203,11 @@ static int take_row(void *user, int32_t position, const float *logits, int32_t n
 
 static void take_events(carat_engine *e, const carat_request_id *requests, struct said *out)
 {
-    struct carat_event event;
-    while (carat_next_event(e, &event))
+    const struct carat_event *event;
+    while ((event = carat_next_event(e)))
         for (int i = 0; i < N_SEQ; i++)
-            if (event.kind == CARAT_EVENT_TOKEN && event.request == requests[i])
-                out->ids[i][out->n[i]++] = event.id;
+            if (event->kind == CARAT_EVENT_TOKEN && event->request == requests[i])
+                out->ids[i][out->n[i]++] = event->id;
 }
 
 /* The prompts are longer than a chunk, and read while others decode; nothing may be allocated. */

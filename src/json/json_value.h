@@ -3,8 +3,8 @@
  * Rules
  * 1. Strings are borrowed from the jansson tree, which must outlive the value.
  * 2. Nesting deeper than JSON_VALUE_DEPTH_MAX is CARAT_EUSAGE. */
-#ifndef CLI_JSON_VALUE_H
-#define CLI_JSON_VALUE_H
+#ifndef JSON_VALUE_H
+#define JSON_VALUE_H
 
 #ifdef CARAT_HAVE_JSON
 

@@ -1,9 +1,9 @@
-#include "cli/json_tree.h"
+#include "json/json_tree.h"
 
 #include <string.h>
 
 #include "base/status.h"
-#include "cli/json_value.h"
+#include "json/json_value.h"
 
 #ifdef CARAT_HAVE_JSON
 
@@ -45,9 +45,9 @@ int json_tree_read(struct json_tree *tree, const char *text, size_t length,
     (void)length;
     (void)purpose;
     *tree = (struct json_tree){0};
-    err_set(err, CARAT_EUSAGE, "this build of carat cannot read JSON");
+    err_set(err, CARAT_EUNSUPPORTED, "JSON cannot be read: carat was built without jansson");
     err_hint(err, "install libjansson-dev and build again");
-    return CARAT_EUSAGE;
+    return CARAT_EUNSUPPORTED;
 }
 
 void json_tree_free(struct json_tree *tree)

@@ -1,6 +1,6 @@
 #ifdef CARAT_HAVE_JSON
 
-#include "cli/json_value.h"
+#include "json/json_value.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -1,6 +1,7 @@
-/* JSON text as a carat_value tree with one owner. A build without jansson says so when asked. */
-#ifndef CLI_JSON_TREE_H
-#define CLI_JSON_TREE_H
+/* JSON text as a carat_value tree with one owner. A build without jansson answers with
+ * CARAT_EUNSUPPORTED. */
+#ifndef JSON_TREE_H
+#define JSON_TREE_H
 
 #include <stddef.h>
 
@@ -15,7 +16,7 @@ struct json_tree {
 
 enum json_purpose {
     JSON_PLAIN,
-    JSON_OWN,         /* that this program has made: of any length */
+    JSON_OWN,         /* made by carat itself: of any length */
     JSON_CHAT_REQUEST /* takes the "request" member if there is one; decodes tool arguments */
 };
 

@@ -1,0 +1,42 @@
+/* Cancelling from any thread, without a lock. The engine's thread says which request runs in a
+ * slot; others ask for its end. Of two wishes for a slot the one for the later request stays, so
+ * that a late wish for a request that has ended cannot hide one for the request after it. */
+#ifndef ENGINE_CANCEL_H
+#define ENGINE_CANCEL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cancel_slot {
+    _Atomic uint64_t running; /* the request in the slot; 0: none */
+    _Atomic uint64_t wanted;  /* the last request whose end was asked for */
+};
+
+/* The engine's thread. */
+static inline void cancel_begin(struct cancel_slot *slot, uint64_t request)
+{
+    atomic_store(&slot->running, request);
+}
+
+static inline void cancel_end(struct cancel_slot *slot)
+{
+    atomic_store(&slot->running, 0);
+}
+
+static inline bool cancel_is_wanted(struct cancel_slot *slot, uint64_t request)
+{
+    return atomic_load(&slot->wanted) == request;
+}
+
+/* Any thread; false when this request does not run in the slot. */
+static inline bool cancel_ask(struct cancel_slot *slot, uint64_t request)
+{
+    if (request == 0 || atomic_load(&slot->running) != request) return false;
+    uint64_t wanted = atomic_load(&slot->wanted);
+    while (wanted < request && !atomic_compare_exchange_weak(&slot->wanted, &wanted, request)) {
+    }
+    return true;
+}
+
+#endif

@@ -1,0 +1,11 @@
+/* A caller's options of an engine as this version of the library knows them. */
+#ifndef ENGINE_OPTIONS_H
+#define ENGINE_OPTIONS_H
+
+#include "carat.h"
+
+/* `given` may be NULL: all defaults. */
+int options_copy(struct carat_engine_options *out, const struct carat_engine_options *given,
+                 struct carat_error *err);
+
+#endif
