@@ -103,19 +103,27 @@ def draw_blocks(rng, kind, n, spread):
     return block
 
 
+def values_of(kind, raw):
+    """What the bytes of a tensor mean, as float32."""
+    if kind == "F32":
+        return np.frombuffer(raw, "<f4")
+    if kind == "F16":
+        return np.frombuffer(raw, "<f2").astype(np.float32)
+    if kind == "BF16":
+        return (np.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4")
+    block = np.frombuffer(raw, np.uint8).reshape(-1, TYPES[kind][2])
+    return decode(kind, block).reshape(-1).astype(np.float32)
+
+
 def draw(rng, kind, n_out, n_in, spread):
     """A random matrix: its bytes in a file, and float32 values [n_out][n_in]."""
     _, values_of_block, _ = TYPES[kind]
     if n_in % values_of_block:
         raise ValueError(f"{kind}: columns by {values_of_block} expected, {n_in} found")
     if values_of_block > 1:
-        block = draw_blocks(rng, kind, n_out * n_in // values_of_block, spread)
-        return block.tobytes(), decode(kind, block).reshape(n_out, n_in).astype(np.float32)
-    x = (rng.standard_normal((n_out, n_in)) * spread).astype("<f4")
-    if kind == "F16":
-        stored = x.astype("<f2")
-        return stored.tobytes(), stored.astype(np.float32)
-    if kind == "BF16":
-        stored = (x.view("<u4") >> 16).astype("<u2")
-        return stored.tobytes(), (stored.astype("<u4") << 16).view("<f4").reshape(n_out, n_in)
-    return x.tobytes(), x
+        raw = draw_blocks(rng, kind, n_out * n_in // values_of_block, spread).tobytes()
+    else:
+        x = (rng.standard_normal((n_out, n_in)) * spread).astype("<f4")
+        stored = {"F32": x, "F16": x.astype("<f2"), "BF16": (x.view("<u4") >> 16).astype("<u2")}
+        raw = stored[kind].tobytes()
+    return raw, values_of(kind, raw).reshape(n_out, n_in)

@@ -5,7 +5,7 @@ its mean square over positions), and how many models are nearer than a peer.
 
 usage: exactness.py --carat build/release/carat [--peer COMMAND] [options]
 COMMAND is another engine: {model}, {ids} (with commas) and {file} are replaced; it writes the
-logits behind the last id, 32-bit floats. Both are compared at the same positions."""
+logits after the last id, 32-bit floats. Both are compared at the same positions."""
 import argparse
 import concurrent.futures
 import csv
@@ -21,6 +21,7 @@ import numpy as np
 from shapes import SHAPES
 
 WAYS = {
+    "ref": ["--backend", "ref"],
     "cpu": ["--backend", "cpu"],
     "cuda": ["--backend", "cuda"],
     "cuda, 64 rows": ["--backend", "cuda", "--chunk", "64"],

@@ -45,6 +45,58 @@ def config_of(name):
     return c
 
 
+def tensors_of(name):
+    """(tensor, layer or None, name in the file, shape as in numpy) of all tensors, in the order in
+    which they are drawn. `tensor` is the name without layer."""
+    c = config_of(name)
+    n, width, ple = c["num_hidden_layers"], c["hidden_size"], c["hidden_size_per_layer_input"]
+    whole = [("token_embd.weight", (VOCAB, width)), ("output_norm.weight", (width,))]
+    if ple:
+        whole += [("per_layer_token_embd.weight", (VOCAB, n * ple)),
+                  ("per_layer_model_proj.weight", (n * ple, width)),
+                  ("per_layer_proj_norm.weight", (ple,))]
+    for tensor, shape in whole:
+        yield tensor, None, tensor, shape
+    for layer in range(n):
+        for tensor, shape in layer_tensors(c, layer):
+            yield tensor, layer, f"blk.{layer}.{tensor}", shape
+    yield "rope_freqs.weight", None, "rope_freqs.weight", (HEAD_GLOBAL // 2,)
+
+
+def layer_tensors(c, layer):
+    """(tensor, shape) of one layer."""
+    width, ple = c["hidden_size"], c["hidden_size_per_layer_input"]
+    is_global = c["layer_types"][layer] == "full_attention"
+    head = HEAD_GLOBAL if is_global else HEAD_LOCAL
+    heads_kv = c["num_key_value_heads"]
+    if is_global:
+        heads_kv = c.get("num_global_key_value_heads", heads_kv)
+    is_shared = layer >= c["num_hidden_layers"] - c.get("num_kv_shared_layers", 0)
+    queries, keys = (c["num_attention_heads"] * head, width), (heads_kv * head, width)
+    found = [("attn_norm.weight", (width,)), ("attn_q.weight", queries),
+             ("attn_q_norm.weight", (head,))]
+    if not is_shared:
+        found += [("attn_k.weight", keys), ("attn_k_norm.weight", (head,))]
+        if not (is_global and c.get("attention_k_eq_v")):
+            found.append(("attn_v.weight", keys))
+    ff = c["intermediate_size"] * (2 if is_shared and c.get("use_double_wide_mlp") else 1)
+    found += [("attn_output.weight", queries[::-1]), ("post_attention_norm.weight", (width,)),
+              ("ffn_norm.weight", (width,)), ("ffn_gate.weight", (ff, width)),
+              ("ffn_up.weight", (ff, width)), ("ffn_down.weight", (width, ff)),
+              ("post_ffw_norm.weight", (width,))]
+    if c.get("enable_moe_block"):
+        n, inner = c["num_experts"], c["moe_intermediate_size"]
+        found += [("ffn_gate_inp.weight", (n, width)), ("ffn_gate_inp.scale", (width,)),
+                  ("ffn_down_exps.scale", (n,)), ("pre_ffw_norm_2.weight", (width,)),
+                  ("post_ffw_norm_1.weight", (width,)), ("post_ffw_norm_2.weight", (width,)),
+                  ("ffn_gate_up_exps.weight", (n, 2 * inner, width)),
+                  ("ffn_down_exps.weight", (n, width, inner))]
+    if ple:
+        found += [("inp_gate.weight", (ple, width)), ("proj.weight", (width, ple)),
+                  ("post_norm.weight", (width,))]
+    return [*found, ("layer_output_scale.weight", (1,))]
+
+
 def type_of(name, tensor):
     """tensor: its name in the file without layer and `.weight`."""
     _, _, usual, other = SHAPES[name]
@@ -61,6 +113,7 @@ def tokenizer():
     for special, kind in ((control, 3), (user_defined, 4)):
         for i, word in special.items():
             tokens[i], types[i] = word, kind
+    tokens[212] = "</s>"
     for n in range(1, 32):
         tokens[106 + n] = "\n" * n
     for n in range(2, 32):
@@ -68,26 +121,27 @@ def tokenizer():
     for b in range(256):
         tokens[238 + b], types[238 + b] = f"<0x{b:02X}>", 6
     merges = [f"{c * n} {c}" for c in "\n\u2581" for n in range(1, 31)]
-    known = set(tokens)
-
-    def put(word, at):
-        if word in known or at == VOCAB:
-            return at
-        tokens[at] = word
-        known.add(word)
-        return at + 1
-
-    at = 494
-    for c in "\u2581" + "".join(chr(c) for c in range(33, 127)):
-        at = put(c, at)
-    for word in ("the and ing ion you that this have from with they will what there when model "
-                 "turn user system hello world token layer quick brown fox jumps over lazy "
-                 "dog").split():
-        for i in range(1, len(word)):
-            at = put(word[:i + 1], at)
-            if word[:i + 1] in known:
-                merges.append(f"{word[:i]} {word[i]}")
+    characters = "\u2581" + "".join(map(chr, range(33, 127))) + "éñüßżжлд日本語한국🦙"
+    tokens[494:494 + len(characters)] = characters
+    known, at = set(tokens), 494 + len(characters)
+    for left, right in pairs():
+        if at == VOCAB:
+            break
+        merges.append(f"{left} {right}")
+        if left + right not in known:
+            tokens[at] = left + right
+            known.add(left + right)
+            at += 1
     return tokens, types, merges
+
+
+def pairs():
+    """What is merged, pair by pair: words from their beginnings, without and with a space."""
+    for word in ("the and ing ion you that this have from with they will what there when model "
+                 "turn user system hello world token layer prefill decode quick").split():
+        for begin in ("", "\u2581"):
+            for i in range(0 if begin else 1, len(word)):
+                yield begin + word[:i], word[i]
 
 
 def metadata(name):

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Makes the answers in tests/golden/fixtures anew from their questions, with the implementations
+that they are from, and tells whether they are the same. With --write they are replaced.
+
+usage: golden.py logits [NAME ...]                   Hugging Face's transformers (reference.py)
+       golden.py tokens LIBLLAMA                     llama.cpp's shared library, here v0.5.0's
+       golden.py chat SMALL_TEMPLATE LARGE_TEMPLATE  Jinja2, with files of chat_template.jinja
+The models themselves are drawn by make_oracle.py; demo-greedy.json is from the demo model, by
+tools/demo_model/check_peer.py. Ends with 1 when an answer differs."""
+import argparse
+import ctypes
+import json
+import os
+import pathlib
+import sys
+
+import numpy as np
+
+from blocks import values_of
+from gguf_file import read
+from shapes import SHAPES
+
+FIXTURES = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/fixtures"
+LOGITS_DISTANCE = 1e-5  # relative, in the root of the mean square: sums of fp32 in another order
+
+
+def report(name, is_same, text):
+    print(f"{name}: {text}" + ("" if is_same else "  DIFFERS"))
+    return is_same
+
+
+def load(folder, name):
+    with open(folder / name, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def store(folder, name, found, indent):
+    with open(folder / name, "w", encoding="utf-8") as f:
+        json.dump(found, f, ensure_ascii=False, indent=indent)
+
+
+def values_in(path):
+    """Values of all tensors of a file, by name."""
+    _, tensors = read(path)
+    return {name: values_of(kind, raw).reshape(shape) for name, shape, kind, raw in tensors}
+
+
+def remake_logits(args):
+    from reference import logits_of
+    is_same = True
+    for name in args.names or SHAPES:
+        facts = load(args.folder, name + ".json")
+        path = args.folder / facts["logits_file"]
+        all_rows = logits_of(name, values_in(args.folder / facts["model"]), facts["tokens"])
+        found, best = all_rows[facts["logits_positions"]], all_rows.argmax(1).tolist()
+        stored = np.fromfile(path, "<f4").reshape(found.shape)
+        distance = float(np.linalg.norm(found - stored) / np.linalg.norm(stored))
+        n_other = sum(a != b for a, b in zip(best, facts["argmax_every_position"]))
+        text = (f"{len(found)} rows, at most {np.abs(found - stored).max():.3g} apart, relative "
+                f"{distance:.3g}, {n_other} of {len(best)} best ids are others")
+        is_same &= report(name, distance < LOGITS_DISTANCE and not n_other, text)
+        if args.write:
+            found.tofile(path)
+            facts["argmax_every_position"] = best
+            store(args.folder, name + ".json", facts, None)
+    return is_same
+
+
+class Llama:
+    """The tokenizer of llama.cpp, from its shared library."""
+
+    class Params(ctypes.Structure):  # larger than any version's; only passed on
+        _fields_ = [("bytes", ctypes.c_uint8 * 1024)]
+
+    def __init__(self, library, model):
+        self.lib = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+        self.quiet = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(
+            lambda level, text, user: None)
+        self.lib.llama_log_set(self.quiet, None)
+        if hasattr(self.lib, "ggml_backend_load_all_from_path"):  # libraries of their own
+            folder = pathlib.Path(library).resolve().parent
+            self.lib.ggml_backend_load_all_from_path(os.fsencode(folder))
+        self.lib.llama_model_default_params.restype = self.Params
+        self.lib.llama_model_load_from_file.argtypes = [ctypes.c_char_p, self.Params]
+        self.lib.llama_model_load_from_file.restype = ctypes.c_void_p
+        self.lib.llama_model_get_vocab.argtypes = [ctypes.c_void_p]
+        self.lib.llama_model_get_vocab.restype = ctypes.c_void_p
+        self.lib.llama_tokenize.argtypes = [
+            ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32, ctypes.POINTER(ctypes.c_int32),
+            ctypes.c_int32, ctypes.c_bool, ctypes.c_bool]
+        found = self.lib.llama_model_load_from_file(os.fsencode(model),
+                                                    self.lib.llama_model_default_params())
+        if not found:
+            sys.exit(f"{library} cannot load {model}")
+        self.vocab = self.lib.llama_model_get_vocab(found)
+
+    def encode(self, text, parse_special):
+        raw = text.encode()
+        ids = (ctypes.c_int32 * (len(raw) + 16))()
+        n = self.lib.llama_tokenize(self.vocab, raw, len(raw), ids, len(ids), False, parse_special)
+        return list(ids[:n])
+
+
+def remake_tokens(args):
+    cases = load(args.folder, "tokens.json")
+    llama = Llama(args.llama, args.folder / f"{next(iter(SHAPES))}.gguf")
+    n_other = 0
+    for case in cases:
+        ids = llama.encode(case["text"], case["parse_special"])
+        if ids != case["ids"]:
+            n_other += 1
+            print(f"{case['text']!r}: {case['ids']} became {ids}")
+        case["ids"] = ids
+    if args.write:
+        store(args.folder, "tokens.json", cases, 0)
+    return report("tokens.json", not n_other, f"{len(cases)} texts, {n_other} with other ids")
+
+
+def remake_chat(args):
+    import jinja2
+    import jinja2.sandbox
+
+    def fail(message):
+        raise jinja2.TemplateError(message)
+
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    environment.filters["tojson"] = lambda x, **more: json.dumps(x, ensure_ascii=False, **more)
+    environment.globals["raise_exception"] = fail
+    templates = {size: environment.from_string(pathlib.Path(path).read_text(encoding="utf-8"))
+                 for size, path in (("small", args.small), ("large", args.large))}
+    cases, n_other = load(args.folder, "chat.json"), 0
+    for case in cases:
+        prompt = templates[case["size"]].render(bos_token="<bos>", **case["request"])
+        if prompt != case["prompt"]:
+            n_other += 1
+            print(f"{case['name']}, {case['size']}: {case['prompt']!r} became {prompt!r}")
+        case["prompt"] = prompt
+    if args.write:
+        store(args.folder, "chat.json", cases, 1)
+    return report("chat.json", not n_other, f"{len(cases)} chats, {n_other} rendered otherwise")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--folder", type=pathlib.Path, default=FIXTURES, help="of the fixtures")
+    parser.add_argument("--write", action="store_true", help="replace the answers that are there")
+    commands = parser.add_subparsers(dest="command", required=True)
+    logits = commands.add_parser("logits")
+    logits.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SHAPES))
+    logits.set_defaults(remake=remake_logits)
+    tokens = commands.add_parser("tokens")
+    tokens.add_argument("llama", help="libllama.so")
+    tokens.set_defaults(remake=remake_tokens)
+    chat = commands.add_parser("chat")
+    chat.add_argument("small", help="template of E2B and E4B")
+    chat.add_argument("large", help="template of the others")
+    chat.set_defaults(remake=remake_chat)
+    args = parser.parse_args()
+    return 0 if args.remake(args) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
