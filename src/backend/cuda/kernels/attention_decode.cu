@@ -22,7 +22,10 @@
  *
  * The arrays of the step are read before grid_wait: no kernel of a plan writes them. What the cache
  * holds is only fetched into the L2 before it, which is harmless where it is not yet written. */
+#include "backend/cuda/kernels/block.cuh"
+#include "backend/cuda/kernels/instructions.cuh"
 #include "backend/cuda/kernels/launch.cuh"
+#include "backend/cuda/kernels/round.cuh"
 
 namespace {
 
@@ -109,33 +112,6 @@ __device__ __forceinline__ int64_t partial_of(const struct job &j, int r, int he
 
 enum { SCORE_STRIDE = 48 /* 16 mod 32: rows g, g + 1 in different banks */ };
 
-__device__ __forceinline__ void mma_f16(float (&c)[4], const uint4 &a, uint32_t b0, uint32_t b1)
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-                 "{%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
-}
-
-/* Read once, by this thread alone; zeros when not wanted. */
-__device__ __forceinline__ uint4 load_once(const char *p, bool is_wanted)
-{
-    uint4 v;
-    asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0; mov.u32 %0, 0; mov.u32 %1, 0; "
-                 "mov.u32 %2, 0; mov.u32 %3, 0; "
-                 "@p ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4]; }"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(p), "r"((uint32_t)is_wanted));
-    return v;
-}
-
-__device__ __forceinline__ float exp2_fast(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 /* a, b = hi + lo, both as pairs of halves. */
 __device__ __forceinline__ void split_pair(float a, float b, uint32_t *hi, uint32_t *lo)
 {
@@ -203,8 +179,8 @@ template <int D> struct reader {
         int i = first + tile * step + threadIdx.x / (D / 64);
         if (i >= span.n) return;
         size_t at = kv_run_offset(&span.keys, i);
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(k_line + at));
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(v_line + at));
+        prefetch_l2(k_line + at);
+        prefetch_l2(v_line + at);
     }
 
     __device__ __forceinline__ void keys(int tile, uint4 (&out)[8]) const
@@ -212,7 +188,7 @@ template <int D> struct reader {
         int i = first + tile * step + key;
         const char *p = k + kv_run_offset(&span.keys, i);
 #pragma unroll
-        for (int c = 0; c < 8; c++) out[c] = load_once(p + 64 * c, i < span.n);
+        for (int c = 0; c < 8; c++) out[c] = load_once4_if(p + 64 * c, i < span.n);
     }
 
     __device__ __forceinline__ void values(int tile, uint4 (&out)[2][4]) const
@@ -223,7 +199,7 @@ template <int D> struct reader {
             for (int e = 0; e < 4; e++) {
                 int i = first + tile * step + 16 * h + four + e;
                 const char *p = v + kv_run_offset(&span.keys, i);
-                out[h][e] = load_once(p, i < span.n);
+                out[h][e] = load_once4_if(p, i < span.n);
             }
         }
     }
@@ -280,8 +256,8 @@ __device__ __forceinline__ void score(const struct shared<D> &s, const uint4 (&k
     float acc[4][4] = {};
 #pragma unroll
     for (int c = 0; c < 8; c++) {
-        mma_f16(acc[c % 2], s.query[first + 2 * c][lane], k[c].x, k[c].y);
-        mma_f16(acc[c % 2 + 2], s.query[first + 2 * c + 1][lane], k[c].z, k[c].w);
+        mma_f16(acc[c % 2], &s.query[first + 2 * c][lane].x, k[c].x, k[c].y);
+        mma_f16(acc[c % 2 + 2], &s.query[first + 2 * c + 1][lane].x, k[c].z, k[c].w);
     }
 #pragma unroll
     for (int e = 0; e < 4; e++) acc[0][e] = (acc[0][e] + acc[1][e]) + (acc[2][e] + acc[3][e]);
@@ -317,7 +293,7 @@ __device__ __forceinline__ void weigh(float (&sum)[8][4], const uint4 &p, const 
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         const uint32_t take = i % 2 ? 0x7632 : 0x5410;
-        mma_f16(sum[i], p, __byte_perm(a[i / 2], b[i / 2], take),
+        mma_f16(sum[i], &p.x, __byte_perm(a[i / 2], b[i / 2], take),
                 __byte_perm(c[i / 2], d[i / 2], take));
     }
 }
@@ -571,33 +547,14 @@ __global__ void __launch_bounds__(ANY_THREADS, 2) attend_any(const __grid_consta
 
 /* ---- Combine --------------------------------------------------------------------------------- */
 
-/* Volatile, so that all of a thread's stay in flight together; zeros when not wanted. */
-__device__ __forceinline__ float4 load_partial(const float *p, bool is_wanted)
-{
-    float4 v;
-    asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0; mov.f32 %0, 0f00000000; "
-                 "mov.f32 %1, 0f00000000; mov.f32 %2, 0f00000000; mov.f32 %3, 0f00000000; "
-                 "@p ld.volatile.global.v4.f32 {%0,%1,%2,%3}, [%4]; }"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "l"(p), "r"((uint32_t)is_wanted));
-    return v;
-}
-
 __device__ __forceinline__ void load_batch(float4 (&part)[8], const float *sums, int d, int first,
                                            int n)
 {
 #pragma unroll
     for (int e = 0; e < 8; e++) {
         int i = first + 8 * e;
-        part[e] = load_partial(sums + (int64_t)i * d, i < n);
+        part[e] = load_volatile4_if(sums + (int64_t)i * d, i < n);
     }
-}
-
-__device__ __forceinline__ float2 load_state(const float2 *p)
-{
-    float2 v;
-    asm volatile("ld.volatile.global.v2.f32 {%0,%1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(p));
-    return v;
 }
 
 /* Columns c .. c+3, c = 4 lane, of one head's COMBINE_COLS columns from `first`: the quotient of
@@ -617,7 +574,7 @@ __device__ __forceinline__ float4 combine(const struct job &j, const struct span
 #pragma unroll
     for (int e = 0; e < STATES; e++) {
         int i = e * 32 + lane;
-        state[e] = i < s.n_segments ? load_state(j.state + at + i) : make_float2(-INFINITY, 0);
+        state[e] = i < s.n_segments ? load_volatile2(j.state + at + i) : make_float2(-INFINITY, 0);
         m = fmaxf(m, state[e].x);
     }
     m = most_of_warp(m);
@@ -652,64 +609,15 @@ __device__ __forceinline__ float4 combine(const struct job &j, const struct span
     return make_float4(total.x / l, total.y / l, total.z / l, total.w / l);
 }
 
-/* Over the 8 lanes that have a block of 32 columns. */
-__device__ __forceinline__ float sum_of_block(float x)
-{
-#pragma unroll
-    for (int i = 1; i < 8; i *= 2) x += __shfl_xor_sync(~0u, x, i);
-    return x;
-}
-
-__device__ __forceinline__ float most_of(float4 x)
-{
-    return fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w)));
-}
-
-/* A whole warp's 128 columns to int8. A value that is not finite makes the block's scale NaN. */
-__device__ __forceinline__ void store_int8(const struct act &act, int row, int column, float4 x,
-                                           bool is_live)
-{
-    float most = most_of(x), whole = (x.x - x.x) + (x.y - x.y) + (x.z - x.z) + (x.w - x.w);
-#pragma unroll
-    for (int i = 1; i < 8; i *= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, i));
-    most += sum_of_block(whole);
-    float inverse = most > 0 ? 127.0f / most : 0, d = most / 127.0f;
-    float4 n = make_float4(rintf(x.x * inverse), rintf(x.y * inverse), rintf(x.z * inverse),
-                           rintf(x.w * inverse));
-    float sum = sum_of_block((n.x + n.y) + (n.z + n.w));
-    if (!is_live) return;
-    int lane = threadIdx.x % 8;
-    char4 *out = (char4 *)((char *)act.values + (int64_t)row * act.stride + column / 32 * 32);
-    out[2 * (lane % 4) + lane / 4] =
-        make_char4((signed char)n.x, (signed char)n.y, (signed char)n.z, (signed char)n.w);
-    if (lane == 0)
-        ((float2 *)act.scale)[(int64_t)row * (act.stride / 32) + column / 32] =
-            make_float2(d, d * sum);
-}
-
-__device__ __forceinline__ void store_half(const struct act &act, int row, int column, float4 x,
-                                           float scale)
-{
-    __half2 *out = (__half2 *)((__half *)act.values + (int64_t)row * act.stride + column);
-    out[0] = __floats2half2_rn(x.x / scale, x.y / scale);
-    out[1] = __floats2half2_rn(x.z / scale, x.w / scale);
-}
-
 /* Zeros behind the last column, where there are any: 32 of them. */
 __device__ __forceinline__ void store_padding(const struct act &act, int row, int cols)
 {
     if (cols >= act.stride || threadIdx.x >= 32) return;
     const float4 zero = make_float4(0, 0, 0, 0);
     bool is_live = threadIdx.x < 8;
-    if (act.kind == ACT_INT8) store_int8(act, row, cols + 4 * threadIdx.x, zero, is_live);
-    if (act.kind == ACT_HALF && is_live) store_half(act, row, cols + 4 * threadIdx.x, zero, 1);
-}
-
-/* The power of two that brings `most` into [1, 2). */
-__device__ __forceinline__ float half_scale(float most)
-{
-    if (most == 0) return 1;
-    return __uint_as_float(max(__float_as_uint(most) & 0x7f800000u, 0x00800000u));
+    int quad = cols / 4 + (int)threadIdx.x;
+    if (is_in_blocks(act)) act_store_blocks(act, row, quad, zero, is_live);
+    if (act.kind == ACT_HALF && is_live) act_store_half(act, row, quad, zero, 1.0f);
 }
 
 /* Grid: (parts of 128 columns, rows); (1, rows) for ACT_HALF, whose scale is the whole row's: there
@@ -726,7 +634,8 @@ __global__ void __launch_bounds__(COMBINE_THREADS, 3)
     const struct act &act = j.a.act;
     int of_head = (j.d + COMBINE_COLS - 1) / COMBINE_COLS, n_parts = of_head * j.a.n_heads;
     int cols = j.d * j.a.n_heads, lane = threadIdx.x % 32, n_rounds = act.kind == ACT_HALF ? 2 : 1;
-    float most = 0, scale = 1;
+    uint32_t most_bits = 0;
+    float scale = 1, inverse = 1;
     for (int round = 0; round < n_rounds; round++) {
         for (int part = blockIdx.x; part < n_parts; part += gridDim.x) {
             int head = part / of_head, first = part % of_head * COMBINE_COLS;
@@ -737,13 +646,13 @@ __global__ void __launch_bounds__(COMBINE_THREADS, 3)
                 if (!is_live) x = make_float4(0, 0, 0, 0);
                 if (round == 0 && is_live && j.a.y)
                     *(float4 *)(j.a.y + (int64_t)span.row * cols + column) = x;
-                if (act.kind == ACT_INT8) store_int8(act, span.row, column, x, is_live);
-                if (round == 1 && is_live) store_half(act, span.row, column, x, scale);
-                most = fmaxf(most, most_of(x));
+                if (is_in_blocks(act)) act_store_blocks(act, span.row, column / 4, x, is_live);
+                if (round == 1 && is_live) act_store_half(act, span.row, column / 4, x, inverse);
+                most_bits = max(most_bits, quad_most(x));
             }
             __syncthreads();
         }
-        scale = half_scale(most_of_warp(most));
+        scale = act_half_scale(warp_max(most_bits), &inverse);
     }
     if (act.kind == ACT_HALF && threadIdx.x == 0) act.scale[span.row] = scale;
     if (act.kind != ACT_NONE && blockIdx.x == gridDim.x - 1) store_padding(act, span.row, cols);

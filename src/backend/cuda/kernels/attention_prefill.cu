@@ -175,8 +175,8 @@ __device__ __forceinline__ void score(const struct state<S> &mine, const struct 
             load_matrices(b[next & 1], at_step(row[next / S::K_STEPS], next % S::K_STEPS));
 #pragma unroll
         for (int j = 0; j < 4; j++)
-            mma_16816(c[j / 2][j % 2], mine.q[k][j / 2], b[i & 1][j % 2 * 2],
-                      b[i & 1][j % 2 * 2 + 1]);
+            mma_f16(c[j / 2][j % 2], mine.q[k][j / 2], b[i & 1][j % 2 * 2],
+                    b[i & 1][j % 2 * 2 + 1]);
         if (k == S::K_STEPS - 1) pass_parts<S>(at, c, 1 - i / S::K_STEPS, s);
     }
 }
@@ -203,8 +203,8 @@ __device__ __forceinline__ void gather(struct state<S> &mine, const struct place
         if (i < 0) continue;
 #pragma unroll
         for (int j = 0; j < 4; j++)
-            mma_16816(mine.o[j / 2][i % HALF * 2 + j % 2], a[i / HALF][j / 2], b[i & 1][j % 2 * 2],
-                      b[i & 1][j % 2 * 2 + 1]);
+            mma_f16(mine.o[j / 2][i % HALF * 2 + j % 2], a[i / HALF][j / 2], b[i & 1][j % 2 * 2],
+                    b[i & 1][j % 2 * 2 + 1]);
     }
 }
 
@@ -229,7 +229,7 @@ __device__ __forceinline__ float share_out(const struct state<S> &mine, const st
             int chunk = at.w * S::OWN + i;
             uint32_t to =
                 at.shares + (uint32_t)((r * 8 + g) * 64 + ((chunk ^ ((g >> 1) & 3)) << 4) + t * 4);
-            asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(pack_halves(x, y)) : "memory");
+            store_shared(to, pack_halves(x, y));
         }
     }
     return most;
@@ -413,14 +413,6 @@ __device__ __forceinline__ int head_of(const struct block_rows &rows, int r)
     return (int)blockIdx.x * rows.n_group + r - token_of(rows, r) * rows.n_group;
 }
 
-/* Two halves; what is too large saturates, NaN stays. */
-__device__ __forceinline__ uint32_t saturate_halves(const float2 &x)
-{
-    __half2 most = __half2half2(__ushort_as_half(0x7bff));
-    __half2 pair = __hmax2_nan(__hmin2_nan(__floats2half2_rn(x.x, x.y), most), __hneg2(most));
-    return *reinterpret_cast<uint32_t *>(&pair);
-}
-
 /* Queries as the operands of this warp's products. Rows that are not there take the first one's:
  * they see no key, and are not stored. */
 template <class S>
@@ -436,9 +428,10 @@ __device__ __forceinline__ void load_queries(struct state<S> &mine, const struct
         const float *q = a.q + (row * (size_t)a.n_heads + (size_t)head_of(rows, of)) * S::HEAD +
                          at.w * S::COLS + (at.lane & 3) * 2;
 #pragma unroll
-        for (int i = 0; i < S::K_STEPS * 2; i++)
-            mine.q[i / 2][r / 2][i % 2 * 2 + r % 2] =
-                saturate_halves(*reinterpret_cast<const float2 *>(q + i * 8));
+        for (int i = 0; i < S::K_STEPS * 2; i++) {
+            float2 two = *reinterpret_cast<const float2 *>(q + i * 8);
+            mine.q[i / 2][r / 2][i % 2 * 2 + r % 2] = pack_halves_saturated(two.x, two.y);
+        }
     }
 }
 
@@ -469,32 +462,12 @@ __device__ __forceinline__ int take_run(run_rows<S::ROWS> *run, const struct att
     return run->end;
 }
 
-/* Four columns of a row, rounded by block of 32 (types.h): eight lanes have one. u: the lane's
- * place among them. `at`: of the first column of the block. All lanes of the warp come here. */
-__device__ __forceinline__ void store_int8(const struct act &act, size_t at, int u, const float4 &x,
-                                           bool is_live)
-{
-    float most = fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w)));
-#pragma unroll
-    for (int i = 1; i < 8; i *= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, i));
-    float inverse = most > 0 ? 127.0f / most : 0, d = most / 127.0f;
-    int q0 = __float2int_rn(x.x * inverse), q1 = __float2int_rn(x.y * inverse);
-    int q2 = __float2int_rn(x.z * inverse), q3 = __float2int_rn(x.w * inverse);
-    int sum = q0 + q1 + q2 + q3;
-#pragma unroll
-    for (int i = 1; i < 8; i *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, i);
-    if (!is_live) return;
-    char *to = static_cast<char *>(act.values) + at + 8 * (u & 3) + 4 * (u >> 2);
-    *reinterpret_cast<char4 *>(to) = make_char4((char)q0, (char)q1, (char)q2, (char)q3);
-    if (u == 0) reinterpret_cast<float2 *>(act.scale)[at / 32] = make_float2(d, d * (float)sum);
-}
-
-/* Eight rows of a warp's columns, rows first .. of the block, as 8-bit activations. They come
+/* Eight rows of a warp's columns, rows first .. of the block, as activations in blocks. They come
  * through shared memory, where a block of 32 columns can be taken by eight neighbours. */
 template <class S>
-__device__ __forceinline__ void store_rows_int8(const float2 *stage, const struct place &at,
-                                                const struct act &act,
-                                                const struct block_rows &rows, int first)
+__device__ __forceinline__ void store_rows_blocks(const float2 *stage, const struct place &at,
+                                                  const struct act &act,
+                                                  const struct block_rows &rows, int first)
 {
     constexpr int LANES = S::COLS / 4; /* of a row */
     int u = at.lane % LANES;
@@ -506,8 +479,8 @@ __device__ __forceinline__ void store_rows_int8(const float2 *stage, const struc
         bool is_live = first + i < rows.n;
         int r = is_live ? first + i : 0;
         size_t row = (size_t)(rows.first + token_of(rows, r));
-        int column = head_of(rows, r) * S::HEAD + at.w * S::COLS + u / 8 * 32;
-        store_int8(act, row * (size_t)act.stride + (size_t)column, u % 8, x, is_live);
+        int column = head_of(rows, r) * S::HEAD + at.w * S::COLS + u * 4;
+        act_store_blocks(act, (int64_t)row, column / 4, x, is_live);
     }
 }
 
@@ -564,13 +537,13 @@ __device__ __forceinline__ void store_outputs(struct state<S> &mine, const struc
         for (int w = 0; w < S::W; w++) sum += at.stats[w * 32 + r * 8 + g];
         float inverse = 1.0f / sum;
         store_row<S>(mine, at, a, rows, r, inverse);
-        if (a.act.kind != ACT_INT8) continue;
+        if (!is_in_blocks(a.act)) continue;
 #pragma unroll
         for (int n = 0; n < S::N_TILES; n++)
             stage[g * (S::COLS / 2) + ((n * 4 + t) ^ ((g & 3) * 4))] = make_float2(
                 mine.o[r / 2][n][r % 2 * 2] * inverse, mine.o[r / 2][n][r % 2 * 2 + 1] * inverse);
         __syncwarp();
-        store_rows_int8<S>(stage, at, a.act, rows, at.group * 32 + r * 8);
+        store_rows_blocks<S>(stage, at, a.act, rows, at.group * 32 + r * 8);
         __syncwarp();
     }
 }
