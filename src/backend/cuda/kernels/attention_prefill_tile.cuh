@@ -1,7 +1,6 @@
-/* The parts of attention_prefill.cu that know nothing of softmax: instructions, and the
- * way of keys and values from the cache to shared memory. */
-#ifndef CUDA_ATTENTION_PREFILL_CUH
-#define CUDA_ATTENTION_PREFILL_CUH
+/* Tiles of keys or values on their way from the cache to shared memory, for attention_prefill.cu. */
+#ifndef CUDA_ATTENTION_PREFILL_TILE_CUH
+#define CUDA_ATTENTION_PREFILL_TILE_CUH
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
