@@ -57,7 +57,7 @@ FORMAT_VERSION = 14  # of clang-format, as in Debian 12
 
 # Functions and structs that are too long for now: name -> lines. May only shrink.
 LONG_PARTS = {
-    "src/backend/cuda/kernels/gemm_i8.cuh:struct gemm_tile": 336,
+    "src/backend/cuda/kernels/gemm_i8.cuh:struct gemm_tile": 329,
     "tools/demo_model/train.py:main": 118,
 }
 

@@ -63,6 +63,7 @@ double check_time_graph(struct check *c, void (*run)(void *user), void *user);
 
 #define CHECK_LIST(X)                                                                              \
     X(repack)                                                                                      \
+    X(round)                                                                                       \
     X(matvec)                                                                                      \
     X(experts)                                                                                     \
     X(rows)                                                                                        \

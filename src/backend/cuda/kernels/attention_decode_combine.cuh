@@ -1,5 +1,5 @@
-/* The second launch of attention_decode.cu: segments joined, divided by the sum, and rounded to what
- * the next product reads. */
+/* The second launch of attention_decode.cu: segments joined, divided by the sum, and rounded to
+ * what the next product reads. */
 #ifndef CUDA_ATTENTION_DECODE_COMBINE_CUH
 #define CUDA_ATTENTION_DECODE_COMBINE_CUH
 
