@@ -9,7 +9,7 @@
  *   until the DONE event       carat_step; carat_next_event until NULL; carat_answer_push
  *   close, in reverse order    carat_answer_close, carat_engine_close, carat_model_close
  *
- * examples/generate.c does this in 40 lines.
+ * examples/generate.c does this on one page.
  *
  * Rules
  * 1. Functions that can fail return CARAT_OK or a negative status and fill `err` (which may be
