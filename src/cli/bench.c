@@ -321,7 +321,7 @@ static int open_engine(struct session *s, const struct options *o, const struct 
         .n_threads = setting->threads == default_threads(o) ? 0 : setting->threads,
         .n_ctx = context_for(s->model, 1),
         .chunk = setting->chunk,
-        .kv_type = kv_type_of(setting->kv_type),
+        .kv_type = kv_type_named(setting->kv_type),
     };
     for (size_t i = first; i < p->n && is_same_engine(&p->tests[first], &p->tests[i]); i++) {
         const struct bench_test *t = &p->tests[i];

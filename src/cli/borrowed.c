@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/models.h"
-#include "cli/options.h"
+#include "cli/words.h"
 
 const struct borrowed_spec borrowed_specs[BORROWED_COUNT] = {
 #define Y(spellings, value_name, commands, accepted, target, value, why)                           \
@@ -13,17 +13,6 @@ const struct borrowed_spec borrowed_specs[BORROWED_COUNT] = {
     BORROWED_LIST(Y)
 #undef Y
 };
-
-bool is_word_of(const char *word, const char *words)
-{
-    size_t length = strlen(word);
-    for (const char *at = words + (*words == '['); *at;) {
-        size_t n = strcspn(at, "|]");
-        if (n == length && strncmp(at, word, n) == 0) return true;
-        at += n + (at[n] != '\0');
-    }
-    return false;
-}
 
 enum borrowed_kind borrowed_kind_of(const struct borrowed_spec *row)
 {
@@ -34,7 +23,7 @@ enum borrowed_kind borrowed_kind_of(const struct borrowed_spec *row)
 
 const char *borrowed_spelling(const struct borrowed_spec *row, int n, char *out, size_t size)
 {
-    return spelling_at(row->spellings, n, out, size);
+    return word_at(row->spellings, n, out, size);
 }
 
 static bool is_spelled(const struct borrowed_spec *row, enum command_id command,
@@ -91,10 +80,10 @@ const struct borrowed_spec *borrowed_match(enum command_id command, const char *
     return NULL;
 }
 
-int borrowed_refuse(enum command_id command, const char *spelling, const char *value,
-                    struct carat_error *err)
+int borrowed_refuse(enum command_id command, const char *name, const char *spelling,
+                    const char *value, struct carat_error *err)
 {
-    const char *name = command_specs[command].name, *why = "";
+    const char *why = "";
     bool has_accepted = false, is_download = false;
     for (int i = 0; i < BORROWED_COUNT; i++) {
         const struct borrowed_spec *row = &borrowed_specs[i];

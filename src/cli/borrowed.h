@@ -1,5 +1,5 @@
-/* Options of llama.cpp and ollama that carat has not: what a pasted line may hold beside carat's
- * own (BORROWED_LIST). */
+/* Options of llama.cpp and ollama that carat does not have, but that a pasted line may contain
+ * (BORROWED_LIST). */
 #ifndef CLI_BORROWED_H
 #define CLI_BORROWED_H
 
@@ -41,11 +41,8 @@ const struct borrowed_spec *borrowed_find(enum command_id command, const char *s
 const struct borrowed_spec *borrowed_match(enum command_id command, const char *spelling,
                                            const char *value);
 
-/* CARAT_EUSAGE: what is refused, and why. */
-int borrowed_refuse(enum command_id command, const char *spelling, const char *value,
-                    struct carat_error *err);
-
-/* One of the words of "a|b" or "[a|b]"? */
-bool is_word_of(const char *word, const char *words);
+/* CARAT_EUSAGE: what is refused, and why. `name` is the command's. */
+int borrowed_refuse(enum command_id command, const char *name, const char *spelling,
+                    const char *value, struct carat_error *err);
 
 #endif

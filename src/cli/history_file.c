@@ -154,7 +154,7 @@ static int read_end(int fd, const char *path, struct buf *out, struct carat_erro
     return CARAT_OK;
 }
 
-static const char *line_end(const char *at, const char *end)
+static const char *end_of_line(const char *at, const char *end)
 {
     const char *newline = memchr(at, '\n', (size_t)(end - at));
     return newline ? newline : end;
@@ -177,7 +177,7 @@ int history_file_read(const char *path, history_take_fn take, void *user, struct
     close(fd);
     const char *at = buf_text(&text), *end = at + text.length;
     while (status == CARAT_OK && at < end) {
-        const char *stop = line_end(at, end);
+        const char *stop = end_of_line(at, end);
         buf_clear(&entry);
         if (is_entry(at, stop)) {
             decode(&entry, at, (size_t)(stop - at));
@@ -247,11 +247,12 @@ static const char *newest(const struct buf *text, size_t entries, size_t limit)
 {
     const char *at = buf_text(text), *end = at + text->length;
     size_t n = 0;
-    for (const char *c = at; c < end; c = line_end(c, end) + 1) n += is_entry(c, line_end(c, end));
+    for (const char *c = at; c < end; c = end_of_line(c, end) + 1)
+        n += is_entry(c, end_of_line(c, end));
     if (n <= limit) return NULL;
     while (n > entries) {
-        n -= is_entry(at, line_end(at, end));
-        at = line_end(at, end) + 1;
+        n -= is_entry(at, end_of_line(at, end));
+        at = end_of_line(at, end) + 1;
     }
     return at;
 }

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "cli/borrowed.h"
 #include "cli/memory_text.h"
+#include "cli/words.h"
 
 const struct option_spec option_specs[OPT_COUNT] = {
 #define X(id, kind, name, aliases, preset, low, high, commands, value, help)                       \
@@ -82,21 +83,9 @@ bool option_applies(enum option_id id, enum command_id command)
     return option_specs[id].commands >> command & 1u;
 }
 
-const char *spelling_at(const char *words, int n, char *out, size_t size)
-{
-    words += strspn(words, " ");
-    for (; n > 0 && *words; n--) {
-        words += strcspn(words, " ");
-        words += strspn(words, " ");
-    }
-    if (!*words) return NULL;
-    snprintf(out, size, "%.*s", (int)strcspn(words, " "), words);
-    return out;
-}
-
 const char *option_spelling(enum option_id id, int n, char *out, size_t size)
 {
-    if (n > 0) return spelling_at(option_specs[id].aliases, n - 1, out, size);
+    if (n > 0) return word_at(option_specs[id].aliases, n - 1, out, size);
     snprintf(out, size, "--%s", option_specs[id].name);
     return out;
 }
@@ -371,7 +360,8 @@ static int read_flag(struct options *o, int argc, char *const *argv, int *i,
     }
     if (row && row->target != OPT_DOWNLOAD)
         return set_flag(o, row->target, row->value, spelling, err);
-    if (id == OPT_COUNT) return borrowed_refuse(o->command, spelling, value, err);
+    if (id == OPT_COUNT)
+        return borrowed_refuse(o->command, command_specs[o->command].name, spelling, value, err);
     if (!value) value = "on"; /* a flag, or a choice that begins with it */
     return set_flag(o, id, value, spelling, err);
 }

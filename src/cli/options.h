@@ -95,9 +95,6 @@ int unknown_option(enum command_id command, const char *spelling, struct carat_e
  * result is in range; returns the place after it. */
 const char *read_suffix(const char *end, int64_t *number);
 
-/* The n-th of words that blanks separate, in `out`; NULL at the end. */
-const char *spelling_at(const char *words, int n, char *out, size_t size);
-
 /* The n-th spelling of an option, the long one first, with dashes; NULL at the end. */
 const char *option_spelling(enum option_id id, int n, char *out, size_t size);
 

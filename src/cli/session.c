@@ -150,7 +150,7 @@ void session_close(struct session *s)
     *s = (struct session){0};
 }
 
-enum carat_kv_type kv_type_of(const char *name)
+enum carat_kv_type kv_type_named(const char *name)
 {
     if (strcmp(name, "f16") == 0) return CARAT_KV_F16;
     if (strcmp(name, "bf16") == 0) return CARAT_KV_BF16;
@@ -258,7 +258,7 @@ int check_options(const struct options *o, struct carat_error *err)
 static enum carat_kv_type kv_type_wanted(const struct options *o)
 {
     bool has_two = opt_is_set(o, OPT_KEYS_TYPE) || opt_is_set(o, OPT_VALUES_TYPE);
-    return kv_type_of(opt_text(o, has_two ? OPT_KEYS_TYPE : OPT_KV_TYPE));
+    return kv_type_named(opt_text(o, has_two ? OPT_KEYS_TYPE : OPT_KV_TYPE));
 }
 
 int32_t chunk_within(int32_t chunk, int32_t batch, const char *backend)

@@ -63,7 +63,7 @@ void set_layers(const struct options *o, struct carat_engine_options *out, int64
                 int32_t cpu_experts);
 const char *backend_of(const struct options *o);                         /* never "auto" */
 int32_t chunk_within(int32_t chunk, int32_t batch, const char *backend); /* -ub, -b; 0: default */
-enum carat_kv_type kv_type_of(const char *name);
+enum carat_kv_type kv_type_named(const char *name);
 enum carat_precision precision_of(const struct options *o);
 
 /* Arguments from `first` on, joined by blanks. */
