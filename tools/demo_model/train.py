@@ -10,7 +10,6 @@ import multiprocessing as mp
 import os
 import random
 import time
-from queue import Empty
 
 import numpy as np
 
@@ -108,7 +107,7 @@ def evaluate(model, tok, scale=1.0, names=None, show=2):
     return rows
 
 
-def main():
+def arguments():
     ap = argparse.ArgumentParser()
     ap.add_argument("--minutes", type=float, default=18, help="length of the whole schedule")
     ap.add_argument("--from", dest="start", help="a GGUF file to go on from, with its tokenizer")
@@ -123,70 +122,75 @@ def main():
     ap.add_argument("--adam", type=float, default=3e-3)
     ap.add_argument("--eval-scale", type=float, default=1.0)
     ap.add_argument("--seed", type=int, default=corpus.SEED)
-    a = ap.parse_args()
-    t_start = time.time()
-    os.makedirs(a.out, exist_ok=True)
-    if a.start:
-        import export
-        meta, start = export.read(a.start)
-        tok = bpe.Tokenizer(meta["tokenizer.ggml.tokens"],
-                            [tuple(x.split(" ", 1)) for x in meta["tokenizer.ggml.merges"]])
-    else:
-        tok, start = bpe.build(), None
-    print(f"tokenizer: {len(tok.tokens)} tokens, {len(tok.merges)} merges, "
-          f"{time.time() - t_start:.1f} s",
-          flush=True)
+    return ap.parse_args()
+
+
+def read_start(path):
+    """Tokenizer and tensors of a file; without one a new tokenizer and None."""
+    if not path:
+        return bpe.build(), None
+    import export
+    meta, tensors = export.read(path)
+    merges = [tuple(x.split(" ", 1)) for x in meta["tokenizer.ggml.merges"]]
+    return bpe.Tokenizer(meta["tokenizer.ggml.tokens"], merges), tensors
+
+
+def start_workers(a, tok):
+    """Processes that write text, and the queue of batches that they fill."""
     queue = mp.Queue(48)
     procs = [mp.Process(target=worker, args=(f"{a.seed}:{a.peak}:{a.minutes}:{i}", tok, queue),
                         daemon=True) for i in range(a.workers)]
     for p in procs:
         p.start()
+    return procs, queue
 
+
+def load(net, tensors):
     import torch
-    import export
-    import model as mod
-    torch.set_float32_matmul_precision("high")
-    dev = torch.device("cuda")
-    cfg = dict(mod.CONFIG, vocab=len(tok.tokens))
-    net = mod.Gemma(cfg, a.seed).to(dev)
-    names = dict(net.p.items())
+    with torch.no_grad():
+        for n, p in net.p.items():
+            p.copy_(torch.from_numpy(tensors[n.replace("/", ".")].copy()))
 
-    def load(tensors):
+
+class Optimizer:
+    """Muon for the matrices, AdamW for tables and norms."""
+
+    def __init__(self, params, lr, adam_lr):
+        import torch
+        is_table = lambda name: name.endswith("token_embd/weight")
+        tables = [p for n, p in params.items() if is_table(n)]
+        vectors = [p for p in params.values() if p.ndim == 1]
+        self.params, self.lr, self.adam_lr = list(params.values()), lr, adam_lr
+        self.muon = Muon([p for n, p in params.items() if p.ndim == 2 and not is_table(n)])
+        self.adam = torch.optim.AdamW([{"params": tables, "weight_decay": 0.02},
+                                       {"params": vectors, "weight_decay": 0.0}],
+                                      lr=adam_lr, betas=(0.9, 0.98), eps=1e-10, fused=True)
+
+    def step(self, rate):
+        import torch
         with torch.no_grad():
-            for n, p in names.items():
-                p.copy_(torch.from_numpy(tensors[n.replace("/", ".")].copy()))
+            self.muon.step(self.lr * rate)
+            for g in self.adam.param_groups:
+                g["lr"] = self.adam_lr * rate
+            self.adam.step()
+        for p in self.params:
+            p.grad = None
 
-    if start:
-        load(start)
-    print(f"{sum(p.numel() for p in names.values())} parameters on {torch.cuda.get_device_name()}",
-          flush=True)
-    matrices = [p for n, p in names.items() if p.ndim == 2 and not n.endswith("token_embd/weight")]
-    tables = [p for n, p in names.items() if n.endswith("token_embd/weight")]
-    vectors = [p for n, p in names.items() if p.ndim == 1]
-    muon = Muon(matrices)
-    adam = torch.optim.AdamW([{"params": tables, "weight_decay": 0.02},
-                              {"params": vectors, "weight_decay": 0.0}],
-                             lr=a.adam, betas=(0.9, 0.98), eps=1e-10, fused=True)
+
+def train(net, queue, a):
+    """Steps until the time is over. The log: (step, minutes, loss)."""
+    import torch
     loss_fn = torch.compile(net.loss, dynamic=False)
-    total = a.minutes * 60
-
-    def batch():
-        ids, pos, seg, wt = (torch.from_numpy(x).to(dev) for x in queue.get())
-        return ids.long(), pos.long(), seg.int(), wt.float()
-
+    optimizer = Optimizer(dict(net.p.items()), a.lr, a.adam)
+    total, t_start = a.minutes * 60, time.time()
     step, spent, log, t0 = 0, 0.0, [], None
     while spent < total * a.cut:
-        p = spent / total
-        lr = a.peak * min(1.0, (step + 1) / 150, (1 - p) / (1 - a.hold))
-        loss = loss_fn(*batch())
+        part = spent / total
+        rate = a.peak * min(1.0, (step + 1) / 150, (1 - part) / (1 - a.hold))
+        ids, pos, seg, wt = (torch.from_numpy(x).cuda() for x in queue.get())
+        loss = loss_fn(ids.long(), pos.long(), seg.int(), wt.float())
         loss.backward()
-        with torch.no_grad():
-            muon.step(a.lr * lr)
-            for g in adam.param_groups:
-                g["lr"] = a.adam * lr
-            adam.step()
-        for q in names.values():
-            q.grad = None
+        optimizer.step(rate)
         step += 1
         if t0 is None:                                     # the clock starts after compilation
             torch.cuda.synchronize()
@@ -197,34 +201,57 @@ def main():
         spent = time.time() - t0
         if step % 200 == 0:
             log.append((step, round(spent / 60, 2), round(acc, 4)))
-            if step % 1000 == 0:
-                print(f"step {step} loss {acc:.4f} rate {lr:.3f} {spent / 60:.2f} min "
-                      f"{step * ROWS * LENGTH / spent / 1e6:.2f} Mtok/s",
-                      flush=True)
+        if step % 1000 == 0:
+            print(f"step {step} loss {acc:.4f} rate {rate:.3f} {spent / 60:.2f} min "
+                  f"{step * ROWS * LENGTH / spent / 1e6:.2f} Mtok/s", flush=True)
     print(f"trained to step {step}, {step * ROWS * LENGTH / 1e6:.0f} M tokens, {spent / 60:.2f} "
-          f"min",
+          f"min", flush=True)
+    return log
+
+
+def write_table(path, head, rows):
+    with open(path, "w", newline="") as f:
+        csv.writer(f, lineterminator="\n").writerows([head, *rows])
+
+
+def main():
+    a = arguments()
+    t_start = time.time()
+    os.makedirs(a.out, exist_ok=True)
+    tok, start = read_start(a.start)
+    print(f"tokenizer: {len(tok.tokens)} tokens, {len(tok.merges)} merges, "
+          f"{time.time() - t_start:.1f} s", flush=True)
+    procs, queue = start_workers(a, tok)
+
+    import torch
+    import export
+    import model as mod
+    torch.set_float32_matmul_precision("high")
+    cfg = dict(mod.CONFIG, vocab=len(tok.tokens))
+    net = mod.Gemma(cfg, a.seed).cuda()
+    if start:
+        load(net, start)
+    print(f"{sum(p.numel() for p in net.p.values())} parameters on {torch.cuda.get_device_name()}",
           flush=True)
+    log = train(net, queue, a)
     for p in procs:
         p.terminate()
 
-    tensors = {n.replace("/", "."): p.detach().float().cpu().numpy() for n, p in names.items()}
+    tensors = {n.replace("/", "."): p.detach().float().cpu().numpy() for n, p in net.p.items()}
     path = os.path.join(a.out, "demo.gguf")
-    L = cfg["block_count"]
-    export.write(path, cfg, tok, tensors, [mod.ff(cfg, l) for l in range(L)],
-                 [mod.is_local(l) for l in range(L)])
+    layers = range(cfg["block_count"])
+    export.write(path, cfg, tok, tensors, [mod.ff(cfg, l) for l in layers],
+                 [mod.is_local(l) for l in layers])
     print(f"{path}: {os.path.getsize(path)} bytes", flush=True)
-    with open(os.path.join(a.out, "loss.csv"), "w", newline="") as f:
-        csv.writer(f, lineterminator="\n").writerows([("step", "minutes", "loss")] + log)
+    write_table(os.path.join(a.out, "loss.csv"), ("step", "minutes", "loss"), log)
 
     # everything below is measured on the exported weights, in fp32
-    load(export.read(path)[1])
+    load(net, export.read(path)[1])
     net.dtype = torch.float32
     t1 = time.time()
     rows = evaluate(net, tok, a.eval_scale)
-    with open(os.path.join(a.out, "accuracy.csv"), "w", newline="") as f:
-        csv.writer(f, lineterminator="\n").writerows(
-            [("task", "right", "cases", "percent")]
-            + [(n, g, c, round(100 * g / c, 1)) for n, g, c in rows])
+    write_table(os.path.join(a.out, "accuracy.csv"), ("task", "right", "cases", "percent"),
+                [(n, g, c, round(100 * g / c, 1)) for n, g, c in rows])
     print(f"evaluated in {time.time() - t1:.1f} s; all {time.time() - t_start:.1f} s", flush=True)
 
 

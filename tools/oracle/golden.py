@@ -4,9 +4,9 @@ that they are from, and tells whether they are the same. With --write they are r
 
 usage: golden.py logits [NAME ...]                   Hugging Face's transformers (reference.py)
        golden.py tokens LIBLLAMA                     llama.cpp's shared library, here v0.5.0's
+       golden.py demo LIBLLAMA                       the same: the demo model's greedy answers
        golden.py chat SMALL_TEMPLATE LARGE_TEMPLATE  Jinja2, with files of chat_template.jinja
-The models themselves are drawn by make_oracle.py; demo-greedy.json is from the demo model, by
-tools/demo_model/check_peer.py. Ends with 1 when an answer differs."""
+The models themselves are drawn by make_oracle.py. Ends with 1 when an answer differs."""
 import argparse
 import ctypes
 import json
@@ -20,8 +20,12 @@ from blocks import values_of
 from gguf_file import read
 from shapes import SHAPES
 
-FIXTURES = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/fixtures"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FIXTURES = ROOT / "tests/golden/fixtures"
+DEMO_MODEL = ROOT / "models/demo.gguf"
 LOGITS_DISTANCE = 1e-5  # relative, in the root of the mean square: sums of fp32 in another order
+LEAD_MIN = 0.3  # of the best logit in demo-greedy.json: rounding may not decide
+END_OF_TURN = 106
 
 
 def report(name, is_same, text):
@@ -67,38 +71,66 @@ def remake_logits(args):
 
 
 class Llama:
-    """The tokenizer of llama.cpp, from its shared library."""
+    """A model in llama.cpp, by its shared library."""
 
     class Params(ctypes.Structure):  # larger than any version's; only passed on
         _fields_ = [("bytes", ctypes.c_uint8 * 1024)]
 
+    class Batch(ctypes.Structure):
+        _fields_ = [("n", ctypes.c_int32), *((name, ctypes.c_void_p) for name in
+                                             ("ids", "embd", "pos", "n_seq", "seq", "logits"))]
+
     def __init__(self, library, model):
         self.lib = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
-        self.quiet = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(
+        pointer, number, ids = ctypes.c_void_p, ctypes.c_int32, ctypes.POINTER(ctypes.c_int32)
+        self.quiet = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, pointer)(
             lambda level, text, user: None)
         self.lib.llama_log_set(self.quiet, None)
         if hasattr(self.lib, "ggml_backend_load_all_from_path"):  # libraries of their own
             folder = pathlib.Path(library).resolve().parent
             self.lib.ggml_backend_load_all_from_path(os.fsencode(folder))
-        self.lib.llama_model_default_params.restype = self.Params
-        self.lib.llama_model_load_from_file.argtypes = [ctypes.c_char_p, self.Params]
-        self.lib.llama_model_load_from_file.restype = ctypes.c_void_p
-        self.lib.llama_model_get_vocab.argtypes = [ctypes.c_void_p]
-        self.lib.llama_model_get_vocab.restype = ctypes.c_void_p
-        self.lib.llama_tokenize.argtypes = [
-            ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32, ctypes.POINTER(ctypes.c_int32),
-            ctypes.c_int32, ctypes.c_bool, ctypes.c_bool]
-        found = self.lib.llama_model_load_from_file(os.fsencode(model),
-                                                    self.lib.llama_model_default_params())
-        if not found:
+        load = self.declare("model_load_from_file", pointer, ctypes.c_char_p, self.Params)
+        self.model = load(os.fsencode(model), self.declare("model_default_params", self.Params)())
+        if not self.model:
             sys.exit(f"{library} cannot load {model}")
-        self.vocab = self.lib.llama_model_get_vocab(found)
+        self.vocab = self.declare("model_get_vocab", pointer, pointer)(self.model)
+        self.n_vocab = self.declare("vocab_n_tokens", number, pointer)(self.vocab)
+        self.tokenize = self.declare("tokenize", number, pointer, ctypes.c_char_p, number, ids,
+                                     number, ctypes.c_bool, ctypes.c_bool)
+        self.one_batch = self.declare("batch_get_one", self.Batch, ids, number)
+        self.decode = self.declare("decode", number, pointer, self.Batch)
+        self.last_logits = self.declare("get_logits_ith", ctypes.POINTER(ctypes.c_float), pointer,
+                                        number)
+
+    def declare(self, name, result, *arguments):
+        function = getattr(self.lib, "llama_" + name)
+        function.restype, function.argtypes = result, arguments
+        return function
 
     def encode(self, text, parse_special):
         raw = text.encode()
         ids = (ctypes.c_int32 * (len(raw) + 16))()
-        n = self.lib.llama_tokenize(self.vocab, raw, len(raw), ids, len(ids), False, parse_special)
+        n = self.tokenize(self.vocab, raw, len(raw), ids, len(ids), False, parse_special)
         return list(ids[:n])
+
+    def answer(self, prompt, n_max):
+        """Greedy ids up to the end of the turn, and the smallest lead of a best logit."""
+        defaults = self.declare("context_default_params", self.Params)()
+        start = self.declare("init_from_model", ctypes.c_void_p, ctypes.c_void_p, self.Params)
+        context = start(self.model, defaults)
+        self.declare("set_n_threads", None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)(
+            context, 1, 1)
+        ids, lead, step = [], np.inf, list(prompt)
+        while len(ids) < n_max and END_OF_TURN not in ids:
+            array = (ctypes.c_int32 * len(step))(*step)  # the batch only points to it
+            if self.decode(context, self.one_batch(array, len(step))):
+                sys.exit("llama_decode failed")
+            logits = np.ctypeslib.as_array(self.last_logits(context, -1), (self.n_vocab,))
+            second, best = np.sort(logits)[-2:]
+            lead, step = min(lead, float(best - second)), [int(logits.argmax())]
+            ids += step
+        self.declare("free", None, ctypes.c_void_p)(context)
+        return ids, lead
 
 
 def remake_tokens(args):
@@ -114,6 +146,20 @@ def remake_tokens(args):
     if args.write:
         store(args.folder, "tokens.json", cases, 0)
     return report("tokens.json", not n_other, f"{len(cases)} texts, {n_other} with other ids")
+
+
+def remake_demo(args):
+    found = load(args.folder, "demo-greedy.json")
+    llama, is_same = Llama(args.llama, DEMO_MODEL), True
+    for case in found["cases"]:
+        ids, lead = llama.answer(case["prompt"], n_max=250)
+        is_good = ids == case["answer"] and lead > LEAD_MIN
+        is_same &= report(f"{case['text'][:50]!r}", is_good,
+                          f"{len(ids)} ids, the best logit leads by {lead:.2f} or more")
+        case["answer"] = ids
+    if args.write:
+        store(args.folder, "demo-greedy.json", found, None)
+    return is_same
 
 
 def remake_chat(args):
@@ -149,9 +195,10 @@ def main():
     logits = commands.add_parser("logits")
     logits.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SHAPES))
     logits.set_defaults(remake=remake_logits)
-    tokens = commands.add_parser("tokens")
-    tokens.add_argument("llama", help="libllama.so")
-    tokens.set_defaults(remake=remake_tokens)
+    for name, remake in (("tokens", remake_tokens), ("demo", remake_demo)):
+        command = commands.add_parser(name)
+        command.add_argument("llama", help="libllama.so")
+        command.set_defaults(remake=remake)
     chat = commands.add_parser("chat")
     chat.add_argument("small", help="template of E2B and E4B")
     chat.add_argument("large", help="template of the others")
