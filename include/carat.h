@@ -1,6 +1,7 @@
 /* carat: Gemma 4 language models from GGUF files.
  *
- * The one header that a program needs. Calling order, with the functions of each step:
+ * The one header that a program needs; carat_inspect.h has what measures and looks inside. Calling
+ * order, with the functions of each step:
  *
  *   open a model file          carat_model_open
  *   start an engine on it      carat_engine_open: takes all memory
@@ -394,81 +395,12 @@ int carat_submit(carat_engine *engine, const struct carat_request *request, cara
 int carat_cancel(carat_engine *engine, carat_request_id request);
 
 /* One forward pass for all running requests. Returns 1 while work is left, 0 when idle, or a
- * negative status. Then take the events until false. CARAT_EDEVICE: the device is lost; every
+ * negative status. Then take the events until NULL. CARAT_EDEVICE: the device is lost; every
  * request has ended by ERROR, all later calls fail with the same message, and the engine can only
  * be closed. A GPU that was lost works again in a new process only. */
 int carat_step(carat_engine *engine, struct carat_error *err);
 /* Borrowed until the next carat_step. NULL: no more. */
 const struct carat_event *carat_next_event(carat_engine *engine);
-
-/* ---- Measuring and looking inside ------------------------------------------------------- */
-
-/* Runs `n` tokens from position 0 and hands over rows of n_vocab softcapped logits for the
- * positions at[0..n_at) (ascending), or for every position when at is NULL, in order. The
- * engine must be idle. A non-zero return of `take` stops with that value. */
-typedef int (*carat_logits_fn)(void *user, int32_t position, const float *logits, int32_t n_vocab);
-int carat_score(carat_engine *engine, const int32_t *tokens, int32_t n, const int32_t *at,
-                int32_t n_at, carat_logits_fn take, void *user, struct carat_error *err);
-
-/* Seconds that prefill of n_prompt random tokens, then n_gen decode steps of `users`
- * sequences take, each behind a context of `depth` tokens that is not counted. */
-struct carat_measure {
-    int32_t n_prompt, n_gen, depth, users;
-};
-int carat_measure(carat_engine *engine, const struct carat_measure *what, double *seconds,
-                  struct carat_error *err);
-
-/* Most bytes a second that the device reads, most operations a second that it does on 8-bit and on
- * fp16 numbers (a product and its sum are two; 0: it has no such way, or too little memory to
- * measure it). Measured once an engine, in some tenths of a second: when it was opened
- * (measure_limits), else now, in what memory is left. CARAT_EDEVICE where a backend cannot tell. */
-struct carat_roofline {
-    double read_bytes, int8_operations, fp16_operations;
-};
-int carat_measure_roofline(carat_engine *engine, struct carat_roofline *out,
-                           struct carat_error *err);
-
-/* What carat_measure has to read and to compute at least. */
-struct carat_work {
-    double bytes, operations;
-};
-void carat_measure_work(const carat_engine *engine, const struct carat_measure *what,
-                        struct carat_work *out);
-
-/* Where the time of all steps so far went, on an engine opened with `profile`: a table a phase.
- * CARAT_EUSAGE: it was not, or the backend has none. *out is freed with carat_free. */
-int carat_profile_text(const carat_engine *engine, char **out, struct carat_error *err);
-
-/* The compiled program of a step of `rows` rows of which `outs` are wanted, one op a line.
- * *out is freed with carat_free. */
-int carat_plan_text(const carat_model *model, const struct carat_engine_options *options,
-                    int32_t rows, int32_t outs, char **out, struct carat_error *err);
-
-/* The n-th device of all backends, from 0; CARAT_EUSAGE: there are not so many. Opening a GPU takes
- * a moment, as its ways to compute are measured. */
-struct carat_device {
-    char backend[16]; /* "cuda" */
-    int32_t index;    /* among its backend's */
-    char name[96];    /* "NVIDIA H200" */
-    uint64_t memory_total, memory_available;
-    char matmul[16]; /* "fp16", "int8": of prompt products, where there are several ways; or "" */
-    double fp16_operations, int8_operations; /* a second, as measured; 0: not measured */
-};
-int carat_device_at(int32_t n, struct carat_device *out, struct carat_error *err);
-
-/* Backends and devices as JSON: [{"backend":"ref","device":..,"memory":..}]. carat_free. */
-int carat_devices_json(char **out, struct carat_error *err);
-
-/* Backends of this build by index from 0, in order of preference; NULL after the last one. */
-const char *carat_backend_name(int32_t index);
-
-/* CARAT_OK when a backend has a device to use, else CARAT_EDEVICE with the reason: a driver that is
- * missing or too old, old devices only, a build without this backend. */
-int carat_backend_probe(const char *name, struct carat_error *err);
-
-/* The backend that is taken when none is named, and its rows of a prefill step (0: no such one). */
-const char *carat_backend_default(void);
-int32_t carat_backend_chunk(const char *backend);
 
 #pragma GCC visibility pop
 

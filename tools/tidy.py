@@ -27,11 +27,11 @@ LAYERS = {
     "src/model": ["plan/", "gguf/", "quant/", "base/"],
     "src/backend": ["plan/", "quant/", "base/"],
     "src/backend/*": ["backend/backend.h", "backend/time_table.h", "plan/", "quant/", "base/"],
-    "src/engine": ["carat.h", "model/", "plan/", "backend/backend.h", "text/", "answer/", "json/",
-                   "gguf/", "quant/", "base/"],
-    "src/cli": ["carat.h", "carat_status.h", "json/", "base/"],
-    "src/server": ["carat.h", "carat_status.h", "json/", "base/"],
-    "include": ["carat_status.h"],
+    "src/engine": ["carat.h", "carat_inspect.h", "model/", "plan/", "backend/backend.h", "text/",
+                   "answer/", "json/", "gguf/", "quant/", "base/"],
+    "src/cli": ["carat.h", "carat_inspect.h", "carat_status.h", "json/", "base/"],
+    "src/server": ["carat.h", "carat_inspect.h", "carat_status.h", "json/", "base/"],
+    "include": ["carat.h", "carat_status.h"],
 }
 
 # (pattern, where it is allowed below src/, why)

@@ -11,7 +11,7 @@
 #include "base/json_writer.h"
 #include "base/mem.h"
 #include "base/os.h"
-#include "carat.h"
+#include "carat_inspect.h"
 #include "cli/bench_output.h"
 #include "cli/command.h"
 #include "cli/models.h"

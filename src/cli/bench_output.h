@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "carat.h"
+#include "carat_inspect.h"
 
 enum { SAMPLES_MAX = 1000 };
 

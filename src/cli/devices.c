@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "carat.h"
+#include "carat_inspect.h"
 #include "cli/command.h"
 #include "cli/session.h"
 #include "cli/terminal.h"

@@ -8,7 +8,7 @@
 #include "base/json_writer.h"
 #include "base/mem.h"
 #include "base/os.h"
-#include "carat.h"
+#include "carat_inspect.h"
 #include "cli/command.h"
 #include "cli/conversation.h"
 #include "cli/devices.h"

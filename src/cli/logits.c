@@ -5,7 +5,7 @@
 #include "base/json_writer.h"
 #include "base/mem.h"
 #include "base/os.h"
-#include "carat.h"
+#include "carat_inspect.h"
 #include "cli/command.h"
 #include "cli/file_writer.h"
 #include "cli/files.h"

@@ -11,7 +11,7 @@
 
 #include "base/json_writer.h"
 #include "base/mem.h"
-#include "carat.h"
+#include "carat_inspect.h"
 #include "cli/command.h"
 #include "cli/file_writer.h"
 #include "cli/files.h"

@@ -1,5 +1,5 @@
 /* carat plan: the compiled program of one step. */
-#include "carat.h"
+#include "carat_inspect.h"
 #include "cli/command.h"
 #include "cli/session.h"
 #include "cli/terminal.h"

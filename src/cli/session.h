@@ -2,7 +2,7 @@
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
 
-#include "carat.h"
+#include "carat_inspect.h"
 
 #include "base/buf.h"
 #include "cli/options.h"

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "carat_inspect.h"
+
 static const char *const reasons[] = {
     [CARAT_REASON_DEFAULT] = "default",
     [CARAT_REASON_ASKED] = "asked",

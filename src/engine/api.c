@@ -5,6 +5,7 @@
 #include "answer/answer.h"
 #include "base/json_writer.h"
 #include "base/mem.h"
+#include "carat_inspect.h"
 #include "engine/engine.h"
 #include "engine/options.h"
 #include "json/json_tree.h"

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/rng.h"
+#include "carat_inspect.h"
 #include "engine/engine.h"
 
 static int check_idle(const carat_engine *e, struct carat_error *err)

@@ -148,8 +148,8 @@ def test_cmake_finds_the_package():
 
 
 def declared():
-    """The functions of the two headers."""
-    text = "".join((ROOT / "include" / h).read_text() for h in ("carat.h", "carat_status.h"))
+    """The functions of the headers."""
+    text = "".join(header.read_text() for header in (ROOT / "include").glob("*.h"))
     text = re.sub(r"/\*.*?\*/|^#.*?(?<!\\)$", "", text, flags=re.DOTALL | re.MULTILINE)
     return set(re.findall(r"(?<!\(\*)\b(carat_\w+)\(", text))
 
@@ -179,7 +179,7 @@ def test_nothing_installed_names_the_machine_that_built_it():
         data = path.read_bytes()
         expect(not any(w in data for w in wanted), f"{path} names {ROOT}")
     for name in ("share/man/man1/carat.1", "share/bash-completion/completions/carat",
-                 "include/carat.h", "include/carat_status.h", "bin/carat"):
+                 *(f"include/{h.name}" for h in (ROOT / "include").glob("*.h")), "bin/carat"):
         expect((prefix() / name).exists(), f"{name} is missing")
 
 

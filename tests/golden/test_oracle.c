@@ -18,6 +18,7 @@
 #include <jansson.h>
 
 #include "base/mem.h"
+#include "carat_inspect.h"
 #include "engine/engine.h"
 #include "support/devices.h"
 

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "carat_inspect.h"
 #include "engine/model_file.h"
 #include "support/scratch.h"
 #include "support/tiny_model.h"

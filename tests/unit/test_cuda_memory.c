@@ -16,6 +16,7 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/recording.h"
 #include "base/mem.h"
+#include "carat_inspect.h"
 #include "engine/engine.h"
 #include "support/fake_cuda.h"
 #include "support/engines.h"

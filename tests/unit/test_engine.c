@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "carat_inspect.h"
 #include "engine/engine.h"
 #include "engine/limits.h"
 #include "support/answers.h"

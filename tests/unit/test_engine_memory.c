@@ -11,6 +11,7 @@
 
 #include "backend/ref/ref.h"
 #include "base/mem.h"
+#include "carat_inspect.h"
 #include "engine/engine.h"
 #include "support/answers.h"
 

@@ -14,7 +14,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "carat.h"
+#include "carat_inspect.h"
 #include "support/engines.h"
 
 enum { SEED = 7, N_CTX = 128, N_PROMPT = 12, N_ANSWER = 24, N_TOP = CARAT_TOP_LOGPROBS_MAX };

@@ -11,7 +11,7 @@
 
 #include "backend/ref/ref.h"
 #include "base/mem.h"
-#include "carat.h"
+#include "carat_inspect.h"
 #include "support/engines.h"
 
 enum { N_CTX = 64, N_TEXT = 40 };

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "carat_inspect.h"
 #include "support/engines.h"
 
 static void measuring_runs_and_checks_its_arguments(void **state)

@@ -12,6 +12,7 @@
 
 #include "backend/ref/ref.h"
 #include "base/mem.h"
+#include "carat_inspect.h"
 #include "engine/engine.h"
 #include "support/engines.h"
 
