@@ -16,15 +16,16 @@
  * 1. Functions that can fail return CARAT_OK or a negative status and fill `err` (which may be
  *    NULL). Nothing here prints, exits or reads the environment.
  * 2. A carat_model does not change: any thread may use it. It must outlive what was opened on it.
- *    All else belongs to one thread at a time; only carat_cancel may be called by any.
+ *    Everything else belongs to one thread at a time, except that any thread may call
+ *    carat_cancel.
  * 3. Memory handed to the caller is freed with carat_free. Everything else is borrowed.
  * 4. A zeroed struct asks for defaults. Token ids are int32_t in [0, vocabulary size). Positions
  *    count from 0. Texts are UTF-8.
- * 5. Structs of options begin with `size`: sizeof the struct that the caller was compiled with, or
- *    0 for the members up to the line "end of version 0.1". Later versions add members at the end.
- *    What a shorter struct lacks is 0; a longer one must be 0 where this library knows no member,
- *    else CARAT_EUNSUPPORTED. Structs that the library hands out as `const` pointers grow too;
- *    the others stay as they are as long as the library's soname does. */
+ * 5. Structs of options begin with `size`, which is sizeof the struct, or 0 for the members up to
+ *    the line "end of version 0.1". Later versions add members at the end, and use 0 for those
+ *    that a shorter struct lacks. In a longer struct the members that this library does not know
+ *    must be 0, else CARAT_EUNSUPPORTED. Structs that are handed out as `const` pointers grow
+ *    too. All others stay the same as long as the library's soname does. */
 #ifndef CARAT_H
 #define CARAT_H
 
@@ -38,7 +39,7 @@
 extern "C" {
 #endif
 
-/* Of this header; carat_version() is that of the library which runs. */
+/* The version of this header; carat_version() gives that of the library. */
 #define CARAT_VERSION_MAJOR 0
 #define CARAT_VERSION_MINOR 1
 #define CARAT_VERSION_PATCH 0
@@ -88,7 +89,7 @@ int carat_model_open(carat_model **out, const char *path, struct carat_error *er
 void carat_model_close(carat_model *model);
 const struct carat_model_info *carat_model_info(const carat_model *model);
 
-/* What a list of files shows, of any well-formed GGUF. */
+/* What a list of files shows of any well-formed GGUF; is_tried: also whether carat can run it. */
 struct carat_file_facts {
     char name[256];        /* general.name, control characters removed; "" when absent */
     char architecture[64]; /* general.architecture, in the same way */
@@ -96,9 +97,9 @@ struct carat_file_facts {
     char mix[128];         /* "Q4_K 61.3 %, Q6_K 37.9 %": types of most bytes */
     uint64_t file_bytes;   /* of all parts */
     int64_t n_params;
-    int32_t n_ctx_train; /* 0: not told */
+    int32_t n_ctx_train; /* 0: the file does not say */
     int32_t n_parts;
-    char problem[512]; /* when that was to be tried: why carat cannot run it, or "" */
+    char problem[512]; /* with is_tried: why carat cannot run it, or "" */
 };
 int carat_file_facts(const char *path, bool is_tried, struct carat_file_facts *out,
                      struct carat_error *err);
@@ -191,7 +192,7 @@ enum carat_part_kind {
 };
 struct carat_part {
     enum carat_part_kind kind;
-    const char *text;
+    const char *text; /* `length` bytes, without a NUL at their end */
     size_t length;
     const char *name; /* tool calls; else "" */
     bool is_complete; /* tool calls: false when the output was cut or had to be repaired */
@@ -204,7 +205,7 @@ struct carat_answer_options { /* copied by carat_answer_open; NULL: none of it *
      * with them, not thoughts or tool calls. */
     const char *const *stops;
     size_t n_stops;
-    bool is_raw;       /* one part of TEXT: all that the model says, thoughts and calls included */
+    bool is_raw;       /* parts are TEXT only: all that the model says, with thoughts and calls */
     bool show_special; /* is_raw: special tokens too */
     /* end of version 0.1 */
 };
@@ -213,14 +214,15 @@ int carat_answer_open(carat_answer **out, const carat_model *model, const int32_
                       struct carat_error *err);
 
 /* Takes ids of TOKEN events and hands out parts, which are borrowed until the next call for this
- * answer. No parts come after a stop string. _finish: what was held back, when no ids follow. */
+ * answer. After a stop string there are no more parts. _finish hands out what was held back, when
+ * no ids follow. */
 int carat_answer_push(carat_answer *answer, const int32_t *ids, size_t count,
                       const struct carat_part **parts, size_t *n_parts, struct carat_error *err);
 int carat_answer_finish(carat_answer *answer, const struct carat_part **parts, size_t *n_parts,
                         struct carat_error *err);
 
-/* The stop string that has ended the answer, borrowed from it, or NULL. The request still runs:
- * carat_cancel ends it. */
+/* The stop string that has ended the answer, or NULL. Borrowed from the answer. The request goes on
+ * until carat_cancel ends it. */
 const char *carat_answer_stop(const carat_answer *answer);
 bool carat_answer_is_thinking(const carat_answer *answer); /* a thought has not ended yet */
 void carat_answer_close(carat_answer *answer);             /* NULL is fine */
@@ -264,7 +266,7 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
                                  driver takes for it; 0: what is free */
     int32_t gpu_memory_percent; /* the same in hundredths of the GPU's memory; the less of both */
     /* GPU: parts to do without, to compare; answers differ by rounding at most. */
-    bool no_graphs;      /* steps are launched anew instead of replayed: the same bits */
+    bool no_graphs;      /* steps are launched, not replayed: the same bits */
     bool no_cublas;      /* products of prompts by our own kernels */
     bool no_fusion;      /* every operation is a launch of its own */
     bool profile;        /* keep times for carat_profile_text */
@@ -354,9 +356,10 @@ struct carat_request { /* copied by carat_submit */
     /* end of version 0.1 */
 };
 
-/* Of an id: ln of its probability under the model alone, a softmax over the whole vocabulary of the
- * softcapped logits before on_logits, bias, suppressed ids, penalties and temperature. Logprobs and
- * on_logits take a pass over the vocabulary at each token and, on a GPU, a copy of the row. */
+/* The log-probability of an id under the model alone: ln of the softmax over the whole vocabulary,
+ * of the softcapped logits before on_logits, bias, suppressed ids, penalties and temperature.
+ * Log-probabilities and on_logits cost a pass over the vocabulary for each token and, on a GPU, a
+ * copy of the row. */
 struct carat_logprob {
     int32_t id;
     float logprob;
@@ -390,8 +393,8 @@ struct carat_event {
 int carat_submit(carat_engine *engine, const struct carat_request *request, carat_request_id *out,
                  struct carat_error *err);
 
-/* From any thread, also while another is in carat_step: the step after ends the request by DONE,
- * CANCELLED. CARAT_EUSAGE: no such request runs (any more). */
+/* May be called from any thread, also while another one is in carat_step. The next step ends the
+ * request: DONE with CANCELLED. CARAT_EUSAGE: no such request is running. */
 int carat_cancel(carat_engine *engine, carat_request_id request);
 
 /* One forward pass for all running requests. Returns 1 while work is left, 0 when idle, or a

@@ -357,7 +357,7 @@ static void add_roofline_head(struct buf *b, const struct bench_test *t)
                has_fp16(t) ? " ------: |" : "");
 }
 
-/* A second table behind the first: how near each test came to the device's limits. */
+/* A second table after the first: how near each test came to the device's limits. */
 static void note_roofline(struct bench_output *out, const struct bench_test *t,
                           const struct samples *s)
 {

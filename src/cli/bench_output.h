@@ -61,7 +61,7 @@ struct bench_output {
     struct buf roofline; /* rows of the second table of Markdown */
 };
 
-/* "pp512", "tg128", "pp512+tg128", with " @ d4096" behind a context. */
+/* "pp512", "tg128", "pp512+tg128", with " @ d4096" after a context. */
 void bench_test_name(const struct bench_test *t, char *out, size_t size);
 
 void bench_output_begin(struct bench_output *out, const char *format, bool is_error,

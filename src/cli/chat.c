@@ -283,7 +283,7 @@ static const struct {
     {"/load", "FILE", "read one back", do_load},
     {"/read", "FILE", "send the content of a file with the next message", do_read},
     {"/think", "on|off|hide|show", "let the model think; show its thoughts", do_think},
-    {"/stats", "", "print timings behind every answer, or not", do_stats},
+    {"/stats", "", "print timings after every answer, or not", do_stats},
     {"/exit", "", "leave (also Ctrl-D)", do_exit},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

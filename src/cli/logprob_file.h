@@ -4,7 +4,7 @@
  *   bytes  0..7   "CARATLP\0"
  *   bytes  8..31  uint32: version (1), number type (0: f16, 1: f32), n_vocab, n_ctx, first,
  *                 n_chunk
- *   bytes 32..47  uint64: FNV-1a of all pieces, each with a zero byte behind it; uint64: 0
+ *   bytes 32..47  uint64: FNV-1a of all pieces, each with a zero byte after it; uint64: 0
  *   then          int32 tokens[n_chunk][n_ctx]
  *   then          rows[n_chunk][n_ctx - 1 - first][n_vocab]: natural logarithms of the
  *                 probabilities that position first, first + 1, ... gives the next token

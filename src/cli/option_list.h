@@ -173,7 +173,7 @@
     X(GPU_MEMORY, MEMORY, "gpu-memory", "", "", 0, 0, ON_ENGINE | ON(BENCH), "SIZE|N%",            \
       "GPU: at most so much of its memory for everything, such as 11G (2^30), 11GB (10^9) or 90%") \
     X(GRAPHS, CHOICE, "graphs", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                   \
-      "GPU: replay recorded steps; off launches each anew, to compare")                            \
+      "GPU: replay recorded steps; off: launch every step, to compare")                            \
     X(CUBLAS, CHOICE, "cublas", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                   \
       "GPU: cuBLAS for fp16 products of prompts where it is installed; off: own kernels")          \
     X(FUSE, CHOICE, "fuse", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                       \

@@ -309,7 +309,7 @@ static const char *value_form(enum option_id id, const struct borrowed_spec *row
     return option_specs[id].kind == KIND_FLAG ? "" : option_specs[id].value;
 }
 
-/* The value of argv[*i], behind its "=" or in the next word; NULL when there is none. */
+/* The value of argv[*i], after its "=" or in the next word; NULL when there is none. */
 static int take_value(const char *form, int argc, char *const *argv, int *i, const char **value,
                       struct carat_error *err)
 {

@@ -102,7 +102,7 @@ static uint64_t hash_vocabulary(const carat_model *model)
     for (int32_t id = 0; id < carat_model_info(model)->n_vocab; id++) {
         size_t length;
         const char *piece = carat_token_piece(model, id, &length);
-        for (size_t i = 0; i <= length; i++) { /* a zero byte behind every piece */
+        for (size_t i = 0; i <= length; i++) { /* a zero byte after every piece */
             hash ^= i < length ? (unsigned char)piece[i] : 0;
             hash *= 1099511628211u;
         }
@@ -287,7 +287,7 @@ static struct result summarize(struct scoring *s)
     return r;
 }
 
-/* To standard output, or beside the base when that is there. */
+/* To standard output, or to standard error when the base goes there. */
 static void print_report(struct scoring *s, bool is_json, bool is_beside)
 {
     struct result r = summarize(s);

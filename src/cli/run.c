@@ -61,7 +61,8 @@ static bool show(void *user, enum carat_part_kind kind, const char *text, size_t
 
 /* ---- Prompt ----------------------------------------------------------------------------- */
 
-/* All of standard input. A pipe that nobody writes to is explained instead of hanging mutely. */
+/* All of standard input. A pipe that nobody writes to is explained: else the program would
+ * seem to hang. */
 static int read_piped(size_t bytes_max, struct buf *out, struct carat_error *err)
 {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};

@@ -11,7 +11,7 @@ struct session {
     struct buf path;
     carat_model *model;
     carat_engine *engine; /* NULL until session_start */
-    size_t next_argument; /* the first one behind MODEL */
+    size_t next_argument; /* the first one after MODEL */
     bool is_auto;         /* nobody has named a backend */
     bool is_silent;       /* session_start notes nothing */
     bool tells_memory;    /* before it is taken: in a line, or all of it: */

@@ -16,7 +16,7 @@ int32_t batch_add(struct step *step, int32_t id, int32_t position, int32_t seque
 
 /* Rows of the next step: the new token of every decoding sequence, then up to `chunk` rows of
  * the oldest one that is still in its prompt. Each sequence's out_row, n_rows are set. The hint
- * points into the prompt that goes on in the step behind it. */
+ * points into the prompt that goes on in the step after it. */
 void batch_next(struct step *step, struct sequence *sequences, int32_t n_seq, int32_t chunk);
 
 #endif

@@ -258,7 +258,7 @@ static int run_step(carat_engine *e, struct carat_error *err)
     return CARAT_OK;
 }
 
-/* With the device go all requests: those that run and those that wait. */
+/* When the device is lost, all requests end: those that run and those that wait. */
 static void end_all(carat_engine *e)
 {
     for (int32_t i = 0; i < e->runner->layout.n_seq; i++)

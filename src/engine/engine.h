@@ -1,4 +1,4 @@
-/* The engine behind carat.h: requests, their sequences and events, on top of a runner. */
+/* The engine of carat.h: requests, their sequences and events, on top of a runner. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 

@@ -221,8 +221,8 @@ static const float *change_row(struct sampler *s, const float *logits)
 
 /* ---- Top-k ------------------------------------------------------------------------------ */
 
-/* Whether a comes behind b in the order of candidates. */
-static bool is_behind(struct candidate a, struct candidate b)
+/* Whether a comes after b in the order of candidates. */
+static bool comes_after(struct candidate a, struct candidate b)
 {
     return a.logit < b.logit || (a.logit == b.logit && a.id > b.id);
 }
@@ -232,8 +232,8 @@ static void sift_down(struct candidate *heap, int32_t count, int32_t i)
 {
     struct candidate item = heap[i];
     for (int32_t child; (child = 2 * i + 1) < count; i = child) {
-        if (child + 1 < count && is_behind(heap[child + 1], heap[child])) child++;
-        if (!is_behind(heap[child], item)) break;
+        if (child + 1 < count && comes_after(heap[child + 1], heap[child])) child++;
+        if (!comes_after(heap[child], item)) break;
         heap[i] = heap[child];
     }
     heap[i] = item;
@@ -290,7 +290,7 @@ static int32_t take_best(struct candidate *heap, int32_t k, const float *row, in
 static int compare_candidates(const void *left, const void *right)
 {
     const struct candidate *a = left, *b = right;
-    return is_behind(*a, *b) ? 1 : is_behind(*b, *a) ? -1 : 0;
+    return comes_after(*a, *b) ? 1 : comes_after(*b, *a) ? -1 : 0;
 }
 
 /* Gives weights; returns their sum. */

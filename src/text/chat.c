@@ -17,7 +17,7 @@ struct renderer {
     struct prompt *prompt;
     enum carat_size size;
     const struct carat_value *messages; /* array of objects with known roles */
-    size_t first;                       /* behind the system message */
+    size_t first;                       /* after the system message */
     bool is_thinking, preserves_thinking, begins_answer;
     size_t n_until_user; /* messages up to and with the last of the user; 0: none */
     enum last last;

@@ -1,7 +1,7 @@
 /* Schemas of tool parameters come with references and unions that the template cannot show: it
  * would print nothing for them, or fail. A flattened copy is made here.
  *
- * - A local $ref is replaced by what it names; keys beside it win. A cycle becomes a string.
+ * - A local $ref is replaced by what it names; keys next to it win. A cycle becomes a string.
  * - allOf: keys of all parts, properties and required lists joined.
  * - anyOf, oneOf: the first variant that is not null; a null variant makes it nullable.
  * - A list of types: the first that is not null, and nullable. Inside `items` the template

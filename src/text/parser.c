@@ -17,8 +17,8 @@
 enum state {
     IN_TEXT,
     IN_THOUGHT,
-    IN_CALL,     /* behind <|tool_call> */
-    IN_RESPONSE, /* behind <|tool_response>: the model invents the tool's answer */
+    IN_CALL,     /* after <|tool_call> */
+    IN_RESPONSE, /* after <|tool_response>: the model invents the tool's answer */
 };
 
 /* A part of the current push; its texts are offsets, because `out` may still move. */
