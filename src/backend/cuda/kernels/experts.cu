@@ -7,9 +7,9 @@
  * rows. Its warps take the chosen experts in turn, all columns of them; products of pairs are left
  * in shared memory and summed behind in the order of s. Both read an expert's weights once for up
  * to eight rows and are bound by that. */
-#include "backend/cuda/kernels/matvec_block.cuh"
+#include "backend/cuda/kernels/matvec_launch.cuh"
 
-enum { OUT_WARPS = 8, OUT_THREADS = 32 * OUT_WARPS, OUTS = RG * 8 };
+enum { OUT_WARPS = 8, OUT_THREADS = 32 * OUT_WARPS, OUTS = WARP_GROUPS * 8 };
 
 struct out_product {
     struct step_view step;
@@ -20,8 +20,8 @@ struct out_product {
     const float *shares;
     float *y;
     int32_t n_used;
-    int32_t stage_rows, kc, stage_bytes; /* a warp's own two stages of activations */
-    int32_t dots_at, lists_at;           /* in shared memory */
+    int32_t stage_rows, stage_ktiles, stage_bytes; /* a warp's own two stages of activations */
+    int32_t dots_at, lists_at;                     /* in shared memory */
 };
 
 /* The nth expert in use, -1: there are fewer. */
@@ -50,18 +50,19 @@ __device__ __forceinline__ int list_pairs(const int32_t *ids, int n_pairs, int e
     return n;
 }
 
-/* kc tiles of columns from k on of the rows of n pairs. */
+/* stage_ktiles tiles of columns from k on of the rows of n pairs. */
 __device__ __forceinline__ void copy_pairs(const out_product &a, uint8_t *stage, const int *list,
                                            int n, int k)
 {
-    int lane = threadIdx.x % 32, n_k = min(a.w.n_ktiles - k, a.kc);
+    int lane = threadIdx.x % 32, n_k = min(a.w.n_ktiles - k, a.stage_ktiles);
     for (int row = 0; row < n; row++) {
         int64_t pair = list[row];
         const uint8_t *x = static_cast<const uint8_t *>(a.x.values) + pair * a.x.stride + k * 64;
         const uint8_t *d =
             reinterpret_cast<const uint8_t *>(a.x.scale) + pair * (a.x.stride / 4) + k * 16;
-        uint8_t *values = stage + row * value_step(a.kc);
-        uint8_t *scales = stage + a.stage_rows * value_step(a.kc) + row * scale_step(a.kc);
+        uint8_t *values = stage + row * value_step(a.stage_ktiles);
+        uint8_t *scales =
+            stage + a.stage_rows * value_step(a.stage_ktiles) + row * scale_step(a.stage_ktiles);
         for (int j = lane; j < n_k * 4; j += 32) copy16_through_l1(values + j * 16, x + j * 16);
         for (int j = lane; j < n_k; j += 32) copy16_through_l1(scales + j * 16, d + j * 16);
     }
@@ -87,9 +88,9 @@ __device__ __forceinline__ slice<F> all_columns(const struct cuda_weight &w, int
 {
     slice<F> all;
     all.length = w.n_ktiles;
-    for (int g = 0; g < RG; g++) {
-        int group = min((int)blockIdx.x * RG + g, w.n_groups - 1);
-        all.at[g] = cursor_at<F>(w, ((int64_t)expert * w.n_groups + group) * w.n_ktiles);
+    for (int g = 0; g < WARP_GROUPS; g++) {
+        int group = min((int)blockIdx.x * WARP_GROUPS + g, w.n_groups - 1);
+        all.at[g] = matvec_share_at<F>(w, ((int64_t)expert * w.n_groups + group) * w.n_ktiles);
     }
     return all;
 }
@@ -107,11 +108,9 @@ __device__ __forceinline__ void mark_used(const out_product &a, int n_pairs, boo
     }
 }
 
-template <enum form F, int NC>
-__global__ void __launch_bounds__(OUT_THREADS, 2)
-    multiply_experts_out(const __grid_constant__ out_product a)
+template <enum form F, int LANE_ROWS>
+__global__ void __launch_bounds__(OUT_THREADS, 2) experts_out(const __grid_constant__ out_product a)
 {
-    constexpr int DEPTH = depth_of(1);
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ uint32_t used[EXPERTS_MAX / 32];
     float *dots = reinterpret_cast<float *>(shared + a.dots_at);
@@ -128,11 +127,11 @@ __global__ void __launch_bounds__(OUT_THREADS, 2)
 
     int *list = reinterpret_cast<int *>(shared + a.lists_at) + warp * a.rows.max * a.n_used;
     uint8_t *stages = shared + warp * 2 * a.stage_bytes;
-    int row_b = NC == 1 ? min(lane / 8, a.stage_rows - 1) : lane / 4;
-    int row_c = NC == 1 ? min(lane % 4, a.stage_rows - 1) : lane % 4 * 2;
-    int values_at = row_b * value_step(a.kc) + lane % 4 * 8;
-    int scales_at = a.stage_rows * value_step(a.kc) + row_c * scale_step(a.kc);
-    tile_share<F> share[DEPTH][RG];
+    int row_b = LANE_ROWS == 1 ? min(lane / 8, a.stage_rows - 1) : lane / 4;
+    int row_c = LANE_ROWS == 1 ? min(lane % 4, a.stage_rows - 1) : lane % 4 * 2;
+    int values_at = row_b * value_step(a.stage_ktiles) + lane % 4 * 8;
+    int scales_at = a.stage_rows * value_step(a.stage_ktiles) + row_c * scale_step(a.stage_ktiles);
+    tile_share<F> share[DEPTH][WARP_GROUPS];
     for (int nth = warp;; nth += OUT_WARPS) {
         if (is_single && nth >= n_pairs) break;
         int expert = !is_single    ? nth_used(used, n_words, nth)
@@ -141,7 +140,7 @@ __global__ void __launch_bounds__(OUT_THREADS, 2)
         if (is_single && (uint32_t)expert >= (uint32_t)a.w.n_expert) continue;
         if (expert < 0) break;
         slice<F> all = all_columns<F>(a.w, expert);
-        start_slice<F, DEPTH>(share, all);
+        start_slice<F>(share, all);
         int n_list = 1;
         if (is_single)
             list[0] = nth; /* by all lanes alike */
@@ -149,7 +148,7 @@ __global__ void __launch_bounds__(OUT_THREADS, 2)
             n_list = list_pairs(a.ids, n_pairs, expert, list);
         for (int first = 0; first < n_list; first += a.stage_rows) {
             int n = min(n_list - first, a.stage_rows), stage = 0;
-            float acc[1][RG * NC] = {};
+            float acc[1][WARP_GROUPS * LANE_ROWS] = {};
             slice<F> now = all;
             auto locate_next = [&](slice<F> *next) {
                 *next = all;
@@ -157,19 +156,21 @@ __global__ void __launch_bounds__(OUT_THREADS, 2)
             };
             __syncwarp();
             copy_pairs(a, stages, list + first, n, 0);
-            for (int k = 0; k < a.w.n_ktiles; k += a.kc, stage ^= 1) {
+            for (int k = 0; k < a.w.n_ktiles; k += a.stage_ktiles, stage ^= 1) {
                 copies_wait_all();
                 __syncwarp();
-                if (k + a.kc < a.w.n_ktiles)
-                    copy_pairs(a, stages + (stage ^ 1) * a.stage_bytes, list + first, n, k + a.kc);
+                if (k + a.stage_ktiles < a.w.n_ktiles)
+                    copy_pairs(a, stages + (stage ^ 1) * a.stage_bytes, list + first, n,
+                               k + a.stage_ktiles);
                 const uint8_t *at = stages + stage * a.stage_bytes;
-                operands x = {at + values_at, at + scales_at, scale_step(a.kc), 0};
-                multiply_stage<F, 1, NC, false, DEPTH>(acc, share, now, a.kc, x, 1, locate_next);
+                operands x = {at + values_at, at + scales_at, scale_step(a.stage_ktiles), 0};
+                matvec_multiply_stage<F, 1, LANE_ROWS, false>(acc, share, now, a.stage_ktiles, x,
+                                                              locate_next);
             }
-            for (int i = 0; i < RG * NC; i++) {
-                int row = NC == 1 ? lane % 4 : lane % 4 * 2 + i % NC;
+            for (int i = 0; i < WARP_GROUPS * LANE_ROWS; i++) {
+                int row = LANE_ROWS == 1 ? lane % 4 : lane % 4 * 2 + i % LANE_ROWS;
                 if (row < n)
-                    dots[list[first + row] * OUTS + i / NC * 8 + lane / 4] =
+                    dots[list[first + row] * OUTS + i / LANE_ROWS * 8 + lane / 4] =
                         acc[0][i] * form_unit(F);
             }
         }
@@ -180,7 +181,7 @@ __global__ void __launch_bounds__(OUT_THREADS, 2)
 
 /* ---- Launch ---------------------------------------------------------------------------------- */
 
-template <enum form F> static void launch_in_form(const struct queue *q, const product &p)
+template <enum form F> static void launch_in_form(const struct queue *q, const matvec_product &p)
 {
     if (p.rows.max <= 4 && launch_few<F, EXPERTS>(q, p)) return;
     launch_tiles<F, 1, EXPERTS>(q, p);
@@ -194,7 +195,7 @@ void launch_experts_in(const struct queue *q, const struct expert_args *args)
         launch_expert_rows(q, args);
         return;
     }
-    product p = {};
+    matvec_product p = {};
     p.step = args->step, p.rows = args->rows, p.x = args->x;
     p.ids = args->ids, p.n_used = args->n_used;
     p.gelu.kind = args->is_gelu_mul ? MATVEC_GELU_MUL : MATVEC_STORE;
@@ -213,19 +214,20 @@ void launch_experts_in(const struct queue *q, const struct expert_args *args)
     }
 }
 
-template <enum form F, int NC> static void launch_out_form(const struct queue *q, out_product p)
+template <enum form F, int LANE_ROWS>
+static void launch_out_form(const struct queue *q, out_product p)
 {
     size_t pairs = (size_t)(p.rows.max * p.n_used);
-    p.stage_rows = NC > 1 ? 8 : p.rows.max;
-    p.kc = stage_tiles(1);
-    p.stage_bytes = slice_bytes_of(p.stage_rows, p.kc);
+    p.stage_rows = LANE_ROWS > 1 ? 8 : p.rows.max;
+    p.stage_ktiles = STAGE_KTILES;
+    p.stage_bytes = slice_bytes_of(p.stage_rows, p.stage_ktiles);
     size_t bytes = (size_t)(OUT_WARPS * 2 * p.stage_bytes);
     p.dots_at = (int32_t)bytes;
     bytes += pairs * OUTS * sizeof(float);
     p.lists_at = (int32_t)bytes;
     bytes += OUT_WARPS * pairs * sizeof(int);
-    dim3 grid((unsigned)((p.w.n_groups + RG - 1) / RG));
-    launch(q, multiply_experts_out<F, NC>, grid, OUT_THREADS, bytes, p);
+    dim3 grid((unsigned)((p.w.n_groups + WARP_GROUPS - 1) / WARP_GROUPS));
+    launch(q, experts_out<F, LANE_ROWS>, grid, OUT_THREADS, bytes, p);
 }
 
 void launch_experts_out(const struct queue *q, const struct expert_args *args)
@@ -255,10 +257,10 @@ void launch_experts_out(const struct queue *q, const struct expert_args *args)
 
 template <enum form F> static cudaError_t prepare_experts()
 {
-    cudaError_t error = allow_all_shared(multiply_few<F, EXPERTS>);
-    if (!error) error = allow_all_shared(multiply_tiles<F, 1, EXPERTS>);
-    if (!error) error = allow_all_shared(multiply_experts_out<F, 1>);
-    if (!error) error = allow_all_shared(multiply_experts_out<F, 2>);
+    cudaError_t error = allow_all_shared(matvec_few<F, EXPERTS>);
+    if (!error) error = allow_all_shared(matvec_tiles<F, 1, EXPERTS>);
+    if (!error) error = allow_all_shared(experts_out<F, 1>);
+    if (!error) error = allow_all_shared(experts_out<F, 2>);
     return error;
 }
 

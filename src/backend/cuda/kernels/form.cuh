@@ -145,34 +145,82 @@ template <enum form F> struct tile_share {
     uint32_t minus[2];
 };
 
-/* `tile` counted as in types.h. */
+/* Where a lane's share of a tile lies in each plane; tiles of a row of tiles follow each other. */
+struct share_place {
+    const uint8_t *quants, *high, *scale, *minus;
+};
+
+/* `tile` counted as in types.h. `pair`: which two rows' scales the lane takes. */
 template <enum form F>
-__device__ __forceinline__ void tile_load(const struct cuda_weight &w, int64_t tile, int lane,
-                                          struct tile_share<F> *s)
+__device__ __forceinline__ share_place share_place_at(const struct cuda_weight &w, int64_t tile,
+                                                      int lane, int pair)
+{
+    share_place at;
+    at.quants = w.quants + tile * form_quant_bytes(F) + lane * (form_quant_bytes(F) / 32);
+    at.scale = reinterpret_cast<const uint8_t *>(w.scale) + tile * form_scale_bytes(F) +
+               pair * (form_scale_bytes(F) / 4);
+    at.high = at.minus = nullptr;
+    if (form_high_bits(F))
+        at.high = w.high + tile * form_high_bytes(F) + lane * (form_high_bytes(F) / 32);
+    if (form_has_minus(F))
+        at.minus = reinterpret_cast<const uint8_t *>(w.minus) + tile * 32 + pair * 8;
+    return at;
+}
+
+/* The share of the k-th tile from `at` on, from device memory, where it is read once. */
+template <enum form F>
+__device__ __forceinline__ void read_share(tile_share<F> &s, const share_place &at, int k)
 {
     if constexpr (F == FORM_S8) {
-        uint4 v = load_once4(w.quants + tile * 512 + lane * 16);
-        s->q[0] = v.x, s->q[1] = v.y, s->q[2] = v.z, s->q[3] = v.w;
+        uint4 v = load_once4(at.quants + k * form_quant_bytes(F));
+        s.q[0] = v.x, s.q[1] = v.y, s.q[2] = v.z, s.q[3] = v.w;
     } else {
-        uint2 v = load_once2(w.quants + tile * 256 + lane * 8);
-        s->q[0] = v.x, s->q[1] = v.y;
+        uint2 v = load_once2(at.quants + k * form_quant_bytes(F));
+        s.q[0] = v.x, s.q[1] = v.y;
     }
     if constexpr (form_high_bits(F) == 1)
-        s->high = __ldg(reinterpret_cast<const uint16_t *>(w.high) + tile * 32 + lane);
+        s.high = __ldg(reinterpret_cast<const uint16_t *>(at.high + k * form_high_bytes(F)));
     if constexpr (form_high_bits(F) == 2)
-        s->high = __ldg(reinterpret_cast<const uint32_t *>(w.high) + tile * 32 + lane);
-    const uint8_t *scale = reinterpret_cast<const uint8_t *>(w.scale);
-    if constexpr (F == FORM_S6) {
-        uint4 v = load_once4(scale + tile * 64 + (lane & 3) * 16);
-        s->scale[0] = v.x, s->scale[1] = v.y, s->scale[2] = v.z, s->scale[3] = v.w;
+        s.high = __ldg(reinterpret_cast<const uint32_t *>(at.high + k * form_high_bytes(F)));
+    if constexpr (form_scales(F) == 4) {
+        uint4 v = load_once4(at.scale + k * form_scale_bytes(F));
+        s.scale[0] = v.x, s.scale[1] = v.y, s.scale[2] = v.z, s.scale[3] = v.w;
     } else {
-        uint2 v = load_once2(scale + tile * 32 + (lane & 3) * 8);
-        s->scale[0] = v.x, s->scale[1] = v.y;
+        uint2 v = load_once2(at.scale + k * form_scale_bytes(F));
+        s.scale[0] = v.x, s.scale[1] = v.y;
     }
     if constexpr (form_has_minus(F)) {
-        uint2 v =
-            load_once2(reinterpret_cast<const uint8_t *>(w.minus) + tile * 32 + (lane & 3) * 8);
-        s->minus[0] = v.x, s->minus[1] = v.y;
+        uint2 v = load_once2(at.minus + k * form_minus_bytes(F));
+        s.minus[0] = v.x, s.minus[1] = v.y;
+    }
+}
+
+/* The share of a tile whose planes were copied to shared memory. */
+template <enum form F>
+__device__ __forceinline__ void read_tile(tile_share<F> &s, const uint8_t *quants,
+                                          const uint8_t *scale, const uint8_t *high,
+                                          const uint8_t *minus, int pair)
+{
+    int lane = threadIdx.x % 32;
+    if constexpr (F == FORM_S8) {
+        uint4 v = reinterpret_cast<const uint4 *>(quants)[lane];
+        s.q[0] = v.x, s.q[1] = v.y, s.q[2] = v.z, s.q[3] = v.w;
+    } else {
+        uint2 v = reinterpret_cast<const uint2 *>(quants)[lane];
+        s.q[0] = v.x, s.q[1] = v.y;
+    }
+    if constexpr (form_scales(F) == 4) {
+        uint4 v = reinterpret_cast<const uint4 *>(scale)[pair];
+        s.scale[0] = v.x, s.scale[1] = v.y, s.scale[2] = v.z, s.scale[3] = v.w;
+    } else {
+        uint2 v = reinterpret_cast<const uint2 *>(scale)[pair];
+        s.scale[0] = v.x, s.scale[1] = v.y;
+    }
+    if constexpr (form_high_bits(F) == 1) s.high = reinterpret_cast<const uint16_t *>(high)[lane];
+    if constexpr (form_high_bits(F) == 2) s.high = reinterpret_cast<const uint32_t *>(high)[lane];
+    if constexpr (form_has_minus(F)) {
+        uint2 v = reinterpret_cast<const uint2 *>(minus)[pair];
+        s.minus[0] = v.x, s.minus[1] = v.y;
     }
 }
 

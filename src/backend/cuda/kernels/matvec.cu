@@ -4,19 +4,19 @@
  * Tiles (matvec_block.cuh): int8 mma.sync with fp32 sums; bound by reading the weights up to about
  * 32 rows, then by the work per 32 columns that scales make. LAYOUT_ROWS (matvec_rows.cuh): fp32
  * multiply-adds; bound by reading the weights for few rows, by the arithmetic beyond. */
-#include "backend/cuda/kernels/matvec_block.cuh"
+#include "backend/cuda/kernels/matvec_launch.cuh"
 #include "backend/cuda/kernels/matvec_rows.cuh"
 
 /* ---- Weights as rows ------------------------------------------------------------------------ */
 
-template <typename T, int RT>
+template <typename T, int BLOCK_ROWS>
 __global__ void __launch_bounds__(ROWS_THREADS_MAX)
-    multiply_rows(const __grid_constant__ rows_product a)
+    matvec_rows(const __grid_constant__ rows_product a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
-    partial_sums p = sums_at<RT>(shared, a);
+    partial_sums p = sums_at<BLOCK_ROWS>(shared, a);
     int first_out = blockIdx.y * outs_of_block(a);
-    row_range rows = sum_rows<T, RT>(a, p, first_out);
+    row_range rows = sum_rows<T, BLOCK_ROWS>(a, p, first_out);
     if (rows.n == 0) return;
     if (a.gelu.kind == MATVEC_STORE)
         store_sums(a, p, first_out, rows);
@@ -28,9 +28,9 @@ template <typename T>
 static void launch_rows_as(const struct queue *q, const rows_product &a, const rows_shape &s)
 {
     if (s.is_single)
-        launch(q, multiply_rows<T, 1>, s.grid, s.threads, s.shared_bytes, a);
+        launch(q, matvec_rows<T, 1>, s.grid, s.threads, s.shared_bytes, a);
     else
-        launch(q, multiply_rows<T, ROWS_TILE>, s.grid, s.threads, s.shared_bytes, a);
+        launch(q, matvec_rows<T, ROWS_TILE>, s.grid, s.threads, s.shared_bytes, a);
 }
 
 /* The weights of a MATVEC_STORE go one by one. */
@@ -71,7 +71,7 @@ void launch_matvec(const struct queue *q, const struct matvec_args *args)
     bool is_alike = true;
     for (int k = 1; k < args->n_w; k++)
         is_alike = is_alike && form_of(args->w[k].format) == form_of(args->w[0].format);
-    product p = {};
+    matvec_product p = {};
     p.step = args->step, p.rows = args->rows, p.x = args->x, p.gelu = gelu, p.n_used = 1;
     for (int first = 0; first < args->n_w; first += p.n_w) {
         p.n_w = is_alike || !is_store ? args->n_w : 1;

@@ -1,7 +1,7 @@
 /* The kernels of matvec_block.cuh for activations of 16 bits. */
-#include "backend/cuda/kernels/matvec_block.cuh"
+#include "backend/cuda/kernels/matvec_launch.cuh"
 
-void launch_fine(const struct queue *q, const product &p)
+void launch_fine(const struct queue *q, const matvec_product &p)
 {
     launch_product<FINE>(q, p);
 }

@@ -1,12 +1,12 @@
 /* Products of up to 64 rows with weights that lie as rows (LAYOUT_ROWS): matvec.cu and route.cu. By
  * fp32 multiply-adds: a warp takes four weight rows and a slice of the columns, a lane 8
  * neighbouring columns of every 256; a lane's sum runs over rising columns, lanes are added by
- * butterfly, slices in rising order. A row's bits depend neither on the other rows nor on RT, the
+ * butterfly, slices in rising order. A row's bits depend neither on the other rows nor on BLOCK_ROWS, the
  * rows of a block. */
 #ifndef CUDA_MATVEC_ROWS_CUH
 #define CUDA_MATVEC_ROWS_CUH
 
-#include "backend/cuda/kernels/matvec.cuh"
+#include "backend/cuda/kernels/matvec_sums.cuh"
 
 enum { ROWS_THREADS_MAX = 512, ROWS_TILE = 8, QUAD = 4, STEP = 256 };
 
@@ -94,15 +94,15 @@ struct row_range {
 };
 
 /* A warp's sums, of all its lanes, to shared memory. */
-template <int RT>
+template <int BLOCK_ROWS>
 __device__ __forceinline__ void put_sums(const rows_product &a, const partial_sums &p,
-                                         const float (&acc)[QUAD][RT], bool is_wrong)
+                                         const float (&acc)[QUAD][BLOCK_ROWS], bool is_wrong)
 {
     int warp = threadIdx.x / 32, quad = warp % a.quads, slice = warp / a.quads;
 #pragma unroll
     for (int i = 0; i < QUAD; i++)
 #pragma unroll
-        for (int r = 0; r < RT; r++) {
+        for (int r = 0; r < BLOCK_ROWS; r++) {
             float sum = acc[i][r];
             for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
             int which, out, slot;
@@ -115,7 +115,7 @@ __device__ __forceinline__ void put_sums(const rows_product &a, const partial_su
 
 /* The sums of a block's outputs from first_out on, by slice, to `p`, behind a barrier; no rows:
  * none of them lives, and nothing is there. Waits for the kernel before. */
-template <typename T, int RT>
+template <typename T, int BLOCK_ROWS>
 __device__ __forceinline__ row_range sum_rows(const rows_product &a, const partial_sums &p,
                                               int first_out)
 {
@@ -144,12 +144,12 @@ __device__ __forceinline__ row_range sum_rows(const rows_product &a, const parti
     }
     if (!a.ids) grid_wait();
     grid_release();
-    int first = a.ids ? blockIdx.x : blockIdx.x * RT;
-    int n = a.ids ? 1 : min(rows_live(a.rows, a.step) - first, RT);
+    int first = a.ids ? blockIdx.x : blockIdx.x * BLOCK_ROWS;
+    int n = a.ids ? 1 : min(rows_live(a.rows, a.step) - first, BLOCK_ROWS);
     if (n <= 0) return {first, 0};
     int x_row = a.ids ? first / a.n_used : first;
 
-    float acc[QUAD][RT] = {};
+    float acc[QUAD][BLOCK_ROWS] = {};
     bool is_aligned = cols % 4 == 0;
     for (int col = from; col < to; col += STEP) {
         packed8<T> ahead[QUAD];
@@ -160,7 +160,7 @@ __device__ __forceinline__ row_range sum_rows(const rows_product &a, const parti
 #pragma unroll
         for (int i = 0; i < QUAD; i++) unpack8<T>(w[i], v[i]);
 #pragma unroll
-        for (int r = 0; r < RT; r++) {
+        for (int r = 0; r < BLOCK_ROWS; r++) {
             float x[8];
             load_x8(a.x + (int64_t)(x_row + min(r, n - 1)) * cols, col, cols, is_aligned, x);
 #pragma unroll
@@ -171,7 +171,7 @@ __device__ __forceinline__ row_range sum_rows(const rows_product &a, const parti
 #pragma unroll
         for (int i = 0; i < QUAD; i++) w[i] = ahead[i];
     }
-    put_sums<RT>(a, p, acc, is_wrong);
+    put_sums<BLOCK_ROWS>(a, p, acc, is_wrong);
     return {first, n};
 }
 
@@ -188,16 +188,16 @@ __device__ __forceinline__ void store_sums(const rows_product &a, const partial_
     }
 }
 
-template <int RT>
+template <int BLOCK_ROWS>
 __device__ __forceinline__ partial_sums sums_at(void *shared, const rows_product &a)
 {
-    return {static_cast<float *>(shared), a.n_slices, slots_of_block(a), RT};
+    return {static_cast<float *>(shared), a.n_slices, slots_of_block(a), BLOCK_ROWS};
 }
 
 /* ---- Launch shape ---------------------------------------------------------------------------- */
 
 struct rows_shape {
-    bool is_single; /* RT is 1, else ROWS_TILE */
+    bool is_single; /* BLOCK_ROWS is 1, else ROWS_TILE */
     dim3 grid;      /* tiles of rows (pairs where there are ids), outputs */
     unsigned threads;
     size_t shared_bytes;

@@ -32,7 +32,8 @@ template <enum form F> __global__ void __launch_bounds__(MIRROR_THREADS) mirror_
     int k = (int)blockIdx.y * MIRROR_WARPS + (int)threadIdx.x / 32, row = group * 8 + lane / 4;
     if (k >= m.w.n_ktiles) return;
     struct tile_share<F> share;
-    tile_load<F>(m.w, ((int64_t)m.expert * m.w.n_groups + group) * m.w.n_ktiles + k, lane, &share);
+    int64_t tile = ((int64_t)m.expert * m.w.n_groups + group) * m.w.n_ktiles + k;
+    read_share<F>(share, share_place_at<F>(m.w, tile, lane, lane % 4), 0);
     uint32_t b[2][2];
     form_fragments<F>(share.q, share.high, b);
     uint16_t *out = row_of(m, row) + k * TILE_COLS + lane % 4 * 4;

@@ -121,14 +121,14 @@ __device__ __forceinline__ bool arrives_last(uint32_t *arrived)
     return is_last;
 }
 
-template <int RT>
+template <int BLOCK_ROWS>
 __global__ void __launch_bounds__(ROWS_THREADS_MAX)
     router_kernel(const __grid_constant__ struct router p)
 {
     extern __shared__ __align__(128) uint8_t shared[];
-    partial_sums sums = sums_at<RT>(shared, p.product);
+    partial_sums sums = sums_at<BLOCK_ROWS>(shared, p.product);
     int first_out = blockIdx.y * outs_of_block(p.product), warp = threadIdx.x / WARP;
-    row_range rows = sum_rows<float, RT>(p.product, sums, first_out);
+    row_range rows = sum_rows<float, BLOCK_ROWS>(p.product, sums, first_out);
     if (rows.n == 0) return; /* all blocks of the tile: none arrives */
     store_sums(p.product, sums, first_out, rows);
     if (!arrives_last(p.arrived + blockIdx.x) || warp >= rows.n) return;

@@ -1,0 +1,210 @@
+/* How products of few rows with tiles are dealt to warps and blocks, and which kernel takes them. */
+#ifndef CUDA_MATVEC_LAUNCH_CUH
+#define CUDA_MATVEC_LAUNCH_CUH
+
+#include "backend/cuda/kernels/matvec_ring.cuh"
+#include "backend/cuda/kernels/matvec_stream.cuh"
+
+/* Slices decide bits, so they depend on shapes and the chip alone: enough to give every
+ * multiprocessor 12 warps, but of at least two tiles. */
+static inline int slices_for(int n_sm, int columns, int n_ktiles, int most)
+{
+    int n = 1;
+    while (n < most && columns * n < 12 * n_sm && n_ktiles >= 4 * n) n *= 2;
+    return n;
+}
+
+/* Bytes of a stage for one slice, without a low plane. */
+static inline int slice_bytes_of(int rows, int stage_ktiles)
+{
+    return rows * (value_step(stage_ktiles) + scale_step(stage_ktiles));
+}
+
+/* A slice in shared memory: values, scales, low plane. */
+static inline void shape_slice(matvec_product *p, int rows, bool is_fine)
+{
+    p->slice_bytes = slice_bytes_of(rows, p->stage_ktiles);
+    p->to_low = low_step(rows, p->stage_ktiles);
+    if (is_fine) p->slice_bytes = p->to_low + rows * value_step(p->stage_ktiles);
+}
+
+/* Fills in how slices and units of `p` are dealt to warps and blocks. Two turns and more: with
+ * `most` slices abreast. */
+static inline void spread(matvec_product *p, int n_sm, int most)
+{
+    bool has_two = p->gelu.kind == MATVEC_GELU_MUL, has_gelu = p->gelu.kind != MATVEC_STORE;
+    int columns = 0, per_column = has_two ? 1 : WARP_GROUPS; /* groups of eight outputs */
+    for (int k = 0; k < (has_two ? 1 : p->n_w); k++) {
+        bool is_padded = has_gelu && is_in_blocks(p->gelu.act);
+        int groups = is_padded ? round_up(p->w[k].rows, 64) / 8 : p->w[k].n_groups;
+        p->columns[k] = (groups + per_column - 1) / per_column;
+        columns += p->columns[k];
+    }
+    int least = has_gelu ? 4 / per_column : 1; /* an epilogue with GELU wants 32 columns */
+    int n = slices_for(n_sm, columns * (p->ids ? p->n_used : 1), p->w[0].n_ktiles,
+                       MATVEC_WARPS / least);
+    for (p->slice_shift = 0; 1 << p->slice_shift < n; p->slice_shift++) continue;
+    p->abreast = n < most ? n : most;
+    p->across = MATVEC_WARPS / p->abreast;
+    p->n_units = (columns + p->across - 1) / p->across;
+}
+
+/* Tiles of columns in the longest slice. */
+static inline int longest_slice(const matvec_product *p)
+{
+    return ((p->w[0].n_ktiles - 1) >> p->slice_shift) + 1;
+}
+
+/* Shared memory behind the activations (and a ring); gives all of it. */
+static inline size_t place(matvec_product *p, size_t bytes)
+{
+    p->partial_at = (int32_t)bytes;
+    bytes += partial_bytes(1 << p->slice_shift, p->across * WARP_GROUPS, 1 << p->row_shift);
+    p->list_at = (int32_t)bytes;
+    if (p->ids) bytes += (size_t)(p->rows.max * p->n_used) * 2 * sizeof(int);
+    return bytes;
+}
+
+/* Units are many: two blocks a multiprocessor read in the best order (an H200: the head of E4B in
+ * 164 us, with four of them 212). */
+enum { RESIDENT = 2, RESIDENT_MAX = 3 };
+
+/* Shared memory that lets no more than n blocks share a multiprocessor: where the next kernel's
+ * blocks come early they would crowd on those that are free first. */
+static inline size_t crowd_limit(size_t bytes, int n)
+{
+    int device = 0, all = 0, most = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&all, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    /* with the kilobyte that a block takes beside, too many */
+    size_t wanted = (size_t)(all / (n + 1));
+    if (wanted > (size_t)most) wanted = (size_t)most;
+    return bytes > wanted ? bytes : wanted;
+}
+
+template <bool IS_EXPERT, typename Kernel>
+static void launch_units(const struct queue *q, Kernel *kernel, const matvec_product &p, int tiles,
+                         size_t shared_bytes)
+{
+    int resident = 1;
+    dim3 grid;
+    if (IS_EXPERT) {
+        int pairs = p.rows.max * p.n_used, kinds = p.w[0].n_expert + 1;
+        grid = dim3((unsigned)(pairs < kinds ? pairs : kinds), (unsigned)p.n_units);
+    } else {
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 32 * MATVEC_WARPS,
+                                                      shared_bytes);
+        int needed = (p.n_units * tiles + q->n_sm - 1) / q->n_sm;
+        if (needed > RESIDENT_MAX) needed = RESIDENT;
+        if (resident > needed) {
+            resident = needed;
+            shared_bytes = crowd_limit(shared_bytes, needed);
+        }
+        int most = resident * q->n_sm / tiles;
+        if (most < 1) most = 1;
+        grid = dim3((unsigned)tiles, (unsigned)(p.n_units < most ? p.n_units : most));
+    }
+    launch(q, kernel, grid, 32 * MATVEC_WARPS, shared_bytes, p);
+}
+
+/* For every kernel here: as much shared memory as crowd_limit may ask for. */
+template <typename Kernel> static cudaError_t allow_all_shared(Kernel *kernel)
+{
+    return allow_shared(kernel, crowd_limit(SHARED_MAX, 1));
+}
+
+/* False: activations of these columns do not fit, take launch_tiles. */
+template <enum form F, enum product_kind KIND>
+static bool launch_few(const struct queue *q, matvec_product p)
+{
+    spread(&p, q->n_sm, MATVEC_WARPS);
+    int rows = p.rows.max == 3 ? 4 : p.rows.max;
+    for (p.row_shift = 0; 1 << p.row_shift < rows; p.row_shift++) continue;
+    p.stage_ktiles = longest_slice(&p);
+    shape_slice(&p, rows, KIND == FINE);
+    p.ring_at = round_up(p.abreast * p.slice_bytes, 128); /* or copies take a line more */
+    size_t bytes = place(&p, (size_t)(p.ring_at + MATVEC_WARPS * RING * ring_stage<F>::BYTES));
+    if (bytes > SHARED_MAX) return false;
+    launch_units<KIND == EXPERTS>(q, matvec_few<F, KIND>, p, 1, bytes);
+    return true;
+}
+
+template <enum form F, int ROW_TILES, enum product_kind KIND>
+static void launch_tiles(const struct queue *q, matvec_product p)
+{
+    int rows = 8 * ROW_TILES;
+    spread(&p, q->n_sm, ROW_TILES > 1 ? 4 : MATVEC_WARPS);
+    for (p.row_shift = 0; 1 << p.row_shift < rows; p.row_shift++) continue;
+    int length = longest_slice(&p);
+    p.stage_ktiles = length;
+    shape_slice(&p, rows, KIND == FINE);
+    p.is_filled_once = ROW_TILES == 1 && !p.ids && p.abreast * p.slice_bytes <= STAGE_MAX;
+    if (!p.is_filled_once) {
+        p.stage_ktiles = STAGE_KTILES;
+        shape_slice(&p, rows, KIND == FINE);
+    }
+    p.n_chunks = (length + p.stage_ktiles - 1) / p.stage_ktiles;
+    p.stage_bytes = p.abreast * p.slice_bytes;
+    size_t bytes = place(&p, (size_t)(p.stage_bytes * (p.is_filled_once ? 1 : 2)));
+    launch_units<KIND == EXPERTS>(q, matvec_tiles<F, ROW_TILES, KIND>, p,
+                                  round_up(p.rows.max, rows) / rows, bytes);
+}
+
+/* ---- Dispatch -------------------------------------------------------------------------------- */
+
+static inline int outputs_of(const matvec_product &p)
+{
+    int sum = 0;
+    for (int k = 0; k < p.n_w; k++) sum += p.w[k].rows;
+    return sum;
+}
+
+/* Rows beyond 16 go in tiles of 16 side by side, which share the weights in L2: tiles of 32 took
+ * 1.2 times as long (E4B Q8_0, 32 rows, H200). With so few outputs that most multiprocessors would
+ * be idle, tiles of 8. */
+template <enum form F, enum product_kind KIND>
+static void launch_form(const struct queue *q, const matvec_product &p)
+{
+    if (p.rows.max <= 4 && launch_few<F, KIND>(q, p)) return;
+    if (p.rows.max <= 8 || outputs_of(p) <= 8 * q->n_sm)
+        launch_tiles<F, 1, KIND>(q, p);
+    else
+        launch_tiles<F, 2, KIND>(q, p);
+}
+
+template <enum product_kind KIND>
+static void launch_product(const struct queue *q, const matvec_product &p)
+{
+    switch (form_of(p.w[0].format)) {
+#define X(F)                                                                                       \
+    case F: launch_form<F, KIND>(q, p); break;
+        FORM_LIST(X)
+#undef X
+    default: break;
+    }
+}
+
+template <enum form F, enum product_kind KIND> static cudaError_t prepare_form()
+{
+    cudaError_t error = allow_all_shared(matvec_few<F, KIND>);
+    if (!error) error = allow_all_shared(matvec_tiles<F, 1, KIND>);
+    if (!error) error = allow_all_shared(matvec_tiles<F, 2, KIND>);
+    return error;
+}
+
+template <enum product_kind KIND> static cudaError_t prepare_product()
+{
+    cudaError_t error = cudaSuccess;
+#define X(F)                                                                                       \
+    if (!error) error = prepare_form<F, KIND>();
+    FORM_LIST(X)
+#undef X
+    return error;
+}
+
+/* matvec_fine.cu: compiled apart from matvec.cu. */
+void launch_fine(const struct queue *q, const matvec_product &p);
+cudaError_t fine_prepare();
+
+#endif

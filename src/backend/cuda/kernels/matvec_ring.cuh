@@ -1,0 +1,192 @@
+/* Products of up to four rows with tiles.
+ *
+ * Here nothing but the reading of weights matters: they come by cp.async into a ring of shared
+ * memory of each warp's own, always two stages ahead across units, and activations of the whole
+ * slices stay. Registers instead of the ring were a quarter slower (an H200): the compiler gathers
+ * loads at the end of a round, and half of the latency showed. */
+#ifndef CUDA_MATVEC_RING_CUH
+#define CUDA_MATVEC_RING_CUH
+
+#include "backend/cuda/kernels/matvec_choice.cuh"
+#include "backend/cuda/kernels/matvec_product.cuh"
+
+enum { RING = 3 };
+
+template <enum form F> struct ring_stage {
+    enum {
+        TILES = F == FORM_S8 || F == FORM_S6 ? 2 : 4,
+        QUANTS = TILES * form_quant_bytes(F),
+        SCALE = TILES * form_scale_bytes(F),
+        HIGH = TILES * form_high_bytes(F),
+        MINUS = TILES * form_minus_bytes(F),
+        /* of a stage: quants of both groups, then scales, high bits, minus of both */
+        SCALE_AT = WARP_GROUPS * QUANTS,
+        HIGH_AT = SCALE_AT + WARP_GROUPS * SCALE,
+        MINUS_AT = HIGH_AT + WARP_GROUPS * HIGH,
+        BYTES = MINUS_AT + WARP_GROUPS * MINUS
+    };
+};
+
+/* What is still to be asked for of a slice. Quants: a lane's 16 bytes of each group. The smaller
+ * planes: lanes 0..15 the first group, 16..31 the second. */
+template <enum form F> struct ring_feed {
+    const uint8_t *quants[WARP_GROUPS], *scale, *high, *minus;
+    int left;
+    int unit, first; /* what the slice is of; first: of an expert's pairs */
+    int place;       /* in the ring */
+};
+
+template <enum form F>
+__device__ __forceinline__ void aim(ring_feed<F> &f, const matvec_product &a, int expert,
+                                    int column, int index)
+{
+    int which[WARP_GROUPS], lane = threadIdx.x % 32, g = lane / 16, at = lane % 16 * 16;
+    int64_t tile[WARP_GROUPS];
+    f.left = locate(a, expert, column, index, which, tile);
+    for (int i = 0; i < WARP_GROUPS; i++)
+        f.quants[i] = a.w[which[i]].quants + tile[i] * form_quant_bytes(F) + lane * 16;
+    const struct cuda_weight &w = a.w[which[g]];
+    int64_t t = g ? tile[1] : tile[0];
+    f.scale = reinterpret_cast<const uint8_t *>(w.scale) + t * form_scale_bytes(F) + at;
+    if (form_high_bits(F)) f.high = w.high + t * form_high_bytes(F) + at;
+    if (form_has_minus(F))
+        f.minus = reinterpret_cast<const uint8_t *>(w.minus) + t * form_minus_bytes(F) + at;
+}
+
+/* The next stage of a slice, or nothing when it is at its end; a group of copies in any case. */
+template <enum form F> __device__ __forceinline__ void feed_stage(ring_feed<F> &f, uint32_t stage)
+{
+    typedef ring_stage<F> S;
+    int lane = threadIdx.x % 32, n = min(f.left, (int)S::TILES), g = lane / 16;
+    int at = lane % 16 * 16;
+    if (n > 0) {
+#pragma unroll
+        for (int i = 0; i < WARP_GROUPS; i++)
+#pragma unroll
+            for (int j = 0; j < S::QUANTS; j += 512)
+                if (j + lane * 16 < n * form_quant_bytes(F))
+                    copy16(stage + i * S::QUANTS + j + lane * 16, f.quants[i] + j);
+        if (at < n * form_scale_bytes(F)) copy16(stage + S::SCALE_AT + g * S::SCALE + at, f.scale);
+        if (form_high_bits(F) && at < n * form_high_bytes(F))
+            copy16(stage + S::HIGH_AT + g * S::HIGH + at, f.high);
+        if (form_has_minus(F) && at < n * form_minus_bytes(F))
+            copy16(stage + S::MINUS_AT + g * S::MINUS + at, f.minus);
+        for (int i = 0; i < WARP_GROUPS; i++) f.quants[i] += S::QUANTS;
+        f.scale += S::SCALE;
+        if (form_high_bits(F)) f.high += S::HIGH;
+        if (form_has_minus(F)) f.minus += S::MINUS;
+        f.left -= n;
+    }
+    copies_commit();
+}
+
+/* The next stage into the ring, without gaps through the end of a unit. */
+template <enum form F, bool IS_EXPERT>
+__device__ __forceinline__ void feed_ring(ring_feed<F> &f, const matvec_product &a, int expert,
+                                          int column, int part, int end, uint32_t ring)
+{
+    int first = f.first + (1 << a.row_shift), unit = f.unit + gridDim.y;
+    if (f.left == 0 && (IS_EXPERT ? first < end : unit < a.n_units)) {
+        if (IS_EXPERT)
+            f.first = first;
+        else
+            f.unit = unit;
+        aim<F>(f, a, max(expert, 0), f.unit * a.across + column, part);
+    }
+    feed_stage<F>(f, ring + f.place * ring_stage<F>::BYTES);
+    f.place = f.place + 1 == RING ? 0 : f.place + 1;
+}
+
+template <enum form F, int N, bool IS_FINE>
+__device__ __forceinline__ void matvec_multiply_ring_stage(float (&acc)[1][WARP_GROUPS],
+                                                           const uint8_t *stage, operands x, int n)
+{
+    typedef ring_stage<F> S;
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        if (j >= n) break;
+        tile_share<F> share[WARP_GROUPS];
+#pragma unroll
+        for (int g = 0; g < WARP_GROUPS; g++)
+            read_tile<F>(share[g], stage + g * S::QUANTS + j * form_quant_bytes(F),
+                         stage + S::SCALE_AT + g * S::SCALE + j * form_scale_bytes(F),
+                         stage + S::HIGH_AT + g * S::HIGH + j * form_high_bytes(F),
+                         stage + S::MINUS_AT + g * S::MINUS + j * form_minus_bytes(F), lane / 8);
+        matvec_multiply<F, 1, 1, IS_FINE>(acc, share, x.at(j));
+    }
+}
+
+template <enum form F, enum product_kind KIND>
+__global__ void __launch_bounds__(32 * MATVEC_WARPS, 3)
+    matvec_few(const __grid_constant__ matvec_product a)
+{
+    constexpr bool IS_EXPERT = KIND == EXPERTS, IS_FINE = KIND == FINE;
+    typedef ring_stage<F> S;
+    extern __shared__ __align__(128) uint8_t shared[];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = 1 << a.row_shift;
+    int column = warp % a.across, part = warp / a.across, unit = blockIdx.y;
+    int expert = 0, first = 0, end = a.rows.max;
+    int *list = IS_EXPERT ? reinterpret_cast<int *>(shared + a.list_at) : nullptr;
+    int *x_rows = IS_EXPERT ? list + a.rows.max * a.n_used : nullptr;
+    uint8_t *ring = shared + a.ring_at + warp * RING * S::BYTES;
+    uint32_t ring_to = shared_address(ring);
+    ring_feed<F> feed = {};
+    feed.unit = unit;
+    int taken = 0; /* place in the ring */
+    auto feed_next = [&]() {
+        feed_ring<F, IS_EXPERT>(feed, a, expert, column, part, end, ring_to);
+    };
+
+    if (!IS_EXPERT) {
+        aim<F>(feed, a, 0, unit * a.across + column, part);
+        for (int i = 0; i < RING - 1; i++) feed_next();
+    }
+    grid_wait();
+    grid_release();
+    int live = rows_live(a.rows, a.step);
+    if (IS_EXPERT) {
+        if (!choose_expert(a.ids, live * a.n_used, a.n_used, a.w[0].n_expert, blockIdx.x, list,
+                           x_rows, &end, &expert))
+            return;
+        aim<F>(feed, a, max(expert, 0), unit * a.across + column, part);
+        for (int i = 0; i < RING - 1; i++) feed_next();
+    }
+    fill_stage_now<IS_FINE>(a, shared, x_rows, 0, min(end, rows));
+    if (!IS_EXPERT) end = min(live, rows);
+    if (end <= 0) return;
+
+    operand_place place = operands_in_stage(a, a.stage_ktiles, part, min(lane / 8, rows - 1),
+                                            min(lane % 4, rows - 1));
+    bool is_low = IS_FINE && lane / 4 % 2 == 1; /* of this lane's column of B */
+    operands x = {shared + place.values + (is_low ? a.to_low : 0), shared + place.scales, 0, 0};
+    partial_sums p = partial_sums_of(a, shared);
+    int length = slice_begin(a, part + 1) - slice_begin(a, part);
+    float start = expert < 0 ? not_a_number() : 0.0f;
+    for (;;) {
+        float acc[1][WARP_GROUPS] = {{start, start}};
+        for (int k = 0; k < length; k += S::TILES) {
+            copies_wait<RING - 2>();
+            __syncwarp();
+            feed_next();
+            matvec_multiply_ring_stage<F, S::TILES, IS_FINE>(acc, ring + taken * S::BYTES, x.at(k),
+                                                             length - k);
+            taken = taken + 1 == RING ? 0 : taken + 1;
+        }
+        put_partial<F, 1, 1>(p, part, column * WARP_GROUPS, acc);
+        __syncthreads();
+        finish_unit(a, p, unit, list, first, min(end - first, rows));
+        __syncthreads();
+        if (!IS_EXPERT) {
+            unit += gridDim.y;
+            if (unit >= a.n_units) break;
+            continue;
+        }
+        first += rows; /* more rows than a stage holds chose this expert: never, with a router */
+        if (first >= end) break;
+        fill_stage_now<IS_FINE>(a, shared, x_rows, first, min(end - first, rows));
+    }
+    copies_wait_all();
+}
+
+#endif

@@ -1,0 +1,246 @@
+/* What the products of few rows share (matvec.cu, experts.cu): a warp's sum over its part of the
+ * columns, and what happens to finished sums.
+ *
+ * A warp takes two groups of 8 weight rows and a slice of the columns. Weights are the A operand of
+ * mma.sync m16n8k32 and go straight from device memory to registers, DEPTH tiles of columns ahead;
+ * activations are the B operand, 8 * ROW_TILES rows, and come by cp.async through shared memory, STAGE_KTILES tiles
+ * of columns of every slice at a time, or the whole slices where they fit. With LANE_ROWS = 1 a product
+ * has four rows at most, which take every other column of B: a lane then has one column of sums
+ * instead of two. For every 32 columns (Q6_K: 16)
+ *     acc = fma(d_w, d_x * (float)dot, acc), then fma(minus, d_x * sum of codes, acc)
+ * in rising order; slices are added in rising order behind. Nothing of this depends on the other
+ * rows or their number, so neither do a row's bits.
+ *
+ * FINE (types.h: ACT_FINE): dot = FINE_STEPS * (dot with the values) + (dot with their low plane),
+ * which is exact in 32 bits. With LANE_ROWS = 1 the low plane takes the columns of B that are free and
+ * costs no matvec_product; with LANE_ROWS = 2 it takes one of its own. */
+#ifndef CUDA_MATVEC_TILE_CUH
+#define CUDA_MATVEC_TILE_CUH
+
+#include "backend/cuda/kernels/form.cuh"
+#include "backend/cuda/kernels/instructions.cuh"
+#include "backend/cuda/kernels/matvec_sums.cuh"
+
+enum { WARP_GROUPS = 2, MATVEC_WARPS = 8 }; /* groups of a warp; warps of a block */
+
+/* Tiles of columns that a warp has under way; tiles of columns in a stage of activations where the
+ * whole slices do not fit, a multiple of the depth. */
+enum { DEPTH = 4, STAGE_KTILES = 4 };
+
+/* From a row to the next in a stage: eight rows' 32 bytes, and their scales' 16, lie on banks of
+ * their own. */
+__host__ __device__ constexpr int value_step(int stage_ktiles)
+{
+    return stage_ktiles * 64 + 32;
+}
+__host__ __device__ constexpr int scale_step(int stage_ktiles)
+{
+    return (stage_ktiles | 1) * 16;
+}
+
+/* From the values of a slice in shared memory to their low plane, behind the scales, where rows of
+ * both planes that are read at once lie on banks of their own. */
+__host__ __device__ constexpr int low_step(int rows, int stage_ktiles)
+{
+    return (rows * (value_step(stage_ktiles) + scale_step(stage_ktiles)) + 64 + 127) / 128 * 128 -
+           64;
+}
+
+/* As rows of A all of a lane's values belong to weight row lane / 4; the scales of that row lie next
+ * to those of its neighbour. */
+template <enum form F>
+__device__ __forceinline__ share_place matvec_share_at(const struct cuda_weight &w, int64_t tile)
+{
+    int lane = threadIdx.x % 32;
+    return share_place_at<F>(w, tile, lane, lane / 8);
+}
+
+/* The half of a pair of scales that is this lane's. */
+__device__ __forceinline__ float own_half(uint32_t pair)
+{
+    return __half2float(__ushort_as_half((uint16_t)(pair >> (threadIdx.x & 4) * 4)));
+}
+
+/* The dots of a block of 32 columns, or with FORM_S6 a half of it, of both groups: those of group g
+ * at 2 g and 2 g + 1; or, IS_ONTO, on top of what is there. */
+template <enum form F, bool IS_ONTO>
+__device__ __forceinline__ void matvec_multiply_block(int dots[4],
+                                                      const uint32_t (&b)[WARP_GROUPS][2][2],
+                                                      int block, int half, uint2 x)
+{
+    if constexpr (F == FORM_S6) {
+        uint32_t x_half = half ? x.y : x.x;
+        if (IS_ONTO)
+            mma_i8_k16_add(dots, b[0][block][half], b[1][block][half], x_half);
+        else
+            mma_i8_k16_apart(dots, b[0][block][half], b[1][block][half], x_half);
+    } else {
+        uint32_t a[4] = {b[0][block][0], b[1][block][0], b[0][block][1], b[1][block][1]};
+        if (IS_ONTO)
+            mma_i8_k32_add(dots, a, x.x, x.y);
+        else
+            mma_i8_k32_apart(dots, a, x.x, x.y);
+    }
+}
+
+/* What a lane reads of a stage: `values` at the row that it gives to B (FINE, LANE_ROWS = 1: odd columns
+ * of B at that row's low plane), `scales` at its first row of sums, with {d, d sum, d, d sum} of
+ * both blocks, `scales` + `next_scale` at its second; FINE, LANE_ROWS = 2: the low plane is `to_low`
+ * behind `values`. */
+struct operands {
+    const uint8_t *values, *scales;
+    int next_scale, to_low;
+
+    __device__ __forceinline__ operands at(int n_tiles) const
+    {
+        return {values + n_tiles * 64, scales + n_tiles * 16, next_scale, to_low};
+    }
+};
+
+/* One tile of columns. acc[n][g * LANE_ROWS + c] is a lane's sum for weight row lane / 4 of group g and
+ * row 8 n + 2 t + c (LANE_ROWS = 1: row t). */
+template <enum form F, int ROW_TILES, int LANE_ROWS, bool IS_FINE>
+__device__ __forceinline__ void matvec_multiply(float (&acc)[ROW_TILES][WARP_GROUPS * LANE_ROWS],
+                                                const tile_share<F> (&share)[WARP_GROUPS],
+                                                operands from)
+{
+    constexpr int V = 8 * value_step(STAGE_KTILES), D = 8 * scale_step(STAGE_KTILES);
+    constexpr int HALVES = F == FORM_S6 ? 2 : 1;
+    uint32_t b[WARP_GROUPS][2][2];
+#pragma unroll
+    for (int g = 0; g < WARP_GROUPS; g++) form_fragments<F>(share[g].q, share[g].high, b[g]);
+#pragma unroll
+    for (int n = 0; n < ROW_TILES; n++) {
+        float4 d[LANE_ROWS];
+#pragma unroll
+        for (int c = 0; c < LANE_ROWS; c++)
+            d[c] = *reinterpret_cast<const float4 *>(from.scales + n * D + c * from.next_scale);
+#pragma unroll
+        for (int block = 0; block < 2; block++) {
+            const uint8_t *values = from.values + n * V + block * 32;
+            uint2 x = *reinterpret_cast<const uint2 *>(values), low = {};
+            if (IS_FINE && LANE_ROWS == 2)
+                low = *reinterpret_cast<const uint2 *>(values + from.to_low);
+#pragma unroll
+            for (int half = 0; half < HALVES; half++) {
+                int dots[4];
+                matvec_multiply_block<F, false>(dots, b, block, half, x);
+                if (IS_FINE && LANE_ROWS == 2) {
+#pragma unroll
+                    for (int i = 0; i < 4; i++) dots[i] *= FINE_STEPS;
+                    matvec_multiply_block<F, true>(dots, b, block, half, low);
+                }
+#pragma unroll
+                for (int g = 0; g < WARP_GROUPS; g++) {
+                    float s = own_half(share[g].scale[block * HALVES + half]);
+#pragma unroll
+                    for (int c = 0; c < LANE_ROWS; c++) {
+                        float dx = block ? d[c].z : d[c].x;
+                        int dot = dots[g * 2 + c];
+                        if (IS_FINE && LANE_ROWS == 1) dot = dot * FINE_STEPS + dots[g * 2 + 1];
+                        acc[n][g * LANE_ROWS + c] =
+                            __fmaf_rn(s, __fmul_rn(dx, (float)dot), acc[n][g * LANE_ROWS + c]);
+                    }
+                }
+            }
+            if constexpr (form_has_minus(F)) {
+#pragma unroll
+                for (int g = 0; g < WARP_GROUPS; g++) {
+                    float minus = own_half(share[g].minus[block]);
+#pragma unroll
+                    for (int c = 0; c < LANE_ROWS; c++)
+                        acc[n][g * LANE_ROWS + c] =
+                            __fmaf_rn(minus, block ? d[c].w : d[c].y, acc[n][g * LANE_ROWS + c]);
+                }
+            }
+        }
+    }
+}
+
+/* A warp's slice for one job: where its tiles lie, and how many there are. */
+template <enum form F> struct slice {
+    share_place at[WARP_GROUPS];
+    int length;
+};
+
+/* The first tiles of a slice, to be under way before they are needed. */
+template <enum form F>
+__device__ __forceinline__ void start_slice(tile_share<F> (&share)[DEPTH][WARP_GROUPS],
+                                            const slice<F> &s)
+{
+#pragma unroll
+    for (int j = 0; j < DEPTH; j++)
+#pragma unroll
+        for (int g = 0; g < WARP_GROUPS; g++)
+            if (j < s.length) read_share<F>(share[j][g], s.at[g], j);
+}
+
+template <enum form F> __device__ __forceinline__ void advance(slice<F> &s, int n)
+{
+#pragma unroll
+    for (int g = 0; g < WARP_GROUPS; g++) {
+        s.at[g].quants += n * form_quant_bytes(F);
+        s.at[g].scale += n * form_scale_bytes(F);
+        if (form_high_bits(F)) s.at[g].high += n * form_high_bytes(F);
+        if (form_has_minus(F)) s.at[g].minus += n * form_minus_bytes(F);
+    }
+    s.length -= n;
+}
+
+/* The next n tiles of a slice (a multiple of DEPTH, or all that are left), whose activations lie in
+ * a stage; the slice advances. Where its tiles end those of the next are asked for; locate(&next)
+ * is called only there, since holding two slices' addresses throughout takes too many registers. */
+template <enum form F, int ROW_TILES, int LANE_ROWS, bool IS_FINE, typename Locate>
+__device__ __forceinline__ void matvec_multiply_stage(
+    float (&acc)[ROW_TILES][WARP_GROUPS * LANE_ROWS], tile_share<F> (&share)[DEPTH][WARP_GROUPS],
+    slice<F> &from, int n, operands x, Locate locate)
+{
+    int i = 0;
+    for (; i + DEPTH <= n && from.length >= 2 * DEPTH; i += DEPTH) {
+#pragma unroll
+        for (int j = 0; j < DEPTH; j++) {
+            matvec_multiply<F, ROW_TILES, LANE_ROWS, IS_FINE>(acc, share[j], x.at(j));
+#pragma unroll
+            for (int g = 0; g < WARP_GROUPS; g++)
+                read_share<F>(share[j][g], from.at[g], DEPTH + j);
+        }
+        x = x.at(DEPTH);
+        advance<F>(from, DEPTH);
+    }
+#pragma unroll 1
+    for (; i < n && from.length > 0; i += DEPTH) {
+        slice<F> next;
+        locate(&next);
+#pragma unroll
+        for (int j = 0; j < DEPTH; j++) {
+            if (j >= from.length) break;
+            matvec_multiply<F, ROW_TILES, LANE_ROWS, IS_FINE>(acc, share[j], x.at(j));
+#pragma unroll
+            for (int g = 0; g < WARP_GROUPS; g++) {
+                if (DEPTH + j < from.length)
+                    read_share<F>(share[j][g], from.at[g], DEPTH + j);
+                else if (j < next.length)
+                    read_share<F>(share[j][g], next.at[g], j);
+            }
+        }
+        x = x.at(DEPTH);
+        advance<F>(from, DEPTH);
+    }
+}
+
+template <enum form F, int ROW_TILES, int LANE_ROWS>
+__device__ __forceinline__ void put_partial(const partial_sums &p, int slice, int group,
+                                            const float (&acc)[ROW_TILES][WARP_GROUPS * LANE_ROWS])
+{
+    int lane = threadIdx.x % 32, t = lane % 4;
+#pragma unroll
+    for (int n = 0; n < ROW_TILES; n++)
+#pragma unroll
+        for (int i = 0; i < WARP_GROUPS * LANE_ROWS; i++) {
+            int row = LANE_ROWS == 1 ? t : n * 8 + 2 * t + i % LANE_ROWS;
+            if (row < p.rows)
+                p.slot(slice, group + i / LANE_ROWS)[row * 8 + lane / 4] = acc[n][i] * form_unit(F);
+        }
+}
+
+#endif
