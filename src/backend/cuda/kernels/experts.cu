@@ -1,12 +1,11 @@
-/* Products with the experts that each row chose, for few rows. One method for any number of rows,
- * so that a row's bits do not depend on the others.
+/* Products with the experts that each row chose, for a few rows. The method is the same for any
+ * number of rows, so that the bits of a row do not depend on the others.
  *
- * In: y[t, s] = w[id[t, s]] x[t], or gelu(gate) * up: matvec_block.cuh; a block is a unit of
- * outputs of one chosen expert.
- * Out: y[t] = sum over s of share[t, s] * (w[id[t, s]] x[t, s]): a block makes 16 outputs of all
- * rows. Its warps take the chosen experts in turn, all columns of them; products of pairs are left
- * in shared memory and summed behind in the order of s. Both read an expert's weights once for up
- * to eight rows and are bound by that. */
+ * In: y[t, s] = w[id[t, s]] x[t], or gelu(gate) * up, by matvec_launch.cuh: a block is a unit of
+ * outputs of one chosen expert. Out: y[t] = sum over s of share[t, s] * (w[id[t, s]] x[t, s]): a
+ * block makes 16 outputs of all rows. Its warps take the chosen experts in turn, all columns of
+ * them. Products of pairs go to shared memory and are summed at the end in the order of s. Both
+ * kernels read an expert's weights once for up to eight rows and are bound by that. */
 #include "backend/cuda/kernels/matvec_launch.cuh"
 
 enum { OUT_WARPS = 8, OUT_THREADS = 32 * OUT_WARPS, OUTS = WARP_GROUPS * 8 };
@@ -119,7 +118,7 @@ __global__ void __launch_bounds__(OUT_THREADS, 2) experts_out(const __grid_const
     grid_wait();
     grid_release();
     int live = rows_live(a.rows, a.step), n_pairs = live * a.n_used;
-    bool is_single = a.rows.max == 1; /* every pair on its own: nothing to sort out */
+    bool is_single = a.rows.max == 1; /* each pair by itself: nothing to sort */
     int first_id = is_single && warp < a.n_used ? a.ids[warp] : 0;
     __syncthreads();
     mark_used(a, n_pairs, is_single, used, dots);

@@ -24,13 +24,13 @@ bool has_small_shared(const struct queue *q)
     return q->capability == 86 || q->capability == 89 || q->capability >= 120;
 }
 
-template <enum form F, int WARPS_M, int MT>
+template <class Shape>
 __device__ __forceinline__ void make_tile(const gemm_product &p, const gemm_share &share,
                                           char *memory, int32_t *out_row)
 {
-    gemm_tile<F, WARPS_M, MT> tile(p, share, memory);
-    tile.sum_up(out_row, p.pair != NULL);
-    tile.store(out_row);
+    float acc[Shape::ROW_TILES][Shape::COLUMN_TILES][4];
+    gemm_i8_sum_up<Shape>(p, share, memory, out_row, p.pair != NULL, acc);
+    gemm_i8_store<Shape>(p, out_row, acc);
 }
 
 template <enum form F>
@@ -57,15 +57,15 @@ __global__ void __launch_bounds__(GEMM_THREADS, BLOCKS_PER_SM)
         take_columns(p, blockIdx.y, &share);
     }
     if (share.n_rows <= 32)
-        make_tile<F, 2, 1>(p, share, memory, out_row);
+        make_tile<gemm_i8_shape<F, 2, 1>>(p, share, memory, out_row);
     else
-        make_tile<F, 2, 2>(p, share, memory, out_row);
+        make_tile<gemm_i8_shape<F, 2, 2>>(p, share, memory, out_row);
 }
 
 template <enum form F> constexpr size_t shared_bytes(int tile, int n_stages)
 {
-    int stage = gemm_tile<F, 2, 2>::STAGE_BYTES;
-    if (tile <= 32) stage = gemm_tile<F, 2, 1>::STAGE_BYTES;
+    int stage = gemm_i8_shape<F, 2, 2>::STAGE_BYTES;
+    if (tile <= 32) stage = gemm_i8_shape<F, 2, 1>::STAGE_BYTES;
     return (size_t)n_stages * (size_t)stage;
 }
 

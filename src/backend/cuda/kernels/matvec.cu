@@ -1,9 +1,9 @@
-/* Products of up to 64 rows with weights that are read once: y[t] = w x[t], or with GELU behind and
+/* Products of up to 64 rows with weights that are read once: y[t] = w x[t], or followed by GELU and
  * the rounding for the next product.
  *
- * Tiles (matvec_block.cuh): int8 mma.sync with fp32 sums; bound by reading the weights up to about
- * 32 rows, then by the work per 32 columns that scales make. LAYOUT_ROWS (matvec_rows.cuh): fp32
- * multiply-adds; bound by reading the weights for few rows, by the arithmetic beyond. */
+ * Tiles (matvec_launch.cuh): int8 mma.sync with fp32 sums. Bound by reading the weights up to about
+ * 32 rows, then by the work that scales cost for every 32 columns. LAYOUT_ROWS (matvec_rows.cuh):
+ * fp32 multiply-adds; bound by reading the weights for a few rows, by arithmetic for more. */
 #include "backend/cuda/kernels/matvec_launch.cuh"
 #include "backend/cuda/kernels/matvec_rows.cuh"
 
@@ -33,7 +33,7 @@ static void launch_rows_as(const struct queue *q, const rows_product &a, const r
         launch(q, matvec_rows<T, ROWS_TILE>, s.grid, s.threads, s.shared_bytes, a);
 }
 
-/* The weights of a MATVEC_STORE go one by one. */
+/* One weight, or the pair of gate and up. */
 static void launch_rows(const struct queue *q, rows_product a)
 {
     rows_shape shape = shape_rows(&a);

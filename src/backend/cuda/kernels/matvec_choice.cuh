@@ -6,16 +6,16 @@
 
 enum { EXPERTS_MAX = 1024 };
 
-/* The nth of the experts that any pair chose, those whose id is wrong being one more behind the
- * others. Its pairs go to `list`, rising, their rows to x_rows. False: there are not so many.
- * *expert is -1 for wrong ids. */
+/* Finds the nth of the experts that any pair chose. Invalid ids form one extra expert, numbered
+ * last; *expert is then -1. The expert's pairs go to `list` in rising order, their rows to x_rows.
+ * False: fewer experts were chosen. */
 __device__ __forceinline__ bool choose_expert(const int32_t *ids, int n_pairs, int n_used,
                                               int n_expert, int nth, int *list, int *x_rows,
                                               int *n_list, int *expert)
 {
     __shared__ uint32_t used[EXPERTS_MAX / 32 + 1];
     __shared__ int found;
-    if (n_pairs <= n_used) { /* one row: every pair on its own */
+    if (n_pairs <= n_used) { /* one row: each pair by itself */
         if (nth >= n_pairs) return false;
         int id = ids[nth];
         if (threadIdx.x == 0) list[0] = nth, x_rows[0] = 0;

@@ -1,4 +1,5 @@
-/* How products of few rows with tiles are dealt to warps and blocks, and which kernel takes them. */
+/* How products of a few rows with tiles are dealt to warps and blocks, and which kernel takes
+ * them. */
 #ifndef CUDA_MATVEC_LAUNCH_CUH
 #define CUDA_MATVEC_LAUNCH_CUH
 
@@ -28,8 +29,8 @@ static inline void shape_slice(matvec_product *p, int rows, bool is_fine)
     if (is_fine) p->slice_bytes = p->to_low + rows * value_step(p->stage_ktiles);
 }
 
-/* Fills in how slices and units of `p` are dealt to warps and blocks. Two turns and more: with
- * `most` slices abreast. */
+/* Fills in how slices and units of `p` are dealt to warps and blocks, with at most `most` slices
+ * abreast; more slices take several turns. */
 static inline void spread(matvec_product *p, int n_sm, int most)
 {
     bool has_two = p->gelu.kind == MATVEC_GELU_MUL, has_gelu = p->gelu.kind != MATVEC_STORE;
@@ -55,7 +56,7 @@ static inline int longest_slice(const matvec_product *p)
     return ((p->w[0].n_ktiles - 1) >> p->slice_shift) + 1;
 }
 
-/* Shared memory behind the activations (and a ring); gives all of it. */
+/* Places what follows the activations (and the ring) in shared memory; returns the total size. */
 static inline size_t place(matvec_product *p, size_t bytes)
 {
     p->partial_at = (int32_t)bytes;
@@ -65,19 +66,19 @@ static inline size_t place(matvec_product *p, size_t bytes)
     return bytes;
 }
 
-/* Units are many: two blocks a multiprocessor read in the best order (an H200: the head of E4B in
- * 164 us, with four of them 212). */
+/* With many units, two resident blocks per SM are fastest (H200: the head of E4B in 164 us, with
+ * four blocks 212). */
 enum { RESIDENT = 2, RESIDENT_MAX = 3 };
 
-/* Shared memory that lets no more than n blocks share a multiprocessor: where the next kernel's
- * blocks come early they would crowd on those that are free first. */
+/* As much shared memory as keeps an SM from holding more than n blocks. Otherwise early blocks of
+ * the next kernel pile up on the first idle SMs. */
 static inline size_t crowd_limit(size_t bytes, int n)
 {
     int device = 0, all = 0, most = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&all, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
     cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    /* with the kilobyte that a block takes beside, too many */
+    /* n + 1 blocks do not fit: each also takes a kilobyte that CUDA reserves */
     size_t wanted = (size_t)(all / (n + 1));
     if (wanted > (size_t)most) wanted = (size_t)most;
     return bytes > wanted ? bytes : wanted;
@@ -108,13 +109,13 @@ static void launch_units(const struct queue *q, Kernel *kernel, const matvec_pro
     launch(q, kernel, grid, 32 * MATVEC_WARPS, shared_bytes, p);
 }
 
-/* For every kernel here: as much shared memory as crowd_limit may ask for. */
+/* Lets a kernel take as much shared memory as crowd_limit may ask for. */
 template <typename Kernel> static cudaError_t allow_all_shared(Kernel *kernel)
 {
     return allow_shared(kernel, crowd_limit(SHARED_MAX, 1));
 }
 
-/* False: activations of these columns do not fit, take launch_tiles. */
+/* False: activations of so many columns do not fit; launch_tiles takes them. */
 template <enum form F, enum product_kind KIND>
 static bool launch_few(const struct queue *q, matvec_product p)
 {
@@ -160,9 +161,9 @@ static inline int outputs_of(const matvec_product &p)
     return sum;
 }
 
-/* Rows beyond 16 go in tiles of 16 side by side, which share the weights in L2: tiles of 32 took
- * 1.2 times as long (E4B Q8_0, 32 rows, H200). With so few outputs that most multiprocessors would
- * be idle, tiles of 8. */
+/* More than 16 rows are cut into tiles of 16, which share the weights in L2: tiles of 32 took 1.2
+ * times as long (E4B Q8_0, 32 rows, H200). Tiles of 8 where there are so few outputs that most SMs
+ * would be idle. */
 template <enum form F, enum product_kind KIND>
 static void launch_form(const struct queue *q, const matvec_product &p)
 {
@@ -203,7 +204,7 @@ template <enum product_kind KIND> static cudaError_t prepare_product()
     return error;
 }
 
-/* matvec_fine.cu: compiled apart from matvec.cu. */
+/* matvec_fine.cu, which is compiled apart from matvec.cu. */
 void launch_fine(const struct queue *q, const matvec_product &p);
 cudaError_t fine_prepare();
 

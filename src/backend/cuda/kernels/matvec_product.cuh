@@ -1,12 +1,15 @@
-/* The kernel behind launch_matvec and launch_experts_in for tiles: blocks of across x abreast warps
- * (matvec.cuh), a block making across * WARP_GROUPS groups of weight rows, its unit, for up to 8 * ROW_TILES rows;
- * `abreast` slices of the columns at a time, the others in further turns.
+/* One product of a few rows with tiles, as its two kernels (matvec_ring.cuh for up to four rows,
+ * matvec_stream.cuh for more) are given it by matvec_launch.cuh.
  *
- * Rows of many are cut into tiles (grid x); units are grid y, and where there are more units than
- * resident blocks a block takes several, the first tiles of the next under way while the sums of
- * one are finished. For experts grid x counts the experts that the step's rows chose at all: a
- * block collects the pairs of its expert and takes up to eight of them at a time, so that an
- * expert's weights are read once for up to eight rows. */
+ * A block has across x abreast warps. It makes a unit: across * WARP_GROUPS groups of weight rows,
+ * for as many rows as its kernel takes. `abreast` slices of the columns are summed at a time; where
+ * there are more slices, further turns do the others.
+ *
+ * Grid x counts tiles of rows, grid y units. Where there are more units than resident blocks, a
+ * block takes several units; the first tiles of the next unit are loaded while the sums of one are
+ * finished. For experts grid x counts the experts that the step's rows chose: a block collects the
+ * pairs of its expert and takes up to eight of them at a time, so that the expert's weights are
+ * read once for up to eight rows. */
 #ifndef CUDA_MATVEC_PRODUCT_CUH
 #define CUDA_MATVEC_PRODUCT_CUH
 
@@ -34,8 +37,9 @@ struct matvec_product {
     int32_t across, abreast, n_units;
     /* columns of warps that a weight takes; the pair of gate and up counts once */
     int32_t columns[3];
-    /* Activations in shared memory: a stage has 1 << row_shift rows of `stage_ktiles` tiles of columns of
-     * each slice abreast. One stage that is filled once if everything fits, else two in turn. */
+    /* Activations in shared memory: a stage has 1 << row_shift rows of `stage_ktiles` tiles of
+     * columns of each slice abreast. One stage that is filled once if everything fits, else two by
+     * turns. */
     int32_t row_shift, stage_ktiles, n_chunks;
     bool is_filled_once;
     int32_t slice_bytes, stage_bytes;
@@ -49,7 +53,7 @@ __device__ __forceinline__ int slice_begin(const matvec_product &a, int slice)
 }
 
 /* Where the groups of a column of warps lie: weight w[which[g]], first tile of slice `index`.
- * Columns behind the last repeat a valid one; finish drops them. Gives the slice's length. */
+ * Columns after the last repeat a valid one; finish_unit drops them. Returns the slice's length. */
 __device__ __forceinline__ int locate(const matvec_product &a, int expert, int column, int index,
                                       int which[WARP_GROUPS], int64_t tile[WARP_GROUPS])
 {

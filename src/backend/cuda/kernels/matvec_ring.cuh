@@ -1,9 +1,9 @@
 /* Products of up to four rows with tiles.
  *
- * Here nothing but the reading of weights matters: they come by cp.async into a ring of shared
- * memory of each warp's own, always two stages ahead across units, and activations of the whole
- * slices stay. Registers instead of the ring were a quarter slower (an H200): the compiler gathers
- * loads at the end of a round, and half of the latency showed. */
+ * Only the reading of weights matters here. They come by cp.async into a ring of shared memory that
+ * each warp has for itself, always two stages ahead, also across units; activations of the whole
+ * slices stay in shared memory. With registers instead of the ring it was a quarter slower (H200):
+ * the compiler moves the loads to the end of a round, and half of the latency showed. */
 #ifndef CUDA_MATVEC_RING_CUH
 #define CUDA_MATVEC_RING_CUH
 
@@ -27,7 +27,7 @@ template <enum form F> struct ring_stage {
     };
 };
 
-/* What is still to be asked for of a slice. Quants: a lane's 16 bytes of each group. The smaller
+/* What is still to be loaded of a slice. Quants: a lane's 16 bytes of each group. The smaller
  * planes: lanes 0..15 the first group, 16..31 the second. */
 template <enum form F> struct ring_feed {
     const uint8_t *quants[WARP_GROUPS], *scale, *high, *minus;
@@ -53,7 +53,7 @@ __device__ __forceinline__ void aim(ring_feed<F> &f, const matvec_product &a, in
         f.minus = reinterpret_cast<const uint8_t *>(w.minus) + t * form_minus_bytes(F) + at;
 }
 
-/* The next stage of a slice, or nothing when it is at its end; a group of copies in any case. */
+/* Starts copying the next stage of a slice, or nothing at its end; commits a group in any case. */
 template <enum form F> __device__ __forceinline__ void feed_stage(ring_feed<F> &f, uint32_t stage)
 {
     typedef ring_stage<F> S;
@@ -80,7 +80,7 @@ template <enum form F> __device__ __forceinline__ void feed_stage(ring_feed<F> &
     copies_commit();
 }
 
-/* The next stage into the ring, without gaps through the end of a unit. */
+/* Feeds the next stage into the ring; at the end of a unit the next one follows without a gap. */
 template <enum form F, bool IS_EXPERT>
 __device__ __forceinline__ void feed_ring(ring_feed<F> &f, const matvec_product &a, int expert,
                                           int column, int part, int end, uint32_t ring)
@@ -130,12 +130,11 @@ __global__ void __launch_bounds__(32 * MATVEC_WARPS, 3)
     int *list = IS_EXPERT ? reinterpret_cast<int *>(shared + a.list_at) : nullptr;
     int *x_rows = IS_EXPERT ? list + a.rows.max * a.n_used : nullptr;
     uint8_t *ring = shared + a.ring_at + warp * RING * S::BYTES;
-    uint32_t ring_to = shared_address(ring);
     ring_feed<F> feed = {};
     feed.unit = unit;
     int taken = 0; /* place in the ring */
     auto feed_next = [&]() {
-        feed_ring<F, IS_EXPERT>(feed, a, expert, column, part, end, ring_to);
+        feed_ring<F, IS_EXPERT>(feed, a, expert, column, part, end, shared_address(ring));
     };
 
     if (!IS_EXPERT) {
@@ -182,7 +181,7 @@ __global__ void __launch_bounds__(32 * MATVEC_WARPS, 3)
             if (unit >= a.n_units) break;
             continue;
         }
-        first += rows; /* more rows than a stage holds chose this expert: never, with a router */
+        first += rows; /* more pairs than a stage holds chose this expert: never with a router */
         if (first >= end) break;
         fill_stage_now<IS_FINE>(a, shared, x_rows, first, min(end - first, rows));
     }

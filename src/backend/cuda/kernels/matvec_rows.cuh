@@ -1,8 +1,8 @@
-/* Products of up to 64 rows with weights that lie as rows (LAYOUT_ROWS): matvec.cu and route.cu. By
- * fp32 multiply-adds: a warp takes four weight rows and a slice of the columns, a lane 8
- * neighbouring columns of every 256; a lane's sum runs over rising columns, lanes are added by
- * butterfly, slices in rising order. A row's bits depend neither on the other rows nor on BLOCK_ROWS, the
- * rows of a block. */
+/* Products of up to 64 rows with weights that lie as rows (LAYOUT_ROWS), for matvec.cu and
+ * route.cu. They are fp32 multiply-adds. A warp takes four weight rows and a slice of the columns,
+ * a lane 8 neighbouring columns of every 256. A lane's sum runs over rising columns, lanes are
+ * added by butterfly, slices in rising order. The bits of a row depend neither on the other rows
+ * nor on BLOCK_ROWS, the rows of a block. */
 #ifndef CUDA_MATVEC_ROWS_CUH
 #define CUDA_MATVEC_ROWS_CUH
 
@@ -22,7 +22,7 @@ template <typename T> __device__ __forceinline__ void unpack8(const packed8<T> &
     for (int i = 0; i < 8; i++) out[i] = (float)v[i];
 }
 
-/* Columns col .. col + 7; 0 behind the row's end. Rows are padded to 16 bytes, not to 8 values. */
+/* Columns col .. col + 7; 0 after the row's end. Rows are padded to 16 bytes, not to 8 values. */
 template <typename T>
 __device__ __forceinline__ packed8<T> load_row8(const uint8_t *row, int col, int cols)
 {
@@ -113,8 +113,8 @@ __device__ __forceinline__ void put_sums(const rows_product &a, const partial_su
     __syncthreads();
 }
 
-/* The sums of a block's outputs from first_out on, by slice, to `p`, behind a barrier; no rows:
- * none of them lives, and nothing is there. Waits for the kernel before. */
+/* Puts the sums of a block's outputs from first_out on, by slice, into `p`, and passes a barrier.
+ * With no live row it returns n = 0 and leaves nothing. Waits for the kernel before. */
 template <typename T, int BLOCK_ROWS>
 __device__ __forceinline__ row_range sum_rows(const rows_product &a, const partial_sums &p,
                                               int first_out)
@@ -124,7 +124,7 @@ __device__ __forceinline__ row_range sum_rows(const rows_product &a, const parti
     int cols = a.w[0].cols, outs_w = a.w[0].rows, n_steps = (cols + STEP - 1) / STEP;
     int from = n_steps * slice / n_slices * STEP + lane * 8;
     int to = n_steps * (slice + 1) / n_slices * STEP, expert = 0;
-    if (a.ids) { /* nothing can be read ahead: the expert is not known */
+    if (a.ids) { /* nothing can be loaded early: the expert is not known yet */
         grid_wait();
         if ((int)(blockIdx.x / a.n_used) >= rows_live(a.rows, a.step)) return {0, 0};
         expert = a.ids[blockIdx.x];
@@ -197,14 +197,14 @@ __device__ __forceinline__ partial_sums sums_at(void *shared, const rows_product
 /* ---- Launch shape ---------------------------------------------------------------------------- */
 
 struct rows_shape {
-    bool is_single; /* BLOCK_ROWS is 1, else ROWS_TILE */
+    bool is_single; /* BLOCK_ROWS is 1; else it is ROWS_TILE */
     dim3 grid;      /* tiles of rows (pairs where there are ids), outputs */
     unsigned threads;
     size_t shared_bytes;
 };
 
-/* How the product is dealt to blocks and warps. Small matrices are cut into 16 slices; epilogues
- * want 32 outputs of a block. */
+/* How the product is dealt to blocks and warps. Small matrices are cut into 16 slices. Epilogues
+ * with GELU need 32 outputs in a block. */
 static inline rows_shape shape_rows(rows_product *a)
 {
     bool has_gelu = a->gelu.kind != MATVEC_STORE;

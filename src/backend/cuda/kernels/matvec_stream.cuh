@@ -1,14 +1,15 @@
-/* Products of more than four rows with tiles: weights as one stream from device memory to registers,
- * activations through shared memory, in one stage that is filled once or in two by turns. */
+/* Products of more than four rows with tiles. Weights are one stream from device memory to
+ * registers. Activations pass through shared memory, in one stage that is filled once or in two by
+ * turns. */
 #ifndef CUDA_MATVEC_STREAM_CUH
 #define CUDA_MATVEC_STREAM_CUH
 
 #include "backend/cuda/kernels/matvec_choice.cuh"
 #include "backend/cuda/kernels/matvec_product.cuh"
 
-/* STAGE_KTILES tiles of columns of a turn's slices; row r is row first + r, or x_rows[first + r]. Threads
- * take 16 bytes each: ROWS * STAGE_KTILES * 4 of them the values of a slice, as many others those of the
- * next. */
+/* Copies STAGE_KTILES tiles of columns of a turn's slices; row r is row first + r, or
+ * x_rows[first + r]. A thread copies 16 bytes: the first ROWS * STAGE_KTILES * 4 threads copy the
+ * values of one slice; the next as many copy those of the next slice. */
 template <int ROWS, bool IS_FINE>
 __device__ __forceinline__ void copy_stage(const matvec_product &a, uint8_t *stage,
                                            const int *x_rows, int first, int n_rows, int turn,
@@ -73,8 +74,8 @@ __device__ __forceinline__ bool next_job(const matvec_product &a, const job &now
     return next->unit < a.n_units;
 }
 
-/* A warp's share of a job, chunk by chunk; `stage` is where the next chunk of activations lies, and
- * where the other one goes is the other stage. */
+/* A warp's share of a job, chunk by chunk. `stage` is the stage that holds the next chunk of
+ * activations; the chunk after it goes to the other stage. */
 template <enum form F, int ROW_TILES, bool IS_FINE, typename Locate>
 __device__ __forceinline__ void matvec_multiply_job(
     const matvec_product &a, float (&acc)[ROW_TILES][WARP_GROUPS * 2],
@@ -102,6 +103,19 @@ __device__ __forceinline__ void matvec_multiply_job(
                                                         locate_next);
         if (!a.is_filled_once) *stage ^= 1;
     }
+}
+
+/* The tiles of slice `next` in which a slice of `length` tiles had none: they are not loaded
+ * yet. */
+template <enum form F>
+__device__ __forceinline__ void load_longer(tile_share<F> (&share)[DEPTH][WARP_GROUPS],
+                                            const slice<F> &next, int length)
+{
+#pragma unroll
+    for (int i = 0; i < DEPTH * WARP_GROUPS; i++)
+        if (i / WARP_GROUPS >= length && i / WARP_GROUPS < next.length)
+            read_share<F>(share[i / WARP_GROUPS][i % WARP_GROUPS], next.at[i % WARP_GROUPS],
+                          i / WARP_GROUPS);
 }
 
 template <enum form F, int ROW_TILES, enum product_kind KIND>
@@ -139,7 +153,8 @@ __global__ void __launch_bounds__(32 * MATVEC_WARPS, 2)
         copy_stage<ROWS, IS_FINE>(a, shared, x_rows, here.first, rows_to_copy(a, here, end), 0, 0);
     if (!IS_EXPERT) end = min(live, here.first + ROWS);
 
-    int stage = 0; /* rows that the lane gives to B and takes of sums: */
+    int stage = 0;
+    /* The lane supplies row lane / 4 of B and receives sums for rows 2t and 2t + 1. */
     operand_place at = operands_in_stage(a, ROW_TILES == 1 ? a.stage_ktiles : STAGE_KTILES, part,
                                          lane / 4, lane % 4 * 2);
     partial_sums p = partial_sums_of(a, shared);
@@ -162,12 +177,7 @@ __global__ void __launch_bounds__(32 * MATVEC_WARPS, 2)
                                                    locate_next);
         is_filled = a.is_filled_once;
         locate_next(&now);
-#pragma unroll
-        for (int i = 0; i < DEPTH * WARP_GROUPS;
-             i++) /* a slice of fewer tiles did not come so far */
-            if (i / WARP_GROUPS >= length && i / WARP_GROUPS < now.length)
-                read_share<F>(share[i / WARP_GROUPS][i % WARP_GROUPS],
-                                        now.at[i % WARP_GROUPS], i / WARP_GROUPS);
+        load_longer<F>(share, now, length);
         if (here.turn == 0) __syncthreads();
         put_partial<F, ROW_TILES, 2>(p, here.turn * a.abreast + part, column * WARP_GROUPS, acc);
         if (!has_next || next.turn == 0) {

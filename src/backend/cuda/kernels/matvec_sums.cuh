@@ -1,5 +1,5 @@
-/* What happens to the finished sums of products of few rows: slices are added, and the epilogues with
- * GELU round for the next product. */
+/* What happens to the finished sums of products of a few rows: slices are added, and the epilogues
+ * with GELU round for the next product. */
 #ifndef CUDA_MATVEC_SUMS_CUH
 #define CUDA_MATVEC_SUMS_CUH
 

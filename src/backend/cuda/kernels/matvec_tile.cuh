@@ -1,19 +1,18 @@
-/* What the products of few rows share (matvec.cu, experts.cu): a warp's sum over its part of the
- * columns, and what happens to finished sums.
+/* The arithmetic of products of a few rows with tiles (matvec_ring.cuh, matvec_stream.cuh,
+ * experts.cu): what one warp sums over its part of the columns.
  *
- * A warp takes two groups of 8 weight rows and a slice of the columns. Weights are the A operand of
- * mma.sync m16n8k32 and go straight from device memory to registers, DEPTH tiles of columns ahead;
- * activations are the B operand, 8 * ROW_TILES rows, and come by cp.async through shared memory, STAGE_KTILES tiles
- * of columns of every slice at a time, or the whole slices where they fit. With LANE_ROWS = 1 a product
- * has four rows at most, which take every other column of B: a lane then has one column of sums
- * instead of two. For every 32 columns (Q6_K: 16)
+ * A warp has WARP_GROUPS groups of 8 weight rows and one slice of the columns. Weights are the A
+ * operand of mma.sync m16n8k32. Activations are the B operand, ROW_TILES tiles of 8 rows, in shared
+ * memory. LANE_ROWS says how many rows a lane has sums of for each tile of rows: 2, or 1 where a
+ * product has at most four rows; these take every other column of B. For every 32 columns (Q6_K:
+ * 16)
  *     acc = fma(d_w, d_x * (float)dot, acc), then fma(minus, d_x * sum of codes, acc)
- * in rising order; slices are added in rising order behind. Nothing of this depends on the other
- * rows or their number, so neither do a row's bits.
+ * in rising order. Slices are added in rising order at the end. Nothing of this depends on the
+ * other rows or on how many there are, so neither do the bits of a row.
  *
  * FINE (types.h: ACT_FINE): dot = FINE_STEPS * (dot with the values) + (dot with their low plane),
- * which is exact in 32 bits. With LANE_ROWS = 1 the low plane takes the columns of B that are free and
- * costs no matvec_product; with LANE_ROWS = 2 it takes one of its own. */
+ * which is exact in 32 bits. With LANE_ROWS = 1 the low plane takes the free columns of B and costs
+ * no extra mma; with LANE_ROWS = 2 it takes a second one. */
 #ifndef CUDA_MATVEC_TILE_CUH
 #define CUDA_MATVEC_TILE_CUH
 
@@ -21,10 +20,11 @@
 #include "backend/cuda/kernels/instructions.cuh"
 #include "backend/cuda/kernels/matvec_sums.cuh"
 
-enum { WARP_GROUPS = 2, MATVEC_WARPS = 8 }; /* groups of a warp; warps of a block */
+/* Groups of 8 weight rows of a warp; warps of a block. */
+enum { WARP_GROUPS = 2, MATVEC_WARPS = 8 };
 
-/* Tiles of columns that a warp has under way; tiles of columns in a stage of activations where the
- * whole slices do not fit, a multiple of the depth. */
+/* Tiles of columns that a warp loads ahead; tiles of columns in a stage of activations where whole
+ * slices do not fit, a multiple of DEPTH. */
 enum { DEPTH = 4, STAGE_KTILES = 4 };
 
 /* From a row to the next in a stage: eight rows' 32 bytes, and their scales' 16, lie on banks of
@@ -46,8 +46,8 @@ __host__ __device__ constexpr int low_step(int rows, int stage_ktiles)
            64;
 }
 
-/* As rows of A all of a lane's values belong to weight row lane / 4; the scales of that row lie next
- * to those of its neighbour. */
+/* As rows of A all of a lane's values belong to weight row lane / 4; the scales of that row lie
+ * next to those of its neighbour. */
 template <enum form F>
 __device__ __forceinline__ share_place matvec_share_at(const struct cuda_weight &w, int64_t tile)
 {
@@ -83,10 +83,10 @@ __device__ __forceinline__ void matvec_multiply_block(int dots[4],
     }
 }
 
-/* What a lane reads of a stage: `values` at the row that it gives to B (FINE, LANE_ROWS = 1: odd columns
- * of B at that row's low plane), `scales` at its first row of sums, with {d, d sum, d, d sum} of
- * both blocks, `scales` + `next_scale` at its second; FINE, LANE_ROWS = 2: the low plane is `to_low`
- * behind `values`. */
+/* What a lane reads of a stage: `values` at the row that it gives to B (FINE, LANE_ROWS = 1: odd
+ * columns of B at that row's low plane), `scales` at its first row of sums, with {d, d sum, d, d
+ * sum} of both blocks, `scales` + `next_scale` at its second; FINE, LANE_ROWS = 2: the low plane is
+ * `to_low` behind `values`. */
 struct operands {
     const uint8_t *values, *scales;
     int next_scale, to_low;
@@ -97,8 +97,8 @@ struct operands {
     }
 };
 
-/* One tile of columns. acc[n][g * LANE_ROWS + c] is a lane's sum for weight row lane / 4 of group g and
- * row 8 n + 2 t + c (LANE_ROWS = 1: row t). */
+/* One tile of columns. acc[n][g * LANE_ROWS + c] is a lane's sum for weight row lane / 4 of group g
+ * and row 8 n + 2 t + c (LANE_ROWS = 1: row t). */
 template <enum form F, int ROW_TILES, int LANE_ROWS, bool IS_FINE>
 __device__ __forceinline__ void matvec_multiply(float (&acc)[ROW_TILES][WARP_GROUPS * LANE_ROWS],
                                                 const tile_share<F> (&share)[WARP_GROUPS],
@@ -201,8 +201,7 @@ __device__ __forceinline__ void matvec_multiply_stage(
         for (int j = 0; j < DEPTH; j++) {
             matvec_multiply<F, ROW_TILES, LANE_ROWS, IS_FINE>(acc, share[j], x.at(j));
 #pragma unroll
-            for (int g = 0; g < WARP_GROUPS; g++)
-                read_share<F>(share[j][g], from.at[g], DEPTH + j);
+            for (int g = 0; g < WARP_GROUPS; g++) read_share<F>(share[j][g], from.at[g], DEPTH + j);
         }
         x = x.at(DEPTH);
         advance<F>(from, DEPTH);
