@@ -68,6 +68,27 @@ WORDS = [
     (r"(?m)^(?:<{7}|>{7}|={7})(?: |$)", "conflict mark"),
 ]
 
+# Sentences that say it in an unusual way, where people read: comments and pages.
+PROSE = [
+    (r"(?i)\bmad[e] ready\b", "write \"prepared\""),
+    (r"(?i)\bof those tha[t]\b", "name what is meant"),
+]
+
+# Functions below src/ that only tests call, by what they are for.
+FOR_TESTS = {
+    "tests see what memory and cores are taken, and make it fail":
+        ["mem_fail_after", "mem_blocks_live", "cores_waiting"],
+    "tests choose what the program lets the machine choose":
+        ["cpu_kernels_named", "cublas_version", "gguf_open_memory"],
+    "tests ask for facts that the program only uses":
+        ["gguf_alignment", "layout_shape_caches", "op_meaning", "split_in_order",
+         "split_is_sound", "tile_kind_of", "vocab_find"],
+    "the program keeps it until it ends":
+        ["wrap_deinit"],
+    "tests, their support and bench draw and name what the program reads":
+        ["rng_normal", "format_from_name", "f32_to_bf16"],
+}
+
 CODE = {".c", ".h", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 C_FILES = {".c", ".h", ".cu", ".cuh"}
 BINARY = {".gguf", ".f32", ".bin", ".png", ".gz"}
@@ -279,10 +300,45 @@ def check_file(path):
         check_layers(path, text)
         check_calls(path, code)
         check_c_parts(path, code)
+        check_prose(path, text)
     elif suffix == ".py":
         check_python(path, text)
     elif suffix == ".md":
         check_document(path, text)
+        check_prose(path, text)
+
+
+def check_prose(path, text):
+    for pattern, why in PROSE:
+        for match in re.finditer(pattern, text):
+            problem(path, line_of(text, match.start()), f"\"{match.group()}\": {why}")
+
+
+def check_callers(files):
+    """A function below src/ that a header offers has a caller in another file. include/ is the
+    library's; what lists make (commands, operations, formats) stands in no header."""
+    code = {path: without_comments((ROOT / path).read_text(encoding="utf-8")) for path in files
+            if path.startswith("src/") and pathlib.PurePosixPath(path).suffix in C_FILES}
+    declared, used = {}, {}
+    for path, text in code.items():
+        # a declaration begins at the margin; all else that has the name uses it
+        heads = set(re.findall(r"(?m)^(?!static|template)[a-z][^;{}()=]*?\b(\w+)\(", text)
+                    if path.endswith("h") else ())
+        for name in set(re.findall(r"[A-Za-z_]\w+", text)):
+            (declared if name in heads else used).setdefault(name, set()).add(path)
+    public = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "include").glob("*.h"))
+    for_tests = {name for names in FOR_TESTS.values() for name in names}
+    for path, text in code.items():
+        if path.endswith("h"):
+            continue
+        for kind, name, line, _, _ in c_parts(text):
+            if kind != "function" or name not in declared or re.search(rf"\b{name}\(", public):
+                continue
+            has_caller = bool(used[name] - {path})
+            if not has_caller and name not in for_tests:
+                problem(path, line, f"{name} has no caller in another file below src/")
+            elif has_caller and name in for_tests:
+                problem(path, line, f"{name} has a caller: take it off FOR_TESTS")
 
 
 def check_generated():
@@ -321,6 +377,7 @@ def main():
     files = list_files()
     for path in files:
         check_file(path)
+    check_callers(files)
     check_generated()
     skipped = check_format(files)
     print("\n".join(problems), end="\n" if problems else "")

@@ -18,8 +18,8 @@ int stop_strings_open(struct stop_strings *s, const char *const *texts, size_t n
 void stop_strings_close(struct stop_strings *s);
 
 /* The stop string that is complete first in text[0, length), of several the longest; NULL: none.
- * *certain is the number of bytes before it, or of those that cannot be part of one whatever
- * follows. */
+ * *certain is the number of bytes before it. If there is none, it is the number of bytes that
+ * cannot be part of one, whatever follows. */
 const char *stop_strings_find(const struct stop_strings *s, const char *text, size_t length,
                               size_t *certain);
 

@@ -1,4 +1,4 @@
-/* What a backend is: memory on a device, weights made ready for it, and plans run on it. A
+/* What a backend is: memory on a device, weights prepared for it, and plans run on it. A
  * backend knows ops and formats; it knows nothing of Gemma, requests or batching.
  *
  * Rules

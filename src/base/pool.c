@@ -95,7 +95,7 @@ static void *work(void *argument)
     }
 }
 
-/* To the index-th processor of those that the caller may use. */
+/* To the index-th processor that the caller may use. */
 static void pin_thread(const struct pool *p, pthread_t thread, int index)
 {
     cpu_set_t one;

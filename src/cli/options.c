@@ -126,7 +126,8 @@ static void nearest_option(enum command_id command, const char *spelling, bool t
     }
 }
 
-enum command_id option_owner(const char *spelling)
+/* The first command that takes an option of that spelling, or COMMAND_COUNT. */
+static enum command_id option_owner(const char *spelling)
 {
     for (int c = 0; c < COMMAND_COUNT; c++)
         if (option_find((enum command_id)c, spelling) != OPT_COUNT) return (enum command_id)c;

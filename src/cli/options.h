@@ -85,9 +85,6 @@ bool option_is_spelled(enum option_id id, const char *spelling);
 /* The option of a command that has this spelling, or OPT_COUNT. */
 enum option_id option_find(enum command_id command, const char *spelling);
 
-/* The first command that takes an option of that spelling, or COMMAND_COUNT. */
-enum command_id option_owner(const char *spelling);
-
 /* CARAT_EUSAGE: there is no such option; hints at the nearest one. */
 int unknown_option(enum command_id command, const char *spelling, struct carat_error *err);
 

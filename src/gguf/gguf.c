@@ -31,7 +31,7 @@ int part_open(struct part *part, int index, const char *path, struct arena *aren
     return status == CARAT_OK ? CARAT_OK : within_file(err, path);
 }
 
-void part_close(struct part *part)
+static void part_close(struct part *part)
 {
     if (part->is_mapped) os_map_close(&part->map);
     part->is_mapped = false;

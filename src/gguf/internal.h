@@ -73,7 +73,6 @@ int split_open(struct gguf *g, struct carat_error *err);
 /* Maps and parses `path` into *part. */
 int part_open(struct part *part, int index, const char *path, struct arena *arena,
               struct carat_error *err);
-void part_close(struct part *part);
 
 /* What the format knows of a tensor type: false for removed and unknown numbers. */
 struct tensor_type {

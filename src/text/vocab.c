@@ -46,7 +46,7 @@ struct vocab {
     uint32_t slot_mask;
     struct merge *merges;
     uint32_t merge_mask;
-    int32_t *sorted_specials; /* ids by text, of those that are looked for in texts */
+    int32_t *sorted_specials; /* ids by text, the ones that are looked for in texts */
     int32_t n_specials;
     bool begins_special[256];
     int32_t bytes[256];
@@ -585,11 +585,6 @@ bool vocab_is_stop(const struct vocab *v, int32_t id)
     for (size_t i = 0; i < v->n_stops; i++)
         if (v->stops[i] == id) return true;
     return false;
-}
-
-size_t vocab_stop_count(const struct vocab *v)
-{
-    return v->n_stops;
 }
 
 int32_t vocab_special(const struct vocab *v, enum vocab_special which)

@@ -70,7 +70,6 @@ const char *vocab_piece(const struct vocab *v, int32_t id, size_t *length);
 enum token_class vocab_class(const struct vocab *v, int32_t id); /* out of range: control */
 bool vocab_is_special(const struct vocab *v, int32_t id);        /* control or user-defined */
 bool vocab_is_stop(const struct vocab *v, int32_t id);
-size_t vocab_stop_count(const struct vocab *v);
 
 /* Id of a special token, -1 when the file has none. */
 int32_t vocab_special(const struct vocab *v, enum vocab_special which);

@@ -246,7 +246,7 @@ FAKE_OF(const char *, cudaGetErrorString, cudaError_t error)
     return error ? "a failure" : "no failure";
 }
 
-/* Calls without effect; of those that make something it is never looked at. */
+/* Calls without effect. What some of them make is never looked at. */
 #define NOTHING(name, ...)                                                                         \
     FAKE(name, __VA_ARGS__)                                                                        \
     {                                                                                              \

@@ -19,6 +19,13 @@ enum { N = 1024 };
 
 /* ---- A good one ---- */
 
+static int count_stops(const struct vocab *v)
+{
+    int n = 0;
+    for (int32_t id = 0; id < vocab_count(v); id++) n += vocab_is_stop(v, id);
+    return n;
+}
+
 static void test_specials(void **state)
 {
     (void)state;
@@ -44,7 +51,7 @@ static void test_specials(void **state)
     assert_int_equal(length, 7);
     assert_true(vocab_is_stop(f.v, 1) && vocab_is_stop(f.v, 106) && vocab_is_stop(f.v, 50));
     assert_false(vocab_is_stop(f.v, 212) || vocab_is_stop(f.v, 2));
-    assert_int_equal(vocab_stop_count(f.v), 3);
+    assert_int_equal(count_stops(f.v), 3);
     assert_string_equal(vocab_note(f.v), "");
     text_fixture_deinit(&f);
 }
@@ -106,7 +113,7 @@ static void test_without_types(void **state)
     assert_int_equal(vocab_open(&f.v, f.g, &err), CARAT_OK);
     assert_int_equal(vocab_class(f.v, 106), TOKEN_CONTROL);
     assert_int_equal(vocab_class(f.v, 240), TOKEN_BYTE);
-    assert_int_equal(vocab_stop_count(f.v), 4);
+    assert_int_equal(count_stops(f.v), 4);
     assert_true(vocab_is_stop(f.v, 7));
     size_t n;
     const int32_t *ids = vocab_suppressed(f.v, &n);

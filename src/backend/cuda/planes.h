@@ -8,7 +8,7 @@
 /* Bytes of a weight in its layout, and of each of its planes. */
 size_t layout_bytes(const struct weight *w, enum cuda_layout layout, struct tile_bytes *planes);
 
-/* The largest table that is only looked up, of those that are not there yet. NULL: none. */
+/* The largest table that is only looked up and is not there yet. NULL: none. */
 const struct weight *largest_table(const struct plan *plan);
 
 /* The one that stays in the mapped file when tables are in this place. NULL: none. */

@@ -1,4 +1,4 @@
-/* What the stages share: products of rows, and rows made ready for them. */
+/* What the stages share: products of rows, and rows prepared for them. */
 #ifndef CUDA_STAGES_H
 #define CUDA_STAGES_H
 

@@ -72,7 +72,7 @@ struct rows {
     int32_t is_out; /* enum row_class */
 };
 
-/* Activations made ready for products; a row has `stride` values, cols padded to 64 with zeros. */
+/* Activations prepared for products; a row has `stride` values, cols padded to 64 with zeros. */
 enum act_kind { ACT_NONE, ACT_INT8, ACT_FINE, ACT_HALF };
 
 /* ACT_FINE: a code is FINE_STEPS * value + low. */

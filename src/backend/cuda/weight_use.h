@@ -25,10 +25,6 @@ bool is_pinned_at(enum table_place tables, struct weight_use use);
 /* How kernels see a weight whose first plane is `memory`. */
 struct cuda_weight weight_view(const struct weight *w, enum cuda_layout layout, char *memory);
 
-/* A weight as it is on the device, or as it is going to be there, without memory and mirrors. */
-struct cuda_loaded weight_foreseen(const struct device *d, const struct plan *plan,
-                                   const struct weight *w);
-
 /* Whether a product stays in fp32 also for many rows: what decides between near-equal values. */
 bool is_multiplied_exactly(const struct weight *w);
 

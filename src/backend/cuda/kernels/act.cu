@@ -1,4 +1,4 @@
-/* gelu(a) * b, and activations made ready for products: rows in fp32 or fp16 to fp32, int8 or fp16.
+/* gelu(a) * b, and activations prepared for products: rows in fp32 or fp16 to fp32, int8 or fp16.
  *
  * gelu(a) = a / 2 (1 + tanh u) = a / (1 + e^(-2 u)), u = sqrt(2 / pi) (a + 0.044715 a^3). The last
  * form has no cancellation, and the chip's approximate exponential and division are within 1e-6 of
