@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "carat_inspect.h"
 #include "engine/engine.h"
+#include "engine/fit.h"
 #include "engine/options.h"
 #include "json/json_tree.h"
 #include "text/chat.h"
@@ -134,7 +135,7 @@ int carat_memory_estimate(const carat_model *model, const struct carat_engine_op
     struct carat_engine_options o;
     TRY(options_copy(&o, options, err));
     struct layout layout;
-    struct layout_source from = {.model = {&model->config, model->gguf}, .near = &model->weights};
+    struct layout_source from = engine_source(model, &o);
     TRY(layout_init(&layout, &from, &o, err));
     *out = layout.memory;
     layout_deinit(&layout);
@@ -152,18 +153,6 @@ static int give_text(struct buf *text, char **out, struct carat_error *err)
     return CARAT_OK;
 }
 
-/* The plan, or the segments of which it consists on two devices. */
-static void print_bucket(const struct layout *y, const struct bucket *b, struct buf *out)
-{
-    for (int32_t i = 0; i < b->n_segments; i++) {
-        const struct segment *s = &b->segments[i];
-        if (b->n_segments > 1)
-            buf_printf(out, "# segment %d of %d, on %s\n", i + 1, b->n_segments,
-                       y->targets[s->site].backend->name);
-        plan_print(s->plan, out);
-    }
-}
-
 int carat_plan_text(const carat_model *model, const struct carat_engine_options *options,
                     int32_t rows, int32_t outs, char **out, struct carat_error *err)
 {
@@ -171,16 +160,9 @@ int carat_plan_text(const carat_model *model, const struct carat_engine_options 
     TRY(options_copy(&o, options, err));
     struct layout layout;
     struct buf text = {0};
-    struct layout_source from = {.model = {&model->config, model->gguf}, .near = &model->weights};
+    struct layout_source from = engine_source(model, &o);
     TRY(layout_init(&layout, &from, &o, err));
-    const int32_t *most = layout.plans.buckets[layout.plans.n_buckets - 1].rows_max;
-    int status = CARAT_OK;
-    if (rows < 1 || rows > most[ROWS_TOKEN] || outs < 0 || outs > most[ROWS_OUT])
-        status =
-            err_set(err, CARAT_EUSAGE, "at most %d rows and %d outputs expected, %d and %d found",
-                    most[ROWS_TOKEN], most[ROWS_OUT], rows, outs);
-    else
-        print_bucket(&layout, plans_get(&layout.plans, rows, outs), &text);
+    int status = plans_print(&layout.plans, layout.targets, rows, outs, &text, err);
     layout_deinit(&layout);
     return status ? status : give_text(&text, out, err);
 }

@@ -46,6 +46,25 @@ static int take_memory(carat_engine *e, struct carat_error *err)
     return CARAT_OK;
 }
 
+/* Of the host's memory: rows of logits that requests choose tokens from, and a few megabytes for
+ * requests, stacks and the tables of the pages themselves. A process that takes its group's last
+ * byte is killed, without a word. */
+static uint64_t host_bytes(const carat_model *model, const struct carat_engine_options *options)
+{
+    uint64_t n_seq = options && options->n_seq > 0 ? (uint64_t)options->n_seq : 1;
+    return HOST_REST + n_seq * (uint64_t)model->config.n_vocab * sizeof(float);
+}
+
+struct layout_source engine_source(const carat_model *model,
+                                   const struct carat_engine_options *options)
+{
+    return (struct layout_source){.config = &model->config,
+                                  .gguf = model->gguf,
+                                  .weights = &model->weights,
+                                  .outs_max = SCORE_ROWS,
+                                  .host_bytes = host_bytes(model, options)};
+}
+
 int carat_engine_open(carat_engine **out, const carat_model *model,
                       const struct carat_engine_options *options, struct carat_error *err)
 {
@@ -55,8 +74,8 @@ int carat_engine_open(carat_engine **out, const carat_model *model,
     carat_engine *e = mem_alloc(1, sizeof *e);
     if (!e) return err_no_memory(err, "engine", sizeof *e);
     e->model = model;
-    struct layout_model files = {.config = &model->config, .gguf = model->gguf};
-    int status = runner_open(&e->runner, &files, &o, err);
+    struct layout_source source = engine_source(model, &o);
+    int status = runner_open(&e->runner, &source, &o, err);
     if (!status) status = take_memory(e, err);
     if (status)
         carat_engine_close(e);

@@ -22,6 +22,10 @@ struct carat_engine {
     carat_request_id last_request;
 };
 
+/* What an engine's runner is made from. */
+struct layout_source engine_source(const carat_model *model,
+                                   const struct carat_engine_options *options);
+
 bool engine_is_idle(const carat_engine *e);
 
 #endif

@@ -15,13 +15,21 @@ static void raise_to(size_t *most, size_t value)
 }
 
 /* Ends the recording of one site's plan and notes what it needs. */
-static int close_plan(struct plans *p, struct plan *plan, enum site site,
-                      const struct target *target, struct carat_error *err)
+static int close_plan(struct plans *p, struct plan *plan, int32_t site, const struct target *target,
+                      struct carat_error *err)
 {
     if (target->backend->window) plan_mark_windows(plan, window_length, target);
     TRY(plan_close(plan, err));
     raise_to(&p->bytes[site], plan->bytes);
     raise_to(&p->scratch_bytes[site], target->backend->scratch_bytes(target->device, plan));
+    return CARAT_OK;
+}
+
+static int close_plans(struct plans *p, struct bucket *b, const struct target *targets,
+                       struct carat_error *err)
+{
+    for (int32_t i = 0; i < p->n_sites; i++)
+        if (b->plans[i].n_ops > 0) TRY(close_plan(p, &b->plans[i], i, &targets[i], err));
     return CARAT_OK;
 }
 
@@ -43,12 +51,29 @@ static int add_segments(struct bucket *b, const struct plan_run *runs, int32_t n
     return CARAT_OK;
 }
 
-static int close_plans(struct plans *p, struct bucket *b, const struct target *targets,
-                       struct carat_error *err)
+bool segment_crossing(const struct segment *s, int32_t i, struct crossing *out)
 {
-    for (int i = 0; i < SITE_COUNT; i++)
-        if (b->plans[i].n_ops > 0) TRY(close_plan(p, &b->plans[i], (enum site)i, &targets[i], err));
-    return CARAT_OK;
+    if (i >= s->plan->n_ops || s->plan->ops[i].code != OP_INPUT) return false;
+    const struct op *op = &s->plan->ops[i];
+    const struct plan_buf *b = plan_buf_at(s->plan, op->out[0]);
+    *out = (struct crossing){.from_site = op->p.input.site,
+                             .from = (buf_id)op->p.input.from,
+                             .to = op->out[0],
+                             .rows = b->rows,
+                             .row_bytes = (size_t)b->cols * sizeof(float)};
+    return true;
+}
+
+/* Of all rows in a step that go through the host on their way between two devices. */
+static size_t staging_bytes(const struct bucket *b, const struct target *targets)
+{
+    size_t bytes = 0;
+    struct crossing c;
+    for (int32_t k = 0; k < b->n_segments; k++)
+        for (int32_t i = 0; segment_crossing(&b->segments[k], i, &c); i++)
+            if (target_needs_staging(&targets[c.from_site], &targets[b->segments[k].site]))
+                bytes += (size_t)b->rows_max[c.rows] * c.row_bytes;
+    return bytes;
 }
 
 static int add_bucket(struct plans *p, const struct plan_source *from, int32_t rows, int32_t outs,
@@ -61,14 +86,18 @@ static int add_bucket(struct plans *p, const struct plan_source *from, int32_t r
     struct plan_run *runs;
     b->rows_max[ROWS_TOKEN] = rows;
     b->rows_max[ROWS_OUT] = outs;
-    for (int i = 0; i < SITE_COUNT; i++)
+    const struct weights *weights[SITES_MAX];
+    for (int32_t i = 0; i < p->n_sites; i++) {
         plan_init(&b->plans[i], rows, outs, from->caches, n_caches);
+        weights[i] = from->targets[i].weights;
+    }
     plan_init(&whole, rows, outs, from->caches, n_caches);
-    gemma_forward(&whole, from->config, from->weights, &from->split);
-    int status = plan_divide(&whole, b->plans, SITE_COUNT, &runs, &n_runs, err);
+    gemma_forward(&whole, from->config, weights, from->split);
+    int status = plan_divide(&whole, b->plans, p->n_sites, &runs, &n_runs, err);
     plan_deinit(&whole);
     if (!status) status = close_plans(p, b, from->targets, err);
     if (!status) status = add_segments(b, runs, n_runs, err);
+    if (!status) raise_to(&p->staging_bytes, staging_bytes(b, from->targets));
     mem_free(runs);
     return status;
 }
@@ -76,11 +105,11 @@ static int add_bucket(struct plans *p, const struct plan_source *from, int32_t r
 /* Steps that come again and again. Decode steps of a bucket have all its rows. Prompts: usual
  * lengths with the one row whose logits are wanted; full chunks, of which only the last one wants a
  * row. `least`: rows of the bucket below, which takes what is shorter. */
-static void add_usual_prompts(struct bucket *b, int32_t least, int32_t chunk)
+static void add_usual_prompts(struct bucket *b, int32_t n_sites, int32_t least, int32_t chunk)
 {
     static const int32_t lengths[] = {8, 16, 32, 64, 128, 192, 256, 320, 384, 448, 512, 1024};
     int32_t most = chunk < b->rows_max[ROWS_TOKEN] ? chunk : b->rows_max[ROWS_TOKEN];
-    for (int site = 0; site < SITE_COUNT; site++) {
+    for (int32_t site = 0; site < n_sites; site++) {
         struct plan *plan = &b->plans[site];
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
             if (lengths[i] > least && lengths[i] <= most && lengths[i] != chunk)
@@ -91,9 +120,9 @@ static void add_usual_prompts(struct bucket *b, int32_t least, int32_t chunk)
     }
 }
 
-static void add_usual_decode(struct bucket *b)
+static void add_usual_decode(struct bucket *b, int32_t n_sites)
 {
-    for (int site = 0; site < SITE_COUNT; site++)
+    for (int32_t site = 0; site < n_sites; site++)
         plan_add_usual(&b->plans[site], b->rows_max[ROWS_TOKEN], b->rows_max[ROWS_OUT]);
 }
 
@@ -104,27 +133,33 @@ static int32_t next_rows(int32_t rows)
     return rows & (rows - 1) ? rows / 3 * 4 : rows / 2 * 3;
 }
 
+static bool replays(const struct plan_source *from)
+{
+    for (int32_t i = 0; i < from->n_targets; i++)
+        if (from->targets[i].backend->replays) return true;
+    return false;
+}
+
 int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
                   int32_t outs, struct carat_error *err)
 {
-    *p = (struct plans){0};
+    *p = (struct plans){.n_sites = from->n_targets};
     for (int32_t rows = 1;; rows = next_rows(rows)) {
         int32_t fitting = rows < n_seq ? rows : n_seq;
         TRY(add_bucket(p, from, fitting, fitting, err));
-        add_usual_decode(&p->buckets[p->n_buckets - 1]);
+        add_usual_decode(&p->buckets[p->n_buckets - 1], p->n_sites);
         if (rows >= n_seq) break;
     }
     static const int32_t fixed[] = {128, 512};
     int32_t least = n_seq;
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
-        if (!from->targets[SITE_NEAR].backend->replays || fixed[i] <= n_seq || fixed[i] >= chunk)
-            continue;
+        if (!replays(from) || fixed[i] <= n_seq || fixed[i] >= chunk) continue;
         TRY(add_bucket(p, from, fixed[i], n_seq, err));
-        add_usual_prompts(&p->buckets[p->n_buckets - 1], least, chunk);
+        add_usual_prompts(&p->buckets[p->n_buckets - 1], p->n_sites, least, chunk);
         least = fixed[i];
     }
     TRY(add_bucket(p, from, chunk + n_seq, outs > n_seq ? outs : n_seq, err));
-    add_usual_prompts(&p->buckets[p->n_buckets - 1], least, chunk);
+    add_usual_prompts(&p->buckets[p->n_buckets - 1], p->n_sites, least, chunk);
     return CARAT_OK;
 }
 
@@ -137,40 +172,37 @@ static bool is_cut(const struct bucket *b, const struct plan *plan)
 
 /* A device prepares a weight for what the first plan that it sees does with it. Where plans are
  * cut, that has to be all that the site does: a program of it is made, and never run. */
-static int prepare_weights(const struct plans *p, const struct target *target, enum site site,
-                           const struct placement *placement, void *memory, void *scratch,
+static int prepare_weights(const struct plans *p, const struct target *t, int32_t site,
                            struct carat_error *err)
 {
     struct program *program;
-    const struct plan *all = &p->buckets[p->n_buckets - 1].plans[site];
-    if (all->n_ops == 0 || !is_cut(&p->buckets[p->n_buckets - 1], all)) return CARAT_OK;
-    TRY(target->backend->bind(target->device, all, placement, memory, scratch, &program, err));
-    target->backend->unbind(program);
+    const struct bucket *largest = &p->buckets[p->n_buckets - 1];
+    const struct plan *all = &largest->plans[site];
+    if (all->n_ops == 0 || !is_cut(largest, all)) return CARAT_OK;
+    TRY(t->backend->bind(t->device, all, &t->placement, t->memory, t->scratch, &program, err));
+    t->backend->unbind(program);
     return CARAT_OK;
 }
 
-int plans_bind(struct plans *p, const struct target *targets, const struct placement *placements,
-               void *const *memory, void *const *scratch, struct carat_error *err)
+int plans_bind(struct plans *p, const struct target *targets, struct carat_error *err)
 {
-    for (int i = 0; i < SITE_COUNT; i++)
-        TRY(prepare_weights(p, &targets[i], (enum site)i, &placements[i], memory[i], scratch[i],
-                            err));
+    for (int32_t i = 0; i < p->n_sites; i++) TRY(prepare_weights(p, &targets[i], i, err));
     for (int32_t i = p->n_buckets - 1; i >= 0; i--) /* the largest tells what all share */
         for (int32_t k = 0; k < p->buckets[i].n_segments; k++) {
             struct segment *s = &p->buckets[i].segments[k];
             const struct target *t = &targets[s->site];
-            TRY(t->backend->bind(t->device, s->plan, &placements[s->site], memory[s->site],
-                                 scratch[s->site], &s->program, err));
+            TRY(t->backend->bind(t->device, s->plan, &t->placement, t->memory, t->scratch,
+                                 &s->program, err));
         }
     return CARAT_OK;
 }
 
-void plans_place(const struct plans *p, const struct target *target, enum site site,
+void plans_place(const struct plans *p, const struct target *target, int32_t site,
                  const struct room *room, struct placement *out)
 {
     const struct plan *all = &p->buckets[p->n_buckets - 1].plans[site];
     *out = (struct placement){0};
-    if (target->device && target->backend->place_weights && all->n_ops > 0)
+    if (target->backend->place_weights && all->n_ops > 0)
         target->backend->place_weights(target->device, all, room, out);
 }
 
@@ -184,7 +216,7 @@ void plans_deinit(struct plans *p, const struct target *targets)
             plan_deinit(&s->cut);
         }
         mem_free(b->segments);
-        for (int k = 0; k < SITE_COUNT; k++) plan_deinit(&b->plans[k]);
+        for (int32_t k = 0; k < p->n_sites; k++) plan_deinit(&b->plans[k]);
     }
     *p = (struct plans){0};
 }
@@ -197,4 +229,36 @@ const struct bucket *plans_get(const struct plans *p, int32_t n_token, int32_t n
     }
     carat_assert(!"a step larger than every plan");
     return NULL;
+}
+
+struct plan_work plans_count_work(const struct plans *p, int32_t n_token, int32_t n_out,
+                                  int32_t context)
+{
+    struct plan_work sum = {0};
+    for (int32_t i = 0; i < p->n_sites; i++) {
+        struct plan_work part = plan_work_of(&p->buckets[0].plans[i], n_token, n_out, context);
+        sum.weight_bytes += part.weight_bytes;
+        sum.cache_bytes += part.cache_bytes;
+        sum.operations += part.operations;
+    }
+    return sum;
+}
+
+int plans_print(const struct plans *p, const struct target *targets, int32_t rows, int32_t outs,
+                struct buf *out, struct carat_error *err)
+{
+    const int32_t *most = p->buckets[p->n_buckets - 1].rows_max;
+    if (rows < 1 || rows > most[ROWS_TOKEN] || outs < 0 || outs > most[ROWS_OUT])
+        return err_set(err, CARAT_EUSAGE,
+                       "at most %d rows and %d outputs expected, %d and %d found", most[ROWS_TOKEN],
+                       most[ROWS_OUT], rows, outs);
+    const struct bucket *b = plans_get(p, rows, outs);
+    for (int32_t i = 0; i < b->n_segments; i++) {
+        const struct segment *s = &b->segments[i];
+        if (b->n_segments > 1)
+            buf_printf(out, "# segment %d of %d, on %s\n", i + 1, b->n_segments,
+                       targets[s->site].backend->name);
+        plan_print(s->plan, out);
+    }
+    return CARAT_OK;
 }

@@ -3,24 +3,15 @@
  * stretch of memory on each device, as only one runs at a time.
  *
  * A bucket has a plan for each site of the pass and runs as a list of segments, each on one device.
- * Usually that is one segment, which is the plan; when layers or experts are on a second device,
- * the plans are cut where rows go from one to the other. */
+ * Usually that is one segment, which is the plan. With several devices the plans are cut where rows
+ * go from one to another. */
 #ifndef ENGINE_PLANS_H
 #define ENGINE_PLANS_H
 
-#include "backend/backend.h"
+#include "engine/target.h"
 #include "model/forward.h"
 
 enum { BUCKETS_MAX = 16 };
-
-/* The first device, and the host where it computes the rest. */
-enum site { SITE_NEAR, SITE_FAR, SITE_COUNT };
-
-/* What a site of the pass runs on. */
-struct target {
-    const struct backend *backend;
-    struct device *device; /* NULL: the site is not used */
-};
 
 struct segment {
     int32_t site;
@@ -30,7 +21,7 @@ struct segment {
 };
 
 struct bucket {
-    struct plan plans[SITE_COUNT]; /* all that a site does in the step; empty: nothing */
+    struct plan plans[SITES_MAX]; /* all that a site does in the step; empty: nothing */
     int32_t rows_max[ROW_CLASS_COUNT];
     struct segment *segments; /* in the order in which they run */
     int32_t n_segments;
@@ -38,31 +29,32 @@ struct bucket {
 
 struct plans {
     struct bucket buckets[BUCKETS_MAX]; /* rising in rows */
-    int32_t n_buckets;
-    size_t bytes[SITE_COUNT], scratch_bytes[SITE_COUNT]; /* the most that one of them needs */
+    int32_t n_buckets, n_sites;
+    /* The most that one of them needs: of each device; of the host, for rows that go from one
+     * device to another when neither is the host. */
+    size_t bytes[SITES_MAX], scratch_bytes[SITES_MAX], staging_bytes;
 };
 
 /* What plans are made from. */
 struct plan_source {
-    const struct target *targets; /* [SITE_COUNT] */
+    const struct target *targets; /* by site */
+    int32_t n_targets;
     const struct gemma_config *config;
-    const struct weights *weights[SITE_COUNT];
     const struct kv_cache *caches;
-    struct split split;
+    const struct split *split;
 };
 
 /* Compiles plans for n_seq decoding sequences, chunks of `chunk` rows and at least `outs` rows
- * of logits in a step. Nothing is allocated on a device. */
+ * of logits in a step. Nothing is allocated on a device. CARAT_EMEMORY. */
 int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
                   int32_t outs, struct carat_error *err);
 
-/* `placements`, `memory` and `scratch` are of each site's device. */
-int plans_bind(struct plans *p, const struct target *targets, const struct placement *placements,
-               void *const *memory, void *const *scratch, struct carat_error *err);
+/* Binds all plans, in the memory that the targets have, with their weights placed as they say. */
+int plans_bind(struct plans *p, const struct target *targets, struct carat_error *err);
 
-/* Where the weights of a site's plans go, for plans_bind: of all plans the largest has all that
- * the site does. Nothing where nothing runs. */
-void plans_place(const struct plans *p, const struct target *target, enum site site,
+/* Where the weights of a site's plans go, for plans_bind: the largest of them has all that the site
+ * does. Nothing where nothing runs. */
+void plans_place(const struct plans *p, const struct target *target, int32_t site,
                  const struct room *room, struct placement *out);
 void plans_deinit(struct plans *p, const struct target *targets);
 
@@ -74,5 +66,25 @@ static inline const struct segment *bucket_last(const struct bucket *b)
 {
     return &b->segments[b->n_segments - 1];
 }
+
+/* Rows that a segment reads of another device: an INPUT of it. */
+struct crossing {
+    int32_t from_site;
+    buf_id from, to;     /* a buffer of that site's plan; the one here */
+    enum row_class rows; /* each of `row_bytes` */
+    size_t row_bytes;
+};
+
+/* The i-th of a segment; false: there are not so many. */
+bool segment_crossing(const struct segment *s, int32_t i, struct crossing *out);
+
+/* What a step has to read and to compute at least, on all devices. */
+struct plan_work plans_count_work(const struct plans *p, int32_t n_token, int32_t n_out,
+                                  int32_t context);
+
+/* The plan of a step as text, or the segments of which it consists. CARAT_EUSAGE: there is no such
+ * step. */
+int plans_print(const struct plans *p, const struct target *targets, int32_t rows, int32_t outs,
+                struct buf *out, struct carat_error *err);
 
 #endif

@@ -1,72 +1,52 @@
 #include "engine/runner.h"
 
 #include "base/mem.h"
+#include "engine/fit.h"
 
 /* ---- Memory ----------------------------------------------------------------------------- */
 
-static int take(const struct target *t, size_t bytes, void **out, struct carat_error *err)
-{
-    return bytes ? t->backend->alloc(t->device, bytes, out, err) : CARAT_OK;
-}
-
-/* The buffers of the second device, which is the host, are what goes to and from the first. */
-static void share_buffers(struct runner *r)
-{
-    const struct target *near = &r->layout.targets[SITE_NEAR];
-    if (near->backend->share && r->memory[SITE_FAR])
-        near->backend->share(near->device, r->memory[SITE_FAR], r->layout.plans.bytes[SITE_FAR]);
-}
-
-static void unshare_buffers(struct runner *r)
-{
-    const struct target *near = &r->layout.targets[SITE_NEAR];
-    if (r->memory[SITE_FAR] && near->backend->unshare)
-        near->backend->unshare(near->device, r->memory[SITE_FAR]);
-}
-
-/* One piece for all caches of a site: a device may round each piece up to 2 MB. */
-static int take_caches(struct runner *r, enum site site, struct carat_error *err)
+/* Calls `f` for each pair of a device and a host's buffers, which rows come from and go to. */
+static void for_shared(struct runner *r,
+                       void (*f)(const struct target *device, void *host, size_t bytes))
 {
     struct layout *y = &r->layout;
-    TRY(take(&y->targets[site], layout_kv_bytes(&y->sites[site]), &r->kv[site], err));
-    char *next = r->kv[site];
-    for (int32_t l = 0; l < y->config->n_kv_layer; l++) {
-        if ((enum site)y->split.layer[l] != site) continue;
-        y->caches[l].k = next;
-        y->caches[l].v = next + y->k_bytes[l];
-        next += 2 * y->k_bytes[l];
+    for (int32_t i = 0; i < y->n_targets; i++) {
+        const struct target *t = &y->targets[i];
+        if (t->backend->is_host || !t->backend->share) continue;
+        for (int32_t k = 0; k < y->n_targets; k++)
+            if (y->targets[k].backend->is_host && y->targets[k].memory)
+                f(t, y->targets[k].memory, y->plans.bytes[k]);
+        if (r->staging) f(t, r->staging, y->plans.staging_bytes);
     }
-    return CARAT_OK;
 }
 
-static int take_site_memory(struct runner *r, enum site site, struct carat_error *err)
+static void share(const struct target *device, void *host, size_t bytes)
 {
-    const struct layout *y = &r->layout;
-    const struct target *t = &y->targets[site];
-    struct weights *w = &r->weights[site];
-    if (!t->device) return CARAT_OK;
-    TRY(take_caches(r, site, err));
-    TRY(take(t, y->plans.bytes[site], &r->memory[site], err));
-    if (site == SITE_FAR) share_buffers(r);
-    TRY(take(t, y->plans.scratch_bytes[site], &r->scratch[site], err));
-    for (int32_t *n = &r->n_loaded[site]; *n < w->n_all; ++*n)
-        TRY(t->backend->weight_load(t->device, &w->all[*n], err));
-    return CARAT_OK;
+    device->backend->share(device->device, host, bytes);
+}
+
+static void unshare(const struct target *device, void *host, size_t bytes)
+{
+    (void)bytes;
+    device->backend->unshare(device->device, host);
 }
 
 static int take_memory(struct runner *r, struct carat_error *err)
 {
     struct layout *y = &r->layout;
-    size_t n_vocab = (size_t)y->config->n_vocab;
+    size_t n_vocab = (size_t)y->config->n_vocab, staging = y->plans.staging_bytes;
     r->row = arena_take(&r->arena, n_vocab, sizeof *r->row);
-    if (!r->row) return err_no_memory(err, "row of logits", n_vocab * sizeof *r->row);
-    for (int i = 0; i < SITE_COUNT; i++) TRY(take_site_memory(r, (enum site)i, err));
-    return plans_bind(&y->plans, y->targets, y->placements, r->memory, r->scratch, err);
-}
-
-static void give_back(const struct target *t, void *memory)
-{
-    if (memory) t->backend->free(t->device, memory);
+    if (staging > 0) r->staging = arena_take(&r->arena, staging, 1);
+    if (!r->row || (staging > 0 && !r->staging))
+        return err_no_memory(err, "rows on the host", n_vocab * sizeof *r->row + staging);
+    for (int32_t i = 0; i < y->n_targets; i++) {
+        struct target *t = &y->targets[i];
+        TRY(target_take(t, y->plans.bytes[i], y->plans.scratch_bytes[i], err));
+        caches_lay_out(&y->caches, y->config, &y->split, t, i);
+    }
+    for_shared(r, share);
+    r->are_shared = true;
+    return plans_bind(&y->plans, y->targets, err);
 }
 
 /* Programs go before the memory that they use. */
@@ -74,31 +54,17 @@ static void give_memory(struct runner *r)
 {
     struct layout *y = &r->layout;
     plans_deinit(&y->plans, y->targets);
-    unshare_buffers(r);
-    for (int i = 0; i < SITE_COUNT; i++) {
-        const struct target *t = &y->targets[i];
-        for (int32_t k = 0; k < r->n_loaded[i]; k++)
-            t->backend->weight_unload(t->device, &r->weights[i].all[k]);
-        give_back(t, r->kv[i]);
-        give_back(t, r->memory[i]);
-        give_back(t, r->scratch[i]);
-    }
+    if (r->are_shared) for_shared(r, unshare);
+    for (int32_t i = 0; i < y->n_targets; i++) target_give(&y->targets[i]);
 }
 
 /* ---- Opening and closing ---------------------------------------------------------------- */
 
-static int start(struct runner *r, const struct layout_model *model,
+static int start(struct runner *r, const struct layout_source *source,
                  const struct carat_engine_options *options, struct carat_error *err)
 {
-    struct buf note = {0};
-    struct layout_source from = {.model = *model,
-                                 .near = &r->weights[SITE_NEAR],
-                                 .far = &r->weights[SITE_FAR],
-                                 .arena = &r->arena};
-    int status =
-        weights_bind(&r->weights[SITE_NEAR], model->config, model->gguf, &r->arena, &note, err);
-    buf_deinit(&note);
-    TRY(status);
+    struct layout_source from = *source;
+    from.arena = &r->arena;
     TRY(layout_init(&r->layout, &from, options, err));
     if (options->planned) options->planned(options->progress_user, &r->layout.memory);
     TRY(take_memory(r, err));
@@ -106,7 +72,7 @@ static int start(struct runner *r, const struct layout_model *model,
     return CARAT_OK;
 }
 
-static int open_once(struct runner **out, const struct layout_model *model,
+static int open_once(struct runner **out, const struct layout_source *source,
                      const struct carat_engine_options *options, bool *is_table_pinned,
                      struct carat_error *err)
 {
@@ -114,7 +80,7 @@ static int open_once(struct runner **out, const struct layout_model *model,
     *is_table_pinned = false;
     struct runner *r = mem_alloc(1, sizeof *r);
     if (!r) return err_no_memory(err, "runner", sizeof *r);
-    int status = start(r, model, options, err);
+    int status = start(r, source, options, err);
     *is_table_pinned = r->layout.setup.ple_place == CARAT_PLE_PINNED;
     if (status)
         runner_close(r);
@@ -125,15 +91,15 @@ static int open_once(struct runner **out, const struct layout_model *model,
 
 /* How much memory the system lets us pin is known only when it is done. If that fails, a table for
  * which nobody asked for a place stays in the file. */
-int runner_open(struct runner **out, const struct layout_model *model,
+int runner_open(struct runner **out, const struct layout_source *source,
                 const struct carat_engine_options *options, struct carat_error *err)
 {
     bool is_table_pinned;
     struct carat_engine_options o = options ? *options : (struct carat_engine_options){0};
-    int status = open_once(out, model, &o, &is_table_pinned, err);
+    int status = open_once(out, source, &o, &is_table_pinned, err);
     if (status != CARAT_EMEMORY || o.ple_place != CARAT_PLE_AUTO || !is_table_pinned) return status;
     o.ple_place = CARAT_PLE_HOST;
-    TRY(open_once(out, model, &o, &is_table_pinned, err));
+    TRY(open_once(out, source, &o, &is_table_pinned, err));
     (*out)->layout.setup.ple_reason = CARAT_REASON_MEMORY;
     return CARAT_OK;
 }
@@ -147,53 +113,90 @@ void runner_close(struct runner *r)
     mem_free(r);
 }
 
-/* ---- Running ---------------------------------------------------------------------------- */
+/* ---- Rows from one device to another ---------------------------------------------------- */
 
 /* Where a buffer of the bucket's plan of a site lies. */
 static char *buffer_at(const struct runner *r, const struct bucket *b, int32_t site, buf_id id)
 {
-    return (char *)r->memory[site] + plan_buf_at(&b->plans[site], id)->offset;
+    return (char *)r->layout.targets[site].memory + plan_buf_at(&b->plans[site], id)->offset;
 }
 
-/* Copies what the segment reads of the other device. One of the two is the host, in whose memory
- * the other reads and writes. */
-static void carry_inputs(struct runner *r, const struct bucket *b, const struct segment *s,
-                         const struct step *step)
+/* What a segment reads of other devices goes through memory that the host can reach: the buffers of
+ * the one that is the host, or staging. First out of the devices, then, when that has arrived, into
+ * this one. `staged`: bytes of staging that earlier segments of the step have used. */
+struct crossings {
+    struct runner *r;
+    const struct bucket *bucket;
+    const struct step *step;
+    size_t staged;
+};
+
+enum direction { OUT_OF_DEVICES, INTO_THIS_ONE };
+
+static void carry(const struct crossings *c, const struct segment *s, const struct crossing *x,
+                  size_t bytes, char *staging, enum direction direction)
 {
+    struct runner *r = c->r;
     const struct target *here = &r->layout.targets[s->site];
-    for (int32_t i = 0; i < s->plan->n_ops && s->plan->ops[i].code == OP_INPUT; i++) {
-        const struct op *op = &s->plan->ops[i];
-        const struct plan_buf *input = plan_buf_at(s->plan, op->out[0]);
-        int32_t rows = input->rows == ROWS_TOKEN ? step->n_token : step->n_out;
-        size_t bytes = (size_t)rows * (size_t)input->cols * sizeof(float);
-        if (bytes == 0) continue;
-        char *to = buffer_at(r, b, s->site, op->out[0]);
-        const char *from = buffer_at(r, b, op->p.input.site, (buf_id)op->p.input.from);
-        const struct target *there = &r->layout.targets[op->p.input.site];
-        if (here->backend->is_host)
-            there->backend->download(there->device, to, from, bytes);
-        else
-            here->backend->upload(here->device, to, from, bytes);
+    const struct target *there = &r->layout.targets[x->from_site];
+    char *to = buffer_at(r, c->bucket, s->site, x->to);
+    char *from = buffer_at(r, c->bucket, x->from_site, x->from);
+    bool is_staged = target_needs_staging(there, here);
+    if (direction == INTO_THIS_ONE) {
+        if (there->backend->is_host || is_staged)
+            here->backend->upload(here->device, to, is_staged ? staging : from, bytes);
+    } else if (!there->backend->is_host) {
+        there->backend->download(there->device, is_staged ? staging : to, from, bytes);
+        r->is_busy[x->from_site] = true;
     }
 }
 
-/* Segments of the two devices take turns. A host segment waits until the device has finished and
- * its rows have arrived. A device segment needs no wait: what the host runs is done when it
- * returns. */
+/* Returns the bytes of staging that have been used afterwards. */
+static size_t carry_all(const struct crossings *c, const struct segment *s,
+                        enum direction direction)
+{
+    const struct target *targets = c->r->layout.targets;
+    size_t staged = c->staged;
+    struct crossing x;
+    for (int32_t i = 0; segment_crossing(s, i, &x); i++) {
+        int32_t rows = x.rows == ROWS_TOKEN ? c->step->n_token : c->step->n_out;
+        size_t bytes = (size_t)rows * x.row_bytes;
+        if (bytes == 0) continue;
+        carry(c, s, &x, bytes, c->r->staging + staged, direction);
+        if (target_needs_staging(&targets[x.from_site], &targets[s->site])) staged += bytes;
+    }
+    return staged;
+}
+
+/* ---- Running ---------------------------------------------------------------------------- */
+
+/* Waits until all targets but one have done what they were told. */
+static int wait_for_others(struct runner *r, int32_t site, struct carat_error *err)
+{
+    for (int32_t i = 0; i < r->layout.n_targets; i++) {
+        const struct target *t = &r->layout.targets[i];
+        if (i == site || !r->is_busy[i]) continue;
+        r->is_busy[i] = false;
+        TRY(t->backend->fence(t->device, err));
+    }
+    return CARAT_OK;
+}
+
+/* Segments run one after the other. Each waits for the others once, when the copies of their rows
+ * have been ordered. So nobody still reads or writes the rows of a host that goes on computing. */
 static int run_segments(struct runner *r, const struct bucket *b, const struct step *step,
                         struct carat_error *err)
 {
-    const struct target *before = NULL;
+    struct crossings c = {.r = r, .bucket = b, .step = step};
     for (int32_t i = 0; i < b->n_segments; i++) {
         const struct segment *s = &b->segments[i];
-        const struct target *t = &r->layout.targets[s->site];
-        if (before && !t->backend->is_host) TRY(before->backend->fence(before->device, err));
-        carry_inputs(r, b, s, step);
-        if (before && t->backend->is_host) TRY(before->backend->fence(before->device, err));
-        t->backend->run(s->program, step);
-        before = t;
+        carry_all(&c, s, OUT_OF_DEVICES);
+        TRY(wait_for_others(r, s->site, err));
+        c.staged = carry_all(&c, s, INTO_THIS_ONE);
+        r->layout.targets[s->site].backend->run(s->program, step);
+        r->is_busy[s->site] = true;
     }
-    return before->backend->fence(before->device, err);
+    return wait_for_others(r, -1, err);
 }
 
 int runner_check(const struct runner *r, struct carat_error *err)
@@ -245,14 +248,26 @@ int runner_best(const struct runner *r, const struct step *step, int32_t out,
     return backend->best ? backend->best(last->program, out, best) : 0;
 }
 
+/* ---- Looking inside --------------------------------------------------------------------- */
+
+int runner_measure_limits(struct runner *r, struct device_limits *out, struct carat_error *err)
+{
+    const struct target *t = &r->layout.targets[FIRST_TARGET];
+    TRY(runner_check(r, err));
+    if (!t->backend->measure_limits)
+        return err_set(err, CARAT_EDEVICE, "backend \"%s\" has no measure of its limits",
+                       t->backend->name);
+    uint64_t taken = target_bytes(t);
+    t->backend->measure_limits(t->device, t->available > taken ? t->available - taken : 0, out);
+    return CARAT_OK;
+}
+
 void runner_print_profile(const struct runner *r, struct buf *out)
 {
-    const struct target *targets = r->layout.targets;
-    bool has_both = targets[SITE_FAR].device != NULL;
-    for (int i = 0; i < SITE_COUNT; i++) {
-        const struct target *t = &targets[i];
-        if (!t->device || !t->backend->print_profile) continue;
-        if (has_both) buf_printf(out, "%s\n", t->backend->name);
+    for (int32_t i = 0; i < r->layout.n_targets; i++) {
+        const struct target *t = &r->layout.targets[i];
+        if (!t->backend->print_profile) continue;
+        if (r->layout.n_targets > 1) buf_printf(out, "%s\n", t->backend->name);
         t->backend->print_profile(t->device, out);
     }
 }

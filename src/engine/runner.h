@@ -12,19 +12,21 @@
 #include "engine/layout.h"
 
 struct runner {
-    struct layout layout;               /* what was decided, and what was compiled */
-    struct weights weights[SITE_COUNT]; /* this runner's copies: device_data is of their device */
-    struct arena arena;                 /* weights' tables and `row`; sealed after opening */
-    int32_t n_loaded[SITE_COUNT];       /* weights that a device has */
-    void *kv[SITE_COUNT], *memory[SITE_COUNT], *scratch[SITE_COUNT];
+    struct layout
+        layout; /* what was decided, what was compiled, and the devices with what they have */
+    struct arena arena;      /* views of the weights, `row`, `staging`; sealed after opening */
     float *row;              /* n_vocab logits on the host */
+    char *staging;           /* rows on their way between two devices that are not the host */
+    bool are_shared;         /* the buffers of hosts, with devices */
+    bool is_busy[SITES_MAX]; /* targets that have been told to do something since the last fence */
     struct carat_error loss; /* set once a device has failed: only closing is left */
 };
 
-/* Opens the devices, decides what goes where, and takes all memory that steps will need. `model` is
- * borrowed and must outlive the runner. `options` may be NULL. Errors as layout_init has them, and
- * CARAT_EMEMORY when memory that was counted on is not there. */
-int runner_open(struct runner **out, const struct layout_model *model,
+/* Opens the devices, decides what goes where, and takes all memory that steps will need. `source`,
+ * in which `arena` and `weights` need not be set, is borrowed; its config and file must outlive the
+ * runner. `options` may be NULL. Errors as layout_init has them, and CARAT_EMEMORY when memory that
+ * was counted on is not there. */
+int runner_open(struct runner **out, const struct layout_source *source,
                 const struct carat_engine_options *options, struct carat_error *err);
 void runner_close(struct runner *r); /* NULL is fine */
 
@@ -44,6 +46,10 @@ int runner_best(const struct runner *r, const struct step *step, int32_t out,
 
 /* CARAT_EDEVICE with the reason once a device is lost. */
 int runner_check(const struct runner *r, struct carat_error *err);
+
+/* What the first device can do at most, measured in memory that is left. CARAT_EDEVICE where a
+ * backend cannot tell. */
+int runner_measure_limits(struct runner *r, struct device_limits *out, struct carat_error *err);
 
 /* Where the time of all steps so far went, a table for each device that has taken one. */
 void runner_print_profile(const struct runner *r, struct buf *out);

@@ -65,7 +65,7 @@ int carat_score(carat_engine *e, const int32_t *tokens, int32_t n, const int32_t
     for (int32_t position = 0; position < n;) {
         batch_clear(&e->step);
         while (position < n && e->step.n_token < e->runner->layout.chunk &&
-               e->step.n_out < e->runner->layout.score_rows) {
+               e->step.n_out < e->runner->layout.outs_max) {
             bool is_out = !at || (next_at < n_at && at[next_at] == position);
             next_at += at && is_out;
             batch_add(&e->step, tokens[position], position, 0, is_out);
@@ -145,45 +145,34 @@ int carat_measure(carat_engine *e, const struct carat_measure *what, double *sec
 
 int carat_measure_roofline(carat_engine *e, struct carat_roofline *out, struct carat_error *err)
 {
-    const struct target *target = &e->runner->layout.targets[SITE_NEAR];
-    const struct backend *backend = target->backend;
+    struct device_limits limits;
     TRY(runner_check(e->runner, err));
     TRY(check_idle(e, err));
-    if (!backend->measure_limits)
-        return err_set(err, CARAT_EDEVICE, "backend \"%s\" has no measure of its limits",
-                       backend->name);
-    struct device_limits limits;
-    const struct carat_memory *m = &e->runner->layout.memory;
-    uint64_t taken = m->weights + m->kv_local + m->kv_global + m->buffers;
-    backend->measure_limits(target->device, m->available > taken ? m->available - taken : 0,
-                            &limits);
+    TRY(runner_measure_limits(e->runner, &limits, err));
     *out =
         (struct carat_roofline){limits.read_bytes, limits.int8_operations, limits.fp16_operations};
     return CARAT_OK;
 }
 
-/* Of one step, on all devices. */
-static void add_work(struct carat_work *total, const struct bucket *bucket, int32_t n_token,
+static void add_work(struct carat_work *total, const struct plans *plans, int32_t n_token,
                      int32_t n_out, int32_t context)
 {
-    for (int i = 0; i < SITE_COUNT; i++) {
-        struct plan_work part = plan_work_of(&bucket->plans[i], n_token, n_out, context);
-        total->bytes += part.weight_bytes + part.cache_bytes;
-        total->operations += part.operations;
-    }
+    struct plan_work step = plans_count_work(plans, n_token, n_out, context);
+    total->bytes += step.weight_bytes + step.cache_bytes;
+    total->operations += step.operations;
 }
 
 void carat_measure_work(const carat_engine *e, const struct carat_measure *what,
                         struct carat_work *out)
 {
-    const struct bucket *bucket = &e->runner->layout.plans.buckets[0];
+    const struct plans *plans = &e->runner->layout.plans;
     int32_t users = what->users > 0 ? what->users : 1, chunk = e->runner->layout.chunk;
     *out = (struct carat_work){0};
     for (int32_t done = 0, n; done < what->n_prompt; done += n) {
         n = what->n_prompt - done < chunk ? what->n_prompt - done : chunk;
         for (int32_t s = 0; s < users; s++)
-            add_work(out, bucket, n, done + n == what->n_prompt, what->depth + done + n);
+            add_work(out, plans, n, done + n == what->n_prompt, what->depth + done + n);
     }
     for (int32_t i = 0; i < what->n_gen; i++)
-        add_work(out, bucket, users, users, what->depth + what->n_prompt + i + 1);
+        add_work(out, plans, users, users, what->depth + what->n_prompt + i + 1);
 }

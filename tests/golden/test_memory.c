@@ -25,7 +25,7 @@ static void check_engine(const carat_model *model, const struct carat_engine_opt
                          const char *label)
 {
     carat_engine *first = open_engine(model, o), *second = open_engine(model, o);
-    const struct target *t = &second->runner->layout.targets[SITE_NEAR];
+    const struct target *t = &second->runner->layout.targets[FIRST_TARGET];
     const struct carat_memory *m = carat_engine_memory(second);
     struct device_facts now;
     t->backend->describe(t->device, &now);

@@ -256,8 +256,9 @@ static void a_ring_equals_a_cache_of_the_whole_context(void **state)
         if (is_skipped(i, 2)) continue;
         carat_engine *ring = open_engine(o, 7, CARAT_KV_F32);
         carat_engine *full = open_engine(o, N_CTX, CARAT_KV_F32);
-        assert_true(ring->runner->layout.caches[0].capacity < 48); /* goes round at least 4 times */
-        assert_int_equal(full->runner->layout.caches[0].capacity, N_CTX);
+        assert_true(ring->runner->layout.caches.cache[0].capacity <
+                    48); /* goes round at least 4 times */
+        assert_int_equal(full->runner->layout.caches.cache[0].capacity, N_CTX);
         carat_engine *engines[] = {ring, full};
         for (int k = 0; k < 2; k++) {
             struct carat_error err = {0};

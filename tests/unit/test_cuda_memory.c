@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "carat_inspect.h"
 #include "engine/engine.h"
+#include "engine/fit.h"
 #include "support/fake_cuda.h"
 #include "support/engines.h"
 
@@ -51,7 +52,7 @@ static void check_engine(const carat_model *model, const struct carat_engine_opt
     carat_engine *e = open_engine(model, o);
     const struct carat_memory *m = carat_engine_memory(e);
     const struct carat_setup *setup = carat_engine_setup(e);
-    bool has_table = model->config.n_ple > 0 && e->runner->layout.split.layer[0] == SITE_NEAR;
+    bool has_table = model->config.n_ple > 0 && e->runner->layout.split.layer[0] == FIRST_TARGET;
     enum carat_ple asked = o->ple_place ? o->ple_place : CARAT_PLE_GPU;
     assert_string_equal(setup->device, "books");
     assert_int_equal(setup->ple_place, has_table ? asked : CARAT_PLE_AUTO);
@@ -200,38 +201,28 @@ static void asking_where_weights_would_go_decides_nothing(void **state)
     const carat_model *model = models[GEMMA_E4B];
     struct carat_engine_options o = {.backend = "cuda", .matmul = CARAT_MATMUL_FP16};
     struct carat_error err = {0};
-    struct buf note = {0};
     struct arena arena = {0};
-    struct weights w = {0};
     struct layout y;
-    struct layout_source from = {.model = {&model->config, model->gguf}, .near = &w};
+    struct layout_source from = {
+        .config = &model->config, .gguf = model->gguf, .arena = &arena, .outs_max = 1};
     struct room none = {.pinned_bytes = GIGABYTE};
     struct placement other;
-    void *memory[SITE_COUNT] = {NULL}, *work[SITE_COUNT] = {NULL};
     reset(GIGABYTE);
-    assert_int_equal(weights_bind(&w, &model->config, model->gguf, &arena, &note, &err), CARAT_OK);
     assert_int_equal(layout_init(&y, &from, &o, &err), CARAT_OK);
-    const struct target *t = &y.targets[SITE_NEAR];
-    plans_place(&y.plans, t, SITE_NEAR, &none, &other);
+    struct target *t = &y.targets[FIRST_TARGET];
+    plans_place(&y.plans, t, FIRST_TARGET, &none, &other);
     assert_int_equal(other.mirror_bytes, 0);
     assert_int_equal(other.tables, TABLE_PINNED);
-    for (int32_t i = 0; i < w.n_all; i++)
-        assert_int_equal(t->backend->weight_load(t->device, &w.all[i], &err), CARAT_OK);
-    assert_int_equal(t->backend->alloc(t->device, y.plans.bytes[0], &memory[0], &err), CARAT_OK);
-    assert_int_equal(t->backend->alloc(t->device, y.plans.scratch_bytes[0], &work[0], &err),
-                     CARAT_OK);
+    assert_int_equal(target_take(t, y.plans.bytes[0], y.plans.scratch_bytes[0], &err), CARAT_OK);
     size_t before = fake.device;
-    assert_int_equal(plans_bind(&y.plans, y.targets, y.placements, memory, work, &err), CARAT_OK);
-    assert_true(y.placements[SITE_NEAR].mirror_bytes > 0);
-    assert_int_equal(fake.device - before, y.placements[SITE_NEAR].device_bytes);
-    assert_int_equal(fake.pinned, y.placements[SITE_NEAR].pinned_bytes);
+    assert_int_equal(plans_bind(&y.plans, y.targets, &err), CARAT_OK);
+    assert_true(t->placement.mirror_bytes > 0);
+    assert_int_equal(fake.device - before, t->placement.device_bytes);
+    assert_int_equal(fake.pinned, t->placement.pinned_bytes);
     plans_deinit(&y.plans, y.targets);
-    for (int32_t i = 0; i < w.n_all; i++) t->backend->weight_unload(t->device, &w.all[i]);
-    t->backend->free(t->device, memory[0]);
-    t->backend->free(t->device, work[0]);
+    target_give(t);
     layout_deinit(&y);
     assert_int_equal(fake.device, 0);
-    buf_deinit(&note);
     arena_deinit(&arena);
 }
 

@@ -10,8 +10,7 @@
 #include <cmocka.h>
 
 #include "base/bytes.h"
-#include "base/mem.h"
-#include "engine/layout.h"
+#include "engine/caches.h"
 
 static void sums_and_products_stop_at_the_largest(void **state)
 {
@@ -31,25 +30,22 @@ static void sums_and_products_stop_at_the_largest(void **state)
 static void caches_of_the_largest_model_do_not_wrap(void **state)
 {
     (void)state;
-    struct layout *y = mem_alloc(1, sizeof *y);
-    struct gemma_config *c = mem_alloc(1, sizeof *c);
-    assert_true(y && c);
-    *y = (struct layout){
-        .n_seq = 1024, .chunk = 512, .kv_format = FORMAT_F32, .kv_format_global = FORMAT_F32};
-    *c = (struct gemma_config){.n_layer = LAYERS_MAX, .n_kv_layer = LAYERS_MAX, .window = 1 << 24};
+    static struct caches caches;
+    static struct gemma_config c;
+    static const struct split split;
+    struct caches_shape shape = {1 << 24, 1024, 512, FORMAT_F32, FORMAT_F32};
+    c = (struct gemma_config){.n_layer = LAYERS_MAX, .n_kv_layer = LAYERS_MAX, .window = 1 << 24};
     for (int half = 0; half < 2; half++) { /* all global, then half of the layers local */
+        struct target target = {0};
         for (int l = 0; l < LAYERS_MAX; l++)
-            c->layer[l] = (struct layer_spec){
+            c.layer[l] = (struct layer_spec){
                 .is_global = l % 2 >= half, .n_kv_heads = 1024, .head_dim = 1024};
-        layout_shape_caches(y, c, 1 << 24);
-        const struct site_memory *m = &y->sites[SITE_NEAR];
-        assert_true(y->k_bytes[0] == UINT64_C(1) << 56);
-        assert_true(m->kv_global == BYTES_MAX);
-        assert_true(m->kv_local == (half ? BYTES_MAX : 0));
-        assert_true(layout_kv_bytes(m) == BYTES_MAX);
+        caches_plan(&caches, &c, &shape, &split, &target, 1);
+        assert_true(caches.k_bytes[0] == UINT64_C(1) << 56);
+        assert_true(target.kv_global == BYTES_MAX);
+        assert_true(target.kv_local == (half ? BYTES_MAX : 0));
+        assert_true(target_kv_bytes(&target) == BYTES_MAX);
     }
-    mem_free(y);
-    mem_free(c);
 }
 
 int main(void)

@@ -47,7 +47,7 @@ static uint64_t table_bytes(void)
 {
     struct carat_engine_options o = {.backend = "cuda"};
     carat_engine *e = open_counted(&o);
-    uint64_t bytes = weight_span(e->runner->weights[SITE_NEAR].ple_embd);
+    uint64_t bytes = weight_span(e->runner->layout.targets[FIRST_TARGET].own.ple_embd);
     carat_engine_close(e);
     return bytes;
 }
@@ -109,10 +109,10 @@ static void a_cache_takes_what_it_was_given(void **state)
     for (int k = 0; k < 4; k++) {
         reset(GIGABYTE);
         carat_engine *e = open_counted(&o);
-        table = e->runner->weights[SITE_NEAR].ple_embd;
+        table = e->runner->layout.targets[FIRST_TARGET].own.ple_embd;
         const struct carat_memory *m = carat_engine_memory(e);
         size_t rows =
-            (size_t)e->runner->layout.targets[SITE_NEAR].device->rows->gather.cache.n_slots;
+            (size_t)e->runner->layout.targets[FIRST_TARGET].device->rows->gather.cache.n_slots;
         size_t expected[] = {(size_t)table->rows, 2 * 21, 50, (size_t)table->rows};
         assert_int_equal(rows, expected[k]);
         assert_in_range(m->ple_cache, rows * table->row_bytes, rows * table->row_bytes + 255);
@@ -187,7 +187,7 @@ static void a_step_has_its_rows_whatever_is_copied_meanwhile(void **state)
             assert_non_null(fake.late);
             carat_engine *e = open_counted(&o);
             run_steps(e, o.n_seq, o.chunk, TINY_SEED + i);
-            const struct gather *g = &e->runner->layout.targets[SITE_NEAR].device->rows->gather;
+            const struct gather *g = &e->runner->layout.targets[FIRST_TARGET].device->rows->gather;
             assert_int_equal(g->cache.n_slots, 2 * (o.chunk + o.n_seq));
             assert_true(g->n_brought > 2 * g->cache.n_slots);
             assert_true(fake.n_late > 100);

@@ -263,7 +263,7 @@ static void for_all_divisions(struct carat_engine_options undivided,
     for (int size = 0; size < GEMMA_SIZES; size++) {
         const struct gemma_config *c = &models[size]->config;
         carat_engine *e = open_engine(models[size], &undivided);
-        assert_null(e->runner->layout.targets[SITE_FAR].device);
+        assert_int_equal(e->runner->layout.n_targets, 1);
         listen(e, &whole);
         carat_engine_close(e);
         for (int32_t n = 0; n <= c->n_layer; n++)
@@ -350,12 +350,12 @@ static void layers_that_share_keys_stay_with_their_donors(void **state)
         const struct gemma_config *c = &models[size]->config;
         for (int32_t n = 0; n <= c->n_layer + 3; n++) {
             struct split split = split_with_rest(c, n, 0);
-            int32_t n_near = split_count_layers(c, &split, SITE_NEAR), first = n_near;
+            int32_t n_near = split_count_layers(c, &split, FIRST_TARGET), first = n_near;
             assert_true(n_near >= 0 && n_near <= n);
             for (int32_t l = c->n_layer; l-- > 0;)
-                if (split.layer[l] == SITE_NEAR) first = l;
+                if (split.layer[l] == FIRST_TARGET) first = l;
             for (int32_t l = 0; l < c->n_layer; l++) /* in one piece, at one end */
-                assert_int_equal(split.layer[l] == SITE_NEAR, l >= first && l < first + n_near);
+                assert_int_equal(split.layer[l] == FIRST_TARGET, l >= first && l < first + n_near);
             assert_true(n_near == 0 || first == 0 || first + n_near == c->n_layer);
             if (n_near > 0 && c->n_kv_layer == c->n_layer)
                 assert_int_equal(first + n_near, c->n_layer);
@@ -371,13 +371,13 @@ static void layers_that_share_keys_stay_with_their_donors(void **state)
     struct split most = split_with_rest(e2b, n_layer - 1, 0);
     struct split tail = split_with_rest(e2b, donor + 1, 0);
     struct split least = split_with_rest(e2b, n_layer - donor, 0);
-    assert_int_equal(most.layer[0], SITE_FAR); /* the head and all that shares are near */
-    assert_int_equal(most.layer[1], SITE_NEAR);
+    assert_int_equal(most.layer[0], REST_TARGET); /* the head and all that shares are near */
+    assert_int_equal(most.layer[1], FIRST_TARGET);
     for (int32_t l = 0; l < n_layer; l++)
-        assert_int_equal(least.layer[l], l < donor ? SITE_FAR : SITE_NEAR);
+        assert_int_equal(least.layer[l], l < donor ? REST_TARGET : FIRST_TARGET);
     if (n_layer - donor > donor + 1)
         for (int32_t l = 0; l < n_layer; l++)
-            assert_int_equal(tail.layer[l], l < donor ? SITE_NEAR : SITE_FAR);
+            assert_int_equal(tail.layer[l], l < donor ? FIRST_TARGET : REST_TARGET);
     struct split parted = split_in_order(e2b, (int32_t[]){donor + 1, n_layer - donor - 1}, 2);
     assert_false(split_is_sound(e2b, &parted));
 }
@@ -388,7 +388,7 @@ static void check_segments(const carat_engine *whole_engine, const carat_engine 
 {
     for (int32_t i = 0; i < e->runner->layout.plans.n_buckets; i++) {
         const struct bucket *b = &e->runner->layout.plans.buckets[i];
-        const struct plan *one = &whole_engine->runner->layout.plans.buckets[i].plans[SITE_NEAR];
+        const struct plan *one = &whole_engine->runner->layout.plans.buckets[i].plans[FIRST_TARGET];
         int32_t n_ops = 0;
         for (int32_t k = 0; k < b->n_segments; k++) {
             const struct segment *s = &b->segments[k];
@@ -401,7 +401,7 @@ static void check_segments(const carat_engine *whole_engine, const carat_engine 
                 bool is_expert = op->code == OP_EXPERT_IN || op->code == OP_EXPERT_OUT ||
                                  op->code == OP_GELU_MUL; /* or of the dense branch */
                 if (is_expert && op->layer < e->runner->layout.n_far_experts)
-                    assert_true(s->site == SITE_FAR || op->code == OP_GELU_MUL);
+                    assert_true(s->site == REST_TARGET || op->code == OP_GELU_MUL);
                 else if (op->layer != LAYER_NONE)
                     assert_int_equal(s->site, e->runner->layout.split.layer[op->layer]);
             }
@@ -417,17 +417,17 @@ static void every_op_runs_once_where_its_layer_is(void **state)
         const struct gemma_config *c = &models[size]->config;
         struct carat_engine_options o = divided("ref", c->n_layer, 0);
         carat_engine *one = open_engine(models[size], &o);
-        assert_null(one->runner->layout.targets[SITE_FAR].device);
+        assert_int_equal(one->runner->layout.n_targets, 1);
         for (int32_t n = 0; n <= c->n_layer; n++)
             for (int32_t experts = 0; experts <= most_far_experts(c); experts += 2) {
                 o = divided("ref", n, experts);
                 carat_engine *e = open_engine(models[size], &o);
                 const struct bucket *b = &e->runner->layout.plans.buckets[0];
                 struct split split = split_with_rest(c, n, 0);
-                int32_t n_near = split_count_layers(c, &split, SITE_NEAR);
+                int32_t n_near = split_count_layers(c, &split, FIRST_TARGET);
                 int32_t expected = (n_near > 0) + (n_near < c->n_layer);
                 for (int32_t l = 0; l < c->n_layer && l < experts; l++)
-                    if (split.layer[l] == SITE_NEAR) expected += 2; /* there and back */
+                    if (split.layer[l] == FIRST_TARGET) expected += 2; /* there and back */
                 assert_int_equal(b->n_segments, expected);
                 check_segments(one, e);
                 carat_engine_close(e);
@@ -441,13 +441,13 @@ static void dense_models_have_no_experts_to_divide(void **state)
     (void)state;
     struct carat_engine_options o = divided("ref", 100, 100);
     carat_engine *e = open_engine(models[GEMMA_12B], &o);
-    assert_null(e->runner->layout.targets[SITE_FAR].device);
+    assert_int_equal(e->runner->layout.n_targets, 1);
     assert_int_equal(carat_engine_setup(e)->cpu_expert_layers, 0);
     assert_string_equal(carat_engine_setup(e)->second_device, "");
     carat_engine_close(e);
     o.gpu_layers = 0; /* and a host's backend that is not asked to divide does not */
     e = open_engine(models[GEMMA_26B], &o);
-    assert_null(e->runner->layout.targets[SITE_FAR].device);
+    assert_int_equal(e->runner->layout.n_targets, 1);
     carat_engine_close(e);
 }
 

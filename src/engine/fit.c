@@ -1,0 +1,312 @@
+#include "engine/fit.h"
+
+#include "base/assert.h"
+#include "engine/budget.h"
+#include "engine/limits.h"
+#include "engine/setup.h"
+
+/* ---- Options ---------------------------------------------------------------------------- */
+
+static int in_range(int32_t value, int32_t least, int32_t most, const char *what,
+                    struct carat_error *err)
+{
+    if (value >= least && value <= most) return CARAT_OK;
+    return err_set(err, CARAT_EUSAGE, "%s: %d to %d expected, %d found", what, least, most, value);
+}
+
+static int check_cache_formats(const struct layout *y, const struct backend *backend,
+                               struct carat_error *err)
+{
+    const enum format formats[] = {y->kv_format, y->kv_format_global};
+    for (int i = 0; i < 2; i++) {
+        if (backend->supports(OP_ATTENTION, formats[i])) continue;
+        err_set(err, CARAT_EUSAGE, "KV type %s: not on %s", format_of(formats[i])->name,
+                backend->name);
+        err_hint(err, "take --kv-type f16");
+        return CARAT_EUSAGE;
+    }
+    return CARAT_OK;
+}
+
+static int choose_cache_formats(struct layout *y, const struct carat_engine_options *o,
+                                struct carat_error *err)
+{
+    const struct backend *backend = y->targets[FIRST_TARGET].backend;
+    switch (o->kv_type) {
+    case CARAT_KV_F16:
+    case CARAT_KV_Q8_0: y->kv_format = FORMAT_F16; break;
+    case CARAT_KV_F32: y->kv_format = FORMAT_F32; break;
+    case CARAT_KV_BF16: y->kv_format = FORMAT_BF16; break;
+    default: y->kv_format = o->precision == CARAT_PRECISION_FP32 ? FORMAT_F32 : backend->kv_format;
+    }
+    y->kv_format_global = o->kv_type == CARAT_KV_Q8_0 ? FORMAT_Q8_0 : y->kv_format;
+    TRY(check_cache_formats(y, backend, err));
+    if (y->config->head_dim_global % format_of(y->kv_format_global)->block_elements)
+        return err_set(err, CARAT_EUSAGE,
+                       "KV type q8_0: heads of a multiple of 32 expected, %d found",
+                       y->config->head_dim_global);
+    return CARAT_OK;
+}
+
+static int choose_options(struct layout *y, const struct layout_source *from,
+                          const struct carat_engine_options *o, struct carat_error *err)
+{
+    int32_t n_ctx_train = y->config->n_ctx_train;
+    int32_t least = n_ctx_train < CTX_MIN ? n_ctx_train : CTX_MIN;
+    y->n_seq = o->n_seq ? o->n_seq : 1;
+    y->chunk = o->chunk ? o->chunk : y->targets[FIRST_TARGET].backend->chunk;
+    TRY(in_range(y->n_seq, 1, SEQUENCES_MAX, "number of sequences", err));
+    TRY(in_range(y->chunk, 1, CHUNK_MAX, "rows of a prefill step", err));
+    if (o->n_ctx) TRY(in_range(o->n_ctx, least, n_ctx_train, "context size", err));
+    TRY(in_range(o->gpu_memory_percent, 0, 100, "percent of the GPU's memory", err));
+    if (o->gpu_memory < 0)
+        return err_set(err, CARAT_EUSAGE,
+                       "bytes of the GPU's memory: 0 or more expected, %lld found",
+                       (long long)o->gpu_memory);
+    y->outs_max = y->chunk < from->outs_max ? y->chunk : from->outs_max;
+    return choose_cache_formats(y, o, err);
+}
+
+/* ---- Devices ---------------------------------------------------------------------------- */
+
+static int open_target(struct layout *y, const struct layout_source *from,
+                       const struct target_choice *choice, const struct carat_engine_options *o,
+                       struct carat_error *err)
+{
+    carat_assert(y->n_targets < SITES_MAX);
+    struct target *t = &y->targets[y->n_targets];
+    TRY(target_open(t, choice, o, err));
+    y->n_targets++;
+    t->weights = from->weights;
+    if (!from->arena) return CARAT_OK;
+    struct buf note = {0};
+    t->weights = &t->own;
+    int status = weights_bind(&t->own, y->config, from->gguf, from->arena, &note, err);
+    buf_deinit(&note);
+    return status;
+}
+
+static int open_first(struct layout *y, const struct layout_source *from,
+                      const struct carat_engine_options *o, struct carat_error *err)
+{
+    struct target_choice first = {o->backend ? o->backend : backend_default()->name, o->device,
+                                  true};
+    if (from->n_parts > 0) {
+        first.backend = from->parts[0].backend;
+        first.device = from->parts[0].device;
+    }
+    TRY(open_target(y, from, &first, o, err));
+    return choose_options(y, from, o, err);
+}
+
+static int open_other(struct layout *y, const struct layout_source *from, const char *backend,
+                      int32_t device, const struct carat_engine_options *o, struct carat_error *err)
+{
+    struct target_choice other = {.backend = backend, .device = device};
+    TRY(open_target(y, from, &other, o, err));
+    return check_cache_formats(y, y->targets[y->n_targets - 1].backend, err);
+}
+
+/* Divides the pass in two. The second device is opened the first time that it is needed. */
+static int divide(struct layout *y, const struct layout_source *from, int32_t n_first,
+                  const struct carat_engine_options *o, struct carat_error *err)
+{
+    y->split = split_with_rest(y->config, n_first, y->n_far_experts);
+    if (!split_uses(y->config, &y->split, REST_TARGET) || y->n_targets > REST_TARGET)
+        return CARAT_OK;
+    return open_other(y, from, "cpu", 0, o, err);
+}
+
+/* Divides the pass as the parts say. */
+static int divide_in_order(struct layout *y, const struct layout_source *from,
+                           const struct carat_engine_options *o, struct carat_error *err)
+{
+    int32_t n_layers[SITES_MAX] = {0};
+    for (int32_t i = 0; i < from->n_parts; i++) {
+        const struct layout_part *part = &from->parts[i];
+        n_layers[i] = part->n_layers;
+        if (i > 0) TRY(open_other(y, from, part->backend, part->device, o, err));
+    }
+    y->split = split_in_order(y->config, n_layers, from->n_parts);
+    if (split_is_sound(y->config, &y->split)) return CARAT_OK;
+    return err_set(err, CARAT_EUSAGE,
+                   "layers that read the keys of another one have to be on its device");
+}
+
+/* ---- Sizes ------------------------------------------------------------------------------ */
+
+static void plan_caches(struct layout *y, int32_t n_ctx)
+{
+    y->n_ctx = n_ctx;
+    struct caches_shape shape = {n_ctx, y->n_seq, y->chunk, y->kv_format, y->kv_format_global};
+    caches_plan(&y->caches, y->config, &shape, &y->split, y->targets, y->n_targets);
+}
+
+static int compile(struct layout *y, struct carat_error *err)
+{
+    struct plan_source from = {.targets = y->targets,
+                               .n_targets = y->n_targets,
+                               .config = y->config,
+                               .caches = y->caches.cache,
+                               .split = &y->split};
+    plans_deinit(&y->plans, y->targets);
+    TRY(plans_compile(&y->plans, &from, y->n_seq, y->chunk, y->outs_max, err));
+    for (int32_t i = 0; i < y->n_targets; i++)
+        y->targets[i].buffers = y->plans.bytes[i] + y->plans.scratch_bytes[i];
+    return CARAT_OK;
+}
+
+/* What everything takes with this context. */
+static int measure(struct layout *y, int32_t n_ctx, struct carat_error *err)
+{
+    uint64_t others[SITES_MAX];
+    plan_caches(y, n_ctx);
+    TRY(compile(y, err));
+    for (int32_t i = 0; i < y->n_targets; i++)
+        others[i] = target_kv_bytes(&y->targets[i]) + y->targets[i].buffers;
+    budget_place(y, others);
+    return CARAT_OK;
+}
+
+/* Caches that are chosen by us take 9 tenths of what the rest leaves. */
+static bool caches_fit(const struct layout *y, const uint64_t *left)
+{
+    for (int32_t i = 0; i < y->n_targets; i++)
+        if (target_kv_bytes(&y->targets[i]) > left[i] / 10 * 9) return false;
+    return true;
+}
+
+static const int32_t usual[] = {131072, 32768, 8192, 4096};
+enum { N_USUAL = sizeof usual / sizeof *usual };
+
+/* The largest usual context whose caches fit. */
+static int32_t choose_context(struct layout *y, const uint64_t *left)
+{
+    int32_t n_ctx = y->config->n_ctx_train;
+    plan_caches(y, n_ctx);
+    for (size_t i = 0; i < N_USUAL && !caches_fit(y, left); i++) {
+        if (usual[i] >= y->config->n_ctx_train) continue;
+        n_ctx = usual[i];
+        plan_caches(y, n_ctx);
+    }
+    return n_ctx;
+}
+
+/* Plans come first with the longest context: they tell what buffers need, and weights at least. A
+ * longer context is worth more than tables on the device. */
+static int measure_longest(struct layout *y, struct carat_error *err)
+{
+    uint64_t others[SITES_MAX], left[SITES_MAX];
+    plan_caches(y, y->config->n_ctx_train);
+    TRY(compile(y, err));
+    for (int32_t i = 0; i < y->n_targets; i++) others[i] = y->targets[i].available;
+    budget_place(y, others);
+    for (int32_t i = 0; i < y->n_targets; i++) {
+        const struct target *t = &y->targets[i];
+        uint64_t rest = t->backend->is_host ? budget_host_rest(y) : 0;
+        left[i] = budget_left(t->available, t->buffers + t->placement.device_bytes + rest);
+    }
+    return measure(y, choose_context(y, left), err);
+}
+
+/* As the pass is divided already. */
+static int measure_divided(struct layout *y, const struct layout_source *from,
+                           const struct carat_engine_options *o, struct carat_error *err)
+{
+    (void)from;
+    return o->n_ctx ? measure(y, o->n_ctx, err) : measure_longest(y, err);
+}
+
+/* As many layers on the first device as fit there, when not all do. If the user gave no context
+ * size, this uses the least usual one: weights on the faster device are worth more than
+ * positions. */
+static int measure_largest(struct layout *y, const struct layout_source *from,
+                           const struct carat_engine_options *o, struct carat_error *err)
+{
+    int32_t n_ctx_train = y->config->n_ctx_train;
+    int32_t least = 0, most = y->config->n_layer, n_ctx = o->n_ctx ? o->n_ctx : usual[N_USUAL - 1];
+    if (n_ctx > n_ctx_train) n_ctx = n_ctx_train;
+    while (most - least > 1) { /* `least` fits, `most` does not */
+        int32_t middle = (least + most) / 2;
+        TRY(divide(y, from, middle, o, err));
+        TRY(measure(y, n_ctx, err));
+        *(budget_fits(y, FIRST_TARGET) ? &least : &most) = middle;
+    }
+    TRY(divide(y, from, least, o, err));
+    return measure(y, n_ctx, err);
+}
+
+/* Caches of a context that somebody asked for may be narrower if nobody asked for their type. */
+static bool may_narrow(const struct layout *y, const struct carat_engine_options *o)
+{
+    if (!o->n_ctx || o->kv_type != CARAT_KV_AUTO || y->kv_format != FORMAT_F16) return false;
+    for (int32_t i = 0; i < y->n_targets; i++)
+        if (!y->targets[i].backend->supports(OP_ATTENTION, FORMAT_Q8_0)) return false;
+    return y->config->head_dim_global % format_of(FORMAT_Q8_0)->block_elements == 0;
+}
+
+typedef int (*measure_fn)(struct layout *y, const struct layout_source *from,
+                          const struct carat_engine_options *o, struct carat_error *err);
+
+/* Measures in one of the two ways. If that does not fit, and does with narrower caches of global
+ * layers, these are taken. */
+static int measure_narrowing(struct layout *y, const struct layout_source *from,
+                             const struct carat_engine_options *o, measure_fn way,
+                             struct carat_error *err)
+{
+    TRY(way(y, from, o, err));
+    if (budget_all_fits(y) || !may_narrow(y, o)) return CARAT_OK;
+    y->kv_format_global = FORMAT_Q8_0;
+    TRY(way(y, from, o, err));
+    if (budget_all_fits(y)) return CARAT_OK;
+    y->kv_format_global = y->kv_format;
+    return way(y, from, o, err);
+}
+
+/* ---- All of it -------------------------------------------------------------------------- */
+
+/* One device, or two if all does not fit on the first, or if the options say so. A host's own
+ * backend has nothing to gain from a second one, unless a test asks for it. */
+static int fit_by_options(struct layout *y, const struct layout_source *from,
+                          const struct carat_engine_options *o, struct carat_error *err)
+{
+    bool may_divide = o->gpu_layers || !y->targets[FIRST_TARGET].backend->is_host;
+    int32_t asked = o->gpu_layers < 0 ? 0 : o->gpu_layers;
+    y->n_far_experts = y->config->n_expert > 0 && may_divide ? o->cpu_expert_layers : 0;
+    TRY(divide(y, from, o->gpu_layers ? asked : y->config->n_layer, o, err));
+    TRY(measure_narrowing(y, from, o, measure_divided, err));
+    if (budget_fits(y, FIRST_TARGET) || !may_divide || o->gpu_layers) return CARAT_OK;
+    y->whole_bytes = budget_needed(y, FIRST_TARGET);
+    return measure_narrowing(y, from, o, measure_largest, err);
+}
+
+static int fit(struct layout *y, const struct layout_source *from,
+               const struct carat_engine_options *o, struct carat_error *err)
+{
+    TRY(open_first(y, from, o, err));
+    if (from->n_parts > 0) {
+        TRY(divide_in_order(y, from, o, err));
+        TRY(measure_narrowing(y, from, o, measure_divided, err));
+    } else {
+        TRY(fit_by_options(y, from, o, err));
+    }
+    setup_describe(y, o);
+    budget_fill_table(y);
+    return budget_check(y, err);
+}
+
+int layout_init(struct layout *y, const struct layout_source *from,
+                const struct carat_engine_options *options, struct carat_error *err)
+{
+    static const struct carat_engine_options defaults;
+    *y = (struct layout){.config = from->config, .host_bytes = from->host_bytes};
+    int status = fit(y, from, options ? options : &defaults, err);
+    if (status) layout_deinit(y);
+    return status;
+}
+
+void layout_deinit(struct layout *y)
+{
+    plans_deinit(&y->plans, y->targets);
+    for (int32_t i = 0; i < y->n_targets; i++) target_close(&y->targets[i]);
+}
