@@ -269,7 +269,7 @@ static int after_step(carat_engine *e, struct sequence *s, struct carat_error *e
     return s->out_row >= 0 ? take_token(e, s, err) : CARAT_OK;
 }
 
-/* The rows of e->step, and what becomes of them. */
+/* Runs the rows of e->step and gives each sequence its results. */
 static int run_step(carat_engine *e, struct carat_error *err)
 {
     TRY(runner_run(e->runner, &e->step, err));

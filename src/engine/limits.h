@@ -12,7 +12,7 @@ enum {
     CHUNK_MAX = 8192, /* rows of a prefill step */
     SCORE_ROWS = 32,  /* rows of logits that one step of scoring gives */
     EVENTS_PER_SEQUENCE = 4,
-    HOST_REST = 4 << 20 /* bytes of the host for what is not counted */
+    HOST_REST = 4 << 20 /* bytes of host memory for what is not counted one by one */
 };
 
 /* Progress, a token and an end may come from one step of one sequence. */

@@ -64,7 +64,7 @@ bool segment_crossing(const struct segment *s, int32_t i, struct crossing *out)
     return true;
 }
 
-/* Of all rows in a step that go through the host on their way between two devices. */
+/* What all rows need that go through the host on their way between two devices in a step. */
 static size_t staging_bytes(const struct bucket *b, const struct target *targets)
 {
     size_t bytes = 0;
@@ -102,9 +102,9 @@ static int add_bucket(struct plans *p, const struct plan_source *from, int32_t r
     return status;
 }
 
-/* Steps that come again and again. Decode steps of a bucket have all its rows. Prompts: usual
- * lengths with the one row whose logits are wanted; full chunks, of which only the last one wants a
- * row. `least`: rows of the bucket below, which takes what is shorter. */
+/* Steps that come again and again. Decode steps of a bucket have all its rows. Prompts have usual
+ * lengths and one row whose logits are wanted. Of full chunks only the last one wants a row.
+ * `least` is the rows of the bucket below, which takes what is shorter. */
 static void add_usual_prompts(struct bucket *b, int32_t n_sites, int32_t least, int32_t chunk)
 {
     static const int32_t lengths[] = {8, 16, 32, 64, 128, 192, 256, 320, 384, 448, 512, 1024};

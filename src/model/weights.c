@@ -70,7 +70,8 @@ static int check_tensor(const struct binder *b, const struct gguf_tensor *t, str
     return CARAT_OK;
 }
 
-/* Norm weights and frequencies are few and reach every row: a NaN there is found at load. */
+/* There are only a few norm weights and frequencies, and they reach every row: a NaN among them is
+ * found at load. */
 static int check_vector(const struct binder *b, const struct gguf_tensor *t)
 {
     const float *values = (const float *)(const void *)t->data;
@@ -157,7 +158,7 @@ static float *add_vector(struct binder *b, struct weight **out, const char *name
 }
 
 /* inv_freq[i] = base^(-2i/d) / factor[i], in double and rounded once. A pair whose factor is
- * 1e30 does not turn: its frequency is 0, not a number that is 0 only almost. */
+ * 1e30 does not turn: its frequency is exactly 0, not almost 0. */
 static int make_rope(struct binder *b)
 {
     const struct gemma_config *c = b->c;
@@ -194,7 +195,7 @@ static void cut_ple_proj(struct weights *w, const struct gemma_config *c)
     w->ple_proj_tail = tail;
 }
 
-/* Of the 2 n rows of a fused expert matrix the first n are gate, the last n up. */
+/* A fused expert matrix has 2 n rows: the first n are gate, the last n up. */
 static int cut_experts(struct binder *b, struct layer_weights *w, int32_t l)
 {
     if (!w->expert_gate_up) {

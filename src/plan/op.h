@@ -95,7 +95,7 @@ struct step {
     int32_t n_token, n_decode, n_out;
     int32_t *id, *position, *sequence; /* [n_token] */
     int32_t *out_row;                  /* [n_out], rising, each below n_token */
-    /* A hint: ids of the chunk that the next step is going to have behind its single new tokens, as
+    /* A hint: ids of the chunk that the next step is going to have after its single new tokens, as
      * far as is known. Rows that the host looks up can be read while a device is busy with this
      * step. Results never depend on it. */
     const int32_t *next_id; /* [n_next] */

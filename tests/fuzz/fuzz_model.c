@@ -7,7 +7,7 @@
  * Subject: src/model/config.c 95
  * Subject: src/model/weights.c 95
  * Subject: src/text/vocab.c 80
- * Subject: src/engine/layout.c 75
+ * Subject: src/engine/fit.c 60
  * Subject: src/engine/model_file.c 90
  * Subject: src/engine/engine.c 75
  * Subject: src/engine/batch.c 90

@@ -1,0 +1,333 @@
+/* A runner on its own: two of them side by side, and one on any number of devices, whichever of
+ * them are the host. The bits are those of one runner on one device. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/ref/ref.h"
+#include "base/mem.h"
+#include "engine/model_file.h"
+#include "engine/runner.h"
+#include "support/engines.h"
+
+enum { N_TEXT = 30, N_CHUNK = 11, N_CTX = 64, ROWS_MAX = 16 };
+
+/* ---- A device that is not the host and does everything in the fence --------------------- */
+
+enum { PENDING_MAX = 16, DEVICES_MAX = 4 };
+
+static struct backend late;
+static struct {
+    struct device *device;
+    struct {
+        struct program *program; /* NULL: a copy */
+        const struct step *step;
+        void *to;
+        const void *from;
+        size_t bytes;
+    } pending[PENDING_MAX];
+    int n_pending;
+} queues[DEVICES_MAX];
+
+static int queue_of(const struct device *device)
+{
+    int i = 0;
+    while (queues[i].device != device) assert_true(++i < DEVICES_MAX);
+    return i;
+}
+
+static int open_late(struct device **out, int index, const struct device_options *options,
+                     struct carat_error *err)
+{
+    int i = queue_of(NULL); /* a free one */
+    int status = ref_backend.open(out, 0, options, err);
+    assert_true(index >= 0);
+    if (!status) queues[i].device = *out;
+    return status;
+}
+
+static void close_late(struct device *device)
+{
+    int i = queue_of(device);
+    assert_int_equal(queues[i].n_pending, 0);
+    queues[i].device = NULL;
+    ref_backend.close(device);
+}
+
+/* A program's device, as bind has seen it. */
+static struct {
+    struct program *program;
+    struct device *device;
+} bound[512];
+static int n_bound;
+
+static int bind_late(struct device *device, const struct plan *plan,
+                     const struct placement *placement, void *memory, void *work,
+                     struct program **out, struct carat_error *err)
+{
+    int status = ref_backend.bind(device, plan, placement, memory, work, out, err);
+    assert_true(n_bound < (int)(sizeof bound / sizeof *bound));
+    if (!status) {
+        bound[n_bound].program = *out;
+        bound[n_bound++].device = device;
+    }
+    return status;
+}
+
+static void run_late(struct program *program, const struct step *step)
+{
+    int b = n_bound - 1; /* the newest: memory of an earlier one may be used again */
+    while (bound[b].program != program) assert_true(--b >= 0);
+    int i = queue_of(bound[b].device), n = queues[i].n_pending++;
+    assert_true(n < PENDING_MAX);
+    queues[i].pending[n].program = program;
+    queues[i].pending[n].step = step;
+}
+
+static void copy_late(struct device *device, void *to, const void *from, size_t bytes)
+{
+    int i = queue_of(device), n = queues[i].n_pending++;
+    assert_true(n < PENDING_MAX);
+    queues[i].pending[n].program = NULL;
+    queues[i].pending[n].to = to;
+    queues[i].pending[n].from = from;
+    queues[i].pending[n].bytes = bytes;
+}
+
+static void upload_late(struct device *device, void *memory, const void *host, size_t bytes)
+{
+    copy_late(device, memory, host, bytes);
+}
+
+/* Rows that are looked at too early are NaN. */
+static void download_late(struct device *device, void *host, const void *memory, size_t bytes)
+{
+    memset(host, 0xFF, bytes);
+    copy_late(device, host, memory, bytes);
+}
+
+static int fence_late(struct device *device, struct carat_error *err)
+{
+    (void)err;
+    int i = queue_of(device);
+    for (int k = 0; k < queues[i].n_pending; k++)
+        if (queues[i].pending[k].program)
+            ref_backend.run(queues[i].pending[k].program, queues[i].pending[k].step);
+        else
+            memcpy(queues[i].pending[k].to, queues[i].pending[k].from, queues[i].pending[k].bytes);
+    queues[i].n_pending = 0;
+    return CARAT_OK;
+}
+
+/* The linker puts this in front of the registry (see tests/CMakeLists.txt). */
+int __real_backend_find(const struct backend **out, const char *name, struct carat_error *err);
+int __wrap_backend_find(const struct backend **out, const char *name, struct carat_error *err);
+
+int __wrap_backend_find(const struct backend **out, const char *name, struct carat_error *err)
+{
+    if (strcmp(name, "late") != 0) return __real_backend_find(out, name, err);
+    late = ref_backend;
+    late.name = "late";
+    late.is_host = false;
+    late.open = open_late;
+    late.close = close_late;
+    late.bind = bind_late;
+    late.run = run_late;
+    late.fence = fence_late;
+    late.upload = upload_late;
+    late.download = download_late;
+    *out = &late;
+    return CARAT_OK;
+}
+
+/* ---- Helpers ---------------------------------------------------------------------------- */
+
+static struct runner *open_runner(const carat_model *model, const char *backend,
+                                  const struct layout_part *parts, int32_t n_parts)
+{
+    struct runner *r;
+    struct carat_error err = {0};
+    struct carat_engine_options o = {
+        .backend = backend, .n_ctx = N_CTX, .n_seq = 2, .chunk = N_CHUNK, .n_threads = 1};
+    struct layout_source from = {.config = &model->config,
+                                 .gguf = model->gguf,
+                                 .outs_max = N_CHUNK,
+                                 .parts = parts,
+                                 .n_parts = n_parts};
+    n_bound = 0;
+    if (runner_open(&r, &from, &o, &err)) fail_msg("%s", err.message);
+    return r;
+}
+
+/* The first `n` ids of a text of sequence `s`, from `done` on, all of whose logits are wanted. */
+static void run_rows(struct runner *r, const int32_t *ids, int32_t s, int32_t done, int32_t n,
+                     float (*logits)[TINY_VOCABULARY])
+{
+    int32_t id[ROWS_MAX], position[ROWS_MAX], sequence[ROWS_MAX], out_row[ROWS_MAX];
+    struct step step = {.n_token = n,
+                        .n_decode = n == 1,
+                        .n_out = n,
+                        .id = id,
+                        .position = position,
+                        .sequence = sequence,
+                        .out_row = out_row};
+    struct carat_error err = {0};
+    for (int32_t i = 0; i < n; i++) {
+        id[i] = ids[done + i];
+        position[i] = done + i;
+        sequence[i] = s;
+        out_row[i] = i;
+    }
+    if (runner_run(r, &step, &err)) fail_msg("%s", err.message);
+    for (int32_t i = 0; i < n; i++) {
+        const float *row;
+        assert_int_equal(runner_logits(r, &step, i, &row, &err), CARAT_OK);
+        memcpy(logits[done + i], row, sizeof *logits);
+    }
+}
+
+/* The steps of a text: chunks, then single rows. */
+static int32_t step_rows(int32_t done)
+{
+    return done < 2 * N_CHUNK ? N_CHUNK : 1;
+}
+
+static void run_text(struct runner *r, const int32_t *ids, float (*logits)[TINY_VOCABULARY])
+{
+    for (int32_t done = 0; done < N_TEXT; done += step_rows(done))
+        run_rows(r, ids, 1, done, step_rows(done), logits);
+}
+
+static float alone[2][N_TEXT][TINY_VOCABULARY], found[2][N_TEXT][TINY_VOCABULARY];
+
+/* ---- Two runners ------------------------------------------------------------------------ */
+
+/* Steps take turns, as those of a model and its drafter would. */
+static void check_two(const carat_model *const *which, const char *const *backends)
+{
+    int32_t ids[2][N_TEXT];
+    struct runner *r[2];
+    for (int i = 0; i < 2; i++) {
+        draw_ids(TINY_SEED + (uint64_t)i, ids[i], N_TEXT);
+        r[i] = open_runner(which[i], backends[i], NULL, 0);
+        run_text(r[i], ids[i], alone[i]);
+        runner_close(r[i]);
+    }
+    for (int i = 0; i < 2; i++) r[i] = open_runner(which[i], backends[i], NULL, 0);
+    mem_fail_after(0); /* a step allocates nothing */
+    for (int32_t done = 0; done < N_TEXT; done += step_rows(done))
+        for (int i = 0; i < 2; i++) run_rows(r[i], ids[i], i, done, step_rows(done), found[i]);
+    assert_int_equal(mem_fail_after(-1), 0);
+    for (int i = 0; i < 2; i++) {
+        runner_close(r[i]);
+        assert_memory_equal(found[i], alone[i], sizeof alone[i]);
+    }
+}
+
+static void two_runners_in_turns_give_the_bits_of_each_alone(void **state)
+{
+    (void)state;
+    static const char *const backends[][2] = {{"ref", "ref"}, {"cpu", "cpu"}, {"ref", "cpu"}};
+    for (int k = 0; k < 3; k++)
+        for (int size = 0; size < GEMMA_SIZES; size++) {
+            const carat_model *other[] = {models[size], models[(size + 1) % GEMMA_SIZES]};
+            const carat_model *same[] = {models[size], models[size]};
+            check_two(other, backends[k]);
+            check_two(same, backends[k]);
+        }
+}
+
+/* ---- Several devices -------------------------------------------------------------------- */
+
+/* All ways to give the layers to three devices that keep layers with the keys that they read. */
+static int check_three(int size, const char *const *backends, const char *one)
+{
+    const struct gemma_config *c = &models[size]->config;
+    int32_t ids[N_TEXT], n_checked = 0;
+    draw_ids(TINY_SEED, ids, N_TEXT);
+    struct runner *r = open_runner(models[size], one, NULL, 0);
+    run_text(r, ids, alone[0]);
+    runner_close(r);
+    for (int32_t a = 1; a < c->n_layer - 1; a++)
+        for (int32_t b = 1; a + b < c->n_layer; b++) {
+            int32_t n_layers[] = {a, b, c->n_layer - a - b};
+            struct split split = split_in_order(c, n_layers, 3);
+            if (!split_is_sound(c, &split)) continue;
+            struct layout_part parts[3];
+            for (int i = 0; i < 3; i++)
+                parts[i] = (struct layout_part){backends[i], 0, n_layers[i]};
+            r = open_runner(models[size], NULL, parts, 3);
+            assert_int_equal(r->layout.n_targets, 3);
+            assert_int_equal(r->layout.plans.buckets[0].n_segments, 3);
+            run_text(r, ids, found[0]);
+            runner_close(r);
+            if (memcmp(found[0], alone[0], sizeof alone[0]) != 0)
+                fail_msg("size %d, %s %s %s, %d and %d layers: other bits", size, backends[0],
+                         backends[1], backends[2], a, b);
+            n_checked++;
+        }
+    return n_checked;
+}
+
+static void three_devices_give_the_bits_of_one(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"ref", "late"}; /* the host, and what is not the host */
+    static const char *const cpus[] = {"cpu", "cpu", "cpu"};
+    for (int size = 0; size < GEMMA_SIZES; size++) {
+        int n = check_three(size, cpus, "cpu");
+        for (int k = 0; k < 8; k++) {
+            const char *backends[] = {kinds[k & 1], kinds[k >> 1 & 1], kinds[k >> 2]};
+            n += check_three(size, backends, "ref");
+        }
+        const struct gemma_config *c = &models[size]->config;
+        if (c->n_kv_layer == c->n_layer) assert_true(n > 0);
+    }
+}
+
+/* Rows between two devices, neither of which is the host, go through memory that is counted. */
+static void rows_between_devices_go_through_the_host(void **state)
+{
+    (void)state;
+    struct layout_part parts[] = {{"late", 0, 2}, {"late", 0, 1}, {"ref", 0, 0}};
+    const carat_model *model = models[GEMMA_12B];
+    struct runner *r = open_runner(model, NULL, parts, 3);
+    size_t row_bytes = (size_t)model->config.n_embd * sizeof(float);
+    size_t step_bytes = (N_CHUNK + 2) * 4 * sizeof(int32_t);
+    assert_int_equal(r->layout.plans.staging_bytes, (N_CHUNK + 2) * row_bytes);
+    assert_int_equal(r->layout.memory.step, step_bytes + r->layout.plans.staging_bytes);
+    runner_close(r);
+    parts[1].backend = "ref";
+    r = open_runner(model, NULL, parts, 3);
+    assert_int_equal(r->layout.plans.staging_bytes, 0);
+    runner_close(r);
+}
+
+static void layers_that_would_leave_their_keys_are_refused(void **state)
+{
+    (void)state;
+    const struct gemma_config *c = &models[GEMMA_E2B]->config;
+    struct layout_part parts[] = {{"ref", 0, c->n_layer - 1}, {"ref", 0, 1}};
+    struct layout_source from = {
+        .config = c, .gguf = models[GEMMA_E2B]->gguf, .outs_max = 1, .parts = parts, .n_parts = 2};
+    struct carat_error err = {0};
+    struct runner *r;
+    assert_int_equal(runner_open(&r, &from, NULL, &err), CARAT_EUSAGE);
+    assert_null(r);
+    assert_non_null(strstr(err.message, "keys of another"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_runners_in_turns_give_the_bits_of_each_alone),
+        cmocka_unit_test(three_devices_give_the_bits_of_one),
+        cmocka_unit_test(rows_between_devices_go_through_the_host),
+        cmocka_unit_test(layers_that_would_leave_their_keys_are_refused),
+    };
+    return cmocka_run_group_tests(tests, open_models, close_models);
+}
