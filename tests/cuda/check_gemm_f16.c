@@ -264,7 +264,7 @@ static void check_dense(struct check *c, struct cublas *cublas, const struct den
             .n_rows = d->n_rows, .n_w = d->n_w, .x = o.act, .half = r.half, .half_cols = half_cols};
         memcpy(args.w, o.views, sizeof args.w);
         memcpy(args.y, r.y, sizeof args.y);
-        if (cublas) check_that(c, cublas_takes(&args, true), "cublas_takes");
+        if (cublas) check_that(c, cublas_takes(args.n_w, args.half != NULL, true), "cublas_takes");
         multiply(c, cublas, &args);
         char label[80];
         snprintf(label, sizeof label, "%s %s %d x %d x %d", cublas ? "cublas" : "gemm_f16",

@@ -129,7 +129,7 @@ static void check_rows(const carat_engine *e)
     const struct bucket *b = plans_get(&e->runner->layout.plans, s->n_token, s->n_out);
     const struct program *p = b->segments[0].program;
     const struct gather *g = &p->rows->gather;
-    const int32_t *slot = p->device->step_host + (p->row_slots - p->step.counts);
+    const int32_t *slot = step_arrays_at(p->device->step_host, p->rows_max).slot;
     size_t bytes = g->table->row_bytes;
     for (int32_t t = 0; t < s->n_token; t++) {
         assert_in_range(slot[t], 0, g->cache.n_slots - 1);

@@ -136,9 +136,9 @@ int cublas_set_stream(struct cublas *c, const struct queue *q, void *workspace, 
 
 /* ---- Products --------------------------------------------------------------------------- */
 
-bool cublas_takes(const struct gemm_args *args, bool is_contiguous)
+bool cublas_takes(int32_t n_w, bool is_half, bool is_contiguous)
 {
-    return args->x.kind == ACT_HALF && (is_contiguous || args->n_w == 1 || !args->half);
+    return is_contiguous || n_w == 1 || !is_half;
 }
 
 /* y [n_rows][y_cols] = x W^T, `rows` rows of W. */

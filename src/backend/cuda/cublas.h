@@ -25,9 +25,9 @@ int cublas_version(const struct cublas *c);
 /* `workspace`: device memory, aligned to 256 bytes, that outlives c's products. */
 int cublas_set_stream(struct cublas *c, const struct queue *q, void *workspace, size_t bytes);
 
-/* Whether cublas_multiply takes these: fp16 results of several weights need their mirrors side by
- * side (`is_contiguous`), since they are one product. */
-bool cublas_takes(const struct gemm_args *args, bool is_contiguous);
+/* Whether cublas_multiply takes products with n_w weights: fp16 results (`is_half`) of several need
+ * their mirrors side by side (`is_contiguous`), since they are one product. */
+bool cublas_takes(int32_t n_w, bool is_half, bool is_contiguous);
 
 /* The same as launch_gemm_f16, on the queue of cublas_set_stream. fp32 results are multiplied by
  * the rows' scales in a second launch; fp16 ones are left unscaled, as there. What cuBLAS turns

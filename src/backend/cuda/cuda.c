@@ -10,7 +10,9 @@
 #include "backend/cuda/profile.h"
 #include "backend/cuda/program.h"
 #include "backend/cuda/row_table.h"
+#include "backend/cuda/step_arrays.h"
 #include "backend/cuda/weights.h"
+#include "backend/cuda/windows.h"
 #include "base/mem.h"
 #include "base/os.h"
 
@@ -105,10 +107,10 @@ static int take_device(struct device *d, struct carat_error *err)
     d->queue.capability = facts.major * 10 + facts.minor;
     d->queue.has_dependent_launch = facts.major >= 9;
     status = cudaStreamCreateWithFlags(&d->queue.stream, cudaStreamNonBlocking);
-    if (!status) status = cudaMallocHost((void **)&d->step_host, STEP_BYTES);
+    if (!status) status = cudaMallocHost((void **)&d->step_host, step_bytes(STEP_ROWS_MAX));
     if (!status) status = cudaMallocHost((void **)&d->best_host, BEST_BYTES);
     if (status) return cuda_fail(err, status, "cuda");
-    memset(d->step_host, 0, STEP_BYTES);
+    memset(d->step_host, 0, step_bytes(STEP_ROWS_MAX));
     TRY(prepare_kernels(err));
     d->many = cuda_choose_many(d);
     return CARAT_OK;
@@ -222,11 +224,6 @@ static void cuda_unshare(struct device *device, void *host)
 static int32_t cuda_window(const struct device *device, const struct plan *plan, int32_t i)
 {
     return cuda_fuses(device) ? window_at(plan, i).n : 1;
-}
-
-static size_t cuda_scratch_bytes(const struct device *device, const struct plan *plan)
-{
-    return scratch_layout_of(device, plan).total;
 }
 
 static int cuda_fence(struct device *device, struct carat_error *err)

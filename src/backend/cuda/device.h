@@ -19,10 +19,6 @@ enum {
     ARRIVED_BYTES = 256
 };
 
-/* A step as the device sees it: four numbers, then five arrays (step.h) of so many rows each. */
-#define STEP_COPY_BYTES(rows) ((4 + 5 * (size_t)(rows)) * sizeof(int32_t))
-#define STEP_BYTES STEP_COPY_BYTES(STEP_ROWS_MAX)
-
 struct device {
     int index;
     char name[96];
@@ -38,7 +34,7 @@ struct device {
     struct device_limits limits;  /* 0: not measured yet */
     uint32_t *arrived;            /* of launch_router: ARRIVED_BYTES of 0; NULL until needed */
     const struct row_table *rows; /* of the weight that has one, for the profile; or NULL */
-    int32_t *step_host;           /* page-locked, STEP_BYTES */
+    int32_t *step_host;           /* page-locked, a step of STEP_ROWS_MAX rows (step_arrays.h) */
     struct logit_pair *best_host; /* page-locked, BEST_BYTES: [MATVEC_ROWS_MAX][TOP_K] */
     bool is_running;              /* something was run since the last fence */
     double run_begin;             /* of the last run, for the profile */

@@ -3,6 +3,7 @@
 #include "backend/cuda/gather.h"
 #include "backend/cuda/mirrors.h"
 #include "backend/cuda/planes.h"
+#include "backend/cuda/step_arrays.h"
 
 struct placement placement_least(const struct plan *plan, enum table_place tables)
 {
@@ -67,5 +68,5 @@ void cuda_place_weights(const struct device *d, const struct plan *plan, const s
     if (budget != 0) left = budget < 0 ? 0 : smaller(left, (size_t)budget);
     out->mirror_bytes = mirrors_bytes(d, plan, left);
     out->device_bytes = weights + out->mirror_bytes;
-    out->pinned_bytes = STEP_BYTES + BEST_BYTES + planes_bytes(d, plan, out, true);
+    out->pinned_bytes = step_bytes(STEP_ROWS_MAX) + BEST_BYTES + planes_bytes(d, plan, out, true);
 }

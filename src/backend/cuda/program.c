@@ -1,196 +1,51 @@
-/* Programs: windows of a plan, launched one by one, or recorded once for usual steps and replayed
- * (recording.h). Everything that changes from step to step is in the step's arrays, which are
- * copied to the device first; in a recorded step that copy is its first node. */
 #include "backend/cuda/program.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "backend/cuda/cublas.h"
+#include "backend/cuda/launch.h"
 #include "backend/cuda/mirrors.h"
-#include "backend/cuda/profile.h"
 #include "backend/cuda/recording.h"
-#include "backend/cuda/stages.h"
 #include "backend/cuda/row_table.h"
 #include "backend/cuda/upload.h"
 #include "backend/cuda/weights.h"
-#include "base/assert.h"
 #include "base/mem.h"
 #include "base/os.h"
 
-static int32_t most_rows(const struct plan *plan)
+/* While weights are loaded nothing runs, and their staging lies over all of the scratch. */
+size_t cuda_scratch_bytes(const struct device *d, const struct plan *plan)
 {
-    int32_t token = plan->rows_max[ROWS_TOKEN], out = plan->rows_max[ROWS_OUT];
-    return token > out ? token : out;
+    size_t lowered = lower_scratch_bytes(d, plan), staging = upload_staging_bytes(plan);
+    return lowered > staging ? lowered : staging;
 }
 
-/* ---- Scratch ---------------------------------------------------------------------------- */
-
-static void raise_to(size_t *most, size_t value)
-{
-    if (value > *most) *most = value;
-}
-
-/* The most that one window needs of each part. */
-struct needs {
-    size_t slot, inner, wide, mirror, experts, attention, cublas;
-};
-
-static void add_product_needs(const struct device *d, const struct plan *plan,
-                              const struct window *w, struct needs *needs)
-{
-    size_t bytes = 0, wide = 0;
-    for (int32_t i = w->first; i < w->first + w->n; i++) {
-        const struct op *op = &plan->ops[i];
-        const struct weight *m = op_product(op);
-        if (!m) continue;
-        size_t rows = (size_t)plan->rows_max[plan_buf_at(plan, op->out[0])->rows];
-        size_t pairs = op->code == OP_MATMUL ? rows : rows * (size_t)op->p.expert.n_used;
-        size_t in_floats =
-            is_multiplied_exactly(m) || rows < MATVEC_ROWS_MAX ? rows : MATVEC_ROWS_MAX;
-        raise_to(&needs->inner, in_floats * ((size_t)m->cols + TILE_COLS) * sizeof(float) *
-                                    (op->code == OP_EXPERT_OUT ? (size_t)op->p.expert.n_used : 1));
-        raise_to(op->in[0] == plan->ops[w->first].in[0] ? &needs->slot : &needs->inner,
-                 act_bytes(op->code == OP_EXPERT_OUT ? pairs : rows, m->cols));
-        wide += aligned(pairs * (size_t)m->rows * sizeof(float));
-        if (rows > MATVEC_ROWS_MAX && wants_mirror(d, plan, m) && m->n_expert == 1) {
-            bytes += aligned(mirror_bytes_of(m));
-            if (d->cublas) needs->cublas = CUBLAS_WORKSPACE_BYTES;
-        }
-        if (m->n_expert > 1)
-            raise_to(&needs->experts,
-                     expert_plan_bytes((int32_t)rows, op->p.expert.n_used, m->n_expert));
-    }
-    raise_to(&needs->wide, wide);
-    raise_to(&needs->mirror, bytes);
-}
-
-static struct needs needs_of(const struct device *d, const struct plan *plan)
-{
-    struct needs needs = {0};
-    for (int32_t i = 0; i < plan->n_ops; i++) {
-        if (plan->ops[i].window == 0) continue;
-        struct window w = {WINDOW_SINGLE, i, plan->ops[i].window};
-        add_product_needs(d, plan, &w, &needs);
-        const struct op *op = &plan->ops[i];
-        if (op->code != OP_ATTENTION) continue;
-        const struct kv_cache *c = &plan->caches[op->p.attention.cache];
-        raise_to(&needs.attention,
-                 attention_decode_scratch_bytes(plan->rows_max[plan_buf_at(plan, op->out[0])->rows],
-                                                op->p.attention.n_heads, c->head_dim, c->n_heads));
-    }
-    return needs;
-}
-
-struct scratch_layout scratch_layout_of(const struct device *d, const struct plan *plan)
-{
-    struct needs needs = needs_of(d, plan);
-    struct scratch_layout y = {.slot_bytes = aligned(needs.slot)};
-    y.slot = aligned(STEP_COPY_BYTES(most_rows(plan)));
-    y.inner = y.slot + ACT_SLOTS * y.slot_bytes;
-    y.wide = y.inner + aligned(needs.inner);
-    y.mirror = y.wide + aligned(needs.wide);
-    y.experts = y.mirror + aligned(needs.mirror);
-    y.attention = y.experts + aligned(needs.experts);
-    y.topk = y.attention + aligned(needs.attention);
-    y.cublas = y.topk + aligned(topk_scratch_bytes(MATVEC_ROWS_MAX));
-    y.cublas_bytes = needs.cublas;
-    y.total = y.cublas + aligned(needs.cublas);
-    raise_to(&y.total, upload_staging_bytes(plan));
-    return y;
-}
-
-/* ---- Bind ------------------------------------------------------------------------------- */
-
-/* In which form each buffer is read by windows other than the one that writes it. */
-static void note_needs(struct program *p)
-{
-    const struct plan *plan = p->plan;
-    for (int32_t i = 0; i < plan->n_ops; i++) {
-        const struct op *op = &plan->ops[i];
-        const struct weight *w = op_product(op);
-        bool reads_act = w && !p->device->options.is_exact && !is_multiplied_exactly(w);
-        for (int k = 0; k < 3; k++) {
-            if (op->in[k] == BUF_NONE || plan_buf_is_internal(plan, op->in[k])) continue;
-            bool is_act = reads_act && k == 0;
-            p->needs[op->in[k]] |= is_act ? NEEDS_ACT : NEEDS_FLOATS;
-            if (is_act && loaded_of(w)->view.layout == LAYOUT_ROWS)
-                p->needs[op->in[k]] |= NEEDS_FLOATS; /* of few rows */
-        }
-    }
-    if (plan->logits != BUF_NONE) p->needs[plan->logits] |= NEEDS_FLOATS;
-}
-
-static int take_windows(struct program *p, struct carat_error *err)
-{
-    const struct plan *plan = p->plan;
-    p->windows = mem_alloc((size_t)plan->n_ops + 1, sizeof *p->windows);
-    p->needs = mem_alloc((size_t)plan->n_bufs + 1, 1);
-    if (!p->windows || !p->needs)
-        return err_no_memory(err, "program", (size_t)plan->n_ops * sizeof *p->windows);
-    for (int32_t i = 0; i < plan->n_ops; i += plan->ops[i].window) {
-        struct window w = window_at(plan, i);
-        if (!cuda_fuses(p->device) || w.n != plan->ops[i].window) {
-            carat_assert(plan->ops[i].window == 1); /* else it was marked by another */
-            w = (struct window){WINDOW_SINGLE, i, 1};
-        }
-        p->windows[p->n_windows++] = w;
-    }
-    note_needs(p);
-    return CARAT_OK;
-}
-
-static void view_step(struct program *p)
-{
-    int32_t *base = (int32_t *)(void *)(p->scratch + p->at.step);
-    p->rows_max = most_rows(p->plan);
-    p->step = (struct step_view){.counts = base,
-                                 .id = base + 4,
-                                 .position = base + 4 + p->rows_max,
-                                 .sequence = base + 4 + 2 * p->rows_max,
-                                 .out_row = base + 4 + 3 * p->rows_max};
-    p->row_slots = base + 4 + 4 * p->rows_max;
-}
+/* ---- Launching -------------------------------------------------------------------------- */
 
 /* Before a program's products: the workspace is in its scratch. Nothing changes from step to step
  * of a program, nor between its warm-up and its recording. */
 static void give_workspace(struct program *p)
 {
     struct device *d = p->device;
-    char *workspace = p->scratch + p->at.cublas;
-    if (!p->at.cublas_bytes || d->cublas_workspace == workspace) return;
-    if (cublas_set_stream(d->cublas, &d->queue, workspace, p->at.cublas_bytes))
+    const struct lowered *l = &p->lowered;
+    if (!l->workspace_bytes || d->cublas_workspace == l->workspace) return;
+    if (cublas_set_stream(d->cublas, &d->queue, l->workspace, l->workspace_bytes))
         d->failure = cudaErrorUnknown; /* products would go to another stream */
-    d->cublas_workspace = workspace;
+    d->cublas_workspace = l->workspace;
 }
 
-/* The copy of the step, then every window, then the best logits of each row. */
-void program_launch(struct program *p, const int32_t rows_of[ROW_CLASS_COUNT])
+/* The copy of the step, which is in d->step_host, and its launches for so many rows. */
+static void launch_step(struct program *p, const int32_t n[ROW_CLASS_COUNT])
 {
     struct device *d = p->device;
+    struct step_rows rows = {.n_decode = d->step_host[1]};
+    memcpy(rows.n, n, sizeof rows.n);
     give_workspace(p);
     cudaError_t status =
-        cudaMemcpyAsync(p->scratch + p->at.step, d->step_host, STEP_COPY_BYTES(p->rows_max),
+        cudaMemcpyAsync(p->lowered.step.counts, d->step_host, step_bytes(p->rows_max),
                         cudaMemcpyHostToDevice, d->queue.stream);
     if (status) d->failure = status;
-    if (d->profile) profile_begin(d->profile, d->queue.stream);
-    memcpy(p->n, rows_of, sizeof p->n);
-    p->n_decode = d->step_host[1];
-    p->next_slot = 0;
-    p->half_id = BUF_NONE;
-    for (int i = 0; i < ACT_SLOTS; i++) p->slots[i].id = BUF_NONE;
-    for (int32_t i = 0; i < p->n_windows; i++) {
-        stage_run(p, &p->windows[i]);
-        if (!d->failure && (d->failure = cudaPeekAtLastError()) != cudaSuccess)
-            d->failed_op = &p->plan->ops[p->windows[i].first];
-    }
-    buf_id logits = p->plan->logits;
-    int32_t n_out = p->n[ROWS_OUT];
-    if (logits == BUF_NONE || n_out == 0 || n_out > MATVEC_ROWS_MAX) return;
-    struct rows rows = {n_out, 1};
-    launch_topk(&d->queue, p->step, rows, program_floats(p, logits),
-                plan_buf_at(p->plan, logits)->cols, d->best_host, p->scratch + p->at.topk);
-    if (d->profile) profile_mark(d->profile, d->queue.stream, (struct time_work){.kind = "top k"});
+    records_launch(d, &p->lowered.records, &rows);
 }
 
 /* Steps in which no row lives: the driver loads every kernel now, not under the first request.
@@ -198,12 +53,12 @@ void program_launch(struct program *p, const int32_t rows_of[ROW_CLASS_COUNT])
 static int warm_up(struct program *p, struct carat_error *err)
 {
     const int32_t *rows = p->plan->rows_max;
-    memset(p->device->step_host, 0, STEP_COPY_BYTES(p->rows_max));
-    program_launch(p, rows);
+    memset(p->device->step_host, 0, step_bytes(p->rows_max));
+    launch_step(p, rows);
     for (int32_t n = rows[ROWS_TOKEN] / 2; n > MATVEC_ROWS_MAX; n /= 2)
-        program_launch(p, (int32_t[ROW_CLASS_COUNT]){n, 1});
+        launch_step(p, (int32_t[ROW_CLASS_COUNT]){n, 1});
     for (int i = 0; i < p->plan->n_usual && !p->device->options.is_exact; i++)
-        program_launch(p, p->plan->usual[i].rows);
+        launch_step(p, p->plan->usual[i].rows);
     cudaError_t status = cudaStreamSynchronize(p->device->queue.stream);
     if (!status) status = cudaGetLastError();
     if (!status) return CARAT_OK;
@@ -213,6 +68,37 @@ static int warm_up(struct program *p, struct carat_error *err)
              op ? op_name((enum op_code)op->code) : "a copy", op ? op->layer : -1);
     return cuda_fail(err, status, what);
 }
+
+/* ---- Recording -------------------------------------------------------------------------- */
+
+static int record(struct program *p, const struct plan_usual *usual, cudaGraphExec_t *out,
+                  struct carat_error *err)
+{
+    cudaGraph_t graph;
+    cudaStream_t stream = p->device->queue.stream;
+    p->device->step_host[1] = 0; /* decoding rows */
+    cudaError_t status = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    if (status) return cuda_fail(err, status, "recording a step");
+    launch_step(p, usual->rows);
+    status = cudaStreamEndCapture(stream, &graph);
+    if (status) return cuda_fail(err, status, "recording a step");
+    status = cudaGraphInstantiate(out, graph, 0);
+    cudaGraphDestroy(graph);
+    if (!status) status = cudaGraphUpload(*out, stream);
+    return status ? cuda_fail(err, status, "recording a step") : CARAT_OK;
+}
+
+/* Every usual step of the plan, after the warm-up. */
+static int make_recordings(struct program *p, struct carat_error *err)
+{
+    const struct device_options *o = &p->device->options;
+    if (o->is_exact || o->has_no_graphs || p->device->profile) return CARAT_OK;
+    for (int i = 0; i < p->plan->n_usual; i++)
+        TRY(record(p, &p->plan->usual[i], &p->recorded[i], err));
+    return CARAT_OK;
+}
+
+/* ---- Bind ------------------------------------------------------------------------------- */
 
 /* Counters that kernels bring back to 0 themselves. */
 static int take_counters(struct device *d, struct carat_error *err)
@@ -240,32 +126,36 @@ static int check_heads(const struct plan *plan, struct carat_error *err)
     return CARAT_OK;
 }
 
-static int start_program(struct program *p, const struct placement *placement,
-                         struct carat_error *err)
+static int check_rows(const struct program *p, struct carat_error *err)
+{
+    if (p->rows_max <= STEP_ROWS_MAX) return CARAT_OK;
+    return err_set(err, CARAT_EUSAGE, "cuda: at most %d rows a step expected, %d found",
+                   STEP_ROWS_MAX, p->rows_max);
+}
+
+static int start_program(struct program *p, const struct placement *placement, void *memory,
+                         void *scratch, struct carat_error *err)
 {
     struct device *d = p->device;
     TRY(check_heads(p->plan, err));
-    if (most_rows(p->plan) > STEP_ROWS_MAX)
-        return err_set(err, CARAT_EUSAGE, "cuda: at most %d rows a step expected, %d found",
-                       STEP_ROWS_MAX, most_rows(p->plan));
-    TRY(weights_upload(d, p->plan, placement, p->scratch, err));
+    TRY(check_rows(p, err));
+    TRY(weights_upload(d, p->plan, placement, scratch, err));
     TRY(mirrors_make(d, p->plan, placement, err));
-    TRY(take_windows(p, err));
     TRY(take_counters(d, err));
-    view_step(p);
+    TRY(lower_plan(&p->lowered, d, p->plan, memory, scratch, err));
     p->rows = row_table_of(p->plan);
     cudaError_t status = cudaStreamSynchronize(d->queue.stream);
     if (status) return cuda_fail(err, status, "loading weights");
     TRY(warm_up(p, err));
-    return recordings_make(p, err);
+    return make_recordings(p, err);
 }
 
 void cuda_unbind(struct program *p)
 {
     if (!p) return;
-    recordings_drop(p);
-    mem_free(p->windows);
-    mem_free(p->needs);
+    for (int i = 0; i < PLAN_USUAL_MAX; i++)
+        if (p->recorded[i]) cudaGraphExecDestroy(p->recorded[i]);
+    records_deinit(&p->lowered.records);
     mem_free(p);
 }
 
@@ -276,12 +166,8 @@ int cuda_bind(struct device *d, const struct plan *plan, const struct placement 
     cudaSetDevice(d->index);
     struct program *p = mem_alloc(1, sizeof *p);
     if (!p) return err_no_memory(err, "program", sizeof *p);
-    *p = (struct program){.device = d,
-                          .plan = plan,
-                          .memory = memory,
-                          .scratch = scratch,
-                          .at = scratch_layout_of(d, plan)};
-    int status = start_program(p, placement, err);
+    *p = (struct program){.device = d, .plan = plan, .rows_max = step_rows_max(plan->rows_max)};
+    int status = start_program(p, placement, memory, scratch, err);
     if (status)
         cuda_unbind(p);
     else
@@ -293,15 +179,15 @@ int cuda_bind(struct device *d, const struct plan *plan, const struct placement 
 
 static void fill_step(struct program *p, const struct step *step)
 {
-    int32_t *host = p->device->step_host;
-    size_t n = (size_t)step->n_token * sizeof *host;
-    host[0] = step->n_token;
-    host[1] = step->n_decode;
-    host[2] = step->n_out;
-    memcpy(host + 4, step->id, n);
-    memcpy(host + 4 + p->rows_max, step->position, n);
-    memcpy(host + 4 + 2 * p->rows_max, step->sequence, n);
-    memcpy(host + 4 + 3 * p->rows_max, step->out_row, (size_t)step->n_out * sizeof *host);
+    struct step_arrays to = step_arrays_at(p->device->step_host, p->rows_max);
+    size_t n = (size_t)step->n_token * sizeof(int32_t);
+    to.counts[0] = step->n_token;
+    to.counts[1] = step->n_decode;
+    to.counts[2] = step->n_out;
+    memcpy(to.id, step->id, n);
+    memcpy(to.position, step->position, n);
+    memcpy(to.sequence, step->sequence, n);
+    memcpy(to.out_row, step->out_row, (size_t)step->n_out * sizeof(int32_t));
 }
 
 /* Rows of the table in the mapped file are copied in front of the launches: where from and how many
@@ -309,8 +195,8 @@ static void fill_step(struct program *p, const struct step *step)
 static void bring_rows(struct program *p, const struct step *step)
 {
     struct device *d = p->device;
-    int32_t *slots = d->step_host + 4 + 4 * p->rows_max;
-    cudaError_t status = row_table_step(p->rows, d->queue.stream, step, slots);
+    int32_t *slot = step_arrays_at(d->step_host, p->rows_max).slot;
+    cudaError_t status = row_table_step(p->rows, d->queue.stream, step, slot);
     if (status) d->failure = status;
 }
 
@@ -325,11 +211,11 @@ static void launch_or_replay(struct program *p, const struct step *step)
     int usual = p->device->options.is_exact ? -1 : recording_for(p->plan, step);
     int32_t own[ROW_CLASS_COUNT] = {step->n_token, step->n_out};
     const int32_t *rows = usual < 0 ? own : p->plan->usual[usual].rows;
+    p->n_out = rows[ROWS_OUT];
     if (usual < 0 || !p->recorded[usual]) {
-        program_launch(p, rows);
+        launch_step(p, rows);
         return;
     }
-    memcpy(p->n, rows, sizeof p->n);
     cudaError_t status = cudaGraphLaunch(p->recorded[usual], p->device->queue.stream);
     if (status) p->device->failure = status;
 }
@@ -349,7 +235,7 @@ void cuda_run(struct program *p, const struct step *step)
 
 int cuda_best(struct program *p, int32_t row, const struct logit_pair **out)
 {
-    if (p->n[ROWS_OUT] > MATVEC_ROWS_MAX) return 0;
+    if (p->n_out > MATVEC_ROWS_MAX) return 0;
     *out = p->device->best_host + (size_t)row * TOP_K;
     int32_t n_vocab = plan_buf_at(p->plan, p->plan->logits)->cols;
     return n_vocab < TOP_K ? n_vocab : TOP_K;

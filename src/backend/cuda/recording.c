@@ -1,6 +1,6 @@
 #include "backend/cuda/recording.h"
 
-#include "backend/cuda/program.h"
+#include "backend/cuda/kernels.h"
 
 /* Rows that a step may have less than the recorded one. Replaying saves 0.24 ms (8 rows) to 0.34 ms
  * (512 and more), E4B on an H200. That is worth half of a few rows, which cost little next to their
@@ -34,36 +34,4 @@ int recording_for(const struct plan *plan, const struct step *step)
             best = i;
     }
     return best;
-}
-
-static int record(struct program *p, const struct plan_usual *usual, cudaGraphExec_t *out,
-                  struct carat_error *err)
-{
-    cudaGraph_t graph;
-    cudaStream_t stream = p->device->queue.stream;
-    p->device->step_host[1] = 0; /* decoding rows */
-    cudaError_t status = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
-    if (status) return cuda_fail(err, status, "recording a step");
-    program_launch(p, usual->rows);
-    status = cudaStreamEndCapture(stream, &graph);
-    if (status) return cuda_fail(err, status, "recording a step");
-    status = cudaGraphInstantiate(out, graph, 0);
-    cudaGraphDestroy(graph);
-    if (!status) status = cudaGraphUpload(*out, stream);
-    return status ? cuda_fail(err, status, "recording a step") : CARAT_OK;
-}
-
-int recordings_make(struct program *p, struct carat_error *err)
-{
-    const struct device_options *o = &p->device->options;
-    if (o->is_exact || o->has_no_graphs || p->device->profile) return CARAT_OK;
-    for (int i = 0; i < p->plan->n_usual; i++)
-        TRY(record(p, &p->plan->usual[i], &p->recorded[i], err));
-    return CARAT_OK;
-}
-
-void recordings_drop(struct program *p)
-{
-    for (int i = 0; i < PLAN_USUAL_MAX; i++)
-        if (p->recorded[i]) cudaGraphExecDestroy(p->recorded[i]);
 }

@@ -97,6 +97,15 @@ struct cuda_weight weight_view(const struct weight *w, enum cuda_layout layout, 
     };
 }
 
+struct cuda_loaded product_foreseen(const struct device *d, const struct plan *plan,
+                                    const struct weight *w)
+{
+    if (weight_is_there(w)) return *loaded_of(w);
+    enum cuda_layout layout = layout_for(d, w, (struct weight_use){.is_product = true});
+    return (struct cuda_loaded){
+        .view = weight_view(w, layout, NULL), .source = w, .precision = weight_precision(plan, w)};
+}
+
 bool is_pinned_at(enum table_place tables, struct weight_use use)
 {
     return use.is_table && !use.is_product && tables == TABLE_PINNED;

@@ -25,6 +25,11 @@ bool is_pinned_at(enum table_place tables, struct weight_use use);
 /* How kernels see a weight whose first plane is `memory`. */
 struct cuda_weight weight_view(const struct weight *w, enum cuda_layout layout, char *memory);
 
+/* A weight that products multiply with as it is on the device, or as it is going to be there: then
+ * without memory, and as if it got no mirror. */
+struct cuda_loaded product_foreseen(const struct device *d, const struct plan *plan,
+                                    const struct weight *w);
+
 /* Whether a product stays in fp32 also for many rows: what decides between near-equal values. */
 bool is_multiplied_exactly(const struct weight *w);
 

@@ -1,0 +1,27 @@
+#include "backend/cuda/launch.h"
+
+#include "backend/cuda/profile.h"
+
+static void mark_time(struct device *d, const struct record_mark *mark, int32_t n_rows)
+{
+    struct time_work work = {.kind = mark->kind};
+    bool is_int8 = mark->operands == ACT_INT8 || mark->operands == ACT_FINE;
+    if (mark->n_w > 0)
+        work = time_work_of(mark->kind, mark->n_w, mark->w, n_rows * mark->n_used, is_int8,
+                            mark->operands == ACT_HALF);
+    profile_mark(d->profile, d->queue.stream, work);
+}
+
+void records_launch(struct device *d, const struct records *r, const struct step_rows *rows)
+{
+    if (d->profile) profile_begin(d->profile, d->queue.stream);
+    for (int32_t i = 0; i < r->n; i++) {
+        const struct record *record = &r->all[i];
+        int32_t n = rows->n[record->rows_class];
+        if (n == 0 || record->is_many != (n > MATVEC_ROWS_MAX)) continue;
+        record->start(&d->queue, record->args, (struct launch_rows){n, rows->n_decode});
+        if (!d->failure && (d->failure = cudaPeekAtLastError()) != cudaSuccess)
+            d->failed_op = record->op;
+        if (d->profile && record->mark.kind) mark_time(d, &record->mark, n);
+    }
+}

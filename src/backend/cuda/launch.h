@@ -1,0 +1,16 @@
+/* A step's launches: the walk through a program's records. */
+#ifndef CUDA_LAUNCH_H
+#define CUDA_LAUNCH_H
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/record.h"
+
+struct step_rows {
+    int32_t n[ROW_CLASS_COUNT];
+    int32_t n_decode; /* of the tokens, those that are single new ones of their sequences */
+};
+
+/* Starts every record that is for so many rows. The first failure is kept in d->failure. */
+void records_launch(struct device *d, const struct records *r, const struct step_rows *rows);
+
+#endif

@@ -1,0 +1,130 @@
+#include "backend/cuda/lower.h"
+
+#include "backend/cuda/lower_attention.h"
+#include "backend/cuda/lower_experts.h"
+#include "backend/cuda/lower_ffn.h"
+#include "backend/cuda/lower_norm.h"
+#include "backend/cuda/lower_project.h"
+#include "backend/cuda/lower_single.h"
+#include "backend/cuda/lowering.h"
+#include "backend/cuda/start.h"
+#include "base/assert.h"
+
+static void lower_by_kind(struct lowering *l)
+{
+    switch (l->window.kind) {
+    case WINDOW_PROJECT: lower_project(l); break;
+    case WINDOW_ATTEND: lower_attend(l); break;
+    case WINDOW_NORMS: lower_norms(l); break;
+    case WINDOW_FFN: lower_ffn(l); break;
+    case WINDOW_GATED: lower_gated(l); break;
+    case WINDOW_PLE: lower_ple(l); break;
+    case WINDOW_ROUTE: lower_route(l); break;
+    case WINDOW_EXPERTS: lower_experts(l); break;
+    case WINDOW_LOGITS: lower_logits(l); break;
+    case WINDOW_SINGLE: lower_single(l); break;
+    }
+}
+
+/* The largest logits of each row; of more rows than a few the host reads all logits. */
+static void lower_best(struct lowering *l)
+{
+    buf_id logits = l->plan->logits;
+    if (logits == BUF_NONE || l->is_many) return;
+    struct topk_args args = {.step = lower_step(l),
+                             .logits = lower_floats(l, logits),
+                             .n_vocab = lower_cols(l, logits),
+                             .out = l->device->best_host,
+                             .scratch = scratch_take(&l->scratch, topk_scratch_bytes(l->rows))};
+    lower_emit(l, start_topk, &args, sizeof args);
+    lower_mark(l, "top k");
+}
+
+/* The run of ops from i on that plan_mark_windows marked. */
+static struct window marked_window(const struct lowering *l, int32_t i)
+{
+    struct window w = window_at(l->plan, i);
+    if (cuda_fuses(l->device) && w.n == l->plan->ops[i].window) return w;
+    carat_assert(l->plan->ops[i].window == 1); /* else it was marked by another */
+    return (struct window){WINDOW_SINGLE, i, 1};
+}
+
+static void forget_forms(struct lowering *l)
+{
+    for (int k = 0; k < 2; k++) {
+        l->forms[k].half_id = BUF_NONE;
+        for (int i = 0; i < ACT_SLOTS; i++) l->forms[k].slots[i].id = BUF_NONE;
+    }
+}
+
+/* For steps of a few rows of the class, and of many if the plan has as many. Those of one class may
+ * be a few where those of the other are many: what one list has put into a slot may be overwritten
+ * by the other, so that nothing is kept from class to class. */
+static void lower_in_both_sizes(struct lowering *l, enum row_class c,
+                                void (*lower)(struct lowering *l))
+{
+    int32_t most = l->plan->rows_max[c];
+    if (c != l->rows_class) forget_forms(l);
+    l->rows_class = c;
+    for (int k = 0; k < 2; k++) {
+        l->is_many = k > 0;
+        l->rows = l->is_many || most < MATVEC_ROWS_MAX ? most : MATVEC_ROWS_MAX;
+        if (l->rows == 0 || (l->is_many && l->rows <= MATVEC_ROWS_MAX)) continue;
+        scratch_begin_window(&l->scratch);
+        lower(l);
+    }
+}
+
+static void lower_windows(struct lowering *l)
+{
+    const struct plan *plan = l->plan;
+    int32_t rows_max = step_rows_max(plan->rows_max);
+    l->step = step_arrays_at(scratch_step(&l->scratch, step_bytes(rows_max)), rows_max);
+    forget_forms(l);
+    for (int32_t i = 0; i < plan->n_ops; i += plan->ops[i].window) {
+        const struct op *op = &plan->ops[i];
+        buf_id shaped = op->out[0] != BUF_NONE ? op->out[0] : op->in[0];
+        l->window = marked_window(l, i);
+        lower_in_both_sizes(l, plan_buf_at(plan, shaped)->rows, lower_by_kind);
+    }
+    if (plan->n_ops > 0) lower_in_both_sizes(l, ROWS_OUT, lower_best);
+}
+
+/* Without memory: counts. */
+static struct lowering count(const struct device *d, const struct plan *plan)
+{
+    struct lowering l = {.device = d, .plan = plan};
+    lower_windows(&l);
+    return l;
+}
+
+size_t lower_scratch_bytes(const struct device *d, const struct plan *plan)
+{
+    struct lowering counted = count(d, plan);
+    return scratch_total(&counted.scratch.used);
+}
+
+static bool is_as_counted(const struct lowering *l, const struct lowering *counted)
+{
+    const struct scratch_parts *a = &l->scratch.used, *b = &counted->scratch.used;
+    return l->records.n == counted->records.n &&
+           l->records.args_bytes == counted->records.args_bytes && a->step == b->step &&
+           a->slot == b->slot && a->window == b->window && a->workspace == b->workspace;
+}
+
+int lower_plan(struct lowered *out, const struct device *d, const struct plan *plan, void *memory,
+               void *scratch, struct carat_error *err)
+{
+    struct lowering counted = count(d, plan);
+    struct lowering l = {.device = d,
+                         .plan = plan,
+                         .memory = memory,
+                         .scratch = {.memory = scratch, .have = counted.scratch.used}};
+    TRY(records_init(&l.records, &counted.records, err));
+    lower_windows(&l);
+    carat_assert(is_as_counted(&l, &counted));
+    *out = (struct lowered){
+        .records = l.records, .step = l.step, .workspace_bytes = l.scratch.used.workspace};
+    if (out->workspace_bytes) out->workspace = scratch_workspace(&l.scratch, out->workspace_bytes);
+    return CARAT_OK;
+}

@@ -1,0 +1,25 @@
+/* A plan lowered: each of its windows as records of launches, and where the step's arrays lie. */
+#ifndef CUDA_LOWER_H
+#define CUDA_LOWER_H
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/record.h"
+#include "backend/cuda/step_arrays.h"
+
+struct lowered {
+    struct records records;
+    struct step_arrays step; /* on the device */
+    void *workspace;         /* of cuBLAS; NULL: no product goes there */
+    size_t workspace_bytes;
+};
+
+/* Scratch memory that the plan's records use. Weights need not be there: without them it is what is
+ * needed if none gets a mirror, which is the most. */
+size_t lower_scratch_bytes(const struct device *d, const struct plan *plan);
+
+/* `memory`: plan->bytes; `scratch`: as above; both of the device, and borrowed by the records, as
+ * are the plan and its weights, which are there. */
+int lower_plan(struct lowered *out, const struct device *d, const struct plan *plan, void *memory,
+               void *scratch, struct carat_error *err);
+
+#endif

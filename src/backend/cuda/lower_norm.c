@@ -1,0 +1,109 @@
+#include "backend/cuda/lower_norm.h"
+
+#include "backend/cuda/start.h"
+#include "backend/cuda/weight_use.h"
+
+/* In which forms windows other than the one that writes it read a buffer. */
+struct reads {
+    bool floats, act;
+};
+
+static struct reads reads_of(const struct lowering *l, buf_id id)
+{
+    const struct plan *plan = l->plan;
+    const struct plan_buf *b = plan_buf_at(plan, id);
+    struct reads reads = {.floats = id == plan->logits, .act = false};
+    if (plan_buf_is_internal(plan, id)) return reads;
+    for (int32_t i = b->first_op < 0 ? 0 : b->first_op; i <= b->last_op && i < plan->n_ops; i++) {
+        const struct op *op = &plan->ops[i];
+        const struct weight *w = op_product(op);
+        bool is_act = w && !l->device->options.is_exact && !is_multiplied_exactly(w);
+        if (op->in[0] == id && is_act) {
+            reads.act = true;
+            if (lower_matrix(l, w).layout == LAYOUT_ROWS) reads.floats = true; /* of a few rows */
+        }
+        if ((op->in[0] == id && !is_act) || op->in[1] == id || op->in[2] == id) reads.floats = true;
+    }
+    return reads;
+}
+
+/* The first product after the window that reads activations of the buffer. */
+static const struct weight *reader_of(const struct lowering *l, buf_id id)
+{
+    const struct plan *plan = l->plan;
+    int32_t last = plan_buf_at(plan, id)->last_op;
+    for (int32_t i = l->window.first + l->window.n; i <= last && i < plan->n_ops; i++) {
+        const struct op *op = &plan->ops[i];
+        const struct weight *w = op->in[0] == id ? op_product(op) : NULL;
+        if (w && !is_multiplied_exactly(w)) return w;
+    }
+    return NULL;
+}
+
+/* One more output of the launch: buffer `id`, in every form in which it is read. `norm` makes it;
+ * NULL: it is the sum itself, whose floats are written anyway. */
+static void add_out(struct lowering *l, struct norm_args *args, buf_id id, const struct op *norm)
+{
+    struct norm_out *out = &args->out[args->n_outs];
+    struct reads reads = reads_of(l, id);
+    const struct weight *reader = reads.act ? reader_of(l, id) : NULL;
+    enum act_kind kind = reader ? lower_kind(l, reader) : ACT_NONE;
+    *out = (struct norm_out){.act = {.kind = ACT_NONE}};
+    if (!norm && kind == ACT_NONE) return;
+    if (norm) {
+        out->is_normed = true;
+        out->w = lower_vector(norm->p.norm.w);
+        if (reads.floats || kind == ACT_NONE) out->y = lower_floats(l, id);
+    }
+    if (kind != ACT_NONE) out->act = lower_act_slot(l, id, kind);
+    args->n_outs++;
+}
+
+/* The ops of the window up to the residual sum and its scale: how many, 0 if there is no sum. */
+static int32_t add_sum(struct lowering *l, struct norm_args *args)
+{
+    const struct op *ops = lower_ops(l);
+    int32_t at = 0;
+    while (at < l->window.n && ops[at].code != OP_ADD) at++;
+    if (at == l->window.n) return 0;
+    args->is_normed = true;
+    args->w_a = lower_vector(ops[0].p.norm.w);
+    if (at == 2) { /* two branches, normed, summed and normed again */
+        args->b = lower_floats(l, ops[1].in[0]);
+        args->w_b = lower_vector(ops[1].p.norm.w);
+        args->w_s = lower_vector(ops[3].p.norm.w);
+        at = 4;
+    }
+    const struct op *sum = &ops[at++];
+    buf_id x = sum->out[0];
+    args->residual = lower_floats(l, sum->in[0]);
+    if (at < l->window.n && ops[at].code == OP_SCALE) {
+        args->scale = ops[at].p.scale.value;
+        x = ops[at++].out[0];
+    }
+    args->x_out = lower_floats(l, x);
+    add_out(l, args, x, NULL);
+    return at;
+}
+
+void lower_norms(struct lowering *l)
+{
+    const struct op *ops = lower_ops(l);
+    struct forms *forms = &l->forms[l->is_many];
+    buf_id x = ops[0].in[0];
+    struct norm_args args = {.step = lower_step(l),
+                             .rows = lower_rows(l),
+                             .cols = lower_cols(l, x),
+                             .eps = ops[0].p.norm.eps,
+                             .a = lower_floats(l, x),
+                             .scale = 1.0f};
+    if (forms->half_id == x) {
+        args.a_half = (const uint16_t *)(const void *)args.a;
+        args.a_scale = forms->half_scale;
+        forms->half_id = BUF_NONE;
+    }
+    for (int32_t i = add_sum(l, &args); i < l->window.n; i++)
+        add_out(l, &args, ops[i].out[0], &ops[i]);
+    lower_emit(l, start_norm, &args, sizeof args);
+    lower_mark(l, "norms");
+}

@@ -1,0 +1,200 @@
+#include "backend/cuda/lower_product.h"
+
+#include "backend/cuda/cublas.h"
+#include "backend/cuda/mirrors.h"
+#include "backend/cuda/start.h"
+#include "base/assert.h"
+
+/* ---- A few rows, and exact ones --------------------------------------------------------- */
+
+static void multiply_few(struct lowering *l, int32_t n_w, const struct weight *const *w,
+                         struct input x, float *const *y)
+{
+    struct matvec_args args = {.step = lower_step(l),
+                               .rows = lower_rows(l),
+                               .n_w = n_w,
+                               .x = x.act,
+                               .x_floats = x.floats,
+                               .epilogue = MATVEC_STORE};
+    for (int32_t k = 0; k < n_w; k++) {
+        args.w[k] = lower_matrix(l, w[k]);
+        args.y[k] = y[k];
+    }
+    lower_emit(l, start_matvec, &args, sizeof args);
+}
+
+static void multiply_exactly(struct lowering *l, int32_t n_w, const struct weight *const *w,
+                             const float *x, float *const *y)
+{
+    for (int32_t k = 0; k < n_w; k++) {
+        struct exact_args args = {.step = lower_step(l),
+                                  .rows = lower_rows(l),
+                                  .w = lower_matrix(l, w[k]),
+                                  .x = x,
+                                  .y = y[k]};
+        lower_emit(l, start_matmul_exact, &args, sizeof args);
+    }
+}
+
+/* ---- Many rows -------------------------------------------------------------------------- */
+
+/* Fills in the mirrors of the weights: their own, or one that is made in each step, in scratch
+ * memory. Whether they lie side by side. */
+static bool find_mirrors(struct lowering *l, int32_t n_w, const struct weight *const *w,
+                         struct cuda_weight *views)
+{
+    size_t bytes = 0, at = 0;
+    bool is_own[3], is_contiguous = true;
+    for (int32_t k = 0; k < n_w; k++) {
+        views[k] = lower_matrix(l, w[k]);
+        is_own[k] = views[k].mirror != NULL;
+        if (!is_own[k]) bytes += mirror_bytes_of(w[k]);
+    }
+    char *scratch = bytes ? scratch_take(&l->scratch, bytes) : NULL;
+    for (int32_t k = 0; k < n_w; k++) {
+        if (!is_own[k]) {
+            if (scratch) views[k].mirror = (uint16_t *)(void *)(scratch + at);
+            at += mirror_bytes_of(w[k]);
+            lower_emit(l, start_mirror, &views[k], sizeof views[k]);
+        }
+        if (k == 0) continue;
+        size_t before = mirror_bytes_of(w[k - 1]) / sizeof(uint16_t);
+        if (is_own[k] != is_own[k - 1] ||
+            (is_own[k] && views[k].mirror != views[k - 1].mirror + before))
+            is_contiguous = false;
+    }
+    return is_contiguous;
+}
+
+/* Into fp32 matrices y, or into `half`, the other being NULL. */
+static void multiply_mirrors(struct lowering *l, int32_t n_w, const struct weight *const *w,
+                             struct act x, float *const *y, uint16_t *half)
+{
+    struct cublas_args args = {.cublas = l->device->cublas,
+                               .gemm = {.n_rows = l->rows, .n_w = n_w, .x = x, .half = half}};
+    struct gemm_args *gemm = &args.gemm;
+    bool is_contiguous = find_mirrors(l, n_w, w, gemm->w);
+    for (int32_t k = 0; k < n_w; k++) {
+        gemm->half_cols += gemm->w[k].rows;
+        if (y) gemm->y[k] = y[k];
+    }
+    if (args.cublas && cublas_takes(n_w, !y, is_contiguous)) {
+        scratch_workspace(&l->scratch, CUBLAS_WORKSPACE_BYTES);
+        lower_emit(l, start_cublas, &args, sizeof args);
+    } else {
+        lower_emit(l, start_gemm_f16, gemm, sizeof *gemm);
+    }
+}
+
+static void multiply_int8(struct lowering *l, int32_t n_w, const struct weight *const *w,
+                          struct act x, float *const *y)
+{
+    struct gemm_args args = {.n_rows = l->rows, .n_w = n_w, .x = x};
+    for (int32_t k = 0; k < n_w; k++) {
+        args.w[k] = lower_matrix(l, w[k]);
+        args.y[k] = y[k];
+    }
+    lower_emit(l, start_gemm_i8, &args, sizeof args);
+}
+
+/* ---- Any -------------------------------------------------------------------------------- */
+
+static void multiply_alike(struct lowering *l, int32_t n_w, const struct weight *const *w,
+                           struct input x, float *const *y)
+{
+    enum act_kind kind = x.act.kind;
+    if (l->device->options.is_exact || (l->is_many && kind == ACT_NONE))
+        multiply_exactly(l, n_w, w, x.floats, y);
+    else if (!l->is_many || kind == ACT_FINE)
+        multiply_few(l, n_w, w, x, y);
+    else if (kind == ACT_HALF)
+        multiply_mirrors(l, n_w, w, x.act, y, NULL);
+    else
+        multiply_int8(l, n_w, w, x.act, y);
+}
+
+static const char *product_name(int32_t n_w)
+{
+    return n_w > 1 ? "matmul with others," : "matmul";
+}
+
+/* How many weights from w[0] on read the same form, and so go in one launch. */
+static int32_t count_alike(const struct lowering *l, int32_t n_w, const struct weight *const *w)
+{
+    enum act_kind kind = lower_kind(l, w[0]);
+    enum cuda_layout layout = lower_matrix(l, w[0]).layout;
+    int32_t n = 1;
+    while (n < n_w && lower_kind(l, w[n]) == kind && lower_matrix(l, w[n]).layout == layout) n++;
+    return n;
+}
+
+void lower_multiply(struct lowering *l, int32_t n_w, const struct weight *const *w, struct input x,
+                    float *const *y)
+{
+    for (int32_t k = 0, n; k < n_w; k += n) {
+        enum act_kind kind = lower_kind(l, w[k]);
+        n = count_alike(l, n_w - k, w + k);
+        struct input form = {.floats = x.floats};
+        if (kind != ACT_NONE) form.act = kind == x.act.kind ? x.act : x.other;
+        carat_assert(kind == form.act.kind);
+        multiply_alike(l, n, w + k, form, y + k);
+        lower_mark_product(l, product_name(n), n, w + k, 1, kind);
+    }
+}
+
+bool lower_takes_half(const struct lowering *l, int32_t n_w, const struct weight *const *w,
+                      struct act x)
+{
+    if (!l->is_many || x.kind != ACT_HALF) return false;
+    for (int32_t k = 0; k < n_w; k++)
+        if (lower_kind(l, w[k]) != ACT_HALF) return false;
+    return true;
+}
+
+void lower_multiply_half(struct lowering *l, int32_t n_w, const struct weight *const *w,
+                         struct act x, uint16_t *half)
+{
+    multiply_mirrors(l, n_w, w, x, NULL, half);
+    lower_mark_product(l, product_name(n_w), n_w, w, 1, ACT_HALF);
+}
+
+/* Whether the next window is a norm, and reads this buffer alone. */
+static bool is_for_norm(const struct lowering *l, buf_id id)
+{
+    const struct plan *plan = l->plan;
+    int32_t end = l->window.first + l->window.n;
+    if (end >= plan->n_ops) return false;
+    const struct op *next = &plan->ops[end];
+    return next->code == OP_RMSNORM && next->in[0] == id && next->window > 1 &&
+           plan_buf_at(plan, id)->last_op == end && lower_cols(l, id) % 4 == 0;
+}
+
+void lower_multiply_last(struct lowering *l, const struct weight *w, struct input x)
+{
+    buf_id id = lower_ops(l)[l->window.n - 1].out[0];
+    float *y = lower_floats(l, id);
+    if (!is_for_norm(l, id) || !lower_takes_half(l, 1, &w, x.act)) {
+        lower_multiply(l, 1, &w, x, &y);
+        return;
+    }
+    lower_multiply_half(l, 1, &w, x.act, (uint16_t *)(void *)y);
+    l->forms[l->is_many].half_id = id;
+    l->forms[l->is_many].half_scale = x.act.scale;
+}
+
+/* ---- Results in scratch memory ---------------------------------------------------------- */
+
+void lower_outputs(struct lowering *l, const struct op *ops, int32_t n, float **y)
+{
+    for (int32_t k = 0; k < n; k++) {
+        size_t cols = (size_t)lower_cols(l, ops[k].out[0]);
+        y[k] = scratch_take(&l->scratch, (size_t)l->rows * cols * sizeof(float));
+    }
+}
+
+uint16_t *lower_half_outputs(struct lowering *l, const struct op *ops, int32_t n)
+{
+    size_t cols = 0;
+    for (int32_t k = 0; k < n; k++) cols += (size_t)lower_cols(l, ops[k].out[0]);
+    return scratch_take(&l->scratch, (size_t)l->rows * cols * sizeof(uint16_t));
+}

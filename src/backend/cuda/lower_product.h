@@ -1,0 +1,31 @@
+/* Products of rows with weights: which kernel, and what it reads. A few rows (decode) go through
+ * the matrix-vector kernels, which read each weight once; many rows through matrix products in fp16
+ * or 8 bits; exact ones through fp32. */
+#ifndef CUDA_LOWER_PRODUCT_H
+#define CUDA_LOWER_PRODUCT_H
+
+#include "backend/cuda/lowering.h"
+
+/* y[k] = w[k] x for up to three weights of the same input, whatever their layouts. */
+void lower_multiply(struct lowering *l, int32_t n_w, const struct weight *const *w, struct input x,
+                    float *const *y);
+
+/* Whether lower_multiply_half takes these weights and rows. */
+bool lower_takes_half(const struct lowering *l, int32_t n_w, const struct weight *const *w,
+                      struct act x);
+
+/* The same through fp16 into one fp16 matrix, side by side, without the row scale. */
+void lower_multiply_half(struct lowering *l, int32_t n_w, const struct weight *const *w,
+                         struct act x, uint16_t *half);
+
+/* The window's last product, into its plan buffer: in fp16 when the next window is a norm and the
+ * only reader, which then multiplies by the rows' scales itself; else in fp32. */
+void lower_multiply_last(struct lowering *l, const struct weight *w, struct input x);
+
+/* fp32 rows of the outputs of n ops, in the window's scratch. */
+void lower_outputs(struct lowering *l, const struct op *ops, int32_t n, float **y);
+
+/* An fp16 matrix with the outputs of n ops side by side, the same. */
+uint16_t *lower_half_outputs(struct lowering *l, const struct op *ops, int32_t n);
+
+#endif

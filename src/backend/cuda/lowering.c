@@ -1,0 +1,146 @@
+#include "backend/cuda/lowering.h"
+
+#include "backend/cuda/act.h"
+#include "backend/cuda/start.h"
+#include "backend/cuda/weight_use.h"
+
+/* ---- Where things are ------------------------------------------------------------------- */
+
+float *lower_floats(const struct lowering *l, buf_id id)
+{
+    if (id == BUF_NONE || !l->memory) return NULL;
+    return (float *)(void *)(l->memory + plan_buf_at(l->plan, id)->offset);
+}
+
+int32_t lower_cols(const struct lowering *l, buf_id id)
+{
+    return plan_buf_at(l->plan, id)->cols;
+}
+
+struct rows lower_rows(const struct lowering *l)
+{
+    return (struct rows){l->rows, l->rows_class == ROWS_OUT};
+}
+
+struct step_view lower_step(const struct lowering *l)
+{
+    return (struct step_view){.counts = l->step.counts,
+                              .id = l->step.id,
+                              .position = l->step.position,
+                              .sequence = l->step.sequence,
+                              .out_row = l->step.out_row};
+}
+
+const struct op *lower_ops(const struct lowering *l)
+{
+    return &l->plan->ops[l->window.first];
+}
+
+struct cuda_weight lower_matrix(const struct lowering *l, const struct weight *w)
+{
+    return product_foreseen(l->device, l->plan, w).view;
+}
+
+const float *lower_vector(const struct weight *w)
+{
+    if (!w || !weight_is_there(w)) return NULL;
+    return (const float *)(const void *)loaded_of(w)->view.quants;
+}
+
+struct cuda_weight lower_table(const struct lowering *l, const struct weight *w,
+                               struct step_view *step)
+{
+    *step = lower_step(l);
+    if (!weight_is_there(w)) return (struct cuda_weight){.format = w->format};
+    if (loaded_of(w)->rows) step->id = l->step.slot;
+    return loaded_of(w)->view;
+}
+
+/* ---- Forms of rows ---------------------------------------------------------------------- */
+
+enum act_kind lower_kind(const struct lowering *l, const struct weight *w)
+{
+    if (l->device->options.is_exact || is_multiplied_exactly(w)) return ACT_NONE;
+    const struct cuda_loaded p = product_foreseen(l->device, l->plan, w);
+    bool is_tiles = p.view.layout == LAYOUT_TILES;
+    if (w->n_expert > 1 && !p.view.mirror) return is_tiles ? ACT_INT8 : ACT_NONE;
+    if (!l->is_many || is_always_few(p.precision, w->format))
+        return !is_tiles ? ACT_NONE : p.precision.is_fine ? ACT_FINE : ACT_INT8;
+    bool is_half = l->device->many == ACT_HALF || !is_tiles || p.precision.is_half;
+    return is_half ? ACT_HALF : ACT_INT8;
+}
+
+struct act lower_act_slot(struct lowering *l, buf_id id, enum act_kind kind)
+{
+    struct forms *f = &l->forms[l->is_many];
+    int32_t cols = lower_cols(l, id), slot = f->next_slot++ % ACT_SLOTS;
+    void *memory = scratch_slot(&l->scratch, slot, act_bytes((size_t)l->rows, cols));
+    f->slots[slot].id = id;
+    f->slots[slot].act = act_at(memory, kind, l->rows, cols);
+    return f->slots[slot].act;
+}
+
+struct act lower_act(struct lowering *l, buf_id id, const struct weight *w)
+{
+    const struct forms *f = &l->forms[l->is_many];
+    enum act_kind kind = lower_kind(l, w);
+    if (kind == ACT_NONE) return (struct act){.kind = ACT_NONE};
+    for (int i = 0; i < ACT_SLOTS; i++)
+        if (f->slots[i].id == id && f->slots[i].act.kind == kind) return f->slots[i].act;
+    struct act_args args = {.step = lower_step(l),
+                            .rows = lower_rows(l),
+                            .x = lower_floats(l, id),
+                            .cols = lower_cols(l, id),
+                            .act = lower_act_slot(l, id, kind),
+                            .n_used = 1};
+    lower_emit(l, start_act, &args, sizeof args);
+    return args.act;
+}
+
+struct input lower_input(struct lowering *l, buf_id id, int32_t n_w, const struct weight *const *w)
+{
+    struct input x = {.floats = lower_floats(l, id)};
+    for (int32_t k = 0; k < n_w; k++) {
+        struct act act = lower_act(l, id, w[k]);
+        if (x.act.kind == ACT_NONE)
+            x.act = act;
+        else if (act.kind != ACT_NONE && act.kind != x.act.kind)
+            x.other = act;
+    }
+    return x;
+}
+
+struct input lower_hidden(struct lowering *l, int32_t rows, const struct weight *next)
+{
+    struct input x = {.floats = NULL};
+    enum act_kind kind = lower_kind(l, next);
+    if (kind == ACT_NONE) {
+        x.floats = scratch_take(&l->scratch, (size_t)rows * (size_t)next->cols * sizeof(float));
+        return x;
+    }
+    void *memory = scratch_take(&l->scratch, act_bytes((size_t)rows, next->cols));
+    x.act = act_at(memory, kind, rows, next->cols);
+    return x;
+}
+
+/* ---- Records ---------------------------------------------------------------------------- */
+
+void lower_emit(struct lowering *l, start_fn *start, const void *args, size_t args_bytes)
+{
+    struct record record = {
+        .start = start, .op = lower_ops(l), .rows_class = l->rows_class, .is_many = l->is_many};
+    records_add(&l->records, record, args, args_bytes);
+}
+
+void lower_mark(struct lowering *l, const char *kind)
+{
+    records_mark(&l->records, (struct record_mark){.kind = kind});
+}
+
+void lower_mark_product(struct lowering *l, const char *kind, int32_t n_w,
+                        const struct weight *const *w, int32_t n_used, enum act_kind operands)
+{
+    struct record_mark mark = {.kind = kind, .n_w = n_w, .n_used = n_used, .operands = operands};
+    for (int32_t k = 0; k < n_w; k++) mark.w[k] = w[k];
+    records_mark(&l->records, mark);
+}

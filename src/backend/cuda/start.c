@@ -1,0 +1,194 @@
+#include "backend/cuda/start.h"
+
+#include "backend/cuda/cublas.h"
+
+/* The usual case: arguments with a field `rows`, and a launcher that takes them. */
+#define START_ROWS(NAME, TYPE)                                                                     \
+    void start_##NAME(const struct queue *q, const void *args, struct launch_rows rows)            \
+    {                                                                                              \
+        struct TYPE a = *(const struct TYPE *)args;                                                \
+        a.rows.max = rows.n;                                                                       \
+        launch_##NAME(q, &a);                                                                      \
+    }
+
+START_ROWS(matvec, matvec_args)
+START_ROWS(matmul_exact, exact_args)
+START_ROWS(experts_in, expert_args)
+START_ROWS(experts_out, expert_args)
+START_ROWS(router, router_args)
+START_ROWS(norm, norm_args)
+START_ROWS(heads, heads_args)
+START_ROWS(embed, embed_args)
+START_ROWS(ple, ple_args)
+
+/* The same with a field `n_rows`. */
+#define START_N_ROWS(NAME, TYPE)                                                                   \
+    void start_##NAME(const struct queue *q, const void *args, struct launch_rows rows)            \
+    {                                                                                              \
+        struct TYPE a = *(const struct TYPE *)args;                                                \
+        a.n_rows = rows.n;                                                                         \
+        launch_##NAME(q, &a);                                                                      \
+    }
+
+START_N_ROWS(gemm_i8, gemm_args)
+START_N_ROWS(gemm_f16, gemm_args)
+START_N_ROWS(grouped_i8, grouped_args)
+START_N_ROWS(grouped_f16, grouped_args)
+
+/* ---- Products and experts --------------------------------------------------------------- */
+
+void start_cublas(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    struct cublas_args a = *(const struct cublas_args *)args;
+    a.gemm.n_rows = rows.n;
+    cublas_multiply(a.cublas, q, &a.gemm);
+}
+
+void start_mirror(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    const struct cuda_weight *w = args;
+    (void)rows;
+    launch_mirror(q, w, 0, 0, w->rows);
+}
+
+void start_route(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    const struct route_args *a = args;
+    launch_route(q, a->step, (struct rows){rows.n, a->rows.is_out}, a->z, a->scale, a->ids,
+                 a->shares, a->n_expert, a->n_used);
+}
+
+void start_expert_sort(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    const struct expert_sort_args *a = args;
+    launch_expert_sort(q, &a->plan, a->ids, rows.n, a->n_used, a->n_expert);
+}
+
+void start_expert_sum(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    const struct expert_sum_args *a = args;
+    launch_expert_sum(q, a->x, a->shares, a->y, rows.n, a->n_used, a->cols);
+}
+
+/* ---- Attention -------------------------------------------------------------------------- */
+
+/* Rows from `first` on. */
+static struct attention_args attention_from(const struct attention_args *args, int32_t first)
+{
+    struct attention_args a = *args;
+    size_t rows = (size_t)first, cols = (size_t)a.n_heads * (size_t)a.cache.head_dim;
+    size_t stride = (size_t)a.act.stride;
+    a.q += rows * cols;
+    if (a.y) a.y += rows * cols;
+    if (a.act.kind == ACT_INT8) {
+        a.act.values = (int8_t *)a.act.values + rows * stride;
+        a.act.scale += rows * (stride / ACT_BLOCK * 2);
+    } else if (a.act.kind == ACT_HALF) {
+        a.act.values = (uint16_t *)a.act.values + rows * stride;
+        a.act.scale += rows;
+    }
+    if (a.rows.is_out) {
+        a.step.out_row += rows;
+    } else {
+        a.step.position += rows;
+        a.step.sequence += rows;
+    }
+    return a;
+}
+
+/* The first n rows by the split kernel, whose scratch is for a few. */
+static void attend_split(const struct queue *q, const struct attention_args *args, int32_t n)
+{
+    for (int32_t first = 0; first < n; first += MATVEC_ROWS_MAX) {
+        struct attention_args a = attention_from(args, first);
+        a.rows.max = n - first < MATVEC_ROWS_MAX ? n - first : MATVEC_ROWS_MAX;
+        launch_attention_decode(q, &a);
+    }
+}
+
+void start_attention_split(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    attend_split(q, args, rows.n);
+}
+
+void start_attention_tiles(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    struct attention_args a = *(const struct attention_args *)args;
+    if (rows.n_decode >= rows.n) {
+        attend_split(q, &a, rows.n);
+        return;
+    }
+    if (!a.rows.is_out) {
+        attend_split(q, &a, rows.n_decode);
+        a.part = ATTEND_CHUNK;
+    }
+    a.rows.max = rows.n;
+    launch_attention_prefill(q, &a);
+}
+
+/* ---- Rows ------------------------------------------------------------------------------- */
+
+void start_gelu_mul(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    struct gelu_mul_args a = *(const struct gelu_mul_args *)args;
+    a.rows.max = rows.n * a.half_div;
+    launch_gelu_mul(q, &a);
+}
+
+void start_act(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    const struct act_args *a = args;
+    launch_act(q, a->step, (struct rows){rows.n * a->n_used, a->rows.is_out}, a->x, a->cols, a->act,
+               a->is_all_live);
+}
+
+void start_kv_write(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    const struct kv_write_args *a = args;
+    launch_kv_write(q, a->step, (struct rows){rows.n, a->rows.is_out}, a->k, a->v, a->cache);
+}
+
+void start_topk(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    const struct topk_args *a = args;
+    launch_topk(q, a->step, (struct rows){rows.n, 1}, a->logits, a->n_vocab, a->out, a->scratch);
+}
+
+void start_group_norm(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    const struct row_args *a = args;
+    launch_group_norm(q, a->step, (struct rows){rows.n, a->rows.is_out}, a->a, a->vector, a->y,
+                      a->cols, a->group, a->value);
+}
+
+void start_rope(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    const struct row_args *a = args;
+    launch_rope(q, a->step, (struct rows){rows.n, a->rows.is_out}, a->a, a->vector, a->y, a->cols,
+                a->group);
+}
+
+void start_add(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    const struct row_args *a = args;
+    launch_add(q, a->step, (struct rows){rows.n, a->rows.is_out}, a->a, a->b, a->y, a->cols);
+}
+
+void start_scale(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    const struct row_args *a = args;
+    launch_scale(q, a->step, (struct rows){rows.n, a->rows.is_out}, a->a, a->value, a->y, a->cols);
+}
+
+void start_softcap(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    const struct row_args *a = args;
+    launch_softcap(q, a->step, (struct rows){rows.n, a->rows.is_out}, a->a, a->value, a->y,
+                   a->cols);
+}
+
+void start_gather_rows(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    const struct row_args *a = args;
+    launch_gather_rows(q, a->step, a->a, a->y, a->cols, rows.n);
+}

@@ -1,0 +1,115 @@
+/* The functions that records start, and their arguments: nothing else of a step knows a launcher. A
+ * chip's own kernel is one more function here, chosen where the record is made.
+ *
+ * Each takes the arguments that stand next to it; `rows.max`, `n_rows` and the like in them are
+ * replaced by the step's rows. */
+#ifndef CUDA_START_H
+#define CUDA_START_H
+
+#include "backend/cuda/record.h"
+
+struct cublas; /* cublas.h */
+
+/* ---- Products ---- */
+
+start_fn start_matvec;       /* struct matvec_args */
+start_fn start_matmul_exact; /* struct exact_args */
+start_fn start_gemm_i8;      /* struct gemm_args */
+start_fn start_gemm_f16;     /* struct gemm_args */
+start_fn start_cublas;       /* struct cublas_args */
+start_fn start_mirror;       /* struct cuda_weight: all of its one matrix */
+
+struct cublas_args {
+    struct cublas *cublas;
+    struct gemm_args gemm;
+};
+
+/* ---- Experts ---- */
+
+start_fn start_experts_in;  /* struct expert_args */
+start_fn start_experts_out; /* struct expert_args */
+start_fn start_route;       /* struct route_args */
+start_fn start_router;      /* struct router_args */
+start_fn start_expert_sort; /* struct expert_sort_args */
+start_fn start_grouped_i8;  /* struct grouped_args */
+start_fn start_grouped_f16; /* struct grouped_args */
+start_fn start_expert_sum;  /* struct expert_sum_args */
+
+struct route_args {
+    struct step_view step;
+    struct rows rows;
+    const float *z, *scale;
+    int32_t *ids;
+    float *shares;
+    int32_t n_expert, n_used;
+};
+
+struct expert_sort_args {
+    struct expert_plan plan;
+    const int32_t *ids;
+    int32_t n_used, n_expert;
+};
+
+struct expert_sum_args {
+    const float *x, *shares;
+    float *y;
+    int32_t n_used, cols;
+};
+
+/* ---- Attention ---- */
+
+/* struct attention_args, whose scratch is for MATVEC_ROWS_MAX rows. */
+start_fn start_attention_split; /* split over keys, so many rows at a time */
+start_fn start_attention_tiles; /* chunks by tiles, single new tokens as above */
+
+/* ---- Rows ---- */
+
+start_fn start_norm;     /* struct norm_args */
+start_fn start_heads;    /* struct heads_args */
+start_fn start_embed;    /* struct embed_args */
+start_fn start_ple;      /* struct ple_args */
+start_fn start_gelu_mul; /* struct gelu_mul_args: half_div rows for each row of the step */
+start_fn start_act;      /* struct act_args */
+start_fn start_kv_write; /* struct kv_write_args */
+start_fn start_topk;     /* struct topk_args */
+
+struct act_args {
+    struct step_view step;
+    struct rows rows;
+    const float *x;
+    int32_t cols;
+    struct act act;
+    int32_t n_used; /* rows of x for each row of the step */
+    bool is_all_live;
+};
+
+struct kv_write_args {
+    struct step_view step;
+    struct rows rows;
+    const float *k, *v;
+    struct kv_cache cache;
+};
+
+struct topk_args {
+    struct step_view step;
+    const float *logits;
+    int32_t n_vocab;
+    struct logit_pair *out;
+    void *scratch;
+};
+
+/* Ops on one row at a time: struct row_args. */
+start_fn start_group_norm, start_rope, start_add, start_scale, start_softcap, start_gather_rows;
+
+struct row_args {
+    struct step_view step;
+    struct rows rows;
+    const float *a, *b;
+    const float *vector; /* weights of a norm, frequencies of a rotation */
+    float *y;
+    int32_t cols;
+    int32_t group; /* values normed together, or of a head */
+    float value;   /* epsilon, factor or cap */
+};
+
+#endif
