@@ -17,6 +17,14 @@
 
 #define GIGABYTE ((size_t)1 << 30)
 
+/* What was started on the device: how often, and a hash of what it was, in order. */
+struct launched {
+    size_t n;
+    uint64_t hash;
+};
+
+enum { CAPTURES_MAX = 256 };
+
 static struct {
     size_t total; /* of device memory */
     size_t device, device_most, pinned;
@@ -33,6 +41,9 @@ static struct {
     uintptr_t n_streams;
     float ms[2]; /* that measured launches take, by turns */
     int n_measured;
+    struct launched launched;               /* since the last reset of it */
+    struct launched captures[CAPTURES_MAX]; /* of each recorded step */
+    int n_captures;
     cudaError_t found; /* of looking for devices */
     int devices, major, driver;
 } fake;
@@ -241,6 +252,38 @@ FAKE(cudaEventElapsedTime, float *ms, cudaEvent_t begin, cudaEvent_t end)
     *ms = fake.ms[fake.n_measured++ % 2];
     return cudaSuccess;
 }
+/* FNV-1a. */
+static void note_launch(const void *what, size_t bytes)
+{
+    const unsigned char *at = what;
+    for (size_t i = 0; i < bytes; i++)
+        fake.launched.hash = (fake.launched.hash ^ at[i]) * 0x100000001b3;
+    fake.launched.n++;
+}
+FAKE(cudaLaunchKernelExC, const cudaLaunchConfig_t *config, const void *kernel, void **args)
+{
+    (void)args;
+    uint64_t what[] = {(uintptr_t)kernel,  config->gridDim.x,       config->gridDim.y,
+                       config->gridDim.z,  config->blockDim.x,      config->blockDim.y,
+                       config->blockDim.z, config->dynamicSmemBytes};
+    note_launch(what, sizeof what);
+    return cudaSuccess;
+}
+FAKE(cudaStreamBeginCapture, cudaStream_t stream, enum cudaStreamCaptureMode mode)
+{
+    (void)stream;
+    (void)mode;
+    memset(&fake.launched, 0, sizeof fake.launched);
+    return cudaSuccess;
+}
+FAKE(cudaStreamEndCapture, cudaStream_t stream, cudaGraph_t *out)
+{
+    (void)stream;
+    (void)out;
+    assert_true(fake.n_captures < CAPTURES_MAX);
+    fake.captures[fake.n_captures++] = fake.launched;
+    return cudaSuccess;
+}
 FAKE_OF(const char *, cudaGetErrorString, cudaError_t error)
 {
     return error ? "a failure" : "no failure";
@@ -261,15 +304,12 @@ NOTHING(cudaEventCreate, cudaEvent_t *out)
 NOTHING(cudaHostRegister, void *memory, size_t bytes, unsigned flags)
 NOTHING(cudaHostUnregister, void *memory)
 NOTHING(cudaFuncSetAttribute, const void *kernel, enum cudaFuncAttribute what, int value)
-NOTHING(cudaLaunchKernelExC, const cudaLaunchConfig_t *config, const void *kernel, void **args)
 NOTHING(cudaGraphDestroy, cudaGraph_t graph)
 NOTHING(cudaGraphExecDestroy, cudaGraphExec_t graph)
 NOTHING(cudaGraphInstantiate, cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags)
 NOTHING(cudaGraphLaunch, cudaGraphExec_t graph, cudaStream_t stream)
 NOTHING(cudaGraphUpload, cudaGraphExec_t graph, cudaStream_t stream)
-NOTHING(cudaStreamBeginCapture, cudaStream_t stream, enum cudaStreamCaptureMode mode)
 NOTHING(cudaStreamDestroy, cudaStream_t stream)
-NOTHING(cudaStreamEndCapture, cudaStream_t stream, cudaGraph_t *out)
 
 FAKE_OF(int, cublas_open, struct cublas **out, const char *path)
 {
@@ -288,6 +328,8 @@ FAKE_OF(int, cublas_set_stream, struct cublas *c, const struct queue *q, void *w
 FAKE_OF(void, cublas_multiply, struct cublas *c, const struct queue *q,
         const struct gemm_args *args)
 {
+    int32_t what[] = {args->n_rows, args->n_w, args->w[0].rows, args->x.stride, args->half != NULL};
+    note_launch(what, sizeof what);
 }
 
 /* What an engine's memory table says of the device. */

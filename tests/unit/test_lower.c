@@ -1,0 +1,361 @@
+/* Plans lowered to records, against a runtime that only keeps books: what is counted without memory
+ * is what is used with it, kernels are given what they read, and launching and recording start the
+ * same. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#ifdef CARAT_HAVE_CUDA
+
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/program.h"
+#include "backend/cuda/start.h"
+#include "engine/engine.h"
+#include "support/engines.h"
+#include "support/fake_cuda.h"
+
+static const struct carat_engine_options settings[] = {
+    {.matmul = CARAT_MATMUL_FP16},
+    {.matmul = CARAT_MATMUL_FP16, .mirror_budget = 100000},
+    {.matmul = CARAT_MATMUL_FP16, .mirror_budget = -1, .n_seq = 70},
+    {.matmul = CARAT_MATMUL_FP16, .no_cublas = true},
+    {.matmul = CARAT_MATMUL_INT8, .chunk = 300, .n_seq = 5},
+    {.matmul = CARAT_MATMUL_INT8, .mirror_budget = -1},
+    {.matmul = CARAT_MATMUL_INT8, .chunk = 16, .ple_place = CARAT_PLE_HOST},
+    {.matmul = CARAT_MATMUL_FP16, .gpu_layers = 3},
+    {.matmul = CARAT_MATMUL_FP16, .no_fusion = true},
+    {.precision = CARAT_PRECISION_FP32},
+};
+enum { N_SETTINGS = sizeof settings / sizeof *settings };
+
+typedef void check_fn(const carat_engine *e, const struct carat_engine_options *o);
+
+static void on_engine(const carat_model *model, const struct carat_engine_options *options,
+                      check_fn *check)
+{
+    struct carat_engine_options o = *options;
+    o.backend = "cuda";
+    reset(GIGABYTE);
+    carat_engine *e = open_engine(model, &o);
+    assert_int_equal(fake.device, told(carat_engine_memory(e)));
+    check(e, &o);
+    carat_engine_close(e);
+    assert_int_equal(fake.device, 0);
+}
+
+static void on_all_engines(check_fn *check)
+{
+    for (int size = 0; size < GEMMA_SIZES; size++)
+        for (size_t i = 0; i < N_SETTINGS; i++) on_engine(models[size], &settings[i], check);
+}
+
+typedef void check_program_fn(const struct program *p);
+
+static void on_programs(const carat_engine *e, check_program_fn *check)
+{
+    const struct plans *plans = &e->runner->layout.plans;
+    int n = 0;
+    for (int32_t i = 0; i < plans->n_buckets; i++)
+        for (int32_t k = 0; k < plans->buckets[i].n_segments; k++)
+            if (plans->buckets[i].segments[k].site == SITE_NEAR) {
+                check(plans->buckets[i].segments[k].program);
+                n++;
+            }
+    assert_true(n > 0);
+}
+
+/* ---- Sizes ------------------------------------------------------------------------------ */
+
+/* The memory was taken before any weight was there. */
+static void check_counted(const carat_engine *e, const struct carat_engine_options *o)
+{
+    const struct layout *y = &e->runner->layout;
+    const struct device *d = y->targets[SITE_NEAR].device;
+    size_t most = 0;
+    for (int32_t i = 0; i < y->plans.n_buckets; i++) {
+        size_t bytes = cuda_scratch_bytes(d, &y->plans.buckets[i].plans[SITE_NEAR]);
+        if (bytes > most) most = bytes;
+    }
+    assert_true(most <= y->plans.scratch_bytes[SITE_NEAR]);
+    bool has_mirrors = o->precision != CARAT_PRECISION_FP32 && o->mirror_budget >= 0;
+    if (!has_mirrors) assert_int_equal(most, y->plans.scratch_bytes[SITE_NEAR]);
+}
+
+static void scratch_counted_without_weights_is_what_is_used_with_them(void **state)
+{
+    (void)state;
+    on_all_engines(check_counted);
+}
+
+/* With memory of just the size that was counted for it; lowering asserts that it asks for the same
+ * again, and what it gives out is inside. */
+static void check_lowered_again(const struct program *p)
+{
+    struct carat_error err = {0};
+    struct lowered again;
+    size_t bytes = lower_scratch_bytes(p->device, p->plan);
+    char *memory = mem_alloc(p->plan->bytes + 1, 1), *work = mem_alloc(bytes + 1, 1);
+    assert_int_equal(lower_plan(&again, p->device, p->plan, memory, work, &err), CARAT_OK);
+    assert_int_equal(again.records.n, p->lowered.records.n);
+    assert_int_equal(again.records.args_bytes, p->lowered.records.args_bytes);
+    assert_ptr_equal(again.step.counts, work);
+    assert_int_equal(again.workspace_bytes, p->lowered.workspace_bytes);
+    if (again.workspace)
+        assert_ptr_equal((char *)again.workspace + again.workspace_bytes, work + bytes);
+    for (int32_t i = 0; i < again.records.n; i++) {
+        const struct record *a = &again.records.all[i], *b = &p->lowered.records.all[i];
+        assert_true(a->start == b->start && a->op == b->op);
+        assert_true(a->rows_class == b->rows_class && a->is_many == b->is_many);
+    }
+    records_deinit(&again.records);
+    mem_free(memory);
+    mem_free(work);
+}
+
+static void check_all_lowered_again(const carat_engine *e, const struct carat_engine_options *o)
+{
+    (void)o;
+    on_programs(e, check_lowered_again);
+}
+
+static void both_runs_of_lowering_ask_for_the_same(void **state)
+{
+    (void)state;
+    on_all_engines(check_all_lowered_again);
+}
+
+/* ---- What kernels are given ------------------------------------------------------------- */
+
+static bool is_in_blocks(const struct act *x)
+{
+    return x->values && x->scale && (x->kind == ACT_INT8 || (x->kind == ACT_FINE && x->low));
+}
+
+static bool is_half(const struct act *x)
+{
+    return x->values && x->scale && x->kind == ACT_HALF;
+}
+
+/* Whether a kernel of a few rows finds them in the form that goes with how its weights lie. */
+static bool fits_few(int32_t n_w, const struct cuda_weight *w, const struct act *x,
+                     const float *floats)
+{
+    for (int32_t k = 0; k < n_w; k++)
+        if (w[k].layout != w[0].layout) return false;
+    return w[0].layout == LAYOUT_TILES ? is_in_blocks(x) : floats != NULL;
+}
+
+/* The same of many rows. */
+static bool fits_many(int32_t n_w, const struct cuda_weight *w, const struct act *x, bool in_half)
+{
+    for (int32_t k = 0; k < n_w; k++)
+        if (in_half ? !w[k].mirror : w[k].layout != LAYOUT_TILES) return false;
+    return in_half ? is_half(x) : x->kind == ACT_INT8 && is_in_blocks(x);
+}
+
+static bool fits_experts(const struct expert_args *a)
+{
+    bool is_alike = a->n_w == 1 || a->w[0].format == a->w[1].format;
+    return is_alike && fits_few(a->n_w, a->w, &a->x, a->x_floats);
+}
+
+static bool fits(const struct record *r)
+{
+    const struct matvec_args *few = r->args;
+    const struct gemm_args *gemm = r->args;
+    const struct cublas_args *cublas = r->args;
+    const struct grouped_args *grouped = r->args;
+    if (r->start == start_matvec) return fits_few(few->n_w, few->w, &few->x, few->x_floats);
+    if (r->start == start_experts_in || r->start == start_experts_out) return fits_experts(r->args);
+    if (r->start == start_gemm_i8) return fits_many(gemm->n_w, gemm->w, &gemm->x, false);
+    if (r->start == start_gemm_f16) return fits_many(gemm->n_w, gemm->w, &gemm->x, true);
+    if (r->start == start_cublas)
+        return fits_many(cublas->gemm.n_w, cublas->gemm.w, &cublas->gemm.x, true);
+    if (r->start == start_grouped_i8)
+        return fits_many(grouped->n_w, grouped->w, &grouped->x, false);
+    if (r->start == start_grouped_f16)
+        return fits_many(grouped->n_w, grouped->w, &grouped->x, true);
+    return true;
+}
+
+static void check_products(const struct program *p)
+{
+    const struct records *r = &p->lowered.records;
+    for (int32_t i = 0; i < r->n; i++)
+        if (!fits(&r->all[i]))
+            fail_msg("%s of layer %d, %s rows: a kernel gets rows or weights in a form that it "
+                     "does not read",
+                     op_name((enum op_code)r->all[i].op->code), r->all[i].op->layer,
+                     r->all[i].is_many ? "many" : "a few");
+}
+
+static void check_all_products(const carat_engine *e, const struct carat_engine_options *o)
+{
+    (void)o;
+    on_programs(e, check_products);
+}
+
+static void products_get_rows_in_the_form_that_their_kernels_read(void **state)
+{
+    (void)state;
+    on_all_engines(check_all_products);
+}
+
+static carat_model *open_layout(const struct gemma_layout *layout)
+{
+    char path[512];
+    carat_model *model;
+    struct carat_error err = {0};
+    struct gguf_writer w = {0};
+    struct gemma_shape shape = gemma_tiny_shape(GEMMA_26B);
+    tiny_model_put_shape(&w, &shape, layout, TINY_SEED);
+    scratch_file(&scratch, "experts.gguf", path);
+    if (gguf_save(&w, path, &err) || carat_model_open(&model, path, &err))
+        fail_msg("%s", err.message);
+    gguf_writer_deinit(&w);
+    remove(path);
+    return model;
+}
+
+/* Without room for mirrors no kernel of many rows takes float weights. */
+static void experts_may_be_floats_or_of_two_formats_without_mirrors(void **state)
+{
+    (void)state;
+    static const enum format formats[][2] = {
+        {FORMAT_F16, FORMAT_F16}, {FORMAT_Q8_0, FORMAT_BF16}, {FORMAT_F32, FORMAT_Q8_0}};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        struct gemma_layout layout = gemma_layout_plain(formats[i][0]);
+        layout.expert_down = formats[i][1];
+        carat_model *model = open_layout(&layout);
+        for (size_t k = 0; k < N_SETTINGS; k++) on_engine(model, &settings[k], check_all_products);
+        carat_model_close(model);
+    }
+}
+
+/* ---- Launching and recording ------------------------------------------------------------ */
+
+static void run_usual(struct program *p, int usual, struct launched *out)
+{
+    const int32_t *rows = p->plan->usual[usual].rows;
+    static int32_t zeros[4096];
+    struct step step = {.n_token = rows[ROWS_TOKEN],
+                        .n_out = rows[ROWS_OUT],
+                        .id = zeros,
+                        .position = zeros,
+                        .sequence = zeros,
+                        .out_row = zeros};
+    struct carat_error err;
+    memset(&fake.launched, 0, sizeof fake.launched);
+    long blocks = mem_blocks_live();
+    cuda_backend.run(p, &step);
+    assert_int_equal(cuda_backend.fence(p->device, &err), CARAT_OK);
+    assert_int_equal(mem_blocks_live(), blocks);
+    *out = fake.launched;
+}
+
+static struct launched captures[CAPTURES_MAX];
+static int n_captures;
+
+static void keep_captures(const carat_engine *e, const struct carat_engine_options *o)
+{
+    (void)e;
+    (void)o;
+    n_captures = fake.n_captures;
+    memcpy(captures, fake.captures, sizeof captures);
+}
+
+/* In the order in which programs are bound: the largest first. */
+static void compare_launches(const carat_engine *e, const struct carat_engine_options *o)
+{
+    const struct plans *plans = &e->runner->layout.plans;
+    int at = 0;
+    assert_int_equal(fake.n_captures, 0);
+    (void)o;
+    for (int32_t i = plans->n_buckets - 1; i >= 0; i--) {
+        struct program *p = plans->buckets[i].segments[0].program;
+        assert_int_equal(plans->buckets[i].n_segments, 1);
+        for (int k = 0; k < p->plan->n_usual; k++, at++) {
+            struct launched launched;
+            run_usual(p, k, &launched);
+            assert_true(at < n_captures && launched.n > 0);
+            assert_int_equal(launched.n, captures[at].n);
+            assert_true(launched.hash == captures[at].hash);
+        }
+    }
+    assert_int_equal(at, n_captures);
+}
+
+static void a_step_that_is_launched_starts_what_was_recorded_for_it(void **state)
+{
+    (void)state;
+    for (int size = 0; size < GEMMA_SIZES; size++)
+        for (size_t i = 0; i < N_SETTINGS; i++) {
+            struct carat_engine_options o = settings[i];
+            if (o.precision == CARAT_PRECISION_FP32 || o.gpu_layers) continue;
+            on_engine(models[size], &o, keep_captures);
+            assert_true(n_captures > 0);
+            o.no_graphs = true;
+            on_engine(models[size], &o, compare_launches);
+        }
+}
+
+/* ---- Profile ---------------------------------------------------------------------------- */
+
+/* Of each window and size the last record ends what is timed. */
+static void check_marks(const struct program *p)
+{
+    const struct records *r = &p->lowered.records;
+    for (int32_t i = 0; i < r->n; i++) {
+        const struct record *now = &r->all[i], *next = i + 1 < r->n ? now + 1 : NULL;
+        if (!next || next->op != now->op || next->is_many != now->is_many)
+            assert_non_null(now->mark.kind);
+        if (now->mark.n_w > 0) assert_true(now->mark.n_used > 0 && now->mark.w[0]);
+    }
+}
+
+static void check_all_marks(const carat_engine *e, const struct carat_engine_options *o)
+{
+    (void)o;
+    on_programs(e, check_marks);
+}
+
+static void all_that_is_launched_is_timed(void **state)
+{
+    (void)state;
+    on_all_engines(check_all_marks);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scratch_counted_without_weights_is_what_is_used_with_them),
+        cmocka_unit_test(both_runs_of_lowering_ask_for_the_same),
+        cmocka_unit_test(products_get_rows_in_the_form_that_their_kernels_read),
+        cmocka_unit_test(experts_may_be_floats_or_of_two_formats_without_mirrors),
+        cmocka_unit_test(a_step_that_is_launched_starts_what_was_recorded_for_it),
+        cmocka_unit_test(all_that_is_launched_is_timed),
+    };
+    return cmocka_run_group_tests_name("lower", tests, open_models, close_models);
+}
+
+#else
+
+static void lowering_of_the_cuda_backend(void **state)
+{
+    (void)state;
+    print_message("skipped: built without CUDA\n");
+    skip();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lowering_of_the_cuda_backend)};
+    return cmocka_run_group_tests_name("lower", tests, NULL, NULL);
+}
+
+#endif
