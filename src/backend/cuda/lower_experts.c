@@ -292,7 +292,7 @@ static void experts_exactly(struct lowering *l, const struct routed *r, const st
 
 /* Whether gate and up go in one launch, and all three in a form that the kernels of so many rows
  * have. */
-static bool are_together(const struct lowering *l, const struct op *ops)
+static bool are_together(struct lowering *l, const struct op *ops)
 {
     const struct weight *gate = ops[0].p.expert.w, *up = ops[1].p.expert.w;
     if (gate->format != up->format) return false;

@@ -8,7 +8,7 @@ struct reads {
     bool floats, act;
 };
 
-static struct reads reads_of(const struct lowering *l, buf_id id)
+static struct reads reads_of(struct lowering *l, buf_id id)
 {
     const struct plan *plan = l->plan;
     const struct plan_buf *b = plan_buf_at(plan, id);

@@ -119,7 +119,7 @@ static const char *product_name(int32_t n_w)
 }
 
 /* How many weights from w[0] on read the same form, and so go in one launch. */
-static int32_t count_alike(const struct lowering *l, int32_t n_w, const struct weight *const *w)
+static int32_t count_alike(struct lowering *l, int32_t n_w, const struct weight *const *w)
 {
     enum act_kind kind = lower_kind(l, w[0]);
     enum cuda_layout layout = lower_matrix(l, w[0]).layout;
@@ -142,8 +142,7 @@ void lower_multiply(struct lowering *l, int32_t n_w, const struct weight *const 
     }
 }
 
-bool lower_takes_half(const struct lowering *l, int32_t n_w, const struct weight *const *w,
-                      struct act x)
+bool lower_takes_half(struct lowering *l, int32_t n_w, const struct weight *const *w, struct act x)
 {
     if (!l->is_many || x.kind != ACT_HALF) return false;
     for (int32_t k = 0; k < n_w; k++)

@@ -11,8 +11,7 @@ void lower_multiply(struct lowering *l, int32_t n_w, const struct weight *const 
                     float *const *y);
 
 /* Whether lower_multiply_half takes these weights and rows. */
-bool lower_takes_half(const struct lowering *l, int32_t n_w, const struct weight *const *w,
-                      struct act x);
+bool lower_takes_half(struct lowering *l, int32_t n_w, const struct weight *const *w, struct act x);
 
 /* The same through fp16 into one fp16 matrix, side by side, without the row scale. */
 void lower_multiply_half(struct lowering *l, int32_t n_w, const struct weight *const *w,

@@ -36,9 +36,18 @@ const struct op *lower_ops(const struct lowering *l)
     return &l->plan->ops[l->window.first];
 }
 
-struct cuda_weight lower_matrix(const struct lowering *l, const struct weight *w)
+static const struct cuda_loaded *product_of(struct lowering *l, const struct weight *w)
 {
-    return product_foreseen(l->device, l->plan, w).view;
+    for (int i = 0; i < PRODUCTS_SEEN; i++)
+        if (l->seen[i].source == w) return &l->seen[i];
+    struct cuda_loaded *p = &l->seen[l->next_seen++ % PRODUCTS_SEEN];
+    *p = product_foreseen(l->device, l->plan, w);
+    return p;
+}
+
+struct cuda_weight lower_matrix(struct lowering *l, const struct weight *w)
+{
+    return product_of(l, w)->view;
 }
 
 const float *lower_vector(const struct weight *w)
@@ -58,15 +67,15 @@ struct cuda_weight lower_table(const struct lowering *l, const struct weight *w,
 
 /* ---- Forms of rows ---------------------------------------------------------------------- */
 
-enum act_kind lower_kind(const struct lowering *l, const struct weight *w)
+enum act_kind lower_kind(struct lowering *l, const struct weight *w)
 {
     if (l->device->options.is_exact || is_multiplied_exactly(w)) return ACT_NONE;
-    const struct cuda_loaded p = product_foreseen(l->device, l->plan, w);
-    bool is_tiles = p.view.layout == LAYOUT_TILES;
-    if (w->n_expert > 1 && !p.view.mirror) return is_tiles ? ACT_INT8 : ACT_NONE;
-    if (!l->is_many || is_always_few(p.precision, w->format))
-        return !is_tiles ? ACT_NONE : p.precision.is_fine ? ACT_FINE : ACT_INT8;
-    bool is_half = l->device->many == ACT_HALF || !is_tiles || p.precision.is_half;
+    const struct cuda_loaded *p = product_of(l, w);
+    bool is_tiles = p->view.layout == LAYOUT_TILES;
+    if (w->n_expert > 1 && !p->view.mirror) return is_tiles ? ACT_INT8 : ACT_NONE;
+    if (!l->is_many || is_always_few(p->precision, w->format))
+        return !is_tiles ? ACT_NONE : p->precision.is_fine ? ACT_FINE : ACT_INT8;
+    bool is_half = l->device->many == ACT_HALF || !is_tiles || p->precision.is_half;
     return is_half ? ACT_HALF : ACT_INT8;
 }
 

@@ -11,6 +11,7 @@
 #define CUDA_LOWERING_H
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/loaded.h"
 #include "backend/cuda/record.h"
 #include "backend/cuda/scratch.h"
 #include "backend/cuda/step_arrays.h"
@@ -27,6 +28,10 @@ struct forms {
     const float *half_scale;
 };
 
+/* Products that were asked for last: a window asks for the same few again and again, and to foresee
+ * one takes a walk through the plan. */
+enum { PRODUCTS_SEEN = 8 };
+
 struct lowering {
     const struct device *device;
     const struct plan *plan;
@@ -35,6 +40,8 @@ struct lowering {
     struct records records;
     struct step_arrays step;
     struct forms forms[2]; /* for steps of a few rows, and of many */
+    struct cuda_loaded seen[PRODUCTS_SEEN];
+    int32_t next_seen;
 
     struct window window; /* the one that is lowered */
     enum row_class rows_class;
@@ -55,7 +62,7 @@ struct step_view lower_step(const struct lowering *l);
 const struct op *lower_ops(const struct lowering *l);
 
 /* A weight that products multiply with. */
-struct cuda_weight lower_matrix(const struct lowering *l, const struct weight *w);
+struct cuda_weight lower_matrix(struct lowering *l, const struct weight *w);
 
 /* A vector; NULL for NULL. */
 const float *lower_vector(const struct weight *w);
@@ -68,7 +75,7 @@ struct cuda_weight lower_table(const struct lowering *l, const struct weight *w,
 /* ---- Forms of rows ---- */
 
 /* What a product with w reads: ACT_NONE means fp32 rows. */
-enum act_kind lower_kind(const struct lowering *l, const struct weight *w);
+enum act_kind lower_kind(struct lowering *l, const struct weight *w);
 
 /* A slot for the activations of a buffer, to be written by the caller's launch. */
 struct act lower_act_slot(struct lowering *l, buf_id id, enum act_kind kind);

@@ -13,6 +13,13 @@ struct weight_use weight_use_of(const struct plan *plan, const struct weight *w)
     return use;
 }
 
+/* Whether an op multiplies with w. */
+static bool multiplies(const struct op *op, const struct weight *w)
+{
+    return (op->code == OP_MATMUL && op->p.matmul.w == w) ||
+           ((op->code == OP_EXPERT_IN || op->code == OP_EXPERT_OUT) && op->p.expert.w == w);
+}
+
 /* Whether a product takes more than 8 bits of its rows: it is a fine one, or shares them with one,
  * and so a launch. */
 static bool is_fine(const struct plan *plan, const struct op *op)
@@ -43,7 +50,7 @@ struct precision weight_precision(const struct plan *plan, const struct weight *
     if (weight_is_there(w)) return loaded_of(w)->precision;
     struct precision precision = {.is_for_outs = true};
     for (int32_t i = 0; i < plan->n_ops; i++) {
-        if (op_product(&plan->ops[i]) != w) continue;
+        if (!multiplies(&plan->ops[i], w)) continue;
         if (is_fine(plan, &plan->ops[i])) precision.is_fine = precision.is_half = true;
         if (reads_attention(plan, &plan->ops[i])) precision.is_half = true;
         if (!is_for_outs(plan, &plan->ops[i])) precision.is_for_outs = false;
