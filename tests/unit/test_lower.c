@@ -62,7 +62,7 @@ static void on_programs(const carat_engine *e, check_program_fn *check)
     int n = 0;
     for (int32_t i = 0; i < plans->n_buckets; i++)
         for (int32_t k = 0; k < plans->buckets[i].n_segments; k++)
-            if (plans->buckets[i].segments[k].site == SITE_NEAR) {
+            if (plans->buckets[i].segments[k].site == FIRST_TARGET) {
                 check(plans->buckets[i].segments[k].program);
                 n++;
             }
@@ -75,15 +75,15 @@ static void on_programs(const carat_engine *e, check_program_fn *check)
 static void check_counted(const carat_engine *e, const struct carat_engine_options *o)
 {
     const struct layout *y = &e->runner->layout;
-    const struct device *d = y->targets[SITE_NEAR].device;
+    const struct device *d = y->targets[FIRST_TARGET].device;
     size_t most = 0;
     for (int32_t i = 0; i < y->plans.n_buckets; i++) {
-        size_t bytes = cuda_scratch_bytes(d, &y->plans.buckets[i].plans[SITE_NEAR]);
+        size_t bytes = cuda_scratch_bytes(d, &y->plans.buckets[i].plans[FIRST_TARGET]);
         if (bytes > most) most = bytes;
     }
-    assert_true(most <= y->plans.scratch_bytes[SITE_NEAR]);
+    assert_true(most <= y->plans.scratch_bytes[FIRST_TARGET]);
     bool has_mirrors = o->precision != CARAT_PRECISION_FP32 && o->mirror_budget >= 0;
-    if (!has_mirrors) assert_int_equal(most, y->plans.scratch_bytes[SITE_NEAR]);
+    if (!has_mirrors) assert_int_equal(most, y->plans.scratch_bytes[FIRST_TARGET]);
 }
 
 static void scratch_counted_without_weights_is_what_is_used_with_them(void **state)

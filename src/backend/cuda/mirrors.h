@@ -5,9 +5,6 @@
 
 #include "backend/cuda/device.h"
 
-/* Whether a product of many rows goes through fp16 (else: 8 bits, or exact). */
-bool wants_mirror(const struct device *d, const struct plan *plan, const struct weight *w);
-
 size_t mirror_bytes_of(const struct weight *w);
 
 /* Of all mirrors that a plan wants and that are not there yet, those that fit into `limit`. */

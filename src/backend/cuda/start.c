@@ -3,37 +3,37 @@
 #include "backend/cuda/cublas.h"
 
 /* The usual case: arguments with a field `rows`, and a launcher that takes them. */
-#define START_ROWS(NAME, TYPE)                                                                     \
-    void start_##NAME(const struct queue *q, const void *args, struct launch_rows rows)            \
+#define START_ROWS(START, LAUNCH, TYPE)                                                            \
+    void START(const struct queue *q, const void *args, struct launch_rows rows)                   \
     {                                                                                              \
         struct TYPE a = *(const struct TYPE *)args;                                                \
         a.rows.max = rows.n;                                                                       \
-        launch_##NAME(q, &a);                                                                      \
+        LAUNCH(q, &a);                                                                             \
     }
 
-START_ROWS(matvec, matvec_args)
-START_ROWS(matmul_exact, exact_args)
-START_ROWS(experts_in, expert_args)
-START_ROWS(experts_out, expert_args)
-START_ROWS(router, router_args)
-START_ROWS(norm, norm_args)
-START_ROWS(heads, heads_args)
-START_ROWS(embed, embed_args)
-START_ROWS(ple, ple_args)
+START_ROWS(start_matvec, launch_matvec, matvec_args)
+START_ROWS(start_matmul_exact, launch_matmul_exact, exact_args)
+START_ROWS(start_experts_in, launch_experts_in, expert_args)
+START_ROWS(start_experts_out, launch_experts_out, expert_args)
+START_ROWS(start_router, launch_router, router_args)
+START_ROWS(start_norm, launch_norm, norm_args)
+START_ROWS(start_heads, launch_heads, heads_args)
+START_ROWS(start_embed, launch_embed, embed_args)
+START_ROWS(start_ple, launch_ple, ple_args)
 
 /* The same with a field `n_rows`. */
-#define START_N_ROWS(NAME, TYPE)                                                                   \
-    void start_##NAME(const struct queue *q, const void *args, struct launch_rows rows)            \
+#define START_N_ROWS(START, LAUNCH, TYPE)                                                          \
+    void START(const struct queue *q, const void *args, struct launch_rows rows)                   \
     {                                                                                              \
         struct TYPE a = *(const struct TYPE *)args;                                                \
         a.n_rows = rows.n;                                                                         \
-        launch_##NAME(q, &a);                                                                      \
+        LAUNCH(q, &a);                                                                             \
     }
 
-START_N_ROWS(gemm_i8, gemm_args)
-START_N_ROWS(gemm_f16, gemm_args)
-START_N_ROWS(grouped_i8, grouped_args)
-START_N_ROWS(grouped_f16, grouped_args)
+START_N_ROWS(start_gemm_i8, launch_gemm_i8, gemm_args)
+START_N_ROWS(start_gemm_f16, launch_gemm_f16, gemm_args)
+START_N_ROWS(start_grouped_i8, launch_grouped_i8, grouped_args)
+START_N_ROWS(start_grouped_f16, launch_grouped_f16, grouped_args)
 
 /* ---- Products and experts --------------------------------------------------------------- */
 
