@@ -6,11 +6,11 @@
 
 DIR holds llama.cpp's shared libraries, libllama*.so among them: the npm package
 @node-llama-cpp/linux-x64 has them prebuilt (npm pack, tar xzf, package/bins/linux-x64).
-TEST is pp512 (prefill of 512 tokens), tg32 (32 tokens decoded) or tg32@4096 (behind 4096).
+TEST is pp512 (prefill of 512 tokens), tg32 (32 tokens decoded) or tg32@4096 (after 4096).
 A round runs both programs once for every test, so slow drift of a shared machine hits both; each
 run of either begins with an uncounted warm-up of the test. Of decoding, the share of the memory's
 read bandwidth that carat reached is told, and the ratio that all of it would have been: bandwidth
-is measured in each of carat's runs, behind its test, by a loop that only reads.
+is measured in each of carat's runs, after its test, by a loop that only reads.
 """
 import argparse
 import csv

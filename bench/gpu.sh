@@ -21,7 +21,7 @@
 #   --layers N         of the random models, to try this script with small ones (as they are)
 #   --vocab N          likewise
 #   --prompts LIST     prompt lengths, alone (512,2048,8192); "" for none
-#   --depths LIST      contexts behind which one user decodes (0,4096,16384); "" for none
+#   --depths LIST      contexts after which one user decodes (0,4096,16384); "" for none
 #   --users LIST       decoding side by side (1,8,32); "" for none
 #   --gen N            tokens that each user decodes (64)
 #   --matmul LIST      ways of computing products: auto, fp16, int8 (auto)
@@ -154,7 +154,7 @@ build() { # folder chips further options
 export -f build
 
 # What is packed runs from the root of any checkout, on machines without Debian's packages: the two
-# libraries that tests need lie beside the programs.
+# libraries that tests need lie next to the programs.
 packed=(carat check-cuda-kernels check-cpu-kernels random-model test_backends test_oracle test_demo
     test_invariance test_memory)
 pack() {

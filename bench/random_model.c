@@ -134,7 +134,7 @@ static void put_scales(const struct filler *f, uint8_t *block)
         put_half(block + 2, f->offset[pick]);
         put_k_scales(block + 4);
         break;
-    case FORMAT_Q6_K: /* scales 40 .. 55 with any sign; d behind everything */
+    case FORMAT_Q6_K: /* scales 40 .. 55 with any sign; d comes last */
         for (int i = 192; i < 208; i++) {
             int scale = 40 + (block[i] & 15);
             block[i] = (uint8_t)(block[i] & 16 ? -scale : scale);
@@ -263,7 +263,7 @@ static int usage(const char *problem, const char *what)
     return 2;
 }
 
-/* The number behind an option, or false. */
+/* The number after an option, or false. */
 static bool number(const char *text, long long low, long long high, long long *out)
 {
     char *end;

@@ -3,7 +3,7 @@
  *   time-llama DIR MODEL.gguf THREADS pp|tg N DEPTH       for compare_llama.py
  *   time-llama DIR MODEL.gguf THREADS greedy N ID,ID,...  for tests/golden/fixtures
  *
- * prints tokens a second of one run behind an uncounted warm-up, or the N ids that follow a
+ * prints tokens a second of one run after an uncounted warm-up, or the N ids that follow a
  * prompt when the likeliest is taken each time. Of the library's structs only
  * what is set here is known: its own functions fill them in, and a few leading fields are
  * changed (n_ctx, n_batch, n_ubatch of the context parameters). */

@@ -79,7 +79,7 @@ def content(path):
 
 
 def expect_kept(path, name, old=OLD):
-    """The old content stands, and nothing stands beside it."""
+    """The old content stands, and nothing stands next to it."""
     expect(content(path) == old, f"{name}: {content(path)[:60]!r}")
     expect(os.listdir(os.path.dirname(path)) == ["result"], f"{name}: beside it: "
            f"{os.listdir(os.path.dirname(path))}")
@@ -345,7 +345,7 @@ def beside(path):
 
 
 def start(name, folder, path, least):
-    """The program, once it has written `least` bytes beside the file."""
+    """The program, once it has written `least` bytes next to the file."""
     child = subprocess.Popen([PROGRAM, *LONG[name](folder, path)], stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
 

@@ -57,7 +57,7 @@ def test_references_to_many_keys_are_refused():
                  "at most 16384 keys expected in all tools")
 
 
-def test_a_long_description_behind_many_references_is_refused():
+def test_a_long_description_after_many_references_is_refused():
     tool = {"$defs": {"d": {"type": "string", "description": "x" * 500000}}, "type": "object",
             "properties": {f"p{i}": {"$ref": "#/$defs/d"} for i in range(2400)}}
     expect_error(template(with_tools(tool)), 2, "at most 33554432 bytes", "repeated each time")

@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 /* clang-format off */
-/* Every other mutation keeps the file as it is but for one field of 4 or 8 bytes, which becomes
+/* Every other mutation keeps the file as it is, except one field of 4 or 8 bytes, which becomes
  * a number that readers get wrong: random bytes seldom pass the checks of a directory. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t size_max, unsigned seed)
 {

@@ -206,7 +206,7 @@ static void read_long_prompt(const carat_model *model, const struct carat_engine
     carat_engine_close(engine);
 }
 
-/* Lengths around the sizes that are recorded, and where few rows become many. */
+/* Lengths around the sizes that are recorded, and where a few rows become many. */
 static void cuda_replayed_prompts_equal_launched_ones(void **state)
 {
     (void)state;
@@ -247,12 +247,12 @@ static const struct table_setting {
 } tables[] = {{"on the device", CARAT_PLE_GPU, 0},
               {"pinned", CARAT_PLE_PINNED, 0},
               {"in the file", CARAT_PLE_HOST, 0},
-              {"in the file, few rows on the device", CARAT_PLE_HOST, -1}};
+              {"in the file, a few rows on the device", CARAT_PLE_HOST, -1}};
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
-/* Chunks read ahead behind decoding rows; one that is read in vain, as its request is cancelled;
- * launches and replays; the smallest with layers on the CPU. With few rows on the device they have
- * to make room for others all the time. */
+/* Chunks are read ahead, after decoding rows. One is read in vain, because its request is cancelled.
+ * Steps are launched and replayed, and the smallest model has layers on the CPU. With a few rows on
+ * the device they have to make room for others all the time. */
 static void answer_with_table(const carat_model *model, const struct table_setting *table,
                               int32_t chunk, bool is_launched, struct answer *out)
 {

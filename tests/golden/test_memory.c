@@ -53,7 +53,7 @@ static void check_backend(const char *name)
         {"4 sequences, small chunks", {.n_seq = 4, .chunk = 32}},
         {"pinned table", {.ple_place = CARAT_PLE_PINNED}},
         {"table in the file", {.ple_place = CARAT_PLE_HOST}},
-        {"table in the file, few rows on the device",
+        {"table in the file, a few rows on the device",
          {.ple_place = CARAT_PLE_HOST, .ple_cache = -1, .chunk = 64}},
     };
     static const char *const files[] = {"models/demo.gguf", "tests/golden/fixtures/e4b-q4_0.gguf"};

@@ -352,7 +352,7 @@ static void check_elementwise(const struct cpu_kernels *k, int n)
     struct distance norm = {0}, product = {0}, cap = {0}, exponent = {0}, sum = {0}, half = {0};
     double squares = 0;
     for (int i = 0; i < n; i++) squares += (double)x[i] * (double)x[i];
-    y[n] = 42; /* nothing is written behind the end */
+    y[n] = 42; /* nothing is written after the end */
     k->rmsnorm(x, w, y, n, 1e-6f);
     for (int i = 0; i < n; i++)
         add_distance(&norm, (double)y[i], (double)x[i] * (double)w[i] / sqrt(squares / n + 1e-6));
@@ -377,7 +377,7 @@ static void check_elementwise(const struct cpu_kernels *k, int n)
     check(k->name, "add", relative(sum), 1e-6);
     check(k->name, "exp", relative(exponent), 1e-6);
     check(k->name, "f16 there and back is that of the format", relative(half), 0);
-    check(k->name, "nothing behind the end", fabs((double)y[n] - 42), 0);
+    check(k->name, "nothing after the end", fabs((double)y[n] - 42), 0);
     mem_free(halves);
     mem_free(x);
     mem_free(w);

@@ -56,7 +56,7 @@ struct parity_case {
 bool parity_case_init(struct parity_case *c, const struct parity_shape *shape, uint64_t seed);
 void parity_case_deinit(struct parity_case *c);
 
-/* The token behind row r of the op, and that row of input k. */
+/* The token of row r of the op, and that row of input k. */
 int32_t parity_token(const struct parity_case *c, int32_t r);
 const float *parity_input(const struct parity_case *c, int k, int32_t r);
 

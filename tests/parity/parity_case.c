@@ -182,7 +182,7 @@ static void draw_caches(struct draw *d)
 /* ---- Experts ---------------------------------------------------------------------------- */
 
 /* Logits from which ROUTE chooses known experts in a known order. Expert 0 is chosen by few, and
- * with few rows most experts get none. */
+ * with a few rows most experts get none. */
 static void draw_routes(struct draw *d)
 {
     struct parity_case *c = d->c;

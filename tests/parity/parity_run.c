@@ -9,7 +9,7 @@
 #include "plan/emit.h"
 
 /* Regions are filled with bytes that are NaN as fp32, fp16 and scales of blocks. GUARD bytes lie
- * before, between and behind buffers. The plan is made for a few rows more than the step has. */
+ * before, between and after buffers. The plan is made for a few rows more than the step has. */
 enum { POISON = 0xff, GUARD = 1024, ROWS_SPARE = 2 };
 
 struct runner {
@@ -95,9 +95,9 @@ static void check_guards(const struct loaded *l, const char *memory, const char 
         end = offset + plan_buf_bytes(&l->plan, (buf_id)i);
     }
     if (!is_poison(memory, end, l->memory_bytes))
-        snprintf(out->problem, sizeof out->problem, "memory behind the last buffer was written");
+        snprintf(out->problem, sizeof out->problem, "memory after the last buffer was written");
     if (!is_poison(scratch, scratch_used, l->scratch_bytes))
-        snprintf(out->problem, sizeof out->problem, "memory behind the scratch was written");
+        snprintf(out->problem, sizeof out->problem, "memory after the scratch was written");
 }
 
 /* Inputs are still what EMBED put there. */

@@ -101,7 +101,7 @@ static void add_formats(struct list *l)
         add_rows(l, s);
         s.is_fine = true;
         add_rows(l, s);
-        s.rows = 130; /* more than a GPU's kernels of few rows are for */
+        s.rows = 130; /* more than a GPU's kernels for a few rows take */
         add(l, s);
         s.rows_class = ROWS_OUT;
         add(l, s);

@@ -314,7 +314,7 @@ static void broken_write(struct program *program, const struct step *step)
     ref_backend.run(program, &longer);
 }
 
-static void the_harness_notices_writes_behind_a_buffer(void **state)
+static void the_harness_notices_writes_after_a_buffer(void **state)
 {
     (void)state;
     struct backend broken = ref_backend;
@@ -379,7 +379,7 @@ int main(void)
         OP_LIST(X)
 #undef X
             cmocka_unit_test(budgets_leave_room_for_fp32),
-        cmocka_unit_test(the_harness_notices_writes_behind_a_buffer),
+        cmocka_unit_test(the_harness_notices_writes_after_a_buffer),
         cmocka_unit_test(the_harness_notices_reads_of_unseen_cells),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);

@@ -1,4 +1,4 @@
-/* What work costs beside other work: for tests of bounds that hold on busy machines as well. */
+/* What work costs compared with other work: for bounds that hold on busy machines as well. */
 #ifndef SUPPORT_COST_H
 #define SUPPORT_COST_H
 

@@ -78,7 +78,7 @@ void gemma_put_keys(struct gguf_writer *w, const struct gemma_shape *shape);
 
 /* The tokenizer's keys: the real special ids, newline and space runs, byte tokens and single
  * characters, and made-up words with one merge each. 262144 tokens are laid out as in the
- * real vocabulary, fewer (at least 640) with the characters behind the byte tokens. */
+ * real vocabulary, fewer (at least 640) with the characters after the byte tokens. */
 void gemma_put_vocabulary(struct gguf_writer *w, int n_vocab);
 
 #endif

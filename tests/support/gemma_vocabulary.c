@@ -1,7 +1,7 @@
 /* A made-up vocabulary in the shape of the real one (ids of the model family's special
  * tokens, runs and byte tokens), with words over a-z so that plain text is encoded in pieces
  * of two to four letters: every word of n letters is its first n-1 letters merged with the
- * last, alone and behind a space. */
+ * last, alone and after a space. */
 #include <stdio.h>
 #include <string.h>
 
@@ -137,7 +137,7 @@ static void set_characters(struct vocabulary *v, int *id, int end)
 
 /* The words of `letters` letters, "aaa", "baa", ... , up to id `end`. Counting with the first
  * letter fastest spreads an incomplete set over the alphabet. */
-static void set_words(struct vocabulary *v, int *id, int end, int letters, bool behind_space)
+static void set_words(struct vocabulary *v, int *id, int end, int letters, bool after_space)
 {
     long count = 1;
     for (int i = 0; i < letters; i++) count *= 26;
@@ -145,7 +145,7 @@ static void set_words(struct vocabulary *v, int *id, int end, int letters, bool 
         if (next_free(v, id) >= end) return;
         char text[16];
         size_t length = 0;
-        if (behind_space) {
+        if (after_space) {
             memcpy(text, "\xe2\x96\x81", 3);
             length = 3;
         }

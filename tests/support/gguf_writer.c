@@ -186,8 +186,8 @@ void gguf_drop_key(struct gguf_writer *w, const char *key)
     struct gguf_out_key *found = find_key(w, key, strlen(key));
     if (!found) return;
     free_key(found);
-    size_t behind = (size_t)(w->keys + w->n_key - found) - 1;
-    memmove(found, found + 1, behind * sizeof *found);
+    size_t after = (size_t)(w->keys + w->n_key - found) - 1;
+    memmove(found, found + 1, after * sizeof *found);
     w->n_key--;
 }
 
@@ -279,8 +279,8 @@ void gguf_drop_tensor(struct gguf_writer *w, const char *name)
     struct gguf_out_tensor *found = gguf_writer_tensor(w, name);
     if (!found) return;
     free_tensor(found);
-    size_t behind = (size_t)(w->tensors + w->n_tensor - found) - 1;
-    memmove(found, found + 1, behind * sizeof *found);
+    size_t after = (size_t)(w->tensors + w->n_tensor - found) - 1;
+    memmove(found, found + 1, after * sizeof *found);
     w->n_tensor--;
 }
 

@@ -101,7 +101,7 @@ static void header_only(struct hostile_maker *m)
     buf_add(&m->image, "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
 }
 
-/* 65536 tensors of the smallest size, one behind the other, all called the same. */
+/* 65536 tensors of the smallest size, one after the other, all called the same. */
 static void many_tensors(struct hostile_maker *m)
 {
     static const uint8_t head[21] = {1, 0, 0, 0, 0, 0, 0, 0, 'x', 1, 0, 0, 0, 1};
@@ -275,7 +275,7 @@ static void trailing_garbage(struct hostile_maker *m)
     for (int i = 0; i < 1000; i++) buf_add(&m->image, "garbage\n", 8);
 }
 
-/* 5 GiB of holes behind everything: an unused F32 tensor. */
+/* 5 GiB of holes after everything: an unused F32 tensor. */
 static void sparse_file(struct hostile_maker *m)
 {
     static const int64_t dims[] = {INT64_C(1) << 20, 1280};

@@ -167,7 +167,7 @@ static void one_merge(struct hostile_maker *m)
     gguf_put_strings(&m->writer, T "merges", &merge, 1);
 }
 
-/* Ten million empty merges: 80 MB of zero bytes, as a hole in the file behind the last key. */
+/* Ten million empty merges: 80 MB of zero bytes, as a hole in the file after the last key. */
 static void many_merges(struct hostile_maker *m)
 {
     static const uint8_t head[12] = {GGUF_STRING, 0, 0, 0, 0x80, 0x96, 0x98, 0};

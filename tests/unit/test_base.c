@@ -292,7 +292,7 @@ static int slow_read(const unsigned char *s, size_t length)
     return c >= least[n] && is_scalar(c) ? n : 0;
 }
 
-/* All pairs and triples of bytes, and quadruples behind every lead of four. */
+/* All pairs and triples of bytes, and quadruples after every lead of four. */
 static void every_invalid_sequence_is_refused(void **state)
 {
     (void)state;
@@ -311,7 +311,7 @@ static void every_invalid_sequence_is_refused(void **state)
             }
 }
 
-/* A tail is held back exactly when some bytes behind it make a code point of it. */
+/* A tail is held back exactly when some further bytes make a code point of it. */
 static bool can_become_valid(const unsigned char *s, size_t n)
 {
     for (int k = 0; k < 64 * 64 * 64; k++) {

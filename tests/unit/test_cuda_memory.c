@@ -36,7 +36,7 @@ static const struct {
     {"small chunks", {.matmul = CARAT_MATMUL_INT8, .n_seq = 5, .chunk = 16}},
     {"pinned table", {.matmul = CARAT_MATMUL_FP16, .ple_place = CARAT_PLE_PINNED}},
     {"table in the file", {.matmul = CARAT_MATMUL_INT8, .ple_place = CARAT_PLE_HOST, .n_seq = 3}},
-    {"table in the file, few rows on the device",
+    {"table in the file, a few rows on the device",
      {.matmul = CARAT_MATMUL_INT8, .ple_place = CARAT_PLE_HOST, .ple_cache = -1, .chunk = 70}},
     {"table in the file, some rows on the device",
      {.matmul = CARAT_MATMUL_FP16, .ple_place = CARAT_PLE_HOST, .ple_cache = 20000, .chunk = 9}},
@@ -44,7 +44,7 @@ static const struct {
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
-/* What is there after opening is what the table says, at no time was there more, and it is given
+/* What is there after opening is what the table says. There was never more, and it is given
  * back. */
 static void check_engine(const carat_model *model, const struct carat_engine_options *o,
                          const char *label)

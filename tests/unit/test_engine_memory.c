@@ -25,7 +25,7 @@ static struct {
     size_t pinned;
     int allocated, programs, weights, wrong_order;
     int32_t next_id[N_CTX], n_next; /* the chunk that the last step announced */
-    int announced, surprising;      /* chunks that were announced, and those that were not */
+    int announced, surprising;      /* chunks that were announced, and that were not */
 } counted;
 
 static struct backend counting;

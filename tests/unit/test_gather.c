@@ -135,7 +135,7 @@ static void rows_side_by_side_are_one_copy(void **state)
     assert_int_equal(gather_rows(&gather, (int32_t[]){1, 2, 5}, 3, slot, some), 0);
 }
 
-/* Random prompts in chunks behind decoding rows, of which some are not what was announced. */
+/* Random prompts in chunks after decoding rows. Some chunks are not what was announced. */
 static void many_steps_and_evictions(void **state)
 {
     (void)state;

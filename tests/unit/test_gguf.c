@@ -254,7 +254,7 @@ static void test_many_keys(void **state)
     gguf_writer_deinit(&w);
 }
 
-/* An image in a block of exactly its size, so that a sanitizer sees a read behind it. */
+/* An image in a block of exactly its size, so that a sanitizer sees a read after it. */
 static int open_copy(const char *data, size_t n, struct gguf **g, void **copy,
                      struct carat_error *err)
 {
@@ -269,7 +269,7 @@ static void test_cut_everywhere(void **state)
     const struct buf *image = *state;
     struct gguf *whole = open_image(image);
     const struct gguf_tensor *last = gguf_tensor_at(whole, gguf_tensor_count(whole) - 1);
-    size_t needed = (size_t)last->offset + last->bytes; /* the padding behind it may be missing */
+    size_t needed = (size_t)last->offset + last->bytes; /* the padding after it may be missing */
     gguf_close(whole);
     for (size_t n = 0; n < image->length; n++) {
         struct gguf *g = NULL;

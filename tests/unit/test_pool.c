@@ -131,7 +131,7 @@ static void who_asks_first_goes_first(void **state)
     assert_int_equal(pthread_create(&small, NULL, take_turn, &one), 0);
     while (cores_waiting() < 2) usleep(1000);
     assert_int_equal(atomic_load(&turns[0]), 0); /* waits for the core that is taken, */
-    assert_int_equal(atomic_load(&turns[1]), 0); /* and the other behind it */
+    assert_int_equal(atomic_load(&turns[1]), 0); /* and the other after it */
     cores_give(1);
     pthread_join(large, NULL);
     pthread_join(small, NULL);

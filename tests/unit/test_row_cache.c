@@ -146,7 +146,7 @@ static void with_a_slot_for_each_id_nothing_gives_way(void **state)
 
 enum { MANY_SLOTS = 400, MANY_IDS = 5000 };
 
-/* Rounds of half the slots, whose rows are not there but for some that come twice, for a long time:
+/* Rounds of half the slots, whose rows are not there, except some that come twice, for a long time:
  * by age alone, slots would be scattered by then. */
 static void rows_of_a_round_lie_side_by_side(void **state)
 {

@@ -14,9 +14,9 @@
 enum { EXPERTS = 3, COLS = 32 };
 
 /* A stack whose matrices take every second page, as the second half of a fused one does that ends
- * where the mapped file ends; behind it lies a page of somebody else's. Given back, a page of this
+ * where the mapped file ends; after it lies a page of somebody else's. Given back, a page of this
  * memory reads as zeros. */
-static void filling_gives_back_no_page_behind_the_last_matrix(void **state)
+static void filling_gives_back_no_page_after_the_last_matrix(void **state)
 {
     (void)state;
     static const enum format formats[] = {FORMAT_F32, FORMAT_Q8_0};
@@ -53,7 +53,7 @@ static void filling_gives_back_no_page_behind_the_last_matrix(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(filling_gives_back_no_page_behind_the_last_matrix),
+        cmocka_unit_test(filling_gives_back_no_page_after_the_last_matrix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
