@@ -1,8 +1,38 @@
-/* What the kernels offer to the host side of the backend: one launcher a kernel family, all of them
- * asynchronous on a queue, none of them failing (the fence reports a lost device). Buffers named
- * `float *` are rows of plan buffers, contiguous. Every launcher may be captured in a graph: it
- * calls nothing but kernel launches. `X_prepare` functions are called once at open, before any
- * capture (they raise shared memory limits). */
+/* What the kernels offer to the host side of the backend: one launcher for each kernel family. All
+ * launchers are asynchronous on a queue and none fails (the fence reports a lost device). Buffers
+ * named `float *` are contiguous rows of plan buffers. Every launcher may be captured in a graph:
+ * it calls nothing but kernel launches. `X_prepare` functions are called once when the device is
+ * opened, before any capture (they raise limits of shared memory).
+ *
+ * Which kernel does what. Files are in kernels/; a launcher is in the .cu file of its row.
+ *
+ *   product               rows    weights       launcher              file, kernel
+ *   one matrix, q k v,    1..4    LAYOUT_TILES  launch_matvec         matvec.cu, matvec_ring.cuh
+ *   gate and up           5..64   LAYOUT_TILES  launch_matvec         matvec.cu, matvec_stream.cuh
+ *                         1..64   LAYOUT_ROWS   launch_matvec         matvec.cu, matvec_rows.cuh
+ *                         more    LAYOUT_TILES  launch_gemm_i8        gemm_i8.cu, gemm_i8.cuh
+ *                         more    mirror        launch_gemm_f16       gemm_f16.cu (or cublas.c)
+ *   chosen experts, in    1..4    LAYOUT_TILES  launch_experts_in     experts.cu, matvec_ring.cuh
+ *                         5..64   LAYOUT_TILES  launch_experts_in     experts.cu, matvec_stream.cuh
+ *                         1..64   LAYOUT_ROWS   launch_experts_in     matvec.cu, matvec_rows.cuh
+ *                  out    1..64   LAYOUT_TILES  launch_experts_out    experts.cu
+ *                         1..64   LAYOUT_ROWS   launch_experts_out    exact.cu
+ *                  both   more    LAYOUT_TILES  launch_grouped_i8     moe.cu sorts, gemm_i8.cu
+ *                         more    mirror        launch_grouped_f16    moe.cu sorts, gemm_f16.cu
+ *   router with choice    1..64   LAYOUT_ROWS   launch_router         route.cu, matvec_rows.cuh
+ *   in fp32, --precision  any     any           launch_matmul_exact   exact.cu
+ *
+ *   attention            cache                launcher                  file, kernel
+ *   rows on their own    F16, heads 256, 512  launch_attention_decode   attention_decode_mma.cuh
+ *   (decode)             all others           launch_attention_decode   attention_decode_any.cuh
+ *     then, for both                                                    .._combine.cuh
+ *   tiles of rows        all formats          launch_attention_prefill  attention_prefill.cu,
+ *   (a prompt's chunk)                                                  .._steps.cuh, .._rows.cuh
+ *
+ * Up to four rows whose activations do not fit in shared memory take matvec_stream.cuh
+ * (matvec_launch.cuh: launch_form). All files share instructions.cuh (PTX), round.cuh (rounding,
+ * NaN), form.cuh (formats of weights), block.cuh (rows, sums) and launch.cuh. Kernels that use what
+ * only Hopper has go to kernels/sm90/, which CMake compiles for 90a alone. */
 #ifndef CUDA_KERNELS_H
 #define CUDA_KERNELS_H
 
@@ -65,9 +95,10 @@ struct matvec_args {
 int matvec_prepare(void); /* cudaError_t */
 void launch_matvec(const struct queue *q, const struct matvec_args *args);
 
-/* Products with the experts that each row chose: for decode, weights read once for each pair.
- * ids [rows][n_used] (int32 in a plan buffer), shares [rows][n_used]. Expert ids are checked
- * against n_expert: a wrong one gives NaN, never a wild read. */
+/* Products with the experts that each row chose, for up to MATVEC_ROWS_MAX rows: the weights of an
+ * expert are read once for up to eight rows that chose it. ids [rows][n_used] (int32 in a plan
+ * buffer), shares [rows][n_used]. Expert ids are checked against n_expert: an invalid one gives
+ * NaN, never a wild read. */
 struct expert_args {
     struct step_view step;
     struct rows rows;
@@ -101,12 +132,11 @@ struct exact_args {
 };
 void launch_matmul_exact(const struct queue *q, const struct exact_args *args);
 
-/* ---- gemm_i8.cu, gemm_f16.cu, cublas.c: products of many rows ---------------------------------
- * */
+/* ---- gemm_i8.cu, gemm_f16.cu, cublas.c: products of many rows */
 
 /* y[t] = w x[t]; up to three weights with the same input go in one launch where the kernel can.
- * `n_rows` is known to the host: matrix products are never part of a graph with fewer live rows
- * than n_rows... rows beyond step.counts are computed from garbage and stay unused. */
+ * `n_rows` is what the host launches for. A graph may be replayed with fewer live rows: rows past
+ * step.counts may be computed, and their results are ignored. */
 struct gemm_args {
     int32_t n_rows;
     int32_t n_w;
@@ -132,7 +162,7 @@ void launch_mirror(const struct queue *q, const struct cuda_weight *w, int32_t e
 
 /* ---- moe.cu, with gemm_*: experts for many rows ---------------------------------------------- */
 
-/* Pairs (row, place among the chosen) sorted by expert, on the device. All int32 device arrays. A
+/* Pairs (row, place among the chosen) sorted by expert. All arrays are int32 on the device. A
  * tile is up to EXPERT_TILE neighbouring pairs of one expert; tiles are numbered in the order of
  * `pair`, each expert's filled before the next begins. */
 enum { EXPERT_TILE = 128 };
@@ -168,8 +198,7 @@ void launch_grouped_f16(const struct queue *q, const struct grouped_args *args);
 void launch_expert_sum(const struct queue *q, const float *x, const float *shares, float *y,
                        int32_t n_rows, int32_t n_used, int32_t cols);
 
-/* ---- norm.cu: everything between products of whole rows ---------------------------------------
- * */
+/* ---- norm.cu: everything between products of whole rows */
 
 /* With r(v) = v / sqrt(mean(v^2) + eps):
  *   s = a                          when w_a is NULL and `is_normed` is false
@@ -204,8 +233,7 @@ struct norm_args {
 };
 void launch_norm(const struct queue *q, const struct norm_args *args);
 
-/* ---- rows.cu: one row at a time ---------------------------------------------------------------
- * */
+/* ---- rows.cu: one row at a time */
 
 /* y[r] = scale * table[id[token of r]][first_col .. first_col + cols]. A table of any layout;
  * `table` may lie in pinned host memory (LAYOUT_FILE). */
@@ -293,8 +321,7 @@ struct ple_args {
 };
 void launch_ple(const struct queue *q, const struct ple_args *args);
 
-/* ---- route.cu: the choice of experts ----------------------------------------------------------
- * */
+/* ---- route.cu: the choice of experts */
 
 /* ids, shares = the n_used largest of softmax(z[t]), c / sum(c) * scale[id]; ties to the lower id;
  * the sums in the reference's order. n_expert <= 1024. */
@@ -319,8 +346,7 @@ struct router_args {
 };
 void launch_router(const struct queue *q, const struct router_args *args);
 
-/* ---- topk.cu ----------------------------------------------------------------------------------
- * */
+/* ---- topk.cu */
 
 /* For each live row of ROWS_OUT: its TOP_K largest logits, falling, ties to the lower id; pairs
  * {id, logit} to out [rows][TOP_K] (device or pinned host memory), NaN counting as the largest.
@@ -330,8 +356,7 @@ size_t topk_scratch_bytes(int32_t rows);
 void launch_topk(const struct queue *q, struct step_view step, struct rows rows,
                  const float *logits, int32_t n_vocab, struct logit_pair *out, void *scratch);
 
-/* ---- attention_decode.cu, attention_prefill.cu -------------------------------------------------
- * */
+/* ---- attention_decode.cu, attention_prefill.cu */
 
 /* y[r, h] = sum_s softmax_s(q[r, h] . k[s, g(h)]) v[s, g(h)] over the keys of the row's sequence at
  * positions max(0, p - window + 1) .. p (window 0: from 0), scale 1. */
@@ -343,31 +368,30 @@ struct attention_args {
     int32_t n_heads, window;
     float *y;       /* fp32; NULL: not wanted */
     struct act act; /* the same for the next product; ACT_NONE: not wanted */
-    void *scratch;  /* attention_scratch_bytes */
+    void *scratch;  /* attention_decode_scratch_bytes */
     bool is_exact;  /* fp32 throughout */
-    /* Rows of the step this launch is for, tokens counted: [0, n_decode) or [n_decode, n_token), or
-     * all. Only for ROWS_TOKEN. */
+    /* Which rows of the step this launch is for: [0, n_decode), [n_decode, n_token), or all. Only
+     * for ROWS_TOKEN. */
     enum { ATTEND_ALL, ATTEND_DECODE, ATTEND_CHUNK } part;
 };
 
 enum { HEAD_DIM_MAX = 512 };
 
-/* Split over keys, rows independent of each other: their bits depend on nothing but the row, its
- * position and its cache. Any format, any number of rows, heads of a
- * multiple of 8 values up to HEAD_DIM_MAX. */
+/* Split over keys. Rows are independent: their bits depend on nothing but the row, its position and
+ * its cache. Any format, any number of rows; heads of up to HEAD_DIM_MAX values, a multiple of
+ * 8. */
 int attention_decode_prepare(void);
 size_t attention_decode_scratch_bytes(int32_t rows, int32_t n_heads, int32_t head_dim,
                                       int32_t n_kv_heads);
 void launch_attention_decode(const struct queue *q, const struct attention_args *args);
 
-/* Tiles of rows against tiles of keys on tensor cores. Heads of 64, 128, 256 or 512 values. Whether
- * it takes this shape: attention_prefill_takes; what it does not take goes to the split kernel. */
+/* Tiles of rows against tiles of keys on tensor cores. Heads of 64, 128, 256 or 512 values.
+ * attention_prefill_takes says whether it takes this shape; the split kernel takes the others. */
 int attention_prefill_prepare(void);
 bool attention_prefill_takes(const struct attention_args *args);
 void launch_attention_prefill(const struct queue *q, const struct attention_args *args);
 
-/* ---- limits.cu ---------------------------------------------------------------------------------
- * */
+/* ---- limits.cu */
 
 /* Reads `bytes` once. Multiplies 8-bit or fp16 numbers (fp32 sums) in registers with mma.sync;
  * returns the operations of the launch. */

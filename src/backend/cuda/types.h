@@ -5,15 +5,14 @@
  * what a warp feeds to two mma.sync m16n8k32 as the B operand. Columns are padded to 64 and rows
  * to 8 with zeros (and scale 0). Tiles are numbered
  *     tile = (expert * n_groups + row / 8) * n_ktiles + col / 64
- * and lie one behind the other in each plane. Lane L = (row % 8) * 4 + t, t = 0..3, owns of each
+ * and lie one after the other in each plane. Lane L = (row % 8) * 4 + t, t = 0..3, owns of each
  * 32-column block the 8 values of columns 4t .. 4t+3 and 16+4t .. 16+4t+3, in this order: v0..v7.
  *   quants, 8 bits: 16 bytes a lane: v0..v7 of block 0, v0..v7 of block 1 (int8).
  *   quants, 4 bits: 8 bytes a lane, 4 a block: byte i holds v[i] in its low and v[i+4] in its high
  *                   half.
  *   high, 1 bit:    2 bytes a lane, one a block: bit i is bit 4 of v[i]            (Q5_*).
- *   high, 2 bits:   4 bytes a lane: bits 2f, 2f+1 of byte i are bits 4, 5 of v[4 (f%2) + i] of
- *   block
- *                   f/2, f = 0..3                                                  (Q6_K).
+ *   high, 2 bits:   4 bytes a lane: bits 2f, 2f+1 of byte i are bits 4, 5 of v[4 (f%2) + i]
+ *                   of block f/2, f = 0..3                                         (Q6_K).
  *   scale, minus:   fp16, of a tile [t][block][j]: of row 2t + j, j = 0, 1     (32 bytes a tile);
  *                   Q6_K has a scale for each 16 columns: [t][block][half][j]   (64 bytes).
  * A value is scale * code + minus. Codes are the file's quants less the format's offset (Q4_0: 8,
@@ -23,8 +22,8 @@
  *
  * Activations for products of tiles are rounded to 8 bits by block of 32, as the CPU does, and
  * stored in the same order: within a block byte 8t + i is v[i] of lane t. Where a small error of a
- * product weighs heavily (plan/op.h: is_fine) a second plane of 8 bits holds what the rounding has
- * lost, so that 16 are taken in all. */
+ * product matters much (plan/op.h: is_fine) a second plane of 8 bits holds what the rounding lost:
+ * 16 bits in all. kernels/round.cuh says how all this is rounded, and that NaN stays NaN. */
 #ifndef CUDA_TYPES_H
 #define CUDA_TYPES_H
 
@@ -34,7 +33,7 @@
 
 enum { TILE_ROWS = 8, TILE_COLS = 64, ACT_BLOCK = 32 };
 
-/* Rows that a matvec takes at most; more are the work of a matrix product. */
+/* Most rows of a matvec; more rows go to a matrix product. */
 enum { MATVEC_ROWS_MAX = 64 };
 
 /* How a weight lies in device memory. */
