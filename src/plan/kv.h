@@ -40,7 +40,7 @@ struct kv_cache {
     int32_t capacity;   /* positions of a sequence that are kept; a multiple of KV_PAGE */
     int32_t n_heads, head_dim;
     int32_t head_bytes; /* of head_dim values */
-    void *k, *v;        /* device memory, owned by the engine; NULL: only the shape is known */
+    void *k, *v;        /* device memory, owned by the runner; NULL: only the shape is known */
 };
 
 /* Without memory. */
