@@ -81,8 +81,7 @@ FOR_TESTS = {
     "tests choose what the program lets the machine choose":
         ["cpu_kernels_named", "cublas_version", "gguf_open_memory"],
     "tests ask for facts that the program only uses":
-        ["gguf_alignment", "layout_shape_caches", "op_meaning", "split_in_order",
-         "split_is_sound", "tile_kind_of", "vocab_find"],
+        ["gguf_alignment", "layout_shape_caches", "op_meaning", "tile_kind_of", "vocab_find"],
     "the program keeps it until it ends":
         ["wrap_deinit"],
     "tests, their support and bench draw and name what the program reads":

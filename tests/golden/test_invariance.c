@@ -250,7 +250,7 @@ static const struct table_setting {
               {"in the file, a few rows on the device", CARAT_PLE_HOST, -1}};
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
-/* Chunks are read ahead, after decoding rows. One is read in vain, because its request is cancelled.
+/* Chunks are read ahead, after decoding rows. One is read in vain: its request is cancelled.
  * Steps are launched and replayed, and the smallest model has layers on the CPU. With a few rows on
  * the device they have to make room for others all the time. */
 static void answer_with_table(const carat_model *model, const struct table_setting *table,
