@@ -90,7 +90,8 @@ struct op {
 };
 
 /* What this forward pass is. Rows [0, n_decode) are single new tokens of their sequences, the
- * rest belong to prefill chunks with rising positions. The arrays belong to whoever fills them in. */
+ * rest belong to prefill chunks with rising positions. The arrays belong to whoever fills them
+ * in. */
 struct step {
     int32_t n_token, n_decode, n_out;
     int32_t *id, *position, *sequence; /* [n_token] */
