@@ -6,7 +6,7 @@
  *
  * A thread makes one quad at a time (block.cuh). Results in fp32 or in blocks of columns need 32 of
  * them at most: blocks of 256 quads. fp16 rows have a scale that is known only when the whole row
- * is: one block a row, V quads a thread held in registers.
+ * is: one block a row, QUADS quads a thread held in registers.
  *
  * Bound: bytes read and written. */
 #include "backend/cuda/kernels/block.cuh"
@@ -43,7 +43,7 @@ __device__ __forceinline__ float4 gelu_mul(float4 a, float4 b)
                        gelu_mul(a.w, b.w));
 }
 
-/* One quad of the row as read; the arithmetic comes later, when all reads are on their way. */
+/* One quad of the row as read; the arithmetic comes later, after all loads were issued. */
 template <enum source_kind KIND> struct raw_quad {
     float4 a, b;
 };
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(BLOCK_QUADS)
     if (is_in_blocks(p.act)) act_store_blocks(p.act, row, quad, x, is_live);
 }
 
-template <enum source_kind KIND, int V, int THREADS>
+template <enum source_kind KIND, int QUADS, int THREADS>
 __global__ void __launch_bounds__(THREADS)
     half_rows_kernel(const __grid_constant__ struct row_source p)
 {
@@ -109,37 +109,37 @@ __global__ void __launch_bounds__(THREADS)
     grid_wait();
     grid_release();
     const int64_t row = blockIdx.x;
-    struct raw_quad<KIND> raw[V];
+    struct raw_quad<KIND> raw[QUADS];
 #pragma unroll
-    for (int v = 0; v < V; v++)
+    for (int v = 0; v < QUADS; v++)
         read_quad<KIND>(p, row, (threadIdx.x + v * blockDim.x) * 4, &raw[v]);
     const float scale = KIND == SOURCE_HALVES ? p.half_scale[row / p.half_div] : 1.0f;
     if (!is_live_row(p, row)) return;
-    float4 x[V];
+    float4 x[QUADS];
     uint32_t most = 0;
 #pragma unroll
-    for (int v = 0; v < V; v++) {
+    for (int v = 0; v < QUADS; v++) {
         x[v] = make_quad<KIND>(raw[v], scale);
         most = max(most, quad_most(x[v]));
         if (p.y) store_quad(p.y + row * p.cols, (threadIdx.x + v * blockDim.x) * 4, p.cols, x[v]);
     }
     float inverse, row_scale = act_half_scale(block_max(most, shared), &inverse);
 #pragma unroll
-    for (int v = 0; v < V; v++)
+    for (int v = 0; v < QUADS; v++)
         act_store_half(p.act, row, threadIdx.x + v * blockDim.x, x[v], inverse);
     if (threadIdx.x == 0) p.act.scale[row] = row_scale;
 }
 
-template <enum source_kind KIND, int V, int THREADS>
-void start_half(const struct queue *q, const struct row_source &p, int n_quads)
+template <enum source_kind KIND, int QUADS, int THREADS>
+void act_launch_half(const struct queue *q, const struct row_source &p, int n_quads)
 {
-    int threads = ((n_quads + V - 1) / V + WARP - 1) / WARP * WARP;
-    launch(q, half_rows_kernel<KIND, V, THREADS>, dim3((unsigned)p.rows.max), (unsigned)threads, 0,
-           p);
+    int threads = ((n_quads + QUADS - 1) / QUADS + WARP - 1) / WARP * WARP;
+    launch(q, half_rows_kernel<KIND, QUADS, THREADS>, dim3((unsigned)p.rows.max), (unsigned)threads,
+           0, p);
 }
 
 /* Rows of up to 65536 columns. */
-template <enum source_kind KIND> void start(const struct queue *q, const struct row_source &p)
+template <enum source_kind KIND> void act_launch(const struct queue *q, const struct row_source &p)
 {
     if (p.rows.max <= 0) return;
     int n_quads = (p.cols + TILE_COLS - 1) / TILE_COLS * (TILE_COLS / 4);
@@ -147,11 +147,11 @@ template <enum source_kind KIND> void start(const struct queue *q, const struct 
         dim3 grid((unsigned)p.rows.max, (unsigned)((n_quads + BLOCK_QUADS - 1) / BLOCK_QUADS));
         launch(q, quads_kernel<KIND>, grid, BLOCK_QUADS, 0, p);
     } else if (n_quads <= 1024) {
-        start_half<KIND, 2, 512>(q, p, n_quads);
+        act_launch_half<KIND, 2, 512>(q, p, n_quads);
     } else if (n_quads <= 6144) {
-        start_half<KIND, 6, 1024>(q, p, n_quads);
+        act_launch_half<KIND, 6, 1024>(q, p, n_quads);
     } else {
-        start_half<KIND, 16, 1024>(q, p, n_quads);
+        act_launch_half<KIND, 16, 1024>(q, p, n_quads);
     }
 }
 
@@ -165,9 +165,9 @@ extern "C" void launch_gelu_mul(const struct queue *q, const struct gelu_mul_arg
                            args->act};
     if (p.half_div < 1) p.half_div = 1;
     if (p.half)
-        start<SOURCE_HALVES>(q, p);
+        act_launch<SOURCE_HALVES>(q, p);
     else
-        start<SOURCE_FLOATS>(q, p);
+        act_launch<SOURCE_FLOATS>(q, p);
 }
 
 extern "C" void launch_act(const struct queue *q, struct step_view step, struct rows rows,
@@ -175,5 +175,5 @@ extern "C" void launch_act(const struct queue *q, struct step_view step, struct 
 {
     struct row_source p = {step, rows, is_all_live, x, nullptr, nullptr, nullptr,
                            1,    cols, 0,           0, nullptr, act};
-    start<SOURCE_PLAIN>(q, p);
+    act_launch<SOURCE_PLAIN>(q, p);
 }

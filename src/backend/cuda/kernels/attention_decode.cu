@@ -1,4 +1,5 @@
-/* Attention of rows that are independent of each other: decode, and whatever else takes.
+/* Attention of rows that are independent of each other: decode steps, and what attention_prefill.cu
+ * does not take.
  *
  *     y[r, h] = sum_s softmax_s(q[r, h] . k[s, g(h)]) v[s, g(h)]
  *
@@ -9,8 +10,8 @@
  *
  *   split:   block (key head and up to 8 of its query heads, segment, row) leaves for each query
  *            head its largest score m, l = sum exp(s - m) and the d sums of exp(s - m) v, so keys
- *            and values are read once for 8 heads. Blocks without keys leave at once; those with
- *            keys have the lower numbers, so that each gets a multiprocessor of its own first.
+ *            and values are read once for 8 heads. Blocks without keys end at once. Blocks
+ *            with keys get the lowest indices, so they are scheduled before empty ones.
  *   combine: block (128 columns of a head, row) joins the segments in a fixed order, divides by the
  *            sum and rounds to what the next product reads.
  *
@@ -20,8 +21,8 @@
  * Bound: a long context by the bytes of keys and values (4.67 TB/s on an H200), a short one by
  * latency: two launches and two reads that wait for each other.
  *
- * The arrays of the step are read before grid_wait: no kernel of a plan writes them. What the cache
- * holds is only fetched into the L2 before it, which is harmless where it is not yet written. */
+ * The arrays of the step are read before grid_wait: no kernel of a plan writes them. Before it the
+ * cache is only prefetched into L2, which is harmless where it is not yet written. */
 #include "backend/cuda/kernels/attention_decode_any.cuh"
 #include "backend/cuda/kernels/attention_decode_combine.cuh"
 #include "backend/cuda/kernels/attention_decode_mma.cuh"

@@ -85,8 +85,8 @@ __device__ __forceinline__ float dot(float4 a, float4 b, float sum)
 }
 
 /* Scores of this warp's two keys with all heads. */
-__device__ __forceinline__ void score_any(int d, const float *q, const float *k,
-                                          float (*out)[ANY_KEYS])
+__device__ __forceinline__ void decode_score_any(int d, const float *q, const float *k,
+                                                 float (*out)[ANY_KEYS])
 {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const float *k0 = k + 2 * warp * (d + ANY_PAD), *k1 = k0 + d + ANY_PAD;
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(ANY_THREADS, 2) attend_any(const __grid_consta
         __syncthreads();
         load_tile<FORMAT>(j, span, blockIdx.x / j.n_chunks, begin, n, k, v);
         __syncthreads();
-        score_any(d, q, k, scores);
+        decode_score_any(d, q, k, scores);
         __syncthreads();
         float s = lane < n ? scores[warp][lane % ANY_KEYS] : -INFINITY;
         float m = fmaxf(run.m, most_of_warp(s)), share = expf(s - m), factor = expf(run.m - m);

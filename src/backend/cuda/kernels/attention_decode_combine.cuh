@@ -19,7 +19,7 @@ __device__ __forceinline__ void load_batch(float4 (&part)[8], const float *sums,
 
 /* Columns c .. c+3, c = 4 lane, of one head's COMBINE_COLS columns from `first`: the quotient of
  * the joined sums. Only warp 0 gets it. Warp w takes segments w, w + 8, ..., by eight: as many
- * reads are under way at once. */
+ * loads are issued at once. */
 __device__ __forceinline__ float4 combine(const struct job &j, const struct span &s, int head,
                                           int first, float4 (*shared)[32])
 {
@@ -69,7 +69,7 @@ __device__ __forceinline__ float4 combine(const struct job &j, const struct span
     return make_float4(total.x / l, total.y / l, total.z / l, total.w / l);
 }
 
-/* Zeros behind the last column, where there are any: 32 of them. */
+/* The padding after the last column: 32 zeros, or nothing. */
 __device__ __forceinline__ void store_padding(const struct act &act, int row, int cols)
 {
     if (cols >= act.stride || threadIdx.x >= 32) return;

@@ -68,7 +68,7 @@ __device__ __forceinline__ float sum_of_quad(float x)
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-/* A segment under way: what a thread needs to read its part of tiles. */
+/* What a thread needs to read its part of the tiles of a segment. */
 template <int D> struct reader {
     struct span span;
     int first, step;             /* first key; from tile to tile */
@@ -136,7 +136,7 @@ struct shared {
 template <int D>
 __device__ __forceinline__ void load_queries(const float *q, int n_heads, struct shared<D> &s)
 {
-    enum { EACH = 4 }; /* k steps of this thread: all its reads are under way at once */
+    enum { EACH = 4 }; /* k steps of this thread: all its loads are issued at once */
     int first = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     float4 x[EACH];
 #pragma unroll
@@ -151,8 +151,8 @@ __device__ __forceinline__ void load_queries(const float *q, int n_heads, struct
 
 /* Scores of this warp's 8 keys over its columns, to `out`. */
 template <int D>
-__device__ __forceinline__ void score(const struct shared<D> &s, const uint4 (&k)[8],
-                                      float (*out)[SCORE_STRIDE])
+__device__ __forceinline__ void decode_score(const struct shared<D> &s, const uint4 (&k)[8],
+                                             float (*out)[SCORE_STRIDE])
 {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     int first = warp / 4 * 16;
@@ -190,7 +190,7 @@ __device__ __forceinline__ void read_scores(const struct shared<D> &s, int tile,
 }
 
 /* sum += p v for 16 keys and this warp's 64 columns. */
-__device__ __forceinline__ void weigh(float (&sum)[8][4], const uint4 &p, const uint4 (&v)[4])
+__device__ __forceinline__ void add_values(float (&sum)[8][4], const uint4 &p, const uint4 (&v)[4])
 {
     const uint32_t *a = &v[0].x, *b = &v[1].x, *c = &v[2].x, *d = &v[3].x;
 #pragma unroll
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(D / 2, D == 512 ? 2 : 3)
     struct running run = {-INFINITY, 0};
     int n = span.n - reader.first;
     for (int tile = 0; n > 0; tile++, n -= reader.step) {
-        score<D>(s, k, s.score[tile % 2][threadIdx.x / 128]);
+        decode_score<D>(s, k, s.score[tile % 2][threadIdx.x / 128]);
         if (n > reader.step) reader.keys(tile + 1, k);
         __syncthreads();
         float4 p[2];
@@ -259,8 +259,8 @@ __global__ void __launch_bounds__(D / 2, D == 512 ? 2 : 3)
 #pragma unroll
             for (int e = 0; e < 4; e++) sum[i][e] *= keep;
         }
-        weigh(sum, make_operand(p[0]), v[0]);
-        weigh(sum, make_operand(p[1]), v[1]);
+        add_values(sum, make_operand(p[0]), v[0]);
+        add_values(sum, make_operand(p[1]), v[1]);
         if (n > reader.step) reader.values(tile + 1, v);
     }
     run.l = sum_of_quad(run.l);

@@ -63,7 +63,7 @@ __device__ __forceinline__ void fetch(const struct keys_of_run &run, const char 
                                                 run.last - first + 1);
 }
 
-/* All tiles of the run; the keys of the first are on their way. */
+/* All tiles of the run; copying the keys of the first has begun. */
 template <class S>
 __device__ __forceinline__ void attend_run(struct state<S> &mine, const struct place &at,
                                            const struct keys_of_run &run, const int32_t *position)
@@ -75,7 +75,7 @@ __device__ __forceinline__ void attend_run(struct state<S> &mine, const struct p
         bool is_here = is_seen(run, first);
         float s[2][S::OWN][4], part[4];
         bool is_large = false;
-        if (is_here) score<S>(mine, at, s);
+        if (is_here) prefill_score<S>(mine, at, s);
         copies_wait<0>();
         __syncthreads(); /* keys are used up; values and shares of the tile before are there */
         fetch<S>(run, run.k, first + TILE_KEYS, at.keys);
@@ -83,8 +83,8 @@ __device__ __forceinline__ void attend_run(struct state<S> &mine, const struct p
         __syncthreads(); /* values and shares are used up; parts are there */
         fetch<S>(run, run.v, first, at.keys + S::TILE_BYTES);
         if (is_here)
-            is_large = weigh<S>(mine, at, s, part, position, first, run.window,
-                                is_edge(run, first)) > P_LIMIT;
+            is_large = prefill_weigh<S>(mine, at, s, part, position, first, run.window,
+                                        is_edge(run, first)) > P_LIMIT;
         copies_wait<1>();
         if (__syncthreads_or(is_large)) { /* the next keys are there */
             if (is_here) tell_largest<S>(at, s);
@@ -192,7 +192,8 @@ bool attention_prefill_takes(const struct attention_args *args)
            args->n_heads % cache->n_heads == 0 && args->n_heads / cache->n_heads <= 32;
 }
 
-template <class S> static void start(const struct queue *q, const struct attention_args *args)
+template <class S>
+static void prefill_launch(const struct queue *q, const struct attention_args *args)
 {
     int tokens = S::ROWS / (args->n_heads / args->cache.n_heads);
     dim3 grid((unsigned)args->cache.n_heads, (unsigned)((args->rows.max + tokens - 1) / tokens));
@@ -203,9 +204,15 @@ void launch_attention_prefill(const struct queue *q, const struct attention_args
 {
     bool is_half = args->cache.format == FORMAT_F16;
     switch (args->cache.head_dim) {
-    case 64: is_half ? start<half_64>(q, args) : start<other_64>(q, args); break;
-    case 128: is_half ? start<half_128>(q, args) : start<other_128>(q, args); break;
-    case 256: is_half ? start<half_256>(q, args) : start<other_256>(q, args); break;
-    case 512: is_half ? start<half_512>(q, args) : start<other_512>(q, args); break;
+    case 64: is_half ? prefill_launch<half_64>(q, args) : prefill_launch<other_64>(q, args); break;
+    case 128:
+        is_half ? prefill_launch<half_128>(q, args) : prefill_launch<other_128>(q, args);
+        break;
+    case 256:
+        is_half ? prefill_launch<half_256>(q, args) : prefill_launch<other_256>(q, args);
+        break;
+    case 512:
+        is_half ? prefill_launch<half_512>(q, args) : prefill_launch<other_512>(q, args);
+        break;
     }
 }

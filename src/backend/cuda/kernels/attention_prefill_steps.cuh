@@ -134,8 +134,8 @@ __device__ __forceinline__ uint32_t at_step(uint32_t lane, int k)
 /* Step 1. s: what this warp's columns give to the scores of its own keys. Here and in `gather`
  * fragments are loaded one step ahead of their products. */
 template <class S>
-__device__ __forceinline__ void score(const struct state<S> &mine, const struct place &at,
-                                      float (&s)[2][S::OWN][4])
+__device__ __forceinline__ void prefill_score(const struct state<S> &mine, const struct place &at,
+                                              float (&s)[2][S::OWN][4])
 {
     constexpr int STEPS = 2 * S::K_STEPS;
     uint32_t b[2][4];
@@ -255,9 +255,10 @@ __device__ __forceinline__ void raise_tops(struct state<S> &mine, const struct p
 /* Step 3. The parts are there. `first`: position of the tile's first key; is_edge: some row does
  * not see all of the tile. Gives the largest exponent of p. */
 template <class S>
-__device__ __forceinline__ float weigh(const struct state<S> &mine, const struct place &at,
-                                       float (&s)[2][S::OWN][4], float (&part)[4],
-                                       const int32_t *position, int first, int window, bool is_edge)
+__device__ __forceinline__ float prefill_weigh(const struct state<S> &mine, const struct place &at,
+                                               float (&s)[2][S::OWN][4], float (&part)[4],
+                                               const int32_t *position, int first, int window,
+                                               bool is_edge)
 {
 #pragma unroll
     for (int slot = 1; slot < S::W; slot++)

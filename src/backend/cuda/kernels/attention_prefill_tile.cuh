@@ -1,4 +1,4 @@
-/* Tiles of keys or values on their way from the cache to shared memory (attention_prefill.cu). */
+/* How tiles of keys or values come from the cache to shared memory, for attention_prefill.cu. */
 #ifndef CUDA_ATTENTION_PREFILL_TILE_CUH
 #define CUDA_ATTENTION_PREFILL_TILE_CUH
 

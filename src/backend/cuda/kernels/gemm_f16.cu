@@ -269,7 +269,7 @@ template <class V> __device__ __forceinline__ int after(int stage)
 }
 
 /* The part of a warp whose columns are beyond the weight's last row: it copies for the others and
- * leaves the tensor cores to them. Barriers as in multiply_tile. */
+ * leaves the tensor cores to them. Barriers as in gemm_f16_tile. */
 template <class V, int SLICES>
 __device__ __forceinline__ void copy_only(const copies<V, SLICES> &copy, int n_k)
 {
@@ -295,7 +295,7 @@ template <class V, int SLICES> struct operands {
         for (int j = 0; j < 4; j++) load_matrices(b[j], b_at + j * 16 * V::ROW_BYTES);
     }
 
-    __device__ __forceinline__ void multiply(float (&sum)[SLICES][8][4]) const
+    __device__ __forceinline__ void multiply_add(float (&sum)[SLICES][8][4]) const
     {
 #pragma unroll
         for (int i = 0; i < SLICES; i++)
@@ -306,7 +306,7 @@ template <class V, int SLICES> struct operands {
 };
 
 template <class V, int SLICES>
-__device__ __forceinline__ void multiply_tile(const product &p, const place &at, int32_t *read,
+__device__ __forceinline__ void gemm_f16_tile(const product &p, const place &at, int32_t *read,
                                               const int32_t *write, char *ring)
 {
     enum { STEPS = V::K / 16 };
@@ -349,7 +349,7 @@ __device__ __forceinline__ void multiply_tile(const product &p, const place &at,
                 if (k + V::STAGES - 1 < n_k) copy.begin(k + V::STAGES - 1, writes);
                 copies_commit();
             }
-            step_operands[step % 2].multiply(sum);
+            step_operands[step % 2].multiply_add(sum);
         }
     }
     /* Past the last barrier a warp may still fetch from the stage after the last, garbage that is
@@ -369,10 +369,10 @@ template <class V> __global__ void __launch_bounds__(THREADS, 2) gemm_f16(produc
     place at;
     if (!take_place(p, read, write, &at)) return;
     switch ((at.n_live + SLICE - 1) / SLICE) {
-    case 1: multiply_tile<V, 1>(p, at, read, write, shared); break;
-    case 2: multiply_tile<V, 2>(p, at, read, write, shared); break;
-    case 3: multiply_tile<V, 3>(p, at, read, write, shared); break;
-    default: multiply_tile<V, 4>(p, at, read, write, shared); break;
+    case 1: gemm_f16_tile<V, 1>(p, at, read, write, shared); break;
+    case 2: gemm_f16_tile<V, 2>(p, at, read, write, shared); break;
+    case 3: gemm_f16_tile<V, 3>(p, at, read, write, shared); break;
+    default: gemm_f16_tile<V, 4>(p, at, read, write, shared); break;
     }
 }
 
@@ -405,7 +405,7 @@ bool has_room(const struct queue *q)
     return q->capability >= 90 && q->capability < 120;
 }
 
-void start(const struct queue *q, const product &p)
+void gemm_f16_launch(const struct queue *q, const product &p)
 {
     dim3 grid((unsigned)(p.n_row_tiles * p.n_col_tiles));
     if (has_room(q))
@@ -479,7 +479,7 @@ void launch_gemm_f16(const struct queue *q, const struct gemm_args *args)
     product p = product_of(args->n_w, args->w, args->x, args->y, args->half, args->half_cols);
     p.n_rows = args->n_rows;
     choose_tiles(q, &p);
-    start(q, p);
+    gemm_f16_launch(q, p);
 }
 
 void launch_grouped_f16(const struct queue *q, const struct grouped_args *args)
@@ -488,7 +488,7 @@ void launch_grouped_f16(const struct queue *q, const struct grouped_args *args)
     p.plan = args->plan;
     p.row_div = args->is_row_a_pair ? 1 : args->n_used;
     p.n_row_tiles = expert_tiles_max(args->n_rows, args->n_used, args->w[0].n_expert);
-    start(q, p);
+    gemm_f16_launch(q, p);
 }
 
 void launch_row_scale(const struct queue *q, float *y, const float *scale, int32_t n_rows,

@@ -2,7 +2,7 @@
  * a sorted batch. gemm_i8.cuh has the arithmetic and the layout.
  *
  * Launch: a block of 128 threads (three a multiprocessor) makes a tile of up to 64 rows x 128
- * columns. Column tiles of matrices of one form lie behind each other in one launch. Without
+ * columns. Column tiles of matrices of one form follow each other in one launch. Without
  * experts the tiles of rows run fastest: neighbouring blocks read the same weights, which come from
  * memory once, while all of x stays in L2. With experts columns run fastest, and blocks beyond the
  * last tile, of which only the device knows the number, leave.
@@ -70,7 +70,7 @@ template <enum form F> constexpr size_t shared_bytes(int tile, int n_stages)
 }
 
 /* Time of a launch in units of a full tile on a multiprocessor at its best rate, which takes three
- * blocks; one alone reaches about half of it, two 0.85. A tile costs a tenth beside its rows. */
+ * blocks; one alone reaches about half of it, two 0.85. A tile costs a tenth more than its rows. */
 float cost_of(int tile, int n_rows, int n_column_tiles, int n_sm)
 {
     float each = (float)tile / GEMM_ROWS_MAX + 0.1f;

@@ -8,7 +8,7 @@
  *
  * Layout. Activations are the A operand, tiles of weights (types.h) the B operand; both lie in
  * memory as lanes want them, so that a lane's share is one 8- or 16-byte load from shared memory
- * without ldmatrix. A step covers 64 columns; one or two more are on their way by cp.async. In
+ * without ldmatrix. A step covers 64 columns; one or two more are being copied by cp.async. In
  * shared memory the two blocks of a row of activations change places in every other pair of rows,
  * which spreads the 8-byte loads of a half-warp over all banks.
  *
@@ -131,7 +131,7 @@ __device__ __forceinline__ void gemm_i8_step(const gemm_product &p, const char *
 }
 
 /* Everything but the store. `out_row` [Shape::ROWS] gets the row of y that each row goes to, -1:
- * none. Weights are on their way before grid_wait, which is called here unless it was before. */
+ * none. Copying weights begins before grid_wait, which is called here unless it was before. */
 template <class Shape>
 __device__ __forceinline__ void gemm_i8_sum_up(
     const gemm_product &p, const gemm_share &share, char *memory, int32_t *out_row, bool has_waited,

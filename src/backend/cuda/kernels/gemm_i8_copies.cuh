@@ -14,7 +14,7 @@ enum {
     GEMM_ROWS_MAX = 64
 };
 
-/* One of the matrices whose rows lie behind each other as columns of a product. */
+/* One of the matrices whose rows follow each other as columns of a product. */
 struct gemm_part {
     const uint8_t *quants, *high, *scale, *minus;
     float *y;

@@ -48,7 +48,7 @@ __device__ __forceinline__ void copies_commit()
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Waits until at most the last PENDING groups of this thread's copies are under way. */
+/* Waits until at most the last PENDING groups of this thread's copies are not done. */
 template <int PENDING> __device__ __forceinline__ void copies_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
@@ -92,7 +92,7 @@ __device__ __forceinline__ uint4 load_once4_if(const void *p, bool is_wanted)
     return v;
 }
 
-/* Volatile: the compiler keeps their order, so that all of a thread's loads are under way
+/* Volatile: the compiler keeps their order, so that all of a thread's loads are issued
  * together. */
 __device__ __forceinline__ float2 load_volatile2(const float2 *p)
 {

@@ -1,4 +1,5 @@
-/* How kernels are started, and the two words that let one start while the one before it ends.
+/* How kernels are started, and the two instructions that let a kernel start while the one before
+ * it ends.
  *
  * On chips that can (compute capability 9.0 and later) launches are programmatic dependents: the
  * next kernel's blocks may start as soon as every block of this one has called grid_release or
@@ -62,7 +63,7 @@ __device__ __forceinline__ int rows_live(const struct rows &rows, const struct s
     return step.counts[rows.is_out ? 2 : 0];
 }
 
-/* The token behind row r. */
+/* The token that row r is. */
 __device__ __forceinline__ int row_token(const struct rows &rows, const struct step_view &step,
                                          int r)
 {

@@ -18,7 +18,7 @@ __device__ __forceinline__ float gelu(float a)
 }
 
 /* Partial sums of a block, by slice, output and row: eight outputs lie together, and the padding
- * behind the rows keeps neighbouring groups on other banks. */
+ * after the rows keeps neighbouring groups on other banks. */
 struct partial_sums {
     float *at;
     int n_slices, slots, rows; /* slots: groups of eight outputs */

@@ -38,7 +38,7 @@ __host__ __device__ constexpr int scale_step(int stage_ktiles)
     return (stage_ktiles | 1) * 16;
 }
 
-/* From the values of a slice in shared memory to their low plane, behind the scales, where rows of
+/* From the values of a slice in shared memory to their low plane, after the scales, where rows of
  * both planes that are read at once lie on banks of their own. */
 __host__ __device__ constexpr int low_step(int rows, int stage_ktiles)
 {
@@ -86,7 +86,7 @@ __device__ __forceinline__ void matvec_multiply_block(int dots[4],
 /* What a lane reads of a stage: `values` at the row that it gives to B (FINE, LANE_ROWS = 1: odd
  * columns of B at that row's low plane), `scales` at its first row of sums, with {d, d sum, d, d
  * sum} of both blocks, `scales` + `next_scale` at its second; FINE, LANE_ROWS = 2: the low plane is
- * `to_low` behind `values`. */
+ * `to_low` after `values`. */
 struct operands {
     const uint8_t *values, *scales;
     int next_scale, to_low;
@@ -163,7 +163,7 @@ template <enum form F> struct slice {
     int length;
 };
 
-/* The first tiles of a slice, to be under way before they are needed. */
+/* Loads the first tiles of a slice before they are needed. */
 template <enum form F>
 __device__ __forceinline__ void start_slice(tile_share<F> (&share)[DEPTH][WARP_GROUPS],
                                             const slice<F> &s)

@@ -1,11 +1,11 @@
 /* Norms of whole rows with all that lies between two products: kernels.h, struct norm_args.
  *
- * One block a row; a thread holds V quads of it (block.cuh) in registers, so that every input is
- * read once. A stage needs one sum over the row (a and b share theirs): one barrier each.
+ * One block a row; a thread holds QUADS quads of it (block.cuh) in registers, so that every input
+ * is read once. A stage needs one sum over the row (a and b share theirs): one barrier each.
  *
- * For few rows V is 1, or 2 for more than 4096 columns: what counts is latency, and the weight
- * vectors are read before the wait for the previous kernel. For many rows V is larger and several
- * rows are resident on a multiprocessor, one storing while another waits for its sum.
+ * For a few rows QUADS is 1, or 2 for more than 4096 columns: what counts is latency, and the
+ * weight vectors are read before the wait for the previous kernel. For many rows QUADS is larger
+ * and several rows are resident on a multiprocessor, one storing while another waits for its sum.
  *
  * Bound: bytes of a, b, residual read and of x_out and the outs written; one row: latency of one
  * read from L2 and two or three barriers. */
@@ -15,16 +15,16 @@
 
 namespace {
 
-/* For few rows everything is read at once. For many, weights and the residual are read where they
- * are used: fewer registers, more rows resident. (Copying the residual to shared memory meanwhile
- * was a sixth slower on an H200 for 2048 rows of 2560.) */
+/* For a few rows everything is read at once. For many, weights and the residual are read where they
+ * are used: fewer registers, more rows resident. (Copying the residual to shared memory in the
+ * meantime was a sixth slower on an H200 for 2048 rows of 2560.) */
 __host__ __device__ constexpr bool reads_early(int v)
 {
     return v <= 2;
 }
 
-template <int V> struct norm_weights {
-    float4 a[V], b[V], s[V], out[V]; /* out: of the first */
+template <int QUADS> struct norm_weights {
+    float4 a[QUADS], b[QUADS], s[QUADS], out[QUADS]; /* out: of the first */
 };
 
 __device__ __forceinline__ int col_of(int v)
@@ -32,12 +32,13 @@ __device__ __forceinline__ int col_of(int v)
     return (threadIdx.x + v * blockDim.x) * 4;
 }
 
-template <int V>
-__device__ __forceinline__ void load_weights(const struct norm_args &p, struct norm_weights<V> *w)
+template <int QUADS>
+__device__ __forceinline__ void load_weights(const struct norm_args &p,
+                                             struct norm_weights<QUADS> *w)
 {
-    if constexpr (reads_early(V)) {
+    if constexpr (reads_early(QUADS)) {
 #pragma unroll
-        for (int v = 0; v < V; v++) {
+        for (int v = 0; v < QUADS; v++) {
             w->a[v] = load_factors(p.w_a, col_of(v), p.cols);
             if (p.b) w->b[v] = load_factors(p.w_b, col_of(v), p.cols);
             if (p.w_s) w->s[v] = load_quad(p.w_s, col_of(v), p.cols);
@@ -47,11 +48,11 @@ __device__ __forceinline__ void load_weights(const struct norm_args &p, struct n
     }
 }
 
-template <int V>
-__device__ __forceinline__ float4 weight_at(const float4 (&held)[V], const float *w, int v,
+template <int QUADS>
+__device__ __forceinline__ float4 weight_at(const float4 (&held)[QUADS], const float *w, int v,
                                             int cols)
 {
-    return reads_early(V) ? held[v] : load_factors(w, col_of(v), cols);
+    return reads_early(QUADS) ? held[v] : load_factors(w, col_of(v), cols);
 }
 
 __device__ __forceinline__ float factor_of(float squares, const struct norm_args &p)
@@ -66,45 +67,47 @@ __device__ __forceinline__ float4 quad_add(float4 x, float4 y)
 }
 
 /* s = r(a) * w_a. */
-template <int V>
+template <int QUADS>
 __device__ __forceinline__ void norm_branch(const struct norm_args &p,
-                                            const struct norm_weights<V> &w, float4 (&s)[V],
+                                            const struct norm_weights<QUADS> &w, float4 (&s)[QUADS],
                                             float squares)
 {
     const float r = factor_of(squares, p);
 #pragma unroll
-    for (int v = 0; v < V; v++) s[v] = quad_normed(s[v], r, weight_at<V>(w.a, p.w_a, v, p.cols));
+    for (int v = 0; v < QUADS; v++)
+        s[v] = quad_normed(s[v], r, weight_at<QUADS>(w.a, p.w_a, v, p.cols));
 }
 
 /* s = a, or r(a) * w_a; plus r(b) * w_b. */
-template <int V>
+template <int QUADS>
 __device__ __forceinline__ void join_branches(const struct norm_args &p,
-                                              const struct norm_weights<V> &w, float4 (&s)[V],
-                                              float (*shared)[V * WARP])
+                                              const struct norm_weights<QUADS> &w,
+                                              float4 (&s)[QUADS], float (*shared)[QUADS * WARP])
 {
-    float part[V][2], sum[2];
-    float4 b[V];
+    float part[QUADS][2], sum[2];
+    float4 b[QUADS];
 #pragma unroll
-    for (int v = 0; v < V; v++) {
+    for (int v = 0; v < QUADS; v++) {
         b[v] = load_quad(p.b + (int64_t)blockIdx.x * p.cols, col_of(v), p.cols);
         part[v][0] = quad_squares(s[v]);
         part[v][1] = quad_squares(b[v]);
     }
-    row_sums<V, 2>(part, sum, shared);
-    if (p.is_normed || p.w_a) norm_branch<V>(p, w, s, sum[0]);
+    row_sums<QUADS, 2>(part, sum, shared);
+    if (p.is_normed || p.w_a) norm_branch<QUADS>(p, w, s, sum[0]);
     const float r = factor_of(sum[1], p);
 #pragma unroll
-    for (int v = 0; v < V; v++)
-        s[v] = quad_add(s[v], quad_normed(b[v], r, weight_at<V>(w.b, p.w_b, v, p.cols)));
+    for (int v = 0; v < QUADS; v++)
+        s[v] = quad_add(s[v], quad_normed(b[v], r, weight_at<QUADS>(w.b, p.w_b, v, p.cols)));
 }
 
-template <int V>
-__device__ __forceinline__ float row_squares(const float4 (&x)[V], float (*shared)[V * WARP])
+template <int QUADS>
+__device__ __forceinline__ float row_squares(const float4 (&x)[QUADS],
+                                             float (*shared)[QUADS * WARP])
 {
-    float part[V][1], sum[1];
+    float part[QUADS][1], sum[1];
 #pragma unroll
-    for (int v = 0; v < V; v++) part[v][0] = quad_squares(x[v]);
-    row_sums<V, 1>(part, sum, shared);
+    for (int v = 0; v < QUADS; v++) part[v][0] = quad_squares(x[v]);
+    row_sums<QUADS, 1>(part, sum, shared);
     return sum[0];
 }
 
@@ -119,105 +122,106 @@ __device__ __forceinline__ float4 load_halves(const uint16_t *row, int col, int 
                        __fmul_rn(high.y, scale));
 }
 
-template <int V>
-__device__ __forceinline__ void load_residual(const struct norm_args &p, float4 (&x)[V])
+template <int QUADS>
+__device__ __forceinline__ void load_residual(const struct norm_args &p, float4 (&x)[QUADS])
 {
     const float *row = p.residual + (int64_t)blockIdx.x * p.cols;
 #pragma unroll
-    for (int v = 0; v < V; v++)
+    for (int v = 0; v < QUADS; v++)
         x[v] = p.residual ? load_quad(row, col_of(v), p.cols) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 }
 
 /* Writes h to where out k wants it. */
-template <int V>
+template <int QUADS>
 __device__ __forceinline__ void put_out(const struct norm_args &p, int k, bool is_live,
-                                        const float4 (&h)[V], uint32_t *shared_most)
+                                        const float4 (&h)[QUADS], uint32_t *shared_most)
 {
     const struct norm_args::norm_out &out = p.out[k];
     const int64_t row = blockIdx.x;
     if (out.y && is_live) {
 #pragma unroll
-        for (int v = 0; v < V; v++) store_quad(out.y + row * p.cols, col_of(v), p.cols, h[v]);
+        for (int v = 0; v < QUADS; v++) store_quad(out.y + row * p.cols, col_of(v), p.cols, h[v]);
     }
     if (is_in_blocks(out.act)) {
 #pragma unroll
-        for (int v = 0; v < V; v++) act_store_blocks(out.act, row, col_of(v) / 4, h[v], is_live);
+        for (int v = 0; v < QUADS; v++)
+            act_store_blocks(out.act, row, col_of(v) / 4, h[v], is_live);
     } else if (out.act.kind == ACT_HALF) {
         uint32_t most = 0;
 #pragma unroll
-        for (int v = 0; v < V; v++) most = max(most, quad_most(h[v]));
+        for (int v = 0; v < QUADS; v++) most = max(most, quad_most(h[v]));
         float inverse, scale = act_half_scale(block_max(most, shared_most), &inverse);
         if (!is_live) return;
 #pragma unroll
-        for (int v = 0; v < V; v++) act_store_half(out.act, row, col_of(v) / 4, h[v], inverse);
+        for (int v = 0; v < QUADS; v++) act_store_half(out.act, row, col_of(v) / 4, h[v], inverse);
         if (threadIdx.x == 0) out.act.scale[row] = scale;
     }
 }
 
-template <int V, int THREADS, int BLOCKS, bool HAS_B>
+template <int QUADS, int THREADS, int BLOCKS, bool HAS_B>
 __global__ void __launch_bounds__(THREADS, BLOCKS)
     norm_kernel(const __grid_constant__ struct norm_args p)
 {
-    __shared__ float branch_sums[2][V * WARP], s_sums[1][V * WARP];
-    __shared__ float x_sums[1][V * WARP];
+    __shared__ float branch_sums[2][QUADS * WARP], s_sums[1][QUADS * WARP];
+    __shared__ float x_sums[1][QUADS * WARP];
     __shared__ uint32_t most[NORM_OUTS][WARP];
-    struct norm_weights<V> w;
-    load_weights<V>(p, &w);
+    struct norm_weights<QUADS> w;
+    load_weights<QUADS>(p, &w);
     grid_wait();
     grid_release();
     /* A row that is not live is read and computed too: its loads need not wait for the counts. */
     const bool is_live = (int)blockIdx.x < rows_live(p.rows, p.step);
     const int64_t at = (int64_t)blockIdx.x * p.cols;
-    float4 s[V], x[V];
+    float4 s[QUADS], x[QUADS];
 #pragma unroll
-    for (int v = 0; v < V; v++)
+    for (int v = 0; v < QUADS; v++)
         s[v] = p.a_half ? load_halves(p.a_half + at, col_of(v), p.cols, p.a_scale[blockIdx.x])
                         : load_quad(p.a + at, col_of(v), p.cols);
-    if (reads_early(V)) load_residual<V>(p, x);
+    if (reads_early(QUADS)) load_residual<QUADS>(p, x);
     if (HAS_B)
-        join_branches<V>(p, w, s, branch_sums);
+        join_branches<QUADS>(p, w, s, branch_sums);
     else if (p.is_normed || p.w_a)
-        norm_branch<V>(p, w, s, row_squares<V>(s, branch_sums));
+        norm_branch<QUADS>(p, w, s, row_squares<QUADS>(s, branch_sums));
     if (p.w_s) {
-        float r = factor_of(row_squares<V>(s, s_sums), p);
+        float r = factor_of(row_squares<QUADS>(s, s_sums), p);
 #pragma unroll
-        for (int v = 0; v < V; v++)
-            s[v] = quad_normed(s[v], r, weight_at<V>(w.s, p.w_s, v, p.cols));
+        for (int v = 0; v < QUADS; v++)
+            s[v] = quad_normed(s[v], r, weight_at<QUADS>(w.s, p.w_s, v, p.cols));
     }
-    if (!reads_early(V)) load_residual<V>(p, x);
+    if (!reads_early(QUADS)) load_residual<QUADS>(p, x);
     bool is_normed = false;
     for (int k = 0; k < p.n_outs; k++) is_normed = is_normed || p.out[k].is_normed;
 #pragma unroll
-    for (int v = 0; v < V; v++) {
+    for (int v = 0; v < QUADS; v++) {
         x[v] = quad_normed(quad_add(x[v], s[v]), p.scale, make_float4(1.0f, 1.0f, 1.0f, 1.0f));
         if (p.x_out && is_live) store_quad(p.x_out + at, col_of(v), p.cols, x[v]);
     }
-    const float r = is_normed ? factor_of(row_squares<V>(x, x_sums), p) : 1.0f;
+    const float r = is_normed ? factor_of(row_squares<QUADS>(x, x_sums), p) : 1.0f;
 #pragma unroll 1
     for (int k = 0; k < p.n_outs; k++) {
-        float4 h[V];
+        float4 h[QUADS];
 #pragma unroll
-        for (int v = 0; v < V; v++) {
+        for (int v = 0; v < QUADS; v++) {
             if (!p.out[k].is_normed)
                 h[v] = x[v];
-            else if (reads_early(V) && k == 0)
+            else if (reads_early(QUADS) && k == 0)
                 h[v] = quad_normed(x[v], r, w.out[v]);
             else
                 h[v] = quad_normed(x[v], r, load_factors(p.out[k].w, col_of(v), p.cols));
         }
-        put_out<V>(p, k, is_live, h, most[k]);
+        put_out<QUADS>(p, k, is_live, h, most[k]);
     }
 }
 
-template <int V, int THREADS, int BLOCKS, int BLOCKS_WITH_B>
-void start(const struct queue *q, const struct norm_args *args, int n_quads)
+template <int QUADS, int THREADS, int BLOCKS, int BLOCKS_WITH_B>
+void norm_launch(const struct queue *q, const struct norm_args *args, int n_quads)
 {
-    unsigned threads = (unsigned)(((n_quads + V - 1) / V + WARP - 1) / WARP * WARP);
+    unsigned threads = (unsigned)(((n_quads + QUADS - 1) / QUADS + WARP - 1) / WARP * WARP);
     dim3 grid((unsigned)args->rows.max);
     if (args->b)
-        launch(q, norm_kernel<V, THREADS, BLOCKS_WITH_B, true>, grid, threads, 0, *args);
+        launch(q, norm_kernel<QUADS, THREADS, BLOCKS_WITH_B, true>, grid, threads, 0, *args);
     else
-        launch(q, norm_kernel<V, THREADS, BLOCKS, false>, grid, threads, 0, *args);
+        launch(q, norm_kernel<QUADS, THREADS, BLOCKS, false>, grid, threads, 0, *args);
 }
 
 } // namespace
@@ -228,13 +232,13 @@ extern "C" void launch_norm(const struct queue *q, const struct norm_args *args)
     int n_quads = (args->cols + TILE_COLS - 1) / TILE_COLS * (TILE_COLS / 4);
     bool is_few = args->rows.max <= q->n_sm;
     if (is_few && n_quads <= 1024)
-        start<1, 1024, 1, 1>(q, args, n_quads);
+        norm_launch<1, 1024, 1, 1>(q, args, n_quads);
     else if (is_few && n_quads <= 1536)
-        start<2, 768, 1, 1>(q, args, n_quads);
+        norm_launch<2, 768, 1, 1>(q, args, n_quads);
     else if (n_quads <= 1024)
-        start<4, 256, 4, 3>(q, args, n_quads);
+        norm_launch<4, 256, 4, 3>(q, args, n_quads);
     else if (n_quads <= 1536)
-        start<4, 384, 3, 2>(q, args, n_quads);
+        norm_launch<4, 384, 3, 2>(q, args, n_quads);
     else
-        start<16, 1024, 1, 1>(q, args, n_quads);
+        norm_launch<16, 1024, 1, 1>(q, args, n_quads);
 }

@@ -1,15 +1,15 @@
 /* The choice of experts: ids, shares = the n_used largest of softmax(z[t]), c / sum(c) * scale[id];
- * alone, or behind the product that makes the logits, z[t] = w x[t].
+ * alone, or after the product that makes the logits, z[t] = w x[t].
  *
  * A warp a row, V experts a lane: expert lane + 32 v. Exponentials are those of double precision,
- * rounded: as good as always the bits of the reference's, so that ties are the same ties.
+ * rounded: nearly always the reference's bits, so that ties are the same ties.
  *
  * Product and choice: blocks make four logits of up to 8 rows each (matvec_rows.cuh: the bits of
  * launch_matvec) and write them; of the blocks of a tile of rows the one that arrives last reads
  * them all and chooses, a warp a row. Every tile has a counter: atomicInc brings it back to 0 with
  * the last arrival, so that the next launch, or the same one replayed, finds it as this one did.
  * Launches share the counters and may overlap, but only up to grid_wait, which returns when all
- * earlier kernels have ended; they are touched behind it only.
+ * earlier kernels have ended; they are touched only after it.
  *
  * Bound: latency; one row of 128 logits is a dependent read of L2 for each of product and choice
  * and a chain of n_used reductions of a warp. */
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(THREADS) route_kernel(const __grid_constant__ 
     choose<V>(p.choice, row, row < rows_live(p.rows, p.step));
 }
 
-/* ---- Behind its product -------------------------------------------------------------------- */
+/* ---- After its product -------------------------------------------------------------------- */
 
 struct router {
     struct rows_product product;

@@ -134,7 +134,7 @@ __device__ __forceinline__ void load8(const float *row, int col, int cols, float
 }
 
 /* A warp a group, 8 columns a lane at a time. The table may be in host memory: it is asked first,
- * the norm runs meanwhile. Groups of more than 256 columns take two passes over a. */
+ * the norm runs while it answers. Groups of more than 256 columns take two passes over a. */
 __global__ void __launch_bounds__(THREADS) ple_kernel(const __grid_constant__ struct ple_args p)
 {
     grid_wait();

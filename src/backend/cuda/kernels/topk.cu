@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(THREADS) select_kernel(const __grid_constant__
             for (int i = 0; i < HELD; i++) visit(held[i]);
         },
         largest, PICKED_MAX, &s.pick);
-    if (threshold == 0) threshold = 1; /* fewer groups than wanted: those that are there */
+    if (threshold == 0) threshold = 1; /* fewer groups than wanted: take all */
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
         if (held[i] < threshold) continue;
