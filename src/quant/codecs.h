@@ -4,7 +4,7 @@
 
 #include "quant/format.h"
 
-#define X(NAME, name, type, elements, bytes, budget)                                               \
+#define X(NAME, name, ...)                                                                         \
     void name##_decode(const void *src, float *dst, int64_t n);                                    \
     void name##_encode(const float *src, void *dst, int64_t n);
 FORMAT_LIST(X)

@@ -7,11 +7,13 @@
 #include "quant/half.h"
 
 static const struct format_traits traits[FORMAT_COUNT] = {
-#define X(NAME, name_, type, elements, bytes, budget_)                                             \
+#define X(NAME, name_, type, elements, bytes, budget_, kind, at)                                   \
     [FORMAT_##NAME] = {.name = #NAME,                                                              \
                        .gguf_type = (type),                                                        \
                        .block_elements = (elements),                                               \
                        .block_bytes = (bytes),                                                     \
+                       .codes = CODE_##kind,                                                       \
+                       .codes_at = (at),                                                           \
                        .budget = (budget_),                                                        \
                        .decode = name_##_decode,                                                   \
                        .encode = name_##_encode},

@@ -1,6 +1,6 @@
-/* Number formats of weights: one list, one file a format.
+/* Number formats of weights: one list, one file a format. C and CUDA common subset.
  *
- * A row of n values is n / block_elements blocks, back to back. n is a multiple of
+ * A row of n values is n / block_elements blocks, one after the other. n is a multiple of
  * block_elements (the loader checks). */
 #ifndef QUANT_FORMAT_H
 #define QUANT_FORMAT_H
@@ -9,25 +9,61 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* X(NAME, name, GGUF type number, elements a block, bytes a block,
- *   budget: largest relative L2 error of encode-then-decode on normal random values; about
- *   5 % above what a million values gave, which 16 384 values do not exceed) */
-#define FORMAT_LIST(X)                                                                             \
-    X(F32, f32, 0, 1, 4, 0.0)                                                                      \
-    X(F16, f16, 1, 1, 2, 2.2e-4)                                                                   \
-    X(Q4_0, q4_0, 2, 32, 18, 0.085)                                                                \
-    X(Q4_1, q4_1, 3, 32, 20, 0.074)                                                                \
-    X(Q5_0, q5_0, 6, 32, 22, 0.042)                                                                \
-    X(Q5_1, q5_1, 7, 32, 24, 0.0375)                                                               \
-    X(Q8_0, q8_0, 8, 32, 34, 0.0057)                                                               \
-    X(Q4_K, q4_k, 12, 256, 144, 0.075)                                                             \
-    X(Q5_K, q5_k, 13, 256, 176, 0.039)                                                             \
-    X(Q6_K, q6_k, 14, 256, 210, 0.0176)                                                            \
-    X(IQ4_NL, iq4_nl, 20, 32, 18, 0.077)                                                           \
-    X(BF16, bf16, 30, 1, 2, 1.75e-3)
+/* clang-format off */
+/* Kinds of codes: what is left of a quantised format once its values are taken out of their
+ * blocks. Several formats share a kind, and backends write their products once for each. A code q
+ * has so many bits, and its value is scale * (q - offset), or scale * q + minimum, or, of N4,
+ * scale * levels[q] (iq4_nl.c). As many columns share a scale; 32 share a minimum.
+ *   NAME bits offset, has minimum, columns of a scale */
+#define CODE_LIST(X)                                  \
+    X(S4,   4,    8,  false, 32)                      \
+    X(U4,   4,    0,  true,  32)                      \
+    X(N4,   4,    0,  false, 32)                      \
+    X(S5,   5,   16,  false, 32)                      \
+    X(U5,   5,    0,  true,  32)                      \
+    X(S6,   6,   32,  false, 16)                      \
+    X(S8,   8,  128,  false, 32)
+
+/* Quantised formats. `codes`: byte of the block where the codes begin, or their low four bits;
+ * `budget`: largest relative L2 error of encode-then-decode on normal random values, about 5 %
+ * above what a million values gave, which 16 384 values do not exceed.
+ *   NAME    name    GGUF block elements, bytes  budget  kind codes */
+#define BLOCK_FORMAT_LIST(X)                          \
+    X(Q4_0,   q4_0,    2,  32,  18, 0.085,   S4,  2)  \
+    X(Q4_1,   q4_1,    3,  32,  20, 0.074,   U4,  4)  \
+    X(Q5_0,   q5_0,    6,  32,  22, 0.042,   S5,  6)  \
+    X(Q5_1,   q5_1,    7,  32,  24, 0.0375,  U5,  8)  \
+    X(Q8_0,   q8_0,    8,  32,  34, 0.0057,  S8,  2)  \
+    X(Q4_K,   q4_k,   12, 256, 144, 0.075,   U4, 16)  \
+    X(Q5_K,   q5_k,   13, 256, 176, 0.039,   U5, 48)  \
+    X(Q6_K,   q6_k,   14, 256, 210, 0.0176,  S6,  0)  \
+    X(IQ4_NL, iq4_nl, 20,  32,  18, 0.077,   N4,  2)
+
+/* All formats; floats stand alone, without codes. */
+#define FORMAT_LIST(X)                                \
+    X(F32,    f32,     0,   1,   4, 0.0,     NONE, 0) \
+    X(F16,    f16,     1,   1,   2, 2.2e-4,  NONE, 0) \
+    BLOCK_FORMAT_LIST(X)                              \
+    X(BF16,   bf16,   30,   1,   2, 1.75e-3, NONE, 0)
+/* clang-format on */
+
+enum code_kind {
+#define X(NAME, ...) CODE_##NAME,
+    CODE_LIST(X)
+#undef X
+        CODE_COUNT,
+    CODE_NONE = CODE_COUNT
+};
+
+/* A row of CODE_LIST. */
+struct code_facts {
+    int bits, offset;
+    bool has_min;
+    int scale_cols;
+};
 
 enum format {
-#define X(NAME, name, type, elements, bytes, budget) FORMAT_##NAME,
+#define X(NAME, ...) FORMAT_##NAME,
     FORMAT_LIST(X)
 #undef X
         FORMAT_COUNT
@@ -37,6 +73,8 @@ struct format_traits {
     const char *name; /* "Q8_0" */
     uint32_t gguf_type;
     int block_elements, block_bytes;
+    enum code_kind codes; /* CODE_NONE: a float */
+    int codes_at;         /* byte of the block */
     double budget;
     /* n values (a multiple of block_elements) from or to src/dst, which need no alignment. */
     void (*decode)(const void *src, float *dst, int64_t n);

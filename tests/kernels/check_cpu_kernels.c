@@ -89,7 +89,7 @@ static void open_product(struct product *p, const struct cpu_kernels *k, enum fo
     p->tiled = (struct cpu_weight){.source = &p->source};
     struct pool *pool;
     if (pool_open(&pool, &(struct pool_options){.n_threads = 1}, NULL)) abort();
-    tile_plan(&p->tiled);
+    tile_plan(&p->tiled, cpu_read_ahead(p->source.format));
     tile_fill(&p->tiled, os_pages_take(p->tiled.bytes), pool);
     pool_close(pool);
     p->cols = cols;
@@ -387,8 +387,7 @@ static void check_elementwise(const struct cpu_kernels *k, int n)
 static void check_kernels(const struct cpu_kernels *k)
 {
     for (enum format f = 0; f < FORMAT_COUNT; f++) {
-        enum tile_kind kind;
-        if (tile_kind_of(f, &kind)) check_format(k, f);
+        if (format_of(f)->codes != CODE_NONE) check_format(k, f);
     }
     check_quantize(k);
     check_dots(k, 7, 9, 256);
@@ -444,9 +443,8 @@ static void measure(const struct cpu_kernels *k)
 {
     static const int32_t counts[] = {1, 2, 4, 8, 64, 256};
     for (enum format f = 0; f < FORMAT_COUNT; f++) {
-        enum tile_kind kind;
         struct product p;
-        if (!tile_kind_of(f, &kind)) continue;
+        if (format_of(f)->codes == CODE_NONE) continue;
         open_product(&p, k, f, 2560, 2560, 256);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             double s = seconds_for(k, &p, counts[i]);

@@ -38,7 +38,7 @@ static void filling_gives_back_no_page_after_the_last_matrix(void **state)
         struct pool *pool;
         struct carat_error err = {0};
         assert_int_equal(pool_open(&pool, &(struct pool_options){.n_threads = 1}, &err), CARAT_OK);
-        tile_plan(&w);
+        tile_plan(&w, AHEAD_NONE);
         uint8_t *memory = os_pages_take(w.bytes);
         assert_non_null(memory);
         tile_fill(&w, memory, pool);

@@ -28,12 +28,12 @@ static bool has_avx512(void)
 /* By measurement, few rows at a time (docs/benchmarks.md). A Zen 5's own prefetching keeps up with
  * eight bits, and asking only delays it; a Sapphire Rapids needs to be asked always, and decodes
  * half as fast when the second-level cache is left out. */
-enum read_ahead cpu_read_ahead(enum tile_kind kind)
+enum read_ahead cpu_read_ahead(enum format format)
 {
 #if defined(__x86_64__)
-    if (__builtin_cpu_is("amd")) return kind == TILE_U8 ? AHEAD_NONE : AHEAD_ONCE;
+    if (__builtin_cpu_is("amd")) return format == FORMAT_Q8_0 ? AHEAD_NONE : AHEAD_ONCE;
 #endif
-    (void)kind;
+    (void)format;
     return AHEAD_BY_LEVEL;
 }
 

@@ -79,7 +79,7 @@ extern const struct cpu_kernels cpu_kernels_neon;
 const struct cpu_kernels *cpu_kernels_best(void);
 const struct cpu_kernels *cpu_kernels_named(const char *name);
 
-/* What reads tiles of a kind fastest on this processor. */
-enum read_ahead cpu_read_ahead(enum tile_kind kind);
+/* What reads weights of a format fastest on this processor. */
+enum read_ahead cpu_read_ahead(enum format format);
 
 #endif

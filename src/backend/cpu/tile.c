@@ -2,45 +2,29 @@
 
 #include <string.h>
 
-#include "backend/cpu/kernels.h"
 #include "base/os.h"
 
-bool tile_kind_of(enum format format, enum tile_kind *kind)
+/* Puts the 32 codes of row r among those of a block, which were zero. */
+static void place_codes(int bits, const uint8_t *q, int r, uint8_t *codes)
 {
-    switch (format) {
-    case FORMAT_Q8_0: *kind = TILE_U8; return true;
-    case FORMAT_Q4_0: *kind = TILE_U4; return true;
-    case FORMAT_Q4_1:
-    case FORMAT_Q4_K: *kind = TILE_U4_MIN; return true;
-    case FORMAT_IQ4_NL: *kind = TILE_NL4; return true;
-    case FORMAT_Q5_0: *kind = TILE_U5; return true;
-    case FORMAT_Q5_1:
-    case FORMAT_Q5_K: *kind = TILE_U5_MIN; return true;
-    case FORMAT_Q6_K: *kind = TILE_U6; return true;
-    default: return false;
-    }
-}
-
-/* Puts the 32 quants of row r into those of a block, which were zero. */
-static void place_quants(enum tile_kind kind, const uint8_t *q, int r, uint8_t *quants)
-{
-    if (kind == TILE_U8) {
-        for (int g = 0; g < 8; g++) memcpy(quants + g * 64 + r * 4, q + g * 4, 4);
+    if (bits == 8) {
+        for (int g = 0; g < 8; g++) memcpy(codes + g * 64 + r * 4, q + g * 4, 4);
         return;
     }
     for (int i = 0; i < 16; i++)
-        quants[i / 4 * 64 + r * 4 + i % 4] = (uint8_t)((q[i] & 15) | q[i + 16] << 4);
-    if (kind == TILE_U5 || kind == TILE_U5_MIN)
+        codes[i / 4 * 64 + r * 4 + i % 4] = (uint8_t)((q[i] & 15) | q[i + 16] << 4);
+    if (bits == 5)
         for (int i = 0; i < 32; i++)
-            quants[256 + r * 4 + i % 4] |= (uint8_t)((q[i] >> 4 & 1) << i / 4);
-    if (kind == TILE_U6)
+            codes[256 + r * 4 + i % 4] |= (uint8_t)((q[i] >> 4 & 1) << i / 4);
+    if (bits == 6)
         for (int i = 0; i < 32; i++)
-            quants[256 + i / 16 * 64 + r * 4 + i % 4] |= (uint8_t)((q[i] >> 4) << i % 16 / 4 * 2);
+            codes[256 + i / 16 * 64 + r * 4 + i % 4] |= (uint8_t)((q[i] >> 4) << i % 16 / 4 * 2);
 }
 
 static void place_row(const struct cpu_weight *w, const uint8_t *row, int r, uint8_t *tile)
 {
-    enum tile_kind kind = w->shape.kind;
+    enum code_kind kind = w->shape.kind;
+    int bits = code_facts_of(kind).bits;
     struct tile_unit u = tile_unit_of(kind);
     struct block32 block;
     for (int64_t b = 0; b < w->shape.n_blocks; b++) {
@@ -49,8 +33,8 @@ static void place_row(const struct cpu_weight *w, const uint8_t *row, int r, uin
         uint16_t *mins = (uint16_t *)(void *)(unit + u.mins_at);
         int64_t i = b % u.n_blocks;
         block32_read(w->source->format, row, b, &block);
-        place_quants(kind, block.q, r, unit + (size_t)i * u.block_bytes);
-        if (kind == TILE_U6) {
+        place_codes(bits, block.q, r, unit + (size_t)i * u.block_bytes);
+        if (kind == CODE_S6) {
             scales[r] = f32_to_f16(block.scale);
             for (int half = 0; half < 2; half++)
                 ((int8_t *)mins)[(i * 2 + half) * TILE_ROWS + r] = block.factor[half];
@@ -74,7 +58,8 @@ static void copy_rows(void *user, const struct pool_worker *worker)
                (size_t)(last - first) * source->row_bytes);
 }
 
-/* Rows beyond the matrix's last stay zero: zero scales give zero results, never read. */
+/* Rows after the matrix's last stay zero: with zero scales their results are zero, and nobody reads
+ * them. */
 static void make_tiles(void *user, const struct pool_worker *worker)
 {
     const struct cpu_weight *w = user;
@@ -90,11 +75,11 @@ static void make_tiles(void *user, const struct pool_worker *worker)
     }
 }
 
-void tile_plan(struct cpu_weight *w)
+void tile_plan(struct cpu_weight *w, enum read_ahead ahead)
 {
     const struct weight *source = w->source;
-    enum tile_kind kind;
-    if (!tile_kind_of(source->format, &kind)) {
+    enum code_kind kind = format_of(source->format)->codes;
+    if (kind == CODE_NONE) {
         w->bytes = whole_lines(weight_matrix_bytes(source) * (size_t)source->n_expert);
         return;
     }
@@ -102,7 +87,7 @@ void tile_plan(struct cpu_weight *w)
     int64_t n_blocks = source->cols / BLOCK_COLS;
     w->shape = (struct tile_shape){
         .kind = kind,
-        .ahead = cpu_read_ahead(kind),
+        .ahead = ahead,
         .n_blocks = n_blocks,
         .bytes = (size_t)((n_blocks + u.n_blocks - 1) / u.n_blocks) * u.bytes,
     };
@@ -112,8 +97,7 @@ void tile_plan(struct cpu_weight *w)
 
 void tile_fill(struct cpu_weight *w, uint8_t *memory, struct pool *pool)
 {
-    enum tile_kind kind;
-    bool has_tiles = tile_kind_of(w->source->format, &kind);
+    bool has_tiles = format_of(w->source->format)->codes != CODE_NONE;
     w->tiles = has_tiles ? memory : NULL;
     w->rows = has_tiles ? NULL : memory;
     w->matrix_bytes = weight_matrix_bytes(w->source);

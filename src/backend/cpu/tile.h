@@ -1,18 +1,18 @@
 /* Weights as the kernels want them: tiles of 16 rows, interleaved so that one register holds four
  * values of each row, in as many bits as the file has.
  *
- * A tile covers 16 rows and all columns, in blocks of 32 columns. Some blocks make a unit (2; U6:
- * 8), and units lie one behind the other, so that whoever reads tiles reads one stream of whole
+ * A tile covers 16 rows and all columns, in blocks of 32 columns. A unit is a few blocks (2; of
+ * S6: 8), and units lie one after the other, so that reading tiles is reading one stream of whole
  * cache lines. The last unit may have blocks that are not used. A unit has
- *   quants  block by block. Full bytes: 8 groups of 64 bytes, byte r * 4 + j of group g is row r,
+ *   codes   block by block. Full bytes: 8 groups of 64 bytes, byte r * 4 + j of group g is row r,
  *           column 4 g + j. Nibbles: 4 groups of 64; the low half of byte r * 4 + j of group g
  *           is column 4 g + j, the high half column 4 g + 16 + j. A fifth bit: 64 bytes more,
  *           bit g is that of group g. Two more bits: 128 bytes more, bits 2 g and 2 g + 1 of the
  *           first 64 are those of group g, of the next 64 of group g + 4.
- *   scales  16 halves a block (U6: 16 for the unit)
- *   mins    16 halves a block, of the kinds with a minimum; U6: 2 x 16 signed bytes a block,
+ *   scales  16 halves a block (S6: 16 for the unit)
+ *   mins    16 halves a block, of the kinds with a minimum; S6: 2 x 16 signed bytes a block,
  *           factors of its two halves of 16 columns
- * Value of a quant q: scale * (q - offset), or scale * q + min. */
+ * Codes are unsigned; quant/format.h says what they stand for. */
 #ifndef BACKEND_CPU_TILE_H
 #define BACKEND_CPU_TILE_H
 
@@ -21,22 +21,16 @@
 
 enum { TILE_ROWS = 16, BLOCK_COLS = 32 };
 
-/* X(kind, bits, offset, has minimum) */
-#define TILE_KIND_LIST(X)                                                                          \
-    X(U8, 8, 128, 0)                                                                               \
-    X(U4, 4, 8, 0)                                                                                 \
-    X(U4_MIN, 4, 0, 1)                                                                             \
-    X(NL4, 4, 128, 0)                                                                              \
-    X(U5, 5, 16, 0)                                                                                \
-    X(U5_MIN, 5, 0, 1)                                                                             \
-    X(U6, 6, 32, 0)
-
-enum tile_kind {
-#define X(kind, bits, offset, has_min) TILE_##kind,
-    TILE_KIND_LIST(X)
+/* Kernels call this with a constant kind. */
+static inline struct code_facts code_facts_of(enum code_kind kind)
+{
+    static const struct code_facts facts[CODE_COUNT] = {
+#define X(NAME, ...) {__VA_ARGS__},
+        CODE_LIST(X)
 #undef X
-        TILE_KIND_COUNT
-};
+    };
+    return facts[kind];
+}
 
 /* How a kernel asks for weights that come from memory before it reads them. */
 enum read_ahead {
@@ -46,7 +40,7 @@ enum read_ahead {
 };
 
 struct tile_shape {
-    enum tile_kind kind;
+    enum code_kind kind;
     enum read_ahead ahead;
     int64_t n_blocks;
     size_t bytes; /* of one tile */
@@ -56,7 +50,7 @@ struct tile_shape {
 struct tile_unit {
     int n_blocks;
     bool has_min;
-    size_t block_bytes, scales_at, mins_at, bytes; /* block_bytes: of quants */
+    size_t block_bytes, scales_at, mins_at, bytes; /* block_bytes: of codes */
 };
 
 /* Bytes of as many whole cache lines as hold so many. */
@@ -65,22 +59,15 @@ static inline size_t whole_lines(size_t bytes)
     return (bytes + 63) & ~(size_t)63;
 }
 
-static inline struct tile_unit tile_unit_of(enum tile_kind kind)
+static inline struct tile_unit tile_unit_of(enum code_kind kind)
 {
-    static const struct {
-        int bits;
-        bool has_min;
-    } facts[TILE_KIND_COUNT] = {
-#define X(kind, bits, offset, has_min) {bits, has_min},
-        TILE_KIND_LIST(X)
-#undef X
-    };
-    struct tile_unit u = {.n_blocks = kind == TILE_U6 ? 8 : 2, .has_min = facts[kind].has_min};
+    const struct code_facts facts = code_facts_of(kind);
+    struct tile_unit u = {.n_blocks = kind == CODE_S6 ? 8 : 2, .has_min = facts.has_min};
     size_t n = (size_t)u.n_blocks, halves = TILE_ROWS * 2;
-    u.block_bytes = (size_t)facts[kind].bits * TILE_ROWS * BLOCK_COLS / 8;
+    u.block_bytes = (size_t)facts.bits * TILE_ROWS * BLOCK_COLS / 8;
     u.scales_at = n * u.block_bytes;
-    u.mins_at = u.scales_at + (kind == TILE_U6 ? halves : n * halves);
-    u.bytes = whole_lines(u.mins_at + (u.has_min || kind == TILE_U6 ? n * halves : 0));
+    u.mins_at = u.scales_at + (kind == CODE_S6 ? halves : n * halves);
+    u.bytes = whole_lines(u.mins_at + (u.has_min || kind == CODE_S6 ? n * halves : 0));
     return u;
 }
 
@@ -97,11 +84,8 @@ struct cpu_weight {
     bool is_filled;
 };
 
-/* Whether a format has a tile kind, and which. F32, F16 and BF16 have none. */
-bool tile_kind_of(enum format format, enum tile_kind *kind);
-
-/* Works out shape and bytes. */
-void tile_plan(struct cpu_weight *w);
+/* Works out shape and bytes of w->source. */
+void tile_plan(struct cpu_weight *w, enum read_ahead ahead);
 
 /* Makes the tiles, or copies the rows, in zeroed memory of w->bytes, aligned to 64, with all
  * workers of the pool, then gives the mapped pages of the source back to the system. The memory
@@ -117,7 +101,7 @@ static inline const uint8_t *tile_at(const struct cpu_weight *w, int64_t expert,
 struct block32 {
     uint8_t q[BLOCK_COLS];
     float scale, min;
-    int8_t factor[2]; /* U6 */
+    int8_t factor[2]; /* S6 */
 };
 
 /* Reads block `b` of a row as it is in the file. (unpack.c) */

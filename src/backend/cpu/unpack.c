@@ -21,15 +21,32 @@ static void add_fifth_bits(const uint8_t *bytes, struct block32 *out)
     for (int i = 0; i < 32; i++) out->q[i] = (uint8_t)(out->q[i] | (bits >> i & 1) << 4);
 }
 
+/* Blocks of 32 values: scale, [minimum], [4 bytes of fifth bits], signed bytes or nibbles. */
+static void read_simple(const struct format_traits *traits, const uint8_t *block,
+                        struct block32 *out)
+{
+    const struct code_facts facts = code_facts_of(traits->codes);
+    const uint8_t *codes = block + traits->codes_at;
+    if (facts.bits == 8)
+        for (int i = 0; i < 32; i++) out->q[i] = codes[i] ^ 0x80;
+    else
+        read_nibbles(codes, out);
+    if (facts.bits == 5) add_fifth_bits(codes - 4, out);
+    out->scale = load_half(block);
+    if (facts.has_min) out->min = load_half(block + 2);
+}
+
 /* d, dmin, 12 bytes of scales, [32 bytes of fifth bits], 128 bytes of nibbles: sub-blocks 2 i and
  * 2 i + 1 are the low and high halves of bytes 32 i .. 32 i + 31. */
-static void read_k(const uint8_t *super, int j, bool has_fifth, struct block32 *out)
+static void read_k(const struct format_traits *traits, const uint8_t *super, int j,
+                   struct block32 *out)
 {
+    bool has_fifth = code_facts_of(traits->codes).bits == 5;
     uint8_t scales[K_GROUPS], mins[K_GROUPS];
     unpack_scales(super + 4, scales, mins);
     out->scale = load_half(super) * (float)scales[j];
     out->min = -load_half(super + 2) * (float)mins[j];
-    const uint8_t *fifth = super + 16, *nibbles = super + (has_fifth ? 48 : 16) + j / 2 * 32;
+    const uint8_t *fifth = super + 16, *nibbles = super + traits->codes_at + j / 2 * 32;
     for (int i = 0; i < 32; i++) {
         unsigned low = j % 2 ? nibbles[i] >> 4 : nibbles[i] & 15;
         unsigned high = has_fifth ? fifth[i] >> j & 1u : 0;
@@ -55,28 +72,12 @@ void block32_read(enum format format, const uint8_t *row, int64_t b, struct bloc
 {
     const struct format_traits *traits = format_of(format);
     int per_block = traits->block_elements / BLOCK_COLS, j = (int)(b % per_block);
-    const uint8_t *p = row + b / per_block * traits->block_bytes;
+    const uint8_t *block = row + b / per_block * traits->block_bytes;
     out->min = 0;
-    switch (format) {
-    case FORMAT_Q8_0:
-        for (int i = 0; i < 32; i++) out->q[i] = p[2 + i] ^ 0x80;
-        break;
-    case FORMAT_Q4_0:
-    case FORMAT_IQ4_NL: read_nibbles(p + 2, out); break;
-    case FORMAT_Q4_1: read_nibbles(p + 4, out); break;
-    case FORMAT_Q5_0:
-        read_nibbles(p + 6, out);
-        add_fifth_bits(p + 2, out);
-        break;
-    case FORMAT_Q5_1:
-        read_nibbles(p + 8, out);
-        add_fifth_bits(p + 4, out);
-        break;
-    case FORMAT_Q4_K:
-    case FORMAT_Q5_K: read_k(p, j, format == FORMAT_Q5_K, out); return;
-    case FORMAT_Q6_K: read_q6_k(p, j, out); return;
-    default: break;
-    }
-    out->scale = load_half(p);
-    if (format == FORMAT_Q4_1 || format == FORMAT_Q5_1) out->min = load_half(p + 2);
+    if (per_block == 1)
+        read_simple(traits, block, out);
+    else if (traits->codes == CODE_S6)
+        read_q6_k(block, j, out);
+    else
+        read_k(traits, block, j, out);
 }

@@ -29,9 +29,10 @@ ALWAYS ivec four_bytes(const int8_t *p)
 /* ---- Quantised products ----------------------------------------------------------------- */
 
 /* The eight groups of a block as unsigned bytes (or as b_wide makes them). */
-ALWAYS void unpack(enum tile_kind kind, const uint8_t *p, bvec w[8])
+ALWAYS void unpack(enum code_kind kind, const uint8_t *p, bvec w[8])
 {
-    if (kind == TILE_U8) {
+    const int bits = code_facts_of(kind).bits;
+    if (bits == 8) {
         for (int g = 0; g < 8; g++) w[g] = b_wide(b_load(p + g * 64));
         return;
     }
@@ -40,66 +41,71 @@ ALWAYS void unpack(enum tile_kind kind, const uint8_t *p, bvec w[8])
         w[g] = b_and(packed, 15);
         w[g + 4] = b_and(b_shr(packed, 4), 15);
     }
-    if (kind == TILE_NL4)
+    if (kind == CODE_N4)
         for (int g = 0; g < 8; g++) w[g] = b_wide(b_nl4(w[g]));
-    if (kind == TILE_U5 || kind == TILE_U5_MIN) {
-        bvec bits = b_load(p + 256);
-        for (int g = 0; g < 4; g++) w[g] = b_or(w[g], b_and(b_shl(bits, 4 - g), 16));
-        w[4] = b_or(w[4], b_and(bits, 16));
-        for (int g = 5; g < 8; g++) w[g] = b_or(w[g], b_and(b_shr(bits, g - 4), 16));
+    if (bits == 5) {
+        bvec high = b_load(p + 256);
+        for (int g = 0; g < 4; g++) w[g] = b_or(w[g], b_and(b_shl(high, 4 - g), 16));
+        w[4] = b_or(w[4], b_and(high, 16));
+        for (int g = 5; g < 8; g++) w[g] = b_or(w[g], b_and(b_shr(high, g - 4), 16));
     }
-    if (kind == TILE_U6)
+    if (bits == 6)
         for (int h = 0; h < 2; h++) {
-            bvec bits = b_load(p + 256 + h * 64);
-            w[h * 4] = b_or(w[h * 4], b_and(b_shl(bits, 4), 48));
-            w[h * 4 + 1] = b_or(w[h * 4 + 1], b_and(b_shl(bits, 2), 48));
-            w[h * 4 + 2] = b_or(w[h * 4 + 2], b_and(bits, 48));
-            w[h * 4 + 3] = b_or(w[h * 4 + 3], b_and(b_shr(bits, 2), 48));
+            bvec high = b_load(p + 256 + h * 64);
+            w[h * 4] = b_or(w[h * 4], b_and(b_shl(high, 4), 48));
+            w[h * 4 + 1] = b_or(w[h * 4 + 1], b_and(b_shl(high, 2), 48));
+            w[h * 4 + 2] = b_or(w[h * 4 + 2], b_and(high, 48));
+            w[h * 4 + 3] = b_or(w[h * 4 + 3], b_and(b_shr(high, 2), 48));
         }
 }
 
-ALWAYS ivec dot(enum tile_kind kind, ivec sum, bvec w, ivec a)
+/* Whether unpacked codes take all 8 bits: levels do too, 128 more than in iq4_nl.c. */
+ALWAYS bool is_wide(enum code_kind kind)
 {
-    return kind == TILE_U8 || kind == TILE_NL4 ? dot_wide(sum, w, a) : dot_small(sum, w, a);
+    return kind == CODE_S8 || kind == CODE_N4;
+}
+
+ALWAYS ivec dot(enum code_kind kind, ivec sum, bvec w, ivec a)
+{
+    return is_wide(kind) ? dot_wide(sum, w, a) : dot_small(sum, w, a);
 }
 
 /* Minus the weights' offset times a sum of activations: what a sum of products begins with. The
  * offsets are powers of two, and a shift keeps the sums in vector registers. */
-ALWAYS ivec less_offset(enum tile_kind kind, const int32_t *minus)
+ALWAYS ivec less_offset(enum code_kind kind, const int32_t *minus)
 {
-    switch (kind) {
-    case TILE_U8:
-    case TILE_NL4: return WEIGHT_BIAS ? i_shl(i_set(*minus), 7) : i_set(0);
-    case TILE_U4: return i_shl(i_set(*minus), 3);
-    case TILE_U5: return i_shl(i_set(*minus), 4);
-    case TILE_U6: return i_shl(i_set(*minus), 5);
+    switch (is_wide(kind) ? WEIGHT_BIAS : code_facts_of(kind).offset) {
+    case 8: return i_shl(i_set(*minus), 3);
+    case 16: return i_shl(i_set(*minus), 4);
+    case 32: return i_shl(i_set(*minus), 5);
+    case 128: return i_shl(i_set(*minus), 7);
     default: return i_set(0);
     }
 }
 
 /* Parts of a block that have scales of their own. */
-ALWAYS int halves_of(enum tile_kind kind)
+ALWAYS int halves_of(enum code_kind kind)
 {
-    return kind == TILE_U6 ? 2 : 1;
+    return kind == CODE_S6 ? 2 : 1;
 }
 
 /* Scales of the 16 rows of a tile in half h of a unit's block i. */
-ALWAYS fvec scale_of(enum tile_kind kind, const uint8_t *unit, int i, int h)
+ALWAYS fvec scale_of(enum code_kind kind, const uint8_t *unit, int i, int h)
 {
     const struct tile_unit u = tile_unit_of(kind);
     const uint16_t *scales = (const uint16_t *)(const void *)(unit + u.scales_at);
-    if (kind != TILE_U6) return f_load_f16(scales + i * 16);
+    if (kind != CODE_S6) return f_load_f16(scales + i * 16);
     const int8_t *factors = (const int8_t *)(unit + u.mins_at);
     return f_mul(f_load_f16(scales), f_load_i8(factors + (i * 2 + h) * 16));
 }
 
-ALWAYS fvec min_of(enum tile_kind kind, const uint8_t *unit, int i)
+ALWAYS fvec min_of(enum code_kind kind, const uint8_t *unit, int i)
 {
     return f_load_f16((const uint16_t *)(const void *)(unit + tile_unit_of(kind).mins_at) + i * 16);
 }
 
 /* What the integer sum of a block, or of half h of it, begins with. */
-ALWAYS ivec first_sum(enum tile_kind kind, const struct act_block *a, int h)
+ALWAYS ivec first_sum(enum code_kind kind, const struct act_block *a, int h)
 {
     return less_offset(kind, &a->minus[halves_of(kind) == 2 ? h : 2]);
 }
@@ -132,7 +138,7 @@ ALWAYS void ask_ahead(enum read_ahead ahead, const struct tile_unit u, const uin
 
 /* Block i of a unit by n rows. Integer sums of 32 products, corrected for the weights' offset,
  * then one float step for each row. */
-ALWAYS void unit_block(const enum tile_kind kind, const int n, const uint8_t *unit, int i,
+ALWAYS void unit_block(const enum code_kind kind, const int n, const uint8_t *unit, int i,
                        const struct act_block *const *rows, int64_t b, fvec *sum)
 {
     const int halves = halves_of(kind), groups = 8 / halves;
@@ -155,7 +161,7 @@ ALWAYS void unit_block(const enum tile_kind kind, const int n, const uint8_t *un
 }
 
 /* One tile by n rows; kind and n are constants where this is expanded. */
-ALWAYS void tile_rows(const enum tile_kind kind, const int n, const struct tile_shape *s,
+ALWAYS void tile_rows(const enum code_kind kind, const int n, const struct tile_shape *s,
                       const uint8_t *tile, const struct act_block *const *rows, float *out,
                       int64_t stride)
 {
@@ -179,7 +185,7 @@ ALWAYS const struct act_block *row_of(const struct tile_job *job, int32_t i)
 #define TILE_ROWS_CASE(N)                                                                          \
     case N: tile_rows(kind, N, job->shape, data, rows, out, stride); break;
 
-ALWAYS void tile_job_run(const enum tile_kind kind, const struct tile_job *job, int tile)
+ALWAYS void tile_job_run(const enum code_kind kind, const struct tile_job *job, int tile)
 {
     const uint8_t *data = job->tile + (size_t)tile * job->shape->bytes;
     int64_t stride = job->n_tiles * 16;
@@ -206,25 +212,25 @@ ALWAYS void tile_job_run(const enum tile_kind kind, const struct tile_job *job, 
 #include "backend/cpu/simd/panel_body.h"
 
 /* One function a kind, so that each stays of a size that the compiler handles well. */
-#define X(kind, bits, offset, has_min)                                                             \
+#define X(kind, ...)                                                                               \
     static void tile_dot_##kind(const struct tile_job *job)                                        \
     {                                                                                              \
         int tile = 0;                                                                              \
         if (job->n >= PANEL_FROM) {                                                                \
             tile = job->n_tiles / PANEL_TILES * PANEL_TILES;                                       \
-            panel_job_run(TILE_##kind, job, tile);                                                 \
+            panel_job_run(CODE_##kind, job, tile);                                                 \
         }                                                                                          \
-        for (; tile < job->n_tiles; tile++) tile_job_run(TILE_##kind, job, tile);                  \
+        for (; tile < job->n_tiles; tile++) tile_job_run(CODE_##kind, job, tile);                  \
     }
-TILE_KIND_LIST(X)
+CODE_LIST(X)
 #undef X
 
 static void tile_dot(const struct tile_job *job)
 {
     switch (job->shape->kind) {
-#define X(kind, bits, offset, has_min)                                                             \
-    case TILE_##kind: tile_dot_##kind(job); break;
-        TILE_KIND_LIST(X)
+#define X(kind, ...)                                                                               \
+    case CODE_##kind: tile_dot_##kind(job); break;
+        CODE_LIST(X)
 #undef X
     default: break;
     }

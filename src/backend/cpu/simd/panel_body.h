@@ -19,19 +19,19 @@ struct panel {
     int64_t first;       /* block */
     const uint8_t *next; /* what the next panel is made of: units of its first tile */
     alignas(64) uint8_t w[PANEL_BLOCKS][8][PANEL_TILES][64];
-    float scale[PANEL_BLOCKS][2][PANEL_TILES][16]; /* U6: of both halves of a block */
+    float scale[PANEL_BLOCKS][2][PANEL_TILES][16]; /* S6: of both halves of a block */
     float min[PANEL_BLOCKS][PANEL_TILES][16];
 };
 
 /* The unit that has block b of a tile. */
-ALWAYS const uint8_t *unit_at(const enum tile_kind kind, const struct tile_job *job, int tile,
+ALWAYS const uint8_t *unit_at(const enum code_kind kind, const struct tile_job *job, int tile,
                               int64_t b)
 {
     const struct tile_unit u = tile_unit_of(kind);
     return job->tile + (size_t)tile * job->shape->bytes + (size_t)(b / u.n_blocks) * u.bytes;
 }
 
-ALWAYS void fill_panel(const enum tile_kind kind, const struct tile_job *job, struct panel *panel)
+ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, struct panel *panel)
 {
     const struct tile_unit u = tile_unit_of(kind);
     for (int t = 0; t < PANEL_TILES; t++)
@@ -49,7 +49,7 @@ ALWAYS void fill_panel(const enum tile_kind kind, const struct tile_job *job, st
 
 /* The panel by n rows, which point to their blocks of the panel. kind and n are constants where
  * this is expanded. */
-ALWAYS void panel_rows(const enum tile_kind kind, const int n, const struct panel *panel,
+ALWAYS void panel_rows(const enum code_kind kind, const int n, const struct panel *panel,
                        const struct act_block *const *rows, float *out, int64_t stride)
 {
     const int groups = 8 / halves_of(kind);
@@ -89,7 +89,7 @@ ALWAYS void panel_rows(const enum tile_kind kind, const int n, const struct pane
 
 /* Asks for part i of n of what the next panel is made of: memory is read while products are
  * computed. */
-ALWAYS void read_ahead(const enum tile_kind kind, const struct tile_job *job,
+ALWAYS void read_ahead(const enum code_kind kind, const struct tile_job *job,
                        const struct panel *panel, int32_t i, int32_t n)
 {
     const struct tile_unit u = tile_unit_of(kind);
@@ -100,7 +100,7 @@ ALWAYS void read_ahead(const enum tile_kind kind, const struct tile_job *job,
 }
 
 /* The panel by all rows of the job. */
-ALWAYS void panel_run(const enum tile_kind kind, const struct tile_job *job,
+ALWAYS void panel_run(const enum code_kind kind, const struct tile_job *job,
                       const struct panel *panel)
 {
     int32_t n_groups = (job->n + PANEL_ROWS - 1) / PANEL_ROWS;
@@ -120,7 +120,7 @@ ALWAYS void panel_run(const enum tile_kind kind, const struct tile_job *job,
 
 /* The first n_tiles of a job, a multiple of PANEL_TILES, with PANEL_FROM rows or more. One
  * stretch of columns for all tiles in turn: its activations stay in the second-level cache. */
-ALWAYS void panel_job_run(const enum tile_kind kind, const struct tile_job *job, int n_tiles)
+ALWAYS void panel_job_run(const enum code_kind kind, const struct tile_job *job, int n_tiles)
 {
     struct panel panel;
     const struct tile_shape *s = job->shape;

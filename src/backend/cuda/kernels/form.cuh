@@ -15,15 +15,12 @@
 #include "backend/cuda/kernels/instructions.cuh"
 #include "backend/cuda/types.h"
 
+/* The kinds of codes of quant/format.h. */
 enum form {
-    FORM_S4, /* Q4_0: signed 4 bits */
-    FORM_U4, /* Q4_1, Q4_K: 4 bits, minus */
-    FORM_N4, /* IQ4_NL: 4 bits, levels */
-    FORM_S5, /* Q5_0: signed 5 bits */
-    FORM_U5, /* Q5_1, Q5_K: 5 bits, minus */
-    FORM_S6, /* Q6_K: signed 6 bits, a scale for 16 columns */
-    FORM_S8, /* Q8_0: signed 8 bits */
-    FORM_COUNT
+#define X(NAME, ...) FORM_##NAME,
+    CODE_LIST(X)
+#undef X
+        FORM_COUNT
 };
 
 /* X(form) */
@@ -32,33 +29,43 @@ enum form {
 /* FORM_COUNT: the format is not quantised. */
 __host__ __device__ constexpr enum form form_of(enum format format)
 {
-    return format == FORMAT_Q4_0                            ? FORM_S4
-           : format == FORMAT_Q4_1 || format == FORMAT_Q4_K ? FORM_U4
-           : format == FORMAT_IQ4_NL                        ? FORM_N4
-           : format == FORMAT_Q5_0                          ? FORM_S5
-           : format == FORMAT_Q5_1 || format == FORMAT_Q5_K ? FORM_U5
-           : format == FORMAT_Q6_K                          ? FORM_S6
-           : format == FORMAT_Q8_0                          ? FORM_S8
-                                                            : FORM_COUNT;
+    return
+#define X(NAME, name, type, elements, bytes, budget, kind, at)                                     \
+    format == FORMAT_##NAME ? FORM_##kind:
+        BLOCK_FORMAT_LIST(X)
+#undef X
+            FORM_COUNT;
+}
+
+__host__ __device__ constexpr struct code_facts form_facts_of(enum form f)
+{
+    switch (f) {
+#define X(NAME, ...)                                                                               \
+    case FORM_##NAME: return {__VA_ARGS__};
+        CODE_LIST(X)
+#undef X
+    default: return {};
+    }
 }
 
 __host__ __device__ constexpr bool form_has_minus(enum form f)
 {
-    return f == FORM_U4 || f == FORM_U5;
+    return form_facts_of(f).has_min;
 }
+/* Bits of a code in the plane `high`. */
 __host__ __device__ constexpr int form_high_bits(enum form f)
 {
-    return f == FORM_S5 || f == FORM_U5 ? 1 : f == FORM_S6 ? 2 : 0;
+    return form_facts_of(f).bits == 8 ? 0 : form_facts_of(f).bits - 4;
 }
 /* Scales of a row in a tile of 64 columns: 2 or 4. */
 __host__ __device__ constexpr int form_scales(enum form f)
 {
-    return f == FORM_S6 ? 4 : 2;
+    return TILE_COLS / form_facts_of(f).scale_cols;
 }
 /* 32-bit words that a lane owns of a tile's quants: 2 or 4. */
 __host__ __device__ constexpr int form_words(enum form f)
 {
-    return f == FORM_S8 ? 4 : 2;
+    return form_facts_of(f).bits == 8 ? 4 : 2;
 }
 /* Bytes of a tile in each plane. */
 __host__ __device__ constexpr int form_quant_bytes(enum form f)
@@ -79,7 +86,7 @@ __host__ __device__ constexpr int form_minus_bytes(enum form f)
 }
 __host__ __device__ constexpr float form_unit(enum form f)
 {
-    return f == FORM_S4 ? 1.0f / 16 : f == FORM_S5 ? 1.0f / 8 : f == FORM_S6 ? 1.0f / 4 : 1.0f;
+    return form_facts_of(f).offset ? 1.0f / (1 << (8 - form_facts_of(f).bits)) : 1.0f;
 }
 
 /* The sixteen levels of IQ4_NL as bytes: -127 -104 -83 -65, -49 -35 -22 -10, 1 13 25 38,
@@ -290,19 +297,15 @@ __device__ __forceinline__ void tile_decode8(const struct cuda_weight &w, int ex
     }
 }
 
-/* clang-format off */
 /* Blocks as in a file: src/quant has the layouts. They are aligned to 2 bytes at least. */
 template <int FORMAT> struct file_block;
-template <> struct file_block<FORMAT_Q4_0> { enum { COLS = 32, BYTES = 18, QUANTS = 2 }; };
-template <> struct file_block<FORMAT_Q4_1> { enum { COLS = 32, BYTES = 20, QUANTS = 4 }; };
-template <> struct file_block<FORMAT_Q5_0> { enum { COLS = 32, BYTES = 22, QUANTS = 6 }; };
-template <> struct file_block<FORMAT_Q5_1> { enum { COLS = 32, BYTES = 24, QUANTS = 8 }; };
-template <> struct file_block<FORMAT_Q8_0> { enum { COLS = 32, BYTES = 34, QUANTS = 2 }; };
-template <> struct file_block<FORMAT_IQ4_NL> { enum { COLS = 32, BYTES = 18, QUANTS = 2 }; };
-template <> struct file_block<FORMAT_Q4_K> { enum { COLS = 256, BYTES = 144, QUANTS = 16 }; };
-template <> struct file_block<FORMAT_Q5_K> { enum { COLS = 256, BYTES = 176, QUANTS = 48 }; };
-template <> struct file_block<FORMAT_Q6_K> { enum { COLS = 256, BYTES = 210, QUANTS = 0 }; };
-/* clang-format on */
+#define X(NAME, name, type, elements, bytes, budget, kind, at)                                     \
+    template <> struct file_block<FORMAT_##NAME> {                                                 \
+        enum { COLS = elements, BYTES = bytes, CODES = at };                                       \
+        static constexpr struct code_facts facts = form_facts_of(FORM_##kind);                     \
+    };
+BLOCK_FORMAT_LIST(X)
+#undef X
 
 __device__ __forceinline__ uint32_t load_word(const uint8_t *p)
 {
@@ -315,18 +318,17 @@ __device__ __forceinline__ uint32_t load_word(const uint8_t *p)
 template <int FORMAT> __device__ __forceinline__ uint32_t file_codes4(const uint8_t *row, int col)
 {
     typedef file_block<FORMAT> B;
-    const uint8_t *block = row + (int64_t)(col / B::COLS) * B::BYTES, *q = block + B::QUANTS;
+    const uint8_t *block = row + (int64_t)(col / B::COLS) * B::BYTES, *q = block + B::CODES;
     int c = col % B::COLS;
-    if constexpr (FORMAT == FORMAT_Q8_0) {
-        return load_word(q + c);
+    if constexpr (B::facts.bits == 8) {
+        return load_word(q + c); /* signed as they are */
     } else if constexpr (B::COLS == 32) {
         uint32_t n = load_word(q + c % 16) >> (c / 16 * 4) & 0x0f0f0f0fu;
-        if constexpr (FORMAT == FORMAT_Q4_0) return __vsub4(n, 0x08080808u);
-        if constexpr (FORMAT == FORMAT_Q5_0 || FORMAT == FORMAT_Q5_1) {
+        if constexpr (B::facts.bits == 5) {
             uint32_t top = load_word(q - 4) >> c & 15;
             n |= top * 0x02040810u & 0x10101010u;
         }
-        return FORMAT == FORMAT_Q5_0 ? __vsub4(n, 0x10101010u) : n;
+        return B::facts.offset ? __vsub4(n, B::facts.offset * 0x01010101u) : n;
     } else if constexpr (FORMAT == FORMAT_Q6_K) {
         int part = c / 128, quarter = c % 128 / 32, i = c % 32;
         uint32_t low = load_word(block + part * 64 + quarter % 2 * 32 + i) >> (quarter / 2 * 4);
@@ -335,7 +337,7 @@ template <int FORMAT> __device__ __forceinline__ uint32_t file_codes4(const uint
     } else {
         int group = c / 32, i = c % 32;
         uint32_t n = load_word(q + group / 2 * 32 + i) >> (group % 2 * 4) & 0x0f0f0f0fu;
-        if constexpr (FORMAT == FORMAT_Q5_K)
+        if constexpr (B::facts.bits == 5)
             n |= (load_word(block + 16 + i) >> group & 0x01010101u) << 4;
         return n;
     }
@@ -360,8 +362,7 @@ template <int FORMAT> __device__ __forceinline__ float2 file_scale(const uint8_t
         }
         return make_float2(half_at(block) * (float)scale, -(half_at(block + 2) * (float)min));
     } else {
-        bool has_minus = FORMAT == FORMAT_Q4_1 || FORMAT == FORMAT_Q5_1;
-        return make_float2(half_at(block), has_minus ? half_at(block + 2) : 0.0f);
+        return make_float2(half_at(block), B::facts.has_min ? half_at(block + 2) : 0.0f);
     }
 }
 
@@ -375,18 +376,6 @@ __device__ __forceinline__ void file_decode4(const uint8_t *row, int col, float 
                           (codes >> 12 & 0xf000));
     scale4(codes, s.x, s.y, out);
 }
-
-/* X(format): what has blocks. */
-#define FILE_BLOCK_LIST(X)                                                                         \
-    X(FORMAT_Q4_0)                                                                                 \
-    X(FORMAT_Q4_1)                                                                                 \
-    X(FORMAT_Q5_0)                                                                                 \
-    X(FORMAT_Q5_1)                                                                                 \
-    X(FORMAT_Q8_0)                                                                                 \
-    X(FORMAT_IQ4_NL)                                                                               \
-    X(FORMAT_Q4_K)                                                                                 \
-    X(FORMAT_Q5_K)                                                                                 \
-    X(FORMAT_Q6_K)
 
 /* Columns col .. col + 7 of a row as in the file, of any format; 0 from column `cols` on. */
 __device__ __forceinline__ void file_decode8(enum format format, const uint8_t *row, int col,
@@ -410,12 +399,12 @@ __device__ __forceinline__ void file_decode8(enum format format, const uint8_t *
                                (uint32_t) reinterpret_cast<const uint16_t *>(row)[col + i] << 16)
                          : 0.0f;
         break;
-#define X(FORMAT)                                                                                  \
-    case FORMAT:                                                                                   \
-        file_decode4<FORMAT>(row, col, out);                                                       \
-        file_decode4<FORMAT>(row, col + 4, out + 4);                                               \
+#define X(NAME, ...)                                                                               \
+    case FORMAT_##NAME:                                                                            \
+        file_decode4<FORMAT_##NAME>(row, col, out);                                                \
+        file_decode4<FORMAT_##NAME>(row, col + 4, out + 4);                                        \
         break;
-        FILE_BLOCK_LIST(X)
+        BLOCK_FORMAT_LIST(X)
 #undef X
     default: break;
     }

@@ -103,7 +103,7 @@ static int64_t used_bytes(enum format format, int32_t cols)
     static const struct {
         int32_t elements, bytes;
     } of[FORMAT_COUNT] = {
-#define X(NAME, name, type, elements, bytes, budget) {elements, bytes},
+#define X(NAME, name, type, elements, bytes, ...) {elements, bytes},
         FORMAT_LIST(X)
 #undef X
     };
@@ -127,12 +127,12 @@ void launch_repack(const struct queue *q, const struct cuda_weight *w, int32_t e
     }
     dim3 grid((unsigned)((n_rows + 7) / 8), (unsigned)((w->n_ktiles + WARPS - 1) / WARPS));
     switch (w->format) {
-#define X(FORMAT)                                                                                  \
-    case FORMAT:                                                                                   \
-        launch(q, repack_tiles<FORMAT>, grid, THREADS, 0, *w, expert, first_row, n_rows, from,     \
-               row_bytes);                                                                         \
+#define X(NAME, ...)                                                                               \
+    case FORMAT_##NAME:                                                                            \
+        launch(q, repack_tiles<FORMAT_##NAME>, grid, THREADS, 0, *w, expert, first_row, n_rows,    \
+               from, row_bytes);                                                                   \
         break;
-        FILE_BLOCK_LIST(X)
+        BLOCK_FORMAT_LIST(X)
 #undef X
     default: break;
     }
