@@ -70,9 +70,13 @@ const char *tensor_name_at(const void *tensors, uint32_t index);
 /* Follows the split.* keys of the one part in g->parts: replaces it by all of them. */
 int split_open(struct gguf *g, struct carat_error *err);
 
-/* Maps and parses `path` into *part. */
+/* Maps and parses `path` into *part. (part.c) */
 int part_open(struct part *part, int index, const char *path, struct arena *arena,
               struct carat_error *err);
+void part_close(struct part *part);
+
+/* Puts the file's name, or the end of a long one, in front of a message; returns its status. */
+int part_within_file(struct carat_error *err, const char *path);
 
 /* What the format knows of a tensor type: false for removed and unknown numbers. */
 struct tensor_type {

@@ -117,13 +117,6 @@ bool plan_buf_is_internal(const struct plan *p, buf_id id)
            plan_window_begin(p, b->first_op) == plan_window_begin(p, b->last_op);
 }
 
-int plan_close(struct plan *p, struct carat_error *err)
-{
-    if (p->failed) return err_no_memory(err, "plan", (size_t)p->n_ops * sizeof *p->ops);
-    if (p->logits != BUF_NONE) p->bufs[p->logits].last_op = p->n_ops;
-    return plan_place(p, err);
-}
-
 size_t plan_buf_bytes(const struct plan *p, buf_id id)
 {
     const struct plan_buf *b = plan_buf_at(p, id);

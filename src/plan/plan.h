@@ -96,7 +96,8 @@ int plan_divide(struct plan *whole, struct plan *parts, int32_t n_sites, struct 
 int plan_cut(const struct plan *p, int32_t first, int32_t end, struct plan *out,
              struct carat_error *err);
 
-/* Ends the recording: places the buffers. CARAT_EMEMORY when recording ran out of memory. */
+/* Ends the recording: gives all buffers offsets, so that two that live at the same time never
+ * overlap, and sets p->bytes. CARAT_EMEMORY, also when recording ran out of memory. (place.c) */
 int plan_close(struct plan *p, struct carat_error *err);
 void plan_deinit(struct plan *p);
 
@@ -121,9 +122,7 @@ struct plan_work {
 struct plan_work plan_work_of(const struct plan *p, int32_t n_token, int32_t n_out,
                               int32_t context);
 
-/* Offsets for all buffers such that two that live at the same time never overlap; the total
- * goes to p->bytes. (place.c) */
-int plan_place(struct plan *p, struct carat_error *err);
+/* Bytes of a buffer at most. */
 size_t plan_buf_bytes(const struct plan *p, buf_id id);
 
 #endif

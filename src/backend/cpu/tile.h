@@ -16,21 +16,11 @@
 #ifndef BACKEND_CPU_TILE_H
 #define BACKEND_CPU_TILE_H
 
+#include "backend/cpu/unpack.h"
 #include "base/pool.h"
 #include "plan/weight.h"
 
-enum { TILE_ROWS = 16, BLOCK_COLS = 32 };
-
-/* Kernels call this with a constant kind. */
-static inline struct code_facts code_facts_of(enum code_kind kind)
-{
-    static const struct code_facts facts[CODE_COUNT] = {
-#define X(NAME, ...) {__VA_ARGS__},
-        CODE_LIST(X)
-#undef X
-    };
-    return facts[kind];
-}
+enum { TILE_ROWS = 16 };
 
 /* How a kernel asks for weights that come from memory before it reads them. */
 enum read_ahead {
@@ -96,15 +86,5 @@ static inline const uint8_t *tile_at(const struct cpu_weight *w, int64_t expert,
 {
     return w->tiles + (size_t)(expert * w->n_tiles + tile) * w->shape.bytes;
 }
-
-/* What a block of 32 values of one row is, whatever its format. */
-struct block32 {
-    uint8_t q[BLOCK_COLS];
-    float scale, min;
-    int8_t factor[2]; /* S6 */
-};
-
-/* Reads block `b` of a row as it is in the file. (unpack.c) */
-void block32_read(enum format format, const uint8_t *row, int64_t b, struct block32 *out);
 
 #endif

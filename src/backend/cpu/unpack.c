@@ -1,8 +1,9 @@
 /* Blocks of the GGUF formats as 32 small unsigned numbers, a scale and perhaps a minimum. The
  * values are those of quant/; here only the integers are taken apart. */
+#include "backend/cpu/unpack.h"
+
 #include <string.h>
 
-#include "backend/cpu/tile.h"
 #include "quant/half.h"
 #include "quant/k_scales.h"
 

@@ -1,0 +1,30 @@
+/* The codes of 32 values, taken out of the blocks of a file. */
+#ifndef BACKEND_CPU_UNPACK_H
+#define BACKEND_CPU_UNPACK_H
+
+#include "quant/format.h"
+
+enum { BLOCK_COLS = 32 };
+
+/* Kernels call this with a constant kind. */
+static inline struct code_facts code_facts_of(enum code_kind kind)
+{
+    static const struct code_facts facts[CODE_COUNT] = {
+#define X(NAME, ...) {__VA_ARGS__},
+        CODE_LIST(X)
+#undef X
+    };
+    return facts[kind];
+}
+
+/* What a block of 32 values of one row is, whatever its format. */
+struct block32 {
+    uint8_t q[BLOCK_COLS];
+    float scale, min;
+    int8_t factor[2]; /* S6 */
+};
+
+/* Reads block `b` of a row as it is in the file. */
+void block32_read(enum format format, const uint8_t *row, int64_t b, struct block32 *out);
+
+#endif
