@@ -60,7 +60,7 @@ static void raise_rate(double *rate, double seconds)
     if (found > *rate) *rate = found;
 }
 
-/* By turns, so that a clock that rises meanwhile serves both alike. */
+/* By turns, so that a clock that rises in between helps both alike. */
 static void measure(struct device *d, char *memory, const struct trial *t)
 {
     struct gemm_args half = product_at(memory, t, ACT_HALF);

@@ -47,7 +47,7 @@ struct cublas {
 static const char *const versions[] = {"13", "12"};
 enum { N_VERSIONS = sizeof versions / sizeof *versions };
 
-/* libcublas needs libcublasLt beside it, which the loader looks for elsewhere: load it first. */
+/* libcublas needs libcublasLt, which the loader looks for elsewhere: load it first. */
 static void *open_in_folder(const char *folder)
 {
     char file[4096];

@@ -1,4 +1,4 @@
-/* Events are recorded behind every launch and read after the step: steps are slower while they are
+/* Events are recorded after every launch and read after the step: steps are slower while they are
  * taken, mostly decoding ones, since launches then cannot overlap. */
 #include "backend/cuda/profile.h"
 
@@ -7,7 +7,7 @@
 enum { MARKS_MAX = 4096 };
 
 struct profile {
-    cudaEvent_t events[MARKS_MAX + 1]; /* events[i + 1] is behind what works[i] tells of */
+    cudaEvent_t events[MARKS_MAX + 1]; /* events[i + 1] comes after what works[i] tells of */
     struct time_work works[MARKS_MAX];
     int n_marks, n_events;
     struct time_tables tables;

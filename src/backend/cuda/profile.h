@@ -1,4 +1,4 @@
-/* Where the time of a step goes on a GPU: an event behind every launch. */
+/* Where the time of a step goes on a GPU: an event after every launch. */
 #ifndef CUDA_PROFILE_H
 #define CUDA_PROFILE_H
 
@@ -16,7 +16,7 @@ void profile_begin(struct profile *p, cudaStream_t stream);
 /* What was launched since the last mark. */
 void profile_mark(struct profile *p, cudaStream_t stream, struct time_work work);
 
-/* After the step: adds its times up. `is_decode`: few rows. `seconds`: the step as the host saw
+/* After the step: adds its times up. `is_decode`: a few rows. `seconds`: the step as the host saw
  * it. */
 void profile_end(struct profile *p, bool is_decode, double seconds);
 

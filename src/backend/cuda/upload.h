@@ -11,7 +11,7 @@ struct upload;
 /* Device memory that is needed while the plan's weights are loaded. */
 size_t upload_staging_bytes(const struct plan *plan);
 
-/* `staging`: so much of it, for the plan's weights; borrowed. 64 MB of pinned memory are taken too,
+/* `staging`: as many bytes of it; borrowed. 64 MB of page-locked memory are taken too,
  * and given back by upload_close. */
 int upload_open(struct upload **out, struct device *d, const struct plan *plan, char *staging,
                 struct carat_error *err);

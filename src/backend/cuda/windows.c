@@ -21,7 +21,7 @@ static bool follows(const struct plan *p, int32_t i, enum op_code code, int32_t 
 }
 
 /* Whether everything that ops [first, first + n) write, but for op `result`'s output, is read by
- * none behind them. */
+ * none after them. */
 static bool is_closed(const struct plan *p, int32_t first, int32_t n, int32_t result)
 {
     for (int32_t i = first; i < first + n; i++)
@@ -52,7 +52,7 @@ static int32_t norm_rope(const struct plan *p, int32_t i, int32_t from)
                : 0;
 }
 
-/* [norm v, write] behind [norm k, rope k] at op i, v being written by op `from`. */
+/* [norm v, write] after [norm k, rope k] at op i, v being written by op `from`. */
 static bool norm_write(const struct plan *p, int32_t i, int32_t from)
 {
     return follows(p, i, OP_RMSNORM, from) && !p->ops[i].p.norm.w && is_op(p, i + 1, OP_KV_WRITE) &&

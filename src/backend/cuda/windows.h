@@ -9,7 +9,7 @@
 enum window_kind {
     WINDOW_SINGLE,
     WINDOW_PROJECT, /* q, k, v: products, norms of heads, rotation, cache */
-    WINDOW_ATTEND,  /* attention and the product behind it */
+    WINDOW_ATTEND,  /* attention and the product after it */
     WINDOW_NORMS,   /* norms around a residual sum */
     WINDOW_FFN,     /* gate, up, gelu, down */
     WINDOW_GATED,   /* a product, gelu times rows that are there, a product: per-layer inputs */
