@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Checks what a compiler does not: layers, banned calls, sizes, documents, words.
+"""Checks what a compiler does not: layers, circles, banned calls, sizes, documents, words.
 
 Run from anywhere in the project; ctest runs it as `tidy`. Looks at every file that git tracks or
 would track. Ends with "N files, M problems" and fails when M is not 0.
 """
 import ast
+import functools
 import os
 import pathlib
 import re
@@ -81,7 +82,7 @@ FOR_TESTS = {
     "tests choose what the program lets the machine choose":
         ["cpu_kernels_named", "cublas_version", "gguf_open_memory"],
     "tests ask for facts that the program only uses":
-        ["gguf_alignment", "layout_shape_caches", "op_meaning", "tile_kind_of", "vocab_find"],
+        ["gguf_alignment", "layout_shape_caches", "op_meaning", "vocab_find"],
     "the program keeps it until it ends":
         ["wrap_deinit"],
     "tests, their support and bench draw and name what the program reads":
@@ -196,6 +197,7 @@ def head_of(text):
     return ("function", function.group(1)) if function else None
 
 
+@functools.cache
 def c_parts(code):
     """Functions, methods among them, and structs: (kind, name, first line, lines, has methods).
     What stands within a function, such as a lambda, counts to it."""
@@ -313,16 +315,71 @@ def check_prose(path, text):
             problem(path, line_of(text, match.start()), f"\"{match.group()}\": {why}")
 
 
-def check_callers(files):
+def source_code(files):
+    """All C and CUDA below src/, without comments."""
+    return {path: without_comments((ROOT / path).read_text(encoding="utf-8")) for path in files
+            if path.startswith("src/") and pathlib.PurePosixPath(path).suffix in C_FILES}
+
+
+def heads_in(path, text):
+    """Functions that a header declares: a declaration begins at the margin, other uses do not."""
+    return set(re.findall(r"(?m)^(?!static|template)[a-z][^;{}()=]*?\b(\w+)\(", text)
+               if path.endswith("h") else ())
+
+
+def arrows_of(code):
+    """For each layer what its files need of each other: {file: {other file: a name of it}}: by an
+    include, or by a call of a function that a header offers."""
+    layers = {}
+    for path in code:
+        layers.setdefault(layer_of(str(pathlib.PurePosixPath(path).parent))[0], []).append(path)
+    for paths in layers.values():
+        heads = {path: heads_in(path, code[path]) for path in paths}
+        offered = set().union(*heads.values())
+        bodies = {path: {name for kind, name, *_ in c_parts(code[path]) if kind == "function"}
+                  for path in paths}
+        owner = {name: path for path in paths if not path.endswith("h")
+                 for name in bodies[path] & offered}
+        arrows = {path: {} for path in paths}
+        for path in paths:
+            includes = INCLUDE.findall((ROOT / path).read_text(encoding="utf-8"))
+            called = set(re.findall(r"(?<![\w.>])(\w+)\s*\(", without_preprocessor(code[path])))
+            called &= owner.keys() - bodies[path] - heads[path]
+            needed = {"src/" + name: name for name in includes} | {owner[n]: n for n in called}
+            arrows[path] = {other: name for other, name in needed.items() if other in heads}
+        yield arrows
+
+
+def circle_in(arrows):
+    """Files that need each other in a circle, the first again at the end; [] without one."""
+    done = set()
+
+    def walk(one, way):
+        if one in way:
+            return way[way.index(one):] + [one]
+        if one in done:
+            return []
+        circle = next(filter(None, (walk(other, way + [one]) for other in sorted(arrows[one]))), [])
+        done.add(one)
+        return circle
+    return next(filter(None, (walk(one, []) for one in sorted(arrows))), [])
+
+
+def check_circles(code):
+    """No two files of a layer need each other, directly or through others."""
+    for arrows in arrows_of(code):
+        circle = circle_in(arrows)
+        if circle:
+            ties = [f"{a} needs {arrows[a][b]} of {b}" for a, b in zip(circle, circle[1:])]
+            problem(circle[0], 0, "files in a circle: " + ", ".join(ties))
+
+
+def check_callers(code):
     """A function below src/ that a header offers has a caller in another file. include/ is the
     library's; what lists make (commands, operations, formats) stands in no header."""
-    code = {path: without_comments((ROOT / path).read_text(encoding="utf-8")) for path in files
-            if path.startswith("src/") and pathlib.PurePosixPath(path).suffix in C_FILES}
     declared, used = {}, {}
     for path, text in code.items():
-        # a declaration begins at the margin; all else that has the name uses it
-        heads = set(re.findall(r"(?m)^(?!static|template)[a-z][^;{}()=]*?\b(\w+)\(", text)
-                    if path.endswith("h") else ())
+        heads = heads_in(path, text)
         for name in set(re.findall(r"[A-Za-z_]\w+", text)):
             (declared if name in heads else used).setdefault(name, set()).add(path)
     public = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "include").glob("*.h"))
@@ -376,7 +433,9 @@ def main():
     files = list_files()
     for path in files:
         check_file(path)
-    check_callers(files)
+    code = source_code(files)
+    check_callers(code)
+    check_circles(code)
     check_generated()
     skipped = check_format(files)
     print("\n".join(problems), end="\n" if problems else "")
