@@ -30,7 +30,7 @@ struct device_facts {
     size_t memory_context;       /* of the rest: what the driver has taken for us, at most */
     size_t memory_reserve;       /* of the available: about what the driver will still take */
     enum matmul_kind matmul;     /* the way chosen; MATMUL_AUTO: there is but one */
-    double fp16_rate, int8_rate; /* operations a second that were measured for it, or 0 */
+    double fp16_rate, int8_rate; /* operations a second, as measured when it was chosen; or 0 */
 };
 
 /* What a device can do at most: bytes read, operations on 8-bit numbers and on fp16 ones with fp32
@@ -74,7 +74,7 @@ struct device_options {
     bool has_no_graphs; /* steps are launched anew each time, never replayed */
     bool has_no_cublas; /* products are our own */
     bool is_unfused;    /* every op is a launch of its own */
-    bool is_profiled;   /* times are taken behind every piece of work */
+    bool is_profiled;   /* times are taken after every piece of work */
     enum matmul_kind matmul;
     enum table_place table_place;
     int64_t mirror_budget; /* bytes for fp16 copies of weights; 0: what there is room for, < 0: 0 */
@@ -106,8 +106,8 @@ struct backend {
     /* Which ops from op i on are done in one go, for plan_mark_windows; NULL: each on its own. */
     int32_t (*window)(const struct device *device, const struct plan *plan, int32_t i);
 
-    /* Decides where the plan's weights go, before any is there; changes nothing. What does not fit
-     * into the room is told as well. NULL: nowhere, they are read from the file. */
+    /* Decides where the plan's weights go, before any is on the device; changes nothing. The answer
+     * may not fit into the room. NULL: weights are read from the file. */
     void (*place_weights)(const struct device *device, const struct plan *plan,
                           const struct room *room, struct placement *out);
 
@@ -119,7 +119,7 @@ struct backend {
     int (*weight_load)(struct device *device, struct weight *weight, struct carat_error *err);
     void (*weight_unload)(struct device *device, struct weight *weight);
 
-    /* Working memory that the kernels of a plan need beside its buffers. */
+    /* Working memory that the kernels of a plan need besides its buffers. */
     size_t (*scratch_bytes)(const struct device *device, const struct plan *plan);
 
     /* Chooses kernels, and puts there what the plan reads of weights and is not there yet: the plan
@@ -130,8 +130,8 @@ struct backend {
                 void *memory, void *scratch, struct program **out, struct carat_error *err);
     void (*unbind)(struct program *program);
 
-    /* Starts the program on the step's rows; the step may be rewritten after fence. What the host
-     * can do for the step behind it (step->next_id) is done before this returns, while the device
+    /* Starts the program on the step's rows; the step may be rewritten after fence. Before this
+     * returns, the host does what it can for the next step (step->next_id), while the device
      * computes. */
     void (*run)(struct program *program, const struct step *step);
     int (*fence)(struct device *device, struct carat_error *err); /* CARAT_EDEVICE: lost */
@@ -155,8 +155,8 @@ struct backend {
     void (*upload)(struct device *device, void *memory, const void *host, size_t bytes);
     void (*download)(struct device *device, void *host, const void *memory, size_t bytes);
 
-    /* Makes it faster to copy to and from this host memory, if it can be done. Taken back before
-     * the memory is freed. Both NULL where it is all the same. */
+    /* Pins host memory, so that copies to and from it are faster, and unpins it before it is freed.
+     * Both are NULL if pinning does not help. */
     void (*share)(struct device *device, void *host, size_t bytes);
     void (*unshare)(struct device *device, void *host);
 };

@@ -1,5 +1,5 @@
 /* What people call a file's quantisation: the type of most of its layers' weights. Embeddings do
- * not vote, as they are large and often of another type. */
+ * not count, as they are large and often of another type. */
 #include <stdio.h>
 #include <string.h>
 

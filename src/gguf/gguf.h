@@ -49,9 +49,9 @@ struct gguf_kv {
 
 #define GGUF_DIMS_MAX 4
 
-/* Types that the format knows and we do not decode (IQ2_XXS, I8, MXFP4, ...) stay in the
- * directory, since an unknown extra tensor may be skipped: whoever needs such a tensor
- * refuses it, with `type_name`. */
+/* Types that the format knows and we do not decode (IQ2_XXS, I8, MXFP4, ...) stay in the directory,
+ * since an unknown extra tensor may be skipped. Code that needs such a tensor refuses it and names
+ * `type_name`. */
 struct gguf_tensor {
     const char *name;   /* NUL-terminated, valid UTF-8, 1 to 63 bytes */
     enum format format; /* FORMAT_COUNT when not is_supported */
@@ -71,9 +71,8 @@ struct gguf;
 /* Opens a file, or all parts of a split one (any part may be named). */
 int gguf_open(struct gguf **out, const char *path, struct carat_error *err);
 
-/* Parses a file image that the caller keeps alive and aligned to 8 bytes: what gguf_open does
- * once a file is mapped. For tests and fuzzing; does not follow splits. `name` is used in
- * messages. */
+/* Parses a file image as gguf_open parses a mapped file. The caller keeps it alive and aligned to 8
+ * bytes. For tests and fuzzing; does not follow splits. `name` is used in messages. */
 int gguf_open_memory(struct gguf **out, const void *data, size_t length, const char *name,
                      struct carat_error *err);
 void gguf_close(struct gguf *g); /* NULL is fine */
@@ -92,15 +91,15 @@ size_t gguf_tensor_count(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *name);
 
-/* "Q4_K - Medium": the type of most of the layers' weights, with what general.file_type adds to it
- * when it names the same type. "Q4_K 61.3 %, Q6_K 37.9 %": the types of most bytes. */
+/* "Q4_K - Medium": the type of most of the layers' weights, with the suffix of general.file_type if
+ * that names the same type. "Q4_K 61.3 %, Q6_K 37.9 %": the types with the most bytes. */
 void gguf_quantisation(const struct gguf *g, char *out, size_t size);
 void gguf_type_mix(const struct gguf *g, char *out, size_t size);
 
-/* Typed look-ups. An absent key leaves *out as it is and returns CARAT_OK (give the default
- * first, or test with gguf_find); a key of a wrong type or range is CARAT_EFORMAT, with the
- * key, what was expected and what was found. Integers are accepted in any integer type that
- * holds a value in range; reals in f32 and f64, finite only. */
+/* Typed look-ups. An absent key leaves *out as it is and returns CARAT_OK: set the default before,
+ * or test with gguf_find. A key of a wrong type or range is CARAT_EFORMAT, and the message names
+ * the key, what was expected and what was found. Integers may have any integer type if the value is
+ * in range; reals are f32 or f64, and finite. */
 int gguf_get_u32(const struct gguf *g, const char *key, uint32_t *out, struct carat_error *err);
 int gguf_get_f32(const struct gguf *g, const char *key, float *out, struct carat_error *err);
 int gguf_get_bool(const struct gguf *g, const char *key, bool *out, struct carat_error *err);
@@ -118,9 +117,8 @@ double gguf_array_float(const struct gguf_kv *kv, uint64_t i);
 
 const char *gguf_type_name(enum gguf_type type); /* "u32", "string", ... */
 
-/* Text from a file as a message may show it: cut with "..." when long, control characters,
- * direction marks and bytes that are no UTF-8 as \xNN. Returns `out`, for use as an
- * argument. */
+/* Text from a file, safe for a message: long text is cut with "..."; control characters, direction
+ * marks and bytes that are not UTF-8 become \xNN. Returns `out`, for use as an argument. */
 enum { GGUF_PRINTABLE_BYTES = 100 };
 const char *gguf_printable(char out[GGUF_PRINTABLE_BYTES], const char *text, size_t length);
 

@@ -6,8 +6,8 @@
 #include "base/os.h"
 #include "gguf/gguf.h"
 
-/* Limits of the reader. Real files have about 50 keys, 900 tensors and 780 000 strings; the
- * limits keep a hostile file below 64 MB and one second whatever it declares. */
+/* Limits of the reader. Real files have about 50 keys, 900 tensors and 780 000 strings. The limits
+ * keep a hostile file below 64 MB and one second, whatever it declares. */
 enum {
     KEYS_MAX = 65536,
     TENSORS_MAX = 65536,
@@ -47,14 +47,14 @@ struct gguf {
     uint32_t *tensor_order; /* indexes of tensors, sorted by name */
 };
 
-/* Reads the directory of part->data[0, length) into arena memory. Messages do not name the
- * file: the caller does. */
+/* Reads the directory of part->data[0, length) into arena memory. Messages do not name the file;
+ * the caller adds it. */
 int part_parse(struct part *part, int index, struct arena *arena, struct carat_error *err);
 
 const struct gguf_kv *part_find(const struct part *part, const char *key);
 
-/* Sorts order[0, n), a permutation of indexes, so that name(user, order[i]) ascends. In
- * place and O(n log n) whatever the names are: a file cannot choose a slow case. */
+/* Sorts order[0, n), a permutation of indexes, so that name_at(user, order[i]) ascends. In place,
+ * and O(n log n) whatever the names are: a file cannot choose a slow case. */
 typedef const char *(*name_at_fn)(const void *user, uint32_t index);
 void order_by_name(uint32_t *order, size_t n, name_at_fn name_at, const void *user);
 
@@ -67,7 +67,7 @@ int tensors_order(const struct gguf_tensor *tensors, size_t n, struct arena *are
                   struct carat_error *err);
 const char *tensor_name_at(const void *tensors, uint32_t index);
 
-/* Follows the split.* keys of the one part in g->parts: replaces it by all of them. */
+/* Follows the split.* keys of the one part in g->parts: afterwards g->parts holds all parts. */
 int split_open(struct gguf *g, struct carat_error *err);
 
 /* Maps and parses `path` into *part. (part.c) */

@@ -1,5 +1,4 @@
-/* Typed look-ups: one place that knows which stored type may stand for which wanted one, and
- * that says so when it does not. */
+/* Typed look-ups: the one place that knows which stored types are accepted for a wanted type. */
 #include "gguf/gguf.h"
 
 #include <float.h>
@@ -157,7 +156,8 @@ int64_t gguf_array_int(const struct gguf_kv *kv, uint64_t i)
     case GGUF_I64: ELEMENT(int64_t, kv, i, &value); break;
     case GGUF_F32:
     case GGUF_F64:
-        /* Truncated; what no int64_t holds is 0, since the conversion would be undefined. */
+        /* Truncated. Values that do not fit an int64_t give 0, since converting them would be
+         * undefined. */
         {
             double real = gguf_array_float(kv, i);
             if (real > -9.2e18 && real < 9.2e18) value = (int64_t)real;

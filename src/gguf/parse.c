@@ -1,9 +1,9 @@
 /* The directory of one GGUF file: header, keys, tensor descriptions.
  *
- * Everything is read through one cursor whose every step checks what is left, sums and
- * products are checked for overflow, and nothing is allocated for a declared count before the
- * count has been compared with the bytes that remain. After part_parse has succeeded, no
- * later code needs to look at a bound again. */
+ * Everything is read through one cursor, which checks at every step how many bytes are left. Sums
+ * and products are checked for overflow. Nothing is allocated for a declared count before the count
+ * has been compared with the bytes that remain. After part_parse has succeeded, no later code has
+ * to check a bound. */
 #include "gguf/internal.h"
 
 #include <inttypes.h>
@@ -374,8 +374,8 @@ static uint64_t align_up(uint64_t n, uint32_t alignment)
     return (n + alignment - 1) & ~(uint64_t)(alignment - 1);
 }
 
-/* Tensors lie behind each other in the order of the directory with nothing but padding in
- * between, as ggml's reader insists: this excludes overlaps and hidden gaps. */
+/* Tensors lie one after the other in the order of the directory, with nothing but padding in
+ * between. ggml's reader insists on this too; it excludes overlaps and hidden gaps. */
 static int place_tensor(struct reader *r, const struct part *part, struct gguf_tensor *t,
                         uint64_t data_start, uint64_t *next)
 {

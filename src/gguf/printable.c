@@ -1,4 +1,4 @@
-/* Names of a file in messages: of types, and texts that a file chose, made harmless. */
+/* What messages say of a file: names of types, and texts from the file, made harmless. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,8 @@ const char *gguf_type_name(enum gguf_type type)
     return names[type];
 }
 
-/* What a terminal might obey instead of show: C0 and C1 controls, DEL, direction marks. */
+/* Characters that a terminal might obey instead of showing: C0 and C1 controls, DEL, direction
+ * marks. */
 static bool is_unprintable(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x200e && c <= 0x200f) ||

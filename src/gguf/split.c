@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "-00001-of-00003.gguf"; room to print one, whatever the compiler believes of the numbers */
+/* "-00001-of-00003.gguf"; room for any int, so that the compiler does not warn */
 enum { SUFFIX_BYTES = 20, SUFFIX_ROOM = 40 };
 
 /* Reads five digits. */
@@ -21,7 +21,7 @@ static bool read_digits(const char *text, uint32_t *out)
     return true;
 }
 
-/* Part number (from 1) and count that the file's name tells. */
+/* Part number (from 1) and count from the file's name. */
 static bool read_suffix(const char *path, uint32_t *number, uint32_t *count)
 {
     size_t length = strlen(path);
@@ -63,7 +63,7 @@ static int read_keys(const struct part *part, struct split_keys *keys, struct ca
     return split_key(part, "split.tensors.count", &keys->tensors, err);
 }
 
-/* Part `index` of `wanted->count` must say of itself that this is what it is. */
+/* The keys of a part must say that it is part `index` of wanted->count. */
 static int check_part(const struct part *part, uint32_t index, const struct split_keys *wanted,
                       struct carat_error *err)
 {
@@ -87,7 +87,7 @@ static int check_part(const struct part *part, uint32_t index, const struct spli
     return CARAT_OK;
 }
 
-/* Parts behind the first repeat the architecture or leave it out. */
+/* Parts after the first repeat the architecture or leave it out. */
 static int check_architecture(const struct gguf *g, struct carat_error *err)
 {
     static const char key[] = "general.architecture";
@@ -106,7 +106,7 @@ static int check_architecture(const struct gguf *g, struct carat_error *err)
     return CARAT_OK;
 }
 
-/* Opens all parts but `named`, which g->parts already holds. */
+/* Opens all parts except `named`, which is open already. */
 static int open_others(struct gguf *g, uint32_t named, const struct split_keys *wanted,
                        struct carat_error *err)
 {
@@ -130,7 +130,7 @@ static int open_others(struct gguf *g, uint32_t named, const struct split_keys *
     return CARAT_OK;
 }
 
-/* Whether the one open part is a split file, and what its name and keys say about it. */
+/* Reads part number and keys of the one open part; keys->count is -1 if it is no split file. */
 static int read_named(const struct gguf *g, struct split_keys *keys, uint32_t *number,
                       struct carat_error *err)
 {

@@ -1,5 +1,5 @@
-/* Tensor types of GGUF: the formats we decode come from FORMAT_LIST; the others are listed so
- * that a file which carries such a tensor without our needing it can still be walked. */
+/* Tensor types of GGUF. Formats that we decode come from FORMAT_LIST. The others are listed so that
+ * a file may contain such tensors as long as we do not need them. */
 #include "gguf/internal.h"
 
 /* X(type number, name, elements a block, bytes a block) */

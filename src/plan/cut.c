@@ -1,6 +1,6 @@
-/* A cut of a plan. A pass that goes to and fro between devices is one plan for each device, cut
- * where rows come in. One plan for all that a device does, so that its weights and its memory are
- * prepared once; cut, because a backend runs whole plans. */
+/* A cut of a plan. When a pass goes back and forth between devices, each device has one plan, so
+ * that its weights and memory are prepared once. Backends run whole plans, so the plan is cut
+ * wherever rows come in. */
 #include <string.h>
 
 #include "base/mem.h"

@@ -1,7 +1,7 @@
-/* A pass that several sites compute is recorded as one plan, each op with its site. Here it becomes
- * a plan for each site. Where an op reads what another site has written, the rows are carried over:
- * an OUTPUT there, an INPUT here. All that a run of ops needs from elsewhere comes in at the run's
- * beginning. What has come in once stays. */
+/* A pass that several sites compute is recorded as one plan, each op with its site. This file makes
+ * a plan for each site of it. Where an op reads what another site has written, the rows are carried
+ * over: an OUTPUT there, an INPUT here. Everything that a run of ops needs from elsewhere comes in
+ * at the beginning of the run. What has come in once stays. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -68,8 +68,8 @@ static bool reads(const struct plan *p, int32_t first, int32_t end, buf_id x)
     return false;
 }
 
-/* Brings in what the run reads of other sites, the newest first: that is read first, and its memory
- * is free again soonest. It counts as work of the layer before. */
+/* Brings in what the run reads from other sites. The newest comes first: it is read first, so its
+ * memory is free again soonest. This counts as work of the layer before. */
 static void carry_in(struct division *d, int32_t first, int32_t end)
 {
     const struct plan *whole = d->whole;

@@ -1,6 +1,6 @@
-/* The vocabulary of forward.c: each function records one op and gives the buffer it writes.
- * Shapes are checked by assertion: the loader has compared every tensor with the model's facts
- * before, so a mismatch here is a mistake of ours. */
+/* The vocabulary of forward.c: each function records one op and returns the buffer that it writes.
+ * Shapes are checked by assertion: the loader has already compared every tensor with the model's
+ * facts, so a mismatch here is a bug. */
 #ifndef PLAN_EMIT_H
 #define PLAN_EMIT_H
 
@@ -12,8 +12,8 @@ buf_id emit_rmsnorm(struct plan *p, buf_id x, const struct weight *w, float eps)
 /* Norms each `group` values of a row (a head, a layer's slice) on their own. */
 buf_id emit_groupnorm(struct plan *p, buf_id x, const struct weight *w, int32_t group, float eps);
 buf_id emit_matmul(struct plan *p, buf_id x, const struct weight *w);
-/* The same, where a small error of the product becomes a large one of the model: what softmax takes
- * the exponent of, and the small products of per-layer embeddings, by measurement. */
+/* The same, for products whose small errors become large errors of the model. By measurement these
+ * are the ones that feed a softmax, and the small ones of per-layer embeddings. */
 buf_id emit_fine_matmul(struct plan *p, buf_id x, const struct weight *w);
 buf_id emit_rope(struct plan *p, buf_id x, const struct weight *inv_freq, int32_t head_dim);
 void emit_kv_write(struct plan *p, buf_id k, buf_id v, int32_t cache);

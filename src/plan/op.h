@@ -44,7 +44,7 @@ union op_params {
     } norm;
     struct {
         const struct weight *w;
-        bool is_fine; /* a small error of y weighs heavily: more than 8 bits for x are worth it */
+        bool is_fine; /* small errors of y matter: x deserves more than 8 bits */
     } matmul;
     struct {
         const struct weight *inv_freq; /* F32 [head_dim / 2], radians a position; 0: not turned */
@@ -85,7 +85,7 @@ struct op {
     uint8_t site;   /* who computes it */
     uint16_t layer; /* for messages and profiles; LAYER_NONE outside the layers */
     buf_id in[3], out[2];
-    uint16_t window; /* ops from here on that the backend does in one go; 0 inside of such a run */
+    uint16_t window; /* ops from here on that are done in one go; 0 within such a run */
     union op_params p;
 };
 

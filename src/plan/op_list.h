@@ -1,13 +1,13 @@
 /* The instruction set: every operation a plan can hold, one line each.
  *
  * Row notation: t runs over the rows of the output's row class; x[t], y[t] are rows; id[t],
- * position[t] and sequence[t] come from the step. `budget` is the largest normalised mean
- * squared error, sum (y - ref)^2 / sum ref^2, that a fast backend may show against the
- * reference on exact inputs; 0 means bit-equal; a negative one that it follows from the weight's
- * format (activations rounded to 8 bits).
+ * position[t] and sequence[t] come from the step. `budget` is the largest normalised mean squared
+ * error, sum (y - ref)^2 / sum ref^2, that a fast backend may have against the reference on exact
+ * inputs. 0 means bit-equal. A negative budget follows from the weight's format, as activations are
+ * rounded to 8 bits.
  *
- * To add an op: a line here, a parameter struct in op.h if none fits, an emitter in emit.c and
- * a function in backend/ref/ (a missing one is a link error). docs/ops.md is made from this. */
+ * To add an op: a line here, a parameter struct in op.h if none fits, an emitter in emit.c and a
+ * function in backend/ref/ (a missing one is a link error). docs/ops.md is made from this. */
 #ifndef PLAN_OP_LIST_H
 #define PLAN_OP_LIST_H
 

@@ -1,6 +1,6 @@
-/* Memory for the buffers of a plan: first fit in order of first use. Intervals are known
- * exactly because the program is a straight line, and first fit in that order is within a few
- * per cent of the peak on these programs (a handful of buffers lives at any time). */
+/* Memory for the buffers of a plan: first fit in order of first use. The program is a straight
+ * line, so it is known exactly how long each buffer lives. Only a handful live at any time, and
+ * first fit in this order stays within a few per cent of the least memory possible. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -13,8 +13,8 @@ static size_t aligned(size_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Where `bytes` fit between the live buffers, which are sorted by offset; *at is the place in
- * that list. */
+/* The lowest offset where `bytes` fit between the live buffers, which are sorted by offset; *at is
+ * the place in that list. */
 static size_t first_gap(const struct plan *p, const buf_id *live, int32_t n_live, size_t bytes,
                         int32_t *at)
 {
@@ -31,8 +31,9 @@ static size_t first_gap(const struct plan *p, const buf_id *live, int32_t n_live
     return end;
 }
 
-/* A buffer read for the last time by op i is still live while op i, and what is done in one go with
- * it, writes its outputs. `begin` is where such a run of ops begins. */
+/* Drops buffers that were read for the last time before op `begin`, where a run of ops that are
+ * done in one go begins. Buffers that the run itself reads stay live while it writes its
+ * outputs. */
 static int32_t drop_dead(const struct plan *p, buf_id *live, int32_t n_live, int32_t begin)
 {
     int32_t kept = 0;

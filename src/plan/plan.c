@@ -47,8 +47,8 @@ static bool grow(struct plan *p, void **array, int32_t count, int32_t *capacity,
     return true;
 }
 
-/* After a failed allocation every buffer is this one, so that recording can go on to its end
- * without a test in every emitter. */
+/* After a failed allocation every buffer is this one: recording goes on to its end, and emitters
+ * need no test. */
 static const struct plan_buf no_buf = {.cols = 1};
 
 buf_id plan_buf_add(struct plan *p, enum row_class rows, int32_t cols)

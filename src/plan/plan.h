@@ -3,10 +3,10 @@
  * It is recorded once by model/forward.c through emit.h, given memory by place.c, bound by a
  * backend and then only replayed.
  *
- * Guardrails, so that this never becomes a graph compiler: program order is final; no control
- * flow, no shape inference, no views, no autodiff; at most 3 inputs and 2 outputs an op;
- * fusion only by exact windows of adjacent ops; what needs analysis is decided in forward.c,
- * where it is known. This folder stays below 1,300 lines.
+ * Guardrails, so that this never becomes a graph compiler: program order is final; no control flow,
+ * no shape inference, no views, no autodiff; at most 3 inputs and 2 outputs an op; fusion only by
+ * exact windows of adjacent ops; what would need analysis is decided in forward.c, where it is
+ * known. This folder stays below 1,300 lines.
  *
  * Life: plan_init, emit..., [plan_divide], [plan_mark_windows], plan_close, [plan_cut], [backend
  * bind, run], plan_deinit. A failed allocation is kept in `failed` and reported once, by
@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "plan/op.h"
 
-/* Those who compute a pass together: devices, for whoever runs it. */
+/* Sites compute a pass together; for whoever runs it each is a device. */
 enum { SITES_MAX = 8 };
 
 struct plan_buf {
@@ -30,7 +30,7 @@ struct plan_buf {
     size_t offset;             /* in the plan's memory, after plan_close */
 };
 
-/* Rows of both classes of a step that will come again and again. */
+/* Rows of both classes of a step that will be run often. */
 struct plan_usual {
     int32_t rows[ROW_CLASS_COUNT];
 };
@@ -56,20 +56,21 @@ struct plan {
 void plan_init(struct plan *p, int32_t token_rows_max, int32_t out_rows_max,
                const struct kv_cache *caches, int32_t n_caches);
 
-/* Tells that steps of so many rows will come again and again; one too many is ignored. */
+/* Says that steps of so many rows will be run often. When there are PLAN_USUAL_MAX already, the
+ * call is ignored. */
 void plan_add_usual(struct plan *p, int32_t token_rows, int32_t out_rows);
 
-/* A new buffer that the next emitted op writes. */
+/* A new buffer, which the next emitted op writes. */
 buf_id plan_buf_add(struct plan *p, enum row_class rows, int32_t cols);
 const struct plan_buf *plan_buf_at(const struct plan *p, buf_id id);
 
 /* Appends an op (its `layer` and `site` are filled in) and notes who reads and writes what. */
 void plan_emit(struct plan *p, const struct op *op);
 
-/* Marks runs of adjacent ops that a backend does in one go: `length` gives the number of ops of the
- * run that begins at op i, at least 1. All inputs of a run then live until its end, and what is
- * written and last read within one gets no memory. Before plan_close; without it every op is a run
- * of its own. */
+/* Marks runs of adjacent ops that a backend does in one go: `length` returns the number of ops of
+ * the run that begins at op i, at least 1. All inputs of a run then live until its end, and buffers
+ * that are written and last read within it get no memory. Call it before plan_close; without it
+ * every op is a run of its own. */
 typedef int32_t (*plan_window_fn)(const void *user, const struct plan *p, int32_t i);
 void plan_mark_windows(struct plan *p, plan_window_fn length, const void *user);
 
@@ -84,15 +85,16 @@ struct plan_run {
     int32_t site, first, end;
 };
 
-/* Turns a recorded pass into a plan for each site, and lists the runs of all sites in the order in
- * which they follow each other; mem_free. `parts` are as after plan_init, and so is `whole` taken
- * over where it is of one site. CARAT_EMEMORY, also when recording ran out of memory. (divide.c) */
+/* Turns a recorded pass into a plan for each site, and lists the runs of all sites in program
+ * order; the caller frees the list with mem_free. `parts` are as after plan_init. With one site
+ * `whole` is moved into its plan. CARAT_EMEMORY, also when recording ran out of memory.
+ * (divide.c) */
 int plan_divide(struct plan *whole, struct plan *parts, int32_t n_sites, struct plan_run **runs,
                 int32_t *n_runs, struct carat_error *err);
 
-/* Ops [first, end) of a closed plan as a plan of its own, with the same numbers and places of
- * buffers: what later cuts read stays where it is, in memory that all of them share. OUTPUT
- * ops at its end tell a backend of such buffers. (cut.c) */
+/* Ops [first, end) of a closed plan as a plan of its own. Buffers keep their numbers and offsets,
+ * in memory that all cuts share, so that later cuts can read them. OUTPUT ops at the end of a cut
+ * name these buffers to the backend. (cut.c) */
 int plan_cut(const struct plan *p, int32_t first, int32_t end, struct plan *out,
              struct carat_error *err);
 
@@ -108,21 +110,21 @@ void plan_print(const struct plan *p, struct buf *out);
 const char *op_name(enum op_code code);
 const char *op_meaning(enum op_code code);
 
-/* The weight that an op multiplies rows with; the one that it reads in any way. NULL: none. */
+/* The weight that an op multiplies rows with; the weight that it reads in any way. NULL: none. */
 const struct weight *op_product(const struct op *op);
 const struct weight *op_weight(const struct op *op);
 
-/* What a run of these rows has to read and to compute at least: weights once (of experts those
- * that are used), caches once for each key head and row, two operations a product. `context` is the
- * number of positions that the last row of each sequence sees; rows are taken to be single new
- * tokens when n_token == n_out, else one chunk. */
+/* The least that a run of these rows has to read and compute: weights once (of experts only the
+ * used ones), caches once for each key head and row, two operations a product. `context` is the
+ * number of positions that the last row of each sequence sees. Rows count as single new tokens when
+ * n_token == n_out, else as one chunk. */
 struct plan_work {
     double weight_bytes, cache_bytes, operations;
 };
 struct plan_work plan_work_of(const struct plan *p, int32_t n_token, int32_t n_out,
                               int32_t context);
 
-/* Bytes of a buffer at most. */
+/* Bytes of a buffer with the plan's most rows. */
 size_t plan_buf_bytes(const struct plan *p, buf_id id);
 
 #endif

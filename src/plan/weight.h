@@ -19,8 +19,8 @@ struct weight {
     void *device_data;   /* what the backend made of it (weight_load); NULL before */
 };
 
-/* Bytes of one matrix, and of all from the first row to the end of the last: matrices of a stack
- * may lie apart, as the halves of a fused one do. */
+/* Bytes of one matrix; and from the first row of the stack to the end of its last matrix. Matrices
+ * of a stack may lie apart, as the halves of a fused one do. */
 static inline size_t weight_matrix_bytes(const struct weight *w)
 {
     return (size_t)w->rows * w->row_bytes;

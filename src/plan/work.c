@@ -1,4 +1,4 @@
-/* Counting what a plan has to read and compute, to set measured times against a bound. */
+/* Counts what a plan has to read and compute, to compare measured times with a bound. */
 #include "plan/plan.h"
 
 static double row_count(const struct plan *p, const struct op *op, int32_t n_token, int32_t n_out)

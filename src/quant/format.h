@@ -10,10 +10,10 @@
 #include <stdint.h>
 
 /* clang-format off */
-/* Kinds of codes: what is left of a quantised format once its values are taken out of their
- * blocks. Several formats share a kind, and backends write their products once for each. A code q
- * has so many bits, and its value is scale * (q - offset), or scale * q + minimum, or, of N4,
- * scale * levels[q] (iq4_nl.c). As many columns share a scale; 32 share a minimum.
+/* Kinds of codes. A code is a quantised value, taken out of its block. Several formats share a
+ * kind, and backends write their products once for each kind. A code q of `bits` bits stands for
+ * scale * (q - offset), or for scale * q + minimum where there is one; N4 for scale * levels[q]
+ * (iq4_nl.c). 16 or 32 columns share a scale, 32 a minimum.
  *   NAME bits offset, has minimum, columns of a scale */
 #define CODE_LIST(X)                                  \
     X(S4,   4,    8,  false, 32)                      \
@@ -24,9 +24,9 @@
     X(S6,   6,   32,  false, 16)                      \
     X(S8,   8,  128,  false, 32)
 
-/* Quantised formats. `codes`: byte of the block where the codes begin, or their low four bits;
- * `budget`: largest relative L2 error of encode-then-decode on normal random values, about 5 %
- * above what a million values gave, which 16 384 values do not exceed.
+/* Quantised formats. `codes` is the byte of a block where the codes begin, or their low four bits.
+ * `budget` is the largest relative L2 error of encode-then-decode on normal random values: about
+ * 5 % above the error of a million values, so that 16 384 values do not exceed it.
  *   NAME    name    GGUF block elements, bytes  budget  kind codes */
 #define BLOCK_FORMAT_LIST(X)                          \
     X(Q4_0,   q4_0,    2,  32,  18, 0.085,   S4,  2)  \
@@ -39,7 +39,7 @@
     X(Q6_K,   q6_k,   14, 256, 210, 0.0176,  S6,  0)  \
     X(IQ4_NL, iq4_nl, 20,  32,  18, 0.077,   N4,  2)
 
-/* All formats; floats stand alone, without codes. */
+/* All formats. Floats have no codes. */
 #define FORMAT_LIST(X)                                \
     X(F32,    f32,     0,   1,   4, 0.0,     NONE, 0) \
     X(F16,    f16,     1,   1,   2, 2.2e-4,  NONE, 0) \
@@ -84,7 +84,7 @@ struct format_traits {
 /* Never NULL for 0 <= format < FORMAT_COUNT. */
 const struct format_traits *format_of(enum format format);
 
-/* Whether values stand alone, as floats of 16 or 32 bits: no blocks, no scales. */
+/* Floats of 16 or 32 bits: no blocks, no scales. */
 static inline bool format_is_float(enum format format)
 {
     return format == FORMAT_F32 || format == FORMAT_F16 || format == FORMAT_BF16;
@@ -97,7 +97,7 @@ bool format_from_name(const char *name, enum format *out);
 /* Bytes of a row of n values. n must be a multiple of the block (assertion). */
 size_t format_row_bytes(enum format format, int64_t n);
 
-/* The two half formats, exact both ways (round to nearest even, NaN stays NaN). */
+/* The two half formats: rounded to nearest, ties to even; NaN stays NaN. */
 float f16_to_f32(uint16_t bits);
 uint16_t f32_to_f16(float value);
 float bf16_to_f32(uint16_t bits);

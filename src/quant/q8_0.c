@@ -21,8 +21,8 @@ void q8_0_decode(const void *src, float *dst, int64_t n)
     }
 }
 
-/* The largest value gets 127: with 255 levels a search would gain less than a hundredth. A value
- * that is not finite makes the scale NaN, so that a cache does not hide it. */
+/* The largest value gets 127; with 255 levels a search for a better scale would gain less than 1 %.
+ * A value that is not finite makes the scale NaN, so that a cache does not hide it. */
 void q8_0_encode(const float *src, void *dst, int64_t n)
 {
     struct block *block = dst;

@@ -1,8 +1,9 @@
-/* Attention by blocks of 32 keys with running maxima, in segments of 512 keys that are joined
- * in order. Both are cut at absolute positions and every query is treated on its own, so a row's
- * result is the same bits whether it comes in a chunk or alone, and whoever computes it:
+/* Attention by blocks of 32 keys with running maxima, in segments of 512 keys that are joined in
+ * order. Both are cut at absolute positions, and every query is treated on its own. So a row's bits
+ * do not depend on whether it comes in a chunk or alone, nor on which worker computes it.
  *
- *   many rows: an item is a few tokens of one sequence and one key head; segments one by one
+ *   many rows: an item of work is a few tokens of one sequence and one key head, which goes through
+ *              the segments one by one
  *   few rows:  an item is one token, one key head and one segment; a later step joins them */
 #include <math.h>
 #include <string.h>
@@ -13,7 +14,7 @@ enum {
     KEY_BLOCK = 32,
     SEGMENT = 512,    /* keys; a multiple of KEY_BLOCK */
     QUERIES_MAX = 64, /* query heads treated together: tokens x heads of a key head */
-    FEW_QUERIES = 16  /* for which decoding keys and values would take longer than reading them */
+    FEW_QUERIES = 16  /* up to so many, decoding keys and values takes longer than reading */
 };
 
 /* A softmax under way, for one query: its largest score, sum of exponentials, and weighted
@@ -108,8 +109,8 @@ static size_t offset_of(const struct block_job *j, int32_t position)
            (size_t)j->key_head * (size_t)j->cache->head_bytes;
 }
 
-/* Values are weighed column by column, which no processor sees coming: they are asked for before
- * the keys are multiplied. */
+/* Values are read column by column. Hardware prefetch misses this strided access, so values are
+ * prefetched before the keys are multiplied. */
 static void ask_for(const struct float_rows *rows, int32_t n, size_t row_bytes)
 {
     for (int32_t i = 0; i < n; i++)
@@ -117,8 +118,9 @@ static void ask_for(const struct float_rows *rows, int32_t n, size_t row_bytes)
             __builtin_prefetch((const char *)rows->data + (size_t)i * rows->stride + at, 0, 3);
 }
 
-/* Keys and values of positions [first, last], which lie in one block: as they are in the cache for
- * few queries, decoded for many, or where the ring ends in the block. */
+/* Keys and values of positions [first, last], which lie in one block. For a few queries they are
+ * used as they are in the cache; for many, or where the ring ends in the block, they are decoded
+ * first. */
 static void read_block(const struct block_job *j, int32_t first, int32_t last, struct float_rows *k,
                        struct float_rows *v)
 {
@@ -141,8 +143,8 @@ static void read_block(const struct block_job *j, int32_t first, int32_t last, s
     }
 }
 
-/* Scores of one query become shares; what it had so far is to be multiplied by *keep. Keys
- * before `from` and behind `to` are not this query's. */
+/* Turns the scores of one query into shares; what it had so far is to be multiplied by *keep. The
+ * query does not see keys before `from` and after `to`. */
 static void soften(const struct cpu_kernels *k, struct running *r, float *p, int32_t from,
                    int32_t to, float *keep)
 {
@@ -194,7 +196,7 @@ static void run_segment(const struct block_job *j, int32_t segment, int32_t firs
 static void join(struct running *total, float *total_values, const struct running *part,
                  const float *part_values, int32_t d)
 {
-    if (part->top == -INFINITY) return; /* saw nothing */
+    if (part->top == -INFINITY) return; /* it saw no key */
     if (total->top == -INFINITY) {
         *total = *part;
         memcpy(total_values, part_values, (size_t)d * sizeof *total_values);

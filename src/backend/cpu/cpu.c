@@ -30,8 +30,8 @@ static void cpu_close(struct device *device)
     mem_free(device);
 }
 
-/* Longer than a GPU takes for a layer without its experts: to wake one thread that slept meanwhile
- * took 23 us, in each layer of each token. */
+/* Workers spin longer than a GPU takes for a layer without its experts: waking a sleeping worker
+ * costs 23 us, in each layer of each token. */
 static const double TURN_SECONDS = 500e-6;
 
 static int cpu_open(struct device **out, int index, const struct device_options *options,
@@ -82,8 +82,8 @@ static bool cpu_supports(enum op_code op, enum format format)
     return op < OP_COUNT && format < FORMAT_COUNT;
 }
 
-/* Large pieces as pages: untouched ones cost nothing, huge ones are fast. The size is kept in
- * front, a cache line away. */
+/* Large pieces are mapped as pages: untouched pages cost nothing, huge pages are fast. The size is
+ * kept one cache line in front of the memory. */
 enum { HEADER = 64 };
 
 static int cpu_alloc(struct device *device, size_t bytes, void **out, struct carat_error *err)
@@ -104,7 +104,7 @@ static void cpu_free(struct device *device, void *memory)
     os_pages_give(pages, *(size_t *)(void *)pages);
 }
 
-/* Weights that a product uses are filled by bind: tables that are only looked up stay in the mapped
+/* bind fills the weights that products use; tables that are only looked up stay in the mapped
  * file. */
 static int cpu_weight_load(struct device *device, struct weight *weight, struct carat_error *err)
 {
@@ -127,7 +127,7 @@ static void cpu_weight_unload(struct device *device, struct weight *weight)
 
 /* ---- Programs --------------------------------------------------------------------------- */
 
-/* Offsets of the parts of a program's scratch. */
+/* Offsets of the parts of a program's scratch memory. */
 struct scratch_layout {
     size_t act, partial, routed, turns, worker, worker_bytes, total;
 };
@@ -148,7 +148,8 @@ static bool turn_alike(const struct op *a, const struct op *b)
            a->p.rope.head_dim == b->p.rope.head_dim;
 }
 
-/* Floats that the cosines and sines of the plan's tokens take for this ROPE and all like it. */
+/* Floats for the cosines and sines of the plan's tokens, for this ROPE and all with the same
+ * frequencies. */
 static size_t turn_floats(const struct plan *plan, const struct op *op)
 {
     return (size_t)plan->rows_max[ROWS_TOKEN] * (size_t)op->p.rope.head_dim;
@@ -175,7 +176,7 @@ static void add_needs(const struct plan *plan, const struct op *op, struct scrat
         raise_to(&needs->worker_bytes, cpu_attention_worker_bytes(plan, op));
         raise_to(&needs->partial_floats, cpu_attention_partial_floats(plan, op));
         break;
-    case OP_EMBED: /* the wanted columns and at most a block on both sides */
+    case OP_EMBED: /* the wanted columns, and up to a block on each side */
     case OP_ROUTE:
         raise_to(&needs->worker_bytes,
                  ((size_t)plan_buf_at(plan, shown)->cols + 512) * sizeof(float));
@@ -248,8 +249,8 @@ static bool overlaps(const struct plan *plan, buf_id a, buf_id b)
            y->offset < x->offset + plan_buf_bytes(plan, a);
 }
 
-/* Whether an output of `op` lies where a buffer of `before` lay, other than row on row. A worker
- * that is ahead would then write what another still reads. */
+/* Whether an output of `op` overlaps a buffer of `before` otherwise than row on row. Then a worker
+ * that is ahead would overwrite what another still reads. */
 static bool overwrites(const struct plan *plan, const struct op *op, const struct op *before)
 {
     buf_id old[5] = {before->in[0], before->in[1], before->in[2], before->out[0], before->out[1]};
@@ -264,8 +265,8 @@ static bool overwrites(const struct plan *plan, const struct op *op, const struc
     return false;
 }
 
-/* Row steps over the same rows may follow each other without a barrier: each worker goes on with
- * its own rows. Looks back to the last barrier. */
+/* Row steps over the same rows need no barrier between them, as each worker goes on with its own
+ * rows. Looks back to the last barrier. */
 static bool follows_by_row(const struct program *p, const struct cpu_step *s)
 {
     if (s->sharing != BY_ROW) return false;
@@ -305,7 +306,7 @@ static struct cpu_step *add_step(struct program *p, const struct op *op, void *m
     return s;
 }
 
-/* Which activations scratch.act holds while a program is being put together. */
+/* Which activations scratch.act holds at this point of the program. */
 struct quantised {
     buf_id id;
     int64_t cols;
@@ -336,7 +337,8 @@ static void add_product(struct program *p, const struct op *op, void *memory, cp
     if (follows) s->needs_barrier = false;
 }
 
-/* Where the cosines and sines for a ROPE are, which the first like it has computed. */
+/* Where the cosines and sines for a ROPE are; the first ROPE with these frequencies computes
+ * them. */
 static const float *turns_for(struct program *p, const struct op *op, void *memory)
 {
     for (int32_t i = 0; i < p->n_steps; i++)
@@ -344,7 +346,7 @@ static const float *turns_for(struct program *p, const struct op *op, void *memo
     struct cpu_step *s = add_step(p, op, memory, cpu_TURNS, BY_ROW);
     s->rows = ROWS_TOKEN;
     s->y1 = p->scratch.turns;
-    p->scratch.turns += turn_floats(p->plan, op); /* those of the next kind */
+    p->scratch.turns += turn_floats(p->plan, op); /* those of the next frequencies */
     return s->y1;
 }
 
@@ -376,13 +378,14 @@ static void add_op(struct program *p, const struct op *op, void *memory, struct 
     case OP_SOFTCAP: add_step(p, op, memory, run, BY_ITEM); break;
     case OP_ROPE: add_rope(p, op, memory); break;
     case OP_INPUT:
-    case OP_OUTPUT: break; /* the engine's business, between runs */
+    case OP_OUTPUT: break; /* done by the engine, between runs */
     default: add_step(p, op, memory, run, BY_ROW); break;
     }
 }
 
-/* Over the weights of the plan's products that are not filled yet: with `memory` fills them there,
- * one behind the other; with NULL works out their shapes. Returns the bytes that this takes. */
+/* Visits the weights of the plan's products that are not filled yet. With `memory` it fills them
+ * there, one after the other; with NULL it only works out their shapes. Returns the bytes that they
+ * take. */
 static size_t visit_unfilled(struct device *device, const struct plan *plan, uint8_t *memory)
 {
     size_t bytes = 0;
@@ -415,7 +418,7 @@ static int fill_weights(struct device *device, const struct plan *plan, struct c
     return CARAT_OK;
 }
 
-/* Tiles of every weight that a product uses, however many products do. */
+/* Tiles of every weight that products use, each counted once. */
 static void cpu_place_weights(const struct device *device, const struct plan *plan,
                               const struct room *room, struct placement *out)
 {
@@ -468,9 +471,9 @@ static void walk(void *user, const struct pool_worker *worker)
     }
 }
 
-/* Whether one worker is done before several would have met often enough to share the work: a
- * barrier costs about a microsecond, and much more when another program has the core. The
- * rates are those of one current core. */
+/* Whether barriers would cost more than one worker doing it all. A barrier costs about a
+ * microsecond, and much more when another program has the core. The rates are those of one current
+ * core. */
 static bool is_small(const struct program *p)
 {
     const struct step *step = p->step;

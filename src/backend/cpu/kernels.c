@@ -5,7 +5,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* Asked of the processor itself: clang's built-in test does not know the name. */
+/* Asks the processor itself: clang's built-in test does not know the name. */
 static bool has_f16c(void)
 {
     unsigned a, b, c, d;
@@ -25,9 +25,9 @@ static bool has_avx512(void)
 }
 #endif
 
-/* By measurement, few rows at a time (docs/benchmarks.md). A Zen 5's own prefetching keeps up with
- * eight bits, and asking only delays it; a Sapphire Rapids needs to be asked always, and decodes
- * half as fast when the second-level cache is left out. */
+/* Measured with a few rows at a time (docs/benchmarks.md). A Zen 5 prefetches eight bits fast
+ * enough by itself, and asking only slows it down. A Sapphire Rapids has to be asked always, and
+ * decodes half as fast when the second-level cache is left out. */
 enum read_ahead cpu_read_ahead(enum format format)
 {
 #if defined(__x86_64__)

@@ -1,21 +1,21 @@
-/* The table of kernels that each instruction set provides. All of them give the same bits for
- * a row whatever other rows are with it, and quantised products give the same bits on all sets
- * that have fused multiply-add: integer sums are exact, float sums run in one order. */
+/* The table of kernels that each instruction set provides. A row's bits never depend on the other
+ * rows. Quantised products give the same bits on all sets that have fused multiply-add: integer
+ * sums are exact, float sums have one order. */
 #ifndef BACKEND_CPU_KERNELS_H
 #define BACKEND_CPU_KERNELS_H
 
 #include "backend/cpu/tile.h"
 
-/* 32 activations of a row in 8 bits: q[i] = round(x[i] / scale). Together, so that products of
- * several rows need one pointer for each. */
+/* 32 activations of a row in 8 bits: q[i] = round(x[i] / scale). They are kept together, so that
+ * products of several rows need one pointer a row. */
 struct act_block {
     int8_t q[BLOCK_COLS];
     float scale;
     int32_t minus[3]; /* minus the sums of q over the block's halves and all of it */
 };
 
-/* n_tiles tiles that follow each other, 16 weight rows each, by n activation rows:
- * out[i * n_tiles * 16 + r] = weight row r . activation row i. */
+/* n_tiles adjacent tiles, 16 weight rows each, by n activation rows: out[i * n_tiles * 16 + r] =
+ * weight row r . activation row i. */
 struct tile_job {
     const struct tile_shape *shape;
     const uint8_t *tile;
@@ -27,7 +27,7 @@ struct tile_job {
 };
 
 /* Rows of floats as they lie in memory, `stride` bytes apart: F32, F16 or BF16. Halves are
- * converted as they are read, which gives the bits of converting them first. */
+ * converted when they are read; the bits are the same as if they were converted first. */
 struct float_rows {
     enum format format;
     const void *data;
@@ -38,7 +38,7 @@ struct cpu_kernels {
     const char *name;
     void (*tile_dot)(const struct tile_job *job);
     void (*quantize)(const float *x, int64_t n, struct act_block *out);
-    /* y = x less what `act` holds of it. */
+    /* y = x - `act`: what rounding has lost. */
     void (*left_over)(const float *x, int64_t n, const struct act_block *act, float *y);
 
     /* out[i * out_stride + j] = a row i . b row j, rows of n values at a + i * a_stride, ... */
@@ -48,12 +48,12 @@ struct cpu_kernels {
     void (*weigh)(float *y, int64_t y_stride, const float *keep, const float *p, int64_t p_stride,
                   int n_y, struct float_rows v, int n_v, int64_t n);
     void (*exp_shifted)(float *x, int64_t n, float shift); /* x = exp(x - shift) */
-    /* Of 32 scores those from `from` to `to`, one at least: raises *top to the largest, makes them
-     * exp(score - *top) and the others 0, and returns their sum. */
+    /* Of 32 scores takes those from `from` to `to`, one at least. Raises *top to the largest, turns
+     * them into exp(score - *top) and the others into 0, and returns the sum. */
     float (*soften)(float *scores, int from, int to, float *top);
 
-    /* For measuring: reads n bytes (a multiple of 512), returns a sum that depends on them;
-     * does `rounds` register products and returns their number of operations. */
+    /* For measuring. One reads n bytes (a multiple of 512) and returns a sum that depends on them;
+     * the other does `rounds` register products and returns the number of operations. */
     int32_t (*read_bytes)(const uint8_t *p, size_t n);
     double (*multiply_bytes)(int64_t rounds);
 
@@ -75,11 +75,12 @@ extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
 extern const struct cpu_kernels cpu_kernels_neon;
 #endif
 
-/* The best that this processor runs; by name for tests and measuring, NULL when it cannot. */
+/* The best that this processor runs. By name, for tests and measuring: NULL if it cannot run
+ * them. */
 const struct cpu_kernels *cpu_kernels_best(void);
 const struct cpu_kernels *cpu_kernels_named(const char *name);
 
-/* What reads weights of a format fastest on this processor. */
+/* How this processor reads weights of a format fastest. */
 enum read_ahead cpu_read_ahead(enum format format);
 
 #endif

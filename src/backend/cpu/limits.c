@@ -1,5 +1,5 @@
-/* What this machine can do at most, measured with all workers at once: reading memory that is in
- * no cache, and multiplying bytes in registers. The best of a few short runs. */
+/* The limits of this machine, measured with all workers at once: reading memory that is in no
+ * cache, and multiplying bytes in registers. The best of a few short runs counts. */
 #include "backend/cpu/program.h"
 #include "base/os.h"
 

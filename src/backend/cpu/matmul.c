@@ -1,6 +1,6 @@
-/* Matrix products. An item of work is a few tiles of 16 weight rows with all activation rows, so
- * weights come from memory once and a result never depends on who computed it. Weights in
- * tiles take activations in 8 bits; the others are decoded row by row and multiplied in fp32. */
+/* Matrix products. An item of work is a few tiles of 16 weight rows with all activation rows. So
+ * weights come from memory once, and a result does not depend on the worker. Weights in tiles are
+ * multiplied with activations in 8 bits; others are decoded row by row and multiplied in fp32. */
 #include <string.h>
 
 #include "backend/cpu/program.h"
@@ -8,11 +8,11 @@
 enum {
     ITEM_TILES_MIN = 4, /* tiles an item */
     ITEM_TILES_MAX = 8,
-    ITEM_TILES_FEW_ROWS = 16, /* at most, with few rows, whose results take less room */
+    ITEM_TILES_FEW_ROWS = 16, /* the same with few rows, whose results take less room */
     FEW_ROWS = 16,
     ITEMS_A_WORKER = 8, /* so that workers end together */
-    ITEM_ROWS = 256,    /* activation rows of one call of a kernel: their results stay in cache */
-    FLOAT_ROWS = 4      /* weight rows decoded at a time in fp32, if there are as many others */
+    ITEM_ROWS = 256,    /* activation rows a call of a kernel: their results stay in cache */
+    FLOAT_ROWS = 4      /* weight rows decoded at a time, if there are as many activation rows */
 };
 
 size_t cpu_matmul_worker_bytes(const struct plan *plan, const struct op *op)
@@ -39,8 +39,8 @@ static inline void add_scaled(float *y, float factor, const float *x, int64_t n)
     for (int64_t i = 0; i < n; i++) y[i] += factor * x[i];
 }
 
-/* Where results of activation row `row` go: to a row of the output, or added to one. The second
- * rows of a fine product come when the first are there. */
+/* Stores the results of activation row `row` in a row of the output, or adds them to it. The second
+ * row of a fine product is added when the first is there. */
 static inline void put(const struct product *p, int32_t row, int64_t first, int64_t n,
                        const float *result)
 {
@@ -114,7 +114,7 @@ static void multiply_decoded(const struct product *p, int64_t first, int64_t las
     }
 }
 
-/* The same with few activation rows: decoding would take longer than reading. */
+/* The same with few activation rows, where decoding would take longer than reading. */
 static void multiply_as_read(const struct product *p, int64_t first, int64_t last)
 {
     const struct weight *w = p->w->source;
@@ -154,7 +154,7 @@ static void multiply_item(const struct product *p, int64_t item)
     multiply_stretch(p, first, last < p->n_tiles ? last : p->n_tiles);
 }
 
-/* An even number: kernels take pairs. */
+/* An even number, as kernels take pairs. */
 static int64_t item_tiles_of(const struct cpu_step *s, int64_t n_tiles, int n_workers)
 {
     int64_t most = rows_of(s) <= FEW_ROWS ? ITEM_TILES_FEW_ROWS : ITEM_TILES_MAX;
@@ -183,7 +183,7 @@ void cpu_MATMUL(const struct cpu_step *s, const struct pool_worker *worker)
 {
     struct product p = product_of(s, s->op->p.matmul.w, worker);
     p.n = rows_of(s) * (op_is_fine(s->op) && p.w->tiles ? 2 : 1);
-    if (p.n <= FEW_ROWS) { /* weights come from memory: the fewer places, the faster */
+    if (p.n <= FEW_ROWS) { /* weights come from memory: it is read fastest at a few places */
         int64_t first, last;
         while (pool_take_stretch(worker, s->share, p.n_tiles, ITEM_TILES_MIN, &first, &last))
             multiply_stretch(&p, first, last);
@@ -207,12 +207,12 @@ void cpu_SORT_ROUTED(const struct cpu_step *s, const struct pool_worker *worker)
     for (int32_t i = 0; i < n; i++) begin[id[i] + 1]++;
     for (int32_t e = 0; e < n_expert; e++) begin[e + 1] += begin[e];
     for (int32_t i = 0; i < n; i++) pairs[begin[id[i]]++] = i;
-    for (int32_t e = n_expert; e > 0; e--) begin[e] = begin[e - 1]; /* filling moved them on */
+    for (int32_t e = n_expert; e > 0; e--) begin[e] = begin[e - 1]; /* filling has advanced them */
     begin[0] = 0;
 }
 
-/* An item is one stretch of output columns, for all experts in turn: a row's sum over its
- * experts runs in the order of their ids, on one worker. */
+/* An item is one stretch of output columns, for all experts in turn. So a row's sum over its
+ * experts is made by one worker, in the order of their ids. */
 static void multiply_experts(const struct cpu_step *s, const struct pool_worker *worker)
 {
     struct product p = product_of(s, s->op->p.expert.w, worker);

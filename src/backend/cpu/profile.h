@@ -1,5 +1,5 @@
-/* Where the time of a step goes on a CPU: the last worker, which is given single rows, notes when
- * each step of a program begins, behind the barrier before it. Waiting there for the others counts
+/* Where the time of a step goes on a CPU. The last worker, which also gets single rows, notes when
+ * each step of a program begins, after the barrier before it. Waiting there for the others counts
  * as part of the step before. */
 #ifndef BACKEND_CPU_PROFILE_H
 #define BACKEND_CPU_PROFILE_H
@@ -7,7 +7,7 @@
 #include "backend/cpu/program.h"
 #include "backend/time_table.h"
 
-/* After a run that ended at `end`: adds the times of its steps up. */
+/* Adds up the times of the steps of a run that ended at `end`. */
 void cpu_profile_add(struct time_tables *tables, const struct program *p, double end);
 
 void cpu_profile_print(struct device *device, struct buf *out);

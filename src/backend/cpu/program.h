@@ -5,11 +5,12 @@
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
 
-/* Token rows whose attention is cut into segments for several workers: decoding few sequences. */
+/* With at most so many rows, attention is cut into segments for several workers: decode steps of a
+ * few sequences. */
 enum { SPLIT_ROWS_MAX = 4 };
 
-/* Tiles of many weights in one piece: huge pages need pieces larger than most weights, and weights
- * that are used one after the other lie one behind the other. */
+/* Tiles of many weights in one piece of memory. Huge pages need pieces larger than most weights,
+ * and weights that are used one after the other lie one after the other. */
 struct slab {
     struct slab *next;
     uint8_t *memory;
@@ -21,7 +22,7 @@ struct device {
     struct pool *pool;
     const struct cpu_kernels *kernels;
     bool is_exact;
-    bool is_automatic; /* the number of workers is ours to choose, for each step */
+    bool is_automatic; /* we choose the number of workers, for each step */
     struct slab *slabs;
     struct time_tables *profile; /* NULL unless asked for */
     struct device_limits limits; /* 0: not measured yet */
@@ -33,8 +34,8 @@ struct scratch {
     char *worker;          /* worker_bytes for each worker */
     size_t worker_bytes;
     float *partial;  /* attention segments: see attention.c */
-    int32_t *routed; /* EXPERT_*: rows sorted by expert, see experts.c */
-    float *turns;    /* cosines and sines: of the tokens for each kind of ROPE */
+    int32_t *routed; /* EXPERT_*: rows sorted by expert, see matmul.c */
+    float *turns;    /* cosines and sines of the tokens, for each set of frequencies */
 };
 
 struct cpu_step;
@@ -82,7 +83,7 @@ static inline const struct cpu_kernels *kernels_of(const struct cpu_step *s)
     return s->program->device->kernels;
 }
 
-/* Whether a product takes two numbers of 8 bits for a value where the others take one. */
+/* Whether a product takes two 8-bit numbers for each activation, where others take one. */
 static inline bool op_is_fine(const struct op *op)
 {
     return op->code == OP_MATMUL && op->p.matmul.is_fine;
@@ -93,27 +94,28 @@ static inline void *worker_scratch(const struct cpu_step *s, const struct pool_w
     return s->program->scratch.worker + (size_t)worker->index * s->program->scratch.worker_bytes;
 }
 
-/* n floats from bytes of a cache or weight row in `format`. */
+/* Decodes n values of a cache or weight row. */
 void cpu_decode(const struct cpu_kernels *k, enum format format, const void *src, float *dst,
                 int64_t n);
 
-/* Step functions, by the op they run. cpu_QUANTIZE stands before products in 8 bits. */
+/* Step functions, named after their op. cpu_QUANTIZE comes before products in 8 bits. */
 #define X(NAME, params, meaning, budget)                                                           \
     void cpu_##NAME(const struct cpu_step *s, const struct pool_worker *worker);
 OP_LIST(X)
 #undef X
 void cpu_QUANTIZE(const struct cpu_step *s, const struct pool_worker *worker);
-/* Before the first ROPE with its frequencies, for them all: y1 = d / 2 cosines, then as many sines
- * of each token, which a ROPE finds in x1. */
+/* Comes before the first ROPE with its frequencies, for all of them: y1 = d / 2 cosines, then as
+ * many sines, for each token. A ROPE finds them in x1. */
 void cpu_TURNS(const struct cpu_step *s, const struct pool_worker *worker);
 /* EXPERT_*: sorts the rows by expert, before the product. */
 void cpu_SORT_ROUTED(const struct cpu_step *s, const struct pool_worker *worker);
-/* Attention of few rows: joins the segments, behind cpu_ATTENTION. */
+/* Attention of few rows: joins the segments, after cpu_ATTENTION. */
 void cpu_JOIN_SEGMENTS(const struct cpu_step *s, const struct pool_worker *worker);
 
 void cpu_measure_limits(struct device *device, size_t room, struct device_limits *out);
 
-/* Bytes of worker scratch, partials that an op needs (attention.c, matmul.c). */
+/* Scratch that an op needs: bytes for each worker, floats for partial results (attention.c,
+ * matmul.c). */
 size_t cpu_attention_worker_bytes(const struct plan *plan, const struct op *op);
 size_t cpu_attention_partial_floats(const struct plan *plan, const struct op *op);
 size_t cpu_matmul_worker_bytes(const struct plan *plan, const struct op *op);

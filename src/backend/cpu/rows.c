@@ -135,7 +135,7 @@ void cpu_GATHER_ROWS(const struct cpu_step *s, const struct pool_worker *worker)
                cols * sizeof *s->y0);
 }
 
-/* Rows in 8 bits; for a fine product as many behind them, what rounding has lost of each. */
+/* Rows in 8 bits. For a fine product as many rows follow: what rounding has lost of each. */
 void cpu_QUANTIZE(const struct cpu_step *s, const struct pool_worker *worker)
 {
     const struct cpu_kernels *k = kernels_of(s);
@@ -198,7 +198,7 @@ void cpu_KV_WRITE(const struct cpu_step *s, const struct pool_worker *worker)
     }
 }
 
-/* Rows that come and go are copied by the engine, between runs: never a step of a program. */
+/* The engine copies rows in and out between runs: never a step of a program. */
 void cpu_INPUT(const struct cpu_step *s, const struct pool_worker *worker)
 {
     (void)s, (void)worker;

@@ -1,9 +1,9 @@
-/* Weights as the kernels want them: tiles of 16 rows, interleaved so that one register holds four
- * values of each row, in as many bits as the file has.
+/* Weights in the form that the kernels read: tiles of 16 rows, interleaved so that one register
+ * holds four values of each row, in as many bits as the file has.
  *
- * A tile covers 16 rows and all columns, in blocks of 32 columns. A unit is a few blocks (2; of
- * S6: 8), and units lie one after the other, so that reading tiles is reading one stream of whole
- * cache lines. The last unit may have blocks that are not used. A unit has
+ * A tile covers 16 rows and all columns, in blocks of 32 columns. A unit is a few blocks (2; of S6:
+ * 8). Units lie one after the other, so that reading tiles is reading one stream of whole cache
+ * lines. The last unit may have blocks that are not used. A unit has
  *   codes   block by block. Full bytes: 8 groups of 64 bytes, byte r * 4 + j of group g is row r,
  *           column 4 g + j. Nibbles: 4 groups of 64; the low half of byte r * 4 + j of group g
  *           is column 4 g + j, the high half column 4 g + 16 + j. A fifth bit: 64 bytes more,
@@ -22,7 +22,7 @@
 
 enum { TILE_ROWS = 16 };
 
-/* How a kernel asks for weights that come from memory before it reads them. */
+/* How a kernel prefetches weights that come from memory. */
 enum read_ahead {
     AHEAD_NONE,     /* the processor's own prefetching is faster */
     AHEAD_ONCE,     /* past the caches between memory and the first level */
@@ -43,7 +43,7 @@ struct tile_unit {
     size_t block_bytes, scales_at, mins_at, bytes; /* block_bytes: of codes */
 };
 
-/* Bytes of as many whole cache lines as hold so many. */
+/* Rounded up to whole cache lines. */
 static inline size_t whole_lines(size_t bytes)
 {
     return (bytes + 63) & ~(size_t)63;
@@ -61,8 +61,8 @@ static inline struct tile_unit tile_unit_of(enum code_kind kind)
     return u;
 }
 
-/* A weight on this backend: tiles, or for formats that have none the rows of the file, which are
- * copied all the same, since memory in huge pages is read twice as fast as a mapped file. */
+/* A weight on this backend: tiles, or the rows of the file for formats without tiles. Rows are
+ * copied too, since memory in huge pages is read twice as fast as a mapped file. */
 struct cpu_weight {
     const struct weight *source;
     struct tile_shape shape;
@@ -77,9 +77,9 @@ struct cpu_weight {
 /* Works out shape and bytes of w->source. */
 void tile_plan(struct cpu_weight *w, enum read_ahead ahead);
 
-/* Makes the tiles, or copies the rows, in zeroed memory of w->bytes, aligned to 64, with all
- * workers of the pool, then gives the mapped pages of the source back to the system. The memory
- * stays the caller's. */
+/* Makes the tiles, or copies the rows, with all workers of the pool. `memory` has w->bytes zero
+ * bytes, aligned to 64, and stays the caller's. Afterwards the mapped pages of the source are given
+ * back to the system. */
 void tile_fill(struct cpu_weight *w, uint8_t *memory, struct pool *pool);
 
 static inline const uint8_t *tile_at(const struct cpu_weight *w, int64_t expert, int64_t tile)

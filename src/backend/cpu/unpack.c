@@ -1,5 +1,5 @@
-/* Blocks of the GGUF formats as 32 small unsigned numbers, a scale and perhaps a minimum. The
- * values are those of quant/; here only the integers are taken apart. */
+/* Blocks of the GGUF formats as 32 small unsigned codes, a scale and perhaps a minimum. Values are
+ * decoded in quant/; here only the integers are taken apart. */
 #include "backend/cpu/unpack.h"
 
 #include <string.h>

@@ -6,7 +6,7 @@
 
 enum { BLOCK_COLS = 32 };
 
-/* Kernels call this with a constant kind. */
+/* The row of a kind in CODE_LIST. Kernels call it with a constant. */
 static inline struct code_facts code_facts_of(enum code_kind kind)
 {
     static const struct code_facts facts[CODE_COUNT] = {
@@ -17,11 +17,11 @@ static inline struct code_facts code_facts_of(enum code_kind kind)
     return facts[kind];
 }
 
-/* What a block of 32 values of one row is, whatever its format. */
+/* 32 values of one row, of any format with codes. */
 struct block32 {
     uint8_t q[BLOCK_COLS];
     float scale, min;
-    int8_t factor[2]; /* S6 */
+    int8_t factor[2]; /* of S6: of both halves */
 };
 
 /* Reads block `b` of a row as it is in the file. */

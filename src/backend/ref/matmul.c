@@ -1,5 +1,5 @@
-/* Reference matrix products: a weight row is decoded once and multiplied with every row of
- * activations; experts likewise with the rows that were routed to them. */
+/* Reference matrix products. A weight row is decoded once and multiplied with every row of
+ * activations; a row of an expert with the rows that were routed to it. */
 #include <math.h>
 
 #include "backend/ref/ops.h"
@@ -115,7 +115,7 @@ void ref_EXPERT_OUT(const struct ref_call *c)
 size_t ref_scratch_floats(const struct plan *plan, const struct op *op)
 {
     switch ((enum op_code)op->code) {
-    case OP_EMBED: /* the wanted columns and at most a block on both sides */
+    case OP_EMBED: /* the wanted columns, and up to a block on each side */
         return (size_t)plan_buf_at(plan, op->out[0])->cols + 512;
     case OP_MATMUL: return (size_t)op->p.matmul.w->cols;
     case OP_EXPERT_IN:

@@ -1,4 +1,4 @@
-/* The reference kernels and what they are given. */
+/* The reference kernels and their arguments. */
 #ifndef BACKEND_REF_OPS_H
 #define BACKEND_REF_OPS_H
 
@@ -15,7 +15,7 @@ struct ref_call {
     int32_t x_cols, x1_cols, y_cols;
     const float *x0, *x1, *x2;
     float *y0, *y1;
-    float *scratch;   /* as many floats as ref_scratch_floats said */
+    float *scratch;   /* ref_scratch_floats of them */
     int32_t *scatter; /* EXPERT_*: rows * n_used integers */
 };
 

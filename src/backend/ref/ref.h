@@ -1,6 +1,6 @@
-/* The reference backend: plain scalar fp32 on one thread, canonical ops only. It is what every
- * other backend is compared with, so it is written to be read: no blocking, no intrinsics, one
- * function an op. */
+/* The reference backend: plain scalar fp32 on one thread, canonical ops only. Every other backend
+ * is compared with it, so it is written to be read: no blocking, no intrinsics, one function an
+ * op. */
 #ifndef BACKEND_REF_H
 #define BACKEND_REF_H
 

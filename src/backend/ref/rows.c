@@ -4,7 +4,7 @@
 
 #include "backend/ref/ops.h"
 
-/* The token row behind row r of this op: itself, or the one that output row r stands for. */
+/* The token row of row r of this op: r itself, or the token that output row r stands for. */
 static int32_t token_row(const struct ref_call *c, int32_t r)
 {
     return c->rows_class == ROWS_TOKEN ? r : c->step->out_row[r];
@@ -43,8 +43,8 @@ void ref_RMSNORM(const struct ref_call *c)
     }
 }
 
-/* Angles are position * inv_freq rounded to fp32, as the model was trained; sine and cosine of
- * that angle are exact to fp32. */
+/* Angles are position * inv_freq, rounded to fp32 as in training. Sine and cosine of that angle are
+ * exact to fp32. */
 void ref_ROPE(const struct ref_call *c)
 {
     int32_t d = c->op->p.rope.head_dim, half = d / 2;
@@ -111,7 +111,7 @@ void ref_SOFTCAP(const struct ref_call *c)
     for (int64_t i = 0; i < n; i++) c->y0[i] = cap * tanhf(c->x0[i] / cap);
 }
 
-/* Rows that come and go are copied by the engine, between runs. */
+/* The engine copies rows in and out between runs. */
 void ref_INPUT(const struct ref_call *c)
 {
     (void)c;

@@ -11,8 +11,8 @@
 
 #include "backend/cpu/kernels.h"
 
-/* Kernels are specialised by constants, so what they call must be part of them; `plain` is not
- * specialised, as inlining sixteen-lane loops everywhere takes compilers minutes. */
+/* Kernels are specialised by constants, so what they call must be inlined. `plain` is not
+ * specialised: inlining sixteen-lane loops everywhere takes compilers minutes. */
 #ifdef KERNELS_SMALL
 #define ALWAYS static
 #else
@@ -70,8 +70,8 @@ ALWAYS ivec dot(enum code_kind kind, ivec sum, bvec w, ivec a)
     return is_wide(kind) ? dot_wide(sum, w, a) : dot_small(sum, w, a);
 }
 
-/* Minus the weights' offset times a sum of activations: what a sum of products begins with. The
- * offsets are powers of two, and a shift keeps the sums in vector registers. */
+/* A sum of products begins with minus the weights' offset times a sum of activations. Offsets are
+ * powers of two, and a shift keeps the sums in vector registers. */
 ALWAYS ivec less_offset(enum code_kind kind, const int32_t *minus)
 {
     switch (is_wide(kind) ? WEIGHT_BIAS : code_facts_of(kind).offset) {
@@ -104,24 +104,25 @@ ALWAYS fvec min_of(enum code_kind kind, const uint8_t *unit, int i)
     return f_load_f16((const uint16_t *)(const void *)(unit + tile_unit_of(kind).mins_at) + i * 16);
 }
 
-/* What the integer sum of a block, or of half h of it, begins with. */
+/* The value that the integer sum of a block, or of half h of it, begins with. */
 ALWAYS ivec first_sum(enum code_kind kind, const struct act_block *a, int h)
 {
     return less_offset(kind, &a->minus[halves_of(kind) == 2 ? h : 2]);
 }
 
-/* The sum of a block's activations: what a minimum is multiplied by. */
+/* The sum of a block's activations, which minima are multiplied by. */
 ALWAYS fvec x_sum(const struct act_block *a)
 {
     return f_set(-a->scale * (float)a->minus[2]);
 }
 
-/* With few rows the weights come from memory, often faster than the processor's own prefetching
- * asks for them, which ends at every page. */
+/* With few rows the weights come from memory. The processor's own prefetching stops at every page
+ * and is often slower than memory. */
 enum { FEW_READ_AHEAD = 4 };
 enum { ONCE_DISTANCE = 4096, L2_DISTANCE = 8192, L1_DISTANCE = 3072 }; /* bytes */
 
-/* Asks for part i of n of what lies some way behind a unit: beyond the weights it does no harm. */
+/* Prefetches part i of n of the lines some way after a unit. After the end of the weights this does
+ * no harm. */
 ALWAYS void ask_ahead(enum read_ahead ahead, const struct tile_unit u, const uint8_t *unit, int i,
                       int n)
 {
@@ -287,7 +288,7 @@ ALWAYS fvec values_at(const enum format format, const struct float_rows *rows, i
     return format == FORMAT_F16 ? f_load_f16(p) : f_load_bf16(p);
 }
 
-/* The same where only n are left; zeros behind them. */
+/* The same where only n are left; zeros after them. */
 ALWAYS fvec last_values(const enum format format, const struct float_rows *rows, int j, int64_t k,
                         int64_t n)
 {
@@ -298,8 +299,8 @@ ALWAYS fvec last_values(const enum format format, const struct float_rows *rows,
     return values_at(format, &one, 0, 0);
 }
 
-/* A few rows by a few rows from j on. With `asks`, as many rows behind these are asked for, which
- * does no harm beyond the last. What is left of n behind whole vectors is padded with zeros. */
+/* A few rows by a few rows from j on. With `asks`, as many rows after these are prefetched, which
+ * does no harm after the last. Values after the last whole vector are padded with zeros. */
 ALWAYS void dots_block(const enum format format, const bool asks, const int n_a, const int n_b,
                        const float *a, int64_t a_stride, const struct float_rows *b, int j,
                        int64_t n, float *out, int64_t out_stride)
@@ -334,8 +335,8 @@ ALWAYS void dots_block(const enum format format, const bool asks, const int n_a,
             for (int h = 0; h < n_b; h++) out[i * out_stride + j + h] = f_sum(sum[i][h]);
 }
 
-/* n_a rows, a constant, by all of b, which comes from memory where few rows are multiplied with it,
- * or where nobody has decoded it. */
+/* n_a rows, a constant, by all of b. b comes from memory when few rows are multiplied with it, or
+ * when it was not decoded before. */
 ALWAYS void dots_rows(const enum format format, const int n_a, const float *a, int64_t a_stride,
                       const struct float_rows *b, int n_b, int64_t n, float *out,
                       int64_t out_stride)
@@ -347,7 +348,7 @@ ALWAYS void dots_rows(const enum format format, const int n_a, const float *a, i
     for (; j < n_b; j++) dots_block(format, asks, n_a, 1, a, a_stride, b, j, n, out, out_stride);
 }
 
-/* One function a format, for compilers' sake. */
+/* One function a format: smaller functions compile faster. */
 #define DOTS(FORMAT)                                                                               \
     static void dots_##FORMAT(const float *a, int64_t a_stride, int n_a,                           \
                               const struct float_rows *b, int n_b, int64_t n, float *out,          \
@@ -406,7 +407,7 @@ ALWAYS void weigh_rows(const enum format format, const int n_y, float *y, int64_
     int64_t k = 0;
     for (; k + 32 <= n; k += 32)
         weigh_columns(format, n_y, y, y_stride, keep, p, p_stride, v, n_v, k);
-    for (int i = 0; i < n_y && k < n; i++) { /* no head of Gemma's: small test models */
+    for (int i = 0; i < n_y && k < n; i++) { /* only in small test models */
         float padded[32] = {0}, *row = y + i * y_stride;
         memcpy(padded, row + k, (size_t)(n - k) * sizeof *padded);
         for (int64_t part = 0; part < n - k; part += 16) {
@@ -450,9 +451,9 @@ static void weigh(float *y, int64_t y_stride, const float *keep, const float *p,
 
 /* ---- Elementwise ------------------------------------------------------------------------ */
 
-/* e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2 and ln 2 in two parts; the polynomial
- * is the Taylor series to r^7 (its next term is below 5e-9). Below -87 it is e^-87: nothing
- * beside a sum that holds a 1. */
+/* e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2 and ln 2 in two parts. The polynomial is
+ * the Taylor series to r^7; its next term is below 5e-9. Below -87 it is e^-87, which is nothing in
+ * a sum that holds a 1. */
 ALWAYS fvec f_exp(fvec x)
 {
     x = f_max(f_set(-87.0f), f_min(f_set(88.0f), x)); /* in this order NaN stays NaN */
@@ -640,7 +641,7 @@ static double multiply_bytes(int64_t rounds)
         for (int i = 0; i < SUMS; i++) sum[i] = dot_wide(sum[i], w, a);
     int32_t used = 0;
     for (int i = 0; i < SUMS; i++) used |= first_lane(sum[i]);
-    /* Adding what the compiler cannot know keeps the loop. */
+    /* The compiler cannot know what is added, so it keeps the loop. */
     return (double)rounds * SUMS * 16 * 4 * 2 + (used == 12345 ? 1 : 0);
 }
 

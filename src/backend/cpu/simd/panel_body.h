@@ -8,8 +8,8 @@
 
 enum {
     PANEL_BLOCKS = 24, /* at most: with two tiles 27 KB */
-    /* Rows from which on any number is a sum of PANEL_ROWS and PANEL_ROWS - 1; and fewer do not
-     * pay for unpacking. */
+    /* From so many rows on any number is a sum of PANEL_ROWS and PANEL_ROWS - 1. Fewer rows are not
+     * worth the unpacking. */
     PANEL_FROM = PANEL_ROWS * (PANEL_ROWS - 1) > 8 ? PANEL_ROWS *(PANEL_ROWS - 1) : 8
 };
 
@@ -17,7 +17,7 @@ struct panel {
     int tile; /* the first, within the job */
     int n_blocks;
     int64_t first;       /* block */
-    const uint8_t *next; /* what the next panel is made of: units of its first tile */
+    const uint8_t *next; /* units of the first tile of the next panel */
     alignas(64) uint8_t w[PANEL_BLOCKS][8][PANEL_TILES][64];
     float scale[PANEL_BLOCKS][2][PANEL_TILES][16]; /* S6: of both halves of a block */
     float min[PANEL_BLOCKS][PANEL_TILES][16];
@@ -87,7 +87,7 @@ ALWAYS void panel_rows(const enum code_kind kind, const int n, const struct pane
         for (int t = 0; t < PANEL_TILES; t++) f_store(out + i * stride + t * 16, sum[i][t]);
 }
 
-/* Asks for part i of n of what the next panel is made of: memory is read while products are
+/* Prefetches part i of n of the units of the next panel: memory is read while products are
  * computed. */
 ALWAYS void read_ahead(const enum code_kind kind, const struct tile_job *job,
                        const struct panel *panel, int32_t i, int32_t n)
