@@ -1,6 +1,7 @@
 /* Checks of GPU kernels: one function a family in its own file, listed in check_cuda_kernels.c.
- * A check draws its cases from a fixed seed, computes what is expected on the host in double
- * precision, puts guards around what the kernel writes and NaN into what it must not read. */
+ * A check draws its cases from a fixed seed and computes what is expected on the host in double
+ * precision. It puts guards around what the kernel writes and NaN into what the kernel must not
+ * read. */
 #ifndef TESTS_CUDA_CHECK_H
 #define TESTS_CUDA_CHECK_H
 
@@ -57,8 +58,8 @@ void check_step_free(struct step_view *view);
  * flushed before each when `is_cold`. */
 double check_time(struct check *c, void (*run)(void *user), void *user, bool is_cold);
 
-/* Seconds a run takes among a hundred of them in a graph, as a step's launches are: dependent on
- * each other, without the host's part. Inputs stay in the L2 cache. */
+/* Seconds that one run takes among a hundred in a graph. As in a step, each launch depends on
+ * the one before it and the host has no part in it. Inputs stay in the L2 cache. */
 double check_time_graph(struct check *c, void (*run)(void *user), void *user);
 
 #define CHECK_LIST(X)                                                                              \

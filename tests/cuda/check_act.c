@@ -47,7 +47,7 @@ bool check_act_free(struct act *act)
     return check_free(act->scale) && is_whole;
 }
 
-/* low NULL: 8 bits and no more. */
+/* low NULL: 8 bits only. */
 static void round_blocks(const float *x, int32_t stride, int8_t *q, int8_t *low, float *scale)
 {
     for (int32_t first = 0; first < stride; first += ACT_BLOCK) {

@@ -1,5 +1,5 @@
-/* Activations for products (types.h: struct act): made, and compared with what the host makes of
- * the same floats, bit for bit. */
+/* Activations for products (types.h: struct act), compared bit for bit with what the host makes
+ * of the same floats. */
 #ifndef TESTS_CUDA_CHECK_ACT_H
 #define TESTS_CUDA_CHECK_ACT_H
 
@@ -10,8 +10,8 @@ struct act check_act_new(enum act_kind kind, int32_t rows, int32_t cols);
 /* Frees it; false when a guard was overwritten. */
 bool check_act_free(struct act *act);
 
-/* Whether the first `live` of `rows` rows are x rounded, padding included, and the others still
- * poison. x: [live][cols]. */
+/* Whether the first `live` of `rows` rows are x rounded, padding included, while the other rows
+ * still hold poison. x: [live][cols]. */
 bool check_act_is(const struct act *act, const float *x, int32_t rows, int32_t live, int32_t cols);
 
 /* Bytes of a row. */

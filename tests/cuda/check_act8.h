@@ -88,7 +88,7 @@ static inline double act8_budget(enum format format)
     return is_rounded ? 5e-7 : 1e-11;
 }
 
-/* A weight for timing: random quants, scales 2^-7; of no particular layout of values. */
+/* A weight for timing: random quants, scales 2^-7. Its values are in no particular order. */
 static inline struct cuda_weight act8_weight(struct rng *rng, enum format format, int32_t n_expert,
                                              int32_t rows, int32_t cols)
 {

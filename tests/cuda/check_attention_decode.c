@@ -1,6 +1,6 @@
 /* Attention of independent rows against double precision: rings before and after they wrap,
- * windows, sequences mixed, every cache format, NaN in every cell that no row may read; and that a
- * row's bits depend on nothing but the row. */
+ * windows, sequences mixed, every cache format, NaN in every cell that no row may see. A row's
+ * bits must depend on nothing but the row. */
 #include "cuda/check.h"
 
 #include <math.h>
@@ -12,9 +12,9 @@
 
 enum { ROWS_CHECKED_MAX = 160 };
 
-/* Both paths sum in fp32 what they read: an error of 2^-24 relative in each of some hundred steps
- * of a score of about 10 moves a share by 1e-6. The tensor cores' halves of q and p have 22 bits,
- * which is no more than that. */
+/* Both paths sum in fp32. Each of some hundred steps of a score of about 10 has a relative error
+ * of 2^-24, which moves a share by 1e-6. On the tensor cores q and p are two halves with 22
+ * bits, whose error is no larger. */
 static const double BUDGET = 1e-11;
 
 struct shape {
@@ -35,7 +35,7 @@ struct world {
     double worst;
 };
 
-/* One launch: what is asked, and what came back. */
+/* One launch: its inputs and its results. */
 struct ask {
     int32_t n_token, n_decode, n_out, rows_max;
     bool is_out;
@@ -208,7 +208,7 @@ static void answer_free(struct answer *r)
     free(r->scale);
 }
 
-/* ---- Is it right -------------------------------------------------------------------------- */
+/* ---- Comparison ---------------------------------------------------------------------------- */
 
 static bool is_poison(const void *data, size_t bytes)
 {
@@ -306,7 +306,7 @@ static float *queries(struct world *w, int32_t rows)
 }
 
 /* clang-format off */
-/* Positions around everything that is an edge. */
+/* Positions around every edge. */
 static int32_t edge_positions(const struct shape *s, int32_t *out)
 {
     int32_t w = s->window ? s->window : s->capacity;
@@ -320,7 +320,8 @@ static int32_t edge_positions(const struct shape *s, int32_t *out)
 }
 /* clang-format on */
 
-/* Every edge as a row of its own sequence; rows beyond the live ones; the three parts; outputs. */
+/* Every edge as a row of its own sequence, with rows beyond the live ones, the three parts, and
+ * output rows. */
 static void check_edges(struct check *c, struct shape s)
 {
     int32_t position[32], sequence[32], out_row[32], n = edge_positions(&s, position);
@@ -356,8 +357,8 @@ static void check_edges(struct check *c, struct shape s)
     world_close(&w);
 }
 
-/* A row alone, among 16, among 64 (and more than a pass of the scratch holds): the same bits, in y
- * and in act, with and without y. */
+/* A row alone, among 16, and among 64 (more than one pass of the scratch holds) has the same
+ * bits, in y and in act, with and without y. */
 static void check_company(struct check *c, struct shape s, int32_t rows)
 {
     int32_t position[ROWS_CHECKED_MAX], sequence[ROWS_CHECKED_MAX];
@@ -436,7 +437,7 @@ static void *fill_cache(struct rng *rng, size_t bytes)
     return device;
 }
 
-/* Seconds of one of a chain of launches in a graph, each with its own cache. */
+/* Seconds of one launch in a chain of launches in a graph, each with its own cache. */
 static double time_chain(struct timing *t)
 {
     cudaGraph_t graph;
@@ -450,9 +451,9 @@ static double time_chain(struct timing *t)
     return seconds;
 }
 
-/* Decode of `rows` sequences with `keys` keys: time of one call among others, bytes of keys and
- * values over it, and the bound by them at 4.67 TB/s. No keys: no live rows, the floor of two
- * launches. */
+/* Decode of `rows` sequences with `keys` keys: the time of one call among others, the bytes of
+ * keys and values divided by it, and the bound at 4.67 TB/s. Without keys no row is live, and
+ * the time is the floor of two launches. */
 static void time_shape(struct check *c, struct shape s, int32_t rows, int32_t keys)
 {
     struct rng rng = {5};

@@ -8,10 +8,11 @@
 
 #include "quant/format.h"
 
-/* The kernel rounds q, k, v to fp16, as the reference here does, and p to fp16, which it does not:
- * relative errors of up to 2^-12 each, 1.4e-4 in the mean square, which makes 2e-8 of an output's
- * square; sums of products in fp32 add less than that. Cases here show 0.4e-8 to 4e-8. In a single
- * row few keys may have most of the weight, and errors do not average: ten times as much. */
+/* The kernel rounds q, k, v to fp16, and so does the reference here. It also rounds p to fp16,
+ * which the reference does not: relative errors of up to 2^-12 each, 1.4e-4 in the mean square,
+ * make 2e-8 of the square of an output. Sums of products in fp32 add less than that. Cases here
+ * show 0.4e-8 to 4e-8. In a single row a few keys may have most of the weight, so that errors do
+ * not average: ten times as much is allowed. */
 static const double BUDGET = 1e-7;
 
 enum { RUNS_MAX = 6, TOKENS_MAX = 512 };
@@ -38,7 +39,7 @@ struct work {
     int32_t position[TOKENS_MAX], sequence[TOKENS_MAX], out_row[TOKENS_MAX];
     struct kv_cache cache;
     size_t cache_values;
-    float *k, *v, *q; /* as the kernel rounds them; of the cache, NaN where nothing was written */
+    float *k, *v, *q; /* as the kernel rounds them; NaN in unwritten cells of the cache */
     char *k_file, *v_file;
     double *expected;
 };
@@ -72,7 +73,7 @@ static void lay_out(struct work *w)
             w->out_row[w->n_out++] = t;
 }
 
-/* Random keys and values in the cells that some row may see; the others stay NaN. */
+/* Random keys and values in the cells that some row may see. The others stay NaN. */
 static void fill_cache(struct work *w, struct rng *rng)
 {
     const struct scene *s = w->scene;

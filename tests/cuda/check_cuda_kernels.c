@@ -1,6 +1,6 @@
 /* Runs the checks of GPU kernels: check-cuda-kernels [--perf | --small | --list] [--own]
  * [family ...].
- * Without a GPU it says so and ends with success: there is nothing that it could have checked. */
+ * Without a GPU it says so and ends with success, because there is nothing to check. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Products with chosen experts: against double precision, bit for bit between numbers of rows, and
- * an id that no expert has. */
+/* Products with chosen experts: against double precision, bit for bit between numbers of rows,
+ * and with an id that belongs to no expert. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ struct expert_data {
     int h, ff;
 };
 
-/* Distinct experts for each row, as a router gives them. */
+/* Distinct experts for each row, as a router chooses them. */
 static void choose(struct rng *rng, int32_t *ids)
 {
     for (int r = 0; r < ROWS; r++)
@@ -206,7 +206,7 @@ static void check_format(struct check *c, enum format format, int h, int ff)
                    memcmp(all.down, some.down, (size_t)(live * h) * sizeof(float)) == 0;
         check_that(c, is_right, "experts %s: bits of %d rows", name, maxes[i]);
     }
-    /* Wrong ids make their own pairs and rows NaN and nothing else. */
+    /* A wrong id makes its own pair and row NaN and changes nothing else. */
     int32_t wrong[2] = {EXPERTS, -7};
     check_upload(d.ids + 1 * USED, wrong, sizeof wrong);
     struct expert_results bad = take_results(h, ff);
@@ -232,7 +232,7 @@ struct expert_run {
     struct check *check;
     struct expert_args args;
     bool is_out;
-    const int32_t *ids; /* a launch's ids follow the one's before */
+    const int32_t *ids; /* ids of one launch after those of another */
 };
 
 static void record_experts(void *user, int i)

@@ -1,4 +1,4 @@
-/* Matrix products in fp16: the own kernel, dense and grouped by expert, the same through cuBLAS
+/* Matrix products in fp16: our own kernel, dense and grouped by expert, the same through cuBLAS
  * where it is installed, and the mirrors that both read. */
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 /* fp32 sums of exact products of fp16 values: the order of additions, and the tensor cores' own
  * truncation, cost about 2^-23 a partial sum. */
 #define FP32_BUDGET 1e-10
-/* One rounding to fp16 more: 2^-12 at most, a squared mean of 2e-8. */
+/* One more rounding to fp16: 2^-12 at most, a squared mean of 2e-8. */
 #define HALF_BUDGET 1e-7
 
 static size_t padded_to_64(size_t n)
@@ -39,10 +39,10 @@ struct mirror_case {
     double budget;
 };
 
-/* Most formats: scale * code is exact in fp32, and the one rounding to fp16 is ours to do, bit for
- * bit. With a minus the sum may be rounded once or twice before, which changes the fp16 of one
- * value in thousands by a place. The K formats' scales are rounded to fp16 in the planes, and what
- * remains of scale * code + minus may be smaller than its terms. */
+/* In most formats scale * code is exact in fp32. Then the kernel rounds once, to fp16, and the
+ * result is compared bit for bit. With an offset the sum may be rounded once or twice before,
+ * which changes the last place of one fp16 value in thousands. Scales of the K formats are
+ * rounded to fp16 in the planes, and scale * code + offset may be smaller than its terms. */
 #define WITH_MINUS 1e-9
 #define ROUNDED_K 1e-6
 static const struct mirror_case mirror_cases[] = {
@@ -207,7 +207,7 @@ static void results_compare(struct check *c, struct results *r, int32_t n_w, con
         free(y);
         col += n;
     }
-    bool is_kept = true; /* columns that belong to nobody */
+    bool is_kept = true; /* columns that belong to no weight */
     for (size_t i = 0; r->half && i < r->n_rows; i++)
         for (size_t j = col; j < r->half_cols; j++)
             is_kept = is_kept && half[i * r->half_cols + j] == 0xffff;
@@ -288,8 +288,8 @@ static const struct grouped_case grouped_cases[] = {
     {700, 1, 3, 2, {264, 9}, 64, false},
 };
 
-/* Chooses experts for each pair, low ones more often and none for the last but one, and sorts the
- * pairs by them. */
+/* Chooses an expert for each pair and sorts the pairs by expert. Low experts are chosen more
+ * often, the last but one never. */
 static struct expert_plan plan_make(int32_t n_rows, int32_t n_used, int32_t n_expert, int32_t *ids)
 {
     int32_t n_pairs = n_rows * n_used, tiles_max = n_pairs / EXPERT_TILE + n_expert;
@@ -378,7 +378,7 @@ static void check_grouped(struct check *c, const struct grouped_case *g)
 #define MMA_TFLOPS 641.0
 #define READ_BYTES_S 4.67e12
 
-/* n values that repeat after a million: as good as random to the multiplier. */
+/* n values that repeat after a million: the multiplier cannot tell them from random ones. */
 static void *device_halves(size_t n)
 {
     enum { PERIOD = 1000003 };
@@ -556,7 +556,7 @@ void check_gemm_f16(struct check *c)
     check_row_scale(c, 257);
     for (size_t i = 0; i < sizeof mirror_cases / sizeof *mirror_cases; i++)
         check_mirror(c, &mirror_cases[i]);
-    struct queue queue = c->queue; /* 80: the variant for little shared memory, everywhere there */
+    struct queue queue = c->queue; /* 80: the variant for little shared memory */
     for (int is_lean = 0; is_lean < 2; is_lean++) {
         if (is_lean) c->queue.capability = 80;
         for (size_t i = 0; i < sizeof dense_cases / sizeof *dense_cases; i++)

@@ -1,5 +1,6 @@
 /* Products of many rows with 8-bit activations: all forms, ragged shapes, several weights in one
- * call, fp32 and fp16 results. Expected values are doubles of the same rounded activations. */
+ * call, fp32 and fp16 results. Expected values are computed in double precision from the same
+ * rounded activations. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ struct product_data {
     float *w[3];
 };
 
-/* Compares part k, whose results lie `stride` apart, from `y` on. */
+/* Compares part k, whose rows of results start at `y` and lie `stride` apart. */
 static void compare(struct check *c, const struct product_case *p, const struct product_data *d,
                     int k, const float *y, int32_t stride)
 {
@@ -94,7 +95,7 @@ static void run_case(struct check *c, struct rng *rng, const struct product_case
     act8_free(&d.x);
 }
 
-/* A row's result has the same bits alone and among others, in every body of the kernel. */
+/* A row has the same bits alone and among others, in every variant of the kernel. */
 static void check_independence(struct check *c, struct rng *rng)
 {
     enum { ROWS = 300, COLS = 448, W_ROWS = 200 };
@@ -136,8 +137,8 @@ static void run_timed(void *user)
     launch_gemm_i8(&t->c->queue, &t->args);
 }
 
-/* Hot: weights and activations are in the L2 cache from the launch before, as far as it holds them.
- * Cold: it is flushed before each launch. */
+/* Hot: weights and activations are in the L2 cache from the launch before, as far as they fit.
+ * Cold: the cache is flushed before each launch. */
 static void time_shape(struct check *c, struct rng *rng, enum format format, int32_t n_rows,
                        int32_t w_rows, int32_t cols, bool is_half)
 {

@@ -1,5 +1,5 @@
-/* Norms of heads, RoPE and the cache beside the reference's formulas; and launch_heads, which must
- * write what these write one after another. */
+/* Norms of heads, RoPE and the cache against the formulas of the reference. launch_heads must
+ * write what the single kernels write one after another. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ struct heads_case {
     bool has_q, has_k, is_k_eq_v, is_half, is_out;
 };
 
-/* Frequencies as of a model, `turned` of the pairs; the others stay. */
+/* Frequencies as a model has them for `turned` of the pairs. The other pairs do not turn. */
 static float *frequencies(int32_t half, int32_t turned)
 {
     float *f = calloc((size_t)half, sizeof *f);
@@ -158,7 +158,8 @@ struct heads_run {
     size_t cache_bytes;
 };
 
-/* q, k and v as fp16 rows side by side with a power of two a row; parts get their values. */
+/* q, k and v next to each other in fp16 rows, each row with a power of two as its scale. `parts`
+ * gets the values. */
 static void as_halves(struct heads_run *run, float *const host[3], int32_t rows)
 {
     struct heads_args *p = &run->args;

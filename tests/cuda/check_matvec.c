@@ -1,12 +1,12 @@
-/* Products of few rows: against double precision on the same rounded inputs, bit for bit between
- * numbers of rows, and their times at the shapes of the models. */
+/* Products of a few rows: against double precision on the same rounded inputs, bit for bit
+ * between numbers of rows, and their times at the shapes of the models. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cuda/check_tiles.h"
 
-/* More than MATVEC_ROWS_MAX: rows of the head may be. */
+/* More than MATVEC_ROWS_MAX, as the head may get. */
 enum { ROWS = 90 };
 static const int buckets[] = {1, 2, 4, 8, 16, 24, 32, 48, 64};
 enum { N_BUCKETS = sizeof buckets / sizeof *buckets };
@@ -254,7 +254,7 @@ static void time_case(struct check *c, const char *name, struct matvec_case what
     {{FORMAT_##f, FORMAT_##f, FORMAT_##f}, MATVEC_STORE, 3, {q, k, k}, c, ACT_INT8}
 /* clang-format on */
 
-/* What the model asks to be done with more than 8 bits. */
+/* What the model wants in more than 8 bits. */
 static bool is_fine(const char *name)
 {
     return strstr(name, "qkv") || strstr(name, "ple gate") || strstr(name, "ple up") ||
@@ -299,7 +299,7 @@ static void time_all(struct check *c)
     }
 }
 
-/* In 8 bits, and in 16 where they are rounded at all. */
+/* In 8 bits, and in 16 where activations are rounded at all. */
 static void check_both(struct check *c, struct matvec_case what)
 {
     check_case(c, what);
@@ -308,7 +308,7 @@ static void check_both(struct check *c, struct matvec_case what)
     check_case(c, what);
 }
 
-/* That of 16 bits are nearer to the product of rows that were not rounded. */
+/* Products of rows in 16 bits are nearer to those of unrounded rows. */
 static void check_nearness(struct check *c)
 {
     enum { NEAR_ROWS = 4, OUTS = 64, COLS = 512 };
@@ -351,8 +351,8 @@ void check_matvec(struct check *c)
         check_both(c, (struct matvec_case){{x, x}, MATVEC_GELU_MUL, 2, {96, 96}, cols, ACT_INT8});
         check_both(c, (struct matvec_case){{x}, MATVEC_GELU_BY, 1, {160}, cols, ACT_INT8});
     }
-    /* Few columns: one slice; several units a block; 8 slices; 4 slices behind GELU; two formats.
-     * */
+    /* A few columns are one slice. Then: several units a block, 8 slices, 4 slices with GELU as the
+     * epilogue, two formats. */
     check_both(c, (struct matvec_case)STORE(Q8_0, 2560, 64));
     check_both(c, (struct matvec_case)STORE(Q8_0, 30000, 128));
     check_both(c, (struct matvec_case)STORE(Q4_0, 264, 2816));

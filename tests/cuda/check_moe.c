@@ -12,7 +12,7 @@ struct routing {
     struct expert_plan plan;
 };
 
-/* Random ids; `skew` of 8 go to expert 1; some, if wanted, are of no expert. */
+/* Random ids; `skew` of 8 go to expert 1. Some belong to no expert if that is wanted. */
 static struct routing routing_make(struct check *c, struct rng *rng, int32_t n_rows, int32_t n_used,
                                    int32_t n_expert, uint32_t skew, bool is_clean)
 {

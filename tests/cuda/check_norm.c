@@ -1,5 +1,5 @@
-/* launch_norm beside the same formula in double precision; the rounding of its outs bit for bit;
- * and a row's bits, which must not depend on how many rows the launch has. */
+/* launch_norm against the same formula in double precision, and the rounding of its outputs bit
+ * for bit. The bits of a row must not depend on how many rows the launch has. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 #include "cuda/check.h"
 #include "cuda/check_act.h"
 
-/* Row sums in fp32 are right to a few 1e-7: 1e-14 as a mean square, and a little for luck. */
+/* Row sums in fp32 are right to a few 1e-7, which is 1e-14 as a mean square, plus a small
+ * margin. */
 #define NORM_BUDGET 1e-12
 
 struct shape {
@@ -198,7 +199,7 @@ static void compare(struct check *c, const struct shape *s, const struct data *d
     free(outs);
 }
 
-/* The rows of this run, computed one at a time, have the same bits. */
+/* Each row of this run, computed alone, has the same bits. */
 static void compare_alone(struct check *c, const struct shape *s, const struct run *run)
 {
     size_t row_bytes = (size_t)s->cols * sizeof(float);

@@ -45,7 +45,7 @@ static void check_layout(struct check *c, enum format format, enum cuda_layout l
     free(y);
 }
 
-/* Rows and columns that pad a tile must be zeros with scale 0, whatever lay there before. */
+/* Rows and columns that pad a tile must be zeros with scale 0, whatever was there before. */
 static void check_padding(struct check *c)
 {
     struct rng rng = {77};

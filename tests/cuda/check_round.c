@@ -1,6 +1,6 @@
-/* NaN stays NaN in every kernel that rounds (kernels/round.cuh): each runs twice, with one number
- * of its input in place and with NaN instead. What depends on that number is NaN, all else has the
- * same bits. */
+/* NaN stays NaN in every kernel that rounds (kernels/round.cuh). Each kernel runs twice: with a
+ * number in one place of its input, and with NaN in that place. Results that depend on that
+ * place become NaN; all others keep their bits. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 enum { COLS = 256, BAD_ROW = 1, BAD_COL = 70, ROWS_MOST = 9 };
 
-/* Which results shall be NaN. */
+/* Which results must be NaN. */
 struct area {
     int32_t first_row, n_rows, first_col, n_cols;
 };
@@ -112,7 +112,7 @@ static void check_values(struct check *c, const char *what, enum format format, 
     check_that(c, is_right, "round: %s, %s, %d rows", what, format_of(format)->name, rows);
 }
 
-/* Normal random rows on the device, the bad number as asked. */
+/* Normal random rows on the device, with the bad number where it is wanted. */
 static float *new_floats(int32_t rows, int32_t cols, int32_t row, int32_t col, float odd)
 {
     struct rng rng = {12};
@@ -210,7 +210,7 @@ static void check_rows_kernels(struct check *c)
 
 /* ---- Products of few rows --------------------------------------------------------------- */
 
-/* Activations of which row BAD_ROW's block 1 is NaN, or none. */
+/* Activations in which block 1 of row BAD_ROW is NaN, or no block. */
 static struct act new_act(enum act_kind kind, int32_t rows, bool is_bad)
 {
     struct rng rng = {14};
@@ -222,7 +222,7 @@ static struct act new_act(enum act_kind kind, int32_t rows, bool is_bad)
     return act;
 }
 
-/* gelu(w x) * by, as activations; `by` has the bad number, or the weights' input has it. */
+/* gelu(w x) * by, as activations. The bad number is in `by` or in the input of the weights. */
 static struct act matvec_rows(struct check *c, enum format format, enum act_kind kind, int32_t rows,
                               float odd, bool is_input)
 {
@@ -332,8 +332,8 @@ static void check_many_rows(struct check *c)
     }
 }
 
-/* A weight of 8 rows in `format`, the scale of whose block at BAD_ROW, BAD_COL is NaN (of a float
- * format: the value), as a mirror. */
+/* A weight of 8 rows in `format`, as a mirror. The scale of the block at BAD_ROW, BAD_COL is
+ * NaN, or the value itself if the format is a float format. */
 static uint16_t *new_mirror(struct check *c, enum format format, bool is_bad)
 {
     enum { ROWS = 8 };
@@ -385,8 +385,8 @@ static void check_mirrors(struct check *c)
 
 /* ---- Caches ------------------------------------------------------------------------------- */
 
-/* Keys, and values, of three rows of two heads at positions 0 .. 2; by launch_kv_write alone or, of
- * heads, with the norm and rotation before it. */
+/* Keys and values of three rows of two heads at positions 0 .. 2, written by launch_kv_write
+ * alone or together with the norm and rotation of the heads. */
 static void write_cache(struct check *c, enum format format, bool is_heads, float odd, void *out[2])
 {
     enum { D = COLS / 2 };
@@ -437,9 +437,9 @@ static void check_caches(struct check *c)
 
 enum attention_input { IN_QUERY, IN_KEY, IN_VALUE };
 
-/* Three rows with a head of COLS values: each of a sequence of its own in decode, of one sequence
- * in a prompt. The bad number is in the query of row BAD_ROW, or in a key or value at position 1 of
- * sequence `BAD_ROW` (of a prompt: 0), which all rows of that sequence see. */
+/* Three rows with a head of COLS values: in decode each of its own sequence, in a prompt all of
+ * one. The bad number is in the query of row BAD_ROW, or in a key or value at position 1 of
+ * sequence BAD_ROW (in a prompt: sequence 0), which all rows of that sequence see. */
 static struct act attend(struct check *c, enum format format, enum act_kind kind, bool is_prompt,
                          enum attention_input bad_input, float odd)
 {

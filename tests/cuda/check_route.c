@@ -1,5 +1,5 @@
-/* launch_route beside the reference's own steps: the same ids, ties included, and shares.
- * launch_router beside launch_matvec (check_matvec.c) and launch_route: the same bits. */
+/* launch_route against the steps of the reference: the same ids, ties included, and the same
+ * shares. launch_router against launch_matvec (check_matvec.c) and launch_route: the same bits. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "cuda/check.h"
 
-/* Exponentials within an ulp, sums in the reference's order. */
+/* Exponentials are right to an ulp, and sums have the order of the reference. */
 #define ROUTE_BUDGET 1e-12
 
 struct route_run {
@@ -47,7 +47,7 @@ static void expect_row(const float *z, const float *scale, int32_t n, int32_t n_
     free(p);
 }
 
-/* Logits are multiples of `step` when it is not 0: ties. */
+/* Logits are multiples of `step` when it is not 0, so that there are ties. */
 static void check_case(struct check *c, struct rng *rng, int32_t rows, int32_t n, int32_t n_used,
                        float step, bool has_scale)
 {
@@ -91,7 +91,7 @@ static void check_case(struct check *c, struct rng *rng, int32_t rows, int32_t n
     free(want);
 }
 
-/* Whatever the logits are, ids are ids; NaN shows in the shares. */
+/* Whatever the logits are, ids are valid; NaN shows in the shares. */
 static void check_nan(struct check *c)
 {
     enum { N = 128, USED = 8 };
@@ -142,14 +142,14 @@ static void measure(struct check *c, int32_t rows)
 
 /* ---- Product and choice in one launch ---------------------------------------------------- */
 
-/* Launches one behind the other, as in the layers of a step. */
+/* Launches one after the other, as in the layers of a step. */
 enum { TURNS = 4 };
 
 enum router_trap {
     TRAP_NONE,
     TRAP_TIES,      /* experts 2 k and 2 k + 1 have the same weights */
-    TRAP_NAN_ROW,   /* the first row's input is NaN */
-    TRAP_NAN_EXPERT /* one expert's weights are */
+    TRAP_NAN_ROW,   /* the input of the first row is NaN */
+    TRAP_NAN_EXPERT /* the weights of one expert are NaN */
 };
 
 struct router_shape {
@@ -231,7 +231,7 @@ static bool is_same_choice(const struct chosen *a, const struct chosen *b,
            is_same(a->shares, b->shares, n_out) && is_same(a->ids, b->ids, n_out);
 }
 
-/* Ids of live rows are there; what is behind them is as it was. */
+/* Ids of live rows are there. What comes after them is unchanged. */
 static bool has_ids(const struct chosen *chosen, const struct router_shape *s)
 {
     int32_t n = s->rows * s->n_used, *ids = malloc((size_t)n * sizeof *ids);
@@ -286,7 +286,8 @@ static bool free_router(struct router_args *a)
     return check_free((void *)(uintptr_t)a->x) & check_free((void *)(uintptr_t)a->scale);
 }
 
-/* The last live row by itself, which another kernel does, gives what it gives among others. */
+/* The last live row by itself, computed by another kernel, has the bits that it has among
+ * others. */
 static bool is_same_alone(struct check *c, const struct router_args *args, const struct chosen *all,
                           const struct router_shape *s)
 {
@@ -329,7 +330,7 @@ static void check_router_case(struct check *c, struct rng *rng, const struct rou
     check_that(c, is_whole, "router: %d of %d, %d rows wrote outside", s->n_used, s->n, s->rows);
 }
 
-/* Recorded and replayed; seconds of a launch, and of the two that it stands for. */
+/* Recorded and replayed: seconds of the launch, and of the two launches that it replaces. */
 static void check_replay(struct check *c, int32_t rows, uint32_t *arrived)
 {
     struct rng rng = {6};

@@ -11,7 +11,7 @@
 /* The exponential and the division are the chip's approximate ones, right to about 1e-6 of a value;
  * the op's budget is 1e-9. */
 #define GELU_BUDGET 1e-12
-/* tanhf is right to two ulps; small values of a row count little. */
+/* tanhf is right to two ulps; the small values of a row add little to the error. */
 #define SOFTCAP_BUDGET 1e-13
 /* Sums of 256 squares in fp32. */
 #define PLE_BUDGET 1e-12
@@ -142,8 +142,9 @@ static void check_embed(struct check *c, struct rng *rng, enum format format,
         }
     }
     error /= size;
-    /* Tiles hold the K formats' products of scales rounded to fp16: by up to 2^-11, and a value is
-     * the difference of two that may be a few times larger. */
+    /* In tiles the scales of the K formats are products rounded to fp16, with an error of up to
+     * 2^-11. A value is the difference of two such terms, which may be a few times larger than
+     * it. */
     bool is_rounded = layout == LAYOUT_TILES && format_of(format)->block_elements == 256;
     is_right = is_right && (is_rounded ? error < 1e-6 : error == 0);
     is_right = check_free(args.y) && is_right;
@@ -231,7 +232,7 @@ struct gelu_case {
 struct gelu_run {
     struct queue *queue;
     struct gelu_mul_args args;
-    float *a, *b, *scale; /* host; what the kernel reads, as floats */
+    float *a, *b, *scale; /* host; the input of the kernel as floats */
 };
 
 static struct gelu_run new_gelu(struct check *c, struct rng *rng, const struct gelu_case *k)
@@ -292,7 +293,7 @@ static void launch_gelu(void *user)
     launch_gelu_mul(run->queue, &run->args);
 }
 
-/* The products beside double precision, then the rounding of them bit for bit; and launch_act. */
+/* The products against double precision, then their rounding bit for bit; and launch_act. */
 static void check_gelu(struct check *c, struct rng *rng, const struct gelu_case *k)
 {
     struct gelu_run run = new_gelu(c, rng, k);
@@ -326,7 +327,7 @@ static void check_gelu(struct check *c, struct rng *rng, const struct gelu_case 
     free(want);
 }
 
-/* Zeros, the ends of the range and what is not finite. */
+/* Zeros, the ends of the range, and values that are not finite. */
 static void check_act_limits(struct check *c)
 {
     enum { COLS = 64 };

@@ -1,5 +1,5 @@
-/* For the checks of products of tiles: activations rounded to 8 or 16 bits on the host, their way
- * back, and a timer of launches in a graph. */
+/* For the checks of products of tiles: activations rounded to 8 or 16 bits on the host and
+ * decoded again, and a timer of launches in a graph. */
 #ifndef TESTS_CUDA_CHECK_TILES_H
 #define TESTS_CUDA_CHECK_TILES_H
 
@@ -23,8 +23,8 @@ static inline float act_most(enum act_kind kind)
     return kind == ACT_FINE ? 127.0f * 254.0f : 127.0f;
 }
 
-/* rows x cols floats -> activations on the device, columns padded to 64; x gets what they stand
- * for. */
+/* rows x cols floats -> activations on the device, columns padded to 64. x gets the values that
+ * they mean. */
 static inline struct act act_of_kind(float *x, int rows, int cols, enum act_kind kind)
 {
     int stride = (cols + 63) / 64 * 64;
@@ -85,7 +85,7 @@ static inline bool act_free(struct act *act)
     return check_free(act->scale) && is_whole;
 }
 
-/* Whether act holds the rounding of the fp32 rows y, zeros behind the columns included. */
+/* Whether act holds the rounding of the fp32 rows y, and zeros after their columns. */
 static inline bool act_fits(const struct act *act, const float *y, int rows, int cols)
 {
     int stride = act->stride, n_blocks = stride / 32;
@@ -117,7 +117,7 @@ static inline bool act_fits(const struct act *act, const float *y, int rows, int
     return is_right;
 }
 
-/* Seconds of one of `n` launches that `record` puts on the queue, as a graph, with a cold L2. */
+/* Seconds of one of the `n` launches that `record` puts on the queue, as a graph with a cold L2. */
 struct graph_timer {
     struct check *check;
     cudaGraphExec_t graph;

@@ -1,4 +1,4 @@
-/* launch_topk beside a sort of the whole row: the same ids and logits, in the same order. */
+/* launch_topk against a sort of the whole row: the same ids and logits, in the same order. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "cuda/check.h"
 
 enum logits_kind {
-    LOGITS_NORMAL, /* as of a model */
+    LOGITS_NORMAL, /* as a model gives them */
     LOGITS_COARSE, /* many equal ones */
     LOGITS_EQUAL,
     LOGITS_RISING,
