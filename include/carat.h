@@ -89,10 +89,10 @@ int carat_model_open(carat_model **out, const char *path, struct carat_error *er
 void carat_model_close(carat_model *model);
 const struct carat_model_info *carat_model_info(const carat_model *model);
 
-/* What a list of files shows of any well-formed GGUF; is_tried: also whether carat can run it. */
+/* Facts about any well-formed GGUF, for a list. With is_tried also whether carat can run it. */
 struct carat_file_facts {
     char name[256];        /* general.name, control characters removed; "" when absent */
-    char architecture[64]; /* general.architecture, in the same way */
+    char architecture[64]; /* general.architecture, likewise */
     char quantisation[32]; /* "Q4_K - Medium" */
     char mix[128];         /* "Q4_K 61.3 %, Q6_K 37.9 %": types of most bytes */
     uint64_t file_bytes;   /* of all parts */
@@ -105,7 +105,7 @@ int carat_file_facts(const char *path, bool is_tried, struct carat_file_facts *o
                      struct carat_error *err);
 
 /* A listing of the file as JSON: {"path":..,"metadata":[{key,type,value}],"tensors":[..]}. Works on
- * any well-formed GGUF, also one that carat cannot run ("problem" then says why). *out is
+ * any well-formed GGUF, even one that carat cannot run ("problem" then says why). *out is
  * freed with carat_free. Long arrays are cut to their first elements and their "count". */
 int carat_show_json(const char *path, char **out, struct carat_error *err);
 
@@ -173,18 +173,18 @@ int carat_chat_tokenize(const carat_model *model, const struct carat_value *requ
 int carat_chat_tokenize_json(const carat_model *model, const char *json, size_t length,
                              int32_t **ids, size_t *count, struct carat_error *err);
 
-/* Whether a prompt of so many bytes can fit into n_ctx positions at all, which takes a division
- * instead of tokens: CARAT_ECONTEXT with the numbers if not. *bytes_max (may be NULL) is the most
- * that is worth reading. carat_chat_tokenize asks for the longest context of the model. */
+/* A quick test that needs no tokens: can a prompt of this many bytes fit into n_ctx positions at
+ * all? If not, CARAT_ECONTEXT with the numbers. *bytes_max (may be NULL) is the most that is worth
+ * reading. carat_chat_tokenize makes this test for the longest context of the model. */
 int carat_check_prompt_bytes(const carat_model *model, size_t bytes, int32_t n_ctx,
                              size_t *bytes_max, struct carat_error *err);
 
 /* ---- Answers ---------------------------------------------------------------------------- */
 
-/* Model output, id by id, as what a person or a program wants to see, up to a stop string. The
- * answer starts in the state that the prompt's last ids imply (inside a thought, after a tool call,
- * ...). The parts are the same however ids are grouped. Text is held back as long as it may be the
- * beginning of a stop string, of which nothing is handed out. */
+/* Turns model output, id by id, into text, thoughts and tool calls, up to a stop string. The answer
+ * starts in the state that the prompt's last ids imply (inside a thought, after a tool call, ...).
+ * The parts are the same however ids are grouped. Text is held back while it may be the beginning
+ * of a stop string. No part of a stop string is handed out. */
 enum carat_part_kind {
     CARAT_PART_TEXT,     /* text: answer for the user */
     CARAT_PART_THINKING, /* text: reasoning */
@@ -199,13 +199,13 @@ struct carat_part {
 };
 
 enum { CARAT_STOPS_MAX = 64, CARAT_STOP_BYTES_MAX = 256 };
-struct carat_answer_options { /* copied by carat_answer_open; NULL: none of it */
+struct carat_answer_options { /* copied by carat_answer_open; NULL: all 0 */
     size_t size;
     /* Strings of 1 to CARAT_STOP_BYTES_MAX bytes, at most CARAT_STOPS_MAX. Only text is compared
      * with them, not thoughts or tool calls. */
     const char *const *stops;
     size_t n_stops;
-    bool is_raw;       /* parts are TEXT only: all that the model says, with thoughts and calls */
+    bool is_raw;       /* parts are TEXT only: all that the model says, thoughts and calls too */
     bool show_special; /* is_raw: special tokens too */
     /* end of version 0.1 */
 };
@@ -214,8 +214,8 @@ int carat_answer_open(carat_answer **out, const carat_model *model, const int32_
                       struct carat_error *err);
 
 /* Takes ids of TOKEN events and hands out parts, which are borrowed until the next call for this
- * answer. After a stop string there are no more parts. _finish hands out what was held back, when
- * no ids follow. */
+ * answer. After a stop string there are no more parts. Call _finish when no ids follow: it hands
+ * out what was held back. */
 int carat_answer_push(carat_answer *answer, const int32_t *ids, size_t count,
                       const struct carat_part **parts, size_t *n_parts, struct carat_error *err);
 int carat_answer_finish(carat_answer *answer, const struct carat_part **parts, size_t *n_parts,
@@ -229,8 +229,8 @@ void carat_answer_close(carat_answer *answer);             /* NULL is fine */
 
 /* ---- Engine ----------------------------------------------------------------------------- */
 
-/* AUTO: F32 where computing is exact, else F16; Q8_0 when only then a context that was asked for
- * fits. Q8_0: of global layers; local ones stay F16, as they are small and suffer most. */
+/* AUTO: F32 where computing is exact, else F16, or Q8_0 if the requested context fits only so. Q8_0
+ * is for global layers. Local layers stay F16: they are small and would lose most accuracy. */
 enum carat_kv_type { CARAT_KV_AUTO, CARAT_KV_F16, CARAT_KV_F32, CARAT_KV_Q8_0, CARAT_KV_BF16 };
 
 /* FAST: activations in 8 bits where the weights are quantised. The reference is always fp32. */
@@ -260,20 +260,20 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
                                  what steps need */
     int32_t gpu_layers;        /* on the device, the rest on the CPU; 0: all that fit; < 0: none */
     int32_t cpu_expert_layers; /* experts of the first so many layers (26B-A4B) stay on the CPU */
-    int64_t mirror_budget;     /* GPU: bytes for fp16 copies of weights, of which a tenth of the GPU
-                                 stays free; 0: no other bound, < 0: none */
-    int64_t gpu_memory;        /* GPU: bytes that all of this together may take there, with what the
-                                 driver takes for it; 0: what is free */
-    int32_t gpu_memory_percent; /* the same in hundredths of the GPU's memory; the less of both */
-    /* GPU: parts to do without, to compare; answers differ by rounding at most. */
+    int64_t mirror_budget;     /* GPU: the most bytes for fp16 copies of weights, which always leave
+                                 a tenth of the GPU free; 0: no other limit, < 0: no copies */
+    int64_t gpu_memory;        /* GPU: the most bytes that the engine may take there, the driver's
+                                 share included; 0: what is free */
+    int32_t gpu_memory_percent; /* the same in percent of its memory; the lower limit counts */
+    /* GPU: parts to switch off for comparison. Answers differ by rounding at most. */
     bool no_graphs;      /* steps are launched, not replayed: the same bits */
     bool no_cublas;      /* products of prompts by our own kernels */
     bool no_fusion;      /* every operation is a launch of its own */
     bool profile;        /* keep times for carat_profile_text */
     bool measure_limits; /* for carat_measure_roofline: before any memory is taken */
-    /* Called by carat_engine_open, with `progress_user`; may be NULL. `planned`: with what is going
-     * to be taken, before any of it is; again if the host's memory cannot be pinned as planned.
-     * `progress`: while weights go to a device. */
+    /* Called by carat_engine_open, with `progress_user`; may be NULL. `planned` gets what will be
+     * taken before any of it is taken, and again if host memory cannot be page-locked as planned.
+     * `progress` is called while weights are copied to a device. */
     void (*planned)(void *user, const struct carat_memory *memory);
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes);
     void *progress_user;
@@ -287,10 +287,10 @@ struct carat_memory {
     uint64_t mirrors;        /* of these: fp16 copies, which only make it faster */
     uint64_t ple_cache;      /* of these: rows of the table of per-layer embeddings in the file */
     uint64_t kv_local, kv_global, buffers;
-    uint64_t step, pinned; /* of the host: a step's rows; what a GPU reads and writes there */
+    uint64_t step, pinned; /* on the host: a step's rows; page-locked memory for a GPU */
     uint64_t total;
-    uint64_t driver;    /* of a GPU, not in `total`: what is left to its driver; an estimate */
-    uint64_t available; /* what may be taken of the device: what is free, within gpu_memory */
+    uint64_t driver;    /* of a GPU, not in `total`: left to its driver; an estimate */
+    uint64_t available; /* what may be taken on the device: free memory, within gpu_memory */
     enum carat_kv_type kv_type; /* the effective one; never AUTO */
     bool kv_is_narrowed;        /* AUTO became Q8_0: with F16 the context does not fit */
     int32_t n_ctx;              /* the effective one */
@@ -307,7 +307,7 @@ const struct carat_memory *carat_engine_memory(const carat_engine *engine);
 
 /* What an engine computes with, and what it has decided by itself. */
 enum carat_reason {
-    CARAT_REASON_DEFAULT, /* nothing stood against it */
+    CARAT_REASON_DEFAULT, /* neither an option nor memory changed it */
     CARAT_REASON_ASKED,   /* an option said so */
     CARAT_REASON_MEMORY   /* what was preferred does not fit */
 };
@@ -317,7 +317,7 @@ struct carat_setup {
     const char *second_device;                /* the CPU, when it computes the rest; else "" */
     int32_t n_layer, gpu_layers;              /* all; those on `device` */
     enum carat_reason layers_reason;          /* of gpu_layers */
-    uint64_t layers_needed, layers_available; /* MEMORY: bytes that all take there; free ones */
+    uint64_t layers_needed, layers_available; /* MEMORY: bytes for all layers; free bytes */
     int32_t cpu_expert_layers; /* the first so many, whose experts are on the second device too */
     enum carat_ple ple_place;  /* of the table that `device` reads; AUTO: it reads none */
     enum carat_reason ple_reason;
@@ -333,9 +333,9 @@ struct carat_logit_bias {
 }; /* -INFINITY bans */
 
 /* Called by carat_step before a token is sampled, with the request's ids so far (prompt and answer)
- * and its logits: n_vocab floats, which the function may change; -INFINITY bans an id, NaN or
- * +INFINITY end the request by ERROR. Bias, suppressed ids and penalties come after it. It may call
- * carat_cancel, and nothing else for this engine. */
+ * and its logits: n_vocab floats, which the function may change. -INFINITY bans an id; NaN or
+ * +INFINITY ends the request with ERROR. Bias, suppressed ids and penalties are applied afterwards.
+ * The function may call carat_cancel, and nothing else of this engine. */
 typedef void (*carat_on_logits_fn)(void *user, const int32_t *ids, size_t n_ids, float *logits,
                                    int32_t n_vocab);
 
@@ -356,8 +356,8 @@ struct carat_request { /* copied by carat_submit */
     /* end of version 0.1 */
 };
 
-/* The log-probability of an id under the model alone: ln of the softmax over the whole vocabulary,
- * of the softcapped logits before on_logits, bias, suppressed ids, penalties and temperature.
+/* The log-probability of an id under the model alone: ln of the softmax of the softcapped logits
+ * over the whole vocabulary, before on_logits, bias, suppressed ids, penalties and temperature.
  * Log-probabilities and on_logits cost a pass over the vocabulary for each token and, on a GPU, a
  * copy of the row. */
 struct carat_logprob {
@@ -383,8 +383,8 @@ struct carat_event {
     const char *message;                    /* DONE by ERROR; lives as long as the engine */
     int32_t n_prompt, n_generated;          /* DONE */
     double prefill_seconds, decode_seconds; /* DONE */
-    /* TOKEN, when wanted: the likeliest ids, falling; equal ones by rising id. Ids that are never
-     * sampled (marks of images, the file's suppress_tokens) are among them. */
+    /* TOKEN, when wanted: the likeliest ids, the best first; equal ones by rising id. Ids that are
+     * never sampled (marks of images, the file's suppress_tokens) may be among them. */
     const struct carat_logprob *top;
     int32_t n_top;
 };
@@ -393,14 +393,14 @@ struct carat_event {
 int carat_submit(carat_engine *engine, const struct carat_request *request, carat_request_id *out,
                  struct carat_error *err);
 
-/* May be called from any thread, also while another one is in carat_step. The next step ends the
+/* May be called from any thread, even while another one is in carat_step. The next step ends the
  * request: DONE with CANCELLED. CARAT_EUSAGE: no such request is running. */
 int carat_cancel(carat_engine *engine, carat_request_id request);
 
 /* One forward pass for all running requests. Returns 1 while work is left, 0 when idle, or a
  * negative status. Then take the events until NULL. CARAT_EDEVICE: the device is lost; every
  * request has ended by ERROR, all later calls fail with the same message, and the engine can only
- * be closed. A GPU that was lost works again in a new process only. */
+ * be closed. A GPU that was lost works again only in a new process. */
 int carat_step(carat_engine *engine, struct carat_error *err);
 /* Borrowed until the next carat_step. NULL: no more. */
 const struct carat_event *carat_next_event(carat_engine *engine);

@@ -26,9 +26,9 @@ int carat_measure(carat_engine *engine, const struct carat_measure *what, double
                   struct carat_error *err);
 
 /* The most bytes that the device reads in a second, and the most operations that it does on 8-bit
- * and on fp16 numbers (a product and its sum are two; 0: it has no such way, or too little memory
- * to measure it). Measured once for each engine, in some tenths of a second: when it was opened
- * (measure_limits), else now, in the memory that is left. CARAT_EDEVICE: the backend cannot
+ * and on fp16 numbers (a product and its sum are two). 0: it has no such arithmetic, or too little
+ * memory to measure it. Measured once for each engine, in a few tenths of a second: at opening with
+ * measure_limits, else now, in the memory that is left. CARAT_EDEVICE: the backend cannot
  * measure. */
 struct carat_roofline {
     double read_bytes, int8_operations, fp16_operations;
@@ -43,17 +43,18 @@ struct carat_work {
 void carat_measure_work(const carat_engine *engine, const struct carat_measure *what,
                         struct carat_work *out);
 
-/* Where the time of all steps so far went, on an engine opened with `profile`: a table a phase.
- * CARAT_EUSAGE: it was not, or the backend has none. *out is freed with carat_free. */
+/* Where the time of all steps so far went, on an engine opened with `profile`: a table for
+ * each phase. CARAT_EUSAGE: opened without `profile`, or the backend keeps no times. *out is
+ * freed with carat_free. */
 int carat_profile_text(const carat_engine *engine, char **out, struct carat_error *err);
 
-/* The compiled program of a step of `rows` rows of which `outs` are wanted, one op a line.
+/* The compiled program of a step of `rows` rows, `outs` of them with logits; one op a line.
  * *out is freed with carat_free. */
 int carat_plan_text(const carat_model *model, const struct carat_engine_options *options,
                     int32_t rows, int32_t outs, char **out, struct carat_error *err);
 
 /* The n-th device of all backends, from 0; CARAT_EUSAGE: there are fewer. Opening a GPU takes a
- * moment, as its ways to compute are measured. */
+ * moment, because the speed of its arithmetic is measured. */
 struct carat_device {
     char backend[16]; /* "cuda" */
     int32_t index;    /* among its backend's */
@@ -74,7 +75,8 @@ const char *carat_backend_name(int32_t index);
  * missing or too old, old devices only, a build without this backend. */
 int carat_backend_probe(const char *name, struct carat_error *err);
 
-/* The backend that is taken when none is named, and its rows of a prefill step (0: no such one). */
+/* The backend that is used when none is named; the rows of a backend's prefill chunk (0: there is
+ * no such backend). */
 const char *carat_backend_default(void);
 int32_t carat_backend_chunk(const char *backend);
 

@@ -1,6 +1,6 @@
 /* Status codes and the error record of carat.
  *
- * Every function that can fail for a reason of the user's returns CARAT_OK or one of these
+ * Every function that can fail for the user's reasons returns CARAT_OK or one of these
  * negative codes and takes a `struct carat_error *` last. One list gives the codes, the exit
  * status of the command line and the default text, so that they cannot disagree. */
 #ifndef CARAT_STATUS_H

@@ -2,8 +2,8 @@
  * out of place is skipped or taken as text, and `repaired` is set.
  *
  * Strings stand between two equal marks <|"|> and escape nothing. Where a mark is missing, the
- * other one is told from its surroundings: a closing mark is followed by , } ] or the end, an
- * opening one follows a colon, a comma or a bracket. */
+ * kind of the other one follows from its surroundings: a closing mark is followed by , } ] or the
+ * end; an opening mark follows a colon, a comma or a bracket. */
 #include "text/call_syntax.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ struct reader {
     int depth;
     bool repaired, was_closed;
     size_t mark_from, mark_found; /* no mark begins in between */
-    bool mark_closes;             /* the one found, as its surroundings tell */
+    bool mark_closes;             /* the mark at mark_found, judged by its surroundings */
     struct json json;
 };
 
@@ -53,8 +53,8 @@ static bool is_end_of_value(const struct reader *r, size_t at)
     return at == r->n || r->s[at] == ',' || is_closer(r->s[at]);
 }
 
-/* Whether a mark looks like one that closes: it does not follow what a value follows, and the end
- * of a value follows it. */
+/* Whether a mark looks like a closing one: no colon, comma or opening bracket stands before it, and
+ * a value may end after it. */
 static bool looks_closing(const struct reader *r, size_t mark)
 {
     size_t before = mark;
@@ -62,8 +62,8 @@ static bool looks_closing(const struct reader *r, size_t mark)
     return (before == 0 || !strchr(":,[{", r->s[before - 1])) && is_end_of_value(r, mark + MARK);
 }
 
-/* Position of the next mark, n when there is none. Remembered with its surroundings, so that many
- * values in front of one mark, or of the blanks around it, do not each search for it. */
+/* Position of the next mark, n when there is none. The result is remembered with its surroundings,
+ * so that many values before one mark, or before the blanks around it, do not each search again. */
 static size_t find_mark(struct reader *r, size_t from)
 {
     if (from >= r->mark_from && from <= r->mark_found) return r->mark_found;
@@ -96,7 +96,7 @@ static void write_key(struct reader *r, const char *text, size_t length)
 
 /* ---- Strings ---------------------------------------------------------------------------- */
 
-/* Where ",key:" begins that ends right before `end`, 0 if nothing such does. */
+/* The beginning of a ",key:" that ends right before `end`; 0 if there is none. */
 static size_t key_before(const struct reader *r, size_t begin, size_t end)
 {
     while (end > begin && (is_blank(r->s[end - 1]) || r->s[end - 1] == '[')) end--;
@@ -112,7 +112,7 @@ static size_t key_before(const struct reader *r, size_t begin, size_t end)
     return i > begin && i < end - 1 && r->s[i - 1] == ',' ? i - 1 : 0;
 }
 
-/* Without a closing mark the rest is the string, but brackets that close what is open. */
+/* Without a closing mark the string takes the rest, except brackets that close open containers. */
 static void read_unclosed(struct reader *r)
 {
     size_t end = r->n;
@@ -124,7 +124,7 @@ static void read_unclosed(struct reader *r)
     r->repaired = true;
 }
 
-/* Behind an opening mark. */
+/* Starts after an opening mark. */
 static void read_marked(struct reader *r)
 {
     size_t end = find_mark(r, r->at);
@@ -157,7 +157,7 @@ static bool read_hex(const struct reader *r, size_t at, uint32_t *out)
     return true;
 }
 
-/* Behind a backslash, which is not the last byte: adds what is meant; returns the bytes read. */
+/* `at` follows a backslash and is inside the text. Adds what is meant; returns the bytes read. */
 static size_t read_escape(const struct reader *r, size_t at, struct buf *out)
 {
     static const char codes[] = "nrtbf", meant[] = "\n\r\t\b\f";
@@ -180,8 +180,8 @@ static size_t read_escape(const struct reader *r, size_t at, struct buf *out)
     return is_pair ? 11 : 5;
 }
 
-/* A string in JSON's or Python's quotes. False, and nothing read, when it does not end where a
- * value may end: then the quote is part of a text without marks. */
+/* A string in JSON's or Python's quotes. Returns false and reads nothing when the string does not
+ * end where a value may end: then the quote is part of a text without marks. */
 static bool read_quoted(struct reader *r)
 {
     char quote = r->s[r->at];
@@ -232,7 +232,7 @@ static bool is_number(const char *s, size_t n)
     return i == n;
 }
 
-/* true, 3.5, null; Python's spellings are repaired. False if the text is nothing of that kind. */
+/* true, 3.5, null; Python's spellings are repaired. False if the text is not a literal. */
 static bool write_literal(struct reader *r, const char *s, size_t n)
 {
     static const struct {

@@ -19,9 +19,9 @@ struct renderer {
     const struct carat_value *messages; /* array of objects with known roles */
     size_t first;                       /* after the system message */
     bool is_thinking, preserves_thinking, begins_answer;
-    size_t n_until_user; /* messages up to and with the last of the user; 0: none */
+    size_t n_until_user; /* messages up to and including the user's last; 0: none */
     enum last last;
-    bool continues_turn; /* the message before was the assistant's, tool messages aside */
+    bool continues_turn; /* the last message other than a tool's was the assistant's */
     bool ends_closed;    /* the newest text is the end of a turn */
     struct carat_error *err;
 };
@@ -230,8 +230,8 @@ struct call_ids {
     size_t count;
 };
 
-/* Ids of calls are strings, sometimes numbers; missing ones and null are equal. Of other kinds of
- * values none is equal to any. */
+/* Ids of calls are strings, sometimes numbers; a missing id equals null. A value of another kind
+ * equals nothing. */
 enum id_kind { ID_MISSING, ID_NUMBER, ID_TEXT, ID_OTHER };
 
 static enum id_kind id_kind_of(const struct carat_value *id)
@@ -276,7 +276,7 @@ static int call_ids_open(struct call_ids *ids, const struct carat_value *list,
 /* The last call with this id, NULL if there is none. */
 static const struct call_id *call_of_id(const struct call_ids *ids, const struct carat_value *id)
 {
-    size_t low = 0, high = ids->count; /* of the first call that is after all with this id */
+    size_t low = 0, high = ids->count; /* narrowed to the first call after those with this id */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (compare_ids(ids->calls[middle].id, id) <= 0)
@@ -310,7 +310,7 @@ static int response_of_parts(struct renderer *r, struct text name, const struct 
     return status;
 }
 
-/* Message k, a tool's, as an answer to one of these calls. */
+/* Renders message k, a tool's, as an answer to one of these calls. */
 static int tool_message(struct renderer *r, size_t k, const struct call_ids *ids)
 {
     const struct carat_value *message = message_at(r, k);

@@ -16,7 +16,7 @@ enum {
     CHAT_DEPTH_MAX = 64,  /* nesting of arguments and schemas */
     CALLS_MAX = 1024,     /* of one message */
     NAME_BYTES_MAX = 256, /* of a function: it is repeated with each result */
-    /* Of one request, because references and results repeat what a request says once. */
+    /* Limits of one request, because references and results repeat what it says once. */
     PROMPT_BYTES_MAX = 1 << 25,  /* texts, spans, and members of schemas that were looked at */
     SCHEMA_COPIES_MAX = 1 << 14, /* schemas, members and items written */
     SCHEMA_LOOKS_MAX = 1 << 22,  /* members looked at to find what a $ref names */
@@ -27,8 +27,8 @@ struct text {
     size_t length;
 };
 
-/* A prompt: text and who wrote which part of it. What does not fit any more is left out; so loops
- * that can write more than the request has bytes ask prompt_check in each round. */
+/* A prompt: text and who wrote which part of it. Text beyond the limit is left out; so loops that
+ * can write more bytes than the request has call prompt_check in each round. */
 struct prompt {
     struct buf text;
     struct text_span *spans;
@@ -45,7 +45,7 @@ void prompt_deinit(struct prompt *p);
 
 /* ---- Values ---- */
 
-/* A member of an object, the last of equal keys; NULL when it is absent or `value` no object. */
+/* A member of an object, the last of equal keys; NULL if it is absent or `value` is no object. */
 const struct carat_value *value_get(const struct carat_value *value, const char *key);
 /* As Jinja and Python see it: NULL, null, false, 0 and empty things are false. */
 bool value_is_true(const struct carat_value *value);
@@ -55,7 +55,7 @@ bool text_is(struct text a, const char *text);
 const char *value_kind_name(const struct carat_value *value); /* "a string", "nothing", ... */
 int name_check(const struct carat_value *name, struct carat_error *err); /* its length */
 
-/* Members ordered by key without regard to case, equal keys as they came. Free with mem_free. */
+/* Members ordered by key without regard to case, equal keys in their order. Free with mem_free. */
 int value_sorted(const struct carat_value *object, const struct carat_member ***out,
                  struct carat_error *err);
 
@@ -87,8 +87,8 @@ struct schema_work {
     size_t n_copies, n_looks;
 };
 
-/* A schema with local $ref, allOf, anyOf, oneOf and lists of types replaced by one plain type:
- * what the template can show. Memory comes from the arena. */
+/* A copy of a schema in which one plain type, which the template can show, replaces each local
+ * $ref, allOf, anyOf, oneOf and list of types. Memory comes from the arena. */
 int schema_flatten(const struct carat_value *schema, struct schema_work *work, struct arena *arena,
                    struct carat_value *out, struct carat_error *err);
 

@@ -1,5 +1,5 @@
-/* Schemas of tool parameters come with references and unions that the template cannot show: it
- * would print nothing for them, or fail. A flattened copy is made here.
+/* Schemas of tool parameters contain references and unions that the template cannot show: it
+ * would print nothing for them, or fail. Here a flattened copy is made.
  *
  * - A local $ref is replaced by what it names; keys next to it win. A cycle becomes a string.
  * - allOf: keys of all parts, properties and required lists joined.
@@ -7,14 +7,15 @@
  * - A list of types: the first that is not null, and nullable. Inside `items` the template
  *   shows such lists itself, so they stay.
  *
- * Work is bounded by depth and, over all tools of a request, by what is copied and looked at,
- * whatever refers to what. Members of a schema under construction are found by a keyed hash. */
+ * Work is bounded by depth and, over all tools of a request, by the numbers of copies and
+ * look-ups, however references are nested. Members of a schema under construction
+ * are found by a keyed hash. */
 #include <stdio.h>
 #include <string.h>
 
 #include "text/chat_internal.h"
 
-enum { FEW = 8 }; /* members that are not worth a table */
+enum { FEW = 8 }; /* so many members need no table */
 
 struct flattener {
     struct arena *arena;
@@ -37,7 +38,7 @@ static const struct carat_value string_type = {.kind = CARAT_STRING, .as.string 
 static int flatten(struct flattener *f, const struct carat_value *in, int depth, bool is_items,
                    struct carat_value *out);
 
-/* Counts what is about to be written, so that no schema makes work without end. */
+/* Counts what is about to be written, so that no schema makes endless work. */
 static int spend(struct flattener *f, size_t count)
 {
     size_t left = SCHEMA_COPIES_MAX - f->work->n_copies;
@@ -142,7 +143,7 @@ static const struct carat_value *step_into(const struct carat_value *at, struct 
     return n && index < at->as.array.count ? &at->as.array.items[index] : NULL;
 }
 
-/* What a pointer names, NULL if that is nothing. */
+/* What a pointer names; NULL if there is nothing. */
 static int find_target(struct flattener *f, struct text pointer, const struct carat_value **out)
 {
     const struct carat_value *at = pointer.length && pointer.data[0] == '#' ? f->root : NULL;

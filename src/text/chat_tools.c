@@ -1,6 +1,6 @@
 /* Tools in the model's syntax: declarations, arguments, results. Nothing is escaped: the
- * <|"|> around strings is a token that text cannot contain. Odd details are the template's and
- * kept on purpose: a schema without a type leaves its brace open, keys inside `items` are
+ * <|"|> around strings is a token that text cannot contain. Odd details are those of the template
+ * and kept on purpose: a schema without a type leaves its brace open, keys inside `items` are
  * quoted when their value is an object. */
 #include "text/chat_internal.h"
 
@@ -74,7 +74,7 @@ int chat_members(struct prompt *p, const struct carat_value *object, bool quote_
     return status;
 }
 
-/* Asks for the budget first: whatever repeats values comes through here or through `property`. */
+/* Checks the budget first: everything that repeats values passes here or through `property`. */
 int chat_argument(struct prompt *p, const struct carat_value *value, bool quote_keys, int depth,
                   struct carat_error *err)
 {

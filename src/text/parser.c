@@ -1,8 +1,11 @@
-/* Ids change the state; bytes between them collect in `held` until it is sure what they are.
- * Held back are: the beginning of a UTF-8 sequence; in a thought, the word "thought" and its
- * newline at the beginning and one newline at the end, which belong to the syntax; at the
- * beginning of an answer, the same word, because models also write it in front of a stray
- * <channel|>. Everything is decided byte by byte, so grouping of ids cannot matter. */
+/* Marks change the state; bytes between them collect in `held` until it is certain what they are.
+ * Three things are held back:
+ * - the beginning of a UTF-8 sequence;
+ * - in a thought, the word "thought" and its newline at the beginning and one newline at the end,
+ *   which belong to the syntax;
+ * - at the beginning of an answer the same word, because models also write it before a stray
+ *   <channel|>.
+ * Everything is decided byte by byte, so the grouping of ids cannot matter. */
 #include "text/parser.h"
 
 #include <string.h>
@@ -99,7 +102,7 @@ static bool may_be_header(const struct carat_parser *p)
     return memcmp(buf_text(&p->held), header, n) == 0;
 }
 
-/* Gives out what is decided. */
+/* Hands out the part of the held text that is certain. */
 static void release(struct carat_parser *p)
 {
     if (p->at_start) {
@@ -119,7 +122,7 @@ static void release(struct carat_parser *p)
     drop_held(p, ready);
 }
 
-/* The same at the end of a thought or text: nothing can be waited for any more. */
+/* The same at the end of a thought or text, where nothing more can come. */
 static void release_all(struct carat_parser *p)
 {
     release(p);
@@ -138,7 +141,7 @@ static void enter(struct carat_parser *p, enum state state)
     p->at_start = state == IN_THOUGHT || state == IN_TEXT;
 }
 
-/* <channel|> in a text closes nothing; the word in front of it was no answer. */
+/* <channel|> in a text closes nothing; the word "thought" before it was no answer. */
 static void drop_stray_close(struct carat_parser *p)
 {
     if (p->at_start && p->held.length >= HEADER - 1 && may_be_header(p)) empty(p, &p->held);
@@ -148,7 +151,7 @@ static void drop_stray_close(struct carat_parser *p)
 
 /* ---- Calls ------------------------------------------------------------------------------ */
 
-/* What began like a call is prose. */
+/* What began like a call turned out to be prose. */
 static void call_to_text(struct carat_parser *p)
 {
     enter(p, p->before_call);
@@ -284,8 +287,8 @@ static int hand_out(struct carat_parser *p, const struct carat_part **parts, siz
     return CARAT_OK;
 }
 
-/* The newest mark of the prompt says what the model is in the middle of; what follows it is
- * taken in, so that a word "thought" or a call may be cut anywhere. */
+/* The last mark of the prompt says what the model is in the middle of. The ids after it are read
+ * too, so that the word "thought" or a call may be cut anywhere. */
 static void read_prompt(struct carat_parser *p, const int32_t *prompt, size_t n_prompt)
 {
     static const enum vocab_special marks[] = {

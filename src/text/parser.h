@@ -5,8 +5,8 @@
  * 2. The concatenation of the parts is the same however ids are grouped.
  * 3. Marks (channel, call and turn tokens) are never shown as text. The one exception is
  *    <|tool_call> that is not followed by "call:": that is prose.
- * 4. What is malformed is repaired as well as possible and marked; nothing is dropped silently
- *    but what follows <|tool_response>, where the model speaks for the tool. */
+ * 4. What is malformed is repaired as well as possible and marked. Nothing is dropped silently,
+ *    except what follows <|tool_response>, where the model speaks for the tool. */
 #ifndef TEXT_PARSER_H
 #define TEXT_PARSER_H
 

@@ -32,7 +32,7 @@ struct encoder {
     int32_t *ids;
     size_t count, capacity;
     struct buf joined; /* a piece made of several spans */
-    bool failed;       /* memory is out */
+    bool failed;       /* out of memory */
 };
 
 static bool grow(void **block, size_t *capacity, size_t needed, size_t size)
@@ -213,7 +213,7 @@ static void flush_piece(struct encoder *e)
     buf_clear(&e->joined);
 }
 
-/* Adds text[0, length) of one span to the piece, and ends the piece at each special token. */
+/* Adds text[0, length) of one span to the piece; each special token ends a piece. */
 static void encode_span(struct encoder *e, const char *text, size_t length,
                         enum carat_special special)
 {
@@ -257,7 +257,7 @@ int tokenizer_encode_spans(const struct vocab *v, const char *text, const struct
     if (!text) text = ""; /* of length 0 */
     struct encoder e;
     encoder_init(&e, v);
-    put_id(&e, vocab_special(v, VOCAB_BOS)); /* taken away again below */
+    put_id(&e, vocab_special(v, VOCAB_BOS)); /* removed again below */
     for (size_t i = 0, begin = 0; i < n_spans && !e.failed; begin = spans[i++].end)
         encode_span(&e, text + begin, spans[i].end - begin, spans[i].special);
     if (!e.failed) flush_piece(&e);
@@ -310,7 +310,7 @@ struct carat_decoder {
     const struct vocab *v;
     bool show_special, failed;
     struct buf text;
-    size_t given; /* bytes of text that the caller has had */
+    size_t given; /* bytes of text that the caller has got */
 };
 
 int decoder_open(struct carat_decoder **out, const struct vocab *v, bool show_special,
@@ -325,7 +325,7 @@ int decoder_open(struct carat_decoder **out, const struct vocab *v, bool show_sp
     return CARAT_OK;
 }
 
-/* Drops what the caller has had; keeps what is held back. */
+/* Drops what the caller has got; keeps what is held back. */
 static void drop_given(struct carat_decoder *d)
 {
     size_t held = d->text.length - d->given;

@@ -37,8 +37,8 @@ int tokenizer_encode_spans(const struct vocab *v, const char *text, const struct
 struct buf;
 void tokenizer_decode_one(const struct vocab *v, int32_t id, bool show_special, struct buf *out);
 
-/* Ids to text, one by one, complete UTF-8 only. The text is borrowed until the next call. When
- * memory is out the text is cut; `decoder_failed` says so. */
+/* Ids to text, one by one, complete UTF-8 only. The text is borrowed until the next call. Without
+ * memory the text is cut; `decoder_failed` says so. */
 struct carat_decoder;
 int decoder_open(struct carat_decoder **out, const struct vocab *v, bool show_special,
                  struct carat_error *err);

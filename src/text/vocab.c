@@ -2,8 +2,8 @@
  * by text), (left id, right id) -> merge (open addressing), and the special tokens sorted by
  * text, which serves as a trie. Invariant after open: every id in them is in range, and no
  * merge involves a token that is not plain, so that BPE alone can never make a special token.
- * The hashes have a random key of each vocabulary, and half of the slots stay free, so that no file
- * can make a look-up long.
+ * Each vocabulary has a random hash key, and half of the slots stay free, so that no file can make
+ * look-ups slow.
  *
  * Legal: duplicate texts (the first id wins), NUL bytes in a text (lengths are explicit), token
  * types that are missing. Refused: an empty text (a token without effect), one that is too long,
@@ -21,11 +21,11 @@
 enum {
     TOKENS_MAX = 1 << 22,
     MERGES_MAX = 1 << 23,
-    TOKEN_BYTES_MAX = 4096, /* the longest of the real vocabulary has 93 */
+    TOKEN_BYTES_MAX = 4096, /* the longest token of the real vocabulary has 93 */
     ID_LIST_MAX = 65536,
     STOPS_MAX = 64,
-    /* Longer special tokens are not looked for in texts: a look-up at each byte takes as many
-     * steps as tokens are long. The longest of the real vocabulary has 16. */
+    /* Longer special tokens are not searched for in texts: a look-up at each byte takes as many
+     * steps as the longest token has bytes. The longest of the real vocabulary has 16. */
     SPECIAL_BYTES_MAX = 128,
 };
 
@@ -46,7 +46,7 @@ struct vocab {
     uint32_t slot_mask;
     struct merge *merges;
     uint32_t merge_mask;
-    int32_t *sorted_specials; /* ids by text, the ones that are looked for in texts */
+    int32_t *sorted_specials; /* by text; those that texts are searched for */
     int32_t n_specials;
     bool begins_special[256];
     int32_t bytes[256];
@@ -118,8 +118,8 @@ static int special_byte(const struct vocab *v, int32_t i, size_t depth)
     return (unsigned char)v->tokens[v->sorted_specials[i]].data[depth];
 }
 
-/* The first special in [low, high) whose byte at `depth` is not below `least`. All of them are
- * longer than `depth` and agree before it. */
+/* The first special in [low, high) whose byte at `depth` is not below `least`. All in the range are
+ * longer than `depth` and equal before it. */
 static int32_t bound(const struct vocab *v, int32_t low, int32_t high, size_t depth, int least)
 {
     while (low < high) {
@@ -138,7 +138,7 @@ int32_t vocab_match_special(const struct vocab *v, enum carat_special special, c
     if (special == CARAT_SPECIAL_NONE) return -1;
     int32_t best = -1, low = 0, high = v->n_specials;
     for (size_t depth = 0; low < high; depth++) {
-        /* One that ends here comes first in the range: a prefix sorts before what it begins. */
+        /* A token that ends here comes first in the range: a prefix sorts before longer texts. */
         int32_t id = v->sorted_specials[low];
         if (v->tokens[id].length == depth) {
             low++;
@@ -150,7 +150,7 @@ int32_t vocab_match_special(const struct vocab *v, enum carat_special special, c
         if (depth == length) break;
         int c = (unsigned char)text[depth];
         if (low < high && special_byte(v, low, depth) == c && special_byte(v, high - 1, depth) == c)
-            continue; /* all of them go on alike */
+            continue; /* all of them have this byte next */
         low = bound(v, low, high, depth, c);
         high = bound(v, low, high, depth, c + 1);
     }
@@ -165,7 +165,7 @@ size_t vocab_next_special(const struct vocab *v, const char *text, size_t from, 
 
 /* ---- Opening ---------------------------------------------------------------------------- */
 
-/* The value of two hex digits in capitals or not, -1 if there is another character. */
+/* The value of two hex digits of either case, -1 if there is another character. */
 static int hex_pair(const char *s)
 {
     int value = 0;
@@ -235,7 +235,7 @@ static int check_model(struct vocab *v, const struct gguf *g, struct carat_error
     return gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", &flag, err);
 }
 
-/* A list that goes with the tokens: absent (*out NULL), or of this type and length. */
+/* A list parallel to the tokens: absent (*out NULL), or of this type and length. */
 static int find_parallel(const struct vocab *v, const struct gguf *g, const char *key,
                          enum gguf_type type, const struct gguf_kv **out, struct carat_error *err)
 {
@@ -290,8 +290,8 @@ static int check_text(int32_t id, struct gguf_string s, struct carat_error *err)
     return CARAT_OK;
 }
 
-/* Class by text first: types differ between files, texts do not. "</s>" is marked as control by
- * some converters and is an ordinary HTML tag of the vocabulary. */
+/* The text decides before the type: types differ between files, texts do not. Some converters mark
+ * "</s>" as control, but it is an ordinary HTML tag of the vocabulary. */
 static enum token_class class_of(struct vocab *v, int32_t id, int64_t type)
 {
     struct gguf_string s = v->tokens[id];
@@ -397,7 +397,7 @@ static int sort_specials(struct vocab *v, struct carat_error *err)
         if (is_sought(v, id)) items[filled++] = (struct sort_item){v->tokens[id], id};
     qsort(items, n, sizeof *items, compare_items);
     v->n_specials = 0;
-    for (size_t i = 0; i < n; i++) /* of duplicates the first */
+    for (size_t i = 0; i < n; i++) /* the first of duplicates counts */
         if (i == 0 || compare_texts(items[i - 1].text, items[i].text) != 0)
             v->sorted_specials[v->n_specials++] = items[i].id;
     mem_free(items);

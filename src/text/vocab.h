@@ -1,12 +1,12 @@
-/* The vocabulary of a model file: token texts, their look-up, the BPE merges and what each
- * special token is.
+/* The vocabulary of a model file: token texts, their look-up, the BPE merges and the special
+ * tokens.
  *
  * Rules
  * 1. `vocab_open` checks every list of tokenizer.ggml.*; errors are CARAT_EFORMAT and name the
  *    key and the index.
  * 2. Token texts are borrowed from the struct gguf, which must outlive the vocabulary.
  * 3. Read-only after open: any thread may use it.
- * 4. Special tokens are known by text, not by id, and hardly by type: files disagree on types. */
+ * 4. Special tokens are known by text, not by id, and rarely by type: files disagree on types. */
 #ifndef TEXT_VOCAB_H
 #define TEXT_VOCAB_H
 
@@ -102,8 +102,8 @@ int32_t vocab_match_special(const struct vocab *v, enum carat_special special, c
 size_t vocab_next_special(const struct vocab *v, const char *text, size_t from, size_t length);
 size_t vocab_longest_plain(const struct vocab *v); /* bytes */
 
-/* CARAT_ECONTEXT when so many bytes of text are too long for a context of n_ctx positions whatever
- * they say; *bytes_max (may be NULL) is the most that is not refused. */
+/* CARAT_ECONTEXT when this many bytes cannot fit into n_ctx positions, whatever their tokens;
+ * *bytes_max (may be NULL) is the most that is not refused. */
 int vocab_check_length(const struct vocab *v, size_t bytes, int32_t n_ctx, size_t *bytes_max,
                        struct carat_error *err);
 
