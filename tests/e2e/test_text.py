@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Text to token ids and back, and chat requests to prompts.
+
+usage: tests/e2e/test_text.py PROGRAM [NAME...]      (only tests whose name contains a NAME)
+"""
+import json
+import sys
+import tempfile
+
+import program
+from program import FIXTURES, MODEL, carat, expect, expect_error, expect_status, need_json
+
+
+def test_tokenize_agrees_with_the_fixture():
+    cases = json.loads((FIXTURES / "tokens.json").read_text())
+    for case in cases[::5]:
+        flags = ["--special"] if case["parse_special"] else []
+        done = carat("tokenize", MODEL, "--json", *flags, stdin=case["text"].encode())
+        expect_status(done, 0)
+        ids = json.loads(done.stdout)["ids"]
+        expect(ids == case["ids"], f"{case['text']!r} {flags}: {ids}, {case['ids']} expected")
+
+
+def test_tokenize_takes_exact_bytes():
+    plain = json.loads(carat("tokenize", MODEL, "--json", stdin=b"Hi").stdout)["ids"]
+    lined = json.loads(carat("tokenize", MODEL, "--json", stdin=b"Hi\n").stdout)["ids"]
+    expect(len(lined) > len(plain), "the newline counts")
+    done = carat("tokenize", MODEL, "--json", stdin=b"a\0b\xff\n")
+    expect_status(done, 0)
+    expect(json.loads(carat("tokenize", MODEL, "--json", stdin=b"").stdout) == {"ids": []}, "empty")
+    with_bos = json.loads(carat("tokenize", MODEL, "--json", "--bos", stdin=b"Hi").stdout)["ids"]
+    expect(with_bos == [2] + plain, "--bos")
+
+
+def test_special_tokens_only_when_asked():
+    def ids(*flags):
+        done = carat("tokenize", MODEL, "--json", *flags, stdin=b"<turn|><|tool_call>")
+        return json.loads(done.stdout)["ids"]
+    expect(106 not in ids() and 48 in ids(), "by default user-defined ones")
+    expect(ids("--special") == [106, 48], "--special")
+    expect(not {106, 48} & set(ids("--plain")), "--plain")
+    expect_error(carat("tokenize", MODEL, "x", "--plain", "--special"), 2, "--plain")
+
+
+def test_token_listing_escapes_control_characters():
+    done = carat("tokenize", MODEL, stdin=b"\x1b[31m\x07\n")
+    expect_status(done, 0)
+    expect(b"\x1b" not in done.stdout and b"\x07" not in done.stdout, str(done.stdout))
+
+
+def test_detokenize_is_the_way_back():
+    text = "Hello, wörld! 1234\n\tend"
+    ids = json.loads(carat("tokenize", MODEL, "--json", "--plain",
+                           stdin=text.encode()).stdout)["ids"]
+    listed = " ".join(map(str, ids))
+    expect(carat("detokenize", MODEL, stdin=listed.encode()).stdout == text.encode(), "stdin")
+    done = carat("detokenize", MODEL, "--json", *ids)
+    expect(json.loads(done.stdout)["text"] == text, "arguments")
+    expect_error(carat("detokenize", MODEL, "999999"), 2, "999999")
+    expect_error(carat("detokenize", MODEL, "1 x"), 2, "byte")
+
+
+def test_template_agrees_with_the_fixture():
+    need_json()
+    cases = json.loads((FIXTURES / "chat.json").read_text())
+    for case in cases[::4]:
+        done = carat("template", "--size", case["size"], "-",
+                     stdin=json.dumps(case).encode())
+        expect_status(done, 0)
+        wanted = case["prompt"].encode()
+        is_same = done.stdout in (wanted, wanted + b"<|turn>model\n")
+        expect(is_same, f"{case['name']}: {done.stdout!r}")
+
+
+def test_template_takes_the_size_of_a_model():
+    need_json()
+    request = {"messages": [{"role": "user", "content": "Hello"}]}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(request, file)
+        file.flush()
+        by_model = carat("template", MODEL, file.name)
+        by_size = carat("template", "--size", "small", file.name)
+        expect_status(by_model, 0)
+        expect(by_model.stdout == by_size.stdout, str(by_model.stdout))
+
+
+def test_bad_requests_are_explained():
+    need_json()
+    for text, word in ((b"{", "line 1"), (b"[]", ""), (b'{"messages": 3}', "messages"),
+                       (b"", "JSON")):
+        expect_error(carat("template", "--size", "small", "-", stdin=text), 2, word)
+    expect_error(carat("template", "--size", "small"), 2, "REQUEST.json")
+
+
+if __name__ == "__main__":
+    sys.exit(program.main(globals()))
