@@ -94,6 +94,8 @@
       "parse no special token at all, as is done with a user's message")                           \
     X(BOS, FLAG, "bos", "", "", 0, 0, ON(TOKENIZE), "", "put <bos> in front")                      \
     X(IDS, FLAG, "ids", "", "", 0, 0, ON(TOKENIZE), "", "print the ids alone, as [1, 2, 3]")       \
+    X(OFFSETS, FLAG, "offsets", "", "", 0, 0, ON(TOKENIZE), "",                                    \
+      "print at which byte of the text each token begins")                                         \
     X(SHOW_COUNT, FLAG, "show-count", "", "", 0, 0, ON(TOKENIZE), "", "say how many there are")    \
     X(SIZE, CHOICE, "size", "", "", 0, 0, ON(TEMPLATE), "small|large",                             \
       "template of E2B and E4B (small) or of the others (large), instead of MODEL")                \

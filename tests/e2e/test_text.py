@@ -42,6 +42,33 @@ def test_special_tokens_only_when_asked():
     expect_error(carat("tokenize", MODEL, "x", "--plain", "--special"), 2, "--plain")
 
 
+def test_offsets_say_where_each_token_begins():
+    def offsets(text, *flags):
+        done = carat("tokenize", MODEL, "--offsets", "--json", *flags, stdin=text)
+        expect_status(done, 0)
+        result = json.loads(done.stdout)
+        expect(len(result["ids"]) == len(result["offsets"]), str(result))
+        return result["offsets"]
+    text = "Hi  there, w\u00f6rld \u2581x \U0001f600<|tool_call>\u03b2\n\n<0x41>".encode()
+    text += b"\0\xff end"
+    places = offsets(text) + [len(text)]
+    done = carat("tokenize", MODEL, "--offsets", stdin=text)
+    lines = done.stdout.decode().splitlines()
+    expect([int(line[9:16]) for line in lines] == places[:-1], "the listing has the same offsets")
+    for line, begin, end in zip(lines, places, places[1:]):
+        part, piece = text[begin:end], line[18:].removesuffix("  (special)").encode()
+        is_byte = len(part) == 1 and piece == b"<0x%02X>" % part[0]
+        shown = part.replace(b" ", "\u2581".encode()).replace(b"\n", b"\\n")
+        expect(is_byte or shown == piece, f"{part!r} is not {piece!r}")
+    hi = offsets(b"Hi")
+    expect(offsets(b"Hi", "--bos") == [0] + hi, "<bos> of --bos has no bytes")
+    expect(offsets(b"<bos>Hi", "--bos", "--special") == [0] + [5 + at for at in hi],
+           "<bos> of the text has five")
+    expect(offsets(b"<bos>Hi", "--bos") == [0] + offsets(b"<bos>Hi"), "<bos> that is text")
+    expect(offsets(b"") == [], "no text")
+    expect_error(carat("tokenize", MODEL, "x", "--offsets", "--ids"), 2, "--offsets")
+
+
 def test_token_listing_escapes_control_characters():
     done = carat("tokenize", MODEL, stdin=b"\x1b[31m\x07\n")
     expect_status(done, 0)
