@@ -31,8 +31,8 @@ int32_t batch_add(struct step *step, int32_t id, int32_t position, int32_t seque
     return step->n_out++;
 }
 
-/* The chunk after the rows that the step has by now: the next stretch of the oldest prompt that is
- * not yet at its end. NULL: none. */
+/* The next prefill chunk: the next stretch of the oldest prompt that has rows left after those
+ * already in the step. NULL: none. */
 static struct sequence *next_chunk(struct sequence *sequences, int32_t n_seq, int32_t chunk,
                                    int32_t *first, int32_t *n)
 {

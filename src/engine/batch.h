@@ -14,9 +14,9 @@ void batch_clear(struct step *step);
 /* Adds a row; `is_out`: its logits are wanted. Returns its place among the output rows, or -1. */
 int32_t batch_add(struct step *step, int32_t id, int32_t position, int32_t sequence, bool is_out);
 
-/* Rows of the next step: the new token of every decoding sequence, then up to `chunk` rows of
- * the oldest one that is still in its prompt. Each sequence's out_row, n_rows are set. The hint
- * points into the prompt that goes on in the step after it. */
+/* Fills in the next step: the newest token of every decoding sequence, then up to `chunk` rows of
+ * the oldest sequence that is still in its prompt. Sets out_row and n_rows of every sequence. The
+ * hint (next_id) points into the prompt that the step after this one continues. */
 void batch_next(struct step *step, struct sequence *sequences, int32_t n_seq, int32_t chunk);
 
 #endif

@@ -2,8 +2,8 @@
 
 #include "base/allowance.h"
 
-/* Other programs want some of a device too: what only makes it faster leaves them a tenth, unless
- * somebody has said how much may be taken. */
+/* Other programs want some of a device too. What only makes it faster leaves them a tenth, unless
+ * the user said how much may be taken. */
 enum { PART_FOR_OTHERS = 10 };
 
 uint64_t budget_left(uint64_t available, uint64_t taken)
@@ -11,7 +11,7 @@ uint64_t budget_left(uint64_t available, uint64_t taken)
     return available > taken ? available - taken : 0;
 }
 
-/* Of the host: ids and positions of a step, and rows between two devices that are not the host. */
+/* Host memory for the arrays of a step, and for rows between two devices that are not the host. */
 static uint64_t step_bytes(const struct layout *y)
 {
     return (uint64_t)(y->chunk + y->n_seq) * 4 * sizeof(int32_t) + y->plans.staging_bytes;
@@ -27,7 +27,7 @@ uint64_t budget_needed(const struct layout *y, int32_t site)
     const struct target *t = &y->targets[site];
     uint64_t taken = target_bytes(t);
     if (!t->backend->is_host) return taken;
-    return taken + taken / 256 + step_bytes(y) + budget_host_rest(y); /* tables of pages too */
+    return taken + taken / 256 + step_bytes(y) + budget_host_rest(y); /* 1/256: page tables */
 }
 
 bool budget_fits(const struct layout *y, int32_t site)
@@ -42,8 +42,7 @@ bool budget_all_fits(const struct layout *y)
     return true;
 }
 
-/* What a device pins of the host's memory has to be there besides what the host computes in, if it
- * computes too. */
+/* Host memory that devices may still pin. If the host computes too, its own need comes first. */
 static uint64_t left_on_host(const struct layout *y)
 {
     for (int32_t i = y->n_targets; y->n_targets > 1 && i-- > 0;)
@@ -59,8 +58,8 @@ static int32_t count_devices(const struct layout *y)
     return n;
 }
 
-/* Half of what the host has left may be pinned, by all devices together: nobody else gets it
- * back. */
+/* All devices together may pin half of what the host has left: no other program can use pinned
+ * memory. */
 static void place(struct layout *y, int32_t site, uint64_t others)
 {
     struct target *t = &y->targets[site];
@@ -71,7 +70,7 @@ static void place(struct layout *y, int32_t site, uint64_t others)
     plans_place(&y->plans, t, site, &room, &t->placement);
 }
 
-/* The host comes first: the others ask what it has left. */
+/* The host comes first: the other devices pin what it leaves. */
 void budget_place(struct layout *y, const uint64_t *others)
 {
     for (int32_t i = 0; i < y->n_targets; i++)

@@ -5,25 +5,25 @@
 
 #include "engine/layout.h"
 
-/* What `taken` leaves of the memory. */
+/* `available` less `taken`, or 0. */
 uint64_t budget_left(uint64_t available, uint64_t taken);
 
-/* Of host memory, besides what the weights are mapped from: rows of logits and what the runner's
- * user needs. */
+/* Host memory besides the mapped weights: a row of logits, and what the runner's user needs. */
 uint64_t budget_host_rest(const struct layout *y);
 
-/* That have to be available on a target. */
+/* Bytes that have to be available on a target. */
 uint64_t budget_needed(const struct layout *y, int32_t site);
 bool budget_fits(const struct layout *y, int32_t site);
 bool budget_all_fits(const struct layout *y);
 
-/* Decides where the weights of all targets go when `others[site]` bytes are taken by all else. */
+/* Decides where the weights of all targets go. `others[site]`: bytes that everything else takes
+ * there. */
 void budget_place(struct layout *y, const uint64_t *others);
 
-/* CARAT_EMEMORY says need and have. */
+/* CARAT_EMEMORY says how much is needed and how much there is. */
 int budget_check(const struct layout *y, struct carat_error *err);
 
-/* y->memory, from y->setup and the rest. */
+/* Fills in y->memory. y->setup has to be filled in before. */
 void budget_fill_table(struct layout *y);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "model/forward.h"
 
-/* Keys, and values, of each layer begin at multiples of so many bytes. */
+/* Bytes. Each layer's keys, and its values, begin at a multiple of this. */
 enum { ALIGNMENT = 256 };
 
 void caches_plan(struct caches *k, const struct gemma_config *c, const struct caches_shape *shape,

@@ -8,7 +8,7 @@
 
 struct caches {
     struct kv_cache cache[LAYERS_MAX];
-    uint64_t k_bytes[LAYERS_MAX]; /* of one cache's keys, and again of its values */
+    uint64_t k_bytes[LAYERS_MAX]; /* of one cache's keys; its values take as many */
 };
 
 /* What the caches are made for. */
@@ -17,8 +17,8 @@ struct caches_shape {
     enum format local, global; /* of layers with a window; of the others */
 };
 
-/* Shapes of all caches, without memory, and on each target what they need: kv_local, kv_global.
- * Sums that no memory could hold stop at BYTES_MAX. */
+/* Gives all caches their shapes, without memory, and each target the bytes that its caches need
+ * (kv_local, kv_global). Sums stop at BYTES_MAX. */
 void caches_plan(struct caches *k, const struct gemma_config *c, const struct caches_shape *shape,
                  const struct split *split, struct target *targets, int32_t n_targets);
 

@@ -1,6 +1,6 @@
 /* Cancelling from any thread, without a lock. The engine's thread says which request runs in a
- * slot; others ask for its end. Of two wishes for a slot the one for the later request stays, so
- * that a late wish for a request that has ended cannot hide one for the request after it. */
+ * slot; other threads ask for its end. Of two wishes for one slot, the wish for the later request
+ * is kept. So a late wish for a request that has ended cannot hide a wish for the next request. */
 #ifndef ENGINE_CANCEL_H
 #define ENGINE_CANCEL_H
 

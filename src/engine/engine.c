@@ -46,9 +46,9 @@ static int take_memory(carat_engine *e, struct carat_error *err)
     return CARAT_OK;
 }
 
-/* Of the host's memory: rows of logits that requests choose tokens from, and a few megabytes for
- * requests, stacks and the tables of the pages themselves. A process that takes its group's last
- * byte is killed, without a word. */
+/* Host memory of an engine: a row of logits per sequence to choose tokens from, and a few megabytes
+ * for requests, stacks and page tables. All is counted, because a process that takes the last byte
+ * of its cgroup is killed without a message. */
 static uint64_t host_bytes(const carat_model *model, const struct carat_engine_options *options)
 {
     uint64_t n_seq = options && options->n_seq > 0 ? (uint64_t)options->n_seq : 1;
@@ -201,8 +201,8 @@ static void end(carat_engine *e, struct sequence *s, enum carat_finish finish, c
     add_event(e, event);
 }
 
-/* The next token, or -1; from the device's best pairs where they are enough, else from the row.
- * Log-probabilities go into the event. */
+/* Puts the next token, or -1, and its log-probabilities into the event. Uses the device's best
+ * pairs if they are enough, else the row. */
 static int pick(carat_engine *e, const struct sequence *s, struct carat_event *event,
                 struct carat_error *err)
 {
@@ -231,7 +231,7 @@ static int pick(carat_engine *e, const struct sequence *s, struct carat_event *e
     return CARAT_OK;
 }
 
-/* The sequence's new logits become its next token, or its end. */
+/* Turns the sequence's new logits into its next token, or its end. */
 static int take_token(carat_engine *e, struct sequence *s, struct carat_error *err)
 {
     struct carat_event event = {.request = s->request, .kind = CARAT_EVENT_TOKEN};

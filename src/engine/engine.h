@@ -13,11 +13,11 @@ struct carat_engine {
     struct arena arena; /* sequences, events, step; sealed after opening */
     struct step step;
     struct sequence *sequences;  /* slots; the index is the sequence's number in steps and caches */
-    struct cancel_slot *cancels; /* one a slot; all else is the engine's thread's */
+    struct cancel_slot *cancels; /* one per slot; other threads touch nothing else */
     int32_t *suppressed;
     size_t n_suppressed;
     struct carat_event *events; /* a ring */
-    struct carat_logprob *tops; /* room for `top` of each of them */
+    struct carat_logprob *tops; /* room for `top` of each event */
     int32_t events_size, events_first, events_count;
     carat_request_id last_request;
 };

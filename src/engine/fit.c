@@ -156,7 +156,7 @@ static int compile(struct layout *y, struct carat_error *err)
     return CARAT_OK;
 }
 
-/* What everything takes with this context. */
+/* Measures what everything takes with this context. */
 static int measure(struct layout *y, int32_t n_ctx, struct carat_error *err)
 {
     uint64_t others[SITES_MAX];
@@ -168,7 +168,7 @@ static int measure(struct layout *y, int32_t n_ctx, struct carat_error *err)
     return CARAT_OK;
 }
 
-/* Caches that are chosen by us take 9 tenths of what the rest leaves. */
+/* A context that we choose may give caches nine tenths of what everything else leaves. */
 static bool caches_fit(const struct layout *y, const uint64_t *left)
 {
     for (int32_t i = 0; i < y->n_targets; i++)
@@ -192,8 +192,8 @@ static int32_t choose_context(struct layout *y, const uint64_t *left)
     return n_ctx;
 }
 
-/* Plans come first with the longest context: they tell what buffers need, and weights at least. A
- * longer context is worth more than tables on the device. */
+/* Compiles with the longest context first, to learn what buffers need and what weights need at
+ * least. The context is chosen before optional tables are placed: it is worth more. */
 static int measure_longest(struct layout *y, struct carat_error *err)
 {
     uint64_t others[SITES_MAX], left[SITES_MAX];
@@ -209,7 +209,7 @@ static int measure_longest(struct layout *y, struct carat_error *err)
     return measure(y, choose_context(y, left), err);
 }
 
-/* As the pass is divided already. */
+/* Measures the pass as it is divided already. */
 static int measure_divided(struct layout *y, const struct layout_source *from,
                            const struct carat_engine_options *o, struct carat_error *err)
 {
@@ -217,8 +217,8 @@ static int measure_divided(struct layout *y, const struct layout_source *from,
     return o->n_ctx ? measure(y, o->n_ctx, err) : measure_longest(y, err);
 }
 
-/* As many layers on the first device as fit there, when not all do. If the user gave no context
- * size, this uses the least usual one: weights on the faster device are worth more than
+/* Puts as many layers on the first device as fit there, when not all do. If the user gave no
+ * context size, uses the smallest of `usual`: weights on the faster device are worth more than
  * positions. */
 static int measure_largest(struct layout *y, const struct layout_source *from,
                            const struct carat_engine_options *o, struct carat_error *err)
@@ -236,7 +236,7 @@ static int measure_largest(struct layout *y, const struct layout_source *from,
     return measure(y, n_ctx, err);
 }
 
-/* Caches of a context that somebody asked for may be narrower if nobody asked for their type. */
+/* If the user asked for a context but for no KV type, global caches may be narrower. */
 static bool may_narrow(const struct layout *y, const struct carat_engine_options *o)
 {
     if (!o->n_ctx || o->kv_type != CARAT_KV_AUTO || y->kv_format != FORMAT_F16) return false;
@@ -248,8 +248,8 @@ static bool may_narrow(const struct layout *y, const struct carat_engine_options
 typedef int (*measure_fn)(struct layout *y, const struct layout_source *from,
                           const struct carat_engine_options *o, struct carat_error *err);
 
-/* Measures in one of the two ways. If that does not fit, and does with narrower caches of global
- * layers, these are taken. */
+/* Measures in one of the two ways. If that does not fit but narrower caches of global layers do,
+ * takes the narrower ones. */
 static int measure_narrowing(struct layout *y, const struct layout_source *from,
                              const struct carat_engine_options *o, measure_fn way,
                              struct carat_error *err)
@@ -265,8 +265,8 @@ static int measure_narrowing(struct layout *y, const struct layout_source *from,
 
 /* ---- All of it -------------------------------------------------------------------------- */
 
-/* One device, or two if all does not fit on the first, or if the options say so. A host's own
- * backend has nothing to gain from a second one, unless a test asks for it. */
+/* One device, or two if all does not fit on the first, or if the options say so. A backend of the
+ * host gains nothing from a second device; only a test asks for one. */
 static int fit_by_options(struct layout *y, const struct layout_source *from,
                           const struct carat_engine_options *o, struct carat_error *err)
 {

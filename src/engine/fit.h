@@ -6,7 +6,8 @@
 #include "engine/layout.h"
 
 /* Opens the devices, chooses sizes and compiles. `options` may be NULL. CARAT_EUSAGE names an
- * option out of range, CARAT_EMEMORY says need and have. On failure nothing is left to deinit. */
+ * option out of range; CARAT_EMEMORY says how much is needed and how much there is. On failure
+ * nothing is left to deinit. */
 int layout_init(struct layout *y, const struct layout_source *from,
                 const struct carat_engine_options *options, struct carat_error *err);
 void layout_deinit(struct layout *y);

@@ -9,27 +9,27 @@
 #include "engine/plans.h"
 #include "gguf/gguf.h"
 
-/* When a pass is divided by options and not by parts: the device asked for, and the CPU, which
- * takes the rest. */
+/* Sites of a pass that is divided by options, not by parts: the device asked for, and the CPU,
+ * which takes the rest. */
 enum { FIRST_TARGET, REST_TARGET };
 
 /* A device, and the layers that it computes. */
 struct layout_part {
     const char *backend;
     int32_t device;   /* which of the backend's */
-    int32_t n_layers; /* that follow those of the part before; of the last one all that are left */
+    int32_t n_layers; /* the next so many; the last part takes all that are left */
 };
 
 /* What a layout is made from. Borrowed. */
 struct layout_source {
     const struct gemma_config *config;
     const struct gguf *gguf;
-    /* Where the weights' views go that each target gets of its own. NULL: nothing will be run, and
-     * `weights` serves for all. */
+    /* Holds each target's own views of the weights. NULL: nothing will be run, and all targets use
+     * `weights`. */
     struct arena *arena;
     const struct weights *weights;
     int32_t outs_max;                /* rows of logits that a step may want */
-    uint64_t host_bytes;             /* of host memory that the runner's user needs for itself */
+    uint64_t host_bytes;             /* host memory that the runner's user needs */
     const struct layout_part *parts; /* NULL: divided as the options say */
     int32_t n_parts;
 };
@@ -39,14 +39,14 @@ struct layout {
     struct target targets[SITES_MAX]; /* by site */
     int32_t n_targets;
     struct split split;
-    int32_t n_far_experts; /* layers, the first ones, whose experts are on REST_TARGET */
+    int32_t n_far_experts; /* so many first layers have their experts on REST_TARGET */
     int32_t n_ctx, n_seq, chunk;
     int32_t outs_max;    /* rows of logits that a step may want; no more than the chunk has */
     uint64_t host_bytes; /* as in layout_source */
     enum format kv_format, kv_format_global; /* of local layers; of global ones */
     struct caches caches;
     struct plans plans;
-    uint64_t whole_bytes; /* that all layers would take of the first device; 0: they fit */
+    uint64_t whole_bytes; /* what all layers would take of the first device; 0: they fit */
     struct carat_memory memory;
     struct carat_setup setup; /* borrows from this */
 };

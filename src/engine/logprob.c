@@ -2,7 +2,8 @@
 
 #include <math.h>
 
-/* The logits of the likeliest ids, best first: few, so that they are kept in order. */
+/* Finds the logits of the likeliest ids, best first. There are only a few, so the list is kept
+ * sorted. */
 static void find_top(const float *row, int32_t n, struct carat_logprob *top, int32_t n_top)
 {
     int32_t count = 0;

@@ -22,7 +22,7 @@ void add_clean_value(const struct gguf *g, const char *key, struct buf *out)
     }
 }
 
-/* NULL when memory is out. */
+/* NULL: out of memory. */
 static const char *clean_name(struct carat_model *m)
 {
     struct buf clean = {0};
@@ -33,8 +33,8 @@ static const char *clean_name(struct carat_model *m)
     return kept;
 }
 
-/* The template differs between sizes in one line: the large ones begin their answer with an
- * empty thought. Per-layer embeddings are what only the small ones have. */
+/* The template differs between sizes in one line: the large ones begin their answer with an empty
+ * thought. Only the small ones have per-layer embeddings. */
 static enum carat_size size_of(const struct gemma_config *c)
 {
     return c->n_ple ? CARAT_SIZE_SMALL : CARAT_SIZE_LARGE;

@@ -18,7 +18,8 @@ struct carat_model {
     struct arena arena;
 };
 
-/* A text of the file for a terminal: valid UTF-8, no control characters, not endless. */
+/* Adds a text of the file to `out`, safe for a terminal: valid UTF-8, no control characters,
+ * limited length. */
 void add_clean_value(const struct gguf *g, const char *key, struct buf *out);
 
 #endif

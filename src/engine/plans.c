@@ -64,7 +64,7 @@ bool segment_crossing(const struct segment *s, int32_t i, struct crossing *out)
     return true;
 }
 
-/* What all rows need that go through the host on their way between two devices in a step. */
+/* Bytes of all rows of a step that pass through the host on their way between two devices. */
 static size_t staging_bytes(const struct bucket *b, const struct target *targets)
 {
     size_t bytes = 0;
@@ -103,8 +103,8 @@ static int add_bucket(struct plans *p, const struct plan_source *from, int32_t r
 }
 
 /* Steps that come again and again. Decode steps of a bucket have all its rows. Prompts have usual
- * lengths and one row whose logits are wanted. Of full chunks only the last one wants a row.
- * `least` is the rows of the bucket below, which takes what is shorter. */
+ * lengths and one row whose logits are wanted. Only a prompt's last chunk wants a row. `least`:
+ * rows of the bucket below, which takes shorter prompts. */
 static void add_usual_prompts(struct bucket *b, int32_t n_sites, int32_t least, int32_t chunk)
 {
     static const int32_t lengths[] = {8, 16, 32, 64, 128, 192, 256, 320, 384, 448, 512, 1024};
@@ -171,7 +171,8 @@ static bool is_cut(const struct bucket *b, const struct plan *plan)
 }
 
 /* A device prepares a weight for what the first plan that it sees does with it. Where plans are
- * cut, that has to be all that the site does: a program of it is made, and never run. */
+ * cut, the first one must have all the site's work. So the uncut plan is bound first, and never
+ * run. */
 static int prepare_weights(const struct plans *p, const struct target *t, int32_t site,
                            struct carat_error *err)
 {
@@ -187,7 +188,8 @@ static int prepare_weights(const struct plans *p, const struct target *t, int32_
 int plans_bind(struct plans *p, const struct target *targets, struct carat_error *err)
 {
     for (int32_t i = 0; i < p->n_sites; i++) TRY(prepare_weights(p, &targets[i], i, err));
-    for (int32_t i = p->n_buckets - 1; i >= 0; i--) /* the largest tells what all share */
+    /* The largest comes first: it sets what all share. */
+    for (int32_t i = p->n_buckets - 1; i >= 0; i--)
         for (int32_t k = 0; k < p->buckets[i].n_segments; k++) {
             struct segment *s = &p->buckets[i].segments[k];
             const struct target *t = &targets[s->site];

@@ -15,7 +15,7 @@ enum { BUCKETS_MAX = 16 };
 
 struct segment {
     int32_t site;
-    const struct plan *plan; /* `cut`, or the bucket's when that is one segment */
+    const struct plan *plan; /* `cut`, or the bucket's whole plan if it is one segment */
     struct plan cut;
     struct program *program; /* NULL until bound */
 };
@@ -30,8 +30,8 @@ struct bucket {
 struct plans {
     struct bucket buckets[BUCKETS_MAX]; /* rising in rows */
     int32_t n_buckets, n_sites;
-    /* The most that one of them needs: of each device; of the host, for rows that go from one
-     * device to another when neither is the host. */
+    /* The largest need of any bucket: on each device, and on the host for rows that go between two
+     * devices that are not the host. */
     size_t bytes[SITES_MAX], scratch_bytes[SITES_MAX], staging_bytes;
 };
 
@@ -49,16 +49,16 @@ struct plan_source {
 int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
                   int32_t outs, struct carat_error *err);
 
-/* Binds all plans, in the memory that the targets have, with their weights placed as they say. */
+/* Binds all plans in the targets' memory, with weights placed as the targets say. */
 int plans_bind(struct plans *p, const struct target *targets, struct carat_error *err);
 
-/* Where the weights of a site's plans go, for plans_bind: the largest of them has all that the site
- * does. Nothing where nothing runs. */
+/* Decides where the weights of a site's plans go, for plans_bind. Asks for the largest plan, which
+ * has all the site's work. Places nothing where nothing runs. */
 void plans_place(const struct plans *p, const struct target *target, int32_t site,
                  const struct room *room, struct placement *out);
 void plans_deinit(struct plans *p, const struct target *targets);
 
-/* The smallest that holds a step; never NULL for what plans_compile was told of. */
+/* The smallest bucket that holds a step. Never NULL for steps that plans_compile was told of. */
 const struct bucket *plans_get(const struct plans *p, int32_t n_token, int32_t n_out);
 
 /* The segment that gives the logits. */
@@ -67,23 +67,22 @@ static inline const struct segment *bucket_last(const struct bucket *b)
     return &b->segments[b->n_segments - 1];
 }
 
-/* Rows that a segment reads of another device: an INPUT of it. */
+/* Rows that a segment reads from another device: one of its INPUT ops. */
 struct crossing {
     int32_t from_site;
-    buf_id from, to;     /* a buffer of that site's plan; the one here */
+    buf_id from, to;     /* the buffer in that site's plan; the buffer here */
     enum row_class rows; /* each of `row_bytes` */
     size_t row_bytes;
 };
 
-/* The i-th of a segment; false: there are not so many. */
+/* The i-th crossing of a segment. False: there are fewer. */
 bool segment_crossing(const struct segment *s, int32_t i, struct crossing *out);
 
 /* What a step has to read and to compute at least, on all devices. */
 struct plan_work plans_count_work(const struct plans *p, int32_t n_token, int32_t n_out,
                                   int32_t context);
 
-/* The plan of a step as text, or the segments of which it consists. CARAT_EUSAGE: there is no such
- * step. */
+/* Prints the plan of a step, segment by segment. CARAT_EUSAGE: there is no such step. */
 int plans_print(const struct plans *p, const struct target *targets, int32_t rows, int32_t outs,
                 struct buf *out, struct carat_error *err);
 

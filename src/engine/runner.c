@@ -5,7 +5,7 @@
 
 /* ---- Memory ----------------------------------------------------------------------------- */
 
-/* Calls `f` for each pair of a device and a host's buffers, which rows come from and go to. */
+/* Calls `f` for each device with each host buffer that its rows are copied to or from. */
 static void for_shared(struct runner *r,
                        void (*f)(const struct target *device, void *host, size_t bytes))
 {
@@ -89,8 +89,8 @@ static int open_once(struct runner **out, const struct layout_source *source,
     return status;
 }
 
-/* How much memory the system lets us pin is known only when it is done. If that fails, a table for
- * which nobody asked for a place stays in the file. */
+/* Only pinning shows how much memory the system lets us pin. If it fails, a table for which the
+ * user chose no place stays in the file. */
 int runner_open(struct runner **out, const struct layout_source *source,
                 const struct carat_engine_options *options, struct carat_error *err)
 {
@@ -115,15 +115,16 @@ void runner_close(struct runner *r)
 
 /* ---- Rows from one device to another ---------------------------------------------------- */
 
-/* Where a buffer of the bucket's plan of a site lies. */
+/* Address of a buffer of a site's plan. */
 static char *buffer_at(const struct runner *r, const struct bucket *b, int32_t site, buf_id id)
 {
     return (char *)r->layout.targets[site].memory + plan_buf_at(&b->plans[site], id)->offset;
 }
 
-/* What a segment reads of other devices goes through memory that the host can reach: the buffers of
- * the one that is the host, or staging. First out of the devices, then, when that has arrived, into
- * this one. `staged`: bytes of staging that earlier segments of the step have used. */
+/* What a segment reads from other devices goes through host memory: the buffers of the host, if one
+ * of the two is the host, else staging. Rows are first copied out of the other devices and, once
+ * they have arrived, into this one. `staged`: bytes of staging that earlier segments of the step
+ * have used. */
 struct crossings {
     struct runner *r;
     const struct bucket *bucket;
@@ -151,7 +152,7 @@ static void carry(const struct crossings *c, const struct segment *s, const stru
     }
 }
 
-/* Returns the bytes of staging that have been used afterwards. */
+/* Returns the bytes of staging used so far in the step. */
 static size_t carry_all(const struct crossings *c, const struct segment *s,
                         enum direction direction)
 {
@@ -170,7 +171,7 @@ static size_t carry_all(const struct crossings *c, const struct segment *s,
 
 /* ---- Running ---------------------------------------------------------------------------- */
 
-/* Waits until all targets but one have done what they were told. */
+/* Waits until all targets but `site` are done. */
 static int wait_for_others(struct runner *r, int32_t site, struct carat_error *err)
 {
     for (int32_t i = 0; i < r->layout.n_targets; i++) {
@@ -182,8 +183,8 @@ static int wait_for_others(struct runner *r, int32_t site, struct carat_error *e
     return CARAT_OK;
 }
 
-/* Segments run one after the other. Each waits for the others once, when the copies of their rows
- * have been ordered. So nobody still reads or writes the rows of a host that goes on computing. */
+/* Runs the segments one after the other. Each waits once for all other devices, after their copies
+ * have been queued. So the host never computes on rows that a device still reads or writes. */
 static int run_segments(struct runner *r, const struct bucket *b, const struct step *step,
                         struct carat_error *err)
 {
@@ -205,7 +206,7 @@ int runner_check(const struct runner *r, struct carat_error *err)
     return (int)r->loss.code;
 }
 
-/* Remembers why a device failed, for everybody who asks again. */
+/* Remembers why a device failed, for every later call. */
 static int lose(struct runner *r, const struct carat_error *why, struct carat_error *err)
 {
     r->loss = *why;

@@ -1,7 +1,7 @@
 /* One model on its devices: weights, caches, compiled plans and their memory. It runs steps and
- * gives the logits of their rows. What the rows are for is not known here: whoever fills in the
- * steps decides which sequence is whose. Several runners may be open at the same time, for a
- * second model or for a part of one; they share nothing.
+ * gives the logits of their rows. It does not know what the rows are for: whoever fills in the
+ * steps decides whose a sequence is. Several runners may be open at the same time, for a second
+ * model or for a part of one; they share nothing.
  *
  * Of carat.h only the options, the memory table and the setup of an engine are used.
  *
@@ -12,20 +12,19 @@
 #include "engine/layout.h"
 
 struct runner {
-    struct layout
-        layout; /* what was decided, what was compiled, and the devices with what they have */
+    struct layout layout;    /* decisions, compiled plans, and the devices with what they hold */
     struct arena arena;      /* views of the weights, `row`, `staging`; sealed after opening */
     float *row;              /* n_vocab logits on the host */
     char *staging;           /* rows on their way between two devices that are not the host */
-    bool are_shared;         /* the buffers of hosts, with devices */
+    bool are_shared;         /* host buffers, with devices (page-locked) */
     bool is_busy[SITES_MAX]; /* targets that have been told to do something since the last fence */
     struct carat_error loss; /* set once a device has failed: only closing is left */
 };
 
 /* Opens the devices, decides what goes where, and takes all memory that steps will need. `source`,
  * in which `arena` and `weights` need not be set, is borrowed; its config and file must outlive the
- * runner. `options` may be NULL. Errors as layout_init has them, and CARAT_EMEMORY when memory that
- * was counted on is not there. */
+ * runner. `options` may be NULL. Errors are those of layout_init, and CARAT_EMEMORY when memory
+ * that was counted on is not there. */
 int runner_open(struct runner **out, const struct layout_source *source,
                 const struct carat_engine_options *options, struct carat_error *err);
 void runner_close(struct runner *r); /* NULL is fine */
@@ -34,8 +33,8 @@ void runner_close(struct runner *r); /* NULL is fine */
  * chunk + n_seq rows. CARAT_EDEVICE when a device is lost. */
 int runner_run(struct runner *r, const struct step *step, struct carat_error *err);
 
-/* Row `out` of the logits of the step that was run last, on the host, until the next call.
- * CARAT_EDEVICE as above: then *row is not to be read. */
+/* Row `out` of the last step's logits, on the host. Valid until the next call. CARAT_EDEVICE as
+ * above: then *row is not to be read. */
 int runner_logits(struct runner *r, const struct step *step, int32_t out, const float **row,
                   struct carat_error *err);
 
@@ -47,11 +46,11 @@ int runner_best(const struct runner *r, const struct step *step, int32_t out,
 /* CARAT_EDEVICE with the reason once a device is lost. */
 int runner_check(const struct runner *r, struct carat_error *err);
 
-/* What the first device can do at most, measured in memory that is left. CARAT_EDEVICE where a
+/* Measures what the first device can do at most, in memory that is left. CARAT_EDEVICE if its
  * backend cannot tell. */
 int runner_measure_limits(struct runner *r, struct device_limits *out, struct carat_error *err);
 
-/* Where the time of all steps so far went, a table for each device that has taken one. */
+/* Prints where the time of all steps so far went: a table for each device that keeps a profile. */
 void runner_print_profile(const struct runner *r, struct buf *out);
 
 #endif

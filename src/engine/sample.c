@@ -117,7 +117,7 @@ static bool allocate(struct sampler *s, const struct sampler_options *o)
     return s->row && s->bias && s->suppressed;
 }
 
-/* With what its zeros stand for. */
+/* Replaces zeros by the defaults that they stand for. */
 static struct carat_sampling complete(struct carat_sampling p)
 {
     enum { LAST_N = 64 };
@@ -203,7 +203,7 @@ float *sample_copy(struct sampler *s, const float *logits)
     return s->row;
 }
 
-/* The row with bias, penalties and bans in it. */
+/* The row with bias, penalties and bans applied. */
 static const float *change_row(struct sampler *s, const float *logits)
 {
     if (!s->row) return logits;
@@ -293,7 +293,7 @@ static int compare_candidates(const void *left, const void *right)
     return comes_after(*a, *b) ? 1 : comes_after(*b, *a) ? -1 : 0;
 }
 
-/* Gives weights; returns their sum. */
+/* Sets the candidates' weights; returns their sum. */
 static double weigh(struct sampler *s, int32_t count)
 {
     float best = -INFINITY;
@@ -308,9 +308,9 @@ static double weigh(struct sampler *s, int32_t count)
     return sum;
 }
 
-/* All of the vocabulary is in play: drops what surely lies outside top-p (candidates whose
- * weights together cannot reach 1 - top_p) or below min-p, so that few are left to sort. The
- * best one has weight 1. */
+/* All of the vocabulary is in play: drops what surely lies outside top-p (candidates whose weights
+ * together cannot reach 1 - top_p) or below min-p, so that only a few are left to sort. The best
+ * one has weight 1. */
 static int32_t drop_tail(struct sampler *s, int32_t count, double sum)
 {
     double limit = (1.0 - (double)s->sampling.top_p) * sum / (double)count;
@@ -340,7 +340,7 @@ static int32_t draw(struct sampler *s, int32_t count)
     double sum = 0.0;
     for (int32_t i = 0; i < count; i++) sum += s->candidates[i].weight;
     double point = rng_unit(&s->rng) * sum;
-    int32_t id = -1; /* rounding may leave the last possible one */
+    int32_t id = -1; /* rounding may let the loop reach its end: then the last possible one */
     for (int32_t i = 0; i < count; i++) {
         if (s->candidates[i].weight > 0.0) id = s->candidates[i].id;
         point -= s->candidates[i].weight;

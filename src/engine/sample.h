@@ -1,8 +1,8 @@
 /* Picks the next token from a row of logits.
  *
- * Order: bias and suppressed ids, penalties, top-k, temperature, softmax, top-p, min-p, draw.
- * Top-k comes before temperature because one pass over 262,144 logits then replaces a softmax
- * over all of them; as temperature keeps the order, the result is that of the usual order.
+ * Order: bias and suppressed ids, penalties, top-k, temperature, softmax, top-p, min-p, draw. Top-k
+ * comes before temperature, so that one pass over 262,144 logits replaces a softmax over all of
+ * them. Temperature keeps the order of logits, so the result is that of the usual order.
  *
  * Rules
  * 1. Everything is allocated by sample_open; picking and accepting never fail for memory.
@@ -32,7 +32,7 @@ struct sampler_options {
     size_t n_bias;
     const int32_t *suppressed; /* copied; never picked */
     size_t n_suppressed;
-    bool changes_row; /* sample_copy will be asked for */
+    bool changes_row; /* sample_copy will be called */
 };
 int sample_open(struct sampler **out, const struct sampler_options *options,
                 struct carat_error *err);
@@ -44,9 +44,8 @@ float *sample_copy(struct sampler *s, const float *logits);
 /* The id, or -1 when the row holds NaN or +infinity, or nothing that may be picked. */
 int32_t sample_pick(struct sampler *s, const float *logits);
 
-/* The same from the n largest logits of the row, falling, ties by rising id (backend.h: best):
- * picks the same id. Only where sample_takes_best says so: nothing changes the row, and n is
- * enough. */
+/* Picks the same id from the n largest logits of the row, falling, ties by rising id (backend.h:
+ * best). Only if sample_takes_best says so: nothing changes the row, and n is enough. */
 bool sample_takes_best(const struct sampler *s, int n);
 int32_t sample_pick_best(struct sampler *s, const struct logit_pair *best, int n);
 

@@ -17,12 +17,12 @@ struct sequence {
     int32_t n_cached; /* positions whose keys and values are in the caches */
     int32_t last_id;  /* the newest token, not yet in the caches */
     bool ignore_stop, want_logprob;
-    int32_t n_top; /* log-probabilities wanted besides */
+    int32_t n_top; /* how many likeliest ids are wanted with it */
     carat_on_logits_fn on_logits;
     void *on_logits_user;
     double started, first_token; /* seconds of the monotonic clock */
 
-    int32_t n_rows, out_row; /* in the step that is under way; out_row -1: no logits wanted */
+    int32_t n_rows, out_row; /* in the current step; out_row -1: no logits wanted */
 };
 
 /* Takes a checked request into a free slot. */

@@ -10,7 +10,7 @@ static enum carat_kv_type kv_type_of(enum format format)
     }
 }
 
-/* The table is where layer 0 is. The CPU reads its own in the mapped file. */
+/* The table of per-layer embeddings is where layer 0 is. The CPU reads it in the mapped file. */
 static enum carat_ple table_place(const struct layout *y)
 {
     const struct target *first = &y->targets[FIRST_TARGET];

@@ -140,7 +140,7 @@ static void take_clean(const struct gguf *g, const char *key, char *out, size_t 
 {
     struct buf text = {0};
     add_clean_value(g, key, &text);
-    snprintf(out, size, "%s", buf_text(&text)); /* a character cut in two is not shown whole */
+    snprintf(out, size, "%s", buf_text(&text)); /* may cut the last character in two */
     buf_deinit(&text);
 }
 

@@ -14,7 +14,7 @@ struct target {
     char name[96];
 
     /* Bytes, before anything is taken. */
-    size_t total, available; /* of the device; of these, what may be taken */
+    size_t total, available; /* of the device; what may be taken of it */
     size_t driver;           /* what of it is left to the driver */
     bool is_limited;         /* a user said how much may be taken */
 
@@ -22,10 +22,10 @@ struct target {
      * weights go. */
     uint64_t kv_local, kv_global, buffers;
     struct placement placement;
-    const struct weights *weights; /* which its plans read: `own`, or views that nobody runs */
+    const struct weights *weights; /* what its plans read: `own`, or views that nobody runs */
 
     struct weights own; /* device_data is of this device */
-    int32_t n_loaded;   /* of these, those that the device has */
+    int32_t n_loaded;   /* how many of these the device has */
     void *kv, *memory, *scratch;
 };
 
@@ -41,14 +41,13 @@ static inline uint64_t target_kv_bytes(const struct target *t)
     return bytes_add(t->kv_local, t->kv_global);
 }
 
-/* All that is taken of the device for good. */
+/* All bytes that the device holds while it is open. */
 static inline uint64_t target_bytes(const struct target *t)
 {
     return bytes_add(target_kv_bytes(t), t->buffers + t->placement.device_bytes);
 }
 
-/* Whether rows go from one device to another through memory of neither: if none of the two is the
- * host. */
+/* Whether rows between two devices go through a buffer of neither: if neither is the host. */
 static inline bool target_needs_staging(const struct target *from, const struct target *to)
 {
     return !from->backend->is_host && !to->backend->is_host;
