@@ -252,7 +252,7 @@ static void limits_of_the_process_count(void **state)
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-enum { HAS_SANITIZER = 1 }; /* whose shadow takes terabytes of address space */
+enum { HAS_SANITIZER = 1 }; /* its shadow memory takes terabytes of address space */
 #else
 enum { HAS_SANITIZER = 0 };
 #endif

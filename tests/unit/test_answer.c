@@ -1,4 +1,4 @@
-/* Answers: parts up to a stop string. What must come out is said by a search byte by byte. */
+/* Answers: parts up to a stop string. A search byte by byte tells what must come out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,7 @@ static void add_parts(struct buf *out, char *open, const struct carat_part *part
     }
 }
 
-/* Feeds ids in groups of `step`, at random with `r`; gives the stop string. */
+/* Feeds ids in groups of `step`, or of random size with `r`. Returns the stop string. */
 static const char *feed(carat_answer *a, const int32_t *ids, size_t count, uint32_t step,
                         struct rng *r, struct buf *out)
 {
@@ -83,7 +83,7 @@ static const char *feed(carat_answer *a, const int32_t *ids, size_t count, uint3
     return answer_stop(a);
 }
 
-/* In every grouping, on an answer of its own. */
+/* In every grouping, each time on an answer of its own. */
 static void check(const char *said, size_t length, const char *const *stops, size_t n_stops,
                   bool is_raw, const char *expected, const char *expected_stop)
 {
@@ -115,8 +115,8 @@ static void a_text_ends_before_its_first_stop_string(void **state)
         {"one tw", {"two"}, "Tone tw", NULL}, /* held back, and then no end */
         {"aaab", {"aab"}, "Ta", "aab"},
         {"abababc", {"ababc"}, "Tab", "ababc"},
-        {"abcd", {"abcd", "bc"}, "Ta", "bc"}, /* complete first */
-        {"abcd", {"cd", "bcd"}, "Ta", "bcd"}, /* at once: the longer one */
+        {"abcd", {"abcd", "bc"}, "Ta", "bc"}, /* the one that is complete first */
+        {"abcd", {"cd", "bcd"}, "Ta", "bcd"}, /* complete at once: the longer one */
         {"x\ny\nz", {"\n"}, "Tx", "\n"},
         {"gr\xc3\xbc\xc3\x9f dich", {"\xc3\x9f"}, "Tgr\xc3\xbc", "\xc3\x9f"},
     };
@@ -275,7 +275,7 @@ static int answer_once(const int32_t *ids, size_t count, struct carat_error *err
     for (size_t i = 0; i < count && !status; i++)
         status = answer_push(a, &ids[i], 1, &parts, &n, err);
     int last = answer_finish(a, &parts, &n, err);
-    assert_true(!status || last); /* once text was lost nothing more is handed out */
+    assert_true(!status || last); /* once text was lost, no more is handed out */
     assert_true(!last || n == 0);
     answer_close(a);
     return status ? status : last;

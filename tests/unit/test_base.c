@@ -40,7 +40,7 @@ static int check_blocks(void **state)
 
 /* ---- hash ------------------------------------------------------------------------------- */
 
-/* Values of Python 3.11's hash() of bytes with PYTHONHASHSEED=0. */
+/* Values of hash() of bytes in Python 3.11 with PYTHONHASHSEED=0. */
 static void hash_is_siphash_1_3(void **state)
 {
     (void)state;
@@ -54,7 +54,8 @@ static void hash_is_siphash_1_3(void **state)
     assert_true(hash_bytes(zero, bytes, 64) == 0x75e05fd5bbc870c6u);
 }
 
-/* Texts that were looked for until they met in one slot of 256 do not meet under another key. */
+/* Texts that were searched for so that all fall into one slot of 256 do not do so under another
+ * key. */
 static void texts_collide_under_one_key_only(void **state)
 {
     (void)state;
@@ -117,7 +118,7 @@ static void allocations_fail_on_purpose(void **state)
     assert_true(blocks[0] && blocks[1] && !blocks[2]);
     assert_null(mem_resize(blocks[0], 100, 1)); /* and all later ones; the old block stays */
     assert_int_equal(mem_fail_after(-1), 1);
-    assert_int_equal(mem_fail_after(-1), 0); /* told once */
+    assert_int_equal(mem_fail_after(-1), 0); /* reported once */
     blocks[2] = mem_alloc(8, 1);
     assert_non_null(blocks[2]);
     mem_fail_after(5);
@@ -274,7 +275,7 @@ static void every_code_point_is_written_and_read(void **state)
     }
 }
 
-/* A decoder of its own: builds the value, then asks whether the shortest form has this length. */
+/* An independent decoder: builds the value, then asks whether the shortest form has this length. */
 static int slow_read(const unsigned char *s, size_t length)
 {
     static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};

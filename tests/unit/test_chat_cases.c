@@ -1,5 +1,5 @@
 /* Requests beyond the published examples: what is refused and how, schemas that the template
- * cannot show, numbers, text that looks like template. Requests are written as JSON. */
+ * cannot show, numbers, text that looks like the template. Requests are written as JSON. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -174,7 +174,7 @@ static void test_schemas(void **state)
     check_parameters("{\"type\":\"object\",\"properties\":{\"n\":{\"anyOf\":[{\"type\":\"null\"},"
                      "{\"type\":\"integer\"},{\"type\":\"string\"}]}}}",
                      nullable);
-    /* Inside items the template shows lists of types itself. */
+    /* Inside items the template itself shows lists of types. */
     check_parameters("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":"
                      "{\"type\":[\"string\",\"null\"],\"default\":{\"k\":1}}}}}",
                      "properties:{a:{items:{default:{" S("k") ":1},type:[" S("STRING") "," S(
@@ -185,7 +185,7 @@ static void test_schemas(void **state)
         "{\"x\":{\"type\":\"number\"}},\"required\":[\"x\"]}}}",
         "properties:{a:{items:{properties:{x:{type:" S("NUMBER") "}},required:[" S("x") "],type:" S(
             "OBJECT") "},type:" S("ARRAY") "}}," OBJECT);
-    /* A tree that holds itself. */
+    /* A tree that contains itself. */
     check_parameters(
         "{\"type\":\"object\",\"properties\":{\"t\":{\"$ref\":\"#/$defs/t\"}},\"$defs\":"
         "{\"t\":{\"type\":\"object\",\"properties\":{\"left\":{\"$ref\":\"#/$defs/t\"}}}}}",
@@ -256,7 +256,7 @@ static void test_deep_arguments(void **state)
 static void test_turns(void **state)
 {
     (void)state;
-    /* A second system message, and developer later on, keep their names. */
+    /* A second system message, and a developer message later on, keep their names. */
     check(
         MESSAGES("{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"system\",\"content\":\"b\"},"
                  "{\"role\":\"developer\",\"content\":\"c\"}"),
@@ -272,7 +272,8 @@ static void test_turns(void **state)
     check(
         MESSAGES(USER ",{\"role\":\"assistant\",\"content\":null}," USER),
         "<bos><|turn>user\nx<turn|>\n<|turn>model\n<turn|>\n<|turn>user\nx<turn|>\n<|turn>model\n");
-    /* Results of every kind; names by id, by their own, unknown. */
+    /* Results of every kind. Their names come from an id, from the result itself, or are
+     * unknown. */
     check("{\"add_generation_prompt\":false,\"messages\":[{\"role\":\"assistant\",\"tool_calls\":["
           "{\"id\":\"1\",\"function\":{\"name\":\"f\"}}]},"
           "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":{\"t\":18.5,\"ok\":true}},"
@@ -289,7 +290,8 @@ static void test_turns(void **state)
           "\"tool_responses\":[{\"name\":\"f\",\"response\":{\"a\":1}},{\"response\":\"x\"}]}]}",
           "<bos><|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_response>response:f{a:1}"
           "<tool_response|><|tool_response>response:unknown{value:" S("x") "}<tool_response|>");
-    /* Reasoning before the last question goes, unless it is preserved and led to a call. */
+    /* Reasoning before the last question is dropped, unless it is to be preserved and led to a
+     * call. */
 #define THOUGHT "{\"role\":\"assistant\",\"content\":\"a\",\"reasoning\":\"why\"}," USER
     check(MESSAGES(THOUGHT), "<bos><|turn>model\na<turn|>\n<|turn>user\nx<turn|>\n<|turn>model\n");
     check(
@@ -521,7 +523,7 @@ static void test_references_into_large_objects_are_bounded(void **state)
     buf_deinit(&json);
 }
 
-/* 100 kB that 1000 references would make 100 MB, in each place that a reference can repeat. */
+/* 100 kB that 1000 references would turn into 100 MB, in each place that a reference can repeat. */
 static void test_prompts_are_bounded_whatever_repeats_a_text(void **state)
 {
     (void)state;
@@ -601,7 +603,7 @@ static void test_results_find_their_calls(void **state)
 {
     (void)state;
 #define RESULT(id) "{\"role\":\"tool\",\"content\":\"r\"" id "},"
-    /* Of equal ids the last counts; text is no number; none is equal to none. */
+    /* If ids are equal the last counts. Text is no number. No id is equal to no id. */
     check("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":["
           "{\"id\":\"1\",\"function\":{\"name\":\"a\"}},{\"id\":1,\"function\":{\"name\":\"b\"}},"
           "{\"id\":\"1\",\"function\":{\"name\":\"c\"}},{\"id\":1.5,\"function\":{\"name\":\"d\"}},"

@@ -1,5 +1,5 @@
-/* What a model file may look like and what not: every message of the configuration and of the
- * binding of tensors is reached by changing one thing in a good file. */
+/* What a model file may look like and what it may not: changing one thing in a good file reaches
+ * every message of the configuration and of the binding of tensors. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -318,7 +318,7 @@ static struct seen names_of(enum gemma_size size)
     return s;
 }
 
-/* Of the layers one of each kind is enough: 2 is global, 3 local, 5 shares (E2B). */
+/* One layer of each kind is enough: 2 is global, 3 local, 5 shares (E2B). */
 static bool is_looked_at(const char *name)
 {
     return strncmp(name, "blk.", 4) != 0 || strchr("235", name[4]);
@@ -496,7 +496,7 @@ static void the_older_name_of_the_expert_scale_is_known(void **state)
     assert_memory_not_equal(&expected, &found, sizeof expected); /* it is not ignored */
 }
 
-/* The model with a scale of 1 in every layer equals that without the tensor. */
+/* A model with a scale of 1 in every layer equals the same model without the tensor. */
 static void a_missing_scale_is_one(void **state)
 {
     (void)state;

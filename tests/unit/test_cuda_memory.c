@@ -1,5 +1,5 @@
-/* The host side of the CUDA backend against a runtime that only keeps books: what is taken, and
- * what is decided before. */
+/* The host side of the CUDA backend, on a runtime that only counts: what is taken, and what is
+ * decided before. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,8 +44,8 @@ static const struct {
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
-/* What is there after opening is what the table says. There was never more, and it is given
- * back. */
+/* After opening, the memory that is taken is what the table says. There was never more, and all
+ * of it is given back. */
 static void check_engine(const carat_model *model, const struct carat_engine_options *o,
                          const char *label)
 {
@@ -90,7 +90,7 @@ static void it_fits_into_what_it_needs_and_not_into_less(void **state)
         if (o.gpu_layers) continue;
         const carat_model *model = models[GEMMA_E4B];
         o.backend = "cuda";
-        o.n_ctx = 128; /* and all else that would adapt itself */
+        o.n_ctx = 128; /* and everything else that would adapt itself */
         o.mirror_budget = -1;
         o.kv_type = o.precision == CARAT_PRECISION_FP32 ? CARAT_KV_F32 : CARAT_KV_F16;
         o.gpu_layers = model->config.n_layer;
@@ -107,7 +107,7 @@ static void it_fits_into_what_it_needs_and_not_into_less(void **state)
     }
 }
 
-/* The bytes that an engine takes of a device of so many. */
+/* The bytes that an engine takes of a device with this much memory. */
 static struct carat_memory taken_of(size_t total, size_t others,
                                     const struct carat_engine_options *o)
 {
@@ -141,12 +141,12 @@ static void copies_that_only_make_it_faster_leave_a_tenth_to_others(void **state
         n_partly += m.mirrors > 0 && told(&m) < all;
     }
     assert_true(n_partly > 0);
-    o.gpu_memory_percent = 100; /* somebody wants it all */
+    o.gpu_memory_percent = 100; /* somebody else takes all of it */
     m = taken_of(all + m.driver, 0, &o);
     assert_int_equal(told(&m), all);
 }
 
-/* What is allowed holds for all of an engine and its driver, whoever else is on the device. */
+/* The limit holds for all of an engine and its driver, whoever else is on the device. */
 static void nothing_is_taken_beyond_what_is_allowed(void **state)
 {
     (void)state;
@@ -177,7 +177,7 @@ static void nothing_is_taken_beyond_what_is_allowed(void **state)
         }
 }
 
-/* A device's own table and layers go to the host before anything is refused. */
+/* The table and the layers of a device go to the host before anything is refused. */
 static void a_small_share_of_a_large_device_is_a_small_device(void **state)
 {
     (void)state;
@@ -194,7 +194,7 @@ static void a_small_share_of_a_large_device_is_a_small_device(void **state)
     assert_int_equal(told(&m) - m.mirrors, told(&same) - same.mirrors);
 }
 
-/* What was decided for the engine is what bind does, whatever was asked in between. */
+/* bind does what was decided for the engine, whatever was asked in between. */
 static void asking_where_weights_would_go_decides_nothing(void **state)
 {
     (void)state;
@@ -226,7 +226,8 @@ static void asking_where_weights_would_go_decides_nothing(void **state)
     arena_deinit(&arena);
 }
 
-/* Told by the size of the device alone; layers stay where they are as long as caches can shrink. */
+/* Decided by the size of the device alone. Layers stay where they are as long as caches can
+ * shrink. */
 static void caches_narrow_when_a_context_that_was_asked_for_does_not_fit(void **state)
 {
     (void)state;
@@ -295,7 +296,8 @@ static void the_table_is_told_before_anything_is_taken(void **state)
     carat_engine_close(e);
 }
 
-/* Measured before anything is taken, in what is allowed; where that is too little, not at all. */
+/* Measured before anything is taken, within the limit. If the limit is too small, nothing is
+ * measured. */
 static void measuring_limits_stays_below_what_is_allowed(void **state)
 {
     (void)state;
@@ -334,8 +336,8 @@ static carat_model *open_shape(const struct gemma_shape *shape, const struct gem
     return model;
 }
 
-/* Opening walks through steps of all sizes. Products that share their rows may read them in 8 bits,
- * in fp16 and in fp32. */
+/* Opening runs steps of all sizes. Products that share their rows may read them in 8 bits, in
+ * fp16 and in fp32. */
 static void weights_of_one_projection_may_be_of_several_types(void **state)
 {
     (void)state;

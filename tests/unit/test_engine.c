@@ -244,8 +244,8 @@ static void options_out_of_range_are_refused_with_the_range(void **state)
 
 /* ---- Several sequences ------------------------------------------------------------------ */
 
-/* The whole answer, to the last bit of its probabilities, whoever else is running, whenever they
- * came and in which chunks the prompts are read. */
+/* The whole answer, to the last bit of its probabilities, does not depend on which others run,
+ * when they came, or in which chunks the prompts are read. */
 static void a_sequence_does_not_depend_on_its_neighbours(void **state)
 {
     (void)state;

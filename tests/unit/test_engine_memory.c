@@ -1,5 +1,6 @@
 /* What an engine takes and gives back: the memory table against a backend that counts, every
- * allocation failing in turn, a device that is too small or lost. And which chunks it announces. */
+ * allocation failing in turn, a device that is too small or lost. Also, which chunks the engine
+ * announces. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +26,7 @@ static struct {
     size_t pinned;
     int allocated, programs, weights, wrong_order;
     int32_t next_id[N_CTX], n_next; /* the chunk that the last step announced */
-    int announced, surprising;      /* chunks that were announced, and that were not */
+    int announced, surprising;      /* chunks that were announced, and chunks that were not */
 } counted;
 
 static struct backend counting;
@@ -78,7 +79,7 @@ static void count_describe(const struct device *device, struct device_facts *out
     if (counted.memory_available) out->memory_available = counted.memory_available;
 }
 
-/* What is looked up ahead is used only where it is the next step's whole chunk. */
+/* Rows that are read ahead are used only if they are the whole chunk of the next step. */
 static void count_run(struct program *program, const struct step *step)
 {
     int32_t n = step->n_token - step->n_decode;
@@ -187,7 +188,7 @@ static void the_memory_table_is_what_is_taken(void **state)
     }
 }
 
-/* All allocations fail while the engine steps: nobody notices. */
+/* All allocations fail while the engine steps, and nothing goes wrong. */
 static void a_step_allocates_nothing(void **state)
 {
     (void)state;
@@ -340,7 +341,7 @@ static void what_does_not_fit_is_refused_with_need_and_have(void **state)
     count_from_now();
     assert_int_equal(carat_memory_estimate(models[GEMMA_31B], &options, &memory, &err), CARAT_OK);
     size_t needed = memory.total - memory.weights_mapped;
-    /* Beside the table: a few megabytes, a 256th, and 65 rows of logits. */
+    /* Not in the table: a few megabytes, a 256th, and 65 rows of logits. */
     size_t rest = (4 << 20) + needed / 256 +
                   65 * sizeof(float) * (size_t)carat_model_info(models[GEMMA_31B])->n_vocab;
     counted.memory_available = needed + rest;
@@ -391,7 +392,8 @@ static void closing_with_running_requests_frees_everything(void **state)
 
 /* ---- Steps ------------------------------------------------------------------------------ */
 
-/* All but the first, with others that decode in front of them; a cancelled request's is not run. */
+/* All chunks but the first are announced, with sequences that decode in front of them. The chunk
+ * of a cancelled request is not run. */
 static void every_chunk_is_announced_by_the_step_before_it(void **state)
 {
     (void)state;

@@ -61,7 +61,7 @@ static void test_half_decode(void **state)
     }
 }
 
-/* Between any two neighbours: the middle goes to the even one, everything else to the nearer. */
+/* Between any two neighbours the middle goes to the even one, everything else to the nearer one. */
 static void test_half_rounding(void **state)
 {
     (void)state;
@@ -268,7 +268,7 @@ static void test_exact(void **state)
     }
 }
 
-/* Caches in q8_0 hold what a model computed: what is not finite stays so. */
+/* Caches in q8_0 hold what a model computed: values that are not finite stay so. */
 static void test_q8_0_keeps_what_is_not_finite(void **state)
 {
     (void)state;
@@ -283,7 +283,7 @@ static void test_q8_0_keeps_what_is_not_finite(void **state)
     }
 }
 
-/* Nothing that a file or a caller can hold may do worse than give non-finite values. */
+/* No bytes of a file and no values of a caller may do worse than give non-finite values. */
 static void test_odd_input(void **state)
 {
     (void)state;

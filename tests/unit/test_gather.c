@@ -1,5 +1,6 @@
-/* Rows of a table in host memory brought to a cache, in the order of steps: read ahead or with the
- * step, whatever happened in between. The cache is host memory here; copies are made at once. */
+/* Rows of a table in host memory are brought to a cache in the order of the steps: read ahead or
+ * with the step, whatever happened in between. The cache is host memory here, and copies are
+ * made at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +54,7 @@ static int tear_down(void **state)
     return mem_blocks_live() ? -1 : 0;
 }
 
-/* Brings what is missing of the ids; returns how many rows that were. */
+/* Brings the missing rows of the ids. Returns how many those were. */
 static int32_t bring(const int32_t *id, int32_t n, int32_t *slot)
 {
     int32_t n_copied = 0;
@@ -77,8 +78,8 @@ static void check_rows(const int32_t *id, int32_t n, const int32_t *slot)
         assert_memory_equal(cached[slot[i]], table_rows[id[i]], ROW_BYTES);
 }
 
-/* A step's ids and what it announces; how many rows have to be brought for each. What a step reads
- * must stay while the rows after it are brought. */
+/* The ids of a step and those that it announces, and how many rows have to be brought for each.
+ * The rows that a step reads must stay while the rows after them are brought. */
 struct row_list {
     int32_t n, id[9], n_next, next_id[9];
 };
@@ -135,7 +136,8 @@ static void rows_side_by_side_are_one_copy(void **state)
     assert_int_equal(gather_rows(&gather, (int32_t[]){1, 2, 5}, 3, slot, some), 0);
 }
 
-/* Random prompts in chunks after decoding rows. Some chunks are not what was announced. */
+/* Random prompts in chunks, which come after decoding rows. Some chunks are not the announced
+ * ones. */
 static void many_steps_and_evictions(void **state)
 {
     (void)state;

@@ -590,7 +590,7 @@ static void test_not_files(void **state)
     gguf_close(NULL);
 }
 
-/* Layers in Q4_K and Q6_K, embeddings in Q8_0, and what general.file_type says of it. */
+/* Layers in Q4_K and Q6_K, embeddings in Q8_0, and what general.file_type says about them. */
 static void check_quantisation(uint32_t file_type, const char *name)
 {
     static const int64_t small[] = {256, 1}, medium[] = {256, 2}, large[] = {256, 64};

@@ -76,7 +76,7 @@ static double seconds_of(struct timeval t)
     return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
 }
 
-/* Seconds are of the processor: other work on the machine does not count. */
+/* Seconds of processor time: other work on the machine does not count. */
 static void finish(const struct scratch *s, pid_t child, struct outcome *o)
 {
     int status = 0;
@@ -103,8 +103,8 @@ static bool has_controls(const char *text)
     return false;
 }
 
-/* What is wrong with the outcome, or NULL. What a model of random weights answers is its own
- * affair: a tab may be in it. */
+/* What is wrong with the outcome, or NULL. The text of an answer is not checked, as the weights
+ * are random: it may have a tab in it. */
 static const char *judge(const struct hostile_case *c, const struct outcome *o, int expected,
                          bool answers)
 {

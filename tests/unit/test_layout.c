@@ -1,5 +1,5 @@
-/* Sizes of an engine before anything is allocated: the largest that a file and options can ask for
- * are sums that no memory holds, not small ones. */
+/* Sizes of an engine before anything is allocated: the largest that a file and options can ask
+ * for are sums that fit in no memory, and they must not wrap to small ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static void caches_of_the_largest_model_do_not_wrap(void **state)
     static const struct split split;
     struct caches_shape shape = {1 << 24, 1024, 512, FORMAT_F32, FORMAT_F32};
     c = (struct gemma_config){.n_layer = LAYERS_MAX, .n_kv_layer = LAYERS_MAX, .window = 1 << 24};
-    for (int half = 0; half < 2; half++) { /* all global, then half of the layers local */
+    for (int half = 0; half < 2; half++) { /* all layers global, then half of them local */
         struct target target = {0};
         for (int l = 0; l < LAYERS_MAX; l++)
             c.layer[l] = (struct layer_spec){

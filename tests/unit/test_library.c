@@ -1,5 +1,5 @@
-/* What carat.h promises to programs and bindings: versions, structs that grow, zeros, log-
- * probabilities, changed logits, cancelling from other threads, requests in JSON. */
+/* What carat.h promises to programs and bindings: versions, structs that grow, zeros that mean
+ * defaults, log-probabilities, changed logits, cancelling from other threads, requests in JSON. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -368,7 +368,7 @@ enum { SLOTS = 4, CANCELLERS = 3, CANCELLED = 200, REQUESTS_MAX = 100000 };
 struct cancelling {
     carat_engine *engine;
     _Atomic carat_request_id running[SLOTS];
-    _Atomic carat_request_id asked[SLOTS]; /* the last one whose cancelling was taken */
+    _Atomic carat_request_id asked[SLOTS]; /* the last request whose cancelling was taken */
     atomic_bool is_over;
     _Atomic uint64_t seed; /* of the next thread */
 };

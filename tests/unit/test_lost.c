@@ -1,5 +1,5 @@
-/* A device that is lost at any moment: every request ends, no stale number passes for a result, and
- * whoever asks again hears the same reason at once. */
+/* A device that is lost at any moment: every request ends, no stale number passes for a result,
+ * and every later call gets the same reason at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ enum { N_CTX = 64, N_TEXT = 40 };
 static struct {
     int fences_left; /* < 0: as many as wanted */
     int fences;      /* that were called */
-    /* A download is done by the next fence, if that does not fail: as on a device. */
+    /* A download is complete after the next fence, if that does not fail, as on a device. */
     void *to;
     const void *from;
     size_t bytes;
@@ -84,7 +84,7 @@ static void expect_reason(int status, const struct carat_error *err)
     assert_non_null(strstr(err->message, "started again"));
 }
 
-/* Nothing works any more, nothing reaches the device, and all say why. */
+/* Nothing works any more, nothing reaches the device, and every call says why. */
 static void expect_lost(carat_engine *e, const struct carat_request *request)
 {
     int32_t text[N_TEXT];
@@ -134,8 +134,8 @@ static void take_events(carat_engine *e, const carat_request_id *ids, struct out
     }
 }
 
-/* Three prompts of several chunks, so that one is answered while another waits; the status of the
- * last step. */
+/* Three prompts of several chunks, so that one is answered while another waits. Returns the
+ * status of the last step. */
 static int play(carat_engine *e, struct outcome *out, const struct carat_request *request)
 {
     carat_request_id ids[N_REQUESTS];

@@ -1,6 +1,6 @@
-/* Plans lowered to records, against a runtime that only keeps books: what is counted without memory
- * is what is used with it, kernels are given what they read, and launching and recording start the
- * same. */
+/* Plans lowered to records, on a runtime that only counts. What is counted without memory is
+ * what is used with it. Kernels get what they read. Launching and recording start the same
+ * kernels. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,8 +92,8 @@ static void scratch_counted_without_weights_is_what_is_used_with_them(void **sta
     on_all_engines(check_counted);
 }
 
-/* With memory of just the size that was counted for it; lowering asserts that it asks for the same
- * again, and what it gives out is inside. */
+/* With memory of just the size that was counted. Lowering asserts that it asks for the same
+ * again, and all that it gives out is inside. */
 static void check_lowered_again(const struct program *p)
 {
     struct carat_error err = {0};
@@ -141,7 +141,7 @@ static bool is_half(const struct act *x)
     return x->values && x->scale && x->kind == ACT_HALF;
 }
 
-/* Whether a kernel of a few rows finds them in the form that goes with how its weights lie. */
+/* Whether a kernel of a few rows gets them in the form that goes with the layout of its weights. */
 static bool fits_few(int32_t n_w, const struct cuda_weight *w, const struct act *x,
                      const float *floats)
 {
@@ -150,7 +150,7 @@ static bool fits_few(int32_t n_w, const struct cuda_weight *w, const struct act 
     return w[0].layout == LAYOUT_TILES ? is_in_blocks(x) : floats != NULL;
 }
 
-/* The same of many rows. */
+/* The same for kernels of many rows. */
 static bool fits_many(int32_t n_w, const struct cuda_weight *w, const struct act *x, bool in_half)
 {
     for (int32_t k = 0; k < n_w; k++)
@@ -269,7 +269,7 @@ static void keep_captures(const carat_engine *e, const struct carat_engine_optio
     memcpy(captures, fake.captures, sizeof captures);
 }
 
-/* In the order in which programs are bound: the largest first. */
+/* Programs in the order in which they are bound: the largest first. */
 static void compare_launches(const carat_engine *e, const struct carat_engine_options *o)
 {
     const struct plans *plans = &e->runner->layout.plans;
@@ -306,7 +306,7 @@ static void a_step_that_is_launched_starts_what_was_recorded_for_it(void **state
 
 /* ---- Profile ---------------------------------------------------------------------------- */
 
-/* Of each window and size the last record ends what is timed. */
+/* In each window and size the last record ends what is timed. */
 static void check_marks(const struct program *p)
 {
     const struct records *r = &p->lowered.records;

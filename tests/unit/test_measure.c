@@ -1,4 +1,4 @@
-/* What tells about an engine instead of answering: measurements, plans and devices as text. */
+/* What describes an engine instead of answering: measurements, plans and devices as text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,13 +67,13 @@ static void the_plan_and_the_devices_can_be_read(void **state)
 
 /* ---- Profiles --------------------------------------------------------------------------- */
 
-/* The milliseconds that a table's title tells, and the sum of those of its rows. */
+/* The milliseconds in the title of a table, and the sum of those of its rows. */
 static void sum_table(const char *title, double *told, double *sum)
 {
     const char *line = strchr(title, ',');
     *sum = 0;
     assert_int_equal(sscanf(line, ", %lf ms each", told), 1);
-    line = strchr(strchr(line, '\n') + 1, '\n') + 1; /* after the heads of the columns */
+    line = strchr(strchr(line, '\n') + 1, '\n') + 1; /* after the column heads */
     for (bool is_last = false; !is_last; line = strchr(line, '\n') + 1) {
         double ms;
         is_last = strncmp(line, "host, gaps", 10) == 0;

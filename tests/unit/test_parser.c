@@ -1,5 +1,5 @@
-/* Model output: every case is fed whole, id by id, in pairs and at random; the parts must be
- * the same. Texts of cases are ids of the made-up vocabulary, marks written as tokens. */
+/* Model output: every case is fed whole, id by id, in pairs and at random; the parts must be the
+ * same. Texts of cases are ids of the made-up vocabulary, with marks written as tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -140,7 +140,7 @@ static void test_thoughts(void **state)
     check("thoughtful", "[T thoughtful]");
     check("thought\nmore", "[T thought\nmore]");
     check("tho", "[T tho]");
-    /* A stray end, and the word that models write in front of it. */
+    /* A stray end, and the word that models write before it. */
     check("<channel|>hello", "[T hello]");
     check("hello<channel|> you", "[T hello you]");
     check("thought\n<channel|>hello", "[T hello]");
@@ -200,7 +200,7 @@ static void test_calls(void **state)
           "[C f {\"a\":\"x, {y}: [z]\\n \\\"q\\\" \xC3\xA9\"}]");
     check("<|tool_call>call:f{a.b-c@d:" Q Q "}<tool_call|>", "[C f {\"a.b-c@d\":\"\"}]");
     check("<|tool_call>call:f{a:-1.5e-05}<tool_call|>", "[C f {\"a\":-1.5e-05}]");
-    /* What the model says for the tool is not shown; the answer after it is. */
+    /* What the model says in place of the tool is not shown. The answer after it is. */
     check("<|tool_call>call:f{}<tool_call|><|tool_response>response:f{value:1}<tool_response|>ok",
           "[C f {}][T ok]");
     /* A call inside a thought, which goes on. */
@@ -211,7 +211,8 @@ static void test_calls(void **state)
 static void test_cut_calls(void **state)
 {
     (void)state;
-    check("<|tool_call>call:f{a:1}<|tool_response>", "[C f {\"a\":1}]"); /* whole but for its end */
+    check("<|tool_call>call:f{a:1}<|tool_response>",
+          "[C f {\"a\":1}]"); /* complete but for its end */
     check("<|tool_call>call:f{a:1<turn|>", "[C! f {\"a\":1}]");
     check("<|tool_call>call:f{a:" Q "long te", "[C! f {\"a\":\"long te\"}]");
     check("<|tool_call>call:f", "[C! f {}]");
@@ -358,7 +359,8 @@ static void test_large_arguments(void **state)
     }
 }
 
-/* Many values before one mark, with blanks on both sides of it that tell whether it closes. */
+/* Many values before one mark, with blanks on both sides of the mark, which tell whether it
+ * closes. */
 static void read_blanks(void *user, size_t n)
 {
     bool is_after = *(bool *)user;

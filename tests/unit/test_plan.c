@@ -46,7 +46,7 @@ static int close_models(void **state)
     return 0;
 }
 
-/* The pass of a model, all of it near. */
+/* The pass of a model, all of it on one device. */
 static void record(struct plan *p, int model)
 {
     const struct weights *w = &models[model]->weights;
@@ -143,8 +143,8 @@ static void lifetimes_are_from_the_writer_to_the_last_reader(void **state)
 
 /* ---- Segments --------------------------------------------------------------------------- */
 
-/* Each buffer that a segment reads was written by it or lies where an earlier one of the same plan
- * left it, and was told to keep it. */
+/* Each buffer that a segment reads was written by the segment itself, or an earlier segment of
+ * the same plan left it there and was told to keep it. */
 static void check_cut(const struct plan *whole, const struct plan *cut, int32_t first, bool *kept)
 {
     assert_int_equal(cut->bytes, whole->bytes);
@@ -403,7 +403,7 @@ static void token_rows_end_with_the_last_layer_that_owns_keys(void **state)
             const struct op *op = &p.ops[i];
             bool is_token = class_of(&p, op) == ROWS_TOKEN;
             if (op->code == OP_KV_WRITE) {
-                assert_int_equal(op->layer, writes); /* each layer its own, in order */
+                assert_int_equal(op->layer, writes); /* each layer reads its own, in order */
                 assert_int_equal(op->p.kv.cache, writes++);
                 assert_true(is_token);
             } else if (op->layer != LAYER_NONE && op->layer < last) {
@@ -411,7 +411,8 @@ static void token_rows_end_with_the_last_layer_that_owns_keys(void **state)
             } else if (op->layer != LAYER_NONE && writes > last) {
                 assert_false(is_token);
             }
-            /* Of the last one only what K and V need: a norm, projections, norms, rotation. */
+            /* The last of them computes only what K and V need: a norm, projections, norms,
+             * rotation. */
             if (op->layer == last && is_token)
                 assert_true(op->code == OP_RMSNORM || op->code == OP_MATMUL ||
                             op->code == OP_ROPE || op->code == OP_KV_WRITE);
@@ -423,7 +424,7 @@ static void token_rows_end_with_the_last_layer_that_owns_keys(void **state)
     }
 }
 
-/* Ops of a layer that owns keys and is not the last such one: norm, q k v, 3 head norms, 2
+/* Ops of a layer that owns keys and is not the last such layer: norm, q k v, 3 head norms, 2
  * rotations, write, attend, project, norm, add (13, one fewer without attn_v); norm, gate, up,
  * activation, down, norm, add (7); with experts two norms and an add around norm, router, route,
  * norm, gate, up, activation, down (11); per-layer input 5; layer scale 1. */
@@ -462,7 +463,7 @@ static void every_layer_has_the_ops_it_needs_and_no_more(void **state)
     }
 }
 
-/* Pitfalls of the family, looked up in the program. */
+/* Pitfalls of the family, checked in the program. */
 static void values_come_from_raw_keys_where_there_is_no_projection(void **state)
 {
     (void)state;

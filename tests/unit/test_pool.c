@@ -96,7 +96,7 @@ static void *run_jobs(void *n_threads)
     return NULL;
 }
 
-/* Whatever their sizes, even more threads than there are cores. */
+/* Pools of any size, even with more threads than there are cores. */
 static void jobs_of_several_pools_never_take_more_than_the_cores(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void *take_turn(void *size)
     return NULL;
 }
 
-/* A job that needs all is not overtaken for ever by small ones. */
+/* A job that needs all cores is not overtaken forever by small ones. */
 static void who_asks_first_goes_first(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Which rows are in a cache of few slots, what a step may rely on, and how many copies it takes. */
+/* Which rows are in a cache of a few slots, what a step may rely on, and how many copies it
+ * takes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,7 +77,7 @@ static void a_row_that_is_asked_for_again_outlives_others(void **state)
     for (int32_t id = 20; id < 24; id++) expect(id, true);
 }
 
-/* What a step asks for again in the round after it was brought is not a second use. */
+/* If a step asks for a row again in the round after it was brought, that is not a second use. */
 static void rows_that_were_brought_for_the_next_step_are_used_once(void **state)
 {
     (void)state;
@@ -87,7 +88,7 @@ static void rows_that_were_brought_for_the_next_step_are_used_once(void **state)
     for (int32_t id = 10; id < 10 + SLOTS / 2; id++) expect(id, false); /* the free ones */
     rounds(2);
     expect(30, false);
-    expect(0, false); /* no second chance for the four */
+    expect(0, false); /* the four get no second chance */
 }
 
 static void ids_at_work_have_slots_of_their_own(void **state)
@@ -109,8 +110,8 @@ static void ids_at_work_have_slots_of_their_own(void **state)
     }
 }
 
-/* Half as many rows as slots, some of them twice, then the same of the next step: neither evicts
- * the other's. */
+/* Half as many rows as slots, some of them twice, then the same for the next step: neither
+ * evicts rows of the other. */
 static void a_step_and_the_next_are_there_together(void **state)
 {
     (void)state;
@@ -146,8 +147,8 @@ static void with_a_slot_for_each_id_nothing_gives_way(void **state)
 
 enum { MANY_SLOTS = 400, MANY_IDS = 5000 };
 
-/* Rounds of half the slots, whose rows are not there, except some that come twice, for a long time:
- * by age alone, slots would be scattered by then. */
+/* Many rounds of half the slots. Their rows are not there, except some that come twice. By age
+ * alone, slots would be scattered by then. */
 static void rows_of_a_round_lie_side_by_side(void **state)
 {
     (void)state;
@@ -172,8 +173,8 @@ static void rows_of_a_round_lie_side_by_side(void **state)
     row_cache_deinit(&many);
 }
 
-/* Ids as texts have them, few of them most of the time: not many more rows are brought than if the
- * least recently used ones gave way. */
+/* Ids as texts have them: a few ids most of the time. Not many more rows are brought than if the
+ * least recently used ones were evicted. */
 static void it_keeps_nearly_what_was_used_last(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The table of per-layer embeddings on a GPU: where it goes, and that a step has its rows when they
- * are in the file, whatever is copied meanwhile. Against a runtime that keeps books. */
+/* The table of per-layer embeddings on a GPU: where it goes, and that a step has its rows if the
+ * table is in the file, whatever is copied meanwhile. On a runtime that only counts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static carat_engine *open_counted(const struct carat_engine_options *o)
     return e;
 }
 
-/* What an engine has decided. */
+/* What an engine decided. */
 struct decided {
     struct carat_memory memory;
     struct carat_setup setup;
@@ -54,8 +54,8 @@ static uint64_t table_bytes(void)
 
 enum { LOADING_BYTES = 64 << 20 }; /* pinned while weights are loaded */
 
-/* The table leaves the device before the context gets shorter or layers do; it is pinned where that
- * is allowed. */
+/* The table leaves the device before the context gets shorter or layers leave. It is pinned
+ * where that is allowed. */
 static void a_table_goes_to_the_first_place_with_room(void **state)
 {
     (void)state;
@@ -86,7 +86,7 @@ static void a_table_goes_to_the_first_place_with_room(void **state)
     }
 }
 
-/* Where a place was asked for, that is it, or nothing. */
+/* If a place was asked for, the table is there or opening fails. */
 static void a_table_that_cannot_be_pinned_as_asked_is_an_error(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static void a_cache_takes_what_it_was_given(void **state)
     }
 }
 
-/* Of every row of the step the slot that the kernels are given holds the row in the file. */
+/* For every row of the step, the slot that the kernels get holds the row of the file. */
 static void check_rows(const carat_engine *e)
 {
     const struct step *s = &e->step;
@@ -138,9 +138,9 @@ static void check_rows(const carat_engine *e)
     }
 }
 
-/* Steps of decoding sequences and chunks of prompts; what was announced comes, or something else.
- * The rows of a step are there when its launches are made and stay until it ends, although those of
- * the next are copied meanwhile: at the latest possible time. */
+/* Steps of decoding sequences and chunks of prompts. The announced chunk comes, or another one.
+ * The rows of a step are there when its launches are made, and they stay until it ends although
+ * those of the next step are copied meanwhile: here at the latest possible time. */
 static void run_steps(carat_engine *e, int32_t n_seq, int32_t chunk, uint64_t seed)
 {
     struct carat_error err = {0};

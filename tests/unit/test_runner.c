@@ -1,5 +1,5 @@
-/* A runner on its own: two of them side by side, and one on any number of devices, whichever of
- * them are the host. The bits are those of one runner on one device. */
+/* A runner on its own: two next to each other, and one on any number of devices, any of which
+ * may be the host. The bits are those of one runner on one device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,7 +58,7 @@ static void close_late(struct device *device)
     ref_backend.close(device);
 }
 
-/* A program's device, as bind has seen it. */
+/* The device of a program, as bind saw it. */
 static struct {
     struct program *program;
     struct device *device;
@@ -103,7 +103,7 @@ static void upload_late(struct device *device, void *memory, const void *host, s
     copy_late(device, memory, host, bytes);
 }
 
-/* Rows that are looked at too early are NaN. */
+/* Rows that are read too early are NaN. */
 static void download_late(struct device *device, void *host, const void *memory, size_t bytes)
 {
     memset(host, 0xFF, bytes);
@@ -163,7 +163,8 @@ static struct runner *open_runner(const carat_model *model, const char *backend,
     return r;
 }
 
-/* The first `n` ids of a text of sequence `s`, from `done` on, all of whose logits are wanted. */
+/* The first `n` ids of a text of sequence `s`, starting at `done`. The logits of all of them are
+ * wanted. */
 static void run_rows(struct runner *r, const int32_t *ids, int32_t s, int32_t done, int32_t n,
                      float (*logits)[TINY_VOCABULARY])
 {
@@ -243,7 +244,8 @@ static void two_runners_in_turns_give_the_bits_of_each_alone(void **state)
 
 /* ---- Several devices -------------------------------------------------------------------- */
 
-/* All ways to give the layers to three devices that keep layers with the keys that they read. */
+/* All ways to divide the layers among three devices that keep layers with the keys that they
+ * read. */
 static int check_three(int size, const char *const *backends, const char *one)
 {
     const struct gemma_config *c = &models[size]->config;
@@ -289,7 +291,7 @@ static void three_devices_give_the_bits_of_one(void **state)
     }
 }
 
-/* Rows between two devices, neither of which is the host, go through memory that is counted. */
+/* Rows between two devices, neither of them the host, go through memory that is counted. */
 static void rows_between_devices_go_through_the_host(void **state)
 {
     (void)state;

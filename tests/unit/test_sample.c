@@ -261,7 +261,7 @@ static void test_penalties(void **state)
     assert_int_equal(greedy_after(s, negative, 2, zero, 1), 1);
 }
 
-/* The counts of the last n tokens stay right whatever comes. */
+/* The counts of the last n tokens stay right whatever tokens come. */
 static void test_ring(void **state)
 {
     (void)state;
@@ -318,7 +318,7 @@ static void test_top_k(void **state)
     (void)state;
     float *logits = mem_alloc(LARGE, sizeof *logits);
     struct carat_sampling sampling = plain();
-    sampling.temperature = 100.0f; /* nearly even over the k */
+    sampling.temperature = 100.0f; /* nearly evenly among the k */
     sampling.top_k = 8;
     struct sampler *s = open_sampler(sampling, LARGE);
     struct rng r = {17};
@@ -464,7 +464,7 @@ static int by_logit(const void *a, const void *b)
     return x->id - y->id;
 }
 
-/* What a device gives: the `n` largest of a row, in order. */
+/* What a device gives: the `n` largest logits of a row, in order. */
 static void take_pairs(const float *row, int32_t n_vocab, struct logit_pair *out, int n)
 {
     struct logit_pair *all = malloc((size_t)n_vocab * sizeof *all);

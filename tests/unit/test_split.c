@@ -1,5 +1,6 @@
-/* Passes that are divided between two devices: the same answers as on one, whatever is where, and
- * what is said of memory. The devices are those of every machine: the reference and the CPU. */
+/* Passes that are divided between two devices: the same answers as on one, wherever the parts
+ * are, and what is said about memory. The devices are those of every machine: the reference and
+ * the CPU. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,9 +21,9 @@ enum { N_CTX = 96, N_TEXT = 40, N_ANSWER = 10, N_SEQ = 3 };
 
 /* ---- A device with little memory -------------------------------------------------------- */
 
-static struct backend small; /* the reference, as a device that is not the host's */
+static struct backend small; /* the reference, as a device other than the host */
 static size_t small_memory;  /* 0: not used */
-static size_t small_bytes;   /* taken of it */
+static size_t small_bytes;   /* taken from it */
 
 static void describe_small(const struct device *device, struct device_facts *out)
 {
@@ -77,7 +78,7 @@ static void upload_late(struct device *device, void *memory, const void *host, s
     copy_late(memory, host, bytes);
 }
 
-/* Whether an earlier copy, which comes first, is to read any of this. */
+/* Whether an earlier copy, which has to come first, reads any of this. */
 static bool is_to_be_read(const char *host, size_t bytes)
 {
     for (int i = 0; i < n_pending; i++) {
@@ -88,7 +89,7 @@ static bool is_to_be_read(const char *host, size_t bytes)
     return false;
 }
 
-/* Rows that are looked at too early are NaN. */
+/* Rows that are read too early are NaN. */
 static void download_late(struct device *device, void *host, const void *memory, size_t bytes)
 {
     (void)device;
@@ -176,7 +177,7 @@ static int unlimit_memory(void **state)
 
 /* ---- Helpers ---------------------------------------------------------------------------- */
 
-/* `n_near` as people count: 0 is none. */
+/* `n_near` as people count it: 0 is none. */
 static struct carat_engine_options divided(const char *backend, int32_t n_near, int32_t far_experts)
 {
     return (struct carat_engine_options){.backend = backend,
@@ -188,7 +189,8 @@ static struct carat_engine_options divided(const char *backend, int32_t n_near, 
                                          .cpu_expert_layers = far_experts};
 }
 
-/* All that an engine says: logits of a text, then answers to requests that come one by one. */
+/* Everything that an engine says: logits of a text, then answers to requests that come one by
+ * one. */
 struct said {
     float logits[N_TEXT][TINY_VOCABULARY];
     int32_t ids[N_SEQ][N_ANSWER], n[N_SEQ];
@@ -250,7 +252,7 @@ static void check_same_tokens(int size, int32_t n_near, int32_t far_experts)
         fail_msg("size %d, %d layers, experts %d: other tokens", size, n_near, far_experts);
 }
 
-/* Layers whose experts are far: none, the first two, ... all and more. */
+/* Layers whose experts are on the CPU: none, the first two, ... all and more. */
 static int32_t most_far_experts(const struct gemma_config *c)
 {
     return c->n_expert ? c->n_layer + 1 : 0;
@@ -317,7 +319,7 @@ static void the_reference_and_the_cpu_agree_as_one_exact_device(void **state)
     for_all_divisions(undivided, check_close);
 }
 
-/* Nobody reads or writes over what is still to be copied. */
+/* Nothing reads too early or writes over what is still to be copied. */
 static void a_device_that_works_only_when_waited_for_gives_the_same_bits(void **state)
 {
     (void)state;
@@ -445,7 +447,7 @@ static void dense_models_have_no_experts_to_divide(void **state)
     assert_int_equal(carat_engine_setup(e)->cpu_expert_layers, 0);
     assert_string_equal(carat_engine_setup(e)->second_device, "");
     carat_engine_close(e);
-    o.gpu_layers = 0; /* and a host's backend that is not asked to divide does not */
+    o.gpu_layers = 0; /* a host backend that need not divide does not */
     e = open_engine(models[GEMMA_26B], &o);
     assert_int_equal(e->runner->layout.n_targets, 1);
     carat_engine_close(e);
@@ -531,7 +533,7 @@ static void what_was_asked_for_and_does_not_fit_is_refused(void **state)
     assert_non_null(strstr(err.message, "not on cpu"));
 }
 
-/* Without a context asked for, both devices' caches have to fit. */
+/* If no context was asked for, the caches of both devices have to fit. */
 static void a_context_is_chosen_for_both_devices(void **state)
 {
     (void)state;

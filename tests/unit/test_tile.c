@@ -13,9 +13,9 @@
 
 enum { EXPERTS = 3, COLS = 32 };
 
-/* A stack whose matrices take every second page, as the second half of a fused one does that ends
- * where the mapped file ends; after it lies a page of somebody else's. Given back, a page of this
- * memory reads as zeros. */
+/* A stack whose matrices take every second page, like the second half of a fused stack that ends
+ * where the mapped file ends. The page after it belongs to something else. A page of this memory
+ * that was given back reads as zeros. */
 static void filling_gives_back_no_page_after_the_last_matrix(void **state)
 {
     (void)state;
@@ -43,7 +43,7 @@ static void filling_gives_back_no_page_after_the_last_matrix(void **state)
         assert_non_null(memory);
         tile_fill(&w, memory, pool);
         for (size_t at = bytes - page; at < bytes; at++) assert_int_equal(file[at], 1);
-        if (formats[i] == FORMAT_F32) assert_int_equal(file[0], 0); /* its own are given back */
+        if (formats[i] == FORMAT_F32) assert_int_equal(file[0], 0); /* its own pages */
         pool_close(pool);
         os_pages_give(memory, w.bytes);
         os_pages_give(file, bytes);

@@ -109,7 +109,7 @@ static void test_runs(void **state)
     }
     check("  ", CARAT_SPECIAL_NONE, false, "138");
     check("   ", CARAT_SPECIAL_NONE, false, "139");
-    /* 33 newlines: pairs from the left, then the last one joins a pair. */
+    /* 33 newlines: pairs from the left, then the last newline joins a pair. */
     memset(text, '\n', 33);
     text[33] = '\0';
     int32_t *ids;
@@ -130,7 +130,7 @@ static void test_bytes(void **state)
     (void)state;
     check("\t", CARAT_SPECIAL_NONE, false, "247");                   /* 238 + 9 */
     check("\xE6\x97\xA5", CARAT_SPECIAL_NONE, false, "468 389 403"); /* not in the vocabulary */
-    check("\xFF\x80", CARAT_SPECIAL_NONE, false, "493 366");         /* no UTF-8 */
+    check("\xFF\x80", CARAT_SPECIAL_NONE, false, "493 366");         /* not UTF-8 */
     check("\xE6\x97", CARAT_SPECIAL_NONE, false, "468 389");         /* cut short */
 }
 
@@ -231,7 +231,7 @@ static void test_round_trips(void **state)
     check_round_trip(bytes, sizeof bytes, CARAT_SPECIAL_NONE);
 }
 
-/* Nothing incomplete is shown, and what is complete is not held. */
+/* Nothing incomplete is shown, and nothing complete is held back. */
 static void test_hold_back(void **state)
 {
     (void)state;

@@ -95,7 +95,7 @@ static void test_matching(void **state)
     text_fixture_deinit(&f);
 }
 
-/* Types tell nothing that texts do not: without them the vocabulary is the same. */
+/* Types add nothing to the texts: without them the vocabulary is the same. */
 static void test_without_types(void **state)
 {
     (void)state;
@@ -323,7 +323,7 @@ static void test_odd_but_legal(void **state)
     }
 }
 
-/* A merge that would make a special token of text is left out. */
+/* A merge that would make a special token out of text is left out. */
 static void test_merge_to_special(void **state)
 {
     (void)state;
@@ -391,7 +391,7 @@ static struct gguf_string many_tokens[N + MORE];
 static int32_t many_types[N + MORE];
 static char many_bytes[2][8 * MORE];
 
-/* The good vocabulary and `n` more tokens, which stand in many_tokens and many_types from N on. */
+/* The good vocabulary and `n` more tokens, which are in many_tokens and many_types from N on. */
 static void init_with_more(struct text_fixture *f, size_t n)
 {
     struct text_fixture good;
@@ -406,7 +406,7 @@ static void init_with_more(struct text_fixture *f, size_t n)
     text_fixture_deinit(&good);
 }
 
-/* A hash without a key, by which tokens were found once. */
+/* A hash without a key, as an earlier version used it to find tokens. */
 static uint64_t hash_without_key(const char *text)
 {
     const uint64_t factor = 0x9FB21C651E98DF25u;
@@ -452,7 +452,7 @@ static void test_texts_made_to_collide_cost_no_more_than_others(void **state)
     assert_true(cost_ratio(open_with_texts, NULL, 0, 1) < 3);
 }
 
-/* 40 special tokens that begin with n times "<", and a text of that. */
+/* 40 special tokens that begin with "<" repeated n times, and a text made of that. */
 static void match_long_specials(void *user, size_t n)
 {
     (void)user;

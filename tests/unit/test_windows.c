@@ -1,5 +1,5 @@
-/* Windows of ops, as the CUDA backend takes them: what each member of the family decodes with, and
- * that the placer keeps apart what one window touches. */
+/* Windows of ops, as the CUDA backend takes them: which windows each member of the family
+ * decodes with, and that the placer keeps apart what one window touches. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 
 static const struct {
     const char *name;
-    int launches; /* of a layer in decode, at most */
+    int launches; /* of a layer in a decode step, at most */
 } family[] = {
     {"e2b-q8_0", 12}, {"e4b-q4_0", 12}, {"12b-q4_k", 9}, {"26b-q4_0", 12}, {"31b-mixed", 9},
 };
@@ -31,7 +31,7 @@ static int32_t window_length(const void *user, const struct plan *p, int32_t i)
     return window_at(p, i).n;
 }
 
-/* The plan of a model for so many rows, with windows. */
+/* The plan of a model for this many rows, with windows. */
 static carat_model *compile(struct plan *p, int model, int32_t rows, int32_t outs)
 {
     char path[512];
@@ -81,8 +81,8 @@ static void a_layer_decodes_in_few_launches(void **state)
             if (p.ops[i].layer != LAYER_NONE && !is_gather)
                 launches[p.ops[i].layer] += launches_of(window_at(&p, i).kind);
         }
-        /* The first layer has its first norm for itself; the layer after whose keys only wanted
-         * rows go on projects twice. */
+        /* The first layer has a window for its first norm alone. The layer after whose keys only
+         * the wanted rows go on projects twice. */
         for (int32_t l = 0; l < model->config.n_layer; l++) {
             int more = l == 0 ? 1 : l == model->config.n_kv_layer - 1 ? 2 : 0;
             if (launches[l] > family[m].launches + more)
@@ -114,7 +114,7 @@ static void only_what_has_no_window_stands_alone(void **state)
 
 static bool touched[8192];
 
-/* The buffers that ops [first, first + n) hand to or take from others. */
+/* The buffers that ops [first, first + n) hand to other ops or take from them. */
 static void window_buffers(const struct plan *p, int32_t first, int32_t n)
 {
     memset(touched, 0, sizeof touched);

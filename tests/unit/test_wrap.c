@@ -1,4 +1,4 @@
-/* Line breaks between words, whatever the pieces that the text comes in. */
+/* Line breaks between words, whatever pieces the text comes in. */
 #include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 enum { SEED = 3 };
 
-/* The text in pieces of `piece` bytes, or of random ones, cut between characters. */
+/* The text in pieces of `piece` bytes, or in random ones, cut between characters. */
 static struct buf wrapped(const char *text, int columns, size_t piece, struct rng *rng)
 {
     struct wrap w = {0};
@@ -63,7 +63,7 @@ static void what_fits_is_as_it_was(void **state)
 static void a_word_wider_than_a_line_goes_on_as_it_is(void **state)
 {
     (void)state;
-    /* In rows of ten the 24 columns end in column 4. */
+    /* In rows of 10 columns the 24 columns end in column 4. */
     expect_wrapped("see http://example.org/a/b/c for ever", 10,
                    "see\nhttp://example.org/a/b/c for\never");
     expect_wrapped("0123456789012 45 7890", 10, "0123456789012 45\n7890");
