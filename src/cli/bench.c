@@ -1,7 +1,7 @@
 /* carat bench: llama-bench's tests, columns and keys, so that scripts made for it read ours.
  *
  * A test is (prompt, generated, depth, users) on one engine setting. Its rate counts the prompt and
- * generated tokens of all users; the context of `depth` tokens is laid down outside the clock. */
+ * generated tokens of all users; the context of `depth` tokens is read before the clock starts. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static bool read_count(const char **at, int64_t *out)
     return *out <= COUNT_MAX;
 }
 
-/* "auto", "-1" and "all", where layers are counted. */
+/* "auto", "-1" or "all", as a number of layers. */
 static bool read_word(const char **at, struct numbers *out)
 {
     static const struct {
@@ -148,8 +148,8 @@ static int read_types(const struct options *o, enum option_id id, struct types *
     return CARAT_OK;
 }
 
-/* --kv-type, or lists of keys and of values, of which every pair would be measured: all must be of
- * one type. */
+/* --kv-type, or the lists of key types and value types. Every pair of these would be measured, and
+ * both types of a pair must be equal; so all of them must be one type. */
 static int read_kv_types(const struct options *o, struct types *out, struct carat_error *err)
 {
     struct types keys, values;
@@ -252,7 +252,7 @@ static int32_t default_threads(const struct options *o)
     return strcmp(opt_text(o, OPT_BACKEND), "ref") == 0 ? 1 : allowed_threads();
 }
 
-/* The i-th value of a list whose turn comes every *stride settings. */
+/* Setting i's place in a list of n values that changes every *stride settings. */
 static size_t turn(size_t i, size_t *stride, size_t n)
 {
     size_t at = i / *stride % n;
@@ -303,7 +303,7 @@ static bool is_same_engine(const struct bench_test *a, const struct bench_test *
            x->cpu_experts == y->cpu_experts && strcmp(x->kv_type, y->kv_type) == 0;
 }
 
-/* By default for people; what programs read has other columns only when they are asked for. */
+/* By default only for people: programs get more columns only when they ask for them. */
 static bool wants_limits(const struct options *o)
 {
     bool is_default = !opt_is_set(o, OPT_NO_ROOFLINE) && !opt_is_set(o, OPT_QUIET) &&
@@ -317,7 +317,7 @@ static int open_engine(struct session *s, const struct options *o, const struct 
 {
     const struct bench_setting *setting = &p->tests[first].setting;
     struct carat_engine_options options = {
-        /* The usual number is the engine's to use as far as it helps. */
+        /* The engine may take fewer than the default number. */
         .n_threads = setting->threads == default_threads(o) ? 0 : setting->threads,
         .n_ctx = context_for(s->model, 1),
         .chunk = setting->chunk,
@@ -371,7 +371,7 @@ static int measure(struct session *s, const struct options *o, struct bench_test
         s->limit_threads = t->setting.threads;
     }
     t->limit = s->limit;
-    return opt_is_set(o, OPT_ROOFLINE) ? status : CARAT_OK; /* else what can be told */
+    return opt_is_set(o, OPT_ROOFLINE) ? status : CARAT_OK; /* by default limits are optional */
 }
 
 static void note_gpu(const struct session *s, struct bench_facts *facts)
@@ -440,7 +440,7 @@ static int bench_model(const struct options *o, const char *name, struct plan_of
     return status;
 }
 
-/* Each of --model, else of the arguments, else of CARAT_MODEL. */
+/* Each model of --model, else of the arguments, else CARAT_MODEL. */
 static int bench_models(const struct options *o, struct plan_of_tests *p, struct carat_error *err)
 {
     const struct option_value *named = &o->values[OPT_BENCH_MODEL];
@@ -454,7 +454,7 @@ static int bench_models(const struct options *o, struct plan_of_tests *p, struct
         err_hint(err, "usage: carat bench MODEL...");
         return CARAT_EUSAGE;
     }
-    for (size_t i = 0; i < n; i++) { /* a wrong name is found before hours have passed */
+    for (size_t i = 0; i < n; i++) { /* wrong names are reported before anything is measured */
         struct buf path = {0};
         int status = model_find(names[i], &path, err);
         buf_deinit(&path);

@@ -1,4 +1,4 @@
-/* One list of fields makes every format but Markdown, in llama-bench's order, ours at the end. */
+/* One list of fields gives every format but Markdown: llama-bench's in its order, then ours. */
 #include "cli/bench_output.h"
 
 #include <math.h>
@@ -73,7 +73,7 @@ static bool has_roofline(const struct bench_test *t)
     return t->limit.int8_operations > 0;
 }
 
-/* A GPU reads prompts with products in fp16 or in 8 bits (--matmul): then both shares are told. */
+/* A GPU computes prompts in fp16 or in 8 bits (--matmul): then both shares are shown. */
 static bool has_fp16(const struct bench_test *t)
 {
     return t->limit.fp16_operations > 0;

@@ -32,12 +32,12 @@ struct bench_facts { /* the same in every row of a model */
     const struct carat_model_info *info;
     const char *path, *backend;
     bool is_exact;          /* --precision fp32 */
-    char cpu[128], gpu[96]; /* gpu "": none computes */
+    char cpu[128], gpu[96]; /* gpu "": no GPU computes */
     int32_t n_gpu_layers;   /* layers on it */
     int32_t main_gpu;
 };
 
-/* What the Markdown table shows of settings: that of which rows differ, and what was asked for. */
+/* Settings that the Markdown table can show: those that differ between rows or were given. */
 enum bench_column {
     BENCH_COLUMN_LAYERS,
     BENCH_COLUMN_EXPERTS,

@@ -43,7 +43,7 @@ const struct borrowed_spec *borrowed_find(enum command_id command, const char *s
     return NULL;
 }
 
-/* Numbers by value, other words by their characters but blanks. */
+/* Compares numbers by value, other words by their characters without blanks. */
 static bool is_same_value(const char *given, const char *known, size_t length)
 {
     char word[160], *end_given, *end_known;

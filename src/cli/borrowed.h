@@ -1,4 +1,4 @@
-/* Options of llama.cpp and ollama that carat does not have, but that a pasted line may contain
+/* Options of llama.cpp and ollama that carat does not have but that a pasted line may contain
  * (BORROWED_LIST). */
 #ifndef CLI_BORROWED_H
 #define CLI_BORROWED_H
@@ -41,7 +41,7 @@ const struct borrowed_spec *borrowed_find(enum command_id command, const char *s
 const struct borrowed_spec *borrowed_match(enum command_id command, const char *spelling,
                                            const char *value);
 
-/* CARAT_EUSAGE: what is refused, and why. `name` is the command's. */
+/* CARAT_EUSAGE: says what is refused and why. `name` is the name of the command. */
 int borrowed_refuse(enum command_id command, const char *name, const char *spelling,
                     const char *value, struct carat_error *err);
 

@@ -27,7 +27,7 @@ struct chat {
     struct generation generation;
     struct stop_list stops;
     struct line_reader *reader;
-    struct buf line, message, pending; /* pending: files read, put in front of the next message */
+    struct buf line, message, pending; /* pending: files read, sent before the next message */
     bool hides_thinking, prints_stats, is_single_turn, is_over;
     char last; /* last byte of the answer shown */
 };
@@ -44,7 +44,7 @@ static bool show(void *user, enum carat_part_kind kind, const char *text, size_t
     return out_answer_text(text, length);
 }
 
-/* Answers the last message. The answer is added, also a cut one; on failure nothing is. */
+/* Answers the last message and adds the answer, even a cut one. On failure adds nothing. */
 static int answer(struct chat *chat, struct carat_error *err)
 {
     int32_t *ids = NULL;
@@ -357,8 +357,8 @@ static bool ends_block(const struct buf *b)
     return b->length >= 3 && memcmp(b->data + b->length - 3, "\"\"\"", 3) == 0;
 }
 
-/* Reads a message: one line, or from """ to """. In a block Ctrl-D ends it, as it ends the input of
- * other programs, and Ctrl-C on an empty line drops it. */
+/* Reads a message: one line, or a block from """ to """. Ctrl-D ends a block too, and Ctrl-C on an
+ * empty line of it drops it. */
 static enum line_end read_message(struct chat *chat)
 {
     struct buf *message = &chat->message, *line = &chat->line;
@@ -392,7 +392,7 @@ static bool is_blank(const struct buf *b)
     return i == b->length;
 }
 
-/* --prompt, and the arguments after MODEL of `run --conversation`: what is said first. */
+/* The first message: --prompt, then the arguments after MODEL of `run --conversation`. */
 static int send_first(struct chat *chat, const struct options *o, struct carat_error *err)
 {
     struct buf text = {0};

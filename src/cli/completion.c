@@ -1,5 +1,5 @@
 /* carat completion: scripts for bash, zsh and fish, written from the tables. They complete command
- * names, options, the words of an option that takes one of a few, and files. */
+ * names, options, the words of a CHOICE option, and files. */
 #include <string.h>
 
 #include "cli/command.h"
@@ -24,7 +24,7 @@ static void print_spellings(enum command_id command)
     }
 }
 
-/* "small|large" -> "small large"; brackets say that it may be left out */
+/* "small|large" -> "small large"; brackets, which mark an optional word, are dropped */
 static void print_words(const char *choices)
 {
     for (const char *c = choices; *c; c++)

@@ -26,7 +26,7 @@ enum check_result { CHECK_PASSED, CHECK_FAILED, CHECK_SKIPPED };
 struct check {
     enum check_result result;
     char text[600];
-    struct buf setup; /* on what it computed */
+    struct buf setup; /* what it computed on */
 };
 
 static const char *result_name(enum check_result result)
@@ -43,7 +43,7 @@ static bool keep_going(void *user, enum carat_part_kind kind, const char *text, 
     return true;
 }
 
-/* Beside a model demo.gguf lies demo.check: the question, a newline, the greedy answer. */
+/* Next to a model demo.gguf lies demo.check: the question, a newline, the greedy answer. */
 static int read_expectation(const struct session *s, struct buf *out, struct carat_error *err)
 {
     struct buf path = {0};
@@ -129,7 +129,7 @@ struct facts {
     struct thread_allowance threads;
     struct buf backends;
     char *devices;                      /* JSON */
-    const char *graphs, *cublas, *fuse; /* "on", "off": as asked for */
+    const char *graphs, *cublas, *fuse; /* "on" or "off", as the options say */
     struct check check;
 };
 
@@ -198,7 +198,7 @@ static void print_json(const struct facts *f)
     json_key(&j, "backends");
     backends_add_json(&j);
     json_key(&j, "devices");
-    buf_add_text(&b, f->devices); /* is JSON already */
+    buf_add_text(&b, f->devices); /* already JSON */
     json_end_object(&j);
     out_printf("%s\n", buf_text(&b));
     buf_deinit(&b);

@@ -19,12 +19,12 @@ enum { LINKS_MAX = 40, NAME_KEPT = 200, PATH_SHOWN = 300, TRIES = 8 };
 
 /* ---- Signals ---------------------------------------------------------------------------- */
 
-/* The one file that is being written, for handlers: set while it has another name. */
+/* The one file that is being written, for signal handlers; set while it has its temporary name. */
 static struct {
     _Atomic(const char *) temporary;
     const char *target;
     int fd;
-    volatile int keeps_part; /* it has something, and takes its name with that */
+    volatile int keeps_part; /* leaving renames what is written so far */
 } pending;
 
 /* Async-signal-safe. */
@@ -54,7 +54,8 @@ bool is_standard_output(const char *path)
     return false;
 }
 
-/* The number of an open file that `path` means, or -1: opened anew it would begin at its start. */
+/* The number of the open file that `path` stands for, or -1. Opening the path again would start at
+ * the beginning of the file. */
 static int open_file_number(const char *path)
 {
     static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
@@ -69,7 +70,7 @@ static int open_file_number(const char *path)
     return -1;
 }
 
-/* Puts what the link `path` says, seen from its folder, in its place. */
+/* Replaces the link `path` by what it names, seen from its folder. */
 static bool follow(struct buf *path)
 {
     char to[4096];
@@ -85,7 +86,7 @@ static bool follow(struct buf *path)
     return true;
 }
 
-/* The file that `path` means in the end; it need not be there. */
+/* The file that `path` finally stands for; it need not exist. */
 static int find_target(struct file_writer *w, struct carat_error *err)
 {
     struct buf path = {0};
@@ -135,8 +136,8 @@ static char *name_beside(const char *target)
     return NULL;
 }
 
-/* A new file of another name in the folder of the target, told to the signal handlers before it is
- * there. */
+/* Opens a new file of another name in the folder of the target. The signal handlers know the name
+ * before the file exists. */
 static int open_beside(struct file_writer *w, mode_t mode, struct carat_error *err)
 {
     int fd = -1;
@@ -161,11 +162,11 @@ static int open_beside(struct file_writer *w, mode_t mode, struct carat_error *e
     return status;
 }
 
-/* The new file belongs to whom the old one does, as far as we may say so. */
+/* Gives the new file the owner and the mode of the old one, as far as we are allowed to. */
 static void keep_facts(const struct file_writer *w, const struct stat *old)
 {
     int fd = fileno(w->file);
-    if (fchown(fd, old->st_uid, old->st_gid) != 0) errno = 0; /* it is ours, then */
+    if (fchown(fd, old->st_uid, old->st_gid) != 0) errno = 0; /* then it stays ours */
     fchmod(fd, old->st_mode & 07777);
 }
 
@@ -237,14 +238,14 @@ void file_writer_drop(struct file_writer *w)
     forget(w);
 }
 
-/* Brings all to the disk and gives it its name. */
+/* Writes everything to the disk, then gives the file its name. */
 static bool finish(struct file_writer *w)
 {
     struct stat old;
     if (fflush(w->file) != 0) return false;
     if (!w->temporary) return true;
     if (fsync(fileno(w->file)) != 0 && errno != EINVAL) return false;
-    /* The old file may have become one that is not ours to replace. */
+    /* Meanwhile we may have lost the right to write the old file. */
     if (stat(w->target, &old) == 0 && access(w->target, W_OK) != 0) return false;
     return rename(w->temporary, w->target) == 0;
 }

@@ -1,12 +1,11 @@
-/* Result files. What stands under the name stays until the result is whole: that is written next
- * to it, brought to the disk and then renamed. A link is followed, and the old file's mode is kept.
+/* Result files. An old file of the name stays until the result is whole: the result is written next
+ * to it, flushed to the disk and then renamed. Links are followed, and the old file's mode is kept.
  *
  * Devices, pipes and /dev/fd/N are written directly; "-" and /dev/stdout are standard output.
  *
- * A signal that ends the program keeps the old file as well, except that of WRITE_TEXT: a text is
- * worth something also when it is cut, and takes the name with what it has by then, if it has
- * anything. Only what the kernel kills at once leaves a file "NAME.carat-" with eight digits. One
- * file is written at a time. */
+ * A signal that ends the program keeps the old file too, except with WRITE_TEXT: a text is useful
+ * even when it is cut, so what was written so far, if anything, takes the name. Only SIGKILL and
+ * crashes leave a file "NAME.carat-" with eight digits. One file is written at a time. */
 #ifndef CLI_FILE_WRITER_H
 #define CLI_FILE_WRITER_H
 
@@ -17,9 +16,9 @@
 #include "base/status.h"
 
 enum writer_kind {
-    WRITE_WHOLE, /* of no use when it is cut */
+    WRITE_WHOLE, /* useless when it is cut */
     WRITE_TEXT,
-    WRITE_BINARY /* the same as WRITE_WHOLE, and nothing for a terminal */
+    WRITE_BINARY /* like WRITE_WHOLE, but never to a terminal */
 };
 
 struct file_writer {  /* zero: closed */
@@ -28,7 +27,7 @@ struct file_writer {  /* zero: closed */
     bool is_standard;
     enum writer_kind kind;
     size_t bytes;
-    char *target, *temporary; /* what is renamed to what; NULL: written directly */
+    char *target, *temporary; /* temporary becomes target; NULL: written directly */
 };
 
 /* Whether `path` means standard output. */
@@ -48,7 +47,7 @@ static inline bool file_writer_is_open(const struct file_writer *w)
  * on, everything stays as it was. A closed writer is fine. */
 int file_writer_close(struct file_writer *w, int status, struct carat_error *err);
 
-/* Gives the result up: everything stays as it was. */
+/* Drops the result: everything stays as it was. */
 void file_writer_drop(struct file_writer *w);
 
 #endif

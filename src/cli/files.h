@@ -1,4 +1,4 @@
-/* Whole files in, and the user's folders. */
+/* Reading whole files, and the user's folders. */
 #ifndef CLI_FILES_H
 #define CLI_FILES_H
 
@@ -16,7 +16,7 @@ int file_read_some(const char *path, size_t bytes_max, struct buf *out, struct c
  * nothing when neither is known. */
 void home_folder(const char *variable, const char *fallback, struct buf *out);
 
-/* A path below $XDG_STATE_HOME/carat (default ~/.local/state/carat), its folder made. */
+/* A path below $XDG_STATE_HOME/carat (default ~/.local/state/carat). Makes its folder. */
 int state_path(const char *name, struct buf *path, struct carat_error *err);
 
 #endif

@@ -156,7 +156,7 @@ static void take_call(struct run *r, const struct carat_part *part)
     json_key(&j, "name");
     json_put_string(&j, part->name);
     json_key(&j, "arguments");
-    buf_add(&line, part->text, part->length); /* is JSON already */
+    buf_add(&line, part->text, part->length); /* already JSON */
     j.need_comma = true;
     if (!part->is_complete) {
         json_key(&j, "complete");
@@ -194,7 +194,7 @@ static int take_token(struct run *r, int32_t id, struct carat_error *err)
     return CARAT_OK;
 }
 
-/* What was held back, at the end. */
+/* Takes what was held back until the end. */
 static int take_rest(struct run *r, struct carat_error *err)
 {
     const struct carat_part *parts;
@@ -260,7 +260,7 @@ static int step_to_end(struct run *r, carat_engine *engine, carat_request_id req
     return status == CARAT_OK ? take_rest(r, err) : status;
 }
 
-/* The command line's zeros, which are llama.cpp's, in carat.h's words. */
+/* Zeros of the command line mean what they mean in llama.cpp; carat.h's mean defaults. */
 static struct carat_sampling sampling_of(const struct generation *g)
 {
     struct carat_sampling p = g->sampling;

@@ -7,12 +7,12 @@
 #include "cli/options.h"
 #include "cli/session.h"
 
-/* How to sample and where to stop, from the options. Big: allocate statically or in a struct. */
+/* How to sample and where to stop, from the options. Too big for the stack. */
 struct generation {
     struct carat_sampling sampling;
     int32_t max_tokens;
     bool ignore_stop;
-    bool is_raw, show_special; /* text as it comes, thoughts and calls included */
+    bool is_raw, show_special; /* text as it is, thoughts and calls included */
     struct carat_logit_bias bias[CARAT_BIAS_MAX];
     size_t n_bias;
     const char *const *stops; /* borrowed */
@@ -24,7 +24,7 @@ int generation_read(struct generation *g, const struct options *o, const carat_m
 enum answer_end {
     ANSWER_STOP,
     ANSWER_LENGTH,  /* as many tokens as were asked for */
-    ANSWER_CONTEXT, /* no room for more, though more might have come */
+    ANSWER_CONTEXT, /* the context was full before the answer ended */
     ANSWER_STOP_TEXT,
     ANSWER_INTERRUPTED
 };
@@ -33,7 +33,7 @@ struct answer {
     struct buf text, thinking; /* all of it */
     struct buf calls;          /* JSON objects, one a line */
     enum answer_end end;
-    bool is_cut_in_thought; /* inside a thought, not by a stop token */
+    bool is_cut_in_thought; /* ended inside a thought, without a stop token */
     int32_t stop_id;        /* ANSWER_STOP: the token */
     int32_t n_prompt, n_generated;
     double prefill_seconds, decode_seconds;

@@ -1,5 +1,5 @@
-/* `carat help`, `carat help --markdown` and `carat man`: three renderings of the same tables, and
- * of one longer text a command. */
+/* `carat help`, `carat help --markdown` and `carat man`: three forms of the same tables, with one
+ * longer text for each command. */
 #include "cli/help.h"
 
 #include <stdbool.h>
@@ -129,7 +129,7 @@ static const char *const borrowed_titles[BORROWED_KINDS] = {
     [BORROWED_REFUSED] = "refused by name, unless the value changes nothing",
 };
 
-/* The spellings of a kind that a command takes, separated by blanks; each once. */
+/* The spellings of one kind that a command takes, separated by blanks, each once. */
 static void add_spellings(struct buf *out, enum command_id command, enum borrowed_kind kind)
 {
     char spelling[64], padded[68];
@@ -225,7 +225,7 @@ static void markdown_option(enum option_id id)
     printf("` | %s | %s |\n", spec->kind == KIND_FLAG ? "" : spec->preset, spec->help);
 }
 
-/* One row a spelling list: what other programs' options do here. */
+/* What other programs' options do here; one row for each list of spellings. */
 static void markdown_borrowed(void)
 {
     printf("\n## Options of other programs\n\n"

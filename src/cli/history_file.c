@@ -82,8 +82,8 @@ static int failed(const char *path, const char *what, struct carat_error *err)
     return err_set(err, CARAT_EIO, "%s: %s: %s", path, what, strerror(errno));
 }
 
-/* *fd is -1 where there is nothing to read or write: no file, or a device (a link to /dev/null
- * is how people say that they want no history). */
+/* *fd is -1 where there is nothing to read or write: no file, or a device (people link the file to
+ * /dev/null when they want no history). */
 static int open_regular(const char *path, int flags, int *fd, struct carat_error *err)
 {
     struct stat facts;
@@ -100,7 +100,7 @@ static int open_regular(const char *path, int flags, int *fd, struct carat_error
     return err_set(err, CARAT_EIO, "%s: is no file", path);
 }
 
-/* Waits two seconds at most, and does without where there are no locks. */
+/* Waits two seconds at most. False: locked for longer, or a file system without locks. */
 static bool lock(int fd)
 {
     for (int i = 0; i < LOCK_TRIES; i++) {
@@ -111,7 +111,7 @@ static bool lock(int fd)
     return false;
 }
 
-/* Opens and locks the file that has this name, also when it is renamed over meanwhile. */
+/* Opens and locks the file of this name, even if it is replaced by a rename meanwhile. */
 static int open_locked(const char *path, int flags, int *fd, bool *is_locked,
                        struct carat_error *err)
 {
@@ -128,7 +128,7 @@ static int open_locked(const char *path, int flags, int *fd, bool *is_locked,
     return err_set(err, CARAT_EIO, "%s: is replaced again and again", path);
 }
 
-/* Its end, up to BYTES_MAX, from the beginning of a line on. */
+/* Reads the last lines of a file, at most BYTES_MAX. */
 static int read_end(int fd, const char *path, struct buf *out, struct carat_error *err)
 {
     char block[65536];
@@ -198,8 +198,8 @@ static ssize_t write_once(int fd, const struct buf *b)
     return n;
 }
 
-/* Appends to an open file. What a full disk has cut is taken back; without a lock it stays, as a
- * line of its own, since another program may have appended since. */
+/* Appends to an open file. If a full disk cuts the line, it is removed again. Without a lock it
+ * stays, because another program may have appended since; the next line then begins after it. */
 static int append(int fd, bool is_locked, const char *path, struct buf *line,
                   struct carat_error *err)
 {
@@ -231,7 +231,7 @@ int history_file_add(const char *path, const char *text, size_t length, struct c
     TRY(open_locked(path, O_RDWR | O_APPEND | O_CREAT, &fd, &is_locked, err));
     if (fd < 0) return CARAT_OK;
     bool is_open_to_others = fstat(fd, &facts) == 0 && (facts.st_mode & 077);
-    if (is_open_to_others) (void)!fchmod(fd, 0600); /* of another owner: it stays as they want */
+    if (is_open_to_others) (void)!fchmod(fd, 0600); /* fails for another owner's file */
     encode(&line, text, length);
     int status =
         line.failed ? err_no_memory(err, path, length) : append(fd, is_locked, path, &line, err);

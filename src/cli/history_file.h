@@ -1,8 +1,8 @@
-/* The file of what was said in chats: one for all of them, also at the same time.
+/* The file of lines typed in chats. All chats share it, even at the same time.
  *
  * Rules
- * 1. A line is appended when it is sent, by one write and under a lock; nothing else is touched.
- * 2. A file that has grown too long is written anew next to it and renamed, under the lock.
+ * 1. A line is appended when it is sent, by one write under a lock; nothing else is touched.
+ * 2. A file that has grown too long is rewritten next to it and renamed, under the lock.
  * 3. The form is libedit's: a first line "_HiStOrY_V2_", then a line an entry, in which control
  *    characters and backslashes are written as \ooo and \\. What libedit wrote itself is read
  *    (\040, \M-C, \^[), and it reads what we write. */
@@ -15,12 +15,12 @@
 
 typedef void (*history_take_fn)(void *user, const char *text, size_t length);
 
-/* Gives every entry, the oldest first; a file that is not there has none, and so has a device.
- * Of a file of more than 16 MiB its end. */
+/* Hands over every entry, the oldest first; of a file of more than 16 MiB only its end. A missing
+ * file and a device have none. */
 int history_file_read(const char *path, history_take_fn take, void *user, struct carat_error *err);
 
-/* Adds an entry of any bytes; makes the file, for its owner alone. On failure what was there is
- * as it was. */
+/* Adds an entry of any bytes; makes the file, for its owner alone. On failure the old entries
+ * stay as they were. */
 int history_file_add(const char *path, const char *text, size_t length, struct carat_error *err);
 
 /* Keeps the newest `entries`, once there are more than twice as many or 16 MiB. */

@@ -45,7 +45,7 @@ static int check_parts(const struct stat *target, const char *path, const char *
     return status;
 }
 
-/* Options say by their value's name that a file is read or, these two, written. */
+/* An option whose value is a file reads it, except for these, which write it. */
 static bool is_read(enum option_id id)
 {
     const char *value = option_specs[id].value;
@@ -57,7 +57,7 @@ int inputs_protect(const struct options *o, const char *model, const char *targe
                    struct carat_error *err)
 {
     struct stat facts;
-    if (stat(target, &facts) != 0 || !S_ISREG(facts.st_mode)) return CARAT_OK; /* nothing to lose */
+    if (stat(target, &facts) != 0 || !S_ISREG(facts.st_mode)) return CARAT_OK; /* no file to lose */
     if (model) TRY(check(&facts, target, model, "the model", err));
     if (model) TRY(check_parts(&facts, target, model, err));
     for (int id = 0; id < OPT_COUNT; id++) {
