@@ -35,7 +35,7 @@ struct request {
 
 typedef struct carat_value (*maker)(struct request *r, int depth);
 
-/* A member that is likely, and what its value usually is. */
+/* A member that is likely, and the usual kind of its value. */
 struct field {
     const char *key;
     maker make;
@@ -96,8 +96,8 @@ static void put_member(struct carat_member *m, const char *key, struct carat_val
     m->value = value;
 }
 
-/* An object with the fields `first` and then up to `most` of `fields`, in any order, some twice,
- * some with a value of another kind, some of any name. */
+/* An object with the fields `first` and then up to `most` of `fields`, in any order. Some come
+ * twice, some have a value of another kind, some have any name. */
 static struct carat_value object_of(struct request *r, int depth, const struct field *first,
                                     const struct field *fields, size_t n_fields, size_t most)
 {
@@ -176,7 +176,7 @@ static struct carat_value strings(struct request *r, int depth)
 static struct carat_value named_schemas(struct request *r, int depth)
 {
     static const struct field fields[] = {{"a", schema}, {"b", schema}, {"C", schema}};
-    size_t most = next_byte(&r->bytes) % 32 ? 4 : 100; /* many names are looked up otherwise */
+    size_t most = next_byte(&r->bytes) % 32 ? 4 : 100; /* many names take another look-up */
     return OBJECT(r, depth, NULL, fields, most);
 }
 

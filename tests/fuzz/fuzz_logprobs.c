@@ -20,7 +20,7 @@ enum { VOCAB_MAX = 16, CTX_MAX = 24, CHUNKS_MAX = 3 };
 
 static struct buf written; /* what the writer below was given */
 
-/* In the place of the program's own, which writes to a disk. */
+/* Stands in for the function of the program, which writes to a disk. */
 int file_writer_add(struct file_writer *w, const void *bytes, size_t n, struct carat_error *err)
 {
     (void)w, (void)err;
@@ -71,7 +71,7 @@ static void check_number(uint32_t type, float wanted, float found)
         carat_assert(fabsf(found - wanted) <= fabsf(wanted) / 1024 + 0x1p-24f);
 }
 
-/* A small file of any numbers, written and compared with what is read. */
+/* A small file of any numbers: written, then compared with what is read. */
 static void round_trip(struct source *s)
 {
     struct logprob_header h = {.type = next_byte(s) % 2,

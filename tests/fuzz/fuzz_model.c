@@ -45,7 +45,7 @@ struct edit {
 
 /* ---- The file --------------------------------------------------------------------------- */
 
-/* Small shapes: as many runs a second as can be. */
+/* Small shapes, for as many runs a second as possible. */
 static void base_model(struct gguf_writer *w, int size, int choice)
 {
     static const enum format formats[] = {FORMAT_F32,  FORMAT_F16,  FORMAT_BF16,   FORMAT_Q8_0,
@@ -119,7 +119,7 @@ static void edit_key(struct gguf_writer *w, const struct edit *e)
     }
 }
 
-/* Another size in one direction, or another type; with as many bytes as that needs. */
+/* Another size in one dimension, or another type, with as many bytes as that needs. */
 static void reshape(struct gguf_writer *w, const struct gguf_out_tensor *t, const struct edit *e)
 {
     int64_t dims[GGUF_DIMS_MAX], n = 1;

@@ -30,7 +30,7 @@ static int64_t about(struct source *s, int64_t right)
     return choice < 200 ? right : choice < 240 ? right + choice % 5 - 2 : (int32_t)next_u32(s);
 }
 
-/* Mostly as the format has it, sometimes of another type. */
+/* Mostly the type of the format, sometimes another one. */
 static void put_number(struct gguf_writer *w, const char *key, struct source *s, int64_t right)
 {
     int64_t value = about(s, right);
@@ -60,7 +60,7 @@ static void fill_part(struct gguf_writer *w, struct source *s, int index, int n_
     put_number(w, "split.count", s, n_parts);
     put_number(w, "split.tensors.count", s, n_tensors_all);
     for (int i = 0; i < n_tensors_all / n_parts; i++) {
-        int number = next_byte(s) < 250 ? index * TENSORS_MAX + i : i; /* or a name once more */
+        int number = next_byte(s) < 250 ? index * TENSORS_MAX + i : i; /* or a name a second time */
         snprintf(name, sizeof name, "t%d", number);
         gguf_add_values(w, name, FORMAT_F32, dims, 1, values);
     }

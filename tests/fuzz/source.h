@@ -1,4 +1,5 @@
-/* Choices of a fuzz target, taken from its input byte by byte; zeros when it is used up. */
+/* Choices of a fuzz target, taken from its input byte by byte. When the input is used up they
+ * are zeros. */
 #ifndef FUZZ_SOURCE_H
 #define FUZZ_SOURCE_H
 

@@ -1,4 +1,4 @@
-/* Prompts rendered by the published templates, and what the ids of a prompt must be like. */
+/* Prompts as the published templates render them, and what the ids of a prompt must be like. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,7 @@ static enum carat_size size_of(const json_t *one)
     return strcmp(size, "large") == 0 ? CARAT_SIZE_LARGE : CARAT_SIZE_SMALL;
 }
 
-/* The guard against a prompt without a turn for the model is allowed to add one. */
+/* The guard against a prompt without a turn for the model may add one. */
 static void test_texts(void **state)
 {
     struct fixture *f = *state;
@@ -86,8 +86,8 @@ static void test_texts(void **state)
     }
 }
 
-/* Ids: BOS once and in front; encoding the text with special tokens on gives the same ids, as no
- * message of the fixtures holds a special token's text; decoding gives the text. */
+/* Ids: BOS once and first. Encoding the text with special tokens gives the same ids, as no
+ * message of the fixtures contains the text of a special token. Decoding gives the text. */
 static void test_ids(void **state)
 {
     struct fixture *f = *state;

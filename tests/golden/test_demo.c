@@ -1,5 +1,5 @@
-/* The demo model answers as llama.cpp does: its greedy ids for a few prompts are a fixture
- * (made by bench/time_llama.c), and every backend must give the same. */
+/* The demo model answers as llama.cpp does: its greedy ids for a few prompts are a fixture (made
+ * by tools/oracle/golden.py), and every backend must give the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static struct ids read_ids(const json_t *array)
     return ids;
 }
 
-/* The greedy answer, its last id being what ended it. */
+/* The greedy answer; its last id is the one that ended it. */
 static struct ids answer(carat_engine *engine, const struct ids *prompt)
 {
     struct carat_error err = {0};
@@ -104,7 +104,7 @@ static void cpu_in_small_chunks_gives_the_ids_of_llama_cpp(void **state)
     check_backend(&(struct carat_engine_options){.backend = "cpu", .chunk = 5});
 }
 
-/* In fp32 too: there the answer must not hang on roundings at all. */
+/* In fp32 too: there the answer must not depend on rounding at all. */
 static void cuda_gives_the_ids_of_llama_cpp(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* What must not change an answer: other sequences in the step, a ring that wraps, replay instead of
- * launches, where a table lies. Compared by ids and by the bits of their log-probabilities, on the
- * small models of the family, for every fast backend. */
+/* What must not change an answer: other sequences in the step, a ring that wraps, replay instead
+ * of launches, where a table is. Ids and the bits of their log-probabilities are compared, on
+ * the small models of the family, for every fast backend. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static carat_engine *open_engine(const carat_model *model,
     return engine;
 }
 
-/* Prompt `i` of the test: its length and its ids differ from those of all others. */
+/* Prompt `i` of the test. Its length and its ids differ from those of all others. */
 static size_t draw_prompt(const carat_model *model, int i, int32_t *ids)
 {
     struct rng rng = {.state = SEED + (uint64_t)i};
@@ -106,7 +106,7 @@ static void assert_same(const struct answer *a, const struct answer *b, const ch
                      (double)a->logprobs[i], b->ids[i], (double)b->logprobs[i]);
 }
 
-/* Steps stay below 64 rows: those of more go through other products on a GPU. */
+/* Steps stay below 64 rows: larger ones go through other products on a GPU. */
 static void check_alone_and_among_others(const char *backend)
 {
     enum { TOKENS = 40 };
@@ -127,7 +127,7 @@ static void check_alone_and_among_others(const char *backend)
     }
 }
 
-/* With a window of 32 and steps of one row the ring has 33 cells; with large steps it holds all. */
+/* With a window of 32 and steps of one row the ring has 33 cells. With large steps it holds all. */
 static void check_wrapped_ring(const char *backend, int32_t n_tokens)
 {
     for (int m = 0; m < N_MODELS; m += 3) {
@@ -206,7 +206,7 @@ static void read_long_prompt(const carat_model *model, const struct carat_engine
     carat_engine_close(engine);
 }
 
-/* Lengths around the sizes that are recorded, and where a few rows become many. */
+/* Lengths around the sizes that are recorded, and around the limit between a few rows and many. */
 static void cuda_replayed_prompts_equal_launched_ones(void **state)
 {
     (void)state;
@@ -239,7 +239,7 @@ static void cuda_replayed_prompts_equal_launched_ones(void **state)
     }
 }
 
-/* Where a table lies, and what of it the device may keep. */
+/* Where the table is, and how much of it the device may keep. */
 static const struct table_setting {
     const char *label;
     enum carat_ple place;
@@ -251,8 +251,8 @@ static const struct table_setting {
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
 /* Chunks are read ahead, after decoding rows. One is read in vain: its request is cancelled.
- * Steps are launched and replayed, and the smallest model has layers on the CPU. With a few rows on
- * the device they have to make room for others all the time. */
+ * Steps are launched and replayed, and the smallest model has layers on the CPU. If the device
+ * holds only a few rows, they have to make room for others all the time. */
 static void answer_with_table(const carat_model *model, const struct table_setting *table,
                               int32_t chunk, bool is_launched, struct answer *out)
 {

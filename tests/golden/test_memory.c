@@ -13,13 +13,13 @@
 #include "support/devices.h"
 #include "support/engines.h"
 
-/* What the table leaves out is the driver's: an engine takes its memory in five pieces, each
- * rounded up to 2 MB, and recorded steps some more. Below that of a workspace (32 MB) and of the
- * buffers for loading (64 MB), which are what might be forgotten. Nobody else may be using the
- * device. */
+/* The table leaves out what the driver takes: it rounds each of the five pieces of memory of an
+ * engine up to 2 MB, and needs some for recorded steps. The tolerance is below the size of a
+ * workspace (32 MB) and of the buffers for loading (64 MB), which are what the table might
+ * forget. No other program may be using the device. */
 enum { TOLERANCE = 24 << 20 };
 
-/* Of two engines the second is looked at: with the first the driver has loaded what both share,
+/* The second of two engines is measured: with the first the driver has loaded what both share,
  * kernels and libraries. */
 static void check_engine(const carat_model *model, const struct carat_engine_options *o,
                          const char *label)

@@ -1,7 +1,7 @@
-/* Whole models against logits of another implementation (Hugging Face transformers in fp32 on
- * the dequantised weights), and the same logits however the rows are cut into steps.
+/* Whole models against logits of another implementation (Hugging Face transformers in fp32 on the
+ * dequantised weights). The logits must be the same however the rows are cut into steps.
  *
- * The fixtures' window is 32 positions, so 200 tokens in small chunks go round every ring
+ * The fixtures have a window of 32 positions, so 200 tokens in small chunks go round every ring
  * several times. */
 #include <math.h>
 #include <setjmp.h>
@@ -38,8 +38,8 @@ struct oracle {
 
 static struct oracle oracles[N_ORACLES];
 
-/* A pass takes 0.2 s, ten times that under AddressSanitizer: there, of the cases numbered k that
- * repeat what the first test has shown, each model runs one in five. */
+/* A pass takes 0.2 s, and ten times that under AddressSanitizer. There each model runs only one
+ * in five of the cases, numbered k, that repeat what the first test has shown. */
 static bool is_skipped(int model, size_t k)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -125,7 +125,7 @@ static carat_engine *open_engine(const struct oracle *o, int32_t chunk, enum car
     return e;
 }
 
-/* Scores all tokens; at NULL: every position. */
+/* Scores all tokens. If `at` is NULL, every position. */
 static void score(const struct oracle *o, int32_t chunk, enum carat_kv_type kv, const int32_t *at,
                   int32_t n_at, struct rows *rows)
 {
@@ -164,7 +164,8 @@ static double worst_error(const struct oracle *o, const struct rows *rows)
     return worst;
 }
 
-/* Rows of `part` that are there equal those of `all` bit for bit, and they are those of `at`. */
+/* The rows in `part` equal those of `all` bit for bit, and they are the rows at the positions
+ * `at`. */
 static void check_rows(const char *name, int32_t chunk, const struct rows *all,
                        const struct rows *part, const int32_t *at, int32_t n_at)
 {
@@ -201,8 +202,8 @@ static void logits_and_every_argmax_are_those_of_the_oracle(void **state)
     }
 }
 
-/* Logits of every position cut a step at SCORE_ROWS rows; asked for the stored ones only, a step
- * is as long as the chunk. */
+/* If logits of every position are wanted, a step has at most SCORE_ROWS rows. If only the stored
+ * ones are, a step is as long as the chunk. */
 static void chunk_sizes_agree_bit_for_bit(void **state)
 {
     (void)state;
@@ -229,7 +230,7 @@ static void one_token_at_a_time_equals_prefill(void **state)
     }
 }
 
-/* Few and odd selections: none in most chunks, the first and the last, neighbours, none. */
+/* Small and odd selections: none in most chunks, the first and the last, neighbours, none. */
 static void asking_for_some_positions_gives_the_same_rows_as_asking_for_all(void **state)
 {
     (void)state;
@@ -272,9 +273,9 @@ static void a_ring_equals_a_cache_of_the_whole_context(void **state)
     }
 }
 
-/* Keys and values rounded to 11 bits. Measured: 2e-4 to 6e-4 at most positions of these models;
- * a few amplify it, the worst (26B at position 40) to 4.9e-3, as they would amplify any other
- * rounding. Hence two budgets: nearly all positions, and every one. */
+/* Keys and values rounded to 11 bits. Measured: 2e-4 to 6e-4 at most positions of these models.
+ * A few positions amplify it, as they would any other rounding; the worst (26B at position 40)
+ * shows 4.9e-3. Hence two budgets: one for nearly all positions and one for every position. */
 static void half_precision_caches_stay_close(void **state)
 {
     (void)state;
@@ -298,7 +299,7 @@ static void half_precision_caches_stay_close(void **state)
     }
 }
 
-/* Of the stored rows, the root of the mean square. */
+/* The root of the mean square over the stored rows. */
 static double usual_error(const struct oracle *o, const struct rows *found)
 {
     double sum = 0;
@@ -309,9 +310,9 @@ static double usual_error(const struct oracle *o, const struct rows *found)
     return sqrt(sum);
 }
 
-/* Activations of 8 bits, of 16 where it counts, or half precision. The numbers are llama.cpp's own
- * distances from these logits, at the last position and over all stored ones, with its 8-bit
- * activations and f16 cache. Where another logit is the best, the true one was ahead by no more
+/* Activations of 8 bits, of 16 where it counts, or half precision. The numbers are the distances
+ * of llama.cpp from these logits, at the last position and over all stored ones, with its 8-bit
+ * activations and f16 cache. Where another logit is the best, the true one may lag by no more
  * than a few times the error of a logit. */
 static void check_fast_rows(int i, const char *way)
 {
@@ -351,7 +352,7 @@ static void score_with(const struct carat_engine_options *options, const struct 
     carat_engine_close(e);
 }
 
-/* The same from a backend, for a chunk size and a number of threads. */
+/* The same from a backend, with a chunk size and a number of threads. */
 static void score_on(const char *backend, const struct oracle *o, int32_t chunk, int32_t n_threads,
                      enum carat_precision precision, struct rows *rows)
 {
@@ -458,7 +459,7 @@ static void cpu_in_full_precision_is_the_reference(void **state)
     check_exact("cpu", 64);
 }
 
-/* Chunks of one row run on what decoding runs on: other kernels than those for many rows. */
+/* Chunks of one row run on the kernels of decoding, which differ from those for many rows. */
 static void cuda_in_full_precision_is_the_reference(void **state)
 {
     (void)state;
@@ -467,7 +468,7 @@ static void cuda_in_full_precision_is_the_reference(void **state)
     check_exact("cuda", 1);
 }
 
-/* Layers, and experts where there are any, on the CPU. */
+/* Some layers on the CPU, and experts where there are any. */
 static void cuda_with_the_cpu_in_full_precision_is_the_reference(void **state)
 {
     (void)state;
@@ -515,7 +516,7 @@ static void cuda_with_products_of_8_bits_is_as_close_as_llama_cpp(void **state)
         }
 }
 
-/* A second text on the same engine gives what it gives on a fresh one: nothing is left over. */
+/* A second text on the same engine gives the same as on a fresh one: nothing is left over. */
 static void scoring_again_gives_the_same(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Token ids of another implementation for 210 strings, on the vocabularies of the oracle
- * models, which are all the same. */
+/* Token ids of another implementation for 210 strings. All oracle models have the same
+ * vocabulary. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

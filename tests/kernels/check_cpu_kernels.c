@@ -14,7 +14,7 @@
 #include "base/rng.h"
 
 enum {
-    ROWS = 40, /* no multiple of 16 */
+    ROWS = 40, /* not a multiple of 16 */
     COLS = 768,
     ODD_COLS = 25 * 32, /* the last unit of a tile is not full */
     ACT_ROWS = 19,
@@ -118,8 +118,9 @@ static double expected_dot(const struct product *p, int64_t row, int64_t act_row
     return sum;
 }
 
-/* All tiles, with listed activation rows divided by 2 as experts' slots are, and compared bit for
- * bit with rows taken one at a time, tile by tile. `n` rows: few and many take different ways. */
+/* All tiles. Listed activation rows are divided by 2, as slots of experts are, and compared bit
+ * for bit with rows taken one at a time, tile by tile. `n` rows: a few rows and many take
+ * different ways. */
 static void check_rows(const struct cpu_kernels *k, const struct product *p, int32_t n,
                        struct distance *d)
 {
@@ -154,7 +155,7 @@ static void check_rows(const struct cpu_kernels *k, const struct product *p, int
     check(k->name, "rows alone and together are the same bits", different, 0);
 }
 
-/* Few rows ask for what is ahead in every way in turn. */
+/* Kernels of a few rows read ahead in each of the ways in turn. */
 static void check_shape(const struct cpu_kernels *k, enum format format, int64_t cols)
 {
     static const int32_t counts[] = {1, 1, 1, 2, 7, 8, 9, 29, 30, 31, 59, LIST_MAX};
@@ -272,7 +273,7 @@ static void check_dots(const struct cpu_kernels *k, int n_a, int n_b, int n)
     mem_free(out);
 }
 
-/* Rows of halves give the bits of the floats that they are, in dots and in weigh. */
+/* Rows of halves give the bits of the same values as floats, in dots and in weigh. */
 static void check_halves(const struct cpu_kernels *k, enum format format, int n_a, int n_b, int n)
 {
     size_t row_bytes = format_row_bytes(format, n), row_floats = (size_t)n * sizeof(float);

@@ -1,12 +1,12 @@
-/* Single ops on a backend: cases drawn from a seed, run between guards, and compared.
+/* Single ops on a backend: cases are drawn from a seed, run between guards, and compared.
  *
  * A case is a shape (parity_shapes lists them all) and the data drawn for it: inputs, weights,
- * caches, a step. parity_run makes the smallest plan that contains the op, runs it on any
- * backend and gives back what the op wrote. Data reach a device as the model's do: floats by EMBED
- * from F32 tables, expert ids by ROUTE, keys and values by KV_WRITE. A device's memory is touched
- * by upload and download only. Everything around the buffers, unused cells of the caches and the
- * scratch memory hold NaN before the run: what is read but not meant shows in the result, what is
- * written but not meant in `problem`.
+ * caches, a step. parity_run makes the smallest plan that contains the op, runs it on any backend
+ * and gives back what the op wrote. Data reach a device as those of a model do: floats by EMBED
+ * from F32 tables, expert ids by ROUTE, keys and values by KV_WRITE. Only upload and download touch
+ * the memory of a device. Before the run everything around the buffers, unused cells of the caches
+ * and the scratch memory hold NaN: what is read by mistake shows in the result, what is written by
+ * mistake in `problem`.
  *
  * Life: parity_case_init, parity_run (any number of times), parity_case_deinit. */
 #ifndef PARITY_PARITY_H

@@ -1,4 +1,4 @@
-/* What a case holds, drawn from its seed. */
+/* The data of a case, drawn from its seed. */
 #include <math.h>
 #include <string.h>
 
@@ -44,9 +44,8 @@ static struct weight table_of(const char *name, const float *values, int64_t row
                            .data = values};
 }
 
-/* The op's weight in its format, and what that format makes of it. Between the matrices of a stack
- * lies as much again that is not its own, NaN as floats, as between the two halves of a fused
- * matrix. */
+/* The weight of the op in its format, and the values that it means. Between the matrices of a
+ * stack lies as much foreign memory, NaN as floats, as between the two halves of a fused matrix. */
 static void draw_weight(struct draw *d, int32_t n_expert, int64_t rows, int64_t cols)
 {
     const struct format_traits *traits = format_of(d->c->shape.format);
@@ -89,7 +88,7 @@ static void draw_input(struct draw *d, int k, int32_t cols, bool has_outliers)
 
 /* ---- The step --------------------------------------------------------------------------- */
 
-/* Rows of the op that stand for a rising, incomplete choice of the tokens. */
+/* The output rows: a rising, incomplete choice of the tokens. */
 static void choose_out_rows(struct draw *d)
 {
     struct step *s = &d->c->step;
@@ -128,8 +127,8 @@ static void draw_step(struct draw *d)
 
 /* ---- Caches ----------------------------------------------------------------------------- */
 
-/* Single rows of one sequence each at positions apart, then a chunk of the last sequence. The
- * numbers of the sequences fall, so that row and sequence are not the same. */
+/* Single rows, each of its own sequence, at positions far apart, then a chunk of the last
+ * sequence. The numbers of the sequences fall, so that row and sequence differ. */
 static void place_rows(struct draw *d)
 {
     struct parity_case *c = d->c;
@@ -181,7 +180,7 @@ static void draw_caches(struct draw *d)
 
 /* ---- Experts ---------------------------------------------------------------------------- */
 
-/* Logits from which ROUTE chooses known experts in a known order. Expert 0 is chosen by few, and
+/* Logits from which ROUTE chooses known experts in a known order. Few rows choose expert 0, and
  * with a few rows most experts get none. */
 static void draw_routes(struct draw *d)
 {

@@ -1,4 +1,4 @@
-/* Running a case: one small plan, its buffers laid apart, everything around them poison. */
+/* Runs a case: one small plan, its buffers laid apart, poison everywhere around them. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@ struct runner {
     struct carat_error *err;
 };
 
-/* A plan with its memory and program; what is there is freed by unload. */
+/* A plan with its memory and program. unload frees whatever is there. */
 struct loaded {
     struct plan plan;
     struct program *program;
@@ -58,7 +58,7 @@ static int take_poisoned(const struct runner *r, size_t bytes, void **out)
     return poison(r, *out, bytes);
 }
 
-/* Ends the plan with buffers that share nothing, and binds it between guards. */
+/* Ends the plan with buffers that share no memory, and binds it between guards. */
 static int load(const struct runner *r, struct loaded *l)
 {
     TRY(plan_close(&l->plan, r->err));
@@ -205,7 +205,7 @@ static void add_row(struct step *s, int32_t id, int32_t position, int32_t sequen
     s->sequence[s->n_token++] = sequence;
 }
 
-/* Writes the rows that the case means to be in the caches: those of its step for KV_WRITE, all
+/* Writes into the caches the rows that the case puts there: those of its step for KV_WRITE, all
  * that a row may see for ATTENTION. */
 static int write_cells(const struct runner *r, struct loaded *l, int32_t *numbers, size_t n)
 {
@@ -313,8 +313,9 @@ double parity_nmse(const float *y, const float *expected, size_t n)
 }
 
 /* Where the list says "by format": activations rounded to 8 bits in blocks of 32 show the error
- * of Q8_0; those of half formats are rounded to the half format; F32 stays F32. Twice
- * that, as all outputs of a row share its roundings and small cases have few: 1.8 was seen. */
+ * of Q8_0, and those of half formats that of the half format; F32 stays F32. The budget is twice
+ * that, as all outputs of a row share its roundings and small cases have few of them: 1.8 was
+ * seen. */
 double parity_budget(const struct parity_shape *shape)
 {
     static const double listed[OP_COUNT] = {

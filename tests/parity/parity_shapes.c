@@ -72,7 +72,7 @@ static void add_norms(struct list *l)
     add_rows(l, (struct parity_shape){.code = OP_ROPE, .cols = 1024, .group = 512});
 }
 
-/* `first` reaches into a block and the columns end inside another one, for every format. */
+/* `first` is inside a block and the columns end inside another one, for every format. */
 static void add_formats(struct list *l)
 {
     for (int f = 0; f < FORMAT_COUNT; f++) {
@@ -101,7 +101,7 @@ static void add_formats(struct list *l)
         add_rows(l, s);
         s.is_fine = true;
         add_rows(l, s);
-        s.rows = 130; /* more than a GPU's kernels for a few rows take */
+        s.rows = 130; /* more than the kernels of a GPU for a few rows take */
         add(l, s);
         s.rows_class = ROWS_OUT;
         add(l, s);

@@ -1,6 +1,6 @@
-/* Every backend of this build against the reference, by the same cases: exact arithmetic within
- * the budget of fp32, the default one within the budget of the list, on one thread and several. A
- * backend whose device is not here is skipped. */
+/* Every backend of this build against the reference, on the same cases: exact arithmetic within
+ * the budget of fp32, the default arithmetic within the budget of the list, on one thread and
+ * several. A backend whose device is missing is skipped. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ static size_t n_shapes;
 static struct device *reference;
 static int n_wrong;
 
-/* What is reported and counted, so that one run shows everything that is wrong. */
+/* Problems are reported and counted, so that one run shows everything that is wrong. */
 static void report(const char *backend, const struct device_options *o, const char *label,
                    const char *what)
 {
@@ -37,8 +37,8 @@ static void report(const char *backend, const struct device_options *o, const ch
     n_wrong++;
 }
 
-/* Fine products: what 16 bits of x lose, and scales that tiles round to fp16; of many rows on a GPU
- * fp16 throughout. */
+/* Fine products: what 16 bits of x lose, and scales that tiles round to fp16. With many rows a
+ * GPU takes fp16 throughout. */
 static double fine_budget(const struct backend *b, const struct parity_shape *s)
 {
     bool is_cpu = b == &cpu_backend, is_half = !is_cpu && s->rows > 64;
@@ -47,7 +47,7 @@ static double fine_budget(const struct backend *b, const struct parity_shape *s)
     return is_rounded || is_half ? 1e-6 : 1e-9;
 }
 
-/* fp32 in another order: a few roundings a value, for all that is not bit-equal. */
+/* fp32 in another order: a few roundings for each value, for all ops that are not bit-equal. */
 static double budget_of(const struct backend *b, const struct parity_shape *s, bool is_exact)
 {
     double budget = parity_budget(s);
@@ -87,7 +87,7 @@ struct tested {
     size_t n;
 };
 
-/* The case is drawn anew: a device may have given pages of its weights back. */
+/* The case is drawn again, because a device may have given pages of its weights back. */
 static void check_setting(const struct tested *t, size_t k, size_t i, const char *label,
                           const struct parity_result *ref)
 {

@@ -62,7 +62,7 @@ static void formula_rope(const struct parity_case *c, int32_t r, double *y)
     }
 }
 
-/* Key or value head of a position, rounded as the cache keeps it. */
+/* Key or value head at a position, rounded as the cache keeps it. */
 static void cached_row(const struct parity_case *c, const struct weight *table, int32_t sequence,
                        int32_t position, int32_t head, float *out)
 {
@@ -163,7 +163,7 @@ static void formula_row(const struct parity_case *c, int32_t r, double *y)
 
 /* ---- Checks ----------------------------------------------------------------------------- */
 
-/* fp32 arithmetic of the reference itself: far below every budget that others get. */
+/* Error of the reference itself, in fp32: far below every budget that other backends get. */
 static double allowed_error(const struct parity_shape *s)
 {
     switch (s->code) {
@@ -228,7 +228,7 @@ static void check_routes(const struct parity_case *c, const struct parity_result
     }
 }
 
-/* Rows of the step are in their cells, all other cells still hold NaN. */
+/* Rows of the step are in their cells; all other cells still hold NaN. */
 static void check_cells(const struct parity_case *c, const struct parity_result *out,
                         const char *label)
 {
@@ -294,7 +294,7 @@ static size_t check_op(enum op_code code)
 OP_LIST(X)
 #undef X
 
-/* What other backends are allowed is above what the reference itself shows. */
+/* The budgets of other backends are above the error of the reference itself. */
 static void budgets_leave_room_for_fp32(void **state)
 {
     (void)state;
@@ -349,7 +349,7 @@ static void the_harness_notices_reads_of_unseen_cells(void **state)
     struct parity_result out;
     struct carat_error err = {0};
     assert_true(parity_case_init(&c, &shape, SEED));
-    c.shape.window = 6; /* what the op is told; the cells are filled for 5 */
+    c.shape.window = 6; /* what the op gets; the cells are filled for 5 */
     assert_int_equal(parity_run(&ref_backend, device, &c, &out, &err), CARAT_OK);
     assert_true(isinf(parity_nmse(out.y[0], out.y[0], out.n_y[0])));
     parity_result_deinit(&out);

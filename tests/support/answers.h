@@ -15,11 +15,11 @@ struct answer {
     struct carat_event done;
 };
 
-/* The most likely tokens, with their log-probabilities, until `max_tokens` are there. */
+/* Greedy answers with log-probabilities, until `max_tokens` are there. */
 struct carat_request greedy_request(const int32_t *prompt, size_t n, int32_t max_tokens);
 
-/* Request i of N_MIXED, whose prompts (written to `prompt`) differ in length. Every second one
- * draws its tokens, from a generator of its own. */
+/* Request i of N_MIXED. Their prompts (written to `prompt`) differ in length. Every second
+ * request draws its tokens, from a generator of its own. */
 struct carat_request mixed_request(int i, int32_t prompt[128]);
 
 /* A failure of the engine, or an event out of order, ends the running case. */

@@ -2,8 +2,8 @@
 #ifndef SUPPORT_DEVICES_H
 #define SUPPORT_DEVICES_H
 
-/* Ends the running cmocka case as skipped, with the reason printed, unless there is a device of the
- * backend called `name` here. */
+/* Ends the running cmocka case as skipped, with the reason printed, unless this machine has a
+ * device of the backend called `name`. */
 void need_device(const char *name);
 
 #endif

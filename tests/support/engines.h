@@ -8,7 +8,7 @@
 
 enum { TINY_SEED = 11, TINY_VOCABULARY = 768 };
 
-/* One model of each size in Q8_0, and a folder for files: there between the two below. */
+/* One model of each size in Q8_0, and a folder for files. They exist between setup and teardown. */
 extern carat_model *models[GEMMA_SIZES];
 extern struct scratch scratch;
 

@@ -1,8 +1,8 @@
-/* A runtime that only keeps books, in front of NVIDIA's: device memory is host memory, kernels do
- * nothing. So it is seen without a GPU, to the byte, what is taken and when. Copies of other
- * streams than the first can be held back until the host has to wait for them.
+/* A runtime that only counts, in front of that of NVIDIA: device memory is host memory, kernels do
+ * nothing. So tests without a GPU see to the byte what is taken and when. Copies on streams other
+ * than the first can be held back until the host has to wait for them.
  *
- * Included by one file of a program, whose link options name what is defined here
+ * One file of a program includes it. The link options of that program name what is defined here
  * (tests/CMakeLists.txt). */
 #ifndef SUPPORT_FAKE_CUDA_H
 #define SUPPORT_FAKE_CUDA_H
@@ -39,7 +39,7 @@ static struct {
     size_t n_late, n_late_done, n_late_most;
     size_t n_late_awaited; /* by the first stream */
     uintptr_t n_streams;
-    float ms[2]; /* that measured launches take, by turns */
+    float ms[2]; /* that measured launches take, in turn */
     int n_measured;
     struct launched launched;               /* since the last reset of it */
     struct launched captures[CAPTURES_MAX]; /* of each recorded step */
@@ -146,7 +146,7 @@ FAKE(cudaMemcpyAsync, void *to, const void *from, size_t bytes, enum cudaMemcpyK
     fake.late[fake.n_late++].bytes = bytes;
     return cudaSuccess;
 }
-/* Copies in the order in which they were asked for, up to the n-th. */
+/* Makes the copies up to the n-th, in the order in which they were asked for. */
 static void end_late(size_t n)
 {
     for (; fake.n_late_done < n; fake.n_late_done++)
@@ -289,7 +289,7 @@ FAKE_OF(const char *, cudaGetErrorString, cudaError_t error)
     return error ? "a failure" : "no failure";
 }
 
-/* Calls without effect. What some of them make is never looked at. */
+/* Calls without effect. Nobody looks at what some of them would make. */
 #define NOTHING(name, ...)                                                                         \
     FAKE(name, __VA_ARGS__)                                                                        \
     {                                                                                              \
@@ -318,7 +318,7 @@ FAKE_OF(int, cublas_open, struct cublas **out, const char *path)
     return fake.has_cublas ? 0 : -1;
 }
 FAKE_OF(void, cublas_close, struct cublas *c) {}
-/* The workspace has to be memory of the device, all of it: it is written. */
+/* The whole workspace has to be memory of the device: it is written. */
 FAKE_OF(int, cublas_set_stream, struct cublas *c, const struct queue *q, void *workspace,
         size_t bytes)
 {
@@ -332,7 +332,7 @@ FAKE_OF(void, cublas_multiply, struct cublas *c, const struct queue *q,
     note_launch(what, sizeof what);
 }
 
-/* What an engine's memory table says of the device. */
+/* What the memory table of an engine says about the device. */
 static uint64_t told(const struct carat_memory *m)
 {
     return m->weights + m->kv_local + m->kv_global + m->buffers;

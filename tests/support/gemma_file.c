@@ -27,8 +27,8 @@ static const struct gemma_shape true_shapes[GEMMA_SIZES] = {
                    .k_eq_v = true, .n_ctx = 262144},
 };
 
-/* Fewer layers, but at least two global ones. As in the real models the last layers with K/V
- * of their own are a local and then a global one: llama.cpp relies on it. */
+/* Fewer layers, but at least two global ones. As in the real models the last layers with K/V of
+ * their own are a local one and then a global one: llama.cpp relies on it. */
 static const struct gemma_shape tiny_shapes[GEMMA_SIZES] = {
     [GEMMA_E2B] = {.name = "tiny-e2b", .n_layer = 6, .period = 3, .n_embd = 64, .n_ff = 64,
                    .n_ff_tail = 128, .n_head = 4, .n_kv_local = 1, .n_kv_global = 1, .window = 8,
@@ -89,9 +89,9 @@ struct gemma_layout gemma_layout_plain(enum format format)
                                  .ple_gate = format};
 }
 
-/* Q4_0 as Google's quantisation-aware files: both tables Q6_K. Q8_0: tables Q8_0 too. Q4_K as
- * the usual mixture: tables, attn_v and ffn_down Q6_K, expert_down Q5_1 since its 704 inputs
- * exclude K-quants. The others: one type everywhere. per_layer_model_proj is BF16 always. */
+/* Q4_0 as in the quantisation-aware files of Google: both tables Q6_K. Q8_0: tables Q8_0 too.
+ * Q4_K as in the usual mixture: tables, attn_v and ffn_down Q6_K, expert_down Q5_1 since its 704
+ * inputs exclude K-quants. The others: one type everywhere. per_layer_model_proj is always BF16. */
 struct gemma_layout gemma_layout_of(enum format main)
 {
     struct gemma_layout layout = gemma_layout_plain(main);
@@ -188,7 +188,7 @@ static void attention_tensors(const struct visit *v)
     norm(v, "attn_q_norm.weight", head, 1.0f);
     if (has_kv) {
         matrix(v, "attn_k.weight", v->layout->matrix, s->n_embd, kv);
-        /* With unit weights the softmax of wide heads would be one-hot and a comparison of
+        /* With weights of one the softmax of wide heads would be one-hot, and a comparison of
          * two engines would measure chaos. */
         norm(v, "attn_k_norm.weight", head, 2.0f / sqrtf((float)head));
         if (!(s->k_eq_v && is_global)) matrix(v, "attn_v.weight", v->layout->value, s->n_embd, kv);
@@ -249,7 +249,7 @@ void gemma_tensors(const struct gemma_shape *shape, const struct gemma_layout *l
     norm(&v, "output_norm.weight", shape->n_embd, 1.0f);
     vector(&v, "rope_freqs.weight", shape->head_global / 2, DRAW_ROPE, 0.0f, 0.0f);
     if (shape->n_ple) {
-        /* The table's slices of n_ple values are what is looked up, hence the gain. */
+        /* Slices of n_ple values of the table are looked up, hence the gain. */
         float gain = sqrtf((float)shape->n_layer);
         matrices(&v, "per_layer_token_embd.weight", layout->ple_embd, n_ple, shape->n_vocab, 0,
                  gain);

@@ -1,6 +1,6 @@
-/* Gemma 4 files from a description: the shapes of the five models, the keys that tell a shape,
- * and the list of tensors that it has. Shared by the tests' tiny models and by random-model,
- * which differ only in where the numbers come from. */
+/* Gemma 4 files from a description: the shapes of the five models, the keys that describe a
+ * shape, and the list of its tensors. The tiny models of the tests and random-model share it;
+ * they differ only in where the numbers come from. */
 #ifndef SUPPORT_GEMMA_FILE_H
 #define SUPPORT_GEMMA_FILE_H
 
@@ -43,8 +43,8 @@ struct gemma_layout {
     bool no_layer_scale, no_expert_scale;
 };
 
-/* As published files of that type are made; see gemma_file.c. Where a row is no whole number
- * of blocks, a type of smaller blocks is taken instead. */
+/* The types that published files have; see gemma_file.c. Where a row is not a whole number of
+ * blocks, a type with smaller blocks is taken instead. */
 struct gemma_layout gemma_layout_of(enum format main);
 
 /* Every tensor the same: for tests of a format. */

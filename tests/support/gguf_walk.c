@@ -22,7 +22,7 @@ static uint64_t walk_array(const struct gguf_kv *kv)
     return sum;
 }
 
-/* All typed look-ups of one key: each either works or says why not. */
+/* All typed look-ups of one key: each works or says why not. */
 static uint64_t look_up(const struct gguf *g, const char *key)
 {
     struct carat_error err;

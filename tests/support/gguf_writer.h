@@ -63,7 +63,7 @@ void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type eleme
 void gguf_put_strings(struct gguf_writer *w, const char *key, const struct gguf_string *strings,
                       size_t count);
 
-/* Any type number with any bytes after it; a key of any bytes. */
+/* Any type number followed by any bytes; a key of any bytes. */
 void gguf_put_raw(struct gguf_writer *w, const char *key, size_t key_length, uint32_t type,
                   const void *value, size_t value_bytes);
 void gguf_drop_key(struct gguf_writer *w, const char *key); /* absent: nothing */

@@ -1,4 +1,4 @@
-/* Malformed model files: a table of cases and what makes each of them from a tiny model. */
+/* Malformed model files: a table of cases, and how each of them is made from a tiny model. */
 #ifndef SUPPORT_HOSTILE_H
 #define SUPPORT_HOSTILE_H
 
@@ -37,7 +37,7 @@ const struct hostile_case *hostile_at(size_t i);
 /* Makes the file in `scratch`; its path is written to `path`. */
 void hostile_make(const struct hostile_case *test, const struct scratch *scratch, char path[512]);
 
-/* The lists of the files hostile_*.c. */
+/* The lists of cases in hostile_container.c and hostile_model.c. */
 struct hostile_list {
     const struct hostile_case *cases;
     size_t n;

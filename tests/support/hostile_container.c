@@ -1,4 +1,4 @@
-/* Malformed containers: header, keys, values, tensors, and things that are no GGUF at all. */
+/* Malformed containers: header, keys, values, tensors, and files that are not GGUF at all. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,7 +172,7 @@ static void cut_in_array(struct hostile_maker *m)
     patch_cut(&m->image, s.value_at + (s.end - s.value_at) / 2);
 }
 
-/* The key again, as another entry: by renaming one of the same length. */
+/* The key again, as another entry: made by renaming one of the same length. */
 static void duplicate_key(struct hostile_maker *m)
 {
     static const char string[] = "\1\0\0\0\0\0\0\0x";
@@ -215,14 +215,14 @@ static void rename_tensor(struct hostile_maker *m)
     buf_deinit(&name);
 }
 
-/* Legal: names with formats and paths in them, of a tensor that nobody needs. */
+/* Legal: names with formats and paths in them, of a tensor that nothing needs. */
 static void odd_tensor_name(struct hostile_maker *m)
 {
     static const int64_t row[] = {32};
     gguf_add_bytes(&m->writer, "../x%n%s", 0, row, 1, NULL, 128);
 }
 
-/* Legal as well, but a terminal must not obey what is printed of it. */
+/* Legal as well, but a terminal must not obey what is printed from it. */
 static void escapes_in_names(struct hostile_maker *m)
 {
     static const int64_t row[] = {32};
@@ -239,7 +239,7 @@ static void all_dims_huge(struct hostile_maker *m)
     patch(&m->image, s.dims_at + 8, UINT64_C(1) << 40, 8);
 }
 
-/* Every size up to here fits in 64 bits, offset + size does not. */
+/* Every size up to here fits in 64 bits; offset + size does not. */
 static void end_wraps(struct hostile_maker *m)
 {
     struct tensor_spot s;
@@ -275,7 +275,7 @@ static void trailing_garbage(struct hostile_maker *m)
     for (int i = 0; i < 1000; i++) buf_add(&m->image, "garbage\n", 8);
 }
 
-/* 5 GiB of holes after everything: an unused F32 tensor. */
+/* 5 GiB of holes after everything else: an unused F32 tensor. */
 static void sparse_file(struct hostile_maker *m)
 {
     static const int64_t dims[] = {INT64_C(1) << 20, 1280};

@@ -1,4 +1,4 @@
-/* Well-formed containers that are no Gemma 4 model, or not a whole one: architecture,
+/* Well-formed containers that are not a Gemma 4 model, or not a whole one: architecture,
  * tokenizer, texts and weights. */
 #include <math.h>
 #include <stdio.h>

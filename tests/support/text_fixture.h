@@ -1,4 +1,4 @@
-/* A made-up vocabulary, opened: what tests of the text folder start from. */
+/* A made-up vocabulary, opened: the starting point for tests of the text folder. */
 #ifndef SUPPORT_TEXT_FIXTURE_H
 #define SUPPORT_TEXT_FIXTURE_H
 
@@ -16,7 +16,7 @@ struct text_fixture {
 void text_fixture_init(struct text_fixture *f, int n_vocab);
 /* Writes and reads the file, but does not open the vocabulary. */
 void text_fixture_parse(struct text_fixture *f);
-/* Both, and the vocabulary, which must succeed. */
+/* Writes and reads the file and opens the vocabulary, which must succeed. */
 void text_fixture_open(struct text_fixture *f, int n_vocab);
 void text_fixture_deinit(struct text_fixture *f);
 
