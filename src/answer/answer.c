@@ -1,8 +1,8 @@
 /* The parser cuts ids into parts; text passes through the stop strings on its way out.
  *
- * Invariant: `text` holds the texts of this push's TEXT parts one after another, and after them
- * what is held back. So a TEXT part needs no place of its own: it begins where the one before
- * ends, which is known when all are there and the buffer no longer moves. */
+ * Invariant: `text` holds the texts of this push's TEXT parts one after another, and then what is
+ * held back. So a TEXT part stores no address: it begins where the one before ends. Addresses are
+ * set when all parts are there and the buffer no longer moves. */
 #include "answer/answer.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ struct carat_answer {
     struct carat_parser *parser;   /* or */
     struct carat_decoder *decoder; /* is_raw */
     struct stop_strings stops;
-    const char *stop; /* the one that has ended it */
+    const char *stop; /* the stop string that ended the answer */
     struct buf text;
     size_t n_given; /* bytes of `text` that are in parts */
     struct carat_part *parts;
@@ -78,7 +78,7 @@ static bool reserve(carat_answer *a, size_t n)
     return true;
 }
 
-/* What was handed out goes, what is held back stays. */
+/* Drops the text that was handed out, keeps what is held back. */
 static void begin(carat_answer *a)
 {
     size_t held = a->text.length - a->n_given;
@@ -114,7 +114,7 @@ static void take_text(carat_answer *a, const char *text, size_t length)
     if (a->stop) a->text.length = a->n_given;
 }
 
-/* A thought or a call between two texts: no stop string goes across it. */
+/* No stop string goes across a thought or a call between two texts. */
 static void take_part(carat_answer *a, const struct carat_part *part)
 {
     if (part->kind == CARAT_PART_TEXT) {

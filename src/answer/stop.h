@@ -17,9 +17,9 @@ int stop_strings_open(struct stop_strings *s, const char *const *texts, size_t n
                       struct carat_error *err);
 void stop_strings_close(struct stop_strings *s);
 
-/* The stop string that is complete first in text[0, length), of several the longest; NULL: none.
- * *certain is the number of bytes before it. If there is none, it is the number of bytes that
- * cannot be part of one, whatever follows. */
+/* The stop string that is complete first in text[0, length), the longest if there are several;
+ * NULL: none. *certain is the number of bytes before it. Without one, it is the number of bytes
+ * that cannot be part of one, whatever follows. */
 const char *stop_strings_find(const struct stop_strings *s, const char *text, size_t length,
                               size_t *certain);
 

@@ -4,8 +4,8 @@
  * Rules
  * 1. Calls in order: open; alloc, weight_load; bind; run, fence; unbind; free; close; upload,
  *    download and fence while there is memory. One thread at a time for a device.
- * 2. open, alloc, weight_load and bind may fail, with a message. run does not fail: what can go
- *    wrong is found by bind, or it is a lost device, which fence reports.
+ * 2. open, alloc, weight_load and bind may fail, with a message. run does not fail: bind finds what
+ *    can go wrong, and fence reports a lost device.
  * 3. Everything that a run needs is taken by bind: nothing allocates afterwards.
  * 4. A row's result depends on nothing but that row's inputs and its sequence's cache: not on
  *    other rows, their number, or the chunking. */
@@ -27,19 +27,19 @@ enum matmul_kind { MATMUL_AUTO, MATMUL_INT8, MATMUL_FP16 };
 struct device_facts {
     char name[96];
     size_t memory_total, memory_available; /* bytes */
-    size_t memory_context;       /* of the rest: what the driver has taken for us, at most */
-    size_t memory_reserve;       /* of the available: about what the driver will still take */
-    enum matmul_kind matmul;     /* the way chosen; MATMUL_AUTO: there is but one */
+    size_t memory_context;       /* not available: at most so much the driver has taken for us */
+    size_t memory_reserve;       /* available, but the driver will still take about so much */
+    enum matmul_kind matmul;     /* the way chosen; MATMUL_AUTO: there is only one */
     double fp16_rate, int8_rate; /* operations a second, as measured when it was chosen; or 0 */
 };
 
 /* What a device can do at most: bytes read, operations on 8-bit numbers and on fp16 ones with fp32
- * sums (a product and its sum are two). 0: not measured, or there is no such thing. */
+ * sums (a product and its sum are two). 0: not measured, or the device has none. */
 struct device_limits {
     double read_bytes, int8_operations, fp16_operations; /* a second */
 };
 
-/* Where a device other than the CPU keeps tables that are only looked up. */
+/* Where a device other than the CPU reads tables that are only looked up. */
 enum table_place {
     TABLE_AUTO, /* the first of these where there is room */
     TABLE_DEVICE,
@@ -49,38 +49,37 @@ enum table_place {
 
 /* Memory that may be taken for the weights of a plan. */
 struct room {
-    size_t bytes;        /* at most, by what the plan cannot do without */
-    size_t extra_bytes;  /* at most, by that and all that only makes it faster; not above `bytes` */
-    size_t pinned_bytes; /* of the host's, for what the device reads there */
+    size_t bytes;        /* limit for what the plan cannot do without */
+    size_t extra_bytes;  /* limit for that and what only makes it faster; not above `bytes` */
+    size_t pinned_bytes; /* host memory, for what the device reads there */
 };
 
 /* Where the weights of a plan go and what that takes: decided once for all plans of a device, from
  * the one that has all its work, and given to bind. */
 struct placement {
-    size_t device_bytes;     /* of the device's memory, in the form that the plan's products read */
-    size_t mirror_bytes;     /* of these, what only makes it faster: fp16 copies */
-    size_t pinned_bytes;     /* of the host's, pinned for good by open and bind */
+    size_t device_bytes;     /* device memory; weights are in the form that products read */
+    size_t mirror_bytes;     /* of these, fp16 copies, which only make it faster */
+    size_t pinned_bytes;     /* host memory, pinned by open and bind until close */
     enum table_place tables; /* of what is only looked up; not AUTO once it is decided */
-    int32_t cached_rows;     /* of a table in the file, those that the device has room for */
-    size_t cached_bytes;     /* of device_bytes: these rows */
+    int32_t cached_rows;     /* rows of a table in the file that the device has room for */
+    size_t cached_bytes;     /* of device_bytes, for these rows */
 };
 
 /* How a user wants a device to work. Zero: the defaults. */
 struct device_options {
     int n_threads;      /* 0: one for each physical core, fewer where a step is too small */
     bool is_pinned;     /* threads stay on their cores */
-    bool takes_turns;   /* its runs come between those of another device, which may be short */
+    bool takes_turns;   /* its runs alternate with another device's, which may be short */
     bool is_exact;      /* activations stay fp32 where they would be rounded to 8 bits */
     bool has_no_graphs; /* steps are launched anew each time, never replayed */
-    bool has_no_cublas; /* products are our own */
+    bool has_no_cublas; /* products use our own kernels */
     bool is_unfused;    /* every op is a launch of its own */
     bool is_profiled;   /* times are taken after every piece of work */
     enum matmul_kind matmul;
     enum table_place table_place;
     int64_t mirror_budget; /* bytes for fp16 copies of weights; 0: what there is room for, < 0: 0 */
-    int64_t cache_budget;  /* bytes for rows of a table in the file, the same; what steps need is
-                              always there */
-    /* Told while weights are put on the device; may be NULL. */
+    int64_t cache_budget;  /* the same for rows of a table in the file; a step's rows always fit */
+    /* Called while weights are put on the device; may be NULL. */
     void (*progress)(void *user, size_t done, size_t total);
     void *progress_user;
 };
@@ -103,7 +102,8 @@ struct backend {
     /* Whether `op` runs on weights of `format` here. */
     bool (*supports)(enum op_code op, enum format format);
 
-    /* Which ops from op i on are done in one go, for plan_mark_windows; NULL: each on its own. */
+    /* How many ops from op i on are done in one go, for plan_mark_windows. NULL: each on its
+     * own. */
     int32_t (*window)(const struct device *device, const struct plan *plan, int32_t i);
 
     /* Decides where the plan's weights go, before any is on the device; changes nothing. The answer
@@ -122,8 +122,8 @@ struct backend {
     /* Working memory that the kernels of a plan need besides its buffers. */
     size_t (*scratch_bytes)(const struct device *device, const struct plan *plan);
 
-    /* Chooses kernels, and puts there what the plan reads of weights and is not there yet: the plan
-     * that was placed comes first. `placement`: as decided; NULL: no room for extras. `memory` has
+    /* Chooses kernels, and loads the plan's weights that are not on the device yet. The plan that
+     * was placed is bound first. `placement`: as decided; NULL: no room for extras. `memory` has
      * plan->bytes and `scratch` scratch_bytes(plan) bytes from alloc; they, the plan and its caches
      * must outlive the program. */
     int (*bind)(struct device *device, const struct plan *plan, const struct placement *placement,
@@ -136,22 +136,21 @@ struct backend {
     void (*run)(struct program *program, const struct step *step);
     int (*fence)(struct device *device, struct carat_error *err); /* CARAT_EDEVICE: lost */
 
-    /* After fence: the largest logits of output row `row`, falling, the first being NaN if any is;
-     * returns their number. NULL where a device has no such thing. */
+    /* After fence: the largest logits of output row `row`, falling; the first is NaN if any logit
+     * is. Returns their number. NULL: the backend does not look for them. */
     int (*best)(struct program *program, int32_t row, const struct logit_pair **out);
 
-    /* Of a device opened with is_profiled: where the time of its runs went, as text. NULL where
-     * there is no such thing. */
+    /* Prints where the time of the runs went, for a device opened with is_profiled. NULL: the
+     * backend keeps no profile. */
     void (*print_profile)(struct device *device, struct buf *out);
 
-    /* Measures what the device can do at most, in some tenths of a second, the first time that it
-     * is asked; takes at most `room` bytes for it. What these are too few for is 0. NULL where
-     * there is no such measure. */
+    /* Measures what the device can do at most. The first call takes a few tenths of a second and at
+     * most `room` bytes; what these are too few for is 0. NULL: the backend cannot measure. */
     void (*measure_limits)(struct device *device, size_t room, struct device_limits *out);
 
-    /* Copies to and from memory of alloc, in order with run and complete after fence: until then
-     * the host's bytes are the device's. Memory of a device need not be readable by the host,
-     * unless it is_host: nothing else touches it. */
+    /* Copies to and from memory of alloc, in order with run. They are complete after fence; until
+     * then the caller leaves the host's bytes alone. The host reads and writes device memory by
+     * these calls only, unless the backend is_host. */
     void (*upload)(struct device *device, void *memory, const void *host, size_t bytes);
     void (*download)(struct device *device, void *host, const void *memory, size_t bytes);
 

@@ -70,8 +70,7 @@ static double seconds_at(double amount, double rate)
     return rate > 0 ? amount / rate : 0;
 }
 
-/* The larger of two shares of what the device can do: of the bytes that it reads, of the operations
- * on what these products read. */
+/* The larger of two shares of the device's limits: bytes read, and operations. */
 static double share_of_limit(const struct time_row *r, const struct device_limits *limits)
 {
     double read = seconds_at(r->bytes, limits->read_bytes);

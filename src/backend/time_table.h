@@ -4,9 +4,9 @@
 
 #include "backend/backend.h"
 
-/* A piece of work: "matmul", "attention local" ...; of a product the weight, whose shape goes into
- * the row's name (else NULL), and the bytes and operations that it had at least, by what the
- * operations read; none: fp32, far from any limit. */
+/* A piece of work: "matmul", "attention local" ... A product also has a weight (else NULL), whose
+ * shape goes into the row's name, and the least bytes and operations that it needs, by the type of
+ * its operands. No operations: fp32, which is far from any limit. */
 struct time_work {
     const char *kind;
     const struct weight *weight;
@@ -22,7 +22,7 @@ struct time_row {
 enum { TIME_ROWS_MAX = 64 };
 
 struct time_table {
-    struct time_row rows[TIME_ROWS_MAX]; /* the last takes what finds no room */
+    struct time_row rows[TIME_ROWS_MAX]; /* the last row takes all that finds no room */
     int n_rows;
     int64_t steps;
     double seconds; /* wall */
@@ -34,12 +34,12 @@ struct time_tables {
 
 void time_table_add(struct time_table *t, const struct time_work *work, double seconds);
 
-/* What work on n_rows rows with n_w weights is, named after the first of them; of experts all that
+/* Describes work on n_rows rows with n_w weights, named after the first weight. All experts that
  * the rows can choose are counted as read. The operations are `fp16`, or else `int8`, or none. */
 struct time_work time_work_of(const char *kind, int32_t n_w, const struct weight *const *w,
                               int32_t n_rows, bool is_int8, bool is_fp16);
 
-/* A step has ended, which took so long as the host saw it. */
+/* Notes that a step has ended; `seconds`: its time as the host saw it. */
 void time_table_end_step(struct time_table *t, double seconds);
 
 /* The limits, then each table that has steps: the slowest work first, with its share of them. */

@@ -61,7 +61,7 @@ static bool lists(const char *list, const char *word)
     }
 }
 
-/* Cuts the line at its colons; false for another controller and for what is no such line. */
+/* Cuts the line at its colons; false for another controller, or if it is no such line. */
 static bool read_membership(char *line, const char *controller, struct membership *out)
 {
     line[strcspn(line, "\n")] = '\0';
@@ -127,8 +127,8 @@ static bool find_mount(const char *root, const struct membership *m, const char 
     return found;
 }
 
-/* The part of a group's path below the one that is mounted. In a container the files may show
- * only our own group, or groups above it may have other names: then what is mounted is ours. */
+/* The part of a group's path below the mounted group. In a container the files may show only our
+ * own group, or groups above it may have other names: then the mounted group is ours. */
 static const char *path_below(const char *path, const char *mounted)
 {
     size_t n = strcmp(mounted, "/") == 0 ? 0 : strlen(mounted);
@@ -139,7 +139,7 @@ static const char *path_below(const char *path, const char *mounted)
 typedef void (*visit_group)(void *user, const char *folder, bool is_v2);
 
 /* Calls `visit` for the group of this process and for each around it, as far as they are mounted.
- * Groups of both versions are looked at: with both there, either may have the controller. */
+ * Looks at groups of both versions: where both exist, either may have the controller. */
 static void visit_groups(const char *root, const char *controller, visit_group visit, void *user)
 {
     char path[PATH_MAX], line[PATH_MAX + 256];

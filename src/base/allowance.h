@@ -1,5 +1,6 @@
 /* What this process may take of the machine: the least of what is free and of what containers and
- * limits leave of it. Read anew at each call, from files of Linux; what cannot be read is no limit.
+ * limits leave of it. Each call reads files of Linux anew; a file that cannot be read sets no
+ * limit.
  *
  * `root` stands before every path: "" for the machine, a folder with made-up files in tests. */
 #ifndef BASE_ALLOWANCE_H
@@ -15,7 +16,7 @@ struct allowance_source {
 };
 
 struct memory_allowance {
-    uint64_t total;                 /* bytes, of the machine or of the smallest group around us */
+    uint64_t total;                 /* bytes, of the machine or of the smallest cgroup around us */
     uint64_t available;             /* bytes that can be taken now */
     struct allowance_source source; /* of `available` */
 };
@@ -25,15 +26,15 @@ struct thread_allowance {
     struct allowance_source source;
 };
 
-/* The least of MemAvailable, of what each group of version 1 or 2 around this process leaves
- * (pages of files that it can give back count as free), and of RLIMIT_AS and RLIMIT_DATA. */
+/* The least of MemAvailable, RLIMIT_AS, RLIMIT_DATA, and what each cgroup (version 1 or 2) around
+ * this process leaves. File pages that a group can give back count as free. */
 struct memory_allowance allowance_memory(const char *root);
 
 /* The least of the physical cores in the affinity mask (or of `cores`, if not 0) and of the
- * processor time that each group around this process may take, rounded up. */
+ * processor time that each cgroup around this process may take, rounded up. */
 struct thread_allowance allowance_threads(const char *root, int cores);
 
-/* Both for this machine as one number. */
+/* The same for this machine, as plain numbers. */
 uint64_t allowed_memory(void);
 int allowed_threads(void);
 

@@ -10,7 +10,7 @@ enum { ALIGNMENT = 64, BLOCK_BYTES = 64 * 1024 };
 
 struct arena_block {
     struct arena_block *next;
-    size_t used, capacity; /* of the bytes behind this header */
+    size_t used, capacity; /* of the bytes after this header */
 };
 
 static char *first_byte(struct arena_block *block)
@@ -28,7 +28,8 @@ static struct arena_block *add_block(struct arena *arena, size_t bytes)
     struct arena_block *block = mem_alloc(total, 1);
     if (!block) return NULL;
     block->capacity = capacity;
-    /* A large request gets a block of its own behind the newest, whose room stays usable. */
+    /* A large request gets a block of its own, listed after the newest one, whose room stays
+     * usable. */
     if (capacity == bytes && arena->blocks) {
         block->next = arena->blocks->next;
         arena->blocks->next = block;

@@ -15,7 +15,7 @@ struct arena {
     int sealed;
 };
 
-/* A zeroed struct arena is a valid empty one. Returns NULL when memory is out. */
+/* A zeroed struct arena is a valid empty one. Returns NULL when out of memory. */
 void *arena_take(struct arena *arena, size_t count, size_t size);
 char *arena_copy_text(struct arena *arena, const char *text, size_t length);
 void arena_seal(struct arena *arena);

@@ -1,5 +1,6 @@
-/* Sums and products of sizes that stop at the largest number instead of wrapping: for what is only
- * compared with the memory there is, or printed. The largest one fits into a signed number too. */
+/* Sums and products of sizes that stop at the largest number instead of wrapping, for numbers that
+ * are only printed or compared with the memory there is. The largest one fits into a signed number
+ * too. */
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H
 

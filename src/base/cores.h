@@ -1,12 +1,12 @@
 /* The cores of this machine, shared by all who compute in this process: two engines take turns with
  * all their threads rather than slow each other down at every barrier. Threads are counted against
- * the physical cores that the process may use; who asks first goes first. */
+ * the physical cores that the process may use. Who asks first goes first. */
 #ifndef BASE_CORES_H
 #define BASE_CORES_H
 
-/* Waits until `n_threads` of them are free, or all of them where there are fewer; any thread. */
+/* Waits until `n_threads` cores are free, or all cores if there are fewer. For any thread. */
 void cores_take(int n_threads);
-/* What was taken, by the same number. */
+/* Gives back what cores_take took, with the same number. */
 void cores_give(int n_threads);
 
 /* Threads that wait in cores_take now. */

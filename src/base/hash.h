@@ -1,6 +1,6 @@
 /* Hashes of bytes that somebody else chose: SipHash-1-3 under a random key, so that nobody can
- * prepare texts that fall into one slot of a table. Results must not depend on it: a hash decides
- * where something is found, never what or in which order. */
+ * prepare texts that all fall into one slot of a table. Results must not depend on it: a hash
+ * decides where something is found, never what or in which order. */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 

@@ -1,6 +1,6 @@
-/* Writes JSON into a buf: escaping and commas, no tree. What a terminal would obey is always
- * escaped, wherever the text goes: it is the same JSON. (Reading JSON is jansson's work; no name
- * here is one of its names, which a program could not link beside them.)
+/* Writes JSON into a buf: escaping and commas, no tree. Characters that a terminal would obey are
+ * always escaped; the JSON means the same. (jansson reads JSON. No name here is one of its names,
+ * so a program can link both.)
  *
  *     struct json j = {.out = &b};
  *     json_begin_object(&j); json_key(&j, "rows"); json_int(&j, 3); json_end_object(&j);
@@ -28,7 +28,8 @@ void json_key(struct json *j, const char *key);
 void json_text(struct json *j, const char *text, size_t length);
 void json_put_string(struct json *j, const char *text);
 void json_int(struct json *j, int64_t value);
-/* The fewest digits, from 6 on, that read back; NaN and infinity become null. */
+/* Writes the fewest digits, at least 6, that read back as the same number. NaN and infinity become
+ * null. */
 void json_double(struct json *j, double value);
 void json_bool(struct json *j, bool value);
 void json_put_null(struct json *j);

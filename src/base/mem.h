@@ -24,7 +24,7 @@ void mem_free(void *block);
  * a negative n switches this off. Returns whether a failure was delivered since the last call. */
 int mem_fail_after(long n);
 
-/* Counts as an allocation for mem_fail_after: for memory that does not come from here. */
+/* Counts as an allocation for mem_fail_after. For memory that does not come from here. */
 bool mem_may_allocate(void);
 
 /* Tests: blocks allocated and not yet freed. */

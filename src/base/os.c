@@ -123,7 +123,7 @@ void *os_pages_take(size_t bytes)
     if (!mem_may_allocate()) return NULL;
     void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) return NULL;
-    madvise(pages, bytes, MADV_HUGEPAGE); /* a wish */
+    madvise(pages, bytes, MADV_HUGEPAGE); /* a hint */
     return pages;
 }
 

@@ -24,11 +24,11 @@ void os_map_close(struct os_map *map);
  * reading them later brings them back from the file. */
 void os_map_release(const void *data, size_t bytes);
 
-/* Tells the system that mapped bytes [data, data + bytes) will be read soon: those that are not in
- * memory are fetched from the file meanwhile. */
+/* Tells the system that mapped bytes [data, data + bytes) will be read soon: the system fetches
+ * those that are not in memory. */
 void os_map_expect(const void *data, size_t bytes);
 
-/* Zeroed memory of whole pages, huge ones where the system allows; NULL when there is none. */
+/* Zeroed memory of whole pages, huge ones where the system allows; NULL when out of memory. */
 void *os_pages_take(size_t bytes);
 void os_pages_give(void *pages, size_t bytes); /* NULL is fine */
 
@@ -38,7 +38,7 @@ const char *os_map_path_at(const void *address);
 double os_seconds(void);                  /* monotonic clock */
 uint64_t os_memory_total(void);           /* bytes */
 int os_processors(void);                  /* in this thread's affinity mask; at least 1 */
-int os_physical_cores(void);              /* the same, each with all its threads counted once */
+int os_physical_cores(void);              /* the same, counting each core once */
 void os_cpu_name(char *out, size_t size); /* "unknown" when it cannot be read */
 /* Space-separated features that matter here: "avx2 f16c avx512f avx512_vnni ...". */
 void os_cpu_features(char *out, size_t size);

@@ -13,8 +13,8 @@
 #include "base/mem.h"
 #include "base/os.h"
 
-/* Some 30 us: longer than most gaps between two ops of a step that is under way, shorter than
- * what another program would notice. */
+/* Some 30 us: longer than most gaps between two ops of a step, and too short for another program to
+ * notice. */
 enum { SPINS = 2000 };
 
 struct pool {
@@ -95,7 +95,7 @@ static void *work(void *argument)
     }
 }
 
-/* To the index-th processor that the caller may use. */
+/* Pins a thread to the index-th processor that the caller may use. */
 static void pin_thread(const struct pool *p, pthread_t thread, int index)
 {
     cpu_set_t one;
@@ -103,7 +103,7 @@ static void pin_thread(const struct pool *p, pthread_t thread, int index)
         if (!CPU_ISSET(cpu, &p->allowed) || index-- > 0) continue;
         CPU_ZERO(&one);
         CPU_SET(cpu, &one);
-        pthread_setaffinity_np(thread, sizeof one, &one); /* a wish, not a need */
+        pthread_setaffinity_np(thread, sizeof one, &one); /* a hint: may fail */
         return;
     }
 }

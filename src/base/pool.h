@@ -1,10 +1,10 @@
 /* Worker threads that walk through one job together.
  *
- * `pool_run` calls `job(user, worker)` once on every worker, the caller being worker 0, and
- * returns when all have returned. Inside a job the workers meet at `pool_barrier` and share
- * out work with a `struct pool_share`. Waiting spins for a short while (between jobs: for as long
- * as its owner's patience) and then sleeps, so an idle pool costs nothing and two pools in one
- * process do not fight for the cores for long.
+ * `pool_run` calls `job(user, worker)` once on every worker, the caller being worker 0, and returns
+ * when all have returned. Inside a job the workers meet at `pool_barrier` and share out work with a
+ * `struct pool_share`. Waiting spins for a short while (between jobs: for `patience`) and then
+ * sleeps. So an idle pool costs nothing, and two pools in one process do not fight for the cores
+ * for long.
  *
  * Rules
  * 1. One job at a time; pool_run is called by the thread that owns the pool.
@@ -29,10 +29,10 @@ struct pool_worker {
 struct pool_options {
     int n_threads;   /* workers, the caller among them */
     bool is_pinned;  /* worker i stays on the i-th core that this process may use */
-    double patience; /* seconds that workers without a job stay awake; less than 30 us: those */
+    double patience; /* seconds that workers without a job stay awake; at least 30 us */
 };
 
-/* CARAT_EMEMORY when threads cannot be made. */
+/* CARAT_EMEMORY when threads cannot be started. */
 int pool_open(struct pool **out, const struct pool_options *options, struct carat_error *err);
 void pool_close(struct pool *pool); /* NULL is fine */
 int pool_threads(const struct pool *pool);
@@ -46,7 +46,7 @@ static inline struct pool_worker pool_alone(struct pool *pool)
     return (struct pool_worker){pool, 0, 1};
 }
 
-/* Waits until all workers are here. What they wrote before is seen by all after. */
+/* Waits until all workers are here. After it, each sees what the others wrote before it. */
 void pool_barrier(const struct pool_worker *worker);
 
 /* The part of [0, n) that belongs to a worker when work is cut into equal stretches. */
@@ -68,8 +68,8 @@ static inline int64_t pool_take(struct pool_share *share, int64_t n_items)
     return item < n_items ? item : -1;
 }
 
-/* Hands out [*first, *last) of n items, long stretches first and short ones, of `least` items, in
- * the end: workers seldom change place and yet end together. False when none is left. */
+/* Hands out [*first, *last) of n items. Stretches are long at first and get as short as `least`
+ * items, so that workers seldom change place and yet end together. False when none is left. */
 static inline bool pool_take_stretch(const struct pool_worker *w, struct pool_share *share,
                                      int64_t n, int64_t least, int64_t *first, int64_t *last)
 {

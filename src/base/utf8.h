@@ -5,15 +5,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads one code point from text[0, length), length >= 1. Returns its byte count (1..4), or 0
- * when the bytes are no valid UTF-8 (overlong, surrogate, above U+10FFFF, cut short). */
+/* Reads one code point from text[0, length), length >= 1. Returns its byte count (1..4), or 0 when
+ * the bytes are not valid UTF-8 (overlong, surrogate, above U+10FFFF, cut short). */
 int utf8_read(const char *text, size_t length, uint32_t *code_point);
 
 /* Writes 1..4 bytes to out, returns how many. */
 int utf8_write(uint32_t code_point, char out[4]);
 
-/* Bytes at the end of text that begin a code point which may be completed by later bytes
- * (0..3): what a stream has to hold back. */
+/* Bytes at the end of text (0..3) that begin a code point which later bytes may complete. A stream
+ * has to hold them back. */
 size_t utf8_incomplete_tail(const char *text, size_t length);
 
 #endif

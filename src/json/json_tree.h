@@ -9,7 +9,7 @@
 #include "carat.h"
 
 struct json_tree {
-    struct carat_value root; /* borrowed from the next two */
+    struct carat_value root; /* borrows from the next two members */
     struct arena arena;
     void *document;
 };

@@ -32,7 +32,7 @@ static int convert_object(const json_t *json, int depth, struct arena *arena,
     size_t count = json_object_size(json), i = 0;
     struct carat_member *members = arena_take(arena, count, sizeof *members);
     if (!members) return err_no_memory(err, "JSON object", count * sizeof *members);
-    /* Iteration wants a tree that may be changed; it is not. */
+    /* jansson's iterators want a tree that is not const; it is not changed. */
     json_t *object = (json_t *)(uintptr_t)json;
     for (void *at = json_object_iter(object); at && i < count;
          at = json_object_iter_next(object, at), i++) {

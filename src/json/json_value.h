@@ -18,9 +18,9 @@ enum { JSON_VALUE_DEPTH_MAX = 128 };
 int json_value_from(const json_t *json, struct arena *arena, struct carat_value *out,
                     struct carat_error *err);
 
-/* The same for a chat request. OpenAI's API gives the arguments of a tool call as a string of
- * JSON; the template wants an object: messages[].tool_calls[].function.arguments that hold
- * valid JSON are replaced by it in `request`. Others stay and are refused when rendered. */
+/* The same for a chat request. OpenAI's API gives the arguments of a tool call as a string of JSON,
+ * but the template wants an object. So messages[].tool_calls[].function.arguments that hold valid
+ * JSON are replaced by its value in `request`. Others stay, and rendering refuses them. */
 int json_value_from_chat(json_t *request, struct arena *arena, struct carat_value *out,
                          struct carat_error *err);
 

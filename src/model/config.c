@@ -222,7 +222,7 @@ static void read_k_eq_v(struct gemma_config *c, const struct gguf *g)
         c->layer[l].k_eq_v = c->layer[l].is_global && is_absent;
 }
 
-/* The width of the vocabulary is that of its table. */
+/* The size of the vocabulary is that of its embedding table. */
 static int read_from_tensors(struct gemma_config *c, const struct gguf *g, struct carat_error *err)
 {
     const struct gguf_tensor *table = gguf_tensor_find(g, "token_embd.weight");
@@ -236,7 +236,7 @@ static int read_from_tensors(struct gemma_config *c, const struct gguf *g, struc
             gguf_path(g), c->n_embd, (long long)table->dims[0], (long long)table->dims[1]);
     c->n_vocab = (int32_t)table->dims[1];
     read_k_eq_v(c, g);
-    /* Keys that deny what the tensors show would give fluent nonsense. */
+    /* A model whose keys contradict its tensors would talk fluent nonsense. */
     if (c->n_expert == 0 && gguf_tensor_find(g, "blk.0.ffn_gate_inp.weight"))
         return err_set(err, CARAT_EFORMAT,
                        "%s: key \"" KEY("expert_count") "\" is 0 or missing, but there are experts",

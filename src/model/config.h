@@ -1,5 +1,5 @@
-/* The facts of one Gemma 4 model, read from GGUF metadata. The five sizes are data here and
- * nothing else; after config_read succeeds the rest of the engine relies on every field. */
+/* The facts of one Gemma 4 model, read from GGUF metadata. The five sizes differ in nothing but
+ * these data. After config_read succeeds, the rest of the engine relies on every field. */
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
 

@@ -1,11 +1,11 @@
-/* What a row is computed for decides its class. Only keys and values outlive a step, and the last
- * layer that owns any is layer n_kv_layer - 1: after its K/V are written, a row matters only if
- * its logits are wanted. So everything up to there runs on ROWS_TOKEN, one GATHER_ROWS follows,
- * and the rest (all of the KV-shared tail of E2B and E4B) runs on ROWS_OUT. In decode both are
- * the same rows; a prefill chunk that is not the last has no output rows at all.
+/* A row's class says what it is computed for. Only keys and values outlive a step, and the last
+ * layer that owns any is layer n_kv_layer - 1: after its K/V are written, a row matters only if its
+ * logits are wanted. So everything up to there runs on ROWS_TOKEN, one GATHER_ROWS follows, and the
+ * rest (all of the KV-shared tail of E2B and E4B) runs on ROWS_OUT. In decode both are the same
+ * rows; a prefill chunk that is not the last has no output rows at all.
  *
- * What a backend can do in one launch is emitted side by side: projections of one input, the norms
- * after a residual sum with it and with the norms that read it. */
+ * Ops that a backend can do in one launch are emitted next to each other: projections of one input;
+ * a residual sum with the norm before it and the norms that read it. */
 #include "model/forward.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ int32_t gemma_kv_capacity(const struct gemma_config *c, int32_t l, int32_t n_ctx
     return ring < n_ctx ? ring : n_ctx;
 }
 
-/* The ops that follow are of this site. */
+/* Makes this the site of the ops that follow. */
 static void go_to(struct pass *f, uint8_t site)
 {
     f->p->site = site;
@@ -66,9 +66,9 @@ static buf_id rotate(struct pass *f, const struct layer_spec *s, buf_id x)
     return emit_rope(f->p, x, s->is_global ? f->w->rope_global : f->w->rope_local, s->head_dim);
 }
 
-/* Projections of h, then norms of heads, rotation and the write to the cache. Either part may be
- * left out; returns q. V is the raw projection, normed without weights; on k_eq_v layers it is K's,
- * before K is normed and turned. */
+/* Projects h, norms the heads, rotates them and writes the cache. Either part may be left out;
+ * returns q. V is the raw projection, normed without weights. On k_eq_v layers it is K's
+ * projection, before K is normed and rotated. */
 static buf_id project(struct pass *f, int32_t l, const struct layer_weights *w, buf_id h,
                       bool want_q, bool want_kv)
 {
@@ -96,7 +96,7 @@ static buf_id attention(struct pass *f, int32_t l, const struct layer_weights *w
     const struct layer_spec *s = &f->c->layer[l];
     float eps = f->c->rms_eps;
     buf_id h = emit_rmsnorm(p, x, w->attn_norm, eps), q;
-    if (l == f->c->n_kv_layer - 1) { /* from here on only rows whose logits are wanted */
+    if (l == f->c->n_kv_layer - 1) { /* from here on, only rows whose logits are wanted */
         project(f, l, w, h, false, true);
         x = emit_gather_rows(p, x);
         h = emit_gather_rows(p, h);
@@ -116,8 +116,8 @@ static buf_id dense_ffn(struct pass *f, const struct layer_weights *w, buf_id h)
     return emit_matmul(p, emit_gelu_mul(p, gate, up, 0), w->ffn_down);
 }
 
-/* r: what the router sees; u: what the experts see. The experts may be on another site: a token
- * uses a few of many, so that they are most of the bytes and little of the work. */
+/* r: what the router sees; u: what the experts see. The experts may be on another site: they are
+ * most of the bytes but little of the work, since a token uses a few of many. */
 static buf_id experts_ffn(struct pass *f, int32_t l, buf_id r, buf_id u)
 {
     struct plan *p = f->p;

@@ -1,6 +1,6 @@
 /* Binding: one pass over the tensor lists. The lists say what must be there and in which shape;
- * afterwards the views that the forward pass wants in another cut are made (the two halves of a
- * fused expert matrix, the trunk and tail rows of the per-layer projection). */
+ * then views are made of parts that the forward pass reads on their own (the two halves of a fused
+ * expert matrix, the trunk and tail rows of the per-layer projection). */
 #include "model/weights.h"
 
 #include <math.h>
@@ -24,7 +24,8 @@ enum {
         LAYER_FIELD_COUNT
 };
 
-/* Vectors computed at load: two of the model (and a second view of ple_proj), one a layer. */
+/* Weights added at load. Per model: two vectors, and a second view of ple_proj. Per layer: a
+ * vector, and a second view of a fused expert matrix. */
 enum { MODEL_EXTRA = 3, LAYER_EXTRA = 2 };
 
 struct binder {
@@ -83,7 +84,7 @@ static int check_vector(const struct binder *b, const struct gguf_tensor *t)
     return CARAT_OK;
 }
 
-/* Finds, checks and lists one tensor; *out is NULL when it may be and is absent. */
+/* Finds, checks and lists one tensor; *out is NULL when it is optional and absent. */
 static int bind_tensor(struct binder *b, struct weight **out, const char *name, enum need need,
                        struct shape want)
 {

@@ -1,9 +1,9 @@
-/* The weights of a model: every tensor of tensor_list.h bound to its place in the mapped file,
- * its shape compared with what the configuration implies, and the few vectors that are
- * computed once at load (rotation frequencies, router scale).
+/* The weights of a model: every tensor of tensor_list.h bound to its place in the mapped file, its
+ * shape compared with what the configuration implies, and the few vectors that are computed once at
+ * load (rotation frequencies, router scale).
  *
- * Owner: the arena given to weights_bind. The struct gguf must outlive it. Read-only after
- * bind, but for `device_data`, which the backend fills in. */
+ * Owner: the arena given to weights_bind. The struct gguf must outlive it. Read-only after bind
+ * except `device_data`, which the backend fills in. */
 #ifndef MODEL_WEIGHTS_H
 #define MODEL_WEIGHTS_H
 
@@ -25,7 +25,7 @@ struct weights {
 #define X(field, name, rows, cols, n_expert, need) struct weight *field;
     MODEL_TENSOR_LIST(X)
 #undef X
-    struct weight *rope_local, *rope_global;       /* radians a position, for each pair */
+    struct weight *rope_local, *rope_global;       /* radians per position, for each pair */
     struct weight *ple_proj_trunk, *ple_proj_tail; /* rows of ple_proj; see forward.c */
     struct layer_weights *layer;
     struct weight *all; /* every weight a backend has to see, in one array */

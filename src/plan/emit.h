@@ -9,7 +9,7 @@
 buf_id emit_embed(struct plan *p, enum row_class rows, const struct weight *table, float scale,
                   int32_t first_col, int32_t cols);
 buf_id emit_rmsnorm(struct plan *p, buf_id x, const struct weight *w, float eps);
-/* Norms each `group` values of a row (a head, a layer's slice) on their own. */
+/* Norms each group of `group` values of a row (a head, a layer's slice) on its own. */
 buf_id emit_groupnorm(struct plan *p, buf_id x, const struct weight *w, int32_t group, float eps);
 buf_id emit_matmul(struct plan *p, buf_id x, const struct weight *w);
 /* The same, for products whose small errors become large errors of the model. By measurement these
@@ -29,7 +29,7 @@ buf_id emit_expert_out(struct plan *p, buf_id x, buf_id ids, buf_id shares, cons
                        int32_t n_used);
 buf_id emit_softcap(struct plan *p, buf_id x, float cap);
 
-/* Rows that leave the plan, and rows that come in: of buffer x of another site's plan. */
+/* Rows that leave the plan, and rows that come in from buffer x of another site's plan. */
 void emit_output(struct plan *p, buf_id x);
 buf_id emit_carried(struct plan *p, int32_t site, const struct plan *from, buf_id x);
 

@@ -47,7 +47,7 @@ union op_params {
         bool is_fine; /* small errors of y matter: x deserves more than 8 bits */
     } matmul;
     struct {
-        const struct weight *inv_freq; /* F32 [head_dim / 2], radians a position; 0: not turned */
+        const struct weight *inv_freq; /* F32 [head_dim / 2], radians per position; 0: not turned */
         int32_t head_dim;
     } rope;
     struct {
@@ -75,7 +75,7 @@ union op_params {
         float cap;
     } softcap;
     struct {
-        int32_t site, from; /* whose plan; a buffer of it */
+        int32_t site, from; /* another site, and a buffer of its plan */
     } input;
     uint8_t bytes[44];
 };
@@ -89,21 +89,20 @@ struct op {
     union op_params p;
 };
 
-/* What this forward pass is. Rows [0, n_decode) are single new tokens of their sequences, the
+/* The rows of one forward pass. Rows [0, n_decode) are single new tokens of their sequences, the
  * rest belong to prefill chunks with rising positions. The arrays belong to whoever fills them
  * in. */
 struct step {
     int32_t n_token, n_decode, n_out;
     int32_t *id, *position, *sequence; /* [n_token] */
     int32_t *out_row;                  /* [n_out], rising, each below n_token */
-    /* A hint: ids of the chunk that the next step is going to have after its single new tokens, as
-     * far as is known. Rows that the host looks up can be read while a device is busy with this
-     * step. Results never depend on it. */
+    /* A hint: ids of the next step's prefill chunk, as far as they are known. The host can read
+     * their rows of tables while a device is busy with this step. Results never depend on it. */
     const int32_t *next_id; /* [n_next] */
     int32_t n_next;
 };
 
-/* What a step gives for an output row: a token and its logit. */
+/* A token and its logit in one output row. */
 struct logit_pair {
     int32_t id;
     float logit;

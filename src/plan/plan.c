@@ -87,7 +87,7 @@ void plan_emit(struct plan *p, const struct op *op)
     for (int i = 0; i < 2; i++) {
         if (op->out[i] == BUF_NONE) continue;
         struct plan_buf *written = &p->bufs[op->out[i]];
-        carat_assert(written->first_op < 0); /* one writer a buffer */
+        carat_assert(written->first_op < 0); /* one writer per buffer */
         written->first_op = written->last_op = p->n_ops;
     }
     p->n_ops++;

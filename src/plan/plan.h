@@ -1,4 +1,4 @@
-/* A plan: the straight-line program of one forward pass for at most so many rows.
+/* A plan: the straight-line program of one forward pass, up to a fixed number of rows.
  *
  * It is recorded once by model/forward.c through emit.h, given memory by place.c, bound by a
  * backend and then only replayed.
