@@ -15,7 +15,7 @@ struct answer {
     struct carat_event done;
 };
 
-/* Greedy answers with log-probabilities, until `max_tokens` are there. */
+/* A request for the likeliest tokens and their log-probabilities, `max_tokens` of them. */
 struct carat_request greedy_request(const int32_t *prompt, size_t n, int32_t max_tokens);
 
 /* Request i of N_MIXED. Their prompts (written to `prompt`) differ in length. Every second
