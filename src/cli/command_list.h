@@ -24,11 +24,11 @@
     X(COMPLETION, completion, "bash|zsh|fish", "print a shell completion script")                  \
     X(MAN, man, "", "print the manual page (roff)")
 
-/* BORROWED_COMMAND_LIST: first words of other programs' lines, in a shell also as names of links to
+/* BORROWED_COMMAND_LIST: first words of other programs' lines. They may also be names of links to
  * carat.
  *
- * Z("word", COMMAND, "flags", "why"): the command that it is, with flags put in front; or NONE, and
- * why not. ALONE: the next word is the command. */
+ * Z("word", COMMAND, "flags", "why"): the command to run, with flags before its arguments; or NONE
+ * and the reason. ALONE: the next word is the command. */
 #define BORROWED_COMMAND_LIST(Z)                                                                   \
     Z("llama-cli", RUN, "", "")                                                                    \
     Z("llama-completion", RUN, "", "")                                                             \
@@ -57,7 +57,7 @@ enum command_id {
     COMMAND_LIST(X)
 #undef X
         COMMAND_COUNT,
-    COMMAND_NONE = COMMAND_COUNT, /* of borrowed words */
+    COMMAND_NONE = COMMAND_COUNT, /* for borrowed words */
     COMMAND_ALONE
 };
 

@@ -11,7 +11,7 @@ enum { COMPLETIONS_MAX = 256 };
 
 /* Zeroed is empty. */
 struct completions {
-    bool is_text;   /* nothing to complete here: Tab is a tab */
+    bool is_text;   /* nothing can be completed: Tab is a tab */
     bool has_blank; /* a blank follows a whole word */
     size_t begin;   /* where in the line the word begins */
     size_t n;
@@ -29,7 +29,7 @@ void completions_add_files(struct completions *c, const char *typed, size_t leng
 /* Bytes that all words begin with, whole characters. */
 size_t completions_common(const struct completions *c);
 
-/* Fills in what may stand at the end of the first `length` bytes of a line. */
+/* Fills in the words that may complete the first `length` bytes of a line. */
 typedef void (*complete_fn)(void *user, const char *line, size_t length, struct completions *out);
 
 #endif

@@ -42,11 +42,11 @@ bool conversation_has_system(const struct conversation *c);
 int conversation_configure(struct conversation *c, const struct options *o,
                            struct carat_error *err);
 
-/* \n, \t, \r, \", \' and \\ of a text, with --escape, as characters. */
+/* Adds `text`; with --escape \n, \t, \r, \", \' and \\ become the characters. */
 void add_unescaped(struct buf *out, const struct options *o, const char *text);
 
-/* Says, to a person at a terminal who has not chosen, that thinking is off and how to switch it on.
- * `--think off` or CARAT_THINK=off chooses too. */
+/* On a terminal, prints a note that thinking is off and how to switch it on, unless the user has
+ * chosen. `--think off` and CARAT_THINK=off are choices too. */
 void note_thinking(const struct options *o);
 
 /* Sets, replaces or (empty text) removes the system message. */

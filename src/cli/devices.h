@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 
-/* One line a device to standard output, each after `indent` but the first. */
+/* Prints one line for each device; all but the first begin with `indent`. */
 int print_devices(const char *indent, struct carat_error *err);
 
 #endif

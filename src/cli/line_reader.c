@@ -1,15 +1,15 @@
-/* libedit gives the line. Ours are
- * - its reader of characters. What happens while a line is typed (Ctrl-C, another window size, the
- *   return from Ctrl-Z) comes to libedit as a key, so that a function bound to it can act;
+/* libedit edits the line. We add
+ * - a reader of characters. Events while a line is typed (Ctrl-C, a new window size, the return
+ *   from Ctrl-Z) reach libedit as keys, so that functions bound to them can act;
  * - bracketed paste (ESC[200~ ... ESC[201~) and Alt-Enter, whose newlines do not end the line.
  *
  * What libedit cannot do:
  * - redraw after a new window size: el_resize learns the size and forgets what it has drawn. We go
- *   back to the first row, counted in the new width, as terminals that rewrap have it;
+ *   back to the first row, counted in the new width, because most terminals rewrap lines;
  * - show a line that is taller than the screen while the cursor is above the last screenful: the
- *   line stays right, the cursor is drawn in a wrong row until it comes down again;
- * - swallow a key that it does not know: of ESC[15~ the end would be taken as text. Hence the list
- *   of keys that do nothing. */
+ *   text stays right, but the cursor is drawn in a wrong row until it comes down again;
+ * - ignore an unknown key: the end of ESC[15~ would be taken as text. Hence the list of keys that
+ *   do nothing. */
 #include "cli/line_reader.h"
 
 #include <errno.h>
@@ -84,16 +84,16 @@ static enum line_end read_plain(struct line_reader *reader, struct buf *out)
 
 #ifdef CARAT_HAVE_EDIT
 
-/* ---- Keys that no keyboard has ---------------------------------------------------------- */
+/* ---- Events as keys --------------------------------------------------------------------- */
 
 enum { HISTORY_MAX = 1000, PASTE_MAX = 1 << 20 };
 
-/* One character each, which no key sends: libedit looks up characters below 256 in its table of
- * keys, and these of them are not printable. */
+/* Characters that no key sends. libedit looks up characters below 256 in its table of keys, and
+ * these are not printable. */
 #define KEY_INTERRUPT 0x03
 #define KEY_RESIZE 0x80
 #define KEY_RESUME 0x81
-#define KEY_OLDER L"\x82" /* libedit's own functions, for ours to call */
+#define KEY_OLDER L"\x82" /* these call libedit's own functions */
 #define KEY_NEWER L"\x83"
 #define KEY_LINE_UP L"\x84"
 #define KEY_LINE_DOWN L"\x85"
@@ -110,7 +110,7 @@ static const char *show_prompt(EditLine *edit)
     return reader_of(edit)->prompt;
 }
 
-/* A byte of standard input; 0 at its end, -1 on an error or a Ctrl-C that comes meanwhile. */
+/* A byte of standard input; returns 0 at its end, -1 on an error or on Ctrl-C. */
 static ssize_t read_byte(char *out)
 {
     ssize_t got;
@@ -147,7 +147,7 @@ static int read_character(EditLine *edit, wchar_t *out)
 
 /* ---- Functions for keys ----------------------------------------------------------------- */
 
-/* Ctrl-C: empties the line, or ends the reading of an empty one. */
+/* Ctrl-C empties the line; on an empty line it ends reading. */
 static unsigned char on_interrupt(EditLine *edit, int key)
 {
     (void)key;
@@ -186,7 +186,7 @@ static int rows_above_cursor(EditLine *edit, int columns)
     return row + column / columns;
 }
 
-/* Clears from the cursor on and draws the line there, in the width that the terminal has now. */
+/* Clears from the cursor on and draws the line there, for the present width of the terminal. */
 static unsigned char draw_anew(EditLine *edit)
 {
     fputs("\x1B[J", stdout);
@@ -204,8 +204,8 @@ static unsigned char on_resize(EditLine *edit, int key)
     return draw_anew(edit);
 }
 
-/* After Ctrl-Z and `fg`. The cursor is in a row of its own. Whoever stopped us by SIGSTOP did not
- * let us put the terminal's modes away, and the shell has set others: they are set anew. */
+/* After Ctrl-Z and `fg`. The cursor is in a row of its own. After SIGSTOP we had no chance to
+ * restore the terminal's modes, and the shell may have changed them: so they are set again. */
 static unsigned char on_resume(EditLine *edit, int key)
 {
     (void)key;
@@ -222,7 +222,7 @@ static unsigned char on_newline(EditLine *edit, int key)
     return el_winsertstr(edit, L"\n") == 0 ? CC_REFRESH : CC_ERROR;
 }
 
-/* Arrows: within a block from line to line, then to another entry of the history. */
+/* Arrows move from line to line within a block, and beyond its ends through the history. */
 static unsigned char on_up(EditLine *edit, int key)
 {
     (void)key;
@@ -241,7 +241,7 @@ static unsigned char on_down(EditLine *edit, int key)
     return CC_NORM;
 }
 
-/* The words side by side, below the line. */
+/* Prints the words in columns below the line. */
 static void list_words(EditLine *edit, const struct completions *c)
 {
     size_t width = 0, column = 0, columns = (size_t)window_columns();
@@ -256,7 +256,7 @@ static void list_words(EditLine *edit, const struct completions *c)
     el_set(edit, EL_REFRESH);
 }
 
-/* Puts in what all words have in common; when that is typed already, lists them. */
+/* Inserts the common beginning of all words; if that is typed already, lists the words. */
 static unsigned char complete(EditLine *edit, const struct completions *c, size_t typed)
 {
     if (c->n == 0) return CC_ERROR;
@@ -297,7 +297,7 @@ static unsigned char on_tab(EditLine *edit, int key)
 
 /* ---- Pasted blocks ---------------------------------------------------------------------- */
 
-/* Reads up to ESC[201~, also beyond what is kept. False when more than PASTE_MAX came. */
+/* Reads up to ESC[201~, and keeps at most PASTE_MAX bytes. False when more came. */
 static bool read_paste(struct buf *out)
 {
     static const char end[] = "\x1B[201~";
@@ -305,7 +305,7 @@ static bool read_paste(struct buf *out)
     bool is_whole = true;
     char c;
     while (read_byte(&c) == 1) {
-        if (out->length == PASTE_MAX + END_LENGTH) { /* keeps the newest bytes: the end may come */
+        if (out->length == PASTE_MAX + END_LENGTH) { /* keeps the newest bytes for the end mark */
             memmove(out->data + PASTE_MAX, out->data + PASTE_MAX + 1, END_LENGTH - 1);
             out->length--;
             is_whole = false;
@@ -320,7 +320,7 @@ static bool read_paste(struct buf *out)
     return is_whole;
 }
 
-/* The block as libedit takes it: lines end with \n, control characters are left out. */
+/* The block in the form that libedit takes: lines end with \n, no control characters. */
 static wchar_t *paste_text(const struct buf *b)
 {
     wchar_t *text = mem_alloc(b->length + 1, sizeof *text);
@@ -386,9 +386,9 @@ static void bind_key(EditLine *edit, const wchar_t *keys, const wchar_t *functio
     el_wset(edit, EL_BIND, keys, function, NULL);
 }
 
-/* Keys with modifiers as xterm has them, and tmux, screen, VTE, Konsole: ESC [ 1 ; m C, m - 1 being
- * bits: 1 Shift, 2 Alt, 4 Ctrl; ESC [ n ; m ~ for the others. Arrows with Alt or Ctrl go by words;
- * what else there is works as without the modifier, or does nothing. */
+/* Keys with modifiers, as xterm, tmux, screen, VTE and Konsole send them: ESC [ 1 ; m C for arrows
+ * and the like, ESC [ n ; m ~ for others. m - 1 has a bit per modifier: 1 Shift, 2 Alt, 4 Ctrl.
+ * Arrows with Alt or Ctrl move by words. Other keys ignore the modifier or do nothing. */
 static void bind_modified_keys(EditLine *edit)
 {
     static const struct {
@@ -485,13 +485,11 @@ static void add_functions(EditLine *edit)
         {L"carat-resize", L"draw for another window size", on_resize},
         {L"carat-resume", L"draw after a stop", on_resume},
     };
-    /* Wide, since the narrow el_set copies the two texts and never frees them. */
+    /* el_wset, because the narrow el_set copies the two texts and never frees them. */
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         el_wset(edit, EL_ADDFN, functions[i].name, functions[i].help, functions[i].function);
 }
 
-/* What libedit offers, H_LOAD and H_SAVE, reads at the beginning and writes all anew at the end:
- * of two chats the first one's lines are lost, and all of them when the second write fails. */
 static void note_history(struct line_reader *reader, const struct carat_error *err)
 {
     if (!reader->is_history_noted) note("lines are not kept for the next time: %s", err->message);
@@ -505,7 +503,7 @@ static void take_entry(void *user, const char *text, size_t length)
     uint32_t c;
     for (size_t i = 0; i < length;) {
         int n = utf8_read(text + i, length - i, &c);
-        if (n == 0) return; /* could not be edited; the file keeps it */
+        if (n == 0) return; /* not editable; the file keeps it */
         i += (size_t)n;
     }
     history(reader->history, &event, H_ENTER, text);
@@ -513,6 +511,8 @@ static void take_entry(void *user, const char *text, size_t length)
     buf_add(&reader->newest, text, length);
 }
 
+/* libedit's own H_LOAD and H_SAVE would read the file at the beginning and rewrite it at the end.
+ * Of two chats the first one's lines would be lost, and all lines if the second write fails. */
 static void load_history(struct line_reader *reader, const char *path)
 {
     struct carat_error err = {0};
@@ -536,10 +536,10 @@ static int open_edit(struct line_reader *reader, const char *path, struct carat_
     el_set(edit, EL_PROMPT, show_prompt);
     el_set(edit, EL_EDITOR, "emacs");
     el_set(edit, EL_SIGNAL, 0);
-    /* What is typed while the program works goes through the terminal's own line editing, where
-     * an early Ctrl-D would become a zero byte. As an ordinary character it waits for us. */
+    /* While the program works, typed text goes through the terminal's own line editing. There
+     * Ctrl-D would become a zero byte; with eof unset it is kept as an ordinary character. */
     el_set(edit, EL_SETTY, "-x", "eof=", NULL);
-    /* A pasted \r\n is one end of a line: nothing may be changed on the way. */
+    /* A pasted \r\n is one end of a line, so the terminal must not convert either character. */
     el_set(edit, EL_SETTY, "-d", "-icrnl", "-inlcr", NULL);
     el_set(edit, EL_HIST, history, reader->history);
     el_set(edit, EL_GETCFN, read_character);
@@ -575,7 +575,7 @@ int line_reader_open(struct line_reader **out, const char *history_path, struct 
     }
 #endif
     (void)history_path;
-    /* What the wait looks at must not lie in a buffer of ours. */
+    /* Without a buffer: poll cannot see bytes that stdio has already read. */
     if (reader->is_terminal) setvbuf(stdin, NULL, _IONBF, 0);
     return CARAT_OK;
 }

@@ -100,7 +100,7 @@ static int score(const struct options *o, struct session *s, const int32_t *ids,
     return status;
 }
 
-/* The file of rows comes first: what is wrong with it is known before anything is loaded. */
+/* Opens the file of rows first, so that a bad name is reported before anything is loaded. */
 static int open_rows(const struct options *o, const struct session *s, struct rows *rows,
                      struct carat_error *err)
 {

@@ -9,8 +9,8 @@ static_assert(sizeof(struct logprob_header) == 48, "the header is written as it 
 
 static const char magic[8] = "CARATLP";
 
-/* Nearest half-precision number; results beyond its range become infinite, tiny ones zero.
- * The formats in quant/ are out of reach for the program's front, and this is all it needs. */
+/* Nearest half-precision number; values beyond its range become infinite, tiny ones zero. The
+ * program may not include quant/, and this is all that it needs of it. */
 static uint16_t half_from_float(float value)
 {
     uint32_t bits;

@@ -1,4 +1,4 @@
-/* carat ls: the models that can be called by name. A broken file is listed, and said to be so. */
+/* carat ls: the models that can be called by name. A broken file is listed as broken. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>

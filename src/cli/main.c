@@ -88,7 +88,7 @@ static int run_command(enum command_id command, int argc, char *const *argv)
     return exit_status;
 }
 
-/* The same with flags, separated by blanks, in front of the arguments. */
+/* The same with flags, separated by blanks, before the arguments. */
 static int run_with_flags(enum command_id command, const char *flags, int argc, char *const *argv)
 {
     enum { FLAGS_MAX = 4 };
@@ -136,7 +136,7 @@ static const char *command_of_flag(const char *word)
     return NULL;
 }
 
-/* A line that begins with a word of another program. */
+/* Runs a line that begins with a word of another program. */
 static int run_borrowed(const struct borrowed_command *borrowed, int n, char *const *words)
 {
     const char *asked = n > 1 ? command_of_flag(words[1]) : NULL;
@@ -166,8 +166,8 @@ static int run_line(int n, char *const *words)
 
 int main(int argc, char **argv)
 {
-    /* Line editing counts characters, which are UTF-8 here also where no language was chosen.
-     * Numbers stay in the C form. */
+    /* Line editing counts characters, so UTF-8 must hold even without a chosen language. Numbers
+     * stay in the C form. */
     if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
     terminal_open();
     signals_open();

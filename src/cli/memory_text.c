@@ -114,7 +114,7 @@ void memory_add_json(struct json *j, const struct carat_memory *m)
 
 /* ---- The limit -------------------------------------------------------------------------- */
 
-/* What a unit stands for; 0: there is no such unit. */
+/* Bytes of a unit; 0: there is no such unit. */
 static double unit_of(const char *word)
 {
     static const char prefixes[] = "kmgt";

@@ -78,7 +78,7 @@ int model_find(const char *name, struct buf *path, struct carat_error *err)
         hint_download(name + n, err);
         return CARAT_EFORMAT;
     }
-    if (strchr(name, '/')) { /* a path: what is wrong with it is found by opening it */
+    if (strchr(name, '/')) { /* a path: opening it shows what is wrong */
         buf_add_text(path, name);
         return path->failed ? err_no_memory(err, name, strlen(name)) : CARAT_OK;
     }

@@ -1,4 +1,4 @@
-/* Where models lie. */
+/* Where models are found. */
 #ifndef CLI_MODELS_H
 #define CLI_MODELS_H
 
@@ -7,8 +7,8 @@
 #include "base/buf.h"
 #include "base/status.h"
 
-/* Calls `visit` with each folder in which names are looked up, in their order, until it says true;
- * a folder may come twice, by two names, and need not be there. Returns what was said last. */
+/* Calls `visit` with each folder in which names are looked up, in order, until it returns true.
+ * Returns its last result. A folder may come twice, under two names, and need not exist. */
 typedef bool (*folder_fn)(void *user, const char *folder);
 bool models_each_folder(folder_fn visit, void *user);
 

@@ -3,12 +3,14 @@
  * X(ID, KIND, "name", "other spellings", "default", low, high, COMMANDS, "VALUE", "help")
  *
  * KIND is FLAG, INT, COUNT (an INT that takes k, m or g after it: 8k is 8192), REAL, TEXT,
- * MEMORY (11G or 90%), CHOICE (VALUE lists the words, separated by |; in brackets it may be left
- * out, which means the first word) or LIST (may be given again). Ranges hold for INT, COUNT and
- * REAL; -1 as `low` usually means "as the model or the engine likes". Two rows may share a spelling
- * when no command takes both. The table gives parsing, `carat help`, CARAT_<NAME> variables, shell
- * completion and the manual page. Other spellings are llama.cpp's, so that known commands work;
- * what it and ollama have and carat has not is in the second list. */
+ * MEMORY (11G or 90%), CHOICE (VALUE lists the words, separated by |; brackets mean that the word
+ * may be left out, which stands for the first one) or LIST (may be given again). Ranges hold for
+ * INT, COUNT and REAL; -1 as `low` usually means that the model or the engine decides. Two rows may
+ * share a spelling when no command takes both.
+ *
+ * The table gives parsing, `carat help`, CARAT_<NAME> variables, shell completion and the manual
+ * page. Other spellings are llama.cpp's, so that known commands work; the second list has options
+ * of llama.cpp and ollama that carat lacks. */
 #ifndef CLI_OPTION_LIST_H
 #define CLI_OPTION_LIST_H
 
@@ -213,18 +215,19 @@
     X(QUIET, FLAG, "quiet", "-q", "", 0, 0, ON_ALL, "", "no progress, no notes")                   \
     X(HELP, FLAG, "help", "-h", "", 0, 0, ON_ALL, "", "explain the command")
 
-/* BORROWED_LIST: options of llama.cpp and ollama that carat has not, so that a line from their
- * pages runs, or says why not.
+/* BORROWED_LIST: options of llama.cpp and ollama that carat lacks, so that a line from their pages
+ * runs, or carat says why not.
  *
  * Y("spellings", "VALUE", COMMANDS, "accepted", TARGET, "value", "why")
  *
  * VALUE is "" where none follows; in brackets it may be left out. "accepted" lists values,
- * separated by |; numbers are compared as numbers, blanks do not count, * is any value or none. An
- * accepted one is what TARGET=value says; with TARGET NONE it changes nothing, and a note names
- * it. Any other is refused with "why". A spelling may have several rows, and be one of carat's own
- * too, which then takes what no row accepts. Help lists them apart; completion leaves them out. */
+ * separated by |. Numbers are compared as numbers, blanks do not count, and * is any value or none.
+ * An accepted value acts as TARGET=value. With TARGET NONE it changes nothing, and a note names it.
+ * Any other value is refused with "why". A spelling may have several rows. If it is also one of
+ * carat's own, that option takes what no row accepts. Help lists these options apart; completion
+ * leaves them out. */
 #define BORROWED_LIST(Y)                                                                           \
-    /* Nothing to be done: how a file is read, threads are placed, logs are written. */            \
+    /* Nothing to do: how files are read, threads are placed, logs are written. */                 \
     Y("--mlock --perf --no-perf --no-warmup --warmup --log-disable --log-prefix "                  \
       "--no-log-prefix --log-timestamps --no-log-timestamps --check-tensors --offline "            \
       "--op-offload --no-op-offload --repack -nr --no-repack -kvo --kv-offload --swa-full -v "     \
@@ -242,7 +245,7 @@
       "--numa -lm --load-mode -dt --defrag-thold -fit --fit -fitt --fit-target -fitc --fit-ctx "   \
       "-lv --verbosity --log-verbosity --log-colors -hff --hf-file -hft --hf-token",               \
       "VALUE", ON_LLAMA, "*", NONE, "", "")                                                        \
-    /* Nothing to be done: what is always so, or is never so. */                                   \
+    /* Nothing to do: what carat always does, or never does. */                                    \
     Y("-fa --flash-attn", "[on|off|auto|1|0]", ON_LLAMA & ~ON(BENCH), "*", NONE, "", "")           \
     Y("-fa --flash-attn", "LIST", ON(BENCH), "*", NONE, "", "")                                    \
     Y("--keep -np --parallel -ctxcp --ctx-checkpoints --swa-checkpoints -cram --cache-ram "        \
@@ -257,7 +260,7 @@
       "", ON_TALK | ON(PERPLEXITY), "*", NONE, "", "")                                             \
     Y("-co --color", "[on|off|auto]", ON_TALK, "*", NONE, "", "")                                  \
     Y("--stdin --no-jinja", "", ON(TOKENIZE), "*", NONE, "", "")                                   \
-    /* Other spellings of what carat has. */                                                       \
+    /* Other spellings of carat's own options. */                                                  \
     Y("-i --interactive -if --interactive-first", "", ON(RUN), "*", CONVERSATION, "on", "")        \
     Y("-i --interactive -if --interactive-first -cnv --conversation", "", ON(CHAT), "*", NONE, "", \
       "")                                                                                          \
@@ -289,7 +292,7 @@
       "one GPU computes: --device N, or -dev CUDA0; `carat devices` lists them")                   \
     Y("--no-bos", "", ON(TOKENIZE), "*", BOS, "off", "")                                           \
     Y("--no-parse-special", "", ON(TOKENIZE), "*", SPECIAL, "off", "")                             \
-    /* Only as far as it changes nothing. */                                                       \
+    /* Accepted only with values that change nothing. */                                           \
     Y("-sm --split-mode", "MODE", ON_LLAMA, "none|layer", NONE, "",                                \
       "one GPU computes, or a GPU and the CPU: none or layer")                                     \
     Y("-ts --tensor-split", "LIST", ON_LLAMA, "0|1", NONE, "",                                     \
@@ -334,7 +337,7 @@
       "thinking is on or off: --think")                                                            \
     Y("--spec-type", "NAME", ON_TALK, "none", NONE, "", "there is no speculative decoding yet")    \
     Y("--no-jinja", "", ON_TALK, "", NONE, "", "Gemma 4's template is built in: leave this away")  \
-    /* Not here. */                                                                                \
+    /* Refused. */                                                                                 \
     Y("-hf -hfr --hf-repo", "REPO", ON_LLAMA, "*", DOWNLOAD, "", "")                               \
     Y("-mu --model-url", "URL", ON_LLAMA, "*", DOWNLOAD, "", "")                                   \
     Y("-dr --docker-repo", "REPO", ON_LLAMA, "", NONE, "",                                         \

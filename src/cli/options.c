@@ -107,7 +107,7 @@ enum option_id option_find(enum command_id command, const char *spelling)
     return OPT_COUNT;
 }
 
-/* The spelling nearest to a word among options that `command` takes, or all; "" when none is. */
+/* The spelling nearest to a word, among the options of `command` or of all; "" if none is near. */
 static void nearest_option(enum command_id command, const char *spelling, bool takes_all,
                            char *nearest, size_t size)
 {
@@ -303,7 +303,7 @@ static int set_flag(struct options *o, enum option_id id, const char *text, cons
     return CARAT_OK;
 }
 
-/* What follows a flag: "" nothing, "[a|b]" one of these words perhaps, else a value. */
+/* What follows a flag: "" nothing, "[a|b]" possibly one of these words, else a value. */
 static const char *value_form(enum option_id id, const struct borrowed_spec *row)
 {
     if (id == OPT_COUNT) return row->value_name;
@@ -329,7 +329,7 @@ static int take_value(const char *form, int argc, char *const *argv, int *i, con
     return CARAT_OK;
 }
 
-/* Once for each of the same words. */
+/* Notes equal words once. */
 static void note_ignored(struct options *o, const char *word, size_t length)
 {
     for (size_t i = 0; i < o->n_ignored; i++)
@@ -367,7 +367,7 @@ static int read_flag(struct options *o, int argc, char *const *argv, int *i,
     return set_flag(o, id, value, spelling, err);
 }
 
-/* `carat help --temp`: the option is what help is wanted of. */
+/* `carat help --temp` asks about an option instead of setting it. */
 static bool is_asked_about(const struct options *o, const char *word)
 {
     return o->command == COMMAND_HELP && option_find(COMMAND_HELP, word) == OPT_COUNT;
@@ -392,7 +392,7 @@ int options_parse(struct options *o, enum command_id command, int argc, char *co
     }
     if (opt_is_set(o, OPT_HELP)) return CARAT_OK;
 
-    /* The environment fills in what no flag said: read it apart, then take what is missing. */
+    /* The environment gives what no flag gave: read it separately, then take what is missing. */
     struct options from_environment = {.command = command};
     int status = read_environment(&from_environment, err);
     for (int i = 0; i < OPT_COUNT; i++) {

@@ -58,7 +58,7 @@ struct option_value {
 struct options {
     enum command_id command;
     struct option_value values[OPT_COUNT];
-    const char **arguments; /* what is no flag; owned array */
+    const char **arguments; /* words that are not flags; owned array */
     size_t n_arguments;
     struct ignored { /* options that change nothing here, as they were spelled */
         const char *word;
@@ -78,14 +78,14 @@ int options_parse(struct options *o, enum command_id command, int argc, char *co
                   struct carat_error *err);
 void options_deinit(struct options *o);
 
-/* Does this command take this option? Does this option own that spelling (with its dashes)? */
+/* Does this command take this option? Does this option have that spelling (with its dashes)? */
 bool option_applies(enum option_id id, enum command_id command);
 bool option_is_spelled(enum option_id id, const char *spelling);
 
 /* The option of a command that has this spelling, or OPT_COUNT. */
 enum option_id option_find(enum command_id command, const char *spelling);
 
-/* CARAT_EUSAGE: there is no such option; hints at the nearest one. */
+/* CARAT_EUSAGE: no such option. The hint names the nearest one. */
 int unknown_option(enum command_id command, const char *spelling, struct carat_error *err);
 
 /* Multiplies by 2^10, 2^20 or 2^30 where `end` begins with k, m or g, in either case, and the

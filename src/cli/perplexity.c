@@ -1,7 +1,7 @@
 /* carat perplexity: how well a model predicts a text, and how far two models' predictions are
  * apart.
  *
- * The text is cut into chunks of n_ctx tokens. Each is read from an empty context with <bos> in the
+ * The text is cut into chunks of n_ctx tokens. Each is read from an empty context, with <bos> in
  * place of its first token. Position i of a chunk predicts token i + 1; the positions from n_ctx/2
  * on count. PPL = exp(mean of -ln p). For the comparison, with P from the base file and Q from this
  * model: KL = sum over the vocabulary of P (ln P - ln Q), at every counted position. */
@@ -23,7 +23,7 @@
 struct scoring {
     struct session session;
     struct logprob_header shape;
-    int32_t *tokens;           /* n_chunk * n_ctx, <bos> in front of each chunk */
+    int32_t *tokens;           /* n_chunk * n_ctx; each chunk begins with <bos> */
     struct file_writer writer; /* --save-logits */
     struct logprob_file base;  /* --kl */
     bool has_base;
@@ -53,7 +53,8 @@ static int32_t best_of(const float *x, int32_t n)
     return best;
 }
 
-/* f16 sums are a little off 1: both sides are normalised again before they are compared. */
+/* The base is normalised again before the comparison, because probabilities from f16 do not sum to
+ * exactly 1. */
 static void compare(struct scoring *s, uint32_t row, int32_t next, int32_t n_vocab)
 {
     logprob_file_row(&s->base, s->chunk, row, s->base_row);
@@ -82,7 +83,7 @@ static int take_row(void *user, int32_t position, const float *logits, int32_t n
     return logprob_write_row(&s->writer, &s->shape, s->row, s->scratch, s->err);
 }
 
-/* llama.cpp has one option for the file, which --kl-divergence turns from written into read. */
+/* llama.cpp has one option for the file: it is written, or read with --kl-divergence. */
 static const char *base_of(const struct options *o)
 {
     if (opt_is_set(o, OPT_KL)) return opt_text(o, OPT_KL);
@@ -150,7 +151,7 @@ static int read_text(struct scoring *s, const struct options *o, struct carat_er
     return status;
 }
 
-/* --kl: text, chunks and positions are those of the base. A text given too must be the same. */
+/* --kl: text, chunks and positions come from the base. A text given as well must be the same. */
 static int read_base(struct scoring *s, const struct options *o, struct carat_error *err)
 {
     const char *path = base_of(o);
@@ -200,7 +201,7 @@ static int score_chunks(struct scoring *s, struct carat_error *err)
     return status;
 }
 
-/* The file to write comes first: what is wrong with it is known before anything is loaded. */
+/* Opens the file to write first, so that a bad name is reported before anything is loaded. */
 static int open_base(struct scoring *s, const struct options *o, struct carat_error *err)
 {
     const char *path = opt_text(o, OPT_SAVE_LOGITS);

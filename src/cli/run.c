@@ -61,8 +61,8 @@ static bool show(void *user, enum carat_part_kind kind, const char *text, size_t
 
 /* ---- Prompt ----------------------------------------------------------------------------- */
 
-/* All of standard input. A pipe that nobody writes to is explained: else the program would
- * seem to hang. */
+/* All of standard input. A note explains the wait after two seconds of silence; without it the
+ * program would seem to hang. */
 static int read_piped(size_t bytes_max, struct buf *out, struct carat_error *err)
 {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -71,7 +71,7 @@ static int read_piped(size_t bytes_max, struct buf *out, struct carat_error *err
     return file_read_some("-", bytes_max, out, err);
 }
 
-/* Joins --prompt or arguments, --file and piped input; not more than could fit into a context. */
+/* Joins --prompt, arguments, --file and piped input, and reads no more than a context can hold. */
 static int read_prompt(const struct options *o, const struct session *s, struct buf *out,
                        struct carat_error *err)
 {
@@ -223,7 +223,7 @@ static int answer_once(const struct options *o, struct session *s, const struct 
     else if (status == CARAT_OK && !(sink->last == '\n'))
         sink_write(sink, "\n", 1);
     if (status == CARAT_OK) status = sink->status;
-    /* A limit of the user's own (-n) is no surprise. */
+    /* The user knows the limit that -n sets: reaching it needs no note. */
     if (status == CARAT_OK && answer->end == ANSWER_CONTEXT)
         note("the answer is cut: the context of %d positions is full (-c sets its size)",
              carat_engine_memory(s->engine)->n_ctx);
@@ -233,7 +233,7 @@ static int answer_once(const struct options *o, struct session *s, const struct 
     return status;
 }
 
-/* Opens -o FILE before anything is loaded: what is wrong with it is known at once. */
+/* Opens -o FILE before anything is loaded, so that a bad name is reported at once. */
 static int open_sink(struct sink *sink, const struct session *s, struct carat_error *err)
 {
     const char *path = opt_text(sink->o, OPT_OUTPUT);
@@ -243,7 +243,7 @@ static int open_sink(struct sink *sink, const struct session *s, struct carat_er
     return file_writer_open(&sink->writer, path, is_json ? WRITE_WHOLE : WRITE_TEXT, err);
 }
 
-/* An answer that was stopped is kept as far as it came; where none came the file is left alone. */
+/* An interrupted answer is kept as far as it came; if nothing came the old file stays. */
 static int close_sink(struct sink *sink, const struct answer *answer, int status,
                       struct carat_error *err)
 {

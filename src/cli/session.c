@@ -15,7 +15,7 @@ static const char *named_backend(const struct options *o)
     return opt_text(o, o->command == COMMAND_LOGITS ? OPT_LOGITS_BACKEND : OPT_BACKEND);
 }
 
-/* A name that a model can be found by, rather than text that happens to be a file's name. */
+/* Whether a word names a model, and not just any file. */
 static bool names_model(const char *word)
 {
     static const char ending[] = ".gguf";
@@ -35,7 +35,7 @@ bool first_argument_is_model(const struct options *o)
     return !named->is_set || !takes_text || names_model(o->arguments[0]);
 }
 
-/* How much session_start tells. */
+/* Decides what session_start prints. */
 static void read_manner(struct session *s, const struct options *o)
 {
     s->is_auto = strcmp(named_backend(o), "auto") == 0;
@@ -221,7 +221,7 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
 
 int32_t threads_within(int64_t asked)
 {
-    enum { PATIENCE = 4 }; /* so many a processor may be a choice; more is none */
+    enum { PATIENCE = 4 }; /* more threads than this per processor must be a mistake */
     int most = allowance_threads("", os_processors()).count;
     if (asked <= (int64_t)most * PATIENCE) return (int32_t)asked;
     note("--threads %lld: only %d can run at a time here, %d are taken", (long long)asked, most,

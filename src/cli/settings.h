@@ -1,5 +1,5 @@
-/* /set of chat: what of a generation can be changed while one talks, under the names and with the
- * checks of the command line. */
+/* /set of chat: changes settings of a generation during a chat, with the names and checks of the
+ * command line. */
 #ifndef CLI_SETTINGS_H
 #define CLI_SETTINGS_H
 
@@ -11,7 +11,7 @@ struct stop_list {
     size_t n;
 };
 
-/* Takes over what the command line gave; afterwards the generation borrows from `stops`. */
+/* Copies the stop strings of the command line; afterwards the generation borrows from `stops`. */
 int settings_open(struct stop_list *stops, struct generation *g, struct carat_error *err);
 void settings_close(struct stop_list *stops);
 
@@ -22,7 +22,7 @@ const char *settings_name(size_t n);
 int settings_set(struct generation *g, struct stop_list *stops, const char *text,
                  const carat_model *model, struct carat_error *err);
 
-/* All of them, on standard error. */
+/* Prints all settings on standard error. */
 void settings_print(const struct generation *g);
 
 #endif

@@ -76,7 +76,7 @@ void setup_add_json(struct json *j, const struct carat_setup *s)
     json_end_object(j);
 }
 
-/* Why a backend has no device, without its name in front; "" when it has one. */
+/* Why a backend has no device, without the name of the backend; "" when it has one. */
 static const char *problem_of(const char *name, struct carat_error *err)
 {
     *err = (struct carat_error){0};

@@ -1,4 +1,4 @@
-/* carat show: what is in a file, whether it runs here, and what memory that takes. */
+/* carat show: what is in a file, whether it runs here, and how much memory it takes. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -65,7 +65,7 @@ static void format_value(struct buf *out, const struct carat_value *v)
     }
 }
 
-/* Bytes of the longest beginning of text that is whole characters and at most `most` long. */
+/* Bytes of the longest beginning of `text` that has whole characters and at most `most` bytes. */
 static size_t cut_length(const struct buf *text, size_t most)
 {
     if (text->length <= most) return text->length;
@@ -176,7 +176,7 @@ static void add_model(struct json *j, const struct carat_model_info *info)
     json_end_object(j);
 }
 
-/* The listing with more members put in front of its closing brace. */
+/* Prints the listing with more members before its closing brace. */
 static void print_json(const char *listing, const struct carat_file_facts *facts,
                        const carat_model *model, const struct carat_memory *m)
 {

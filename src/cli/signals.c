@@ -14,7 +14,7 @@
 
 enum { LEAVES, ANSWERS, READS };
 static volatile sig_atomic_t doing, interrupts, is_resized, is_resumed, has_terminal, marks_pastes;
-static volatile sig_atomic_t has_modes; /* terminal_modes are to be set again */
+static volatile sig_atomic_t has_modes; /* terminal_modes must be set again */
 static struct termios terminal_before, terminal_modes;
 static pthread_t main_thread;
 static void (*volatile at_leave)(void);
@@ -46,11 +46,11 @@ static void set_terminal(const struct termios *modes)
     while (tcsetattr(STDIN_FILENO, TCSANOW, modes) != 0 && errno == EINTR) continue;
 }
 
-/* Whether the terminal is ours to set; from the background that would stop us. */
+/* Whether we may set the terminal: doing so in the background would stop us. */
 static bool is_in_foreground(void)
 {
     pid_t owner = tcgetpgrp(STDIN_FILENO);
-    return owner < 0 || owner == getpgrp(); /* < 0: nobody's, as there is no job control */
+    return owner < 0 || owner == getpgrp(); /* < 0: no job control */
 }
 
 void signals_restore_terminal(void)
@@ -60,7 +60,7 @@ void signals_restore_terminal(void)
     set_terminal(&terminal_before);
 }
 
-/* Gives the program its modes again, at the first moment when it is in the foreground. */
+/* Restores the modes of the program as soon as it is in the foreground. */
 static void resume(void)
 {
     is_resumed = 1;
@@ -70,7 +70,7 @@ static void resume(void)
     if (marks_pastes) write_paste_marks(true);
 }
 
-/* Ctrl-Z: the shell gets the terminal as it was, and the signal again with its usual effect. */
+/* Ctrl-Z: restores the terminal for the shell, then raises the signal with its usual effect. */
 static void on_stop(int signal_number)
 {
     if (pass_to_main(signal_number)) return;
@@ -84,7 +84,7 @@ static void on_stop(int signal_number)
     sigaddset(&stop, signal_number);
     sigaction(signal_number, &usual, &ours);
     raise(signal_number);
-    pthread_sigmask(SIG_UNBLOCK, &stop, &before); /* stops here, goes on here */
+    pthread_sigmask(SIG_UNBLOCK, &stop, &before); /* stops here and later continues here */
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     sigaction(signal_number, &ours, NULL);
     resume();
@@ -130,7 +130,7 @@ static void leave(int status)
     _exit(status);
 }
 
-/* Of signals whose usual end tells the caller something: it comes when this returns. */
+/* For signals whose usual end tells the caller something: it follows when this returns. */
 static void on_end(int signal_number)
 {
     clean_up();
@@ -145,7 +145,7 @@ static void on_interrupt(int signal_number)
     if (doing == LEAVES || (doing == ANSWERS && interrupts > 1)) leave(EXIT_INTERRUPTED);
 }
 
-/* In any thread: the main one may be stopped by something else before it comes to it. */
+/* Runs in any thread, because the main thread may not get to it. */
 static void on_terminate(int signal_number)
 {
     leave(signal_number == SIGHUP ? EXIT_HANGUP : EXIT_TERMINATED);
@@ -230,7 +230,7 @@ void reading_end(void)
     doing = LEAVES;
 }
 
-/* Keys come first, except before Ctrl-C: a key may be several bytes, and they stay together. */
+/* Ctrl-C comes first, then keys: a key may be several bytes, which must stay together. */
 static enum input_event take_event(bool is_ready)
 {
     if (interrupts > 0) {
@@ -251,7 +251,7 @@ enum input_event wait_for_input(void)
     sigset_t events, before;
     sigemptyset(&events);
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) sigaddset(&events, told[i]);
-    pthread_sigmask(SIG_BLOCK, &events, &before); /* else one before ppoll would be slept through */
+    pthread_sigmask(SIG_BLOCK, &events, &before); /* else one before ppoll would be missed */
     int ready = poll(&input, 1, 0);
     bool can_wait = true;
     enum input_event event = take_event(ready > 0);
@@ -261,5 +261,5 @@ enum input_event wait_for_input(void)
         event = take_event(ready > 0);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return event; /* where it cannot wait, reading tells what is wrong */
+    return event; /* if it cannot wait, reading reports why */
 }

@@ -22,8 +22,8 @@ static struct {
     int out_errno; /* first failure of standard output, 0: none */
 } terminal;
 
-/* A program may be started without standard streams; the next file opened must not become one.
- * A missing standard output stays unwritable, so that results are not lost in silence. */
+/* A program may be started without standard streams. The next file opened must not become one of
+ * them. A missing standard output stays unwritable, so that results are not lost silently. */
 static void fill_missing_streams(void)
 {
     static const int modes[] = {O_RDONLY, O_RDONLY, O_WRONLY};
@@ -77,7 +77,7 @@ static bool put_out(const char *bytes, size_t length)
     return length == 0 || out_check(fwrite(bytes, 1, length, stdout) == length);
 }
 
-/* Columns to wrap at; 0: not at all. Asked for each time, since windows change. */
+/* Columns to wrap at; 0: no wrapping. Asked each time, because windows change. */
 static int wrap_columns(int fd, bool is_terminal)
 {
     enum { LEAST = 20 };
@@ -102,8 +102,8 @@ static void release_word(void)
     buf_deinit(&b);
 }
 
-/* Before and after other text than the model's: it ends with a line in the one terminal that most
- * programs have for both streams. */
+/* Called before and after text that is not the model's. Such text ends with a newline, and both
+ * streams are usually on the same terminal: so the next column is 0. */
 static void begin_message(void)
 {
     progress_end();
@@ -156,7 +156,7 @@ bool out_model_text(const char *text, size_t length)
     return out_flush();
 }
 
-/* What may be shown of model text in lines of `columns`. */
+/* Escapes model text, breaks it into lines of `columns`, and adds what is ready. */
 static void add_wrapped(struct buf *out, const char *text, size_t length, int columns)
 {
     struct buf shown = {0};
@@ -184,7 +184,7 @@ int out_finish(int exit_status)
     progress_end();
     err_thought_end();
     bool is_written = out_flush() && out_check(close(STDOUT_FILENO) == 0);
-    if (is_written || exit_status) return exit_status; /* a failed command has said why */
+    if (is_written || exit_status) return exit_status; /* a failed command has already said why */
     struct carat_error err = {0};
     err_set(&err, CARAT_EIO, "standard output cannot be written: %s", strerror(terminal.out_errno));
     err_hint(&err, "free space, or send the output somewhere else");
@@ -286,8 +286,8 @@ void progress_end(void)
 
 /* ---- Escaping --------------------------------------------------------------------------- */
 
-/* Embeddings, overrides and isolates make a text read otherwise than it is written. The marks
- * U+200E and U+200F and joiners are ordinary letters of Arabic, Hebrew, Persian and of emoji. */
+/* Embeddings, overrides and isolates make text look different from what it is. The marks U+200E and
+ * U+200F and the joiners are allowed: Arabic, Hebrew, Persian and emoji need them. */
 static bool is_deceptive(uint32_t c)
 {
     return (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);

@@ -1,10 +1,9 @@
-/* Everything that goes to the terminal: results to standard output, all else to standard error.
+/* Everything that is printed: results to standard output, all else to standard error.
  *
  * Rules
  * 1. A result is written with out_*; main calls out_finish once, which turns a full disk or a
- *    closed output into an error. Text written there is exact, unless out_model_text is used
- *    and standard output is a terminal.
- * 2. Progress appears only where standard error is a terminal and nobody said --quiet.
+ *    closed output into an error. Text written there is exact, except model text on a terminal.
+ * 2. Progress appears only where standard error is a terminal, and not with --quiet.
  * 3. Texts from a file reach a terminal only through *_escaped. */
 #ifndef CLI_TERMINAL_H
 #define CLI_TERMINAL_H
@@ -16,19 +15,19 @@
 #include "base/buf.h"
 #include "base/status.h"
 
-void terminal_open(void); /* looks at NO_COLOR, CI and what the streams are; once */
+void terminal_open(void); /* once; looks at NO_COLOR, TERM, CI and the streams */
 void terminal_set_quiet(bool quiet);
 void terminal_set_wrap(bool wraps); /* whether out_answer_text breaks lines; it does */
 bool terminal_is_quiet(void);
 bool out_is_terminal(void);
 
-/* Standard output. Results say whether everything so far was written. */
+/* Standard output. The functions return whether everything so far was written. */
 bool out_write(const char *bytes, size_t length);
 bool out_text(const char *text);
 bool out_printf(const char *form, ...) __attribute__((format(printf, 1, 2)));
 bool out_model_text(const char *text, size_t length); /* escaped on a terminal, flushed */
-/* The same, with lines broken between words (wrap.h). A word is held until it is whole: whatever
- * else is written releases it, and so does out_flush. */
+/* The same, with lines broken between words (wrap.h). A word is held until it is whole; any other
+ * output and out_flush release it. */
 bool out_answer_text(const char *text, size_t length);
 bool out_flush(void);
 int out_finish(int exit_status); /* the exit status to end with */

@@ -9,7 +9,7 @@
 #include "cli/session.h"
 #include "cli/terminal.h"
 
-/* Text of --prompt, of --file, of the arguments, else all of standard input: exact bytes. */
+/* The exact bytes of --prompt, --file or the arguments, else all of standard input. */
 static int read_input(const struct options *o, const struct session *s, struct buf *out,
                       struct carat_error *err)
 {

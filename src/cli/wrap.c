@@ -10,10 +10,10 @@ enum { TAB = 8, JOINER = 0x200D };
 static int width_of(uint32_t c)
 {
     int width = wcwidth((wchar_t)c);
-    return width < 0 ? 1 : width; /* newer than the C library: most are letters */
+    return width < 0 ? 1 : width; /* unknown to the C library: probably a new letter */
 }
 
-/* Writes blanks and word, the word in the next line when there is no room in this one. */
+/* Writes the held blanks and word. If the line has no room, a newline replaces the blanks. */
 static void place(struct wrap *w, int columns, struct buf *out)
 {
     if (w->word.length == 0) return;
@@ -41,7 +41,7 @@ static void add_blank(struct wrap *w, int columns, char c, struct buf *out)
     buf_add_char(&w->blanks, c);
 }
 
-/* Between wide characters a line may end, but not within what is drawn as one emoji. */
+/* A line may break between wide characters, but not within one emoji of several. */
 static bool may_break_before(const struct wrap *w, uint32_t c, int width)
 {
     bool is_skin_tone = c >= 0x1F3FB && c <= 0x1F3FF;

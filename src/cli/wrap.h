@@ -1,12 +1,11 @@
 /* Line breaks between words, for text that comes in pieces.
  *
- * A word is held until it is whole, so that nothing has to be taken back on a terminal: no cursor
- * is moved, and a window that changes its size spoils one line at most. Wide characters (Chinese,
- * Japanese, Korean) may stand at the end of a line each. A word wider than a line goes on as it is,
- * so that a long address can be clicked.
+ * A word is held until it is whole, so nothing on the terminal has to be taken back: no cursor is
+ * moved, and a new window size spoils one line at most. A line may break between any two wide
+ * characters (Chinese, Japanese, Korean). A word wider than a line is not broken, so that a long
+ * address can be clicked.
  *
- * The drawback: what is copied from the terminal has these line breaks in it, and lacks the blanks
- * that stood in their place. */
+ * The drawback: text copied from the terminal has these line breaks instead of blanks. */
 #ifndef CLI_WRAP_H
 #define CLI_WRAP_H
 
@@ -31,7 +30,7 @@ void wrap_add(struct wrap *w, int columns, const char *text, size_t length, stru
 /* Adds what is held. */
 void wrap_flush(struct wrap *w, int columns, struct buf *out);
 
-/* Something else was written to the terminal. */
+/* Notes that something else was written to the terminal. */
 void wrap_note(struct wrap *w, const char *text, size_t length);
 
 void wrap_deinit(struct wrap *w);
