@@ -4,13 +4,13 @@
     bench/compare_llama.py --llama DIR --carat build/release/carat [--threads 2] [--rounds 5]
                            [--csv OUT.csv] MODEL.gguf:TEST[,TEST...] ...
 
-DIR holds llama.cpp's shared libraries, libllama*.so among them: the npm package
+DIR holds the shared libraries of llama.cpp, libllama*.so among them. The npm package
 @node-llama-cpp/linux-x64 has them prebuilt (npm pack, tar xzf, package/bins/linux-x64).
 TEST is pp512 (prefill of 512 tokens), tg32 (32 tokens decoded) or tg32@4096 (after 4096).
 A round runs both programs once for every test, so slow drift of a shared machine hits both; each
-run of either begins with an uncounted warm-up of the test. Of decoding, the share of the memory's
-read bandwidth that carat reached is told, and the ratio that all of it would have been: bandwidth
-is measured in each of carat's runs, after its test, by a loop that only reads.
+run of either begins with an uncounted warm-up of the test. For decoding it also prints which share
+of the memory's read bandwidth carat reached, and what the ratio would be with all of it. A loop
+that only reads measures the bandwidth in each run of carat, after the test.
 """
 import argparse
 import csv

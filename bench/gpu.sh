@@ -3,7 +3,7 @@
 # has the GPU, in a checkout of this project; it needs bash, coreutils and python3, and either nvcc,
 # gcc and cmake or programs that were packed elsewhere.
 #
-#   bench/gpu.sh pack DIR           on a machine with nvcc: builds what the others need into DIR
+#   bench/gpu.sh pack DIR           on a machine with nvcc: builds into DIR what the others need
 #   bench/gpu.sh check [PART ...]   PART: doctor kernels parity demo oracle invariance memory
 #                                   logits (all), and shapes (large models against the CPU; takes
 #                                   minutes)
@@ -11,9 +11,9 @@
 #   bench/gpu.sh bench              times random models of true shapes
 #
 # Options, with defaults:
-#   --programs DIR     what pack made, or a build folder (.gpu/pack, else build/release)
+#   --programs DIR     the folder of pack, or a build folder (.gpu/pack, else build/release)
 #   --backend NAME     what is checked: cuda, or cpu to try this script (cuda)
-#   --limit SECONDS    all phases together; what does not fit is left out and named (540)
+#   --limit SECONDS    all phases together; phases that do not fit are left out and named (540)
 #   --families LIST    of kernels, for check and sanitize (all)
 #   --tools LIST       for sanitize (memcheck,racecheck,initcheck)
 #   --chips LIST       for pack (90a-real)
@@ -22,11 +22,11 @@
 #   --vocab N          likewise
 #   --prompts LIST     prompt lengths, alone (512,2048,8192); "" for none
 #   --depths LIST      contexts after which one user decodes (0,4096,16384); "" for none
-#   --users LIST       decoding side by side (1,8,32); "" for none
+#   --users LIST       users who decode at the same time (1,8,32); "" for none
 #   --gen N            tokens that each user decodes (64)
 #   --matmul LIST      ways of computing products: auto, fp16, int8 (auto)
 #   --repeat N         runs of a test (3)
-#   --gpu-memory SIZE  what `carat bench` may take of the GPU, such as 11G, to play a smaller card
+#   --gpu-memory SIZE  GPU memory for `carat bench`, such as 11G, to simulate a smaller card
 #   --more WORDS       further options of `carat bench`, such as "--profile"
 #   --read N           GB/s that the device reads at most, for bounds (4670, an H200)
 #   --rates LIST       TFLOP/s at most of auto, fp16, int8 (641,641,500: mma.sync on an H200)
@@ -76,8 +76,8 @@ note() { # name seconds result
     phase_names+=("$1") phase_seconds+=("$2") phase_results+=("$3")
 }
 
-# A bounded step: name, most seconds, command. The end of its output, which is in $log, is shown
-# unless is_quiet and nothing is wrong. What cannot begin with some seconds left is left out.
+# A bounded step: name, most seconds, command. Its output is in $log; the end of it is shown, except
+# if is_quiet and nothing is wrong. A step that would begin with too few seconds left is left out.
 log=$scratch/log is_quiet=false
 phase() {
     local name=$1 most=$2 begin=$SECONDS status=0
@@ -153,8 +153,8 @@ build() { # folder chips further options
 }
 export -f build
 
-# What is packed runs from the root of any checkout, on machines without Debian's packages: the two
-# libraries that tests need lie next to the programs.
+# Packed programs run from the root of any checkout, on machines without Debian's packages: the two
+# libraries that tests need are next to the programs.
 packed=(carat check-cuda-kernels check-cpu-kernels random-model test_backends test_oracle test_demo
     test_invariance test_memory)
 pack() {
@@ -247,7 +247,7 @@ sanitize() {
 
 # ---- Times -----------------------------------------------------------------------------------
 
-# One call of `carat bench`; its rows join the file of results, with the way of products.
+# One call of `carat bench`. Its rows are added to the file of results, with the way of products.
 times() { # name way options
     local name=$1 way=$2 options=()
     shift 2
@@ -268,7 +268,7 @@ bench_model() {
     phase "make $model" 200 "$(program random-model)" "${model%:*}" "${model#*:}" \
         "$scratch/model.gguf" "${cut[@]}" || return 0
     for way in $(split "$matmul"); do
-        if [ -n "$gpu_memory" ]; then # what of it lies where, and how far the context goes
+        if [ -n "$gpu_memory" ]; then # which part of it is where, and how long the context is
             phase "$model memory, $way" 60 "$carat" show "$scratch/model.gguf" \
                 --backend "$backend" --matmul "$way" --gpu-memory "$gpu_memory" || true
         fi

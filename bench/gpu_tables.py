@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "tests/golden/fixtures"
 ORACLES = ["e2b-q8_0", "e4b-q4_0", "12b-q4_k", "26b-q4_0", "31b-mixed"]
 WAYS = ["auto", "fp16", "int8"]
-# Mean distance allowed: fp32 in another order; about three times what 8-bit activations show.
+# The allowed mean distance: fp32 in another order; about three times what 8-bit shows.
 LIMITS = {"fp32": 1e-5, "fast": 0.1}
 
 
@@ -98,8 +98,8 @@ def last_row(program, model, ids, options):
 
 
 def shapes(arguments):
-    """The last row of prompts of several lengths: both precisions against the CPU's fp32. Random
-    weights carry the rounding to 8 bits far, so that the CPU's own distance is the measure."""
+    """The last row of prompts of several lengths: both precisions against fp32 on the CPU. Random
+    weights amplify the rounding to 8 bits, so the distance of the CPU itself is the measure."""
     is_wrong = False
     print(f"{'precision':9} {'tokens':>6} {'distance':>9} {'the cpu':>9}  best id, lead of it")
     for length in map(int, arguments.lengths.split(",")):

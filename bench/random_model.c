@@ -22,7 +22,7 @@
 
 enum { LANES = 4, SCALES = 32 };
 
-/* Four xorshift generators side by side: the loop over lanes becomes vector code. */
+/* Four xorshift generators next to each other: the loop over lanes becomes vector code. */
 struct bits {
     uint64_t lane[LANES];
 };
@@ -48,17 +48,17 @@ static void bits_fill(struct bits *b, uint8_t *out, size_t n)
     }
 }
 
-/* What the scale fields of a tensor's blocks are chosen from. */
+/* The scale fields of the blocks of a tensor are chosen from these. */
 struct filler {
     enum format format;
     uint64_t seed;
     float spread;
     uint16_t scale[SCALES];  /* halves; the last five of a block's bits choose */
-    uint16_t offset[SCALES]; /* halves that belong to them: offset or minimum */
+    uint16_t offset[SCALES]; /* the offset or minimum of each, as halves */
 };
 
-/* Root mean square of a format's quants when their bits are uniform, times the mean of what a
- * K-quant's group scale multiplies them with. */
+/* Root mean square of the quants of a format when their bits are uniform, times the mean of the
+ * group scale that a K-quant multiplies them with. */
 static float unit_spread(enum format format)
 {
     switch (format) {
@@ -79,7 +79,7 @@ static float unit_spread(enum format format)
     return 1.0f;
 }
 
-/* How far the middle of the quants' range is from zero, in quants. */
+/* Distance of the middle of the range of quants from zero, in quants. */
 static float middle(enum format format)
 {
     switch (format) {
@@ -111,8 +111,9 @@ static void put_half(uint8_t *at, uint16_t half)
     memcpy(at, &half, sizeof half);
 }
 
-/* Eight scales and eight minima of six bits, in pairs alike so that minima undo the quants'
- * middle: 32 + n for the first four groups and 48 + n for the others (n of four bits). */
+/* Eight scales and eight minima of six bits. Scale and minimum of a pair are alike, so that the
+ * minimum cancels the middle of the quants: 32 + n for the first four groups and 48 + n for the
+ * others (n of four bits). */
 static void put_k_scales(uint8_t *scales)
 {
     for (int i = 0; i < 4; i++) {
@@ -217,8 +218,8 @@ static void add_tensor(void *user, const struct gemma_tensor *t)
     job->bytes += format_row_bytes(t->format, t->dims[0]) * (uint64_t)(n / t->dims[0]);
 }
 
-/* Fewer layers of the same pattern; the part of them that owns K/V stays about the same and
- * ends with a global layer. */
+/* Fewer layers of the same pattern. About the same part of them owns K/V, and that part ends
+ * with a global layer. */
 static void cut_layers(struct gemma_shape *s, int n_layer)
 {
     int n_own = (s->n_layer - s->n_shared) * n_layer / s->n_layer / s->period * s->period;

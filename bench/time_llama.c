@@ -1,12 +1,12 @@
 /* Runs llama.cpp through its shared library, opened at run time.
  *
  *   time-llama DIR MODEL.gguf THREADS pp|tg N DEPTH       for compare_llama.py
- *   time-llama DIR MODEL.gguf THREADS greedy N ID,ID,...  for tests/golden/fixtures
+ *   time-llama DIR MODEL.gguf THREADS greedy N ID,ID,...  to compare answers
  *
- * prints tokens a second of one run after an uncounted warm-up, or the N ids that follow a
- * prompt when the likeliest is taken each time. Of the library's structs only
- * what is set here is known: its own functions fill them in, and a few leading fields are
- * changed (n_ctx, n_batch, n_ubatch of the context parameters). */
+ * prints tokens a second of one run after an uncounted warm-up, or the N ids that follow a prompt
+ * when the likeliest is taken each time. The functions of the library fill in its structs. This
+ * program knows only the few leading fields that it changes (n_ctx, n_batch, n_ubatch of the
+ * context parameters). */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <stdint.h>

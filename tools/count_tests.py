@@ -4,8 +4,8 @@
 usage: tools/count_tests.py REPORT.xml
 
 A ctest test is a program with many cases. cmocka programs and the scripts of tests/e2e say how
-many passed, failed and were skipped; a program that says nothing counts as one. Prints what failed
-or was skipped, then a last line "PASSED FAILED SKIPPED".
+many passed, failed and were skipped; a program that says nothing counts as one case. Prints the
+cases that failed or were skipped, then a last line "PASSED FAILED SKIPPED".
 """
 import re
 import sys
@@ -13,7 +13,7 @@ import xml.etree.ElementTree as ElementTree
 
 SKIPPED_CASE = re.compile(r"^(?:\[  SKIPPED \] (?!\w+: \d+ test|\d+ test)|skip +)(.*)$",
                           re.MULTILINE)
-# Why: the line before the name of a cmocka case, or all that a program has to say.
+# The reason: the line before the name of a cmocka case, or all that a program prints.
 SKIP_REASON = re.compile(r"^skipped: (.*)\n\[  SKIPPED \] (\w+)$", re.MULTILINE)
 PROGRAM_REASON = re.compile(r"^skipped: (.*)$", re.MULTILINE)
 SCRIPT_SUM = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", re.MULTILINE)

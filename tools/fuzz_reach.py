@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How many functions of its subjects a fuzz target has entered.
+"""Counts the functions of its subjects that a fuzz target has entered.
 
 usage: tools/fuzz_reach.py TARGET.c PROGRAM PROFILE.profraw
 
 A target names its subjects in its first comment, one a line, with the share of their functions that
 has to be entered: "Subject: src/text/call_syntax.c 95". Prints a line for each, with the functions
-that were not entered; the exit status is 1 when a subject has less than its share or none is named.
+that were not entered. The exit status is 1 if a subject is below its share or no subject is named.
 Functions are counted by clang's source-based coverage (the preset `fuzz`).
 """
 import json

@@ -6,8 +6,8 @@ usage: same_bits.py BEFORE AFTER [--backends ref,cpu] [--models FILE,...] [--job
 Both programs compute the same texts in every setting: each --precision, --kv-type and --matmul,
 layers divided between two devices, and on a GPU without graphs, cuBLAS or fused launches. The
 texts are scored as a whole, in small chunks and one token a step, and one answer is generated.
-A GPU takes a second to open, so there a part of this is done, all of it with --full. A line is
-printed for each model as soon as it is done. Ends with 0 when all is equal, and 1 when a case
+A GPU takes a second to open, so there only a part of this is done, or all of it with --full. A line
+is printed for each model as soon as it is done. Ends with 0 if all is equal, and with 1 if a case
 differs or a backend has computed nothing. Needs nothing but Python's standard library."""
 import argparse
 import array
@@ -29,7 +29,7 @@ TIMEOUT_S = 300
 SHOWN_MAX = 10  # differing cases of a model that are listed
 
 # Number of ids, and options: which positions, in which chunks. On a GPU more than 64 rows take
-# other kernels than fewer, and a chunk of one row those of a decode step.
+# other kernels than fewer rows do, and a chunk of one row takes those of a decode step.
 TEXTS = [
     (1, []),
     (200, ["--all"]),
@@ -45,7 +45,7 @@ KV_TYPES = ["f16", "bf16", "f32", "q8_0"]
 
 
 def settings_of(backend, is_full):
-    """Lists of options. Whatever is measured by the clock is named, so that it cannot change."""
+    """Lists of options. Choices that would be measured are fixed, so that they cannot change."""
     fast, exact = ["--precision", "fast"], ["--precision", "fp32"]
     if backend != "cuda":
         plain = [[*p, "--kv-type", kv] for p in (fast, exact) for kv in KV_TYPES]
@@ -72,7 +72,7 @@ class Case:
     backend: str
     setting: tuple
     model: str
-    command: tuple  # without program and place of the result
+    command: tuple  # without the program and the path of the result
 
     def __str__(self):
         words = [w if len(w) < 24 else w[:20] + "..." for w in self.command[2:]]

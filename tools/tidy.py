@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks what a compiler does not: layers, circles, banned calls, sizes, documents, words.
 
-Run from anywhere in the project; ctest runs it as `tidy`. Looks at every file that git tracks or
+Run it from anywhere in the project; ctest runs it as `tidy`. It reads every file that git tracks or
 would track. Ends with "N files, M problems" and fails when M is not 0.
 """
 import ast
@@ -75,7 +75,7 @@ PROSE = [
     (r"(?i)\bof those tha[t]\b", "name what is meant"),
 ]
 
-# Functions below src/ that only tests call, by what they are for.
+# Functions below src/ that only tests call, grouped by purpose.
 FOR_TESTS = {
     "tests see what memory and cores are taken, and make it fail":
         ["mem_fail_after", "mem_blocks_live", "cores_waiting"],
@@ -92,7 +92,7 @@ FOR_TESTS = {
 CODE = {".c", ".h", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 C_FILES = {".c", ".h", ".cu", ".cuh"}
 BINARY = {".gguf", ".f32", ".bin", ".png", ".gz"}
-DATA = {".csv", ".json"}  # written by machines: only their words are looked at
+DATA = {".csv", ".json"}  # written by machines: only their words are checked
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|/\*.*?\*/|//[^\n]*', re.DOTALL)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
@@ -183,7 +183,7 @@ def without_preprocessor(code):
 
 
 def head_of(text):
-    """What stands before a brace: ("function", name), ("struct", name), ("outer", "") or None."""
+    """What comes before a brace: ("function", name), ("struct", name), ("outer", "") or None."""
     text = re.sub(r"\b(?:__launch_bounds__|__attribute__|__align__|alignas)\s*"
                   r"\((?:[^()]|\([^()]*\))*\)|^\s*extern\s*\"\"", " ", text)
     if not text.strip() or re.match(r"\s*namespace\b", text):
@@ -200,7 +200,7 @@ def head_of(text):
 @functools.cache
 def c_parts(code):
     """Functions, methods among them, and structs: (kind, name, first line, lines, has methods).
-    What stands within a function, such as a lambda, counts to it."""
+    What is inside a function, such as a lambda, is part of it."""
     code = without_preprocessor(code)
     found, open_parts, begin = [], [], 0
     for match in re.finditer(r"[{};]", code):
@@ -328,8 +328,8 @@ def heads_in(path, text):
 
 
 def arrows_of(code):
-    """For each layer what its files need of each other: {file: {other file: a name of it}}: by an
-    include, or by a call of a function that a header offers."""
+    """For each layer, what its files need from each other: {file: {other file: a name in it}}. They
+    need it by an include, or by a call of a function that a header offers."""
     layers = {}
     for path in code:
         layers.setdefault(layer_of(str(pathlib.PurePosixPath(path).parent))[0], []).append(path)
@@ -376,7 +376,7 @@ def check_circles(code):
 
 def check_callers(code):
     """A function below src/ that a header offers has a caller in another file. include/ is the
-    library's; what lists make (commands, operations, formats) stands in no header."""
+    library's. Functions that lists make (commands, operations, formats) are in no header."""
     declared, used = {}, {}
     for path, text in code.items():
         heads = heads_in(path, text)

@@ -25,7 +25,7 @@ FIXTURES = ROOT / "tests/golden/fixtures"
 MODEL = str(FIXTURES / "e2b-q8_0.gguf")
 DEMO = ROOT / "models/demo.gguf"
 LIMIT = 120  # seconds to wait for what comes soon, unless the machine is very busy
-# The first notes of all that computes.
+# The first notes of every command that computes.
 SETUP = re.compile(r"\A(carat: note: memory: .*\n)?carat: note: on .*\n")
 PARTS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -41,13 +41,13 @@ def environment(**more):
 
 
 def carat(*arguments, stdin=b"", env=None, cwd=None, **more):
-    """Runs the program; stdin is bytes. Gives status, out and err."""
+    """Runs the program; stdin is bytes. Returns status, out and err."""
     return subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, capture_output=True,
                           env=env or environment(), cwd=cwd or str(ROOT), timeout=LIMIT, **more)
 
 
 def patched_model(path, **keys):
-    """A copy of the model whose whole numbers `gemma4.KEY` ("__" stands for a dot) are others."""
+    """A copy of the model with other integers `gemma4.KEY` ("__" stands for a dot)."""
     data = bytearray(pathlib.Path(MODEL).read_bytes())
     for key, number in keys.items():
         key = f"gemma4.{key.replace('__', '.')}".encode()
@@ -62,7 +62,7 @@ _long = tempfile.TemporaryDirectory()
 
 
 def long_model():
-    """A model with room for an answer that does not end while a test looks at it."""
+    """A model whose context is so long that an answer does not end during a test."""
     path = os.path.join(_long.name, "long.gguf")
     return path if os.path.exists(path) else patched_model(path, context_length=1 << 18)
 
@@ -78,7 +78,7 @@ def expect_status(done, status):
 
 
 def expect_error(done, status, *words):
-    """One error line with these words, after what computes at most; nothing on stdout."""
+    """One error line with these words, perhaps after the first notes; nothing on stdout."""
     expect_status(done, status)
     text = SETUP.sub("", done.stderr.decode(), count=1)
     expect(text.startswith("carat: error: "), f"form of the error: {text!r}")
@@ -103,8 +103,8 @@ def need_demo():
 
 
 class Terminal:
-    """The program on a terminal of its own; `program` names another one, more words its
-    environment. Without CI="" it shows no progress there, which comes and goes by the clock."""
+    """The program on a terminal of its own. `program` names another program, further keywords set
+    its environment. Without CI="" it shows no progress there, as that depends on the clock."""
 
     def __init__(self, *arguments, program=None, size=(24, 100), **more):
         self.folder = tempfile.TemporaryDirectory()
@@ -127,7 +127,7 @@ class Terminal:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def read(self, seconds):
-        """Takes what has come; false when nothing does."""
+        """Takes the output that has come; false when nothing comes."""
         if not select.select([self.fd], [], [], seconds)[0]:
             return False
         try:
@@ -142,7 +142,7 @@ class Terminal:
         return bool(data)
 
     def wait_for(self, text, seconds=LIMIT):
-        """Reads until `text` appears; gives what came before and forgets both."""
+        """Reads until `text` appears; returns what came before it and drops both."""
         end = time.monotonic() + seconds
         while text not in self.seen:
             if not self.read(max(0, end - time.monotonic())):
@@ -154,7 +154,7 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def status(self):
-        """The exit status, once it has ended; what it still prints is read meanwhile."""
+        """The exit status, once the program has ended; its last output is read meanwhile."""
         end = time.monotonic() + LIMIT
         while time.monotonic() < end:
             pid, status = os.waitpid(self.pid, os.WNOHANG)

@@ -399,7 +399,7 @@ def test_perplexity_needs_a_text():
     expect_error(carat("perplexity", MODEL, "-f", "/dev/null"), 2, "tokens")
 
 
-# What llama.cpp's compare-llama-bench.py tells results apart by, and reads.
+# The keys by which compare-llama-bench.py of llama.cpp distinguishes results, and that it reads.
 COMPARED_KEYS = ("cpu_info gpu_info backends n_gpu_layers tensor_buft_overrides model_filename "
                  "model_type n_batch n_ubatch embeddings cpu_mask cpu_strict poll n_threads type_k "
                  "type_v use_mmap no_kv_offload split_mode main_gpu tensor_split flash_attn "

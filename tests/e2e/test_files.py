@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Result files: what was there survives every failure, and nothing that is read is written over.
+"""Result files: an old file survives every failure, and no file that is read is written over.
 
 usage: tests/e2e/test_files.py PROGRAM [NAME...]      (only tests whose name contains a NAME)
 """
@@ -31,7 +31,7 @@ def text_file(folder, n=40):
     return path
 
 
-# Each command that writes a file: its arguments, and what it is told on standard input.
+# Each command that writes a file: its arguments, and its standard input.
 def run_call(folder, path, model=MODEL):
     return ["run", model, "hi", "-n", "6", "--seed", "1", "-q", "-o", path], b""
 
@@ -79,14 +79,14 @@ def content(path):
 
 
 def expect_kept(path, name, old=OLD):
-    """The old content stands, and nothing stands next to it."""
+    """The file has its old content, and no other file is next to it."""
     expect(content(path) == old, f"{name}: {content(path)[:60]!r}")
     expect(os.listdir(os.path.dirname(path)) == ["result"], f"{name}: beside it: "
            f"{os.listdir(os.path.dirname(path))}")
 
 
 def expect_refused(done, name, status, *words):
-    """What the program says; a chat says it and goes on."""
+    """What the program says. A chat says it and goes on."""
     expected = 0 if name == "chat" else status
     expect(done.returncode == expected, f"{name}: status {done.returncode}: {done.stderr!r}")
     text = done.stderr.decode(errors="replace")
@@ -286,7 +286,7 @@ def test_impossible_targets_are_told_by_name():
 
 @contextlib.contextmanager
 def as_somebody():
-    """Arguments for a run as a user who is not root, with a program and model of his own."""
+    """Arguments for a run as a user who is not root, with a copy of the program and the model."""
     if os.geteuid() != 0:
         yield {}, PROGRAM, MODEL
         return

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Requests and texts made to take much: each is done or refused with a reason, within a bound of
-memory. What they cost is compared in the unit tests.
+"""Requests and texts that are made to cost much: each is done or refused with a reason, within a
+bound of memory. The unit tests compare what they cost.
 
 usage: tests/e2e/test_hostile.py PROGRAM [NAME...]      (only tests whose name contains a NAME)
 
@@ -16,12 +16,12 @@ from program import (MODEL, PROGRAM, carat, expect, expect_error, expect_status,
                      need_json)
 
 MB = 1 << 20
-# Sanitizers reserve more addresses than any bound allows.
+# Sanitizers reserve more address space than any bound allows.
 IS_SANITIZED = bool(PROGRAM) and b"__asan_init" in open(PROGRAM, "rb").read()
 
 
 def bounded(megabytes):
-    """For the child: at most so much address space."""
+    """For the child: limits its address space."""
     def limit():
         if not IS_SANITIZED:
             resource.setrlimit(resource.RLIMIT_AS, (megabytes * MB, megabytes * MB))

@@ -3,8 +3,8 @@
 
 usage: tests/e2e/test_library.py PROGRAM [WORD ...]
 
-PROGRAM is the one of a build folder, which is installed to a folder of its own and moved once more:
-nothing in it may depend on where it was built or installed.
+PROGRAM is the program of a build folder. The test installs that build to a folder of its own and
+then moves it: nothing in it may depend on where it was built or installed.
 """
 import json
 import os
@@ -28,7 +28,7 @@ _prefix = None
 
 
 def work(*command, **more):
-    """Runs a tool; gives what it prints."""
+    """Runs a tool; returns what it prints."""
     env = environment(PKG_CONFIG_PATH=str(library() / "pkgconfig"), **more)
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=env,
                           timeout=program.LIMIT, cwd=_folder.name)
@@ -81,7 +81,7 @@ def expected():
 
 
 def check_answer(executable):
-    """It says what the program says; without jansson, why it cannot."""
+    """It prints what the program prints; without jansson, the reason why it cannot."""
     if "jansson" not in program.libraries():
         done = subprocess.run([executable, program.DEMO, REQUEST], capture_output=True, text=True,
                               env=environment(LD_LIBRARY_PATH=str(library())))
@@ -96,7 +96,7 @@ def flags(*options):
 
 
 def build(compile_command, name, is_static):
-    """Compiles the example with what pkg-config says."""
+    """Compiles the example with the flags of pkg-config."""
     out = pathlib.Path(_folder.name) / name
     if is_static:
         libraries = [library() / "libcarat.a",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Limits of processes and containers: refused by number before the kernel kills.
+"""Limits of processes and containers: carat refuses with numbers before the kernel kills it.
 
 usage: test_limits.py PROGRAM [NAME ...]
 """
@@ -97,7 +97,7 @@ def test_a_container_is_refused_memory_by_number_and_never_killed():
     expect_error(done, 4, "MB needed", "MB available")
     needed = float(re.search(rb"([0-9.]+) MB needed", done.stderr)[1])
     seen = set()
-    for more in range(-8, 13, 2):  # about where it begins to fit
+    for more in range(-8, 13, 2):  # near the size where it begins to fit
         with memory_group(int(needed) + more) as group:
             seen.add(group.run(*LARGE_CHUNK).returncode)
     expect(seen == {0, 4}, str(seen))

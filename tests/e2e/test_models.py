@@ -22,7 +22,7 @@ def listed(folder, *arguments):
 
 
 def make_models(folder):
-    """Two that run, a link, a broken one, parts of a split one, another architecture."""
+    """Two models that run, a link, a broken one, parts of a split one, another architecture."""
     here = pathlib.Path(folder)
     shutil.copy(FIXTURES / "e2b-q8_0.gguf", here / "small.gguf")
     shutil.copy(FIXTURES / "12b-q4_k.gguf", here / "large.gguf")

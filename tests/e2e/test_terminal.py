@@ -40,7 +40,7 @@ class Chat(Terminal):
         self.command("/stats", "timings are printed")
 
     def say(self, line):
-        """Sends a message and waits for the end of the answer, which timings tell."""
+        """Sends a message and waits for the end of the answer, which the timings show."""
         self.send(line + "\r")
         self.wait_for("t/s)\r\n")
         self.wait_for("> ")
@@ -83,7 +83,7 @@ def until(condition, what):
 # ---- Ctrl-C and Ctrl-D ------------------------------------------------------------------------
 
 def interrupt(chat):
-    """Ctrl-C on a line that is not empty; what follows at once might be taken before it."""
+    """Ctrl-C on a line that is not empty. Keys sent right after it might be read before it."""
     before = len(chat.raw)
     chat.send("\x03")
     until(lambda: chat.read(0.05) and len(chat.raw) > before, "the empty line")
@@ -222,7 +222,7 @@ def test_history_that_libedit_wrote_is_kept():
         chat = Chat(XDG_STATE_HOME=folder)
         chat.say(UP + UP)
         chat.say(UP * 5)
-        chat.say(UP * 8)  # past what was sent now, and through the lines of the block twice
+        chat.say(UP * 8)  # past this session's messages, and through the lines of the block twice
         wanted = ["caf\u00e9 au lait", "one\ntwo", "of old"]
         expect(chat.messages() == wanted, str(chat.messages()))
         chat.leave()
@@ -638,7 +638,7 @@ def test_stopped_while_it_answers_it_goes_on():
 
 
 def has_ended(process):
-    """A shell that waits for a line may leave its child unburied for as long."""
+    """A shell that waits for a line may leave its ended child as a zombie until then."""
     try:
         with open(f"/proc/{process}/stat") as file:
             return file.read().rsplit(")", 1)[1].split()[0] == "Z"
@@ -653,7 +653,7 @@ def test_a_stopped_chat_can_be_terminated():
     shell.send("kill %1\n")
     until(lambda: has_ended(process), "the end of the chat")
     expect(shell.modes() == (True, True), f"modes {shell.modes()}")
-    shell.send("exit\nexit\n")  # once more, as it may still take the job for a stopped one
+    shell.send("exit\nexit\n")  # once more, as it may still believe that the job is stopped
     shell.status()
 
 

@@ -30,7 +30,7 @@ WAYS = {
     "cuda, fp32": ["--backend", "cuda", "--precision", "fp32"],
 }
 PEER = "peer"
-EVERY = 4  # of the stored positions: a peer computes each from the beginning
+EVERY = 4  # of the stored positions; a peer computes each from the beginning
 
 
 class Failure(Exception):
@@ -45,7 +45,7 @@ def call(command, **more):
 
 
 def distance(found, expected):
-    """Of rows, the root of the mean square of their relative distances."""
+    """The root of the mean square of the relative distances of rows."""
     relative = np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
     return float(np.sqrt(np.mean(relative ** 2)))
 
@@ -91,7 +91,7 @@ def measure(args, seed, name):
 
 
 def measure_all(args):
-    """name -> seed -> distances; what failed is said and left out."""
+    """name -> seed -> distances. What failed is reported and left out."""
     results, n_failed = {name: {} for name in args.names}, 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         tasks = {pool.submit(measure, args, args.seed + i, name): (name, args.seed + i)

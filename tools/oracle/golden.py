@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the answers in tests/golden/fixtures anew from their questions, with the implementations
-that they are from, and tells whether they are the same. With --write they are replaced.
+"""Makes the answers in tests/golden/fixtures again from their questions, with the implementations
+that they come from, and says whether they are the same. With --write they are replaced.
 
 usage: golden.py logits [NAME ...]                   Hugging Face's transformers (reference.py)
        golden.py tokens LIBLLAMA                     llama.cpp's shared library, here v0.5.0's
        golden.py demo LIBLLAMA                       the same: the demo model's greedy answers
        golden.py chat SMALL_TEMPLATE LARGE_TEMPLATE  Jinja2, with files of chat_template.jinja
-The models themselves are drawn by make_oracle.py. Ends with 1 when an answer differs."""
+make_oracle.py draws the models themselves. Ends with 1 if an answer differs."""
 import argparse
 import ctypes
 import json
@@ -23,7 +23,7 @@ from shapes import SHAPES
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "tests/golden/fixtures"
 DEMO_MODEL = ROOT / "models/demo.gguf"
-LOGITS_DISTANCE = 1e-5  # relative, in the root of the mean square: sums of fp32 in another order
+LOGITS_DISTANCE = 1e-5  # relative, as the root of the mean square: fp32 sums in another order
 LEAD_MIN = 0.3  # of the best logit in demo-greedy.json: rounding may not decide
 END_OF_TURN = 106
 
@@ -71,7 +71,7 @@ def remake_logits(args):
 
 
 class Llama:
-    """A model in llama.cpp, by its shared library."""
+    """A model in llama.cpp, through its shared library."""
 
     class Params(ctypes.Structure):  # larger than any version's; only passed on
         _fields_ = [("bytes", ctypes.c_uint8 * 1024)]

@@ -1,5 +1,5 @@
-"""Hugging Face transformers' Gemma 4 in fp32: what the golden logits are. Needs PyTorch and
-transformers 5 (the fixtures are of PyTorch 2.11, transformers 5.17 and numpy 2.5)."""
+"""Gemma 4 of Hugging Face transformers in fp32, which computes the golden logits. Needs PyTorch and
+transformers 5 (the fixtures were made with PyTorch 2.11, transformers 5.17 and numpy 2.5)."""
 import numpy as np
 
 from shapes import config_of, tensors_of

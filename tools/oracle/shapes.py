@@ -136,7 +136,7 @@ def tokenizer():
 
 
 def pairs():
-    """What is merged, pair by pair: words from their beginnings, without and with a space."""
+    """The merges, pair by pair: words from their beginnings, without and with a space."""
     for word in ("the and ing ion you that this have from with they will what there when model "
                  "turn user system hello world token layer prefill decode quick").split():
         for begin in ("", "\u2581"):
