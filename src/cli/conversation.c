@@ -109,7 +109,7 @@ void note_thinking(const struct options *o)
     bool is_raw = o->command == COMMAND_RUN && opt_is_set(o, OPT_RAW);
     bool is_person = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
     if (opt_is_set(o, OPT_THINK) || is_raw || !is_person) return;
-    note("thinking is off; --think switches it on (CARAT_THINK=off: say this no more)");
+    note("thinking is off; --think switches it on (CARAT_THINK=off silences this note)");
 }
 
 static struct carat_value text_value(const char *text, size_t length)

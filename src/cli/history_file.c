@@ -97,7 +97,7 @@ static int open_regular(const char *path, int flags, int *fd, struct carat_error
     close(*fd);
     *fd = -1;
     if (S_ISCHR(facts.st_mode)) return CARAT_OK;
-    return err_set(err, CARAT_EIO, "%s: is no file", path);
+    return err_set(err, CARAT_EIO, "%s: is not a regular file", path);
 }
 
 /* Waits two seconds at most. False: locked for longer, or a file system without locks. */
@@ -125,7 +125,7 @@ static int open_locked(const char *path, int flags, int *fd, bool *is_locked,
         if (is_named) return CARAT_OK;
         close(*fd);
     }
-    return err_set(err, CARAT_EIO, "%s: is replaced again and again", path);
+    return err_set(err, CARAT_EIO, "%s: other programs keep replacing it", path);
 }
 
 /* Reads the last lines of a file, at most BYTES_MAX. */

@@ -61,7 +61,7 @@ static void note_ignored(const struct options *o)
     struct buf text = {0};
     for (size_t i = 0; i < o->n_ignored; i++)
         buf_printf(&text, "%s%.*s", i ? ", " : "", (int)o->ignored[i].length, o->ignored[i].word);
-    if (o->n_ignored) note("ignored, for it changes nothing here: %s", buf_text(&text));
+    if (o->n_ignored) note("ignored, because it changes nothing here: %s", buf_text(&text));
     buf_deinit(&text);
 }
 

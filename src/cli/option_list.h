@@ -41,7 +41,7 @@
     X(SYSTEM_FILE, TEXT, "system-file", "-sysf --system-prompt-file", "", 0, 0, ON_TALK, "FILE",   \
       "read the system prompt from a file")                                                        \
     X(CONVERSATION, FLAG, "conversation", "-cnv", "", 0, 0, ON(RUN), "",                           \
-      "talk on after the prompt, as `carat chat` does")                                            \
+      "go on talking after the prompt, as `carat chat` does")                                      \
     X(SINGLE_TURN, FLAG, "single-turn", "-st", "", 0, 0, ON_TALK, "", "leave after one answer")    \
     X(THINK, CHOICE, "think", "", "off", 0, 0, ON_TALK, "[on|off]", "let the model think first")   \
     X(HIDE_THINKING, FLAG, "hide-thinking", "--hidethinking", "", 0, 0, ON_TALK, "",               \
@@ -116,7 +116,7 @@
     X(KL, TEXT, "kl", "", "", 0, 0, ON(PERPLEXITY), "BASE",                                        \
       "compare with the file that --save-logits wrote, on the same tokens")                        \
     X(KL_DIVERGENCE, FLAG, "kl-divergence", "", "", 0, 0, ON(PERPLEXITY), "",                      \
-      "the file of --save-logits is there already: --kl, as llama.cpp spells it")                  \
+      "compare with the file that --save-logits names: llama.cpp's spelling of --kl")              \
     X(PPL_FORMAT, CHOICE, "format", "-o --output", "md", 0, 0, ON(PERPLEXITY), "md|json",          \
       "form of the report")                                                                        \
     X(BENCH_PROMPT, LIST, "n-prompt", "-p", "512", 0, 0, ON(BENCH), "LIST",                        \
@@ -299,7 +299,7 @@
       "one GPU computes, or a GPU and the CPU")                                                    \
     Y("-embd --embeddings", "N", ON(BENCH), "0", NONE, "", "there are no embeddings yet")          \
     Y("--chat-template", "NAME", ON_TALK, "gemma|gemma4", NONE, "",                                \
-      "Gemma 4's template is built in: leave this away")                                           \
+      "Gemma 4's template is built in: leave this out")                                            \
     Y("--samplers", "LIST", ON_TALK,                                                               \
       "penalties;top_k;temperature;top_p;min_p|top_k;temperature;top_p;min_p|"                     \
       "penalties;temperature;top_k;top_p;min_p|temperature;top_k;top_p;min_p|"                     \
@@ -336,7 +336,7 @@
     Y("--reasoning-effort", "LEVEL", ON_TALK, "default", NONE, "",                                 \
       "thinking is on or off: --think")                                                            \
     Y("--spec-type", "NAME", ON_TALK, "none", NONE, "", "there is no speculative decoding yet")    \
-    Y("--no-jinja", "", ON_TALK, "", NONE, "", "Gemma 4's template is built in: leave this away")  \
+    Y("--no-jinja", "", ON_TALK, "", NONE, "", "Gemma 4's template is built in: leave this out")   \
     /* Refused. */                                                                                 \
     Y("-hf -hfr --hf-repo", "REPO", ON_LLAMA, "*", DOWNLOAD, "", "")                               \
     Y("-mu --model-url", "URL", ON_LLAMA, "*", DOWNLOAD, "", "")                                   \
@@ -357,9 +357,9 @@
       "--draft-p-min --spec-draft-n-max --spec-draft-n-min --spec-draft-p-min",                    \
       "VALUE", ON_TALK | ON(PERPLEXITY), "", NONE, "", "there is no speculative decoding yet")     \
     Y("--spec-default --context-shift --skip-chat-parsing", "", ON_TALK | ON(PERPLEXITY), "",      \
-      NONE, "", "leave it away")                                                                   \
+      NONE, "", "leave it out")                                                                    \
     Y("--chat-template-file", "FILE", ON_TALK, "", NONE, "",                                       \
-      "Gemma 4's template is built in: leave this away")                                           \
+      "Gemma 4's template is built in: leave this out")                                            \
     Y("--in-prefix --in-suffix", "TEXT", ON_TALK, "", NONE, "",                                    \
       "the chat template says what stands around a message; --raw takes none")                     \
     Y("--override-kv -ot --override-tensor", "VALUE", ON_LLAMA, "", NONE, "",                      \

@@ -435,7 +435,8 @@ int parse_ids(const char *text, size_t length, const char *what, int32_t **out, 
             id = id * 10 + (text[i++] - '0');
         if (i == start || id > INT32_MAX || (i < length && !is_separator(text[i]))) {
             mem_free(ids);
-            return err_set(err, CARAT_EUSAGE, "%s: whole numbers expected, byte %zu is none", what,
+            return err_set(err, CARAT_EUSAGE,
+                           "%s: whole numbers expected, something else found at byte %zu", what,
                            start);
         }
         ids[n++] = (int32_t)id;

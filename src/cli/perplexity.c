@@ -172,7 +172,7 @@ static int read_base(struct scoring *s, const struct options *o, struct carat_er
                        memcmp(s->tokens, s->base.tokens, n * sizeof *s->tokens) == 0;
         if (is_same) return CARAT_OK;
         err_set(err, CARAT_EFORMAT, "%s: made from another text or with other chunks", path);
-        err_hint(err, "leave -f, -c and --chunks away: the base brings its tokens along");
+        err_hint(err, "leave out -f, -c and --chunks: the base has its own tokens");
         return CARAT_EFORMAT;
     }
     s->shape.n_ctx = h->n_ctx;

@@ -246,7 +246,7 @@ int check_options(const struct options *o, struct carat_error *err)
     bool is_one = strcmp(keys->text, values->text) == 0;
     if (is_one && (!both->is_set || strcmp(both->text, keys->text) == 0)) return CARAT_OK;
     if (is_one)
-        return err_set(err, CARAT_EUSAGE, "--kv-type %s and --cache-type-k %s: which?", both->text,
+        return err_set(err, CARAT_EUSAGE, "--kv-type %s contradicts --cache-type-k %s", both->text,
                        keys->text);
     err_set(err, CARAT_EUSAGE, "%s: keys in %s with values in %s are not supported",
             command_specs[o->command].name, keys->text, values->text);

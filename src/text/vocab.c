@@ -632,10 +632,11 @@ int vocab_check_length(const struct vocab *v, size_t bytes, int32_t n_ctx, size_
     size_t most = n_ctx > 1 ? (size_t)(n_ctx - 1) * v->longest : 0;
     if (bytes_max) *bytes_max = most;
     if (bytes <= most) return CARAT_OK;
-    err_set(err, CARAT_ECONTEXT,
-            "prompt: %zu bytes or more found; %d tokens of at most %zu bytes, what the context "
-            "holds of it, are at most %zu bytes",
-            bytes, n_ctx > 1 ? n_ctx - 1 : 0, v->longest, most);
+    err_set(
+        err, CARAT_ECONTEXT,
+        "prompt: %zu bytes or more found, but the context holds at most %d tokens of at most %zu "
+        "bytes, which is %zu bytes",
+        bytes, n_ctx > 1 ? n_ctx - 1 : 0, v->longest, most);
     err_hint(err, "take a shorter prompt, or a longer context (-c) as far as the model has one");
     return CARAT_ECONTEXT;
 }

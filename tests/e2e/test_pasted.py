@@ -16,7 +16,7 @@ from program import (DEMO, PROGRAM, Skip, Terminal, carat, environment, expect, 
 LINES = pathlib.Path(__file__).with_name("pasted_lines.txt")
 LINKS = ("carat", "llama-cli", "llama-completion", "llama-bench", "llama-perplexity",
          "llama-tokenize", "llama-server", "llama-mtmd-cli", "llama", "ollama")
-IGNORED = "ignored, for it changes nothing here: "
+IGNORED = "ignored, because it changes nothing here: "
 
 
 def read_lines():
