@@ -246,7 +246,7 @@ static void record_experts(void *user, int i)
         launch_experts_in(&r->check->queue, &args);
 }
 
-/* The 26B: 128 experts, 8 used, 2816 x 704. Every launch of a graph chooses anew. */
+/* The 26B: 128 experts, 8 used, 2816 x 704. Every launch of a graph chooses again. */
 static void time_shape(struct check *c, bool is_out)
 {
     enum { N = 128, K = 8, H = 2816, FF = 704, LAUNCHES = 16 };

@@ -372,7 +372,7 @@ static void check_router(struct check *c)
         check_router_case(c, &rng, &shapes[i], arrived);
     if (!c->is_small)
         for (int32_t rows = 1; rows <= MATVEC_ROWS_MAX; rows *= 4) check_replay(c, rows, arrived);
-    check_that(c, check_free(arrived), "router: wrote beside the counters");
+    check_that(c, check_free(arrived), "router: wrote outside the counters");
 }
 
 void check_route(struct check *c)

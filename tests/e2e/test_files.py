@@ -81,7 +81,7 @@ def content(path):
 def expect_kept(path, name, old=OLD):
     """The file has its old content, and no other file is next to it."""
     expect(content(path) == old, f"{name}: {content(path)[:60]!r}")
-    expect(os.listdir(os.path.dirname(path)) == ["result"], f"{name}: beside it: "
+    expect(os.listdir(os.path.dirname(path)) == ["result"], f"{name}: next to it: "
            f"{os.listdir(os.path.dirname(path))}")
 
 

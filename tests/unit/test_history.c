@@ -221,7 +221,7 @@ static void programs_side_by_side_keep_every_line(void **state)
         assert_int_equal(status, 0);
     }
     struct entries e = read_entries();
-    assert_true(e.n < OLDER + PROGRAMS * LINES); /* it was written anew */
+    assert_true(e.n < OLDER + PROGRAMS * LINES); /* it was written again */
     for (int p = 0; p < PROGRAMS; p++) {
         for (int i = 0; i < LINES; i++) {
             char text[200];
