@@ -154,7 +154,7 @@ static void put_scales(const struct filler *f, uint8_t *block)
 static void put_floats(const struct filler *f, struct bits *b, uint8_t *out, size_t n)
 {
     enum { STEP = 1024 };
-    const struct format_traits *traits = format_of(f->format);
+    const struct format_traits *traits = format_traits(f->format);
     float unit = f->spread * sqrtf(3.0f) / 32768.0f, values[STEP];
     int16_t random[STEP];
     for (size_t left = n / (size_t)traits->block_bytes; left > 0;) {
@@ -170,7 +170,7 @@ static void put_floats(const struct filler *f, struct bits *b, uint8_t *out, siz
 static void fill(void *user, uint64_t offset, void *out, size_t n)
 {
     const struct filler *f = user;
-    const struct format_traits *traits = format_of(f->format);
+    const struct format_traits *traits = format_traits(f->format);
     struct bits b;
     bits_seed(&b, f->seed ^ offset * UINT64_C(0x9e3779b97f4a7c15));
     if (traits->block_elements == 1) {
@@ -259,7 +259,8 @@ static int usage(const char *problem, const char *what)
             "                    [--keep-shared-kv] [--separate-experts]\n"
             "SIZE: e2b e4b 12b 26b-a4b 31b. TYPE:",
             problem, what);
-    for (int i = 0; i < FORMAT_COUNT; i++) fprintf(stderr, " %s", format_of((enum format)i)->name);
+    for (int i = 0; i < FORMAT_COUNT; i++)
+        fprintf(stderr, " %s", format_traits((enum format)i)->name);
     fprintf(stderr, "\n");
     return 2;
 }
@@ -283,7 +284,7 @@ int main(int argc, char **argv)
     if (!gemma_size_from_name(argv[1], &size)) return usage("unknown SIZE ", argv[1]);
     if (!format_from_name(argv[2], &format)) return usage("unknown TYPE ", argv[2]);
     struct gemma_shape shape = gemma_true_shape(size);
-    struct gemma_layout layout = gemma_layout_of(format);
+    struct gemma_layout layout = gemma_layout_for_format(format);
     for (int i = 4; i < argc; i++) {
         if (strcmp(argv[i], "--keep-shared-kv") == 0) {
             layout.keep_shared_kv = true;

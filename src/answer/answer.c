@@ -173,8 +173,8 @@ static int take_raw(carat_answer *a, const int32_t *ids, size_t count, bool is_e
     return decoder_failed(a->decoder) ? err_no_memory(err, "answer", a->text.length) : CARAT_OK;
 }
 
-static int take(carat_answer *a, const int32_t *ids, size_t count, bool is_end,
-                struct carat_error *err)
+static int take_tokens(carat_answer *a, const int32_t *ids, size_t count, bool is_end,
+                       struct carat_error *err)
 {
     begin(a);
     if (a->stop || a->failed) return CARAT_OK;
@@ -189,7 +189,7 @@ int answer_push(carat_answer *a, const int32_t *ids, size_t count, const struct 
 {
     *parts = NULL;
     *n_parts = 0;
-    TRY(take(a, ids, count, false, err));
+    TRY(take_tokens(a, ids, count, false, err));
     return hand_out(a, parts, n_parts, err);
 }
 
@@ -198,7 +198,7 @@ int answer_finish(carat_answer *a, const struct carat_part **parts, size_t *n_pa
 {
     *parts = NULL;
     *n_parts = 0;
-    TRY(take(a, NULL, 0, true, err));
+    TRY(take_tokens(a, NULL, 0, true, err));
     if (!a->stop && !a->failed) give_text(a, a->text.length);
     return hand_out(a, parts, n_parts, err);
 }

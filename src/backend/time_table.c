@@ -11,10 +11,10 @@ static void name_row(const struct time_work *work, char out[48])
         snprintf(out, 48, "%s", work->kind);
     else
         snprintf(out, 48, "%s %lld x %lld %s", work->kind, (long long)w->rows, (long long)w->cols,
-                 format_of(w->format)->name);
+                 format_traits(w->format)->name);
 }
 
-static struct time_row *row_of(struct time_table *t, const struct time_work *work)
+static struct time_row *find_row(struct time_table *t, const struct time_work *work)
 {
     char name[48];
     name_row(work, name);
@@ -28,7 +28,7 @@ static struct time_row *row_of(struct time_table *t, const struct time_work *wor
 
 void time_table_add(struct time_table *t, const struct time_work *work, double seconds)
 {
-    struct time_row *row = row_of(t, work);
+    struct time_row *row = find_row(t, work);
     row->seconds += seconds;
     row->bytes += work->bytes;
     row->int8_operations += work->int8_operations;
@@ -36,8 +36,8 @@ void time_table_add(struct time_table *t, const struct time_work *work, double s
     row->count++;
 }
 
-struct time_work time_work_of(const char *kind, int32_t n_w, const struct weight *const *w,
-                              int32_t n_rows, bool is_int8, bool is_fp16)
+struct time_work time_work_for_weights(const char *kind, int32_t n_w, const struct weight *const *w,
+                                       int32_t n_rows, bool is_int8, bool is_fp16)
 {
     struct time_work work = {.kind = kind, .weight = w[0]};
     double operations = 0;

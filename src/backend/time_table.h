@@ -36,8 +36,8 @@ void time_table_add(struct time_table *t, const struct time_work *work, double s
 
 /* Describes work on n_rows rows with n_w weights, named after the first weight. All experts that
  * the rows can choose are counted as read. The operations are `fp16`, or else `int8`, or none. */
-struct time_work time_work_of(const char *kind, int32_t n_w, const struct weight *const *w,
-                              int32_t n_rows, bool is_int8, bool is_fp16);
+struct time_work time_work_for_weights(const char *kind, int32_t n_w, const struct weight *const *w,
+                                       int32_t n_rows, bool is_int8, bool is_fp16);
 
 /* Notes that a step has ended; `seconds`: its time as the host saw it. */
 void time_table_end_step(struct time_table *t, double seconds);

@@ -264,7 +264,7 @@ static size_t turn(size_t i, size_t *stride, size_t n)
 static struct bench_setting setting_at(const struct options *o, const struct lists *l, size_t i)
 {
     struct bench_setting s = {0};
-    const char *backend = backend_of(o);
+    const char *backend = session_backend(o);
     size_t stride = 1;
     int32_t threads = l->threads.at[turn(i, &stride, l->threads.n)];
     int32_t chunk = l->chunk.at[turn(i, &stride, l->chunk.n)];
@@ -339,8 +339,8 @@ static int open_engine(struct session *s, const struct options *o, const struct 
     return session_start(s, &options, err);
 }
 
-static int measure(struct session *s, const struct options *o, struct bench_test *t, size_t index,
-                   size_t total, struct carat_error *err)
+static int measure_test(struct session *s, const struct options *o, struct bench_test *t,
+                        size_t index, size_t total, struct carat_error *err)
 {
     struct carat_measure what = {t->n_prompt, t->n_gen, t->depth, t->users};
     char name[64], label[128];
@@ -398,7 +398,7 @@ static void begin_outputs(struct outputs *out, const struct options *o,
     columns.has[BENCH_COLUMN_USERS] |= opt_is_set(o, OPT_BENCH_USERS);
     columns.has[BENCH_COLUMN_EXPERTS] |= opt_is_set(o, OPT_BENCH_CPU_EXPERTS);
     columns.has[BENCH_COLUMN_LAYERS] |=
-        opt_is_set(o, OPT_BENCH_GPU_LAYERS) || strcmp(backend_of(o), "cuda") == 0;
+        opt_is_set(o, OPT_BENCH_GPU_LAYERS) || strcmp(session_backend(o), "cuda") == 0;
     columns.has[BENCH_COLUMN_KV] |= opt_is_set(o, OPT_BENCH_KV) || opt_is_set(o, OPT_BENCH_KEYS) ||
                                     opt_is_set(o, OPT_BENCH_VALUES);
     *out = (struct outputs){.n = 1};
@@ -413,8 +413,8 @@ static int run_tests(const struct options *o, struct session *s, struct plan_of_
     struct bench_facts facts = {
         .info = carat_model_info(s->model),
         .path = buf_text(&s->path),
-        .backend = backend_of(o),
-        .is_exact = precision_of(o) == CARAT_PRECISION_FP32,
+        .backend = session_backend(o),
+        .is_exact = session_precision(o) == CARAT_PRECISION_FP32,
         .main_gpu = (int32_t)opt_int(o, OPT_DEVICE),
     };
     os_cpu_name(facts.cpu, sizeof facts.cpu);
@@ -422,7 +422,7 @@ static int run_tests(const struct options *o, struct session *s, struct plan_of_
         if (i == 0 || !is_same_engine(&p->tests[i - 1], &p->tests[i]))
             TRY(open_engine(s, o, p, i, err));
         note_gpu(s, &facts);
-        TRY(measure(s, o, &p->tests[i], i, p->n, err));
+        TRY(measure_test(s, o, &p->tests[i], i, p->n, err));
         for (int k = 0; k < out->n; k++) bench_output_add(&out->at[k], &facts, &p->tests[i]);
         if (!out_flush()) return CARAT_OK; /* main says why */
     }

@@ -14,7 +14,7 @@ const struct borrowed_spec borrowed_specs[BORROWED_COUNT] = {
 #undef Y
 };
 
-enum borrowed_kind borrowed_kind_of(const struct borrowed_spec *row)
+enum borrowed_kind borrowed_spec_kind(const struct borrowed_spec *row)
 {
     if (row->target < OPT_COUNT) return BORROWED_BECOMES;
     bool is_taken = row->accepted[0] && !row->why[0] && row->target != OPT_DOWNLOAD;

@@ -29,7 +29,7 @@ enum {
 extern const struct borrowed_spec borrowed_specs[BORROWED_COUNT];
 
 enum borrowed_kind { BORROWED_BECOMES, BORROWED_IGNORED, BORROWED_REFUSED, BORROWED_KINDS };
-enum borrowed_kind borrowed_kind_of(const struct borrowed_spec *row);
+enum borrowed_kind borrowed_spec_kind(const struct borrowed_spec *row);
 
 /* The n-th spelling of a row; NULL at the end. */
 const char *borrowed_spelling(const struct borrowed_spec *row, int n, char *out, size_t size);

@@ -35,7 +35,7 @@ int print_devices(const char *indent, struct carat_error *err)
     return status;
 }
 
-static int print_json(struct carat_error *err)
+static int print_devices_json(struct carat_error *err)
 {
     char *text;
     TRY(carat_devices_json(&text, err));
@@ -49,6 +49,6 @@ int command_devices(const struct options *o)
     struct carat_error err = {0};
     int status = no_more_arguments(o, 0, &err);
     if (status == CARAT_OK)
-        status = opt_is_set(o, OPT_JSON) ? print_json(&err) : print_devices("", &err);
+        status = opt_is_set(o, OPT_JSON) ? print_devices_json(&err) : print_devices("", &err);
     return status == CARAT_OK ? 0 : report(&err);
 }

@@ -163,7 +163,7 @@ static void print_text(const struct facts *f)
 }
 
 /* clang-format off */
-static void print_json(const struct facts *f)
+static void print_facts_json(const struct facts *f)
 {
     struct buf b = {0};
     struct json j = {.out = &b};
@@ -223,7 +223,7 @@ int command_doctor(const struct options *o)
     backends_add_line(&f.backends);
     self_test(o, &f.check);
     if (opt_is_set(o, OPT_JSON))
-        print_json(&f);
+        print_facts_json(&f);
     else
         print_text(&f);
     buf_deinit(&f.backends);

@@ -11,8 +11,8 @@
 
 enum { READ_MAX = 1 << 30 };
 
-static int read_all(int fd, const char *shown, size_t bytes_max, struct buf *out,
-                    struct carat_error *err)
+static int read_to_end(int fd, const char *shown, size_t bytes_max, struct buf *out,
+                       struct carat_error *err)
 {
     char block[65536];
     while (out->length <= bytes_max) {
@@ -36,10 +36,10 @@ int file_read(const char *path, struct buf *out, struct carat_error *err)
 int file_read_some(const char *path, size_t bytes_max, struct buf *out, struct carat_error *err)
 {
     if (strcmp(path, "-") == 0)
-        return read_all(STDIN_FILENO, "standard input", bytes_max, out, err);
+        return read_to_end(STDIN_FILENO, "standard input", bytes_max, out, err);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return err_set(err, CARAT_EUSAGE, "%s: %s", path, strerror(errno));
-    int status = read_all(fd, path, bytes_max, out, err);
+    int status = read_to_end(fd, path, bytes_max, out, err);
     close(fd);
     return status;
 }

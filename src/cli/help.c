@@ -135,7 +135,7 @@ static void add_spellings(struct buf *out, enum command_id command, enum borrowe
     char spelling[64], padded[68];
     for (int i = 0; i < BORROWED_COUNT; i++) {
         const struct borrowed_spec *row = &borrowed_specs[i];
-        if (!(row->commands >> command & 1u) || borrowed_kind_of(row) != kind) continue;
+        if (!(row->commands >> command & 1u) || borrowed_spec_kind(row) != kind) continue;
         for (int n = 0; borrowed_spelling(row, n, spelling, sizeof spelling); n++) {
             bool is_own = option_find(command, spelling) != OPT_COUNT;
             if (is_own || borrowed_find(command, spelling) != row) continue; /* listed already */
@@ -204,7 +204,7 @@ static int help_option(const char *spelling)
     for (int c = 0; c < COMMAND_COUNT && !is_known; c++) {
         const struct borrowed_spec *row = borrowed_find((enum command_id)c, spelling);
         if (!row) continue;
-        printf("%s: %s; see `carat help %s`\n", spelling, borrowed_titles[borrowed_kind_of(row)],
+        printf("%s: %s; see `carat help %s`\n", spelling, borrowed_titles[borrowed_spec_kind(row)],
                command_specs[c].name);
         is_known = true;
     }

@@ -98,7 +98,7 @@ enum { HISTORY_MAX = 1000, PASTE_MAX = 1 << 20 };
 #define KEY_LINE_UP L"\x84"
 #define KEY_LINE_DOWN L"\x85"
 
-static struct line_reader *reader_of(EditLine *edit)
+static struct line_reader *edit_reader(EditLine *edit)
 {
     void *reader = NULL;
     el_get(edit, EL_CLIENTDATA, &reader);
@@ -107,7 +107,7 @@ static struct line_reader *reader_of(EditLine *edit)
 
 static const char *show_prompt(EditLine *edit)
 {
-    return reader_of(edit)->prompt;
+    return edit_reader(edit)->prompt;
 }
 
 /* A byte of standard input; returns 0 at its end, -1 on an error or on Ctrl-C. */
@@ -154,7 +154,7 @@ static unsigned char on_interrupt(EditLine *edit, int key)
     const LineInfoW *line = el_wline(edit);
     int length = (int)(line->lastchar - line->buffer);
     if (length == 0) {
-        reader_of(edit)->is_interrupted = true;
+        edit_reader(edit)->is_interrupted = true;
         return CC_EOF;
     }
     el_cursor(edit, (int)(line->lastchar - line->cursor));
@@ -173,7 +173,7 @@ static int window_columns(void)
 static int rows_above_cursor(EditLine *edit, int columns)
 {
     const LineInfoW *line = el_wline(edit);
-    int row = 0, column = (int)strlen(reader_of(edit)->prompt);
+    int row = 0, column = (int)strlen(edit_reader(edit)->prompt);
     for (const wchar_t *c = line->buffer; c < line->cursor; c++) {
         int width = *c == L'\t' ? 8 - column % 8 : wcwidth(*c);
         bool is_wrapped = column + width > columns;
@@ -278,7 +278,7 @@ static unsigned char complete(EditLine *edit, const struct completions *c, size_
 static unsigned char on_tab(EditLine *edit, int key)
 {
     (void)key;
-    struct line_reader *reader = reader_of(edit);
+    struct line_reader *reader = edit_reader(edit);
     struct completions *c = mem_alloc(1, sizeof *c);
     if (!c) return CC_ERROR;
     const LineInfo *line = el_line(edit);

@@ -85,9 +85,9 @@ static int read_positions(const struct options *o, size_t n_tokens, int32_t **at
     return CARAT_OK;
 }
 
-static int score(const struct options *o, struct session *s, const int32_t *ids, size_t n,
-                 const int32_t *at, size_t n_at, struct rows *rows, double *seconds,
-                 struct carat_error *err)
+static int score_ids(const struct options *o, struct session *s, const int32_t *ids, size_t n,
+                     const int32_t *at, size_t n_at, struct rows *rows, double *seconds,
+                     struct carat_error *err)
 {
     struct carat_engine_options options = engine_options(o);
     if (options.n_ctx == 0) options.n_ctx = context_for(s->model, (int32_t)n);
@@ -145,7 +145,7 @@ int command_logits(const struct options *o)
     if (status == CARAT_OK) status = session_load(&s, &err);
     rows.total = (int32_t)n_at;
     bool is_beside = rows.writer.is_standard;
-    if (status == CARAT_OK) status = score(o, &s, ids, n, at, n_at, &rows, &seconds, &err);
+    if (status == CARAT_OK) status = score_ids(o, &s, ids, n, at, n_at, &rows, &seconds, &err);
     status = file_writer_close(&rows.writer, status, &err);
     if (status == CARAT_OK) print_report(&rows, seconds, is_beside);
     mem_free(ids);

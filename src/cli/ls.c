@@ -109,7 +109,7 @@ static void add_size(struct buf *out, uint64_t bytes)
         buf_printf(out, "%.2f GiB", mib / 1024);
 }
 
-static const char *problem_of(const struct found *f)
+static const char *file_problem(const struct found *f)
 {
     return f->is_readable ? f->facts.problem : f->error.message;
 }
@@ -130,9 +130,9 @@ static void print_line(const struct found *f)
     }
     add_escaped(&line, f->path, strlen(f->path), false);
     out_printf("%s\n", buf_text(&line));
-    if (problem_of(f)[0]) {
+    if (file_problem(f)[0]) {
         buf_clear(&line);
-        add_escaped(&line, problem_of(f), strlen(problem_of(f)), false);
+        add_escaped(&line, file_problem(f), strlen(file_problem(f)), false);
         out_printf("    %s: %s\n", f->is_readable ? "cannot run" : "broken", buf_text(&line));
     }
     buf_deinit(&line);
@@ -161,14 +161,14 @@ static void add_json(struct json *j, const struct found *f)
     json_key(j, "broken");
     json_bool(j, !f->is_readable);
     json_key(j, "problem");
-    if (problem_of(f)[0])
-        json_put_string(j, problem_of(f));
+    if (file_problem(f)[0])
+        json_put_string(j, file_problem(f));
     else
         json_put_null(j);
     json_end_object(j);
 }
 
-static void print_list(const struct list *list)
+static void print_models(const struct list *list)
 {
     if (list->n == 0) {
         note("no model was found; put NAME.gguf into ./models, $CARAT_MODELS or "
@@ -179,7 +179,7 @@ static void print_list(const struct list *list)
     for (size_t i = 0; i < list->n; i++) print_line(&list->at[i]);
 }
 
-static void print_json(const struct list *list)
+static void print_models_json(const struct list *list)
 {
     struct buf b = {0};
     struct json j = {.out = &b};
@@ -207,9 +207,9 @@ int command_ls(const struct options *o)
     }
     progress_end();
     if (status == CARAT_OK && opt_is_set(o, OPT_JSON))
-        print_json(&list);
+        print_models_json(&list);
     else if (status == CARAT_OK)
-        print_list(&list);
+        print_models(&list);
     for (size_t i = 0; i < list.n; i++) {
         mem_free(list.at[i].name);
         mem_free(list.at[i].path);

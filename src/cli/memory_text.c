@@ -115,7 +115,7 @@ void memory_add_json(struct json *j, const struct carat_memory *m)
 /* ---- The limit -------------------------------------------------------------------------- */
 
 /* Bytes of a unit; 0: there is no such unit. */
-static double unit_of(const char *word)
+static double unit_bytes(const char *word)
 {
     static const char prefixes[] = "kmgt";
     char unit[4] = "";
@@ -142,6 +142,6 @@ bool memory_read_limit(const char *text, int64_t *bytes, int32_t *percent)
         *percent = (int32_t)(number < 1e3 ? number : 1e3);
         return number >= 1 && number <= 100 && floor(number) >= number;
     }
-    *bytes = (int64_t)fmin(number * unit_of(end), 1e18);
+    *bytes = (int64_t)fmin(number * unit_bytes(end), 1e18);
     return *bytes > 0;
 }

@@ -224,12 +224,12 @@ static int set_value(struct options *o, enum option_id id, const char *text, con
     struct option_value *v = &o->values[id];
     switch (spec->kind) {
     case KIND_FLAG:
-        v->is_set = is_word_of(text, "1|on|true|yes");
-        if (!v->is_set && !is_word_of(text, "0|off|false|no"))
+        v->is_set = word_is_in(text, "1|on|true|yes");
+        if (!v->is_set && !word_is_in(text, "0|off|false|no"))
             return err_set(err, CARAT_EUSAGE, "%s: \"%s\" is neither on nor off", where, text);
         return CARAT_OK;
     case KIND_CHOICE:
-        if (!is_word_of(text, spec->value)) {
+        if (!word_is_in(text, spec->value)) {
             int n = (int)strlen(spec->value), edge = spec->value[0] == '['; /* brackets */
             err_set(err, CARAT_EUSAGE, "%s: \"%s\" is not one of %.*s", where, text, n - 2 * edge,
                     spec->value + edge);
@@ -321,7 +321,7 @@ static int take_value(const char *form, int argc, char *const *argv, int *i, con
     if (!form[0] || equals) return CARAT_OK;
     bool is_last = *i + 1 >= argc;
     if (form[0] == '[') {
-        if (!is_last && is_word_of(argv[*i + 1], form)) *value = argv[++*i];
+        if (!is_last && word_is_in(argv[*i + 1], form)) *value = argv[++*i];
         return CARAT_OK;
     }
     if (is_last) return err_set(err, CARAT_EUSAGE, "%s: a value is missing", word);

@@ -45,7 +45,7 @@ static double log_sum_exp(const float *x, int32_t n)
     return log(sum) + (double)most;
 }
 
-static int32_t best_of(const float *x, int32_t n)
+static int32_t likeliest_id(const float *x, int32_t n)
 {
     int32_t best = 0;
     for (int32_t i = 1; i < n; i++)
@@ -64,7 +64,7 @@ static void compare(struct scoring *s, uint32_t row, int32_t next, int32_t n_voc
         if (p > 0) divergence += p * (log_p - (double)s->row[i]);
     }
     s->divergences[s->n] = (float)(divergence > 0 ? divergence : 0);
-    s->n_same_top += best_of(s->base_row, n_vocab) == best_of(s->row, n_vocab);
+    s->n_same_top += likeliest_id(s->base_row, n_vocab) == likeliest_id(s->row, n_vocab);
     s->base_sum -= (double)s->base_row[next] - correction;
 }
 
@@ -84,7 +84,7 @@ static int take_row(void *user, int32_t position, const float *logits, int32_t n
 }
 
 /* llama.cpp has one option for the file: it is written, or read with --kl-divergence. */
-static const char *base_of(const struct options *o)
+static const char *base_path(const struct options *o)
 {
     if (opt_is_set(o, OPT_KL)) return opt_text(o, OPT_KL);
     return opt_is_set(o, OPT_KL_DIVERGENCE) ? opt_text(o, OPT_SAVE_LOGITS) : "";
@@ -154,7 +154,7 @@ static int read_text(struct scoring *s, const struct options *o, struct carat_er
 /* --kl: text, chunks and positions come from the base. A text given as well must be the same. */
 static int read_base(struct scoring *s, const struct options *o, struct carat_error *err)
 {
-    const char *path = base_of(o);
+    const char *path = base_path(o);
     TRY(logprob_file_open(&s->base, path, err));
     s->has_base = true;
     const struct logprob_header *h = &s->base.header;
@@ -214,12 +214,12 @@ static int prepare(struct scoring *s, const struct options *o, struct carat_erro
 {
     TRY(session_find(&s->session, o, err));
     TRY(no_more_arguments(o, s->session.next_argument, err));
-    if (opt_is_set(o, OPT_KL_DIVERGENCE) && !base_of(o)[0]) {
+    if (opt_is_set(o, OPT_KL_DIVERGENCE) && !base_path(o)[0]) {
         err_set(err, CARAT_EUSAGE, "perplexity: --kl-divergence without a base");
         err_hint(err, "give the file that --save-logits wrote with --kl BASE");
         return CARAT_EUSAGE;
     }
-    if (!opt_is_set(o, OPT_TEXT_FILE) && !base_of(o)[0]) {
+    if (!opt_is_set(o, OPT_TEXT_FILE) && !base_path(o)[0]) {
         err_set(err, CARAT_EUSAGE, "perplexity: a text is missing");
         err_hint(err, "give one with -f FILE, or compare with a base file by --kl BASE");
         return CARAT_EUSAGE;
@@ -230,7 +230,7 @@ static int prepare(struct scoring *s, const struct options *o, struct carat_erro
     s->shape.vocabulary = hash_vocabulary(s->session.model);
     s->shape.type = strcmp(opt_text(o, OPT_BASE_TYPE), "f32") == 0 ? LOGPROB_F32 : LOGPROB_F16;
     if (opt_is_set(o, OPT_TEXT_FILE)) TRY(read_text(s, o, err));
-    if (base_of(o)[0]) TRY(read_base(s, o, err));
+    if (base_path(o)[0]) TRY(read_base(s, o, err));
 
     size_t n = (size_t)s->shape.n_chunk * (s->shape.n_ctx - 1 - s->shape.first);
     s->row = mem_alloc(s->shape.n_vocab, sizeof *s->row);
@@ -244,7 +244,7 @@ static int prepare(struct scoring *s, const struct options *o, struct carat_erro
     return session_start(&s->session, &options, err);
 }
 
-static int score(struct scoring *s, const struct options *o, struct carat_error *err)
+static int score_text(struct scoring *s, const struct options *o, struct carat_error *err)
 {
     TRY(prepare(s, o, err));
     if (strcmp(carat_model_info(s->session.model)->variant, "other") != 0)
@@ -343,7 +343,7 @@ int command_perplexity(const struct options *o)
 {
     struct carat_error err = {0};
     struct scoring s = {.err = &err};
-    int status = score(&s, o, &err);
+    int status = score_text(&s, o, &err);
     bool is_beside = s.writer.is_standard;
     bool is_json = strcmp(opt_text(o, OPT_PPL_FORMAT), "json") == 0;
     status = file_writer_close(&s.writer, status, &err);

@@ -158,13 +158,13 @@ enum carat_kv_type kv_type_named(const char *name)
     return strcmp(name, "f32") == 0 ? CARAT_KV_F32 : CARAT_KV_AUTO;
 }
 
-enum carat_precision precision_of(const struct options *o)
+enum carat_precision session_precision(const struct options *o)
 {
     bool is_exact = strcmp(opt_text(o, OPT_PRECISION), "fp32") == 0;
     return is_exact ? CARAT_PRECISION_FP32 : CARAT_PRECISION_FAST;
 }
 
-const char *backend_of(const struct options *o)
+const char *session_backend(const struct options *o)
 {
     const char *name = named_backend(o);
     return strcmp(name, "auto") == 0 ? carat_backend_default() : name;
@@ -195,7 +195,7 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
 {
     int64_t mirror = opt_int(o, OPT_MIRROR), cache = opt_int(o, OPT_PLE_CACHE);
     const char *ple = opt_text(o, OPT_PLE);
-    out->backend = backend_of(o);
+    out->backend = session_backend(o);
     out->device = (int32_t)opt_int(o, OPT_DEVICE);
     set_layers(o, out, opt_int(o, OPT_GPU_LAYERS),
                opt_is_set(o, OPT_CPU_EXPERTS) ? INT32_MAX
@@ -210,7 +210,7 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
                                                 : CARAT_PLE_AUTO;
     out->ple_cache = cache < 0 ? 0 : cache == 0 ? -1 : cache;
     out->pin_threads = opt_is_set(o, OPT_PIN);
-    out->precision = precision_of(o);
+    out->precision = session_precision(o);
     out->profile =
         (o->command == COMMAND_RUN || o->command == COMMAND_BENCH) && opt_is_set(o, OPT_PROFILE);
     out->no_graphs = strcmp(opt_text(o, OPT_GRAPHS), "off") == 0;
@@ -274,7 +274,7 @@ struct carat_engine_options engine_options(const struct options *o)
         .n_ctx = (int32_t)opt_int(o, OPT_CTX),
         .n_seq = 1,
         .chunk = chunk_within((int32_t)opt_int(o, OPT_CHUNK), (int32_t)opt_int(o, OPT_BATCH),
-                              backend_of(o)),
+                              session_backend(o)),
         .kv_type = kv_type_wanted(o),
         .n_threads = threads_within(opt_int(o, OPT_THREADS)),
     };

@@ -62,10 +62,10 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
  * as users count them: 0 is none, -1 as many as fit. */
 void set_layers(const struct options *o, struct carat_engine_options *out, int64_t gpu_layers,
                 int32_t cpu_experts);
-const char *backend_of(const struct options *o);                         /* never "auto" */
+const char *session_backend(const struct options *o);                    /* never "auto" */
 int32_t chunk_within(int32_t chunk, int32_t batch, const char *backend); /* -ub, -b; 0: default */
 enum carat_kv_type kv_type_named(const char *name);
-enum carat_precision precision_of(const struct options *o);
+enum carat_precision session_precision(const struct options *o);
 
 /* Arguments from `first` on, joined by blanks. */
 void join_arguments(const struct options *o, size_t first, struct buf *out);

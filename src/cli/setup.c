@@ -77,7 +77,7 @@ void setup_add_json(struct json *j, const struct carat_setup *s)
 }
 
 /* Why a backend has no device, without the name of the backend; "" when it has one. */
-static const char *problem_of(const char *name, struct carat_error *err)
+static const char *backend_problem(const char *name, struct carat_error *err)
 {
     *err = (struct carat_error){0};
     size_t n = strlen(name);
@@ -91,7 +91,7 @@ void backends_add_line(struct buf *out)
     struct carat_error err;
     const char *name;
     for (int32_t i = 0; (name = carat_backend_name(i)); i++) {
-        const char *problem = problem_of(name, &err);
+        const char *problem = backend_problem(name, &err);
         buf_printf(out, "%s%s", i ? ", " : "", name);
         if (problem[0]) buf_printf(out, " (%s)", problem);
     }
@@ -105,7 +105,7 @@ void backends_add_json(struct json *j)
     for (int32_t i = 0; (name = carat_backend_name(i)); i++) {
         json_begin_object(j);
         add_text(j, "name", name);
-        add_text(j, "problem", problem_of(name, &err));
+        add_text(j, "problem", backend_problem(name, &err));
         json_end_object(j);
     }
     json_end_array(j);

@@ -103,8 +103,8 @@ static void print_tensor(const struct carat_value *entry)
     buf_deinit(&bytes);
 }
 
-static void print_list(const struct carat_value *list, const char *title, bool wanted,
-                       void (*print)(const struct carat_value *entry))
+static void print_entries(const struct carat_value *list, const char *title, bool wanted,
+                          void (*print)(const struct carat_value *entry))
 {
     if (list->kind != CARAT_ARRAY) return;
     out_printf("%s: %zu\n", title, list->as.array.count);
@@ -138,9 +138,10 @@ static int print_listing(const struct options *o, const char *json, bool *is_run
         format_value(&problem, why);
         print_text("cannot run", buf_text(&problem));
     }
-    print_list(json_member(&tree.root, "metadata"), "metadata", opt_is_set(o, OPT_KV), print_key);
-    print_list(json_member(&tree.root, "tensors"), "tensors", opt_is_set(o, OPT_TENSORS),
-               print_tensor);
+    print_entries(json_member(&tree.root, "metadata"), "metadata", opt_is_set(o, OPT_KV),
+                  print_key);
+    print_entries(json_member(&tree.root, "tensors"), "tensors", opt_is_set(o, OPT_TENSORS),
+                  print_tensor);
     buf_deinit(&path);
     buf_deinit(&problem);
     json_tree_free(&tree);
@@ -177,8 +178,8 @@ static void add_model(struct json *j, const struct carat_model_info *info)
 }
 
 /* Prints the listing with more members before its closing brace. */
-static void print_json(const char *listing, const struct carat_file_facts *facts,
-                       const carat_model *model, const struct carat_memory *m)
+static void print_file_json(const char *listing, const struct carat_file_facts *facts,
+                            const carat_model *model, const struct carat_memory *m)
 {
     size_t length = strlen(listing);
     out_write(listing, length - 1);
@@ -221,7 +222,7 @@ int command_show(const struct options *o)
         if (opt_is_set(o, OPT_FIT)) status = estimated; /* it was asked for */
     }
     if (status == CARAT_OK && opt_is_set(o, OPT_JSON)) {
-        print_json(listing, &facts, s.model, has_memory ? &memory : NULL);
+        print_file_json(listing, &facts, s.model, has_memory ? &memory : NULL);
     } else if (status == CARAT_OK) {
         bool has_lists = opt_is_set(o, OPT_KV) || opt_is_set(o, OPT_TENSORS);
         int listed = print_listing(o, listing, &is_runnable, &err);

@@ -71,7 +71,7 @@ static size_t *token_offsets(const carat_model *model, const struct buf *text, c
 
 /* ---- Text to ids ------------------------------------------------------------------------ */
 
-static void print_json(const int32_t *ids, const size_t *offsets, size_t n)
+static void print_ids_json(const int32_t *ids, const size_t *offsets, size_t n)
 {
     struct buf b = {0};
     struct json j = {.out = &b};
@@ -93,7 +93,7 @@ static void print_json(const int32_t *ids, const size_t *offsets, size_t n)
 }
 
 /* The form of llama-tokenize --ids: a Python list. */
-static void print_list(const int32_t *ids, size_t n)
+static void print_ids(const int32_t *ids, size_t n)
 {
     out_text("[");
     for (size_t i = 0; i < n; i++) out_printf("%s%d", i ? ", " : "", ids[i]);
@@ -149,9 +149,9 @@ int command_tokenize(const struct options *o)
     }
     if (status == CARAT_OK) {
         if (opt_is_set(o, OPT_JSON))
-            print_json(ids, offsets, n);
+            print_ids_json(ids, offsets, n);
         else if (opt_is_set(o, OPT_IDS))
-            print_list(ids, n);
+            print_ids(ids, n);
         else
             print_pieces(s.model, ids, offsets, n);
         if (opt_is_set(o, OPT_SHOW_COUNT) && !opt_is_set(o, OPT_JSON))

@@ -15,7 +15,7 @@ const char *word_at(const char *words, int n, char *out, size_t size)
     return out;
 }
 
-bool is_word_of(const char *word, const char *words)
+bool word_is_in(const char *word, const char *words)
 {
     size_t length = strlen(word);
     for (const char *at = words + (*words == '['); *at;) {

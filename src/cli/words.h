@@ -9,6 +9,6 @@
 const char *word_at(const char *words, int n, char *out, size_t size);
 
 /* Whether `word` is one of the words of "a|b" or "[a|b]". */
-bool is_word_of(const char *word, const char *words);
+bool word_is_in(const char *word, const char *words);
 
 #endif

@@ -14,7 +14,7 @@ static int width_of(uint32_t c)
 }
 
 /* Writes the held blanks and word. If the line has no room, a newline replaces the blanks. */
-static void place(struct wrap *w, int columns, struct buf *out)
+static void place_word(struct wrap *w, int columns, struct buf *out)
 {
     if (w->word.length == 0) return;
     int end = w->column + w->blank_width + w->word_width;
@@ -33,7 +33,7 @@ static void place(struct wrap *w, int columns, struct buf *out)
 
 static void add_blank(struct wrap *w, int columns, char c, struct buf *out)
 {
-    place(w, columns, out);
+    place_word(w, columns, out);
     w->is_long = false;
     w->last = 0;
     int column = w->column + w->blank_width;
@@ -54,7 +54,7 @@ static void add_letter(struct wrap *w, int columns, const char *bytes, size_t n,
 {
     int width = width_of(c);
     if (may_break_before(w, c, width)) {
-        place(w, columns, out);
+        place_word(w, columns, out);
         w->is_long = false;
     }
     if (width > 0 || c == JOINER) w->last = c;
@@ -66,7 +66,7 @@ static void add_letter(struct wrap *w, int columns, const char *bytes, size_t n,
     buf_add(&w->word, bytes, n);
     w->word_width += width;
     if (w->word_width >= columns) {
-        place(w, columns, out);
+        place_word(w, columns, out);
         w->is_long = true;
     }
 }
@@ -93,7 +93,7 @@ void wrap_add(struct wrap *w, int columns, const char *text, size_t length, stru
 
 void wrap_flush(struct wrap *w, int columns, struct buf *out)
 {
-    place(w, columns, out);
+    place_word(w, columns, out);
     buf_add(out, buf_text(&w->blanks), w->blanks.length);
     w->column += w->blank_width;
     buf_clear(&w->blanks);

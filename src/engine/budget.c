@@ -60,7 +60,7 @@ static int32_t count_devices(const struct layout *y)
 
 /* All devices together may pin half of what the host has left: no other program can use pinned
  * memory. */
-static void place(struct layout *y, int32_t site, uint64_t others)
+static void place_site(struct layout *y, int32_t site, uint64_t others)
 {
     struct target *t = &y->targets[site];
     uint64_t left = budget_left(t->available, others);
@@ -74,9 +74,9 @@ static void place(struct layout *y, int32_t site, uint64_t others)
 void budget_place(struct layout *y, const uint64_t *others)
 {
     for (int32_t i = 0; i < y->n_targets; i++)
-        if (y->targets[i].backend->is_host) place(y, i, others[i]);
+        if (y->targets[i].backend->is_host) place_site(y, i, others[i]);
     for (int32_t i = 0; i < y->n_targets; i++)
-        if (!y->targets[i].backend->is_host) place(y, i, others[i]);
+        if (!y->targets[i].backend->is_host) place_site(y, i, others[i]);
 }
 
 static int check_pinned(const struct layout *y, struct carat_error *err)

@@ -227,7 +227,7 @@ static int pick(carat_engine *e, const struct sequence *s, struct carat_event *e
     struct carat_logprob *top = e->tops + (size_t)next_place(e) * CARAT_TOP_LOGPROBS_MAX;
     event->n_top = s->n_top < n_vocab ? s->n_top : n_vocab;
     event->top = event->n_top ? top : NULL;
-    event->logprob = logprob_of(row, n_vocab, event->id, top, event->n_top);
+    event->logprob = logprob_compute(row, n_vocab, event->id, top, event->n_top);
     return CARAT_OK;
 }
 

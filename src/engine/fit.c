@@ -20,7 +20,7 @@ static int check_cache_formats(const struct layout *y, const struct backend *bac
     const enum format formats[] = {y->kv_format, y->kv_format_global};
     for (int i = 0; i < 2; i++) {
         if (backend->supports(OP_ATTENTION, formats[i])) continue;
-        err_set(err, CARAT_EUSAGE, "KV type %s: not on %s", format_of(formats[i])->name,
+        err_set(err, CARAT_EUSAGE, "KV type %s: not on %s", format_traits(formats[i])->name,
                 backend->name);
         err_hint(err, "take --kv-type f16");
         return CARAT_EUSAGE;
@@ -41,7 +41,7 @@ static int choose_cache_formats(struct layout *y, const struct carat_engine_opti
     }
     y->kv_format_global = o->kv_type == CARAT_KV_Q8_0 ? FORMAT_Q8_0 : y->kv_format;
     TRY(check_cache_formats(y, backend, err));
-    if (y->config->head_dim_global % format_of(y->kv_format_global)->block_elements)
+    if (y->config->head_dim_global % format_traits(y->kv_format_global)->block_elements)
         return err_set(err, CARAT_EUSAGE,
                        "KV type q8_0: heads of a multiple of 32 expected, %d found",
                        y->config->head_dim_global);
@@ -157,7 +157,7 @@ static int compile(struct layout *y, struct carat_error *err)
 }
 
 /* Measures what everything takes with this context. */
-static int measure(struct layout *y, int32_t n_ctx, struct carat_error *err)
+static int measure_layout(struct layout *y, int32_t n_ctx, struct carat_error *err)
 {
     uint64_t others[SITES_MAX];
     plan_caches(y, n_ctx);
@@ -206,7 +206,7 @@ static int measure_longest(struct layout *y, struct carat_error *err)
         uint64_t rest = t->backend->is_host ? budget_host_rest(y) : 0;
         left[i] = budget_left(t->available, t->buffers + t->placement.device_bytes + rest);
     }
-    return measure(y, choose_context(y, left), err);
+    return measure_layout(y, choose_context(y, left), err);
 }
 
 /* Measures the pass as it is divided already. */
@@ -214,7 +214,7 @@ static int measure_divided(struct layout *y, const struct layout_source *from,
                            const struct carat_engine_options *o, struct carat_error *err)
 {
     (void)from;
-    return o->n_ctx ? measure(y, o->n_ctx, err) : measure_longest(y, err);
+    return o->n_ctx ? measure_layout(y, o->n_ctx, err) : measure_longest(y, err);
 }
 
 /* Puts as many layers on the first device as fit there, when not all do. If the user gave no
@@ -229,11 +229,11 @@ static int measure_largest(struct layout *y, const struct layout_source *from,
     while (most - least > 1) { /* `least` fits, `most` does not */
         int32_t middle = (least + most) / 2;
         TRY(divide(y, from, middle, o, err));
-        TRY(measure(y, n_ctx, err));
+        TRY(measure_layout(y, n_ctx, err));
         *(budget_fits(y, FIRST_TARGET) ? &least : &most) = middle;
     }
     TRY(divide(y, from, least, o, err));
-    return measure(y, n_ctx, err);
+    return measure_layout(y, n_ctx, err);
 }
 
 /* If the user asked for a context but for no KV type, global caches may be narrower. */
@@ -242,7 +242,7 @@ static bool may_narrow(const struct layout *y, const struct carat_engine_options
     if (!o->n_ctx || o->kv_type != CARAT_KV_AUTO || y->kv_format != FORMAT_F16) return false;
     for (int32_t i = 0; i < y->n_targets; i++)
         if (!y->targets[i].backend->supports(OP_ATTENTION, FORMAT_Q8_0)) return false;
-    return y->config->head_dim_global % format_of(FORMAT_Q8_0)->block_elements == 0;
+    return y->config->head_dim_global % format_traits(FORMAT_Q8_0)->block_elements == 0;
 }
 
 typedef int (*measure_fn)(struct layout *y, const struct layout_source *from,

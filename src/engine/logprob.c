@@ -15,7 +15,8 @@ static void find_top(const float *row, int32_t n, struct carat_logprob *top, int
     }
 }
 
-float logprob_of(const float *row, int32_t n, int32_t id, struct carat_logprob *top, int32_t n_top)
+float logprob_compute(const float *row, int32_t n, int32_t id, struct carat_logprob *top,
+                      int32_t n_top)
 {
     float best = -INFINITY;
     for (int32_t i = 0; i < n; i++)

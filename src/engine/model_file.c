@@ -35,7 +35,7 @@ static const char *clean_name(struct carat_model *m)
 
 /* The template differs between sizes in one line: the large ones begin their answer with an empty
  * thought. Only the small ones have per-layer embeddings. */
-static enum carat_size size_of(const struct gemma_config *c)
+static enum carat_size size_class(const struct gemma_config *c)
 {
     return c->n_ple ? CARAT_SIZE_SMALL : CARAT_SIZE_LARGE;
 }
@@ -48,7 +48,7 @@ static int fill_info(struct carat_model *m, struct buf *note, struct carat_error
     m->info = (struct carat_model_info){
         .name = clean_name(m),
         .variant = config_variant(c),
-        .size = size_of(c),
+        .size = size_class(c),
         .n_layer = c->n_layer,
         .n_embd = c->n_embd,
         .n_vocab = c->n_vocab,

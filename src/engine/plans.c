@@ -238,7 +238,7 @@ struct plan_work plans_count_work(const struct plans *p, int32_t n_token, int32_
 {
     struct plan_work sum = {0};
     for (int32_t i = 0; i < p->n_sites; i++) {
-        struct plan_work part = plan_work_of(&p->buckets[0].plans[i], n_token, n_out, context);
+        struct plan_work part = plan_step_work(&p->buckets[0].plans[i], n_token, n_out, context);
         sum.weight_bytes += part.weight_bytes;
         sum.cache_bytes += part.cache_bytes;
         sum.operations += part.operations;

@@ -60,8 +60,8 @@ static void give_memory(struct runner *r)
 
 /* ---- Opening and closing ---------------------------------------------------------------- */
 
-static int start(struct runner *r, const struct layout_source *source,
-                 const struct carat_engine_options *options, struct carat_error *err)
+static int runner_start(struct runner *r, const struct layout_source *source,
+                        const struct carat_engine_options *options, struct carat_error *err)
 {
     struct layout_source from = *source;
     from.arena = &r->arena;
@@ -80,7 +80,7 @@ static int open_once(struct runner **out, const struct layout_source *source,
     *is_table_pinned = false;
     struct runner *r = mem_alloc(1, sizeof *r);
     if (!r) return err_no_memory(err, "runner", sizeof *r);
-    int status = start(r, source, options, err);
+    int status = runner_start(r, source, options, err);
     *is_table_pinned = r->layout.setup.ple_place == CARAT_PLE_PINNED;
     if (status)
         runner_close(r);
@@ -214,7 +214,7 @@ static int lose(struct runner *r, const struct carat_error *why, struct carat_er
     return runner_check(r, err);
 }
 
-static const struct bucket *bucket_of(const struct runner *r, const struct step *step)
+static const struct bucket *bucket_for_step(const struct runner *r, const struct step *step)
 {
     return plans_get(&r->layout.plans, step->n_token, step->n_out);
 }
@@ -223,14 +223,14 @@ int runner_run(struct runner *r, const struct step *step, struct carat_error *er
 {
     struct carat_error why = {0};
     TRY(runner_check(r, err));
-    return run_segments(r, bucket_of(r, step), step, &why) ? lose(r, &why, err) : CARAT_OK;
+    return run_segments(r, bucket_for_step(r, step), step, &why) ? lose(r, &why, err) : CARAT_OK;
 }
 
 int runner_logits(struct runner *r, const struct step *step, int32_t out, const float **row,
                   struct carat_error *err)
 {
     struct carat_error why = {0};
-    const struct bucket *b = bucket_of(r, step);
+    const struct bucket *b = bucket_for_step(r, step);
     const struct segment *last = bucket_last(b);
     const struct target *t = &r->layout.targets[last->site];
     size_t row_bytes = (size_t)r->layout.config->n_vocab * sizeof(float);
@@ -244,7 +244,7 @@ int runner_logits(struct runner *r, const struct step *step, int32_t out, const 
 int runner_best(const struct runner *r, const struct step *step, int32_t out,
                 const struct logit_pair **best)
 {
-    const struct segment *last = bucket_last(bucket_of(r, step));
+    const struct segment *last = bucket_last(bucket_for_step(r, step));
     const struct backend *backend = r->layout.targets[last->site].backend;
     return backend->best ? backend->best(last->program, out, best) : 0;
 }

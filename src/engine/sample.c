@@ -294,7 +294,7 @@ static int compare_candidates(const void *left, const void *right)
 }
 
 /* Sets the candidates' weights; returns their sum. */
-static double weigh(struct sampler *s, int32_t count)
+static double weigh_candidates(struct sampler *s, int32_t count)
 {
     float best = -INFINITY;
     for (int32_t i = 0; i < count; i++)
@@ -366,13 +366,13 @@ static bool is_suppressed(const struct sampler *s, int32_t id)
 static int32_t pick_sorted(struct sampler *s, int32_t count)
 {
     if (s->k == 1) return s->candidates[0].id;
-    return draw(s, cut_tail(s, count, weigh(s, count)));
+    return draw(s, cut_tail(s, count, weigh_candidates(s, count)));
 }
 
 /* The same where the whole vocabulary is in play, in no order. */
 static int32_t pick_from_all(struct sampler *s, int32_t count)
 {
-    double sum = weigh(s, count);
+    double sum = weigh_candidates(s, count);
     count = drop_tail(s, count, sum);
     if (s->sampling.top_p < 1.0f) {
         qsort(s->candidates, (size_t)count, sizeof *s->candidates, compare_candidates);

@@ -99,8 +99,8 @@ static int prefill(carat_engine *e, int32_t s, int32_t position, const int32_t *
 }
 
 /* The steps of carat_measure; `ids` is room for the longer of depth and prompt. */
-static int measure(carat_engine *e, const struct carat_measure *what, int32_t users, int32_t *ids,
-                   double *seconds, struct carat_error *err)
+static int measure_run(carat_engine *e, const struct carat_measure *what, int32_t users,
+                       int32_t *ids, double *seconds, struct carat_error *err)
 {
     struct rng rng = {.state = 1};
     for (int32_t i = 0; i < what->depth; i++) ids[i] = random_id(e, &rng);
@@ -138,7 +138,7 @@ int carat_measure(carat_engine *e, const struct carat_measure *what, double *sec
     size_t n = (size_t)(what->depth > what->n_prompt ? what->depth : what->n_prompt);
     int32_t *ids = mem_alloc(n, sizeof *ids);
     if (!ids) return err_no_memory(err, "tokens", n * sizeof *ids);
-    int status = measure(e, what, users, ids, seconds, err);
+    int status = measure_run(e, what, users, ids, seconds, err);
     mem_free(ids);
     return status;
 }

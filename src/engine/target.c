@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static uint64_t left_of(uint64_t available, uint64_t taken)
+static uint64_t bytes_left(uint64_t available, uint64_t taken)
 {
     return available > taken ? available - taken : 0;
 }
@@ -16,11 +16,11 @@ static void allow(struct target *t, const struct device_facts *facts,
     if (o->gpu_memory > 0) limit = (uint64_t)o->gpu_memory;
     if (o->gpu_memory_percent > 0 && part < limit) limit = part;
     t->total = facts->memory_total;
-    t->available = left_of(facts->memory_available, facts->memory_reserve);
+    t->available = bytes_left(facts->memory_available, facts->memory_reserve);
     t->driver = facts->memory_reserve;
     t->is_limited = o->gpu_memory > 0 || o->gpu_memory_percent > 0;
     if (t->is_limited) t->driver += facts->memory_context;
-    if (left_of(limit, t->driver) < t->available) t->available = left_of(limit, t->driver);
+    if (bytes_left(limit, t->driver) < t->available) t->available = bytes_left(limit, t->driver);
 }
 
 int target_open(struct target *t, const struct target_choice *choice,
@@ -59,7 +59,7 @@ void target_close(struct target *t)
     t->device = NULL;
 }
 
-static int take(const struct target *t, size_t bytes, void **out, struct carat_error *err)
+static int take_block(const struct target *t, size_t bytes, void **out, struct carat_error *err)
 {
     return bytes ? t->backend->alloc(t->device, bytes, out, err) : CARAT_OK;
 }
@@ -68,9 +68,9 @@ static int take(const struct target *t, size_t bytes, void **out, struct carat_e
 int target_take(struct target *t, size_t buffer_bytes, size_t scratch_bytes,
                 struct carat_error *err)
 {
-    TRY(take(t, target_kv_bytes(t), &t->kv, err));
-    TRY(take(t, buffer_bytes, &t->memory, err));
-    TRY(take(t, scratch_bytes, &t->scratch, err));
+    TRY(take_block(t, target_kv_bytes(t), &t->kv, err));
+    TRY(take_block(t, buffer_bytes, &t->memory, err));
+    TRY(take_block(t, scratch_bytes, &t->scratch, err));
     for (; t->n_loaded < t->own.n_all; t->n_loaded++)
         TRY(t->backend->weight_load(t->device, &t->own.all[t->n_loaded], err));
     return CARAT_OK;

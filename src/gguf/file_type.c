@@ -13,7 +13,7 @@ struct type_share {
     double bytes;     /* of all tensors */
 };
 
-static double elements_of(const struct gguf_tensor *t)
+static double element_count(const struct gguf_tensor *t)
 {
     double n = 1;
     for (int i = 0; i < t->n_dims; i++) n *= (double)t->dims[i];
@@ -31,7 +31,8 @@ static double take_shares(const struct gguf *g, struct type_share *shares)
         share->name = t->type_name;
         share->bytes += (double)t->bytes;
         bytes += (double)t->bytes;
-        if (strncmp(t->name, "blk.", 4) == 0 && t->n_dims >= 2) share->in_layers += elements_of(t);
+        if (strncmp(t->name, "blk.", 4) == 0 && t->n_dims >= 2)
+            share->in_layers += element_count(t);
     }
     return bytes;
 }

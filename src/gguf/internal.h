@@ -83,6 +83,6 @@ struct tensor_type {
     const char *name;
     uint32_t block_elements, block_bytes;
 };
-bool tensor_type_of(uint32_t gguf_type, struct tensor_type *out);
+bool tensor_type_find(uint32_t gguf_type, struct tensor_type *out);
 
 #endif

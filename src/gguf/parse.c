@@ -29,7 +29,7 @@ struct reader {
     struct carat_error *err;
 };
 
-static const char *place(const struct reader *r, char out[160])
+static const char *describe_place(const struct reader *r, char out[160])
 {
     char name[GGUF_PRINTABLE_BYTES];
     if (!r->kind)
@@ -50,10 +50,10 @@ static int fail_at(struct reader *r, const char *form, ...)
     va_start(arguments, form);
     vsnprintf(sentence, sizeof sentence, form, arguments);
     va_end(arguments);
-    return err_set(r->err, CARAT_EFORMAT, "%s: %s", place(r, where), sentence);
+    return err_set(r->err, CARAT_EFORMAT, "%s: %s", describe_place(r, where), sentence);
 }
 
-static int take(struct reader *r, uint64_t n, const char *what, const uint8_t **out)
+static int take_bytes(struct reader *r, uint64_t n, const char *what, const uint8_t **out)
 {
     if (n > r->length - r->offset) {
         fail_at(r,
@@ -71,7 +71,7 @@ static int take(struct reader *r, uint64_t n, const char *what, const uint8_t **
 static int take_u32(struct reader *r, const char *what, uint32_t *out)
 {
     const uint8_t *bytes;
-    TRY(take(r, sizeof *out, what, &bytes));
+    TRY(take_bytes(r, sizeof *out, what, &bytes));
     memcpy(out, bytes, sizeof *out);
     return CARAT_OK;
 }
@@ -79,7 +79,7 @@ static int take_u32(struct reader *r, const char *what, uint32_t *out)
 static int take_u64(struct reader *r, const char *what, uint64_t *out)
 {
     const uint8_t *bytes;
-    TRY(take(r, sizeof *out, what, &bytes));
+    TRY(take_bytes(r, sizeof *out, what, &bytes));
     memcpy(out, bytes, sizeof *out);
     return CARAT_OK;
 }
@@ -89,7 +89,7 @@ static int take_string(struct reader *r, const char *what, struct gguf_string *o
     uint64_t length;
     const uint8_t *bytes;
     TRY(take_u64(r, "a string length", &length));
-    TRY(take(r, length, what, &bytes));
+    TRY(take_bytes(r, length, what, &bytes));
     if (length > STRING_BYTES_MAX)
         return fail_at(r, "%s of %" PRIu64 " bytes; at most %d are accepted", what, length,
                        STRING_BYTES_MAX);
@@ -155,7 +155,7 @@ static int check_bool(struct reader *r, uint8_t byte)
 static int read_scalar(struct reader *r, struct gguf_kv *kv)
 {
     const uint8_t *bytes;
-    TRY(take(r, scalar_bytes(kv->type), "a value", &bytes));
+    TRY(take_bytes(r, scalar_bytes(kv->type), "a value", &bytes));
     union {
         uint16_t u16;
         int16_t i16;
@@ -220,7 +220,7 @@ static int read_array(struct reader *r, struct gguf_kv *kv)
     uint64_t bytes;
     if (__builtin_mul_overflow(kv->count, (uint64_t)scalar_bytes(kv->element_type), &bytes))
         bytes = UINT64_MAX; /* more than any file has */
-    TRY(take(r, bytes, "an array", &kv->value.elements));
+    TRY(take_bytes(r, bytes, "an array", &kv->value.elements));
     r->n_element += kv->count;
     if (kv->count > ARRAY_ELEMENTS_MAX || r->n_element > ARRAY_ELEMENTS_MAX)
         return fail_at(r, "an array of %" PRIu64 " elements; a file may have %d in all", kv->count,
@@ -348,7 +348,7 @@ static int read_tensor(struct reader *r, struct gguf_tensor *t)
     TRY(read_dims(r, t, &elements));
     TRY(take_u32(r, "a type", &t->gguf_type));
     TRY(take_u64(r, "an offset", &t->offset));
-    if (!tensor_type_of(t->gguf_type, &type)) {
+    if (!tensor_type_find(t->gguf_type, &type)) {
         fail_at(r,
                 "has the type number %" PRIu32 ", which is unknown or was removed from the "
                 "format",
@@ -428,7 +428,7 @@ static int read_magic(struct reader *r, struct part *part)
         return fail_at(r, "the file has %" PRIu64 " bytes, a GGUF file has at least %d", r->length,
                        HEADER_BYTES);
     const uint8_t *magic;
-    TRY(take(r, 4, "the magic", &magic));
+    TRY(take_bytes(r, 4, "the magic", &magic));
     TRY(take_u32(r, "the version", &part->version));
     if (memcmp(magic, "FUGG", 4) == 0 || part->version == 0x02000000 || part->version == 0x03000000)
         return fail_at(r, "this is a big-endian GGUF file; little-endian is expected");

@@ -28,11 +28,11 @@
     X(41, "Q1_0", 128, 18)                                                                         \
     X(42, "Q2_0", 64, 18)
 
-bool tensor_type_of(uint32_t gguf_type, struct tensor_type *out)
+bool tensor_type_find(uint32_t gguf_type, struct tensor_type *out)
 {
     enum format format;
     if (format_from_gguf(gguf_type, &format)) {
-        const struct format_traits *traits = format_of(format);
+        const struct format_traits *traits = format_traits(format);
         *out = (struct tensor_type){.name = traits->name,
                                     .block_elements = (uint32_t)traits->block_elements,
                                     .block_bytes = (uint32_t)traits->block_bytes};

@@ -14,7 +14,7 @@ struct division {
     buf_id *places; /* [site][buffer of the whole]: its number in the site's plan, or BUF_NONE */
 };
 
-static buf_id *place_of(const struct division *d, int32_t site, buf_id x)
+static buf_id *part_buffer(const struct division *d, int32_t site, buf_id x)
 {
     return &d->places[site * d->whole->n_bufs + x];
 }
@@ -39,8 +39,8 @@ static void carry(struct division *d, int32_t site, buf_id x, uint16_t layer)
     int32_t home = d->whole->ops[d->whole->bufs[x].first_op].site;
     struct plan *to = &d->parts[site], *from = &d->parts[home];
     to->layer = from->layer = layer;
-    emit_output(from, *place_of(d, home, x));
-    *place_of(d, site, x) = emit_carried(to, home, from, *place_of(d, home, x));
+    emit_output(from, *part_buffer(d, home, x));
+    *part_buffer(d, site, x) = emit_carried(to, home, from, *part_buffer(d, home, x));
 }
 
 static void copy_op(struct division *d, const struct op *from)
@@ -48,11 +48,11 @@ static void copy_op(struct division *d, const struct op *from)
     struct plan *part = &d->parts[from->site];
     struct op op = *from;
     for (int k = 0; k < 3; k++)
-        if (op.in[k] != BUF_NONE) op.in[k] = *place_of(d, op.site, op.in[k]);
+        if (op.in[k] != BUF_NONE) op.in[k] = *part_buffer(d, op.site, op.in[k]);
     for (int k = 0; k < 2; k++) {
         if (op.out[k] == BUF_NONE) continue;
         const struct plan_buf *b = plan_buf_at(d->whole, op.out[k]);
-        op.out[k] = *place_of(d, op.site, op.out[k]) = plan_buf_add(part, b->rows, b->cols);
+        op.out[k] = *part_buffer(d, op.site, op.out[k]) = plan_buf_add(part, b->rows, b->cols);
     }
     part->layer = from->layer;
     plan_emit(part, &op);
@@ -75,7 +75,7 @@ static void carry_in(struct division *d, int32_t first, int32_t end)
     const struct plan *whole = d->whole;
     int32_t site = whole->ops[first].site;
     for (int32_t x = whole->n_bufs; x-- > 0;)
-        if (whole->bufs[x].first_op < first && *place_of(d, site, (buf_id)x) == BUF_NONE &&
+        if (whole->bufs[x].first_op < first && *part_buffer(d, site, (buf_id)x) == BUF_NONE &&
             reads(whole, first, end, (buf_id)x))
             carry(d, site, (buf_id)x, whole->ops[first - 1].layer);
 }
@@ -114,7 +114,7 @@ static int divide_all(struct division *d, int32_t n_sites, struct plan_run *runs
     }
     find_ends(d, runs, n);
     int32_t last = runs[n - 1].site;
-    if (whole->logits != BUF_NONE) d->parts[last].logits = *place_of(d, last, whole->logits);
+    if (whole->logits != BUF_NONE) d->parts[last].logits = *part_buffer(d, last, whole->logits);
     return CARAT_OK;
 }
 

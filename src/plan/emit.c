@@ -15,7 +15,7 @@ static buf_id emit_like(struct plan *p, struct op *op, buf_id like, int32_t cols
     return op->out[0];
 }
 
-static int32_t cols_of(const struct plan *p, buf_id id)
+static int32_t buf_cols(const struct plan *p, buf_id id)
 {
     return plan_buf_at(p, id)->cols;
 }
@@ -23,7 +23,7 @@ static int32_t cols_of(const struct plan *p, buf_id id)
 /* True also after a failed allocation, when buffers have no shape. */
 static bool has_cols(const struct plan *p, buf_id id, int64_t cols)
 {
-    return p->failed || cols_of(p, id) == cols;
+    return p->failed || buf_cols(p, id) == cols;
 }
 
 static bool same_rows(const struct plan *p, buf_id a, buf_id b)
@@ -46,7 +46,7 @@ buf_id emit_embed(struct plan *p, enum row_class rows, const struct weight *tabl
 
 buf_id emit_groupnorm(struct plan *p, buf_id x, const struct weight *w, int32_t group, float eps)
 {
-    int32_t cols = cols_of(p, x);
+    int32_t cols = buf_cols(p, x);
     carat_assert(p->failed || (cols % group == 0 && (!w || w->cols == group)));
     struct op op = op_new(OP_RMSNORM, x, BUF_NONE, BUF_NONE);
     op.p.norm.w = w;
@@ -57,7 +57,7 @@ buf_id emit_groupnorm(struct plan *p, buf_id x, const struct weight *w, int32_t 
 
 buf_id emit_rmsnorm(struct plan *p, buf_id x, const struct weight *w, float eps)
 {
-    return emit_groupnorm(p, x, w, cols_of(p, x), eps);
+    return emit_groupnorm(p, x, w, buf_cols(p, x), eps);
 }
 
 static buf_id emit_product(struct plan *p, buf_id x, const struct weight *w, bool is_fine)
@@ -81,11 +81,11 @@ buf_id emit_fine_matmul(struct plan *p, buf_id x, const struct weight *w)
 
 buf_id emit_rope(struct plan *p, buf_id x, const struct weight *inv_freq, int32_t head_dim)
 {
-    carat_assert(inv_freq->cols * 2 == head_dim && (p->failed || cols_of(p, x) % head_dim == 0));
+    carat_assert(inv_freq->cols * 2 == head_dim && (p->failed || buf_cols(p, x) % head_dim == 0));
     struct op op = op_new(OP_ROPE, x, BUF_NONE, BUF_NONE);
     op.p.rope.inv_freq = inv_freq;
     op.p.rope.head_dim = head_dim;
-    return emit_like(p, &op, x, cols_of(p, x));
+    return emit_like(p, &op, x, buf_cols(p, x));
 }
 
 static const struct kv_cache *cache_at(const struct plan *p, int32_t cache)
@@ -112,37 +112,37 @@ buf_id emit_attention(struct plan *p, buf_id q, int32_t cache, int32_t n_heads, 
     op.p.attention.cache = cache;
     op.p.attention.n_heads = n_heads;
     op.p.attention.window = window;
-    return emit_like(p, &op, q, cols_of(p, q));
+    return emit_like(p, &op, q, buf_cols(p, q));
 }
 
 buf_id emit_add(struct plan *p, buf_id a, buf_id b)
 {
-    carat_assert(has_cols(p, b, cols_of(p, a)) && same_rows(p, a, b));
+    carat_assert(has_cols(p, b, buf_cols(p, a)) && same_rows(p, a, b));
     struct op op = op_new(OP_ADD, a, b, BUF_NONE);
-    return emit_like(p, &op, a, cols_of(p, a));
+    return emit_like(p, &op, a, buf_cols(p, a));
 }
 
 buf_id emit_scale(struct plan *p, buf_id x, float value)
 {
     struct op op = op_new(OP_SCALE, x, BUF_NONE, BUF_NONE);
     op.p.scale.value = value;
-    return emit_like(p, &op, x, cols_of(p, x));
+    return emit_like(p, &op, x, buf_cols(p, x));
 }
 
 buf_id emit_gelu_mul(struct plan *p, buf_id a, buf_id b, int32_t second_col)
 {
-    carat_assert(p->failed || second_col + cols_of(p, a) <= cols_of(p, b));
+    carat_assert(p->failed || second_col + buf_cols(p, a) <= buf_cols(p, b));
     carat_assert(same_rows(p, a, b));
     struct op op = op_new(OP_GELU_MUL, a, b, BUF_NONE);
     op.p.gelu_mul.second_col = second_col;
-    return emit_like(p, &op, a, cols_of(p, a));
+    return emit_like(p, &op, a, buf_cols(p, a));
 }
 
 buf_id emit_gather_rows(struct plan *p, buf_id x)
 {
     carat_assert(p->failed || plan_buf_at(p, x)->rows == ROWS_TOKEN);
     struct op op = op_new(OP_GATHER_ROWS, x, BUF_NONE, BUF_NONE);
-    op.out[0] = plan_buf_add(p, ROWS_OUT, cols_of(p, x));
+    op.out[0] = plan_buf_add(p, ROWS_OUT, buf_cols(p, x));
     plan_emit(p, &op);
     return op.out[0];
 }
@@ -150,7 +150,7 @@ buf_id emit_gather_rows(struct plan *p, buf_id x)
 void emit_route(struct plan *p, buf_id z, const struct weight *scale, int32_t n_used, buf_id *ids,
                 buf_id *shares)
 {
-    carat_assert(p->failed || (n_used > 0 && n_used <= cols_of(p, z)));
+    carat_assert(p->failed || (n_used > 0 && n_used <= buf_cols(p, z)));
     struct op op = op_new(OP_ROUTE, z, BUF_NONE, BUF_NONE);
     op.p.route.scale = scale;
     op.p.route.n_used = n_used;
@@ -183,7 +183,7 @@ buf_id emit_softcap(struct plan *p, buf_id x, float cap)
 {
     struct op op = op_new(OP_SOFTCAP, x, BUF_NONE, BUF_NONE);
     op.p.softcap.cap = cap;
-    return emit_like(p, &op, x, cols_of(p, x));
+    return emit_like(p, &op, x, buf_cols(p, x));
 }
 
 void emit_output(struct plan *p, buf_id x)

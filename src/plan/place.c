@@ -44,7 +44,7 @@ static int32_t drop_dead(const struct plan *p, buf_id *live, int32_t n_live, int
 
 /* Offsets for all buffers, so that two that live at the same time never overlap; the total goes to
  * p->bytes. */
-static int place(struct plan *p, struct carat_error *err)
+static int place_bufs(struct plan *p, struct carat_error *err)
 {
     /* Buffers are numbered in the order in which they are first written. */
     buf_id *live = mem_alloc((size_t)p->n_bufs + 1, sizeof *live);
@@ -72,5 +72,5 @@ int plan_close(struct plan *p, struct carat_error *err)
 {
     if (p->failed) return err_no_memory(err, "plan", (size_t)p->n_ops * sizeof *p->ops);
     if (p->logits != BUF_NONE) p->bufs[p->logits].last_op = p->n_ops;
-    return place(p, err);
+    return place_bufs(p, err);
 }

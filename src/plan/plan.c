@@ -32,7 +32,7 @@ void plan_deinit(struct plan *p)
 }
 
 /* Makes room for one more of `size` bytes in an array that doubles. */
-static bool grow(struct plan *p, void **array, int32_t count, int32_t *capacity, size_t size)
+static bool grow_array(struct plan *p, void **array, int32_t count, int32_t *capacity, size_t size)
 {
     if (p->failed) return false;
     if (count < *capacity) return true;
@@ -55,7 +55,7 @@ buf_id plan_buf_add(struct plan *p, enum row_class rows, int32_t cols)
 {
     carat_assert(cols > 0);
     void *array = p->bufs;
-    if (!grow(p, &array, p->n_bufs, &p->bufs_capacity, sizeof *p->bufs)) return BUF_NONE;
+    if (!grow_array(p, &array, p->n_bufs, &p->bufs_capacity, sizeof *p->bufs)) return BUF_NONE;
     p->bufs = array;
     carat_assert(p->n_bufs < BUF_NONE);
     p->bufs[p->n_bufs] =
@@ -73,7 +73,7 @@ const struct plan_buf *plan_buf_at(const struct plan *p, buf_id id)
 void plan_emit(struct plan *p, const struct op *op)
 {
     void *array = p->ops;
-    if (!grow(p, &array, p->n_ops, &p->ops_capacity, sizeof *p->ops)) return;
+    if (!grow_array(p, &array, p->n_ops, &p->ops_capacity, sizeof *p->ops)) return;
     p->ops = array;
     p->ops[p->n_ops] = *op;
     p->ops[p->n_ops].layer = p->layer;
@@ -185,7 +185,7 @@ static void print_op(const struct plan *p, struct buf *out, int32_t i)
     for (int k = 0; k < 2; k++)
         if (op->out[k] != BUF_NONE) print_buf(p, out, op->out[k]);
     const struct weight *w = op_weight(op);
-    if (w) buf_printf(out, "  %s %s", w->name, format_of(w->format)->name);
+    if (w) buf_printf(out, "  %s %s", w->name, format_traits(w->format)->name);
     if (op->code == OP_KV_WRITE) buf_printf(out, " cache %d", op->p.kv.cache);
     if (op->code == OP_ATTENTION) {
         buf_printf(out, "  cache %d", op->p.attention.cache);

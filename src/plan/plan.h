@@ -121,8 +121,8 @@ const struct weight *op_weight(const struct op *op);
 struct plan_work {
     double weight_bytes, cache_bytes, operations;
 };
-struct plan_work plan_work_of(const struct plan *p, int32_t n_token, int32_t n_out,
-                              int32_t context);
+struct plan_work plan_step_work(const struct plan *p, int32_t n_token, int32_t n_out,
+                                int32_t context);
 
 /* Bytes of a buffer with the plan's most rows. */
 size_t plan_buf_bytes(const struct plan *p, buf_id id);

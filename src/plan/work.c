@@ -30,7 +30,8 @@ static void add_attention(struct plan_work *work, const struct plan *p, const st
     work->operations += 4 * rows * seen * op->p.attention.n_heads * cache->head_dim;
 }
 
-struct plan_work plan_work_of(const struct plan *p, int32_t n_token, int32_t n_out, int32_t context)
+struct plan_work plan_step_work(const struct plan *p, int32_t n_token, int32_t n_out,
+                                int32_t context)
 {
     struct plan_work work = {0};
     for (int32_t i = 0; i < p->n_ops; i++) {

@@ -21,7 +21,7 @@ static const struct format_traits traits[FORMAT_COUNT] = {
 #undef X
 };
 
-const struct format_traits *format_of(enum format format)
+const struct format_traits *format_traits(enum format format)
 {
     carat_assert((unsigned)format < FORMAT_COUNT);
     return &traits[format];
@@ -49,7 +49,7 @@ bool format_from_name(const char *name, enum format *out)
 
 size_t format_row_bytes(enum format format, int64_t n)
 {
-    const struct format_traits *t = format_of(format);
+    const struct format_traits *t = format_traits(format);
     carat_assert(n >= 0 && n % t->block_elements == 0);
     return (size_t)(n / t->block_elements) * (size_t)t->block_bytes;
 }

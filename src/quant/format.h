@@ -82,7 +82,7 @@ struct format_traits {
 };
 
 /* Never NULL for 0 <= format < FORMAT_COUNT. */
-const struct format_traits *format_of(enum format format);
+const struct format_traits *format_traits(enum format format);
 
 /* Floats of 16 or 32 bits: no blocks, no scales. */
 static inline bool format_is_float(enum format format)

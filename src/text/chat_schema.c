@@ -77,7 +77,7 @@ static struct carat_member *find_member(const struct flattener *f, const struct 
     return NULL;
 }
 
-static int grow(struct flattener *f, struct node *n)
+static int grow_members(struct flattener *f, struct node *n)
 {
     size_t larger = n->capacity ? n->capacity * 2 : FEW;
     struct carat_member *members = arena_take(f->arena, larger, sizeof *members);
@@ -98,7 +98,7 @@ static int put_member(struct flattener *f, struct node *n, const char *key, size
 {
     struct carat_member *m = find_member(f, n, key, length);
     if (!m) {
-        if (n->count == n->capacity) TRY(grow(f, n));
+        if (n->count == n->capacity) TRY(grow_members(f, n));
         if (n->slots) *find_slot(f, n, key, length) = (uint32_t)n->count + 1;
         m = &n->members[n->count++];
         m->key.data = key;

@@ -245,7 +245,7 @@ static bool take_mark(struct carat_parser *p, int32_t id)
     return true;
 }
 
-static void take(struct carat_parser *p, int32_t id)
+static void take_id(struct carat_parser *p, int32_t id)
 {
     if (take_mark(p, id) || p->state == IN_RESPONSE) return;
     if (p->state == IN_CALL) {
@@ -298,7 +298,7 @@ static void read_prompt(struct carat_parser *p, const int32_t *prompt, size_t n_
     for (size_t i = n_prompt; i-- > 0;) {
         for (size_t k = 0; k < sizeof marks / sizeof *marks; k++) {
             if (prompt[i] < 0 || prompt[i] != vocab_special(p->v, marks[k])) continue;
-            for (size_t j = i; k < N_OPENING && j < n_prompt; j++) take(p, prompt[j]);
+            for (size_t j = i; k < N_OPENING && j < n_prompt; j++) take_id(p, prompt[j]);
             begin_push(p); /* the prompt's own text is not output */
             if (p->state == IN_THOUGHT && !p->at_start) empty(p, &p->held);
             return;
@@ -327,7 +327,7 @@ int parser_push(struct carat_parser *p, const int32_t *ids, size_t count,
                 const struct carat_part **parts, size_t *n_parts, struct carat_error *err)
 {
     begin_push(p);
-    for (size_t i = 0; i < count; i++) take(p, ids[i]);
+    for (size_t i = 0; i < count; i++) take_id(p, ids[i]);
     return hand_out(p, parts, n_parts, err);
 }
 

@@ -35,7 +35,7 @@ struct encoder {
     bool failed;       /* out of memory */
 };
 
-static bool grow(void **block, size_t *capacity, size_t needed, size_t size)
+static bool grow_block(void **block, size_t *capacity, size_t needed, size_t size)
 {
     if (needed <= *capacity) return true;
     size_t larger = *capacity ? *capacity * 2 : 256;
@@ -51,7 +51,7 @@ static void put_id(struct encoder *e, int32_t id)
 {
     if (e->count == e->capacity) {
         void *block = e->ids;
-        if (!grow(&block, &e->capacity, e->count + 1, sizeof *e->ids)) {
+        if (!grow_block(&block, &e->capacity, e->count + 1, sizeof *e->ids)) {
             e->failed = true;
             return;
         }
@@ -147,9 +147,9 @@ static void encode_word(struct encoder *e, const char *word, size_t length)
 {
     /* A merge takes one entry out and puts at most two in: 2n bounds the heap. */
     void *symbols = e->symbols, *heap = e->heap;
-    bool fits = grow(&symbols, &e->symbols_capacity, length, sizeof *e->symbols);
+    bool fits = grow_block(&symbols, &e->symbols_capacity, length, sizeof *e->symbols);
     e->symbols = symbols;
-    fits = fits && grow(&heap, &e->heap_capacity, 2 * length, sizeof *e->heap);
+    fits = fits && grow_block(&heap, &e->heap_capacity, 2 * length, sizeof *e->heap);
     e->heap = heap;
     if (!fits) {
         e->failed = true;

@@ -91,8 +91,8 @@ static void *upload_cells(struct world *w, float *values)
         if (!w->is_visible[i]) continue;
         float *row = values + i * (size_t)cols;
         check_normal(&w->rng, row, (size_t)cols, 1);
-        format_of(s->format)->encode(row, file + i * row_bytes, cols);
-        format_of(s->format)->decode(file + i * row_bytes, row, cols);
+        format_traits(s->format)->encode(row, file + i * row_bytes, cols);
+        format_traits(s->format)->decode(file + i * row_bytes, row, cols);
     }
     void *device = check_alloc(file, cells * row_bytes);
     free(file);

@@ -97,8 +97,8 @@ static void fill_cache(struct work *w, struct rng *rng)
             char *file[2] = {w->k_file + cell * cell_bytes, w->v_file + cell * cell_bytes};
             for (int j = 0; j < 2; j++) {
                 check_normal(rng, row[j], (size_t)cell_values, j ? 1.0f : s->k_scale);
-                format_of(s->format)->encode(row[j], file[j], cell_values);
-                format_of(s->format)->decode(file[j], row[j], cell_values);
+                format_traits(s->format)->encode(row[j], file[j], cell_values);
+                format_traits(s->format)->decode(file[j], row[j], cell_values);
                 for (int32_t c = 0; c < cell_values; c++)
                     row[j][c] = f16_to_f32(f32_to_f16(row[j][c]));
             }
@@ -348,7 +348,7 @@ static void time_shape(struct check *c, const struct speed *s)
                 .scale = check_alloc(NULL, (size_t)s->n * 4)},
     };
     check_normal(&rng, normal, PERIOD, 0.15f);
-    format_of(s->format)->encode(normal, encoded, PERIOD);
+    format_traits(s->format)->encode(normal, encoded, PERIOD);
     t.args.cache.k = repeat(encoded, period, bytes);
     t.args.cache.v = repeat(encoded, period, bytes);
     double seconds = check_time(c, run_timed, &t, false);

@@ -49,7 +49,7 @@ static void make_data(struct check *c, struct expert_data *d, enum format format
 {
     enum { PAIRS = ROWS * USED };
     struct rng rng = {(uint64_t)format + 9};
-    bool is_tiles = format_of(format)->block_elements > 1;
+    bool is_tiles = format_traits(format)->block_elements > 1;
     enum cuda_layout layout = is_tiles ? LAYOUT_TILES : LAYOUT_ROWS;
     float *gate, *up, *down, shares[PAIRS];
     int32_t ids[PAIRS];
@@ -182,7 +182,7 @@ static bool run_all(struct check *c, const struct expert_data *d, int max, int l
 static void check_format(struct check *c, enum format format, int h, int ff)
 {
     static const int maxes[] = {1, 3, 8, 17, 32};
-    const char *name = format_of(format)->name;
+    const char *name = format_traits(format)->name;
     struct expert_data d = {0};
     make_data(c, &d, format, h, ff);
     struct expert_results all = take_results(h, ff), some = take_results(h, ff);

@@ -86,11 +86,13 @@ static void check_mirror(struct check *c, const struct mirror_case *m)
             expected[r * stride + k] = (double)f16_to_f32(f32_to_f16(v));
         }
     double error = check_nmse(y, expected, n_rows * stride);
-    check_that(c, error <= m->budget, "mirror of %s: nmse %.3g", format_of(m->format)->name, error);
-    check_that(c, is_zero, "mirror of %s: padding is not zero", format_of(m->format)->name);
+    check_that(c, error <= m->budget, "mirror of %s: nmse %.3g", format_traits(m->format)->name,
+               error);
+    check_that(c, is_zero, "mirror of %s: padding is not zero", format_traits(m->format)->name);
     uint16_t *device = w.mirror;
     w.mirror = NULL;
-    check_that(c, check_free(device), "mirror of %s: writes beyond", format_of(m->format)->name);
+    check_that(c, check_free(device), "mirror of %s: writes beyond",
+               format_traits(m->format)->name);
     check_weight_free(&w);
     free(mirror), free(y), free(expected), free(decoded);
 }
@@ -527,7 +529,7 @@ static void time_mirror(struct check *c)
         double s = check_time(c, run_mirror, &t, true);
         double bytes = (double)(n * 2 + (size_t)t.w.rows * format_row_bytes(formats[i], 3840));
         printf("mirror of %-4s 7680 x 3840 %7.1f us %7.1f GB/s (copy: 4220)\n",
-               format_of(formats[i])->name, s * 1e6, bytes / s / 1e9);
+               format_traits(formats[i])->name, s * 1e6, bytes / s / 1e9);
         check_weight_free(&t.w);
     }
 }

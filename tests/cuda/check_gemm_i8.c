@@ -40,8 +40,8 @@ static void compare(struct check *c, const struct product_case *p, const struct 
     double error = check_nmse(found, expected, n), budget = act8_budget(p->format[k]);
     if (p->is_half) budget += 1e-7; /* fp16: 2^-12 at most, a third of its square on average */
     check_that(c, error <= budget, "gemm_i8 %s%s, %d x (%d) %d x %d: NMSE %.2g above %.2g",
-               format_of(p->format[k])->name, p->is_half ? " fp16" : "", p->n_rows, k, p->w_rows[k],
-               p->cols, error, budget);
+               format_traits(p->format[k])->name, p->is_half ? " fp16" : "", p->n_rows, k,
+               p->w_rows[k], p->cols, error, budget);
     free(expected);
     free(found);
 }
@@ -152,8 +152,8 @@ static void time_shape(struct check *c, struct rng *rng, enum format format, int
     double hot = check_time(c, run_timed, &t, false), cold = check_time(c, run_timed, &t, true);
     double ops = 2.0 * n_rows * w_rows * cols;
     printf("  gemm_i8 %-6s%s %5d x %6d x %5d  %8.1f us  %6.1f TOP/s (ceiling 372), cold %8.1f us\n",
-           format_of(format)->name, is_half ? " fp16" : "     ", n_rows, w_rows, cols, hot * 1e6,
-           ops / hot / 1e12, cold * 1e6);
+           format_traits(format)->name, is_half ? " fp16" : "     ", n_rows, w_rows, cols,
+           hot * 1e6, ops / hot / 1e12, cold * 1e6);
     fflush(stdout);
     check_free(y);
     check_weight_free(&t.args.w[0]);
@@ -189,7 +189,7 @@ void check_gemm_i8(struct check *c)
     struct rng rng = {61};
     const int32_t n_rows[] = {1, 3, 17, 65, 130, 200};
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
-        int32_t unit = format_of(formats[f])->block_elements;
+        int32_t unit = format_traits(formats[f])->block_elements;
         for (size_t i = 0; i < sizeof n_rows / sizeof *n_rows; i++) {
             struct product_case p = {.n_rows = n_rows[i], .n_w = 1, .format = {formats[f]}};
             p.cols = unit * (unit == 32 ? 1 + 2 * (int32_t)i : 1 + (int32_t)i % 2);

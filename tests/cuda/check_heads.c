@@ -136,10 +136,10 @@ static void check_kv_write(struct check *c, struct rng *rng, enum format format,
         memset(want, 0xff, bytes);
         for (size_t t = 0; t < LIVE; t++) {
             size_t offset = kv_offset(&cache, sequences[t], positions[t]);
-            format_of(format)->encode(x[i] + t * cols, want + offset, (int64_t)cols);
+            format_traits(format)->encode(x[i] + t * cols, want + offset, (int64_t)cols);
         }
         check_that(c, memcmp(got, want, bytes) == 0, "kv_write: %s, %d heads of %d",
-                   format_of(format)->name, n_heads, head_dim);
+                   format_traits(format)->name, n_heads, head_dim);
         free(got);
         free(want);
         free(x[i]);
@@ -268,7 +268,7 @@ static void check_all_in_one(struct check *c, struct rng *rng, const struct head
         launch_group_norm(&c->queue, step, p->rows, run.parts[0], p->w_q, a, cols[0], d, p->eps);
         launch_rope(&c->queue, step, p->rows, a, p->inv_freq, b, cols[0], d);
         check_that(c, is_same(b, p->q_out, ROWS * (size_t)cols[0] * sizeof *a),
-                   "heads: q of %d, %s", d, format_of(k->format)->name);
+                   "heads: q of %d, %s", d, format_traits(k->format)->name);
     }
     if (k->has_k) {
         launch_group_norm(&c->queue, step, p->rows, run.parts[1], p->w_k, a, cols[1], d, p->eps);
@@ -278,7 +278,7 @@ static void check_all_in_one(struct check *c, struct rng *rng, const struct head
         launch_kv_write(&c->queue, step, p->rows, k_out, v_out, cache);
     }
     check_that(c, is_same(cache.k, p->cache.k, bytes) && is_same(cache.v, p->cache.v, bytes),
-               "heads: cache %s of %d", format_of(k->format)->name, d);
+               "heads: cache %s of %d", format_traits(k->format)->name, d);
     bool is_whole =
         check_free(a) & check_free(b) & check_free(k_out) & check_free(v_out) & free_cache(&cache);
     check_that(c, free_run(&run) && is_whole, "heads: %d wrote outside", d);

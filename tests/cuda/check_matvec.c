@@ -46,7 +46,7 @@ static void make_data(struct check *c, struct matvec_data *d, uint64_t seed)
     int cols = d->what.cols;
     float *x = malloc((size_t)(ROWS * cols) * sizeof *x), *by;
     check_normal(&rng, x, (size_t)(ROWS * cols), 1);
-    bool is_tiles = format_of(d->what.format[0])->block_elements > 1;
+    bool is_tiles = format_traits(d->what.format[0])->block_elements > 1;
     if (is_tiles) d->act = act_of_kind(x, ROWS, cols, d->what.kind);
     d->x = check_alloc(x, (size_t)(ROWS * cols) * sizeof *x);
     for (int k = 0; k < d->what.n_w; k++) {
@@ -145,7 +145,7 @@ static void check_case(struct check *c, struct matvec_case what)
 {
     struct matvec_data d = {.what = what};
     char name[32];
-    snprintf(name, sizeof name, "%s%s", format_of(what.format[0])->name,
+    snprintf(name, sizeof name, "%s%s", format_traits(what.format[0])->name,
              what.kind == ACT_FINE ? " fine" : "");
     make_data(c, &d, (uint64_t)(what.cols + what.rows[0] + (int)what.format[0]));
     float *all[3], *some[3];
@@ -303,7 +303,7 @@ static void time_all(struct check *c)
 static void check_both(struct check *c, struct matvec_case what)
 {
     check_case(c, what);
-    if (format_of(what.format[0])->block_elements == 1) return;
+    if (format_traits(what.format[0])->block_elements == 1) return;
     what.kind = ACT_FINE;
     check_case(c, what);
 }
@@ -345,7 +345,7 @@ void check_matvec(struct check *c)
 {
     for (int f = 0; f < FORMAT_COUNT; f++) {
         enum format x = (enum format)f;
-        int block = format_of(x)->block_elements, cols = block > 32 ? 768 : 416;
+        int block = format_traits(x)->block_elements, cols = block > 32 ? 768 : 416;
         check_both(c,
                    (struct matvec_case){{x, x, x}, MATVEC_STORE, 3, {75, 40, 8}, cols, ACT_INT8});
         check_both(c, (struct matvec_case){{x, x}, MATVEC_GELU_MUL, 2, {96, 96}, cols, ACT_INT8});

@@ -104,7 +104,7 @@ static void compare_grouped(struct check *c, const struct grouped_case *g, const
     double budget = act8_budget(g->format[k]) + (g->is_half ? 1e-7 : 0);
     check_that(c, error <= budget && is_untouched,
                "grouped_i8 %s%s, %d x %d rows, %d experts of %d x %d: NMSE %.2g%s",
-               format_of(g->format[k])->name, g->is_half ? " fp16" : "", g->n_rows, g->n_used,
+               format_traits(g->format[k])->name, g->is_half ? " fp16" : "", g->n_rows, g->n_used,
                g->n_expert, g->w_rows[k], g->cols, error, is_untouched ? "" : ", wrong rows");
     free(expected);
     free(found);
@@ -235,7 +235,8 @@ static void time_product(struct check *c, struct rng *rng, struct timed *t, enum
     double s = check_time(c, run_product, t, false);
     double ops = 2.0 * (double)n_pairs * rows * cols * t->args.n_w;
     printf("  grouped_i8 %s %s %d rows: %.1f us, %.1f TOP/s (ceiling 372)\n",
-           format_of(format)->name, is_down ? "down" : "gate, up", n_rows, s * 1e6, ops / s / 1e12);
+           format_traits(format)->name, is_down ? "down" : "gate, up", n_rows, s * 1e6,
+           ops / s / 1e12);
     for (int k = 0; k < t->args.n_w; k++) {
         check_free(t->args.y[k]);
         check_weight_free(&t->args.w[k]);

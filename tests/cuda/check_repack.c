@@ -35,7 +35,7 @@ static void check_layout(struct check *c, enum format format, enum cuda_layout l
     }
     bool is_rounded = layout == LAYOUT_TILES && is_k_format(format);
     check_that(c, error <= (is_rounded ? most * 4 / 2048 : 0), "repack %s layout %d %dx%d: %g",
-               format_of(format)->name, layout, rows, cols, (double)error);
+               format_traits(format)->name, layout, rows, cols, (double)error);
     check_free(device_x);
     check_free(args.y);
     check_step_free(&step);
@@ -87,8 +87,8 @@ static void time_repack(struct check *c, enum format format)
     run.row_bytes = (int64_t)format_row_bytes(format, 2560);
     run.file = check_alloc(NULL, (size_t)run.row_bytes * 16384);
     double s = check_time(c, run_repack, &run, true);
-    printf("repack %-6s 16384x2560 %7.1f us %6.0f GB/s read\n", format_of(format)->name, s * 1e6,
-           (double)run.row_bytes * 16384 / s / 1e9);
+    printf("repack %-6s 16384x2560 %7.1f us %6.0f GB/s read\n", format_traits(format)->name,
+           s * 1e6, (double)run.row_bytes * 16384 / s / 1e9);
     check_free(run.file);
     check_weight_free(&run.w);
 }
@@ -97,7 +97,7 @@ void check_repack(struct check *c)
 {
     for (int f = 0; f < FORMAT_COUNT; f++) {
         enum format format = (enum format)f;
-        int block = format_of(format)->block_elements, cols = block > 32 ? 768 : 160;
+        int block = format_traits(format)->block_elements, cols = block > 32 ? 768 : 160;
         check_layout(c, format, LAYOUT_FILE, 19, cols);
         check_layout(c, format, LAYOUT_FLOATS, 19, cols);
         check_layout(c, format, block > 1 ? LAYOUT_TILES : LAYOUT_ROWS, 19, cols);

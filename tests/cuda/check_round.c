@@ -93,12 +93,12 @@ static void check_acts(struct check *c, const char *what, struct act *clean, str
 static void check_values(struct check *c, const char *what, enum format format, void *clean,
                          void *bad, int32_t rows, int32_t cols, struct area area)
 {
-    int32_t block = format_of(format)->block_elements;
-    size_t block_bytes = (size_t)format_of(format)->block_bytes;
+    int32_t block = format_traits(format)->block_elements;
+    size_t block_bytes = (size_t)format_traits(format)->block_bytes;
     size_t n = (size_t)rows * (size_t)cols, bytes = n / (size_t)block * block_bytes;
     char *x = fetch(clean, bytes), *y = fetch(bad, bytes);
     float *decoded = malloc(n * sizeof *decoded);
-    format_of(format)->decode(y, decoded, (int64_t)n);
+    format_traits(format)->decode(y, decoded, (int64_t)n);
     bool is_right = true;
     for (int32_t i = 0; i < (int32_t)n; i += block) {
         size_t at = (size_t)(i / block) * block_bytes;
@@ -109,7 +109,7 @@ static void check_values(struct check *c, const char *what, enum format format, 
     }
     free(x), free(y), free(decoded);
     is_right = check_free(clean) & check_free(bad) & is_right;
-    check_that(c, is_right, "round: %s, %s, %d rows", what, format_of(format)->name, rows);
+    check_that(c, is_right, "round: %s, %s, %d rows", what, format_traits(format)->name, rows);
 }
 
 /* Normal random rows on the device, with the bad number where it is wanted. */
@@ -338,7 +338,7 @@ static uint16_t *new_mirror(struct check *c, enum format format, bool is_bad)
 {
     enum { ROWS = 8 };
     struct rng rng = {18};
-    const struct format_traits *traits = format_of(format);
+    const struct format_traits *traits = format_traits(format);
     size_t row_bytes = format_row_bytes(format, COLS), n = ROWS * COLS;
     float *x = malloc(n * sizeof *x);
     char *file = malloc(ROWS * row_bytes);
@@ -374,10 +374,10 @@ static uint16_t *new_mirror(struct check *c, enum format format, bool is_bad)
 static void check_mirrors(struct check *c)
 {
     for (enum format f = 0; f < FORMAT_COUNT; f++) {
-        int32_t block = format_of(f)->block_elements;
+        int32_t block = format_traits(f)->block_elements;
         struct area area = {BAD_ROW, 1, BAD_COL / block * block, block};
         char label[64];
-        snprintf(label, sizeof label, "mirror of %s", format_of(f)->name);
+        snprintf(label, sizeof label, "mirror of %s", format_traits(f)->name);
         check_values(c, label, FORMAT_F16, new_mirror(c, f, false), new_mirror(c, f, true), 8, COLS,
                      area);
     }
@@ -455,7 +455,7 @@ static struct act attend(struct check *c, enum format format, enum act_kind kind
         check_normal(&rng, x, n, 0.2f);
         if (bad_input == (is_v ? IN_VALUE : IN_KEY))
             x[(sequence[BAD_ROW] * POSITIONS + 1) * COLS + BAD_COL] = odd;
-        format_of(format)->encode(x, file, (int64_t)n);
+        format_traits(format)->encode(x, file, (int64_t)n);
         *(is_v ? &args.cache.v : &args.cache.k) = check_alloc(file, bytes);
     }
     args.step = check_step(3, 3, 0, NULL, position, sequence, NULL);
@@ -492,7 +492,7 @@ static void check_attention(struct check *c)
             area.first_col = BAD_COL, area.n_cols = 1;
         char label[80];
         snprintf(label, sizeof label, "attention_%s with NaN in %s of %s",
-                 is_prompt ? "prefill" : "decode", names[input], format_of(format)->name);
+                 is_prompt ? "prefill" : "decode", names[input], format_traits(format)->name);
         check_acts(c, label, &clean, &bad, 3, area);
     }
 }

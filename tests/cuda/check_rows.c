@@ -145,10 +145,10 @@ static void check_embed(struct check *c, struct rng *rng, enum format format,
     /* In tiles the scales of the K formats are products rounded to fp16, with an error of up to
      * 2^-11. A value is the difference of two such terms, which may be a few times larger than
      * it. */
-    bool is_rounded = layout == LAYOUT_TILES && format_of(format)->block_elements == 256;
+    bool is_rounded = layout == LAYOUT_TILES && format_traits(format)->block_elements == 256;
     is_right = is_right && (is_rounded ? error < 1e-6 : error == 0);
     is_right = check_free(args.y) && is_right;
-    check_that(c, is_right, "embed: %s layout %d, columns %d + %d: %g", format_of(format)->name,
+    check_that(c, is_right, "embed: %s layout %d, columns %d + %d: %g", format_traits(format)->name,
                (int)layout, first_col, cols, error);
     free(y);
     free(values);
@@ -211,7 +211,7 @@ static void check_ple(struct check *c, struct rng *rng, enum format format, int3
     bool is_whole =
         check_free(p.y) & check_free((void *)(uintptr_t)p.a) & check_free((void *)(uintptr_t)p.w);
     check_that(c, error < PLE_BUDGET && is_poison(y, n_live, n) && is_whole,
-               "ple: %s %d groups of %d: %g", format_of(format)->name, n_groups, group, error);
+               "ple: %s %d groups of %d: %g", format_traits(format)->name, n_groups, group, error);
     check_step_free(&p.step);
     check_weight_free(&table);
     free(values);

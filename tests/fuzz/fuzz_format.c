@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2) return 0;
-    const struct format_traits *t = format_of((enum format)(data[0] % FORMAT_COUNT));
+    const struct format_traits *t = format_traits((enum format)(data[0] % FORMAT_COUNT));
     size_t n_block = (size - 1) / (size_t)t->block_bytes;
     size_t bytes = n_block * (size_t)t->block_bytes;
     size_t n = n_block * (size_t)t->block_elements;

@@ -135,7 +135,7 @@ static void reshape(struct gguf_writer *w, const struct gguf_out_tensor *t, cons
         number = number_of(e) % 43;
     }
     for (int i = 0; i < n_dims; i++) n *= dims[i];
-    if (!tensor_type_of(number, &type) || n < 0 || n > 1 << 20) return;
+    if (!tensor_type_find(number, &type) || n < 0 || n > 1 << 20) return;
     snprintf(name, sizeof name, "%s", t->name);
     uint64_t bytes = (uint64_t)n / type.block_elements * type.block_bytes;
     uint8_t *data = mem_alloc(bytes + 1, 1);

@@ -75,8 +75,8 @@ static void open_product(struct product *p, const struct cpu_kernels *k, enum fo
     uint8_t *bytes = mem_alloc((size_t)rows, row_bytes);
     p->decoded = mem_alloc((size_t)(rows * cols), sizeof(float));
     for (int64_t r = 0; r < rows; r++) {
-        format_of(format)->encode(values + r * cols, bytes + (size_t)r * row_bytes, cols);
-        format_of(format)->decode(bytes + (size_t)r * row_bytes, p->decoded + r * cols, cols);
+        format_traits(format)->encode(values + r * cols, bytes + (size_t)r * row_bytes, cols);
+        format_traits(format)->decode(bytes + (size_t)r * row_bytes, p->decoded + r * cols, cols);
     }
     p->source = (struct weight){.name = "weight",
                                 .format = format,
@@ -169,14 +169,14 @@ static void check_shape(const struct cpu_kernels *k, enum format format, int64_t
     }
     /* Scales of the K formats are products, rounded to a half in tiles: 2^-11. */
     bool is_rounded = format == FORMAT_Q4_K || format == FORMAT_Q5_K;
-    check(k->name, format_of(format)->name, relative(d), is_rounded ? 1e-3 : 1e-6);
+    check(k->name, format_traits(format)->name, relative(d), is_rounded ? 1e-3 : 1e-6);
     close_product(&p);
 }
 
 static void check_format(const struct cpu_kernels *k, enum format format)
 {
     check_shape(k, format, COLS);
-    if (ODD_COLS % format_of(format)->block_elements == 0) check_shape(k, format, ODD_COLS);
+    if (ODD_COLS % format_traits(format)->block_elements == 0) check_shape(k, format, ODD_COLS);
 }
 
 /* Blocks so small that 127 by their largest value is infinite, in full or not in the end. */
@@ -282,8 +282,8 @@ static void check_halves(const struct cpu_kernels *k, enum format format, int n_
     float *p[2] = {mem_alloc((size_t)(n_a * n_b), 4), mem_alloc((size_t)(n_a * n_b), 4)};
     uint8_t *bytes = mem_alloc((size_t)n_b, row_bytes);
     for (int j = 0; j < n_b; j++) {
-        format_of(format)->encode(b + j * n, bytes + (size_t)j * row_bytes, n);
-        format_of(format)->decode(bytes + (size_t)j * row_bytes, b + j * n, n);
+        format_traits(format)->encode(b + j * n, bytes + (size_t)j * row_bytes, n);
+        format_traits(format)->decode(bytes + (size_t)j * row_bytes, b + j * n, n);
     }
     struct float_rows rows[2] = {{format, bytes, row_bytes}, rows_of(b, n)};
     for (int i = 0; i < 2; i++) {
@@ -388,7 +388,7 @@ static void check_elementwise(const struct cpu_kernels *k, int n)
 static void check_kernels(const struct cpu_kernels *k)
 {
     for (enum format f = 0; f < FORMAT_COUNT; f++) {
-        if (format_of(f)->codes != CODE_NONE) check_format(k, f);
+        if (format_traits(f)->codes != CODE_NONE) check_format(k, f);
     }
     check_quantize(k);
     check_dots(k, 7, 9, 256);
@@ -445,11 +445,11 @@ static void measure(const struct cpu_kernels *k)
     static const int32_t counts[] = {1, 2, 4, 8, 64, 256};
     for (enum format f = 0; f < FORMAT_COUNT; f++) {
         struct product p;
-        if (format_of(f)->codes == CODE_NONE) continue;
+        if (format_traits(f)->codes == CODE_NONE) continue;
         open_product(&p, k, f, 2560, 2560, 256);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             double s = seconds_for(k, &p, counts[i]);
-            printf("%s,%s,%d,%.1f,%.1f\n", k->name, format_of(f)->name, counts[i],
+            printf("%s,%s,%d,%.1f,%.1f\n", k->name, format_traits(f)->name, counts[i],
                    (double)p.tiled.bytes / s / 1e9, 2.0 * 2560 * 2560 * counts[i] / s / 1e9);
         }
         close_product(&p);

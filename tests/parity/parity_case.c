@@ -48,7 +48,7 @@ static struct weight table_of(const char *name, const float *values, int64_t row
  * stack lies as much foreign memory, NaN as floats, as between the two halves of a fused matrix. */
 static void draw_weight(struct draw *d, int32_t n_expert, int64_t rows, int64_t cols)
 {
-    const struct format_traits *traits = format_of(d->c->shape.format);
+    const struct format_traits *traits = format_traits(d->c->shape.format);
     size_t row_bytes = format_row_bytes(d->c->shape.format, cols);
     size_t n_rows = (size_t)(n_expert * rows), apart = n_expert > 1 ? 2 : 1;
     size_t expert_bytes = apart * (size_t)rows * row_bytes;

@@ -324,9 +324,9 @@ double parity_budget(const struct parity_shape *shape)
 #undef X
     };
     if (listed[shape->code] >= 0) return listed[shape->code];
-    double error = format_of(FORMAT_Q8_0)->budget;
+    double error = format_traits(FORMAT_Q8_0)->budget;
     if (shape->format == FORMAT_F32) return 1e-11;
     if (shape->format == FORMAT_F16 || shape->format == FORMAT_BF16)
-        error = format_of(FORMAT_BF16)->budget;
+        error = format_traits(FORMAT_BF16)->budget;
     return 2.0 * error * error;
 }

@@ -76,7 +76,7 @@ static void add_norms(struct list *l)
 static void add_formats(struct list *l)
 {
     for (int f = 0; f < FORMAT_COUNT; f++) {
-        int32_t block = format_of((enum format)f)->block_elements;
+        int32_t block = format_traits((enum format)f)->block_elements;
         int32_t unit = block == 1 ? 64 : block;
         struct parity_shape s = {.code = OP_EMBED, .format = (enum format)f, .inner = 4 * unit};
         static const int32_t starts[] = {0, 32, 96};
@@ -131,7 +131,8 @@ static void add_experts(struct list *l)
     static const enum format formats[] = {FORMAT_Q4_0, FORMAT_Q5_1, FORMAT_Q8_0, FORMAT_Q4_K,
                                           FORMAT_F16,  FORMAT_BF16, FORMAT_F32};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        int32_t block = format_of(formats[i])->block_elements, inner = block > 1 ? 2 * block : 64;
+        int32_t block = format_traits(formats[i])->block_elements,
+                inner = block > 1 ? 2 * block : 64;
         struct parity_shape s = {.format = formats[i],
                                  .cols = 24,
                                  .inner = inner,
@@ -200,7 +201,7 @@ void parity_label(const struct parity_shape *s, char out[160])
         n += snprintf(out + n, 160 - (size_t)n, ", heads %d/%d x %d, window %d in %d, %d at %d",
                       s->n_heads, s->n_kv_heads, s->head_dim, s->window, s->capacity, s->n_decode,
                       s->depth);
-    snprintf(out + n, 160 - (size_t)n, ", %s%s%s%s", format_of(s->format)->name,
+    snprintf(out + n, 160 - (size_t)n, ", %s%s%s%s", format_traits(s->format)->name,
              s->has_weight ? ", weight" : "", s->has_ties ? ", ties" : "",
              s->is_fine ? ", fine" : "");
 }

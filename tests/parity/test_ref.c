@@ -66,7 +66,7 @@ static void formula_rope(const struct parity_case *c, int32_t r, double *y)
 static void cached_row(const struct parity_case *c, const struct weight *table, int32_t sequence,
                        int32_t position, int32_t head, float *out)
 {
-    const struct format_traits *traits = format_of(c->cache.format);
+    const struct format_traits *traits = format_traits(c->cache.format);
     char stored[4 * 512];
     const float *row = (const float *)table->data +
                        (size_t)(sequence * c->n_position + position) * (size_t)table->cols;
@@ -232,7 +232,7 @@ static void check_routes(const struct parity_case *c, const struct parity_result
 static void check_cells(const struct parity_case *c, const struct parity_result *out,
                         const char *label)
 {
-    const struct format_traits *traits = format_of(c->cache.format);
+    const struct format_traits *traits = format_traits(c->cache.format);
     int32_t d = c->cache.head_dim, n_cells = c->n_seq * c->cache.capacity;
     for (int32_t cell = 0; cell < n_cells; cell++) {
         int32_t t = c->step.n_token - 1;

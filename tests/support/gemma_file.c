@@ -92,7 +92,7 @@ struct gemma_layout gemma_layout_plain(enum format format)
 /* Q4_0 as in the quantisation-aware files of Google: both tables Q6_K. Q8_0: tables Q8_0 too.
  * Q4_K as in the usual mixture: tables, attn_v and ffn_down Q6_K, expert_down Q5_1 since its 704
  * inputs exclude K-quants. The others: one type everywhere. per_layer_model_proj is always BF16. */
-struct gemma_layout gemma_layout_of(enum format main)
+struct gemma_layout gemma_layout_for_format(enum format main)
 {
     struct gemma_layout layout = gemma_layout_plain(main);
     layout.ple_proj = FORMAT_BF16;
@@ -111,7 +111,7 @@ struct gemma_layout gemma_layout_of(enum format main)
 /* A type of which `inputs` is a whole number of blocks. */
 static enum format fitting_format(enum format format, int64_t inputs)
 {
-    if (inputs % format_of(format)->block_elements == 0) return format;
+    if (inputs % format_traits(format)->block_elements == 0) return format;
     if (inputs % 32 != 0) return FORMAT_F16;
     switch (format) {
     case FORMAT_Q4_K: return FORMAT_Q4_0;

@@ -45,7 +45,7 @@ struct gemma_layout {
 
 /* The types that published files have; see gemma_file.c. Where a row is not a whole number of
  * blocks, a type with smaller blocks is taken instead. */
-struct gemma_layout gemma_layout_of(enum format main);
+struct gemma_layout gemma_layout_for_format(enum format main);
 
 /* Every tensor the same: for tests of a format. */
 struct gemma_layout gemma_layout_plain(enum format format);

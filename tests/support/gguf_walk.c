@@ -45,7 +45,7 @@ static uint64_t walk_tensor(const struct gguf *g, const struct gguf_tensor *t)
     uint64_t sum = sum_bytes(t->data, t->bytes) + (gguf_tensor_find(g, t->name) == t);
     sum += strlen(t->name) + strlen(t->type_name);
     if (!t->is_supported) return sum;
-    const struct format_traits *traits = format_of(t->format);
+    const struct format_traits *traits = format_traits(t->format);
     if (t->bytes < (size_t)traits->block_bytes) return sum;
     traits->decode(t->data, row, traits->block_elements);
     return sum + (row[0] > 0.0f);

@@ -250,7 +250,7 @@ void gguf_add_bytes(struct gguf_writer *w, const char *name, uint32_t gguf_type,
 void gguf_add_fill(struct gguf_writer *w, const char *name, enum format format, const int64_t *dims,
                    int n_dims, gguf_fill_fn fill, void *user)
 {
-    struct gguf_out_tensor t = {.gguf_type = format_of(format)->gguf_type,
+    struct gguf_out_tensor t = {.gguf_type = format_traits(format)->gguf_type,
                                 .bytes = tensor_bytes(format, dims, n_dims),
                                 .fill = fill,
                                 .user = user};
@@ -260,7 +260,7 @@ void gguf_add_fill(struct gguf_writer *w, const char *name, enum format format, 
 void gguf_add_values(struct gguf_writer *w, const char *name, enum format format,
                      const int64_t *dims, int n_dims, const float *values)
 {
-    const struct format_traits *traits = format_of(format);
+    const struct format_traits *traits = format_traits(format);
     struct gguf_out_tensor t = {.gguf_type = traits->gguf_type,
                                 .bytes = tensor_bytes(format, dims, n_dims)};
     t.data = mem_alloc((size_t)t.bytes, 1);
@@ -360,7 +360,7 @@ static bool save_tensor(struct sink *s, const struct gguf_out_tensor *t, uint8_t
 {
     if (t->data) return sink_add(s, t->data, (size_t)t->bytes);
     struct tensor_type type = {.block_bytes = 1};
-    tensor_type_of(t->gguf_type, &type);
+    tensor_type_find(t->gguf_type, &type);
     uint64_t step = PIECE_BYTES / type.block_bytes * type.block_bytes;
     for (uint64_t at = 0; at < t->bytes; at += step) {
         size_t n = (size_t)(t->bytes - at < step ? t->bytes - at : step);

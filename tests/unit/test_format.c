@@ -17,7 +17,7 @@ static void test_table(void **state)
 {
     (void)state;
     for (int i = 0; i < FORMAT_COUNT; i++) {
-        const struct format_traits *t = format_of((enum format)i);
+        const struct format_traits *t = format_traits((enum format)i);
         enum format found = FORMAT_COUNT;
         assert_true(format_from_gguf(t->gguf_type, &found));
         assert_int_equal(found, i);
@@ -103,7 +103,7 @@ static void test_bfloat(void **state)
 
 static void decode_one(enum format format, const uint8_t *block, float *out)
 {
-    const struct format_traits *t = format_of(format);
+    const struct format_traits *t = format_traits(format);
     t->decode(block, out, t->block_elements);
 }
 
@@ -220,7 +220,7 @@ static double relative_error(enum format format, const float *x)
 {
     static uint8_t bytes[N * 4];
     static float y[N];
-    const struct format_traits *t = format_of(format);
+    const struct format_traits *t = format_traits(format);
     t->encode(x, bytes, N);
     t->decode(bytes, y, N);
     double error = 0.0, sum = 0.0;
@@ -240,7 +240,7 @@ static void test_budget(void **state)
             struct rng r = {.state = seed};
             float spread = seed % 2 ? 1.0f : 0.02f;
             for (int i = 0; i < N; i++) x[i] = spread * rng_normal(&r);
-            const struct format_traits *t = format_of((enum format)f);
+            const struct format_traits *t = format_traits((enum format)f);
             double error = relative_error((enum format)f, x);
             if (error > t->budget)
                 fail_msg("%s: error %.5f, budget %.5f (seed %d)", t->name, error, t->budget,
@@ -256,7 +256,7 @@ static void test_exact(void **state)
     float x[256], y[256];
     uint8_t bytes[1024];
     for (int f = 0; f < FORMAT_COUNT; f++) {
-        const struct format_traits *t = format_of((enum format)f);
+        const struct format_traits *t = format_traits((enum format)f);
         memset(x, 0, sizeof x);
         t->encode(x, bytes, 256);
         t->decode(bytes, y, 256);
@@ -276,8 +276,8 @@ static void test_q8_0_keeps_what_is_not_finite(void **state)
     for (int i = 0; i < 3; i++) {
         float x[64] = {[7] = bad[i], [40] = 1}, y[64];
         uint8_t bytes[68];
-        format_of(FORMAT_Q8_0)->encode(x, bytes, 64);
-        format_of(FORMAT_Q8_0)->decode(bytes, y, 64);
+        format_traits(FORMAT_Q8_0)->encode(x, bytes, 64);
+        format_traits(FORMAT_Q8_0)->decode(bytes, y, 64);
         assert_true(!isfinite(y[7]));
         assert_true(y[40] > 0.99f);
     }
@@ -290,7 +290,7 @@ static void test_odd_input(void **state)
     static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1e-45f, -0.0f};
     float x[256], y[256];
     for (int f = 0; f < FORMAT_COUNT; f++) {
-        const struct format_traits *t = format_of((enum format)f);
+        const struct format_traits *t = format_traits((enum format)f);
         size_t bytes = format_row_bytes((enum format)f, 256);
         uint8_t *block = malloc(bytes + 1);
         assert_non_null(block);

@@ -188,7 +188,7 @@ static void test_tensors(void **state)
     assert_int_equal(t->bytes, 6 * 34);
     assert_int_equal(((uintptr_t)t->offset & 31), 0);
     float row[64];
-    format_of(t->format)->decode(t->data, row, 64);
+    format_traits(t->format)->decode(t->data, row, 64);
     assert_float_equal(row[0], -3.0f, 0.02);
     assert_float_equal(row[6], 3.0f, 0.02);
 

@@ -188,7 +188,7 @@ static void test_logprob(void **state)
     struct sampler *s = open_sampler(sampling, N);
     for (int i = 0; i < 100; i++) {
         int32_t id = sample_pick(s, logits);
-        float logprob = logprob_of(logits, N, id, NULL, 0);
+        float logprob = logprob_compute(logits, N, id, NULL, 0);
         assert_true(fabs((double)logprob - ((double)logits[id] - log(sum))) < 1e-5);
     }
     sample_close(s);
@@ -443,7 +443,8 @@ static void test_speed(void **state)
         for (int round = 0; round < 20; round++) {
             double begin = cost_cpu_seconds();
             int32_t id = sample_pick(s, logits);
-            if (ways[i].wants_logprob) logprob_of(logits, LARGE, id, top, CARAT_TOP_LOGPROBS_MAX);
+            if (ways[i].wants_logprob)
+                logprob_compute(logits, LARGE, id, top, CARAT_TOP_LOGPROBS_MAX);
             double seconds = cost_cpu_seconds() - begin;
             sample_accept(s, id);
             if (seconds < best) best = seconds;

@@ -35,22 +35,22 @@ struct block_job {
     float *segment_values, *total_values;
 };
 
-static int32_t group_of(const struct plan *plan, const struct op *op)
+static int32_t group_size(const struct plan *plan, const struct op *op)
 {
     return op->p.attention.n_heads / plan->caches[op->p.attention.cache].n_heads;
 }
 
 /* Tokens of an item: as many as make QUERIES_MAX queries, at least one. */
-static int32_t tokens_of(int32_t group)
+static int32_t tokens_per_item(int32_t group)
 {
     return group < QUERIES_MAX ? QUERIES_MAX / group : 1;
 }
 
 size_t cpu_attention_worker_bytes(const struct plan *plan, const struct op *op)
 {
-    size_t group = (size_t)group_of(plan, op);
+    size_t group = (size_t)group_size(plan, op);
     size_t d = (size_t)plan->caches[op->p.attention.cache].head_dim;
-    size_t queries = group * (size_t)tokens_of((int32_t)group);
+    size_t queries = group * (size_t)tokens_per_item((int32_t)group);
     return ((queries * 3 + 2 * KEY_BLOCK) * d + queries * (KEY_BLOCK + 1)) * sizeof(float) +
            queries * 2 * sizeof(struct running);
 }
@@ -77,7 +77,7 @@ size_t cpu_attention_partial_floats(const struct plan *plan, const struct op *op
 
 static void cut_scratch(struct block_job *j, void *scratch)
 {
-    size_t queries = (size_t)(j->group * tokens_of(j->group)), d = (size_t)j->d;
+    size_t queries = (size_t)(j->group * tokens_per_item(j->group)), d = (size_t)j->d;
     j->q = scratch;
     j->segment_values = j->q + queries * d;
     j->total_values = j->segment_values + queries * d;
@@ -103,7 +103,7 @@ static void clear(struct running *r, float *values, int32_t n, int32_t d)
 }
 
 /* Bytes from the cache's beginning to the head's keys, and to its values, of a position. */
-static size_t offset_of(const struct block_job *j, int32_t position)
+static size_t head_offset(const struct block_job *j, int32_t position)
 {
     return kv_offset(j->cache, j->sequence, position) +
            (size_t)j->key_head * (size_t)j->cache->head_bytes;
@@ -126,7 +126,7 @@ static void read_block(const struct block_job *j, int32_t first, int32_t last, s
 {
     const struct kv_cache *c = j->cache;
     size_t stride = (size_t)kv_cell_bytes(c);
-    size_t at = offset_of(j, first), decoded = (size_t)j->d * sizeof(float);
+    size_t at = head_offset(j, first), decoded = (size_t)j->d * sizeof(float);
     bool is_whole = last - first < kv_stretch(c, first);
     if (j->n_tokens * j->group <= FEW_QUERIES && format_is_float(c->format) && is_whole) {
         *k = (struct float_rows){c->format, (const char *)c->k + at, stride};
@@ -137,9 +137,11 @@ static void read_block(const struct block_job *j, int32_t first, int32_t last, s
     *k = (struct float_rows){FORMAT_F32, j->k, decoded};
     *v = (struct float_rows){FORMAT_F32, j->v, decoded};
     for (int32_t i = 0; i <= last - first; i++) {
-        at = offset_of(j, first + i);
-        cpu_decode(kernels_of(j->s), c->format, (const char *)c->k + at, j->k + i * j->d, j->d);
-        cpu_decode(kernels_of(j->s), c->format, (const char *)c->v + at, j->v + i * j->d, j->d);
+        at = head_offset(j, first + i);
+        cpu_decode(cpu_step_kernels(j->s), c->format, (const char *)c->k + at, j->k + i * j->d,
+                   j->d);
+        cpu_decode(cpu_step_kernels(j->s), c->format, (const char *)c->v + at, j->v + i * j->d,
+                   j->d);
     }
 }
 
@@ -163,7 +165,7 @@ static void soften(const struct cpu_kernels *k, struct running *r, float *p, int
 /* Adds the keys [first, last] of one block to the segment's running softmax of every query. */
 static void add_block(const struct block_job *j, int32_t first, int32_t last)
 {
-    const struct cpu_kernels *k = kernels_of(j->s);
+    const struct cpu_kernels *k = cpu_step_kernels(j->s);
     int32_t n = last - first + 1, n_queries = j->n_tokens * j->group;
     struct float_rows keys, values;
     read_block(j, first, last, &keys, &values);
@@ -208,7 +210,7 @@ static void join(struct running *total, float *total_values, const struct runnin
     *total = (struct running){.top = top, .sum = total->sum * a + part->sum * b};
 }
 
-static float *output_of(const struct cpu_step *s, int32_t row, int32_t head, int32_t d)
+static float *head_output(const struct cpu_step *s, int32_t row, int32_t head, int32_t d)
 {
     return s->y0 + (int64_t)row * s->y_cols + head * d;
 }
@@ -222,11 +224,11 @@ static void load_queries(const struct block_job *j)
                n * sizeof *j->q);
 }
 
-static struct block_job job_of(const struct cpu_step *s, const struct pool_worker *worker)
+static struct block_job make_job(const struct cpu_step *s, const struct pool_worker *worker)
 {
     const struct kv_cache *cache = &s->program->plan->caches[s->op->p.attention.cache];
     struct block_job j = {
-        .s = s, .cache = cache, .d = cache->head_dim, .group = group_of(s->program->plan, s->op)};
+        .s = s, .cache = cache, .d = cache->head_dim, .group = group_size(s->program->plan, s->op)};
     cut_scratch(&j, worker_scratch(s, worker));
     return j;
 }
@@ -250,9 +252,9 @@ static void attend_run(struct block_job *j)
                  j->segment_values + i * j->d, j->d);
     }
     for (int32_t i = 0; i < n_queries; i++)
-        kernels_of(j->s)->scale(
+        cpu_step_kernels(j->s)->scale(
             j->total_values + i * j->d, 1.0f / j->total[i].sum,
-            output_of(j->s, j->row + i / j->group, j->key_head * j->group + i % j->group, j->d),
+            head_output(j->s, j->row + i / j->group, j->key_head * j->group + i % j->group, j->d),
             j->d);
 }
 
@@ -272,8 +274,8 @@ static int32_t run_length(const struct cpu_step *s, int32_t row, int32_t most)
 
 static void attend_rows(const struct cpu_step *s, const struct pool_worker *worker)
 {
-    struct block_job j = job_of(s, worker);
-    int32_t n_rows = rows_of(s), per_item = tokens_of(j.group);
+    struct block_job j = make_job(s, worker);
+    int32_t n_rows = cpu_step_rows(s), per_item = tokens_per_item(j.group);
     int64_t n_items = (int64_t)((n_rows + per_item - 1) / per_item) * j.cache->n_heads;
     for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) {
         /* Late tokens see the most keys: begin with them, so that no worker ends with one. */
@@ -301,9 +303,9 @@ static struct running *partial_at(const struct cpu_step *s, int32_t row, int32_t
 
 static void attend_segments(const struct cpu_step *s, const struct pool_worker *worker)
 {
-    struct block_job j = job_of(s, worker);
+    struct block_job j = make_job(s, worker);
     int32_t n_segments = segments_max(s->program->plan, s->op);
-    int64_t n_items = (int64_t)rows_of(s) * j.cache->n_heads * n_segments;
+    int64_t n_items = (int64_t)cpu_step_rows(s) * j.cache->n_heads * n_segments;
     j.n_tokens = 1;
     for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) {
         int32_t first, last, segment = (int32_t)(item % n_segments);
@@ -324,11 +326,11 @@ static void attend_segments(const struct cpu_step *s, const struct pool_worker *
 
 void cpu_JOIN_SEGMENTS(const struct cpu_step *s, const struct pool_worker *worker)
 {
-    if (rows_of(s) > SPLIT_ROWS_MAX) return;
+    if (cpu_step_rows(s) > SPLIT_ROWS_MAX) return;
     int32_t n_heads = s->op->p.attention.n_heads;
-    struct block_job j = job_of(s, worker);
+    struct block_job j = make_job(s, worker);
     int64_t begin, end;
-    pool_stretch(worker, (int64_t)rows_of(s) * n_heads, &begin, &end);
+    pool_stretch(worker, (int64_t)cpu_step_rows(s) * n_heads, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         int32_t row = (int32_t)(i / n_heads), head = (int32_t)(i % n_heads), first, last;
         visible(s, row, &first, &last);
@@ -337,14 +339,14 @@ void cpu_JOIN_SEGMENTS(const struct cpu_step *s, const struct pool_worker *worke
             const struct running *partial = partial_at(s, row, head, segment, j.d);
             join(j.total, j.total_values, partial, (const float *)(const void *)(partial + 1), j.d);
         }
-        kernels_of(s)->scale(j.total_values, 1.0f / j.total->sum, output_of(s, row, head, j.d),
-                             j.d);
+        cpu_step_kernels(s)->scale(j.total_values, 1.0f / j.total->sum,
+                                   head_output(s, row, head, j.d), j.d);
     }
 }
 
 void cpu_ATTENTION(const struct cpu_step *s, const struct pool_worker *worker)
 {
-    if (rows_of(s) > SPLIT_ROWS_MAX)
+    if (cpu_step_rows(s) > SPLIT_ROWS_MAX)
         attend_rows(s, worker);
     else
         attend_segments(s, worker);

@@ -190,7 +190,7 @@ static void add_needs(const struct plan *plan, const struct op *op, struct scrat
     }
 }
 
-static struct scratch_layout scratch_layout_of(const struct device *device, const struct plan *plan)
+static struct scratch_layout lay_out_scratch(const struct device *device, const struct plan *plan)
 {
     struct scratch_needs needs = {0};
     struct scratch_layout y = {0};
@@ -206,12 +206,12 @@ static struct scratch_layout scratch_layout_of(const struct device *device, cons
 
 static size_t cpu_scratch_bytes(const struct device *device, const struct plan *plan)
 {
-    return scratch_layout_of(device, plan).total;
+    return lay_out_scratch(device, plan).total;
 }
 
 static void cut_scratch(struct program *p, char *base)
 {
-    struct scratch_layout y = scratch_layout_of(p->device, p->plan);
+    struct scratch_layout y = lay_out_scratch(p->device, p->plan);
     p->scratch = (struct scratch){
         .act = (struct act_block *)(void *)(base + y.act),
         .partial = (float *)(void *)(base + y.partial),
@@ -237,7 +237,7 @@ static float *buffer_at(const struct plan *plan, void *memory, buf_id id)
     return (float *)(void *)((char *)memory + plan_buf_at(plan, id)->offset);
 }
 
-static int32_t cols_of(const struct plan *plan, buf_id id)
+static int32_t buf_cols(const struct plan *plan, buf_id id)
 {
     return id == BUF_NONE ? 0 : plan_buf_at(plan, id)->cols;
 }
@@ -292,9 +292,9 @@ static struct cpu_step *add_step(struct program *p, const struct op *op, void *m
         .program = p,
         .sharing = sharing,
         .rows = plan_buf_at(plan, op->out[0] == BUF_NONE ? op->in[0] : op->out[0])->rows,
-        .x_cols = cols_of(plan, op->in[0]),
-        .x1_cols = cols_of(plan, op->in[1]),
-        .y_cols = cols_of(plan, op->out[0]),
+        .x_cols = buf_cols(plan, op->in[0]),
+        .x1_cols = buf_cols(plan, op->in[1]),
+        .y_cols = buf_cols(plan, op->out[0]),
         .x0 = buffer_at(plan, memory, op->in[0]),
         .x1 = buffer_at(plan, memory, op->in[1]),
         .x2 = buffer_at(plan, memory, op->in[2]),
@@ -467,7 +467,7 @@ static void walk(void *user, const struct pool_worker *worker)
         struct cpu_step *s = &p->steps[i];
         if (s->needs_barrier) pool_barrier(worker);
         if (p->begun && worker->index == worker->count - 1) p->begun[i] = os_seconds();
-        if (rows_of(s) > 0) s->run(s, worker);
+        if (cpu_step_rows(s) > 0) s->run(s, worker);
     }
 }
 
@@ -480,7 +480,7 @@ static bool is_small(const struct program *p)
     int32_t context = 1;
     for (int32_t t = 0; t < step->n_token; t++)
         if (step->position[t] >= context) context = step->position[t] + 1;
-    struct plan_work work = plan_work_of(p->plan, step->n_token, step->n_out, context);
+    struct plan_work work = plan_step_work(p->plan, step->n_token, step->n_out, context);
     double seconds = (work.weight_bytes + work.cache_bytes) / 20e9 + work.operations / 300e9;
     return seconds < 2e-6 * p->n_steps;
 }

@@ -21,7 +21,7 @@ static void fill(void *user, const struct pool_worker *worker)
     for (int64_t page = first; page < last; page++) l->memory[page * 4096] = (uint8_t)page;
 }
 
-static void read_all(void *user, const struct pool_worker *worker)
+static void read_memory(void *user, const struct pool_worker *worker)
 {
     struct limits *l = user;
     int64_t first, last;
@@ -30,14 +30,14 @@ static void read_all(void *user, const struct pool_worker *worker)
         l->kernels->read_bytes(l->memory + first * 4096, (size_t)(last - first) * 4096);
 }
 
-static void multiply(void *user, const struct pool_worker *worker)
+static void multiply_registers(void *user, const struct pool_worker *worker)
 {
     struct limits *l = user;
     l->operations[worker->index] = l->kernels->multiply_bytes(PRODUCT_ROUNDS);
 }
 
-static double seconds_of(struct pool *pool, void (*job)(void *, const struct pool_worker *),
-                         struct limits *l)
+static double best_seconds(struct pool *pool, void (*job)(void *, const struct pool_worker *),
+                           struct limits *l)
 {
     double best = 1e30;
     for (int i = 0; i < RUNS; i++) {
@@ -56,7 +56,7 @@ static void measure_reading(struct device *device, size_t room, struct limits *l
     while (l->bytes > room / 2) l->bytes /= 2;
     if (l->bytes < read_size_least || !(l->memory = os_pages_take(l->bytes))) return;
     pool_run(device->pool, fill, l);
-    out->read_bytes = (double)l->bytes / seconds_of(device->pool, read_all, l);
+    out->read_bytes = (double)l->bytes / best_seconds(device->pool, read_memory, l);
     os_pages_give(l->memory, l->bytes);
 }
 
@@ -65,7 +65,7 @@ void cpu_measure_limits(struct device *device, size_t room, struct device_limits
     struct limits l = {.kernels = device->kernels};
     struct device_limits *known = &device->limits;
     if (known->int8_operations <= 0) {
-        double seconds = seconds_of(device->pool, multiply, &l);
+        double seconds = best_seconds(device->pool, multiply_registers, &l);
         for (int i = 0; i < pool_threads(device->pool); i++)
             known->int8_operations += l.operations[i] / seconds;
     }

@@ -49,8 +49,8 @@ static inline void put(const struct product *p, int32_t row, int64_t first, int6
     if (s->op->code == OP_EXPERT_OUT)
         add_scaled(s->y0 + row / s->op->p.expert.n_used * (int64_t)s->y_cols + first, s->x2[row],
                    result, n);
-    else if (s->op->code == OP_MATMUL && row >= rows_of(s))
-        add_scaled(s->y0 + (row - rows_of(s)) * cols + first, 1, result, n);
+    else if (s->op->code == OP_MATMUL && row >= cpu_step_rows(s))
+        add_scaled(s->y0 + (row - cpu_step_rows(s)) * cols + first, 1, result, n);
     else
         memcpy(s->y0 + row * cols + first, result, (size_t)n * sizeof *result);
 }
@@ -75,7 +75,7 @@ static void multiply_tiles(const struct product *p, int64_t tile, int64_t n_tile
         job.n = p->n - done < ITEM_ROWS ? p->n - done : ITEM_ROWS;
         job.list = p->list ? p->list + done : NULL;
         job.first = done;
-        kernels_of(p->s)->tile_dot(&job);
+        cpu_step_kernels(p->s)->tile_dot(&job);
         for (int32_t i = 0; i < job.n; i++)
             put(p, p->list ? p->list[done + i] : done + i, first, n_rows,
                 p->results + i * n_tiles * TILE_ROWS);
@@ -97,7 +97,7 @@ static const float *input_row(const struct product *p, int32_t row)
 static void multiply_decoded(const struct product *p, int64_t first, int64_t last)
 {
     const struct weight *w = p->w->source;
-    const struct cpu_kernels *k = kernels_of(p->s);
+    const struct cpu_kernels *k = cpu_step_kernels(p->s);
     float *decoded = p->results + ITEM_ROWS * ITEM_TILES_MAX * TILE_ROWS;
     for (int n_rows; first < last; first += n_rows) {
         n_rows = last - first < FLOAT_ROWS ? (int)(last - first) : FLOAT_ROWS;
@@ -121,8 +121,8 @@ static void multiply_as_read(const struct product *p, int64_t first, int64_t las
     struct float_rows b = {w->format, weight_row(p, first), w->row_bytes};
     for (int32_t i = 0; i < p->n; i++) {
         int32_t at = p->list ? p->list[i] : i;
-        kernels_of(p->s)->dots(input_row(p, at), 0, 1, b, (int)(last - first), w->cols, p->results,
-                               0);
+        cpu_step_kernels(p->s)->dots(input_row(p, at), 0, 1, b, (int)(last - first), w->cols,
+                                     p->results, 0);
         put(p, at, first, last - first, p->results);
     }
 }
@@ -155,41 +155,41 @@ static void multiply_item(const struct product *p, int64_t item)
 }
 
 /* An even number, as kernels take pairs. */
-static int64_t item_tiles_of(const struct cpu_step *s, int64_t n_tiles, int n_workers)
+static int64_t tiles_per_item(const struct cpu_step *s, int64_t n_tiles, int n_workers)
 {
-    int64_t most = rows_of(s) <= FEW_ROWS ? ITEM_TILES_FEW_ROWS : ITEM_TILES_MAX;
+    int64_t most = cpu_step_rows(s) <= FEW_ROWS ? ITEM_TILES_FEW_ROWS : ITEM_TILES_MAX;
     int64_t tiles = n_tiles / (n_workers * ITEMS_A_WORKER) / 2 * 2;
     if (tiles < ITEM_TILES_MIN) return ITEM_TILES_MIN;
     return tiles < most ? tiles : most;
 }
 
-static int64_t items_of(const struct product *p)
+static int64_t count_items(const struct product *p)
 {
     return (p->n_tiles + p->item_tiles - 1) / p->item_tiles;
 }
 
-static struct product product_of(const struct cpu_step *s, const struct weight *w,
-                                 const struct pool_worker *worker)
+static struct product make_product(const struct cpu_step *s, const struct weight *w,
+                                   const struct pool_worker *worker)
 {
     struct product p = {.s = s,
                         .w = w->device_data,
                         .n_tiles = (w->rows + TILE_ROWS - 1) / TILE_ROWS,
                         .results = worker_scratch(s, worker)};
-    p.item_tiles = item_tiles_of(s, p.n_tiles, worker->count);
+    p.item_tiles = tiles_per_item(s, p.n_tiles, worker->count);
     return p;
 }
 
 void cpu_MATMUL(const struct cpu_step *s, const struct pool_worker *worker)
 {
-    struct product p = product_of(s, s->op->p.matmul.w, worker);
-    p.n = rows_of(s) * (op_is_fine(s->op) && p.w->tiles ? 2 : 1);
+    struct product p = make_product(s, s->op->p.matmul.w, worker);
+    p.n = cpu_step_rows(s) * (op_is_fine(s->op) && p.w->tiles ? 2 : 1);
     if (p.n <= FEW_ROWS) { /* weights come from memory: it is read fastest at a few places */
         int64_t first, last;
         while (pool_take_stretch(worker, s->share, p.n_tiles, ITEM_TILES_MIN, &first, &last))
             multiply_stretch(&p, first, last);
         return;
     }
-    int64_t n_items = items_of(&p);
+    int64_t n_items = count_items(&p);
     for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) multiply_item(&p, item);
 }
 
@@ -200,7 +200,7 @@ void cpu_MATMUL(const struct cpu_step *s, const struct pool_worker *worker)
 void cpu_SORT_ROUTED(const struct cpu_step *s, const struct pool_worker *worker)
 {
     if (worker->index != 0) return;
-    int32_t n_expert = s->op->p.expert.w->n_expert, n = rows_of(s) * s->op->p.expert.n_used;
+    int32_t n_expert = s->op->p.expert.w->n_expert, n = cpu_step_rows(s) * s->op->p.expert.n_used;
     const int32_t *id = (const int32_t *)(const void *)s->x1;
     int32_t *begin = s->program->scratch.routed, *pairs = begin + n_expert + 1;
     memset(begin, 0, (size_t)(n_expert + 1) * sizeof *begin);
@@ -215,15 +215,15 @@ void cpu_SORT_ROUTED(const struct cpu_step *s, const struct pool_worker *worker)
  * experts is made by one worker, in the order of their ids. */
 static void multiply_experts(const struct cpu_step *s, const struct pool_worker *worker)
 {
-    struct product p = product_of(s, s->op->p.expert.w, worker);
+    struct product p = make_product(s, s->op->p.expert.w, worker);
     int32_t n_expert = p.w->source->n_expert;
     const int32_t *begin = s->program->scratch.routed, *pairs = begin + n_expert + 1;
-    int64_t n_items = items_of(&p), cols = p.w->source->rows;
+    int64_t n_items = count_items(&p), cols = p.w->source->rows;
     for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) {
         int64_t most = p.item_tiles * TILE_ROWS, first = item * most, left = cols - first;
         size_t n = (size_t)(left < most ? left : most);
         if (s->op->code == OP_EXPERT_OUT)
-            for (int32_t r = 0; r < rows_of(s); r++)
+            for (int32_t r = 0; r < cpu_step_rows(s); r++)
                 memset(s->y0 + r * cols + first, 0, n * sizeof *s->y0);
         for (p.expert = 0; p.expert < n_expert; p.expert++) {
             p.list = pairs + begin[p.expert];

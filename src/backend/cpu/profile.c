@@ -4,7 +4,7 @@
 
 enum { DECODE_ROWS_MAX = 64 }; /* more rows are a prompt's */
 
-static const char *kind_of(const struct cpu_step *s)
+static const char *step_kind(const struct cpu_step *s)
 {
     if (s->run == cpu_QUANTIZE) return "quantize";
     if (s->run == cpu_TURNS) return "rope tables";
@@ -15,21 +15,22 @@ static const char *kind_of(const struct cpu_step *s)
     return op_name(s->op->code);
 }
 
-static struct time_work work_of(const struct cpu_step *s)
+static struct time_work step_work(const struct cpu_step *s)
 {
     const struct weight *w = op_product(s->op);
     bool is_product = s->run == cpu_MATMUL || s->run == cpu_EXPERT_IN || s->run == cpu_EXPERT_OUT;
-    if (!is_product) return (struct time_work){.kind = kind_of(s)};
+    if (!is_product) return (struct time_work){.kind = step_kind(s)};
     const struct cpu_weight *prepared = w->device_data;
     int32_t per_row = s->run == cpu_MATMUL ? 1 : s->op->p.expert.n_used;
-    return time_work_of(kind_of(s), 1, &w, rows_of(s) * per_row, prepared->tiles, false);
+    return time_work_for_weights(step_kind(s), 1, &w, cpu_step_rows(s) * per_row, prepared->tiles,
+                                 false);
 }
 
 void cpu_profile_add(struct time_tables *tables, const struct program *p, double end)
 {
     struct time_table *t = p->step->n_token > DECODE_ROWS_MAX ? &tables->prefill : &tables->decode;
     for (int32_t i = 0; i < p->n_steps; i++) {
-        struct time_work work = work_of(&p->steps[i]);
+        struct time_work work = step_work(&p->steps[i]);
         double next = i + 1 < p->n_steps ? p->begun[i + 1] : end;
         time_table_add(t, &work, next - p->begun[i]);
     }

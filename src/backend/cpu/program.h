@@ -67,7 +67,7 @@ struct program {
     int32_t n_steps, steps_capacity;
 };
 
-static inline int32_t rows_of(const struct cpu_step *s)
+static inline int32_t cpu_step_rows(const struct cpu_step *s)
 {
     const struct step *step = s->program->step;
     return s->rows == ROWS_TOKEN ? step->n_token : step->n_out;
@@ -78,7 +78,7 @@ static inline int32_t token_row(const struct cpu_step *s, int64_t r)
     return s->rows == ROWS_TOKEN ? (int32_t)r : s->program->step->out_row[r];
 }
 
-static inline const struct cpu_kernels *kernels_of(const struct cpu_step *s)
+static inline const struct cpu_kernels *cpu_step_kernels(const struct cpu_step *s)
 {
     return s->program->device->kernels;
 }

@@ -11,7 +11,7 @@ void cpu_decode(const struct cpu_kernels *k, enum format format, const void *src
     case FORMAT_F32: memcpy(dst, src, (size_t)n * sizeof *dst); break;
     case FORMAT_F16: k->decode_f16(src, dst, n); break;
     case FORMAT_BF16: k->decode_bf16(src, dst, n); break;
-    default: format_of(format)->decode(src, dst, n); break;
+    default: format_traits(format)->decode(src, dst, n); break;
     }
 }
 
@@ -22,7 +22,7 @@ typedef void (*row_fn)(const struct cpu_step *s, int64_t r, const float *x, floa
 static void for_rows(const struct cpu_step *s, const struct pool_worker *worker, row_fn fn)
 {
     int64_t first, last;
-    pool_stretch(worker, rows_of(s), &first, &last);
+    pool_stretch(worker, cpu_step_rows(s), &first, &last);
     for (int64_t r = first; r < last; r++)
         fn(s, r, s->x0 + r * s->x_cols, s->y0 + r * s->y_cols, worker_scratch(s, worker));
 }
@@ -30,13 +30,13 @@ static void for_rows(const struct cpu_step *s, const struct pool_worker *worker,
 void cpu_EMBED(const struct cpu_step *s, const struct pool_worker *worker)
 {
     const struct weight *table = s->op->p.embed.table;
-    const struct cpu_kernels *k = kernels_of(s);
-    int32_t block = format_of(table->format)->block_elements;
+    const struct cpu_kernels *k = cpu_step_kernels(s);
+    int32_t block = format_traits(table->format)->block_elements;
     int32_t skipped = s->op->p.embed.first_col % block, before = s->op->p.embed.first_col - skipped;
     int32_t covered = (skipped + s->y_cols + block - 1) / block * block;
     float *decoded = worker_scratch(s, worker);
     int64_t first, last;
-    pool_stretch(worker, rows_of(s), &first, &last);
+    pool_stretch(worker, cpu_step_rows(s), &first, &last);
     for (int64_t r = first; r < last; r++) {
         size_t id = (size_t)s->program->step->id[token_row(s, r)];
         const char *row = (const char *)table->data + id * table->row_bytes;
@@ -46,7 +46,7 @@ void cpu_EMBED(const struct cpu_step *s, const struct pool_worker *worker)
     }
 }
 
-static const float *vector_of(const struct weight *w)
+static const float *vector_data(const struct weight *w)
 {
     return w ? w->data : NULL;
 }
@@ -55,18 +55,18 @@ static void norm_row(const struct cpu_step *s, int64_t r, const float *x, float 
 {
     (void)r, (void)scratch;
     int32_t group = s->op->p.norm.group;
-    const float *w = vector_of(s->op->p.norm.w);
+    const float *w = vector_data(s->op->p.norm.w);
     for (int32_t g = 0; g < s->y_cols; g += group)
-        kernels_of(s)->rmsnorm(x + g, w, y + g, group, s->op->p.norm.eps);
+        cpu_step_kernels(s)->rmsnorm(x + g, w, y + g, group, s->op->p.norm.eps);
 }
 
 /* The angle is rounded to fp32 as in training; its sine and cosine are then exact. */
 void cpu_TURNS(const struct cpu_step *s, const struct pool_worker *worker)
 {
     int32_t half = s->op->p.rope.head_dim / 2;
-    const float *inv_freq = vector_of(s->op->p.rope.inv_freq);
+    const float *inv_freq = vector_data(s->op->p.rope.inv_freq);
     int64_t first, last;
-    pool_stretch(worker, rows_of(s), &first, &last);
+    pool_stretch(worker, cpu_step_rows(s), &first, &last);
     for (int64_t t = first; t < last; t++) {
         float *cosine = s->y1 + t * 2 * half, *sine = cosine + half;
         float position = (float)s->program->step->position[t];
@@ -84,26 +84,26 @@ static void rope_row(const struct cpu_step *s, int64_t r, const float *x, float 
     int32_t d = s->op->p.rope.head_dim, half = d / 2;
     const float *cosine = s->x1 + (int64_t)token_row(s, r) * d, *sine = cosine + half;
     for (int32_t head = 0; head < s->y_cols; head += d)
-        kernels_of(s)->rope(x + head, cosine, sine, y + head, half);
+        cpu_step_kernels(s)->rope(x + head, cosine, sine, y + head, half);
 }
 
 static void add_row(const struct cpu_step *s, int64_t r, const float *x, float *y, void *scratch)
 {
     (void)scratch;
-    kernels_of(s)->add(x, s->x1 + r * s->x1_cols, y, s->y_cols);
+    cpu_step_kernels(s)->add(x, s->x1 + r * s->x1_cols, y, s->y_cols);
 }
 
 static void scale_row(const struct cpu_step *s, int64_t r, const float *x, float *y, void *scratch)
 {
     (void)r, (void)scratch;
-    kernels_of(s)->scale(x, s->op->p.scale.value, y, s->y_cols);
+    cpu_step_kernels(s)->scale(x, s->op->p.scale.value, y, s->y_cols);
 }
 
 static void gelu_row(const struct cpu_step *s, int64_t r, const float *x, float *y, void *scratch)
 {
     (void)scratch;
     const float *b = s->x1 + r * s->x1_cols + s->op->p.gelu_mul.second_col;
-    kernels_of(s)->gelu_mul(x, b, y, s->y_cols);
+    cpu_step_kernels(s)->gelu_mul(x, b, y, s->y_cols);
 }
 
 #define ROW_STEP(NAME, fn)                                                                         \
@@ -121,15 +121,15 @@ ROW_STEP(GELU_MUL, gelu_row)
 void cpu_SOFTCAP(const struct cpu_step *s, const struct pool_worker *worker)
 {
     int64_t first, last;
-    pool_stretch(worker, rows_of(s) * (int64_t)s->y_cols, &first, &last);
-    kernels_of(s)->softcap(s->x0 + first, s->op->p.softcap.cap, s->y0 + first, last - first);
+    pool_stretch(worker, cpu_step_rows(s) * (int64_t)s->y_cols, &first, &last);
+    cpu_step_kernels(s)->softcap(s->x0 + first, s->op->p.softcap.cap, s->y0 + first, last - first);
 }
 
 void cpu_GATHER_ROWS(const struct cpu_step *s, const struct pool_worker *worker)
 {
     int64_t first, last;
     size_t cols = (size_t)s->y_cols;
-    pool_stretch(worker, rows_of(s), &first, &last);
+    pool_stretch(worker, cpu_step_rows(s), &first, &last);
     for (int64_t r = first; r < last; r++)
         memcpy(s->y0 + (size_t)r * cols, s->x0 + (size_t)s->program->step->out_row[r] * cols,
                cols * sizeof *s->y0);
@@ -138,12 +138,12 @@ void cpu_GATHER_ROWS(const struct cpu_step *s, const struct pool_worker *worker)
 /* Rows in 8 bits. For a fine product as many rows follow: what rounding has lost of each. */
 void cpu_QUANTIZE(const struct cpu_step *s, const struct pool_worker *worker)
 {
-    const struct cpu_kernels *k = kernels_of(s);
+    const struct cpu_kernels *k = cpu_step_kernels(s);
     struct act_block *act = s->program->scratch.act;
     int64_t cols = s->y_cols, per_row = s->x_cols / cols; /* EXPERT_OUT: n_used rows in one */
-    int64_t n_blocks = cols / BLOCK_COLS, n = rows_of(s) * per_row, first, last;
+    int64_t n_blocks = cols / BLOCK_COLS, n = cpu_step_rows(s) * per_row, first, last;
     float *lost = worker_scratch(s, worker);
-    pool_stretch(worker, rows_of(s), &first, &last);
+    pool_stretch(worker, cpu_step_rows(s), &first, &last);
     for (int64_t r = first * per_row; r < last * per_row; r++) {
         const float *x = s->x0 + r * cols;
         k->quantize(x, cols, act + r * n_blocks);
@@ -156,17 +156,17 @@ void cpu_QUANTIZE(const struct cpu_step *s, const struct pool_worker *worker)
 void cpu_ROUTE(const struct cpu_step *s, const struct pool_worker *worker)
 {
     int32_t n = s->x_cols, n_used = s->op->p.route.n_used;
-    const float *scale = vector_of(s->op->p.route.scale);
+    const float *scale = vector_data(s->op->p.route.scale);
     float *p = worker_scratch(s, worker);
     int64_t first, last;
-    pool_stretch(worker, rows_of(s), &first, &last);
+    pool_stretch(worker, cpu_step_rows(s), &first, &last);
     for (int64_t r = first; r < last; r++) {
         const float *z = s->x0 + r * n;
         int32_t *id = (int32_t *)(void *)s->y0 + r * n_used;
         float *share = s->y1 + r * n_used, top = z[0], sum = 0;
         for (int32_t e = 1; e < n; e++) top = z[e] > top ? z[e] : top;
         memcpy(p, z, (size_t)n * sizeof *p);
-        kernels_of(s)->exp_shifted(p, n, top);
+        cpu_step_kernels(s)->exp_shifted(p, n, top);
         for (int32_t u = 0; u < n_used; u++) {
             int32_t best = 0;
             for (int32_t e = 1; e < n; e++)
@@ -185,16 +185,16 @@ void cpu_KV_WRITE(const struct cpu_step *s, const struct pool_worker *worker)
     const struct step *step = s->program->step;
     const struct kv_cache *cache = &s->program->plan->caches[s->op->p.kv.cache];
     int64_t first, last;
-    pool_stretch(worker, rows_of(s), &first, &last);
+    pool_stretch(worker, cpu_step_rows(s), &first, &last);
     for (int64_t t = first; t < last; t++) {
         size_t offset = kv_offset(cache, step->sequence[t], step->position[t]);
         const float *rows[2] = {s->x0 + t * s->x_cols, s->x1 + t * s->x_cols};
         void *cells[2] = {(char *)cache->k + offset, (char *)cache->v + offset};
         for (int i = 0; i < 2; i++)
             if (cache->format == FORMAT_F16)
-                kernels_of(s)->encode_f16(rows[i], cells[i], s->x_cols);
+                cpu_step_kernels(s)->encode_f16(rows[i], cells[i], s->x_cols);
             else
-                format_of(cache->format)->encode(rows[i], cells[i], s->x_cols);
+                format_traits(cache->format)->encode(rows[i], cells[i], s->x_cols);
     }
 }
 

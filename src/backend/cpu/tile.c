@@ -24,8 +24,8 @@ static void place_codes(int bits, const uint8_t *q, int r, uint8_t *codes)
 static void place_row(const struct cpu_weight *w, const uint8_t *row, int r, uint8_t *tile)
 {
     enum code_kind kind = w->shape.kind;
-    int bits = code_facts_of(kind).bits;
-    struct tile_unit u = tile_unit_of(kind);
+    int bits = code_kind_facts(kind).bits;
+    struct tile_unit u = tile_unit_for_codes(kind);
     struct block32 block;
     for (int64_t b = 0; b < w->shape.n_blocks; b++) {
         uint8_t *unit = tile + (size_t)(b / u.n_blocks) * u.bytes;
@@ -78,12 +78,12 @@ static void make_tiles(void *user, const struct pool_worker *worker)
 void tile_plan(struct cpu_weight *w, enum read_ahead ahead)
 {
     const struct weight *source = w->source;
-    enum code_kind kind = format_of(source->format)->codes;
+    enum code_kind kind = format_traits(source->format)->codes;
     if (kind == CODE_NONE) {
         w->bytes = whole_lines(weight_matrix_bytes(source) * (size_t)source->n_expert);
         return;
     }
-    struct tile_unit u = tile_unit_of(kind);
+    struct tile_unit u = tile_unit_for_codes(kind);
     int64_t n_blocks = source->cols / BLOCK_COLS;
     w->shape = (struct tile_shape){
         .kind = kind,
@@ -97,7 +97,7 @@ void tile_plan(struct cpu_weight *w, enum read_ahead ahead)
 
 void tile_fill(struct cpu_weight *w, uint8_t *memory, struct pool *pool)
 {
-    bool has_tiles = format_of(w->source->format)->codes != CODE_NONE;
+    bool has_tiles = format_traits(w->source->format)->codes != CODE_NONE;
     w->tiles = has_tiles ? memory : NULL;
     w->rows = has_tiles ? NULL : memory;
     w->matrix_bytes = weight_matrix_bytes(w->source);

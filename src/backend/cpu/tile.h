@@ -49,9 +49,9 @@ static inline size_t whole_lines(size_t bytes)
     return (bytes + 63) & ~(size_t)63;
 }
 
-static inline struct tile_unit tile_unit_of(enum code_kind kind)
+static inline struct tile_unit tile_unit_for_codes(enum code_kind kind)
 {
-    const struct code_facts facts = code_facts_of(kind);
+    const struct code_facts facts = code_kind_facts(kind);
     struct tile_unit u = {.n_blocks = kind == CODE_S6 ? 8 : 2, .has_min = facts.has_min};
     size_t n = (size_t)u.n_blocks, halves = TILE_ROWS * 2;
     u.block_bytes = (size_t)facts.bits * TILE_ROWS * BLOCK_COLS / 8;

@@ -26,7 +26,7 @@ static void add_fifth_bits(const uint8_t *bytes, struct block32 *out)
 static void read_simple(const struct format_traits *traits, const uint8_t *block,
                         struct block32 *out)
 {
-    const struct code_facts facts = code_facts_of(traits->codes);
+    const struct code_facts facts = code_kind_facts(traits->codes);
     const uint8_t *codes = block + traits->codes_at;
     if (facts.bits == 8)
         for (int i = 0; i < 32; i++) out->q[i] = codes[i] ^ 0x80;
@@ -42,7 +42,7 @@ static void read_simple(const struct format_traits *traits, const uint8_t *block
 static void read_k(const struct format_traits *traits, const uint8_t *super, int j,
                    struct block32 *out)
 {
-    bool has_fifth = code_facts_of(traits->codes).bits == 5;
+    bool has_fifth = code_kind_facts(traits->codes).bits == 5;
     uint8_t scales[K_GROUPS], mins[K_GROUPS];
     unpack_scales(super + 4, scales, mins);
     out->scale = load_half(super) * (float)scales[j];
@@ -71,7 +71,7 @@ static void read_q6_k(const uint8_t *super, int j, struct block32 *out)
 
 void block32_read(enum format format, const uint8_t *row, int64_t b, struct block32 *out)
 {
-    const struct format_traits *traits = format_of(format);
+    const struct format_traits *traits = format_traits(format);
     int per_block = traits->block_elements / BLOCK_COLS, j = (int)(b % per_block);
     const uint8_t *block = row + b / per_block * traits->block_bytes;
     out->min = 0;

@@ -7,7 +7,7 @@
 enum { BLOCK_COLS = 32 };
 
 /* The row of a kind in CODE_LIST. Kernels call it with a constant. */
-static inline struct code_facts code_facts_of(enum code_kind kind)
+static inline struct code_facts code_kind_facts(enum code_kind kind)
 {
     static const struct code_facts facts[CODE_COUNT] = {
 #define X(NAME, ...) {__VA_ARGS__},

@@ -61,7 +61,7 @@ static void raise_rate(double *rate, double seconds)
 }
 
 /* By turns, so that a clock that rises in between helps both alike. */
-static void measure(struct device *d, char *memory, const struct trial *t)
+static void measure_trial(struct device *d, char *memory, const struct trial *t)
 {
     struct gemm_args half = product_at(memory, t, ACT_HALF);
     struct gemm_args int8 = product_at(memory, t, ACT_INT8);
@@ -85,7 +85,7 @@ enum act_kind cuda_choose_many(struct device *d)
     struct trial t = trial_layout();
     if (cudaMalloc(&memory, t.total) == cudaSuccess &&
         cudaMemsetAsync(memory, 0, t.total, d->queue.stream) == cudaSuccess)
-        measure(d, memory, &t);
+        measure_trial(d, memory, &t);
     cudaFree(memory);
     cudaGetLastError();
     if (d->half_rate <= 0 || d->int8_rate <= 0) return ACT_INT8;

@@ -7,8 +7,8 @@ static void mark_time(struct device *d, const struct record_mark *mark, int32_t 
     struct time_work work = {.kind = mark->kind};
     bool is_int8 = mark->operands == ACT_INT8 || mark->operands == ACT_FINE;
     if (mark->n_w > 0)
-        work = time_work_of(mark->kind, mark->n_w, mark->w, n_rows * mark->n_used, is_int8,
-                            mark->operands == ACT_HALF);
+        work = time_work_for_weights(mark->kind, mark->n_w, mark->w, n_rows * mark->n_used, is_int8,
+                                     mark->operands == ACT_HALF);
     profile_mark(d->profile, d->queue.stream, work);
 }
 

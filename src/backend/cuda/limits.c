@@ -39,7 +39,7 @@ static void multiply_registers_half(const struct queue *q, void *user)
 }
 
 /* At best; 0 when all failed. */
-static double rate_of(double rate, double amount, double seconds)
+static double better_rate(double rate, double amount, double seconds)
 {
     return seconds > 0 && amount / seconds > rate ? amount / seconds : rate;
 }
@@ -49,7 +49,7 @@ static double read_rate(struct device *d, struct work *w)
     double rate = 0;
     for (int i = 0; i < RUNS; i++) {
         launch_read_limit(&d->queue, w->other, OTHER_BYTES, w->result);
-        rate = rate_of(rate, (double)w->bytes, cuda_seconds(d, read_memory, w));
+        rate = better_rate(rate, (double)w->bytes, cuda_seconds(d, read_memory, w));
     }
     return rate;
 }
@@ -60,7 +60,7 @@ static double multiply_rate(struct device *d, void (*launch)(const struct queue 
     double rate = 0;
     for (int i = 0; i < RUNS; i++) {
         double seconds = cuda_seconds(d, launch, w);
-        rate = rate_of(rate, LAUNCHES * w->operations, seconds);
+        rate = better_rate(rate, LAUNCHES * w->operations, seconds);
     }
     return rate;
 }
@@ -123,13 +123,13 @@ static double cublas_rate(struct device *d, const struct work *w)
         return 0;
     double rate = 0, operations = 2.0 * LAUNCHES * ROWS * SIDE * SIDE;
     for (int i = 0; i < RUNS; i++)
-        rate = rate_of(rate, operations, cuda_seconds(d, multiply_cublas, &p));
+        rate = better_rate(rate, operations, cuda_seconds(d, multiply_cublas, &p));
     return rate;
 }
 
 /* ---- All -------------------------------------------------------------------------------- */
 
-static void measure(struct device *d, size_t room, struct device_limits *out)
+static void measure_rates(struct device *d, size_t room, struct device_limits *out)
 {
     struct work w = {.bytes = READ_BYTES};
     while (w.bytes >= READ_BYTES_LEAST && w.bytes + OTHER_BYTES + RESULT_BYTES > room) w.bytes /= 2;
@@ -153,6 +153,6 @@ static void measure(struct device *d, size_t room, struct device_limits *out)
 void cuda_measure_limits(struct device *d, size_t room, struct device_limits *out)
 {
     cudaSetDevice(d->index);
-    if (d->limits.read_bytes <= 0) measure(d, room, &d->limits);
+    if (d->limits.read_bytes <= 0) measure_rates(d, room, &d->limits);
     *out = d->limits;
 }

@@ -23,14 +23,14 @@ struct cuda_loaded {
 };
 
 /* NULL before weight_load. */
-static inline struct cuda_loaded *loaded_of(const struct weight *w)
+static inline struct cuda_loaded *loaded_weight(const struct weight *w)
 {
     return w->device_data;
 }
 
 static inline bool weight_is_there(const struct weight *w)
 {
-    return w->device_data && loaded_of(w)->view.quants;
+    return w->device_data && loaded_weight(w)->view.quants;
 }
 
 #endif

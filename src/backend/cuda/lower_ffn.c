@@ -4,8 +4,8 @@
 #include "backend/cuda/start.h"
 
 /* gelu(a) * b of the op's columns, to `hidden`. */
-static struct gelu_mul_args gelu_of(const struct lowering *l, const struct op *op,
-                                    struct input hidden)
+static struct gelu_mul_args make_gelu_args(const struct lowering *l, const struct op *op,
+                                           struct input hidden)
 {
     return (struct gelu_mul_args){.step = lower_step(l),
                                   .rows = lower_rows(l),
@@ -38,7 +38,7 @@ static void ffn_many(struct lowering *l, const struct weight *const *w, struct i
                      struct input hidden)
 {
     const struct op *ops = lower_ops(l);
-    struct gelu_mul_args gelu = gelu_of(l, &ops[2], hidden);
+    struct gelu_mul_args gelu = make_gelu_args(l, &ops[2], hidden);
     if (lower_takes_half(l, 2, w, x.act)) {
         uint16_t *half = lower_half_outputs(l, ops, 2);
         lower_multiply_half(l, 2, w, x.act, half);
@@ -92,7 +92,7 @@ static void gated_many(struct lowering *l, const struct weight *w, struct input 
                        struct input hidden)
 {
     const struct op *ops = lower_ops(l);
-    struct gelu_mul_args gelu = gelu_of(l, &ops[1], hidden);
+    struct gelu_mul_args gelu = make_gelu_args(l, &ops[1], hidden);
     float *y;
     lower_outputs(l, ops, 1, &y);
     lower_multiply(l, 1, &w, x, &y);

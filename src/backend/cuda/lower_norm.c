@@ -8,7 +8,7 @@ struct reads {
     bool floats, act;
 };
 
-static struct reads reads_of(struct lowering *l, buf_id id)
+static struct reads buffer_reads(struct lowering *l, buf_id id)
 {
     const struct plan *plan = l->plan;
     const struct plan_buf *b = plan_buf_at(plan, id);
@@ -28,7 +28,7 @@ static struct reads reads_of(struct lowering *l, buf_id id)
 }
 
 /* The first product after the window that reads activations of the buffer. */
-static const struct weight *reader_of(const struct lowering *l, buf_id id)
+static const struct weight *first_reader(const struct lowering *l, buf_id id)
 {
     const struct plan *plan = l->plan;
     int32_t last = plan_buf_at(plan, id)->last_op;
@@ -45,8 +45,8 @@ static const struct weight *reader_of(const struct lowering *l, buf_id id)
 static void add_out(struct lowering *l, struct norm_args *args, buf_id id, const struct op *norm)
 {
     struct norm_out *out = &args->out[args->n_outs];
-    struct reads reads = reads_of(l, id);
-    const struct weight *reader = reads.act ? reader_of(l, id) : NULL;
+    struct reads reads = buffer_reads(l, id);
+    const struct weight *reader = reads.act ? first_reader(l, id) : NULL;
     enum act_kind kind = reader ? lower_kind(l, reader) : ACT_NONE;
     *out = (struct norm_out){.act = {.kind = ACT_NONE}};
     if (!norm && kind == ACT_NONE) return;

@@ -48,17 +48,17 @@ static bool find_mirrors(struct lowering *l, int32_t n_w, const struct weight *c
     for (int32_t k = 0; k < n_w; k++) {
         views[k] = lower_matrix(l, w[k]);
         is_own[k] = views[k].mirror != NULL;
-        if (!is_own[k]) bytes += mirror_bytes_of(w[k]);
+        if (!is_own[k]) bytes += weight_mirror_bytes(w[k]);
     }
     char *scratch = bytes ? scratch_take(&l->scratch, bytes) : NULL;
     for (int32_t k = 0; k < n_w; k++) {
         if (!is_own[k]) {
             if (scratch) views[k].mirror = (uint16_t *)(void *)(scratch + at);
-            at += mirror_bytes_of(w[k]);
+            at += weight_mirror_bytes(w[k]);
             lower_emit(l, start_mirror, &views[k], sizeof views[k]);
         }
         if (k == 0) continue;
-        size_t before = mirror_bytes_of(w[k - 1]) / sizeof(uint16_t);
+        size_t before = weight_mirror_bytes(w[k - 1]) / sizeof(uint16_t);
         if (is_own[k] != is_own[k - 1] ||
             (is_own[k] && views[k].mirror != views[k - 1].mirror + before))
             is_contiguous = false;

@@ -26,7 +26,7 @@ static struct projection projection_at(const struct lowering *l)
     return p;
 }
 
-static struct heads_args heads_of(const struct lowering *l, const struct projection *p)
+static struct heads_args make_heads_args(const struct lowering *l, const struct projection *p)
 {
     const struct op *norm = p->q_norm ? p->q_norm : p->k_norm, *rope = norm + 1;
     int32_t head_dim = rope->p.rope.head_dim;
@@ -61,7 +61,7 @@ void lower_project(struct lowering *l)
         cols += lower_cols(l, p.ops[k].out[0]);
     }
     struct input x = lower_input(l, p.ops[0].in[0], p.n_w, w);
-    struct heads_args args = heads_of(l, &p);
+    struct heads_args args = make_heads_args(l, &p);
     float *y[3] = {NULL, NULL, NULL};
     if (lower_takes_half(l, p.n_w, w, x.act)) {
         uint16_t *half = lower_half_outputs(l, p.ops, p.n_w);

@@ -36,7 +36,7 @@ const struct op *lower_ops(const struct lowering *l)
     return &l->plan->ops[l->window.first];
 }
 
-static const struct cuda_loaded *product_of(struct lowering *l, const struct weight *w)
+static const struct cuda_loaded *seen_product(struct lowering *l, const struct weight *w)
 {
     for (int i = 0; i < PRODUCTS_SEEN; i++)
         if (l->seen[i].source == w) return &l->seen[i];
@@ -47,13 +47,13 @@ static const struct cuda_loaded *product_of(struct lowering *l, const struct wei
 
 struct cuda_weight lower_matrix(struct lowering *l, const struct weight *w)
 {
-    return product_of(l, w)->view;
+    return seen_product(l, w)->view;
 }
 
 const float *lower_vector(const struct weight *w)
 {
     if (!w || !weight_is_there(w)) return NULL;
-    return (const float *)(const void *)loaded_of(w)->view.quants;
+    return (const float *)(const void *)loaded_weight(w)->view.quants;
 }
 
 struct cuda_weight lower_table(const struct lowering *l, const struct weight *w,
@@ -61,8 +61,8 @@ struct cuda_weight lower_table(const struct lowering *l, const struct weight *w,
 {
     *step = lower_step(l);
     if (!weight_is_there(w)) return (struct cuda_weight){.format = w->format};
-    if (loaded_of(w)->rows) step->id = l->step.slot;
-    return loaded_of(w)->view;
+    if (loaded_weight(w)->rows) step->id = l->step.slot;
+    return loaded_weight(w)->view;
 }
 
 /* ---- Forms of rows ---------------------------------------------------------------------- */
@@ -70,7 +70,7 @@ struct cuda_weight lower_table(const struct lowering *l, const struct weight *w,
 enum act_kind lower_kind(struct lowering *l, const struct weight *w)
 {
     if (l->device->options.is_exact || is_multiplied_exactly(w)) return ACT_NONE;
-    const struct cuda_loaded *p = product_of(l, w);
+    const struct cuda_loaded *p = seen_product(l, w);
     bool is_tiles = p->view.layout == LAYOUT_TILES;
     if (w->n_expert > 1 && !p->view.mirror) return is_tiles ? ACT_INT8 : ACT_NONE;
     if (!l->is_many || is_always_few(p->precision, w->format))

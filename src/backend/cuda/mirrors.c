@@ -12,7 +12,7 @@ static bool wants_mirror(const struct device *d, const struct plan *plan, const 
     return d->many == ACT_HALF || format_is_float(w->format) || precision.is_half;
 }
 
-size_t mirror_bytes_of(const struct weight *w)
+size_t weight_mirror_bytes(const struct weight *w)
 {
     return (size_t)w->n_expert * (size_t)w->rows * padded_cols(w->cols) * sizeof(uint16_t);
 }
@@ -22,7 +22,7 @@ static bool is_for_mirror(const struct device *d, const struct plan *plan, const
 {
     const struct weight *w = op_product(op);
     return w && !is_for_outs(plan, op) && wants_mirror(d, plan, w) &&
-           !(w->device_data && loaded_of(w)->view.mirror);
+           !(w->device_data && loaded_weight(w)->view.mirror);
 }
 
 /* The products from op i on that read the same rows: their mirrors lie side by side, so that one
@@ -35,7 +35,7 @@ static int32_t side_by_side(const struct device *d, const struct plan *plan, int
     while (i + n < plan->n_ops && n < 3 && is_for_mirror(d, plan, &plan->ops[i + n]) &&
            plan->ops[i + n].code == plan->ops[i].code &&
            plan->ops[i + n].in[0] == plan->ops[i].in[0])
-        *bytes += mirror_bytes_of(op_product(&plan->ops[i + n++]));
+        *bytes += weight_mirror_bytes(op_product(&plan->ops[i + n++]));
     return n;
 }
 
@@ -77,8 +77,8 @@ int mirrors_make(struct device *d, const struct plan *plan, const struct placeme
         char *next = memory + aligned(bytes);
         for (int32_t k = 0; k < n; k++) {
             const struct weight *w = op_product(&plan->ops[i + k]);
-            fill_mirror(d, loaded_of(w), (uint16_t *)(void *)memory);
-            memory += mirror_bytes_of(w);
+            fill_mirror(d, loaded_weight(w), (uint16_t *)(void *)memory);
+            memory += weight_mirror_bytes(w);
         }
         memory = next;
     }

@@ -5,7 +5,7 @@
 
 #include "backend/cuda/device.h"
 
-size_t mirror_bytes_of(const struct weight *w);
+size_t weight_mirror_bytes(const struct weight *w);
 
 /* Of all mirrors that a plan wants and that are not there yet, those that fit into `limit`. */
 size_t mirrors_bytes(const struct device *d, const struct plan *plan, size_t limit);

@@ -23,7 +23,7 @@ const struct weight *largest_table(const struct plan *plan)
     for (int32_t i = 0; i < plan->n_ops; i++) {
         if (plan->ops[i].code != OP_EMBED) continue;
         const struct weight *w = op_weight(&plan->ops[i]);
-        if (weight_is_there(w) || weight_use_of(plan, w).is_product) continue;
+        if (weight_is_there(w) || weight_use_in_plan(plan, w).is_product) continue;
         if (!largest || w->expert_bytes > largest->expert_bytes) largest = w;
     }
     return largest;
@@ -50,7 +50,7 @@ size_t planes_bytes(const struct device *d, const struct plan *plan, const struc
     for (int32_t i = 0; i < plan->n_ops; i++) {
         const struct weight *w = weight_first_met(plan, i);
         if (!w || weight_is_there(w)) continue;
-        struct weight_use use = weight_use_of(plan, w);
+        struct weight_use use = weight_use_in_plan(plan, w);
         if (w == gathered)
             bytes += table_rows_bytes(w, plan, at, is_pinned);
         else if (is_pinned_at(at->tables, use) == is_pinned)

@@ -143,7 +143,7 @@ static int start_program(struct program *p, const struct placement *placement, v
     TRY(mirrors_make(d, p->plan, placement, err));
     TRY(take_counters(d, err));
     TRY(lower_plan(&p->lowered, d, p->plan, memory, scratch, err));
-    p->rows = row_table_of(p->plan);
+    p->rows = row_table_in_plan(p->plan);
     cudaError_t status = cudaStreamSynchronize(d->queue.stream);
     if (status) return cuda_fail(err, status, "loading weights");
     TRY(warm_up(p, err));

@@ -2,7 +2,7 @@
 
 #include "backend/cuda/act.h"
 
-struct weight_use weight_use_of(const struct plan *plan, const struct weight *w)
+struct weight_use weight_use_in_plan(const struct plan *plan, const struct weight *w)
 {
     struct weight_use use = {false, false};
     for (int32_t i = 0; i < plan->n_ops; i++) {
@@ -47,7 +47,7 @@ static bool reads_attention(const struct plan *plan, const struct op *op)
  * of 8 bits becomes visibly smaller (docs/benchmarks.md). */
 struct precision weight_precision(const struct plan *plan, const struct weight *w)
 {
-    if (weight_is_there(w)) return loaded_of(w)->precision;
+    if (weight_is_there(w)) return loaded_weight(w)->precision;
     struct precision precision = {.is_for_outs = true};
     for (int32_t i = 0; i < plan->n_ops; i++) {
         if (!multiplies(&plan->ops[i], w)) continue;
@@ -107,7 +107,7 @@ struct cuda_weight weight_view(const struct weight *w, enum cuda_layout layout, 
 struct cuda_loaded product_foreseen(const struct device *d, const struct plan *plan,
                                     const struct weight *w)
 {
-    if (weight_is_there(w)) return *loaded_of(w);
+    if (weight_is_there(w)) return *loaded_weight(w);
     enum cuda_layout layout = layout_for(d, w, (struct weight_use){.is_product = true});
     return (struct cuda_loaded){
         .view = weight_view(w, layout, NULL), .source = w, .precision = weight_precision(plan, w)};

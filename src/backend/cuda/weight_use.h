@@ -11,7 +11,7 @@ struct weight_use {
     bool is_product, is_table;
 };
 
-struct weight_use weight_use_of(const struct plan *plan, const struct weight *w);
+struct weight_use weight_use_in_plan(const struct plan *plan, const struct weight *w);
 
 /* What all products of a plan with w want. What was decided of a weight once, holds: a plan that
  * was cut may not show all uses. */

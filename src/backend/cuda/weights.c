@@ -27,11 +27,11 @@ void cuda_weight_unload(struct device *d, struct weight *weight)
     weight->device_data = NULL;
 }
 
-struct row_table *row_table_of(const struct plan *plan)
+struct row_table *row_table_in_plan(const struct plan *plan)
 {
     for (int32_t i = 0; i < plan->n_ops; i++) {
         const struct weight *w = plan->ops[i].code == OP_EMBED ? op_weight(&plan->ops[i]) : NULL;
-        if (w && loaded_of(w)->rows) return loaded_of(w)->rows;
+        if (w && loaded_weight(w)->rows) return loaded_weight(w)->rows;
     }
     return NULL;
 }
@@ -61,7 +61,7 @@ static void place_weight(const struct device *d, const struct plan *plan, enum t
 {
     struct tile_bytes planes;
     const struct weight *s = w->source;
-    struct weight_use use = weight_use_of(plan, s);
+    struct weight_use use = weight_use_in_plan(plan, s);
     enum cuda_layout layout = layout_for(d, s, use);
     w->is_pinned = is_pinned_at(tables, use);
     char **next = w->is_pinned ? &from->pinned : &from->device, *memory = *next;
@@ -104,7 +104,7 @@ static int upload_all(struct device *d, struct upload *u, const struct plan *pla
     for (int32_t i = 0; i < plan->n_ops; i++) {
         const struct weight *source = op_weight(&plan->ops[i]);
         if (!source || weight_is_there(source)) continue;
-        struct cuda_loaded *w = loaded_of(source);
+        struct cuda_loaded *w = loaded_weight(source);
         w->precision = weight_precision(plan, source);
         if (source == gathered) {
             TRY(open_rows(d, plan, at, w, &memory, err));

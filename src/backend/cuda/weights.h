@@ -11,7 +11,7 @@ int cuda_weight_load(struct device *d, struct weight *weight, struct carat_error
 void cuda_weight_unload(struct device *d, struct weight *weight);
 
 /* The table whose rows are copied to the device as the plan's steps need them. NULL: none. */
-struct row_table *row_table_of(const struct plan *plan);
+struct row_table *row_table_in_plan(const struct plan *plan);
 
 /* Reads, copies and repacks those that are not there yet. `placement`: as decided; NULL: the least.
  * `staging`: device memory, upload_staging_bytes (upload.h), free again when it returns. */

@@ -33,21 +33,21 @@ static bool is_closed(const struct plan *p, int32_t first, int32_t n, int32_t re
     return true;
 }
 
-static int32_t group_of(const struct plan *p, int32_t i)
+static int32_t norm_group(const struct plan *p, int32_t i)
 {
     return p->ops[i].p.norm.group;
 }
 
 static bool is_row_norm(const struct plan *p, int32_t i)
 {
-    return is_op(p, i, OP_RMSNORM) && group_of(p, i) == plan_buf_at(p, p->ops[i].in[0])->cols;
+    return is_op(p, i, OP_RMSNORM) && norm_group(p, i) == plan_buf_at(p, p->ops[i].in[0])->cols;
 }
 
 /* Length of [norm, rope] of what op `from` wrote, at op i; 0: not there. */
 static int32_t norm_rope(const struct plan *p, int32_t i, int32_t from)
 {
     return follows(p, i, OP_RMSNORM, from) && follows(p, i + 1, OP_ROPE, i) &&
-                   group_of(p, i) == p->ops[i + 1].p.rope.head_dim
+                   norm_group(p, i) == p->ops[i + 1].p.rope.head_dim
                ? 2
                : 0;
 }
@@ -127,7 +127,7 @@ static int32_t experts_length(const struct plan *p, int32_t i)
 }
 
 /* Row norms of what op `from` wrote (or of a buffer), at op i: as many as a launch can give. */
-static int32_t norms_of(const struct plan *p, int32_t i, buf_id x)
+static int32_t count_norms(const struct plan *p, int32_t i, buf_id x)
 {
     int32_t n = 0;
     while (n < NORM_OUTS - 1 && is_row_norm(p, i + n) && p->ops[i + n].in[0] == x) n++;
@@ -147,13 +147,13 @@ static int32_t residual_length(const struct plan *p, int32_t i)
     int32_t result = at++;
     if (follows(p, at, OP_SCALE, result)) result = at++;
     if (!is_closed(p, i, at - i, result)) return 0;
-    return at - i + norms_of(p, at, p->ops[result].out[0]);
+    return at - i + count_norms(p, at, p->ops[result].out[0]);
 }
 
 static int32_t norms_length(const struct plan *p, int32_t i)
 {
     int32_t n = residual_length(p, i);
-    return n || !is_row_norm(p, i) ? n : norms_of(p, i, p->ops[i].in[0]);
+    return n || !is_row_norm(p, i) ? n : count_norms(p, i, p->ops[i].in[0]);
 }
 
 static int32_t attend_length(const struct plan *p, int32_t i)

@@ -8,7 +8,7 @@
 void ref_KV_WRITE(const struct ref_call *c)
 {
     const struct kv_cache *cache = &c->plan->caches[c->op->p.kv.cache];
-    const struct format_traits *traits = format_of(cache->format);
+    const struct format_traits *traits = format_traits(cache->format);
     int64_t cols = (int64_t)cache->n_heads * cache->head_dim;
     for (int32_t t = 0; t < c->rows; t++) {
         size_t offset = kv_offset(cache, c->step->sequence[t], c->step->position[t]);
@@ -34,7 +34,7 @@ static const float *read_row(const struct head_group *g, const void *base, int32
     const char *row = (const char *)base + kv_offset(g->cache, g->sequence, position) +
                       (size_t)g->head * (size_t)g->cache->head_bytes;
     if (g->cache->format == FORMAT_F32) return (const float *)(const void *)row;
-    format_of(g->cache->format)->decode(row, g->kv_row, g->cache->head_dim);
+    format_traits(g->cache->format)->decode(row, g->kv_row, g->cache->head_dim);
     return g->kv_row;
 }
 

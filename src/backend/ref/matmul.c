@@ -23,7 +23,7 @@ static const float *decoded_row(const struct ref_call *c, const struct weight *w
 {
     const char *bytes = (const char *)w->device_data + (size_t)expert * w->expert_bytes +
                         (size_t)row * w->row_bytes;
-    format_of(w->format)->decode(bytes, c->scratch, w->cols);
+    format_traits(w->format)->decode(bytes, c->scratch, w->cols);
     return c->scratch;
 }
 

@@ -14,7 +14,7 @@ static int32_t token_row(const struct ref_call *c, int32_t r)
 void ref_EMBED(const struct ref_call *c)
 {
     const struct weight *table = c->op->p.embed.table;
-    const struct format_traits *traits = format_of(table->format);
+    const struct format_traits *traits = format_traits(table->format);
     int32_t block = traits->block_elements;
     int32_t skipped = c->op->p.embed.first_col % block, first = c->op->p.embed.first_col - skipped;
     int32_t covered = (skipped + c->y_cols + block - 1) / block * block;

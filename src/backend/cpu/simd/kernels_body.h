@@ -31,7 +31,7 @@ ALWAYS ivec four_bytes(const int8_t *p)
 /* The eight groups of a block as unsigned bytes (or as b_wide makes them). */
 ALWAYS void unpack(enum code_kind kind, const uint8_t *p, bvec w[8])
 {
-    const int bits = code_facts_of(kind).bits;
+    const int bits = code_kind_facts(kind).bits;
     if (bits == 8) {
         for (int g = 0; g < 8; g++) w[g] = b_wide(b_load(p + g * 64));
         return;
@@ -74,7 +74,7 @@ ALWAYS ivec dot(enum code_kind kind, ivec sum, bvec w, ivec a)
  * powers of two, and a shift keeps the sums in vector registers. */
 ALWAYS ivec less_offset(enum code_kind kind, const int32_t *minus)
 {
-    switch (is_wide(kind) ? WEIGHT_BIAS : code_facts_of(kind).offset) {
+    switch (is_wide(kind) ? WEIGHT_BIAS : code_kind_facts(kind).offset) {
     case 8: return i_shl(i_set(*minus), 3);
     case 16: return i_shl(i_set(*minus), 4);
     case 32: return i_shl(i_set(*minus), 5);
@@ -84,30 +84,31 @@ ALWAYS ivec less_offset(enum code_kind kind, const int32_t *minus)
 }
 
 /* Parts of a block that have scales of their own. */
-ALWAYS int halves_of(enum code_kind kind)
+ALWAYS int block_halves(enum code_kind kind)
 {
     return kind == CODE_S6 ? 2 : 1;
 }
 
 /* Scales of the 16 rows of a tile in half h of a unit's block i. */
-ALWAYS fvec scale_of(enum code_kind kind, const uint8_t *unit, int i, int h)
+ALWAYS fvec unit_scales(enum code_kind kind, const uint8_t *unit, int i, int h)
 {
-    const struct tile_unit u = tile_unit_of(kind);
+    const struct tile_unit u = tile_unit_for_codes(kind);
     const uint16_t *scales = (const uint16_t *)(const void *)(unit + u.scales_at);
     if (kind != CODE_S6) return f_load_f16(scales + i * 16);
     const int8_t *factors = (const int8_t *)(unit + u.mins_at);
     return f_mul(f_load_f16(scales), f_load_i8(factors + (i * 2 + h) * 16));
 }
 
-ALWAYS fvec min_of(enum code_kind kind, const uint8_t *unit, int i)
+ALWAYS fvec unit_mins(enum code_kind kind, const uint8_t *unit, int i)
 {
-    return f_load_f16((const uint16_t *)(const void *)(unit + tile_unit_of(kind).mins_at) + i * 16);
+    return f_load_f16((const uint16_t *)(const void *)(unit + tile_unit_for_codes(kind).mins_at) +
+                      i * 16);
 }
 
 /* The value that the integer sum of a block, or of half h of it, begins with. */
 ALWAYS ivec first_sum(enum code_kind kind, const struct act_block *a, int h)
 {
-    return less_offset(kind, &a->minus[halves_of(kind) == 2 ? h : 2]);
+    return less_offset(kind, &a->minus[block_halves(kind) == 2 ? h : 2]);
 }
 
 /* The sum of a block's activations, which minima are multiplied by. */
@@ -142,11 +143,11 @@ ALWAYS void ask_ahead(enum read_ahead ahead, const struct tile_unit u, const uin
 ALWAYS void unit_block(const enum code_kind kind, const int n, const uint8_t *unit, int i,
                        const struct act_block *const *rows, int64_t b, fvec *sum)
 {
-    const int halves = halves_of(kind), groups = 8 / halves;
+    const int halves = block_halves(kind), groups = 8 / halves;
     bvec w[8];
-    unpack(kind, unit + (size_t)i * tile_unit_of(kind).block_bytes, w);
+    unpack(kind, unit + (size_t)i * tile_unit_for_codes(kind).block_bytes, w);
     for (int h = 0; h < halves; h++) {
-        fvec scale = scale_of(kind, unit, i, h);
+        fvec scale = unit_scales(kind, unit, i, h);
         ivec dots[FEW_ROWS];
         for (int r = 0; r < n; r++) dots[r] = first_sum(kind, &rows[r][b], h);
         for (int g = 0; g < groups; g++)
@@ -156,8 +157,8 @@ ALWAYS void unit_block(const enum code_kind kind, const int n, const uint8_t *un
         for (int r = 0; r < n; r++)
             sum[r] = f_fma(f_mul(f_of_int(dots[r]), f_set(rows[r][b].scale)), scale, sum[r]);
     }
-    if (!tile_unit_of(kind).has_min) return;
-    fvec min = min_of(kind, unit, i);
+    if (!tile_unit_for_codes(kind).has_min) return;
+    fvec min = unit_mins(kind, unit, i);
     for (int r = 0; r < n; r++) sum[r] = f_fma(min, x_sum(&rows[r][b]), sum[r]);
 }
 
@@ -166,7 +167,7 @@ ALWAYS void tile_rows(const enum code_kind kind, const int n, const struct tile_
                       const uint8_t *tile, const struct act_block *const *rows, float *out,
                       int64_t stride)
 {
-    const struct tile_unit u = tile_unit_of(kind);
+    const struct tile_unit u = tile_unit_for_codes(kind);
     fvec sum[FEW_ROWS];
     for (int r = 0; r < n; r++) sum[r] = f_set(0);
     for (int64_t b = 0; b < s->n_blocks; b += u.n_blocks, tile += u.bytes)
@@ -177,7 +178,7 @@ ALWAYS void tile_rows(const enum code_kind kind, const int n, const struct tile_
     for (int r = 0; r < n; r++) f_store(out + r * stride, sum[r]);
 }
 
-ALWAYS const struct act_block *row_of(const struct tile_job *job, int32_t i)
+ALWAYS const struct act_block *job_row(const struct tile_job *job, int32_t i)
 {
     int64_t row = job->list ? job->list[i] / job->divisor : job->first + i;
     return job->act + row * job->shape->n_blocks;
@@ -194,7 +195,7 @@ ALWAYS void tile_job_run(const enum code_kind kind, const struct tile_job *job, 
         const struct act_block *rows[FEW_ROWS];
         float *out = job->out + done * stride + tile * 16;
         n = job->n - done < FEW_ROWS ? job->n - done : FEW_ROWS;
-        for (int32_t i = 0; i < n; i++) rows[i] = row_of(job, done + i);
+        for (int32_t i = 0; i < n; i++) rows[i] = job_row(job, done + i);
         switch (n) {
             TILE_ROWS_CASE(1)
             TILE_ROWS_CASE(2)

@@ -49,14 +49,14 @@ static inline fvec f_round(fvec x)
 {
     return (fvec){_mm256_round_ps(x.a, 8), _mm256_round_ps(x.b, 8)};
 }
-static inline __m256 exp2_of(__m256 n)
+static inline __m256 exp2_whole(__m256 n)
 {
     __m256i bits = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
     return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 23));
 }
 static inline fvec f_exp2_int(fvec n)
 {
-    return (fvec){exp2_of(n.a), exp2_of(n.b)};
+    return (fvec){exp2_whole(n.a), exp2_whole(n.b)};
 }
 static inline fvec f_of_int(ivec x)
 {

@@ -27,13 +27,13 @@ struct panel {
 ALWAYS const uint8_t *unit_at(const enum code_kind kind, const struct tile_job *job, int tile,
                               int64_t b)
 {
-    const struct tile_unit u = tile_unit_of(kind);
+    const struct tile_unit u = tile_unit_for_codes(kind);
     return job->tile + (size_t)tile * job->shape->bytes + (size_t)(b / u.n_blocks) * u.bytes;
 }
 
 ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, struct panel *panel)
 {
-    const struct tile_unit u = tile_unit_of(kind);
+    const struct tile_unit u = tile_unit_for_codes(kind);
     for (int t = 0; t < PANEL_TILES; t++)
         for (int b = 0; b < panel->n_blocks; b++) {
             const uint8_t *unit = unit_at(kind, job, panel->tile + t, panel->first + b);
@@ -41,9 +41,9 @@ ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, st
             bvec w[8];
             unpack(kind, unit + (size_t)i * u.block_bytes, w);
             for (int g = 0; g < 8; g++) b_store(panel->w[b][g][t], w[g]);
-            for (int h = 0; h < halves_of(kind); h++)
-                f_store(panel->scale[b][h][t], scale_of(kind, unit, i, h));
-            if (u.has_min) f_store(panel->min[b][t], min_of(kind, unit, i));
+            for (int h = 0; h < block_halves(kind); h++)
+                f_store(panel->scale[b][h][t], unit_scales(kind, unit, i, h));
+            if (u.has_min) f_store(panel->min[b][t], unit_mins(kind, unit, i));
         }
 }
 
@@ -52,13 +52,13 @@ ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, st
 ALWAYS void panel_rows(const enum code_kind kind, const int n, const struct panel *panel,
                        const struct act_block *const *rows, float *out, int64_t stride)
 {
-    const int groups = 8 / halves_of(kind);
+    const int groups = 8 / block_halves(kind);
     fvec sum[PANEL_ROWS][PANEL_TILES];
     for (int i = 0; i < n; i++)
         for (int t = 0; t < PANEL_TILES; t++)
             sum[i][t] = panel->first ? f_load(out + i * stride + t * 16) : f_set(0);
     for (int b = 0; b < panel->n_blocks; b++) {
-        for (int h = 0; h < halves_of(kind); h++) {
+        for (int h = 0; h < block_halves(kind); h++) {
             ivec dots[PANEL_ROWS][PANEL_TILES];
             for (int i = 0; i < n; i++) {
                 dots[i][0] = first_sum(kind, &rows[i][b], h);
@@ -78,7 +78,7 @@ ALWAYS void panel_rows(const enum code_kind kind, const int n, const struct pane
                     sum[i][t] = f_fma(f_mul(f_of_int(dots[i][t]), f_set(rows[i][b].scale)),
                                       f_load(panel->scale[b][h][t]), sum[i][t]);
         }
-        if (!tile_unit_of(kind).has_min) continue;
+        if (!tile_unit_for_codes(kind).has_min) continue;
         for (int i = 0; i < n; i++)
             for (int t = 0; t < PANEL_TILES; t++)
                 sum[i][t] = f_fma(f_load(panel->min[b][t]), x_sum(&rows[i][b]), sum[i][t]);
@@ -92,7 +92,7 @@ ALWAYS void panel_rows(const enum code_kind kind, const int n, const struct pane
 ALWAYS void read_ahead(const enum code_kind kind, const struct tile_job *job,
                        const struct panel *panel, int32_t i, int32_t n)
 {
-    const struct tile_unit u = tile_unit_of(kind);
+    const struct tile_unit u = tile_unit_for_codes(kind);
     int64_t lines = (int64_t)(u.bytes / 64) * (PANEL_BLOCKS / u.n_blocks);
     for (int t = 0; t < PANEL_TILES; t++)
         for (int64_t line = lines * i / n; line < lines * (i + 1) / n; line++)
@@ -109,7 +109,7 @@ ALWAYS void panel_run(const enum code_kind kind, const struct tile_job *job,
         const struct act_block *rows[PANEL_ROWS];
         float *out = job->out + i * stride + panel->tile * 16;
         end = (int32_t)((int64_t)job->n * (group + 1) / n_groups);
-        for (int32_t j = i; j < end; j++) rows[j - i] = row_of(job, j) + panel->first;
+        for (int32_t j = i; j < end; j++) rows[j - i] = job_row(job, j) + panel->first;
         read_ahead(kind, job, panel, group, n_groups);
         if (end - i == PANEL_ROWS)
             panel_rows(kind, PANEL_ROWS, panel, rows, out, stride);
