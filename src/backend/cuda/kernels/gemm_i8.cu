@@ -28,9 +28,9 @@ template <class Shape>
 __device__ __forceinline__ void make_tile(const gemm_product &p, const gemm_share &share,
                                           char *memory, int32_t *out_row)
 {
-    float acc[Shape::ROW_TILES][Shape::COLUMN_TILES][4];
-    gemm_i8_sum_up<Shape>(p, share, memory, out_row, p.pair != NULL, acc);
-    gemm_i8_store<Shape>(p, out_row, acc);
+    gemm_i8_tile<Shape> tile(p, share, memory);
+    gemm_i8_sum_up<Shape>(tile, out_row, p.pair != NULL);
+    gemm_i8_store<Shape>(tile, out_row);
 }
 
 template <enum form F>

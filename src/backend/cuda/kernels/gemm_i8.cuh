@@ -52,17 +52,32 @@ __device__ __forceinline__ void gemm_i8_take_share(const char *stage, int group,
                                                    int begin, tile_share<Shape::FORM> *w)
 {
     constexpr enum form F = Shape::FORM;
-    const uint8_t *from = reinterpret_cast<const uint8_t *>(stage);
-    const uint8_t *quants = from + Shape::QUANTS_AT + group * form_quant_bytes(F);
-    const uint8_t *scale = from + Shape::SCALE_AT + group * form_scale_bytes(F);
-    w->high = 0;
-    if constexpr (F == FORM_S8) { /* one of the two blocks */
-        uint2 v = *reinterpret_cast<const uint2 *>(quants + lane * 16 + begin * 8);
+    const char *quants = stage + Shape::QUANTS_AT + (group * 32 + lane) * (4 * Shape::WORDS);
+    if constexpr (Shape::WORDS == 4) {
+        uint2 v = *reinterpret_cast<const uint2 *>(quants + begin * 8);
         w->q[2 * begin] = v.x, w->q[2 * begin + 1] = v.y;
+    } else {
+        uint2 v = *reinterpret_cast<const uint2 *>(quants);
+        w->q[0] = v.x, w->q[1] = v.y;
+    }
+    const char *high = stage + Shape::HIGH_AT + group * form_high_bytes(F);
+    w->high = 0;
+    if (form_high_bits(F) == 1) w->high = reinterpret_cast<const uint16_t *>(high)[lane];
+    if (form_high_bits(F) == 2) w->high = reinterpret_cast<const uint32_t *>(high)[lane];
+    const char *scale = stage + Shape::SCALE_AT + group * form_scale_bytes(F);
+    if constexpr (form_scales(F) == 4) {
+        uint4 v = reinterpret_cast<const uint4 *>(scale)[lane % 4];
+        w->scale[0] = v.x, w->scale[1] = v.y, w->scale[2] = v.z, w->scale[3] = v.w;
+    } else if constexpr (F == FORM_S8) {
         w->scale[begin] = reinterpret_cast<const uint32_t *>(scale)[lane % 4 * 2 + begin];
     } else {
-        read_tile<F>(*w, quants, scale, from + Shape::HIGH_AT + group * form_high_bytes(F),
-                     from + Shape::MINUS_AT + group * form_minus_bytes(F), lane % 4);
+        uint2 v = reinterpret_cast<const uint2 *>(scale)[lane % 4];
+        w->scale[0] = v.x, w->scale[1] = v.y;
+    }
+    if constexpr (form_has_minus(F)) {
+        const char *minus = stage + Shape::MINUS_AT + group * 32;
+        uint2 v = reinterpret_cast<const uint2 *>(minus)[lane % 4];
+        w->minus[0] = v.x, w->minus[1] = v.y;
     }
 }
 
@@ -93,8 +108,7 @@ __device__ __forceinline__ void gemm_i8_add_block(float sum[4], const uint32_t a
 /* 64 columns of all this warp's sums. 8-bit weights, which take most registers, go by one block
  * of 32 columns after the other. */
 template <class Shape>
-__device__ __forceinline__ void gemm_i8_step(const gemm_product &p, const char *stage,
-                                             float (&acc)[Shape::ROW_TILES][Shape::COLUMN_TILES][4])
+__device__ __forceinline__ void gemm_i8_step(gemm_i8_tile<Shape> &tile, const char *stage)
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     int row = warp % Shape::ROW_WARPS * (Shape::ROW_TILES * 16) + g,
@@ -109,7 +123,7 @@ __device__ __forceinline__ void gemm_i8_step(const gemm_product &p, const char *
         for (int block = begin; block < begin + Shape::AT_ONCE; block++)
 #pragma unroll
             for (int m = 0; m < Shape::ROW_TILES; m++) {
-                gemm_i8_take_rows(p, x + m * 1024 + ((g & 2) * 16 ^ block * 32), a[block][m]);
+                gemm_i8_take_rows(tile.p, x + m * 1024 + ((g & 2) * 16 ^ block * 32), a[block][m]);
                 for (int i = 0; i < 2; i++)
                     dx[block][m][i] =
                         *reinterpret_cast<const float2 *>(x_scale + m * 256 + i * 128 + block * 8);
@@ -124,8 +138,8 @@ __device__ __forceinline__ void gemm_i8_step(const gemm_product &p, const char *
             for (int block = begin; block < begin + Shape::AT_ONCE; block++)
 #pragma unroll
                 for (int m = 0; m < Shape::ROW_TILES; m++)
-                    gemm_i8_add_block<Shape::FORM>(acc[m][n], a[block][m], b[block], dx[block][m],
-                                                   w, block);
+                    gemm_i8_add_block<Shape::FORM>(tile.acc[m][n], a[block][m], b[block],
+                                                   dx[block][m], w, block);
         }
     }
 }
@@ -133,51 +147,49 @@ __device__ __forceinline__ void gemm_i8_step(const gemm_product &p, const char *
 /* Everything but the store. `out_row` [Shape::ROWS] gets the row of y that each row goes to, -1:
  * none. Copying weights begins before grid_wait, which is called here unless it was before. */
 template <class Shape>
-__device__ __forceinline__ void gemm_i8_sum_up(
-    const gemm_product &p, const gemm_share &share, char *memory, int32_t *out_row, bool has_waited,
-    float (&acc)[Shape::ROW_TILES][Shape::COLUMN_TILES][4])
+__device__ __forceinline__ void gemm_i8_sum_up(gemm_i8_tile<Shape> &tile, int32_t *out_row,
+                                               bool has_waited)
 {
-    gemm_i8_copies<Shape> copies(p, share, memory);
-    const uint32_t shared = copies.shared;
-    copies.find_weights();
-    for (int s = 0; s < p.n_stages - 1 && s < p.n_ktiles; s++) {
-        copies.copy_weights(shared + s * Shape::STAGE_BYTES);
-        copies.copy_small(shared + s * Shape::STAGE_BYTES, false, true);
+    tile.find_weights();
+    for (int s = 0; s < tile.p.n_stages - 1 && s < tile.p.n_ktiles; s++) {
+        tile.copy_weights(tile.shared + s * Shape::STAGE_BYTES);
+        tile.copy_small(tile.shared + s * Shape::STAGE_BYTES, false, true);
     }
     if (!has_waited) {
         grid_wait();
         grid_release();
     }
-    copies.find_rows();
+    tile.find_rows();
     for (int i = threadIdx.x; i < Shape::ROWS; i += GEMM_THREADS) {
-        int at = share.row_begin + i;
-        out_row[i] = i >= share.n_rows ? -1 : p.pair ? p.pair[at] : at;
+        int at = tile.share.row_begin + i;
+        out_row[i] = i >= tile.share.n_rows ? -1 : tile.p.pair ? tile.p.pair[at] : at;
     }
-    for (int s = 0; s < p.n_stages - 1; s++) {
-        if (s < p.n_ktiles) {
-            copies.copy_rows(shared + s * Shape::STAGE_BYTES);
-            copies.copy_small(shared + s * Shape::STAGE_BYTES, true, false);
+    for (int s = 0; s < tile.p.n_stages - 1; s++) {
+        if (s < tile.p.n_ktiles) {
+            tile.copy_rows(tile.shared + s * Shape::STAGE_BYTES);
+            tile.copy_small(tile.shared + s * Shape::STAGE_BYTES, true, false);
         }
         copies_commit();
     }
 #pragma unroll
     for (int i = 0; i < Shape::ROW_TILES * Shape::COLUMN_TILES * 4; i++)
-        acc[i / (Shape::COLUMN_TILES * 4)][i / 4 % Shape::COLUMN_TILES][i % 4] = 0.0f;
-    bool has_columns = threadIdx.x / 32 / Shape::ROW_WARPS * Shape::COLUMN_TILES < share.n_groups;
-    int last = (p.n_stages - 1) * Shape::STAGE_BYTES, now = 0, next = last;
-    for (int k = 0; k < p.n_ktiles; k++) {
-        if (p.n_stages == 2)
+        tile.acc[i / (Shape::COLUMN_TILES * 4)][i / 4 % Shape::COLUMN_TILES][i % 4] = 0.0f;
+    bool has_columns =
+        threadIdx.x / 32 / Shape::ROW_WARPS * Shape::COLUMN_TILES < tile.share.n_groups;
+    int last = (tile.p.n_stages - 1) * Shape::STAGE_BYTES, now = 0, next = last;
+    for (int k = 0; k < tile.p.n_ktiles; k++) {
+        if (tile.p.n_stages == 2)
             copies_wait<0>();
         else
             copies_wait<1>();
         __syncthreads();
-        if (k + p.n_stages - 1 < p.n_ktiles) {
-            copies.copy_weights(shared + next);
-            copies.copy_rows(shared + next);
-            copies.copy_small(shared + next, true, true);
+        if (k + tile.p.n_stages - 1 < tile.p.n_ktiles) {
+            tile.copy_weights(tile.shared + next);
+            tile.copy_rows(tile.shared + next);
+            tile.copy_small(tile.shared + next, true, true);
         }
         copies_commit();
-        if (has_columns) gemm_i8_step<Shape>(p, memory + now, acc);
+        if (has_columns) gemm_i8_step<Shape>(tile, tile.stages + now);
         next = now;
         now = now == last ? 0 : now + Shape::STAGE_BYTES;
     }
@@ -208,26 +220,26 @@ __device__ __forceinline__ void gemm_i8_store_two(const gemm_product &p, const g
 }
 
 template <class Shape>
-__device__ __forceinline__ void gemm_i8_store(
-    const gemm_product &p, const int32_t *out_row,
-    const float (&acc)[Shape::ROW_TILES][Shape::COLUMN_TILES][4])
+__device__ __forceinline__ void gemm_i8_store(const gemm_i8_tile<Shape> &tile,
+                                              const int32_t *out_row)
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     int row = warp % Shape::ROW_WARPS * (Shape::ROW_TILES * 16) + g,
         first = warp / Shape::ROW_WARPS * Shape::COLUMN_TILES;
     constexpr float unit = form_unit(Shape::FORM);
     gemm_share own; /* made again: kept, it takes registers in the loop */
-    take_columns(p, p.pair ? blockIdx.x : blockIdx.y, &own);
+    take_columns(tile.p, tile.p.pair ? blockIdx.x : blockIdx.y, &own);
 #pragma unroll
     for (int n = 0; n < Shape::COLUMN_TILES; n++) {
         int col = (own.group_begin + first + n) * TILE_ROWS + 2 * t;
         if (col >= own.part->rows) continue;
 #pragma unroll
         for (int m = 0; m < Shape::ROW_TILES; m++) {
-            const float *v = acc[m][n];
+            const float *v = tile.acc[m][n];
             int to = out_row[row + m * 16], to_8 = out_row[row + m * 16 + 8];
-            if (to >= 0) gemm_i8_store_two(p, *own.part, to, col, v[0] * unit, v[1] * unit);
-            if (to_8 >= 0) gemm_i8_store_two(p, *own.part, to_8, col, v[2] * unit, v[3] * unit);
+            if (to >= 0) gemm_i8_store_two(tile.p, *own.part, to, col, v[0] * unit, v[1] * unit);
+            if (to_8 >= 0)
+                gemm_i8_store_two(tile.p, *own.part, to_8, col, v[2] * unit, v[3] * unit);
         }
     }
 }

@@ -95,19 +95,21 @@ template <enum form FORM_, int ROW_WARPS_, int ROW_TILES_> struct gemm_i8_shape 
     static_assert(GEMM_GROUPS == 16, "pieces of a plane are counted in bytes of a tile");
 };
 
-/* What a thread copies to shared memory, step by step. */
-template <class Shape> struct gemm_i8_copies {
+/* A thread's part of a tile: its sums, and what it copies to shared memory step by step. */
+template <class Shape> struct gemm_i8_tile {
     const gemm_product &p;
     gemm_share share;
     uint32_t shared; /* address of the stages */
+    const char *stages;
     /* What the next copies read; offsets are from p.x and from the block's first tile. */
     uint32_t x_at[Shape::X_COPIES], quants_at[Shape::QUANT_COPIES];
     const char *quants;
     const char *small_from[Shape::SMALL_COPIES];
     int small_step[Shape::SMALL_COPIES]; /* 0: nothing to copy */
+    float acc[Shape::ROW_TILES][Shape::COLUMN_TILES][4];
 
-    __device__ gemm_i8_copies(const gemm_product &product, const gemm_share &s, char *memory)
-        : p(product), share(s), shared(shared_address(memory))
+    __device__ gemm_i8_tile(const gemm_product &product, const gemm_share &s, char *memory)
+        : p(product), share(s), shared(shared_address(memory)), stages(memory)
     {
     }
 
