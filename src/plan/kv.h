@@ -100,4 +100,31 @@ KV_INLINE size_t kv_run_offset(const struct kv_run *r, int32_t i)
     return r->sequence_offset + (size_t)(uint32_t)cell * (uint32_t)r->cell_bytes;
 }
 
+/* A sequence's cells as a ring, for inner loops that carry a cell along instead of a position: the
+ * same addresses as kv_offset in the fewest instructions. The cell of a position is its place in
+ * the sequence, 0 .. capacity - 1. */
+KV_INLINE int32_t kv_ring_cell(int32_t position, int32_t capacity)
+{
+    return position % capacity;
+}
+
+/* Bytes to the first cell of a sequence. */
+KV_INLINE uint64_t kv_ring_offset(int32_t capacity, int32_t cell_bytes, int32_t sequence)
+{
+    return (uint64_t)sequence * (uint64_t)capacity * (uint64_t)cell_bytes;
+}
+
+/* The cell after the last one is the first; cell < 2 * capacity. */
+KV_INLINE int32_t kv_ring_wrap(int32_t cell, int32_t capacity)
+{
+    if (cell >= capacity) cell -= capacity;
+    return cell;
+}
+
+/* Bytes from the first cell of a sequence to this one. */
+KV_INLINE uint64_t kv_ring_cell_offset(int32_t cell_bytes, int32_t cell)
+{
+    return (uint64_t)(uint32_t)cell * (uint32_t)cell_bytes;
+}
+
 #endif

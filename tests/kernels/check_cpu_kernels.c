@@ -245,6 +245,11 @@ static void check_quantize(const struct cpu_kernels *k)
     y[0] = NAN;
     k->softcap(y, 30, y, 1);
     check(k->name, "softcap of NaN is NaN", isnan(y[0]) ? 0 : 1, 0);
+    float values[32] = {[7] = NAN, [20] = 1};
+    uint16_t halves[32];
+    k->encode_f16(values, halves, 32);
+    check(k->name, "NaN as fp16 is NaN",
+          isnan(f16_to_f32(halves[7])) && halves[6] == 0 && halves[20] == 0x3c00 ? 0 : 1, 0);
     mem_free(x);
 }
 

@@ -79,6 +79,23 @@ static void a_run_finds_the_same_cells_without_dividing(void **state)
     }
 }
 
+static void a_ring_of_cells_leads_to_the_same_addresses(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_CAPACITIES; i++) {
+        struct kv_cache c = cache_at(i);
+        int32_t bytes = kv_cell_bytes(&c);
+        for (int32_t s = 0; s < SEQUENCES; s++) {
+            size_t first = kv_ring_offset(c.capacity, bytes, s);
+            int32_t cell = kv_ring_cell(0, c.capacity);
+            for (int32_t p = 0; p < LAST; p++, cell = kv_ring_wrap(cell + 1, c.capacity)) {
+                assert_int_equal(cell, kv_ring_cell(p, c.capacity));
+                assert_int_equal(first + kv_ring_cell_offset(bytes, cell), kv_offset(&c, s, p));
+            }
+        }
+    }
+}
+
 static void a_stretch_ends_where_cells_stop_following_each_other(void **state)
 {
     (void)state;
@@ -102,6 +119,7 @@ int main(void)
         cmocka_unit_test(an_offset_is_that_of_an_identity_table),
         cmocka_unit_test(a_ring_uses_each_of_its_cells_once),
         cmocka_unit_test(a_run_finds_the_same_cells_without_dividing),
+        cmocka_unit_test(a_ring_of_cells_leads_to_the_same_addresses),
         cmocka_unit_test(a_stretch_ends_where_cells_stop_following_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,8 +35,7 @@ namespace {
 /* ---- All tiles of a run ---------------------------------------------------------------------- */
 
 struct keys_of_run {
-    struct kv_run cells; /* from position `first` on */
-    const char *k, *v;   /* the head's part of the first cell of the cache */
+    struct key_source k, v;
     enum format format;
     int32_t first, last; /* positions, both included */
     int32_t window;      /* INT_MAX: none */
@@ -53,20 +52,20 @@ __device__ __forceinline__ bool is_edge(const struct keys_of_run &run, int first
     return first + TILE_KEYS - 1 > run.low || first <= run.high - run.window;
 }
 
-/* Starts copying the tile that begins at position `first`, with zeros after the last position.
- * base: run.k or run.v. */
+/* Starts copying the tile that begins at position `first`, which is in cell `cell`, with zeros
+ * after the last position. */
 template <class S>
-__device__ __forceinline__ void fetch(const struct keys_of_run &run, const char *base, int first,
-                                      uint32_t to)
+__device__ __forceinline__ void fetch(const struct keys_of_run &run, const struct key_source &from,
+                                      int first, int cell, uint32_t to)
 {
-    fetch_tile<S::HEAD, S::THREADS, S::IS_HALF>(to, base, run.cells, run.format, first - run.first,
-                                                run.last - first + 1);
+    fetch_tile<S::HEAD, S::THREADS, S::IS_HALF>(to, from, run.format, cell, run.last - first + 1);
 }
 
-/* All tiles of the run; copying the keys of the first has begun. */
+/* All tiles of the run; copying the keys of the first, which begins at cell `cell`, has begun. */
 template <class S>
 __device__ __forceinline__ void attend_run(struct state<S> &mine, const struct place &at,
-                                           const struct keys_of_run &run, const int32_t *position)
+                                           const struct keys_of_run &run, int cell,
+                                           const int32_t *position)
 {
     bool has_shares = false;
     copies_wait<0>();
@@ -78,10 +77,13 @@ __device__ __forceinline__ void attend_run(struct state<S> &mine, const struct p
         if (is_here) prefill_score<S>(mine, at, s);
         copies_wait<0>();
         __syncthreads(); /* keys are used up; values and shares of the tile before are there */
-        fetch<S>(run, run.k, first + TILE_KEYS, at.keys);
+        int next_cell = cell + TILE_KEYS;
+        next_cell = kv_ring_wrap(next_cell, run.k.capacity);
+        fetch<S>(run, run.k, first + TILE_KEYS, next_cell, at.keys);
         if (has_shares) gather<S>(mine, at);
         __syncthreads(); /* values and shares are used up; parts are there */
-        fetch<S>(run, run.v, first, at.keys + S::TILE_BYTES);
+        fetch<S>(run, run.v, first, cell, at.keys + S::TILE_BYTES);
+        cell = next_cell;
         if (is_here)
             is_large = prefill_weigh<S>(mine, at, s, part, position, first, run.window,
                                         is_edge(run, first)) > P_LIMIT;
@@ -100,6 +102,21 @@ __device__ __forceinline__ void attend_run(struct state<S> &mine, const struct p
     copies_wait<0>();
     __syncthreads();
     if (has_shares) gather<S>(mine, at);
+}
+
+template <bool IS_HALF>
+__device__ __forceinline__ struct key_source source_of(const struct kv_cache &cache, void *base,
+                                                       int sequence)
+{
+    struct key_source from;
+    int head_bytes = cache.head_dim * 2;
+    if (!IS_HALF) head_bytes = cache.head_bytes;
+    from.cell_bytes = cache.n_heads * head_bytes;
+    from.capacity = cache.capacity;
+    from.base = static_cast<const char *>(base) +
+                kv_ring_offset(cache.capacity, from.cell_bytes, sequence) +
+                (uint64_t)blockIdx.x * (uint64_t)head_bytes;
+    return from;
 }
 
 /* A value that is the same in all lanes, and known to be: it goes to a uniform register, and with
@@ -127,15 +144,14 @@ __global__ void __launch_bounds__(S::THREADS, 256 / S::THREADS)
         int sequence;
         end = take_run<S>(run, a, rows, begin, sequence);
         sequence = uniform(sequence);
-        const size_t head = (size_t)blockIdx.x * (size_t)a.cache.head_bytes;
-        keys.k = static_cast<const char *>(a.cache.k) + head;
-        keys.v = static_cast<const char *>(a.cache.v) + head;
+        keys.k = source_of<S::IS_HALF>(a.cache, a.cache.k, sequence);
+        keys.v = source_of<S::IS_HALF>(a.cache, a.cache.v, sequence);
         keys.format = a.cache.format;
         keys.window = a.window > 0 ? a.window : INT_MAX;
         keys.first = uniform(max(0, run->lowest - keys.window + 1));
         keys.last = uniform(run->highest);
-        keys.cells = kv_run_from(&a.cache, sequence, keys.first);
-        fetch<S>(keys, keys.k, keys.first, at.keys);
+        int cell = kv_ring_cell(keys.first, a.cache.capacity);
+        fetch<S>(keys, keys.k, keys.first, cell, at.keys);
         if (begin == 0) {
             load_queries<S>(mine, at, a, rows);
             state_clear(mine);
@@ -143,7 +159,7 @@ __global__ void __launch_bounds__(S::THREADS, 256 / S::THREADS)
         int position = run->position[at.group * 32 + at.lane];
         keys.low = __reduce_min_sync(0xffffffffu, position);
         keys.high = __reduce_max_sync(0xffffffffu, position);
-        attend_run<S>(mine, at, keys, run->position);
+        attend_run<S>(mine, at, keys, cell, run->position);
     }
     store_outputs<S>(mine, at, a, rows);
 }

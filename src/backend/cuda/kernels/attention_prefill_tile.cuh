@@ -53,21 +53,29 @@ __device__ __forceinline__ uint4 chunk_of(enum format format, const char *row, i
     return make_uint4(h[0], h[1], h[2], h[3]);
 }
 
-/* Starts copying TILE_KEYS rows of one head, from the first-th position of the run on. `base` is
- * the head's part of the cache's first cell. Only n_there rows are wanted; the others become zeros,
- * so that a share of zero times what is there is zero. Eight threads share a row: what a thread
- * copies of it is 128 bytes apart on both sides, so that addresses are made once a row. Complete
- * after copies_wait and a barrier. */
+/* Where the rows of one head of one sequence lie. */
+struct key_source {
+    const char *base; /* the head's part of the sequence's first cell */
+    int32_t cell_bytes;
+    int32_t capacity;
+};
+
+/* Starts copying TILE_KEYS rows from cell `first` on. Only n_there rows are wanted; the others
+ * become zeros, so that a share of zero times what is there is zero. Eight threads share a row:
+ * what a thread copies of it is 128 bytes apart on both sides, so that addresses are made once a
+ * row. Complete after copies_wait and a barrier. */
 template <int D, int THREADS, bool IS_HALF>
-__device__ __forceinline__ void fetch_tile(uint32_t tile, const char *base,
-                                           const struct kv_run &keys, enum format format, int first,
-                                           int n_there)
+__device__ __forceinline__ void fetch_tile(uint32_t tile, const struct key_source &from,
+                                           enum format format, int first, int n_there)
 {
 #pragma unroll
     for (int pass = 0; pass < TILE_KEYS * 8 / THREADS; pass++) {
         int key = (int)threadIdx.x / 8 + pass * (THREADS / 8), chunk = (int)threadIdx.x % 8;
+        int cell = first + key;
         bool is_there = key < n_there;
-        const char *row = base + kv_run_offset(&keys, is_there ? first + key : 0);
+        cell = kv_ring_wrap(cell, from.capacity);
+        if (!is_there) cell = 0;
+        const char *row = from.base + kv_ring_cell_offset(from.cell_bytes, cell);
         uint32_t to = tile + chunk_at<D>(key, chunk);
         if constexpr (IS_HALF) {
             row += chunk * 16;
