@@ -25,7 +25,7 @@ struct bench_test {
     int n_samples;
     int64_t samples_ns[SAMPLES_MAX];
     struct carat_work work;      /* of one run, at least */
-    struct carat_roofline limit; /* what the device can do; zero without --roofline */
+    struct carat_roofline limit; /* what the device can do; zero if not measured */
 };
 
 struct bench_facts { /* the same in every row of a model */
