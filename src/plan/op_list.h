@@ -7,7 +7,8 @@
  * rounded to 8 bits.
  *
  * To add an op: a line here, a parameter struct in op.h if none fits, an emitter in emit.c and a
- * function in backend/ref/ (a missing one is a link error). docs/ops.md is made from this. */
+ * function in each backend (one that ref or cpu lacks is a link error). docs/adding.md has the
+ * rest; docs/ops.md is made from this. */
 #ifndef PLAN_OP_LIST_H
 #define PLAN_OP_LIST_H
 

@@ -178,6 +178,7 @@ static void add_attention(struct list *l)
         }
 }
 
+/* New shapes go to the end: a case is drawn from a seed that is its place in the list. */
 size_t parity_shapes(struct parity_shape *out)
 {
     struct list l = {.shapes = out};
