@@ -233,7 +233,7 @@ int carat_device_at(int32_t n, struct carat_device *out, struct carat_error *err
             return describe(out, backend_list[b], n - before, err);
         before += count;
     }
-    return err_set(err, CARAT_EUSAGE, "device %d: there are %d", n, before);
+    return err_set(err, CARAT_EUSAGE, "device: 0 to %d expected, %d found", before - 1, n);
 }
 
 static void add_device(struct json *j, const struct carat_device *d)

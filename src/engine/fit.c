@@ -20,8 +20,8 @@ static int check_cache_formats(const struct layout *y, const struct backend *bac
     const enum format formats[] = {y->kv_format, y->kv_format_global};
     for (int i = 0; i < 2; i++) {
         if (backend->supports(OP_ATTENTION, formats[i])) continue;
-        err_set(err, CARAT_EUSAGE, "KV type %s: not on %s", format_traits(formats[i])->name,
-                backend->name);
+        err_set(err, CARAT_EUSAGE, "KV type %s: not supported on %s",
+                format_traits(formats[i])->name, backend->name);
         err_hint(err, "take --kv-type f16");
         return CARAT_EUSAGE;
     }
@@ -130,7 +130,7 @@ static int divide_in_order(struct layout *y, const struct layout_source *from,
     y->split = split_in_order(y->config, n_layers, from->n_parts);
     if (split_is_sound(y->config, &y->split)) return CARAT_OK;
     return err_set(err, CARAT_EUSAGE,
-                   "layers that read the keys of another one have to be on its device");
+                   "layers that read the keys of another layer have to be on its device");
 }
 
 /* ---- Sizes ------------------------------------------------------------------------------ */

@@ -1,5 +1,5 @@
-/* What is in any well-formed GGUF file, also in one that cannot be run here: a few facts, or all of
- * it as JSON. */
+/* Shows what is in any well-formed GGUF file, even one that cannot be run here: a few facts, or all
+ * of it as JSON. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -116,7 +116,7 @@ int carat_show_json(const char *path, char **out, struct carat_error *err)
     if (status) return status;
     carat_model *model = NULL;
     struct carat_error problem = {0};
-    if (carat_model_open(&model, path, &problem) == CARAT_EMEMORY) { /* says nothing of the file */
+    if (carat_model_open(&model, path, &problem) == CARAT_EMEMORY) { /* not the file's fault */
         gguf_close(g);
         if (err) *err = problem;
         return CARAT_EMEMORY;
@@ -180,6 +180,6 @@ int carat_file_facts(const char *path, bool is_tried, struct carat_file_facts *o
     carat_model_close(model);
     gguf_close(g);
     if (status != CARAT_EMEMORY) return CARAT_OK;
-    if (err) *err = problem; /* says nothing of the file */
+    if (err) *err = problem; /* not the file's fault */
     return status;
 }

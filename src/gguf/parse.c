@@ -392,7 +392,7 @@ static int place_tensor(struct reader *r, const struct part *part, struct gguf_t
     uint64_t end;
     if (__builtin_add_overflow(data_start, t->offset, &t->offset) ||
         __builtin_add_overflow(t->offset, (uint64_t)t->bytes, &end) || end > part->length) {
-        fail_at(r, "%zu bytes at byte %" PRIu64 " end behind the file, which has %" PRIu64,
+        fail_at(r, "%zu bytes at byte %" PRIu64 " end past the end of the file, which has %" PRIu64,
                 t->bytes, t->offset, part->length);
         err_hint(r->err, "the file is cut short; download it again");
         return CARAT_EFORMAT;

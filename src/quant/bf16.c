@@ -1,4 +1,4 @@
-/* BF16: the upper half of a float, one value a block. */
+/* BF16: the upper half of a float, one value per block. */
 #include "quant/codecs.h"
 #include "quant/half.h"
 

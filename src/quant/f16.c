@@ -1,4 +1,4 @@
-/* F16: IEEE-754 binary16, one value a block. */
+/* F16: IEEE-754 binary16, one value per block. */
 #include "quant/codecs.h"
 #include "quant/half.h"
 

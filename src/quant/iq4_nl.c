@@ -35,7 +35,7 @@ static uint8_t nearest_level(float value)
     return (uint8_t)q;
 }
 
-/* As search_scale, over levels instead of integers. */
+/* Like search_scale, with levels instead of integers. */
 static float search_levels(const float *x)
 {
     float largest = 0.0f, gain_max = 0.0f;

@@ -1,5 +1,5 @@
-/* Q5_K: as Q4_K with quants of five bits; bit g of top[i] is the fifth bit of value i of
- * group g. */
+/* Q5_K: like Q4_K, with quants of five bits; bit g of top[i] is the fifth bit of value i of group
+ * g. */
 #include "quant/codecs.h"
 #include "quant/half.h"
 #include "quant/k_scales.h"

@@ -541,7 +541,7 @@ static const struct hostile_case cases[] = {
     {.name = "a page cut off",
      .make = without_last,
      .number = 4096,
-     .expected = "end behind the file"},
+     .expected = "end past the end of the file"},
     {.name = "no data at all", .make = no_data, .expected = "tensor \"token_embd.weight\""},
     {.name = "trailing garbage", .make = trailing_garbage},
     {.name = "sparse file of 5 GiB", .make = sparse_file},

@@ -530,7 +530,7 @@ static void what_was_asked_for_and_does_not_fit_is_refused(void **state)
     unlimit_memory(NULL);
     o.kv_type = CARAT_KV_BF16; /* the reference has it, the second device has not */
     assert_int_equal(carat_memory_estimate(models[GEMMA_31B], &o, &m, &err), CARAT_EUSAGE);
-    assert_non_null(strstr(err.message, "not on cpu"));
+    assert_non_null(strstr(err.message, "not supported on cpu"));
 }
 
 /* If no context was asked for, the caches of both devices have to fit. */

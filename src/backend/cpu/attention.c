@@ -102,7 +102,7 @@ static void clear(struct running *r, float *values, int32_t n, int32_t d)
     memset(values, 0, (size_t)n * (size_t)d * sizeof *values);
 }
 
-/* Bytes from the cache's beginning to the head's keys, and to its values, of a position. */
+/* Bytes from `k` to the head's keys of a position, and from `v` to its values. */
 static size_t head_offset(const struct block_job *j, int32_t position)
 {
     return kv_offset(j->cache, j->sequence, position) +
@@ -194,7 +194,7 @@ static void run_segment(const struct block_job *j, int32_t segment, int32_t firs
     }
 }
 
-/* total = total and part, two softmaxes over different keys. */
+/* Joins two softmaxes over different keys: adds `part` to `total`. */
 static void join(struct running *total, float *total_values, const struct running *part,
                  const float *part_values, int32_t d)
 {

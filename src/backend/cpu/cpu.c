@@ -378,7 +378,7 @@ static void add_op(struct program *p, const struct op *op, void *memory, struct 
     case OP_SOFTCAP: add_step(p, op, memory, run, BY_ITEM); break;
     case OP_ROPE: add_rope(p, op, memory); break;
     case OP_INPUT:
-    case OP_OUTPUT: break; /* done by the engine, between runs */
+    case OP_OUTPUT: break; /* done by the runner, between runs */
     default: add_step(p, op, memory, run, BY_ROW); break;
     }
 }

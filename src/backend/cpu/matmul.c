@@ -8,7 +8,7 @@
 enum {
     ITEM_TILES_MIN = 4, /* tiles an item */
     ITEM_TILES_MAX = 8,
-    ITEM_TILES_FEW_ROWS = 16, /* the same with few rows, whose results take less room */
+    ITEM_TILES_FEW_ROWS = 16, /* at most, with a few rows: their results take less room */
     FEW_ROWS = 16,
     ITEMS_A_WORKER = 8, /* so that workers end together */
     ITEM_ROWS = 256,    /* activation rows a call of a kernel: their results stay in cache */

@@ -28,7 +28,7 @@ struct device {
     struct device_limits limits; /* 0: not measured yet */
 };
 
-/* Memory that the steps of a program share, cut from the scratch it is given. */
+/* Memory that the steps of a program share, cut from the scratch that it is given. */
 struct scratch {
     struct act_block *act; /* the activations quantised last */
     char *worker;          /* worker_bytes for each worker */
@@ -109,7 +109,7 @@ void cpu_QUANTIZE(const struct cpu_step *s, const struct pool_worker *worker);
 void cpu_TURNS(const struct cpu_step *s, const struct pool_worker *worker);
 /* EXPERT_*: sorts the rows by expert, before the product. */
 void cpu_SORT_ROUTED(const struct cpu_step *s, const struct pool_worker *worker);
-/* Attention of few rows: joins the segments, after cpu_ATTENTION. */
+/* Attention of a few rows: joins the segments, after cpu_ATTENTION. */
 void cpu_JOIN_SEGMENTS(const struct cpu_step *s, const struct pool_worker *worker);
 
 void cpu_measure_limits(struct device *device, size_t room, struct device_limits *out);

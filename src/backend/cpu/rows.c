@@ -198,7 +198,7 @@ void cpu_KV_WRITE(const struct cpu_step *s, const struct pool_worker *worker)
     }
 }
 
-/* The engine copies rows in and out between runs: never a step of a program. */
+/* The runner copies rows in and out between runs. This is never a step of a program. */
 void cpu_INPUT(const struct cpu_step *s, const struct pool_worker *worker)
 {
     (void)s, (void)worker;

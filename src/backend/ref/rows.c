@@ -111,7 +111,7 @@ void ref_SOFTCAP(const struct ref_call *c)
     for (int64_t i = 0; i < n; i++) c->y0[i] = cap * tanhf(c->x0[i] / cap);
 }
 
-/* The engine copies rows in and out between runs. */
+/* The runner copies rows in and out between runs. */
 void ref_INPUT(const struct ref_call *c)
 {
     (void)c;

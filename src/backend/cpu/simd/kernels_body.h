@@ -1,5 +1,5 @@
-/* The kernels, written once over 16 lanes. Included by one .c file an instruction set, after
- * its lanes header, with KERNELS_NAME and KERNELS_TABLE defined.
+/* The kernels, written once over 16 lanes. Each instruction set has one .c file that includes this
+ * after its lanes header, with KERNELS_NAME and KERNELS_TABLE defined.
  *
  * fvec, ivec: 16 floats, 16 int32. bvec: 64 bytes, four for each lane.
  * dot_wide/dot_small(sum, w, a): sum + the four products of each lane, w unsigned (small: at
@@ -59,7 +59,8 @@ ALWAYS void unpack(enum code_kind kind, const uint8_t *p, bvec w[8])
         }
 }
 
-/* Whether unpacked codes take all 8 bits: levels do too, 128 more than in iq4_nl.c. */
+/* Whether unpacked codes take all 8 bits. Those of N4 do: they are the levels of iq4_nl.c plus
+ * 128. */
 ALWAYS bool is_wide(enum code_kind kind)
 {
     return kind == CODE_S8 || kind == CODE_N4;
@@ -111,13 +112,13 @@ ALWAYS ivec first_sum(enum code_kind kind, const struct act_block *a, int h)
     return less_offset(kind, &a->minus[block_halves(kind) == 2 ? h : 2]);
 }
 
-/* The sum of a block's activations, which minima are multiplied by. */
+/* The sum of a block's activations; minima are multiplied by it. */
 ALWAYS fvec x_sum(const struct act_block *a)
 {
     return f_set(-a->scale * (float)a->minus[2]);
 }
 
-/* With few rows the weights come from memory. The processor's own prefetching stops at every page
+/* With a few rows the weights come from memory. The processor's own prefetching stops at every page
  * and is often slower than memory. */
 enum { FEW_READ_AHEAD = 4 };
 enum { ONCE_DISTANCE = 4096, L2_DISTANCE = 8192, L1_DISTANCE = 3072 }; /* bytes */
@@ -238,9 +239,9 @@ static void tile_dot(const struct tile_job *job)
     }
 }
 
-/* Blocks of 32. A value that is not finite makes the scale NaN: the vector maximum alone would
- * drop a NaN, and bad weights would go unnoticed. Such a block has no numbers, and neither has one
- * of values so small that 127 by the largest could be infinite: it is zero. */
+/* Blocks of 32. A value that is not finite makes the scale NaN: the vector maximum alone would drop
+ * a NaN, and bad weights would go unnoticed. The codes of such a block are 0. So are codes and
+ * scale of a block of values so small that 127 / largest could be infinite. */
 static void quantize(const float *x, int64_t n, struct act_block *out)
 {
     const float least = 0x1p-100f;
@@ -293,7 +294,7 @@ ALWAYS fvec values_at(const enum format format, const struct float_rows *rows, i
 ALWAYS fvec last_values(const enum format format, const struct float_rows *rows, int j, int64_t k,
                         int64_t n)
 {
-    _Alignas(64) uint8_t padded[64] = {0}; /* bytes: read as whatever the format is */
+    _Alignas(64) uint8_t padded[64] = {0}; /* read as values of the format */
     struct float_rows one = {format, padded, sizeof padded};
     size_t size = format == FORMAT_F32 ? sizeof(float) : sizeof(uint16_t);
     memcpy(padded, value_at(format, rows, j, k), (size_t)n * size);
@@ -336,8 +337,8 @@ ALWAYS void dots_block(const enum format format, const bool asks, const int n_a,
             for (int h = 0; h < n_b; h++) out[i * out_stride + j + h] = f_sum(sum[i][h]);
 }
 
-/* n_a rows, a constant, by all of b. b comes from memory when few rows are multiplied with it, or
- * when it was not decoded before. */
+/* n_a rows, a constant, by all of b. b comes from memory when n_a is small or b was not decoded
+ * before. */
 ALWAYS void dots_rows(const enum format format, const int n_a, const float *a, int64_t a_stride,
                       const struct float_rows *b, int n_b, int64_t n, float *out,
                       int64_t out_stride)

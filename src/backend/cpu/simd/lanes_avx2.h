@@ -1,4 +1,5 @@
-/* Sixteen lanes in two registers: AVX2 with FMA and F16C. See kernels.h for the names. */
+/* Sixteen lanes in two registers: AVX2 with FMA and F16C. See kernels_body.h for what the names
+ * mean. */
 #include <immintrin.h>
 #include <stdint.h>
 

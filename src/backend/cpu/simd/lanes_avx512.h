@@ -1,4 +1,4 @@
-/* Sixteen lanes in one register: AVX-512 with VNNI. See kernels.h for what the names mean. */
+/* Sixteen lanes in one register: AVX-512 with VNNI. See kernels_body.h for what the names mean. */
 #include <immintrin.h>
 #include <stdint.h>
 

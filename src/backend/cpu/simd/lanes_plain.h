@@ -1,5 +1,5 @@
-/* Sixteen lanes as an array: any processor, for machines without AVX2 and as the kernels'
- * readable form. See kernels.h for what the names mean. */
+/* Sixteen lanes as an array: any processor, for machines without AVX2 and as the kernels' readable
+ * form. See kernels_body.h for what the names mean. */
 #include <math.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Products of many rows. A stretch of the weights of PANEL_TILES tiles is unpacked into a panel,
- * which stays in the first-level cache while all rows pass by, PANEL_ROWS at a time: four
- * activations are brought into a register once for all these tiles. Sums wait in the output
+ * which stays in the first-level cache while it is multiplied with all rows, PANEL_ROWS at a time.
+ * Four activations are loaded into a register once for all these tiles. Sums wait in the output
  * from one panel to the next, so a row's order of summing is that of tile_rows.
  *
  * Part of kernels_body.h. Every instruction set chooses PANEL_TILES and PANEL_ROWS so that its
