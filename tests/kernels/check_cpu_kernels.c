@@ -1,8 +1,8 @@
 /* Every kernel of every instruction set that this machine has, against plain double precision.
  * Needs nothing but the C library, so that it also runs under an emulator of another processor.
  *
- *   check_cpu_kernels          checks, ends with "N passed, N failed"
- *   check_cpu_kernels --perf   GB/s and GOP/s by format and number of rows */
+ *   check-cpu-kernels                          checks, ends with "N passed, N failed"
+ *   check-cpu-kernels --perf [SET [FORMAT]]    GB/s and GOP/s by format and number of rows */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -445,37 +445,48 @@ static double seconds_for(const struct cpu_kernels *k, const struct product *p, 
     return runs[3];
 }
 
-static void measure(const struct cpu_kernels *k)
+/* Of one format, or of all (NULL). Gives how many were measured. */
+static int measure(const struct cpu_kernels *k, const char *format)
 {
     static const int32_t counts[] = {1, 2, 4, 8, 64, 256};
+    int n_measured = 0;
     for (enum format f = 0; f < FORMAT_COUNT; f++) {
         struct product p;
         if (format_traits(f)->codes == CODE_NONE) continue;
+        if (format && strcmp(format, format_traits(f)->name) != 0) continue;
         open_product(&p, k, f, 2560, 2560, 256);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             double s = seconds_for(k, &p, counts[i]);
             printf("%s,%s,%d,%.1f,%.1f\n", k->name, format_traits(f)->name, counts[i],
                    (double)p.tiled.bytes / s / 1e9, 2.0 * 2560 * 2560 * counts[i] / s / 1e9);
+            fflush(stdout); /* some take long */
         }
         close_product(&p);
+        n_measured++;
     }
+    return n_measured;
 }
 
 int main(int argc, char **argv)
 {
     static const char *const names[] = {"avx512", "avx2", "neon", "plain"};
     bool is_perf = argc > 1 && strcmp(argv[1], "--perf") == 0;
+    const char *set = is_perf && argc > 2 ? argv[2] : NULL;
+    const char *format = is_perf && argc > 3 ? argv[3] : NULL;
+    int n_measured = 0;
     if (is_perf) printf("kernels,format,rows,GB/s,GOP/s\n");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (set && strcmp(set, names[i]) != 0) continue;
         const struct cpu_kernels *k = cpu_kernels_named(names[i]);
         if (!k) {
             if (!is_perf) printf("skipped %s: this processor does not have it\n", names[i]);
         } else if (is_perf) {
-            measure(k);
+            n_measured += measure(k, format);
         } else {
             check_kernels(k);
         }
     }
     if (!is_perf) printf("%d passed, %d failed\n", passed, failed);
-    return failed != 0;
+    if (is_perf && n_measured == 0) fprintf(stderr, "no such instruction set here, or format\n");
+    return failed != 0 || (is_perf && n_measured == 0);
 }
