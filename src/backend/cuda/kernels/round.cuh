@@ -10,7 +10,8 @@
  *     on their way to fp16 products, saturate at 65504; caches round larger values to infinity.
  * A product with such a block or row is NaN in every result that the block or row is a part of, and
  * in no other row. Attention gives NaN to every row that sees such a key or value, and possibly to
- * other rows of the same sequence in the same tile of a prompt (a share of zero times NaN). */
+ * other rows in the same tile of a prompt (a share of zero times NaN): of the same sequence, as
+ * long as a step reads one prompt only. */
 #ifndef CUDA_ROUND_CUH
 #define CUDA_ROUND_CUH
 
