@@ -198,7 +198,7 @@ struct carat_part {
     bool is_complete; /* tool calls: false when the output was cut or had to be repaired */
 };
 
-enum { CARAT_STOPS_MAX = 64, CARAT_STOP_BYTES_MAX = 256 };
+enum { CARAT_STOPS_MAX = 1024, CARAT_STOP_BYTES_MAX = 256 };
 struct carat_answer_options { /* copied by carat_answer_open; NULL: all 0 */
     size_t size;
     /* Strings of 1 to CARAT_STOP_BYTES_MAX bytes, at most CARAT_STOPS_MAX. Only text is compared
