@@ -1,6 +1,7 @@
-/* Attention of independent rows against double precision: rings before and after they wrap,
- * windows, sequences mixed, every cache format, NaN in every cell that no row may see. A row's
- * bits must depend on nothing but the row. */
+/* Attention of independent rows against double precision: pages in any order, rings before and
+ * after they wrap, windows that begin anywhere in a tile and a page, sequences mixed, every cache
+ * format, NaN in every cell that no row may see and in every page that is not its own. A row's bits
+ * must depend on nothing but the row. */
 #include "cuda/check.h"
 
 #include <math.h>
@@ -20,7 +21,9 @@ static const double BUDGET = 1e-11;
 struct shape {
     const char *name;
     enum format format;
-    int32_t head_dim, n_heads, n_kv, capacity, window, n_sequences;
+    int32_t head_dim, n_heads, n_kv;
+    int32_t capacity; /* positions that a sequence keeps, before rounding to pages */
+    int32_t window, n_sequences;
     float q_scale;
     bool is_exact;
 };
@@ -30,7 +33,11 @@ struct world {
     struct rng rng;
     struct shape s;
     struct kv_cache cache;
-    float *k, *v; /* decoded, [cells][n_kv * head_dim] */
+    int32_t *table; /* [sequences * slots] */
+    int32_t n_pages;
+    char *pool;
+    /* Of cells, counted by sequence, slot and place in the page: [cells][n_kv * head_dim]. */
+    float *k, *v;
     char *is_visible;
     double worst;
 };
@@ -66,44 +73,85 @@ static int32_t first_visible(const struct shape *s, int32_t position)
     return s->window && position >= s->window ? position - s->window + 1 : 0;
 }
 
+static int32_t slots_of(const struct shape *s)
+{
+    return kv_pages(s->capacity) + (s->window ? 1 : 0);
+}
+
+static int32_t capacity_of(const struct shape *s)
+{
+    return slots_of(s) * KV_PAGE;
+}
+
 static struct kv_cache cache_of(const struct shape *s)
 {
-    return kv_cache_shape(s->format, s->capacity, s->n_kv, s->head_dim);
+    return kv_cache_shape(s->format, slots_of(s), s->n_kv, s->head_dim);
+}
+
+static size_t cells_of(const struct shape *s)
+{
+    return (size_t)s->n_sequences * (size_t)capacity_of(s);
 }
 
 static size_t cell_of(const struct shape *s, int32_t sequence, int32_t position)
 {
-    struct kv_cache cache = cache_of(s);
-    return kv_offset(&cache, sequence, position) / (size_t)kv_cell_bytes(&cache);
+    int32_t capacity = capacity_of(s);
+    return (size_t)sequence * (size_t)capacity + (size_t)(position % capacity);
 }
 
 /* ---- A cache: what the rows see is random, the rest NaN ----------------------------------- */
 
-static void *upload_cells(struct world *w, float *values)
+enum { FOREIGN_PAGES = 3 };
+
+/* Pages in a random order for the slots that some row sees; the others get page 0. */
+static void make_table(struct world *w)
 {
-    const struct shape *s = &w->s;
-    size_t cells = (size_t)s->n_sequences * (size_t)s->capacity;
-    int64_t cols = (int64_t)s->n_kv * s->head_dim;
-    size_t row_bytes = format_row_bytes(s->format, cols);
-    char *file = malloc(cells * row_bytes);
-    memset(file, 0xff, cells * row_bytes);
+    size_t n = (size_t)w->s.n_sequences * (size_t)w->cache.slots;
+    w->table = calloc(n, sizeof *w->table);
+    w->n_pages = (int32_t)n + 1 + FOREIGN_PAGES;
+    int32_t *page = malloc((size_t)w->n_pages * sizeof *page);
+    for (int32_t i = 0; i < w->n_pages; i++) page[i] = i;
+    for (int32_t i = w->n_pages - 1; i > 1; i--) {
+        int32_t other = 1 + (int32_t)rng_below(&w->rng, (uint32_t)i), kept = page[i];
+        page[i] = page[other];
+        page[other] = kept;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (memchr(w->is_visible + i * KV_PAGE, 1, KV_PAGE)) w->table[i] = page[1 + i];
+    free(page);
+}
+
+/* A layer is the second of two in its pages, keys before values. */
+static void fill_pool(struct world *w)
+{
+    size_t cell_bytes = (size_t)kv_cell_bytes(&w->cache), part = KV_PAGE * cell_bytes;
+    size_t cols = (size_t)w->s.n_kv * (size_t)w->s.head_dim, cells = cells_of(&w->s);
+    const struct format_traits *traits = format_traits(w->s.format);
+    w->cache.page_bytes = 4 * part;
+    char *file = malloc((size_t)w->n_pages * w->cache.page_bytes);
+    memset(file, 0xff, (size_t)w->n_pages * w->cache.page_bytes);
+    memset(file, 0, w->cache.page_bytes);
     for (size_t i = 0; i < cells; i++) {
         if (!w->is_visible[i]) continue;
-        float *row = values + i * (size_t)cols;
-        check_normal(&w->rng, row, (size_t)cols, 1);
-        format_traits(s->format)->encode(row, file + i * row_bytes, cols);
-        format_traits(s->format)->decode(file + i * row_bytes, row, cols);
+        char *page = file + (size_t)w->table[i / KV_PAGE] * w->cache.page_bytes;
+        for (int is_v = 0; is_v < 2; is_v++) {
+            float *row = (is_v ? w->v : w->k) + i * cols;
+            char *cell = page + (2 + (size_t)is_v) * part + i % KV_PAGE * cell_bytes;
+            check_normal(&w->rng, row, cols, 1);
+            traits->encode(row, cell, (int64_t)cols);
+            traits->decode(cell, row, (int64_t)cols);
+        }
     }
-    void *device = check_alloc(file, cells * row_bytes);
+    w->pool = check_alloc(file, (size_t)w->n_pages * w->cache.page_bytes);
+    w->cache.k = w->pool + 2 * part;
+    w->cache.v = w->pool + 3 * part;
     free(file);
-    return device;
 }
 
 static void world_open(struct world *w, int32_t n, const int32_t *position, const int32_t *sequence)
 {
     const struct shape *s = &w->s;
-    size_t cells = (size_t)s->n_sequences * (size_t)s->capacity;
-    size_t cols = (size_t)s->n_kv * (size_t)s->head_dim;
+    size_t cells = cells_of(s), cols = (size_t)s->n_kv * (size_t)s->head_dim;
     w->is_visible = calloc(cells, 1);
     for (int32_t t = 0; t < n; t++)
         for (int32_t p = first_visible(s, position[t]); p <= position[t]; p++)
@@ -111,14 +159,16 @@ static void world_open(struct world *w, int32_t n, const int32_t *position, cons
     w->k = malloc(cells * cols * sizeof *w->k);
     w->v = malloc(cells * cols * sizeof *w->v);
     w->cache = cache_of(s);
-    w->cache.k = upload_cells(w, w->k);
-    w->cache.v = upload_cells(w, w->v);
+    make_table(w);
+    fill_pool(w);
+    w->cache.table = check_alloc(w->table, cells / KV_PAGE * sizeof *w->table);
 }
 
 static void world_close(struct world *w)
 {
-    check_that(w->c, check_free(w->cache.k) && check_free(w->cache.v), "%s: cache written",
-               w->s.name);
+    bool is_whole = check_free(w->pool) & check_free((void *)(uintptr_t)w->cache.table);
+    check_that(w->c, is_whole, "%s: cache or table written", w->s.name);
+    free(w->table);
     free(w->is_visible);
     free(w->k);
     free(w->v);
@@ -309,13 +359,15 @@ static float *queries(struct world *w, int32_t rows)
 /* Positions around every edge. */
 static int32_t edge_positions(const struct shape *s, int32_t *out)
 {
-    int32_t w = s->window ? s->window : s->capacity;
-    int32_t edges[] = {0,     1,     7,     30,    31,    32,        33,        63,
-                       w - 2, w - 1, w,     w + 1, w / 2, 2 * w + 3, 5 * w / 3, s->capacity - 1,
-                       s->capacity, s->capacity + 5, 3 * s->capacity - 1};
+    int32_t c = capacity_of(s), w = s->window ? s->window : c;
+    int32_t edges[] = {0,     1,     7,      30,     31,     32,        33,        63,
+                       w - 2, w - 1, w,      w + 1,  w / 2,  2 * w + 3, 5 * w / 3, c - 1,
+                       c,     c + 5, 3 * c - 1,
+                       /* a window from the beginning, the end and the middle of a tile or page */
+                       w + 31, w + 62, w + 63, w + 78, w + 127, 2 * c + w - 1, 2 * c + w - 3};
     int32_t n = 0;
     for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
-        if (edges[i] >= 0 && (s->window || edges[i] < s->capacity)) out[n++] = edges[i];
+        if (edges[i] >= 0 && (s->window || edges[i] < c)) out[n++] = edges[i];
     return n;
 }
 /* clang-format on */
@@ -365,7 +417,7 @@ static void check_company(struct check *c, struct shape s, int32_t rows)
     size_t cols = (size_t)cols_of(&s), stride = (size_t)stride_of(&s);
     s.n_sequences = rows;
     struct world w = {.c = c, .rng = {29}, .s = s};
-    int32_t limit = s.window ? 3 * s.capacity : s.capacity;
+    int32_t limit = s.window ? 3 * capacity_of(&s) : capacity_of(&s);
     for (int32_t t = 0; t < rows; t++) {
         position[t] = (int32_t)rng_below(&w.rng, (uint32_t)limit);
         sequence[t] = rows - 1 - t;
@@ -420,7 +472,7 @@ static void replay(void *user)
     cudaGraphLaunch(t->graph, t->c->queue.stream);
 }
 
-/* Random bits that are finite halves, bytes and floats: one MB, repeated. */
+/* Pools of pages: random bits that are finite halves, bytes and floats, one MB, repeated. */
 static void *fill_cache(struct rng *rng, size_t bytes)
 {
     enum { PIECE = 1 << 20 };
@@ -434,6 +486,21 @@ static void *fill_cache(struct rng *rng, size_t bytes)
                         cudaMemcpyDeviceToDevice, NULL);
     cudaDeviceSynchronize();
     free(host);
+    return device;
+}
+
+/* As pages are given out to sequences that grow together: page p of a sequence next to page p of
+ * the next one. */
+static int32_t *make_turns(const struct kv_cache *cache, int32_t rows)
+{
+    size_t n = (size_t)rows * (size_t)cache->slots;
+    int32_t *table = malloc(n * sizeof *table);
+    for (size_t i = 0; i < n; i++) {
+        int32_t row = (int32_t)i / cache->slots, slot = (int32_t)i % cache->slots;
+        table[i] = 1 + slot * rows + row;
+    }
+    int32_t *device = check_alloc(table, n * sizeof *table);
+    free(table);
     return device;
 }
 
@@ -460,9 +527,12 @@ static void time_shape(struct check *c, struct shape s, int32_t rows, int32_t ke
     int32_t position[64], sequence[64];
     for (int32_t t = 0; t < rows; t++) position[t] = keys - 1, sequence[t] = t;
     size_t cell = format_row_bytes(s.format, (int64_t)s.n_kv * s.head_dim);
-    size_t all = cell * (size_t)s.capacity * (size_t)rows, cols = (size_t)cols_of(&s);
+    struct kv_cache cache = cache_of(&s);
+    size_t all = ((size_t)rows * (size_t)cache.slots + 1) * cache.page_bytes;
+    size_t cols = (size_t)cols_of(&s);
+    cache.table = make_turns(&cache, rows);
     struct timing t = {.c = c, .n = CHAIN_MAX};
-    while (t.n > 2 && (size_t)t.n * all > (size_t)1 << 30) t.n /= 2;
+    while (t.n > 2 && (size_t)t.n * all > (size_t)1 << 31) t.n /= 2;
     struct attention_args a = {
         .rows = {rows, 0}, .n_heads = s.n_heads, .window = s.window, .is_exact = s.is_exact};
     int32_t live = keys ? rows : 0;
@@ -477,9 +547,9 @@ static void time_shape(struct check *c, struct shape s, int32_t rows, int32_t ke
     a.act.scale = check_alloc(NULL, (size_t)rows * cols / 4);
     for (int32_t i = 0; i < t.n; i++) {
         t.a[i] = a;
-        t.a[i].cache = cache_of(&s);
+        t.a[i].cache = cache;
         t.a[i].cache.k = fill_cache(&rng, all);
-        t.a[i].cache.v = fill_cache(&rng, all);
+        t.a[i].cache.v = (char *)t.a[i].cache.k + cache.page_bytes / 2;
     }
     double whole = time_chain(&t), one;
     t.n /= 2;
@@ -490,8 +560,9 @@ static void time_shape(struct check *c, struct shape s, int32_t rows, int32_t ke
     printf("  %-22s %2d rows %6d keys: %8.2f us %6.0f GB/s  bound %7.2f us\n", s.name, rows, keys,
            one * 1e6, bytes / one / 1e9, bytes / 4.67e12 * 1e6);
     fflush(stdout);
-    for (int32_t i = 0; i < t.n; i++) cudaFree(t.a[i].cache.k), cudaFree(t.a[i].cache.v);
+    for (int32_t i = 0; i < t.n; i++) cudaFree(t.a[i].cache.k);
     free(q);
+    check_free((void *)(uintptr_t)cache.table);
     check_free(a.scratch);
     check_free(a.act.values);
     check_free(a.act.scale);

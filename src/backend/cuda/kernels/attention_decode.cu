@@ -3,10 +3,10 @@
  *
  *     y[r, h] = sum_s softmax_s(q[r, h] . k[s, g(h)]) v[s, g(h)]
  *
- * over the n visible keys s of row r, cut into tiles of 32 keys and these dealt out to segments in
- * turn: segment i of S has tiles i, i + S, ..., so that all of them together read memory in order.
- * S depends on n and constants of the shape only, hence a row's bits on nothing but the row. Two
- * launches:
+ * over the visible keys s of row r, cut into tiles of 32 keys at multiples of 32 and these dealt
+ * out to segments in turn: segment i of S has tiles i, i + S, ... from the row's first one on, so
+ * that all of them together read memory in order. S depends on the number of tiles and constants of
+ * the shape only, hence a row's bits on nothing but the row. Two launches:
  *
  *   split:   block (key head and up to 8 of its query heads, segment, row) leaves for each query
  *            head its largest score m, l = sum exp(s - m) and the d sums of exp(s - m) v, so keys
@@ -21,8 +21,9 @@
  * Bound: a long context by the bytes of keys and values (4.67 TB/s on an H200), a short one by
  * latency: two launches and two reads that wait for each other.
  *
- * The arrays of the step are read before grid_wait: no kernel of a plan writes them. Before it the
- * cache is only prefetched into L2, which is harmless where it is not yet written. */
+ * The arrays of the step and the tables of pages are read before grid_wait: no kernel of a plan
+ * writes them. Before it the cache is only prefetched into L2, which is harmless where it is not
+ * yet written. */
 #include "backend/cuda/kernels/attention_decode_any.cuh"
 #include "backend/cuda/kernels/attention_decode_combine.cuh"
 #include "backend/cuda/kernels/attention_decode_mma.cuh"
@@ -39,6 +40,15 @@ int splits_of(int n_heads, int head_dim, int n_kv_heads)
     int blocks = head_dim > 256 ? BLOCKS_WANTED : 2 * BLOCKS_WANTED;
     int splits = blocks / (n_kv_heads * chunks_of(n_heads / n_kv_heads));
     return splits < SPLITS_MIN ? SPLITS_MIN : splits > SPLITS_MAX ? SPLITS_MAX : splits;
+}
+
+/* Tiles that a row's keys can lie in. */
+int tiles_most(const struct kv_cache *cache, int window)
+{
+    int capacity = kv_capacity(cache) / TILE_KEYS;
+    if (window <= 0) return capacity;
+    int tiles = (window + 2 * (TILE_KEYS - 1)) / TILE_KEYS;
+    return tiles < capacity ? tiles : capacity;
 }
 
 size_t row_bytes_of(int n_heads, int head_dim, int n_segments)
@@ -99,9 +109,7 @@ void launch_attention_decode(const struct queue *q, const struct attention_args 
     j.group = args->n_heads / cache.n_heads;
     j.n_chunks = chunks_of(j.group);
     j.splits = splits_of(args->n_heads, j.d, cache.n_heads);
-    int visible = cache.capacity;
-    if (args->window > 0 && args->window < visible) visible = args->window;
-    j.n_segments = segments_of(visible, j.splits);
+    j.n_segments = segments_of(tiles_most(&cache, args->window), j.splits);
 
     size_t scratch_bytes =
         attention_decode_scratch_bytes(args->rows.max, args->n_heads, j.d, cache.n_heads);

@@ -31,45 +31,101 @@ struct job {
     float2 *state;
 };
 
-/* A segment has two tiles at least: what it leaves is as many bytes as one tile of eight heads. One
- * tile is 1.3 % of a step faster for one row of E4B and 0.8 to 3 % slower for 32 rows of E4B or
- * 12B (H200). */
-__host__ __device__ inline int segments_of(int n_keys, int splits)
+/* Segments of a row whose keys lie in so many tiles. A segment has two tiles at least: what it
+ * leaves is as many bytes as one tile of eight heads. One tile is 1.3 % of a step faster for one
+ * row of E4B and 0.8 to 3 % slower for 32 rows of E4B or 12B (H200). */
+__host__ __device__ inline int segments_of(int n_tiles, int splits)
 {
-    int n_tiles = (n_keys + TILE_KEYS - 1) / TILE_KEYS, n_pairs = (n_tiles + 1) / 2;
+    int n_pairs = (n_tiles + 1) / 2;
     int most = n_tiles >= LONG_TILES * splits ? LONG * splits : splits;
     return n_pairs < most ? n_pairs : most;
 }
 
-/* What a row sees: n keys. */
+/* What a row sees: n keys from position `first` on. */
 struct span {
-    int32_t row, n, n_segments;
-    struct kv_run keys; /* and values */
+    int32_t row, sequence, first, n, n_segments;
 };
 
-/* False: no live row. */
+/* False: no live row. Arrays of a step have room for all rows of a launch, so that those of a row
+ * which is its own token can be read before it is known whether the row is live. */
 __device__ __forceinline__ bool find_span(const struct job &j, int r, struct span *s)
 {
     const struct attention_args &a = j.a;
-    int n_live = rows_live(a.rows, a.step);
+    bool is_chunk = !a.rows.is_out && a.part == attention_args::ATTEND_CHUNK;
     s->row = j.first_row + r;
-    if (!a.rows.is_out && a.part != attention_args::ATTEND_ALL) {
-        int n_decode = a.step.counts[1];
-        if (a.part == attention_args::ATTEND_CHUNK)
-            s->row += n_decode;
-        else
-            n_live = n_decode;
+    int position = 0;
+    if (!a.rows.is_out && !is_chunk) {
+        position = a.step.position[s->row];
+        s->sequence = a.step.sequence[s->row];
     }
+    bool is_decode = !a.rows.is_out && a.part == attention_args::ATTEND_DECODE;
+    int n_live = is_decode ? a.step.counts[1] : rows_live(a.rows, a.step);
+    if (is_chunk) s->row += a.step.counts[1];
     if (s->row >= n_live) return false;
-    int token = row_token(a.rows, a.step, s->row);
-    int last = a.step.position[token], sequence = a.step.sequence[token];
-    int n = last + 1;
-    if (a.window > 0) n = min(n, a.window);
-    n = min(n, a.cache.capacity);
-    s->n = n;
-    s->keys = kv_run_from(&a.cache, sequence, last + 1 - n);
-    s->n_segments = segments_of(n, j.splits);
+    if (a.rows.is_out || is_chunk) {
+        int token = row_token(a.rows, a.step, s->row);
+        position = a.step.position[token];
+        s->sequence = a.step.sequence[token];
+    }
+    int n = position + 1, end_tile = (n + TILE_KEYS - 1) / TILE_KEYS;
+    s->first = a.window > 0 ? max(n - a.window, 0) : 0;
+    s->first = max(s->first, end_tile * TILE_KEYS - kv_capacity(&a.cache));
+    s->n = n - s->first;
+    s->n_segments = segments_of(end_tile - s->first / TILE_KEYS, j.splits);
     return true;
+}
+
+/* The tiles of a segment, in the order in which it takes them. A tile begins at a multiple of
+ * TILE_KEYS, so that it lies in one page and does not depend on where the row's window begins: keys
+ * of its first tile that come before the window are masked. */
+struct walk {
+    const int32_t *table;  /* of the sequence */
+    int32_t tile, step;    /* the first one's number among those of the row; to the next */
+    int32_t slot, of_slot; /* the row's first tile is tile `of_slot` of this slot */
+    int32_t before, n;     /* keys before the window in the row's first tile; keys of the row */
+};
+
+enum { PAGE_TILES = KV_PAGE / TILE_KEYS };
+
+__device__ __forceinline__ struct walk walk_of(const struct job &j, const struct span &s,
+                                               int segment)
+{
+    const struct kv_cache &cache = j.a.cache;
+    struct walk w;
+    w.table = cache.table + (int64_t)s.sequence * cache.slots;
+    w.tile = segment;
+    w.step = s.n_segments;
+    w.slot = s.first / KV_PAGE % cache.slots;
+    w.of_slot = s.first / TILE_KEYS % PAGE_TILES;
+    w.before = s.first % TILE_KEYS;
+    w.n = s.n;
+    return w;
+}
+
+/* Place of the i-th tile's first key among those that the row sees: negative where the window
+ * begins within the tile, n or more where the segment has no such tile. */
+__device__ __forceinline__ int walk_begin(const struct walk &w, int i)
+{
+    return (w.tile + i * w.step) * TILE_KEYS - w.before;
+}
+
+/* The page of the i-th tile; tables are written by no kernel, so this may be read early. */
+__device__ __forceinline__ int walk_page(const struct job &j, const struct walk &w, int i)
+{
+    if (walk_begin(w, i) >= w.n) return 0;
+    int slot = w.slot + (w.of_slot + w.tile + i * w.step) / PAGE_TILES;
+    if (slot >= j.a.cache.slots) slot -= j.a.cache.slots;
+    return __ldg(w.table + slot);
+}
+
+/* Bytes from `k` to the keys of the i-th tile, which is in this page. */
+__device__ __forceinline__ size_t walk_offset(const struct job &j, const struct walk &w, int i,
+                                              int page)
+{
+    const struct kv_cache &cache = j.a.cache;
+    int of_page = (w.of_slot + w.tile + i * w.step) % PAGE_TILES;
+    return (size_t)page * cache.page_bytes +
+           (uint32_t)(of_page * TILE_KEYS * kv_cell_bytes(&cache));
 }
 
 /* Place of a partial result in the scratch. */

@@ -51,21 +51,22 @@ __device__ __forceinline__ void load_any(const void *base, int i, float *out)
     }
 }
 
-/* Keys [begin, begin + n) and their values; what is left of the tile becomes zero. */
+/* The keys at `offset` and their values; what the row does not see becomes zero. `begin` is the
+ * first one's place among those that it sees. */
 template <enum format FORMAT>
-__device__ __forceinline__ void load_tile(const struct job &j, const struct span &s, int key_head,
-                                          int begin, int n, float *k, float *v)
+__device__ __forceinline__ void load_tile(const struct job &j, size_t offset, int begin, int n,
+                                          float *k, float *v)
 {
     enum { EACH = ANY_KEYS * 512 / 8 / ANY_THREADS }; /* unrolled: the reads overlap */
     int d = j.d, of_row = d / 8;
+    size_t head = (size_t)(blockIdx.x / j.n_chunks * j.a.cache.head_bytes);
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
         int i = threadIdx.x + e * ANY_THREADS, key = i / of_row, column = i % of_row * 8;
         if (key >= ANY_KEYS) break;
         float value[2][8] = {};
-        if (key < n) {
-            size_t at =
-                kv_run_offset(&s.keys, begin + key) + (size_t)(key_head * j.a.cache.head_bytes);
+        if ((unsigned)(begin + key) < (unsigned)n) {
+            size_t at = offset + head + (uint32_t)(key * kv_cell_bytes(&j.a.cache));
             load_any<FORMAT>((const char *)j.a.cache.k + at, column, value[0]);
             load_any<FORMAT>((const char *)j.a.cache.v + at, column, value[1]);
         }
@@ -114,6 +115,9 @@ __global__ void __launch_bounds__(ANY_THREADS, 2) attend_any(const __grid_consta
     __shared__ float scores[HEADS][ANY_KEYS], p[ANY_KEYS][HEADS], keep[HEADS];
     struct span span;
     bool is_live = find_span(j, blockIdx.z, &span) && blockIdx.y < span.n_segments;
+    struct walk walk = {};
+    if (is_live) walk = walk_of(j, span, blockIdx.y);
+    int page_next = is_live ? walk_page(j, walk, 0) : 0, page = 0;
     grid_wait();
     grid_release();
     if (!is_live) return;
@@ -126,16 +130,20 @@ __global__ void __launch_bounds__(ANY_THREADS, 2) attend_any(const __grid_consta
 
     struct running run = {-INFINITY, 0}; /* of head `warp` */
     float2 sum[HEADS] = {};              /* of columns 2 threadIdx.x .. */
-    for (int half = 0;; half++) {        /* of a tile of 32 */
-        int begin = (blockIdx.y + half / 2 * span.n_segments) * TILE_KEYS + half % 2 * ANY_KEYS;
-        int n = min((int)ANY_KEYS, span.n - begin);
-        if (n <= 0) break;
+    int in_half = ANY_KEYS * kv_cell_bytes(&j.a.cache);
+    for (int half = 0;; half++) { /* of a tile */
+        int tile = half / 2, begin = walk_begin(walk, tile) + half % 2 * ANY_KEYS;
+        if (begin >= span.n) break;
+        if (half % 2 == 0) page = page_next, page_next = walk_page(j, walk, tile + 1);
+        if (begin + ANY_KEYS <= 0) continue; /* before the window */
         __syncthreads();
-        load_tile<FORMAT>(j, span, blockIdx.x / j.n_chunks, begin, n, k, v);
+        size_t offset = walk_offset(j, walk, tile, page) + (uint32_t)(half % 2 * in_half);
+        load_tile<FORMAT>(j, offset, begin, span.n, k, v);
         __syncthreads();
         decode_score_any(d, q, k, scores);
         __syncthreads();
-        float s = lane < n ? scores[warp][lane % ANY_KEYS] : -INFINITY;
+        bool is_seen = lane < ANY_KEYS && (unsigned)(begin + lane) < (unsigned)span.n;
+        float s = is_seen ? scores[warp][lane % ANY_KEYS] : -INFINITY;
         float m = fmaxf(run.m, most_of_warp(s)), share = expf(s - m), factor = expf(run.m - m);
         run.l = run.l * factor + sum_of_warp(share);
         run.m = m;

@@ -68,66 +68,68 @@ __device__ __forceinline__ float sum_of_quad(float x)
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-/* What a thread needs to read its part of the tiles of a segment. */
-template <int D> struct reader {
-    struct span span;
-    int first, step;             /* first key; from tile to tile */
+/* What a thread reads of a tile, `offset` bytes behind its pointers. A key is read if the row sees
+ * it: a page may hold NaN of whoever had it before. */
+struct reader {
     int key, four;               /* this thread's in a tile: of scores, first of four of values */
-    const char *k, *v;           /* of the cache, at this thread's columns */
+    const char *k, *v;           /* of the cache, at this thread's columns and its first key */
     const char *k_line, *v_line; /* at what it fetches ahead */
-
-    /* Into the L2: one line of keys and one of values a thread. */
-    __device__ __forceinline__ void fetch(int tile) const
-    {
-        int i = first + tile * step + threadIdx.x / (D / 64);
-        if (i >= span.n) return;
-        size_t at = kv_run_offset(&span.keys, i);
-        prefetch_l2(k_line + at);
-        prefetch_l2(v_line + at);
-    }
-
-    __device__ __forceinline__ void keys(int tile, uint4 (&out)[8]) const
-    {
-        int i = first + tile * step + key;
-        const char *p = k + kv_run_offset(&span.keys, i);
-#pragma unroll
-        for (int c = 0; c < 8; c++) out[c] = load_once4_if(p + 64 * c, i < span.n);
-    }
-
-    __device__ __forceinline__ void values(int tile, uint4 (&out)[2][4]) const
-    {
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                int i = first + tile * step + 16 * h + four + e;
-                const char *p = v + kv_run_offset(&span.keys, i);
-                out[h][e] = load_once4_if(p, i < span.n);
-            }
-        }
-    }
 };
 
-template <int D>
-__device__ __forceinline__ struct reader<D> reader_of(const struct job &j, const struct span &s) {
+/* Is key i of a tile one that the row sees? */
+__device__ __forceinline__ bool is_seen(int begin, int i, int n)
+{
+    return (unsigned)(begin + i) < (unsigned)n;
+}
+
+template <int D> __device__ __forceinline__ struct reader reader_of(const struct job &j)
+{
     const struct kv_cache &cache = j.a.cache;
     int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    int head = blockIdx.x / j.n_chunks * D * 2; /* bytes */
-    struct reader<D> r;
-    r.span = s;
-    r.first = blockIdx.y * TILE_KEYS;
-    r.step = s.n_segments * TILE_KEYS;
+    int head = blockIdx.x / j.n_chunks * D * 2, cell_bytes = kv_cell_bytes(&cache);
+    struct reader r;
     r.key = 8 * (warp % 4) + g;
     r.four = 4 * t;
-    r.k = (const char *)cache.k + head + (256 * (warp / 4) + 8 * t) * 2;
-    r.v = (const char *)cache.v + head + (64 * warp + 8 * g) * 2;
-    r.k_line = (const char *)cache.k + head + threadIdx.x % (D / 64) * 128;
-    r.v_line = (const char *)cache.v + head + threadIdx.x % (D / 64) * 128;
+    r.k = (const char *)cache.k + head + (256 * (warp / 4) + 8 * t) * 2 + r.key * cell_bytes;
+    r.v = (const char *)cache.v + head + (64 * warp + 8 * g) * 2 + r.four * cell_bytes;
+    int line = head + threadIdx.x % (D / 64) * 128 + threadIdx.x / (D / 64) * cell_bytes;
+    r.k_line = (const char *)cache.k + line;
+    r.v_line = (const char *)cache.v + line;
     return r;
 }
 
+/* Into the L2: one line of keys and one of values a thread. */
 template <int D>
-struct shared {
+__device__ __forceinline__ void fetch_tile(const struct reader &r, size_t offset, int begin, int n)
+{
+    if (!is_seen(begin, threadIdx.x / (D / 64), n)) return;
+    prefetch_l2(r.k_line + offset);
+    prefetch_l2(r.v_line + offset);
+}
+
+__device__ __forceinline__ void read_keys(const struct reader &r, size_t offset, int begin, int n,
+                                          uint4 (&out)[8])
+{
+    bool is_wanted = is_seen(begin, r.key, n);
+#pragma unroll
+    for (int c = 0; c < 8; c++) out[c] = load_once4_if(r.k + offset + 64 * c, is_wanted);
+}
+
+__device__ __forceinline__ void read_values(const struct reader &r, int cell_bytes, size_t offset,
+                                            int begin, int n, uint4 (&out)[2][4])
+{
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int i = 16 * h + e;
+            const char *p = r.v + offset + (uint32_t)(i * cell_bytes);
+            out[h][e] = load_once4_if(p, is_seen(begin, r.four + i, n));
+        }
+    }
+}
+
+template <int D> struct shared {
     uint4 query[D / 16][32]; /* operands, [k step][lane] */
     float score[2][D / 256][HEADS][SCORE_STRIDE];
 };
@@ -168,9 +170,9 @@ __device__ __forceinline__ void decode_score(const struct shared<D> &s, const ui
         make_float2(acc[0][0] + acc[0][2], acc[0][1] + acc[0][3]);
 }
 
-/* Scores of head g at this thread's keys of a tile, the first n of which there are. */
+/* Scores of head g at this thread's keys of a tile, as far as the row sees them. */
 template <int D>
-__device__ __forceinline__ void read_scores(const struct shared<D> &s, int tile, int n,
+__device__ __forceinline__ void read_scores(const struct shared<D> &s, int tile, int begin, int n,
                                             float4 (&out)[2])
 {
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -182,10 +184,10 @@ __device__ __forceinline__ void read_scores(const struct shared<D> &s, int tile,
             float4 more = *(const float4 *)&s.score[tile % 2][D / 256 - 1][g][i];
             out[h].x += more.x, out[h].y += more.y, out[h].z += more.z, out[h].w += more.w;
         }
-        if (i + 0 >= n) out[h].x = -INFINITY;
-        if (i + 1 >= n) out[h].y = -INFINITY;
-        if (i + 2 >= n) out[h].z = -INFINITY;
-        if (i + 3 >= n) out[h].w = -INFINITY;
+        if (!is_seen(begin, i + 0, n)) out[h].x = -INFINITY;
+        if (!is_seen(begin, i + 1, n)) out[h].y = -INFINITY;
+        if (!is_seen(begin, i + 2, n)) out[h].z = -INFINITY;
+        if (!is_seen(begin, i + 3, n)) out[h].w = -INFINITY;
     }
 }
 
@@ -231,28 +233,33 @@ __global__ void __launch_bounds__(D / 2, D == 512 ? 2 : 3)
         grid_wait();
         return;
     }
-    const struct reader<D> reader = reader_of<D>(j, span);
-    reader.fetch(0);
-    reader.fetch(1);
+    const struct walk walk = walk_of(j, span, blockIdx.y);
+    const struct reader reader = reader_of<D>(j);
+    int cell_bytes = kv_cell_bytes(&j.a.cache);
+    int begin = walk_begin(walk, 0), next = walk_begin(walk, 1), n = span.n;
+    size_t offset = walk_offset(j, walk, 0, walk_page(j, walk, 0));
+    size_t offset_next = walk_offset(j, walk, 1, walk_page(j, walk, 1));
+    fetch_tile<D>(reader, offset, begin, n);
+    fetch_tile<D>(reader, offset_next, next, n);
     grid_wait();
     grid_release();
     int first_head, n_heads;
     find_heads(j, &first_head, &n_heads);
     uint4 k[8], v[2][4];
-    reader.keys(0, k);
-    reader.values(0, v);
+    read_keys(reader, offset, begin, n, k);
+    read_values(reader, cell_bytes, offset, begin, n, v);
     load_queries<D>(j.a.q + ((int64_t)span.row * j.a.n_heads + first_head) * D, n_heads, s);
     __syncthreads();
 
     float sum[8][4] = {};
     struct running run = {-INFINITY, 0};
-    int n = span.n - reader.first;
-    for (int tile = 0; n > 0; tile++, n -= reader.step) {
+    for (int tile = 0; begin < n; tile++) {
+        int page = walk_page(j, walk, tile + 2);
         decode_score<D>(s, k, s.score[tile % 2][threadIdx.x / 128]);
-        if (n > reader.step) reader.keys(tile + 1, k);
+        if (next < n) read_keys(reader, offset_next, next, n, k);
         __syncthreads();
         float4 p[2];
-        read_scores<D>(s, tile, n, p);
+        read_scores<D>(s, tile, begin, n, p);
         float keep = soften(&run, p);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
@@ -261,7 +268,10 @@ __global__ void __launch_bounds__(D / 2, D == 512 ? 2 : 3)
         }
         add_values(sum, make_operand(p[0]), v[0]);
         add_values(sum, make_operand(p[1]), v[1]);
-        if (n > reader.step) reader.values(tile + 1, v);
+        if (next < n) read_values(reader, cell_bytes, offset_next, next, n, v);
+        begin = next;
+        next = walk_begin(walk, tile + 2);
+        offset_next = walk_offset(j, walk, tile + 2, page);
     }
     run.l = sum_of_quad(run.l);
     store_segment(j, first_head, n_heads, sum, run);
