@@ -277,6 +277,15 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     void (*planned)(void *user, const struct carat_memory *memory);
     void (*progress)(void *user, size_t done_bytes, size_t total_bytes);
     void *progress_user;
+    int64_t cache_bytes; /* for keys and values of all sequences together, on the first device; less
+                            than one sequence needs: CARAT_EMEMORY with the numbers. 0: for all
+                            sequences at full length where that fits, for one at least, and for
+                            some anchors */
+    /* What was read can be used again from an anchor on: the keys and values of one window of
+     * positions before it, in all layers with a window. The cache has room for one anchor for each
+     * so many positions, beyond what running sequences need. 0: 4096; from 64 on */
+    int32_t cache_split;
+    bool no_prefix_cache; /* no room for anchors */
     /* end of version 0.1 */
 };
 
@@ -296,6 +305,14 @@ struct carat_memory {
     int32_t n_ctx;              /* the effective one */
     int32_t gpu_layers;         /* on the device */
     uint64_t second_total, second_available; /* of the CPU, when it computes the rest; else 0 */
+    /* Keys and values lie in pages of 64 positions: those of all layers with a window in one pool,
+     * those of the other layers in a second one. Pages of each pool, one of them for zeros; bytes
+     * of a page, on all devices together. kv_local and kv_global are the pools of the device, and
+     * tables that say where pages are. */
+    int32_t pages_local, pages_global;
+    uint64_t page_bytes_local, page_bytes_global;
+    int64_t cache_positions; /* that all sequences have room for together */
+    int32_t n_anchors;       /* that have room beyond what running sequences need */
 };
 int carat_memory_estimate(const carat_model *model, const struct carat_engine_options *options,
                           struct carat_memory *out, struct carat_error *err);

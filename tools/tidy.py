@@ -83,6 +83,8 @@ FOR_TESTS = {
         ["cpu_kernels_named", "cublas_version", "gguf_open_memory"],
     "tests ask for facts that the program only uses":
         ["gguf_alignment", "layout_shape_caches", "op_meaning", "vocab_find"],
+    "tests give out the pages of a runner":
+        ["runner_set_page", "runner_page", "runner_start", "runner_wait"],
     "the program keeps it until it ends":
         ["wrap_deinit"],
     "tests, their support and bench draw and name what the program reads":

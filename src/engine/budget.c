@@ -1,6 +1,7 @@
 #include "engine/budget.h"
 
 #include "base/allowance.h"
+#include "engine/tables.h"
 
 /* Other programs want some of a device too. What only makes it faster leaves them a tenth, unless
  * the user said how much may be taken. */
@@ -11,15 +12,19 @@ uint64_t budget_left(uint64_t available, uint64_t taken)
     return available > taken ? available - taken : 0;
 }
 
-/* Host memory for the arrays of a step, and for rows between two devices that are not the host. */
+/* Host memory for the arrays of a step, for the tables of pages, and for rows between two devices
+ * that are not the host. */
 static uint64_t step_bytes(const struct layout *y)
 {
-    return (uint64_t)(y->chunk + y->n_seq) * 4 * sizeof(int32_t) + y->plans.staging_bytes;
+    return (uint64_t)(y->chunk + y->n_seq) * 4 * sizeof(int32_t) + tables_bytes(&y->caches) +
+           y->plans.staging_bytes;
 }
 
 uint64_t budget_host_rest(const struct layout *y)
 {
-    return y->host_bytes + (uint64_t)y->config->n_vocab * sizeof(float);
+    uint64_t pages = (uint64_t)y->caches.n_pages[KV_LOCAL] + (uint64_t)y->caches.n_pages[KV_GLOBAL];
+    return y->host_bytes + pages * y->host_page_bytes +
+           (uint64_t)y->config->n_vocab * sizeof(float);
 }
 
 uint64_t budget_needed(const struct layout *y, int32_t site)
@@ -130,6 +135,12 @@ void budget_fill_table(struct layout *y)
         .kv_is_narrowed = y->setup.kv_reason == CARAT_REASON_MEMORY,
         .n_ctx = y->n_ctx,
         .gpu_layers = y->setup.gpu_layers,
+        .pages_local = y->caches.n_pages[KV_LOCAL],
+        .pages_global = y->caches.n_pages[KV_GLOBAL],
+        .page_bytes_local = caches_page_bytes(&y->caches, KV_LOCAL),
+        .page_bytes_global = caches_page_bytes(&y->caches, KV_GLOBAL),
+        .cache_positions = (int64_t)(y->caches.n_pages[KV_GLOBAL] - 1) * KV_PAGE,
+        .n_anchors = y->pools.n_anchors,
     };
     for (int32_t i = 1; i < y->n_targets; i++) {
         y->memory.second_total += target_bytes(&y->targets[i]);

@@ -1,5 +1,6 @@
 /* The caches of keys and values: one for each layer that owns keys, on the device that computes the
- * layer. */
+ * layer. The pages of all layers of a kind that a device has lie in one pool there, and a page is
+ * the same number on all devices (plan/kv.h). */
 #ifndef ENGINE_CACHES_H
 #define ENGINE_CACHES_H
 
@@ -8,7 +9,15 @@
 
 struct caches {
     struct kv_cache cache[LAYERS_MAX];
-    uint64_t k_bytes[LAYERS_MAX]; /* of one cache's keys; its values take as many */
+    int32_t n_seq;
+    int32_t slots[KV_KINDS];   /* of a sequence's table; also of a kind that no layer has */
+    int32_t n_pages[KV_KINDS]; /* of a pool, page 0 included */
+    int32_t window_pages;      /* of the local pages of a sequence that decodes, at most */
+    /* Page p of a kind begins at pools[site][kind] + p * page_bytes[site][kind]. 0 and NULL: no
+     * layer of the kind is there. */
+    uint64_t page_bytes[SITES_MAX][KV_KINDS];
+    char *pools[SITES_MAX][KV_KINDS];
+    int32_t *tables[SITES_MAX][KV_KINDS]; /* device memory [n_seq * slots] */
 };
 
 /* What the caches are made for. */
@@ -17,13 +26,21 @@ struct caches_shape {
     enum format local, global; /* of layers with a window; of the others */
 };
 
-/* Gives all caches their shapes, without memory, and each target the bytes that its caches need
- * (kv_local, kv_global). Sums stop at BYTES_MAX. */
+/* Gives all caches their shapes, without pools and memory. Sums stop at BYTES_MAX. */
 void caches_plan(struct caches *k, const struct gemma_config *c, const struct caches_shape *shape,
-                 const struct split *split, struct target *targets, int32_t n_targets);
+                 const struct split *split);
 
-/* Puts the caches of a site into its target's memory, one after the other in layer order. */
+/* Sets how many pages the pools have, and what each target needs for them and the tables
+ * (kv_local, kv_global). Sums stop at BYTES_MAX. */
+void caches_set_pools(struct caches *k, const int32_t *n_pages, struct target *targets,
+                      int32_t n_targets);
+
+/* Puts the caches of a site into its target's memory: a pool for each kind, then the tables. In a
+ * page the layers follow each other, each with its keys and then its values. */
 void caches_lay_out(struct caches *k, const struct gemma_config *c, const struct split *split,
                     const struct target *target, int32_t site);
+
+/* Bytes of a page on all sites together. */
+uint64_t caches_page_bytes(const struct caches *k, enum kv_kind kind);
 
 #endif

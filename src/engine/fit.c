@@ -63,6 +63,15 @@ static int choose_options(struct layout *y, const struct layout_source *from,
         return err_set(err, CARAT_EUSAGE,
                        "bytes of the GPU's memory: 0 or more expected, %lld found",
                        (long long)o->gpu_memory);
+    if (o->cache_bytes < 0)
+        return err_set(err, CARAT_EUSAGE, "bytes of the cache: 0 or more expected, %lld found",
+                       (long long)o->cache_bytes);
+    if (o->cache_split)
+        TRY(in_range(o->cache_split, KV_PAGE, CACHE_SPLIT_MAX, "positions of an anchor", err));
+    y->shares_pages = from->shares_pages;
+    y->has_no_anchors = o->no_prefix_cache;
+    y->cache_bytes = (uint64_t)o->cache_bytes;
+    y->cache_split = o->cache_split ? o->cache_split : CACHE_SPLIT;
     y->outs_max = y->chunk < from->outs_max ? y->chunk : from->outs_max;
     return choose_cache_formats(y, o, err);
 }
@@ -135,11 +144,55 @@ static int divide_in_order(struct layout *y, const struct layout_source *from,
 
 /* ---- Sizes ------------------------------------------------------------------------------ */
 
+/* What the sizes of pools follow from; bytes are those on a site. */
+static struct pools_shape pools_shape(const struct layout *y, int32_t site)
+{
+    struct pools_shape s = {.n_seq = y->n_seq,
+                            .chunk = y->chunk,
+                            .window_pages = y->caches.window_pages,
+                            .split = y->cache_split};
+    for (int kind = 0; kind < KV_KINDS; kind++) {
+        s.slots[kind] = y->caches.slots[kind];
+        s.page_bytes[kind] = y->caches.page_bytes[site][kind];
+    }
+    return s;
+}
+
+static void set_pools(struct layout *y, const struct pools *pools)
+{
+    y->pools = *pools;
+    caches_set_pools(&y->caches, pools->n_pages, y->targets, y->n_targets);
+}
+
+/* Caches for this context, with pools of the size that they should have. */
 static void plan_caches(struct layout *y, int32_t n_ctx)
 {
     y->n_ctx = n_ctx;
     struct caches_shape shape = {n_ctx, y->n_seq, y->chunk, y->kv_format, y->kv_format_global};
-    caches_plan(&y->caches, y->config, &shape, &y->split, y->targets, y->n_targets);
+    caches_plan(&y->caches, y->config, &shape, &y->split);
+    struct pools_shape s = pools_shape(y, FIRST_TARGET);
+    struct pools pools = y->shares_pages ? pools_full(&s) : pools_fixed(&s);
+    if (y->shares_pages && y->cache_bytes) {
+        pools = pools_within(&s, 0, false);
+        y->cache_bytes_least = pools_bytes(&s, &pools);
+        pools = pools_within(&s, y->cache_bytes, !y->has_no_anchors);
+    }
+    set_pools(y, &pools);
+}
+
+static bool is_cache_too_small(const struct layout *y)
+{
+    return y->shares_pages && y->cache_bytes && y->cache_bytes < y->cache_bytes_least;
+}
+
+static int check_cache_bytes(const struct layout *y, struct carat_error *err)
+{
+    if (!is_cache_too_small(y)) return CARAT_OK;
+    err_set(err, CARAT_EMEMORY,
+            "cache of %.1f MB: one sequence of %d positions needs %.1f MB in steps of %d rows",
+            (double)y->cache_bytes / 1e6, y->n_ctx, (double)y->cache_bytes_least / 1e6, y->chunk);
+    err_hint(err, "take a larger --cache-memory, a smaller context (-c) or a smaller chunk (-b)");
+    return CARAT_EMEMORY;
 }
 
 static int compile(struct layout *y, struct carat_error *err)
@@ -156,21 +209,84 @@ static int compile(struct layout *y, struct carat_error *err)
     return CARAT_OK;
 }
 
+/* Places the weights in what caches and buffers leave. */
+static void place_weights(struct layout *y)
+{
+    uint64_t others[SITES_MAX];
+    for (int32_t i = 0; i < y->n_targets; i++)
+        others[i] = bytes_add(target_kv_bytes(&y->targets[i]), y->targets[i].buffers);
+    budget_place(y, others);
+}
+
+/* Contexts may add up to more than the global pool: if the pool does not fit when all sequences are
+ * full, it gets what is there, at least enough for one. */
+static void shrink_pools(struct layout *y)
+{
+    if (!y->shares_pages || y->cache_bytes || budget_all_fits(y)) return;
+    struct pools_shape s = pools_shape(y, FIRST_TARGET);
+    struct pools least = pools_least(&s), pools = y->pools;
+    uint64_t surplus = 0;
+    for (int32_t i = 0; i < y->n_targets; i++) {
+        uint64_t needed = budget_needed(y, i), page = y->caches.page_bytes[i][KV_GLOBAL];
+        if (budget_fits(y, i) || page == 0) continue;
+        uint64_t pages = (needed - y->targets[i].available - 1) / page + 1;
+        if (pages > surplus) surplus = pages;
+    }
+    uint64_t spare = (uint64_t)(pools.n_pages[KV_GLOBAL] - least.n_pages[KV_GLOBAL]);
+    pools.n_pages[KV_GLOBAL] -= (int32_t)(surplus < spare ? surplus : spare);
+    set_pools(y, &pools);
+    place_weights(y);
+}
+
 /* Measures what everything takes with this context. */
 static int measure_layout(struct layout *y, int32_t n_ctx, struct carat_error *err)
 {
-    uint64_t others[SITES_MAX];
     plan_caches(y, n_ctx);
     TRY(compile(y, err));
-    for (int32_t i = 0; i < y->n_targets; i++)
-        others[i] = target_kv_bytes(&y->targets[i]) + y->targets[i].buffers;
-    budget_place(y, others);
+    place_weights(y);
+    shrink_pools(y);
     return CARAT_OK;
+}
+
+/* Anchors that may be added where the user set no limit: those that the global pool asks for, at
+ * least two, in an eighth of what is left on each device; two in a quarter of it. What only makes
+ * products faster comes after them. */
+static int32_t count_anchors(const struct layout *y)
+{
+    struct pools_shape s = pools_shape(y, FIRST_TARGET);
+    uint64_t n = (uint64_t)pools_anchors_wanted(&s, &y->pools);
+    if (n < ANCHORS_MIN) n = ANCHORS_MIN;
+    for (int32_t i = 0; i < y->n_targets; i++) {
+        const struct target *t = &y->targets[i];
+        uint64_t anchor =
+            bytes_multiply((uint64_t)y->caches.window_pages, y->caches.page_bytes[i][KV_LOCAL]);
+        uint64_t optional = t->placement.mirror_bytes + t->placement.cached_bytes;
+        uint64_t left = budget_left(t->available, budget_needed(y, i) - optional);
+        if (anchor == 0) continue;
+        uint64_t most = left / 8 / anchor;
+        if (most < ANCHORS_MIN && left / 4 / anchor >= ANCHORS_MIN) most = ANCHORS_MIN;
+        if (most < n) n = most;
+    }
+    return (int32_t)n;
+}
+
+static void add_anchors(struct layout *y)
+{
+    if (!y->shares_pages || y->cache_bytes || y->has_no_anchors || !budget_all_fits(y)) return;
+    struct pools_shape s = pools_shape(y, FIRST_TARGET);
+    struct pools before = y->pools, pools = before;
+    pools_add_anchors(&s, &pools, count_anchors(y));
+    set_pools(y, &pools);
+    place_weights(y);
+    if (budget_all_fits(y)) return;
+    set_pools(y, &before);
+    place_weights(y);
 }
 
 /* A context that we choose may give caches nine tenths of what everything else leaves. */
 static bool caches_fit(const struct layout *y, const uint64_t *left)
 {
+    if (is_cache_too_small(y)) return false;
     for (int32_t i = 0; i < y->n_targets; i++)
         if (target_kv_bytes(&y->targets[i]) > left[i] / 10 * 9) return false;
     return true;
@@ -290,8 +406,10 @@ static int fit(struct layout *y, const struct layout_source *from,
     } else {
         TRY(fit_by_options(y, from, o, err));
     }
+    add_anchors(y);
     setup_describe(y, o);
     budget_fill_table(y);
+    TRY(check_cache_bytes(y, err));
     return budget_check(y, err);
 }
 
@@ -299,7 +417,9 @@ int layout_init(struct layout *y, const struct layout_source *from,
                 const struct carat_engine_options *options, struct carat_error *err)
 {
     static const struct carat_engine_options defaults;
-    *y = (struct layout){.config = from->config, .host_bytes = from->host_bytes};
+    *y = (struct layout){.config = from->config,
+                         .host_bytes = from->host_bytes,
+                         .host_page_bytes = from->host_page_bytes};
     int status = fit(y, from, options ? options : &defaults, err);
     if (status) layout_deinit(y);
     return status;

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "engine/caches.h"
 #include "engine/plans.h"
+#include "engine/pools.h"
 #include "gguf/gguf.h"
 
 /* Sites of a pass that is divided by options, not by parts: the device asked for, and the CPU,
@@ -28,8 +29,12 @@ struct layout_source {
      * `weights`. */
     struct arena *arena;
     const struct weights *weights;
-    int32_t outs_max;                /* rows of logits that a step may want */
-    uint64_t host_bytes;             /* host memory that the runner's user needs */
+    int32_t outs_max;         /* rows of logits that a step may want */
+    uint64_t host_bytes;      /* host memory that the runner's user needs */
+    uint32_t host_page_bytes; /* more of it, for each page of a pool */
+    /* The runner's user gives out the pages of the pools (runner_set_page). Else every sequence has
+     * pages of its own for all its positions, and nobody has to. */
+    bool shares_pages;
     const struct layout_part *parts; /* NULL: divided as the options say */
     int32_t n_parts;
 };
@@ -41,10 +46,16 @@ struct layout {
     struct split split;
     int32_t n_far_experts; /* so many first layers have their experts on REST_TARGET */
     int32_t n_ctx, n_seq, chunk;
-    int32_t outs_max;    /* rows of logits that a step may want; no more than the chunk has */
-    uint64_t host_bytes; /* as in layout_source */
+    int32_t outs_max;         /* rows of logits that a step may want; no more than the chunk has */
+    uint64_t host_bytes;      /* as in layout_source, */
+    uint32_t host_page_bytes; /* and this */
     enum format kv_format, kv_format_global; /* of local layers; of global ones */
     struct caches caches;
+    struct pools pools;                      /* the sizes of the caches' */
+    bool shares_pages;                       /* as in layout_source */
+    bool has_no_anchors;                     /* no_prefix_cache */
+    int32_t cache_split;                     /* positions */
+    uint64_t cache_bytes, cache_bytes_least; /* as asked for, 0: by what fits; for one sequence */
     struct plans plans;
     uint64_t whole_bytes; /* what all layers would take of the first device; 0: they fit */
     struct carat_memory memory;

@@ -1,5 +1,6 @@
 #include "engine/runner.h"
 
+#include "base/assert.h"
 #include "base/mem.h"
 #include "engine/fit.h"
 
@@ -39,6 +40,9 @@ static int take_memory(struct runner *r, struct carat_error *err)
     if (staging > 0) r->staging = arena_take(&r->arena, staging, 1);
     if (!r->row || (staging > 0 && !r->staging))
         return err_no_memory(err, "rows on the host", n_vocab * sizeof *r->row + staging);
+    if (!tables_init(&r->tables, &y->caches, &r->arena))
+        return err_no_memory(err, "tables of pages", tables_bytes(&y->caches));
+    if (!y->shares_pages) tables_set_fixed(&r->tables);
     for (int32_t i = 0; i < y->n_targets; i++) {
         struct target *t = &y->targets[i];
         TRY(target_take(t, y->plans.bytes[i], y->plans.scratch_bytes[i], err));
@@ -60,8 +64,8 @@ static void give_memory(struct runner *r)
 
 /* ---- Opening and closing ---------------------------------------------------------------- */
 
-static int runner_start(struct runner *r, const struct layout_source *source,
-                        const struct carat_engine_options *options, struct carat_error *err)
+static int prepare(struct runner *r, const struct layout_source *source,
+                   const struct carat_engine_options *options, struct carat_error *err)
 {
     struct layout_source from = *source;
     from.arena = &r->arena;
@@ -80,7 +84,7 @@ static int open_once(struct runner **out, const struct layout_source *source,
     *is_table_pinned = false;
     struct runner *r = mem_alloc(1, sizeof *r);
     if (!r) return err_no_memory(err, "runner", sizeof *r);
-    int status = runner_start(r, source, options, err);
+    int status = prepare(r, source, options, err);
     *is_table_pinned = r->layout.setup.ple_place == CARAT_PLE_PINNED;
     if (status)
         runner_close(r);
@@ -183,12 +187,15 @@ static int wait_for_others(struct runner *r, int32_t site, struct carat_error *e
     return CARAT_OK;
 }
 
-/* Runs the segments one after the other. Each waits once for all other devices, after their copies
- * have been queued. So the host never computes on rows that a device still reads or writes. */
-static int run_segments(struct runner *r, const struct bucket *b, const struct step *step,
-                        struct carat_error *err)
+/* Starts the segments one after the other. Each waits once for all other devices, after their
+ * copies have been queued. So the host never computes on rows that a device still reads or
+ * writes. */
+static int start_segments(struct runner *r, const struct bucket *b, const struct step *step,
+                          struct carat_error *err)
 {
     struct crossings c = {.r = r, .bucket = b, .step = step};
+    const struct layout *y = &r->layout;
+    tables_send(&r->tables, &y->caches, y->targets, y->n_targets, r->is_busy);
     for (int32_t i = 0; i < b->n_segments; i++) {
         const struct segment *s = &b->segments[i];
         carry_all(&c, s, OUT_OF_DEVICES);
@@ -197,7 +204,7 @@ static int run_segments(struct runner *r, const struct bucket *b, const struct s
         r->layout.targets[s->site].backend->run(s->program, step);
         r->is_busy[s->site] = true;
     }
-    return wait_for_others(r, -1, err);
+    return CARAT_OK;
 }
 
 int runner_check(const struct runner *r, struct carat_error *err)
@@ -219,11 +226,36 @@ static const struct bucket *bucket_for_step(const struct runner *r, const struct
     return plans_get(&r->layout.plans, step->n_token, step->n_out);
 }
 
-int runner_run(struct runner *r, const struct step *step, struct carat_error *err)
+int runner_start(struct runner *r, const struct step *step, struct carat_error *err)
 {
     struct carat_error why = {0};
     TRY(runner_check(r, err));
-    return run_segments(r, bucket_for_step(r, step), step, &why) ? lose(r, &why, err) : CARAT_OK;
+    return start_segments(r, bucket_for_step(r, step), step, &why) ? lose(r, &why, err) : CARAT_OK;
+}
+
+int runner_wait(struct runner *r, struct carat_error *err)
+{
+    struct carat_error why = {0};
+    TRY(runner_check(r, err));
+    return wait_for_others(r, -1, &why) ? lose(r, &why, err) : CARAT_OK;
+}
+
+int runner_run(struct runner *r, const struct step *step, struct carat_error *err)
+{
+    TRY(runner_start(r, step, err));
+    return runner_wait(r, err);
+}
+
+void runner_set_page(struct runner *r, enum kv_kind kind, int32_t sequence, int32_t slot,
+                     int32_t page)
+{
+    carat_assert(page >= 0 && page < r->layout.caches.n_pages[kind]);
+    tables_set(&r->tables, kind, sequence, slot, page);
+}
+
+int32_t runner_page(const struct runner *r, enum kv_kind kind, int32_t sequence, int32_t slot)
+{
+    return tables_get(&r->tables, kind, sequence, slot);
 }
 
 int runner_logits(struct runner *r, const struct step *step, int32_t out, const float **row,

@@ -10,10 +10,12 @@
 #define ENGINE_RUNNER_H
 
 #include "engine/layout.h"
+#include "engine/tables.h"
 
 struct runner {
     struct layout layout;    /* decisions, compiled plans, and the devices with what they hold */
-    struct arena arena;      /* views of the weights, `row`, `staging`; sealed after opening */
+    struct arena arena;      /* views of the weights, tables, `row`, `staging`; then sealed */
+    struct tables tables;    /* where the pages of sequences are */
     float *row;              /* n_vocab logits on the host */
     char *staging;           /* rows on their way between two devices that are not the host */
     bool are_shared;         /* host buffers, with devices (page-locked) */
@@ -29,9 +31,23 @@ int runner_open(struct runner **out, const struct layout_source *source,
                 const struct carat_engine_options *options, struct carat_error *err);
 void runner_close(struct runner *r); /* NULL is fine */
 
+/* Which page holds the positions of a sequence that are in a slot (plan/kv.h); 0: nobody holds
+ * them. Page numbers are those of layout.caches: 1 .. n_pages[kind] - 1. May be called at any time,
+ * also between runner_start and runner_wait; the next step that is started sees the change. Where
+ * the layout does not share pages, each sequence has its own from the beginning. */
+void runner_set_page(struct runner *r, enum kv_kind kind, int32_t sequence, int32_t slot,
+                     int32_t page);
+int32_t runner_page(const struct runner *r, enum kv_kind kind, int32_t sequence, int32_t slot);
+
 /* Runs the rows of a step, which belongs to the caller and may be rewritten afterwards. At most
  * chunk + n_seq rows. CARAT_EDEVICE when a device is lost. */
 int runner_run(struct runner *r, const struct step *step, struct carat_error *err);
+
+/* The same in two parts, between which a device other than the host computes. The step stays as it
+ * is until runner_wait, which is called after each start that succeeded. If the pass is divided,
+ * only the wait for its last part is left to runner_wait. */
+int runner_start(struct runner *r, const struct step *step, struct carat_error *err);
+int runner_wait(struct runner *r, struct carat_error *err);
 
 /* Row `out` of the last step's logits, on the host. Valid until the next call. CARAT_EDEVICE as
  * above: then *row is not to be read. */

@@ -21,11 +21,10 @@ struct pass {
     buf_id ple_trunk, ple_tail; /* per-layer embeddings of both parts */
 };
 
-int32_t gemma_kv_capacity(const struct gemma_config *c, int32_t l, int32_t n_ctx, int32_t rows)
+int32_t gemma_kv_slots(const struct gemma_config *c, enum kv_kind kind, int32_t n_ctx, int32_t rows)
 {
-    if (c->layer[l].is_global) return n_ctx;
-    int32_t ring = c->window + rows;
-    return ring < n_ctx ? ring : n_ctx;
+    int32_t all = kv_pages(n_ctx), ring = kv_pages(c->window + rows) + 1;
+    return kind == KV_LOCAL && ring < all ? ring : all;
 }
 
 /* Makes this the site of the ops that follow. */

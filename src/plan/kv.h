@@ -2,9 +2,10 @@
  * cuda and the tests. C and CUDA common subset.
  *
  * A cell holds one position's keys, or its values: n_heads heads of head_dim values, one after the
- * other. A page holds KV_PAGE following positions of one sequence: the keys and values of all layers
- * of a kind (layers with a window, or layers without), so that moving a page is one copy. Pages of a
- * kind lie one after the other in a pool, page_bytes apart. Page 0 holds zeros and is never written.
+ * other. A page holds KV_PAGE following positions of one sequence: the keys and values of all
+ * layers of a kind (layers with a window, or layers without), so that moving a page is one copy.
+ * Pages of a kind lie one after the other in a pool, page_bytes apart. Page 0 holds zeros and is
+ * never written.
  *
  * A table in the device's memory says where a sequence's pages are. A sequence has `slots` entries,
  * used as a ring; entries of positions that nobody holds are 0.

@@ -8,6 +8,11 @@
  * and the scratch memory hold NaN: what is read by mistake shows in the result, what is written by
  * mistake in `problem`.
  *
+ * Keys and values lie in shuffled pages, with NaN for other layers around them in each page. Slots
+ * whose positions no row sees have page 0, which is zeros, or a page of their own that holds NaN.
+ * So no cell before a window and none after a sequence's last position may have a part in the
+ * result.
+ *
  * Life: parity_case_init, parity_run (any number of times), parity_case_deinit. */
 #ifndef PARITY_PARITY_H
 #define PARITY_PARITY_H
@@ -25,7 +30,8 @@ struct parity_shape {
     int32_t first;             /* EMBED: first_col; GELU_MUL: second_col */
     int32_t group;             /* RMSNORM; ROPE: head_dim */
     int32_t n_expert, n_used;
-    int32_t n_heads, n_kv_heads, head_dim, window, capacity; /* ATTENTION, KV_WRITE */
+    int32_t n_heads, n_kv_heads, head_dim, window; /* ATTENTION, KV_WRITE */
+    int32_t capacity;        /* the same: positions of a sequence that rows of the step see */
     int32_t n_decode, depth; /* the same: single rows; position of the first row */
     bool has_weight;         /* RMSNORM, ROUTE: not all ones */
     bool has_ties;           /* ROUTE: equal logits */
@@ -40,12 +46,15 @@ void parity_label(const struct parity_shape *shape, char out[160]);
 struct parity_case {
     struct parity_shape shape;
     struct step step;
-    struct weight weight;   /* the op's, or a table; data NULL: none */
-    float *weight_values;   /* the same, decoded */
-    struct weight input[2]; /* floats, a row for each token of the step; data NULL: none */
-    int32_t *routed;        /* EXPERT_*: n_used expert ids of each token, as ROUTE gives them */
-    float value;            /* EMBED, SCALE: factor; RMSNORM: eps; SOFTCAP: cap */
-    struct kv_cache cache;
+    struct weight weight;       /* the op's, or a table; data NULL: none */
+    float *weight_values;       /* the same, decoded */
+    struct weight input[2];     /* floats, a row for each token of the step; data NULL: none */
+    int32_t *routed;            /* EXPERT_*: n_used expert ids of each token, as ROUTE gives them */
+    float value;                /* EMBED, SCALE: factor; RMSNORM: eps; SOFTCAP: cap */
+    struct kv_cache cache;      /* without memory; parity_run lends it some */
+    int32_t *table;             /* what its table holds */
+    int32_t n_pages;            /* of its pool */
+    size_t k_at, v_at;          /* in a page */
     int32_t n_seq, n_position;  /* sequences; rows of each in `keys` */
     struct weight keys, values; /* row s * n_position + p */
     int32_t *first_visible;     /* of each sequence: cells before it hold NaN */
@@ -56,6 +65,9 @@ struct parity_case {
 bool parity_case_init(struct parity_case *c, const struct parity_shape *shape, uint64_t seed);
 void parity_case_deinit(struct parity_case *c);
 
+/* Bytes from the pool's begin to the keys of a position; from there to its values v_at - k_at. */
+size_t parity_offset(const struct parity_case *c, int32_t sequence, int32_t position);
+
 /* The token of row r of the op, and that row of input k. */
 int32_t parity_token(const struct parity_case *c, int32_t r);
 const float *parity_input(const struct parity_case *c, int k, int32_t r);
@@ -63,8 +75,8 @@ const float *parity_input(const struct parity_case *c, int k, int32_t r);
 struct parity_result {
     float *y[2]; /* outputs: the rows of the step, contiguous */
     size_t n_y[2];
-    char *k, *v; /* KV_WRITE: whole caches */
-    size_t cache_bytes;
+    char *pool; /* KV_WRITE: all pages */
+    size_t pool_bytes;
     char problem[256]; /* "": guards and inputs are as they were */
 };
 

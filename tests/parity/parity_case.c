@@ -155,6 +155,60 @@ static void place_rows(struct draw *d)
     }
 }
 
+static void shuffle(struct draw *d, int32_t *ids, int32_t n)
+{
+    for (int32_t i = n - 1; i > 0; i--) {
+        int32_t k = (int32_t)rng_below(&d->rng, (uint32_t)i + 1), id = ids[i];
+        ids[i] = ids[k];
+        ids[k] = id;
+    }
+}
+
+static int32_t last_position(const struct parity_case *c, int32_t sequence)
+{
+    int32_t last = 0;
+    for (int32_t t = 0; t < c->step.n_token; t++)
+        if (c->step.sequence[t] == sequence && c->step.position[t] > last)
+            last = c->step.position[t];
+    return last;
+}
+
+/* Whether a row of the step sees or writes a position that lies in a slot. */
+static bool is_slot_used(const struct parity_case *c, int32_t sequence, int32_t slot)
+{
+    int32_t last = last_position(c, sequence) / KV_PAGE;
+    for (int32_t page = c->first_visible[sequence] / KV_PAGE; page <= last; page++)
+        if (page % c->cache.slots == slot) return true;
+    return false;
+}
+
+/* A page is as long as if other layers had parts before, between and after those of this one. */
+enum { OTHER_PARTS = 768, PAGES_SPARE = 3 };
+
+static void draw_table(struct draw *d)
+{
+    struct parity_case *c = d->c;
+    int32_t n = c->n_seq * c->cache.slots;
+    size_t part = c->cache.page_bytes / 2;
+    c->n_pages = n + PAGES_SPARE + 1;
+    c->k_at = OTHER_PARTS;
+    c->v_at = (c->k_at + part + OTHER_PARTS + 255) / 256 * 256;
+    c->cache.page_bytes = (c->v_at + part + OTHER_PARTS + 255) / 256 * 256;
+    int32_t *ids = take(d, (size_t)c->n_pages, sizeof *ids);
+    c->table = take(d, (size_t)n, sizeof *c->table);
+    if (d->failed) return;
+    for (int32_t i = 0; i < c->n_pages; i++) ids[i] = i;
+    shuffle(d, ids + 1, c->n_pages - 1);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t sequence = i / c->cache.slots, slot = i % c->cache.slots;
+        bool is_given_back = !is_slot_used(c, sequence, slot) && rng_below(&d->rng, 2) == 0;
+        c->table[i] = is_given_back ? 0 : ids[i + 1];
+    }
+    for (int32_t q = 0; q < c->n_seq; q++)
+        carat_assert(last_position(c, q) / KV_PAGE - c->first_visible[q] / KV_PAGE <
+                     c->cache.slots);
+}
+
 static void draw_table_of_keys(struct draw *d, struct weight *out, float spread)
 {
     struct parity_case *c = d->c;
@@ -169,8 +223,10 @@ static void draw_table_of_keys(struct draw *d, struct weight *out, float spread)
 static void draw_caches(struct draw *d)
 {
     const struct parity_shape *p = &d->c->shape;
-    d->c->cache = kv_cache_shape(p->format, p->capacity, p->n_kv_heads, p->head_dim);
+    int32_t slots = kv_pages(p->capacity) + (p->window > 0);
+    d->c->cache = kv_cache_shape(p->format, slots, p->n_kv_heads, p->head_dim);
     place_rows(d);
+    if (!d->failed) draw_table(d);
     if (d->failed) return;
     /* Scores q . k of spread 2: a softmax that is neither flat nor one-hot. */
     draw_table_of_keys(d, &d->c->keys, 2.0f / sqrtf((float)p->head_dim));
@@ -276,6 +332,13 @@ bool parity_case_init(struct parity_case *c, const struct parity_shape *shape, u
 void parity_case_deinit(struct parity_case *c)
 {
     arena_deinit(&c->arena);
+}
+
+size_t parity_offset(const struct parity_case *c, int32_t sequence, int32_t position)
+{
+    struct kv_cache cache = c->cache;
+    cache.table = c->table;
+    return c->k_at + kv_offset(&cache, sequence, position);
 }
 
 int32_t parity_token(const struct parity_case *c, int32_t r)

@@ -232,7 +232,7 @@ static int write_cells(const struct runner *r, struct loaded *l, int32_t *number
 static int fill_caches(const struct runner *r, struct loaded *l)
 {
     struct parity_case *c = r->c;
-    size_t n = (size_t)c->n_seq * (size_t)c->cache.capacity;
+    size_t n = (size_t)c->n_seq * (size_t)c->n_position;
     int32_t cols = c->cache.n_heads * c->cache.head_dim;
     plan_init(&l->plan, (int32_t)n, 1, &c->cache, 1);
     buf_id k = emit_embed(&l->plan, ROWS_TOKEN, &c->keys, 1.0f, 0, cols);
@@ -245,25 +245,80 @@ static int fill_caches(const struct runner *r, struct loaded *l)
     return status;
 }
 
-static int run_cached(const struct runner *r, struct loaded *l, struct parity_result *out)
+/* Page 0 is zeros, and what belongs to other layers is as it was. */
+static void check_pool(const struct parity_case *c, const char *pool, struct parity_result *out)
+{
+    size_t part = (size_t)KV_PAGE * (size_t)kv_cell_bytes(&c->cache);
+    for (size_t i = 0; i < c->cache.page_bytes; i++)
+        if (pool[i]) snprintf(out->problem, sizeof out->problem, "page 0 was written");
+    for (int32_t i = 1; i < c->n_pages; i++) {
+        const char *page = pool + (size_t)i * c->cache.page_bytes;
+        if (!is_poison(page, 0, c->k_at) || !is_poison(page, c->k_at + part, c->v_at) ||
+            !is_poison(page, c->v_at + part, c->cache.page_bytes))
+            snprintf(out->problem, sizeof out->problem, "other layers' part of page %d was written",
+                     i);
+    }
+}
+
+/* Reads all pages back, for a case whose result they are. */
+static int take_pool(const struct runner *r, const void *pool, size_t bytes,
+                     struct parity_result *out)
+{
+    char *host = mem_alloc(bytes, 1);
+    if (!host) return CARAT_EMEMORY;
+    r->backend->download(r->device, host, pool, bytes);
+    int status = r->backend->fence(r->device, r->err);
+    if (!status) check_pool(r->c, host, out);
+    if (!status && r->c->shape.code == OP_KV_WRITE) {
+        out->pool = host;
+        out->pool_bytes = bytes;
+        return CARAT_OK;
+    }
+    mem_free(host);
+    return status;
+}
+
+/* Page 0 is zeroed, as alloc gave it; all others are poisoned. */
+static int take_cache(const struct runner *r, void **pool, void **table)
 {
     struct parity_case *c = r->c;
-    size_t n = (size_t)c->n_seq * (size_t)c->cache.capacity;
-    size_t bytes = n * (size_t)kv_cell_bytes(&c->cache);
-    TRY(take_poisoned(r, bytes, &c->cache.k));
-    TRY(take_poisoned(r, bytes, &c->cache.v));
+    size_t page = c->cache.page_bytes, bytes = (size_t)c->n_pages * page;
+    size_t table_bytes = (size_t)(c->n_seq * c->cache.slots) * sizeof(int32_t);
+    TRY(r->backend->alloc(r->device, bytes, pool, r->err));
+    TRY(poison(r, (char *)*pool + page, bytes - page));
+    TRY(r->backend->alloc(r->device, table_bytes, table, r->err));
+    r->backend->upload(r->device, *table, c->table, table_bytes);
+    TRY(r->backend->fence(r->device, r->err));
+    c->cache.table = *table;
+    c->cache.k = (char *)*pool + c->k_at;
+    c->cache.v = (char *)*pool + c->v_at;
+    return CARAT_OK;
+}
+
+static int run_in_cache(const struct runner *r, struct loaded *l, const void *pool,
+                        struct parity_result *out)
+{
+    struct parity_case *c = r->c;
     struct loaded filling = {0};
     int status = fill_caches(r, &filling);
     unload(r, &filling);
     TRY(status);
-    if (c->shape.code == OP_ATTENTION) return run_op(r, l, out);
-    out->cache_bytes = bytes;
-    out->k = mem_alloc(bytes, 1);
-    out->v = mem_alloc(bytes, 1);
-    if (!out->k || !out->v) return CARAT_EMEMORY;
-    r->backend->download(r->device, out->k, c->cache.k, bytes);
-    r->backend->download(r->device, out->v, c->cache.v, bytes);
-    return r->backend->fence(r->device, r->err);
+    if (c->shape.code == OP_ATTENTION) TRY(run_op(r, l, out));
+    return take_pool(r, pool, (size_t)c->n_pages * c->cache.page_bytes, out);
+}
+
+static int run_cached(const struct runner *r, struct loaded *l, struct parity_result *out)
+{
+    void *pool = NULL, *table = NULL;
+    int status = take_cache(r, &pool, &table);
+    if (!status) status = run_in_cache(r, l, pool, out);
+    unload(r, l);
+    *l = (struct loaded){0};
+    if (pool) r->backend->free(r->device, pool);
+    if (table) r->backend->free(r->device, table);
+    r->c->cache.k = r->c->cache.v = NULL;
+    r->c->cache.table = NULL;
+    return status;
 }
 
 int parity_run(const struct backend *backend, struct device *device, struct parity_case *c,
@@ -279,9 +334,6 @@ int parity_run(const struct backend *backend, struct device *device, struct pari
         if (weights[n]->data) status = backend->weight_load(device, weights[n], err);
     if (!status) status = c->keys.data ? run_cached(&r, &l, out) : run_op(&r, &l, out);
     unload(&r, &l);
-    if (c->cache.k) backend->free(device, c->cache.k);
-    if (c->cache.v) backend->free(device, c->cache.v);
-    c->cache.k = c->cache.v = NULL;
     while (n-- > 0)
         if (weights[n]->data) backend->weight_unload(device, weights[n]);
     if (status) parity_result_deinit(out);
@@ -292,8 +344,7 @@ void parity_result_deinit(struct parity_result *r)
 {
     mem_free(r->y[0]);
     mem_free(r->y[1]);
-    mem_free(r->k);
-    mem_free(r->v);
+    mem_free(r->pool);
     *r = (struct parity_result){0};
 }
 

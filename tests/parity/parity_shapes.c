@@ -145,11 +145,35 @@ static void add_experts(struct list *l)
     }
 }
 
+/* Heads of queries, of keys, their size; window, capacity, n_decode, rows, depth. `i` varies what
+ * the two lists do not say. */
+static struct parity_shape attention_shape(const int32_t *heads, const int32_t *step, size_t i)
+{
+    return (struct parity_shape){.code = OP_ATTENTION,
+                                 .rows = step[3],
+                                 .rows_class = i % 3 == 2 ? ROWS_OUT : ROWS_TOKEN,
+                                 .n_heads = heads[0],
+                                 .n_kv_heads = heads[1],
+                                 .head_dim = heads[2],
+                                 .window = step[0],
+                                 .capacity = step[1],
+                                 .n_decode = step[2],
+                                 .depth = step[4],
+                                 .cols = heads[0] * heads[2]};
+}
+
+static void add_writing(struct list *l, struct parity_shape s)
+{
+    s.code = OP_KV_WRITE;
+    s.rows_class = ROWS_TOKEN;
+    s.cols = s.n_kv_heads * s.head_dim;
+    add(l, s);
+}
+
 static void add_attention(struct list *l)
 {
     static const int32_t heads[][3] = {
         {4, 1, 16}, {4, 2, 32}, {8, 1, 256}, {4, 4, 256}, {4, 1, 512}};
-    /* window, capacity, n_decode, rows, depth */
     static const int32_t steps[][5] = {
         {0, 64, 0, 1, 0}, {0, 64, 0, 7, 0},   {0, 96, 3, 7, 20},  {0, 64, 4, 4, 40},
         {8, 8, 0, 1, 0},  {8, 8, 3, 3, 5},    {8, 8, 1, 1, 8},    {8, 14, 0, 7, 0},
@@ -158,23 +182,28 @@ static void add_attention(struct list *l)
     };
     for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
         for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-            struct parity_shape s = {.code = OP_ATTENTION,
-                                     .rows = steps[i][3],
-                                     .rows_class = i % 3 == 2 ? ROWS_OUT : ROWS_TOKEN,
-                                     .format = (h + i) % 2 ? FORMAT_F16 : FORMAT_F32,
-                                     .n_heads = heads[h][0],
-                                     .n_kv_heads = heads[h][1],
-                                     .head_dim = heads[h][2],
-                                     .window = steps[i][0],
-                                     .capacity = steps[i][1],
-                                     .n_decode = steps[i][2],
-                                     .depth = steps[i][4],
-                                     .cols = heads[h][0] * heads[h][2]};
+            struct parity_shape s = attention_shape(heads[h], steps[i], i);
+            s.format = (h + i) % 2 ? FORMAT_F16 : FORMAT_F32;
             add(l, s);
-            s.code = OP_KV_WRITE;
-            s.rows_class = ROWS_TOKEN;
-            s.cols = s.n_kv_heads * s.head_dim;
-            if (h < 2) add(l, s);
+            if (h < 2) add_writing(l, s);
+        }
+}
+
+/* Rows that see several pages, in tables that have gone round. */
+static void add_pages(struct list *l)
+{
+    static const int32_t heads[][3] = {{4, 2, 32}, {8, 1, 256}, {4, 1, 512}};
+    static const int32_t steps[][5] = {
+        {0, 320, 3, 40, 150},  {0, 192, 4, 4, 170},   {0, 256, 1, 1, 255},   {64, 160, 2, 70, 300},
+        {100, 128, 3, 3, 250}, {128, 128, 1, 1, 384}, {96, 256, 0, 129, 64}, {64, 64, 2, 2, 127},
+    };
+    for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
+        for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+            static const enum format formats[] = {FORMAT_F16, FORMAT_F32, FORMAT_Q8_0};
+            struct parity_shape s = attention_shape(heads[h], steps[i], i);
+            s.format = formats[(h + i) % (s.window ? 2 : 3)];
+            add(l, s);
+            if (h == 0) add_writing(l, s);
         }
 }
 
@@ -187,6 +216,7 @@ size_t parity_shapes(struct parity_shape *out)
     add_formats(&l);
     add_experts(&l);
     add_attention(&l);
+    add_pages(&l);
     return l.n;
 }
 

@@ -62,8 +62,7 @@ static void compare(const struct parity_shape *s, double budget, const struct pa
 {
     problem[0] = '\0';
     if (found->problem[0]) memcpy(problem, found->problem, 256);
-    if (ref->cache_bytes && (memcmp(ref->k, found->k, ref->cache_bytes) != 0 ||
-                             memcmp(ref->v, found->v, ref->cache_bytes) != 0))
+    if (ref->pool && memcmp(ref->pool, found->pool, ref->pool_bytes) != 0)
         snprintf(problem, 256, "the caches differ");
     for (int k = 0; k < 2 && ref->y[k]; k++) {
         if (s->code == OP_ROUTE && k == 0) {

@@ -11,6 +11,16 @@
 
 #include "base/bytes.h"
 #include "engine/caches.h"
+#include "engine/pools.h"
+
+static struct pools_shape shape_of(const struct caches *k, int32_t chunk)
+{
+    struct pools_shape s = {
+        .n_seq = k->n_seq, .chunk = chunk, .window_pages = k->window_pages, .split = 4096};
+    memcpy(s.slots, k->slots, sizeof s.slots);
+    memcpy(s.page_bytes, k->page_bytes[0], sizeof s.page_bytes);
+    return s;
+}
 
 static void sums_and_products_stop_at_the_largest(void **state)
 {
@@ -40,8 +50,13 @@ static void caches_of_the_largest_model_do_not_wrap(void **state)
         for (int l = 0; l < LAYERS_MAX; l++)
             c.layer[l] = (struct layer_spec){
                 .is_global = l % 2 >= half, .n_kv_heads = 1024, .head_dim = 1024};
-        caches_plan(&caches, &c, &shape, &split, &target, 1);
-        assert_true(caches.k_bytes[0] == UINT64_C(1) << 56);
+        caches_plan(&caches, &c, &shape, &split);
+        struct pools_shape s = shape_of(&caches, 512);
+        struct pools pools = pools_fixed(&s);
+        caches_set_pools(&caches, pools.n_pages, &target, 1);
+        assert_int_equal(pools.n_pages[KV_GLOBAL], (1 << 24) / KV_PAGE * 1024 + 1);
+        assert_true(caches.page_bytes[0][KV_GLOBAL] ==
+                    (UINT64_C(1) << 23) * KV_PAGE * (size_t)(LAYERS_MAX >> half));
         assert_true(target.kv_global == BYTES_MAX);
         assert_true(target.kv_local == (half ? BYTES_MAX : 0));
         assert_true(target_kv_bytes(&target) == BYTES_MAX);

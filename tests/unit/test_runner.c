@@ -299,7 +299,7 @@ static void rows_between_devices_go_through_the_host(void **state)
     const carat_model *model = models[GEMMA_12B];
     struct runner *r = open_runner(model, NULL, parts, 3);
     size_t row_bytes = (size_t)model->config.n_embd * sizeof(float);
-    size_t step_bytes = (N_CHUNK + 2) * 4 * sizeof(int32_t);
+    size_t step_bytes = (N_CHUNK + 2) * 4 * sizeof(int32_t) + tables_bytes(&r->layout.caches);
     assert_int_equal(r->layout.plans.staging_bytes, (N_CHUNK + 2) * row_bytes);
     assert_int_equal(r->layout.memory.step, step_bytes + r->layout.plans.staging_bytes);
     runner_close(r);

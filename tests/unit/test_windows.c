@@ -41,7 +41,7 @@ static carat_model *compile(struct plan *p, int model, int32_t rows, int32_t out
     if (carat_model_open(&m, path, &err)) fail_msg("%s", err.message);
     const struct gemma_config *c = &m->config;
     for (int32_t l = 0; l < c->n_kv_layer; l++)
-        caches[l] = kv_cache_shape(FORMAT_F16, 256, c->layer[l].n_kv_heads, c->layer[l].head_dim);
+        caches[l] = kv_cache_shape(FORMAT_F16, 4, c->layer[l].n_kv_heads, c->layer[l].head_dim);
     const struct weights *w = &m->weights;
     struct split undivided = split_with_rest(c, c->n_layer, 0);
     plan_init(p, rows, outs, caches, c->n_kv_layer);

@@ -5,6 +5,7 @@
  *   many rows: an item of work is a few tokens of one sequence and one key head, which goes through
  *              the segments one by one
  *   few rows:  an item is one token, one key head and one segment; a later step joins them */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -59,7 +60,7 @@ size_t cpu_attention_worker_bytes(const struct plan *plan, const struct op *op)
 static int32_t segments_max(const struct plan *plan, const struct op *op)
 {
     int32_t window = op->p.attention.window;
-    int32_t visible = window ? window : plan->caches[op->p.attention.cache].capacity;
+    int32_t visible = window ? window : kv_capacity(&plan->caches[op->p.attention.cache]);
     return (visible - 1) / SEGMENT + 2;
 }
 
@@ -102,13 +103,6 @@ static void clear(struct running *r, float *values, int32_t n, int32_t d)
     memset(values, 0, (size_t)n * (size_t)d * sizeof *values);
 }
 
-/* Bytes from `k` to the head's keys of a position, and from `v` to its values. */
-static size_t head_offset(const struct block_job *j, int32_t position)
-{
-    return kv_offset(j->cache, j->sequence, position) +
-           (size_t)j->key_head * (size_t)j->cache->head_bytes;
-}
-
 /* Values are read column by column. Hardware prefetch misses this strided access, so values are
  * prefetched before the keys are multiplied. */
 static void ask_for(const struct float_rows *rows, int32_t n, size_t row_bytes)
@@ -118,17 +112,18 @@ static void ask_for(const struct float_rows *rows, int32_t n, size_t row_bytes)
             __builtin_prefetch((const char *)rows->data + (size_t)i * rows->stride + at, 0, 3);
 }
 
+static_assert(KV_PAGE % KEY_BLOCK == 0, "a block of keys lies in one page");
+
 /* Keys and values of positions [first, last], which lie in one block. For a few queries they are
- * used as they are in the cache; for many, or where the ring ends in the block, they are decoded
- * first. */
+ * used as they are in the cache; for many they are decoded first. */
 static void read_block(const struct block_job *j, int32_t first, int32_t last, struct float_rows *k,
                        struct float_rows *v)
 {
     const struct kv_cache *c = j->cache;
     size_t stride = (size_t)kv_cell_bytes(c);
-    size_t at = head_offset(j, first), decoded = (size_t)j->d * sizeof(float);
-    bool is_whole = last - first < kv_stretch(c, first);
-    if (j->n_tokens * j->group <= FEW_QUERIES && format_is_float(c->format) && is_whole) {
+    size_t at = kv_offset(c, j->sequence, first) + (size_t)j->key_head * (size_t)c->head_bytes;
+    size_t decoded = (size_t)j->d * sizeof(float);
+    if (j->n_tokens * j->group <= FEW_QUERIES && format_is_float(c->format)) {
         *k = (struct float_rows){c->format, (const char *)c->k + at, stride};
         *v = (struct float_rows){c->format, (const char *)c->v + at, stride};
         ask_for(v, last - first + 1, (size_t)c->head_bytes);
@@ -136,8 +131,7 @@ static void read_block(const struct block_job *j, int32_t first, int32_t last, s
     }
     *k = (struct float_rows){FORMAT_F32, j->k, decoded};
     *v = (struct float_rows){FORMAT_F32, j->v, decoded};
-    for (int32_t i = 0; i <= last - first; i++) {
-        at = head_offset(j, first + i);
+    for (int32_t i = 0; i <= last - first; i++, at += stride) {
         cpu_decode(cpu_step_kernels(j->s), c->format, (const char *)c->k + at, j->k + i * j->d,
                    j->d);
         cpu_decode(cpu_step_kernels(j->s), c->format, (const char *)c->v + at, j->v + i * j->d,

@@ -24,7 +24,7 @@ struct head_group {
     int32_t head, n_query;         /* key head; query heads that share it */
     const float *q;                /* n_query x head_dim */
     float *y;                      /* the same */
-    float *scores;                 /* n_query x cache->capacity */
+    float *scores;                 /* n_query x kv_capacity(cache) */
     float *kv_row;                 /* head_dim */
 };
 

@@ -125,7 +125,7 @@ size_t ref_scratch_floats(const struct plan *plan, const struct op *op)
     case OP_ATTENTION: { /* scores of the query heads of one key head; one key row */
         const struct kv_cache *cache = &plan->caches[op->p.attention.cache];
         size_t group = (size_t)(op->p.attention.n_heads / cache->n_heads);
-        return group * (size_t)cache->capacity + (size_t)cache->head_dim;
+        return group * (size_t)kv_capacity(cache) + (size_t)cache->head_dim;
     }
     default: return 0;
     }
