@@ -8,6 +8,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "backend/cuda/step_arrays.h"
+
 /* A mistake in the test itself, or a lost device: nothing later would mean anything. */
 static void must(cudaError_t error, const char *what)
 {
@@ -205,12 +207,30 @@ struct step_view check_step(int32_t n_token, int32_t n_decode, int32_t n_out, co
                             const int32_t *position, const int32_t *sequence,
                             const int32_t *out_row)
 {
-    int32_t counts[3] = {n_token, n_decode, n_out};
-    return (struct step_view){.counts = upload_ints(counts, 3),
-                              .id = upload_ints(id, n_token),
-                              .position = upload_ints(position, n_token),
-                              .sequence = upload_ints(sequence, n_token),
-                              .out_row = upload_ints(out_row, n_out)};
+    int32_t rows_max = n_token > n_out ? n_token : n_out;
+    size_t bytes = ((size_t)rows_max + 1) * sizeof(int32_t);
+    int32_t *zeros = must_alloc(bytes), *memory = must_alloc(step_bytes(rows_max));
+    memset(zeros, 0, bytes);
+    memset(memory, 0, step_bytes(rows_max));
+    const struct step step = {.n_token = n_token,
+                              .n_decode = n_decode,
+                              .n_out = n_out,
+                              .id = id ? (int32_t *)(uintptr_t)id : zeros,
+                              .position = position ? (int32_t *)(uintptr_t)position : zeros,
+                              .sequence = sequence ? (int32_t *)(uintptr_t)sequence : zeros,
+                              .out_row = out_row ? (int32_t *)(uintptr_t)out_row : zeros};
+    struct step_arrays a = step_arrays_at(memory, rows_max);
+    struct step_rows rows = step_arrays_fill(&a, &step);
+    struct step_view view = {.counts = upload_ints(a.counts, STEP_COUNTS),
+                             .id = upload_ints(id, n_token),
+                             .position = upload_ints(position, n_token),
+                             .sequence = upload_ints(sequence, n_token),
+                             .out_row = upload_ints(out_row, n_out)};
+    for (int c = 0; c < ROW_CLASS_COUNT; c++)
+        view.run[c] = upload_ints(a.run[c], rows.n_runs[c] + 1);
+    free(zeros);
+    free(memory);
+    return view;
 }
 
 void check_step_free(struct step_view *view)
@@ -220,6 +240,7 @@ void check_step_free(struct step_view *view)
     check_free((void *)(uintptr_t)view->position);
     check_free((void *)(uintptr_t)view->sequence);
     check_free((void *)(uintptr_t)view->out_row);
+    for (int c = 0; c < ROW_CLASS_COUNT; c++) check_free((void *)(uintptr_t)view->run[c]);
     *view = (struct step_view){0};
 }
 

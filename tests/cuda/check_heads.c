@@ -6,13 +6,14 @@
 #include <string.h>
 
 #include "cuda/check.h"
+#include "cuda/check_pages.h"
 #include "quant/format.h"
 
 /* Sums of squares in fp32; sine and cosine to an ulp. */
 #define GROUP_NORM_BUDGET 1e-12
 #define ROPE_BUDGET 1e-13
 
-enum { ROWS = 5, LIVE = 4, CAPACITY = 7, SEQUENCES = 3 };
+enum { ROWS = 5, LIVE = 4, SLOTS = 3, SEQUENCES = 3 };
 
 static const int32_t positions[ROWS] = {0, 130000, 131071, 262143, 9};
 static const int32_t sequences[ROWS] = {2, 0, 1, 0, 0}, out_rows[ROWS] = {0, 2, 3, 4, 1};
@@ -106,46 +107,38 @@ static void check_rope(struct check *c, struct rng *rng, int32_t d, int32_t n_he
     free(want);
 }
 
-static struct kv_cache new_cache(enum format format, int32_t n_heads, int32_t head_dim,
-                                 size_t *bytes)
+/* The same pages each time. */
+static struct check_pages new_pages(enum format format, int32_t slots, int32_t n_heads,
+                                    int32_t head_dim)
 {
-    struct kv_cache cache = kv_cache_shape(format, CAPACITY, n_heads, head_dim);
-    *bytes = SEQUENCES * CAPACITY * (size_t)kv_cell_bytes(&cache);
-    cache.k = check_alloc(NULL, *bytes);
-    cache.v = check_alloc(NULL, *bytes);
-    return cache;
-}
-
-static bool free_cache(struct kv_cache *cache)
-{
-    return check_free(cache->k) & check_free(cache->v);
+    struct rng rng = {3};
+    struct check_pages pages = check_pages_new(&rng, format, slots, n_heads, head_dim, SEQUENCES);
+    check_pages_upload(&pages);
+    return pages;
 }
 
 static void check_kv_write(struct check *c, struct rng *rng, enum format format, int32_t n_heads,
                            int32_t head_dim)
 {
-    size_t bytes, cols = (size_t)(n_heads * head_dim), n = ROWS * cols;
-    struct kv_cache cache = new_cache(format, n_heads, head_dim, &bytes);
+    size_t cols = (size_t)(n_heads * head_dim), n = ROWS * cols;
+    struct check_pages pages = new_pages(format, SLOTS, n_heads, head_dim);
     float *x[2], *device[2];
     for (int i = 0; i < 2; i++) device[i] = check_normal_device(rng, n, i ? 1e-3f : 5, &x[i]);
     struct step_view step = check_step(LIVE, 0, 0, NULL, positions, sequences, NULL);
-    launch_kv_write(&c->queue, step, (struct rows){ROWS, ROWS_TOKEN}, device[0], device[1], cache);
+    launch_kv_write(&c->queue, step, (struct rows){ROWS, ROWS_TOKEN}, device[0], device[1],
+                    pages.device);
     for (int i = 0; i < 2; i++) {
-        unsigned char *got = malloc(bytes), *want = malloc(bytes);
-        check_download(got, i ? cache.v : cache.k, bytes);
-        memset(want, 0xff, bytes);
+        char *cells = i ? pages.host.v : pages.host.k;
         for (size_t t = 0; t < LIVE; t++) {
-            size_t offset = kv_offset(&cache, sequences[t], positions[t]);
-            format_traits(format)->encode(x[i] + t * cols, want + offset, (int64_t)cols);
+            size_t offset = kv_offset(&pages.host, sequences[t], positions[t]);
+            format_traits(format)->encode(x[i] + t * cols, cells + offset, (int64_t)cols);
         }
-        check_that(c, memcmp(got, want, bytes) == 0, "kv_write: %s, %d heads of %d",
-                   format_traits(format)->name, n_heads, head_dim);
-        free(got);
-        free(want);
         free(x[i]);
-        check_free(device[i]);
     }
-    check_that(c, free_cache(&cache), "kv_write: wrote outside");
+    check_that(c, check_pages_same(&pages), "kv_write: %s, %d heads of %d",
+               format_traits(format)->name, n_heads, head_dim);
+    for (int i = 0; i < 2; i++) check_free(device[i]);
+    check_that(c, check_pages_free(&pages), "kv_write: wrote outside");
     check_step_free(&step);
 }
 
@@ -155,7 +148,7 @@ struct heads_run {
     struct queue *queue;
     struct heads_args args;
     float *parts[3]; /* q, k, v in fp32 on the device */
-    size_t cache_bytes;
+    struct check_pages pages;
 };
 
 /* q, k and v next to each other in fp16 rows, each row with a power of two as its scale. `parts`
@@ -188,7 +181,7 @@ static void as_halves(struct heads_run *run, float *const host[3], int32_t rows)
 }
 
 static struct heads_run new_run(struct check *c, struct rng *rng, const struct heads_case *k,
-                                int32_t rows, struct step_view step)
+                                int32_t rows, int32_t slots, struct step_view step)
 {
     struct heads_run run = {.queue = &c->queue};
     struct heads_args *p = &run.args;
@@ -208,7 +201,8 @@ static struct heads_run new_run(struct check *c, struct rng *rng, const struct h
     p->inv_freq = check_alloc(f, d / 2 * sizeof *f);
     p->eps = 1e-6f;
     p->n_heads = k->n_heads;
-    p->cache = new_cache(k->format, k->n_kv, k->head_dim, &run.cache_bytes);
+    run.pages = new_pages(k->format, slots, k->n_kv, k->head_dim);
+    p->cache = run.pages.device;
     if (k->has_q) p->q_out = check_alloc(NULL, n_q * sizeof(float));
     if (k->is_half) {
         as_halves(&run, host, rows);
@@ -227,7 +221,7 @@ static bool free_run(struct heads_run *run)
     struct heads_args *p = &run->args;
     const void *owned[] = {p->w_q,        p->w_k,        p->inv_freq,   p->q_out,     p->half,
                            p->half_scale, run->parts[0], run->parts[1], run->parts[2]};
-    bool is_whole = free_cache(&p->cache);
+    bool is_whole = check_pages_free(&run->pages);
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         is_whole = check_free((void *)(uintptr_t)owned[i]) && is_whole;
     return is_whole;
@@ -253,7 +247,7 @@ static bool is_same(const void *a, const void *b, size_t bytes)
 static void check_all_in_one(struct check *c, struct rng *rng, const struct heads_case *k)
 {
     struct step_view step = new_step();
-    struct heads_run run = new_run(c, rng, k, ROWS, step);
+    struct heads_run run = new_run(c, rng, k, ROWS, SLOTS, step);
     struct heads_args *p = &run.args;
     int32_t d = k->head_dim, cols[2] = {k->n_heads * d, k->n_kv * d};
     if (!k->is_out) check_upload((void *)(uintptr_t)step.counts, &(int32_t){LIVE}, sizeof(int32_t));
@@ -262,8 +256,7 @@ static void check_all_in_one(struct check *c, struct rng *rng, const struct head
     float *b = check_alloc(NULL, ROWS * (size_t)cols[0] * sizeof *b);
     float *k_out = check_alloc(NULL, ROWS * (size_t)cols[1] * sizeof *a);
     float *v_out = check_alloc(NULL, ROWS * (size_t)cols[1] * sizeof *a);
-    size_t bytes;
-    struct kv_cache cache = new_cache(k->format, k->n_kv, d, &bytes);
+    struct check_pages pages = new_pages(k->format, SLOTS, k->n_kv, d);
     if (k->has_q) {
         launch_group_norm(&c->queue, step, p->rows, run.parts[0], p->w_q, a, cols[0], d, p->eps);
         launch_rope(&c->queue, step, p->rows, a, p->inv_freq, b, cols[0], d);
@@ -275,12 +268,12 @@ static void check_all_in_one(struct check *c, struct rng *rng, const struct head
         launch_rope(&c->queue, step, p->rows, a, p->inv_freq, k_out, cols[1], d);
         launch_group_norm(&c->queue, step, p->rows, run.parts[k->is_k_eq_v ? 1 : 2], NULL, v_out,
                           cols[1], d, p->eps);
-        launch_kv_write(&c->queue, step, p->rows, k_out, v_out, cache);
+        launch_kv_write(&c->queue, step, p->rows, k_out, v_out, pages.device);
     }
-    check_that(c, is_same(cache.k, p->cache.k, bytes) && is_same(cache.v, p->cache.v, bytes),
+    check_that(c, is_same(pages.device_pool, run.pages.device_pool, pages.pool_bytes),
                "heads: cache %s of %d", format_traits(k->format)->name, d);
-    bool is_whole =
-        check_free(a) & check_free(b) & check_free(k_out) & check_free(v_out) & free_cache(&cache);
+    bool is_whole = check_free(a) & check_free(b) & check_free(k_out) & check_free(v_out) &
+                    check_pages_free(&pages);
     check_that(c, free_run(&run) && is_whole, "heads: %d wrote outside", d);
     check_step_free(&step);
 }
@@ -292,13 +285,8 @@ static void measure(struct check *c, const struct heads_case *k, int32_t rows)
     int32_t *sequence = calloc((size_t)rows, sizeof *sequence);
     for (int32_t r = 0; r < rows; r++) position[r] = 3000 + r;
     struct step_view step = check_step(rows, 0, rows, NULL, position, sequence, sequence);
-    struct heads_run run = new_run(c, &rng, k, rows, step);
-    check_free(run.args.cache.k);
-    check_free(run.args.cache.v);
+    struct heads_run run = new_run(c, &rng, k, rows, kv_pages(rows) + 1, step);
     size_t cell = format_row_bytes(k->format, k->n_kv * k->head_dim);
-    run.args.cache.capacity = rows;
-    run.args.cache.k = check_alloc(NULL, (size_t)rows * cell);
-    run.args.cache.v = check_alloc(NULL, (size_t)rows * cell);
     double warm = check_time_graph(c, launch_run, &run),
            cold = check_time(c, launch_run, &run, true);
     double bytes = (double)rows *

@@ -386,14 +386,16 @@ static void check_mirrors(struct check *c)
 /* ---- Caches ------------------------------------------------------------------------------- */
 
 /* Keys and values of three rows of two heads at positions 0 .. 2, written by launch_kv_write
- * alone or together with the norm and rotation of the heads. */
+ * alone or together with the norm and rotation of the heads. They lie one after the other in page
+ * 0. */
 static void write_cache(struct check *c, enum format format, bool is_heads, float odd, void *out[2])
 {
     enum { D = COLS / 2 };
     int32_t position[3] = {0, 1, 2}, sequence[3] = {0};
     struct step_view step = check_step(3, 0, 0, NULL, position, sequence, NULL);
-    struct kv_cache cache = kv_cache_shape(format, 3, 2, D);
+    struct kv_cache cache = kv_cache_shape(format, 1, 2, D);
     size_t bytes = 3 * format_row_bytes(format, COLS);
+    cache.table = check_alloc(&(int32_t){0}, sizeof(int32_t));
     cache.k = out[0] = check_alloc(NULL, bytes);
     cache.v = out[1] = check_alloc(NULL, bytes);
     float *k = new_floats(3, COLS, BAD_ROW, BAD_COL, odd);
@@ -411,7 +413,7 @@ static void write_cache(struct check *c, enum format format, bool is_heads, floa
     } else {
         launch_kv_write(&c->queue, step, (struct rows){3, ROWS_TOKEN}, k, v, cache);
     }
-    check_free(k), check_free(v), check_free(f);
+    check_free(k), check_free(v), check_free(f), check_free((void *)(uintptr_t)cache.table);
     check_step_free(&step);
 }
 
@@ -443,14 +445,17 @@ enum attention_input { IN_QUERY, IN_KEY, IN_VALUE };
 static struct act attend(struct check *c, enum format format, enum act_kind kind, bool is_prompt,
                          enum attention_input bad_input, float odd)
 {
-    enum { POSITIONS = 40 };
+    enum { POSITIONS = KV_PAGE };
+    int32_t table[3] = {0, 1, 2}; /* a page for each sequence */
     int32_t position[3] = {37, 38, 39}, sequence[3] = {0, is_prompt ? 0 : 1, is_prompt ? 0 : 2};
     struct rng rng = {19};
     size_t n = 3 * POSITIONS * COLS, bytes = n / COLS * format_row_bytes(format, COLS);
     float *x = malloc(n * sizeof *x);
     char *file = malloc(bytes);
     struct attention_args args = {.rows = {3, ROWS_TOKEN}, .n_heads = 1};
-    args.cache = kv_cache_shape(format, POSITIONS, 1, COLS);
+    args.cache = kv_cache_shape(format, 1, 1, COLS);
+    args.cache.page_bytes = bytes / 3;
+    args.cache.table = check_alloc(table, sizeof table);
     for (int is_v = 0; is_v < 2; is_v++) {
         check_normal(&rng, x, n, 0.2f);
         if (bad_input == (is_v ? IN_VALUE : IN_KEY))
@@ -458,16 +463,17 @@ static struct act attend(struct check *c, enum format format, enum act_kind kind
         format_traits(format)->encode(x, file, (int64_t)n);
         *(is_v ? &args.cache.v : &args.cache.k) = check_alloc(file, bytes);
     }
-    args.step = check_step(3, 3, 0, NULL, position, sequence, NULL);
+    args.step = check_step(3, is_prompt ? 0 : 3, 0, NULL, position, sequence, NULL);
     float *q = new_floats(3, COLS, BAD_ROW, BAD_COL, bad_input == IN_QUERY ? odd : 1);
     args.q = q;
     args.act = check_act_new(kind, 3, COLS);
     args.scratch = check_alloc(NULL, attention_decode_scratch_bytes(3, 1, COLS, 1));
     if (is_prompt)
-        launch_attention_prefill(&c->queue, &args);
+        launch_attention_prefill(&c->queue, &args, 1);
     else
         launch_attention_decode(&c->queue, &args);
     check_free(args.cache.k), check_free(args.cache.v), check_free(q), check_free(args.scratch);
+    check_free((void *)(uintptr_t)args.cache.table);
     check_step_free(&args.step);
     free(x), free(file);
     return args.act;

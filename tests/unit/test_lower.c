@@ -14,6 +14,7 @@
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/program.h"
+#include "backend/cuda/recording.h"
 #include "backend/cuda/start.h"
 #include "engine/engine.h"
 #include "support/engines.h"
@@ -206,15 +207,14 @@ static void products_get_rows_in_the_form_that_their_kernels_read(void **state)
     on_all_engines(check_all_products);
 }
 
-static carat_model *open_layout(const struct gemma_layout *layout)
+static carat_model *open_shape(const struct gemma_shape *shape, const struct gemma_layout *layout)
 {
     char path[512];
     carat_model *model;
     struct carat_error err = {0};
     struct gguf_writer w = {0};
-    struct gemma_shape shape = gemma_tiny_shape(GEMMA_26B);
-    tiny_model_put_shape(&w, &shape, layout, TINY_SEED);
-    scratch_file(&scratch, "experts.gguf", path);
+    tiny_model_put_shape(&w, shape, layout, TINY_SEED);
+    scratch_file(&scratch, "shape.gguf", path);
     if (gguf_save(&w, path, &err) || carat_model_open(&model, path, &err))
         fail_msg("%s", err.message);
     gguf_writer_deinit(&w);
@@ -228,10 +228,11 @@ static void experts_may_be_floats_or_of_two_formats_without_mirrors(void **state
     (void)state;
     static const enum format formats[][2] = {
         {FORMAT_F16, FORMAT_F16}, {FORMAT_Q8_0, FORMAT_BF16}, {FORMAT_F32, FORMAT_Q8_0}};
+    struct gemma_shape shape = gemma_tiny_shape(GEMMA_26B);
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         struct gemma_layout layout = gemma_layout_plain(formats[i][0]);
         layout.expert_down = formats[i][1];
-        carat_model *model = open_layout(&layout);
+        carat_model *model = open_shape(&shape, &layout);
         for (size_t k = 0; k < N_SETTINGS; k++) on_engine(model, &settings[k], check_all_products);
         carat_model_close(model);
     }
@@ -239,16 +240,25 @@ static void experts_may_be_floats_or_of_two_formats_without_mirrors(void **state
 
 /* ---- Launching and recording ------------------------------------------------------------ */
 
+enum { STEP_MAX = 4096 };
+
+static int32_t zeros[STEP_MAX], rising[STEP_MAX], thirds[STEP_MAX];
+
+static void fill_rows(void)
+{
+    for (int32_t i = 0; i < STEP_MAX; i++) rising[i] = i, thirds[i] = i / 3;
+}
+
 static void run_usual(struct program *p, int usual, struct launched *out)
 {
     const int32_t *rows = p->plan->usual[usual].rows;
-    static int32_t zeros[4096];
+    fill_rows();
     struct step step = {.n_token = rows[ROWS_TOKEN],
                         .n_out = rows[ROWS_OUT],
                         .id = zeros,
-                        .position = zeros,
+                        .position = rising,
                         .sequence = zeros,
-                        .out_row = zeros};
+                        .out_row = rising};
     struct carat_error err;
     memset(&fake.launched, 0, sizeof fake.launched);
     long blocks = mem_blocks_live();
@@ -304,6 +314,62 @@ static void a_step_that_is_launched_starts_what_was_recorded_for_it(void **state
         }
 }
 
+/* Hash of what a step of n_runs runs starts: of three rows each, the last one of the rest. */
+static uint64_t launch_runs(struct program *p, const int32_t *rows, int32_t n_runs)
+{
+    struct step step = {.n_token = rows[ROWS_TOKEN],
+                        .n_out = rows[ROWS_OUT],
+                        .id = zeros,
+                        .position = rising,
+                        .sequence = thirds,
+                        .out_row = zeros};
+    struct carat_error err;
+    fill_rows();
+    for (int32_t t = 3 * (n_runs - 1); t < STEP_MAX; t++) thirds[t] = n_runs;
+    memset(&fake.launched, 0, sizeof fake.launched);
+    cuda_backend.run(p, &step);
+    assert_int_equal(cuda_backend.fence(p->device, &err), CARAT_OK);
+    return fake.launched.hash;
+}
+
+static int n_compared;
+
+static void compare_runs(const struct program *program)
+{
+    struct program *p = (struct program *)(uintptr_t)program;
+    for (int k = 0; k < p->plan->n_usual; k++) {
+        const int32_t *rows = p->plan->usual[k].rows;
+        if (rows[ROWS_TOKEN] <= 4 * RUNS_RECORDED || rows[ROWS_OUT] > 1) continue;
+        uint64_t one = launch_runs(p, rows, 1);
+        assert_true(launch_runs(p, rows, 2) == one);
+        assert_true(launch_runs(p, rows, RUNS_RECORDED) == one);
+        /* Not one more: the same tiles may be enough for it. */
+        assert_true(launch_runs(p, rows, RUNS_RECORDED + 2) != one);
+        n_compared++;
+    }
+}
+
+static void compare_all_runs(const carat_engine *e, const struct carat_engine_options *o)
+{
+    (void)o;
+    on_programs(e, compare_runs);
+}
+
+/* Heads must be such that prompts are attended to in tiles. */
+static void a_recording_serves_any_runs_up_to_its_limit(void **state)
+{
+    (void)state;
+    struct carat_engine_options o = {.matmul = CARAT_MATMUL_FP16, .no_graphs = true};
+    struct gemma_layout layout = gemma_layout_plain(FORMAT_F32);
+    struct gemma_shape shape = gemma_tiny_shape(GEMMA_E2B);
+    shape.head_local = 64;
+    shape.head_global = 128;
+    carat_model *model = open_shape(&shape, &layout);
+    on_engine(model, &o, compare_all_runs);
+    assert_true(n_compared > 0);
+    carat_model_close(model);
+}
+
 /* ---- Profile ---------------------------------------------------------------------------- */
 
 /* In each window and size the last record ends what is timed. */
@@ -338,6 +404,7 @@ int main(void)
         cmocka_unit_test(products_get_rows_in_the_form_that_their_kernels_read),
         cmocka_unit_test(experts_may_be_floats_or_of_two_formats_without_mirrors),
         cmocka_unit_test(a_step_that_is_launched_starts_what_was_recorded_for_it),
+        cmocka_unit_test(a_recording_serves_any_runs_up_to_its_limit),
         cmocka_unit_test(all_that_is_launched_is_timed),
     };
     return cmocka_run_group_tests_name("lower", tests, open_models, close_models);

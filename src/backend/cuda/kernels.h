@@ -385,11 +385,14 @@ size_t attention_decode_scratch_bytes(int32_t rows, int32_t n_heads, int32_t hea
                                       int32_t n_kv_heads);
 void launch_attention_decode(const struct queue *q, const struct attention_args *args);
 
-/* Tiles of rows against tiles of keys on tensor cores. Heads of 64, 128, 256 or 512 values.
+/* Tiles of rows against tiles of keys on tensor cores, for the rows that are in runs (types.h:
+ * struct step_view): at most rows.max rows in at most n_runs runs. A row's bits depend on nothing
+ * but the row, its position and its cache. Heads of 64, 128, 256 or 512 values.
  * attention_prefill_takes says whether it takes this shape; the split kernel takes the others. */
 int attention_prefill_prepare(void);
 bool attention_prefill_takes(const struct attention_args *args);
-void launch_attention_prefill(const struct queue *q, const struct attention_args *args);
+void launch_attention_prefill(const struct queue *q, const struct attention_args *args,
+                              int32_t n_runs);
 
 /* ---- limits.cu */
 

@@ -17,9 +17,11 @@ void records_launch(struct device *d, const struct records *r, const struct step
     if (d->profile) profile_begin(d->profile, d->queue.stream);
     for (int32_t i = 0; i < r->n; i++) {
         const struct record *record = &r->all[i];
-        int32_t n = rows->n[record->rows_class];
+        enum row_class c = record->rows_class;
+        int32_t n = rows->n[c];
         if (n == 0 || record->is_many != (n > MATVEC_ROWS_MAX)) continue;
-        record->start(&d->queue, record->args, (struct launch_rows){n, rows->n_decode});
+        record->start(&d->queue, record->args,
+                      (struct launch_rows){n, rows->n_decode[c], rows->n_runs[c]});
         if (!d->failure && (d->failure = cudaPeekAtLastError()) != cudaSuccess)
             d->failed_op = record->op;
         if (d->profile && record->mark.kind) mark_time(d, &record->mark, n);

@@ -4,11 +4,7 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/record.h"
-
-struct step_rows {
-    int32_t n[ROW_CLASS_COUNT];
-    int32_t n_decode; /* of the tokens, those that are single new ones of their sequences */
-};
+#include "backend/cuda/step_arrays.h"
 
 /* Starts every record that is for so many rows. The first failure is kept in d->failure. */
 void records_launch(struct device *d, const struct records *r, const struct step_rows *rows);

@@ -28,7 +28,8 @@ struct step_view lower_step(const struct lowering *l)
                               .id = l->step.id,
                               .position = l->step.position,
                               .sequence = l->step.sequence,
-                              .out_row = l->step.out_row};
+                              .out_row = l->step.out_row,
+                              .run = {l->step.run[ROWS_TOKEN], l->step.run[ROWS_OUT]}};
 }
 
 const struct op *lower_ops(const struct lowering *l)

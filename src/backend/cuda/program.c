@@ -35,17 +35,24 @@ static void give_workspace(struct program *p)
 }
 
 /* The copy of the step, which is in d->step_host, and its launches for so many rows. */
-static void launch_step(struct program *p, const int32_t n[ROW_CLASS_COUNT])
+static void launch_step(struct program *p, const struct step_rows *rows)
 {
     struct device *d = p->device;
-    struct step_rows rows = {.n_decode = d->step_host[1]};
-    memcpy(rows.n, n, sizeof rows.n);
     give_workspace(p);
     cudaError_t status =
         cudaMemcpyAsync(p->lowered.step.counts, d->step_host, step_bytes(p->rows_max),
                         cudaMemcpyHostToDevice, d->queue.stream);
     if (status) d->failure = status;
-    records_launch(d, &p->lowered.records, &rows);
+    records_launch(d, &p->lowered.records, rows);
+}
+
+/* Launches that are right for any step of at most so many rows without single new tokens. */
+static void launch_any(struct program *p, int32_t n_token, int32_t n_out)
+{
+    struct step_rows rows = {.n = {n_token, n_out}};
+    for (int c = 0; c < ROW_CLASS_COUNT; c++)
+        rows.n_runs[c] = rows.n[c] < RUNS_RECORDED ? rows.n[c] : RUNS_RECORDED;
+    launch_step(p, &rows);
 }
 
 /* Steps in which no row lives: the driver loads every kernel now, not under the first request.
@@ -54,11 +61,12 @@ static int warm_up(struct program *p, struct carat_error *err)
 {
     const int32_t *rows = p->plan->rows_max;
     memset(p->device->step_host, 0, step_bytes(p->rows_max));
-    launch_step(p, rows);
-    for (int32_t n = rows[ROWS_TOKEN] / 2; n > MATVEC_ROWS_MAX; n /= 2)
-        launch_step(p, (int32_t[ROW_CLASS_COUNT]){n, 1});
-    for (int i = 0; i < p->plan->n_usual && !p->device->options.is_exact; i++)
-        launch_step(p, p->plan->usual[i].rows);
+    launch_any(p, rows[ROWS_TOKEN], rows[ROWS_OUT]);
+    for (int32_t n = rows[ROWS_TOKEN] / 2; n > MATVEC_ROWS_MAX; n /= 2) launch_any(p, n, 1);
+    for (int i = 0; i < p->plan->n_usual && !p->device->options.is_exact; i++) {
+        rows = p->plan->usual[i].rows;
+        launch_any(p, rows[ROWS_TOKEN], rows[ROWS_OUT]);
+    }
     cudaError_t status = cudaStreamSynchronize(p->device->queue.stream);
     if (!status) status = cudaGetLastError();
     if (!status) return CARAT_OK;
@@ -76,10 +84,9 @@ static int record(struct program *p, const struct plan_usual *usual, cudaGraphEx
 {
     cudaGraph_t graph;
     cudaStream_t stream = p->device->queue.stream;
-    p->device->step_host[1] = 0; /* decoding rows */
     cudaError_t status = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
     if (status) return cuda_fail(err, status, "recording a step");
-    launch_step(p, usual->rows);
+    launch_any(p, usual->rows[ROWS_TOKEN], usual->rows[ROWS_OUT]);
     status = cudaStreamEndCapture(stream, &graph);
     if (status) return cuda_fail(err, status, "recording a step");
     status = cudaGraphInstantiate(out, graph, 0);
@@ -177,19 +184,6 @@ int cuda_bind(struct device *d, const struct plan *plan, const struct placement 
 
 /* ---- Run -------------------------------------------------------------------------------- */
 
-static void fill_step(struct program *p, const struct step *step)
-{
-    struct step_arrays to = step_arrays_at(p->device->step_host, p->rows_max);
-    size_t n = (size_t)step->n_token * sizeof(int32_t);
-    to.counts[0] = step->n_token;
-    to.counts[1] = step->n_decode;
-    to.counts[2] = step->n_out;
-    memcpy(to.id, step->id, n);
-    memcpy(to.position, step->position, n);
-    memcpy(to.sequence, step->sequence, n);
-    memcpy(to.out_row, step->out_row, (size_t)step->n_out * sizeof(int32_t));
-}
-
 /* Rows of the table in the mapped file are copied in front of the launches: where from and how many
  * changes from step to step, which a recorded copy could not follow. */
 static void bring_rows(struct program *p, const struct step *step)
@@ -206,30 +200,41 @@ static void bring_next_rows(struct program *p, const struct step *step)
     if (status) p->device->failure = status;
 }
 
-static void launch_or_replay(struct program *p, const struct step *step)
+/* Which usual step this one is launched as; -1: as what it is. */
+static int usual_for(const struct program *p, const struct step *step, const struct step_rows *rows)
 {
-    int usual = p->device->options.is_exact ? -1 : recording_for(p->plan, step);
-    int32_t own[ROW_CLASS_COUNT] = {step->n_token, step->n_out};
-    const int32_t *rows = usual < 0 ? own : p->plan->usual[usual].rows;
-    p->n_out = rows[ROWS_OUT];
-    if (usual < 0 || !p->recorded[usual]) {
+    for (int c = 0; c < ROW_CLASS_COUNT; c++)
+        if (rows->n_runs[c] > RUNS_RECORDED) return -1;
+    return p->device->options.is_exact ? -1 : recording_for(p->plan, step);
+}
+
+static void launch_or_replay(struct program *p, const struct step *step,
+                             const struct step_rows *rows)
+{
+    int usual = usual_for(p, step, rows);
+    const int32_t *n = usual < 0 ? rows->n : p->plan->usual[usual].rows;
+    p->n_out = n[ROWS_OUT];
+    if (usual < 0) {
         launch_step(p, rows);
-        return;
+    } else if (!p->recorded[usual]) {
+        launch_any(p, n[ROWS_TOKEN], n[ROWS_OUT]);
+    } else {
+        cudaError_t status = cudaGraphLaunch(p->recorded[usual], p->device->queue.stream);
+        if (status) p->device->failure = status;
     }
-    cudaError_t status = cudaGraphLaunch(p->recorded[usual], p->device->queue.stream);
-    if (status) p->device->failure = status;
 }
 
 void cuda_run(struct program *p, const struct step *step)
 {
     struct device *d = p->device;
     cudaSetDevice(d->index);
-    fill_step(p, step);
+    struct step_arrays arrays = step_arrays_at(d->step_host, p->rows_max);
+    struct step_rows rows = step_arrays_fill(&arrays, step);
     d->is_running = true;
     d->run_begin = os_seconds();
     d->is_decode = step->n_token <= MATVEC_ROWS_MAX;
     if (p->rows) bring_rows(p, step);
-    launch_or_replay(p, step);
+    launch_or_replay(p, step, &rows);
     if (p->rows && step->n_next > 0) bring_next_rows(p, step);
 }
 

@@ -13,7 +13,8 @@
 /* What is known of the rows of a launch only when a step is there. */
 struct launch_rows {
     int32_t n;        /* of the record's row class, at least 1 */
-    int32_t n_decode; /* tokens of the step that are single new ones of their sequences */
+    int32_t n_decode; /* the first of them: single new tokens of their sequences */
+    int32_t n_runs;   /* the others are at most so many runs (types.h: struct step_view) */
 };
 
 /* Starts kernels on the queue. `args`: the record's. */

@@ -7,6 +7,10 @@
 
 #include "plan/plan.h"
 
+/* Most runs of a class (types.h) in a step that is replayed. Attention has a block too many for
+ * each run that is not there. */
+enum { RUNS_RECORDED = 64 };
+
 /* Which of the plan's usual steps this one is launched as; -1: as what it is. */
 int recording_for(const struct plan *plan, const struct step *step);
 

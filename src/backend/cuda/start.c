@@ -114,16 +114,14 @@ void start_attention_split(const struct queue *q, const void *args, struct launc
 void start_attention_tiles(const struct queue *q, const void *args, struct launch_rows rows)
 {
     struct attention_args a = *(const struct attention_args *)args;
-    if (rows.n_decode >= rows.n) {
+    int32_t n = rows.n - rows.n_decode;
+    if (rows.n_runs >= n) { /* single rows, all of them */
         attend_split(q, &a, rows.n);
         return;
     }
-    if (!a.rows.is_out) {
-        attend_split(q, &a, rows.n_decode);
-        a.part = ATTEND_CHUNK;
-    }
-    a.rows.max = rows.n;
-    launch_attention_prefill(q, &a);
+    attend_split(q, &a, rows.n_decode);
+    a.rows.max = n;
+    launch_attention_prefill(q, &a, rows.n_runs);
 }
 
 /* ---- Rows ------------------------------------------------------------------------------- */

@@ -8,12 +8,20 @@
 #include "backend/cuda/types.h"
 
 struct step_arrays {
-    int32_t *counts; /* n_token, n_decode, n_out, nothing */
+    int32_t *counts; /* n_token, n_decode, n_out, runs of each class, nothing */
     int32_t *id, *position, *sequence, *out_row;
     int32_t *slot; /* of each token's row of a table in the mapped file, in the cache of its rows */
+    int32_t *run[ROW_CLASS_COUNT]; /* edges of runs: one more than there are runs */
 };
 
-enum { STEP_COUNTS = 4, STEP_ARRAYS = 5 };
+enum { STEP_COUNTS = 8, STEP_ARRAYS = 7 };
+
+/* How many rows a step is launched for. */
+struct step_rows {
+    int32_t n[ROW_CLASS_COUNT];
+    int32_t n_decode[ROW_CLASS_COUNT]; /* the first ones: single new tokens of their sequences */
+    int32_t n_runs[ROW_CLASS_COUNT];   /* at most so many among the others */
+};
 
 /* Rows that the arrays have room for. */
 static inline int32_t step_rows_max(const int32_t rows_max[ROW_CLASS_COUNT])
@@ -24,21 +32,13 @@ static inline int32_t step_rows_max(const int32_t rows_max[ROW_CLASS_COUNT])
 /* Bytes of steps of at most so many rows. */
 static inline size_t step_bytes(int32_t rows_max)
 {
-    return (STEP_COUNTS + STEP_ARRAYS * (size_t)rows_max) * sizeof(int32_t);
+    return (STEP_COUNTS + STEP_ARRAYS * (size_t)rows_max + ROW_CLASS_COUNT) * sizeof(int32_t);
 }
 
 /* The arrays in so many bytes; NULL gives NULL. */
-static inline struct step_arrays step_arrays_at(int32_t *memory, int32_t rows_max)
-{
-    struct step_arrays a = {NULL, NULL, NULL, NULL, NULL, NULL};
-    if (!memory) return a;
-    a.counts = memory;
-    a.id = memory + STEP_COUNTS;
-    a.position = a.id + rows_max;
-    a.sequence = a.position + rows_max;
-    a.out_row = a.sequence + rows_max;
-    a.slot = a.out_row + rows_max;
-    return a;
-}
+struct step_arrays step_arrays_at(int32_t *memory, int32_t rows_max);
+
+/* Fills all but `slot`, and says what is there. */
+struct step_rows step_arrays_fill(const struct step_arrays *to, const struct step *step);
 
 #endif

@@ -58,10 +58,16 @@ struct cuda_weight {
     int32_t mirror_cols;        /* cols padded to 64 */
 };
 
-/* What changes from step to step, as kernels see it. `counts` is {n_token, n_decode, n_out}. */
+/* What changes from step to step, as kernels see it. `counts` is {n_token, n_decode, n_out, runs of
+ * ROWS_TOKEN, runs of ROWS_OUT}.
+ *
+ * A run is rows of a class that follow each other and belong to one sequence, with rising
+ * positions; only rows after those of single new tokens are in runs. Runs are counted from the last
+ * one: run i is rows run[class][i + 1] .. run[class][i] - 1. */
 struct step_view {
     const int32_t *counts;
     const int32_t *id, *position, *sequence, *out_row;
+    const int32_t *run[ROW_CLASS_COUNT];
 };
 
 /* Rows of a launch: at most `max` (what the grid is made for), of class `rows` (live ones:

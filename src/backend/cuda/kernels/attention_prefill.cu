@@ -1,10 +1,11 @@
 /* Attention of many rows: y[r, h] = sum_s softmax_s(q[r, h] . k[s, g(h)]) v[s, g(h)], s over the
  * keys of the row's sequence at max(0, p - window + 1) .. p.
  *
- * A block takes one key head and a tile of rows: tokens x the query heads that share the key head.
- * It goes over the keys in tiles of 32 with a running softmax: no matrix of scores leaves it. Tiles
- * before every row's window and after every row's position are never read; masks are applied to
- * tiles at these edges only. Sequences within a tile of rows are served one after the other.
+ * A block takes one key head and a tile of rows of one run (types.h: struct step_view): tokens x
+ * the query heads that share the key head. It goes over the keys in tiles of 32 with a running softmax:
+ * no matrix of scores leaves it. Tiles begin at multiples of 32, so each lies in one page: its
+ * number is read a tile ahead. Tiles before every row's window and after every row's position are
+ * never read; masks are applied to tiles at these edges only.
  *
  * A group of W warps owns 32 rows (two m-tiles). Warp w owns COLS = head / W of the columns: its
  * part of the queries stays in registers as operands, and its part of the outputs too. So every
@@ -20,8 +21,9 @@
  * would exceed 2^14, which is rare after the first tile, so that outputs are hardly ever rescaled;
  * p of the largest score is between 2^4 and 2^14, the upper half of fp16's range.
  *
- * Rounding: q, k, v, p to fp16, sums in fp32. Which keys share a tile depends on the row's place in
- * the tile of rows, so the last bits do; the same launch always gives the same bits.
+ * Rounding: q, k, v, p to fp16, sums in fp32. A row's bits depend on its position and its keys
+ * alone, not on its place in the tile of rows: tiles of keys that it does not see add zeros, and
+ * its `top` follows from its own scores.
  *
  * Expected bound: 4 x head x visible pairs flops at the rate of mma.sync; per tile and warp 128
  * products (214 clocks of an SM at 641 TFLOP/s on 132 SMs) against 24 to 28 KB through shared
@@ -36,10 +38,12 @@ namespace {
 
 struct keys_of_run {
     struct key_source k, v;
+    const int32_t *table; /* the sequence's */
+    int32_t slots;
     enum format format;
-    int32_t first, last; /* positions, both included */
+    int32_t first, last; /* positions, both included; the first begins a tile */
     int32_t window;      /* INT_MAX: none */
-    int32_t low, high;   /* positions of the group's rows; low -1 when one is not in the run */
+    int32_t low, high;   /* positions of the group's rows; low -1 when one is not there */
 };
 
 __device__ __forceinline__ bool is_seen(const struct keys_of_run &run, int first)
@@ -52,22 +56,31 @@ __device__ __forceinline__ bool is_edge(const struct keys_of_run &run, int first
     return first + TILE_KEYS - 1 > run.low || first <= run.high - run.window;
 }
 
-/* Starts copying the tile that begins at position `first`, which is in cell `cell`, with zeros
- * after the last position. */
+/* Starts copying the tile that begins at position `first`, in page `page`, with zeros after the
+ * last position. */
 template <class S>
 __device__ __forceinline__ void fetch(const struct keys_of_run &run, const struct key_source &from,
-                                      int first, int cell, uint32_t to)
+                                      int first, int page, uint32_t to)
 {
-    fetch_tile<S::HEAD, S::THREADS, S::IS_HALF>(to, from, run.format, cell, run.last - first + 1);
+    fetch_tile<S::HEAD, S::THREADS, S::IS_HALF>(to, row_in(from, page, first), from.cell_bytes,
+                                                run.format, run.last - first + 1);
 }
 
-/* All tiles of the run; copying the keys of the first, which begins at cell `cell`, has begun. */
+/* Goes on to the tile that begins at position `first`, and reads which page it is in. */
+__device__ __forceinline__ int next_page(const struct keys_of_run &run, int first, int &slot)
+{
+    if (first % KV_PAGE == 0 && ++slot == run.slots) slot = 0;
+    return __ldg(run.table + slot);
+}
+
+/* All tiles of the run. `page`: of the first, whose keys are being copied. */
 template <class S>
 __device__ __forceinline__ void attend_run(struct state<S> &mine, const struct place &at,
-                                           const struct keys_of_run &run, int cell,
+                                           const struct keys_of_run &run, int page, int slot,
                                            const int32_t *position)
 {
     bool has_shares = false;
+    int next = uniform(next_page(run, run.first + TILE_KEYS, slot));
     copies_wait<0>();
     __syncthreads();
     for (int first = run.first; first <= run.last; first += TILE_KEYS) {
@@ -77,13 +90,13 @@ __device__ __forceinline__ void attend_run(struct state<S> &mine, const struct p
         if (is_here) prefill_score<S>(mine, at, s);
         copies_wait<0>();
         __syncthreads(); /* keys are used up; values and shares of the tile before are there */
-        int next_cell = cell + TILE_KEYS;
-        next_cell = kv_ring_wrap(next_cell, run.k.capacity);
-        fetch<S>(run, run.k, first + TILE_KEYS, next_cell, at.keys);
+        fetch<S>(run, run.k, first + TILE_KEYS, next, at.keys);
         if (has_shares) gather<S>(mine, at);
         __syncthreads(); /* values and shares are used up; parts are there */
-        fetch<S>(run, run.v, first, cell, at.keys + S::TILE_BYTES);
-        cell = next_cell;
+        int ahead = next_page(run, first + 2 * TILE_KEYS, slot); /* long before it is needed */
+        fetch<S>(run, run.v, first, page, at.keys + S::TILE_BYTES);
+        page = next;
+        next = uniform(ahead);
         if (is_here)
             is_large = prefill_weigh<S>(mine, at, s, part, position, first, run.window,
                                         is_edge(run, first)) > P_LIMIT;
@@ -104,26 +117,20 @@ __device__ __forceinline__ void attend_run(struct state<S> &mine, const struct p
     if (has_shares) gather<S>(mine, at);
 }
 
-template <bool IS_HALF>
-__device__ __forceinline__ struct key_source source_of(const struct kv_cache &cache, void *base,
-                                                       int sequence)
+/* What the block's rows see: all but `low` and `high`. */
+__device__ __forceinline__ struct keys_of_run keys_of(const struct attention_args &a,
+                                                      const struct block_rows &rows)
 {
-    struct key_source from;
-    int head_bytes = cache.head_dim * 2;
-    if (!IS_HALF) head_bytes = cache.head_bytes;
-    from.cell_bytes = cache.n_heads * head_bytes;
-    from.capacity = cache.capacity;
-    from.base = static_cast<const char *>(base) +
-                kv_ring_offset(cache.capacity, from.cell_bytes, sequence) +
-                (uint64_t)blockIdx.x * (uint64_t)head_bytes;
-    return from;
-}
-
-/* A value that is the same in all lanes, and known to be: it goes to a uniform register, and with
- * it all that follows from it. */
-__device__ __forceinline__ int uniform(int x)
-{
-    return __reduce_max_sync(0xffffffffu, x);
+    struct keys_of_run keys;
+    keys.k = source_of(a.cache, a.cache.k);
+    keys.v = source_of(a.cache, a.cache.v);
+    keys.slots = a.cache.slots;
+    keys.table = a.cache.table + (int64_t)rows.sequence * keys.slots;
+    keys.format = a.cache.format;
+    keys.window = a.window > 0 ? a.window : INT_MAX;
+    keys.first = max(0, rows.lowest - keys.window + 1) / TILE_KEYS * TILE_KEYS;
+    keys.last = rows.highest;
+    return keys;
 }
 
 /* Grid: key heads x tiles of rows. */
@@ -132,35 +139,23 @@ __global__ void __launch_bounds__(S::THREADS, 256 / S::THREADS)
     attend(const struct attention_args a)
 {
     extern __shared__ __align__(1024) char shared[];
-    auto *run = reinterpret_cast<run_rows<S::ROWS> *>(shared + S::RUN);
+    auto *position = reinterpret_cast<int32_t *>(shared + S::POSITIONS);
+    struct block_rows rows = block_rows_of<S>(a);
     grid_wait();
     grid_release();
-    struct block_rows rows = block_rows_of<S>(a);
-    if (rows.n <= 0) return;
+    if (rows.n == 0) return;
     struct place at = place_of<S>(shared);
+    struct keys_of_run keys = keys_of(a, rows);
+    int slot = keys.first / KV_PAGE % keys.slots, page = uniform(__ldg(keys.table + slot));
+    fetch<S>(keys, keys.k, keys.first, page, at.keys);
+    if (threadIdx.x < S::ROWS) position[threadIdx.x] = position_of(a, rows, (int)threadIdx.x);
     struct state<S> mine;
-    for (int begin = 0, end; begin < rows.n; begin = end) {
-        struct keys_of_run keys;
-        int sequence;
-        end = take_run<S>(run, a, rows, begin, sequence);
-        sequence = uniform(sequence);
-        keys.k = source_of<S::IS_HALF>(a.cache, a.cache.k, sequence);
-        keys.v = source_of<S::IS_HALF>(a.cache, a.cache.v, sequence);
-        keys.format = a.cache.format;
-        keys.window = a.window > 0 ? a.window : INT_MAX;
-        keys.first = uniform(max(0, run->lowest - keys.window + 1));
-        keys.last = uniform(run->highest);
-        int cell = kv_ring_cell(keys.first, a.cache.capacity);
-        fetch<S>(keys, keys.k, keys.first, cell, at.keys);
-        if (begin == 0) {
-            load_queries<S>(mine, at, a, rows);
-            state_clear(mine);
-        }
-        int position = run->position[at.group * 32 + at.lane];
-        keys.low = __reduce_min_sync(0xffffffffu, position);
-        keys.high = __reduce_max_sync(0xffffffffu, position);
-        attend_run<S>(mine, at, keys, cell, run->position);
-    }
+    load_queries<S>(mine, at, a, rows);
+    state_clear(mine);
+    int own = position_of(a, rows, at.group * 32 + at.lane);
+    keys.low = __reduce_min_sync(0xffffffffu, own);
+    keys.high = __reduce_max_sync(0xffffffffu, own);
+    attend_run<S>(mine, at, keys, page, slot, position);
     store_outputs<S>(mine, at, a, rows);
 }
 
@@ -204,31 +199,42 @@ bool attention_prefill_takes(const struct attention_args *args)
     int32_t d = cache->head_dim;
     bool is_format = cache->format == FORMAT_F16 || cache->format == FORMAT_BF16 ||
                      cache->format == FORMAT_F32 || cache->format == FORMAT_Q8_0;
-    return !args->is_exact && is_format && (d == 64 || d == 128 || d == 256 || d == 512) &&
-           args->n_heads % cache->n_heads == 0 && args->n_heads / cache->n_heads <= 32;
+    return !args->is_exact && is_format && cache->page_bytes <= UINT32_MAX &&
+           (d == 64 || d == 128 || d == 256 || d == 512) && args->n_heads % cache->n_heads == 0 &&
+           args->n_heads / cache->n_heads <= 32;
 }
 
 template <class S>
-static void prefill_launch(const struct queue *q, const struct attention_args *args)
+static void prefill_launch(const struct queue *q, const struct attention_args *args, int32_t n_runs)
 {
-    int tokens = S::ROWS / (args->n_heads / args->cache.n_heads);
-    dim3 grid((unsigned)args->cache.n_heads, (unsigned)((args->rows.max + tokens - 1) / tokens));
+    int rows = S::ROWS / (args->n_heads / args->cache.n_heads);
+    int most = (args->rows.max - n_runs) / rows + n_runs; /* tiles, if each run ends in a part */
+    dim3 grid((unsigned)args->cache.n_heads, (unsigned)most);
     launch(q, attend<S>, grid, S::THREADS, shared_bytes<S>(), *args);
 }
 
-void launch_attention_prefill(const struct queue *q, const struct attention_args *args)
+void launch_attention_prefill(const struct queue *q, const struct attention_args *args,
+                              int32_t n_runs)
 {
+    if (args->rows.max <= 0 || n_runs <= 0) return;
+    if (n_runs > args->rows.max) n_runs = args->rows.max;
     bool is_half = args->cache.format == FORMAT_F16;
     switch (args->cache.head_dim) {
-    case 64: is_half ? prefill_launch<half_64>(q, args) : prefill_launch<other_64>(q, args); break;
+    case 64:
+        is_half ? prefill_launch<half_64>(q, args, n_runs)
+                : prefill_launch<other_64>(q, args, n_runs);
+        break;
     case 128:
-        is_half ? prefill_launch<half_128>(q, args) : prefill_launch<other_128>(q, args);
+        is_half ? prefill_launch<half_128>(q, args, n_runs)
+                : prefill_launch<other_128>(q, args, n_runs);
         break;
     case 256:
-        is_half ? prefill_launch<half_256>(q, args) : prefill_launch<other_256>(q, args);
+        is_half ? prefill_launch<half_256>(q, args, n_runs)
+                : prefill_launch<other_256>(q, args, n_runs);
         break;
     case 512:
-        is_half ? prefill_launch<half_512>(q, args) : prefill_launch<other_512>(q, args);
+        is_half ? prefill_launch<half_512>(q, args, n_runs)
+                : prefill_launch<other_512>(q, args, n_runs);
         break;
     }
 }

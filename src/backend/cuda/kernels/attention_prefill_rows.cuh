@@ -7,11 +7,13 @@
 
 namespace {
 
-/* The block's rows. Row r of it is query head r % n_group of the key head, row r / n_group of the
- * launch counted from `first`. */
+/* The block's rows, all of one run. Row r of it is query head r % n_group of the key head, row
+ * r / n_group of the launch counted from `first`. */
 struct block_rows {
     int32_t first, n, n_group;
     uint32_t inverse; /* ceil(2^16 / n_group) */
+    int32_t sequence;
+    int32_t lowest, highest; /* positions */
 };
 
 /* r / n_group, exact for r < 2^8 and n_group < 2^8. */
@@ -20,53 +22,77 @@ __device__ __forceinline__ int token_of(const struct block_rows &rows, int r)
     return (int)((uint32_t)r * rows.inverse >> 16);
 }
 
+/* A value that is the same in all lanes, and known to be: it goes to a uniform register, and with
+ * it all that follows from it. */
+__device__ __forceinline__ int uniform(int x)
+{
+    return __reduce_max_sync(0xffffffffu, x);
+}
+
+struct row_range {
+    int32_t first, n;
+};
+
+/* Tile `tile` of all runs, each of which is cut into tiles of so many rows; none beyond the last.
+ * Tiles are counted from the end: the last rows of a prompt see the most keys, so they go first.
+ * Every warp looks for itself, at 32 runs at a time. */
+__device__ __forceinline__ struct row_range rows_of_tile(const int32_t *edge, int n_runs,
+                                                         int rows_max, int tile)
+{
+    int lane = (int)threadIdx.x % 32;
+    for (int first = 0; first < n_runs; first += 32) {
+        int run = first + lane, begin = 0, end = 0;
+        if (run < n_runs) begin = edge[run + 1], end = edge[run];
+        int tiles = (end - begin + rows_max - 1) / rows_max, sum = tiles;
+#pragma unroll
+        for (int i = 1; i < 32; i *= 2) {
+            int before = __shfl_up_sync(0xffffffffu, sum, i);
+            if (lane >= i) sum += before;
+        }
+        unsigned after = __ballot_sync(0xffffffffu, tile < sum);
+        if (after) {
+            int left = sum - 1 - tile, row = begin + left * rows_max, at = __ffs((int)after) - 1;
+            int n = min(rows_max, end - row);
+            return {uniform(__shfl_sync(0xffffffffu, row, at)),
+                    uniform(__shfl_sync(0xffffffffu, n, at))};
+        }
+        tile -= __shfl_sync(0xffffffffu, sum, 31);
+    }
+    return {0, 0};
+}
+
 template <class S>
 __device__ __forceinline__ struct block_rows block_rows_of(const struct attention_args &a)
 {
     struct block_rows rows;
     rows.n_group = a.n_heads / a.cache.n_heads;
     rows.inverse = (65535u + (uint32_t)rows.n_group) / (uint32_t)rows.n_group;
-    int begin = a.part == attention_args::ATTEND_CHUNK ? a.step.counts[1] : 0;
-    int end =
-        a.part == attention_args::ATTEND_DECODE ? a.step.counts[1] : rows_live(a.rows, a.step);
-    int tokens = S::ROWS / rows.n_group;
-    /* The last tokens see the most keys: they go first. */
-    rows.first = begin + (int)(gridDim.y - 1 - blockIdx.y) * tokens;
-    rows.n = min(tokens, end - rows.first) * rows.n_group;
+    struct row_range tile =
+        rows_of_tile(a.rows.is_out ? a.step.run[ROWS_OUT] : a.step.run[ROWS_TOKEN],
+                     a.step.counts[a.rows.is_out ? 4 : 3], S::ROWS / rows.n_group, (int)blockIdx.y);
+    rows.first = tile.first;
+    rows.n = tile.n * rows.n_group;
+    if (rows.n == 0) return rows;
+    int first = row_token(a.rows, a.step, rows.first);
+    int last = row_token(a.rows, a.step, rows.first + tile.n - 1);
+    rows.sequence = uniform(a.step.sequence[first]);
+    rows.lowest = uniform(a.step.position[first]);
+    rows.highest = uniform(a.step.position[last]);
     return rows;
+}
+
+/* Position of the block's row r, -1 when it is not there. */
+__device__ __forceinline__ int position_of(const struct attention_args &a,
+                                           const struct block_rows &rows, int r)
+{
+    if (r >= rows.n) return -1;
+    return a.step.position[row_token(a.rows, a.step, rows.first + token_of(rows, r))];
 }
 
 /* The query head of the block's row r. */
 __device__ __forceinline__ int head_of(const struct block_rows &rows, int r)
 {
     return (int)blockIdx.x * rows.n_group + r - token_of(rows, r) * rows.n_group;
-}
-
-/* The run of rows that begins at row `begin`. */
-template <class S>
-__device__ __forceinline__ int take_run(run_rows<S::ROWS> *run, const struct attention_args &a,
-                                        const struct block_rows &rows, int begin, int &sequence)
-{
-    int r = (int)threadIdx.x, of_r = 0, position = -1;
-    __syncthreads();
-    sequence = a.step.sequence[row_token(a.rows, a.step, rows.first + token_of(rows, begin))];
-    if (r == 0) run->end = rows.n, run->lowest = INT_MAX, run->highest = -1;
-    if (r < rows.n) {
-        int token = row_token(a.rows, a.step, rows.first + token_of(rows, r));
-        of_r = a.step.sequence[token];
-        position = a.step.position[token];
-    }
-    __syncthreads();
-    if (r >= begin && r < rows.n && of_r != sequence) atomicMin(&run->end, r);
-    __syncthreads();
-    bool is_in = r >= begin && r < run->end;
-    if (is_in) {
-        atomicMin(&run->lowest, position);
-        atomicMax(&run->highest, position);
-    }
-    if (r < S::ROWS) run->position[r] = is_in ? position : -1;
-    __syncthreads();
-    return run->end;
 }
 
 /* Queries as the operands of this warp's products. Rows that are not there take the first one's:

@@ -24,24 +24,19 @@ template <int COLS_, int W_, int WARPS_, bool IS_HALF_> struct shape {
     static constexpr int TILE_BYTES = TILE_KEYS * HEAD * 2;
     static constexpr int PART_BYTES = W * (W - 1) * 2 * OWN * 512; /* a group */
     static constexpr int SHARE_BYTES = 32 * TILE_KEYS * 2;         /* a group */
-    /* Shared memory: keys, values, shares, parts, stats (float [GROUPS][W][32]), the run. */
+    /* Shared memory: keys, values, shares, parts, stats (float [GROUPS][W][32]), positions of the
+     * rows (int32_t [ROWS], -1: not there). */
     static constexpr int SHARES = 2 * TILE_BYTES;
     static constexpr int PARTS = SHARES + GROUPS * SHARE_BYTES;
     static constexpr int STATS = PARTS + GROUPS * PART_BYTES;
-    static constexpr int RUN = STATS + WARPS * 128;
+    static constexpr int POSITIONS = STATS + WARPS * 128;
     static_assert(WARPS % W == 0 && ROWS <= THREADS, "");
     static_assert(WARPS * 8 * COLS * 4 <= STATS, "eight rows of outputs a warp");
 };
 
-/* Rows of a block with the same sequence: the block's rows are served run by run. */
-template <int ROWS> struct run_rows {
-    int32_t end, lowest, highest;
-    int32_t position[ROWS]; /* of row r, -1 when it is not in the run */
-};
-
 template <class S> constexpr size_t shared_bytes()
 {
-    return S::RUN + sizeof(run_rows<S::ROWS>);
+    return S::POSITIONS + S::ROWS * sizeof(int32_t);
 }
 
 /* What a thread holds: of rows g, g + 8, g + 16, g + 24 of its group's 32 (g = lane / 4). */
@@ -227,7 +222,8 @@ __device__ __forceinline__ void tell_largest(const struct place &at, const float
 }
 
 /* Some p is too large: new tops for the rows that need one, and all that was summed under the old
- * ones is brought to the new. Every warp of the group computes the same. */
+ * ones is brought to the new. Every warp of the group computes the same. A row that needs none
+ * stays as it is: its bits do not depend on other rows. */
 template <class S>
 __device__ __forceinline__ void raise_tops(struct state<S> &mine, const struct place &at)
 {
@@ -238,9 +234,8 @@ __device__ __forceinline__ void raise_tops(struct state<S> &mine, const struct p
 #pragma unroll
         for (int w = 0; w < S::W; w++)
             most = fmaxf(most, at.stats[w * 32 + r * 8 + (at.lane >> 2)]);
-        most *= LOG2E;
-        bool is_higher = most - mine.top[r] > P_LIMIT;
-        float top = is_higher ? most - TOP_ROOM : mine.top[r];
+        bool is_higher = fmaf(most, LOG2E, -mine.top[r]) > P_LIMIT; /* as share_out has it */
+        float top = is_higher ? fmaf(most, LOG2E, -TOP_ROOM) : mine.top[r];
         factor[r] = is_higher ? exp2_fast(mine.top[r] - top) : 1.0f;
         mine.sum[r] *= factor[r];
         mine.top[r] = top;

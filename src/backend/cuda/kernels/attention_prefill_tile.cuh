@@ -12,6 +12,7 @@
 
 /* Keys of a tile: the smallest number of which four warps still own one n-tile (8 keys) each. */
 enum { TILE_KEYS = 32 };
+static_assert(KV_PAGE % TILE_KEYS == 0, "a tile lies in one page");
 
 /* ---- Tiles of keys or values ----------------------------------------------------------------- */
 
@@ -53,29 +54,43 @@ __device__ __forceinline__ uint4 chunk_of(enum format format, const char *row, i
     return make_uint4(h[0], h[1], h[2], h[3]);
 }
 
-/* Where the rows of one head of one sequence lie. */
+/* Where the rows of a tile of one head lie. */
 struct key_source {
-    const char *base; /* the head's part of the sequence's first cell */
-    int32_t cell_bytes;
-    int32_t capacity;
+    const char *base; /* the head's part of the first cell of page 0 */
+    uint32_t cell_bytes, page_bytes;
 };
 
-/* Starts copying TILE_KEYS rows from cell `first` on. Only n_there rows are wanted; the others
- * become zeros, so that a share of zero times what is there is zero. Eight threads share a row:
- * what a thread copies of it is 128 bytes apart on both sides, so that addresses are made once a
- * row. Complete after copies_wait and a barrier. */
+__device__ __forceinline__ struct key_source source_of(const struct kv_cache &cache,
+                                                       const void *base)
+{
+    struct key_source from;
+    from.cell_bytes = (uint32_t)kv_cell_bytes(&cache);
+    from.page_bytes = (uint32_t)cache.page_bytes;
+    from.base = static_cast<const char *>(base) + blockIdx.x * (uint32_t)cache.head_bytes;
+    return from;
+}
+
+/* This thread's first row of the tile that begins at a position. */
+__device__ __forceinline__ const char *row_in(const struct key_source &from, int page, int position)
+{
+    const char *tile = from.base + (uint64_t)(uint32_t)page * from.page_bytes;
+    return tile + ((uint32_t)(position % KV_PAGE) + threadIdx.x / 8) * from.cell_bytes;
+}
+
+/* Starts copying TILE_KEYS rows, cell_bytes apart; `first_row`: this thread's first one, row
+ * threadIdx.x / 8 of the tile. Only n_there rows are wanted; the others become zeros, so that a
+ * share of zero times what is there is zero. Eight threads share a row: what a thread copies of it
+ * is 128 bytes apart on both sides, so that addresses are made once a row. Complete after
+ * copies_wait and a barrier. */
 template <int D, int THREADS, bool IS_HALF>
-__device__ __forceinline__ void fetch_tile(uint32_t tile, const struct key_source &from,
-                                           enum format format, int first, int n_there)
+__device__ __forceinline__ void fetch_tile(uint32_t tile, const char *first_row,
+                                           uint32_t cell_bytes, enum format format, int n_there)
 {
 #pragma unroll
     for (int pass = 0; pass < TILE_KEYS * 8 / THREADS; pass++) {
         int key = (int)threadIdx.x / 8 + pass * (THREADS / 8), chunk = (int)threadIdx.x % 8;
-        int cell = first + key;
+        const char *row = first_row + pass * (THREADS / 8) * cell_bytes;
         bool is_there = key < n_there;
-        cell = kv_ring_wrap(cell, from.capacity);
-        if (!is_there) cell = 0;
-        const char *row = from.base + kv_ring_cell_offset(from.cell_bytes, cell);
         uint32_t to = tile + chunk_at<D>(key, chunk);
         if constexpr (IS_HALF) {
             row += chunk * 16;
