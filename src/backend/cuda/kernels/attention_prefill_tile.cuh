@@ -70,11 +70,23 @@ __device__ __forceinline__ struct key_source source_of(const struct kv_cache &ca
     return from;
 }
 
+/* threadIdx.x. With large heads it is read anew each time, so that what follows from it is not kept
+ * in registers from tile to tile: there are none left. */
+template <int D> __device__ __forceinline__ int thread_of_block()
+{
+    if constexpr (D <= 256) return (int)threadIdx.x;
+    int x;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+    return x;
+}
+
 /* This thread's first row of the tile that begins at a position. */
+template <int D>
 __device__ __forceinline__ const char *row_in(const struct key_source &from, int page, int position)
 {
     const char *tile = from.base + (uint64_t)(uint32_t)page * from.page_bytes;
-    return tile + ((uint32_t)(position % KV_PAGE) + threadIdx.x / 8) * from.cell_bytes;
+    return tile +
+           ((uint32_t)(position % KV_PAGE) + (uint32_t)thread_of_block<D>() / 8) * from.cell_bytes;
 }
 
 /* Starts copying TILE_KEYS rows, cell_bytes apart; `first_row`: this thread's first one, row
@@ -86,9 +98,10 @@ template <int D, int THREADS, bool IS_HALF>
 __device__ __forceinline__ void fetch_tile(uint32_t tile, const char *first_row,
                                            uint32_t cell_bytes, enum format format, int n_there)
 {
+    int thread = thread_of_block<D>();
 #pragma unroll
     for (int pass = 0; pass < TILE_KEYS * 8 / THREADS; pass++) {
-        int key = (int)threadIdx.x / 8 + pass * (THREADS / 8), chunk = (int)threadIdx.x % 8;
+        int key = thread / 8 + pass * (THREADS / 8), chunk = thread % 8;
         const char *row = first_row + pass * (THREADS / 8) * cell_bytes;
         bool is_there = key < n_there;
         uint32_t to = tile + chunk_at<D>(key, chunk);
