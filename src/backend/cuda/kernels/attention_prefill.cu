@@ -41,7 +41,8 @@ struct keys_of_run {
     const int32_t *table; /* the sequence's */
     int32_t slots;
     enum format format;
-    int32_t first, last; /* positions, both included; the first begins a tile */
+    int32_t begin, last; /* positions that some row sees, both included */
+    int32_t first;       /* of the tile that `begin` is in */
     int32_t window;      /* INT_MAX: none */
     int32_t low, high;   /* positions of the group's rows; low -1 when one is not there */
 };
@@ -56,14 +57,15 @@ __device__ __forceinline__ bool is_edge(const struct keys_of_run &run, int first
     return first + TILE_KEYS - 1 > run.low || first <= run.high - run.window;
 }
 
-/* Starts copying the tile that begins at position `first`, in page `page`, with zeros after the
- * last position. */
+/* Starts copying the tile that begins at position `first`, in page `page`, with zeros for positions
+ * that no row sees. */
 template <class S>
 __device__ __forceinline__ void fetch(const struct keys_of_run &run, const struct key_source &from,
                                       int first, int page, uint32_t to)
 {
     fetch_tile<S::HEAD, S::THREADS, S::IS_HALF>(to, row_in<S::HEAD>(from, page, first),
-                                                from.cell_bytes, run.format, run.last - first + 1);
+                                                from.cell_bytes, run.format, first - run.begin,
+                                                (uint32_t)(run.last - run.begin + 1));
 }
 
 /* Entries of the table for following pages, one a lane: a register for all of a window, or for
@@ -138,7 +140,8 @@ __device__ __forceinline__ struct keys_of_run keys_of(const struct attention_arg
     keys.table = a.cache.table + (int64_t)rows.sequence * keys.slots;
     keys.format = a.cache.format;
     keys.window = a.window > 0 ? a.window : INT_MAX;
-    keys.first = max(0, rows.lowest - keys.window + 1) / TILE_KEYS * TILE_KEYS;
+    keys.begin = max(0, rows.lowest - keys.window + 1);
+    keys.first = keys.begin / TILE_KEYS * TILE_KEYS;
     keys.last = rows.highest;
     return keys;
 }

@@ -90,20 +90,21 @@ __device__ __forceinline__ const char *row_in(const struct key_source &from, int
 }
 
 /* Starts copying TILE_KEYS rows, cell_bytes apart; `first_row`: this thread's first one, row
- * threadIdx.x / 8 of the tile. Only n_there rows are wanted; the others become zeros, so that a
- * share of zero times what is there is zero. Eight threads share a row: what a thread copies of it
- * is 128 bytes apart on both sides, so that addresses are made once a row. Complete after
- * copies_wait and a barrier. */
+ * threadIdx.x / 8 of the tile. The tile's row 0 is row `at` of n rows that are wanted; the others
+ * become zeros, so that a share of zero times what is there is zero. Eight threads share a row:
+ * what a thread copies of it is 128 bytes apart on both sides, so that addresses are made once a
+ * row. Complete after copies_wait and a barrier. */
 template <int D, int THREADS, bool IS_HALF>
 __device__ __forceinline__ void fetch_tile(uint32_t tile, const char *first_row,
-                                           uint32_t cell_bytes, enum format format, int n_there)
+                                           uint32_t cell_bytes, enum format format, int at,
+                                           uint32_t n)
 {
     int thread = thread_of_block<D>();
 #pragma unroll
     for (int pass = 0; pass < TILE_KEYS * 8 / THREADS; pass++) {
         int key = thread / 8 + pass * (THREADS / 8), chunk = thread % 8;
         const char *row = first_row + pass * (THREADS / 8) * cell_bytes;
-        bool is_there = key < n_there;
+        bool is_there = (uint32_t)(at + key) < n;
         uint32_t to = tile + chunk_at<D>(key, chunk);
         if constexpr (IS_HALF) {
             row += chunk * 16;
