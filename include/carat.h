@@ -286,6 +286,11 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
      * so many positions, beyond what running sequences need. 0: 4096; from 64 on */
     int32_t cache_split;
     bool no_prefix_cache; /* no room for anchors */
+    int32_t n_queue;   /* requests that may wait besides the n_seq that run; default 4 n_seq + 64 */
+    double max_itl_ms; /* what a step takes at most while a sequence decodes, or twice a decode step
+                           if that is longer: prompts get as many rows as fit; default 50 */
+    bool deterministic; /* steps of at most 64 rows, n_seq at most 64: on a GPU too, answers do not
+                           depend on other requests, on what is cached, or on times */
     /* end of version 0.1 */
 };
 
@@ -356,7 +361,7 @@ struct carat_logit_bias {
 typedef void (*carat_on_logits_fn)(void *user, const int32_t *ids, size_t n_ids, float *logits,
                                    int32_t n_vocab);
 
-enum { CARAT_TOP_LOGPROBS_MAX = 20, CARAT_BIAS_MAX = 1024 };
+enum { CARAT_TOP_LOGPROBS_MAX = 20, CARAT_BIAS_MAX = 1024, CARAT_ANCHORS_MAX = 16 };
 struct carat_request { /* copied by carat_submit */
     size_t size;
     const int32_t *prompt;
@@ -370,6 +375,16 @@ struct carat_request { /* copied by carat_submit */
     int32_t n_top_logprobs;       /* fill in `top` too: 0 .. CARAT_TOP_LOGPROBS_MAX */
     carat_on_logits_fn on_logits; /* NULL: none */
     void *on_logits_user;
+    int32_t priority;        /* higher first, strictly */
+    uint64_t fairness_key;   /* of equal priority: whose keys have had fewer rows comes first */
+    double deadline_seconds; /* from carat_submit on; then DONE by DEADLINE. <= 0: none */
+    /* What a request has read can be used again by a later one that begins with the same tokens:
+     * at most the last 64 tokens before the end of the common part are computed again. */
+    uint64_t cache_salt;    /* only requests with the same salt share what was read */
+    bool no_cache;          /* neither uses what others have read nor leaves anything for them */
+    const int32_t *anchors; /* [n_anchors] positions, 0 .. n_prompt, where later prompts are likely
+                               to differ; ends of turns and of the prompt are known without */
+    size_t n_anchors;       /* at most CARAT_ANCHORS_MAX */
     /* end of version 0.1 */
 };
 
@@ -386,13 +401,16 @@ enum carat_finish {
     CARAT_FINISH_STOP,
     CARAT_FINISH_LENGTH,
     CARAT_FINISH_CANCELLED,
-    CARAT_FINISH_ERROR
+    CARAT_FINISH_ERROR,
+    CARAT_FINISH_DEADLINE
 };
+enum { CARAT_FINISH_COUNT = CARAT_FINISH_DEADLINE + 1 };
 enum carat_event_kind { CARAT_EVENT_PROGRESS, CARAT_EVENT_TOKEN, CARAT_EVENT_DONE };
 struct carat_event {
     carat_request_id request;
     enum carat_event_kind kind;
-    int32_t done, total;                    /* PROGRESS: prompt positions */
+    int32_t done, total;                    /* PROGRESS: prompt positions; the first may be what
+                                               came from the cache */
     int32_t id;                             /* TOKEN; stop tokens are not reported as TOKEN */
     float logprob;                          /* TOKEN, when wanted */
     enum carat_finish finish;               /* DONE */
@@ -404,23 +422,50 @@ struct carat_event {
      * never sampled (marks of images, the file's suppress_tokens) may be among them. */
     const struct carat_logprob *top;
     int32_t n_top;
+    double queue_seconds; /* DONE: from carat_submit to the first step with it */
+    int32_t n_cached;     /* DONE: prompt tokens that were not computed, because others had been */
+    int32_t n_preempted;  /* DONE: how often it was stopped to make room, and went on later */
 };
 
-/* CARAT_EBUSY when all sequences are taken, CARAT_EDEVICE when the device is lost. */
+/* The request waits until a sequence and memory are free for it. CARAT_EBUSY when n_seq + n_queue
+ * requests are there already, CARAT_EDEVICE when the device is lost. */
 int carat_submit(carat_engine *engine, const struct carat_request *request, carat_request_id *out,
                  struct carat_error *err);
 
 /* May be called from any thread, even while another one is in carat_step. The next step ends the
- * request: DONE with CANCELLED. CARAT_EUSAGE: no such request is running. */
+ * request: DONE with CANCELLED. CARAT_EUSAGE: there is no such request (any more). */
 int carat_cancel(carat_engine *engine, carat_request_id request);
 
-/* One forward pass for all running requests. Returns 1 while work is left, 0 when idle, or a
+/* One forward pass: for all sequences that decode, and for parts of prompts. Starts requests that
+ * wait, if there is room. If memory gets short, the youngest request of the lowest priority is
+ * stopped; it goes on later where it was. Returns 1 while work is left, 0 when idle, or a
  * negative status. Then take the events until NULL. CARAT_EDEVICE: the device is lost; every
  * request has ended by ERROR, all later calls fail with the same message, and the engine can only
  * be closed. A GPU that was lost works again only in a new process. */
 int carat_step(carat_engine *engine, struct carat_error *err);
 /* Borrowed until the next carat_step. NULL: no more. */
 const struct carat_event *carat_next_event(carat_engine *engine);
+
+/* Pages of 64 positions, in one pool. */
+struct carat_page_counts {
+    int64_t all, free, referenced, cached; /* all = free + referenced + cached */
+};
+
+struct carat_stats {
+    /* Requests now. Waiting ones are queued until another one has read what both begin with. */
+    int32_t queued, waiting, prefilling, decoding;
+    struct carat_page_counts pages_local, pages_global; /* of layers with a window; of the others */
+    int64_t anchors; /* positions from which a request can go on without reading what is before */
+    /* Since the engine was opened. */
+    uint64_t submitted, finished[CARAT_FINISH_COUNT];
+    uint64_t lookups, hits;                /* of requests that started: how many found something */
+    uint64_t prompt_tokens, cached_tokens; /* the same: all; those that were not computed */
+    uint64_t evicted_pages, evicted_anchors, preemptions;
+    uint64_t steps, rows, prompt_rows; /* rows: of both kinds */
+};
+
+/* Borrowed; true until the next call of the engine. */
+const struct carat_stats *carat_engine_stats(carat_engine *engine);
 
 #pragma GCC visibility pop
 

@@ -84,13 +84,10 @@ FOR_TESTS = {
         ["cpu_kernels_named", "cublas_version", "gguf_open_memory"],
     "tests ask for facts that the program only uses":
         ["gguf_alignment", "layout_shape_caches", "op_meaning", "vocab_find"],
-    "tests give out the pages of a runner":
-        ["runner_set_page", "runner_page", "runner_start", "runner_wait"],
     "the engine does not use it yet":
-        ["prefix_bytes", "prefix_open", "prefix_take_page", "prefix_make_room", "prefix_find",
-         "prefix_take", "prefix_leave", "prefix_publish", "prefix_anchor", "prefix_flush",
-         "prefix_count", "prefix_pool", "prefix_first_local", "prefix_available",
-         "page_leave"],
+        ["prefix_make_room", "prefix_flush"],
+    "tests look at the order that the program sorts by":
+        ["schedule_is_before"],
     "tests see that everything adds up":
         ["prefix_check"],
     "the program keeps it until it ends":

@@ -183,6 +183,14 @@
       "earlier prompts can be gone on with at one place for each N positions in the KV cache")     \
     X(NO_PREFIX_CACHE, FLAG, "no-prefix-cache", "", "", 0, 0, ON_ENGINE | ON(BENCH), "",           \
       "keep no room in the KV cache for earlier prompts")                                          \
+    X(MAX_ITL, REAL, "max-itl", "", "50", 0.001, 1e9, ON_TALK | ON(BENCH), "MS",                   \
+      "milliseconds of a step at most, or twice a decode step, while an answer is written: "       \
+      "prompts that come then are read in as many rows as fit")                                    \
+    X(DETERMINISTIC, FLAG, "deterministic", "", "", 0, 0, ON_ENGINE | ON(BENCH), "",               \
+      "GPU: steps of at most 64 rows, so that answers depend neither on other requests nor on "    \
+      "what is cached; prompts are read more slowly")                                              \
+    X(QUEUE, COUNT, "queue", "", "0", 0, 65536, ON(BENCH), "N",                                    \
+      "requests that may wait at most (0: four for each sequence, and 64)")                        \
     X(GRAPHS, CHOICE, "graphs", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                   \
       "GPU: replay recorded steps; off: launch every step, to compare")                            \
     X(CUBLAS, CHOICE, "cublas", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                   \

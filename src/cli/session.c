@@ -206,6 +206,9 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
     out->cache_bytes = opt_int(o, OPT_CACHE_MEMORY);
     out->cache_split = (int32_t)opt_int(o, OPT_CACHE_SPLIT);
     out->no_prefix_cache = opt_is_set(o, OPT_NO_PREFIX_CACHE);
+    out->max_itl_ms = opt_real(o, OPT_MAX_ITL);
+    out->deterministic = opt_is_set(o, OPT_DETERMINISTIC);
+    out->n_queue = (int32_t)opt_int(o, OPT_QUEUE);
     out->mirror_budget = mirror < 0 ? 0 : mirror == 0 ? -1 : mirror;
     out->ple_place = strcmp(ple, "pinned") == 0 ? CARAT_PLE_PINNED
                      : strcmp(ple, "host") == 0 ? CARAT_PLE_HOST

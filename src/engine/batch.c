@@ -31,43 +31,38 @@ int32_t batch_add(struct step *step, int32_t id, int32_t position, int32_t seque
     return step->n_out++;
 }
 
-/* The next prefill chunk: the next stretch of the oldest prompt that has rows left after those
- * already in the step. NULL: none. */
-static struct sequence *next_chunk(struct sequence *sequences, int32_t n_seq, int32_t chunk,
-                                   int32_t *first, int32_t *n)
+static void add_rows(struct step *step, struct sequence *s)
 {
-    struct sequence *oldest = NULL;
-    for (int32_t i = 0; i < n_seq; i++) {
-        struct sequence *s = &sequences[i];
-        if (s->state != SEQUENCE_PREFILL || s->n_cached + s->n_rows == s->n_prompt) continue;
-        if (!oldest || s->request < oldest->request) oldest = s;
-    }
-    if (!oldest) return NULL;
-    *first = oldest->n_cached + oldest->n_rows;
-    *n = oldest->n_prompt - *first < chunk ? oldest->n_prompt - *first : chunk;
-    return oldest;
+    int32_t known = sequence_known(s);
+    s->out_row = -1;
+    for (int32_t p = s->n_cached; p < s->n_cached + s->n_rows; p++)
+        s->out_row = batch_add(step, s->ids[p], p, s->slot, p == known - 1);
 }
 
-void batch_next(struct step *step, struct sequence *sequences, int32_t n_seq, int32_t chunk)
+static void add_hint(struct step *step, struct sequence *const *slots, int32_t n_seq, int32_t chunk)
+{
+    const struct sequence *only = NULL;
+    for (int32_t i = 0; i < n_seq; i++) {
+        const struct sequence *s = slots[i];
+        if (!s || s->state != SEQUENCE_PREFILL || s->n_cached + s->n_rows == sequence_known(s))
+            continue;
+        if (only) return;
+        only = s;
+    }
+    if (!only) return;
+    int32_t next = only->n_cached + only->n_rows, left = sequence_known(only) - next;
+    int32_t rows = step->n_decode > 0 ? only->n_rows : chunk;
+    step->next_id = only->ids + next;
+    step->n_next = left < rows ? left : rows;
+}
+
+void batch_fill(struct step *step, struct sequence *const *slots, int32_t n_seq, int32_t chunk)
 {
     batch_clear(step);
-    for (int32_t i = 0; i < n_seq; i++) {
-        struct sequence *s = &sequences[i];
-        s->n_rows = 0;
-        s->out_row = -1;
-        if (s->state != SEQUENCE_DECODE) continue;
-        s->out_row = batch_add(step, s->last_id, s->n_cached, i, true);
-        s->n_rows = 1;
-    }
+    for (int32_t i = 0; i < n_seq; i++)
+        if (slots[i] && slots[i]->state == SEQUENCE_DECODE) add_rows(step, slots[i]);
     step->n_decode = step->n_token;
-    int32_t first, n;
-    struct sequence *s = next_chunk(sequences, n_seq, chunk, &first, &n);
-    if (!s) return;
-    for (int32_t p = first; p < first + n; p++)
-        s->out_row = batch_add(step, s->ids[p], p, (int32_t)(s - sequences), p == s->n_prompt - 1);
-    s->n_rows = n;
-    s = next_chunk(sequences, n_seq, chunk, &first, &n);
-    if (!s) return;
-    step->next_id = s->ids + first;
-    step->n_next = n;
+    for (int32_t i = 0; i < n_seq; i++)
+        if (slots[i] && slots[i]->state == SEQUENCE_PREFILL) add_rows(step, slots[i]);
+    add_hint(step, slots, n_seq, chunk);
 }

@@ -14,9 +14,10 @@ void batch_clear(struct step *step);
 /* Adds a row; `is_out`: its logits are wanted. Returns its place among the output rows, or -1. */
 int32_t batch_add(struct step *step, int32_t id, int32_t position, int32_t sequence, bool is_out);
 
-/* Fills in the next step: the newest token of every decoding sequence, then up to `chunk` rows of
- * the oldest sequence that is still in its prompt. Sets out_row and n_rows of every sequence. The
- * hint (next_id) points into the prompt that the step after this one continues. */
-void batch_next(struct step *step, struct sequence *sequences, int32_t n_seq, int32_t chunk);
+/* Fills in the next step: the newest token of every decoding sequence, then the rows of prompts, as
+ * many as n_rows of each sequence says. slots[n_seq]: who runs in each slot, or NULL. Sets out_row.
+ * The hint (next_id) is given if one prompt alone goes on: `chunk` rows of it or, if somebody
+ * decodes, as many as in this step. */
+void batch_fill(struct step *step, struct sequence *const *slots, int32_t n_seq, int32_t chunk);
 
 #endif

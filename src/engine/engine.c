@@ -6,7 +6,6 @@
 #include "base/os.h"
 #include "base/sized.h"
 #include "engine/limits.h"
-#include "engine/logprob.h"
 #include "engine/options.h"
 
 /* What a text model must not say: the file's own list, and the marks of images and sound. */
@@ -28,20 +27,34 @@ static int list_suppressed(carat_engine *e, struct carat_error *err)
     return CARAT_OK;
 }
 
-static int take_memory(carat_engine *e, struct carat_error *err)
+/* Events of one step at most: every request may end, and every slot has its own. */
+static int32_t step_events(const carat_engine *e)
+{
+    return e->n_requests + EVENTS_PER_SLOT * e->runner->layout.n_seq;
+}
+
+static int take_memory(carat_engine *e, const struct carat_engine_options *o,
+                       struct carat_error *err)
 {
     const struct layout *y = &e->runner->layout;
-    size_t n_seq = (size_t)y->n_seq;
-    e->events_size = y->n_seq * EVENTS_PER_SEQUENCE;
-    e->sequences = arena_take(&e->arena, n_seq, sizeof *e->sequences);
-    e->cancels = arena_take(&e->arena, n_seq, sizeof *e->cancels);
-    e->events = arena_take(&e->arena, (size_t)e->events_size, sizeof *e->events);
-    e->tops =
-        arena_take(&e->arena, (size_t)e->events_size * CARAT_TOP_LOGPROBS_MAX, sizeof *e->tops);
-    if (!e->sequences || !e->cancels || !e->events || !e->tops)
-        return err_no_memory(err, "engine", (size_t)e->events_size * sizeof *e->events);
+    e->n_requests = y->n_seq + o->n_queue;
+    e->step_rows = o->deterministic ? STEADY_ROWS : y->chunk + y->n_seq;
+    e->has_cache = !o->no_prefix_cache;
+    size_t n = (size_t)e->n_requests;
+    e->requests = arena_take(&e->arena, n, sizeof *e->requests);
+    e->cancels = arena_take(&e->arena, n, sizeof *e->cancels);
+    e->slots = arena_take(&e->arena, (size_t)y->n_seq, sizeof(struct sequence *));
+    e->items = arena_take(&e->arena, n, sizeof *e->items);
+    e->whose = arena_take(&e->arena, n, sizeof(struct sequence *));
+    e->order = arena_take(&e->arena, n, sizeof *e->order);
+    if (!e->requests || !e->cancels || !e->slots || !e->items || !e->whose || !e->order)
+        return err_no_memory(err, "queue", n * sizeof *e->requests);
+    TRY(events_init(&e->events, &e->arena, 2 * step_events(e), err));
+    TRY(fairness_init(&e->fairness, &e->arena, e->n_requests, err));
     TRY(batch_init(&e->step, &e->arena, y->chunk + y->n_seq, err));
+    TRY(paging_init(&e->paging, e->runner, &e->arena, err));
     TRY(list_suppressed(e, err));
+    pace_init(&e->pace, o->max_itl_ms / 1e3);
     arena_seal(&e->arena);
     return CARAT_OK;
 }
@@ -62,7 +75,9 @@ struct layout_source engine_source(const carat_model *model,
                                   .gguf = model->gguf,
                                   .weights = &model->weights,
                                   .outs_max = SCORE_ROWS,
-                                  .host_bytes = host_bytes(model, options)};
+                                  .shares_pages = true,
+                                  .host_bytes = host_bytes(model, options),
+                                  .host_page_bytes = paging_page_bytes(model->config.window)};
 }
 
 int carat_engine_open(carat_engine **out, const carat_model *model,
@@ -76,7 +91,7 @@ int carat_engine_open(carat_engine **out, const carat_model *model,
     e->model = model;
     struct layout_source source = engine_source(model, &o);
     int status = runner_open(&e->runner, &source, &o, err);
-    if (!status) status = take_memory(e, err);
+    if (!status) status = take_memory(e, &o, err);
     if (status)
         carat_engine_close(e);
     else
@@ -87,9 +102,9 @@ int carat_engine_open(carat_engine **out, const carat_model *model,
 void carat_engine_close(carat_engine *e)
 {
     if (!e) return;
-    for (int32_t i = 0; e->sequences && i < e->runner->layout.n_seq; i++)
-        if (e->sequences[i].state != SEQUENCE_FREE)
-            sequence_end(&e->sequences[i], CARAT_FINISH_CANCELLED, 0);
+    for (int32_t i = 0; i < e->end; i++)
+        if (e->requests[i].state != SEQUENCE_FREE)
+            sequence_end(&e->requests[i], CARAT_FINISH_CANCELLED, 0);
     runner_close(e->runner);
     arena_deinit(&e->arena);
     mem_free(e);
@@ -103,13 +118,6 @@ const struct carat_memory *carat_engine_memory(const carat_engine *e)
 const struct carat_setup *carat_engine_setup(const carat_engine *e)
 {
     return &e->runner->layout.setup;
-}
-
-bool engine_is_idle(const carat_engine *e)
-{
-    for (int32_t i = 0; i < e->runner->layout.n_seq; i++)
-        if (e->sequences[i].state != SEQUENCE_FREE) return false;
-    return true;
 }
 
 /* ---- Requests --------------------------------------------------------------------------- */
@@ -133,176 +141,112 @@ static int check_request(const carat_engine *e, const struct carat_request *r,
     if (r->n_top_logprobs < 0 || r->n_top_logprobs > CARAT_TOP_LOGPROBS_MAX)
         return err_set(err, CARAT_EUSAGE, "n_top_logprobs: 0 to %d expected, %d found",
                        CARAT_TOP_LOGPROBS_MAX, r->n_top_logprobs);
+    if (r->n_anchors > CARAT_ANCHORS_MAX)
+        return err_set(err, CARAT_EUSAGE, "anchors: at most %d expected, %zu found",
+                       CARAT_ANCHORS_MAX, r->n_anchors);
+    for (size_t i = 0; i < r->n_anchors; i++)
+        if (r->anchors[i] < 0 || (size_t)r->anchors[i] > r->n_prompt)
+            return err_set(err, CARAT_EUSAGE, "anchors: positions 0 to %zu expected, %d found",
+                           r->n_prompt, r->anchors[i]);
     return sample_check(&r->sampling, err);
+}
+
+static int32_t free_place(const carat_engine *e)
+{
+    int32_t place = 0;
+    while (place < e->end && e->requests[place].state != SEQUENCE_FREE) place++;
+    return place;
+}
+
+static int open_request(carat_engine *e, int32_t place, const struct carat_request *request,
+                        struct carat_error *err)
+{
+    struct sampler_options sampler = {
+        .n_vocab = e->model->config.n_vocab,
+        .sampling = request->sampling,
+        .bias = request->bias,
+        .n_bias = request->n_bias,
+        .suppressed = e->suppressed,
+        .n_suppressed = e->n_suppressed,
+        .changes_row = request->on_logits != NULL,
+    };
+    struct sequence_start start = {
+        .id = e->last_request + 1,
+        .n_ctx = e->runner->layout.n_ctx,
+        .turn_id = vocab_special(e->model->vocab, VOCAB_TURN_BEGIN),
+        .page = KV_PAGE,
+        .since = e->stats.prompt_rows,
+        .has_cache = e->has_cache && !request->no_cache,
+    };
+    return sequence_open(&e->requests[place], request, &start, &sampler, err);
 }
 
 int carat_submit(carat_engine *e, const struct carat_request *given, carat_request_id *out,
                  struct carat_error *err)
 {
-    struct carat_request r, *request = &r;
+    struct carat_request r;
     *out = 0;
     TRY(runner_check(e->runner, err));
-    TRY(sized_copy(&r, sizeof r, SIZED_THROUGH(struct carat_request, on_logits_user), given,
-                   "request", err));
-    TRY(check_request(e, request, err));
-    for (int32_t i = 0; i < e->runner->layout.n_seq; i++) {
-        if (e->sequences[i].state != SEQUENCE_FREE) continue;
-        struct sampler_options sampler = {
-            .n_vocab = e->model->config.n_vocab,
-            .sampling = request->sampling,
-            .bias = request->bias,
-            .n_bias = request->n_bias,
-            .suppressed = e->suppressed,
-            .n_suppressed = e->n_suppressed,
-            .changes_row = request->on_logits != NULL,
-        };
-        TRY(sequence_start(&e->sequences[i], request, e->last_request + 1, &sampler,
-                           e->runner->layout.n_ctx, err));
-        *out = ++e->last_request;
-        cancel_begin(&e->cancels[i], *out);
-        return CARAT_OK;
+    TRY(sized_copy(&r, sizeof r, SIZED_THROUGH(struct carat_request, n_anchors), given, "request",
+                   err));
+    TRY(check_request(e, &r, err));
+    int32_t place = free_place(e);
+    if (place == e->n_requests) {
+        err_set(err, CARAT_EBUSY, "%d requests run or wait, as many as the queue has room for",
+                e->n_requests);
+        err_hint(err, "try again later, or open the engine with a longer queue (n_queue)");
+        return CARAT_EBUSY;
     }
-    err_set(err, CARAT_EBUSY, "all %d sequences are taken", e->runner->layout.n_seq);
-    return CARAT_EBUSY;
+    TRY(open_request(e, place, &r, err));
+    e->requests[place].key = fairness_enter(&e->fairness, r.fairness_key);
+    if (e->end <= place) e->end = place + 1;
+    e->stats.submitted++;
+    *out = ++e->last_request;
+    cancel_begin(&e->cancels[place], *out);
+    return CARAT_OK;
 }
 
 int carat_cancel(carat_engine *e, carat_request_id request)
 {
-    for (int32_t i = 0; i < e->runner->layout.n_seq; i++)
+    for (int32_t i = 0; i < e->n_requests; i++)
         if (cancel_ask(&e->cancels[i], request)) return CARAT_OK;
     return CARAT_EUSAGE;
 }
 
-static int32_t next_place(const carat_engine *e)
-{
-    return (e->events_first + e->events_count) % e->events_size;
-}
-
-static void add_event(carat_engine *e, struct carat_event event)
-{
-    e->events[next_place(e)] = event;
-    e->events_count++;
-}
-
 const struct carat_event *carat_next_event(carat_engine *e)
 {
-    if (e->events_count == 0) return NULL;
-    const struct carat_event *event = &e->events[e->events_first];
-    e->events_first = (e->events_first + 1) % e->events_size;
-    e->events_count--;
-    return event;
+    return events_next(&e->events);
 }
 
-static void end(carat_engine *e, struct sequence *s, enum carat_finish finish, const char *message)
+/* ---- Looking inside --------------------------------------------------------------------- */
+
+static void count_requests(carat_engine *e)
 {
-    struct carat_event event = sequence_end(s, finish, os_seconds());
-    cancel_end(&e->cancels[s - e->sequences]);
-    if (message) event.message = message;
-    add_event(e, event);
+    int32_t n[SEQUENCE_DECODE + 1] = {0};
+    for (int32_t i = 0; i < e->end; i++) n[e->requests[i].state]++;
+    e->stats.queued = n[SEQUENCE_QUEUED];
+    e->stats.waiting = n[SEQUENCE_WAITING];
+    e->stats.prefilling = n[SEQUENCE_PREFILL];
+    e->stats.decoding = n[SEQUENCE_DECODE];
 }
 
-/* Puts the next token, or -1, and its log-probabilities into the event. Uses the device's best
- * pairs if they are enough, else the row. */
-static int pick(carat_engine *e, const struct sequence *s, struct carat_event *event,
-                struct carat_error *err)
+static struct carat_page_counts count_pages(const struct paging *p, enum page_kind kind)
 {
-    int32_t n_vocab = e->model->config.n_vocab;
-    const struct logit_pair *best = NULL;
-    const float *row;
-    int n = s->want_logprob ? 0 : runner_best(e->runner, &e->step, s->out_row, &best);
-    if (sample_takes_best(s->sampler, n)) {
-        event->id = sample_pick_best(s->sampler, best, n);
-        return CARAT_OK;
-    }
-    TRY(runner_logits(e->runner, &e->step, s->out_row, &row, err));
-    const float *changed = row;
-    if (s->on_logits) {
-        float *copy = sample_copy(s->sampler, row);
-        s->on_logits(s->on_logits_user, s->ids, (size_t)(s->n_prompt + s->n_generated), copy,
-                     n_vocab);
-        changed = copy;
-    }
-    event->id = sample_pick(s->sampler, changed);
-    if (event->id < 0 || !s->want_logprob) return CARAT_OK;
-    struct carat_logprob *top = e->tops + (size_t)next_place(e) * CARAT_TOP_LOGPROBS_MAX;
-    event->n_top = s->n_top < n_vocab ? s->n_top : n_vocab;
-    event->top = event->n_top ? top : NULL;
-    event->logprob = logprob_compute(row, n_vocab, event->id, top, event->n_top);
-    return CARAT_OK;
+    const struct page_pool *pool = prefix_pool(p->cache, kind);
+    return (struct carat_page_counts){.all = pool->n_pages - 1,
+                                      .free = pool->n_free,
+                                      .referenced = pool->n_used,
+                                      .cached = pool->n_cached};
 }
 
-/* Turns the sequence's new logits into its next token, or its end. */
-static int take_token(carat_engine *e, struct sequence *s, struct carat_error *err)
+const struct carat_stats *carat_engine_stats(carat_engine *e)
 {
-    struct carat_event event = {.request = s->request, .kind = CARAT_EVENT_TOKEN};
-    TRY(pick(e, s, &event, err));
-    if (s->first_token <= 0) s->first_token = os_seconds();
-    s->state = SEQUENCE_DECODE;
-    if (event.id < 0) {
-        end(e, s, CARAT_FINISH_ERROR,
-            s->on_logits ? "no token can be sampled: the model or on_logits gave NaN or +infinity, "
-                           "or on_logits has banned all ids"
-                         : "the model produced non-finite logits");
-        return CARAT_OK;
-    }
-    s->last_id = event.id;
-    if (!s->ignore_stop && vocab_is_stop(e->model->vocab, event.id)) {
-        end(e, s, CARAT_FINISH_STOP, NULL);
-        return CARAT_OK;
-    }
-    sequence_add(s, event.id);
-    add_event(e, event);
-    if (s->n_generated >= s->max_tokens || s->n_cached >= e->runner->layout.n_ctx)
-        end(e, s, CARAT_FINISH_LENGTH, NULL);
-    return CARAT_OK;
-}
-
-static int after_step(carat_engine *e, struct sequence *s, struct carat_error *err)
-{
-    if (s->state == SEQUENCE_FREE || s->n_rows == 0) return CARAT_OK;
-    s->n_cached += s->n_rows;
-    if (s->state == SEQUENCE_PREFILL)
-        add_event(e, (struct carat_event){.request = s->request,
-                                          .kind = CARAT_EVENT_PROGRESS,
-                                          .done = s->n_cached,
-                                          .total = s->n_prompt});
-    return s->out_row >= 0 ? take_token(e, s, err) : CARAT_OK;
-}
-
-/* Runs the rows of e->step and gives each sequence its results. */
-static int run_step(carat_engine *e, struct carat_error *err)
-{
-    TRY(runner_run(e->runner, &e->step, err));
-    for (int32_t i = 0; i < e->runner->layout.n_seq; i++) TRY(after_step(e, &e->sequences[i], err));
-    return CARAT_OK;
-}
-
-/* When the device is lost, all requests end: those that run and those that wait. */
-static void end_all(carat_engine *e)
-{
-    for (int32_t i = 0; i < e->runner->layout.n_seq; i++)
-        if (e->sequences[i].state != SEQUENCE_FREE)
-            end(e, &e->sequences[i], CARAT_FINISH_ERROR, e->runner->loss.message);
-}
-
-int carat_step(carat_engine *e, struct carat_error *err)
-{
-    int32_t n_seq = e->runner->layout.n_seq;
-    TRY(runner_check(e->runner, err));
-    if (e->events_count > e->events_size - 3 * n_seq)
-        return err_set(err, CARAT_EBUSY, "events of the last step have not been taken");
-    for (int32_t i = 0; i < n_seq; i++) {
-        struct sequence *s = &e->sequences[i];
-        if (s->state != SEQUENCE_FREE && cancel_is_wanted(&e->cancels[i], s->request))
-            end(e, s, CARAT_FINISH_CANCELLED, NULL);
-    }
-    batch_next(&e->step, e->sequences, n_seq, e->runner->layout.chunk);
-    if (e->step.n_token == 0) return 0;
-    double now = os_seconds();
-    for (int32_t i = 0; i < n_seq; i++)
-        if (e->sequences[i].n_rows > 0 && e->sequences[i].started <= 0)
-            e->sequences[i].started = now;
-    int status = run_step(e, err);
-    if (status) end_all(e);
-    return status ? status : !engine_is_idle(e);
+    struct prefix_counts counts = prefix_count(e->paging.cache);
+    count_requests(e);
+    e->stats.pages_local = count_pages(&e->paging, PAGES_LOCAL);
+    e->stats.pages_global = count_pages(&e->paging, PAGES_GLOBAL);
+    e->stats.anchors = counts.n_anchors;
+    e->stats.evicted_pages = counts.evicted_blocks;
+    e->stats.evicted_anchors = counts.evicted_anchors;
+    return &e->stats;
 }

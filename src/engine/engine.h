@@ -1,31 +1,57 @@
-/* The engine of carat.h: requests, their sequences and events, on top of a runner. */
+/* The engine of carat.h: requests, their sequences and events, on top of a runner.
+ *
+ *   engine.c   opens and closes; takes requests and cancels them
+ *   step.c     carat_step: ends, admits, shares out rows, runs, hands out
+ *   admit.c    gives slots to requests that wait
+ *   room.c     pages for the rows of a step; stops requests to make room
+ *   results.c  what a step gives to a sequence: its next token, or its end
+ *   request.c  what they share: from the queue to a slot and back, and to the end */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
 #include "engine/batch.h"
 #include "engine/cancel.h"
+#include "engine/events.h"
+#include "engine/fairness.h"
 #include "engine/model_file.h"
-#include "engine/runner.h"
+#include "engine/paging.h"
+#include "engine/rows.h"
+#include "engine/sequence.h"
 
 struct carat_engine {
     const carat_model *model;
     struct runner *runner;
-    struct arena arena; /* sequences, events, step; sealed after opening */
+    struct arena arena; /* everything below; sealed after opening */
     struct step step;
-    struct sequence *sequences;  /* slots; the index is the sequence's number in steps and caches */
-    struct cancel_slot *cancels; /* one per slot; other threads touch nothing else */
+    struct paging paging;
+    struct sequence *requests;   /* [n_requests] places, running and queued ones alike */
+    struct cancel_slot *cancels; /* one per place; other threads touch nothing else */
+    int32_t n_requests, end;     /* places from `end` on are free */
+    struct sequence **slots;     /* [n_seq]: who runs there; NULL: nobody */
+    struct events events;
+    struct fairness fairness;
+    struct pace pace;
+    double step_end;   /* of the last step with work left after it, else 0 */
+    int32_t step_rows; /* of a step at most */
+    bool has_cache;
+    /* Room for the scheduler: items, whose they are, and their order. [n_requests] */
+    struct schedule_item *items;
+    struct sequence **whose;
+    int32_t *order;
     int32_t *suppressed;
     size_t n_suppressed;
-    struct carat_event *events; /* a ring */
-    struct carat_logprob *tops; /* room for `top` of each event */
-    int32_t events_size, events_first, events_count;
     carat_request_id last_request;
+    uint64_t n_admitted;
+    struct carat_stats stats;
 };
 
 /* What an engine's runner is made from. */
 struct layout_source engine_source(const carat_model *model,
                                    const struct carat_engine_options *options);
 
-bool engine_is_idle(const carat_engine *e);
+static inline bool engine_is_idle(const carat_engine *e)
+{
+    return e->end == 0;
+}
 
 #endif

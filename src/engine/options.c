@@ -1,12 +1,45 @@
 #include "engine/options.h"
 
 #include "base/sized.h"
+#include "engine/limits.h"
+
+#define MAX_ITL_MS 50.0
+
+static int complete_queue(struct carat_engine_options *o, struct carat_error *err)
+{
+    int32_t n_seq = o->n_seq > 0 ? o->n_seq : 1;
+    if (o->n_queue < 0 || o->n_queue > QUEUE_MAX)
+        return err_set(err, CARAT_EUSAGE, "requests that may wait: 1 to %d expected, %d found",
+                       QUEUE_MAX, o->n_queue);
+    if (o->n_queue == 0 && n_seq <= SEQUENCES_MAX) o->n_queue = 4 * n_seq + 64;
+    if (!(o->max_itl_ms >= 0))
+        return err_set(err, CARAT_EUSAGE, "milliseconds of a step: 0 or more expected, %g found",
+                       o->max_itl_ms);
+    if (o->max_itl_ms == 0) o->max_itl_ms = MAX_ITL_MS;
+    return CARAT_OK;
+}
+
+/* Up to so many rows, every row is computed alike on all backends. */
+static int complete_deterministic(struct carat_engine_options *o, struct carat_error *err)
+{
+    if (!o->deterministic) return CARAT_OK;
+    if (o->n_seq > STEADY_ROWS) {
+        err_set(err, CARAT_EUSAGE, "deterministic: 1 to %d sequences expected, %d found",
+                STEADY_ROWS, o->n_seq);
+        err_hint(err, "steps of more rows round in another way; take fewer sequences");
+        return CARAT_EUSAGE;
+    }
+    if (o->chunk == 0 || o->chunk > STEADY_ROWS) o->chunk = STEADY_ROWS;
+    return CARAT_OK;
+}
 
 int options_copy(struct carat_engine_options *out, const struct carat_engine_options *given,
                  struct carat_error *err)
 {
     *out = (struct carat_engine_options){0};
-    if (!given) return CARAT_OK;
-    return sized_copy(out, sizeof *out, SIZED_THROUGH(struct carat_engine_options, no_prefix_cache),
-                      given, "engine options", err);
+    if (given)
+        TRY(sized_copy(out, sizeof *out, SIZED_THROUGH(struct carat_engine_options, deterministic),
+                       given, "engine options", err));
+    TRY(complete_queue(out, err));
+    return complete_deterministic(out, err);
 }

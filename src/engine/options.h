@@ -4,7 +4,8 @@
 
 #include "carat.h"
 
-/* `given` may be NULL: all defaults. */
+/* Copies and completes the options of requests: n_queue, max_itl_ms and, for `deterministic`, the
+ * chunk. `given` may be NULL: all defaults. CARAT_EUSAGE names the range. */
 int options_copy(struct carat_engine_options *out, const struct carat_engine_options *given,
                  struct carat_error *err);
 

@@ -1,5 +1,5 @@
-/* Forward passes without requests: logits of a given text, and timing. Both use sequence slots
- * of an idle engine directly. */
+/* Forward passes without requests: logits of a given text, and timing. Both use slots of an idle
+ * engine directly, and leave nothing in the prefix cache. */
 #include <math.h>
 
 #include "base/mem.h"
@@ -56,13 +56,29 @@ static int hand_over(carat_engine *e, carat_logits_fn take, void *user, struct c
     return CARAT_OK;
 }
 
-int carat_score(carat_engine *e, const int32_t *tokens, int32_t n, const int32_t *at, int32_t n_at,
-                carat_logits_fn take, void *user, struct carat_error *err)
+/* Takes pages for rows of a slot. What is cached goes when it is in the way. */
+static int take_pages(carat_engine *e, int32_t slot, int32_t position, int32_t n,
+                      struct carat_error *err)
 {
-    TRY(check_idle(e, err));
-    TRY(check_tokens(e, tokens, n, at, n_at, err));
+    if (paging_extend(&e->paging, slot, position, n) == n) return CARAT_OK;
+    return err_set(
+        err, CARAT_EMEMORY,
+        "sequence %d has no memory for its position %d: the caches of all sequences have "
+        "room for %lld positions",
+        slot, position, (long long)e->runner->layout.memory.cache_positions);
+}
+
+static void release_pages(carat_engine *e)
+{
+    for (int32_t slot = 0; slot < e->paging.n_seq; slot++) paging_release(&e->paging, slot);
+}
+
+static int score(carat_engine *e, const int32_t *tokens, int32_t n, const int32_t *at, int32_t n_at,
+                 carat_logits_fn take, void *user, struct carat_error *err)
+{
     int32_t next_at = 0;
     for (int32_t position = 0; position < n;) {
+        int32_t first = position;
         batch_clear(&e->step);
         while (position < n && e->step.n_token < e->runner->layout.chunk &&
                e->step.n_out < e->runner->layout.outs_max) {
@@ -71,10 +87,22 @@ int carat_score(carat_engine *e, const int32_t *tokens, int32_t n, const int32_t
             batch_add(&e->step, tokens[position], position, 0, is_out);
             position++;
         }
+        TRY(take_pages(e, 0, first, position - first, err));
         TRY(runner_run(e->runner, &e->step, err));
+        paging_slide(&e->paging, 0, position);
         TRY(hand_over(e, take, user, err));
     }
     return CARAT_OK;
+}
+
+int carat_score(carat_engine *e, const int32_t *tokens, int32_t n, const int32_t *at, int32_t n_at,
+                carat_logits_fn take, void *user, struct carat_error *err)
+{
+    TRY(check_idle(e, err));
+    TRY(check_tokens(e, tokens, n, at, n_at, err));
+    int status = score(e, tokens, n, at, n_at, take, user, err);
+    release_pages(e);
+    return status;
 }
 
 static int32_t random_id(const carat_engine *e, struct rng *rng)
@@ -88,12 +116,15 @@ static int prefill(carat_engine *e, int32_t s, int32_t position, const int32_t *
 {
     int32_t chunk = e->runner->layout.chunk;
     for (int32_t done = 0; done < n;) {
+        int32_t first = done;
         batch_clear(&e->step);
         for (; done < n && e->step.n_token < chunk; done++)
             batch_add(&e->step, ids[done], position + done, s, done == n - 1);
         e->step.next_id = ids + done;
         e->step.n_next = n - done < chunk ? n - done : chunk;
+        TRY(take_pages(e, s, position + first, done - first, err));
         TRY(runner_run(e->runner, &e->step, err));
+        paging_slide(&e->paging, s, position + done);
     }
     return CARAT_OK;
 }
@@ -109,11 +140,15 @@ static int measure_run(carat_engine *e, const struct carat_measure *what, int32_
     double begin = os_seconds();
     for (int32_t s = 0; s < users; s++) TRY(prefill(e, s, what->depth, ids, what->n_prompt, err));
     for (int32_t i = 0; i < what->n_gen; i++) {
+        int32_t position = what->depth + what->n_prompt + i;
         batch_clear(&e->step);
-        for (int32_t s = 0; s < users; s++)
-            batch_add(&e->step, random_id(e, &rng), what->depth + what->n_prompt + i, s, true);
+        for (int32_t s = 0; s < users; s++) {
+            batch_add(&e->step, random_id(e, &rng), position, s, true);
+            TRY(take_pages(e, s, position, 1, err));
+        }
         e->step.n_decode = users;
         TRY(runner_run(e->runner, &e->step, err));
+        for (int32_t s = 0; s < users; s++) paging_slide(&e->paging, s, position + 1);
     }
     *seconds = os_seconds() - begin;
     return CARAT_OK;
@@ -139,6 +174,7 @@ int carat_measure(carat_engine *e, const struct carat_measure *what, double *sec
     int32_t *ids = mem_alloc(n, sizeof *ids);
     if (!ids) return err_no_memory(err, "tokens", n * sizeof *ids);
     int status = measure_run(e, what, users, ids, seconds, err);
+    release_pages(e);
     mem_free(ids);
     return status;
 }

@@ -3,13 +3,38 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/os.h"
 #include "base/status.h"
 
-int sequence_start(struct sequence *s, const struct carat_request *request, carat_request_id id,
-                   const struct sampler_options *sampler, int32_t n_ctx, struct carat_error *err)
+static void fill(struct sequence *s, const struct carat_request *r,
+                 const struct sequence_start *start)
+{
+    s->state = SEQUENCE_QUEUED;
+    s->request = start->id;
+    s->slot = -1;
+    s->stop_id = -1;
+    s->ignore_stop = r->ignore_stop;
+    s->want_logprob = r->want_logprob || r->n_top_logprobs > 0;
+    s->n_top = r->n_top_logprobs;
+    s->on_logits = r->on_logits;
+    s->on_logits_user = r->on_logits_user;
+    s->priority = r->priority;
+    s->since = start->since;
+    s->has_cache = start->has_cache;
+    s->salt = r->cache_salt;
+    s->submitted = os_seconds();
+    s->deadline = r->deadline_seconds > 0 ? s->submitted + r->deadline_seconds : 0;
+    s->out_row = -1;
+    marks_init(&s->marks, s->ids, s->n_prompt, start->turn_id, start->page);
+    for (size_t i = 0; i < r->n_anchors; i++) marks_add(&s->marks, r->anchors[i] / start->page);
+}
+
+int sequence_open(struct sequence *s, const struct carat_request *request,
+                  const struct sequence_start *start, const struct sampler_options *sampler,
+                  struct carat_error *err)
 {
     int32_t n_prompt = (int32_t)request->n_prompt;
-    int32_t room = n_ctx - n_prompt;
+    int32_t room = start->n_ctx - n_prompt;
     int32_t max_tokens =
         request->max_tokens > 0 && request->max_tokens < room ? request->max_tokens : room;
     size_t n_ids = request->n_prompt + (size_t)max_tokens;
@@ -24,18 +49,8 @@ int sequence_start(struct sequence *s, const struct carat_request *request, cara
     memcpy(ids, request->prompt, request->n_prompt * sizeof *ids);
     for (int32_t i = 0; i < n_prompt; i++) sample_accept(opened, ids[i]);
     *s = (struct sequence){
-        .state = SEQUENCE_PREFILL,
-        .request = id,
-        .sampler = opened,
-        .ids = ids,
-        .n_prompt = n_prompt,
-        .max_tokens = max_tokens,
-        .ignore_stop = request->ignore_stop,
-        .want_logprob = request->want_logprob || request->n_top_logprobs > 0,
-        .n_top = request->n_top_logprobs,
-        .on_logits = request->on_logits,
-        .on_logits_user = request->on_logits_user,
-    };
+        .sampler = opened, .ids = ids, .n_prompt = n_prompt, .max_tokens = max_tokens};
+    fill(s, request, start);
     return CARAT_OK;
 }
 
@@ -47,17 +62,20 @@ void sequence_add(struct sequence *s, int32_t id)
 
 struct carat_event sequence_end(struct sequence *s, enum carat_finish finish, double now)
 {
-    bool has_token = s->first_token > 0;
+    bool has_token = s->first_token > 0, has_started = s->started > 0;
     struct carat_event event = {
         .request = s->request,
         .kind = CARAT_EVENT_DONE,
         .finish = finish,
-        .stop_id = finish == CARAT_FINISH_STOP ? s->last_id : -1,
+        .stop_id = finish == CARAT_FINISH_STOP ? s->stop_id : -1,
         .message = "",
         .n_prompt = s->n_prompt,
         .n_generated = s->n_generated,
-        .prefill_seconds = s->started > 0 ? (has_token ? s->first_token : now) - s->started : 0,
+        .prefill_seconds = has_started ? (has_token ? s->first_token : now) - s->started : 0,
         .decode_seconds = has_token ? now - s->first_token : 0,
+        .queue_seconds = (has_started ? s->started : now) - s->submitted,
+        .n_cached = s->n_reused,
+        .n_preempted = s->n_preempted,
     };
     sample_close(s->sampler);
     mem_free(s->ids);

@@ -1,38 +1,88 @@
-/* One request's timeline: from its prompt to its last token. A slot of the engine; its index
- * is the number under which the caches know it. */
+/* A request and its sequence: from carat_submit to the DONE event. It waits in the queue, runs in a
+ * slot, may lose the slot to make room, and goes on later. Its ids, sampler and answer stay. */
 #ifndef ENGINE_SEQUENCE_H
 #define ENGINE_SEQUENCE_H
 
 #include "carat.h"
+#include "engine/marks.h"
 #include "engine/sample.h"
 
-enum sequence_state { SEQUENCE_FREE, SEQUENCE_PREFILL, SEQUENCE_DECODE };
+enum sequence_state {
+    SEQUENCE_FREE,
+    SEQUENCE_QUEUED,
+    SEQUENCE_WAITING, /* queued until another one has read what both begin with */
+    SEQUENCE_PREFILL, /* has a slot; reads ids that it knows */
+    SEQUENCE_DECODE   /* has a slot; one row a step, its newest token */
+};
 
 struct sequence {
     enum sequence_state state;
-    carat_request_id request;
+    carat_request_id request; /* rising, so it is the order of arrival too */
+    int32_t slot;             /* its number in steps and tables of pages; -1: it does not run */
     struct sampler *sampler;
     int32_t *ids; /* the prompt, then the answer */
     int32_t n_prompt, max_tokens, n_generated;
-    int32_t n_cached; /* positions whose keys and values are in the caches */
-    int32_t last_id;  /* the newest token, not yet in the caches */
+    int32_t n_cached; /* positions whose keys and values are in its pages */
+    int32_t stop_id;  /* the stop token that came, which is not part of the answer */
     bool ignore_stop, want_logprob;
     int32_t n_top; /* how many likeliest ids are wanted with it */
     carat_on_logits_fn on_logits;
     void *on_logits_user;
-    double started, first_token; /* seconds of the monotonic clock */
+
+    int32_t priority;
+    int32_t key;    /* its place among the fairness keys */
+    uint64_t since; /* prompt rows that the engine had computed when it came */
+
+    bool has_cache; /* takes from the prefix cache, and leaves there what it has read */
+    uint64_t salt;
+    struct marks marks;
+    int32_t leader; /* WAITING: the place of the one that reads */
+    carat_request_id leader_request;
+    int32_t wait_position; /* up to which it reads for both */
+
+    double submitted, deadline;  /* seconds of the monotonic clock; deadline 0: none */
+    double started, first_token; /* 0: not yet */
+    int32_t n_reused;            /* prompt positions that came from the prefix cache */
+    int32_t n_reported;          /* prompt positions of the last PROGRESS event */
+    int32_t n_preempted;
 
     int32_t n_rows, out_row; /* in the current step; out_row -1: no logits wanted */
 };
 
-/* Takes a checked request into a free slot. */
-int sequence_start(struct sequence *s, const struct carat_request *request, carat_request_id id,
-                   const struct sampler_options *sampler, int32_t n_ctx, struct carat_error *err);
+/* What the engine adds to a request. */
+struct sequence_start {
+    carat_request_id id;
+    int32_t n_ctx;
+    int32_t turn_id, page; /* as marks_init wants them */
+    uint64_t since;
+    bool has_cache;
+};
+
+/* Takes a checked request into a free place, as QUEUED. CARAT_EMEMORY, or what sample_open says. */
+int sequence_open(struct sequence *s, const struct carat_request *request,
+                  const struct sequence_start *start, const struct sampler_options *sampler,
+                  struct carat_error *err);
 
 /* Takes in a token of the answer. */
 void sequence_add(struct sequence *s, int32_t id);
 
-/* The DONE event of a sequence that ends now; frees the slot. */
+/* The DONE event of a sequence that ends now; frees its place. It has no slot any more. */
 struct carat_event sequence_end(struct sequence *s, enum carat_finish finish, double now);
+
+static inline bool sequence_runs(const struct sequence *s)
+{
+    return s->state == SEQUENCE_PREFILL || s->state == SEQUENCE_DECODE;
+}
+
+static inline bool sequence_is_queued(const struct sequence *s)
+{
+    return s->state == SEQUENCE_QUEUED || s->state == SEQUENCE_WAITING;
+}
+
+/* Ids of the prompt and the answer so far. */
+static inline int32_t sequence_known(const struct sequence *s)
+{
+    return s->n_prompt + s->n_generated;
+}
 
 #endif

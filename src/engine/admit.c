@@ -1,0 +1,135 @@
+#include "engine/admit.h"
+
+#include "engine/request.h"
+#include "engine/room.h"
+
+/* ---- In flight -------------------------------------------------------------------------- */
+
+/* Ids that both begin with. */
+static int32_t count_common(const struct sequence *a, const struct sequence *b)
+{
+    int32_t n_a = sequence_known(a), n_b = sequence_known(b), n = n_a < n_b ? n_a : n_b, i = 0;
+    while (i < n && a->ids[i] == b->ids[i]) i++;
+    return i;
+}
+
+/* Finds a running prompt that is going to read more of what `s` begins with than `n_blocks` blocks,
+ * and makes `s` wait for an anchor there. The last id of `s` is always its own to compute. */
+static bool follow(carat_engine *e, struct sequence *s, int32_t n_blocks)
+{
+    int32_t most = n_blocks, last = (sequence_known(s) - 1) / KV_PAGE;
+    struct sequence *leader = NULL;
+    for (int32_t i = 0; s->has_cache && i < e->paging.n_seq; i++) {
+        struct sequence *l = e->slots[i];
+        if (!l || l->state != SEQUENCE_PREFILL || !l->has_cache || l->salt != s->salt ||
+            l->priority < s->priority)
+            continue;
+        int32_t common = count_common(l, s) / KV_PAGE;
+        if (common > last) common = last;
+        if (common <= most || l->n_cached >= common * KV_PAGE) continue;
+        most = common;
+        leader = l;
+    }
+    if (!leader || !marks_add(&leader->marks, most)) return false;
+    s->state = SEQUENCE_WAITING;
+    s->leader = (int32_t)(leader - e->requests);
+    s->leader_request = leader->request;
+    s->wait_position = most * KV_PAGE;
+    return true;
+}
+
+/* Whatever ends the reading, the one that waits looks again. */
+static void look_again(const carat_engine *e, struct sequence *s)
+{
+    const struct sequence *l = &e->requests[s->leader];
+    if (l->request != s->leader_request || l->state != SEQUENCE_PREFILL ||
+        l->n_cached >= s->wait_position)
+        s->state = SEQUENCE_QUEUED;
+}
+
+/* ---- Slots and pages -------------------------------------------------------------------- */
+
+static int32_t free_slot(const carat_engine *e)
+{
+    int32_t slot = 0;
+    while (slot < e->paging.n_seq && e->slots[slot]) slot++;
+    return slot < e->paging.n_seq ? slot : -1;
+}
+
+static bool may_start(const carat_engine *e, const struct sequence *s)
+{
+    const struct sequence *victim = room_victim(e);
+    return free_slot(e) >= 0 || (victim && victim->priority < s->priority);
+}
+
+static bool stop_lower(carat_engine *e, const struct sequence *s)
+{
+    struct sequence *victim = room_victim(e);
+    if (!victim || victim->priority >= s->priority) return false;
+    request_stop(e, victim);
+    return true;
+}
+
+/* Room for the whole prompt, for those of others that are not read yet, and for a page that each of
+ * them may want next. A sequence alone always has room. */
+static bool has_room(const carat_engine *e, const struct sequence *s, int32_t slot)
+{
+    struct page_wants wants = paging_wants(&e->paging, slot, sequence_known(s));
+    bool is_alone = true;
+    for (int32_t i = 0; i < e->paging.n_seq; i++) {
+        const struct sequence *other = e->slots[i];
+        if (!other) continue;
+        struct page_wants more = paging_wants(&e->paging, i, sequence_known(other));
+        wants.of[KV_GLOBAL] += more.of[KV_GLOBAL] + 1;
+        wants.of[KV_LOCAL] += more.of[KV_LOCAL];
+        is_alone = false;
+    }
+    return is_alone || paging_has_room(&e->paging, wants);
+}
+
+static bool start(carat_engine *e, struct sequence *s, const struct prefix_hit *hit)
+{
+    int32_t slot;
+    while ((slot = free_slot(e)) < 0)
+        if (!stop_lower(e, s)) return false;
+    if (s->has_cache) paging_resume(&e->paging, slot, hit, s->salt);
+    while (!has_room(e, s, slot))
+        if (!stop_lower(e, s)) {
+            paging_release(&e->paging, slot);
+            return false;
+        }
+    request_start(e, s, slot, hit);
+    return true;
+}
+
+/* ---- All -------------------------------------------------------------------------------- */
+
+static int32_t list_queued(carat_engine *e)
+{
+    uint64_t least = fairness_least(&e->fairness);
+    int32_t n = 0;
+    for (int32_t i = 0; i < e->end; i++) {
+        struct sequence *s = &e->requests[i];
+        if (s->state == SEQUENCE_WAITING) look_again(e, s);
+        if (s->state != SEQUENCE_QUEUED) continue;
+        e->items[n] = request_item(e, s, least);
+        e->whose[n++] = s;
+    }
+    return n;
+}
+
+void admit_requests(carat_engine *e)
+{
+    int32_t n = list_queued(e);
+    while (n > 0) {
+        int32_t next = schedule_next(e->items, n, e->n_admitted);
+        struct sequence *s = e->whose[next];
+        struct prefix_hit hit = {0};
+        if (!may_start(e, s)) return;
+        if (s->has_cache)
+            hit = prefix_find(e->paging.cache, s->salt, s->ids, (size_t)sequence_known(s));
+        if (!follow(e, s, hit.n_blocks) && !start(e, s, &hit)) return;
+        e->items[next] = e->items[--n];
+        e->whose[next] = e->whose[n];
+    }
+}

@@ -1,0 +1,40 @@
+/* How many rows each fairness key has had: users who send much come after users who send little.
+ *
+ * A key is there as long as a request has it. One that comes (again) starts with what the least
+ * served key has had: nobody saves up rows by being away. Pure bookkeeping; allocates nothing after
+ * fairness_init. */
+#ifndef ENGINE_FAIRNESS_H
+#define ENGINE_FAIRNESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+struct fair_key {
+    uint64_t key;
+    uint64_t served;    /* rows */
+    int32_t n_requests; /* 0: a free place */
+};
+
+struct fairness {
+    struct fair_key *keys; /* [size] */
+    int32_t size, end;     /* places from `end` on have never been used */
+};
+
+/* For at most `size` requests at a time. CARAT_EMEMORY. */
+int fairness_init(struct fairness *f, struct arena *arena, int32_t size, struct carat_error *err);
+
+/* A request comes with its key: returns the key's place. There must be room. */
+int32_t fairness_enter(struct fairness *f, uint64_t key);
+
+/* A request goes. */
+void fairness_leave(struct fairness *f, int32_t place);
+
+void fairness_charge(struct fairness *f, int32_t place, int32_t rows);
+
+/* Rows that the least served key has had; 0 when there is none. */
+uint64_t fairness_least(const struct fairness *f);
+
+#endif

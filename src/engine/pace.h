@@ -1,0 +1,40 @@
+/* How many prompt rows a step may have, so that no step takes longer than a limit while somebody
+ * decodes. Learned from measured steps:
+ *
+ *   a decode step      one + rows + positions of the rows
+ *   with prompt rows   one + all rows + positions of prompt rows + positions of decode rows
+ *                      + one more if somebody decodes (such steps are launched in another way)
+ *
+ * each with a coefficient. Positions stand for the keys that attention reads. Pure: steps and
+ * seconds go in, rows come out. No allocation. */
+#ifndef ENGINE_PACE_H
+#define ENGINE_PACE_H
+
+#include "engine/estimate.h"
+
+struct pace_step {
+    int32_t n_decode, n_prompt;                /* rows */
+    double decode_positions, prompt_positions; /* sums over these rows */
+};
+
+struct pace {
+    double limit; /* seconds */
+    struct estimate decode, mixed;
+    int32_t widest;  /* the most rows of a measured decode step */
+    int32_t largest; /* the most prompt rows of measured steps, slowly forgotten */
+};
+
+/* Steps with decode rows should take at most `limit` seconds, or twice a decode step if longer.
+ * From an hour on there is no limit: then rows do not depend on times. */
+void pace_init(struct pace *p, double limit);
+
+/* A step took so many seconds. */
+void pace_note(struct pace *p, const struct pace_step *step, double seconds);
+
+/* The most prompt rows, 1 to `rows_max`, for a step with these decode rows and with prompt rows at
+ * the mean position of step->prompt_positions / step->n_prompt, within `share` of the limit. 0:
+ * first see what a decode step takes. rows_max if nobody decodes and share is 1. */
+int32_t pace_rows(const struct pace *p, const struct pace_step *step, double share,
+                  int32_t rows_max);
+
+#endif

@@ -1,0 +1,95 @@
+#include "engine/results.h"
+
+#include "base/os.h"
+#include "engine/logprob.h"
+#include "engine/request.h"
+
+/* Puts the next token, or -1, and its log-probabilities into the event. Uses the device's best
+ * pairs if they are enough, else the row. */
+static int pick(carat_engine *e, const struct sequence *s, struct carat_event *event,
+                struct carat_error *err)
+{
+    int32_t n_vocab = e->model->config.n_vocab;
+    const struct logit_pair *best = NULL;
+    const float *row;
+    int n = s->want_logprob ? 0 : runner_best(e->runner, &e->step, s->out_row, &best);
+    if (sample_takes_best(s->sampler, n)) {
+        event->id = sample_pick_best(s->sampler, best, n);
+        return CARAT_OK;
+    }
+    TRY(runner_logits(e->runner, &e->step, s->out_row, &row, err));
+    const float *changed = row;
+    if (s->on_logits) {
+        float *copy = sample_copy(s->sampler, row);
+        s->on_logits(s->on_logits_user, s->ids, (size_t)sequence_known(s), copy, n_vocab);
+        changed = copy;
+    }
+    event->id = sample_pick(s->sampler, changed);
+    if (event->id < 0 || !s->want_logprob) return CARAT_OK;
+    struct carat_logprob *top = events_top(&e->events);
+    event->n_top = s->n_top < n_vocab ? s->n_top : n_vocab;
+    event->top = event->n_top ? top : NULL;
+    event->logprob = logprob_compute(row, n_vocab, event->id, top, event->n_top);
+    return CARAT_OK;
+}
+
+static void add_progress(carat_engine *e, struct sequence *s)
+{
+    int32_t done = s->n_cached < s->n_prompt ? s->n_cached : s->n_prompt;
+    if (done <= s->n_reported) return;
+    s->n_reported = done;
+    events_add(&e->events, (struct carat_event){.request = s->request,
+                                                .kind = CARAT_EVENT_PROGRESS,
+                                                .done = done,
+                                                .total = s->n_prompt});
+}
+
+static void publish(carat_engine *e, const struct sequence *s)
+{
+    if (s->has_cache)
+        paging_publish(&e->paging, s->slot, s->ids, s->n_cached, &s->marks);
+    else
+        paging_slide(&e->paging, s->slot, s->n_cached);
+}
+
+static void take_token(carat_engine *e, struct sequence *s, const struct carat_event *event)
+{
+    if (s->first_token <= 0) s->first_token = os_seconds();
+    s->state = SEQUENCE_DECODE;
+    if (!s->ignore_stop && vocab_is_stop(e->model->vocab, event->id)) {
+        s->stop_id = event->id;
+        request_end(e, s, CARAT_FINISH_STOP, NULL);
+        return;
+    }
+    sequence_add(s, event->id);
+    events_add(&e->events, *event);
+    if (s->n_generated >= s->max_tokens || s->n_cached >= e->runner->layout.n_ctx)
+        request_end(e, s, CARAT_FINISH_LENGTH, NULL);
+}
+
+/* Nothing is published of a sequence whose logits are not numbers. */
+static void end_by_bad_logits(carat_engine *e, struct sequence *s)
+{
+    if (s->first_token <= 0) s->first_token = os_seconds();
+    request_end(e, s, CARAT_FINISH_ERROR,
+                s->on_logits ? "no token can be sampled: the model or on_logits gave NaN or "
+                               "+infinity, or on_logits has banned all ids"
+                             : "the model produced non-finite logits");
+}
+
+int results_take(carat_engine *e, struct sequence *s, struct carat_error *err)
+{
+    struct carat_event event = {.request = s->request, .kind = CARAT_EVENT_TOKEN};
+    s->n_cached += s->n_rows;
+    if (s->state == SEQUENCE_PREFILL) add_progress(e, s);
+    if (s->out_row >= 0) {
+        TRY(pick(e, s, &event, err));
+        if (event.id < 0) {
+            end_by_bad_logits(e, s);
+            return CARAT_OK;
+        }
+    }
+    publish(e, s);
+    if (s->out_row >= 0) take_token(e, s, &event);
+    return CARAT_OK;
+}

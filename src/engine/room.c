@@ -1,0 +1,48 @@
+#include "engine/room.h"
+
+#include "engine/request.h"
+
+/* The order of those who make room: lower priority, later arrival. */
+static struct schedule_item rank(const struct sequence *s)
+{
+    return (struct schedule_item){.priority = s->priority, .order = s->request};
+}
+
+struct sequence *room_victim(const carat_engine *e)
+{
+    struct sequence *victim = NULL;
+    for (int32_t i = 0; i < e->paging.n_seq; i++) {
+        struct sequence *s = e->slots[i];
+        if (!s) continue;
+        struct schedule_item a = rank(s), b = victim ? rank(victim) : a;
+        if (!victim || schedule_yields(&a, &b)) victim = s;
+    }
+    return victim;
+}
+
+/* Takes pages for the rows of s, and stops others as long as that helps. */
+static void take(carat_engine *e, struct sequence *s)
+{
+    int32_t covered;
+    while ((covered = paging_extend(&e->paging, s->slot, s->n_cached, s->n_rows)) < s->n_rows) {
+        struct sequence *victim = room_victim(e);
+        struct schedule_item a = rank(victim), b = rank(s);
+        if (!schedule_yields(&a, &b)) break;
+        request_stop(e, victim);
+    }
+    if (covered == s->n_rows) return;
+    if (s->state == SEQUENCE_DECODE)
+        request_stop(e, s);
+    else
+        s->n_rows = covered;
+}
+
+void room_take(carat_engine *e)
+{
+    static const enum sequence_state order[] = {SEQUENCE_DECODE, SEQUENCE_PREFILL};
+    for (int k = 0; k < 2; k++)
+        for (int32_t i = 0; i < e->paging.n_seq; i++) {
+            struct sequence *s = e->slots[i];
+            if (s && s->state == order[k] && s->n_rows > 0) take(e, s);
+        }
+}
