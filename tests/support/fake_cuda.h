@@ -41,6 +41,7 @@ static struct {
     uintptr_t n_streams;
     float ms[2]; /* that measured launches take, in turn */
     int n_measured;
+    int n_asked;                            /* questions about the device and its kernels */
     struct launched launched;               /* since the last reset of it */
     struct launched captures[CAPTURES_MAX]; /* of each recorded step */
     int n_captures;
@@ -213,6 +214,7 @@ FAKE(cudaGetDevice, int *device)
 FAKE(cudaDeviceGetAttribute, int *value, enum cudaDeviceAttr what, int device)
 {
     (void)device;
+    fake.n_asked++;
     *value = what == cudaDevAttrComputeCapabilityMajor ? fake.major : 227 << 10; /* shared memory */
     return cudaSuccess;
 }
@@ -242,7 +244,8 @@ FAKE(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *n, const void 
     (void)threads;
     (void)shared;
     (void)flags;
-    *n = 1;
+    fake.n_asked++;
+    *n = 2;
     return cudaSuccess;
 }
 FAKE(cudaEventElapsedTime, float *ms, cudaEvent_t begin, cudaEvent_t end)

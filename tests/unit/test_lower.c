@@ -370,6 +370,39 @@ static void a_recording_serves_any_runs_up_to_its_limit(void **state)
     carat_model_close(model);
 }
 
+/* Single new tokens and chunks of prompts: such steps are launched anew. Opening has launched each
+ * kernel once. */
+static void check_asks_nothing(const carat_engine *e, const struct carat_engine_options *o)
+{
+    (void)o;
+    const struct plans *plans = &e->runner->layout.plans;
+    struct program *p = plans->buckets[plans->n_buckets - 1].segments[0].program;
+    struct step step = {.n_token = p->plan->rows_max[ROWS_TOKEN] - 7,
+                        .n_decode = 3,
+                        .n_out = 4,
+                        .id = zeros,
+                        .position = rising,
+                        .sequence = thirds,
+                        .out_row = rising};
+    struct carat_error err;
+    fill_rows();
+    fake.n_asked = 0;
+    memset(&fake.launched, 0, sizeof fake.launched);
+    cuda_backend.run(p, &step);
+    assert_int_equal(cuda_backend.fence(p->device, &err), CARAT_OK);
+    assert_true(fake.launched.n > 0);
+    assert_int_equal(fake.n_asked, 0);
+}
+
+static void a_step_asks_the_driver_nothing(void **state)
+{
+    (void)state;
+    for (int size = 0; size < GEMMA_SIZES; size++) {
+        struct carat_engine_options o = {.n_seq = 5};
+        on_engine(models[size], &o, check_asks_nothing);
+    }
+}
+
 /* ---- Profile ---------------------------------------------------------------------------- */
 
 /* In each window and size the last record ends what is timed. */
@@ -405,6 +438,7 @@ int main(void)
         cmocka_unit_test(experts_may_be_floats_or_of_two_formats_without_mirrors),
         cmocka_unit_test(a_step_that_is_launched_starts_what_was_recorded_for_it),
         cmocka_unit_test(a_recording_serves_any_runs_up_to_its_limit),
+        cmocka_unit_test(a_step_asks_the_driver_nothing),
         cmocka_unit_test(all_that_is_launched_is_timed),
     };
     return cmocka_run_group_tests_name("lower", tests, open_models, close_models);

@@ -103,6 +103,7 @@ static int take_device(struct device *d, struct carat_error *err)
         return CARAT_EDEVICE;
     }
     snprintf(d->name, sizeof d->name, "%.80s", facts.name);
+    d->queue.residences = d->residences;
     d->queue.n_sm = facts.multiProcessorCount;
     d->queue.capability = facts.major * 10 + facts.minor;
     d->queue.has_dependent_launch = facts.major >= 9;

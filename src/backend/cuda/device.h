@@ -23,6 +23,7 @@ struct device {
     int index;
     char name[96];
     struct queue queue;
+    struct residence residences[RESIDENCES]; /* of the queue */
     struct device_options options;
     enum act_kind many;           /* what products of many rows read: ACT_INT8, ACT_HALF */
     double half_rate, int8_rate;  /* operations a second that decided it; 0: not measured */

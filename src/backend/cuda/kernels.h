@@ -47,11 +47,25 @@ extern "C" {
 
 struct CUstream_st;
 
+/* What the driver said when a kernel was launched first with so much shared memory: asking it again
+ * takes about as long as the launch. */
+struct residence {
+    const void *kernel;
+    size_t asked_bytes; /* shared memory of a block */
+    int32_t wanted;     /* blocks that a multiprocessor is to hold at a time */
+    int32_t blocks;     /* that it does hold, at most `wanted` */
+    size_t bytes;       /* shared memory with which it holds no more */
+};
+
+enum { RESIDENCES = 1024 };
+
 struct queue {
     struct CUstream_st *stream;
     int32_t n_sm;              /* multiprocessors */
     int32_t capability;        /* 80, 86, 89, 90, 100, 120 */
     bool has_dependent_launch; /* programmatic dependent launch */
+    struct residence
+        *residences; /* [RESIDENCES], host memory; NULL: the driver is asked each time */
 };
 
 /* ---- repack.cu: from rows of a file to what products read ------------------------------------ */

@@ -84,25 +84,43 @@ static inline size_t crowd_limit(size_t bytes, int n)
     return bytes > wanted ? bytes : wanted;
 }
 
+/* How a kernel is launched so that a multiprocessor holds `wanted` blocks, or as many as it can. */
+template <typename Kernel>
+static struct residence residence_of(const struct queue *q, Kernel *kernel, size_t bytes,
+                                     int wanted)
+{
+    const void *key = reinterpret_cast<const void *>(kernel);
+    struct residence r = {key, bytes, wanted, 1, bytes}, *known = nullptr;
+    if (q->residences) {
+        uint64_t hash = (reinterpret_cast<uintptr_t>(key) + bytes * 31 + (size_t)wanted) *
+                        0x9e3779b97f4a7c15ull;
+        known = &q->residences[(hash >> 32) % RESIDENCES];
+        if (known->kernel == key && known->asked_bytes == bytes && known->wanted == wanted)
+            return *known;
+    }
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&r.blocks, kernel, 32 * MATVEC_WARPS, bytes);
+    if (r.blocks > wanted) {
+        r.blocks = wanted;
+        r.bytes = crowd_limit(bytes, wanted);
+    }
+    if (known) *known = r;
+    return r;
+}
+
 template <bool IS_EXPERT, typename Kernel>
 static void launch_units(const struct queue *q, Kernel *kernel, const matvec_product &p, int tiles,
                          size_t shared_bytes)
 {
-    int resident = 1;
     dim3 grid;
     if (IS_EXPERT) {
         int pairs = p.rows.max * p.n_used, kinds = p.w[0].n_expert + 1;
         grid = dim3((unsigned)(pairs < kinds ? pairs : kinds), (unsigned)p.n_units);
     } else {
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 32 * MATVEC_WARPS,
-                                                      shared_bytes);
         int needed = (p.n_units * tiles + q->n_sm - 1) / q->n_sm;
         if (needed > RESIDENT_MAX) needed = RESIDENT;
-        if (resident > needed) {
-            resident = needed;
-            shared_bytes = crowd_limit(shared_bytes, needed);
-        }
-        int most = resident * q->n_sm / tiles;
+        struct residence r = residence_of(q, kernel, shared_bytes, needed);
+        shared_bytes = r.bytes;
+        int most = r.blocks * q->n_sm / tiles;
         if (most < 1) most = 1;
         grid = dim3((unsigned)tiles, (unsigned)(p.n_units < most ? p.n_units : most));
     }
