@@ -1,6 +1,7 @@
 #include "engine/fit.h"
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "engine/budget.h"
 #include "engine/limits.h"
 #include "engine/setup.h"
@@ -204,7 +205,7 @@ static int measure_longest(struct layout *y, struct carat_error *err)
     for (int32_t i = 0; i < y->n_targets; i++) {
         const struct target *t = &y->targets[i];
         uint64_t rest = t->backend->is_host ? budget_host_rest(y) : 0;
-        left[i] = budget_left(t->available, t->buffers + t->placement.device_bytes + rest);
+        left[i] = bytes_left(t->available, t->buffers + t->placement.device_bytes + rest);
     }
     return measure_layout(y, choose_context(y, left), err);
 }
