@@ -1,0 +1,117 @@
+/* What goes when room is needed. */
+#include "base/assert.h"
+#include "cache/anchors.h"
+#include "cache/candidates.h"
+#include "cache/index.h"
+
+enum {
+    SAMPLES = 8,    /* anchors that are compared */
+    LOOK_BACK = 128 /* blocks within which the anchor before one is looked for */
+};
+
+int32_t prefix_available(const struct prefix_cache *c, enum page_kind kind)
+{
+    const struct page_pool *pool = &c->pools[kind];
+    if (kind == PAGES_LOCAL) return pool->n_free + pool->n_cached;
+    return pool->n_free + c->counts.n_nodes - c->counts.n_pinned;
+}
+
+static bool drop_garbage(struct prefix_cache *c)
+{
+    if (c->garbage.n == 0) return false;
+    index_remove(c, c->garbage.nodes[0]);
+    c->counts.evicted_blocks++;
+    return true;
+}
+
+/* Blocks from the anchor before this one, or from the beginning. */
+static int32_t blocks_since_anchor(const struct prefix_cache *c, int32_t node)
+{
+    int32_t n = 0;
+    do {
+        n++;
+        node = c->nodes[node].parent;
+    } while (node && !c->nodes[node].anchor_at && n < LOOK_BACK);
+    return n;
+}
+
+/* Local pages that nobody else keeps or uses: `is_alone`; that nobody uses: otherwise. */
+static int32_t idle_locals(const struct prefix_cache *c, int32_t node, bool is_alone)
+{
+    const int32_t *local = node_locals(c, node);
+    int32_t n = 0, n_pages = anchor_pages(c, node);
+    for (int32_t i = 0; i < n_pages; i++) {
+        const struct page_holds *h = &c->pools[PAGES_LOCAL].holds[local[i]];
+        n += h->users == 0 && (h->keepers == 1 || !is_alone);
+    }
+    return n;
+}
+
+/* Global pages that become garbage with a tip: up to an anchor or a branch. */
+static int32_t idle_globals(const struct prefix_cache *c, int32_t node)
+{
+    int32_t n = 0;
+    do {
+        n++;
+        node = c->nodes[node].parent;
+    } while (node && !c->nodes[node].anchor_at && c->nodes[node].n_children == 1 &&
+             c->nodes[node].n_pins == 0 && n < LOOK_BACK);
+    return n;
+}
+
+/* What is lost with an anchor for each page that it frees: low goes first. Negative: frees none. */
+static double worth(const struct prefix_cache *c, enum page_kind kind, int32_t node)
+{
+    const struct node *n = &c->nodes[node];
+    int32_t freed = kind == PAGES_LOCAL ? idle_locals(c, node, true) : idle_globals(c, node);
+    if (freed == 0) return -1;
+    double age = (double)(c->clock - n->anchor_use + 1);
+    return blocks_since_anchor(c, node) / (freed * age);
+}
+
+/* An anchor that frees pages of this kind; 0: there is none. */
+static int32_t choose_anchor(struct prefix_cache *c, enum page_kind kind)
+{
+    const struct node_list *list = kind == PAGES_LOCAL ? &c->anchors : &c->tips;
+    int32_t best = 0;
+    double least = 0;
+    if (list->n == 0) return 0;
+    for (int i = 0; i < SAMPLES; i++) {
+        int32_t node = list->nodes[rng_below(&c->rng, (uint32_t)list->n)];
+        double w = worth(c, kind, node);
+        if (w < 0 || (best && w >= least)) continue;
+        best = node;
+        least = w;
+    }
+    /* Local pages may all be shared by anchors: then one that keeps some has to go first. */
+    for (int32_t i = 0; !best && i < list->n; i++) {
+        c->hand = (c->hand + 1) % list->n;
+        if (idle_locals(c, list->nodes[c->hand], false) > 0) best = list->nodes[c->hand];
+    }
+    return best;
+}
+
+bool prefix_make_room(struct prefix_cache *c, enum page_kind kind, int32_t n)
+{
+    if (n > prefix_available(c, kind)) return false;
+    while (c->pools[kind].n_free < n) {
+        if (kind == PAGES_GLOBAL && drop_garbage(c)) continue;
+        int32_t node = choose_anchor(c, kind);
+        if (!node) return false;
+        anchor_drop(c, node);
+        c->counts.evicted_anchors++;
+    }
+    return true;
+}
+
+int32_t prefix_take_page(struct prefix_cache *c, enum page_kind kind)
+{
+    return prefix_make_room(c, kind, 1) ? page_take(&c->pools[kind]) : 0;
+}
+
+void prefix_flush(struct prefix_cache *c)
+{
+    c->counts.evicted_anchors += (uint64_t)c->anchors.n;
+    while (c->anchors.n) anchor_drop(c, c->anchors.nodes[c->anchors.n - 1]);
+    while (drop_garbage(c)) continue;
+}
