@@ -54,6 +54,8 @@
       "continue the text as it is: no chat template, only <bos> in front")                         \
     X(TOOLS, TEXT, "tools", "", "", 0, 0, ON(RUN), "FILE",                                         \
       "JSON array of tools the model may call; a call is printed as a JSON line")                  \
+    X(REQUEST, TEXT, "request", "", "", 0, 0, ON(RUN), "FILE",                                     \
+      "a whole chat request as JSON, in OpenAI's form, instead of a prompt (-: standard input)")   \
     X(MAX_TOKENS, COUNT, "max-tokens", "-n --predict --n-predict", "-1", -1, 2147483647, ON_TALK,  \
       "N", "stop after N tokens (-1: at the end of the context)")                                  \
     X(CTX, COUNT, "ctx-size", "-c", "0", 0, COUNT_MAX,                                             \
