@@ -94,7 +94,7 @@ FOR_TESTS = {
     "the program keeps it until it ends":
         ["wrap_deinit"],
     "tests, their support and bench draw and name what the program reads":
-        ["rng_normal", "format_from_name", "f32_to_bf16"],
+        ["format_from_name", "f32_to_bf16"],
 }
 
 CODE = {".c", ".h", ".cu", ".cuh", ".py", ".sh", ".cmake"}

@@ -10,6 +10,7 @@
 #include "cli/bench_models.h"
 #include "cli/bench_output.h"
 #include "cli/command.h"
+#include "cli/load.h"
 #include "cli/terminal.h"
 
 enum { TESTS_MAX = 4096 };
@@ -232,13 +233,19 @@ static int bench_models(const struct options *o, struct plan_of_tests *p, struct
     return status;
 }
 
+static int run_tests(const struct options *o, struct carat_error *err)
+{
+    struct plan_of_tests p = {.tests = mem_alloc(TESTS_MAX, sizeof *p.tests)};
+    int status = p.tests ? CARAT_OK : err_no_memory(err, "tests", TESTS_MAX * sizeof *p.tests);
+    if (status == CARAT_OK) status = make_tests(&p, o, err);
+    if (status == CARAT_OK) status = bench_models(o, &p, err);
+    mem_free(p.tests);
+    return status;
+}
+
 int command_bench(const struct options *o)
 {
     struct carat_error err = {0};
-    struct plan_of_tests p = {.tests = mem_alloc(TESTS_MAX, sizeof *p.tests)};
-    int status = p.tests ? CARAT_OK : err_no_memory(&err, "tests", TESTS_MAX * sizeof *p.tests);
-    if (status == CARAT_OK) status = make_tests(&p, o, &err);
-    if (status == CARAT_OK) status = bench_models(o, &p, &err);
-    mem_free(p.tests);
+    int status = opt_is_set(o, OPT_LOAD) ? load_measure(o, &err) : run_tests(o, &err);
     return status == CARAT_OK ? 0 : report(&err);
 }
