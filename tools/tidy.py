@@ -24,12 +24,13 @@ LAYERS = {
     "src/text": ["carat.h", "gguf/", "base/"],
     "src/answer": ["carat.h", "text/", "base/"],
     "src/json": ["carat.h", "base/"],
+    "src/cache": ["base/"],
     "src/plan": ["quant/format.h", "base/"],
     "src/model": ["plan/", "gguf/", "quant/", "base/"],
     "src/backend": ["plan/", "quant/", "base/"],
     "src/backend/*": ["backend/backend.h", "backend/time_table.h", "plan/", "quant/", "base/"],
-    "src/engine": ["carat.h", "carat_inspect.h", "model/", "plan/", "backend/backend.h", "text/",
-                   "answer/", "json/", "gguf/", "quant/", "base/"],
+    "src/engine": ["carat.h", "carat_inspect.h", "model/", "cache/", "plan/", "backend/backend.h",
+                   "text/", "answer/", "json/", "gguf/", "quant/", "base/"],
     "src/cli": ["carat.h", "carat_inspect.h", "carat_status.h", "json/", "base/"],
     "src/server": ["carat.h", "carat_inspect.h", "carat_status.h", "json/", "base/"],
     "include": ["carat.h", "carat_status.h"],
@@ -85,10 +86,17 @@ FOR_TESTS = {
         ["gguf_alignment", "layout_shape_caches", "op_meaning", "vocab_find"],
     "tests give out the pages of a runner":
         ["runner_set_page", "runner_page", "runner_start", "runner_wait"],
+    "the engine does not use it yet":
+        ["prefix_bytes", "prefix_open", "prefix_take_page", "prefix_make_room", "prefix_find",
+         "prefix_take", "prefix_leave", "prefix_publish", "prefix_anchor", "prefix_flush",
+         "prefix_count", "prefix_pool", "prefix_first_local", "prefix_available",
+         "page_leave"],
+    "tests see that everything adds up":
+        ["prefix_check"],
     "the program keeps it until it ends":
         ["wrap_deinit"],
     "tests, their support and bench draw and name what the program reads":
-        ["rng_normal", "format_from_name", "f32_to_bf16"],
+        ["format_from_name", "f32_to_bf16"],
 }
 
 CODE = {".c", ".h", ".cu", ".cuh", ".py", ".sh", ".cmake"}

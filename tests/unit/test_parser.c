@@ -19,29 +19,13 @@
 #include "text/parser.h"
 #include "text/tokenizer.h"
 
-static struct text_fixture f;
-
-static int open_fixture(void **state)
-{
-    (void)state;
-    text_fixture_open(&f, 1024);
-    return 0;
-}
-
-static int close_fixture(void **state)
-{
-    (void)state;
-    text_fixture_deinit(&f);
-    return 0;
-}
-
 static int32_t *encode(const char *text, size_t *count)
 {
     struct carat_error err;
     int32_t *ids;
-    assert_int_equal(
-        tokenizer_encode(f.v, text, strlen(text), CARAT_SPECIAL_ALL, false, &ids, count, &err),
-        CARAT_OK);
+    assert_int_equal(tokenizer_encode(shared_vocab(), text, strlen(text), CARAT_SPECIAL_ALL, false,
+                                      &ids, count, &err),
+                     CARAT_OK);
     return ids;
 }
 
@@ -74,7 +58,7 @@ static void run(struct buf *out, const int32_t *prompt, size_t n_prompt, const i
     size_t n;
     char open = 0;
     buf_clear(out);
-    assert_int_equal(parser_open(&p, f.v, prompt, n_prompt, &err), CARAT_OK);
+    assert_int_equal(parser_open(&p, shared_vocab(), prompt, n_prompt, &err), CARAT_OK);
     for (size_t i = 0; i < count;) {
         size_t step = r ? 1 + rng_below(r, step_max) : step_max;
         if (step > count - i) step = count - i;
@@ -248,16 +232,16 @@ static void test_utf8(void **state)
     struct carat_error err;
     const struct carat_part *parts;
     size_t n;
-    assert_int_equal(parser_open(&p, f.v, NULL, 0, &err), CARAT_OK);
+    assert_int_equal(parser_open(&p, shared_vocab(), NULL, 0, &err), CARAT_OK);
     const unsigned char llama[] = {0xF0, 0x9F, 0xA6, 0x99};
     for (int i = 0; i < 4; i++) {
-        int32_t id = vocab_byte(f.v, llama[i]);
+        int32_t id = vocab_byte(shared_vocab(), llama[i]);
         assert_int_equal(parser_push(p, &id, 1, &parts, &n, &err), CARAT_OK);
         assert_int_equal(n, i == 3);
     }
     assert_int_equal(parts[0].length, 4);
     assert_memory_equal(parts[0].text, llama, 4);
-    int32_t cut[] = {vocab_byte(f.v, 0xE2), vocab_byte(f.v, 0x82)};
+    int32_t cut[] = {vocab_byte(shared_vocab(), 0xE2), vocab_byte(shared_vocab(), 0x82)};
     assert_int_equal(parser_push(p, cut, 2, &parts, &n, &err), CARAT_OK);
     assert_int_equal(n, 0);
     assert_int_equal(parser_finish(p, &parts, &n, &err), CARAT_OK);
@@ -400,7 +384,7 @@ static void test_out_of_memory(void **state)
         struct carat_error err;
         const struct carat_part *parts;
         mem_fail_after(fail);
-        int status = parser_open(&p, f.v, prompt, n_prompt, &err);
+        int status = parser_open(&p, shared_vocab(), prompt, n_prompt, &err);
         if (status == CARAT_OK) status = parser_push(p, ids, count, &parts, &n, &err);
         bool failed = mem_fail_after(-1);
         parser_close(p);
@@ -428,5 +412,5 @@ int main(void)
         cmocka_unit_test(test_blanks_around_a_mark_take_linear_time),
         cmocka_unit_test(test_out_of_memory),
     };
-    return cmocka_run_group_tests(tests, open_fixture, close_fixture);
+    return cmocka_run_group_tests(tests, shared_vocab_open, shared_vocab_close);
 }

@@ -2,10 +2,10 @@
  * keys of the row's sequence at max(0, p - window + 1) .. p.
  *
  * A block takes one key head and a tile of rows of one run (types.h: struct step_view): tokens x
- * the query heads that share the key head. It goes over the keys in tiles of 32 with a running softmax:
- * no matrix of scores leaves it. Tiles begin at multiples of 32, so each lies in one page: its
- * number is read a tile ahead. Tiles before every row's window and after every row's position are
- * never read; masks are applied to tiles at these edges only.
+ * the query heads that share the key head. It goes over the keys in tiles of 32 with a running
+ * softmax: no matrix of scores leaves it. Tiles begin at multiples of 32, so each lies in one page:
+ * its number is read a tile ahead. Tiles before every row's window and after every row's position
+ * are never read; masks are applied to tiles at these edges only.
  *
  * A group of W warps owns 32 rows (two m-tiles). Warp w owns COLS = head / W of the columns: its
  * part of the queries stays in registers as operands, and its part of the outputs too. So every

@@ -1,0 +1,135 @@
+/* What goes when room is needed. When an anchor has to go, a few random ones are compared:
+ *
+ * - An anchor with one way on below it is passed by: a text goes on from its deepest anchor. Such
+ *   anchors go before those that end a path or begin several.
+ * - Then the one that saves the fewest blocks of computing for each page that it frees.
+ * - An anchor that is found again and again is worth more, until it is overdue. So chats that take
+ *   turns in a cache too small for all do not each find their own part just gone, as they do when
+ *   what was used least recently goes first: some stay, the others give way.
+ * - Else age counts only after several times the cache's size was used. It has to count at last,
+ *   so that nothing stays for ever. */
+#include "cache/anchors.h"
+#include "cache/candidates.h"
+#include "cache/index.h"
+
+enum {
+    SAMPLES = 8,     /* anchors that are compared */
+    LOOK_BACK = 128, /* blocks within which the anchor before one is looked for */
+    AGE_FREE = 3,    /* times the global pages: as many blocks may be used before age counts */
+};
+
+#define PASSED_BY 1e-3 /* what an anchor with one way on is worth, against others */
+#define EXPECTED 4.0   /* likewise one that was found before ... */
+#define OVERDUE 1.5    /* ... until it was not for so many times that interval */
+
+int32_t prefix_available(const struct prefix_cache *c, enum page_kind kind)
+{
+    const struct page_pool *pool = &c->pools[kind];
+    if (kind == PAGES_LOCAL) return pool->n_free + pool->n_cached;
+    return pool->n_free + c->counts.n_nodes - c->counts.n_pinned;
+}
+
+static bool drop_garbage(struct prefix_cache *c)
+{
+    if (c->garbage.n == 0) return false;
+    index_remove(c, c->garbage.nodes[0]);
+    c->counts.evicted_blocks++;
+    return true;
+}
+
+/* Blocks from the anchor before this one, or from the beginning. */
+static int32_t blocks_since_anchor(const struct prefix_cache *c, int32_t node)
+{
+    int32_t n = 0;
+    do {
+        n++;
+        node = c->nodes[node].parent;
+    } while (node && !c->nodes[node].anchor_at && n < LOOK_BACK);
+    return n;
+}
+
+/* Local pages that it keeps and nobody uses; those that k anchors keep count 1 / k. */
+static double freed_locals(const struct prefix_cache *c, int32_t node)
+{
+    const int32_t *local = node_locals(c, node);
+    int32_t n_pages = anchor_pages(c, node);
+    double n = 0;
+    for (int32_t i = 0; i < n_pages; i++) {
+        const struct page_holds *h = &c->pools[PAGES_LOCAL].holds[local[i]];
+        if (h->users == 0) n += 1.0 / h->keepers;
+    }
+    return n;
+}
+
+/* Global pages that become garbage with a tip: up to an anchor, a branch or a pinned node. */
+static double freed_globals(const struct prefix_cache *c, int32_t node)
+{
+    int32_t n = 0;
+    do {
+        n++;
+        node = c->nodes[node].parent;
+    } while (node && !c->nodes[node].anchor_at && c->nodes[node].n_children == 1 &&
+             c->nodes[node].n_pins == 0 && n < LOOK_BACK);
+    return n;
+}
+
+/* What is lost with an anchor for each page that it frees. Negative: it frees none. */
+static double worth(const struct prefix_cache *c, enum page_kind kind, int32_t node)
+{
+    const struct node *n = &c->nodes[node];
+    double freed = kind == PAGES_LOCAL ? freed_locals(c, node) : freed_globals(c, node);
+    if (freed == 0) return -1;
+    double age = (double)(c->clock - n->anchor_use);
+    double age_free = AGE_FREE * (double)c->pools[PAGES_GLOBAL].n_pages;
+    double worth = blocks_since_anchor(c, node) / freed;
+    if (age <= OVERDUE * (double)n->interval) worth *= EXPECTED;
+    if (age > age_free) worth *= age_free / age;
+    return n->n_children == 1 ? PASSED_BY * worth : worth;
+}
+
+/* An anchor that keeps pages of this kind which nobody uses; 0: there is none. */
+static int32_t choose_anchor(struct prefix_cache *c, enum page_kind kind)
+{
+    const struct node_list *list = kind == PAGES_LOCAL ? &c->anchors : &c->tips;
+    int32_t best = 0;
+    double least = 0;
+    if (list->n == 0) return 0;
+    for (int i = 0; i < SAMPLES; i++) {
+        int32_t node = list->nodes[rng_below(&c->rng, (uint32_t)list->n)];
+        double w = worth(c, kind, node);
+        if (w < 0 || (best && w >= least)) continue;
+        best = node;
+        least = w;
+    }
+    /* Nearly all may be in use: then the next one that is not. */
+    for (int32_t i = 0; !best && i < list->n; i++) {
+        c->hand = (c->hand + 1) % list->n;
+        if (worth(c, kind, list->nodes[c->hand]) >= 0) best = list->nodes[c->hand];
+    }
+    return best;
+}
+
+bool prefix_make_room(struct prefix_cache *c, enum page_kind kind, int32_t n)
+{
+    if (n > prefix_available(c, kind)) return false;
+    while (c->pools[kind].n_free < n) {
+        if (kind == PAGES_GLOBAL && drop_garbage(c)) continue;
+        int32_t node = choose_anchor(c, kind);
+        if (!node) return false;
+        anchor_drop(c, node);
+        c->counts.evicted_anchors++;
+    }
+    return true;
+}
+
+int32_t prefix_take_page(struct prefix_cache *c, enum page_kind kind)
+{
+    return prefix_make_room(c, kind, 1) ? page_take(&c->pools[kind]) : 0;
+}
+
+void prefix_flush(struct prefix_cache *c)
+{
+    c->counts.evicted_anchors += (uint64_t)c->anchors.n;
+    while (c->anchors.n) anchor_drop(c, c->anchors.nodes[c->anchors.n - 1]);
+    while (drop_garbage(c)) continue;
+}
