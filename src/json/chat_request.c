@@ -134,13 +134,19 @@ static int check_n(const struct carat_value *root, struct carat_error *err)
     return CARAT_EUSAGE;
 }
 
-/* Parts that are not text. Anything else that may be wrong with messages, their reader finds. */
-static int check_parts(const struct carat_value *root, struct carat_error *err)
+/* An assistant's message that says and calls nothing, and parts that are not text. Anything else
+ * that may be wrong with messages, their reader finds. */
+static int check_messages(const struct carat_value *root, struct carat_error *err)
 {
     const struct carat_value *messages = json_member(root, "messages");
     size_t count = messages->kind == CARAT_ARRAY ? messages->as.array.count : 0;
     for (size_t i = 0; i < count; i++) {
-        const struct carat_value *parts = json_member(&messages->as.array.items[i], "content");
+        const struct carat_value *message = &messages->as.array.items[i];
+        const struct carat_value *parts = json_member(message, "content");
+        bool is_answer = json_text_is(json_member(message, "role"), "assistant");
+        if (is_answer && parts->kind == CARAT_NULL &&
+            asks_nothing(json_member(message, "tool_calls")))
+            return err_set(err, CARAT_EUSAGE, "messages[%zu]: content or tool_calls expected", i);
         for (size_t k = 0; parts->kind == CARAT_ARRAY && k < parts->as.array.count; k++) {
             const struct carat_value *type = json_member(&parts->as.array.items[k], "type");
             char shown[JSON_SHOWN_MAX];
@@ -368,7 +374,7 @@ static int read_request(struct chat_request *r, struct carat_error *err)
     TRY(check_n(&r->root, err));
     TRY(check_members(&r->root, err));
     TRY(check_modalities(&r->root, err));
-    TRY(check_parts(&r->root, err));
+    TRY(check_messages(&r->root, err));
     TRY(check_tool_types(&r->root, err));
     TRY(read_sampling(r, err));
     TRY(read_stops(r, err));
