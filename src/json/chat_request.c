@@ -8,22 +8,6 @@
 
 /* ---- Values ----------------------------------------------------------------------------- */
 
-static const char *kind_name(const struct carat_value *value)
-{
-    static const char *const names[] = {
-        [CARAT_NULL] = "null",       [CARAT_BOOL] = "a boolean",  [CARAT_INT] = "an integer",
-        [CARAT_REAL] = "a number",   [CARAT_STRING] = "a string", [CARAT_ARRAY] = "an array",
-        [CARAT_OBJECT] = "an object"};
-    return names[value->kind];
-}
-
-static bool is_text(const struct carat_value *value, const char *text)
-{
-    size_t length = strlen(text);
-    return value->kind == CARAT_STRING && value->as.string.length == length &&
-           memcmp(value->as.string.data, text, length) == 0;
-}
-
 static bool is_number(const struct carat_value *value)
 {
     return value->kind == CARAT_INT || value->kind == CARAT_REAL;
@@ -37,7 +21,8 @@ static double number(const struct carat_value *value)
 static int wrong_kind(const char *key, const char *expected, const struct carat_value *found,
                       struct carat_error *err)
 {
-    return err_set(err, CARAT_EUSAGE, "%s: %s expected, %s found", key, expected, kind_name(found));
+    return err_set(err, CARAT_EUSAGE, "%s: %s expected, %s found", key, expected,
+                   json_kind_name(found));
 }
 
 static int read_flag(const struct carat_value *root, const char *key, bool *out,
@@ -134,7 +119,7 @@ static int check_modalities(const struct carat_value *root, struct carat_error *
     if (list->kind == CARAT_NULL) return CARAT_OK;
     if (list->kind != CARAT_ARRAY) return wrong_kind("modalities", "an array", list, err);
     for (size_t i = 0; i < list->as.array.count; i++)
-        if (!is_text(&list->as.array.items[i], "text"))
+        if (!json_text_is(&list->as.array.items[i], "text"))
             return err_set(err, CARAT_EUSAGE,
                            "modalities[%zu]: \"text\" expected; carat writes text only", i);
     return CARAT_OK;
@@ -149,32 +134,26 @@ static int check_n(const struct carat_value *root, struct carat_error *err)
     return CARAT_EUSAGE;
 }
 
-/* Copies the printable beginning of a text. */
-static const char *shown_text(const struct carat_value *value, char *out, size_t size)
-{
-    size_t n = value->as.string.length < size - 1 ? value->as.string.length : size - 1;
-    for (size_t i = 0; i < n; i++) {
-        char c = value->as.string.data[i];
-        out[i] = c >= ' ' && c < 127 ? c : '?';
-    }
-    out[n] = '\0';
-    return out;
-}
-
-/* Parts that are not text. Anything else that may be wrong with messages, their reader finds. */
-static int check_parts(const struct carat_value *root, struct carat_error *err)
+/* An assistant's message that says and calls nothing, and parts that are not text. Anything else
+ * that may be wrong with messages, their reader finds. */
+static int check_messages(const struct carat_value *root, struct carat_error *err)
 {
     const struct carat_value *messages = json_member(root, "messages");
     size_t count = messages->kind == CARAT_ARRAY ? messages->as.array.count : 0;
     for (size_t i = 0; i < count; i++) {
-        const struct carat_value *parts = json_member(&messages->as.array.items[i], "content");
+        const struct carat_value *message = &messages->as.array.items[i];
+        const struct carat_value *parts = json_member(message, "content");
+        bool is_answer = json_text_is(json_member(message, "role"), "assistant");
+        if (is_answer && parts->kind == CARAT_NULL &&
+            asks_nothing(json_member(message, "tool_calls")))
+            return err_set(err, CARAT_EUSAGE, "messages[%zu]: content or tool_calls expected", i);
         for (size_t k = 0; parts->kind == CARAT_ARRAY && k < parts->as.array.count; k++) {
             const struct carat_value *type = json_member(&parts->as.array.items[k], "type");
-            char shown[40];
-            if (type->kind != CARAT_STRING || is_text(type, "text")) continue;
+            char shown[JSON_SHOWN_MAX];
+            if (type->kind != CARAT_STRING || json_text_is(type, "text")) continue;
             err_set(err, CARAT_EUSAGE,
                     "messages[%zu].content[%zu].type: \"text\" expected, \"%s\" found", i, k,
-                    shown_text(type, shown, sizeof shown));
+                    json_shown(type, shown));
             err_hint(err, "carat reads text only");
             return CARAT_EUSAGE;
         }
@@ -187,10 +166,10 @@ static int check_tool_types(const struct carat_value *root, struct carat_error *
     const struct carat_value *tools = json_member(root, "tools");
     for (size_t i = 0; tools->kind == CARAT_ARRAY && i < tools->as.array.count; i++) {
         const struct carat_value *type = json_member(&tools->as.array.items[i], "type");
-        char shown[40];
-        if (type->kind != CARAT_STRING || is_text(type, "function")) continue;
+        char shown[JSON_SHOWN_MAX];
+        if (type->kind != CARAT_STRING || json_text_is(type, "function")) continue;
         err_set(err, CARAT_EUSAGE, "tools[%zu].type: \"function\" expected, \"%s\" found", i,
-                shown_text(type, shown, sizeof shown));
+                json_shown(type, shown));
         err_hint(err, "describe it as a function");
         return CARAT_EUSAGE;
     }
@@ -335,7 +314,7 @@ static int read_effort(const struct carat_value *root, struct carat_value *think
     const struct carat_value *value = json_member(root, "reasoning_effort");
     if (value->kind == CARAT_NULL) return CARAT_OK;
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
-        if (!is_text(value, levels[i])) continue;
+        if (!json_text_is(value, levels[i])) continue;
         *thinks = (struct carat_value){.kind = CARAT_BOOL, .as.boolean = i > 0};
         return CARAT_OK;
     }
@@ -395,7 +374,7 @@ static int read_request(struct chat_request *r, struct carat_error *err)
     TRY(check_n(&r->root, err));
     TRY(check_members(&r->root, err));
     TRY(check_modalities(&r->root, err));
-    TRY(check_parts(&r->root, err));
+    TRY(check_messages(&r->root, err));
     TRY(check_tool_types(&r->root, err));
     TRY(read_sampling(r, err));
     TRY(read_stops(r, err));
