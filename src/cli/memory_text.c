@@ -56,6 +56,11 @@ static void add_row(struct buf *out, const char *label, uint64_t bytes)
                (unsigned long long)bytes);
 }
 
+static void add_pages(struct buf *out, const char *label, int32_t n, uint64_t page_bytes)
+{
+    buf_printf(out, "  %-26s %10d of %12llu bytes\n", label, n, (unsigned long long)page_bytes);
+}
+
 void memory_add_table(struct buf *out, const struct carat_memory *m)
 {
     buf_printf(out, "memory with %d positions, KV cache in %s%s\n", m->n_ctx, kv_name(m->kv_type),
@@ -66,6 +71,10 @@ void memory_add_table(struct buf *out, const struct carat_memory *m)
     if (m->ple_cache) add_row(out, "  of these table rows", m->ple_cache);
     add_row(out, "KV cache, local", m->kv_local);
     add_row(out, "KV cache, global", m->kv_global);
+    add_pages(out, "  pages, local", m->pages_local, m->page_bytes_local);
+    add_pages(out, "  pages, global", m->pages_global, m->page_bytes_global);
+    buf_printf(out, "  %-26s %10lld\n", "  positions of all texts", (long long)m->cache_positions);
+    if (m->n_anchors) buf_printf(out, "  %-26s %10d\n", "  anchors", m->n_anchors);
     add_row(out, "buffers", m->buffers + m->step);
     if (m->pinned) add_row(out, "pinned on the host", m->pinned);
     add_row(out, "total", m->total);
@@ -97,6 +106,12 @@ void memory_add_json(struct json *j, const struct carat_memory *m)
         {"available", m->available},
         {"n_ctx", (uint64_t)m->n_ctx},
         {"gpu_layers", (uint64_t)m->gpu_layers},
+        {"pages_local", (uint64_t)m->pages_local},
+        {"pages_global", (uint64_t)m->pages_global},
+        {"page_bytes_local", m->page_bytes_local},
+        {"page_bytes_global", m->page_bytes_global},
+        {"cache_positions", (uint64_t)m->cache_positions},
+        {"anchors", (uint64_t)m->n_anchors},
         {"second_total", m->second_total},
         {"second_available", m->second_available},
     };

@@ -3,10 +3,10 @@
  * X(ID, KIND, "name", "other spellings", "default", low, high, COMMANDS, "VALUE", "help")
  *
  * KIND is FLAG, INT, COUNT (an INT that takes k, m or g after it: 8k is 8192), REAL, TEXT,
- * MEMORY (11G or 90%), CHOICE (VALUE lists the words, separated by |; brackets mean that the word
- * may be left out, which stands for the first one) or LIST (may be given again). Ranges hold for
- * INT, COUNT and REAL; -1 as `low` usually means that the model or the engine decides. Two rows may
- * share a spelling when no command takes both.
+ * MEMORY (11G, and 90% where VALUE has a %), CHOICE (VALUE lists the words, separated by |;
+ * brackets mean that the word may be left out, which stands for the first one) or LIST (may be
+ * given again). Ranges hold for INT, COUNT and REAL; -1 as `low` usually means that the model or
+ * the engine decides. Two rows may share a spelling when no command takes both.
  *
  * The table gives parsing, `carat help`, CARAT_<NAME> variables, shell completion and the manual
  * page. Other spellings are llama.cpp's, so that known commands work; the second list has options
@@ -184,6 +184,13 @@
       "GPU: memory for fp16 copies of weights, with --matmul fp16 (-1: all but a tenth)")          \
     X(GPU_MEMORY, MEMORY, "gpu-memory", "", "", 0, 0, ON_ENGINE | ON(BENCH), "SIZE|N%",            \
       "GPU: at most so much of its memory for everything, such as 11G (2^30), 11GB (10^9) or 90%") \
+    X(CACHE_MEMORY, MEMORY, "cache-memory", "", "", 0, 0, ON_ENGINE | ON(BENCH), "SIZE",           \
+      "at most so much memory for the KV cache of all sequences, such as 2G (default: what they "  \
+      "need and some for earlier prompts)")                                                        \
+    X(CACHE_SPLIT, COUNT, "cache-split", "", "4096", 64, 16777216, ON_ENGINE | ON(BENCH), "N",     \
+      "earlier prompts can be gone on with at one place for each N positions in the KV cache")     \
+    X(NO_PREFIX_CACHE, FLAG, "no-prefix-cache", "", "", 0, 0, ON_ENGINE | ON(BENCH), "",           \
+      "keep no room in the KV cache for earlier prompts")                                          \
     X(GRAPHS, CHOICE, "graphs", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                   \
       "GPU: replay recorded steps; off: launch every step, to compare")                            \
     X(CUBLAS, CHOICE, "cublas", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                   \

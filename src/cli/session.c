@@ -203,6 +203,9 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
     out->matmul = matmul_of(opt_text(o, OPT_MATMUL));
     out->gpu_memory = opt_int(o, OPT_GPU_MEMORY);
     out->gpu_memory_percent = o->values[OPT_GPU_MEMORY].percent;
+    out->cache_bytes = opt_int(o, OPT_CACHE_MEMORY);
+    out->cache_split = (int32_t)opt_int(o, OPT_CACHE_SPLIT);
+    out->no_prefix_cache = opt_is_set(o, OPT_NO_PREFIX_CACHE);
     out->mirror_budget = mirror < 0 ? 0 : mirror == 0 ? -1 : mirror;
     out->ple_place = strcmp(ple, "pinned") == 0 ? CARAT_PLE_PINNED
                      : strcmp(ple, "host") == 0 ? CARAT_PLE_HOST

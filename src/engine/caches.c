@@ -21,14 +21,19 @@ static uint64_t table_bytes(const struct caches *k, int kind)
     return align((uint64_t)k->n_seq * (uint64_t)k->slots[kind] * sizeof(int32_t));
 }
 
+static int32_t least_of(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
 void caches_plan(struct caches *k, const struct gemma_config *c, const struct caches_shape *shape,
                  const struct split *split)
 {
     *k = (struct caches){.n_seq = shape->n_seq};
     for (int kind = 0; kind < KV_KINDS; kind++)
         k->slots[kind] = gemma_kv_slots(c, (enum kv_kind)kind, shape->n_ctx, shape->chunk);
-    k->window_pages = kv_pages(c->window) + 1;
-    if (k->window_pages > k->slots[KV_LOCAL]) k->window_pages = k->slots[KV_LOCAL];
+    k->window_pages = least_of(kv_pages(c->window) + 1, k->slots[KV_LOCAL]);
+    k->anchor_pages = least_of(kv_pages(c->window), k->slots[KV_LOCAL]);
     for (int32_t l = 0; l < c->n_kv_layer; l++) {
         const struct layer_spec *s = &c->layer[l];
         enum kv_kind kind = gemma_kv_kind(c, l);

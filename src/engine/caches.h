@@ -12,7 +12,8 @@ struct caches {
     int32_t n_seq;
     int32_t slots[KV_KINDS];   /* of a sequence's table; also of a kind that no layer has */
     int32_t n_pages[KV_KINDS]; /* of a pool, page 0 included */
-    int32_t window_pages;      /* of the local pages of a sequence that decodes, at most */
+    int32_t window_pages;      /* local pages that a sequence holds while it decodes, at most */
+    int32_t anchor_pages;      /* local pages of the window before the end of a page */
     /* Page p of a kind begins at pools[site][kind] + p * page_bytes[site][kind]. 0 and NULL: no
      * layer of the kind is there. */
     uint64_t page_bytes[SITES_MAX][KV_KINDS];

@@ -145,12 +145,17 @@ static int divide_in_order(struct layout *y, const struct layout_source *from,
 
 /* ---- Sizes ------------------------------------------------------------------------------ */
 
-/* What the sizes of pools follow from; bytes are those on a site. */
-static struct pools_shape pools_shape(const struct layout *y, int32_t site)
+/* What the sizes of pools follow from. Bytes are those on the first device that has any. */
+static struct pools_shape pools_shape(const struct layout *y)
 {
+    int32_t site = 0;
+    while (site < y->n_targets - 1 && !y->caches.page_bytes[site][KV_LOCAL] &&
+           !y->caches.page_bytes[site][KV_GLOBAL])
+        site++;
     struct pools_shape s = {.n_seq = y->n_seq,
                             .chunk = y->chunk,
                             .window_pages = y->caches.window_pages,
+                            .anchor_pages = y->caches.anchor_pages,
                             .split = y->cache_split};
     for (int kind = 0; kind < KV_KINDS; kind++) {
         s.slots[kind] = y->caches.slots[kind];
@@ -171,7 +176,7 @@ static void plan_caches(struct layout *y, int32_t n_ctx)
     y->n_ctx = n_ctx;
     struct caches_shape shape = {n_ctx, y->n_seq, y->chunk, y->kv_format, y->kv_format_global};
     caches_plan(&y->caches, y->config, &shape, &y->split);
-    struct pools_shape s = pools_shape(y, FIRST_TARGET);
+    struct pools_shape s = pools_shape(y);
     struct pools pools = y->shares_pages ? pools_full(&s) : pools_fixed(&s);
     if (y->shares_pages && y->cache_bytes) {
         pools = pools_within(&s, 0, false);
@@ -224,7 +229,7 @@ static void place_weights(struct layout *y)
 static void shrink_pools(struct layout *y)
 {
     if (!y->shares_pages || y->cache_bytes || budget_all_fits(y)) return;
-    struct pools_shape s = pools_shape(y, FIRST_TARGET);
+    struct pools_shape s = pools_shape(y);
     struct pools least = pools_least(&s), pools = y->pools;
     uint64_t surplus = 0;
     for (int32_t i = 0; i < y->n_targets; i++) {
@@ -254,13 +259,13 @@ static int measure_layout(struct layout *y, int32_t n_ctx, struct carat_error *e
  * products faster comes after them. */
 static int32_t count_anchors(const struct layout *y)
 {
-    struct pools_shape s = pools_shape(y, FIRST_TARGET);
+    struct pools_shape s = pools_shape(y);
     uint64_t n = (uint64_t)pools_anchors_wanted(&s, &y->pools);
     if (n < ANCHORS_MIN) n = ANCHORS_MIN;
     for (int32_t i = 0; i < y->n_targets; i++) {
         const struct target *t = &y->targets[i];
         uint64_t anchor =
-            bytes_multiply((uint64_t)y->caches.window_pages, y->caches.page_bytes[i][KV_LOCAL]);
+            bytes_multiply((uint64_t)y->caches.anchor_pages, y->caches.page_bytes[i][KV_LOCAL]);
         uint64_t optional = t->placement.mirror_bytes + t->placement.cached_bytes;
         uint64_t left = bytes_left(t->available, budget_needed(y, i) - optional);
         if (anchor == 0) continue;
@@ -274,7 +279,7 @@ static int32_t count_anchors(const struct layout *y)
 static void add_anchors(struct layout *y)
 {
     if (!y->shares_pages || y->cache_bytes || y->has_no_anchors || !budget_all_fits(y)) return;
-    struct pools_shape s = pools_shape(y, FIRST_TARGET);
+    struct pools_shape s = pools_shape(y);
     struct pools before = y->pools, pools = before;
     pools_add_anchors(&s, &pools, count_anchors(y));
     set_pools(y, &pools);

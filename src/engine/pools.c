@@ -76,7 +76,7 @@ static void add_pages(struct pools *p, enum kv_kind kind, int64_t pages)
 void pools_add_anchors(const struct pools_shape *s, struct pools *p, int32_t n)
 {
     p->n_anchors += n;
-    add_pages(p, KV_LOCAL, (int64_t)n * s->window_pages);
+    add_pages(p, KV_LOCAL, (int64_t)n * s->anchor_pages);
 }
 
 int32_t pools_anchors_wanted(const struct pools_shape *s, const struct pools *p)
@@ -88,7 +88,7 @@ int32_t pools_anchors_wanted(const struct pools_shape *s, const struct pools *p)
  * few anchors for the global pages that it has already: then these come first. */
 static void add_both(const struct pools_shape *s, struct pools *p, uint64_t rest)
 {
-    uint64_t anchor = bytes_multiply((uint64_t)s->window_pages, s->page_bytes[KV_LOCAL]);
+    uint64_t anchor = bytes_multiply((uint64_t)s->anchor_pages, s->page_bytes[KV_LOCAL]);
     int64_t anchors = pages_in(rest, anchor), wanted = pools_anchors_wanted(s, p);
     if (s->page_bytes[KV_LOCAL] == 0 || anchors > wanted) anchors = wanted;
     pools_add_anchors(s, p, (int32_t)anchors);
@@ -97,7 +97,7 @@ static void add_both(const struct pools_shape *s, struct pools *p, uint64_t rest
     uint64_t pages = (uint64_t)kv_pages(s->split);
     uint64_t both = bytes_add(anchor, bytes_multiply(pages, s->page_bytes[KV_GLOBAL]));
     int64_t more = pages_in(rest, both);
-    more = least_of(more, PAGES_MAX / (s->window_pages + (int64_t)pages));
+    more = least_of(more, PAGES_MAX / (s->anchor_pages + (int64_t)pages));
     pools_add_anchors(s, p, (int32_t)more);
     add_pages(p, KV_GLOBAL, more * (int64_t)pages);
 }

@@ -14,7 +14,8 @@
 struct pools_shape {
     int32_t n_seq, chunk;
     int32_t slots[KV_KINDS];       /* of a sequence */
-    int32_t window_pages;          /* of an anchor, and of a sequence that decodes */
+    int32_t window_pages;          /* local pages of a sequence that decodes, */
+    int32_t anchor_pages;          /* of an anchor */
     int32_t split;                 /* positions of the global pool for each anchor */
     uint64_t page_bytes[KV_KINDS]; /* on the device that is counted; 0: nothing */
 };

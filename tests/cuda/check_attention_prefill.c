@@ -1,7 +1,7 @@
 /* Attention of many rows against a double-precision reference of the same rounded inputs: pages in
  * any order, rings before and after they wrap, windows that begin anywhere in a page, several
- * prompts in a step. NaN is in every cell that is not the sequence's own, and in the values of a
- * whole sequence: no row of another one may see it. A row's bits depend on nothing but the row. */
+ * prompts in a step. NaN is in every cell that no row sees, and in the values of a whole sequence:
+ * no row of another one may see it. A row's bits depend on nothing but the row. */
 #include "cuda/check.h"
 #include "cuda/check_pages.h"
 
@@ -123,8 +123,8 @@ static void fill_cell(struct work *w, struct rng *rng, int32_t sequence, int32_t
     }
 }
 
-/* Random keys and values in the cells that some row may see, and before them in the same page: they
- * are the sequence's own. The others stay NaN. Entries of pages without any become 0. */
+/* Random keys and values in the cells that some row may see. The others stay NaN. Entries of pages
+ * without any become 0. */
 static void fill_cache(struct work *w, struct rng *rng)
 {
     const struct scene *s = w->scene;
@@ -137,7 +137,7 @@ static void fill_cache(struct work *w, struct rng *rng)
     w->k = take(bytes);
     w->v = take(bytes);
     for (int32_t t = 0; t < w->n_token; t++)
-        for (int32_t p = first_key(s, w->position[t]) / KV_PAGE * KV_PAGE; p <= w->position[t]; p++)
+        for (int32_t p = first_key(s, w->position[t]); p <= w->position[t]; p++)
             if (!is_held[cell_of(w, w->sequence[t], p)]) {
                 is_held[cell_of(w, w->sequence[t], p)] = 1;
                 fill_cell(w, rng, w->sequence[t], p);

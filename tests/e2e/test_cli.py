@@ -213,6 +213,15 @@ def test_memory_of_a_gpu_can_be_bounded():
         expect_error(carat("show", MODEL, "--gpu-memory", size), 2, "--gpu-memory", "90%")
 
 
+def test_memory_of_the_cache_can_be_bounded():
+    for size in ("2G", "512MiB", "0.5gb", "12000000000"):
+        expect_status(carat("show", MODEL, "--cache-memory", size), 0)
+    for size in ("90%", "11X", "0", "-1G", ""):
+        expect_error(carat("show", MODEL, "--cache-memory", size), 2, "--cache-memory", "11.5GB")
+    expect_status(carat("show", MODEL, "--cache-split", "1k", "--no-prefix-cache"), 0)
+    expect_error(carat("show", MODEL, "--cache-split", "63"), 2, "--cache-split", "64")
+
+
 def test_a_missing_gpu_is_explained_everywhere():
     backends = json.loads(carat("version", "--json").stdout)["backends"]
     expect([b["name"] for b in backends] == ["cuda", "cpu", "ref"], str(backends))

@@ -8,120 +8,13 @@
 
 #include <cmocka.h>
 
-#include "backend/ref/ref.h"
 #include "base/mem.h"
 #include "engine/model_file.h"
 #include "engine/runner.h"
 #include "support/engines.h"
+#include "support/late_device.h"
 
 enum { N_TEXT = 30, N_CHUNK = 11, N_CTX = 64, ROWS_MAX = 16 };
-
-/* ---- A device that is not the host and does everything in the fence --------------------- */
-
-enum { PENDING_MAX = 16, DEVICES_MAX = 4 };
-
-static struct backend late;
-static struct {
-    struct device *device;
-    struct {
-        struct program *program; /* NULL: a copy */
-        const struct step *step;
-        void *to;
-        const void *from;
-        size_t bytes;
-    } pending[PENDING_MAX];
-    int n_pending;
-} queues[DEVICES_MAX];
-
-static int queue_of(const struct device *device)
-{
-    int i = 0;
-    while (queues[i].device != device) assert_true(++i < DEVICES_MAX);
-    return i;
-}
-
-static int open_late(struct device **out, int index, const struct device_options *options,
-                     struct carat_error *err)
-{
-    int i = queue_of(NULL); /* a free one */
-    int status = ref_backend.open(out, 0, options, err);
-    assert_true(index >= 0);
-    if (!status) queues[i].device = *out;
-    return status;
-}
-
-static void close_late(struct device *device)
-{
-    int i = queue_of(device);
-    assert_int_equal(queues[i].n_pending, 0);
-    queues[i].device = NULL;
-    ref_backend.close(device);
-}
-
-/* The device of a program, as bind saw it. */
-static struct {
-    struct program *program;
-    struct device *device;
-} bound[512];
-static int n_bound;
-
-static int bind_late(struct device *device, const struct plan *plan,
-                     const struct placement *placement, void *memory, void *work,
-                     struct program **out, struct carat_error *err)
-{
-    int status = ref_backend.bind(device, plan, placement, memory, work, out, err);
-    assert_true(n_bound < (int)(sizeof bound / sizeof *bound));
-    if (!status) {
-        bound[n_bound].program = *out;
-        bound[n_bound++].device = device;
-    }
-    return status;
-}
-
-static void run_late(struct program *program, const struct step *step)
-{
-    int b = n_bound - 1; /* the newest: memory of an earlier one may be used again */
-    while (bound[b].program != program) assert_true(--b >= 0);
-    int i = queue_of(bound[b].device), n = queues[i].n_pending++;
-    assert_true(n < PENDING_MAX);
-    queues[i].pending[n].program = program;
-    queues[i].pending[n].step = step;
-}
-
-static void copy_late(struct device *device, void *to, const void *from, size_t bytes)
-{
-    int i = queue_of(device), n = queues[i].n_pending++;
-    assert_true(n < PENDING_MAX);
-    queues[i].pending[n].program = NULL;
-    queues[i].pending[n].to = to;
-    queues[i].pending[n].from = from;
-    queues[i].pending[n].bytes = bytes;
-}
-
-static void upload_late(struct device *device, void *memory, const void *host, size_t bytes)
-{
-    copy_late(device, memory, host, bytes);
-}
-
-/* Rows that are read too early are NaN. */
-static void download_late(struct device *device, void *host, const void *memory, size_t bytes)
-{
-    memset(host, 0xFF, bytes);
-    copy_late(device, host, memory, bytes);
-}
-
-static int fence_late(struct device *device, struct carat_error *err)
-{
-    (void)err;
-    int i = queue_of(device);
-    for (int k = 0; k < queues[i].n_pending; k++)
-        if (queues[i].pending[k].program)
-            ref_backend.run(queues[i].pending[k].program, queues[i].pending[k].step);
-        else
-            memcpy(queues[i].pending[k].to, queues[i].pending[k].from, queues[i].pending[k].bytes);
-    queues[i].n_pending = 0;
-    return CARAT_OK;
-}
 
 /* The linker puts this in front of the registry (see tests/CMakeLists.txt). */
 int __real_backend_find(const struct backend **out, const char *name, struct carat_error *err);
@@ -130,17 +23,7 @@ int __wrap_backend_find(const struct backend **out, const char *name, struct car
 int __wrap_backend_find(const struct backend **out, const char *name, struct carat_error *err)
 {
     if (strcmp(name, "late") != 0) return __real_backend_find(out, name, err);
-    late = ref_backend;
-    late.name = "late";
-    late.is_host = false;
-    late.open = open_late;
-    late.close = close_late;
-    late.bind = bind_late;
-    late.run = run_late;
-    late.fence = fence_late;
-    late.upload = upload_late;
-    late.download = download_late;
-    *out = &late;
+    *out = late_backend();
     return CARAT_OK;
 }
 
@@ -158,7 +41,7 @@ static struct runner *open_runner(const carat_model *model, const char *backend,
                                  .outs_max = N_CHUNK,
                                  .parts = parts,
                                  .n_parts = n_parts};
-    n_bound = 0;
+    late_reset();
     if (runner_open(&r, &from, &o, &err)) fail_msg("%s", err.message);
     return r;
 }

@@ -3,9 +3,9 @@
  *
  * A block takes one key head and a tile of rows of one run (types.h: struct step_view): tokens x
  * the query heads that share the key head. It goes over the keys in tiles of 32 with a running
- * softmax: no matrix of scores leaves it. Tiles begin at multiples of 32, so each lies in one page:
- * its number is read a tile ahead. Tiles before every row's window and after every row's position
- * are never read; masks are applied to tiles at these edges only.
+ * softmax: no matrix of scores leaves it. Tiles begin at multiples of 32, so each lies in one page.
+ * Tiles before every row's window and after every row's position are never read; masks are applied
+ * to tiles at these edges only.
  *
  * A group of W warps owns 32 rows (two m-tiles). Warp w owns COLS = head / W of the columns: its
  * part of the queries stays in registers as operands, and its part of the outputs too. So every
@@ -41,7 +41,8 @@ struct keys_of_run {
     const int32_t *table; /* the sequence's */
     int32_t slots;
     enum format format;
-    int32_t first, last; /* positions, both included; the first begins a tile */
+    int32_t begin, last; /* positions that some row sees, both included */
+    int32_t first;       /* of the tile that `begin` is in */
     int32_t window;      /* INT_MAX: none */
     int32_t low, high;   /* positions of the group's rows; low -1 when one is not there */
 };
@@ -56,31 +57,43 @@ __device__ __forceinline__ bool is_edge(const struct keys_of_run &run, int first
     return first + TILE_KEYS - 1 > run.low || first <= run.high - run.window;
 }
 
-/* Starts copying the tile that begins at position `first`, in page `page`, with zeros after the
- * last position. */
+/* Starts copying the tile that begins at position `first`, in page `page`, with zeros for positions
+ * that no row sees. */
 template <class S>
 __device__ __forceinline__ void fetch(const struct keys_of_run &run, const struct key_source &from,
                                       int first, int page, uint32_t to)
 {
-    fetch_tile<S::HEAD, S::THREADS, S::IS_HALF>(to, row_in(from, page, first), from.cell_bytes,
-                                                run.format, run.last - first + 1);
+    fetch_tile<S::HEAD, S::THREADS, S::IS_HALF>(to, row_in<S::HEAD>(from, page, first),
+                                                from.cell_bytes, run.format, first - run.begin,
+                                                (uint32_t)(run.last - run.begin + 1));
 }
 
-/* Goes on to the tile that begins at position `first`, and reads which page it is in. */
-__device__ __forceinline__ int next_page(const struct keys_of_run &run, int first, int &slot)
+/* Entries of the table for following pages, one a lane: a register for all of a window, or for
+ * 2048 positions of a prompt. */
+struct page_numbers {
+    int32_t of_lane;
+    int32_t base; /* position that the first lane's page begins with */
+};
+
+__device__ __forceinline__ struct page_numbers pages_from(const struct keys_of_run &run,
+                                                          int position)
 {
-    if (first % KV_PAGE == 0 && ++slot == run.slots) slot = 0;
-    return __ldg(run.table + slot);
+    int page = position / KV_PAGE;
+    return {__ldg(run.table + (page + (int)threadIdx.x % 32) % run.slots), page * KV_PAGE};
 }
 
-/* All tiles of the run. `page`: of the first, whose keys are being copied. */
+__device__ __forceinline__ int page_at(const struct page_numbers &pages, int position)
+{
+    return __shfl_sync(0xffffffffu, pages.of_lane, (position - pages.base) / KV_PAGE);
+}
+
+/* All tiles of the run; copying the keys of the first has begun. */
 template <class S>
 __device__ __forceinline__ void attend_run(struct state<S> &mine, const struct place &at,
-                                           const struct keys_of_run &run, int page, int slot,
+                                           const struct keys_of_run &run, struct page_numbers pages,
                                            const int32_t *position)
 {
     bool has_shares = false;
-    int next = uniform(next_page(run, run.first + TILE_KEYS, slot));
     copies_wait<0>();
     __syncthreads();
     for (int first = run.first; first <= run.last; first += TILE_KEYS) {
@@ -90,13 +103,12 @@ __device__ __forceinline__ void attend_run(struct state<S> &mine, const struct p
         if (is_here) prefill_score<S>(mine, at, s);
         copies_wait<0>();
         __syncthreads(); /* keys are used up; values and shares of the tile before are there */
-        fetch<S>(run, run.k, first + TILE_KEYS, next, at.keys);
+        fetch<S>(run, run.k, first + TILE_KEYS, page_at(pages, first + TILE_KEYS), at.keys);
         if (has_shares) gather<S>(mine, at);
         __syncthreads(); /* values and shares are used up; parts are there */
-        int ahead = next_page(run, first + 2 * TILE_KEYS, slot); /* long before it is needed */
-        fetch<S>(run, run.v, first, page, at.keys + S::TILE_BYTES);
-        page = next;
-        next = uniform(ahead);
+        fetch<S>(run, run.v, first, page_at(pages, first), at.keys + S::TILE_BYTES);
+        if (first + 2 * TILE_KEYS - pages.base >= 32 * KV_PAGE)
+            pages = pages_from(run, first + TILE_KEYS);
         if (is_here)
             is_large = prefill_weigh<S>(mine, at, s, part, position, first, run.window,
                                         is_edge(run, first)) > P_LIMIT;
@@ -128,7 +140,8 @@ __device__ __forceinline__ struct keys_of_run keys_of(const struct attention_arg
     keys.table = a.cache.table + (int64_t)rows.sequence * keys.slots;
     keys.format = a.cache.format;
     keys.window = a.window > 0 ? a.window : INT_MAX;
-    keys.first = max(0, rows.lowest - keys.window + 1) / TILE_KEYS * TILE_KEYS;
+    keys.begin = max(0, rows.lowest - keys.window + 1);
+    keys.first = keys.begin / TILE_KEYS * TILE_KEYS;
     keys.last = rows.highest;
     return keys;
 }
@@ -141,13 +154,13 @@ __global__ void __launch_bounds__(S::THREADS, 256 / S::THREADS)
     extern __shared__ __align__(1024) char shared[];
     auto *position = reinterpret_cast<int32_t *>(shared + S::POSITIONS);
     struct block_rows rows = block_rows_of<S>(a);
-    grid_wait();
+    struct keys_of_run keys = keys_of(a, rows);
+    struct page_numbers pages = pages_from(keys, keys.first);
+    grid_wait(); /* no kernel writes what was read so far: the step's arrays and the table */
     grid_release();
     if (rows.n == 0) return;
     struct place at = place_of<S>(shared);
-    struct keys_of_run keys = keys_of(a, rows);
-    int slot = keys.first / KV_PAGE % keys.slots, page = uniform(__ldg(keys.table + slot));
-    fetch<S>(keys, keys.k, keys.first, page, at.keys);
+    fetch<S>(keys, keys.k, keys.first, page_at(pages, keys.first), at.keys);
     if (threadIdx.x < S::ROWS) position[threadIdx.x] = position_of(a, rows, (int)threadIdx.x);
     struct state<S> mine;
     load_queries<S>(mine, at, a, rows);
@@ -155,7 +168,7 @@ __global__ void __launch_bounds__(S::THREADS, 256 / S::THREADS)
     int own = position_of(a, rows, at.group * 32 + at.lane);
     keys.low = __reduce_min_sync(0xffffffffu, own);
     keys.high = __reduce_max_sync(0xffffffffu, own);
-    attend_run<S>(mine, at, keys, page, slot, position);
+    attend_run<S>(mine, at, keys, pages, position);
     store_outputs<S>(mine, at, a, rows);
 }
 

@@ -64,7 +64,7 @@ __device__ __forceinline__ struct row_range rows_of_tile(const int32_t *edge, in
 template <class S>
 __device__ __forceinline__ struct block_rows block_rows_of(const struct attention_args &a)
 {
-    struct block_rows rows;
+    struct block_rows rows = {};
     rows.n_group = a.n_heads / a.cache.n_heads;
     rows.inverse = (65535u + (uint32_t)rows.n_group) / (uint32_t)rows.n_group;
     struct row_range tile =

@@ -70,27 +70,41 @@ __device__ __forceinline__ struct key_source source_of(const struct kv_cache &ca
     return from;
 }
 
+/* threadIdx.x. With large heads it is read anew each time, so that what follows from it is not kept
+ * in registers from tile to tile: there are none left. */
+template <int D> __device__ __forceinline__ int thread_of_block()
+{
+    if constexpr (D <= 256) return (int)threadIdx.x;
+    int x;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+    return x;
+}
+
 /* This thread's first row of the tile that begins at a position. */
+template <int D>
 __device__ __forceinline__ const char *row_in(const struct key_source &from, int page, int position)
 {
     const char *tile = from.base + (uint64_t)(uint32_t)page * from.page_bytes;
-    return tile + ((uint32_t)(position % KV_PAGE) + threadIdx.x / 8) * from.cell_bytes;
+    return tile +
+           ((uint32_t)(position % KV_PAGE) + (uint32_t)thread_of_block<D>() / 8) * from.cell_bytes;
 }
 
 /* Starts copying TILE_KEYS rows, cell_bytes apart; `first_row`: this thread's first one, row
- * threadIdx.x / 8 of the tile. Only n_there rows are wanted; the others become zeros, so that a
- * share of zero times what is there is zero. Eight threads share a row: what a thread copies of it
- * is 128 bytes apart on both sides, so that addresses are made once a row. Complete after
- * copies_wait and a barrier. */
+ * threadIdx.x / 8 of the tile. The tile's row 0 is row `at` of n rows that are wanted; the others
+ * become zeros, so that a share of zero times what is there is zero. Eight threads share a row:
+ * what a thread copies of it is 128 bytes apart on both sides, so that addresses are made once a
+ * row. Complete after copies_wait and a barrier. */
 template <int D, int THREADS, bool IS_HALF>
 __device__ __forceinline__ void fetch_tile(uint32_t tile, const char *first_row,
-                                           uint32_t cell_bytes, enum format format, int n_there)
+                                           uint32_t cell_bytes, enum format format, int at,
+                                           uint32_t n)
 {
+    int thread = thread_of_block<D>();
 #pragma unroll
     for (int pass = 0; pass < TILE_KEYS * 8 / THREADS; pass++) {
-        int key = (int)threadIdx.x / 8 + pass * (THREADS / 8), chunk = (int)threadIdx.x % 8;
+        int key = thread / 8 + pass * (THREADS / 8), chunk = thread % 8;
         const char *row = first_row + pass * (THREADS / 8) * cell_bytes;
-        bool is_there = key < n_there;
+        bool is_there = (uint32_t)(at + key) < n;
         uint32_t to = tile + chunk_at<D>(key, chunk);
         if constexpr (IS_HALF) {
             row += chunk * 16;

@@ -19,7 +19,7 @@
 
 namespace {
 
-enum { UNIT_THREADS_MAX = 1024, UNITS_BLOCK = 128 };
+enum { UNIT_THREADS_MAX = 1024, UNITS_BLOCK = 128, BLOCKS_PER_SM = 10 };
 
 __host__ __device__ constexpr int unit_threads(int group)
 {
@@ -127,12 +127,12 @@ __device__ __forceinline__ void store_cell(enum format format, char *cell, int c
     }
 }
 
-/* The token's cell; base: cache.k or cache.v. */
-__device__ __forceinline__ char *cell_of(const struct kv_cache &cache, void *base,
-                                         const struct step_view &step, int token)
+/* Bytes to the token's cell. No kernel writes the step's arrays or the table: it may be asked for
+ * before grid_wait, so that nobody waits for two reads one after the other. */
+__device__ __forceinline__ size_t cell_offset(const struct kv_cache &cache,
+                                              const struct step_view &step, int token)
 {
-    return static_cast<char *>(base) +
-           kv_offset(&cache, step.sequence[token], step.position[token]);
+    return kv_offset(&cache, step.sequence[token], step.position[token]);
 }
 
 /* ---- All in one ---------------------------------------------------------------------------- */
@@ -160,7 +160,8 @@ __device__ __forceinline__ struct half_quads load_head(const struct heads_args &
 }
 
 __device__ __forceinline__ void store_head(const struct heads_args &p, enum head_kind kind, int row,
-                                           int token, int head, int j, const struct half_quads &x)
+                                           size_t offset, int head, int j,
+                                           const struct half_quads &x)
 {
     const int d = p.cache.head_dim;
     uint32_t lo = 0, hi = 0; /* largest of the blocks of both quads, for Q8_0 */
@@ -176,13 +177,13 @@ __device__ __forceinline__ void store_head(const struct heads_args &p, enum head
         *reinterpret_cast<float4 *>(y + d / 2) = x.hi;
         return;
     }
-    char *cell = cell_of(p.cache, kind == HEAD_K ? p.cache.k : p.cache.v, p.step, token);
+    char *cell = static_cast<char *>(kind == HEAD_K ? p.cache.k : p.cache.v) + offset;
     int col = head * d + 4 * j;
     store_cell(p.cache.format, cell, col, x.lo, lo);
     store_cell(p.cache.format, cell, col + d / 2, x.hi, hi);
 }
 
-__global__ void __launch_bounds__(UNITS_BLOCK)
+__global__ void __launch_bounds__(UNITS_BLOCK, BLOCKS_PER_SM)
     heads_kernel(const __grid_constant__ struct heads_args p, int threads)
 {
     __shared__ float shared[WARP];
@@ -198,16 +199,17 @@ __global__ void __launch_bounds__(UNITS_BLOCK)
     float4 w_lo = load_factors(w, 4 * j, limit), w_hi = load_factors(w, d / 2 + 4 * j, limit);
     float4 frequency =
         kind == HEAD_V ? make_float4(0, 0, 0, 0) : load_quad(p.inv_freq, 4 * j, limit / 2);
+    const bool is_live = is_head && row < rows_live(p.rows, p.step);
+    int token = is_live ? row_token(p.rows, p.step, row) : 0;
+    float position = is_live ? (float)p.step.position[token] : 0.0f;
+    size_t offset = is_live && kind != HEAD_Q ? cell_offset(p.cache, p.step, token) : 0;
     grid_wait();
     grid_release();
     struct half_quads x = {make_float4(0, 0, 0, 0), make_float4(0, 0, 0, 0)};
     if (is_head) x = load_head(p, kind, row, head, j);
-    const bool is_live = is_head && row < rows_live(p.rows, p.step);
-    int token = is_live ? row_token(p.rows, p.step, row) : 0;
-    float position = is_live ? (float)p.step.position[token] : 0.0f;
     x = unit_norm(x, w_lo, w_hi, d, p.eps, threads, shared);
     turn(&x, position, frequency);
-    if (is_live) store_head(p, kind, row, token, head, j, x);
+    if (is_live) store_head(p, kind, row, offset, head, j, x);
 }
 
 /* ---- One by one ---------------------------------------------------------------------------- */
@@ -272,13 +274,14 @@ __global__ void __launch_bounds__(256) kv_write_kernel(const __grid_constant__ s
     const int cols = p.cache.n_heads * p.cache.head_dim, row = blockIdx.x;
     const int col = (blockIdx.y * blockDim.x + threadIdx.x) * 4;
     const float *source = (blockIdx.z ? p.v : p.k) + (int64_t)row * cols;
+    const bool is_live = col < cols && row < rows_live(p.rows, p.step);
+    size_t offset = is_live ? cell_offset(p.cache, p.step, row_token(p.rows, p.step, row)) : 0;
     grid_wait();
     grid_release();
     float4 x = load_quad(source, col, cols);
     uint32_t most_bits = octet_max(quad_most(x));
-    if (col >= cols || row >= rows_live(p.rows, p.step)) return;
-    int token = row_token(p.rows, p.step, row);
-    char *cell = cell_of(p.cache, blockIdx.z ? p.cache.v : p.cache.k, p.step, token);
+    if (!is_live) return;
+    char *cell = static_cast<char *>(blockIdx.z ? p.cache.v : p.cache.k) + offset;
     store_cell(p.cache.format, cell, col, x, most_bits);
 }
 
