@@ -210,6 +210,49 @@ static void test_cut_calls(void **state)
     check("<|tool_call>call:f(a=\"x\")<tool_call|>", "[C! f {\"a\":\"x\"}]");
 }
 
+/* Only the token is a mark. Text that spells it is part of the string. A mark that is out of place
+ * is shown as it is spelled. */
+static void test_spelled_marks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *spelled, *after, *expected;
+    } cases[] = {
+        {"<|tool_call>call:f{a:<|\"|>x ", "<|\"|>", " y<|\"|>}<tool_call|>",
+         "[C f {\"a\":\"x <|\\\"|> y\"}]"},
+        {"<|tool_call>call:f{a:<|\"|>", "<|\"|>,b:<|\"|>", "<|\"|>}<tool_call|>",
+         "[C f {\"a\":\"<|\\\"|>,b:<|\\\"|>\"}]"},
+        {"<|tool_call>call:f{a<|\"|>b:1}<tool_call|>", "", "", "[C f {\"a<|\\\"|>b\":1}]"},
+        {"<|tool_call>call:f<|\"|>{}<tool_call|>", "", "", "[C f<|\"|> {}]"},
+        {"<|tool_call>", "call<|\"|>", "<|\"|>", "[T <|tool_call>call<|\"|><|\"|>]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *texts[] = {cases[i].before, cases[i].spelled, cases[i].after};
+        int32_t all[200];
+        size_t n = 0;
+        struct buf found = {0};
+        bool is_thinking;
+        for (int k = 0; k < 3; k++) {
+            struct carat_error err;
+            int32_t *ids;
+            size_t count;
+            assert_int_equal(tokenizer_encode(shared_vocab(), texts[k], strlen(texts[k]),
+                                              k == 1 ? CARAT_SPECIAL_NONE : CARAT_SPECIAL_ALL,
+                                              false, &ids, &count, &err),
+                             CARAT_OK);
+            assert_true(n + count <= 200);
+            if (count) memcpy(all + n, ids, count * sizeof *ids);
+            n += count;
+            mem_free(ids);
+        }
+        for (uint32_t step = 1; step <= 5; step++) {
+            run(&found, NULL, 0, all, n, step, NULL, &is_thinking);
+            assert_string_equal(buf_text(&found), cases[i].expected);
+        }
+        buf_deinit(&found);
+    }
+}
+
 /* Without "call:" the mark is prose. */
 static void test_no_calls(void **state)
 {
@@ -269,7 +312,7 @@ static void random_value(struct rng *r, struct buf *gemma, struct json *json, in
     case 2: buf_printf(gemma, "%u", count); json_int(json, count); break;
     case 3: buf_add_text(gemma, "-0.5"); json_double(json, -0.5); break;
     case 4:
-        buf_printf(gemma, "<|\"|>%s<|\"|>", s);
+        buf_printf(gemma, "%c%s%c", CALL_MARK, s, CALL_MARK);
         json_put_string(json, s);
         break;
     case 5:
@@ -328,13 +371,13 @@ static void test_random_arguments(void **state)
 static void test_large_arguments(void **state)
 {
     (void)state;
-    static const char *const units[] = {"{a:", "[",    "]",      "}",         ",", "a,",
-                                        "\"",  "'\",", "<|\"|>", "a:<|\"|>,", ":", "a:'b',"};
+    static const char *const units[] = {"{a:", "[",    "]",    "}",       ",", "a,",
+                                        "\"",  "'\",", "\xFF", "a:\xFF,", ":", "a:'b',"};
     for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
         struct buf text = {0}, name = {0}, found = {0};
         buf_add_text(&text, "f{");
         while (text.length < 300000) buf_add_text(&text, units[u]);
-        buf_add_text(&text, "<|\"|>}");
+        buf_add_text(&text, "\xFF}");
         call_read(text.data, text.length, true, &name, &found);
         assert_true(found.length >= 2 && found.data[found.length - 1] == '}');
         buf_deinit(&text);
@@ -352,7 +395,7 @@ static void read_blanks(void *user, size_t n)
     buf_add_text(&text, "f{a:[");
     for (size_t i = 0; i < n; i++) buf_add_text(&text, "a,");
     for (size_t i = 0; i < n && !is_after; i++) buf_add_char(&text, ' ');
-    buf_add_text(&text, "<|\"|>");
+    buf_add_char(&text, CALL_MARK);
     for (size_t i = 0; i < n && is_after; i++) buf_add_char(&text, ' ');
     buf_add_text(&text, "x}");
     cost_begin();
@@ -409,6 +452,7 @@ int main(void)
         cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_random_arguments),
         cmocka_unit_test(test_large_arguments),
+        cmocka_unit_test(test_spelled_marks),
         cmocka_unit_test(test_blanks_around_a_mark_take_linear_time),
         cmocka_unit_test(test_out_of_memory),
     };
