@@ -6,9 +6,13 @@
 
 #include "carat.h"
 
+struct stop_string {
+    char *text; /* owned */
+    size_t length;
+};
+
 struct stop_strings {
-    char *texts[CARAT_STOPS_MAX]; /* owned */
-    size_t lengths[CARAT_STOPS_MAX];
+    struct stop_string *all; /* owned; n of them */
     size_t n;
 };
 

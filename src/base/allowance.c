@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/os.h"
 
 /* Version 1 says "no limit" with the largest multiple of a page. */
@@ -177,7 +178,7 @@ struct memory_search {
 static void limit_memory(struct memory_allowance *m, uint64_t limit, uint64_t used,
                          const char *name, const char *path)
 {
-    uint64_t left = limit > used ? limit - used : 0;
+    uint64_t left = bytes_left(limit, used);
     if (limit < m->total) m->total = limit;
     if (left >= m->available) return;
     m->available = left;
@@ -206,7 +207,7 @@ static void visit_memory_group(void *user, const char *folder, bool is_v2)
     uint64_t limit, used = 0;
     read_number(s->root, folder, is_v2 ? "memory.current" : "memory.usage_in_bytes", "", &used);
     uint64_t reclaimable = reclaimable_bytes(s->root, folder, is_v2);
-    used = used > reclaimable ? used - reclaimable : 0;
+    used = bytes_left(used, reclaimable);
     for (int i = 0; i < 2; i++) {
         const char *name = limits[is_v2][i];
         if (name && read_number(s->root, folder, name, "", &limit) && limit < NO_LIMIT)

@@ -1,6 +1,6 @@
-/* Sums and products of sizes that stop at the largest number instead of wrapping, for numbers that
- * are only printed or compared with the memory there is. The largest one fits into a signed number
- * too. */
+/* Sums, products and differences of sizes that stop at the largest number, or at 0, instead of
+ * wrapping, for numbers that are only printed or compared with the memory there is. The largest one
+ * fits into a signed number too. */
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H
 
@@ -18,6 +18,11 @@ static inline uint64_t bytes_multiply(uint64_t a, uint64_t b)
 {
     uint64_t product;
     return __builtin_mul_overflow(a, b, &product) || product > BYTES_MAX ? BYTES_MAX : product;
+}
+
+static inline uint64_t bytes_left(uint64_t available, uint64_t taken)
+{
+    return available > taken ? available - taken : 0;
 }
 
 #endif

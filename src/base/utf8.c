@@ -30,6 +30,15 @@ int utf8_read(const char *text, size_t length, uint32_t *code_point)
     return n;
 }
 
+size_t utf8_valid_prefix(const char *text, size_t length)
+{
+    uint32_t code_point;
+    size_t valid = 0;
+    for (int n = 1; n > 0 && valid < length; valid += (size_t)n)
+        n = utf8_read(text + valid, length - valid, &code_point);
+    return valid;
+}
+
 int utf8_write(uint32_t c, char out[4])
 {
     if (c < 0x80) {

@@ -9,6 +9,9 @@
  * the bytes are not valid UTF-8 (overlong, surrogate, above U+10FFFF, cut short). */
 int utf8_read(const char *text, size_t length, uint32_t *code_point);
 
+/* Bytes at the beginning of text that are valid UTF-8: `length` if all are. */
+size_t utf8_valid_prefix(const char *text, size_t length);
+
 /* Writes 1..4 bytes to out, returns how many. */
 int utf8_write(uint32_t code_point, char out[4]);
 

@@ -18,28 +18,18 @@ int32_t anchor_pages(const struct prefix_cache *c, int32_t node)
     return n_blocks - prefix_first_local(c, n_blocks);
 }
 
-void anchor_touch(struct prefix_cache *c, int32_t node)
-{
-    struct node *n = &c->nodes[node];
-    n->interval = c->clock - n->anchor_use;
-    n->anchor_use = c->clock;
-}
-
 void prefix_anchor(struct prefix_cache *c, const struct prefix_cursor *cursor, const int32_t *local)
 {
     carat_assert(cursor->node > 0);
     struct node *n = &c->nodes[cursor->node];
     c->clock++;
     c->counts.anchored++;
-    if (n->anchor_at) {
-        n->anchor_use = c->clock;
-        return;
-    }
+    n->anchor_use = c->clock;
+    if (n->anchor_at) return;
+    n->interval = cursor->interval;
     int32_t n_pages = anchor_pages(c, cursor->node);
     for (int32_t i = 0; i < n_pages; i++) page_keep(&c->pools[PAGES_LOCAL], local[i]);
     if (n_pages) memcpy(node_locals(c, cursor->node), local, (size_t)n_pages * sizeof *local);
-    n->anchor_use = c->clock;
-    n->interval = cursor->interval;
     c->counts.n_anchors++;
     candidates_add_anchor(c, cursor->node);
 }

@@ -9,7 +9,4 @@ int32_t anchor_pages(const struct prefix_cache *c, int32_t node);
 
 void anchor_drop(struct prefix_cache *c, int32_t node);
 
-/* Its anchor is used now. */
-void anchor_touch(struct prefix_cache *c, int32_t node);
-
 #endif

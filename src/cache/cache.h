@@ -12,10 +12,10 @@ struct node {
     uint64_t salt, hash;
     int64_t last_use;   /* of the block: clock */
     int64_t anchor_use; /* of its anchor */
-    int64_t interval;   /* between the last two uses of its anchor, or of the one it continues */
-    int32_t parent;     /* 0: the first block */
-    int32_t next;       /* with the same place in the hash table */
-    int32_t n_blocks;   /* of the path down to here; 0: no node */
+    int64_t interval; /* between two uses: of its anchor, or of the one it continues; 0: unknown */
+    int32_t parent;   /* 0: the first block */
+    int32_t next;     /* with the same place in the hash table */
+    int32_t n_blocks; /* of the path down to here; 0: no node */
     int32_t n_children;
     int32_t n_pins; /* cursors at it or below */
     /* Where it stands in the lists below, counted from 1; 0: it does not. */

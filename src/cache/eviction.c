@@ -1,13 +1,26 @@
-/* What goes when room is needed. */
-#include "base/assert.h"
+/* What goes when room is needed. When an anchor has to go, a few random ones are compared:
+ *
+ * - An anchor with one way on below it is passed by: a text goes on from its deepest anchor. Such
+ *   anchors go before those that end a path or begin several.
+ * - Then the one that saves the fewest blocks of computing for each page that it frees.
+ * - An anchor that is found again and again is worth more, until it is overdue. So chats that take
+ *   turns in a cache too small for all do not each find their own part just gone, as they do when
+ *   what was used least recently goes first: some stay, the others give way.
+ * - Else age counts only after several times the cache's size was used. It has to count at last,
+ *   so that nothing stays for ever. */
 #include "cache/anchors.h"
 #include "cache/candidates.h"
 #include "cache/index.h"
 
 enum {
-    SAMPLES = 8,    /* anchors that are compared */
-    LOOK_BACK = 128 /* blocks within which the anchor before one is looked for */
+    SAMPLES = 8,     /* anchors that are compared */
+    LOOK_BACK = 128, /* blocks within which the anchor before one is looked for */
+    AGE_FREE = 3,    /* times the global pages: as many blocks may be used before age counts */
 };
+
+#define PASSED_BY 1e-3 /* what an anchor with one way on is worth, against others */
+#define EXPECTED 4.0   /* likewise one that was found before ... */
+#define OVERDUE 1.5    /* ... until it was not for so many times that interval */
 
 int32_t prefix_available(const struct prefix_cache *c, enum page_kind kind)
 {
@@ -35,20 +48,21 @@ static int32_t blocks_since_anchor(const struct prefix_cache *c, int32_t node)
     return n;
 }
 
-/* Local pages that nobody else keeps or uses: `is_alone`; that nobody uses: otherwise. */
-static int32_t idle_locals(const struct prefix_cache *c, int32_t node, bool is_alone)
+/* Local pages that it keeps and nobody uses; those that k anchors keep count 1 / k. */
+static double freed_locals(const struct prefix_cache *c, int32_t node)
 {
     const int32_t *local = node_locals(c, node);
-    int32_t n = 0, n_pages = anchor_pages(c, node);
+    int32_t n_pages = anchor_pages(c, node);
+    double n = 0;
     for (int32_t i = 0; i < n_pages; i++) {
         const struct page_holds *h = &c->pools[PAGES_LOCAL].holds[local[i]];
-        n += h->users == 0 && (h->keepers == 1 || !is_alone);
+        if (h->users == 0) n += 1.0 / h->keepers;
     }
     return n;
 }
 
-/* Global pages that become garbage with a tip: up to an anchor or a branch. */
-static int32_t idle_globals(const struct prefix_cache *c, int32_t node)
+/* Global pages that become garbage with a tip: up to an anchor, a branch or a pinned node. */
+static double freed_globals(const struct prefix_cache *c, int32_t node)
 {
     int32_t n = 0;
     do {
@@ -59,17 +73,21 @@ static int32_t idle_globals(const struct prefix_cache *c, int32_t node)
     return n;
 }
 
-/* What is lost with an anchor for each page that it frees: low goes first. Negative: frees none. */
+/* What is lost with an anchor for each page that it frees. Negative: it frees none. */
 static double worth(const struct prefix_cache *c, enum page_kind kind, int32_t node)
 {
     const struct node *n = &c->nodes[node];
-    int32_t freed = kind == PAGES_LOCAL ? idle_locals(c, node, true) : idle_globals(c, node);
+    double freed = kind == PAGES_LOCAL ? freed_locals(c, node) : freed_globals(c, node);
     if (freed == 0) return -1;
-    double age = (double)(c->clock - n->anchor_use + 1);
-    return blocks_since_anchor(c, node) / (freed * age);
+    double age = (double)(c->clock - n->anchor_use);
+    double age_free = AGE_FREE * (double)c->pools[PAGES_GLOBAL].n_pages;
+    double worth = blocks_since_anchor(c, node) / freed;
+    if (age <= OVERDUE * (double)n->interval) worth *= EXPECTED;
+    if (age > age_free) worth *= age_free / age;
+    return n->n_children == 1 ? PASSED_BY * worth : worth;
 }
 
-/* An anchor that frees pages of this kind; 0: there is none. */
+/* An anchor that keeps pages of this kind which nobody uses; 0: there is none. */
 static int32_t choose_anchor(struct prefix_cache *c, enum page_kind kind)
 {
     const struct node_list *list = kind == PAGES_LOCAL ? &c->anchors : &c->tips;
@@ -83,10 +101,10 @@ static int32_t choose_anchor(struct prefix_cache *c, enum page_kind kind)
         best = node;
         least = w;
     }
-    /* Local pages may all be shared by anchors: then one that keeps some has to go first. */
+    /* Nearly all may be in use: then the next one that is not. */
     for (int32_t i = 0; !best && i < list->n; i++) {
         c->hand = (c->hand + 1) % list->n;
-        if (idle_locals(c, list->nodes[c->hand], false) > 0) best = list->nodes[c->hand];
+        if (worth(c, kind, list->nodes[c->hand]) >= 0) best = list->nodes[c->hand];
     }
     return best;
 }

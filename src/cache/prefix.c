@@ -123,8 +123,8 @@ void prefix_take(struct prefix_cache *c, const struct prefix_hit *hit, uint64_t 
     c->counts.hits++;
     struct node *n = &c->nodes[hit->node];
     carat_assert(n->anchor_at && n->n_blocks == hit->n_blocks && n->salt == salt);
-    anchor_touch(c, hit->node);
-    cursor->interval = n->interval;
+    cursor->interval = n->interval = c->clock - n->anchor_use;
+    n->anchor_use = c->clock;
     int32_t i = hit->n_blocks;
     for (int32_t node = hit->node; node; node = c->nodes[node].parent) {
         pin(c, node);

@@ -15,7 +15,7 @@
  * A cursor is where a sequence stands: the deepest node of its path. A node with a cursor at it or
  * below is pinned and stays. Everything else goes when its room is needed (prefix_make_room):
  *   1. blocks with no anchor at or below them, least recently used first, from the leaves up;
- *   2. anchors, of a few random ones the one that is worth least for its size; then 1. again.
+ *   2. anchors, of a few random ones the one that is worth least for its size (eviction.c); then 1.
  * Anchors may be dropped on pinned paths too: their sequences hold the pages that they need.
  *
  * Rules for the caller
@@ -80,7 +80,7 @@ struct prefix_hit prefix_find(const struct prefix_cache *c, uint64_t salt, const
 /* Where a sequence stands. Its owner copies nothing of it and changes nothing in it. */
 struct prefix_cursor {
     uint64_t salt;
-    int64_t interval; /* how long ago the anchor of its hit was used before that; 0: none */
+    int64_t interval; /* between the last two uses of the anchor that was hit; 0: none was */
     int32_t node;     /* 0: nothing is published or found yet */
     int32_t n_blocks; /* of the path down to the node */
 };

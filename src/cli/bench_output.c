@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json_writer.h"
+#include "cli/field_rows.h"
 #include "cli/terminal.h"
 #include "cli/version.h"
 
@@ -55,17 +55,6 @@ static void take_samples(const struct bench_test *t, struct samples *s)
 
 /* ---- Fields ----------------------------------------------------------------------------- */
 
-enum field_kind { FIELD_TEXT, FIELD_INT, FIELD_BOOL, FIELD_REAL, FIELD_LIST };
-
-struct field {
-    const char *key;
-    enum field_kind kind;
-    const char *text;
-    int64_t integer;
-    double real;
-    const double *list;
-};
-
 enum { FIELDS = 56 };
 
 static bool has_roofline(const struct bench_test *t)
@@ -95,17 +84,6 @@ static struct shares shares_of(const struct bench_test *t, const struct samples 
     return r;
 }
 
-static const char *kv_type(const struct bench_facts *facts, const struct bench_test *t)
-{
-    if (strcmp(t->setting.kv_type, "auto") != 0) return t->setting.kv_type;
-    return facts->is_exact || strcmp(facts->backend, "ref") == 0 ? "f32" : "f16";
-}
-
-static void model_type(const struct carat_model_info *info, char *out, size_t size)
-{
-    snprintf(out, size, "gemma4 %s %s", info->variant, info->quantisation);
-}
-
 static size_t add_roofline_fields(struct field *out, const struct bench_test *t,
                                   const struct samples *s)
 {
@@ -125,41 +103,9 @@ static size_t add_roofline_fields(struct field *out, const struct bench_test *t,
 }
 
 static size_t make_fields(const struct bench_facts *facts, const struct bench_test *t,
-                          const struct samples *s, const char *type, struct field out[FIELDS])
+                          const struct samples *s, struct field out[FIELDS])
 {
-    const struct carat_model_info *info = facts->info;
-    const struct bench_setting *setting = &t->setting;
     const struct field fields[] = {
-        {"build_commit", FIELD_TEXT, .text = version_commit()},
-        {"build_number", FIELD_INT, .integer = version_build_number()},
-        {"cpu_info", FIELD_TEXT, .text = facts->cpu},
-        {"gpu_info", FIELD_TEXT, .text = facts->gpu},
-        {"backends", FIELD_TEXT, .text = facts->backend},
-        {"model_filename", FIELD_TEXT, .text = facts->path},
-        {"model_type", FIELD_TEXT, .text = type},
-        {"model_size", FIELD_INT, .integer = (int64_t)info->file_bytes},
-        {"model_n_params", FIELD_INT, .integer = info->n_params},
-        {"n_batch", FIELD_INT, .integer = setting->batch},
-        {"n_ubatch", FIELD_INT, .integer = setting->chunk},
-        {"n_threads", FIELD_INT, .integer = setting->threads},
-        {"cpu_mask", FIELD_TEXT, .text = "0x0"},
-        {"cpu_strict", FIELD_BOOL, .integer = 0},
-        {"poll", FIELD_INT, .integer = 50},
-        {"type_k", FIELD_TEXT, .text = kv_type(facts, t)},
-        {"type_v", FIELD_TEXT, .text = kv_type(facts, t)},
-        {"n_gpu_layers", FIELD_INT, .integer = facts->n_gpu_layers},
-        {"n_cpu_moe", FIELD_INT, .integer = setting->cpu_experts},
-        {"split_mode", FIELD_TEXT, .text = "none"},
-        {"main_gpu", FIELD_INT, .integer = facts->main_gpu},
-        {"no_kv_offload", FIELD_BOOL, .integer = 0},
-        {"flash_attn", FIELD_BOOL, .integer = 1},
-        {"devices", FIELD_TEXT, .text = "auto"},
-        {"tensor_split", FIELD_TEXT, .text = "0.00"},
-        {"tensor_buft_overrides", FIELD_TEXT, .text = "none"},
-        {"use_mmap", FIELD_BOOL, .integer = 1},
-        {"embeddings", FIELD_BOOL, .integer = 0},
-        {"no_op_offload", FIELD_INT, .integer = 0},
-        {"no_host", FIELD_BOOL, .integer = 0},
         {"n_prompt", FIELD_INT, .integer = t->n_prompt},
         {"n_gen", FIELD_INT, .integer = t->n_gen},
         {"n_depth", FIELD_INT, .integer = t->depth},
@@ -173,101 +119,15 @@ static size_t make_fields(const struct bench_facts *facts, const struct bench_te
         {"work_operations", FIELD_INT, .integer = (int64_t)t->work.operations},
     };
     const struct field lists[] = {
-        {"samples_ns", FIELD_LIST, .list = s->ns},
-        {"samples_ts", FIELD_LIST, .list = s->ts},
+        {"samples_ns", FIELD_LIST, .list = s->ns, .n_list = (size_t)t->n_samples},
+        {"samples_ts", FIELD_LIST, .list = s->ts, .n_list = (size_t)t->n_samples},
     };
-    size_t n = sizeof fields / sizeof *fields;
-    memcpy(out, fields, sizeof fields);
+    size_t n = bench_facts_fields(facts, &t->setting, out);
+    memcpy(out + n, fields, sizeof fields);
+    n += sizeof fields / sizeof *fields;
     if (has_roofline(t)) n += add_roofline_fields(out + n, t, s);
     memcpy(out + n, lists, sizeof lists);
     return n + sizeof lists / sizeof *lists;
-}
-
-/* CSV and SQL have no lists: they get every field but the samples. */
-static size_t flat_count(const struct field *fields, size_t n)
-{
-    while (n > 0 && fields[n - 1].kind == FIELD_LIST) n--;
-    return n;
-}
-
-/* ---- Formats ---------------------------------------------------------------------------- */
-
-static void add_quoted(struct buf *b, const char *text, char quote)
-{
-    buf_add_char(b, quote);
-    for (; *text; text++) {
-        if (*text == quote) buf_add_char(b, quote);
-        buf_add_char(b, *text);
-    }
-    buf_add_char(b, quote);
-}
-
-static void add_flat(struct buf *b, const struct field *f, char quote)
-{
-    if (f->kind == FIELD_TEXT)
-        add_quoted(b, f->text, quote);
-    else if (f->kind == FIELD_INT || f->kind == FIELD_BOOL)
-        buf_printf(b, "%lld", (long long)f->integer);
-    else
-        buf_printf(b, "%.6f", f->real);
-}
-
-static void add_flat_row(struct buf *b, const struct field *fields, size_t n, char quote,
-                         const char *between)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (i) buf_add_text(b, between);
-        add_flat(b, &fields[i], quote);
-    }
-}
-
-static void add_csv(struct buf *b, const struct field *fields, size_t n, bool is_first)
-{
-    for (size_t i = 0; is_first && i < n; i++)
-        buf_printf(b, "%s%s", fields[i].key, i + 1 < n ? "," : "\n");
-    add_flat_row(b, fields, n, '"', ",");
-    buf_add_char(b, '\n');
-}
-
-static void add_sql(struct buf *b, const struct field *fields, size_t n, bool is_first)
-{
-    if (is_first) {
-        buf_add_text(b, "CREATE TABLE IF NOT EXISTS llama_bench (\n");
-        for (size_t i = 0; i < n; i++)
-            buf_printf(b, "  %s %s%s\n", fields[i].key,
-                       fields[i].kind == FIELD_TEXT   ? "TEXT"
-                       : fields[i].kind == FIELD_REAL ? "REAL"
-                                                      : "INTEGER",
-                       i + 1 < n ? "," : "");
-        buf_add_text(b, ");\n\n");
-    }
-    buf_add_text(b, "INSERT INTO llama_bench (");
-    for (size_t i = 0; i < n; i++) buf_printf(b, "%s%s", i ? ", " : "", fields[i].key);
-    buf_add_text(b, ") VALUES (");
-    add_flat_row(b, fields, n, '\'', ", ");
-    buf_add_text(b, ");\n");
-}
-
-static void add_json(struct buf *b, const struct field *fields, size_t n, int n_samples)
-{
-    struct json j = {.out = b};
-    json_begin_object(&j);
-    for (size_t i = 0; i < n; i++) {
-        const struct field *f = &fields[i];
-        json_key(&j, f->key);
-        switch (f->kind) {
-        case FIELD_TEXT: json_put_string(&j, f->text); break;
-        case FIELD_INT: json_int(&j, f->integer); break;
-        case FIELD_BOOL: json_bool(&j, f->integer != 0); break;
-        case FIELD_REAL: json_double(&j, f->real); break;
-        case FIELD_LIST:
-            json_begin_array(&j);
-            for (int k = 0; k < n_samples; k++) json_double(&j, f->list[k]);
-            json_end_array(&j);
-            break;
-        }
-    }
-    json_end_object(&j);
 }
 
 static const struct {
@@ -321,7 +181,7 @@ static void add_markdown_head(struct buf *b, const struct bench_columns *c)
 
 static void add_markdown(struct buf *b, const struct bench_output *out,
                          const struct bench_facts *facts, const struct bench_test *t,
-                         const struct samples *s, const char *type)
+                         const struct samples *s)
 {
     char name[64], rate[64], size[32], params[32];
     double mib = (double)facts->info->file_bytes / (1 << 20);
@@ -333,11 +193,11 @@ static void add_markdown(struct buf *b, const struct bench_output *out,
     snprintf(params, sizeof params, "%.2f %s", millions < 1000 ? millions : millions / 1000,
              millions < 1000 ? "M" : "B");
     if (!out->has_rows) add_markdown_head(b, &out->columns);
-    buf_printf(b, "| %-30s | %10s | %10s | %-8s |", type, size, params, facts->backend);
+    buf_printf(b, "| %-30s | %10s | %10s | %-8s |", facts->type, size, params, facts->backend);
     for (int k = 0; k < BENCH_COLUMNS; k++) {
         if (!out->columns.has[k]) continue;
         if (k == BENCH_COLUMN_KV)
-            buf_printf(b, " %*s |", columns[k].width, kv_type(facts, t));
+            buf_printf(b, " %*s |", columns[k].width, bench_kv_type(facts, &t->setting));
         else
             buf_printf(b, " %*d |", columns[k].width,
                        k == BENCH_COLUMN_LAYERS ? facts->n_gpu_layers
@@ -392,23 +252,14 @@ void bench_output_add(struct bench_output *out, const struct bench_facts *facts,
 {
     struct samples s;
     struct field fields[FIELDS];
-    char type[64];
     struct buf b = {0};
     take_samples(t, &s);
-    model_type(facts->info, type, sizeof type);
-    size_t n = make_fields(facts, t, &s, type, fields);
-    if (strcmp(out->format, "csv") == 0) {
-        add_csv(&b, fields, flat_count(fields, n), !out->has_rows);
-    } else if (strcmp(out->format, "sql") == 0) {
-        add_sql(&b, fields, flat_count(fields, n), !out->has_rows);
-    } else if (strcmp(out->format, "md") == 0) {
-        add_markdown(&b, out, facts, t, &s, type);
+    size_t n = make_fields(facts, t, &s, fields);
+    if (strcmp(out->format, "md") == 0) {
+        add_markdown(&b, out, facts, t, &s);
         note_roofline(out, t, &s);
     } else {
-        bool is_array = strcmp(out->format, "json") == 0;
-        if (is_array) buf_add_text(&b, out->has_rows ? ",\n" : "[\n");
-        add_json(&b, fields, n, t->n_samples);
-        if (!is_array) buf_add_char(&b, '\n');
+        field_rows_add(&b, out->format, "llama_bench", fields, n, !out->has_rows);
     }
     emit(out, &b);
     buf_deinit(&b);
@@ -418,7 +269,7 @@ void bench_output_add(struct bench_output *out, const struct bench_facts *facts,
 void bench_output_end(struct bench_output *out, bool is_whole)
 {
     struct buf b = {0};
-    if (is_whole && strcmp(out->format, "json") == 0) buf_add_text(&b, "\n]\n");
+    if (is_whole) field_rows_end(&b, out->format);
     buf_add_text(&b, buf_text(&out->roofline));
     if (is_whole && strcmp(out->format, "md") == 0)
         buf_printf(&b, "\nbuild: %s (%d)\n", version_commit(), version_build_number());

@@ -8,15 +8,9 @@
 
 #include "base/buf.h"
 #include "carat_inspect.h"
+#include "cli/bench_facts.h"
 
 enum { SAMPLES_MAX = 1000 };
-
-struct bench_setting { /* of an engine */
-    int32_t batch, chunk, threads;
-    int32_t gpu_layers;  /* -1: as many as fit */
-    int32_t cpu_experts; /* layers whose experts stay on the CPU */
-    const char *kv_type; /* as asked: "auto", "f16", "f32" */
-};
 
 struct bench_test {
     int32_t n_prompt, n_gen, depth, users;
@@ -26,15 +20,6 @@ struct bench_test {
     int64_t samples_ns[SAMPLES_MAX];
     struct carat_work work;      /* of one run, at least */
     struct carat_roofline limit; /* what the device can do; zero if not measured */
-};
-
-struct bench_facts { /* the same in every row of a model */
-    const struct carat_model_info *info;
-    const char *path, *backend;
-    bool is_exact;          /* --precision fp32 */
-    char cpu[128], gpu[96]; /* gpu "": no GPU computes */
-    int32_t n_gpu_layers;   /* layers on it */
-    int32_t main_gpu;
 };
 
 /* Settings that the Markdown table can show: those that differ between rows or were given. */

@@ -38,14 +38,27 @@ static int read_bias(const char *text, int32_t n_vocab, struct carat_logit_bias 
     return CARAT_OK;
 }
 
-static void take_real(float *out, const struct options *o, enum option_id id)
+/* What options say about sampling; with `by_flag` only those that stand on the command line. */
+static void take_sampling(struct carat_sampling *p, const struct options *o, bool by_flag)
 {
-    if (opt_is_set(o, id)) *out = (float)opt_real(o, id);
-}
-
-static void take_whole(int32_t *out, const struct options *o, enum option_id id)
-{
-    if (opt_is_set(o, id)) *out = (int32_t)opt_int(o, id);
+    const struct {
+        enum option_id id;
+        float *real;
+        int32_t *whole;
+    } all[] = {{OPT_TEMPERATURE, &p->temperature, NULL},
+               {OPT_TOP_K, NULL, &p->top_k},
+               {OPT_TOP_P, &p->top_p, NULL},
+               {OPT_MIN_P, &p->min_p, NULL},
+               {OPT_REPEAT_PENALTY, &p->repeat_penalty, NULL},
+               {OPT_PRESENCE_PENALTY, &p->presence_penalty, NULL},
+               {OPT_FREQUENCY_PENALTY, &p->frequency_penalty, NULL},
+               {OPT_REPEAT_LAST_N, NULL, &p->repeat_last_n}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const struct option_value *v = &o->values[all[i].id];
+        if (!(by_flag ? v->is_flag : v->is_set)) continue;
+        if (all[i].real) *all[i].real = (float)v->real;
+        if (all[i].whole) *all[i].whole = (int32_t)v->integer;
+    }
 }
 
 static uint64_t seed_of(const struct options *o)
@@ -61,15 +74,8 @@ int generation_read(struct generation *g, const struct options *o, const carat_m
 {
     const struct carat_model_info *info = carat_model_info(model);
     *g = (struct generation){.sampling = info->sampling};
-    take_real(&g->sampling.temperature, o, OPT_TEMPERATURE);
-    take_whole(&g->sampling.top_k, o, OPT_TOP_K);
-    take_real(&g->sampling.top_p, o, OPT_TOP_P);
-    take_real(&g->sampling.min_p, o, OPT_MIN_P);
-    take_real(&g->sampling.repeat_penalty, o, OPT_REPEAT_PENALTY);
-    take_real(&g->sampling.presence_penalty, o, OPT_PRESENCE_PENALTY);
-    take_real(&g->sampling.frequency_penalty, o, OPT_FREQUENCY_PENALTY);
     if (g->sampling.repeat_last_n == 0) g->sampling.repeat_last_n = 64;
-    take_whole(&g->sampling.repeat_last_n, o, OPT_REPEAT_LAST_N);
+    take_sampling(&g->sampling, o, false);
     g->sampling.seed = seed_of(o);
     g->max_tokens = (int32_t)opt_int(o, OPT_MAX_TOKENS);
     g->ignore_stop = opt_is_set(o, OPT_IGNORE_STOP);
@@ -90,6 +96,34 @@ int generation_read(struct generation *g, const struct options *o, const carat_m
     return CARAT_OK;
 }
 
+int generation_take(struct generation *g, const struct options *o, const carat_model *model,
+                    const struct chat_request *request, struct carat_error *err)
+{
+    const struct option_value *v = o->values;
+    uint64_t seed =
+        request->has_seed && !v[OPT_SEED].is_flag ? request->sampling.seed : g->sampling.seed;
+    g->sampling = request->sampling;
+    g->sampling.seed = seed;
+    take_sampling(&g->sampling, o, true);
+    if (request->max_tokens >= 0 && !v[OPT_MAX_TOKENS].is_flag) g->max_tokens = request->max_tokens;
+    if (request->n_stops > 0 && !v[OPT_STOP].is_flag) {
+        g->stops = request->stops;
+        g->n_stops = request->n_stops;
+    }
+    if (request->n_bias > 0 && !v[OPT_LOGIT_BIAS].is_flag) {
+        memcpy(g->bias, request->bias, request->n_bias * sizeof *g->bias);
+        g->n_bias = request->n_bias;
+    }
+    int32_t n_vocab = carat_model_info(model)->n_vocab;
+    for (size_t i = 0; i < g->n_bias; i++)
+        if (g->bias[i].id >= n_vocab)
+            return err_set(err, CARAT_EUSAGE, "logit_bias: token id %d, the vocabulary has 0 to %d",
+                           g->bias[i].id, n_vocab - 1);
+    g->want_logprobs = request->want_logprobs;
+    g->n_top_logprobs = request->n_top_logprobs;
+    return CARAT_OK;
+}
+
 /* ---- Answers ---------------------------------------------------------------------------- */
 
 void answer_deinit(struct answer *a)
@@ -97,6 +131,7 @@ void answer_deinit(struct answer *a)
     buf_deinit(&a->text);
     buf_deinit(&a->thinking);
     buf_deinit(&a->calls);
+    buf_deinit(&a->logprobs);
     *a = (struct answer){0};
 }
 
@@ -139,6 +174,7 @@ struct run {
     part_fn show;
     void *user;
     carat_answer *parts;
+    carat_decoder *decoder; /* of single tokens, for log-probabilities; NULL: none are wanted */
     bool is_reader_gone;
 };
 
@@ -184,11 +220,49 @@ static void take_parts(struct run *r, const struct carat_part *parts, size_t n)
     if (carat_answer_stop(r->parts)) r->answer->end = ANSWER_STOP_TEXT;
 }
 
-static int take_token(struct run *r, int32_t id, struct carat_error *err)
+/* "token", "logprob" and "bytes", as OpenAI's API has them. */
+static void add_logprob(struct run *r, struct json *j, int32_t id, float logprob)
+{
+    struct buf token = {0};
+    size_t n;
+    const char *text = carat_decoder_push(r->decoder, id, &n);
+    buf_add(&token, text, n);
+    text = carat_decoder_finish(r->decoder, &n); /* a token may end inside a character */
+    buf_add(&token, text, n);
+    json_key(j, "token");
+    json_text(j, buf_text(&token), token.length);
+    json_key(j, "logprob");
+    json_double(j, (double)logprob);
+    json_key(j, "bytes");
+    json_begin_array(j);
+    for (size_t i = 0; i < token.length; i++) json_int(j, (unsigned char)token.data[i]);
+    json_end_array(j);
+    buf_deinit(&token);
+}
+
+static void take_logprobs(struct run *r, const struct carat_event *event)
+{
+    struct json j = {.out = &r->answer->logprobs, .need_comma = r->answer->logprobs.length > 0};
+    json_begin_object(&j);
+    add_logprob(r, &j, event->id, event->logprob);
+    json_key(&j, "top_logprobs");
+    json_begin_array(&j);
+    for (int32_t i = 0; i < event->n_top; i++) {
+        json_begin_object(&j);
+        add_logprob(r, &j, event->top[i].id, event->top[i].logprob);
+        json_end_object(&j);
+    }
+    json_end_array(&j);
+    json_end_object(&j);
+}
+
+static int take_token(struct run *r, const struct carat_event *event, struct carat_error *err)
 {
     const struct carat_part *parts;
     size_t n;
+    int32_t id = event->id;
     if (r->g->max_tokens == 0) return CARAT_OK;
+    if (r->decoder) take_logprobs(r, event);
     TRY(carat_answer_push(r->parts, &id, 1, &parts, &n, err));
     take_parts(r, parts, n);
     return CARAT_OK;
@@ -228,7 +302,7 @@ static int take_done(struct run *r, const struct carat_event *event, struct cara
 
 static int take_event(struct run *r, const struct carat_event *event, struct carat_error *err)
 {
-    if (event->kind == CARAT_EVENT_TOKEN) return take_token(r, event->id, err);
+    if (event->kind == CARAT_EVENT_TOKEN) return take_token(r, event, err);
     if (event->kind == CARAT_EVENT_DONE) return take_done(r, event, err);
     progress("reading the prompt", event->done, event->total);
     return CARAT_OK;
@@ -279,8 +353,9 @@ int generate(struct session *s, const struct generation *g, const int32_t *promp
                                            .n_stops = g->n_stops,
                                            .is_raw = g->is_raw,
                                            .show_special = g->show_special};
-    int status = carat_answer_open(&r.parts, s->model, prompt, n_prompt, &options, err);
-    if (status != CARAT_OK) return status;
+    TRY(carat_answer_open(&r.parts, s->model, prompt, n_prompt, &options, err));
+    int status = CARAT_OK;
+    if (g->want_logprobs) status = carat_decoder_open(&r.decoder, s->model, true, err);
     struct carat_request request = {
         .prompt = prompt,
         .n_prompt = n_prompt,
@@ -289,10 +364,12 @@ int generate(struct session *s, const struct generation *g, const int32_t *promp
         .bias = g->bias,
         .n_bias = g->n_bias,
         .ignore_stop = g->ignore_stop,
+        .want_logprob = g->want_logprobs,
+        .n_top_logprobs = g->n_top_logprobs,
     };
     carat_request_id id = 0;
     interrupt_begin();
-    status = carat_submit(s->engine, &request, &id, err);
+    if (status == CARAT_OK) status = carat_submit(s->engine, &request, &id, err);
     if (status == CARAT_OK) status = step_to_end(&r, s->engine, id, err);
     if (g->max_tokens == 0 && answer->end != ANSWER_INTERRUPTED) {
         answer->end = ANSWER_LENGTH;
@@ -302,6 +379,7 @@ int generate(struct session *s, const struct generation *g, const int32_t *promp
     progress_end();
     if (status == CARAT_OK && (answer->text.failed || answer->thinking.failed))
         status = err_no_memory(err, "answer", answer->text.length);
+    carat_decoder_close(r.decoder);
     carat_answer_close(r.parts);
     return status;
 }

@@ -6,6 +6,7 @@
 #include "carat.h"
 #include "cli/options.h"
 #include "cli/session.h"
+#include "json/chat_request.h"
 
 /* How to sample and where to stop, from the options. Too big for the stack. */
 struct generation {
@@ -17,9 +18,15 @@ struct generation {
     size_t n_bias;
     const char *const *stops; /* borrowed */
     size_t n_stops;
+    bool want_logprobs;
+    int32_t n_top_logprobs;
 };
 int generation_read(struct generation *g, const struct options *o, const carat_model *model,
                     struct carat_error *err);
+/* Takes what a request says instead, except for what flags say. Borrows from the request, whose
+ * defaults were g->sampling. */
+int generation_take(struct generation *g, const struct options *o, const carat_model *model,
+                    const struct chat_request *request, struct carat_error *err);
 
 enum answer_end {
     ANSWER_STOP,
@@ -32,6 +39,7 @@ enum answer_end {
 struct answer {
     struct buf text, thinking; /* all of it */
     struct buf calls;          /* JSON objects, one a line */
+    struct buf logprobs;       /* JSON objects, one a token, commas between them */
     enum answer_end end;
     bool is_cut_in_thought; /* ended inside a thought, without a stop token */
     int32_t stop_id;        /* ANSWER_STOP: the token */

@@ -9,6 +9,7 @@
 #include "carat.h"
 #include "cli/borrowed.h"
 #include "cli/command.h"
+#include "cli/load_key_list.h"
 #include "cli/terminal.h"
 
 /* What the option list cannot say. One paragraph a line; lines that begin with a blank are
@@ -49,7 +50,14 @@ static const char *const details[COMMAND_COUNT] = {
         "(N prompt tokens), tgN (N generated), \"@ dN\" (after N tokens of context). Every "
         "combination of the lists is measured; a setting has a column when it was given or its "
         "values differ.\n"
-        "  carat bench demo -p 512 -n 128 -d 0,4096 -r 3 -o json\n",
+        "  carat bench demo -p 512 -n 128 -d 0,4096 -r 3 -o json\n"
+        "--load sends requests as many users would, to one engine in this process, and reports "
+        "times to the first token, between tokens and in the queue; rows of -o json have the keys "
+        "of vLLM's benchmark. Tokens are random, answers as long as asked. Several --load are "
+        "groups of requests at the same time.\n"
+        "  carat bench demo --load users=4,in=200,in-spread=0.5,out=32,goodput=ttft:150,tpot:20\n"
+        "  carat bench demo --load name=chat,users=4,requests=4,out=200,during=long "
+        "--load name=long,in=400,out=4,after=chat\n",
     [COMMAND_COMPLETION] = "  carat completion bash > ~/.local/share/bash-completion/"
                            "completions/carat\n",
 };
@@ -104,21 +112,47 @@ static void option_heading(enum option_id id, char *out, size_t size)
                  spec->value);
 }
 
-static void print_option(FILE *out, enum option_id id)
+/* A name in the left column, its help in the right one. */
+static void print_row(FILE *out, const char *heading, const char *help)
 {
-    const struct option_spec *spec = &option_specs[id];
-    char heading[256], help[512];
-    option_heading(id, heading, sizeof heading);
     int n = fprintf(out, "  %s", heading);
     if (n >= COLUMN - 1) {
         fputc('\n', out);
         n = 0;
     }
     fprintf(out, "%*s", COLUMN - n, "");
+    print_wrapped(out, help, COLUMN, COLUMN);
+}
+
+static void print_option(FILE *out, enum option_id id)
+{
+    const struct option_spec *spec = &option_specs[id];
+    char heading[256], help[512];
+    option_heading(id, heading, sizeof heading);
     bool has_preset = spec->preset[0] != '\0' && spec->kind != KIND_FLAG;
     snprintf(help, sizeof help, "%s%s%s%s", spec->help, has_preset ? " (default: " : "",
              has_preset ? spec->preset : "", has_preset ? ")" : "");
-    print_wrapped(out, help, COLUMN, COLUMN);
+    print_row(out, heading, help);
+}
+
+/* What --load can say. */
+#define VALUE_COUNT "N"
+#define VALUE_REAL "R"
+#define VALUE_NAME "NAME"
+#define VALUE_GOALS "GOALS"
+static const struct load_key {
+    const char *name, *help;
+} load_keys[] = {
+#define X(name, kind, member, low, high, help) {name "=" VALUE_##kind, help},
+    LOAD_KEY_LIST(X)
+#undef X
+};
+enum { LOAD_KEYS = sizeof load_keys / sizeof *load_keys };
+
+static void print_load_keys(FILE *out)
+{
+    fprintf(out, "\nkeys of --load, separated by commas:\n");
+    for (int i = 0; i < LOAD_KEYS; i++) print_row(out, load_keys[i].name, load_keys[i].help);
 }
 
 /* ---- Of other programs ------------------------------------------------------------------ */
@@ -183,6 +217,7 @@ void help_command(enum command_id command)
     if (details[command]) putchar('\n');
     for (int i = 0; i < OPT_COUNT; i++)
         if (option_applies((enum option_id)i, command)) print_option(stdout, (enum option_id)i);
+    if (command == COMMAND_BENCH) print_load_keys(stdout);
     print_borrowed(stdout, command);
 }
 
@@ -223,6 +258,13 @@ static void markdown_option(enum option_id id)
     printf("| `");
     for (const char *c = heading; *c; c++) printf(*c == '|' ? "\\|" : "%c", *c);
     printf("` | %s | %s |\n", spec->kind == KIND_FLAG ? "" : spec->preset, spec->help);
+}
+
+static void markdown_load_keys(void)
+{
+    printf("\n| key of `--load` | meaning |\n| --- | --- |\n");
+    for (int i = 0; i < LOAD_KEYS; i++)
+        printf("| `%s` | %s |\n", load_keys[i].name, load_keys[i].help);
 }
 
 /* What other programs' options do here; one row for each list of spellings. */
@@ -268,6 +310,7 @@ static void print_markdown(void)
         for (int i = 0; i < OPT_COUNT; i++)
             if (option_applies((enum option_id)i, (enum command_id)c))
                 markdown_option((enum option_id)i);
+        if (c == COMMAND_BENCH) markdown_load_keys();
     }
     markdown_borrowed();
 }

@@ -54,6 +54,8 @@
       "continue the text as it is: no chat template, only <bos> in front")                         \
     X(TOOLS, TEXT, "tools", "", "", 0, 0, ON(RUN), "FILE",                                         \
       "JSON array of tools the model may call; a call is printed as a JSON line")                  \
+    X(REQUEST, TEXT, "request", "", "", 0, 0, ON(RUN), "FILE",                                     \
+      "a whole chat request as JSON, in OpenAI's form, instead of a prompt (-: standard input)")   \
     X(MAX_TOKENS, COUNT, "max-tokens", "-n --predict --n-predict", "-1", -1, 2147483647, ON_TALK,  \
       "N", "stop after N tokens (-1: at the end of the context)")                                  \
     X(CTX, COUNT, "ctx-size", "-c", "0", 0, COUNT_MAX,                                             \
@@ -127,7 +129,12 @@
     X(BENCH_DEPTH, LIST, "n-depth", "-d", "0", 0, 0, ON(BENCH), "LIST",                            \
       "tokens already in the context, not counted")                                                \
     X(BENCH_USERS, LIST, "users", "-npl --parallel -np", "1", 0, 0, ON(BENCH), "LIST",             \
-      "sequences decoded side by side")                                                            \
+      "sequences decoded side by side (a load: how many the engine has room for)")                 \
+    X(LOAD, LIST, "load", "", "", 0, 0, ON(BENCH), "KEY=VALUE,...",                                \
+      "measure many users' requests instead of tests, such as users=32,in=1024,out=128; given "    \
+      "again, a further group of requests at the same time; `carat help bench` has the keys")      \
+    X(LOAD_SEED, INT, "seed", "-s", "1", 0, SEED_MAX, ON(BENCH), "N",                              \
+      "of a load's requests; the same seed gives the same ones")                                   \
     X(BENCH_BATCH, LIST, "batch-size", "-b", "0", 0, 0, ON(BENCH), "LIST",                         \
       "rows of a prefill step at most, whatever --chunk says (0: no such limit)")                  \
     X(BENCH_CHUNK, LIST, "chunk", "-ub --ubatch-size", "0", 0, 0, ON(BENCH), "LIST",               \
@@ -144,7 +151,8 @@
       "LIST", "GPU: experts of the first so many layers stay on the CPU")                          \
     X(BENCH_THREADS, LIST, "threads", "-t", "0", 0, 0, ON(BENCH), "LIST",                          \
       "threads of the cpu backend (0: one for each physical core)")                                \
-    X(REPETITIONS, INT, "repetitions", "-r", "5", 1, 1000, ON(BENCH), "N", "runs of each test")    \
+    X(REPETITIONS, INT, "repetitions", "-r", "5", 1, 1000, ON(BENCH), "N",                         \
+      "runs of each test (a load: 1 by default, each with other tokens)")                          \
     X(NO_WARMUP, FLAG, "no-warmup", "", "", 0, 0, ON(BENCH), "", "skip the run before each test")  \
     X(ROOFLINE, FLAG, "roofline", "", "", 0, 0, ON(BENCH), "",                                     \
       "measure what the device can do, and each result's share of it (default, unless quiet)")     \

@@ -12,7 +12,7 @@
 #include "cli/files.h"
 #include "cli/generate.h"
 #include "cli/inputs.h"
-#include "json/json_tree.h"
+#include "cli/request_file.h"
 #include "cli/session.h"
 #include "cli/setup.h"
 #include "cli/signals.h"
@@ -57,6 +57,23 @@ static bool show(void *user, enum carat_part_kind kind, const char *text, size_t
     if (!is_wrapped) return sink_write(sink, text, length);
     sink->last = text[length - 1];
     return out_answer_text(text, length);
+}
+
+/* What is asked, and everything that it borrows from. */
+struct asked {
+    struct generation generation;
+    struct buf prompt;
+    struct chat_request request; /* --request */
+    struct json_tree tools;      /* --tools */
+};
+
+static void asked_close(struct asked *a)
+{
+    if (!a) return;
+    buf_deinit(&a->prompt);
+    chat_request_close(&a->request);
+    json_tree_free(&a->tools);
+    mem_free(a);
 }
 
 /* ---- Prompt ----------------------------------------------------------------------------- */
@@ -106,24 +123,11 @@ static int read_prompt(const struct options *o, const struct session *s, struct 
     return status;
 }
 
-static int read_tools(const struct options *o, struct json_tree *tools, struct carat_error *err)
-{
-    if (!opt_is_set(o, OPT_TOOLS)) return CARAT_OK;
-    const char *path = opt_text(o, OPT_TOOLS);
-    struct buf text = {0};
-    int status = file_read(path, &text, err);
-    if (status == CARAT_OK) {
-        status = json_tree_read(tools, buf_text(&text), text.length, JSON_PLAIN, err);
-        if (status != CARAT_OK) err_within(err, "%s", path);
-    }
-    buf_deinit(&text);
-    return status;
-}
-
 /* The prompt as ids: through the chat template, or as it is. */
-static int make_ids(const struct options *o, const struct session *s, const struct buf *prompt,
+static int make_ids(const struct options *o, const struct session *s, struct asked *a,
                     int32_t **ids, size_t *n, struct carat_error *err)
 {
+    const struct buf *prompt = &a->prompt;
     if (opt_is_set(o, OPT_RAW)) {
         enum carat_special special =
             opt_is_set(o, OPT_SPECIAL) ? CARAT_SPECIAL_ALL : CARAT_SPECIAL_NONE;
@@ -131,18 +135,32 @@ static int make_ids(const struct options *o, const struct session *s, const stru
                               err);
     }
     struct conversation c;
-    struct json_tree tools = {0};
     TRY(conversation_open(&c, err));
     int status = conversation_configure(&c, o, err);
     if (status == CARAT_OK)
         status = conversation_add(&c, "user", buf_text(prompt), prompt->length, err);
-    if (status == CARAT_OK) status = read_tools(o, &tools, err);
+    if (status == CARAT_OK) status = tools_file_read(&a->tools, o, err);
     if (status == CARAT_OK) {
-        if (tools.document) c.tools = &tools.root;
+        if (a->tools.document) c.tools = &a->tools.root;
         status = carat_chat_tokenize(s->model, conversation_request(&c), ids, n, err);
     }
-    json_tree_free(&tools);
     conversation_close(&c);
+    return status;
+}
+
+/* Reads what is asked, with the options of sampling, and makes ids of it. */
+static int read_asked(struct asked *a, const struct options *o, const struct session *s,
+                      int32_t **ids, size_t *n, struct carat_error *err)
+{
+    if (!opt_is_set(o, OPT_REQUEST)) TRY(read_prompt(o, s, &a->prompt, err));
+    TRY(generation_read(&a->generation, o, s->model, err));
+    if (!opt_is_set(o, OPT_REQUEST)) {
+        note_thinking(o);
+        return make_ids(o, s, a, ids, n, err);
+    }
+    TRY(request_file_read(&a->request, &a->generation, &a->tools, o, s, err));
+    int status = carat_chat_tokenize(s->model, &a->request.root, ids, n, err);
+    if (status != CARAT_OK) err_within(err, "%s", request_file_name(o));
     return status;
 }
 
@@ -162,7 +180,7 @@ static void add_calls(struct json *j, const struct buf *calls)
 }
 
 static bool write_json(struct sink *sink, const struct session *s, const struct answer *a,
-                       uint64_t seed)
+                       const struct generation *g)
 {
     struct buf b = {0};
     struct json j = {.out = &b};
@@ -175,6 +193,12 @@ static bool write_json(struct sink *sink, const struct session *s, const struct 
     json_text(&j, buf_text(&a->thinking), a->thinking.length);
     json_key(&j, "tool_calls");
     add_calls(&j, &a->calls);
+    if (g->want_logprobs) {
+        json_key(&j, "logprobs");
+        json_begin_array(&j);
+        buf_add(&b, buf_text(&a->logprobs), a->logprobs.length);
+        json_end_array(&j);
+    }
     json_key(&j, "finish");
     json_put_string(&j, answer_end_name(a->end));
     json_key(&j, "finish_reason");
@@ -195,7 +219,7 @@ static bool write_json(struct sink *sink, const struct session *s, const struct 
     json_key(&j, "decode_seconds");
     json_double(&j, a->decode_seconds);
     json_key(&j, "seed");
-    json_int(&j, (int64_t)seed);
+    json_int(&j, (int64_t)g->sampling.seed);
     json_key(&j, "setup");
     setup_add_json(&j, carat_engine_setup(s->engine));
     json_end_object(&j);
@@ -205,21 +229,20 @@ static bool write_json(struct sink *sink, const struct session *s, const struct 
     return is_written;
 }
 
-static int answer_once(const struct options *o, struct session *s, const struct buf *prompt,
-                       struct generation *g, struct sink *sink, struct answer *answer,
-                       struct carat_error *err)
+static int answer_once(const struct options *o, struct session *s, struct asked *a,
+                       struct sink *sink, struct answer *answer, struct carat_error *err)
 {
+    const struct generation *g = &a->generation;
     int32_t *ids = NULL;
     size_t n = 0;
-    TRY(generation_read(g, o, s->model, err));
-    TRY(make_ids(o, s, prompt, &ids, &n, err));
+    TRY(read_asked(a, o, s, &ids, &n, err));
     struct carat_engine_options options = engine_options(o);
     int status = session_start(s, &options, err);
     if (status == CARAT_OK) status = generate(s, g, ids, n, show, sink, answer, err);
     carat_free(ids);
     err_thought_end();
     if (status == CARAT_OK && opt_is_set(o, OPT_JSON))
-        write_json(sink, s, answer, g->sampling.seed);
+        write_json(sink, s, answer, g);
     else if (status == CARAT_OK && !(sink->last == '\n'))
         sink_write(sink, "\n", 1);
     if (status == CARAT_OK) status = sink->status;
@@ -266,28 +289,24 @@ int command_run(const struct options *o)
 {
     struct session s = {0};
     struct carat_error err = {0};
-    struct buf prompt = {0};
     bool has_prompt = o->n_arguments > first_argument_is_model(o) || opt_is_set(o, OPT_PROMPT) ||
                       opt_is_set(o, OPT_PROMPT_FILE);
     bool is_talk = opt_is_set(o, OPT_CONVERSATION) || (!has_prompt && isatty(STDIN_FILENO));
-    if (is_talk) return command_chat(o);
+    if (is_talk && !opt_is_set(o, OPT_REQUEST)) return command_chat(o);
 
-    struct generation *g = mem_alloc(1, sizeof *g);
+    struct asked *asked = mem_alloc(1, sizeof *asked);
     struct answer answer = {0};
     struct sink sink = {.o = o, .err = &err};
-    int status = g ? CARAT_OK : err_no_memory(&err, "options", sizeof *g);
+    int status = asked ? CARAT_OK : err_no_memory(&err, "options", sizeof *asked);
     if (status == CARAT_OK) status = session_find(&s, o, &err);
     if (status == CARAT_OK) status = open_sink(&sink, &s, &err);
     if (status == CARAT_OK) status = session_load(&s, &err);
-    if (status == CARAT_OK) status = read_prompt(o, &s, &prompt, &err);
-    if (status == CARAT_OK) note_thinking(o);
-    if (status == CARAT_OK) status = answer_once(o, &s, &prompt, g, &sink, &answer, &err);
+    if (status == CARAT_OK) status = answer_once(o, &s, asked, &sink, &answer, &err);
     status = close_sink(&sink, &answer, status, &err);
     if (status == CARAT_OK && (opt_is_set(o, OPT_STATS) || opt_is_set(o, OPT_VERBOSE)))
-        print_stats(&s, &answer, g->sampling.seed);
+        print_stats(&s, &answer, asked->generation.sampling.seed);
     answer_deinit(&answer);
-    mem_free(g);
-    buf_deinit(&prompt);
+    asked_close(asked);
     session_close(&s);
     if (status != CARAT_OK) return report(&err);
     return interrupt_wanted() ? EXIT_INTERRUPTED : 0;

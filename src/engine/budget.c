@@ -1,16 +1,12 @@
 #include "engine/budget.h"
 
 #include "base/allowance.h"
+#include "base/bytes.h"
 #include "engine/tables.h"
 
 /* Other programs want some of a device too. What only makes it faster leaves them a tenth, unless
  * the user said how much may be taken. */
 enum { PART_FOR_OTHERS = 10 };
-
-uint64_t budget_left(uint64_t available, uint64_t taken)
-{
-    return available > taken ? available - taken : 0;
-}
 
 /* Host memory for the arrays of a step, for the tables of pages, and for rows between two devices
  * that are not the host. */
@@ -52,7 +48,7 @@ static uint64_t left_on_host(const struct layout *y)
 {
     for (int32_t i = y->n_targets; y->n_targets > 1 && i-- > 0;)
         if (y->targets[i].backend->is_host)
-            return budget_left(y->targets[i].available, budget_needed(y, i));
+            return bytes_left(y->targets[i].available, budget_needed(y, i));
     return allowed_memory();
 }
 
@@ -68,9 +64,9 @@ static int32_t count_devices(const struct layout *y)
 static void place_site(struct layout *y, int32_t site, uint64_t others)
 {
     struct target *t = &y->targets[site];
-    uint64_t left = budget_left(t->available, others);
+    uint64_t left = bytes_left(t->available, others);
     uint64_t for_others = t->is_limited ? 0 : t->total / PART_FOR_OTHERS;
-    struct room room = {.bytes = left, .extra_bytes = budget_left(left, for_others)};
+    struct room room = {.bytes = left, .extra_bytes = bytes_left(left, for_others)};
     if (!t->backend->is_host) room.pinned_bytes = left_on_host(y) / 2 / (size_t)count_devices(y);
     plans_place(&y->plans, t, site, &room, &t->placement);
 }

@@ -5,9 +5,6 @@
 
 #include "engine/layout.h"
 
-/* `available` less `taken`, or 0. */
-uint64_t budget_left(uint64_t available, uint64_t taken);
-
 /* Host memory besides the mapped weights: a row of logits, and what the runner's user needs. */
 uint64_t budget_host_rest(const struct layout *y);
 

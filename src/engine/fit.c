@@ -1,6 +1,7 @@
 #include "engine/fit.h"
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "engine/budget.h"
 #include "engine/limits.h"
 #include "engine/setup.h"
@@ -266,7 +267,7 @@ static int32_t count_anchors(const struct layout *y)
         uint64_t anchor =
             bytes_multiply((uint64_t)y->caches.anchor_pages, y->caches.page_bytes[i][KV_LOCAL]);
         uint64_t optional = t->placement.mirror_bytes + t->placement.cached_bytes;
-        uint64_t left = budget_left(t->available, budget_needed(y, i) - optional);
+        uint64_t left = bytes_left(t->available, budget_needed(y, i) - optional);
         if (anchor == 0) continue;
         uint64_t most = left / 8 / anchor;
         if (most < ANCHORS_MIN && left / 4 / anchor >= ANCHORS_MIN) most = ANCHORS_MIN;
@@ -325,7 +326,7 @@ static int measure_longest(struct layout *y, struct carat_error *err)
     for (int32_t i = 0; i < y->n_targets; i++) {
         const struct target *t = &y->targets[i];
         uint64_t rest = t->backend->is_host ? budget_host_rest(y) : 0;
-        left[i] = budget_left(t->available, t->buffers + t->placement.device_bytes + rest);
+        left[i] = bytes_left(t->available, t->buffers + t->placement.device_bytes + rest);
     }
     return measure_layout(y, choose_context(y, left), err);
 }

@@ -1,6 +1,7 @@
 #include "engine/runner.h"
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/mem.h"
 #include "engine/fit.h"
 
@@ -290,8 +291,7 @@ int runner_measure_limits(struct runner *r, struct device_limits *out, struct ca
     if (!t->backend->measure_limits)
         return err_set(err, CARAT_EDEVICE, "backend \"%s\" has no measure of its limits",
                        t->backend->name);
-    uint64_t taken = target_bytes(t);
-    t->backend->measure_limits(t->device, t->available > taken ? t->available - taken : 0, out);
+    t->backend->measure_limits(t->device, bytes_left(t->available, target_bytes(t)), out);
     return CARAT_OK;
 }
 

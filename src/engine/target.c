@@ -2,10 +2,7 @@
 
 #include <string.h>
 
-static uint64_t bytes_left(uint64_t available, uint64_t taken)
-{
-    return available > taken ? available - taken : 0;
-}
+#include "base/bytes.h"
 
 /* What may be taken: what is free, and of a GPU no more than is allowed. */
 static void allow(struct target *t, const struct device_facts *facts,

@@ -110,15 +110,11 @@ static int take_name(struct reader *r, const char *what, uint64_t length_max, co
                        what, length, begin, length_max);
     r->offset = begin;
     TRY(take_string(r, what, &text));
-    for (size_t i = 0; i < text.length;) {
-        uint32_t code_point;
-        int n = utf8_read(text.data + i, text.length - i, &code_point);
-        if (n == 0 || code_point == 0) {
-            char shown[GGUF_PRINTABLE_BYTES];
-            return fail_at(r, "%s \"%s\" at byte %" PRIu64 " is not valid UTF-8 text", what,
-                           gguf_printable(shown, text.data, text.length), begin);
-        }
-        i += (size_t)n;
+    bool has_nul = memchr(text.data, '\0', text.length);
+    if (has_nul || utf8_valid_prefix(text.data, text.length) < text.length) {
+        char shown[GGUF_PRINTABLE_BYTES];
+        return fail_at(r, "%s \"%s\" at byte %" PRIu64 " is not valid UTF-8 text", what,
+                       gguf_printable(shown, text.data, text.length), begin);
     }
     *out = arena_copy_text(r->arena, text.data, text.length);
     *length_out = text.length;

@@ -68,3 +68,31 @@ const struct carat_value *json_member(const struct carat_value *object, const ch
     }
     return &null;
 }
+
+bool json_text_is(const struct carat_value *value, const char *text)
+{
+    size_t length = strlen(text);
+    return value->kind == CARAT_STRING && value->as.string.length == length &&
+           memcmp(value->as.string.data, text, length) == 0;
+}
+
+const char *json_kind_name(const struct carat_value *value)
+{
+    static const char *const names[] = {
+        [CARAT_NULL] = "null",       [CARAT_BOOL] = "a boolean",  [CARAT_INT] = "an integer",
+        [CARAT_REAL] = "a number",   [CARAT_STRING] = "a string", [CARAT_ARRAY] = "an array",
+        [CARAT_OBJECT] = "an object"};
+    return names[value->kind];
+}
+
+const char *json_shown(const struct carat_value *text, char out[JSON_SHOWN_MAX])
+{
+    size_t length = text->kind == CARAT_STRING ? text->as.string.length : 0;
+    size_t n = length < JSON_SHOWN_MAX ? length : JSON_SHOWN_MAX - 1;
+    for (size_t i = 0; i < n; i++) {
+        char c = text->as.string.data[i];
+        out[i] = c >= ' ' && c < 127 ? c : '?';
+    }
+    out[n] = '\0';
+    return out;
+}

@@ -32,4 +32,11 @@ void json_tree_free(struct json_tree *tree);
 /* The member of that name, or a null value. */
 const struct carat_value *json_member(const struct carat_value *object, const char *key);
 
+bool json_text_is(const struct carat_value *value, const char *text);
+
+/* For messages: "null", "a string"; the printable beginning of a text. */
+const char *json_kind_name(const struct carat_value *value);
+enum { JSON_SHOWN_MAX = 48 };
+const char *json_shown(const struct carat_value *text, char out[JSON_SHOWN_MAX]);
+
 #endif

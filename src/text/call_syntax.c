@@ -1,7 +1,7 @@
 /* A recursive reader whose loops each consume at least one byte. Nothing is an error: what is
  * out of place is skipped or taken as text, and `repaired` is set.
  *
- * Strings stand between two equal marks <|"|> and escape nothing. Where a mark is missing, the
+ * Strings stand between two equal marks and escape nothing. Where a mark is missing, the
  * kind of the other one follows from its surroundings: a closing mark is followed by , } ] or the
  * end; an opening mark follows a colon, a comma or a bracket. */
 #include "text/call_syntax.h"
@@ -11,9 +11,7 @@
 #include "base/json_writer.h"
 #include "base/utf8.h"
 
-enum { DEPTH_MAX = 64, MARK = 5 };
-
-static const char mark_text[] = "<|\"|>";
+enum { DEPTH_MAX = 64 };
 
 struct reader {
     const char *s;
@@ -44,7 +42,7 @@ static bool is_closer(char c)
 
 static bool at_mark(const struct reader *r, size_t at)
 {
-    return r->n - at >= MARK && memcmp(r->s + at, mark_text, MARK) == 0;
+    return at < r->n && r->s[at] == CALL_MARK;
 }
 
 static bool is_end_of_value(const struct reader *r, size_t at)
@@ -59,7 +57,7 @@ static bool looks_closing(const struct reader *r, size_t mark)
 {
     size_t before = mark;
     while (before > 0 && is_blank(r->s[before - 1])) before--;
-    return (before == 0 || !strchr(":,[{", r->s[before - 1])) && is_end_of_value(r, mark + MARK);
+    return (before == 0 || !strchr(":,[{", r->s[before - 1])) && is_end_of_value(r, mark + 1);
 }
 
 /* Position of the next mark, n when there is none. The result is remembered with its surroundings,
@@ -67,7 +65,7 @@ static bool looks_closing(const struct reader *r, size_t mark)
 static size_t find_mark(struct reader *r, size_t from)
 {
     if (from >= r->mark_from && from <= r->mark_found) return r->mark_found;
-    const char *found = memmem(r->s + from, r->n - from, mark_text, MARK);
+    const char *found = memchr(r->s + from, CALL_MARK, r->n - from);
     r->mark_from = from;
     r->mark_found = found ? (size_t)(found - r->s) : r->n;
     r->mark_closes = found && looks_closing(r, r->mark_found);
@@ -87,9 +85,33 @@ static void write_raw(struct reader *r, const char *text, size_t length)
     r->json.need_comma = true;
 }
 
+void call_add_text(struct buf *out, const char *text, size_t length)
+{
+    for (const char *end = text + length; text < end;) {
+        const char *mark = memchr(text, CALL_MARK, (size_t)(end - text));
+        buf_add(out, text, (size_t)((mark ? mark : end) - text));
+        if (mark) buf_add_text(out, CALL_MARK_TEXT);
+        text = mark ? mark + 1 : end;
+    }
+}
+
+/* A text that may have marks in it where none belong. */
+static void write_repaired(struct reader *r, const char *text, size_t length)
+{
+    struct buf whole = {0};
+    if (!memchr(text, CALL_MARK, length)) {
+        json_text(&r->json, text, length);
+        return;
+    }
+    call_add_text(&whole, text, length);
+    json_text(&r->json, buf_text(&whole), whole.length);
+    if (whole.failed) r->json.out->failed = true;
+    buf_deinit(&whole);
+}
+
 static void write_key(struct reader *r, const char *text, size_t length)
 {
-    json_text(&r->json, text, length);
+    write_repaired(r, text, length);
     buf_add_char(r->json.out, ':');
     r->json.need_comma = false;
 }
@@ -132,9 +154,9 @@ static void read_marked(struct reader *r)
         read_unclosed(r);
         return;
     }
-    size_t comma = is_end_of_value(r, end + MARK) ? 0 : key_before(r, r->at, end);
+    size_t comma = is_end_of_value(r, end + 1) ? 0 : key_before(r, r->at, end);
     json_text(&r->json, r->s + r->at, (comma ? comma : end) - r->at);
-    r->at = comma ? comma : end + MARK;
+    r->at = comma ? comma : end + 1;
     if (comma) r->repaired = true;
 }
 
@@ -195,7 +217,7 @@ static bool read_quoted(struct reader *r)
     }
     bool is_whole = i < r->n && is_end_of_value(r, i + 1);
     if (is_whole) {
-        json_text(&r->json, buf_text(&text), text.length);
+        write_repaired(r, buf_text(&text), text.length);
         r->at = i + 1;
         r->repaired = true;
     }
@@ -268,7 +290,7 @@ static void read_bare(struct reader *r)
     size_t close = at_closing_mark ? end : find_mark(r, end);
     bool is_closing = at_closing_mark || r->mark_closes;
     json_text(&r->json, r->s + begin, (is_closing ? close : last) - begin);
-    if (is_closing) r->at = close + MARK;
+    if (is_closing) r->at = close + 1;
 }
 
 /* ---- Containers ------------------------------------------------------------------------- */
@@ -308,9 +330,9 @@ static void read_key(struct reader *r, char separator)
 {
     size_t begin = r->at, end = begin;
     if (at_mark(r, begin)) {
-        begin += MARK;
+        begin += 1;
         end = find_mark(r, begin);
-        r->at = end == r->n ? end : end + MARK;
+        r->at = end == r->n ? end : end + 1;
         r->repaired = true;
     } else if (r->s[begin] == '"' || r->s[begin] == '\'') {
         char quote = r->s[begin++];
@@ -366,7 +388,7 @@ static void read_value(struct reader *r)
     }
     char c = r->s[r->at];
     if (at_mark(r, r->at)) {
-        r->at += MARK;
+        r->at += 1;
         read_marked(r);
     } else if (c == '{') {
         r->at++;
@@ -385,7 +407,7 @@ bool call_read(const char *text, size_t length, bool was_closed, struct buf *nam
     while (brace < length && text[brace] != '{' && text[brace] != '(') brace++;
     size_t end = brace;
     trim(text, &begin, &end);
-    buf_add(name, text + begin, end - begin);
+    call_add_text(name, text + begin, end - begin);
     struct reader r = {.s = text,
                        .n = length,
                        .at = brace,

@@ -1,6 +1,9 @@
 /* A tool call in the model's syntax, NAME{key:value,...}, as a name and JSON. What a model gets
  * wrong is repaired as well as possible: a missing brace or string mark, JSON or Python quotes,
- * parentheses, stray brackets. */
+ * parentheses, stray brackets.
+ *
+ * Strings stand between marks, which are a token of their own. In the text that is read here the
+ * token is the byte CALL_MARK, which no UTF-8 text has. So a string may spell the mark. */
 #ifndef TEXT_CALL_SYNTAX_H
 #define TEXT_CALL_SYNTAX_H
 
@@ -8,6 +11,12 @@
 #include <stddef.h>
 
 #include "base/buf.h"
+
+#define CALL_MARK '\xFF'
+#define CALL_MARK_TEXT "<|\"|>"
+
+/* Adds text with its marks as they are spelled. */
+void call_add_text(struct buf *out, const char *text, size_t length);
 
 /* `text` is what follows "call:". `was_closed`: <tool_call|> came, so that closing brackets at
  * the end of an open string are brackets. Returns whether the text was well-formed. The name is

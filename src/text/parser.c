@@ -157,7 +157,7 @@ static void call_to_text(struct carat_parser *p)
     enter(p, p->before_call);
     p->at_start = false;
     buf_add_text(&p->held, vocab_special_text(VOCAB_CALL_BEGIN));
-    buf_add(&p->held, buf_text(&p->call), p->call.length);
+    call_add_text(&p->held, buf_text(&p->call), p->call.length);
     empty(p, &p->call);
     release(p);
 }
@@ -197,8 +197,18 @@ static void begin_call(struct carat_parser *p)
     empty(p, &p->call);
 }
 
-static void add_to_call(struct carat_parser *p)
+/* Adds the text of an id. Only the token itself is a mark. Other bytes of this value are no UTF-8,
+ * and any other such byte will do for them. */
+static void add_to_call(struct carat_parser *p, int32_t id)
 {
+    size_t begin = p->call.length;
+    if (id == vocab_special(p->v, VOCAB_QUOTE)) {
+        buf_add_char(&p->call, CALL_MARK);
+    } else {
+        tokenizer_decode_one(p->v, id, false, &p->call);
+        for (size_t i = begin; i < p->call.length; i++)
+            if (p->call.data[i] == CALL_MARK) p->call.data[i] = '\xFE';
+    }
     size_t n = p->call.length < CALL_HEADER ? p->call.length : CALL_HEADER;
     if (memcmp(buf_text(&p->call), call_header, n) != 0) call_to_text(p);
 }
@@ -249,8 +259,7 @@ static void take_id(struct carat_parser *p, int32_t id)
 {
     if (take_mark(p, id) || p->state == IN_RESPONSE) return;
     if (p->state == IN_CALL) {
-        tokenizer_decode_one(p->v, id, false, &p->call);
-        add_to_call(p);
+        add_to_call(p, id);
     } else {
         tokenizer_decode_one(p->v, id, false, &p->held);
         release(p);

@@ -280,13 +280,9 @@ static int check_text(int32_t id, struct gguf_string s, struct carat_error *err)
     if (s.length > TOKEN_BYTES_MAX)
         return err_set(err, CARAT_EFORMAT, "%s[%d]: at most %d bytes expected, %zu found", key, id,
                        TOKEN_BYTES_MAX, s.length);
-    for (size_t i = 0; i < s.length;) {
-        uint32_t code_point;
-        int n = utf8_read(s.data + i, s.length - i, &code_point);
-        if (n == 0)
-            return err_set(err, CARAT_EFORMAT, "%s[%d]: no valid UTF-8 at byte %zu", key, id, i);
-        i += (size_t)n;
-    }
+    size_t valid = utf8_valid_prefix(s.data, s.length);
+    if (valid < s.length)
+        return err_set(err, CARAT_EFORMAT, "%s[%d]: no valid UTF-8 at byte %zu", key, id, valid);
     return CARAT_OK;
 }
 

@@ -17,13 +17,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char *const stops[] = {"ab", "abc", "bca", "\n\n", "call:", "\xc3\xa9", "0", "aab"};
 
-static const struct vocab *vocabulary(void)
-{
-    static struct text_fixture f; /* one for all inputs */
-    if (!f.v) text_fixture_open(&f, 1024);
-    return f.v;
-}
-
 static void add_parts(struct buf *out, int *open, const struct carat_answer_options *options,
                       const struct carat_part *parts, size_t n)
 {
@@ -64,7 +57,7 @@ static void run(const struct vocab *v, const struct carat_answer_options *option
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2) return 0;
-    const struct vocab *v = vocabulary();
+    const struct vocab *v = shared_vocab();
     struct carat_error err;
     int32_t *ids;
     size_t count;

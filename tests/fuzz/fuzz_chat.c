@@ -18,13 +18,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct vocab *vocabulary(void)
-{
-    static struct text_fixture f; /* one for all inputs */
-    if (!f.v) text_fixture_open(&f, 1024);
-    return f.v;
-}
-
 enum { NODES_MAX = 400, DEPTH_MAX = 100 };
 
 struct request {
@@ -321,7 +314,7 @@ static struct carat_value whole_request(struct request *r, uint8_t flags)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const struct vocab *v = vocabulary();
+    const struct vocab *v = shared_vocab();
     struct request r = {.bytes = {data, size, 0}};
     uint8_t flags = next_byte(&r.bytes);
     struct carat_value tree = flags >= 250 ? any(&r, 0) : whole_request(&r, flags);

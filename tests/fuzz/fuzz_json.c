@@ -2,6 +2,7 @@
  * What was read is written; from the second time on that changes nothing. (The first time -0.0
  * becomes -0, which readers take for an integer.)
  *
+ * Subject: src/json/chat_request.c 95
  * Subject: src/json/json_tree.c 100
  * Subject: src/json/json_value.c 100
  * Subject: src/base/json_writer.c 90 */
@@ -10,7 +11,7 @@
 #include "base/assert.h"
 #include "base/json_writer.h"
 #include "base/mem.h"
-#include "json/json_tree.h"
+#include "json/chat_request.h"
 #include "fuzz/source.h"
 #include "text/chat.h"
 
@@ -65,6 +66,27 @@ static bool rewrite(const char *text, size_t length, struct buf *out)
     return is_read;
 }
 
+/* What a request asks for is within its bounds. */
+static void check_request(const char *text, size_t length)
+{
+    static const struct carat_sampling defaults = {.temperature = 1.0f};
+    struct chat_request r;
+    struct carat_error err = {0};
+    int status = chat_request_read(&r, text, length, &defaults, &err);
+    carat_assert(status == CARAT_OK || (status == CARAT_EUSAGE && err.message[0]));
+    if (status == CARAT_OK) {
+        carat_assert(r.sampling.temperature >= 0 && r.sampling.top_k >= 0);
+        carat_assert(r.max_tokens >= -1 && r.n_top_logprobs <= CARAT_TOP_LOGPROBS_MAX);
+        carat_assert(r.n_stops <= CARAT_STOPS_MAX && r.n_bias <= CARAT_BIAS_MAX);
+        for (size_t i = 0; i < r.n_stops; i++) {
+            size_t n = strlen(r.stops[i]);
+            carat_assert(n > 0 && n <= CARAT_STOP_BYTES_MAX);
+        }
+        for (size_t i = 0; i < r.n_bias; i++) carat_assert(r.bias[i].id >= 0);
+    }
+    chat_request_close(&r);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct buf first = {0}, second = {0}, third = {0};
@@ -85,6 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         mem_free(text);
     }
     json_tree_free(&tree);
+    check_request(json, size);
     buf_deinit(&first);
     buf_deinit(&second);
     buf_deinit(&third);

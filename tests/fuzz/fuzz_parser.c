@@ -14,13 +14,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct vocab *vocabulary(void)
-{
-    static struct text_fixture f; /* one for all inputs */
-    if (!f.v) text_fixture_open(&f, 1024);
-    return f.v;
-}
-
 static void add_parts(struct buf *out, int *open, const struct carat_part *parts, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -55,7 +48,7 @@ static void run(const struct vocab *v, const int32_t *ids, size_t n_prompt, size
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2) return 0;
-    const struct vocab *v = vocabulary();
+    const struct vocab *v = shared_vocab();
     struct carat_error err;
     int32_t *ids;
     size_t count;

@@ -12,13 +12,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct vocab *vocabulary(void)
-{
-    static struct text_fixture f; /* one for all inputs */
-    if (!f.v) text_fixture_open(&f, 1024);
-    return f.v;
-}
-
 static void check(const struct vocab *v, const char *text, size_t size, enum carat_special special)
 {
     struct carat_error err;
@@ -53,7 +46,7 @@ static void check(const struct vocab *v, const char *text, size_t size, enum car
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const struct vocab *v = vocabulary();
+    const struct vocab *v = shared_vocab();
     const char *text = (const char *)data;
     check(v, text, size, CARAT_SPECIAL_NONE);
     check(v, text, size, CARAT_SPECIAL_USER_DEFINED);

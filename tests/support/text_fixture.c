@@ -33,3 +33,26 @@ void text_fixture_deinit(struct text_fixture *f)
     buf_deinit(&f->image);
     gguf_writer_deinit(&f->writer);
 }
+
+static struct text_fixture shared;
+
+const struct vocab *shared_vocab(void)
+{
+    if (!shared.v) text_fixture_open(&shared, 1024);
+    return shared.v;
+}
+
+int shared_vocab_open(void **state)
+{
+    (void)state;
+    shared_vocab();
+    return 0;
+}
+
+int shared_vocab_close(void **state)
+{
+    (void)state;
+    text_fixture_deinit(&shared);
+    shared.v = NULL;
+    return 0;
+}

@@ -20,4 +20,10 @@ void text_fixture_parse(struct text_fixture *f);
 void text_fixture_open(struct text_fixture *f, int n_vocab);
 void text_fixture_deinit(struct text_fixture *f);
 
+/* One vocabulary of 1024 tokens for all tests or inputs of a program, opened by the first call. */
+const struct vocab *shared_vocab(void);
+/* Set up and tear down a group of tests that use it. */
+int shared_vocab_open(void **state);
+int shared_vocab_close(void **state);
+
 #endif

@@ -15,28 +15,13 @@
 #include "support/text_fixture.h"
 #include "text/tokenizer.h"
 
-static struct text_fixture f;
-
-static int open_fixture(void **state)
-{
-    (void)state;
-    text_fixture_open(&f, 1024);
-    return 0;
-}
-
-static int close_fixture(void **state)
-{
-    (void)state;
-    text_fixture_deinit(&f);
-    return 0;
-}
-
 static int32_t *encode(const char *text, size_t length, size_t *count)
 {
     struct carat_error err;
     int32_t *ids;
     assert_int_equal(
-        tokenizer_encode(f.v, text, length, CARAT_SPECIAL_ALL, false, &ids, count, &err), CARAT_OK);
+        tokenizer_encode(shared_vocab(), text, length, CARAT_SPECIAL_ALL, false, &ids, count, &err),
+        CARAT_OK);
     return ids;
 }
 
@@ -46,7 +31,7 @@ static carat_answer *open_answer(const char *const *stops, size_t n, bool is_raw
     struct carat_error err = {0};
     struct carat_answer_options options = {
         .stops = stops, .n_stops = n, .is_raw = is_raw, .show_special = true};
-    if (answer_open(&a, f.v, NULL, 0, &options, &err)) fail_msg("%s", err.message);
+    if (answer_open(&a, shared_vocab(), NULL, 0, &options, &err)) fail_msg("%s", err.message);
     return a;
 }
 
@@ -256,7 +241,7 @@ static void bad_stop_strings_are_refused_by_their_number(void **state)
         struct carat_error err = {0};
         struct carat_answer_options o = {.stops = cases[i].stops, .n_stops = cases[i].n};
         carat_answer *a = NULL;
-        assert_int_equal(answer_open(&a, f.v, NULL, 0, &o, &err), CARAT_EUSAGE);
+        assert_int_equal(answer_open(&a, shared_vocab(), NULL, 0, &o, &err), CARAT_EUSAGE);
         assert_null(a);
         assert_non_null(strstr(err.message, cases[i].word));
     }
@@ -270,7 +255,7 @@ static int answer_once(const int32_t *ids, size_t count, struct carat_error *err
     const struct carat_part *parts;
     carat_answer *a;
     size_t n;
-    int status = answer_open(&a, f.v, NULL, 0, &options, err);
+    int status = answer_open(&a, shared_vocab(), NULL, 0, &options, err);
     if (status) return status;
     for (size_t i = 0; i < count && !status; i++)
         status = answer_push(a, &ids[i], 1, &parts, &n, err);
@@ -314,5 +299,5 @@ int main(void)
         cmocka_unit_test(bad_stop_strings_are_refused_by_their_number),
         cmocka_unit_test(running_out_of_memory_is_reported_and_leaks_nothing),
     };
-    return cmocka_run_group_tests(tests, open_fixture, close_fixture);
+    return cmocka_run_group_tests(tests, shared_vocab_open, shared_vocab_close);
 }

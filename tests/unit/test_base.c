@@ -272,6 +272,7 @@ static void every_code_point_is_written_and_read(void **state)
             assert_int_equal(utf8_incomplete_tail(bytes, (size_t)k), k);
         }
         assert_int_equal(utf8_incomplete_tail(bytes, (size_t)n), 0);
+        assert_int_equal(utf8_valid_prefix(bytes, (size_t)n), n);
     }
 }
 
@@ -347,6 +348,10 @@ static void what_can_still_become_valid_is_held_back(void **state)
             }
     assert_int_equal(utf8_incomplete_tail("", 0), 0);
     assert_int_equal(utf8_incomplete_tail("abc\xF0\x9F\x98", 6), 3);
+    assert_int_equal(utf8_valid_prefix("", 0), 0);
+    assert_int_equal(utf8_valid_prefix("a\0b", 3), 3);
+    assert_int_equal(utf8_valid_prefix("abc\xF0\x9F\x98", 6), 3);
+    assert_int_equal(utf8_valid_prefix("\xC3\xA4\xFFz", 4), 2);
 }
 
 /* ---- json ------------------------------------------------------------------------------- */

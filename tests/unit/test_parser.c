@@ -19,29 +19,13 @@
 #include "text/parser.h"
 #include "text/tokenizer.h"
 
-static struct text_fixture f;
-
-static int open_fixture(void **state)
-{
-    (void)state;
-    text_fixture_open(&f, 1024);
-    return 0;
-}
-
-static int close_fixture(void **state)
-{
-    (void)state;
-    text_fixture_deinit(&f);
-    return 0;
-}
-
 static int32_t *encode(const char *text, size_t *count)
 {
     struct carat_error err;
     int32_t *ids;
-    assert_int_equal(
-        tokenizer_encode(f.v, text, strlen(text), CARAT_SPECIAL_ALL, false, &ids, count, &err),
-        CARAT_OK);
+    assert_int_equal(tokenizer_encode(shared_vocab(), text, strlen(text), CARAT_SPECIAL_ALL, false,
+                                      &ids, count, &err),
+                     CARAT_OK);
     return ids;
 }
 
@@ -74,7 +58,7 @@ static void run(struct buf *out, const int32_t *prompt, size_t n_prompt, const i
     size_t n;
     char open = 0;
     buf_clear(out);
-    assert_int_equal(parser_open(&p, f.v, prompt, n_prompt, &err), CARAT_OK);
+    assert_int_equal(parser_open(&p, shared_vocab(), prompt, n_prompt, &err), CARAT_OK);
     for (size_t i = 0; i < count;) {
         size_t step = r ? 1 + rng_below(r, step_max) : step_max;
         if (step > count - i) step = count - i;
@@ -226,6 +210,49 @@ static void test_cut_calls(void **state)
     check("<|tool_call>call:f(a=\"x\")<tool_call|>", "[C! f {\"a\":\"x\"}]");
 }
 
+/* Only the token is a mark. Text that spells it is part of the string. A mark that is out of place
+ * is shown as it is spelled. */
+static void test_spelled_marks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *spelled, *after, *expected;
+    } cases[] = {
+        {"<|tool_call>call:f{a:<|\"|>x ", "<|\"|>", " y<|\"|>}<tool_call|>",
+         "[C f {\"a\":\"x <|\\\"|> y\"}]"},
+        {"<|tool_call>call:f{a:<|\"|>", "<|\"|>,b:<|\"|>", "<|\"|>}<tool_call|>",
+         "[C f {\"a\":\"<|\\\"|>,b:<|\\\"|>\"}]"},
+        {"<|tool_call>call:f{a<|\"|>b:1}<tool_call|>", "", "", "[C f {\"a<|\\\"|>b\":1}]"},
+        {"<|tool_call>call:f<|\"|>{}<tool_call|>", "", "", "[C f<|\"|> {}]"},
+        {"<|tool_call>", "call<|\"|>", "<|\"|>", "[T <|tool_call>call<|\"|><|\"|>]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *texts[] = {cases[i].before, cases[i].spelled, cases[i].after};
+        int32_t all[200];
+        size_t n = 0;
+        struct buf found = {0};
+        bool is_thinking;
+        for (int k = 0; k < 3; k++) {
+            struct carat_error err;
+            int32_t *ids;
+            size_t count;
+            assert_int_equal(tokenizer_encode(shared_vocab(), texts[k], strlen(texts[k]),
+                                              k == 1 ? CARAT_SPECIAL_NONE : CARAT_SPECIAL_ALL,
+                                              false, &ids, &count, &err),
+                             CARAT_OK);
+            assert_true(n + count <= 200);
+            if (count) memcpy(all + n, ids, count * sizeof *ids);
+            n += count;
+            mem_free(ids);
+        }
+        for (uint32_t step = 1; step <= 5; step++) {
+            run(&found, NULL, 0, all, n, step, NULL, &is_thinking);
+            assert_string_equal(buf_text(&found), cases[i].expected);
+        }
+        buf_deinit(&found);
+    }
+}
+
 /* Without "call:" the mark is prose. */
 static void test_no_calls(void **state)
 {
@@ -248,16 +275,16 @@ static void test_utf8(void **state)
     struct carat_error err;
     const struct carat_part *parts;
     size_t n;
-    assert_int_equal(parser_open(&p, f.v, NULL, 0, &err), CARAT_OK);
+    assert_int_equal(parser_open(&p, shared_vocab(), NULL, 0, &err), CARAT_OK);
     const unsigned char llama[] = {0xF0, 0x9F, 0xA6, 0x99};
     for (int i = 0; i < 4; i++) {
-        int32_t id = vocab_byte(f.v, llama[i]);
+        int32_t id = vocab_byte(shared_vocab(), llama[i]);
         assert_int_equal(parser_push(p, &id, 1, &parts, &n, &err), CARAT_OK);
         assert_int_equal(n, i == 3);
     }
     assert_int_equal(parts[0].length, 4);
     assert_memory_equal(parts[0].text, llama, 4);
-    int32_t cut[] = {vocab_byte(f.v, 0xE2), vocab_byte(f.v, 0x82)};
+    int32_t cut[] = {vocab_byte(shared_vocab(), 0xE2), vocab_byte(shared_vocab(), 0x82)};
     assert_int_equal(parser_push(p, cut, 2, &parts, &n, &err), CARAT_OK);
     assert_int_equal(n, 0);
     assert_int_equal(parser_finish(p, &parts, &n, &err), CARAT_OK);
@@ -285,7 +312,7 @@ static void random_value(struct rng *r, struct buf *gemma, struct json *json, in
     case 2: buf_printf(gemma, "%u", count); json_int(json, count); break;
     case 3: buf_add_text(gemma, "-0.5"); json_double(json, -0.5); break;
     case 4:
-        buf_printf(gemma, "<|\"|>%s<|\"|>", s);
+        buf_printf(gemma, "%c%s%c", CALL_MARK, s, CALL_MARK);
         json_put_string(json, s);
         break;
     case 5:
@@ -344,13 +371,13 @@ static void test_random_arguments(void **state)
 static void test_large_arguments(void **state)
 {
     (void)state;
-    static const char *const units[] = {"{a:", "[",    "]",      "}",         ",", "a,",
-                                        "\"",  "'\",", "<|\"|>", "a:<|\"|>,", ":", "a:'b',"};
+    static const char *const units[] = {"{a:", "[",    "]",    "}",       ",", "a,",
+                                        "\"",  "'\",", "\xFF", "a:\xFF,", ":", "a:'b',"};
     for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
         struct buf text = {0}, name = {0}, found = {0};
         buf_add_text(&text, "f{");
         while (text.length < 300000) buf_add_text(&text, units[u]);
-        buf_add_text(&text, "<|\"|>}");
+        buf_add_text(&text, "\xFF}");
         call_read(text.data, text.length, true, &name, &found);
         assert_true(found.length >= 2 && found.data[found.length - 1] == '}');
         buf_deinit(&text);
@@ -368,7 +395,7 @@ static void read_blanks(void *user, size_t n)
     buf_add_text(&text, "f{a:[");
     for (size_t i = 0; i < n; i++) buf_add_text(&text, "a,");
     for (size_t i = 0; i < n && !is_after; i++) buf_add_char(&text, ' ');
-    buf_add_text(&text, "<|\"|>");
+    buf_add_char(&text, CALL_MARK);
     for (size_t i = 0; i < n && is_after; i++) buf_add_char(&text, ' ');
     buf_add_text(&text, "x}");
     cost_begin();
@@ -400,7 +427,7 @@ static void test_out_of_memory(void **state)
         struct carat_error err;
         const struct carat_part *parts;
         mem_fail_after(fail);
-        int status = parser_open(&p, f.v, prompt, n_prompt, &err);
+        int status = parser_open(&p, shared_vocab(), prompt, n_prompt, &err);
         if (status == CARAT_OK) status = parser_push(p, ids, count, &parts, &n, &err);
         bool failed = mem_fail_after(-1);
         parser_close(p);
@@ -425,8 +452,9 @@ int main(void)
         cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_random_arguments),
         cmocka_unit_test(test_large_arguments),
+        cmocka_unit_test(test_spelled_marks),
         cmocka_unit_test(test_blanks_around_a_mark_take_linear_time),
         cmocka_unit_test(test_out_of_memory),
     };
-    return cmocka_run_group_tests(tests, open_fixture, close_fixture);
+    return cmocka_run_group_tests(tests, shared_vocab_open, shared_vocab_close);
 }

@@ -16,29 +16,14 @@
 #include "support/text_fixture.h"
 #include "text/tokenizer.h"
 
-static struct text_fixture f;
-
-static int open_fixture(void **state)
-{
-    (void)state;
-    text_fixture_open(&f, 1024);
-    return 0;
-}
-
-static int close_fixture(void **state)
-{
-    (void)state;
-    text_fixture_deinit(&f);
-    return 0;
-}
-
 static size_t encode(const char *text, size_t length, enum carat_special special, bool add_bos,
                      int32_t **ids)
 {
     struct carat_error err;
     size_t count;
-    assert_int_equal(tokenizer_encode(f.v, text, length, special, add_bos, ids, &count, &err),
-                     CARAT_OK);
+    assert_int_equal(
+        tokenizer_encode(shared_vocab(), text, length, special, add_bos, ids, &count, &err),
+        CARAT_OK);
     return count;
 }
 
@@ -56,7 +41,7 @@ static void check(const char *text, enum carat_special special, bool add_bos, co
 
 static int32_t id_of(const char *text)
 {
-    int32_t id = vocab_find(f.v, text, strlen(text));
+    int32_t id = vocab_find(shared_vocab(), text, strlen(text));
     assert_true(id >= 0);
     return id;
 }
@@ -91,7 +76,7 @@ static void test_none_gives_no_special(void **state)
     }
     int32_t *ids;
     size_t count = encode(all.data, all.length, CARAT_SPECIAL_NONE, false, &ids);
-    for (size_t i = 0; i < count; i++) assert_false(vocab_is_special(f.v, ids[i]));
+    for (size_t i = 0; i < count; i++) assert_false(vocab_is_special(shared_vocab(), ids[i]));
     assert_true(count > 50);
     mem_free(ids);
     buf_deinit(&all);
@@ -144,8 +129,8 @@ static void test_spans(void **state)
         {8, CARAT_SPECIAL_ALL}, {20, CARAT_SPECIAL_NONE}, {29, CARAT_SPECIAL_ALL}};
     int32_t *ids, *whole;
     size_t count, n_whole;
-    assert_int_equal(tokenizer_encode_spans(f.v, text, spans, 3, true, &ids, &count, &err),
-                     CARAT_OK);
+    assert_int_equal(
+        tokenizer_encode_spans(shared_vocab(), text, spans, 3, true, &ids, &count, &err), CARAT_OK);
     n_whole = encode("aa\n\nbb<|turn>cc", 15, CARAT_SPECIAL_NONE, false, &whole);
     assert_int_equal(count, n_whole + 3);
     assert_int_equal(ids[0], 2);
@@ -154,8 +139,8 @@ static void test_spans(void **state)
     assert_int_equal(ids[count - 1], 106);
     mem_free(ids);
     mem_free(whole);
-    assert_int_equal(tokenizer_encode_spans(f.v, NULL, NULL, 0, false, &ids, &count, &err),
-                     CARAT_OK);
+    assert_int_equal(
+        tokenizer_encode_spans(shared_vocab(), NULL, NULL, 0, false, &ids, &count, &err), CARAT_OK);
     assert_int_equal(count, 0);
     mem_free(ids);
 }
@@ -169,9 +154,9 @@ static void check_round_trip(const char *text, size_t length, enum carat_special
     struct buf all = {0}, pieces = {0};
     struct carat_decoder *d;
     struct carat_error err;
-    assert_int_equal(decoder_open(&d, f.v, true, &err), CARAT_OK);
+    assert_int_equal(decoder_open(&d, shared_vocab(), true, &err), CARAT_OK);
     for (size_t i = 0; i < count; i++) {
-        tokenizer_decode_one(f.v, ids[i], true, &all);
+        tokenizer_decode_one(shared_vocab(), ids[i], true, &all);
         const char *piece = decoder_push(d, ids[i], &given);
         buf_add(&pieces, piece, given);
     }
@@ -238,20 +223,20 @@ static void test_hold_back(void **state)
     struct carat_decoder *d;
     struct carat_error err;
     size_t n;
-    assert_int_equal(decoder_open(&d, f.v, false, &err), CARAT_OK);
+    assert_int_equal(decoder_open(&d, shared_vocab(), false, &err), CARAT_OK);
     const unsigned char llama[] = {0xF0, 0x9F, 0xA6, 0x99};
     for (int i = 0; i < 3; i++) {
-        decoder_push(d, vocab_byte(f.v, llama[i]), &n);
+        decoder_push(d, vocab_byte(shared_vocab(), llama[i]), &n);
         assert_int_equal(n, 0);
     }
-    const char *text = decoder_push(d, vocab_byte(f.v, llama[3]), &n);
+    const char *text = decoder_push(d, vocab_byte(shared_vocab(), llama[3]), &n);
     assert_int_equal(n, 4);
     assert_memory_equal(text, llama, 4);
     decoder_push(d, 106, &n); /* control: nothing */
     assert_int_equal(n, 0);
     text = decoder_push(d, 52, &n); /* user-defined: its text */
     assert_int_equal(n, 5);
-    decoder_push(d, vocab_byte(f.v, 0xE2), &n);
+    decoder_push(d, vocab_byte(shared_vocab(), 0xE2), &n);
     assert_int_equal(n, 0);
     text = decoder_push(d, id_of("a"), &n); /* it can no longer be completed */
     assert_int_equal(n, 2);
@@ -306,9 +291,9 @@ static void test_too_long(void **state)
     struct carat_error err;
     int32_t *ids;
     size_t count;
-    assert_int_equal(
-        tokenizer_encode(f.v, "x", (size_t)1 << 31, CARAT_SPECIAL_NONE, false, &ids, &count, &err),
-        CARAT_EUSAGE);
+    assert_int_equal(tokenizer_encode(shared_vocab(), "x", (size_t)1 << 31, CARAT_SPECIAL_NONE,
+                                      false, &ids, &count, &err),
+                     CARAT_EUSAGE);
     assert_null(ids);
 }
 
@@ -325,9 +310,9 @@ static void test_out_of_memory(void **state)
         size_t count;
         struct carat_decoder *d = NULL;
         mem_fail_after(n);
-        int status =
-            tokenizer_encode(f.v, text, sizeof text, CARAT_SPECIAL_ALL, true, &ids, &count, &err);
-        if (status == CARAT_OK) status = decoder_open(&d, f.v, true, &err);
+        int status = tokenizer_encode(shared_vocab(), text, sizeof text, CARAT_SPECIAL_ALL, true,
+                                      &ids, &count, &err);
+        if (status == CARAT_OK) status = decoder_open(&d, shared_vocab(), true, &err);
         bool failed = mem_fail_after(-1);
         decoder_close(d);
         mem_free(ids);
@@ -350,5 +335,5 @@ int main(void)
         cmocka_unit_test(test_hold_back), cmocka_unit_test(test_long_lines),
         cmocka_unit_test(test_too_long),  cmocka_unit_test(test_out_of_memory),
     };
-    return cmocka_run_group_tests(tests, open_fixture, close_fixture);
+    return cmocka_run_group_tests(tests, shared_vocab_open, shared_vocab_close);
 }

@@ -24,7 +24,7 @@ struct block32 {
     int8_t factor[2]; /* of S6: of both halves */
 };
 
-/* Reads block `b` of a row as it is in the file. */
+/* Reads block `b` of a row that has the layout of the file. */
 void block32_read(enum format format, const uint8_t *row, int64_t b, struct block32 *out);
 
 #endif

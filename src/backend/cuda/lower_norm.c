@@ -3,7 +3,7 @@
 #include "backend/cuda/start.h"
 #include "backend/cuda/weight_use.h"
 
-/* In which forms windows other than the one that writes it read a buffer. */
+/* The forms in which later windows read a buffer. */
 struct reads {
     bool floats, act;
 };

@@ -43,7 +43,7 @@ struct lowering {
     struct cuda_loaded seen[PRODUCTS_SEEN];
     int32_t next_seen;
 
-    struct window window; /* the one that is lowered */
+    struct window window; /* being lowered */
     enum row_class rows_class;
     bool is_many;
     int32_t rows; /* the most of its launches */

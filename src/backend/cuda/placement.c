@@ -4,6 +4,7 @@
 #include "backend/cuda/mirrors.h"
 #include "backend/cuda/planes.h"
 #include "backend/cuda/step_arrays.h"
+#include "base/bytes.h"
 
 struct placement placement_least(const struct plan *plan, enum table_place tables)
 {
@@ -48,11 +49,6 @@ static int32_t cached_rows_for(const struct device *d, const struct plan *plan,
     return gather_slots(table, plan->rows_max[ROWS_TOKEN], bytes);
 }
 
-static size_t bytes_left(const struct room *room, size_t taken)
-{
-    return room->extra_bytes > taken ? room->extra_bytes - taken : 0;
-}
-
 void cuda_place_weights(const struct device *d, const struct plan *plan, const struct room *room,
                         struct placement *out)
 {
@@ -60,11 +56,11 @@ void cuda_place_weights(const struct device *d, const struct plan *plan, const s
     const struct weight *table = largest_table(plan);
     *out = placement_least(plan, table_place_for(d, plan, room));
     if (table && out->tables == TABLE_HOST) {
-        size_t left = bytes_left(room, weights_bytes(d, plan, out));
+        size_t left = bytes_left(room->extra_bytes, weights_bytes(d, plan, out));
         out->cached_rows = cached_rows_for(d, plan, table, left);
         out->cached_bytes = table_rows_bytes(table, plan, out, false);
     }
-    size_t weights = weights_bytes(d, plan, out), left = bytes_left(room, weights);
+    size_t weights = weights_bytes(d, plan, out), left = bytes_left(room->extra_bytes, weights);
     if (budget != 0) left = budget < 0 ? 0 : smaller(left, (size_t)budget);
     out->mirror_bytes = mirrors_bytes(d, plan, left);
     out->device_bytes = weights + out->mirror_bytes;

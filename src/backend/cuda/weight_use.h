@@ -6,15 +6,15 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/loaded.h"
 
-/* Neither of both: as a vector. */
+/* If neither is set, the weight is used as a vector. */
 struct weight_use {
     bool is_product, is_table;
 };
 
 struct weight_use weight_use_in_plan(const struct plan *plan, const struct weight *w);
 
-/* What all products of a plan with w want. What was decided of a weight once, holds: a plan that
- * was cut may not show all uses. */
+/* The precision that all products of a plan with w want. The first decision about a weight is
+ * final: a plan that was cut may not show all its uses. */
 struct precision weight_precision(const struct plan *plan, const struct weight *w);
 
 enum cuda_layout layout_for(const struct device *d, const struct weight *w, struct weight_use use);
@@ -25,8 +25,8 @@ bool is_pinned_at(enum table_place tables, struct weight_use use);
 /* How kernels see a weight whose first plane is `memory`. */
 struct cuda_weight weight_view(const struct weight *w, enum cuda_layout layout, char *memory);
 
-/* A weight that products multiply with as it is on the device, or as it is going to be there: then
- * without memory, and as if it got no mirror. */
+/* A weight of products, as kernels see it. Before it is on the device: as it is going to be there,
+ * without memory and as if it got no mirror. */
 struct cuda_loaded product_foreseen(const struct device *d, const struct plan *plan,
                                     const struct weight *w);
 

@@ -1,0 +1,167 @@
+#include "cli/load.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "cli/bench_models.h"
+#include "cli/load_report.h"
+#include "cli/terminal.h"
+
+struct load {
+    const struct options *options;
+    struct load_group groups[LOAD_GROUPS_MAX];
+    size_t n_groups;
+    struct bench_settings settings;
+    int32_t n_seq; /* 0: as many as requests can run at once */
+    int32_t repetitions;
+    struct load_report reports[2]; /* standard output, and --format-err */
+    int n_reports;
+    int32_t n_failed; /* requests */
+    char failure[256];
+};
+
+/* What a list of tests says, a load says itself. */
+static int refuse_tests(const struct options *o, struct carat_error *err)
+{
+    static const enum option_id tests[] = {OPT_BENCH_PROMPT, OPT_BENCH_GEN, OPT_BENCH_PAIR,
+                                           OPT_BENCH_DEPTH};
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        if (!o->values[tests[i]].is_flag) continue;
+        err_set(err, CARAT_EUSAGE, "--%s does not go with --load", option_specs[tests[i]].name);
+        err_hint(err, "lengths stand in the load: --load users=4,in=512,out=128");
+        return CARAT_EUSAGE;
+    }
+    return CARAT_OK;
+}
+
+static int read_load(struct load *load, const struct options *o, struct carat_error *err)
+{
+    const struct option_value *texts = &o->values[OPT_LOAD];
+    struct bench_numbers users;
+    *load = (struct load){.options = o, .n_groups = texts->n_list};
+    TRY(refuse_tests(o, err));
+    TRY(load_spec_read(texts->list, texts->n_list, load->groups, err));
+    TRY(bench_read_settings(o, &load->settings, err));
+    TRY(bench_read_numbers(o, OPT_BENCH_USERS, &users, err));
+    if (opt_is_set(o, OPT_BENCH_USERS)) {
+        load->n_seq = users.at[0];
+        if (users.n != 1 || load->n_seq < 1)
+            return err_set(err, CARAT_EUSAGE,
+                           "--users: with --load one number of sequences expected, at least 1");
+    }
+    load->repetitions = opt_is_set(o, OPT_REPETITIONS) ? (int32_t)opt_int(o, OPT_REPETITIONS) : 1;
+    return CARAT_OK;
+}
+
+static void begin_reports(void *user)
+{
+    struct load *load = user;
+    const char *second = opt_text(load->options, OPT_BENCH_ERR_FORMAT);
+    load->reports[load->n_reports++] =
+        (struct load_report){.format = opt_text(load->options, OPT_BENCH_FORMAT)};
+    if (strcmp(second, "none") == 0) return;
+    load->reports[load->n_reports++] = (struct load_report){.format = second, .is_error = true};
+}
+
+/* An engine with room for the longest chat and, unless --users says how many, for all requests that
+ * can be under way. */
+static struct carat_engine_options engine_for(const struct load *load, const struct session *s,
+                                              const struct bench_setting *setting)
+{
+    enum { SEQUENCES_USUAL = 256 };
+    struct carat_engine_options options = bench_engine_options(load->options, setting);
+    int64_t positions = 1, parallel = 0;
+    for (size_t i = 0; i < load->n_groups; i++) {
+        const struct load_group *g = &load->groups[i];
+        if (load_positions(g) + 1 > positions) positions = load_positions(g) + 1;
+        parallel += load_parallel(g);
+    }
+    if (parallel > SEQUENCES_USUAL) parallel = SEQUENCES_USUAL;
+    options.n_ctx = context_for(s->model, (int32_t)positions);
+    options.n_seq = load->n_seq ? load->n_seq : (int32_t)parallel;
+    return options;
+}
+
+/* One row for each group; with several groups, first one for all of them. */
+static int report_run(struct load *load, const struct bench_facts *facts,
+                      const struct bench_setting *setting, struct load_row *row,
+                      struct carat_error *err)
+{
+    for (int32_t g = load->n_groups > 1 ? -1 : 0; g < (int32_t)load->n_groups; g++) {
+        struct load_stats stats;
+        TRY(load_stats_take(&stats, row->plan, row->run, g, err));
+        row->stats = &stats;
+        row->group = g;
+        for (int k = 0; k < load->n_reports; k++)
+            TRY(load_report_add(&load->reports[k], facts, setting, row, err));
+        if (g >= 0) load->n_failed += stats.failed;
+    }
+    if (row->run->failure[0] && !load->failure[0])
+        memcpy(load->failure, row->run->failure, sizeof load->failure);
+    out_flush();
+    return CARAT_OK;
+}
+
+static int repeat(struct load *load, const struct session *s, const struct bench_facts *facts,
+                  const struct bench_setting *setting, const struct carat_engine_options *options,
+                  struct load_plan *plan, struct carat_error *err)
+{
+    struct load_row row = {.plan = plan, .n_seq = options->n_seq};
+    row.n_ctx = carat_engine_memory(s->engine)->n_ctx;
+    for (plan->repetition = 0; plan->repetition < load->repetitions; plan->repetition++) {
+        struct load_run run;
+        time_t now = time(NULL);
+        struct tm utc;
+        gmtime_r(&now, &utc);
+        strftime(row.date, sizeof row.date, "%Y%m%d-%H%M%S", &utc);
+        row.run = &run;
+        row.repetition = plan->repetition;
+        int status = load_run_do(&run, plan, s->model, s->engine, err);
+        if (status == CARAT_OK) status = report_run(load, facts, setting, &row, err);
+        load_run_deinit(&run);
+        if (status != CARAT_OK) return status;
+    }
+    return CARAT_OK;
+}
+
+static int measure_setting(struct load *load, struct session *s, struct bench_facts *facts,
+                           const struct bench_setting *setting, struct carat_error *err)
+{
+    struct carat_engine_options options = engine_for(load, s, setting);
+    struct load_plan plan;
+    uint64_t seed = (uint64_t)opt_int(load->options, OPT_LOAD_SEED);
+    if (s->engine) carat_engine_close(s->engine);
+    s->engine = NULL;
+    TRY(session_start(s, &options, err));
+    bench_facts_note_engine(facts, s);
+    int status = load_plan_init(&plan, load->groups, load->n_groups, seed, err);
+    if (status == CARAT_OK) status = repeat(load, s, facts, setting, &options, &plan, err);
+    load_plan_deinit(&plan);
+    if (opt_is_set(load->options, OPT_PROFILE)) session_print_profile(s);
+    return status;
+}
+
+static int measure_model(void *user, struct session *s, struct carat_error *err)
+{
+    struct load *load = user;
+    struct bench_facts facts;
+    bench_facts_init(&facts, load->options, s);
+    for (size_t i = 0; i < load->settings.n; i++) {
+        struct bench_setting setting = bench_setting_at(load->options, &load->settings, i);
+        TRY(measure_setting(load, s, &facts, &setting, err));
+    }
+    return CARAT_OK;
+}
+
+int load_measure(const struct options *o, struct carat_error *err)
+{
+    struct load load;
+    TRY(read_load(&load, o, err));
+    struct bench_visitor visitor = {begin_reports, measure_model, &load};
+    int status = bench_each_model(o, &visitor, err);
+    for (int k = 0; k < load.n_reports; k++) load_report_end(&load.reports[k], status == CARAT_OK);
+    if (status == CARAT_OK && load.n_failed > 0)
+        return err_set(err, CARAT_EINTERNAL, "bench: %d requests have failed, the first: %s",
+                       load.n_failed, load.failure);
+    return status;
+}

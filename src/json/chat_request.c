@@ -1,0 +1,401 @@
+#include "json/chat_request.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+/* ---- Values ----------------------------------------------------------------------------- */
+
+static bool is_number(const struct carat_value *value)
+{
+    return value->kind == CARAT_INT || value->kind == CARAT_REAL;
+}
+
+static double number(const struct carat_value *value)
+{
+    return value->kind == CARAT_INT ? (double)value->as.integer : value->as.real;
+}
+
+static int wrong_kind(const char *key, const char *expected, const struct carat_value *found,
+                      struct carat_error *err)
+{
+    return err_set(err, CARAT_EUSAGE, "%s: %s expected, %s found", key, expected,
+                   json_kind_name(found));
+}
+
+static int read_flag(const struct carat_value *root, const char *key, bool *out,
+                     struct carat_error *err)
+{
+    const struct carat_value *value = json_member(root, key);
+    if (value->kind == CARAT_NULL) return CARAT_OK;
+    if (value->kind != CARAT_BOOL) return wrong_kind(key, "a boolean", value, err);
+    *out = value->as.boolean;
+    return CARAT_OK;
+}
+
+static int read_whole(const struct carat_value *root, const char *key, int64_t low, int64_t high,
+                      int32_t *out, struct carat_error *err)
+{
+    const struct carat_value *value = json_member(root, key);
+    if (value->kind == CARAT_NULL) return CARAT_OK;
+    if (value->kind != CARAT_INT) return wrong_kind(key, "an integer", value, err);
+    int64_t found = value->as.integer;
+    if (found < low || found > high)
+        return err_set(err, CARAT_EUSAGE, "%s: %lld to %lld expected, %lld found", key,
+                       (long long)low, (long long)high, (long long)found);
+    *out = (int32_t)found;
+    return CARAT_OK;
+}
+
+/* A text with a NUL at its end. */
+static int copy_text(struct chat_request *r, const struct carat_value *value, const char **out,
+                     struct carat_error *err)
+{
+    size_t length = value->as.string.length;
+    *out = arena_copy_text(&r->json.arena, value->as.string.data, length);
+    return *out ? CARAT_OK : err_no_memory(err, "request", length);
+}
+
+/* ---- What is refused -------------------------------------------------------------------- */
+
+/* Null, false, 0 and what is empty ask for nothing. */
+static bool asks_nothing(const struct carat_value *value)
+{
+    switch (value->kind) {
+    case CARAT_NULL: return true;
+    case CARAT_BOOL: return !value->as.boolean;
+    case CARAT_INT: return value->as.integer == 0;
+    case CARAT_REAL: return value->as.real == 0;
+    case CARAT_STRING: return value->as.string.length == 0;
+    case CARAT_ARRAY: return value->as.array.count == 0;
+    case CARAT_OBJECT: return value->as.object.count == 0;
+    }
+    return false;
+}
+
+/* Members that other servers know and that would change the answer. */
+static int check_members(const struct carat_value *root, struct carat_error *err)
+{
+    static const struct {
+        const char *key;
+        double neutral; /* a number that asks for nothing, besides 0 */
+        const char *hint;
+    } refused[] = {
+        {"functions", 0, "put them in tools"},
+        {"function_call", 0, "tool_choice says it"},
+        {"web_search_options", 0, "carat searches nothing; leave it out"},
+        {"audio", 0, "carat writes text only"},
+        {"guided_json", 0, "response_format with a json_schema says it"},
+        {"guided_regex", 0, "response_format with a json_schema and its pattern says it"},
+        {"guided_choice", 0, "response_format with a json_schema and its enum says it"},
+        {"guided_grammar", 0, "put it in grammar"},
+        {"structured_outputs", 0, "response_format says it"},
+        {"allowed_token_ids", 0, "logit_bias can ban tokens"},
+        {"bad_words", 0, "logit_bias can ban tokens"},
+        {"min_tokens", 0, "leave it out"},
+        {"mirostat", 0, "there is no Mirostat: 0 is off"},
+        {"dry_multiplier", 0, "there is no DRY: 0 is off"},
+        {"xtc_probability", 0, "there is no XTC: 0 is off"},
+        {"typical_p", 1, "there is no locally typical sampling: 1 is off"},
+        {"top_n_sigma", -1, "there is no top-n-sigma: -1 is off"},
+        {"dynatemp_range", 0, "there is no dynamic temperature: 0 is off"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        const struct carat_value *value = json_member(root, refused[i].key);
+        if (asks_nothing(value)) continue;
+        if (is_number(value) && number(value) == refused[i].neutral) continue;
+        err_set(err, CARAT_EUSAGE, "%s: not supported", refused[i].key);
+        err_hint(err, "%s", refused[i].hint);
+        return CARAT_EUSAGE;
+    }
+    return CARAT_OK;
+}
+
+static int check_modalities(const struct carat_value *root, struct carat_error *err)
+{
+    const struct carat_value *list = json_member(root, "modalities");
+    if (list->kind == CARAT_NULL) return CARAT_OK;
+    if (list->kind != CARAT_ARRAY) return wrong_kind("modalities", "an array", list, err);
+    for (size_t i = 0; i < list->as.array.count; i++)
+        if (!json_text_is(&list->as.array.items[i], "text"))
+            return err_set(err, CARAT_EUSAGE,
+                           "modalities[%zu]: \"text\" expected; carat writes text only", i);
+    return CARAT_OK;
+}
+
+static int check_n(const struct carat_value *root, struct carat_error *err)
+{
+    const struct carat_value *n = json_member(root, "n");
+    if (n->kind == CARAT_NULL || (n->kind == CARAT_INT && n->as.integer == 1)) return CARAT_OK;
+    err_set(err, CARAT_EUSAGE, "n: 1 expected, more or less asked for");
+    err_hint(err, "a request has one answer: ask again, with another seed, for more");
+    return CARAT_EUSAGE;
+}
+
+/* An assistant's message that says and calls nothing, and parts that are not text. Anything else
+ * that may be wrong with messages, their reader finds. */
+static int check_messages(const struct carat_value *root, struct carat_error *err)
+{
+    const struct carat_value *messages = json_member(root, "messages");
+    size_t count = messages->kind == CARAT_ARRAY ? messages->as.array.count : 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct carat_value *message = &messages->as.array.items[i];
+        const struct carat_value *parts = json_member(message, "content");
+        bool is_answer = json_text_is(json_member(message, "role"), "assistant");
+        if (is_answer && parts->kind == CARAT_NULL &&
+            asks_nothing(json_member(message, "tool_calls")))
+            return err_set(err, CARAT_EUSAGE, "messages[%zu]: content or tool_calls expected", i);
+        for (size_t k = 0; parts->kind == CARAT_ARRAY && k < parts->as.array.count; k++) {
+            const struct carat_value *type = json_member(&parts->as.array.items[k], "type");
+            char shown[JSON_SHOWN_MAX];
+            if (type->kind != CARAT_STRING || json_text_is(type, "text")) continue;
+            err_set(err, CARAT_EUSAGE,
+                    "messages[%zu].content[%zu].type: \"text\" expected, \"%s\" found", i, k,
+                    json_shown(type, shown));
+            err_hint(err, "carat reads text only");
+            return CARAT_EUSAGE;
+        }
+    }
+    return CARAT_OK;
+}
+
+static int check_tool_types(const struct carat_value *root, struct carat_error *err)
+{
+    const struct carat_value *tools = json_member(root, "tools");
+    for (size_t i = 0; tools->kind == CARAT_ARRAY && i < tools->as.array.count; i++) {
+        const struct carat_value *type = json_member(&tools->as.array.items[i], "type");
+        char shown[JSON_SHOWN_MAX];
+        if (type->kind != CARAT_STRING || json_text_is(type, "function")) continue;
+        err_set(err, CARAT_EUSAGE, "tools[%zu].type: \"function\" expected, \"%s\" found", i,
+                json_shown(type, shown));
+        err_hint(err, "describe it as a function");
+        return CARAT_EUSAGE;
+    }
+    return CARAT_OK;
+}
+
+/* ---- Sampling --------------------------------------------------------------------------- */
+
+static int read_reals(struct carat_sampling *p, const struct carat_value *root,
+                      struct carat_error *err)
+{
+    const struct {
+        const char *key;
+        float *out;
+        double low, high;
+    } reals[] = {{"temperature", &p->temperature, 0, 100},
+                 {"top_p", &p->top_p, 0, 1},
+                 {"min_p", &p->min_p, 0, 1},
+                 {"repeat_penalty", &p->repeat_penalty, 0.01, 100},
+                 {"repetition_penalty", &p->repeat_penalty, 0.01, 100},
+                 {"presence_penalty", &p->presence_penalty, -2, 2},
+                 {"frequency_penalty", &p->frequency_penalty, -2, 2}};
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        const struct carat_value *value = json_member(root, reals[i].key);
+        if (value->kind == CARAT_NULL) continue;
+        if (!is_number(value)) return wrong_kind(reals[i].key, "a number", value, err);
+        double found = number(value);
+        if (!(found >= reals[i].low && found <= reals[i].high))
+            return err_set(err, CARAT_EUSAGE, "%s: %g to %g expected, %g found", reals[i].key,
+                           reals[i].low, reals[i].high, found);
+        *reals[i].out = (float)found;
+    }
+    return CARAT_OK;
+}
+
+/* Any whole number is a seed, and -1 draws one. */
+static int read_seed(struct chat_request *r, struct carat_error *err)
+{
+    const struct carat_value *value = json_member(&r->root, "seed");
+    if (value->kind == CARAT_NULL) return CARAT_OK;
+    if (value->kind != CARAT_INT) return wrong_kind("seed", "an integer", value, err);
+    r->has_seed = value->as.integer != -1;
+    if (r->has_seed) r->sampling.seed = (uint64_t)value->as.integer;
+    return CARAT_OK;
+}
+
+static int read_sampling(struct chat_request *r, struct carat_error *err)
+{
+    struct carat_sampling *p = &r->sampling;
+    TRY(read_reals(p, &r->root, err));
+    TRY(read_whole(&r->root, "top_k", -1, INT32_MAX, &p->top_k, err));
+    if (p->top_k < 0) p->top_k = 0; /* vLLM writes "all" so */
+    TRY(read_whole(&r->root, "repeat_last_n", -1, INT32_MAX, &p->repeat_last_n, err));
+    return read_seed(r, err);
+}
+
+/* ---- Limits and reports ----------------------------------------------------------------- */
+
+static int take_stop(struct chat_request *r, const struct carat_value *value, const char *where,
+                     struct carat_error *err)
+{
+    if (value->kind != CARAT_STRING) return wrong_kind(where, "a string", value, err);
+    size_t length = value->as.string.length;
+    if (length == 0 || length > CARAT_STOP_BYTES_MAX)
+        return err_set(err, CARAT_EUSAGE, "%s: 1 to %d bytes expected, %zu found", where,
+                       CARAT_STOP_BYTES_MAX, length);
+    if (memchr(value->as.string.data, '\0', length))
+        return err_set(err, CARAT_EUSAGE, "%s: a text without NUL characters expected", where);
+    return copy_text(r, value, &r->stops[r->n_stops++], err);
+}
+
+static int read_stops(struct chat_request *r, struct carat_error *err)
+{
+    const struct carat_value *value = json_member(&r->root, "stop");
+    if (value->kind == CARAT_NULL) return CARAT_OK;
+    bool is_list = value->kind == CARAT_ARRAY;
+    if (!is_list && value->kind != CARAT_STRING)
+        return wrong_kind("stop", "a string or an array", value, err);
+    size_t count = is_list ? value->as.array.count : 1;
+    if (count > CARAT_STOPS_MAX)
+        return err_set(err, CARAT_EUSAGE, "stop: at most %d strings expected, %zu found",
+                       CARAT_STOPS_MAX, count);
+    r->stops = arena_take(&r->json.arena, count, sizeof *r->stops);
+    if (!r->stops) return err_no_memory(err, "stop", count * sizeof *r->stops);
+    if (!is_list) return take_stop(r, value, "stop", err);
+    for (size_t i = 0; i < count; i++) {
+        int status = take_stop(r, &value->as.array.items[i], "text", err);
+        if (status != CARAT_OK) return err_within(err, "stop[%zu]", i), status;
+    }
+    return CARAT_OK;
+}
+
+/* {"106": -5}. OpenAI's -100 and less ban. */
+static int read_bias(struct chat_request *r, struct carat_error *err)
+{
+    const struct carat_value *map = json_member(&r->root, "logit_bias");
+    enum { BANS_FROM = -100 };
+    if (map->kind == CARAT_NULL) return CARAT_OK;
+    if (map->kind != CARAT_OBJECT) return wrong_kind("logit_bias", "an object", map, err);
+    size_t count = map->as.object.count;
+    if (count > CARAT_BIAS_MAX)
+        return err_set(err, CARAT_EUSAGE, "logit_bias: at most %d tokens expected, %zu found",
+                       CARAT_BIAS_MAX, count);
+    r->bias = arena_take(&r->json.arena, count, sizeof *r->bias);
+    if (!r->bias) return err_no_memory(err, "logit_bias", count * sizeof *r->bias);
+    for (size_t i = 0; i < count; i++) {
+        const struct carat_member *m = &map->as.object.members[i];
+        char key[16] = "", *end = key;
+        if (m->key.length < sizeof key) memcpy(key, m->key.data, m->key.length);
+        long id = strtol(key, &end, 10);
+        if (end == key || *end || id < 0 || id > INT32_MAX)
+            return err_set(err, CARAT_EUSAGE, "logit_bias: token ids expected as keys");
+        if (!is_number(&m->value) || !(fabs(number(&m->value)) <= 1e6))
+            return err_set(err, CARAT_EUSAGE, "logit_bias.%ld: a number expected", id);
+        double bias = number(&m->value);
+        r->bias[r->n_bias++] = (struct carat_logit_bias){
+            .id = (int32_t)id, .bias = bias <= BANS_FROM ? -INFINITY : (float)bias};
+    }
+    return CARAT_OK;
+}
+
+static int read_limits(struct chat_request *r, struct carat_error *err)
+{
+    r->max_tokens = -1;
+    TRY(read_whole(&r->root, "max_tokens", -1, INT32_MAX, &r->max_tokens, err));
+    TRY(read_whole(&r->root, "max_completion_tokens", -1, INT32_MAX, &r->max_tokens, err));
+    TRY(read_flag(&r->root, "logprobs", &r->want_logprobs, err));
+    TRY(read_whole(&r->root, "top_logprobs", 0, CARAT_TOP_LOGPROBS_MAX, &r->n_top_logprobs, err));
+    if (r->n_top_logprobs > 0 && !r->want_logprobs)
+        return err_set(err, CARAT_EUSAGE, "top_logprobs: \"logprobs\": true expected with it");
+    return CARAT_OK;
+}
+
+/* ---- Thinking --------------------------------------------------------------------------- */
+
+/* Of reasoning_effort: "none" is off and every other level on. */
+static int read_effort(const struct carat_value *root, struct carat_value *thinks,
+                       struct carat_error *err)
+{
+    static const char *const levels[] = {"none", "minimal", "low", "medium",
+                                         "high", "xhigh",   "max"};
+    const struct carat_value *value = json_member(root, "reasoning_effort");
+    if (value->kind == CARAT_NULL) return CARAT_OK;
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        if (!json_text_is(value, levels[i])) continue;
+        *thinks = (struct carat_value){.kind = CARAT_BOOL, .as.boolean = i > 0};
+        return CARAT_OK;
+    }
+    return err_set(err, CARAT_EUSAGE,
+                   "reasoning_effort: \"none\", \"minimal\", \"low\", \"medium\", \"high\", "
+                   "\"xhigh\" or \"max\" expected");
+}
+
+/* A flag for the template: the request's own, else what chat_template_kwargs says, else `other`. */
+static int put_flag(struct chat_request *r, const char *key, struct carat_value other,
+                    struct carat_error *err)
+{
+    const struct carat_value *more = json_member(&r->root, "chat_template_kwargs");
+    const struct carat_value *own = json_member(&r->root, key), *theirs = json_member(more, key);
+    if (more->kind != CARAT_NULL && more->kind != CARAT_OBJECT)
+        return wrong_kind("chat_template_kwargs", "an object", more, err);
+    struct carat_value value = own->kind != CARAT_NULL      ? *own
+                               : theirs->kind != CARAT_NULL ? *theirs
+                                                            : other;
+    if (value.kind == CARAT_NULL) return CARAT_OK;
+    if (value.kind != CARAT_BOOL) return wrong_kind(key, "a boolean", &value, err);
+    return chat_request_put(r, key, value, err);
+}
+
+static int read_thinking(struct chat_request *r, struct carat_error *err)
+{
+    struct carat_value thinks = {.kind = CARAT_NULL}, nothing = {.kind = CARAT_NULL};
+    TRY(read_effort(&r->root, &thinks, err));
+    TRY(put_flag(r, "enable_thinking", thinks, err));
+    return put_flag(r, "preserve_thinking", nothing, err);
+}
+
+/* ---- Requests --------------------------------------------------------------------------- */
+
+int chat_request_put(struct chat_request *r, const char *key, struct carat_value value,
+                     struct carat_error *err)
+{
+    size_t count = r->root.as.object.count, length = strlen(key), at = 0;
+    const struct carat_member *old = r->root.as.object.members;
+    struct carat_member *members = arena_take(&r->json.arena, count + 1, sizeof *members);
+    if (!members) return err_no_memory(err, "request", (count + 1) * sizeof *members);
+    if (count) memcpy(members, old, count * sizeof *members);
+    while (at < count &&
+           (members[at].key.length != length || memcmp(members[at].key.data, key, length) != 0))
+        at++;
+    members[at].key.data = key;
+    members[at].key.length = length;
+    members[at].value = value;
+    r->root.as.object.members = members;
+    r->root.as.object.count = at == count ? count + 1 : count;
+    return CARAT_OK;
+}
+
+static int read_request(struct chat_request *r, struct carat_error *err)
+{
+    if (r->root.kind != CARAT_OBJECT) return wrong_kind("request", "an object", &r->root, err);
+    TRY(check_n(&r->root, err));
+    TRY(check_members(&r->root, err));
+    TRY(check_modalities(&r->root, err));
+    TRY(check_messages(&r->root, err));
+    TRY(check_tool_types(&r->root, err));
+    TRY(read_sampling(r, err));
+    TRY(read_stops(r, err));
+    TRY(read_bias(r, err));
+    TRY(read_limits(r, err));
+    return read_thinking(r, err);
+}
+
+int chat_request_read(struct chat_request *r, const char *text, size_t length,
+                      const struct carat_sampling *defaults, struct carat_error *err)
+{
+    *r = (struct chat_request){.sampling = *defaults};
+    TRY(json_tree_read(&r->json, text, length, JSON_CHAT_REQUEST, err));
+    r->root = r->json.root;
+    int status = read_request(r, err);
+    if (status != CARAT_OK) chat_request_close(r);
+    return status;
+}
+
+void chat_request_close(struct chat_request *r)
+{
+    json_tree_free(&r->json);
+    *r = (struct chat_request){0};
+}

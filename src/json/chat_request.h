@@ -1,0 +1,38 @@
+/* A chat request of OpenAI's API: what it says besides messages and tools.
+ *
+ * Rules
+ * 1. A member that is absent or null leaves the default. Unknown members are ignored, but what
+ *    would change an answer's meaning is refused by its name (images, audio, n above 1).
+ * 2. CARAT_EUSAGE names the member, e.g. "messages[1].content[0].type". The messages themselves are
+ *    checked by carat_chat_tokenize; tools, tool_choice and response_format by whoever makes a
+ *    grammar of them. */
+#ifndef JSON_CHAT_REQUEST_H
+#define JSON_CHAT_REQUEST_H
+
+#include "json/json_tree.h"
+
+struct chat_request {
+    struct json_tree json;          /* owned; all that follows borrows from it */
+    struct carat_value root;        /* as carat_chat_tokenize takes it */
+    struct carat_sampling sampling; /* top_p 0: the likeliest token only */
+    bool has_seed;
+    int32_t max_tokens; /* -1: to the end of the context */
+    const char **stops; /* texts end with a NUL */
+    size_t n_stops;
+    struct carat_logit_bias *bias;
+    size_t n_bias;
+    bool want_logprobs;
+    int32_t n_top_logprobs;
+};
+
+/* Reads `length` bytes of JSON. `defaults` is what the request does not say about sampling. A
+ * zeroed request is a valid empty one. */
+int chat_request_read(struct chat_request *r, const char *text, size_t length,
+                      const struct carat_sampling *defaults, struct carat_error *err);
+void chat_request_close(struct chat_request *r);
+
+/* Adds a member to `root`, or replaces it. `value` has to live as long as the request. */
+int chat_request_put(struct chat_request *r, const char *key, struct carat_value value,
+                     struct carat_error *err);
+
+#endif
