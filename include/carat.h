@@ -301,7 +301,7 @@ struct carat_memory {
     uint64_t mirrors;        /* of these: fp16 copies, which only make it faster */
     uint64_t ple_cache;      /* of these: rows of the table of per-layer embeddings in the file */
     uint64_t kv_local, kv_global, buffers;
-    uint64_t step, pinned; /* on the host: a step's rows; page-locked memory for a GPU */
+    uint64_t step, pinned; /* on the host: a step's rows and tables; page-locked, for a GPU */
     uint64_t total;
     uint64_t driver;    /* of a GPU, not in `total`: left to its driver; an estimate */
     uint64_t available; /* what may be taken on the device: free memory, within gpu_memory */
