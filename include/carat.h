@@ -51,6 +51,7 @@ typedef struct carat_model carat_model;
 typedef struct carat_engine carat_engine;
 typedef struct carat_decoder carat_decoder;
 typedef struct carat_answer carat_answer;
+typedef struct carat_grammar carat_grammar;
 typedef uint64_t carat_request_id;
 
 const char *carat_version(void); /* "0.1.0" */
@@ -227,6 +228,33 @@ const char *carat_answer_stop(const carat_answer *answer);
 bool carat_answer_is_thinking(const carat_answer *answer); /* a thought has not ended yet */
 void carat_answer_close(carat_answer *answer);             /* NULL is fine */
 
+/* ---- Grammars --------------------------------------------------------------------------- */
+
+/* What an answer may be. A grammar does not change: any number of requests on any thread may use
+ * it, as long as it and its model live. While it is in force only tokens are sampled that can still
+ * lead to a complete text, with the probabilities that the model gives them; stop tokens are
+ * possible exactly when the text is complete. Special tokens are possible only where the grammar
+ * names them. A thought (<|channel> ... <channel|>) may come before the text, and is free but for
+ * stop tokens.
+ *
+ * The first grammar of a model builds an index of its vocabulary (about 0.1 s). A grammar takes up
+ * to 8 MB besides its automaton. Rules inside each other are limited to 256 in an answer.
+ *
+ * CARAT_EUSAGE: wrong syntax, by line and column, or a rule that matches no text.
+ * CARAT_EUNSUPPORTED: something that cannot be kept, by its path, or a bound, by its name. */
+
+/* GBNF as llama.cpp has it: rules, beginning with `root`; "text", [a-z], [^a-z], ., ( ), |, *, +,
+ * ?, {m,n}, # comments, and tokens <[id]>, <|name|>, !<[id]>. Left recursion is fine. */
+int carat_grammar_open_gbnf(carat_grammar **out, const carat_model *model, const char *text,
+                            size_t length, struct carat_error *err);
+
+/* JSON text of a value that fits the schema, with at most one blank between its tokens. Members
+ * come in the order of "properties"; those that are not required may be left out. docs/grammars.md
+ * lists the keywords. Others are refused, except annotations. */
+int carat_grammar_open_json_schema(carat_grammar **out, const carat_model *model, const char *json,
+                                   size_t length, struct carat_error *err);
+void carat_grammar_close(carat_grammar *grammar); /* NULL is fine */
+
 /* ---- Engine ----------------------------------------------------------------------------- */
 
 /* AUTO: F32 where computing is exact, else F16, or Q8_0 if the requested context fits only so. Q8_0
@@ -301,7 +329,7 @@ struct carat_memory {
     uint64_t mirrors;        /* of these: fp16 copies, which only make it faster */
     uint64_t ple_cache;      /* of these: rows of the table of per-layer embeddings in the file */
     uint64_t kv_local, kv_global, buffers;
-    uint64_t step, pinned; /* on the host: a step's rows; page-locked memory for a GPU */
+    uint64_t step, pinned; /* on the host: a step's rows and tables; page-locked, for a GPU */
     uint64_t total;
     uint64_t driver;    /* of a GPU, not in `total`: left to its driver; an estimate */
     uint64_t available; /* what may be taken on the device: free memory, within gpu_memory */

@@ -80,13 +80,30 @@ static int read_model(struct carat_model *m, struct buf *note, struct carat_erro
     return fill_info(m, note, err);
 }
 
+static int open_tokens(struct carat_model *m, struct carat_error *err)
+{
+    m->tokens = mem_alloc(1, sizeof *m->tokens);
+    if (!m->tokens) return err_no_memory(err, "model", sizeof *m->tokens);
+    pthread_mutex_init(&m->tokens->lock, NULL);
+    return CARAT_OK;
+}
+
+static void close_tokens(struct carat_model *m)
+{
+    if (!m->tokens) return;
+    index_close(m->tokens->index);
+    pthread_mutex_destroy(&m->tokens->lock);
+    mem_free(m->tokens);
+}
+
 int carat_model_open(carat_model **out, const char *path, struct carat_error *err)
 {
     *out = NULL;
     struct carat_model *m = mem_alloc(1, sizeof *m);
     if (!m) return err_no_memory(err, "model", sizeof *m);
     struct buf note = {0};
-    int status = gguf_open(&m->gguf, path, err);
+    int status = open_tokens(m, err);
+    if (!status) status = gguf_open(&m->gguf, path, err);
     if (!status) status = read_model(m, &note, err);
     buf_deinit(&note);
     if (status)
@@ -99,6 +116,7 @@ int carat_model_open(carat_model **out, const char *path, struct carat_error *er
 void carat_model_close(carat_model *m)
 {
     if (!m) return;
+    close_tokens(m);
     vocab_close(m->vocab);
     gguf_close(m->gguf);
     arena_deinit(&m->arena);

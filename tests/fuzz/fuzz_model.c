@@ -270,6 +270,11 @@ static void use(const carat_model *m, uint8_t way)
                                            .precision = way & 16 ? CARAT_PRECISION_FP32
                                                                  : CARAT_PRECISION_FAST,
                                            .kv_type = (enum carat_kv_type)(way >> 5 & 3)};
+    if (way & 128) {
+        options.cache_bytes = way & 2 ? 1 << 20 : 1 << 14;
+        options.cache_split = 64;
+        options.no_prefix_cache = way & 64;
+    }
     fill_prompt(m, prompt);
     int status = carat_memory_estimate(m, &options, &memory, &err);
     carat_assert(status == CARAT_OK || (err.message[0] && status != CARAT_EINTERNAL));

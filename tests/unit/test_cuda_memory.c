@@ -91,6 +91,7 @@ static void it_fits_into_what_it_needs_and_not_into_less(void **state)
         const carat_model *model = models[GEMMA_E4B];
         o.backend = "cuda";
         o.n_ctx = 128; /* and everything else that would adapt itself */
+        o.cache_bytes = 16 << 20;
         o.mirror_budget = -1;
         o.kv_type = o.precision == CARAT_PRECISION_FP32 ? CARAT_KV_F32 : CARAT_KV_F16;
         o.gpu_layers = model->config.n_layer;
@@ -123,7 +124,10 @@ static struct carat_memory taken_of(size_t total, size_t others,
 static void copies_that_only_make_it_faster_leave_a_tenth_to_others(void **state)
 {
     (void)state;
-    struct carat_engine_options o = {.backend = "cuda", .matmul = CARAT_MATMUL_FP16, .n_ctx = 128};
+    struct carat_engine_options o = {.backend = "cuda",
+                                     .matmul = CARAT_MATMUL_FP16,
+                                     .n_ctx = 128,
+                                     .no_prefix_cache = true}; /* or anchors would take some */
     struct carat_engine_options none = o;
     none.mirror_budget = -1;
     struct carat_memory m = taken_of(GIGABYTE, 0, &o), less = taken_of(GIGABYTE, 0, &none);
@@ -227,14 +231,17 @@ static void asking_where_weights_would_go_decides_nothing(void **state)
 }
 
 /* Decided by the size of the device alone. Layers stay where they are as long as caches can
- * shrink. */
+ * shrink. The pool of several sequences would shrink first; one sequence keeps its own. */
 static void caches_narrow_when_a_context_that_was_asked_for_does_not_fit(void **state)
 {
     (void)state;
     const carat_model *model = models[GEMMA_12B];
     struct carat_error err = {0};
-    struct carat_engine_options o = {
-        .backend = "cuda", .matmul = CARAT_MATMUL_INT8, .n_ctx = 512, .n_seq = 32, .chunk = 32};
+    struct carat_engine_options o = {.backend = "cuda",
+                                     .matmul = CARAT_MATMUL_INT8,
+                                     .n_ctx = 512,
+                                     .chunk = 32,
+                                     .no_prefix_cache = true};
     struct carat_memory wide, m;
     carat_engine *e;
     reset(GIGABYTE);
