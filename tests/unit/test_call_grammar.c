@@ -510,6 +510,89 @@ static void arguments_come_back_as_they_were(void **state)
     json_tree_free(&schemas);
 }
 
+/* An allowed id: any, and later on one that ends something. -1: none is. */
+static int32_t choose(struct grammar_state *s, struct rng *r, int step, uint64_t *mask)
+{
+    enum { SOON = 30 };
+    const struct vocab *v = shared_vocab();
+    const int32_t ends[] = {vocab_special(v, VOCAB_CALL_END), vocab_special(v, VOCAB_QUOTE),
+                            vocab_find(v, "}", 1), vocab_find(v, "]", 1)};
+    for (size_t i = 0; step > SOON && i < sizeof ends / sizeof *ends; i++)
+        if (ends[i] >= 0 && grammar_state_allows(s, ends[i])) return ends[i];
+    grammar_state_mask(s, mask);
+    int32_t n = vocab_count(v), from = (int32_t)rng_below(r, (uint32_t)n);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t id = (from + i) % n;
+        if (mask[id / 64] >> (id % 64) & 1) return id;
+    }
+    return -1;
+}
+
+/* Walks to the end of a call; whether it came. */
+static bool walk(const char *name, const carat_grammar *g, struct rng *r)
+{
+    enum { STEPS_MAX = 400 };
+    struct grammar_state *s;
+    struct carat_error err;
+    int32_t ids[STEPS_MAX];
+    uint64_t mask[64];
+    int n = 0;
+    assert_true(vocab_count(shared_vocab()) <= 64 * 64);
+    assert_int_equal(grammar_state_open(&s, g, NULL, 0, &err), CARAT_OK);
+    while (n < STEPS_MAX && !grammar_state_is_complete(s)) {
+        ids[n] = choose(s, r, n, mask);
+        if (ids[n] < 0) fail_msg("%s: nothing is allowed after %d ids", name, n);
+        grammar_state_accept(s, ids[n++]);
+    }
+    bool is_whole = grammar_state_is_complete(s);
+    grammar_state_close(s);
+    if (!is_whole) return false;
+    struct json_tree arguments;
+    struct carat_parser *p;
+    const struct carat_part *parts;
+    size_t n_parts;
+    assert_int_equal(parser_open(&p, shared_vocab(), NULL, 0, &err), CARAT_OK);
+    assert_int_equal(parser_push(p, ids, (size_t)n, &parts, &n_parts, &err), CARAT_OK);
+    const struct carat_part *call = parts + n_parts - 1; /* a thought may stand before it */
+    if (n_parts == 0 || call->kind != CARAT_PART_TOOL_CALL || !call->is_complete) {
+        struct buf text = {0};
+        for (int i = 0; i < n; i++) tokenizer_decode_one(shared_vocab(), ids[i], true, &text);
+        fail_msg("%s: repaired: %s", name, buf_text(&text));
+    }
+    if (json_tree_read(&arguments, call->text, call->length, JSON_PLAIN, &err))
+        fail_msg("%s: %s: %.*s", name, err.message, (int)call->length, call->text);
+    assert_int_equal(arguments.root.kind, CARAT_OBJECT);
+    json_tree_free(&arguments);
+    parser_close(p);
+    return true;
+}
+
+static void whatever_is_allowed_needs_no_repair(void **state)
+{
+    (void)state;
+    enum { WALKS = 12, SEED = 5 };
+    struct json_tree schemas;
+    int n_walks = 0, n_whole = 0;
+    read_schemas(&schemas);
+    for (size_t i = 0; i < schemas.root.as.array.count; i++) {
+        const struct carat_value *entry = &schemas.root.as.array.items[i];
+        const char *name = json_member(entry, "name")->as.string.data;
+        struct arena arena = {0};
+        struct rng r = {SEED + i};
+        struct carat_error err;
+        carat_grammar *g = NULL;
+        struct carat_value parameters = as_parameters(&arena, json_member(entry, "schema"));
+        if (open_required(&g, &arena, &parameters, &err)) fail_msg("%s: %s", name, err.message);
+        for (int k = 0; k < WALKS; k++) n_whole += walk(name, g, &r);
+        n_walks += WALKS;
+        grammar_close(g);
+        arena_deinit(&arena);
+    }
+    print_message("seed %d: %d of %d walks ended\n", SEED, n_whole, n_walks);
+    assert_true(n_whole * 10 >= n_walks * 8);
+    json_tree_free(&schemas);
+}
+
 /* ---- Choices ---------------------------------------------------------------------------- */
 
 #define TOOLS                                                                                      \
@@ -770,6 +853,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arguments_come_back_as_they_were),
+        cmocka_unit_test(whatever_is_allowed_needs_no_repair),
         cmocka_unit_test(choices_allow_ban_and_force),
         cmocka_unit_test(what_cannot_be_kept_is_refused),
         cmocka_unit_test(a_loose_tool_takes_any_arguments),
