@@ -76,6 +76,6 @@ struct schedule_item request_item(const carat_engine *e, const struct sequence *
         .left = left,
         .near = left,
         .waited = e->stats.prompt_rows - s->since,
-        .excess = e->fairness.keys[s->key].served - least,
+        .excess = fairness_excess(&e->fairness, s->key, least),
     };
 }
