@@ -138,8 +138,7 @@ void admit_requests(carat_engine *e)
         struct sequence *s = e->whose[next];
         struct prefix_hit hit = {0};
         if (!may_start(e, s)) return;
-        if (s->has_cache)
-            hit = prefix_find(e->paging.cache, s->salt, s->ids, (size_t)sequence_known(s));
+        if (s->has_cache) hit = paging_find(&e->paging, s->salt, s->ids, sequence_known(s));
         if (!follow(e, s, hit.n_blocks) && !start(e, s, &hit)) return;
         e->items[next] = e->items[--n];
         e->whose[next] = e->whose[n];

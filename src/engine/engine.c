@@ -198,7 +198,10 @@ int carat_submit(carat_engine *e, const struct carat_request *given, carat_reque
         return CARAT_EBUSY;
     }
     TRY(open_request(e, place, &r, err));
-    e->requests[place].key = fairness_enter(&e->fairness, r.fairness_key);
+    struct sequence *s = &e->requests[place];
+    s->key = fairness_enter(&e->fairness, r.fairness_key);
+    if (s->has_cache)
+        s->n_cached = paging_find(&e->paging, s->salt, s->ids, s->n_prompt).n_blocks * KV_PAGE;
     if (e->end <= place) e->end = place + 1;
     e->stats.submitted++;
     *out = ++e->last_request;

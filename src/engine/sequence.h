@@ -22,7 +22,8 @@ struct sequence {
     struct sampler *sampler;
     int32_t *ids; /* the prompt, then the answer */
     int32_t n_prompt, max_tokens, n_generated;
-    int32_t n_cached; /* positions whose keys and values are in its pages */
+    int32_t n_cached; /* positions whose keys and values are in its pages; queued: those that it
+                         found, or left, in the prefix cache, which may be gone when it starts */
     int32_t stop_id;  /* the stop token that came, which is not part of the answer */
     bool ignore_stop, want_logprob;
     int32_t n_top; /* how many likeliest ids are wanted with it */

@@ -306,8 +306,7 @@ static void many_requests_share_a_pool_for_one(void **state)
     int32_t n_preempted = 0;
     for (int size = 0; size < GEMMA_SIZES; size++) {
         int64_t one = bytes_of_one(models[size], "cpu", 8);
-        n_preempted +=
-            check_many(models[size], "cpu", 8, (2 * size + 1) * one, size != GEMMA_12B);
+        n_preempted += check_many(models[size], "cpu", 8, (2 * size + 1) * one, size != GEMMA_12B);
     }
     assert_true(n_preempted > 0);
     check_many(models[GEMMA_E4B], "ref", 6, bytes_of_one(models[GEMMA_E4B], "ref", 6), true);
