@@ -253,6 +253,23 @@ int carat_grammar_open_gbnf(carat_grammar **out, const carat_model *model, const
  * lists the keywords. Others are refused, except annotations. */
 int carat_grammar_open_json_schema(carat_grammar **out, const carat_model *model, const char *json,
                                    size_t length, struct carat_error *err);
+/* What a chat request in the form of OpenAI's API holds its answer to; *out is NULL when that is
+ * nothing.
+ *
+ *   response_format       "json_object" or "json_schema"; or llama.cpp's members "json_schema" (a
+ *                         schema) and "grammar" (GBNF), of which there may be one
+ *   tools                 calls in the model's syntax, to one of the tools, with arguments that fit
+ *                         its "parameters". Text before and between calls stays free
+ *   tool_choice           "none" bans calls, "required" allows nothing else, {"type": "function",
+ *                         "function": {"name": ..}} one call of that tool; "auto" is the default
+ *   parallel_tool_calls   false: at most one call
+ *
+ * With both a form and tools an answer is either text of that form or calls. A tool whose schema
+ * cannot be kept takes any arguments, unless its "strict" is true: then it is refused. */
+int carat_grammar_open_chat(carat_grammar **out, const carat_model *model,
+                            const struct carat_value *request, struct carat_error *err);
+int carat_grammar_open_chat_json(carat_grammar **out, const carat_model *model, const char *json,
+                                 size_t length, struct carat_error *err);
 void carat_grammar_close(carat_grammar *grammar); /* NULL is fine */
 
 /* ---- Engine ----------------------------------------------------------------------------- */
@@ -413,6 +430,9 @@ struct carat_request { /* copied by carat_submit */
     const int32_t *anchors; /* [n_anchors] positions, 0 .. n_prompt, where later prompts are likely
                                to differ; ends of turns and of the prompt are known without */
     size_t n_anchors;       /* at most CARAT_ANCHORS_MAX */
+    /* Of this model; NULL: none. Borrowed until the request is DONE. A request that cannot go on in
+     * its grammar ends by ERROR. */
+    const carat_grammar *grammar;
     /* end of version 0.1 */
 };
 

@@ -1,5 +1,5 @@
-/* carat chat: a conversation at the terminal. Every turn renders the whole conversation anew and
- * reads it from the start; what the model thought is not kept. */
+/* carat chat: a conversation at the terminal. Every turn renders the whole conversation anew; the
+ * engine reads what it has not read before. What the model thought is not kept. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -160,11 +160,15 @@ static double rate(int32_t n, double seconds)
 
 void answer_stats(const struct answer *a, char *out, size_t size)
 {
+    char cached[48] = "";
+    if (a->n_cached > 0)
+        snprintf(cached, sizeof cached, ", %d of them from the cache", a->n_cached);
     snprintf(out, size,
-             "prompt %d tokens in %.3f s (%.1f t/s); answer %d tokens in %.3f s "
+             "prompt %d tokens%s, first token after %.3f s (%.1f t/s); answer %d tokens in %.3f s "
              "(%.1f t/s)",
-             a->n_prompt, a->prefill_seconds, rate(a->n_prompt, a->prefill_seconds), a->n_generated,
-             a->decode_seconds, rate(a->n_generated, a->decode_seconds));
+             a->n_prompt, cached, a->prefill_seconds,
+             rate(a->n_prompt - a->n_cached, a->prefill_seconds), a->n_generated, a->decode_seconds,
+             rate(a->n_generated, a->decode_seconds));
 }
 
 /* What one request needs while it runs. */
@@ -285,6 +289,7 @@ static int take_done(struct run *r, const struct carat_event *event, struct cara
     struct answer *a = r->answer;
     int32_t limit = r->g->max_tokens;
     a->n_prompt = event->n_prompt;
+    a->n_cached = event->n_cached;
     a->n_generated = event->n_generated;
     a->prefill_seconds = event->prefill_seconds;
     a->decode_seconds = event->decode_seconds;

@@ -41,9 +41,9 @@ struct answer {
     struct buf calls;          /* JSON objects, one a line */
     struct buf logprobs;       /* JSON objects, one a token, commas between them */
     enum answer_end end;
-    bool is_cut_in_thought; /* ended inside a thought, without a stop token */
-    int32_t stop_id;        /* ANSWER_STOP: the token */
-    int32_t n_prompt, n_generated;
+    bool is_cut_in_thought;                  /* ended inside a thought, without a stop token */
+    int32_t stop_id;                         /* ANSWER_STOP: the token */
+    int32_t n_prompt, n_cached, n_generated; /* n_cached: of n_prompt */
     double prefill_seconds, decode_seconds;
 };
 void answer_deinit(struct answer *a);
@@ -59,7 +59,8 @@ typedef bool (*part_fn)(void *user, enum carat_part_kind kind, const char *text,
 int generate(struct session *s, const struct generation *g, const int32_t *prompt, size_t n_prompt,
              part_fn show, void *user, struct answer *answer, struct carat_error *err);
 
-/* "prompt 23 tokens, 0.12 s (191.7 t/s); answer 40 tokens, ..." */
+/* "prompt 230 tokens, 192 of them from the cache, first token after 0.120 s (316.7 t/s); answer 40
+ * tokens ..." The first rate is that of the tokens that were computed. */
 void answer_stats(const struct answer *a, char *out, size_t size);
 
 #endif

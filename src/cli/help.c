@@ -139,6 +139,7 @@ static void print_option(FILE *out, enum option_id id)
 #define VALUE_COUNT "N"
 #define VALUE_REAL "R"
 #define VALUE_NAME "NAME"
+#define VALUE_SWITCH "on|off"
 #define VALUE_GOALS "GOALS"
 static const struct load_key {
     const char *name, *help;
@@ -263,8 +264,11 @@ static void markdown_option(enum option_id id)
 static void markdown_load_keys(void)
 {
     printf("\n| key of `--load` | meaning |\n| --- | --- |\n");
-    for (int i = 0; i < LOAD_KEYS; i++)
-        printf("| `%s` | %s |\n", load_keys[i].name, load_keys[i].help);
+    for (int i = 0; i < LOAD_KEYS; i++) {
+        printf("| `");
+        for (const char *c = load_keys[i].name; *c; c++) printf(*c == '|' ? "\\|" : "%c", *c);
+        printf("` | %s |\n", load_keys[i].help);
+    }
 }
 
 /* What other programs' options do here; one row for each list of spellings. */

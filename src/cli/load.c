@@ -107,7 +107,7 @@ static int repeat(struct load *load, const struct session *s, const struct bench
                   struct load_plan *plan, struct carat_error *err)
 {
     struct load_row row = {.plan = plan, .n_seq = options->n_seq};
-    row.n_ctx = carat_engine_memory(s->engine)->n_ctx;
+    row.memory = carat_engine_memory(s->engine);
     for (plan->repetition = 0; plan->repetition < load->repetitions; plan->repetition++) {
         struct load_run run;
         time_t now = time(NULL);

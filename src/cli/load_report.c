@@ -82,7 +82,7 @@ static void add_traffic(struct row *row, const struct load_row *r)
         {"load", FIELD_TEXT, .text = g ? g->text : ""},
         {"seed", FIELD_INT, .integer = (int64_t)r->plan->seed},
         {"repetition", FIELD_INT, .integer = r->repetition},
-        {"n_ctx", FIELD_INT, .integer = r->n_ctx},
+        {"n_ctx", FIELD_INT, .integer = r->memory->n_ctx},
         {"n_seq", FIELD_INT, .integer = r->n_seq},
         {"num_prompts", FIELD_INT, .integer = r->stats->requests},
         {"request_rate", is_open ? FIELD_REAL : FIELD_TEXT, .text = "inf", .real = g ? g->rate : 0},
@@ -102,6 +102,7 @@ static void add_counts(struct row *row, const struct load_row *r)
         {"completed", FIELD_INT, .integer = s->completed},
         {"failed", FIELD_INT, .integer = s->failed},
         {"cancelled", FIELD_INT, .integer = s->cancelled},
+        {"expired", FIELD_INT, .integer = s->expired},
         {"total_input_tokens", FIELD_INT, .integer = s->input_tokens},
         {"total_output_tokens", FIELD_INT, .integer = s->output_tokens},
         {"cancelled_output_tokens", FIELD_INT, .integer = s->cancelled_tokens},
@@ -116,6 +117,7 @@ static void add_counts(struct row *row, const struct load_row *r)
         {"cached_share", FIELD_REAL, .real = share(s->cached_tokens, s->input_tokens)},
         {"reusable_tokens", FIELD_INT, .integer = s->reusable_tokens},
         {"reused_share", FIELD_REAL, .real = share(s->cached_tokens, s->reusable_tokens)},
+        {"preemptions", FIELD_INT, .integer = s->preempted},
     };
     add(row, fields, sizeof fields / sizeof *fields);
 }
@@ -123,6 +125,7 @@ static void add_counts(struct row *row, const struct load_row *r)
 static void add_run(struct row *row, const struct load_row *r)
 {
     const struct distribution *step = &r->stats->step;
+    const struct carat_stats *a = &r->run->before, *b = &r->run->after;
     snprintf(row->digests[0], sizeof row->digests[0], "%016llx",
              (unsigned long long)r->run->prompts);
     snprintf(row->digests[1], sizeof row->digests[1], "%016llx",
@@ -132,6 +135,16 @@ static void add_run(struct row *row, const struct load_row *r)
         {"mean_step_ms", FIELD_REAL, .real = step->mean},
         {"p99_step_ms", FIELD_REAL, .real = step->p99},
         {"max_step_ms", FIELD_REAL, .real = step->most},
+        {"rows", FIELD_INT, .integer = (int64_t)(b->rows - a->rows)},
+        {"prompt_rows", FIELD_INT, .integer = (int64_t)(b->prompt_rows - a->prompt_rows)},
+        {"cache_lookups", FIELD_INT, .integer = (int64_t)(b->lookups - a->lookups)},
+        {"cache_hits", FIELD_INT, .integer = (int64_t)(b->hits - a->hits)},
+        {"evicted_pages", FIELD_INT, .integer = (int64_t)(b->evicted_pages - a->evicted_pages)},
+        {"evicted_anchors", FIELD_INT,
+         .integer = (int64_t)(b->evicted_anchors - a->evicted_anchors)},
+        {"anchors", FIELD_INT, .integer = b->anchors},
+        {"kv_local_bytes", FIELD_INT, .integer = (int64_t)r->memory->kv_local},
+        {"kv_global_bytes", FIELD_INT, .integer = (int64_t)r->memory->kv_global},
         {"prompts_digest", FIELD_TEXT, .text = row->digests[0]},
         {"answers_digest", FIELD_TEXT, .text = row->digests[1]},
     };
@@ -211,7 +224,7 @@ static void add_markdown(struct buf *b, const struct bench_facts *facts, const s
     const struct load_stats *s = r->stats;
     const struct load_group *g = group_of(r);
     buf_printf(b, "%s on %s, %d sequences of %d: %s, %s\n\n", facts->type, facts->backend, r->n_seq,
-               r->n_ctx, g ? g->name : "all groups", g ? g->text : "together");
+               r->memory->n_ctx, g ? g->name : "all groups", g ? g->text : "together");
     buf_printf(b, "| %-22s | %9s | %9s | %9s | %9s | %9s |\n", "milliseconds", "mean", "p50", "p90",
                "p99", "max");
     buf_add_text(b, "| ---------------------- |");
@@ -229,14 +242,15 @@ static void add_markdown(struct buf *b, const struct bench_facts *facts, const s
         s->completed, s->requests, s->duration, rate(s->completed, s),
         rate((double)s->output_tokens, s), rate((double)(s->input_tokens + s->output_tokens), s));
     if (s->cancelled) buf_printf(b, "; %d cancelled", s->cancelled);
+    if (s->expired) buf_printf(b, "; %d past their deadline", s->expired);
     if (s->failed) buf_printf(b, "; %d FAILED: %s", s->failed, r->run->failure);
     buf_printf(b, "\nprompts: %lld tokens, %.1f %% from the cache", (long long)s->input_tokens,
                share(s->cached_tokens, s->input_tokens) * 100);
     if (s->reusable_tokens > 0)
         buf_printf(b, " (%.1f %% of what repeats)",
                    share(s->cached_tokens, s->reusable_tokens) * 100);
-    buf_printf(b, "; at most %d requests at once, %lld steps\n", s->most_at_once,
-               (long long)s->step.n);
+    buf_printf(b, "; at most %d requests at once, %lld steps, %lld preemptions\n", s->most_at_once,
+               (long long)s->step.n, (long long)s->preempted);
     add_goals(b, r);
 }
 

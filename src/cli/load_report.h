@@ -11,8 +11,9 @@ struct load_row { /* one group, or all, of one repetition */
     const struct load_run *run;
     const struct load_stats *stats;
     int32_t group; /* -1: all */
-    int32_t repetition, n_ctx, n_seq;
-    char date[32]; /* as vLLM writes it: 20260731-235959 */
+    int32_t repetition, n_seq;
+    const struct carat_memory *memory; /* of the engine */
+    char date[32];                     /* as vLLM writes it: 20260731-235959 */
 };
 
 struct load_report {

@@ -24,6 +24,7 @@ struct request_state {
     size_t chat;    /* first turns: where the chat's tokens begin */
     int32_t length; /* first turns: how many there are so far */
     int32_t user;   /* closed loop: who sent it */
+    double sent;    /* when the engine took it */
     bool is_cancelled;
 };
 
@@ -137,10 +138,17 @@ static int32_t recall(const struct driver *d, carat_request_id id)
     return -1;
 }
 
-/* A digest that does not depend on the order of requests. */
-static uint64_t digest(int32_t index, const int32_t *ids, int32_t n)
+/* A number of the request that is the same however many users there are. */
+static uint64_t number_of(const struct load_request *r)
 {
-    struct rng h = {.state = (uint64_t)index};
+    return ((uint64_t)r->group * LOAD_REQUESTS_MAX * 2 + (uint64_t)r->chat) * LOAD_TURNS_MAX +
+           (uint64_t)r->turn + 1;
+}
+
+/* Sums of these do not depend on the order of requests. */
+static uint64_t digest(const struct load_request *r, const int32_t *ids, int32_t n)
+{
+    struct rng h = {.state = number_of(r)};
     for (int32_t i = 0; i < n; i++) h.state = rng_next(&h) ^ (uint64_t)ids[i];
     return rng_next(&h);
 }
@@ -278,15 +286,21 @@ static int send(struct driver *d, int32_t index, double due, struct carat_error 
         .size = sizeof request,
         .prompt = write_prompt(d, index, &n_prompt),
         .max_tokens = r->n_out,
-        .sampling = {.temperature = (float)g->temperature, .seed = (uint64_t)index + 1},
+        .sampling = {.temperature = (float)g->temperature, .seed = number_of(r)},
         .ignore_stop = true,
+        .priority = g->priority,
+        .fairness_key = g->keys ? (uint64_t)(r->chat % g->keys) + 1 : 0,
+        .deadline_seconds = g->deadline,
+        .cache_salt = g->salts ? (uint64_t)(r->chat % g->salts) + 1 : 0,
+        .no_cache = !g->uses_cache,
     };
     request.n_prompt = (size_t)n_prompt;
     TRY(carat_submit(d->engine, &request, &d->states[index].id, err));
     remember(d, index);
+    d->states[index].sent = clock_now(d);
     note_reusable(d, index);
     int32_t own = r->n_prefix + r->n_new;
-    if (!r->is_warmup) d->run->prompts += digest(index, request.prompt + n_prompt - own, own);
+    if (!r->is_warmup) d->run->prompts += digest(r, request.prompt + n_prompt - own, own);
     d->states[r->root].length = n_prompt;
     result->outcome = LOAD_RUNNING;
     result->arrival = due;
@@ -338,17 +352,19 @@ static void end_request(struct driver *d, int32_t index, const struct carat_even
     const struct load_group *g = &d->plan->groups[r->group];
     struct load_result *result = &d->run->results[index];
     result->end = now;
-    result->outcome = event->finish == CARAT_FINISH_CANCELLED ? LOAD_CANCELLED
-                      : event->finish == CARAT_FINISH_ERROR   ? LOAD_FAILED
-                                                              : LOAD_COMPLETED;
-    double busy = event->prefill_seconds + event->decode_seconds;
-    result->queue_seconds = fmax(now - result->arrival - busy, 0);
+    result->outcome = event->finish == CARAT_FINISH_CANCELLED  ? LOAD_CANCELLED
+                      : event->finish == CARAT_FINISH_DEADLINE ? LOAD_EXPIRED
+                      : event->finish == CARAT_FINISH_ERROR    ? LOAD_FAILED
+                                                               : LOAD_COMPLETED;
+    result->queue_seconds = d->states[index].sent - result->arrival + event->queue_seconds;
+    result->n_cached = event->n_cached;
+    result->n_preempted = event->n_preempted;
     if (result->outcome == LOAD_FAILED && !d->run->failure[0])
         snprintf(d->run->failure, sizeof d->run->failure, "%s", event->message);
     if (result->outcome == LOAD_COMPLETED && !r->is_warmup) {
         const struct request_state *root = &d->states[r->root];
         const int32_t *end = d->tokens + root->chat + (size_t)root->length;
-        d->run->answers += digest(index, end - result->n_out, result->n_out);
+        d->run->answers += digest(r, end - result->n_out, result->n_out);
     }
     d->n_running--;
     d->n_ended++;
@@ -440,7 +456,10 @@ static int run_all(struct driver *d, struct carat_error *err)
     TRY(run_phase(d, err));
     d->is_warming = false;
     d->next_progress = 0;
-    return run_phase(d, err);
+    d->run->before = *carat_engine_stats(d->engine);
+    TRY(run_phase(d, err));
+    d->run->after = *carat_engine_stats(d->engine);
+    return CARAT_OK;
 }
 
 int load_run_do(struct load_run *run, const struct load_plan *plan, const carat_model *model,

@@ -9,20 +9,28 @@
 #include "carat.h"
 #include "cli/load_plan.h"
 
-enum load_outcome { LOAD_WAITING, LOAD_RUNNING, LOAD_COMPLETED, LOAD_CANCELLED, LOAD_FAILED };
+enum load_outcome {
+    LOAD_WAITING,
+    LOAD_RUNNING,
+    LOAD_COMPLETED,
+    LOAD_CANCELLED,
+    LOAD_EXPIRED /* by its deadline */,
+    LOAD_FAILED
+};
 
 struct load_result { /* of a request; seconds of the run's clock */
     enum load_outcome outcome;
     double arrival, end;
     double queue_seconds; /* until its first row was computed */
-    int32_t n_prompt, n_cached, n_reusable, n_out;
+    int32_t n_prompt, n_cached, n_reusable, n_out, n_preempted;
     size_t times; /* its tokens' times: n_out in load_run.times from here on */
 };
 
 struct load_run {
     struct load_result *results; /* of the plan's requests */
     double *times;
-    float *step_seconds; /* of the first LOAD_STEPS_KEPT steps */
+    struct carat_stats before, after; /* the engine's, when the clock starts and at the end */
+    float *step_seconds;              /* of the first LOAD_STEPS_KEPT steps */
     int64_t n_steps;
     double all_step_seconds, longest_step;
     uint64_t prompts, answers; /* digests: equal where all new tokens, all answers are equal */

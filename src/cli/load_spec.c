@@ -8,7 +8,7 @@
 
 #include "cli/options.h"
 
-enum key_kind { KEY_COUNT, KEY_REAL, KEY_NAME, KEY_GOALS };
+enum key_kind { KEY_COUNT, KEY_REAL, KEY_NAME, KEY_SWITCH, KEY_GOALS };
 
 struct key {
     const char *name;
@@ -110,6 +110,16 @@ static int set_name(struct load_group *g, const struct key *key, struct piece va
     return CARAT_OK;
 }
 
+static int set_switch(struct load_group *g, const struct key *key, struct piece value,
+                      struct carat_error *err)
+{
+    bool *member = (bool *)((char *)g + key->place);
+    *member = is_word(value, "on");
+    if (*member || is_word(value, "off")) return CARAT_OK;
+    return err_set(err, CARAT_EUSAGE, "--load: %s=%.*s: on or off expected", key->name,
+                   (int)value.length, value.at);
+}
+
 /* "ttft:150": one goal. Further ones follow after a comma. */
 static int set_goal(struct load_group *g, struct piece value, struct carat_error *err)
 {
@@ -144,6 +154,7 @@ static int set_pair(struct load_group *g, struct piece pair, const struct key **
     *last = key;
     switch (key->kind) {
     case KEY_NAME: return set_name(g, key, value, err);
+    case KEY_SWITCH: return set_switch(g, key, value, err);
     case KEY_GOALS: return set_goal(g, value, err);
     default: return set_number(g, key, value, err);
     }
@@ -166,6 +177,7 @@ static int read_group(struct load_group *g, const char *text, size_t index, stru
                              .burstiness = 1,
                              .turns = 1,
                              .prefixes = 1,
+                             .uses_cache = true,
                              .in = 512,
                              .out = 128,
                              .after = -1,

@@ -2,6 +2,7 @@
 #ifndef CLI_LOAD_SPEC_H
 #define CLI_LOAD_SPEC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,8 +17,9 @@ struct load_group {
     int32_t users; /* of a closed loop; 0: open, or all at once */
     double rate, burstiness;
     int32_t requests, warmup, turns, chats;
-    int32_t in, in_next, out, prefix, prefixes;
-    double in_spread, out_spread, think, delay, cancel, temperature;
+    int32_t in, in_next, out, prefix, prefixes, priority, keys, salts;
+    bool uses_cache;
+    double in_spread, out_spread, think, delay, cancel, deadline, temperature;
     double ttft_goal, tpot_goal, e2el_goal; /* milliseconds; 0: any time is good */
     int32_t after, during;                  /* indices of groups; -1: none */
 };

@@ -107,12 +107,14 @@ static void add_group(struct load_stats *out, struct samples *s, const struct lo
         const struct load_result *r = &run->results[i];
         if (plan->requests[i].is_warmup) continue;
         out->requests++;
+        out->preempted += r->n_preempted;
         s->from[s->n_time] = r->arrival;
         s->to[s->n_time++] = r->end;
         if (r->outcome == LOAD_COMPLETED) {
             add_completed(out, s, g, &plan->requests[i], r, run->times + r->times);
         } else {
             out->cancelled += r->outcome == LOAD_CANCELLED;
+            out->expired += r->outcome == LOAD_EXPIRED;
             out->failed += r->outcome == LOAD_FAILED;
             out->cancelled_tokens += r->n_out;
         }

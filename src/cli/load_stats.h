@@ -7,10 +7,12 @@
 #include "cli/distribution.h"
 
 struct load_stats {
-    int32_t requests, completed, cancelled, failed;
+    int32_t requests, completed, cancelled, expired, failed;
     int32_t good;    /* of the completed: those within all goals of their group */
     double duration; /* seconds from the first arrival to the last end */
-    int64_t input_tokens, output_tokens, cancelled_tokens;
+    int64_t input_tokens, output_tokens;
+    int64_t cancelled_tokens;               /* of answers that did not end by themselves */
+    int64_t preempted;                      /* how often requests were stopped, and went on later */
     int64_t cached_tokens, reusable_tokens; /* of input_tokens */
     /* Milliseconds: to the first token, and the same in later turns; a token after the first one,
      * as a request's mean; between two tokens; in the queue; from arrival to end. */

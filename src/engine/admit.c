@@ -3,6 +3,10 @@
 #include "engine/request.h"
 #include "engine/room.h"
 
+/* Tokens of an answer for which there should be room when a request starts, so that it need not be
+ * stopped soon. */
+enum { AHEAD = 2 * KV_PAGE };
+
 /* ---- In flight -------------------------------------------------------------------------- */
 
 /* Ids that both begin with. */
@@ -70,17 +74,25 @@ static bool stop_lower(carat_engine *e, const struct sequence *s)
     return true;
 }
 
-/* Room for the whole prompt, for those of others that are not read yet, and for a page that each of
- * them may want next. A sequence alone always has room. */
+/* Ids for which a request should have room when it starts: what it knows, and what it is going to
+ * say soon. */
+static int32_t reach(const struct sequence *s)
+{
+    int32_t all = s->n_prompt + s->max_tokens, soon = sequence_known(s) + AHEAD;
+    return soon < all ? soon : all;
+}
+
+/* Room for the request, and for what the others that run have not got yet. A sequence alone always
+ * has room. */
 static bool has_room(const carat_engine *e, const struct sequence *s, int32_t slot)
 {
-    struct page_wants wants = paging_wants(&e->paging, slot, sequence_known(s));
+    struct page_wants wants = paging_wants(&e->paging, slot, reach(s));
     bool is_alone = true;
     for (int32_t i = 0; i < e->paging.n_seq; i++) {
         const struct sequence *other = e->slots[i];
         if (!other) continue;
-        struct page_wants more = paging_wants(&e->paging, i, sequence_known(other));
-        wants.of[KV_GLOBAL] += more.of[KV_GLOBAL] + 1;
+        struct page_wants more = paging_wants(&e->paging, i, reach(other));
+        wants.of[KV_GLOBAL] += more.of[KV_GLOBAL];
         wants.of[KV_LOCAL] += more.of[KV_LOCAL];
         is_alone = false;
     }
@@ -126,8 +138,7 @@ void admit_requests(carat_engine *e)
         struct sequence *s = e->whose[next];
         struct prefix_hit hit = {0};
         if (!may_start(e, s)) return;
-        if (s->has_cache)
-            hit = prefix_find(e->paging.cache, s->salt, s->ids, (size_t)sequence_known(s));
+        if (s->has_cache) hit = paging_find(&e->paging, s->salt, s->ids, sequence_known(s));
         if (!follow(e, s, hit.n_blocks) && !start(e, s, &hit)) return;
         e->items[next] = e->items[--n];
         e->whose[next] = e->whose[n];

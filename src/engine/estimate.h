@@ -13,7 +13,7 @@ struct estimate {
     int32_t n;                                        /* features */
     double theta[ESTIMATE_FEATURES];                  /* coefficients */
     double cov[ESTIMATE_FEATURES][ESTIMATE_FEATURES]; /* how unsure they are, squared */
-    double spread[ESTIMATE_FEATURES];                 /* how unsure they were at first */
+    double spread[ESTIMATE_FEATURES];                 /* how unsure they can be */
     double noise;                                     /* squared error of a measurement / value */
     int64_t n_measured;
 };

@@ -19,7 +19,8 @@ uint64_t fairness_least(const struct fairness *f)
         least = k->served;
         is_first = false;
     }
-    return least;
+    uint64_t floor = f->most > FAIRNESS_LEAD ? f->most - FAIRNESS_LEAD : 0;
+    return least > floor ? least : floor;
 }
 
 int32_t fairness_enter(struct fairness *f, uint64_t key)
@@ -44,9 +45,13 @@ void fairness_leave(struct fairness *f, int32_t place)
     carat_assert(f->keys[place].n_requests > 0);
     f->keys[place].n_requests--;
     while (f->end > 0 && f->keys[f->end - 1].n_requests == 0) f->end--;
+    if (f->end == 0) f->most = 0;
 }
 
 void fairness_charge(struct fairness *f, int32_t place, int32_t rows)
 {
-    f->keys[place].served += (uint64_t)rows;
+    struct fair_key *k = &f->keys[place];
+    uint64_t least = fairness_least(f);
+    k->served = (k->served > least ? k->served : least) + (uint64_t)rows;
+    if (k->served > f->most) f->most = k->served;
 }

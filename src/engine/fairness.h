@@ -1,8 +1,9 @@
 /* How many rows each fairness key has had: users who send much come after users who send little.
  *
  * A key is there as long as a request has it. One that comes (again) starts with what the least
- * served key has had: nobody saves up rows by being away. Pure bookkeeping; allocates nothing after
- * fairness_init. */
+ * served key has had: nobody saves up rows by being away. Nor by asking for little: no key counts
+ * as having had more than FAIRNESS_LEAD rows less than another. Pure bookkeeping; allocates nothing
+ * after fairness_init. */
 #ifndef ENGINE_FAIRNESS_H
 #define ENGINE_FAIRNESS_H
 
@@ -12,6 +13,8 @@
 #include "base/arena.h"
 #include "base/status.h"
 
+enum { FAIRNESS_LEAD = 32768 }; /* the longest prompts of most users */
+
 struct fair_key {
     uint64_t key;
     uint64_t served;    /* rows */
@@ -20,7 +23,8 @@ struct fair_key {
 
 struct fairness {
     struct fair_key *keys; /* [size] */
-    int32_t size, end;     /* places from `end` on have never been used */
+    int32_t size, end;     /* places from `end` on are free */
+    uint64_t most;         /* rows of the most served key since there was none */
 };
 
 /* For at most `size` requests at a time. CARAT_EMEMORY. */
@@ -34,7 +38,13 @@ void fairness_leave(struct fairness *f, int32_t place);
 
 void fairness_charge(struct fairness *f, int32_t place, int32_t rows);
 
-/* Rows that the least served key has had; 0 when there is none. */
+/* Rows that the least served key counts as having had; 0 when there is none. */
 uint64_t fairness_least(const struct fairness *f);
+
+/* Rows that a key has had more; `least`: fairness_least. */
+static inline uint64_t fairness_excess(const struct fairness *f, int32_t place, uint64_t least)
+{
+    return f->keys[place].served > least ? f->keys[place].served - least : 0;
+}
 
 #endif

@@ -2,6 +2,7 @@
  * model's vocabulary, an automaton. */
 #include "base/status.h"
 #include "engine/model_file.h"
+#include "grammar/chat_grammar.h"
 #include "grammar/gbnf.h"
 #include "grammar/grammar.h"
 #include "grammar/json_schema.h"
@@ -70,6 +71,26 @@ int carat_grammar_open_json_schema(carat_grammar **out, const carat_model *model
     int status = read_schema(&b, json, length, &root, err);
     if (!status) status = open_rule(out, model, &b, root, err);
     builder_deinit(&b);
+    return status;
+}
+
+int carat_grammar_open_chat(carat_grammar **out, const carat_model *model,
+                            const struct carat_value *request, struct carat_error *err)
+{
+    const struct token_index *tokens;
+    *out = NULL;
+    TRY(find_tokens(model, &tokens, err));
+    return chat_grammar_open(out, model->vocab, tokens, request, err);
+}
+
+int carat_grammar_open_chat_json(carat_grammar **out, const carat_model *model, const char *json,
+                                 size_t length, struct carat_error *err)
+{
+    struct json_tree tree;
+    *out = NULL;
+    TRY(json_tree_read(&tree, json, length, JSON_CHAT_REQUEST, err));
+    int status = carat_grammar_open_chat(out, model, &tree.root, err);
+    json_tree_free(&tree);
     return status;
 }
 

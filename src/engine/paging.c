@@ -122,14 +122,15 @@ void paging_slide(struct paging *p, int32_t slot, int32_t n_cached)
     drop_before(p, KV_LOCAL, slot, prefix_first_local(p->cache, n_cached / KV_PAGE));
 }
 
-void paging_leave_anchor(struct paging *p, int32_t slot)
+int32_t paging_leave_anchor(struct paging *p, int32_t slot)
 {
     const struct holding *h = &p->holdings[slot];
     int32_t end = h->cursor.n_blocks, first = prefix_first_local(p->cache, end);
     if (end == 0 || (p->window > 0 && (h->first[KV_LOCAL] > first || h->end[KV_LOCAL] < end)))
-        return;
+        return 0;
     for (int32_t b = first; b < end; b++) p->local[b - first] = page_at(p, KV_LOCAL, slot, b);
     prefix_anchor(p->cache, &h->cursor, p->local);
+    return end * KV_PAGE;
 }
 
 /* A block that another sequence has published before: its page is used in place of our own. */
@@ -163,6 +164,11 @@ void paging_release(struct paging *p, int32_t slot)
 }
 
 /* ---- Admission -------------------------------------------------------------------------- */
+
+struct prefix_hit paging_find(const struct paging *p, uint64_t salt, const int32_t *ids, int32_t n)
+{
+    return prefix_find(p->cache, salt, ids, (size_t)n);
+}
 
 void paging_resume(struct paging *p, int32_t slot, const struct prefix_hit *hit, uint64_t salt)
 {

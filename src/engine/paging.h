@@ -46,11 +46,15 @@ void paging_publish(struct paging *p, int32_t slot, const int32_t *ids, int32_t 
 /* The same for a sequence that does without the prefix cache: only the last part. */
 void paging_slide(struct paging *p, int32_t slot, int32_t n_cached);
 
-/* Leaves an anchor at the last page that was published, if the window before it is still there. */
-void paging_leave_anchor(struct paging *p, int32_t slot);
+/* Leaves an anchor at the last page that was published, if the window before it is still there.
+ * Returns the positions before the anchor; 0: none. */
+int32_t paging_leave_anchor(struct paging *p, int32_t slot);
 
 /* Gives back everything of a slot. */
 void paging_release(struct paging *p, int32_t slot);
+
+/* What the prefix cache has of the first n ids. */
+struct prefix_hit paging_find(const struct paging *p, uint64_t salt, const int32_t *ids, int32_t n);
 
 /* Fills an empty slot with what a look-up has found; at once, before anything else changes the
  * cache. */

@@ -57,10 +57,9 @@ void request_start(carat_engine *e, struct sequence *s, int32_t slot, const stru
 void request_stop(carat_engine *e, struct sequence *s)
 {
     carat_assert(sequence_runs(s));
-    if (s->has_cache) paging_leave_anchor(&e->paging, s->slot);
+    s->n_cached = s->has_cache ? paging_leave_anchor(&e->paging, s->slot) : 0;
     leave_slot(e, s);
     s->state = SEQUENCE_QUEUED;
-    s->n_cached = 0;
     s->n_preempted++;
     e->stats.preemptions++;
 }
@@ -76,6 +75,6 @@ struct schedule_item request_item(const carat_engine *e, const struct sequence *
         .left = left,
         .near = left,
         .waited = e->stats.prompt_rows - s->since,
-        .excess = e->fairness.keys[s->key].served - least,
+        .excess = fairness_excess(&e->fairness, s->key, least),
     };
 }

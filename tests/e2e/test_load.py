@@ -33,7 +33,8 @@ def load(*specs, model=MODEL, flags=()):
 def check_row(row):
     """What holds for every row."""
     done = row["completed"]
-    expect(done + row["failed"] + row["cancelled"] == row["num_prompts"], "requests")
+    ends = done + row["failed"] + row["cancelled"] + row["expired"]
+    expect(ends == row["num_prompts"], "requests")
     expect(len(row["input_lens"]) == len(row["output_lens"]) == len(row["ttfts"]) == done, "lists")
     expect(sum(row["input_lens"]) == row["total_input_tokens"], "input tokens")
     expect(sum(row["output_lens"]) == row["total_output_tokens"], "output tokens")
@@ -125,6 +126,36 @@ def test_turns_grow_by_the_answer():
     expect(shared["input_lens"] == [40] * 6 and shared["reusable_tokens"] == 120, "four of six")
 
 
+def test_what_repeats_comes_from_the_cache():
+    """Later turns and shared prefixes: all but the last pages. Answers stay the same."""
+    turns = "users=2,turns=3,in=150,in-next=20,out=10,requests=6"
+    warm, cold = load(turns)[0], load(turns + ",cache=off")[0]
+    check_row(warm)
+    check_row(cold)
+    expect(cold["cached_tokens"] == 0 == cold["cache_hits"], "cache=off")
+    expect(warm["cached_tokens"] >= warm["reusable_tokens"] - 4 * 64, str(warm["cached_tokens"]))
+    expect(warm["prompt_rows"] <= warm["total_input_tokens"] - warm["cached_tokens"], "rows")
+    expect(warm["answers_digest"] == cold["answers_digest"], "answers")
+    prefix = "users=1,prefix=200,in=20,out=5,requests=8"
+    warm, cold = load(prefix)[0], load(prefix + ",cache=off")[0]
+    expect(warm["cached_tokens"] >= 6 * 128, str(warm["cached_tokens"]))
+    expect(warm["answers_digest"] == cold["answers_digest"], "answers")
+    apart = load(prefix + ",salts=8")[0]
+    expect(apart["cached_tokens"] == 0, "each has a salt of its own")
+    expect(apart["answers_digest"] == cold["answers_digest"], "a salt changes no answer")
+
+
+def test_priorities_keys_and_deadlines_change_no_answer():
+    plain = load("in=30,out=6,requests=8", flags=["--users", "2"])[0]
+    keyed = load("in=30,out=6,requests=8,keys=3,priority=2,deadline=3600",
+                 flags=["--users", "2"])[0]
+    check_row(keyed)
+    expect(keyed["answers_digest"] == plain["answers_digest"] and keyed["expired"] == 0, "answers")
+    late = load("in=400,out=50,requests=20,deadline=0.001", flags=["--users", "1"])[0]
+    check_row(late)
+    expect(late["expired"] > 0, "a millisecond is not enough for 20 requests")
+
+
 def test_groups_run_together():
     rows = load("name=talk,users=2,requests=2,in=10,out=60,during=long",
                 "name=long,in=50,out=3,after=talk,requests=2", "rate=200,requests=5,in=5,out=2")
@@ -166,6 +197,7 @@ def test_wrong_loads_are_refused_by_name():
                          ("goodput=ttft", "goodput"), ("goodput=xy:3", "xy:3"),
                          ("goodput=ttft:0", "ttft:0"), ("after=later", "later"),
                          ("during=none", "none"), ("in=1m,out=1m", "tokens"), (",", "key"),
+                         ("cache=maybe", "cache=maybe", "on or off"),
                          ("in=99999999999999999999", "in=9"), ("turns=1024,in=2k", "tokens")):
         expect_error(carat("bench", MODEL, "--load", spec), 2, "--load", *words)
     expect_error(carat("bench", MODEL, "--load", "name=a", "--load", "name=a"), 2, "two groups")

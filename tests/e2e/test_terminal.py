@@ -9,6 +9,7 @@ for what the program shows, and gives up after a minute.
 import json
 import os
 import pathlib
+import re
 import resource
 import signal
 import sys
@@ -78,6 +79,69 @@ def until(condition, what):
         if time.monotonic() > end:
             raise AssertionError(f"{what} did not come")
         time.sleep(0.01)
+
+
+# ---- What was read before ----------------------------------------------------------------------
+
+def numbers(stats):
+    """Tokens of the prompt, and how many of them came from the cache."""
+    found = re.search(r"prompt (\d+) tokens(?:, (\d+) of them from the cache)?, first token after",
+                      stats)
+    expect(found, f"no timings: {stats[-300:]!r}")
+    return int(found[1]), int(found[2] or 0)
+
+
+class LongTalk(Chat):
+    """With a system prompt of several pages of 64 positions, at temperature 0."""
+
+    def __init__(self):
+        program.Terminal.__init__(self, "chat", need_demo(), "--temp", "0", "-n", "24", "--system",
+                                  "You are a friendly dog. " * 20)
+        self.begin()
+
+    def ask(self, line):
+        """Says it, or gives a command that makes an answer; the numbers of its timings."""
+        self.send(line + "\r")
+        stats = self.wait_for("t/s)\r\n")
+        self.wait_for("> ")
+        return numbers(stats)
+
+    def talk(self):
+        path = os.path.join(self.folder.name, "talk.json")
+        self.command(f"/save {path}", "messages saved")
+        return json.loads(pathlib.Path(path).read_text())["messages"]
+
+
+def cold_answer(talk, folder):
+    """What a new process answers to all but the last message."""
+    path = os.path.join(folder, "request.json")
+    pathlib.Path(path).write_text(json.dumps({"messages": talk[:-1]}))
+    done = carat("run", need_demo(), "--request", path, "--temp", "0", "-n", "24", "-q", "--json")
+    expect_status(done, 0)
+    return json.loads(done.stdout)["text"]
+
+
+def test_a_turn_reads_only_what_is_new():
+    """All but the last page of what two prompts have in common is not read again, also after /regen
+    and /undo. The answers are those of a process that has read nothing before."""
+    chat = LongTalk()
+    first, cached = chat.ask("Tell me a story about a bird.")
+    expect(first > 128 and cached == 0, f"{first} tokens, {cached} from the cache")
+    second, cached = chat.ask("And your dog?")
+    expect(second > first and first - 64 - 8 <= cached < second, f"second turn: {cached}")
+    talk = chat.talk()
+    again, cached = chat.ask("/regen")
+    expect(again == second and second - 64 <= cached < second, f"/regen: {cached}")
+    expect(chat.talk() == talk, "the same question gets the same answer")
+    chat.command("/undo", "forgotten")
+    again, cached = chat.ask("And your dog?")
+    expect(again == second and cached >= second - 64, f"/undo and the same: {cached}")
+    chat.command("/undo", "forgotten")
+    other, cached = chat.ask("Or your cat, which is larger?")
+    expect(first - 64 - 8 <= cached < other, f"/undo and another: {cached}")
+    for one in (talk, chat.talk()):
+        expect(one[-1]["content"] == cold_answer(one, chat.folder.name), f"cold: {one[-1]}")
+    chat.leave()
 
 
 # ---- Ctrl-C and Ctrl-D ------------------------------------------------------------------------

@@ -235,9 +235,10 @@ static void those_who_wait_go_on_without_their_leader(void **state)
 
 /* ---- Few pages -------------------------------------------------------------------------- */
 
-/* Many requests on pools for very few: all end with the answers that they get alone. */
-static void check_many(const carat_model *model, const char *backend, int32_t n_seq,
-                       int64_t cache_bytes, bool is_cached)
+/* Many requests on pools for very few: all end with the answers that they get alone. Returns how
+ * often one was stopped. */
+static int32_t check_many(const carat_model *model, const char *backend, int32_t n_seq,
+                          int64_t cache_bytes, bool is_cached)
 {
     static struct answer a[MANY], cold[MANY];
     static int32_t prompts[MANY][N_CTX];
@@ -251,7 +252,7 @@ static void check_many(const carat_model *model, const char *backend, int32_t n_
         size_t n = 1 + rng_below(&rng, 250), shared = rng_below(&rng, 200);
         draw_ids(TINY_SEED + (uint64_t)i, prompts[i], n);
         draw_ids(TINY_SEED, prompts[i], shared < n ? shared : n);
-        struct carat_request r = greedy_request(prompts[i], n, 20 + (int32_t)rng_below(&rng, 150));
+        struct carat_request r = greedy_request(prompts[i], n, 20 + (int32_t)rng_below(&rng, 230));
         r.priority = (int32_t)rng_below(&rng, 3);
         r.fairness_key = rng_below(&rng, 4);
         cold[i] = ask(alone, &r);
@@ -271,11 +272,11 @@ static void check_many(const carat_model *model, const char *backend, int32_t n_
            (unsigned long long)stats->prompt_tokens, n_preempted, (unsigned long long)stats->steps);
     assert_int_equal(stats->finished[CARAT_FINISH_LENGTH], MANY);
     assert_int_equal(stats->preemptions, n_preempted);
-    assert_true(stats->pages_global.all < (int64_t)n_seq * (N_CTX / PAGE) ? n_preempted > 0 : true);
     if (!is_cached) assert_int_equal(stats->hits, 0);
     if (is_cached && cache_bytes == 0) assert_true(stats->hits > 0);
     carat_engine_close(e);
     carat_engine_close(alone);
+    return n_preempted;
 }
 
 /* The fewest bytes that caches may have: for one sequence. */
@@ -302,10 +303,12 @@ static int64_t bytes_of_one(const carat_model *model, const char *backend, int32
 static void many_requests_share_a_pool_for_one(void **state)
 {
     (void)state;
+    int32_t n_preempted = 0;
     for (int size = 0; size < GEMMA_SIZES; size++) {
         int64_t one = bytes_of_one(models[size], "cpu", 8);
-        check_many(models[size], "cpu", 8, size % 2 ? one : 3 * one, size != GEMMA_12B);
+        n_preempted += check_many(models[size], "cpu", 8, (2 * size + 1) * one, size != GEMMA_12B);
     }
+    assert_true(n_preempted > 0);
     check_many(models[GEMMA_E4B], "ref", 6, bytes_of_one(models[GEMMA_E4B], "ref", 6), true);
     check_many(models[GEMMA_E4B], "cpu", 1, 0, true);
     check_many(models[GEMMA_26B], "cpu", 16, 0, true);

@@ -1,0 +1,20 @@
+/* Tool calls in the model's own syntax, from the tools of a chat request:
+ *
+ *     <|tool_call>call:NAME{key:value,...}<tool_call|>
+ *
+ * where the arguments fit the tool's "parameters". A tool that is not "strict", and whose schema
+ * has something that no grammar here can hold it to, may get any arguments: clients send schemas
+ * for the model to read. */
+#ifndef GRAMMAR_CALL_GRAMMAR_H
+#define GRAMMAR_CALL_GRAMMAR_H
+
+#include "grammar/expr.h"
+#include "text/vocab.h"
+
+/* One call of the tool named `only`, or of any tool (NULL). CARAT_EUSAGE, CARAT_EUNSUPPORTED: a
+ * name or a schema cannot be had, with its path. */
+int call_grammar_expr(const struct expr **out, struct expr_builder *b, const struct vocab *v,
+                      const struct carat_value *tools, const struct carat_value *only,
+                      struct carat_error *err);
+
+#endif
