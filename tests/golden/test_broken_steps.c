@@ -16,7 +16,7 @@
 #include "engine/engine.h"
 #include "support/crowd.h"
 
-enum { SEED = 19, N_CTX = 256, N_REQUESTS = 6, STEPS_MAX = 400 };
+enum { SEED = 19, N_CTX = 256, N_REQUESTS = 5, STEPS_MAX = 200 };
 
 /* ---- A backend whose fences fail from the n-th on --------------------------------------- */
 
@@ -74,8 +74,8 @@ static void submit_all(carat_engine *e)
         carat_request_id id;
         for (int k = 0; k < N_CTX; k++) ids[k] = (int32_t)rng_below(k < 70 ? &same : &own, 700);
         struct carat_request request = {.prompt = ids,
-                                        .n_prompt = 90 + 20 * (size_t)i,
-                                        .max_tokens = 12,
+                                        .n_prompt = 72 + 13 * (size_t)i,
+                                        .max_tokens = 6,
                                         .sampling = {.top_p = 1, .repeat_penalty = 1},
                                         .ignore_stop = true,
                                         .priority = i == N_REQUESTS - 1};
@@ -87,8 +87,12 @@ static carat_engine *open_engine(const carat_model *model)
 {
     struct carat_error err = {0};
     carat_engine *e;
-    struct carat_engine_options options = {
-        .backend = "ref", .n_ctx = N_CTX, .n_seq = 3, .chunk = 24, .max_itl_ms = 1e9};
+    struct carat_engine_options options = {.backend = "ref",
+                                           .n_ctx = N_CTX,
+                                           .n_seq = 3,
+                                           .chunk = 40,
+                                           .n_threads = 1,
+                                           .max_itl_ms = 1e9};
     if (carat_engine_open(&e, model, &options, &err)) fail_msg("%s", err.message);
     memset(&fake, 0, sizeof fake);
     fake.fences_left = -1;
@@ -167,10 +171,10 @@ static void nothing_of_a_broken_step_is_published(void **state)
     }
     struct moment end = now(e);
     assert_true(n_ended == N_REQUESTS && n_errors == 0);
-    assert_true(end.published > 12 && end.anchored > 5 && carat_engine_stats(e)->hits > 0);
-    carat_engine_close(e);
     printf("seed %d: %d steps, %d fences, %d blocks published, %d anchors\n", SEED, n_steps,
            end.fences, (int)end.published, (int)end.anchored);
+    assert_true(end.published >= 8 && end.anchored > 3 && carat_engine_stats(e)->hits > 0);
+    carat_engine_close(e);
     for (int fence = 0; fence < end.fences; fence++) check_failure(model, fence);
     assert_int_equal(mem_blocks_live(), blocks);
     carat_model_close(model);

@@ -32,7 +32,7 @@ enum {
     N_MODELS = sizeof models / sizeof *models,
     CPU_EVENTS = 1400, /* of each model; with those of the reference 10,000 on the fixtures */
     REF_EVENTS = 600,
-    N_ASKS = 36,
+    N_ASKS = CROWD_SHARE > 1 ? 12 : 36,
     N_CTX = 256
 };
 
@@ -213,10 +213,12 @@ static void check_shape(const carat_model *model, const char *name, const char *
            (int)crowd.finished[CARAT_FINISH_CANCELLED], (int)crowd.finished[CARAT_FINISH_DEADLINE],
            (int)n_busy);
     assert_int_equal(crowd.finished[CARAT_FINISH_ERROR], 0);
-    assert_true(crowd.n_compared > 20 && s.hits > 5 && s.preemptions > 3 && n_busy > 0);
-    assert_true(s.evicted_pages > 10 && s.evicted_anchors > 10);
-    assert_true(crowd.finished[CARAT_FINISH_CANCELLED] > 3);
-    assert_true(crowd.finished[CARAT_FINISH_DEADLINE] > 0);
+    int least = n_events / 100; /* of everything that must have happened */
+    assert_true((int)crowd.n_compared > 5 * least && (int)s.hits > least);
+    assert_true((int)s.preemptions > least && (int)s.evicted_pages > least);
+    assert_true((int)s.evicted_anchors > least && (int)n_busy > least);
+    assert_true((int)crowd.finished[CARAT_FINISH_CANCELLED] >= least);
+    assert_true(crowd.finished[CARAT_FINISH_DEADLINE] > 0 || CROWD_SHARE > 1);
     crowd_close(&crowd);
 }
 
@@ -234,13 +236,13 @@ static void check_model(const char *name, const char *backend, int n_events)
 static void answers_on_the_cpu_are_those_of_each_alone(void **state)
 {
     (void)state;
-    for (int m = 0; m < N_MODELS; m++) check_model(models[m], "cpu", CPU_EVENTS);
+    for (int m = 0; m < N_MODELS; m++) check_model(models[m], "cpu", CPU_EVENTS / CROWD_SHARE);
 }
 
 static void answers_of_the_reference_are_those_of_each_alone(void **state)
 {
     (void)state;
-    for (int m = 0; m < N_MODELS; m++) check_model(models[m], "ref", REF_EVENTS);
+    for (int m = 0; m < N_MODELS; m++) check_model(models[m], "ref", REF_EVENTS / CROWD_SHARE);
 }
 
 static void sixty_four_users_share_a_pool_for_eight(void **state)
@@ -250,8 +252,8 @@ static void sixty_four_users_share_a_pool_for_eight(void **state)
     carat_model *model = open_model("e2b-q8_0");
     draw_asks(model, "cpu", &rng);
     int32_t more_pages = 24; /* prompts and answers have about four */
-    check_shape(model, "e2b-q8_0", "cpu", (struct shape){64, 20, 64, 2, more_pages, 1e9, 80}, 500,
-                &rng);
+    check_shape(model, "e2b-q8_0", "cpu", (struct shape){64, 20, 64, 2, more_pages, 1e9, 80},
+                500 / CROWD_SHARE, &rng);
     carat_model_close(model);
 }
 
