@@ -25,6 +25,7 @@ void prefix_anchor(struct prefix_cache *c, const struct prefix_cursor *cursor, c
     c->clock++;
     c->counts.anchored++;
     n->anchor_use = c->clock;
+    n->is_passed = false;
     if (n->anchor_at) return;
     n->interval = cursor->interval;
     int32_t n_pages = anchor_pages(c, cursor->node);

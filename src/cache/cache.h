@@ -18,6 +18,7 @@ struct node {
     int32_t n_blocks; /* of the path down to here; 0: no node */
     int32_t n_children;
     int32_t n_pins; /* cursors at it or below */
+    bool is_passed; /* since its anchor was used, one below it was */
     /* Where it stands in the lists below, counted from 1; 0: it does not. */
     int32_t garbage_at, anchor_at, tip_at;
 };

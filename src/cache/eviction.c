@@ -1,11 +1,13 @@
 /* What goes when room is needed. When an anchor has to go, a few random ones are compared:
  *
- * - An anchor with one way on below it is passed by: a text goes on from its deepest anchor. Such
- *   anchors go before those that end a path or begin several.
- * - Then the one that saves the fewest blocks of computing for each page that it frees.
+ * - An anchor that a text has gone on from, from a deeper one on its only way, is worth little: the
+ *   next part will go on from the deeper one too. Until then it is worth as much as others: the end
+ *   of a prompt is where a chat goes on whose thoughts are taken out of answers.
+ * - Then the one goes that saves the fewest blocks of computing for each page that it frees.
  * - An anchor that is found again and again is worth more, until it is overdue. So chats that take
  *   turns in a cache too small for all do not each find their own part just gone, as they do when
- *   what was used least recently goes first: some stay, the others give way.
+ *   what was used least recently goes first: some stay, the others give way. New ones have some
+ *   time to be found for the first time.
  * - Else age counts only after several times the cache's size was used. It has to count at last,
  *   so that nothing stays for ever. */
 #include "cache/anchors.h"
@@ -13,14 +15,15 @@
 #include "cache/index.h"
 
 enum {
-    SAMPLES = 8,     /* anchors that are compared */
+    SAMPLES = 8,     /* anchors that are compared, if there are more */
     LOOK_BACK = 128, /* blocks within which the anchor before one is looked for */
     AGE_FREE = 3,    /* times the global pages: as many blocks may be used before age counts */
 };
 
-#define PASSED_BY 1e-3 /* what an anchor with one way on is worth, against others */
-#define EXPECTED 4.0   /* likewise one that was found before ... */
-#define OVERDUE 1.5    /* ... until it was not for so many times that interval */
+#define PASSED_BY 1e-3 /* what an anchor that was passed by is worth, against others */
+#define EXPECTED 4.0   /* likewise one that is new, or was found before ... */
+#define OVERDUE 1.5    /* ... until it was not for so many times that interval, */
+#define NEW 2          /* or so many times the blocks of its path */
 
 int32_t prefix_available(const struct prefix_cache *c, enum page_kind kind)
 {
@@ -82,9 +85,9 @@ static double worth(const struct prefix_cache *c, enum page_kind kind, int32_t n
     double age = (double)(c->clock - n->anchor_use);
     double age_free = AGE_FREE * (double)c->pools[PAGES_GLOBAL].n_pages;
     double worth = blocks_since_anchor(c, node) / freed;
-    if (age <= OVERDUE * (double)n->interval) worth *= EXPECTED;
+    if (age <= OVERDUE * (double)n->interval || age <= NEW * (double)n->n_blocks) worth *= EXPECTED;
     if (age > age_free) worth *= age_free / age;
-    return n->n_children == 1 ? PASSED_BY * worth : worth;
+    return n->is_passed && n->n_children == 1 ? PASSED_BY * worth : worth;
 }
 
 /* An anchor that keeps pages of this kind which nobody uses; 0: there is none. */
@@ -94,8 +97,10 @@ static int32_t choose_anchor(struct prefix_cache *c, enum page_kind kind)
     int32_t best = 0;
     double least = 0;
     if (list->n == 0) return 0;
-    for (int i = 0; i < SAMPLES; i++) {
-        int32_t node = list->nodes[rng_below(&c->rng, (uint32_t)list->n)];
+    uint32_t n = (uint32_t)list->n, first = rng_below(&c->rng, n);
+    for (uint32_t i = 0; i < SAMPLES && i < n; i++) {
+        uint32_t at = n <= SAMPLES ? (first + i) % n : rng_below(&c->rng, n);
+        int32_t node = list->nodes[at];
         double w = worth(c, kind, node);
         if (w < 0 || (best && w >= least)) continue;
         best = node;

@@ -127,6 +127,7 @@ void prefix_take(struct prefix_cache *c, const struct prefix_hit *hit, uint64_t 
     n->anchor_use = c->clock;
     int32_t i = hit->n_blocks;
     for (int32_t node = hit->node; node; node = c->nodes[node].parent) {
+        c->nodes[node].is_passed = node != hit->node;
         pin(c, node);
         page_use(&c->pools[PAGES_GLOBAL], node);
         global[--i] = node;

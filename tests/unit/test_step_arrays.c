@@ -109,15 +109,21 @@ static void arrays_do_not_overlap(void **state)
     assert_non_null(memory);
     struct step_arrays a = step_arrays_at(memory, ROWS);
     step_arrays_fill(&a, &m.step);
-    for (int32_t t = 0; t < ROWS; t++) a.slot[t] = -t;
+    for (int32_t t = 0; t < ROWS; t++) {
+        a.slot[t] = -t;
+        a.pack[t] = (struct pack){4000 + t, 5000 + t, 6000 + t};
+        a.member[t] = 7000 + t, a.is_packed[t] = 8000 + t;
+    }
     for (int32_t t = 0; t < ROWS; t++) {
         assert_true(a.id[t] == 1000 + t && a.position[t] == 2000 + t && a.sequence[t] == 3000 + t);
         assert_true(a.out_row[t] == t && a.slot[t] == -t);
+        assert_true(a.pack[t].first == 4000 + t && a.pack[t].n_tiles == 6000 + t);
+        assert_true(a.member[t] == 7000 + t && a.is_packed[t] == 8000 + t);
     }
     for (int c = 0; c < ROW_CLASS_COUNT; c++)
         for (int32_t i = 0; i <= ROWS; i++) assert_int_equal(a.run[c][i], ROWS - i);
     assert_int_equal(a.counts[3], ROWS);
-    assert_ptr_equal((char *)(a.run[ROWS_OUT] + ROWS + 1), (char *)memory + step_bytes(ROWS));
+    assert_ptr_equal((char *)(a.is_packed + ROWS), (char *)memory + step_bytes(ROWS));
     assert_null(step_arrays_at(NULL, ROWS).counts);
     free(memory);
 }

@@ -123,8 +123,10 @@ int lower_plan(struct lowered *out, const struct device *d, const struct plan *p
     TRY(records_init(&l.records, &counted.records, err));
     lower_windows(&l);
     carat_assert(is_as_counted(&l, &counted));
-    *out = (struct lowered){
-        .records = l.records, .step = l.step, .workspace_bytes = l.scratch.used.workspace};
+    *out = (struct lowered){.records = l.records,
+                            .step = l.step,
+                            .packs = l.packs,
+                            .workspace_bytes = l.scratch.used.workspace};
     if (out->workspace_bytes) out->workspace = scratch_workspace(&l.scratch, out->workspace_bytes);
     return CARAT_OK;
 }

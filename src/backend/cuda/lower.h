@@ -3,13 +3,15 @@
 #define CUDA_LOWER_H
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/packs.h"
 #include "backend/cuda/record.h"
 #include "backend/cuda/step_arrays.h"
 
 struct lowered {
     struct records records;
     struct step_arrays step; /* on the device */
-    void *workspace;         /* of cuBLAS; NULL: no product goes there */
+    struct pack_rule packs;
+    void *workspace; /* of cuBLAS; NULL: no product goes there */
     size_t workspace_bytes;
 };
 

@@ -230,6 +230,8 @@ void cuda_run(struct program *p, const struct step *step)
     cudaSetDevice(d->index);
     struct step_arrays arrays = step_arrays_at(d->step_host, p->rows_max);
     struct step_rows rows = step_arrays_fill(&arrays, step);
+    arrays.counts[STEP_PACKS] =
+        packs_fill(&p->lowered.packs, step, arrays.pack, arrays.member, arrays.is_packed);
     d->is_running = true;
     d->run_begin = os_seconds();
     d->is_decode = step->n_token <= MATVEC_ROWS_MAX;

@@ -76,6 +76,7 @@ void start_expert_sum(const struct queue *q, const void *args, struct launch_row
 static struct attention_args attention_from(const struct attention_args *args, int32_t first)
 {
     struct attention_args a = *args;
+    a.first_row = first;
     size_t rows = (size_t)first, cols = (size_t)a.n_heads * (size_t)a.cache.head_dim;
     size_t stride = (size_t)a.act.stride;
     a.q += rows * cols;

@@ -15,6 +15,9 @@ struct step_arrays step_arrays_at(int32_t *memory, int32_t rows_max)
     a.slot = a.out_row + rows_max;
     a.run[ROWS_TOKEN] = a.slot + rows_max;
     a.run[ROWS_OUT] = a.run[ROWS_TOKEN] + rows_max + 1;
+    a.pack = (struct pack *)(void *)(a.run[ROWS_OUT] + rows_max + 1);
+    a.member = (int32_t *)(void *)(a.pack + rows_max);
+    a.is_packed = a.member + rows_max;
     return a;
 }
 
