@@ -435,6 +435,9 @@ struct carat_request { /* copied by carat_submit */
     const int32_t *anchors; /* [n_anchors] positions, 0 .. n_prompt, where later prompts are likely
                                to differ; ends of turns and of the prompt are known without */
     size_t n_anchors;       /* at most CARAT_ANCHORS_MAX */
+    /* Of this model; NULL: none. Borrowed until the request is DONE. A request that cannot go on in
+     * its grammar ends by ERROR. */
+    const carat_grammar *grammar;
     /* end of version 0.1 */
 };
 

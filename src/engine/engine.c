@@ -169,6 +169,7 @@ static int open_request(carat_engine *e, int32_t place, const struct carat_reque
         .suppressed = e->suppressed,
         .n_suppressed = e->n_suppressed,
         .changes_row = request->on_logits != NULL,
+        .is_bound = request->grammar != NULL,
     };
     struct sequence_start start = {
         .id = e->last_request + 1,
@@ -187,7 +188,7 @@ int carat_submit(carat_engine *e, const struct carat_request *given, carat_reque
     struct carat_request r;
     *out = 0;
     TRY(runner_check(e->runner, err));
-    TRY(sized_copy(&r, sizeof r, SIZED_THROUGH(struct carat_request, n_anchors), given, "request",
+    TRY(sized_copy(&r, sizeof r, SIZED_THROUGH(struct carat_request, grammar), given, "request",
                    err));
     TRY(check_request(e, &r, err));
     int32_t place = free_place(e);

@@ -14,17 +14,14 @@ static int pick(carat_engine *e, const struct sequence *s, struct carat_event *e
     const float *row;
     int n = s->want_logprob ? 0 : runner_best(e->runner, &e->step, s->out_row, &best);
     if (sample_takes_best(s->sampler, n)) {
-        event->id = sample_pick_best(s->sampler, best, n);
-        return CARAT_OK;
+        event->id = constrain_pick_best(s->constraint, s->sampler, best, n);
+        if (event->id != CONSTRAIN_NEEDS_ROW) return CARAT_OK;
     }
     TRY(runner_logits(e->runner, &e->step, s->out_row, &row, err));
-    const float *changed = row;
-    if (s->on_logits) {
-        float *copy = sample_copy(s->sampler, row);
-        s->on_logits(s->on_logits_user, s->ids, (size_t)sequence_known(s), copy, n_vocab);
-        changed = copy;
-    }
-    event->id = sample_pick(s->sampler, changed);
+    float *changed = s->on_logits ? sample_copy(s->sampler, row) : NULL;
+    if (changed)
+        s->on_logits(s->on_logits_user, s->ids, (size_t)sequence_known(s), changed, n_vocab);
+    event->id = constrain_pick(s->constraint, s->sampler, changed, row);
     if (event->id < 0 || !s->want_logprob) return CARAT_OK;
     struct carat_logprob *top = events_top(&e->events);
     event->n_top = s->n_top < n_vocab ? s->n_top : n_vocab;
@@ -70,11 +67,12 @@ static void take_token(carat_engine *e, struct sequence *s, const struct carat_e
 /* Nothing is published of a sequence whose logits are not numbers. */
 static void end_by_bad_logits(carat_engine *e, struct sequence *s)
 {
+    const char *problem = s->on_logits
+                              ? "no token can be sampled: the model or on_logits gave NaN or "
+                                "+infinity, or on_logits has banned all ids"
+                              : "the model produced non-finite logits";
     if (s->first_token <= 0) s->first_token = os_seconds();
-    request_end(e, s, CARAT_FINISH_ERROR,
-                s->on_logits ? "no token can be sampled: the model or on_logits gave NaN or "
-                               "+infinity, or on_logits has banned all ids"
-                             : "the model produced non-finite logits");
+    request_end(e, s, CARAT_FINISH_ERROR, constrain_problem(s->constraint, problem));
 }
 
 int results_take(carat_engine *e, struct sequence *s, struct carat_error *err)

@@ -14,7 +14,10 @@
 #include "base/rng.h"
 #include "base/status.h"
 
-enum { BIAS_LIMIT = 10000 }; /* far above any logit, far below overflow */
+enum {
+    BIAS_LIMIT = 10000, /* far above any logit, far below overflow */
+    ROOM_BOUND = 128,   /* candidates to ask a grammar about before all ids are masked */
+};
 
 struct candidate {
     float logit;
@@ -24,6 +27,7 @@ struct candidate {
 
 struct sampler {
     int32_t n_vocab, k; /* candidates wanted: 1 .. n_vocab */
+    int32_t room;       /* candidates that fit: k, and more where some may not be allowed */
     struct carat_sampling sampling;
     struct rng rng;
     struct candidate *candidates; /* k */
@@ -98,7 +102,7 @@ static int check_ids(const struct sampler_options *o, struct carat_error *err)
 static bool allocate(struct sampler *s, const struct sampler_options *o)
 {
     size_t n = (size_t)s->n_vocab;
-    s->candidates = mem_alloc((size_t)s->k, sizeof *s->candidates);
+    s->candidates = mem_alloc((size_t)s->room, sizeof *s->candidates);
     if (!s->candidates) return false;
     if (s->has_penalties) {
         s->counts = mem_alloc(n, sizeof *s->counts);
@@ -110,7 +114,8 @@ static bool allocate(struct sampler *s, const struct sampler_options *o)
             if (!s->ring) return false;
         }
     }
-    if (!s->has_penalties && o->n_bias == 0 && o->n_suppressed == 0 && !o->changes_row) return true;
+    bool needs_row = o->changes_row || o->is_bound;
+    if (!s->has_penalties && o->n_bias == 0 && o->n_suppressed == 0 && !needs_row) return true;
     s->row = mem_alloc(n, sizeof *s->row);
     s->bias = mem_alloc(o->n_bias, sizeof *s->bias);
     s->suppressed = mem_alloc(o->n_suppressed, sizeof *s->suppressed);
@@ -142,6 +147,9 @@ int sample_open(struct sampler **out, const struct sampler_options *o, struct ca
     s->rng.state = p->seed;
     s->k = p->top_k == 0 || p->top_k > o->n_vocab ? o->n_vocab : p->top_k;
     if (p->temperature == 0.0f) s->k = 1;
+    s->room = s->k;
+    if (o->is_bound && s->room < ROOM_BOUND)
+        s->room = o->n_vocab < ROOM_BOUND ? o->n_vocab : ROOM_BOUND;
     s->has_penalties =
         p->repeat_penalty != 1.0f || p->presence_penalty != 0.0f || p->frequency_penalty != 0.0f;
     s->ring_size = p->repeat_last_n;
@@ -381,15 +389,22 @@ static int32_t pick_from_all(struct sampler *s, int32_t count)
     return draw(s, count);
 }
 
-int32_t sample_pick_best(struct sampler *s, const struct logit_pair *best, int n)
+/* At most `limit` candidates from the best pairs; their number, or -1. */
+static int32_t take_pairs(struct sampler *s, const struct logit_pair *best, int n, int32_t limit)
 {
     int32_t count = 0;
     if (n < 1 || !(best[0].logit <= FLT_MAX)) return -1;
-    for (int i = 0; i < n && count < s->k; i++) {
+    for (int i = 0; i < n && count < limit; i++) {
         if (best[i].logit == -INFINITY || is_suppressed(s, best[i].id)) continue;
         s->candidates[count++] = (struct candidate){.logit = best[i].logit, .id = best[i].id};
     }
-    return count ? pick_sorted(s, count) : -1;
+    return count ? count : -1;
+}
+
+int32_t sample_pick_best(struct sampler *s, const struct logit_pair *best, int n)
+{
+    int32_t count = take_pairs(s, best, n, s->k);
+    return count > 0 ? pick_sorted(s, count) : -1;
 }
 
 int32_t sample_pick(struct sampler *s, const float *logits)
@@ -400,4 +415,96 @@ int32_t sample_pick(struct sampler *s, const float *logits)
     bool is_all = s->k == s->n_vocab && s->k > 1;
     if (!is_all) sort_candidates(s->candidates, count);
     return is_all ? pick_from_all(s, count) : pick_sorted(s, count);
+}
+
+/* ---- Allowed ids ------------------------------------------------------------------------ */
+
+/* The first `n` candidates, which are known to be allowed. What top-k keeps of all allowed ids
+ * weighs between `held` and `held + rest`; no other one weighs more than `next`. */
+struct allowed {
+    int32_t n;
+    double held, rest, next;
+};
+
+/* How many of them stay after top-p and min-p, if what is not known makes no difference; else 0. */
+static int32_t certain_count(const struct sampler *s, const struct allowed *a)
+{
+    double top_p = (double)s->sampling.top_p, most = a->held + a->rest, kept = 0.0;
+    double least = (double)s->sampling.min_p * s->candidates[0].weight;
+    int32_t low = cut_tail(s, a->n, a->held), high = cut_tail(s, a->n, most);
+    for (int32_t i = 0; i < high; i++) kept += s->candidates[i].weight;
+    bool is_closed = high < a->n || a->next < least || (top_p < 1.0 && kept >= top_p * most);
+    return low == high && is_closed ? low : 0;
+}
+
+/* Sets weights relative to candidate i, the best one that is allowed; their sum after it. */
+static double weigh_after(struct sampler *s, int32_t i, int32_t count)
+{
+    double sum = 0.0;
+    for (int32_t j = i; j < count; j++) {
+        struct candidate *c = &s->candidates[j];
+        c->weight = exp(((double)c->logit - (double)s->candidates[i].logit) /
+                        (double)s->sampling.temperature);
+        if (j > i) sum += c->weight;
+    }
+    return sum;
+}
+
+/* The draw among the allowed ones of `count` candidates in order. With `has_more` they are not all:
+ * other ids, each as likely as the last candidate at most, may be among the top k. */
+static int32_t pick_sorted_allowed(struct sampler *s, int32_t count, bool has_more,
+                                   sample_allows_fn allows, void *user)
+{
+    struct allowed a = {.n = 0};
+    double rest = 0.0, last = 0.0;
+    int32_t kept = 0;
+    for (int32_t i = 0; i < count && !kept; i++) {
+        bool is_first = a.n == 0, is_allowed = allows(user, s->candidates[i].id);
+        if (is_allowed && s->k == 1) return s->candidates[i].id;
+        if (is_first && !is_allowed) continue;
+        if (is_first) {
+            rest = weigh_after(s, i, count);
+            last = has_more ? s->candidates[count - 1].weight : 0.0;
+        } else {
+            rest -= s->candidates[i].weight;
+        }
+        if (is_allowed) {
+            a.held += s->candidates[i].weight;
+            s->candidates[a.n++] = s->candidates[i];
+        }
+        int32_t left = count - i - 1, missing = s->k - a.n - left;
+        a.next = left ? s->candidates[i + 1].weight : last;
+        a.rest = (rest > 0.0 ? rest : 0.0) + (missing > 0 ? missing * last : 0.0);
+        if (a.n == s->k || (left == 0 && !has_more))
+            kept = cut_tail(s, a.n, a.held);
+        else
+            kept = certain_count(s, &a);
+    }
+    return kept ? draw(s, kept) : SAMPLE_UNDECIDED;
+}
+
+int32_t sample_pick_best_allowed(struct sampler *s, const struct logit_pair *best, int n,
+                                 sample_allows_fn allows, void *user)
+{
+    int32_t count = take_pairs(s, best, n, s->room);
+    return count > 0 ? pick_sorted_allowed(s, count, true, allows, user) : -1;
+}
+
+int32_t sample_pick_allowed(struct sampler *s, const float *logits, sample_allows_fn allows,
+                            void *user)
+{
+    const float *row = change_row(s, logits);
+    bool is_all = s->k == s->n_vocab && s->k > 1;
+    int32_t wanted = is_all ? s->k : s->room;
+    int32_t count = take_best(s->candidates, wanted, row, s->n_vocab);
+    if (count <= 0) return -1;
+    if (!is_all) {
+        sort_candidates(s->candidates, count);
+        return pick_sorted_allowed(s, count, count == wanted, allows, user);
+    }
+    /* Without truncation a refused draw and a second one from the masked row have the distribution
+     * of the masked row. With it, all of the vocabulary would have to be asked about. */
+    if (s->sampling.top_p < 1.0f || s->sampling.min_p > 0.0f) return SAMPLE_UNDECIDED;
+    int32_t id = pick_from_all(s, count);
+    return id < 0 || allows(user, id) ? id : SAMPLE_UNDECIDED;
 }

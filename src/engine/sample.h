@@ -32,7 +32,8 @@ struct sampler_options {
     size_t n_bias;
     const int32_t *suppressed; /* copied; never picked */
     size_t n_suppressed;
-    bool changes_row; /* sample_copy will be called */
+    bool changes_row; /* sample_copy will be called; best pairs are not enough then */
+    bool is_bound;    /* sample_copy may be called, after sample_pick_allowed */
 };
 int sample_open(struct sampler **out, const struct sampler_options *options,
                 struct carat_error *err);
@@ -48,6 +49,16 @@ int32_t sample_pick(struct sampler *s, const float *logits);
  * best). Only if sample_takes_best says so: nothing changes the row, and n is enough. */
 bool sample_takes_best(const struct sampler *s, int n);
 int32_t sample_pick_best(struct sampler *s, const struct logit_pair *best, int n);
+
+/* The same for ids that a grammar allows: the distribution is that of a row in which all others are
+ * -infinity, to the last digit that matters. Asks about as few ids as are needed to know that.
+ * SAMPLE_UNDECIDED: asking is not enough; set the others to -infinity and pick from that row. */
+enum { SAMPLE_UNDECIDED = -2 };
+typedef bool (*sample_allows_fn)(void *user, int32_t id);
+int32_t sample_pick_allowed(struct sampler *s, const float *logits, sample_allows_fn allows,
+                            void *user);
+int32_t sample_pick_best_allowed(struct sampler *s, const struct logit_pair *best, int n,
+                                 sample_allows_fn allows, void *user);
 
 /* Counts a token (of the prompt or picked) for the penalties. */
 void sample_accept(struct sampler *s, int32_t id);

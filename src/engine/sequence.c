@@ -42,14 +42,22 @@ int sequence_open(struct sequence *s, const struct carat_request *request,
     if (!ids) return err_no_memory(err, "tokens", n_ids * sizeof *ids);
     struct sampler *opened = NULL;
     int status = sample_open(&opened, sampler, err);
+    struct constraint *constraint = NULL;
+    if (!status)
+        status = constrain_open(&constraint, request->grammar, request->prompt, request->n_prompt,
+                                sampler->n_vocab, err);
     if (status) {
+        sample_close(opened);
         mem_free(ids);
         return status;
     }
     memcpy(ids, request->prompt, request->n_prompt * sizeof *ids);
     for (int32_t i = 0; i < n_prompt; i++) sample_accept(opened, ids[i]);
-    *s = (struct sequence){
-        .sampler = opened, .ids = ids, .n_prompt = n_prompt, .max_tokens = max_tokens};
+    *s = (struct sequence){.sampler = opened,
+                           .constraint = constraint,
+                           .ids = ids,
+                           .n_prompt = n_prompt,
+                           .max_tokens = max_tokens};
     fill(s, request, start);
     return CARAT_OK;
 }
@@ -57,6 +65,7 @@ int sequence_open(struct sequence *s, const struct carat_request *request,
 void sequence_add(struct sequence *s, int32_t id)
 {
     sample_accept(s->sampler, id);
+    constrain_accept(s->constraint, id);
     s->ids[s->n_prompt + s->n_generated++] = id;
 }
 
@@ -77,6 +86,7 @@ struct carat_event sequence_end(struct sequence *s, enum carat_finish finish, do
         .n_cached = s->n_reused,
         .n_preempted = s->n_preempted,
     };
+    constrain_close(s->constraint);
     sample_close(s->sampler);
     mem_free(s->ids);
     *s = (struct sequence){.state = SEQUENCE_FREE};

@@ -4,6 +4,7 @@
 #define ENGINE_SEQUENCE_H
 
 #include "carat.h"
+#include "engine/constrain.h"
 #include "engine/marks.h"
 #include "engine/sample.h"
 
@@ -20,7 +21,8 @@ struct sequence {
     carat_request_id request; /* rising, so it is the order of arrival too */
     int32_t slot;             /* its number in steps and tables of pages; -1: it does not run */
     struct sampler *sampler;
-    int32_t *ids; /* the prompt, then the answer */
+    struct constraint *constraint; /* of its grammar, or NULL */
+    int32_t *ids;                  /* the prompt, then the answer */
     int32_t n_prompt, max_tokens, n_generated;
     int32_t n_cached; /* positions whose keys and values are in its pages; queued: those that it
                          found, or left, in the prefix cache, which may be gone when it starts */
