@@ -27,6 +27,7 @@ static const struct carat_engine_options settings[] = {
     {.matmul = CARAT_MATMUL_FP16, .no_cublas = true},
     {.matmul = CARAT_MATMUL_INT8, .chunk = 300, .n_seq = 5},
     {.matmul = CARAT_MATMUL_INT8, .mirror_budget = -1},
+    {.matmul = CARAT_MATMUL_FP16, .n_seq = 300, .n_ctx = 64, .chunk = 64},
     {.matmul = CARAT_MATMUL_INT8, .chunk = 16, .ple_place = CARAT_PLE_HOST},
     {.matmul = CARAT_MATMUL_FP16, .gpu_layers = 3},
     {.matmul = CARAT_MATMUL_FP16, .no_fusion = true},

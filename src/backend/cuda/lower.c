@@ -91,17 +91,19 @@ static void lower_windows(struct lowering *l)
 }
 
 /* Without memory: counts. */
-static struct lowering count(const struct device *d, const struct plan *plan)
+static struct lowering count(const struct device *d, const struct plan *plan, bool is_mirrored)
 {
-    struct lowering l = {.device = d, .plan = plan};
+    struct lowering l = {.device = d, .plan = plan, .is_mirrored = is_mirrored};
     lower_windows(&l);
     return l;
 }
 
+/* Experts get mirrors or not, some or all: each part is as large as it may become. */
 size_t lower_scratch_bytes(const struct device *d, const struct plan *plan)
 {
-    struct lowering counted = count(d, plan);
-    return scratch_total(&counted.scratch.used);
+    struct lowering none = count(d, plan, false), all = count(d, plan, true);
+    struct scratch_parts most = scratch_most(&none.scratch.used, &all.scratch.used);
+    return scratch_total(&most);
 }
 
 static bool is_as_counted(const struct lowering *l, const struct lowering *counted)
@@ -115,7 +117,7 @@ static bool is_as_counted(const struct lowering *l, const struct lowering *count
 int lower_plan(struct lowered *out, const struct device *d, const struct plan *plan, void *memory,
                void *scratch, struct carat_error *err)
 {
-    struct lowering counted = count(d, plan);
+    struct lowering counted = count(d, plan, false);
     struct lowering l = {.device = d,
                          .plan = plan,
                          .memory = memory,
