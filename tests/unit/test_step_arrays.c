@@ -128,11 +128,29 @@ static void arrays_do_not_overlap(void **state)
     free(memory);
 }
 
+/* Rows behind the last one are the first token of a sequence; nothing else changes. */
+static void rows_that_are_not_there_are_harmless(void **state)
+{
+    (void)state;
+    static int32_t memory[(STEP_COUNTS + (STEP_ARRAYS + 1) * ROWS)];
+    static const int32_t n[ROW_CLASS_COUNT] = {120, 70};
+    struct step_arrays a = step_arrays_at(memory, ROWS);
+    memset(memory, 0x55, sizeof memory);
+    step_arrays_pad(&a, &(struct step_rows){.n = {100, 64}}, n);
+    for (int32_t t = 0; t < ROWS; t++) {
+        int32_t token = t < 100 || t >= 120 ? 0x55555555 : 0;
+        assert_true(a.id[t] == token && a.position[t] == token && a.sequence[t] == token);
+        assert_int_equal(a.out_row[t], t < 64 || t >= 70 ? 0x55555555 : 0);
+        assert_int_equal(a.slot[t], 0x55555555);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_are_rows_of_one_sequence_that_follow_each_other),
         cmocka_unit_test(arrays_do_not_overlap),
+        cmocka_unit_test(rows_that_are_not_there_are_harmless),
     };
     return cmocka_run_group_tests_name("step arrays", tests, NULL, NULL);
 }

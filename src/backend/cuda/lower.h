@@ -15,8 +15,8 @@ struct lowered {
     size_t workspace_bytes;
 };
 
-/* Scratch memory that the plan's records use. Weights need not be there: without them it is what is
- * needed if none gets a mirror, which is the most. */
+/* Scratch memory that the plan's records use. Weights need not be there: it is what is needed
+ * whichever of them get mirrors. */
 size_t lower_scratch_bytes(const struct device *d, const struct plan *plan);
 
 /* `memory`: plan->bytes; `scratch`: as above; both of the device, and borrowed by the records, as

@@ -44,6 +44,7 @@ struct lowering {
     struct forms forms[2]; /* for steps of a few rows, and of many */
     struct cuda_loaded seen[PRODUCTS_SEEN];
     int32_t next_seen;
+    bool is_mirrored; /* counted as if all experts had mirrors */
 
     struct window window; /* being lowered */
     enum row_class rows_class;

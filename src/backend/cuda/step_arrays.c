@@ -64,3 +64,16 @@ struct step_rows step_arrays_fill(const struct step_arrays *to, const struct ste
     to->counts[4] = rows.n_runs[ROWS_OUT];
     return rows;
 }
+
+static void clear(int32_t *row, int32_t begin, int32_t end)
+{
+    if (begin < end) memset(row + begin, 0, (size_t)(end - begin) * sizeof *row);
+}
+
+void step_arrays_pad(const struct step_arrays *to, const struct step_rows *rows, const int32_t *n)
+{
+    clear(to->id, rows->n[ROWS_TOKEN], n[ROWS_TOKEN]);
+    clear(to->position, rows->n[ROWS_TOKEN], n[ROWS_TOKEN]);
+    clear(to->sequence, rows->n[ROWS_TOKEN], n[ROWS_TOKEN]);
+    clear(to->out_row, rows->n[ROWS_OUT], n[ROWS_OUT]);
+}

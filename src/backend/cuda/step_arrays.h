@@ -43,4 +43,8 @@ struct step_arrays step_arrays_at(int32_t *memory, int32_t rows_max);
 /* Fills all but `slot` and what packs.h fills, and says what is there. */
 struct step_rows step_arrays_fill(const struct step_arrays *to, const struct step *step);
 
+/* For launches of more rows than there are, n of each class: a row that is not there is the first
+ * token of a sequence, which whoever does not know better computes in no time. */
+void step_arrays_pad(const struct step_arrays *to, const struct step_rows *rows, const int32_t *n);
+
 #endif
