@@ -50,6 +50,8 @@ enum { LOAD_REQUESTS_MAX = 65536, LOAD_TURNS_MAX = 1024, LOAD_POSITIONS_MAX = 10
       "a JSON Schema that answers are held to; they may end before `out`")                         \
     X("temp", REAL, temperature, 0, 100, "temperature (default 0, the likeliest token)")           \
     X("delay", REAL, delay, 0, 3600, "seconds before the group begins (default 0)")                \
+    X("ramp", REAL, ramp, 0, 3600,                                                                 \
+      "a closed loop: seconds over which its users begin, evenly (default 0: all at once)")        \
     X("after", NAME, after_name, 0, 0,                                                             \
       "a group given before: delay begins when all its users have a first token")                  \
     X("during", NAME, during_name, 0, 0,                                                           \

@@ -223,7 +223,8 @@ static void begin_groups(struct driver *d, double now)
             if (!has_begun && !has_ended(d, g->after)) continue;
         }
         d->groups[i].begin = (g->after >= 0 ? now : 0) + g->delay;
-        for (int32_t u = 0; u < g->users; u++) d->groups[i].user_free[u] = d->groups[i].begin;
+        for (int32_t u = 0; u < g->users; u++)
+            d->groups[i].user_free[u] = d->groups[i].begin + g->ramp * u / g->users;
     }
 }
 

@@ -20,7 +20,7 @@ struct load_group {
     int32_t requests, warmup, turns, chats;
     int32_t in, in_next, out, prefix, prefixes, priority, keys, salts;
     bool uses_cache;
-    double in_spread, out_spread, think, delay, cancel, deadline, temperature;
+    double in_spread, out_spread, think, delay, ramp, cancel, deadline, temperature;
     double ttft_goal, tpot_goal, e2el_goal; /* milliseconds; 0: any time is good */
     int32_t after, during;                  /* indices of groups; -1: none */
 };
