@@ -37,8 +37,8 @@ Scenario = collections.namedtuple("Scenario", "name backend model words seconds"
 Figure = collections.namedtuple("Figure", "row key title scale must predicted per",
                                 defaults=[""])
 
-LOOP = ("--load name=loop,users=32,in=1024,in-spread=0.5,out=128,requests=192,warmup=32,"
-        "goodput=ttft:150,tpot:20")
+LOOP = ("--load name=loop,users=32,in=1024,in-spread=0.5,out=128,requests=320,warmup=32,"
+        "ramp=1.3,goodput=ttft:150,tpot:20")
 DECODE = "--load users=16,requests=16,in=128,out=1000,name=decode,during=long "
 LONG = "--load name=long,users=1,requests=2,in=32k,out=16,after=decode,delay=0.2 "
 SHORT = "--load name=short,users=1,requests=4,in=200,out=4,after=decode,delay=0.3,think=0.1"

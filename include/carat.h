@@ -286,6 +286,10 @@ enum carat_matmul { CARAT_MATMUL_AUTO, CARAT_MATMUL_INT8, CARAT_MATMUL_FP16 };
 /* Where a GPU reads the table of per-layer embeddings; AUTO: the first place with room for it. */
 enum carat_ple { CARAT_PLE_AUTO, CARAT_PLE_GPU, CARAT_PLE_PINNED, CARAT_PLE_HOST };
 
+/* Whether a GPU reads the keys and values of a beginning that several sequences share once for all
+ * of them: the same bits either way. AUTO: where that is known to be faster, nowhere as yet. */
+enum carat_cascade { CARAT_CASCADE_AUTO, CARAT_CASCADE_ON, CARAT_CASCADE_OFF };
+
 struct carat_memory;
 
 struct carat_engine_options { /* every 0 or NULL means the default; NULL options: all of them */
@@ -336,6 +340,7 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
                            if that is longer: prompts get as many rows as fit; default 50 */
     bool deterministic; /* steps of at most 64 rows, n_seq at most 64: on a GPU too, answers do not
                            depend on other requests, on what is cached, or on times */
+    enum carat_cascade cascade; /* GPU: attention of tokens that share a beginning */
     /* end of version 0.1 */
 };
 

@@ -17,6 +17,7 @@
 
 #include "base/status.h"
 #include "plan/plan.h"
+#include "plan/share.h"
 
 struct device;  /* a backend's own */
 struct program; /* a plan bound to a device */
@@ -77,6 +78,7 @@ struct device_options {
     bool is_profiled;   /* times are taken after every piece of work */
     enum matmul_kind matmul;
     enum table_place table_place;
+    enum share_kind cascade; /* whether pages that decode rows share are read once for all */
     int64_t mirror_budget; /* bytes for fp16 copies of weights; 0: what there is room for, < 0: 0 */
     int64_t cache_budget;  /* the same for rows of a table in the file; a step's rows always fit */
     /* Called while weights are put on the device; may be NULL. */

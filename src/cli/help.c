@@ -140,6 +140,7 @@ static void print_option(FILE *out, enum option_id id)
 #define VALUE_REAL "R"
 #define VALUE_NAME "NAME"
 #define VALUE_SWITCH "on|off"
+#define VALUE_FILE "FILE"
 #define VALUE_GOALS "GOALS"
 static const struct load_key {
     const char *name, *help;

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "cli/bench_models.h"
+#include "cli/files.h"
 #include "cli/load_report.h"
 #include "cli/terminal.h"
 
@@ -102,9 +103,27 @@ static int report_run(struct load *load, const struct bench_facts *facts,
     return CARAT_OK;
 }
 
+/* What the answers of groups with a schema are held to; NULL for the others. */
+static int open_grammars(const struct load *load, const carat_model *model,
+                         carat_grammar *grammars[LOAD_GROUPS_MAX], struct carat_error *err)
+{
+    for (size_t i = 0; i < load->n_groups; i++) {
+        const struct load_group *g = &load->groups[i];
+        struct buf text = {0};
+        if (!g->schema[0]) continue;
+        int status = file_read(g->schema, &text, err);
+        if (status == CARAT_OK)
+            status = carat_grammar_open_json_schema(&grammars[i], model, buf_text(&text),
+                                                    text.length, err);
+        buf_deinit(&text);
+        if (status != CARAT_OK) return err_within(err, "--load %s: schema", g->name);
+    }
+    return CARAT_OK;
+}
+
 static int repeat(struct load *load, const struct session *s, const struct bench_facts *facts,
                   const struct bench_setting *setting, const struct carat_engine_options *options,
-                  struct load_plan *plan, struct carat_error *err)
+                  struct load_plan *plan, carat_grammar *const *grammars, struct carat_error *err)
 {
     struct load_row row = {.plan = plan, .n_seq = options->n_seq};
     row.memory = carat_engine_memory(s->engine);
@@ -116,7 +135,7 @@ static int repeat(struct load *load, const struct session *s, const struct bench
         strftime(row.date, sizeof row.date, "%Y%m%d-%H%M%S", &utc);
         row.run = &run;
         row.repetition = plan->repetition;
-        int status = load_run_do(&run, plan, s->model, s->engine, err);
+        int status = load_run_do(&run, plan, s->model, s->engine, grammars, err);
         if (status == CARAT_OK) status = report_run(load, facts, setting, &row, err);
         load_run_deinit(&run);
         if (status != CARAT_OK) return status;
@@ -130,14 +149,18 @@ static int measure_setting(struct load *load, struct session *s, struct bench_fa
     struct carat_engine_options options = engine_for(load, s, setting);
     struct load_plan plan;
     uint64_t seed = (uint64_t)opt_int(load->options, OPT_LOAD_SEED);
-    if (s->engine) carat_engine_close(s->engine);
-    s->engine = NULL;
     TRY(session_start(s, &options, err));
     bench_facts_note_engine(facts, s);
+    carat_grammar *grammars[LOAD_GROUPS_MAX] = {NULL};
     int status = load_plan_init(&plan, load->groups, load->n_groups, seed, err);
-    if (status == CARAT_OK) status = repeat(load, s, facts, setting, &options, &plan, err);
+    if (status == CARAT_OK) status = open_grammars(load, s->model, grammars, err);
+    if (status == CARAT_OK)
+        status = repeat(load, s, facts, setting, &options, &plan, grammars, err);
     load_plan_deinit(&plan);
     if (opt_is_set(load->options, OPT_PROFILE)) session_print_profile(s);
+    carat_engine_close(s->engine); /* after a failure its requests may still use the grammars */
+    s->engine = NULL;
+    for (size_t i = 0; i < load->n_groups; i++) carat_grammar_close(grammars[i]);
     return status;
 }
 

@@ -2,8 +2,9 @@
  *
  * X("key", KIND, member, low, high, "help")
  *
- * KIND is COUNT (whole; k, m or g may follow: 8k is 8192), REAL, NAME, SWITCH or GOALS. `member` is
- * a member of struct load_group (load_spec.h). The list gives parsing, error messages and help. */
+ * KIND is COUNT (whole; k, m or g may follow: 8k is 8192), REAL, NAME, SWITCH, FILE or GOALS.
+ * `member` is a member of struct load_group (load_spec.h). The list gives parsing, error messages
+ * and help. */
 #ifndef CLI_LOAD_KEY_LIST_H
 #define CLI_LOAD_KEY_LIST_H
 
@@ -45,8 +46,12 @@ enum { LOAD_REQUESTS_MAX = 65536, LOAD_TURNS_MAX = 1024, LOAD_POSITIONS_MAX = 10
     X("salts", COUNT, salts, 0, LOAD_REQUESTS_MAX,                                                 \
       "salts of the prefix cache, which chats take by turns (default 0: none)")                    \
     X("cache", SWITCH, uses_cache, 0, 0, "on or off: the prefix cache (default on)")               \
+    X("schema", FILE, schema, 0, 0,                                                                \
+      "a JSON Schema that answers are held to; they may end before `out`")                         \
     X("temp", REAL, temperature, 0, 100, "temperature (default 0, the likeliest token)")           \
     X("delay", REAL, delay, 0, 3600, "seconds before the group begins (default 0)")                \
+    X("ramp", REAL, ramp, 0, 3600,                                                                 \
+      "a closed loop: seconds over which its users begin, evenly (default 0: all at once)")        \
     X("after", NAME, after_name, 0, 0,                                                             \
       "a group given before: delay begins when all its users have a first token")                  \
     X("during", NAME, during_name, 0, 0,                                                           \

@@ -31,6 +31,7 @@ struct request_state {
 struct driver {
     const struct load_plan *plan;
     carat_engine *engine;
+    carat_grammar *const *grammars; /* of groups */
     struct load_run *run;
     double zero; /* of the run's clock */
     bool is_warming;
@@ -222,7 +223,8 @@ static void begin_groups(struct driver *d, double now)
             if (!has_begun && !has_ended(d, g->after)) continue;
         }
         d->groups[i].begin = (g->after >= 0 ? now : 0) + g->delay;
-        for (int32_t u = 0; u < g->users; u++) d->groups[i].user_free[u] = d->groups[i].begin;
+        for (int32_t u = 0; u < g->users; u++)
+            d->groups[i].user_free[u] = d->groups[i].begin + g->ramp * u / g->users;
     }
 }
 
@@ -287,7 +289,8 @@ static int send(struct driver *d, int32_t index, double due, struct carat_error 
         .prompt = write_prompt(d, index, &n_prompt),
         .max_tokens = r->n_out,
         .sampling = {.temperature = (float)g->temperature, .seed = number_of(r)},
-        .ignore_stop = true,
+        .ignore_stop = !d->grammars[r->group],
+        .grammar = d->grammars[r->group],
         .priority = g->priority,
         .fairness_key = g->keys ? (uint64_t)(r->chat % g->keys) + 1 : 0,
         .deadline_seconds = g->deadline,
@@ -463,9 +466,9 @@ static int run_all(struct driver *d, struct carat_error *err)
 }
 
 int load_run_do(struct load_run *run, const struct load_plan *plan, const carat_model *model,
-                carat_engine *engine, struct carat_error *err)
+                carat_engine *engine, carat_grammar *const *grammars, struct carat_error *err)
 {
-    struct driver d = {.plan = plan, .engine = engine, .run = run};
+    struct driver d = {.plan = plan, .engine = engine, .grammars = grammars, .run = run};
     *run = (struct load_run){0};
     int status = take_memory(&d, model, err);
     if (status == CARAT_OK) status = run_all(&d, err);

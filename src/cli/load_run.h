@@ -38,10 +38,11 @@ struct load_run {
 };
 enum { LOAD_STEPS_KEPT = 1 << 20 };
 
-/* Fails when the engine does; requests that fail alone are results. Owned: load_run_deinit, after a
- * failure too. */
+/* Fails when the engine does; requests that fail alone are results. Then requests may still be
+ * running. `grammars` are those of the groups, or NULL. Owned: load_run_deinit, after a failure
+ * too. */
 int load_run_do(struct load_run *run, const struct load_plan *plan, const carat_model *model,
-                carat_engine *engine, struct carat_error *err);
+                carat_engine *engine, carat_grammar *const *grammars, struct carat_error *err);
 void load_run_deinit(struct load_run *run);
 
 #endif

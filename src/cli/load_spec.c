@@ -8,7 +8,7 @@
 
 #include "cli/options.h"
 
-enum key_kind { KEY_COUNT, KEY_REAL, KEY_NAME, KEY_SWITCH, KEY_GOALS };
+enum key_kind { KEY_COUNT, KEY_REAL, KEY_NAME, KEY_SWITCH, KEY_FILE, KEY_GOALS };
 
 struct key {
     const char *name;
@@ -110,6 +110,17 @@ static int set_name(struct load_group *g, const struct key *key, struct piece va
     return CARAT_OK;
 }
 
+static int set_file(struct load_group *g, const struct key *key, struct piece value,
+                    struct carat_error *err)
+{
+    char *member = (char *)g + key->place;
+    if (value.length == 0 || value.length >= LOAD_FILE_MAX)
+        return err_set(err, CARAT_EUSAGE, "--load: %s: a path of 1 to %d bytes expected, %zu found",
+                       key->name, LOAD_FILE_MAX - 1, value.length);
+    snprintf(member, LOAD_FILE_MAX, "%.*s", (int)value.length, value.at);
+    return CARAT_OK;
+}
+
 static int set_switch(struct load_group *g, const struct key *key, struct piece value,
                       struct carat_error *err)
 {
@@ -154,6 +165,7 @@ static int set_pair(struct load_group *g, struct piece pair, const struct key **
     *last = key;
     switch (key->kind) {
     case KEY_NAME: return set_name(g, key, value, err);
+    case KEY_FILE: return set_file(g, key, value, err);
     case KEY_SWITCH: return set_switch(g, key, value, err);
     case KEY_GOALS: return set_goal(g, value, err);
     default: return set_number(g, key, value, err);

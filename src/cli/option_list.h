@@ -205,6 +205,8 @@
       "GPU: cuBLAS for fp16 products of prompts where it is installed; off: own kernels")          \
     X(FUSE, CHOICE, "fuse", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                       \
       "GPU: several operations in one launch; off: each on its own, to compare")                   \
+    X(CASCADE, CHOICE, "cascade", "", "auto", 0, 0, ON_ENGINE | ON(BENCH), "auto|on|off",          \
+      "GPU: sequences with the same beginning read its keys and values once for all")              \
     X(PROFILE, FLAG, "profile", "", "", 0, 0, ON(RUN) | ON(BENCH), "",                             \
       "tell at the end where the time went, on standard error")                                    \
     X(PLE, CHOICE, "ple", "", "auto", 0, 0, ON_ENGINE | ON(BENCH), "auto|gpu|pinned|host",         \

@@ -193,6 +193,7 @@ void set_layers(const struct options *o, struct carat_engine_options *out, int64
 
 void set_device_options(const struct options *o, struct carat_engine_options *out)
 {
+    const char *cascade = opt_text(o, OPT_CASCADE);
     int64_t mirror = opt_int(o, OPT_MIRROR), cache = opt_int(o, OPT_PLE_CACHE);
     const char *ple = opt_text(o, OPT_PLE);
     out->backend = session_backend(o);
@@ -215,6 +216,9 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
                      : strcmp(ple, "gpu") == 0  ? CARAT_PLE_GPU
                                                 : CARAT_PLE_AUTO;
     out->ple_cache = cache < 0 ? 0 : cache == 0 ? -1 : cache;
+    out->cascade = strcmp(cascade, "on") == 0    ? CARAT_CASCADE_ON
+                   : strcmp(cascade, "off") == 0 ? CARAT_CASCADE_OFF
+                                                 : CARAT_CASCADE_AUTO;
     out->pin_threads = opt_is_set(o, OPT_PIN);
     out->precision = session_precision(o);
     out->profile =

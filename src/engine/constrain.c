@@ -8,11 +8,16 @@
 #include "grammar/grammar.h"
 #include "grammar/state.h"
 
+enum { REFUSED_MAX = 6 }; /* ids that are checked one by one before all are masked */
+
 struct constraint {
     struct grammar_state *state;
-    uint64_t *bits; /* n_vocab */
+    uint64_t *bits; /* n_vocab; the mask of the current state if has_bits */
+    int32_t *ids;   /* SAMPLE_LISTED_MAX */
     int32_t n_vocab;
-    bool needed_mask; /* by the last pick */
+    int32_t n_refused; /* by the last pick */
+    bool has_bits;
+    bool is_undecided; /* the best pairs of the current pick were not enough */
 };
 
 int constrain_open(struct constraint **out, const carat_grammar *grammar, const int32_t *prompt,
@@ -29,8 +34,9 @@ int constrain_open(struct constraint **out, const carat_grammar *grammar, const 
     if (!c) return err_no_memory(err, "grammar", sizeof *c);
     c->n_vocab = n_vocab;
     c->bits = mem_alloc(words, sizeof *c->bits);
-    int status = c->bits ? grammar_state_open(&c->state, grammar, prompt, n_prompt, err)
-                         : err_no_memory(err, "grammar", words * sizeof *c->bits);
+    c->ids = mem_alloc(SAMPLE_LISTED_MAX, sizeof *c->ids);
+    int status = c->bits && c->ids ? grammar_state_open(&c->state, grammar, prompt, n_prompt, err)
+                                   : err_no_memory(err, "grammar", words * sizeof *c->bits);
     if (status)
         constrain_close(c);
     else
@@ -43,6 +49,7 @@ void constrain_close(struct constraint *c)
     if (!c) return;
     grammar_state_close(c->state);
     mem_free(c->bits);
+    mem_free(c->ids);
     mem_free(c);
 }
 
@@ -51,18 +58,44 @@ static bool is_free(const struct constraint *c)
     return !c || grammar_state_is_free(c->state);
 }
 
+static void find_bits(struct constraint *c)
+{
+    if (!c->has_bits) grammar_state_mask(c->state, c->bits);
+    c->has_bits = true;
+}
+
+/* A check costs more than a bit, but less than all of them. */
 static bool allows(void *user, int32_t id)
 {
-    return grammar_state_allows(user, id);
+    struct constraint *c = user;
+    if (!c->has_bits && c->n_refused >= REFUSED_MAX) find_bits(c);
+    bool is_allowed =
+        c->has_bits ? c->bits[id / 64] >> id % 64 & 1 : grammar_state_allows(c->state, id);
+    c->n_refused += !is_allowed;
+    return is_allowed;
 }
 
 int32_t constrain_pick_best(struct constraint *c, struct sampler *s, const struct logit_pair *best,
                             int n)
 {
     if (is_free(c)) return sample_pick_best(s, best, n);
-    int32_t id = sample_pick_best_allowed(s, best, n, allows, c->state);
-    if (id >= 0) c->needed_mask = false;
+    c->n_refused = 0;
+    int32_t id = sample_pick_best_allowed(s, best, n, allows, c);
+    c->is_undecided = id == CONSTRAIN_NEEDS_ROW;
     return id;
+}
+
+/* The ids of the mask; -1: more than SAMPLE_LISTED_MAX. */
+static int32_t list_ids(struct constraint *c)
+{
+    int32_t n = 0;
+    for (int32_t id = 0; id < c->n_vocab; id += 64) {
+        for (uint64_t word = c->bits[id / 64]; word; word &= word - 1) {
+            if (n == SAMPLE_LISTED_MAX) return -1;
+            c->ids[n++] = id + __builtin_ctzll(word);
+        }
+    }
+    return n;
 }
 
 /* Takes ids that the mask lacks out of the row; false if there is none that it has. */
@@ -88,30 +121,48 @@ static bool is_good(const float *row, int32_t n)
     return !is_bad;
 }
 
-static int32_t pick_masked(struct constraint *c, struct sampler *s, float *row)
+/* The pick from all allowed ids, which the mask names. */
+static int32_t pick_masked(struct constraint *c, struct sampler *s, const float *logits, int32_t n)
+{
+    if (n >= 0) return sample_pick_listed(s, logits, c->ids, n);
+    float *row = sample_copy(s, logits);
+    return mask_row(c, row) ? sample_pick(s, row) : -1;
+}
+
+/* The row that on_logits has changed is changed in place, and only once: it is masked before. */
+static int32_t pick_own(struct constraint *c, struct sampler *s, float *row)
 {
     if (!is_good(row, c->n_vocab)) return -1;
-    grammar_state_mask(c->state, c->bits);
+    find_bits(c);
     return mask_row(c, row) ? sample_pick(s, row) : -1;
 }
 
 int32_t constrain_pick(struct constraint *c, struct sampler *s, float *own, const float *logits)
 {
     if (is_free(c)) return sample_pick(s, own ? own : logits);
-    /* The sampler's own row is changed in place, and only once: it is masked before. */
-    int32_t id = own ? SAMPLE_UNDECIDED : sample_pick_allowed(s, logits, allows, c->state);
-    c->needed_mask = id == SAMPLE_UNDECIDED;
-    return c->needed_mask ? pick_masked(c, s, own ? own : sample_copy(s, logits)) : id;
+    if (own) return pick_own(c, s, own);
+    bool is_undecided = c->is_undecided;
+    c->is_undecided = false;
+    if (is_undecided) find_bits(c);
+    int32_t n = c->has_bits ? list_ids(c) : -1;
+    if (n >= 0 || is_undecided) return pick_masked(c, s, logits, n);
+    c->n_refused = 0;
+    int32_t id = sample_pick_allowed(s, logits, allows, c);
+    if (id != SAMPLE_UNDECIDED) return id;
+    find_bits(c);
+    return pick_masked(c, s, logits, list_ids(c));
 }
 
 void constrain_accept(struct constraint *c, int32_t id)
 {
-    if (c) grammar_state_accept(c->state, id);
+    if (!c) return;
+    grammar_state_accept(c->state, id);
+    c->has_bits = false;
 }
 
 void constrain_prepare(struct constraint *c)
 {
-    if (c && c->needed_mask) grammar_state_prepare(c->state);
+    if (!is_free(c)) find_bits(c);
 }
 
 const char *constrain_problem(const struct constraint *c, const char *other)

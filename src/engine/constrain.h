@@ -32,8 +32,8 @@ int32_t constrain_pick(struct constraint *c, struct sampler *s, float *own, cons
 /* Takes in what was picked. */
 void constrain_accept(struct constraint *c, int32_t id);
 
-/* Computes the mask that the next pick may need; to be called while the device works. Only where
- * the last pick needed one: masks are rarely wanted else. */
+/* Computes the mask of the next pick; to be called while the device works. Then the pick only looks
+ * at bits. */
 void constrain_prepare(struct constraint *c);
 
 /* Why nothing was picked, for the message of an ended request; `other` if it is not the grammar. */

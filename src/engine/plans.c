@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/mem.h"
+#include "engine/limits.h"
 
 static int32_t window_length(const void *user, const struct plan *plan, int32_t i)
 {
@@ -102,9 +103,9 @@ static int add_bucket(struct plans *p, const struct plan_source *from, int32_t r
     return status;
 }
 
-/* Steps that come again and again. Decode steps of a bucket have all its rows. Prompts have usual
- * lengths and one row whose logits are wanted. Only a prompt's last chunk wants a row. `least`:
- * rows of the bucket below, which takes shorter prompts. */
+/* Steps that come again and again. Prompts have usual lengths and one row whose logits are wanted.
+ * Only a prompt's last chunk wants a row. `least`: rows of the bucket below, which takes shorter
+ * prompts. */
 static void add_usual_prompts(struct bucket *b, int32_t n_sites, int32_t least, int32_t chunk)
 {
     static const int32_t lengths[] = {8, 16, 32, 64, 128, 192, 256, 320, 384, 448, 512, 1024};
@@ -120,10 +121,16 @@ static void add_usual_prompts(struct bucket *b, int32_t n_sites, int32_t least, 
     }
 }
 
-static void add_usual_decode(struct bucket *b, int32_t n_sites)
+/* Decode steps of a bucket have all its rows; many rows are a multiple of some. What is left to be
+ * saved in steps of more rows than `MOST` is not worth a recording. `least`: rows of the bucket
+ * below. */
+static void add_usual_decode(struct bucket *b, int32_t n_sites, int32_t least)
 {
+    enum { GRAIN = 32, MOST = 256 };
+    int32_t most = b->rows_max[ROWS_TOKEN], first = least < STEADY_ROWS ? most : least + GRAIN;
     for (int32_t site = 0; site < n_sites; site++)
-        plan_add_usual(&b->plans[site], b->rows_max[ROWS_TOKEN], b->rows_max[ROWS_OUT]);
+        for (int32_t rows = first; rows < most + GRAIN && rows <= MOST; rows += GRAIN)
+            plan_add_usual_decode(&b->plans[site], rows < most ? rows : most);
 }
 
 /* Powers of two, and halfway between them from 16 to 64, where most servers decode. */
@@ -144,14 +151,15 @@ int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq
                   int32_t outs, struct carat_error *err)
 {
     *p = (struct plans){.n_sites = from->n_targets};
+    int32_t least = 0;
     for (int32_t rows = 1;; rows = next_rows(rows)) {
         int32_t fitting = rows < n_seq ? rows : n_seq;
         TRY(add_bucket(p, from, fitting, fitting, err));
-        add_usual_decode(&p->buckets[p->n_buckets - 1], p->n_sites);
+        add_usual_decode(&p->buckets[p->n_buckets - 1], p->n_sites, least);
+        least = fitting;
         if (rows >= n_seq) break;
     }
     static const int32_t fixed[] = {128, 512};
-    int32_t least = n_seq;
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
         if (!replays(from) || fixed[i] <= n_seq || fixed[i] >= chunk) continue;
         TRY(add_bucket(p, from, fixed[i], n_seq, err));

@@ -35,7 +35,7 @@ static int32_t rows_allowed(const struct pace *pace, const struct pace_step *ste
     int32_t most = pace_rows(pace, step, 1, rows_max);
     if (filling.ends == 0 || !filling.has_filler) return most;
     int32_t fewer = pace_rows(pace, step, SHARE_OF_ENDS, rows_max);
-    int32_t needed = filling.ends / (SCHEDULE_TURN - 1) * SCHEDULE_TURN;
+    int32_t needed = filling.ends / (SCHEDULE_SHARE - 1) * SCHEDULE_SHARE;
     if (fewer < needed) fewer = needed;
     return fewer < most ? fewer : most;
 }

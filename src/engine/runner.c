@@ -71,6 +71,9 @@ static int prepare(struct runner *r, const struct layout_source *source,
     struct layout_source from = *source;
     from.arena = &r->arena;
     TRY(layout_init(&r->layout, &from, options, err));
+    for (int32_t i = 0; i < r->layout.n_targets && r->layout.shares_pages; i++)
+        if (!r->layout.targets[i].backend->is_host)
+            r->least = share_least_of((enum share_kind)options->cascade);
     if (options->planned) options->planned(options->progress_user, &r->layout.memory);
     TRY(take_memory(r, err));
     arena_seal(&r->arena);
@@ -188,6 +191,18 @@ static int wait_for_others(struct runner *r, int32_t site, struct carat_error *e
     return CARAT_OK;
 }
 
+/* The step with what its rows share. It is looked for again in every step: to compare the tables
+ * takes a few microseconds. */
+static const struct step *with_shared_pages(struct runner *r, const struct step *step)
+{
+    const struct table *t = &r->tables.of[KV_GLOBAL];
+    bool is_any = r->least.rows > 0 && share_find(&r->share, t->wanted, t->slots, step, r->least);
+    r->step = *step;
+    r->step.leader = is_any ? r->share.leader : NULL;
+    r->step.shared = is_any ? r->share.shared : NULL;
+    return &r->step;
+}
+
 /* Starts the segments one after the other. Each waits once for all other devices, after their
  * copies have been queued. So the host never computes on rows that a device still reads or
  * writes. */
@@ -196,13 +211,14 @@ static int start_segments(struct runner *r, const struct bucket *b, const struct
 {
     struct crossings c = {.r = r, .bucket = b, .step = step};
     const struct layout *y = &r->layout;
+    const struct step *shared = with_shared_pages(r, step);
     tables_send(&r->tables, &y->caches, y->targets, y->n_targets, r->is_busy);
     for (int32_t i = 0; i < b->n_segments; i++) {
         const struct segment *s = &b->segments[i];
         carry_all(&c, s, OUT_OF_DEVICES);
         TRY(wait_for_others(r, s->site, err));
         c.staged = carry_all(&c, s, INTO_THIS_ONE);
-        r->layout.targets[s->site].backend->run(s->program, step);
+        r->layout.targets[s->site].backend->run(s->program, shared);
         r->is_busy[s->site] = true;
     }
     return CARAT_OK;

@@ -11,11 +11,15 @@
 
 #include "engine/layout.h"
 #include "engine/tables.h"
+#include "plan/share.h"
 
 struct runner {
-    struct layout layout;    /* decisions, compiled plans, and the devices with what they hold */
-    struct arena arena;      /* views of the weights, tables, `row`, `staging`; then sealed */
-    struct tables tables;    /* where the pages of sequences are */
+    struct layout layout; /* decisions, compiled plans, and the devices with what they hold */
+    struct arena arena;   /* views of the weights, tables, `row`, `staging`; then sealed */
+    struct tables tables; /* where the pages of sequences are */
+    struct step step;     /* the last one, as devices have got it */
+    struct share share;   /* which of its rows share pages, if a device wants to know */
+    struct share_least least;
     float *row;              /* n_vocab logits on the host */
     char *staging;           /* rows on their way between two devices that are not the host */
     bool are_shared;         /* host buffers, with devices (page-locked) */

@@ -16,7 +16,7 @@
 
 enum {
     BIAS_LIMIT = 10000, /* far above any logit, far below overflow */
-    ROOM_BOUND = 128,   /* candidates to ask a grammar about before all ids are masked */
+    ASKED_MAX = 128,    /* candidates to ask a grammar about before all ids are masked */
 };
 
 struct candidate {
@@ -148,8 +148,8 @@ int sample_open(struct sampler **out, const struct sampler_options *o, struct ca
     s->k = p->top_k == 0 || p->top_k > o->n_vocab ? o->n_vocab : p->top_k;
     if (p->temperature == 0.0f) s->k = 1;
     s->room = s->k;
-    if (o->is_bound && s->room < ROOM_BOUND)
-        s->room = o->n_vocab < ROOM_BOUND ? o->n_vocab : ROOM_BOUND;
+    if (o->is_bound && s->room < SAMPLE_LISTED_MAX)
+        s->room = o->n_vocab < SAMPLE_LISTED_MAX ? o->n_vocab : SAMPLE_LISTED_MAX;
     s->has_penalties =
         p->repeat_penalty != 1.0f || p->presence_penalty != 0.0f || p->frequency_penalty != 0.0f;
     s->ring_size = p->repeat_last_n;
@@ -483,10 +483,16 @@ static int32_t pick_sorted_allowed(struct sampler *s, int32_t count, bool has_mo
     return kept ? draw(s, kept) : SAMPLE_UNDECIDED;
 }
 
+static int32_t asked_most(const struct sampler *s)
+{
+    if (s->k >= ASKED_MAX) return s->k;
+    return s->n_vocab < ASKED_MAX ? s->n_vocab : ASKED_MAX;
+}
+
 int32_t sample_pick_best_allowed(struct sampler *s, const struct logit_pair *best, int n,
                                  sample_allows_fn allows, void *user)
 {
-    int32_t count = take_pairs(s, best, n, s->room);
+    int32_t count = take_pairs(s, best, n, asked_most(s));
     return count > 0 ? pick_sorted_allowed(s, count, true, allows, user) : -1;
 }
 
@@ -495,7 +501,7 @@ int32_t sample_pick_allowed(struct sampler *s, const float *logits, sample_allow
 {
     const float *row = change_row(s, logits);
     bool is_all = s->k == s->n_vocab && s->k > 1;
-    int32_t wanted = is_all ? s->k : s->room;
+    int32_t wanted = is_all ? s->k : asked_most(s);
     int32_t count = take_best(s->candidates, wanted, row, s->n_vocab);
     if (count <= 0) return -1;
     if (!is_all) {
@@ -507,4 +513,45 @@ int32_t sample_pick_allowed(struct sampler *s, const float *logits, sample_allow
     if (s->sampling.top_p < 1.0f || s->sampling.min_p > 0.0f) return SAMPLE_UNDECIDED;
     int32_t id = pick_from_all(s, count);
     return id < 0 || allows(user, id) ? id : SAMPLE_UNDECIDED;
+}
+
+/* One logit with its bias and penalties, as change_row has it. */
+static float change_one(const struct sampler *s, int32_t id, float x)
+{
+    const struct carat_sampling *p = &s->sampling;
+    for (size_t i = 0; i < s->n_bias; i++)
+        if (s->bias[i].id == id) x += s->bias[i].bias;
+    if (s->has_penalties && s->counts[id] > 0) {
+        x = x > 0.0f ? x / p->repeat_penalty : x * p->repeat_penalty;
+        x -= (float)s->counts[id] * p->frequency_penalty + p->presence_penalty;
+    }
+    return is_suppressed(s, id) ? -INFINITY : x;
+}
+
+/* Moves the k best of `count` candidates to their beginning, in order. */
+static int32_t keep_best(struct candidate *heap, int32_t count, int32_t k)
+{
+    if (k > count) k = count;
+    for (int32_t j = k / 2; j-- > 0;) sift_down(heap, k, j);
+    for (int32_t i = k; i < count; i++) {
+        if (!comes_after(heap[0], heap[i])) continue;
+        heap[0] = heap[i];
+        sift_down(heap, k, 0);
+    }
+    sort_candidates(heap, k);
+    return k;
+}
+
+int32_t sample_pick_listed(struct sampler *s, const float *logits, const int32_t *ids, int32_t n)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < n; i++) {
+        float x = change_one(s, ids[i], logits[ids[i]]);
+        if (!(x <= FLT_MAX)) return -1;
+        if (x == -INFINITY) continue;
+        s->candidates[count++] = (struct candidate){.logit = x, .id = ids[i]};
+    }
+    if (count == 0) return -1;
+    if (s->k == s->n_vocab && s->k > 1) return pick_from_all(s, count);
+    return pick_sorted(s, keep_best(s->candidates, count, s->k));
 }

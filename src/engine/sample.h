@@ -60,6 +60,10 @@ int32_t sample_pick_allowed(struct sampler *s, const float *logits, sample_allow
 int32_t sample_pick_best_allowed(struct sampler *s, const struct logit_pair *best, int n,
                                  sample_allows_fn allows, void *user);
 
+/* The same where all allowed ids are known: `n` of them, rising. For samplers that are bound. */
+enum { SAMPLE_LISTED_MAX = 16384 };
+int32_t sample_pick_listed(struct sampler *s, const float *logits, const int32_t *ids, int32_t n);
+
 /* Counts a token (of the prompt or picked) for the penalties. */
 void sample_accept(struct sampler *s, int32_t id);
 

@@ -1,6 +1,6 @@
 #include "engine/schedule.h"
 
-/* Rows of a quarter are a multiple of this, the rows that kernels compute together. */
+/* Rows of this share are a multiple of this, the rows that kernels compute together. */
 enum { GRAIN = 64 };
 
 static uint64_t effective_left(const struct schedule_item *s)
@@ -74,8 +74,8 @@ void schedule_prompts(struct schedule_item *items, int32_t n, int32_t rows, int3
     sort(items, order, n);
     int32_t first = oldest(items, n);
     if (first < 0) return;
-    int32_t share = (rows + SCHEDULE_TURN - 1) / SCHEDULE_TURN;
-    if (rows >= SCHEDULE_TURN * GRAIN) share = (share + GRAIN - 1) / GRAIN * GRAIN;
+    int32_t share = (rows + SCHEDULE_SHARE - 1) / SCHEDULE_SHARE;
+    if (rows >= SCHEDULE_SHARE * GRAIN) share = (share + GRAIN - 1) / GRAIN * GRAIN;
     rows -= give(&items[first], share);
     for (int32_t i = 0; i < n && rows > 0; i++) rows -= give(&items[order[i]], rows);
 }

@@ -7,8 +7,9 @@
  *     to "nothing left", so that in an overload the order becomes that of arrival;
  *   - rows that its fairness key has had more than the least served key count against it.
  * Equal ones go in the order of arrival. Whatever the order says, the oldest prompt of the highest
- * priority gets a quarter of a step's prompt rows, and every fourth admission is the oldest
- * request's: a stream of short prompts makes a long one at most four times as slow. */
+ * priority gets a third of a step's prompt rows, and every fourth admission is the oldest
+ * request's: a stream of short prompts makes a long one at most four times as slow. (A quarter of
+ * the rows is not enough: the others need logits too, and then decode.) */
 #ifndef ENGINE_SCHEDULE_H
 #define ENGINE_SCHEDULE_H
 
@@ -17,7 +18,8 @@
 
 enum {
     SCHEDULE_AGING = 16, /* rows given to anybody for one that counts as done */
-    SCHEDULE_TURN = 4    /* the oldest has 1 in so many */
+    SCHEDULE_SHARE = 3,  /* the oldest has 1 row in so many */
+    SCHEDULE_TURN = 4    /* and 1 admission */
 };
 
 /* A request as the scheduler sees it. */

@@ -142,14 +142,14 @@ static bool fill(carat_grammar *g, uint32_t at, uint64_t *bits)
     struct cached_mask *mask = find_mask(g, at);
     if (mask->at == at) {
         mask->last_use = ++g->n_uses;
-        if (bits) memcpy(bits, mask->bits, bytes);
+        memcpy(bits, mask->bits, bytes);
         return true;
     }
     mask->at = 0;
     uint64_t cost = masker_fill(g->masker, at, mask->bits);
     if (cost == 0) return false;
-    if (bits) memcpy(bits, mask->bits, bytes);
-    mask->last_use = cost > COSTLY_NODES || !bits ? ++g->n_uses : 0;
+    memcpy(bits, mask->bits, bytes);
+    mask->last_use = cost > COSTLY_NODES ? ++g->n_uses : 0;
     mask->at = at;
     return true;
 }

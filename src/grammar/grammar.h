@@ -68,7 +68,7 @@ enum grammar_answer grammar_step(carat_grammar *g, struct grammar_user *user, in
 bool grammar_is_complete(carat_grammar *g, const struct grammar_user *user);
 
 /* Bits of the ids that grammar_step allows, and of stop ids where the text is complete. Costly ones
- * are remembered. `bits` NULL: only does that. False: as GRAMMAR_FULL. */
+ * are remembered. False: as GRAMMAR_FULL. */
 bool grammar_mask(carat_grammar *g, const struct grammar_user *user, uint64_t *bits);
 
 #endif

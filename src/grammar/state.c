@@ -174,11 +174,6 @@ void grammar_state_mask(struct grammar_state *s, uint64_t *bits)
     if (may_think(s)) bits[channel / 64] |= (uint64_t)1 << channel % 64;
 }
 
-void grammar_state_prepare(struct grammar_state *s)
-{
-    if (s->mode == MODE_BOUND) (void)grammar_mask(s->g, &s->user, NULL);
-}
-
 bool grammar_state_is_free(const struct grammar_state *s)
 {
     return s->mode == MODE_FREE || (s->mode == MODE_THOUGHT && s->after_thought == MODE_FREE);

@@ -29,8 +29,6 @@ void grammar_state_accept(struct grammar_state *s, int32_t id);
 
 /* (n_vocab + 63) / 64 words: the bit of each id says what grammar_state_allows says. */
 void grammar_state_mask(struct grammar_state *s, uint64_t *bits);
-/* Computes the mask now, so that grammar_state_mask only copies it. */
-void grammar_state_prepare(struct grammar_state *s);
 
 bool grammar_state_is_free(const struct grammar_state *s); /* every id is allowed */
 bool grammar_state_is_complete(struct grammar_state *s);   /* stop ids are allowed */

@@ -96,6 +96,10 @@ struct step {
     int32_t n_token, n_decode, n_out;
     int32_t *id, *position, *sequence; /* [n_token] */
     int32_t *out_row;                  /* [n_out], rising, each below n_token */
+    /* Which decode rows begin with the same pages in layers without a window (plan/share.h):
+     * leader[r] is the first row of the group of row r, or r; shared[r] the positions that its rows
+     * share, a multiple of KV_PAGE, or 0. NULL: nothing is known. Results never depend on it. */
+    const int32_t *leader, *shared; /* [n_decode] */
     /* A hint: ids of the next step's prefill chunk, as far as they are known. The host can read
      * their rows of tables while a device is busy with this step. Results never depend on it. */
     const int32_t *next_id; /* [n_next] */

@@ -18,10 +18,19 @@ void plan_init(struct plan *p, int32_t token_rows_max, int32_t out_rows_max,
                        .logits = BUF_NONE};
 }
 
+static void add_usual(struct plan *p, struct plan_usual usual)
+{
+    if (p->n_usual < PLAN_USUAL_MAX) p->usual[p->n_usual++] = usual;
+}
+
 void plan_add_usual(struct plan *p, int32_t token_rows, int32_t out_rows)
 {
-    if (p->n_usual == PLAN_USUAL_MAX) return;
-    p->usual[p->n_usual++] = (struct plan_usual){{token_rows, out_rows}};
+    add_usual(p, (struct plan_usual){{token_rows, out_rows}, 0});
+}
+
+void plan_add_usual_decode(struct plan *p, int32_t rows)
+{
+    add_usual(p, (struct plan_usual){{rows, rows}, rows});
 }
 
 void plan_deinit(struct plan *p)

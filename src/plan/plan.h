@@ -30,9 +30,11 @@ struct plan_buf {
     size_t offset;             /* in the plan's memory, after plan_close */
 };
 
-/* Rows of both classes of a step that will be run often. */
+/* Rows of both classes of a step that will be run often. Either all tokens are single new ones of
+ * their sequences, whose logits are wanted, or none is. */
 struct plan_usual {
     int32_t rows[ROW_CLASS_COUNT];
+    int32_t n_decode; /* of the tokens: all or 0 */
 };
 
 enum { PLAN_USUAL_MAX = 8 };
@@ -56,9 +58,10 @@ struct plan {
 void plan_init(struct plan *p, int32_t token_rows_max, int32_t out_rows_max,
                const struct kv_cache *caches, int32_t n_caches);
 
-/* Says that steps of so many rows will be run often. When there are PLAN_USUAL_MAX already, the
- * call is ignored. */
+/* Says that steps of so many rows, of prompts or all of single new tokens, will be run often. When
+ * there are PLAN_USUAL_MAX already, the call is ignored. */
 void plan_add_usual(struct plan *p, int32_t token_rows, int32_t out_rows);
+void plan_add_usual_decode(struct plan *p, int32_t rows);
 
 /* A new buffer, which the next emitted op writes. */
 buf_id plan_buf_add(struct plan *p, enum row_class rows, int32_t cols);

@@ -46,7 +46,6 @@ struct world {
 struct ask {
     int32_t n_token, n_decode, n_out, rows_max;
     bool is_out;
-    int part;
     enum act_kind kind;
     bool has_y;
     const int32_t *position, *sequence, *out_row;
@@ -224,7 +223,6 @@ static struct answer run(struct world *w, const struct ask *ask)
                                .n_heads = s->n_heads,
                                .window = s->window,
                                .is_exact = s->is_exact};
-    memcpy(&a.part, &ask->part, sizeof a.part);
     a.step = check_step(ask->n_token, ask->n_decode, ask->n_out, NULL, ask->position, ask->sequence,
                         ask->is_out ? ask->out_row : NULL);
     a.q = check_alloc(ask->q, y_bytes);
@@ -310,9 +308,7 @@ static bool is_act_right(const struct shape *s, const struct ask *ask, const str
 
 static bool is_row_asked(const struct ask *ask, int32_t row)
 {
-    if (ask->is_out) return row < ask->n_out;
-    if (ask->part == 1) return row < ask->n_decode;
-    return row < ask->n_token && (ask->part == 0 || row >= ask->n_decode);
+    return row < (ask->is_out ? ask->n_out : ask->n_token);
 }
 
 static void check_ask(struct world *w, const struct ask *ask, const char *what)
@@ -372,8 +368,7 @@ static int32_t edge_positions(const struct shape *s, int32_t *out)
 }
 /* clang-format on */
 
-/* Every edge as a row of its own sequence, with rows beyond the live ones, the three parts, and
- * output rows. */
+/* Every edge as a row of its own sequence, with rows beyond the live ones, and output rows. */
 static void check_edges(struct check *c, struct shape s)
 {
     int32_t position[32], sequence[32], out_row[32], n = edge_positions(&s, position);
@@ -392,13 +387,8 @@ static void check_edges(struct check *c, struct shape s)
                       .out_row = out_row,
                       .q = q};
     check_ask(&w, &ask, "all");
-    ask.part = 1;
-    ask.kind = ACT_HALF;
-    check_ask(&w, &ask, "decode");
-    ask.part = 2;
     ask.kind = ACT_NONE;
-    check_ask(&w, &ask, "chunk");
-    ask.part = 0;
+    check_ask(&w, &ask, "floats only");
     ask.kind = ACT_HALF;
     ask.is_out = true;
     for (int32_t t = 0; t < n; t++)

@@ -141,9 +141,14 @@ void check_topk(struct check *c)
     check_case(c, &rng, 17, 16, 1000, LOGITS_NORMAL);
     check_case(c, &rng, 8, 8, 512, LOGITS_NORMAL);
     check_case(c, &rng, 8, 8, 101, LOGITS_NORMAL);
+    check_case(c, &rng, 67, 65, 20003, LOGITS_NORMAL);
+    check_case(c, &rng, 128, 97, 5000, LOGITS_COARSE);
+    if (!c->is_small) check_case(c, &rng, 1024, 999, 1537, LOGITS_NAN);
     if (!c->is_perf) return;
     measure(c, 1);
     measure(c, 8);
     measure(c, 32);
     measure(c, 64);
+    measure(c, 128);
+    measure(c, 256);
 }

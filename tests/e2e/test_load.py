@@ -7,7 +7,10 @@ No test looks at how long something takes.
 """
 import csv
 import json
+import os
+import pathlib
 import sqlite3
+import tempfile
 
 import program
 from program import MODEL, carat, expect, expect_error, expect_status, need_demo
@@ -154,6 +157,19 @@ def test_priorities_keys_and_deadlines_change_no_answer():
     late = load("in=400,out=50,requests=20,deadline=0.001", flags=["--users", "1"])[0]
     check_row(late)
     expect(late["expired"] > 0, "a millisecond is not enough for 20 requests")
+
+
+def test_answers_are_held_to_a_schema():
+    """Such answers end by themselves, unless a thought comes first, which is free."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "schema.json")
+        pathlib.Path(path).write_text('{"enum": ["yes", "no"]}')
+        row = load(f"users=3,in=30,out=40,requests=9,schema={path}", model=need_demo())[0]
+        check_row(row)
+        expect(row["completed"] == 9 and min(row["output_lens"]) < 8, str(row["output_lens"]))
+        pathlib.Path(path).write_text('{"type": ')
+        expect_error(carat("bench", MODEL, "--load", f"schema={path}"), 2, "--load load1", "line 1")
+    expect_error(carat("bench", MODEL, "--load", "schema=/nowhere/x"), 2, "load1", "/nowhere/x")
 
 
 def test_groups_run_together():

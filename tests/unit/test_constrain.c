@@ -92,7 +92,18 @@ static bool is_allowed(void *user, int32_t id)
     return a->is_allowed[id];
 }
 
-/* One pick with the random number u. n_best < 0: from the row; 0: from the masked row. Undecided
+enum { LISTED = 1000 };
+
+static int32_t pick_listed(const struct situation *s, struct sampler *sampler)
+{
+    int32_t ids[N], n = 0;
+    for (int32_t i = 0; i < N; i++)
+        if (s->is_allowed[i]) ids[n++] = i;
+    return sample_pick_listed(sampler, s->logits, ids, n);
+}
+
+/* One pick with the random number u. n_best < 0: from the row; 0: from the masked row; LISTED: from
+ * a list of all allowed ids. Undecided
  * picks give -1 - the last id that was asked about: so each answer belongs to one stretch of u. */
 static int32_t pick(const struct situation *s, double u, int n_best)
 {
@@ -108,6 +119,8 @@ static int32_t pick(const struct situation *s, double u, int n_best)
         float row[N];
         for (int i = 0; i < N; i++) row[i] = s->is_allowed[i] ? s->logits[i] : -INFINITY;
         id = sample_pick(sampler, row);
+    } else if (n_best == LISTED) {
+        id = pick_listed(s, sampler);
     } else if (n_best < 0) {
         id = sample_pick_allowed(sampler, s->logits, is_allowed, &asked);
     } else {
@@ -191,6 +204,8 @@ static void test_exact(void **state)
         reference(&s, expected);
         distribution(&s, 0, masked);
         check_equal(&s, masked, masked, expected, number);
+        distribution(&s, LISTED, by_row);
+        check_equal(&s, by_row, masked, expected, number);
         distribution(&s, -1, by_row);
         check_equal(&s, by_row, masked, expected, number);
         n_decided += by_row[N] < 1e-9;

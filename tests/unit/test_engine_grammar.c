@@ -21,7 +21,8 @@ static const char schema[] =
     "{\"type\":\"object\",\"properties\":{"
     "\"name\":{\"type\":\"string\",\"maxLength\":12},"
     "\"size\":{\"enum\":[\"S\",\"M\",\"L\"]},\"count\":{\"type\":\"integer\",\"minimum\":1,"
-    "\"maximum\":99},\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"maxItems\":3}},"
+    "\"maximum\":99},\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},"
+    "\"maxItems\":3}},"
     "\"required\":[\"name\",\"count\",\"tags\"]}";
 
 static carat_engine *open_small(const carat_model *model, int32_t n_seq)

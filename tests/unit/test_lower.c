@@ -27,6 +27,7 @@ static const struct carat_engine_options settings[] = {
     {.matmul = CARAT_MATMUL_FP16, .no_cublas = true},
     {.matmul = CARAT_MATMUL_INT8, .chunk = 300, .n_seq = 5},
     {.matmul = CARAT_MATMUL_INT8, .mirror_budget = -1},
+    {.matmul = CARAT_MATMUL_FP16, .n_seq = 300, .n_ctx = 64, .chunk = 64},
     {.matmul = CARAT_MATMUL_INT8, .chunk = 16, .ple_place = CARAT_PLE_HOST},
     {.matmul = CARAT_MATMUL_FP16, .gpu_layers = 3},
     {.matmul = CARAT_MATMUL_FP16, .no_fusion = true},
@@ -254,6 +255,7 @@ static void run_usual(struct program *p, int usual, struct launched *out)
     const int32_t *rows = p->plan->usual[usual].rows;
     fill_rows();
     struct step step = {.n_token = rows[ROWS_TOKEN],
+                        .n_decode = p->plan->usual[usual].n_decode,
                         .n_out = rows[ROWS_OUT],
                         .id = zeros,
                         .position = rising,
@@ -312,6 +314,46 @@ static void a_step_that_is_launched_starts_what_was_recorded_for_it(void **state
             o.no_graphs = true;
             on_engine(models[size], &o, compare_launches);
         }
+}
+
+/* Many rows that all decode: as they are recorded, and best logits of each. */
+static void compare_decode(const carat_engine *e, const struct carat_engine_options *o)
+{
+    static const int32_t sizes[][3] = {{65, 96, 96}, {96, 97, 128}, {200, 224, 224}, {257, 257, 0}};
+    const struct logit_pair *best;
+    struct carat_error err;
+    (void)o;
+    fill_rows();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int32_t n = sizes[i][0]; n <= sizes[i][1]; n++) {
+            struct step step = {.n_token = n,
+                                .n_decode = n,
+                                .n_out = n,
+                                .id = zeros,
+                                .position = rising,
+                                .sequence = zeros,
+                                .out_row = rising};
+            const struct bucket *b = plans_get(&e->runner->layout.plans, n, n);
+            struct program *p = b->segments[0].program;
+            int usual = recording_for(p->plan, &step);
+            int32_t rows = usual < 0 ? 0 : p->plan->usual[usual].rows[ROWS_TOKEN];
+            assert_int_equal(rows, n == 96 ? 96 : sizes[i][2]);
+            cuda_backend.run(p, &step);
+            assert_int_equal(cuda_backend.fence(p->device, &err), CARAT_OK);
+            for (int32_t r = 0; r < n; r += 13) {
+                assert_int_equal(cuda_backend.best(p, r, &best), TOP_K);
+                assert_ptr_equal(best, p->device->best_host + (size_t)r * TOP_K);
+            }
+            assert_int_equal(cuda_backend.best(p, BEST_ROWS_MAX, &best), 0);
+        }
+}
+
+static void many_rows_that_decode_have_recordings_and_best_logits(void **state)
+{
+    (void)state;
+    struct carat_engine_options o = {
+        .matmul = CARAT_MATMUL_FP16, .n_seq = 300, .n_ctx = 64, .chunk = 64};
+    on_engine(models[GEMMA_E4B], &o, compare_decode);
 }
 
 /* Hash of what a step of n_runs runs starts: of three rows each, the last one of the rest. */
@@ -437,6 +479,7 @@ int main(void)
         cmocka_unit_test(products_get_rows_in_the_form_that_their_kernels_read),
         cmocka_unit_test(experts_may_be_floats_or_of_two_formats_without_mirrors),
         cmocka_unit_test(a_step_that_is_launched_starts_what_was_recorded_for_it),
+        cmocka_unit_test(many_rows_that_decode_have_recordings_and_best_logits),
         cmocka_unit_test(a_recording_serves_any_runs_up_to_its_limit),
         cmocka_unit_test(a_step_asks_the_driver_nothing),
         cmocka_unit_test(all_that_is_launched_is_timed),

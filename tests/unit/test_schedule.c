@@ -1,4 +1,4 @@
-/* Who comes next and how many rows a step has: order, fairness, the quarter of the oldest, and the
+/* Who comes next and how many rows a step has: order, fairness, the share of the oldest, and the
  * limit on the time of a step, on a simulated machine of the speed of a large GPU. */
 #include <math.h>
 #include <setjmp.h>
@@ -58,15 +58,15 @@ static void age_what_others_wait_for_and_the_share_of_a_key_change_the_order(voi
     assert_true(schedule_is_before(&b, &a));
 }
 
-static void the_oldest_gets_a_quarter_and_the_shortest_the_rest(void **state)
+static void the_oldest_gets_a_third_and_the_shortest_the_rest(void **state)
 {
     (void)state;
     int32_t order[4];
     struct schedule_item items[] = {item(9, LONG), item(7, LONG), item(8, 300), item(10, 2000)};
     schedule_prompts(items, 4, CHUNK, order);
-    assert_int_equal(items[1].rows, 512); /* the oldest, last in the order of lengths */
+    assert_int_equal(items[1].rows, 704); /* the oldest, last in the order of lengths */
     assert_int_equal(items[2].rows, 300);
-    assert_int_equal(items[3].rows, CHUNK - 812);
+    assert_int_equal(items[3].rows, CHUNK - 1004);
     assert_int_equal(items[0].rows, 0);
     items[0].priority = 1; /* takes all: priorities are strict */
     schedule_prompts(items, 4, CHUNK, order);
@@ -446,7 +446,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(priorities_come_first_and_then_the_shortest),
         cmocka_unit_test(age_what_others_wait_for_and_the_share_of_a_key_change_the_order),
-        cmocka_unit_test(the_oldest_gets_a_quarter_and_the_shortest_the_rest),
+        cmocka_unit_test(the_oldest_gets_a_third_and_the_shortest_the_rest),
         cmocka_unit_test(rows_are_given_out_completely),
         cmocka_unit_test(every_fourth_admission_is_the_oldest),
         cmocka_unit_test(the_youngest_of_the_lowest_priority_makes_room),

@@ -109,17 +109,40 @@ static void arrays_do_not_overlap(void **state)
     assert_non_null(memory);
     struct step_arrays a = step_arrays_at(memory, ROWS);
     step_arrays_fill(&a, &m.step);
-    for (int32_t t = 0; t < ROWS; t++) a.slot[t] = -t;
+    for (int32_t t = 0; t < ROWS; t++) {
+        a.slot[t] = -t;
+        a.pack[t] = (struct pack){4000 + t, 5000 + t, 6000 + t};
+        a.member[t] = 7000 + t, a.is_packed[t] = 8000 + t;
+    }
     for (int32_t t = 0; t < ROWS; t++) {
         assert_true(a.id[t] == 1000 + t && a.position[t] == 2000 + t && a.sequence[t] == 3000 + t);
         assert_true(a.out_row[t] == t && a.slot[t] == -t);
+        assert_true(a.pack[t].first == 4000 + t && a.pack[t].n_tiles == 6000 + t);
+        assert_true(a.member[t] == 7000 + t && a.is_packed[t] == 8000 + t);
     }
     for (int c = 0; c < ROW_CLASS_COUNT; c++)
         for (int32_t i = 0; i <= ROWS; i++) assert_int_equal(a.run[c][i], ROWS - i);
     assert_int_equal(a.counts[3], ROWS);
-    assert_ptr_equal((char *)(a.run[ROWS_OUT] + ROWS + 1), (char *)memory + step_bytes(ROWS));
+    assert_ptr_equal((char *)(a.is_packed + ROWS), (char *)memory + step_bytes(ROWS));
     assert_null(step_arrays_at(NULL, ROWS).counts);
     free(memory);
+}
+
+/* Rows behind the last one are the first token of a sequence; nothing else changes. */
+static void rows_that_are_not_there_are_harmless(void **state)
+{
+    (void)state;
+    static int32_t memory[(STEP_COUNTS + (STEP_ARRAYS + 1) * ROWS)];
+    static const int32_t n[ROW_CLASS_COUNT] = {120, 70};
+    struct step_arrays a = step_arrays_at(memory, ROWS);
+    memset(memory, 0x55, sizeof memory);
+    step_arrays_pad(&a, &(struct step_rows){.n = {100, 64}}, n);
+    for (int32_t t = 0; t < ROWS; t++) {
+        int32_t token = t < 100 || t >= 120 ? 0x55555555 : 0;
+        assert_true(a.id[t] == token && a.position[t] == token && a.sequence[t] == token);
+        assert_int_equal(a.out_row[t], t < 64 || t >= 70 ? 0x55555555 : 0);
+        assert_int_equal(a.slot[t], 0x55555555);
+    }
 }
 
 int main(void)
@@ -127,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_are_rows_of_one_sequence_that_follow_each_other),
         cmocka_unit_test(arrays_do_not_overlap),
+        cmocka_unit_test(rows_that_are_not_there_are_harmless),
     };
     return cmocka_run_group_tests_name("step arrays", tests, NULL, NULL);
 }

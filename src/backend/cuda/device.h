@@ -12,10 +12,12 @@ struct cublas;    /* cublas.h */
 struct profile;   /* profile.h */
 struct row_table; /* row_table.h */
 
-/* Rows of a step at most: the page-locked copy of a step has room for so many. */
+/* Rows of a step at most, and those of them whose best logits are wanted: page-locked memory has
+ * room for so many. An engine wants at most one row of logits for each sequence. */
 enum {
     STEP_ROWS_MAX = 16384,
-    BEST_BYTES = MATVEC_ROWS_MAX * TOP_K * sizeof(struct logit_pair),
+    BEST_ROWS_MAX = 1024,
+    BEST_BYTES = BEST_ROWS_MAX * TOP_K * sizeof(struct logit_pair),
     ARRIVED_BYTES = 256
 };
 
@@ -36,7 +38,7 @@ struct device {
     uint32_t *arrived;            /* of launch_router: ARRIVED_BYTES of 0; NULL until needed */
     const struct row_table *rows; /* of the weight that has one, for the profile; or NULL */
     int32_t *step_host;           /* page-locked, a step of STEP_ROWS_MAX rows (step_arrays.h) */
-    struct logit_pair *best_host; /* page-locked, BEST_BYTES: [MATVEC_ROWS_MAX][TOP_K] */
+    struct logit_pair *best_host; /* page-locked, BEST_BYTES: [BEST_ROWS_MAX][TOP_K] */
     bool is_running;              /* something was run since the last fence */
     double run_begin;             /* of the last run, for the profile */
     bool is_decode;               /* it had a few rows only */

@@ -384,9 +384,9 @@ struct attention_args {
     struct act act; /* the same for the next product; ACT_NONE: not wanted */
     void *scratch;  /* attention_decode_scratch_bytes */
     bool is_exact;  /* fp32 throughout */
-    /* Which rows of the step this launch is for: [0, n_decode), [n_decode, n_token), or all. Only
-     * for ROWS_TOKEN. */
-    enum { ATTEND_ALL, ATTEND_DECODE, ATTEND_CHUNK } part;
+    /* Row 0 is this row of the step. If step.is_packed is not NULL, rows of packs are read
+     * together: only without a window, and output row r is token r for all decode rows. */
+    int32_t first_row;
 };
 
 enum { HEAD_DIM_MAX = 512 };

@@ -26,16 +26,18 @@ static void lower_by_kind(struct lowering *l)
     }
 }
 
-/* The largest logits of each row; of more rows than a few the host reads all logits. */
+/* The largest logits of each row. They are looked for whatever the rows are for: to read a row once
+ * more takes a hundredth of the time in which its copy reaches the host. */
 static void lower_best(struct lowering *l)
 {
     buf_id logits = l->plan->logits;
-    if (logits == BUF_NONE || l->is_many) return;
+    if (logits == BUF_NONE) return;
+    int32_t rows = l->rows < BEST_ROWS_MAX ? l->rows : BEST_ROWS_MAX;
     struct topk_args args = {.step = lower_step(l),
                              .logits = lower_floats(l, logits),
                              .n_vocab = lower_cols(l, logits),
                              .out = l->device->best_host,
-                             .scratch = scratch_take(&l->scratch, topk_scratch_bytes(l->rows))};
+                             .scratch = scratch_take(&l->scratch, topk_scratch_bytes(rows))};
     lower_emit(l, start_topk, &args, sizeof args);
     lower_mark(l, "top k");
 }
@@ -91,17 +93,19 @@ static void lower_windows(struct lowering *l)
 }
 
 /* Without memory: counts. */
-static struct lowering count(const struct device *d, const struct plan *plan)
+static struct lowering count(const struct device *d, const struct plan *plan, bool is_mirrored)
 {
-    struct lowering l = {.device = d, .plan = plan};
+    struct lowering l = {.device = d, .plan = plan, .is_mirrored = is_mirrored};
     lower_windows(&l);
     return l;
 }
 
+/* Experts get mirrors or not, some or all: each part is as large as it may become. */
 size_t lower_scratch_bytes(const struct device *d, const struct plan *plan)
 {
-    struct lowering counted = count(d, plan);
-    return scratch_total(&counted.scratch.used);
+    struct lowering none = count(d, plan, false), all = count(d, plan, true);
+    struct scratch_parts most = scratch_most(&none.scratch.used, &all.scratch.used);
+    return scratch_total(&most);
 }
 
 static bool is_as_counted(const struct lowering *l, const struct lowering *counted)
@@ -115,7 +119,7 @@ static bool is_as_counted(const struct lowering *l, const struct lowering *count
 int lower_plan(struct lowered *out, const struct device *d, const struct plan *plan, void *memory,
                void *scratch, struct carat_error *err)
 {
-    struct lowering counted = count(d, plan);
+    struct lowering counted = count(d, plan, false);
     struct lowering l = {.device = d,
                          .plan = plan,
                          .memory = memory,
@@ -123,8 +127,10 @@ int lower_plan(struct lowered *out, const struct device *d, const struct plan *p
     TRY(records_init(&l.records, &counted.records, err));
     lower_windows(&l);
     carat_assert(is_as_counted(&l, &counted));
-    *out = (struct lowered){
-        .records = l.records, .step = l.step, .workspace_bytes = l.scratch.used.workspace};
+    *out = (struct lowered){.records = l.records,
+                            .step = l.step,
+                            .packs = l.packs,
+                            .workspace_bytes = l.scratch.used.workspace};
     if (out->workspace_bytes) out->workspace = scratch_workspace(&l.scratch, out->workspace_bytes);
     return CARAT_OK;
 }

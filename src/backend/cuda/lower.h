@@ -3,18 +3,20 @@
 #define CUDA_LOWER_H
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/packs.h"
 #include "backend/cuda/record.h"
 #include "backend/cuda/step_arrays.h"
 
 struct lowered {
     struct records records;
     struct step_arrays step; /* on the device */
-    void *workspace;         /* of cuBLAS; NULL: no product goes there */
+    struct pack_rule packs;
+    void *workspace; /* of cuBLAS; NULL: no product goes there */
     size_t workspace_bytes;
 };
 
-/* Scratch memory that the plan's records use. Weights need not be there: without them it is what is
- * needed if none gets a mirror, which is the most. */
+/* Scratch memory that the plan's records use. Weights need not be there: it is what is needed
+ * whichever of them get mirrors. */
 size_t lower_scratch_bytes(const struct device *d, const struct plan *plan);
 
 /* `memory`: plan->bytes; `scratch`: as above; both of the device, and borrowed by the records, as

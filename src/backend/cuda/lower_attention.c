@@ -4,6 +4,20 @@
 #include "backend/cuda/start.h"
 #include "base/assert.h"
 
+/* Rows that share pages are packed in one way for all layers of a plan: the first layer without a
+ * window says in which. */
+static bool takes_packs(struct lowering *l, const struct attention_args *args)
+{
+    const struct device_options *o = &l->device->options;
+    const struct kv_cache *cache = &args->cache;
+    if (args->window || o->is_exact || cache->format != FORMAT_F16) return false;
+    struct pack_rule rule =
+        pack_rule_of(args->n_heads, cache->head_dim, cache->n_heads, o->cascade);
+    if (l->plan->rows_max[ROWS_TOKEN] < rule.least.rows) return false;
+    if (l->packs.rows == 0) l->packs = rule;
+    return rule.rows > 0 && rule.rows == l->packs.rows && rule.splits == l->packs.splits;
+}
+
 void lower_attention(struct lowering *l, const struct op *op, float *y, struct act act)
 {
     struct attention_args args = {.step = lower_step(l),
@@ -14,8 +28,12 @@ void lower_attention(struct lowering *l, const struct op *op, float *y, struct a
                                   .window = op->p.attention.window,
                                   .y = y,
                                   .act = act,
-                                  .is_exact = l->device->options.is_exact,
-                                  .part = ATTEND_ALL};
+                                  .is_exact = l->device->options.is_exact};
+    if (takes_packs(l, &args)) {
+        args.step.pack = l->step.pack;
+        args.step.member = l->step.member;
+        args.step.is_packed = l->step.is_packed;
+    }
     int32_t n = l->rows < MATVEC_ROWS_MAX ? l->rows : MATVEC_ROWS_MAX;
     args.scratch = scratch_take(
         &l->scratch,

@@ -73,7 +73,8 @@ enum act_kind lower_kind(struct lowering *l, const struct weight *w)
     if (l->device->options.is_exact || is_multiplied_exactly(w)) return ACT_NONE;
     const struct cuda_loaded *p = seen_product(l, w);
     bool is_tiles = p->view.layout == LAYOUT_TILES;
-    if (w->n_expert > 1 && !p->view.mirror) return is_tiles ? ACT_INT8 : ACT_NONE;
+    bool has_mirror = p->view.mirror || l->is_mirrored;
+    if (w->n_expert > 1 && !has_mirror) return is_tiles ? ACT_INT8 : ACT_NONE;
     if (!l->is_many || is_always_few(p->precision, w->format))
         return !is_tiles ? ACT_NONE : p->precision.is_fine ? ACT_FINE : ACT_INT8;
     bool is_half = l->device->many == ACT_HALF || !is_tiles || p->precision.is_half;

@@ -12,6 +12,7 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/loaded.h"
+#include "backend/cuda/packs.h"
 #include "backend/cuda/record.h"
 #include "backend/cuda/scratch.h"
 #include "backend/cuda/step_arrays.h"
@@ -39,9 +40,11 @@ struct lowering {
     struct scratch scratch;
     struct records records;
     struct step_arrays step;
+    struct pack_rule packs;
     struct forms forms[2]; /* for steps of a few rows, and of many */
     struct cuda_loaded seen[PRODUCTS_SEEN];
     int32_t next_seen;
+    bool is_mirrored; /* counted as if all experts had mirrors */
 
     struct window window; /* being lowered */
     enum row_class rows_class;

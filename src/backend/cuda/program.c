@@ -55,6 +55,16 @@ static void launch_any(struct program *p, int32_t n_token, int32_t n_out)
     launch_step(p, &rows);
 }
 
+static void launch_usual(struct program *p, const struct plan_usual *usual)
+{
+    struct step_rows rows = {.n = {usual->rows[ROWS_TOKEN], usual->rows[ROWS_OUT]},
+                             .n_decode = {usual->rows[ROWS_TOKEN], usual->rows[ROWS_OUT]}};
+    if (recording_decodes(usual))
+        launch_step(p, &rows);
+    else
+        launch_any(p, rows.n[ROWS_TOKEN], rows.n[ROWS_OUT]);
+}
+
 /* Steps in which no row lives: the driver loads every kernel now, not under the first request.
  * Which ones depends on the number of rows. */
 static int warm_up(struct program *p, struct carat_error *err)
@@ -63,10 +73,8 @@ static int warm_up(struct program *p, struct carat_error *err)
     memset(p->device->step_host, 0, step_bytes(p->rows_max));
     launch_any(p, rows[ROWS_TOKEN], rows[ROWS_OUT]);
     for (int32_t n = rows[ROWS_TOKEN] / 2; n > MATVEC_ROWS_MAX; n /= 2) launch_any(p, n, 1);
-    for (int i = 0; i < p->plan->n_usual && !p->device->options.is_exact; i++) {
-        rows = p->plan->usual[i].rows;
-        launch_any(p, rows[ROWS_TOKEN], rows[ROWS_OUT]);
-    }
+    for (int i = 0; i < p->plan->n_usual && !p->device->options.is_exact; i++)
+        launch_usual(p, &p->plan->usual[i]);
     cudaError_t status = cudaStreamSynchronize(p->device->queue.stream);
     if (!status) status = cudaGetLastError();
     if (!status) return CARAT_OK;
@@ -86,7 +94,7 @@ static int record(struct program *p, const struct plan_usual *usual, cudaGraphEx
     cudaStream_t stream = p->device->queue.stream;
     cudaError_t status = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
     if (status) return cuda_fail(err, status, "recording a step");
-    launch_any(p, usual->rows[ROWS_TOKEN], usual->rows[ROWS_OUT]);
+    launch_usual(p, usual);
     status = cudaStreamEndCapture(stream, &graph);
     if (status) return cuda_fail(err, status, "recording a step");
     status = cudaGraphInstantiate(out, graph, 0);
@@ -211,16 +219,19 @@ static int usual_for(const struct program *p, const struct step *step, const str
 static void launch_or_replay(struct program *p, const struct step *step,
                              const struct step_rows *rows)
 {
+    struct device *d = p->device;
     int usual = usual_for(p, step, rows);
-    const int32_t *n = usual < 0 ? rows->n : p->plan->usual[usual].rows;
-    p->n_out = n[ROWS_OUT];
+    if (usual >= 0) {
+        struct step_arrays arrays = step_arrays_at(d->step_host, p->rows_max);
+        step_arrays_pad(&arrays, rows, p->plan->usual[usual].rows);
+    }
     if (usual < 0) {
         launch_step(p, rows);
     } else if (!p->recorded[usual]) {
-        launch_any(p, n[ROWS_TOKEN], n[ROWS_OUT]);
+        launch_usual(p, &p->plan->usual[usual]);
     } else {
-        cudaError_t status = cudaGraphLaunch(p->recorded[usual], p->device->queue.stream);
-        if (status) p->device->failure = status;
+        cudaError_t status = cudaGraphLaunch(p->recorded[usual], d->queue.stream);
+        if (status) d->failure = status;
     }
 }
 
@@ -230,6 +241,8 @@ void cuda_run(struct program *p, const struct step *step)
     cudaSetDevice(d->index);
     struct step_arrays arrays = step_arrays_at(d->step_host, p->rows_max);
     struct step_rows rows = step_arrays_fill(&arrays, step);
+    arrays.counts[STEP_PACKS] =
+        packs_fill(&p->lowered.packs, step, arrays.pack, arrays.member, arrays.is_packed);
     d->is_running = true;
     d->run_begin = os_seconds();
     d->is_decode = step->n_token <= MATVEC_ROWS_MAX;
@@ -240,7 +253,7 @@ void cuda_run(struct program *p, const struct step *step)
 
 int cuda_best(struct program *p, int32_t row, const struct logit_pair **out)
 {
-    if (p->n_out > MATVEC_ROWS_MAX) return 0;
+    if (row >= BEST_ROWS_MAX) return 0;
     *out = p->device->best_host + (size_t)row * TOP_K;
     int32_t n_vocab = plan_buf_at(p->plan, p->plan->logits)->cols;
     return n_vocab < TOP_K ? n_vocab : TOP_K;

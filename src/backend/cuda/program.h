@@ -12,7 +12,6 @@ struct program {
     const struct plan *plan;
     struct lowered lowered;
     int32_t rows_max;                         /* of both classes: the stride of the step's arrays */
-    int32_t n_out;                            /* output rows that the last step was launched for */
     struct row_table *rows;                   /* a table in the mapped file, or NULL */
     cudaGraphExec_t recorded[PLAN_USUAL_MAX]; /* of the plan's usual steps; NULL: launched */
 };

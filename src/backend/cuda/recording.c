@@ -2,13 +2,25 @@
 
 #include "backend/cuda/kernels.h"
 
+bool recording_decodes(const struct plan_usual *usual)
+{
+    return usual->n_decode > MATVEC_ROWS_MAX;
+}
+
 /* Rows that a step may have less than the recorded one. Replaying saves 0.24 ms (8 rows) to 0.34 ms
  * (512 and more), E4B on an H200. That is worth half of a few rows, which cost little next to their
- * weights, 64 rows of a short prompt and 32 of a long one. */
-static int32_t row_slack(int32_t rows)
+ * weights, 64 rows of a short prompt and 32 of a long one or of single tokens. */
+static int32_t row_slack(const struct plan_usual *usual)
 {
+    int32_t rows = usual->rows[ROWS_TOKEN];
     if (rows <= MATVEC_ROWS_MAX) return rows / 2;
-    return rows <= 512 ? 64 : 32;
+    return rows <= 512 && usual->n_decode == 0 ? 64 : 32;
+}
+
+static bool all_decode(const struct step *step)
+{
+    return step->n_token > MATVEC_ROWS_MAX && step->n_decode == step->n_token &&
+           step->n_out == step->n_token;
 }
 
 /* Few and many rows have products of their own, and so have decoding rows among many in attention:
@@ -16,8 +28,9 @@ static int32_t row_slack(int32_t rows)
 static bool serves(const struct plan_usual *usual, const struct step *step)
 {
     int32_t rows = usual->rows[ROWS_TOKEN], outs = usual->rows[ROWS_OUT];
-    if (step->n_token > rows || step->n_token + row_slack(rows) < rows) return false;
+    if (step->n_token > rows || step->n_token + row_slack(usual) < rows) return false;
     if (rows <= MATVEC_ROWS_MAX && outs <= MATVEC_ROWS_MAX) return step->n_out <= outs;
+    if (usual->n_decode > 0) return recording_decodes(usual) && all_decode(step);
     return (step->n_token > MATVEC_ROWS_MAX) == (rows > MATVEC_ROWS_MAX) && step->n_decode == 0 &&
            step->n_out == outs;
 }

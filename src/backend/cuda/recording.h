@@ -11,6 +11,10 @@
  * each run that is not there. */
 enum { RUNS_RECORDED = 64 };
 
+/* Whether it is recorded for many rows that all are single new tokens. Attention of few rows does
+ * not tell them from those of prompts. */
+bool recording_decodes(const struct plan_usual *usual);
+
 /* Which of the plan's usual steps this one is launched as; -1: as what it is. */
 int recording_for(const struct plan *plan, const struct step *step);
 

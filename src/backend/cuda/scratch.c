@@ -18,6 +18,19 @@ size_t scratch_total(const struct scratch_parts *parts)
     return workspace_offset(parts) + parts->workspace;
 }
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+struct scratch_parts scratch_most(const struct scratch_parts *a, const struct scratch_parts *b)
+{
+    return (struct scratch_parts){.step = larger(a->step, b->step),
+                                  .slot = larger(a->slot, b->slot),
+                                  .window = larger(a->window, b->window),
+                                  .workspace = larger(a->workspace, b->workspace)};
+}
+
 /* Notes that a part was used up to `bytes`, of which there have to be as many. */
 static void note_used(const struct scratch *s, size_t *used, size_t have, size_t bytes)
 {

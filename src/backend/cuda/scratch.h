@@ -24,6 +24,8 @@ struct scratch {
     size_t at;                 /* bytes of `window` that this window has taken */
 };
 
+/* Each part as large as in either. */
+struct scratch_parts scratch_most(const struct scratch_parts *a, const struct scratch_parts *b);
 size_t scratch_total(const struct scratch_parts *parts);
 
 /* Each returns NULL while bytes are only counted. */

@@ -1,6 +1,7 @@
 #include "backend/cuda/start.h"
 
 #include "backend/cuda/cublas.h"
+#include "backend/cuda/device.h"
 
 /* The usual case: arguments with a field `rows`, and a launcher that takes them. */
 #define START_ROWS(START, LAUNCH, TYPE)                                                            \
@@ -76,6 +77,7 @@ void start_expert_sum(const struct queue *q, const void *args, struct launch_row
 static struct attention_args attention_from(const struct attention_args *args, int32_t first)
 {
     struct attention_args a = *args;
+    a.first_row = first;
     size_t rows = (size_t)first, cols = (size_t)a.n_heads * (size_t)a.cache.head_dim;
     size_t stride = (size_t)a.act.stride;
     a.q += rows * cols;
@@ -149,7 +151,8 @@ void start_kv_write(const struct queue *q, const void *args, struct launch_rows 
 void start_topk(const struct queue *q, const void *args, struct launch_rows rows)
 {
     const struct topk_args *a = args;
-    launch_topk(q, a->step, (struct rows){rows.n, 1}, a->logits, a->n_vocab, a->out, a->scratch);
+    int32_t n = rows.n < BEST_ROWS_MAX ? rows.n : BEST_ROWS_MAX;
+    launch_topk(q, a->step, (struct rows){n, 1}, a->logits, a->n_vocab, a->out, a->scratch);
 }
 
 void start_group_norm(const struct queue *q, const void *args, struct launch_rows rows)

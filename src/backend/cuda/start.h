@@ -90,6 +90,7 @@ struct kv_write_args {
     struct kv_cache cache;
 };
 
+/* For the first BEST_ROWS_MAX rows. */
 struct topk_args {
     struct step_view step;
     const float *logits;

@@ -15,6 +15,9 @@ struct step_arrays step_arrays_at(int32_t *memory, int32_t rows_max)
     a.slot = a.out_row + rows_max;
     a.run[ROWS_TOKEN] = a.slot + rows_max;
     a.run[ROWS_OUT] = a.run[ROWS_TOKEN] + rows_max + 1;
+    a.pack = (struct pack *)(void *)(a.run[ROWS_OUT] + rows_max + 1);
+    a.member = (int32_t *)(void *)(a.pack + rows_max);
+    a.is_packed = a.member + rows_max;
     return a;
 }
 
@@ -60,4 +63,17 @@ struct step_rows step_arrays_fill(const struct step_arrays *to, const struct ste
     to->counts[3] = rows.n_runs[ROWS_TOKEN];
     to->counts[4] = rows.n_runs[ROWS_OUT];
     return rows;
+}
+
+static void clear(int32_t *row, int32_t begin, int32_t end)
+{
+    if (begin < end) memset(row + begin, 0, (size_t)(end - begin) * sizeof *row);
+}
+
+void step_arrays_pad(const struct step_arrays *to, const struct step_rows *rows, const int32_t *n)
+{
+    clear(to->id, rows->n[ROWS_TOKEN], n[ROWS_TOKEN]);
+    clear(to->position, rows->n[ROWS_TOKEN], n[ROWS_TOKEN]);
+    clear(to->sequence, rows->n[ROWS_TOKEN], n[ROWS_TOKEN]);
+    clear(to->out_row, rows->n[ROWS_OUT], n[ROWS_OUT]);
 }

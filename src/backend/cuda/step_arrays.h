@@ -8,13 +8,15 @@
 #include "backend/cuda/types.h"
 
 struct step_arrays {
-    int32_t *counts; /* n_token, n_decode, n_out, runs of each class, nothing */
+    int32_t *counts; /* n_token, n_decode, n_out, runs of each class, packs, nothing */
     int32_t *id, *position, *sequence, *out_row;
     int32_t *slot; /* of each token's row of a table in the mapped file, in the cache of its rows */
     int32_t *run[ROW_CLASS_COUNT]; /* edges of runs: one more than there are runs */
+    struct pack *pack;
+    int32_t *member, *is_packed;
 };
 
-enum { STEP_COUNTS = 8, STEP_ARRAYS = 7 };
+enum { STEP_COUNTS = 8, STEP_ARRAYS = 9 + sizeof(struct pack) / sizeof(int32_t) };
 
 /* How many rows a step is launched for. */
 struct step_rows {
@@ -38,7 +40,11 @@ static inline size_t step_bytes(int32_t rows_max)
 /* The arrays in so many bytes; NULL gives NULL. */
 struct step_arrays step_arrays_at(int32_t *memory, int32_t rows_max);
 
-/* Fills all but `slot`, and says what is there. */
+/* Fills all but `slot` and what packs.h fills, and says what is there. */
 struct step_rows step_arrays_fill(const struct step_arrays *to, const struct step *step);
+
+/* For launches of more rows than there are, n of each class: a row that is not there is the first
+ * token of a sequence, which whoever does not know better computes in no time. */
+void step_arrays_pad(const struct step_arrays *to, const struct step_rows *rows, const int32_t *n);
 
 #endif

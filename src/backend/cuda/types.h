@@ -58,8 +58,18 @@ struct cuda_weight {
     int32_t mirror_cols;        /* cols padded to 64 */
 };
 
+/* Rows of a step whose sequences begin with the same pages: attention of a layer without a window
+ * reads these once for all of them. The rows are member[first] .. and see as many segments. */
+struct pack {
+    int32_t first, n_rows;
+    int32_t n_tiles; /* of 32 positions */
+};
+
+/* Places in `counts`. */
+enum { STEP_PACKS = 5 };
+
 /* What changes from step to step, as kernels see it. `counts` is {n_token, n_decode, n_out, runs of
- * ROWS_TOKEN, runs of ROWS_OUT}.
+ * ROWS_TOKEN, runs of ROWS_OUT, packs}.
  *
  * A run is rows of a class that follow each other and belong to one sequence, with rising
  * positions; only rows after those of single new tokens are in runs. Runs are counted from the last
@@ -68,6 +78,8 @@ struct step_view {
     const int32_t *counts;
     const int32_t *id, *position, *sequence, *out_row;
     const int32_t *run[ROW_CLASS_COUNT];
+    const struct pack *pack;
+    const int32_t *member, *is_packed; /* rows of all packs; [row]: is it one of them? */
 };
 
 /* Rows of a launch: at most `max` (what the grid is made for), of class `rows` (live ones:

@@ -6,8 +6,9 @@
  * over the visible keys s of row r, cut into tiles of 32 keys at multiples of 32 and these dealt
  * out to segments in turn: segment i of S has tiles i, i + S, ... from the row's first one on, so
  * that all of them together read memory in order. S depends on the number of tiles and constants of
- * the shape only, hence a row's bits on nothing but the row. Two launches:
+ * the shape only, hence a row's bits on nothing but the row. Launches:
  *
+ *   cascade: only rows that share pages (attention_decode_cascade.cuh), instead of split.
  *   split:   block (key head and up to 8 of its query heads, segment, row) leaves for each query
  *            head its largest score m, l = sum exp(s - m) and the d sums of exp(s - m) v, so keys
  *            and values are read once for 8 heads. Blocks without keys end at once. Blocks
@@ -25,22 +26,14 @@
  * writes them. Before it the cache is only prefetched into L2, which is harmless where it is not
  * yet written. */
 #include "backend/cuda/kernels/attention_decode_any.cuh"
+#include "backend/cuda/kernels/attention_decode_cascade.cuh"
 #include "backend/cuda/kernels/attention_decode_combine.cuh"
 #include "backend/cuda/kernels/attention_decode_mma.cuh"
 
 namespace {
 
-int chunks_of(int group)
-{
-    return (group + HEADS - 1) / HEADS;
-}
-
-int splits_of(int n_heads, int head_dim, int n_kv_heads)
-{
-    int blocks = head_dim > 256 ? BLOCKS_WANTED : 2 * BLOCKS_WANTED;
-    int splits = blocks / (n_kv_heads * chunks_of(n_heads / n_kv_heads));
-    return splits < SPLITS_MIN ? SPLITS_MIN : splits > SPLITS_MAX ? SPLITS_MAX : splits;
-}
+/* Bytes of scratch of a launch: what 32 rows of E4B leave of a long context. */
+enum { SCRATCH_WANTED = 65 << 20 };
 
 /* Tiles that a row's keys can lie in. */
 int tiles_most(const struct kv_cache *cache, int window)
@@ -66,11 +59,13 @@ void (*any_of(enum format format))(struct job)
     }
 }
 
-void launch_splits(const struct queue *q, const struct job &j, int n_rows)
+void launch_splits(const struct queue *q, const struct job &j)
 {
     const struct kv_cache &cache = j.a.cache;
-    dim3 grid(cache.n_heads * j.n_chunks, j.n_segments, n_rows);
+    dim3 grid(cache.n_heads * j.n_chunks, j.n_segments, j.n_rows);
     bool is_mma = !j.a.is_exact && cache.format == FORMAT_F16;
+    if (is_mma && j.d == CASCADE_DIM && j.a.step.is_packed)
+        launch(q, attend_cascade, dim3(q->n_sm), CASCADE_DIM / 2, sizeof(struct cascade_shared), j);
     if (is_mma && j.d == 256)
         launch(q, attend_mma<256>, grid, 128, 0, j);
     else if (is_mma && j.d == 512)
@@ -84,7 +79,7 @@ void launch_splits(const struct queue *q, const struct job &j, int n_rows)
 int attention_decode_prepare(void)
 {
     static const enum format formats[] = {FORMAT_F32, FORMAT_F16, FORMAT_BF16, FORMAT_Q8_0};
-    cudaError_t error = cudaSuccess;
+    cudaError_t error = allow_shared(attend_cascade, sizeof(struct cascade_shared));
     for (enum format format : formats)
         if (!error) error = allow_shared(any_of(format), any_shared_bytes(512));
     return error;
@@ -120,8 +115,9 @@ void launch_attention_decode(const struct queue *q, const struct attention_args 
     int n_parts = (j.d + COMBINE_COLS - 1) / COMBINE_COLS * args->n_heads;
     if (args->act.kind == ACT_HALF) n_parts = 1;
     for (; j.first_row < args->rows.max; j.first_row += n_pass) {
-        int left = args->rows.max - j.first_row, n_rows = left < n_pass ? left : n_pass;
-        launch_splits(q, j, n_rows);
-        launch(q, attend_combine, dim3(n_parts, n_rows), COMBINE_THREADS, 0, j);
+        int left = args->rows.max - j.first_row;
+        j.n_rows = left < n_pass ? left : n_pass;
+        launch_splits(q, j);
+        launch(q, attend_combine, dim3(n_parts, j.n_rows), COMBINE_THREADS, 0, j);
     }
 }

@@ -6,64 +6,41 @@
 #include "backend/cuda/kernels/instructions.cuh"
 #include "backend/cuda/kernels/launch.cuh"
 #include "backend/cuda/kernels/round.cuh"
+#include "backend/cuda/segments.h"
 
 namespace {
 
-enum {
-    TILE_KEYS = 32,
-    HEADS = 8,        /* query heads of a block */
-    SPLITS_MIN = 8,   /* segments of a row, for each block's heads */
-    SPLITS_MAX = 128, /* with LONG times as many for a long context */
-    LONG = 2,         /* pays from LONG_TILES tiles a segment on */
-    LONG_TILES = 8,
-    BLOCKS_WANTED = 128, /* of one row: about one for each multiprocessor, two of short heads */
-    COMBINE_THREADS = 256,
-    COMBINE_COLS = 128,
-    SCRATCH_WANTED = 64 << 20
-};
+enum { COMBINE_THREADS = 256, COMBINE_COLS = 128 };
 
 struct job {
     struct attention_args a;
     int32_t d, group, n_chunks; /* query heads of a key head; blocks that share a key head */
     int32_t splits;
-    int32_t first_row, n_segments; /* of this pass; of the grid */
+    int32_t first_row, n_rows; /* of this pass */
+    int32_t n_segments;        /* of the grid */
     float *sums;
     float2 *state;
 };
-
-/* Segments of a row whose keys lie in so many tiles. A segment has two tiles at least: what it
- * leaves is as many bytes as one tile of eight heads. One tile is 1.3 % of a step faster for one
- * row of E4B and 0.8 to 3 % slower for 32 rows of E4B or 12B (H200). */
-__host__ __device__ inline int segments_of(int n_tiles, int splits)
-{
-    int n_pairs = (n_tiles + 1) / 2;
-    int most = n_tiles >= LONG_TILES * splits ? LONG * splits : splits;
-    return n_pairs < most ? n_pairs : most;
-}
 
 /* What a row sees: n keys from position `first` on. */
 struct span {
     int32_t row, sequence, first, n, n_segments;
 };
 
-/* False: no live row. Arrays of a step have room for all rows of a launch, so that those of a row
- * which is its own token can be read before it is known whether the row is live. */
+/* False: no live row. The arrays of a step have room for all rows of a launch, so that those of
+ * tokens can be read before it is known whether the row is live. */
 __device__ __forceinline__ bool find_span(const struct job &j, int r, struct span *s)
 {
     const struct attention_args &a = j.a;
-    bool is_chunk = !a.rows.is_out && a.part == attention_args::ATTEND_CHUNK;
-    s->row = j.first_row + r;
     int position = 0;
-    if (!a.rows.is_out && !is_chunk) {
+    s->row = j.first_row + r;
+    if (!a.rows.is_out) {
         position = a.step.position[s->row];
         s->sequence = a.step.sequence[s->row];
     }
-    bool is_decode = !a.rows.is_out && a.part == attention_args::ATTEND_DECODE;
-    int n_live = is_decode ? a.step.counts[1] : rows_live(a.rows, a.step);
-    if (is_chunk) s->row += a.step.counts[1];
-    if (s->row >= n_live) return false;
-    if (a.rows.is_out || is_chunk) {
-        int token = row_token(a.rows, a.step, s->row);
+    if (s->row >= rows_live(a.rows, a.step)) return false;
+    if (a.rows.is_out) {
+        int token = a.step.out_row[s->row];
         position = a.step.position[token];
         s->sequence = a.step.sequence[token];
     }
@@ -73,6 +50,13 @@ __device__ __forceinline__ bool find_span(const struct job &j, int r, struct spa
     s->n = n - s->first;
     s->n_segments = segments_of(end_tile - s->first / TILE_KEYS, j.splits);
     return true;
+}
+
+/* Does attention_decode_cascade.cuh do this row? */
+__device__ __forceinline__ bool is_in_pack(const struct job &j, int r)
+{
+    const struct attention_args &a = j.a;
+    return a.step.is_packed && a.step.is_packed[a.first_row + j.first_row + r];
 }
 
 /* The tiles of a segment, in the order in which it takes them. A tile begins at a multiple of
@@ -139,11 +123,11 @@ struct running {
     float m, l;
 };
 
-/* Query heads of a block. */
-__device__ __forceinline__ void find_heads(const struct job &j, int *first, int *n)
+/* Query heads of chunk i of all, those of a key head after those of the one before it. */
+__device__ __forceinline__ void find_heads(const struct job &j, int i, int *first, int *n)
 {
-    int chunk = blockIdx.x % j.n_chunks * HEADS;
-    *first = blockIdx.x / j.n_chunks * j.group + chunk;
+    int chunk = i % j.n_chunks * HEADS;
+    *first = i / j.n_chunks * j.group + chunk;
     *n = min((int)HEADS, j.group - chunk);
 }
 

@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(ANY_THREADS, 2) attend_any(const __grid_consta
     int d = j.d, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     float *q = (float *)dynamic, *k = q + HEADS * d, *v = k + ANY_KEYS * (d + ANY_PAD);
     int first_head, n_heads;
-    find_heads(j, &first_head, &n_heads);
+    find_heads(j, blockIdx.x, &first_head, &n_heads);
     const float *from = j.a.q + ((int64_t)span.row * j.a.n_heads + first_head) * d;
     for (int i = threadIdx.x; i < HEADS * d; i += ANY_THREADS) q[i] = i < n_heads * d ? from[i] : 0;
 

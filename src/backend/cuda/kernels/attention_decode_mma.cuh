@@ -58,7 +58,7 @@ __device__ __forceinline__ float soften(struct running *run, float4 (&s)[2])
         sum += (s[k].x + s[k].y) + (s[k].z + s[k].w);
     }
     run->m = m;
-    run->l = run->l * keep + sum;
+    run->l = fmaf(run->l, keep, sum); /* also in a cascade */
     return keep;
 }
 
@@ -82,11 +82,12 @@ __device__ __forceinline__ bool is_seen(int begin, int i, int n)
     return (unsigned)(begin + i) < (unsigned)n;
 }
 
-template <int D> __device__ __forceinline__ struct reader reader_of(const struct job &j)
+template <int D>
+__device__ __forceinline__ struct reader reader_of(const struct job &j, int key_head)
 {
     const struct kv_cache &cache = j.a.cache;
     int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    int head = blockIdx.x / j.n_chunks * D * 2, cell_bytes = kv_cell_bytes(&cache);
+    int head = key_head * D * 2, cell_bytes = kv_cell_bytes(&cache);
     struct reader r;
     r.key = 8 * (warp % 4) + g;
     r.four = 4 * t;
@@ -134,18 +135,17 @@ template <int D> struct shared {
     float score[2][D / 256][HEADS][SCORE_STRIDE];
 };
 
-/* Queries of the block's heads as operands. */
-template <int D>
-__device__ __forceinline__ void load_queries(const float *q, int n_heads, struct shared<D> &s)
+/* Queries of up to 8 heads as operands; q: of this thread's head, NULL: there is none. */
+template <int D> __device__ __forceinline__ void load_queries(const float *q, struct shared<D> &s)
 {
     enum { EACH = 4 }; /* k steps of this thread: all its loads are issued at once */
-    int first = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    int first = threadIdx.x / 32, lane = threadIdx.x % 32, t = lane % 4;
     float4 x[EACH];
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
         int step = e * (D / 64) + first;
-        const float *p = q + g * D + step / 2 * 32 + 8 * t + step % 2 * 4;
-        x[e] = g < n_heads ? *(const float4 *)p : make_float4(0, 0, 0, 0);
+        const float *p = q + step / 2 * 32 + 8 * t + step % 2 * 4;
+        x[e] = q ? *(const float4 *)p : make_float4(0, 0, 0, 0);
     }
 #pragma unroll
     for (int e = 0; e < EACH; e++) s.query[e * (D / 64) + first][lane] = make_operand(x[e]);
@@ -203,13 +203,12 @@ __device__ __forceinline__ void add_values(float (&sum)[8][4], const uint4 &p, c
     }
 }
 
-/* Sums of head g at this thread's 16 columns, and the head's m and l. */
-__device__ __forceinline__ void store_segment(const struct job &j, int first_head, int n_heads,
+/* Sums of head g at this thread's 16 columns, and the head's m and l, to place `at` of the
+ * scratch. */
+__device__ __forceinline__ void store_segment(const struct job &j, int64_t at,
                                               const float (&sum)[8][4], const struct running &run)
 {
-    int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    if (g >= n_heads) return;
-    int64_t at = partial_of(j, blockIdx.z, first_head + g, blockIdx.y);
+    int warp = threadIdx.x / 32, t = threadIdx.x % 4;
     float4 *out = (float4 *)(j.sums + at * j.d + 64 * warp + 16 * t);
 #pragma unroll
     for (int e = 0; e < 2; e++) {
@@ -229,12 +228,13 @@ __global__ void __launch_bounds__(D / 2, D == 512 ? 2 : 3)
 {
     __shared__ struct shared<D> s;
     struct span span;
-    if (!find_span(j, blockIdx.z, &span) || blockIdx.y >= span.n_segments) {
+    bool is_done = D == CASCADE_DIM && is_in_pack(j, blockIdx.z);
+    if (!find_span(j, blockIdx.z, &span) || blockIdx.y >= span.n_segments || is_done) {
         grid_wait();
         return;
     }
     const struct walk walk = walk_of(j, span, blockIdx.y);
-    const struct reader reader = reader_of<D>(j);
+    const struct reader reader = reader_of<D>(j, blockIdx.x / j.n_chunks);
     int cell_bytes = kv_cell_bytes(&j.a.cache);
     int begin = walk_begin(walk, 0), next = walk_begin(walk, 1), n = span.n;
     size_t offset = walk_offset(j, walk, 0, walk_page(j, walk, 0));
@@ -243,12 +243,13 @@ __global__ void __launch_bounds__(D / 2, D == 512 ? 2 : 3)
     fetch_tile<D>(reader, offset_next, next, n);
     grid_wait();
     grid_release();
-    int first_head, n_heads;
-    find_heads(j, &first_head, &n_heads);
+    int first_head, n_heads, g = threadIdx.x % 32 / 4;
+    find_heads(j, blockIdx.x, &first_head, &n_heads);
     uint4 k[8], v[2][4];
     read_keys(reader, offset, begin, n, k);
     read_values(reader, cell_bytes, offset, begin, n, v);
-    load_queries<D>(j.a.q + ((int64_t)span.row * j.a.n_heads + first_head) * D, n_heads, s);
+    const float *q = j.a.q + ((int64_t)span.row * j.a.n_heads + first_head + g) * D;
+    load_queries<D>(g < n_heads ? q : NULL, s);
     __syncthreads();
 
     float sum[8][4] = {};
@@ -274,7 +275,8 @@ __global__ void __launch_bounds__(D / 2, D == 512 ? 2 : 3)
         offset_next = walk_offset(j, walk, tile + 2, page);
     }
     run.l = sum_of_quad(run.l);
-    store_segment(j, first_head, n_heads, sum, run);
+    if (g < n_heads)
+        store_segment(j, partial_of(j, blockIdx.z, first_head + g, blockIdx.y), sum, run);
 }
 
 } // namespace
