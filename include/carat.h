@@ -264,8 +264,9 @@ int carat_grammar_open_json_schema(carat_grammar **out, const carat_model *model
  *                         "function": {"name": ..}} one call of that tool; "auto" is the default
  *   parallel_tool_calls   false: at most one call
  *
- * With both a form and tools an answer is either text of that form or calls. A tool whose schema
- * cannot be kept takes any arguments, unless its "strict" is true: then it is refused. */
+ * With both a form and tools an answer is either text of that form or calls. A thought may come
+ * first if "enable_thinking" is true. A tool whose schema cannot be kept takes any arguments,
+ * unless its "strict" is true: then it is refused. */
 int carat_grammar_open_chat(carat_grammar **out, const carat_model *model,
                             const struct carat_value *request, struct carat_error *err);
 int carat_grammar_open_chat_json(carat_grammar **out, const carat_model *model, const char *json,

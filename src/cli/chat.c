@@ -11,6 +11,7 @@
 #include "cli/conversation.h"
 #include "cli/file_writer.h"
 #include "cli/files.h"
+#include "cli/form.h"
 #include "cli/generate.h"
 #include "cli/inputs.h"
 #include "json/json_tree.h"
@@ -26,6 +27,7 @@ struct chat {
     struct conversation talk;
     struct generation generation;
     struct stop_list stops;
+    struct form form; /* of all answers */
     struct line_reader *reader;
     struct buf line, message, pending; /* pending: files read, sent before the next message */
     bool hides_thinking, prints_stats, is_single_turn, is_over;
@@ -44,16 +46,29 @@ static bool show(void *user, enum carat_part_kind kind, const char *text, size_t
     return out_answer_text(text, length);
 }
 
+/* The grammar depends on whether the model thinks, which the user may change between answers. */
+static int generate_answer(struct chat *chat, struct answer *a, struct carat_error *err)
+{
+    const struct carat_value *request = conversation_request(&chat->talk);
+    carat_grammar *grammar = NULL;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    TRY(carat_chat_tokenize(chat->session.model, request, &ids, &n, err));
+    int status = form_open_grammar(&chat->form, chat->session.model, request, &grammar, err);
+    chat->generation.grammar = grammar;
+    if (status == CARAT_OK)
+        status = generate(&chat->session, &chat->generation, ids, n, show, chat, a, err);
+    carat_grammar_close(grammar);
+    carat_free(ids);
+    return status;
+}
+
 /* Answers the last message and adds the answer, even a cut one. On failure adds nothing. */
 static int answer(struct chat *chat, struct carat_error *err)
 {
-    int32_t *ids = NULL;
-    size_t n = 0;
     struct answer a = {0};
     chat->last = '\n';
-    TRY(carat_chat_tokenize(chat->session.model, conversation_request(&chat->talk), &ids, &n, err));
-    int status = generate(&chat->session, &chat->generation, ids, n, show, chat, &a, err);
-    carat_free(ids);
+    int status = generate_answer(chat, &a, err);
     err_thought_end();
     if (chat->last != '\n') out_text("\n");
     out_flush();
@@ -451,6 +466,19 @@ static int open_reader(struct chat *chat, const struct options *o, struct carat_
     return status;
 }
 
+/* A form that cannot be kept is reported before anything is typed. */
+static int open_form(struct chat *chat, const struct options *o, struct carat_error *err)
+{
+    carat_grammar *grammar;
+    TRY(form_read(&chat->form, o, err));
+    if (!chat->form.is_set) return CARAT_OK;
+    chat->talk.form = &chat->form.member;
+    TRY(form_open_grammar(&chat->form, chat->session.model, conversation_request(&chat->talk),
+                          &grammar, err));
+    carat_grammar_close(grammar);
+    return CARAT_OK;
+}
+
 int command_chat(const struct options *o)
 {
     struct carat_error err = {0};
@@ -469,6 +497,7 @@ int command_chat(const struct options *o)
     if (status == CARAT_OK) status = settings_open(&chat->stops, &chat->generation, &err);
     if (status == CARAT_OK) status = conversation_open(&chat->talk, &err);
     if (status == CARAT_OK) status = conversation_configure(&chat->talk, o, &err);
+    if (status == CARAT_OK) status = open_form(chat, o, &err);
     struct carat_engine_options options = engine_options(o);
     if (status == CARAT_OK) status = session_start(&chat->session, &options, &err);
     if (status == CARAT_OK) status = open_reader(chat, o, &err);
@@ -489,6 +518,7 @@ int command_chat(const struct options *o)
     buf_deinit(&chat->line);
     buf_deinit(&chat->message);
     buf_deinit(&chat->pending);
+    form_close(&chat->form);
     session_close(&chat->session);
     mem_free(chat);
     return status == CARAT_OK ? exit_status : report(&err);

@@ -146,9 +146,11 @@ const struct carat_value *conversation_request(struct conversation *c)
     thinks.as.boolean = c->thinks;
     c->root[0] = member("messages", messages);
     c->root[1] = member("enable_thinking", thinks);
-    if (c->tools) c->root[2] = member("tools", *c->tools);
+    size_t n = 2;
+    if (c->tools) c->root[n++] = member("tools", *c->tools);
+    if (c->form) c->root[n++] = *c->form;
     c->request = (struct carat_value){.kind = CARAT_OBJECT};
     c->request.as.object.members = c->root;
-    c->request.as.object.count = c->tools ? 3 : 2;
+    c->request.as.object.count = n;
     return &c->request;
 }

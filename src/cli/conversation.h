@@ -23,10 +23,11 @@ struct conversation {
     size_t n;
     bool thinks;                     /* enable_thinking */
     const struct carat_value *tools; /* borrowed; NULL: none */
+    const struct carat_member *form; /* what answers are held to; borrowed; NULL: nothing */
     /* The request tree, rebuilt by conversation_request. */
     struct carat_value *items;
     struct carat_member *members; /* two a message */
-    struct carat_member root[3];
+    struct carat_member root[4];
     struct carat_value request;
 };
 

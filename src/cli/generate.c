@@ -369,6 +369,7 @@ int generate(struct session *s, const struct generation *g, const int32_t *promp
         .bias = g->bias,
         .n_bias = g->n_bias,
         .ignore_stop = g->ignore_stop,
+        .grammar = g->grammar,
         .want_logprob = g->want_logprobs,
         .n_top_logprobs = g->n_top_logprobs,
     };

@@ -18,6 +18,7 @@ struct generation {
     size_t n_bias;
     const char *const *stops; /* borrowed */
     size_t n_stops;
+    const carat_grammar *grammar; /* borrowed; NULL: the answer is free */
     bool want_logprobs;
     int32_t n_top_logprobs;
 };

@@ -50,7 +50,7 @@ static bool is_read(enum option_id id)
 {
     const char *value = option_specs[id].value;
     return id != OPT_OUTPUT && id != OPT_SAVE_LOGITS &&
-           (strcmp(value, "FILE") == 0 || strcmp(value, "BASE") == 0);
+           (strstr(value, "FILE") != NULL || strcmp(value, "BASE") == 0);
 }
 
 int inputs_protect(const struct options *o, const char *model, const char *target,

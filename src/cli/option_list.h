@@ -56,6 +56,15 @@
       "JSON array of tools the model may call; a call is printed as a JSON line")                  \
     X(REQUEST, TEXT, "request", "", "", 0, 0, ON(RUN), "FILE",                                     \
       "a whole chat request as JSON, in OpenAI's form, instead of a prompt (-: standard input)")   \
+    X(JSON_SCHEMA, TEXT, "json-schema", "-j", "", 0, 0, ON_TALK, "SCHEMA|FILE",                    \
+      "hold answers to JSON that fits a JSON Schema: the schema itself, or its file")              \
+    X(JSON_SCHEMA_FILE, TEXT, "json-schema-file", "-jf", "", 0, 0, ON_TALK, "FILE",                \
+      "the same, from a file")                                                                     \
+    X(GRAMMAR, TEXT, "grammar", "", "", 0, 0, ON_TALK, "TEXT|FILE",                                \
+      "hold answers to a grammar in llama.cpp's GBNF: the grammar itself, or its file")            \
+    X(GRAMMAR_FILE, TEXT, "grammar-file", "", "", 0, 0, ON_TALK, "FILE", "the same, from a file")  \
+    X(FORMAT, CHOICE, "format", "", "", 0, 0, ON_TALK, "json",                                     \
+      "hold answers to a JSON object (not from the environment)")                                  \
     X(MAX_TOKENS, COUNT, "max-tokens", "-n --predict --n-predict", "-1", -1, 2147483647, ON_TALK,  \
       "N", "stop after N tokens (-1: at the end of the context)")                                  \
     X(CTX, COUNT, "ctx-size", "-c", "0", 0, COUNT_MAX,                                             \
@@ -373,10 +382,6 @@
       "there are no control vectors here")                                                         \
     Y("-mm --mmproj -mmu --mmproj-url --image --audio --video", "FILE", ON_LLAMA, "", NONE, "",    \
       "carat takes text only")                                                                     \
-    Y("--grammar --grammar-file -j --json-schema -jf --json-schema-file", "VALUE", ON_TALK, "",    \
-      NONE, "", "answers cannot be held to a grammar yet; not supported yet")                      \
-    Y("--format", "FORMAT", ON_TALK, "", NONE, "",                                                 \
-      "answers cannot be held to JSON yet; --json prints the result as JSON")                      \
     Y("-md --model-draft --spec-draft-model -hfd -hfrd --hf-repo-draft --spec-draft-hf -ngld "     \
       "--gpu-layers-draft --draft --draft-n --draft-max --draft-min --draft-n-min "                \
       "--draft-p-min --spec-draft-n-max --spec-draft-n-min --spec-draft-p-min",                    \

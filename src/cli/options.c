@@ -275,6 +275,7 @@ static int read_environment(struct options *o, struct carat_error *err)
     for (int i = 0; i < OPT_COUNT; i++) {
         enum option_id id = (enum option_id)i;
         if (!option_applies(id, o->command) || id == OPT_HELP) continue;
+        if (id == OPT_FORMAT) continue; /* CARAT_FORMAT is the form of a report */
         char name[64] = "CARAT_", spelling[64];
         size_t n = strlen(name);
         for (const char *c = option_specs[i].name; *c && n + 1 < sizeof name; c++)

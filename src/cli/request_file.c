@@ -55,7 +55,8 @@ static int take_flags(struct chat_request *r, struct json_tree *tools, const str
 }
 
 int request_file_read(struct chat_request *request, struct generation *g, struct json_tree *tools,
-                      const struct options *o, const struct session *s, struct carat_error *err)
+                      const struct form *form, const struct options *o, const struct session *s,
+                      struct carat_error *err)
 {
     const char *path = opt_text(o, OPT_REQUEST);
     struct buf text = {0};
@@ -67,5 +68,6 @@ int request_file_read(struct chat_request *request, struct generation *g, struct
         if (status != CARAT_OK) err_within(err, "%s", request_file_name(o));
     }
     buf_deinit(&text);
+    if (status == CARAT_OK) status = form_put(form, request, err);
     return status == CARAT_OK ? take_flags(request, tools, o, err) : status;
 }

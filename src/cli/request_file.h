@@ -2,15 +2,17 @@
 #ifndef CLI_REQUEST_FILE_H
 #define CLI_REQUEST_FILE_H
 
+#include "cli/form.h"
 #include "cli/generate.h"
 #include "cli/options.h"
 #include "json/chat_request.h"
 
 /* Reads the file ("-": standard input), and takes into `g` and `request` what flags say instead:
- * --think, --tools and how to sample. Errors begin with the name of the file. `tools` is borrowed
- * by the request. CARAT_EUSAGE for options that a request has no place for. */
+ * --think, --tools, the form and how to sample. Errors begin with the name of the file. `tools` and
+ * `form` are borrowed by the request. CARAT_EUSAGE for options that a request has no place for. */
 int request_file_read(struct chat_request *request, struct generation *g, struct json_tree *tools,
-                      const struct options *o, const struct session *s, struct carat_error *err);
+                      const struct form *form, const struct options *o, const struct session *s,
+                      struct carat_error *err);
 
 /* How messages name the file. */
 const char *request_file_name(const struct options *o);

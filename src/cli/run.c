@@ -65,6 +65,8 @@ struct asked {
     struct buf prompt;
     struct chat_request request; /* --request */
     struct json_tree tools;      /* --tools */
+    struct form form;            /* --json-schema and the like */
+    carat_grammar *grammar;      /* NULL: the answer is free */
 };
 
 static void asked_close(struct asked *a)
@@ -73,6 +75,8 @@ static void asked_close(struct asked *a)
     buf_deinit(&a->prompt);
     chat_request_close(&a->request);
     json_tree_free(&a->tools);
+    form_close(&a->form);
+    carat_grammar_close(a->grammar);
     mem_free(a);
 }
 
@@ -129,6 +133,10 @@ static int make_ids(const struct options *o, const struct session *s, struct ask
 {
     const struct buf *prompt = &a->prompt;
     if (opt_is_set(o, OPT_RAW)) {
+        struct carat_value raw = {.kind = CARAT_OBJECT};
+        raw.as.object.members = &a->form.member;
+        raw.as.object.count = a->form.is_set;
+        TRY(form_open_grammar(&a->form, s->model, &raw, &a->grammar, err));
         enum carat_special special =
             opt_is_set(o, OPT_SPECIAL) ? CARAT_SPECIAL_ALL : CARAT_SPECIAL_NONE;
         return carat_tokenize(s->model, buf_text(prompt), prompt->length, special, true, ids, n,
@@ -142,8 +150,11 @@ static int make_ids(const struct options *o, const struct session *s, struct ask
     if (status == CARAT_OK) status = tools_file_read(&a->tools, o, err);
     if (status == CARAT_OK) {
         if (a->tools.document) c.tools = &a->tools.root;
+        if (a->form.is_set) c.form = &a->form.member;
         status = carat_chat_tokenize(s->model, conversation_request(&c), ids, n, err);
     }
+    if (status == CARAT_OK)
+        status = form_open_grammar(&a->form, s->model, &c.request, &a->grammar, err);
     conversation_close(&c);
     return status;
 }
@@ -154,12 +165,15 @@ static int read_asked(struct asked *a, const struct options *o, const struct ses
 {
     if (!opt_is_set(o, OPT_REQUEST)) TRY(read_prompt(o, s, &a->prompt, err));
     TRY(generation_read(&a->generation, o, s->model, err));
+    TRY(form_read(&a->form, o, err));
     if (!opt_is_set(o, OPT_REQUEST)) {
         note_thinking(o);
         return make_ids(o, s, a, ids, n, err);
     }
-    TRY(request_file_read(&a->request, &a->generation, &a->tools, o, s, err));
+    TRY(request_file_read(&a->request, &a->generation, &a->tools, &a->form, o, s, err));
     int status = carat_chat_tokenize(s->model, &a->request.root, ids, n, err);
+    if (status == CARAT_OK)
+        status = carat_grammar_open_chat(&a->grammar, s->model, &a->request.root, err);
     if (status != CARAT_OK) err_within(err, "%s", request_file_name(o));
     return status;
 }
@@ -235,9 +249,10 @@ static int answer_once(const struct options *o, struct session *s, struct asked 
     const struct generation *g = &a->generation;
     int32_t *ids = NULL;
     size_t n = 0;
-    TRY(read_asked(a, o, s, &ids, &n, err));
+    int status = read_asked(a, o, s, &ids, &n, err);
+    a->generation.grammar = a->grammar;
     struct carat_engine_options options = engine_options(o);
-    int status = session_start(s, &options, err);
+    if (status == CARAT_OK) status = session_start(s, &options, err);
     if (status == CARAT_OK) status = generate(s, g, ids, n, show, sink, answer, err);
     carat_free(ids);
     err_thought_end();

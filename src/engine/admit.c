@@ -99,18 +99,25 @@ static bool has_room(const carat_engine *e, const struct sequence *s, int32_t sl
     return is_alone || paging_has_room(&e->paging, wants);
 }
 
-static bool start(carat_engine *e, struct sequence *s, const struct prefix_hit *hit)
+static struct prefix_hit look_up(const carat_engine *e, const struct sequence *s)
+{
+    if (!s->has_cache) return (struct prefix_hit){0};
+    return paging_find(&e->paging, s->salt, s->ids, sequence_known(s));
+}
+
+static bool start(carat_engine *e, struct sequence *s)
 {
     int32_t slot;
     while ((slot = free_slot(e)) < 0)
         if (!stop_lower(e, s)) return false;
-    if (s->has_cache) paging_resume(&e->paging, slot, hit, s->salt);
+    struct prefix_hit hit = look_up(e, s); /* only now: what was stopped has changed the cache */
+    if (s->has_cache) paging_resume(&e->paging, slot, &hit, s->salt);
     while (!has_room(e, s, slot))
         if (!stop_lower(e, s)) {
             paging_release(&e->paging, slot);
             return false;
         }
-    request_start(e, s, slot, hit);
+    request_start(e, s, slot, &hit);
     return true;
 }
 
@@ -136,10 +143,8 @@ void admit_requests(carat_engine *e)
     while (n > 0) {
         int32_t next = schedule_next(e->items, n, e->n_admitted);
         struct sequence *s = e->whose[next];
-        struct prefix_hit hit = {0};
         if (!may_start(e, s)) return;
-        if (s->has_cache) hit = paging_find(&e->paging, s->salt, s->ids, sequence_known(s));
-        if (!follow(e, s, hit.n_blocks) && !start(e, s, &hit)) return;
+        if (!follow(e, s, look_up(e, s).n_blocks) && !start(e, s)) return;
         e->items[next] = e->items[--n];
         e->whose[next] = e->whose[n];
     }

@@ -1,12 +1,12 @@
 #include "engine/pace.h"
 
-#define SIGMAS 2.5
+#define SIGMAS 2.0
 #define NO_LIMIT 3600.0
-#define MARGIN 0.03 /* of the limit: what the caller does between two steps */
+#define MARGIN 0.02 /* of the limit: what the caller does between two steps */
 
 enum {
     ROWS_LEAST = 16, /* a prompt goes on, whatever the limit says */
-    ROWS_FEW = 64,   /* up to here rows are a multiple of ROWS_LEAST, then of this */
+    ROWS_TILE = 64,  /* products compute so many rows of a step together */
     GROWTH = 2       /* at most so many times the largest step that was measured */
 };
 
@@ -86,10 +86,11 @@ static bool fits(const struct pace *p, const struct pace_step *step, double posi
     return estimate_high(&p->mixed, x, SIGMAS) <= limit;
 }
 
-static int32_t whole(int32_t rows)
+/* Rows that fill the tiles of a step, with the decode rows in them. */
+static int32_t whole(int32_t rows, int32_t n_decode)
 {
-    int32_t grain = rows < ROWS_FEW ? ROWS_LEAST : ROWS_FEW;
-    return rows / grain * grain;
+    int32_t filling = (rows + n_decode) / ROWS_TILE * ROWS_TILE - n_decode;
+    return filling >= ROWS_LEAST ? filling : rows / ROWS_LEAST * ROWS_LEAST;
 }
 
 int32_t pace_rows(const struct pace *p, const struct pace_step *step, double share,
@@ -112,5 +113,5 @@ int32_t pace_rows(const struct pace *p, const struct pace_step *step, double sha
         else
             high = middle;
     }
-    return whole(low);
+    return whole(low, step->n_decode);
 }

@@ -16,7 +16,7 @@
 
 enum {
     BIAS_LIMIT = 10000, /* far above any logit, far below overflow */
-    ASKED_MAX = 128,    /* candidates to ask a grammar about before all ids are masked */
+    ASKED_MAX = 128, /* candidates looked at before the row is: by a grammar, and with penalties */
 };
 
 struct candidate {
@@ -39,9 +39,10 @@ struct sampler {
     bool changes_row;
     /* Penalties: how often each id was among the last ones, and which ids those are. */
     bool has_penalties;
-    int32_t *counts; /* n_vocab */
-    int32_t *place;  /* n_vocab: where in `seen` */
-    int32_t *seen;   /* ids with a count above 0 */
+    bool only_lowers; /* they raise no logit */
+    int32_t *counts;  /* n_vocab */
+    int32_t *place;   /* n_vocab: where in `seen` */
+    int32_t *seen;    /* ids with a count above 0 */
     int32_t n_seen;
     int32_t *ring; /* the last tokens, NULL when all count */
     int32_t ring_size;
@@ -148,10 +149,12 @@ int sample_open(struct sampler **out, const struct sampler_options *o, struct ca
     s->k = p->top_k == 0 || p->top_k > o->n_vocab ? o->n_vocab : p->top_k;
     if (p->temperature == 0.0f) s->k = 1;
     s->room = s->k;
-    if (o->is_bound && s->room < SAMPLE_LISTED_MAX)
-        s->room = o->n_vocab < SAMPLE_LISTED_MAX ? o->n_vocab : SAMPLE_LISTED_MAX;
     s->has_penalties =
         p->repeat_penalty != 1.0f || p->presence_penalty != 0.0f || p->frequency_penalty != 0.0f;
+    s->only_lowers =
+        p->repeat_penalty >= 1.0f && p->presence_penalty >= 0.0f && p->frequency_penalty >= 0.0f;
+    int32_t least = o->is_bound ? SAMPLE_LISTED_MAX : s->has_penalties ? ASKED_MAX : 0;
+    if (s->room < least) s->room = o->n_vocab < least ? o->n_vocab : least;
     s->ring_size = p->repeat_last_n;
     if (!allocate(s, o)) {
         sample_close(s);
@@ -211,17 +214,23 @@ float *sample_copy(struct sampler *s, const float *logits)
     return s->row;
 }
 
+/* The logit of an id with its penalties. */
+static float penalise(const struct sampler *s, int32_t id, float x)
+{
+    const struct carat_sampling *p = &s->sampling;
+    x = x > 0.0f ? x / p->repeat_penalty : x * p->repeat_penalty;
+    return x - ((float)s->counts[id] * p->frequency_penalty + p->presence_penalty);
+}
+
 /* The row with bias, penalties and bans applied. */
 static const float *change_row(struct sampler *s, const float *logits)
 {
     if (!s->row) return logits;
     if (logits != s->row) sample_copy(s, logits);
     for (size_t i = 0; i < s->n_bias; i++) s->row[s->bias[i].id] += s->bias[i].bias;
-    const struct carat_sampling *p = &s->sampling;
     for (int32_t i = 0; i < s->n_seen; i++) {
         float *x = &s->row[s->seen[i]];
-        *x = *x > 0.0f ? *x / p->repeat_penalty : *x * p->repeat_penalty;
-        *x -= (float)s->counts[s->seen[i]] * p->frequency_penalty + p->presence_penalty;
+        *x = penalise(s, s->seen[i], *x);
     }
     for (size_t i = 0; i < s->n_suppressed; i++) s->row[s->suppressed[i]] = -INFINITY;
     return s->row;
@@ -359,8 +368,9 @@ static int32_t draw(struct sampler *s, int32_t count)
 
 bool sample_takes_best(const struct sampler *s, int n)
 {
-    return !s->has_penalties && s->n_bias == 0 && !s->changes_row && s->k < s->n_vocab &&
-           (size_t)s->k + s->n_suppressed <= (size_t)n;
+    bool is_unchanged = s->n_bias == 0 && !s->changes_row;
+    if (s->has_penalties && (!s->only_lowers || n > s->room)) return false;
+    return is_unchanged && s->k < s->n_vocab && (size_t)s->k + s->n_suppressed <= (size_t)n;
 }
 
 static bool is_suppressed(const struct sampler *s, int32_t id)
@@ -401,8 +411,25 @@ static int32_t take_pairs(struct sampler *s, const struct logit_pair *best, int 
     return count ? count : -1;
 }
 
+/* Penalties only lower logits. So an id that is not among the pairs is no better than the last of
+ * them, and the first k are known if they are better than that. */
+static int32_t pick_best_penalised(struct sampler *s, const struct logit_pair *best, int n)
+{
+    int32_t count = take_pairs(s, best, n, n);
+    for (int32_t i = 0; i < count; i++) {
+        struct candidate *c = &s->candidates[i];
+        if (s->counts[c->id] > 0) c->logit = penalise(s, c->id, c->logit);
+    }
+    if (count < s->k) return SAMPLE_UNDECIDED;
+    for (int32_t i = count / 2; i-- > 0;) sift_down(s->candidates, count, i);
+    sort_candidates(s->candidates, count);
+    if (!(s->candidates[s->k - 1].logit > best[n - 1].logit)) return SAMPLE_UNDECIDED;
+    return pick_sorted(s, s->k);
+}
+
 int32_t sample_pick_best(struct sampler *s, const struct logit_pair *best, int n)
 {
+    if (s->has_penalties) return pick_best_penalised(s, best, n);
     int32_t count = take_pairs(s, best, n, s->k);
     return count > 0 ? pick_sorted(s, count) : -1;
 }
@@ -492,6 +519,7 @@ static int32_t asked_most(const struct sampler *s)
 int32_t sample_pick_best_allowed(struct sampler *s, const struct logit_pair *best, int n,
                                  sample_allows_fn allows, void *user)
 {
+    if (s->has_penalties) return SAMPLE_UNDECIDED;
     int32_t count = take_pairs(s, best, n, asked_most(s));
     return count > 0 ? pick_sorted_allowed(s, count, true, allows, user) : -1;
 }
@@ -518,13 +546,9 @@ int32_t sample_pick_allowed(struct sampler *s, const float *logits, sample_allow
 /* One logit with its bias and penalties, as change_row has it. */
 static float change_one(const struct sampler *s, int32_t id, float x)
 {
-    const struct carat_sampling *p = &s->sampling;
     for (size_t i = 0; i < s->n_bias; i++)
         if (s->bias[i].id == id) x += s->bias[i].bias;
-    if (s->has_penalties && s->counts[id] > 0) {
-        x = x > 0.0f ? x / p->repeat_penalty : x * p->repeat_penalty;
-        x -= (float)s->counts[id] * p->frequency_penalty + p->presence_penalty;
-    }
+    if (s->has_penalties && s->counts[id] > 0) x = penalise(s, id, x);
     return is_suppressed(s, id) ? -INFINITY : x;
 }
 

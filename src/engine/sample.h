@@ -46,14 +46,16 @@ float *sample_copy(struct sampler *s, const float *logits);
 int32_t sample_pick(struct sampler *s, const float *logits);
 
 /* Picks the same id from the n largest logits of the row, falling, ties by rising id (backend.h:
- * best). Only if sample_takes_best says so: nothing changes the row, and n is enough. */
+ * best). Only if sample_takes_best says so: nothing but penalties changes the row, and n is enough.
+ * SAMPLE_UNDECIDED: after penalties it is not; pick from the row. */
 bool sample_takes_best(const struct sampler *s, int n);
 int32_t sample_pick_best(struct sampler *s, const struct logit_pair *best, int n);
+enum { SAMPLE_UNDECIDED = -2 };
 
 /* The same for ids that a grammar allows: the distribution is that of a row in which all others are
  * -infinity, to the last digit that matters. Asks about as few ids as are needed to know that.
- * SAMPLE_UNDECIDED: asking is not enough; set the others to -infinity and pick from that row. */
-enum { SAMPLE_UNDECIDED = -2 };
+ * SAMPLE_UNDECIDED: asking is not enough, or there are penalties; set the others to -infinity and
+ * pick from that row. */
 typedef bool (*sample_allows_fn)(void *user, int32_t id);
 int32_t sample_pick_allowed(struct sampler *s, const float *logits, sample_allows_fn allows,
                             void *user);

@@ -5,7 +5,8 @@
  *     auto       free; call after <|tool_call>    text or calls
  *     required   calls                     calls
  *
- * A thought may stand before any of them. */
+ * With "enable_thinking" a thought may stand before any of them. Without it none may: the tokens
+ * that a form leaves are often unlikely, and next to them the beginning of a thought is not. */
 #include "grammar/chat_grammar.h"
 
 #include <string.h>
@@ -142,7 +143,7 @@ static int read_schema(struct chat *c, const struct carat_value *schema, const c
 {
     static const struct value_syntax json = {.quote = -1};
     int status = json_schema_expr(c->b, schema, &json, out, c->err);
-    if (status != CARAT_OK) err_within(c->err, "%s", where);
+    if (status != CARAT_OK && where) err_within(c->err, "%s", where);
     return status;
 }
 
@@ -151,14 +152,14 @@ static int make_text(struct chat *c, const struct expr **out)
 {
     const struct carat_value *schema, *grammar = json_member(c->request, "grammar");
     const struct carat_value *bare = json_member(c->request, "json_schema");
-    const char *where = "json_schema";
+    const char *where = NULL; /* more than "json schema", which the message says anyway */
     *out = NULL;
     TRY(read_format(c, &schema, &where));
     int n = (schema != NULL) + (grammar->kind != CARAT_NULL) + (bare->kind != CARAT_NULL);
     if (n > 1)
         return err_set(c->err, CARAT_EUSAGE,
                        "one of response_format, json_schema and grammar expected, %d found", n);
-    if (bare->kind != CARAT_NULL) schema = bare, where = "json_schema";
+    if (bare->kind != CARAT_NULL) schema = bare;
     if (schema) return read_schema(c, schema, where, out);
     if (grammar->kind == CARAT_NULL) return CARAT_OK;
     if (grammar->kind != CARAT_STRING)
@@ -167,7 +168,7 @@ static int make_text(struct chat *c, const struct expr **out)
     int32_t root = -1;
     int status =
         gbnf_read(c->b, c->v, grammar->as.string.data, grammar->as.string.length, &root, c->err);
-    if (status != CARAT_OK) return err_within(c->err, "grammar"), status;
+    if (status != CARAT_OK) return status;
     *out = expr_rule(c->b, root);
     return builder_check(c->b, c->err);
 }
@@ -216,7 +217,9 @@ int chat_grammar_open(carat_grammar **out, const struct vocab *v, const struct t
 {
     struct expr_builder builder = {0};
     struct chat c = {.b = &builder, .v = v, .request = request, .err = err};
-    struct grammar_options options = {.takes_thoughts = true};
+    const struct carat_value *thinks = json_member(request, "enable_thinking");
+    struct grammar_options options = {.takes_thoughts =
+                                          thinks->kind == CARAT_BOOL && thinks->as.boolean};
     const struct expr *body;
     *out = NULL;
     int status = make_root(&c, &body, &options.trigger);

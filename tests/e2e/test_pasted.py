@@ -16,6 +16,20 @@ from program import (DEMO, PROGRAM, Skip, Terminal, carat, environment, expect, 
 LINES = pathlib.Path(__file__).with_name("pasted_lines.txt")
 LINKS = ("carat", "llama-cli", "llama-completion", "llama-bench", "llama-perplexity",
          "llama-tokenize", "llama-server", "llama-mtmd-cli", "llama", "ollama")
+JSON_GRAMMAR = r"""# objects of texts and numbers
+root   ::= object
+value  ::= object | string | number | ("true" | "false" | "null") ws
+
+object ::=
+  "{" ws (
+            string ":" ws value
+    ("," ws string ":" ws value)*
+  )? "}" ws
+
+string ::= "\"" ( [^"\\\x7F\x00-\x1F] | "\\" (["\\bfnrt] | "u" [0-9a-fA-F]{4}) )* "\"" ws
+number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ws
+ws ::= | " " | "\n" [ \t]{0,20}
+"""
 IGNORED = "ignored, because it changes nothing here: "
 
 
@@ -38,6 +52,10 @@ def make_folder(folder):
         (here / name).symlink_to(PROGRAM)
     (here / "demo.gguf").symlink_to(DEMO)
     (here / "prompt.txt").write_text("Tell me a story about a dog.\n")
+    (here / "grammars").mkdir()
+    (here / "grammars/json.gbnf").write_text(JSON_GRAMMAR)
+    (here / "grammars/name.json").write_text(
+        '{"type":"object","properties":{"name":{"enum":["Sue"]}}}')
     (here / "text.txt").write_text("Once upon a time there was a small dog in a house. " * 30)
 
 

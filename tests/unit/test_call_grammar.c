@@ -602,6 +602,7 @@ static void whatever_is_allowed_needs_no_repair(void **state)
 #define NOW "<|tool_call>call:now{zone:<|\"|>UTC<|\"|>}<tool_call|>"
 #define STOP "<|tool_call>call:stop{}<tool_call|>"
 #define JSON_FORMAT "'response_format':{'type':'json_object'}"
+#define ON "'enable_thinking':true,"
 #define THOUGHT "<|channel>thought\nabc <|tool_call> x<channel|>"
 
 enum outcome {
@@ -673,7 +674,7 @@ static const struct {
     {"{'tool_choice':'none'}", "text", WHOLE},
     /* auto */
     {"{" TOOLS "}", "free text", WHOLE},
-    {"{" TOOLS "}", THOUGHT "free", WHOLE},
+    {"{" ON TOOLS "}", THOUGHT "free", WHOLE},
     {"{" TOOLS "}", "text first " NOW, WHOLE},
     {"{" TOOLS "}", NOW STOP "text between" NOW, WHOLE},
     {"{" TOOLS "}", "<|tool_call>", PARTIAL},
@@ -685,28 +686,31 @@ static const struct {
     {"{" TOOLS "}", "<|tool_call>call:stop{a:1}", REFUSED},
     {"{" TOOLS "}", "<|tool_call>call:now{at:5,zone:<|\"|>a, {b}<|\"|>}<tool_call|>", WHOLE},
     {"{" TOOLS ",'tool_choice':'auto'}", NOW, WHOLE},
+    {"{" TOOLS ",'tool_choice':'required'}", "<|channel>", REFUSED},
+    {"{" JSON_FORMAT "}", "<|channel>", REFUSED},
+    {"{'enable_thinking':false," JSON_FORMAT "}", "<|channel>", REFUSED},
     /* one call at most */
     {"{" TOOLS ",'parallel_tool_calls':false}", "text", WHOLE},
-    {"{" TOOLS ",'parallel_tool_calls':false}", THOUGHT "text " NOW, CLOSED},
+    {"{" ON TOOLS ",'parallel_tool_calls':false}", THOUGHT "text " NOW, CLOSED},
     {"{" TOOLS ",'parallel_tool_calls':true}", NOW NOW, WHOLE},
     /* required */
     {"{" TOOLS ",'tool_choice':'required'}", "", PARTIAL},
     {"{" TOOLS ",'tool_choice':'required'}", "text", REFUSED},
-    {"{" TOOLS ",'tool_choice':'required'}", THOUGHT NOW, WHOLE},
+    {"{" ON TOOLS ",'tool_choice':'required'}", THOUGHT NOW, WHOLE},
     {"{" TOOLS ",'tool_choice':'required'}", NOW STOP, WHOLE},
     {"{" TOOLS ",'tool_choice':'required'}", NOW "text", REFUSED},
     {"{" TOOLS ",'tool_choice':'required','parallel_tool_calls':false}", STOP, CLOSED},
     /* named */
     {"{" TOOLS ",'tool_choice':{'type':'function','function':{'name':'stop'}}}", STOP, CLOSED},
     {"{" TOOLS ",'tool_choice':{'type':'function','function':{'name':'stop'}}}", NOW, REFUSED},
-    {"{" TOOLS ",'tool_choice':{'type':'function','function':{'name':'now'}}}", THOUGHT NOW,
+    {"{" ON TOOLS ",'tool_choice':{'type':'function','function':{'name':'now'}}}", THOUGHT NOW,
      CLOSED},
     /* none */
     {"{" TOOLS ",'tool_choice':'none'}", "free text", WHOLE},
     {"{" TOOLS ",'tool_choice':'none'}", "text <|tool_call>", REFUSED},
     /* text of a form */
     {"{" JSON_FORMAT "}", "{\"a\": [1, null]}", CLOSED},
-    {"{" JSON_FORMAT "}", THOUGHT "{}", CLOSED},
+    {"{" ON JSON_FORMAT "}", THOUGHT "{}", CLOSED},
     {"{" JSON_FORMAT "}", "text", REFUSED},
     {"{'response_format':{'type':'text'}}", "text", WHOLE},
     {"{'response_format':{'type':'json_schema','json_schema':{'name':'n','schema':"
@@ -718,7 +722,7 @@ static const struct {
     {"{'grammar':'root ::= (\\'a\\' | \\'b\\')+'}", "abba", WHOLE},
     /* both */
     {"{" TOOLS "," JSON_FORMAT "}", "{\"a\":1}", CLOSED},
-    {"{" TOOLS "," JSON_FORMAT "}", THOUGHT NOW NOW, WHOLE},
+    {"{" ON TOOLS "," JSON_FORMAT "}", THOUGHT NOW NOW, WHOLE},
     {"{" TOOLS "," JSON_FORMAT "}", "text", REFUSED},
     {"{" TOOLS "," JSON_FORMAT ",'tool_choice':'required'}", "{\"a\":1}", REFUSED},
     {"{" TOOLS "," JSON_FORMAT ",'tool_choice':'none'}", NOW, REFUSED},

@@ -510,13 +510,53 @@ static void test_best_pairs_pick_what_the_row_picks(void **state)
     }
 }
 
+/* Penalties of an answer that says the best ids again and again: the pairs are enough nearly
+ * always, and say so when they are not. */
+static void test_best_pairs_are_enough_with_penalties(void **state)
+{
+    (void)state;
+    enum { VOCAB = 3000, PAIRS = 128, ROUNDS = 300 };
+    static float row[VOCAB];
+    static struct logit_pair pairs[PAIRS];
+    static const struct carat_sampling ways[] = {
+        {.temperature = 0, .top_p = 1, .repeat_penalty = 1.1f},
+        {.temperature = 1, .top_k = 40, .top_p = 0.95f, .repeat_penalty = 1.3f, .seed = 3},
+        {.temperature = 1, .top_k = 64, .top_p = 1, .presence_penalty = 1.5f, .seed = 5},
+        {.temperature = 0.5f, .top_k = 20, .frequency_penalty = 0.25f, .repeat_last_n = -1},
+        {.temperature = 2, .top_k = 120, .top_p = 1, .presence_penalty = 20}, /* most are wanted */
+    };
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        struct sampler *a = open_sampler(ways[w], VOCAB), *b = open_sampler(ways[w], VOCAB);
+        int n_undecided = 0;
+        assert_true(sample_takes_best(a, PAIRS));
+        for (int round = 0; round < ROUNDS; round++) {
+            fill(row, VOCAB, 100 + (uint64_t)(round % 3));
+            for (int i = 0; i < VOCAB; i++) row[i] = roundf(row[i] * 16) / 16 - (round % 2 ? 9 : 0);
+            take_pairs(row, VOCAB, pairs, PAIRS);
+            int32_t id = sample_pick_best(a, pairs, PAIRS), expected = sample_pick(b, row);
+            if (id == SAMPLE_UNDECIDED) {
+                n_undecided++;
+                id = sample_pick(a, row);
+            }
+            assert_int_equal(id, expected);
+            sample_accept(a, id);
+            sample_accept(b, id);
+        }
+        print_message("way %zu: %d of %d undecided\n", w, n_undecided, ROUNDS);
+        assert_true(ways[w].top_k == 120 ? n_undecided > ROUNDS / 2 : n_undecided < ROUNDS / 20);
+        sample_close(a);
+        sample_close(b);
+    }
+}
+
 static void test_best_pairs_are_refused_where_they_are_not_enough(void **state)
 {
     (void)state;
     static const struct carat_sampling ways[] = {
         {.temperature = 1, .top_p = 1, .repeat_penalty = 1},               /* all */
         {.temperature = 1, .top_k = 129, .top_p = 1, .repeat_penalty = 1}, /* more */
-        {.temperature = 1, .top_k = 9, .top_p = 1, .repeat_penalty = 2, .repeat_last_n = 4},
+        {.temperature = 1, .top_k = 9, .top_p = 1, .repeat_penalty = 0.9f, .repeat_last_n = 4},
+        {.temperature = 1, .top_k = 9, .top_p = 1, .presence_penalty = -0.1f},
     };
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
         struct sampler *s = open_sampler(ways[w], 1000);
@@ -549,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_speed),
         cmocka_unit_test(test_best_pairs_pick_what_the_row_picks),
+        cmocka_unit_test(test_best_pairs_are_enough_with_penalties),
         cmocka_unit_test(test_best_pairs_are_refused_where_they_are_not_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

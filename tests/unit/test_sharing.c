@@ -314,6 +314,50 @@ static void many_requests_share_a_pool_for_one(void **state)
     check_many(models[GEMMA_26B], "cpu", 16, 0, true);
 }
 
+/* All slots are taken by requests of low priority when one of a higher priority comes: it runs at
+ * once, the youngest of the others is stopped, and goes on where it was, with the same bits. */
+static void a_higher_priority_takes_a_slot(void **state)
+{
+    (void)state;
+    enum { N = 3 };
+    int32_t prompts[N][N_CTX];
+    struct answer a[N], cold[N];
+    struct carat_error err = {0};
+    struct carat_engine_options options = options_for("cpu", 2);
+    carat_engine *e = open_engine(models[GEMMA_E2B], &options);
+    carat_engine *alone = open_cold(models[GEMMA_E2B], "cpu");
+    memset(a, 0, sizeof a);
+    for (int i = 0; i < N; i++) {
+        draw_ids(TINY_SEED + (uint64_t)i, prompts[i], N_CTX);
+        struct carat_request r = greedy_request(prompts[i], 150, i == 2 ? 20 : 100);
+        cold[i] = ask(alone, &r);
+        r.priority = i == 2 ? 7 : -7;
+        if (i == 2) /* the others have begun to answer */
+            for (int k = 0; k < 40; k++) {
+                assert_int_equal(carat_step(e, &err), 1);
+                take_events(e, a, N);
+            }
+        a[i].request = submit(e, &r);
+    }
+    assert_true(a[1].n > 10);
+    int32_t n = a[1].n;
+    while (!a[2].is_done) {
+        assert_int_equal(carat_step(e, &err), 1);
+        take_events(e, a, N);
+        check_pages(e);
+    }
+    assert_int_equal(a[1].n, n); /* a pause */
+    assert_int_equal(carat_engine_stats(e)->preemptions, 1);
+    run_checked(e, a, N);
+    for (int i = 0; i < N; i++) {
+        check_same(&a[i], &cold[i]);
+        assert_int_equal(a[i].done.n_preempted, i == 1);
+    }
+    assert_true(carat_engine_stats(e)->prompt_rows < 3 * 150 + (uint64_t)n + PAGE);
+    carat_engine_close(e);
+    carat_engine_close(alone);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -322,6 +366,7 @@ int main(void)
         cmocka_unit_test(a_shared_beginning_is_read_once),
         cmocka_unit_test(those_who_wait_go_on_without_their_leader),
         cmocka_unit_test(many_requests_share_a_pool_for_one),
+        cmocka_unit_test(a_higher_priority_takes_a_slot),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);
 }
