@@ -3,7 +3,8 @@
 
     bench/load.py list                            scenarios, and what they must reach
     bench/load.py run [NAME ...]                  measures them (all for the backend by default)
-    bench/load.py table RESULTS.jsonl             the table again, of kept results
+    bench/load.py table RESULTS.csv ...           the table again, of kept results (.jsonl too): of
+                                                  each scenario those in the last file that has it
 
 Options: --programs DIR (a build folder, or that of `bench/gpu.sh pack`; build/release), --backend
 cuda|cpu, --repeat N (3), --limit SECONDS for everything (540; what does not fit is left out and
@@ -141,7 +142,7 @@ def values_of(rows, name, key):
     scenario, group = name.split(".")
     chosen = [row for row in rows if row["scenario"] == scenario and group_of(row) == group]
     if key == "avg_ts":
-        return [value for row in chosen for value in row["samples_ts"]]
+        return [value for row in chosen for value in row.get("samples_ts", [row["avg_ts"]])]
     return [row[key] for row in chosen if row.get(key) is not None]
 
 
@@ -171,6 +172,23 @@ def read_rows(text, scenario):
         if "kv_local_bytes" in row:
             row["kv_bytes"] = row["kv_local_bytes"] + row["kv_global_bytes"]
     return rows
+
+
+def number(text):
+    """A value of a CSV file."""
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        return text or None
+
+
+def read_kept(path):
+    """Rows of a kept file: keys that belong to the other kind of row are left out."""
+    text = pathlib.Path(path).read_text(encoding="utf-8")
+    if not path.endswith(".csv"):
+        return read_rows(text, "")
+    rows = [{k: number(v) for k, v in row.items()} for row in csv.DictReader(text.splitlines())]
+    return [{k: v for k, v in row.items() if v is not None} for row in rows]
 
 
 def write_csv(path, rows):
@@ -311,8 +329,11 @@ def main():
         for f in FIGURES:
             print(f"{f.row:24} {f.must:>8} {f.predicted:>8}  {f.title}")
         return
+    rows = []
     for path in options.names:
-        print_table(read_rows(pathlib.Path(path).read_text(encoding="utf-8"), ""))
+        new = read_kept(path)
+        rows = [r for r in rows if r["scenario"] not in {n["scenario"] for n in new}] + new
+    print_table(rows)
 
 
 if __name__ == "__main__":
