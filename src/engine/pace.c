@@ -12,7 +12,7 @@ enum {
     ROWS_TILE = 64,   /* products compute so many rows of a step together */
     GROWTH = 2,       /* at most so many times the largest step that was measured */
     TRIAL_EVERY = 16, /* steps */
-    TRIALS_MAX = 3    /* whatever the estimate says */
+    TRIALS_MAX = 6    /* each failed one doubles the steps to the next, up to so often */
 };
 
 void pace_init(struct pace *p, double limit)
@@ -56,6 +56,14 @@ static void begin_mixed(struct estimate *e, const struct pace_step *s, double se
     estimate_init(e, 6, theta, spread);
 }
 
+static double limit_of(const struct pace *p, const struct pace_step *step)
+{
+    double x[ESTIMATE_FEATURES];
+    decode_features(step, x);
+    double twice = 2 * estimate_mean(&p->decode, x);
+    return (twice > p->limit ? twice : p->limit) * (1 - MARGIN);
+}
+
 void pace_note(struct pace *p, const struct pace_step *s, double seconds)
 {
     double x[ESTIMATE_FEATURES];
@@ -74,19 +82,12 @@ void pace_note(struct pace *p, const struct pace_step *s, double seconds)
     estimate_learn(e, x, seconds);
     p->largest -= p->largest / 256;
     if (s->n_prompt > p->largest) p->largest = s->n_prompt;
-    if (is_few && p->since_many < TRIAL_EVERY) p->since_many++;
+    if (is_few && p->since_many < TRIAL_EVERY << TRIALS_MAX) p->since_many++;
     if (is_few) return;
     if (s->n_decode == 0) return;
     p->since_many = 0;
-    if (p->n_many < TRIALS_MAX) p->n_many++;
-}
-
-static double limit_of(const struct pace *p, const struct pace_step *step)
-{
-    double x[ESTIMATE_FEATURES];
-    decode_features(step, x);
-    double twice = 2 * estimate_mean(&p->decode, x);
-    return (twice > p->limit ? twice : p->limit) * (1 - MARGIN);
+    bool is_slow = seconds > SLACK * limit_of(p, s);
+    p->n_slow = !is_slow ? 0 : p->n_slow < TRIALS_MAX ? p->n_slow + 1 : TRIALS_MAX;
 }
 
 /* What so many prompt rows take, with `sigmas` standard deviations of doubt added. */
@@ -125,15 +126,15 @@ static int32_t most_fitting(const struct estimate *e, const struct pace_step *st
 }
 
 /* The smallest step of many rows, where no larger one fits. A few rows of a prompt with many keys
- * take about as long, so a little more than the limit is better than them. Three steps are tried
- * whatever the estimate says, as first steps may be slow; but not where even few rows take too
- * long: on a processor each row takes its time. */
+ * take about as long, so a little more than the limit is better than them. Now and then it is tried
+ * whatever the estimate says, as first steps may have been slow; but not where even few rows take
+ * too long: on a processor each row takes its time. */
 static bool is_worth_trying(const struct pace *p, const struct pace_step *step, int32_t rows,
                             double limit)
 {
     int32_t few = STEADY_ROWS - step->n_decode;
-    if (p->n_many >= TRIALS_MAX) return seconds_of(&p->many, step, rows, 0) <= SLACK * limit;
-    if (p->since_many < TRIAL_EVERY || p->few.n == 0) return false;
+    if (p->many.n > 0 && seconds_of(&p->many, step, rows, 0) <= SLACK * limit) return true;
+    if (p->since_many < TRIAL_EVERY << p->n_slow || p->few.n == 0) return false;
     return few <= 0 || seconds_of(&p->few, step, few, 0) <= 1.5 * limit;
 }
 
