@@ -54,6 +54,9 @@ static int read_text(struct form *f, const struct form_option *option, const cha
         buf_add_text(&f->text, value);
         return CARAT_OK;
     }
+    if (!*value)
+        return err_set(err, CARAT_EUSAGE, "%s: a file%s expected, nothing found", f->option,
+                       option->is_text ? " or the text itself" : "");
     f->source = value;
     int status = file_read_some(value, JSON_BYTES_MAX, &f->text, err);
     if (status == CARAT_EUSAGE)
