@@ -15,6 +15,7 @@ int main(int argc, char **argv)
     carat_model *model = NULL;
     carat_engine *engine = NULL;
     carat_answer *answer = NULL;
+    carat_grammar *grammar = NULL; /* of tools or a response_format; else it stays NULL */
     struct carat_error err;
     static struct carat_request request; /* zeroed: defaults */
     carat_request_id id;
@@ -26,7 +27,10 @@ int main(int argc, char **argv)
     if (!status) status = carat_engine_open(&engine, model, NULL, &err);
     if (!status)
         status = carat_chat_tokenize_json(model, argv[2], strlen(argv[2]), &ids, &n_ids, &err);
+    if (!status)
+        status = carat_grammar_open_chat_json(&grammar, model, argv[2], strlen(argv[2]), &err);
     if (!status) status = carat_answer_open(&answer, model, ids, n_ids, NULL, &err);
+    request.grammar = grammar;
     request.prompt = ids;
     request.n_prompt = n_ids;
     if (!status) request.sampling = carat_model_info(model)->sampling;
@@ -48,6 +52,7 @@ int main(int argc, char **argv)
     carat_free(ids);
     carat_answer_close(answer);
     carat_engine_close(engine);
+    carat_grammar_close(grammar);
     carat_model_close(model);
     return carat_exit_status((enum carat_status)status);
 }

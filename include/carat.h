@@ -6,16 +6,19 @@
  *   open a model file          carat_model_open
  *   start an engine on it      carat_engine_open: takes all memory
  *   make a prompt of ids       carat_chat_tokenize_json, carat_chat_tokenize, carat_tokenize
+ *   hold the answer to a form  carat_grammar_open_chat_json, _json_schema, _gbnf (optional)
  *   ask                        carat_submit; carat_answer_open, when text is wanted
  *   until the DONE event       carat_step; carat_next_event until NULL; carat_answer_push
- *   close, in reverse order    carat_answer_close, carat_engine_close, carat_model_close
+ *   close, in reverse order    carat_answer_close, carat_engine_close, carat_grammar_close,
+ *                              carat_model_close
  *
  * examples/generate.c does this on one page.
  *
  * Rules
  * 1. Functions that can fail return CARAT_OK or a negative status and fill `err` (which may be
  *    NULL). Nothing here prints, exits or reads the environment.
- * 2. A carat_model does not change: any thread may use it. It must outlive what was opened on it.
+ * 2. A carat_model and a carat_grammar do not change: any thread may use them. A model must outlive
+ *    what was opened on it, a grammar the requests that have it.
  *    Everything else belongs to one thread at a time, except that any thread may call
  *    carat_cancel.
  * 3. Memory handed to the caller is freed with carat_free. Everything else is borrowed.
@@ -288,7 +291,7 @@ enum carat_matmul { CARAT_MATMUL_AUTO, CARAT_MATMUL_INT8, CARAT_MATMUL_FP16 };
 enum carat_ple { CARAT_PLE_AUTO, CARAT_PLE_GPU, CARAT_PLE_PINNED, CARAT_PLE_HOST };
 
 /* Whether a GPU reads the keys and values of a beginning that several sequences share once for all
- * of them: the same bits either way. AUTO: where that is known to be faster, nowhere as yet. */
+ * of them: the same bits either way. AUTO: for 16 sequences and 8192 positions or more. */
 enum carat_cascade { CARAT_CASCADE_AUTO, CARAT_CASCADE_ON, CARAT_CASCADE_OFF };
 
 struct carat_memory;

@@ -23,7 +23,7 @@ static const struct form_option {
     {OPT_JSON_SCHEMA_FILE, "json_schema", NULL},
     {OPT_GRAMMAR, "grammar", is_grammar_text},
     {OPT_GRAMMAR_FILE, "grammar", NULL},
-    {OPT_FORMAT, "json_schema", NULL},
+    {OPT_FORMAT, "response_format", NULL},
 };
 
 /* The one option that is set, on the command line or else in the environment; NULL: none is. */
@@ -50,16 +50,13 @@ static int find_option(const struct options *o, const struct form_option **out,
 static int read_text(struct form *f, const struct form_option *option, const char *value,
                      struct carat_error *err)
 {
-    option_spelling(option->id, 0, f->option, sizeof f->option);
-    f->source = f->option;
-    if (option->id == OPT_FORMAT) {
-        buf_add_text(&f->text, "{\"type\":\"object\"}");
-        return CARAT_OK;
-    }
     if (option->is_text && option->is_text(value)) {
         buf_add_text(&f->text, value);
         return CARAT_OK;
     }
+    if (!*value)
+        return err_set(err, CARAT_EUSAGE, "%s: a file%s expected, nothing found", f->option,
+                       option->is_text ? " or the text itself" : "");
     f->source = value;
     int status = file_read_some(value, JSON_BYTES_MAX, &f->text, err);
     if (status == CARAT_EUSAGE)
@@ -68,21 +65,44 @@ static int read_text(struct form *f, const struct form_option *option, const cha
     return status;
 }
 
+static struct carat_value text_value(const char *text, size_t length)
+{
+    struct carat_value value = {.kind = CARAT_STRING};
+    value.as.string.data = text;
+    value.as.string.length = length;
+    return value;
+}
+
+/* {"type": "json_object"} */
+static void set_format(struct form *f)
+{
+    f->type.key.data = "type";
+    f->type.key.length = strlen("type");
+    f->type.value = text_value("json_object", strlen("json_object"));
+    f->member.value = (struct carat_value){.kind = CARAT_OBJECT};
+    f->member.value.as.object.members = &f->type;
+    f->member.value.as.object.count = 1;
+}
+
 int form_read(struct form *f, const struct options *o, struct carat_error *err)
 {
     const struct form_option *option;
     TRY(find_option(o, &option, err));
     if (!option) return CARAT_OK;
-    TRY(read_text(f, option, opt_text(o, option->id), err));
+    option_spelling(option->id, 0, f->option, sizeof f->option);
+    f->source = f->option;
+    if (option->id == OPT_FORMAT)
+        set_format(f);
+    else
+        TRY(read_text(f, option, opt_text(o, option->id), err));
     if (f->text.failed) return err_no_memory(err, f->source, f->text.length);
     f->is_set = true;
     f->is_flag = o->values[option->id].is_flag;
     f->member.key.data = option->member;
     f->member.key.length = strlen(option->member);
+    if (option->id == OPT_FORMAT) return CARAT_OK;
     if (strcmp(option->member, "grammar") == 0) {
-        f->member.value = (struct carat_value){.kind = CARAT_STRING};
-        f->member.value.as.string.data = buf_text(&f->text);
-        f->member.value.as.string.length = f->text.length;
+        f->member.value = text_value(buf_text(&f->text), f->text.length);
         return CARAT_OK;
     }
     int status = json_tree_read(&f->schema, buf_text(&f->text), f->text.length, JSON_PLAIN, err);

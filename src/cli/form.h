@@ -9,7 +9,8 @@
 struct form {
     struct buf text;            /* a grammar */
     struct json_tree schema;    /* or a schema */
-    struct carat_member member; /* of a chat request: "grammar" or "json_schema" */
+    struct carat_member type;   /* of --format */
+    struct carat_member member; /* of a chat request: "grammar", "json_schema", "response_format" */
     bool is_set, is_flag;       /* is_flag: on the command line */
     char option[32];
     const char *source; /* for messages: the option, or its file */

@@ -103,7 +103,8 @@ int budget_check(const struct layout *y, struct carat_error *err)
             "weights in the form of %s; %.1f MB available",
             y->n_ctx, y->n_seq, y->n_seq == 1 ? "" : "s", (double)budget_needed(y, site) / 1e6,
             (double)t->placement.device_bytes / 1e6, t->backend->name, (double)t->available / 1e6);
-    err_hint(err, "take a smaller context (-c), fewer sequences, or %s%s",
+    err_hint(err, "take a smaller %s, fewer sequences, or %s%s",
+             y->shares_pages && y->cache_bytes ? "--cache-memory or context (-c)" : "context (-c)",
              y->n_targets > 1 ? "other --gpu-layers" : "--kv-type q8_0",
              t->is_limited ? "; --gpu-memory allows no more" : "");
     return CARAT_EMEMORY;

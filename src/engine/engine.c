@@ -59,13 +59,25 @@ static int take_memory(carat_engine *e, const struct carat_engine_options *o,
     return CARAT_OK;
 }
 
-/* Host memory of an engine: a row of logits per sequence to choose tokens from, and a few megabytes
- * for requests, stacks and page tables. All is counted, because a process that takes the last byte
- * of its cgroup is killed without a message. */
-static uint64_t host_bytes(const carat_model *model, const struct carat_engine_options *options)
+/* Places for requests and events. */
+static uint64_t queue_bytes(uint64_t n_seq, uint64_t n_requests)
 {
-    uint64_t n_seq = options && options->n_seq > 0 ? (uint64_t)options->n_seq : 1;
-    return HOST_REST + n_seq * (uint64_t)model->config.n_vocab * sizeof(float);
+    uint64_t event =
+        2 * (sizeof(struct carat_event) + CARAT_TOP_LOGPROBS_MAX * sizeof(struct carat_logprob));
+    uint64_t request = sizeof(struct sequence) + sizeof(struct cancel_slot) +
+                       sizeof(struct schedule_item) + sizeof(struct sequence *) + sizeof(int32_t) +
+                       sizeof(struct fair_key) + event;
+    return n_requests * request + n_seq * EVENTS_PER_SLOT * event;
+}
+
+/* Host memory of an engine: a row of logits per sequence to choose tokens from, the queue, and a
+ * few megabytes for prompts, stacks and page tables. All is counted, because a process that takes
+ * the last byte of its cgroup is killed without a message. */
+static uint64_t host_bytes(const carat_model *model, const struct carat_engine_options *o)
+{
+    uint64_t n_seq = o->n_seq > 0 ? (uint64_t)o->n_seq : 1;
+    return HOST_REST + n_seq * (uint64_t)model->config.n_vocab * sizeof(float) +
+           queue_bytes(n_seq, n_seq + (uint64_t)o->n_queue);
 }
 
 struct layout_source engine_source(const carat_model *model,

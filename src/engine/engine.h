@@ -45,7 +45,7 @@ struct carat_engine {
     struct carat_stats stats;
 };
 
-/* What an engine's runner is made from. */
+/* What an engine's runner is made from. `options` are those of options_copy. */
 struct layout_source engine_source(const carat_model *model,
                                    const struct carat_engine_options *options);
 

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { ESTIMATE_FEATURES = 5 };
+enum { ESTIMATE_FEATURES = 6 };
 
 struct estimate {
     int32_t n;                                        /* features */

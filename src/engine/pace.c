@@ -1,18 +1,23 @@
 #include "engine/pace.h"
 
-#define SIGMAS 2.0
+#include "engine/limits.h"
+
+#define SIGMAS 1.0
 #define NO_LIMIT 3600.0
 #define MARGIN 0.02 /* of the limit: what the caller does between two steps */
+#define SLACK 1.15  /* of the limit, where a prompt would otherwise go on many times slower */
 
 enum {
-    ROWS_LEAST = 16, /* a prompt goes on, whatever the limit says */
-    ROWS_TILE = 64,  /* products compute so many rows of a step together */
-    GROWTH = 2       /* at most so many times the largest step that was measured */
+    ROWS_LEAST = 16,  /* a prompt goes on, whatever the limit says */
+    ROWS_TILE = 64,   /* products compute so many rows of a step together */
+    GROWTH = 2,       /* at most so many times the largest step that was measured */
+    TRIAL_EVERY = 16, /* steps */
+    TRIALS_MAX = 6    /* each failed one doubles the steps to the next, up to so often */
 };
 
 void pace_init(struct pace *p, double limit)
 {
-    *p = (struct pace){.limit = limit};
+    *p = (struct pace){.limit = limit, .since_many = TRIAL_EVERY};
 }
 
 static void decode_features(const struct pace_step *s, double *x)
@@ -29,6 +34,7 @@ static void mixed_features(const struct pace_step *s, double *x)
     x[2] = s->prompt_positions;
     x[3] = s->decode_positions;
     x[4] = s->n_decode > 0;
+    x[5] = s->prompt_positions / s->n_prompt;
 }
 
 /* The first measurement sets the scale: nothing else tells a fast device from a slow one. Rows that
@@ -44,9 +50,18 @@ static void begin_decode(struct estimate *e, const struct pace_step *s, double s
 static void begin_mixed(struct estimate *e, const struct pace_step *s, double seconds)
 {
     double row = seconds / (s->n_decode + s->n_prompt);
-    const double theta[] = {0.3 * seconds, 0.7 * row, row / (1 << 17), row / (1 << 17), 0};
-    const double spread[] = {0.5 * seconds, row, row / (1 << 16), row / (1 << 16), 0.3 * seconds};
-    estimate_init(e, 5, theta, spread);
+    const double theta[] = {0.3 * seconds, 0.7 * row, row / (1 << 17), row / (1 << 17), 0, 0};
+    const double spread[] = {0.5 * seconds,   row,           row / (1 << 16),
+                             row / (1 << 16), 0.3 * seconds, seconds / (1 << 16)};
+    estimate_init(e, 6, theta, spread);
+}
+
+static double limit_of(const struct pace *p, const struct pace_step *step)
+{
+    double x[ESTIMATE_FEATURES];
+    decode_features(step, x);
+    double twice = 2 * estimate_mean(&p->decode, x);
+    return (twice > p->limit ? twice : p->limit) * (1 - MARGIN);
 }
 
 void pace_note(struct pace *p, const struct pace_step *s, double seconds)
@@ -60,30 +75,32 @@ void pace_note(struct pace *p, const struct pace_step *s, double seconds)
         if (s->n_decode > p->widest) p->widest = s->n_decode;
         return;
     }
-    if (p->mixed.n == 0) begin_mixed(&p->mixed, s, seconds);
+    bool is_few = s->n_decode + s->n_prompt <= STEADY_ROWS;
+    struct estimate *e = is_few ? &p->few : &p->many;
+    if (e->n == 0) begin_mixed(e, s, seconds);
     mixed_features(s, x);
-    estimate_learn(&p->mixed, x, seconds);
+    estimate_learn(e, x, seconds);
     p->largest -= p->largest / 256;
     if (s->n_prompt > p->largest) p->largest = s->n_prompt;
+    if (is_few && p->since_many < TRIAL_EVERY << TRIALS_MAX) p->since_many++;
+    if (is_few) return;
+    if (s->n_decode == 0) return;
+    p->since_many = 0;
+    bool is_slow = seconds > SLACK * limit_of(p, s);
+    p->n_slow = !is_slow ? 0 : p->n_slow < TRIALS_MAX ? p->n_slow + 1 : TRIALS_MAX;
 }
 
-static double limit_of(const struct pace *p, const struct pace_step *step)
-{
-    double x[ESTIMATE_FEATURES];
-    decode_features(step, x);
-    double twice = 2 * estimate_mean(&p->decode, x);
-    return (twice > p->limit ? twice : p->limit) * (1 - MARGIN);
-}
-
-static bool fits(const struct pace *p, const struct pace_step *step, double position, int32_t rows,
-                 double limit)
+/* What so many prompt rows take, with `sigmas` standard deviations of doubt added. */
+static double seconds_of(const struct estimate *e, const struct pace_step *step, int32_t rows,
+                         double sigmas)
 {
     struct pace_step s = *step;
     double x[ESTIMATE_FEATURES];
+    double position = step->n_prompt > 0 ? step->prompt_positions / step->n_prompt : 0;
     s.n_prompt = rows;
     s.prompt_positions = position * rows;
     mixed_features(&s, x);
-    return estimate_high(&p->mixed, x, SIGMAS) <= limit;
+    return estimate_high(e, x, sigmas);
 }
 
 /* Rows that fill the tiles of a step, with the decode rows in them. */
@@ -93,25 +110,50 @@ static int32_t whole(int32_t rows, int32_t n_decode)
     return filling >= ROWS_LEAST ? filling : rows / ROWS_LEAST * ROWS_LEAST;
 }
 
+/* The most rows, low to high, that fit into the limit; 0: not even `low`. */
+static int32_t most_fitting(const struct estimate *e, const struct pace_step *step, int32_t low,
+                            int32_t high, double limit)
+{
+    if (e->n == 0 || low > high || seconds_of(e, step, low, SIGMAS) > limit) return 0;
+    if (seconds_of(e, step, high, SIGMAS) <= limit) return high;
+    int32_t least = low;
+    while (high - low > ROWS_LEAST) { /* low fits, high does not */
+        int32_t middle = low + (high - low) / 2;
+        *(seconds_of(e, step, middle, SIGMAS) <= limit ? &low : &high) = middle;
+    }
+    int32_t rows = whole(low, step->n_decode);
+    return rows > least ? rows : least;
+}
+
+/* The smallest step of many rows, where no larger one fits. A few rows of a prompt with many keys
+ * take about as long, so a little more than the limit is better than them. Now and then it is tried
+ * whatever the estimate says, as first steps may have been slow; but not where even few rows take
+ * too long: on a processor each row takes its time. */
+static bool is_worth_trying(const struct pace *p, const struct pace_step *step, int32_t rows,
+                            double limit)
+{
+    int32_t few = STEADY_ROWS - step->n_decode;
+    if (p->many.n > 0 && seconds_of(&p->many, step, rows, 0) <= SLACK * limit) return true;
+    if (p->since_many < TRIAL_EVERY << p->n_slow || p->few.n == 0) return false;
+    return few <= 0 || seconds_of(&p->few, step, few, 0) <= 1.5 * limit;
+}
+
 int32_t pace_rows(const struct pace *p, const struct pace_step *step, double share,
                   int32_t rows_max)
 {
+    bool is_new = p->few.n == 0 && p->many.n == 0;
     if (p->limit >= NO_LIMIT) return rows_max;
-    if (step->n_decode == 0 && (share >= 1 || p->mixed.n == 0)) return rows_max;
+    if (step->n_decode == 0 && (share >= 1 || is_new)) return rows_max;
     /* Decode steps of unknown length: one step without prompt rows tells. */
     if (step->n_decode > 2 * p->widest) return 0;
-    int32_t low = ROWS_LEAST, high = rows_max;
-    if (high > GROWTH * p->largest) high = GROWTH * p->largest;
-    if (p->mixed.n == 0 || high <= low) return low < rows_max ? low : rows_max;
     double limit = share * limit_of(p, step);
-    double position = step->n_prompt > 0 ? step->prompt_positions / step->n_prompt : 0;
-    if (fits(p, step, position, high, limit)) return high;
-    while (high - low > ROWS_LEAST) { /* low fits, or is the least; high does not fit */
-        int32_t middle = low + (high - low) / 2;
-        if (fits(p, step, position, middle, limit))
-            low = middle;
-        else
-            high = middle;
-    }
-    return whole(low, step->n_decode);
+    int32_t few = STEADY_ROWS - step->n_decode, low = few > 0 ? few + ROWS_TILE : 1,
+            high = rows_max;
+    if (high > GROWTH * p->largest) high = GROWTH * p->largest;
+    int32_t rows = most_fitting(&p->many, step, low, high, limit);
+    if (rows > 0) return rows;
+    if (low <= rows_max && is_worth_trying(p, step, low, limit)) return low;
+    rows = most_fitting(&p->few, step, ROWS_LEAST, few < high ? few : high, limit);
+    if (rows > 0) return rows;
+    return ROWS_LEAST < rows_max ? ROWS_LEAST : rows_max;
 }

@@ -2,11 +2,14 @@
  * decodes. Learned from measured steps:
  *
  *   a decode step      one + rows + positions of the rows
- *   with prompt rows   one + all rows + positions of prompt rows + positions of decode rows
- *                      + one more if somebody decodes (such steps are launched in another way)
+ *   with prompt rows   one + all rows + positions of prompt rows + their mean + positions of
+ *                      decode rows + one more if somebody decodes
  *
- * each with a coefficient. Positions stand for the keys that attention reads. Pure: steps and
- * seconds go in, rows come out. No allocation. */
+ * each with a coefficient. Positions stand for the keys that attention reads; a few rows of a
+ * prompt take as long as the keys are many, however few rows there are. Steps of up to STEADY_ROWS
+ * rows and larger ones are learned apart: a GPU computes them in two ways, of which the second
+ * costs more at once and a tenth for each row. Pure: steps and seconds go in, rows come out. No
+ * allocation. */
 #ifndef ENGINE_PACE_H
 #define ENGINE_PACE_H
 
@@ -18,13 +21,16 @@ struct pace_step {
 };
 
 struct pace {
-    double limit; /* seconds */
-    struct estimate decode, mixed;
-    int32_t widest;  /* the most rows of a measured decode step */
-    int32_t largest; /* the most prompt rows of measured steps, slowly forgotten */
+    double limit;                      /* seconds */
+    struct estimate decode, few, many; /* the last two: with prompt rows */
+    int32_t widest;                    /* the most rows of a measured decode step */
+    int32_t largest;    /* the most prompt rows of measured steps, slowly forgotten */
+    int32_t since_many; /* steps of `few` since the last one of `many` */
+    int32_t n_slow;     /* of these in a row took longer than the limit, up to a few */
 };
 
-/* Steps with decode rows should take at most `limit` seconds, or twice a decode step if longer.
+/* Steps with decode rows should take at most `limit` seconds, or twice a decode step if longer; up
+ * to a seventh more where a prompt with many keys would otherwise go on many times slower.
  * From an hour on there is no limit: then rows do not depend on times. */
 void pace_init(struct pace *p, double limit);
 

@@ -237,7 +237,7 @@ const struct bucket *plans_get(const struct plans *p, int32_t n_token, int32_t n
         const int32_t *rows_max = p->buckets[i].rows_max;
         if (n_token <= rows_max[ROWS_TOKEN] && n_out <= rows_max[ROWS_OUT]) return &p->buckets[i];
     }
-    carat_assert(!"a step larger than every plan");
+    carat_assert(false && "a step larger than every plan");
     return NULL;
 }
 

@@ -219,7 +219,8 @@ int chat_grammar_open(carat_grammar **out, const struct vocab *v, const struct t
     struct chat c = {.b = &builder, .v = v, .request = request, .err = err};
     const struct carat_value *thinks = json_member(request, "enable_thinking");
     struct grammar_options options = {.takes_thoughts =
-                                          thinks->kind == CARAT_BOOL && thinks->as.boolean};
+                                          thinks->kind == CARAT_BOOL && thinks->as.boolean,
+                                      .call = vocab_special(v, VOCAB_CALL_BEGIN)};
     const struct expr *body;
     *out = NULL;
     int status = make_root(&c, &body, &options.trigger);

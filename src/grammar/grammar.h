@@ -17,6 +17,8 @@ struct grammar_options {
     int32_t trigger; /* < 0: the root rule from the first token on. Else text is free until this id,
                         with which the root rule begins; free again when the rule is complete */
     bool takes_thoughts; /* thoughts may come before anything that the root rule takes */
+    int32_t call; /* > 0: the id that begins a call of a tool, and so ends a thought. It is the one
+                     thing in thoughts that is not free */
 };
 
 /* A place in the machine that must survive compacting. */

@@ -91,12 +91,21 @@ static bool may_think(const struct grammar_state *s)
            !has_trigger(s);
 }
 
+/* Whoever reads the answer takes a call for one in a thought too. */
+static bool ends_thought(const struct grammar_state *s, int32_t id)
+{
+    return s->g->options.call > 0 && id == s->g->options.call;
+}
+
 bool grammar_state_allows(struct grammar_state *s, int32_t id)
 {
     if (id < 0 || id >= s->g->index->n_vocab) return false;
     switch (s->mode) {
     case MODE_FREE: return true;
-    case MODE_THOUGHT: return s->after_thought == MODE_FREE || !is_stop(s, id);
+    case MODE_THOUGHT:
+        if (s->after_thought == MODE_FREE) return true;
+        if (!ends_thought(s, id)) return !is_stop(s, id);
+        break;
     case MODE_DEAD: return false;
     case MODE_BOUND: break;
     }
@@ -138,7 +147,8 @@ void grammar_state_accept(struct grammar_state *s, int32_t id)
         }
         break;
     case MODE_THOUGHT:
-        if (id == x->channel_end) s->mode = s->after_thought;
+        if (id == x->channel_end || ends_thought(s, id)) s->mode = s->after_thought;
+        if (ends_thought(s, id)) grammar_state_accept(s, id);
         break;
     case MODE_BOUND:
         if (id == x->channel_begin && may_think(s))
@@ -161,9 +171,13 @@ void grammar_state_mask(struct grammar_state *s, uint64_t *bits)
     const struct token_index *x = s->g->index;
     memset(bits, 0, index_words(x) * sizeof *bits);
     if (s->mode == MODE_FREE || s->mode == MODE_THOUGHT) set_all(x, bits);
-    if (s->mode == MODE_THOUGHT && s->after_thought != MODE_FREE)
+    if (s->mode == MODE_THOUGHT && s->after_thought != MODE_FREE) {
+        int32_t call = s->g->options.call;
         for (uint32_t i = 0; i < x->n_stops; i++)
             bits[x->stops[i] / 64] &= ~((uint64_t)1 << x->stops[i] % 64);
+        if (call > 0 && !grammar_state_allows(s, call))
+            bits[call / 64] &= ~((uint64_t)1 << call % 64);
+    }
     if (s->mode != MODE_BOUND) return;
     if (!grammar_mask(s->g, &s->user, bits)) {
         memset(bits, 0, index_words(x) * sizeof *bits);

@@ -5,7 +5,8 @@
 struct share_least share_least_of(enum share_kind kind)
 {
     if (kind == SHARE_ON) return (struct share_least){2, KV_PAGE};
-    return (struct share_least){0, 0}; /* AUTO too, until it is measured where it pays */
+    if (kind == SHARE_OFF) return (struct share_least){0, 0};
+    return (struct share_least){16, 8192}; /* measured (H200): docs/benchmarks.md */
 }
 
 struct search {

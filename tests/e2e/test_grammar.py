@@ -70,6 +70,8 @@ def test_schemas_come_from_files_too():
         expect_error(carat("run", MODEL, "x", "-jf", path + "x"), 2, path + "x")
         expect_error(carat("run", MODEL, "x", "-j", path + "x"), 2, path + "x", "hint")
     expect_error(carat("run", MODEL, "x", "-j", '{"type": 3'), 2, "--json-schema: ", "line 1")
+    for option in "--json-schema", "--grammar-file":
+        expect_error(carat("run", MODEL, "x", option, ""), 2, option + ": a file", "nothing found")
 
 
 def test_grammars():

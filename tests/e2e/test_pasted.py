@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 from program import (DEMO, PROGRAM, Skip, Terminal, carat, environment, expect, expect_error,
-                     expect_status, main)
+                     expect_status, libraries, main)
 
 LINES = pathlib.Path(__file__).with_name("pasted_lines.txt")
 LINKS = ("carat", "llama-cli", "llama-completion", "llama-bench", "llama-perplexity",
@@ -89,10 +89,13 @@ def test_lines_of_other_programs_do_what_is_said():
         raise Skip("models/demo.gguf is not there")
     lines = read_lines()
     expect(len(lines) >= 50, f"{len(lines)} lines")
+    has_json = "jansson" in libraries()
     problems = []
     with tempfile.TemporaryDirectory() as folder:
         make_folder(folder)
         for number, outcome, words, line in lines:
+            if not has_json and re.search(r" (-j|-jf|--json-schema\S*) ", line):
+                outcome, words = "refused", ["built without jansson"]
             problem = problem_of(outcome, words, run_line(line, folder))
             if problem:
                 problems.append(f"{LINES.name}:{number}: {line}: {problem}")

@@ -51,6 +51,7 @@ def test_members_act_as_options_do():
 
 
 def test_a_file_and_a_pipe_are_the_same():
+    need_json()
     request = {"messages": HELLO, "max_tokens": 5, "seed": 3}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(request, file)

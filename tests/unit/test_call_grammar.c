@@ -603,7 +603,8 @@ static void whatever_is_allowed_needs_no_repair(void **state)
 #define STOP "<|tool_call>call:stop{}<tool_call|>"
 #define JSON_FORMAT "'response_format':{'type':'json_object'}"
 #define ON "'enable_thinking':true,"
-#define THOUGHT "<|channel>thought\nabc <|tool_call> x<channel|>"
+#define OPEN_THOUGHT "<|channel>thought\nabc"
+#define THOUGHT "<|channel>thought\nabc x<channel|>"
 
 enum outcome {
     REFUSED, /* an id is not allowed */
@@ -641,6 +642,15 @@ static bool is_closed(struct grammar_state *s)
     return true;
 }
 
+/* Every bit of the mask says what the check says. */
+static void check_mask(struct grammar_state *s)
+{
+    uint64_t mask[64];
+    grammar_state_mask(s, mask);
+    for (int32_t id = 0; id < vocab_count(shared_vocab()); id++)
+        assert_int_equal(mask[id / 64] >> (id % 64) & 1, grammar_state_allows(s, id));
+}
+
 static enum outcome outcome_of(const char *request, const char *answer)
 {
     carat_grammar *g = NULL;
@@ -654,7 +664,11 @@ static enum outcome outcome_of(const char *request, const char *answer)
                                       false, &ids, &n, &err),
                      CARAT_OK);
     assert_int_equal(grammar_state_open(&s, g, NULL, 0, &err), CARAT_OK);
-    while (i < n && grammar_state_allows(s, ids[i])) grammar_state_accept(s, ids[i++]);
+    for (; i < n && grammar_state_allows(s, ids[i]); i++) {
+        check_mask(s);
+        grammar_state_accept(s, ids[i]);
+    }
+    check_mask(s);
     enum outcome outcome = i < n                           ? REFUSED
                            : !grammar_state_is_complete(s) ? PARTIAL
                            : is_closed(s)                  ? CLOSED
@@ -689,6 +703,15 @@ static const struct {
     {"{" TOOLS ",'tool_choice':'required'}", "<|channel>", REFUSED},
     {"{" JSON_FORMAT "}", "<|channel>", REFUSED},
     {"{'enable_thinking':false," JSON_FORMAT "}", "<|channel>", REFUSED},
+    /* a call ends a thought, and is held to its form there too */
+    {"{" ON TOOLS "}", OPEN_THOUGHT "<|tool_call>call:now{zone:3", REFUSED},
+    {"{" ON TOOLS "}", OPEN_THOUGHT NOW "text", WHOLE},
+    {"{" ON TOOLS ",'tool_choice':'required'}", OPEN_THOUGHT NOW STOP, WHOLE},
+    {"{" ON TOOLS ",'tool_choice':'required'}", OPEN_THOUGHT, PARTIAL},
+    {"{" ON TOOLS ",'tool_choice':'none'}", OPEN_THOUGHT "<|tool_call>", REFUSED},
+    {"{" ON TOOLS ",'parallel_tool_calls':false}", OPEN_THOUGHT NOW, CLOSED},
+    {"{" ON JSON_FORMAT "}", OPEN_THOUGHT "<|tool_call>", REFUSED},
+    {"{" ON TOOLS "," JSON_FORMAT "}", OPEN_THOUGHT STOP, WHOLE},
     /* one call at most */
     {"{" TOOLS ",'parallel_tool_calls':false}", "text", WHOLE},
     {"{" ON TOOLS ",'parallel_tool_calls':false}", THOUGHT "text " NOW, CLOSED},
@@ -869,9 +892,17 @@ int main(void)
 
 #else
 
+static void needs_jansson(void **state)
+{
+    (void)state;
+    print_message("built without jansson: skipped\n");
+    skip();
+}
+
 int main(void)
 {
-    return 0;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(needs_jansson)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
 #endif

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "carat_inspect.h"
 #include "engine/engine.h"
+#include "engine/options.h"
 #include "support/answers.h"
 
 enum { N_CTX = 128 };
@@ -346,12 +347,14 @@ static void what_does_not_fit_is_refused_with_need_and_have(void **state)
     count_from_now();
     assert_int_equal(carat_memory_estimate(models[GEMMA_31B], &options, &memory, &err), CARAT_OK);
     size_t needed = memory.total - memory.weights_mapped;
-    /* Not in the table: a few megabytes, a 256th, what is known of each page, and 65 rows of
-     * logits. */
+    /* Not in the table: requests, what is known of each page, a 256th, and a row of logits. */
+    struct carat_engine_options complete;
+    assert_int_equal(options_copy(&complete, &options, &err), CARAT_OK);
+    struct layout_source source = engine_source(models[GEMMA_31B], &complete);
+    size_t row = sizeof(float) * (size_t)carat_model_info(models[GEMMA_31B])->n_vocab;
+    assert_true(source.host_bytes > (4 << 20) + 64 * row);
     size_t pages = (size_t)memory.pages_local + (size_t)memory.pages_global;
-    size_t rest = (4 << 20) + needed / 256 +
-                  pages * paging_page_bytes(carat_model_info(models[GEMMA_31B])->window) +
-                  65 * sizeof(float) * (size_t)carat_model_info(models[GEMMA_31B])->n_vocab;
+    size_t rest = (size_t)source.host_bytes + pages * source.host_page_bytes + needed / 256 + row;
     counted.memory_available = needed + rest;
     assert_int_equal(carat_memory_estimate(models[GEMMA_31B], &options, &memory, &err), CARAT_OK);
     counted.memory_available = needed + rest - 1024;

@@ -407,6 +407,7 @@ static void a_cache_has_the_bytes_that_were_asked_for(void **state)
     }
     o.cache_bytes = INT64_MAX; /* more than there is */
     assert_int_equal(refuse(&o, 0, &err), CARAT_EMEMORY);
+    assert_non_null(strstr(err.hint, "--cache-memory"));
     o.cache_bytes = -1;
     assert_int_equal(refuse(&o, 0, &err), CARAT_EUSAGE);
     o.cache_bytes = 0;

@@ -65,6 +65,29 @@ static void launch_usual(struct program *p, const struct plan_usual *usual)
         launch_any(p, rows.n[ROWS_TOKEN], rows.n[ROWS_OUT]);
 }
 
+/* A size that so many rows are launched for. The first product of a new size costs cuBLAS 1 to 3 ms
+ * to choose and load a kernel (H200: a step of 7 ms took 22), so many rows come in a few sizes, all
+ * of which have been launched before the first request. Tiles of products have 128 rows: what is
+ * added costs next to nothing. */
+static int32_t whole_rows(const struct program *p, enum row_class class, int32_t rows)
+{
+    int32_t most = p->plan->rows_max[class], grain = rows <= 512 ? 64 : 128;
+    if (rows <= MATVEC_ROWS_MAX) return rows;
+    int32_t whole = (rows + grain - 1) / grain * grain;
+    return whole < most ? whole : most;
+}
+
+/* A step that is none of the usual ones. */
+static void launch_other(struct program *p, const struct step_rows *rows)
+{
+    struct step_rows whole = *rows;
+    struct step_arrays arrays = step_arrays_at(p->device->step_host, p->rows_max);
+    for (int c = 0; c < ROW_CLASS_COUNT; c++)
+        whole.n[c] = whole_rows(p, (enum row_class)c, rows->n[c]);
+    step_arrays_pad(&arrays, rows, whole.n);
+    launch_step(p, &whole);
+}
+
 /* Steps in which no row lives: the driver loads every kernel now, not under the first request.
  * Which ones depends on the number of rows. */
 static int warm_up(struct program *p, struct carat_error *err)
@@ -72,7 +95,10 @@ static int warm_up(struct program *p, struct carat_error *err)
     const int32_t *rows = p->plan->rows_max;
     memset(p->device->step_host, 0, step_bytes(p->rows_max));
     launch_any(p, rows[ROWS_TOKEN], rows[ROWS_OUT]);
-    for (int32_t n = rows[ROWS_TOKEN] / 2; n > MATVEC_ROWS_MAX; n /= 2) launch_any(p, n, 1);
+    for (int32_t n = MATVEC_ROWS_MAX + 1; n < rows[ROWS_TOKEN]; n++) {
+        n = whole_rows(p, ROWS_TOKEN, n);
+        launch_any(p, n, 1);
+    }
     for (int i = 0; i < p->plan->n_usual && !p->device->options.is_exact; i++)
         launch_usual(p, &p->plan->usual[i]);
     cudaError_t status = cudaStreamSynchronize(p->device->queue.stream);
@@ -226,7 +252,7 @@ static void launch_or_replay(struct program *p, const struct step *step,
         step_arrays_pad(&arrays, rows, p->plan->usual[usual].rows);
     }
     if (usual < 0) {
-        launch_step(p, rows);
+        launch_other(p, rows);
     } else if (!p->recorded[usual]) {
         launch_usual(p, &p->plan->usual[usual]);
     } else {

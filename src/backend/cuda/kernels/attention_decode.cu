@@ -59,12 +59,20 @@ void (*any_of(enum format format))(struct job)
     }
 }
 
+/* Chips for servers have the shared memory. */
+bool has_cascade(const struct queue *q, const struct job &j)
+{
+    bool is_large = q->capability == 80 || (q->capability >= 90 && q->capability < 120);
+    return is_large && j.a.step.is_packed && !j.a.is_exact && j.d == CASCADE_DIM &&
+           j.a.cache.format == FORMAT_F16;
+}
+
 void launch_splits(const struct queue *q, const struct job &j)
 {
     const struct kv_cache &cache = j.a.cache;
     dim3 grid(cache.n_heads * j.n_chunks, j.n_segments, j.n_rows);
     bool is_mma = !j.a.is_exact && cache.format == FORMAT_F16;
-    if (is_mma && j.d == CASCADE_DIM && j.a.step.is_packed)
+    if (j.a.step.is_packed)
         launch(q, attend_cascade, dim3(q->n_sm), CASCADE_DIM / 2, sizeof(struct cascade_shared), j);
     if (is_mma && j.d == 256)
         launch(q, attend_mma<256>, grid, 128, 0, j);
@@ -79,7 +87,9 @@ void launch_splits(const struct queue *q, const struct job &j)
 int attention_decode_prepare(void)
 {
     static const enum format formats[] = {FORMAT_F32, FORMAT_F16, FORMAT_BF16, FORMAT_Q8_0};
-    cudaError_t error = allow_shared(attend_cascade, sizeof(struct cascade_shared));
+    cudaError_t error = cudaSuccess;
+    if (allow_shared(attend_cascade, sizeof(struct cascade_shared)) != cudaSuccess)
+        (void)cudaGetLastError(); /* a chip that has not so much: has_cascade */
     for (enum format format : formats)
         if (!error) error = allow_shared(any_of(format), any_shared_bytes(512));
     return error;
@@ -112,6 +122,7 @@ void launch_attention_decode(const struct queue *q, const struct attention_args 
     if (n_pass > args->rows.max) n_pass = args->rows.max;
     j.sums = (float *)args->scratch;
     j.state = (float2 *)(j.sums + (size_t)n_pass * args->n_heads * j.n_segments * j.d);
+    if (!has_cascade(q, j)) j.a.step.is_packed = NULL;
     int n_parts = (j.d + COMBINE_COLS - 1) / COMBINE_COLS * args->n_heads;
     if (args->act.kind == ACT_HALF) n_parts = 1;
     for (; j.first_row < args->rows.max; j.first_row += n_pass) {

@@ -10,14 +10,18 @@
  * room in it with their query heads of the key head. What a tile of one row does to the other heads
  * of its slot is dropped, NaN included.
  *
- * Few blocks, one on each multiprocessor, which it fills with its registers: a block keeps a chunk
- * and a pack, whose queries it prepares once, and takes segments in turn. Neighbours have the same
- * chunk of different packs, so that what one of them reads is in L2 for the others. Where nothing
- * is shared the launch ends at once. */
+ * Few blocks, one on each multiprocessor: a block keeps a chunk and a pack, whose queries it
+ * prepares once, and takes segments in turn. Neighbours have the same chunk of different packs, so
+ * that what one of them reads is in L2 for the others. Where nothing is shared the launch ends at
+ * once.
+ *
+ * Keys and values wait in shared memory, each thread's own where only it reads them: registers are
+ * full of sums, and with too few of them nothing overlaps. */
 #ifndef CUDA_ATTENTION_DECODE_CASCADE_CUH
 #define CUDA_ATTENTION_DECODE_CASCADE_CUH
 
 #include "backend/cuda/kernels/attention_decode_mma.cuh"
+#include "plan/share.h"
 
 namespace {
 
@@ -39,69 +43,81 @@ struct work {
     int32_t rows_each;                   /* of a slot */
 };
 
-/* A tile of a segment, of a member, or (-1) of all. */
-struct visit {
-    int32_t segment, member, tile;
-    int32_t slot, head; /* the member's; slot -1: all */
-    int32_t n;          /* keys of the member, or any */
-    size_t offset;      /* bytes to the tile's keys */
-};
-
-enum { VISITS = 4 };
-
-/* All of a block's bookkeeping is here, because registers are full. Thread 0 finds the visits. */
 struct cascade_shared {
     struct shared<CASCADE_DIM> slot[CASCADE_SLOTS];
+    uint4 k[8][CASCADE_DIM / 2], v[8][CASCADE_DIM / 2]; /* what a thread reads of the next tile */
     struct member member[CASCADE_MEMBERS];
     struct work work;
-    struct visit visit[VISITS]; /* visit i is in place i % VISITS */
+    int32_t n_packs;               /* those with rows of this pass */
+    uint16_t pack[SHARE_ROWS_MAX]; /* and which they are */
 };
 
-__device__ __forceinline__ bool is_visit(const struct cascade_shared &s, int i)
-{
-    return s.visit[i % VISITS].segment < s.work.n_segments;
-}
+/* A tile of a segment, of a member, or (-1) of all. The same in all threads. */
+struct visit {
+    int32_t segment, member, tile;
+};
 
-/* Visit i from the one before it, without its offset; gives its page. Shared tiles come first, then
- * the members' own. */
-__device__ __forceinline__ int find_visit(struct cascade_shared &s, int i)
+/* From a tile to the next: shared ones come first, then the members' own. False: there is none. */
+__device__ __forceinline__ bool next_visit(const struct cascade_shared &s, struct visit *v)
 {
-    const struct work &w = s.work;
-    struct visit v = s.visit[(i + VISITS - 1) % VISITS];
-    int page = 0;
-    v.tile += w.n_segments;
-    while (v.segment < w.n_segments) {
-        if (v.tile < (v.member < 0 ? w.n_tiles : s.member[v.member].n_tiles)) {
-            page = __ldg(s.member[max(v.member, 0)].table + v.tile / PAGE_TILES);
-            break;
-        }
-        if (++v.member < w.n_members) {
-            int behind = (v.segment - w.n_tiles) % w.n_segments;
-            v.tile = w.n_tiles + behind + (behind < 0 ? w.n_segments : 0);
+    int n_segments = s.work.n_segments, shared = s.work.n_tiles;
+    v->tile += n_segments;
+    while (v->segment < n_segments) {
+        if (v->tile < (v->member < 0 ? shared : s.member[v->member].n_tiles)) return true;
+        if (++v->member < s.work.n_members) {
+            int behind = (v->segment - shared) % n_segments;
+            v->tile = shared + behind + (behind < 0 ? n_segments : 0);
         } else {
-            v.segment += w.step;
-            v.member = -1;
-            v.tile = v.segment;
+            v->segment += s.work.step;
+            v->member = -1;
+            v->tile = v->segment;
         }
     }
-    v.slot = v.member < 0 ? -1 : s.member[v.member].slot;
-    v.head = v.member < 0 ? 0 : s.member[v.member].head;
-    v.n = v.member < 0 ? INT32_MAX : s.member[v.member].n;
-    s.visit[i % VISITS] = v;
-    return page;
+    return false;
 }
 
 /* Rows see all positions from 0 on, so no table has come round. */
-__device__ __forceinline__ void place_visit(const struct job &j, struct cascade_shared &s, int i,
-                                            int page)
+__device__ __forceinline__ int visit_page(const struct cascade_shared &s, const struct visit &v)
 {
-    const struct kv_cache &cache = j.a.cache;
-    struct visit &v = s.visit[i % VISITS];
-    v.offset = (size_t)page * cache.page_bytes +
-               (uint32_t)(v.tile % PAGE_TILES * (TILE_KEYS * kv_cell_bytes(&cache)));
+    return __ldg(s.member[max(v.member, 0)].table + v.tile / PAGE_TILES);
 }
 
-/* False: none of the pack's rows is in this pass. */
+__device__ __forceinline__ size_t visit_offset(const struct job &j, const struct visit &v, int page)
+{
+    const struct kv_cache &cache = j.a.cache;
+    return (size_t)page * cache.page_bytes +
+           (uint32_t)(v.tile % PAGE_TILES * (TILE_KEYS * kv_cell_bytes(&cache)));
+}
+
+/* Keys that are seen, counted from the tile's first one; of a shared tile all. */
+__device__ __forceinline__ int visit_keys(const struct cascade_shared &s, const struct visit &v)
+{
+    return v.member < 0 ? TILE_KEYS : s.member[v.member].n - v.tile * TILE_KEYS;
+}
+
+/* Packs with rows of this pass, in their order. */
+__device__ __forceinline__ void find_packs(const struct job &j, int n_packs,
+                                           struct cascade_shared &s)
+{
+    int lane = threadIdx.x, n = 0, before = j.a.first_row + j.first_row;
+    for (int first = 0; first < n_packs && lane < 32; first += 32) {
+        bool is_here = false;
+        if (first + lane < n_packs) {
+            struct pack pack = j.a.step.pack[first + lane];
+            for (int i = 0; i < pack.n_rows; i++) {
+                int r = j.a.step.member[pack.first + i] - before;
+                is_here |= r >= 0 && r < j.n_rows;
+            }
+        }
+        uint32_t here = __ballot_sync(~0u, is_here);
+        if (is_here) s.pack[n + __popc(here & ((1u << lane) - 1))] = (uint16_t)(first + lane);
+        n += __popc(here);
+    }
+    if (lane == 0) s.n_packs = n;
+    __syncthreads();
+}
+
+/* False: none of the pack's rows is live. */
 __device__ __forceinline__ bool find_members(const struct job &j, const struct pack &pack,
                                              struct cascade_shared &s)
 {
@@ -125,9 +141,9 @@ __device__ __forceinline__ bool find_members(const struct job &j, const struct p
     return __syncthreads_or(is_here);
 }
 
-/* The work of this block with chunk `chunk`, and its first two visits. */
+/* The work of this block with chunk `chunk`, `step` segments apart. */
 __device__ __forceinline__ void find_work(const struct job &j, const struct pack &pack, int chunk,
-                                          int first_segment, int step, struct cascade_shared &s)
+                                          int step, struct cascade_shared &s)
 {
     if (threadIdx.x == 0) {
         struct work w;
@@ -142,10 +158,6 @@ __device__ __forceinline__ void find_work(const struct job &j, const struct pack
         find_heads(j, chunk, &w.first_head, &w.n_heads);
         s.work = w;
         s.member[0].table = s.member[leader].table;
-        s.visit[VISITS - 1].segment = first_segment;
-        s.visit[VISITS - 1].member = -1;
-        s.visit[VISITS - 1].tile = first_segment - w.n_segments;
-        for (int i = 0; i < 2; i++) place_visit(j, s, i, find_visit(s, i));
     }
     __syncthreads();
 }
@@ -175,6 +187,31 @@ __device__ __forceinline__ void load_members(const struct job &j, struct cascade
     __syncthreads();
 }
 
+/* ---- Tiles on their way: each thread's own 16 bytes ------------------------------------------ */
+
+/* As a group of copies, like the values. */
+__device__ __forceinline__ void copy_keys(const struct reader &r, size_t offset, int n,
+                                          struct cascade_shared &s)
+{
+    int bytes = r.key < n ? 16 : 0;
+#pragma unroll
+    for (int c = 0; c < 8; c++)
+        copy16_or_zeros(shared_address(&s.k[c][threadIdx.x]), r.k + offset + 64 * c, bytes);
+}
+
+__device__ __forceinline__ void copy_values(const struct reader &r, int cell_bytes, size_t offset,
+                                            int n, struct cascade_shared &s)
+{
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+        int i = 16 * (e / 4) + e % 4;
+        copy16_or_zeros(shared_address(&s.v[e][threadIdx.x]),
+                        r.v + offset + (uint32_t)(i * cell_bytes), r.four + i < n ? 16 : 0);
+    }
+}
+
+/* ---- A tile ---------------------------------------------------------------------------------- */
+
 /* Values as operands of mma: in place, as all slots take the same. Columns 8g + i of 16 keys are
  * words 2 (i % 2) and 2 (i % 2) + 1 of the four that words i / 2 of the keys made. */
 __device__ __forceinline__ void turn_values(uint4 (&v)[4])
@@ -202,48 +239,52 @@ struct slot_sums {
     struct running run;
 };
 
-/* One tile for the eight heads of a slot. */
-template <int D>
-__device__ __forceinline__ void add_tile(const struct shared<D> &s, int step, int begin, int n,
-                                         const uint4 (&v)[2][4], struct slot_sums &to)
+/* Shares of 32 keys for a slot's heads, as operands of mma, and the factor of earlier sums. */
+struct softened {
+    uint4 p[2];
+    float keep;
+};
+
+__device__ __forceinline__ struct softened soften_slot(const struct shared<CASCADE_DIM> &s,
+                                                       int step, int n, struct running *run)
 {
     float4 p[2];
-    read_scores<D>(s, step, begin, n, p);
-    float keep = soften(&to.run, p);
+    struct softened x;
+    read_scores<CASCADE_DIM>(s, step, 0, n, p);
+    x.keep = soften(run, p);
+    x.p[0] = make_operand(p[0]);
+    x.p[1] = make_operand(p[1]);
+    return x;
+}
+
+__device__ __forceinline__ void add_softened(const struct softened &x, const uint4 (&v)[2][4],
+                                             float (&sum)[8][4])
+{
 #pragma unroll
     for (int i = 0; i < 8; i++) {
 #pragma unroll
-        for (int e = 0; e < 4; e++) to.sum[i][e] *= keep;
+        for (int e = 0; e < 4; e++) sum[i][e] *= x.keep;
     }
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        uint4 operand = make_operand(p[h]);
 #pragma unroll
-        for (int i = 0; i < 8; i++) add_turned(to.sum[i], operand, v[h], i);
+        for (int i = 0; i < 8; i++) add_turned(sum[i], x.p[h], v[h], i);
     }
 }
 
 /* The same, but only heads that are `mine` change. */
-template <int D>
-__device__ __forceinline__ void add_tile_if(bool is_mine, const struct shared<D> &s, int step,
-                                            int begin, int n, const uint4 (&v)[2][4],
-                                            struct slot_sums &to)
+__device__ __forceinline__ void add_softened_if(bool is_mine, const struct softened &x,
+                                                const uint4 (&v)[2][4], float (&sum)[8][4])
 {
-    float4 p[2];
-    struct running own = to.run;
-    read_scores<D>(s, step, begin, n, p);
-    float keep = soften(&own, p);
-    if (is_mine) to.run = own;
-    const uint4 operand[2] = {make_operand(p[0]), make_operand(p[1])};
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        float x[4];
+        float y[4];
 #pragma unroll
-        for (int e = 0; e < 4; e++) x[e] = to.sum[i][e] * keep;
-        add_turned(x, operand[0], v[0], i);
-        add_turned(x, operand[1], v[1], i);
+        for (int e = 0; e < 4; e++) y[e] = sum[i][e] * x.keep;
+        add_turned(y, x.p[0], v[0], i);
+        add_turned(y, x.p[1], v[1], i);
 #pragma unroll
-        for (int e = 0; e < 4; e++) to.sum[i][e] = is_mine ? x[e] : to.sum[i][e];
+        for (int e = 0; e < 4; e++) sum[i][e] = is_mine ? y[e] : sum[i][e];
     }
 }
 
@@ -275,63 +316,109 @@ __device__ __forceinline__ void store_slots(const struct job &j, const struct ca
     }
 }
 
-__device__ __forceinline__ void score_slots(struct cascade_shared &s, const struct visit &now,
-                                            int i, const uint4 (&k)[8])
+/* A shared tile for fewer slots than there may be, or a tile of one member for its slot. */
+__device__ __forceinline__ void add_some(const struct job &j, const struct cascade_shared &s,
+                                         const struct visit &now, int only, int step, int n,
+                                         const uint4 (&v)[2][4],
+                                         struct slot_sums (&slots)[CASCADE_SLOTS])
 {
-#pragma unroll
-    for (int slot = 0; slot < CASCADE_SLOTS; slot++)
-        if (now.slot < 0 ? slot < s.work.n_slots : slot == now.slot)
-            decode_score<CASCADE_DIM>(s.slot[slot], k,
-                                      s.slot[slot].score[i % 2][threadIdx.x / 128]);
-}
-
-__device__ __forceinline__ void add_slots(const struct cascade_shared &s, const struct visit &now,
-                                          int i, const uint4 (&v)[2][4],
-                                          struct slot_sums (&slots)[CASCADE_SLOTS])
-{
-    int begin = now.tile * TILE_KEYS;
-    if (now.slot < 0) {
-#pragma unroll
-        for (int slot = 0; slot < CASCADE_SLOTS; slot++)
-            if (slot < s.work.n_slots)
-                add_tile<CASCADE_DIM>(s.slot[slot], i, begin, now.n, v, slots[slot]);
-        return;
-    }
-    int head = threadIdx.x % 32 / 4 - now.head;
+    int head = threadIdx.x % 32 / 4 - (only < 0 ? 0 : s.member[now.member].head);
     bool is_mine = head >= 0 && head < s.work.n_heads;
 #pragma unroll
-    for (int slot = 0; slot < CASCADE_SLOTS; slot++)
-        if (slot == now.slot)
-            add_tile_if<CASCADE_DIM>(is_mine, s.slot[slot], i, begin, now.n, v, slots[slot]);
+    for (int slot = 0; slot < CASCADE_SLOTS; slot++) {
+        struct slot_sums &to = slots[slot];
+        if (only < 0 ? slot >= s.work.n_slots : slot != only) continue;
+        struct running run = to.run;
+        struct softened x = soften_slot(s.slot[slot], step, n, &run);
+        if (only < 0) {
+            to.run = run;
+            add_softened(x, v, to.sum);
+        } else {
+            if (is_mine) to.run = run;
+            add_softened_if(is_mine, x, v, to.sum);
+        }
+    }
 }
 
-/* This block's segments of a pack, for a chunk of query heads. */
-__device__ __forceinline__ void attend_pack(const struct job &j, const struct reader &reader,
+/* This thread's values of the tile, whose copies are done but for the last group; then the copies
+ * of the tile after it, if any, to the same place. */
+__device__ __forceinline__ void take_values(const struct reader &r, int cell_bytes, bool is_more,
+                                            size_t offset, int n, struct cascade_shared &s,
+                                            uint4 (&v)[2][4])
+{
+    copies_wait<1>();
+#pragma unroll
+    for (int e = 0; e < 8; e++) v[e / 4][e % 4] = s.v[e][threadIdx.x];
+    if (is_more) copy_values(r, cell_bytes, offset, n, s);
+    copies_commit();
+    turn_values(v[0]), turn_values(v[1]);
+}
+
+__device__ __forceinline__ void take_keys(const struct reader &r, bool is_more, size_t offset,
+                                          int n, struct cascade_shared &s, uint4 (&k)[8])
+{
+    copies_wait<1>();
+#pragma unroll
+    for (int c = 0; c < 8; c++) k[c] = s.k[c][threadIdx.x];
+    if (is_more) copy_keys(r, offset, n, s);
+    copies_commit();
+}
+
+/* This block's segments of a pack, for a chunk of query heads, from segment `first` on. */
+__device__ __forceinline__ void attend_pack(const struct job &j, const struct reader &r, int first,
                                             struct cascade_shared &s)
 {
-    int cell_bytes = kv_cell_bytes(&j.a.cache);
-    uint4 k[8], v[2][4];
+    int cell_bytes = kv_cell_bytes(&j.a.cache), n_slots = s.work.n_slots;
     struct slot_sums slots[CASCADE_SLOTS];
+    struct visit now = {first, -1, first - s.work.n_segments}, after;
+    if (!next_visit(s, &now)) return;
+    size_t offset = visit_offset(j, now, visit_page(s, now));
+    copy_keys(r, offset, visit_keys(s, now), s);
+    copies_commit();
+    copy_values(r, cell_bytes, offset, visit_keys(s, now), s);
+    copies_commit();
     clear_slots(slots);
-    const struct visit &first = s.visit[0];
-    read_keys(reader, first.offset, first.tile * TILE_KEYS, first.n, k);
-    read_values(reader, cell_bytes, first.offset, first.tile * TILE_KEYS, first.n, v);
-    for (int i = 0; is_visit(s, i); i++) {
-        const struct visit &now = s.visit[i % VISITS], &after = s.visit[(i + 1) % VISITS];
-        bool is_more = is_visit(s, i + 1);
-        int page = threadIdx.x == 0 ? find_visit(s, i + 2) : 0;
-        score_slots(s, now, i, k);
-        if (is_more) read_keys(reader, after.offset, after.tile * TILE_KEYS, after.n, k);
-        if (threadIdx.x == 0) place_visit(j, s, i + 2, page);
+    after = now;
+    bool is_more = next_visit(s, &after), is_last = false;
+    int page = is_more ? visit_page(s, after) : 0;
+    for (int step = 0; !is_last; step ^= 1) {
+        uint4 k[8], v[2][4];
+        int only = now.member < 0 ? -1 : s.member[now.member].slot, n = visit_keys(s, now);
+        int n_after = is_more ? visit_keys(s, after) : 0;
+        offset = visit_offset(j, after, page);
+        take_keys(r, is_more, offset, n_after, s, k);
+        struct visit later = after;
+        bool is_later = is_more && next_visit(s, &later);
+        if (is_later) page = visit_page(s, later);
+        float(*out)[HEADS][SCORE_STRIDE];
+#pragma unroll
+        for (int slot = 0; slot < CASCADE_SLOTS; slot++) {
+            out = s.slot[slot].score[step];
+            if (only < 0 ? slot < n_slots : slot == only)
+                decode_score<CASCADE_DIM>(s.slot[slot], k, out[threadIdx.x / 128]);
+        }
         __syncthreads();
-        turn_values(v[0]), turn_values(v[1]);
-        add_slots(s, now, i, v, slots);
-        if (is_more)
-            read_values(reader, cell_bytes, after.offset, after.tile * TILE_KEYS, after.n, v);
-        if (after.segment == now.segment) continue;
-        store_slots(j, s, now.segment, slots);
-        clear_slots(slots);
+        if (only < 0 && n_slots == CASCADE_SLOTS) {
+            struct softened x[CASCADE_SLOTS];
+#pragma unroll
+            for (int slot = 0; slot < CASCADE_SLOTS; slot++)
+                x[slot] = soften_slot(s.slot[slot], step, n, &slots[slot].run);
+            take_values(r, cell_bytes, is_more, offset, n_after, s, v);
+#pragma unroll
+            for (int slot = 0; slot < CASCADE_SLOTS; slot++)
+                add_softened(x[slot], v, slots[slot].sum);
+        } else {
+            take_values(r, cell_bytes, is_more, offset, n_after, s, v);
+            add_some(j, s, now, only, step, n, v, slots);
+        }
+        if (!is_more || after.segment != now.segment) {
+            store_slots(j, s, now.segment, slots);
+            clear_slots(slots);
+        }
+        is_last = !is_more;
+        now = after, after = later, is_more = is_later;
     }
+    copies_wait_all();
 }
 
 /* Grid: as many blocks as there are multiprocessors. */
@@ -340,22 +427,24 @@ __global__ void __launch_bounds__(CASCADE_DIM / 2, 1)
 {
     extern __shared__ float4 dynamic[];
     struct cascade_shared &s = *(struct cascade_shared *)dynamic;
-    int n_packs = j.a.step.counts[STEP_PACKS];
-    int n_chunks = j.a.cache.n_heads * j.n_chunks, n = n_packs * n_chunks;
-    if (n == 0) grid_release(); /* the next kernel starts as if this one were not there */
+    int n_packs = j.a.step.counts[STEP_PACKS], n_chunks = j.a.cache.n_heads * j.n_chunks;
+    if (n_packs == 0)
+        grid_release(); /* the next kernel starts as if this one were not there */
+    else
+        find_packs(j, n_packs, s);
     grid_wait();
-    if (n == 0) return;
+    if (n_packs == 0) return;
     grid_release();
-    int n_each = max((int)gridDim.x / n, 1), first = blockIdx.x / n;
-    if (first >= n_each) return;
+    int n = s.n_packs * n_chunks, n_each = n > 0 ? max((int)gridDim.x / n, 1) : 0;
+    if ((int)blockIdx.x >= n_each * n) return;
     for (int i = blockIdx.x % n; i < n; i += gridDim.x) {
-        int chunk = i / n_packs;
-        const struct pack pack = j.a.step.pack[i % n_packs];
+        int chunk = i / s.n_packs;
+        const struct pack pack = j.a.step.pack[s.pack[i % s.n_packs]];
         __syncthreads();
         if (!find_members(j, pack, s)) continue;
-        find_work(j, pack, chunk, first, n_each, s);
+        find_work(j, pack, chunk, n_each, s);
         load_members(j, s);
-        attend_pack(j, reader_of<CASCADE_DIM>(j, chunk / j.n_chunks), s);
+        attend_pack(j, reader_of<CASCADE_DIM>(j, chunk / j.n_chunks), blockIdx.x / n, s);
     }
 }
 
