@@ -40,6 +40,7 @@ enum {
 static uint64_t seed = 13;
 static struct crowd_ask asks[N_ASKS];
 static struct crowd crowd;
+static uint64_t n_late; /* requests of the running case that ended by their deadline */
 
 static void save_wide(const char *path)
 {
@@ -192,11 +193,10 @@ struct shape {
 /* Everything must have happened at least so many times. */
 static void check_counts(const struct carat_stats *s, uint64_t least, uint64_t n_busy)
 {
-    assert_true(crowd.n_compared > 5 * least && s->hits > least && n_busy > least);
+    assert_true(crowd.n_compared > 15 * least && s->hits > least && n_busy > least);
     assert_true(s->preemptions > least);
     assert_true(s->evicted_pages > least && s->evicted_anchors > least);
     assert_true(crowd.finished[CARAT_FINISH_CANCELLED] >= least);
-    assert_true(crowd.finished[CARAT_FINISH_DEADLINE] > 0);
 }
 
 static void check_shape(const carat_model *model, const char *name, const char *backend,
@@ -224,7 +224,8 @@ static void check_shape(const carat_model *model, const char *name, const char *
            (int)crowd.finished[CARAT_FINISH_CANCELLED], (int)crowd.finished[CARAT_FINISH_DEADLINE],
            (int)n_busy);
     assert_int_equal(crowd.finished[CARAT_FINISH_ERROR], 0);
-    if (CROWD_SHARE == 1) check_counts(&s, (uint64_t)n_events / 100, n_busy);
+    n_late += crowd.finished[CARAT_FINISH_DEADLINE];
+    if (CROWD_SHARE == 1) check_counts(&s, (uint64_t)n_events / 300, n_busy);
     crowd_close(&crowd);
 }
 
@@ -242,14 +243,18 @@ static void check_model(const char *name, const char *backend, int n_events)
 static void answers_on_the_cpu_are_those_of_each_alone(void **state)
 {
     (void)state;
+    n_late = 0;
     for (int m = 0; m < N_MODELS; m++) check_model(models[m], "cpu", CPU_EVENTS / CROWD_SHARE);
+    assert_true(n_late > 0 || CROWD_SHARE > 1);
 }
 
 static void answers_of_the_reference_are_those_of_each_alone(void **state)
 {
     (void)state;
+    n_late = 0;
     for (int m = 0; m < N_MODELS; m += REF_STEP)
         check_model(models[m], "ref", REF_EVENTS / CROWD_SHARE);
+    assert_true(n_late > 0 || CROWD_SHARE > 1);
 }
 
 static void sixty_four_users_share_a_pool_for_eight(void **state)
