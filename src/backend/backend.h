@@ -86,6 +86,9 @@ struct device_options {
     void *progress_user;
 };
 
+/* Rows of a call of best_allowed. */
+enum { MASKS_MAX = 64 };
+
 struct backend {
     const char *name;
     enum format kv_format; /* of caches unless the user says otherwise */
@@ -139,8 +142,18 @@ struct backend {
     int (*fence)(struct device *device, struct carat_error *err); /* CARAT_EDEVICE: lost */
 
     /* After fence: the largest logits of output row `row`, falling; the first is NaN if any logit
-     * is. Returns their number. NULL: the backend does not look for them. */
+     * is. Returns their number: n_best, or as many as there are. NULL: the backend does not look
+     * for them. */
     int (*best)(struct program *program, int32_t row, const struct logit_pair **out);
+    int32_t n_best;
+
+    /* After run, before fence: `best` of these n output rows, at most MASKS_MAX, is to be about the
+     * ids in the row's mask only, and about NaN and +infinity wherever they are. Mask i is the
+     * (n_vocab + 63) / 64 words from masks[i * that]: id's bit is bit id % 64 of word id / 64.
+     * Where it has fewer ids than n_best, pairs of -infinity follow. `masks` stays as it is until
+     * fence. NULL: the backend has no such search. */
+    void (*best_allowed)(struct program *program, int32_t n, const int32_t *rows,
+                         const uint64_t *masks);
 
     /* Prints where the time of the runs went, for a device opened with is_profiled. NULL: the
      * backend keeps no profile. */

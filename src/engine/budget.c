@@ -8,12 +8,12 @@
  * the user said how much may be taken. */
 enum { PART_FOR_OTHERS = 10 };
 
-/* Host memory for the arrays of a step, for the tables of pages, and for rows between two devices
- * that are not the host. */
+/* Host memory for the arrays of a step, for the tables of pages, for masks of ids, and for rows
+ * between two devices that are not the host. */
 static uint64_t step_bytes(const struct layout *y)
 {
     return (uint64_t)(y->chunk + y->n_seq) * 4 * sizeof(int32_t) + tables_bytes(&y->caches) +
-           y->plans.staging_bytes;
+           layout_mask_bytes(y) + y->plans.staging_bytes;
 }
 
 uint64_t budget_host_rest(const struct layout *y)

@@ -85,6 +85,27 @@ int32_t constrain_pick_best(struct constraint *c, struct sampler *s, const struc
     return id;
 }
 
+/* How many ids the mask has; if more than `most`, then any number above it. */
+static int32_t count_ids(const struct constraint *c, int32_t most)
+{
+    int32_t n = 0;
+    for (int32_t id = 0; id < c->n_vocab && n <= most; id += 64)
+        n += __builtin_popcountll(c->bits[id / 64]);
+    return n;
+}
+
+int32_t constrain_pick_masked(struct constraint *c, struct sampler *s,
+                              const struct logit_pair *best, int n)
+{
+    int32_t id = CONSTRAIN_NEEDS_ROW;
+    if (count_ids(c, n) <= n)
+        id = sample_pick_known(s, best, n);
+    else if (sample_takes_best(s, n))
+        id = sample_pick_best(s, best, n);
+    c->is_undecided = id == CONSTRAIN_NEEDS_ROW;
+    return id;
+}
+
 /* The ids of the mask; -1: more than SAMPLE_LISTED_MAX. */
 static int32_t list_ids(struct constraint *c)
 {
@@ -160,9 +181,11 @@ void constrain_accept(struct constraint *c, int32_t id)
     c->has_bits = false;
 }
 
-void constrain_prepare(struct constraint *c)
+const uint64_t *constrain_mask(struct constraint *c, const struct sampler *s, int n_best)
 {
-    if (!is_free(c)) find_bits(c);
+    if (is_free(c)) return NULL;
+    find_bits(c);
+    return count_ids(c, n_best) <= n_best || sample_takes_best(s, n_best) ? c->bits : NULL;
 }
 
 const char *constrain_problem(const struct constraint *c, const char *other)

@@ -32,9 +32,15 @@ int32_t constrain_pick(struct constraint *c, struct sampler *s, float *own, cons
 /* Takes in what was picked. */
 void constrain_accept(struct constraint *c, int32_t id);
 
-/* Computes the mask of the next pick; to be called while the device works. Then the pick only looks
- * at bits. */
-void constrain_prepare(struct constraint *c);
+/* Computes the mask of the next pick; to be called while the device works, as picks then only look
+ * at bits. Returns its (n_vocab + 63) / 64 words, valid until constrain_accept, if the n_best
+ * largest logits within it will do (backend.h: best_allowed); else NULL. */
+const uint64_t *constrain_mask(struct constraint *c, const struct sampler *s, int n_best);
+
+/* sample_pick from what was found within that mask: n pairs, n_best or fewer. -1 and
+ * CONSTRAIN_NEEDS_ROW as above. */
+int32_t constrain_pick_masked(struct constraint *c, struct sampler *s,
+                              const struct logit_pair *best, int n);
 
 /* Why nothing was picked, for the message of an ended request; `other` if it is not the grammar. */
 const char *constrain_problem(const struct constraint *c, const char *other);

@@ -4,6 +4,7 @@
  *   step.c     carat_step: ends, admits, shares out rows, runs, hands out
  *   admit.c    gives slots to requests that wait
  *   room.c     pages for the rows of a step; stops requests to make room
+ *   masks.c    what grammars allow, while the device computes
  *   results.c  what a step gives to a sequence: its next token, or its end
  *   request.c  what they share: from the queue to a slot and back, and to the end */
 #ifndef ENGINE_ENGINE_H

@@ -62,4 +62,24 @@ struct layout {
     struct carat_setup setup; /* borrows from this */
 };
 
+/* Words of a mask of ids. */
+static inline size_t mask_words(int32_t n_vocab)
+{
+    return ((size_t)n_vocab + 63) / 64;
+}
+
+/* Masks that are in host memory at once, for devices that search within them. */
+static inline int32_t layout_masks(const struct layout *y)
+{
+    int32_t most = y->n_seq < MASKS_MAX ? y->n_seq : MASKS_MAX;
+    for (int32_t i = 0; i < y->n_targets; i++)
+        if (y->targets[i].backend->best_allowed) return most;
+    return 0;
+}
+
+static inline size_t layout_mask_bytes(const struct layout *y)
+{
+    return (size_t)layout_masks(y) * mask_words(y->config->n_vocab) * sizeof(uint64_t);
+}
+
 #endif

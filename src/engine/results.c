@@ -13,10 +13,12 @@ static int pick(carat_engine *e, const struct sequence *s, struct carat_event *e
     const struct logit_pair *best = NULL;
     const float *row;
     int n = s->want_logprob ? 0 : runner_best(e->runner, &e->step, s->out_row, &best);
-    if (sample_takes_best(s->sampler, n)) {
+    event->id = CONSTRAIN_NEEDS_ROW;
+    if (n > 0 && s->is_masked)
+        event->id = constrain_pick_masked(s->constraint, s->sampler, best, n);
+    else if (sample_takes_best(s->sampler, n))
         event->id = constrain_pick_best(s->constraint, s->sampler, best, n);
-        if (event->id != CONSTRAIN_NEEDS_ROW) return CARAT_OK;
-    }
+    if (event->id != CONSTRAIN_NEEDS_ROW) return CARAT_OK;
     TRY(runner_logits(e->runner, &e->step, s->out_row, &row, err));
     float *changed = s->on_logits ? sample_copy(s->sampler, row) : NULL;
     if (changed)

@@ -19,6 +19,8 @@ static void for_shared(struct runner *r,
             if (y->targets[k].backend->is_host && y->targets[k].memory)
                 f(t, y->targets[k].memory, y->plans.bytes[k]);
         if (r->staging) f(t, r->staging, y->plans.staging_bytes);
+        if (r->masks) f(t, r->masks, layout_mask_bytes(y));
+        f(t, r->row, (size_t)y->config->n_vocab * sizeof *r->row);
     }
 }
 
@@ -33,14 +35,25 @@ static void unshare(const struct target *device, void *host, size_t bytes)
     device->backend->unshare(device->device, host);
 }
 
+/* Memory in pages of its own, as devices pin whole pages. */
+static void *take_pages(struct runner *r, size_t bytes)
+{
+    enum { PAGE = 4096 };
+    size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
+    char *taken = bytes > 0 ? arena_take(&r->arena, whole + PAGE, 1) : NULL;
+    return taken ? taken + (PAGE - (uintptr_t)taken % PAGE) % PAGE : NULL;
+}
+
 static int take_memory(struct runner *r, struct carat_error *err)
 {
     struct layout *y = &r->layout;
     size_t n_vocab = (size_t)y->config->n_vocab, staging = y->plans.staging_bytes;
-    r->row = arena_take(&r->arena, n_vocab, sizeof *r->row);
-    if (staging > 0) r->staging = arena_take(&r->arena, staging, 1);
-    if (!r->row || (staging > 0 && !r->staging))
-        return err_no_memory(err, "rows on the host", n_vocab * sizeof *r->row + staging);
+    r->row = take_pages(r, n_vocab * sizeof *r->row);
+    size_t masks = layout_mask_bytes(y);
+    r->staging = take_pages(r, staging);
+    r->masks = take_pages(r, masks);
+    if (!r->row || (staging > 0 && !r->staging) || (masks > 0 && !r->masks))
+        return err_no_memory(err, "rows on the host", n_vocab * sizeof *r->row + staging + masks);
     if (!tables_init(&r->tables, &y->caches, &r->arena))
         return err_no_memory(err, "tables of pages", tables_bytes(&y->caches));
     if (!y->shares_pages) tables_set_fixed(&r->tables);
@@ -296,6 +309,36 @@ int runner_best(const struct runner *r, const struct step *step, int32_t out,
     const struct segment *last = bucket_last(bucket_for_step(r, step));
     const struct backend *backend = r->layout.targets[last->site].backend;
     return backend->best ? backend->best(last->program, out, best) : 0;
+}
+
+/* ---- Within masks ----------------------------------------------------------------------- */
+
+static const struct backend *last_backend(const struct runner *r, const struct segment *last)
+{
+    return r->layout.targets[last->site].backend;
+}
+
+int32_t runner_masks(const struct runner *r, const struct step *step)
+{
+    const struct segment *last = bucket_last(bucket_for_step(r, step));
+    return last_backend(r, last)->best_allowed ? layout_masks(&r->layout) : 0;
+}
+
+int32_t runner_n_best(const struct runner *r, const struct step *step)
+{
+    return last_backend(r, bucket_last(bucket_for_step(r, step)))->n_best;
+}
+
+uint64_t *runner_mask(struct runner *r, int32_t i)
+{
+    return r->masks + (size_t)i * mask_words(r->layout.config->n_vocab);
+}
+
+void runner_best_allowed(struct runner *r, const struct step *step, int32_t n, const int32_t *rows)
+{
+    const struct segment *last = bucket_last(bucket_for_step(r, step));
+    last_backend(r, last)->best_allowed(last->program, n, rows, r->masks);
+    r->is_busy[last->site] = true;
 }
 
 /* ---- Looking inside --------------------------------------------------------------------- */

@@ -15,12 +15,13 @@
 
 struct runner {
     struct layout layout; /* decisions, compiled plans, and the devices with what they hold */
-    struct arena arena;   /* views of the weights, tables, `row`, `staging`; then sealed */
+    struct arena arena;   /* views of the weights, tables, `row`, `masks`, `staging`; then sealed */
     struct tables tables; /* where the pages of sequences are */
     struct step step;     /* the last one, as devices have got it */
     struct share share;   /* which of its rows share pages, if a device wants to know */
     struct share_least least;
     float *row;              /* n_vocab logits on the host */
+    uint64_t *masks;         /* layout_masks of them, for runner_best_allowed; or NULL */
     char *staging;           /* rows on their way between two devices that are not the host */
     bool are_shared;         /* host buffers, with devices (page-locked) */
     bool is_busy[SITES_MAX]; /* targets that have been told to do something since the last fence */
@@ -62,6 +63,15 @@ int runner_logits(struct runner *r, const struct step *step, int32_t out, const 
  * number, 0 where a device does not look for them. */
 int runner_best(const struct runner *r, const struct step *step, int32_t out,
                 const struct logit_pair **best);
+
+/* Searches for the best of some ids only (backend.h: best_allowed), between runner_start and
+ * runner_wait: runner_masks says how many rows at once, 0 where a device cannot; mask i is written
+ * to runner_mask(i) before and stays until runner_wait. Then runner_best gives what was found,
+ * runner_n_best pairs at most. */
+int32_t runner_masks(const struct runner *r, const struct step *step);
+int32_t runner_n_best(const struct runner *r, const struct step *step);
+uint64_t *runner_mask(struct runner *r, int32_t i);
+void runner_best_allowed(struct runner *r, const struct step *step, int32_t n, const int32_t *rows);
 
 /* CARAT_EDEVICE with the reason once a device is lost. */
 int runner_check(const struct runner *r, struct carat_error *err);

@@ -566,6 +566,14 @@ static int32_t keep_best(struct candidate *heap, int32_t count, int32_t k)
     return k;
 }
 
+/* The draw among `count` candidates by rising id: all that can be picked. */
+static int32_t pick_from_few(struct sampler *s, int32_t count)
+{
+    if (count == 0) return -1;
+    if (s->k == s->n_vocab && s->k > 1) return pick_from_all(s, count);
+    return pick_sorted(s, keep_best(s->candidates, count, s->k));
+}
+
 int32_t sample_pick_listed(struct sampler *s, const float *logits, const int32_t *ids, int32_t n)
 {
     int32_t count = 0;
@@ -575,7 +583,25 @@ int32_t sample_pick_listed(struct sampler *s, const float *logits, const int32_t
         if (x == -INFINITY) continue;
         s->candidates[count++] = (struct candidate){.logit = x, .id = ids[i]};
     }
-    if (count == 0) return -1;
-    if (s->k == s->n_vocab && s->k > 1) return pick_from_all(s, count);
-    return pick_sorted(s, keep_best(s->candidates, count, s->k));
+    return pick_from_few(s, count);
+}
+
+static int compare_ids(const void *left, const void *right)
+{
+    const struct candidate *a = left, *b = right;
+    return a->id < b->id ? -1 : a->id > b->id;
+}
+
+int32_t sample_pick_known(struct sampler *s, const struct logit_pair *pairs, int32_t n)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (pairs[i].logit == -INFINITY) continue;
+        float x = change_one(s, pairs[i].id, pairs[i].logit);
+        if (!(pairs[i].logit <= FLT_MAX) || !(x <= FLT_MAX)) return -1;
+        if (x == -INFINITY) continue;
+        s->candidates[count++] = (struct candidate){.logit = x, .id = pairs[i].id};
+    }
+    qsort(s->candidates, (size_t)count, sizeof *s->candidates, compare_ids);
+    return pick_from_few(s, count);
 }

@@ -66,6 +66,10 @@ int32_t sample_pick_best_allowed(struct sampler *s, const struct logit_pair *bes
 enum { SAMPLE_LISTED_MAX = 16384 };
 int32_t sample_pick_listed(struct sampler *s, const float *logits, const int32_t *ids, int32_t n);
 
+/* The same from pairs, in any order, of all allowed ids whose logits are not -infinity: at most
+ * SAMPLE_LISTED_MAX. Other pairs of -infinity do no harm. */
+int32_t sample_pick_known(struct sampler *s, const struct logit_pair *pairs, int32_t n);
+
 /* Counts a token (of the prompt or picked) for the penalties. */
 void sample_accept(struct sampler *s, int32_t id);
 

@@ -50,6 +50,7 @@ struct sequence {
     int32_t n_preempted;
 
     int32_t n_rows, out_row; /* in the current step; out_row -1: no logits wanted */
+    bool is_masked;          /* its best pairs are those that its grammar allows */
 };
 
 /* What the engine adds to a request. */

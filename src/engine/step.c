@@ -2,6 +2,7 @@
 #include "base/os.h"
 #include "engine/admit.h"
 #include "engine/limits.h"
+#include "engine/masks.h"
 #include "engine/request.h"
 #include "engine/results.h"
 #include "engine/room.h"
@@ -106,17 +107,10 @@ static void end_all(carat_engine *e)
             request_end(e, &e->requests[i], CARAT_FINISH_ERROR, e->runner->loss.message);
 }
 
-/* While the device works: what picking by a grammar is likely to need. */
-static void prepare_picks(carat_engine *e)
-{
-    for (int32_t i = 0; i < e->paging.n_seq; i++)
-        if (e->slots[i] && e->slots[i]->out_row >= 0) constrain_prepare(e->slots[i]->constraint);
-}
-
 static int run(carat_engine *e, struct carat_error *err)
 {
     TRY(runner_start(e->runner, &e->step, err));
-    prepare_picks(e);
+    TRY(masks_search(e, err));
     TRY(runner_wait(e->runner, err));
     for (int32_t i = 0; i < e->paging.n_seq; i++) {
         struct sequence *s = e->slots[i];

@@ -65,6 +65,23 @@ static bool row_is_right(const float *x, int32_t n, const struct logit_pair *pai
     return true;
 }
 
+/* The marked ids, and bad values that no mask hides. */
+static bool masked_row_is_right(const float *x, const uint64_t *mask, int32_t n,
+                                const struct logit_pair *pairs, uint64_t *ranks)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < n; i++)
+        if ((mask[i / 64] >> i % 64 & 1) || !(x[i] < INFINITY)) ranks[count++] = rank_of(x[i], i);
+    qsort(ranks, (size_t)count, sizeof *ranks, falling);
+    for (int32_t i = 0; i < TOP_K; i++) {
+        int32_t id = i < count ? (int32_t) ~(uint32_t)ranks[i] : -1;
+        if (pairs[i].id != id) return false;
+        float want = id < 0 ? -INFINITY : x[id];
+        if (isnan(want) ? !isnan(pairs[i].logit) : pairs[i].logit != want) return false;
+    }
+    return true;
+}
+
 static void check_case(struct check *c, struct rng *rng, int32_t rows, int32_t live, int32_t n,
                        enum logits_kind first)
 {
@@ -96,8 +113,53 @@ static void check_case(struct check *c, struct rng *rng, int32_t rows, int32_t l
     free(pairs);
 }
 
+/* Rows in any order, their masks of any density; ids without a mark are as if there were none. */
+static void check_masked(struct check *c, struct rng *rng, int32_t rows, int32_t n_masks, int32_t n,
+                         uint32_t one_in)
+{
+    size_t n_all = (size_t)rows * (size_t)n, n_pairs = (size_t)rows * TOP_K;
+    size_t words = ((size_t)n + 63) / 64;
+    float *x = malloc(n_all * sizeof *x);
+    uint64_t *masks = calloc((size_t)n_masks * words, sizeof *masks);
+    uint64_t *ranks = malloc((size_t)n * sizeof *ranks);
+    struct logit_pair *pairs = malloc(n_pairs * sizeof *pairs);
+    struct masked_rows which = {.n = n_masks};
+    for (int32_t r = 0; r < rows; r++)
+        fill(rng, (enum logits_kind)(r % LOGITS_KINDS), x + (size_t)r * (size_t)n, n);
+    for (int32_t i = 0; i < n_masks; i++) {
+        uint64_t *mask = masks + (size_t)i * words;
+        which.row[i] = rows - 1 - i; /* falling: not the order of rows */
+        for (int32_t id = 0; id < n; id++)
+            if (rng_below(rng, one_in) == 0) mask[id / 64] |= (uint64_t)1 << id % 64;
+    }
+    float *logits = check_alloc(x, n_all * sizeof *x);
+    uint64_t *bits = check_alloc(masks, (size_t)n_masks * words * sizeof *masks);
+    struct logit_pair *out = check_alloc(NULL, n_pairs * sizeof *out);
+    void *scratch = check_alloc(NULL, topk_scratch_bytes(n_masks));
+    launch_topk_masked(&c->queue, &which, bits, logits, n, out, scratch);
+    check_download(pairs, out, n_pairs * sizeof *pairs);
+    for (int32_t i = 0; i < n_masks; i++) {
+        const float *row = x + (size_t)which.row[i] * (size_t)n;
+        const struct logit_pair *p = pairs + (size_t)which.row[i] * TOP_K;
+        check_that(c, masked_row_is_right(row, masks + (size_t)i * words, n, p, ranks),
+                   "topk: mask %d of %d on row %d, one in %u of %d ids", i, n_masks, which.row[i],
+                   one_in, n);
+    }
+    for (int32_t r = 0; r < rows - n_masks; r++)
+        check_that(c, pairs[r * TOP_K].id == -1 && isnan(pairs[r * TOP_K].logit),
+                   "topk: row %d of %d has no mask", r, rows);
+    bool is_whole = check_free(logits) & check_free(out) & check_free(scratch) & check_free(bits);
+    check_that(c, is_whole, "topk: %d masks of %d wrote outside", n_masks, n);
+    free(x);
+    free(masks);
+    free(ranks);
+    free(pairs);
+}
+
 struct topk_run {
     struct queue *queue;
+    struct masked_rows which;
+    uint64_t *masks; /* NULL: without */
     struct step_view step;
     struct rows rows;
     float *logits;
@@ -108,23 +170,35 @@ struct topk_run {
 static void launch_run(void *user)
 {
     struct topk_run *r = user;
-    launch_topk(r->queue, r->step, r->rows, r->logits, 262144, r->out, r->scratch);
+    if (r->masks)
+        launch_topk_masked(r->queue, &r->which, r->masks, r->logits, 262144, r->out, r->scratch);
+    else
+        launch_topk(r->queue, r->step, r->rows, r->logits, 262144, r->out, r->scratch);
 }
 
-static void measure(struct check *c, int32_t rows)
+/* `one_in` 0: without masks. */
+static void measure(struct check *c, int32_t rows, uint32_t one_in)
 {
     struct rng rng = {3};
-    size_t n = (size_t)rows * 262144;
+    size_t n = (size_t)rows * 262144, n_words = n / 64;
+    uint64_t *masks = calloc(n_words, sizeof *masks);
+    for (size_t i = 0; one_in && i < n; i++)
+        if (rng_below(&rng, one_in) == 0) masks[i / 64] |= (uint64_t)1 << i % 64;
     struct topk_run run = {&c->queue,
+                           {.n = rows},
+                           one_in ? check_alloc(masks, n_words * sizeof *masks) : NULL,
                            check_step(rows, 0, rows, NULL, NULL, NULL, NULL),
                            {rows, ROWS_OUT},
                            check_normal_device(&rng, n, 4, NULL),
                            check_alloc(NULL, (size_t)rows * TOP_K * sizeof(struct logit_pair)),
                            check_alloc(NULL, topk_scratch_bytes(rows))};
+    for (int32_t i = 0; one_in && i < rows; i++) run.which.row[i] = i;
     double warm = check_time_graph(c, launch_run, &run),
            cold = check_time(c, launch_run, &run, true);
-    printf("topk %3d x 262144  in a graph %7.2f us  cold %7.2f us (bound %.2f us)\n", rows,
-           warm * 1e6, cold * 1e6, 4.0 * (double)n / 4.67e12 * 1e6);
+    printf("topk %3d x 262144, one in %4u  in a graph %7.2f us  cold %7.2f us (bound %.2f us)\n",
+           rows, one_in, warm * 1e6, cold * 1e6, 4.0 * (double)n / 4.67e12 * 1e6);
+    if (run.masks) check_free(run.masks);
+    free(masks);
     check_free(run.logits);
     check_free(run.out);
     check_free(run.scratch);
@@ -144,11 +218,17 @@ void check_topk(struct check *c)
     check_case(c, &rng, 67, 65, 20003, LOGITS_NORMAL);
     check_case(c, &rng, 128, 97, 5000, LOGITS_COARSE);
     if (!c->is_small) check_case(c, &rng, 1024, 999, 1537, LOGITS_NAN);
+    static const uint32_t densities[] = {1, 2, 50, 900, 3000, 50000};
+    for (size_t i = 0; i < sizeof densities / sizeof *densities; i++) {
+        check_masked(c, &rng, 10, 9, c->is_small ? 20000 : 262144, densities[i]);
+        check_masked(c, &rng, 9, 8, 20003, densities[i]);
+        check_masked(c, &rng, 64, 64, 1000, densities[i]);
+    }
     if (!c->is_perf) return;
-    measure(c, 1);
-    measure(c, 8);
-    measure(c, 32);
-    measure(c, 64);
-    measure(c, 128);
-    measure(c, 256);
+    static const int32_t rows[] = {1, 8, 32, 64, 128, 256};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) measure(c, rows[i], 0);
+    for (size_t i = 0; i < 4; i++) {
+        measure(c, rows[i], 2);
+        measure(c, rows[i], 3000);
+    }
 }

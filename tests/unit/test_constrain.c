@@ -313,7 +313,7 @@ static void test_run(void **state)
     for (int i = 0; i < 1024; i++) row[i] = (float)(i % 7);
     row[vocab_byte(f.text.v, '1')] = 9.0f;
     for (int step = 0; step < 20; step++) {
-        constrain_prepare(run.c);
+        assert_non_null(constrain_mask(run.c, run.s, 128));
         row[106] = 8.0f; /* the model would like to stop */
         row[100] = -20.0f;
         int32_t id = constrain_pick(run.c, run.s, NULL, row);

@@ -283,6 +283,8 @@ const struct backend cuda_backend = {
     .share = cuda_share,
     .unshare = cuda_unshare,
     .best = cuda_best,
+    .n_best = TOP_K,
+    .best_allowed = cuda_best_allowed,
     .print_profile = cuda_print_profile,
     .measure_limits = cuda_measure_limits,
 };

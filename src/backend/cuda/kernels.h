@@ -370,6 +370,18 @@ size_t topk_scratch_bytes(int32_t rows);
 void launch_topk(const struct queue *q, struct step_view step, struct rows rows,
                  const float *logits, int32_t n_vocab, struct logit_pair *out, void *scratch);
 
+/* The same for some rows, which all live, and for those of their ids whose bits are set: the others
+ * are not there, unless they are NaN or +infinity. Row row[i] has mask i of `masks` (device memory,
+ * [n][(n_vocab + 63) / 64]). Pairs beyond the last id are {-1, -infinity}. logits and out are
+ * [rows] as above; topk_scratch_bytes(n). */
+enum { MASKED_ROWS_MAX = 64 };
+struct masked_rows {
+    int32_t n, row[MASKED_ROWS_MAX];
+};
+void launch_topk_masked(const struct queue *q, const struct masked_rows *rows,
+                        const uint64_t *masks, const float *logits, int32_t n_vocab,
+                        struct logit_pair *out, void *scratch);
+
 /* ---- attention_decode.cu, attention_prefill.cu */
 
 /* y[r, h] = sum_s softmax_s(q[r, h] . k[s, g(h)]) v[s, g(h)] over the keys of the row's sequence at

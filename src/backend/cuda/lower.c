@@ -42,6 +42,21 @@ static void lower_best(struct lowering *l)
     lower_mark(l, "top k");
 }
 
+static struct masked_search lower_masked(struct lowering *l)
+{
+    buf_id logits = l->plan->logits;
+    if (logits == BUF_NONE) return (struct masked_search){0};
+    int32_t rows = l->plan->rows_max[ROWS_OUT], n_vocab = lower_cols(l, logits);
+    if (rows > MASKED_ROWS_MAX) rows = MASKED_ROWS_MAX;
+    scratch_begin_window(&l->scratch);
+    size_t mask_bytes = ((size_t)n_vocab + 63) / 64 * sizeof(uint64_t);
+    return (struct masked_search){.logits = lower_floats(l, logits),
+                                  .n_vocab = n_vocab,
+                                  .rows_max = rows,
+                                  .masks = scratch_take(&l->scratch, (size_t)rows * mask_bytes),
+                                  .scratch = scratch_take(&l->scratch, topk_scratch_bytes(rows))};
+}
+
 /* The run of ops from i on that plan_mark_windows marked. */
 static struct window marked_window(const struct lowering *l, int32_t i)
 {
@@ -90,6 +105,7 @@ static void lower_windows(struct lowering *l)
         lower_in_both_sizes(l, plan_buf_at(plan, shaped)->rows, lower_by_kind);
     }
     if (plan->n_ops > 0) lower_in_both_sizes(l, ROWS_OUT, lower_best);
+    l->masked = lower_masked(l);
 }
 
 /* Without memory: counts. */
@@ -130,6 +146,7 @@ int lower_plan(struct lowered *out, const struct device *d, const struct plan *p
     *out = (struct lowered){.records = l.records,
                             .step = l.step,
                             .packs = l.packs,
+                            .masked = l.masked,
                             .workspace_bytes = l.scratch.used.workspace};
     if (out->workspace_bytes) out->workspace = scratch_workspace(&l.scratch, out->workspace_bytes);
     return CARAT_OK;

@@ -7,10 +7,19 @@
 #include "backend/cuda/record.h"
 #include "backend/cuda/step_arrays.h"
 
+/* Where the best logits within masks are looked for; in scratch, after all records. */
+struct masked_search {
+    const float *logits; /* NULL: the plan gives none */
+    int32_t n_vocab, rows_max;
+    uint64_t *masks; /* [rows_max][(n_vocab + 63) / 64] */
+    void *scratch;   /* of launch_topk_masked */
+};
+
 struct lowered {
     struct records records;
     struct step_arrays step; /* on the device */
     struct pack_rule packs;
+    struct masked_search masked;
     void *workspace; /* of cuBLAS; NULL: no product goes there */
     size_t workspace_bytes;
 };

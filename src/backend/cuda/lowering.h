@@ -12,6 +12,7 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/loaded.h"
+#include "backend/cuda/lower.h"
 #include "backend/cuda/packs.h"
 #include "backend/cuda/record.h"
 #include "backend/cuda/scratch.h"
@@ -41,6 +42,7 @@ struct lowering {
     struct records records;
     struct step_arrays step;
     struct pack_rule packs;
+    struct masked_search masked;
     struct forms forms[2]; /* for steps of a few rows, and of many */
     struct cuda_loaded seen[PRODUCTS_SEEN];
     int32_t next_seen;

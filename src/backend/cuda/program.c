@@ -10,6 +10,7 @@
 #include "backend/cuda/row_table.h"
 #include "backend/cuda/upload.h"
 #include "backend/cuda/weights.h"
+#include "base/assert.h"
 #include "base/mem.h"
 #include "base/os.h"
 
@@ -88,6 +89,28 @@ static void launch_other(struct program *p, const struct step_rows *rows)
     launch_step(p, &whole);
 }
 
+/* The copy of n masks and the search within them. */
+static void search_masked(struct program *p, const struct masked_rows *rows, const uint64_t *masks)
+{
+    struct device *d = p->device;
+    const struct masked_search *m = &p->lowered.masked;
+    size_t words = ((size_t)m->n_vocab + 63) / 64;
+    cudaError_t status = cudaMemcpyAsync(m->masks, masks, (size_t)rows->n * words * sizeof *masks,
+                                         cudaMemcpyHostToDevice, d->queue.stream);
+    if (status) d->failure = status;
+    launch_topk_masked(&d->queue, rows, m->masks, m->logits, m->n_vocab, d->best_host, m->scratch);
+    if (!d->failure) d->failure = cudaPeekAtLastError();
+}
+
+/* Of a row that nobody looks at. */
+static void warm_up_masked(const struct program *p)
+{
+    const struct masked_search *m = &p->lowered.masked;
+    struct masked_rows first = {.n = 1};
+    launch_topk_masked(&p->device->queue, &first, m->masks, m->logits, m->n_vocab,
+                       p->device->best_host, m->scratch);
+}
+
 /* Steps in which no row lives: the driver loads every kernel now, not under the first request.
  * Which ones depends on the number of rows. */
 static int warm_up(struct program *p, struct carat_error *err)
@@ -101,6 +124,7 @@ static int warm_up(struct program *p, struct carat_error *err)
     }
     for (int i = 0; i < p->plan->n_usual && !p->device->options.is_exact; i++)
         launch_usual(p, &p->plan->usual[i]);
+    if (p->lowered.masked.logits) warm_up_masked(p);
     cudaError_t status = cudaStreamSynchronize(p->device->queue.stream);
     if (!status) status = cudaGetLastError();
     if (!status) return CARAT_OK;
@@ -283,4 +307,17 @@ int cuda_best(struct program *p, int32_t row, const struct logit_pair **out)
     *out = p->device->best_host + (size_t)row * TOP_K;
     int32_t n_vocab = plan_buf_at(p->plan, p->plan->logits)->cols;
     return n_vocab < TOP_K ? n_vocab : TOP_K;
+}
+
+void cuda_best_allowed(struct program *p, int32_t n, const int32_t *rows, const uint64_t *masks)
+{
+    _Static_assert((int)MASKS_MAX <= (int)MASKED_ROWS_MAX, "a call is one search");
+    struct masked_rows taken = {.n = n};
+    cudaSetDevice(p->device->index);
+    carat_assert(n <= p->lowered.masked.rows_max);
+    for (int32_t i = 0; i < n; i++) {
+        carat_assert(rows[i] >= 0 && rows[i] < BEST_ROWS_MAX);
+        taken.row[i] = rows[i];
+    }
+    search_masked(p, &taken, masks);
 }

@@ -23,5 +23,6 @@ int cuda_bind(struct device *d, const struct plan *plan, const struct placement 
 void cuda_unbind(struct program *p);
 void cuda_run(struct program *p, const struct step *step);
 int cuda_best(struct program *p, int32_t row, const struct logit_pair **out);
+void cuda_best_allowed(struct program *p, int32_t n, const int32_t *rows, const uint64_t *masks);
 
 #endif

@@ -12,7 +12,12 @@
  * Adversarial rows (thousands of equal logits) reach the threshold with more values than are sorted
  * at once; then the threshold is raised over the values themselves, read again.
  *
+ * With masks only the ids that are marked are there. Both kernels read the bits next to the logits.
+ * Groups without any have rank 0; where few have some, all of these are taken.
+ *
  * Bound: 1 MB read a row; one row is latency of two launches and four dependent reads of L2. */
+#include <cfloat>
+
 #include "backend/cuda/kernels/block.cuh"
 #include "backend/cuda/kernels/launch.cuh"
 
@@ -63,7 +68,37 @@ struct topk_args {
     int32_t n_vocab;
     rank_t *groups; /* [rows][GROUPS] */
     struct logit_pair *out;
+    const uint32_t *masks; /* [rows][mask_words], of struct masked_rows */
+    int32_t mask_words;
+    struct masked_rows which;
 };
+
+/* The row of logits and of pairs that block row `i` has. */
+template <bool IS_MASKED>
+__device__ __forceinline__ int64_t row_at(const struct topk_args &p, int i)
+{
+    return IS_MASKED ? p.which.row[i] : i;
+}
+
+template <bool IS_MASKED>
+__device__ __forceinline__ bool row_lives(const struct topk_args &p, int i)
+{
+    return IS_MASKED || i < p.step.counts[2];
+}
+
+/* Which of four ids from `quad * 4` on block row `i` has marked: bits 0 to 3. */
+template <bool IS_MASKED>
+__device__ __forceinline__ uint32_t marks_at(const struct topk_args &p, int i, int quad)
+{
+    if (!IS_MASKED) return 15;
+    return quad * 4 < p.n_vocab ? p.masks[(int64_t)i * p.mask_words + quad / 8] >> quad % 8 * 4 : 0;
+}
+
+/* NaN and +infinity are no logits: no mask hides them. */
+template <bool IS_MASKED> __device__ __forceinline__ bool is_marked(uint32_t marks, int k, float x)
+{
+    return !IS_MASKED || (marks >> k & 1) || !(x <= FLT_MAX);
+}
 
 /* The largest of a group in one column of its quads: four of them keep the chain of comparisons
  * short. Of equal ones the first stays. */
@@ -83,35 +118,41 @@ __device__ __forceinline__ rank_t rank_of_most(const struct column_most &most, i
     return most.key ? (rank_t)most.key << 32 | (uint32_t) ~(most.quad * 4 + column) : 0;
 }
 
+template <bool IS_MASKED>
 __global__ void __launch_bounds__(GROUP_THREADS)
     group_kernel(const __grid_constant__ struct topk_args p)
 {
     enum { AT_ONCE = 16 };
     grid_wait();
     grid_release();
-    const int64_t row = blockIdx.x;
-    if (row > 0 && row >= p.step.counts[2]) return; /* row 0 is read without waiting for that */
+    const int row = blockIdx.x;
+    if (row > 0 && !row_lives<IS_MASKED>(p, row)) return; /* row 0 does not wait for that */
     const int group = blockIdx.y * GROUP_THREADS + threadIdx.x, n = p.n_vocab,
               n_quads = (n + 3) / 4;
-    const float *logits = p.logits + row * n;
+    const float *logits = p.logits + row_at<IS_MASKED>(p, row) * n;
     struct column_most a = {}, b = {}, c = {}, d = {};
     for (int first = 0; quad_of(group, first) < n_quads; first += AT_ONCE) {
         float4 x[AT_ONCE];
+        uint32_t marks[AT_ONCE];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++)
+        for (int k = 0; k < AT_ONCE; k++) {
             x[k] = load_quad(logits, quad_of(group, first + k) * 4, n);
+            marks[k] = marks_at<IS_MASKED>(p, row, quad_of(group, first + k));
+        }
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++) {
             int quad = quad_of(group, first + k);
-            take(&a, x[k].x, quad, quad * 4 < n);
-            take(&b, x[k].y, quad, quad * 4 + 1 < n);
-            take(&c, x[k].z, quad, quad * 4 + 2 < n);
-            take(&d, x[k].w, quad, quad * 4 + 3 < n);
+            const int id = quad * 4;
+            const uint32_t m = marks[k];
+            take(&a, x[k].x, quad, id < n && is_marked<IS_MASKED>(m, 0, x[k].x));
+            take(&b, x[k].y, quad, id + 1 < n && is_marked<IS_MASKED>(m, 1, x[k].y));
+            take(&c, x[k].z, quad, id + 2 < n && is_marked<IS_MASKED>(m, 2, x[k].z));
+            take(&d, x[k].w, quad, id + 3 < n && is_marked<IS_MASKED>(m, 3, x[k].w));
         }
     }
     rank_t most = max(max(rank_of_most(a, 0), rank_of_most(b, 1)),
                       max(rank_of_most(c, 2), rank_of_most(d, 3)));
-    if (row < p.step.counts[2]) p.groups[row * GROUPS + group] = most;
+    if (row_lives<IS_MASKED>(p, row)) p.groups[(int64_t)row * GROUPS + group] = most;
 }
 
 /* ---- The threshold ------------------------------------------------------------------------- */
@@ -196,7 +237,7 @@ struct select_state {
 
 /* visit(rank) for the values of the listed groups that are not below `least`. 16 lanes share a
  * group, as many as it has quads in a row of 262144. */
-template <class Visit>
+template <bool IS_MASKED, class Visit>
 __device__ __forceinline__ void visit_groups(const struct topk_args &p, const float *logits,
                                              const struct select_state &s, float least, Visit visit)
 {
@@ -206,30 +247,38 @@ __device__ __forceinline__ void visit_groups(const struct topk_args &p, const fl
         for (int k = threadIdx.x % LANES; k * GROUPS < n_quads; k += LANES) {
             float4 x[AT_ONCE];
             int quad[AT_ONCE];
+            uint32_t marks[AT_ONCE];
 #pragma unroll
             for (int i = 0; i < AT_ONCE; i++) {
                 int at = first + i * STEP;
                 quad[i] = at < s.n_groups ? quad_of(s.group[at], k) : n_quads;
                 x[i] = load_quad(logits, quad[i] * 4, n);
+                marks[i] = marks_at<IS_MASKED>(p, blockIdx.x, quad[i]);
             }
 #pragma unroll
             for (int i = 0; i < AT_ONCE; i++) {
-                const int id = quad[i] * 4; /* NaN is not below */
-                if (!(x[i].x < least) && id < n) visit(rank_of(x[i].x, id));
-                if (!(x[i].y < least) && id + 1 < n) visit(rank_of(x[i].y, id + 1));
-                if (!(x[i].z < least) && id + 2 < n) visit(rank_of(x[i].z, id + 2));
-                if (!(x[i].w < least) && id + 3 < n) visit(rank_of(x[i].w, id + 3));
+                const int id = quad[i] * 4;
+                auto offer = [&](float value, int k) { /* NaN is not below */
+                                                       if (!(value < least) && id + k < n &&
+                                                           is_marked<IS_MASKED>(marks[i], k, value))
+                                                           visit(rank_of(value, id + k));
+                };
+                offer(x[i].x, 0);
+                offer(x[i].y, 1);
+                offer(x[i].z, 2);
+                offer(x[i].w, 3);
             }
         }
 }
 
 /* Lists the values that reach the threshold; n_values, 0 before, counts also those that found no
  * room. */
+template <bool IS_MASKED>
 __device__ __forceinline__ void list_values(const struct topk_args &p, const float *logits,
                                             rank_t threshold, struct select_state *s)
 {
     const float least = value_of((uint32_t)(threshold >> 32));
-    visit_groups(p, logits, *s, least, [&](rank_t rank) {
+    visit_groups<IS_MASKED>(p, logits, *s, least, [&](rank_t rank) {
         if (rank < threshold) return;
         int at = atomicAdd(&s->n_values, 1);
         if (at < CANDIDATES_MAX) s->value[at] = rank;
@@ -256,28 +305,41 @@ __device__ __forceinline__ void write_sorted(const struct select_state &s, struc
     for (int i = n + threadIdx.x; i < TOP_K; i += THREADS) out[i] = {-1, -INFINITY};
 }
 
+/* Groups of the row that hold anything. */
+__device__ __forceinline__ int count_groups(const rank_t held[HELD])
+{
+    int n = 0;
+#pragma unroll
+    for (int i = 0; i < HELD; i++) n += __syncthreads_count(held[i] != 0);
+    return n;
+}
+
+template <bool IS_MASKED>
 __global__ void __launch_bounds__(THREADS) select_kernel(const __grid_constant__ struct topk_args p)
 {
     __shared__ struct select_state s;
     grid_wait();
     grid_release();
-    const int64_t row = blockIdx.x;
-    const int live = p.step.counts[2];
+    const bool is_live = row_lives<IS_MASKED>(p, blockIdx.x);
+    const int64_t row = row_at<IS_MASKED>(p, blockIdx.x);
     const float *logits = p.logits + row * p.n_vocab;
     rank_t held[HELD], largest = 0;
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
-        held[i] = p.groups[row * GROUPS + i * THREADS + threadIdx.x];
+        held[i] = p.groups[(int64_t)blockIdx.x * GROUPS + i * THREADS + threadIdx.x];
         largest = max(largest, held[i]);
     }
-    if (row >= live) return;
+    if (!is_live) return;
     if (threadIdx.x == 0) s.n_groups = s.n_values = 0;
-    rank_t threshold = pick(
-        [&](auto visit) {
+    rank_t threshold = 1;
+    if (!IS_MASKED || count_groups(held) > PICKED_MAX)
+        threshold = pick(
+            [&](auto visit) {
 #pragma unroll
-            for (int i = 0; i < HELD; i++) visit(held[i]);
-        },
-        largest, PICKED_MAX, &s.pick);
+                for (int i = 0; i < HELD; i++)
+                    if (!IS_MASKED || held[i]) visit(held[i]);
+            },
+            largest, PICKED_MAX, &s.pick);
     if (threshold == 0) threshold = 1; /* fewer groups than wanted: take all */
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
@@ -285,16 +347,17 @@ __global__ void __launch_bounds__(THREADS) select_kernel(const __grid_constant__
         s.group[atomicAdd(&s.n_groups, 1)] = i * THREADS + (int)threadIdx.x;
     }
     __syncthreads();
-    list_values(p, logits, threshold, &s);
+    list_values<IS_MASKED>(p, logits, threshold, &s);
     if (s.n_values > CANDIDATES_MAX) {
         const float least = value_of((uint32_t)(threshold >> 32));
         largest = 0;
-        visit_groups(p, logits, s, least, [&](rank_t rank) { largest = max(largest, rank); });
-        threshold = pick([&](auto visit) { visit_groups(p, logits, s, least, visit); }, largest,
-                         CANDIDATES_MAX, &s.pick);
+        visit_groups<IS_MASKED>(p, logits, s, least,
+                                [&](rank_t rank) { largest = max(largest, rank); });
+        threshold = pick([&](auto visit) { visit_groups<IS_MASKED>(p, logits, s, least, visit); },
+                         largest, CANDIDATES_MAX, &s.pick);
         if (threadIdx.x == 0) s.n_values = 0;
         __syncthreads();
-        list_values(p, logits, threshold, &s);
+        list_values<IS_MASKED>(p, logits, threshold, &s);
     }
     write_sorted(s, p.out + row * TOP_K);
 }
@@ -313,6 +376,20 @@ extern "C" void launch_topk(const struct queue *q, struct step_view step, struct
     if (rows.max <= 0) return;
     struct topk_args args = {step, logits, n_vocab, static_cast<rank_t *>(scratch), out};
     dim3 grid((unsigned)rows.max, GROUPS / GROUP_THREADS);
-    launch(q, group_kernel, grid, GROUP_THREADS, 0, args);
-    launch(q, select_kernel, dim3((unsigned)rows.max), THREADS, 0, args);
+    launch(q, group_kernel<false>, grid, GROUP_THREADS, 0, args);
+    launch(q, select_kernel<false>, dim3((unsigned)rows.max), THREADS, 0, args);
+}
+
+extern "C" void launch_topk_masked(const struct queue *q, const struct masked_rows *rows,
+                                   const uint64_t *masks, const float *logits, int32_t n_vocab,
+                                   struct logit_pair *out, void *scratch)
+{
+    if (rows->n <= 0) return;
+    struct topk_args args = {{}, logits, n_vocab, static_cast<rank_t *>(scratch), out};
+    args.masks = reinterpret_cast<const uint32_t *>(masks);
+    args.mask_words = (n_vocab + 63) / 64 * 2;
+    args.which = *rows;
+    dim3 grid((unsigned)rows->n, GROUPS / GROUP_THREADS);
+    launch(q, group_kernel<true>, grid, GROUP_THREADS, 0, args);
+    launch(q, select_kernel<true>, dim3((unsigned)rows->n), THREADS, 0, args);
 }
