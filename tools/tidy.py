@@ -24,7 +24,7 @@ LAYERS = {
     "src/text": ["carat.h", "gguf/", "base/"],
     "src/answer": ["carat.h", "text/", "base/"],
     "src/json": ["carat.h", "base/"],
-    "src/cache": ["base/"],
+    "src/cache": ["plan/kv.h", "base/"],
     "src/grammar": ["carat.h", "json/", "text/vocab.h", "base/"],
     "src/plan": ["quant/format.h", "base/"],
     "src/model": ["plan/", "gguf/", "quant/", "base/"],

@@ -29,7 +29,7 @@ void prefix_anchor(struct prefix_cache *c, const struct prefix_cursor *cursor, c
     if (n->anchor_at) return;
     n->interval = cursor->interval;
     int32_t n_pages = anchor_pages(c, cursor->node);
-    for (int32_t i = 0; i < n_pages; i++) page_keep(&c->pools[PAGES_LOCAL], local[i]);
+    for (int32_t i = 0; i < n_pages; i++) page_keep(&c->pools[KV_LOCAL], local[i]);
     if (n_pages) memcpy(node_locals(c, cursor->node), local, (size_t)n_pages * sizeof *local);
     c->counts.n_anchors++;
     candidates_add_anchor(c, cursor->node);
@@ -40,7 +40,7 @@ void anchor_drop(struct prefix_cache *c, int32_t node)
     carat_assert(c->nodes[node].anchor_at);
     const int32_t *local = node_locals(c, node);
     int32_t n_pages = anchor_pages(c, node);
-    for (int32_t i = 0; i < n_pages; i++) page_drop(&c->pools[PAGES_LOCAL], local[i]);
+    for (int32_t i = 0; i < n_pages; i++) page_drop(&c->pools[KV_LOCAL], local[i]);
     c->counts.n_anchors--;
     candidates_remove_anchor(c, node);
 }

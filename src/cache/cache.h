@@ -29,7 +29,7 @@ struct node_list {
 };
 
 struct prefix_cache {
-    struct page_pool pools[PAGE_KINDS];
+    struct page_pool pools[KV_KINDS];
     int32_t page, window;
     int32_t n_locals; /* the most pages that an anchor keeps */
 

@@ -38,19 +38,19 @@ static void check_pool(const struct page_pool *p, const char **wrong)
 
 static void add_keepers(struct prefix_cache *c, int32_t sign)
 {
-    for (int32_t node = 1; node < c->pools[PAGES_GLOBAL].n_pages; node++) {
+    for (int32_t node = 1; node < c->pools[KV_GLOBAL].n_pages; node++) {
         if (c->nodes[node].n_blocks == 0) continue;
-        c->pools[PAGES_GLOBAL].holds[node].keepers += sign;
+        c->pools[KV_GLOBAL].holds[node].keepers += sign;
         int32_t n = c->nodes[node].anchor_at ? anchor_pages(c, node) : 0;
         for (int32_t i = 0; i < n; i++)
-            c->pools[PAGES_LOCAL].holds[node_locals(c, node)[i]].keepers += sign;
+            c->pools[KV_LOCAL].holds[node_locals(c, node)[i]].keepers += sign;
     }
 }
 
 static void check_keepers(struct prefix_cache *c, const char **wrong)
 {
     add_keepers(c, -1);
-    for (int kind = 0; kind < PAGE_KINDS; kind++)
+    for (int kind = 0; kind < KV_KINDS; kind++)
         for (int32_t i = 0; i < c->pools[kind].n_pages; i++)
             expect(c->pools[kind].holds[i].keepers == 0, "a page's keepers are not its entries",
                    wrong);
@@ -62,7 +62,7 @@ static void check_keepers(struct prefix_cache *c, const char **wrong)
 static void add_ties(struct prefix_cache *c, const struct prefix_cursor *const *cursors,
                      size_t n_cursors, int32_t sign)
 {
-    for (int32_t node = 1; node < c->pools[PAGES_GLOBAL].n_pages; node++)
+    for (int32_t node = 1; node < c->pools[KV_GLOBAL].n_pages; node++)
         if (c->nodes[node].n_blocks > 1) c->nodes[c->nodes[node].parent].n_children += sign;
     for (size_t i = 0; i < n_cursors; i++)
         for (int32_t node = cursors[i]->node; node; node = c->nodes[node].parent)
@@ -73,7 +73,7 @@ static void check_ties(struct prefix_cache *c, const struct prefix_cursor *const
                        size_t n_cursors, const char **wrong)
 {
     add_ties(c, cursors, n_cursors, -1);
-    for (int32_t i = 0; i < c->pools[PAGES_GLOBAL].n_pages; i++) {
+    for (int32_t i = 0; i < c->pools[KV_GLOBAL].n_pages; i++) {
         expect(c->nodes[i].n_children == 0, "a node's children are not counted right", wrong);
         expect(c->nodes[i].n_pins == 0, "a node's pins are not the open cursors", wrong);
     }
@@ -88,7 +88,7 @@ static void check_node(const struct prefix_cache *c, int32_t node, const char **
     expect(n->n_blocks == 1 || n->salt == parent->salt, "salts differ on a path", wrong);
     expect(index_find(c, n->parent, n->salt, node_ids(c, node)) == node, "a node is not found",
            wrong);
-    expect(n->n_pins > 0 || c->pools[PAGES_GLOBAL].holds[node].users == 0,
+    expect(n->n_pins > 0 || c->pools[KV_GLOBAL].holds[node].users == 0,
            "a page is used, but its node is not pinned", wrong);
 }
 
@@ -116,10 +116,10 @@ const char *prefix_check(struct prefix_cache *c, const struct prefix_cursor *con
 {
     const char *wrong = NULL;
     int32_t n_nodes = 0, n_pinned = 0, n_anchors = 0, n_garbage = 0, n_tips = 0;
-    for (int kind = 0; kind < PAGE_KINDS; kind++) check_pool(&c->pools[kind], &wrong);
+    for (int kind = 0; kind < KV_KINDS; kind++) check_pool(&c->pools[kind], &wrong);
     check_keepers(c, &wrong);
     check_ties(c, cursors, n_cursors, &wrong);
-    for (int32_t node = 0; node < c->pools[PAGES_GLOBAL].n_pages; node++) {
+    for (int32_t node = 0; node < c->pools[KV_GLOBAL].n_pages; node++) {
         const struct node *n = &c->nodes[node];
         if (n->n_blocks > 0) check_node(c, node, &wrong);
         check_lists(c, node, &wrong);

@@ -25,10 +25,10 @@ enum {
 #define OVERDUE 1.5    /* ... until it was not for so many times that interval, */
 #define NEW 2          /* or so many times the blocks of its path */
 
-int32_t prefix_available(const struct prefix_cache *c, enum page_kind kind)
+int32_t prefix_available(const struct prefix_cache *c, enum kv_kind kind)
 {
     const struct page_pool *pool = &c->pools[kind];
-    if (kind == PAGES_LOCAL) return pool->n_free + pool->n_cached;
+    if (kind == KV_LOCAL) return pool->n_free + pool->n_cached;
     return pool->n_free + c->counts.n_nodes - c->counts.n_pinned;
 }
 
@@ -58,7 +58,7 @@ static double freed_locals(const struct prefix_cache *c, int32_t node)
     int32_t n_pages = anchor_pages(c, node);
     double n = 0;
     for (int32_t i = 0; i < n_pages; i++) {
-        const struct page_holds *h = &c->pools[PAGES_LOCAL].holds[local[i]];
+        const struct page_holds *h = &c->pools[KV_LOCAL].holds[local[i]];
         if (h->users == 0) n += 1.0 / h->keepers;
     }
     return n;
@@ -77,13 +77,13 @@ static double freed_globals(const struct prefix_cache *c, int32_t node)
 }
 
 /* What is lost with an anchor for each page that it frees. Negative: it frees none. */
-static double worth(const struct prefix_cache *c, enum page_kind kind, int32_t node)
+static double worth(const struct prefix_cache *c, enum kv_kind kind, int32_t node)
 {
     const struct node *n = &c->nodes[node];
-    double freed = kind == PAGES_LOCAL ? freed_locals(c, node) : freed_globals(c, node);
+    double freed = kind == KV_LOCAL ? freed_locals(c, node) : freed_globals(c, node);
     if (freed == 0) return -1;
     double age = (double)(c->clock - n->anchor_use);
-    double age_free = AGE_FREE * (double)c->pools[PAGES_GLOBAL].n_pages;
+    double age_free = AGE_FREE * (double)c->pools[KV_GLOBAL].n_pages;
     double worth = blocks_since_anchor(c, node) / freed;
     if (age <= OVERDUE * (double)n->interval || age <= NEW * (double)n->n_blocks) worth *= EXPECTED;
     if (age > age_free) worth *= age_free / age;
@@ -91,9 +91,9 @@ static double worth(const struct prefix_cache *c, enum page_kind kind, int32_t n
 }
 
 /* An anchor that keeps pages of this kind which nobody uses; 0: there is none. */
-static int32_t choose_anchor(struct prefix_cache *c, enum page_kind kind)
+static int32_t choose_anchor(struct prefix_cache *c, enum kv_kind kind)
 {
-    const struct node_list *list = kind == PAGES_LOCAL ? &c->anchors : &c->tips;
+    const struct node_list *list = kind == KV_LOCAL ? &c->anchors : &c->tips;
     int32_t best = 0;
     double least = 0;
     if (list->n == 0) return 0;
@@ -114,11 +114,11 @@ static int32_t choose_anchor(struct prefix_cache *c, enum page_kind kind)
     return best;
 }
 
-bool prefix_make_room(struct prefix_cache *c, enum page_kind kind, int32_t n)
+bool prefix_make_room(struct prefix_cache *c, enum kv_kind kind, int32_t n)
 {
     if (n > prefix_available(c, kind)) return false;
     while (c->pools[kind].n_free < n) {
-        if (kind == PAGES_GLOBAL && drop_garbage(c)) continue;
+        if (kind == KV_GLOBAL && drop_garbage(c)) continue;
         int32_t node = choose_anchor(c, kind);
         if (!node) return false;
         anchor_drop(c, node);
@@ -127,7 +127,7 @@ bool prefix_make_room(struct prefix_cache *c, enum page_kind kind, int32_t n)
     return true;
 }
 
-int32_t prefix_take_page(struct prefix_cache *c, enum page_kind kind)
+int32_t prefix_take_page(struct prefix_cache *c, enum kv_kind kind)
 {
     return prefix_make_room(c, kind, 1) ? page_take(&c->pools[kind]) : 0;
 }

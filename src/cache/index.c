@@ -35,7 +35,7 @@ void index_add(struct prefix_cache *c, int32_t page, int32_t parent, uint64_t sa
 {
     struct node *n = &c->nodes[page];
     carat_assert(n->n_blocks == 0);
-    page_keep(&c->pools[PAGES_GLOBAL], page);
+    page_keep(&c->pools[KV_GLOBAL], page);
     *n = (struct node){.salt = salt,
                        .hash = block_hash(c, parent, salt, ids),
                        .last_use = c->clock,
@@ -68,5 +68,5 @@ void index_remove(struct prefix_cache *c, int32_t node)
         candidates_settle(c, parent);
     }
     c->counts.n_nodes--;
-    page_drop(&c->pools[PAGES_GLOBAL], node);
+    page_drop(&c->pools[KV_GLOBAL], node);
 }

@@ -14,10 +14,8 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "plan/kv.h"
 #include "base/status.h"
-
-/* Layers with a window keep other pages than layers without. */
-enum page_kind { PAGES_LOCAL, PAGES_GLOBAL, PAGE_KINDS };
 
 struct page_holds {
     int32_t users, keepers;

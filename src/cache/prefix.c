@@ -19,7 +19,7 @@ static size_t local_pages(const struct prefix_options *o)
 static size_t hash_places(const struct prefix_options *o)
 {
     size_t n = 1;
-    while (n < (size_t)o->n_pages[PAGES_GLOBAL]) n *= 2;
+    while (n < (size_t)o->n_pages[KV_GLOBAL]) n *= 2;
     return n;
 }
 
@@ -28,13 +28,13 @@ size_t prefix_bytes(const struct prefix_options *o)
     const size_t lists = 3, pool = sizeof(int32_t) + sizeof(struct page_holds);
     size_t a_node = sizeof(struct node) + (lists + local_pages(o) + (size_t)o->page) * 4 + pool;
     return sizeof(struct prefix_cache) + hash_places(o) * sizeof(int32_t) +
-           (size_t)o->n_pages[PAGES_GLOBAL] * a_node + (size_t)o->n_pages[PAGES_LOCAL] * pool;
+           (size_t)o->n_pages[KV_GLOBAL] * a_node + (size_t)o->n_pages[KV_LOCAL] * pool;
 }
 
 static int take_memory(struct prefix_cache *c, struct arena *arena, const struct prefix_options *o,
                        struct carat_error *err)
 {
-    size_t n = (size_t)o->n_pages[PAGES_GLOBAL], places = hash_places(o);
+    size_t n = (size_t)o->n_pages[KV_GLOBAL], places = hash_places(o);
     c->nodes = arena_take(arena, n, sizeof *c->nodes);
     c->ids = arena_take(arena, n, (size_t)o->page * sizeof *c->ids);
     c->locals = arena_take(arena, n, local_pages(o) * sizeof *c->locals);
@@ -45,7 +45,7 @@ static int take_memory(struct prefix_cache *c, struct arena *arena, const struct
     if (!c->nodes || !c->ids || !c->locals || !c->heads || !c->garbage.nodes || !c->tips.nodes ||
         !c->anchors.nodes)
         return err_no_memory(err, "prefix cache", prefix_bytes(o));
-    for (int kind = 0; kind < PAGE_KINDS; kind++)
+    for (int kind = 0; kind < KV_KINDS; kind++)
         TRY(page_pool_init(&c->pools[kind], arena, o->n_pages[kind], err));
     c->mask = places - 1;
     return CARAT_OK;
@@ -65,7 +65,7 @@ int prefix_open(struct prefix_cache **out, struct arena *arena, const struct pre
     return take_memory(c, arena, o, err);
 }
 
-struct page_pool *prefix_pool(struct prefix_cache *c, enum page_kind kind)
+struct page_pool *prefix_pool(struct prefix_cache *c, enum kv_kind kind)
 {
     return &c->pools[kind];
 }
@@ -129,13 +129,13 @@ void prefix_take(struct prefix_cache *c, const struct prefix_hit *hit, uint64_t 
     for (int32_t node = hit->node; node; node = c->nodes[node].parent) {
         c->nodes[node].is_passed = node != hit->node;
         pin(c, node);
-        page_use(&c->pools[PAGES_GLOBAL], node);
+        page_use(&c->pools[KV_GLOBAL], node);
         global[--i] = node;
     }
     int32_t n_pages = anchor_pages(c, hit->node);
     const int32_t *kept = node_locals(c, hit->node);
     for (i = 0; i < n_pages; i++) {
-        page_use(&c->pools[PAGES_LOCAL], kept[i]);
+        page_use(&c->pools[KV_LOCAL], kept[i]);
         local[i] = kept[i];
     }
 }
@@ -156,7 +156,7 @@ int32_t prefix_publish(struct prefix_cache *c, struct prefix_cursor *cursor, con
     if (node) {
         c->counts.duplicates++;
     } else {
-        carat_assert(c->pools[PAGES_GLOBAL].holds[page].users > 0);
+        carat_assert(c->pools[KV_GLOBAL].holds[page].users > 0);
         index_add(c, page, cursor->node, cursor->salt, ids);
         c->counts.published++;
         node = page;

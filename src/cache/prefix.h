@@ -37,10 +37,10 @@
 struct prefix_cache;
 
 struct prefix_options {
-    int32_t page;   /* positions of a page: KV_PAGE */
-    int32_t window; /* positions a local layer sees, itself included; 0: no such layer */
-    int32_t n_pages[PAGE_KINDS]; /* of each pool, page 0 included */
-    uint64_t seed;               /* of random choices of what goes: results do not depend on it */
+    int32_t page;              /* positions of a page: KV_PAGE */
+    int32_t window;            /* positions a local layer sees, itself included; 0: no such layer */
+    int32_t n_pages[KV_KINDS]; /* of each pool, page 0 included */
+    uint64_t seed;             /* of random choices of what goes: results do not depend on it */
 };
 
 /* Bytes of host memory that prefix_open takes from its arena, within a few hundred. */
@@ -53,16 +53,16 @@ int prefix_open(struct prefix_cache **out, struct arena *arena,
 /* ---- Pages ------------------------------------------------------------------------------ */
 
 /* To look at counts, and for page_use and page_leave. */
-struct page_pool *prefix_pool(struct prefix_cache *c, enum page_kind kind);
+struct page_pool *prefix_pool(struct prefix_cache *c, enum kv_kind kind);
 
 /* A page with one user; if none is free, something cached goes. 0: all are in use. */
-int32_t prefix_take_page(struct prefix_cache *c, enum page_kind kind);
+int32_t prefix_take_page(struct prefix_cache *c, enum kv_kind kind);
 
 /* Drops what is cached until `n` pages are free. Returns whether they are. */
-bool prefix_make_room(struct prefix_cache *c, enum page_kind kind, int32_t n);
+bool prefix_make_room(struct prefix_cache *c, enum kv_kind kind, int32_t n);
 
 /* Pages that are free or could be made free now: what one may count on for admission. */
-int32_t prefix_available(const struct prefix_cache *c, enum page_kind kind);
+int32_t prefix_available(const struct prefix_cache *c, enum kv_kind kind);
 
 /* ---- Look-up ---------------------------------------------------------------------------- */
 

@@ -246,7 +246,7 @@ static void count_requests(carat_engine *e)
     e->stats.decoding = n[SEQUENCE_DECODE];
 }
 
-static struct carat_page_counts count_pages(const struct paging *p, enum page_kind kind)
+static struct carat_page_counts count_pages(const struct paging *p, enum kv_kind kind)
 {
     const struct page_pool *pool = prefix_pool(p->cache, kind);
     return (struct carat_page_counts){.all = pool->n_pages - 1,
@@ -259,8 +259,8 @@ const struct carat_stats *carat_engine_stats(carat_engine *e)
 {
     struct prefix_counts counts = prefix_count(e->paging.cache);
     count_requests(e);
-    e->stats.pages_local = count_pages(&e->paging, PAGES_LOCAL);
-    e->stats.pages_global = count_pages(&e->paging, PAGES_GLOBAL);
+    e->stats.pages_local = count_pages(&e->paging, KV_LOCAL);
+    e->stats.pages_global = count_pages(&e->paging, KV_GLOBAL);
     e->stats.anchors = counts.n_anchors;
     e->stats.evicted_pages = counts.evicted_blocks;
     e->stats.evicted_anchors = counts.evicted_anchors;

@@ -1,11 +1,6 @@
 #include "engine/paging.h"
 
-#include <assert.h>
-
 #include "base/assert.h"
-
-static_assert((int)KV_LOCAL == (int)PAGES_LOCAL && (int)KV_GLOBAL == (int)PAGES_GLOBAL,
-              "the cache and the runner name the kinds alike");
 
 /* ---- Memory ----------------------------------------------------------------------------- */
 
@@ -13,7 +8,7 @@ uint32_t paging_page_bytes(int32_t window)
 {
     enum { MANY = 1 << 16 };
     struct prefix_options options = {
-        .page = KV_PAGE, .window = window, .n_pages = {[PAGES_LOCAL] = 1, [PAGES_GLOBAL] = MANY}};
+        .page = KV_PAGE, .window = window, .n_pages = {[KV_LOCAL] = 1, [KV_GLOBAL] = MANY}};
     return (uint32_t)(prefix_bytes(&options) / MANY + 1);
 }
 
@@ -37,7 +32,7 @@ int paging_init(struct paging *p, struct runner *runner, struct arena *arena,
     struct prefix_options options = {
         .page = KV_PAGE,
         .window = p->window,
-        .n_pages = {[PAGES_LOCAL] = k->n_pages[KV_LOCAL], [PAGES_GLOBAL] = k->n_pages[KV_GLOBAL]},
+        .n_pages = {[KV_LOCAL] = k->n_pages[KV_LOCAL], [KV_GLOBAL] = k->n_pages[KV_GLOBAL]},
         .seed = 1,
     };
     return prefix_open(&p->cache, arena, &options, err);
@@ -57,7 +52,7 @@ static void set_page(struct paging *p, enum kv_kind kind, int32_t slot, int32_t 
 
 static void leave_page(struct paging *p, enum kv_kind kind, int32_t slot, int32_t block)
 {
-    page_leave(prefix_pool(p->cache, (enum page_kind)kind), page_at(p, kind, slot, block));
+    page_leave(prefix_pool(p->cache, (enum kv_kind)kind), page_at(p, kind, slot, block));
     set_page(p, kind, slot, block, 0);
 }
 
@@ -84,7 +79,7 @@ static int32_t first_wanted(const struct paging *p, int32_t from, int32_t n_rows
 static bool is_own(const struct paging *p, enum kv_kind kind, int32_t slot, int32_t block)
 {
     int32_t page = page_at(p, kind, slot, block);
-    const struct page_holds *holds = &prefix_pool(p->cache, (enum page_kind)kind)->holds[page];
+    const struct page_holds *holds = &prefix_pool(p->cache, (enum kv_kind)kind)->holds[page];
     return page > 0 && holds->users == 1 && holds->keepers == 0;
 }
 
@@ -94,7 +89,7 @@ static int32_t extend_kind(struct paging *p, enum kv_kind kind, int32_t slot, in
     struct holding *h = &p->holdings[slot];
     int32_t end = kv_pages(from + n_rows);
     for (; h->end[kind] < end; h->end[kind]++) {
-        int32_t page = prefix_take_page(p->cache, (enum page_kind)kind);
+        int32_t page = prefix_take_page(p->cache, (enum kv_kind)kind);
         if (page == 0) break;
         set_page(p, kind, slot, h->end[kind], page);
     }
@@ -136,7 +131,7 @@ int32_t paging_leave_anchor(struct paging *p, int32_t slot)
 /* A block that another sequence has published before: its page is used in place of our own. */
 static void use_page(struct paging *p, int32_t slot, int32_t block, int32_t page)
 {
-    page_use(prefix_pool(p->cache, PAGES_GLOBAL), page);
+    page_use(prefix_pool(p->cache, KV_GLOBAL), page);
     leave_page(p, KV_GLOBAL, slot, block);
     set_page(p, KV_GLOBAL, slot, block, page);
 }
@@ -197,6 +192,6 @@ struct page_wants paging_wants(const struct paging *p, int32_t slot, int32_t kno
 bool paging_has_room(const struct paging *p, struct page_wants wants)
 {
     for (int kind = 0; kind < KV_KINDS; kind++)
-        if (wants.of[kind] > prefix_available(p->cache, (enum page_kind)kind)) return false;
+        if (wants.of[kind] > prefix_available(p->cache, (enum kv_kind)kind)) return false;
     return true;
 }

@@ -155,7 +155,7 @@ static void cancel_one(struct rng *rng)
 static void evict_some(struct rng *rng)
 {
     struct prefix_cache *cache = crowd.engine->paging.cache;
-    enum page_kind kind = rng_below(rng, 2) ? PAGES_LOCAL : PAGES_GLOBAL;
+    enum kv_kind kind = rng_below(rng, 2) ? KV_LOCAL : KV_GLOBAL;
     if (rng_below(rng, 8) == 0) {
         prefix_flush(cache);
         return;

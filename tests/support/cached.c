@@ -18,13 +18,13 @@ void cached_world_open(struct cached_world *w, const struct prefix_options *opti
     w->options = *options;
     if (prefix_open(&w->cache, &w->arena, options, &err)) fail_msg("%s", err.message);
     arena_seal(&w->arena);
-    for (int kind = 0; kind < PAGE_KINDS; kind++)
+    for (int kind = 0; kind < KV_KINDS; kind++)
         w->content[kind] = mem_alloc((size_t)options->n_pages[kind], sizeof *w->content[kind]);
 }
 
 void cached_world_close(struct cached_world *w)
 {
-    for (int kind = 0; kind < PAGE_KINDS; kind++) mem_free(w->content[kind]);
+    for (int kind = 0; kind < KV_KINDS; kind++) mem_free(w->content[kind]);
     arena_deinit(&w->arena);
 }
 
@@ -41,13 +41,13 @@ struct prefix_hit cached_begin(struct cached_world *w, struct cached_sequence *s
     int32_t local[CACHED_TOKENS_MAX];
     struct prefix_hit hit = prefix_find(w->cache, s->salt, s->ids, (size_t)s->n_ids);
     memset(s->pages, 0, sizeof s->pages);
-    prefix_take(w->cache, &hit, s->salt, &s->cursor, s->pages[PAGES_GLOBAL], local);
+    prefix_take(w->cache, &hit, s->salt, &s->cursor, s->pages[KV_GLOBAL], local);
     int32_t first = prefix_first_local(w->cache, hit.n_blocks);
-    for (int32_t i = first; i < hit.n_blocks; i++) s->pages[PAGES_LOCAL][i] = local[i - first];
+    for (int32_t i = first; i < hit.n_blocks; i++) s->pages[KV_LOCAL][i] = local[i - first];
     for (int32_t i = 0; i < hit.n_blocks; i++) {
         uint64_t content = content_of(w, s, i);
-        assert_true(w->content[PAGES_GLOBAL][s->pages[PAGES_GLOBAL][i]] == content);
-        if (i >= first) assert_true(w->content[PAGES_LOCAL][s->pages[PAGES_LOCAL][i]] == content);
+        assert_true(w->content[KV_GLOBAL][s->pages[KV_GLOBAL][i]] == content);
+        if (i >= first) assert_true(w->content[KV_LOCAL][s->pages[KV_LOCAL][i]] == content);
     }
     s->n_done = hit.n_blocks * w->options.page;
     s->is_open = true;
@@ -58,10 +58,10 @@ struct prefix_hit cached_begin(struct cached_world *w, struct cached_sequence *s
 static bool take_pages(struct cached_world *w, struct cached_sequence *s, int32_t first,
                        int32_t last)
 {
-    for (int kind = 0; kind < PAGE_KINDS; kind++)
+    for (int kind = 0; kind < KV_KINDS; kind++)
         for (int32_t i = first; i <= last; i++) {
             int32_t *page = &s->pages[kind][i];
-            if (!*page) *page = prefix_take_page(w->cache, (enum page_kind)kind);
+            if (!*page) *page = prefix_take_page(w->cache, (enum kv_kind)kind);
             if (!*page) return false;
         }
     return true;
@@ -72,7 +72,7 @@ static void write_page(struct cached_world *w, const struct cached_sequence *s, 
                        int32_t block)
 {
     int32_t page = s->pages[kind][block];
-    const struct page_holds *h = &prefix_pool(w->cache, (enum page_kind)kind)->holds[page];
+    const struct page_holds *h = &prefix_pool(w->cache, (enum kv_kind)kind)->holds[page];
     assert_true(page > 0 && h->users == 1 && h->keepers == 0);
     w->content[kind][page] = content_of(w, s, block);
 }
@@ -81,7 +81,7 @@ void cached_anchor(struct cached_world *w, const struct cached_sequence *s)
 {
     int32_t n = s->cursor.n_blocks;
     if (n == 0) return;
-    prefix_anchor(w->cache, &s->cursor, s->pages[PAGES_LOCAL] + prefix_first_local(w->cache, n));
+    prefix_anchor(w->cache, &s->cursor, s->pages[KV_LOCAL] + prefix_first_local(w->cache, n));
 }
 
 bool cached_run(struct cached_world *w, struct cached_sequence *s, int32_t n_rows,
@@ -91,23 +91,23 @@ bool cached_run(struct cached_world *w, struct cached_sequence *s, int32_t n_row
     int32_t last = (s->n_done + n_rows - 1) / page;
     assert_true(n_rows > 0 && s->n_done + n_rows <= s->n_ids);
     if (!take_pages(w, s, first, last)) return false;
-    for (int kind = 0; kind < PAGE_KINDS; kind++)
+    for (int kind = 0; kind < KV_KINDS; kind++)
         for (int32_t i = first; i <= last; i++) write_page(w, s, kind, i);
     s->n_done += n_rows;
     w->computed += (uint64_t)n_rows;
     for (int32_t i = first; i < s->n_done / page; i++) {
-        int32_t *own = &s->pages[PAGES_GLOBAL][i];
+        int32_t *own = &s->pages[KV_GLOBAL][i];
         int32_t node = prefix_publish(w->cache, &s->cursor, s->ids + i * page, *own);
-        assert_true(w->content[PAGES_GLOBAL][node] == content_of(w, s, i));
+        assert_true(w->content[KV_GLOBAL][node] == content_of(w, s, i));
         if (anchor_every && (i + 1) % anchor_every == 0) cached_anchor(w, s);
         if (node == *own || i % 2) continue; /* both ways of going on after a duplicate */
-        page_use(prefix_pool(w->cache, PAGES_GLOBAL), node);
-        page_leave(prefix_pool(w->cache, PAGES_GLOBAL), *own);
+        page_use(prefix_pool(w->cache, KV_GLOBAL), node);
+        page_leave(prefix_pool(w->cache, KV_GLOBAL), *own);
         *own = node;
     }
-    int32_t *local = s->pages[PAGES_LOCAL];
+    int32_t *local = s->pages[KV_LOCAL];
     for (int32_t i = prefix_first_local(w->cache, s->n_done / page); i-- > 0 && local[i];) {
-        page_leave(prefix_pool(w->cache, PAGES_LOCAL), local[i]);
+        page_leave(prefix_pool(w->cache, KV_LOCAL), local[i]);
         local[i] = 0;
     }
     return true;
@@ -115,9 +115,9 @@ bool cached_run(struct cached_world *w, struct cached_sequence *s, int32_t n_row
 
 void cached_end(struct cached_world *w, struct cached_sequence *s)
 {
-    for (int kind = 0; kind < PAGE_KINDS; kind++)
+    for (int kind = 0; kind < KV_KINDS; kind++)
         for (int32_t i = 0; i * w->options.page < s->n_ids; i++) {
-            page_leave(prefix_pool(w->cache, (enum page_kind)kind), s->pages[kind][i]);
+            page_leave(prefix_pool(w->cache, (enum kv_kind)kind), s->pages[kind][i]);
             s->pages[kind][i] = 0;
         }
     prefix_leave(w->cache, &s->cursor);
@@ -133,8 +133,8 @@ void cached_check(struct cached_world *w, struct cached_sequence *sequences, int
         if (sequences[i].is_open) cursors[n_cursors++] = &sequences[i].cursor;
     const char *wrong = prefix_check(w->cache, cursors, n_cursors);
     if (wrong) fail_msg("%s", wrong);
-    for (int kind = 0; kind < PAGE_KINDS; kind++) {
-        struct page_pool *pool = prefix_pool(w->cache, (enum page_kind)kind);
+    for (int kind = 0; kind < KV_KINDS; kind++) {
+        struct page_pool *pool = prefix_pool(w->cache, (enum kv_kind)kind);
         for (int sign = -1; sign <= 1; sign += 2) {
             for (int i = 0; i < n; i++)
                 for (int32_t b = 0;

@@ -12,8 +12,8 @@ struct cached_world {
     struct prefix_options options;
     struct arena arena;
     struct prefix_cache *cache;
-    uint64_t *content[PAGE_KINDS]; /* of pages */
-    uint64_t computed, reused;     /* positions */
+    uint64_t *content[KV_KINDS]; /* of pages */
+    uint64_t computed, reused;   /* positions */
 };
 
 struct cached_sequence {
@@ -22,7 +22,7 @@ struct cached_sequence {
     bool is_open;
     int32_t n_ids, n_done; /* given, and with keys and values */
     int32_t ids[CACHED_TOKENS_MAX];
-    int32_t pages[PAGE_KINDS][CACHED_TOKENS_MAX]; /* of blocks; 0: none */
+    int32_t pages[KV_KINDS][CACHED_TOKENS_MAX]; /* of blocks; 0: none */
 };
 
 void cached_world_open(struct cached_world *w, const struct prefix_options *options);

@@ -17,7 +17,7 @@ static void add_users(const struct paging *p, int32_t slot, int32_t sign)
 {
     const struct holding *h = &p->holdings[slot];
     for (int kind = 0; kind < KV_KINDS; kind++) {
-        struct page_pool *pool = prefix_pool(p->cache, (enum page_kind)kind);
+        struct page_pool *pool = prefix_pool(p->cache, (enum kv_kind)kind);
         int32_t slots = p->runner->layout.caches.slots[kind];
         assert_true(h->first[kind] >= 0 && h->end[kind] - h->first[kind] <= slots);
         for (int32_t block = h->first[kind]; block < h->end[kind]; block++) {
@@ -53,7 +53,7 @@ void crowd_check_pages(carat_engine *e)
     if (wrong) fail_msg("%s", wrong);
     for (int32_t i = 0; i < p->n_seq; i++) add_users(p, i, -1);
     for (int kind = 0; kind < KV_KINDS; kind++) {
-        const struct page_pool *pool = prefix_pool(p->cache, (enum page_kind)kind);
+        const struct page_pool *pool = prefix_pool(p->cache, (enum kv_kind)kind);
         for (int32_t page = 0; page < pool->n_pages; page++)
             assert_int_equal(pool->holds[page].users, 0);
     }

@@ -154,7 +154,7 @@ static void anchors_keep_a_window(void **state)
             assert_int_equal(prefix_first_local(w.cache, n), first < n ? first : n);
         }
         cached_end(&w, &sequences[0]);
-        assert_int_equal(prefix_pool(w.cache, PAGES_LOCAL)->n_cached, window > 1 ? 10 : 0);
+        assert_int_equal(prefix_pool(w.cache, KV_LOCAL)->n_cached, window > 1 ? 10 : 0);
         cached_check(&w, sequences, 1);
         cached_world_close(&w);
     }
@@ -174,21 +174,20 @@ static void blocks_without_an_anchor_go_first_and_oldest_first(void **state)
         compute(&w, &sequences[i], i == 1 ? 10 : 0);
         cached_end(&w, &sequences[i]);
     }
-    assert_int_equal(prefix_pool(w.cache, PAGES_GLOBAL)->n_free, 0);
-    assert_int_equal(prefix_available(w.cache, PAGES_GLOBAL), 30);
+    assert_int_equal(prefix_pool(w.cache, KV_GLOBAL)->n_free, 0);
+    assert_int_equal(prefix_available(w.cache, KV_GLOBAL), 30);
     const int32_t left[][3] = {{8, 10, 10}, {0, 10, 10}, {0, 10, 5}, {0, 10, 0}};
     const int32_t room[] = {2, 10, 15, 20};
     for (int at = 0; at < 4; at++) {
-        assert_true(prefix_make_room(w.cache, PAGES_GLOBAL, room[at]));
+        assert_true(prefix_make_room(w.cache, KV_GLOBAL, room[at]));
         for (int i = 0; i < 3; i++)
             assert_int_equal(prefix_find(w.cache, 0, sequences[i].ids, 41).n_matched, left[at][i]);
         cached_check(&w, sequences, 3);
     }
     assert_int_equal(prefix_count(w.cache).evicted_anchors, 0);
-    assert_false(
-        prefix_make_room(w.cache, PAGES_GLOBAL, 31)); /* more than there is: nothing goes */
+    assert_false(prefix_make_room(w.cache, KV_GLOBAL, 31)); /* more than there is: nothing goes */
     assert_int_equal(prefix_find(w.cache, 0, sequences[1].ids, 41).n_blocks, 10);
-    assert_true(prefix_make_room(w.cache, PAGES_GLOBAL, 30));
+    assert_true(prefix_make_room(w.cache, KV_GLOBAL, 30));
     assert_int_equal(prefix_count(w.cache).evicted_anchors, 1);
     cached_check(&w, sequences, 3);
     cached_world_close(&w);
@@ -204,14 +203,14 @@ static void what_a_sequence_uses_stays(void **state)
     compute(&w, &sequences[0], 2);
     cached_end(&w, &sequences[0]);
     assert_int_equal(cached_begin(&w, &sequences[0]).n_blocks, 10);
-    assert_int_equal(prefix_available(w.cache, PAGES_GLOBAL), 10);
-    assert_false(prefix_make_room(w.cache, PAGES_GLOBAL, 11));
-    assert_true(prefix_make_room(w.cache, PAGES_GLOBAL, 10));
-    int32_t n_local = prefix_available(w.cache, PAGES_LOCAL);
+    assert_int_equal(prefix_available(w.cache, KV_GLOBAL), 10);
+    assert_false(prefix_make_room(w.cache, KV_GLOBAL, 11));
+    assert_true(prefix_make_room(w.cache, KV_GLOBAL, 10));
+    int32_t n_local = prefix_available(w.cache, KV_LOCAL);
     assert_int_equal(n_local, 39 - 2);
-    assert_true(prefix_make_room(w.cache, PAGES_LOCAL, n_local));
+    assert_true(prefix_make_room(w.cache, KV_LOCAL, n_local));
     cached_check(&w, sequences, 1);
-    for (int32_t i = 0; i < 10; i++) assert_int_equal(sequences[0].pages[PAGES_GLOBAL][i] > 0, 1);
+    for (int32_t i = 0; i < 10; i++) assert_int_equal(sequences[0].pages[KV_GLOBAL][i] > 0, 1);
     compute(&w, &sequences[0], 0);
     cached_end(&w, &sequences[0]);
     cached_check(&w, sequences, 1);
@@ -233,10 +232,10 @@ static void shared_pages_of_anchors_can_be_freed(void **state)
         assert_int_equal(cached_begin(&w, &sequences[i]).n_blocks, 10);
         for (int row = 0; row < 4; row++) assert_true(cached_run(&w, &sequences[i], 1, 11));
     }
-    int32_t n = prefix_available(w.cache, PAGES_LOCAL);
-    assert_true(n > prefix_pool(w.cache, PAGES_LOCAL)->n_free);
-    assert_true(prefix_make_room(w.cache, PAGES_LOCAL, n));
-    assert_int_equal(prefix_pool(w.cache, PAGES_LOCAL)->n_cached, 0);
+    int32_t n = prefix_available(w.cache, KV_LOCAL);
+    assert_true(n > prefix_pool(w.cache, KV_LOCAL)->n_free);
+    assert_true(prefix_make_room(w.cache, KV_LOCAL, n));
+    assert_int_equal(prefix_pool(w.cache, KV_LOCAL)->n_cached, 0);
     cached_check(&w, sequences, 2);
     cached_world_close(&w);
 }
@@ -259,8 +258,8 @@ static void a_flush_leaves_nothing(void **state)
     cached_end(&w, &sequences[0]);
     prefix_flush(w.cache);
     cached_check(&w, sequences, 2);
-    for (int kind = 0; kind < PAGE_KINDS; kind++)
-        assert_int_equal(prefix_pool(w.cache, (enum page_kind)kind)->n_free, 59);
+    for (int kind = 0; kind < KV_KINDS; kind++)
+        assert_int_equal(prefix_pool(w.cache, (enum kv_kind)kind)->n_free, 59);
     cached_world_close(&w);
 }
 
@@ -280,7 +279,7 @@ static struct prefix_hit naive_find(const struct prefix_cache *c, uint64_t salt,
                                     int32_t n)
 {
     struct prefix_hit hit = {0};
-    for (int32_t node = 1; node < c->pools[PAGES_GLOBAL].n_pages; node++) {
+    for (int32_t node = 1; node < c->pools[KV_GLOBAL].n_pages; node++) {
         int32_t n_blocks = c->nodes[node].n_blocks;
         if (n_blocks == 0 || n_blocks > (n - 1) / c->page || !is_path(c, node, salt, ids)) continue;
         if (n_blocks > hit.n_matched) hit.n_matched = n_blocks;
@@ -351,8 +350,8 @@ static void random_events_keep_everything_right(void **state)
         for (int i = 0; i < cases[at].n_sequences; i++) cached_end(&w, &sequences[i]);
         prefix_flush(w.cache);
         cached_check(&w, sequences, cases[at].n_sequences);
-        for (int kind = 0; kind < PAGE_KINDS; kind++)
-            assert_int_equal(prefix_pool(w.cache, (enum page_kind)kind)->n_free,
+        for (int kind = 0; kind < KV_KINDS; kind++)
+            assert_int_equal(prefix_pool(w.cache, (enum kv_kind)kind)->n_free,
                              w.options.n_pages[kind] - 1);
         cached_world_close(&w);
     }
@@ -394,8 +393,8 @@ static void the_check_sees_each_wrong_number(void **state)
                           &c->ids[node * 4],
                           &c->nodes[parent].anchor_at};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) expect_wrong(&w, numbers[i], -1);
-    for (int kind = 0; kind < PAGE_KINDS; kind++) {
-        struct page_pool *pool = prefix_pool(c, (enum page_kind)kind);
+    for (int kind = 0; kind < KV_KINDS; kind++) {
+        struct page_pool *pool = prefix_pool(c, (enum kv_kind)kind);
         int32_t *counts[] = {&pool->n_free,
                              &pool->n_used,
                              &pool->n_cached,

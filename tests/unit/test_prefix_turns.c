@@ -161,21 +161,21 @@ static double replace_all(int32_t n_pages)
             first = at;
             last = cursor;
         }
-        local[at] = prefix_take_page(w.cache, PAGES_LOCAL);
-        page = prefix_take_page(w.cache, PAGES_GLOBAL);
+        local[at] = prefix_take_page(w.cache, KV_LOCAL);
+        page = prefix_take_page(w.cache, KV_GLOBAL);
         prefix_publish(w.cache, &last, &at, page);
         prefix_anchor(w.cache, &last, local + first + prefix_first_local(w.cache, last.n_blocks));
-        page_leave(prefix_pool(w.cache, PAGES_GLOBAL), page);
+        page_leave(prefix_pool(w.cache, KV_GLOBAL), page);
         if (at % 1000 == 999 || at == n_pages - 2) {
             for (int32_t i = first; i <= at; i++)
-                page_leave(prefix_pool(w.cache, PAGES_LOCAL), local[i]);
+                page_leave(prefix_pool(w.cache, KV_LOCAL), local[i]);
             prefix_leave(w.cache, &last);
         }
     }
     double start = os_seconds();
     for (int32_t n = 1; n < n_pages; n++)
-        for (int kind = 0; kind < PAGE_KINDS; kind++)
-            assert_true(prefix_make_room(w.cache, (enum page_kind)kind, n));
+        for (int kind = 0; kind < KV_KINDS; kind++)
+            assert_true(prefix_make_room(w.cache, (enum kv_kind)kind, n));
     double seconds = os_seconds() - start;
     assert_int_equal(prefix_count(w.cache).n_nodes, 0);
     cached_world_close(&w);

@@ -46,7 +46,7 @@ static void check_pages(carat_engine *e)
     const char *problem = prefix_check(p->cache, cursors, n);
     if (problem) fail_msg("%s", problem);
     for (int kind = 0; kind < KV_KINDS; kind++) {
-        const struct page_pool *pool = prefix_pool(p->cache, (enum page_kind)kind);
+        const struct page_pool *pool = prefix_pool(p->cache, (enum kv_kind)kind);
         int32_t slots = e->runner->layout.caches.slots[kind];
         memset(users, 0, sizeof users);
         for (int32_t i = 0; i < p->n_seq; i++)
