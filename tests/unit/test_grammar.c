@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "support/grammars.h"
+#include "support/takes.h"
 
 static struct grammar_fixture f;
 
@@ -244,18 +244,9 @@ static void test_random_grammars(void **state)
 static void check_takes(const char *grammar, const char *const *good, const char *const *bad)
 {
     carat_grammar *g = open_gbnf(grammar);
-    for (; *good; good++)
-        if (!grammar_takes(g, &f, *good, strlen(*good))) fail_msg("%s: %s", grammar, *good);
-    for (; *bad; bad++)
-        if (grammar_takes(g, &f, *bad, strlen(*bad))) fail_msg("%s: not %s", grammar, *bad);
+    assert_takes(g, &f, grammar, good, bad);
     grammar_close(g);
 }
-
-#define TEXTS(...)                                                                                 \
-    (const char *const[])                                                                          \
-    {                                                                                              \
-        __VA_ARGS__, NULL                                                                          \
-    }
 
 static void test_notation(void **state)
 {

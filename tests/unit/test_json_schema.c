@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "json/json_tree.h"
 #include "support/cost.h"
-#include "support/grammars.h"
+#include "support/takes.h"
 
 static struct grammar_fixture f;
 
@@ -39,18 +39,9 @@ static void check_takes(const char *schema, const char *const *good, const char 
     carat_grammar *g;
     struct carat_error err = {0};
     if (json_schema_open(&g, &f, schema, strlen(schema), &err)) fail_msg("%s", err.message);
-    for (; *good; good++)
-        if (!grammar_takes(g, &f, *good, strlen(*good))) fail_msg("%s: %s", schema, *good);
-    for (; *bad; bad++)
-        if (grammar_takes(g, &f, *bad, strlen(*bad))) fail_msg("%s: not %s", schema, *bad);
+    assert_takes(g, &f, schema, good, bad);
     grammar_close(g);
 }
-
-#define TEXTS(...)                                                                                 \
-    (const char *const[])                                                                          \
-    {                                                                                              \
-        __VA_ARGS__, NULL                                                                          \
-    }
 
 static void test_values(void **state)
 {
