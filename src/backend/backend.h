@@ -150,8 +150,8 @@ struct backend {
     /* After run, before fence: `best` of these n output rows, at most MASKS_MAX, is to be about the
      * ids in the row's mask only, and about NaN and +infinity wherever they are. Mask i is the
      * (n_vocab + 63) / 64 words from masks[i * that]: id's bit is bit id % 64 of word id / 64.
-     * Where it has fewer ids than n_best, pairs of -infinity follow. `masks` stays as it is until
-     * fence. NULL: the backend has no such search. */
+     * If it has fewer ids than n_best, the list ends with pairs of -infinity. The caller leaves
+     * `masks` alone until fence. NULL: the backend has no such search. */
     void (*best_allowed)(struct program *program, int32_t n, const int32_t *rows,
                          const uint64_t *masks);
 

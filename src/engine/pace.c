@@ -83,8 +83,7 @@ void pace_note(struct pace *p, const struct pace_step *s, double seconds)
     p->largest -= p->largest / 256;
     if (s->n_prompt > p->largest) p->largest = s->n_prompt;
     if (is_few && p->since_many < TRIAL_EVERY << TRIALS_MAX) p->since_many++;
-    if (is_few) return;
-    if (s->n_decode == 0) return;
+    if (is_few || s->n_decode == 0) return;
     p->since_many = 0;
     bool is_slow = seconds > SLACK * limit_of(p, s);
     p->n_slow = !is_slow ? 0 : p->n_slow < TRIALS_MAX ? p->n_slow + 1 : TRIALS_MAX;
@@ -147,8 +146,8 @@ int32_t pace_rows(const struct pace *p, const struct pace_step *step, double sha
     /* Decode steps of unknown length: one step without prompt rows tells. */
     if (step->n_decode > 2 * p->widest) return 0;
     double limit = share * limit_of(p, step);
-    int32_t few = STEADY_ROWS - step->n_decode, low = few > 0 ? few + ROWS_TILE : 1,
-            high = rows_max;
+    int32_t few = STEADY_ROWS - step->n_decode;
+    int32_t low = few > 0 ? few + ROWS_TILE : 1, high = rows_max;
     if (high > GROWTH * p->largest) high = GROWTH * p->largest;
     int32_t rows = most_fitting(&p->many, step, low, high, limit);
     if (rows > 0) return rows;

@@ -128,7 +128,7 @@ static void arrays_do_not_overlap(void **state)
     free(memory);
 }
 
-/* Rows behind the last one are the first token of a sequence; nothing else changes. */
+/* Rows after the last one are the first token of a sequence; nothing else changes. */
 static void rows_that_are_not_there_are_harmless(void **state)
 {
     (void)state;

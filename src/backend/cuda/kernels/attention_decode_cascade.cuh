@@ -65,8 +65,8 @@ __device__ __forceinline__ bool next_visit(const struct cascade_shared &s, struc
     while (v->segment < n_segments) {
         if (v->tile < (v->member < 0 ? shared : s.member[v->member].n_tiles)) return true;
         if (++v->member < s.work.n_members) {
-            int behind = (v->segment - shared) % n_segments;
-            v->tile = shared + behind + (behind < 0 ? n_segments : 0);
+            int skipped = (v->segment - shared) % n_segments; /* to the segment's first tile */
+            v->tile = shared + skipped + (skipped < 0 ? n_segments : 0);
         } else {
             v->segment += s.work.step;
             v->member = -1;

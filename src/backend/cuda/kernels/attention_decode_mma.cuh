@@ -68,7 +68,7 @@ __device__ __forceinline__ float sum_of_quad(float x)
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-/* What a thread reads of a tile, `offset` bytes behind its pointers. A key is read if the row sees
+/* What a thread reads of a tile, `offset` bytes after its pointers. A key is read if the row sees
  * it: a page may hold NaN of whoever had it before. */
 struct reader {
     int key, four;               /* this thread's in a tile: of scores, first of four of values */
