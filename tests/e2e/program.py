@@ -169,7 +169,7 @@ class Terminal:
 
 
 def main(tests):
-    """Runs the functions test_* of `tests`; the exit status."""
+    """Runs the functions test_* of `tests` and exits: 1 if one of them failed."""
     if not PROGRAM:
         raise SystemExit(tests["__doc__"])
     wanted = sys.argv[2:]
@@ -189,4 +189,4 @@ def main(tests):
         print(f"{result:4} {name[5:].replace('_', ' ')} ({time.monotonic() - begin:.1f} s){why}",
               flush=True)
     print(f"{counts['ok']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
-    return 1 if counts["FAIL"] else 0
+    raise SystemExit(1 if counts["FAIL"] else 0)

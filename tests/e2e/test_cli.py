@@ -14,7 +14,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
 
 import program
@@ -913,4 +912,4 @@ def test_answer_on_a_terminal_shows_no_control_characters():
 
 
 if __name__ == "__main__":
-    sys.exit(program.main(globals()))
+    program.main(globals())

@@ -182,4 +182,4 @@ def test_chat_takes_a_form():
 
 
 if __name__ == "__main__":
-    raise SystemExit(program.main(globals()))
+    program.main(globals())

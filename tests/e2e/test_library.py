@@ -267,4 +267,4 @@ def test_python_has_stop_strings_and_log_probabilities():
 
 
 if __name__ == "__main__":
-    sys.exit(program.main(globals()))
+    program.main(globals())

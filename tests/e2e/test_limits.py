@@ -8,7 +8,6 @@ import os
 import pathlib
 import re
 import resource
-import sys
 import tempfile
 
 import program
@@ -132,4 +131,4 @@ def test_threads_respect_the_processor_quota():
 
 
 if __name__ == "__main__":
-    sys.exit(program.main(globals()))
+    program.main(globals())

@@ -161,6 +161,7 @@ def test_priorities_keys_and_deadlines_change_no_answer():
 
 def test_answers_are_held_to_a_schema():
     """Such answers end by themselves, unless a thought comes first, which is free."""
+    program.need_json()
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "schema.json")
         pathlib.Path(path).write_text('{"enum": ["yes", "no"]}')

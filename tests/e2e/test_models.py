@@ -7,7 +7,6 @@ import json
 import pathlib
 import re
 import shutil
-import sys
 import tempfile
 
 import program
@@ -117,4 +116,4 @@ def test_a_default_model_leaves_the_arguments_to_the_prompt():
 
 
 if __name__ == "__main__":
-    sys.exit(program.main(globals()))
+    program.main(globals())

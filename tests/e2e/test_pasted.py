@@ -7,7 +7,6 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 
 from program import (DEMO, PROGRAM, Skip, Terminal, carat, environment, expect, expect_error,
@@ -279,4 +278,4 @@ def test_run_on_a_terminal_says_how_to_switch_thinking_on():
 
 
 if __name__ == "__main__":
-    sys.exit(main(globals()))
+    main(globals())

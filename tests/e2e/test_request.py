@@ -174,4 +174,4 @@ def test_options_without_a_place():
 
 
 if __name__ == "__main__":
-    raise SystemExit(program.main(globals()))
+    program.main(globals())

@@ -12,7 +12,6 @@ import pathlib
 import re
 import resource
 import signal
-import sys
 import tempfile
 import termios
 import time
@@ -124,6 +123,7 @@ def cold_answer(talk, folder):
 def test_a_turn_reads_only_what_is_new():
     """All but the last page of what two prompts have in common is not read again, also after /regen
     and /undo. The answers are those of a process that has read nothing before."""
+    program.need_json()
     chat = LongTalk()
     first, cached = chat.ask("Tell me a story about a bird.")
     expect(first > 128 and cached == 0, f"{first} tokens, {cached} from the cache")
@@ -811,4 +811,4 @@ def test_a_signal_puts_the_terminal_back():
 
 
 if __name__ == "__main__":
-    sys.exit(program.main(globals()))
+    program.main(globals())

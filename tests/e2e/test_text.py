@@ -4,7 +4,6 @@
 usage: tests/e2e/test_text.py PROGRAM [NAME...]      (only tests whose name contains a NAME)
 """
 import json
-import sys
 import tempfile
 
 import program
@@ -120,4 +119,4 @@ def test_bad_requests_are_explained():
 
 
 if __name__ == "__main__":
-    sys.exit(program.main(globals()))
+    program.main(globals())
