@@ -32,8 +32,11 @@ LAYERS = {
     "src/backend/*": ["backend/backend.h", "backend/time_table.h", "plan/", "quant/", "base/"],
     "src/engine": ["carat.h", "carat_inspect.h", "model/", "cache/", "plan/", "backend/backend.h",
                    "text/", "answer/", "grammar/", "json/", "gguf/", "quant/", "base/"],
-    "src/cli": ["carat.h", "carat_inspect.h", "carat_status.h", "json/", "base/"],
-    "src/server": ["carat.h", "carat_inspect.h", "carat_status.h", "json/", "base/"],
+    "src/api": ["carat.h", "carat_status.h", "json/", "base/"],
+    "src/server": ["carat.h", "carat_inspect.h", "carat_status.h", "api/", "json/", "base/"],
+    "src/hub": ["carat_status.h", "json/", "base/"],
+    "src/cli": ["carat.h", "carat_inspect.h", "carat_status.h", "server/", "hub/", "json/",
+                "base/"],
     "include": ["carat.h", "carat_status.h"],
 }
 

@@ -1,0 +1,69 @@
+/* What a client asks for, whatever API it speaks: everything becomes a chat request in the form of
+ * OpenAI's API, or prompts as they are. So there is one place that checks it (json/chat_request.h),
+ * one template and one grammar, and the same conversation has the same ids in every API.
+ *
+ * Rules
+ * 1. Reading is pure: no clock, no model, no thread. Any bytes may come.
+ * 2. CARAT_EUSAGE names the member as the client wrote it, e.g. "messages[1].content[0].source".
+ *    CARAT_EUNSUPPORTED: a part that carat does not have (images, audio, files).
+ * 3. Unknown members are ignored, unknown values are refused. */
+#ifndef API_ASK_H
+#define API_ASK_H
+
+#include "json/chat_request.h"
+
+enum api {
+    API_CHAT,           /* OpenAI: /v1/chat/completions */
+    API_COMPLETIONS,    /* OpenAI: /v1/completions */
+    API_RESPONSES,      /* OpenAI: /v1/responses */
+    API_MESSAGES,       /* Anthropic: /v1/messages */
+    API_OLLAMA_CHAT,    /* ollama: /api/chat */
+    API_OLLAMA_GENERATE /* ollama: /api/generate */
+};
+enum { API_COUNT = API_OLLAMA_GENERATE + 1 };
+
+/* Text, in which special tokens do not count unless has_special; or ids. */
+struct ask_prompt {
+    const char *text;
+    size_t length;
+    bool has_special;
+    const int32_t *ids; /* not NULL: these instead of text */
+    size_t n_ids;
+};
+
+struct ask_limits { /* more is CARAT_EUSAGE with both numbers */
+    int32_t n_max;  /* answers of a request: n times prompts */
+    size_t messages_max, tools_max, stops_max;
+};
+
+struct ask {
+    enum api api;
+    struct chat_request request; /* root, sampling, stops, bias, log-probabilities */
+    struct ask_prompt *prompts;  /* [n_prompts], instead of messages; of the request's arena */
+    size_t n_prompts;            /* 0: a chat */
+    const char *model;           /* as sent; "" when absent */
+    const char *session;         /* names a conversation (prompt_cache_key, user, metadata.user_id),
+                                    or "" */
+    int32_t n;                   /* answers to each prompt */
+    int32_t thinking_max;        /* tokens of a thought, after which it is closed; 0: no limit */
+    bool is_stream;
+    bool wants_usage;        /* in a stream: one more chunk with the usage */
+    bool wants_progress;     /* in a stream: how much of the prompt is read (return_progress) */
+    bool wants_timings;      /* in each chunk (timings_per_token) */
+    bool wants_echo;         /* completions: the prompt before the answer */
+    bool ignores_stop;       /* ignore_eos: measuring */
+    bool no_cache;           /* cache_prompt: false */
+    bool says_reasoning;     /* thoughts are in "reasoning", not in "reasoning_content" */
+    bool is_unload;          /* ollama: no messages and keep_alive 0: nothing is to be computed */
+    bool has_billing_line;   /* Anthropic: a changing first line of the system prompt was dropped */
+    int32_t n_ignored_tools; /* hosted tools, which a server cannot have: left out */
+};
+
+/* Reads the body of a request of that API. `defaults` is what the request does not say about
+ * sampling. Owned: ask_close, after a failure too. A zeroed ask is a valid empty one. */
+int ask_read(struct ask *ask, enum api api, const char *body, size_t length,
+             const struct carat_sampling *defaults, const struct ask_limits *limits,
+             struct carat_error *err);
+void ask_close(struct ask *ask);
+
+#endif

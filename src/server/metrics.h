@@ -1,0 +1,51 @@
+/* Counters and histograms of a server, written in the text form of Prometheus.
+ *
+ * Counters may be raised by any thread; histograms and writing belong to the HTTP thread. Names are
+ * carat_..., and again vllm:... where routers and boards look for those (docs/operations.md). */
+#ifndef SERVER_METRICS_H
+#define SERVER_METRICS_H
+
+#include "base/buf.h"
+#include "base/status.h"
+#include "carat.h"
+
+struct metrics;
+
+/* `model` is the label of all; copied. */
+int metrics_open(struct metrics **out, const char *model, struct carat_error *err);
+void metrics_close(struct metrics *m);
+
+/* A reply has been sent: `route` is one of a fixed list ("/v1/chat/completions", "other"). */
+void metrics_reply(struct metrics *m, const char *route, int status);
+
+enum metrics_count {
+    METRICS_QUEUE_REJECTED,
+    METRICS_CANCELLED_QUEUE, /* the client left while its request was ... */
+    METRICS_CANCELLED_PROMPT,
+    METRICS_CANCELLED_DECODE,
+    METRICS_CANCELLED_WRITE, /* ... or did not read */
+    METRICS_BILLING_LINES,   /* dropped from system prompts */
+    METRICS_COUNT
+};
+void metrics_add(struct metrics *m, enum metrics_count what, uint64_t n);
+
+struct metrics_answer { /* one that has ended; seconds */
+    const char *finish; /* "stop", "length", "tool_calls", "cancelled", "error", "deadline" */
+    int32_t n_prompt, n_cached, n_generated;
+    double queue, prefill, decode; /* times in the engine */
+    double first_token, whole;     /* from the request's last byte on */
+};
+void metrics_answer(struct metrics *m, const struct metrics_answer *a);
+void metrics_token_gap(struct metrics *m, double seconds); /* between two tokens of an answer */
+
+/* What is true now; the sums over all engines. */
+struct metrics_now {
+    struct carat_stats engine;
+    int32_t running, waiting; /* requests; waiting ones before the engine too */
+    int32_t connections, streams;
+    int64_t pages_all, page_tokens; /* of keys and values; tokens of a page */
+    bool is_ready;
+};
+void metrics_write(struct metrics *m, const struct metrics_now *now, struct buf *out);
+
+#endif
