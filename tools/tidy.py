@@ -98,6 +98,8 @@ FOR_TESTS = {
         ["prefix_check"],
     "the program keeps it until it ends":
         ["wrap_deinit"],
+    "the server is to call":
+        ["page_find"],
     "tests, their support and bench draw and name what the program reads":
         ["format_from_name", "f32_to_bf16"],
 }

@@ -1,22 +1,25 @@
-/* The files of the page for browsers, which are part of the program. */
+/* The files of the page for browsers, which are part of the program (cmake/page.cmake). */
 #ifndef SERVER_PAGE_H
 #define SERVER_PAGE_H
 
 #include <stddef.h>
 
+/* Content-Security-Policy of every one of them: nothing from elsewhere, nothing inline. */
+#define PAGE_POLICY                                                                                \
+    "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
 struct page_file {
-    const char *path;          /* "/", "/ui/app.js" */
-    const char *type;          /* "text/html; charset=utf-8" */
-    const unsigned char *data; /* gzip */
-    size_t length;
-    size_t plain_length;
-    const char *etag; /* with quotes */
+    const char *path;                  /* "/", "/ui/app.js" */
+    const char *type;                  /* "text/html; charset=utf-8" */
+    const char *etag;                  /* with quotes; weak, so that it is that of both forms */
+    const unsigned char *plain, *gzip; /* gzip: where the client accepts it */
+    size_t plain_length, gzip_length;
 };
+
+/* All files; the last one has no path. */
+extern const struct page_file page_files[];
 
 /* NULL: there is no such file. */
 const struct page_file *page_find(const char *path);
-/* The file as it was before gzip, for clients that do not take it. CARAT_EMEMORY ends in NULL;
- * freed with mem_free. */
-char *page_plain(const struct page_file *file);
 
 #endif

@@ -1,0 +1,60 @@
+# Writes a C file with the page's files in it, each as it is and packed by gzip. The same files make
+# the same C file: no times, no folders.
+#
+#   cmake -DOUT=page_data.c -P embed.cmake -- PATH FILE [PATH FILE] ...
+set(words)
+set(is_word FALSE)
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(i RANGE ${last})
+    if(is_word)
+        list(APPEND words "${CMAKE_ARGV${i}}")
+    elseif(CMAKE_ARGV${i} STREQUAL "--")
+        set(is_word TRUE)
+    endif()
+endforeach()
+
+find_program(GZIP gzip)
+if(NOT GZIP)
+    message(FATAL_ERROR "gzip was not found: install it (it packs the server's page)")
+endif()
+
+set(type_html "text/html; charset=utf-8")
+set(type_js "text/javascript; charset=utf-8")
+set(type_css "text/css; charset=utf-8")
+set(type_svg "image/svg+xml")
+set(type_yaml "application/yaml")
+
+# static const unsigned char NAME[] = {...}; and in LENGTH_VARIABLE how many.
+function(array name file length_variable)
+    file(READ ${file} hex HEX)
+    string(LENGTH "${hex}" digits)
+    math(EXPR length "${digits} / 2")
+    string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+    # 16 bytes a line; a dot stands for one character.
+    string(REPEAT "." 80 line)
+    string(REGEX REPLACE "(${line})" "\\1\n" bytes "${bytes}")
+    file(APPEND ${OUT}.new "static const unsigned char ${name}[] = {\n${bytes}};\n")
+    set(${length_variable} ${length} PARENT_SCOPE)
+endfunction()
+
+file(WRITE ${OUT}.new "/* Made by cmake/embed.cmake. */\n#include \"server/page.h\"\n\n")
+set(table)
+set(i 0)
+while(words)
+    list(POP_FRONT words path file)
+    string(REGEX REPLACE "^.*\\." "type_" type ${file})
+    execute_process(COMMAND ${GZIP} -9nc ${file} OUTPUT_FILE ${OUT}.gz RESULT_VARIABLE failed)
+    if(failed)
+        message(FATAL_ERROR "gzip could not pack ${file}")
+    endif()
+    file(SHA256 ${file} hash)
+    string(SUBSTRING ${hash} 0 16 hash)
+    array(plain_${i} ${file} plain_length)
+    array(packed_${i} ${OUT}.gz packed_length)
+    string(APPEND table "    {\"${path}\", \"${${type}}\", \"W/\\\"${hash}\\\"\",\n"
+                        "     plain_${i}, packed_${i}, ${plain_length}, ${packed_length}},\n")
+    math(EXPR i "${i} + 1")
+endwhile()
+file(APPEND ${OUT}.new "\nconst struct page_file page_files[] = {\n${table}    {0},\n};\n")
+file(REMOVE ${OUT}.gz)
+file(RENAME ${OUT}.new ${OUT})
