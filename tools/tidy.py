@@ -100,6 +100,11 @@ FOR_TESTS = {
         ["wrap_deinit"],
     "the server is to call":
         ["page_find"],
+    "the server is to count, log and tell its manager":
+        ["log_event", "log_open", "metrics_add", "metrics_answer", "metrics_close", "metrics_open",
+         "metrics_reply", "metrics_token_gap", "metrics_write", "notify_alive",
+         "notify_alive_seconds", "notify_listen_fd", "notify_ready", "notify_reloading",
+         "notify_status", "notify_stopping"],
     "tests, their support and bench draw and name what the program reads":
         ["format_from_name", "f32_to_bf16"],
 }

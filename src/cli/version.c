@@ -6,7 +6,8 @@
 #include "cli/setup.h"
 #include "cli/terminal.h"
 
-/* Given by CMake to this file alone, so that a new commit recompiles nothing else. */
+/* Given by CMake to this file and src/server/metrics.c alone, so that a new commit recompiles
+ * nothing else. */
 #ifndef CARAT_COMMIT
 #define CARAT_COMMIT "unknown"
 #endif

@@ -1,9 +1,12 @@
 /* Counters and histograms of a server, written in the text form of Prometheus.
  *
- * Counters may be raised by any thread; histograms and writing belong to the HTTP thread. Names are
- * carat_..., and again vllm:... where routers and boards look for those (docs/operations.md). */
+ * Any thread may call any of these. Names are carat_..., and again vllm:... where routers and
+ * boards look for those (docs/operations.md). */
 #ifndef SERVER_METRICS_H
 #define SERVER_METRICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "base/status.h"
@@ -15,7 +18,8 @@ struct metrics;
 int metrics_open(struct metrics **out, const char *model, struct carat_error *err);
 void metrics_close(struct metrics *m);
 
-/* A reply has been sent: `route` is one of a fixed list ("/v1/chat/completions", "other"). */
+/* A reply has been sent: `route` is one of a fixed list ("/v1/chat/completions", "other"), never
+ * what a client wrote. */
 void metrics_reply(struct metrics *m, const char *route, int status);
 
 enum metrics_count {
@@ -44,6 +48,8 @@ struct metrics_now {
     int32_t running, waiting; /* requests; waiting ones before the engine too */
     int32_t connections, streams;
     int64_t pages_all, page_tokens; /* of keys and values; tokens of a page */
+    int64_t cached_bytes;           /* of pages that only the prefix cache holds */
+    int32_t engines, engines_failed;
     bool is_ready;
 };
 void metrics_write(struct metrics *m, const struct metrics_now *now, struct buf *out);
