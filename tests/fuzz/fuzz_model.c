@@ -235,25 +235,45 @@ static void fill_prompt(const carat_model *m, int32_t prompt[8])
     }
 }
 
-static void run_requests(carat_engine *e, const carat_model *m, const int32_t *prompt)
+/* Different ways to sample: as the file says, penalised, the likeliest ones, from all. */
+static struct carat_sampling sampling_number(const carat_model *m, size_t k)
+{
+    struct carat_sampling p = carat_model_info(m)->sampling;
+    if (k == 1) p.repeat_penalty = 1.5f;
+    if (k == 2) p = (struct carat_sampling){.frequency_penalty = 0.5f};
+    if (k == 3) p = (struct carat_sampling){.temperature = 2, .min_p = 0.01f};
+    return p;
+}
+
+static void run_requests(carat_engine *e, const carat_model *m, const carat_grammar *grammar,
+                         const int32_t *prompt)
 {
     struct carat_error err = {0};
     const struct carat_event *event;
-    for (size_t k = 0; k < 2; k++) {
+    struct carat_logit_bias bias = {.id = prompt[0], .bias = 3};
+    carat_request_id id = 0;
+    for (size_t k = 0; k < 4; k++) {
         struct carat_request r = {.prompt = prompt,
                                   .n_prompt = 5 + k,
                                   .max_tokens = 6,
-                                  .sampling = carat_model_info(m)->sampling,
+                                  .sampling = sampling_number(m, k),
+                                  .bias = &bias,
+                                  .n_bias = k == 1,
+                                  .grammar = k < 2 ? grammar : NULL,
                                   .ignore_stop = true};
-        carat_request_id id;
         if (carat_submit(e, &r, &id, &err)) carat_assert(err.message[0]);
     }
+    if (prompt[1] % 2) carat_cancel(e, id);
     for (int i = 0, work = 1; work > 0 && i < STEPS_MAX; i++) {
         work = carat_step(e, &err);
         carat_assert(work >= 0);
         while ((event = carat_next_event(e)))
             if (event->kind == CARAT_EVENT_TOKEN) check_ids(m, &event->id, 1);
     }
+    const struct carat_stats *stats = carat_engine_stats(e);
+    const struct carat_page_counts *pages = &stats->pages_global;
+    carat_assert(stats->submitted <= 4 && pages->free <= pages->all);
+    carat_assert(carat_engine_memory(e)->total > 0 && carat_engine_setup(e)->backend[0]);
 }
 
 static void use(const carat_model *m, uint8_t way)
@@ -282,8 +302,13 @@ static void use(const carat_model *m, uint8_t way)
     status = carat_engine_open(&e, m, &options, &err);
     carat_assert(status == CARAT_OK || err.message[0]);
     if (status) return;
-    run_requests(e, m, prompt);
+    carat_grammar *letters = NULL;
+    static const char rules[] = "root ::= [a-z ]* | \"H\" root";
+    status = carat_grammar_open_gbnf(&letters, m, rules, sizeof rules - 1, &err);
+    carat_assert(status == CARAT_OK || err.message[0]); /* some vocabularies have no letters */
+    run_requests(e, m, letters, prompt);
     carat_engine_close(e);
+    carat_grammar_close(letters);
 }
 
 /* A file in memory that has a path. */
