@@ -263,7 +263,7 @@ static void run_requests(carat_engine *e, const carat_model *m, const carat_gram
                                   .ignore_stop = true};
         if (carat_submit(e, &r, &id, &err)) carat_assert(err.message[0]);
     }
-    if (prompt[1] % 2) carat_cancel(e, id);
+    if (carat_model_info(m)->n_expert > 0) carat_cancel(e, id);
     for (int i = 0, work = 1; work > 0 && i < STEPS_MAX; i++) {
         work = carat_step(e, &err);
         carat_assert(work >= 0);
