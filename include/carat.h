@@ -442,6 +442,7 @@ struct carat_request { /* copied by carat_submit */
     /* Of this model; NULL: none. Borrowed until the request is DONE. A request that cannot go on in
      * its grammar ends by ERROR. */
     const carat_grammar *grammar;
+    void *user; /* comes back in each event */
     /* end of version 0.1 */
 };
 
@@ -482,6 +483,7 @@ struct carat_event {
     double queue_seconds; /* DONE: from carat_submit to the first step with it */
     int32_t n_cached;     /* DONE: prompt tokens that were not computed, because others had been */
     int32_t n_preempted;  /* DONE: how often it was stopped to make room, and went on later */
+    void *user;           /* the request's */
 };
 
 /* The request waits until a sequence and memory are free for it. CARAT_EBUSY when n_seq + n_queue
@@ -493,10 +495,18 @@ int carat_submit(carat_engine *engine, const struct carat_request *request, cara
  * request: DONE with CANCELLED. CARAT_EUSAGE: there is no such request (any more). */
 int carat_cancel(carat_engine *engine, carat_request_id request);
 
+/* The request gets no more rows until it is resumed (is_paused false), so nobody's slow reading
+ * makes it wait for room. It keeps what it holds as long as no other one needs that; then it is
+ * stopped, as when memory gets short, and goes on after it was resumed. It can be cancelled, and
+ * its deadline counts on: both end it in the next step. Pausing changes no answer. Not inside
+ * on_logits. CARAT_EUSAGE: there is no such request (any more). */
+int carat_pause(carat_engine *engine, carat_request_id request, bool is_paused);
+
 /* One forward pass: for all sequences that decode, and for parts of prompts. Starts requests that
- * wait, if there is room. If memory gets short, the youngest request of the lowest priority is
- * stopped; it goes on later where it was. Returns 1 while work is left, 0 when idle, or a
- * negative status. Then take the events until NULL. CARAT_EDEVICE: the device is lost; every
+ * wait, if there is room. If memory gets short, a paused request is stopped, else the youngest
+ * of the lowest priority; it goes on later where it was. Returns 1 while work is left, 0 when idle,
+ * or a negative status. Idle: all requests that are left are paused. Then take the events until
+ * NULL. CARAT_EDEVICE: the device is lost; every
  * request has ended by ERROR, all later calls fail with the same message, and the engine can only
  * be closed. A GPU that was lost works again only in a new process. */
 int carat_step(carat_engine *engine, struct carat_error *err);

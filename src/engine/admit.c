@@ -25,8 +25,8 @@ static bool follow(carat_engine *e, struct sequence *s, int32_t n_blocks)
     struct sequence *leader = NULL;
     for (int32_t i = 0; s->has_cache && i < e->paging.n_seq; i++) {
         struct sequence *l = e->slots[i];
-        if (!l || l->state != SEQUENCE_PREFILL || !l->has_cache || l->salt != s->salt ||
-            l->priority < s->priority)
+        if (!l || l->state != SEQUENCE_PREFILL || l->is_paused || !l->has_cache ||
+            l->salt != s->salt || l->priority < s->priority)
             continue;
         int32_t common = count_common(l, s) / KV_PAGE;
         if (common > last) common = last;
@@ -46,7 +46,7 @@ static bool follow(carat_engine *e, struct sequence *s, int32_t n_blocks)
 static void look_again(const carat_engine *e, struct sequence *s)
 {
     const struct sequence *l = &e->requests[s->leader];
-    if (l->request != s->leader_request || l->state != SEQUENCE_PREFILL ||
+    if (l->request != s->leader_request || l->state != SEQUENCE_PREFILL || l->is_paused ||
         l->n_cached >= s->wait_position)
         s->state = SEQUENCE_QUEUED;
 }
@@ -60,16 +60,22 @@ static int32_t free_slot(const carat_engine *e)
     return slot < e->paging.n_seq ? slot : -1;
 }
 
+/* Who is stopped so that `s` can start: one that is paused, or of a lower priority; or NULL. */
+static struct sequence *find_victim(const carat_engine *e, const struct sequence *s)
+{
+    struct sequence *victim = room_victim(e);
+    return victim && (victim->is_paused || victim->priority < s->priority) ? victim : NULL;
+}
+
 static bool may_start(const carat_engine *e, const struct sequence *s)
 {
-    const struct sequence *victim = room_victim(e);
-    return free_slot(e) >= 0 || (victim && victim->priority < s->priority);
+    return free_slot(e) >= 0 || find_victim(e, s);
 }
 
 static bool stop_lower(carat_engine *e, const struct sequence *s)
 {
-    struct sequence *victim = room_victim(e);
-    if (!victim || victim->priority >= s->priority) return false;
+    struct sequence *victim = find_victim(e, s);
+    if (!victim) return false;
     request_stop(e, victim);
     return true;
 }
@@ -130,7 +136,7 @@ static int32_t list_queued(carat_engine *e)
     for (int32_t i = 0; i < e->end; i++) {
         struct sequence *s = &e->requests[i];
         if (s->state == SEQUENCE_WAITING) look_again(e, s);
-        if (s->state != SEQUENCE_QUEUED) continue;
+        if (s->state != SEQUENCE_QUEUED || s->is_paused) continue;
         e->items[n] = request_item(e, s, least);
         e->whose[n++] = s;
     }

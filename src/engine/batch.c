@@ -44,7 +44,8 @@ static void add_hint(struct step *step, struct sequence *const *slots, int32_t n
     const struct sequence *only = NULL;
     for (int32_t i = 0; i < n_seq; i++) {
         const struct sequence *s = slots[i];
-        if (!s || s->state != SEQUENCE_PREFILL || s->n_cached + s->n_rows == sequence_known(s))
+        if (!s || s->state != SEQUENCE_PREFILL || s->is_paused ||
+            s->n_cached + s->n_rows == sequence_known(s))
             continue;
         if (only) return;
         only = s;

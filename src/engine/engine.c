@@ -200,8 +200,7 @@ int carat_submit(carat_engine *e, const struct carat_request *given, carat_reque
     struct carat_request r;
     *out = 0;
     TRY(runner_check(e->runner, err));
-    TRY(sized_copy(&r, sizeof r, SIZED_THROUGH(struct carat_request, grammar), given, "request",
-                   err));
+    TRY(sized_copy(&r, sizeof r, SIZED_THROUGH(struct carat_request, user), given, "request", err));
     TRY(check_request(e, &r, err));
     int32_t place = free_place(e);
     if (place == e->n_requests) {
@@ -227,6 +226,24 @@ int carat_cancel(carat_engine *e, carat_request_id request)
     for (int32_t i = 0; i < e->n_requests; i++)
         if (cancel_ask(&e->cancels[i], request)) return CARAT_OK;
     return CARAT_EUSAGE;
+}
+
+int carat_pause(carat_engine *e, carat_request_id request, bool is_paused)
+{
+    for (int32_t i = 0; i < e->end; i++) {
+        struct sequence *s = &e->requests[i];
+        if (s->state == SEQUENCE_FREE || s->request != request) continue;
+        s->is_paused = is_paused;
+        return CARAT_OK;
+    }
+    return CARAT_EUSAGE;
+}
+
+bool engine_has_work(const carat_engine *e)
+{
+    int32_t i = 0;
+    while (i < e->end && (e->requests[i].state == SEQUENCE_FREE || e->requests[i].is_paused)) i++;
+    return i < e->end;
 }
 
 const struct carat_event *carat_next_event(carat_engine *e)

@@ -55,4 +55,7 @@ static inline bool engine_is_idle(const carat_engine *e)
     return e->end == 0;
 }
 
+/* Whether a step has something to do: some request is not paused. */
+bool engine_has_work(const carat_engine *e);
+
 #endif

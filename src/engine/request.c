@@ -36,6 +36,7 @@ static void note_hit(carat_engine *e, struct sequence *s)
     s->n_reused = s->n_reported = s->n_cached;
     if (s->n_cached > 0)
         events_add(&e->events, (struct carat_event){.request = s->request,
+                                                    .user = s->user,
                                                     .kind = CARAT_EVENT_PROGRESS,
                                                     .done = s->n_cached,
                                                     .total = s->n_prompt});

@@ -38,6 +38,7 @@ static void add_progress(carat_engine *e, struct sequence *s)
     if (done <= s->n_reported) return;
     s->n_reported = done;
     events_add(&e->events, (struct carat_event){.request = s->request,
+                                                .user = s->user,
                                                 .kind = CARAT_EVENT_PROGRESS,
                                                 .done = done,
                                                 .total = s->n_prompt});
@@ -79,7 +80,7 @@ static void end_by_bad_logits(carat_engine *e, struct sequence *s)
 
 int results_take(carat_engine *e, struct sequence *s, struct carat_error *err)
 {
-    struct carat_event event = {.request = s->request, .kind = CARAT_EVENT_TOKEN};
+    struct carat_event event = {.request = s->request, .user = s->user, .kind = CARAT_EVENT_TOKEN};
     s->n_cached += s->n_rows;
     if (s->state == SEQUENCE_PREFILL) add_progress(e, s);
     if (s->out_row >= 0) {

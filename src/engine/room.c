@@ -2,10 +2,11 @@
 
 #include "engine/request.h"
 
-/* The order of those who make room: lower priority, later arrival. */
+/* The order of those who make room: those that are paused, lower priority, later arrival. */
 static struct schedule_item rank(const struct sequence *s)
 {
-    return (struct schedule_item){.priority = s->priority, .order = s->request};
+    return (struct schedule_item){
+        .is_paused = s->is_paused, .priority = s->priority, .order = s->request};
 }
 
 struct sequence *room_victim(const carat_engine *e)

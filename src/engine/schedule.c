@@ -94,6 +94,7 @@ int32_t schedule_next(const struct schedule_item *items, int32_t n, uint64_t n_a
 
 bool schedule_yields(const struct schedule_item *victim, const struct schedule_item *s)
 {
+    if (victim->is_paused != s->is_paused) return victim->is_paused;
     if (victim->priority != s->priority) return victim->priority < s->priority;
     return victim->order > s->order;
 }

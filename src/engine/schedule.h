@@ -24,6 +24,7 @@ enum {
 
 /* A request as the scheduler sees it. */
 struct schedule_item {
+    bool is_paused;   /* wants nothing now: makes room before all others */
     int32_t priority; /* higher first */
     bool is_back;     /* it was running before: the first of its priority */
     uint64_t order;   /* of arrival; no two are equal */
@@ -45,7 +46,8 @@ void schedule_prompts(struct schedule_item *items, int32_t n, int32_t rows, int3
 /* The request to admit next; `n_admitted` were admitted before. -1: there are none. */
 int32_t schedule_next(const struct schedule_item *items, int32_t n, uint64_t n_admitted);
 
-/* Whether `victim` is stopped before `s` to make room: it has a lower priority, or came later. */
+/* Whether `victim` is stopped before `s` to make room: it is paused, has a lower priority, or came
+ * later. */
 bool schedule_yields(const struct schedule_item *victim, const struct schedule_item *s);
 
 #endif

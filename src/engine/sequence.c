@@ -13,6 +13,7 @@ static void fill(struct sequence *s, const struct carat_request *r,
     s->request = start->id;
     s->slot = -1;
     s->stop_id = -1;
+    s->user = r->user;
     s->ignore_stop = r->ignore_stop;
     s->want_logprob = r->want_logprob || r->n_top_logprobs > 0;
     s->n_top = r->n_top_logprobs;
@@ -74,6 +75,7 @@ struct carat_event sequence_end(struct sequence *s, enum carat_finish finish, do
     bool has_token = s->first_token > 0, has_started = s->started > 0;
     struct carat_event event = {
         .request = s->request,
+        .user = s->user,
         .kind = CARAT_EVENT_DONE,
         .finish = finish,
         .stop_id = finish == CARAT_FINISH_STOP ? s->stop_id : -1,

@@ -29,9 +29,11 @@ struct sequence {
     int32_t stop_id;  /* the stop token that came, which is not part of the answer */
     bool ignore_stop, want_logprob;
     int32_t n_top; /* how many likeliest ids are wanted with it */
+    void *user;
     carat_on_logits_fn on_logits;
     void *on_logits_user;
 
+    bool is_paused; /* gets no rows, and starts only after it was resumed */
     int32_t priority;
     int32_t key;    /* its place among the fairness keys */
     uint64_t since; /* prompt rows that the engine had computed when it came */

@@ -55,7 +55,8 @@ static struct pace_step share_rows(carat_engine *e)
     for (int32_t i = 0; i < e->paging.n_seq; i++) {
         struct sequence *s = e->slots[i];
         if (!s) continue;
-        s->n_rows = s->state == SEQUENCE_DECODE;
+        s->n_rows = s->state == SEQUENCE_DECODE && !s->is_paused;
+        if (s->is_paused) continue;
         if (s->state == SEQUENCE_PREFILL) {
             e->items[n] = request_item(e, s, least);
             e->whose[n++] = s;
@@ -77,7 +78,7 @@ static struct pace_step count_rows(const carat_engine *e)
     struct pace_step rows = {0};
     for (int32_t i = 0; i < e->paging.n_seq; i++) {
         const struct sequence *s = e->slots[i];
-        if (!s) continue;
+        if (!s || s->n_rows == 0) continue;
         if (s->state == SEQUENCE_DECODE) {
             rows.n_decode += s->n_rows;
             rows.decode_positions += s->n_cached;
@@ -128,7 +129,7 @@ static void note_end(carat_engine *e, const struct pace_step *rows, double begin
     double end = os_seconds(), seconds = end - begin;
     double since = e->step_end > 0 ? end - e->step_end : seconds;
     pace_note(&e->pace, rows, since < 1.1 * seconds ? since : 1.1 * seconds);
-    e->step_end = engine_is_idle(e) ? 0 : end;
+    e->step_end = engine_has_work(e) ? end : 0;
     e->stats.steps++;
     e->stats.rows += (uint64_t)(rows->n_decode + rows->n_prompt);
     e->stats.prompt_rows += (uint64_t)rows->n_prompt;
@@ -145,12 +146,12 @@ int carat_step(carat_engine *e, struct carat_error *err)
     room_take(e);
     rows = count_rows(e);
     batch_fill(&e->step, e->slots, e->paging.n_seq, e->runner->layout.chunk);
-    if (e->step.n_token == 0) return !engine_is_idle(e);
+    if (e->step.n_token == 0) return engine_has_work(e);
     note_start(e, begin);
     int status = run(e, err);
     if (status)
         end_all(e);
     else
         note_end(e, &rows, begin);
-    return status ? status : !engine_is_idle(e);
+    return status ? status : engine_has_work(e);
 }
