@@ -98,6 +98,9 @@ FOR_TESTS = {
         ["prefix_check"],
     "the program keeps it until it ends":
         ["wrap_deinit"],
+    "the server is to answer with":
+        ["replicas_cancel", "replicas_close", "replicas_look", "replicas_memory", "replicas_open",
+         "replicas_setup", "replicas_stop", "replicas_submit", "replicas_take"],
     "the server is to call":
         ["page_find"],
     "the server is to count, log and tell its manager":
