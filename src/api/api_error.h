@@ -21,6 +21,8 @@ struct api_error {
 
 /* What `err` means to a client. Never shows paths or addresses of this machine. */
 struct api_error api_error_from(const struct carat_error *err);
+/* A prompt that does not fit, as agents recognise it. */
+struct api_error api_error_context(int32_t n_prompt, int32_t n_ctx);
 /* One that no carat_error stands for: 404, 405, 413, 501, 503 ... `type` and `code` follow from the
  * status unless `code` says more. */
 struct api_error api_error_make(int status, const char *code, const char *form, ...)

@@ -22,12 +22,13 @@ enum api {
 };
 enum { API_COUNT = API_OLLAMA_GENERATE + 1 };
 
-/* Text, in which special tokens do not count unless has_special; or ids. */
+/* Text, in which special tokens do not count unless has_special; or ids. An echo of ids needs their
+ * text: whoever has the vocabulary fills it in before reply_open. */
 struct ask_prompt {
-    const char *text;
+    const char *text; /* not always with a NUL at its end */
     size_t length;
     bool has_special;
-    const int32_t *ids; /* not NULL: these instead of text */
+    const int32_t *ids; /* not NULL: these are the prompt */
     size_t n_ids;
 };
 
@@ -53,7 +54,8 @@ struct ask {
     bool wants_echo;         /* completions: the prompt before the answer */
     bool ignores_stop;       /* ignore_eos: measuring */
     bool no_cache;           /* cache_prompt: false */
-    bool says_reasoning;     /* thoughts are in "reasoning", not in "reasoning_content" */
+    bool says_reasoning;     /* thoughts are in "reasoning", not in "reasoning_content": set by
+                                the server, no request says it */
     bool is_unload;          /* ollama: no messages and keep_alive 0: nothing is to be computed */
     bool has_billing_line;   /* Anthropic: a changing first line of the system prompt was dropped */
     int32_t n_ignored_tools; /* hosted tools, which a server cannot have: left out */

@@ -17,10 +17,12 @@
 struct reply;
 
 struct reply_facts {
-    const char *id; /* of this request: [A-Za-z0-9._-]+; replies put "chatcmpl-" and so on before */
-    const char *model;       /* as the client named it, or the server's name for it */
-    int64_t created;         /* seconds since 1970 */
+    const char *id;    /* of this request alone, even if a client repeats its own x-request-id:
+                       [A-Za-z0-9._-]{1,64}; replies put "chatcmpl-" and so on before it */
+    const char *model; /* as the client named it, or the server's name for it */
+    int64_t created;   /* seconds since 1970 */
     const char *fingerprint; /* system_fingerprint: the build */
+    int32_t n_prompt;        /* tokens of all prompts; -1: not known yet */
 };
 
 struct reply_token {   /* of one token, when log-probabilities are wanted */
@@ -63,6 +65,8 @@ const char *reply_content_type(const struct reply *r); /* "text/event-stream" ..
 void reply_begin(struct reply *r, struct buf *out);
 void reply_progress(struct reply *r, int32_t answer, int32_t done, int32_t total, int32_t cached,
                     struct buf *out);
+/* The usage so far: what the next chunk says when ask->wants_timings. */
+void reply_usage_now(struct reply *r, int32_t answer, const struct reply_usage *usage);
 /* Log-probabilities of a token, before the parts that it makes. */
 void reply_token(struct reply *r, int32_t answer, const struct reply_token *token, struct buf *out);
 /* Parts come from carat_answer with streams_calls: text, thoughts, and calls piece by piece. */

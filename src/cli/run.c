@@ -149,7 +149,7 @@ static int make_ids(const struct options *o, const struct session *s, struct ask
         status = conversation_add(&c, "user", buf_text(prompt), prompt->length, err);
     if (status == CARAT_OK) status = tools_file_read(&a->tools, o, err);
     if (status == CARAT_OK) {
-        if (a->tools.document) c.tools = &a->tools.root;
+        if (a->tools.documents) c.tools = &a->tools.root;
         if (a->form.is_set) c.form = &a->form.member;
         status = carat_chat_tokenize(s->model, conversation_request(&c), ids, n, err);
     }

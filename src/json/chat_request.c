@@ -5,49 +5,9 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "json/json_fields.h"
 
 /* ---- Values ----------------------------------------------------------------------------- */
-
-static bool is_number(const struct carat_value *value)
-{
-    return value->kind == CARAT_INT || value->kind == CARAT_REAL;
-}
-
-static double number(const struct carat_value *value)
-{
-    return value->kind == CARAT_INT ? (double)value->as.integer : value->as.real;
-}
-
-static int wrong_kind(const char *key, const char *expected, const struct carat_value *found,
-                      struct carat_error *err)
-{
-    return err_set(err, CARAT_EUSAGE, "%s: %s expected, %s found", key, expected,
-                   json_kind_name(found));
-}
-
-static int read_flag(const struct carat_value *root, const char *key, bool *out,
-                     struct carat_error *err)
-{
-    const struct carat_value *value = json_member(root, key);
-    if (value->kind == CARAT_NULL) return CARAT_OK;
-    if (value->kind != CARAT_BOOL) return wrong_kind(key, "a boolean", value, err);
-    *out = value->as.boolean;
-    return CARAT_OK;
-}
-
-static int read_whole(const struct carat_value *root, const char *key, int64_t low, int64_t high,
-                      int32_t *out, struct carat_error *err)
-{
-    const struct carat_value *value = json_member(root, key);
-    if (value->kind == CARAT_NULL) return CARAT_OK;
-    if (value->kind != CARAT_INT) return wrong_kind(key, "an integer", value, err);
-    int64_t found = value->as.integer;
-    if (found < low || found > high)
-        return err_set(err, CARAT_EUSAGE, "%s: %lld to %lld expected, %lld found", key,
-                       (long long)low, (long long)high, (long long)found);
-    *out = (int32_t)found;
-    return CARAT_OK;
-}
 
 /* A text with a NUL at its end. */
 static int copy_text(struct chat_request *r, const struct carat_value *value, const char **out,
@@ -95,6 +55,12 @@ static int check_members(const struct carat_value *root, struct carat_error *err
         {"allowed_token_ids", 0, "logit_bias can ban tokens"},
         {"bad_words", 0, "logit_bias can ban tokens"},
         {"min_tokens", 0, "leave it out"},
+        {"stop_token_ids", 0, "stop takes texts"},
+        {"include_stop_str_in_output", 0, "a stop text is never part of an answer"},
+        {"truncate_prompt_tokens", 0, "prompts are never shortened; leave it out"},
+        {"use_beam_search", 0, "there is no beam search; leave it out"},
+        {"prompt_logprobs", 0, "leave it out"},
+        {"chat_template", 0, "the model's own template is used"},
         {"mirostat", 0, "there is no Mirostat: 0 is off"},
         {"dry_multiplier", 0, "there is no DRY: 0 is off"},
         {"xtc_probability", 0, "there is no XTC: 0 is off"},
@@ -105,7 +71,7 @@ static int check_members(const struct carat_value *root, struct carat_error *err
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const struct carat_value *value = json_member(root, refused[i].key);
         if (asks_nothing(value)) continue;
-        if (is_number(value) && number(value) == refused[i].neutral) continue;
+        if (json_is_number(value) && json_number(value) == refused[i].neutral) continue;
         err_set(err, CARAT_EUSAGE, "%s: not supported", refused[i].key);
         err_hint(err, "%s", refused[i].hint);
         return CARAT_EUSAGE;
@@ -117,7 +83,7 @@ static int check_modalities(const struct carat_value *root, struct carat_error *
 {
     const struct carat_value *list = json_member(root, "modalities");
     if (list->kind == CARAT_NULL) return CARAT_OK;
-    if (list->kind != CARAT_ARRAY) return wrong_kind("modalities", "an array", list, err);
+    if (list->kind != CARAT_ARRAY) return json_wrong_kind("modalities", "an array", list, err);
     for (size_t i = 0; i < list->as.array.count; i++)
         if (!json_text_is(&list->as.array.items[i], "text"))
             return err_set(err, CARAT_EUSAGE,
@@ -125,9 +91,11 @@ static int check_modalities(const struct carat_value *root, struct carat_error *
     return CARAT_OK;
 }
 
-static int check_n(const struct carat_value *root, struct carat_error *err)
+static int read_n(struct chat_request *r, int32_t n_max, struct carat_error *err)
 {
-    const struct carat_value *n = json_member(root, "n");
+    const struct carat_value *n = json_member(&r->root, "n");
+    r->n = 1;
+    if (n_max > 1) return json_read_whole(&r->root, "n", 1, n_max, &r->n, err);
     if (n->kind == CARAT_NULL || (n->kind == CARAT_INT && n->as.integer == 1)) return CARAT_OK;
     err_set(err, CARAT_EUSAGE, "n: 1 expected, more or less asked for");
     err_hint(err, "a request has one answer: ask again, with another seed, for more");
@@ -195,8 +163,8 @@ static int read_reals(struct carat_sampling *p, const struct carat_value *root,
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
         const struct carat_value *value = json_member(root, reals[i].key);
         if (value->kind == CARAT_NULL) continue;
-        if (!is_number(value)) return wrong_kind(reals[i].key, "a number", value, err);
-        double found = number(value);
+        if (!json_is_number(value)) return json_wrong_kind(reals[i].key, "a number", value, err);
+        double found = json_number(value);
         if (!(found >= reals[i].low && found <= reals[i].high))
             return err_set(err, CARAT_EUSAGE, "%s: %g to %g expected, %g found", reals[i].key,
                            reals[i].low, reals[i].high, found);
@@ -210,7 +178,7 @@ static int read_seed(struct chat_request *r, struct carat_error *err)
 {
     const struct carat_value *value = json_member(&r->root, "seed");
     if (value->kind == CARAT_NULL) return CARAT_OK;
-    if (value->kind != CARAT_INT) return wrong_kind("seed", "an integer", value, err);
+    if (value->kind != CARAT_INT) return json_wrong_kind("seed", "an integer", value, err);
     r->has_seed = value->as.integer != -1;
     if (r->has_seed) r->sampling.seed = (uint64_t)value->as.integer;
     return CARAT_OK;
@@ -220,9 +188,9 @@ static int read_sampling(struct chat_request *r, struct carat_error *err)
 {
     struct carat_sampling *p = &r->sampling;
     TRY(read_reals(p, &r->root, err));
-    TRY(read_whole(&r->root, "top_k", -1, INT32_MAX, &p->top_k, err));
+    TRY(json_read_whole(&r->root, "top_k", -1, INT32_MAX, &p->top_k, err));
     if (p->top_k < 0) p->top_k = 0; /* vLLM writes "all" so */
-    TRY(read_whole(&r->root, "repeat_last_n", -1, INT32_MAX, &p->repeat_last_n, err));
+    TRY(json_read_whole(&r->root, "repeat_last_n", -1, INT32_MAX, &p->repeat_last_n, err));
     return read_seed(r, err);
 }
 
@@ -231,7 +199,7 @@ static int read_sampling(struct chat_request *r, struct carat_error *err)
 static int take_stop(struct chat_request *r, const struct carat_value *value, const char *where,
                      struct carat_error *err)
 {
-    if (value->kind != CARAT_STRING) return wrong_kind(where, "a string", value, err);
+    if (value->kind != CARAT_STRING) return json_wrong_kind(where, "a string", value, err);
     size_t length = value->as.string.length;
     if (length == 0 || length > CARAT_STOP_BYTES_MAX)
         return err_set(err, CARAT_EUSAGE, "%s: 1 to %d bytes expected, %zu found", where,
@@ -247,7 +215,7 @@ static int read_stops(struct chat_request *r, struct carat_error *err)
     if (value->kind == CARAT_NULL) return CARAT_OK;
     bool is_list = value->kind == CARAT_ARRAY;
     if (!is_list && value->kind != CARAT_STRING)
-        return wrong_kind("stop", "a string or an array", value, err);
+        return json_wrong_kind("stop", "a string or an array", value, err);
     size_t count = is_list ? value->as.array.count : 1;
     if (count > CARAT_STOPS_MAX)
         return err_set(err, CARAT_EUSAGE, "stop: at most %d strings expected, %zu found",
@@ -268,7 +236,7 @@ static int read_bias(struct chat_request *r, struct carat_error *err)
     const struct carat_value *map = json_member(&r->root, "logit_bias");
     enum { BANS_FROM = -100 };
     if (map->kind == CARAT_NULL) return CARAT_OK;
-    if (map->kind != CARAT_OBJECT) return wrong_kind("logit_bias", "an object", map, err);
+    if (map->kind != CARAT_OBJECT) return json_wrong_kind("logit_bias", "an object", map, err);
     size_t count = map->as.object.count;
     if (count > CARAT_BIAS_MAX)
         return err_set(err, CARAT_EUSAGE, "logit_bias: at most %d tokens expected, %zu found",
@@ -282,9 +250,9 @@ static int read_bias(struct chat_request *r, struct carat_error *err)
         long id = strtol(key, &end, 10);
         if (end == key || *end || id < 0 || id > INT32_MAX)
             return err_set(err, CARAT_EUSAGE, "logit_bias: token ids expected as keys");
-        if (!is_number(&m->value) || !(fabs(number(&m->value)) <= 1e6))
+        if (!json_is_number(&m->value) || !(fabs(json_number(&m->value)) <= 1e6))
             return err_set(err, CARAT_EUSAGE, "logit_bias.%ld: a number expected", id);
-        double bias = number(&m->value);
+        double bias = json_number(&m->value);
         r->bias[r->n_bias++] = (struct carat_logit_bias){
             .id = (int32_t)id, .bias = bias <= BANS_FROM ? -INFINITY : (float)bias};
     }
@@ -294,10 +262,12 @@ static int read_bias(struct chat_request *r, struct carat_error *err)
 static int read_limits(struct chat_request *r, struct carat_error *err)
 {
     r->max_tokens = -1;
-    TRY(read_whole(&r->root, "max_tokens", -1, INT32_MAX, &r->max_tokens, err));
-    TRY(read_whole(&r->root, "max_completion_tokens", -1, INT32_MAX, &r->max_tokens, err));
-    TRY(read_flag(&r->root, "logprobs", &r->want_logprobs, err));
-    TRY(read_whole(&r->root, "top_logprobs", 0, CARAT_TOP_LOGPROBS_MAX, &r->n_top_logprobs, err));
+    TRY(json_read_whole(&r->root, "n_predict", -1, INT32_MAX, &r->max_tokens, err));
+    TRY(json_read_whole(&r->root, "max_tokens", -1, INT32_MAX, &r->max_tokens, err));
+    TRY(json_read_whole(&r->root, "max_completion_tokens", -1, INT32_MAX, &r->max_tokens, err));
+    TRY(json_read_flag(&r->root, "logprobs", &r->want_logprobs, err));
+    TRY(json_read_whole(&r->root, "top_logprobs", 0, CARAT_TOP_LOGPROBS_MAX, &r->n_top_logprobs,
+                        err));
     if (r->n_top_logprobs > 0 && !r->want_logprobs)
         return err_set(err, CARAT_EUSAGE, "top_logprobs: \"logprobs\": true expected with it");
     return CARAT_OK;
@@ -330,12 +300,12 @@ static int put_flag(struct chat_request *r, const char *key, struct carat_value 
     const struct carat_value *more = json_member(&r->root, "chat_template_kwargs");
     const struct carat_value *own = json_member(&r->root, key), *theirs = json_member(more, key);
     if (more->kind != CARAT_NULL && more->kind != CARAT_OBJECT)
-        return wrong_kind("chat_template_kwargs", "an object", more, err);
+        return json_wrong_kind("chat_template_kwargs", "an object", more, err);
     struct carat_value value = own->kind != CARAT_NULL      ? *own
                                : theirs->kind != CARAT_NULL ? *theirs
                                                             : other;
     if (value.kind == CARAT_NULL) return CARAT_OK;
-    if (value.kind != CARAT_BOOL) return wrong_kind(key, "a boolean", &value, err);
+    if (value.kind != CARAT_BOOL) return json_wrong_kind(key, "a boolean", &value, err);
     return chat_request_put(r, key, value, err);
 }
 
@@ -368,10 +338,12 @@ int chat_request_put(struct chat_request *r, const char *key, struct carat_value
     return CARAT_OK;
 }
 
-static int read_request(struct chat_request *r, struct carat_error *err)
+int chat_request_take(struct chat_request *r, struct carat_value root,
+                      const struct carat_sampling *defaults, int32_t n_max, struct carat_error *err)
 {
-    if (r->root.kind != CARAT_OBJECT) return wrong_kind("request", "an object", &r->root, err);
-    TRY(check_n(&r->root, err));
+    *r = (struct chat_request){.json = r->json, .root = root, .sampling = *defaults};
+    if (root.kind != CARAT_OBJECT) return json_wrong_kind("request", "an object", &root, err);
+    TRY(read_n(r, n_max, err));
     TRY(check_members(&r->root, err));
     TRY(check_modalities(&r->root, err));
     TRY(check_messages(&r->root, err));
@@ -386,10 +358,9 @@ static int read_request(struct chat_request *r, struct carat_error *err)
 int chat_request_read(struct chat_request *r, const char *text, size_t length,
                       const struct carat_sampling *defaults, struct carat_error *err)
 {
-    *r = (struct chat_request){.sampling = *defaults};
+    *r = (struct chat_request){0};
     TRY(json_tree_read(&r->json, text, length, JSON_CHAT_REQUEST, err));
-    r->root = r->json.root;
-    int status = read_request(r, err);
+    int status = chat_request_take(r, r->json.root, defaults, 1, err);
     if (status != CARAT_OK) chat_request_close(r);
     return status;
 }

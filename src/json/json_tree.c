@@ -7,31 +7,56 @@
 
 #ifdef CARAT_HAVE_JSON
 
+/* Reads a document, which the tree then owns. */
+static int add_document(struct json_tree *tree, const char *text, size_t length, json_t **out,
+                        struct carat_error *err)
+{
+    json_error_t failure;
+    if (!tree->documents) tree->documents = json_array();
+    if (!tree->documents) return err_no_memory(err, "JSON", length);
+    *out = json_loadb(text, length, JSON_ALLOW_NUL, &failure);
+    if (!*out)
+        return err_set(err, CARAT_EUSAGE, "not valid JSON: line %d, column %d: %s", failure.line,
+                       failure.column, failure.text);
+    if (json_array_append_new(tree->documents, *out)) return err_no_memory(err, "JSON", length);
+    return CARAT_OK;
+}
+
+static int read_tree(struct json_tree *tree, const char *text, size_t length,
+                     enum json_purpose purpose, struct carat_error *err)
+{
+    json_t *document;
+    TRY(add_document(tree, text, length, &document, err));
+    json_t *request = json_object_get(document, "request");
+    if (purpose == JSON_CHAT_REQUEST && request) document = request;
+    return purpose == JSON_CHAT || purpose == JSON_CHAT_REQUEST
+               ? json_value_from_chat(document, &tree->arena, &tree->root, err)
+               : json_value_from(document, &tree->arena, &tree->root, err);
+}
+
 int json_tree_read(struct json_tree *tree, const char *text, size_t length,
                    enum json_purpose purpose, struct carat_error *err)
 {
-    json_error_t failure;
     *tree = (struct json_tree){0};
     if (length > JSON_BYTES_MAX && purpose != JSON_OWN)
         return err_set(err, CARAT_EUSAGE, "JSON: at most %d bytes expected, %zu found",
                        JSON_BYTES_MAX, length);
-    json_t *document = json_loadb(text, length, JSON_ALLOW_NUL, &failure);
-    if (!document)
-        return err_set(err, CARAT_EUSAGE, "not valid JSON: line %d, column %d: %s", failure.line,
-                       failure.column, failure.text);
-    tree->document = document;
-    json_t *request = json_object_get(document, "request");
-    int status =
-        purpose == JSON_CHAT_REQUEST
-            ? json_value_from_chat(request ? request : document, &tree->arena, &tree->root, err)
-            : json_value_from(document, &tree->arena, &tree->root, err);
+    int status = read_tree(tree, text, length, purpose, err);
     if (status != CARAT_OK) json_tree_free(tree);
     return status;
 }
 
+int json_tree_add(struct json_tree *tree, const char *text, size_t length, struct carat_value *out,
+                  struct carat_error *err)
+{
+    json_t *document;
+    TRY(add_document(tree, text, length, &document, err));
+    return json_value_from(document, &tree->arena, out, err);
+}
+
 void json_tree_free(struct json_tree *tree)
 {
-    if (tree->document) json_decref(tree->document);
+    if (tree->documents) json_decref(tree->documents);
     arena_deinit(&tree->arena);
     *tree = (struct json_tree){0};
 }
@@ -48,6 +73,15 @@ int json_tree_read(struct json_tree *tree, const char *text, size_t length,
     err_set(err, CARAT_EUNSUPPORTED, "JSON cannot be read: carat was built without jansson");
     err_hint(err, "install libjansson-dev and build again");
     return CARAT_EUNSUPPORTED;
+}
+
+int json_tree_add(struct json_tree *tree, const char *text, size_t length, struct carat_value *out,
+                  struct carat_error *err)
+{
+    struct json_tree none;
+    (void)tree;
+    *out = (struct carat_value){.kind = CARAT_NULL};
+    return json_tree_read(&none, text, length, JSON_PLAIN, err);
 }
 
 void json_tree_free(struct json_tree *tree)

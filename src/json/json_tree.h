@@ -11,13 +11,14 @@
 struct json_tree {
     struct carat_value root; /* borrows from the next two members */
     struct arena arena;
-    void *document;
+    void *documents;
 };
 
 enum json_purpose {
     JSON_PLAIN,
     JSON_OWN,         /* made by carat itself: of any length */
-    JSON_CHAT_REQUEST /* takes the "request" member if there is one; decodes tool arguments */
+    JSON_CHAT,        /* decodes the arguments of messages[].tool_calls[] */
+    JSON_CHAT_REQUEST /* JSON_CHAT of the "request" member, if there is one */
 };
 
 /* A value of two bytes takes 64 in a tree. */
@@ -27,6 +28,9 @@ enum { JSON_BYTES_MAX = 1 << 25 };
  * that is too long. */
 int json_tree_read(struct json_tree *tree, const char *text, size_t length,
                    enum json_purpose purpose, struct carat_error *err);
+/* One more text, e.g. one that a string of the first holds; `out` borrows from the tree. */
+int json_tree_add(struct json_tree *tree, const char *text, size_t length, struct carat_value *out,
+                  struct carat_error *err);
 void json_tree_free(struct json_tree *tree);
 
 /* The member of that name, or a null value. */

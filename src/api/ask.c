@@ -1,0 +1,45 @@
+#include "api/ask.h"
+
+#include "api/ask_readers.h"
+#include "api/ask_take.h"
+#include "base/status.h"
+#include "json/json_fields.h"
+
+/* OpenAI's chat form is what everything becomes, so its reader has nothing to do. */
+static int chat_read(struct ask *ask, const struct carat_value *body,
+                     const struct ask_limits *limits, struct carat_error *err)
+{
+    (void)limits;
+    (void)err;
+    ask->request.root = *body;
+    return CARAT_OK;
+}
+
+static const struct {
+    ask_reader *read;
+    enum json_purpose purpose;
+} readers[API_COUNT] = {
+    [API_CHAT] = {chat_read, JSON_CHAT},
+    [API_COMPLETIONS] = {completions_read, JSON_PLAIN},
+};
+
+int ask_read(struct ask *ask, enum api api, const char *body, size_t length,
+             const struct carat_sampling *defaults, const struct ask_limits *limits,
+             struct carat_error *err)
+{
+    *ask = (struct ask){.api = api, .model = "", .session = ""};
+    if (!readers[api].read)
+        return err_set(err, CARAT_EUNSUPPORTED, "this interface is not there yet");
+    struct json_tree *json = &ask->request.json;
+    TRY(json_tree_read(json, body, length, readers[api].purpose, err));
+    if (json->root.kind != CARAT_OBJECT)
+        return json_wrong_kind("request", "an object", &json->root, err);
+    TRY(readers[api].read(ask, &json->root, limits, err));
+    return ask_take(ask, defaults, limits, err);
+}
+
+void ask_close(struct ask *ask)
+{
+    chat_request_close(&ask->request);
+    *ask = (struct ask){0};
+}

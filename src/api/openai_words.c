@@ -1,0 +1,131 @@
+#include "api/openai_words.h"
+
+#include "api/reply_common.h"
+#include "api/sse.h"
+
+void openai_begin(const struct reply *r, struct json *j, const char *prefix, const char *object)
+{
+    struct buf id = {0};
+    buf_printf(&id, "%s%s", prefix, r->facts.id);
+    json_begin_object(j);
+    json_key(j, "id");
+    json_put_string(j, buf_text(&id));
+    json_key(j, "object");
+    json_put_string(j, object);
+    json_key(j, "created");
+    json_int(j, r->facts.created);
+    json_key(j, "model");
+    json_put_string(j, r->facts.model);
+    json_key(j, "system_fingerprint");
+    json_put_string(j, r->facts.fingerprint);
+    json_key(j, "choices");
+    json_begin_array(j);
+    j->out->failed |= id.failed;
+    buf_deinit(&id);
+}
+
+void openai_end(const struct reply *r, struct json *j)
+{
+    json_end_array(j);
+    if (!r->ask->is_stream || !r->ask->wants_usage) return;
+    json_key(j, "usage");
+    json_put_null(j);
+}
+
+void openai_write_usage(const struct reply *r, struct json *j)
+{
+    struct reply_usage sum = reply_usage_sum(r);
+    json_key(j, "usage");
+    json_begin_object(j);
+    json_key(j, "prompt_tokens");
+    json_int(j, sum.n_prompt);
+    json_key(j, "completion_tokens");
+    json_int(j, sum.n_generated);
+    json_key(j, "total_tokens");
+    json_int(j, (int64_t)sum.n_prompt + sum.n_generated);
+    json_key(j, "prompt_tokens_details");
+    json_begin_object(j);
+    json_key(j, "cached_tokens");
+    json_int(j, sum.n_cached);
+    json_end_object(j);
+    json_key(j, "completion_tokens_details");
+    json_begin_object(j);
+    json_key(j, "reasoning_tokens");
+    json_int(j, sum.n_thinking);
+    json_end_object(j);
+    json_end_object(j);
+}
+
+/* "NAME_n": n, "NAME_ms", "NAME_per_token_ms", "NAME_per_second" */
+static void write_pace(struct json *j, const char *const keys[4], int32_t n, double seconds)
+{
+    json_key(j, keys[0]);
+    json_int(j, n);
+    json_key(j, keys[1]);
+    json_double(j, seconds * 1e3);
+    json_key(j, keys[2]);
+    json_double(j, n > 0 ? seconds * 1e3 / n : 0);
+    json_key(j, keys[3]);
+    json_double(j, seconds > 0 ? n / seconds : 0);
+}
+
+void openai_write_timings(const struct reply_usage *usage, struct json *j)
+{
+    static const char *const prompt[4] = {"prompt_n", "prompt_ms", "prompt_per_token_ms",
+                                          "prompt_per_second"};
+    static const char *const predicted[4] = {"predicted_n", "predicted_ms",
+                                             "predicted_per_token_ms", "predicted_per_second"};
+    json_key(j, "timings");
+    json_begin_object(j);
+    json_key(j, "cache_n");
+    json_int(j, usage->n_cached);
+    write_pace(j, prompt, usage->n_prompt - usage->n_cached, usage->prefill_seconds);
+    write_pace(j, predicted, usage->n_generated, usage->decode_seconds);
+    json_end_object(j);
+}
+
+void openai_write_end(const struct reply_answer *a, struct json *j)
+{
+    bool has_calls = a->n_calls > 0;
+    json_key(j, "finish_reason");
+    json_put_string(j, reply_is_cut(a) ? "length" : has_calls ? "tool_calls" : "stop");
+    if (a->done.end == REPLY_STOP_TEXT && a->done.stop) {
+        json_key(j, "stop_reason");
+        json_put_string(j, a->done.stop);
+    }
+    if (a->done.is_cut_in_thought) {
+        json_key(j, "reasoning_truncated");
+        json_bool(j, true);
+    }
+}
+
+void openai_finish_stream(struct reply *r, const char *prefix, const char *object, struct buf *out)
+{
+    struct json j = {.out = out};
+    if (r->ask->wants_usage) {
+        sse_begin(out, NULL);
+        openai_begin(r, &j, prefix, object);
+        json_end_array(&j);
+        openai_write_usage(r, &j);
+        json_end_object(&j);
+        sse_end(out);
+    }
+    sse_done(out);
+}
+
+void openai_fail(struct reply *r, const struct api_error *error, struct buf *out)
+{
+    struct buf body = {0};
+    api_error_body(error, FAMILY_OPENAI, r->facts.id, &body);
+    sse_begin(out, NULL);
+    buf_add(out, buf_text(&body), body.length ? body.length - 1 : 0); /* without its line end */
+    sse_end(out);
+    out->failed |= body.failed;
+    buf_deinit(&body);
+}
+
+void openai_ping(const struct reply *r, struct buf *out)
+{
+    (void)r;
+    sse_ping(out);
+}

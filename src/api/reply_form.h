@@ -1,0 +1,65 @@
+/* For the files of one API's replies each: the state of a reply, and the functions that give it
+ * words. reply.c collects and numbers; a form writes. */
+#ifndef API_REPLY_FORM_H
+#define API_REPLY_FORM_H
+
+#include "api/reply.h"
+#include "api/reply_tokens.h"
+#include "base/json_writer.h"
+
+struct reply_call {
+    struct buf name, arguments; /* arguments: as far as they came */
+    bool is_complete;
+};
+
+struct reply_answer {
+    struct buf text, thought; /* not a stream, or keeps_all: all of it */
+    struct reply_call *calls; /* [n_calls] */
+    int32_t n_calls,
+        capacity;      /* of a stream without keeps_all, calls have names but no arguments */
+    bool has_cut_call; /* the last call is not whole */
+    bool has_text;
+    bool is_done;
+    struct reply_tokens tokens; /* not yet written */
+    struct reply_done done;     /* usage: the newest, before is_done, too */
+};
+
+enum reply_piece {
+    PIECE_TEXT,
+    PIECE_THOUGHT,
+    PIECE_CALL_BEGIN, /* the text is the name; the newest of answer->calls */
+    PIECE_CALL_ARGUMENTS,
+    PIECE_CALL_END /* no text; is_complete of the call is set */
+};
+
+/* Every function may be NULL. Those above `whole` write streams. Before piece is called, what came
+ * is already part of the state. */
+struct reply_form {
+    const char *stream_type; /* of HTTP */
+    bool keeps_all;          /* a stream, too, needs whole texts at its end */
+    void (*begin)(struct reply *r, struct buf *out);
+    void (*progress)(struct reply *r, int32_t answer, int32_t done, int32_t total, int32_t cached,
+                     struct buf *out);
+    void (*piece)(struct reply *r, int32_t answer, enum reply_piece kind, const char *text,
+                  size_t length, struct buf *out);
+    void (*answer_done)(struct reply *r, int32_t answer, struct buf *out);
+    void (*finish)(struct reply *r, struct buf *out);
+    void (*fail)(struct reply *r, const struct api_error *error, struct buf *out);
+    void (*ping)(const struct reply *r, struct buf *out);
+    void (*whole)(struct reply *r, struct buf *out);
+};
+
+struct reply {
+    const struct ask *ask;
+    struct reply_facts facts;
+    const struct reply_form *form;
+    struct reply_answer *answers; /* [n_answers] */
+    int32_t n_answers;
+    int32_t n_events; /* free for the form */
+    int32_t open_item;
+    bool failed; /* memory is out */
+};
+
+extern const struct reply_form chat_form, completions_form;
+
+#endif
