@@ -106,7 +106,7 @@ FOR_TESTS = {
     "the server is to read requests and to write replies":
         ["api_error_context", "api_error_from", "api_error_make", "ask_close", "ask_read",
          "reply_answer_done", "reply_begin", "reply_close", "reply_content_type", "reply_fail",
-         "reply_finish", "reply_open", "reply_part", "reply_ping", "reply_progress", "reply_token",
+         "reply_finish", "reply_open", "reply_part", "reply_ping", "reply_progress",
          "reply_usage_now"],
     "readers of other interfaces are to build": [
         "json_tree_add", "tree_array_value", "tree_join", "tree_null", "tree_push", "tree_string",

@@ -16,7 +16,7 @@ int json_read_flag(const struct carat_value *object, const char *key, bool *out,
                    struct carat_error *err);
 int json_read_whole(const struct carat_value *object, const char *key, int64_t low, int64_t high,
                     int32_t *out, struct carat_error *err);
-/* A copy in `arena`, with a NUL at its end. More than `most` bytes are wrong, and NULs among them. */
+/* A copy in `arena`, with a NUL at its end. More than `most` bytes are wrong, and any NUL is. */
 int json_read_text(const struct carat_value *object, const char *key, size_t most,
                    struct arena *arena, const char **out, struct carat_error *err);
 

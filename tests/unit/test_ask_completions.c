@@ -1,0 +1,176 @@
+/* OpenAI's completions requests as the server reads them. Requests are written with apostrophes for
+ * quotes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "api/ask.h"
+#include "base/mem.h"
+
+#ifdef CARAT_HAVE_JSON
+
+static const struct carat_sampling defaults = {
+    .temperature = 1.0f, .top_k = 64, .top_p = 0.95f, .repeat_last_n = 64};
+static const struct ask_limits limits = {
+    .n_max = 8, .messages_max = 4, .tools_max = 2, .stops_max = 3};
+
+static int read_text(const char *form, struct ask *ask, struct carat_error *err)
+{
+    char text[4096];
+    snprintf(text, sizeof text, "%s", form);
+    for (char *c = text; *c; c++)
+        if (*c == '\'') *c = '"';
+    return ask_read(ask, API_COMPLETIONS, text, strlen(text), &defaults, &limits, err);
+}
+
+static struct ask taken(const char *text)
+{
+    struct ask ask;
+    struct carat_error err = {0};
+    if (read_text(text, &ask, &err) != CARAT_OK) fail_msg("%s: %s", text, err.message);
+    return ask;
+}
+
+static void expect_refused(const char *text, const char *words)
+{
+    struct ask ask;
+    struct carat_error err = {0};
+    long before = mem_blocks_live();
+    int status = read_text(text, &ask, &err);
+    if (status != CARAT_EUSAGE || strncmp(err.message, words, strlen(words)) != 0)
+        fail_msg("%s: status %d, \"%s\"; \"%s\" expected", text, status, err.message, words);
+    ask_close(&ask);
+    assert_int_equal(mem_blocks_live(), before);
+}
+
+static void prompts_come_in_four_shapes(void **state)
+{
+    (void)state;
+    struct ask ask = taken("{'prompt':'one'}");
+    assert_int_equal(ask.n_prompts, 1);
+    assert_memory_equal(ask.prompts[0].text, "one", 3);
+    assert_int_equal(ask.prompts[0].length, 3);
+    assert_true(ask.prompts[0].has_special);
+    assert_null(ask.prompts[0].ids);
+    assert_int_equal(ask.request.max_tokens, 16);
+    ask_close(&ask);
+    ask = taken("{'prompt':['one','','three'],'max_tokens':5,'n':2}");
+    assert_int_equal(ask.n_prompts, 3);
+    assert_int_equal(ask.prompts[1].length, 0);
+    assert_int_equal(ask.request.max_tokens, 5);
+    assert_int_equal(ask.n, 2);
+    ask_close(&ask);
+    ask = taken("{'prompt':[2,7],'max_completion_tokens':3}");
+    assert_int_equal(ask.n_prompts, 1);
+    assert_int_equal(ask.prompts[0].n_ids, 2);
+    assert_int_equal(ask.prompts[0].ids[1], 7);
+    assert_int_equal(ask.request.max_tokens, 3);
+    ask_close(&ask);
+    ask = taken("{'prompt':[[2,7],[5]],'n_predict':9}");
+    assert_int_equal(ask.n_prompts, 2);
+    assert_int_equal(ask.prompts[1].ids[0], 5);
+    assert_int_equal(ask.request.max_tokens, 9);
+    ask_close(&ask);
+}
+
+static void old_log_probabilities_are_a_number_of_tokens(void **state)
+{
+    (void)state;
+    struct ask ask = taken("{'prompt':'a','logprobs':3}");
+    assert_true(ask.request.want_logprobs);
+    assert_int_equal(ask.request.n_top_logprobs, 3);
+    ask_close(&ask);
+    ask = taken("{'prompt':'a','logprobs':0}");
+    assert_true(ask.request.want_logprobs);
+    assert_int_equal(ask.request.n_top_logprobs, 0);
+    ask_close(&ask);
+    ask = taken("{'prompt':'a','logprobs':null,'echo':true,'suffix':'','best_of':1,'stream':true,"
+                "'ignore_eos':true}");
+    assert_false(ask.request.want_logprobs);
+    assert_true(ask.wants_echo && ask.is_stream && ask.ignores_stop);
+    ask_close(&ask);
+}
+
+static void grammars_stay_and_what_only_chats_have_goes(void **state)
+{
+    (void)state;
+    struct ask ask = taken("{'prompt':'a','grammar':'root ::= [a]','tools':[{}],'messages':7,"
+                           "'enable_thinking':true}");
+    assert_int_equal(json_member(&ask.request.root, "grammar")->kind, CARAT_STRING);
+    assert_int_equal(json_member(&ask.request.root, "tools")->kind, CARAT_NULL);
+    assert_int_equal(json_member(&ask.request.root, "messages")->kind, CARAT_NULL);
+    assert_int_equal(json_member(&ask.request.root, "enable_thinking")->kind, CARAT_NULL);
+    ask_close(&ask);
+}
+
+static void what_is_wrong_is_named(void **state)
+{
+    (void)state;
+    expect_refused("{}", "prompt: a string or an array of token ids expected, null found");
+    expect_refused("{'prompt':7}", "prompt: a string");
+    expect_refused("{'prompt':[]}", "prompt: 1 to 8 prompts expected, 0 found");
+    expect_refused("{'prompt':['a',7]}", "prompt[1]: a string");
+    expect_refused("{'prompt':[[1],[]]}", "prompt[1]: a string");
+    expect_refused("{'prompt':[1,-1]}", "prompt[1]: the id of a token expected");
+    expect_refused("{'prompt':[1.5]}", "prompt[0]: the id of a token expected");
+    expect_refused("{'prompt':[[1],[2147483648]]}", "prompt[1][0]: the id of a token expected");
+    expect_refused("{'prompt':['','','','','','','','','']}", "prompt: 1 to 8 prompts");
+    expect_refused("{'prompt':['a','b','c'],'n':3}", "n: at most 8 answers expected, 3 to each");
+    expect_refused("{'prompt':'a','suffix':'b'}", "suffix: not supported");
+    expect_refused("{'prompt':'a','best_of':2}", "best_of: as much as n expected, 2 and 1 found");
+    expect_refused("{'prompt':'a','echo':true,'logprobs':0}", "echo: false expected");
+    expect_refused("{'prompt':'a','logprobs':21}", "logprobs: 0 to 20 expected, 21 found");
+    expect_refused("{'prompt':'a','logprobs':'x'}", "logprobs: an integer expected");
+    expect_refused("{'prompt':'a','n':1000000000}", "n: 1 to 8 expected");
+}
+
+static void memory_that_is_out_is_reported(void **state)
+{
+    (void)state;
+    int delivered = 1;
+    for (long n = 0; delivered; n++) {
+        struct ask ask;
+        struct carat_error err = {0};
+        long before = mem_blocks_live();
+        mem_fail_after(n);
+        int status = read_text("{'prompt':[[1],[2]],'n':2,'logprobs':1,'user':'u'}", &ask, &err);
+        delivered = mem_fail_after(-1);
+        ask_close(&ask);
+        assert_int_equal(status, delivered ? CARAT_EMEMORY : CARAT_OK);
+        assert_int_equal(mem_blocks_live(), before);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prompts_come_in_four_shapes),
+        cmocka_unit_test(old_log_probabilities_are_a_number_of_tokens),
+        cmocka_unit_test(grammars_stay_and_what_only_chats_have_goes),
+        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(memory_that_is_out_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#else
+
+static void needs_jansson(void **state)
+{
+    (void)state;
+    print_message("built without jansson: skipped\n");
+    skip();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(needs_jansson)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif
