@@ -82,6 +82,9 @@ PROSE = [
 
 # Functions below src/ that only tests call, grouped by purpose.
 FOR_TESTS = {
+    "the server is to listen":
+        ["http_open", "http_port", "http_wake", "http_stop", "http_reload", "http_run",
+         "http_close"],
     "tests see what memory and cores are taken, and make it fail":
         ["mem_fail_after", "mem_blocks_live", "cores_waiting"],
     "tests choose what the program lets the machine choose":

@@ -1,0 +1,334 @@
+#include "server/http.h"
+
+#ifdef CARAT_HAVE_HTTP
+#include "server/http_internal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "server/http_listener.h"
+
+enum {
+    DESCRIPTORS_KEPT = 32, /* for files and what else the program opens */
+    EVENTS_AT_ONCE = 256,
+    READ_BYTES = 16384 /* of a connection's memory, beside its headers */
+};
+
+/* Descriptors are not to run out: the program needs some, and a refused accept() is a busy loop. */
+static unsigned connections_possible(int32_t wanted)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return (unsigned)wanted;
+    const rlim_t kept = DESCRIPTORS_KEPT;
+    const rlim_t possible = files.rlim_cur > 2 * kept ? files.rlim_cur - kept : files.rlim_cur / 2;
+    return possible < (rlim_t)wanted ? (unsigned)possible : (unsigned)wanted;
+}
+
+static int start_daemon(struct http *h, struct carat_error *err)
+{
+    const struct http_options *o = &h->options;
+    const unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
+    h->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, exchange_access, h,                              /**/
+        MHD_OPTION_LISTEN_SOCKET, h->listen_fd,                                /**/
+        MHD_OPTION_NOTIFY_COMPLETED, exchange_completed, h,                    /**/
+        MHD_OPTION_NOTIFY_CONNECTION, exchange_connection, h,                  /**/
+        MHD_OPTION_URI_LOG_CALLBACK, exchange_target, h,                       /**/
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->header_bytes_max + READ_BYTES,  /**/
+        MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)READ_BYTES / 2,        /**/
+        MHD_OPTION_CONNECTION_LIMIT, connections_possible(o->connections_max), /**/
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT,                                    /**/
+        (unsigned)(h->is_unix ? 0 : o->connections_per_client_max),            /**/
+        MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_STRICT_FOR_CLIENT, -1, MHD_OPTION_END);
+    if (!h->daemon) return err_set(err, CARAT_EINTERNAL, "server: the library does not start");
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    if (!info) return err_set(err, CARAT_EINTERNAL, "server: the library has no epoll");
+    return watch_also(&h->watch, info->epoll_fd, h, err);
+}
+
+static int open_listener(struct http *h, struct carat_error *err)
+{
+    const struct http_options *o = &h->options;
+    if (o->listen_fd >= 0) {
+        TRY(listen_given(o->listen_fd, err));
+        h->listen_fd = o->listen_fd;
+    } else if (o->unix_path) {
+        TRY(listen_unix(o->unix_path, &h->listen_fd, err));
+        h->owns_path = true;
+    } else {
+        TRY(listen_tcp(o->host, o->port, &h->listen_fd, err));
+    }
+    h->port = listen_port(h->listen_fd);
+    h->is_unix = h->port == 0;
+    h->is_listening = true;
+    return CARAT_OK;
+}
+
+static int start(struct http *h, struct carat_error *err)
+{
+    const struct http_options *o = &h->options;
+    h->watch.seconds[DEADLINE_IDLE] = o->idle_seconds;
+    h->watch.seconds[DEADLINE_HEADERS] = o->header_seconds;
+    h->watch.seconds[DEADLINE_BODY] = o->body_seconds;
+    h->watch.seconds[DEADLINE_WRITE] = o->write_seconds;
+    TRY(watch_open(&h->watch, err));
+    h->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (h->wake_fd < 0) return err_set(err, CARAT_EIO, "server: eventfd: %s", strerror(errno));
+    TRY(watch_also(&h->watch, h->wake_fd, &h->wake_fd, err));
+    TRY(open_listener(h, err));
+    return start_daemon(h, err);
+}
+
+static int copy_texts(struct http *h, struct carat_error *err)
+{
+    struct http_options *o = &h->options;
+    const char **const places[4] = {&o->host, &o->unix_path, &o->certificate, &o->private_key};
+    for (int i = 0; i < 4; i++) {
+        if (!*places[i]) continue;
+        h->texts[i] = mem_copy_text(*places[i], strlen(*places[i]));
+        if (!h->texts[i]) return err_no_memory(err, "server", strlen(*places[i]));
+        *places[i] = h->texts[i];
+    }
+    return CARAT_OK;
+}
+
+int http_open(struct http **out, const struct http_options *options,
+              const struct http_events *events, struct carat_error *err)
+{
+    *out = NULL;
+    struct http *h = mem_alloc(1, sizeof *h);
+    if (!h) return err_no_memory(err, "server", sizeof *h);
+    h->options = *options;
+    h->events = *events;
+    h->wake_fd = h->listen_fd = h->watch.epoll = -1;
+    h->next_tick = os_seconds() + events->tick_seconds;
+    int status = copy_texts(h, err);
+    if (options->certificate && status == CARAT_OK)
+        status = err_set(err, CARAT_EUNSUPPORTED, "server: there is no TLS yet");
+    if (status == CARAT_OK) status = start(h, err);
+    if (status == CARAT_OK) {
+        *out = h;
+    } else {
+        http_close(h);
+    }
+    return status;
+}
+
+uint16_t http_port(const struct http *h)
+{
+    return h->port;
+}
+
+void http_wake(struct http *h)
+{
+    if (atomic_exchange(&h->is_woken, true)) return;
+    const int saved = errno;
+    const uint64_t one = 1;
+    (void)!write(h->wake_fd, &one, sizeof one);
+    errno = saved;
+}
+
+void http_stop(struct http *h, bool is_over)
+{
+    atomic_store(&h->is_stopping, true);
+    if (is_over) atomic_store(&h->is_over, true);
+    http_wake(h);
+}
+
+int http_reload(struct http *h, struct carat_error *err)
+{
+    (void)h;
+    (void)err;
+    return CARAT_OK;
+}
+
+static void take_wake(struct http *h)
+{
+    uint64_t count;
+    (void)!read(h->wake_fd, &count, sizeof count);
+    /* Before the callback: who wakes during it is heard again. */
+    atomic_store(&h->is_woken, false);
+    h->events.on_wake(h->events.user);
+}
+
+static void stop_listening(struct http *h)
+{
+    h->is_listening = false;
+    const int fd = MHD_quiesce_daemon(h->daemon);
+    if (fd >= 0) (void)close(fd);
+    h->listen_fd = -1;
+    for (struct connection *c = h->connections, *next; c; c = next) {
+        next = c->after;
+        if (c->watched.deadline == DEADLINE_IDLE) exchange_cut(c);
+    }
+}
+
+static void cut_all(struct http *h)
+{
+    for (struct connection *c = h->connections; c; c = c->after) exchange_cut(c);
+}
+
+/* Seconds that the loop may sleep. */
+static double patience(struct http *h)
+{
+    MHD_UNSIGNED_LONG_LONG ms;
+    if (MHD_get_timeout(h->daemon, &ms) == MHD_YES && ms == 0) return 0;
+    const double to_tick = h->next_tick - os_seconds();
+    return watch_next(&h->watch, to_tick > 0 ? to_tick : 0);
+}
+
+static void look_at_clock(struct http *h)
+{
+    enum deadline which;
+    struct watched *late;
+    while ((late = watch_expired(&h->watch, &which)))
+        exchange_expired((struct connection *)late, which);
+    const double now = os_seconds();
+    if (now < h->next_tick) return;
+    h->next_tick = now + h->events.tick_seconds;
+    h->events.on_tick(h->events.user);
+}
+
+int http_run(struct http *h, struct carat_error *err)
+{
+    struct epoll_event events[EVENTS_AT_ONCE];
+    for (;;) {
+        if (h->is_listening && atomic_load(&h->is_stopping)) stop_listening(h);
+        if (atomic_load(&h->is_over)) cut_all(h);
+        if (atomic_load(&h->is_stopping) && h->n_connections == 0) return CARAT_OK;
+        const double seconds = patience(h);
+        const int n = epoll_wait(h->watch.epoll, events, EVENTS_AT_ONCE,
+                                 seconds > 0 ? (int)(seconds * 1000) + 1 : 0);
+        if (n < 0 && errno != EINTR)
+            return err_set(err, CARAT_EIO, "server: epoll: %s", strerror(errno));
+        for (int i = 0; i < n; i++) {
+            void *tag = events[i].data.ptr;
+            if (tag == &h->wake_fd) {
+                take_wake(h);
+            } else if (tag != h) {
+                exchange_noticed(tag, events[i].events);
+            }
+        }
+        look_at_clock(h);
+        if (MHD_run(h->daemon) != MHD_YES)
+            return err_set(err, CARAT_EINTERNAL, "server: the library does not go on");
+    }
+}
+
+void http_close(struct http *h)
+{
+    if (!h) return;
+    if (h->daemon) {
+        if (h->is_listening) stop_listening(h);
+        cut_all(h);
+        (void)MHD_run(h->daemon);
+        MHD_stop_daemon(h->daemon);
+    }
+    if (h->listen_fd >= 0) (void)close(h->listen_fd);
+    if (h->owns_path) (void)unlink(h->options.unix_path);
+    if (h->wake_fd >= 0) (void)close(h->wake_fd);
+    watch_close(&h->watch);
+    for (int i = 0; i < 4; i++) mem_free(h->texts[i]);
+    mem_free(h);
+}
+#else
+
+#include "base/status.h"
+
+int http_open(struct http **out, const struct http_options *options,
+              const struct http_events *events, struct carat_error *err)
+{
+    (void)options;
+    (void)events;
+    *out = NULL;
+    (void)err_set(err, CARAT_EUNSUPPORTED, "server: carat was built without libmicrohttpd");
+    err_hint(err, "install libmicrohttpd-dev and build again");
+    return CARAT_EUNSUPPORTED;
+}
+
+/* Nobody has a server to call these with. */
+uint16_t http_port(const struct http *h)
+{
+    return h ? 1 : 0;
+}
+
+int http_run(struct http *h, struct carat_error *err)
+{
+    (void)h;
+    return err_set(err, CARAT_EUNSUPPORTED, "server: carat was built without libmicrohttpd");
+}
+
+void http_stop(struct http *h, bool is_over)
+{
+    (void)h;
+    (void)is_over;
+}
+
+int http_reload(struct http *h, struct carat_error *err)
+{
+    return http_run(h, err);
+}
+
+void http_close(struct http *h)
+{
+    (void)h;
+}
+
+void http_wake(struct http *h)
+{
+    (void)h;
+}
+
+const char *http_header(const struct http_request *q, const char *name, int n)
+{
+    (void)q;
+    (void)name;
+    (void)n;
+    return NULL;
+}
+
+const char *http_query(const struct http_request *q, const char *key)
+{
+    return http_header(q, key, 0);
+}
+
+void http_reply(struct http_request *q, int status, const struct http_field *fields, size_t n,
+                const char *body, size_t length)
+{
+    (void)q;
+    (void)status;
+    (void)fields;
+    (void)n;
+    (void)body;
+    (void)length;
+}
+
+void http_stream(struct http_request *q, int status, const struct http_field *fields, size_t n)
+{
+    http_reply(q, status, fields, n, NULL, 0);
+}
+
+void http_add(struct http_request *q, const char *bytes, size_t length)
+{
+    (void)q;
+    (void)bytes;
+    (void)length;
+}
+
+size_t http_unsent(const struct http_request *q)
+{
+    (void)q;
+    return 0;
+}
+
+void http_end(struct http_request *q, bool is_whole)
+{
+    (void)q;
+    (void)is_whole;
+}
+#endif

@@ -1,0 +1,533 @@
+#ifdef CARAT_HAVE_HTTP
+#include "server/http_internal.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#include "base/json_writer.h"
+#include "base/mem.h"
+#include "server/http_framing.h"
+
+enum {
+    LONG_REPLY = 1 << 16,  /* bytes; longer ones are sent piece by piece, which shows progress */
+    STREAM_BLOCK = 1 << 14 /* bytes that the library asks for at a time */
+};
+
+static struct connection *of_request(struct http_request *q)
+{
+    return (struct connection *)((char *)q - offsetof(struct connection, request));
+}
+
+static const struct connection *of_const_request(const struct http_request *q)
+{
+    return (const struct connection *)((const char *)q - offsetof(struct connection, request));
+}
+
+static struct connection *of_mhd(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+/* --- what a request says --- */
+
+struct nth {
+    const char *name;
+    int left;
+    const char *found;
+};
+
+static enum MHD_Result look_for(void *user, enum MHD_ValueKind kind, const char *name,
+                                const char *value)
+{
+    struct nth *n = user;
+    (void)kind;
+    if (strcasecmp(name, n->name) != 0 || n->left-- > 0) return MHD_YES;
+    n->found = value ? value : "";
+    return MHD_NO;
+}
+
+const char *http_header(const struct http_request *q, const char *name, int n)
+{
+    struct nth want = {.name = name, .left = n};
+    (void)MHD_get_connection_values(of_const_request(q)->mhd, MHD_HEADER_KIND, look_for, &want);
+    return want.found;
+}
+
+const char *http_query(const struct http_request *q, const char *key)
+{
+    return http_target_query(&of_const_request(q)->target, key);
+}
+
+/* --- replies --- */
+
+/* The connection goes on in MHD, if it waits. */
+static void resume(struct connection *c)
+{
+    if (!c->is_suspended) return;
+    c->is_suspended = false;
+    MHD_resume_connection(c->mhd);
+}
+
+/* From now on who closes has left: the library does not look while it waits or writes. */
+static void expect_departure(struct connection *c)
+{
+    if (!c->is_departure_watched) watch_departure(&c->server->watch, &c->watched);
+    c->is_departure_watched = true;
+}
+
+static void suspend(struct connection *c)
+{
+    watch_begin(&c->server->watch, &c->watched, DEADLINE_NONE);
+    expect_departure(c);
+    c->is_suspended = true;
+    MHD_suspend_connection(c->mhd);
+}
+
+void exchange_cut(struct connection *c)
+{
+    if (c->is_gone) return;
+    c->is_gone = true;
+    (void)shutdown(c->watched.fd, SHUT_RDWR);
+    watch_begin(&c->server->watch, &c->watched, DEADLINE_NONE);
+    resume(c);
+}
+
+static size_t unsent(const struct connection *c)
+{
+    return c->unsent.length - c->sent;
+}
+
+size_t http_unsent(const struct http_request *q)
+{
+    return unsent(of_const_request(q));
+}
+
+/* MHD takes the next bytes of a stream or a long reply. */
+static ssize_t read_unsent(void *user, uint64_t position, char *out, size_t room)
+{
+    struct connection *c = user;
+    (void)position;
+    const size_t before = unsent(c), low = c->server->options.low_bytes;
+    if (c->is_gone) return MHD_CONTENT_READER_END_WITH_ERROR;
+    if (before == 0) {
+        if (c->is_ended && c->is_whole) return MHD_CONTENT_READER_END_OF_STREAM;
+        if (c->is_ended) return MHD_CONTENT_READER_END_WITH_ERROR;
+        suspend(c);
+        return 0;
+    }
+    const size_t n = before < room ? before : room;
+    memcpy(out, c->unsent.data + c->sent, n);
+    c->sent += n;
+    if (c->sent == c->unsent.length) {
+        buf_clear(&c->unsent);
+        c->sent = 0;
+    }
+    watch_begin(&c->server->watch, &c->watched, DEADLINE_WRITE);
+    if (c->is_stream && c->is_known && !c->is_ended && before > low && unsent(c) <= low) {
+        c->is_busy = true;
+        c->server->events.on_room(c->server->events.user, &c->request);
+        c->is_busy = false;
+    }
+    return (ssize_t)n;
+}
+
+static void add_fields(struct connection *c, const struct http_field *fields, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        (void)MHD_add_response_header(c->response, fields[i].name, fields[i].value);
+}
+
+/* Without memory for a reply the connection is cut: the client sees that something failed. */
+static void hand_over(struct connection *c, int status)
+{
+    c->status = (unsigned)status;
+    if (!c->response || c->unsent.failed) {
+        exchange_cut(c);
+    } else {
+        resume(c);
+    }
+}
+
+void http_reply(struct http_request *q, int status, const struct http_field *fields, size_t n,
+                const char *body, size_t length)
+{
+    struct connection *c = of_request(q);
+    if (c->response || c->is_queued || c->is_gone) return;
+    if (length > LONG_REPLY) {
+        buf_add(&c->unsent, body, length);
+        c->is_ended = c->is_whole = true;
+        c->response = MHD_create_response_from_callback(length, STREAM_BLOCK, read_unsent, c, NULL);
+    } else { /* the library copies it, so it does not write to it */
+        c->response =
+            MHD_create_response_from_buffer(length, (void *)(uintptr_t)body, MHD_RESPMEM_MUST_COPY);
+    }
+    if (c->response) add_fields(c, fields, n);
+    hand_over(c, status);
+}
+
+void http_stream(struct http_request *q, int status, const struct http_field *fields, size_t n)
+{
+    struct connection *c = of_request(q);
+    if (c->response || c->is_queued || c->is_gone) return;
+    c->is_stream = true;
+    /* To HEAD the library would send the last chunk of a body that is not there. */
+    c->response = q->is_head ? MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT)
+                             : MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK,
+                                                                 read_unsent, c, NULL);
+    if (c->response) add_fields(c, fields, n);
+    hand_over(c, status);
+}
+
+void http_add(struct http_request *q, const char *bytes, size_t length)
+{
+    struct connection *c = of_request(q);
+    if (c->is_gone || c->is_ended || q->is_head || length == 0) return;
+    if (c->sent > c->unsent.length / 2) { /* bytes move at most once each */
+        memmove(c->unsent.data, c->unsent.data + c->sent, unsent(c));
+        c->unsent.length = unsent(c);
+        c->sent = 0;
+    }
+    buf_add(&c->unsent, bytes, length);
+    if (c->unsent.failed) {
+        exchange_cut(c);
+    } else {
+        resume(c);
+    }
+}
+
+void http_end(struct http_request *q, bool is_whole)
+{
+    struct connection *c = of_request(q);
+    if (c->is_gone || c->is_ended) return;
+    c->is_ended = true;
+    c->is_whole = is_whole;
+    resume(c);
+}
+
+/* A reply of this file alone: the request is not fit to be shown to anybody. */
+static void refuse(struct connection *c, int status, const char *why)
+{
+    struct buf body = {0};
+    struct json j = {.out = &body};
+    json_begin_object(&j);
+    json_key(&j, "error");
+    json_begin_object(&j);
+    json_key(&j, "message");
+    json_put_string(&j, why);
+    json_key(&j, "type");
+    json_put_string(&j, "invalid_request_error");
+    json_key(&j, "param");
+    json_put_null(&j);
+    json_key(&j, "code");
+    json_put_null(&j);
+    json_end_object(&j);
+    json_end_object(&j);
+    buf_add_char(&body, '\n');
+    const struct http_field fields[] = {{"Content-Type", "application/json"},
+                                        {"Allow", "GET, HEAD, POST, OPTIONS"}};
+    c->must_close = true;
+    http_reply(&c->request, status, fields, status == 405 ? 2 : 1, buf_text(&body), body.length);
+    buf_deinit(&body);
+}
+
+/* --- a request's way --- */
+
+static enum MHD_Result queue_reply(struct connection *c)
+{
+    struct MHD_Response *response = c->response;
+    c->response = NULL;
+    c->is_queued = true;
+    if (c->must_close || atomic_load(&c->server->is_stopping))
+        (void)MHD_add_response_header(response, "Connection", "close");
+    watch_begin(&c->server->watch, &c->watched, DEADLINE_WRITE);
+    if (c->is_stream || c->unsent.length > 0) expect_departure(c);
+    const enum MHD_Result result = MHD_queue_response(c->mhd, c->status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+struct collected {
+    struct framing_field *fields;
+    size_t n, room;
+    bool failed;
+};
+
+static enum MHD_Result collect(void *user, enum MHD_ValueKind kind, const char *name,
+                               size_t name_length, const char *value, size_t value_length)
+{
+    struct collected *all = user;
+    (void)kind;
+    if (all->n == all->room) {
+        const size_t room = all->room * 2 + 32;
+        struct framing_field *grown = mem_resize(all->fields, room, sizeof *grown);
+        if (!grown) {
+            all->failed = true;
+            return MHD_NO;
+        }
+        all->fields = grown;
+        all->room = room;
+    }
+    all->fields[all->n++] = (struct framing_field){.name = name,
+                                                   .name_length = name_length,
+                                                   .value = value ? value : "",
+                                                   .value_length = value ? value_length : 0};
+    return MHD_YES;
+}
+
+/* Replies at once when the framing is wrong. */
+static void check(struct connection *c, const char *method, const char *version)
+{
+    struct collected all = {0};
+    (void)MHD_get_connection_values_n(c->mhd, MHD_HEADER_KIND, collect, &all);
+    const struct framing f = {.method = method,
+                              .version = version,
+                              .target = &c->target,
+                              .fields = all.fields,
+                              .n = all.n};
+    struct framing_verdict verdict;
+    framing_check(&f, &verdict);
+    c->has_body = verdict.has_body;
+    c->wants_continue = verdict.wants_continue;
+    if (all.failed || (c->refused && !*c->refused)) {
+        refuse(c, 503, "the server has no memory for this request");
+    } else if (verdict.status == 405 || verdict.status == 501) { /* their targets differ, too */
+        refuse(c, verdict.status, verdict.why);
+    } else if (c->refused) {
+        refuse(c, 400, c->refused);
+    } else if (verdict.status) {
+        refuse(c, verdict.status, verdict.why);
+    }
+    if (!c->response && verdict.has_body && verdict.body_bytes != UINT64_MAX &&
+        verdict.body_bytes > c->server->options.body_bytes_max)
+        refuse(c, 413, "the body is longer than this server takes (--max-body)");
+    mem_free(all.fields);
+}
+
+static enum MHD_Result begin(struct connection *c, const char *method, const char *version)
+{
+    struct http *h = c->server;
+    c->request.method = method;
+    c->request.path = c->target.path ? c->target.path : "";
+    c->request.is_head = strcmp(method, "HEAD") == 0;
+    check(c, method, version);
+    if (!c->response && !c->is_gone) {
+        c->is_known = true;
+        h->events.on_headers(h->events.user, &c->request);
+    }
+    watch_begin(&h->watch, &c->watched, c->has_body ? DEADLINE_BODY : DEADLINE_NONE);
+    if (c->is_gone) return MHD_NO;
+    /* A reply before the body: the library closes afterwards. Without a body there is one more
+     * call, so that the connection can go on. */
+    return c->response && c->has_body ? queue_reply(c) : MHD_YES;
+}
+
+/* In the middle of a body the library takes no reply, so it goes to the socket as it is. */
+static void say_and_cut(struct connection *c, int status, const char *reason, const char *why)
+{
+    struct buf body = {0}, out = {0};
+    buf_printf(&body, "{\"error\": {\"message\": \"%s\", \"type\": \"invalid_request_error\"}}\n",
+               why);
+    buf_printf(&out,
+               "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
+               "Content-Length: %zu\r\n\r\n%s",
+               status, reason, body.length, buf_text(&body));
+    if (!c->request.is_tls && !out.failed && !body.failed)
+        (void)send(c->watched.fd, out.data, out.length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    buf_deinit(&body);
+    buf_deinit(&out);
+    exchange_cut(c);
+}
+
+static enum MHD_Result take_body(struct connection *c, const char *bytes, size_t *length)
+{
+    struct buf *body = &c->request.body;
+    const size_t n = *length;
+    *length = 0;
+    if (c->is_gone) return MHD_NO;
+    if (c->is_queued || c->response) return MHD_YES; /* replied already: what comes is dropped */
+    watch_begin(&c->server->watch, &c->watched, DEADLINE_BODY);
+    if (n > c->server->options.body_bytes_max - body->length) {
+        say_and_cut(c, 413, "Content Too Large",
+                    "the body is longer than this server takes (--max-body)");
+        return MHD_NO;
+    }
+    buf_add(body, bytes, n);
+    if (!body->failed) return MHD_YES;
+    say_and_cut(c, 503, "Service Unavailable", "the server has no memory for this request");
+    return MHD_NO;
+}
+
+/* The whole request is there, or a reply after a wait. */
+static enum MHD_Result go_on(struct connection *c)
+{
+    struct http *h = c->server;
+    if (c->is_queued) return MHD_YES;
+    if (!c->is_asked && !c->response && !c->is_gone) {
+        c->is_asked = true;
+        watch_begin(&h->watch, &c->watched, DEADLINE_NONE);
+        h->events.on_request(h->events.user, &c->request);
+    }
+    if (c->is_gone) return MHD_NO;
+    if (c->response) return queue_reply(c);
+    suspend(c);
+    return MHD_YES;
+}
+
+enum MHD_Result exchange_access(void *user, struct MHD_Connection *mhd, const char *url,
+                                const char *method, const char *version, const char *upload,
+                                size_t *upload_bytes, void **own)
+{
+    struct connection *c = of_mhd(mhd);
+    (void)user;
+    (void)url;
+    if (!c || c->is_gone) return MHD_NO;
+    if (!*own) {
+        *own = c;
+        return begin(c, method, version);
+    }
+    return *upload_bytes > 0 ? take_body(c, upload, upload_bytes) : go_on(c);
+}
+
+void *exchange_target(void *user, const char *raw, struct MHD_Connection *mhd)
+{
+    struct connection *c = of_mhd(mhd);
+    (void)user;
+    if (!c) return NULL;
+    http_target_free(&c->target);
+    c->refused = http_target_read(&c->target, raw);
+    return NULL;
+}
+
+static void forget_request(struct connection *c)
+{
+    if (c->response) MHD_destroy_response(c->response);
+    http_target_free(&c->target);
+    buf_deinit(&c->request.body);
+    buf_deinit(&c->unsent);
+    const struct connection old = *c;
+    *c = (struct connection){
+        .watched = old.watched,
+        .server = old.server,
+        .mhd = old.mhd,
+        .before = old.before,
+        .after = old.after,
+        .is_gone = old.is_gone,
+        .request = {.connection = old.request.connection, .is_tls = old.request.is_tls}};
+    memcpy(c->request.client, old.request.client, sizeof c->request.client);
+}
+
+void exchange_completed(void *user, struct MHD_Connection *mhd, void **own,
+                        enum MHD_RequestTerminationCode how)
+{
+    struct connection *c = of_mhd(mhd);
+    struct http *h = user;
+    if (!c) return;
+    const bool is_sent = how == MHD_REQUEST_TERMINATED_COMPLETED_OK;
+    c->is_suspended = false;
+    if (c->is_known) h->events.on_closed(h->events.user, &c->request, is_sent);
+    forget_request(c);
+    *own = NULL;
+    watch_begin(&h->watch, &c->watched, DEADLINE_IDLE);
+    if (!is_sent) return;
+    if (atomic_load(&h->is_stopping)) {
+        watch_begin(&h->watch, &c->watched, DEADLINE_WRITE); /* the library closes it now */
+        return;
+    }
+    watch_first_byte(&h->watch, &c->watched);
+}
+
+/* --- connections --- */
+
+static void name_client(struct connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *a = info ? info->client_addr : NULL;
+    char *out = c->request.client;
+    if (a && a->sa_family == AF_INET) {
+        (void)inet_ntop(AF_INET, &((const struct sockaddr_in *)a)->sin_addr, out,
+                        sizeof c->request.client);
+    } else if (a && a->sa_family == AF_INET6) {
+        const struct in6_addr *six = &((const struct sockaddr_in6 *)a)->sin6_addr;
+        const bool is_four = IN6_IS_ADDR_V4MAPPED(six);
+        (void)inet_ntop(is_four ? AF_INET : AF_INET6,
+                        is_four ? (const void *)&six->s6_addr[12] : six, out,
+                        sizeof c->request.client);
+    } else {
+        memcpy(out, "unix", sizeof "unix");
+    }
+}
+
+static void open_connection(struct http *h, struct MHD_Connection *mhd, void **context)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct connection *c = mem_alloc(1, sizeof *c);
+    *context = c;
+    if (!c || !info) { /* without a context each request on it is refused */
+        mem_free(c);
+        *context = NULL;
+        if (info) (void)shutdown(info->connect_fd, SHUT_RDWR);
+        return;
+    }
+    c->server = h;
+    c->mhd = mhd;
+    c->watched.fd = info->connect_fd;
+    c->request.connection = ++h->connections_ever;
+    c->request.is_tls = h->options.certificate != NULL;
+    name_client(c);
+    c->after = h->connections;
+    if (c->after) c->after->before = c;
+    h->connections = c;
+    h->n_connections++;
+    if (watch_add(&h->watch, &c->watched)) {
+        watch_begin(&h->watch, &c->watched, DEADLINE_IDLE);
+    } else {
+        exchange_cut(c);
+    }
+}
+
+void exchange_connection(void *user, struct MHD_Connection *mhd, void **context,
+                         enum MHD_ConnectionNotificationCode what)
+{
+    struct http *h = user;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        open_connection(h, mhd, context);
+        return;
+    }
+    struct connection *c = *context;
+    if (!c) return;
+    *context = NULL;
+    watch_remove(&h->watch, &c->watched);
+    forget_request(c);
+    *(c->before ? &c->before->after : &h->connections) = c->after;
+    if (c->after) c->after->before = c->before;
+    h->n_connections--;
+    mem_free(c);
+}
+
+void exchange_noticed(struct connection *c, uint32_t events)
+{
+    if (c->is_departure_watched) {
+        if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) exchange_cut(c);
+    } else if (c->watched.deadline == DEADLINE_IDLE) {
+        watch_begin(&c->server->watch, &c->watched, DEADLINE_HEADERS);
+    }
+}
+
+void exchange_expired(struct connection *c, enum deadline deadline)
+{
+    if (deadline == DEADLINE_HEADERS) {
+        say_and_cut(c, 408, "Request Timeout", "the headers took too long");
+    } else if (deadline == DEADLINE_BODY) {
+        say_and_cut(c, 408, "Request Timeout", "the body took too long");
+    } else {
+        exchange_cut(c);
+    }
+}
+#endif

@@ -1,0 +1,72 @@
+/* What http.c (the loop) and http_exchange.c (requests and replies) share: the server and its
+ * connections. Nobody else includes this. */
+#ifndef SERVER_HTTP_INTERNAL_H
+#define SERVER_HTTP_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include <microhttpd.h>
+
+#include "server/http.h"
+#include "server/http_target.h"
+#include "server/http_watch.h"
+
+struct http {
+    struct http_options options; /* texts are copies */
+    struct http_events events;
+    struct MHD_Daemon *daemon;
+    struct watch watch;
+    int listen_fd, wake_fd;
+    bool is_unix, owns_path;
+    char *texts[4]; /* of options */
+    uint16_t port;
+    atomic_bool is_woken, is_stopping, is_over;
+    bool is_listening;
+    struct connection *connections; /* a list of all */
+    size_t n_connections;
+    uint64_t connections_ever;
+    double next_tick;
+};
+
+/* One connection, with the one request that it may have at a time. */
+struct connection {
+    struct watched watched; /* first: what the watcher gives back is the connection */
+    struct http *server;
+    struct MHD_Connection *mhd;
+    struct connection *before, *after;
+
+    struct http_request request;
+    struct http_target target;
+    const char *refused; /* why the target is, "" for memory; NULL: it is fine */
+    bool is_known;       /* on_headers was called, on_closed is due */
+    bool is_asked;       /* on_request was called */
+    bool is_gone;        /* cut: nothing is sent any more */
+    bool is_suspended;   /* in MHD */
+    bool is_busy;        /* inside a callback of MHD for this connection */
+    bool has_body, wants_continue;
+    bool must_close; /* after this reply */
+
+    struct MHD_Response *response; /* not handed over yet */
+    unsigned status;
+    bool is_queued, is_stream, is_ended, is_whole, is_departure_watched;
+    struct buf unsent; /* of a stream, or of a long reply; from `sent` on */
+    size_t sent;
+};
+
+/* Callbacks of MHD. `user` is the server. */
+void *exchange_target(void *user, const char *raw, struct MHD_Connection *mhd);
+enum MHD_Result exchange_access(void *user, struct MHD_Connection *mhd, const char *url,
+                                const char *method, const char *version, const char *upload,
+                                size_t *upload_bytes, void **own);
+void exchange_completed(void *user, struct MHD_Connection *mhd, void **own,
+                        enum MHD_RequestTerminationCode how);
+void exchange_connection(void *user, struct MHD_Connection *mhd, void **context,
+                         enum MHD_ConnectionNotificationCode what);
+
+/* What the watcher says of a connection. */
+void exchange_noticed(struct connection *c, uint32_t events);
+void exchange_expired(struct connection *c, enum deadline deadline);
+/* Ends it now, whatever it does; MHD lets go of it in its next run. */
+void exchange_cut(struct connection *c);
+
+#endif

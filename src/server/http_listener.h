@@ -1,0 +1,19 @@
+/* The socket that a server listens on. */
+#ifndef SERVER_HTTP_LISTENER_H
+#define SERVER_HTTP_LISTENER_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* TCP, on one address of `host` (IPv4 first) and `port`, 0 for any. CARAT_EADDRESS: taken, not
+ * allowed, or no address of this machine. Returns the status; *fd is the caller's. */
+int listen_tcp(const char *host, uint16_t port, int *fd, struct carat_error *err);
+/* A unix socket at `path` with mode 0660. A socket that nobody listens on any more is replaced. */
+int listen_unix(const char *path, int *fd, struct carat_error *err);
+/* Takes a socket that already listens, e.g. of systemd. */
+int listen_given(int fd, struct carat_error *err);
+/* The port of a TCP socket; 0: it is another one. */
+uint16_t listen_port(int fd);
+
+#endif

@@ -1,0 +1,122 @@
+#include "server/http_watch.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <linux/tcp.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/os.h"
+
+int watch_open(struct watch *w, struct carat_error *err)
+{
+    w->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (w->epoll >= 0) return CARAT_OK;
+    return err_set(err, CARAT_EIO, "server: epoll: %s", strerror(errno));
+}
+
+void watch_close(struct watch *w)
+{
+    if (w->epoll > 0) (void)close(w->epoll);
+    w->epoll = -1;
+}
+
+int watch_also(struct watch *w, int fd, void *tag, struct carat_error *err)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data = {.ptr = tag}};
+    if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event) == 0) return CARAT_OK;
+    return err_set(err, CARAT_EIO, "server: epoll: %s", strerror(errno));
+}
+
+static bool control(struct watch *w, struct watched *p, int what, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data = {.ptr = p}};
+    return epoll_ctl(w->epoll, what, p->fd, &event) == 0;
+}
+
+bool watch_add(struct watch *w, struct watched *p)
+{
+    return control(w, p, EPOLL_CTL_ADD, EPOLLIN | EPOLLONESHOT);
+}
+
+void watch_remove(struct watch *w, struct watched *p)
+{
+    watch_begin(w, p, DEADLINE_NONE);
+    (void)control(w, p, EPOLL_CTL_DEL, 0);
+}
+
+void watch_first_byte(struct watch *w, struct watched *p)
+{
+    (void)control(w, p, EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT);
+}
+
+void watch_departure(struct watch *w, struct watched *p)
+{
+    /* Once: an error or a closed half stays, and would come back at every wait. */
+    (void)control(w, p, EPOLL_CTL_MOD, EPOLLRDHUP | EPOLLONESHOT);
+}
+
+static void unlink_from(struct watch *w, struct watched *p)
+{
+    const enum deadline d = p->deadline;
+    if (d == DEADLINE_NONE) return;
+    *(p->before ? &p->before->after : &w->first[d]) = p->after;
+    *(p->after ? &p->after->before : &w->last[d]) = p->before;
+    p->before = p->after = NULL;
+    p->deadline = DEADLINE_NONE;
+}
+
+/* A number that changes whenever the other side has taken bytes: of TCP those it has confirmed, of
+ * a unix socket those that wait for it. */
+static uint64_t bytes_taken(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t length = sizeof info;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0) return info.tcpi_bytes_acked;
+    int waiting = 0;
+    return ioctl(fd, SIOCOUTQ, &waiting) == 0 ? (uint64_t)waiting : 0;
+}
+
+void watch_begin(struct watch *w, struct watched *p, enum deadline deadline)
+{
+    unlink_from(w, p);
+    if (deadline == DEADLINE_NONE || w->seconds[deadline] <= 0) return;
+    p->deadline = deadline;
+    p->since = os_seconds();
+    p->before = w->last[deadline];
+    *(p->before ? &p->before->after : &w->first[deadline]) = p;
+    w->last[deadline] = p;
+    p->taken = deadline == DEADLINE_WRITE ? bytes_taken(p->fd) : 0;
+}
+
+struct watched *watch_expired(struct watch *w, enum deadline *which)
+{
+    const double now = os_seconds();
+    for (int d = DEADLINE_IDLE; d < DEADLINE_COUNT; d++) {
+        struct watched *p;
+        while ((p = w->first[d]) && now - p->since >= w->seconds[d]) {
+            const uint64_t taken = d == DEADLINE_WRITE ? bytes_taken(p->fd) : p->taken;
+            if (taken == p->taken) {
+                *which = p->deadline;
+                unlink_from(w, p);
+                return p;
+            }
+            watch_begin(w, p, DEADLINE_WRITE);
+        }
+    }
+    return NULL;
+}
+
+double watch_next(const struct watch *w, double most)
+{
+    const double now = os_seconds();
+    for (int d = DEADLINE_IDLE; d < DEADLINE_COUNT; d++) {
+        const struct watched *p = w->first[d];
+        const double left = p ? p->since + w->seconds[d] - now : most;
+        if (left < most) most = left;
+    }
+    return most > 0 ? most : 0;
+}

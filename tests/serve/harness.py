@@ -1,0 +1,203 @@
+"""What the scripts of this folder share: a server as a process, requests as raw bytes, running.
+
+A script defines functions test_NAME(server) and ends with `harness.main(globals(), start)`; the
+server is started once for all of them. Words after the program choose tests by name.
+"""
+import contextlib
+import os
+import queue
+import re
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import threading
+import time
+import traceback
+
+PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
+HOST = b"Host: localhost\r\n"
+LIMIT = 20  # seconds for what comes at once, unless the machine is very busy
+
+
+class Skip(Exception):
+    """Why a case cannot be tried here."""
+
+
+def expect(is_true, text):
+    if not is_true:
+        raise AssertionError(text)
+
+
+class Server:
+    """The program; what it prints is kept with the time at which it came."""
+
+    def __init__(self, *options, **more):
+        self.process = subprocess.Popen([PROGRAM, *options], stdout=subprocess.PIPE, **more)
+        self.lines = []
+        self.news = queue.Queue()
+        first = self.process.stdout.readline().decode()
+        expect(first.startswith("port "), f"the server did not start: {first}")
+        self.port = int(first.split()[1])
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.append((time.monotonic(), line.decode().strip()))
+            self.news.put(None)
+
+    def line(self, beginning, limit=LIMIT):
+        """Waits for a line that begins so; returns when it came, and the line."""
+        end = time.monotonic() + limit
+        while True:
+            for when, line in list(self.lines):
+                if line.startswith(beginning):
+                    return when, line
+            left = end - time.monotonic()
+            expect(left > 0, f"no line {beginning!r} in {limit} s: {self.lines[-5:]}")
+            with contextlib.suppress(queue.Empty):
+                self.news.get(timeout=min(left, 0.1))
+
+    def memory(self):
+        """Resident bytes."""
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
+            return int(re.search(r"VmRSS:\s+(\d+)", status.read()).group(1)) * 1024
+
+    def connect(self, limit=LIMIT):
+        s = socket.create_connection(("127.0.0.1", self.port))
+        s.settimeout(limit)
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return s
+
+    def stop(self, how=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        try:
+            return self.process.wait(timeout=LIMIT)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+
+class Reply:
+    """One reply, read from a socket. `rest`: bytes after it that were read, too."""
+
+    def __init__(self, s, before=b"", is_head=False):
+        data = before
+        while b"\r\n\r\n" not in data:
+            data += self._more(s)
+        head, data = data.split(b"\r\n\r\n", 1)
+        lines = head.decode("latin-1").split("\r\n")
+        self.status = int(lines[0].split()[1])
+        self.fields = {}
+        for line in lines[1:]:
+            name, value = line.split(": ", 1)
+            self.fields[name.lower()] = value
+        if self.status == 100:
+            self.body, self.rest = b"", data
+        elif is_head or self.status in (204, 304):
+            self.body, self.rest = b"", data
+        elif self.fields.get("transfer-encoding") == "chunked":
+            self.body, self.rest = self._chunks(s, data)
+        elif "content-length" in self.fields:
+            length = int(self.fields["content-length"])
+            while len(data) < length:
+                data += self._more(s)
+            self.body, self.rest = data[:length], data[length:]
+        else:
+            while piece := s.recv(65536):
+                data += piece
+            self.body, self.rest = data, b""
+
+    @staticmethod
+    def _more(s):
+        piece = s.recv(65536)
+        expect(piece, "the connection ended within a reply")
+        return piece
+
+    def _chunks(self, s, data):
+        body = b""
+        while True:
+            while b"\r\n" not in data:
+                data += self._more(s)
+            size, data = data.split(b"\r\n", 1)
+            size = int(size, 16)
+            while len(data) < size + 2:
+                data += self._more(s)
+            expect(data[size:size + 2] == b"\r\n", "a chunk does not end with CRLF")
+            body += data[:size]
+            data = data[size + 2:]
+            if size == 0:
+                return body, data
+
+
+def get(path, *fields, method=b"GET", body=b"", version=b"HTTP/1.1", host=HOST):
+    """The bytes of a request."""
+    length = b"Content-Length: %d\r\n" % len(body) if body else b""
+    extra = b"".join(f + b"\r\n" for f in fields)
+    return method + b" " + path + b" " + version + b"\r\n" + host + extra + length + b"\r\n" + body
+
+
+def ask(server, request, limit=LIMIT):
+    """Sends these bytes on a new connection; the first reply, whether the connection ended."""
+    with server.connect(limit) as s:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            s.sendall(request)
+        reply = Reply(s, is_head=request.startswith(b"HEAD "))
+        while reply.status == 100:
+            reply = Reply(s, reply.rest, is_head=request.startswith(b"HEAD "))
+        return reply, has_ended(s)
+
+
+def has_ended(s, seconds=0.3):
+    """Whether the other side closes soon."""
+    s.settimeout(seconds)
+    try:
+        while s.recv(65536):
+            pass
+        return True
+    except (TimeoutError, ssl.SSLWantReadError):
+        return False
+    except OSError:
+        return True
+
+
+def reset(s):
+    """Closes with a reset."""
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    s.close()
+
+
+def main(names, start):
+    words = sys.argv[2:]
+    tests = [(n, f) for n, f in names.items()
+             if n.startswith("test_") and (not words or any(w in n for w in words))]
+    failed = skipped = 0
+    with start() as server:
+        for name, test in tests:
+            began = time.monotonic()
+            try:
+                test(server)
+                says = "ok"
+            except Skip as why:
+                skipped += 1
+                says = f"skipped: {why}"
+            except Exception:
+                failed += 1
+                says = "FAILED"
+                traceback.print_exc()
+            print(f"{name}: {says} ({time.monotonic() - began:.1f} s)", flush=True)
+        if server.stop() != 0:
+            failed += 1
+            print("FAILED: the server did not end with 0")
+    print(f"{len(tests)} tests, {failed} failed, {skipped} skipped")
+    sys.exit(1 if failed else 0)

@@ -1,0 +1,283 @@
+/* A small server on server/http.h alone, for test_http.py. Prints "port N", then one line for each
+ * thing that it is told: "closed TAG sent" or "closed TAG cut", "room TAG".
+ *
+ *     http_echo [NAME=VALUE ...]     names: those of struct http_options
+ *
+ *     /echo              method, path and length of the body
+ *     /early             answers before the body is read
+ *     /hold              waits for ever
+ *     /later?ms=         answers after that time
+ *     /stream?n=&ms=&size=   n pieces, one each ms; with end=cut it ends in the middle
+ *     /flood?size=       a stream that is never short of bytes, by on_room
+ *     /big?size=         a whole reply of that many bytes
+ *     /wakes?n=          calls http_wake n times from four threads; answers how often on_wake came
+ *     /header?name=&n=   that header
+ *     /query?key=        the value of that key
+ *
+ * Each takes tag=, which names it in the lines. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "server/http.h"
+
+enum { HELD_MAX = 16384, THREADS = 4 };
+
+struct held {
+    struct http_request *request;
+    char tag[32], kind[16];
+    bool is_started;
+    long left, size;
+    double every, next;
+};
+
+static struct held *held[HELD_MAX];
+static struct http *server;
+static long on_wakes, wakes_each;
+static pthread_t threads[THREADS];
+static bool is_waking;
+static struct http_request *wakes_request;
+static double wakes_until;
+
+static long number(const struct http_request *q, const char *key, long otherwise)
+{
+    const char *text = http_query(q, key);
+    return text ? strtol(text, NULL, 10) : otherwise;
+}
+
+static void text_reply(struct http_request *q, int status, const char *text)
+{
+    const struct http_field type = {"Content-Type", "text/plain"};
+    http_reply(q, status, &type, 1, text, strlen(text));
+}
+
+static struct held *hold(struct http_request *q, const char *kind)
+{
+    struct held *e = calloc(1, sizeof *e);
+    const char *tag = http_query(q, "tag");
+    e->request = q;
+    (void)snprintf(e->tag, sizeof e->tag, "%s", tag ? tag : "-");
+    (void)snprintf(e->kind, sizeof e->kind, "%s", kind);
+    e->left = number(q, "n", 1);
+    e->size = number(q, "size", 1);
+    e->every = (double)number(q, "ms", 0) / 1000;
+    e->next = os_seconds() + e->every;
+    q->user = e;
+    for (int i = 0; i < HELD_MAX; i++) {
+        if (held[i]) continue;
+        held[i] = e;
+        break;
+    }
+    return e;
+}
+
+static void on_headers(void *user, struct http_request *q)
+{
+    (void)user;
+    (void)hold(q, q->path + 1);
+    if (strcmp(q->path, "/early") == 0) text_reply(q, 401, "early\n");
+}
+
+static void *wake_often(void *user)
+{
+    (void)user;
+    for (long i = 0; i < wakes_each; i++) http_wake(server);
+    return NULL;
+}
+
+static void start_waking(struct http_request *q)
+{
+    wakes_each = number(q, "n", 1) / THREADS;
+    on_wakes = 0;
+    wakes_request = q;
+    wakes_until = os_seconds() + 0.3;
+    /* All before this thread is back in its loop. */
+    for (int i = 0; i < THREADS; i++) (void)pthread_create(&threads[i], NULL, wake_often, NULL);
+    for (int i = 0; i < THREADS; i++) (void)pthread_join(threads[i], NULL);
+    is_waking = true;
+}
+
+static void flood(struct held *e)
+{
+    char *bytes = malloc((size_t)e->size);
+    memset(bytes, 'x', (size_t)e->size);
+    http_add(e->request, bytes, (size_t)e->size);
+    free(bytes);
+}
+
+static void reply_big(struct http_request *q, size_t size)
+{
+    char *bytes = malloc(size + 1);
+    for (size_t i = 0; i < size; i++) bytes[i] = (char)('a' + i % 26);
+    http_reply(q, 200, NULL, 0, bytes, size);
+    free(bytes);
+}
+
+static void on_request(void *user, struct http_request *q)
+{
+    char text[4096];
+    struct held *e = q->user;
+    const struct http_field type = {"Content-Type", "text/event-stream"};
+    (void)user;
+    if (strcmp(q->path, "/hold") == 0 || strcmp(q->path, "/later") == 0) return;
+    if (strcmp(q->path, "/stream") == 0) {
+        http_stream(q, 200, &type, 1);
+        e->is_started = true;
+    } else if (strcmp(q->path, "/flood") == 0) {
+        http_stream(q, 200, &type, 1);
+        flood(e);
+    } else if (strcmp(q->path, "/big") == 0) {
+        reply_big(q, (size_t)number(q, "size", 1));
+    } else if (strcmp(q->path, "/wakes") == 0) {
+        start_waking(q);
+    } else if (strcmp(q->path, "/header") == 0) {
+        const char *name = http_query(q, "name");
+        const char *value = http_header(q, name ? name : "", (int)number(q, "n", 0));
+        text_reply(q, value ? 200 : 404, value ? value : "none");
+    } else if (strcmp(q->path, "/query") == 0) {
+        const char *key = http_query(q, "key");
+        const char *value = http_query(q, key ? key : "");
+        text_reply(q, value ? 200 : 404, value ? value : "none");
+    } else {
+        (void)snprintf(text, sizeof text, "%s %s %zu %s %llu\n", q->method, q->path, q->body.length,
+                       q->client, (unsigned long long)q->connection);
+        text_reply(q, 200, text);
+    }
+}
+
+static void on_room(void *user, struct http_request *q)
+{
+    struct held *e = q->user;
+    (void)user;
+    if (strcmp(e->kind, "flood") == 0) {
+        flood(e);
+    } else {
+        (void)printf("room %s\n", e->tag);
+    }
+}
+
+static void on_closed(void *user, struct http_request *q, bool is_sent)
+{
+    struct held *e = q->user;
+    (void)user;
+    if (strcmp(e->tag, "-") != 0) (void)printf("closed %s %s\n", e->tag, is_sent ? "sent" : "cut");
+    for (int i = 0; i < HELD_MAX; i++)
+        if (held[i] == e) held[i] = NULL;
+    if (wakes_request == q) wakes_request = NULL;
+    free(e);
+}
+
+static volatile sig_atomic_t told;
+
+static void on_signal(int number)
+{
+    told = number;
+    http_wake(server);
+}
+
+static void on_wake(void *user)
+{
+    struct carat_error err = {0};
+    (void)user;
+    on_wakes++;
+    if (told == SIGTERM || told == SIGINT) http_stop(server, told == SIGINT);
+    if (told == SIGHUP)
+        (void)printf("reload %s\n", http_reload(server, &err) == CARAT_OK ? "ok" : err.message);
+    told = 0;
+}
+
+static void step(struct held *e, double now)
+{
+    struct http_request *q = e->request;
+    if (now < e->next) return;
+    e->next = now + e->every;
+    if (strcmp(e->kind, "later") == 0) {
+        e->next = now + 1e9;
+        text_reply(q, 200, "later\n");
+    } else if (strcmp(e->kind, "stream") == 0 && e->is_started) {
+        if (e->left-- > 0) flood(e);
+        if (e->left <= 0) {
+            const char *end = http_query(q, "end");
+            http_end(q, !end || strcmp(end, "cut") != 0);
+            e->next = now + 1e9;
+        }
+    }
+}
+
+static void on_tick(void *user)
+{
+    const double now = os_seconds();
+    (void)user;
+    for (int i = 0; i < HELD_MAX; i++)
+        if (held[i]) step(held[i], now);
+    if (is_waking && now >= wakes_until) {
+        char text[32];
+        is_waking = false;
+        (void)snprintf(text, sizeof text, "%ld\n", on_wakes);
+        if (wakes_request) text_reply(wakes_request, 200, text);
+    }
+}
+
+static void set(struct http_options *o, const char *name, const char *value)
+{
+    const double x = strtod(value, NULL);
+    if (strcmp(name, "host") == 0) o->host = value;
+    if (strcmp(name, "port") == 0) o->port = (uint16_t)x;
+    if (strcmp(name, "unix_path") == 0) o->unix_path = value;
+    if (strcmp(name, "listen_fd") == 0) o->listen_fd = (int)x;
+    if (strcmp(name, "certificate") == 0) o->certificate = value;
+    if (strcmp(name, "private_key") == 0) o->private_key = value;
+    if (strcmp(name, "connections_max") == 0) o->connections_max = (int32_t)x;
+    if (strcmp(name, "connections_per_client_max") == 0) o->connections_per_client_max = (int32_t)x;
+    if (strcmp(name, "header_bytes_max") == 0) o->header_bytes_max = (size_t)x;
+    if (strcmp(name, "body_bytes_max") == 0) o->body_bytes_max = (size_t)x;
+    if (strcmp(name, "header_seconds") == 0) o->header_seconds = x;
+    if (strcmp(name, "body_seconds") == 0) o->body_seconds = x;
+    if (strcmp(name, "write_seconds") == 0) o->write_seconds = x;
+    if (strcmp(name, "idle_seconds") == 0) o->idle_seconds = x;
+    if (strcmp(name, "low_bytes") == 0) o->low_bytes = (size_t)x;
+}
+
+int main(int argc, char **argv)
+{
+    struct http_options options = {.host = "127.0.0.1",
+                                   .listen_fd = -1,
+                                   .connections_max = 20000,
+                                   .connections_per_client_max = 20000,
+                                   .header_bytes_max = 32768,
+                                   .body_bytes_max = 1 << 20,
+                                   .header_seconds = 10,
+                                   .body_seconds = 10,
+                                   .write_seconds = 10,
+                                   .idle_seconds = 60,
+                                   .low_bytes = 65536};
+    const struct http_events events = {.on_headers = on_headers,
+                                       .on_request = on_request,
+                                       .on_room = on_room,
+                                       .on_closed = on_closed,
+                                       .on_wake = on_wake,
+                                       .on_tick = on_tick,
+                                       .tick_seconds = 0.01};
+    struct carat_error err = {0};
+    for (int i = 1; i < argc; i++) {
+        char *equals = strchr(argv[i], '=');
+        if (!equals) return 2;
+        *equals = '\0';
+        set(&options, argv[i], equals + 1);
+    }
+    (void)setvbuf(stdout, NULL, _IOLBF, 0);
+    int status = http_open(&server, &options, &events, &err);
+    if (status == CARAT_OK) {
+        (void)printf("port %u\n", (unsigned)http_port(server));
+        (void)signal(SIGTERM, on_signal);
+        (void)signal(SIGINT, on_signal);
+        (void)signal(SIGHUP, on_signal);
+        status = http_run(server, &err);
+    }
+    http_close(server);
+    if (status != CARAT_OK) (void)printf("failed %d %s (%s)\n", status, err.message, err.hint);
+    return carat_exit_status((enum carat_status)status);
+}
