@@ -19,6 +19,8 @@
     X(PLAN, plan, "MODEL", "print the compiled program of one step")                               \
     X(DEVICES, devices, "", "list what can compute, with its memory")                              \
     X(DOCTOR, doctor, "", "report on this machine and run a self-test")                            \
+    X(CONFIG, config, "[COMMAND [MODEL]]",                                                         \
+      "print the values of options, and where they came from")                                     \
     X(VERSION, version, "", "print version, commit and build type")                                \
     X(HELP, help, "[COMMAND]", "explain a command and its options")                                \
     X(COMPLETION, completion, "bash|zsh|fish", "print a shell completion script")                  \

@@ -58,6 +58,14 @@ static const char *const details[COMMAND_COUNT] = {
         "  carat bench demo --load users=4,in=200,in-spread=0.5,out=32,goodput=ttft:150,tpot:20\n"
         "  carat bench demo --load name=chat,users=4,requests=4,out=200,during=long "
         "--load name=long,in=400,out=4,after=chat\n",
+    [COMMAND_CONFIG] =
+        "COMMAND is the one whose options are shown (default: serve); with MODEL, the section of "
+        "that model counts. Keys of the file are long names of options; lines that begin with # "
+        "are comments.\n"
+        "  [default]\n"
+        "  temp = 0.7\n"
+        "  [e4b]\n"
+        "  ctx-size = 32k\n",
     [COMMAND_COMPLETION] = "  carat completion bash > ~/.local/share/bash-completion/"
                            "completions/carat\n",
 };
@@ -205,7 +213,7 @@ void help_overview(FILE *out)
     fprintf(out, "\n`carat help COMMAND` explains a command and its options. MODEL is a path, or a "
                  "name\nsuch as demo that is looked up in $CARAT_MODELS, ./models and the folders "
                  "of the\ninstallation. Every option can be set as CARAT_<OPTION> in the "
-                 "environment.\n"
+                 "environment, or in a\nconfig file, which `carat config` shows.\n"
                  "Exit status: 0 done, 1 failure, 2 wrong usage, 3 model file, 4 memory, "
                  "5 device,\n130 Ctrl-C, 143 terminated.\n");
 }
@@ -306,7 +314,11 @@ static void print_markdown(void)
     printf("# Commands and options\n\n"
            "Made by `carat help --markdown`; the tables are `src/cli/command_list.h` and\n"
            "`src/cli/option_list.h`. Every option can be set as `CARAT_<OPTION>` in the "
-           "environment\n(`--top-k` is `CARAT_TOP_K`); a flag goes first.\n");
+           "environment\n(`--top-k` is `CARAT_TOP_K`), and as `top-k = 40` in a config file below "
+           "`[default]` or\nbelow `[MODEL]`: as it is typed, or its file without folder and "
+           "`.gguf`. A flag goes before\nthe environment, that before the section of the model, "
+           "and that before `[default]`.\n`carat config COMMAND MODEL` prints the values and where "
+           "they came from.\n");
     for (int c = 0; c < COMMAND_COUNT; c++) {
         const struct command_spec *spec = &command_specs[c];
         printf("\n## carat %s%s%s\n\n%c%s.\n\n", spec->name, spec->arguments[0] ? " " : "",
@@ -374,7 +386,12 @@ int command_man(const struct options *o)
            "4 does not fit in memory, 5 no usable device, 130 Ctrl\\-C, 143 terminated.\n"
            ".SH ENVIRONMENT\n"
            "Every option can be set as CARAT_<OPTION>. CARAT_MODELS names a folder of models. "
-           "NO_COLOR switches colours and progress lines off.\n");
+           "NO_COLOR switches colours and progress lines off.\n"
+           ".SH FILES\n"
+           ".TP\n$XDG_CONFIG_HOME/carat/config, /etc/carat/config\n"
+           "The first of them that is there is read, unless \\-\\-config names another: lines "
+           "\\(lqtop\\-k = 40\\(rq below [default] or below [MODEL]. A flag goes before the "
+           "environment, that before the section of the model, and that before [default].\n");
     return 0;
 }
 

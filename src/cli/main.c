@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "cli/command.h"
+#include "cli/config_values.h"
 #include "cli/help.h"
 #include "cli/session.h"
 #include "cli/signals.h"
@@ -70,8 +71,9 @@ static int run_command(enum command_id command, int argc, char *const *argv)
     struct options options;
     struct carat_error err = {0};
     int status = options_parse(&options, command, argc, argv, &err);
-    if (status == CARAT_OK && !opt_is_set(&options, OPT_HELP))
-        status = check_options(&options, &err);
+    bool is_asked = status == CARAT_OK && opt_is_set(&options, OPT_HELP);
+    if (status == CARAT_OK && !is_asked) status = config_values_read(&options, &err);
+    if (status == CARAT_OK && !is_asked) status = check_options(&options, &err);
     int exit_status;
     if (status != CARAT_OK) {
         exit_status = report(&err);

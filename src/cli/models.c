@@ -96,6 +96,17 @@ int model_find(const char *name, struct buf *path, struct carat_error *err)
     return status;
 }
 
+bool model_is_named(const char *word)
+{
+    static const char ending[] = ".gguf";
+    struct buf path = {0};
+    bool is_found = model_find(word, &path, NULL) == CARAT_OK;
+    size_t n = path.length, length = sizeof ending - 1;
+    is_found = is_found && n > length && strcmp(buf_text(&path) + n - length, ending) == 0;
+    buf_deinit(&path);
+    return is_found;
+}
+
 /* ---- Elsewhere -------------------------------------------------------------------------- */
 
 /* "unsloth/gemma-4-E2B-it-GGUF:Q4_K_M": files are named as gemma-4-E2B-it-Q4_K_M.gguf. */

@@ -15,6 +15,9 @@ bool models_each_folder(folder_fn visit, void *user);
 /* Finds a model by path or name. CARAT_EFORMAT names the places looked at. */
 int model_find(const char *name, struct buf *path, struct carat_error *err);
 
+/* Whether a word names a model, and not just any file. */
+bool model_is_named(const char *word);
+
 /* Hints at the command that fetches a file of Hugging Face: "user/repository", perhaps with a
  * quantisation after a colon, or a whole address. */
 void hint_download(const char *repository, struct carat_error *err);

@@ -22,6 +22,7 @@
 #define ON_ENGINE (ON_TALK | ON_SCORE | ON(PLAN) | ON(SHOW) | ON(DOCTOR))
 #define ON_MODEL (ON_TALK | ON_SCORE | ON_TEXT | ON(SHOW) | ON(TEMPLATE) | ON(BENCH) | ON(PLAN))
 #define ON_ALL ((1u << COMMAND_COUNT) - 1u)
+#define ON_CONFIG (ON_ALL & ~(ON(VERSION) | ON(HELP) | ON(COMPLETION) | ON(MAN)))
 
 #define COUNT_MAX 1048576
 #define SEED_MAX 9007199254740991.0 /* 2^53 - 1: whole in a double too */
@@ -241,11 +242,16 @@
     X(THREADS, INT, "threads", "-t", "0", 0, 512, ON_ENGINE, "N",                                  \
       "threads of the cpu backend (0: one for each physical core)")                                \
     X(JSON, FLAG, "json", "", "", 0, 0,                                                            \
-      ON_TEXT | ON(RUN) | ON(SHOW) | ON(LS) | ON(DEVICES) | ON(DOCTOR) | ON(VERSION), "",          \
-      "print the result as JSON")                                                                  \
+      ON_TEXT | ON(RUN) | ON(SHOW) | ON(LS) | ON(DEVICES) | ON(DOCTOR) | ON(VERSION) | ON(CONFIG), \
+      "", "print the result as JSON")                                                              \
     X(MARKDOWN, FLAG, "markdown", "", "", 0, 0, ON(HELP), "", "all options as a document")         \
     X(VERBOSE, FLAG, "verbose", "", "", 0, 0, ON_TALK | ON(BENCH), "",                             \
       "print timings and the whole memory table to standard error")                                \
+    X(CONFIG, TEXT, "config", "", "", 0, 0, ON_CONFIG, "FILE",                                     \
+      "config file (none: read none; default: $XDG_CONFIG_HOME/carat/config, else "                \
+      "/etc/carat/config)")                                                                        \
+    X(SHOW_CONFIG, FLAG, "show", "", "", 0, 0, ON(CONFIG), "",                                     \
+      "print each value and where it came from (what this command does anyway)")                   \
     X(QUIET, FLAG, "quiet", "-q", "", 0, 0, ON_ALL, "", "no progress, no notes")                   \
     X(HELP, FLAG, "help", "-h", "", 0, 0, ON_ALL, "", "explain the command")
 

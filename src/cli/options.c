@@ -159,6 +159,24 @@ int unknown_option(enum command_id command, const char *spelling, struct carat_e
     return CARAT_EUSAGE;
 }
 
+int unknown_config_key(const char *key, const char *place, struct carat_error *err)
+{
+    char spelling[64], nearest[64];
+    snprintf(spelling, sizeof spelling, "--%s", key);
+    nearest_option(COMMAND_COUNT, spelling, true, nearest, sizeof nearest);
+    if (strcmp(nearest, spelling) == 0)
+        return err_set(err, CARAT_EUSAGE, "%s: %s is not for config files", place, key);
+    err_set(err, CARAT_EUSAGE, "%s: unknown key %.64s", place, key);
+    if (nearest[0]) {
+        const char *name = option_specs[option_find(option_owner(nearest), nearest)].name;
+        err_hint(err, "did you mean %s? keys are names of options; `carat help --%s` explains it",
+                 name, name);
+    } else {
+        err_hint(err, "keys are long names of options; `carat help COMMAND` lists a command's");
+    }
+    return CARAT_EUSAGE;
+}
+
 /* ---- Values ----------------------------------------------------------------------------- */
 
 const char *read_suffix(const char *end, int64_t *number)
@@ -270,23 +288,41 @@ static void set_defaults(struct options *o)
     }
 }
 
+void option_variable(enum option_id id, char *out, size_t size)
+{
+    size_t n = (size_t)snprintf(out, size, "CARAT_");
+    for (const char *c = option_specs[id].name; *c && n + 1 < size; c++)
+        out[n++] = (char)(*c == '-' ? '_' : toupper((unsigned char)*c));
+    out[n] = '\0';
+}
+
+int option_set(struct options *o, enum option_id id, const char *text, const char *where,
+               enum option_origin origin, int32_t line, struct carat_error *err)
+{
+    char spelling[64];
+    option_spelling(id, 0, spelling, sizeof spelling);
+    const struct borrowed_spec *row = borrowed_match(o->command, spelling, text);
+    if (row && row->target < OPT_COUNT) {
+        id = row->target;
+        text = row->value;
+    }
+    TRY(set_value(o, id, text, where, err));
+    o->values[id].origin = origin;
+    o->values[id].line = line;
+    return CARAT_OK;
+}
+
 static int read_environment(struct options *o, struct carat_error *err)
 {
     for (int i = 0; i < OPT_COUNT; i++) {
         enum option_id id = (enum option_id)i;
         if (!option_applies(id, o->command) || id == OPT_HELP) continue;
         if (id == OPT_FORMAT) continue; /* CARAT_FORMAT is the form of a report */
-        char name[64] = "CARAT_", spelling[64];
-        size_t n = strlen(name);
-        for (const char *c = option_specs[i].name; *c && n + 1 < sizeof name; c++)
-            name[n++] = (char)(*c == '-' ? '_' : toupper((unsigned char)*c));
+        char name[64];
+        option_variable(id, name, sizeof name);
         const char *text = getenv(name);
         if (!text || !text[0]) continue;
-        option_spelling(id, 0, spelling, sizeof spelling);
-        const struct borrowed_spec *row = borrowed_match(o->command, spelling, text);
-        bool is_other = row && row->target < OPT_COUNT;
-        int status = is_other ? set_value(o, row->target, row->value, name, err)
-                              : set_value(o, id, text, name, err);
+        int status = option_set(o, id, text, name, ORIGIN_ENVIRONMENT, 0, err);
         if (status != CARAT_OK) {
             err_hint(err, "unset the environment variable, or correct it");
             return status;
@@ -302,6 +338,7 @@ static int set_flag(struct options *o, enum option_id id, const char *text, cons
 {
     TRY(set_value(o, id, text, where, err));
     o->values[id].is_flag = true;
+    o->values[id].origin = ORIGIN_FLAG;
     return CARAT_OK;
 }
 
@@ -399,7 +436,7 @@ int options_parse(struct options *o, enum command_id command, int argc, char *co
     int status = read_environment(&from_environment, err);
     for (int i = 0; i < OPT_COUNT; i++) {
         struct option_value *mine = &o->values[i], *other = &from_environment.values[i];
-        if (status == CARAT_OK && !mine->is_flag && other->is_set)
+        if (status == CARAT_OK && !mine->is_flag && other->origin != ORIGIN_BUILT_IN)
             *mine = *other;
         else
             mem_free(other->list);
@@ -411,6 +448,8 @@ void options_deinit(struct options *o)
 {
     for (int i = 0; i < OPT_COUNT; i++) mem_free(o->values[i].list);
     mem_free(o->arguments);
+    mem_free(o->config_path);
+    mem_free(o->config_text);
     *o = (struct options){0};
 }
 

@@ -2,8 +2,9 @@
  *
  * Rules
  * 1. The tables are constant. A `struct options` belongs to main and is read-only afterwards.
- * 2. Precedence: flag, then CARAT_<NAME>, then the default of the table.
- * 3. Texts are borrowed from argv and the environment. */
+ * 2. Precedence: flag, then CARAT_<NAME>, then the config file (config_values.h), then the default
+ *    of the table.
+ * 3. Texts are borrowed from argv, the environment and the text of the config file. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
@@ -44,9 +45,19 @@ extern const struct command_spec command_specs[COMMAND_COUNT];
 enum { OPTION_LIST_MAX = 1024 }; /* values of one repeatable option */
 enum { IGNORED_MAX = 32 };       /* ignored options that are remembered */
 
+enum option_origin { /* where a value is from; later ones go before earlier ones */
+                     ORIGIN_BUILT_IN,
+                     ORIGIN_DEFAULT, /* the section [default] of the config file */
+                     ORIGIN_MODEL,   /* the section of the model */
+                     ORIGIN_ENVIRONMENT,
+                     ORIGIN_FLAG
+};
+
 struct option_value {
-    bool is_set;  /* by a flag or the environment */
+    bool is_set;  /* not built in; of a KIND_FLAG: whether it is on */
     bool is_flag; /* by a flag */
+    enum option_origin origin;
+    int32_t line; /* of the config file; else 0 */
     int64_t integer;
     int32_t percent; /* KIND_MEMORY: of a whole; `integer` has bytes */
     double real;
@@ -65,6 +76,7 @@ struct options {
         size_t length;
     } ignored[IGNORED_MAX];
     size_t n_ignored;
+    char *config_path, *config_text; /* of the config file that was read, or NULL; owned */
 };
 
 /* The command of that name, or COMMAND_COUNT. */
@@ -87,6 +99,16 @@ enum option_id option_find(enum command_id command, const char *spelling);
 
 /* CARAT_EUSAGE: no such option. The hint names the nearest one. */
 int unknown_option(enum command_id command, const char *spelling, struct carat_error *err);
+
+/* The same for a key of the config file; `place` is file and line. */
+int unknown_config_key(const char *key, const char *place, struct carat_error *err);
+
+/* Stores a value that is no flag's. `where` is how the user spelled its place ("CARAT_TEMP"). */
+int option_set(struct options *o, enum option_id id, const char *text, const char *where,
+               enum option_origin origin, int32_t line, struct carat_error *err);
+
+/* The variable of the environment that gives an option. */
+void option_variable(enum option_id id, char *out, size_t size);
 
 /* Multiplies by 2^10, 2^20 or 2^30 where `end` begins with k, m or g, in either case, and the
  * result is in range; returns the place after it. */

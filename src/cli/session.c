@@ -15,24 +15,12 @@ static const char *named_backend(const struct options *o)
     return opt_text(o, o->command == COMMAND_LOGITS ? OPT_LOGITS_BACKEND : OPT_BACKEND);
 }
 
-/* Whether a word names a model, and not just any file. */
-static bool names_model(const char *word)
-{
-    static const char ending[] = ".gguf";
-    struct buf path = {0};
-    bool is_found = model_find(word, &path, NULL) == CARAT_OK;
-    size_t n = path.length, length = sizeof ending - 1;
-    is_found = is_found && n > length && strcmp(buf_text(&path) + n - length, ending) == 0;
-    buf_deinit(&path);
-    return is_found;
-}
-
 bool first_argument_is_model(const struct options *o)
 {
     const struct option_value *named = &o->values[OPT_MODEL];
     if (o->n_arguments == 0 || named->is_flag) return false;
     bool takes_text = strstr(command_specs[o->command].arguments, "...]") != NULL;
-    return !named->is_set || !takes_text || names_model(o->arguments[0]);
+    return !named->is_set || !takes_text || model_is_named(o->arguments[0]);
 }
 
 /* Decides what session_start prints. */

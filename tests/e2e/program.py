@@ -36,8 +36,8 @@ class Skip(Exception):
 
 def environment(**more):
     kept = {k: v for k, v in os.environ.items()
-            if not k.startswith("CARAT_") and k not in ("NO_COLOR", "CI")}
-    return {**kept, "LC_ALL": "C.UTF-8", "HOME": "/nonexistent", **more}
+            if not k.startswith("CARAT_") and k not in ("NO_COLOR", "CI", "XDG_CONFIG_HOME")}
+    return {**kept, "LC_ALL": "C.UTF-8", "HOME": "/nonexistent", "CARAT_CONFIG": "none", **more}
 
 
 def carat(*arguments, stdin=b"", env=None, cwd=None, **more):
