@@ -85,6 +85,11 @@ FOR_TESTS = {
     "the server is to listen":
         ["http_open", "http_port", "http_wake", "http_stop", "http_reload", "http_run",
          "http_close"],
+    "the server is to ask who may":
+        ["guard_open", "guard_close", "guard_reload", "guard_has_keys", "guard_check",
+         "guard_enter", "guard_leave", "guard_is_local", "guard_allows_start"],
+    "tests decide without a connection":
+        ["guard_decide"],
     "tests see what memory and cores are taken, and make it fail":
         ["mem_fail_after", "mem_blocks_live", "cores_waiting"],
     "tests choose what the program lets the machine choose":
@@ -107,7 +112,7 @@ FOR_TESTS = {
     "the server is to call":
         ["page_find"],
     "the server is to read requests and to write replies":
-        ["api_error_context", "api_error_from", "api_error_make", "ask_close", "ask_read",
+        ["api_error_context", "api_error_from", "ask_close", "ask_read",
          "reply_answer_done", "reply_begin", "reply_close", "reply_content_type", "reply_fail",
          "reply_finish", "reply_open", "reply_part", "reply_ping", "reply_progress",
          "reply_usage_now"],
