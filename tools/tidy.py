@@ -116,9 +116,7 @@ FOR_TESTS = {
          "reply_answer_done", "reply_begin", "reply_close", "reply_content_type", "reply_fail",
          "reply_finish", "reply_open", "reply_part", "reply_ping", "reply_progress",
          "reply_usage_now"],
-    "readers of other interfaces are to build": [
-        "json_tree_add", "tree_array_value", "tree_join", "tree_null", "tree_push", "tree_string",
-        "tree_text"],
+    "replies of other interfaces are to name tools with": ["responses_tool_find"],
     "the server is to count, log and tell its manager":
         ["log_event", "log_open", "metrics_add", "metrics_answer", "metrics_close", "metrics_open",
          "metrics_reply", "metrics_token_gap", "metrics_write", "notify_alive",

@@ -21,6 +21,10 @@ static const struct {
 } readers[API_COUNT] = {
     [API_CHAT] = {chat_read, JSON_CHAT},
     [API_COMPLETIONS] = {completions_read, JSON_PLAIN},
+    [API_RESPONSES] = {responses_read, JSON_PLAIN},
+    [API_MESSAGES] = {messages_read, JSON_PLAIN},
+    [API_OLLAMA_CHAT] = {ollama_chat_read, JSON_PLAIN},
+    [API_OLLAMA_GENERATE] = {ollama_generate_read, JSON_PLAIN},
 };
 
 int ask_read(struct ask *ask, enum api api, const char *body, size_t length,
@@ -28,8 +32,6 @@ int ask_read(struct ask *ask, enum api api, const char *body, size_t length,
              struct carat_error *err)
 {
     *ask = (struct ask){.api = api, .model = "", .session = ""};
-    if (!readers[api].read)
-        return err_set(err, CARAT_EUNSUPPORTED, "this interface is not there yet");
     struct json_tree *json = &ask->request.json;
     TRY(json_tree_read(json, body, length, readers[api].purpose, err));
     if (json->root.kind != CARAT_OBJECT)

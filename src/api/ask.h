@@ -37,6 +37,13 @@ struct ask_limits { /* more is CARAT_EUSAGE with both numbers */
     size_t messages_max, tools_max, stops_max;
 };
 
+/* A tool that has another name in the prompt than the client's. */
+struct ask_tool {
+    const char *shown;        /* in the prompt */
+    const char *name, *space; /* as the client named it, and its namespace or "" */
+    bool is_custom;           /* takes a text: the one argument "input" */
+};
+
 struct ask {
     enum api api;
     struct chat_request request; /* root, sampling, stops, bias, log-probabilities */
@@ -48,16 +55,19 @@ struct ask {
     int32_t n;                   /* answers to each prompt */
     int32_t thinking_max;        /* tokens of a thought, after which it is closed; 0: no limit */
     bool is_stream;
-    bool wants_usage;        /* in a stream: one more chunk with the usage */
-    bool wants_progress;     /* in a stream: how much of the prompt is read (return_progress) */
-    bool wants_timings;      /* in each chunk (timings_per_token) */
-    bool wants_echo;         /* completions: the prompt before the answer */
-    bool ignores_stop;       /* ignore_eos: measuring */
-    bool no_cache;           /* cache_prompt: false */
-    bool says_reasoning;     /* thoughts are in "reasoning", not in "reasoning_content": set by
+    bool wants_usage;      /* in a stream: one more chunk with the usage */
+    bool wants_progress;   /* in a stream: how much of the prompt is read (return_progress) */
+    bool wants_timings;    /* in each chunk (timings_per_token) */
+    bool wants_echo;       /* completions: the prompt before the answer */
+    bool ignores_stop;     /* ignore_eos: measuring */
+    bool no_cache;         /* cache_prompt: false */
+    bool says_reasoning;   /* thoughts are in "reasoning", not in "reasoning_content": set by
                                 the server, no request says it */
-    bool is_unload;          /* ollama: no messages and keep_alive 0: nothing is to be computed */
-    bool has_billing_line;   /* Anthropic: a changing first line of the system prompt was dropped */
+    bool is_unload;        /* ollama: no messages and keep_alive 0: nothing is to be computed */
+    bool is_load;          /* ollama: no messages: likewise, but the model is to stay */
+    bool has_billing_line; /* Anthropic: a changing first line of the system prompt was dropped */
+    struct ask_tool *renamed; /* [n_renamed], of the request's arena */
+    size_t n_renamed;
     int32_t n_ignored_tools; /* hosted tools, which a server cannot have: left out */
 };
 

@@ -12,6 +12,6 @@
 typedef int ask_reader(struct ask *ask, const struct carat_value *body,
                        const struct ask_limits *limits, struct carat_error *err);
 
-ask_reader completions_read;
+ask_reader completions_read, messages_read, responses_read, ollama_chat_read, ollama_generate_read;
 
 #endif

@@ -26,7 +26,7 @@ static int check_counts(const struct carat_value *root, const struct ask_limits 
 static int check_subject(const struct ask *ask, struct carat_error *err)
 {
     const struct carat_value *messages = json_member(&ask->request.root, "messages");
-    if (ask->n_prompts || ask->is_unload) return CARAT_OK;
+    if (ask->n_prompts || ask->is_unload || ask->is_load) return CARAT_OK;
     if (messages->kind != CARAT_ARRAY)
         return json_wrong_kind("messages", "an array", messages, err);
     if (messages->as.array.count == 0)

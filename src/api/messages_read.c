@@ -1,0 +1,352 @@
+/* Anthropic's messages in the form of OpenAI's chat API. Results of tools come first in the message
+ * that has them, whatever stands before them there: they answer the calls. */
+#include <string.h>
+
+#include "api/ask_readers.h"
+#include "api/place.h"
+#include "api/root.h"
+#include "api/tree.h"
+#include "api/turns.h"
+#include "base/status.h"
+#include "json/json_fields.h"
+
+enum { MAX_TOKENS = 4096, NAME_BYTES_MAX = 256 };
+
+struct reader {
+    struct ask *ask;
+    struct place body;
+    const struct ask_limits *limits;
+    struct tree tree;
+    struct tree_object root;
+    struct turns turns;
+    struct carat_error *err;
+};
+
+static int refuse_type(struct reader *r, const struct place *type)
+{
+    if (type->value->kind != CARAT_STRING) return place_wrong(type, "a string", r->err);
+    return place_refuse(type, "carat reads text only", r->err);
+}
+
+/* ---- Texts ------------------------------------------------------------------------------ */
+
+static int read_text(struct reader *r, const struct place *block, struct carat_value *out)
+{
+    struct place text = place_member(block, "text");
+    TRY(place_expect(&text, CARAT_STRING, r->err));
+    *out = *text.value;
+    return CARAT_OK;
+}
+
+/* A string, or an array of blocks of text. */
+static int read_texts(struct reader *r, const struct place *content, struct tree_array *parts)
+{
+    if (content->value->kind == CARAT_STRING) {
+        tree_push(&r->tree, parts, turns_part(&r->tree, *content->value));
+        return CARAT_OK;
+    }
+    if (content->value->kind != CARAT_ARRAY)
+        return place_wrong(content, "a string or an array", r->err);
+    for (size_t i = 0; i < content->value->as.array.count; i++) {
+        struct place block = place_item(content, i);
+        TRY(place_expect(&block, CARAT_OBJECT, r->err));
+        struct place type = place_member(&block, "type");
+        struct carat_value text;
+        if (!json_text_is(type.value, "text")) return refuse_type(r, &type);
+        TRY(read_text(r, &block, &text));
+        tree_push(&r->tree, parts, turns_part(&r->tree, text));
+    }
+    return CARAT_OK;
+}
+
+/* Drops the first line when it is a client's accounting: it changes with each request, so with it
+ * in front no two prompts begin alike. */
+static struct carat_value without_billing_line(struct reader *r, struct carat_value text)
+{
+    static const char mark[] = "x-anthropic-billing-header:";
+    size_t length = text.as.string.length;
+    const char *data = text.as.string.data;
+    if (length < sizeof mark - 1 || memcmp(data, mark, sizeof mark - 1) != 0) return text;
+    const char *end = memchr(data, '\n', length);
+    size_t line = end ? (size_t)(end - data) + 1 : length;
+    r->ask->has_billing_line = true;
+    return tree_string(data + line, length - line);
+}
+
+static int read_system(struct reader *r)
+{
+    struct place system = place_member(&r->body, "system");
+    struct tree_array read = {0}, kept = {0};
+    if (place_is_null(&system)) return CARAT_OK;
+    TRY(read_texts(r, &system, &read));
+    for (size_t i = 0; i < read.count; i++) {
+        struct carat_value text = *json_member(&read.items[i], "text");
+        if (i == 0) text = without_billing_line(r, text);
+        if (text.as.string.length) tree_push(&r->tree, &kept, turns_part(&r->tree, text));
+    }
+    if (kept.count) turns_message(&r->turns, "system", turns_content(&kept));
+    return CARAT_OK;
+}
+
+/* ---- Messages --------------------------------------------------------------------------- */
+
+static int read_result(struct reader *r, const struct place *block)
+{
+    struct place id = place_member(block, "tool_use_id"), content = place_member(block, "content");
+    struct place failed = place_member(block, "is_error");
+    struct tree_array parts = {0};
+    TRY(place_expect(&id, CARAT_STRING, r->err));
+    TRY(place_expect_or_null(&failed, CARAT_BOOL, r->err));
+    if (!place_is_null(&content)) TRY(read_texts(r, &content, &parts));
+    bool is_error = failed.value->kind == CARAT_BOOL && failed.value->as.boolean;
+    return turns_result(&r->turns, &id,
+                        is_error ? turns_failure(&r->tree, &parts) : turns_content(&parts), r->err);
+}
+
+static int read_user(struct reader *r, const struct place *content)
+{
+    struct tree_array texts = {0};
+    bool has_result = false;
+    if (content->value->kind != CARAT_ARRAY) TRY(read_texts(r, content, &texts));
+    size_t count = content->value->kind == CARAT_ARRAY ? content->value->as.array.count : 0;
+    for (size_t i = 0; i < count; i++) {
+        struct place block = place_item(content, i);
+        TRY(place_expect(&block, CARAT_OBJECT, r->err));
+        struct place type = place_member(&block, "type");
+        struct carat_value text;
+        if (json_text_is(type.value, "tool_result")) {
+            has_result = true;
+            TRY(read_result(r, &block));
+        } else if (json_text_is(type.value, "text")) {
+            TRY(read_text(r, &block, &text));
+            tree_push(&r->tree, &texts, turns_part(&r->tree, text));
+        } else {
+            return refuse_type(r, &type);
+        }
+    }
+    if (texts.count || !has_result) turns_message(&r->turns, "user", turns_content(&texts));
+    return CARAT_OK;
+}
+
+static int read_call(struct reader *r, const struct place *block)
+{
+    static const struct carat_value empty = {.kind = CARAT_OBJECT};
+    struct place id = place_member(block, "id"), name = place_member(block, "name");
+    struct place input = place_member(block, "input");
+    TRY(place_expect(&id, CARAT_STRING, r->err));
+    TRY(place_expect_name(&name, NAME_BYTES_MAX, r->err));
+    TRY(place_expect_or_null(&input, CARAT_OBJECT, r->err));
+    return turns_call(&r->turns, block, *id.value, *name.value,
+                      place_is_null(&input) ? empty : *input.value, r->err);
+}
+
+static int read_answer_block(struct reader *r, const struct place *block)
+{
+    struct place type = place_member(block, "type"), thought = place_member(block, "thinking");
+    struct carat_value text;
+    if (json_text_is(type.value, "tool_use")) return read_call(r, block);
+    if (json_text_is(type.value, "redacted_thinking")) return CARAT_OK; /* nobody can read it */
+    if (json_text_is(type.value, "thinking")) {
+        TRY(place_expect(&thought, CARAT_STRING, r->err));
+        turns_thought(&r->turns, *thought.value);
+        return CARAT_OK;
+    }
+    if (!json_text_is(type.value, "text")) return refuse_type(r, &type);
+    TRY(read_text(r, block, &text));
+    turns_text(&r->turns, text);
+    return CARAT_OK;
+}
+
+static int read_answer(struct reader *r, const struct place *content)
+{
+    turns_close(&r->turns);
+    turns_open(&r->turns);
+    if (content->value->kind == CARAT_STRING) {
+        turns_text(&r->turns, *content->value);
+        return CARAT_OK;
+    }
+    if (content->value->kind != CARAT_ARRAY)
+        return place_wrong(content, "a string or an array", r->err);
+    for (size_t i = 0; i < content->value->as.array.count; i++) {
+        struct place block = place_item(content, i);
+        TRY(place_expect(&block, CARAT_OBJECT, r->err));
+        TRY(read_answer_block(r, &block));
+    }
+    return CARAT_OK;
+}
+
+static int read_message(struct reader *r, const struct place *message)
+{
+    TRY(place_expect(message, CARAT_OBJECT, r->err));
+    struct place role = place_member(message, "role"), content = place_member(message, "content");
+    if (json_text_is(role.value, "user")) return read_user(r, &content);
+    if (json_text_is(role.value, "assistant")) return read_answer(r, &content);
+    if (json_text_is(role.value, "system")) {
+        struct tree_array parts = {0};
+        TRY(read_texts(r, &content, &parts));
+        turns_message(&r->turns, "system", turns_content(&parts));
+        return CARAT_OK;
+    }
+    return place_wrong(&role, "user, assistant or system", r->err);
+}
+
+static int read_messages(struct reader *r)
+{
+    struct place messages = place_member(&r->body, "messages");
+    TRY(place_expect_count(&messages, 1, r->limits->messages_max, r->err));
+    for (size_t i = 0; i < messages.value->as.array.count; i++) {
+        struct place message = place_item(&messages, i);
+        TRY(read_message(r, &message));
+    }
+    turns_close(&r->turns);
+    tree_put(&r->tree, &r->root, "messages", tree_array_value(&r->turns.messages));
+    return CARAT_OK;
+}
+
+/* ---- Tools ------------------------------------------------------------------------------ */
+
+static int read_tool(struct reader *r, const struct place *tool, struct tree_array *tools)
+{
+    TRY(place_expect(tool, CARAT_OBJECT, r->err));
+    struct place type = place_member(tool, "type"), name = place_member(tool, "name");
+    struct place about = place_member(tool, "description");
+    struct place schema = place_member(tool, "input_schema");
+    struct place strict = place_member(tool, "strict");
+    struct tree_object function = {0};
+    TRY(place_expect_or_null(&type, CARAT_STRING, r->err));
+    if (!place_is_null(&type) && !json_text_is(type.value, "custom")) {
+        r->ask->n_ignored_tools++;
+        return CARAT_OK;
+    }
+    TRY(place_expect_name(&name, NAME_BYTES_MAX, r->err));
+    TRY(place_expect_or_null(&about, CARAT_STRING, r->err));
+    TRY(place_expect(&schema, CARAT_OBJECT, r->err));
+    TRY(place_expect_or_null(&strict, CARAT_BOOL, r->err));
+    tree_put(&r->tree, &function, "name", *name.value);
+    if (!place_is_null(&about)) tree_put(&r->tree, &function, "description", *about.value);
+    tree_put(&r->tree, &function, "parameters", *schema.value);
+    if (!place_is_null(&strict)) tree_put(&r->tree, &function, "strict", *strict.value);
+    tree_push(&r->tree, tools, root_function(&r->tree, &function));
+    return CARAT_OK;
+}
+
+static int read_tools(struct reader *r)
+{
+    struct place list = place_member(&r->body, "tools");
+    struct tree_array tools = {0};
+    if (place_is_null(&list)) return CARAT_OK;
+    TRY(place_expect_count(&list, 0, r->limits->tools_max, r->err));
+    for (size_t i = 0; i < list.value->as.array.count; i++) {
+        struct place tool = place_item(&list, i);
+        TRY(read_tool(r, &tool, &tools));
+    }
+    if (tools.count) tree_put(&r->tree, &r->root, "tools", tree_array_value(&tools));
+    return CARAT_OK;
+}
+
+static int read_tool_choice(struct reader *r)
+{
+    struct place choice = place_member(&r->body, "tool_choice");
+    TRY(place_expect_or_null(&choice, CARAT_OBJECT, r->err));
+    if (place_is_null(&choice)) return CARAT_OK;
+    struct place type = place_member(&choice, "type"), name = place_member(&choice, "name");
+    struct place single = place_member(&choice, "disable_parallel_tool_use");
+    TRY(place_expect_or_null(&single, CARAT_BOOL, r->err));
+    if (single.value->kind == CARAT_BOOL && single.value->as.boolean)
+        tree_put(&r->tree, &r->root, "parallel_tool_calls", tree_bool(false));
+    if (json_text_is(type.value, "tool"))
+        return root_put_named_choice(&r->tree, &r->root, &name, r->err);
+    const char *word = json_text_is(type.value, "auto")   ? "auto"
+                       : json_text_is(type.value, "any")  ? "required"
+                       : json_text_is(type.value, "none") ? "none"
+                                                          : NULL;
+    if (!word) return place_wrong(&type, "\"auto\", \"any\", \"tool\" or \"none\"", r->err);
+    return root_put_choice(&r->tree, &r->root, &type, word, r->err);
+}
+
+/* ---- The rest --------------------------------------------------------------------------- */
+
+static int read_thinking(struct reader *r)
+{
+    struct place thinking = place_member(&r->body, "thinking");
+    TRY(place_expect_or_null(&thinking, CARAT_OBJECT, r->err));
+    if (place_is_null(&thinking)) return CARAT_OK;
+    struct place type = place_member(&thinking, "type");
+    struct place budget = place_member(&thinking, "budget_tokens");
+    bool is_enabled = json_text_is(type.value, "enabled");
+    bool is_off = json_text_is(type.value, "disabled");
+    if (!is_enabled && !is_off && !json_text_is(type.value, "adaptive"))
+        return place_wrong(&type, "\"enabled\", \"disabled\" or \"adaptive\"", r->err);
+    if (is_enabled && !place_is_null(&budget)) {
+        TRY(place_expect_whole(&budget, 1, INT32_MAX, r->err));
+        r->ask->thinking_max = (int32_t)budget.value->as.integer;
+    }
+    tree_put(&r->tree, &r->root, "enable_thinking", tree_bool(!is_off));
+    return CARAT_OK;
+}
+
+/* {"type": "json_schema", "schema": ..}: output_config.format, or as it was called before. */
+static int read_format(struct reader *r)
+{
+    struct place config = place_member(&r->body, "output_config");
+    struct place format = place_member(&r->body, "output_format");
+    TRY(place_expect_or_null(&config, CARAT_OBJECT, r->err));
+    if (place_is_null(&format)) format = place_member(&config, "format");
+    TRY(place_expect_or_null(&format, CARAT_OBJECT, r->err));
+    if (place_is_null(&format)) return CARAT_OK;
+    struct place type = place_member(&format, "type"), schema = place_member(&format, "schema");
+    if (!json_text_is(type.value, "json_schema"))
+        return place_wrong(&type, "\"json_schema\"", r->err);
+    return root_put_schema(&r->tree, &r->root, &schema, r->err);
+}
+
+static int read_session(struct reader *r)
+{
+    struct place metadata = place_member(&r->body, "metadata");
+    TRY(place_expect_or_null(&metadata, CARAT_OBJECT, r->err));
+    struct place user = place_member(&metadata, "user_id");
+    TRY(place_expect_or_null(&user, CARAT_STRING, r->err));
+    if (!place_is_null(&user)) tree_put(&r->tree, &r->root, "user", *user.value);
+    return CARAT_OK;
+}
+
+static int read_length(struct reader *r)
+{
+    struct place most = place_member(&r->body, "max_tokens");
+    if (!place_is_null(&most)) TRY(place_expect_whole(&most, 1, INT32_MAX, r->err));
+    tree_put(&r->tree, &r->root, "max_tokens",
+             place_is_null(&most) ? tree_int(MAX_TOKENS) : *most.value);
+    return CARAT_OK;
+}
+
+static int read_all(struct reader *r)
+{
+    static const char *const same[] = {"model", "stream", "temperature",  "top_p",      "top_k",
+                                       "min_p", "seed",   "cache_prompt", "ignore_eos", NULL};
+    struct place stops = place_member(&r->body, "stop_sequences");
+    TRY(read_system(r));
+    TRY(read_messages(r));
+    TRY(read_tools(r));
+    TRY(read_tool_choice(r));
+    TRY(read_thinking(r));
+    TRY(read_format(r));
+    TRY(read_session(r));
+    TRY(read_length(r));
+    TRY(root_put_stops(&r->tree, &r->root, &stops, r->limits->stops_max, r->err));
+    root_put_same(&r->tree, &r->root, r->body.value, same);
+    return tree_check(&r->tree, r->err);
+}
+
+int messages_read(struct ask *ask, const struct carat_value *body, const struct ask_limits *limits,
+                  struct carat_error *err)
+{
+    struct reader r = {.ask = ask,
+                       .body = place_body(body),
+                       .limits = limits,
+                       .tree = {.arena = &ask->request.json.arena},
+                       .err = err};
+    r.turns.tree = &r.tree;
+    TRY(read_all(&r));
+    ask->request.root = tree_object_value(&r.root);
+    return CARAT_OK;
+}
