@@ -15,6 +15,9 @@ static int chat_read(struct ask *ask, const struct carat_value *body,
     return CARAT_OK;
 }
 
+/* Lookups go through all members. */
+enum { MEMBERS_MAX = 4096 };
+
 static const struct {
     ask_reader *read;
     enum json_purpose purpose;
@@ -36,6 +39,9 @@ int ask_read(struct ask *ask, enum api api, const char *body, size_t length,
     TRY(json_tree_read(json, body, length, readers[api].purpose, err));
     if (json->root.kind != CARAT_OBJECT)
         return json_wrong_kind("request", "an object", &json->root, err);
+    if (json->root.as.object.count > MEMBERS_MAX)
+        return err_set(err, CARAT_EUSAGE, "request: at most %d members expected, %zu found",
+                       MEMBERS_MAX, json->root.as.object.count);
     TRY(readers[api].read(ask, &json->root, limits, err));
     return ask_take(ask, defaults, limits, err);
 }
