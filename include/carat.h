@@ -190,16 +190,20 @@ int carat_check_prompt_bytes(const carat_model *model, size_t bytes, int32_t n_c
  * The parts are the same however ids are grouped. Text is held back while it may be the beginning
  * of a stop string. No part of a stop string is handed out. */
 enum carat_part_kind {
-    CARAT_PART_TEXT,     /* text: answer for the user */
-    CARAT_PART_THINKING, /* text: reasoning */
-    CARAT_PART_TOOL_CALL /* name; text: the arguments as a JSON object. A whole call at once */
+    CARAT_PART_TEXT,      /* text: answer for the user */
+    CARAT_PART_THINKING,  /* text: reasoning */
+    CARAT_PART_TOOL_CALL, /* name; text: the arguments as a JSON object. A whole call at once */
+    /* Instead of it, with streams_calls: one BEGIN, ARGUMENTS, one END. */
+    CARAT_PART_CALL_BEGIN,     /* name */
+    CARAT_PART_CALL_ARGUMENTS, /* text: a piece of that JSON */
+    CARAT_PART_CALL_END        /* is_complete */
 };
 struct carat_part {
     enum carat_part_kind kind;
     const char *text; /* `length` bytes, without a NUL at their end */
     size_t length;
-    const char *name; /* tool calls; else "" */
-    bool is_complete; /* tool calls: false when the output was cut or had to be repaired */
+    const char *name; /* TOOL_CALL, CALL_BEGIN; else "" */
+    bool is_complete; /* TOOL_CALL, CALL_END: false when the output was cut or had to be repaired */
 };
 
 enum { CARAT_STOPS_MAX = 1024, CARAT_STOP_BYTES_MAX = 256 };
@@ -211,6 +215,10 @@ struct carat_answer_options { /* copied by carat_answer_open; NULL: all 0 */
     size_t n_stops;
     bool is_raw;       /* parts are TEXT only: all that the model says, thoughts and calls too */
     bool show_special; /* is_raw: special tokens too */
+    /* Tool calls come as they are made. All pieces together are the text that TOOL_CALL would have.
+     * Strings come by characters, each with its whole escape; other values when they end. A call
+     * that is malformed comes up to where that begins, and the rest at its end. */
+    bool streams_calls;
     /* end of version 0.1 */
 };
 int carat_answer_open(carat_answer **out, const carat_model *model, const int32_t *prompt,

@@ -32,7 +32,7 @@ int answer_open(carat_answer **out, const struct vocab *v, const int32_t *prompt
     struct carat_answer_options o = {0};
     *out = NULL;
     if (options)
-        TRY(sized_copy(&o, sizeof o, SIZED_THROUGH(struct carat_answer_options, show_special),
+        TRY(sized_copy(&o, sizeof o, SIZED_THROUGH(struct carat_answer_options, streams_calls),
                        options, "answer options", err));
     struct carat_answer *a = mem_alloc(1, sizeof *a);
     if (!a) return err_no_memory(err, "answer", sizeof *a);
@@ -40,6 +40,7 @@ int answer_open(carat_answer **out, const struct vocab *v, const int32_t *prompt
     if (status == CARAT_OK)
         status = o.is_raw ? decoder_open(&a->decoder, v, o.show_special, err)
                           : parser_open(&a->parser, v, prompt, n_prompt, err);
+    if (status == CARAT_OK && o.streams_calls && a->parser) parser_stream_calls(a->parser);
     if (status == CARAT_OK)
         *out = a;
     else

@@ -72,9 +72,8 @@ static bool is_for_terminals(uint32_t c)
     return (c >= 0x80 && c < 0xA0) || (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
 }
 
-static void add_quoted(struct buf *out, const char *text, size_t length)
+void json_escape(struct buf *out, const char *text, size_t length)
 {
-    buf_add_char(out, '"');
     for (size_t i = 0; i < length;) {
         uint32_t code_point = 0;
         int n = utf8_read(text + i, length - i, &code_point);
@@ -88,6 +87,12 @@ static void add_quoted(struct buf *out, const char *text, size_t length)
             buf_add_text(out, "\xEF\xBF\xBD");
         i += n > 0 ? (size_t)n : 1;
     }
+}
+
+static void add_quoted(struct buf *out, const char *text, size_t length)
+{
+    buf_add_char(out, '"');
+    json_escape(out, text, length);
     buf_add_char(out, '"');
 }
 

@@ -26,6 +26,9 @@ void json_end_array(struct json *j);
 void json_key(struct json *j, const char *key);
 /* Bytes that are not valid UTF-8 are written as U+FFFD. */
 void json_text(struct json *j, const char *text, size_t length);
+/* What json_text writes between the quotes. A text that is cut between characters may be added in
+ * pieces. */
+void json_escape(struct buf *out, const char *text, size_t length);
 void json_put_string(struct json *j, const char *text);
 void json_int(struct json *j, int64_t value);
 /* Writes the fewest digits, at least 6, that read back as the same number. NaN and infinity become

@@ -8,10 +8,7 @@
 
 #include <string.h>
 
-#include "base/json_writer.h"
 #include "base/utf8.h"
-
-enum { DEPTH_MAX = 64 };
 
 struct reader {
     const char *s;
@@ -25,19 +22,9 @@ struct reader {
 
 static void read_value(struct reader *r);
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
-}
-
 static void skip_blanks(struct reader *r)
 {
-    while (r->at < r->n && is_blank(r->s[r->at])) r->at++;
-}
-
-static bool is_closer(char c)
-{
-    return c == '}' || c == ']' || c == ')';
+    while (r->at < r->n && call_is_blank(r->s[r->at])) r->at++;
 }
 
 static bool at_mark(const struct reader *r, size_t at)
@@ -47,8 +34,8 @@ static bool at_mark(const struct reader *r, size_t at)
 
 static bool is_end_of_value(const struct reader *r, size_t at)
 {
-    while (at < r->n && is_blank(r->s[at])) at++;
-    return at == r->n || r->s[at] == ',' || is_closer(r->s[at]);
+    while (at < r->n && call_is_blank(r->s[at])) at++;
+    return at == r->n || r->s[at] == ',' || call_is_closer(r->s[at]);
 }
 
 /* Whether a mark looks like a closing one: no colon, comma or opening bracket stands before it, and
@@ -56,7 +43,7 @@ static bool is_end_of_value(const struct reader *r, size_t at)
 static bool looks_closing(const struct reader *r, size_t mark)
 {
     size_t before = mark;
-    while (before > 0 && is_blank(r->s[before - 1])) before--;
+    while (before > 0 && call_is_blank(r->s[before - 1])) before--;
     return (before == 0 || !strchr(":,[{", r->s[before - 1])) && is_end_of_value(r, mark + 1);
 }
 
@@ -74,15 +61,15 @@ static size_t find_mark(struct reader *r, size_t from)
 
 static void trim(const char *s, size_t *begin, size_t *end)
 {
-    while (*begin < *end && is_blank(s[*begin])) ++*begin;
-    while (*end > *begin && is_blank(s[*end - 1])) --*end;
+    while (*begin < *end && call_is_blank(s[*begin])) ++*begin;
+    while (*end > *begin && call_is_blank(s[*end - 1])) --*end;
 }
 
-static void write_raw(struct reader *r, const char *text, size_t length)
+static void write_raw(struct json *json, const char *text, size_t length)
 {
-    if (r->json.need_comma) buf_add_char(r->json.out, ',');
-    buf_add(r->json.out, text, length);
-    r->json.need_comma = true;
+    if (json->need_comma) buf_add_char(json->out, ',');
+    buf_add(json->out, text, length);
+    json->need_comma = true;
 }
 
 void call_add_text(struct buf *out, const char *text, size_t length)
@@ -118,20 +105,17 @@ static void write_key(struct reader *r, const char *text, size_t length)
 
 /* ---- Strings ---------------------------------------------------------------------------- */
 
-/* The beginning of a ",key:" that ends right before `end`; 0 if there is none. */
+/* The beginning of a ", key:" that ends right before `end`; 0 if there is none. call_stream.c
+ * follows the same tail character by character. */
 static size_t key_before(const struct reader *r, size_t begin, size_t end)
 {
-    while (end > begin && (is_blank(r->s[end - 1]) || r->s[end - 1] == '[')) end--;
+    while (end > begin && (call_is_blank(r->s[end - 1]) || r->s[end - 1] == '[')) end--;
     if (end == begin || r->s[end - 1] != ':') return 0;
-    size_t i = end - 1;
-    while (i > begin) {
-        char c = r->s[i - 1];
-        bool is_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       c == '_' || c == '-' || c == '.' || c == '@' || c == ' ';
-        if (!is_word) break;
-        i--;
-    }
-    return i > begin && i < end - 1 && r->s[i - 1] == ',' ? i - 1 : 0;
+    size_t word = end - 1, i;
+    while (word > begin && call_is_word(r->s[word - 1])) word--;
+    size_t length = end - 1 - word;
+    for (i = word; i > begin && r->s[i - 1] == ' ';) i--;
+    return length >= 1 && length <= CALL_WORD_MAX && i > begin && r->s[i - 1] == ',' ? i - 1 : 0;
 }
 
 /* Without a closing mark the string takes the rest, except brackets that close open containers. */
@@ -139,8 +123,10 @@ static void read_unclosed(struct reader *r)
 {
     size_t end = r->n;
     int open = r->was_closed ? r->depth : 0;
-    for (; open > 0 && end > r->at && (is_closer(r->s[end - 1]) || is_blank(r->s[end - 1])); end--)
-        if (is_closer(r->s[end - 1])) open--;
+    for (;
+         open > 0 && end > r->at && (call_is_closer(r->s[end - 1]) || call_is_blank(r->s[end - 1]));
+         end--)
+        if (call_is_closer(r->s[end - 1])) open--;
     json_text(&r->json, r->s + r->at, end - r->at);
     r->at = r->n;
     r->repaired = true;
@@ -254,33 +240,36 @@ static bool is_number(const char *s, size_t n)
     return i == n;
 }
 
-/* true, 3.5, null; Python's spellings are repaired. False if the text is not a literal. */
-static bool write_literal(struct reader *r, const char *s, size_t n)
+bool call_write_literal(struct json *json, const char *text, size_t length, bool *is_exact)
 {
     static const struct {
         const char *found, *json;
     } words[] = {{"true", "true"}, {"false", "false"}, {"null", "null"},
                  {"True", "true"}, {"False", "false"}, {"None", "null"}};
+    *is_exact = true;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (strlen(words[i].found) != n || memcmp(words[i].found, s, n) != 0) continue;
-        write_raw(r, words[i].json, strlen(words[i].json));
-        if (i >= 3) r->repaired = true;
+        if (strlen(words[i].found) != length || memcmp(words[i].found, text, length) != 0) continue;
+        write_raw(json, words[i].json, strlen(words[i].json));
+        *is_exact = i < 3;
         return true;
     }
-    if (!is_number(s, n)) return false;
-    write_raw(r, s, n);
+    if (!is_number(text, length)) return false;
+    write_raw(json, text, length);
     return true;
 }
 
 static void read_bare(struct reader *r)
 {
     size_t begin = r->at, end = begin;
-    while (end < r->n && r->s[end] != ',' && !is_closer(r->s[end]) && !at_mark(r, end)) end++;
+    while (end < r->n && r->s[end] != ',' && !call_is_closer(r->s[end]) && !at_mark(r, end)) end++;
     r->at = end;
     size_t last = end;
     trim(r->s, &begin, &last);
-    bool at_closing_mark = at_mark(r, end);
-    if (!at_closing_mark && write_literal(r, r->s + begin, last - begin)) return;
+    bool at_closing_mark = at_mark(r, end), is_exact;
+    if (!at_closing_mark && call_write_literal(&r->json, r->s + begin, last - begin, &is_exact)) {
+        if (!is_exact) r->repaired = true;
+        return;
+    }
     r->repaired = true;
     if (!at_closing_mark && begin == last) {
         json_put_null(&r->json);
@@ -315,7 +304,7 @@ static bool next_member(struct reader *r, char closer, bool is_first)
         if (c == ',') {
             if (has_comma) r->repaired = true;
             has_comma = true;
-        } else if (is_closer(c)) {
+        } else if (call_is_closer(c)) {
             r->repaired = true;
         } else {
             if (!has_comma) r->repaired = true;
@@ -341,7 +330,7 @@ static void read_key(struct reader *r, char separator)
         r->repaired = true;
     } else {
         while (end < r->n && r->s[end] != ':' && r->s[end] != separator && r->s[end] != ',' &&
-               !is_closer(r->s[end]))
+               !call_is_closer(r->s[end]))
             end++;
         r->at = end;
         trim(r->s, &begin, &end);
@@ -380,7 +369,7 @@ static void read_array(struct reader *r)
 static void read_value(struct reader *r)
 {
     skip_blanks(r);
-    if (r->at == r->n || r->depth >= DEPTH_MAX) {
+    if (r->at == r->n || r->depth >= CALL_DEPTH_MAX) {
         r->at = r->n;
         r->repaired = true;
         json_put_null(&r->json);
@@ -401,13 +390,25 @@ static void read_value(struct reader *r)
     }
 }
 
+static size_t find_brace(const char *text, size_t length)
+{
+    size_t brace = 0;
+    while (brace < length && text[brace] != '{' && text[brace] != '(') brace++;
+    return brace;
+}
+
+void call_add_name(struct buf *out, const char *text, size_t length)
+{
+    size_t begin = 0, end = find_brace(text, length);
+    trim(text, &begin, &end);
+    call_add_text(out, text + begin, end - begin);
+}
+
 bool call_read(const char *text, size_t length, bool was_closed, struct buf *name, struct buf *json)
 {
-    size_t brace = 0, begin = 0;
-    while (brace < length && text[brace] != '{' && text[brace] != '(') brace++;
-    size_t end = brace;
+    size_t brace = find_brace(text, length), begin = 0, end = brace;
     trim(text, &begin, &end);
-    call_add_text(name, text + begin, end - begin);
+    call_add_name(name, text, length);
     struct reader r = {.s = text,
                        .n = length,
                        .at = brace,

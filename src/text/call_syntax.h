@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
+#include "base/json_writer.h"
 
 #define CALL_MARK '\xFF'
 #define CALL_MARK_TEXT "<|\"|>"
@@ -18,10 +19,40 @@
 /* Adds text with its marks as they are spelled. */
 void call_add_text(struct buf *out, const char *text, size_t length);
 
+/* Adds the name: text before the first bracket, without blanks around it. */
+void call_add_name(struct buf *out, const char *text, size_t length);
+
 /* `text` is what follows "call:". `was_closed`: <tool_call|> came, so that closing brackets at
  * the end of an open string are brackets. Returns whether the text was well-formed. The name is
  * empty when there is none; then this is no call. Appends to both buffers. */
 bool call_read(const char *text, size_t length, bool was_closed, struct buf *name,
                struct buf *json);
+
+/* ---- What call_read is made of, for who reads a call bit by bit -------------------------- */
+
+enum {
+    CALL_DEPTH_MAX = 64, /* of containers; values deeper down are null */
+    CALL_WORD_MAX = 64   /* characters of a key that a string is cut before */
+};
+
+static inline bool call_is_blank(char c)
+{
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+static inline bool call_is_closer(char c)
+{
+    return c == '}' || c == ']' || c == ')';
+}
+
+/* Of a key. */
+static inline bool call_is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.' || c == '@';
+}
+
+/* true, 3.5, null, and not exact, Python's spellings. False if the text is none of them. */
+bool call_write_literal(struct json *json, const char *text, size_t length, bool *is_exact);
 
 #endif

@@ -10,10 +10,12 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "text/call_stream.h"
 #include "text/call_syntax.h"
 #include "text/tokenizer.h"
 
@@ -36,6 +38,10 @@ struct carat_parser {
     enum state state, before_call;
     bool at_start; /* of a thought or an answer: the word "thought" may come */
     struct buf held, call;
+    bool streams_calls;
+    struct call_stream stream; /* of the current call */
+    size_t n_streamed;         /* bytes of its arguments that were handed out */
+    struct buf fresh;
     struct buf out;
     struct piece *pieces;
     struct carat_part *parts;
@@ -162,6 +168,71 @@ static void call_to_text(struct carat_parser *p)
     release(p);
 }
 
+static void emit_call_begin(struct carat_parser *p, const struct buf *name)
+{
+    struct piece *piece = add_piece(p, CARAT_PART_CALL_BEGIN);
+    if (!piece) return;
+    piece->name = p->out.length;
+    buf_add(&p->out, buf_text(name), name->length + 1); /* with the NUL */
+    piece->begin = p->out.length;
+}
+
+static void emit_arguments(struct carat_parser *p, const char *json, size_t length)
+{
+    if (length == 0) return;
+    struct piece *last = p->n_pieces ? &p->pieces[p->n_pieces - 1] : NULL;
+    if (!last || last->kind != CARAT_PART_CALL_ARGUMENTS)
+        last = add_piece(p, CARAT_PART_CALL_ARGUMENTS);
+    if (!last) return;
+    buf_add(&p->out, json, length);
+    last->length += length;
+    p->n_streamed += length;
+}
+
+/* Hands out what has become certain of the call that is coming. */
+static void stream_call(struct carat_parser *p)
+{
+    if (p->call.length < CALL_HEADER) return;
+    const char *text = buf_text(&p->call) + CALL_HEADER;
+    size_t length = p->call.length - CALL_HEADER;
+    bool had_name = p->stream.has_name;
+    buf_clear(&p->fresh);
+    call_stream_read(&p->stream, text, length, &p->fresh);
+    if (p->stream.has_name && !had_name) {
+        struct buf name = {0};
+        call_add_name(&name, text, length);
+        emit_call_begin(p, &name);
+        p->failed = p->failed || name.failed;
+        buf_deinit(&name);
+    }
+    emit_arguments(p, buf_text(&p->fresh), p->fresh.length);
+}
+
+/* The rest of a call, or all of it, as streamed parts. What was streamed is the beginning of the
+ * whole, however it was repaired. */
+static void emit_rest(struct carat_parser *p, const struct buf *name, const struct buf *json,
+                      bool is_exact)
+{
+    if (!p->stream.has_name) emit_call_begin(p, name);
+    carat_assert(p->n_streamed <= json->length);
+    emit_arguments(p, buf_text(json) + p->n_streamed, json->length - p->n_streamed);
+    struct piece *piece = add_piece(p, CARAT_PART_CALL_END);
+    if (piece) piece->is_complete = is_exact;
+}
+
+static void emit_whole(struct carat_parser *p, const struct buf *name, const struct buf *json,
+                       bool is_exact)
+{
+    struct piece *piece = add_piece(p, CARAT_PART_TOOL_CALL);
+    if (!piece) return;
+    piece->name = p->out.length;
+    buf_add(&p->out, buf_text(name), name->length + 1); /* with the NUL */
+    piece->begin = p->out.length;
+    piece->length = json->length;
+    piece->is_complete = is_exact;
+    buf_add(&p->out, buf_text(json), json->length + 1);
+}
+
 static void end_call(struct carat_parser *p, bool was_closed)
 {
     const char *text = buf_text(&p->call);
@@ -170,16 +241,10 @@ static void end_call(struct carat_parser *p, bool was_closed)
     if (is_call)
         is_exact =
             call_read(text + CALL_HEADER, p->call.length - CALL_HEADER, was_closed, &name, &json);
-    if (name.failed || json.failed) p->failed = true;
-    struct piece *piece = NULL;
-    if (is_call && name.length) piece = add_piece(p, CARAT_PART_TOOL_CALL);
-    if (piece) {
-        piece->name = p->out.length;
-        buf_add(&p->out, buf_text(&name), name.length + 1); /* with the NUL */
-        piece->begin = p->out.length;
-        piece->length = json.length;
-        piece->is_complete = is_exact;
-        buf_add(&p->out, buf_text(&json), json.length + 1);
+    if (name.failed || json.failed || p->call.failed || p->fresh.failed) {
+        p->failed = true;
+    } else if (is_call && name.length) {
+        (p->streams_calls ? emit_rest : emit_whole)(p, &name, &json, is_exact);
         empty(p, &p->call);
         p->state = p->before_call;
         p->at_start = false;
@@ -194,6 +259,8 @@ static void begin_call(struct carat_parser *p)
 {
     p->before_call = p->state == IN_THOUGHT ? IN_THOUGHT : IN_TEXT;
     p->state = IN_CALL;
+    p->stream = (struct call_stream){.place = CALL_NAME};
+    p->n_streamed = 0;
     empty(p, &p->call);
 }
 
@@ -260,6 +327,7 @@ static void take_id(struct carat_parser *p, int32_t id)
     if (take_mark(p, id) || p->state == IN_RESPONSE) return;
     if (p->state == IN_CALL) {
         add_to_call(p, id);
+        if (p->streams_calls && p->state == IN_CALL) stream_call(p);
     } else {
         tokenizer_decode_one(p->v, id, false, &p->held);
         release(p);
@@ -277,14 +345,14 @@ static int hand_out(struct carat_parser *p, const struct carat_part **parts, siz
 {
     *parts = NULL;
     *n_parts = 0;
-    if (p->failed || p->out.failed || p->held.failed || p->call.failed) {
+    if (p->failed || p->out.failed || p->held.failed || p->call.failed || p->fresh.failed) {
         p->failed = true; /* text was lost: no further push can be right */
         return err_no_memory(err, "model output", p->out.length);
     }
     const char *text = buf_text(&p->out);
     for (size_t i = 0; i < p->n_pieces; i++) {
         const struct piece *piece = &p->pieces[i];
-        bool is_call = piece->kind == CARAT_PART_TOOL_CALL;
+        bool is_call = piece->kind == CARAT_PART_TOOL_CALL || piece->kind == CARAT_PART_CALL_BEGIN;
         p->parts[i] = (struct carat_part){.kind = piece->kind,
                                           .text = text + piece->begin,
                                           .length = piece->length,
@@ -332,6 +400,11 @@ int parser_open(struct carat_parser **out, const struct vocab *v, const int32_t 
     return CARAT_OK;
 }
 
+void parser_stream_calls(struct carat_parser *p)
+{
+    p->streams_calls = true;
+}
+
 int parser_push(struct carat_parser *p, const int32_t *ids, size_t count,
                 const struct carat_part **parts, size_t *n_parts, struct carat_error *err)
 {
@@ -358,6 +431,7 @@ void parser_close(struct carat_parser *p)
     if (!p) return;
     buf_deinit(&p->held);
     buf_deinit(&p->call);
+    buf_deinit(&p->fresh);
     buf_deinit(&p->out);
     mem_free(p->pieces);
     mem_free(p->parts);

@@ -287,6 +287,39 @@ static void running_out_of_memory_is_reported_and_leaks_nothing(void **state)
     mem_free(ids);
 }
 
+/* Text before and after, thoughts and stop strings are as without the option. */
+static void calls_come_in_pieces_when_that_is_asked_for(void **state)
+{
+    (void)state;
+    static const char said[] = "so<|tool_call>call:f{a:<|\"|>x\ny<|\"|>,b:12}<tool_call|>on END no";
+    const char *const stops[] = {"END"};
+    struct carat_answer_options options = {.stops = stops, .n_stops = 1, .streams_calls = true};
+    const struct carat_part *parts;
+    struct carat_error err;
+    size_t count, n;
+    int32_t *ids = encode(said, strlen(said), &count);
+    for (size_t step = 1; step <= count; step++) {
+        carat_answer *a;
+        struct buf out = {0};
+        assert_int_equal(answer_open(&a, shared_vocab(), NULL, 0, &options, &err), CARAT_OK);
+        for (size_t i = 0; i < count; i += step) {
+            size_t group = step < count - i ? step : count - i;
+            assert_int_equal(answer_push(a, ids + i, group, &parts, &n, &err), CARAT_OK);
+            for (size_t k = 0; k < n; k++) {
+                if (parts[k].kind == CARAT_PART_CALL_BEGIN) buf_printf(&out, "<%s ", parts[k].name);
+                if (parts[k].kind == CARAT_PART_CALL_END)
+                    buf_add_text(&out, parts[k].is_complete ? ">" : "!>");
+                buf_add(&out, parts[k].text, parts[k].length);
+            }
+        }
+        assert_string_equal(buf_text(&out), "so<f {\"a\":\"x\\ny\",\"b\":12}>on ");
+        assert_string_equal(answer_stop(a), "END");
+        answer_close(a);
+        buf_deinit(&out);
+    }
+    mem_free(ids);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +330,7 @@ int main(void)
         cmocka_unit_test(a_raw_answer_is_one_text_with_its_marks),
         cmocka_unit_test(an_answer_says_whether_it_is_inside_a_thought),
         cmocka_unit_test(bad_stop_strings_are_refused_by_their_number),
+        cmocka_unit_test(calls_come_in_pieces_when_that_is_asked_for),
         cmocka_unit_test(running_out_of_memory_is_reported_and_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, shared_vocab_open, shared_vocab_close);

@@ -13,8 +13,10 @@
 #include "base/json_writer.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "support/cost.h"
 #include "support/text_fixture.h"
+#include "text/call_stream.h"
 #include "text/call_syntax.h"
 #include "text/parser.h"
 #include "text/tokenizer.h"
@@ -29,46 +31,96 @@ static int32_t *encode(const char *text, size_t *count)
     return ids;
 }
 
-/* Parts as text: [T answer] [R reasoning] [C name arguments], ! for a repaired or cut call. */
-static void add_parts(struct buf *out, char *open, const struct carat_part *parts, size_t n)
+/* Parts as text: [T answer] [R reasoning] [C name arguments], ! for a repaired or cut call. Pieces
+ * of a streamed call become what the whole call would be. */
+struct shown {
+    struct buf *out;
+    char open;
+    struct buf name, arguments;
+};
+
+static void open_part(struct shown *s, char kind)
 {
-    for (size_t i = 0; i < n; i++) {
-        char kind = parts[i].kind == CARAT_PART_TEXT       ? 'T'
-                    : parts[i].kind == CARAT_PART_THINKING ? 'R'
-                                                           : 'C';
-        if (kind == 'C' || kind != *open) {
-            if (*open) buf_add_char(out, ']');
-            buf_printf(out, "[%c", kind);
-            if (kind == 'C')
-                buf_printf(out, "%s %s", parts[i].is_complete ? "" : "!", parts[i].name);
-            buf_add_char(out, ' ');
-        }
-        *open = kind;
-        buf_add(out, parts[i].text, parts[i].length);
-        assert_true(parts[i].length > 0);
-    }
+    if (s->open) buf_add_char(s->out, ']');
+    buf_printf(s->out, "[%c", kind);
+    s->open = kind;
 }
 
+static void add_call(struct shown *s, const char *name, const char *text, size_t length,
+                     bool is_complete)
+{
+    open_part(s, 'C');
+    buf_printf(s->out, "%s %s ", is_complete ? "" : "!", name);
+    buf_add(s->out, text, length);
+}
+
+static void add_part(struct shown *s, const struct carat_part *part)
+{
+    char kind = part->kind == CARAT_PART_THINKING ? 'R' : 'T';
+    switch (part->kind) {
+    case CARAT_PART_CALL_BEGIN:
+        buf_clear(&s->name);
+        buf_clear(&s->arguments);
+        buf_add_text(&s->name, part->name);
+        assert_int_equal(part->length, 0);
+        return;
+    case CARAT_PART_CALL_ARGUMENTS:
+        assert_int_equal(utf8_valid_prefix(part->text, part->length), part->length);
+        buf_add(&s->arguments, part->text, part->length);
+        break;
+    case CARAT_PART_CALL_END:
+        add_call(s, buf_text(&s->name), buf_text(&s->arguments), s->arguments.length,
+                 part->is_complete);
+        assert_int_equal(part->length, 0);
+        return;
+    case CARAT_PART_TOOL_CALL:
+        add_call(s, part->name, part->text, part->length, part->is_complete);
+        break;
+    default:
+        if (kind != s->open) {
+            open_part(s, kind);
+            buf_add_char(s->out, ' ');
+        }
+        buf_add(s->out, part->text, part->length);
+    }
+    assert_true(part->length > 0);
+}
+
+static void add_parts(struct shown *s, const struct carat_part *parts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) add_part(s, &parts[i]);
+}
+
+/* How ids come: steps of `step`, or with `r` at random up to it. */
+struct way {
+    uint32_t step;
+    struct rng *r;
+    bool streams_calls;
+};
+
 static void run(struct buf *out, const int32_t *prompt, size_t n_prompt, const int32_t *ids,
-                size_t count, uint32_t step_max, struct rng *r, bool *is_thinking)
+                size_t count, struct way way, bool *is_thinking)
 {
     struct carat_parser *p;
     struct carat_error err;
     const struct carat_part *parts;
     size_t n;
-    char open = 0;
+    struct shown shown = {.out = out};
     buf_clear(out);
     assert_int_equal(parser_open(&p, shared_vocab(), prompt, n_prompt, &err), CARAT_OK);
+    if (way.streams_calls) parser_stream_calls(p);
     for (size_t i = 0; i < count;) {
-        size_t step = r ? 1 + rng_below(r, step_max) : step_max;
+        size_t step = way.r ? 1 + rng_below(way.r, way.step) : way.step;
         if (step > count - i) step = count - i;
         assert_int_equal(parser_push(p, ids + i, step, &parts, &n, &err), CARAT_OK);
-        add_parts(out, &open, parts, n);
+        add_parts(&shown, parts, n);
         i += step;
     }
     assert_int_equal(parser_finish(p, &parts, &n, &err), CARAT_OK);
-    add_parts(out, &open, parts, n);
-    if (open) buf_add_char(out, ']');
+    add_parts(&shown, parts, n);
+    if (shown.open) buf_add_char(out, ']');
+    buf_deinit(&shown.name);
+    buf_deinit(&shown.arguments);
     *is_thinking = parser_is_thinking(p);
     assert_int_equal(parser_finish(p, &parts, &n, &err), CARAT_OK);
     assert_int_equal(n, 0);
@@ -82,10 +134,13 @@ static void check_after(const char *prompt_text, const char *text, const char *e
     int32_t *prompt = encode(prompt_text, &n_prompt), *ids = encode(text, &count);
     struct buf found = {0};
     struct rng r = {42};
-    for (int way = 0; way < 24; way++) {
+    for (int k = 0; k < 48; k++) {
         bool is_thinking;
+        int way = k / 2;
         uint32_t step = way == 0 ? (uint32_t)count + 1 : way < 4 ? (uint32_t)way : 6;
-        run(&found, prompt, n_prompt, ids, count, step, way < 4 ? NULL : &r, &is_thinking);
+        run(&found, prompt, n_prompt, ids, count,
+            (struct way){.step = step, .r = way < 4 ? NULL : &r, .streams_calls = k % 2},
+            &is_thinking);
         if (strcmp(buf_text(&found), expected) != 0)
             fail_msg("way %d of: %s\nexpected: %s\nfound:    %s", way, text, expected,
                      buf_text(&found));
@@ -245,8 +300,9 @@ static void test_spelled_marks(void **state)
             n += count;
             mem_free(ids);
         }
-        for (uint32_t step = 1; step <= 5; step++) {
-            run(&found, NULL, 0, all, n, step, NULL, &is_thinking);
+        for (uint32_t k = 2; k <= 11; k++) {
+            struct way way = {.step = k / 2, .streams_calls = k % 2};
+            run(&found, NULL, 0, all, n, way, &is_thinking);
             assert_string_equal(buf_text(&found), cases[i].expected);
         }
         buf_deinit(&found);
@@ -367,6 +423,140 @@ static void test_random_arguments(void **state)
     }
 }
 
+/* ---- Streamed calls --------------------------------------------------------------------- */
+
+/* Reads a call byte by byte. After each, what was handed out begins whatever the call becomes: cut
+ * there, and closed there. */
+static void check_stream(const char *text, size_t length)
+{
+    struct call_stream stream = {.place = CALL_NAME};
+    struct buf sent = {0};
+    for (size_t n = 0; n <= length; n++) {
+        call_stream_read(&stream, text, n, &sent);
+        for (int was_closed = 0; was_closed < 2; was_closed++) {
+            struct buf name = {0}, whole = {0}, early = {0};
+            call_read(text, n, was_closed, &name, &whole);
+            if (sent.length > whole.length ||
+                (sent.length && memcmp(sent.data, whole.data, sent.length) != 0))
+                fail_msg("%.*s\nsent:  %s\nwhole: %s", (int)n, text, buf_text(&sent),
+                         buf_text(&whole));
+            if (stream.has_name) call_add_name(&early, text, n);
+            if (stream.has_name) assert_string_equal(buf_text(&early), buf_text(&name));
+            if (was_closed == 0 && stream.place == CALL_OVER)
+                assert_string_equal(buf_text(&sent), buf_text(&whole));
+            buf_deinit(&name);
+            buf_deinit(&whole);
+            buf_deinit(&early);
+        }
+    }
+    buf_deinit(&sent);
+}
+
+/* Strikes out, repeats and changes bytes, so that every repair has something to do. */
+static void damage(struct rng *r, struct buf *text)
+{
+    static const char bytes[] = "{}[](),: \n\"'a1-_=\xFF\xFF\xC3\xA9";
+    for (uint32_t n = rng_below(r, 6); n > 0 && text->length > 4; n--) {
+        size_t at = 1 + rng_below(r, (uint32_t)text->length - 2);
+        switch (rng_below(r, 3)) {
+        case 0:
+            memmove(text->data + at, text->data + at + 1, text->length - at);
+            text->length--;
+            break;
+        case 1: text->data[at] = bytes[rng_below(r, sizeof bytes - 1)]; break;
+        default:
+            buf_add_char(text, ' ');
+            memmove(text->data + at + 1, text->data + at, text->length - at - 1);
+            text->data[at] = bytes[rng_below(r, sizeof bytes - 1)];
+        }
+    }
+}
+
+static void what_was_streamed_begins_every_outcome(void **state)
+{
+    (void)state;
+    struct rng r = {17};
+    print_message("seed 17\n");
+    for (int round = 0; round < 6000; round++) {
+        struct buf text = {0}, ignored = {0};
+        struct json json = {.out = &ignored};
+        buf_add_text(&text, "f{v:");
+        random_value(&r, &text, &json, 0);
+        buf_printf(&text, ",w:%cso, key: it}%c}", CALL_MARK, CALL_MARK);
+        if (round % 4) damage(&r, &text);
+        if (text.length < 400) check_stream(text.data, text.length);
+        buf_deinit(&text);
+        buf_deinit(&ignored);
+    }
+}
+
+static void repairs_never_contradict_what_was_streamed(void **state)
+{
+    (void)state;
+#define M "\xFF"
+    static const char *const cases[] = {
+        "f{a:" M "x, b:" M "y" M "}",
+        "f{a:" M "x, b: [" M "y" M "]}",
+        "f{a:" M "x,, b:" M "y" M "}",
+        "f{a:" M ",b:" M "y" M "}",
+        "f{a:" M "x}]} ",
+        "f{a:{b:" M "x} } }",
+        "f{a:" M "x" M " y" M "}",
+        "f{a:" M "x" M " , b:1}",
+        "f{a:x" M ",b:2}",
+        "f{a:x, y] z" M ",b:2}",
+        "f{a:\"x\",b:1}",
+        "f{a:'x,b:1}",
+        "f{a:True,b:None,c:nan}",
+        "f{a:,b:1}",
+        "f{a b:1 , c : " M "x" M " }",
+        "f{,a:1,,b:[,1,],}",
+        "f{a:[1}2],b:1}",
+        "f{a:1}}} x",
+        "f(a=1)",
+        "f",
+        " f {a:1}",
+        "{a:1}",
+        "f{a:" M "\xE2\x82" M "}",
+        "f{a:" M "\xE2\x82, b:" M "x" M "}",
+        "f{a:" M "\xE2}\x82\xAC" M "}",
+        "f{a:[[[{b:[" M "x" M "]}]]],c:-0.5e3}",
+        "f{" M "a" M ":1}",
+        "f{\"a\":1}",
+        "f{a:" M "x, y z:" M "}",
+        "f{a:" M "Hello, my name: " M "}",
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_stream(cases[i], strlen(cases[i]));
+    struct buf deep = {0};
+    buf_add_text(&deep, "f{a:");
+    for (int i = 0; i < 70; i++) buf_add_text(&deep, i % 2 ? "[" : "{a:");
+    buf_add_text(&deep, "1}]");
+    check_stream(deep.data, deep.length);
+    buf_deinit(&deep);
+}
+
+/* At most a word is held back of prose, and a key or a number until it ends. */
+static void strings_are_streamed_as_they_come(void **state)
+{
+    (void)state;
+    static const char text[] = "f{path:\xFFsrc/main.c\xFF,body:\xFF"
+                               "Dear all, this is a long letter, and more: text follows. It has "
+                               "brackets (like these) and \"quotes\", too.\n";
+    struct call_stream stream = {.place = CALL_NAME};
+    struct buf sent = {0};
+    size_t longest = 0, word = 12;
+    for (size_t n = 0; n < sizeof text; n++) {
+        call_stream_read(&stream, text, n, &sent);
+        size_t unsent = stream.place == CALL_STRING ? n - stream.begin : 0;
+        if (unsent > longest) longest = unsent;
+    }
+    assert_true(longest <= word);
+    assert_non_null(strstr(sent.data, "{\"path\":\"src/main.c\",\"body\":\"Dear all, this"));
+    assert_non_null(strstr(sent.data, "\\\"quotes\\\", too."));
+    buf_deinit(&sent);
+}
+
 /* Deep nesting and long runs: no deep recursion, no quadratic time. */
 static void test_large_arguments(void **state)
 {
@@ -380,6 +570,12 @@ static void test_large_arguments(void **state)
         buf_add_text(&text, "\xFF}");
         call_read(text.data, text.length, true, &name, &found);
         assert_true(found.length >= 2 && found.data[found.length - 1] == '}');
+        struct call_stream stream = {.place = CALL_NAME};
+        struct buf sent = {0};
+        for (size_t n = 0; n <= text.length; n++) call_stream_read(&stream, text.data, n, &sent);
+        assert_true(sent.length <= found.length);
+        assert_memory_equal(sent.data, found.data, sent.length);
+        buf_deinit(&sent);
         buf_deinit(&text);
         buf_deinit(&name);
         buf_deinit(&found);
@@ -422,18 +618,21 @@ static void test_out_of_memory(void **state)
     int32_t *prompt = encode(PROMPT "<|tool_call>call:f{a:", &n_prompt);
     int32_t *ids = encode("1}<tool_call|>text<|channel>thought\nso<channel|>", &count);
     long before = mem_blocks_live();
+    int n_whole = 0; /* of both ways */
     for (long fail = 0;; fail++) {
         struct carat_parser *p;
         struct carat_error err;
         const struct carat_part *parts;
         mem_fail_after(fail);
         int status = parser_open(&p, shared_vocab(), prompt, n_prompt, &err);
+        if (status == CARAT_OK && fail % 2) parser_stream_calls(p);
         if (status == CARAT_OK) status = parser_push(p, ids, count, &parts, &n, &err);
         bool failed = mem_fail_after(-1);
         parser_close(p);
         assert_int_equal(mem_blocks_live(), before);
         assert_int_equal(status, failed ? CARAT_EMEMORY : CARAT_OK);
-        if (!failed) break;
+        n_whole += !failed;
+        if (n_whole == 2) break;
         assert_true(fail < 200);
     }
     mem_free(prompt);
@@ -451,6 +650,9 @@ int main(void)
         cmocka_unit_test(test_no_calls),
         cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_random_arguments),
+        cmocka_unit_test(what_was_streamed_begins_every_outcome),
+        cmocka_unit_test(repairs_never_contradict_what_was_streamed),
+        cmocka_unit_test(strings_are_streamed_as_they_come),
         cmocka_unit_test(test_large_arguments),
         cmocka_unit_test(test_spelled_marks),
         cmocka_unit_test(test_blanks_around_a_mark_take_linear_time),
