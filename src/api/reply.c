@@ -134,6 +134,15 @@ void reply_part(struct reply *r, int32_t answer, const struct carat_part *part, 
         take_piece(r, answer, PIECE_CALL_ARGUMENTS, part->text, part->length, false, out);
         take_piece(r, answer, PIECE_CALL_END, "", 0, part->is_complete, out);
         break;
+    case CARAT_PART_CALL_BEGIN:
+        take_piece(r, answer, PIECE_CALL_BEGIN, part->name, strlen(part->name), false, out);
+        break;
+    case CARAT_PART_CALL_ARGUMENTS:
+        take_piece(r, answer, PIECE_CALL_ARGUMENTS, part->text, part->length, false, out);
+        break;
+    case CARAT_PART_CALL_END:
+        take_piece(r, answer, PIECE_CALL_END, "", 0, part->is_complete, out);
+        break;
     }
     tell_failure(r, out);
 }

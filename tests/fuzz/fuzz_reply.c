@@ -42,6 +42,23 @@ static const char *draw_text(struct source *in, size_t *length)
     return text;
 }
 
+/* The same call as give_part's, in two pieces. */
+static void give_pieces(struct case_ *c, int32_t answer, const struct carat_part *call)
+{
+    struct carat_part piece = *call;
+    size_t cut = utf8_valid_prefix(call->text, call->length / 2);
+    piece.kind = CARAT_PART_CALL_BEGIN;
+    reply_part(c->r, answer, &piece, &c->out);
+    piece.kind = CARAT_PART_CALL_ARGUMENTS;
+    piece.length = cut;
+    reply_part(c->r, answer, &piece, &c->out);
+    piece.text = call->text + cut;
+    piece.length = call->length - cut;
+    reply_part(c->r, answer, &piece, &c->out);
+    piece.kind = CARAT_PART_CALL_END;
+    reply_part(c->r, answer, &piece, &c->out);
+}
+
 static void give_part(struct case_ *c, int32_t answer)
 {
     struct told *said = &c->said[answer];
@@ -60,6 +77,10 @@ static void give_part(struct case_ *c, int32_t answer)
         buf_add_text(&said->calls, part.name);
         buf_add_char(&said->calls, '(');
         buf_add(&said->calls, text, length);
+        if (next_byte(&c->in) % 2) {
+            give_pieces(c, answer, &part);
+            return;
+        }
         break;
     default: part.kind = CARAT_PART_TEXT; buf_add(&said->text, text, length);
     }

@@ -139,6 +139,27 @@ static void calls_have_own_ids_and_arguments_after_their_names(void **state)
     reply_close(r);
 }
 
+static void a_call_in_pieces_is_the_same_call(void **state)
+{
+    (void)state;
+    struct ask ask = {.api = API_CHAT, .n = 1, .is_stream = true};
+    struct reply *r = open_reply(&ask);
+    struct buf out = {0}, whole = {0};
+    struct carat_part p = {.kind = CARAT_PART_CALL_BEGIN, .text = "", .name = "f"};
+    reply_part(r, 0, &p, &out);
+    part(r, CARAT_PART_CALL_ARGUMENTS, "{\"a\":1}", &out);
+    part(r, CARAT_PART_CALL_END, "", &out);
+    done(r, REPLY_STOP, false, &out);
+    reply_close(r);
+    r = open_reply(&ask);
+    part(r, CARAT_PART_TOOL_CALL, "{\"a\":1}", &whole);
+    done(r, REPLY_STOP, false, &whole);
+    reply_close(r);
+    assert_string_equal(buf_text(&out), buf_text(&whole));
+    buf_deinit(&out);
+    buf_deinit(&whole);
+}
+
 static void a_body_says_what_the_stream_says(void **state)
 {
     (void)state;
@@ -322,6 +343,7 @@ int main(void)
         cmocka_unit_test(a_stream_has_role_thought_text_end_usage_and_done),
         cmocka_unit_test(without_include_usage_no_chunk_has_one),
         cmocka_unit_test(calls_have_own_ids_and_arguments_after_their_names),
+        cmocka_unit_test(a_call_in_pieces_is_the_same_call),
         cmocka_unit_test(a_body_says_what_the_stream_says),
         cmocka_unit_test(a_cut_call_does_not_look_complete),
         cmocka_unit_test(a_limit_inside_a_thought_leaves_an_empty_text_and_says_so),
