@@ -59,6 +59,7 @@ LINE_MAX = 100
 FUNCTION_MAX = 70
 STRUCT_MAX = 200  # of one with methods
 FILE_MAX = 1000
+PAGE_MAX = 1200  # the page is one file of each kind
 FORMAT_VERSION = 14  # of clang-format, as in Debian 12
 
 # Functions and structs that are too long for now: name -> lines. May only shrink.
@@ -129,7 +130,10 @@ FOR_TESTS = {
 CODE = {".c", ".h", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 C_FILES = {".c", ".h", ".cu", ".cuh"}
 BINARY = {".gguf", ".f32", ".bin", ".png", ".gz"}
+WEB = {".html", ".css", ".js"}  # the page: longer files, nothing that makes markup of text
 DATA = {".csv", ".json"}  # written by machines: only their words are checked
+MARKUP = re.compile(r"(?:inner|outer)HTML|insertAdjacentHTML|document\.write|\beval\b|new Function|"
+                    r"createContextualFragment|DOMParser|setHTML|srcdoc|<style|\sstyle=|\son\w+=")
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|/\*.*?\*/|//[^\n]*', re.DOTALL)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
@@ -294,7 +298,7 @@ def check_document(path, text):
             problem(path, line_of(text, match.start()), f"{match.group(1)} does not exist")
 
 
-def check_text(path, text, is_code):
+def check_text(path, text, is_code, lines_max=FILE_MAX):
     lines = text.split("\n")
     for i, line in enumerate(lines, 1):
         if line != line.rstrip(" \t\r"):
@@ -305,8 +309,8 @@ def check_text(path, text, is_code):
             problem(path, i, f"{len(line)} columns, at most {LINE_MAX}")
     if text and not text.endswith("\n"):
         problem(path, len(lines), "the last line does not end")
-    if is_code and len(lines) - 1 > FILE_MAX:
-        problem(path, 1, f"{len(lines) - 1} lines, at most {FILE_MAX}")
+    if is_code and len(lines) - 1 > lines_max:
+        problem(path, 1, f"{len(lines) - 1} lines, at most {lines_max}")
 
 
 def check_words(path, text):
@@ -331,8 +335,11 @@ def check_file(path):
     check_words(path, text)
     if path == "LICENSE" or suffix in DATA:
         return
-    is_code = suffix in CODE or is_script or path.endswith("CMakeLists.txt")
-    check_text(path, text, is_code)
+    is_code = suffix in CODE | WEB or is_script or path.endswith("CMakeLists.txt")
+    check_text(path, text, is_code, PAGE_MAX if suffix in WEB else FILE_MAX)
+    if suffix in WEB:
+        for match in MARKUP.finditer(text):
+            problem(path, line_of(text, match.start()), f"{match.group()} is not for the page")
     if suffix in C_FILES:
         code = without_comments(text)
         check_layers(path, text)
