@@ -85,7 +85,7 @@ PROSE = [
 FOR_TESTS = {
     "the server is to listen":
         ["http_open", "http_port", "http_wake", "http_stop", "http_reload", "http_run",
-         "http_close"],
+         "http_close", "http_reply", "http_stream", "http_add", "http_unsent", "http_end"],
     "the server is to ask who may":
         ["guard_open", "guard_close", "guard_reload", "guard_has_keys", "guard_check",
          "guard_enter", "guard_leave", "guard_is_local", "guard_allows_start"],

@@ -4,6 +4,7 @@
 #include "server/http_internal.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -16,35 +17,44 @@
 enum {
     DESCRIPTORS_KEPT = 32, /* for files and what else the program opens */
     EVENTS_AT_ONCE = 256,
+    IDLE_AT_LEAST = 1, /* seconds, before somebody else gets the place */
+    LINGER_SECONDS = 2,
     READ_BYTES = 16384 /* of a connection's memory, beside its headers */
 };
 
 /* Descriptors are not to run out: the program needs some, and a refused accept() is a busy loop. */
-static unsigned connections_possible(int32_t wanted)
+static size_t connections_possible(int32_t wanted)
 {
     struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return (unsigned)wanted;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return (size_t)wanted;
     const rlim_t kept = DESCRIPTORS_KEPT;
     const rlim_t possible = files.rlim_cur > 2 * kept ? files.rlim_cur - kept : files.rlim_cur / 2;
-    return possible < (rlim_t)wanted ? (unsigned)possible : (unsigned)wanted;
+    return possible < (rlim_t)wanted ? (size_t)possible : (size_t)wanted;
 }
 
 static int start_daemon(struct http *h, struct carat_error *err)
 {
     const struct http_options *o = &h->options;
-    const unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
+    const unsigned flags =
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (h->identity ? MHD_USE_TLS : 0);
+    const struct MHD_OptionItem tls[] = {
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)TLS_PRIORITIES},
+        {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, tls_no_certificate()},
+        {MHD_OPTION_END, 0, NULL}};
+    const struct MHD_OptionItem *no_tls = &tls[2];
     h->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, exchange_access, h,                              /**/
-        MHD_OPTION_LISTEN_SOCKET, h->listen_fd,                                /**/
-        MHD_OPTION_NOTIFY_COMPLETED, exchange_completed, h,                    /**/
-        MHD_OPTION_NOTIFY_CONNECTION, exchange_connection, h,                  /**/
-        MHD_OPTION_URI_LOG_CALLBACK, exchange_target, h,                       /**/
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->header_bytes_max + READ_BYTES,  /**/
-        MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)READ_BYTES / 2,        /**/
-        MHD_OPTION_CONNECTION_LIMIT, connections_possible(o->connections_max), /**/
-        MHD_OPTION_PER_IP_CONNECTION_LIMIT,                                    /**/
-        (unsigned)(h->is_unix ? 0 : o->connections_per_client_max),            /**/
-        MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_STRICT_FOR_CLIENT, -1, MHD_OPTION_END);
+        flags, 0, NULL, NULL, exchange_access, h,                             /**/
+        MHD_OPTION_LISTEN_SOCKET, h->listen_fd,                               /**/
+        MHD_OPTION_NOTIFY_COMPLETED, exchange_completed, h,                   /**/
+        MHD_OPTION_NOTIFY_CONNECTION, exchange_connection, h,                 /**/
+        MHD_OPTION_URI_LOG_CALLBACK, exchange_target, h,                      /**/
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->header_bytes_max + READ_BYTES, /**/
+        MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)READ_BYTES / 2,       /**/
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->connections_max,            /**/
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT,                                   /**/
+        (unsigned)(h->is_unix ? 0 : o->connections_per_client_max),           /**/
+        MHD_OPTION_ARRAY, h->identity ? tls : no_tls, MHD_OPTION_CONNECTION_TIMEOUT, 0U,
+        MHD_OPTION_STRICT_FOR_CLIENT, -1, MHD_OPTION_END);
     if (!h->daemon) return err_set(err, CARAT_EINTERNAL, "server: the library does not start");
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (!info) return err_set(err, CARAT_EINTERNAL, "server: the library has no epoll");
@@ -76,11 +86,18 @@ static int start(struct http *h, struct carat_error *err)
     h->watch.seconds[DEADLINE_HEADERS] = o->header_seconds;
     h->watch.seconds[DEADLINE_BODY] = o->body_seconds;
     h->watch.seconds[DEADLINE_WRITE] = o->write_seconds;
+    h->watch.seconds[DEADLINE_LINGER] = LINGER_SECONDS;
     TRY(watch_open(&h->watch, err));
     h->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (h->wake_fd < 0) return err_set(err, CARAT_EIO, "server: eventfd: %s", strerror(errno));
     TRY(watch_also(&h->watch, h->wake_fd, &h->wake_fd, err));
+    if (o->certificate || o->private_key) {
+        if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+            return err_set(err, CARAT_EUNSUPPORTED, "server: libmicrohttpd was built without TLS");
+        TRY(tls_identity_open(&h->identity, o->certificate, o->private_key, err));
+    }
     TRY(open_listener(h, err));
+    h->connections_max = connections_possible(o->connections_max);
     return start_daemon(h, err);
 }
 
@@ -108,8 +125,6 @@ int http_open(struct http **out, const struct http_options *options,
     h->wake_fd = h->listen_fd = h->watch.epoll = -1;
     h->next_tick = os_seconds() + events->tick_seconds;
     int status = copy_texts(h, err);
-    if (options->certificate && status == CARAT_OK)
-        status = err_set(err, CARAT_EUNSUPPORTED, "server: there is no TLS yet");
     if (status == CARAT_OK) status = start(h, err);
     if (status == CARAT_OK) {
         *out = h;
@@ -142,8 +157,11 @@ void http_stop(struct http *h, bool is_over)
 
 int http_reload(struct http *h, struct carat_error *err)
 {
-    (void)h;
-    (void)err;
+    struct tls_identity *fresh;
+    if (!h->identity) return CARAT_OK;
+    TRY(tls_identity_open(&fresh, h->options.certificate, h->options.private_key, err));
+    tls_identity_release(h->identity); /* connections hold the old one as long as they need it */
+    h->identity = fresh;
     return CARAT_OK;
 }
 
@@ -162,10 +180,26 @@ static void stop_listening(struct http *h)
     const int fd = MHD_quiesce_daemon(h->daemon);
     if (fd >= 0) (void)close(fd);
     h->listen_fd = -1;
-    for (struct connection *c = h->connections, *next; c; c = next) {
-        next = c->after;
-        if (c->watched.deadline == DEADLINE_IDLE) exchange_cut(c);
+}
+
+/* Connections that are between requests. */
+static void cut_idle(struct http *h)
+{
+    struct watched *p;
+    while ((p = h->watch.first[DEADLINE_IDLE])) {
+        watch_begin(&h->watch, p, DEADLINE_NONE);
+        exchange_cut((struct connection *)p);
     }
+}
+
+/* All places are taken and somebody knocks: the one that was idle for longest makes room. */
+static void make_room(struct http *h)
+{
+    struct watched *p = h->watch.first[DEADLINE_IDLE];
+    struct pollfd listener = {.fd = h->listen_fd, .events = POLLIN};
+    if (h->n_connections < h->connections_max || !p || !h->is_listening) return;
+    if (os_seconds() - p->since < IDLE_AT_LEAST || poll(&listener, 1, 0) <= 0) return;
+    exchange_cut((struct connection *)p);
 }
 
 static void cut_all(struct http *h)
@@ -186,12 +220,30 @@ static void look_at_clock(struct http *h)
 {
     enum deadline which;
     struct watched *late;
-    while ((late = watch_expired(&h->watch, &which)))
-        exchange_expired((struct connection *)late, which);
+    while ((late = watch_expired(&h->watch, &which))) {
+        if (late->is_lingering) {
+            linger_end(&h->watch, late);
+        } else {
+            exchange_expired((struct connection *)late, which);
+        }
+    }
     const double now = os_seconds();
     if (now < h->next_tick) return;
     h->next_tick = now + h->events.tick_seconds;
     h->events.on_tick(h->events.user);
+}
+
+static void take_event(struct http *h, const struct epoll_event *event)
+{
+    void *tag = event->data.ptr;
+    if (tag == h) return; /* the library's: it runs after all of them */
+    if (tag == &h->wake_fd) {
+        take_wake(h);
+    } else if (((struct watched *)tag)->is_lingering) {
+        linger_read(&h->watch, tag);
+    } else {
+        exchange_noticed(tag, event->events);
+    }
 }
 
 int http_run(struct http *h, struct carat_error *err)
@@ -199,6 +251,7 @@ int http_run(struct http *h, struct carat_error *err)
     struct epoll_event events[EVENTS_AT_ONCE];
     for (;;) {
         if (h->is_listening && atomic_load(&h->is_stopping)) stop_listening(h);
+        if (!h->is_listening) cut_idle(h);
         if (atomic_load(&h->is_over)) cut_all(h);
         if (atomic_load(&h->is_stopping) && h->n_connections == 0) return CARAT_OK;
         const double seconds = patience(h);
@@ -206,15 +259,9 @@ int http_run(struct http *h, struct carat_error *err)
                                  seconds > 0 ? (int)(seconds * 1000) + 1 : 0);
         if (n < 0 && errno != EINTR)
             return err_set(err, CARAT_EIO, "server: epoll: %s", strerror(errno));
-        for (int i = 0; i < n; i++) {
-            void *tag = events[i].data.ptr;
-            if (tag == &h->wake_fd) {
-                take_wake(h);
-            } else if (tag != h) {
-                exchange_noticed(tag, events[i].events);
-            }
-        }
+        for (int i = 0; i < n; i++) take_event(h, &events[i]);
         look_at_clock(h);
+        make_room(h);
         if (MHD_run(h->daemon) != MHD_YES)
             return err_set(err, CARAT_EINTERNAL, "server: the library does not go on");
     }
@@ -232,6 +279,8 @@ void http_close(struct http *h)
     if (h->listen_fd >= 0) (void)close(h->listen_fd);
     if (h->owns_path) (void)unlink(h->options.unix_path);
     if (h->wake_fd >= 0) (void)close(h->wake_fd);
+    linger_end_all(&h->linger, &h->watch);
+    tls_identity_release(h->identity);
     watch_close(&h->watch);
     for (int i = 0; i < 4; i++) mem_free(h->texts[i]);
     mem_free(h);
@@ -282,53 +331,5 @@ void http_close(struct http *h)
 void http_wake(struct http *h)
 {
     (void)h;
-}
-
-const char *http_header(const struct http_request *q, const char *name, int n)
-{
-    (void)q;
-    (void)name;
-    (void)n;
-    return NULL;
-}
-
-const char *http_query(const struct http_request *q, const char *key)
-{
-    return http_header(q, key, 0);
-}
-
-void http_reply(struct http_request *q, int status, const struct http_field *fields, size_t n,
-                const char *body, size_t length)
-{
-    (void)q;
-    (void)status;
-    (void)fields;
-    (void)n;
-    (void)body;
-    (void)length;
-}
-
-void http_stream(struct http_request *q, int status, const struct http_field *fields, size_t n)
-{
-    http_reply(q, status, fields, n, NULL, 0);
-}
-
-void http_add(struct http_request *q, const char *bytes, size_t length)
-{
-    (void)q;
-    (void)bytes;
-    (void)length;
-}
-
-size_t http_unsent(const struct http_request *q)
-{
-    (void)q;
-    return 0;
-}
-
-void http_end(struct http_request *q, bool is_whole)
-{
-    (void)q;
-    (void)is_whole;
 }
 #endif

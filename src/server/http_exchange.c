@@ -1,3 +1,5 @@
+#include "server/http.h"
+
 #ifdef CARAT_HAVE_HTTP
 #include "server/http_internal.h"
 
@@ -12,8 +14,9 @@
 #include "server/http_framing.h"
 
 enum {
-    LONG_REPLY = 1 << 16,  /* bytes; longer ones are sent piece by piece, which shows progress */
-    STREAM_BLOCK = 1 << 14 /* bytes that the library asks for at a time */
+    DRAINED_BODY = 1 << 16, /* bytes; a longer one is not read when the reply stands before it */
+    LONG_REPLY = 1 << 16,   /* bytes; longer ones are sent piece by piece, which shows progress */
+    STREAM_BLOCK = 1 << 14  /* bytes that the library asks for at a time */
 };
 
 static struct connection *of_request(struct http_request *q)
@@ -280,7 +283,8 @@ static enum MHD_Result collect(void *user, enum MHD_ValueKind kind, const char *
 }
 
 /* Replies at once when the framing is wrong. */
-static void check(struct connection *c, const char *method, const char *version)
+static void check(struct connection *c, const char *method, const char *version,
+                  struct framing_verdict *verdict)
 {
     struct collected all = {0};
     (void)MHD_get_connection_values_n(c->mhd, MHD_HEADER_KIND, collect, &all);
@@ -289,21 +293,19 @@ static void check(struct connection *c, const char *method, const char *version)
                               .target = &c->target,
                               .fields = all.fields,
                               .n = all.n};
-    struct framing_verdict verdict;
-    framing_check(&f, &verdict);
-    c->has_body = verdict.has_body;
-    c->wants_continue = verdict.wants_continue;
+    framing_check(&f, verdict);
+    c->has_body = verdict->has_body;
     if (all.failed || (c->refused && !*c->refused)) {
         refuse(c, 503, "the server has no memory for this request");
-    } else if (verdict.status == 405 || verdict.status == 501) { /* their targets differ, too */
-        refuse(c, verdict.status, verdict.why);
+    } else if (verdict->status == 405 || verdict->status == 501) { /* their targets differ, too */
+        refuse(c, verdict->status, verdict->why);
     } else if (c->refused) {
         refuse(c, 400, c->refused);
-    } else if (verdict.status) {
-        refuse(c, verdict.status, verdict.why);
+    } else if (verdict->status) {
+        refuse(c, verdict->status, verdict->why);
     }
-    if (!c->response && verdict.has_body && verdict.body_bytes != UINT64_MAX &&
-        verdict.body_bytes > c->server->options.body_bytes_max)
+    if (!c->response && verdict->has_body && verdict->body_bytes != UINT64_MAX &&
+        verdict->body_bytes > c->server->options.body_bytes_max)
         refuse(c, 413, "the body is longer than this server takes (--max-body)");
     mem_free(all.fields);
 }
@@ -314,20 +316,26 @@ static enum MHD_Result begin(struct connection *c, const char *method, const cha
     c->request.method = method;
     c->request.path = c->target.path ? c->target.path : "";
     c->request.is_head = strcmp(method, "HEAD") == 0;
-    check(c, method, version);
+    struct framing_verdict verdict;
+    check(c, method, version, &verdict);
     if (!c->response && !c->is_gone) {
         c->is_known = true;
         h->events.on_headers(h->events.user, &c->request);
     }
     watch_begin(&h->watch, &c->watched, c->has_body ? DEADLINE_BODY : DEADLINE_NONE);
     if (c->is_gone) return MHD_NO;
-    /* A reply before the body: the library closes afterwards. Without a body there is one more
-     * call, so that the connection can go on. */
-    return c->response && c->has_body ? queue_reply(c) : MHD_YES;
+    if (!c->response || !c->has_body) return MHD_YES; /* replies follow in one more call */
+    /* A short body that is on its way is dropped, so that the connection can go on. Otherwise the
+     * library closes it after the reply. */
+    if (verdict.body_bytes <= DRAINED_BODY && !verdict.wants_continue && !c->must_close)
+        return MHD_YES;
+    c->is_early = true;
+    return queue_reply(c);
 }
 
-/* In the middle of a body the library takes no reply, so it goes to the socket as it is. */
-static void say_and_cut(struct connection *c, int status, const char *reason, const char *why)
+/* In the middle of a body or of headers the library takes no reply, so it goes to the socket as it
+ * is. The caller ends the connection. */
+static void say(struct connection *c, int status, const char *reason, const char *why)
 {
     struct buf body = {0}, out = {0};
     buf_printf(&body, "{\"error\": {\"message\": \"%s\", \"type\": \"invalid_request_error\"}}\n",
@@ -336,11 +344,15 @@ static void say_and_cut(struct connection *c, int status, const char *reason, co
                "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
                "Content-Length: %zu\r\n\r\n%s",
                status, reason, body.length, buf_text(&body));
-    if (!c->request.is_tls && !out.failed && !body.failed)
+    if (c->request.is_tls) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+        if (info && !out.failed) tls_send(info->tls_session, out.data, out.length);
+    } else if (!out.failed) {
         (void)send(c->watched.fd, out.data, out.length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
     buf_deinit(&body);
     buf_deinit(&out);
-    exchange_cut(c);
 }
 
 static enum MHD_Result take_body(struct connection *c, const char *bytes, size_t *length)
@@ -352,13 +364,13 @@ static enum MHD_Result take_body(struct connection *c, const char *bytes, size_t
     if (c->is_queued || c->response) return MHD_YES; /* replied already: what comes is dropped */
     watch_begin(&c->server->watch, &c->watched, DEADLINE_BODY);
     if (n > c->server->options.body_bytes_max - body->length) {
-        say_and_cut(c, 413, "Content Too Large",
-                    "the body is longer than this server takes (--max-body)");
+        say(c, 413, "Content Too Large", "the body is longer than this server takes (--max-body)");
+        linger_begin(&c->server->linger, &c->server->watch, c->watched.fd);
         return MHD_NO;
     }
     buf_add(body, bytes, n);
     if (!body->failed) return MHD_YES;
-    say_and_cut(c, 503, "Service Unavailable", "the server has no memory for this request");
+    say(c, 503, "Service Unavailable", "the server has no memory for this request");
     return MHD_NO;
 }
 
@@ -430,15 +442,11 @@ void exchange_completed(void *user, struct MHD_Connection *mhd, void **own,
     const bool is_sent = how == MHD_REQUEST_TERMINATED_COMPLETED_OK;
     c->is_suspended = false;
     if (c->is_known) h->events.on_closed(h->events.user, &c->request, is_sent);
+    if (c->is_early && is_sent) linger_begin(&h->linger, &h->watch, c->watched.fd);
     forget_request(c);
     *own = NULL;
     watch_begin(&h->watch, &c->watched, DEADLINE_IDLE);
-    if (!is_sent) return;
-    if (atomic_load(&h->is_stopping)) {
-        watch_begin(&h->watch, &c->watched, DEADLINE_WRITE); /* the library closes it now */
-        return;
-    }
-    watch_first_byte(&h->watch, &c->watched);
+    if (is_sent) watch_first_byte(&h->watch, &c->watched);
 }
 
 /* --- connections --- */
@@ -463,6 +471,15 @@ static void name_client(struct connection *c)
     }
 }
 
+static void start_tls(struct connection *c)
+{
+    if (!c->server->identity) return;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    c->identity = tls_identity_hold(c->server->identity);
+    if (info && info->tls_session) tls_identity_use(c->identity, info->tls_session);
+}
+
 static void open_connection(struct http *h, struct MHD_Connection *mhd, void **context)
 {
     const union MHD_ConnectionInfo *info =
@@ -479,8 +496,9 @@ static void open_connection(struct http *h, struct MHD_Connection *mhd, void **c
     c->mhd = mhd;
     c->watched.fd = info->connect_fd;
     c->request.connection = ++h->connections_ever;
-    c->request.is_tls = h->options.certificate != NULL;
+    c->request.is_tls = h->identity != NULL;
     name_client(c);
+    start_tls(c);
     c->after = h->connections;
     if (c->after) c->after->before = c;
     h->connections = c;
@@ -508,6 +526,7 @@ void exchange_connection(void *user, struct MHD_Connection *mhd, void **context,
     *(c->before ? &c->before->after : &h->connections) = c->after;
     if (c->after) c->after->before = c->before;
     h->n_connections--;
+    tls_identity_release(c->identity);
     mem_free(c);
 }
 
@@ -522,12 +541,58 @@ void exchange_noticed(struct connection *c, uint32_t events)
 
 void exchange_expired(struct connection *c, enum deadline deadline)
 {
-    if (deadline == DEADLINE_HEADERS) {
-        say_and_cut(c, 408, "Request Timeout", "the headers took too long");
-    } else if (deadline == DEADLINE_BODY) {
-        say_and_cut(c, 408, "Request Timeout", "the body took too long");
-    } else {
-        exchange_cut(c);
-    }
+    if (deadline == DEADLINE_HEADERS) say(c, 408, "Request Timeout", "the headers took too long");
+    if (deadline == DEADLINE_BODY) say(c, 408, "Request Timeout", "the body took too long");
+    exchange_cut(c);
+}
+#else
+
+/* Without the library nobody has a request to call these with. */
+const char *http_header(const struct http_request *q, const char *name, int n)
+{
+    (void)q;
+    (void)name;
+    (void)n;
+    return NULL;
+}
+
+const char *http_query(const struct http_request *q, const char *key)
+{
+    return http_header(q, key, 0);
+}
+
+void http_reply(struct http_request *q, int status, const struct http_field *fields, size_t n,
+                const char *body, size_t length)
+{
+    (void)q;
+    (void)status;
+    (void)fields;
+    (void)n;
+    (void)body;
+    (void)length;
+}
+
+void http_stream(struct http_request *q, int status, const struct http_field *fields, size_t n)
+{
+    http_reply(q, status, fields, n, NULL, 0);
+}
+
+void http_add(struct http_request *q, const char *bytes, size_t length)
+{
+    (void)q;
+    (void)bytes;
+    (void)length;
+}
+
+size_t http_unsent(const struct http_request *q)
+{
+    (void)q;
+    return 0;
+}
+
+void http_end(struct http_request *q, bool is_whole)
+{
+    (void)q;
+    (void)is_whole;
 }
 #endif

@@ -8,7 +8,9 @@
 #include <microhttpd.h>
 
 #include "server/http.h"
+#include "server/http_linger.h"
 #include "server/http_target.h"
+#include "server/http_tls.h"
 #include "server/http_watch.h"
 
 struct http {
@@ -16,6 +18,8 @@ struct http {
     struct http_events events;
     struct MHD_Daemon *daemon;
     struct watch watch;
+    struct http_linger linger;
+    struct tls_identity *identity; /* NULL: no TLS */
     int listen_fd, wake_fd;
     bool is_unix, owns_path;
     char *texts[4]; /* of options */
@@ -23,7 +27,7 @@ struct http {
     atomic_bool is_woken, is_stopping, is_over;
     bool is_listening;
     struct connection *connections; /* a list of all */
-    size_t n_connections;
+    size_t n_connections, connections_max;
     uint64_t connections_ever;
     double next_tick;
 };
@@ -34,6 +38,7 @@ struct connection {
     struct http *server;
     struct MHD_Connection *mhd;
     struct connection *before, *after;
+    struct tls_identity *identity;
 
     struct http_request request;
     struct http_target target;
@@ -44,6 +49,7 @@ struct connection {
     bool is_suspended;   /* in MHD */
     bool is_busy;        /* inside a callback of MHD for this connection */
     bool has_body, wants_continue;
+    bool is_early;   /* the reply comes before the body was read */
     bool must_close; /* after this reply */
 
     struct MHD_Response *response; /* not handed over yet */

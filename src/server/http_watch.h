@@ -17,12 +17,14 @@ enum deadline {
     DEADLINE_IDLE,    /* between requests */
     DEADLINE_HEADERS, /* from the first byte of a request to the end of its headers */
     DEADLINE_BODY,    /* since the last bytes of a body */
-    DEADLINE_WRITE    /* since the last bytes that the client took */
+    DEADLINE_WRITE,   /* since the last bytes that the client took */
+    DEADLINE_LINGER   /* dropping what comes, see http_linger.h */
 };
-enum { DEADLINE_COUNT = DEADLINE_WRITE + 1 };
+enum { DEADLINE_COUNT = DEADLINE_LINGER + 1 };
 
 struct watched {
     int fd;
+    bool is_lingering; /* part of a struct lingering, not of a connection */
     enum deadline deadline;
     double since;
     uint64_t taken; /* DEADLINE_WRITE: what the client had taken at `since` */
