@@ -83,12 +83,6 @@ PROSE = [
 
 # Functions below src/ that only tests call, grouped by purpose.
 FOR_TESTS = {
-    "the server is to listen":
-        ["http_open", "http_port", "http_wake", "http_stop", "http_reload", "http_run",
-         "http_close", "http_reply", "http_stream", "http_add", "http_unsent", "http_end"],
-    "the server is to ask who may":
-        ["guard_open", "guard_close", "guard_reload", "guard_has_keys", "guard_check",
-         "guard_enter", "guard_leave", "guard_is_local", "guard_allows_start"],
     "tests decide without a connection":
         ["guard_decide"],
     "tests see what memory and cores are taken, and make it fail":
@@ -107,22 +101,7 @@ FOR_TESTS = {
         ["prefix_check"],
     "the program keeps it until it ends":
         ["wrap_deinit"],
-    "the server is to answer with":
-        ["replicas_cancel", "replicas_close", "replicas_look", "replicas_memory", "replicas_open",
-         "replicas_setup", "replicas_stop", "replicas_submit", "replicas_take"],
-    "the server is to call":
-        ["page_find"],
-    "the server is to read requests and to write replies":
-        ["api_error_context", "api_error_from", "ask_close", "ask_read",
-         "reply_answer_done", "reply_begin", "reply_close", "reply_content_type", "reply_fail",
-         "reply_finish", "reply_open", "reply_part", "reply_ping", "reply_progress",
-         "reply_usage_now"],
     "replies of other interfaces are to name tools with": ["responses_tool_find"],
-    "the server is to count, log and tell its manager":
-        ["log_event", "log_open", "metrics_add", "metrics_answer", "metrics_close", "metrics_open",
-         "metrics_reply", "metrics_token_gap", "metrics_write", "notify_alive",
-         "notify_alive_seconds", "notify_listen_fd", "notify_ready", "notify_reloading",
-         "notify_status", "notify_stopping"],
     "tests, their support and bench draw and name what the program reads":
         ["format_from_name", "f32_to_bf16"],
 }

@@ -8,6 +8,7 @@
 #define COMMAND_LIST(X)                                                                            \
     X(RUN, run, "MODEL [PROMPT...]", "answer one prompt")                                          \
     X(CHAT, chat, "MODEL", "talk with a model, turn by turn")                                      \
+    X(SERVE, serve, "MODEL", "answer requests over HTTP, in the words of six APIs")                \
     X(LS, ls, "", "list the models that can be called by name")                                    \
     X(SHOW, show, "MODEL", "describe a model file without loading its weights")                    \
     X(TOKENIZE, tokenize, "MODEL [TEXT...]", "turn text into token ids")                           \
@@ -41,10 +42,9 @@
     Z("llama", ALONE, "", "")                                                                      \
     Z("cli", RUN, "", "")                                                                          \
     Z("list", LS, "", "")                                                                          \
-    Z("serve", NONE, "", "this version has no server")                                             \
-    Z("llama-server", NONE, "", "this version has no server")                                      \
-    Z("ps", NONE, "", "this version has no server")                                                \
-    Z("stop", NONE, "", "this version has no server")                                              \
+    Z("llama-server", SERVE, "", "")                                                               \
+    Z("ps", NONE, "", "curl http://127.0.0.1:8080/api/ps")                                         \
+    Z("stop", NONE, "", "end `carat serve` by Ctrl-C")                                             \
     Z("pull", NONE, "", "this version downloads nothing: curl -L -O ADDRESS")                      \
     Z("push", NONE, "", "this version has no network")                                             \
     Z("create", NONE, "", "models are GGUF files as they are")                                     \

@@ -18,9 +18,10 @@
 #define ON_TALK (ON(RUN) | ON(CHAT))
 #define ON_SCORE (ON(LOGITS) | ON(PERPLEXITY))
 #define ON_TEXT (ON(TOKENIZE) | ON(DETOKENIZE))
-#define ON_LLAMA (ON_TALK | ON(PERPLEXITY) | ON(BENCH) | ON(TOKENIZE))
-#define ON_ENGINE (ON_TALK | ON_SCORE | ON(PLAN) | ON(SHOW) | ON(DOCTOR))
-#define ON_MODEL (ON_TALK | ON_SCORE | ON_TEXT | ON(SHOW) | ON(TEMPLATE) | ON(BENCH) | ON(PLAN))
+#define ON_ANSWER (ON_TALK | ON(SERVE))
+#define ON_LLAMA (ON_ANSWER | ON(PERPLEXITY) | ON(BENCH) | ON(TOKENIZE))
+#define ON_ENGINE (ON_ANSWER | ON_SCORE | ON(PLAN) | ON(SHOW) | ON(DOCTOR))
+#define ON_MODEL (ON_ANSWER | ON_SCORE | ON_TEXT | ON(SHOW) | ON(TEMPLATE) | ON(BENCH) | ON(PLAN))
 #define ON_ALL ((1u << COMMAND_COUNT) - 1u)
 #define ON_CONFIG (ON_ALL & ~(ON(VERSION) | ON(HELP) | ON(COMPLETION) | ON(MAN)))
 
@@ -69,25 +70,25 @@
     X(MAX_TOKENS, COUNT, "max-tokens", "-n --predict --n-predict", "-1", -1, 2147483647, ON_TALK,  \
       "N", "stop after N tokens (-1: at the end of the context)")                                  \
     X(CTX, COUNT, "ctx-size", "-c", "0", 0, COUNT_MAX,                                             \
-      ON_TALK | ON(LOGITS) | ON(PLAN) | ON(DOCTOR), "N",                                           \
+      ON_ANSWER | ON(LOGITS) | ON(PLAN) | ON(DOCTOR), "N",                                         \
       "positions of the context (0: as many as the model has and memory holds)")                   \
     X(PPL_CTX, COUNT, "ctx-size", "-c", "512", 16, COUNT_MAX, ON(PERPLEXITY), "N",                 \
       "tokens of a chunk; its second half is scored")                                              \
-    X(TEMPERATURE, REAL, "temp", "--temperature", "", 0, 100, ON_TALK, "T",                        \
+    X(TEMPERATURE, REAL, "temp", "--temperature", "", 0, 100, ON_ANSWER, "T",                      \
       "temperature; 0 takes the likeliest token (default: the model's, else 1.0)")                 \
-    X(TOP_K, INT, "top-k", "", "", 0, COUNT_MAX, ON_TALK, "K",                                     \
+    X(TOP_K, INT, "top-k", "", "", 0, COUNT_MAX, ON_ANSWER, "K",                                   \
       "sample from the K likeliest; 0: from all (default: the model's, else 64)")                  \
-    X(TOP_P, REAL, "top-p", "", "", 0, 1, ON_TALK, "P",                                            \
+    X(TOP_P, REAL, "top-p", "", "", 0, 1, ON_ANSWER, "P",                                          \
       "sample from the likeliest that sum to P (default: the model's, else 0.95)")                 \
-    X(MIN_P, REAL, "min-p", "", "", 0, 1, ON_TALK, "P",                                            \
+    X(MIN_P, REAL, "min-p", "", "", 0, 1, ON_ANSWER, "P",                                          \
       "drop tokens less likely than P times the best (default: 0, off)")                           \
-    X(REPEAT_PENALTY, REAL, "repeat-penalty", "", "", 0.01, 100, ON_TALK, "F",                     \
+    X(REPEAT_PENALTY, REAL, "repeat-penalty", "", "", 0.01, 100, ON_ANSWER, "F",                   \
       "divide the scores of recent tokens by F (default: 1, off)")                                 \
-    X(REPEAT_LAST_N, INT, "repeat-last-n", "", "", -1, COUNT_MAX, ON_TALK, "N",                    \
+    X(REPEAT_LAST_N, INT, "repeat-last-n", "", "", -1, COUNT_MAX, ON_ANSWER, "N",                  \
       "tokens that the penalties look at; -1: all of them (default: 64)")                          \
-    X(PRESENCE_PENALTY, REAL, "presence-penalty", "", "", -2, 2, ON_TALK, "F",                     \
+    X(PRESENCE_PENALTY, REAL, "presence-penalty", "", "", -2, 2, ON_ANSWER, "F",                   \
       "subtract F from tokens already seen (default: 0)")                                          \
-    X(FREQUENCY_PENALTY, REAL, "frequency-penalty", "", "", -2, 2, ON_TALK, "F",                   \
+    X(FREQUENCY_PENALTY, REAL, "frequency-penalty", "", "", -2, 2, ON_ANSWER, "F",                 \
       "subtract F for each time a token was seen (default: 0)")                                    \
     X(SEED, INT, "seed", "-s", "-1", -1, SEED_MAX, ON_TALK, "N",                                   \
       "random seed; -1 draws one. Same seed and build: same answer")                               \
@@ -201,7 +202,7 @@
       "earlier prompts can be gone on with at one place for each N positions in the KV cache")     \
     X(NO_PREFIX_CACHE, FLAG, "no-prefix-cache", "", "", 0, 0, ON_ENGINE | ON(BENCH), "",           \
       "keep no room in the KV cache for earlier prompts")                                          \
-    X(MAX_ITL, REAL, "max-itl", "", "50", 0.001, 1e9, ON_TALK | ON(BENCH), "MS",                   \
+    X(MAX_ITL, REAL, "max-itl", "", "50", 0.001, 1e9, ON_ANSWER | ON(BENCH), "MS",                 \
       "milliseconds of a step at most, or twice a decode step, while an answer is written: "       \
       "prompts that come then are read in as many rows as fit")                                    \
     X(DETERMINISTIC, FLAG, "deterministic", "", "", 0, 0, ON_ENGINE | ON(BENCH), "",               \
@@ -241,11 +242,54 @@
       "type of the values; keys must be of the same (--cache-type-k)")                             \
     X(THREADS, INT, "threads", "-t", "0", 0, 512, ON_ENGINE, "N",                                  \
       "threads of the cpu backend (0: one for each physical core)")                                \
+    X(HOST, TEXT, "host", "", "127.0.0.1", 0, 0, ON(SERVE), "ADDRESS", "address to listen on")     \
+    X(PORT, INT, "port", "", "8080", 0, 65535, ON(SERVE), "N",                                     \
+      "port to listen on (0: any free one)")                                                       \
+    X(UNIX, TEXT, "unix", "", "", 0, 0, ON(SERVE), "PATH", "listen on a unix socket instead")      \
+    X(API_KEY, LIST, "api-key", "", "", 0, 0, ON(SERVE), "KEY",                                    \
+      "a key that requests must bring; may be repeated (better: --api-key-file)")                  \
+    X(API_KEY_FILE, TEXT, "api-key-file", "", "", 0, 0, ON(SERVE), "FILE",                         \
+      "keys, one a line; read again on SIGHUP")                                                    \
+    X(TLS_CERT, TEXT, "tls-cert", "--ssl-cert-file", "", 0, 0, ON(SERVE), "FILE",                  \
+      "certificate (PEM): serve HTTPS; read again on SIGHUP")                                      \
+    X(TLS_KEY, TEXT, "tls-key", "--ssl-key-file", "", 0, 0, ON(SERVE), "FILE",                     \
+      "its private key (PEM)")                                                                     \
+    X(KEY_REQUESTS, COUNT, "requests-per-key", "", "0", 0, 1048576, ON(SERVE), "N",                \
+      "requests of a key at the same time; more get 429 (0: no limit)")                            \
+    X(CORS_ORIGIN, LIST, "cors-origin", "", "", 0, 0, ON(SERVE), "ORIGIN",                         \
+      "pages of this origin may ask too, such as https://chat.example.org; may be repeated")       \
+    X(ALLOWED_HOST, LIST, "allowed-host", "", "", 0, 0, ON(SERVE), "NAME",                         \
+      "a name of this server that requests may use, besides localhost and addresses; may be "      \
+      "repeated")                                                                                  \
+    X(INSECURE, FLAG, "insecure", "", "", 0, 0, ON(SERVE), "",                                     \
+      "listen beyond this machine without keys")                                                   \
+    X(ALIAS, TEXT, "alias", "-a", "", 0, 0, ON(SERVE), "NAME",                                     \
+      "name of the model in replies (default: that of its file)")                                  \
+    X(STRICT_MODEL, FLAG, "strict-model", "", "", 0, 0, ON(SERVE), "",                             \
+      "refuse requests for models of other names")                                                 \
+    X(PARALLEL, INT, "parallel", "-np", "0", 0, 1024, ON(SERVE), "N",                              \
+      "answers that are computed side by side (0: 4 if they fit, else 1)")                         \
+    X(MAX_QUEUE, COUNT, "max-queue", "", "256", 1, 65536, ON(SERVE), "N",                          \
+      "requests that may wait; more get 429")                                                      \
+    X(MAX_BODY, MEMORY, "max-body", "", "64M", 0, 0, ON(SERVE), "SIZE",                            \
+      "the largest body of a request")                                                             \
+    X(MAX_CONNECTIONS, COUNT, "max-connections", "", "16384", 1, 1048576, ON(SERVE), "N",          \
+      "connections at a time")                                                                     \
+    X(TIMEOUT, REAL, "timeout", "-to", "600", 0, 1e6, ON(SERVE), "SECONDS",                        \
+      "the longest that a request may take (0: no limit)")                                         \
+    X(PING, REAL, "ping", "--sse-ping-interval", "15", 0, 1e6, ON(SERVE), "SECONDS",               \
+      "a comment after so much silence of a stream (0: none)")                                     \
+    X(SHUTDOWN_TIMEOUT, REAL, "shutdown-timeout", "", "30", 0, 1e6, ON(SERVE), "SECONDS",          \
+      "what running requests get after SIGTERM")                                                   \
+    X(METRICS_OPEN, FLAG, "metrics-open", "", "", 0, 0, ON(SERVE), "",                             \
+      "GET /metrics needs no key")                                                                 \
+    X(LOG_FORMAT, CHOICE, "log-format", "", "text", 0, 0, ON(SERVE), "text|json",                  \
+      "form of the log, on standard error")                                                        \
     X(JSON, FLAG, "json", "", "", 0, 0,                                                            \
       ON_TEXT | ON(RUN) | ON(SHOW) | ON(LS) | ON(DEVICES) | ON(DOCTOR) | ON(VERSION) | ON(CONFIG), \
       "", "print the result as JSON")                                                              \
     X(MARKDOWN, FLAG, "markdown", "", "", 0, 0, ON(HELP), "", "all options as a document")         \
-    X(VERBOSE, FLAG, "verbose", "", "", 0, 0, ON_TALK | ON(BENCH), "",                             \
+    X(VERBOSE, FLAG, "verbose", "", "", 0, 0, ON_ANSWER | ON(BENCH), "",                           \
       "print timings and the whole memory table to standard error")                                \
     X(CONFIG, TEXT, "config", "", "", 0, 0, ON_CONFIG, "FILE",                                     \
       "config file (none: read none; default: $XDG_CONFIG_HOME/carat/config, else "                \
@@ -300,6 +344,31 @@
       "", ON_TALK | ON(PERPLEXITY), "*", NONE, "", "")                                             \
     Y("-co --color", "[on|off|auto]", ON_TALK, "*", NONE, "", "")                                  \
     Y("--stdin --no-jinja", "", ON(TOKENIZE), "*", NONE, "", "")                                   \
+    /* llama-server's: what carat always or never does. */                                         \
+    Y("--jinja --metrics --no-metrics --slots --no-slots --props --no-props -cb "                  \
+      "--cont-batching --no-context-shift --webui --no-webui --no-mmproj --no-ui "                 \
+      "--cache-prompt --kv-unified -kvu --no-kv-unified --reasoning-preserve "                     \
+      "--prefill-assistant",                                                                       \
+      "", ON(SERVE), "*", NONE, "", "")                                                            \
+    Y("--threads-http -cram --cache-ram -ctxcp --ctx-checkpoints --swa-checkpoints "               \
+      "--cache-reuse -sps --slot-prompt-similarity --log-verbosity --sleep-idle-seconds --keep "   \
+      "--cpu-moe-batch --image-min-tokens --image-max-tokens",                                     \
+      "VALUE", ON(SERVE), "*", NONE, "", "")                                                       \
+    Y("-np --parallel", "N", ON(SERVE), "auto|-1", PARALLEL, "0", "")                              \
+    Y("--reasoning-format", "NAME", ON(SERVE), "auto|deepseek", NONE, "",                          \
+      "thoughts are in "                                                                           \
+      "reasoning_content")                                                                         \
+    Y("--chat-template", "NAME", ON(SERVE), "gemma|gemma4", NONE, "",                              \
+      "Gemma 4's template is "                                                                     \
+      "built in: leave this out")                                                                  \
+    Y("--chat-template-file", "FILE", ON(SERVE), "", NONE, "",                                     \
+      "Gemma 4's template is built "                                                               \
+      "in: leave this out")                                                                        \
+    Y("--embedding --reranking --rerank", "", ON(SERVE), "", NONE, "",                             \
+      "carat "                                                                                     \
+      "answers text with text: there are no embeddings")                                           \
+    Y("--slot-save-path --path --api-prefix --lora --lora-scaled --control-vector", "VALUE",       \
+      ON(SERVE), "", NONE, "", "leave it out")                                                     \
     /* Other spellings of carat's own options. */                                                  \
     Y("-i --interactive -if --interactive-first", "", ON(RUN), "*", CONVERSATION, "on", "")        \
     Y("-i --interactive -if --interactive-first -cnv --conversation", "", ON(CHAT), "*", NONE, "", \
@@ -407,7 +476,7 @@
       "perplexity and --kl are what is scored")                                                    \
     Y("--ppl-stride", "N", ON(PERPLEXITY), "0", NONE, "", "chunks do not overlap: 0")              \
     Y("--host --port --api-key --alias", "VALUE", ON_TALK, "", NONE, "",                           \
-      "this version has no server")                                                                \
+      "`carat serve` has these")                                                                   \
     Y("--modelfile --license --parameters", "", ON(SHOW), "", NONE, "",                            \
       "carat show --kv lists what the file says")
 

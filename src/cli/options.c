@@ -285,6 +285,7 @@ static void set_defaults(struct options *o)
         v->text = spec->preset;
         if (is_whole(spec->kind)) v->integer = strtoll(spec->preset, NULL, 10);
         if (spec->kind == KIND_REAL) v->real = strtod(spec->preset, NULL);
+        if (spec->kind == KIND_MEMORY) memory_read_limit(spec->preset, &v->integer, &v->percent);
     }
 }
 

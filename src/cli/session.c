@@ -27,8 +27,8 @@ bool first_argument_is_model(const struct options *o)
 static void read_manner(struct session *s, const struct options *o)
 {
     s->is_auto = strcmp(named_backend(o), "auto") == 0;
-    s->tells_memory =
-        o->command == COMMAND_RUN || o->command == COMMAND_CHAT || o->command == COMMAND_BENCH;
+    s->tells_memory = o->command == COMMAND_RUN || o->command == COMMAND_CHAT ||
+                      o->command == COMMAND_SERVE || o->command == COMMAND_BENCH;
     s->is_verbose = s->tells_memory && opt_is_set(o, OPT_VERBOSE);
 }
 
@@ -104,12 +104,17 @@ static void tell_memory(void *user, const struct carat_memory *memory)
     buf_deinit(&text);
 }
 
+void session_tell(struct session *s, struct carat_engine_options *options)
+{
+    options->progress_user = s;
+    if (s->tells_memory) options->planned = tell_memory;
+}
+
 int session_start(struct session *s, const struct carat_engine_options *options,
                   struct carat_error *err)
 {
     struct carat_engine_options more = *options;
-    more.progress_user = s;
-    if (s->tells_memory) more.planned = tell_memory;
+    session_tell(s, &more);
     progress("starting", 0, 0);
     int status = carat_engine_open(&s->engine, s->model, &more, err);
     progress_end();

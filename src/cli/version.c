@@ -33,17 +33,37 @@ const char *version_build_type(void)
     return CARAT_BUILD_TYPE;
 }
 
+/* A list that the compiler puts together: each with a blank behind it. */
+#ifdef CARAT_HAVE_JSON
+#define JSON_LIBRARY "jansson "
+#else
+#define JSON_LIBRARY
+#endif
+#ifdef CARAT_HAVE_EDIT
+#define EDIT_LIBRARY "libedit "
+#else
+#define EDIT_LIBRARY
+#endif
+#ifdef CARAT_HAVE_HTTP
+#define HTTP_LIBRARY "libmicrohttpd "
+#else
+#define HTTP_LIBRARY
+#endif
+#ifdef CARAT_HAVE_TLS
+#define TLS_LIBRARY "gnutls "
+#else
+#define TLS_LIBRARY
+#endif
+#ifdef CARAT_HAVE_FETCH
+#define FETCH_LIBRARY "libcurl "
+#else
+#define FETCH_LIBRARY
+#endif
+
 const char *version_libraries(void)
 {
-#if defined(CARAT_HAVE_JSON) && defined(CARAT_HAVE_EDIT)
-    return "jansson libedit";
-#elif defined(CARAT_HAVE_JSON)
-    return "jansson";
-#elif defined(CARAT_HAVE_EDIT)
-    return "libedit";
-#else
-    return "none";
-#endif
+    static const char all[] = JSON_LIBRARY EDIT_LIBRARY HTTP_LIBRARY TLS_LIBRARY FETCH_LIBRARY "";
+    return all[0] ? all : "none";
 }
 
 int command_version(const struct options *o)

@@ -1,0 +1,186 @@
+/* carat serve: a model behind HTTP. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "cli/command.h"
+#include "cli/generate.h"
+#include "cli/session.h"
+#include "cli/setup.h"
+#include "cli/terminal.h"
+#include "cli/version.h"
+#include "server/log.h"
+#include "server/notify.h"
+#include "server/server.h"
+
+struct serving {
+    const struct options *o;
+    struct session session;
+    struct carat_engine_options engine;
+    struct server_options server;
+    struct buf alias, build, url;
+};
+
+/* The file's name without folder, ending and number of its part. */
+static void name_model(struct serving *v)
+{
+    const char *given = opt_text(v->o, OPT_ALIAS);
+    const char *path = buf_text(&v->session.path), *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    size_t n = strlen(name);
+    if (given && given[0]) {
+        buf_add_text(&v->alias, given);
+        return;
+    }
+    if (n > 5 && strcmp(name + n - 5, ".gguf") == 0) n -= 5;
+    if (n > 15 && strncmp(name + n - 15, "-00001-of-", 10) == 0) n -= 15;
+    buf_add(&v->alias, name, n);
+}
+
+/* As many sequences as are asked for; else four if they fit. */
+static void choose_sequences(struct serving *v)
+{
+    enum { USUAL = 4 };
+    struct carat_memory memory;
+    v->engine.n_seq = (int32_t)opt_int(v->o, OPT_PARALLEL);
+    if (v->engine.n_seq > 0) return;
+    v->engine.n_seq = USUAL;
+    if (carat_memory_estimate(v->session.model, &v->engine, &memory, NULL) != CARAT_OK)
+        v->engine.n_seq = 1;
+}
+
+static int read_sampling(struct serving *v, struct carat_error *err)
+{
+    struct generation *g = mem_alloc(1, sizeof *g);
+    if (!g) return err_no_memory(err, "options", sizeof *g);
+    int status = generation_read(g, v->o, v->session.model, err);
+    v->server.sampling = g->sampling;
+    mem_free(g);
+    return status;
+}
+
+static int read_http(const struct options *o, struct http_options *http, struct carat_error *err)
+{
+    const char *unix_path = opt_text(o, OPT_UNIX), *certificate = opt_text(o, OPT_TLS_CERT);
+    const char *key = opt_text(o, OPT_TLS_KEY);
+    bool has_certificate = opt_is_set(o, OPT_TLS_CERT), has_key = opt_is_set(o, OPT_TLS_KEY);
+    if (has_certificate != has_key)
+        return err_set(err, CARAT_EUSAGE, "serve: --tls-cert and --tls-key go together");
+    *http = (struct http_options){
+        .host = opt_is_set(o, OPT_UNIX) ? NULL : opt_text(o, OPT_HOST),
+        .unix_path = opt_is_set(o, OPT_UNIX) ? unix_path : NULL,
+        .port = (uint16_t)opt_int(o, OPT_PORT),
+        .certificate = has_certificate ? certificate : NULL,
+        .private_key = has_key ? key : NULL,
+        .connections_max = (int32_t)opt_int(o, OPT_MAX_CONNECTIONS),
+        .connections_per_client_max = (int32_t)opt_int(o, OPT_MAX_CONNECTIONS),
+        .header_bytes_max = 32 * 1024,
+        .body_bytes_max = (size_t)opt_int(o, OPT_MAX_BODY),
+        .header_seconds = 20,
+        .body_seconds = 30,
+        .write_seconds = 60,
+        .idle_seconds = 120,
+        .low_bytes = 64 * 1024,
+    };
+    return notify_listen_fd(&http->listen_fd, err);
+}
+
+/* "http://127.0.0.1:8080": for a person to click on. */
+static void name_address(struct serving *v, uint16_t port)
+{
+    const struct http_options *http = &v->server.http;
+    const char *scheme = http->certificate ? "https" : "http";
+    bool is_v6 = http->host && strchr(http->host, ':');
+    if (http->unix_path)
+        buf_printf(&v->url, "%s", http->unix_path);
+    else
+        buf_printf(&v->url, is_v6 ? "%s://[%s]:%d" : "%s://%s:%d", scheme, http->host, port);
+}
+
+static void on_ready(void *user, uint16_t port, const struct carat_setup *setup)
+{
+    struct serving *v = user;
+    struct buf line = {0};
+    progress_end();
+    setup_add_line(&line, setup);
+    note("%s", buf_text(&line));
+    name_address(v, port);
+    note("%s answers on %s", buf_text(&v->alias), buf_text(&v->url));
+    buf_deinit(&line);
+}
+
+static void read_guard(const struct options *o, struct guard_options *guard)
+{
+    const struct option_value *keys = &o->values[OPT_API_KEY];
+    const struct option_value *hosts = &o->values[OPT_ALLOWED_HOST];
+    const struct option_value *origins = &o->values[OPT_CORS_ORIGIN];
+    *guard = (struct guard_options){
+        .keys = keys->list,
+        .n_keys = keys->n_list,
+        .key_file = opt_is_set(o, OPT_API_KEY_FILE) ? opt_text(o, OPT_API_KEY_FILE) : NULL,
+        .allowed_hosts = hosts->list,
+        .n_allowed_hosts = hosts->n_list,
+        .origins = origins->list,
+        .n_origins = origins->n_list,
+        .requests_per_key = (int32_t)opt_int(o, OPT_KEY_REQUESTS),
+    };
+}
+
+static int read_options(struct serving *v, struct carat_error *err)
+{
+    const struct options *o = v->o;
+    struct server_options *s = &v->server;
+    name_model(v);
+    buf_printf(&v->build, "carat-%s-%s", CARAT_VERSION, version_commit());
+    v->engine = engine_options(o);
+    choose_sequences(v);
+    session_tell(&v->session, &v->engine);
+    *s = (struct server_options){
+        .model = v->session.model,
+        .alias = buf_text(&v->alias),
+        .build = buf_text(&v->build),
+        .engines = &v->engine,
+        .n_engines = 1,
+        .queue_max = (int32_t)opt_int(o, OPT_MAX_QUEUE),
+        .request_seconds = opt_real(o, OPT_TIMEOUT),
+        .ping_seconds = opt_real(o, OPT_PING),
+        .shutdown_seconds = opt_real(o, OPT_SHUTDOWN_TIMEOUT),
+        .is_strict_model = opt_is_set(o, OPT_STRICT_MODEL),
+        .is_metrics_open = opt_is_set(o, OPT_METRICS_OPEN),
+        .user = v,
+        .on_ready = on_ready,
+    };
+    TRY(read_sampling(v, err));
+    TRY(read_http(o, &s->http, err));
+    read_guard(o, &s->guard);
+    s->guard.is_local = guard_is_local(&s->http);
+    s->is_insecure = opt_is_set(o, OPT_INSECURE);
+    return CARAT_OK;
+}
+
+static void open_log(const struct options *o)
+{
+    bool is_json = strcmp(opt_text(o, OPT_LOG_FORMAT), "json") == 0;
+    enum log_level least = opt_is_set(o, OPT_VERBOSE) ? LOG_DEBUG
+                           : terminal_is_quiet()      ? LOG_WARN
+                                                      : LOG_INFO;
+    log_open(is_json ? LOG_JSON : LOG_TEXT, least);
+}
+
+int command_serve(const struct options *o)
+{
+    struct serving v = {.o = o};
+    struct carat_error err = {0};
+    int signal_number = 0;
+    open_log(o);
+    int status = session_open(&v.session, o, &err);
+    if (status == CARAT_OK) status = no_more_arguments(o, v.session.next_argument, &err);
+    if (status == CARAT_OK) status = read_options(&v, &err);
+    if (status == CARAT_OK) status = server_run(&v.server, &signal_number, &err);
+    progress_end();
+    session_close(&v.session);
+    buf_deinit(&v.alias);
+    buf_deinit(&v.build);
+    buf_deinit(&v.url);
+    if (status != CARAT_OK) return report(&err);
+    return signal_number ? 128 + signal_number : 0;
+}

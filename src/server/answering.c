@@ -1,0 +1,298 @@
+#include "server/answering.h"
+
+#include <string.h>
+
+#include "base/os.h"
+#include "server/respond.h"
+
+/* ---- Bytes of a stream ------------------------------------------------------------------- */
+
+static void send_out(struct service *s, struct call *c)
+{
+    if (s->out.length == 0 || !c->q) return;
+    http_add(c->q, s->out.data, s->out.length);
+    c->bytes_out += s->out.length;
+    c->last_sent = os_seconds();
+    buf_clear(&s->out);
+}
+
+static void begin_stream(struct service *s, struct call *c)
+{
+    respond_stream(c, reply_content_type(c->reply));
+    s->n_streams++;
+    buf_clear(&s->out);
+    reply_begin(c->reply, &s->out);
+    c->last_sent = os_seconds();
+    send_out(s, c);
+}
+
+/* ---- Ends -------------------------------------------------------------------------------- */
+
+bool answering_is_over(const struct call *c)
+{
+    for (int32_t i = 0; i < c->n_answers; i++)
+        if (c->answers[i].is_submitted && !c->answers[i].is_done) return false;
+    return true;
+}
+
+static void cancel_job(struct service *s, struct generation *g)
+{
+    if (!g->is_submitted || g->is_done || g->is_cancelled) return;
+    g->is_cancelled = true;
+    replicas_cancel(s->replicas, &g->job);
+}
+
+static void cancel_jobs(struct service *s, struct call *c)
+{
+    for (int32_t i = 0; i < c->n_answers; i++) cancel_job(s, &c->answers[i]);
+}
+
+static void count_cancel(struct service *s, const struct call *c)
+{
+    enum metrics_count what = METRICS_CANCELLED_QUEUE;
+    for (int32_t i = 0; i < c->n_answers; i++) {
+        if (c->answers[i].phase == GENERATION_PROMPT && what == METRICS_CANCELLED_QUEUE)
+            what = METRICS_CANCELLED_PROMPT;
+        if (c->answers[i].phase == GENERATION_DECODE) what = METRICS_CANCELLED_DECODE;
+    }
+    metrics_add(s->metrics, c->is_blocked ? METRICS_CANCELLED_WRITE : what, 1);
+}
+
+void answering_cancel(struct service *s, struct call *c)
+{
+    if (c->stage == CALL_RUNNING) {
+        count_cancel(s, c);
+        c->finish = "cancelled";
+        c->stage = CALL_ENDING;
+    }
+    cancel_jobs(s, c);
+}
+
+void answering_fail(struct service *s, struct call *c, const struct api_error *error)
+{
+    cancel_jobs(s, c);
+    c->finish = c->finish[0] ? c->finish : "error";
+    c->has_failed = true;
+    if (!c->is_stream) {
+        respond_error(c, error);
+        return;
+    }
+    c->stage = CALL_ENDING;
+    if (!c->q) return;
+    buf_clear(&s->out);
+    reply_fail(c->reply, error, &s->out);
+    send_out(s, c);
+    http_end(c->q, false);
+}
+
+/* An answer that an engine gave up. */
+static void fail_by_job(struct service *s, struct call *c, const struct generation *g)
+{
+    const struct carat_error *err = g->done.error;
+    struct api_error error;
+    c->finish = generation_finish_name(g);
+    if (g->done.finish == CARAT_FINISH_DEADLINE) {
+        error = api_error_make(504, "timeout",
+                               "the answer took longer than the %.0f seconds that a request may",
+                               s->options->request_seconds);
+    } else if (g->done.finish == CARAT_FINISH_CANCELLED) {
+        error = api_error_make(503, "shutting_down", "the server ends before the answer does");
+    } else {
+        error = err ? api_error_from(err)
+                    : api_error_make(500, NULL, "the engine gave this request up");
+    }
+    answering_fail(s, c, &error);
+}
+
+static void tell_answer(struct service *s, struct call *c, const struct generation *g)
+{
+    const struct reply_usage usage = generation_usage(g);
+    double now = os_seconds();
+    if (c->finish[0] == '\0') c->finish = generation_finish_name(g);
+    const struct metrics_answer answer = {
+        .finish = generation_finish_name(g),
+        .n_prompt = usage.n_prompt,
+        .n_cached = usage.n_cached,
+        .n_generated = usage.n_generated,
+        .queue = usage.queue_seconds,
+        .prefill = usage.prefill_seconds,
+        .decode = usage.decode_seconds,
+        .first_token = g->first_seconds > 0 ? g->first_seconds - c->received : 0,
+        .whole = now - c->received,
+    };
+    metrics_answer(s->metrics, &answer);
+}
+
+/* The whole reply, or the end of the stream. */
+static void finish(struct service *s, struct call *c)
+{
+    reply_finish(c->reply, &s->out);
+    if (s->out.failed) {
+        struct api_error error = api_error_make(500, NULL, "the reply does not fit in memory");
+        answering_fail(s, c, &error);
+        return;
+    }
+    c->stage = CALL_ENDING;
+    if (!c->is_stream) {
+        respond_bytes(c, 200, reply_content_type(c->reply), buf_text(&s->out), s->out.length);
+        return;
+    }
+    send_out(s, c);
+    http_end(c->q, true);
+}
+
+/* ---- Events ------------------------------------------------------------------------------ */
+
+/* Takes and forgets. */
+static void take_rest(struct service *s, struct generation *g)
+{
+    struct job_event events[4];
+    size_t n;
+    while (!g->is_done && (n = replicas_take(s->replicas, &g->job, events, 4)) > 0)
+        for (size_t i = 0; i < n; i++)
+            if (events[i].kind == JOB_DONE) {
+                g->done = events[i];
+                g->is_done = true;
+            }
+}
+
+static bool has_room(const struct service *s, const struct call *c)
+{
+    return !c->is_stream || http_unsent(c->q) + s->out.length < UNSENT_MAX;
+}
+
+static int take_event(struct service *s, struct call *c, struct generation *g,
+                      const struct job_event *event, struct carat_error *err)
+{
+    double last = g->last_seconds;
+    TRY(generation_push(g, event, c->reply, &s->out, err));
+    if (event->kind == JOB_TOKEN && last > 0) metrics_token_gap(s->metrics, event->seconds - last);
+    if (g->is_over) cancel_job(s, g);
+    return CARAT_OK;
+}
+
+/* Up to what there is, or what the client can take. */
+static int take_events(struct service *s, struct call *c, struct generation *g,
+                       struct carat_error *err)
+{
+    enum { AT_ONCE = 8 };
+    struct job_event events[AT_ONCE];
+    size_t n = AT_ONCE;
+    while (!g->is_done && n == AT_ONCE) {
+        c->is_blocked = !has_room(s, c);
+        if (c->is_blocked) break;
+        n = replicas_take(s->replicas, &g->job, events, AT_ONCE);
+        for (size_t i = 0; i < n; i++) TRY(take_event(s, c, g, &events[i], err));
+    }
+    return CARAT_OK;
+}
+
+static int end_answer(struct service *s, struct call *c, struct generation *g,
+                      struct carat_error *err)
+{
+    c->n_done++;
+    tell_answer(s, c, g);
+    if (generation_has_failed(g)) {
+        fail_by_job(s, c, g);
+        return CARAT_OK;
+    }
+    return generation_end(g, c->reply, &s->out, err);
+}
+
+void answering_pump(struct service *s, struct call *c)
+{
+    struct carat_error err = {0};
+    int status = CARAT_OK;
+    buf_clear(&s->out);
+    for (int32_t i = 0; i < c->n_answers; i++) {
+        struct generation *g = &c->answers[i];
+        if (!g->is_submitted || g->is_done) continue;
+        if (c->stage != CALL_RUNNING) {
+            take_rest(s, g);
+            continue;
+        }
+        status = take_events(s, c, g, &err);
+        if (status == CARAT_OK && g->is_done) status = end_answer(s, c, g, &err);
+        if (status == CARAT_OK && s->out.failed)
+            status = err_no_memory(&err, "reply", s->out.length);
+        if (status != CARAT_OK) {
+            struct api_error error = api_error_from(&err);
+            answering_fail(s, c, &error);
+        }
+    }
+    if (c->stage != CALL_RUNNING) return;
+    if (c->n_done == c->n_answers)
+        finish(s, c);
+    else
+        send_out(s, c);
+}
+
+/* ---- Beginning ---------------------------------------------------------------------------- */
+
+static int submit_jobs(struct service *s, struct call *c, struct carat_error *err)
+{
+    for (int32_t i = 0; i < c->n_answers; i++) {
+        TRY(replicas_submit(s->replicas, &c->answers[i].job, err));
+        c->answers[i].is_submitted = true;
+    }
+    return CARAT_OK;
+}
+
+/* ollama: an answer without a question. */
+static void reply_unload(struct service *s, struct call *c)
+{
+    const struct reply_done done = {.end = REPLY_STOP};
+    buf_clear(&s->out);
+    reply_begin(c->reply, &s->out);
+    reply_answer_done(c->reply, 0, &done, &s->out);
+    reply_finish(c->reply, &s->out);
+    respond_bytes(c, 200, reply_content_type(c->reply), buf_text(&s->out), s->out.length);
+}
+
+void answering_begin(struct service *s, struct call *c)
+{
+    struct carat_error err = {0};
+    if (c->ask.has_billing_line) metrics_add(s->metrics, METRICS_BILLING_LINES, 1);
+    if (c->n_answers == 0) {
+        reply_unload(s, c);
+        return;
+    }
+    int status = submit_jobs(s, c, &err);
+    if (status != CARAT_OK) {
+        struct api_error error = api_error_from(&err);
+        if (status == CARAT_EBUSY) {
+            metrics_add(s->metrics, METRICS_QUEUE_REJECTED, 1);
+            error = api_error_make(429, "queue_full", "%d requests wait already, no more are taken",
+                                   s->options->queue_max);
+            error.retry_after = 1;
+        }
+        answering_fail(s, c, &error);
+        return;
+    }
+    c->stage = CALL_RUNNING;
+    if (c->ask.is_stream)
+        begin_stream(s, c);
+    else {
+        buf_clear(&s->out);
+        reply_begin(c->reply, &s->out);
+    }
+}
+
+void answering_tick(struct service *s, struct call *c, double now)
+{
+    enum { PATIENCE = 5 }; /* seconds that the engine has to end it by itself */
+    double limit = s->options->request_seconds, ping = s->options->ping_seconds;
+    if (c->stage != CALL_RUNNING) return;
+    if (limit > 0 && now - c->received > limit + PATIENCE) {
+        struct api_error error = api_error_make(
+            504, "timeout", "the answer took longer than the %.0f seconds that a request may",
+            limit);
+        c->finish = "deadline";
+        answering_fail(s, c, &error);
+        return;
+    }
+    if (!c->is_stream || ping <= 0 || now - c->last_sent < ping) return;
+    buf_clear(&s->out);
+    reply_ping(c->reply, &s->out);
+    send_out(s, c);
+}

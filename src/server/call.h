@@ -1,0 +1,67 @@
+/* A request from its headers to the last byte of its reply, whatever it asks for.
+ *
+ * The thread of the server owns all calls. It hands one to a worker, which gives it back through
+ * the inbox; in between only `is_gone` may be touched. Jobs are with the replicas until their DONE
+ * was taken; news of them, too, put the call into the inbox. So a call is freed when the client is
+ * gone, no worker has it, and all its jobs are done. */
+#ifndef SERVER_CALL_H
+#define SERVER_CALL_H
+
+#include <stdatomic.h>
+
+#include "server/generation.h"
+#include "server/guard.h"
+#include "server/http.h"
+#include "server/inbox.h"
+#include "server/routes.h"
+#include "server/workers.h"
+
+enum call_stage {
+    CALL_READING,   /* its body */
+    CALL_AT_WORKER, /* queued there, or worked on */
+    CALL_RUNNING,   /* has jobs */
+    CALL_ENDING     /* the reply is given, jobs may still be about to end */
+};
+
+struct call {
+    struct call *next, *previous; /* of all calls */
+    struct news news;
+    struct work work;
+    struct http_request *q; /* NULL: on_closed has been */
+    const struct route *route;
+    enum call_stage stage;
+    atomic_bool is_gone; /* the client: a worker need not go on */
+    char id[65];         /* the client's own, if it gave one */
+    char unique[33];
+    char client[64], method[16];
+    enum api_family family;
+    int status; /* of the reply; 0: none yet */
+    size_t bytes_in, bytes_out;
+    struct guard_pass pass;
+    bool is_counted;        /* by the guard, as one of its key's */
+    double began, received; /* os_seconds(): headers, last byte of the body */
+
+    /* A worker's. */
+    struct buf body; /* of the request; later of the reply to a TEXT route */
+    struct ask ask;
+    struct prompts prompts;
+    carat_grammar *grammar; /* NULL: none */
+    struct generation *answers;
+    int32_t n_answers;
+    struct reply *reply;
+    struct api_error error;
+    bool has_failed; /* with `error` */
+
+    /* While it runs. */
+    int32_t n_done;
+    bool is_stream;  /* the reply has begun, bit by bit */
+    bool is_blocked; /* the client reads too slowly: on_room goes on */
+    double last_sent, first_token;
+    const char *finish; /* of the first answer; for log and metrics; "" */
+};
+
+/* NULL: out of memory. Its id is the client's x-request-id if that is [A-Za-z0-9._-]{1,64}. */
+struct call *call_open(struct http_request *q);
+void call_close(struct call *c);
+
+#endif

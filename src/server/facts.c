@@ -1,0 +1,244 @@
+#include "server/facts.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/json_writer.h"
+
+static void put_text(struct json *j, const char *key, const char *text)
+{
+    json_key(j, key);
+    json_put_string(j, text);
+}
+
+static void put_int(struct json *j, const char *key, int64_t value)
+{
+    json_key(j, key);
+    json_int(j, value);
+}
+
+static void put_real(struct json *j, const char *key, double value)
+{
+    json_key(j, key);
+    json_double(j, value);
+}
+
+static void put_bool(struct json *j, const char *key, bool value)
+{
+    json_key(j, key);
+    json_bool(j, value);
+}
+
+static void begin(struct json *j, const char *key)
+{
+    json_key(j, key);
+    json_begin_object(j);
+}
+
+static void put_list(struct json *j, const char *key, const char *const *texts)
+{
+    json_key(j, key);
+    json_begin_array(j);
+    for (; *texts; texts++) json_put_string(j, *texts);
+    json_end_array(j);
+}
+
+void facts_health(const char *status, struct buf *out)
+{
+    struct json j = {.out = out};
+    json_begin_object(&j);
+    put_text(&j, "status", status);
+    json_end_object(&j);
+    buf_add_char(out, '\n');
+}
+
+/* ---- OpenAI ----------------------------------------------------------------------------- */
+
+static void put_model(struct json *j, const struct facts *f)
+{
+    const struct carat_model_info *info = carat_model_info(f->model);
+    json_begin_object(j);
+    put_text(j, "id", f->alias);
+    put_text(j, "object", "model");
+    put_int(j, "created", f->since);
+    put_text(j, "owned_by", "carat");
+    put_text(j, "display_name", info->name[0] ? info->name : f->alias);
+    put_int(j, "max_model_len", f->n_ctx);
+    begin(j, "meta");
+    put_int(j, "n_ctx", f->n_ctx);
+    put_int(j, "n_ctx_train", info->n_ctx_train);
+    put_int(j, "n_params", info->n_params);
+    put_int(j, "n_vocab", info->n_vocab);
+    put_int(j, "n_embd", info->n_embd);
+    put_int(j, "size", (int64_t)info->file_bytes);
+    put_text(j, "quant", info->quantisation);
+    json_end_object(j);
+    json_end_object(j);
+}
+
+void facts_model(const struct facts *f, struct buf *out)
+{
+    struct json j = {.out = out};
+    put_model(&j, f);
+    buf_add_char(out, '\n');
+}
+
+void facts_models(const struct facts *f, struct buf *out)
+{
+    struct json j = {.out = out};
+    json_begin_object(&j);
+    put_text(&j, "object", "list");
+    json_key(&j, "data");
+    json_begin_array(&j);
+    put_model(&j, f);
+    json_end_array(&j);
+    put_bool(&j, "has_more", false);
+    json_end_object(&j);
+    buf_add_char(out, '\n');
+}
+
+/* ---- llama-server ----------------------------------------------------------------------- */
+
+static void put_sampling(struct json *j, const struct carat_sampling *p)
+{
+    put_real(j, "temperature", (double)p->temperature);
+    put_int(j, "top_k", p->top_k);
+    put_real(j, "top_p", p->top_p > 0 ? (double)p->top_p : 1);
+    put_real(j, "min_p", (double)p->min_p);
+    put_real(j, "repeat_penalty", p->repeat_penalty > 0 ? (double)p->repeat_penalty : 1);
+    put_real(j, "presence_penalty", (double)p->presence_penalty);
+    put_real(j, "frequency_penalty", (double)p->frequency_penalty);
+    put_int(j, "repeat_last_n", p->repeat_last_n);
+}
+
+void facts_props(const struct facts *f, struct buf *out)
+{
+    struct json j = {.out = out};
+    json_begin_object(&j);
+    begin(&j, "default_generation_settings");
+    put_int(&j, "n_ctx", f->n_ctx);
+    begin(&j, "params");
+    put_sampling(&j, &f->sampling);
+    json_end_object(&j);
+    json_end_object(&j);
+    put_int(&j, "total_slots", f->n_seq);
+    put_text(&j, "model_alias", f->alias);
+    put_text(&j, "build_info", f->build);
+    begin(&j, "modalities");
+    put_bool(&j, "vision", false);
+    put_bool(&j, "audio", false);
+    json_end_object(&j);
+    put_bool(&j, "is_sleeping", false);
+    json_end_object(&j);
+    buf_add_char(out, '\n');
+}
+
+/* Which sequence a request has is the engine's business, so busy slots are told as the first. */
+void facts_slots(const struct facts *f, struct buf *out)
+{
+    struct json j = {.out = out};
+    json_begin_array(&j);
+    for (int32_t i = 0; i < f->n_seq; i++) {
+        json_begin_object(&j);
+        put_int(&j, "id", i);
+        put_int(&j, "n_ctx", f->n_ctx);
+        put_bool(&j, "is_processing", i < f->n_busy);
+        json_end_object(&j);
+    }
+    json_end_array(&j);
+    buf_add_char(out, '\n');
+}
+
+/* ---- ollama ----------------------------------------------------------------------------- */
+
+static void time_text(int64_t seconds, char out[32])
+{
+    time_t t = (time_t)seconds;
+    struct tm parts;
+    gmtime_r(&t, &parts);
+    strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &parts);
+}
+
+static void put_details(struct json *j, const struct facts *f)
+{
+    static const char *const families[] = {"gemma4", NULL};
+    const struct carat_model_info *info = carat_model_info(f->model);
+    char size[32];
+    bool is_big = info->n_params >= 1000000000;
+    snprintf(size, sizeof size, "%.1f%c", (double)info->n_params / (is_big ? 1e9 : 1e6),
+             is_big ? 'B' : 'M');
+    begin(j, "details");
+    put_text(j, "parent_model", "");
+    put_text(j, "format", "gguf");
+    put_text(j, "family", families[0]);
+    put_list(j, "families", families);
+    put_text(j, "parameter_size", size);
+    put_text(j, "quantization_level", info->quantisation);
+    json_end_object(j);
+}
+
+void facts_tags(const struct facts *f, bool is_running, struct buf *out)
+{
+    const struct carat_model_info *info = carat_model_info(f->model);
+    struct json j = {.out = out};
+    char since[32];
+    time_text(f->since, since);
+    json_begin_object(&j);
+    json_key(&j, "models");
+    json_begin_array(&j);
+    json_begin_object(&j);
+    put_text(&j, "name", f->alias);
+    put_text(&j, "model", f->alias);
+    put_text(&j, "modified_at", since);
+    put_int(&j, "size", (int64_t)info->file_bytes);
+    put_text(&j, "digest", "");
+    put_details(&j, f);
+    if (is_running) { /* for ever: the model stays loaded as long as the server runs */
+        put_text(&j, "expires_at", "9999-12-31T23:59:59Z");
+        put_int(&j, "size_vram", (int64_t)info->file_bytes);
+        put_int(&j, "context_length", f->n_ctx);
+    }
+    json_end_object(&j);
+    json_end_array(&j);
+    json_end_object(&j);
+    buf_add_char(out, '\n');
+}
+
+void facts_show(const struct facts *f, struct buf *out)
+{
+    static const char *const capabilities[] = {"completion", "tools", "thinking", NULL};
+    const struct carat_model_info *info = carat_model_info(f->model);
+    struct json j = {.out = out};
+    char since[32];
+    time_text(f->since, since);
+    json_begin_object(&j);
+    put_text(&j, "modelfile", "");
+    put_text(&j, "parameters", "");
+    put_text(&j, "template", "");
+    put_details(&j, f);
+    begin(&j, "model_info");
+    put_text(&j, "general.architecture", "gemma4");
+    put_text(&j, "general.basename", info->name[0] ? info->name : f->alias);
+    put_int(&j, "general.parameter_count", info->n_params);
+    put_int(&j, "gemma4.context_length", f->n_ctx);
+    put_int(&j, "gemma4.embedding_length", info->n_embd);
+    put_int(&j, "gemma4.block_count", info->n_layer);
+    json_end_object(&j);
+    put_list(&j, "capabilities", capabilities);
+    put_text(&j, "modified_at", since);
+    json_end_object(&j);
+    buf_add_char(out, '\n');
+}
+
+/* Clients compare this with the version of ollama that they need, so it is that of the API which is
+ * spoken here. */
+void facts_version(struct buf *out)
+{
+    struct json j = {.out = out};
+    json_begin_object(&j);
+    put_text(&j, "version", "0.12.6");
+    put_text(&j, "carat", carat_version());
+    json_end_object(&j);
+    buf_add_char(out, '\n');
+}

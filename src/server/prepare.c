@@ -1,0 +1,140 @@
+#include "server/prepare.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "server/pieces.h"
+#include "server/texts.h"
+
+static struct ask_limits limits_of(enum api api)
+{
+    return (struct ask_limits){
+        .n_max = api == API_COMPLETIONS ? 64 : 8,
+        .messages_max = 10000,
+        .tools_max = 1024,
+        .stops_max = 16,
+    };
+}
+
+static int check_model(const struct service *s, const struct ask *ask, struct carat_error *err)
+{
+    const char *alias = s->options->alias;
+    if (!s->options->is_strict_model || ask->model[0] == '\0' || strcmp(ask->model, alias) == 0)
+        return CARAT_OK;
+    err_set(err, CARAT_EUSAGE, "model: \"%s\" expected, \"%.100s\" found", alias, ask->model);
+    err_hint(err, "GET /v1/models lists what is served here");
+    return CARAT_EUSAGE;
+}
+
+static int check_bias(const struct service *s, const struct ask *ask, struct carat_error *err)
+{
+    int32_t n_vocab = carat_model_info(s->options->model)->n_vocab;
+    for (size_t i = 0; i < ask->request.n_bias; i++)
+        if (ask->request.bias[i].id >= n_vocab)
+            return err_set(err, CARAT_EUSAGE, "logit_bias: token id %d, the vocabulary has 0 to %d",
+                           ask->request.bias[i].id, n_vocab - 1);
+    return CARAT_OK;
+}
+
+static void set_job(const struct service *s, struct call *c, struct generation *g)
+{
+    struct carat_request *r = &g->job.request;
+    g->job.user = c;
+    r->deadline_seconds = s->options->request_seconds;
+    r->fairness_key = c->pass.fairness;
+    r->cache_salt = c->pass.salt;
+}
+
+static int open_answers(const struct service *s, struct call *c, struct carat_error *err)
+{
+    int32_t n = c->ask.n * (int32_t)c->prompts.n;
+    c->answers = mem_alloc((size_t)n, sizeof *c->answers);
+    if (!c->answers) return err_no_memory(err, "answers", (size_t)n * sizeof *c->answers);
+    for (int32_t i = 0; i < n; i++) {
+        const struct prompt *prompt = &c->prompts.items[i / c->ask.n];
+        TRY(generation_open(&c->answers[i], s->options->model, &c->ask, prompt, c->grammar, i,
+                            err));
+        set_job(s, c, &c->answers[i]);
+        c->n_answers = i + 1;
+    }
+    return CARAT_OK;
+}
+
+/* An echo of ids is the text that they stand for. */
+static int fill_echo(const struct service *s, struct ask *ask, struct carat_error *err)
+{
+    for (size_t i = 0; ask->wants_echo && i < ask->n_prompts; i++) {
+        struct ask_prompt *p = &ask->prompts[i];
+        struct buf text = {0};
+        if (!p->ids) continue;
+        int status = pieces_text(s->options->model, p->ids, p->n_ids, &text, err);
+        p->length = text.length;
+        p->text = arena_copy_text(&ask->request.json.arena, buf_text(&text), text.length);
+        buf_deinit(&text);
+        if (status != CARAT_OK) return status;
+        if (!p->text) return err_no_memory(err, "prompt", p->length);
+    }
+    return CARAT_OK;
+}
+
+static int open_reply(const struct service *s, struct call *c, struct carat_error *err)
+{
+    size_t n_prompt = 0;
+    for (size_t i = 0; i < c->prompts.n; i++) n_prompt += c->prompts.items[i].n;
+    TRY(fill_echo(s, &c->ask, err));
+    const struct reply_facts facts = {
+        .id = c->unique,
+        .n_prompt = (int32_t)n_prompt,
+        .model = c->ask.model[0] ? c->ask.model : s->options->alias,
+        .created = time(NULL),
+        .fingerprint = s->options->build,
+    };
+    return reply_open(&c->reply, &c->ask, &facts, err);
+}
+
+static int prepare_answer(const struct service *s, struct call *c, struct carat_error *err)
+{
+    const carat_model *model = s->options->model;
+    const enum api api = (enum api)c->route->part;
+    const struct ask_limits limits = limits_of(api);
+    int32_t n_prompt = 0;
+    TRY(ask_read(&c->ask, api, buf_text(&c->body), c->body.length, &s->options->sampling, &limits,
+                 err));
+    buf_deinit(&c->body);
+    TRY(check_model(s, &c->ask, err));
+    TRY(check_bias(s, &c->ask, err));
+    if (!c->ask.is_unload) {
+        int status = prompts_make(&c->prompts, model, &c->ask, s->n_ctx, &n_prompt, err);
+        c->error.n_prompt = n_prompt;
+        if (status != CARAT_OK) return status;
+        TRY(carat_grammar_open_chat(&c->grammar, model, &c->ask.request.root, err));
+        TRY(open_answers(s, c, err));
+    }
+    return open_reply(s, c, err);
+}
+
+/* The reply takes the place of the body. */
+static int prepare_text(const struct service *s, struct call *c, struct carat_error *err)
+{
+    enum text_kind kind = (enum text_kind)c->route->part;
+    const struct ask_limits limits = limits_of(API_CHAT);
+    struct buf out = {0};
+    int status = texts_answer(kind, s->options->model, &limits, s->n_ctx, &c->body, &out, err);
+    buf_deinit(&c->body);
+    c->body = out;
+    return status;
+}
+
+void prepare_call(const struct service *s, struct call *c)
+{
+    struct carat_error err = {0};
+    if (atomic_load(&c->is_gone)) return;
+    int status =
+        c->route->kind == ROUTE_TEXT ? prepare_text(s, c, &err) : prepare_answer(s, c, &err);
+    if (status == CARAT_OK) return;
+    int32_t n_prompt = c->error.n_prompt;
+    c->has_failed = true;
+    c->error = api_error_from(&err);
+    if (status == CARAT_ECONTEXT && n_prompt > 0) c->error = api_error_context(n_prompt, s->n_ctx);
+}

@@ -1,0 +1,100 @@
+#include "server/respond.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/os.h"
+
+enum { FIELDS_MAX = 24 };
+
+struct fields {
+    struct http_field items[FIELDS_MAX];
+    size_t n;
+    char timing[192], retry[16];
+};
+
+static void add(struct fields *f, const char *name, const char *value)
+{
+    if (f->n < FIELDS_MAX) f->items[f->n++] = (struct http_field){name, value};
+}
+
+/* What is known of times: of a stream only what was before its first byte. */
+static void add_timing(struct fields *f, const struct call *c)
+{
+    const struct job_event *done = c->n_answers > 0 ? &c->answers[0].done : NULL;
+    double before = os_seconds() - c->received;
+    if (c->n_answers == 0) return;
+    if (c->answers[0].is_done)
+        snprintf(f->timing, sizeof f->timing,
+                 "queue;dur=%.1f, prefill;dur=%.1f, decode;dur=%.1f, total;dur=%.1f",
+                 done->queue_seconds * 1e3, done->prefill_seconds * 1e3, done->decode_seconds * 1e3,
+                 before * 1e3);
+    else
+        snprintf(f->timing, sizeof f->timing, "prepare;dur=%.1f", before * 1e3);
+    add(f, "Server-Timing", f->timing);
+}
+
+static void add_all(struct fields *f, const struct call *c, const char *type)
+{
+    f->n = 0;
+    if (type) add(f, "Content-Type", type);
+    add(f, "x-request-id", c->id);
+    add(f, "X-Content-Type-Options", "nosniff");
+    for (size_t i = 0; i < c->pass.n_fields; i++)
+        add(f, c->pass.fields[i].name, c->pass.fields[i].value);
+    add_timing(f, c);
+}
+
+void respond_fields(struct call *c, int status, const char *type, const struct http_field *more,
+                    size_t n_more, const char *body, size_t length)
+{
+    struct fields f;
+    c->stage = CALL_ENDING;
+    if (!c->q) return;
+    c->status = status;
+    c->bytes_out = length;
+    add_all(&f, c, type);
+    for (size_t i = 0; i < n_more; i++) add(&f, more[i].name, more[i].value);
+    http_reply(c->q, status, f.items, f.n, body, length);
+}
+
+void respond_bytes(struct call *c, int status, const char *type, const char *body, size_t length)
+{
+    respond_fields(c, status, type, NULL, 0, body, length);
+}
+
+void respond_json(struct call *c, int status, const struct buf *body)
+{
+    if (body->failed) {
+        struct api_error error = api_error_make(500, NULL, "the reply does not fit in memory");
+        respond_error(c, &error);
+        return;
+    }
+    respond_bytes(c, status, "application/json", buf_text(body), body->length);
+}
+
+void respond_error(struct call *c, const struct api_error *error)
+{
+    struct buf body = {0};
+    char seconds[16];
+    struct http_field more[2];
+    size_t n = 0;
+    api_error_body(error, c->family, c->id, &body);
+    snprintf(seconds, sizeof seconds, "%d", error->retry_after);
+    if (error->retry_after > 0) more[n++] = (struct http_field){"Retry-After", seconds};
+    if (error->status == 401) more[n++] = (struct http_field){"WWW-Authenticate", "Bearer"};
+    respond_fields(c, error->status, "application/json", more, n, buf_text(&body), body.length);
+    buf_deinit(&body);
+}
+
+void respond_stream(struct call *c, const char *type)
+{
+    struct fields f;
+    if (!c->q) return;
+    c->status = 200;
+    c->is_stream = true;
+    add_all(&f, c, type);
+    add(&f, "Cache-Control", "no-cache");
+    add(&f, "X-Accel-Buffering", "no");
+    http_stream(c->q, 200, f.items, f.n);
+}

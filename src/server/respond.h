@@ -1,0 +1,17 @@
+/* Replies with the fields that all have: x-request-id, what the guard adds, how long it took. */
+#ifndef SERVER_RESPOND_H
+#define SERVER_RESPOND_H
+
+#include "server/call.h"
+
+/* Nothing happens when the client is gone. After each the call is ENDING, except respond_stream. */
+void respond_bytes(struct call *c, int status, const char *type, const char *body, size_t length);
+/* With further fields. */
+void respond_fields(struct call *c, int status, const char *type, const struct http_field *more,
+                    size_t n_more, const char *body, size_t length);
+void respond_json(struct call *c, int status, const struct buf *body);
+void respond_error(struct call *c, const struct api_error *error);
+/* Begins a reply that comes bit by bit. */
+void respond_stream(struct call *c, const char *type);
+
+#endif

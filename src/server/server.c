@@ -1,0 +1,302 @@
+#include "server/server.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/os.h"
+#include "server/dispatch.h"
+#include "server/log.h"
+#include "server/notify.h"
+#include "server/prepare.h"
+#include "server/replicas.h"
+
+enum { N_WORKERS = 2, LAST_WORDS = 2 }; /* seconds that error events have to reach their clients */
+
+/* ---- Signals: flags, and a wake-up -------------------------------------------------------- */
+
+static volatile sig_atomic_t n_ends, end_signal, n_hangups, is_loading;
+static struct http *volatile woken;
+
+static void on_end(int number)
+{
+    n_ends++;
+    end_signal = number;
+    if (n_ends > 1 && is_loading) _exit(128 + number); /* opening an engine cannot be ended */
+    if (woken) http_wake(woken);
+}
+
+static void on_hangup(int number)
+{
+    (void)number;
+    n_hangups++;
+    if (woken) http_wake(woken);
+}
+
+static void take_signals(struct http *h)
+{
+    struct sigaction action = {.sa_flags = SA_RESTART};
+    woken = h;
+    action.sa_handler = on_end;
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    action.sa_handler = on_hangup;
+    sigaction(SIGHUP, &action, NULL);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, NULL);
+}
+
+/* ---- The server, seen from its own thread -------------------------------------------------- */
+
+struct server {
+    struct service service;
+    pthread_t loader;
+    bool has_loader;
+    atomic_bool is_loaded; /* the loader is through, by `status` */
+    int status;
+    struct carat_error err;
+    struct replicas *loaded;
+    int ends_seen, hangups_seen;
+    double ends_at; /* os_seconds(); 0: not yet */
+    double next_alive;
+    bool has_told_last_words;
+};
+
+/* In an engine's thread. */
+static void on_news(void *user, struct job *const *jobs, size_t n)
+{
+    struct service *s = user;
+    bool is_first = false;
+    for (size_t i = 0; i < n; i++) {
+        struct call *c = jobs[i]->user;
+        is_first = inbox_add(&s->inbox, &c->news) || is_first;
+    }
+    if (is_first) http_wake(s->http);
+}
+
+/* In a worker. */
+static void on_work(void *user, void *owner)
+{
+    struct service *s = user;
+    struct call *c = owner;
+    prepare_call(s, c);
+    if (inbox_add(&s->inbox, &c->news)) http_wake(s->http);
+}
+
+static void *load(void *user)
+{
+    struct server *server = user;
+    struct service *s = &server->service;
+    const struct replicas_options options = {
+        .engines = s->options->engines,
+        .n = s->options->n_engines,
+        .n_waiting_max = s->options->queue_max,
+    };
+    const struct replicas_events events = {.user = s, .on_news = on_news};
+    server->status =
+        replicas_open(&server->loaded, s->options->model, &options, &events, &server->err);
+    atomic_store(&server->is_loaded, true);
+    http_wake(s->http);
+    return NULL;
+}
+
+static void take_loaded(struct server *server)
+{
+    struct service *s = &server->service;
+    if (s->state != SERVICE_LOADING || !atomic_load(&server->is_loaded)) return;
+    is_loading = 0;
+    if (server->status != CARAT_OK) {
+        http_stop(s->http, true);
+        return;
+    }
+    struct replicas_now now;
+    s->replicas = server->loaded;
+    replicas_look(s->replicas, &now);
+    s->n_ctx = now.n_ctx;
+    s->state = SERVICE_READY;
+    notify_ready("answers requests");
+    s->options->on_ready(s->options->user, http_port(s->http), replicas_setup(s->replicas, 0));
+}
+
+/* ---- The end ------------------------------------------------------------------------------ */
+
+static void begin_end(struct server *server)
+{
+    struct service *s = &server->service;
+    if (server->ends_at > 0) {
+        http_stop(s->http, true);
+        return;
+    }
+    server->ends_at = os_seconds() + s->options->shutdown_seconds;
+    if (s->state != SERVICE_LOADING) s->state = SERVICE_ENDING;
+    notify_stopping("finishes what runs");
+    log_event(LOG_INFO, "stopping", (struct log_field[]){LOG_NUMBER("calls", s->n_calls)}, 1);
+    http_stop(s->http, s->n_calls == 0);
+}
+
+static void go_on_ending(struct server *server, double now)
+{
+    struct service *s = &server->service;
+    if (server->ends_at == 0) return;
+    if (s->n_calls == 0 || now > server->ends_at + LAST_WORDS) {
+        http_stop(s->http, true);
+        return;
+    }
+    if (now < server->ends_at || server->has_told_last_words) return;
+    struct api_error error =
+        api_error_make(503, "shutting_down", "the server ends before the answer does");
+    server->has_told_last_words = true;
+    dispatch_end_all(s, &error);
+}
+
+static void reload(struct server *server)
+{
+    struct service *s = &server->service;
+    struct carat_error err = {0};
+    notify_reloading();
+    int status = guard_reload(s->guard, &err);
+    if (status == CARAT_OK && s->options->http.certificate) status = http_reload(s->http, &err);
+    if (status == CARAT_OK)
+        log_event(LOG_INFO, "reloaded", NULL, 0);
+    else
+        log_event(LOG_ERROR, "reload_failed",
+                  (struct log_field[]){LOG_TEXT_FIELD("why", err.message)}, 1);
+    notify_ready("answers requests");
+}
+
+static void take_flags(struct server *server)
+{
+    if (server->hangups_seen != n_hangups) {
+        server->hangups_seen = n_hangups;
+        reload(server);
+    }
+    while (server->ends_seen < n_ends) {
+        server->ends_seen++;
+        begin_end(server);
+    }
+}
+
+/* ---- Events of http.h ---------------------------------------------------------------------- */
+
+static void on_headers(void *user, struct http_request *q)
+{
+    struct server *server = user;
+    dispatch_headers(&server->service, q);
+}
+
+static void on_request(void *user, struct http_request *q)
+{
+    struct server *server = user;
+    dispatch_request(&server->service, q);
+}
+
+static void on_room(void *user, struct http_request *q)
+{
+    struct server *server = user;
+    dispatch_room(&server->service, q);
+}
+
+static void on_closed(void *user, struct http_request *q, bool is_sent)
+{
+    struct server *server = user;
+    dispatch_closed(&server->service, q, is_sent);
+}
+
+static void on_wake(void *user)
+{
+    struct server *server = user;
+    struct call *c;
+    take_loaded(server);
+    while ((c = inbox_take(&server->service.inbox))) dispatch_news(&server->service, c);
+    take_flags(server);
+    go_on_ending(server, os_seconds());
+}
+
+static void on_tick(void *user)
+{
+    struct server *server = user;
+    double now = os_seconds(), alive = notify_alive_seconds();
+    dispatch_tick(&server->service, now);
+    if (alive > 0 && now >= server->next_alive) {
+        notify_alive();
+        server->next_alive = now + alive;
+    }
+    go_on_ending(server, now);
+}
+
+/* ---- From beginning to end ------------------------------------------------------------------ */
+
+static int open_parts(struct server *server, struct carat_error *err)
+{
+    struct service *s = &server->service;
+    const struct server_options *o = s->options;
+    const struct http_events events = {
+        .user = server,
+        .on_headers = on_headers,
+        .on_request = on_request,
+        .on_room = on_room,
+        .on_closed = on_closed,
+        .on_wake = on_wake,
+        .on_tick = on_tick,
+        .tick_seconds = 0.25,
+    };
+    inbox_init(&s->inbox);
+    TRY(metrics_open(&s->metrics, o->alias, err));
+    TRY(guard_open(&s->guard, &o->guard, err));
+    TRY(guard_allows_start(&o->http, guard_has_keys(s->guard), o->is_insecure, err));
+    TRY(http_open(&s->http, &o->http, &events, err));
+    return workers_open(&s->workers, N_WORKERS, o->queue_max, on_work, s, err);
+}
+
+static int serve(struct server *server, struct carat_error *err)
+{
+    struct service *s = &server->service;
+    is_loading = 1;
+    notify_status("loads the model");
+    take_signals(s->http);
+    if (pthread_create(&server->loader, NULL, load, server) != 0)
+        return err_set(err, CARAT_EMEMORY, "serve: no thread could be started");
+    server->has_loader = true;
+    return http_run(s->http, err);
+}
+
+/* Every job comes back before its call is freed. */
+static void end_calls(struct service *s)
+{
+    struct call *c;
+    if (s->replicas) replicas_stop(s->replicas);
+    while ((c = inbox_take(&s->inbox))) dispatch_news(s, c);
+}
+
+static void close_parts(struct server *server)
+{
+    struct service *s = &server->service;
+    if (server->has_loader) pthread_join(server->loader, NULL);
+    workers_close(s->workers);
+    woken = NULL; /* from here on signals only count */
+    dispatch_forget_work(s);
+    http_close(s->http);
+    end_calls(s);
+    replicas_close(server->loaded);
+    guard_close(s->guard);
+    metrics_close(s->metrics);
+    buf_deinit(&s->out);
+    inbox_deinit(&s->inbox);
+}
+
+int server_run(const struct server_options *options, int *signal_number, struct carat_error *err)
+{
+    struct server server = {.service = {.options = options, .since = time(NULL)}};
+    n_ends = n_hangups = 0;
+    int status = open_parts(&server, err);
+    if (status == CARAT_OK) status = serve(&server, err);
+    close_parts(&server);
+    if (status == CARAT_OK && server.status != CARAT_OK) {
+        *err = server.err;
+        status = server.status;
+    }
+    *signal_number = n_ends > 1 ? end_signal : 0;
+    return status;
+}

@@ -1,0 +1,36 @@
+/* What the parts of the server share. Everything here belongs to the thread of the server, except
+ * what says otherwise. */
+#ifndef SERVER_SERVICE_H
+#define SERVER_SERVICE_H
+
+#include "server/call.h"
+#include "server/metrics.h"
+#include "server/server.h"
+
+/* Bytes that may wait for a client. Beyond them no events are taken, and its sequence pauses. */
+enum { UNSENT_MAX = 256 * 1024, UNSENT_LOW = 64 * 1024 };
+
+enum service_state {
+    SERVICE_LOADING,
+    SERVICE_READY,
+    SERVICE_DRAINING, /* nothing new; what runs goes on */
+    SERVICE_ENDING    /* the same, and the process ends after it */
+};
+
+struct service {
+    const struct server_options *options; /* constant: any thread */
+    enum service_state state;
+    struct http *http;
+    struct guard *guard;
+    struct replicas *replicas; /* NULL while loading */
+    struct workers *workers;
+    struct metrics *metrics;
+    struct inbox inbox;
+    struct call *calls;
+    int32_t n_calls, n_streams;
+    int32_t n_ctx;  /* positions of a sequence; constant once READY */
+    int64_t since;  /* seconds since 1970 */
+    struct buf out; /* for one event at a time */
+};
+
+#endif

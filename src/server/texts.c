@@ -1,0 +1,259 @@
+#include "server/texts.h"
+
+#include <string.h>
+
+#include "base/json_writer.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/utf8.h"
+#include "server/pieces.h"
+#include "server/prompts.h"
+
+struct inquiry {
+    const carat_model *model;
+    const struct ask_limits *limits;
+    int32_t n_ctx;
+    const struct buf *body;
+    struct json *json;
+};
+
+static void put_ids(struct json *j, const char *key, const int32_t *ids, size_t n)
+{
+    json_key(j, key);
+    json_begin_array(j);
+    for (size_t i = 0; i < n; i++) json_int(j, ids[i]);
+    json_end_array(j);
+}
+
+static void put_int(struct json *j, const char *key, int64_t value)
+{
+    json_key(j, key);
+    json_int(j, value);
+}
+
+/* ---- Tokens of a text ------------------------------------------------------------------- */
+
+static int read_flag(const struct carat_value *root, const char *key, bool preset, bool *out,
+                     struct carat_error *err)
+{
+    const struct carat_value *value = json_member(root, key);
+    *out = preset;
+    if (value->kind == CARAT_NULL) return CARAT_OK;
+    if (value->kind != CARAT_BOOL)
+        return err_set(err, CARAT_EUSAGE, "%s: a boolean expected, %s found", key,
+                       json_kind_name(value));
+    *out = value->as.boolean;
+    return CARAT_OK;
+}
+
+/* Text where it is valid UTF-8, else bytes: as llama-server has it. */
+static void put_piece(struct json *j, const carat_model *model, int32_t id)
+{
+    char bytes[PIECE_BYTES_MAX];
+    size_t n = piece_bytes(model, id, bytes);
+    json_begin_object(j);
+    put_int(j, "id", id);
+    json_key(j, "piece");
+    if (utf8_valid_prefix(bytes, n) == n) {
+        json_text(j, bytes, n);
+    } else {
+        json_begin_array(j);
+        for (size_t i = 0; i < n; i++) json_int(j, (unsigned char)bytes[i]);
+        json_end_array(j);
+    }
+    json_end_object(j);
+}
+
+static void put_tokens(const struct inquiry *q, const int32_t *ids, size_t n, bool with_pieces)
+{
+    if (!with_pieces) {
+        put_ids(q->json, "tokens", ids, n);
+    } else {
+        json_key(q->json, "tokens");
+        json_begin_array(q->json);
+        for (size_t i = 0; i < n; i++) put_piece(q->json, q->model, ids[i]);
+        json_end_array(q->json);
+    }
+    put_int(q->json, "count", (int64_t)n);
+    put_int(q->json, "max_model_len", q->n_ctx);
+}
+
+/* "content" as llama-server takes it, or "prompt" as vLLM does. */
+static int tokenize_text(const struct inquiry *q, const struct carat_value *root,
+                         const struct carat_value *text, bool adds_special, struct carat_error *err)
+{
+    bool parses, with_pieces;
+    int32_t *ids;
+    size_t n;
+    if (text->kind != CARAT_STRING)
+        return err_set(err, CARAT_EUSAGE, "content: a string expected, %s found",
+                       json_kind_name(text));
+    TRY(read_flag(root, "parse_special", true, &parses, err));
+    TRY(read_flag(root, "with_pieces", false, &with_pieces, err));
+    TRY(read_flag(root, "add_special", adds_special, &adds_special, err));
+    enum carat_special special = parses ? CARAT_SPECIAL_ALL : CARAT_SPECIAL_USER_DEFINED;
+    TRY(carat_tokenize(q->model, text->as.string.data, text->as.string.length, special,
+                       adds_special, &ids, &n, err));
+    put_tokens(q, ids, n, with_pieces);
+    carat_free(ids);
+    return CARAT_OK;
+}
+
+static int tokenize_chat(const struct inquiry *q, struct carat_error *err)
+{
+    struct chat_request r;
+    const struct carat_sampling sampling = {0};
+    int32_t *ids;
+    size_t n;
+    TRY(chat_request_read(&r, buf_text(q->body), q->body->length, &sampling, err));
+    int status = carat_chat_tokenize(q->model, &r.root, &ids, &n, err);
+    if (status == CARAT_OK) {
+        put_tokens(q, ids, n, false);
+        carat_free(ids);
+    }
+    chat_request_close(&r);
+    return status;
+}
+
+static int tokenize(const struct inquiry *q, const struct carat_value *root,
+                    struct carat_error *err)
+{
+    const struct carat_value *prompt = json_member(root, "prompt");
+    if (json_member(root, "messages")->kind != CARAT_NULL) return tokenize_chat(q, err);
+    if (prompt->kind != CARAT_NULL) return tokenize_text(q, root, prompt, true, err);
+    return tokenize_text(q, root, json_member(root, "content"), false, err);
+}
+
+/* ---- The text of tokens ----------------------------------------------------------------- */
+
+static int read_ids(const struct inquiry *q, const struct carat_value *tokens, int32_t *ids,
+                    struct carat_error *err)
+{
+    int32_t n_vocab = carat_model_info(q->model)->n_vocab;
+    for (size_t i = 0; i < tokens->as.array.count; i++) {
+        const struct carat_value *value = &tokens->as.array.items[i];
+        if (value->kind != CARAT_INT || value->as.integer < 0 || value->as.integer >= n_vocab)
+            return err_set(err, CARAT_EUSAGE, "tokens[%zu]: a token id from 0 to %d expected", i,
+                           n_vocab - 1);
+        ids[i] = (int32_t)value->as.integer;
+    }
+    return CARAT_OK;
+}
+
+static int detokenize(const struct inquiry *q, const struct carat_value *root,
+                      struct carat_error *err)
+{
+    const struct carat_value *tokens = json_member(root, "tokens");
+    struct buf text = {0};
+    if (tokens->kind != CARAT_ARRAY)
+        return err_set(err, CARAT_EUSAGE, "tokens: an array expected, %s found",
+                       json_kind_name(tokens));
+    size_t n = tokens->as.array.count;
+    int32_t *ids = mem_alloc(n, sizeof *ids);
+    int status = ids ? read_ids(q, tokens, ids, err) : err_no_memory(err, "tokens", n);
+    if (status == CARAT_OK) status = pieces_text(q->model, ids, n, &text, err);
+    if (status == CARAT_OK) {
+        json_key(q->json, "content");
+        json_text(q->json, buf_text(&text), text.length);
+        json_key(q->json, "prompt"); /* vLLM's name for it */
+        json_text(q->json, buf_text(&text), text.length);
+    }
+    mem_free(ids);
+    buf_deinit(&text);
+    return status;
+}
+
+/* ---- Whole requests --------------------------------------------------------------------- */
+
+static int apply_template(const struct inquiry *q, struct carat_error *err)
+{
+    struct chat_request r;
+    const struct carat_sampling sampling = {0};
+    char *text;
+    size_t length;
+    TRY(chat_request_read(&r, buf_text(q->body), q->body->length, &sampling, err));
+    int status = carat_chat_text(carat_model_info(q->model)->size, &r.root, &text, &length, err);
+    if (status == CARAT_OK) {
+        json_key(q->json, "prompt");
+        json_text(q->json, text, length);
+        carat_free(text);
+    }
+    chat_request_close(&r);
+    return status;
+}
+
+/* Ids of the first prompt of a request, as an answer would be asked for. */
+static int make_ids(const struct inquiry *q, enum api api, struct prompts *out,
+                    struct carat_error *err)
+{
+    struct ask ask = {0};
+    const struct carat_sampling sampling = {0};
+    int32_t n_prompt;
+    int status = ask_read(&ask, api, buf_text(q->body), q->body->length, &sampling, q->limits, err);
+    if (status == CARAT_OK) status = prompts_make(out, q->model, &ask, INT32_MAX, &n_prompt, err);
+    ask_close(&ask);
+    return status;
+}
+
+static int render(const struct inquiry *q, enum api api, struct carat_error *err)
+{
+    struct prompts prompts = {0};
+    TRY(make_ids(q, api, &prompts, err));
+    put_ids(q->json, "token_ids", prompts.items[0].ids, prompts.items[0].n);
+    prompts_deinit(&prompts);
+    return CARAT_OK;
+}
+
+static int count_tokens(const struct inquiry *q, enum api api, struct carat_error *err)
+{
+    struct prompts prompts = {0};
+    TRY(make_ids(q, api, &prompts, err));
+    if (api == API_RESPONSES) {
+        json_key(q->json, "object");
+        json_put_string(q->json, "response.input_tokens");
+    }
+    put_int(q->json, "input_tokens", (int64_t)prompts.items[0].n);
+    prompts_deinit(&prompts);
+    return CARAT_OK;
+}
+
+/* What reads a document of its own, and not a request of an API. */
+static int answer_plain(const struct inquiry *q, enum text_kind kind, struct carat_error *err)
+{
+    struct json_tree tree;
+    TRY(json_tree_read(&tree, buf_text(q->body), q->body->length, JSON_PLAIN, err));
+    int status = tree.root.kind != CARAT_OBJECT
+                     ? err_set(err, CARAT_EUSAGE, "request: an object expected, %s found",
+                               json_kind_name(&tree.root))
+                 : kind == TEXT_TOKENIZE ? tokenize(q, &tree.root, err)
+                                         : detokenize(q, &tree.root, err);
+    json_tree_free(&tree);
+    return status;
+}
+
+static int answer(const struct inquiry *q, enum text_kind kind, struct carat_error *err)
+{
+    switch (kind) {
+    case TEXT_TOKENIZE:
+    case TEXT_DETOKENIZE: return answer_plain(q, kind, err);
+    case TEXT_TEMPLATE: return apply_template(q, err);
+    case TEXT_RENDER_CHAT: return render(q, API_CHAT, err);
+    case TEXT_RENDER_COMPLETION: return render(q, API_COMPLETIONS, err);
+    case TEXT_COUNT_MESSAGES: return count_tokens(q, API_MESSAGES, err);
+    case TEXT_COUNT_RESPONSES: return count_tokens(q, API_RESPONSES, err);
+    }
+    return err_set(err, CARAT_EINTERNAL, "inquiry: unknown");
+}
+
+int texts_answer(enum text_kind kind, const carat_model *model, const struct ask_limits *limits,
+                 int32_t n_ctx, const struct buf *body, struct buf *out, struct carat_error *err)
+{
+    struct json j = {.out = out};
+    const struct inquiry q = {
+        .model = model, .limits = limits, .n_ctx = n_ctx, .body = body, .json = &j};
+    json_begin_object(&j);
+    TRY(answer(&q, kind, err));
+    json_end_object(&j);
+    buf_add_char(out, '\n');
+    return out->failed ? err_no_memory(err, "reply", out->length) : CARAT_OK;
+}
