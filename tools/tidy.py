@@ -101,7 +101,6 @@ FOR_TESTS = {
         ["prefix_check"],
     "the program keeps it until it ends":
         ["wrap_deinit"],
-    "replies of other interfaces are to name tools with": ["responses_tool_find"],
     "tests, their support and bench draw and name what the program reads":
         ["format_from_name", "f32_to_bf16"],
 }

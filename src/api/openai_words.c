@@ -115,13 +115,9 @@ void openai_finish_stream(struct reply *r, const char *prefix, const char *objec
 
 void openai_fail(struct reply *r, const struct api_error *error, struct buf *out)
 {
-    struct buf body = {0};
-    api_error_body(error, FAMILY_OPENAI, r->facts.id, &body);
     sse_begin(out, NULL);
-    buf_add(out, buf_text(&body), body.length ? body.length - 1 : 0); /* without its line end */
+    reply_write_error(r, error, out);
     sse_end(out);
-    out->failed |= body.failed;
-    buf_deinit(&body);
 }
 
 void openai_ping(const struct reply *r, struct buf *out)

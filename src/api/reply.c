@@ -7,8 +7,9 @@
 #include "base/status.h"
 
 static const struct reply_form *const forms[API_COUNT] = {
-    [API_CHAT] = &chat_form,
-    [API_COMPLETIONS] = &completions_form,
+    [API_CHAT] = &chat_form,           [API_COMPLETIONS] = &completions_form,
+    [API_RESPONSES] = &responses_form, [API_MESSAGES] = &messages_form,
+    [API_OLLAMA_CHAT] = &ollama_form,  [API_OLLAMA_GENERATE] = &ollama_form,
 };
 
 int reply_open(struct reply **out, const struct ask *ask, const struct reply_facts *facts,
@@ -16,8 +17,6 @@ int reply_open(struct reply **out, const struct ask *ask, const struct reply_fac
 {
     size_t n = (size_t)ask->n * (ask->n_prompts ? ask->n_prompts : 1);
     *out = NULL;
-    if (!forms[ask->api])
-        return err_set(err, CARAT_EUNSUPPORTED, "this interface is not there yet");
     struct reply *r = mem_alloc(1, sizeof *r);
     if (!r) return err_no_memory(err, "reply", sizeof *r);
     *r = (struct reply){
@@ -40,6 +39,7 @@ static void close_answer(struct reply_answer *a)
         buf_deinit(&a->calls[i].arguments);
     }
     mem_free(a->calls);
+    mem_free(a->items);
     reply_tokens_deinit(&a->tokens);
 }
 
@@ -88,6 +88,28 @@ static void add_call(struct reply *r, struct reply_answer *a, const char *name, 
     r->failed |= call->name.failed;
 }
 
+/* Makes a piece part of the newest item, or the beginning of a new one. */
+static void add_to_item(struct reply *r, struct reply_answer *a, enum reply_item_kind kind,
+                        size_t from, size_t length)
+{
+    struct reply_item *last = a->n_items ? &a->items[a->n_items - 1] : NULL;
+    if (last && last->kind == kind && kind != ITEM_CALL) {
+        last->length += length;
+        return;
+    }
+    if (a->n_items == a->items_capacity) {
+        int32_t more = a->items_capacity ? 2 * a->items_capacity : 4;
+        struct reply_item *items = mem_resize(a->items, (size_t)more, sizeof *items);
+        if (!items) {
+            r->failed = true;
+            return;
+        }
+        a->items = items;
+        a->items_capacity = more;
+    }
+    a->items[a->n_items++] = (struct reply_item){kind, from, length, a->n_calls - 1};
+}
+
 static void keep(struct reply *r, struct buf *kept, const char *text, size_t length)
 {
     if (!keeps_all(r)) return;
@@ -102,11 +124,20 @@ static void take_piece(struct reply *r, int32_t answer, enum reply_piece kind, c
     struct reply_call *call = a->n_calls ? &a->calls[a->n_calls - 1] : NULL;
     switch (kind) {
     case PIECE_TEXT:
-        a->has_text |= length > 0;
+        if (length == 0) return;
+        a->has_text = true;
+        add_to_item(r, a, ITEM_TEXT, a->text.length, length);
         keep(r, &a->text, text, length);
         break;
-    case PIECE_THOUGHT: keep(r, &a->thought, text, length); break;
-    case PIECE_CALL_BEGIN: add_call(r, a, text, length); break;
+    case PIECE_THOUGHT:
+        if (length == 0) return;
+        add_to_item(r, a, ITEM_THOUGHT, a->thought.length, length);
+        keep(r, &a->thought, text, length);
+        break;
+    case PIECE_CALL_BEGIN:
+        add_call(r, a, text, length);
+        if (!r->failed) add_to_item(r, a, ITEM_CALL, 0, 0);
+        break;
     case PIECE_CALL_ARGUMENTS:
         if (call) keep(r, &call->arguments, text, length);
         break;

@@ -23,6 +23,31 @@ struct reply_usage reply_usage_sum(const struct reply *r)
     return sum;
 }
 
+void reply_write_object(const struct buf *text, struct json *j)
+{
+    struct json_tree tree;
+    struct carat_error err = {0};
+    int status = json_tree_read(&tree, buf_text(text), text->length, JSON_OWN, &err);
+    if (status == CARAT_OK && tree.root.kind == CARAT_OBJECT) {
+        buf_add(j->out, buf_text(text), text->length);
+        j->need_comma = true;
+    } else {
+        json_begin_object(j);
+        json_end_object(j);
+    }
+    j->out->failed |= status == CARAT_EMEMORY;
+    json_tree_free(&tree);
+}
+
+void reply_write_error(const struct reply *r, const struct api_error *error, struct buf *out)
+{
+    struct buf body = {0};
+    api_error_body(error, api_family(r->ask->api), r->facts.id, &body);
+    buf_add(out, buf_text(&body), body.length ? body.length - 1 : 0);
+    out->failed |= body.failed;
+    buf_deinit(&body);
+}
+
 bool reply_is_cut(const struct reply_answer *answer)
 {
     return answer->done.end == REPLY_LENGTH || answer->has_cut_call;

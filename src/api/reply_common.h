@@ -12,6 +12,12 @@ const char *reply_item_id(const struct reply *r, const char *prefix, int32_t ans
 /* Of all answers. A prompt with several answers counts once. */
 struct reply_usage reply_usage_sum(const struct reply *r);
 
+/* An object of JSON as it is; what is none, since it was cut, as {}. */
+void reply_write_object(const struct buf *text, struct json *j);
+
+/* An error's body in the words of the reply's API, without its line end. */
+void reply_write_error(const struct reply *r, const struct api_error *error, struct buf *out);
+
 /* Ended too early: by the limit, or inside a call. */
 bool reply_is_cut(const struct reply_answer *answer);
 

@@ -12,11 +12,21 @@ struct reply_call {
     bool is_complete;
 };
 
+/* What an answer is made of, in its order: pieces of one kind that follow each other. */
+enum reply_item_kind { ITEM_TEXT, ITEM_THOUGHT, ITEM_CALL };
+struct reply_item {
+    enum reply_item_kind kind;
+    size_t from, length; /* in the answer's text or thought, as far as that is kept */
+    int32_t call;
+};
+
 struct reply_answer {
     struct buf text, thought; /* not a stream, or keeps_all: all of it */
     struct reply_call *calls; /* [n_calls] */
     int32_t n_calls,
-        capacity;      /* of a stream without keeps_all, calls have names but no arguments */
+        capacity;             /* of a stream without keeps_all, calls have names but no arguments */
+    struct reply_item *items; /* [n_items] */
+    int32_t n_items, items_capacity;
     bool has_cut_call; /* the last call is not whole */
     bool has_text;
     bool is_done;
@@ -60,6 +70,7 @@ struct reply {
     bool failed; /* memory is out */
 };
 
-extern const struct reply_form chat_form, completions_form;
+extern const struct reply_form chat_form, completions_form, messages_form, responses_form,
+    ollama_form;
 
 #endif

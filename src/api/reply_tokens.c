@@ -69,14 +69,8 @@ static void write_entry(const struct reply_tokens *t, const struct reply_row *ro
     json_end_array(j);
 }
 
-void reply_tokens_write_chat(const struct reply_tokens *t, struct json *j)
+void reply_tokens_write_list(const struct reply_tokens *t, struct json *j)
 {
-    if (t->n_rows == 0 || t->failed) {
-        json_put_null(j);
-        return;
-    }
-    json_begin_object(j);
-    json_key(j, "content");
     json_begin_array(j);
     for (size_t i = 0; i < t->n_rows; i += 1 + (size_t)t->rows[i].n_top) {
         json_begin_object(j);
@@ -92,6 +86,17 @@ void reply_tokens_write_chat(const struct reply_tokens *t, struct json *j)
         json_end_object(j);
     }
     json_end_array(j);
+}
+
+void reply_tokens_write_chat(const struct reply_tokens *t, struct json *j)
+{
+    if (t->n_rows == 0 || t->failed) {
+        json_put_null(j);
+        return;
+    }
+    json_begin_object(j);
+    json_key(j, "content");
+    reply_tokens_write_list(t, j);
     json_key(j, "refusal");
     json_put_null(j);
     json_end_object(j);

@@ -21,6 +21,8 @@ void reply_tokens_add(struct reply_tokens *t, const struct reply_token *token);
 void reply_tokens_clear(struct reply_tokens *t); /* n_characters stays */
 void reply_tokens_deinit(struct reply_tokens *t);
 
+/* [...]: entries with their likeliest alternatives. */
+void reply_tokens_write_list(const struct reply_tokens *t, struct json *j);
 /* {"content": [...]}; null when there is nothing. */
 void reply_tokens_write_chat(const struct reply_tokens *t, struct json *j);
 /* {"tokens": ...}; null when there is nothing. Counts characters on. */

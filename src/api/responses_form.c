@@ -1,0 +1,517 @@
+/* OpenAI's responses: events of a stream, or one body. Thoughts are summaries of a reasoning item:
+ * clients show those, and send them back while a turn goes on. */
+#include "api/reply_common.h"
+#include "api/responses_tools.h"
+#include "api/sse.h"
+
+/* ---- Items ------------------------------------------------------------------------------ */
+
+static const struct ask_tool *tool_of(const struct reply *r, const struct reply_call *call)
+{
+    return responses_tool_find(r->ask, buf_text(&call->name), call->name.length);
+}
+
+static bool is_custom(const struct reply *r, const struct reply_call *call)
+{
+    const struct ask_tool *tool = tool_of(r, call);
+    return tool && tool->is_custom;
+}
+
+static void write_item_id(const struct reply *r, int32_t item, struct json *j)
+{
+    const struct reply_answer *a = &r->answers[0];
+    enum reply_item_kind kind = a->items[item].kind;
+    char id[REPLY_ID_MAX];
+    const char *prefix = kind == ITEM_TEXT ? "msg_" : kind == ITEM_THOUGHT ? "rs_" : "fc_";
+    if (kind == ITEM_CALL && is_custom(r, &a->calls[a->items[item].call])) prefix = "ctc_";
+    json_put_string(j, reply_item_id(r, prefix, 0, item, id));
+}
+
+static void write_item_text(const struct reply_answer *a, const struct reply_item *item,
+                            bool is_empty, struct json *j)
+{
+    const struct buf *text = item->kind == ITEM_THOUGHT ? &a->thought : &a->text;
+    json_text(j, is_empty ? "" : buf_text(text) + item->from, is_empty ? 0 : item->length);
+}
+
+/* The part of a message, or of a thought's summary. */
+static void write_part(const struct reply *r, const struct reply_item *item, bool is_empty,
+                       struct json *j)
+{
+    const struct reply_answer *a = &r->answers[0];
+    bool is_thought = item->kind == ITEM_THOUGHT;
+    json_begin_object(j);
+    json_key(j, "type");
+    json_put_string(j, is_thought ? "summary_text" : "output_text");
+    if (!is_thought) {
+        json_key(j, "annotations");
+        json_begin_array(j);
+        json_end_array(j);
+        json_key(j, "logprobs"); /* of a stream: deltas have them */
+        if (r->ask->is_stream) {
+            json_begin_array(j);
+            json_end_array(j);
+        } else {
+            reply_tokens_write_list(&a->tokens, j);
+        }
+    }
+    json_key(j, "text");
+    write_item_text(a, item, is_empty, j);
+    json_end_object(j);
+}
+
+/* The text of a custom tool: the one argument; of a call that was cut, what there is. */
+static void write_input(const struct reply_call *call, bool is_empty, struct json *j)
+{
+    struct json_tree tree = {0};
+    struct carat_error err = {0};
+    int status = CARAT_EUSAGE;
+    if (!is_empty)
+        status = json_tree_read(&tree, buf_text(&call->arguments), call->arguments.length, JSON_OWN,
+                                &err);
+    const struct carat_value *input = json_member(&tree.root, "input");
+    if (status == CARAT_OK && input->kind == CARAT_STRING)
+        json_text(j, input->as.string.data, input->as.string.length);
+    else
+        json_text(j, buf_text(&call->arguments), is_empty ? 0 : call->arguments.length);
+    j->out->failed |= status == CARAT_EMEMORY;
+    json_tree_free(&tree);
+}
+
+static void write_call(const struct reply *r, const struct reply_item *item, bool is_empty,
+                       struct json *j)
+{
+    const struct reply_call *call = &r->answers[0].calls[item->call];
+    const struct ask_tool *tool = tool_of(r, call);
+    char id[REPLY_ID_MAX];
+    json_key(j, "call_id");
+    json_put_string(j, reply_item_id(r, "call_", 0, item->call, id));
+    json_key(j, "name");
+    if (tool)
+        json_put_string(j, tool->name);
+    else
+        json_text(j, buf_text(&call->name), call->name.length);
+    if (tool && tool->space[0]) {
+        json_key(j, "namespace");
+        json_put_string(j, tool->space);
+    }
+    json_key(j, tool && tool->is_custom ? "input" : "arguments");
+    if (tool && tool->is_custom)
+        write_input(call, is_empty, j);
+    else
+        json_text(j, buf_text(&call->arguments), is_empty ? 0 : call->arguments.length);
+}
+
+static const char *type_of(const struct reply *r, const struct reply_item *item)
+{
+    if (item->kind == ITEM_TEXT) return "message";
+    if (item->kind == ITEM_THOUGHT) return "reasoning";
+    return is_custom(r, &r->answers[0].calls[item->call]) ? "custom_tool_call" : "function_call";
+}
+
+/* `is_empty`: as it begins in a stream. The last item of an answer that was cut is not whole. */
+static void write_item(const struct reply *r, int32_t i, bool is_empty, struct json *j)
+{
+    const struct reply_answer *a = &r->answers[0];
+    const struct reply_item *item = &a->items[i];
+    bool is_cut = a->is_done && reply_is_cut(a) && i == a->n_items - 1;
+    json_begin_object(j);
+    json_key(j, "id");
+    write_item_id(r, i, j);
+    json_key(j, "type");
+    json_put_string(j, type_of(r, item));
+    json_key(j, "status");
+    json_put_string(j, is_empty ? "in_progress" : is_cut ? "incomplete" : "completed");
+    if (item->kind == ITEM_CALL) {
+        write_call(r, item, is_empty, j);
+    } else {
+        if (item->kind == ITEM_TEXT) {
+            json_key(j, "role");
+            json_put_string(j, "assistant");
+        }
+        json_key(j, item->kind == ITEM_THOUGHT ? "summary" : "content");
+        json_begin_array(j);
+        if (!is_empty) write_part(r, item, false, j);
+        json_end_array(j);
+    }
+    json_end_object(j);
+}
+
+/* ---- The response ----------------------------------------------------------------------- */
+
+static void write_usage(const struct reply_usage *usage, struct json *j)
+{
+    json_begin_object(j);
+    json_key(j, "input_tokens");
+    json_int(j, usage->n_prompt);
+    json_key(j, "input_tokens_details");
+    json_begin_object(j);
+    json_key(j, "cached_tokens");
+    json_int(j, usage->n_cached);
+    json_end_object(j);
+    json_key(j, "output_tokens");
+    json_int(j, usage->n_generated);
+    json_key(j, "output_tokens_details");
+    json_begin_object(j);
+    json_key(j, "reasoning_tokens");
+    json_int(j, usage->n_thinking);
+    json_end_object(j);
+    json_key(j, "total_tokens");
+    json_int(j, (int64_t)usage->n_prompt + usage->n_generated);
+    json_end_object(j);
+}
+
+static void write_null(struct json *j, const char *key)
+{
+    json_key(j, key);
+    json_put_null(j);
+}
+
+/* What was asked for, as far as it is not the client's own text. */
+static void write_request(const struct reply *r, struct json *j)
+{
+    const struct chat_request *q = &r->ask->request;
+    const struct carat_value *choice = json_member(&q->root, "tool_choice");
+    const struct carat_value *parallel = json_member(&q->root, "parallel_tool_calls");
+    const struct carat_value *format = json_member(&q->root, "response_format");
+    const struct carat_value *type = json_member(format, "type");
+    bool is_word = choice->kind == CARAT_STRING, has_format = type->kind == CARAT_STRING;
+    json_key(j, "max_output_tokens");
+    if (q->max_tokens >= 0)
+        json_int(j, q->max_tokens);
+    else
+        json_put_null(j);
+    json_key(j, "parallel_tool_calls");
+    json_bool(j, parallel->kind != CARAT_BOOL || parallel->as.boolean);
+    json_key(j, "store");
+    json_bool(j, false);
+    json_key(j, "temperature");
+    json_double(j, q->sampling.temperature);
+    json_key(j, "top_p");
+    json_double(j, q->sampling.top_p);
+    json_key(j, "tool_choice");
+    json_text(j, is_word ? choice->as.string.data : "auto", is_word ? choice->as.string.length : 4);
+    json_key(j, "tools");
+    json_begin_array(j);
+    json_end_array(j);
+    json_key(j, "text");
+    json_begin_object(j);
+    json_key(j, "format");
+    json_begin_object(j);
+    json_key(j, "type");
+    json_text(j, has_format ? type->as.string.data : "text",
+              has_format ? type->as.string.length : 4);
+    json_end_object(j);
+    json_end_object(j);
+    json_key(j, "truncation");
+    json_put_string(j, "disabled");
+}
+
+static void write_error(const struct api_error *error, struct json *j)
+{
+    json_begin_object(j);
+    json_key(j, "code");
+    json_put_string(j, error->code ? error->code : error->type);
+    json_key(j, "message");
+    json_put_string(j, error->message);
+    json_end_object(j);
+}
+
+/* `status`: "in_progress", "completed", "incomplete" or "failed". */
+static void write_response(const struct reply *r, const char *status, const struct api_error *error,
+                           struct json *j)
+{
+    const struct reply_answer *a = &r->answers[0];
+    bool is_cut = a->is_done && reply_is_cut(a);
+    struct buf id = {0};
+    buf_printf(&id, "resp_%s", r->facts.id);
+    json_begin_object(j);
+    json_key(j, "id");
+    json_put_string(j, buf_text(&id));
+    json_key(j, "object");
+    json_put_string(j, "response");
+    json_key(j, "created_at");
+    json_int(j, r->facts.created);
+    json_key(j, "status");
+    json_put_string(j, status);
+    json_key(j, "error");
+    if (error)
+        write_error(error, j);
+    else
+        json_put_null(j);
+    json_key(j, "incomplete_details");
+    if (is_cut) {
+        json_begin_object(j);
+        json_key(j, "reason");
+        json_put_string(j, "max_output_tokens");
+        json_end_object(j);
+    } else {
+        json_put_null(j);
+    }
+    json_key(j, "model");
+    json_put_string(j, r->facts.model);
+    json_key(j, "output");
+    json_begin_array(j);
+    for (int32_t i = 0; a->is_done && i < a->n_items; i++) write_item(r, i, false, j);
+    json_end_array(j);
+    write_null(j, "instructions");
+    write_null(j, "metadata");
+    write_null(j, "previous_response_id");
+    write_request(r, j);
+    json_key(j, "usage");
+    if (a->is_done)
+        write_usage(&a->done.usage, j);
+    else
+        json_put_null(j);
+    json_end_object(j);
+    j->out->failed |= id.failed;
+    buf_deinit(&id);
+}
+
+/* ---- Streams ---------------------------------------------------------------------------- */
+
+static struct json begin_event(struct reply *r, const char *type, struct buf *out)
+{
+    struct json j = {.out = out};
+    sse_begin(out, type);
+    json_begin_object(&j);
+    json_key(&j, "type");
+    json_put_string(&j, type);
+    json_key(&j, "sequence_number");
+    json_int(&j, r->n_events++);
+    return j;
+}
+
+static void end_event(struct json *j)
+{
+    json_end_object(j);
+    sse_end(j->out);
+}
+
+static void add_response_event(struct reply *r, const char *type, const char *status,
+                               const struct api_error *error, struct buf *out)
+{
+    struct json j = begin_event(r, type, out);
+    json_key(&j, "response");
+    write_response(r, status, error, &j);
+    end_event(&j);
+}
+
+static void begin(struct reply *r, struct buf *out)
+{
+    add_response_event(r, "response.created", "in_progress", NULL, out);
+    add_response_event(r, "response.in_progress", "in_progress", NULL, out);
+}
+
+/* An event about the item that is open. */
+static struct json begin_item_event(struct reply *r, const char *type, struct buf *out)
+{
+    struct json j = begin_event(r, type, out);
+    json_key(&j, "output_index");
+    json_int(&j, r->open_item - 1);
+    json_key(&j, "item_id");
+    write_item_id(r, r->open_item - 1, &j);
+    return j;
+}
+
+/* ... and about its one part. */
+static struct json begin_part_event(struct reply *r, bool is_thought, const char *type,
+                                    struct buf *out)
+{
+    struct json j = begin_item_event(r, type, out);
+    json_key(&j, is_thought ? "summary_index" : "content_index");
+    json_int(&j, 0);
+    return j;
+}
+
+static void add_item_event(struct reply *r, const char *type, bool is_empty, struct buf *out)
+{
+    struct json j = begin_event(r, type, out);
+    json_key(&j, "output_index");
+    json_int(&j, r->open_item - 1);
+    json_key(&j, "item");
+    write_item(r, r->open_item - 1, is_empty, &j);
+    end_event(&j);
+}
+
+static void add_part_event(struct reply *r, bool is_added, struct buf *out)
+{
+    const struct reply_item *item = &r->answers[0].items[r->open_item - 1];
+    bool is_thought = item->kind == ITEM_THOUGHT;
+    const char *added =
+        is_thought ? "response.reasoning_summary_part.added" : "response.content_part.added";
+    const char *done =
+        is_thought ? "response.reasoning_summary_part.done" : "response.content_part.done";
+    struct json j = begin_part_event(r, is_thought, is_added ? added : done, out);
+    json_key(&j, "part");
+    write_part(r, item, is_added, &j);
+    end_event(&j);
+}
+
+static void close_text(struct reply *r, const struct reply_item *item, struct buf *out)
+{
+    const struct reply_answer *a = &r->answers[0];
+    bool is_thought = item->kind == ITEM_THOUGHT;
+    struct json j = begin_part_event(
+        r, is_thought,
+        is_thought ? "response.reasoning_summary_text.done" : "response.output_text.done", out);
+    json_key(&j, "text");
+    write_item_text(a, item, false, &j);
+    if (!is_thought) {
+        json_key(&j, "logprobs");
+        json_begin_array(&j);
+        json_end_array(&j);
+    }
+    end_event(&j);
+    add_part_event(r, false, out);
+}
+
+/* A custom tool's text comes at once: its pieces are parts of JSON. */
+static void close_custom_call(struct reply *r, const struct reply_call *call, struct buf *out)
+{
+    struct json j = begin_item_event(r, "response.custom_tool_call_input.delta", out);
+    json_key(&j, "delta");
+    write_input(call, false, &j);
+    end_event(&j);
+    j = begin_item_event(r, "response.custom_tool_call_input.done", out);
+    json_key(&j, "input");
+    write_input(call, false, &j);
+    end_event(&j);
+}
+
+static void close_call(struct reply *r, const struct reply_item *item, struct buf *out)
+{
+    const struct reply_call *call = &r->answers[0].calls[item->call];
+    const struct ask_tool *tool = tool_of(r, call);
+    if (tool && tool->is_custom) {
+        close_custom_call(r, call, out);
+        return;
+    }
+    struct json j = begin_item_event(r, "response.function_call_arguments.done", out);
+    json_key(&j, "name");
+    json_put_string(&j, tool ? tool->name : buf_text(&call->name));
+    json_key(&j, "arguments");
+    json_text(&j, buf_text(&call->arguments), call->arguments.length);
+    end_event(&j);
+}
+
+static void close_item(struct reply *r, struct buf *out)
+{
+    if (r->open_item == 0) return;
+    const struct reply_item *item = &r->answers[0].items[r->open_item - 1];
+    if (item->kind == ITEM_CALL)
+        close_call(r, item, out);
+    else
+        close_text(r, item, out);
+    add_item_event(r, "response.output_item.done", false, out);
+    r->open_item = 0;
+}
+
+static void open_item(struct reply *r, struct buf *out)
+{
+    const struct reply_answer *a = &r->answers[0];
+    if (r->open_item == a->n_items) return;
+    close_item(r, out);
+    r->open_item = a->n_items;
+    add_item_event(r, "response.output_item.added", true, out);
+    if (a->items[r->open_item - 1].kind != ITEM_CALL) add_part_event(r, true, out);
+}
+
+static void add_text_delta(struct reply *r, bool is_thought, const char *text, size_t length,
+                           struct buf *out)
+{
+    struct reply_tokens *tokens = &r->answers[0].tokens;
+    struct json j = begin_part_event(
+        r, is_thought,
+        is_thought ? "response.reasoning_summary_text.delta" : "response.output_text.delta", out);
+    json_key(&j, "delta");
+    json_text(&j, text, length);
+    if (!is_thought) {
+        json_key(&j, "logprobs");
+        reply_tokens_write_list(tokens, &j);
+        reply_tokens_clear(tokens);
+    }
+    end_event(&j);
+}
+
+static void add_arguments_delta(struct reply *r, const char *text, size_t length, struct buf *out)
+{
+    const struct reply_answer *a = &r->answers[0];
+    if (length == 0 || is_custom(r, &a->calls[a->n_calls - 1])) return;
+    struct json j = begin_item_event(r, "response.function_call_arguments.delta", out);
+    json_key(&j, "delta");
+    json_text(&j, text, length);
+    end_event(&j);
+}
+
+static void piece(struct reply *r, int32_t answer, enum reply_piece kind, const char *text,
+                  size_t length, struct buf *out)
+{
+    (void)answer;
+    if (kind != PIECE_CALL_END) open_item(r, out);
+    switch (kind) {
+    case PIECE_TEXT:
+    case PIECE_THOUGHT: add_text_delta(r, kind == PIECE_THOUGHT, text, length, out); break;
+    case PIECE_CALL_BEGIN: break;
+    case PIECE_CALL_ARGUMENTS: add_arguments_delta(r, text, length, out); break;
+    case PIECE_CALL_END: close_item(r, out); break;
+    }
+}
+
+static const char *status_of(const struct reply *r)
+{
+    return reply_is_cut(&r->answers[0]) ? "incomplete" : "completed";
+}
+
+static void answer_done(struct reply *r, int32_t answer, struct buf *out)
+{
+    (void)answer;
+    close_item(r, out);
+}
+
+static void finish(struct reply *r, struct buf *out)
+{
+    bool is_cut = reply_is_cut(&r->answers[0]);
+    add_response_event(r, is_cut ? "response.incomplete" : "response.completed", status_of(r), NULL,
+                       out);
+}
+
+/* Some clients look for the one event, some for the other. */
+static void fail(struct reply *r, const struct api_error *error, struct buf *out)
+{
+    struct json j = begin_event(r, "error", out);
+    json_key(&j, "code");
+    json_put_string(&j, error->code ? error->code : error->type);
+    json_key(&j, "message");
+    json_put_string(&j, error->message);
+    write_null(&j, "param");
+    end_event(&j);
+    add_response_event(r, "response.failed", "failed", error, out);
+}
+
+static void ping(const struct reply *r, struct buf *out)
+{
+    (void)r;
+    sse_ping(out);
+}
+
+/* ---- One body --------------------------------------------------------------------------- */
+
+static void whole(struct reply *r, struct buf *out)
+{
+    struct json j = {.out = out};
+    write_response(r, status_of(r), NULL, &j);
+    buf_add_char(out, '\n');
+}
+
+const struct reply_form responses_form = {
+    .stream_type = SSE_TYPE,
+    .keeps_all = true,
+    .begin = begin,
+    .piece = piece,
+    .answer_done = answer_done,
+    .finish = finish,
+    .fail = fail,
+    .ping = ping,
+    .whole = whole,
+};
