@@ -202,9 +202,8 @@ int config_values_read(struct options *o, struct carat_error *err)
         take_layer(o, &layers->of_model);
         take_layer(o, &layers->of_default);
         o->config_text = file.text; /* values point to it */
-        o->config_path = mem_copy_text(buf_text(&path), path.length);
         file.text = NULL;
-        if (!o->config_path && status == CARAT_OK) status = err_no_memory(err, "path", path.length);
+        if (path.length > 0) o->config_path = mem_copy_text(buf_text(&path), path.length);
     }
     config_file_deinit(&file);
     buf_deinit(&path);
