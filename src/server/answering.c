@@ -93,7 +93,7 @@ static void fail_by_job(struct service *s, struct call *c, const struct generati
     c->finish = generation_finish_name(g);
     if (g->done.finish == CARAT_FINISH_DEADLINE) {
         error = api_error_make(504, "timeout",
-                               "the answer took longer than the %.0f seconds that a request may",
+                               "the answer took longer than the %g seconds that a request may",
                                s->options->request_seconds);
     } else if (g->done.finish == CARAT_FINISH_CANCELLED) {
         error = api_error_make(503, "shutting_down", "the server ends before the answer does");
@@ -239,12 +239,10 @@ static int submit_jobs(struct service *s, struct call *c, struct carat_error *er
 }
 
 /* ollama: an answer without a question. */
-static void reply_unload(struct service *s, struct call *c)
+static void reply_nothing(struct service *s, struct call *c)
 {
-    const struct reply_done done = {.end = REPLY_STOP};
     buf_clear(&s->out);
     reply_begin(c->reply, &s->out);
-    reply_answer_done(c->reply, 0, &done, &s->out);
     reply_finish(c->reply, &s->out);
     respond_bytes(c, 200, reply_content_type(c->reply), buf_text(&s->out), s->out.length);
 }
@@ -254,7 +252,7 @@ void answering_begin(struct service *s, struct call *c)
     struct carat_error err = {0};
     if (c->ask.has_billing_line) metrics_add(s->metrics, METRICS_BILLING_LINES, 1);
     if (c->n_answers == 0) {
-        reply_unload(s, c);
+        reply_nothing(s, c);
         return;
     }
     int status = submit_jobs(s, c, &err);
@@ -285,8 +283,7 @@ void answering_tick(struct service *s, struct call *c, double now)
     if (c->stage != CALL_RUNNING) return;
     if (limit > 0 && now - c->received > limit + PATIENCE) {
         struct api_error error = api_error_make(
-            504, "timeout", "the answer took longer than the %.0f seconds that a request may",
-            limit);
+            504, "timeout", "the answer took longer than the %g seconds that a request may", limit);
         c->finish = "deadline";
         answering_fail(s, c, &error);
         return;

@@ -1,6 +1,6 @@
 #include "server/dispatch.h"
 
-#include <stdio.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/os.h"
@@ -65,7 +65,8 @@ static void refuse_path(struct call *c, int status, const char *allow)
 static bool is_open(const struct service *s, const struct route *route)
 {
     if (!route) return false;
-    return route->is_open || (route->kind == ROUTE_METRICS && s->options->is_metrics_open);
+    bool has_open_metrics = s->options->is_metrics_open || s->options->guard.is_local;
+    return route->is_open || (route->kind == ROUTE_METRICS && has_open_metrics);
 }
 
 /* Bodies are JSON, whatever a client calls them; but some kinds never are. */
@@ -206,6 +207,12 @@ void dispatch_room(struct service *s, struct http_request *q)
 
 /* ---- The end ------------------------------------------------------------------------------ */
 
+/* Milliseconds, to a hundredth. */
+static double ms(double seconds)
+{
+    return round(seconds * 1e5) / 100;
+}
+
 static void log_call(struct service *s, const struct call *c, int status)
 {
     const struct generation *g = c->n_answers > 0 ? &c->answers[0] : NULL;
@@ -218,16 +225,16 @@ static void log_call(struct service *s, const struct call *c, int status)
         LOG_TEXT_FIELD("method", c->method),
         LOG_TEXT_FIELD("route", route),
         LOG_NUMBER("status", status),
-        LOG_NUMBER("ms", (os_seconds() - c->began) * 1e3),
+        LOG_NUMBER("ms", ms(os_seconds() - c->began)),
         LOG_NUMBER("bytes_in", c->bytes_in),
         LOG_NUMBER("bytes_out", c->bytes_out),
         LOG_TEXT_FIELD("finish", c->finish),
         LOG_NUMBER("n_prompt", usage.n_prompt),
         LOG_NUMBER("n_cached", usage.n_cached),
         LOG_NUMBER("n_generated", usage.n_generated),
-        LOG_NUMBER("queue_ms", usage.queue_seconds * 1e3),
-        LOG_NUMBER("prefill_ms", usage.prefill_seconds * 1e3),
-        LOG_NUMBER("decode_ms", usage.decode_seconds * 1e3),
+        LOG_NUMBER("queue_ms", ms(usage.queue_seconds)),
+        LOG_NUMBER("prefill_ms", ms(usage.prefill_seconds)),
+        LOG_NUMBER("decode_ms", ms(usage.decode_seconds)),
     };
     enum { ALL = sizeof fields / sizeof *fields, ALWAYS = 8 };
     bool is_quiet = c->route && c->route->is_open && status < 400;

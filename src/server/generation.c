@@ -50,6 +50,7 @@ int generation_open(struct generation *g, const carat_model *model, const struct
         .stops = ask->request.stops,
         .n_stops = ask->request.n_stops,
         .is_raw = ask->n_prompts > 0,
+        .streams_calls = true,
     };
     g->is_dropped = ask->request.max_tokens == 0;
     g->job.request = request_of(g, prompt, grammar);

@@ -104,7 +104,7 @@ static int prepare_answer(const struct service *s, struct call *c, struct carat_
     buf_deinit(&c->body);
     TRY(check_model(s, &c->ask, err));
     TRY(check_bias(s, &c->ask, err));
-    if (!c->ask.is_unload) {
+    if (!c->ask.is_unload && !c->ask.is_load) {
         int status = prompts_make(&c->prompts, model, &c->ask, s->n_ctx, &n_prompt, err);
         c->error.n_prompt = n_prompt;
         if (status != CARAT_OK) return status;

@@ -10,7 +10,7 @@ enum { FIELDS_MAX = 24 };
 struct fields {
     struct http_field items[FIELDS_MAX];
     size_t n;
-    char timing[192], retry[16];
+    char timing[192], ignored[16];
 };
 
 static void add(struct fields *f, const char *name, const char *value)
@@ -43,6 +43,9 @@ static void add_all(struct fields *f, const struct call *c, const char *type)
     for (size_t i = 0; i < c->pass.n_fields; i++)
         add(f, c->pass.fields[i].name, c->pass.fields[i].value);
     add_timing(f, c);
+    if (c->ask.n_ignored_tools == 0) return;
+    snprintf(f->ignored, sizeof f->ignored, "%d", c->ask.n_ignored_tools);
+    add(f, "x-carat-ignored-tools", f->ignored);
 }
 
 void respond_fields(struct call *c, int status, const char *type, const struct http_field *more,

@@ -99,19 +99,25 @@ static int tokenize_text(const struct inquiry *q, const struct carat_value *root
     return CARAT_OK;
 }
 
+/* Reads the body as a request of that API; the caller closes the ask, after a failure too. */
+static int read_ask(const struct inquiry *q, enum api api, struct ask *ask, struct carat_error *err)
+{
+    const struct carat_sampling sampling = {0};
+    *ask = (struct ask){0};
+    return ask_read(ask, api, buf_text(q->body), q->body->length, &sampling, q->limits, err);
+}
+
 static int tokenize_chat(const struct inquiry *q, struct carat_error *err)
 {
-    struct chat_request r;
-    const struct carat_sampling sampling = {0};
-    int32_t *ids;
-    size_t n;
-    TRY(chat_request_read(&r, buf_text(q->body), q->body->length, &sampling, err));
-    int status = carat_chat_tokenize(q->model, &r.root, &ids, &n, err);
-    if (status == CARAT_OK) {
-        put_tokens(q, ids, n, false);
-        carat_free(ids);
-    }
-    chat_request_close(&r);
+    struct ask ask;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    int status = read_ask(q, API_CHAT, &ask, err);
+    if (status == CARAT_OK)
+        status = carat_chat_tokenize(q->model, &ask.request.root, &ids, &n, err);
+    if (status == CARAT_OK) put_tokens(q, ids, n, false);
+    carat_free(ids);
+    ask_close(&ask);
     return status;
 }
 
@@ -167,18 +173,18 @@ static int detokenize(const struct inquiry *q, const struct carat_value *root,
 
 static int apply_template(const struct inquiry *q, struct carat_error *err)
 {
-    struct chat_request r;
-    const struct carat_sampling sampling = {0};
-    char *text;
-    size_t length;
-    TRY(chat_request_read(&r, buf_text(q->body), q->body->length, &sampling, err));
-    int status = carat_chat_text(carat_model_info(q->model)->size, &r.root, &text, &length, err);
+    struct ask ask;
+    enum carat_size size = carat_model_info(q->model)->size;
+    char *text = NULL;
+    size_t length = 0;
+    int status = read_ask(q, API_CHAT, &ask, err);
+    if (status == CARAT_OK) status = carat_chat_text(size, &ask.request.root, &text, &length, err);
     if (status == CARAT_OK) {
         json_key(q->json, "prompt");
         json_text(q->json, text, length);
-        carat_free(text);
     }
-    chat_request_close(&r);
+    carat_free(text);
+    ask_close(&ask);
     return status;
 }
 
@@ -186,10 +192,9 @@ static int apply_template(const struct inquiry *q, struct carat_error *err)
 static int make_ids(const struct inquiry *q, enum api api, struct prompts *out,
                     struct carat_error *err)
 {
-    struct ask ask = {0};
-    const struct carat_sampling sampling = {0};
+    struct ask ask;
     int32_t n_prompt;
-    int status = ask_read(&ask, api, buf_text(q->body), q->body->length, &sampling, q->limits, err);
+    int status = read_ask(q, api, &ask, err);
     if (status == CARAT_OK) status = prompts_make(out, q->model, &ask, INT32_MAX, &n_prompt, err);
     ask_close(&ask);
     return status;

@@ -108,6 +108,13 @@ class Server:
     def socket(self):
         return socket.create_connection((self.host, self.port), timeout=LIMIT)
 
+    def listens(self):
+        try:
+            self.socket().close()
+            return True
+        except ConnectionRefusedError:
+            return False
+
     def ask(self, method, path, body=None, headers=None):
         """Status, headers, and the body: JSON as a value, anything else as text."""
         connection = self.connect()

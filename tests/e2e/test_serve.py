@@ -3,7 +3,16 @@
 
 usage: tests/e2e/test_serve.py PROGRAM [NAME...]       (only tests whose name contains a NAME)
 """
-from program import carat, expect, expect_error, libraries, main, Skip
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+from program import (LIMIT, PROGRAM, ROOT, Skip, carat, environment, expect, expect_error,
+                     libraries, long_model, main)
 from server import Server, need_server, text_of
 
 STORY = "Tell me a story about a small dog."
@@ -56,6 +65,350 @@ def test_tokens_of_a_text_and_back():
         tokens = server.ask("POST", "/tokenize", {"content": STORY})[2]["tokens"]
         text = server.ask("POST", "/detokenize", {"tokens": tokens})[2]["content"]
         expect(text == STORY, f"{text!r}")
+
+
+# ---- What is answered, and how
+
+def test_an_answer_ends_before_a_stop_string():
+    with Server() as server:
+        status, whole = server.chat(STORY, temperature=0, stop=[" dog"], max_tokens=100)
+        choice = whole["choices"][0]
+        expect(status == 200 and choice["finish_reason"] == "stop", f"{whole}")
+        expect("dog" not in choice["message"]["content"], f"{choice}")
+        server.wait_until(lambda: server.busy() == 0, 1)
+
+
+def test_completions_continue_text_and_ids():
+    with Server() as server:
+        status, _, body = server.ask("POST", "/v1/completions", {
+            "prompt": ["Once upon", "A dog"], "n": 2, "max_tokens": 5, "temperature": 0})
+        texts = [choice["text"] for choice in body["choices"]]
+        expect(status == 200 and len(texts) == 4 and texts[0] == texts[1], f"{body}")
+        ids = server.ask("POST", "/v1/completions/render", {"prompt": "Once upon"})[2]["token_ids"]
+        expect(ids.count(2) == 1 and ids[0] == 2, f"one <bos>: {ids}")
+        again = server.ask("POST", "/v1/completions", {
+            "prompt": ids, "max_tokens": 5, "temperature": 0})[2]
+        expect(again["choices"][0]["text"] == texts[0], f"{again}")
+
+
+def test_three_answers_read_the_prompt_once():
+    prompt = " ".join(f"The dog saw the number {i}." for i in range(60))
+    with Server("demo", "--parallel", 4) as server:
+        status, whole = server.chat(prompt, n=3, max_tokens=4)
+        expect(status == 200 and len(whole["choices"]) == 3, f"{whole}")
+        n = whole["usage"]["prompt_tokens"]
+        expect(n > 300, f"{n} tokens")
+        cached = server.metric("carat_prompt_tokens_cached_total")
+        expect(cached >= 2 * (n - 64), f"{cached} of twice {n} were not computed again")
+
+
+def test_streams_side_by_side_do_not_mix():
+    with Server("demo", "--parallel", 8) as server:
+        bodies = [chat_body(f"Tell me a story about {what}.", seed=9, max_tokens=60, stream=True)
+                  for what in ("a dog", "a cat", "a bird", "the sea", "a tree", "a cup")]
+        alone = [text_of(server.stream(CHAT, body)) for body in bodies]
+        streams = [server.open(CHAT, body) for body in bodies]
+        texts = [text_of(list(stream)) for stream in streams]
+        for stream in streams:
+            stream.close()
+        expect(texts == alone, f"{texts} instead of {alone}")
+
+
+def test_ids_of_requests_are_echoed_or_made():
+    with Server() as server:
+        for given, is_kept in (("abc-1.2_3", True), ("a" * 64, True), ("a" * 65, False),
+                               ("evil\tname", False), ("a b", False)):
+            headers = server.ask("GET", "/health", headers={"x-request-id": given})[1]
+            found = headers["x-request-id"]
+            expect((found == given) == is_kept and len(found) > 8, f"{given!r}: {found!r}")
+        one = server.chat(STORY, {"x-request-id": "same"}, max_tokens=1)[1]["id"]
+        two = server.chat(STORY, {"x-request-id": "same"}, max_tokens=1)[1]["id"]
+        expect(one != two, "ids of answers are their own")
+
+
+def test_paths_and_methods_that_are_not_there():
+    with Server() as server:
+        for method, path, wanted in (("GET", "/nothing", 404), ("GET", CHAT, 405),
+                                     ("DELETE", "/v1/models", 405), ("POST", "/v1/embeddings", 501),
+                                     ("POST", "/v1/audio/speech", 501), ("POST", "/api/pull", 501),
+                                     ("POST", "/v1/images/generations", 501)):
+            status, headers, body = server.ask(method, path, "{}" if method == "POST" else None)
+            expect(status == wanted and "error" in body, f"{method} {path}: {status} {body}")
+            expect(status != 405 or headers["Allow"], f"{path}: Allow")
+        status, _, body = server.ask("POST", CHAT, "not json")
+        expect(status == 400 and body["error"]["code"] == "invalid_json", f"{body}")
+        form = {"Content-Type": "multipart/form-data; boundary=x"}
+        expect(server.ask("POST", CHAT, "{}", form)[0] == 415, "a form")
+
+
+def test_a_prompt_that_is_too_long_is_refused_with_the_numbers():
+    with Server() as server:
+        for stream in (False, True):
+            status, _, body = server.ask("POST", CHAT, chat_body("dog " * 3000, stream=stream))
+            error = body["error"]
+            expect(status == 400 and error["code"] == "context_length_exceeded", f"{error}")
+            expect("exceeds the available context size" in error["message"], f"{error}")
+            expect(error["n_ctx"] == 1024 and error["n_prompt_tokens"] > 3000, f"{error}")
+        status, _, body = server.ask("POST", "/v1/completions", {"prompt": "dog " * 1000000})
+        expect(status == 400 and body["error"]["code"] == "context_length_exceeded", f"{body}")
+
+
+# ---- Clients that leave, or read slowly
+
+def long_server(*options):
+    return Server(long_model(), "--ctx-size", 65536, *options)
+
+
+def endless(**more):
+    return chat_body(ignore_eos=True, stream=True, max_tokens=60000, **more)
+
+
+def test_leaving_frees_a_sequence_that_decodes():
+    with long_server("--parallel", 2) as server:
+        stream, other = server.open(CHAT, endless()), server.open(CHAT, endless())
+        for one in (stream, other):
+            next(iter(one))
+        server.wait_until(lambda: server.busy() == 2)
+        stream.close()
+        took = server.wait_until(lambda: server.busy() == 1)
+        expect(took < 0.5, f"{took} s")
+        next(iter(other))  # goes on
+        other.close()
+        server.wait_until(lambda: server.busy() == 0)
+        expect(server.metric("carat_cancelled_total", phase="decode") == 2, "counted")
+
+
+def test_leaving_frees_a_sequence_that_reads_its_prompt():
+    with long_server("--parallel", 1) as server:
+        body = endless()
+        body["messages"][0]["content"] = "a b c d e " * 5000
+        stream = server.open(CHAT, body)
+        expect(stream.status == 200, f"{stream.status}")
+        server.wait_until(lambda: server.busy() == 1)
+        stream.close()
+        took = server.wait_until(lambda: server.busy() == 0)
+        expect(took < 2, f"{took} s")
+
+
+def test_leaving_takes_a_request_out_of_the_queue():
+    with long_server("--parallel", 1) as server:
+        first = server.open(CHAT, endless())
+        next(iter(first))
+        waiting = server.open(CHAT, endless())
+        expect(waiting.status == 200, "a stream that waits has begun")
+        server.wait_until(lambda: server.metric("carat_requests_waiting") == 1)
+        waiting.close()
+        server.wait_until(lambda: server.metric("carat_requests_waiting") == 0, 1)
+        expect(server.busy() == 1, "the other one goes on")
+        first.close()
+
+
+def test_leaving_frees_a_sequence_whose_whole_answer_is_awaited():
+    with long_server("--parallel", 1) as server:
+        connection = server.connect()
+        body = {**endless(), "stream": False}
+        connection.request("POST", CHAT, json.dumps(body))
+        server.wait_until(lambda: server.busy() == 1)
+        connection.close()
+        took = server.wait_until(lambda: server.busy() == 0)
+        expect(took < 0.5, f"{took} s")
+
+
+def test_a_client_that_does_not_read_pauses_its_sequence_alone():
+    with long_server("--parallel", 2) as server:
+        slow = server.socket()
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        data = json.dumps(endless(logprobs=True, top_logprobs=20)).encode()
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n"
+        slow.sendall(head.encode() + data)
+        counts = []
+
+        def has_stopped():
+            counts.append(server.metric("carat_rows_total"))
+            time.sleep(0.2)
+            return len(counts) > 2 and counts[-1] == counts[-3]
+        server.wait_until(has_stopped)
+        status, whole = server.chat(STORY, max_tokens=20, ignore_eos=True)
+        expect(status == 200 and whole["usage"]["completion_tokens"] == 20, "others go on")
+        slow.close()
+        server.wait_until(lambda: server.metric("carat_cancelled_total", phase="write") == 1)
+        server.wait_until(lambda: server.metric("carat_requests_running") == 0)
+
+
+def test_a_slow_reader_gets_everything():
+    with long_server("--parallel", 1) as server:
+        body = {**endless(seed=1), "max_tokens": 1000}
+        fast = text_of(server.stream(CHAT, body))
+        with server.open(CHAT, body) as stream:
+            events = []
+            for event in stream:
+                events.append(event)
+                if len(events) % 100 == 1:
+                    time.sleep(0.1)
+        expect(text_of(events) == fast and events[-1] == "[DONE]", "the same text")
+
+
+# ---- Limits
+
+def to_the_cut(stream):
+    """The events of a stream whose connection the server cuts."""
+    events = []
+    try:
+        with stream:
+            for event in stream:
+                events.append(event)
+    except http.client.IncompleteRead:
+        pass
+    return events
+
+
+def test_a_full_queue_says_so():
+    with long_server("--parallel", 1, "--max-queue", 1) as server:
+        first = server.open(CHAT, endless())
+        next(iter(first))
+        second = server.open(CHAT, endless())
+        expect(second.status == 200, "waits")
+        status, headers, body = server.ask("POST", CHAT, chat_body(max_tokens=1))
+        expect(status == 429 and int(headers["Retry-After"]) > 0, f"{status} {body}")
+        expect(body["error"]["code"] == "queue_full", f"{body}")
+        second.close()
+        first.close()
+        server.wait_until(lambda: server.chat(STORY, max_tokens=1)[0] == 200)
+
+
+def test_what_takes_too_long_ends_by_a_deadline():
+    with long_server("--parallel", 1, "--timeout", 0.5) as server:
+        status, _, body = server.ask("POST", CHAT, {**endless(), "stream": False})
+        expect(status == 504 and body["error"]["code"] == "timeout", f"{status} {body}")
+        events = to_the_cut(server.open(CHAT, endless()))
+        expect("[DONE]" not in events and "timeout" in str(events[-1]), f"{events[-1]}")
+
+
+def test_silent_streams_are_kept_alive():
+    with long_server("--parallel", 1, "--ping", 0.3) as server:
+        first = server.open(CHAT, endless(logprobs=False))
+        next(iter(first))
+        waiting = server.open(CHAT, chat_body(stream=True, max_tokens=1))
+        time.sleep(1.5)
+        first.close()
+        expect(list(waiting)[-1] == "[DONE]", "answered in the end")
+        expect(len(waiting.comments) >= 2, f"{waiting.comments}")
+        waiting.close()
+
+
+# ---- Who may ask
+
+def test_keys_close_everything_but_health_and_the_page():
+    key = "secret-key-of-tests"
+    with Server("demo", "--api-key", key) as server:
+        for path in ("/v1/models", "/props", "/slots", "/nothing", "/api/tags", "/openapi.yaml/"):
+            status, _, body = server.ask("GET", path)
+            expect(status == 401, f"{path}: {status} {body}")
+        expect(server.ask("POST", CHAT, chat_body())[0] == 401, "no key")
+        for path in ("/health", "/metrics"):
+            expect(server.ask("GET", path)[0] == 200, f"{path} is open on this machine")
+        bearer = {"Authorization": f"Bearer {key}"}
+        for headers, wanted in ((bearer, 200), ({"x-api-key": key}, 200),
+                                ({"x-api-key": key + "x"}, 401), ({"x-api-key": ""}, 401)):
+            status = server.chat(STORY, headers, max_tokens=1)[0]
+            expect(status == wanted, f"{headers}: {status}")
+        server.stop()
+        log = server.whole_log()
+        expect(key not in log and STORY not in log, "neither keys nor prompts are in the log")
+
+
+def test_keys_are_read_again():
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write("first-key-of-tests\n")
+        file.flush()
+        with Server("demo", "--api-key-file", file.name) as server:
+            first = {"x-api-key": "first-key-of-tests"}
+            second = {"x-api-key": "second-key-of-tests"}
+            expect(server.ask("GET", "/props", headers=first)[0] == 200, "the first key")
+            file.seek(0)
+            file.write("second-key-of-tests\n")
+            file.flush()
+            server.process.send_signal(signal.SIGHUP)
+            server.wait_until(lambda: server.ask("GET", "/props", headers=second)[0] == 200, 10)
+            expect(server.ask("GET", "/props", headers=first)[0] == 401, "the first is gone")
+
+
+def test_other_names_and_origins_are_refused():
+    with Server() as server:
+        for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+            status, _, body = server.ask("POST", CHAT, chat_body(max_tokens=1), headers)
+            expect(status == 403, f"{headers}: {status} {body}")
+
+
+# ---- Beginning and end
+
+def test_running_requests_end_before_the_server_does():
+    with long_server("--parallel", 1) as server:
+        with server.open(CHAT, {**endless(), "max_tokens": 2000}) as stream:
+            events = iter(stream)
+            next(events)
+            server.process.send_signal(signal.SIGTERM)
+            server.wait_for_line("stopping")
+            server.wait_until(lambda: not server.listens(), 5)
+            expect(list(events)[-1] == "[DONE]", "the stream came to its end")
+        expect(server.process.wait(LIMIT) == 0, "a clean end")
+
+
+def test_what_runs_too_long_at_the_end_gets_an_error_event():
+    with long_server("--parallel", 1, "--shutdown-timeout", 0.5) as server:
+        with server.open(CHAT, endless()) as stream:
+            server.process.send_signal(signal.SIGINT)
+            events = to_the_cut(stream)
+        expect("shutting_down" in str(events[-1]), f"{events[-1]}")
+        expect(server.process.wait(LIMIT) == 0, "a clean end")
+
+
+def test_a_second_signal_ends_at_once():
+    with long_server("--parallel", 1) as server:
+        with server.open(CHAT, endless()) as stream:
+            next(iter(stream))
+            server.process.send_signal(signal.SIGTERM)
+            server.wait_for_line("stopping")
+            server.process.send_signal(signal.SIGTERM)
+            expect(server.process.wait(10) == 143, f"status {server.process.returncode}")
+
+
+def test_draining_refuses_what_is_new():
+    with long_server("--parallel", 1) as server:
+        with server.open(CHAT, endless()) as stream:
+            events = iter(stream)
+            next(events)
+            expect(server.ask("POST", "/drain")[0] == 200, "drain")
+            expect(server.ask("GET", "/health")[0] == 503, "not ready")
+            expect(server.ask("GET", "/health/live")[0] == 200, "but alive")
+            status, headers, _ = server.ask("POST", CHAT, chat_body(max_tokens=1))
+            expect(status == 503 and int(headers["Retry-After"]) > 0, f"{status}")
+            next(events)  # goes on
+
+
+def test_an_address_in_use_has_a_status_of_its_own():
+    with Server() as server:
+        done = carat("serve", "demo", "--port", server.port)
+        expect_error(done, 7, str(server.port))
+
+
+def test_a_unix_socket_is_listened_to():
+    need_server()
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/carat.socket"
+        process = subprocess.Popen([PROGRAM, "serve", "demo", "--unix", path], env=environment(),
+                                   cwd=ROOT, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            end = time.monotonic() + LIMIT
+            one = socket.socket(socket.AF_UNIX)
+            while one.connect_ex(path) and time.monotonic() < end:
+                time.sleep(0.05)
+            one.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            expect(one.recv(100).startswith(b"HTTP/1.1 200"), "it answers")
+            one.close()
+        finally:
+            process.terminate()
+            expect(process.wait(LIMIT) == 0, "a clean end")
 
 
 main(globals())
