@@ -193,6 +193,7 @@ static void put_each(const struct metrics *m, struct buf *out, const char *name,
 static void put_replies(const struct metrics *m, struct buf *out)
 {
     const char *name = "carat_requests_total";
+    if (m->n_replies == 0) return;
     family_begin(out, name, FAMILY_COUNTER, "Replies sent, by route and status.");
     for (size_t i = 0; i < m->n_replies; i++) {
         struct buf labels = {0};
