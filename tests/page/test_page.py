@@ -63,7 +63,8 @@ def test_an_answer_is_streamed_with_its_thought_folded():
         browser.wait("document.querySelector(arguments[0]).innerText === 'It is'", ANSWER)
         wait_until_over(browser)
         expect(browser.text(ANSWER) == "It is four.", browser.text(ANSWER))
-        expect(browser.text("summary").startswith("Thought for "), browser.text("summary"))
+        expect(re.fullmatch(r"Thought for \d+\.\d s", browser.text("summary")),
+               browser.text("summary"))
         browser.find("summary").click()
         expect(browser.text(".thought .text") == "Let me see.", "the thought")
         stats = browser.text(".stats")
@@ -115,6 +116,21 @@ def test_an_edited_message_goes_on_from_there():
         expect(browser.text(ANSWER) == "three", browser.text(ANSWER))
         expect(mock.requests[2]["messages"] == [{"role": "user", "content": "Changed"}],
                str(mock.requests[2]))
+
+
+def test_a_message_is_edited_while_its_answer_comes():
+    with page([{"content": "old "}, Step.FOR_EVER],
+              [{"content": "new "}, Step.FOR_EVER]) as (browser, mock):
+        browser.find("#input").type("First", ENTER)
+        browser.wait("document.querySelector(arguments[0])?.innerText.includes('old')", ANSWER)
+        browser.run("document.querySelectorAll('.user button')[1].click()")
+        browser.find(".edit textarea").type(" changed", ENTER)
+        browser.wait("document.querySelector(arguments[0])?.innerText.includes('new')", ANSWER)
+        expect(mock.departed.wait(10), "the old answer goes on")
+        mock.departed.clear()
+        browser.find("#stop").click()
+        expect(mock.departed.wait(10), "the new answer cannot be stopped")
+        expect("old" not in browser.text(ANSWER), browser.text(ANSWER))
 
 
 def test_an_edit_that_is_cancelled_changes_nothing():
@@ -176,7 +192,7 @@ def test_without_settings_nothing_is_said_about_them():
 
 
 def test_a_schema_is_sent_and_bad_json_is_said_before():
-    with page() as (browser, mock):
+    with page(text('{"a_b": "*c*", "d_e": 1}')) as (browser, mock):
         browser.find("#show-settings").click()
         browser.find("#schema").type('{"type": ')
         expect("not JSON" in browser.text("#schema-error"), browser.text("#schema-error"))
@@ -191,6 +207,7 @@ def test_a_schema_is_sent_and_bad_json_is_said_before():
         form = mock.requests[0]["response_format"]
         expect(form["type"] == "json_schema" and
                form["json_schema"]["schema"] == {"type": "object"}, str(form))
+        expect(browser.text(".assistant code") == '{"a_b": "*c*", "d_e": 1}', "JSON as it is")
 
 
 def test_a_number_out_of_range_is_not_sent():

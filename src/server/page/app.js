@@ -419,7 +419,8 @@ async function* chunksOf(body, signal) {
 // ---- Kept chats -------------------------------------------------------------------------------
 
 // A chat is {id, title, changed, settings, messages}. A message is {role, text}; an answer may also
-// have thought, calls [{id, name, arguments}], stats, finish, failure; a tool's result id and name.
+// have thought, isJson, calls [{id, name, arguments}], stats, finish, failure; a tool's result id
+// and name.
 
 const chats = new Map(); // all of them, by id
 let current = null;
@@ -476,12 +477,13 @@ function chatFrom(raw) {
         const value = textOr(raw.settings?.[name]);
         if (value) chat.settings[name] = value;
     }
-    for (const { role, text, thought, calls, id, name } of raw.messages) {
+    for (const { role, text, thought, isJson, calls, id, name } of raw.messages) {
         if (!["user", "assistant", "tool"].includes(role)) continue;
         const message = { role, text: textOr(text) };
         if (role === "tool") Object.assign(message, { id: textOr(id), name: textOr(name) });
         if (role === "assistant") {
             message.thought = textOr(thought);
+            message.isJson = isJson === true;
             message.calls = (Array.isArray(calls) ? calls : []).map((one) => ({
                 id: textOr(one?.id), name: textOr(one?.name), arguments: textOr(one?.arguments) }));
         }
@@ -615,14 +617,19 @@ function follow(isForced = false) {
 function statsLine({ stats, finish }) {
     const parts = [];
     if (stats?.rate) parts.push(`${stats.rate.toFixed(1)} tokens/s`);
+    else if (stats?.pieces) parts.push(liveSpeed({ stats }));
     if (stats?.answer !== undefined) parts.push(`${count(stats.answer)} tokens`);
     const cached = stats?.cached ? ` (${count(stats.cached)} cached)` : "";
     if (stats?.prompt !== undefined) parts.push(`prompt ${count(stats.prompt)}${cached}`);
     if (stats?.first) parts.push(`first token after ${stats.first.toFixed(2)} s`);
     if (finish === "length") parts.push("ended at the limit of tokens");
     if (finish === "stopped") parts.push("stopped");
-    return parts.join(" · ");
+    return parts.filter(Boolean).join(" · ");
 }
+
+// While an answer comes: a piece of it is usually a token.
+const liveSpeed = ({ stats: { pieces, seconds } }) =>
+    (seconds > 0.5 ? `about ${Math.round((pieces - 1) / seconds)} tokens/s` : "");
 
 // An answer as it grows: text arrives at any time, drawing is done once a frame and for at most a
 // third of the time.
@@ -642,6 +649,7 @@ class AnswerView {
         this.element = make("article", { className: "message assistant", "aria-label": "Answer" },
             this.waiting, this.thought, text, this.calls, this.failure, this.actions);
         this.markdown = { thought: new Markdown(thoughtText), text: new Markdown(text) };
+        if (message.isJson) this.markdown.text.append("```json\n");
     }
 
     begin() {
@@ -684,6 +692,7 @@ class AnswerView {
         if (!this.thought.hidden || !isThinking) this.waiting.hidden = true;
         this.drawCalls();
         if (isOver) this.drawEnd();
+        else this.actions.replaceChildren(make("span", { className: "stats" }, liveSpeed(message)));
         if (this.element.isConnected) follow();
         this.drawnAt = performance.now();
         this.cost = this.drawnAt - begin;
@@ -728,7 +737,7 @@ class AnswerView {
 }
 
 const thoughtTitle = ({ stats }) =>
-    (stats?.thought ? `Thought for ${stats.thought.toFixed(1)} s` : "Thought");
+    (stats?.thought >= 0.1 ? `Thought for ${stats.thought.toFixed(1)} s` : "Thought");
 
 const callBox = (words, name, text) => make("div", { className: "call" },
     make("p", { className: "name" }, words, make("code", {}, name)), make("pre", {}, text));
@@ -801,7 +810,11 @@ function take(message, chunk, clock) {
     const { delta, finish_reason: finish } = chunk.choices?.[0] ?? {};
     const thought = delta?.reasoning_content ?? delta?.reasoning;
     const isAnswer = delta?.content || delta?.tool_calls;
-    if (thought || isAnswer) message.stats.first ??= clock();
+    if (thought || isAnswer) {
+        message.stats.first ??= clock();
+        message.stats.pieces = (message.stats.pieces ?? 0) + 1;
+        message.stats.seconds = clock() - message.stats.first;
+    }
     if (isAnswer && message.thought) message.stats.thought ??= clock() - message.stats.first;
     if (thought) message.thought += thought;
     if (delta?.content) message.text += delta.content;
@@ -824,7 +837,8 @@ function take(message, chunk, clock) {
 async function answer(chat) {
     const body = bodyFor(chat);
     if (!body) return;
-    const message = { role: "assistant", text: "", thought: "", calls: [], stats: {} };
+    const message = { role: "assistant", text: "", thought: "", calls: [], stats: {},
+                      isJson: Boolean(body.response_format) };
     const view = new AnswerView(chat, message);
     const controller = new AbortController();
     chat.messages.push(message);
@@ -850,7 +864,7 @@ async function answer(chat) {
         else message.failure = error instanceof Refusal ? error.message
             : `The server could not be reached, or the connection broke (${error.message}).`;
     }
-    running.delete(chat.id);
+    if (running.get(chat.id)?.view === view) running.delete(chat.id);
     view.end();
     chat.changed = Date.now();
     keep(chat);
@@ -912,6 +926,7 @@ function send() {
     const text = $("input").value;
     if (!text.trim() || running.has(current.id) || !bodyFor(current)) return;
     $("input").value = "";
+    $("notice").replaceChildren();
     say(current, text);
 }
 
