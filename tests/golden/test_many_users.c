@@ -1,11 +1,11 @@
 /* test_many_users [CASE [SEED]]
  *
  * Many users at once give each user the answer of an engine of his own. Random events from a seed
- * (requests with shared beginnings, salts, priorities and deadlines, cancels, evictions) on every
- * model of the family, with pools so small that running requests are stopped and what is cached is
- * dropped all the time. Every token's id and the bits of its log-probability are compared with
- * those of the request alone on a fresh engine. After every step all pages must add up. The build
- * for this program has pages of 32 positions. */
+ * (requests with shared beginnings, salts, priorities and deadlines, cancels, pauses, evictions) on
+ * every model of the family, with pools so small that running requests are stopped and what is
+ * cached is dropped all the time. Every token's id and the bits of its log-probability are compared
+ * with those of the request alone on a fresh engine. After every step all pages must add up. The
+ * build for this program has pages of 32 positions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -141,15 +141,27 @@ static void submit_one(struct rng *rng, uint64_t *n_busy)
     *n_busy += crowd_submit(&crowd, ask, &manner, NULL) == CARAT_EBUSY;
 }
 
-static void cancel_one(struct rng *rng)
+static const struct crowd_request *draw_request(struct rng *rng)
 {
     uint32_t at = rng_below(rng, CROWD_MAX);
     for (uint32_t i = 0; i < CROWD_MAX; i++) {
         const struct crowd_request *r = &crowd.requests[(at + i) % CROWD_MAX];
-        if (!r->id) continue;
-        crowd_cancel(&crowd, r->id);
-        return;
+        if (r->id) return r;
     }
+    return NULL;
+}
+
+static void cancel_one(struct rng *rng)
+{
+    const struct crowd_request *r = draw_request(rng);
+    if (r) crowd_cancel(&crowd, r->id);
+}
+
+/* Or resumes it. */
+static void pause_one(struct rng *rng)
+{
+    const struct crowd_request *r = draw_request(rng);
+    if (r) crowd_pause(&crowd, r->id, !r->is_paused);
 }
 
 static void evict_some(struct rng *rng)
@@ -175,6 +187,8 @@ static void run_events(int n_events, uint32_t submits, struct rng *rng, uint64_t
             cancel_one(rng);
         else if (what < submits + 5)
             evict_some(rng);
+        else if (what < submits + 12)
+            pause_one(rng);
         else
             crowd_step(&crowd);
     }

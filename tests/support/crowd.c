@@ -156,6 +156,12 @@ void crowd_cancel(struct crowd *c, carat_request_id id)
     assert_int_equal(carat_cancel(c->engine, id), CARAT_OK);
 }
 
+void crowd_pause(struct crowd *c, carat_request_id id, bool is_paused)
+{
+    find(c, id)->is_paused = is_paused;
+    assert_int_equal(carat_pause(c->engine, id, is_paused), CARAT_OK);
+}
+
 /* ---- Events ----------------------------------------------------------------------------- */
 
 static void compare_token(const struct crowd *c, const struct crowd_request *r,
@@ -189,6 +195,7 @@ static void take_events(struct crowd *c)
     const struct carat_event *event;
     while ((event = carat_next_event(c->engine))) {
         struct crowd_request *r = find(c, event->request);
+        assert_true(!r->is_paused || event->kind == CARAT_EVENT_DONE);
         if (event->kind == CARAT_EVENT_TOKEN) {
             compare_token(c, r, event);
             r->n++;
@@ -196,7 +203,7 @@ static void take_events(struct crowd *c)
         } else if (event->kind == CARAT_EVENT_DONE) {
             compare_end(c, r, event);
             c->last_done = *event;
-            r->id = 0;
+            *r = (struct crowd_request){.id = 0};
             c->n--;
         }
     }
@@ -208,12 +215,18 @@ int crowd_step(struct crowd *c)
     int status = carat_step(c->engine, &err);
     if (status < 0) fail_msg("%s", err.message);
     take_events(c);
+    bool has_work = false; /* idle is exactly: none, or all are paused */
+    for (int32_t i = 0; i < CROWD_MAX; i++)
+        has_work = has_work || (c->requests[i].id && !c->requests[i].is_paused);
+    assert_int_equal(status, has_work);
     crowd_check_pages(c->engine);
     return status;
 }
 
 void crowd_finish(struct crowd *c)
 {
+    for (int32_t i = 0; i < CROWD_MAX; i++)
+        if (c->requests[i].is_paused) crowd_pause(c, c->requests[i].id, false);
     while (crowd_step(c) > 0) continue;
     assert_int_equal(c->n, 0);
 }

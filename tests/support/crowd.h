@@ -38,6 +38,7 @@ struct crowd_request {
     int32_t n;     /* tokens that came */
     bool is_asked; /* to end before its end */
     bool may_end;  /* by its deadline */
+    bool is_paused;
 };
 
 struct crowd {
@@ -81,10 +82,12 @@ int crowd_submit(struct crowd *c, const struct crowd_ask *ask, const struct crow
 
 void crowd_cancel(struct crowd *c, carat_request_id id);
 
+void crowd_pause(struct crowd *c, carat_request_id id, bool is_paused);
+
 /* A step, and the checks of what it gave and of all pages. Returns what carat_step returns. */
 int crowd_step(struct crowd *c);
 
-/* Steps until nothing is left to do. */
+/* Resumes those that are paused, and steps until nothing is left to do. */
 void crowd_finish(struct crowd *c);
 
 /* Whether the pages of an engine add up: those in tables, those in the cache, those that are free.

@@ -469,6 +469,49 @@ static void scoring_checks_its_arguments_and_obeys_its_caller(void **state)
     carat_engine_close(e);
 }
 
+/* Prompts and answers in all states; the others go on. */
+static void paused_requests_wait_and_leave_the_engine_idle(void **state)
+{
+    (void)state;
+    int32_t prompts[N_MIXED][128];
+    struct answer alone[N_MIXED], answers[N_MIXED] = {{0}};
+    struct carat_error err;
+    carat_engine *e = open_reference(GEMMA_E2B, 2, 16);
+    for (int i = 0; i < N_MIXED; i++) {
+        struct carat_request request = mixed_request(i, prompts[i]);
+        alone[i] = ask(e, &request);
+    }
+    for (int i = 0; i < N_MIXED; i++) {
+        struct carat_request request = mixed_request(i, prompts[i]);
+        request.user = &answers[i];
+        answers[i].request = submit(e, &request);
+    }
+    for (int steps = 0; steps < 6; steps++) {
+        assert_int_equal(carat_step(e, &err), 1);
+        take_events(e, answers, N_MIXED);
+    }
+    for (int i = 0; i < N_MIXED; i++)
+        assert_int_equal(carat_pause(e, answers[i].request, true), CARAT_OK);
+    uint64_t n_steps = carat_engine_stats(e)->steps;
+    for (int k = 0; k < 3; k++) assert_int_equal(carat_step(e, &err), 0);
+    assert_int_equal(carat_engine_stats(e)->steps, n_steps);
+    assert_null(carat_next_event(e));
+    for (int i = N_MIXED; i-- > 1;) { /* one after the other, while the first stays paused */
+        assert_int_equal(carat_pause(e, answers[i].request, false), CARAT_OK);
+        while (carat_step(e, &err) > 0) take_events(e, answers, N_MIXED);
+        take_events(e, answers, N_MIXED);
+        check_same(&answers[i], &alone[i]);
+        assert_ptr_equal(answers[i].done.user, &answers[i]);
+    }
+    assert_false(answers[0].is_done);
+    assert_int_equal(carat_cancel(e, answers[0].request), CARAT_OK);
+    assert_int_equal(carat_step(e, &err), 0);
+    take_events(e, answers, N_MIXED);
+    assert_int_equal(answers[0].done.finish, CARAT_FINISH_CANCELLED);
+    assert_int_equal(carat_pause(e, answers[0].request, true), CARAT_EUSAGE);
+    carat_engine_close(e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -484,6 +527,7 @@ int main(void)
         cmocka_unit_test(a_slot_used_again_remembers_nothing),
         cmocka_unit_test(a_model_that_gives_nan_ends_in_an_error_and_the_engine_goes_on),
         cmocka_unit_test(a_step_is_refused_until_its_events_fit),
+        cmocka_unit_test(paused_requests_wait_and_leave_the_engine_idle),
         cmocka_unit_test(scoring_checks_its_arguments_and_obeys_its_caller),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);
