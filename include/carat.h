@@ -450,7 +450,9 @@ struct carat_request { /* copied by carat_submit */
     /* Of this model; NULL: none. Borrowed until the request is DONE. A request that cannot go on in
      * its grammar ends by ERROR. */
     const carat_grammar *grammar;
-    void *user; /* comes back in each event */
+    void *user;           /* comes back in each event */
+    int32_t max_thinking; /* after so many tokens of thoughts, the next one is <channel|>, which
+                             closes the thought. <= 0: no limit */
     /* end of version 0.1 */
 };
 
@@ -492,6 +494,7 @@ struct carat_event {
     int32_t n_cached;     /* DONE: prompt tokens that were not computed, because others had been */
     int32_t n_preempted;  /* DONE: how often it was stopped to make room, and went on later */
     void *user;           /* the request's */
+    int32_t n_thinking;   /* DONE: tokens of thoughts, without their marks; of n_generated */
 };
 
 /* The request waits until a sequence and memory are free for it. CARAT_EBUSY when n_seq + n_queue

@@ -75,6 +75,11 @@ static bool allows(void *user, int32_t id)
     return is_allowed;
 }
 
+bool constrain_allows(struct constraint *c, int32_t id)
+{
+    return is_free(c) || grammar_state_allows(c->state, id);
+}
+
 int32_t constrain_pick_best(struct constraint *c, struct sampler *s, const struct logit_pair *best,
                             int n)
 {

@@ -29,6 +29,9 @@ int32_t constrain_pick_best(struct constraint *c, struct sampler *s, const struc
  * sample_copy gave and on_logits has changed, or NULL. */
 int32_t constrain_pick(struct constraint *c, struct sampler *s, float *own, const float *logits);
 
+/* Whether the id may come next. */
+bool constrain_allows(struct constraint *c, int32_t id);
+
 /* Takes in what was picked. */
 void constrain_accept(struct constraint *c, int32_t id);
 

@@ -186,6 +186,7 @@ static int open_request(carat_engine *e, int32_t place, const struct carat_reque
     struct sequence_start start = {
         .id = e->last_request + 1,
         .n_ctx = e->runner->layout.n_ctx,
+        .vocab = e->model->vocab,
         .turn_id = vocab_special(e->model->vocab, VOCAB_TURN_BEGIN),
         .page = KV_PAGE,
         .since = e->stats.prompt_rows,
@@ -200,7 +201,8 @@ int carat_submit(carat_engine *e, const struct carat_request *given, carat_reque
     struct carat_request r;
     *out = 0;
     TRY(runner_check(e->runner, err));
-    TRY(sized_copy(&r, sizeof r, SIZED_THROUGH(struct carat_request, user), given, "request", err));
+    TRY(sized_copy(&r, sizeof r, SIZED_THROUGH(struct carat_request, max_thinking), given,
+                   "request", err));
     TRY(check_request(e, &r, err));
     int32_t place = free_place(e);
     if (place == e->n_requests) {

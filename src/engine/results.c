@@ -4,6 +4,38 @@
 #include "engine/logprob.h"
 #include "engine/request.h"
 
+/* The end of a thought that has had its tokens, or -1. A grammar that is not in a thought decides
+ * alone. */
+static int32_t forced_id(const carat_engine *e, const struct sequence *s)
+{
+    int32_t end = vocab_special(e->model->vocab, VOCAB_CHANNEL_END);
+    bool is_spent = s->max_thinking > 0 && thought_is_open(&s->thought) &&
+                    s->thought.n_tokens >= s->max_thinking;
+    return is_spent && constrain_allows(s->constraint, end) ? end : -1;
+}
+
+static void add_logprobs(carat_engine *e, const struct sequence *s, struct carat_event *event,
+                         const float *row)
+{
+    int32_t n_vocab = e->model->config.n_vocab;
+    struct carat_logprob *top = events_top(&e->events);
+    event->n_top = s->n_top < n_vocab ? s->n_top : n_vocab;
+    event->top = event->n_top ? top : NULL;
+    event->logprob = logprob_compute(row, n_vocab, event->id, top, event->n_top);
+}
+
+/* Puts the id that is given instead of a sampled one, with its log-probabilities. */
+static int put(carat_engine *e, const struct sequence *s, int32_t id, struct carat_event *event,
+               struct carat_error *err)
+{
+    const float *row;
+    event->id = id;
+    if (!s->want_logprob) return CARAT_OK;
+    TRY(runner_logits(e->runner, &e->step, s->out_row, &row, err));
+    add_logprobs(e, s, event, row);
+    return CARAT_OK;
+}
+
 /* Puts the next token, or -1, and its log-probabilities into the event. Uses the device's best
  * pairs if they are enough, else the row. */
 static int pick(carat_engine *e, const struct sequence *s, struct carat_event *event,
@@ -12,6 +44,8 @@ static int pick(carat_engine *e, const struct sequence *s, struct carat_event *e
     int32_t n_vocab = e->model->config.n_vocab;
     const struct logit_pair *best = NULL;
     const float *row;
+    int32_t forced = forced_id(e, s);
+    if (forced >= 0) return put(e, s, forced, event, err);
     int n = s->want_logprob ? 0 : runner_best(e->runner, &e->step, s->out_row, &best);
     event->id = CONSTRAIN_NEEDS_ROW;
     if (n > 0 && s->is_masked)
@@ -25,10 +59,7 @@ static int pick(carat_engine *e, const struct sequence *s, struct carat_event *e
         s->on_logits(s->on_logits_user, s->ids, (size_t)sequence_known(s), changed, n_vocab);
     event->id = constrain_pick(s->constraint, s->sampler, changed, row);
     if (event->id < 0 || !s->want_logprob) return CARAT_OK;
-    struct carat_logprob *top = events_top(&e->events);
-    event->n_top = s->n_top < n_vocab ? s->n_top : n_vocab;
-    event->top = event->n_top ? top : NULL;
-    event->logprob = logprob_compute(row, n_vocab, event->id, top, event->n_top);
+    add_logprobs(e, s, event, row);
     return CARAT_OK;
 }
 
@@ -61,7 +92,7 @@ static void take_token(carat_engine *e, struct sequence *s, const struct carat_e
         request_end(e, s, CARAT_FINISH_STOP, NULL);
         return;
     }
-    sequence_add(s, event->id);
+    sequence_add(s, e->model->vocab, event->id);
     events_add(&e->events, *event);
     if (s->n_generated >= s->max_tokens || s->n_cached >= e->runner->layout.n_ctx)
         request_end(e, s, CARAT_FINISH_LENGTH, NULL);

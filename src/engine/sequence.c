@@ -14,6 +14,8 @@ static void fill(struct sequence *s, const struct carat_request *r,
     s->slot = -1;
     s->stop_id = -1;
     s->user = r->user;
+    s->max_thinking = r->max_thinking > 0 ? r->max_thinking : 0;
+    s->thought = thought_begin(start->vocab, s->ids, (size_t)s->n_prompt);
     s->ignore_stop = r->ignore_stop;
     s->want_logprob = r->want_logprob || r->n_top_logprobs > 0;
     s->n_top = r->n_top_logprobs;
@@ -63,10 +65,11 @@ int sequence_open(struct sequence *s, const struct carat_request *request,
     return CARAT_OK;
 }
 
-void sequence_add(struct sequence *s, int32_t id)
+void sequence_add(struct sequence *s, const struct vocab *v, int32_t id)
 {
     sample_accept(s->sampler, id);
     constrain_accept(s->constraint, id);
+    thought_add(&s->thought, v, id);
     s->ids[s->n_prompt + s->n_generated++] = id;
 }
 
@@ -87,6 +90,7 @@ struct carat_event sequence_end(struct sequence *s, enum carat_finish finish, do
         .queue_seconds = (has_started ? s->started : now) - s->submitted,
         .n_cached = s->n_reused,
         .n_preempted = s->n_preempted,
+        .n_thinking = s->thought.n_tokens,
     };
     constrain_close(s->constraint);
     sample_close(s->sampler);

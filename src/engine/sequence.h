@@ -7,6 +7,7 @@
 #include "engine/constrain.h"
 #include "engine/marks.h"
 #include "engine/sample.h"
+#include "text/thought.h"
 
 enum sequence_state {
     SEQUENCE_FREE,
@@ -30,6 +31,8 @@ struct sequence {
     bool ignore_stop, want_logprob;
     int32_t n_top; /* how many likeliest ids are wanted with it */
     void *user;
+    struct thought thought;
+    int32_t max_thinking; /* 0: no limit */
     carat_on_logits_fn on_logits;
     void *on_logits_user;
 
@@ -59,6 +62,7 @@ struct sequence {
 struct sequence_start {
     carat_request_id id;
     int32_t n_ctx;
+    const struct vocab *vocab;
     int32_t turn_id, page; /* as marks_init wants them */
     uint64_t since;
     bool has_cache;
@@ -70,7 +74,7 @@ int sequence_open(struct sequence *s, const struct carat_request *request,
                   struct carat_error *err);
 
 /* Takes in a token of the answer. */
-void sequence_add(struct sequence *s, int32_t id);
+void sequence_add(struct sequence *s, const struct vocab *v, int32_t id);
 
 /* The DONE event of a sequence that ends now; frees its place. It has no slot any more. */
 struct carat_event sequence_end(struct sequence *s, enum carat_finish finish, double now);

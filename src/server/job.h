@@ -17,7 +17,7 @@ struct job_event {
     double seconds;      /* os_seconds() at the end of the step */
     /* DONE */
     enum carat_finish finish;
-    int32_t stop_id, n_prompt, n_generated, n_cached, n_preempted;
+    int32_t stop_id, n_prompt, n_generated, n_cached, n_preempted, n_thinking;
     double queue_seconds, prefill_seconds, decode_seconds;
     const struct carat_error *error; /* by ERROR: why; lives until job_deinit. Else NULL */
 };

@@ -1,5 +1,6 @@
 /* Requests with a grammar on an engine: what comes is a complete text of it, alone and in company
  * the same, on every model, with on_logits too. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -180,12 +181,58 @@ static void on_logits_works_with_a_grammar(void **state)
     carat_grammar_close(g);
 }
 
+/* The model itself may not end the thought here, and begins no other one. */
+static void a_thought_ends_after_max_thinking_tokens(void **state)
+{
+    (void)state;
+    struct carat_error err;
+    carat_grammar *g;
+    const struct vocab *v = models[0]->vocab;
+    int32_t end = vocab_special(v, VOCAB_CHANNEL_END), prompt[9];
+    draw_ids(TINY_SEED, prompt, 9);
+    struct carat_logit_bias bias[] = {
+        {end, -INFINITY},
+        {vocab_special(v, VOCAB_CHANNEL_BEGIN), -INFINITY},
+        {vocab_special(v, VOCAB_CALL_BEGIN), -INFINITY},
+        {vocab_special(v, VOCAB_RESPONSE_BEGIN), -INFINITY},
+    };
+    assert_int_equal(carat_grammar_open_gbnf(&g, models[0], "root ::= [a-z]{3}", 17, &err),
+                     CARAT_OK);
+    carat_engine *e = open_small(models[0], 1);
+    for (int i = 0; i < 8; i++) {
+        bool has_grammar = i & 1, has_logprobs = i & 2;
+        int32_t budget = i & 4 ? 1 : 6;
+        struct carat_request request = request_for(has_grammar ? g : NULL, prompt, 9, 0);
+        prompt[8] = vocab_special(v, VOCAB_CHANNEL_BEGIN);
+        request.bias = bias;
+        request.n_bias = sizeof bias / sizeof *bias;
+        request.max_tokens = 20;
+        request.ignore_stop = !has_grammar;
+        request.max_thinking = budget;
+        request.want_logprob = has_logprobs;
+        request.n_top_logprobs = has_logprobs ? 2 : 0;
+        struct answer a = ask(e, &request);
+        assert_true(a.n > budget);
+        for (int k = 0; k < a.n; k++) assert_int_equal(a.ids[k] == end, k == budget);
+        assert_int_equal(a.done.n_thinking, budget);
+        if (has_logprobs) assert_true(a.logprobs[budget] < 0 && a.logprobs[budget] > -100);
+        assert_int_equal(a.done.finish, has_grammar ? CARAT_FINISH_STOP : CARAT_FINISH_LENGTH);
+        prompt[8] = 5; /* no thought: no limit */
+        a = ask(e, &request);
+        for (int k = 0; k < a.n; k++) assert_int_not_equal(a.ids[k], end);
+        assert_int_equal(a.done.n_thinking, 0);
+    }
+    carat_engine_close(e);
+    carat_grammar_close(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_json_and_do_not_depend_on_company),
         cmocka_unit_test(gbnf_holds_on_every_model),
         cmocka_unit_test(on_logits_works_with_a_grammar),
+        cmocka_unit_test(a_thought_ends_after_max_thinking_tokens),
     };
     return cmocka_run_group_tests(tests, open_models, close_models);
 }

@@ -19,6 +19,7 @@
 #include "text/call_stream.h"
 #include "text/call_syntax.h"
 #include "text/parser.h"
+#include "text/thought.h"
 #include "text/tokenizer.h"
 
 static int32_t *encode(const char *text, size_t *count)
@@ -351,6 +352,59 @@ static void test_utf8(void **state)
     parser_close(p);
 }
 
+/* ---- Thoughts, counted without their texts ---------------------------------------------- */
+
+static void the_count_of_thoughts_is_open_where_the_parser_thinks(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = {"<|channel>",
+                                         "<channel|>",
+                                         "<|tool_call>",
+                                         "<tool_call|>",
+                                         "<|tool_response>",
+                                         "<turn|>",
+                                         "<tool_response|>",
+                                         "call:",
+                                         "cal",
+                                         "call",
+                                         ":f{",
+                                         "thought\n",
+                                         "x",
+                                         "<|\"|>",
+                                         "<|turn>",
+                                         "<pad>",
+                                         "\xF0\x9F\xA6\x99"};
+    enum { N_PIECES = sizeof pieces / sizeof *pieces, LONG = 40 };
+    struct rng r = {.state = 23};
+    print_message("seed 23\n");
+    int n_open = 0;
+    for (int round = 0; round < 4000; round++) {
+        struct buf text = {0};
+        struct carat_parser *p;
+        struct carat_error err;
+        const struct carat_part *parts;
+        size_t count, n;
+        for (int i = 0; i < LONG; i++) buf_add_text(&text, pieces[rng_below(&r, N_PIECES)]);
+        int32_t *ids = encode(text.data, &count);
+        size_t n_prompt = rng_below(&r, (uint32_t)count);
+        assert_int_equal(parser_open(&p, shared_vocab(), ids, n_prompt, &err), CARAT_OK);
+        struct thought t = thought_begin(shared_vocab(), ids, n_prompt);
+        assert_int_equal(t.n_tokens, 0);
+        for (size_t i = n_prompt; i < count; i++) {
+            assert_int_equal(thought_is_open(&t), parser_is_thinking(p));
+            n_open += thought_is_open(&t);
+            int32_t before = t.n_tokens;
+            thought_add(&t, shared_vocab(), ids[i]);
+            assert_true(t.n_tokens == before || parser_is_thinking(p));
+            assert_int_equal(parser_push(p, ids + i, 1, &parts, &n, &err), CARAT_OK);
+        }
+        parser_close(p);
+        buf_deinit(&text);
+        mem_free(ids);
+    }
+    assert_true(n_open > 1000);
+}
+
 /* ---- Arguments: random values in the model's syntax come out as the same JSON ---- */
 
 static const char *const strings[] = {"",        "a",          "x, y",        "{a:1}",
@@ -650,6 +704,7 @@ int main(void)
         cmocka_unit_test(test_no_calls),
         cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_random_arguments),
+        cmocka_unit_test(the_count_of_thoughts_is_open_where_the_parser_thinks),
         cmocka_unit_test(what_was_streamed_begins_every_outcome),
         cmocka_unit_test(repairs_never_contradict_what_was_streamed),
         cmocka_unit_test(strings_are_streamed_as_they_come),

@@ -1,0 +1,31 @@
+/* Whether the next token is one of a thought, id by id, and how many such tokens there were: what
+ * the parser (parser.h) says, without its texts. Calls inside a thought do not count. */
+#ifndef TEXT_THOUGHT_H
+#define TEXT_THOUGHT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "text/vocab.h"
+
+enum thought_place { NO_THOUGHT, IN_A_THOUGHT, IN_A_CALL, IN_A_RESPONSE };
+
+struct thought {
+    enum thought_place place;
+    bool is_back_to_thought; /* after the call */
+    int32_t n_header;        /* bytes of "call:" that have come */
+    int32_t n_tokens;        /* of thoughts, without their marks and those of the prompt */
+};
+
+/* The state that the prompt's last mark implies. */
+struct thought thought_begin(const struct vocab *v, const int32_t *prompt, size_t n_prompt);
+
+void thought_add(struct thought *t, const struct vocab *v, int32_t id);
+
+static inline bool thought_is_open(const struct thought *t)
+{
+    return t->place == IN_A_THOUGHT;
+}
+
+#endif
