@@ -58,6 +58,7 @@ struct ask {
     bool wants_usage;      /* in a stream: one more chunk with the usage */
     bool wants_progress;   /* in a stream: how much of the prompt is read (return_progress) */
     bool wants_timings;    /* in each chunk (timings_per_token) */
+    bool wants_ids;        /* completions: token_ids with each chunk (return_token_ids) */
     bool wants_echo;       /* completions: the prompt before the answer */
     bool ignores_stop;     /* ignore_eos: measuring */
     bool no_cache;         /* cache_prompt: false */

@@ -67,6 +67,7 @@ static int take_stream(struct ask *ask, struct carat_error *err)
     int status = json_read_flag(options, "include_usage", &ask->wants_usage, err);
     if (status != CARAT_OK) return err_within(err, "stream_options"), status;
     TRY(json_read_flag(root, "return_progress", &ask->wants_progress, err));
+    TRY(json_read_flag(root, "return_token_ids", &ask->wants_ids, err));
     return json_read_flag(root, "timings_per_token", &ask->wants_timings, err);
 }
 

@@ -73,15 +73,7 @@ static void progress(struct reply *r, int32_t answer, int32_t done, int32_t tota
     json_put_null(&j);
     json_end_object(&j);
     openai_end(r, &j);
-    json_key(&j, "prompt_progress");
-    json_begin_object(&j);
-    json_key(&j, "total");
-    json_int(&j, total);
-    json_key(&j, "cache");
-    json_int(&j, cached);
-    json_key(&j, "processed");
-    json_int(&j, done);
-    json_end_object(&j);
+    openai_write_progress(done, total, cached, &j);
     json_end_object(&j);
     sse_end(out);
 }

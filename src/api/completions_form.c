@@ -1,5 +1,7 @@
 /* OpenAI's completions: chunks of a stream, or one body. Calls and thoughts do not exist here: the
  * caller opens raw answers. */
+#include <string.h>
+
 #include "api/openai_words.h"
 #include "api/sse.h"
 
@@ -19,6 +21,21 @@ static void write_logprobs(struct reply *r, int32_t answer, struct json *j)
     reply_tokens_clear(tokens);
 }
 
+static void write_ids(struct reply *r, int32_t answer, struct json *j)
+{
+    struct buf *ids = &r->answers[answer].ids;
+    if (!r->ask->wants_ids) return;
+    json_key(j, "token_ids");
+    json_begin_array(j);
+    for (size_t i = 0; i < ids->length; i += sizeof(int32_t)) {
+        int32_t id;
+        memcpy(&id, ids->data + i, sizeof id);
+        json_int(j, id);
+    }
+    json_end_array(j);
+    buf_clear(ids);
+}
+
 /* ---- Chunks ----------------------------------------------------------------------------- */
 
 static void chunk(struct reply *r, int32_t answer, const char *text, size_t length, bool is_last,
@@ -33,6 +50,7 @@ static void chunk(struct reply *r, int32_t answer, const char *text, size_t leng
     json_key(&j, "index");
     json_int(&j, answer);
     write_logprobs(r, answer, &j);
+    write_ids(r, answer, &j);
     if (is_last) {
         openai_write_end(&r->answers[answer], &j);
     } else {
@@ -52,10 +70,31 @@ static void begin(struct reply *r, struct buf *out)
         chunk(r, i, prompt_of(r, i)->text, prompt_of(r, i)->length, false, out);
 }
 
+static void progress(struct reply *r, int32_t answer, int32_t done, int32_t total, int32_t cached,
+                     struct buf *out)
+{
+    struct json j = {.out = out};
+    sse_begin(out, NULL);
+    openai_begin(r, &j, PREFIX, OBJECT);
+    json_begin_object(&j);
+    json_key(&j, "text");
+    json_put_string(&j, "");
+    json_key(&j, "index");
+    json_int(&j, answer);
+    json_key(&j, "finish_reason");
+    json_put_null(&j);
+    json_end_object(&j);
+    openai_end(r, &j);
+    openai_write_progress(done, total, cached, &j);
+    json_end_object(&j);
+    sse_end(out);
+}
+
 static void piece(struct reply *r, int32_t answer, enum reply_piece kind, const char *text,
                   size_t length, struct buf *out)
 {
-    if (kind == PIECE_TEXT && length) chunk(r, answer, text, length, false, out);
+    bool has_ids = r->answers[answer].ids.length > 0;
+    if (kind == PIECE_TEXT && (length || has_ids)) chunk(r, answer, text, length, false, out);
 }
 
 static void answer_done(struct reply *r, int32_t answer, struct buf *out)
@@ -97,6 +136,7 @@ static void whole(struct reply *r, struct buf *out)
         json_key(&j, "index");
         json_int(&j, i);
         write_logprobs(r, i, &j);
+        write_ids(r, i, &j);
         openai_write_end(&r->answers[i], &j);
         json_end_object(&j);
     }
@@ -110,6 +150,8 @@ static void whole(struct reply *r, struct buf *out)
 const struct reply_form completions_form = {
     .stream_type = SSE_TYPE,
     .begin = begin,
+    .progress = progress,
+    .has_ids = true,
     .piece = piece,
     .answer_done = answer_done,
     .finish = finish,

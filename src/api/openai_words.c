@@ -81,6 +81,21 @@ void openai_write_timings(const struct reply_usage *usage, struct json *j)
     json_int(j, usage->n_cached);
     write_pace(j, prompt, usage->n_prompt - usage->n_cached, usage->prefill_seconds);
     write_pace(j, predicted, usage->n_generated, usage->decode_seconds);
+    json_key(j, "queue_ms");
+    json_double(j, usage->queue_seconds * 1e3);
+    json_end_object(j);
+}
+
+void openai_write_progress(int32_t done, int32_t total, int32_t cached, struct json *j)
+{
+    json_key(j, "prompt_progress");
+    json_begin_object(j);
+    json_key(j, "total");
+    json_int(j, total);
+    json_key(j, "cache");
+    json_int(j, cached);
+    json_key(j, "processed");
+    json_int(j, done);
     json_end_object(j);
 }
 

@@ -11,6 +11,8 @@ void openai_end(const struct reply *r, struct json *j);
 void openai_write_usage(const struct reply *r, struct json *j);
 /* As llama.cpp's server says it. */
 void openai_write_timings(const struct reply_usage *usage, struct json *j);
+/* How much of a prompt is read, likewise. */
+void openai_write_progress(int32_t done, int32_t total, int32_t cached, struct json *j);
 /* "finish_reason", and what else there is to say about an end. */
 void openai_write_end(const struct reply_answer *a, struct json *j);
 

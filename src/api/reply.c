@@ -41,6 +41,7 @@ static void close_answer(struct reply_answer *a)
     mem_free(a->calls);
     mem_free(a->items);
     reply_tokens_deinit(&a->tokens);
+    buf_deinit(&a->ids);
 }
 
 void reply_close(struct reply *r)
@@ -204,6 +205,21 @@ void reply_token(struct reply *r, int32_t answer, const struct reply_token *toke
     reply_tokens_add(tokens, token);
     r->failed |= tokens->failed;
     tell_failure(r, out);
+}
+
+void reply_id(struct reply *r, int32_t answer, int32_t id, struct buf *out)
+{
+    struct buf *ids = &r->answers[answer].ids;
+    if (!r->form->has_ids) return;
+    buf_add(ids, &id, sizeof id);
+    r->failed |= ids->failed;
+    tell_failure(r, out);
+}
+
+void reply_ids_end(struct reply *r, int32_t answer, struct buf *out)
+{
+    bool is_left = r->ask->is_stream && r->answers[answer].ids.length > 0;
+    if (is_left && r->form->has_ids) r->form->piece(r, answer, PIECE_TEXT, "", 0, out);
 }
 
 void reply_answer_done(struct reply *r, int32_t answer, const struct reply_done *done,

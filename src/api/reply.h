@@ -69,6 +69,10 @@ void reply_progress(struct reply *r, int32_t answer, int32_t done, int32_t total
 void reply_usage_now(struct reply *r, int32_t answer, const struct reply_usage *usage);
 /* Log-probabilities of a token, before the parts that it makes. */
 void reply_token(struct reply *r, int32_t answer, const struct reply_token *token, struct buf *out);
+/* With ask.wants_ids: a token, before the parts that it makes; and after them, so that it is told
+ * even if it made none. */
+void reply_id(struct reply *r, int32_t answer, int32_t id, struct buf *out);
+void reply_ids_end(struct reply *r, int32_t answer, struct buf *out);
 /* Parts come from carat_answer with streams_calls: text, thoughts, and calls piece by piece. */
 void reply_part(struct reply *r, int32_t answer, const struct carat_part *part, struct buf *out);
 void reply_answer_done(struct reply *r, int32_t answer, const struct reply_done *done,

@@ -31,6 +31,7 @@ struct reply_answer {
     bool has_text;
     bool is_done;
     struct reply_tokens tokens; /* not yet written */
+    struct buf ids;             /* int32_t each, likewise; of a body all */
     struct reply_done done;     /* usage: the newest, before is_done, too */
 };
 
@@ -47,6 +48,7 @@ enum reply_piece {
 struct reply_form {
     const char *stream_type; /* of HTTP */
     bool keeps_all;          /* a stream, too, needs whole texts at its end */
+    bool has_ids;            /* tells ids, and piece writes them without text, too */
     void (*begin)(struct reply *r, struct buf *out);
     void (*progress)(struct reply *r, int32_t answer, int32_t done, int32_t total, int32_t cached,
                      struct buf *out);

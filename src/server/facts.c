@@ -112,6 +112,24 @@ static void put_sampling(struct json *j, const struct carat_sampling *p)
     put_int(j, "repeat_last_n", p->repeat_last_n);
 }
 
+/* [[first, last], ...]: ids that are no text. */
+static void put_special(struct json *j, const carat_model *model)
+{
+    int32_t n = carat_model_info(model)->n_vocab;
+    json_key(j, "special_tokens");
+    json_begin_array(j);
+    for (int32_t id = 0, last; id < n; id = last + 1) {
+        last = id;
+        if (!carat_token_is_control(model, id)) continue;
+        while (last + 1 < n && carat_token_is_control(model, last + 1)) last++;
+        json_begin_array(j);
+        json_int(j, id);
+        json_int(j, last);
+        json_end_array(j);
+    }
+    json_end_array(j);
+}
+
 void facts_props(const struct facts *f, struct buf *out)
 {
     struct json j = {.out = out};
@@ -125,6 +143,8 @@ void facts_props(const struct facts *f, struct buf *out)
     put_int(&j, "total_slots", f->n_seq);
     put_text(&j, "model_alias", f->alias);
     put_text(&j, "build_info", f->build);
+    put_int(&j, "n_vocab", carat_model_info(f->model)->n_vocab);
+    put_special(&j, f->model);
     begin(&j, "modalities");
     put_bool(&j, "vision", false);
     put_bool(&j, "audio", false);

@@ -129,7 +129,9 @@ static int take_token(struct generation *g, const struct job_event *event, struc
     if (g->ask->wants_timings) tell_usage(g, event->seconds, reply);
     if (g->ask->request.want_logprobs)
         tell_logprobs(g, event, !was_thinking && !is_thinking, reply, out);
+    if (g->ask->wants_ids) reply_id(reply, g->number, event->id, out);
     tell_parts(g, parts, n, reply, out);
+    if (g->ask->wants_ids) reply_ids_end(reply, g->number, out);
     return CARAT_OK;
 }
 

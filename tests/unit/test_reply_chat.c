@@ -18,6 +18,7 @@ static const struct reply_usage usage = {.n_prompt = 10,
                                          .n_cached = 4,
                                          .n_generated = 5,
                                          .n_thinking = 2,
+                                         .queue_seconds = 2,
                                          .prefill_seconds = 0.5,
                                          .decode_seconds = 0.25};
 
@@ -27,7 +28,7 @@ static const struct reply_usage usage = {.n_prompt = 10,
 #define TIMINGS                                                                                    \
     "\"timings\":{\"cache_n\":4,\"prompt_n\":6,\"prompt_ms\":500,\"prompt_per_token_ms\":"         \
     "83.33333333333333,\"prompt_per_second\":12,\"predicted_n\":5,\"predicted_ms\":250,"           \
-    "\"predicted_per_token_ms\":50,\"predicted_per_second\":20}"
+    "\"predicted_per_token_ms\":50,\"predicted_per_second\":20,\"queue_ms\":2000}"
 #define USAGE                                                                                      \
     "\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":5,\"total_tokens\":15,"                 \
     "\"prompt_tokens_details\":{\"cached_tokens\":4},"                                             \
@@ -281,6 +282,36 @@ static void completions_echo_and_have_the_old_log_probabilities(void **state)
     reply_close(r);
 }
 
+/* A token without text, too, comes when it was made. */
+static void completions_have_the_ids_of_tokens_where_they_are_wanted(void **state)
+{
+    (void)state;
+    struct ask_prompt prompt = {.text = "abc", .length = 2};
+    struct ask ask = {.api = API_COMPLETIONS,
+                      .n = 1,
+                      .prompts = &prompt,
+                      .n_prompts = 1,
+                      .wants_ids = true,
+                      .wants_progress = true,
+                      .is_stream = true};
+    struct reply *r = open_reply(&ask);
+    struct carat_part part = {.kind = CARAT_PART_TEXT, .text = "x", .length = 1, .name = ""};
+    for (int32_t id = 7; id < 9; id++) {
+        struct buf out = {0};
+        reply_id(r, 0, id, &out);
+        if (id == 7) reply_part(r, 0, &part, &out);
+        reply_ids_end(r, 0, &out);
+        assert_non_null(strstr(buf_text(&out), id == 7 ? "\"text\":\"x\"" : "\"text\":\"\""));
+        assert_non_null(strstr(buf_text(&out), id == 7 ? "\"token_ids\":[7]" : "[8]"));
+        buf_deinit(&out);
+    }
+    struct buf out = {0};
+    reply_progress(r, 0, 3, 9, 1, &out);
+    assert_non_null(strstr(buf_text(&out), "{\"total\":9,\"cache\":1,\"processed\":3}"));
+    buf_deinit(&out);
+    reply_close(r);
+}
+
 static void a_failure_is_the_last_event(void **state)
 {
     (void)state;
@@ -349,6 +380,7 @@ int main(void)
         cmocka_unit_test(a_limit_inside_a_thought_leaves_an_empty_text_and_says_so),
         cmocka_unit_test(log_probabilities_have_the_bytes_of_parts_of_characters),
         cmocka_unit_test(completions_echo_and_have_the_old_log_probabilities),
+        cmocka_unit_test(completions_have_the_ids_of_tokens_where_they_are_wanted),
         cmocka_unit_test(a_failure_is_the_last_event),
         cmocka_unit_test(several_prompts_and_answers_are_numbered_and_prompts_count_once),
         cmocka_unit_test(memory_that_is_out_shows_in_the_output),
