@@ -19,7 +19,9 @@ enum {
     EVENTS_AT_ONCE = 256,
     IDLE_AT_LEAST = 1, /* seconds, before somebody else gets the place */
     LINGER_SECONDS = 2,
-    READ_BYTES = 16384 /* of a connection's memory, beside its headers */
+    /* Of a connection's memory, beside its headers: those of the reply. The library clears all of
+     * it after each reply, so it stands in memory while a connection is idle. */
+    REPLY_BYTES = 2048
 };
 
 /* Descriptors are not to run out: the program needs some, and a refused accept() is a busy loop. */
@@ -43,18 +45,20 @@ static int start_daemon(struct http *h, struct carat_error *err)
         {MHD_OPTION_END, 0, NULL}};
     const struct MHD_OptionItem *no_tls = &tls[2];
     h->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, exchange_access, h,                             /**/
-        MHD_OPTION_LISTEN_SOCKET, h->listen_fd,                               /**/
-        MHD_OPTION_NOTIFY_COMPLETED, exchange_completed, h,                   /**/
-        MHD_OPTION_NOTIFY_CONNECTION, exchange_connection, h,                 /**/
-        MHD_OPTION_URI_LOG_CALLBACK, exchange_target, h,                      /**/
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->header_bytes_max + READ_BYTES, /**/
-        MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)READ_BYTES / 2,       /**/
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->connections_max,            /**/
-        MHD_OPTION_PER_IP_CONNECTION_LIMIT,                                   /**/
-        (unsigned)(h->is_unix ? 0 : o->connections_per_client_max),           /**/
+        flags, 0, NULL, NULL, exchange_access, h,                              /**/
+        MHD_OPTION_LISTEN_SOCKET, h->listen_fd,                                /**/
+        MHD_OPTION_NOTIFY_COMPLETED, exchange_completed, h,                    /**/
+        MHD_OPTION_NOTIFY_CONNECTION, exchange_connection, h,                  /**/
+        MHD_OPTION_URI_LOG_CALLBACK, exchange_target, h,                       /**/
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->header_bytes_max + REPLY_BYTES, /**/
+        MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)REPLY_BYTES,           /**/
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->connections_max,             /**/
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT,                                    /**/
+        (unsigned)(h->is_unix ? 0 : o->connections_per_client_max),            /**/
         MHD_OPTION_ARRAY, h->identity ? tls : no_tls, MHD_OPTION_CONNECTION_TIMEOUT, 0U,
         MHD_OPTION_STRICT_FOR_CLIENT, -1, MHD_OPTION_END);
+    /* Later versions parse strictly themselves, and may keep headers elsewhere. */
+    h->sees_lines = strcmp(MHD_get_version(), "0.9.75") == 0;
     if (!h->daemon) return err_set(err, CARAT_EINTERNAL, "server: the library does not start");
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     if (!info) return err_set(err, CARAT_EINTERNAL, "server: the library has no epoll");

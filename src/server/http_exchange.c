@@ -15,6 +15,7 @@
 
 enum {
     DRAINED_BODY = 1 << 16, /* bytes; a longer one is not read when the reply stands before it */
+    FIELD_BYTES = 64,       /* that the library keeps for each header */
     LONG_REPLY = 1 << 16,   /* bytes; longer ones are sent piece by piece, which shows progress */
     STREAM_BLOCK = 1 << 14  /* bytes that the library asks for at a time */
 };
@@ -282,6 +283,13 @@ static enum MHD_Result collect(void *user, enum MHD_ValueKind kind, const char *
     return MHD_YES;
 }
 
+static size_t header_bytes(const struct connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    return info ? info->header_size : 0;
+}
+
 /* Replies at once when the framing is wrong. */
 static void check(struct connection *c, const char *method, const char *version,
                   struct framing_verdict *verdict)
@@ -292,7 +300,9 @@ static void check(struct connection *c, const char *method, const char *version,
                               .version = version,
                               .target = &c->target,
                               .fields = all.fields,
-                              .n = all.n};
+                              .n = all.n,
+                              .header_bytes = header_bytes(c),
+                              .is_in_place = c->server->sees_lines};
     framing_check(&f, verdict);
     c->has_body = verdict->has_body;
     if (all.failed || (c->refused && !*c->refused)) {
@@ -301,6 +311,8 @@ static void check(struct connection *c, const char *method, const char *version,
         refuse(c, verdict->status, verdict->why);
     } else if (c->refused) {
         refuse(c, 400, c->refused);
+    } else if (f.header_bytes + all.n * FIELD_BYTES > c->server->options.header_bytes_max) {
+        refuse(c, 431, "the headers are longer than this server takes");
     } else if (verdict->status) {
         refuse(c, verdict->status, verdict->why);
     }

@@ -55,6 +55,38 @@ static void check_fields(const struct framing *f, struct framing_verdict *out)
     }
 }
 
+/* `from` is where a line's text ended: now come its end, two bytes, and `to`. */
+static bool is_line_end(const char *from, const char *to)
+{
+    while (from < to && (*from == ' ' || *from == '\t')) from++;
+    return to - from == 2 && from[0] == '\0' && from[1] == '\0';
+}
+
+static bool is_separator(const char *from, const char *to)
+{
+    if (from >= to || *from++ != '\0') return false; /* the colon */
+    while (from < to && (*from == ' ' || *from == '\t')) from++;
+    return from == to;
+}
+
+/* A reader may cut a value at a NUL, put a folded line anywhere, or take a line without a name for
+ * the empty one (libmicrohttpd 0.9.75 does all three). So between the texts that it found there
+ * must be nothing else. */
+static bool are_lines_plain(const struct framing *f)
+{
+    const char *const begin = f->method, *const end = begin + f->header_bytes;
+    const char *at = f->version + strlen(f->version);
+    if (f->version != begin + strlen(begin) + 1 + f->target->raw_length + 1) return false;
+    for (size_t i = 0; i < f->n; i++) {
+        const struct framing_field *field = &f->fields[i];
+        if (field->name < at || field->name > end || field->value > end) return false;
+        if (!is_line_end(at, field->name)) return false;
+        if (!is_separator(field->name + field->name_length, field->value)) return false;
+        at = field->value + field->value_length;
+    }
+    return end - at >= 4 && is_line_end(at, end - 2);
+}
+
 static void check_method(const struct framing *f, struct framing_verdict *out)
 {
     static const char *const known[] = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"};
@@ -119,6 +151,10 @@ void framing_check(const struct framing *f, struct framing_verdict *out)
     *out = (struct framing_verdict){0};
     if (strcmp(f->version, "HTTP/1.1") != 0 && strcmp(f->version, "HTTP/1.0") != 0)
         refuse(out, 505, "only HTTP/1.1 and HTTP/1.0 are understood");
+    if (f->is_in_place && !are_lines_plain(f))
+        refuse(out, 400,
+               "the headers have folded lines, NULs, lines without a name or ends of "
+               "lines that are not CRLF");
     check_fields(f, out);
     check_host(f, out);
     check_length(f, out);

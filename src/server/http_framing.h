@@ -19,6 +19,10 @@ struct framing {
     const struct http_target *target;   /* that could be read */
     const struct framing_field *fields; /* [n] */
     size_t n;
+    size_t header_bytes; /* from the method's first byte to the empty line, and with it */
+    /* All texts above stand in the bytes that came, with NULs for what stood between them. Else
+     * nobody can say what the reader has left out. */
+    bool is_in_place;
 };
 
 struct framing_verdict {

@@ -26,6 +26,7 @@ struct http {
     uint16_t port;
     atomic_bool is_woken, is_stopping, is_over;
     bool is_listening;
+    bool sees_lines;                /* headers stand where they were received, see http_framing.h */
     struct connection *connections; /* a list of all */
     size_t n_connections, connections_max;
     uint64_t connections_ever;

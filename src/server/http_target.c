@@ -74,8 +74,9 @@ static bool read_query(struct http_target *t, const char *text)
 
 const char *http_target_read(struct http_target *t, const char *raw)
 {
-    *t = (struct http_target){.path = ""};
-    if (has_control(raw)) return "the target of the request has control characters";
+    *t = (struct http_target){.path = "", .raw_length = strlen(raw)};
+    if (has_control(raw) || strchr(raw, ' '))
+        return "the target of the request has blanks or control characters";
     if (strchr(raw, '#')) return "the target of the request has a fragment";
     if (strncasecmp(raw, "http://", 7) == 0 || strncasecmp(raw, "https://", 8) == 0) {
         t->authority = strchr(raw, '/') + 2;

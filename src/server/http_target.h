@@ -14,6 +14,7 @@ struct http_target {
     size_t n_query;          /* how many */
     const char *authority;   /* of "http://host:port/path", else NULL; not ended by a NUL */
     size_t authority_length; /* of it */
+    size_t raw_length;       /* of the target as it came */
     char *memory;            /* that all of them point into */
 };
 

@@ -247,7 +247,7 @@ int main(int argc, char **argv)
                                    .listen_fd = -1,
                                    .connections_max = 20000,
                                    .connections_per_client_max = 20000,
-                                   .header_bytes_max = 32768,
+                                   .header_bytes_max = 16384,
                                    .body_bytes_max = 1 << 20,
                                    .header_seconds = 10,
                                    .body_seconds = 10,
