@@ -73,7 +73,7 @@ def test_an_answer_comes_and_a_second_turn_is_cached():
         first = browser.text(ANSWER)
         expect(len(first) > 20, first)
         stats = browser.text(".stats")
-        expect(re.search(r"[\d.]+ tokens/s · \d+ tokens · prompt \d+ · first token", stats), stats)
+        expect(re.search(r"[\d.,]+ tokens/s · \d+ tokens · prompt \d+ · first token", stats), stats)
         say(browser, "Tell me more.")
         expect("cached)" in browser.texts(".stats")[1], browser.texts(".stats")[1])
         browser.reload()

@@ -616,7 +616,7 @@ function follow(isForced = false) {
 
 function statsLine({ stats, finish }) {
     const parts = [];
-    if (stats?.rate) parts.push(`${stats.rate.toFixed(1)} tokens/s`);
+    if (stats?.rate) parts.push(`${count(+stats.rate.toPrecision(3))} tokens/s`);
     else if (stats?.pieces) parts.push(liveSpeed({ stats }));
     if (stats?.answer !== undefined) parts.push(`${count(stats.answer)} tokens`);
     const cached = stats?.cached ? ` (${count(stats.cached)} cached)` : "";
@@ -955,6 +955,7 @@ function removeChat(chat) {
     forget(chat);
     if (chat === current) show(newChat());
     else listChats();
+    $("input").focus();
     notify("The chat was deleted.", "Undo", () => {
         chats.set(chat.id, chat);
         keep(chat);
