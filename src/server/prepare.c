@@ -37,12 +37,19 @@ static int check_bias(const struct service *s, const struct ask *ask, struct car
     return CARAT_OK;
 }
 
+/* Whose rows are counted together: those of a key; without keys those of an address. */
+static uint64_t fairness_of(const struct service *s, const struct call *c)
+{
+    if (c->pass.fairness != 0) return c->pass.fairness;
+    return hash_bytes(s->secret, c->client, strlen(c->client));
+}
+
 static void set_job(const struct service *s, struct call *c, struct generation *g)
 {
     struct carat_request *r = &g->job.request;
     g->job.user = c;
     r->deadline_seconds = s->options->request_seconds;
-    r->fairness_key = c->pass.fairness;
+    r->fairness_key = fairness_of(s, c);
     r->cache_salt = c->pass.salt;
 }
 

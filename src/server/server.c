@@ -289,6 +289,7 @@ static void close_parts(struct server *server)
 int server_run(const struct server_options *options, int *signal_number, struct carat_error *err)
 {
     struct server server = {.service = {.options = options, .since = time(NULL)}};
+    server.service.secret = hash_key_random();
     n_ends = n_hangups = 0;
     int status = open_parts(&server, err);
     if (status == CARAT_OK) status = serve(&server, err);

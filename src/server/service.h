@@ -3,6 +3,7 @@
 #ifndef SERVER_SERVICE_H
 #define SERVER_SERVICE_H
 
+#include "base/hash.h"
 #include "server/call.h"
 #include "server/metrics.h"
 #include "server/server.h"
@@ -28,9 +29,10 @@ struct service {
     struct inbox inbox;
     struct call *calls;
     int32_t n_calls, n_streams;
-    int32_t n_ctx;  /* positions of a sequence; constant once READY */
-    int64_t since;  /* seconds since 1970 */
-    struct buf out; /* for one event at a time */
+    int32_t n_ctx;          /* positions of a sequence; constant once READY */
+    int64_t since;          /* seconds since 1970 */
+    struct hash_key secret; /* for hashes of what clients choose */
+    struct buf out;         /* for one event at a time */
 };
 
 #endif
