@@ -1,5 +1,6 @@
 /* carat serve: a model behind HTTP. */
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/mem.h"
 #include "cli/command.h"
@@ -73,7 +74,7 @@ static int read_http(const struct options *o, struct http_options *http, struct 
         .private_key = has_key ? key : NULL,
         .connections_max = (int32_t)opt_int(o, OPT_MAX_CONNECTIONS),
         .connections_per_client_max = (int32_t)opt_int(o, OPT_MAX_CONNECTIONS),
-        .header_bytes_max = 32 * 1024,
+        .header_bytes_max = 16 * 1024,
         .body_bytes_max = (size_t)opt_int(o, OPT_MAX_BODY),
         .header_seconds = 20,
         .body_seconds = 30,
@@ -166,12 +167,22 @@ static void open_log(const struct options *o)
     log_open(is_json ? LOG_JSON : LOG_TEXT, least);
 }
 
+/* As many connections as the system lets us have; http.h keeps within that. */
+static void raise_files(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int command_serve(const struct options *o)
 {
     struct serving v = {.o = o};
     struct carat_error err = {0};
     int signal_number = 0;
     open_log(o);
+    raise_files();
     int status = session_open(&v.session, o, &err);
     if (status == CARAT_OK) status = no_more_arguments(o, v.session.next_argument, &err);
     if (status == CARAT_OK) status = read_options(&v, &err);

@@ -1,5 +1,6 @@
 #include "server/facts.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -18,10 +19,11 @@ static void put_int(struct json *j, const char *key, int64_t value)
     json_int(j, value);
 }
 
-static void put_real(struct json *j, const char *key, double value)
+/* 0.7f as 0.7, and not as the double next to it. */
+static void put_share(struct json *j, const char *key, float value)
 {
     json_key(j, key);
-    json_double(j, value);
+    json_double(j, round((double)value * 1e6) / 1e6);
 }
 
 static void put_bool(struct json *j, const char *key, bool value)
@@ -102,13 +104,13 @@ void facts_models(const struct facts *f, struct buf *out)
 
 static void put_sampling(struct json *j, const struct carat_sampling *p)
 {
-    put_real(j, "temperature", (double)p->temperature);
+    put_share(j, "temperature", p->temperature);
     put_int(j, "top_k", p->top_k);
-    put_real(j, "top_p", p->top_p > 0 ? (double)p->top_p : 1);
-    put_real(j, "min_p", (double)p->min_p);
-    put_real(j, "repeat_penalty", p->repeat_penalty > 0 ? (double)p->repeat_penalty : 1);
-    put_real(j, "presence_penalty", (double)p->presence_penalty);
-    put_real(j, "frequency_penalty", (double)p->frequency_penalty);
+    put_share(j, "top_p", p->top_p > 0 ? p->top_p : 1);
+    put_share(j, "min_p", p->min_p);
+    put_share(j, "repeat_penalty", p->repeat_penalty > 0 ? p->repeat_penalty : 1);
+    put_share(j, "presence_penalty", p->presence_penalty);
+    put_share(j, "frequency_penalty", p->frequency_penalty);
     put_int(j, "repeat_last_n", p->repeat_last_n);
 }
 

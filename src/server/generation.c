@@ -37,6 +37,7 @@ static struct carat_request request_of(const struct generation *g, const struct 
         .n_top_logprobs = r->n_top_logprobs,
         .no_cache = ask->no_cache,
         .grammar = grammar,
+        .max_thinking = ask->thinking_max,
     };
 }
 
@@ -182,7 +183,7 @@ struct reply_usage generation_usage(const struct generation *g)
         .n_prompt = d->n_prompt,
         .n_cached = d->n_cached,
         .n_generated = g->is_over || g->is_dropped ? g->n_tokens : d->n_generated,
-        .n_thinking = g->n_thinking,
+        .n_thinking = g->is_over ? g->n_thinking : d->n_thinking,
         .queue_seconds = d->queue_seconds,
         .prefill_seconds = d->prefill_seconds,
         .decode_seconds = d->decode_seconds,
