@@ -1,6 +1,7 @@
 #include "server/log.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,11 +65,20 @@ static bool is_plain(const char *text)
     return text[0] && !text[strspn(text, plain)];
 }
 
+/* Six digits are enough for what is measured; what is counted is whole. */
+static void put_number(struct buf *out, double value)
+{
+    if (!isfinite(value))
+        buf_add_text(out, "null");
+    else
+        buf_printf(out, value == floor(value) && fabs(value) < 1e15 ? "%.0f" : "%.6g", value);
+}
+
 static void put_value(struct buf *out, const struct log_field *field, bool may_be_plain)
 {
     struct json j = {.out = out};
     if (!field->text) {
-        json_double(&j, field->number);
+        put_number(out, field->number);
         return;
     }
     size_t length = strnlen(field->text, LOG_VALUE_MAX + 1);

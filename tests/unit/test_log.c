@@ -125,13 +125,14 @@ static void a_value_cannot_forge_another_field(void **state)
     struct capture c;
     capture_begin(&c);
     log_open(LOG_TEXT, LOG_INFO);
-    const struct log_field fields[] = {LOG_TEXT_FIELD("route", "/v1/models"),
-                                       LOG_TEXT_FIELD("agent", "x status=200"),
-                                       LOG_TEXT_FIELD("empty", ""), LOG_NUMBER("ms", 12.5)};
-    log_event(LOG_INFO, "request", fields, 4);
+    const struct log_field fields[] = {
+        LOG_TEXT_FIELD("route", "/v1/models"), LOG_TEXT_FIELD("agent", "x status=200"),
+        LOG_TEXT_FIELD("empty", ""), LOG_NUMBER("ms", 100 / 3.0), LOG_NUMBER("bytes", 1e7)};
+    log_event(LOG_INFO, "request", fields, 5);
     capture_end(&c);
-    assert_non_null(strstr(c.text.data, " info request route=/v1/models"
-                                        " agent=\"x status=200\" empty=\"\" ms=12.5\n"));
+    assert_non_null(strstr(c.text.data,
+                           " info request route=/v1/models"
+                           " agent=\"x status=200\" empty=\"\" ms=33.3333 bytes=10000000\n"));
     buf_deinit(&c.text);
 }
 
