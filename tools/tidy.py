@@ -75,6 +75,9 @@ WORDS = [
     (r"(?m)^(?:<{7}|>{7}|={7})(?: |$)", "conflict mark"),
 ]
 
+# Files that tell which programs work with the server, or ask it as those do.
+NAME_CLIENTS = ("README.md", "docs/server.md", "tests/clients/")
+
 # Sentences that say it in an unusual way, where people read: comments and pages.
 PROSE = [
     (r"(?i)\bmad[e] ready\b", "write \"prepared\""),
@@ -293,6 +296,8 @@ def check_text(path, text, is_code, lines_max=FILE_MAX):
 
 def check_words(path, text):
     for pattern, why in WORDS:
+        if why == "names a tool" and path.startswith(NAME_CLIENTS):
+            continue
         for match in re.finditer(pattern, text):
             problem(path, line_of(text, match.start()), f"\"{match.group().strip()}\": {why}")
 

@@ -69,6 +69,10 @@ struct ask {
     bool has_billing_line; /* Anthropic: a changing first line of the system prompt was dropped */
     struct ask_tool *renamed; /* [n_renamed], of the request's arena */
     size_t n_renamed;
+    /* What members of the root are called in the client's body, for ask_use_names. */
+    const struct carat_value *tool_paths; /* [n_tool_paths], texts: of each of "tools" */
+    size_t n_tool_paths;
+    const char *schema_path; /* of the schema in "response_format"; NULL: the same */
     int32_t n_ignored_tools; /* hosted tools, which a server cannot have: left out */
 };
 
@@ -78,5 +82,9 @@ int ask_read(struct ask *ask, enum api api, const char *body, size_t length,
              const struct carat_sampling *defaults, const struct ask_limits *limits,
              struct carat_error *err);
 void ask_close(struct ask *ask);
+
+/* Messages about the root, of those who render it or make a grammar of it, begin with the path of a
+ * member there. Puts in its place the path of that member in the client's body. */
+void ask_use_names(const struct ask *ask, struct carat_error *err);
 
 #endif

@@ -136,6 +136,7 @@ static int read_call(struct reader *r, const struct place *block)
     TRY(place_expect(&id, CARAT_STRING, r->err));
     TRY(place_expect_name(&name, NAME_BYTES_MAX, r->err));
     TRY(place_expect_or_null(&input, CARAT_OBJECT, r->err));
+    TRY(place_expect_depth(&input, TURNS_DEPTH_MAX, r->err));
     return turns_call(&r->turns, block, *id.value, *name.value,
                       place_is_null(&input) ? empty : *input.value, r->err);
 }
@@ -205,7 +206,8 @@ static int read_messages(struct reader *r)
 
 /* ---- Tools ------------------------------------------------------------------------------ */
 
-static int read_tool(struct reader *r, const struct place *tool, struct tree_array *tools)
+static int read_tool(struct reader *r, const struct place *tool, struct tree_array *tools,
+                     struct tree_array *paths)
 {
     TRY(place_expect(tool, CARAT_OBJECT, r->err));
     struct place type = place_member(tool, "type"), name = place_member(tool, "name");
@@ -227,19 +229,22 @@ static int read_tool(struct reader *r, const struct place *tool, struct tree_arr
     tree_put(&r->tree, &function, "parameters", *schema.value);
     if (!place_is_null(&strict)) tree_put(&r->tree, &function, "strict", *strict.value);
     tree_push(&r->tree, tools, root_function(&r->tree, &function));
+    tree_push(&r->tree, paths, tree_copy(&r->tree, tool->path, strlen(tool->path)));
     return CARAT_OK;
 }
 
 static int read_tools(struct reader *r)
 {
     struct place list = place_member(&r->body, "tools");
-    struct tree_array tools = {0};
+    struct tree_array tools = {0}, paths = {0};
     if (place_is_null(&list)) return CARAT_OK;
     TRY(place_expect_count(&list, 0, r->limits->tools_max, r->err));
     for (size_t i = 0; i < list.value->as.array.count; i++) {
         struct place tool = place_item(&list, i);
-        TRY(read_tool(r, &tool, &tools));
+        TRY(read_tool(r, &tool, &tools, &paths));
     }
+    r->ask->tool_paths = paths.items;
+    r->ask->n_tool_paths = paths.count;
     if (tools.count) tree_put(&r->tree, &r->root, "tools", tree_array_value(&tools));
     return CARAT_OK;
 }
@@ -291,7 +296,11 @@ static int read_format(struct reader *r)
     struct place config = place_member(&r->body, "output_config");
     struct place format = place_member(&r->body, "output_format");
     TRY(place_expect_or_null(&config, CARAT_OBJECT, r->err));
-    if (place_is_null(&format)) format = place_member(&config, "format");
+    r->ask->schema_path = "output_format.schema";
+    if (place_is_null(&format)) {
+        format = place_member(&config, "format");
+        r->ask->schema_path = "output_config.format.schema";
+    }
     TRY(place_expect_or_null(&format, CARAT_OBJECT, r->err));
     if (place_is_null(&format)) return CARAT_OK;
     struct place type = place_member(&format, "type"), schema = place_member(&format, "schema");

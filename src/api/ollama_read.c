@@ -50,7 +50,9 @@ static int read_arguments(struct reader *r, const struct place *arguments, struc
     if (out->kind == CARAT_STRING && json_tree_add(&r->ask->request.json, out->as.string.data,
                                                    out->as.string.length, out, &inner) != CARAT_OK)
         return err_set(r->err, inner.code, "%s: %s", arguments->path, inner.message);
-    if (out->kind == CARAT_OBJECT) return CARAT_OK;
+    struct place parsed = *arguments;
+    parsed.value = out;
+    if (out->kind == CARAT_OBJECT) return place_expect_depth(&parsed, TURNS_DEPTH_MAX, r->err);
     return err_set(r->err, CARAT_EUSAGE, "%s: a JSON object expected, %s found", arguments->path,
                    json_kind_name(out));
 }
@@ -62,9 +64,7 @@ static struct carat_value id_of(struct reader *r, const struct place *call, size
     char text[ID_MAX];
     if (id->kind == CARAT_STRING && id->as.string.length) return *id;
     int length = snprintf(text, sizeof text, "call_%zu", number);
-    char *copy = r->tree.failed ? NULL : arena_copy_text(r->tree.arena, text, (size_t)length);
-    r->tree.failed |= !copy;
-    return copy ? tree_text(copy) : tree_null();
+    return tree_copy(&r->tree, text, (size_t)length);
 }
 
 static int read_call(struct reader *r, const struct place *call, size_t number)
@@ -161,6 +161,7 @@ static int read_format(struct reader *r)
 {
     struct place format = place_member(&r->body, "format");
     if (place_is_null(&format) || json_text_is(format.value, "")) return CARAT_OK;
+    r->ask->schema_path = "format";
     if (format.value->kind == CARAT_OBJECT)
         return root_put_schema(&r->tree, &r->root, &format, r->err);
     if (!json_text_is(format.value, "json"))

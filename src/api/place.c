@@ -96,6 +96,23 @@ int place_expect_real(const struct place *p, double low, double high, struct car
                    found);
 }
 
+/* Values are never deeper than their reader takes them: JSON_VALUE_DEPTH_MAX. */
+static bool is_deeper(const struct carat_value *value, int most)
+{
+    if (most < 0) return true;
+    for (size_t i = 0; value->kind == CARAT_ARRAY && i < value->as.array.count; i++)
+        if (is_deeper(&value->as.array.items[i], most - 1)) return true;
+    for (size_t i = 0; value->kind == CARAT_OBJECT && i < value->as.object.count; i++)
+        if (is_deeper(&value->as.object.members[i].value, most - 1)) return true;
+    return false;
+}
+
+int place_expect_depth(const struct place *p, int most, struct carat_error *err)
+{
+    if (!is_deeper(p->value, most)) return CARAT_OK;
+    return err_set(err, CARAT_EUSAGE, "%s: nesting of at most %d expected", name_of(p), most);
+}
+
 int place_refuse(const struct place *p, const char *hint, struct carat_error *err)
 {
     char shown[JSON_SHOWN_MAX];

@@ -30,6 +30,8 @@ int place_expect_count(const struct place *p, size_t least, size_t most, struct 
 /* An integer from `low` to `high`. */
 int place_expect_whole(const struct place *p, int64_t low, int64_t high, struct carat_error *err);
 int place_expect_real(const struct place *p, double low, double high, struct carat_error *err);
+/* Nothing in it is deeper than `most`. */
+int place_expect_depth(const struct place *p, int most, struct carat_error *err);
 /* CARAT_EUNSUPPORTED: "PATH: not supported", with what to do. A string is shown. */
 int place_refuse(const struct place *p, const char *hint, struct carat_error *err);
 

@@ -1,5 +1,7 @@
 /* OpenAI's responses: events of a stream, or one body. Thoughts are summaries of a reasoning item:
  * clients show those, and send them back while a turn goes on. */
+#include <math.h>
+
 #include "api/reply_common.h"
 #include "api/responses_tools.h"
 #include "api/sse.h"
@@ -167,6 +169,12 @@ static void write_null(struct json *j, const char *key)
     json_put_null(j);
 }
 
+/* 0.7 and not 0.699999988: a float as the client wrote it. */
+static double as_written(float value)
+{
+    return round((double)value * 1e6) / 1e6;
+}
+
 /* What was asked for, as far as it is not the client's own text. */
 static void write_request(const struct reply *r, struct json *j)
 {
@@ -186,9 +194,9 @@ static void write_request(const struct reply *r, struct json *j)
     json_key(j, "store");
     json_bool(j, false);
     json_key(j, "temperature");
-    json_double(j, q->sampling.temperature);
+    json_double(j, as_written(q->sampling.temperature));
     json_key(j, "top_p");
-    json_double(j, q->sampling.top_p);
+    json_double(j, as_written(q->sampling.top_p));
     json_key(j, "tool_choice");
     json_text(j, is_word ? choice->as.string.data : "auto", is_word ? choice->as.string.length : 4);
     json_key(j, "tools");

@@ -122,7 +122,9 @@ static int read_arguments(struct reader *r, const struct place *arguments, struc
     if (status == CARAT_EMEMORY) return err_set(r->err, status, "%s", inner.message);
     if (status != CARAT_OK)
         return err_set(r->err, CARAT_EUSAGE, "%s: %s", arguments->path, inner.message);
-    if (out->kind == CARAT_OBJECT) return CARAT_OK;
+    struct place parsed = *arguments;
+    parsed.value = out;
+    if (out->kind == CARAT_OBJECT) return place_expect_depth(&parsed, TURNS_DEPTH_MAX, r->err);
     return err_set(r->err, CARAT_EUSAGE, "%s: a JSON object expected, %s found", arguments->path,
                    json_kind_name(out));
 }
@@ -230,6 +232,7 @@ static int read_format(struct reader *r)
     TRY(place_expect_or_null(&format, CARAT_OBJECT, r->err));
     if (place_is_null(&format)) return CARAT_OK;
     struct place type = place_member(&format, "type"), schema = place_member(&format, "schema");
+    r->ask->schema_path = "text.format.schema";
     if (json_text_is(type.value, "text")) return CARAT_OK;
     if (json_text_is(type.value, "json_schema"))
         return root_put_schema(&r->tree, &r->root, &schema, r->err);

@@ -13,8 +13,8 @@ struct tools_reader {
     size_t tools_max;
     struct tree *tree;
     struct tree_object *root;
-    struct tree_array tools;
-    size_t capacity; /* of ask->renamed */
+    struct tree_array tools, paths; /* of each tool: where the client has it */
+    size_t capacity;                /* of ask->renamed */
     struct carat_error *err;
 };
 
@@ -30,12 +30,8 @@ struct carat_value responses_shown_name(struct tree *tree, struct carat_value sp
 
 static const char *copy_name(struct tree *tree, const struct carat_value *text)
 {
-    char *copy = NULL;
     if (text->kind != CARAT_STRING) return "";
-    if (!tree->failed)
-        copy = arena_copy_text(tree->arena, text->as.string.data, text->as.string.length);
-    tree->failed |= !copy;
-    return copy;
+    return tree_copy(tree, text->as.string.data, text->as.string.length).as.string.data;
 }
 
 static void remember(struct tools_reader *r, struct carat_value shown, const struct place *space,
@@ -131,6 +127,7 @@ static int read_function(struct tools_reader *r, const struct place *tool,
     if (!place_is_null(&about)) tree_put(r->tree, &function, "description", *about.value);
     TRY(put_parameters(r, tool, is_custom, &function));
     tree_push(r->tree, &r->tools, root_function(r->tree, &function));
+    tree_push(r->tree, &r->paths, tree_copy(r->tree, tool->path, strlen(tool->path)));
     if (is_custom || !place_is_null(space)) remember(r, shown, space, &name, is_custom);
     return CARAT_OK;
 }
@@ -209,7 +206,7 @@ static bool has_name(const struct tree_array *names, const struct carat_value *t
 static int read_allowed(struct tools_reader *r, const struct place *choice)
 {
     struct place list = place_member(choice, "tools"), mode = place_member(choice, "mode");
-    struct tree_array names = {0}, kept = {0};
+    struct tree_array names = {0}, kept = {0}, paths = {0};
     bool is_required = json_text_is(mode.value, "required");
     if (!is_required && !json_text_is(mode.value, "auto"))
         return place_wrong(&mode, "\"auto\" or \"required\"", r->err);
@@ -219,8 +216,12 @@ static int read_allowed(struct tools_reader *r, const struct place *choice)
         TRY(place_expect(&one, CARAT_OBJECT, r->err));
         tree_push(r->tree, &names, chosen_name(r, one.value));
     }
-    for (size_t i = 0; i < r->tools.count; i++)
-        if (has_name(&names, &r->tools.items[i])) tree_push(r->tree, &kept, r->tools.items[i]);
+    for (size_t i = 0; i < r->tools.count && !r->tree->failed; i++) {
+        if (!has_name(&names, &r->tools.items[i])) continue;
+        tree_push(r->tree, &kept, r->tools.items[i]);
+        tree_push(r->tree, &paths, r->paths.items[i]);
+    }
+    r->paths = paths;
     if (kept.count == 0) return place_wrong(&list, "names of some of the tools", r->err);
     tree_put(r->tree, r->root, "tools", tree_array_value(&kept));
     return root_put_choice(r->tree, r->root, &list, is_required ? "required" : "auto", r->err);
@@ -250,5 +251,8 @@ int responses_read_tools(struct ask *ask, const struct place *body, size_t tools
     struct tools_reader r = {
         .ask = ask, .tools_max = tools_max, .tree = tree, .root = root, .err = err};
     TRY(read_tools(&r, body));
-    return read_choice(&r, body);
+    TRY(read_choice(&r, body));
+    ask->tool_paths = r.paths.items;
+    ask->n_tool_paths = r.paths.count;
+    return CARAT_OK;
 }

@@ -95,6 +95,13 @@ struct carat_value tree_string(const char *data, size_t length)
     return (struct carat_value){.kind = CARAT_STRING, .as.string = {data, length}};
 }
 
+struct carat_value tree_copy(struct tree *t, const char *data, size_t length)
+{
+    const char *copy = t->failed ? NULL : arena_copy_text(t->arena, data, length);
+    t->failed |= !copy;
+    return copy ? tree_string(copy, length) : tree_null();
+}
+
 struct carat_value tree_bool(bool value)
 {
     return (struct carat_value){.kind = CARAT_BOOL, .as.boolean = value};

@@ -43,6 +43,7 @@ struct carat_value tree_string(const char *data, size_t length);
 struct carat_value tree_bool(bool value);
 struct carat_value tree_int(int64_t value);
 struct carat_value tree_null(void);
+struct carat_value tree_copy(struct tree *t, const char *data, size_t length); /* with a NUL */
 /* Two texts as one, with `between` between them; `a` alone when `b` is empty, and the other way. */
 struct carat_value tree_join(struct tree *t, struct carat_value a, const char *between,
                              struct carat_value b);

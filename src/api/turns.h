@@ -12,7 +12,10 @@
 #include "api/place.h"
 #include "api/tree.h"
 
-enum { TURNS_CALLS_MAX = 1024 }; /* of one answer */
+enum {
+    TURNS_CALLS_MAX = 1024, /* of one answer */
+    TURNS_DEPTH_MAX = 60    /* of the arguments of a call */
+};
 
 struct turns {
     struct tree *tree;

@@ -114,8 +114,9 @@ static int prepare_answer(const struct service *s, struct call *c, struct carat_
     if (!c->ask.is_unload && !c->ask.is_load) {
         int status = prompts_make(&c->prompts, model, &c->ask, s->n_ctx, &n_prompt, err);
         c->error.n_prompt = n_prompt;
-        if (status != CARAT_OK) return status;
-        TRY(carat_grammar_open_chat(&c->grammar, model, &c->ask.request.root, err));
+        if (status == CARAT_OK)
+            status = carat_grammar_open_chat(&c->grammar, model, &c->ask.request.root, err);
+        if (status != CARAT_OK) return ask_use_names(&c->ask, err), status;
         TRY(open_answers(s, c, err));
     }
     return open_reply(s, c, err);

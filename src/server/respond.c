@@ -39,6 +39,7 @@ static void add_all(struct fields *f, const struct call *c, const char *type)
     f->n = 0;
     if (type) add(f, "Content-Type", type);
     add(f, "x-request-id", c->id);
+    if (c->family == FAMILY_ANTHROPIC) add(f, "request-id", c->id); /* its client's name for it */
     add(f, "X-Content-Type-Options", "nosniff");
     for (size_t i = 0; i < c->pass.n_fields; i++)
         add(f, c->pass.fields[i].name, c->pass.fields[i].value);

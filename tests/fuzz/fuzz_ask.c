@@ -4,7 +4,15 @@
  * Subject: src/api/ask.c 100
  * Subject: src/api/ask_take.c 95
  * Subject: src/api/completions_read.c 95
- * Subject: src/api/tree.c 50
+ * Subject: src/api/messages_read.c 95
+ * Subject: src/api/responses_read.c 95
+ * Subject: src/api/responses_tools.c 90
+ * Subject: src/api/ollama_read.c 95
+ * Subject: src/api/place.c 95
+ * Subject: src/api/root.c 95
+ * Subject: src/api/turns.c 95
+ * Subject: src/api/ask_names.c 50
+ * Subject: src/api/tree.c 90
  * Subject: src/json/json_fields.c 95 */
 #include <math.h>
 
@@ -35,12 +43,27 @@ static void check_taken(const struct ask *ask)
         for (size_t k = 0; k < ask->prompts[i].n_ids; k++)
             carat_assert(ask->prompts[i].ids[k] >= 0);
     const struct carat_value *messages = json_member(&r->root, "messages");
-    carat_assert(ask->n_prompts || ask->is_unload || messages->kind == CARAT_ARRAY);
+    carat_assert(ask->n_prompts || ask->is_unload || ask->is_load || messages->kind == CARAT_ARRAY);
 }
 
-static void check_refused(int status, const struct carat_error *err)
+/* A chat that was taken can be rendered, or is refused by the name of a member. */
+static void check_prompt(const struct ask *ask)
+{
+    struct carat_error err = {0};
+    char *text = NULL;
+    size_t length;
+    if (ask->n_prompts || ask->is_unload || ask->is_load) return;
+    int status = carat_chat_text(CARAT_SIZE_LARGE, &ask->request.root, &text, &length, &err);
+    ask_use_names(ask, &err);
+    carat_assert(status == CARAT_OK || (err.code == status && err.message[0]));
+    carat_free(text);
+}
+
+static void check_refused(const struct ask *ask, int status, struct carat_error *err)
 {
     carat_assert(status == CARAT_EUSAGE || status == CARAT_EUNSUPPORTED);
+    carat_assert(err->message[0]);
+    ask_use_names(ask, err);
     carat_assert(err->message[0]);
     struct api_error error = api_error_from(err);
     carat_assert(error.status == 400);
@@ -63,9 +86,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     enum api api = (enum api)(data[0] % API_COUNT);
     int status = ask_read(&ask, api, (const char *)data + 1, size - 1, &defaults, &limits, &err);
     if (status == CARAT_OK)
-        check_taken(&ask);
+        check_taken(&ask), check_prompt(&ask);
     else
-        check_refused(status, &err);
+        check_refused(&ask, status, &err);
     ask_close(&ask);
     carat_assert(mem_blocks_live() == before);
     return 0;

@@ -1,11 +1,16 @@
 /* Replies from random parts: in every API each event of a stream, and every body, is JSON without
- * raw line ends; in OpenAI's chat and completions a stream's pieces together are the parts.
+ * raw line ends; what is said together is the parts: texts and thoughts in every API, calls
+ * where they are said as they are.
  *
  * Subject: src/api/reply.c 95
  * Subject: src/api/reply_tokens.c 95
  * Subject: src/api/chat_form.c 95
  * Subject: src/api/completions_form.c 95
  * Subject: src/api/openai_words.c 95
+ * Subject: src/api/messages_form.c 95
+ * Subject: src/api/responses_form.c 95
+ * Subject: src/api/ollama_form.c 95
+ * Subject: src/api/reply_common.c 95
  * Subject: src/api/sse.c 75 */
 #include <string.h>
 
@@ -27,6 +32,7 @@ struct told {
 struct case_ {
     struct source in;
     struct reply *r;
+    enum api api;
     struct buf out;
     struct told said[ANSWERS_MAX], heard[ANSWERS_MAX];
 };
@@ -147,14 +153,73 @@ static void hear_choice(struct case_ *c, const struct carat_value *choice)
     }
 }
 
+/* Items of a whole body, and what a delta or a line says. */
+static void hear_said(struct told *heard, const struct carat_value *said)
+{
+    static const char *const texts[] = {"text", "content", "response"};
+    for (size_t i = 0; i < 3; i++) hear_text(&heard->text, json_member(said, texts[i]));
+    hear_text(&heard->thought, json_member(said, "thinking"));
+}
+
+static void hear_call(struct told *heard, const struct carat_value *call)
+{
+    const struct carat_value *name = json_member(call, "name");
+    hear_text(&heard->calls, name);
+    if (name->kind == CARAT_STRING) buf_add_char(&heard->calls, '(');
+}
+
+static void hear_messages(struct told *heard, const struct carat_value *root)
+{
+    const struct carat_value *delta = json_member(root, "delta");
+    const struct carat_value *blocks = json_member(root, "content");
+    hear_said(heard, delta);
+    hear_text(&heard->calls, json_member(delta, "partial_json"));
+    hear_call(heard, json_member(root, "content_block"));
+    for (size_t i = 0; blocks->kind == CARAT_ARRAY && i < blocks->as.array.count; i++)
+        hear_said(heard, &blocks->as.array.items[i]);
+}
+
+static void hear_parts(struct buf *out, const struct carat_value *parts)
+{
+    for (size_t i = 0; parts->kind == CARAT_ARRAY && i < parts->as.array.count; i++)
+        hear_text(out, json_member(&parts->as.array.items[i], "text"));
+}
+
+static void hear_responses(struct told *heard, const struct carat_value *root)
+{
+    const struct carat_value *type = json_member(root, "type"), *output;
+    const struct carat_value *delta = json_member(root, "delta");
+    output = json_member(root, "output"); /* of a whole body */
+    if (json_text_is(type, "response.output_text.delta")) hear_text(&heard->text, delta);
+    if (json_text_is(type, "response.reasoning_summary_text.delta"))
+        hear_text(&heard->thought, delta);
+    if (json_text_is(type, "response.function_call_arguments.delta"))
+        hear_text(&heard->calls, delta);
+    if (json_text_is(type, "response.output_item.added"))
+        hear_call(heard, json_member(root, "item"));
+    for (size_t i = 0; output->kind == CARAT_ARRAY && i < output->as.array.count; i++) {
+        hear_parts(&heard->text, json_member(&output->as.array.items[i], "content"));
+        hear_parts(&heard->thought, json_member(&output->as.array.items[i], "summary"));
+    }
+}
+
+static void hear_root(struct case_ *c, const struct carat_value *root)
+{
+    const struct carat_value *choices = json_member(root, "choices");
+    for (size_t i = 0; choices->kind == CARAT_ARRAY && i < choices->as.array.count; i++)
+        hear_choice(c, &choices->as.array.items[i]);
+    if (c->api == API_MESSAGES) hear_messages(&c->heard[0], root);
+    if (c->api == API_RESPONSES) hear_responses(&c->heard[0], root);
+    if (c->api == API_OLLAMA_CHAT) hear_said(&c->heard[0], json_member(root, "message"));
+    if (c->api == API_OLLAMA_GENERATE) hear_said(&c->heard[0], root);
+}
+
 static void hear_json(struct case_ *c, const char *text, size_t length)
 {
     struct json_tree tree;
     carat_assert(!memchr(text, '\n', length) && !memchr(text, '\r', length));
     carat_assert(json_tree_read(&tree, text, length, JSON_PLAIN, NULL) == CARAT_OK);
-    const struct carat_value *choices = json_member(&tree.root, "choices");
-    for (size_t i = 0; choices->kind == CARAT_ARRAY && i < choices->as.array.count; i++)
-        hear_choice(c, &choices->as.array.items[i]);
+    hear_root(c, &tree.root);
     json_tree_free(&tree);
 }
 
@@ -193,11 +258,14 @@ static void run(struct case_ *c, const struct ask *ask, int32_t n)
     carat_assert(reply_content_type(c->r)[0]);
     give_all(c, n);
     hear_all(c);
-    for (int32_t i = 0; i < n && ask->api <= API_COMPLETIONS; i++) {
+    bool has_calls = ask->api == API_CHAT;
+    if (ask->api == API_MESSAGES || ask->api == API_RESPONSES)
+        has_calls = ask->is_stream && ask->n_renamed == 0;
+    for (int32_t i = 0; i < n; i++) {
         check_same(&c->said[i].text, &c->heard[i].text);
         if (ask->api == API_COMPLETIONS) continue;
         check_same(&c->said[i].thought, &c->heard[i].thought);
-        check_same(&c->said[i].calls, &c->heard[i].calls);
+        if (has_calls) check_same(&c->said[i].calls, &c->heard[i].calls);
     }
     buf_clear(&c->out);
     struct api_error error = api_error_make(500, NULL, "it \"broke\"\n");
@@ -227,7 +295,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         ask.n_prompts = 1;
         ask.wants_echo = flags & 32;
     }
+    struct ask_tool custom = {.shown = "f", .name = "f", .space = "s", .is_custom = true};
     if (ask.api > API_COMPLETIONS) ask.n = n = 1;
+    if (ask.api == API_RESPONSES && (flags & 64)) {
+        ask.renamed = &custom;
+        ask.n_renamed = 1;
+    }
+    c.api = ask.api;
     for (int32_t i = 0; i < n && ask.wants_echo; i++) buf_add_text(&c.said[i].text, "a\n");
     run(&c, &ask, n);
     for (int32_t i = 0; i < ANSWERS_MAX; i++) {

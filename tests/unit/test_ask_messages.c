@@ -19,6 +19,9 @@
     "{'role':'user','content':'Q'},{'role':'assistant','content':["                                \
     "{'type':'tool_use','id':'a','name':'f','input':{}}]},"
 
+#define TWENTY(x) x x x x x x x x x x x x x x x x x x x x
+#define DEEP TWENTY("[") TWENTY("[") TWENTY("[") "1" TWENTY("]") TWENTY("]") TWENTY("]")
+
 /* {ONE, MEMBERS} */
 static struct ask taken(const char *members)
 {
@@ -259,6 +262,9 @@ static void what_is_wrong_in_messages_is_named(void **state)
     refused("{'messages':[{'role':'assistant','content':[{'type':'tool_use','id':'a','name':'f',"
             "'input':'{}'}]}]}",
             "messages[0].content[0].input: an object expected, \"{}\" found");
+    refused("{'messages':[{'role':'assistant','content':[{'type':'tool_use','id':'a','name':'f',"
+            "'input':{'a':" DEEP "}}]}]}",
+            "messages[0].content[0].input: nesting of at most 60 expected");
     refused("{'messages':[{'role':'assistant','content':[{'type':'thinking','thinking':3}]}]}",
             "messages[0].content[0].thinking: a string expected, an integer found");
     refused("{'messages':[0,0,0,0,0,0,0,0,0,0,0,0,0]}", "messages: at most 12 expected, 13 found");
@@ -317,6 +323,32 @@ static void what_is_wrong_elsewhere_is_named(void **state)
     refused_with("'tool_choice':{'type':'any'}", "tool_choice.type: tools to call expected");
 }
 
+static void expect_names(const struct ask *ask, const char *said, const char *expected)
+{
+    struct carat_error err = {0};
+    snprintf(err.message, sizeof err.message, "%s", said);
+    ask_use_names(ask, &err);
+    assert_string_equal(err.message, expected);
+}
+
+static void what_others_find_wrong_has_the_path_of_the_client(void **state)
+{
+    (void)state;
+    struct ask ask = taken("'tools':[{'type':'web_search_1','name':'w'}," TOOL "],'output_config':"
+                           "{'format':{'type':'json_schema','schema':{'type':'object'}}}");
+    expect_names(&ask, "tools[0].function: parameters: #/a: no", "tools[1].input_schema: #/a: no");
+    expect_names(&ask, "tools[0].function: name: no", "tools[1].name: no");
+    expect_names(&ask, "tools[0].function: other: no", "tools[1]: other: no");
+    expect_names(&ask, "tools[1].function: name: no", "tools[1].function: name: no");
+    expect_names(&ask, "tools: no", "tools: no");
+    expect_names(&ask, "response_format.json_schema.schema: #/a: no",
+                 "output_config.format.schema: #/a: no");
+    ask_close(&ask);
+    ask = taken("");
+    expect_names(&ask, "tools[0].function: name: no", "tools[0].function: name: no");
+    ask_close(&ask);
+}
+
 static void memory_that_is_out_is_reported(void **state)
 {
     (void)state;
@@ -355,6 +387,7 @@ int main(void)
         cmocka_unit_test(what_is_not_text_is_refused_by_its_path),
         cmocka_unit_test(what_is_wrong_in_messages_is_named),
         cmocka_unit_test(what_is_wrong_elsewhere_is_named),
+        cmocka_unit_test(what_others_find_wrong_has_the_path_of_the_client),
         cmocka_unit_test(memory_that_is_out_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -148,6 +148,9 @@ static void namespaces_and_custom_tools_become_functions(void **state)
     assert_true(patch->is_custom);
     assert_string_equal(patch->space, "");
     assert_null(responses_tool_find(&ask, "f", 1));
+    struct carat_error err = {.message = "tools[1].function: parameters: #/a: no"};
+    ask_use_names(&ask, &err);
+    assert_string_equal(err.message, "tools[2].tools[0].parameters: #/a: no");
     ask_close(&ask);
     ask = asks_taken(API_RESPONSES,
                      "{'input':[{'type':'function_call','call_id':'a','namespace':'mcp__git',"
