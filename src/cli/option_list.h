@@ -269,6 +269,10 @@
       "refuse requests for models of other names")                                                 \
     X(PARALLEL, INT, "parallel", "-np", "0", 0, 1024, ON(SERVE), "N",                              \
       "answers that are computed side by side (0: 4 if they fit, else 1)")                         \
+    X(GPUS, TEXT, "gpus", "", "", 0, 0, ON(SERVE), "LIST",                                         \
+      "an engine on each of these GPUs, such as 0,1, or all: each has the whole model")            \
+    X(REPLICAS, INT, "replicas", "", "1", 1, 16, ON(SERVE), "N",                                   \
+      "engines on the same device, which share its threads (for tests of several GPUs)")           \
     X(MAX_QUEUE, COUNT, "max-queue", "", "256", 1, 65536, ON(SERVE), "N",                          \
       "requests that may wait; more get 429")                                                      \
     X(MAX_BODY, MEMORY, "max-body", "", "64M", 0, 0, ON(SERVE), "SIZE",                            \

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "cli/command.h"
+#include "cli/engines.h"
 #include "cli/generate.h"
 #include "cli/session.h"
 #include "cli/setup.h"
@@ -16,7 +17,8 @@
 struct serving {
     const struct options *o;
     struct session session;
-    struct carat_engine_options engine;
+    struct carat_engine_options engine; /* the first */
+    struct engines engines;
     struct server_options server;
     struct buf alias, build, url;
 };
@@ -103,6 +105,7 @@ static void on_ready(void *user, uint16_t port, const struct carat_setup *setup)
     struct buf line = {0};
     progress_end();
     setup_add_line(&line, setup);
+    if (v->engines.n > 1) buf_printf(&line, "; %zu engines", v->engines.n);
     note("%s", buf_text(&line));
     name_address(v, port);
     note("%s answers on %s", buf_text(&v->alias), buf_text(&v->url));
@@ -135,12 +138,13 @@ static int read_options(struct serving *v, struct carat_error *err)
     v->engine = engine_options(o);
     choose_sequences(v);
     session_tell(&v->session, &v->engine);
+    TRY(engines_read(&v->engines, o, &v->engine, err));
     *s = (struct server_options){
         .model = v->session.model,
         .alias = buf_text(&v->alias),
         .build = buf_text(&v->build),
-        .engines = &v->engine,
-        .n_engines = 1,
+        .engines = v->engines.all,
+        .n_engines = v->engines.n,
         .queue_max = (int32_t)opt_int(o, OPT_MAX_QUEUE),
         .request_seconds = opt_real(o, OPT_TIMEOUT),
         .ping_seconds = opt_real(o, OPT_PING),
