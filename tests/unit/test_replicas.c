@@ -1,4 +1,6 @@
-/* Several engines behind one queue: who takes how much, cancels, or fails changes nothing for the
+/* test_replicas [CASE]
+ *
+ * Several engines behind one queue: who takes how much, cancels, or fails changes nothing for the
  * others. Takers are threads of their own. */
 #include <pthread.h>
 #include <setjmp.h>
@@ -180,6 +182,9 @@ static struct crowd_ask asks[N_ASKS];
 /* Prompts that begin alike in three families, and answers that are alone what they must be. */
 static void draw_asks(int32_t max_tokens)
 {
+    static int32_t drawn = -1;
+    if (max_tokens == drawn) return;
+    drawn = max_tokens;
     struct rng rng = {.state = TINY_SEED};
     for (int i = 0; i < N_ASKS; i++) {
         struct crowd_ask *ask = &asks[i];
@@ -380,7 +385,8 @@ static void a_paused_answer_ends_by_a_cancel_or_its_deadline(void **state)
     (void)state;
     struct taker taker;
     struct task tasks[2];
-    struct replicas *engines = open_replicas(1, 2, 8); /* answers of the case before */
+    draw_asks(300);
+    struct replicas *engines = open_replicas(1, 2, 8);
     taker_init(&taker, engines);
     fill_task(&tasks[0], &taker, &asks[0]);
     tasks[0].is_cancelled = true;
@@ -462,6 +468,7 @@ static void when_all_engines_have_failed_a_submit_says_why(void **state)
     struct task task;
     struct carat_error err = {0};
     fault.victim = 0;
+    draw_asks(4);
     struct replicas *engines = open_replicas(1, 2, 8);
     taker_init(&taker, engines);
     atomic_store(&fault.is_broken, true);
@@ -483,6 +490,7 @@ static void more_jobs_than_may_wait_are_refused(void **state)
     struct taker taker;
     struct task tasks[N_ROOM], more;
     struct carat_error err = {0};
+    draw_asks(4);
     struct replicas *engines = open_replicas(2, 1, 3);
     taker_init(&taker, engines);
     for (int i = 0; i < N_ROOM; i++) {
@@ -510,6 +518,7 @@ static void what_cannot_be_asked_ends_by_an_error_that_says_why(void **state)
     static int32_t ids[N_CTX];
     struct taker taker;
     struct task task;
+    draw_asks(4);
     struct replicas *engines = open_replicas(1, 1, 1);
     taker_init(&taker, engines);
     draw_ids(1, ids, N_CTX);
@@ -544,7 +553,7 @@ static void memory_that_runs_out_anywhere_leaves_nothing_behind(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_of_many_threads_get_the_answers_of_one_engine_alone),
@@ -556,5 +565,6 @@ int main(void)
         cmocka_unit_test(what_cannot_be_asked_ends_by_an_error_that_says_why),
         cmocka_unit_test(memory_that_runs_out_anywhere_leaves_nothing_behind),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, open_models, close_models);
 }
