@@ -93,7 +93,7 @@ def add_documents(tree, version, seconds):
     folder = tree / "usr/share/doc/carat"
     put(folder / "copyright", DEBIAN / "copyright")
     for name in ("README.md", "CHANGELOG.md", "docs/options.md", "docs/operations.md",
-                 "docs/openapi.yaml"):
+                 "docs/library.md", "docs/openapi.yaml"):
         if (ROOT / name).exists():
             compress(folder / (pathlib.Path(name).name + ".gz"), (ROOT / name).read_bytes())
     entry = (f"carat ({version}) unstable; urgency=medium\n\n  * See CHANGELOG.md.gz.\n\n"

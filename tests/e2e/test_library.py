@@ -109,9 +109,9 @@ def build(compile_command, name, is_static):
     return out
 
 
-def test_the_readme_shows_the_example_that_is_compiled():
-    shown = (ROOT / "README.md").read_text().split("```c\n")[1].split("```")[0]
-    expect(shown == (ROOT / "examples/generate.c").read_text(), "README.md shows another one")
+def test_the_page_about_it_shows_the_example_that_is_compiled():
+    shown = (ROOT / "docs/library.md").read_text().split("```c\n")[1].split("```")[0]
+    expect(shown == (ROOT / "examples/generate.c").read_text(), "docs/library.md has another one")
 
 
 def test_a_c_program_links_the_shared_library():
