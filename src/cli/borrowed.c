@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/models.h"
 #include "cli/words.h"
 
 const struct borrowed_spec borrowed_specs[BORROWED_COUNT] = {
@@ -17,7 +16,7 @@ const struct borrowed_spec borrowed_specs[BORROWED_COUNT] = {
 enum borrowed_kind borrowed_spec_kind(const struct borrowed_spec *row)
 {
     if (row->target < OPT_COUNT) return BORROWED_BECOMES;
-    bool is_taken = row->accepted[0] && !row->why[0] && row->target != OPT_DOWNLOAD;
+    bool is_taken = row->accepted[0] && !row->why[0];
     return is_taken ? BORROWED_IGNORED : BORROWED_REFUSED;
 }
 
@@ -84,22 +83,16 @@ int borrowed_refuse(enum command_id command, const char *name, const char *spell
                     const char *value, struct carat_error *err)
 {
     const char *why = "";
-    bool has_accepted = false, is_download = false;
+    bool has_accepted = false;
     for (int i = 0; i < BORROWED_COUNT; i++) {
         const struct borrowed_spec *row = &borrowed_specs[i];
         if (!is_spelled(row, command, spelling)) continue;
         if (row->why[0]) why = row->why;
-        if (row->target == OPT_DOWNLOAD)
-            is_download = true;
-        else if (row->accepted[0])
-            has_accepted = true;
+        if (row->accepted[0]) has_accepted = true;
     }
-    bool names_value = value && (has_accepted || is_download);
+    bool names_value = value && has_accepted;
     err_set(err, CARAT_EUSAGE, "%s: %s%s%.100s is not supported", name, spelling,
             names_value ? " " : "", names_value ? value : "");
-    if (is_download)
-        hint_download(value, err);
-    else if (why[0])
-        err_hint(err, "%s", why);
+    if (why[0]) err_hint(err, "%s", why);
     return CARAT_EUSAGE;
 }

@@ -15,7 +15,7 @@ struct borrowed_spec {
     const char *spellings, *value_name;
     uint32_t commands;
     const char *accepted;
-    enum option_id target; /* or OPT_NONE, OPT_DOWNLOAD */
+    enum option_id target; /* or OPT_NONE */
     const char *value, *why;
 };
 

@@ -9,7 +9,10 @@
     X(RUN, run, "MODEL [PROMPT...]", "answer one prompt")                                          \
     X(CHAT, chat, "MODEL", "talk with a model, turn by turn")                                      \
     X(SERVE, serve, "MODEL", "answer requests over HTTP, in the words of six APIs")                \
+    X(PULL, pull, "NAME", "download a model, or go on with a download")                            \
     X(LS, ls, "", "list the models that can be called by name")                                    \
+    X(RM, rm, "NAME", "remove a model that pull has downloaded")                                   \
+    X(VERIFY, verify, "[NAME]", "compare models with their checksums")                             \
     X(SHOW, show, "MODEL", "describe a model file without loading its weights")                    \
     X(TOKENIZE, tokenize, "MODEL [TEXT...]", "turn text into token ids")                           \
     X(DETOKENIZE, detokenize, "MODEL [ID...]", "turn token ids into text")                         \
@@ -45,11 +48,9 @@
     Z("llama-server", SERVE, "", "")                                                               \
     Z("ps", NONE, "", "curl http://127.0.0.1:8080/api/ps")                                         \
     Z("stop", NONE, "", "end `carat serve` by Ctrl-C")                                             \
-    Z("pull", NONE, "", "this version downloads nothing: curl -L -O ADDRESS")                      \
     Z("push", NONE, "", "this version has no network")                                             \
     Z("create", NONE, "", "models are GGUF files as they are")                                     \
     Z("cp", NONE, "", "models are files: cp")                                                      \
-    Z("rm", NONE, "", "models are files: rm")                                                      \
     Z("quantize", NONE, "", "this version does not quantise")                                      \
     Z("llama-quantize", NONE, "", "this version does not quantise")                                \
     Z("llama-mtmd-cli", NONE, "", "carat takes text only")

@@ -24,6 +24,18 @@ static const char *const details[COMMAND_COUNT] = {
     [COMMAND_CHAT] =
         "Type a message and press Enter; begin and end a longer one with \"\"\". /help lists the "
         "commands. Ctrl-C stops an answer, Ctrl-D leaves.\n",
+    [COMMAND_PULL] =
+        "NAME is hf:USER/REPO[:QUANT][/FILE.gguf], ollama:NAME[:TAG], a NAME of ollama's registry, "
+        "or the https address of a .gguf file. All parts of a split model are loaded. What is "
+        "interrupted goes on where it ended; a file has its name only when it is whole and its "
+        "sha256 is right. The path is printed.\n"
+        "  carat pull hf:unsloth/gemma-4-E2B-it-GGUF:Q8_0\n"
+        "  carat pull ollama:gemma4:e2b\n",
+    [COMMAND_RM] = "Only what pull has loaded is removed. Without a terminal --yes is needed.\n"
+                   "  carat rm hf:unsloth/gemma-4-E2B-it-GGUF:Q8_0\n",
+    [COMMAND_VERIFY] =
+        "Without NAME all models are read whose checksum is known. Exit status 8: one "
+        "differs.\n",
     [COMMAND_SHOW] = "Without --kv or --tensors a summary is printed. A malformed file gives exit "
                      "status 3 and the place of the first fault.\n",
     [COMMAND_TOKENIZE] =
@@ -215,7 +227,7 @@ void help_overview(FILE *out)
                  "of the\ninstallation. Every option can be set as CARAT_<OPTION> in the "
                  "environment, or in a\nconfig file, which `carat config` shows.\n"
                  "Exit status: 0 done, 1 failure, 2 wrong usage, 3 model file, 4 memory, "
-                 "5 device,\n130 Ctrl-C, 143 terminated.\n");
+                 "5 device,\n6 network, 8 checksum, 130 Ctrl-C, 143 terminated.\n");
 }
 
 void help_command(enum command_id command)
@@ -300,8 +312,6 @@ static void markdown_borrowed(void)
         printf(" | ");
         if (row->target < OPT_COUNT)
             printf("`--%s %s`", option_specs[row->target].name, row->value);
-        else if (row->target == OPT_DOWNLOAD)
-            printf("refused, with the curl line to use");
         else
             printf("%s", row->accepted[0] ? "nothing" : "refused");
         const char *joint = row->accepted[0] ? "; otherwise refused: " : ": ";
@@ -383,7 +393,8 @@ int command_man(const struct options *o)
     for (int i = 0; i < COMMAND_COUNT; i++) roff_command((enum command_id)i);
     printf(".SH EXIT STATUS\n"
            "0 done, 1 failure, 2 wrong usage, 3 model file missing, malformed or unsupported, "
-           "4 does not fit in memory, 5 no usable device, 130 Ctrl\\-C, 143 terminated.\n"
+           "4 does not fit in memory, 5 no usable device, "
+           "6 network or registry, 8 checksum mismatch, 130 Ctrl\\-C, 143 terminated.\n"
            ".SH ENVIRONMENT\n"
            "Every option can be set as CARAT_<OPTION>. CARAT_MODELS names a folder of models. "
            "NO_COLOR switches colours and progress lines off.\n"

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/json_writer.h"
 #include "base/mem.h"
@@ -10,10 +11,14 @@
 #include "cli/command.h"
 #include "cli/models.h"
 #include "cli/session.h"
+#include "cli/size_text.h"
 #include "cli/terminal.h"
+#include "hub/check.h"
 
 struct found {
-    char *name, *path; /* owned */
+    char *name, *path;               /* owned */
+    char sha256[HUB_SHA256_HEX + 1]; /* "": unknown */
+    time_t used;                     /* when it was last looked up or read */
     dev_t device;
     ino_t inode;
     bool is_readable; /* `facts` hold; else `error` says why not */
@@ -52,34 +57,66 @@ static bool is_known(const struct list *list, const struct stat *facts)
     return false;
 }
 
+/* The time of the record of a downloaded file, which look-ups set, else that of the last reading as
+ * the system knows it. */
+static time_t time_of_use(const char *path, const struct stat *facts)
+{
+    struct buf record = {0};
+    struct stat times;
+    buf_printf(&record, "%s.json", path);
+    bool has_record = !record.failed && stat(buf_text(&record), &times) == 0;
+    buf_deinit(&record);
+    return has_record ? times.st_mtim.tv_sec : facts->st_atim.tv_sec;
+}
+
+static void add_path(struct list *list, const char *name, size_t length, const char *path)
+{
+    struct stat facts;
+    bool is_new = stat(path, &facts) == 0 && !S_ISDIR(facts.st_mode) && !is_known(list, &facts);
+    if (!is_new) return;
+    if (list->n == list->room) {
+        size_t room = list->room ? 2 * list->room : 16;
+        struct found *more = mem_resize(list->at, room, sizeof *more);
+        if (!more) {
+            list->failed = true;
+            return;
+        }
+        list->at = more;
+        list->room = room;
+    }
+    struct found *f = &list->at[list->n];
+    *f = (struct found){.name = mem_copy_text(name, length),
+                        .path = mem_copy_text(path, strlen(path)),
+                        .used = time_of_use(path, &facts),
+                        .device = facts.st_dev,
+                        .inode = facts.st_ino};
+    check_expected(path, f->sha256);
+    list->n++;
+    if (!f->name || !f->path) list->failed = true;
+}
+
 static void add_file(struct list *list, const char *folder, const char *file)
 {
     size_t length = model_name_length(file);
     struct buf path = {0};
-    struct stat facts;
     buf_printf(&path, "%s/%s", folder, file);
-    bool is_new = length > 0 && stat(buf_text(&path), &facts) == 0 && !S_ISDIR(facts.st_mode) &&
-                  !is_known(list, &facts);
-    if (is_new && list->n == list->room) {
-        size_t room = list->room ? 2 * list->room : 16;
-        struct found *more = mem_resize(list->at, room, sizeof *more);
-        if (more) {
-            list->at = more;
-            list->room = room;
-        } else {
-            list->failed = true;
-        }
-    }
-    if (is_new && !list->failed) {
-        struct found *f = &list->at[list->n];
-        *f = (struct found){.name = mem_copy_text(file, length),
-                            .path = mem_copy_text(buf_text(&path), path.length),
-                            .device = facts.st_dev,
-                            .inode = facts.st_ino};
-        list->n++;
-        if (!f->name || !f->path || path.failed) list->failed = true;
-    }
+    if (path.failed) list->failed = true;
+    if (length > 0 && !path.failed) add_path(list, file, length, buf_text(&path));
     buf_deinit(&path);
+}
+
+static void add_downloaded(void *user, const char *name, const char *path, enum store_kind kind)
+{
+    struct list *list = user;
+    (void)kind;
+    if (!list->failed) add_path(list, name, strlen(name), path);
+}
+
+static bool add_store(void *user, const struct store *store)
+{
+    struct list *list = user;
+    if (store_each(store, add_downloaded, list, NULL) == CARAT_EMEMORY) list->failed = true;
+    return list->failed;
 }
 
 static bool add_folder(void *user, const char *folder)
@@ -100,15 +137,6 @@ static int by_name(const void *a, const void *b)
 
 /* ---- Output ----------------------------------------------------------------------------- */
 
-static void add_size(struct buf *out, uint64_t bytes)
-{
-    double mib = (double)bytes / (1 << 20);
-    if (mib < 1024)
-        buf_printf(out, "%.1f MiB", mib);
-    else
-        buf_printf(out, "%.2f GiB", mib / 1024);
-}
-
 static const char *file_problem(const struct found *f)
 {
     return f->is_readable ? f->facts.problem : f->error.message;
@@ -120,14 +148,16 @@ static void print_line(const struct found *f)
     add_escaped(&name, f->name, strlen(f->name), false);
     buf_printf(&line, "%-36s ", buf_text(&name));
     if (f->is_readable) {
-        struct buf size = {0};
-        add_size(&size, f->facts.file_bytes);
-        buf_printf(&line, "%-14s %11s %8d  ", f->facts.quantisation, buf_text(&size),
-                   f->facts.n_ctx_train);
-        buf_deinit(&size);
+        char size[SIZE_TEXT_MAX];
+        buf_printf(&line, "%-14s %11s %8d  ", f->facts.quantisation,
+                   size_text(f->facts.file_bytes, size), f->facts.n_ctx_train);
     } else {
         buf_printf(&line, "%-14s %11s %8s  ", "broken", "", "");
     }
+    char day[16];
+    struct tm local;
+    strftime(day, sizeof day, "%Y-%m-%d", localtime_r(&f->used, &local));
+    buf_printf(&line, "%-12.12s  %s  ", f->sha256[0] ? f->sha256 : "-", day);
     add_escaped(&line, f->path, strlen(f->path), false);
     out_printf("%s\n", buf_text(&line));
     if (file_problem(f)[0]) {
@@ -158,6 +188,16 @@ static void add_json(struct json *j, const struct found *f)
         json_key(j, "n_ctx_train");
         json_int(j, f->facts.n_ctx_train);
     }
+    json_key(j, "sha256");
+    if (f->sha256[0])
+        json_put_string(j, f->sha256);
+    else
+        json_put_null(j);
+    char time_text[32];
+    struct tm utc;
+    strftime(time_text, sizeof time_text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&f->used, &utc));
+    json_key(j, "used");
+    json_put_string(j, time_text);
     json_key(j, "broken");
     json_bool(j, !f->is_readable);
     json_key(j, "problem");
@@ -171,11 +211,12 @@ static void add_json(struct json *j, const struct found *f)
 static void print_models(const struct list *list)
 {
     if (list->n == 0) {
-        note("no model was found; put NAME.gguf into ./models, $CARAT_MODELS or "
-             "~/.local/share/carat/models");
+        note("no model was found; `carat pull` loads one, or put NAME.gguf into ./models, "
+             "$CARAT_MODELS or ~/.local/share/carat/models");
         return;
     }
-    out_printf("%-36s %-14s %11s %8s  %s\n", "NAME", "QUANTISATION", "SIZE", "CONTEXT", "PATH");
+    out_printf("%-36s %-14s %11s %8s  %-12s  %-10s  %s\n", "NAME", "QUANTISATION", "SIZE",
+               "CONTEXT", "SHA256", "USED", "PATH");
     for (size_t i = 0; i < list->n; i++) print_line(&list->at[i]);
 }
 
@@ -196,7 +237,12 @@ int command_ls(const struct options *o)
     struct list list = {0};
     int status = no_more_arguments(o, 0, &err);
     if (status == CARAT_OK) {
-        models_each_folder(add_folder, &list);
+        const char *only = opt_text(o, OPT_DIR);
+        if (only[0])
+            add_folder(&list, only);
+        else
+            models_each_folder(add_folder, &list);
+        models_each_store(only, add_store, &list);
         if (list.failed) status = err_no_memory(&err, "list", list.n * sizeof *list.at);
     }
     if (list.n > 0) qsort(list.at, list.n, sizeof *list.at, by_name);

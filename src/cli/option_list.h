@@ -22,6 +22,7 @@
 #define ON_LLAMA (ON_ANSWER | ON(PERPLEXITY) | ON(BENCH) | ON(TOKENIZE))
 #define ON_ENGINE (ON_ANSWER | ON_SCORE | ON(PLAN) | ON(SHOW) | ON(DOCTOR))
 #define ON_MODEL (ON_ANSWER | ON_SCORE | ON_TEXT | ON(SHOW) | ON(TEMPLATE) | ON(BENCH) | ON(PLAN))
+#define ON_STORE (ON(PULL) | ON(LS) | ON(RM) | ON(VERIFY))
 #define ON_ALL ((1u << COMMAND_COUNT) - 1u)
 #define ON_CONFIG (ON_ALL & ~(ON(VERSION) | ON(HELP) | ON(COMPLETION) | ON(MAN)))
 
@@ -33,6 +34,31 @@
       "model file or name, instead of the first argument")                                         \
     X(BENCH_MODEL, LIST, "model", "-m", "", 0, 0, ON(BENCH), "MODEL",                              \
       "model file or name, instead of arguments; may be repeated")                                 \
+    X(HF_REPO, TEXT, "hf-repo", "-hf -hfr", "", 0, 0, ON_MODEL, "REPO",                            \
+      "a model of Hugging Face, USER/REPO[:QUANT]: the same as hf:USER/REPO[:QUANT]")              \
+    X(HF_FILE, TEXT, "hf-file", "-hff", "", 0, 0, ON_MODEL, "FILE",                                \
+      "with --hf-repo: this file of the repository")                                               \
+    X(MODEL_URL, TEXT, "model-url", "-mu", "", 0, 0, ON_MODEL, "URL",                              \
+      "a model by its address, instead of the first argument")                                     \
+    X(OFFLINE, FLAG, "offline", "", "", 0, 0, ON_MODEL | ON(PULL), "",                             \
+      "use no network, whatever is missing (also HF_HUB_OFFLINE=1)")                               \
+    X(REVISION, TEXT, "revision", "", "", 0, 0, ON(PULL), "REV",                                   \
+      "branch, tag or commit of a repository of Hugging Face (default: main)")                     \
+    X(QUANT, TEXT, "quant", "", "", 0, 0, ON(PULL), "QUANT",                                       \
+      "which quantisation, as in hf:USER/REPO:QUANT (default: Q4_K_M)")                            \
+    X(DIR, TEXT, "dir", "", "", 0, 0, ON_STORE, "DIR",                                             \
+      "folder of the models, instead of ~/.local/share/carat/models")                              \
+    X(VERIFY, FLAG, "verify", "", "", 0, 0, ON(PULL), "",                                          \
+      "compare files that are there with their checksums, and load wrong ones again")              \
+    X(TOKEN, TEXT, "token", "-hft --hf-token", "", 0, 0, ON_MODEL | ON(PULL), "TOKEN",             \
+      "token of Hugging Face (better: $HF_TOKEN, or the file $HF_TOKEN_PATH)")                     \
+    X(ENDPOINT, TEXT, "endpoint", "", "", 0, 0, ON_MODEL | ON(PULL), "URL",                        \
+      "another server with the same interface ($HF_ENDPOINT for Hugging Face's)")                  \
+    X(RETRIES, INT, "retries", "", "6", 0, 1000, ON(PULL), "N",                                    \
+      "further tries after a failure of the network")                                              \
+    X(STALL, INT, "timeout", "", "30", 1, 3600, ON(PULL), "S",                                     \
+      "seconds without bytes after which a connection counts as lost")                             \
+    X(YES, FLAG, "yes", "-y", "", 0, 0, ON(RM), "", "do not ask")                                  \
     X(PROMPT, TEXT, "prompt", "-p", "", 0, 0, ON_TALK | ON(TOKENIZE), "TEXT",                      \
       "prompt, instead of arguments (chat: the first message)")                                    \
     X(PROMPT_FILE, TEXT, "file", "-f -bf --binary-file", "", 0, 0, ON(RUN) | ON(TOKENIZE), "FILE", \
@@ -290,7 +316,8 @@
     X(LOG_FORMAT, CHOICE, "log-format", "", "text", 0, 0, ON(SERVE), "text|json",                  \
       "form of the log, on standard error")                                                        \
     X(JSON, FLAG, "json", "", "", 0, 0,                                                            \
-      ON_TEXT | ON(RUN) | ON(SHOW) | ON(LS) | ON(DEVICES) | ON(DOCTOR) | ON(VERSION) | ON(CONFIG), \
+      ON_TEXT | ON(RUN) | ON(SHOW) | ON(LS) | ON(VERIFY) | ON(DEVICES) | ON(DOCTOR) |              \
+          ON(VERSION) | ON(CONFIG),                                                                \
       "", "print the result as JSON")                                                              \
     X(MARKDOWN, FLAG, "markdown", "", "", 0, 0, ON(HELP), "", "all options as a document")         \
     X(VERBOSE, FLAG, "verbose", "", "", 0, 0, ON_ANSWER | ON(BENCH), "",                           \
@@ -317,7 +344,7 @@
 #define BORROWED_LIST(Y)                                                                           \
     /* Nothing to do: how files are read, threads are placed, logs are written. */                 \
     Y("--mlock --perf --no-perf --no-warmup --warmup --log-disable --log-prefix "                  \
-      "--no-log-prefix --log-timestamps --no-log-timestamps --check-tensors --offline "            \
+      "--no-log-prefix --log-timestamps --no-log-timestamps --check-tensors "                      \
       "--op-offload --no-op-offload --repack -nr --no-repack -kvo --kv-offload --swa-full -v "     \
       "--log-verbose --verbose-prompt --no-escape",                                                \
       "", ON_LLAMA & ~ON(BENCH), "*", NONE, "", "")                                                \
@@ -326,12 +353,11 @@
     Y("-mmp --mmap -nkvo --no-kv-offload -nopo --no-op-offload --no-host -dio --direct-io "        \
       "--repack --delay --n-gen-warmup",                                                           \
       "N", ON(BENCH), "*", NONE, "", "")                                                           \
-    Y("-v --progress --warmup --offline -nr --no-repack --mlock", "", ON(BENCH), "*", NONE, "",    \
-      "")                                                                                          \
+    Y("-v --progress --warmup -nr --no-repack --mlock", "", ON(BENCH), "*", NONE, "", "")          \
     Y("-tb --threads-batch -C --cpu-mask -Cr --cpu-range --cpu-strict -Cb --cpu-mask-batch "       \
       "-Crb --cpu-range-batch --cpu-strict-batch --prio --prio-batch --poll --poll-batch "         \
       "--numa -lm --load-mode -dt --defrag-thold -fit --fit -fitt --fit-target -fitc --fit-ctx "   \
-      "-lv --verbosity --log-verbosity --log-colors -hff --hf-file -hft --hf-token",               \
+      "-lv --verbosity --log-verbosity --log-colors",                                              \
       "VALUE", ON_LLAMA, "*", NONE, "", "")                                                        \
     /* Nothing to do: what carat always does, or never does. */                                    \
     Y("-fa --flash-attn", "[on|off|auto|1|0]", ON_LLAMA & ~ON(BENCH), "*", NONE, "", "")           \
@@ -451,10 +477,8 @@
     Y("--spec-type", "NAME", ON_TALK, "none", NONE, "", "there is no speculative decoding yet")    \
     Y("--no-jinja", "", ON_TALK, "", NONE, "", "Gemma 4's template is built in: leave this out")   \
     /* Refused. */                                                                                 \
-    Y("-hf -hfr --hf-repo", "REPO", ON_LLAMA, "*", DOWNLOAD, "", "")                               \
-    Y("-mu --model-url", "URL", ON_LLAMA, "*", DOWNLOAD, "", "")                                   \
     Y("-dr --docker-repo", "REPO", ON_LLAMA, "", NONE, "",                                         \
-      "this version downloads nothing: give a file with -m")                                       \
+      "carat pull loads from Hugging Face, ollama's registry and addresses")                       \
     Y("--lora --lora-scaled", "FILE", ON_TALK | ON(PERPLEXITY), "", NONE, "",                      \
       "there are no LoRA adapters here: merge it into the model first")                            \
     Y("--control-vector --control-vector-scaled", "FILE", ON_TALK | ON(PERPLEXITY), "", NONE, "",  \
@@ -489,8 +513,7 @@ enum option_id {
     OPTION_LIST(X)
 #undef X
         OPT_COUNT,
-    OPT_NONE = OPT_COUNT, /* TARGETs that are no option */
-    OPT_DOWNLOAD
+    OPT_NONE = OPT_COUNT /* a TARGET that is no option */
 };
 
 #endif

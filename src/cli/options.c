@@ -399,8 +399,7 @@ static int read_flag(struct options *o, int argc, char *const *argv, int *i,
         note_ignored(o, word, n);
         return CARAT_OK;
     }
-    if (row && row->target != OPT_DOWNLOAD)
-        return set_flag(o, row->target, row->value, spelling, err);
+    if (row) return set_flag(o, row->target, row->value, spelling, err);
     if (id == OPT_COUNT)
         return borrowed_refuse(o->command, command_specs[o->command].name, spelling, value, err);
     if (!value) value = "on"; /* a flag, or a choice that begins with it */

@@ -7,6 +7,7 @@
 #include "base/os.h"
 #include "cli/memory_text.h"
 #include "cli/models.h"
+#include "cli/offer.h"
 #include "cli/setup.h"
 #include "cli/terminal.h"
 
@@ -15,12 +16,31 @@ static const char *named_backend(const struct options *o)
     return opt_text(o, o->command == COMMAND_LOGITS ? OPT_LOGITS_BACKEND : OPT_BACKEND);
 }
 
+bool named_by_options(const struct options *o, struct buf *name)
+{
+    const struct option_value *model = &o->values[OPT_MODEL], *hf = &o->values[OPT_HF_REPO];
+    const struct option_value *url = &o->values[OPT_MODEL_URL], *file = &o->values[OPT_HF_FILE];
+    bool is_flag = model->is_flag || hf->is_flag || url->is_flag;
+    buf_clear(name);
+    if (model->is_flag || (model->is_set && !is_flag))
+        buf_add_text(name, model->text);
+    else if (url->is_flag || (url->is_set && !is_flag))
+        buf_add_text(name, url->text);
+    else if (hf->is_set && file->is_set)
+        buf_printf(name, "hf:%.*s/%s", (int)strcspn(hf->text, ":"), hf->text, file->text);
+    else if (hf->is_set)
+        buf_printf(name, "hf:%s", hf->text);
+    return is_flag;
+}
+
 bool first_argument_is_model(const struct options *o)
 {
-    const struct option_value *named = &o->values[OPT_MODEL];
-    if (o->n_arguments == 0 || named->is_flag) return false;
+    struct buf name = {0};
+    bool is_flag = named_by_options(o, &name), is_set = name.length > 0;
+    buf_deinit(&name);
+    if (o->n_arguments == 0 || is_flag) return false;
     bool takes_text = strstr(command_specs[o->command].arguments, "...]") != NULL;
-    return !named->is_set || !takes_text || model_is_named(o->arguments[0]);
+    return !is_set || !takes_text || model_is_named(o->arguments[0]);
 }
 
 /* Decides what session_start prints. */
@@ -34,11 +54,15 @@ static void read_manner(struct session *s, const struct options *o)
 
 int session_find(struct session *s, const struct options *o, struct carat_error *err)
 {
-    const struct option_value *named = &o->values[OPT_MODEL];
+    struct buf name = {0};
     read_manner(s, o);
     if (first_argument_is_model(o))
-        return model_find(o->arguments[s->next_argument++], &s->path, err);
-    if (named->is_set) return model_find(named->text, &s->path, err);
+        return model_get(o, o->arguments[s->next_argument++], &s->path, err);
+    named_by_options(o, &name);
+    int status = name.length ? model_get(o, buf_text(&name), &s->path, err) : CARAT_EUSAGE;
+    bool is_named = name.length > 0;
+    buf_deinit(&name);
+    if (is_named) return status;
     const struct command_spec *spec = &command_specs[o->command];
     err_set(err, CARAT_EUSAGE, "%s: MODEL is missing", spec->name);
     err_hint(err, "usage: carat %s %s", spec->name, spec->arguments);
@@ -65,7 +89,7 @@ int session_open_name(struct session *s, const struct options *o, const char *na
 {
     *s = (struct session){0};
     read_manner(s, o);
-    TRY(model_find(name, &s->path, err));
+    TRY(model_get(o, name, &s->path, err));
     return session_load(s, err);
 }
 

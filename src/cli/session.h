@@ -21,11 +21,16 @@ struct session {
     struct buf told;             /* the last note of session_start */
 };
 
+/* The model that --model, --hf-repo or --model-url names; "" if none does. Returns whether one of
+ * them is on the command line. */
+bool named_by_options(const struct options *o, struct buf *name);
+
 /* Whether the first argument names the model. It does not when --model is given. When CARAT_MODEL
  * is set and the command takes text too, it does only if there is a model of that name. */
 bool first_argument_is_model(const struct options *o);
 
-/* Finds the model: --model, else the first argument, else CARAT_MODEL; then opens it. */
+/* Finds the model: --model, else the first argument, else CARAT_MODEL; then opens it. One that is
+ * missing may be pulled. */
 int session_open(struct session *s, const struct options *o, struct carat_error *err);
 
 /* The two halves of session_open, for commands that do not open the model or that check their

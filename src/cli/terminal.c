@@ -260,20 +260,32 @@ void err_thought_end(void)
     terminal.wrap.column = 0;
 }
 
-void progress(const char *label, int done, int total)
+bool progress_is_shown(void)
 {
-    if (!terminal.has_progress || terminal.is_quiet) return;
+    return terminal.has_progress && !terminal.is_quiet;
+}
+
+void progress_text(const char *text, bool is_last)
+{
+    if (!progress_is_shown()) return;
     double now = os_seconds();
     bool is_soon = terminal.is_progress_shown && now - terminal.progress_at < 0.1;
-    if (is_soon && done < total) return;
+    if (is_soon && !is_last) return;
     terminal.progress_at = now;
     terminal.is_progress_shown = true;
-    if (total > 0)
-        fprintf(stderr, "\r\x1B[K%s %d/%d (%d %%)", label, done, total,
-                (int)(100.0 * done / total));
-    else
-        fprintf(stderr, "\r\x1B[K%s ...", label);
+    fprintf(stderr, "\r\x1B[K%s", text);
     fflush(stderr);
+}
+
+void progress(const char *label, int done, int total)
+{
+    char text[256];
+    if (total > 0)
+        snprintf(text, sizeof text, "%s %d/%d (%d %%)", label, done, total,
+                 (int)(100.0 * done / total));
+    else
+        snprintf(text, sizeof text, "%s ...", label);
+    progress_text(text, done >= total);
 }
 
 void progress_end(void)

@@ -41,6 +41,10 @@ void err_thought_end(void);
 
 /* A line that replaces itself; total 0: just a label. progress_end removes it. */
 void progress(const char *label, int done, int total);
+/* The same with any text of printable characters; `is_last`: is not left out because another one
+ * was printed a moment ago. */
+void progress_text(const char *text, bool is_last);
+bool progress_is_shown(void); /* whether there is such a line at all */
 void progress_end(void);
 
 /* Appends `text` with control characters, direction overrides and invalid UTF-8 made visible.

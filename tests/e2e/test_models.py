@@ -52,7 +52,7 @@ def test_ls_lists_models_and_says_which_are_broken():
         expect(not rows["strange"]["broken"] and "gemma9" in rows["strange"]["problem"],
                str(rows["strange"]))
         text = listed(folder)
-        expect(re.search(r"^small +Q8_0 +[\d.]+ MiB +\d+ +/", text, re.MULTILINE), text)
+        expect(re.search(r"^small +Q8_0 +[\d.]+ MiB +\d+ +- +[\d-]+ +/", text, re.MULTILINE), text)
         expect(re.search(r"^cut +broken .*\n    broken: ", text, re.MULTILINE), text)
         expect(carat("list", env=environment(CARAT_MODELS=folder), cwd="/").stdout.decode() == text,
                "list")

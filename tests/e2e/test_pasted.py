@@ -67,7 +67,7 @@ def run_line(line, folder):
 def problem_of(outcome, words, done):
     """What is wrong with the outcome of a line; "" when nothing is."""
     out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-    status = {"refused": 2, "missing": 3}.get(outcome, 0)
+    status = {"refused": 2, "missing": 3, "failed": 6}.get(outcome, 0)
     if done.returncode != status:
         return f"status {done.returncode}, {status} expected: {err[-300:]}"
     notes = [text for text in err.splitlines() if IGNORED in text]

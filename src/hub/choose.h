@@ -1,0 +1,27 @@
+/* Which of many files are the model that a name means. Pure. */
+#ifndef HUB_CHOOSE_H
+#define HUB_CHOOSE_H
+
+#include <stdbool.h>
+
+#include "hub/files.h"
+
+#define HUB_TAG_DEFAULT "Q4_K_M"
+
+/* Keeps the file, or all parts of the split model in their order, that `file` (a path; "": any) or
+ * `tag` ("": HUB_TAG_DEFAULT) means. A tag is compared without regard to case: with the whole
+ * quantisation in the name first ("UD-Q4_K_M"), then with its end. Projectors, importance matrices
+ * and split models that lack parts are never chosen.
+ *
+ * CARAT_EUSAGE: none or several fit. `files` then has one entry for each model that can be chosen:
+ * its first file, with the size of all its parts. */
+int hub_choose(struct hub_files *files, const char *tag, const char *file, struct carat_error *err);
+
+/* The quantisation that a file's name ends with ("UD-Q4_K_XL"), upper case; "" if it has none. */
+enum { HUB_TAG_MAX = 32 };
+const char *hub_tag_of_path(const char *path, char out[HUB_TAG_MAX]);
+
+/* Whether a path may be a model's first file: no later part, projector or importance matrix. */
+bool hub_is_model(const char *path);
+
+#endif

@@ -1,0 +1,774 @@
+#!/usr/bin/env python3
+"""pull, ls, rm and verify against a stand-in for the registries, and what goes wrong on the way.
+
+usage: tests/e2e/test_pull.py PROGRAM [NAME...]      (only tests whose name contains a NAME)
+"""
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import hub
+import program
+from program import (FIXTURES, PROGRAM, Skip, Terminal, carat, environment, expect, expect_error,
+                     expect_status, libraries, main)
+
+SECRET = "hf_averysecrettoken"
+NAME = "gemma-tiny-Q4_K_M.gguf"
+
+
+class Place:
+    """A stand-in, an empty home folder, and the program between them."""
+
+    def __init__(self):
+        missing = [name for name in ("jansson", "gnutls", "libcurl") if name not in libraries()]
+        if missing:
+            raise Skip(f"built without {', '.join(missing)}")
+        self.folder = tempfile.TemporaryDirectory()
+        self.home = pathlib.Path(self.folder.name)
+        self.store = self.home / ".local/share/carat/models"
+        self.hub = hub.Hub()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.hub.__exit__()
+        self.folder.cleanup()
+
+    def env(self, **more):
+        kept = {k: v for k, v in environment().items() if not k.lower().endswith("_proxy")
+                and not k.startswith(("HF_", "HUGGINGFACE_", "XDG_", "OLLAMA_"))}
+        return {**kept, "HOME": str(self.home), "HF_ENDPOINT": self.hub.endpoint, **more}
+
+    def run(self, *arguments, **more):
+        env = self.env(**more.pop("env", {}))
+        return carat(*arguments, env=env, cwd=str(self.home), **more)
+
+    def pull(self, *arguments, **more):
+        return self.run("pull", *arguments, **more)
+
+    def start(self, *arguments, **more):
+        return subprocess.Popen([PROGRAM, *arguments], env=self.env(**more), cwd=self.home,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE)
+
+    def path(self, name=NAME, version=hub.COMMIT[:12]):
+        return self.store / "hf/u/r" / version / name
+
+    def part(self, name=NAME, version=hub.COMMIT[:12]):
+        return pathlib.Path(f"{self.path(name, version)}.part")
+
+    def wait_for_part(self, size):
+        end = time.monotonic() + program.LIMIT
+        while not self.part().exists() or self.part().stat().st_size < size:
+            expect(time.monotonic() < end, f"the part does not get {size} bytes")
+            time.sleep(0.005)
+
+    def expect_whole(self, file, path=None):
+        path = pathlib.Path(path or self.path())
+        expect(path.exists(), f"{path.name} is not there: {sorted(hub.tree_of(self.store))}")
+        expect(path.read_bytes() == file.data, f"{path.name} has other bytes")
+        left = [n for n in hub.tree_of(self.store) if n.endswith((".part", ".part.json", ".lock"))]
+        expect(not left, f"left behind: {left}")
+
+    def kill_at(self, size):
+        """A download that is killed when its part has so many bytes."""
+        self.hub.cuts, self.hub.fault = [size], "stalls"
+        process = self.start("pull", "hf:u/r")
+        self.wait_for_part(size)
+        process.kill()
+        process.communicate()
+        self.hub.fault = ""
+
+
+# ---- What is chosen --------------------------------------------------------------------------
+
+def test_pull_loads_a_model_and_prints_its_path():
+    with Place() as place:
+        file = place.hub.add(NAME)
+        done = place.pull("hf:u/r")
+        expect_status(done, 0)
+        expect(done.stdout.decode() == f"{place.path()}\n", done.stdout.decode())
+        expect("100 %" in done.stderr.decode(), done.stderr.decode())
+        place.expect_whole(file)
+        record = json.loads(pathlib.Path(f"{place.path()}.json").read_text())
+        expect(record["sha256"] == file.sha256 and record["size"] == file.size, str(record))
+        expect(record["revision"] == hub.COMMIT and record["source"] == "hf:u/r", str(record))
+        expect_status(place.pull("hf:u/r", "-q"), 0)
+        expect(len(place.hub.asked("cdn")) == 1, "what is there is loaded again")
+
+
+def test_quantisations_are_matched_in_any_case_and_helpers_never():
+    with Place() as place:
+        add = place.hub.add
+        for i, name in enumerate(("m-Q4_K_M.gguf", "m-UD-Q4_K_M.gguf", "m-q8_0.gguf",
+                                  "x/m-BF16.gguf", "mmproj-m-F16.gguf", "m-imatrix-Q5_0.gguf",
+                                  "README.Q6_K")):
+            add(name, 5000, i)
+        place.hub.page_size = 2
+        for asked, name in (("hf:u/r", "m-Q4_K_M.gguf"), ("hf:u/r:ud-q4_k_m", "m-UD-Q4_K_M.gguf"),
+                            ("hf:u/r:Q8_0", "m-q8_0.gguf"), ("hf.co/u/r:bf16", "x/m-BF16.gguf"),
+                            ("hf:u/r/x/m-BF16.gguf", "x/m-BF16.gguf"),
+                            ("https://huggingface.co/u/r/blob/main/m-q8_0.gguf", "m-q8_0.gguf")):
+            done = place.pull(asked)
+            expect_status(done, 0)
+            expect(done.stdout.decode().strip() == str(place.path(name)), done.stdout.decode())
+        expect_status(place.pull("hf:u/r", "--quant", "q8_0"), 0)
+        for asked in ("hf:u/r:Q5_0", "hf:u/r:F16", "hf:u/r:Q6_K", "hf:u/r/nosuch.gguf"):
+            done = place.pull(asked)
+            expect_status(done, 2)
+            text = done.stderr.decode()
+            for shown in ("hf:u/r:Q4_K_M", "hf:u/r:UD-Q4_K_M", "hf:u/r:Q8_0", "hf:u/r:BF16"):
+                expect(shown in text, f"{shown} is not listed: {text}")
+            expect("mmproj" not in text and "imatrix" not in text, text)
+
+
+def test_a_repository_without_the_default_lists_what_it_has():
+    with Place() as place:
+        place.hub.add("only-Q8_0.gguf")
+        done = place.pull("hf:u/r")
+        expect_status(done, 2)
+        expect(b"hf:u/r:Q8_0" in done.stderr and b"none is Q4_K_M" in done.stderr, str(done))
+        expect(not hub.tree_of(place.home), "something was loaded")
+
+
+def test_all_parts_of_a_split_model_are_loaded():
+    with Place() as place:
+        names = [f"m-Q4_K_M-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
+        files = [place.hub.add(name, 100_000 + i, i) for i, name in enumerate(names)]
+        place.hub.cuts = [10 ** 9, 50_000]  # the second one breaks off
+        done = place.pull("hf:u/r", "--retries", "0")
+        expect_status(done, 6)
+        expect(place.path(names[0]).exists() and not place.path(names[1]).exists(), "parts")
+        done = place.run("show", "hf:u/r")
+        expect_error(done, 3, "is not on this machine", "carat pull hf:u/r")
+        expect_status(place.pull("hf:u/r"), 0)
+        for name, file in zip(names, files):
+            place.expect_whole(file, place.path(name))
+        done = place.run("rm", "--yes", "hf:u/r")
+        expect_status(done, 0)
+        expect(not hub.tree_of(place.store), str(hub.tree_of(place.store)))
+        place.hub.files.pop(names[2])
+        done = place.pull("hf:u/r")
+        expect_error(done, 2, "there is no GGUF model")
+
+
+def test_names_that_are_none_are_refused():
+    with Place() as place:
+        for name in ("hf:u", "hf:/r", "hf:u/..", "hf:u/r:", "hf:u/r/../x.gguf", "hf:u/r/x.bin",
+                     "hf:u/r\n:Q4", "u/r", "./x.gguf", "ollama:", "ollama:a/b/c", "ollama:x:..",
+                     "https://u:p@h/x.gguf", "https://h/", "https://h/x", "ftp://h/x.gguf", ""):
+            done = place.pull(name)
+            expect_error(done, 2)
+            expect("hint" in done.stderr.decode() or "expected" in done.stderr.decode(), name)
+        expect_error(place.pull("hf:u/r", "--revision", "../x"), 2, "--revision")
+        expect_error(place.pull(), 2, "NAME is missing")
+        expect(not place.hub.requests, "something was asked")
+        expect_error(place.pull("http://example.invalid/x.gguf"), 2, "not https")
+        expect_error(place.pull("hf:u/r", "--endpoint", "http://example.invalid"), 2, "--endpoint")
+
+
+# ---- Interruptions ---------------------------------------------------------------------------
+
+def test_a_download_killed_at_99_percent_goes_on():
+    with Place() as place:
+        file = place.hub.add(NAME, 1_000_000)
+        place.kill_at(990_000)
+        done = place.pull("hf:u/r")
+        expect_status(done, 0)
+        expect("going on with" in done.stderr.decode(), done.stderr.decode())
+        place.expect_whole(file)
+        headers = place.hub.asked("cdn")[-1][1]
+        expect(headers["Range"] == "bytes=990000-", str(headers))
+        expect(headers["If-Range"] == file.etag, str(headers))
+
+
+def test_a_changed_etag_starts_over():
+    for fault in ("", "ignores If-Range"):
+        with Place() as place:
+            file = place.hub.add(NAME, 1_000_000)
+            place.kill_at(990_000)
+            file.etag, place.hub.fault = '"second"', fault
+            done = place.pull("hf:u/r")
+            expect_status(done, 0)
+            expect("changed on the server" in done.stderr.decode(), done.stderr.decode())
+            place.expect_whole(file)
+
+
+def test_other_contents_of_the_same_size_start_over():
+    """At an address without a checksum the ETag alone tells."""
+    for fault in ("", "ignores If-Range"):
+        with Place() as place:
+            file = place.hub.add(NAME, 1_000_000)
+            url = f"{place.hub.endpoint}/files/{NAME}"
+            place.hub.cuts = [600_000]
+            expect_status(place.pull(url, "--retries", "0"), 6)
+            file.data, file.etag = hub.model_bytes(1_000_000, 9), '"second"'
+            place.hub.fault = fault
+            expect_status(place.pull(url), 0)
+            found = [p for n, p in hub.tree_of(place.store).items() if n.endswith(".gguf")]
+            place.expect_whole(file, found[0])
+
+
+def test_a_new_commit_gets_its_own_folder_and_the_old_file_stays():
+    with Place() as place:
+        old = place.hub.add(NAME)
+        expect_status(place.pull("hf:u/r"), 0)
+        place.hub.commit = "f" * 40  # another file has changed
+        expect_status(place.pull("hf:u/r"), 0)
+        expect(len(place.hub.asked("cdn")) == 1, "the same file is loaded again")
+        new = place.hub.add(NAME, 300_000, 7)
+        expect_status(place.pull("hf:u/r"), 0)
+        place.expect_whole(old)
+        place.expect_whole(new, place.path(version="f" * 12))
+        done = place.run("verify", "hf:u/r")
+        expect(new.sha256.encode() in done.stdout, "the newest is what the name means")
+
+
+def test_connections_that_break_are_tried_again():
+    with Place() as place:
+        file = place.hub.add(NAME, 3_000_000)
+        place.hub.cuts = [100, 1_100_000, 5, 1_500_000]
+        done = place.pull("hf:u/r", "--retries", "2")
+        expect_status(done, 0)
+        expect(done.stderr.decode().count("trying again") == 4, done.stderr.decode())
+        place.expect_whole(file)
+        ranges = [h.get("Range") for _, h in place.hub.asked("cdn")]
+        expect(ranges == [None, "bytes=100-", "bytes=1100100-", "bytes=1100105-",
+                          "bytes=2600105-"], str(ranges))
+
+
+def test_servers_that_are_busy_are_asked_again_and_then_reported():
+    with Place() as place:
+        file = place.hub.add(NAME)
+        tries = []
+        place.hub.overrides = [("revision", lambda h: (tries.append(1), h.answer(503))
+                                if len(tries) < 2 else h.answer_json({"sha": hub.COMMIT}))]
+        expect_status(place.pull("hf:u/r"), 0)
+        place.expect_whole(file)
+        place.hub.overrides = [("revision", lambda h: h.answer(500))]
+        expect_status(place.pull("hf:u/r", "--retries", "1"), 6)
+        done = place.pull("hf:u/r", "--retries", "0")
+        expect_error(done, 6, "500", "/api/models/u/r/revision/main")
+
+
+def test_a_stalled_connection_is_given_up():
+    with Place() as place:
+        place.hub.add(NAME)
+        place.hub.cuts, place.hub.fault = [100_000], "stalls"
+        begin = time.monotonic()
+        done = place.pull("hf:u/r", "--retries", "0", "--timeout", "1")
+        expect_status(done, 6)
+        expect(time.monotonic() - begin < 30, "it waits long")
+        expect(place.part().stat().st_size == 100_000, "the part is lost")
+
+
+def test_ctrl_c_keeps_the_part_and_says_how_to_go_on():
+    with Place() as place:
+        file = place.hub.add(NAME)
+        place.hub.cuts, place.hub.fault = [200_000], "stalls"
+        process = place.start("pull", "hf:u/r")
+        place.wait_for_part(200_000)
+        process.send_signal(signal.SIGINT)
+        text = process.communicate(timeout=program.LIMIT)[1].decode()
+        expect(process.returncode == 130, f"{process.returncode}: {text}")
+        expect("carat pull hf:u/r" in text and "error" not in text, text)
+        place.hub.fault = ""
+        expect_status(place.pull("hf:u/r"), 0)
+        place.expect_whole(file)
+
+
+def test_killed_at_random_moments_no_wrong_file_ever_has_the_name():
+    rng = random.Random(14)
+    with Place() as place:
+        file = place.hub.add(NAME, 1_000_000)
+        place.hub.pause = 0.002
+        for _ in range(20):
+            process = place.start("pull", "hf:u/r", "-q")
+            time.sleep(rng.uniform(0.005, 0.08))
+            process.kill()
+            process.communicate()
+            if place.path().exists():
+                expect(place.path().read_bytes() == file.data, "a wrong file has the name")
+                shutil.rmtree(place.store)
+        place.hub.pause = 0
+        expect_status(place.pull("hf:u/r"), 0)
+        place.expect_whole(file)
+
+
+def test_two_at_once_load_once():
+    with Place() as place:
+        file = place.hub.add(NAME)
+        place.hub.cuts, place.hub.fault = [100_000], "stalls"
+        first = place.start("pull", "hf:u/r", "--timeout", "2")
+        place.wait_for_part(100_000)
+        place.hub.fault = ""
+        second = place.start("pull", "hf:u/r")
+        texts = [p.communicate(timeout=program.LIMIT)[1].decode() for p in (second, first)]
+        expect(first.returncode == 0 and second.returncode == 0, str(texts))
+        expect(f"process {first.pid} is loading the same file" in texts[0], texts[0])
+        place.expect_whole(file)
+        expect(len(place.hub.asked("cdn")) == 2, "the first one's two requests are all")
+
+
+# ---- Lies ------------------------------------------------------------------------------------
+
+def test_lies_of_a_server_are_errors():
+    for fault, is_rest, words in (
+            ("announces more", False, "Content-Length"),
+            ("announces less", False, "Content-Length"),
+            ("sends too much", False, "more than"),
+            ("lies about the beginning", True, "Content-Range"),
+            ("lies about the size", True, "Content-Range"),
+            ("sends too much", True, "more than"), ("announces more", True, "Content-Length")):
+        with Place() as place:
+            place.hub.add(NAME)
+            if is_rest:
+                place.kill_at(200_000)
+            place.hub.fault = fault
+            done = place.pull("hf:u/r", "-q", "--retries", "0")
+            expect_error(done, 6, words)
+            expect(not place.path().exists(), fault)
+
+
+def test_a_server_without_ranges_starts_over():
+    with Place() as place:
+        file = place.hub.add(NAME)
+        place.kill_at(200_000)
+        place.hub.fault = "no ranges"
+        done = place.pull("hf:u/r")
+        expect_status(done, 0)
+        expect("sends no part" in done.stderr.decode(), done.stderr.decode())
+        place.expect_whole(file)
+        place.hub.add(NAME, 2_000_000, 3)
+        expect_error(place.pull("hf:u/r", "-q"), 1, "other bytes are there")
+        place.hub.commit = "f" * 40
+        place.hub.cuts = [1_900_000] * 50
+        expect_status(place.pull("hf:u/r", "--retries", "1"), 6)
+
+
+def test_a_wrong_checksum_is_kept_aside_and_never_used():
+    with Place() as place:
+        file = place.hub.add(NAME)
+        good, file.data = file.data, hub.model_bytes(300_000, 8)
+        done = place.pull("hf:u/r", "-q")
+        expect_error(done, 8, file.sha256, hashlib.sha256(file.data).hexdigest(), ".bad")
+        expect(not place.path().exists() and not place.part().exists(), "it has the name")
+        expect(pathlib.Path(f"{place.path()}.bad").read_bytes() == file.data, ".bad")
+        expect_error(place.run("show", "hf:u/r"), 3, "is not on this machine")
+        file.data = good
+        expect_status(place.pull("hf:u/r"), 0)
+        place.expect_whole(file)
+
+
+def test_a_page_in_place_of_a_model_is_refused():
+    with Place() as place:
+        place.hub.files[NAME] = hub.File(b"<html>please log in</html>" * 100)
+        done = place.pull(f"{place.hub.endpoint}/files/{NAME}", "-q")
+        expect_error(done, 6, "no GGUF file")
+
+
+def test_redirects_go_nowhere_else():
+    with Place() as place:
+        place.hub.add(NAME)
+        for to in ("file:///etc/passwd", "http://192.0.2.1/x", "ftp://127.0.0.1/x", "gopher://h/",
+                   "http://user:word@127.0.0.1/x", "//192.0.2.1/x", "http://127.0.0.1.example/x"):
+            place.hub.redirect_to = to
+            done = place.pull("hf:u/r", "-q", "--retries", "0")
+            expect_error(done, 6, "a redirect leads to")
+            expect("word" not in done.stderr.decode(), "a password is shown")
+        place.hub.redirect_to = f"{place.hub.endpoint}/u/r/resolve/{hub.COMMIT}/{NAME}"
+        done = place.pull("hf:u/r", "-q", "--retries", "0")
+        expect_error(done, 6, "redirects more than five times")
+        expect(len(place.hub.asked("registry", "resolve")) == 7 + 6, "six in a row")
+        expect(not place.hub.asked("cdn"), "the CDN was asked")
+
+
+def test_the_token_goes_to_its_registry_alone_and_is_never_shown():
+    with Place() as place:
+        place.hub.add(NAME, 300_000, sha256="0" * 64)
+        place.hub.token = SECRET
+        token_file = place.home / "token"
+        token_file.write_text(f"{SECRET}\n")
+        for env, flags in (({"HF_TOKEN": SECRET}, []), ({"HF_TOKEN_PATH": str(token_file)}, []),
+                           ({"HF_HOME": str(place.home)}, []), ({}, ["--token", SECRET])):
+            done = place.pull("hf:u/r", *flags, env=env)
+            expect_status(done, 8)
+            expect(SECRET.encode() not in done.stdout + done.stderr, "the token is shown")
+        done = place.pull("hf:u/r", "-q")
+        expect_error(done, 6, "401", "HF_TOKEN")
+        for path, headers in place.hub.asked("cdn"):
+            expect("Authorization" not in headers and SECRET not in path, "the CDN has the token")
+        place.pull(f"{place.hub.cdn}/blob/{NAME}", env={"HF_TOKEN": SECRET})
+        place.hub.add("ollama-x")
+        place.pull("ollama:x", "--endpoint", place.hub.cdn, env={"HF_TOKEN": SECRET})
+        expect(all("Authorization" not in h for _, h in place.hub.asked("cdn")), "other names")
+        for name, path in hub.tree_of(place.home).items():
+            expect(name == "token" or SECRET.encode() not in pathlib.Path(path).read_bytes(), name)
+            expect(b"signature" not in pathlib.Path(path).read_bytes(), name)
+        done = place.pull("hf:u/r", env={"HF_TOKEN": "two\nlines"})
+        expect_error(done, 2, "token")
+        expect("lines" not in done.stderr.decode(), "a token is shown")
+
+
+def tree_entry(**more):
+    return {"type": "file", "path": NAME, "size": 5, "lfs": {"oid": "0" * 64, "size": 5}, **more}
+
+
+def test_hostile_lists_of_files_are_refused():
+    entry = tree_entry
+    lists = [b"", b"{", b"null", b"[1]", b"\xff\xfe", b'{"error":"x"}', b"[" * 100_000,
+             [entry(path="../x.gguf")], [entry(path="/etc/x.gguf")], [entry(path="a/../../x.gguf")],
+             [entry(path="a//x.gguf")], [entry(path="x\n-Q4_K_M.gguf")], [entry(path="\x7f.gguf")],
+             [entry(path="\\..\\x.gguf")], [entry(path="./x.gguf")], [entry(path=5)],
+             [entry(path="x" * 100_000 + ".gguf")], [entry(lfs="x")],
+             [entry(lfs={"oid": "0" * 64})],
+             [entry(lfs={"oid": "z" * 64, "size": 5})], [entry(lfs={"oid": "0" * 63, "size": 5})],
+             [entry(lfs={"oid": "0" * 64, "size": -5})], [entry(lfs={"oid": "0" * 64, "size": 0})],
+             [entry(lfs={"oid": "0" * 64, "size": 1e300})], [entry(lfs=None, size="5")],
+             [entry(lfs={"oid": "0" * 64, "size": 2 ** 62})], [entry(lfs={"oid": 7, "size": 5})],
+             [entry(path=f"{i}.gguf") for i in range(20_000)],
+             b'[{"type":"file","path":"a","size":1},' * 500_000]
+    with Place() as place:
+        for content in lists:
+            place.hub.overrides = [("/tree/", lambda h, c=content: h.answer_json(c))]
+            begin = time.monotonic()
+            done = place.pull("hf:u/r", "-q")
+            text = done.stderr.decode()
+            expect(done.returncode == 6, f"{done.returncode}: {text} for {content[:1]!r:.100}")
+            expect(text.startswith("carat: error: "), text)
+            expect(time.monotonic() - begin < 20, f"{content[:1]!r:.100} takes long")
+        for sha in ("0" * 39, "../../x", 5, None, "0" * 40 + "\n"):
+            place.hub.overrides = [("revision", lambda h, s=sha: h.answer_json({"sha": s}))]
+            expect_error(place.pull("hf:u/r", "-q"), 6, "sha")
+        place.hub.overrides = [("revision", lambda h: h.answer_json(b"x" * (20 << 20)))]
+        expect_error(place.pull("hf:u/r", "-q"), 6, "bytes")
+        expect(not hub.tree_of(place.home), str(hub.tree_of(place.home)))
+
+
+def test_lists_end_somewhere():
+    with Place() as place:
+        hub_ = place.hub
+        again = {"Link": f'<{hub_.endpoint}/api/models/u/r/tree/{hub.COMMIT}?x>; rel="next"'}
+        hub_.overrides = [("/tree/", lambda h: h.answer_json([], **again))]
+        expect_error(place.pull("hf:u/r", "-q"), 6, "pages")
+        away = {"Link": '<http://192.0.2.1/x>; rel="next"'}
+        hub_.overrides = [("/tree/", lambda h: h.answer_json([], **away))]
+        expect_error(place.pull("hf:u/r", "-q"), 6, "another server")
+
+
+def test_hostile_manifests_are_refused():
+    kind = "application/vnd.ollama.image.model"
+    digest = "sha256:" + "0" * 64
+    with Place() as place:
+        for layers in (None, 5, [], [5], [{"mediaType": "text"}], [{"mediaType": kind}],
+                       [{"mediaType": kind, "digest": digest, "size": -1}],
+                       [{"mediaType": kind, "digest": "sha256:../../x", "size": 5}],
+                       [{"mediaType": kind, "digest": "0" * 64, "size": 5}],
+                       [{"mediaType": kind, "digest": digest.upper(), "size": 5}]):
+            place.hub.overrides = [("manifests", lambda h, x=layers: h.answer_json({"layers": x}))]
+            expect_error(place.pull("ollama:x", "-q", "--endpoint", place.hub.endpoint), 6)
+
+
+# ---- Disks -----------------------------------------------------------------------------------
+
+def test_too_little_room_is_said_first():
+    with Place() as place:
+        place.hub.add("m-Q4_K_M-00001-of-00002.gguf", 1000, claims=1 << 49)
+        place.hub.add("m-Q4_K_M-00002-of-00002.gguf", 1000, 2, claims=1 << 49)
+        done = place.pull("hf:u/r", "-q")
+        expect_error(done, 1, "free", str(1 << 50), "needed", "--dir")
+        expect(not place.hub.asked("cdn"), "a file was asked for")
+
+
+def test_a_limit_on_file_sizes_keeps_the_part():
+    with Place() as place:
+        file = place.hub.add(NAME)
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (131072, 131072))
+        done = place.pull("hf:u/r", "-q", preexec_fn=limit)
+        expect_error(done, 1, "cannot be written", "ulimit")
+        expect(place.part().stat().st_size == 131072, "the part")
+        expect_status(place.pull("hf:u/r"), 0)
+        place.expect_whole(file)
+
+
+@contextlib.contextmanager
+def small_disk(size):
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
+        try:
+            done = subprocess.run(command, capture_output=True)
+        except OSError as error:
+            raise Skip(f"no mount here: {error}") from error
+        if done.returncode != 0:
+            raise Skip(f"a small disk may not be mounted: {done.stderr.decode().strip()}")
+        try:
+            yield pathlib.Path(folder)
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_keeps_the_part():
+    with Place() as place, small_disk(1 << 20) as disk:
+        file = place.hub.add(NAME, 900_000)
+        place.hub.cuts, place.hub.fault = [100_000], "stalls"
+        process = place.start("pull", "hf:u/r", "--dir", str(disk), "--timeout", "2")
+        while not any(n.endswith(".part") for n in hub.tree_of(disk)):
+            time.sleep(0.01)
+        (disk / "other").write_bytes(bytes(500_000))  # it was free when it was looked at
+        place.hub.fault = ""
+        text = process.communicate(timeout=program.LIMIT)[1].decode()
+        expect(process.returncode == 1 and "No space left" in text, text)
+        (disk / "other").unlink()
+        done = place.pull("hf:u/r", "--dir", disk)
+        expect_status(done, 0)
+        expect("going on with" in done.stderr.decode(), done.stderr.decode())
+        expect(pathlib.Path(done.stdout.decode().strip()).read_bytes() == file.data, "bytes")
+
+
+# ---- Other registries, other stores ----------------------------------------------------------
+
+def test_models_of_ollamas_registry_are_loaded():
+    with Place() as place:
+        file = place.hub.add("ollama-e2b")
+        link = place.home / "ollama"
+        link.symlink_to(PROGRAM)
+        done = subprocess.run([link, "pull", "gemma4:e2b", "--endpoint", place.hub.endpoint],
+                              env=place.env(), cwd=place.home, capture_output=True)
+        expect_status(done, 0)
+        place.expect_whole(file, done.stdout.decode().strip())
+        for name in ("gemma4:e2b", "ollama:gemma4:e2b"):
+            expect_error(place.run("show", name), 3, "gemma4-e2b.gguf: header")
+        expect_error(place.run("show", "gemma4:e4b"), 3, "gemma4:e4b", "carat pull")
+        done = place.pull("ollama:gemma4:e4b", "--endpoint", place.hub.endpoint, "-q")
+        expect_error(done, 6, "404")
+        done = subprocess.run([link, "rm", "gemma4:e2b", "-y"], env=place.env(), cwd=place.home,
+                              capture_output=True)
+        expect_status(done, 0)
+        expect(not hub.tree_of(place.store), "rm")
+
+
+def hf_cache(folder, data, commit=hub.COMMIT):
+    """A file in Hugging Face's cache, as its own programs leave it there."""
+    sha = hashlib.sha256(data).hexdigest()
+    base = pathlib.Path(folder) / "models--u--r"
+    for part in ("blobs", "refs", f"snapshots/{commit}"):
+        (base / part).mkdir(parents=True, exist_ok=True)
+    (base / "blobs" / sha).write_bytes(data)
+    (base / "refs/main").write_text(commit)
+    path = base / "snapshots" / commit / "gemma-tiny-Q8_0.gguf"
+    path.symlink_to(f"../../blobs/{sha}")
+    return path
+
+
+def test_files_in_hugging_faces_cache_are_found_and_only_read():
+    model = (FIXTURES / "e2b-q8_0.gguf").read_bytes()
+    with Place() as place:
+        path = hf_cache(place.home / ".cache/huggingface/hub", model)
+        for name in ("hf:u/r:Q8_0", "hf:u/r", "hf.co/u/r:q8_0", "hf:u/r/gemma-tiny-Q8_0.gguf"):
+            expect_status(place.run("show", name), 0)
+        for flags in (["-hf", "u/r:Q8_0"], ["--hf-repo", "u/r", "-hff", "gemma-tiny-Q8_0.gguf"]):
+            expect_status(place.run("tokenize", *flags, "Hello"), 0)
+        rows = json.loads(place.run("ls", "--json").stdout)
+        row = [r for r in rows if r["name"] == "hf:u/r:Q8_0"][0]
+        expect(row["sha256"] == hashlib.sha256(model).hexdigest(), str(row))
+        expect(row["path"] == str(path) and not row["broken"], str(row))
+        expect_error(place.run("rm", "--yes", "hf:u/r:Q8_0"), 2, "pull did not make")
+        done = place.run("verify", "hf:u/r:Q8_0")
+        expect_status(done, 0)
+        expect(done.stdout.startswith(b"ok "), str(done.stdout))
+        place.hub.files["gemma-tiny-Q8_0.gguf"] = hub.File(model)
+        done = place.pull("hf:u/r:Q8_0")
+        expect_status(done, 0)
+        expect(done.stdout.decode().strip() == str(path), "it is loaded again")
+        for variable, folder in (("HF_HOME", "one/hub"), ("HF_HUB_CACHE", "two")):
+            hf_cache(place.home / folder, model)
+            value = str(place.home / folder.removesuffix("/hub"))
+            shutil.rmtree(place.home / ".cache", ignore_errors=True)
+            expect_status(place.run("show", "hf:u/r:Q8_0", env={variable: value}), 0)
+        expect_error(place.run("show", "hf:u/r:Q8_0"), 3, "is not on this machine")
+
+
+def test_models_in_ollamas_store_are_found():
+    model = (FIXTURES / "e2b-q8_0.gguf").read_bytes()
+    sha = hashlib.sha256(model).hexdigest()
+    with Place() as place:
+        base = place.home / ".ollama/models"
+        manifest = base / "manifests/registry.ollama.ai/library/gemma4/e2b"
+        manifest.parent.mkdir(parents=True)
+        (base / "blobs").mkdir()
+        (base / f"blobs/sha256-{sha}").write_bytes(model)
+        manifest.write_text(json.dumps({"layers": [
+            {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{sha}",
+             "size": len(model)}]}))
+        for name in ("gemma4:e2b", "ollama:gemma4:e2b"):
+            expect_status(place.run("show", name), 0)
+        rows = json.loads(place.run("ls", "--json").stdout)
+        expect(any(r["name"] == "ollama:gemma4:e2b" and r["sha256"] == sha for r in rows), "ls")
+        expect_status(place.run("verify", "gemma4:e2b"), 0)
+        (base / f"blobs/sha256-{sha}").write_bytes(model[:-5])
+        expect_error(place.run("show", "gemma4:e2b"), 3, "no such model")
+
+
+def test_a_model_runs_by_its_name():
+    with Place() as place:
+        data = (FIXTURES / "e2b-q8_0.gguf").read_bytes()
+        place.hub.files["tiny-Q8_0.gguf"] = hub.File(data)
+        expect_status(place.pull("hf:u/r:Q8_0"), 0)
+        by_path = place.run("run", place.path("tiny-Q8_0.gguf"), "hi", "-n", "4", "--seed", "1")
+        for flags in (["hf:u/r:Q8_0"], ["-m", "hf:u/r:Q8_0"], ["-hf", "u/r:Q8_0"], ["hf:u/r"]):
+            done = place.run("run", *flags, "hi", "-n", "4", "--seed", "1", "--offline")
+            expect_status(done, 0)
+            expect(done.stdout == by_path.stdout, str(flags))
+        done = place.run("bench", "-hf", "u/r:Q8_0", "-p", "4", "-n", "0", "-r", "1", "-q")
+        expect_status(done, 0)
+        expect(b"pp4" in done.stdout, str(done.stdout))
+        done = place.run("run", "hi", "-n", "2", env={"CARAT_MODEL": "hf:u/r:Q8_0"})
+        expect_status(done, 0)
+
+
+# ---- Asking ----------------------------------------------------------------------------------
+
+def terminal(place, *arguments):
+    env = {k: v for k, v in place.env().items() if k not in os.environ or os.environ[k] != v}
+    return Terminal(*arguments, **{**env, "XDG_DATA_HOME": str(place.home / ".local/share")})
+
+
+def test_a_missing_model_is_offered_on_a_terminal():
+    with Place() as place:
+        place.hub.files["tiny-Q8_0.gguf"] = hub.File((FIXTURES / "e2b-q8_0.gguf").read_bytes())
+        screen = terminal(place, "run", "hf:u/r:Q8_0", "hi", "-n", "2")
+        screen.wait_for("Download it?")
+        question = screen.wait_for("(y/N)")
+        expect("MiB" in question and "free" in question, question)
+        screen.send("n\r")
+        expect(screen.status() == 3, "status")
+        expect("carat pull hf:u/r:Q8_0" in screen.seen, screen.seen)
+        expect(not place.hub.asked("cdn"), "it was loaded")
+        screen = terminal(place, "run", "hf:u/r:Q8_0", "hi", "-n", "2")
+        screen.wait_for("(y/N)")
+        screen.send("y\r")
+        expect(screen.status() == 0, screen.seen)
+        expect(place.path("tiny-Q8_0.gguf").exists(), "it is not there")
+        screen = terminal(place, "show", "hf:u/other")
+        screen.wait_for("hf:u/other:Q8_0")
+        expect(screen.status() == 2, screen.seen)
+        screen = terminal(place, "show", "hf:u/other", "--offline")
+        expect(screen.status() == 3, screen.seen)
+        expect("Download" not in screen.seen, screen.seen)
+
+
+def test_without_a_terminal_the_command_to_type_is_named():
+    with Place() as place:
+        for arguments in (["run", "hf:u/r", "hi"], ["show", "-hf", "u/r"], ["bench", "hf:u/r"]):
+            expect_error(place.run(*arguments), 3, "is not on this machine", "carat pull hf:u/r")
+        expect(not place.hub.requests, "something was asked")
+
+
+def test_offline_asks_nothing():
+    with Place() as place:
+        place.hub.add(NAME)
+        for flags, env in ((["--offline"], {}), ([], {"HF_HUB_OFFLINE": "1"})):
+            expect_error(place.pull("hf:u/r", *flags, env=env), 6, "--offline")
+        expect(not place.hub.requests, "something was asked")
+        expect_status(place.pull("hf:u/r"), 0)
+        n = len(place.hub.requests)
+        done = place.pull("hf:u/r", "--offline")
+        expect_status(done, 0)
+        expect(done.stdout.decode().strip() == str(place.path()), "path")
+        expect(len(place.hub.requests) == n, "something was asked")
+
+
+def test_a_bar_is_shown_on_a_terminal():
+    with Place() as place:
+        place.hub.add(NAME, 2_000_000)
+        place.hub.pause = 0.01
+        screen = terminal(place, "pull", "hf:u/r")
+        screen.wait_for("loading gemma")
+        expect(screen.status() == 0, screen.seen)
+        screen = Terminal("pull", "hf:u/r", "--dir", str(place.home / "other"),
+                          **{**place.env(), "CI": "", "TERM": "xterm"})
+        screen.wait_for("MB/s")
+        expect(screen.status() == 0, screen.seen)
+        expect("[####" in screen.raw and " %, " in screen.raw, screen.raw[-300:])
+
+
+def test_rm_asks_and_removes_what_pull_made_alone():
+    with Place() as place:
+        place.hub.add(NAME)
+        place.hub.add("x-Q8_0.gguf", 5000, 2)
+        expect_status(place.pull("hf:u/r"), 0)
+        expect_status(place.pull("hf:u/r:Q8_0"), 0)
+        expect_error(place.run("rm", "hf:u/r"), 2, "carat rm --yes hf:u/r")
+        screen = terminal(place, "rm", "hf:u/r")
+        screen.wait_for("(y/N)")
+        screen.send("\r")
+        expect(screen.status() == 0 and place.path().exists(), "it was removed")
+        screen = terminal(place, "rm", "hf:u/r")
+        screen.wait_for("(y/N)")
+        screen.send("y\r")
+        expect(screen.status() == 0 and not place.path().exists(), "it was not removed")
+        expect(place.path("x-Q8_0.gguf").exists(), "the other one was removed")
+        own = place.store / "hf/u/r/mine/own-Q5_0.gguf"
+        own.parent.mkdir()
+        own.write_bytes(b"GGUF")
+        expect_error(place.run("rm", "-y", "hf:u/r:Q5_0"), 2, "pull did not make")
+        expect_error(place.run("rm", "-y", "hf:u/r:Q6_K"), 3, "no model of this name")
+        place.kill_at(200_000)
+        expect_status(place.run("rm", "-y", "hf:u/r"), 0)
+        expect(not place.part().exists(), "the part is still there")
+        expect_status(place.run("rm", "-y", "hf:u/r:Q8_0"), 0)
+        expect(set(hub.tree_of(place.store)) == {"hf/u/r/mine/own-Q5_0.gguf"}, "rest")
+
+
+def test_verify_finds_a_changed_file_and_pull_loads_it_again():
+    with Place() as place:
+        file = place.hub.add(NAME)
+        expect_status(place.pull("hf:u/r"), 0)
+        expect_status(place.run("verify"), 0)
+        data = bytearray(file.data)
+        data[1000] ^= 1
+        place.path().write_bytes(data)
+        for arguments in ([], ["hf:u/r"]):
+            done = place.run("verify", *arguments)
+            expect_status(done, 8)
+            expect(done.stdout.startswith(b"WRONG"), str(done.stdout))
+        rows = json.loads(place.run("verify", "--json").stdout)
+        expect(rows[0]["result"] == "WRONG" and rows[0]["expected"] == file.sha256, str(rows))
+        expect_status(place.pull("hf:u/r"), 0)
+        expect(place.path().read_bytes() == data, "it was replaced without being asked for")
+        expect_status(place.pull("hf:u/r", "--verify"), 0)
+        place.expect_whole(file)
+        expect(pathlib.Path(f"{place.path()}.bad").read_bytes() == data, ".bad")
+        expect_error(place.run("verify", "hf:u/x"), 3, "is not on this machine")
+
+
+def test_ls_lists_what_was_loaded():
+    with Place() as place:
+        data = (FIXTURES / "e2b-q8_0.gguf").read_bytes()
+        place.hub.files["tiny-Q8_0.gguf"] = hub.File(data)
+        expect_status(place.pull("hf:u/r:Q8_0", "--dir", place.home / "dir"), 0)
+        done = place.run("ls", "--dir", place.home / "dir")
+        expect_status(done, 0)
+        line = done.stdout.decode().splitlines()[1]
+        expect(line.startswith("hf:u/r:Q8_0 "), line)
+        for word in (hashlib.sha256(data).hexdigest()[:12], "Q8_0", "MiB", time.strftime("%Y")):
+            expect(word in line, line)
+        expect(len(done.stdout.splitlines()) == 2, done.stdout.decode())
+        expect_status(place.run("show", "hf:u/r:Q8_0",
+                                env={"CARAT_MODELS": str(place.home / "dir")}), 0)
+
+
+if __name__ == "__main__":
+    main(globals())
