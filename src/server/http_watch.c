@@ -80,7 +80,7 @@ static uint64_t bytes_taken(int fd)
     return ioctl(fd, SIOCOUTQ, &waiting) == 0 ? (uint64_t)waiting : 0;
 }
 
-void watch_begin(struct watch *w, struct watched *p, enum deadline deadline)
+static void enqueue(struct watch *w, struct watched *p, enum deadline deadline)
 {
     unlink_from(w, p);
     if (deadline == DEADLINE_NONE || w->seconds[deadline] <= 0) return;
@@ -89,7 +89,27 @@ void watch_begin(struct watch *w, struct watched *p, enum deadline deadline)
     p->before = w->last[deadline];
     *(p->before ? &p->before->after : &w->first[deadline]) = p;
     w->last[deadline] = p;
-    p->taken = deadline == DEADLINE_WRITE ? bytes_taken(p->fd) : 0;
+}
+
+void watch_begin(struct watch *w, struct watched *p, enum deadline deadline)
+{
+    p->was_asked = false;
+    enqueue(w, p, deadline);
+}
+
+/* Most replies are taken long before anybody asks, so the first half of the time asks nothing. */
+static bool takes_nothing(struct watched *p)
+{
+    const uint64_t taken = bytes_taken(p->fd);
+    if (p->was_asked && taken == p->taken) return true;
+    p->was_asked = true;
+    p->taken = taken;
+    return false;
+}
+
+static double seconds_of(const struct watch *w, int deadline)
+{
+    return deadline == DEADLINE_WRITE ? w->seconds[deadline] / 2 : w->seconds[deadline];
 }
 
 struct watched *watch_expired(struct watch *w, enum deadline *which)
@@ -97,14 +117,13 @@ struct watched *watch_expired(struct watch *w, enum deadline *which)
     const double now = os_seconds();
     for (int d = DEADLINE_IDLE; d < DEADLINE_COUNT; d++) {
         struct watched *p;
-        while ((p = w->first[d]) && now - p->since >= w->seconds[d]) {
-            const uint64_t taken = d == DEADLINE_WRITE ? bytes_taken(p->fd) : p->taken;
-            if (taken == p->taken) {
+        while ((p = w->first[d]) && now - p->since >= seconds_of(w, d)) {
+            if (d != DEADLINE_WRITE || takes_nothing(p)) {
                 *which = p->deadline;
                 unlink_from(w, p);
                 return p;
             }
-            watch_begin(w, p, DEADLINE_WRITE);
+            enqueue(w, p, DEADLINE_WRITE);
         }
     }
     return NULL;
@@ -115,7 +134,7 @@ double watch_next(const struct watch *w, double most)
     const double now = os_seconds();
     for (int d = DEADLINE_IDLE; d < DEADLINE_COUNT; d++) {
         const struct watched *p = w->first[d];
-        const double left = p ? p->since + w->seconds[d] - now : most;
+        const double left = p ? p->since + seconds_of(w, d) - now : most;
         if (left < most) most = left;
     }
     return most > 0 ? most : 0;

@@ -27,7 +27,8 @@ struct watched {
     bool is_lingering; /* part of a struct lingering, not of a connection */
     enum deadline deadline;
     double since;
-    uint64_t taken; /* DEADLINE_WRITE: what the client had taken at `since` */
+    bool was_asked; /* DEADLINE_WRITE: half of its time is over, and until then it had */
+    uint64_t taken; /* taken this */
     struct watched *before, *after;
 };
 
