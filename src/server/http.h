@@ -11,8 +11,12 @@
  * The client counts as gone when it closes its side of the connection, also half of it: who waits
  * for an answer keeps both open. This is noticed at once, also while nothing is sent.
  *
- * Framing is strict. Two lengths, a length with chunks, a missing or double Host, a NUL or ".." in
- * the decoded path, a fragment: 400, and the connection is closed. */
+ * Framing is strict. Two lengths, a length with chunks, a missing or double Host, a NUL, ".." or a
+ * backslash in the decoded path, a fragment, folded headers, lines that do not end with CRLF: 400,
+ * and the connection is closed (http_framing.h). Nobody is told of such requests.
+ *
+ * A reply in on_headers to a request with a long body closes the connection, because the body is
+ * not read. A body of at most 64 KB is dropped, and the connection goes on. */
 #ifndef SERVER_HTTP_H
 #define SERVER_HTTP_H
 
@@ -51,8 +55,12 @@ struct http_options {
     uint16_t port;                /* 0: any; http_port says which */
     int listen_fd;                /* >= 0: already listening (systemd), instead of host and port */
     const char *certificate, *private_key; /* PEM files; NULL: no TLS */
+    /* Fewer when there are not as many descriptors. When all places are taken, the connection that
+     * was idle for longest is closed, else newcomers wait. */
     int32_t connections_max, connections_per_client_max;
-    size_t header_bytes_max, body_bytes_max; /* more: 431, 413 */
+    /* More: 431, 413. Of headers that many bytes, and 2 KB, stay in memory for each connection that
+     * has asked something. */
+    size_t header_bytes_max, body_bytes_max;
     double header_seconds;              /* from the first byte to the end of the headers: 408 */
     double body_seconds, write_seconds; /* without progress; then the connection is closed */
     double idle_seconds;                /* between requests */
@@ -65,8 +73,8 @@ int http_open(struct http **out, const struct http_options *options,
               const struct http_events *events, struct carat_error *err);
 uint16_t http_port(const struct http *h);
 
-/* Serves until http_stop. `is_over` of http_stop: true closes connections at once, false only
- * listens no longer and goes on with what is open. */
+/* Serves until http_stop, which any thread may call. `is_over`: true closes connections at once,
+ * false only listens no longer and goes on with what is open. */
 int http_run(struct http *h, struct carat_error *err);
 void http_stop(struct http *h, bool is_over);
 /* Certificate and key are read again. On failure the old ones stay. */
@@ -87,7 +95,8 @@ struct http_field {
 /* The whole reply. Copies everything. HEAD gets the headers alone. */
 void http_reply(struct http_request *q, int status, const struct http_field *fields, size_t n,
                 const char *body, size_t length);
-/* A reply that comes bit by bit, in chunks (to HTTP/1.0: until the connection closes). */
+/* A reply that comes bit by bit, in chunks (to HTTP/1.0: until the connection closes). HEAD gets
+ * the headers, and the request is over. */
 void http_stream(struct http_request *q, int status, const struct http_field *fields, size_t n);
 void http_add(struct http_request *q, const char *bytes, size_t length);
 size_t http_unsent(const struct http_request *q); /* bytes that were added and wait */

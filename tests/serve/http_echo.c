@@ -1,7 +1,8 @@
 /* A small server on server/http.h alone, for test_http.py. Prints "port N", then one line for each
  * thing that it is told: "closed TAG sent" or "closed TAG cut", "room TAG".
  *
- *     http_echo [NAME=VALUE ...]     names: those of struct http_options
+ *     http_echo [NAME=VALUE ...]     names: those of struct http_options; fail_after=N: the N-th
+ *                                    allocation and all later ones fail, until SIGUSR1
  *
  *     /echo              method, path and length of the body
  *     /early             answers before the body is read
@@ -21,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/os.h"
 #include "server/http.h"
 
@@ -186,6 +188,7 @@ static void on_wake(void *user)
     if (told == SIGTERM || told == SIGINT) http_stop(server, told == SIGINT);
     if (told == SIGHUP)
         (void)printf("reload %s\n", http_reload(server, &err) == CARAT_OK ? "ok" : err.message);
+    if (told == SIGUSR1) (void)printf("memory %d\n", mem_fail_after(-1));
     told = 0;
 }
 
@@ -262,11 +265,13 @@ int main(int argc, char **argv)
                                        .on_tick = on_tick,
                                        .tick_seconds = 0.01};
     struct carat_error err = {0};
+    long fail_after = -1;
     for (int i = 1; i < argc; i++) {
         char *equals = strchr(argv[i], '=');
         if (!equals) return 2;
         *equals = '\0';
         set(&options, argv[i], equals + 1);
+        if (strcmp(argv[i], "fail_after") == 0) fail_after = strtol(equals + 1, NULL, 10);
     }
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     int status = http_open(&server, &options, &events, &err);
@@ -275,6 +280,8 @@ int main(int argc, char **argv)
         (void)signal(SIGTERM, on_signal);
         (void)signal(SIGINT, on_signal);
         (void)signal(SIGHUP, on_signal);
+        (void)signal(SIGUSR1, on_signal);
+        if (fail_after >= 0) (void)mem_fail_after(fail_after);
         status = http_run(server, &err);
     }
     http_close(server);

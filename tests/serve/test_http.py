@@ -553,6 +553,34 @@ def test_one_client_has_few_places(_):
         canary(server)
 
 
+# --- memory ---
+
+def test_requests_without_memory_fail_alone(_):
+    """The n-th allocation and all later ones fail. What is asked then is refused or cut; when there
+    is memory again the server answers as before."""
+    requests = (get(b"/echo?a=b", b"x: y", method=b"POST", body=b"x" * 100), get(b"/early"),
+                get(b"/big?size=99999"), get(b"/stream?n=2&ms=1"), REFUSED["two lengths"][0])
+    seen = set()
+    for n in range(40):
+        with Server(f"fail_after={n}", "header_seconds=2") as server:
+            for request in requests:
+                with server.connect() as s:
+                    try:
+                        s.sendall(request)
+                        seen.add(Reply(s).status)
+                    except (OSError, AssertionError):
+                        seen.add("cut")
+            server.process.send_signal(signal.SIGUSR1)
+            _, line = server.line("memory ")
+            with server.connect() as s:
+                s.sendall(get(b"/echo"))
+                expect(Reply(s).status == 200, f"not well after {n} allocations")
+            expect(server.stop() == 0, "it ends")
+        if line == "memory 0":
+            break
+    expect(line == "memory 0" and {"cut", 200, 401} <= seen, f"{line} {seen}")
+
+
 # --- other sockets ---
 
 def test_a_unix_socket_serves_and_is_removed(_):
