@@ -168,6 +168,7 @@ static int read_item(struct reader *r, const struct place *item)
         json_text_is(type.value, "custom_tool_call_output"))
         return read_result(r, item);
     if (json_text_is(type.value, "reasoning")) return read_thought(r, item);
+    if (json_text_is(type.value, "additional_tools")) return CARAT_OK; /* read with the others */
     if (type.value->kind != CARAT_STRING) return place_wrong(&type, "a string", r->err);
     if (json_text_is(type.value, "item_reference"))
         return place_refuse(&type, "nothing is stored here: send the item itself", r->err);

@@ -158,15 +158,31 @@ static int read_tool(struct tools_reader *r, const struct place *tool, const str
     return CARAT_OK;
 }
 
-static int read_tools(struct tools_reader *r, const struct place *body)
+static int read_list(struct tools_reader *r, const struct place *list)
 {
     static const struct carat_value null = {.kind = CARAT_NULL};
-    struct place list = place_member(body, "tools"), no_space = {.value = &null};
-    if (place_is_null(&list)) return CARAT_OK;
-    TRY(place_expect_count(&list, 0, r->tools_max, r->err));
-    for (size_t i = 0; i < list.value->as.array.count; i++) {
-        struct place tool = place_item(&list, i);
+    struct place no_space = {.value = &null};
+    if (place_is_null(list)) return CARAT_OK;
+    TRY(place_expect_count(list, 0, r->tools_max, r->err));
+    for (size_t i = 0; i < list->value->as.array.count; i++) {
+        struct place tool = place_item(list, i);
         TRY(read_tool(r, &tool, &no_space));
+    }
+    return CARAT_OK;
+}
+
+/* Those of the request, and those that items of its input bring along. */
+static int read_tools(struct tools_reader *r, const struct place *body)
+{
+    struct place list = place_member(body, "tools"), input = place_member(body, "input");
+    size_t count = input.value->kind == CARAT_ARRAY ? input.value->as.array.count : 0;
+    TRY(read_list(r, &list));
+    for (size_t i = 0; i < count; i++) {
+        const struct carat_value *item = &input.value->as.array.items[i];
+        if (!json_text_is(json_member(item, "type"), "additional_tools")) continue;
+        struct place holder = place_item(&input, i);
+        list = place_member(&holder, "tools");
+        TRY(read_list(r, &list));
     }
     if (r->tools.count) tree_put(r->tree, r->root, "tools", tree_array_value(&r->tools));
     return CARAT_OK;

@@ -102,29 +102,42 @@ static int read_n(struct chat_request *r, int32_t n_max, struct carat_error *err
     return CARAT_EUSAGE;
 }
 
-/* An assistant's message that says and calls nothing, and parts that are not text. Anything else
- * that may be wrong with messages, their reader finds. */
+static int check_parts(const struct carat_value *parts, size_t i, struct carat_error *err)
+{
+    for (size_t k = 0; parts->kind == CARAT_ARRAY && k < parts->as.array.count; k++) {
+        const struct carat_value *type = json_member(&parts->as.array.items[k], "type");
+        char shown[JSON_SHOWN_MAX];
+        if (type->kind != CARAT_STRING || json_text_is(type, "text")) continue;
+        err_set(err, CARAT_EUSAGE,
+                "messages[%zu].content[%zu].type: \"text\" expected, \"%s\" found", i, k,
+                json_shown(type, shown));
+        err_hint(err, "carat reads text only");
+        return CARAT_EUSAGE;
+    }
+    return CARAT_OK;
+}
+
+/* An assistant's message that says and calls nothing, a tool's that answers no call (the template
+ * would leave it out), and parts that are not text. Anything else that may be wrong with messages,
+ * their reader finds. */
 static int check_messages(const struct carat_value *root, struct carat_error *err)
 {
     const struct carat_value *messages = json_member(root, "messages");
     size_t count = messages->kind == CARAT_ARRAY ? messages->as.array.count : 0;
+    bool has_calls = false; /* the answer before, with nothing but results after it */
     for (size_t i = 0; i < count; i++) {
         const struct carat_value *message = &messages->as.array.items[i];
-        const struct carat_value *parts = json_member(message, "content");
-        bool is_answer = json_text_is(json_member(message, "role"), "assistant");
-        if (is_answer && parts->kind == CARAT_NULL &&
-            asks_nothing(json_member(message, "tool_calls")))
+        const struct carat_value *content = json_member(message, "content");
+        const struct carat_value *role = json_member(message, "role");
+        bool is_answer = json_text_is(role, "assistant"), is_result = json_text_is(role, "tool");
+        if (!is_result) has_calls = is_answer && !asks_nothing(json_member(message, "tool_calls"));
+        if (is_answer && content->kind == CARAT_NULL && !has_calls)
             return err_set(err, CARAT_EUSAGE, "messages[%zu]: content or tool_calls expected", i);
-        for (size_t k = 0; parts->kind == CARAT_ARRAY && k < parts->as.array.count; k++) {
-            const struct carat_value *type = json_member(&parts->as.array.items[k], "type");
-            char shown[JSON_SHOWN_MAX];
-            if (type->kind != CARAT_STRING || json_text_is(type, "text")) continue;
-            err_set(err, CARAT_EUSAGE,
-                    "messages[%zu].content[%zu].type: \"text\" expected, \"%s\" found", i, k,
-                    json_shown(type, shown));
-            err_hint(err, "carat reads text only");
-            return CARAT_EUSAGE;
-        }
+        if (is_result && !has_calls)
+            return err_set(err, CARAT_EUSAGE,
+                           "messages[%zu].role: \"tool\" after an answer with tool_calls expected",
+                           i);
+        TRY(check_parts(content, i, err));
     }
     return CARAT_OK;
 }

@@ -195,7 +195,10 @@ static int make_ids(const struct inquiry *q, enum api api, struct prompts *out,
     struct ask ask;
     int32_t n_prompt;
     int status = read_ask(q, api, &ask, err);
-    if (status == CARAT_OK) status = prompts_make(out, q->model, &ask, INT32_MAX, &n_prompt, err);
+    if (status == CARAT_OK) {
+        status = prompts_make(out, q->model, &ask, INT32_MAX, &n_prompt, err);
+        if (status != CARAT_OK) ask_use_names(&ask, err);
+    }
     ask_close(&ask);
     return status;
 }

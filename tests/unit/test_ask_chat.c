@@ -138,6 +138,12 @@ static void what_is_wrong_is_named(void **state)
                    "messages[0].content[0].type: \"text\" expected, \"image_url\" found");
     expect_refused("{'messages':[{'role':'assistant'}]}",
                    "messages[0]: content or tool_calls expected");
+    expect_refused("{'messages':[{'role':'tool','content':'a'}]}",
+                   "messages[0].role: \"tool\" after an answer with tool_calls expected");
+    expect_refused("{'messages':[{'role':'assistant','content':null,'tool_calls':[{}]},"
+                   "{'role':'tool','content':'a'},{'role':'user','content':'b'},"
+                   "{'role':'tool','content':'c'}]}",
+                   "messages[3].role: \"tool\" after an answer");
 }
 
 static void arguments_of_calls_are_decoded_and_a_request_member_means_nothing(void **state)

@@ -152,6 +152,13 @@ static void namespaces_and_custom_tools_become_functions(void **state)
     ask_use_names(&ask, &err);
     assert_string_equal(err.message, "tools[2].tools[0].parameters: #/a: no");
     ask_close(&ask);
+    ask =
+        asks_taken(API_RESPONSES, "{'input':[{'type':'additional_tools','role':'developer','tools':"
+                                  "[" FUNCTION "]},{'role':'user','content':'Q'}]}");
+    asks_expect(&ask, "tools",
+                "[{'type':'function','function':{'name':'f','parameters':{'type':'object'}}}]");
+    asks_expect(&ask, "messages", "[{'role':'user','content':'Q'}]");
+    ask_close(&ask);
     ask = asks_taken(API_RESPONSES,
                      "{'input':[{'type':'function_call','call_id':'a','namespace':'mcp__git',"
                      "'name':'log','arguments':'{}'}],'tools':[" SPACE "]}");
