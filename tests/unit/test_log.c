@@ -57,6 +57,7 @@ static size_t count_lines(const struct buf *text)
 /* Events whose texts are random bytes: some ASCII alone, some anything. */
 static void log_random(enum log_format format)
 {
+    static const char marks[] = "\n\r\x1b[2J\"\\{}:,= \xC2\x9B\xE2\x80\xAE";
     struct rng rng = {SEED};
     print_message("seed %d\n", SEED);
     log_open(format, LOG_DEBUG);
@@ -65,7 +66,7 @@ static void log_random(enum log_format format)
         int limit = i % 2 ? 255 : 127;
         for (size_t k = 0; k < sizeof first; k++) {
             first[k] = (char)(1 + rng_next(&rng) % (uint64_t)limit);
-            second[k] = "\n\r\x1b[2J\"\\{}:,= \xC2\x9B\xE2\x80\xAE"[rng_next(&rng) % 23];
+            second[k] = marks[rng_next(&rng) % (sizeof marks - 1)];
         }
         first[rng_next(&rng) % sizeof first] = second[rng_next(&rng) % sizeof second] = '\0';
         first[sizeof first - 1] = second[sizeof second - 1] = '\0';
