@@ -29,19 +29,21 @@ def skip(why):
 
 
 def node_version():
-    for name in ("node", "npm"):
-        if not shutil.which(name):
-            skip(f"{name} is not installed")
     return int(subprocess.run(["node", "--version"], capture_output=True, text=True,
                               check=True).stdout.lstrip("v").split(".")[0])
 
 
-def install(folder):
+def install(folder, home=HERE):
     """The packages of the lock file, unless they are there."""
+    for name in ("node", "npm"):
+        if not shutil.which(name):
+            skip(f"{name} is not installed")
+    if node_version() < NODE_LEAST:
+        skip(f"node {NODE_LEAST} or newer is needed")
     folder.mkdir(parents=True, exist_ok=True)
-    lock = (HERE / "package-lock.json").read_bytes()
+    lock = (home / "package-lock.json").read_bytes()
     stamp = folder / "installed.lock"
-    for source in [*HERE.glob("*.mjs"), HERE / "package.json", HERE / "package-lock.json"]:
+    for source in [*home.glob("*.mjs"), home / "package.json", home / "package-lock.json"]:
         shutil.copy(source, folder / source.name)
     if stamp.exists() and stamp.read_bytes() == lock:
         return
@@ -93,10 +95,18 @@ def is_ready(url):
         return False
 
 
+def stop(server):
+    """Its exit status after SIGTERM."""
+    server.send_signal(signal.SIGTERM)
+    try:
+        return server.wait(timeout=60)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        sys.exit("the server did not end on SIGTERM")
+
+
 def main():
     program, folder, words = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), sys.argv[3:]
-    if node_version() < NODE_LEAST:
-        skip(f"node {NODE_LEAST} or newer is needed")
     install(folder)
     scripts = [s.name for s in sorted(folder.glob("*.test.mjs"))
                if not words or any(w in s.name for w in words)]
@@ -106,12 +116,7 @@ def main():
                                "--test-reporter=spec", *scripts], cwd=folder, timeout=900,
                               env={"PATH": os.environ["PATH"], "CARAT_URL": url})
     finally:
-        server.send_signal(signal.SIGTERM)
-        try:
-            status = server.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            sys.exit("the server did not end on SIGTERM")
+        status = stop(server)
     if done.returncode == 0 and status != 0:
         sys.exit(f"the server ended with {status}")
     sys.exit(done.returncode)
