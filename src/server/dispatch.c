@@ -274,12 +274,12 @@ void dispatch_end_all(struct service *s, const struct api_error *error)
     }
 }
 
-void dispatch_forget_work(struct service *s)
+void dispatch_abandon(struct service *s)
 {
     for (struct call *c = s->calls, *next; c; c = next) {
         next = c->next;
-        if (c->stage != CALL_AT_WORKER) continue;
         c->stage = CALL_ENDING;
+        answering_pump(s, c);
         release(s, c);
     }
 }

@@ -16,7 +16,8 @@ void dispatch_tick(struct service *s, double now);
 /* Ends everything that runs, with an error. */
 void dispatch_end_all(struct service *s, const struct api_error *error);
 
-/* After the workers have ended: calls that they had not begun, or have given back. */
-void dispatch_forget_work(struct service *s);
+/* After workers and engines have ended: takes back what they had. Calls that still have a client
+ * are freed when http_close says that it is gone. */
+void dispatch_abandon(struct service *s);
 
 #endif

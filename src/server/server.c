@@ -262,23 +262,16 @@ static int serve(struct server *server, struct carat_error *err)
     return http_run(s->http, err);
 }
 
-/* Every job comes back before its call is freed. */
-static void end_calls(struct service *s)
-{
-    struct call *c;
-    if (s->replicas) replicas_stop(s->replicas);
-    while ((c = inbox_take(&s->inbox))) dispatch_news(s, c);
-}
-
+/* Whoever wakes the thread of the server ends before http_close. */
 static void close_parts(struct server *server)
 {
     struct service *s = &server->service;
     if (server->has_loader) pthread_join(server->loader, NULL);
     workers_close(s->workers);
+    if (server->loaded) replicas_stop(server->loaded);
     woken = NULL; /* from here on signals only count */
-    dispatch_forget_work(s);
+    dispatch_abandon(s);
     http_close(s->http);
-    end_calls(s);
     replicas_close(server->loaded);
     guard_close(s->guard);
     metrics_close(s->metrics);

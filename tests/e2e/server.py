@@ -16,7 +16,7 @@ import time
 
 from program import LIMIT, PROGRAM, ROOT, Skip, environment, libraries, need_demo
 
-ADDRESS = re.compile(r"answers on https?://(?:\[([^\]]+)\]|([^:]+)):(\d+)")
+ADDRESS = r"answers on (?:https?://(?:\[([^\]]+)\]|([^:]+)):(\d+)|(/.+))"
 
 
 def need_server():
@@ -39,7 +39,8 @@ class Server:
         self.log = []  # lines of standard error so far
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
-        self.port = self.wait_for_port()
+        self.host = self.port = self.path = None
+        self.find_address()
 
     def read(self):
         for line in self.process.stderr:
@@ -61,14 +62,15 @@ class Server:
             if match:
                 return match
 
-    def wait_for_port(self):
+    def find_address(self):
         try:
-            match = self.wait_for_line(ADDRESS.pattern)
+            match = self.wait_for_line(ADDRESS)
         except AssertionError:
             self.kill()
             raise
-        self.host = match.group(1) or match.group(2)
-        return int(match.group(3))
+        self.path = match.group(4)
+        if not self.path:
+            self.host, self.port = match.group(1) or match.group(2), int(match.group(3))
 
     def whole_log(self):
         """All of standard error, once the process has ended."""
@@ -103,10 +105,18 @@ class Server:
     # ---- Requests
 
     def connect(self):
-        return http.client.HTTPConnection(self.host, self.port, timeout=LIMIT)
+        connection = http.client.HTTPConnection(self.host or "localhost", self.port, timeout=LIMIT)
+        if self.path:
+            connection.sock = self.socket()
+        return connection
 
     def socket(self):
-        return socket.create_connection((self.host, self.port), timeout=LIMIT)
+        if not self.path:
+            return socket.create_connection((self.host, self.port), timeout=LIMIT)
+        one = socket.socket(socket.AF_UNIX)
+        one.settimeout(LIMIT)
+        one.connect(self.path)
+        return one
 
     def listens(self):
         try:
