@@ -15,7 +15,7 @@
 #include "server/http_listener.h"
 
 enum {
-    DESCRIPTORS_KEPT = 32, /* for files and what else the program opens */
+    DESCRIPTORS_KEPT = 48, /* for files, for LINGER_MAX, for what else the program opens */
     EVENTS_AT_ONCE = 256,
     IDLE_AT_LEAST = 1, /* seconds, before somebody else gets the place */
     LINGER_SECONDS = 2,

@@ -132,11 +132,8 @@ static ssize_t read_unsent(void *user, uint64_t position, char *out, size_t room
         c->sent = 0;
     }
     watch_begin(&c->server->watch, &c->watched, DEADLINE_WRITE);
-    if (c->is_stream && c->is_known && !c->is_ended && before > low && unsent(c) <= low) {
-        c->is_busy = true;
+    if (c->is_stream && c->is_known && !c->is_ended && before > low && unsent(c) <= low)
         c->server->events.on_room(c->server->events.user, &c->request);
-        c->is_busy = false;
-    }
     return (ssize_t)n;
 }
 

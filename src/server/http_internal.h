@@ -48,7 +48,6 @@ struct connection {
     bool is_asked;       /* on_request was called */
     bool is_gone;        /* cut: nothing is sent any more */
     bool is_suspended;   /* in MHD */
-    bool is_busy;        /* inside a callback of MHD for this connection */
     bool has_body, wants_continue;
     bool is_early;   /* the reply comes before the body was read */
     bool must_close; /* after this reply */

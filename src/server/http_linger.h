@@ -6,7 +6,7 @@
 
 #include "server/http_watch.h"
 
-enum { LINGER_MAX = 64 }; /* at a time; more are closed at once */
+enum { LINGER_MAX = 16 }; /* at a time; more are closed at once */
 
 struct lingering {
     struct watched watched; /* first; is_lingering */

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 
 PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 HOST = b"Host: localhost\r\n"
@@ -178,26 +177,27 @@ def reset(s):
 
 
 def main(names, start):
+    """Runs the functions test_* of `names` on one server, and exits: 1 if one of them failed."""
     words = sys.argv[2:]
-    tests = [(n, f) for n, f in names.items()
-             if n.startswith("test_") and (not words or any(w in n for w in words))]
-    failed = skipped = 0
+    counts = {"ok": 0, "FAIL": 0, "skip": 0}
     with start() as server:
-        for name, test in tests:
-            began = time.monotonic()
+        for name, test in list(names.items()):
+            if not name.startswith("test_") or (words and not any(w in name for w in words)):
+                continue
+            begin, result, why = time.monotonic(), "ok", ""
             try:
                 test(server)
-                says = "ok"
-            except Skip as why:
-                skipped += 1
-                says = f"skipped: {why}"
-            except Exception:
-                failed += 1
-                says = "FAILED"
-                traceback.print_exc()
-            print(f"{name}: {says} ({time.monotonic() - began:.1f} s)", flush=True)
-        if server.stop() != 0:
-            failed += 1
-            print("FAILED: the server did not end with 0")
-    print(f"{len(tests)} tests, {failed} failed, {skipped} skipped")
-    sys.exit(1 if failed else 0)
+            except Skip as reason:
+                result, why = "skip", f": {reason}"
+            except (AssertionError, subprocess.TimeoutExpired, ValueError, KeyError, OSError,
+                    IndexError) as error:
+                result, why = "FAIL", f": {type(error).__name__}: {error}"
+            counts[result] += 1
+            print(f"{result:4} {name[5:].replace('_', ' ')} "
+                  f"({time.monotonic() - begin:.1f} s){why}", flush=True)
+        status = server.stop()
+    if status != 0:
+        counts["FAIL"] += 1
+        print(f"FAIL the server ended with {status}")
+    print(f"{counts['ok']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
+    sys.exit(1 if counts["FAIL"] else 0)
