@@ -216,6 +216,9 @@ def test_a_number_out_of_range_is_not_sent():
         browser.find("#top_p").type("2")
         browser.find("#input").type("Hello", ENTER)
         expect("Not sent" in browser.text("#notice"), browser.text("#notice"))
+        browser.find("#top_p").type(BACKSPACE, "e")
+        browser.find("#input").type(ENTER)
+        expect(browser.run("return document.activeElement.id") == "top_p", "no number at all")
         expect(mock.requests == [], "nothing was sent")
 
 
@@ -341,6 +344,15 @@ def test_errors_are_shown_and_can_be_tried_again():
         browser.wait("document.querySelector(arguments[0])?.innerText === 'Whole.'", ANSWER)
         expect(browser.texts(".failure") == [], "the failure is gone")
         expect(len({json.dumps(r["messages"]) for r in mock.requests}) == 1, "the same question")
+
+
+def test_an_answer_that_never_came_is_not_sent_back():
+    with page((503, "not now"), text("Hello.")) as (browser, mock):
+        say(browser, "One")
+        say(browser, "Two")
+        browser.wait("document.querySelectorAll('.assistant').length === 2")
+        expect([m["content"] for m in mock.requests[1]["messages"]] == ["One", "Two"],
+               str(mock.requests[1]))
 
 
 # ---- Hostile output ---------------------------------------------------------------------------

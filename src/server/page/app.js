@@ -23,6 +23,20 @@ function make(tag, properties = {}, ...children) {
 const button = (text, onclick, className = "quiet") =>
     make("button", { type: "button", className, onclick }, text);
 
+// Where a browser keeps nothing, it throws; then things are kept until the page is closed.
+function storageOf(name) {
+    try {
+        return window[name];
+    } catch {
+        const values = new Map();
+        return { getItem: (key) => values.get(key) ?? null, setItem: (key, text) =>
+            values.set(key, text) };
+    }
+}
+
+const forEver = storageOf("localStorage");
+const forTab = storageOf("sessionStorage");
+
 const count = (n) => n.toLocaleString("en");
 
 // Without HTTPS a browser offers no clipboard, but still copies what is selected.
@@ -59,9 +73,9 @@ const DEPTH_MAX = 8; // of lists, quotes and emphasis inside each other
 const EMPHASIS = { "*": "em", _: "em", "**": "strong", __: "strong", "~~": "del" };
 const MARKS = /`+|\*{1,3}|_{1,3}|~~|!?\[|https?:\/\/|\\[!-/:-@[-`{-~]|\n/g;
 const LINK = new RegExp([
-    /!?\[((?:[^[\]\\\n]|\\.){0,500})\]/,                      // [text] or ![text]
-    /\( {0,4}((?:[^\s<>()]|\([^\s<>()]*\))*)/,                  // (address
-    /(?: {1,4}"[^"\n]{0,300}")? {0,4}\)/,                       // "title")
+    /!?\[((?:[^[\]\\\n]|\\.){0,500})\]/,     // [text] or ![text]
+    /\( {0,4}((?:[^\s<>()]|\([^\s<>()]*\))*)/, // (address
+    /(?: {1,4}"[^"\n]{0,300}")? {0,4}\)/,      // "title")
 ].map((part) => part.source).join(""), "y");
 const ADDRESS = /https?:\/\/[^\s<>"`]*[^\s<>"`.,;:!?')\]*_~]/y;
 
@@ -305,7 +319,7 @@ function withBlocks(tag, lines, depth) {
 }
 
 // Text that grows. Blocks that can no longer change stay as they are; only the last is drawn anew.
-export class Markdown {
+export class Markdown { // tests import it
     constructor(host) {
         this.host = host;
         this.tail = "";   // source of what may still change
@@ -363,14 +377,14 @@ function askForKey(wasWrong) {
     if (!dialog.open) dialog.showModal();
     return new Promise((resolve) => dialog.addEventListener("close", () => {
         const key = dialog.returnValue === "use" && $("key").value.trim();
-        if (key) sessionStorage.setItem("carat.key", key); // forgotten with the tab
+        if (key) forTab.setItem("carat.key", key); // forgotten with the tab
         resolve(Boolean(key));
     }, { once: true }));
 }
 
 async function call(path, { body, signal } = {}) {
     for (;;) {
-        const key = sessionStorage.getItem("carat.key");
+        const key = forTab.getItem("carat.key");
         const headers = { ...(body && { "Content-Type": "application/json" }),
                           ...(key && { Authorization: `Bearer ${key}` }) };
         const response = await fetch(path, { method: body ? "POST" : "GET", headers, signal,
@@ -426,7 +440,7 @@ const chats = new Map(); // all of them, by id
 let current = null;
 let database = null;
 
-const done = (request) => new Promise((resolve, reject) => {
+const resultOf = (request) => new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(request.error);
 });
@@ -437,8 +451,8 @@ async function openStore() {
         const request = indexedDB.open("carat", 1);
         request.onupgradeneeded = () =>
             request.result.createObjectStore("chats", { keyPath: "id" });
-        database = await done(request);
-        for (const chat of await done(table("readonly").getAll())) chats.set(chat.id, chat);
+        database = await resultOf(request);
+        for (const chat of await resultOf(table("readonly").getAll())) chats.set(chat.id, chat);
     } catch (error) {
         notify(`Chats will be lost when this page is closed: ${error.message}`);
     }
@@ -447,7 +461,7 @@ async function openStore() {
 async function keep(chat) {
     if (!database || !chats.has(chat.id)) return;
     try {
-        await done(table("readwrite").put(chat));
+        await resultOf(table("readwrite").put(chat));
     } catch (error) {
         const isFull = error.name === "QuotaExceededError";
         notify(isFull ? "The browser's storage is full: export chats and delete some of them."
@@ -506,7 +520,7 @@ async function importChats(file) {
             chats.set(chat.id, chat);
             await keep(chat);
         }
-        listChats();
+        showState();
         notify(`${found.length} ${found.length === 1 ? "chat" : "chats"} imported.`);
     } catch {
         notify(`${file.name} is no file that this page has exported.`);
@@ -543,9 +557,8 @@ function readJson(settings, name) {
 }
 
 function readNumber(settings, name) {
-    if (!settings[name]) return undefined;
     if (!$(name).checkValidity()) throw new Mistake(name, $(name).validationMessage);
-    return Number(settings[name]);
+    return settings[name] ? Number(settings[name]) : undefined;
 }
 
 function messageForServer({ role, text, thought, calls, id }) {
@@ -563,7 +576,9 @@ function requestOf({ settings, messages }) {
     const body = { model: server.model, stream: true, stream_options: { include_usage: true },
                    return_progress: true };
     const system = settings.system?.trim() ? [{ role: "system", content: settings.system }] : [];
-    body.messages = [...system, ...messages.map(messageForServer)];
+    const said = messages.filter(({ role, text, calls }) =>
+        role !== "assistant" || text || calls?.length);
+    body.messages = [...system, ...said.map(messageForServer)];
     for (const name of NUMBERS) body[name] = readNumber(settings, name);
     if (settings.thinking)
         body.chat_template_kwargs = { enable_thinking: settings.thinking === "on" };
@@ -792,12 +807,8 @@ function viewOf(chat, message) {
 function show(chat) {
     current = chat;
     $("log").replaceChildren(...chat.messages.map((message) => viewOf(chat, message)));
-    $("empty").hidden = chat.messages.length > 0;
-    $("title").textContent = chat.title;
-    document.title = `${chat.title} · carat`;
     showSettings();
     showState();
-    listChats();
     follow(true);
 }
 
@@ -869,7 +880,6 @@ async function answer(chat) {
     chat.changed = Date.now();
     keep(chat);
     showState();
-    listChats();
     speak(message.failure ? "The answer failed" : "The answer is complete");
 }
 
@@ -909,16 +919,17 @@ function cutAt(chat, message) {
     stop(chat);
     running.delete(chat.id);
     chat.messages.length = chat.messages.indexOf(message);
-    show(chat);
+    while ($("log").childElementCount > chat.messages.length) $("log").lastElementChild.remove();
 }
 
 function say(chat, text) {
     if (!chats.has(chat.id)) chats.set(chat.id, chat);
     if (chat.messages.length === 0) chat.title = text.trim().split("\n")[0].slice(0, 80);
-    chat.messages.push({ role: "user", text });
+    const message = { role: "user", text };
+    chat.messages.push(message);
     chat.changed = Date.now();
     keep(chat);
-    show(chat);
+    $("log").append(userView(chat, message));
     answer(chat);
 }
 
@@ -947,14 +958,14 @@ function listChats() {
         return make("li", { className: chat === current ? "current" : "" }, open, remove);
     }));
     $("export").disabled = chats.size === 0;
-    if (current) sessionStorage.setItem("carat.current", current.id);
+    forTab.setItem("carat.current", current.id);
 }
 
 function removeChat(chat) {
     stop(chat);
     forget(chat);
     if (chat === current) show(newChat());
-    else listChats();
+    showState();
     $("input").focus();
     notify("The chat was deleted.", "Undo", () => {
         chats.set(chat.id, chat);
@@ -998,7 +1009,16 @@ function closePanel(name, isAsked = false) {
     if (isAsked) $(opener[name]).focus();
 }
 
+// What surrounds the messages: it depends on the current chat and on what runs.
 function showState() {
+    $("empty").hidden = current.messages.length > 0;
+    $("title").textContent = current.title;
+    document.title = `${current.title} · carat`;
+    listChats();
+    showButtons();
+}
+
+function showButtons() {
     const isRunning = running.has(current.id);
     $("send").hidden = isRunning;
     $("stop").hidden = !isRunning;
@@ -1019,7 +1039,7 @@ function showTheme(theme) {
 function nextTheme() {
     const names = Object.keys(THEMES);
     const next = names[(names.indexOf(document.documentElement.dataset.theme) + 1) % names.length];
-    localStorage.setItem("carat.theme", next);
+    forEver.setItem("carat.theme", next);
     showTheme(next);
 }
 
@@ -1043,6 +1063,7 @@ async function showServer() {
 }
 
 function onKey(event) {
+    if ($("key-dialog").open) return;
     const isCommand = event.ctrlKey || event.metaKey;
     if (isCommand && event.key.toLowerCase() === "k") beginChat();
     else if (event.key === "Escape" && running.has(current.id)) stop(current);
@@ -1052,11 +1073,13 @@ function onKey(event) {
     event.preventDefault();
 }
 
+let lastTop = 0;
+
 // Who scrolls up, however little, stays there; who comes near the end follows again.
 function onScroll() {
     const { scrollTop, scrollHeight, clientHeight } = $("scroller");
-    const isUp = scrollTop < onScroll.last;
-    onScroll.last = scrollTop;
+    const isUp = scrollTop < lastTop;
+    lastTop = scrollTop;
     isAtEnd = scrollHeight - scrollTop - clientHeight < (isUp ? 2 : 48);
     $("to-end").hidden = isAtEnd;
 }
@@ -1065,12 +1088,11 @@ function listen() {
     const on = (id, event, action) => $(id).addEventListener(event, action);
     on("send", "click", () => { send(); $("input").focus(); });
     on("stop", "click", () => { stop(current); $("input").focus(); });
-    on("input", "input", showState);
+    on("input", "input", showButtons);
     on("input", "keydown", (event) => {
         if (!isSend(event)) return;
         event.preventDefault();
         send();
-        showState();
     });
     on("new-chat", "click", beginChat);
     on("export", "click", exportChats);
@@ -1094,12 +1116,12 @@ function listen() {
     narrow.addEventListener("change", () => { $("chats").hidden = narrow.matches; showPanels(); });
 }
 
-const theme = localStorage.getItem("carat.theme");
+const theme = forEver.getItem("carat.theme");
 showTheme(theme in THEMES ? theme : "system");
 $("chats").hidden = narrow.matches;
 listen();
 showPanels();
 await openStore();
-show(chats.get(sessionStorage.getItem("carat.current")) ?? newChat());
+show(chats.get(forTab.getItem("carat.current")) ?? newChat());
 $("input").focus();
 showServer();
