@@ -57,13 +57,25 @@ int place_expect_or_null(const struct place *p, enum carat_value_kind kind, stru
     return place_is_null(p) ? CARAT_OK : place_expect(p, kind, err);
 }
 
-int place_expect_name(const struct place *p, size_t most, struct carat_error *err)
+int place_expect_text(const struct place *p, size_t most, struct carat_error *err)
 {
     TRY(place_expect(p, CARAT_STRING, err));
     size_t length = p->value->as.string.length;
     if (length > 0 && length <= most) return CARAT_OK;
     return err_set(err, CARAT_EUSAGE, "%s: 1 to %zu bytes expected, %zu found", name_of(p), most,
                    length);
+}
+
+int place_expect_name(const struct place *p, size_t most, struct carat_error *err)
+{
+    TRY(place_expect_text(p, most, err));
+    for (size_t i = 0; i < p->value->as.string.length; i++) {
+        unsigned char c = (unsigned char)p->value->as.string.data[i];
+        if (c < ' ' || c == 0x7F)
+            return err_set(err, CARAT_EUSAGE, "%s: a name without control characters expected",
+                           name_of(p));
+    }
+    return CARAT_OK;
 }
 
 int place_expect_count(const struct place *p, size_t least, size_t most, struct carat_error *err)

@@ -23,7 +23,8 @@ int place_expect(const struct place *p, enum carat_value_kind kind, struct carat
 /* The same, and null is fine. */
 int place_expect_or_null(const struct place *p, enum carat_value_kind kind,
                          struct carat_error *err);
-/* A string of 1 to `most` bytes. */
+/* A string of 1 to `most` bytes; a name has no control characters. */
+int place_expect_text(const struct place *p, size_t most, struct carat_error *err);
 int place_expect_name(const struct place *p, size_t most, struct carat_error *err);
 /* An array of `least` to `most` items. */
 int place_expect_count(const struct place *p, size_t least, size_t most, struct carat_error *err);

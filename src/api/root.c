@@ -16,7 +16,7 @@ void root_put_same(struct tree *t, struct tree_object *root, const struct carat_
 
 static int check_stop(const struct place *stop, struct carat_error *err)
 {
-    TRY(place_expect_name(stop, CARAT_STOP_BYTES_MAX, err));
+    TRY(place_expect_text(stop, CARAT_STOP_BYTES_MAX, err));
     if (!memchr(stop->value->as.string.data, '\0', stop->value->as.string.length)) return CARAT_OK;
     return err_set(err, CARAT_EUSAGE, "%s: a text without NUL characters expected", stop->path);
 }

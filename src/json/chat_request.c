@@ -142,12 +142,27 @@ static int check_messages(const struct carat_value *root, struct carat_error *er
     return CARAT_OK;
 }
 
-static int check_tool_types(const struct carat_value *root, struct carat_error *err)
+static bool has_control(const struct carat_value *text)
+{
+    size_t length = text->kind == CARAT_STRING ? text->as.string.length : 0;
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)text->as.string.data[i];
+        if (c < ' ' || c == 0x7F) return true;
+    }
+    return false;
+}
+
+static int check_tools(const struct carat_value *root, struct carat_error *err)
 {
     const struct carat_value *tools = json_member(root, "tools");
     for (size_t i = 0; tools->kind == CARAT_ARRAY && i < tools->as.array.count; i++) {
         const struct carat_value *type = json_member(&tools->as.array.items[i], "type");
+        const struct carat_value *function = json_member(&tools->as.array.items[i], "function");
         char shown[JSON_SHOWN_MAX];
+        if (has_control(json_member(function, "name")))
+            return err_set(err, CARAT_EUSAGE,
+                           "tools[%zu].function.name: a name without control characters expected",
+                           i);
         if (type->kind != CARAT_STRING || json_text_is(type, "function")) continue;
         err_set(err, CARAT_EUSAGE, "tools[%zu].type: \"function\" expected, \"%s\" found", i,
                 json_shown(type, shown));
@@ -360,7 +375,7 @@ int chat_request_take(struct chat_request *r, struct carat_value root,
     TRY(check_members(&r->root, err));
     TRY(check_modalities(&r->root, err));
     TRY(check_messages(&r->root, err));
-    TRY(check_tool_types(&r->root, err));
+    TRY(check_tools(&r->root, err));
     TRY(read_sampling(r, err));
     TRY(read_stops(r, err));
     TRY(read_bias(r, err));

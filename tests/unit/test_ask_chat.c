@@ -138,6 +138,8 @@ static void what_is_wrong_is_named(void **state)
                    "messages[0].content[0].type: \"text\" expected, \"image_url\" found");
     expect_refused("{'messages':[{'role':'assistant'}]}",
                    "messages[0]: content or tool_calls expected");
+    expect_refused("{'messages':[1],'tools':[{'function':{'name':'a\\nb'}}]}",
+                   "tools[0].function.name: a name without control characters expected");
     expect_refused("{'messages':[{'role':'tool','content':'a'}]}",
                    "messages[0].role: \"tool\" after an answer with tool_calls expected");
     expect_refused("{'messages':[{'role':'assistant','content':null,'tool_calls':[{}]},"

@@ -61,7 +61,7 @@ static void every_member_is_taken(void **state)
     (void)state;
     struct ask ask =
         taken("'model':'opus-4.1','max_tokens':9,'temperature':0.5,'top_k':7,'top_p':0.25,"
-              "'stop_sequences':['a','b'],'stream':true,'metadata':{'user_id':'u1'},"
+              "'stop_sequences':['\\n','b'],'stream':true,'metadata':{'user_id':'u1'},"
               "'service_tier':'auto','container':null,'context_management':{'edits':[]},"
               "'thinking':{'type':'enabled','budget_tokens':1024},'tools':[" TOOL "]");
     assert_string_equal(ask.model, "opus-4.1");
@@ -311,6 +311,8 @@ static void what_is_wrong_elsewhere_is_named(void **state)
     refused_with("'tools':[{'input_schema':{}}]", "tools[0].name: a string expected, null found");
     refused_with("'tools':[{'name':'f','input_schema':{},'description':1}]",
                  "tools[0].description: a string expected");
+    refused_with("'tools':[{'name':'a\\nb','input_schema':{}}]",
+                 "tools[0].name: a name without control characters expected");
     refused_with("'tools':[{'type':3,'name':'f'}]", "tools[0].type: a string expected");
     refused_with("'tools':[{'name':'f','input_schema':{},'strict':'x'}]",
                  "tools[0].strict: a bool");

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""`carat serve` through six interfaces, without anybody's client: the same conversation is the same
+prompt, turns share the cache, every stream and every failure has the form of its interface.
+
+usage: tests/e2e/test_apis.py PROGRAM [NAME...]       (only tests whose name contains a NAME)
+"""
+import json
+import time
+
+from program import expect, long_model, main
+from server import Server
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+FUNCTION = {"name": "weather", "description": "Tells the weather"}
+SYSTEM, QUESTION, ANSWER, NEXT = "Be brief.", "Is it raining?", "Only in Oslo.", "Are you sure?"
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def assistant(text):
+    return {"role": "assistant", "content": text}
+
+
+def chat(system, messages, tools, **more):
+    tools = [{"type": "function", "function": {**FUNCTION, "parameters": SCHEMA}}] if tools else []
+    return {"messages": [{"role": "system", "content": system}, *messages], "tools": tools, **more}
+
+
+def anthropic(system, messages, tools, **more):
+    return {"system": system, "messages": messages,
+            "tools": [{**FUNCTION, "input_schema": SCHEMA}] if tools else [], **more}
+
+
+def responses(system, messages, tools, max_tokens=None, **more):
+    tools = [{"type": "function", **FUNCTION, "parameters": SCHEMA}] if tools else []
+    return {"instructions": system, "input": messages, "tools": tools,
+            "max_output_tokens": max_tokens, **more}
+
+
+def ollama(system, messages, tools, max_tokens=None, temperature=None, **more):
+    return {**chat(system, messages, tools, **more),
+            "options": {"num_predict": max_tokens, "temperature": temperature}}
+
+
+def said_by_anthropic(body):
+    usage = body["usage"]
+    return (body["content"][0]["text"], usage["input_tokens"] + usage["cache_read_input_tokens"],
+            usage["cache_read_input_tokens"])
+
+
+def said_by_responses(body):
+    usage = body["usage"]
+    return (body["output"][0]["content"][0]["text"], usage["input_tokens"],
+            usage["input_tokens_details"]["cached_tokens"])
+
+
+def said_by_chat(body):
+    usage = body["usage"]
+    return (body["choices"][0]["message"]["content"], usage["prompt_tokens"],
+            usage["prompt_tokens_details"]["cached_tokens"])
+
+
+# Route, the body of a conversation, and what a reply says: its text, the prompt, and how much of it
+# came from the cache (None: the interface has no word for that).
+APIS = {
+    "chat": ("/v1/chat/completions", chat, said_by_chat),
+    "messages": ("/v1/messages", anthropic, said_by_anthropic),
+    "responses": ("/v1/responses", responses, said_by_responses),
+    "ollama": ("/api/chat", ollama,
+               lambda body: (body["message"]["content"], body["prompt_eval_count"], None)),
+}
+
+
+def ask(server, name, system, messages, tools=False, **more):
+    path, make, said = APIS[name]
+    body = make(system, messages, tools, stream=False, **more)
+    status, _, reply = server.ask("POST", path, body)
+    expect(status == 200, f"{name}: {status} {reply}")
+    return said(reply)
+
+
+def test_the_same_conversation_is_the_same_in_every_interface():
+    talk = [user(QUESTION), assistant(ANSWER), user(NEXT)]
+    with Server("demo", "--parallel", 2) as server:
+        for tools in (False, True):
+            found = {name: ask(server, name, SYSTEM, talk, tools, max_tokens=12, temperature=0)[:2]
+                     for name in APIS}
+            expect(len(set(found.values())) == 1, f"tools {tools}: {found}")
+
+
+def test_counts_are_those_of_the_prompt():
+    with Server("demo") as server:
+        for name, path in (("messages", "/v1/messages/count_tokens"),
+                           ("responses", "/v1/responses/input_tokens")):
+            body = APIS[name][1](SYSTEM, [user(QUESTION)], True)
+            count = server.ask("POST", path, body)[2]["input_tokens"]
+            read = ask(server, name, SYSTEM, [user(QUESTION)], True, max_tokens=1)[1]
+            expect(count == read, f"{name}: {count} counted, {read} read")
+
+
+def test_the_second_turn_comes_from_the_cache():
+    rules = "\n".join(f"Rule {i}: be kind to number {i * 7}." for i in range(330))
+    with Server(long_model(), "--ctx-size", 16384, "--parallel", 2) as server:
+        for name in APIS:
+            system = f"For {name} only.\n{rules}"
+            text, n, _ = ask(server, name, system, [user(QUESTION)], max_tokens=8, temperature=0)
+            expect(n > 4000, f"{n} tokens")
+            before = server.metric("carat_prompt_tokens_cached_total")
+            talk = [user(QUESTION), assistant(text), user(NEXT)]
+            _, n, cached = ask(server, name, system, talk, max_tokens=1, temperature=0)
+            counted = server.metric("carat_prompt_tokens_cached_total") - before
+            expect(cached in (None, counted), f"{name}: {cached} said, {counted} counted")
+            expect(counted >= 0.95 * n, f"{name}: {counted} of {n}")
+
+
+def test_every_stream_begins_and_ends_in_its_own_words():
+    first_last = {
+        "chat": (lambda e: e["choices"][0]["delta"]["role"] == "assistant",
+                 lambda e: e == "[DONE]"),
+        "messages": (lambda e: e["type"] == "message_start", lambda e: e["type"] == "message_stop"),
+        "responses": (lambda e: e["type"] == "response.created",
+                      lambda e: e["type"] == "response.incomplete"),
+    }
+    with Server("demo") as server:
+        for name, (is_first, is_last) in first_last.items():
+            path, make, _ = APIS[name]
+            events = server.stream(path, make(SYSTEM, [user(QUESTION)], False, stream=True,
+                                              max_tokens=3))
+            expect(is_first(events[0]) and is_last(events[-1]), f"{name}: {events}")
+        body = ollama(SYSTEM, [user(QUESTION)], False, max_tokens=3)
+        status, headers, text = server.ask("POST", "/api/chat", body)
+        lines = [json.loads(line) for line in text.splitlines()]
+        expect(status == 200 and headers["Content-Type"] == "application/x-ndjson", f"{headers}")
+        expect([line["done"] for line in lines] == [False] * 3 + [True], f"{lines}")
+
+
+def test_a_failure_has_the_form_of_its_interface():
+    with Server("demo") as server:
+        for path, is_right in (
+                ("/v1/chat/completions", lambda e: e["error"]["type"] == "invalid_request_error"),
+                ("/v1/responses", lambda e: e["error"]["param"] == "input"),
+                ("/v1/messages", lambda e: e["type"] == "error" and
+                 e["error"]["type"] == "invalid_request_error"),
+                ("/v1/messages/count_tokens", lambda e: e["type"] == "error"),
+                ("/api/chat", lambda e: isinstance(e["error"], str))):
+            status, headers, body = server.ask("POST", path, {"messages": 7, "input": 7})
+            expect(status == 400 and is_right(body), f"{path}: {status} {body}")
+            expect(headers["x-request-id"], "has an id")
+
+
+def test_a_failure_in_a_stream_is_an_event():
+    """--timeout ends answers that take too long."""
+    with Server(long_model(), "--ctx-size", 65536, "--timeout", 1) as server:
+        for name, is_failure in (("messages", lambda e: e["type"] == "error"),
+                                 ("responses", lambda e: e["type"] == "response.failed"),
+                                 ("chat", lambda e: "error" in e)):
+            path, make, _ = APIS[name]
+            body = make(SYSTEM, [user(QUESTION)], False, stream=True, ignore_eos=True,
+                        max_tokens=60000)
+            events = server.stream(path, body)
+            expect(len(events) > 3 and is_failure(events[-1]), f"{name}: {events[-1]}")
+        body = ollama(SYSTEM, [user("a b c d " * 6000)], False, max_tokens=60000)
+        with server.open("/api/chat", body) as stream:
+            last = json.loads(list(stream.reply)[-1])
+        expect("error" in last, f"{last}")
+
+
+HOSTILE = {
+    "/v1/messages": [
+        {"messages": [user([{"type": "image", "source": {"type": "url", "url": "file:///"}}])]},
+        {"messages": [user([{"type": "tool_result", "tool_use_id": "a"}])]},
+        {"messages": [user("a")], "max_tokens": 2 ** 63 - 1},
+        {"messages": [user("a")], "tools": [{"name": "f\n\"", "input_schema": {"type": "object"}}]},
+        {"messages": [user("a")], "tools": [{"name": "x" * 10 ** 6, "input_schema": {}}]},
+        {"messages": [user("a")], "stop_sequences": ["a" * 10 ** 6]},
+        {"messages": [user("a")], "output_format": {"type": "json_schema", "schema": {
+            "$ref": "http://127.0.0.1/"}}},
+        {"messages": [user("a")], "output_format": {"type": "json_schema", "schema": {
+            "type": "array", "minItems": 10 ** 9}}},
+    ],
+    "/v1/responses": [
+        {"input": [{"type": "item_reference", "id": "a"}]},
+        {"input": "a", "previous_response_id": "a"},
+        {"input": "a", "top_logprobs": 10 ** 9},
+        {"input": "a", "tool_choice": "required"},
+        {"input": [{"type": "function_call", "call_id": "a", "name": "f", "arguments": "{" * 10 ** 5}]},
+        {"input": "a", "text": {"format": {"type": "json_schema", "schema": {
+            "type": "string", "pattern": "(?=a)b"}}}},
+    ],
+    "/api/chat": [
+        {"messages": [{"role": "user", "content": "a", "images": ["x"]}]},
+        {"messages": [user("a")], "options": {"temperature": -1}},
+        {"messages": [user("a")], "options": {"num_predict": -(2 ** 31)}},
+        {"messages": [user("a")], "format": {"type": "object", "properties": 7}},
+        {"messages": [{"role": "tool", "content": "a"}]},
+    ],
+    "/api/generate": [
+        {"prompt": "a", "suffix": "b"},
+        {"prompt": "a", "template": "{{ range . }}"},
+        {"prompt": "a", "raw": "yes"},
+    ],
+}
+
+
+def test_hostile_bodies_are_refused_by_a_name_and_harm_nobody():
+    with Server("demo") as server:
+        canary = ask(server, "chat", SYSTEM, [user(QUESTION)], max_tokens=8, temperature=0)[0]
+        for path, bodies in HOSTILE.items():
+            for body in bodies:
+                begin = time.monotonic()
+                status, _, reply = server.ask("POST", path, body)
+                took = time.monotonic() - begin
+                error = reply.get("error")
+                text = error["message"] if isinstance(error, dict) else error
+                expect(status == 400, f"{path} {str(body)[:200]}: {status} {reply}")
+                name = text.split(":")[0].split("[")[0].split(".")[0]
+                expect(name in body, f"{path} {str(body)[:200]}: {text}")
+                expect(took < 5, f"{path} {str(body)[:200]}: {took} s")
+        after = ask(server, "chat", SYSTEM, [user(QUESTION)], max_tokens=8, temperature=0)[0]
+        expect(after == canary, f"{after!r}, {canary!r} before")
+
+
+main(globals())
