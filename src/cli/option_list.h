@@ -293,6 +293,8 @@
       "name of the model in replies (default: that of its file)")                                  \
     X(STRICT_MODEL, FLAG, "strict-model", "", "", 0, 0, ON(SERVE), "",                             \
       "refuse requests for models of other names")                                                 \
+    X(REASONING_FIELD, CHOICE, "reasoning-field", "", "reasoning_content", 0, 0, ON(SERVE),        \
+      "reasoning_content|reasoning", "member of chat replies that has the thoughts")               \
     X(PARALLEL, INT, "parallel", "-np", "0", 0, 1024, ON(SERVE), "N",                              \
       "answers that are computed side by side (0: 4 if they fit, else 1)")                         \
     X(GPUS, TEXT, "gpus", "", "", 0, 0, ON(SERVE), "LIST",                                         \

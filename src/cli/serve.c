@@ -149,6 +149,7 @@ static int read_options(struct serving *v, struct carat_error *err)
         .request_seconds = opt_real(o, OPT_TIMEOUT),
         .ping_seconds = opt_real(o, OPT_PING),
         .shutdown_seconds = opt_real(o, OPT_SHUTDOWN_TIMEOUT),
+        .says_reasoning = strcmp(opt_text(o, OPT_REASONING_FIELD), "reasoning") == 0,
         .is_strict_model = opt_is_set(o, OPT_STRICT_MODEL),
         .is_metrics_open = opt_is_set(o, OPT_METRICS_OPEN),
         .user = v,

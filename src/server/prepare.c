@@ -109,6 +109,7 @@ static int prepare_answer(const struct service *s, struct call *c, struct carat_
     TRY(ask_read(&c->ask, api, buf_text(&c->body), c->body.length, &s->options->sampling, &limits,
                  err));
     buf_deinit(&c->body);
+    c->ask.says_reasoning = s->options->says_reasoning;
     TRY(check_model(s, &c->ask, err));
     TRY(check_bias(s, &c->ask, err));
     if (!c->ask.is_unload && !c->ask.is_load) {

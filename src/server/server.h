@@ -24,6 +24,7 @@ struct server_options {
     double request_seconds;  /* from the first to the last of an answer; 0: no limit */
     double ping_seconds;     /* of silence in a stream; 0: never */
     double shutdown_seconds; /* for what runs, after the first signal */
+    bool says_reasoning;     /* thoughts are in "reasoning", not in "reasoning_content" */
     bool is_strict_model;    /* other names of models than `alias` are refused */
     bool is_metrics_open;    /* /metrics needs no key */
     void *user;
