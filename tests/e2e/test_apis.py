@@ -185,7 +185,8 @@ HOSTILE = {
         {"input": "a", "previous_response_id": "a"},
         {"input": "a", "top_logprobs": 10 ** 9},
         {"input": "a", "tool_choice": "required"},
-        {"input": [{"type": "function_call", "call_id": "a", "name": "f", "arguments": "{" * 10 ** 5}]},
+        {"input": [{"type": "function_call", "call_id": "a", "name": "f",
+                    "arguments": "{" * 10 ** 5}]},
         {"input": "a", "text": {"format": {"type": "json_schema", "schema": {
             "type": "string", "pattern": "(?=a)b"}}}},
     ],
