@@ -49,6 +49,7 @@ struct call {
     struct generation *answers;
     int32_t n_answers;
     struct reply *reply;
+    size_t held; /* bytes, as counted by the service */
     struct api_error error;
     bool has_failed; /* with `error` */
 

@@ -33,6 +33,7 @@ static void unlink_call(struct service *s, struct call *c)
 static void release(struct service *s, struct call *c)
 {
     if (c->q || c->stage == CALL_AT_WORKER || !answering_is_over(c)) return;
+    atomic_fetch_sub(&s->held, c->held);
     if (c->is_counted) guard_leave(s->guard, &c->pass);
     inbox_remove(&s->inbox, &c->news);
     unlink_call(s, c);
@@ -152,9 +153,21 @@ static void to_workers(struct service *s, struct call *c)
     respond_error(c, &error);
 }
 
+/* Without keys only who is on this machine may drain the server. */
+static bool may_drain(const struct service *s, const struct call *c)
+{
+    bool is_here = strcmp(c->client, "unix") == 0 || strcmp(c->client, "::1") == 0 ||
+                   strncmp(c->client, "127.", 4) == 0;
+    return is_here || guard_has_keys(s->guard);
+}
+
 static void drain(struct service *s, struct call *c)
 {
     static const char body[] = "{\"status\":\"draining\"}\n";
+    if (!may_drain(s, c)) {
+        fail(c, 403, NULL, "draining from another machine needs a key, and there are none");
+        return;
+    }
     if (s->state == SERVICE_READY) s->state = SERVICE_DRAINING;
     log_event(LOG_INFO, "draining", NULL, 0);
     respond_bytes(c, 200, "application/json", body, sizeof body - 1);
@@ -218,7 +231,7 @@ static void log_call(struct service *s, const struct call *c, int status)
     const struct generation *g = c->n_answers > 0 ? &c->answers[0] : NULL;
     const char *route = c->route ? c->route->path : "other";
     struct reply_usage usage = {0};
-    if (g && g->is_done) usage = generation_usage(g);
+    if (g) usage = generation_usage(g);
     const struct log_field fields[] = {
         LOG_TEXT_FIELD("id", c->id),
         LOG_TEXT_FIELD("client", c->client),

@@ -93,23 +93,23 @@ static void tell_logprobs(const struct generation *g, const struct job_event *ev
     reply_token(reply, g->number, &token, out);
 }
 
-/* What the next chunk says of times, when each is to. */
-static void tell_usage(const struct generation *g, double now, struct reply *reply)
-{
-    const struct reply_usage usage = {
-        .n_prompt = (int32_t)g->job.request.n_prompt,
-        .n_cached = g->n_cached,
-        .n_generated = g->n_tokens,
-        .n_thinking = g->n_thinking,
-        .decode_seconds = now - g->first_seconds,
-    };
-    reply_usage_now(reply, g->number, &usage);
-}
-
-static void tell_parts(const struct generation *g, const struct carat_part *parts, size_t n,
+static void tell_parts(struct generation *g, const struct carat_part *parts, size_t n,
                        struct reply *reply, struct buf *out)
 {
-    for (size_t i = 0; i < n; i++) reply_part(reply, g->number, &parts[i], out);
+    for (size_t i = 0; i < n; i++) {
+        if (parts[i].kind == CARAT_PART_CALL_BEGIN) g->has_called = g->is_calling = true;
+        if (parts[i].kind == CARAT_PART_CALL_END) g->is_calling = false;
+        reply_part(reply, g->number, &parts[i], out);
+    }
+}
+
+/* Whether the token that has just been pushed is of the visible answer. */
+static bool is_visible(const struct generation *g, bool was_thinking,
+                       const struct carat_part *parts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (parts[i].kind != CARAT_PART_TEXT) return false;
+    return !was_thinking && !g->is_calling && !carat_answer_is_thinking(g->parts);
 }
 
 static int take_token(struct generation *g, const struct job_event *event, struct reply *reply,
@@ -123,13 +123,15 @@ static int take_token(struct generation *g, const struct job_event *event, struc
     if (g->is_over || g->is_dropped) return CARAT_OK;
     bool was_thinking = carat_answer_is_thinking(g->parts);
     TRY(carat_answer_push(g->parts, &event->id, 1, &parts, &n, err));
-    bool is_thinking = carat_answer_is_thinking(g->parts);
     g->n_tokens++;
-    g->n_thinking += was_thinking || is_thinking;
+    g->n_thinking += was_thinking || carat_answer_is_thinking(g->parts);
     g->is_over = carat_answer_stop(g->parts) != NULL;
-    if (g->ask->wants_timings) tell_usage(g, event->seconds, reply);
+    if (g->ask->wants_timings) {
+        const struct reply_usage usage = generation_usage(g);
+        reply_usage_now(reply, g->number, &usage);
+    }
     if (g->ask->request.want_logprobs)
-        tell_logprobs(g, event, !was_thinking && !is_thinking, reply, out);
+        tell_logprobs(g, event, is_visible(g, was_thinking, parts, n), reply, out);
     if (g->ask->wants_ids) reply_id(reply, g->number, event->id, out);
     tell_parts(g, parts, n, reply, out);
     if (g->ask->wants_ids) reply_ids_end(reply, g->number, out);
@@ -173,12 +175,22 @@ const char *generation_finish_name(const struct generation *g)
         [CARAT_FINISH_CANCELLED] = "abort",   [CARAT_FINISH_ERROR] = "error",
         [CARAT_FINISH_DEADLINE] = "deadline",
     };
-    return g->is_over ? "stop" : names[g->done.finish];
+    bool has_stopped = g->is_over || g->done.finish == CARAT_FINISH_STOP;
+    if (has_stopped) return g->has_called ? "tool_calls" : "stop";
+    return names[g->done.finish];
 }
 
 struct reply_usage generation_usage(const struct generation *g)
 {
     const struct job_event *d = &g->done;
+    if (!g->is_done)
+        return (struct reply_usage){
+            .n_prompt = (int32_t)g->job.request.n_prompt,
+            .n_cached = g->n_cached,
+            .n_generated = g->n_tokens,
+            .n_thinking = g->n_thinking,
+            .decode_seconds = g->n_tokens > 0 ? g->last_seconds - g->first_seconds : 0,
+        };
     return (struct reply_usage){
         .n_prompt = d->n_prompt,
         .n_cached = d->n_cached,

@@ -21,6 +21,7 @@ struct generation {
     struct job_event done;                  /* is_done */
     double first_seconds, last_seconds;     /* os_seconds() of its first and newest token */
     int32_t n_tokens, n_thinking, n_cached; /* so far */
+    bool has_called, is_calling;            /* a tool: ever, just now */
     bool is_dropped; /* max_tokens is 0: the one token that came is not told */
     const carat_model *model;
     const struct ask *ask;
@@ -39,6 +40,7 @@ int generation_push(struct generation *g, const struct job_event *event, struct 
 /* Once, after is_done of an answer that did not fail: its last parts and its end. */
 int generation_end(struct generation *g, struct reply *reply, struct buf *out,
                    struct carat_error *err);
+/* Before is_done too. */
 struct reply_usage generation_usage(const struct generation *g);
 /* What ended it other than its end: CANCELLED without is_over, DEADLINE, ERROR. */
 bool generation_has_failed(const struct generation *g);

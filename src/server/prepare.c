@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/mem.h"
+#include "base/status.h"
 #include "server/pieces.h"
 #include "server/texts.h"
 
@@ -123,6 +124,19 @@ static int prepare_answer(const struct service *s, struct call *c, struct carat_
     return open_reply(s, c, err);
 }
 
+/* Refuses what would make all requests together too large. */
+static void hold(struct service *s, struct call *c)
+{
+    c->held = c->ask.request.json.arena.bytes;
+    for (size_t i = 0; i < c->prompts.n; i++) c->held += c->prompts.items[i].n * sizeof(int32_t);
+    if (atomic_fetch_add(&s->held, c->held) + c->held <= HELD_MAX) return;
+    c->has_failed = true;
+    c->error = api_error_make(503, "overloaded",
+                              "the requests at work take all memory there is "
+                              "for them");
+    c->error.retry_after = 5;
+}
+
 /* The reply takes the place of the body. */
 static int prepare_text(const struct service *s, struct call *c, struct carat_error *err)
 {
@@ -135,15 +149,20 @@ static int prepare_text(const struct service *s, struct call *c, struct carat_er
     return status;
 }
 
-void prepare_call(const struct service *s, struct call *c)
+void prepare_call(struct service *s, struct call *c)
 {
     struct carat_error err = {0};
     if (atomic_load(&c->is_gone)) return;
     int status =
         c->route->kind == ROUTE_TEXT ? prepare_text(s, c, &err) : prepare_answer(s, c, &err);
-    if (status == CARAT_OK) return;
+    if (status == CARAT_OK) {
+        hold(s, c);
+        return;
+    }
     int32_t n_prompt = c->error.n_prompt;
     c->has_failed = true;
+    if (status == CARAT_ECONTEXT) /* words that agents look for */
+        err_within(&err, "the prompt exceeds the available context size of %d tokens", s->n_ctx);
     c->error = api_error_from(&err);
     if (status == CARAT_ECONTEXT && n_prompt > 0) c->error = api_error_context(n_prompt, s->n_ctx);
 }

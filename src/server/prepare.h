@@ -5,6 +5,6 @@
 #include "server/service.h"
 
 /* Any thread that has the call. On failure the call has_failed, with `error`. */
-void prepare_call(const struct service *s, struct call *c);
+void prepare_call(struct service *s, struct call *c);
 
 #endif

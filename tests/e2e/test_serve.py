@@ -148,6 +148,7 @@ def test_a_prompt_that_is_too_long_is_refused_with_the_numbers():
             expect(error["n_ctx"] == 1024 and error["n_prompt_tokens"] > 3000, f"{error}")
         status, _, body = server.ask("POST", "/v1/completions", {"prompt": "dog " * 1000000})
         expect(status == 400 and body["error"]["code"] == "context_length_exceeded", f"{body}")
+        expect("exceeds the available context size" in body["error"]["message"], f"{body}")
 
 
 # ---- Clients that leave, or read slowly
