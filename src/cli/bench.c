@@ -246,6 +246,12 @@ static int run_tests(const struct options *o, struct carat_error *err)
 int command_bench(const struct options *o)
 {
     struct carat_error err = {0};
-    int status = opt_is_set(o, OPT_LOAD) ? load_measure(o, &err) : run_tests(o, &err);
+    bool is_load = opt_is_set(o, OPT_LOAD);
+    if (opt_is_set(o, OPT_BENCH_URL) && !is_load) {
+        err_set(&err, CARAT_EUSAGE, "--url: only with --load");
+        err_hint(&err, "such as --load users=32,in=1024,out=128");
+        return report(&err);
+    }
+    int status = is_load ? load_measure(o, &err) : run_tests(o, &err);
     return status == CARAT_OK ? 0 : report(&err);
 }

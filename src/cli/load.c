@@ -1,10 +1,13 @@
 #include "cli/load.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "cli/bench_models.h"
 #include "cli/files.h"
+#include "cli/load_engine.h"
+#include "cli/load_http.h"
 #include "cli/load_report.h"
 #include "cli/terminal.h"
 
@@ -121,12 +124,20 @@ static int open_grammars(const struct load *load, const carat_model *model,
     return CARAT_OK;
 }
 
-static int repeat(struct load *load, const struct session *s, const struct bench_facts *facts,
-                  const struct bench_setting *setting, const struct carat_engine_options *options,
-                  struct load_plan *plan, carat_grammar *const *grammars, struct carat_error *err)
+/* What does not change from repetition to repetition. */
+struct subject {
+    struct load_target *target;
+    carat_grammar *const *grammars;
+    const struct bench_facts *facts;
+    const struct bench_setting *setting;
+    const struct carat_memory *memory;
+    int32_t n_seq;
+};
+
+static int repeat(struct load *load, const struct subject *s, struct load_plan *plan,
+                  struct carat_error *err)
 {
-    struct load_row row = {.plan = plan, .n_seq = options->n_seq};
-    row.memory = carat_engine_memory(s->engine);
+    struct load_row row = {.plan = plan, .n_seq = s->n_seq, .memory = s->memory};
     for (plan->repetition = 0; plan->repetition < load->repetitions; plan->repetition++) {
         struct load_run run;
         time_t now = time(NULL);
@@ -135,28 +146,47 @@ static int repeat(struct load *load, const struct session *s, const struct bench
         strftime(row.date, sizeof row.date, "%Y%m%d-%H%M%S", &utc);
         row.run = &run;
         row.repetition = plan->repetition;
-        int status = load_run_do(&run, plan, s->model, s->engine, grammars, err);
-        if (status == CARAT_OK) status = report_run(load, facts, setting, &row, err);
+        int status = load_run_do(&run, plan, s->target, s->grammars, err);
+        if (status == CARAT_OK) status = report_run(load, s->facts, s->setting, &row, err);
         load_run_deinit(&run);
         if (status != CARAT_OK) return status;
     }
     return CARAT_OK;
 }
 
+/* ---- Engines ---------------------------------------------------------------------------- */
+
+static int measure_engine(struct load *load, const struct session *s,
+                          const struct bench_facts *facts, const struct bench_setting *setting,
+                          int32_t n_seq, carat_grammar *const *grammars, struct carat_error *err)
+{
+    uint64_t seed = (uint64_t)opt_int(load->options, OPT_LOAD_SEED);
+    struct load_plan plan;
+    struct load_engine engine = {.n = 0};
+    int status = load_plan_init(&plan, load->groups, load->n_groups, seed, err);
+    if (status == CARAT_OK) status = load_engine_init(&engine, s->model, s->engine, plan.n, err);
+    const struct subject subject = {.target = &engine.target,
+                                    .grammars = grammars,
+                                    .facts = facts,
+                                    .setting = setting,
+                                    .memory = carat_engine_memory(s->engine),
+                                    .n_seq = n_seq};
+    if (status == CARAT_OK) status = repeat(load, &subject, &plan, err);
+    load_engine_deinit(&engine);
+    load_plan_deinit(&plan);
+    return status;
+}
+
 static int measure_setting(struct load *load, struct session *s, struct bench_facts *facts,
                            const struct bench_setting *setting, struct carat_error *err)
 {
     struct carat_engine_options options = engine_for(load, s, setting);
-    struct load_plan plan;
-    uint64_t seed = (uint64_t)opt_int(load->options, OPT_LOAD_SEED);
+    carat_grammar *grammars[LOAD_GROUPS_MAX] = {NULL};
     TRY(session_start(s, &options, err));
     bench_facts_note_engine(facts, s);
-    carat_grammar *grammars[LOAD_GROUPS_MAX] = {NULL};
-    int status = load_plan_init(&plan, load->groups, load->n_groups, seed, err);
-    if (status == CARAT_OK) status = open_grammars(load, s->model, grammars, err);
+    int status = open_grammars(load, s->model, grammars, err);
     if (status == CARAT_OK)
-        status = repeat(load, s, facts, setting, &options, &plan, grammars, err);
-    load_plan_deinit(&plan);
+        status = measure_engine(load, s, facts, setting, options.n_seq, grammars, err);
     if (opt_is_set(load->options, OPT_PROFILE)) session_print_profile(s);
     carat_engine_close(s->engine); /* after a failure its requests may still use the grammars */
     s->engine = NULL;
@@ -176,12 +206,52 @@ static int measure_model(void *user, struct session *s, struct carat_error *err)
     return CARAT_OK;
 }
 
+/* ---- A server --------------------------------------------------------------------------- */
+
+/* The server has a model, and decides how it computes. */
+static int refuse_engines(const struct options *o, struct carat_error *err)
+{
+    if (o->n_arguments == 0 && !opt_is_set(o, OPT_BENCH_MODEL)) return CARAT_OK;
+    err_set(err, CARAT_EUSAGE, "--url: no model expected, %s found",
+            o->n_arguments ? o->arguments[0] : "--model");
+    err_hint(err, "the server has its own");
+    return CARAT_EUSAGE;
+}
+
+static int measure_url(struct load *load, struct carat_error *err)
+{
+    const struct options *o = load->options;
+    struct load_plan plan = {.n = 0};
+    struct load_http *http = NULL;
+    struct load_server server;
+    TRY(refuse_engines(o, err));
+    struct bench_setting setting = bench_setting_at(o, &load->settings, 0);
+    TRY(load_plan_init(&plan, load->groups, load->n_groups, (uint64_t)opt_int(o, OPT_LOAD_SEED),
+                       err));
+    const struct load_http_options options = {
+        .url = opt_text(o, OPT_BENCH_URL), .key = opt_text(o, OPT_BENCH_KEY), .plan = &plan};
+    int status = load_http_open(&http, &options, &server, err);
+    struct bench_facts facts = {.info = &server.info, .path = server.model, .backend = "http"};
+    snprintf(facts.type, sizeof facts.type, "%s", server.model);
+    const struct subject subject = {.target = status ? NULL : load_http_target(http),
+                                    .facts = &facts,
+                                    .setting = &setting,
+                                    .memory = &server.memory,
+                                    .n_seq = server.n_seq};
+    begin_reports(load);
+    if (status == CARAT_OK) status = repeat(load, &subject, &plan, err);
+    load_http_close(http);
+    load_plan_deinit(&plan);
+    return status;
+}
+
 int load_measure(const struct options *o, struct carat_error *err)
 {
     struct load load;
     TRY(read_load(&load, o, err));
     struct bench_visitor visitor = {begin_reports, measure_model, &load};
-    int status = bench_each_model(o, &visitor, err);
+    int status =
+        opt_is_set(o, OPT_BENCH_URL) ? measure_url(&load, err) : bench_each_model(o, &visitor, err);
     for (int k = 0; k < load.n_reports; k++) load_report_end(&load.reports[k], status == CARAT_OK);
     if (status == CARAT_OK && load.n_failed > 0)
         return err_set(err, CARAT_EINTERNAL, "bench: %d requests have failed, the first: %s",

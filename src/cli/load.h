@@ -1,4 +1,5 @@
-/* `carat bench --load`: an engine under many users' requests, in one process and without a network.
+/* `carat bench --load`: many users' requests to an engine, in one process and without a network, or
+ * to a server (--url).
  * load_spec.h says what can be asked for, load_plan.h draws the requests, load_run.h sends them,
  * load_stats.h and load_report.h say what came of it. */
 #ifndef CLI_LOAD_H

@@ -9,6 +9,8 @@
 #include "base/os.h"
 #include "cli/terminal.h"
 
+#define REST_SECONDS 0.05 /* without a look at what is due */
+
 enum { TOKENS_MAX = 1 << 26 }; /* of all chats together: 256 MB, and twice that for times */
 
 struct group_state {
@@ -20,7 +22,6 @@ struct group_state {
 };
 
 struct request_state {
-    carat_request_id id;
     size_t chat;    /* first turns: where the chat's tokens begin */
     int32_t length; /* first turns: how many there are so far */
     int32_t user;   /* closed loop: who sent it */
@@ -30,7 +31,7 @@ struct request_state {
 
 struct driver {
     const struct load_plan *plan;
-    carat_engine *engine;
+    struct load_target *target;
     carat_grammar *const *grammars; /* of groups */
     struct load_run *run;
     double zero; /* of the run's clock */
@@ -38,10 +39,6 @@ struct driver {
     struct group_state groups[LOAD_GROUPS_MAX];
     struct request_state *states;
     int32_t *tokens; /* of all chats */
-    bool *is_banned; /* control tokens: they would end a thought or a turn */
-    int32_t n_vocab;
-    int32_t *slots; /* request indices by the engine's ids: a hash table */
-    size_t n_slots;
     int32_t n_running, n_ended;
     double next_progress;
 };
@@ -76,15 +73,18 @@ static int place_requests(struct driver *d, struct carat_error *err)
     return err_no_memory(err, "tokens", tokens * sizeof *d->tokens + times * sizeof(double));
 }
 
-static int take_memory(struct driver *d, const carat_model *model, struct carat_error *err)
+static bool has_text(const struct load_target *t)
+{
+    int32_t id = 0;
+    while (id < t->n_vocab && t->is_banned[id]) id++;
+    return id < t->n_vocab;
+}
+
+static int take_memory(struct driver *d, struct carat_error *err)
 {
     size_t n = d->plan->n;
     bool has_all = true;
-    d->n_vocab = carat_model_info(model)->n_vocab;
-    for (d->n_slots = 64; d->n_slots < 2 * n;) d->n_slots *= 2;
     d->states = mem_alloc(n, sizeof *d->states);
-    d->slots = mem_alloc(d->n_slots, sizeof *d->slots);
-    d->is_banned = mem_alloc((size_t)d->n_vocab, sizeof *d->is_banned);
     d->run->results = mem_alloc(n, sizeof *d->run->results);
     d->run->step_seconds = mem_alloc(LOAD_STEPS_KEPT, sizeof *d->run->step_seconds);
     for (size_t i = 0; i < d->plan->n_groups; i++) {
@@ -93,15 +93,10 @@ static int take_memory(struct driver *d, const carat_model *model, struct carat_
         d->groups[i].prefix_seen = mem_alloc((size_t)g->prefixes, sizeof(bool));
         has_all = has_all && d->groups[i].user_free && d->groups[i].prefix_seen;
     }
-    if (!has_all || !d->states || !d->slots || !d->is_banned || !d->run->results ||
-        !d->run->step_seconds)
+    if (!has_all || !d->states || !d->run->results || !d->run->step_seconds)
         return err_no_memory(err, "load", n * (sizeof *d->states + sizeof *d->run->results));
-    bool has_free = false;
-    for (int32_t id = 0; id < d->n_vocab; id++) {
-        d->is_banned[id] = carat_token_is_control(model, id);
-        has_free = has_free || !d->is_banned[id];
-    }
-    if (!has_free) return err_set(err, CARAT_EFORMAT, "vocabulary: all tokens are control tokens");
+    if (!has_text(d->target))
+        return err_set(err, CARAT_EFORMAT, "vocabulary: all tokens are control tokens");
     return place_requests(d, err);
 }
 
@@ -112,32 +107,10 @@ static void give_memory(struct driver *d)
         mem_free(d->groups[i].prefix_seen);
     }
     mem_free(d->states);
-    mem_free(d->slots);
-    mem_free(d->is_banned);
     mem_free(d->tokens);
 }
 
-/* ---- Which request is which ------------------------------------------------------------- */
-
-static size_t slot_of(const struct driver *d, carat_request_id id)
-{
-    return (size_t)((id * 0x9E3779B97F4A7C15u) >> 20) & (d->n_slots - 1);
-}
-
-static void remember(struct driver *d, int32_t index)
-{
-    size_t at = slot_of(d, d->states[index].id);
-    while (d->slots[at]) at = (at + 1) & (d->n_slots - 1);
-    d->slots[at] = index + 1;
-}
-
-/* The request's index, or -1: it is not one of ours. */
-static int32_t recall(const struct driver *d, carat_request_id id)
-{
-    for (size_t at = slot_of(d, id); d->slots[at]; at = (at + 1) & (d->n_slots - 1))
-        if (d->states[d->slots[at] - 1].id == id) return d->slots[at] - 1;
-    return -1;
-}
+/* ---- Numbers ---------------------------------------------------------------------------- */
 
 /* A number of the request that is the same however many users there are. */
 static uint64_t number_of(const struct load_request *r)
@@ -251,7 +224,8 @@ static const int32_t *write_prompt(struct driver *d, int32_t index, int32_t *len
     const struct load_request *r = &d->plan->requests[index];
     struct request_state *root = &d->states[r->root];
     int32_t *chat = d->tokens + root->chat, own = r->n_prefix + r->n_new;
-    if (r->turn > 0) load_plan_tokens(d->plan, r, d->n_vocab, d->is_banned, chat + root->length);
+    if (r->turn > 0)
+        load_plan_tokens(d->plan, r, d->target->n_vocab, d->target->is_banned, chat + root->length);
     *length = root->length + own;
     return chat;
 }
@@ -273,7 +247,7 @@ static void cancel(struct driver *d, int32_t index)
     struct request_state *s = &d->states[index];
     if (s->is_cancelled) return;
     s->is_cancelled = true;
-    carat_cancel(d->engine, s->id);
+    d->target->cancel(d->target->self, index);
 }
 
 /* CARAT_EBUSY: later. */
@@ -289,8 +263,8 @@ static int send(struct driver *d, int32_t index, double due, struct carat_error 
         .prompt = write_prompt(d, index, &n_prompt),
         .max_tokens = r->n_out,
         .sampling = {.temperature = (float)g->temperature, .seed = number_of(r)},
-        .ignore_stop = !d->grammars[r->group],
-        .grammar = d->grammars[r->group],
+        .ignore_stop = !g->schema[0],
+        .grammar = d->grammars ? d->grammars[r->group] : NULL,
         .priority = g->priority,
         .fairness_key = g->keys ? (uint64_t)(r->chat % g->keys) + 1 : 0,
         .deadline_seconds = g->deadline,
@@ -298,8 +272,7 @@ static int send(struct driver *d, int32_t index, double due, struct carat_error 
         .no_cache = !g->uses_cache,
     };
     request.n_prompt = (size_t)n_prompt;
-    TRY(carat_submit(d->engine, &request, &d->states[index].id, err));
-    remember(d, index);
+    TRY(d->target->send(d->target->self, index, &request, err));
     d->states[index].sent = clock_now(d);
     note_reusable(d, index);
     int32_t own = r->n_prefix + r->n_new;
@@ -348,17 +321,14 @@ static void take_token(struct driver *d, int32_t index, int32_t id, double now)
     if (r->cancel_when >= 0 && is_enough) cancel(d, index);
 }
 
-static void end_request(struct driver *d, int32_t index, const struct carat_event *event,
-                        double now)
+static void end_request(struct driver *d, const struct load_event *event, double now)
 {
+    int32_t index = event->index;
     const struct load_request *r = &d->plan->requests[index];
     const struct load_group *g = &d->plan->groups[r->group];
     struct load_result *result = &d->run->results[index];
     result->end = now;
-    result->outcome = event->finish == CARAT_FINISH_CANCELLED  ? LOAD_CANCELLED
-                      : event->finish == CARAT_FINISH_DEADLINE ? LOAD_EXPIRED
-                      : event->finish == CARAT_FINISH_ERROR    ? LOAD_FAILED
-                                                               : LOAD_COMPLETED;
+    result->outcome = event->outcome;
     result->queue_seconds = d->states[index].sent - result->arrival + event->queue_seconds;
     result->n_cached = event->n_cached;
     result->n_preempted = event->n_preempted;
@@ -375,35 +345,31 @@ static void end_request(struct driver *d, int32_t index, const struct carat_even
         d->groups[r->group].user_free[d->states[index].user] = now + g->think;
 }
 
-static void take_events(struct driver *d, double now)
+static void on_event(void *user, const struct load_event *event)
 {
-    const struct carat_event *event;
-    while ((event = carat_next_event(d->engine))) {
-        int32_t index = recall(d, event->request);
-        if (index < 0) continue;
-        const struct load_request *r = &d->plan->requests[index];
-        switch (event->kind) {
-        case CARAT_EVENT_PROGRESS:
-            if (r->cancel_when >= 1 && event->done >= (r->cancel_when - 1) * event->total)
-                cancel(d, index);
-            break;
-        case CARAT_EVENT_TOKEN: take_token(d, index, event->id, now); break;
-        case CARAT_EVENT_DONE: end_request(d, index, event, now); break;
-        }
+    struct driver *d = user;
+    const struct load_request *r = &d->plan->requests[event->index];
+    double now = event->seconds - d->zero;
+    switch (event->kind) {
+    case CARAT_EVENT_PROGRESS:
+        if (r->cancel_when >= 1 && event->done >= (r->cancel_when - 1) * event->total)
+            cancel(d, event->index);
+        break;
+    case CARAT_EVENT_TOKEN: take_token(d, event->index, event->id, now); break;
+    case CARAT_EVENT_DONE: end_request(d, event, now); break;
     }
 }
 
 /* ---- The loop --------------------------------------------------------------------------- */
 
-static int make_step(struct driver *d, struct carat_error *err)
+/* Goes on until `due` at the latest. */
+static int go_on(struct driver *d, double due, struct carat_error *err)
 {
     struct load_run *run = d->run;
     double before = clock_now(d);
-    int status = carat_step(d->engine, err);
-    if (status < 0) return status;
-    double now = clock_now(d), seconds = now - before;
-    take_events(d, now);
-    if (d->is_warming) return CARAT_OK;
+    TRY(d->target->go_on(d->target->self, fmin(fmax(due - before, 0), REST_SECONDS), err));
+    double seconds = clock_now(d) - before;
+    if (d->is_warming || !d->target->has_steps) return CARAT_OK;
     if (run->n_steps < LOAD_STEPS_KEPT) run->step_seconds[run->n_steps] = (float)seconds;
     run->n_steps++;
     run->all_step_seconds += seconds;
@@ -413,7 +379,7 @@ static int make_step(struct driver *d, struct carat_error *err)
 
 static void wait_until(const struct driver *d, double due)
 {
-    double seconds = fmin(due - clock_now(d), 0.05);
+    double seconds = fmin(due - clock_now(d), REST_SECONDS);
     if (!(seconds > 0)) return;
     struct timespec rest = {.tv_nsec = (long)(seconds * 1e9)};
     nanosleep(&rest, NULL);
@@ -440,7 +406,7 @@ static int run_phase(struct driver *d, struct carat_error *err)
             d->next_progress = now + 0.2;
         }
         if (d->n_running > 0)
-            TRY(make_step(d, err));
+            TRY(go_on(d, next, err));
         else
             wait_until(d, next);
     }
@@ -453,24 +419,27 @@ static int run_all(struct driver *d, struct carat_error *err)
     for (size_t i = 0; i < d->plan->n; i++) {
         const struct load_request *r = &d->plan->requests[i];
         if (r->turn > 0) continue;
-        load_plan_tokens(d->plan, r, d->n_vocab, d->is_banned, d->tokens + d->states[i].chat);
+        load_plan_tokens(d->plan, r, d->target->n_vocab, d->target->is_banned,
+                         d->tokens + d->states[i].chat);
     }
     d->is_warming = true;
     TRY(run_phase(d, err));
     d->is_warming = false;
     d->next_progress = 0;
-    d->run->before = *carat_engine_stats(d->engine);
+    d->target->look(d->target->self, &d->run->before);
     TRY(run_phase(d, err));
-    d->run->after = *carat_engine_stats(d->engine);
+    d->target->look(d->target->self, &d->run->after);
     return CARAT_OK;
 }
 
-int load_run_do(struct load_run *run, const struct load_plan *plan, const carat_model *model,
-                carat_engine *engine, carat_grammar *const *grammars, struct carat_error *err)
+int load_run_do(struct load_run *run, const struct load_plan *plan, struct load_target *target,
+                carat_grammar *const *grammars, struct carat_error *err)
 {
-    struct driver d = {.plan = plan, .engine = engine, .grammars = grammars, .run = run};
+    struct driver d = {.plan = plan, .target = target, .grammars = grammars, .run = run};
+    target->on_event = on_event;
+    target->user = &d;
     *run = (struct load_run){0};
-    int status = take_memory(&d, model, err);
+    int status = take_memory(&d, err);
     if (status == CARAT_OK) status = run_all(&d, err);
     progress_end();
     give_memory(&d);

@@ -170,6 +170,9 @@
     X(LOAD, LIST, "load", "", "", 0, 0, ON(BENCH), "KEY=VALUE,...",                                \
       "measure many users' requests instead of tests, such as users=32,in=1024,out=128; given "    \
       "again, a further group of requests at the same time; `carat help bench` has the keys")      \
+    X(BENCH_URL, TEXT, "url", "", "", 0, 0, ON(BENCH), "URL",                                      \
+      "send the load to the server there, instead of to an engine of a model here")                \
+    X(BENCH_KEY, TEXT, "api-key", "", "", 0, 0, ON(BENCH), "KEY", "--url: the server's key")       \
     X(LOAD_SEED, INT, "seed", "-s", "1", 0, SEED_MAX, ON(BENCH), "N",                              \
       "of a load's requests; the same seed gives the same ones")                                   \
     X(BENCH_BATCH, LIST, "batch-size", "-b", "0", 0, 0, ON(BENCH), "LIST",                         \

@@ -14,6 +14,7 @@ import tempfile
 
 import program
 from program import MODEL, carat, expect, expect_error, expect_status, need_demo
+from server import Server, need_server
 
 TIMES = ("ttft", "tpot", "itl", "e2el", "queue")
 # What scripts read that were written for vLLM's benchmark.
@@ -223,6 +224,82 @@ def test_wrong_loads_are_refused_by_name():
     expect_error(carat("bench", MODEL, *["--load", "in=5"] * 17), 2, "16 groups")
     expect_error(carat("bench", MODEL, "--load", "in=900k,requests=1"), 2, "context")
     expect_error(carat("bench", "--load", "in=5"), 2, "MODEL is missing")
+
+
+# ---- A server
+
+def need_url():
+    need_server()
+    if "libcurl" not in program.libraries():
+        raise program.Skip("built without libcurl")
+
+
+def load_url(server, *specs, flags=()):
+    words = [word for spec in specs for word in ("--load", spec)]
+    done = carat("bench", "-q", "-o", "json", "--url", f"http://127.0.0.1:{server.port}", *words,
+                 *flags)
+    expect_status(done, 0)
+    return json.loads(done.stdout)
+
+
+def test_a_server_gives_the_answers_of_the_engine():
+    need_url()
+    with Server("demo", "--parallel", "4") as server:
+        for spec in ("users=3,in=40,in-spread=0.5,out=12,out-spread=0.5,requests=9,warmup=2",
+                     "users=2,turns=3,in=150,in-next=20,out=10,requests=6",
+                     "in=20,out=4,requests=6,temp=1",
+                     "users=1,prefix=200,in=20,out=5,requests=4,cache=off"):
+            here, there = load(spec, model="demo")[0], load_url(server, spec)[0]
+            check_row(there)
+            for key in ("prompts_digest", "answers_digest", "input_lens", "output_lens",
+                        "completed", "reusable_tokens"):
+                expect(here[key] == there[key], f"{spec}: {key}: {here[key]}, {there[key]}")
+            expect(there["n_seq"] == 4 and there["backends"] == "http", "the server's facts")
+        turns = load_url(server, "users=2,turns=3,in=150,in-next=20,out=10,requests=6",
+                         flags=["--seed", "5"])[0]
+        expect(turns["cached_tokens"] >= turns["reusable_tokens"] - 4 * 64, "later turns")
+        table = carat("bench", "--url", f"http://127.0.0.1:{server.port}/v1/", "--load",
+                      "in=9,out=3").stdout.decode()
+        expect("demo on http, 4 sequences" in table and "1 of 1 requests" in table, table)
+
+
+def test_requests_to_a_server_are_cancelled_by_leaving():
+    need_url()
+    with Server("demo", "--parallel", "2") as server:
+        row = load_url(server, "users=3,in=200,out=30,requests=20,cancel=0.5")[0]
+        check_row(row)
+        expect(3 < row["cancelled"] < 17 and row["failed"] == 0, f"{row['cancelled']} cancelled")
+        server.wait_until(lambda: server.busy() == 0)
+        row = load_url(server, "in=20,out=900,requests=3,deadline=0.2")[0]
+        expect(row["expired"] > 0 and row["failed"] == 0, f"{row['expired']} past their deadline")
+
+
+def test_a_server_is_sent_the_schema():
+    need_url()
+    program.need_json()
+    with tempfile.TemporaryDirectory() as folder, Server("demo") as server:
+        path = os.path.join(folder, "schema.json")
+        pathlib.Path(path).write_text('{"enum": ["yes", "no"]}')
+        row = load_url(server, f"users=3,in=30,out=40,requests=9,schema={path}")[0]
+        check_row(row)
+        expect(row["completed"] == 9 and min(row["output_lens"]) < 8, str(row["output_lens"]))
+
+
+def test_what_a_server_refuses_is_said():
+    need_url()
+    with Server("demo", "--api-key", "secret") as server:
+        url = f"http://127.0.0.1:{server.port}"
+        expect(load_url(server, "in=9,out=3", flags=["--api-key", "secret"])[0]["completed"] == 1,
+               "with the key")
+        expect_error(carat("bench", "--url", url, "--load", "in=9"), 6, "--url", "401")
+        done = carat("bench", "--url", url, "--api-key", "secret", "-q", "--load",
+                     "in=5000,out=3")
+        expect(done.returncode == 1 and b"1 FAILED" in done.stdout, str(done.stdout))
+        for word in ("1 requests have failed", "400", "context"):
+            expect(word in done.stderr.decode(), done.stderr.decode())
+    expect_error(carat("bench", "--url", url, "--load", "in=9"), 6, "--url", url)
+    expect_error(carat("bench", MODEL, "--url", url, "--load", "in=9"), 2, "--url", "model")
+    expect_error(carat("bench", "--url", url), 2, "--url", "--load")
 
 
 if __name__ == "__main__":

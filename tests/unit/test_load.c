@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "cli/load_stats.h"
+#include "cli/load_stream.h"
 
 enum { SEED = 20, VOCABULARY = 1000 };
 
@@ -314,6 +315,65 @@ static void requests_within_all_goals_are_good(void **state)
     load_plan_deinit(&t.plan);
 }
 
+/* ---- Streams of a server ---------------------------------------------------------------- */
+
+static void note_event(void *user, const struct load_event *event)
+{
+    struct buf *out = user;
+    if (event->kind == CARAT_EVENT_TOKEN) buf_printf(out, "%d ", event->id);
+    if (event->kind == CARAT_EVENT_PROGRESS) buf_printf(out, "%d/%d ", event->done, event->total);
+}
+
+/* Texts that spell members, other forms of white space, ids of none and of several tokens. */
+static const char stream[] =
+    ": ping\n\n"
+    "data: {\"choices\":[{\"text\":\"\"}],\"prompt_progress\":{\"total\":9,\"processed\":4}}\n\n"
+    "data: {\"choices\":[{\"text\":\"\\\"token_ids\\\":[1,2]\",\"token_ids\":[7],"
+    "\"finish_reason\":null}]}\r\n\r\n"
+    "data:{\"choices\": [{\"text\": \"x\", \"token_ids\": [8, 9]}]}\n\n"
+    "event: x\ndata: {\"choices\":[{\"text\":\"y\"}]}\n\n"
+    "data: {\"choices\":[{\"text\":\"\",\"token_ids\":[],\"finish_reason\":\"length\"}],"
+    "\"timings\":{\"queue_ms\":1500}}\n\n"
+    "data: {\"choices\":[],\"usage\":{\"prompt_tokens_details\":{\"cached_tokens\":64}}}\n\n"
+    "data: [DONE]\n\n";
+
+static void a_stream_means_the_same_however_it_is_cut(void **state)
+{
+    (void)state;
+    for (size_t step = 1; step < sizeof stream; step++) {
+        struct load_stream s = {.n_cached = 0};
+        struct buf out = {0};
+        for (size_t i = 0; i < sizeof stream - 1; i += step) {
+            size_t left = sizeof stream - 1 - i;
+            load_stream_read(&s, stream + i, step < left ? step : left, note_event, &out);
+        }
+        assert_string_equal(buf_text(&out), "4/9 7 8 9 -1 ");
+        assert_true(s.is_done && s.is_finished && s.n_cached == 64 && s.error[0] == '\0');
+        assert_true(fabs(s.queue_seconds - 1.5) < 1e-9);
+        load_stream_deinit(&s);
+        buf_deinit(&out);
+    }
+}
+
+static void errors_of_a_server_are_told_in_its_words(void **state)
+{
+    (void)state;
+    static const char event[] =
+        "data: {\"error\":{\"message\":\"it \\\"broke\\\"\",\"code\":1}}\n\n";
+    struct load_stream s = {.n_cached = 0};
+    struct buf out = {0};
+    char message[LOAD_ERROR_MAX];
+    load_stream_read(&s, event, sizeof event - 1, note_event, &out);
+    assert_string_equal(s.error, "it \\\"broke\\\"");
+    assert_false(s.is_finished || s.is_done);
+    load_stream_message("<html>no</html>\n", 16, message);
+    assert_string_equal(message, "<html>no</html>");
+    load_stream_message("", 0, message);
+    assert_string_equal(message, "");
+    load_stream_deinit(&s);
+    buf_deinit(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +387,8 @@ int main(void)
         cmocka_unit_test(chats_share_their_prefix_alone),
         cmocka_unit_test(times_become_statistics),
         cmocka_unit_test(gaps_count_while_others_are_under_way),
+        cmocka_unit_test(a_stream_means_the_same_however_it_is_cut),
+        cmocka_unit_test(errors_of_a_server_are_told_in_its_words),
         cmocka_unit_test(requests_within_all_goals_are_good),
     };
     printf("seed %d\n", SEED);
