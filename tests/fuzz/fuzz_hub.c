@@ -4,8 +4,8 @@
  * Subject: src/hub/answers.c 100
  * Subject: src/hub/choose.c 100
  * Subject: src/hub/files.c 100
- * Subject: src/hub/name.c 90
- * Subject: src/hub/url.c 80 */
+ * Subject: src/hub/name.c 100
+ * Subject: src/hub/url.c 100 */
 #include <string.h>
 
 #include "base/assert.h"
@@ -19,10 +19,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void check_path(const char *path)
 {
     carat_assert(path[0] && path[0] != '/' && strlen(path) < HUB_PATH_MAX);
-    for (const char *at = path; at; at = strchr(at, '/'), at += at != NULL) {
+    for (const char *at = path; at;) {
         size_t n = strcspn(at, "/");
         carat_assert(n > 0 && !(n == 2 && at[0] == '.' && at[1] == '.'));
         carat_assert(!(n == 1 && at[0] == '.'));
+        at = at[n] ? at + n + 1 : NULL;
     }
     for (; *path; path++) carat_assert((unsigned char)*path >= ' ');
 }
@@ -85,6 +86,10 @@ static void read_name(const char *text)
         buf_clear(&shown);
         url_add_escaped(&shown, text, "/");
     }
+    struct url url;
+    if (url_read(text, &url)) carat_assert(url_is_same_origin(&url, &url));
+    if (url_read(text, &url) && url_is_loopback(&url)) carat_assert(url.host[0]);
+    if (hub_name_set_revision(&name, text, &err) == CARAT_OK) check_path(name.revision);
     buf_deinit(&shown);
 }
 
