@@ -71,7 +71,7 @@ WORDS = [
     (r"\bTOD[O]\b|\bFIXM[E]\b|\bXX[X]\b|not implemente[d]", "unfinished"),
     (r"pypi[.]or[g]|registry[.]npm|crates[.]i[o]|proxy[.]golan[g]|deb[.]debian[.]or[g]",
      "names a package registry"),
-    (r"(?i)\bclaud[e]\b(?! Code\b)|\bchatgp[t]\b|\bcopilo[t]\b|\bAI assistan[t]", "names a tool"),
+    (r"(?i)\bclaud[e]\b|\bchatgp[t]\b|\bcopilo[t]\b|\bAI assistan[t]", "names a tool"),
     (r"(?m)^(?:<{7}|>{7}|={7})(?: |$)", "conflict mark"),
 ]
 
