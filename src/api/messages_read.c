@@ -280,7 +280,9 @@ static int read_thinking(struct reader *r)
     struct place budget = place_member(&thinking, "budget_tokens");
     bool is_enabled = json_text_is(type.value, "enabled");
     bool is_off = json_text_is(type.value, "disabled");
-    if (!is_enabled && !is_off && !json_text_is(type.value, "adaptive"))
+    bool is_free =
+        json_text_is(type.value, "adaptive") || json_text_is(type.value, "between_tools");
+    if (!is_enabled && !is_off && !is_free)
         return place_wrong(&type, "\"enabled\", \"disabled\" or \"adaptive\"", r->err);
     if (is_enabled && !place_is_null(&budget)) {
         TRY(place_expect_whole(&budget, 1, INT32_MAX, r->err));

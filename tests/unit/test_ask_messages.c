@@ -174,6 +174,7 @@ static void every_kind_of_thinking_is_taken(void **state)
         {"'thinking':{'type':'enabled','budget_tokens':5000}", "true", 5000},
         {"'thinking':{'type':'enabled'}", "true", 0},
         {"'thinking':{'type':'adaptive','display':'omitted'}", "true", 0},
+        {"'thinking':{'type':'between_tools'}", "true", 0},
         {"'thinking':{'type':'disabled'}", "false", 0},
         {"'thinking':null", "null", 0},
         {"'output_config':{'effort':'high'}", "null", 0},
