@@ -13,7 +13,7 @@ struct api_error {
     int status;              /* 400 */
     const char *type;        /* "invalid_request_error" */
     const char *code;        /* "context_length_exceeded"; NULL: none */
-    char param[64];          /* the member, "messages[0].role"; "": none */
+    char param[160];         /* the member, "messages[0].role"; "": none */
     char message[800];       /* with the hint */
     int32_t n_prompt, n_ctx; /* of context_length_exceeded; else 0 */
     int retry_after;         /* seconds; 0: no such header */

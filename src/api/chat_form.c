@@ -9,7 +9,7 @@
 /* ---- Chunks ----------------------------------------------------------------------------- */
 
 /* Up to the inside of "delta". */
-static struct json begin_chunk(const struct reply *r, int32_t answer, struct buf *out)
+static struct json begin_chunk(struct reply *r, int32_t answer, struct buf *out)
 {
     struct json j = {.out = out};
     sse_begin(out, NULL);

@@ -3,25 +3,34 @@
 #include "api/reply_common.h"
 #include "api/sse.h"
 
-void openai_begin(const struct reply *r, struct json *j, const char *prefix, const char *object)
+/* The same bytes for every chunk, so they are made once. */
+static void make_head(struct reply *r, const char *prefix, const char *object)
 {
+    struct json j = {.out = &r->head};
     struct buf id = {0};
     buf_printf(&id, "%s%s", prefix, r->facts.id);
-    json_begin_object(j);
-    json_key(j, "id");
-    json_put_string(j, buf_text(&id));
-    json_key(j, "object");
-    json_put_string(j, object);
-    json_key(j, "created");
-    json_int(j, r->facts.created);
-    json_key(j, "model");
-    json_put_string(j, r->facts.model);
-    json_key(j, "system_fingerprint");
-    json_put_string(j, r->facts.fingerprint);
-    json_key(j, "choices");
-    json_begin_array(j);
-    j->out->failed |= id.failed;
+    json_begin_object(&j);
+    json_key(&j, "id");
+    json_put_string(&j, buf_text(&id));
+    json_key(&j, "object");
+    json_put_string(&j, object);
+    json_key(&j, "created");
+    json_int(&j, r->facts.created);
+    json_key(&j, "model");
+    json_put_string(&j, r->facts.model);
+    json_key(&j, "system_fingerprint");
+    json_put_string(&j, r->facts.fingerprint);
+    json_key(&j, "choices");
+    json_begin_array(&j);
+    r->failed |= id.failed || r->head.failed;
     buf_deinit(&id);
+}
+
+void openai_begin(struct reply *r, struct json *j, const char *prefix, const char *object)
+{
+    if (r->head.length == 0) make_head(r, prefix, object);
+    buf_add(j->out, buf_text(&r->head), r->head.length);
+    j->need_comma = false;
 }
 
 void openai_end(const struct reply *r, struct json *j)

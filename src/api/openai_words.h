@@ -4,8 +4,9 @@
 
 #include "api/reply_form.h"
 
-/* The event up to "choices": [, for openai_end to close. `prefix` goes before the id. */
-void openai_begin(const struct reply *r, struct json *j, const char *prefix, const char *object);
+/* The event up to "choices": [, for openai_end to close. `prefix` goes before the id. All events of a
+ * reply are of one object. */
+void openai_begin(struct reply *r, struct json *j, const char *prefix, const char *object);
 /* Closes "choices". In a stream whose end will have a usage, every chunk says that it has none. */
 void openai_end(const struct reply *r, struct json *j);
 void openai_write_usage(const struct reply *r, struct json *j);

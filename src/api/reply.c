@@ -49,6 +49,7 @@ void reply_close(struct reply *r)
     if (!r) return;
     for (int32_t i = 0; r->answers && i < r->n_answers; i++) close_answer(&r->answers[i]);
     mem_free(r->answers);
+    buf_deinit(&r->head);
     mem_free(r);
 }
 

@@ -69,7 +69,8 @@ struct reply {
     int32_t n_answers;
     int32_t n_events; /* free for the form */
     int32_t open_item;
-    bool failed; /* memory is out */
+    struct buf head; /* free for the form: what it writes again and again */
+    bool failed;     /* memory is out */
 };
 
 extern const struct reply_form chat_form, completions_form, messages_form, responses_form,
