@@ -77,7 +77,8 @@ static void resume(struct connection *c)
     MHD_resume_connection(c->mhd);
 }
 
-/* From now on who closes has left: the library does not look while it waits or writes. */
+/* From now on who closes has left. The library does not look while it waits or writes, and waits
+ * for the rest of a body whose sender has closed its half. */
 static void expect_departure(struct connection *c)
 {
     if (!c->is_departure_watched) watch_departure(&c->server->watch, &c->watched);
@@ -332,6 +333,7 @@ static enum MHD_Result begin(struct connection *c, const char *method, const cha
         h->events.on_headers(h->events.user, &c->request);
     }
     watch_begin(&h->watch, &c->watched, c->has_body ? DEADLINE_BODY : DEADLINE_NONE);
+    if (c->has_body) expect_departure(c);
     if (c->is_gone) return MHD_NO;
     if (!c->response || !c->has_body) return MHD_YES; /* replies follow in one more call */
     /* A short body that is on its way is dropped, so that the connection can go on. Otherwise the
@@ -543,7 +545,7 @@ void exchange_noticed(struct connection *c, uint32_t events)
 {
     if (c->is_departure_watched) {
         if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) exchange_cut(c);
-    } else if (c->watched.deadline == DEADLINE_IDLE) {
+    } else if (!c->request.method) { /* of a request whose headers begin */
         watch_begin(&c->server->watch, &c->watched, DEADLINE_HEADERS);
     }
 }

@@ -329,13 +329,21 @@ def test_departed_clients_are_noticed_in_every_state(server):
     canary(server)
 
 
-def test_departures_in_the_middle_of_requests_leave_nothing(server):
-    for part in b"GET /ec", POST, POST + b"Content-Length: 100\r\n\r\nabc", CHUNKED + b"5\r\nhe":
-        for how in reset, lambda s: s.close(), lambda s: s.shutdown(1):
+def test_departures_in_the_middle_of_requests_are_noticed(server):
+    for part in b"", b"GET /ec", get(b"/echo")[:-2], POST, POST + b"Content-Length: 9\r\n\r\nabc", \
+            CHUNKED + b"5\r\nhe":
+        for how in reset, lambda s: s.close():
             with server.connect() as s:
                 s.sendall(part)
                 time.sleep(0.01)
                 how(s)
+        with server.connect() as s:
+            s.sendall(part)
+            time.sleep(0.05)
+            s.shutdown(socket.SHUT_WR)
+            began = time.monotonic()
+            expect(has_ended(s, 2), f"{part[-20:]}: the rest is still awaited")
+            expect(time.monotonic() - began < 1, f"{part[-20:]}: noticed late")
     canary(server)
 
 
