@@ -4,7 +4,9 @@
         browser.go("http://127.0.0.1:8080/")
         browser.find("#input").type("Hello", ENTER)
 """
+import atexit
 import base64
+import functools
 import http.client
 import json
 import os
@@ -40,7 +42,7 @@ class Element:
 
 
 class Browser:
-    def __init__(self, size=(1280, 800), is_dark=False, is_coarse=False):
+    def __init__(self, size=(1280, 800)):
         driver = shutil.which("chromedriver")
         chromium = shutil.which("chromium") or shutil.which("chromium-browser")
         if not driver or not chromium:
@@ -55,7 +57,6 @@ class Browser:
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                      "--no-first-run", "--force-device-scale-factor=1", "--hide-scrollbars",
                      f"--user-data-dir={self.folder.name}", f"--window-size={size[0]},{size[1]}"]
-        arguments += ["--blink-settings=preferredColorScheme=0"] if is_dark else []
         wanted = {"browserName": "chrome", "goog:loggingPrefs": {"browser": "ALL"},
                   "goog:chromeOptions": {"binary": chromium, "args": arguments}}
         self.session = None
@@ -146,3 +147,21 @@ class Browser:
     def screenshot(self, path):
         with open(path, "wb") as file:
             file.write(base64.b64decode(self.call("GET", "/screenshot")))
+
+
+@functools.cache
+def _only_browser():
+    browser = Browser()
+    atexit.register(browser.__exit__)
+    return browser
+
+
+def browser_at(url, size=(1280, 800)):
+    """The one browser of a script, at this page. What pages keep, they keep by their port, and each
+    server has another one: no test sees what one before it has left."""
+    browser = _only_browser()
+    browser.resize(*size)
+    browser.devtools("Emulation.setEmulatedMedia", features=[])
+    browser.log()
+    browser.go(url)
+    return browser

@@ -16,7 +16,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 import program
-from browser import BACKSPACE, CONTROL, ENTER, ESCAPE, SHIFT, TAB, Browser
+from browser import BACKSPACE, CONTROL, ENTER, ESCAPE, SHIFT, TAB, browser_at
 from mock import Mock, Step, policy, text
 from program import expect
 
@@ -26,9 +26,9 @@ ANSWER = ".assistant > .text"
 
 @contextlib.contextmanager
 def page(*scripts, key=None, **options):
-    """A fresh browser on the page; at the end it must have had nothing to complain about."""
-    with Mock(*scripts, key=key) as mock, Browser(**options) as browser:
-        browser.go(mock.url)
+    """The browser on a fresh page; at the end it must have had nothing to complain about."""
+    with Mock(*scripts, key=key) as mock:
+        browser = browser_at(mock.url, **options)
         if not key:
             browser.wait("document.querySelector('#model').textContent")
         yield browser, mock

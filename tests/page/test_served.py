@@ -14,7 +14,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 import program
-from browser import ENTER, Browser
+from browser import ENTER, browser_at
 from mock import FILES, PAGE, policy
 from program import expect
 from server import Server
@@ -27,10 +27,10 @@ SCHEMA = {"type": "object", "properties": {"name": {"enum": ["Ella", "Tom"]},
 
 
 @contextlib.contextmanager
-def page(*options, model="demo", key=None, **more):
+def page(*options, model="demo", key=None):
     """The page of a server of its own; the browser must have had nothing to complain about."""
-    with Server(model, *options) as server, Browser(**more) as browser:
-        browser.go(f"http://127.0.0.1:{server.port}/")
+    with Server(model, *options) as server:
+        browser = browser_at(f"http://127.0.0.1:{server.port}/")
         if not key:
             browser.wait("document.querySelector('#model').textContent")
         yield browser, server
