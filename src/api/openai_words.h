@@ -4,8 +4,8 @@
 
 #include "api/reply_form.h"
 
-/* The event up to "choices": [, for openai_end to close. `prefix` goes before the id. All events of a
- * reply are of one object. */
+/* The event up to "choices": [, for openai_end to close. `prefix` goes before the id. The events of
+ * a reply are all of one object. */
 void openai_begin(struct reply *r, struct json *j, const char *prefix, const char *object);
 /* Closes "choices". In a stream whose end will have a usage, every chunk says that it has none. */
 void openai_end(const struct reply *r, struct json *j);
