@@ -14,6 +14,7 @@
 #include "cli/size_text.h"
 #include "cli/terminal.h"
 #include "hub/check.h"
+#include "hub/record.h"
 
 struct found {
     char *name, *path;               /* owned */
@@ -21,6 +22,7 @@ struct found {
     time_t used;                     /* when it was last looked up or read */
     dev_t device;
     ino_t inode;
+    bool is_part;     /* of a download that is not finished */
     bool is_readable; /* `facts` hold; else `error` says why not */
     struct carat_file_facts facts;
     struct carat_error error;
@@ -112,10 +114,34 @@ static void add_downloaded(void *user, const char *name, const char *path, enum 
     if (!list->failed) add_path(list, name, strlen(name), path);
 }
 
+/* What an unfinished download says of itself. */
+static void describe_part(struct found *f)
+{
+    struct record record;
+    struct stat facts;
+    char have[SIZE_TEXT_MAX], size[SIZE_TEXT_MAX];
+    f->is_part = true;
+    f->sha256[0] = '\0';
+    bool is_there = record_read(f->path, &record) && stat(f->path, &facts) == 0;
+    err_set(&f->error, CARAT_EFORMAT, "unfinished: %s of %s; `carat pull %.300s` goes on",
+            size_text(is_there ? (uint64_t)facts.st_size : 0, have),
+            is_there && record.size ? size_text(record.size, size) : "a file", f->name);
+}
+
+static void add_part(void *user, const char *name, const char *path, enum store_kind kind)
+{
+    struct list *list = user;
+    size_t n = list->n;
+    add_downloaded(list, name, path, kind);
+    if (list->n > n && !list->failed) describe_part(&list->at[n]);
+}
+
 static bool add_store(void *user, const struct store *store)
 {
     struct list *list = user;
-    if (store_each(store, add_downloaded, list, NULL) == CARAT_EMEMORY) list->failed = true;
+    if (store_each(store, add_downloaded, list, NULL) == CARAT_EMEMORY ||
+        store_each_part(store, add_part, list, NULL) == CARAT_EMEMORY)
+        list->failed = true;
     return list->failed;
 }
 
@@ -152,7 +178,7 @@ static void print_line(const struct found *f)
         buf_printf(&line, "%-14s %11s %8d  ", f->facts.quantisation,
                    size_text(f->facts.file_bytes, size), f->facts.n_ctx_train);
     } else {
-        buf_printf(&line, "%-14s %11s %8s  ", "broken", "", "");
+        buf_printf(&line, "%-14s %11s %8s  ", f->is_part ? "unfinished" : "broken", "", "");
     }
     char day[16];
     struct tm local;
@@ -163,7 +189,8 @@ static void print_line(const struct found *f)
     if (file_problem(f)[0]) {
         buf_clear(&line);
         add_escaped(&line, file_problem(f), strlen(file_problem(f)), false);
-        out_printf("    %s: %s\n", f->is_readable ? "cannot run" : "broken", buf_text(&line));
+        const char *what = f->is_part ? "" : f->is_readable ? "cannot run: " : "broken: ";
+        out_printf("    %s%s\n", what, buf_text(&line));
     }
     buf_deinit(&line);
     buf_deinit(&name);
@@ -249,6 +276,7 @@ int command_ls(const struct options *o)
     for (size_t i = 0; i < list.n && status == CARAT_OK; i++) {
         struct found *f = &list.at[i];
         progress("looking at models", (int)i + 1, (int)list.n);
+        if (f->is_part) continue;
         f->is_readable = carat_file_facts(f->path, true, &f->facts, &f->error) == CARAT_OK;
     }
     progress_end();

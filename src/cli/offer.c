@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "cli/models.h"
@@ -14,6 +13,7 @@
 #include "cli/signals.h"
 #include "cli/size_text.h"
 #include "cli/terminal.h"
+#include "hub/download.h"
 
 /* A byte at a time, so that nothing of what follows is taken away from the command. */
 bool ask_yes(const char *form, ...)
@@ -35,35 +35,22 @@ bool ask_yes(const char *form, ...)
     return strcasecmp(line, "y") == 0 || strcasecmp(line, "yes") == 0;
 }
 
-/* Free bytes where the first file goes, or the nearest folder above it. */
-static uint64_t free_bytes(const struct pulling *p)
-{
-    struct buf path = {0};
-    struct statvfs facts;
-    buf_add_text(&path, buf_text(&p->folder));
-    bool is_found = false;
-    while (!is_found && path.length > 1) {
-        is_found = statvfs(buf_text(&path), &facts) == 0;
-        char *slash = strrchr(path.data, '/');
-        path.length = slash && slash > path.data ? (size_t)(slash - path.data) : 1;
-        path.data[path.length] = '\0';
-    }
-    buf_deinit(&path);
-    return is_found ? (uint64_t)facts.f_bavail * facts.f_frsize : 0;
-}
-
 static bool wants_it(const struct pulling *p)
 {
-    struct buf name = {0};
+    struct buf name = {0}, path = {0}, folder = {0};
     hub_name_add(&p->pull.name, &name);
+    pull_add_path(&p->pull, 0, &path);
+    uint64_t free_bytes = download_room(buf_text(&path), &folder);
     char size[SIZE_TEXT_MAX], room[SIZE_TEXT_MAX];
     uint64_t bytes = hub_files_bytes(&p->pull.files);
     bool has_part = pull_bytes_left(&p->pull) < bytes;
     bool is_wanted = ask_yes("%s is not on this machine. Download it? %s%s, %s are free in %s",
                              buf_text(&name), bytes ? size_text(bytes, size) : "unknown size",
-                             has_part ? " (a part is there)" : "", size_text(free_bytes(p), room),
+                             has_part ? " (a part is there)" : "", size_text(free_bytes, room),
                              buf_text(&p->folder));
     buf_deinit(&name);
+    buf_deinit(&path);
+    buf_deinit(&folder);
     return is_wanted;
 }
 

@@ -36,30 +36,33 @@ static int read_name(const struct options *o, struct hub_name *name, struct cara
 }
 
 struct look_up {
-    const struct pull *pull;
+    const struct pulling *pulling;
     struct buf *path;
 };
 
-/* Whether Hugging Face's cache or ollama's store has exactly what is wanted. */
+/* Whether a store has exactly what is wanted, other than the one that is to be filled. */
 static bool has_it(void *user, const struct store *store)
 {
     struct look_up *l = user;
+    const struct pull *pull = &l->pulling->pull;
     char sum[HUB_SHA256_HEX + 1];
-    if (store->kind == STORE_OWN || !store_find(store, &l->pull->name, l->path)) return false;
+    if (strcmp(store->folder, buf_text(&l->pulling->folder)) == 0) return false;
+    if (!store_find(store, &pull->name, l->path)) return false;
     check_expected(buf_text(l->path), sum);
-    bool is_it = sum[0] && strcmp(sum, l->pull->files.at[0].sha256) == 0;
+    bool is_it = sum[0] && strcmp(sum, pull->files.at[0].sha256) == 0;
     if (!is_it) buf_clear(l->path);
     return is_it;
 }
 
-/* A model that another program has loaded is not loaded again, unless a folder is named. */
+/* A model that another program has loaded, or that is in another folder of models, is not loaded
+ * again, unless a folder is named. */
 static int load(const struct options *o, struct pulling *p, struct buf *path,
                 struct carat_error *err)
 {
-    struct look_up l = {&p->pull, path};
-    bool is_elsewhere = !opt_is_set(o, OPT_DIR) && models_each_store("", has_it, &l);
-    if (is_elsewhere) {
-        note("another program has loaded it already; --dir makes a copy");
+    struct look_up l = {p, path};
+    bool takes_any = !opt_is_set(o, OPT_DIR) && !opt_is_set(o, OPT_VERIFY);
+    if (takes_any && models_each_store("", has_it, &l)) {
+        note("it is here already; --dir makes a copy");
         return CARAT_OK;
     }
     return pulling_run(p, opt_is_set(o, OPT_VERIFY), path, err);

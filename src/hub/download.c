@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/mem.h"
 #include "hub/lock.h"
 #include "hub/sha256.h"
@@ -47,25 +48,37 @@ static double gib(uint64_t bytes)
     return (double)bytes / (1 << 30);
 }
 
-int download_check_room(const char *path, uint64_t bytes, struct carat_error *err)
+uint64_t download_room(const char *path, struct buf *folder)
 {
     struct statvfs facts;
-    struct buf folder = {0};
-    buf_add_text(&folder, path);
+    buf_clear(folder);
+    buf_add_text(folder, path);
     bool is_found = false;
-    while (!is_found && folder.length > 0 && !folder.failed) {
-        char *slash = memrchr(folder.data, '/', folder.length);
-        folder.length = slash ? (size_t)(slash - folder.data) : 0;
-        folder.data[folder.length] = '\0';
-        is_found = statvfs(folder.length ? folder.data : slash ? "/" : ".", &facts) == 0;
+    for (bool is_last = false; !is_found && !is_last && folder->data && !folder->failed;) {
+        char *slash = memrchr(folder->data, '/', folder->length);
+        is_last = !slash || slash == folder->data;
+        if (is_last) {
+            buf_clear(folder);
+            buf_add_text(folder, slash ? "/" : ".");
+        } else {
+            folder->length = (size_t)(slash - folder->data);
+            folder->data[folder->length] = '\0';
+        }
+        is_found = statvfs(buf_text(folder), &facts) == 0;
     }
+    return is_found ? (uint64_t)facts.f_bavail * facts.f_frsize : BYTES_MAX;
+}
+
+int download_check_room(const char *path, uint64_t bytes, struct carat_error *err)
+{
+    struct buf folder = {0};
+    uint64_t room = download_room(path, &folder);
     int status = CARAT_OK;
-    uint64_t room = is_found ? (uint64_t)facts.f_bavail * facts.f_frsize : 0;
-    if (is_found && room < bytes) {
+    if (room < bytes) {
         status =
             err_set(err, CARAT_EIO,
                     "%.200s: %.2f GiB are free, %.2f GiB needed (%" PRIu64 " of %" PRIu64 " bytes)",
-                    folder.length ? folder.data : "/", gib(room), gib(bytes), room, bytes);
+                    buf_text(&folder), gib(room), gib(bytes), room, bytes);
         err_hint(err, "free space, or choose another folder with --dir");
     }
     buf_deinit(&folder);

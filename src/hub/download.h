@@ -21,6 +21,10 @@ int download_file(struct fetch *f, const struct download *what, const struct hub
 /* Bytes that are still to be loaded, as far as the disk shows; the record's size must be known. */
 uint64_t download_left(const struct download *what);
 
+/* Free bytes in the folder of `path`, or the nearest one above it that is there; its name goes to
+ * *folder. Nothing is known: BYTES_MAX. */
+uint64_t download_room(const char *path, struct buf *folder);
+
 /* CARAT_EIO: the folder of `path`, or the nearest one there is, has no room for so many bytes. */
 int download_check_room(const char *path, uint64_t bytes, struct carat_error *err);
 

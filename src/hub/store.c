@@ -336,3 +336,27 @@ int store_each(const struct store *store, store_fn visit, void *user, struct car
     buf_deinit(&folder);
     return status;
 }
+
+int store_each_part(const struct store *store, store_fn visit, void *user, struct carat_error *err)
+{
+    static const char *const kinds[] = {"hf", "ollama", "url"};
+    int status = CARAT_OK;
+    for (size_t i = 0; i < 3 && store->kind == STORE_OWN && status == CARAT_OK; i++) {
+        struct hub_files files = {0};
+        struct buf path = {0};
+        struct record record;
+        buf_printf(&path, "%s/%s", store->folder, kinds[i]);
+        size_t length = path.length;
+        status = walk_files(buf_text(&path), ".gguf.part", &files, err);
+        for (size_t k = 0; k < files.n && !path.failed && status == CARAT_OK; k++) {
+            path.length = length;
+            buf_printf(&path, "/%s", files.at[k].path);
+            bool is_ours = !path.failed && record_read(buf_text(&path), &record);
+            if (is_ours) visit(user, record.source, buf_text(&path), store->kind);
+        }
+        if (path.failed) status = err_no_memory(err, "path", length);
+        hub_files_free(&files);
+        buf_deinit(&path);
+    }
+    return status;
+}

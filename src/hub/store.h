@@ -38,4 +38,8 @@ bool store_find(const struct store *store, const struct hub_name *name, struct b
 typedef void (*store_fn)(void *user, const char *name, const char *path, enum store_kind kind);
 int store_each(const struct store *store, store_fn visit, void *user, struct carat_error *err);
 
+/* The same with each unfinished download of carat's own store: `name` is what was asked for, `path`
+ * that of the part. */
+int store_each_part(const struct store *store, store_fn visit, void *user, struct carat_error *err);
+
 #endif

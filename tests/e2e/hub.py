@@ -195,7 +195,8 @@ class Server(http.server.ThreadingHTTPServer):
 class Hub:
     """`with Hub() as hub:` - the address is hub.endpoint."""
 
-    def __init__(self):
+    def __init__(self, tls=None):
+        """`tls`: an ssl.SSLContext for both servers."""
         self.lock, self.stop = threading.Lock(), threading.Event()
         self.files, self.requests, self.overrides, self.cuts = {}, [], [], []
         self.commit, self.token, self.redirect_to, self.fault = COMMIT, "", "", ""
@@ -204,9 +205,13 @@ class Hub:
         for role in ("registry", "cdn"):
             server = Server(("127.0.0.1", 0), Handler)
             server.hub, server.role = self, role
+            if tls:
+                server.socket = tls.wrap_socket(server.socket, server_side=True)
             self.servers.append(server)
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        self.endpoint, self.cdn = (f"http://127.0.0.1:{s.server_address[1]}" for s in self.servers)
+        scheme = "https" if tls else "http"
+        self.endpoint, self.cdn = (f"{scheme}://127.0.0.1:{s.server_address[1]}"
+                                   for s in self.servers)
 
     def __enter__(self):
         return self

@@ -12,6 +12,7 @@ import random
 import resource
 import shutil
 import signal
+import ssl
 import subprocess
 import tempfile
 import time
@@ -28,14 +29,14 @@ NAME = "gemma-tiny-Q4_K_M.gguf"
 class Place:
     """A stand-in, an empty home folder, and the program between them."""
 
-    def __init__(self):
+    def __init__(self, tls=None):
         missing = [name for name in ("jansson", "gnutls", "libcurl") if name not in libraries()]
         if missing:
             raise Skip(f"built without {', '.join(missing)}")
         self.folder = tempfile.TemporaryDirectory()
         self.home = pathlib.Path(self.folder.name)
         self.store = self.home / ".local/share/carat/models"
-        self.hub = hub.Hub()
+        self.hub = hub.Hub(tls)
 
     def __enter__(self):
         return self
@@ -45,8 +46,8 @@ class Place:
         self.folder.cleanup()
 
     def env(self, **more):
-        kept = {k: v for k, v in environment().items() if not k.lower().endswith("_proxy")
-                and not k.startswith(("HF_", "HUGGINGFACE_", "XDG_", "OLLAMA_"))}
+        kept = {k: v for k, v in environment().items() if not k.lower().endswith("_proxy") and
+                not k.startswith(("HF_", "HUGGINGFACE_", "XDG_", "OLLAMA_", "SSL_", "CURL_"))}
         return {**kept, "HOME": str(self.home), "HF_ENDPOINT": self.hub.endpoint, **more}
 
     def run(self, *arguments, **more):
@@ -420,6 +421,32 @@ def test_the_token_goes_to_its_registry_alone_and_is_never_shown():
         expect("lines" not in done.stderr.decode(), "a token is shown")
 
 
+def test_certificates_are_checked():
+    with tempfile.TemporaryDirectory() as folder:
+        key, cert = f"{folder}/key.pem", f"{folder}/cert.pem"
+        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                   "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-keyout", key, "-out",
+                   cert, "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+        try:
+            subprocess.run(command, check=True, capture_output=True)
+        except OSError as error:
+            raise Skip("openssl makes the certificate, and it is not here") from error
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(cert, key)
+        with Place(context) as place:
+            file = place.hub.add(NAME)
+            done = place.pull("hf:u/r", "-q", "--retries", "0", env={"HF_TOKEN": SECRET})
+            expect_error(done, 6, "certificate")
+            expect(not place.hub.requests, "the server was asked all the same")
+            for variable in ("SSL_CERT_FILE", "CURL_CA_BUNDLE"):
+                expect_status(place.pull("hf:u/r", env={variable: cert}), 0)
+            place.expect_whole(file)
+            place.hub.redirect_to = place.hub.cdn.replace("https:", "http:") + "/x"
+            place.hub.add("m-Q8_0.gguf", 5000)
+            done = place.pull("hf:u/r:Q8_0", "-q", env={"SSL_CERT_FILE": cert})
+            expect_error(done, 6, "a redirect leads to", "not https")
+
+
 def tree_entry(**more):
     return {"type": "file", "path": NAME, "size": 5, "lfs": {"oid": "0" * 64, "size": 5}, **more}
 
@@ -638,6 +665,21 @@ def test_a_model_runs_by_its_name():
         expect_status(done, 0)
 
 
+def test_a_model_in_another_folder_is_not_loaded_again():
+    with Place() as place:
+        place.hub.add(NAME)
+        other = place.home / "other"
+        expect_status(place.pull("hf:u/r", "--dir", other), 0)
+        done = place.pull("hf:u/r", env={"CARAT_MODELS": str(other)})
+        expect_status(done, 0)
+        expect(done.stdout.decode().startswith(f"{other}/hf/u/r/"), done.stdout.decode())
+        expect(len(place.hub.asked("cdn")) == 1, "it is loaded again")
+        place.hub.add(NAME, 300_000, 2)
+        place.hub.commit = "f" * 40
+        expect_status(place.pull("hf:u/r", env={"CARAT_MODELS": str(other)}), 0)
+        place.expect_whole(place.hub.files[NAME], place.path(version="f" * 12))
+
+
 # ---- Asking ----------------------------------------------------------------------------------
 
 def terminal(place, *arguments):
@@ -766,6 +808,13 @@ def test_ls_lists_what_was_loaded():
         for word in (hashlib.sha256(data).hexdigest()[:12], "Q8_0", "MiB", time.strftime("%Y")):
             expect(word in line, line)
         expect(len(done.stdout.splitlines()) == 2, done.stdout.decode())
+        place.hub.add(NAME)
+        place.kill_at(200_000)
+        done = place.run("ls")
+        expect(b"unfinished: 0.2 MiB of 0.3 MiB; `carat pull hf:u/r` goes on" in done.stdout,
+               done.stdout.decode())
+        row = [r for r in json.loads(place.run("ls", "--json").stdout) if r["name"] == "hf:u/r"][0]
+        expect(row["broken"] and "unfinished" in row["problem"], str(row))
         expect_status(place.run("show", "hf:u/r:Q8_0",
                                 env={"CARAT_MODELS": str(place.home / "dir")}), 0)
 
