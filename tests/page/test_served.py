@@ -11,12 +11,14 @@ import json
 import pathlib
 import re
 import sys
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 import program
 from browser import ENTER, browser_at
 from mock import FILES, PAGE, policy
-from program import expect
+import server as servers
+from program import PROGRAM, Skip, expect
 from server import Server
 
 ANSWER = ".assistant > .text"
@@ -115,6 +117,39 @@ def test_a_schema_that_the_server_refuses_is_explained():
         browser.wait("document.querySelector('.failure')")
         expect("type" in browser.text(".failure p"), browser.text(".failure p"))
         browser.log()  # it has noted the status 400
+
+
+# What the model is made to say: a member of the request that only carat_scripted has.
+SCRIPT = """const ids = arguments[0], send = window.fetch;
+    window.fetch = (path, options) => send(path, options?.body ? { ...options, body: JSON.stringify(
+        { ...JSON.parse(options.body), x_carat_script: ids, x_carat_delay: 5 }) } : options);"""
+SPEECH = ("<|channel>thought\nI need the <b>weather</b>.\n<channel|>I look.<|tool_call>"
+          'call:weather{city:<|"|>Oslo<|"|>,days:2}<tool_call|><|tool_response>')
+
+
+def test_a_thought_and_a_call_of_the_model_are_shown_apart():
+    program_with_scripts = pathlib.Path(PROGRAM).parent / "tests/carat_scripted"
+    if not program_with_scripts.exists():
+        raise Skip("carat_scripted is not built")
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": {
+        "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+        "required": ["city", "days"]}}}]
+    with unittest.mock.patch.object(servers, "PROGRAM", str(program_with_scripts)), \
+            page() as (browser, server):
+        ids = server.ask("POST", "/tokenize", {"content": SPEECH, "parse_special": True})[2]
+        browser.run(SCRIPT, ids["tokens"])
+        browser.run("const field = document.querySelector('#tools'); field.value = arguments[0];"
+                    "field.dispatchEvent(new Event('input', {bubbles: true}));"
+                    "document.querySelector('.choice label:nth-child(2)').click()",
+                    json.dumps(tools))
+        say(browser, "Is it raining in Oslo?")
+        expect(browser.text(ANSWER) == "I look.", browser.text(ANSWER))
+        browser.find("summary").click()
+        expect(browser.text(".thought .text") == "I need the <b>weather</b>.",
+               browser.text(".thought .text"))
+        expect(json.loads(browser.text(".call pre")) == {"city": "Oslo", "days": 2},
+               browser.text(".call"))
+        expect("<|" not in browser.text("#log") and "|>" not in browser.text("#log"), "raw marks")
 
 
 def test_stop_frees_the_sequence():
