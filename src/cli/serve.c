@@ -17,7 +17,6 @@
 struct serving {
     const struct options *o;
     struct session session;
-    struct carat_engine_options engine; /* the first */
     struct engines engines;
     struct server_options server;
     struct buf alias, build, url;
@@ -39,16 +38,18 @@ static void name_model(struct serving *v)
     buf_add(&v->alias, name, n);
 }
 
-/* As many sequences as are asked for; else four if they fit. */
+/* As many sequences of each engine as are asked for; else four if they fit. */
 static void choose_sequences(struct serving *v)
 {
     enum { USUAL = 4 };
     struct carat_memory memory;
-    v->engine.n_seq = (int32_t)opt_int(v->o, OPT_PARALLEL);
-    if (v->engine.n_seq > 0) return;
-    v->engine.n_seq = USUAL;
-    if (carat_memory_estimate(v->session.model, &v->engine, &memory, NULL) != CARAT_OK)
-        v->engine.n_seq = 1;
+    int32_t asked = (int32_t)opt_int(v->o, OPT_PARALLEL);
+    for (size_t i = 0; i < v->engines.n; i++) {
+        struct carat_engine_options *e = &v->engines.all[i];
+        e->n_seq = asked > 0 ? asked : USUAL;
+        if (asked > 0) continue;
+        if (carat_memory_estimate(v->session.model, e, &memory, NULL) != CARAT_OK) e->n_seq = 1;
+    }
 }
 
 static int read_sampling(struct serving *v, struct carat_error *err)
@@ -135,10 +136,10 @@ static int read_options(struct serving *v, struct carat_error *err)
     struct server_options *s = &v->server;
     name_model(v);
     buf_printf(&v->build, "carat-%s-%s", CARAT_VERSION, version_commit());
-    v->engine = engine_options(o);
+    struct carat_engine_options engine = engine_options(o);
+    session_tell(&v->session, &engine);
+    TRY(engines_read(&v->engines, o, &engine, err));
     choose_sequences(v);
-    session_tell(&v->session, &v->engine);
-    TRY(engines_read(&v->engines, o, &v->engine, err));
     *s = (struct server_options){
         .model = v->session.model,
         .alias = buf_text(&v->alias),
