@@ -1015,14 +1015,16 @@ function showState() {
     $("title").textContent = current.title;
     document.title = `${current.title} · carat`;
     listChats();
-    showButtons();
+    showField();
 }
 
-function showButtons() {
+function showField() {
     const isRunning = running.has(current.id);
     $("send").hidden = isRunning;
     $("stop").hidden = !isRunning;
     $("send").disabled = !$("input").value.trim();
+    // Where CSS cannot yet fit the field to its text.
+    $("input").rows = Math.min(10, $("input").value.split("\n").length);
 }
 
 const THEMES = { system: ["half", "as the system"], light: ["sun", "light"],
@@ -1088,7 +1090,7 @@ function listen() {
     const on = (id, event, action) => $(id).addEventListener(event, action);
     on("send", "click", () => { send(); $("input").focus(); });
     on("stop", "click", () => { stop(current); $("input").focus(); });
-    on("input", "input", showButtons);
+    on("input", "input", showField);
     on("input", "keydown", (event) => {
         if (!isSend(event)) return;
         event.preventDefault();
