@@ -13,6 +13,7 @@
 #include "cli/size_text.h"
 #include "cli/terminal.h"
 #include "hub/choose.h"
+#include "hub/lock.h"
 #include "hub/walk.h"
 
 struct removal {
@@ -41,7 +42,11 @@ static void add_file(struct removal *r, const char *path, const char *ending)
 
 static void add_model_file(struct removal *r, const char *path)
 {
-    static const char *const endings[] = {"", ".json", ".part", ".part.json", ".bad", ".lock"};
+    static const char *const endings[] = {"",          ".json", ".part", ".part.json",
+                                          ".json.new", ".bad",  ".lock", ".part.json.new"};
+    if (lock_owner(path) >= 0 && r->status == CARAT_OK)
+        r->status = err_set(r->err, CARAT_EBUSY, "%.300s: process %ld is loading it", path,
+                            lock_owner(path));
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) add_file(r, path, endings[i]);
 }
 

@@ -370,6 +370,14 @@ static void flush_folder(const char *path)
     buf_deinit(&folder);
 }
 
+/* Whether the part is still what has its name: somebody may have removed it. */
+static bool has_name(const struct loading *l)
+{
+    struct stat open_file, named;
+    return fstat(l->fd, &open_file) == 0 && stat(buf_text(&l->part), &named) == 0 &&
+           open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
+}
+
 /* The record is there before the file has its name, so that no file is without one. */
 static int finish(struct loading *l, struct carat_error *err)
 {
@@ -387,6 +395,9 @@ static int finish(struct loading *l, struct carat_error *err)
     struct tm utc;
     strftime(record.date, sizeof record.date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     if (fsync(l->fd) != 0) return io_failed(buf_text(&l->part), "cannot be written", err);
+    if (!has_name(l))
+        return err_set(err, CARAT_EIO, "%.300s: was removed while it was loaded",
+                       buf_text(&l->part));
     TRY(record_write(l->what->path, &record, err));
     if (rename(buf_text(&l->part), l->what->path) != 0)
         return io_failed(l->what->path, "cannot be renamed to", err);

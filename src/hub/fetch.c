@@ -89,10 +89,8 @@ static size_t on_header(char *line, size_t size, size_t count, void *user)
         const char *at = value;
         t->head.has_length = read_number(&at, &t->head.length) && *at == '\0';
     }
-    if (header_is(line, n, "content-range", value, 128)) {
+    if (header_is(line, n, "content-range", value, 128))
         t->head.has_range = read_range(value, &t->head);
-        t->head.is_range_wrong = !t->head.has_range;
-    }
     return n;
 }
 

@@ -32,7 +32,6 @@ struct fetch_head { /* of the last response */
     uint64_t length;             /* of the body */
     uint64_t first, last, total; /* of the range; total is 0 where it says "*" */
     int retry_after_s;
-    bool is_range_wrong; /* there is a Content-Range that cannot be read */
 };
 
 struct fetch; /* one thread at a time */

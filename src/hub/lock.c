@@ -17,11 +17,18 @@ static bool has_name(const struct lock *lock)
            open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
 }
 
-static void say_owner(const struct lock *lock, const struct hub_watch *watch)
+/* What the lock's file says; 0: nothing. */
+static long read_owner(int fd)
 {
     char text[24] = "";
-    ssize_t n = pread(lock->fd, text, sizeof text - 1, 0);
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
     long owner = n > 0 ? strtol(text, NULL, 10) : 0;
+    return owner > 0 ? owner : 0;
+}
+
+static void say_owner(const struct lock *lock, const struct hub_watch *watch)
+{
+    long owner = read_owner(lock->fd);
     if (owner > 0)
         watch_say(watch, "process %ld is loading the same file; waiting for it", owner);
     else
@@ -74,4 +81,17 @@ void lock_give(struct lock *lock)
     }
     buf_deinit(&lock->path);
     lock->fd = -1;
+}
+
+long lock_owner(const char *path)
+{
+    struct buf name = {0};
+    buf_printf(&name, "%s.lock", path);
+    int fd = name.failed ? -1 : open(buf_text(&name), O_RDWR | O_CLOEXEC);
+    long owner = -1;
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        owner = read_owner(fd);
+    if (fd >= 0) close(fd);
+    buf_deinit(&name);
+    return owner;
 }

@@ -17,4 +17,7 @@ int lock_take(struct lock *lock, const char *path, const struct hub_watch *watch
               struct carat_error *err);
 void lock_give(struct lock *lock); /* also after lock_take has failed */
 
+/* Whether a process has the lock of `path` now: its number, 0 if unknown, or -1 if nobody has. */
+long lock_owner(const char *path);
+
 #endif

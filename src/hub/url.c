@@ -8,7 +8,7 @@ static bool is_plain(const char *text)
     size_t n = strlen(text);
     if (n == 0 || n > URL_MAX) return false;
     for (; *text; text++)
-        if (*text <= ' ' || *text > '~' || strchr("\"<>\\^`{|}", *text)) return false;
+        if (*text <= ' ' || *text > '~') return false;
     return true;
 }
 

@@ -279,6 +279,8 @@ def test_ctrl_c_keeps_the_part_and_says_how_to_go_on():
         place.hub.cuts, place.hub.fault = [200_000], "stalls"
         process = place.start("pull", "hf:u/r")
         place.wait_for_part(200_000)
+        done = place.run("rm", "--yes", "hf:u/r")
+        expect_error(done, 1, f"process {process.pid} is loading it")
         process.send_signal(signal.SIGINT)
         text = process.communicate(timeout=program.LIMIT)[1].decode()
         expect(process.returncode == 130, f"{process.returncode}: {text}")
@@ -302,6 +304,23 @@ def test_killed_at_random_moments_no_wrong_file_ever_has_the_name():
                 expect(place.path().read_bytes() == file.data, "a wrong file has the name")
                 shutil.rmtree(place.store)
         place.hub.pause = 0
+        expect_status(place.pull("hf:u/r"), 0)
+        place.expect_whole(file)
+
+
+def test_a_part_that_is_removed_meanwhile_leaves_no_file():
+    with Place() as place:
+        file = place.hub.add(NAME, 1_000_000)
+        place.hub.pause = 0.02
+        process = place.start("pull", "hf:u/r", "-q")
+        place.wait_for_part(200_000)
+        place.part().rename(place.home / "moved")
+        place.part().write_bytes(b"GGUF, but of somebody else")
+        text = process.communicate(timeout=program.LIMIT)[1].decode()
+        expect(process.returncode == 1 and "was removed" in text, text)
+        expect(not place.path().exists(), "somebody else's part has the name")
+        place.hub.pause = 0
+        expect_status(place.pull("hf:u/r"), 8)  # the part had other bytes at its beginning
         expect_status(place.pull("hf:u/r"), 0)
         place.expect_whole(file)
 
