@@ -35,6 +35,7 @@ struct case_ {
     enum api api;
     struct buf out;
     struct told said[ANSWERS_MAX], heard[ANSWERS_MAX];
+    size_t ids_said, ids_heard;
 };
 
 /* ---- Giving parts ----------------------------------------------------------------------- */
@@ -105,6 +106,15 @@ static void give_token(struct case_ *c, int32_t answer)
     reply_token(c->r, answer, &token, &c->out);
 }
 
+/* A token that is told by its id, with or without text. */
+static void give_id(struct case_ *c, int32_t answer)
+{
+    reply_id(c->r, answer, next_byte(&c->in), &c->out);
+    c->ids_said++;
+    if (next_byte(&c->in) % 2) give_part(c, answer);
+    reply_ids_end(c->r, answer, &c->out);
+}
+
 static void give_all(struct case_ *c, int32_t n)
 {
     reply_begin(c->r, &c->out);
@@ -116,6 +126,7 @@ static void give_all(struct case_ *c, int32_t n)
         case 1: reply_ping(c->r, &c->out); break;
         case 2: reply_progress(c->r, answer, 1, 3, 0, &c->out); break;
         case 3: reply_usage_now(c->r, answer, &usage); break;
+        case 4: give_id(c, answer); break;
         default: give_part(c, answer);
         }
     }
@@ -140,6 +151,8 @@ static void hear_choice(struct case_ *c, const struct carat_value *choice)
     struct told *heard = &c->heard[json_member(choice, "index")->as.integer];
     const struct carat_value *delta = json_member(choice, "delta");
     if (delta->kind == CARAT_NULL) delta = json_member(choice, "message");
+    const struct carat_value *ids = json_member(choice, "token_ids");
+    if (ids->kind == CARAT_ARRAY) c->ids_heard += ids->as.array.count;
     hear_text(&heard->text, json_member(choice, "text"));
     hear_text(&heard->text, json_member(delta, "content"));
     hear_text(&heard->thought, json_member(delta, "reasoning_content"));
@@ -294,6 +307,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         ask.prompts = &prompt;
         ask.n_prompts = 1;
         ask.wants_echo = flags & 32;
+        ask.wants_ids = flags & 64;
     }
     struct ask_tool custom = {.shown = "f", .name = "f", .space = "s", .is_custom = true};
     if (ask.api > API_COMPLETIONS) ask.n = n = 1;
