@@ -284,6 +284,10 @@ int main(int argc, char **argv)
         if (fail_after >= 0) (void)mem_fail_after(fail_after);
         status = http_run(server, &err);
     }
+    (void)signal(SIGTERM, SIG_IGN); /* a handler must not find the server gone */
+    (void)signal(SIGINT, SIG_IGN);
+    (void)signal(SIGHUP, SIG_IGN);
+    (void)signal(SIGUSR1, SIG_IGN);
     http_close(server);
     if (status != CARAT_OK) (void)printf("failed %d %s (%s)\n", status, err.message, err.hint);
     return carat_exit_status((enum carat_status)status);

@@ -514,7 +514,9 @@ def test_ten_thousand_idle_connections_take_little_memory(_):
                 Reply(s)
             canary(server)
             taken = (server.memory() - before) / 1e6
-            expect(taken < 200, f"{taken:.0f} MB")
+            with open(harness.PROGRAM, "rb") as program:  # sanitizers keep what was freed
+                most = 400 if b"__asan_init" in program.read() else 200
+            expect(taken < most, f"{taken:.0f} MB")
             began = time.monotonic()
             with server.connect() as s:
                 s.sendall(get(b"/stream?n=100&ms=10"))
