@@ -26,6 +26,7 @@ static const struct {
     {500, "server_error", "api_error", NULL},
     {501, "not_supported", "invalid_request_error", "not_supported"},
     {503, "unavailable_error", "overloaded_error", NULL},
+    {504, "timeout_error", "timeout_error", "timeout"},
 };
 
 enum api_family api_family(enum api api)

@@ -82,7 +82,9 @@ void answering_fail(struct service *s, struct call *c, const struct api_error *e
     buf_clear(&s->out);
     reply_fail(c->reply, error, &s->out);
     send_out(s, c);
-    http_end(c->q, false);
+    /* The event says what happened. If the connection were cut as well, clients would throw away
+     * what they have not read yet, the event with it. */
+    http_end(c->q, true);
 }
 
 /* An answer that an engine gave up. */

@@ -69,11 +69,12 @@ def long_demo(folder):
     return path
 
 
-def start(program, model, folder):
+def start(program, model, folder, *options):
     """The server and its address, once it is ready."""
     log = folder / "server.log"
     with open(log, "w", encoding="utf-8") as out:
-        server = subprocess.Popen([program, "serve", str(model), "--port", "0", "-c", str(CONTEXT)],
+        server = subprocess.Popen([program, "serve", str(model), "--port", "0", "-c", str(CONTEXT),
+                                   *options],
                                   stdout=out, stderr=out, cwd=str(ROOT))
     for _ in range(1200):
         found = re.search(r"http://127\.0\.0\.1:\d+", log.read_text(encoding="utf-8"))
@@ -105,21 +106,29 @@ def stop(server):
         sys.exit("the server did not end on SIGTERM")
 
 
-def main():
-    program, folder, words = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), sys.argv[3:]
-    install(folder)
-    scripts = [s.name for s in sorted(folder.glob("*.test.mjs"))
-               if not words or any(w in s.name for w in words)]
-    server, url = start(program, long_demo(folder), folder)
+def run_script(program, folder, model, script):
+    """Its exit status. A first line "// serve: OPTIONS" is for its server."""
+    first = (folder / script).read_text(encoding="utf-8").split("\n", 1)[0]
+    options = first.removeprefix("// serve: ").split() if first.startswith("// serve: ") else []
+    server, url = start(program, model, folder, *options)
     try:
-        done = subprocess.run(["node", "--test", "--test-concurrency=1", "--test-timeout=400000",
-                               "--test-reporter=spec", *scripts], cwd=folder, timeout=900,
+        done = subprocess.run(["node", "--test", "--test-timeout=400000", "--test-reporter=spec",
+                               script], cwd=folder, timeout=900,
                               env={"PATH": os.environ["PATH"], "CARAT_URL": url})
     finally:
         status = stop(server)
     if done.returncode == 0 and status != 0:
         sys.exit(f"the server ended with {status}")
-    sys.exit(done.returncode)
+    return done.returncode
+
+
+def main():
+    program, folder, words = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), sys.argv[3:]
+    install(folder)
+    model = long_demo(folder)
+    scripts = [s.name for s in sorted(folder.glob("*.test.mjs"))
+               if not words or any(w in s.name for w in words)]
+    sys.exit(max(run_script(program, folder, model, script) for script in scripts))
 
 
 if __name__ == "__main__":
