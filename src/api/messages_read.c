@@ -3,65 +3,20 @@
 #include <string.h>
 
 #include "api/ask_readers.h"
-#include "api/place.h"
+#include "api/translation.h"
 #include "api/root.h"
-#include "api/tree.h"
-#include "api/turns.h"
 #include "base/status.h"
 #include "json/json_fields.h"
 
-enum { MAX_TOKENS = 4096, NAME_BYTES_MAX = 256 };
+enum { MAX_TOKENS = 4096 };
 
-struct reader {
-    struct ask *ask;
-    struct place body;
-    const struct ask_limits *limits;
-    struct tree tree;
-    struct tree_object root;
-    struct turns turns;
-    struct carat_error *err;
-};
+static const struct translation_type text_only[] = {{"text", "text"}, {NULL, NULL}};
 
-static int refuse_type(struct reader *r, const struct place *type)
-{
-    if (type->value->kind != CARAT_STRING) return place_wrong(type, "a string", r->err);
-    return place_refuse(type, "carat reads text only", r->err);
-}
-
-/* ---- Texts ------------------------------------------------------------------------------ */
-
-static int read_text(struct reader *r, const struct place *block, struct carat_value *out)
-{
-    struct place text = place_member(block, "text");
-    TRY(place_expect(&text, CARAT_STRING, r->err));
-    *out = *text.value;
-    return CARAT_OK;
-}
-
-/* A string, or an array of blocks of text. */
-static int read_texts(struct reader *r, const struct place *content, struct tree_array *parts)
-{
-    if (content->value->kind == CARAT_STRING) {
-        tree_push(&r->tree, parts, turns_part(&r->tree, *content->value));
-        return CARAT_OK;
-    }
-    if (content->value->kind != CARAT_ARRAY)
-        return place_wrong(content, "a string or an array", r->err);
-    for (size_t i = 0; i < content->value->as.array.count; i++) {
-        struct place block = place_item(content, i);
-        TRY(place_expect(&block, CARAT_OBJECT, r->err));
-        struct place type = place_member(&block, "type");
-        struct carat_value text;
-        if (!json_text_is(type.value, "text")) return refuse_type(r, &type);
-        TRY(read_text(r, &block, &text));
-        tree_push(&r->tree, parts, turns_part(&r->tree, text));
-    }
-    return CARAT_OK;
-}
+/* ---- The system prompt ------------------------------------------------------------------ */
 
 /* Drops the first line when it is a client's accounting: it changes with each request, so with it
  * in front no two prompts begin alike. */
-static struct carat_value without_billing_line(struct reader *r, struct carat_value text)
+static struct carat_value without_billing_line(struct translation *r, struct carat_value text)
 {
     static const char mark[] = "x-anthropic-billing-header:";
     size_t length = text.as.string.length;
@@ -73,12 +28,12 @@ static struct carat_value without_billing_line(struct reader *r, struct carat_va
     return tree_string(data + line, length - line);
 }
 
-static int read_system(struct reader *r)
+static int read_system(struct translation *r)
 {
     struct place system = place_member(&r->body, "system");
     struct tree_array read = {0}, kept = {0};
     if (place_is_null(&system)) return CARAT_OK;
-    TRY(read_texts(r, &system, &read));
+    TRY(translation_content(r, &system, text_only, &read));
     for (size_t i = 0; i < read.count; i++) {
         struct carat_value text = *json_member(&read.items[i], "text");
         if (i == 0) text = without_billing_line(r, text);
@@ -90,61 +45,57 @@ static int read_system(struct reader *r)
 
 /* ---- Messages --------------------------------------------------------------------------- */
 
-static int read_result(struct reader *r, const struct place *block)
+static int read_result(struct translation *r, const struct place *block)
 {
     struct place id = place_member(block, "tool_use_id"), content = place_member(block, "content");
     struct place failed = place_member(block, "is_error");
     struct tree_array parts = {0};
     TRY(place_expect(&id, CARAT_STRING, r->err));
     TRY(place_expect_or_null(&failed, CARAT_BOOL, r->err));
-    if (!place_is_null(&content)) TRY(read_texts(r, &content, &parts));
+    if (!place_is_null(&content)) TRY(translation_content(r, &content, text_only, &parts));
     bool is_error = failed.value->kind == CARAT_BOOL && failed.value->as.boolean;
     return turns_result(&r->turns, &id,
                         is_error ? turns_failure(&r->tree, &parts) : turns_content(&parts), r->err);
 }
 
-static int read_user(struct reader *r, const struct place *content)
+static int read_user(struct translation *r, const struct place *content)
 {
     struct tree_array texts = {0};
     bool has_result = false;
-    if (content->value->kind != CARAT_ARRAY) TRY(read_texts(r, content, &texts));
+    if (content->value->kind != CARAT_ARRAY)
+        TRY(translation_content(r, content, text_only, &texts));
     size_t count = content->value->kind == CARAT_ARRAY ? content->value->as.array.count : 0;
     for (size_t i = 0; i < count; i++) {
         struct place block = place_item(content, i);
         TRY(place_expect(&block, CARAT_OBJECT, r->err));
-        struct place type = place_member(&block, "type");
-        struct carat_value text;
-        if (json_text_is(type.value, "tool_result")) {
+        if (json_text_is(json_member(block.value, "type"), "tool_result")) {
             has_result = true;
             TRY(read_result(r, &block));
-        } else if (json_text_is(type.value, "text")) {
-            TRY(read_text(r, &block, &text));
-            tree_push(&r->tree, &texts, turns_part(&r->tree, text));
         } else {
-            return refuse_type(r, &type);
+            TRY(translation_part(r, &block, text_only, &texts));
         }
     }
     if (texts.count || !has_result) turns_message(&r->turns, "user", turns_content(&texts));
     return CARAT_OK;
 }
 
-static int read_call(struct reader *r, const struct place *block)
+static int read_call(struct translation *r, const struct place *block)
 {
     static const struct carat_value empty = {.kind = CARAT_OBJECT};
     struct place id = place_member(block, "id"), name = place_member(block, "name");
     struct place input = place_member(block, "input");
     TRY(place_expect(&id, CARAT_STRING, r->err));
-    TRY(place_expect_name(&name, NAME_BYTES_MAX, r->err));
+    TRY(place_expect_name(&name, TRANSLATION_NAME_MAX, r->err));
     TRY(place_expect_or_null(&input, CARAT_OBJECT, r->err));
     TRY(place_expect_depth(&input, TURNS_DEPTH_MAX, r->err));
     return turns_call(&r->turns, block, *id.value, *name.value,
                       place_is_null(&input) ? empty : *input.value, r->err);
 }
 
-static int read_answer_block(struct reader *r, const struct place *block)
+static int read_answer_block(struct translation *r, const struct place *block)
 {
     struct place type = place_member(block, "type"), thought = place_member(block, "thinking");
-    struct carat_value text;
+    struct tree_array texts = {0};
     if (json_text_is(type.value, "tool_use")) return read_call(r, block);
     if (json_text_is(type.value, "redacted_thinking")) return CARAT_OK; /* nobody can read it */
     if (json_text_is(type.value, "thinking")) {
@@ -152,13 +103,12 @@ static int read_answer_block(struct reader *r, const struct place *block)
         turns_thought(&r->turns, *thought.value);
         return CARAT_OK;
     }
-    if (!json_text_is(type.value, "text")) return refuse_type(r, &type);
-    TRY(read_text(r, block, &text));
-    turns_text(&r->turns, text);
+    TRY(translation_part(r, block, text_only, &texts));
+    turns_texts(&r->turns, &texts);
     return CARAT_OK;
 }
 
-static int read_answer(struct reader *r, const struct place *content)
+static int read_answer(struct translation *r, const struct place *content)
 {
     turns_close(&r->turns);
     turns_open(&r->turns);
@@ -176,7 +126,7 @@ static int read_answer(struct reader *r, const struct place *content)
     return CARAT_OK;
 }
 
-static int read_message(struct reader *r, const struct place *message)
+static int read_message(struct translation *r, const struct place *message)
 {
     TRY(place_expect(message, CARAT_OBJECT, r->err));
     struct place role = place_member(message, "role"), content = place_member(message, "content");
@@ -184,14 +134,14 @@ static int read_message(struct reader *r, const struct place *message)
     if (json_text_is(role.value, "assistant")) return read_answer(r, &content);
     if (json_text_is(role.value, "system")) {
         struct tree_array parts = {0};
-        TRY(read_texts(r, &content, &parts));
+        TRY(translation_content(r, &content, text_only, &parts));
         turns_message(&r->turns, "system", turns_content(&parts));
         return CARAT_OK;
     }
     return place_wrong(&role, "user, assistant or system", r->err);
 }
 
-static int read_messages(struct reader *r)
+static int read_messages(struct translation *r)
 {
     struct place messages = place_member(&r->body, "messages");
     TRY(place_expect_count(&messages, 1, r->limits->messages_max, r->err));
@@ -199,14 +149,12 @@ static int read_messages(struct reader *r)
         struct place message = place_item(&messages, i);
         TRY(read_message(r, &message));
     }
-    turns_close(&r->turns);
-    tree_put(&r->tree, &r->root, "messages", tree_array_value(&r->turns.messages));
     return CARAT_OK;
 }
 
 /* ---- Tools ------------------------------------------------------------------------------ */
 
-static int read_tool(struct reader *r, const struct place *tool, struct tree_array *tools,
+static int read_tool(struct translation *r, const struct place *tool, struct tree_array *tools,
                      struct tree_array *paths)
 {
     TRY(place_expect(tool, CARAT_OBJECT, r->err));
@@ -220,7 +168,7 @@ static int read_tool(struct reader *r, const struct place *tool, struct tree_arr
         r->ask->n_ignored_tools++;
         return CARAT_OK;
     }
-    TRY(place_expect_name(&name, NAME_BYTES_MAX, r->err));
+    TRY(place_expect_name(&name, TRANSLATION_NAME_MAX, r->err));
     TRY(place_expect_or_null(&about, CARAT_STRING, r->err));
     TRY(place_expect(&schema, CARAT_OBJECT, r->err));
     TRY(place_expect_or_null(&strict, CARAT_BOOL, r->err));
@@ -233,7 +181,7 @@ static int read_tool(struct reader *r, const struct place *tool, struct tree_arr
     return CARAT_OK;
 }
 
-static int read_tools(struct reader *r)
+static int read_tools(struct translation *r)
 {
     struct place list = place_member(&r->body, "tools");
     struct tree_array tools = {0}, paths = {0};
@@ -249,7 +197,7 @@ static int read_tools(struct reader *r)
     return CARAT_OK;
 }
 
-static int read_tool_choice(struct reader *r)
+static int read_tool_choice(struct translation *r)
 {
     struct place choice = place_member(&r->body, "tool_choice");
     TRY(place_expect_or_null(&choice, CARAT_OBJECT, r->err));
@@ -271,7 +219,7 @@ static int read_tool_choice(struct reader *r)
 
 /* ---- The rest --------------------------------------------------------------------------- */
 
-static int read_thinking(struct reader *r)
+static int read_thinking(struct translation *r)
 {
     struct place thinking = place_member(&r->body, "thinking");
     TRY(place_expect_or_null(&thinking, CARAT_OBJECT, r->err));
@@ -293,7 +241,7 @@ static int read_thinking(struct reader *r)
 }
 
 /* {"type": "json_schema", "schema": ..}: output_config.format, or as it was called before. */
-static int read_format(struct reader *r)
+static int read_format(struct translation *r)
 {
     struct place config = place_member(&r->body, "output_config");
     struct place format = place_member(&r->body, "output_format");
@@ -311,7 +259,7 @@ static int read_format(struct reader *r)
     return root_put_schema(&r->tree, &r->root, &schema, r->err);
 }
 
-static int read_session(struct reader *r)
+static int read_session(struct translation *r)
 {
     struct place metadata = place_member(&r->body, "metadata");
     TRY(place_expect_or_null(&metadata, CARAT_OBJECT, r->err));
@@ -321,7 +269,7 @@ static int read_session(struct reader *r)
     return CARAT_OK;
 }
 
-static int read_length(struct reader *r)
+static int read_length(struct translation *r)
 {
     struct place most = place_member(&r->body, "max_tokens");
     if (!place_is_null(&most)) TRY(place_expect_whole(&most, 1, INT32_MAX, r->err));
@@ -330,7 +278,7 @@ static int read_length(struct reader *r)
     return CARAT_OK;
 }
 
-static int read_all(struct reader *r)
+static int read_all(struct translation *r)
 {
     static const char *const same[] = {"model", "stream", "temperature",  "top_p",      "top_k",
                                        "min_p", "seed",   "cache_prompt", "ignore_eos", NULL};
@@ -345,19 +293,13 @@ static int read_all(struct reader *r)
     TRY(read_length(r));
     TRY(root_put_stops(&r->tree, &r->root, &stops, r->limits->stops_max, r->err));
     root_put_same(&r->tree, &r->root, r->body.value, same);
-    return tree_check(&r->tree, r->err);
+    return translation_end(r);
 }
 
 int messages_read(struct ask *ask, const struct carat_value *body, const struct ask_limits *limits,
                   struct carat_error *err)
 {
-    struct reader r = {.ask = ask,
-                       .body = place_body(body),
-                       .limits = limits,
-                       .tree = {.arena = &ask->request.json.arena},
-                       .err = err};
-    r.turns.tree = &r.tree;
-    TRY(read_all(&r));
-    ask->request.root = tree_object_value(&r.root);
-    return CARAT_OK;
+    struct translation r;
+    translation_begin(&r, ask, body, limits, err);
+    return read_all(&r);
 }

@@ -1,31 +1,18 @@
 /* ollama's chat and generate in the form of OpenAI's chat API. Calls there may have no ids: results
  * then name their tool, or come in the order of the calls. */
 #include <stdio.h>
-#include <string.h>
 
 #include "api/ask_readers.h"
-#include "api/place.h"
+#include "api/translation.h"
 #include "api/root.h"
-#include "api/tree.h"
-#include "api/turns.h"
 #include "base/status.h"
 #include "json/json_fields.h"
 
-enum { NAME_BYTES_MAX = 256, ID_MAX = 32 };
-
-struct reader {
-    struct ask *ask;
-    struct place body;
-    const struct ask_limits *limits;
-    struct tree tree;
-    struct tree_object root;
-    struct turns turns;
-    struct carat_error *err;
-};
+enum { ID_MAX = 32 };
 
 /* ---- Messages --------------------------------------------------------------------------- */
 
-static int check_images(struct reader *r, const struct place *holder)
+static int check_images(struct translation *r, const struct place *holder)
 {
     struct place images = place_member(holder, "images");
     TRY(place_expect_or_null(&images, CARAT_ARRAY, r->err));
@@ -34,31 +21,15 @@ static int check_images(struct reader *r, const struct place *holder)
 }
 
 /* A text, "" when it is absent. */
-static int read_text(struct reader *r, const struct place *text, struct carat_value *out)
+static int read_text(struct translation *r, const struct place *text, struct carat_value *out)
 {
     TRY(place_expect_or_null(text, CARAT_STRING, r->err));
     *out = place_is_null(text) ? tree_text("") : *text->value;
     return CARAT_OK;
 }
 
-/* An object; some clients send it as a string of JSON. */
-static int read_arguments(struct reader *r, const struct place *arguments, struct carat_value *out)
-{
-    static const struct carat_value empty = {.kind = CARAT_OBJECT};
-    struct carat_error inner = {0};
-    *out = place_is_null(arguments) ? empty : *arguments->value;
-    if (out->kind == CARAT_STRING && json_tree_add(&r->ask->request.json, out->as.string.data,
-                                                   out->as.string.length, out, &inner) != CARAT_OK)
-        return err_set(r->err, inner.code, "%s: %s", arguments->path, inner.message);
-    struct place parsed = *arguments;
-    parsed.value = out;
-    if (out->kind == CARAT_OBJECT) return place_expect_depth(&parsed, TURNS_DEPTH_MAX, r->err);
-    return err_set(r->err, CARAT_EUSAGE, "%s: a JSON object expected, %s found", arguments->path,
-                   json_kind_name(out));
-}
-
 /* The client's id, or a number that no other call of this message has. */
-static struct carat_value id_of(struct reader *r, const struct place *call, size_t number)
+static struct carat_value id_of(struct translation *r, const struct place *call, size_t number)
 {
     const struct carat_value *id = json_member(call->value, "id");
     char text[ID_MAX];
@@ -67,7 +38,7 @@ static struct carat_value id_of(struct reader *r, const struct place *call, size
     return tree_copy(&r->tree, text, (size_t)length);
 }
 
-static int read_call(struct reader *r, const struct place *call, size_t number)
+static int read_call(struct translation *r, const struct place *call, size_t number)
 {
     TRY(place_expect(call, CARAT_OBJECT, r->err));
     struct place function = place_member(call, "function");
@@ -75,12 +46,12 @@ static int read_call(struct reader *r, const struct place *call, size_t number)
     struct place name = place_member(&function, "name");
     struct place arguments = place_member(&function, "arguments");
     struct carat_value values;
-    TRY(place_expect_name(&name, NAME_BYTES_MAX, r->err));
-    TRY(read_arguments(r, &arguments, &values));
+    TRY(place_expect_name(&name, TRANSLATION_NAME_MAX, r->err));
+    TRY(translation_arguments(r, &arguments, &values));
     return turns_call(&r->turns, call, id_of(r, call, number), *name.value, values, r->err);
 }
 
-static int read_answer(struct reader *r, const struct place *message)
+static int read_answer(struct translation *r, const struct place *message)
 {
     struct place content = place_member(message, "content"), calls;
     struct place thought = place_member(message, "thinking");
@@ -100,7 +71,7 @@ static int read_answer(struct reader *r, const struct place *message)
     return CARAT_OK;
 }
 
-static int read_result(struct reader *r, const struct place *message)
+static int read_result(struct translation *r, const struct place *message)
 {
     struct place content = place_member(message, "content");
     struct place id = place_member(message, "tool_call_id");
@@ -115,7 +86,7 @@ static int read_result(struct reader *r, const struct place *message)
     return turns_result_by_name(&r->turns, &name, text, r->err);
 }
 
-static int read_message(struct reader *r, const struct place *message)
+static int read_message(struct translation *r, const struct place *message)
 {
     static const char *const roles[] = {"system", "developer", "user"};
     TRY(place_expect(message, CARAT_OBJECT, r->err));
@@ -133,15 +104,9 @@ static int read_message(struct reader *r, const struct place *message)
     return place_wrong(&role, "system, developer, user, assistant or tool", r->err);
 }
 
-static void put_messages(struct reader *r)
-{
-    turns_close(&r->turns);
-    tree_put(&r->tree, &r->root, "messages", tree_array_value(&r->turns.messages));
-}
-
 /* ---- The rest --------------------------------------------------------------------------- */
 
-static int read_think(struct reader *r)
+static int read_think(struct translation *r)
 {
     struct place think = place_member(&r->body, "think");
     if (place_is_null(&think)) return CARAT_OK;
@@ -157,7 +122,7 @@ static int read_think(struct reader *r)
 }
 
 /* "json", a schema, or nothing. */
-static int read_format(struct reader *r)
+static int read_format(struct translation *r)
 {
     struct place format = place_member(&r->body, "format");
     if (place_is_null(&format) || json_text_is(format.value, "")) return CARAT_OK;
@@ -171,7 +136,7 @@ static int read_format(struct reader *r)
 }
 
 /* Ways to sample that are not here, unless they are off. */
-static int check_absent(struct reader *r, const struct place *options)
+static int check_absent(struct translation *r, const struct place *options)
 {
     static const struct {
         const char *name;
@@ -186,7 +151,7 @@ static int check_absent(struct reader *r, const struct place *options)
 }
 
 /* Below 0 is no limit. */
-static int read_length(struct reader *r, const struct place *options)
+static int read_length(struct translation *r, const struct place *options)
 {
     struct place most = place_member(options, "num_predict");
     if (place_is_null(&most)) return CARAT_OK;
@@ -196,7 +161,7 @@ static int read_length(struct reader *r, const struct place *options)
     return CARAT_OK;
 }
 
-static int read_options(struct reader *r)
+static int read_options(struct translation *r)
 {
     static const struct {
         const char *name;
@@ -243,7 +208,7 @@ static bool is_zero_time(const struct carat_value *value)
 }
 
 /* Nothing to answer: clients load and unload models so. */
-static void take_no_subject(struct reader *r)
+static void take_no_subject(struct translation *r)
 {
     if (is_zero_time(json_member(r->body.value, "keep_alive")))
         r->ask->is_unload = true;
@@ -251,7 +216,7 @@ static void take_no_subject(struct reader *r)
         r->ask->is_load = true;
 }
 
-static int read_common(struct reader *r)
+static int read_common(struct translation *r)
 {
     static const char *const same[] = {"model", "stream", "logprobs", "top_logprobs", NULL};
     r->ask->is_stream = true;
@@ -262,27 +227,10 @@ static int read_common(struct reader *r)
     return CARAT_OK;
 }
 
-static struct reader begin(struct ask *ask, const struct carat_value *body,
-                           const struct ask_limits *limits, struct carat_error *err)
-{
-    return (struct reader){.ask = ask,
-                           .body = place_body(body),
-                           .limits = limits,
-                           .tree = {.arena = &ask->request.json.arena},
-                           .err = err};
-}
-
-static int end(struct reader *r)
-{
-    TRY(tree_check(&r->tree, r->err));
-    r->ask->request.root = tree_object_value(&r->root);
-    return CARAT_OK;
-}
-
 /* ---- Chat ------------------------------------------------------------------------------- */
 
 /* Tools are written as in OpenAI's API. */
-static int read_tools(struct reader *r)
+static int read_tools(struct translation *r)
 {
     struct place tools = place_member(&r->body, "tools");
     TRY(place_expect_or_null(&tools, CARAT_ARRAY, r->err));
@@ -295,9 +243,9 @@ static int read_tools(struct reader *r)
 int ollama_chat_read(struct ask *ask, const struct carat_value *body,
                      const struct ask_limits *limits, struct carat_error *err)
 {
-    struct reader r = begin(ask, body, limits, err);
+    struct translation r;
+    translation_begin(&r, ask, body, limits, err);
     struct place messages = place_member(&r.body, "messages");
-    r.turns.tree = &r.tree;
     TRY(read_common(&r));
     TRY(read_tools(&r));
     if (!place_is_null(&messages)) TRY(place_expect_count(&messages, 0, limits->messages_max, err));
@@ -307,13 +255,12 @@ int ollama_chat_read(struct ask *ask, const struct carat_value *body,
         TRY(read_message(&r, &message));
     }
     if (count == 0) take_no_subject(&r);
-    put_messages(&r);
-    return end(&r);
+    return translation_end(&r);
 }
 
 /* ---- Generate --------------------------------------------------------------------------- */
 
-static int check_empty(struct reader *r, const char *key, const char *hint)
+static int check_empty(struct translation *r, const char *key, const char *hint)
 {
     struct place text = place_member(&r->body, key);
     TRY(place_expect_or_null(&text, CARAT_STRING, r->err));
@@ -323,7 +270,7 @@ static int check_empty(struct reader *r, const char *key, const char *hint)
     return CARAT_EUSAGE;
 }
 
-static int put_raw_prompt(struct reader *r, struct carat_value prompt)
+static int put_raw_prompt(struct translation *r, struct carat_value prompt)
 {
     struct ask_prompt *one = arena_take(r->tree.arena, 1, sizeof *one);
     if (!one) return err_no_memory(r->err, "prompt", sizeof *one);
@@ -337,11 +284,11 @@ static int put_raw_prompt(struct reader *r, struct carat_value prompt)
 int ollama_generate_read(struct ask *ask, const struct carat_value *body,
                          const struct ask_limits *limits, struct carat_error *err)
 {
-    struct reader r = begin(ask, body, limits, err);
+    struct translation r;
+    translation_begin(&r, ask, body, limits, err);
     struct place prompt = place_member(&r.body, "prompt"), raw = place_member(&r.body, "raw");
     struct place system = place_member(&r.body, "system");
     struct carat_value text, rules;
-    r.turns.tree = &r.tree;
     TRY(read_common(&r));
     TRY(check_images(&r, &r.body));
     TRY(check_empty(&r, "suffix", "the model continues a text; it does not fill gaps"));
@@ -358,6 +305,5 @@ int ollama_generate_read(struct ask *ask, const struct carat_value *body,
         if (rules.as.string.length) turns_message(&r.turns, "system", rules);
         turns_message(&r.turns, "user", text);
     }
-    put_messages(&r);
-    return end(&r);
+    return translation_end(&r);
 }

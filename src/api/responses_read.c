@@ -1,83 +1,32 @@
 /* OpenAI's responses in the form of its chat API. Items of the input are what chat messages are
  * made of: a thought, a text and calls that follow each other are one message of the assistant. */
-#include <string.h>
-
 #include "api/ask_readers.h"
-#include "api/place.h"
+#include "api/translation.h"
 #include "api/responses_tools.h"
 #include "api/root.h"
-#include "api/tree.h"
-#include "api/turns.h"
 #include "base/status.h"
 #include "json/json_fields.h"
 
-enum { NAME_BYTES_MAX = 256 };
-
-struct reader {
-    struct ask *ask;
-    struct place body;
-    const struct ask_limits *limits;
-    struct tree tree;
-    struct tree_object root;
-    struct turns turns;
-    struct carat_error *err;
-};
-
-/* ---- Texts ------------------------------------------------------------------------------ */
-
-static int read_part(struct reader *r, const struct place *part, struct tree_array *parts)
-{
-    static const char *const types[] = {"input_text", "output_text", "text", "summary_text",
-                                        "reasoning_text"};
-    TRY(place_expect(part, CARAT_OBJECT, r->err));
-    struct place type = place_member(part, "type"), text = place_member(part, "text");
-    bool is_text = false;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        is_text |= json_text_is(type.value, types[i]);
-    if (json_text_is(type.value, "refusal")) {
-        is_text = true;
-        text = place_member(part, "refusal");
-    }
-    if (!is_text && type.value->kind == CARAT_STRING)
-        return place_refuse(&type, "carat reads text only", r->err);
-    if (!is_text) return place_wrong(&type, "a string", r->err);
-    TRY(place_expect(&text, CARAT_STRING, r->err));
-    tree_push(&r->tree, parts, turns_part(&r->tree, *text.value));
-    return CARAT_OK;
-}
-
-/* A string, or an array of parts. */
-static int read_texts(struct reader *r, const struct place *content, struct tree_array *parts)
-{
-    if (content->value->kind == CARAT_STRING) {
-        tree_push(&r->tree, parts, turns_part(&r->tree, *content->value));
-        return CARAT_OK;
-    }
-    if (content->value->kind != CARAT_ARRAY)
-        return place_wrong(content, "a string or an array", r->err);
-    for (size_t i = 0; i < content->value->as.array.count; i++) {
-        struct place part = place_item(content, i);
-        TRY(read_part(r, &part, parts));
-    }
-    return CARAT_OK;
-}
+static const struct translation_type texts[] = {
+    {"input_text", "text"},     {"output_text", "text"}, {"text", "text"}, {"summary_text", "text"},
+    {"reasoning_text", "text"}, {"refusal", "refusal"},  {NULL, NULL}};
 
 /* ---- Items ------------------------------------------------------------------------------ */
 
 /* A text or a thought after the text of an answer begins the next one. But calls stay together with
  * what stands between them and their results. */
-static void begin_answer(struct reader *r)
+static void begin_answer(struct translation *r)
 {
     if (r->turns.texts.count && !r->turns.calls.count) turns_close(&r->turns);
     turns_open(&r->turns);
 }
 
-static int read_message(struct reader *r, const struct place *item)
+static int read_message(struct translation *r, const struct place *item)
 {
     static const char *const roles[] = {"system", "developer", "user"};
     struct place role = place_member(item, "role"), content = place_member(item, "content");
     struct tree_array parts = {0};
-    TRY(read_texts(r, &content, &parts));
+    TRY(translation_content(r, &content, texts, &parts));
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
         if (!json_text_is(role.value, roles[i])) continue;
         turns_message(&r->turns, roles[i], turns_content(&parts));
@@ -86,78 +35,56 @@ static int read_message(struct reader *r, const struct place *item)
     if (!json_text_is(role.value, "assistant"))
         return place_wrong(&role, "user, assistant, system or developer", r->err);
     begin_answer(r);
-    for (size_t i = 0; i < parts.count; i++)
-        turns_text(&r->turns, *json_member(&parts.items[i], "text"));
+    turns_texts(&r->turns, &parts);
     return CARAT_OK;
 }
 
 /* Its content, else its summary. What is encrypted another provider wrote, and only it can read. */
-static int read_thought(struct reader *r, const struct place *item)
+static int read_thought(struct translation *r, const struct place *item)
 {
     struct place content = place_member(item, "content"), summary = place_member(item, "summary");
     struct tree_array parts = {0};
     TRY(place_expect_or_null(&content, CARAT_ARRAY, r->err));
     TRY(place_expect_or_null(&summary, CARAT_ARRAY, r->err));
-    if (!place_is_null(&content)) TRY(read_texts(r, &content, &parts));
-    if (!parts.count && !place_is_null(&summary)) TRY(read_texts(r, &summary, &parts));
+    if (!place_is_null(&content)) TRY(translation_content(r, &content, texts, &parts));
+    if (!parts.count && !place_is_null(&summary))
+        TRY(translation_content(r, &summary, texts, &parts));
     if (!parts.count) return CARAT_OK;
     begin_answer(r);
-    for (size_t i = 0; i < parts.count; i++)
-        turns_thought(&r->turns, *json_member(&parts.items[i], "text"));
+    turns_thoughts(&r->turns, &parts);
     return CARAT_OK;
 }
 
-/* The text of arguments as an object; blanks are an empty one. */
-static int read_arguments(struct reader *r, const struct place *arguments, struct carat_value *out)
-{
-    static const struct carat_value empty = {.kind = CARAT_OBJECT};
-    TRY(place_expect(arguments, CARAT_STRING, r->err));
-    const char *text = arguments->value->as.string.data;
-    size_t length = arguments->value->as.string.length, blanks = 0;
-    while (blanks < length && strchr(" \t\r\n", text[blanks])) blanks++;
-    *out = empty;
-    if (blanks == length) return CARAT_OK;
-    struct carat_error inner = {0};
-    int status = json_tree_add(&r->ask->request.json, text, length, out, &inner);
-    if (status == CARAT_EMEMORY) return err_set(r->err, status, "%s", inner.message);
-    if (status != CARAT_OK)
-        return err_set(r->err, CARAT_EUSAGE, "%s: %s", arguments->path, inner.message);
-    struct place parsed = *arguments;
-    parsed.value = out;
-    if (out->kind == CARAT_OBJECT) return place_expect_depth(&parsed, TURNS_DEPTH_MAX, r->err);
-    return err_set(r->err, CARAT_EUSAGE, "%s: a JSON object expected, %s found", arguments->path,
-                   json_kind_name(out));
-}
-
-static int read_call(struct reader *r, const struct place *item, bool is_custom)
+static int read_call(struct translation *r, const struct place *item, bool is_custom)
 {
     struct place id = place_member(item, "call_id"), name = place_member(item, "name");
     struct place space = place_member(item, "namespace"), input = place_member(item, "input");
     struct place arguments = place_member(item, "arguments");
     struct carat_value values, shown;
     TRY(place_expect(&id, CARAT_STRING, r->err));
-    TRY(place_expect_name(&name, NAME_BYTES_MAX, r->err));
+    TRY(place_expect_name(&name, TRANSLATION_NAME_MAX, r->err));
     TRY(place_expect_or_null(&space, CARAT_STRING, r->err));
     if (is_custom) {
         TRY(place_expect(&input, CARAT_STRING, r->err));
         values = responses_custom_arguments(&r->tree, *input.value);
     } else {
-        TRY(read_arguments(r, &arguments, &values));
+        TRY(place_expect(&arguments, CARAT_STRING, r->err));
+        TRY(translation_arguments(r, &arguments, &values));
     }
     shown = responses_shown_name(&r->tree, *space.value, *name.value);
     return turns_call(&r->turns, item, *id.value, shown, values, r->err);
 }
 
-static int read_result(struct reader *r, const struct place *item)
+static int read_result(struct translation *r, const struct place *item)
 {
     struct place id = place_member(item, "call_id"), output = place_member(item, "output");
     struct tree_array parts = {0};
     TRY(place_expect(&id, CARAT_STRING, r->err));
-    TRY(read_texts(r, &output, &parts));
+    TRY(translation_content(r, &output, texts, &parts));
     return turns_result(&r->turns, &id, turns_content(&parts), r->err);
 }
 
-static int read_item(struct reader *r, const struct place *item)
+static int read_item(struct translation *r, const struct place *item)
 {
     TRY(place_expect(item, CARAT_OBJECT, r->err));
     struct place type = place_member(item, "type");
@@ -176,7 +103,7 @@ static int read_item(struct reader *r, const struct place *item)
                         r->err);
 }
 
-static int read_input(struct reader *r)
+static int read_input(struct translation *r)
 {
     struct place input = place_member(&r->body, "input");
     struct place instructions = place_member(&r->body, "instructions");
@@ -195,16 +122,14 @@ static int read_input(struct reader *r)
         return place_wrong(&input, "a string or an array", r->err);
     }
     turns_close(&r->turns);
-    if (r->turns.messages.count == 0)
-        return err_set(r->err, CARAT_EUSAGE, "input: a message expected, none found");
-    tree_put(&r->tree, &r->root, "messages", tree_array_value(&r->turns.messages));
-    return CARAT_OK;
+    if (r->turns.messages.count) return CARAT_OK;
+    return err_set(r->err, CARAT_EUSAGE, "input: a message expected, none found");
 }
 
 /* ---- The rest --------------------------------------------------------------------------- */
 
 /* What needs a store of answers, or somebody else's machines. */
-static int check_stateless(struct reader *r)
+static int check_stateless(struct translation *r)
 {
     static const struct {
         const char *key, *hint;
@@ -225,7 +150,7 @@ static int check_stateless(struct reader *r)
     return CARAT_OK;
 }
 
-static int read_format(struct reader *r)
+static int read_format(struct translation *r)
 {
     struct place text = place_member(&r->body, "text");
     TRY(place_expect_or_null(&text, CARAT_OBJECT, r->err));
@@ -243,7 +168,7 @@ static int read_format(struct reader *r)
     return CARAT_OK;
 }
 
-static int read_reasoning(struct reader *r)
+static int read_reasoning(struct translation *r)
 {
     struct place reasoning = place_member(&r->body, "reasoning");
     TRY(place_expect_or_null(&reasoning, CARAT_OBJECT, r->err));
@@ -254,7 +179,7 @@ static int read_reasoning(struct reader *r)
     return CARAT_OK;
 }
 
-static int read_logprobs(struct reader *r)
+static int read_logprobs(struct translation *r)
 {
     struct place n = place_member(&r->body, "top_logprobs");
     struct place include = place_member(&r->body, "include");
@@ -273,7 +198,7 @@ static int read_logprobs(struct reader *r)
     return CARAT_OK;
 }
 
-static int read_length(struct reader *r)
+static int read_length(struct translation *r)
 {
     struct place most = place_member(&r->body, "max_output_tokens");
     if (place_is_null(&most)) return CARAT_OK;
@@ -282,7 +207,7 @@ static int read_length(struct reader *r)
     return CARAT_OK;
 }
 
-static int read_all(struct reader *r)
+static int read_all(struct translation *r)
 {
     static const char *const same[] = {
         "model", "stream", "temperature",      "top_p",        "top_k",      "min_p",
@@ -298,19 +223,13 @@ static int read_all(struct reader *r)
     TRY(read_logprobs(r));
     TRY(read_length(r));
     root_put_same(&r->tree, &r->root, r->body.value, same);
-    return tree_check(&r->tree, r->err);
+    return translation_end(r);
 }
 
 int responses_read(struct ask *ask, const struct carat_value *body, const struct ask_limits *limits,
                    struct carat_error *err)
 {
-    struct reader r = {.ask = ask,
-                       .body = place_body(body),
-                       .limits = limits,
-                       .tree = {.arena = &ask->request.json.arena},
-                       .err = err};
-    r.turns.tree = &r.tree;
-    TRY(read_all(&r));
-    ask->request.root = tree_object_value(&r.root);
-    return CARAT_OK;
+    struct translation r;
+    translation_begin(&r, ask, body, limits, err);
+    return read_all(&r);
 }

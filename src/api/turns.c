@@ -101,6 +101,17 @@ void turns_text(struct turns *t, struct carat_value text)
     tree_push(t->tree, &t->texts, turns_part(t->tree, text));
 }
 
+void turns_thoughts(struct turns *t, const struct tree_array *parts)
+{
+    for (size_t i = 0; i < parts->count; i++)
+        turns_thought(t, *json_member(&parts->items[i], "text"));
+}
+
+void turns_texts(struct turns *t, const struct tree_array *parts)
+{
+    for (size_t i = 0; i < parts->count; i++) turns_text(t, *json_member(&parts->items[i], "text"));
+}
+
 int turns_call(struct turns *t, const struct place *where, struct carat_value id,
                struct carat_value name, struct carat_value arguments, struct carat_error *err)
 {

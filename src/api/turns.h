@@ -47,6 +47,9 @@ void turns_message(struct turns *t, const char *role, struct carat_value content
 void turns_open(struct turns *t);
 void turns_thought(struct turns *t, struct carat_value text);
 void turns_text(struct turns *t, struct carat_value text);
+/* The texts of parts. */
+void turns_thoughts(struct turns *t, const struct tree_array *parts);
+void turns_texts(struct turns *t, const struct tree_array *parts);
 /* `where` is the call. */
 int turns_call(struct turns *t, const struct place *where, struct carat_value id,
                struct carat_value name, struct carat_value arguments, struct carat_error *err);

@@ -11,6 +11,7 @@
  * Subject: src/api/place.c 95
  * Subject: src/api/root.c 95
  * Subject: src/api/turns.c 95
+ * Subject: src/api/translation.c 95
  * Subject: src/api/ask_names.c 50
  * Subject: src/api/tree.c 90
  * Subject: src/json/json_fields.c 95 */
