@@ -118,13 +118,14 @@ static bool is_file(const char *path)
 
 struct look_up {
     const struct hub_name *name;
+    bool takes_only;
     struct buf *path;
 };
 
 static bool look_in_store(void *user, const struct store *store)
 {
     struct look_up *l = user;
-    return store_find(store, l->name, l->path);
+    return store_find(store, l->name, l->takes_only, l->path);
 }
 
 /* The time of a record says when its model was last looked up. */
@@ -138,8 +139,10 @@ static void note_use(const char *path)
 
 static bool find_downloaded(const struct hub_name *name, struct buf *path)
 {
-    struct look_up l = {name, path};
-    if (!models_each_store("", look_in_store, &l)) return false;
+    struct look_up l = {name, false, path};
+    bool is_found = models_each_store("", look_in_store, &l);
+    l.takes_only = true;
+    if (!is_found && !models_each_store("", look_in_store, &l)) return false;
     note_use(buf_text(path));
     return true;
 }

@@ -47,7 +47,7 @@ static bool has_it(void *user, const struct store *store)
     const struct pull *pull = &l->pulling->pull;
     char sum[HUB_SHA256_HEX + 1];
     if (strcmp(store->folder, buf_text(&l->pulling->folder)) == 0) return false;
-    if (!store_find(store, &pull->name, l->path)) return false;
+    if (!store_find(store, &pull->name, false, l->path)) return false;
     check_expected(buf_text(l->path), sum);
     bool is_it = sum[0] && strcmp(sum, pull->files.at[0].sha256) == 0;
     if (!is_it) buf_clear(l->path);

@@ -102,7 +102,7 @@ static bool look_in(void *user, const struct store *store)
     struct removal *r = user;
     struct buf path = {0}, record = {0};
     struct stat facts;
-    if (store_find(store, r->name, &path)) {
+    if (store_find(store, r->name, false, &path)) {
         buf_printf(&record, "%s.json", buf_text(&path));
         bool is_ours = store->kind == STORE_OWN && stat(buf_text(&record), &facts) == 0;
         if (is_ours)

@@ -120,7 +120,7 @@ static bool look_in(void *user, const struct store *store)
 {
     struct hub_name *name = ((void **)user)[0];
     struct buf *path = ((void **)user)[1];
-    return store_find(store, name, path);
+    return store_find(store, name, false, path);
 }
 
 static int verify_named(struct verification *v, const struct options *o, struct carat_error *err)

@@ -45,6 +45,7 @@ void store_add_path(const char *folder, const struct hub_name *name, const char 
 struct newest {
     struct buf path;
     struct timespec time;
+    bool takes_only; /* a single model, whatever it is, if the name does not say which */
 };
 
 static void offer(struct newest *best, const char *path)
@@ -75,7 +76,7 @@ static void offer_model(struct newest *best, const char *folder, const struct hu
     struct buf path = {0};
     bool is_chosen = walk_files(folder, ".gguf", &files, NULL) == CARAT_OK &&
                      hub_choose(&files, name->tag, name->file, NULL) == CARAT_OK;
-    bool is_only = !name->tag[0] && !name->file[0] && files.n == 1;
+    bool is_only = best->takes_only && !name->tag[0] && !name->file[0] && files.n == 1;
     if (is_chosen || is_only) {
         buf_printf(&path, "%s/%s", folder, files.at[0].path);
         if (!path.failed) offer(best, buf_text(&path));
@@ -108,9 +109,10 @@ static bool is_commit(const char *revision)
     return n >= 7 && n <= HUB_COMMIT_HEX && revision[strspn(revision, "0123456789abcdef")] == '\0';
 }
 
-static bool find_own(const char *folder, const struct hub_name *name, struct buf *path)
+static bool find_own(const char *folder, const struct hub_name *name, bool takes_only,
+                     struct buf *path)
 {
-    struct newest best = {0};
+    struct newest best = {.takes_only = takes_only};
     struct buf at = {0};
     char version[13] = "";
     struct hub_name wanted = *name;
@@ -140,9 +142,10 @@ static bool read_text(const char *path, size_t bytes_max, struct buf *out)
 }
 
 /* FOLDER/models--USER--REPO/refs/REVISION has the commit whose files are in snapshots/COMMIT. */
-static bool find_in_hf_cache(const char *folder, const struct hub_name *name, struct buf *path)
+static bool find_in_hf_cache(const char *folder, const struct hub_name *name, bool takes_only,
+                             struct buf *path)
 {
-    struct newest best = {0};
+    struct newest best = {.takes_only = takes_only};
     struct buf at = {0}, text = {0};
     char commit[HUB_COMMIT_HEX + 1] = "";
     if (name->kind != HUB_HF) return false;
@@ -192,12 +195,13 @@ static bool find_in_ollama(const char *folder, const struct hub_name *name, stru
     return is_found;
 }
 
-bool store_find(const struct store *store, const struct hub_name *name, struct buf *path)
+bool store_find(const struct store *store, const struct hub_name *name, bool takes_only,
+                struct buf *path)
 {
     buf_clear(path);
     switch (store->kind) {
-    case STORE_OWN: return find_own(store->folder, name, path);
-    case STORE_HF_CACHE: return find_in_hf_cache(store->folder, name, path);
+    case STORE_OWN: return find_own(store->folder, name, takes_only, path);
+    case STORE_HF_CACHE: return find_in_hf_cache(store->folder, name, takes_only, path);
     case STORE_OLLAMA: return find_in_ollama(store->folder, name, path);
     }
     return false;

@@ -30,9 +30,11 @@ void store_add_path(const char *folder, const struct hub_name *name, const char 
 /* The folder of all versions of a name, and its versions that are there. */
 void store_add_folder(const char *folder, const struct hub_name *name, struct buf *out);
 
-/* Appends the path of the first file of the model, of the newest version that has it whole.
- * Without a tag in the name, the default quantisation, else the only one there is. */
-bool store_find(const struct store *store, const struct hub_name *name, struct buf *path);
+/* Appends the path of the first file of the model, of the newest version that has it whole. A name
+ * without a tag means the default quantisation; with `takes_only`, if a version has a single model,
+ * that one. */
+bool store_find(const struct store *store, const struct hub_name *name, bool takes_only,
+                struct buf *path);
 
 /* Calls `visit` with each whole model. `name` is how it can be typed, `path` its first file. */
 typedef void (*store_fn)(void *user, const char *name, const char *path, enum store_kind kind);

@@ -178,6 +178,22 @@ def test_names_that_are_none_are_refused():
         expect_error(place.pull("hf:u/r", "--endpoint", "http://example.invalid"), 2, "--endpoint")
 
 
+def test_a_name_without_a_quantisation_means_the_default_one_first():
+    with Place() as place:
+        place.hub.add("m-Q8_0.gguf", 5000)
+        place.hub.add(NAME, 5000, 2)
+        for n, tag in enumerate(("Q8_0", "Q4_K_M", "Q8_0")):
+            place.hub.commit = f"{n}" * 40  # its file is new there
+            place.hub.add("m-Q8_0.gguf", 5000, 10 + n)
+            expect_status(place.pull(f"hf:u/r:{tag}"), 0)
+            done = place.run("verify", "hf:u/r")
+            expect_status(done, 0)
+            wanted = "Q8_0" if n == 0 else "Q4_K_M"
+            expect(wanted in done.stdout.decode(), f"{n}: {done.stdout.decode()}")
+        expect_status(place.run("rm", "--yes", "hf:u/r"), 0)
+        expect_error(place.run("rm", "--yes", "hf:u/r"), 3, "no model of this name")
+
+
 # ---- Interruptions ---------------------------------------------------------------------------
 
 def test_a_download_killed_at_99_percent_goes_on():
