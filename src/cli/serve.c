@@ -22,6 +22,20 @@ struct serving {
     struct buf alias, build, url;
 };
 
+/* A blob of ollama's store, whose file has no name of its own, is called as it was asked for. */
+static void name_blob(struct serving *v)
+{
+    struct buf typed = {0};
+    if (first_argument_is_model(v->o))
+        buf_add_text(&typed, v->o->arguments[0]);
+    else
+        named_by_options(v->o, &typed);
+    const char *name = buf_text(&typed);
+    if (strncmp(name, "ollama:", 7) == 0) name += 7;
+    buf_add_text(&v->alias, name);
+    buf_deinit(&typed);
+}
+
 /* The file's name without folder, ending and number of its part. */
 static void name_model(struct serving *v)
 {
@@ -31,6 +45,10 @@ static void name_model(struct serving *v)
     size_t n = strlen(name);
     if (given && given[0]) {
         buf_add_text(&v->alias, given);
+        return;
+    }
+    if (strncmp(name, "sha256-", 7) == 0) {
+        name_blob(v);
         return;
     }
     if (n > 5 && strcmp(name + n - 5, ".gguf") == 0) n -= 5;

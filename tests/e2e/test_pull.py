@@ -662,6 +662,18 @@ def test_files_in_hugging_faces_cache_are_found_and_only_read():
         expect_error(place.run("show", "hf:u/r:Q8_0"), 3, "is not on this machine")
 
 
+def served_name(place, name):
+    """What `carat serve` calls a model."""
+    process = place.start("serve", name, "--port", "0")
+    for line in process.stderr:
+        words = line.decode().split()
+        if "answers" in words:
+            break
+    process.terminate()
+    process.communicate(timeout=program.LIMIT)
+    return words[words.index("answers") - 1]
+
+
 def test_models_in_ollamas_store_are_found():
     model = (FIXTURES / "e2b-q8_0.gguf").read_bytes()
     sha = hashlib.sha256(model).hexdigest()
@@ -679,6 +691,9 @@ def test_models_in_ollamas_store_are_found():
         rows = json.loads(place.run("ls", "--json").stdout)
         expect(any(r["name"] == "ollama:gemma4:e2b" and r["sha256"] == sha for r in rows), "ls")
         expect_status(place.run("verify", "gemma4:e2b"), 0)
+        if "libmicrohttpd" in libraries():
+            expect(served_name(place, "ollama:gemma4:e2b") == "gemma4:e2b", "name in the server")
+            expect(served_name(place, "gemma4:e2b") == "gemma4:e2b", "name in the server")
         (base / f"blobs/sha256-{sha}").write_bytes(model[:-5])
         expect_error(place.run("show", "gemma4:e2b"), 3, "no such model")
 

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -12,7 +13,9 @@
 #include "hub/answers.h"
 #include "hub/choose.h"
 #include "hub/name.h"
+#include "hub/store.h"
 #include "hub/url.h"
+#include "support/scratch.h"
 
 #define SHA "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
@@ -354,6 +357,79 @@ static void missing_memory_is_an_error_and_nothing_is_lost(void **state)
 
 #endif
 
+/* ---- Stores ----------------------------------------------------------------------------- */
+
+static void make_file(const char *store, const char *path)
+{
+    char whole[768], *slash = whole + strlen(store);
+    snprintf(whole, sizeof whole, "%s/%s", store, path);
+    while ((slash = strchr(slash + 1, '/'))) {
+        *slash = '\0';
+        mkdir(whole, 0700);
+        *slash = '/';
+    }
+    FILE *file = fopen(whole, "w");
+    assert_non_null(file);
+    fputs("GGUF", file);
+    fclose(file);
+}
+
+static const char *found(const struct store *store, const char *text, bool takes_only,
+                         struct buf *path)
+{
+    struct hub_name name;
+    assert_int_equal(hub_name_read(text, &name, NULL), CARAT_OK);
+    bool is_found = store_find(store, &name, takes_only, path);
+    return is_found ? buf_text(path) + strlen(store->folder) + 1 : "";
+}
+
+static void models_are_found_where_they_lie(void **state)
+{
+    (void)state;
+    static const char *const files[] = {
+        "hf/u/r/aaaaaaaaaaaa/m-Q8_0.gguf", "hf/u/s/bbbbbbbbbbbb/x/m-Q4_K_M.gguf",
+        "hf/u/p/cccccccccccc/m-Q4_K_M-00001-of-00002.gguf",
+        "ollama/library/g/dddddddddddd/g-e2b.gguf", "url/h.example/a/m.gguf"};
+    static const struct {
+        const char *name;
+        bool takes_only;
+        int file; /* -1: none */
+    } rows[] = {
+        {"hf:u/r:q8_0", false, 0},
+        {"hf:u/r", false, -1},
+        {"hf:u/r", true, 0},
+        {"hf:u/r:Q6_K", true, -1},
+        {"hf:u/s", false, 1},
+        {"hf:u/s/x/m-Q4_K_M.gguf", false, 1},
+        {"hf:u/p", true, -1},
+        {"ollama:g:e2b", false, 3},
+        {"ollama:g", true, -1},
+        {"https://h.example/a/m.gguf?x", false, 4},
+        {"https://h.example/m.gguf", true, -1},
+    };
+    struct scratch scratch;
+    scratch_open(&scratch);
+    struct store store = {STORE_OWN, scratch.path};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) make_file(scratch.path, files[i]);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct buf path = {0};
+        const char *wanted = rows[i].file < 0 ? "" : files[rows[i].file];
+        assert_string_equal(found(&store, rows[i].name, rows[i].takes_only, &path), wanted);
+        buf_deinit(&path);
+        long before = mem_blocks_live();
+        for (int n = 0; n < 60; n++) { /* without memory nothing else is found */
+            mem_fail_after(n);
+            const char *got = found(&store, rows[i].name, rows[i].takes_only, &path);
+            mem_fail_after(-1);
+            if (got[0]) assert_string_equal(got, wanted);
+            buf_deinit(&path);
+            path = (struct buf){0};
+            assert_int_equal(mem_blocks_live(), before);
+        }
+    }
+    scratch_close(&scratch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -366,6 +442,7 @@ int main(void)
         cmocka_unit_test(splits_are_whole_or_not_there),
         cmocka_unit_test(helpers_are_never_chosen),
         cmocka_unit_test(quantisations_are_read_from_names),
+        cmocka_unit_test(models_are_found_where_they_lie),
 #ifdef CARAT_HAVE_JSON
         cmocka_unit_test(lists_of_files_are_read),
         cmocka_unit_test(wrong_lists_are_refused),
