@@ -40,12 +40,12 @@ struct call *call_open(struct http_request *q)
     return c;
 }
 
-void call_close(struct call *c)
+void call_close(struct call *c, struct grammars *grammars)
 {
     for (int32_t i = 0; i < c->n_answers; i++) generation_close(&c->answers[i]);
     mem_free(c->answers);
     reply_close(c->reply);
-    carat_grammar_close(c->grammar);
+    grammars_give(grammars, c->grammar);
     prompts_deinit(&c->prompts);
     ask_close(&c->ask);
     buf_deinit(&c->body);

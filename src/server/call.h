@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "server/generation.h"
+#include "server/grammars.h"
 #include "server/guard.h"
 #include "server/http.h"
 #include "server/inbox.h"
@@ -63,6 +64,6 @@ struct call {
 
 /* NULL: out of memory. Its id is the client's x-request-id if that is [A-Za-z0-9._-]{1,64}. */
 struct call *call_open(struct http_request *q);
-void call_close(struct call *c);
+void call_close(struct call *c, struct grammars *grammars); /* where its grammar is from */
 
 #endif

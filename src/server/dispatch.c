@@ -37,7 +37,7 @@ static void release(struct service *s, struct call *c)
     if (c->is_counted) guard_leave(s->guard, &c->pass);
     inbox_remove(&s->inbox, &c->news);
     unlink_call(s, c);
-    call_close(c);
+    call_close(c, s->grammars);
 }
 
 static void fail(struct call *c, int status, const char *code, const char *why)

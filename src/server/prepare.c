@@ -117,7 +117,7 @@ static int prepare_answer(const struct service *s, struct call *c, struct carat_
         int status = prompts_make(&c->prompts, model, &c->ask, s->n_ctx, &n_prompt, err);
         c->error.n_prompt = n_prompt;
         if (status == CARAT_OK)
-            status = carat_grammar_open_chat(&c->grammar, model, &c->ask.request.root, err);
+            status = grammars_take(s->grammars, &c->ask.request.root, &c->grammar, err);
         if (status != CARAT_OK) return ask_use_names(&c->ask, err), status;
         TRY(open_answers(s, c, err));
     }

@@ -244,6 +244,7 @@ static int open_parts(struct server *server, struct carat_error *err)
     };
     inbox_init(&s->inbox);
     TRY(metrics_open(&s->metrics, o->alias, err));
+    TRY(grammars_open(&s->grammars, o->model, err));
     TRY(guard_open(&s->guard, &o->guard, err));
     TRY(guard_allows_start(&o->http, guard_has_keys(s->guard), o->is_insecure, err));
     TRY(http_open(&s->http, &o->http, &events, err));
@@ -274,6 +275,7 @@ static void close_parts(struct server *server)
     http_close(s->http);
     replicas_close(server->loaded);
     guard_close(s->guard);
+    grammars_close(s->grammars);
     metrics_close(s->metrics);
     buf_deinit(&s->out);
     inbox_deinit(&s->inbox);

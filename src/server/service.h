@@ -29,6 +29,7 @@ struct service {
     struct replicas *replicas; /* NULL while loading */
     struct workers *workers;
     struct metrics *metrics;
+    struct grammars *grammars; /* any thread */
     struct inbox inbox;
     atomic_size_t held; /* bytes of requests that were read, of all calls; any thread */
     struct call *calls;
