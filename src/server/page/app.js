@@ -689,7 +689,8 @@ class AnswerView {
     soon() {
         if (this.timer) return;
         const wait = this.drawnAt + 2 * this.cost - performance.now();
-        this.timer = setTimeout(() => requestAnimationFrame(() => this.draw()), Math.max(wait, 0));
+        const draw = () => { if (!this.isOver) this.draw(); };
+        this.timer = setTimeout(() => requestAnimationFrame(draw), Math.max(wait, 0));
     }
 
     draw() {
