@@ -1,4 +1,4 @@
-// serve: --timeout 2
+// serve: --timeout 3
 // An answer that fails while it streams: every client throws, with the server's words.
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -11,7 +11,7 @@ import { script, url } from "./harness.mjs";
 
 const messages = [{ role: "user", content: "Hi" }];
 const slow = { x_carat_delay: 250, x_carat_script: await script("one two ".repeat(20)) };
-const WORDS = /took longer than the 2 seconds/;
+const WORDS = /took longer than the 3 seconds/;
 
 test("openai: a chat and a completion throw after what has come", async () => {
   const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: "none", maxRetries: 0 });
@@ -32,7 +32,7 @@ test("openai: a chat and a completion throw after what has come", async () => {
     } catch (error) {
       failed = error.message;
     }
-    assert.ok(n > 1, `${n} chunks`);
+    assert.ok(n > 0, `${n} chunks`);
     assert.match(failed ?? "no error", WORDS);
   }
 });
