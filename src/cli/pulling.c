@@ -191,22 +191,34 @@ static int read_settings(struct pulling *p, const struct options *o, const struc
 
 /* ---- The download ----------------------------------------------------------------------- */
 
+static bool has_own_tag(const struct hub_files *files, size_t k)
+{
+    char tag[HUB_TAG_MAX], other[HUB_TAG_MAX];
+    bool is_own = hub_tag_of_path(files->at[k].path, tag)[0] != '\0';
+    for (size_t i = 0; i < files->n && is_own; i++)
+        is_own = i == k || strcmp(hub_tag_of_path(files->at[i].path, other), tag) != 0;
+    return is_own;
+}
+
 /* The models of a repository of which none was chosen. */
 static void list_models(const struct pulling *p)
 {
     const struct hub_name *name = &p->pull.name;
-    for (size_t i = 0; i < p->pull.files.n && i < 100; i++) {
-        const struct hub_file *file = &p->pull.files.at[i];
+    const struct hub_files *files = &p->pull.files;
+    for (size_t i = 0; i < files->n && i < 100; i++) {
+        const char *path = files->at[i].path;
         char tag[HUB_TAG_MAX], size[SIZE_TEXT_MAX];
-        struct buf shown = {0};
-        hub_tag_of_path(file->path, tag);
-        buf_printf(&shown, "hf:%s/%s%s%s", name->owner, name->repository, tag[0] ? ":" : "/",
-                   tag[0] ? tag : file->path);
-        err_printf("  %-56s %10s  ", buf_text(&shown), size_text(file->size, size));
-        buf_clear(&shown);
-        add_escaped(&shown, file->path, strlen(file->path), false);
-        err_printf("%s\n", buf_text(&shown));
+        struct buf shown = {0}, line = {0};
+        bool takes_tag = has_own_tag(files, i);
+        buf_printf(&shown, "hf:%s/%s%s%s", name->owner, name->repository, takes_tag ? ":" : "/",
+                   takes_tag ? hub_tag_of_path(path, tag) : path);
+        add_escaped(&line, buf_text(&shown), shown.length, false);
+        err_printf("  %-56s %10s  ", buf_text(&line), size_text(files->at[i].size, size));
+        buf_clear(&line);
+        add_escaped(&line, path, strlen(path), false);
+        err_printf("%s\n", buf_text(&line));
         buf_deinit(&shown);
+        buf_deinit(&line);
     }
 }
 

@@ -211,6 +211,7 @@ bool store_find(const struct store *store, const struct hub_name *name, bool tak
 
 struct listing {
     const struct store *store;
+    bool needs_file; /* another model of the folder has the same quantisation */
     store_fn visit;
     void *user;
 };
@@ -239,6 +240,7 @@ static void visit_hf(const struct listing *l, const char *folder, const char *ow
 {
     char tag[HUB_TAG_MAX], text[4 * HUB_PATH_MAX];
     hub_tag_of_path(file, tag);
+    if (l->needs_file) tag[0] = '\0';
     snprintf(text, sizeof text, "hf:%s/%s%s%s", owner, repository, tag[0] ? ":" : "/",
              tag[0] ? tag : file);
     visit_name(l, folder, text, path);
@@ -305,9 +307,35 @@ static void visit_ollama(const struct listing *l, const char *path)
     buf_deinit(&blob);
 }
 
+/* Bytes of "USER/REPO/VERSION/", and of "models--USER--REPO/snapshots/COMMIT/". */
+static size_t version_length(const char *path)
+{
+    const char *at = path;
+    for (int n = 0; n < 3 && at; n++) {
+        at = strchr(at, '/');
+        if (at) at++;
+    }
+    return at ? (size_t)(at - path) : 0;
+}
+
+/* Whether another model of the same version has the same quantisation in its name. */
+static bool shares_tag(const struct hub_files *files, size_t k)
+{
+    char tag[HUB_TAG_MAX], other[HUB_TAG_MAX];
+    const char *path = files->at[k].path;
+    size_t n = version_length(path);
+    hub_tag_of_path(path, tag);
+    for (size_t i = 0; i < files->n; i++) {
+        const char *file = files->at[i].path;
+        if (i == k || strncmp(path, file, n) != 0 || !hub_is_model(file)) continue;
+        if (strcmp(hub_tag_of_path(file, other), tag) == 0) return true;
+    }
+    return false;
+}
+
 int store_each(const struct store *store, store_fn visit, void *user, struct carat_error *err)
 {
-    struct listing l = {store, visit, user};
+    struct listing l = {.store = store, .visit = visit, .user = user};
     struct hub_files files = {0};
     struct buf folder = {0};
     bool is_ollama = store->kind == STORE_OLLAMA;
@@ -323,6 +351,7 @@ int store_each(const struct store *store, store_fn visit, void *user, struct car
             const char *file = files.at[k].path;
             buf_clear(&path);
             buf_printf(&path, "%s/%s", kind, file);
+            l.needs_file = !is_ollama && shares_tag(&files, k);
             if (path.failed)
                 status = err_no_memory(err, file, strlen(file));
             else if (is_ollama)

@@ -142,6 +142,22 @@ def test_a_repository_without_the_default_lists_what_it_has():
         expect(not hub.tree_of(place.home), "something was loaded")
 
 
+def test_models_of_one_quantisation_are_named_by_their_files():
+    with Place() as place:
+        for i, name in enumerate(("a-Q8_0.gguf", "b-Q8_0.gguf", "c-F16.gguf")):
+            place.hub.add(name, 5000, i)
+        done = place.pull("hf:u/r:Q8_0")
+        expect_status(done, 2)
+        shown = [line.split()[0] for line in done.stderr.decode().splitlines()[:3]]
+        expect(shown == ["hf:u/r/a-Q8_0.gguf", "hf:u/r/b-Q8_0.gguf", "hf:u/r:F16"], str(shown))
+        expect("2 models fit Q8_0" in done.stderr.decode(), done.stderr.decode())
+        for name in shown:
+            expect_status(place.pull(name), 0)
+            expect_status(place.run("verify", name), 0)
+        listed = {row["name"] for row in json.loads(place.run("ls", "--json").stdout)}
+        expect(set(shown) <= listed, str(listed))
+
+
 def test_all_parts_of_a_split_model_are_loaded():
     with Place() as place:
         names = [f"m-Q4_K_M-0000{i}-of-00003.gguf" for i in (1, 2, 3)]
