@@ -107,19 +107,26 @@ def stop(server):
 
 
 def run_script(program, folder, model, script):
-    """Its exit status. A first line "// serve: OPTIONS" is for its server."""
+    """How many cases passed, failed and were skipped. A first line "// serve: OPTIONS" is for its
+    server."""
     first = (folder / script).read_text(encoding="utf-8").split("\n", 1)[0]
     options = first.removeprefix("// serve: ").split() if first.startswith("// serve: ") else []
     server, url = start(program, model, folder, *options)
     try:
         done = subprocess.run(["node", "--test", "--test-timeout=400000", "--test-reporter=spec",
-                               script], cwd=folder, timeout=900,
+                               script], cwd=folder, timeout=900, text=True, encoding="utf-8",
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
                               env={"PATH": os.environ["PATH"], "CARAT_URL": url})
     finally:
         status = stop(server)
-    if done.returncode == 0 and status != 0:
-        sys.exit(f"the server ended with {status}")
-    return done.returncode
+    print(done.stdout)
+    counts = [sum(int(n) for n in re.findall(rf"^ℹ {word} (\d+)$", done.stdout, re.MULTILINE))
+              for word in ("pass", "fail", "skipped")]
+    if status != 0:
+        print(f"FAIL the server of {script} ended with {status}")
+    if status != 0 or (done.returncode != 0 and counts[1] == 0):
+        counts[1] += 1
+    return counts
 
 
 def main():
@@ -128,7 +135,10 @@ def main():
     model = long_demo(folder)
     scripts = [s.name for s in sorted(folder.glob("*.test.mjs"))
                if not words or any(w in s.name for w in words)]
-    sys.exit(max(run_script(program, folder, model, script) for script in scripts))
+    counts = [run_script(program, folder, model, script) for script in scripts]
+    passed, failed, skipped = (sum(column) for column in zip(*counts))
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    sys.exit(1 if failed or not passed else 0)
 
 
 if __name__ == "__main__":
