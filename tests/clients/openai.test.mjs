@@ -449,3 +449,17 @@ test("a second turn through the cache reuses what was read", async () => {
   const share = whole.usage.prompt_tokens_details.cached_tokens / whole.usage.prompt_tokens;
   assert.ok(share >= 0.95, `${share}`);
 });
+
+test("a budget of thoughts closes the thought, and the answer follows", async () => {
+  const text = "<|channel>thought\n" + "hm ".repeat(30);
+  for (const name of ["reasoning_budget", "thinking_budget_tokens"]) {
+    const more = { reasoning_effort: "low", [name]: 10, max_tokens: 60 };
+    const whole = await chat(text, more);
+    const { reasoning_content: thought } = whole.choices[0].message;
+    assert.ok(thought.startsWith("hm hm") && thought.length < 40, thought);
+    assert.ok(whole.usage.completion_tokens_details.reasoning_tokens <= 12);
+    assert.equal(whole.choices[0].reasoning_truncated, undefined);
+    assert.ok(whole.choices[0].message.content.length > 0);
+  }
+  assert.equal(await thinks({ reasoning_effort: "high", reasoning_budget: 0 }), false);
+});
