@@ -127,7 +127,6 @@ static void take_piece(struct reply *r, int32_t answer, enum reply_piece kind, c
     switch (kind) {
     case PIECE_TEXT:
         if (length == 0) return;
-        a->has_text = true;
         add_to_item(r, a, ITEM_TEXT, a->text.length, length);
         keep(r, &a->text, text, length);
         break;

@@ -28,7 +28,6 @@ struct reply_answer {
     struct reply_item *items; /* [n_items] */
     int32_t n_items, items_capacity;
     bool has_cut_call; /* the last call is not whole */
-    bool has_text;
     bool is_done;
     struct reply_tokens tokens; /* not yet written */
     struct buf ids;             /* int32_t each, likewise; of a body all */

@@ -11,8 +11,8 @@ struct facts {
     const char *alias, *build; /* the model's name here; "carat 0.1.0 (1a2b3c4)" */
     int64_t since;             /* seconds since 1970: when the server began */
     struct carat_sampling sampling;
-    int32_t n_ctx, n_seq;      /* positions of a sequence; sequences of all engines */
-    int32_t n_busy, n_waiting; /* sequences at work; requests that wait for one */
+    int32_t n_ctx, n_seq; /* positions of a sequence; sequences of all engines */
+    int32_t n_busy;       /* sequences at work */
 };
 
 void facts_health(const char *status, struct buf *out);

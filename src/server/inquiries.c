@@ -25,7 +25,6 @@ static struct facts facts_of(const struct service *s)
         .n_ctx = s->n_ctx,
         .n_seq = now.n_seq,
         .n_busy = now.running,
-        .n_waiting = now.waiting,
     };
 }
 

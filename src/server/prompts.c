@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-/* Text is rendered before it is tokenised only where the bytes of a request could be too many. */
+/* A prompt that cannot fit shows by its bytes. So nobody waits until all of it is tokenised. */
 static int check_chat(const carat_model *model, const struct carat_value *root, int32_t n_ctx,
                       struct carat_error *err)
 {

@@ -191,7 +191,6 @@ static double usage(const struct carat_page_counts *pages)
 void replicas_look(struct replicas *r, struct replicas_now *out)
 {
     *out = (struct replicas_now){.n = (int32_t)r->n};
-    double used = 0;
     for (size_t i = 0; i < r->n; i++) {
         struct replica_now now;
         replica_look(r->all[i], &now);
@@ -205,14 +204,12 @@ void replicas_look(struct replicas *r, struct replicas_now *out)
         out->waiting += waiting;
         out->running += now.n_jobs - waiting;
         out->pages_all += scarcer->all;
-        used += (double)scarcer->referenced;
         if (now.load.is_out)
             out->n_failed++;
         else
             out->n_seq += now.load.n_seq;
         if (i == 0 || n_ctx < out->n_ctx) out->n_ctx = n_ctx;
     }
-    out->kv_usage = out->pages_all > 0 ? used / (double)out->pages_all : 0;
 }
 
 const struct carat_setup *replicas_setup(const struct replicas *r, size_t i)

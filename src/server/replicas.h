@@ -52,7 +52,6 @@ struct replicas_now {
     int32_t n_ctx;     /* the smallest */
     int32_t n_seq;     /* of the engines that have not failed */
     int64_t pages_all; /* of the scarcer pool of each engine */
-    double kv_usage;   /* 0 .. 1: of these, what sequences use */
 };
 void replicas_look(struct replicas *r, struct replicas_now *out);
 /* Of engine i; lives as long as they do. */

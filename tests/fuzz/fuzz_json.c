@@ -13,33 +13,10 @@
 #include "base/mem.h"
 #include "json/chat_request.h"
 #include "fuzz/source.h"
+#include "support/values.h"
 #include "text/chat.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void write_value(struct json *j, const struct carat_value *v)
-{
-    switch (v->kind) {
-    case CARAT_NULL: json_put_null(j); break;
-    case CARAT_BOOL: json_bool(j, v->as.boolean); break;
-    case CARAT_INT: json_int(j, v->as.integer); break;
-    case CARAT_REAL: json_double(j, v->as.real); break;
-    case CARAT_STRING: json_text(j, v->as.string.data, v->as.string.length); break;
-    case CARAT_ARRAY:
-        json_begin_array(j);
-        for (size_t i = 0; i < v->as.array.count; i++) write_value(j, &v->as.array.items[i]);
-        json_end_array(j);
-        break;
-    case CARAT_OBJECT:
-        json_begin_object(j);
-        for (size_t i = 0; i < v->as.object.count; i++) {
-            json_key(j, v->as.object.members[i].key.data);
-            write_value(j, &v->as.object.members[i].value);
-        }
-        json_end_object(j);
-        break;
-    }
-}
 
 static int read_json(struct json_tree *tree, const char *text, size_t length,
                      enum json_purpose purpose)
@@ -60,7 +37,7 @@ static bool rewrite(const char *text, size_t length, struct buf *out)
     if (is_read) {
         const struct carat_value *member = json_member(&tree.root, "messages");
         carat_assert(member->kind <= CARAT_OBJECT);
-        write_value(&j, &tree.root);
+        put_value(&j, &tree.root);
     }
     json_tree_free(&tree);
     return is_read;

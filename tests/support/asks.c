@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "base/json_writer.h"
 #include "base/mem.h"
+#include "support/values.h"
 
 const struct carat_sampling asks_defaults = {
     .temperature = 1.0f, .top_k = 64, .top_p = 0.95f, .repeat_last_n = 64};
@@ -60,38 +60,11 @@ char *asks_prompt(const struct ask *ask)
     return text;
 }
 
-static void write_value(struct json *j, const struct carat_value *v)
-{
-    switch (v->kind) {
-    case CARAT_NULL: json_put_null(j); break;
-    case CARAT_BOOL: json_bool(j, v->as.boolean); break;
-    case CARAT_INT: json_int(j, v->as.integer); break;
-    case CARAT_REAL: json_double(j, v->as.real); break;
-    case CARAT_STRING: json_text(j, v->as.string.data, v->as.string.length); break;
-    case CARAT_ARRAY:
-        json_begin_array(j);
-        for (size_t i = 0; i < v->as.array.count; i++) write_value(j, &v->as.array.items[i]);
-        json_end_array(j);
-        break;
-    case CARAT_OBJECT:
-        json_begin_object(j);
-        for (size_t i = 0; i < v->as.object.count; i++) {
-            const struct carat_member *m = &v->as.object.members[i];
-            char key[64];
-            snprintf(key, sizeof key, "%.*s", (int)m->key.length, m->key.data);
-            json_key(j, key);
-            write_value(j, &m->value);
-        }
-        json_end_object(j);
-        break;
-    }
-}
-
 void asks_expect(const struct ask *ask, const char *key, const char *expected)
 {
     struct buf out = {0};
     struct json j = {.out = &out};
-    write_value(&j, json_member(&ask->request.root, key));
+    put_value(&j, json_member(&ask->request.root, key));
     for (size_t i = 0; i < out.length; i++)
         if (out.data[i] == '"') out.data[i] = '\'';
     if (strcmp(buf_text(&out), expected) != 0)

@@ -397,18 +397,5 @@ int main(void)
 }
 
 #else
-
-static void needs_jansson(void **state)
-{
-    (void)state;
-    print_message("built without jansson: skipped\n");
-    skip();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(needs_jansson)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
+#include "support/without_jansson.h"
 #endif

@@ -17,6 +17,7 @@
 #include "json/json_tree.h"
 #include "support/cost.h"
 #include "support/takes.h"
+#include "support/values.h"
 
 static struct grammar_fixture f;
 
@@ -340,30 +341,6 @@ static void test_no_memory(void **state)
 
 /* ---- The schemas of the golden list ----------------------------------------------------- */
 
-static void write_value(struct json *j, const struct carat_value *v)
-{
-    switch (v->kind) {
-    case CARAT_NULL: json_put_null(j); break;
-    case CARAT_BOOL: json_bool(j, v->as.boolean); break;
-    case CARAT_INT: json_int(j, v->as.integer); break;
-    case CARAT_REAL: json_double(j, v->as.real); break;
-    case CARAT_STRING: json_text(j, v->as.string.data, v->as.string.length); break;
-    case CARAT_ARRAY:
-        json_begin_array(j);
-        for (size_t i = 0; i < v->as.array.count; i++) write_value(j, &v->as.array.items[i]);
-        json_end_array(j);
-        break;
-    case CARAT_OBJECT:
-        json_begin_object(j);
-        for (size_t i = 0; i < v->as.object.count; i++) {
-            json_key(j, v->as.object.members[i].key.data);
-            write_value(j, &v->as.object.members[i].value);
-        }
-        json_end_object(j);
-        break;
-    }
-}
-
 static void read_list(struct json_tree *tree)
 {
     struct buf text = {0};
@@ -428,7 +405,7 @@ static void test_golden_schemas(void **state)
         struct json j = {.out = &text};
         carat_grammar *g;
         struct carat_error err = {0};
-        write_value(&j, json_member(entry, "schema"));
+        put_value(&j, json_member(entry, "schema"));
         double begin = cost_cpu_seconds();
         if (json_schema_open(&g, &f, text.data, text.length, &err))
             fail_msg("%s: %s", name, err.message);
