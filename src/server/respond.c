@@ -81,13 +81,11 @@ void respond_error(struct call *c, const struct api_error *error)
 {
     struct buf body = {0};
     char seconds[16];
-    struct http_field more[2];
-    size_t n = 0;
+    const struct http_field retry = {"Retry-After", seconds};
     api_error_body(error, c->family, c->id, &body);
     snprintf(seconds, sizeof seconds, "%d", error->retry_after);
-    if (error->retry_after > 0) more[n++] = (struct http_field){"Retry-After", seconds};
-    if (error->status == 401) more[n++] = (struct http_field){"WWW-Authenticate", "Bearer"};
-    respond_fields(c, error->status, "application/json", more, n, buf_text(&body), body.length);
+    respond_fields(c, error->status, "application/json", &retry, error->retry_after > 0,
+                   buf_text(&body), body.length);
     buf_deinit(&body);
 }
 
