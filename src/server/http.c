@@ -91,6 +91,7 @@ static int start(struct http *h, struct carat_error *err)
     h->watch.seconds[DEADLINE_BODY] = o->body_seconds;
     h->watch.seconds[DEADLINE_WRITE] = o->write_seconds;
     h->watch.seconds[DEADLINE_LINGER] = LINGER_SECONDS;
+    h->watch.seconds[DEADLINE_LEFT] = 0.05; /* the library reads what is there in its next run */
     TRY(watch_open(&h->watch, err));
     h->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (h->wake_fd < 0) return err_set(err, CARAT_EIO, "server: eventfd: %s", strerror(errno));

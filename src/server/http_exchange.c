@@ -77,20 +77,16 @@ static void resume(struct connection *c)
     MHD_resume_connection(c->mhd);
 }
 
-/* From now on who closes has left. The library does not look while it waits or writes, and waits
- * for the rest of a body whose sender has closed its half. */
-static void expect_departure(struct connection *c)
-{
-    if (!c->is_departure_watched) watch_departure(&c->server->watch, &c->watched);
-    c->is_departure_watched = true;
-}
-
-static void suspend(struct connection *c)
+/* Waits for http_reply, http_add or http_end. Whoever has left is not waited for. Returns whether
+ * it waits. */
+static bool suspend(struct connection *c)
 {
     watch_begin(&c->server->watch, &c->watched, DEADLINE_NONE);
-    expect_departure(c);
+    c->is_gone |= c->has_left;
+    if (c->is_gone) return false;
     c->is_suspended = true;
     MHD_suspend_connection(c->mhd);
+    return true;
 }
 
 void exchange_cut(struct connection *c)
@@ -122,8 +118,7 @@ static ssize_t read_unsent(void *user, uint64_t position, char *out, size_t room
     if (before == 0) {
         if (c->is_ended && c->is_whole) return MHD_CONTENT_READER_END_OF_STREAM;
         if (c->is_ended) return MHD_CONTENT_READER_END_WITH_ERROR;
-        suspend(c);
-        return 0;
+        return suspend(c) ? 0 : MHD_CONTENT_READER_END_WITH_ERROR;
     }
     const size_t n = before < room ? before : room;
     memcpy(out, c->unsent.data + c->sent, n);
@@ -239,6 +234,12 @@ static void refuse(struct connection *c, int status, const char *why)
 
 /* --- a request's way --- */
 
+/* More bytes of the client. One that has left sends no more than what is there. */
+static void await(struct connection *c, enum deadline deadline)
+{
+    watch_begin(&c->server->watch, &c->watched, c->has_left ? DEADLINE_LEFT : deadline);
+}
+
 static enum MHD_Result queue_reply(struct connection *c)
 {
     struct MHD_Response *response = c->response;
@@ -247,7 +248,6 @@ static enum MHD_Result queue_reply(struct connection *c)
     if (c->must_close || atomic_load(&c->server->is_stopping))
         (void)MHD_add_response_header(response, "Connection", "close");
     watch_begin(&c->server->watch, &c->watched, DEADLINE_WRITE);
-    if (c->is_stream || c->unsent.length > 0) expect_departure(c);
     const enum MHD_Result result = MHD_queue_response(c->mhd, c->status, response);
     MHD_destroy_response(response);
     return result;
@@ -332,8 +332,11 @@ static enum MHD_Result begin(struct connection *c, const char *method, const cha
         c->is_known = true;
         h->events.on_headers(h->events.user, &c->request);
     }
-    watch_begin(&h->watch, &c->watched, c->has_body ? DEADLINE_BODY : DEADLINE_NONE);
-    if (c->has_body) expect_departure(c);
+    if (c->has_body) {
+        await(c, DEADLINE_BODY);
+    } else {
+        watch_begin(&h->watch, &c->watched, DEADLINE_NONE);
+    }
     if (c->is_gone) return MHD_NO;
     if (!c->response || !c->has_body) return MHD_YES; /* replies follow in one more call */
     /* A short body that is on its way is dropped, so that the connection can go on. Otherwise the
@@ -373,7 +376,7 @@ static enum MHD_Result take_body(struct connection *c, const char *bytes, size_t
     *length = 0;
     if (c->is_gone) return MHD_NO;
     if (c->is_queued || c->response) return MHD_YES; /* replied already: what comes is dropped */
-    watch_begin(&c->server->watch, &c->watched, DEADLINE_BODY);
+    await(c, DEADLINE_BODY);
     if (n > c->server->options.body_bytes_max - body->length) {
         say(c, 413, "Content Too Large", "the body is longer than this server takes (--max-body)");
         linger_begin(&c->server->linger, &c->server->watch, c->watched.fd);
@@ -397,8 +400,7 @@ static enum MHD_Result go_on(struct connection *c)
     }
     if (c->is_gone) return MHD_NO;
     if (c->response) return queue_reply(c);
-    suspend(c);
-    return MHD_YES;
+    return suspend(c) ? MHD_YES : MHD_NO;
 }
 
 enum MHD_Result exchange_access(void *user, struct MHD_Connection *mhd, const char *url,
@@ -439,6 +441,8 @@ static void forget_request(struct connection *c)
         .mhd = old.mhd,
         .before = old.before,
         .after = old.after,
+        .identity = old.identity,
+        .has_left = old.has_left,
         .is_gone = old.is_gone,
         .request = {.connection = old.request.connection, .is_tls = old.request.is_tls}};
     memcpy(c->request.client, old.request.client, sizeof c->request.client);
@@ -456,8 +460,7 @@ void exchange_completed(void *user, struct MHD_Connection *mhd, void **own,
     if (c->is_early && is_sent) linger_begin(&h->linger, &h->watch, c->watched.fd);
     forget_request(c);
     *own = NULL;
-    watch_begin(&h->watch, &c->watched, DEADLINE_IDLE);
-    if (is_sent) watch_first_byte(&h->watch, &c->watched);
+    await(c, DEADLINE_IDLE);
 }
 
 /* --- connections --- */
@@ -543,10 +546,17 @@ void exchange_connection(void *user, struct MHD_Connection *mhd, void **context,
 
 void exchange_noticed(struct connection *c, uint32_t events)
 {
-    if (c->is_departure_watched) {
-        if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) exchange_cut(c);
-    } else if (!c->request.method) { /* of a request whose headers begin */
-        watch_begin(&c->server->watch, &c->watched, DEADLINE_HEADERS);
+    struct watch *w = &c->server->watch;
+    const bool is_between = !c->request.method; /* or its headers are not complete */
+    if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
+        c->has_left = true;
+        if (is_between) {
+            watch_begin(w, &c->watched, DEADLINE_LEFT);
+        } else {
+            exchange_cut(c);
+        }
+    } else if (is_between && c->watched.deadline != DEADLINE_HEADERS) {
+        watch_begin(w, &c->watched, DEADLINE_HEADERS);
     }
 }
 

@@ -46,6 +46,7 @@ struct connection {
     const char *refused; /* why the target is, "" for memory; NULL: it is fine */
     bool is_known;       /* on_headers was called, on_closed is due */
     bool is_asked;       /* on_request was called */
+    bool has_left;       /* the client has closed its side; what it has sent is still read */
     bool is_gone;        /* cut: nothing is sent any more */
     bool is_suspended;   /* in MHD */
     bool has_body, wants_continue;
@@ -54,7 +55,7 @@ struct connection {
 
     struct MHD_Response *response; /* not handed over yet */
     unsigned status;
-    bool is_queued, is_stream, is_ended, is_whole, is_departure_watched;
+    bool is_queued, is_stream, is_ended, is_whole;
     struct buf unsent; /* of a stream, or of a long reply; from `sent` on */
     size_t sent;
 };

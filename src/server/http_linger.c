@@ -37,7 +37,6 @@ void linger_read(struct watch *w, struct watched *p)
             return;
         }
     }
-    watch_first_byte(w, p);
 }
 
 void linger_end(struct watch *w, struct watched *p)

@@ -31,32 +31,19 @@ int watch_also(struct watch *w, int fd, void *tag, struct carat_error *err)
     return err_set(err, CARAT_EIO, "server: epoll: %s", strerror(errno));
 }
 
-static bool control(struct watch *w, struct watched *p, int what, uint32_t events)
-{
-    struct epoll_event event = {.events = events, .data = {.ptr = p}};
-    return epoll_ctl(w->epoll, what, p->fd, &event) == 0;
-}
-
 bool watch_add(struct watch *w, struct watched *p)
 {
-    return control(w, p, EPOLL_CTL_ADD, EPOLLIN | EPOLLONESHOT);
+    /* Each event once: the library reads later, and until then it would come at every wait. */
+    const uint32_t once = EPOLLRDHUP | EPOLLET;
+    struct epoll_event event = {.events = EPOLLIN | (p->is_lingering ? 0 : once),
+                                .data = {.ptr = p}};
+    return epoll_ctl(w->epoll, EPOLL_CTL_ADD, p->fd, &event) == 0;
 }
 
 void watch_remove(struct watch *w, struct watched *p)
 {
     watch_begin(w, p, DEADLINE_NONE);
-    (void)control(w, p, EPOLL_CTL_DEL, 0);
-}
-
-void watch_first_byte(struct watch *w, struct watched *p)
-{
-    (void)control(w, p, EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT);
-}
-
-void watch_departure(struct watch *w, struct watched *p)
-{
-    /* Once: an error or a closed half stays, and would come back at every wait. */
-    (void)control(w, p, EPOLL_CTL_MOD, EPOLLRDHUP | EPOLLONESHOT);
+    (void)epoll_ctl(w->epoll, EPOLL_CTL_DEL, p->fd, NULL);
 }
 
 static void unlink_from(struct watch *w, struct watched *p)

@@ -18,6 +18,7 @@ enum deadline {
     DEADLINE_HEADERS, /* from the first byte of a request to the end of its headers */
     DEADLINE_BODY,    /* since the last bytes of a body */
     DEADLINE_WRITE,   /* since the last bytes that the client took */
+    DEADLINE_LEFT,    /* the client has closed; what it has sent before is still read */
     DEADLINE_LINGER   /* dropping what comes, see http_linger.h */
 };
 enum { DEADLINE_COUNT = DEADLINE_LINGER + 1 };
@@ -44,13 +45,10 @@ void watch_close(struct watch *w);
 /* Another descriptor of the loop, whose `tag` comes back while it is readable. */
 int watch_also(struct watch *w, int fd, void *tag, struct carat_error *err);
 
-/* Watches p->fd for a first byte; p stays where it is until watch_remove. */
+/* Watches p->fd: an event whenever bytes come, and one when the other side closes its half, or all.
+ * p stays where it is until watch_remove. */
 bool watch_add(struct watch *w, struct watched *p);
 void watch_remove(struct watch *w, struct watched *p);
-/* One event when bytes come. */
-void watch_first_byte(struct watch *w, struct watched *p);
-/* Events as soon as the other side closes its half, or all. */
-void watch_departure(struct watch *w, struct watched *p);
 
 /* Begins a deadline, or the same one anew. */
 void watch_begin(struct watch *w, struct watched *p, enum deadline deadline);

@@ -36,6 +36,16 @@ def cpu_seconds(server):
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def descriptors(server):
+    return len(os.listdir(f"/proc/{server.process.pid}/fd"))
+
+
+def keeps_memory():
+    """Sanitizers keep what was freed for a while."""
+    with open(harness.PROGRAM, "rb") as program:
+        return b"__asan_init" in program.read()
+
+
 # --- requests that are fine ---
 
 def test_methods_and_bodies_arrive_whole(server):
@@ -347,6 +357,28 @@ def test_departures_in_the_middle_of_requests_are_noticed(server):
     canary(server)
 
 
+def test_an_end_that_comes_with_bytes_is_noticed(server):
+    before = descriptors(server)
+    for part in b"GET /ec", get(b"/echo"), get(b"/hold"), POST, CHUNKED + b"5\r\nhe":
+        for how in reset, socket.socket.close:
+            for _ in range(10):
+                s = server.connect()
+                s.sendall(part)
+                how(s)
+            end = time.monotonic() + 2
+            while descriptors(server) > before and time.monotonic() < end:
+                time.sleep(0.01)
+            expect(descriptors(server) <= before, f"{part[:20]}: still there after 2 s")
+    with server.connect() as s:
+        s.sendall(get(b"/echo") * 3)
+        s.shutdown(socket.SHUT_WR)
+        rest = b""
+        for _ in range(3):  # what needs no waiting is answered
+            reply = Reply(s, rest)
+            rest = reply.rest
+        expect(reply.status == 200 and has_ended(s, 2), "then it is closed")
+
+
 def test_a_client_that_leaves_a_pipeline_is_noticed_too(server):
     leave(server, b"pipelined", b"/hold?x", lambda s: (s.sendall(get(b"/echo") * 100), s.close()))
 
@@ -514,9 +546,7 @@ def test_ten_thousand_idle_connections_take_little_memory(_):
                 Reply(s)
             canary(server)
             taken = (server.memory() - before) / 1e6
-            with open(harness.PROGRAM, "rb") as program:  # sanitizers keep what was freed
-                most = 400 if b"__asan_init" in program.read() else 200
-            expect(taken < most, f"{taken:.0f} MB")
+            expect(taken < (400 if keeps_memory() else 200), f"{taken:.0f} MB")
             began = time.monotonic()
             with server.connect() as s:
                 s.sendall(get(b"/stream?n=100&ms=10"))
@@ -561,6 +591,35 @@ def test_one_client_has_few_places(_):
             s.close()
         time.sleep(0.2)
         canary(server)
+
+
+def test_nothing_is_left_of_connections(server):
+    """Clients that end in any way leave neither descriptors nor memory."""
+    def crowd():
+        for i in range(200):
+            part = (b"", b"GET /ec", get(b"/hold"), get(b"/flood?size=300000"), POST, get(b"/echo"),
+                    get(b"/stream?n=9&ms=60000"), REFUSED["two lengths"][0],
+                    get(b"/early", method=b"POST", body=b"x" * 100000),
+                    get(b"/echo", method=b"POST", body=b"x" * 1100000))[i % 10]
+            s = server.connect()
+            with contextlib.suppress(OSError):
+                s.sendall(part)
+            (reset if i % 3 else socket.socket.close)(s)
+        canary(server)
+
+    crowd()
+    end = time.monotonic() + harness.LIMIT
+    before, memory = 0, 0
+    while before != descriptors(server) and time.monotonic() < end:
+        before, memory = descriptors(server), server.memory()
+        time.sleep(2.5)  # longer than any connection lingers
+    for _ in range(3):
+        crowd()
+    while descriptors(server) > before and time.monotonic() < end:
+        time.sleep(0.1)
+    expect(descriptors(server) <= before, f"{descriptors(server)} descriptors, once {before}")
+    grown = (server.memory() - memory) / 1e6
+    expect(grown < 30 or keeps_memory(), f"{grown:.0f} MB more after 600 connections")
 
 
 # --- memory ---
@@ -722,6 +781,8 @@ def test_tls_is_new_and_its_certificate_is_exchanged(_):
         server.process.send_signal(signal.SIGHUP)
         _, line = server.line(f"reload TLS: {path('now.key')}")
         expect(name_of(tls(server)) == b"b", "the old pair stays")
+        old.close()
+        expect(server.stop() == 0, "it ends, and has kept nothing")
 
 
 def test_tls_carries_what_plain_does(_):
