@@ -49,6 +49,23 @@ static void answer_ready(const struct service *s, struct call *c)
     buf_deinit(&body);
 }
 
+/* Without what was counted before the first request. */
+static struct carat_stats counts_since(const struct carat_stats *now,
+                                       const struct carat_stats *before)
+{
+    struct carat_stats s = *now;
+    s.submitted -= before->submitted;
+    for (int i = 0; i < CARAT_FINISH_COUNT; i++) s.finished[i] -= before->finished[i];
+    s.lookups -= before->lookups;
+    s.hits -= before->hits;
+    s.prompt_tokens -= before->prompt_tokens;
+    s.cached_tokens -= before->cached_tokens;
+    s.steps -= before->steps;
+    s.rows -= before->rows;
+    s.prompt_rows -= before->prompt_rows;
+    return s;
+}
+
 static void answer_metrics(struct service *s, struct call *c)
 {
     enum { PAGE_TOKENS = 64 };
@@ -61,7 +78,7 @@ static void answer_metrics(struct service *s, struct call *c)
         cached_bytes = now.stats.pages_local.cached * (int64_t)memory->page_bytes_local +
                        now.stats.pages_global.cached * (int64_t)memory->page_bytes_global;
     const struct metrics_now facts = {
-        .engine = now.stats,
+        .engine = counts_since(&now.stats, &s->before),
         .running = now.running,
         .waiting = now.waiting + (s->workers ? workers_waiting(s->workers) : 0),
         .connections = s->n_calls,

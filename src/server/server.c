@@ -12,6 +12,7 @@
 #include "server/notify.h"
 #include "server/prepare.h"
 #include "server/replicas.h"
+#include "server/warmup.h"
 
 enum { N_WORKERS = 2, LAST_WORDS = 2 }; /* seconds that error events have to reach their clients */
 
@@ -71,6 +72,7 @@ static void on_news(void *user, struct job *const *jobs, size_t n)
     bool is_first = false;
     for (size_t i = 0; i < n; i++) {
         struct call *c = jobs[i]->user;
+        if (!c) continue; /* of the warm-up */
         is_first = inbox_add(&s->inbox, &c->news) || is_first;
     }
     if (is_first) http_wake(s->http);
@@ -97,6 +99,8 @@ static void *load(void *user)
     const struct replicas_events events = {.user = s, .on_news = on_news};
     server->status =
         replicas_open(&server->loaded, s->options->model, &options, &events, &server->err);
+    if (server->status == CARAT_OK)
+        server->status = warmup_run(server->loaded, s->options->model, options.n, &server->err);
     atomic_store(&server->is_loaded, true);
     http_wake(s->http);
     return NULL;
@@ -115,6 +119,7 @@ static void take_loaded(struct server *server)
     s->replicas = server->loaded;
     replicas_look(s->replicas, &now);
     s->n_ctx = now.n_ctx;
+    s->before = now.stats;
     s->state = SERVICE_READY;
     notify_ready("answers requests");
     s->options->on_ready(s->options->user, http_port(s->http), replicas_setup(s->replicas, 0));
