@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/hash.h"
 #include "base/json_writer.h"
 
 static void put_text(struct json *j, const char *key, const char *text)
@@ -200,6 +201,20 @@ static void put_details(struct json *j, const struct facts *f)
     json_end_object(j);
 }
 
+/* A name for the model: clients show its first digits. It is no checksum of the file. */
+static void put_digest(struct json *j, const struct facts *f)
+{
+    enum { WORDS = 4, DIGITS = 16 };
+    const struct carat_model_info *info = carat_model_info(f->model);
+    char text[WORDS * DIGITS + 1];
+    for (size_t i = 0; i < WORDS; i++) {
+        struct hash_key key = {.low = i, .high = info->file_bytes};
+        uint64_t word = hash_bytes(key, f->alias, strlen(f->alias));
+        snprintf(text + i * DIGITS, DIGITS + 1, "%016llx", (unsigned long long)word);
+    }
+    put_text(j, "digest", text);
+}
+
 void facts_tags(const struct facts *f, bool is_running, struct buf *out)
 {
     const struct carat_model_info *info = carat_model_info(f->model);
@@ -214,7 +229,7 @@ void facts_tags(const struct facts *f, bool is_running, struct buf *out)
     put_text(&j, "model", f->alias);
     put_text(&j, "modified_at", since);
     put_int(&j, "size", (int64_t)info->file_bytes);
-    put_text(&j, "digest", "");
+    put_digest(&j, f);
     put_details(&j, f);
     if (is_running) { /* for ever: the model stays loaded as long as the server runs */
         put_text(&j, "expires_at", "9999-12-31T23:59:59Z");

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "json/json_fields.h"
 #include "server/pieces.h"
 #include "server/prompts.h"
 
@@ -32,19 +33,6 @@ static void put_int(struct json *j, const char *key, int64_t value)
 }
 
 /* ---- Tokens of a text ------------------------------------------------------------------- */
-
-static int read_flag(const struct carat_value *root, const char *key, bool preset, bool *out,
-                     struct carat_error *err)
-{
-    const struct carat_value *value = json_member(root, key);
-    *out = preset;
-    if (value->kind == CARAT_NULL) return CARAT_OK;
-    if (value->kind != CARAT_BOOL)
-        return err_set(err, CARAT_EUSAGE, "%s: a boolean expected, %s found", key,
-                       json_kind_name(value));
-    *out = value->as.boolean;
-    return CARAT_OK;
-}
 
 /* Text where it is valid UTF-8, else bytes: as llama-server has it. */
 static void put_piece(struct json *j, const carat_model *model, int32_t id)
@@ -82,15 +70,15 @@ static void put_tokens(const struct inquiry *q, const int32_t *ids, size_t n, bo
 static int tokenize_text(const struct inquiry *q, const struct carat_value *root,
                          const struct carat_value *text, bool adds_special, struct carat_error *err)
 {
-    bool parses, with_pieces;
+    bool parses = true, with_pieces = false;
     int32_t *ids;
     size_t n;
     if (text->kind != CARAT_STRING)
         return err_set(err, CARAT_EUSAGE, "content: a string expected, %s found",
                        json_kind_name(text));
-    TRY(read_flag(root, "parse_special", true, &parses, err));
-    TRY(read_flag(root, "with_pieces", false, &with_pieces, err));
-    TRY(read_flag(root, "add_special", adds_special, &adds_special, err));
+    TRY(json_read_flag(root, "parse_special", &parses, err));
+    TRY(json_read_flag(root, "with_pieces", &with_pieces, err));
+    TRY(json_read_flag(root, "add_special", &adds_special, err));
     enum carat_special special = parses ? CARAT_SPECIAL_ALL : CARAT_SPECIAL_USER_DEFINED;
     TRY(carat_tokenize(q->model, text->as.string.data, text->as.string.length, special,
                        adds_special, &ids, &n, err));

@@ -177,6 +177,7 @@ test("tokens are reported where they are asked for", async () => {
 test("case 25: models, their capabilities and their context", async () => {
   const { models } = await client.list();
   assert.equal(models.length, 1);
+  assert.match(models[0].digest, /^[0-9a-f]{64}$/); // its own program shows the first 12
   assert.ok(models[0].size > 0 && models[0].name && models[0].details.quantization_level);
   const shown = await client.show({ model: models[0].name });
   assert.deepEqual(shown.capabilities, ["completion", "tools", "thinking"]);

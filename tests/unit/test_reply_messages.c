@@ -9,6 +9,8 @@
 
 #include "support/replies.h"
 
+#ifdef CARAT_HAVE_JSON
+
 #define EVENT(type, rest) "event: " type "\ndata: {'type':'" type "'" rest "}\n\n"
 #define DELTA(index, rest) EVENT("content_block_delta", ",'index':" index ",'delta':{" rest "}")
 #define STOP(index) EVENT("content_block_stop", ",'index':" index)
@@ -140,3 +142,7 @@ int main(void)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+#else
+#include "support/without_jansson.h"
+#endif

@@ -9,6 +9,8 @@
 
 #include "support/replies.h"
 
+#ifdef CARAT_HAVE_JSON
+
 #define HEAD "{'model':'m','created_at':'1970-01-01T00:00:07Z',"
 #define SAID(rest) HEAD "'message':{'role':'assistant'," rest "},"
 #define GOES_ON "'done':false}\n"
@@ -145,3 +147,7 @@ int main(void)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+#else
+#include "support/without_jansson.h"
+#endif

@@ -11,6 +11,8 @@
 #include "base/mem.h"
 #include "support/replies.h"
 
+#ifdef CARAT_HAVE_JSON
+
 #define EVENT(type, number, rest)                                                                  \
     "event: " type "\ndata: {'type':'" type "','sequence_number':" number "," rest "}\n\n"
 #define ITEM(type, number, index, id, rest)                                                        \
@@ -268,3 +270,7 @@ int main(void)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+#else
+#include "support/without_jansson.h"
+#endif
