@@ -1,5 +1,5 @@
-"""`carat serve` under many clients at once: each gets its own answer to its end, and what the server
-counts is what was sent and received.
+"""`carat serve` under many clients at once: each gets its own answer to its end, and what the
+server counts is what was sent and received.
 
 CARAT_CROWD_SECONDS: how long each crowd lasts (2 by default; 60 to look for what is rare).
 """
