@@ -134,6 +134,8 @@ void dispatch_headers(struct service *s, struct http_request *q)
 
 /* ---- The whole request -------------------------------------------------------------------- */
 
+enum { LARGE_BYTES = 256 * 1024 }; /* of a body: some 20 ms of work and more */
+
 static void to_workers(struct service *s, struct call *c)
 {
     c->is_counted = guard_enter(s->guard, &c->pass);
@@ -142,6 +144,7 @@ static void to_workers(struct service *s, struct call *c)
         return;
     }
     c->stage = CALL_AT_WORKER;
+    c->work.is_large = c->bytes_in > LARGE_BYTES;
     if (workers_add(s->workers, &c->work)) return;
     c->stage = CALL_READING;
     metrics_add(s->metrics, METRICS_QUEUE_REJECTED, 1);

@@ -14,7 +14,8 @@
 #include "server/replicas.h"
 #include "server/warmup.h"
 
-enum { N_WORKERS = 2, LAST_WORDS = 2 }; /* seconds that error events have to reach their clients */
+enum { WORKERS_LEAST = 2, WORKERS_MOST = 8 };
+enum { LAST_WORDS = 2 }; /* seconds that error events have to reach their clients */
 
 /* ---- Signals: flags, and a wake-up -------------------------------------------------------- */
 
@@ -253,7 +254,10 @@ static int open_parts(struct server *server, struct carat_error *err)
     TRY(guard_open(&s->guard, &o->guard, err));
     TRY(guard_allows_start(&o->http, guard_has_keys(s->guard), o->is_insecure, err));
     TRY(http_open(&s->http, &o->http, &events, err));
-    return workers_open(&s->workers, N_WORKERS, o->queue_max, on_work, s, err);
+    int n_workers = os_processors() / 4;
+    if (n_workers < WORKERS_LEAST) n_workers = WORKERS_LEAST;
+    if (n_workers > WORKERS_MOST) n_workers = WORKERS_MOST;
+    return workers_open(&s->workers, n_workers, o->queue_max, on_work, s, err);
 }
 
 static int serve(struct server *server, struct carat_error *err)

@@ -11,6 +11,7 @@ struct workers {
     pthread_cond_t has_work;
     struct work *first, *last;
     int32_t n_queued, queue_max;
+    int n_large; /* large ones that threads are at */
     bool is_over;
     workers_fn run;
     void *user;
@@ -32,18 +33,38 @@ static void unlink_work(struct workers *w, struct work *work)
     w->n_queued--;
 }
 
+/* The first that may begin now; NULL: there is none. */
+static struct work *next_work(struct workers *w)
+{
+    bool takes_large = w->n_large < w->n - 1 || w->n == 1;
+    struct work *work = w->first;
+    while (work && work->is_large && !takes_large) work = work->next;
+    return work;
+}
+
+/* What was run belongs to somebody else by the time that `run` returns. */
+static void run_work(struct workers *w, struct work *work)
+{
+    bool is_large = work->is_large;
+    unlink_work(w, work);
+    w->n_large += is_large;
+    pthread_mutex_unlock(&w->lock);
+    w->run(w->user, work->owner);
+    pthread_mutex_lock(&w->lock);
+    w->n_large -= is_large;
+    if (is_large) pthread_cond_signal(&w->has_work);
+}
+
 static void *work_thread(void *user)
 {
     struct workers *w = user;
     pthread_mutex_lock(&w->lock);
-    for (;;) {
-        while (!w->first && !w->is_over) pthread_cond_wait(&w->has_work, &w->lock);
-        if (w->is_over) break;
-        struct work *work = w->first;
-        unlink_work(w, work);
-        pthread_mutex_unlock(&w->lock);
-        w->run(w->user, work->owner);
-        pthread_mutex_lock(&w->lock);
+    while (!w->is_over) {
+        struct work *work = next_work(w);
+        if (work)
+            run_work(w, work);
+        else
+            pthread_cond_wait(&w->has_work, &w->lock);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -58,10 +79,12 @@ int workers_open(struct workers **out, int n, int32_t queue_max, workers_fn run,
     *w = (struct workers){.run = run, .user = user, .queue_max = queue_max};
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->has_work, NULL);
+    pthread_mutex_lock(&w->lock); /* threads read how many they are */
     while (w->n < n && w->n < WORKERS_MAX) {
         if (pthread_create(&w->threads[w->n], NULL, work_thread, w) != 0) break;
         w->n++;
     }
+    pthread_mutex_unlock(&w->lock);
     if (w->n > 0) return CARAT_OK;
     workers_close(w);
     *out = NULL;

@@ -1,5 +1,6 @@
 /* A few threads for what takes longer than the thread of the server may: reading bodies, rendering
- * templates, tokenising, compiling grammars. One bounded queue, in the order of arrival. */
+ * templates, tokenising, compiling grammars. One bounded queue, in the order of arrival; but one
+ * thread leaves large work to the others, so that small work never waits for it alone. */
 #ifndef SERVER_WORKERS_H
 #define SERVER_WORKERS_H
 
@@ -13,6 +14,7 @@ struct workers;
 struct work { /* a member of what is worked on */
     struct work *next, *previous;
     void *owner;
+    bool is_large; /* set before workers_add */
     bool is_queued;
 };
 

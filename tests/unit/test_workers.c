@@ -88,6 +88,31 @@ static void what_waits_can_be_withdrawn_and_is_bounded(void **state)
     inbox_deinit(&desk.inbox);
 }
 
+static void large_work_leaves_one_thread_for_small(void **state)
+{
+    (void)state;
+    struct item items[3];
+    struct desk desk = {.may_run = 0};
+    struct workers *workers;
+    inbox_init(&desk.inbox);
+    assert_int_equal(workers_open(&workers, 2, 8, run, &desk, NULL), CARAT_OK);
+    for (int i = 0; i < 3; i++) {
+        items[i] =
+            (struct item){.work = {.owner = &items[i], .is_large = i < 2}, .news.owner = &items[i]};
+        assert_true(workers_add(workers, &items[i].work));
+    }
+    while (workers_waiting(workers) > 1) usleep(100);
+    usleep(20000);
+    assert_false(
+        workers_withdraw(workers, &items[2].work)); /* begun, before the second large one */
+    assert_int_equal(workers_waiting(workers), 1);
+    atomic_store(&desk.may_run, 1);
+    for (int i = 0; i < 3;) i += inbox_take(&desk.inbox) != NULL;
+    workers_close(workers);
+    for (int i = 0; i < 3; i++) assert_int_equal(items[i].runs, 1);
+    inbox_deinit(&desk.inbox);
+}
+
 static void news_are_in_the_inbox_at_most_once(void **state)
 {
     (void)state;
@@ -111,6 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_added_comes_back_once),
         cmocka_unit_test(what_waits_can_be_withdrawn_and_is_bounded),
+        cmocka_unit_test(large_work_leaves_one_thread_for_small),
         cmocka_unit_test(news_are_in_the_inbox_at_most_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
