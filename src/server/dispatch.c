@@ -138,6 +138,11 @@ enum { LARGE_BYTES = 256 * 1024 }; /* of a body: some 20 ms of work and more */
 
 static void to_workers(struct service *s, struct call *c)
 {
+    c->held = c->bytes_in;
+    if (atomic_fetch_add(&s->held, c->held) + c->held > HELD_MAX) {
+        fail(c, 503, "overloaded", "the requests at work take all memory there is for them");
+        return;
+    }
     c->is_counted = guard_enter(s->guard, &c->pass);
     if (!c->is_counted) {
         respond_error(c, &c->pass.error);

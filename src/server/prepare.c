@@ -124,16 +124,18 @@ static int prepare_answer(const struct service *s, struct call *c, struct carat_
     return open_reply(s, c, err);
 }
 
-/* Refuses what would make all requests together too large. */
+/* What the call takes now, instead of the body of its request. Refuses what would be too much
+ * together with all others. */
 static void hold(struct service *s, struct call *c)
 {
-    c->held = c->ask.request.json.arena.bytes;
+    size_t before = c->held;
+    c->held = c->body.length + c->ask.request.json.arena.bytes;
     for (size_t i = 0; i < c->prompts.n; i++) c->held += c->prompts.items[i].n * sizeof(int32_t);
-    if (atomic_fetch_add(&s->held, c->held) + c->held <= HELD_MAX) return;
+    size_t all = atomic_fetch_add(&s->held, c->held - before) + c->held - before;
+    if (all <= HELD_MAX) return;
     c->has_failed = true;
-    c->error = api_error_make(503, "overloaded",
-                              "the requests at work take all memory there is "
-                              "for them");
+    c->error =
+        api_error_make(503, "overloaded", "the requests at work take all memory there is for them");
     c->error.retry_after = 5;
 }
 

@@ -11,7 +11,8 @@
 /* Bytes that may wait for a client. Beyond them no events are taken, and its sequence pauses. */
 enum { UNSENT_MAX = 256 * 1024, UNSENT_LOW = 64 * 1024 };
 
-/* Of requests that were read, until they are answered. A tree is many times its text. */
+/* Bytes of bodies, and of requests that were read, until they are answered. A tree is many times
+ * its text. */
 #define HELD_MAX ((size_t)1 << 30)
 
 enum service_state {
@@ -31,7 +32,7 @@ struct service {
     struct metrics *metrics;
     struct grammars *grammars; /* any thread */
     struct inbox inbox;
-    atomic_size_t held; /* bytes of requests that were read, of all calls; any thread */
+    atomic_size_t held; /* bytes of requests, of all calls; any thread */
     struct call *calls;
     int32_t n_calls, n_streams;
     int32_t n_ctx;             /* positions of a sequence; constant once READY */
