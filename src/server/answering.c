@@ -145,17 +145,23 @@ static void finish(struct service *s, struct call *c)
 
 /* ---- Events ------------------------------------------------------------------------------ */
 
+/* Events that were taken do not come again: the end must not be lost with those before it. */
+static void note_done(struct generation *g, const struct job_event *events, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (g->is_done || events[i].kind != JOB_DONE) continue;
+        g->done = events[i];
+        g->is_done = true;
+    }
+}
+
 /* Takes and forgets. */
 static void take_rest(struct service *s, struct generation *g)
 {
     struct job_event events[4];
     size_t n;
     while (!g->is_done && (n = replicas_take(s->replicas, &g->job, events, 4)) > 0)
-        for (size_t i = 0; i < n; i++)
-            if (events[i].kind == JOB_DONE) {
-                g->done = events[i];
-                g->is_done = true;
-            }
+        note_done(g, events, n);
 }
 
 static bool has_room(const struct service *s, const struct call *c)
@@ -184,7 +190,12 @@ static int take_events(struct service *s, struct call *c, struct generation *g,
         c->is_blocked = !has_room(s, c);
         if (c->is_blocked) break;
         n = replicas_take(s->replicas, &g->job, events, AT_ONCE);
-        for (size_t i = 0; i < n; i++) TRY(take_event(s, c, g, &events[i], err));
+        for (size_t i = 0; i < n; i++) {
+            int status = take_event(s, c, g, &events[i], err);
+            if (status == CARAT_OK) continue;
+            note_done(g, events + i, n - i);
+            return status;
+        }
     }
     return CARAT_OK;
 }
