@@ -58,7 +58,7 @@ struct call {
     int32_t n_done;
     bool is_stream;  /* the reply has begun, bit by bit */
     bool is_blocked; /* the client reads too slowly: on_room goes on */
-    double last_sent, first_token;
+    double last_sent;
     const char *finish; /* of the first answer; for log and metrics; "" */
 };
 

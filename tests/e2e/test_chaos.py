@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The server when things go wrong: signals at random times, no descriptors left, clients that
-stall, reset or leave half, allocations that fail. After each it answers as before and holds nothing.
+stall, reset or leave half, allocations that fail. After each it answers as before and holds
+nothing.
 
 usage: tests/e2e/test_chaos.py PROGRAM [NAME...]       (only tests whose name contains a NAME)
 """
