@@ -151,7 +151,7 @@ static bool find_in_hf_cache(const char *folder, const struct hub_name *name, bo
     if (name->kind != HUB_HF) return false;
     const char *revision = name->revision[0] ? name->revision : "main";
     buf_printf(&at, "%s/models--%s--%s/refs/%s", folder, name->owner, name->repository, revision);
-    if (read_text(buf_text(&at), 64, &text) && is_commit(revision) == false)
+    if (read_text(buf_text(&at), 64, &text) && !is_commit(revision))
         snprintf(commit, sizeof commit, "%.*s", (int)strspn(buf_text(&text), "0123456789abcdef"),
                  buf_text(&text));
     if (is_commit(revision)) snprintf(commit, sizeof commit, "%s", revision);
