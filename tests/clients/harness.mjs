@@ -4,6 +4,16 @@ import assert from "node:assert/strict";
 export const url = process.env.CARAT_URL ?? "http://127.0.0.1:8080";
 export const END = "<turn|>";
 
+// A long beginning of a prompt, and how much of it the second turn has from the cache. Sanitizers make
+// long prompts too slow; of a short one the last page, which is never shared, is a larger part.
+const isSlow = process.env.CARAT_SLOW === "1";
+export const LONG = Array.from(
+  { length: isSlow ? 60 : 320 },
+  (_, i) => `Rule ${i}: be kind to number ${i * 7}.`,
+).join("\n");
+export const LONG_TOKENS = isSlow ? 700 : 4000;
+export const CACHED_SHARE = isSlow ? 0.75 : 0.95;
+
 export async function post(path, body, headers = {}) {
   const reply = await fetch(url + path, {
     method: "POST",

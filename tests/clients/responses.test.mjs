@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI, { BadRequestError } from "openai";
-import { CUTS, END, post, script, url } from "./harness.mjs";
+import { CACHED_SHARE, CUTS, END, LONG, LONG_TOKENS, post, script, url } from "./harness.mjs";
 
 const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: "none", maxRetries: 0 });
 const THOUGHT = "<|channel>thought\nhm, <b>\n<channel|>";
@@ -183,8 +183,6 @@ test("case 21: what needs a store is refused", async () => {
   await refused({ input: [lost] }, "input[0].call_id", /call in the answer before it/);
 });
 
-const LONG = Array.from({ length: 320 }, (_, i) => `Rule ${i}: be kind to number ${i * 7}.`).join("\n");
-
 // What a coding agent sends: instructions, permissions, an environment, and tools of every kind.
 function agentRequest(input, key) {
   const text = (role, t) => ({ type: "message", role, content: [{ type: "input_text", text: t }] });
@@ -254,7 +252,7 @@ test("case 21: a coding agent's tools, and its second turn comes from the cache"
   assert.equal(call.name, "log");
   assert.equal(call.namespace, "mcp__git");
   const size = first.response.usage.input_tokens;
-  assert.ok(size > 4000, `${size} tokens`);
+  assert.ok(size > LONG_TOKENS, `${size} tokens`);
   const second = await send(
     [
       thought,
@@ -268,7 +266,7 @@ test("case 21: a coding agent's tools, and its second turn comes from the cache"
   assert.equal(second.response.output_text, "Two files.");
   const { usage } = second.response;
   const share = usage.input_tokens_details.cached_tokens / usage.input_tokens;
-  assert.ok(share >= 0.95, `${share}`);
+  assert.ok(share >= CACHED_SHARE, `${share}`);
   const reply = await post("/v1/responses", { ...agentRequest([], key), max_output_tokens: 1 });
   assert.equal(reply.headers.get("x-carat-ignored-tools"), "2");
 });

@@ -69,6 +69,11 @@ def long_demo(folder):
     return path
 
 
+def is_slow(program):
+    """Whether it has sanitizers: then long prompts take minutes."""
+    return b"__asan_init" in pathlib.Path(program).read_bytes()
+
+
 def start(program, model, folder, *options):
     """The server and its address, once it is ready."""
     log = folder / "server.log"
@@ -116,7 +121,8 @@ def run_script(program, folder, model, script):
         done = subprocess.run(["node", "--test", "--test-timeout=400000", "--test-reporter=spec",
                                script], cwd=folder, timeout=900, text=True, encoding="utf-8",
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-                              env={"PATH": os.environ["PATH"], "CARAT_URL": url})
+                              env={"PATH": os.environ["PATH"], "CARAT_URL": url,
+                                   "CARAT_SLOW": "1" if is_slow(program) else "0"})
     finally:
         status = stop(server)
     print(done.stdout)

@@ -7,7 +7,7 @@ usage: tests/e2e/test_apis.py PROGRAM [NAME...]       (only tests whose name con
 import json
 import time
 
-from program import expect, long_model, main
+from program import carat, expect, long_model, main
 from server import Server
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -101,18 +101,21 @@ def test_counts_are_those_of_the_prompt():
 
 
 def test_the_second_turn_comes_from_the_cache():
-    rules = "\n".join(f"Rule {i}: be kind to number {i * 7}." for i in range(330))
+    is_fast = json.loads(carat("version", "--json").stdout)["build_type"] == "Release"
+    # With sanitizers long prompts take minutes; of a short one the last page is a larger part.
+    lines, share, least = (330, 0.95, 4000) if is_fast else (70, 0.75, 700)
+    rules = "\n".join(f"Rule {i}: be kind to number {i * 7}." for i in range(lines))
     with Server(long_model(), "--ctx-size", 16384, "--parallel", 2) as server:
         for name in APIS:
             system = f"For {name} only.\n{rules}"
             text, n, _ = ask(server, name, system, [user(QUESTION)], max_tokens=8, temperature=0)
-            expect(n > 4000, f"{n} tokens")
+            expect(n > least, f"{n} tokens")
             before = server.metric("carat_prompt_tokens_cached_total")
             talk = [user(QUESTION), assistant(text), user(NEXT)]
             _, n, cached = ask(server, name, system, talk, max_tokens=1, temperature=0)
             counted = server.metric("carat_prompt_tokens_cached_total") - before
             expect(cached in (None, counted), f"{name}: {cached} said, {counted} counted")
-            expect(counted >= 0.95 * n, f"{name}: {counted} of {n}")
+            expect(counted >= share * n, f"{name}: {counted} of {n}")
 
 
 def test_every_stream_begins_and_ends_in_its_own_words():
