@@ -117,8 +117,13 @@ void json_put_string(struct json *j, const char *text)
 
 void json_int(struct json *j, int64_t value)
 {
+    char digits[20], *end = digits + sizeof digits, *at = end;
+    uint64_t left = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
     begin_value(j);
-    buf_printf(j->out, "%lld", (long long)value);
+    do *--at = (char)('0' + left % 10);
+    while (left /= 10);
+    if (value < 0) *--at = '-';
+    buf_add(j->out, at, (size_t)(end - at));
 }
 
 void json_double(struct json *j, double value)
