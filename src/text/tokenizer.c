@@ -2,7 +2,9 @@
  * BPE word. Its symbols (code points at first) form a linked list; a heap holds the pairs that
  * may merge, ordered by rank and then by position. An entry is stale when the pair at its
  * position has another rank by now; two symbols only ever grow, so an entry is never valid twice.
- * Time O(n log n), memory O(n) of the longest line. */
+ * Time O(n log n), memory O(n) of the longest line. Where the vocabulary lets no word merge with
+ * the space after it, as Gemma's, a line is cut there too: the same ids, and the heap stays small.
+ */
 #include "text/tokenizer.h"
 
 #include <string.h>
@@ -189,6 +191,24 @@ static void encode_newlines(struct encoder *e, const char *text, size_t length)
         encode_word(e, text, length);
 }
 
+/* Whether a space at `at` follows the end of a word. */
+static bool begins_word(const char *line, size_t at)
+{
+    return line[at] == ' ' && line[at - 1] != ' ' &&
+           !(at >= 3 && memcmp(line + at - 3, space_mark, 3) == 0);
+}
+
+static void encode_line(struct encoder *e, const char *line, size_t length)
+{
+    size_t begin = 0;
+    for (size_t at = 1; at < length && !vocab_joins_words(e->v); at++) {
+        if (!begins_word(line, at)) continue;
+        encode_word(e, line + begin, at - begin);
+        begin = at;
+    }
+    encode_word(e, line + begin, length - begin);
+}
+
 /* Text without special tokens: lines and runs of newlines. */
 static void encode_piece(struct encoder *e, const char *text, size_t length)
 {
@@ -200,7 +220,7 @@ static void encode_piece(struct encoder *e, const char *text, size_t length)
         } else {
             const char *newline = memchr(text + at, '\n', length - at);
             end = newline ? (size_t)(newline - text) : length;
-            encode_word(e, text + at, end - at);
+            encode_line(e, text + at, end - at);
         }
         at = end;
     }

@@ -46,6 +46,7 @@ struct vocab {
     uint32_t slot_mask;
     struct merge *merges;
     uint32_t merge_mask;
+    bool joins_words;         /* some merge joins what is before a space with the space */
     int32_t *sorted_specials; /* by text; those that texts are searched for */
     int32_t n_specials;
     bool begins_special[256];
@@ -102,6 +103,11 @@ static struct merge *find_merge(const struct vocab *v, int32_t left, int32_t rig
     while (v->merges[i].rank_plus_1 && (v->merges[i].left != left || v->merges[i].right != right))
         i = (i + 1) & v->merge_mask;
     return &v->merges[i];
+}
+
+bool vocab_joins_words(const struct vocab *v)
+{
+    return v->joins_words;
 }
 
 int32_t vocab_merge(const struct vocab *v, int32_t left, int32_t right, int32_t *product)
@@ -408,6 +414,15 @@ static int bad_merge(uint64_t i, struct gguf_string s, const char *what, struct 
 }
 
 /* Pieces hold no spaces but may begin with any byte, so the first space at index >= 1 splits. */
+/* Whether a word and the space after it could become one token. */
+static bool joins_words(const char *left, size_t n_left, const char *right, size_t n_right)
+{
+    static const char mark[] = "\xE2\x96\x81"; /* U+2581: a space in the vocabulary */
+    enum { MARK = sizeof mark - 1 };
+    bool ends_with_space = n_left >= MARK && memcmp(left + n_left - MARK, mark, MARK) == 0;
+    return !ends_with_space && n_right >= MARK && memcmp(right, mark, MARK) == 0;
+}
+
 static int add_merge(struct vocab *v, uint64_t i, struct gguf_string s, struct carat_error *err)
 {
     if (s.length < 3) return bad_merge(i, s, "two pieces expected", err);
@@ -429,6 +444,7 @@ static int add_merge(struct vocab *v, uint64_t i, struct gguf_string s, struct c
         v->classes[product] != TOKEN_PLAIN)
         return CARAT_OK; /* left out: text must never become a special token by merging */
     struct merge *m = find_merge(v, left, right);
+    if (joins_words(both, n_left, both + n_left, n_right)) v->joins_words = true;
     if (m->rank_plus_1 == 0) *m = (struct merge){left, right, product, (int32_t)i + 1};
     return CARAT_OK;
 }

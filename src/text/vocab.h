@@ -93,6 +93,10 @@ uint8_t vocab_byte_value(const struct vocab *v, int32_t id); /* of a TOKEN_BYTE 
 /* Rank of merging two adjacent symbols and the id of the result; -1: they do not merge. */
 int32_t vocab_merge(const struct vocab *v, int32_t left, int32_t right, int32_t *product);
 
+/* Whether some merge joins the end of a word with the space after it. If none does, words merge
+ * apart from each other: a space belongs to the word that it comes before. */
+bool vocab_joins_words(const struct vocab *v);
+
 /* Longest special token whose text begins at text[0] and ends within `length`: its id, and its
  * length in *matched. -1: none. USER_DEFINED looks at user-defined tokens only, NONE at none.
  * Tokens of more than 128 bytes are never found. */

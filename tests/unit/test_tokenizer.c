@@ -247,6 +247,89 @@ static void test_hold_back(void **state)
     decoder_close(d);
 }
 
+/* ---- Words ---- */
+
+enum { LINE_MAX = 40 };
+
+/* The definition: of all pairs of a line the one of the lowest rank merges, the leftmost first. */
+static size_t merge_naively(const struct vocab *v, const char *line, int32_t ids[LINE_MAX])
+{
+    size_t n = 0;
+    for (size_t at = 0; line[at];) {
+        size_t bytes = (unsigned char)line[at] == 0xE2 ? 3 : 1;
+        ids[n++] = line[at] == ' ' ? vocab_find_plain(v, "\xE2\x96\x81", 3)
+                                   : vocab_find_plain(v, line + at, bytes);
+        at += bytes;
+    }
+    for (;;) {
+        size_t best = n;
+        int32_t lowest = INT32_MAX, product = -1;
+        for (size_t i = 0; i + 1 < n; i++) {
+            int32_t joined, rank = vocab_merge(v, ids[i], ids[i + 1], &joined);
+            if (rank >= 0 && rank < lowest) best = i, lowest = rank, product = joined;
+        }
+        if (best == n) return n;
+        ids[best] = product;
+        n--;
+        memmove(ids + best + 1, ids + best + 2, (n - best - 1) * sizeof *ids);
+    }
+}
+
+static void words_that_merge_apart_have_the_ids_of_whole_lines(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = {" ", " ", "  ", "\xE2\x96\x81", "a",  "b",
+                                         "c", "d", "z",  "aa",           "ba", "1"};
+    struct rng r = {.state = 31};
+    size_t n_merged = 0;
+    print_message("seed 31\n");
+    assert_false(vocab_joins_words(shared_vocab()));
+    for (int round = 0; round < 20000; round++) {
+        char line[LINE_MAX] = "";
+        int32_t expected[LINE_MAX], *ids;
+        while (strlen(line) + 4 < LINE_MAX && rng_below(&r, 12) > 0) {
+            const char *piece = pieces[rng_below(&r, sizeof pieces / sizeof *pieces)];
+            memcpy(line + strlen(line), piece, strlen(piece) + 1);
+        }
+        size_t n = merge_naively(shared_vocab(), line, expected);
+        size_t count = encode(line, strlen(line), CARAT_SPECIAL_NONE, false, &ids);
+        assert_int_equal(count, n);
+        if (n) assert_memory_equal(ids, expected, n * sizeof *ids);
+        n_merged += strlen(line) - n;
+        mem_free(ids);
+    }
+    assert_true(n_merged > 20000);
+}
+
+/* A vocabulary that joins words with the space after them is not cut there. */
+static void words_that_merge_with_a_space_are_not_cut(void **state)
+{
+    (void)state;
+    struct text_fixture f;
+    struct gguf_string *tokens = mem_alloc(1024, sizeof *tokens);
+    static const char joined[] = "a\xE2\x96\x81", merge[] = "a \xE2\x96\x81";
+    const struct gguf_string merges[] = {{merge, sizeof merge - 1}};
+    int32_t id = id_of("aa"), *ids;
+    size_t count;
+    struct carat_error err;
+    for (int32_t i = 0; i < 1024; i++)
+        tokens[i].data = vocab_piece(shared_vocab(), i, &tokens[i].length);
+    tokens[id] = (struct gguf_string){joined, sizeof joined - 1};
+    text_fixture_init(&f, 1024);
+    gguf_put_strings(&f.writer, "tokenizer.ggml.tokens", tokens, 1024);
+    gguf_put_strings(&f.writer, "tokenizer.ggml.merges", merges, 1);
+    text_fixture_parse(&f);
+    assert_int_equal(vocab_open(&f.v, f.g, &err), CARAT_OK);
+    assert_true(vocab_joins_words(f.v));
+    assert_int_equal(tokenizer_encode(f.v, "a b", 3, CARAT_SPECIAL_NONE, false, &ids, &count, &err),
+                     CARAT_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(ids[0], id);
+    mem_free(ids);
+    mem_free(tokens);
+    text_fixture_deinit(&f);
+}
+
 /* ---- Worst cases ---- */
 
 static void check_time(const char *name, const char *text, size_t length)
@@ -329,11 +412,18 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_specials),  cmocka_unit_test(test_none_gives_no_special),
-        cmocka_unit_test(test_runs),      cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_spans),     cmocka_unit_test(test_round_trips),
-        cmocka_unit_test(test_hold_back), cmocka_unit_test(test_long_lines),
-        cmocka_unit_test(test_too_long),  cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_specials),
+        cmocka_unit_test(test_none_gives_no_special),
+        cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_round_trips),
+        cmocka_unit_test(test_hold_back),
+        cmocka_unit_test(test_long_lines),
+        cmocka_unit_test(words_that_merge_apart_have_the_ids_of_whole_lines),
+        cmocka_unit_test(words_that_merge_with_a_space_are_not_cut),
+        cmocka_unit_test(test_too_long),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, shared_vocab_open, shared_vocab_close);
 }
