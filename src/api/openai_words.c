@@ -29,6 +29,7 @@ static void make_head(struct reply *r, const char *prefix, const char *object)
 void openai_begin(struct reply *r, struct json *j, const char *prefix, const char *object)
 {
     if (r->head.length == 0) make_head(r, prefix, object);
+    j->out->failed |= r->failed;
     buf_add(j->out, buf_text(&r->head), r->head.length);
     j->need_comma = false;
 }

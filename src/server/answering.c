@@ -7,9 +7,10 @@
 
 /* ---- Bytes of a stream ------------------------------------------------------------------- */
 
+/* A part that did not fit into memory is not sent at all. */
 static void send_out(struct service *s, struct call *c)
 {
-    if (s->out.length == 0 || !c->q) return;
+    if (s->out.length == 0 || s->out.failed || !c->q) return;
     http_add(c->q, s->out.data, s->out.length);
     c->bytes_out += s->out.length;
     c->last_sent = os_seconds();
@@ -20,8 +21,6 @@ static void begin_stream(struct service *s, struct call *c)
 {
     respond_stream(c, reply_content_type(c->reply));
     s->n_streams++;
-    buf_clear(&s->out);
-    reply_begin(c->reply, &s->out);
     c->last_sent = os_seconds();
     send_out(s, c);
 }
@@ -42,9 +41,32 @@ static void cancel_job(struct service *s, struct generation *g)
     replicas_cancel(s->replicas, &g->job);
 }
 
+/* Events that were taken do not come again: the end must not be lost with those before it. */
+static void note_done(struct generation *g, const struct job_event *events, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (g->is_done || events[i].kind != JOB_DONE) continue;
+        g->done = events[i];
+        g->is_done = true;
+    }
+}
+
+/* Takes and forgets. */
+static void take_rest(struct service *s, struct generation *g)
+{
+    struct job_event events[4];
+    size_t n;
+    while (!g->is_done && (n = replicas_take(s->replicas, &g->job, events, 4)) > 0)
+        note_done(g, events, n);
+}
+
+/* Of a job that has ended already no more news come, so what it left is taken now. */
 static void cancel_jobs(struct service *s, struct call *c)
 {
-    for (int32_t i = 0; i < c->n_answers; i++) cancel_job(s, &c->answers[i]);
+    for (int32_t i = 0; i < c->n_answers; i++) {
+        cancel_job(s, &c->answers[i]);
+        if (c->answers[i].is_submitted) take_rest(s, &c->answers[i]);
+    }
 }
 
 static void count_cancel(struct service *s, const struct call *c)
@@ -81,10 +103,20 @@ void answering_fail(struct service *s, struct call *c, const struct api_error *e
     if (!c->q) return;
     buf_clear(&s->out);
     reply_fail(c->reply, error, &s->out);
+    bool is_told = !s->out.failed;
     send_out(s, c);
     /* The event says what happened. If the connection were cut as well, clients would throw away
      * what they have not read yet, the event with it. */
-    http_end(c->q, true);
+    http_end(c->q, is_told);
+}
+
+/* The reply, or a part of it, does not fit into memory. */
+static void fail_by_memory(struct service *s, struct call *c)
+{
+    struct carat_error err = {0};
+    err_no_memory(&err, "reply", s->out.length);
+    struct api_error error = api_error_from(&err);
+    answering_fail(s, c, &error);
 }
 
 /* An answer that an engine gave up. */
@@ -130,8 +162,7 @@ static void finish(struct service *s, struct call *c)
 {
     reply_finish(c->reply, &s->out);
     if (s->out.failed) {
-        struct api_error error = api_error_make(500, NULL, "the reply does not fit in memory");
-        answering_fail(s, c, &error);
+        fail_by_memory(s, c);
         return;
     }
     c->stage = CALL_ENDING;
@@ -144,25 +175,6 @@ static void finish(struct service *s, struct call *c)
 }
 
 /* ---- Events ------------------------------------------------------------------------------ */
-
-/* Events that were taken do not come again: the end must not be lost with those before it. */
-static void note_done(struct generation *g, const struct job_event *events, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (g->is_done || events[i].kind != JOB_DONE) continue;
-        g->done = events[i];
-        g->is_done = true;
-    }
-}
-
-/* Takes and forgets. */
-static void take_rest(struct service *s, struct generation *g)
-{
-    struct job_event events[4];
-    size_t n;
-    while (!g->is_done && (n = replicas_take(s->replicas, &g->job, events, 4)) > 0)
-        note_done(g, events, n);
-}
 
 static bool has_room(const struct service *s, const struct call *c)
 {
@@ -257,7 +269,7 @@ static void reply_nothing(struct service *s, struct call *c)
     buf_clear(&s->out);
     reply_begin(c->reply, &s->out);
     reply_finish(c->reply, &s->out);
-    respond_bytes(c, 200, reply_content_type(c->reply), buf_text(&s->out), s->out.length);
+    respond_buf(c, 200, reply_content_type(c->reply), NULL, 0, &s->out);
 }
 
 void answering_begin(struct service *s, struct call *c)
@@ -281,12 +293,12 @@ void answering_begin(struct service *s, struct call *c)
         return;
     }
     c->stage = CALL_RUNNING;
-    if (c->ask.is_stream)
+    buf_clear(&s->out);
+    reply_begin(c->reply, &s->out);
+    if (s->out.failed)
+        fail_by_memory(s, c);
+    else if (c->ask.is_stream)
         begin_stream(s, c);
-    else {
-        buf_clear(&s->out);
-        reply_begin(c->reply, &s->out);
-    }
 }
 
 void answering_tick(struct service *s, struct call *c, double now)

@@ -58,8 +58,7 @@ static void refuse_path(struct call *c, int status, const char *allow)
     const struct http_field field = {"Allow", allow};
     struct buf body = {0};
     api_error_body(&error, c->family, c->id, &body);
-    respond_fields(c, status, "application/json", &field, status == 405, buf_text(&body),
-                   body.length);
+    respond_buf(c, status, "application/json", &field, status == 405, &body);
     buf_deinit(&body);
 }
 

@@ -44,8 +44,7 @@ static void answer_ready(const struct service *s, struct call *c)
     look(s, &now);
     bool is_ready = s->state == SERVICE_READY && now.n_failed < now.n;
     facts_health(s->state == SERVICE_READY && !is_ready ? "failed" : names[s->state], &body);
-    respond_fields(c, is_ready ? 200 : 503, "application/json", &retry, is_ready ? 0 : 1,
-                   buf_text(&body), body.length);
+    respond_buf(c, is_ready ? 200 : 503, "application/json", &retry, is_ready ? 0 : 1, &body);
     buf_deinit(&body);
 }
 
@@ -91,7 +90,7 @@ static void answer_metrics(struct service *s, struct call *c)
         .is_ready = s->state == SERVICE_READY,
     };
     metrics_write(s->metrics, &facts, &body);
-    respond_bytes(c, 200, "text/plain; version=0.0.4; charset=utf-8", buf_text(&body), body.length);
+    respond_buf(c, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, 0, &body);
     buf_deinit(&body);
 }
 

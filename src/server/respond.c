@@ -67,14 +67,34 @@ void respond_bytes(struct call *c, int status, const char *type, const char *bod
     respond_fields(c, status, type, NULL, 0, body, length);
 }
 
+/* Its text is a constant, since there is no memory to write one. */
+static void respond_no_memory(struct call *c)
+{
+    static const char *const bodies[] = {
+        [FAMILY_OPENAI] = "{\"error\":{\"message\":\"not enough memory for this request now\","
+                          "\"type\":\"unavailable_error\",\"param\":null,"
+                          "\"code\":\"out_of_memory\"}}\n",
+        [FAMILY_ANTHROPIC] = "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\","
+                             "\"message\":\"not enough memory for this request now\"}}\n",
+        [FAMILY_OLLAMA] = "{\"error\":\"not enough memory for this request now\"}\n",
+    };
+    const struct http_field retry = {"Retry-After", "1"};
+    const char *body = bodies[c->family];
+    respond_fields(c, 503, "application/json", &retry, 1, body, strlen(body));
+}
+
+void respond_buf(struct call *c, int status, const char *type, const struct http_field *more,
+                 size_t n_more, const struct buf *body)
+{
+    if (body->failed)
+        respond_no_memory(c);
+    else
+        respond_fields(c, status, type, more, n_more, buf_text(body), body->length);
+}
+
 void respond_json(struct call *c, int status, const struct buf *body)
 {
-    if (body->failed) {
-        struct api_error error = api_error_make(500, NULL, "the reply does not fit in memory");
-        respond_error(c, &error);
-        return;
-    }
-    respond_bytes(c, status, "application/json", buf_text(body), body->length);
+    respond_buf(c, status, "application/json", NULL, 0, body);
 }
 
 void respond_error(struct call *c, const struct api_error *error)
@@ -84,8 +104,7 @@ void respond_error(struct call *c, const struct api_error *error)
     const struct http_field retry = {"Retry-After", seconds};
     api_error_body(error, c->family, c->id, &body);
     snprintf(seconds, sizeof seconds, "%d", error->retry_after);
-    respond_fields(c, error->status, "application/json", &retry, error->retry_after > 0,
-                   buf_text(&body), body.length);
+    respond_buf(c, error->status, "application/json", &retry, error->retry_after > 0, &body);
     buf_deinit(&body);
 }
 

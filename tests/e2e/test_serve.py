@@ -211,6 +211,24 @@ def test_leaving_frees_a_sequence_whose_whole_answer_is_awaited():
         expect(took < 0.5, f"{took} s")
 
 
+def test_leaving_while_the_end_of_an_answer_waits_to_be_sent():
+    # Answers so long that not all can be sent, but short enough to end: of some of these lengths.
+    with tempfile.TemporaryDirectory() as folder, \
+            long_server("--parallel", 2, "--unix", f"{folder}/socket") as server:
+        for n in range(150, 850, 100):
+            slow = server.socket()
+            body = {**endless(logprobs=True, top_logprobs=20), "max_tokens": n}
+            data = json.dumps(body)
+            head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}"
+            slow.sendall((head + "\r\n\r\n" + data).encode())
+            before, rows = server.metric("carat_rows_total"), [0, 1]
+            while rows[-1] != rows[-2] or rows[-1] < n / 2:
+                time.sleep(0.1)
+                rows.append(server.metric("carat_rows_total") - before)
+            slow.close()
+        server.wait_until(lambda: server.metric("carat_connections") == 1, 5)
+
+
 def test_a_client_that_does_not_read_pauses_its_sequence_alone():
     # A unix socket holds less than one of TCP does.
     with tempfile.TemporaryDirectory() as folder, \
