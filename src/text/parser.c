@@ -280,6 +280,12 @@ static void add_to_call(struct carat_parser *p, int32_t id)
     if (memcmp(buf_text(&p->call), call_header, n) != 0) call_to_text(p);
 }
 
+/* Whether the answer ended so early in a call that it has no name yet. */
+static bool is_nameless_call(const struct carat_parser *p)
+{
+    return p->state == IN_CALL && p->call.length <= CALL_HEADER;
+}
+
 /* ---- Ids -------------------------------------------------------------------------------- */
 
 /* Ends what is being collected, whatever it is, and stays in or returns to text or thought. */
@@ -417,6 +423,12 @@ int parser_finish(struct carat_parser *p, const struct carat_part **parts, size_
                   struct carat_error *err)
 {
     begin_push(p);
+    /* Cut off there, the mark is not prose, and nobody is to see it. */
+    if (is_nameless_call(p)) {
+        empty(p, &p->call);
+        p->state = p->before_call;
+        p->at_start = false;
+    }
     end_current(p);
     return hand_out(p, parts, n_parts, err);
 }

@@ -310,13 +310,23 @@ static void test_spelled_marks(void **state)
     }
 }
 
+/* The limit of tokens may fall anywhere: before the name of a call there is nothing to show. */
+static void test_call_cut_before_its_name(void **state)
+{
+    (void)state;
+    check("<|tool_call>", "");
+    check("<|tool_call>cal", "");
+    check("so <|tool_call>call:", "[T so ]");
+    check("<|tool_call>call:f{}<tool_call|><|tool_call>", "[C f {}]");
+    check_after(PROMPT, "<|channel>thought\nso<|tool_call>c", "[R so]", true);
+}
+
 /* Without "call:" the mark is prose. */
 static void test_no_calls(void **state)
 {
     (void)state;
     check("the <|tool_call> token", "[T the <|tool_call> token]");
-    check("<|tool_call>", "[T <|tool_call>]");
-    check("<|tool_call>cal", "[T <|tool_call>cal]");
+    check("<|tool_call>x", "[T <|tool_call>x]");
     check("<|tool_call><tool_call|>x", "[T <|tool_call>x]");
     check("<|tool_call>call:{a:1}<tool_call|>", "[T <|tool_call>call:{a:1}]");
     check("<tool_call|>x", "[T x]");
@@ -701,6 +711,7 @@ int main(void)
         cmocka_unit_test(test_prompts),
         cmocka_unit_test(test_calls),
         cmocka_unit_test(test_cut_calls),
+        cmocka_unit_test(test_call_cut_before_its_name),
         cmocka_unit_test(test_no_calls),
         cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_random_arguments),
