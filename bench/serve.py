@@ -131,7 +131,8 @@ def idle_connections():
         alone, before, idle = through(server, STREAMS), resident(server), []
         for _ in range(n):
             idle.append(socket.create_connection(("127.0.0.1", server.port)))
-        server.wait_until(lambda: server.metric("carat_connections") >= n)
+        files = f"/proc/{server.process.pid}/fd"
+        server.wait_until(lambda: len(os.listdir(files)) >= n)
         beside, after = through(server, STREAMS), resident(server)
         for connection in idle:
             connection.close()
