@@ -106,7 +106,7 @@ static void check_headers(struct service *s, struct call *c)
         refuse_path(c, status, allow);
     } else if (c->route->kind == ROUTE_ABSENT) {
         struct api_error error = api_error_make(501, "not_supported",
-                                                "carat has no %s: it only "
+                                                "carat does not do %s: it only "
                                                 "answers text with text",
                                                 c->route->name);
         respond_error(c, &error);

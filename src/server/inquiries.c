@@ -102,6 +102,14 @@ static bool has_word(const struct call *c, const char *header, const char *word)
     return value && strstr(value, word);
 }
 
+/* Weak tags and strong ones of the same text are the same here, and a star means any. */
+static bool is_known_to(const struct call *c, const char *etag)
+{
+    const char *star = http_header(c->q, "If-None-Match", 0);
+    const char *text = strchr(etag, '"');
+    return text && (has_word(c, "If-None-Match", text) || (star && strcmp(star, "*") == 0));
+}
+
 static void answer_file(struct call *c, const char *path)
 {
     const struct page_file *file = page_find(path);
@@ -111,11 +119,11 @@ static void answer_file(struct call *c, const char *path)
         return;
     }
     bool is_gzip = has_word(c, "Accept-Encoding", "gzip");
-    bool is_known = has_word(c, "If-None-Match", file->etag);
+    bool is_known = is_known_to(c, file->etag);
     const struct http_field fields[] = {
         {"ETag", file->etag},
         {"Cache-Control", "no-cache"},
-        {"Vary", "Accept-Encoding"},
+        {"Vary", "Accept, Accept-Encoding"},
         {"Content-Security-Policy", PAGE_POLICY},
         {"Referrer-Policy", "no-referrer"},
         {"Content-Encoding", "gzip"},
