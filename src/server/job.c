@@ -19,8 +19,9 @@ int job_init(struct job *job, struct carat_error *err)
     s->ring = mem_alloc((size_t)s->size, sizeof *s->ring);
     if (n_top) s->tops = mem_alloc((size_t)(s->size * n_top), sizeof *s->tops);
     if (!s->ring || (n_top && !s->tops)) {
+        err_no_memory(err, "tokens of an answer", (size_t)s->size * sizeof *s->ring);
         job_deinit(job);
-        return err_no_memory(err, "tokens of an answer", (size_t)s->size * sizeof *s->ring);
+        return CARAT_EMEMORY;
     }
     s->submitted = os_seconds();
     s->deadline = r->deadline_seconds > 0 ? s->submitted + r->deadline_seconds : 0;
