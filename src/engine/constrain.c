@@ -170,7 +170,7 @@ int32_t constrain_pick(struct constraint *c, struct sampler *s, float *own, cons
     bool is_undecided = c->is_undecided;
     c->is_undecided = false;
     if (is_undecided) find_bits(c);
-    int32_t n = c->has_bits ? list_ids(c) : -1;
+    int32_t n = c->has_bits && !sample_draws_first(s) ? list_ids(c) : -1;
     if (n >= 0 || is_undecided) return pick_masked(c, s, logits, n);
     c->n_refused = 0;
     int32_t id = sample_pick_allowed(s, logits, allows, c);
@@ -190,6 +190,7 @@ const uint64_t *constrain_mask(struct constraint *c, const struct sampler *s, in
 {
     if (is_free(c)) return NULL;
     find_bits(c);
+    if (sample_draws_first(s)) return NULL;
     return count_ids(c, n_best) <= n_best || sample_takes_best(s, n_best) ? c->bits : NULL;
 }
 

@@ -434,12 +434,17 @@ int32_t sample_pick_best(struct sampler *s, const struct logit_pair *best, int n
     return count > 0 ? pick_sorted(s, count) : -1;
 }
 
+static bool takes_all(const struct sampler *s)
+{
+    return s->k == s->n_vocab && s->k > 1;
+}
+
 int32_t sample_pick(struct sampler *s, const float *logits)
 {
     const float *row = change_row(s, logits);
     int32_t count = take_best(s->candidates, s->k, row, s->n_vocab);
     if (count <= 0) return -1;
-    bool is_all = s->k == s->n_vocab && s->k > 1;
+    bool is_all = takes_all(s);
     if (!is_all) sort_candidates(s->candidates, count);
     return is_all ? pick_from_all(s, count) : pick_sorted(s, count);
 }
@@ -524,11 +529,18 @@ int32_t sample_pick_best_allowed(struct sampler *s, const struct logit_pair *bes
     return count > 0 ? pick_sorted_allowed(s, count, true, allows, user) : -1;
 }
 
+/* Without truncation a refused draw and a second one from the masked row have the distribution of
+ * the masked row. With it, all of the vocabulary would have to be asked about. */
+bool sample_draws_first(const struct sampler *s)
+{
+    return takes_all(s) && s->sampling.top_p >= 1.0f && !(s->sampling.min_p > 0.0f);
+}
+
 int32_t sample_pick_allowed(struct sampler *s, const float *logits, sample_allows_fn allows,
                             void *user)
 {
     const float *row = change_row(s, logits);
-    bool is_all = s->k == s->n_vocab && s->k > 1;
+    bool is_all = takes_all(s);
     int32_t wanted = is_all ? s->k : asked_most(s);
     int32_t count = take_best(s->candidates, wanted, row, s->n_vocab);
     if (count <= 0) return -1;
@@ -536,9 +548,7 @@ int32_t sample_pick_allowed(struct sampler *s, const float *logits, sample_allow
         sort_candidates(s->candidates, count);
         return pick_sorted_allowed(s, count, count == wanted, allows, user);
     }
-    /* Without truncation a refused draw and a second one from the masked row have the distribution
-     * of the masked row. With it, all of the vocabulary would have to be asked about. */
-    if (s->sampling.top_p < 1.0f || s->sampling.min_p > 0.0f) return SAMPLE_UNDECIDED;
+    if (!sample_draws_first(s)) return SAMPLE_UNDECIDED;
     int32_t id = pick_from_all(s, count);
     return id < 0 || allows(user, id) ? id : SAMPLE_UNDECIDED;
 }
@@ -570,7 +580,7 @@ static int32_t keep_best(struct candidate *heap, int32_t count, int32_t k)
 static int32_t pick_from_few(struct sampler *s, int32_t count)
 {
     if (count == 0) return -1;
-    if (s->k == s->n_vocab && s->k > 1) return pick_from_all(s, count);
+    if (takes_all(s)) return pick_from_all(s, count);
     return pick_sorted(s, keep_best(s->candidates, count, s->k));
 }
 

@@ -59,6 +59,9 @@ enum { SAMPLE_UNDECIDED = -2 };
 typedef bool (*sample_allows_fn)(void *user, int32_t id);
 int32_t sample_pick_allowed(struct sampler *s, const float *logits, sample_allows_fn allows,
                             void *user);
+/* Whether it draws from the whole row first, and asks about that id alone. Then even who knows all
+ * allowed ids has to call it first: a seed is to give one answer, whatever is known when. */
+bool sample_draws_first(const struct sampler *s);
 int32_t sample_pick_best_allowed(struct sampler *s, const struct logit_pair *best, int n,
                                  sample_allows_fn allows, void *user);
 

@@ -197,7 +197,8 @@ static void ids_are_those_of_whole_rows(void **state)
         }
         print_message("kind %d: %d searches, %d rows\n", kind, n_searches, n_copies);
         if (kind < N_EASY) assert_int_equal(n_copies, 0);
-        assert_int_equal(n_searches > 0, kind < 8);
+        bool draws_first = kind == 4; /* from the whole row: it is needed anyway */
+        assert_int_equal(n_searches > 0, kind < 8 && !draws_first);
     }
     carat_engine_close(rows);
     carat_engine_close(masks);
