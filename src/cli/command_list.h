@@ -8,7 +8,7 @@
 #define COMMAND_LIST(X)                                                                            \
     X(RUN, run, "MODEL [PROMPT...]", "answer one prompt")                                          \
     X(CHAT, chat, "MODEL", "talk with a model, turn by turn")                                      \
-    X(SERVE, serve, "MODEL", "answer requests over HTTP, in the words of six APIs")                \
+    X(SERVE, serve, "MODEL", "answer requests over HTTP as OpenAI, Anthropic and ollama do")       \
     X(PULL, pull, "NAME", "download a model, or go on with a download")                            \
     X(LS, ls, "", "list the models that can be called by name")                                    \
     X(RM, rm, "NAME", "remove a model that pull has downloaded")                                   \

@@ -1,5 +1,6 @@
 #include "server/inquiries.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "server/facts.h"
@@ -102,6 +103,16 @@ static bool has_word(const struct call *c, const char *header, const char *word)
     return value && strstr(value, word);
 }
 
+/* "gzip;q=0" says no. */
+static bool takes_gzip(const struct call *c)
+{
+    const char *value = http_header(c->q, "Accept-Encoding", 0);
+    const char *word = value ? strstr(value, "gzip") : NULL;
+    float quality = 1;
+    if (word) (void)sscanf(word, "gzip ; q = %f", &quality);
+    return word && quality > 0;
+}
+
 /* Weak tags and strong ones of the same text are the same here, and a star means any. */
 static bool is_known_to(const struct call *c, const char *etag)
 {
@@ -118,7 +129,7 @@ static void answer_file(struct call *c, const char *path)
         respond_error(c, &error);
         return;
     }
-    bool is_gzip = has_word(c, "Accept-Encoding", "gzip");
+    bool is_gzip = takes_gzip(c);
     bool is_known = is_known_to(c, file->etag);
     const struct http_field fields[] = {
         {"ETag", file->etag},
