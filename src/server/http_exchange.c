@@ -228,7 +228,12 @@ static void refuse(struct connection *c, int status, const char *why)
     const struct http_field fields[] = {{"Content-Type", "application/json"},
                                         {"Allow", "GET, HEAD, POST, OPTIONS"}};
     c->must_close = true;
-    http_reply(&c->request, status, fields, status == 405 ? 2 : 1, buf_text(&body), body.length);
+    const size_t n = status == 405 ? 2 : 1;
+    if (body.failed) {
+        exchange_cut(c);
+    } else {
+        http_reply(&c->request, status, fields, n, buf_text(&body), body.length);
+    }
     buf_deinit(&body);
 }
 

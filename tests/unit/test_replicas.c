@@ -185,6 +185,7 @@ static void draw_asks(int32_t max_tokens)
     static int32_t drawn = -1;
     if (max_tokens == drawn) return;
     drawn = max_tokens;
+    atomic_store(&fault.is_broken, false); /* a new device may lie where a broken one was */
     struct rng rng = {.state = TINY_SEED};
     for (int i = 0; i < N_ASKS; i++) {
         struct crowd_ask *ask = &asks[i];
