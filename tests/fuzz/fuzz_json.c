@@ -37,6 +37,10 @@ static bool rewrite(const char *text, size_t length, struct buf *out)
     if (is_read) {
         const struct carat_value *member = json_member(&tree.root, "messages");
         carat_assert(member->kind <= CARAT_OBJECT);
+        struct carat_value again;
+        struct carat_error err = {0};
+        carat_assert(json_tree_add(&tree, text, length, &again, &err) == CARAT_OK);
+        carat_assert(again.kind == tree.root.kind);
         put_value(&j, &tree.root);
     }
     json_tree_free(&tree);
