@@ -140,11 +140,7 @@ static void whole(struct reply *r, struct buf *out)
         openai_write_end(&r->answers[i], &j);
         json_end_object(&j);
     }
-    openai_end(r, &j);
-    openai_write_usage(r, &j);
-    openai_write_timings(&r->answers[0].done.usage, &j);
-    json_end_object(&j);
-    buf_add_char(out, '\n');
+    openai_end_body(r, &j);
 }
 
 const struct reply_form completions_form = {

@@ -42,7 +42,7 @@ void openai_end(const struct reply *r, struct json *j)
     json_put_null(j);
 }
 
-void openai_write_usage(const struct reply *r, struct json *j)
+static void write_usage(const struct reply *r, struct json *j)
 {
     struct reply_usage sum = reply_usage_sum(r);
     json_key(j, "usage");
@@ -96,6 +96,15 @@ void openai_write_timings(const struct reply_usage *usage, struct json *j)
     json_end_object(j);
 }
 
+void openai_end_body(const struct reply *r, struct json *j)
+{
+    openai_end(r, j);
+    write_usage(r, j);
+    openai_write_timings(&r->answers[0].done.usage, j);
+    json_end_object(j);
+    buf_add_char(j->out, '\n');
+}
+
 void openai_write_progress(int32_t done, int32_t total, int32_t cached, struct json *j)
 {
     json_key(j, "prompt_progress");
@@ -131,7 +140,7 @@ void openai_finish_stream(struct reply *r, const char *prefix, const char *objec
         sse_begin(out, NULL);
         openai_begin(r, &j, prefix, object);
         json_end_array(&j);
-        openai_write_usage(r, &j);
+        write_usage(r, &j);
         json_end_object(&j);
         sse_end(out);
     }

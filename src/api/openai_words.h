@@ -9,7 +9,8 @@
 void openai_begin(struct reply *r, struct json *j, const char *prefix, const char *object);
 /* Closes "choices". In a stream whose end will have a usage, every chunk says that it has none. */
 void openai_end(const struct reply *r, struct json *j);
-void openai_write_usage(const struct reply *r, struct json *j);
+/* The same for a whole body, with usage, times and the end of its line. */
+void openai_end_body(const struct reply *r, struct json *j);
 /* As llama.cpp's server says it. */
 void openai_write_timings(const struct reply_usage *usage, struct json *j);
 /* How much of a prompt is read, likewise. */

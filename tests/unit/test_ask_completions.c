@@ -11,41 +11,18 @@
 
 #include "api/ask.h"
 #include "base/mem.h"
+#include "support/asks.h"
 
 #ifdef CARAT_HAVE_JSON
 
-static const struct carat_sampling defaults = {
-    .temperature = 1.0f, .top_k = 64, .top_p = 0.95f, .repeat_last_n = 64};
-static const struct ask_limits limits = {
-    .n_max = 8, .messages_max = 4, .tools_max = 2, .stops_max = 3};
-
-static int read_text(const char *form, struct ask *ask, struct carat_error *err)
-{
-    char text[4096];
-    snprintf(text, sizeof text, "%s", form);
-    for (char *c = text; *c; c++)
-        if (*c == '\'') *c = '"';
-    return ask_read(ask, API_COMPLETIONS, text, strlen(text), &defaults, &limits, err);
-}
-
 static struct ask taken(const char *text)
 {
-    struct ask ask;
-    struct carat_error err = {0};
-    if (read_text(text, &ask, &err) != CARAT_OK) fail_msg("%s: %s", text, err.message);
-    return ask;
+    return asks_taken(API_COMPLETIONS, text);
 }
 
 static void expect_refused(const char *text, const char *words)
 {
-    struct ask ask;
-    struct carat_error err = {0};
-    long before = mem_blocks_live();
-    int status = read_text(text, &ask, &err);
-    if (status != CARAT_EUSAGE || strncmp(err.message, words, strlen(words)) != 0)
-        fail_msg("%s: status %d, \"%s\"; \"%s\" expected", text, status, err.message, words);
-    ask_close(&ask);
-    assert_int_equal(mem_blocks_live(), before);
+    asks_expect_refused(API_COMPLETIONS, CARAT_EUSAGE, text, words);
 }
 
 static void prompts_come_in_four_shapes(void **state)
@@ -132,13 +109,15 @@ static void what_is_wrong_is_named(void **state)
 static void memory_that_is_out_is_reported(void **state)
 {
     (void)state;
+    static const char text[] = "{\"prompt\":[[1],[2]],\"n\":2,\"logprobs\":1,\"user\":\"u\"}";
     int delivered = 1;
     for (long n = 0; delivered; n++) {
         struct ask ask;
         struct carat_error err = {0};
         long before = mem_blocks_live();
         mem_fail_after(n);
-        int status = read_text("{'prompt':[[1],[2]],'n':2,'logprobs':1,'user':'u'}", &ask, &err);
+        int status = ask_read(&ask, API_COMPLETIONS, text, sizeof text - 1, &asks_defaults,
+                              &asks_limits, &err);
         delivered = mem_fail_after(-1);
         ask_close(&ask);
         assert_int_equal(status, delivered ? CARAT_EMEMORY : CARAT_OK);
