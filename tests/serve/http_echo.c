@@ -276,11 +276,12 @@ int main(int argc, char **argv)
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     int status = http_open(&server, &options, &events, &err);
     if (status == CARAT_OK) {
-        (void)printf("port %u\n", (unsigned)http_port(server));
         (void)signal(SIGTERM, on_signal);
         (void)signal(SIGINT, on_signal);
         (void)signal(SIGHUP, on_signal);
         (void)signal(SIGUSR1, on_signal);
+        /* Last: whoever reads the line may send a signal at once. */
+        (void)printf("port %u\n", (unsigned)http_port(server));
         if (fail_after >= 0) (void)mem_fail_after(fail_after);
         status = http_run(server, &err);
     }
