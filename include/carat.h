@@ -353,6 +353,9 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     bool deterministic; /* steps of at most 64 rows, n_seq at most 64: on a GPU too, answers do not
                            depend on other requests, on what is cached, or on times */
     enum carat_cascade cascade; /* GPU: attention of tokens that share a beginning */
+    const char *isa; /* of the CPU backend: the instruction set that it computes with, a name of
+                        carat_isa_name; CARAT_EUSAGE names those that this machine runs. Default, or
+                        "auto": the best one */
     /* end of version 0.1 */
 };
 

@@ -75,6 +75,14 @@ const char *carat_backend_name(int32_t index);
  * missing or too old, old devices only, a build without this backend. */
 int carat_backend_probe(const char *name, struct carat_error *err);
 
+/* Instruction sets that the CPU backend of this build knows, by index from 0, best first; NULL
+ * after the last one. */
+const char *carat_isa_name(int32_t index);
+
+/* CARAT_OK when this machine runs the set, else CARAT_EUSAGE with the reason: a feature that the
+ * processor lacks or the system does not permit, a compiler that was too old, an unknown name. */
+int carat_isa_probe(const char *name, struct carat_error *err);
+
 /* The backend that is used when none is named; the rows of a backend's prefill chunk (0: there is
  * no such backend). */
 const char *carat_backend_default(void);

@@ -76,6 +76,7 @@ struct device_options {
     bool has_no_cublas; /* products use our own kernels */
     bool is_unfused;    /* every op is a launch of its own */
     bool is_profiled;   /* times are taken after every piece of work */
+    const char *isa;    /* instruction set to compute with; NULL or "auto": the best one */
     enum matmul_kind matmul;
     enum table_place table_place;
     enum share_kind cascade; /* whether pages that decode rows share are read once for all */
@@ -99,6 +100,11 @@ struct backend {
     int (*count)(void); /* devices of this kind that this machine has */
     /* Why there are none: CARAT_EDEVICE with the reason, or CARAT_OK. NULL: there always is one. */
     int (*probe)(struct carat_error *err);
+    /* Instruction sets to choose from: by index from 0, best first, NULL after the last one; and
+     * why this machine cannot run one: CARAT_EUSAGE with the reason, or CARAT_OK. NULL: no
+     * choice. */
+    const char *(*isa_name)(int index);
+    int (*isa_probe)(const char *name, struct carat_error *err);
     int (*open)(struct device **out, int index, const struct device_options *options,
                 struct carat_error *err);
     void (*close)(struct device *device);

@@ -127,7 +127,8 @@ struct facts {
     struct utsname system;
     struct memory_allowance memory;
     struct thread_allowance threads;
-    struct buf backends;
+    struct buf backends, isas;
+    const char *isa;                    /* that computes on the CPU */
     char *devices;                      /* JSON */
     const char *graphs, *cublas, *fuse; /* "on" or "off", as the options say */
     struct check check;
@@ -149,6 +150,7 @@ static void print_text(const struct facts *f)
     char limit[600];
     out_printf("processor  %s, %d cores, %s\n", f->cpu, os_physical_cores(),
                f->features[0] ? f->features : "no vector extensions");
+    out_printf("isa        %s\n", buf_text(&f->isas));
     out_printf("threads    %d, by %s\n", f->threads.count,
                limit_text(&f->threads.source, limit, sizeof limit));
     out_printf("memory     %.1f GiB, %.2f GiB available, by %s\n",
@@ -176,7 +178,7 @@ static void print_facts_json(const struct facts *f)
         {"cpu_features", f->features},       {"self_test", result_name(f->check.result)},
         {"self_test_text", f->check.text},   {"self_test_setup", buf_text(&f->check.setup)},
         {"graphs", f->graphs},               {"cublas", f->cublas},
-        {"fuse", f->fuse},
+        {"fuse", f->fuse},                   {"isa", f->isa},
     };
     json_begin_object(&j);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -197,6 +199,8 @@ static void print_facts_json(const struct facts *f)
     json_put_string(&j, limit_text(&f->threads.source, limit, sizeof limit));
     json_key(&j, "backends");
     backends_add_json(&j);
+    json_key(&j, "isas");
+    isas_add_json(&j);
     json_key(&j, "devices");
     buf_add_text(&b, f->devices); /* already JSON */
     json_end_object(&j);
@@ -221,12 +225,15 @@ int command_doctor(const struct options *o)
     os_cpu_name(f.cpu, sizeof f.cpu);
     os_cpu_features(f.features, sizeof f.features);
     backends_add_line(&f.backends);
+    isas_add_line(&f.isas, opt_text(o, OPT_ISA));
+    f.isa = isa_in_use(opt_text(o, OPT_ISA));
     self_test(o, &f.check);
     if (opt_is_set(o, OPT_JSON))
         print_facts_json(&f);
     else
         print_text(&f);
     buf_deinit(&f.backends);
+    buf_deinit(&f.isas);
     buf_deinit(&f.check.setup);
     carat_free(f.devices);
     return f.check.result == CHECK_FAILED ? 1 : 0;

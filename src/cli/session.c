@@ -237,6 +237,7 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
                    : strcmp(cascade, "off") == 0 ? CARAT_CASCADE_OFF
                                                  : CARAT_CASCADE_AUTO;
     out->pin_threads = opt_is_set(o, OPT_PIN);
+    out->isa = opt_text(o, OPT_ISA);
     out->precision = session_precision(o);
     out->profile =
         (o->command == COMMAND_RUN || o->command == COMMAND_BENCH) && opt_is_set(o, OPT_PROFILE);
@@ -269,6 +270,7 @@ int check_options(const struct options *o, struct carat_error *err)
     const struct option_value *keys = &o->values[OPT_KEYS_TYPE];
     const struct option_value *values = &o->values[OPT_VALUES_TYPE];
     const struct option_value *both = &o->values[OPT_KV_TYPE];
+    TRY(carat_isa_probe(opt_text(o, OPT_ISA), err));
     if (!keys->is_set && !values->is_set) return CARAT_OK;
     bool is_one = strcmp(keys->text, values->text) == 0;
     if (is_one && (!both->is_set || strcmp(both->text, keys->text) == 0)) return CARAT_OK;

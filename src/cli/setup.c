@@ -76,37 +76,85 @@ void setup_add_json(struct json *j, const struct carat_setup *s)
     json_end_object(j);
 }
 
-/* Why a backend has no device, without the name of the backend; "" when it has one. */
+/* What a message says of a backend or an instruction set, without its name before a colon. */
+static const char *without_name(const char *message, const char *name)
+{
+    size_t n = strlen(name);
+    bool is_named = strncmp(message, name, n) == 0 && strncmp(message + n, ": ", 2) == 0;
+    return message + (is_named ? n + 2 : 0);
+}
+
+/* Why a backend has no device; "" when it has one. */
 static const char *backend_problem(const char *name, struct carat_error *err)
 {
     *err = (struct carat_error){0};
-    size_t n = strlen(name);
-    if (carat_backend_probe(name, err) == CARAT_OK) return "";
-    bool is_named = strncmp(err->message, name, n) == 0 && strncmp(err->message + n, ": ", 2) == 0;
-    return err->message + (is_named ? n + 2 : 0);
+    return carat_backend_probe(name, err) == CARAT_OK ? "" : without_name(err->message, name);
 }
 
-void backends_add_line(struct buf *out)
+/* Why this machine cannot run a set; "" when it can. */
+static const char *isa_problem(const char *name, struct carat_error *err)
 {
-    struct carat_error err;
-    const char *name;
-    for (int32_t i = 0; (name = carat_backend_name(i)); i++) {
-        const char *problem = backend_problem(name, &err);
-        buf_printf(out, "%s%s", i ? ", " : "", name);
-        if (problem[0]) buf_printf(out, " (%s)", problem);
-    }
+    *err = (struct carat_error){0};
+    if (carat_isa_probe(name, err) == CARAT_OK) return "";
+    return without_name(without_name(err->message, "isa"), name);
 }
 
-void backends_add_json(struct json *j)
+typedef const char *(*name_fn)(int32_t index);
+typedef const char *(*problem_fn)(const char *name, struct carat_error *err);
+
+/* [{"name":..,"problem":null}] */
+static void add_problems_json(struct json *j, name_fn name_at, problem_fn problem)
 {
     struct carat_error err;
     const char *name;
     json_begin_array(j);
-    for (int32_t i = 0; (name = carat_backend_name(i)); i++) {
+    for (int32_t i = 0; (name = name_at(i)); i++) {
         json_begin_object(j);
         add_text(j, "name", name);
-        add_text(j, "problem", backend_problem(name, &err));
+        add_text(j, "problem", problem(name, &err));
         json_end_object(j);
     }
     json_end_array(j);
+}
+
+/* "cuda (no driver), cpu, ref"; `used` may be NULL. */
+static void add_problems_line(struct buf *out, name_fn name_at, problem_fn problem,
+                              const char *used)
+{
+    struct carat_error err;
+    const char *name;
+    for (int32_t i = 0; (name = name_at(i)); i++) {
+        const char *text = problem(name, &err);
+        if (used && strcmp(name, used) == 0) text = "in use";
+        buf_printf(out, "%s%s", i ? ", " : "", name);
+        if (text[0]) buf_printf(out, " (%s)", text);
+    }
+}
+
+void backends_add_line(struct buf *out)
+{
+    add_problems_line(out, carat_backend_name, backend_problem, NULL);
+}
+
+void backends_add_json(struct json *j)
+{
+    add_problems_json(j, carat_backend_name, backend_problem);
+}
+
+const char *isa_in_use(const char *asked)
+{
+    if (strcmp(asked, "auto") != 0) return asked;
+    int32_t best = 0;
+    while (carat_isa_name(best) && carat_isa_probe(carat_isa_name(best), NULL) != CARAT_OK) best++;
+    return carat_isa_name(best);
+}
+
+void isas_add_line(struct buf *out, const char *asked)
+{
+    add_problems_line(out, carat_isa_name, isa_problem, isa_in_use(asked));
+}
+
+void isas_add_json(struct json *j)
+{
+    add_problems_json(j, carat_isa_name, isa_problem);
 }

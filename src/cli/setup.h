@@ -16,4 +16,10 @@ void setup_add_json(struct json *j, const struct carat_setup *s);
 void backends_add_line(struct buf *out);
 void backends_add_json(struct json *j); /* [{"name":..,"problem":null}] */
 
+/* Instruction sets of the CPU backend, which one is in use (`asked`, or the best), and why one
+ * cannot be used: "avx512 (this processor has no avx512f), avx2 (in use), plain". */
+void isas_add_line(struct buf *out, const char *asked);
+void isas_add_json(struct json *j); /* [{"name":..,"problem":null}], best first */
+const char *isa_in_use(const char *asked);
+
 #endif

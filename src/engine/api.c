@@ -191,6 +191,20 @@ int carat_backend_probe(const char *name, struct carat_error *err)
     return backend->probe ? backend->probe(err) : CARAT_OK;
 }
 
+const char *carat_isa_name(int32_t index)
+{
+    for (int b = 0; backend_list[b]; b++)
+        if (backend_list[b]->isa_name) return backend_list[b]->isa_name(index);
+    return NULL;
+}
+
+int carat_isa_probe(const char *name, struct carat_error *err)
+{
+    for (int b = 0; backend_list[b]; b++)
+        if (backend_list[b]->isa_probe) return backend_list[b]->isa_probe(name, err);
+    return err_set(err, CARAT_EUSAGE, "%s: there are no instruction sets to choose from", name);
+}
+
 const char *carat_backend_default(void)
 {
     return backend_default()->name;

@@ -37,6 +37,7 @@ int target_open(struct target *t, const struct target_choice *choice,
                                     .has_no_graphs = o->no_graphs,
                                     .has_no_cublas = o->no_cublas,
                                     .is_unfused = o->no_fusion,
+                                    .isa = o->isa,
                                     .progress = o->progress,
                                     .progress_user = o->progress_user};
     TRY(backend_find(&t->backend, choice->backend, err));

@@ -469,17 +469,18 @@ static int measure(const struct cpu_kernels *k, const char *format)
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"avx512", "avx2", "neon", "plain"};
     bool is_perf = argc > 1 && strcmp(argv[1], "--perf") == 0;
     const char *set = is_perf && argc > 2 ? argv[2] : NULL;
     const char *format = is_perf && argc > 3 ? argv[3] : NULL;
     int n_measured = 0;
     if (is_perf) printf("kernels,format,rows,GB/s,GOP/s\n");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (set && strcmp(set, names[i]) != 0) continue;
-        const struct cpu_kernels *k = cpu_kernels_named(names[i]);
-        if (!k) {
-            if (!is_perf) printf("skipped %s: this processor does not have it\n", names[i]);
+    const char *name;
+    for (int i = 0; (name = cpu_isa_name(i)); i++) {
+        const struct cpu_kernels *k;
+        struct carat_error err;
+        if (set && strcmp(set, name) != 0) continue;
+        if (cpu_kernels_find(&k, name, &err) != CARAT_OK) {
+            if (!is_perf) printf("skipped: %s\n", err.message);
         } else if (is_perf) {
             n_measured += measure(k, format);
         } else {

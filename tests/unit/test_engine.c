@@ -285,6 +285,7 @@ static void options_out_of_range_are_refused_with_the_range(void **state)
         const char *part;
     } cases[] = {
         {{.backend = "abacus"}, CARAT_EDEVICE, "abacus"},
+        {{.backend = "cpu", .isa = "abacus"}, CARAT_EUSAGE, "isa abacus: this build has no such"},
         {{.n_ctx = 513}, CARAT_EUSAGE, "16 to 512 expected, 513 found"},
         {{.n_ctx = 15}, CARAT_EUSAGE, "16 to 512 expected, 15 found"},
         {{.n_ctx = -1}, CARAT_EUSAGE, "-1 found"},

@@ -18,6 +18,12 @@ static int cpu_count(void)
     return 1;
 }
 
+static int cpu_isa_probe(const char *name, struct carat_error *err)
+{
+    const struct cpu_kernels *kernels;
+    return cpu_kernels_find(&kernels, name, err);
+}
+
 static void cpu_close(struct device *device)
 {
     for (struct slab *next, *slab = device->slabs; slab; slab = next) {
@@ -43,11 +49,13 @@ static int cpu_open(struct device **out, int index, const struct device_options 
     if (n_threads < 1 || n_threads > THREADS_MAX)
         return err_set(err, CARAT_EUSAGE, "threads: 1 to %d expected, %d found", THREADS_MAX,
                        n_threads);
+    const struct cpu_kernels *kernels;
+    TRY(cpu_kernels_find(&kernels, options->isa, err));
     struct device *d = mem_alloc(1, sizeof *d);
     if (!d) return err_no_memory(err, "device", sizeof *d);
     char model[64];
     os_cpu_name(model, sizeof model);
-    d->kernels = cpu_kernels_best();
+    d->kernels = kernels;
     d->is_exact = options->is_exact;
     d->is_automatic = options->n_threads == 0;
     snprintf(d->name, sizeof d->name, "%s, %s, %d thread%s", model, d->kernels->name, n_threads,
@@ -525,6 +533,8 @@ const struct backend cpu_backend = {
     .chunk = 512,
     .is_host = true,
     .count = cpu_count,
+    .isa_name = cpu_isa_name,
+    .isa_probe = cpu_isa_probe,
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,

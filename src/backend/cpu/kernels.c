@@ -1,27 +1,34 @@
 #include "backend/cpu/kernels.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* Asks the processor itself: clang's built-in test does not know the name. */
-static bool has_f16c(void)
+/* What a set needs, or NULL: the reason why it cannot run here. The compiler's test also asks
+ * whether the system keeps the registers. */
+#define NEEDS(feature)                                                                             \
+    if (!__builtin_cpu_supports(feature)) return "this processor has no " feature
+
+static const char *avx2_problem(void)
 {
     unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+    NEEDS("avx2");
+    NEEDS("fma");
+    /* Asks the processor itself: clang's built-in test does not know the name. */
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_F16C)) return "this processor has no f16c";
+    return NULL;
 }
 
-static bool has_avx2(void)
+static const char *avx512_problem(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-}
-
-static bool has_avx512(void)
-{
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512vnni");
+    NEEDS("avx512f");
+    NEEDS("avx512bw");
+    NEEDS("avx512dq");
+    NEEDS("avx512vl");
+    NEEDS("avx512vnni");
+    return NULL;
 }
 #endif
 
@@ -37,34 +44,57 @@ enum read_ahead cpu_read_ahead(enum format format)
     return AHEAD_BY_LEVEL;
 }
 
-static bool always(void)
+static const char *no_problem(void)
 {
-    return true;
+    return NULL;
 }
 
 static const struct {
     const struct cpu_kernels *kernels;
-    bool (*runs_here)(void);
-} choices[] = {
+    const char *(*problem)(void); /* why this machine cannot run them, or NULL */
+} sets[] = {
 /* best first */
 #if defined(__x86_64__)
-    {&cpu_kernels_avx512, has_avx512},
-    {&cpu_kernels_avx2, has_avx2},
+    {&cpu_kernels_avx512, avx512_problem},
+    {&cpu_kernels_avx2, avx2_problem},
 #elif defined(__aarch64__)
-    {&cpu_kernels_neon, always},
+    {&cpu_kernels_neon, no_problem},
 #endif
-    {&cpu_kernels_plain, always},
+    {&cpu_kernels_plain, no_problem},
 };
+enum { SETS = sizeof sets / sizeof *sets };
 
-const struct cpu_kernels *cpu_kernels_named(const char *name)
+const char *cpu_isa_name(int index)
 {
-    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
-        if ((!name || strcmp(choices[i].kernels->name, name) == 0) && choices[i].runs_here())
-            return choices[i].kernels;
-    return NULL;
+    return index >= 0 && index < SETS ? sets[index].kernels->name : NULL;
 }
 
-const struct cpu_kernels *cpu_kernels_best(void)
+/* "avx512, avx2, plain" */
+static void add_hint(struct carat_error *err)
 {
-    return cpu_kernels_named(NULL);
+    char names[128] = "";
+    size_t used = 0;
+    for (int i = 0; i < SETS; i++) {
+        if (sets[i].problem()) continue;
+        int n = snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
+                         sets[i].kernels->name);
+        if (n > 0 && used + (size_t)n < sizeof names) used += (size_t)n;
+    }
+    err_hint(err, "this machine runs: %s", names);
+}
+
+int cpu_kernels_find(const struct cpu_kernels **out, const char *name, struct carat_error *err)
+{
+    bool is_best = !name || strcmp(name, "auto") == 0;
+    const char *problem = "this build has no such instruction set";
+    for (int i = 0; i < SETS; i++) {
+        if (!is_best && strcmp(sets[i].kernels->name, name) != 0) continue;
+        *out = sets[i].kernels;
+        problem = sets[i].problem();
+        if (!problem) return CARAT_OK;
+        if (!is_best) break;
+    }
+    err_set(err, CARAT_EUSAGE, "isa %.32s: %s", name ? name : "auto", problem);
+    add_hint(err);
+    return CARAT_EUSAGE;
 }

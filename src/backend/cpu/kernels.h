@@ -75,10 +75,13 @@ extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
 extern const struct cpu_kernels cpu_kernels_neon;
 #endif
 
-/* The best that this processor runs. By name, for tests and measuring: NULL if it cannot run
- * them. */
-const struct cpu_kernels *cpu_kernels_best(void);
-const struct cpu_kernels *cpu_kernels_named(const char *name);
+/* Names of the sets of kernels that this build knows, by index from 0, best first; NULL after the
+ * last one. */
+const char *cpu_isa_name(int index);
+
+/* The kernels of a name; NULL or "auto": the best that this machine runs. CARAT_EUSAGE says why it
+ * cannot run them, and names those that it runs. */
+int cpu_kernels_find(const struct cpu_kernels **out, const char *name, struct carat_error *err);
 
 /* How this processor reads weights of a format fastest. */
 enum read_ahead cpu_read_ahead(enum format format);
