@@ -3,6 +3,7 @@
 #ifndef API_REPLY_FORM_H
 #define API_REPLY_FORM_H
 
+#include "api/custom_input.h"
 #include "api/reply.h"
 #include "api/reply_tokens.h"
 #include "base/json_writer.h"
@@ -68,8 +69,9 @@ struct reply {
     int32_t n_answers;
     int32_t n_events; /* free for the form */
     int32_t open_item;
-    struct buf head; /* free for the form: what it writes again and again */
-    bool failed;     /* memory is out */
+    struct custom_input input; /* of the item that is open, if it is a custom tool's call */
+    struct buf head;           /* free for the form: what it writes again and again */
+    bool failed;               /* memory is out */
 };
 
 extern const struct reply_form chat_form, completions_form, messages_form, responses_form,

@@ -62,22 +62,20 @@ static void write_part(const struct reply *r, const struct reply_item *item, boo
     json_end_object(j);
 }
 
-/* The text of a custom tool: the one argument; of a call that was cut, what there is. */
+/* The text of a custom tool, as far as it came. Arguments of another kind are told as they are. */
 static void write_input(const struct reply_call *call, bool is_empty, struct json *j)
 {
-    struct json_tree tree = {0};
-    struct carat_error err = {0};
-    int status = CARAT_EUSAGE;
-    if (!is_empty)
-        status = json_tree_read(&tree, buf_text(&call->arguments), call->arguments.length, JSON_OWN,
-                                &err);
-    const struct carat_value *input = json_member(&tree.root, "input");
-    if (status == CARAT_OK && input->kind == CARAT_STRING)
-        json_text(j, input->as.string.data, input->as.string.length);
+    const char *arguments = buf_text(&call->arguments);
+    size_t length = is_empty ? 0 : call->arguments.length;
+    struct custom_input input = {0};
+    struct buf text = {0};
+    custom_input_read(&input, arguments, length, &text);
+    if (input.place == INPUT_OTHER)
+        json_text(j, arguments, length);
     else
-        json_text(j, buf_text(&call->arguments), is_empty ? 0 : call->arguments.length);
-    j->out->failed |= status == CARAT_EMEMORY;
-    json_tree_free(&tree);
+        json_text(j, buf_text(&text), text.length);
+    j->out->failed |= text.failed;
+    buf_deinit(&text);
 }
 
 static void write_call(const struct reply *r, const struct reply_item *item, bool is_empty,
@@ -111,12 +109,19 @@ static const char *type_of(const struct reply *r, const struct reply_item *item)
     return is_custom(r, &r->answers[0].calls[item->call]) ? "custom_tool_call" : "function_call";
 }
 
-/* `is_empty`: as it begins in a stream. The last item of an answer that was cut is not whole. */
+/* Not whole: a call that was cut, and the last item of an answer that was. */
+static bool is_cut_item(const struct reply_answer *a, int32_t i)
+{
+    if (a->items[i].kind == ITEM_CALL) return !a->calls[a->items[i].call].is_complete;
+    return a->is_done && reply_is_cut(a) && i == a->n_items - 1;
+}
+
+/* `is_empty`: as it begins in a stream. */
 static void write_item(const struct reply *r, int32_t i, bool is_empty, struct json *j)
 {
     const struct reply_answer *a = &r->answers[0];
     const struct reply_item *item = &a->items[i];
-    bool is_cut = a->is_done && reply_is_cut(a) && i == a->n_items - 1;
+    bool is_cut = is_cut_item(a, i);
     json_begin_object(j);
     json_key(j, "id");
     write_item_id(r, i, j);
@@ -374,14 +379,30 @@ static void close_text(struct reply *r, const struct reply_item *item, struct bu
     add_part_event(r, false, out);
 }
 
-/* A custom tool's text comes at once: its pieces are parts of JSON. */
-static void close_custom_call(struct reply *r, const struct reply_call *call, struct buf *out)
+static void add_input_event(struct reply *r, const char *text, size_t length, struct buf *out)
 {
     struct json j = begin_item_event(r, "response.custom_tool_call_input.delta", out);
     json_key(&j, "delta");
-    write_input(call, false, &j);
+    json_text(&j, text, length);
     end_event(&j);
-    j = begin_item_event(r, "response.custom_tool_call_input.done", out);
+}
+
+/* The text of a custom tool that the newest arguments have made certain. */
+static void add_input_delta(struct reply *r, const struct reply_call *call, struct buf *out)
+{
+    struct buf text = {0};
+    custom_input_read(&r->input, buf_text(&call->arguments), call->arguments.length, &text);
+    if (text.length) add_input_event(r, buf_text(&text), text.length, out);
+    out->failed |= text.failed;
+    buf_deinit(&text);
+}
+
+static void close_custom_call(struct reply *r, const struct reply_call *call, struct buf *out)
+{
+    const struct buf *arguments = &call->arguments;
+    if (r->input.place == INPUT_OTHER && arguments->length)
+        add_input_event(r, buf_text(arguments), arguments->length, out);
+    struct json j = begin_item_event(r, "response.custom_tool_call_input.done", out);
     json_key(&j, "input");
     write_input(call, false, &j);
     end_event(&j);
@@ -421,6 +442,7 @@ static void open_item(struct reply *r, struct buf *out)
     if (r->open_item == a->n_items) return;
     close_item(r, out);
     r->open_item = a->n_items;
+    r->input = (struct custom_input){0};
     add_item_event(r, "response.output_item.added", true, out);
     if (a->items[r->open_item - 1].kind != ITEM_CALL) add_part_event(r, true, out);
 }
@@ -445,7 +467,12 @@ static void add_text_delta(struct reply *r, bool is_thought, const char *text, s
 static void add_arguments_delta(struct reply *r, const char *text, size_t length, struct buf *out)
 {
     const struct reply_answer *a = &r->answers[0];
-    if (length == 0 || is_custom(r, &a->calls[a->n_calls - 1])) return;
+    const struct reply_call *call = &a->calls[a->n_calls - 1];
+    if (length == 0) return;
+    if (is_custom(r, call)) {
+        add_input_delta(r, call, out);
+        return;
+    }
     struct json j = begin_item_event(r, "response.function_call_arguments.delta", out);
     json_key(&j, "delta");
     json_text(&j, text, length);

@@ -202,6 +202,21 @@ struct reply_usage generation_usage(const struct generation *g)
     };
 }
 
+/* The parts that were held back. A call that has not ended by now is cut. With the rest that
+ * repairs it, it would look complete, so a client gets no more of its arguments than the model has
+ * said. One that would only begin here may have half a name: it is left out, and this is false. */
+static bool tell_last_parts(struct generation *g, const struct carat_part *parts, size_t n,
+                            struct reply *reply, struct buf *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        bool is_last_piece = parts[i].kind == CARAT_PART_CALL_ARGUMENTS && i + 1 < n;
+        if (parts[i].kind == CARAT_PART_CALL_BEGIN) return false;
+        if (is_last_piece && !parts[i + 1].is_complete) continue;
+        tell_parts(g, &parts[i], 1, reply, out);
+    }
+    return true;
+}
+
 int generation_end(struct generation *g, struct reply *reply, struct buf *out,
                    struct carat_error *err)
 {
@@ -211,7 +226,7 @@ int generation_end(struct generation *g, struct reply *reply, struct buf *out,
     struct reply_done done = {.end = is_cut || g->is_dropped ? REPLY_LENGTH : REPLY_STOP};
     done.is_cut_in_thought = is_cut && carat_answer_is_thinking(g->parts);
     TRY(carat_answer_finish(g->parts, &parts, &n, err));
-    tell_parts(g, parts, n, reply, out);
+    if (!tell_last_parts(g, parts, n, reply, out)) done.end = REPLY_LENGTH;
     done.stop = carat_answer_stop(g->parts); /* finishing may find one too */
     if (done.stop) done.end = REPLY_STOP_TEXT;
     done.usage = generation_usage(g);

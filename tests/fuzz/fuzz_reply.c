@@ -9,6 +9,7 @@
  * Subject: src/api/openai_words.c 95
  * Subject: src/api/messages_form.c 95
  * Subject: src/api/responses_form.c 95
+ * Subject: src/api/custom_input.c 75
  * Subject: src/api/ollama_form.c 95
  * Subject: src/api/reply_common.c 95
  * Subject: src/api/sse.c 75 */
@@ -16,26 +17,23 @@
 
 #include "api/reply.h"
 #include "base/assert.h"
+#include "base/json_writer.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "fuzz/source.h"
+#include "support/heard.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { ANSWERS_MAX = 3 };
-
-/* What each answer said: text, thoughts, and calls as NAME(arguments). */
-struct told {
-    struct buf text, thought, calls;
-};
 
 struct case_ {
     struct source in;
     struct reply *r;
     enum api api;
     struct buf out;
-    struct told said[ANSWERS_MAX], heard[ANSWERS_MAX];
-    size_t ids_said, ids_heard;
+    struct heard said[ANSWERS_MAX], heard[ANSWERS_MAX];
+    size_t ids_said;
 };
 
 /* ---- Giving parts ----------------------------------------------------------------------- */
@@ -66,9 +64,38 @@ static void give_pieces(struct case_ *c, int32_t answer, const struct carat_part
     reply_part(c->r, answer, &piece, &c->out);
 }
 
+/* A call, whole or in pieces; perhaps with the one argument of a custom tool. */
+static void give_call(struct case_ *c, int32_t answer, struct carat_part *part)
+{
+    struct heard *said = &c->said[answer];
+    struct buf input = {0};
+    uint8_t flags = next_byte(&c->in);
+    part->kind = CARAT_PART_TOOL_CALL;
+    part->name = flags & 1 ? "f" : "a \"name\"\n";
+    part->is_complete = flags & 2;
+    if (flags & 4) {
+        buf_add_text(&input, "{\"input\":\"");
+        if (flags & 8)
+            json_escape(&input, part->text, part->length);
+        else
+            buf_add(&input, part->text, part->length);
+        buf_add_text(&input, "\"}");
+        part->text = buf_text(&input);
+        part->length = input.length;
+    }
+    buf_add_text(&said->calls, part->name);
+    buf_add_char(&said->calls, '(');
+    buf_add(&said->calls, part->text, part->length);
+    if (flags & 16)
+        give_pieces(c, answer, part);
+    else
+        reply_part(c->r, answer, part, &c->out);
+    buf_deinit(&input);
+}
+
 static void give_part(struct case_ *c, int32_t answer)
 {
-    struct told *said = &c->said[answer];
+    struct heard *said = &c->said[answer];
     size_t length;
     const char *text = draw_text(&c->in, &length);
     struct carat_part part = {.text = text, .length = length, .name = ""};
@@ -77,18 +104,7 @@ static void give_part(struct case_ *c, int32_t answer)
         part.kind = CARAT_PART_THINKING;
         buf_add(&said->thought, text, length);
         break;
-    case 1:
-        part.kind = CARAT_PART_TOOL_CALL;
-        part.name = next_byte(&c->in) % 2 ? "f" : "a \"name\"\n";
-        part.is_complete = next_byte(&c->in) % 2;
-        buf_add_text(&said->calls, part.name);
-        buf_add_char(&said->calls, '(');
-        buf_add(&said->calls, text, length);
-        if (next_byte(&c->in) % 2) {
-            give_pieces(c, answer, &part);
-            return;
-        }
-        break;
+    case 1: give_call(c, answer, &part); return;
     default: part.kind = CARAT_PART_TEXT; buf_add(&said->text, text, length);
     }
     reply_part(c->r, answer, &part, &c->out);
@@ -139,122 +155,7 @@ static void give_all(struct case_ *c, int32_t n)
     reply_finish(c->r, &c->out);
 }
 
-/* ---- Reading them back ------------------------------------------------------------------ */
-
-static void hear_text(struct buf *out, const struct carat_value *value)
-{
-    if (value->kind == CARAT_STRING) buf_add(out, value->as.string.data, value->as.string.length);
-}
-
-static void hear_choice(struct case_ *c, const struct carat_value *choice)
-{
-    struct told *heard = &c->heard[json_member(choice, "index")->as.integer];
-    const struct carat_value *delta = json_member(choice, "delta");
-    if (delta->kind == CARAT_NULL) delta = json_member(choice, "message");
-    const struct carat_value *ids = json_member(choice, "token_ids");
-    if (ids->kind == CARAT_ARRAY) c->ids_heard += ids->as.array.count;
-    hear_text(&heard->text, json_member(choice, "text"));
-    hear_text(&heard->text, json_member(delta, "content"));
-    hear_text(&heard->thought, json_member(delta, "reasoning_content"));
-    const struct carat_value *calls = json_member(delta, "tool_calls");
-    for (size_t i = 0; calls->kind == CARAT_ARRAY && i < calls->as.array.count; i++) {
-        const struct carat_value *function = json_member(&calls->as.array.items[i], "function");
-        const struct carat_value *name = json_member(function, "name");
-        hear_text(&heard->calls, name);
-        if (name->kind == CARAT_STRING) buf_add_char(&heard->calls, '(');
-        hear_text(&heard->calls, json_member(function, "arguments"));
-    }
-}
-
-/* Items of a whole body, and what a delta or a line says. */
-static void hear_said(struct told *heard, const struct carat_value *said)
-{
-    static const char *const texts[] = {"text", "content", "response"};
-    for (size_t i = 0; i < 3; i++) hear_text(&heard->text, json_member(said, texts[i]));
-    hear_text(&heard->thought, json_member(said, "thinking"));
-}
-
-static void hear_call(struct told *heard, const struct carat_value *call)
-{
-    const struct carat_value *name = json_member(call, "name");
-    hear_text(&heard->calls, name);
-    if (name->kind == CARAT_STRING) buf_add_char(&heard->calls, '(');
-}
-
-static void hear_messages(struct told *heard, const struct carat_value *root)
-{
-    const struct carat_value *delta = json_member(root, "delta");
-    const struct carat_value *blocks = json_member(root, "content");
-    hear_said(heard, delta);
-    hear_text(&heard->calls, json_member(delta, "partial_json"));
-    hear_call(heard, json_member(root, "content_block"));
-    for (size_t i = 0; blocks->kind == CARAT_ARRAY && i < blocks->as.array.count; i++)
-        hear_said(heard, &blocks->as.array.items[i]);
-}
-
-static void hear_parts(struct buf *out, const struct carat_value *parts)
-{
-    for (size_t i = 0; parts->kind == CARAT_ARRAY && i < parts->as.array.count; i++)
-        hear_text(out, json_member(&parts->as.array.items[i], "text"));
-}
-
-static void hear_responses(struct told *heard, const struct carat_value *root)
-{
-    const struct carat_value *type = json_member(root, "type"), *output;
-    const struct carat_value *delta = json_member(root, "delta");
-    output = json_member(root, "output"); /* of a whole body */
-    if (json_text_is(type, "response.output_text.delta")) hear_text(&heard->text, delta);
-    if (json_text_is(type, "response.reasoning_summary_text.delta"))
-        hear_text(&heard->thought, delta);
-    if (json_text_is(type, "response.function_call_arguments.delta"))
-        hear_text(&heard->calls, delta);
-    if (json_text_is(type, "response.output_item.added"))
-        hear_call(heard, json_member(root, "item"));
-    for (size_t i = 0; output->kind == CARAT_ARRAY && i < output->as.array.count; i++) {
-        hear_parts(&heard->text, json_member(&output->as.array.items[i], "content"));
-        hear_parts(&heard->thought, json_member(&output->as.array.items[i], "summary"));
-    }
-}
-
-static void hear_root(struct case_ *c, const struct carat_value *root)
-{
-    const struct carat_value *choices = json_member(root, "choices");
-    for (size_t i = 0; choices->kind == CARAT_ARRAY && i < choices->as.array.count; i++)
-        hear_choice(c, &choices->as.array.items[i]);
-    if (c->api == API_MESSAGES) hear_messages(&c->heard[0], root);
-    if (c->api == API_RESPONSES) hear_responses(&c->heard[0], root);
-    if (c->api == API_OLLAMA_CHAT) hear_said(&c->heard[0], json_member(root, "message"));
-    if (c->api == API_OLLAMA_GENERATE) hear_said(&c->heard[0], root);
-}
-
-static void hear_json(struct case_ *c, const char *text, size_t length)
-{
-    struct json_tree tree;
-    carat_assert(!memchr(text, '\n', length) && !memchr(text, '\r', length));
-    carat_assert(json_tree_read(&tree, text, length, JSON_PLAIN, NULL) == CARAT_OK);
-    hear_root(c, &tree.root);
-    json_tree_free(&tree);
-}
-
-/* Lines of a stream, or the one line of a body. */
-static void hear_all(struct case_ *c)
-{
-    const char *at = buf_text(&c->out), *end = at + c->out.length;
-    while (at < end) {
-        const char *line_end = memchr(at, '\n', (size_t)(end - at));
-        carat_assert(line_end);
-        size_t length = (size_t)(line_end - at);
-        if (length > 6 && memcmp(at, "data: ", 6) == 0) {
-            if (length != 12 || memcmp(at, "data: [DONE]", 12) != 0)
-                hear_json(c, at + 6, length - 6);
-        } else if (*at == '{') {
-            hear_json(c, at, length);
-        } else {
-            carat_assert(length == 0 || *at == ':' || memcmp(at, "event: ", 7) == 0);
-        }
-        at = line_end + 1;
-    }
-}
+/* ---- Hearing them ------------------------------------------------------------------------ */
 
 static void check_same(const struct buf *a, const struct buf *b)
 {
@@ -270,7 +171,7 @@ static void run(struct case_ *c, const struct ask *ask, int32_t n)
     if (reply_open(&c->r, ask, &facts, &err) != CARAT_OK) return;
     carat_assert(reply_content_type(c->r)[0]);
     give_all(c, n);
-    hear_all(c);
+    heard_add(c->heard, c->api, &c->out);
     bool has_calls = ask->api == API_CHAT;
     if (ask->api == API_MESSAGES || ask->api == API_RESPONSES)
         has_calls = ask->is_stream && ask->n_renamed == 0;
@@ -280,10 +181,13 @@ static void run(struct case_ *c, const struct ask *ask, int32_t n)
         check_same(&c->said[i].thought, &c->heard[i].thought);
         if (has_calls) check_same(&c->said[i].calls, &c->heard[i].calls);
     }
+    size_t n_ids = 0;
+    for (int32_t i = 0; i < n; i++) n_ids += c->heard[i].n_ids;
+    carat_assert(n_ids == (ask->wants_ids ? c->ids_said : 0));
     buf_clear(&c->out);
     struct api_error error = api_error_make(500, NULL, "it \"broke\"\n");
     reply_fail(c->r, &error, &c->out);
-    hear_all(c);
+    heard_add(c->heard, c->api, &c->out);
     reply_close(c->r);
 }
 
@@ -319,12 +223,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int32_t i = 0; i < n && ask.wants_echo; i++) buf_add_text(&c.said[i].text, "a\n");
     run(&c, &ask, n);
     for (int32_t i = 0; i < ANSWERS_MAX; i++) {
-        struct told *both[2] = {&c.said[i], &c.heard[i]};
-        for (int k = 0; k < 2; k++) {
-            buf_deinit(&both[k]->text);
-            buf_deinit(&both[k]->thought);
-            buf_deinit(&both[k]->calls);
-        }
+        heard_deinit(&c.said[i]);
+        heard_deinit(&c.heard[i]);
     }
     buf_deinit(&c.out);
     carat_assert(mem_blocks_live() == before);

@@ -185,6 +185,65 @@ static void custom_tools_and_namespaces_get_their_names_back(void **state)
     reply_close(r);
 }
 
+/* What comes of a text in `out`, as all deltas say it together. Empties `out`. */
+static void hear_input(struct buf *out, struct buf *heard)
+{
+    static const char event[] = "event: response.custom_tool_call_input.delta\ndata: ";
+    for (const char *at = buf_text(out); (at = strstr(at, event)) != NULL;) {
+        const char *end = strchr(at += sizeof event - 1, '\n');
+        struct json_tree tree;
+        assert_int_equal(json_tree_read(&tree, at, (size_t)(end - at), JSON_PLAIN, NULL), CARAT_OK);
+        const struct carat_value *delta = json_member(&tree.root, "delta");
+        assert_int_equal(delta->kind, CARAT_STRING);
+        assert_true(delta->as.string.length > 0);
+        buf_add(heard, delta->as.string.data, delta->as.string.length);
+        json_tree_free(&tree);
+    }
+    buf_clear(out);
+}
+
+static void give_call_piece(struct reply *r, enum carat_part_kind kind, const char *text,
+                            size_t length, struct buf *out)
+{
+    struct carat_part part = {
+        .kind = kind, .text = text, .length = length, .name = "patch", .is_complete = true};
+    reply_part(r, 0, &part, out);
+}
+
+/* Cut anywhere, inside characters and escapes too. */
+static void the_text_of_a_custom_tool_streams_as_it_is_made(void **state)
+{
+    static const char json[] =
+        "{\"input\":\"a\\n\\\"\xC3\xA9\\u0001\\uD83D\\uDE00\xF0\x9F\x98\x80\\\\b\"}";
+    static const char text[] = "a\n\"\xC3\xA9\x01\xF0\x9F\x98\x80\xF0\x9F\x98\x80\\b";
+    enum { N = sizeof json - 1 };
+    (void)state;
+    struct ask_tool tool = {.shown = "patch", .name = "patch", .space = "", .is_custom = true};
+    struct ask ask = asked(true);
+    ask.renamed = &tool;
+    ask.n_renamed = 1;
+    for (size_t cut = 0; cut < N; cut++) {
+        struct reply *r = replies_open(&ask);
+        struct buf out = {0}, heard = {0};
+        size_t before;
+        give_call_piece(r, CARAT_PART_CALL_BEGIN, "", 0, &out);
+        give_call_piece(r, CARAT_PART_CALL_ARGUMENTS, json, cut, &out);
+        hear_input(&out, &heard);
+        before = heard.length;
+        if (cut >= 11) assert_true(before > 0); /* as it is made, not at the end */
+        for (size_t i = cut; i < N; i++)
+            give_call_piece(r, CARAT_PART_CALL_ARGUMENTS, json + i, 1, &out);
+        hear_input(&out, &heard);
+        assert_string_equal(buf_text(&heard), text);
+        give_call_piece(r, CARAT_PART_CALL_END, "", 0, &out);
+        assert_null(strstr(buf_text(&out), "input.delta"));
+        assert_non_null(strstr(buf_text(&out), "\"input\":\"a\\n\\\"\xC3\xA9\\u0001"));
+        buf_deinit(&out);
+        buf_deinit(&heard);
+        reply_close(r);
+    }
+}
+
 static void tokens_come_with_their_text(void **state)
 {
     (void)state;
@@ -264,6 +323,7 @@ int main(void)
         cmocka_unit_test(an_answer_that_was_cut_is_incomplete),
         cmocka_unit_test(a_body_is_the_response),
         cmocka_unit_test(custom_tools_and_namespaces_get_their_names_back),
+        cmocka_unit_test(the_text_of_a_custom_tool_streams_as_it_is_made),
         cmocka_unit_test(tokens_come_with_their_text),
         cmocka_unit_test(a_failure_is_two_events),
         cmocka_unit_test(memory_that_is_out_shows),
