@@ -153,8 +153,9 @@ build() { # folder chips further options
 }
 export -f build
 
-# Packed programs run from the root of any checkout, on machines without Debian's packages: the two
-# libraries that tests need are next to the programs.
+# Packed programs run from the root of any checkout, on machines without Debian's packages: all
+# libraries but the C and C++ runtimes are next to the programs. An RPATH, other than a RUNPATH,
+# also holds for the libraries of libraries.
 packed=(carat check-cuda-kernels check-cpu-kernels random-model test_backends test_oracle test_demo
     test_invariance test_memory)
 pack() {
@@ -164,12 +165,15 @@ pack() {
     target=$(cd "$target" && pwd)
     # shellcheck disable=SC2016
     build "$folder" "${chips//,/;}" -DCARAT_TESTS=ON -DCARAT_JSON=ON -DCARAT_TEST_ROOT=. \
-        -DCMAKE_BUILD_RPATH='$ORIGIN' >"$log" 2>&1 || { tail -n 40 "$log"; fail "no build"; }
+        -DCARAT_HTTP=ON -DCARAT_FETCH=ON -DCMAKE_BUILD_RPATH='$ORIGIN' \
+        -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags >"$log" 2>&1 ||
+        { tail -n 40 "$log"; fail "no build"; }
     programs=$folder
     for name in "${packed[@]}"; do
         strip -o "$target/$name" "$(program "$name")"
     done
-    ldd "$(program test_oracle)" | awk '/libcmocka|libjansson/ {print $1, $3}' |
+    ldd "$(program carat)" "$(program test_oracle)" | awk '$2 == "=>" {print $1, $3}' | sort -u |
+        grep -Ev '^lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+)\.so' |
         while read -r name path; do cp -L "$path" "$target/$name"; done
     du -sh "$target"
 }

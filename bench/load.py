@@ -7,9 +7,10 @@
                                                   each scenario those in the last file that has it
 
 Options: --programs DIR (a build folder, or that of `bench/gpu.sh pack`; build/release), --backend
-cuda|cpu, --repeat N (3), --limit SECONDS for everything (540; what does not fit is left out and
-named), --out DIR ($OUT, else bench/results/h200), --models DIR where models are made and kept,
---layers N and --vocab N to try it with small ones, --scale F to multiply all lengths.
+cuda|gpus|cpu (gpus: the scenarios that need two), --repeat N (3), --limit SECONDS for everything
+(540; what does not fit is left out and named), --out DIR ($OUT, else bench/results/h200), --models
+DIR where models are made and kept, --layers N and --vocab N to try it with small ones, --scale F to
+multiply all lengths.
 
 Models have true shapes and random weights, made by bench/random-model. Every row of every
 repetition is kept as CSV and as JSON lines. The table has medians, and the spread of the
@@ -17,6 +18,7 @@ repetitions. The exit status is 1 when a scenario failed to run, not when a figu
 """
 import argparse
 import collections
+import contextlib
 import csv
 import json
 import os
@@ -30,10 +32,12 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# name; what runs on; model; options of `carat bench`
-Scenario = collections.namedtuple("Scenario", "name backend model words seconds")
+# name; what runs on; model; options of `carat bench`. With `serve`, options of a `carat serve` that
+# the load goes through; "gpus" stands for a backend that needs two devices.
+Scenario = collections.namedtuple("Scenario", "name backend model words seconds serve")
 # A median of a scenario's rows: "loop.ttft" names the group. With `per`, divided by the same of
-# another scenario (of milliseconds: how much faster that one is). `must` is "<40" or ">2800".
+# another scenario (of milliseconds: how much faster that one is). `must` is "<40" or ">2800", or
+# "same": all values are those of `per`.
 # `predicted` was written before measuring; docs/benchmarks.md has the reasons.
 Figure = collections.namedtuple("Figure", "row key title scale must predicted per",
                                 defaults=[""])
@@ -51,15 +55,25 @@ JSON1 = "--load name=one,users=1,requests=4,in=64,out=256,warmup=1"
 JSON32 = "--load name=many,users=32,requests=64,in=64,out=256,warmup=32"
 SCHEMA = ",schema=bench/load_schema.json"  # one token of 40 is refused
 SHORT_SCHEMA = ",schema=bench/load_schema_short.json"  # one of four
+STREAM16 = "--load name=many,users=16,requests=32,in=32,out=32,warmup=1"
 E4B, E12B = "e4b:q8_0", "12b:q4_0"
+LOOP_SERVE = "--parallel 32 --ctx-size 2048"
+PAIR = "--load name=pair,users=64,in=1024,in-spread=0.5,out=128,requests=640,warmup=64"
+PAIR_BITS = "--load name=pair,users=64,in=256,in-spread=0.5,out=64,requests=128"
+PAIR_SERVE = "--parallel 64 --ctx-size 2048 --gpus "
 # The last number: seconds that one repetition may take.
-SCENARIOS = [Scenario(name, backend, model, words.split(), seconds)
-             for name, backend, model, words, seconds in (
+SCENARIOS = [Scenario(name, backend, model, words.split(), seconds, "".join(serve).split())
+             for name, backend, model, words, seconds, *serve in (
     ("users2k", "cuda", E4B, "-p 0 -n 64 -d 2048 -npl 64,128 --no-roofline", 15),
     ("plain", "cuda", E4B, "-p 2048,8192 -n 64 --no-roofline", 5),
     ("det", "cuda", E4B, "-p 2048,8192 -n 64 --no-roofline --deterministic", 10),
     ("loop32", "cuda", E4B, LOOP, 20),
     ("loop32det", "cuda", E4B, LOOP + " --deterministic", 40),
+    ("http32", "cuda", E4B, LOOP, 20, LOOP_SERVE),
+    ("pair1", "gpus", E4B, PAIR, 40, PAIR_SERVE + "0"),
+    ("pair2", "gpus", E4B, PAIR, 30, PAIR_SERVE + "0,1"),
+    ("bits1", "gpus", E4B, PAIR_BITS, 40, PAIR_SERVE + "0 --deterministic"),
+    ("bits2", "gpus", E4B, PAIR_BITS, 30, PAIR_SERVE + "0,1 --deterministic"),
     ("prompt32k", "cuda", E4B, DECODE + LONG, 20),
     ("prompt32k12", "cuda", E4B, DECODE + LONG + "--max-itl 12", 20),
     ("short", "cuda", E4B, DECODE + LONG + SHORT, 20),
@@ -80,7 +94,8 @@ SCENARIOS = [Scenario(name, backend, model, words.split(), seconds)
     ("json1short", "cuda", E4B, JSON1 + SHORT_SCHEMA, 10),
     ("json32short", "cuda", E4B, JSON32 + SHORT_SCHEMA, 10),
     ("stream1", "cpu", E4B, "--load name=one,users=1,requests=2,in=32,out=32,warmup=1", 120),
-    ("stream16", "cpu", E4B, "--load name=many,users=16,requests=32,in=32,out=32,warmup=1", 120),
+    ("stream16", "cpu", E4B, STREAM16, 120),
+    ("http16", "cpu", E4B, STREAM16, 120, "--parallel 16 --ctx-size 256"),
 )]
 FIGURES = [
     Figure("plain.pp2048", "avg_ts", "pp2048, tokens/s", 1, ">109700", 111000),
@@ -97,6 +112,12 @@ FIGURES = [
     Figure("loop32.loop", "p99_tpot_ms", "its TPOT p99, ms", 1, "<20", 12),
     Figure("loop32.loop", "good_share", "good: first token in 150 ms, 20 ms a token, %", 100, "",
            99),
+    Figure("http32.loop", "output_throughput", "32 users through HTTP / in one process", 1, ">0.95",
+           0.98, "loop32.loop"),
+    Figure("pair2.pair", "output_throughput", "64 users on two GPUs / on one, through HTTP", 1,
+           ">1.9", 1.93, "pair1.pair"),
+    Figure("bits2.pair", "answers_digest", "the same, deterministic: answers", 1, "same", "same",
+           "bits1.pair"),
     Figure("loop32det.loop", "output_throughput", "deterministic: output tokens/s", 1, "", 1500),
     Figure("prompt32k.decode", "p99_itl_ms", "16 decode, 32K come: ITL p99, ms", 1, "<50", 32),
     Figure("prompt32k.long", "median_ttft_ms", "its TTFT, ms", 1, "<700", 480),
@@ -121,6 +142,9 @@ FIGURES = [
     Figure("free1.one", "median_tpot_ms", "the same, one token of four refused, 1 stream", 1, "",
            0.9, "json1short.one"),
     Figure("free32.many", "median_tpot_ms", "the same, 32 streams", 1, "", 0.7, "json32short.many"),
+    Figure("http16.many", "output_throughput", "CPU: 16 streams through HTTP / in one process", 1,
+           ">0.95", 0.99, "stream16.many"),
+    Figure("http16.many", "answers_digest", "their answers", 1, "same", "same", "stream16.many"),
     Figure("stream16.many", "output_throughput", "CPU: 16 streams / one", 1, ">3", 4.3,
            "stream1.one"),
 ]
@@ -156,6 +180,11 @@ def print_table(rows):
         values = values_of(rows, f.row, f.key)
         below = values_of(rows, f.per, f.key) if f.per else [1]
         if not values or not below:
+            continue
+        if f.must == "same":
+            verdict = "yes" if set(values) == set(below) else "NO"
+            found = f"{len(set(values))} digest(s)"
+            print(f"| {f.title} | {found} | {f.predicted} | the same | {verdict} |")
             continue
         middle = statistics.median(values)
         spread = (max(values) - min(values)) / middle * 100 if middle else 0
@@ -263,6 +292,35 @@ class Runner:
             self.models[name] = path if is_made else None
         return self.models[name]
 
+    @contextlib.contextmanager
+    def server(self, scenario, command):
+        """Its address once it answers, or None."""
+        begin, most = time.monotonic(), min(120, self.left())
+        with tempfile.TemporaryFile("w+") as log:
+            process = subprocess.Popen([*command, "--port", "0"], stdout=subprocess.DEVNULL,
+                                       stderr=log)
+            try:
+                address = None
+                while not address and process.poll() is None and time.monotonic() < begin + most:
+                    time.sleep(0.1)
+                    log.seek(0)
+                    address = re.search(r"answers on (http://\S+)", log.read())
+                name = f"{scenario.name} server"
+                self.phases.append((name, time.monotonic() - begin,
+                                    "passed" if address else "FAILED: no address"))
+                if not address:
+                    self.has_failed = True
+                    log.seek(0)
+                    print(" ".join(command), log.read()[-2000:], sep="\n", flush=True)
+                yield address and address[1]
+            finally:
+                process.terminate()
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
     def measure(self, scenario):
         o = self.options
         model = self.model(scenario.model)
@@ -271,10 +329,20 @@ class Runner:
         words = [scaled(word, o.scale) for word in scenario.words]
         if o.scale != 1 and "-d" in words:
             words[words.index("-d") + 1] = str(int(2048 * o.scale))
-        command = [program(o.programs, "carat"), "bench", model, "-q", "-o", "jsonl", "--backend",
-                   o.backend, *words, *o.more.split()]
+        device = "cpu" if o.backend == "cpu" else "cuda"
+        carat, ways = program(o.programs, "carat"), ["--backend", device, *o.more.split()]
+        if scenario.serve:
+            with self.server(scenario, [carat, "serve", model, *scenario.serve, *ways]) as url:
+                if url:
+                    command = [carat, "bench", "-q", "-o", "jsonl", "--url", url, *words]
+                    self.repeat(scenario, command)
+        else:
+            self.repeat(scenario, [carat, "bench", model, "-q", "-o", "jsonl", *words, *ways])
+
+    def repeat(self, scenario, command):
+        o = self.options
         # In a budget that earlier repetitions have filled, other things are measured.
-        is_fresh = "--cache-memory" in words
+        is_fresh = "--cache-memory" in command
         for seed in range(1, o.repeat + 1) if is_fresh else [0]:
             more = ["-r", "1", "--seed", str(seed)] if is_fresh else ["-r", str(o.repeat)]
             out = self.phase(scenario.name, command + more,
@@ -310,7 +378,7 @@ def main():
     parser.add_argument("verb", choices=["run", "list", "table"])
     parser.add_argument("names", nargs="*")
     parser.add_argument("--programs", default=str(ROOT / "build/release"))
-    parser.add_argument("--backend", default="cuda", choices=["cuda", "cpu"])
+    parser.add_argument("--backend", default="cuda", choices=["cuda", "gpus", "cpu"])
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--limit", type=float, default=540)
     parser.add_argument("--out", default=os.environ.get("OUT", str(ROOT / "bench/results/h200")))
