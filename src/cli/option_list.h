@@ -56,6 +56,8 @@
       "another server with the same interface ($HF_ENDPOINT for Hugging Face's)")                  \
     X(RETRIES, INT, "retries", "", "6", 0, 1000, ON(PULL), "N",                                    \
       "further tries after a failure of the network")                                              \
+    X(JOBS, INT, "jobs", "-j", "4", 1, 16, ON(PULL), "N",                                          \
+      "connections that load a file at once, where its server sends parts")                        \
     X(STALL, INT, "timeout", "", "30", 1, 3600, ON(PULL), "S",                                     \
       "seconds without bytes after which a connection counts as lost")                             \
     X(YES, FLAG, "yes", "-y", "", 0, 0, ON(RM), "", "do not ask")                                  \

@@ -248,6 +248,7 @@ int pulling_open(struct pulling *p, const struct options *o, const struct hub_na
                                .ca_file = buf_text(&p->ca_file),
                                .ca_folder = buf_text(&p->ca_folder),
                                .stall_s = (int)opt_int(o, OPT_STALL),
+                               .connections = (int)opt_int(o, OPT_JOBS),
                                .watch = &p->watch};
     progress("asking the server", 0, 0);
     status = pull_open(&p->pull, name, &how, err);

@@ -13,9 +13,13 @@
 #include "base/bytes.h"
 #include "base/mem.h"
 #include "hub/lock.h"
+#include "hub/ranges.h"
 #include "hub/sha256.h"
 
-enum { RESTARTS_MAX = 6 };
+enum {
+    RESTARTS_MAX = 6,
+    ALONE = 1 << 20 /* bytes that one connection loads before others join */
+};
 
 struct loading {
     const struct download *what;
@@ -28,6 +32,10 @@ struct loading {
     uint64_t asked;      /* where the request begins */
     int restarts;
     bool is_changed; /* the server has another file now: start over */
+    bool may_split;  /* the server sends parts, and it can be told whether they are of one file */
+    bool splits;     /* several connections go on */
+    bool is_single;  /* that did not work */
+    uint64_t ahead;  /* bytes that wait in memory for those before them */
 };
 
 static const char *name_of(const char *path)
@@ -182,6 +190,13 @@ static int lies(const struct loading *l, const char *what, uint64_t found, uint6
                    name_of(l->what->path), what, expected, found);
 }
 
+/* Whether other connections may load what follows. */
+static bool may_split(const struct loading *l, const struct fetch_head *head)
+{
+    return (head->status == 206 || head->accepts_ranges) && !l->is_single &&
+           (l->side.etag[0] == '"' || l->what->record.sha256[0]);
+}
+
 /* A body from the beginning. */
 static int begin_whole(struct loading *l, const struct fetch_head *head, struct carat_error *err)
 {
@@ -203,6 +218,7 @@ static int begin_whole(struct loading *l, const struct fetch_head *head, struct 
     l->side = l->what->record;
     l->side.size = l->size;
     memcpy(l->side.etag, head->etag, sizeof head->etag);
+    l->may_split = may_split(l, head);
     return record_write(buf_text(&l->part), &l->side, err);
 }
 
@@ -228,6 +244,7 @@ static int begin_rest(struct loading *l, const struct fetch_head *head, struct c
     if (head->has_length && head->length != length)
         return lies(l, "Content-Length", head->length, length, err);
     if (!l->size) l->size = head->total;
+    l->may_split = may_split(l, head);
     return CARAT_OK;
 }
 
@@ -252,7 +269,14 @@ static int write_failed(const struct loading *l, struct carat_error *err)
     return CARAT_EIO;
 }
 
-static int add(void *user, const void *bytes, size_t n, struct carat_error *err)
+static void show(const struct loading *l)
+{
+    struct hub_progress progress = {"loading", name_of(l->what->path), l->done + l->ahead, l->size};
+    watch_move(l->watch, &progress);
+}
+
+/* The bytes that follow those of the part. */
+static int add_next(void *user, const void *bytes, size_t n, struct carat_error *err)
 {
     enum { FLUSHED = 1 << 25 };
     struct loading *l = user;
@@ -278,9 +302,18 @@ static int add(void *user, const void *bytes, size_t n, struct carat_error *err)
     if (now > flushed)
         sync_file_range(l->fd, (off_t)(flushed * FLUSHED), (off_t)((now - flushed) * FLUSHED),
                         SYNC_FILE_RANGE_WRITE);
-    struct hub_progress progress = {"loading", name_of(l->what->path), l->done, l->size};
-    watch_move(l->watch, &progress);
+    l->ahead = l->ahead > n ? l->ahead - n : 0;
+    show(l);
     return CARAT_OK;
+}
+
+static int add(void *user, const void *bytes, size_t n, struct carat_error *err)
+{
+    struct loading *l = user;
+    TRY(add_next(l, bytes, n, err));
+    l->splits = l->may_split && l->done - l->asked >= ALONE && l->size > l->done &&
+                ranges_pay(l->size - l->done, l->what->connections);
+    return l->splits ? err_set(err, CARAT_EBUSY, "others join") : CARAT_OK;
 }
 
 /* ---- From request to request ------------------------------------------------------------ */
@@ -295,8 +328,37 @@ static int ask_once(struct loading *l, struct fetch *f, struct fetch_head *head,
                                       .first = l->done,
                                       .if_range = is_strong ? l->side.etag : ""};
     l->asked = l->done;
-    l->is_changed = false;
+    l->is_changed = l->may_split = l->splits = false;
     return fetch_get(f, &question, &sink, head, may_retry, err);
+}
+
+static void show_ahead(void *user, uint64_t ahead)
+{
+    struct loading *l = user;
+    l->ahead = ahead;
+    show(l);
+}
+
+/* Several connections load the rest. What they do not understand is left to a single one. */
+static int load_rest(struct loading *l, const struct fetch *f, struct carat_error *err)
+{
+    struct ranges_sink sink = {l, add_next, show_ahead};
+    struct ranges_want want = {.url = l->what->url,
+                               .etag = l->side.etag,
+                               .needs_etag = !l->what->record.sha256[0],
+                               .first = l->done,
+                               .size = l->size,
+                               .connections = l->what->connections};
+    struct carat_error why = {0};
+    bool is_odd = false;
+    int status = ranges_load(f, &want, &sink, l->watch, &is_odd, &why);
+    l->splits = false;
+    l->ahead = 0;
+    l->is_single = is_odd;
+    if (is_odd) watch_say(l->watch, "%s; going on with one connection", why.message);
+    if (is_odd || status == CARAT_OK) return CARAT_OK;
+    if (err) *err = why;
+    return status;
 }
 
 static int load(struct loading *l, struct fetch *f, struct carat_error *err)
@@ -311,6 +373,10 @@ static int load(struct loading *l, struct fetch *f, struct carat_error *err)
         if (l->is_changed) {
             watch_say(l->watch, "%s; starting over", why.message);
             TRY(start_over(l, err));
+            continue;
+        }
+        if (l->splits) {
+            TRY(load_rest(l, f, err));
             continue;
         }
         bool has_moved = l->done > l->asked;

@@ -11,6 +11,7 @@
 struct download {
     const char *url, *path; /* where from, where to; folders are made */
     struct record record;   /* what it should be */
+    int connections;        /* at most, at once */
 };
 
 /* CARAT_OK also when the file is there already. CARAT_ENETWORK, CARAT_EIO and CARAT_EBUSY (stopped)

@@ -18,6 +18,7 @@ struct fetch {
     struct fetch_options options;
     struct url endpoint;
     char failure[CURL_ERROR_SIZE];
+    char from[URL_MAX], to[URL_MAX]; /* a redirect that is kept: from an address to the last one */
 };
 
 /* A response while it comes. */
@@ -89,6 +90,8 @@ static size_t on_header(char *line, size_t size, size_t count, void *user)
         const char *at = value;
         t->head.has_length = read_number(&at, &t->head.length) && *at == '\0';
     }
+    if (header_is(line, n, "accept-ranges", value, 32))
+        t->head.accepts_ranges = strcasecmp(value, "bytes") == 0;
     if (header_is(line, n, "content-range", value, 128))
         t->head.has_range = read_range(value, &t->head);
     return n;
@@ -174,9 +177,10 @@ static bool add_headers(const struct fetch *f, const char *url, const struct fet
         buf_printf(&value, "Bearer %s", f->options.token);
         is_done = is_done && !value.failed && add_header(list, "Authorization", buf_text(&value));
     }
-    if (q->first > 0) {
+    if (q->first > 0 || q->last > 0) {
         buf_clear(&value);
         buf_printf(&value, "bytes=%llu-", (unsigned long long)q->first);
+        if (q->last > 0) buf_printf(&value, "%llu", (unsigned long long)q->last);
         is_done = is_done && !value.failed && add_header(list, "Range", buf_text(&value));
         if (q->if_range[0]) is_done = is_done && add_header(list, "If-Range", q->if_range);
     }
@@ -259,10 +263,17 @@ static int refuse_status(const char *url, long status, bool *may_retry, struct c
     return blame(url, err, meaning(status) ? meaning(status) : text);
 }
 
-int fetch_get(struct fetch *f, const struct fetch_question *q, const struct fetch_sink *sink,
-              struct fetch_head *head, bool *may_retry, struct carat_error *err)
+static void keep_redirect(struct fetch *f, const char *from, const char *to)
 {
-    const char *url = q->url;
+    memcpy(f->from, from, strlen(from) + 1);
+    memcpy(f->to, to, strlen(to) + 1);
+}
+
+/* Asks `url` and follows redirects. */
+static int walk(struct fetch *f, const char *url, const struct fetch_question *q,
+                const struct fetch_sink *sink, struct fetch_head *head, bool *may_retry,
+                struct carat_error *err)
+{
     char at[URL_MAX], to[URL_MAX];
     *head = (struct fetch_head){0};
     *may_retry = false;
@@ -279,12 +290,32 @@ int fetch_get(struct fetch *f, const struct fetch_question *q, const struct fetc
         }
         if (status != CARAT_OK) return status;
         if (!to[0]) {
-            if (t.is_taken) return CARAT_OK;
-            return refuse_status(at, t.head.status, may_retry, err);
+            if (!t.is_taken) return refuse_status(at, t.head.status, may_retry, err);
+            if (n > 0) keep_redirect(f, url, at);
+            return CARAT_OK;
         }
         memcpy(at, to, strlen(to) + 1);
     }
     return blame(url, err, "redirects more than five times");
+}
+
+/* A place that a redirect led to is good for some time only; then its server refuses it. */
+int fetch_get(struct fetch *f, const struct fetch_question *q, const struct fetch_sink *sink,
+              struct fetch_head *head, bool *may_retry, struct carat_error *err)
+{
+    if (q->keeps_redirect && f->to[0] && strcmp(f->from, q->url) == 0) {
+        char url[URL_MAX];
+        struct carat_error why = {0};
+        memcpy(url, f->to, sizeof url);
+        int status = walk(f, url, q, sink, head, may_retry, &why);
+        if (status == CARAT_OK) return CARAT_OK;
+        f->to[0] = '\0';
+        if (head->status < 400) {
+            if (err) *err = why;
+            return status;
+        }
+    }
+    return walk(f, q->url, q, sink, head, may_retry, err);
 }
 
 /* ---- The interface ---------------------------------------------------------------------- */
@@ -319,6 +350,14 @@ int fetch_open(struct fetch **out, const struct fetch_options *options, struct c
     return CARAT_OK;
 }
 
+int fetch_open_like(struct fetch **out, const struct fetch *f, const struct hub_watch *watch,
+                    struct carat_error *err)
+{
+    struct fetch_options options = f->options;
+    options.watch = watch;
+    return fetch_open(out, &options, err);
+}
+
 void fetch_close(struct fetch *f)
 {
     if (!f) return;
@@ -335,6 +374,13 @@ int fetch_open(struct fetch **out, const struct fetch_options *options, struct c
     err_set(err, CARAT_EUNSUPPORTED, "nothing can be downloaded: carat was built without libcurl");
     err_hint(err, "install libcurl4-gnutls-dev, libgnutls28-dev and libjansson-dev, build again");
     return CARAT_EUNSUPPORTED;
+}
+
+int fetch_open_like(struct fetch **out, const struct fetch *f, const struct hub_watch *watch,
+                    struct carat_error *err)
+{
+    (void)f, (void)watch;
+    return fetch_open(out, NULL, err);
 }
 
 void fetch_close(struct fetch *f)

@@ -28,6 +28,7 @@ struct fetch_head { /* of the last response */
     long status;
     char etag[256];              /* with its quotes; "": none */
     char next[URL_MAX];          /* the Link header's next page; "": none */
+    bool accepts_ranges;         /* it says so */
     bool has_length, has_range;  /* Content-Length; a Content-Range of bytes that can be read */
     uint64_t length;             /* of the body */
     uint64_t first, last, total; /* of the range; total is 0 where it says "*" */
@@ -37,6 +38,9 @@ struct fetch_head { /* of the last response */
 struct fetch; /* one thread at a time */
 
 int fetch_open(struct fetch **out, const struct fetch_options *options, struct carat_error *err);
+/* The same with another watch, for another thread. */
+int fetch_open_like(struct fetch **out, const struct fetch *f, const struct hub_watch *watch,
+                    struct carat_error *err);
 void fetch_close(struct fetch *f); /* NULL is fine */
 
 /* What takes a body. A failure of either function ends the transfer and is passed on. */
@@ -49,8 +53,9 @@ struct fetch_sink {
 
 struct fetch_question {
     const char *url, *accept;
-    uint64_t first;       /* byte to begin with; 0: no range is asked for */
+    uint64_t first, last; /* bytes; 0, 0: no range is asked for; last 0: up to the end */
     const char *if_range; /* the ETag that the body must still have; "": any */
+    bool keeps_redirect;  /* asks again where it was led to for this address before */
 };
 
 /* Asks once. *may_retry: the failure may pass. A response of any other status than the three is a

@@ -227,7 +227,7 @@ static void describe(const struct pull *p, size_t i, const char *url, const char
                      struct download *out)
 {
     struct buf source = {0};
-    *out = (struct download){.url = url, .path = path};
+    *out = (struct download){.url = url, .path = path, .connections = p->options.connections};
     out->record.size = p->files.at[i].size;
     memcpy(out->record.sha256, p->files.at[i].sha256, sizeof out->record.sha256);
     memcpy(out->record.revision, p->version, sizeof out->record.revision);

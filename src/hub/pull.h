@@ -15,6 +15,7 @@ struct pull_options {     /* borrowed until pull_close; all texts may be "" */
     const char *token;    /* for Hugging Face and its endpoint alone */
     const char *user_agent, *ca_file, *ca_folder;
     int stall_s;
+    int connections; /* at most, for one file */
     const struct hub_watch *watch;
 };
 

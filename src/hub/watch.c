@@ -39,12 +39,17 @@ int watch_sleep(const struct hub_watch *watch, double seconds, struct carat_erro
     return CARAT_OK;
 }
 
+double watch_delay(int n, int asked_s)
+{
+    enum { DOUBLED_MAX = 6, ASKED_MAX_S = 60 };
+    if (asked_s > 0) return asked_s < ASKED_MAX_S ? asked_s : ASKED_MAX_S;
+    return 0.5 * (1 << (n < DOUBLED_MAX ? n : DOUBLED_MAX));
+}
+
 int watch_wait(const struct hub_watch *watch, int n, int asked_s, const struct carat_error *why,
                struct carat_error *err)
 {
-    enum { DOUBLED_MAX = 6, ASKED_MAX_S = 60 };
-    double seconds = 0.5 * (1 << (n < DOUBLED_MAX ? n : DOUBLED_MAX));
-    if (asked_s > 0) seconds = asked_s < ASKED_MAX_S ? asked_s : ASKED_MAX_S;
+    double seconds = watch_delay(n, asked_s);
     watch_say(watch, "%s; trying again in %.1f s", why->message, seconds);
     return watch_sleep(watch, seconds, err);
 }

@@ -32,6 +32,9 @@ int watch_stopped(struct carat_error *err);
 /* Sleeps so long, in short pieces. CARAT_EBUSY: stopped. */
 int watch_sleep(const struct hub_watch *watch, double seconds, struct carat_error *err);
 
+/* Seconds to wait before further try `n`, as watch_wait does. */
+double watch_delay(int n, int asked_s);
+
 /* Waits before further try `n` (0: the first) after the failure `why`: half a second, doubled each
  * time, or `asked_s` seconds where the server asks for them. */
 int watch_wait(const struct hub_watch *watch, int n, int asked_s, const struct carat_error *why,

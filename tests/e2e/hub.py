@@ -58,7 +58,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     answer(self)
                     return
             if self.server.role == "cdn":
-                self.blob()
+                self.limited_blob()
             else:
                 self.registry()
         except (BrokenPipeError, ConnectionResetError):
@@ -125,6 +125,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     # ---- Bodies ------------------------------------------------------------------------------
 
+    def limited_blob(self):
+        """The body, unless too many are sent just now."""
+        hub = self.server.hub
+        with hub.lock:
+            is_free = hub.bodies < hub.bodies_max
+            hub.bodies += is_free
+            hub.bodies_most = max(hub.bodies_most, hub.bodies)
+        if not is_free:
+            self.answer(503)
+            return
+        try:
+            self.blob()
+        finally:
+            with hub.lock:
+                hub.bodies -= 1
+
     def blob(self):
         hub = self.server.hub
         name = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path).split("/", 2)[2]
@@ -133,29 +149,43 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(404)
             return
         data, fault = file.data, hub.fault
-        asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         first = int(asked.group(1)) if asked else 0
+        last = int(asked.group(2)) if asked and asked.group(2) else len(data) - 1
+        is_stretch = last < len(data) - 1
+        if fault == "sends no stretches" and is_stretch:
+            asked = None
         condition = self.headers.get("If-Range")
         is_part = asked and fault != "no ranges"
         is_other = condition is not None and condition != file.etag
         if is_part and is_other and fault != "ignores If-Range":
             is_part, first = False, 0
+        if is_part and is_stretch and fault == "changes":
+            file.etag, hub.fault = '"second"', ""
+            self.answer(416)
+            return
         if is_part and first >= len(data):
             self.answer(416, Content_Range=f"bytes */{len(data)}")
             return
-        body = data[first:] if is_part else data
+        body = data[first:last + 1] if is_part else data
+        if is_part and is_stretch and fault == "sends less":
+            last -= (last - first) // 2
+            body = data[first:last + 1]
         self.send_response(206 if is_part else 200)
         self.send_header("ETag", file.etag)
+        if hub.says_ranges:
+            self.send_header("Accept-Ranges", "bytes")
         if is_part:
             begin, total = first, len(data)
             if fault == "lies about the beginning":
                 begin += 1
             if fault == "lies about the size":
                 total += 10
-            self.send_header("Content-Range", f"bytes {begin}-{len(data) - 1}/{total}")
-        self.send_body(body, fault)
+            end = min(last, len(data) - 1)
+            self.send_header("Content-Range", f"bytes {begin}-{end}/{total}")
+        self.send_body(body, fault, first)
 
-    def send_body(self, body, fault):
+    def send_body(self, body, fault, first):
         hub = self.server.hub
         if fault == "announces more":
             body += b"more"
@@ -173,13 +203,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         end = len(body)
         if hub.cuts:
             end = min(end, hub.cuts.pop(0))
+        if hub.hold:
+            end = max(0, min(end, hub.hold - first))
         for at in range(0, end, hub.block):
             self.wfile.write(body[at:min(at + hub.block, end)])
             if hub.pause:
                 self.wfile.flush()
                 hub.stop.wait(hub.pause)
         self.wfile.flush()
-        if fault == "stalls":
+        if fault == "stalls" or hub.hold and end < len(body):
             hub.stop.wait(60)
         if end < len(body):
             self.close_connection = True
@@ -201,6 +233,8 @@ class Hub:
         self.files, self.requests, self.overrides, self.cuts = {}, [], [], []
         self.commit, self.token, self.redirect_to, self.fault = COMMIT, "", "", ""
         self.page_size, self.block, self.pause = 1000, 1 << 16, 0
+        self.hold = 0  # no byte from here on is sent: connections stall
+        self.says_ranges, self.bodies, self.bodies_most, self.bodies_max = True, 0, 0, 1000
         self.servers = []
         for role in ("registry", "cdn"):
             server = Server(("127.0.0.1", 0), Handler)
