@@ -17,7 +17,8 @@ struct grammar_state {
     struct grammar_user user;
     carat_grammar *g;
     enum mode mode, after_thought;
-    bool has_begun; /* something of the root rule has come */
+    bool has_thought; /* one has begun, in the prompt or after it */
+    bool has_begun;   /* something of the root rule has come */
     const char *problem;
 };
 
@@ -34,6 +35,13 @@ static void die(struct grammar_state *s, const char *problem)
 {
     s->mode = MODE_DEAD;
     if (!s->problem[0]) s->problem = problem;
+}
+
+static void enter_thought(struct grammar_state *s)
+{
+    s->after_thought = s->mode;
+    s->mode = MODE_THOUGHT;
+    s->has_thought = true;
 }
 
 /* ---- Opening ---------------------------------------------------------------------------- */
@@ -61,10 +69,7 @@ int grammar_state_open(struct grammar_state **out, const carat_grammar *given,
     s->g = g;
     s->problem = "";
     s->mode = has_trigger(s) ? MODE_FREE : MODE_BOUND;
-    if (is_inside_thought(g->index, prompt, n_prompt)) {
-        s->after_thought = s->mode;
-        s->mode = MODE_THOUGHT;
-    }
+    if (is_inside_thought(g->index, prompt, n_prompt)) enter_thought(s);
     grammar_add_user(g, &s->user);
     *out = s;
     return CARAT_OK;
@@ -84,11 +89,12 @@ static bool is_stop(const struct grammar_state *s, int32_t id)
     return id >= 0 && id < s->g->index->n_vocab && s->g->index->is_stop[id];
 }
 
-/* A thought may begin while nothing of the root rule has come. */
+/* One thought may come while nothing of the root rule has. More of them would only put the answer
+ * off, and a limit of tokens for thoughts would close each as soon as it begins. */
 static bool may_think(const struct grammar_state *s)
 {
-    return s->g->options.takes_thoughts && s->g->index->channel_begin >= 0 && !s->has_begun &&
-           !has_trigger(s);
+    return s->g->options.takes_thoughts && s->g->index->channel_begin >= 0 && !s->has_thought &&
+           !s->has_begun && !has_trigger(s);
 }
 
 /* Whoever reads the answer takes a call for one in a thought too. */
@@ -112,12 +118,6 @@ bool grammar_state_allows(struct grammar_state *s, int32_t id)
     if (id == s->g->index->channel_begin && may_think(s)) return true;
     if (is_stop(s, id) && grammar_is_complete(s->g, &s->user)) return true;
     return grammar_step(s->g, &s->user, id, false) == GRAMMAR_YES;
-}
-
-static void enter_thought(struct grammar_state *s)
-{
-    s->after_thought = s->mode;
-    s->mode = MODE_THOUGHT;
 }
 
 /* Goes on in the grammar. With a trigger, text is free again when the root rule is complete. */

@@ -99,14 +99,26 @@ static void tell_parts(struct generation *g, const struct carat_part *parts, siz
     for (size_t i = 0; i < n; i++) {
         if (parts[i].kind == CARAT_PART_CALL_BEGIN) g->has_called = g->is_calling = true;
         if (parts[i].kind == CARAT_PART_CALL_END) g->is_calling = false;
+        if (parts[i].kind == CARAT_PART_TEXT) g->is_calling = false; /* it was none */
         reply_part(reply, g->number, &parts[i], out);
     }
 }
 
+/* A call begins with its mark; its name, which makes it one, comes later. */
+static bool begins_call(const struct generation *g, int32_t id)
+{
+    static const char mark[] = "<|tool_call>";
+    size_t length;
+    const char *piece = carat_token_piece(g->model, id, &length);
+    return length == sizeof mark - 1 && memcmp(piece, mark, length) == 0;
+}
+
 /* Whether the token that has just been pushed is of the visible answer. */
-static bool is_visible(const struct generation *g, bool was_thinking,
+static bool is_visible(const struct generation *g, int32_t id, bool was_thinking,
                        const struct carat_part *parts, size_t n)
 {
+    bool is_mark = carat_token_is_control(g->model, id);
+    if (is_mark && g->ask->n_prompts == 0) return false;
     for (size_t i = 0; i < n; i++)
         if (parts[i].kind != CARAT_PART_TEXT) return false;
     return !was_thinking && !g->is_calling && !carat_answer_is_thinking(g->parts);
@@ -131,9 +143,10 @@ static int take_token(struct generation *g, const struct job_event *event, struc
         reply_usage_now(reply, g->number, &usage);
     }
     if (g->ask->request.want_logprobs)
-        tell_logprobs(g, event, is_visible(g, was_thinking, parts, n), reply, out);
+        tell_logprobs(g, event, is_visible(g, event->id, was_thinking, parts, n), reply, out);
     if (g->ask->wants_ids) reply_id(reply, g->number, event->id, out);
     tell_parts(g, parts, n, reply, out);
+    if (begins_call(g, event->id)) g->is_calling = true;
     if (g->ask->wants_ids) reply_ids_end(reply, g->number, out);
     return CARAT_OK;
 }

@@ -30,7 +30,7 @@ enum call_stream_place {
 /* Zeroed is the beginning of a call. */
 struct call_stream {
     enum call_stream_place place;
-    bool has_name; /* in text[0, brace), with blanks around it */
+    bool has_name; /* in text[0, brace), with blanks and marks around it */
     size_t brace, at;
     uint64_t arrays; /* a bit for each open container: the lowest is the innermost */
     int depth;

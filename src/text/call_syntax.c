@@ -77,7 +77,6 @@ void call_add_text(struct buf *out, const char *text, size_t length)
     for (const char *end = text + length; text < end;) {
         const char *mark = memchr(text, CALL_MARK, (size_t)(end - text));
         buf_add(out, text, (size_t)((mark ? mark : end) - text));
-        if (mark) buf_add_text(out, CALL_MARK_TEXT);
         text = mark ? mark + 1 : end;
     }
 }
@@ -93,6 +92,7 @@ static void write_repaired(struct reader *r, const char *text, size_t length)
     call_add_text(&whole, text, length);
     json_text(&r->json, buf_text(&whole), whole.length);
     if (whole.failed) r->json.out->failed = true;
+    r->repaired = true;
     buf_deinit(&whole);
 }
 
@@ -400,14 +400,14 @@ static size_t find_brace(const char *text, size_t length)
 void call_add_name(struct buf *out, const char *text, size_t length)
 {
     size_t begin = 0, end = find_brace(text, length);
-    trim(text, &begin, &end);
+    while (begin < end && !call_is_of_name(text[begin])) begin++;
+    while (end > begin && !call_is_of_name(text[end - 1])) end--;
     call_add_text(out, text + begin, end - begin);
 }
 
 bool call_read(const char *text, size_t length, bool was_closed, struct buf *name, struct buf *json)
 {
-    size_t brace = find_brace(text, length), begin = 0, end = brace;
-    trim(text, &begin, &end);
+    size_t brace = find_brace(text, length), begin = name->length;
     call_add_name(name, text, length);
     struct reader r = {.s = text,
                        .n = length,
@@ -419,7 +419,7 @@ bool call_read(const char *text, size_t length, bool was_closed, struct buf *nam
         buf_add_text(json, "{}");
         return false;
     }
-    r.repaired = text[brace] == '(' || end - begin != brace;
+    r.repaired = text[brace] == '(' || name->length - begin != brace;
     r.at++;
     read_object(&r, text[brace] == '(' ? ')' : '}');
     skip_blanks(&r);

@@ -14,12 +14,11 @@
 #include "base/json_writer.h"
 
 #define CALL_MARK '\xFF'
-#define CALL_MARK_TEXT "<|\"|>"
 
-/* Adds text with its marks as they are spelled. */
+/* Adds text without its marks. */
 void call_add_text(struct buf *out, const char *text, size_t length);
 
-/* Adds the name: text before the first bracket, without blanks around it. */
+/* Adds the name: text before the first bracket, without marks, and without blanks around it. */
 void call_add_name(struct buf *out, const char *text, size_t length);
 
 /* `text` is what follows "call:". `was_closed`: <tool_call|> came, so that closing brackets at
@@ -38,6 +37,12 @@ enum {
 static inline bool call_is_blank(char c)
 {
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+/* What a name is trimmed to. */
+static inline bool call_is_of_name(char c)
+{
+    return !call_is_blank(c) && c != CALL_MARK;
 }
 
 static inline bool call_is_closer(char c)

@@ -157,12 +157,11 @@ static void drop_stray_close(struct carat_parser *p)
 
 /* ---- Calls ------------------------------------------------------------------------------ */
 
-/* What began like a call turned out to be prose. */
+/* What began like a call turned out to be prose. Its marks are not shown. */
 static void call_to_text(struct carat_parser *p)
 {
     enter(p, p->before_call);
     p->at_start = false;
-    buf_add_text(&p->held, vocab_special_text(VOCAB_CALL_BEGIN));
     call_add_text(&p->held, buf_text(&p->call), p->call.length);
     empty(p, &p->call);
     release(p);
@@ -322,6 +321,8 @@ static bool take_mark(struct carat_parser *p, int32_t id)
         if (p->state == IN_RESPONSE) enter(p, IN_TEXT);
     } else if (vocab_is_stop(v, id)) {
         end_current(p);
+    } else if (id == vocab_special(v, VOCAB_QUOTE)) {
+        return p->state != IN_CALL; /* elsewhere it marks nothing */
     } else {
         return vocab_class(v, id) == TOKEN_CONTROL;
     }

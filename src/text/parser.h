@@ -3,10 +3,10 @@
  * Rules
  * 1. The start state follows from the prompt's ids: inside a thought, inside a call, or text.
  * 2. The concatenation of the parts is the same however ids are grouped.
- * 3. Marks (channel, call and turn tokens) are never shown as text. The one exception is
- *    <|tool_call> that is not followed by "call:": that is prose.
- * 4. What is malformed is repaired as well as possible and marked. Nothing is dropped silently,
- *    except what follows <|tool_response>, where the model speaks for the tool. */
+ * 3. Marks (channel, call, string and turn tokens) are never shown, wherever the model puts them:
+ *    neither in text nor in calls. A text that only spells one, with other tokens, is a text.
+ * 4. What is malformed is repaired as well as possible and marked. Besides marks nothing is dropped
+ *    silently, except what follows <|tool_response>, where the model speaks for the tool. */
 #ifndef TEXT_PARSER_H
 #define TEXT_PARSER_H
 

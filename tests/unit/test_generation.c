@@ -130,6 +130,7 @@ static void answer(const struct ask *ask, const struct script *s, enum carat_fin
 
 static const enum api chats[] = {API_CHAT, API_RESPONSES, API_MESSAGES, API_OLLAMA_CHAT};
 enum { N_CHATS = sizeof chats / sizeof *chats };
+static const enum carat_finish ends[] = {CARAT_FINISH_STOP, CARAT_FINISH_LENGTH};
 
 static struct heard hear(enum api api, bool is_stream, const struct script *s,
                          enum carat_finish finish)
@@ -200,9 +201,82 @@ static void every_split_says_the_same_in_every_interface(void **state)
                    "I", "f({\"a\":\"\xC3\xA9\\\"\\n\",\"b\":[1,true]}");
 }
 
-/* ---- Calls that were cut ---------------------------------------------------------------- */
+/* ---- Marks ------------------------------------------------------------------------------ */
 
-static const enum carat_finish ends[] = {CARAT_FINISH_STOP, CARAT_FINISH_LENGTH};
+/* Calls are banned, or the model writes marks where none belong. */
+static void marks_are_never_shown(void **state)
+{
+    static const struct {
+        const char *script, *thought, *text;
+    } cases[] = {
+        {"say <|\"|>yes<|\"|>.", "", "say yes."},
+        {"<|channel>thought\n<|\"|>h<|tool_call>m<channel|>Yes<channel|>.", "hm", "Yes."},
+        {"a<|tool_call>b<tool_call|>c", "", "abc"},
+        {"a<|tool_call>call<|\"|>", "", "acall"},
+        {"<channel|><tool_call|>Yes<|\"|>", "", "Yes"},
+    };
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const struct script s = script_of(cases[k].script);
+        for (int i = 0; i < N_CHATS; i++)
+            for (int is_stream = 0; is_stream < 2; is_stream++)
+                for (int e = 0; e < 2; e++)
+                    expect_heard(chats[i], is_stream, &s, ends[e], cases[k].thought, cases[k].text,
+                                 "");
+    }
+}
+
+/* Whatever the number of tokens that it is cut after. */
+static void a_cut_shows_no_mark_and_no_part_of_one(void **state)
+{
+    const struct script whole = script_of("<|channel>thought\nhm<channel|>I look.<|tool_call>call:f"
+                                          "{a:<|\"|>x<|\"|>}<tool_call|>");
+    (void)state;
+    for (size_t n = 0; n <= whole.n; n++) {
+        struct script s = whole;
+        s.n = n;
+        for (int i = 0; i < N_CHATS; i++) {
+            for (int is_stream = 0; is_stream < 2; is_stream++) {
+                struct heard heard = hear(chats[i], is_stream, &s, CARAT_FINISH_LENGTH);
+                assert_null(strpbrk(buf_text(&heard.text), "<|>"));
+                assert_null(strpbrk(buf_text(&heard.thought), "<|>"));
+                assert_null(strpbrk(buf_text(&heard.calls), "<|>"));
+                heard_deinit(&heard);
+            }
+        }
+    }
+}
+
+/* What the tokens of log-probabilities say together. */
+static void add_tokens(struct buf *all, const struct carat_value *value)
+{
+    const struct carat_value *token = json_member(value, "token");
+    if (token->kind == CARAT_STRING) buf_add(all, token->as.string.data, token->as.string.length);
+    for (size_t i = 0; value->kind == CARAT_ARRAY && i < value->as.array.count; i++)
+        add_tokens(all, &value->as.array.items[i]);
+    for (size_t i = 0; value->kind == CARAT_OBJECT && i < value->as.object.count; i++)
+        add_tokens(all, &value->as.object.members[i].value);
+}
+
+static void log_probabilities_are_those_of_the_visible_text(void **state)
+{
+    const struct script s = script_of("<|channel>thought\nhm\n<channel|>I<|\"|> look.<|tool_call>"
+                                      "call:f{a:<|\"|>x<|\"|>}<tool_call|>Done.");
+    struct ask ask = asked(API_CHAT, false);
+    struct buf out = {0}, said = {0};
+    struct json_tree tree;
+    (void)state;
+    ask.request.want_logprobs = true;
+    answer(&ask, &s, CARAT_FINISH_STOP, &out);
+    assert_int_equal(json_tree_read(&tree, buf_text(&out), out.length, JSON_PLAIN, NULL), CARAT_OK);
+    add_tokens(&said, &tree.root);
+    expect("tokens", &said, "I look.Done.");
+    json_tree_free(&tree);
+    buf_deinit(&said);
+    buf_deinit(&out);
+}
+
+/* ---- Calls that were cut ---------------------------------------------------------------- */
 
 static void a_call_that_is_cut_in_its_name_is_not_told(void **state)
 {
@@ -279,6 +353,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_split_says_the_same_in_every_interface),
+        cmocka_unit_test(marks_are_never_shown),
+        cmocka_unit_test(a_cut_shows_no_mark_and_no_part_of_one),
+        cmocka_unit_test(log_probabilities_are_those_of_the_visible_text),
         cmocka_unit_test(a_call_that_is_cut_in_its_name_is_not_told),
         cmocka_unit_test(a_call_that_is_cut_in_its_arguments_never_looks_complete),
         cmocka_unit_test(an_answer_with_a_cut_call_says_that_it_is_cut),

@@ -267,7 +267,7 @@ static void test_cut_calls(void **state)
 }
 
 /* Only the token is a mark. Text that spells it is part of the string. A mark that is out of place
- * is shown as it is spelled. */
+ * is not shown. */
 static void test_spelled_marks(void **state)
 {
     (void)state;
@@ -278,9 +278,9 @@ static void test_spelled_marks(void **state)
          "[C f {\"a\":\"x <|\\\"|> y\"}]"},
         {"<|tool_call>call:f{a:<|\"|>", "<|\"|>,b:<|\"|>", "<|\"|>}<tool_call|>",
          "[C f {\"a\":\"<|\\\"|>,b:<|\\\"|>\"}]"},
-        {"<|tool_call>call:f{a<|\"|>b:1}<tool_call|>", "", "", "[C f {\"a<|\\\"|>b\":1}]"},
-        {"<|tool_call>call:f<|\"|>{}<tool_call|>", "", "", "[C f<|\"|> {}]"},
-        {"<|tool_call>", "call<|\"|>", "<|\"|>", "[T <|tool_call>call<|\"|><|\"|>]"},
+        {"<|tool_call>call:f{a<|\"|>b:1}<tool_call|>", "", "", "[C! f {\"ab\":1}]"},
+        {"<|tool_call>call:f<|\"|>{}<tool_call|>", "", "", "[C! f {}]"},
+        {"<|tool_call>", "call<|\"|>", "<|\"|>", "[T call<|\"|>]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *texts[] = {cases[i].before, cases[i].spelled, cases[i].after};
@@ -321,17 +321,19 @@ static void test_call_cut_before_its_name(void **state)
     check_after(PROMPT, "<|channel>thought\nso<|tool_call>c", "[R so]", true);
 }
 
-/* Without "call:" the mark is prose. */
+/* Without "call:" there is no call, and the mark is not shown. */
 static void test_no_calls(void **state)
 {
     (void)state;
-    check("the <|tool_call> token", "[T the <|tool_call> token]");
-    check("<|tool_call>x", "[T <|tool_call>x]");
-    check("<|tool_call><tool_call|>x", "[T <|tool_call>x]");
-    check("<|tool_call>call:{a:1}<tool_call|>", "[T <|tool_call>call:{a:1}]");
+    check("the <|tool_call> token", "[T the  token]");
+    check("<|tool_call>x", "[T x]");
+    check("<|tool_call><tool_call|>x", "[T x]");
+    check("<|tool_call>call:{a:1}<tool_call|>", "[T call:{a:1}]");
     check("<tool_call|>x", "[T x]");
     check("<tool_response|>x", "[T x]");
-    check("say " Q "x" Q, "[T say " Q "x" Q "]");
+    check("say " Q "x" Q, "[T say x]");
+    check(Q "<|channel>thought\n" Q "so" Q "<channel|>x" Q, "[R so][T x]");
+    check("<|tool_call>call:" Q " " Q "{a:1}<tool_call|>", "[T call: {a:1}]");
 }
 
 static void test_utf8(void **state)
