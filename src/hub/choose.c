@@ -57,6 +57,22 @@ static bool is_helper(const char *path)
     return has_word(name, "mmproj") || has_word(name, "imatrix");
 }
 
+int hub_parts(const char *path)
+{
+    return split_of(path).parts;
+}
+
+void hub_add_part(const char *path, int i, struct buf *out)
+{
+    struct split s = split_of(path);
+    size_t n = strlen("-00001-of-00003");
+    if (s.parts == 1)
+        buf_add_text(out, path);
+    else
+        buf_printf(out, "%.*s-%05d-of-%05d%s", (int)s.stem, path, i + 1, s.parts,
+                   path + s.stem + n);
+}
+
 bool hub_is_model(const char *path)
 {
     return !is_helper(path) && split_of(path).part == 1;

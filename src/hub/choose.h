@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "base/buf.h"
 #include "hub/files.h"
 
 #define HUB_TAG_DEFAULT "Q4_K_M"
@@ -20,6 +21,11 @@ int hub_choose(struct hub_files *files, const char *tag, const char *file, struc
 /* The quantisation that a file's name ends with ("UD-Q4_K_XL"), upper case; "" if it has none. */
 enum { HUB_TAG_MAX = 32 };
 const char *hub_tag_of_path(const char *path, char out[HUB_TAG_MAX]);
+
+/* How many files the model has whose first one this is (1: it is not split), and the path of its
+ * file i, from 0 on. */
+int hub_parts(const char *path);
+void hub_add_part(const char *path, int i, struct buf *out);
 
 /* Whether a path may be a model's first file: no later part, projector or importance matrix. */
 bool hub_is_model(const char *path);

@@ -623,18 +623,25 @@ def served_name(place, name):
     return words[words.index("answers") - 1]
 
 
+def ollama_store(base, data):
+    """A model in ollama's store; returns its blob."""
+    sha = hashlib.sha256(data).hexdigest()
+    manifest = base / "manifests/registry.ollama.ai/library/gemma4/e2b"
+    manifest.parent.mkdir(parents=True)
+    (base / "blobs").mkdir()
+    (base / f"blobs/sha256-{sha}").write_bytes(data)
+    manifest.write_text(json.dumps({"layers": [
+        {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{sha}",
+         "size": len(data)}]}))
+    return base / f"blobs/sha256-{sha}"
+
+
 def test_models_in_ollamas_store_are_found():
     model = (FIXTURES / "e2b-q8_0.gguf").read_bytes()
     sha = hashlib.sha256(model).hexdigest()
     with Place() as place:
         base = place.home / ".ollama/models"
-        manifest = base / "manifests/registry.ollama.ai/library/gemma4/e2b"
-        manifest.parent.mkdir(parents=True)
-        (base / "blobs").mkdir()
-        (base / f"blobs/sha256-{sha}").write_bytes(model)
-        manifest.write_text(json.dumps({"layers": [
-            {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{sha}",
-             "size": len(model)}]}))
+        ollama_store(base, model)
         for name in ("gemma4:e2b", "ollama:gemma4:e2b"):
             expect_status(place.run("show", name), 0)
         rows = json.loads(place.run("ls", "--json").stdout)
@@ -784,15 +791,93 @@ def test_verify_finds_a_changed_file_and_pull_loads_it_again():
         for arguments in ([], ["hf:u/r"]):
             done = place.run("verify", *arguments)
             expect_status(done, 8)
-            expect(done.stdout.startswith(b"WRONG"), str(done.stdout))
+            lines = [line for line in done.stdout.splitlines() if line.startswith(b"WRONG ")]
+            expect(len(lines) == 1 and str(place.path()).encode() in lines[0], str(done.stdout))
         rows = json.loads(place.run("verify", "--json").stdout)
-        expect(rows[0]["result"] == "WRONG" and rows[0]["expected"] == file.sha256, str(rows))
+        row = [row for row in rows if row["path"] == str(place.path())][0]
+        expect(row["result"] == "WRONG" and row["expected"] == file.sha256, str(row))
         expect_status(place.pull("hf:u/r"), 0)
         expect(place.path().read_bytes() == data, "it was replaced without being asked for")
         expect_status(place.pull("hf:u/r", "--verify"), 0)
         place.expect_whole(file)
         expect(pathlib.Path(f"{place.path()}.bad").read_bytes() == data, ".bad")
         expect_error(place.run("verify", "hf:u/x"), 3, "is not on this machine")
+
+
+def results(place, *flags):
+    """What `verify` says of each file, by the file's name, and its exit status."""
+    done = place.run("verify", "--json", *flags)
+    rows = json.loads(done.stdout)
+    plain = place.run("verify", *flags)
+    expect(plain.returncode == done.returncode, plain.stderr.decode())
+    lines = [line.split()[0] for line in plain.stdout.decode().splitlines()]
+    expect(lines == [row["result"] for row in rows], f"{lines} {rows}")
+    for row in rows:
+        is_read = row["result"] in ("ok", "WRONG")
+        expect((row["sha256"] is not None) == is_read, str(row))
+        expect(not is_read or row["expected"] is not None, str(row))
+    return {pathlib.Path(row["path"]).name: row["result"] for row in rows
+            if pathlib.Path(row["path"]).name != "demo.gguf"}, done.returncode
+
+
+def test_verify_reads_all_that_ls_lists():
+    model = (FIXTURES / "e2b-q8_0.gguf").read_bytes()
+    sha = hashlib.sha256(model).hexdigest()
+    with Place() as place:
+        place.hub.add("s-Q6_K-00001-of-00002.gguf", 5000, 3)
+        place.hub.add("s-Q6_K-00002-of-00002.gguf", 5000, 4)
+        expect_status(place.pull("hf:u/r:Q6_K"), 0)
+        cached = hf_cache(place.home / ".cache/huggingface/hub", model)
+        blob = ollama_store(place.home / ".ollama/models", model)
+        (place.home / "models").mkdir()
+        (place.home / "models/plain.gguf").write_bytes(model)
+        place.hub.add(NAME)
+        place.kill_at(200_000)
+        found, status = results(place)
+        parts = {f"s-Q6_K-0000{i}-of-00002.gguf": "ok" for i in (1, 2)}
+        expect(status == 0 and found == {**parts, cached.name: "ok", blob.name: "ok",
+                                         "plain.gguf": "unknown", f"{NAME}.part": "unfinished"},
+               f"{status} {found}")
+        expect(blob.name == f"sha256-{sha}", blob.name)
+        blob.write_bytes(model[:-1] + b"x")
+        found, status = results(place)
+        expect(status == 8 and found[blob.name] == "WRONG" and found[cached.name] == "ok",
+               f"{status} {found}")
+        blob.write_bytes(model)
+        place.path("s-Q6_K-00002-of-00002.gguf").unlink()
+        cached.resolve().write_bytes(b"x" + model[1:])
+        found, status = results(place)
+        expect(status == 8 and found[cached.name] == "WRONG" and found[blob.name] == "ok",
+               f"{status} {found}")
+        cached.resolve().write_bytes(model)
+        (place.home / "models/s-00001-of-00002.gguf").write_bytes(model)
+        found, status = results(place)
+        expect(status == 1 and found["s-00002-of-00002.gguf"] == "missing", f"{status} {found}")
+        done = place.run("verify", "plain")
+        expect_status(done, 0)
+        expect(done.stdout.decode().split()[:2] == ["unknown", sha], done.stdout.decode())
+
+
+def test_a_file_that_cannot_be_read_does_not_keep_verify_from_the_others():
+    if os.geteuid() == 0 and not shutil.which("setpriv"):
+        raise Skip("root can read all files, and setpriv is not here")
+    with Place() as place:
+        for n, name in enumerate(("a-Q4_0.gguf", "b-Q5_0.gguf")):
+            place.hub.add(name, 5000, n)
+        for tag in ("Q4_0", "Q5_0"):
+            expect_status(place.pull(f"hf:u/r:{tag}"), 0)
+        place.path("a-Q4_0.gguf").chmod(0)
+        for folder in (place.home, *place.home.rglob("*")):
+            if folder.is_dir():
+                folder.chmod(0o755)
+        drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        done = subprocess.run([*(drop if os.geteuid() == 0 else []), PROGRAM, "verify", "--dir",
+                               place.store, "--json"], env=place.env(), capture_output=True)
+        if done.returncode in (126, 127):
+            raise Skip(f"another user cannot run the program: {done.stderr.decode()}")
+        found = {pathlib.Path(row["path"]).name: row["result"] for row in json.loads(done.stdout)}
+        expect(found == {"a-Q4_0.gguf": "unreadable", "b-Q5_0.gguf": "ok"}, str(found))
+        expect(done.returncode == 1 and b"cannot be read" in done.stderr, done.stderr.decode())
 
 
 def test_ls_lists_what_was_loaded():
