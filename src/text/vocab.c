@@ -604,11 +604,6 @@ int32_t vocab_special(const struct vocab *v, enum vocab_special which)
     return v->specials[which];
 }
 
-const char *vocab_special_text(enum vocab_special which)
-{
-    return special_list[which].text;
-}
-
 const int32_t *vocab_suppressed(const struct vocab *v, size_t *count)
 {
     *count = v->n_suppressed;

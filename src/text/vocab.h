@@ -73,7 +73,6 @@ bool vocab_is_stop(const struct vocab *v, int32_t id);
 
 /* Id of a special token, -1 when the file has none. */
 int32_t vocab_special(const struct vocab *v, enum vocab_special which);
-const char *vocab_special_text(enum vocab_special which);
 
 /* Ids that must never be sampled: tokenizer.ggml.suppress_tokens. */
 const int32_t *vocab_suppressed(const struct vocab *v, size_t *count);
