@@ -14,7 +14,8 @@ import subprocess
 import threading
 import time
 
-from program import LIMIT, PROGRAM, ROOT, Skip, environment, libraries, need_demo
+from program import (LIMIT, PROGRAM, ROOT, Skip, environment, libraries, need_demo,
+                     wait_until)
 
 ADDRESS = r"answers on (?:https?://(?:\[([^\]]+)\]|([^:]+)):(\d+)|(/.+))"
 
@@ -172,12 +173,7 @@ class Server:
 
     def wait_until(self, is_true, seconds=LIMIT):
         """How long it took; fails when it does not come true."""
-        begin = time.monotonic()
-        while not is_true():
-            if time.monotonic() - begin > seconds:
-                raise AssertionError(f"not true after {seconds} s")
-            time.sleep(0.005)
-        return time.monotonic() - begin
+        return wait_until(is_true, f"of {self.log[-3:]}", seconds)
 
 
 class Stream:

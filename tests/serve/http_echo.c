@@ -1,5 +1,6 @@
 /* A small server on server/http.h alone, for test_http.py. Prints "port N", then one line for each
- * thing that it is told: "closed TAG sent" or "closed TAG cut", "room TAG".
+ * thing that it is told: "began TAG" (a whole request), "room TAG", "closed TAG sent" or "closed TAG
+ * cut".
  *
  *     http_echo [NAME=VALUE ...]     names: those of struct http_options; fail_after=N: the N-th
  *                                    allocation and all later ones fail, until SIGUSR1
@@ -9,6 +10,7 @@
  *     /hold              waits for ever
  *     /later?ms=         answers after that time
  *     /stream?n=&ms=&size=   n pieces, one each ms; with end=cut it ends in the middle
+ *                        Both: with after=stop their time begins when the server is told to stop.
  *     /flood?size=       a stream that is never short of bytes, by on_room
  *     /big?size=         a whole reply of that many bytes
  *     /wakes?n=          calls http_wake n times from four threads; answers how often on_wake came
@@ -31,7 +33,7 @@ enum { HELD_MAX = 16384, THREADS = 4 };
 struct held {
     struct http_request *request;
     char tag[32], kind[16];
-    bool is_started;
+    bool is_started, waits_for_stop;
     long left, size;
     double every, next;
 };
@@ -40,7 +42,7 @@ static struct held *held[HELD_MAX];
 static struct http *server;
 static long on_wakes, wakes_each;
 static pthread_t threads[THREADS];
-static bool is_waking;
+static bool is_waking, is_stopping;
 static struct http_request *wakes_request;
 static double wakes_until;
 
@@ -61,6 +63,7 @@ static struct held *hold(struct http_request *q, const char *kind)
     struct held *e = calloc(1, sizeof *e);
     const char *tag = http_query(q, "tag");
     e->request = q;
+    e->waits_for_stop = http_query(q, "after") != NULL;
     (void)snprintf(e->tag, sizeof e->tag, "%s", tag ? tag : "-");
     (void)snprintf(e->kind, sizeof e->kind, "%s", kind);
     e->left = number(q, "n", 1);
@@ -95,10 +98,10 @@ static void start_waking(struct http_request *q)
     wakes_each = number(q, "n", 1) / THREADS;
     on_wakes = 0;
     wakes_request = q;
-    wakes_until = os_seconds() + 0.3;
     /* All before this thread is back in its loop. */
     for (int i = 0; i < THREADS; i++) (void)pthread_create(&threads[i], NULL, wake_often, NULL);
     for (int i = 0; i < THREADS; i++) (void)pthread_join(threads[i], NULL);
+    wakes_until = os_seconds() + 0.3; /* for those that should not come */
     is_waking = true;
 }
 
@@ -124,6 +127,7 @@ static void on_request(void *user, struct http_request *q)
     struct held *e = q->user;
     const struct http_field type = {"Content-Type", "text/event-stream"};
     (void)user;
+    if (strcmp(e->tag, "-") != 0) (void)printf("began %s\n", e->tag);
     if (strcmp(q->path, "/hold") == 0 || strcmp(q->path, "/later") == 0) return;
     if (strcmp(q->path, "/stream") == 0) {
         http_stream(q, 200, &type, 1);
@@ -185,7 +189,10 @@ static void on_wake(void *user)
     struct carat_error err = {0};
     (void)user;
     on_wakes++;
-    if (told == SIGTERM || told == SIGINT) http_stop(server, told == SIGINT);
+    if (told == SIGTERM || told == SIGINT) {
+        is_stopping = true;
+        http_stop(server, told == SIGINT);
+    }
     if (told == SIGHUP)
         (void)printf("reload %s\n", http_reload(server, &err) == CARAT_OK ? "ok" : err.message);
     if (told == SIGUSR1) (void)printf("memory %d\n", mem_fail_after(-1));
@@ -195,6 +202,10 @@ static void on_wake(void *user)
 static void step(struct held *e, double now)
 {
     struct http_request *q = e->request;
+    if (e->waits_for_stop) {
+        e->waits_for_stop = !is_stopping;
+        e->next = now + e->every;
+    }
     if (now < e->next) return;
     e->next = now + e->every;
     if (strcmp(e->kind, "later") == 0) {
@@ -216,7 +227,7 @@ static void on_tick(void *user)
     (void)user;
     for (int i = 0; i < HELD_MAX; i++)
         if (held[i]) step(held[i], now);
-    if (is_waking && now >= wakes_until) {
+    if (is_waking && on_wakes > 0 && now >= wakes_until) {
         char text[32];
         is_waking = false;
         (void)snprintf(text, sizeof text, "%ld\n", on_wakes);
