@@ -47,8 +47,11 @@ def install(folder, home=HERE):
         shutil.copy(source, folder / source.name)
     if stamp.exists() and stamp.read_bytes() == lock:
         return
-    done = subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
-                          cwd=folder, capture_output=True, text=True, timeout=300)
+    try:
+        done = subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
+                              cwd=folder, capture_output=True, text=True, timeout=300)
+    except subprocess.TimeoutExpired:
+        skip("npm has not installed the packages in 300 s")
     if done.returncode:
         print(done.stderr[-2000:])
         skip("npm cannot install the packages here")

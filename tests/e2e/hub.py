@@ -205,15 +205,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
             end = min(end, hub.cuts.pop(0))
         if hub.hold:
             end = max(0, min(end, hub.hold - first))
+        if fault == "waits":
+            end = len(body) // 2
         for at in range(0, end, hub.block):
             self.wfile.write(body[at:min(at + hub.block, end)])
             if hub.pause:
                 self.wfile.flush()
                 hub.stop.wait(hub.pause)
         self.wfile.flush()
-        if fault == "stalls" or hub.hold and end < len(body):
-            hub.stop.wait(60)
-        if end < len(body):
+        if fault in ("stalls", "waits") or hub.hold and end < len(body):
+            hub.may_go_on.wait(600)
+        if fault == "waits":
+            self.wfile.write(body[end:])
+        elif end < len(body):
             self.close_connection = True
 
 
@@ -230,6 +234,7 @@ class Hub:
     def __init__(self, tls=None):
         """`tls`: an ssl.SSLContext for both servers."""
         self.lock, self.stop = threading.Lock(), threading.Event()
+        self.may_go_on = threading.Event()  # ends what stalls by a cut, and what waits by the rest
         self.files, self.requests, self.overrides, self.cuts = {}, [], [], []
         self.commit, self.token, self.redirect_to, self.fault = COMMIT, "", "", ""
         self.page_size, self.block, self.pause = 1000, 1 << 16, 0
@@ -252,6 +257,7 @@ class Hub:
 
     def __exit__(self, *_):
         self.stop.set()
+        self.may_go_on.set()
         for server in self.servers:
             server.shutdown()
             server.server_close()

@@ -2,11 +2,9 @@
 import pathlib
 import subprocess
 import tempfile
-import time
 
 import hub
-import program
-from program import PROGRAM, Skip, carat, environment, expect, libraries
+from program import PROGRAM, Skip, carat, environment, expect, libraries, wait_until
 
 SECRET = "hf_averysecrettoken"
 NAME = "gemma-tiny-Q4_K_M.gguf"
@@ -55,10 +53,8 @@ class Place:
         return pathlib.Path(f"{self.path(name, version)}.part")
 
     def wait_for_part(self, size):
-        end = time.monotonic() + program.LIMIT
-        while not self.part().exists() or self.part().stat().st_size < size:
-            expect(time.monotonic() < end, f"the part does not get {size} bytes")
-            time.sleep(0.005)
+        wait_until(lambda: self.part().exists() and self.part().stat().st_size >= size,
+                   f"the part has {size} bytes")
 
     def expect_whole(self, file, path=None):
         path = pathlib.Path(path or self.path())

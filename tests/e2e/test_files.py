@@ -13,11 +13,10 @@ import signal
 import stat
 import subprocess
 import tempfile
-import time
 
 import program
 from program import (LIMIT, MODEL, PROGRAM, Skip, carat, environment, expect, expect_error,
-                     expect_status, long_model, need_json)
+                     expect_status, long_model, need_json, wait_until)
 
 OLD = b"precious"
 NOBODY = 65534
@@ -331,13 +330,6 @@ LONG = {
 }
 
 
-def wait_for(condition, what):
-    end = time.monotonic() + LIMIT
-    while not condition():
-        expect(time.monotonic() < end, f"{what} did not come")
-        time.sleep(0.002)
-
-
 def beside(path):
     folder = os.path.dirname(path)
     return [os.path.join(folder, n) for n in os.listdir(folder) if n != os.path.basename(path)]
@@ -352,7 +344,7 @@ def start(name, folder, path, least):
         expect(child.poll() is None, f"{name} ended early: {child.poll()}")
         names = beside(path)
         return bool(names) and os.path.getsize(names[0]) >= least
-    wait_for(is_there, f"{name}: {least} bytes")
+    wait_until(is_there, f"{name}: {least} bytes")
     return child
 
 

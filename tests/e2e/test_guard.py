@@ -133,8 +133,8 @@ def test_names_that_others_let_lead_here_are_refused():
 
 
 def test_a_key_has_a_limit_of_requests():
-    endless = chat(max_tokens=400, stream=True, ignore_eos=True)
-    with Server("demo", "--api-key", KEY, "--api-key", KEY + "2",
+    endless = chat(max_tokens=60000, stream=True, ignore_eos=True)
+    with Server(program.long_model(), "--ctx-size", 65536, "--api-key", KEY, "--api-key", KEY + "2",
                 "--requests-per-key", "1") as server:
         with server.open(CHAT, endless, BEARER) as stream:
             expect(stream.status == 200 and next(iter(stream)), "the first goes on")
@@ -142,7 +142,7 @@ def test_a_key_has_a_limit_of_requests():
             expect(status == 429 and headers["Retry-After"], body)
             other = {"x-api-key": KEY + "2"}
             expect(server.ask("POST", CHAT, chat(), other)[0] == 200, "another key has its own")
-        server.wait_until(lambda: server.ask("POST", CHAT, chat(), BEARER)[0] == 200, 20)
+        server.wait_until(lambda: server.ask("POST", CHAT, chat(), BEARER)[0] == 200)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import resource
 import tempfile
 
 import program
-from program import DEMO, MODEL, Skip, carat, expect, expect_error, expect_status
+from program import DEMO, MODEL, Skip, carat, environment, expect, expect_error, expect_status
 
 LARGE_CHUNK = ("bench", MODEL, "--chunk", "4000", "-p", "4000", "-n", "0", "-r", "1", "-q")
 GROUPS = pathlib.Path("/sys/fs/cgroup")
@@ -23,8 +23,10 @@ def need_small_program():
 
 
 def limited(megabytes, *arguments, kind=resource.RLIMIT_AS):
+    """With two threads: each takes address space for its stack."""
     limit = megabytes * 1000000
-    return carat(*arguments, preexec_fn=lambda: resource.setrlimit(kind, (limit, limit)))
+    return carat(*arguments, env=environment(CARAT_THREADS="2"),
+                 preexec_fn=lambda: resource.setrlimit(kind, (limit, limit)))
 
 
 class Group:

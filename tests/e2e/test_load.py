@@ -270,7 +270,7 @@ def test_requests_to_a_server_are_cancelled_by_leaving():
         check_row(row)
         expect(3 < row["cancelled"] < 17 and row["failed"] == 0, f"{row['cancelled']} cancelled")
         server.wait_until(lambda: server.busy() == 0)
-        row = load_url(server, "in=20,out=900,requests=3,deadline=0.2")[0]
+        row = load_url(server, "in=20,out=900,requests=3,deadline=0.05")[0]
         expect(row["expired"] > 0 and row["failed"] == 0, f"{row['expired']} past their deadline")
 
 

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 
-from program import PROGRAM, ROOT, environment, expect, main
+from program import LIMIT, PROGRAM, ROOT, environment, expect, main
 from server import Server, need_server
 
 CHAT = "/v1/chat/completions"
@@ -24,7 +24,8 @@ FORGED = "forged-line"
 def disturb(server):
     """Requests of all kinds, with secrets and forged lines wherever a client can write."""
     headers = {"Authorization": f"Bearer {KEY}", "x-request-id": "my-id.1"}
-    body = {"messages": [{"role": "user", "content": f"Say {SECRET}"}], "max_tokens": 8}
+    body = {"messages": [{"role": "user", "content": f"Say {SECRET}"}], "max_tokens": 8,
+            "temperature": 0}
     answer = server.ask("POST", CHAT, body, headers)
     expect(answer[0] == 200 and answer[1]["x-request-id"] == "my-id.1", f"{answer}")
     server.stream(CHAT, {**body, "stream": True, "user": SECRET}, headers)
@@ -41,7 +42,7 @@ def disturb(server):
                 f"{FORGED}\n{FORGED}\r\n\r\n", f"POST {CHAT} HTTP/1.1\r\nHost: {SECRET}\r\n"
                 f"Content-Length: 100\r\n\r\n{SECRET}"):
         with server.socket() as s, contextlib.suppress(OSError):
-            s.settimeout(1)
+            s.settimeout(LIMIT)
             s.sendall(raw.encode("latin-1"))
             s.shutdown(socket.SHUT_WR)
             s.recv(4096)

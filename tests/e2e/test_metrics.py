@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 
-from program import Skip, expect, main, ROOT
+from program import ROOT, Skip, expect, long_model, main
 from server import Server
 
 CHAT = "/v1/chat/completions"
@@ -162,9 +162,9 @@ def test_the_endpoint_picker_finds_its_names():
 
 
 def test_running_and_waiting_requests_are_counted():
-    with Server("demo", "--parallel", "1") as server:
-        body = {"messages": [{"role": "user", "content": "Hi"}], "stream": True, "max_tokens": 900,
-                "ignore_eos": True}
+    with Server(long_model(), "--parallel", "1", "--ctx-size", 65536) as server:
+        body = {"messages": [{"role": "user", "content": "Hi"}], "stream": True,
+                "max_tokens": 60000, "ignore_eos": True}
         with server.open(CHAT, body), server.open(CHAT, body), server.open(CHAT, body):
             server.wait_until(lambda: (server.metric("vllm:num_requests_running"),
                                        server.metric("vllm:num_requests_waiting")) == (1, 2))

@@ -21,7 +21,7 @@ import hub
 import program
 from hub_place import NAME, SECRET, Place
 from program import (FIXTURES, PROGRAM, Skip, Terminal, carat, expect, expect_error, expect_status,
-                     libraries, main)
+                     libraries, main, wait_until)
 
 
 # ---- What is chosen --------------------------------------------------------------------------
@@ -231,10 +231,8 @@ def test_a_stalled_connection_is_given_up():
     with Place() as place:
         place.hub.add(NAME)
         place.hub.cuts, place.hub.fault = [100_000], "stalls"
-        begin = time.monotonic()
-        done = place.pull("hf:u/r", "--retries", "0", "--timeout", "1")
+        done = place.pull("hf:u/r", "--retries", "0", "--timeout", "3")
         expect_status(done, 6)
-        expect(time.monotonic() - begin < 30, "it waits long")
         expect(place.part().stat().st_size == 100_000, "the part is lost")
 
 
@@ -276,15 +274,16 @@ def test_killed_at_random_moments_no_wrong_file_ever_has_the_name():
 def test_a_part_that_is_removed_meanwhile_leaves_no_file():
     with Place() as place:
         file = place.hub.add(NAME, 1_000_000)
-        place.hub.pause = 0.02
+        place.hub.fault = "waits"
         process = place.start("pull", "hf:u/r", "-q")
         place.wait_for_part(200_000)
         place.part().rename(place.home / "moved")
         place.part().write_bytes(b"GGUF, but of somebody else")
+        place.hub.may_go_on.set()
         text = process.communicate(timeout=program.LIMIT)[1].decode()
         expect(process.returncode == 1 and "was removed" in text, text)
         expect(not place.path().exists(), "somebody else's part has the name")
-        place.hub.pause = 0
+        place.hub.fault = ""
         expect_status(place.pull("hf:u/r"), 8)  # the part had other bytes at its beginning
         expect_status(place.pull("hf:u/r"), 0)
         place.expect_whole(file)
@@ -294,13 +293,19 @@ def test_two_at_once_load_once():
     with Place() as place:
         file = place.hub.add(NAME)
         place.hub.cuts, place.hub.fault = [100_000], "stalls"
-        first = place.start("pull", "hf:u/r", "--timeout", "2")
+        first = place.start("pull", "hf:u/r", "--timeout", "600")
         place.wait_for_part(100_000)
-        place.hub.fault = ""
         second = place.start("pull", "hf:u/r")
+        words, said = f"process {first.pid} is loading the same file", ""
+        for line in second.stderr:
+            said += line.decode()
+            if words in said:
+                break
+        expect(words in said, said)
+        place.hub.fault = ""
+        place.hub.may_go_on.set()
         texts = [p.communicate(timeout=program.LIMIT)[1].decode() for p in (second, first)]
         expect(first.returncode == 0 and second.returncode == 0, str(texts))
-        expect(f"process {first.pid} is loading the same file" in texts[0], texts[0])
         place.expect_whole(file)
         expect(len(place.hub.asked("cdn")) == 2, "the first one's two requests are all")
 
@@ -452,12 +457,10 @@ def test_hostile_lists_of_files_are_refused():
     with Place() as place:
         for content in lists:
             place.hub.overrides = [("/tree/", lambda h, c=content: h.answer_json(c))]
-            begin = time.monotonic()
             done = place.pull("hf:u/r", "-q")
             text = done.stderr.decode()
             expect(done.returncode == 6, f"{done.returncode}: {text} for {content[:1]!r:.100}")
             expect(text.startswith("carat: error: "), text)
-            expect(time.monotonic() - begin < 20, f"{content[:1]!r:.100} takes long")
         for sha in ("0" * 39, "../../x", 5, None, "0" * 40 + "\n"):
             place.hub.overrides = [("revision", lambda h, s=sha: h.answer_json({"sha": s}))]
             expect_error(place.pull("hf:u/r", "-q"), 6, "sha")
@@ -534,11 +537,11 @@ def test_a_full_disk_keeps_the_part():
     with Place() as place, small_disk(1 << 20) as disk:
         file = place.hub.add(NAME, 900_000)
         place.hub.cuts, place.hub.fault = [100_000], "stalls"
-        process = place.start("pull", "hf:u/r", "--dir", str(disk), "--timeout", "2")
-        while not any(n.endswith(".part") for n in hub.tree_of(disk)):
-            time.sleep(0.01)
+        process = place.start("pull", "hf:u/r", "--dir", str(disk), "--timeout", "600")
+        wait_until(lambda: any(n.endswith(".part") for n in hub.tree_of(disk)), "a part")
         (disk / "other").write_bytes(bytes(500_000))  # it was free when it was looked at
         place.hub.fault = ""
+        place.hub.may_go_on.set()
         text = process.communicate(timeout=program.LIMIT)[1].decode()
         expect(process.returncode == 1 and "No space left" in text, text)
         (disk / "other").unlink()

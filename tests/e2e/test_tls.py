@@ -88,11 +88,11 @@ def test_the_certificate_is_exchanged_while_it_runs():
             expect(server.name() == "one", "the first")
             place("two")
             server.process.send_signal(signal.SIGHUP)
-            server.wait_until(lambda: server.name() == "two", 10)
+            server.wait_until(lambda: server.name() == "two")
             with open(path("now.crt"), "wb") as f:
                 f.write(b"nothing")
             server.process.send_signal(signal.SIGHUP)
-            server.wait_for_line("now.crt", 10)
+            server.wait_for_line("now.crt")
             expect(server.name() == "two", "a mistake changes nothing")
 
 

@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 
-from program import LIMIT, Skip
+from program import LIMIT, Skip, expect
 
 ENTER, ESCAPE, TAB, SHIFT, CONTROL = "\ue007", "\ue00c", "\ue004", "\ue008", "\ue009"
 BACKSPACE = "\ue003"
@@ -53,6 +53,8 @@ class Browser:
         for line in self.driver.stdout:
             if found := re.search(r"successfully on port (\d+)", line):
                 break
+        else:
+            raise AssertionError("chromedriver has ended before it named its port")
         self.port = int(found[1])
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                      "--no-first-run", "--force-device-scale-factor=1", "--hide-scrollbars",
@@ -109,9 +111,8 @@ class Browser:
         """Waits until the expression is true; returns its value."""
         end = time.monotonic() + seconds
         while not (value := self.run(f"return {script}", *arguments)):
-            if time.monotonic() > end:
-                raise AssertionError(f"never true: {script}; the page says "
-                                     f"{self.text('body')[-600:]!r}")
+            expect(time.monotonic() < end,
+                   f"never true: {script}; the page says {self.text('body')[-600:]!r}")
             time.sleep(0.02)
         return value
 

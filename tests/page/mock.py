@@ -1,7 +1,7 @@
 """A server that says what a script tells it, with the page of src/server/page.
 
 A script is a list of steps: a dictionary is sent as the delta of a chunk, a number waits so many
-seconds, a string is sent as it is, and a Step does something else.
+seconds, an Event waits until it is set, a string is sent as it is, and a Step does something else.
 """
 import enum
 import http.server
@@ -10,7 +10,7 @@ import re
 import threading
 import time
 
-from program import ROOT
+from program import LIMIT, ROOT
 
 PAGE = ROOT / "src/server/page"
 FILES = {"/": ("index.html", "text/html"), "/ui/app.js": ("app.js", "text/javascript"),
@@ -106,6 +106,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def take(self, step):
         if isinstance(step, (int, float)):
             time.sleep(step)
+        elif isinstance(step, threading.Event):
+            step.wait(LIMIT)
         elif isinstance(step, str):
             self.wfile.write(step.encode())
         elif isinstance(step, dict):

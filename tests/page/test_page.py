@@ -12,13 +12,14 @@ import pathlib
 import re
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 import program
 from browser import BACKSPACE, CONTROL, ENTER, ESCAPE, SHIFT, TAB, browser_at
 from mock import Mock, Step, policy, text
-from program import expect
+from program import LIMIT, at_best, expect
 
 LONG_ANSWER = 20000  # tokens
 ANSWER = ".assistant > .text"
@@ -54,13 +55,16 @@ def set_value(browser, selector, value):
 # ---- Answers ----------------------------------------------------------------------------------
 
 def test_an_answer_is_streamed_with_its_thought_folded():
-    script = [{"reasoning_content": "Let me see."}, 1.0, {"content": "It is "}, 1.0,
-              *text("**four**.")]
+    is_folded, is_begun = threading.Event(), threading.Event()
+    script = [{"reasoning_content": "Let me see."}, 1.0, is_folded,
+              {"content": "It is "}, is_begun, *text("**four**.")]
     with page(script) as (browser, mock):
         browser.find("#input").type("What is 2 + 2?", ENTER)
         browser.wait("document.querySelector('summary')?.innerText === 'Thinking …'")
         expect(not browser.run("return document.querySelector('details').open"), "not folded")
+        is_folded.set()
         browser.wait("document.querySelector(arguments[0]).innerText === 'It is'", ANSWER)
+        is_begun.set()
         wait_until_over(browser)
         expect(browser.text(ANSWER) == "It is four.", browser.text(ANSWER))
         expect(re.fullmatch(r"Thought for \d+\.\d s", browser.text("summary")),
@@ -96,7 +100,7 @@ def test_stop_leaves_the_server_and_keeps_what_came():
                 browser.keys(ESCAPE)
             else:
                 browser.find(press).click()
-            expect(mock.departed.wait(10), "the server has not seen the client leave")
+            expect(mock.departed.wait(LIMIT), "the server has not seen the client leave")
             wait_until_over(browser)
             expect(browser.text(ANSWER).startswith("begin more"), browser.text(ANSWER))
             expect("stopped" in browser.text(".stats"), browser.text(".stats"))
@@ -126,10 +130,10 @@ def test_a_message_is_edited_while_its_answer_comes():
         browser.run("document.querySelectorAll('.user button')[1].click()")
         browser.find(".edit textarea").type(" changed", ENTER)
         browser.wait("document.querySelector(arguments[0])?.innerText.includes('new')", ANSWER)
-        expect(mock.departed.wait(10), "the old answer goes on")
+        expect(mock.departed.wait(LIMIT), "the old answer goes on")
         mock.departed.clear()
         browser.find("#stop").click()
-        expect(mock.departed.wait(10), "the new answer cannot be stopped")
+        expect(mock.departed.wait(LIMIT), "the new answer cannot be stopped")
         expect("old" not in browser.text(ANSWER), browser.text(ANSWER))
 
 
@@ -154,13 +158,16 @@ def test_regenerate_asks_again_for_the_same():
 
 
 def test_the_answer_to_a_chat_in_the_background_goes_on():
-    with page([{"content": "slow "}, 1.5, *text("done")], text("quick")) as (browser, _):
+    may_end = threading.Event()
+    with page([{"content": "slow "}, may_end, *text("done")], text("quick")) as (browser, _):
         browser.find("#input").type("Slow", ENTER)
         browser.wait("document.querySelector(arguments[0])?.innerText === 'slow'", ANSWER)
         browser.keys(CONTROL, "k")
         say(browser, "Quick")
         expect(browser.text(ANSWER) == "quick", browser.text(ANSWER))
-        browser.run("document.querySelectorAll('#chat-list .open')[1].click()")
+        may_end.set()
+        browser.run("[...document.querySelectorAll('#chat-list .open')].find((one) => "
+                    "one.innerText === 'Slow').click()")
         browser.wait("document.querySelector(arguments[0])?.innerText === 'slow done'", ANSWER)
 
 
@@ -494,10 +501,11 @@ def test_hostile_markdown_takes_no_time():
                 "a* *", "[a]( ", "```\n"]
     with page() as (browser, _):
         for pattern in patterns:
-            begin = time.monotonic()
-            draw(browser, pattern * (60000 // len(pattern)), 1 << 20)
-            seconds = time.monotonic() - begin
-            expect(seconds < 10, f"{pattern!r} takes {seconds:.1f} s")
+            def seconds(source=pattern * (60000 // len(pattern))):
+                begin = time.monotonic()
+                draw(browser, source, 1 << 20)
+                return time.monotonic() - begin
+            at_best(10, seconds, f"seconds for {pattern!r}", 3)
 
 
 # ---- Looks and access -------------------------------------------------------------------------
@@ -553,17 +561,18 @@ def test_a_long_answer_on_a_phone_is_smooth_and_not_wider_than_it():
               f"the longest task took {max(browser.run('return tasks'), default=0):.0f} ms")
         expect(browser.run("return widest") <= 360, f"{browser.run('return widest')} pixels wide")
         expect(work < LONG_ANSWER * 1e-3, f"more than a millisecond of work a token: {work:.1f} s")
-        gap = browser.run("const s = document.querySelector('#scroller');"
-                          "return s.scrollHeight - s.scrollTop - s.clientHeight")
-        expect(gap < 48, f"the end is {gap} pixels away")
+        browser.wait("(s => s.scrollHeight - s.scrollTop - s.clientHeight < 48)"
+                     "(document.querySelector('#scroller'))")
         expect(len(browser.text(ANSWER)) > 3 * LONG_ANSWER, "all of it is there")
 
 
 def test_who_reads_further_up_is_left_there():
-    with page([*text("line\n\n" * 200)[:-1], 1.0, *text("the end")]) as (browser, _):
+    may_end = threading.Event()
+    with page([*text("line\n\n" * 200)[:-1], may_end, *text("the end")]) as (browser, _):
         browser.find("#input").type("Write", ENTER)
         browser.wait("document.querySelector('#scroller').scrollTop > 1000")
         browser.run("document.querySelector('#scroller').scrollTop = 500")
+        may_end.set()
         wait_until_over(browser)
         expect(browser.run("return document.querySelector('#scroller').scrollTop") == 500, "moved")
         browser.find("#to-end").click()

@@ -1,6 +1,6 @@
 /* A small server on server/http.h alone, for test_http.py. Prints "port N", then one line for each
- * thing that it is told: "began TAG" (a whole request), "room TAG", "closed TAG sent" or "closed TAG
- * cut".
+ * thing that it is told: "began TAG" (a whole request), "room TAG", "closed TAG sent" or
+ * "closed TAG cut".
  *
  *     http_echo [NAME=VALUE ...]     names: those of struct http_options; fail_after=N: the N-th
  *                                    allocation and all later ones fail, until SIGUSR1

@@ -752,8 +752,9 @@ def test_addresses_that_cannot_be_had_are_named(server):
     for option, words in (f"port={server.port}", b"in use"), ("host=192.0.2.1", b"192.0.2.1"), \
             ("host=no.such.name.invalid", b"no.such.name.invalid"):
         # Without servers of names the system asks each of them for long.
+        env = {**os.environ, "RES_OPTIONS": "timeout:1 attempts:1"}
         done = subprocess.run([harness.PROGRAM, option], timeout=300, capture_output=True,
-                              check=False, env={**os.environ, "RES_OPTIONS": "timeout:1 attempts:1"})
+                              check=False, env=env)
         expect(done.returncode == 7 and words in done.stdout, f"{option}: {done.stdout}")
 
 
