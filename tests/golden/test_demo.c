@@ -95,13 +95,15 @@ static void ref_gives_the_ids_of_llama_cpp(void **state)
 static void cpu_gives_the_ids_of_llama_cpp(void **state)
 {
     (void)state;
-    check_backend(&(struct carat_engine_options){.backend = "cpu", .n_threads = 2});
+    check_backend(
+        &(struct carat_engine_options){.backend = "cpu", .n_threads = 2, .isa = forced_isa()});
 }
 
 static void cpu_in_small_chunks_gives_the_ids_of_llama_cpp(void **state)
 {
     (void)state;
-    check_backend(&(struct carat_engine_options){.backend = "cpu", .chunk = 5});
+    check_backend(
+        &(struct carat_engine_options){.backend = "cpu", .chunk = 5, .isa = forced_isa()});
 }
 
 /* In fp32 too: there the answer must not depend on rounding at all. */

@@ -112,8 +112,11 @@ static void check_alone_and_among_others(const char *backend)
     enum { TOKENS = 40 };
     for (int m = 0; m < N_MODELS; m++) {
         carat_model *model = open_model(models[m]);
-        struct carat_engine_options options = {
-            .backend = backend, .n_ctx = 512, .n_seq = SEQUENCES_MAX, .chunk = 32};
+        struct carat_engine_options options = {.backend = backend,
+                                               .n_ctx = 512,
+                                               .n_seq = SEQUENCES_MAX,
+                                               .chunk = 32,
+                                               .isa = forced_isa()};
         carat_engine *engine = open_engine(model, &options);
         for (int i = 0; i < SEQUENCES_MAX; i++) submit(engine, model, i, TOKENS, &answers[i]);
         run(engine, answers, SEQUENCES_MAX);
@@ -132,7 +135,8 @@ static void check_wrapped_ring(const char *backend, int32_t n_tokens)
 {
     for (int m = 0; m < N_MODELS; m += 3) {
         carat_model *model = open_model(models[m]);
-        struct carat_engine_options options = {.backend = backend, .n_ctx = 4096};
+        struct carat_engine_options options = {
+            .backend = backend, .n_ctx = 4096, .isa = forced_isa()};
         for (int full = 0; full < 2; full++) {
             options.chunk = full ? 4096 : 8;
             carat_engine *engine = open_engine(model, &options);

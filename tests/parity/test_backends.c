@@ -14,6 +14,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/ref/ref.h"
 #include "base/mem.h"
+#include "carat_inspect.h"
 #include "parity/parity.h"
 #include "support/devices.h"
 
@@ -29,9 +30,10 @@ static void report(const char *backend, const struct device_options *o, const ch
                    const char *what)
 {
     static const char *const matmuls[] = {"", ", int8", ", fp16"};
-    print_error("%s, %d threads%s%s%s%s%s%s: %s: %s\n", backend, o->n_threads,
-                o->is_exact ? ", exact" : "", o->has_no_graphs ? ", launched" : "",
-                o->is_unfused ? ", unfused" : "", o->has_no_cublas ? ", without cuBLAS" : "",
+    print_error("%s%s%s, %d threads%s%s%s%s%s%s: %s: %s\n", backend, o->isa ? " " : "",
+                o->isa ? o->isa : "", o->n_threads, o->is_exact ? ", exact" : "",
+                o->has_no_graphs ? ", launched" : "", o->is_unfused ? ", unfused" : "",
+                o->has_no_cublas ? ", without cuBLAS" : "",
                 o->table_place == TABLE_HOST ? ", table in the file" : "", matmuls[o->matmul],
                 label, what);
     n_wrong++;
@@ -77,7 +79,7 @@ static void compare(const struct parity_shape *s, double budget, const struct pa
 }
 
 /* A backend opened in several ways. */
-enum { SETTINGS_MAX = 8 };
+enum { SETTINGS_MAX = 12 };
 
 struct tested {
     const struct backend *backend;
@@ -141,9 +143,19 @@ static void check_named(const char *name, const struct device_options *options, 
 static void cpu_agrees_with_the_reference(void **state)
 {
     (void)state;
-    static const struct device_options options[] = {
+    struct device_options options[SETTINGS_MAX] = {
         {.n_threads = 1, .is_exact = true}, {.n_threads = 1}, {.n_threads = 3}};
-    check_named("cpu", options, sizeof options / sizeof *options);
+    const char *isa;
+    size_t n = 3;
+    for (int32_t i = 0; (isa = carat_isa_name(i)); i++) {
+        struct carat_error err = {0};
+        if (carat_isa_probe(isa, &err) == CARAT_OK)
+            options[n++] = (struct device_options){.n_threads = 2, .isa = isa};
+        else
+            print_message("not run: %s\n", err.message);
+        assert_true(n <= SETTINGS_MAX);
+    }
+    check_named("cpu", options, n);
 }
 
 static void cuda_agrees_with_the_reference(void **state)
