@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/os.h"
 #include "carat.h"
@@ -106,8 +107,12 @@ static const char *environment(const char *name)
 
 bool is_offline(const struct options *o)
 {
+    static const char *const words[] = {"1", "ON", "YES", "TRUE"}; /* of Hugging Face's programs */
     const char *hub = environment("HF_HUB_OFFLINE");
-    return opt_is_set(o, OPT_OFFLINE) || (hub[0] && strcmp(hub, "0") != 0);
+    bool is_offline = opt_is_set(o, OPT_OFFLINE);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        is_offline |= strcasecmp(hub, words[i]) == 0;
+    return is_offline;
 }
 
 /* The file that Hugging Face's own programs keep the token in. */

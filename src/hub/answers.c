@@ -34,6 +34,21 @@ static bool is_hex(const struct carat_value *v, size_t digits)
     return true;
 }
 
+/* The digits of "sha256:..." or of the digits alone, as both stand in lists of files; NULL: this is
+ * neither. */
+static const char *sha256_of(const struct carat_value *v)
+{
+    static const char prefix[] = "sha256:";
+    struct carat_value hex = *v;
+    size_t n = sizeof prefix - 1;
+    if (v->kind == CARAT_STRING && v->as.string.length == n + HUB_SHA256_HEX &&
+        memcmp(v->as.string.data, prefix, n) == 0) {
+        hex.as.string.data += n;
+        hex.as.string.length -= n;
+    }
+    return is_hex(&hex, HUB_SHA256_HEX) ? hex.as.string.data : NULL;
+}
+
 static int read_size(const struct carat_value *object, uint64_t *size, struct carat_error *err)
 {
     const struct carat_value *v = json_member(object, "size");
@@ -74,13 +89,12 @@ static int add_entry(const struct carat_value *entry, struct hub_files *files,
         return wrong("lfs", "an object", lfs, err);
     TRY(read_size(lfs->kind == CARAT_OBJECT ? lfs : entry, &size, err));
     if (lfs->kind == CARAT_OBJECT) {
-        const struct carat_value *oid = json_member(lfs, "oid");
-        if (!is_hex(oid, HUB_SHA256_HEX))
+        sha256 = sha256_of(json_member(lfs, "oid"));
+        if (!sha256)
             return err_set(err, CARAT_ENETWORK,
                            "\"oid\": a sha256 of %d lower case digits "
                            "expected",
                            HUB_SHA256_HEX);
-        sha256 = oid->as.string.data;
     }
     return hub_files_add(files, path->as.string.data, path->as.string.length, size, sha256, err);
 }
@@ -122,20 +136,13 @@ int hub_commit_read(const char *text, size_t length, char commit[HUB_COMMIT_HEX 
 static int add_layer(const struct carat_value *layer, const char *path, struct hub_files *files,
                      struct carat_error *err)
 {
-    static const char prefix[] = "sha256:";
-    const size_t n = sizeof prefix - 1;
     const struct carat_value *digest = json_member(layer, "digest");
+    const char *sha256 = sha256_of(digest);
     uint64_t size = 0;
     TRY(read_size(layer, &size, err));
-    if (digest->kind != CARAT_STRING || digest->as.string.length != n + HUB_SHA256_HEX ||
-        memcmp(digest->as.string.data, prefix, n) != 0)
+    if (!sha256 || sha256 == digest->as.string.data)
         return wrong("digest", "\"sha256:\" and 64 digits", digest, err);
-    struct carat_value hex = {.kind = CARAT_STRING};
-    hex.as.string.data = digest->as.string.data + n;
-    hex.as.string.length = HUB_SHA256_HEX;
-    if (!is_hex(&hex, HUB_SHA256_HEX))
-        return wrong("digest", "\"sha256:\" and 64 digits", digest, err);
-    return hub_files_add(files, path, strlen(path), size, hex.as.string.data, err);
+    return hub_files_add(files, path, strlen(path), size, sha256, err);
 }
 
 int ollama_manifest_read(const char *text, size_t length, const char *path, struct hub_files *files,

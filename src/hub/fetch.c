@@ -75,6 +75,13 @@ static void read_link(const char *at, struct fetch_head *head)
     snprintf(head->next, sizeof head->next, "%.*s", (int)(end - at - 1), at + 1);
 }
 
+/* "\"resolvers\";r=0;t=55" of Hugging Face: 55 seconds until more requests are allowed. */
+static int read_limit(const char *at)
+{
+    const char *left = strstr(at, ";r=0"), *seconds = strstr(at, ";t=");
+    return left && seconds ? (int)strtol(seconds + 3, NULL, 10) : 0;
+}
+
 static size_t on_header(char *line, size_t size, size_t count, void *user)
 {
     struct transfer *t = user;
@@ -85,7 +92,12 @@ static size_t on_header(char *line, size_t size, size_t count, void *user)
         memcpy(t->head.etag, value, strlen(value) + 1);
     if (header_is(line, n, "link", value, sizeof value)) read_link(value, &t->head);
     if (header_is(line, n, "retry-after", value, 8))
-        t->head.retry_after_s = (int)strtol(value, 0, 10);
+        t->head.retry_after_s = (int)strtol(value, NULL, 10);
+    if (header_is(line, n, "ratelimit", value, 128) && !t->head.retry_after_s)
+        t->head.retry_after_s = read_limit(value);
+    if (header_is(line, n, "content-encoding", value, sizeof t->head.encoding) &&
+        strcasecmp(value, "identity") != 0)
+        memcpy(t->head.encoding, value, strlen(value) + 1);
     if (header_is(line, n, "content-length", value, 32)) {
         const char *at = value;
         t->head.has_length = read_number(&at, &t->head.length) && *at == '\0';
@@ -104,7 +116,13 @@ static void begin_body(struct transfer *t)
     t->has_begun = true;
     curl_easy_getinfo(t->f->curl, CURLINFO_RESPONSE_CODE, &t->head.status);
     t->is_taken = t->head.status == 200 || t->head.status == 206 || t->head.status == 416;
-    if (t->is_taken) t->status = t->sink->begin(t->sink->user, &t->head, t->err);
+    if (t->is_taken && t->head.encoding[0])
+        t->status = err_set(t->err, CARAT_ENETWORK,
+                            "the server packs what it sends (Content-Encoding: %s), which nobody "
+                            "asked for",
+                            t->head.encoding);
+    else if (t->is_taken)
+        t->status = t->sink->begin(t->sink->user, &t->head, t->err);
 }
 
 static size_t on_body(char *bytes, size_t size, size_t count, void *user)
@@ -244,23 +262,35 @@ static int ask(struct fetch *f, const char *url, const struct fetch_question *q,
     return blame(url, t->err, f->failure[0] ? f->failure : curl_easy_strerror(code));
 }
 
-static const char *meaning(long status)
+static const char *meaning(const struct fetch_options *o, long status)
 {
+    bool has_token = o->token[0] != '\0';
+    if (!o->takes_token && (status == 401 || status == 403))
+        return status == 401 ? "401: it is not there, or not for everybody"
+                             : "403: access is refused";
     switch (status) {
-    case 401: return "401: it is not there, or wants a token: set HF_TOKEN";
-    case 403: return "403: access is refused: accept the model's licence on its page, set HF_TOKEN";
+    case 401:
+        return has_token ? "401: the token is not accepted, or there is no such model"
+                         : "401: it is not there, or wants a token: set HF_TOKEN";
+    case 403:
+        return has_token ? "403: access is refused: accept the model's licence on its page, with "
+                           "the account of this token; the token must be allowed to read it"
+                         : "403: access is refused: accept the model's licence on its page, set "
+                           "HF_TOKEN";
     case 404: return "404: there is no such model, revision or file";
     case 429: return "429: too many requests";
     default: return NULL;
     }
 }
 
-static int refuse_status(const char *url, long status, bool *may_retry, struct carat_error *err)
+static int refuse_status(const struct fetch *f, const char *url, long status, bool *may_retry,
+                         struct carat_error *err)
 {
     char text[64];
+    const char *known = meaning(&f->options, status);
     snprintf(text, sizeof text, "the server answers with status %ld", status);
     *may_retry = status == 408 || status == 429 || status >= 500;
-    return blame(url, err, meaning(status) ? meaning(status) : text);
+    return blame(url, err, known ? known : text);
 }
 
 static void keep_redirect(struct fetch *f, const char *from, const char *to)
@@ -290,7 +320,7 @@ static int walk(struct fetch *f, const char *url, const struct fetch_question *q
         }
         if (status != CARAT_OK) return status;
         if (!to[0]) {
-            if (!t.is_taken) return refuse_status(at, t.head.status, may_retry, err);
+            if (!t.is_taken) return refuse_status(f, at, t.head.status, may_retry, err);
             if (n > 0) keep_redirect(f, url, at);
             return CARAT_OK;
         }

@@ -18,6 +18,7 @@
 struct fetch_options {    /* everything is borrowed until fetch_close */
     const char *endpoint; /* "https://host[:port][/path]" */
     const char *token;    /* "": none */
+    bool takes_token;     /* so that a refusal may mean that the token is missing or wrong */
     const char *user_agent;
     const char *ca_file, *ca_folder; /* "": the system's */
     int stall_s;                     /* gives up after so many seconds with less than 1 kB/s */
@@ -33,6 +34,7 @@ struct fetch_head { /* of the last response */
     uint64_t length;             /* of the body */
     uint64_t first, last, total; /* of the range; total is 0 where it says "*" */
     int retry_after_s;
+    char encoding[32]; /* of the body: "": plain */
 };
 
 struct fetch; /* one thread at a time */

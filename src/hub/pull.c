@@ -1,6 +1,7 @@
 #include "hub/pull.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 #include "hub/check.h"
 #include "hub/choose.h"
 #include "hub/download.h"
+#include "hub/lock.h"
 #include "hub/page.h"
 #include "hub/store.h"
 
@@ -65,7 +67,7 @@ static int read_tree(struct pull *p, struct carat_error *err)
     struct fetch_head head = {0};
     int status = CARAT_OK;
     add_repository(p, "/api/models", &url);
-    buf_printf(&url, "/tree/%s?recursive=1&expand=1", p->version);
+    buf_printf(&url, "/tree/%s?recursive=true", p->version);
     for (int n = 0; status == CARAT_OK && (n == 0 || head.next[0]); n++) {
         if (n == PAGES_MAX)
             status =
@@ -209,6 +211,7 @@ int pull_open(struct pull *p, const struct hub_name *name, const struct pull_opt
     if (p->endpoint.failed) return err_no_memory(err, "address", p->endpoint.length);
     struct fetch_options how = {.endpoint = buf_text(&p->endpoint),
                                 .token = token,
+                                .takes_token = name->kind == HUB_HF,
                                 .user_agent = options->user_agent,
                                 .ca_file = options->ca_file,
                                 .ca_folder = options->ca_folder,
@@ -272,23 +275,35 @@ uint64_t pull_bytes_left(const struct pull *p)
     return bytes;
 }
 
-/* A file that is there and wrong becomes FILE.bad. */
+/* A file that is there and wrong becomes FILE.bad, unless another process has put a new one there
+ * meanwhile. */
 static int check_file(const struct pull *p, const struct download *what, struct carat_error *err)
 {
     struct buf bad = {0};
+    struct stat before, now;
+    struct lock lock;
     char sum[HUB_SHA256_HEX + 1];
     struct record record;
     const char *wanted = what->record.sha256;
     if (!wanted[0] && record_read(what->path, &record)) wanted = record.sha256;
+    bool is_there = stat(what->path, &before) == 0;
     TRY(check_sum(what->path, p->options.watch, sum, err));
     if (!wanted[0] || strcmp(sum, wanted) == 0) return CARAT_OK;
     buf_printf(&bad, "%s.bad", what->path);
-    bool is_moved = !bad.failed && rename(what->path, buf_text(&bad)) == 0;
-    watch_say(p->options.watch, "%s: sha256 %s expected, %s found; kept as %s, loading it again",
-              what->path, wanted, sum, buf_text(&bad));
+    int status = lock_take(&lock, what->path, p->options.watch, err);
+    bool is_same = is_there && stat(what->path, &now) == 0 && now.st_dev == before.st_dev &&
+                   now.st_ino == before.st_ino;
+    if (status == CARAT_OK && is_same) {
+        watch_say(p->options.watch,
+                  "%s: sha256 %s expected, %s found; kept as %s, loading it again", what->path,
+                  wanted, sum, buf_text(&bad));
+        if (bad.failed || rename(what->path, buf_text(&bad)) != 0)
+            status = err_set(err, CARAT_EIO, "%.300s: cannot be renamed: %s", what->path,
+                             strerror(errno));
+    }
+    lock_give(&lock);
     buf_deinit(&bad);
-    if (!is_moved) return err_set(err, CARAT_EIO, "%.300s: cannot be renamed", what->path);
-    return CARAT_OK;
+    return status;
 }
 
 static int load_file(struct pull *p, const struct download *what, void *user,

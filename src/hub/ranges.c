@@ -50,9 +50,11 @@ struct worker {
     pthread_t thread;
     struct fetch *fetch;
     struct hub_watch watch;
-    struct slot *slot;
-    int tries;     /* that failed in a row */
-    uint64_t come; /* of all workers when it failed last */
+    struct slot *slot;  /* not to be looked at once it is whole: it may be somebody else's then */
+    uint64_t first;     /* place in the file of the request's bytes */
+    size_t wanted, got; /* bytes of the request */
+    int tries;          /* that failed in a row */
+    uint64_t come;      /* of all workers when it failed last */
 };
 
 bool ranges_pay(uint64_t bytes, int connections)
@@ -79,8 +81,7 @@ static int begin(void *user, const struct fetch_head *head, struct carat_error *
 {
     const struct worker *w = user;
     const struct ranges_want *want = w->r->want;
-    const struct slot *s = w->slot;
-    uint64_t first = s->first + s->have, last = s->first + s->length - 1;
+    uint64_t first = w->first, last = w->first + w->wanted - 1;
     if (head->status != 206 || !head->has_range)
         return refuse(w->r, "the server does not send the part that was asked for", err);
     bool is_other = want->etag[0] && head->etag[0] && strcmp(want->etag, head->etag) != 0;
@@ -98,8 +99,10 @@ static int add(void *user, const void *bytes, size_t n, struct carat_error *err)
     struct worker *w = user;
     struct ranges *r = w->r;
     struct slot *s = w->slot;
-    if (n > s->length - s->have) return refuse(r, "the server sends more than was asked for", err);
-    memcpy(s->bytes + s->have, bytes, n); /* nobody else looks there yet */
+    if (n > w->wanted - w->got) return refuse(r, "the server sends more than was asked for", err);
+    if (n == 0) return CARAT_OK;
+    memcpy(s->bytes + (w->first - s->first) + w->got, bytes, n); /* nobody else looks there yet */
+    w->got += n;
     pthread_mutex_lock(&r->mutex);
     s->have += n;
     r->come += n;
@@ -164,23 +167,21 @@ static double look_at_failure(struct worker *w, int status, bool may_retry, int 
     return seconds;
 }
 
-/* Loads what the slot lacks. */
+/* Loads what the slot lacked when the worker took it. */
 static int load_slot(struct worker *w, bool *may_retry, int *retry_after_s, struct carat_error *why)
 {
     struct fetch_head head;
     struct fetch_sink sink = {w, begin, add};
-    const struct slot *s = w->slot;
     const struct ranges_want *want = w->r->want;
-    size_t before = s->have;
     struct fetch_question question = {.url = want->url,
                                       .accept = "*/*",
-                                      .first = s->first + s->have,
-                                      .last = s->first + s->length - 1,
+                                      .first = w->first,
+                                      .last = w->first + w->wanted - 1,
                                       .keeps_redirect = true,
                                       .if_range = want->etag[0] == '"' ? want->etag : ""};
     int status = fetch_get(w->fetch, &question, &sink, &head, may_retry, why);
     *retry_after_s = head.retry_after_s;
-    if (status == CARAT_OK && s->have == before) {
+    if (status == CARAT_OK && w->got == 0) {
         *may_retry = true;
         status = refuse(w->r, "the server sends nothing more", why);
     }
@@ -198,6 +199,9 @@ static void *work(void *user)
             pthread_cond_wait(&r->room, &r->mutex);
             continue;
         }
+        w->first = w->slot->first + w->slot->have;
+        w->wanted = w->slot->length - w->slot->have;
+        w->got = 0;
         r->n_loading++;
         pthread_mutex_unlock(&r->mutex);
         bool may_retry = false;
@@ -207,7 +211,7 @@ static void *work(void *user)
         int status = load_slot(w, &may_retry, &retry_after_s, &why);
         pthread_mutex_lock(&r->mutex);
         r->n_loading--;
-        bool is_whole = w->slot->have == w->slot->length;
+        bool is_whole = w->got == w->wanted;
         if (!is_whole && status == CARAT_OK)
             w->slot->is_left = true; /* the server may send less than it was asked for */
         else if (!is_whole)
