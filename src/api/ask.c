@@ -30,11 +30,10 @@ static const struct {
     [API_OLLAMA_GENERATE] = {ollama_generate_read, JSON_PLAIN},
 };
 
-int ask_read(struct ask *ask, enum api api, const char *body, size_t length,
-             const struct carat_sampling *defaults, const struct ask_limits *limits,
-             struct carat_error *err)
+static int read_all(struct ask *ask, enum api api, const char *body, size_t length,
+                    const struct carat_sampling *defaults, const struct ask_limits *limits,
+                    struct carat_error *err)
 {
-    *ask = (struct ask){.api = api, .model = "", .session = ""};
     struct json_tree *json = &ask->request.json;
     TRY(json_tree_read(json, body, length, readers[api].purpose, err));
     if (json->root.kind != CARAT_OBJECT)
@@ -44,6 +43,16 @@ int ask_read(struct ask *ask, enum api api, const char *body, size_t length,
                        MEMBERS_MAX, json->root.as.object.count);
     TRY(readers[api].read(ask, &json->root, limits, err));
     return ask_take(ask, defaults, limits, err);
+}
+
+int ask_read(struct ask *ask, enum api api, const char *body, size_t length,
+             const struct carat_sampling *defaults, const struct ask_limits *limits,
+             struct carat_error *err)
+{
+    *ask = (struct ask){.api = api, .model = "", .session = ""};
+    int status = read_all(ask, api, body, length, defaults, limits, err);
+    if (status != CARAT_OK) ask_use_names(ask, err);
+    return status;
 }
 
 void ask_close(struct ask *ask)

@@ -4,7 +4,8 @@
  *
  * Rules
  * 1. Reading is pure: no clock, no model, no thread. Any bytes may come.
- * 2. CARAT_EUSAGE names the member as the client wrote it, e.g. "messages[1].content[0].source".
+ * 2. CARAT_EUSAGE names the member as the client wrote it, e.g. "messages[1].content[0].source",
+ *    or "messages.1.content.0.source" in Anthropic's API.
  *    CARAT_EUNSUPPORTED: a part that carat does not have (images, audio, files).
  * 3. Unknown members are ignored, unknown values are refused. */
 #ifndef API_ASK_H
@@ -83,8 +84,9 @@ int ask_read(struct ask *ask, enum api api, const char *body, size_t length,
              struct carat_error *err);
 void ask_close(struct ask *ask);
 
-/* Messages about the root, of those who render it or make a grammar of it, begin with the path of a
- * member there. Puts in its place the path of that member in the client's body. */
+/* Messages about the root, of those who render it or make a grammar of it, begin with names of
+ * members there. Puts in their place the whole path of the member in the client's body, in the
+ * form that the client's API has for paths. */
 void ask_use_names(const struct ask *ask, struct carat_error *err);
 
 #endif

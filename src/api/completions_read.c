@@ -1,4 +1,6 @@
 /* OpenAI's completions: prompts as they are, without a template. */
+#include <stdio.h>
+
 #include "api/ask_readers.h"
 #include "api/tree.h"
 #include "base/status.h"
@@ -21,10 +23,11 @@ static int take_tokens(struct ask *ask, const struct carat_value *list, struct a
     int32_t *ids = arena_take(&ask->request.json.arena, count, sizeof *ids);
     if (!ids) return err_no_memory(err, "prompt", count * sizeof *ids);
     for (size_t i = 0; i < count; i++) {
-        const struct carat_value *id = &list->as.array.items[i];
-        if (id->kind != CARAT_INT || id->as.integer < 0 || id->as.integer > INT32_MAX)
-            return err_set(err, CARAT_EUSAGE, "[%zu]: the id of a token expected", i);
-        ids[i] = (int32_t)id->as.integer;
+        char where[32];
+        int64_t id;
+        snprintf(where, sizeof where, "[%zu]", i);
+        TRY(json_whole(&list->as.array.items[i], where, 0, INT32_MAX, &id, err));
+        ids[i] = (int32_t)id;
     }
     *out = (struct ask_prompt){.text = "", .ids = ids, .n_ids = count};
     return CARAT_OK;

@@ -233,8 +233,9 @@ static int read_thinking(struct translation *r)
     if (!is_enabled && !is_off && !is_free)
         return place_wrong(&type, "\"enabled\", \"disabled\" or \"adaptive\"", r->err);
     if (is_enabled && !place_is_null(&budget)) {
-        TRY(place_expect_whole(&budget, 1, INT32_MAX, r->err));
-        r->ask->thinking_max = (int32_t)budget.value->as.integer;
+        int64_t tokens;
+        TRY(place_read_whole(&budget, 1, INT32_MAX, &tokens, r->err));
+        r->ask->thinking_max = (int32_t)tokens;
     }
     tree_put(&r->tree, &r->root, "enable_thinking", tree_bool(!is_off));
     return CARAT_OK;
@@ -272,7 +273,7 @@ static int read_session(struct translation *r)
 static int read_length(struct translation *r)
 {
     struct place most = place_member(&r->body, "max_tokens");
-    if (!place_is_null(&most)) TRY(place_expect_whole(&most, 1, INT32_MAX, r->err));
+    if (!place_is_null(&most)) TRY(place_read_whole(&most, 1, INT32_MAX, NULL, r->err));
     tree_put(&r->tree, &r->root, "max_tokens",
              place_is_null(&most) ? tree_int(MAX_TOKENS) : *most.value);
     return CARAT_OK;

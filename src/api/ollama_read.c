@@ -155,8 +155,8 @@ static int read_length(struct translation *r, const struct place *options)
 {
     struct place most = place_member(options, "num_predict");
     if (place_is_null(&most)) return CARAT_OK;
-    TRY(place_expect_whole(&most, -2, INT32_MAX, r->err));
-    int64_t n = most.value->as.integer;
+    int64_t n;
+    TRY(place_read_whole(&most, -2, INT32_MAX, &n, r->err));
     tree_put(&r->tree, &r->root, "max_tokens", tree_int(n < 0 ? -1 : n));
     return CARAT_OK;
 }
@@ -187,9 +187,9 @@ static int read_options(struct translation *r)
     last_n = place_member(&options, "repeat_last_n");
     seed = place_member(&options, "seed");
     stops = place_member(&options, "stop");
-    if (!place_is_null(&top_k)) TRY(place_expect_whole(&top_k, -1, INT32_MAX, r->err));
-    if (!place_is_null(&last_n)) TRY(place_expect_whole(&last_n, -1, INT32_MAX, r->err));
-    TRY(place_expect_or_null(&seed, CARAT_INT, r->err));
+    if (!place_is_null(&top_k)) TRY(place_read_whole(&top_k, -1, INT32_MAX, NULL, r->err));
+    if (!place_is_null(&last_n)) TRY(place_read_whole(&last_n, -1, INT32_MAX, NULL, r->err));
+    if (!place_is_null(&seed)) TRY(place_read_whole(&seed, INT64_MIN, INT64_MAX, NULL, r->err));
     TRY(check_absent(r, &options));
     TRY(read_length(r, &options));
     TRY(root_put_stops(&r->tree, &r->root, &stops, r->limits->stops_max, r->err));

@@ -90,13 +90,13 @@ int place_expect_count(const struct place *p, size_t least, size_t most, struct 
                    count);
 }
 
-int place_expect_whole(const struct place *p, int64_t low, int64_t high, struct carat_error *err)
+int place_read_whole(const struct place *p, int64_t low, int64_t high, int64_t *out,
+                     struct carat_error *err)
 {
-    TRY(place_expect(p, CARAT_INT, err));
-    int64_t found = p->value->as.integer;
-    if (found >= low && found <= high) return CARAT_OK;
-    return err_set(err, CARAT_EUSAGE, "%s: %lld to %lld expected, %lld found", name_of(p),
-                   (long long)low, (long long)high, (long long)found);
+    int64_t found = 0;
+    TRY(json_whole(p->value, name_of(p), low, high, &found, err));
+    if (out) *out = found;
+    return CARAT_OK;
 }
 
 int place_expect_real(const struct place *p, double low, double high, struct carat_error *err)

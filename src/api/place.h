@@ -28,8 +28,9 @@ int place_expect_text(const struct place *p, size_t most, struct carat_error *er
 int place_expect_name(const struct place *p, size_t most, struct carat_error *err);
 /* An array of `least` to `most` items. */
 int place_expect_count(const struct place *p, size_t least, size_t most, struct carat_error *err);
-/* An integer from `low` to `high`. */
-int place_expect_whole(const struct place *p, int64_t low, int64_t high, struct carat_error *err);
+/* A whole number from `low` to `high`, as json_whole takes it; out may be NULL. */
+int place_read_whole(const struct place *p, int64_t low, int64_t high, int64_t *out,
+                     struct carat_error *err);
 int place_expect_real(const struct place *p, double low, double high, struct carat_error *err);
 /* Nothing in it is deeper than `most`. */
 int place_expect_depth(const struct place *p, int most, struct carat_error *err);

@@ -190,8 +190,9 @@ static int read_logprobs(struct translation *r)
         is_wanted |=
             json_text_is(&include.value->as.array.items[i], "message.output_text.logprobs");
     if (!place_is_null(&n)) {
-        TRY(place_expect_whole(&n, 0, CARAT_TOP_LOGPROBS_MAX, r->err));
-        is_wanted |= n.value->as.integer > 0;
+        int64_t n_top;
+        TRY(place_read_whole(&n, 0, CARAT_TOP_LOGPROBS_MAX, &n_top, r->err));
+        is_wanted |= n_top > 0;
         if (is_wanted) tree_put(&r->tree, &r->root, "top_logprobs", *n.value);
     }
     if (is_wanted) tree_put(&r->tree, &r->root, "logprobs", tree_bool(true));
@@ -202,7 +203,7 @@ static int read_length(struct translation *r)
 {
     struct place most = place_member(&r->body, "max_output_tokens");
     if (place_is_null(&most)) return CARAT_OK;
-    TRY(place_expect_whole(&most, 1, INT32_MAX, r->err));
+    TRY(place_read_whole(&most, 1, INT32_MAX, NULL, r->err));
     tree_put(&r->tree, &r->root, "max_tokens", *most.value);
     return CARAT_OK;
 }

@@ -33,7 +33,6 @@ int translation_part(struct translation *r, const struct place *part,
 {
     TRY(place_expect(part, CARAT_OBJECT, r->err));
     struct place type = place_member(part, "type");
-    TRY(place_expect(&type, CARAT_STRING, r->err));
     for (; types->type; types++) {
         if (!json_text_is(type.value, types->type)) continue;
         struct place text = place_member(part, types->key);
@@ -41,7 +40,7 @@ int translation_part(struct translation *r, const struct place *part,
         tree_push(&r->tree, parts, turns_part(&r->tree, *text.value));
         return CARAT_OK;
     }
-    return place_refuse(&type, "carat reads text only", r->err);
+    return chat_request_refuse_part(type.path, type.value, r->err);
 }
 
 int translation_content(struct translation *r, const struct place *content,

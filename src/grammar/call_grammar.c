@@ -204,7 +204,7 @@ static int either_tool(const struct expr **out, struct expr_builder *b,
     }
     char shown[JSON_SHOWN_MAX];
     if (n == 0 && only)
-        return err_set(err, CARAT_EUSAGE, "tool_choice: there is no tool \"%s\"",
+        return err_set(err, CARAT_EUSAGE, "tool_choice.function.name: there is no tool \"%s\"",
                        json_shown(only, shown));
     *out = expr_either(b, calls, n);
     return builder_check(b, err);

@@ -143,7 +143,7 @@ static int read_schema(struct chat *c, const struct carat_value *schema, const c
 {
     static const struct value_syntax json = {.quote = -1};
     int status = json_schema_expr(c->b, schema, &json, out, c->err);
-    if (status != CARAT_OK && where) err_within(c->err, "%s", where);
+    if (status != CARAT_OK) err_within(c->err, "%s", where);
     return status;
 }
 
@@ -152,7 +152,7 @@ static int make_text(struct chat *c, const struct expr **out)
 {
     const struct carat_value *schema, *grammar = json_member(c->request, "grammar");
     const struct carat_value *bare = json_member(c->request, "json_schema");
-    const char *where = NULL; /* more than "json schema", which the message says anyway */
+    const char *where = "json_schema";
     *out = NULL;
     TRY(read_format(c, &schema, &where));
     int n = (schema != NULL) + (grammar->kind != CARAT_NULL) + (bare->kind != CARAT_NULL);

@@ -1,6 +1,7 @@
 #include "json/chat_request.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,25 +97,60 @@ static int read_n(struct chat_request *r, int32_t n_max, struct carat_error *err
     const struct carat_value *n = json_member(&r->root, "n");
     r->n = 1;
     if (n_max > 1) return json_read_whole(&r->root, "n", 1, n_max, &r->n, err);
-    if (n->kind == CARAT_NULL || (n->kind == CARAT_INT && n->as.integer == 1)) return CARAT_OK;
+    if (n->kind == CARAT_NULL || (json_is_number(n) && json_number(n) == 1)) return CARAT_OK;
     err_set(err, CARAT_EUSAGE, "n: 1 expected, more or less asked for");
     err_hint(err, "a request has one answer: ask again, with another seed, for more");
     return CARAT_EUSAGE;
 }
 
+int chat_request_refuse_part(const char *path, const struct carat_value *type,
+                             struct carat_error *err)
+{
+    char shown[JSON_SHOWN_MAX];
+    if (type->kind == CARAT_STRING)
+        err_set(err, CARAT_EUNSUPPORTED, "%s: \"%s\" is not supported", path,
+                json_shown(type, shown));
+    else
+        err_set(err, CARAT_EUSAGE, "%s: \"text\" expected, %s found", path, json_kind_name(type));
+    err_hint(err, "carat reads text only: images, audio, video and files are refused");
+    return err ? (int)err->code : CARAT_EUSAGE;
+}
+
 static int check_parts(const struct carat_value *parts, size_t i, struct carat_error *err)
 {
     for (size_t k = 0; parts->kind == CARAT_ARRAY && k < parts->as.array.count; k++) {
-        const struct carat_value *type = json_member(&parts->as.array.items[k], "type");
-        char shown[JSON_SHOWN_MAX];
-        if (type->kind != CARAT_STRING || json_text_is(type, "text")) continue;
-        err_set(err, CARAT_EUSAGE,
-                "messages[%zu].content[%zu].type: \"text\" expected, \"%s\" found", i, k,
-                json_shown(type, shown));
-        err_hint(err, "carat reads text only");
-        return CARAT_EUSAGE;
+        const struct carat_value *part = &parts->as.array.items[k];
+        const struct carat_value *type = json_member(part, "type");
+        const struct carat_value *text = json_member(part, "text");
+        char path[80];
+        if (part->kind != CARAT_OBJECT) continue; /* the template says so */
+        snprintf(path, sizeof path, "messages[%zu].content[%zu].type", i, k);
+        if (!json_text_is(type, "text")) return chat_request_refuse_part(path, type, err);
+        snprintf(path, sizeof path, "messages[%zu].content[%zu].text", i, k);
+        if (text->kind != CARAT_STRING) return json_wrong_kind(path, "a string", text, err);
     }
     return CARAT_OK;
+}
+
+/* A result may leave out its call's id; one that it has is the id of such a call. */
+static int check_result(const struct carat_value *message, const struct carat_value *answer,
+                        size_t i, struct carat_error *err)
+{
+    const struct carat_value *id = json_member(message, "tool_call_id");
+    const struct carat_value *calls = json_member(answer, "tool_calls");
+    char shown[JSON_SHOWN_MAX];
+    if (id->kind != CARAT_STRING || calls->kind != CARAT_ARRAY) return CARAT_OK;
+    for (size_t k = 0; k < calls->as.array.count; k++) {
+        const struct carat_value *own = json_member(&calls->as.array.items[k], "id");
+        size_t length = id->as.string.length;
+        if (own->kind == CARAT_STRING && own->as.string.length == length &&
+            memcmp(own->as.string.data, id->as.string.data, length) == 0)
+            return CARAT_OK;
+    }
+    return err_set(err, CARAT_EUSAGE,
+                   "messages[%zu].tool_call_id: the id of a call in the answer before it "
+                   "expected, \"%s\" found",
+                   i, json_shown(id, shown));
 }
 
 /* An assistant's message that says and calls nothing, a tool's that answers no call (the template
@@ -125,11 +161,13 @@ static int check_messages(const struct carat_value *root, struct carat_error *er
     const struct carat_value *messages = json_member(root, "messages");
     size_t count = messages->kind == CARAT_ARRAY ? messages->as.array.count : 0;
     bool has_calls = false; /* the answer before, with nothing but results after it */
+    const struct carat_value *answer = messages;
     for (size_t i = 0; i < count; i++) {
         const struct carat_value *message = &messages->as.array.items[i];
         const struct carat_value *content = json_member(message, "content");
         const struct carat_value *role = json_member(message, "role");
         bool is_answer = json_text_is(role, "assistant"), is_result = json_text_is(role, "tool");
+        if (is_answer) answer = message;
         if (!is_result) has_calls = is_answer && !asks_nothing(json_member(message, "tool_calls"));
         if (is_answer && content->kind == CARAT_NULL && !has_calls)
             return err_set(err, CARAT_EUSAGE, "messages[%zu]: content or tool_calls expected", i);
@@ -137,6 +175,7 @@ static int check_messages(const struct carat_value *root, struct carat_error *er
             return err_set(err, CARAT_EUSAGE,
                            "messages[%zu].role: \"tool\" after an answer with tool_calls expected",
                            i);
+        if (is_result) TRY(check_result(message, answer, i, err));
         TRY(check_parts(content, i, err));
     }
     return CARAT_OK;
@@ -206,9 +245,10 @@ static int read_seed(struct chat_request *r, struct carat_error *err)
 {
     const struct carat_value *value = json_member(&r->root, "seed");
     if (value->kind == CARAT_NULL) return CARAT_OK;
-    if (value->kind != CARAT_INT) return json_wrong_kind("seed", "an integer", value, err);
-    r->has_seed = value->as.integer != -1;
-    if (r->has_seed) r->sampling.seed = (uint64_t)value->as.integer;
+    int64_t seed;
+    TRY(json_whole(value, "seed", INT64_MIN, INT64_MAX, &seed, err));
+    r->has_seed = seed != -1;
+    if (r->has_seed) r->sampling.seed = (uint64_t)seed;
     return CARAT_OK;
 }
 
@@ -252,8 +292,9 @@ static int read_stops(struct chat_request *r, struct carat_error *err)
     if (!r->stops) return err_no_memory(err, "stop", count * sizeof *r->stops);
     if (!is_list) return take_stop(r, value, "stop", err);
     for (size_t i = 0; i < count; i++) {
-        int status = take_stop(r, &value->as.array.items[i], "text", err);
-        if (status != CARAT_OK) return err_within(err, "stop[%zu]", i), status;
+        char where[32];
+        snprintf(where, sizeof where, "stop[%zu]", i);
+        TRY(take_stop(r, &value->as.array.items[i], where, err));
     }
     return CARAT_OK;
 }
@@ -273,13 +314,19 @@ static int read_bias(struct chat_request *r, struct carat_error *err)
     if (!r->bias) return err_no_memory(err, "logit_bias", count * sizeof *r->bias);
     for (size_t i = 0; i < count; i++) {
         const struct carat_member *m = &map->as.object.members[i];
-        char key[16] = "", *end = key;
+        struct carat_value key_text = {.kind = CARAT_STRING};
+        char key[16] = "", *end = key, shown[JSON_SHOWN_MAX];
+        key_text.as.string.data = m->key.data;
+        key_text.as.string.length = m->key.length;
         if (m->key.length < sizeof key) memcpy(key, m->key.data, m->key.length);
         long id = strtol(key, &end, 10);
         if (end == key || *end || id < 0 || id > INT32_MAX)
-            return err_set(err, CARAT_EUSAGE, "logit_bias: token ids expected as keys");
+            return err_set(err, CARAT_EUSAGE,
+                           "logit_bias: token ids expected as keys, \"%s\" found",
+                           json_shown(&key_text, shown));
         if (!json_is_number(&m->value) || !(fabs(json_number(&m->value)) <= 1e6))
-            return err_set(err, CARAT_EUSAGE, "logit_bias.%ld: a number expected", id);
+            return err_set(err, CARAT_EUSAGE, "logit_bias.%ld: a number from -1e6 to 1e6 expected",
+                           id);
         double bias = json_number(&m->value);
         r->bias[r->n_bias++] = (struct carat_logit_bias){
             .id = (int32_t)id, .bias = bias <= BANS_FROM ? -INFINITY : (float)bias};
@@ -333,8 +380,10 @@ static int put_flag(struct chat_request *r, const char *key, struct carat_value 
                                : theirs->kind != CARAT_NULL ? *theirs
                                                             : other;
     if (value.kind == CARAT_NULL) return CARAT_OK;
-    if (value.kind != CARAT_BOOL) return json_wrong_kind(key, "a boolean", &value, err);
-    return chat_request_put(r, key, value, err);
+    if (value.kind == CARAT_BOOL) return chat_request_put(r, key, value, err);
+    int status = json_wrong_kind(key, "a boolean", &value, err);
+    if (own->kind == CARAT_NULL) err_within(err, "chat_template_kwargs");
+    return status;
 }
 
 static int read_thinking(struct chat_request *r, struct carat_error *err)

@@ -37,6 +37,11 @@ int chat_request_take(struct chat_request *r, struct carat_value root,
                       struct carat_error *err);
 void chat_request_close(struct chat_request *r);
 
+/* What is wrong with the type of a part of a message's content, at `path`. CARAT_EUNSUPPORTED: one
+ * that is no text. CARAT_EUSAGE: there is none. */
+int chat_request_refuse_part(const char *path, const struct carat_value *type,
+                             struct carat_error *err);
+
 /* Adds a member to `root`, or replaces it. `value` has to live as long as the request. */
 int chat_request_put(struct chat_request *r, const char *key, struct carat_value value,
                      struct carat_error *err);

@@ -1,5 +1,6 @@
 #include "json/json_fields.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -21,6 +22,22 @@ int json_wrong_kind(const char *key, const char *expected, const struct carat_va
                    json_kind_name(found));
 }
 
+/* Beyond it not every whole number is a double. */
+static const double whole_max = 9007199254740992.0;
+
+int json_whole(const struct carat_value *value, const char *key, int64_t low, int64_t high,
+               int64_t *out, struct carat_error *err)
+{
+    bool is_real = value->kind == CARAT_REAL;
+    if (!is_real && value->kind != CARAT_INT) return json_wrong_kind(key, "an integer", value, err);
+    if (is_real && !(fabs(value->as.real) <= whole_max && trunc(value->as.real) == value->as.real))
+        return err_set(err, CARAT_EUSAGE, "%s: an integer expected, %g found", key, value->as.real);
+    *out = is_real ? (int64_t)value->as.real : value->as.integer;
+    if (*out >= low && *out <= high) return CARAT_OK;
+    return err_set(err, CARAT_EUSAGE, "%s: %lld to %lld expected, %lld found", key, (long long)low,
+                   (long long)high, (long long)*out);
+}
+
 int json_read_flag(const struct carat_value *object, const char *key, bool *out,
                    struct carat_error *err)
 {
@@ -36,11 +53,8 @@ int json_read_whole(const struct carat_value *object, const char *key, int64_t l
 {
     const struct carat_value *value = json_member(object, key);
     if (value->kind == CARAT_NULL) return CARAT_OK;
-    if (value->kind != CARAT_INT) return json_wrong_kind(key, "an integer", value, err);
-    int64_t found = value->as.integer;
-    if (found < low || found > high)
-        return err_set(err, CARAT_EUSAGE, "%s: %lld to %lld expected, %lld found", key,
-                       (long long)low, (long long)high, (long long)found);
+    int64_t found = 0;
+    TRY(json_whole(value, key, low, high, &found, err));
     *out = (int32_t)found;
     return CARAT_OK;
 }

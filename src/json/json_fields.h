@@ -7,6 +7,10 @@
 
 bool json_is_number(const struct carat_value *value);
 double json_number(const struct carat_value *value); /* of a number */
+/* Whether it is a whole number, also one that is written as 40.0 or 4e1, from `low` to `high`: then
+ * it is *out. Else CARAT_EUSAGE: "KEY: an integer expected, 40.5 found". */
+int json_whole(const struct carat_value *value, const char *key, int64_t low, int64_t high,
+               int64_t *out, struct carat_error *err);
 
 /* "KEY: EXPECTED expected, a string found". Returns CARAT_EUSAGE. */
 int json_wrong_kind(const char *key, const char *expected, const struct carat_value *found,

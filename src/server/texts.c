@@ -1,5 +1,6 @@
 #include "server/texts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json_writer.h"
@@ -67,15 +68,14 @@ static void put_tokens(const struct inquiry *q, const int32_t *ids, size_t n, bo
 }
 
 /* "content" as llama-server takes it, or "prompt" as vLLM does. */
-static int tokenize_text(const struct inquiry *q, const struct carat_value *root,
-                         const struct carat_value *text, bool adds_special, struct carat_error *err)
+static int tokenize_text(const struct inquiry *q, const struct carat_value *root, const char *key,
+                         bool adds_special, struct carat_error *err)
 {
+    const struct carat_value *text = json_member(root, key);
     bool parses = true, with_pieces = false;
     int32_t *ids;
     size_t n;
-    if (text->kind != CARAT_STRING)
-        return err_set(err, CARAT_EUSAGE, "content: a string expected, %s found",
-                       json_kind_name(text));
+    if (text->kind != CARAT_STRING) return json_wrong_kind(key, "a string", text, err);
     TRY(json_read_flag(root, "parse_special", &parses, err));
     TRY(json_read_flag(root, "with_pieces", &with_pieces, err));
     TRY(json_read_flag(root, "add_special", &adds_special, err));
@@ -103,7 +103,10 @@ static int tokenize_chat(const struct inquiry *q, struct carat_error *err)
     int status = read_ask(q, API_CHAT, &ask, err);
     if (status == CARAT_OK)
         status = carat_chat_tokenize(q->model, &ask.request.root, &ids, &n, err);
-    if (status == CARAT_OK) put_tokens(q, ids, n, false);
+    if (status == CARAT_OK)
+        put_tokens(q, ids, n, false);
+    else
+        ask_use_names(&ask, err);
     carat_free(ids);
     ask_close(&ask);
     return status;
@@ -112,10 +115,9 @@ static int tokenize_chat(const struct inquiry *q, struct carat_error *err)
 static int tokenize(const struct inquiry *q, const struct carat_value *root,
                     struct carat_error *err)
 {
-    const struct carat_value *prompt = json_member(root, "prompt");
+    bool has_prompt = json_member(root, "prompt")->kind != CARAT_NULL;
     if (json_member(root, "messages")->kind != CARAT_NULL) return tokenize_chat(q, err);
-    if (prompt->kind != CARAT_NULL) return tokenize_text(q, root, prompt, true, err);
-    return tokenize_text(q, root, json_member(root, "content"), false, err);
+    return tokenize_text(q, root, has_prompt ? "prompt" : "content", has_prompt, err);
 }
 
 /* ---- The text of tokens ----------------------------------------------------------------- */
@@ -125,11 +127,11 @@ static int read_ids(const struct inquiry *q, const struct carat_value *tokens, i
 {
     int32_t n_vocab = carat_model_info(q->model)->n_vocab;
     for (size_t i = 0; i < tokens->as.array.count; i++) {
-        const struct carat_value *value = &tokens->as.array.items[i];
-        if (value->kind != CARAT_INT || value->as.integer < 0 || value->as.integer >= n_vocab)
-            return err_set(err, CARAT_EUSAGE, "tokens[%zu]: a token id from 0 to %d expected", i,
-                           n_vocab - 1);
-        ids[i] = (int32_t)value->as.integer;
+        char where[32];
+        int64_t id;
+        snprintf(where, sizeof where, "tokens[%zu]", i);
+        TRY(json_whole(&tokens->as.array.items[i], where, 0, n_vocab - 1, &id, err));
+        ids[i] = (int32_t)id;
     }
     return CARAT_OK;
 }
@@ -139,9 +141,7 @@ static int detokenize(const struct inquiry *q, const struct carat_value *root,
 {
     const struct carat_value *tokens = json_member(root, "tokens");
     struct buf text = {0};
-    if (tokens->kind != CARAT_ARRAY)
-        return err_set(err, CARAT_EUSAGE, "tokens: an array expected, %s found",
-                       json_kind_name(tokens));
+    if (tokens->kind != CARAT_ARRAY) return json_wrong_kind("tokens", "an array", tokens, err);
     size_t n = tokens->as.array.count;
     int32_t *ids = mem_alloc(n, sizeof *ids);
     int status = ids ? read_ids(q, tokens, ids, err) : err_no_memory(err, "tokens", n);
@@ -170,6 +170,8 @@ static int apply_template(const struct inquiry *q, struct carat_error *err)
     if (status == CARAT_OK) {
         json_key(q->json, "prompt");
         json_text(q->json, text, length);
+    } else {
+        ask_use_names(&ask, err);
     }
     carat_free(text);
     ask_close(&ask);

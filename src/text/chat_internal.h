@@ -81,6 +81,10 @@ int chat_argument(struct prompt *p, const struct carat_value *value, bool quote_
 int chat_members(struct prompt *p, const struct carat_value *object, bool quote_keys, int depth,
                  struct carat_error *err);
 
+/* Puts the name of a member of a schema, after `before`, in front of what is wrong in it. Outer
+ * names of a long path are left out. Returns the code. */
+int schema_within(struct carat_error *err, const char *before, struct text key);
+
 /* What flattening the schemas of one request has taken so far. */
 struct schema_work {
     struct hash_key key;

@@ -43,7 +43,7 @@ static int spend(struct flattener *f, size_t count)
 {
     size_t left = SCHEMA_COPIES_MAX - f->work->n_copies;
     if (count > left) {
-        err_set(f->err, CARAT_EUSAGE, "schema: at most %d keys expected in all tools of a request",
+        err_set(f->err, CARAT_EUSAGE, "at most %d keys expected in all tools of a request",
                 SCHEMA_COPIES_MAX);
         err_hint(f->err, "a key counts each time that $ref or allOf repeats it");
         return CARAT_EUSAGE;
@@ -310,8 +310,10 @@ static int flatten_properties(struct flattener *f, const struct carat_value *in,
     struct carat_member *members = arena_take(f->arena, count, sizeof *members);
     if (!members) return err_no_memory(f->err, "schema", count * sizeof *members);
     for (size_t i = 0; i < count; i++) {
-        members[i].key = in->as.object.members[i].key;
-        TRY(flatten(f, &in->as.object.members[i].value, depth + 1, false, &members[i].value));
+        const struct carat_member *m = &in->as.object.members[i];
+        members[i].key = m->key;
+        if (flatten(f, &m->value, depth + 1, false, &members[i].value))
+            return schema_within(f->err, "properties.", (struct text){m->key.data, m->key.length});
     }
     *out = (struct carat_value){.kind = CARAT_OBJECT};
     out->as.object.members = members;
@@ -332,8 +334,9 @@ static int copy_keys(struct flattener *f, struct node *n, const struct carat_val
             continue;
         if (text_is(key, "properties") && value.kind == CARAT_OBJECT)
             TRY(flatten_properties(f, &m->value, depth, &value));
-        else if (text_is(key, "items") && value.kind == CARAT_OBJECT)
-            TRY(flatten(f, &m->value, depth + 1, true, &value));
+        else if (text_is(key, "items") && value.kind == CARAT_OBJECT &&
+                 flatten(f, &m->value, depth + 1, true, &value))
+            return schema_within(f->err, "", key);
         TRY(put_member(f, n, key.data, key.length, &value));
     }
     return CARAT_OK;
@@ -345,8 +348,7 @@ static int flatten(struct flattener *f, const struct carat_value *in, int depth,
     *out = *in;
     if (in->kind != CARAT_OBJECT) return CARAT_OK;
     if (depth > CHAT_DEPTH_MAX)
-        return err_set(f->err, CARAT_EUSAGE, "schema: nesting of at most %d expected",
-                       CHAT_DEPTH_MAX);
+        return err_set(f->err, CARAT_EUSAGE, "nesting of at most %d expected", CHAT_DEPTH_MAX);
     TRY(spend(f, 1 + in->as.object.count));
     struct node n = {0};
     TRY(copy_keys(f, &n, in, depth));

@@ -156,7 +156,7 @@ static int item_type(struct prompt *p, const struct carat_value *type, struct ca
         return CARAT_OK;
     }
     if (!value_is(type, CARAT_ARRAY))
-        return err_set(err, CARAT_EUSAGE, "items.type: a string expected, %s found",
+        return err_set(err, CARAT_EUSAGE, "type: a string expected, %s found",
                        value_kind_name(type));
     prompt_mark(p, "[");
     for (size_t i = 0; i < type->as.array.count; i++) {
@@ -200,6 +200,7 @@ static int items(struct prompt *p, const struct carat_value *object, int depth,
         is_first = false;
         status = item_key(p, order[i], depth + 1, err);
     }
+    if (status == CARAT_EUSAGE) schema_within(err, "", (struct text){"items", 5});
     prompt_mark(p, "}");
     mem_free(order);
     return status;
@@ -296,6 +297,7 @@ static int properties(struct prompt *p, const struct carat_value *object, bool s
         if (!is_first) prompt_mark(p, ",");
         is_first = false;
         status = property(p, order[i], depth, err);
+        if (status == CARAT_EUSAGE) schema_within(err, skip_standard ? "" : "properties.", key);
     }
     mem_free(order);
     return status;

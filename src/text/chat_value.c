@@ -278,3 +278,15 @@ size_t number_text(const struct carat_value *number, char out[NUMBER_TEXT_MAX])
     if (number->kind == CARAT_REAL) return real_text(number->as.real, out);
     return (size_t)snprintf(out, NUMBER_TEXT_MAX, "%lld", (long long)number->as.integer);
 }
+
+/* ---- Paths ------------------------------------------------------------------------------ */
+
+int schema_within(struct carat_error *err, const char *before, struct text key)
+{
+    enum { SHOWN_PATH_MAX = 200 };
+    char shown[SHOWN_MAX];
+    if (!err || err->code != CARAT_EUSAGE) return err ? (int)err->code : CARAT_EUSAGE;
+    if (strncmp(err->message, "...", 3) == 0) return err->code;
+    if (strlen(err->message) > SHOWN_PATH_MAX) return err_within(err, "...");
+    return err_within(err, "%s%s", before, text_shown(key, shown));
+}

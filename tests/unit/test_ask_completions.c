@@ -93,9 +93,9 @@ static void what_is_wrong_is_named(void **state)
     expect_refused("{'prompt':[]}", "prompt: 1 to 8 prompts expected, 0 found");
     expect_refused("{'prompt':['a',7]}", "prompt[1]: a string");
     expect_refused("{'prompt':[[1],[]]}", "prompt[1]: a string");
-    expect_refused("{'prompt':[1,-1]}", "prompt[1]: the id of a token expected");
-    expect_refused("{'prompt':[1.5]}", "prompt[0]: the id of a token expected");
-    expect_refused("{'prompt':[[1],[2147483648]]}", "prompt[1][0]: the id of a token expected");
+    expect_refused("{'prompt':[1,-1]}", "prompt[1]: 0 to 2147483647 expected, -1 found");
+    expect_refused("{'prompt':[1.5]}", "prompt[0]: an integer expected, 1.5 found");
+    expect_refused("{'prompt':[[1],[2147483648]]}", "prompt[1][0]: 0 to 2147483647 expected");
     expect_refused("{'prompt':['','','','','','','','','']}", "prompt: 1 to 8 prompts");
     expect_refused("{'prompt':['a','b','c'],'n':3}", "n: at most 8 answers expected, 3 to each");
     expect_refused("{'prompt':'a','suffix':'b'}", "suffix: not supported");

@@ -156,7 +156,7 @@ static void counts_beyond_the_limits_are_refused(void **state)
         {API_MESSAGES, "{\"messages\":[{\"role\":\"assistant\",\"content\":[",
          "{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"f\"},",
          "{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"f\"}]}]}",
-         "messages[0].content[1024]: at most 1024 calls"},
+         "messages.0.content.1024: at most 1024 calls"},
         {API_OLLAMA_CHAT, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[",
          "{\"function\":{\"name\":\"f\"}},", "{\"function\":{\"name\":\"f\"}}]}]}",
          "messages[0].tool_calls[1024]: at most 1024 calls"},

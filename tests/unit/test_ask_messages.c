@@ -210,17 +210,17 @@ static void what_is_not_text_is_refused_by_its_path(void **state)
     } cases[] = {
         {"{'messages':[{'role':'user','content':[{'type':'text','text':'a'},{'type':'image',"
          "'source':{'type':'base64','media_type':'image/png','data':'aaaa'}}]}]}",
-         "messages[0].content[1].type: \"image\" is not supported"},
+         "messages.0.content.1.type: \"image\" is not supported"},
         {"{'messages':[{'role':'user','content':[{'type':'document','source':{'type':'url',"
          "'url':'http://127.0.0.1/x.pdf'}}]}]}",
-         "messages[0].content[0].type: \"document\" is not supported"},
+         "messages.0.content.0.type: \"document\" is not supported"},
         {"{'messages':[" CALLED "{'role':'user','content':[{'type':'tool_result','tool_use_id':'a',"
          "'content':[{'type':'image','source':{}}]}]}]}",
-         "messages[2].content[0].content[0].type: \"image\" is not supported"},
-        {"{'system':[{'type':'image'}]," ONE "}", "system[0].type: \"image\" is not supported"},
+         "messages.2.content.0.content.0.type: \"image\" is not supported"},
+        {"{'system':[{'type':'image'}]," ONE "}", "system.0.type: \"image\" is not supported"},
         {"{'messages':[{'role':'assistant','content':[{'type':'server_tool_use','id':'s',"
          "'name':'web_search','input':{}}]}]}",
-         "messages[0].content[0].type: \"server_tool_use\" is not supported"},
+         "messages.0.content.0.type: \"server_tool_use\" is not supported"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         refused_as(CARAT_EUNSUPPORTED, cases[i].text, cases[i].words);
@@ -233,44 +233,44 @@ static void what_is_wrong_in_messages_is_named(void **state)
     refused("{}", "messages: an array expected, null found");
     refused("{'messages':[]}", "messages: at least 1 expected, 0 found");
     refused("{'messages':{}}", "messages: an array expected, an object found");
-    refused("{'messages':[1]}", "messages[0]: an object expected, an integer found");
-    refused("{'messages':[{'content':'a'}]}", "messages[0].role: user, assistant or system "
+    refused("{'messages':[1]}", "messages.0: an object expected, an integer found");
+    refused("{'messages':[{'content':'a'}]}", "messages.0.role: user, assistant or system "
                                               "expected, null found");
-    refused("{'messages':[{'role':'tool','content':'a'}]}", "messages[0].role: user");
-    refused("{'messages':[{'role':'user'}]}", "messages[0].content: a string or an array expected");
-    refused("{'messages':[{'role':'user','content':7}]}", "messages[0].content: a string");
+    refused("{'messages':[{'role':'tool','content':'a'}]}", "messages.0.role: user");
+    refused("{'messages':[{'role':'user'}]}", "messages.0.content: a string or an array expected");
+    refused("{'messages':[{'role':'user','content':7}]}", "messages.0.content: a string");
     refused("{'messages':[{'role':'user','content':['a']}]}",
-            "messages[0].content[0]: an object expected, \"a\" found");
+            "messages.0.content.0: an object expected, \"a\" found");
     refused("{'messages':[{'role':'user','content':[{'type':'text'}]}]}",
-            "messages[0].content[0].text: a string expected, null found");
+            "messages.0.content.0.text: a string expected, null found");
     refused("{'messages':[{'role':'user','content':[{'text':'a'}]}]}",
-            "messages[0].content[0].type: a string expected, null found");
+            "messages.0.content.0.type: \"text\" expected, null found");
     refused("{'messages':[{'role':'user','content':[{'type':'tool_result','tool_use_id':'a'}]}]}",
-            "messages[0].content[0].tool_use_id: the id of a call in the answer before it "
+            "messages.0.content.0.tool_use_id: the id of a call in the answer before it "
             "expected, \"a\" found");
     refused("{'messages':[" CALLED "{'role':'user','content':[{'type':'tool_result',"
             "'tool_use_id':'b'}]}]}",
-            "messages[2].content[0].tool_use_id: the id of a call");
+            "messages.2.content.0.tool_use_id: the id of a call");
     refused("{'messages':[" CALLED "{'role':'user','content':'x'},{'role':'user','content':["
             "{'type':'tool_result','tool_use_id':'a'}]}]}",
-            "messages[3].content[0].tool_use_id: the id of a call");
+            "messages.3.content.0.tool_use_id: the id of a call");
     refused("{'messages':[" CALLED "{'role':'user','content':[{'type':'tool_result',"
             "'tool_use_id':'a','is_error':1}]}]}",
-            "messages[2].content[0].is_error: a boolean expected, an integer found");
+            "messages.2.content.0.is_error: a boolean expected, an integer found");
     refused("{'messages':[{'role':'assistant','content':[{'type':'tool_use','id':'a','name':'',"
             "'input':{}}]}]}",
-            "messages[0].content[0].name: 1 to 256 bytes expected, 0 found");
+            "messages.0.content.0.name: 1 to 256 bytes expected, 0 found");
     refused("{'messages':[{'role':'assistant','content':[{'type':'tool_use','id':'a','name':'f',"
             "'input':'{}'}]}]}",
-            "messages[0].content[0].input: an object expected, \"{}\" found");
+            "messages.0.content.0.input: an object expected, \"{}\" found");
     refused("{'messages':[{'role':'assistant','content':[{'type':'tool_use','id':'a','name':'f',"
             "'input':{'a':" DEEP "}}]}]}",
-            "messages[0].content[0].input: nesting of at most 60 expected");
+            "messages.0.content.0.input: nesting of at most 60 expected");
     refused("{'messages':[{'role':'assistant','content':[{'type':'thinking','thinking':3}]}]}",
-            "messages[0].content[0].thinking: a string expected, an integer found");
+            "messages.0.content.0.thinking: a string expected, an integer found");
     refused("{'messages':[0,0,0,0,0,0,0,0,0,0,0,0,0]}", "messages: at most 12 expected, 13 found");
     refused("{'system':7," ONE "}", "system: a string or an array expected, an integer found");
-    refused("{'system':[{'type':'text','text':null}]," ONE "}", "system[0].text: a string");
+    refused("{'system':[{'type':'text','text':null}]," ONE "}", "system.0.text: a string");
 }
 
 /* {ONE, MEMBERS} is refused. */
@@ -287,16 +287,16 @@ static void what_is_wrong_elsewhere_is_named(void **state)
     refused_with("'max_tokens':0", "max_tokens: 1 to 2147483647 expected, 0 found");
     refused_with("'max_tokens':-1", "max_tokens: 1 to");
     refused_with("'max_tokens':2147483648", "max_tokens: 1 to");
-    refused_with("'max_tokens':1.5", "max_tokens: an integer expected, a number found");
-    refused_with("'max_tokens':'9'", "max_tokens: an integer expected, \"9\" found");
+    refused_with("'max_tokens':1.5", "max_tokens: an integer expected, 1.5 found");
+    refused_with("'max_tokens':'9'", "max_tokens: an integer expected, a string found");
     refused_with("'temperature':-1", "temperature: 0 to 100 expected, -1 found");
     refused_with("'top_p':'x'", "top_p: a number expected, a string found");
     refused_with("'top_k':-2", "top_k: -1 to");
     refused_with("'stream':'yes'", "stream: a boolean expected");
     refused_with("'model':7", "model: a string expected");
     refused_with("'stop_sequences':'a\\u0000b'", "stop_sequences: a text without NUL");
-    refused_with("'stop_sequences':['']", "stop_sequences[0]: 1 to 256 bytes expected, 0 found");
-    refused_with("'stop_sequences':['a',7]", "stop_sequences[1]: a string expected");
+    refused_with("'stop_sequences':['']", "stop_sequences.0: 1 to 256 bytes expected, 0 found");
+    refused_with("'stop_sequences':['a',7]", "stop_sequences.1: a string expected");
     refused_with("'stop_sequences':['a','b','c','d']", "stop_sequences: at most 3 expected, 4");
     refused_with("'metadata':'u'", "metadata: an object expected");
     refused_with("'metadata':{'user_id':7}", "metadata.user_id: a string expected");
@@ -307,16 +307,15 @@ static void what_is_wrong_elsewhere_is_named(void **state)
     refused_with("'output_config':{'format':{'type':'xml'}}", "output_config.format.type: \"json_");
     refused_with("'output_format':{'type':'json_schema'}", "output_format.schema: an object");
     refused_with("'tools':{}", "tools: an array expected");
-    refused_with("'tools':[3]", "tools[0]: an object expected");
-    refused_with("'tools':[{'name':'f'}]", "tools[0].input_schema: an object expected, null found");
-    refused_with("'tools':[{'input_schema':{}}]", "tools[0].name: a string expected, null found");
+    refused_with("'tools':[3]", "tools.0: an object expected");
+    refused_with("'tools':[{'name':'f'}]", "tools.0.input_schema: an object expected, null found");
+    refused_with("'tools':[{'input_schema':{}}]", "tools.0.name: a string expected, null found");
     refused_with("'tools':[{'name':'f','input_schema':{},'description':1}]",
-                 "tools[0].description: a string expected");
+                 "tools.0.description: a string expected");
     refused_with("'tools':[{'name':'a\\nb','input_schema':{}}]",
-                 "tools[0].name: a name without control characters expected");
-    refused_with("'tools':[{'type':3,'name':'f'}]", "tools[0].type: a string expected");
-    refused_with("'tools':[{'name':'f','input_schema':{},'strict':'x'}]",
-                 "tools[0].strict: a bool");
+                 "tools.0.name: a name without control characters expected");
+    refused_with("'tools':[{'type':3,'name':'f'}]", "tools.0.type: a string expected");
+    refused_with("'tools':[{'name':'f','input_schema':{},'strict':'x'}]", "tools.0.strict: a bool");
     refused_with("'tools':[0,0,0,0,0]", "tools: at most 4 expected, 5 found");
     refused_with("'tools':[" TOOL "],'tool_choice':'auto'", "tool_choice: an object expected");
     refused_with("'tools':[" TOOL "],'tool_choice':{'type':'some'}", "tool_choice.type: \"auto\"");
@@ -339,16 +338,16 @@ static void what_others_find_wrong_has_the_path_of_the_client(void **state)
     (void)state;
     struct ask ask = taken("'tools':[{'type':'web_search_1','name':'w'}," TOOL "],'output_config':"
                            "{'format':{'type':'json_schema','schema':{'type':'object'}}}");
-    expect_names(&ask, "tools[0].function: parameters: #/a: no", "tools[1].input_schema: #/a: no");
-    expect_names(&ask, "tools[0].function: name: no", "tools[1].name: no");
-    expect_names(&ask, "tools[0].function: other: no", "tools[1]: other: no");
-    expect_names(&ask, "tools[1].function: name: no", "tools[1].function: name: no");
+    expect_names(&ask, "tools[0].function: parameters: #/a: no", "tools.1.input_schema.a: no");
+    expect_names(&ask, "tools[0].function: name: no", "tools.1.name: no");
+    expect_names(&ask, "tools[0].function: no", "tools.1: no");
+    expect_names(&ask, "tools[1].function: name: no", "tools.1.function.name: no");
     expect_names(&ask, "tools: no", "tools: no");
     expect_names(&ask, "response_format.json_schema.schema: #/a: no",
-                 "output_config.format.schema: #/a: no");
+                 "output_config.format.schema.a: no");
     ask_close(&ask);
     ask = taken("");
-    expect_names(&ask, "tools[0].function: name: no", "tools[0].function: name: no");
+    expect_names(&ask, "tools[0].function: name: no", "tools.0.function.name: no");
     ask_close(&ask);
 }
 

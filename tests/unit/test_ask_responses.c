@@ -150,7 +150,7 @@ static void namespaces_and_custom_tools_become_functions(void **state)
     assert_null(responses_tool_find(&ask, "f", 1));
     struct carat_error err = {.message = "tools[1].function: parameters: #/a: no"};
     ask_use_names(&ask, &err);
-    assert_string_equal(err.message, "tools[2].tools[0].parameters: #/a: no");
+    assert_string_equal(err.message, "tools[2].tools[0].parameters.a: no");
     ask_close(&ask);
     ask =
         asks_taken(API_RESPONSES, "{'input':[{'type':'additional_tools','role':'developer','tools':"
@@ -257,7 +257,7 @@ static void what_is_wrong_in_items_is_named(void **state)
     refused("{'input':[{'role':'user','content':[{'type':'input_text'}]}]}",
             "input[0].content[0].text: a string expected, null found");
     refused("{'input':[{'role':'user','content':[{'text':'a'}]}]}",
-            "input[0].content[0].type: a string expected, null found");
+            "input[0].content[0].type: \"text\" expected, null found");
     refused("{'input':[{'type':'function_call','name':'f','arguments':'{}'}]}",
             "input[0].call_id: a string expected");
     refused("{'input':[{'type':'function_call','call_id':'a','arguments':'{}'}]}",
