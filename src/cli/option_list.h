@@ -312,6 +312,8 @@
       "requests that may wait; more get 429")                                                      \
     X(MAX_BODY, MEMORY, "max-body", "", "64M", 0, 0, ON(SERVE), "SIZE",                            \
       "the largest body of a request")                                                             \
+    X(BODY_MEMORY, MEMORY, "body-memory", "", "256M", 0, 0, ON(SERVE), "SIZE",                     \
+      "memory of all bodies that are being read; more get 503")                                    \
     X(MAX_CONNECTIONS, COUNT, "max-connections", "", "16384", 1, 1048576, ON(SERVE), "N",          \
       "connections at a time")                                                                     \
     X(TIMEOUT, REAL, "timeout", "-to", "600", 0, 1e6, ON(SERVE), "SECONDS",                        \

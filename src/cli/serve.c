@@ -97,6 +97,7 @@ static int read_http(const struct options *o, struct http_options *http, struct 
         .connections_per_client_max = (int32_t)opt_int(o, OPT_MAX_CONNECTIONS),
         .header_bytes_max = 16 * 1024,
         .body_bytes_max = (size_t)opt_int(o, OPT_MAX_BODY),
+        .bodies_bytes_max = (size_t)opt_int(o, OPT_BODY_MEMORY),
         .header_seconds = 20,
         .body_seconds = 30,
         .write_seconds = 60,

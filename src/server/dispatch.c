@@ -262,6 +262,26 @@ static void log_call(struct service *s, const struct call *c, int status)
     log_event(is_quiet ? LOG_DEBUG : LOG_INFO, "request", fields, g ? ALL : ALWAYS);
 }
 
+void dispatch_refused(struct service *s, const struct http_refusal *r, struct buf *body)
+{
+    const struct log_field fields[] = {
+        LOG_TEXT_FIELD("client", r->client),
+        LOG_NUMBER("status", r->status),
+        LOG_TEXT_FIELD("why", r->why),
+    };
+    if (body) {
+        struct api_error error = api_error_make(r->status, NULL, "%s", r->why);
+        api_error_body(&error, routes_family(r->path), NULL, body);
+    }
+    if (r->is_known) return; /* the call is logged when it is closed */
+    if (r->status)
+        metrics_reply(s->metrics, "refused", r->status);
+    else
+        metrics_add(s->metrics, METRICS_FAILED, 1);
+    log_event(LOG_INFO, r->status ? "refused" : "connection_failed", fields,
+              sizeof fields / sizeof *fields);
+}
+
 void dispatch_closed(struct service *s, struct http_request *q, bool is_sent)
 {
     enum { CLIENT_LEFT = 499 }; /* as nginx has it */
@@ -276,7 +296,8 @@ void dispatch_closed(struct service *s, struct http_request *q, bool is_sent)
         if (workers_withdraw(s->workers, &c->work)) c->stage = CALL_ENDING;
     }
     if (c->stage == CALL_RUNNING) answering_cancel(s, c);
-    log_call(s, c, c->status && (is_sent || c->is_stream) ? c->status : CLIENT_LEFT);
+    int status = c->status && (is_sent || c->is_stream) ? c->status : CLIENT_LEFT;
+    log_call(s, c, q->refused ? q->refused : status);
     if (c->stage == CALL_READING) c->stage = CALL_ENDING;
     release(s, c);
 }

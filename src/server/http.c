@@ -13,9 +13,10 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "server/http_listener.h"
+#include "server/http_refusal.h"
 
 enum {
-    DESCRIPTORS_KEPT = 48, /* for files, for LINGER_MAX, for what else the program opens */
+    DESCRIPTORS_KEPT = 48, /* besides LINGER_MAX: for files, for what else the program opens */
     EVENTS_AT_ONCE = 256,
     IDLE_AT_LEAST = 1, /* seconds, before somebody else gets the place */
     LINGER_SECONDS = 2,
@@ -25,20 +26,24 @@ enum {
 };
 
 /* Descriptors are not to run out: the program needs some, and a refused accept() is a busy loop. */
-static size_t connections_possible(int32_t wanted)
+static void share_descriptors(struct http *h)
 {
     struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return (size_t)wanted;
-    const rlim_t kept = DESCRIPTORS_KEPT;
-    const rlim_t possible = files.rlim_cur > 2 * kept ? files.rlim_cur - kept : files.rlim_cur / 2;
-    return possible < (rlim_t)wanted ? (size_t)possible : (size_t)wanted;
+    const rlim_t kept = DESCRIPTORS_KEPT + LINGER_MAX, wanted = (rlim_t)h->options.connections_max;
+    h->connections_max = (size_t)wanted;
+    h->linger.places = LINGER_MAX;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted + kept) return;
+    const bool are_many = files.rlim_cur > 2 * kept;
+    const rlim_t possible = are_many ? files.rlim_cur - kept : files.rlim_cur / 2;
+    if (possible < wanted) h->connections_max = (size_t)possible;
+    if (!are_many) h->linger.places = (int)(files.rlim_cur / 8);
 }
 
 static int start_daemon(struct http *h, struct carat_error *err)
 {
     const struct http_options *o = &h->options;
-    const unsigned flags =
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (h->identity ? MHD_USE_TLS : 0);
+    const unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
+                           (h->identity ? MHD_USE_TLS : 0);
     const struct MHD_OptionItem tls[] = {
         {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)TLS_PRIORITIES},
         {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, tls_no_certificate()},
@@ -46,6 +51,7 @@ static int start_daemon(struct http *h, struct carat_error *err)
     const struct MHD_OptionItem *no_tls = &tls[2];
     h->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, exchange_access, h,                              /**/
+        MHD_OPTION_EXTERNAL_LOGGER, refusal_of_library, (void *)h,             /**/
         MHD_OPTION_LISTEN_SOCKET, h->listen_fd,                                /**/
         MHD_OPTION_NOTIFY_COMPLETED, exchange_completed, h,                    /**/
         MHD_OPTION_NOTIFY_CONNECTION, exchange_connection, h,                  /**/
@@ -56,7 +62,7 @@ static int start_daemon(struct http *h, struct carat_error *err)
         MHD_OPTION_PER_IP_CONNECTION_LIMIT,                                    /**/
         (unsigned)(h->is_unix ? 0 : o->connections_per_client_max),            /**/
         MHD_OPTION_ARRAY, h->identity ? tls : no_tls, MHD_OPTION_CONNECTION_TIMEOUT, 0U,
-        MHD_OPTION_STRICT_FOR_CLIENT, -1, MHD_OPTION_END);
+        MHD_OPTION_STRICT_FOR_CLIENT, 0, MHD_OPTION_END);
     /* Later versions parse strictly themselves, and may keep headers elsewhere. */
     h->sees_lines = strcmp(MHD_get_version(), "0.9.75") == 0;
     if (!h->daemon) return err_set(err, CARAT_EINTERNAL, "server: the library does not start");
@@ -101,8 +107,10 @@ static int start(struct http *h, struct carat_error *err)
             return err_set(err, CARAT_EUNSUPPORTED, "server: libmicrohttpd was built without TLS");
         TRY(tls_identity_open(&h->identity, o->certificate, o->private_key, err));
     }
+    h->first_bytes = mem_alloc(o->header_bytes_max + 1, 1);
+    if (!h->first_bytes) return err_no_memory(err, "server", o->header_bytes_max + 1);
     TRY(open_listener(h, err));
-    h->connections_max = connections_possible(o->connections_max);
+    share_descriptors(h);
     return start_daemon(h, err);
 }
 
@@ -126,6 +134,8 @@ int http_open(struct http **out, const struct http_options *options,
     struct http *h = mem_alloc(1, sizeof *h);
     if (!h) return err_no_memory(err, "server", sizeof *h);
     h->options = *options;
+    const size_t one = options->body_bytes_max + options->body_bytes_max / 2;
+    if (h->options.bodies_bytes_max < one) h->options.bodies_bytes_max = one;
     h->events = *events;
     h->wake_fd = h->listen_fd = h->watch.epoll = -1;
     h->next_tick = os_seconds() + events->tick_seconds;
@@ -142,6 +152,17 @@ int http_open(struct http **out, const struct http_options *options,
 uint16_t http_port(const struct http *h)
 {
     return h->port;
+}
+
+struct http_counts http_count(const struct http *h)
+{
+    const size_t *n = h->watch.n;
+    struct http_counts counts = {.idle = n[DEADLINE_IDLE],
+                                 .reading = n[DEADLINE_HEADERS] + n[DEADLINE_BODY],
+                                 .writing = n[DEADLINE_WRITE]};
+    const size_t others = counts.idle + counts.reading + counts.writing + n[DEADLINE_LEFT];
+    counts.waiting = h->n_connections - others;
+    return counts;
 }
 
 void http_wake(struct http *h)
@@ -288,6 +309,7 @@ void http_close(struct http *h)
     tls_identity_release(h->identity);
     watch_close(&h->watch);
     for (int i = 0; i < 4; i++) mem_free(h->texts[i]);
+    mem_free(h->first_bytes);
     mem_free(h);
 }
 #else
@@ -309,6 +331,11 @@ int http_open(struct http **out, const struct http_options *options,
 uint16_t http_port(const struct http *h)
 {
     return h ? 1 : 0;
+}
+
+struct http_counts http_count(const struct http *h)
+{
+    return (struct http_counts){.idle = http_port(h)};
 }
 
 int http_run(struct http *h, struct carat_error *err)

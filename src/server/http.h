@@ -13,10 +13,14 @@
  *
  * Framing is strict. Two lengths, a length with chunks, a missing or double Host, a NUL, ".." or a
  * backslash in the decoded path, a fragment, folded headers, lines that do not end with CRLF: 400,
- * and the connection is closed (http_framing.h). Nobody is told of such requests.
+ * and the connection is closed (http_framing.h). Such requests are seen by on_refused alone.
  *
  * A reply in on_headers to a request with a long body closes the connection, because the body is
- * not read. A body of at most 64 KB is dropped, and the connection goes on. */
+ * not read. A body of at most 64 KB is dropped, and the connection goes on.
+ *
+ * Bodies that are being read share bodies_bytes_max. One for which there is no room gets 503 before
+ * it is read. Of that room bodies of more than 64 KB take three quarters at most, so that small
+ * requests go on. Long bodies have to come at 16 KB a second or faster in the long run. */
 #ifndef SERVER_HTTP_H
 #define SERVER_HTTP_H
 
@@ -35,11 +39,23 @@ struct http_request {
     uint64_t connection;       /* its number: requests of a connection follow each other */
     char client[64];           /* address without port, or "unix" */
     bool is_tls, is_head;
-    void *user; /* the caller's; NULL at on_headers */
+    void *user;  /* the caller's; NULL at on_headers */
+    int refused; /* at on_closed: the status of a refusal sent in the caller's place; or 0 */
+};
+
+/* What is refused without asking anybody. */
+struct http_refusal {
+    const char *client; /* "": it is not certain who */
+    const char *path;   /* as far as it is known, in any form, else "": nothing for a log */
+    int status;         /* 0: the connection is closed without a reply */
+    const char *why;    /* one sentence, without anything of the request */
+    bool is_known;      /* on_headers has been called; on_closed comes, with `refused` */
 };
 
 struct http_events {
     void *user;
+    /* `body` gets the JSON of the reply; NULL: it has another one, or none. */
+    void (*on_refused)(void *user, const struct http_refusal *refusal, struct buf *body);
     void (*on_headers)(void *user, struct http_request *q);
     void (*on_request)(void *user, struct http_request *q);
     void (*on_room)(void *user, struct http_request *q);
@@ -61,7 +77,8 @@ struct http_options {
     /* More: 431, 413. Of headers that many bytes, and 2 KB, stay in memory for each connection that
      * has asked something. */
     size_t header_bytes_max, body_bytes_max;
-    double header_seconds;              /* from the first byte to the end of the headers: 408 */
+    size_t bodies_bytes_max; /* of all that are being read; at least what one long body needs */
+    double header_seconds;   /* from the first byte to the end of the headers: 408 */
     double body_seconds, write_seconds; /* without progress; then the connection is closed */
     double idle_seconds;                /* between requests */
     size_t low_bytes;
@@ -72,6 +89,15 @@ struct http_options {
 int http_open(struct http **out, const struct http_options *options,
               const struct http_events *events, struct carat_error *err);
 uint16_t http_port(const struct http *h);
+
+/* Open connections. */
+struct http_counts {
+    size_t idle;    /* between requests */
+    size_t reading; /* of whose request a part has come */
+    size_t waiting; /* for the caller: on_request was called, and there is nothing to send */
+    size_t writing;
+};
+struct http_counts http_count(const struct http *h);
 
 /* Serves until http_stop, which any thread may call. `is_over`: true closes connections at once,
  * false only listens no longer and goes on with what is open. */

@@ -9,15 +9,19 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-#include "base/json_writer.h"
 #include "base/mem.h"
+#include "base/os.h"
 #include "server/http_framing.h"
+#include "server/http_refusal.h"
 
 enum {
     DRAINED_BODY = 1 << 16, /* bytes; a longer one is not read when the reply stands before it */
     FIELD_BYTES = 64,       /* that the library keeps for each header */
     LONG_REPLY = 1 << 16,   /* bytes; longer ones are sent piece by piece, which shows progress */
-    STREAM_BLOCK = 1 << 14  /* bytes that the library asks for at a time */
+    STREAM_BLOCK = 1 << 14, /* bytes that the library asks for at a time */
+    SMALL_BODY = 1 << 16,   /* bytes */
+    BODY_RATE = 1 << 14,    /* bytes a second, the least for those that are longer */
+    BODY_PATIENCE = 20      /* times body_seconds, the most for small ones */
 };
 
 static struct connection *of_request(struct http_request *q)
@@ -210,29 +214,17 @@ void http_end(struct http_request *q, bool is_whole)
 static void refuse(struct connection *c, int status, const char *why)
 {
     struct buf body = {0};
-    struct json j = {.out = &body};
-    json_begin_object(&j);
-    json_key(&j, "error");
-    json_begin_object(&j);
-    json_key(&j, "message");
-    json_put_string(&j, why);
-    json_key(&j, "type");
-    json_put_string(&j, "invalid_request_error");
-    json_key(&j, "param");
-    json_put_null(&j);
-    json_key(&j, "code");
-    json_put_null(&j);
-    json_end_object(&j);
-    json_end_object(&j);
-    buf_add_char(&body, '\n');
-    const struct http_field fields[] = {{"Content-Type", "application/json"},
-                                        {"Allow", "GET, HEAD, POST, OPTIONS"}};
+    struct http_field fields[] = {{"Content-Type", "application/json"}, {0}};
+    refusal_write(c, status, why, &body);
+    if (status == 405) fields[1] = (struct http_field){"Allow", "GET, HEAD, POST, OPTIONS"};
+    if (status == 415) fields[1] = (struct http_field){"Accept-Encoding", "identity"};
+    if (status == 503) fields[1] = (struct http_field){"Retry-After", "5"};
     c->must_close = true;
-    const size_t n = status == 405 ? 2 : 1;
     if (body.failed) {
         exchange_cut(c);
     } else {
-        http_reply(&c->request, status, fields, n, buf_text(&body), body.length);
+        http_reply(&c->request, status, fields, fields[1].name ? 2 : 1, buf_text(&body),
+                   body.length);
     }
     buf_deinit(&body);
 }
@@ -286,6 +278,37 @@ static enum MHD_Result collect(void *user, enum MHD_ValueKind kind, const char *
     return MHD_YES;
 }
 
+/* Room for so many bytes of this body. */
+static bool reserve(struct connection *c, size_t bytes)
+{
+    struct http *h = c->server;
+    const size_t all = h->options.bodies_bytes_max, more = bytes - c->reserved;
+    const size_t most = bytes > SMALL_BODY ? all - all / 4 : all;
+    if (h->bodies_bytes + more > most) return false;
+    h->bodies_bytes += more;
+    c->reserved = bytes;
+    return true;
+}
+
+static void release(struct connection *c)
+{
+    c->server->bodies_bytes -= c->reserved;
+    c->reserved = 0;
+}
+
+static const char no_room[] = "the bodies that are being read take all memory there is for them";
+
+static void check_size(struct connection *c, const struct framing_verdict *verdict)
+{
+    const size_t most = c->server->options.body_bytes_max;
+    if (!verdict->has_body || c->is_chunked) return;
+    if (verdict->body_bytes > most) {
+        refuse(c, 413, "the body is longer than this server takes (--max-body)");
+    } else if (!reserve(c, (size_t)verdict->body_bytes)) {
+        refuse(c, 503, no_room);
+    }
+}
+
 static size_t header_bytes(const struct connection *c)
 {
     const union MHD_ConnectionInfo *info =
@@ -308,6 +331,7 @@ static void check(struct connection *c, const char *method, const char *version,
                               .is_in_place = c->server->sees_lines};
     framing_check(&f, verdict);
     c->has_body = verdict->has_body;
+    c->is_chunked = verdict->body_bytes == UINT64_MAX;
     if (all.failed || (c->refused && !*c->refused)) {
         refuse(c, 503, "the server has no memory for this request");
     } else if (verdict->status == 405 || verdict->status == 501) { /* their targets differ, too */
@@ -319,9 +343,7 @@ static void check(struct connection *c, const char *method, const char *version,
     } else if (verdict->status) {
         refuse(c, verdict->status, verdict->why);
     }
-    if (!c->response && verdict->has_body && verdict->body_bytes != UINT64_MAX &&
-        verdict->body_bytes > c->server->options.body_bytes_max)
-        refuse(c, 413, "the body is longer than this server takes (--max-body)");
+    if (!c->response) check_size(c, verdict);
     mem_free(all.fields);
 }
 
@@ -337,41 +359,46 @@ static enum MHD_Result begin(struct connection *c, const char *method, const cha
         c->is_known = true;
         h->events.on_headers(h->events.user, &c->request);
     }
+    if (c->response) release(c); /* what comes is dropped */
     if (c->has_body) {
         await(c, DEADLINE_BODY);
+        c->body_began = os_seconds();
     } else {
         watch_begin(&h->watch, &c->watched, DEADLINE_NONE);
     }
     if (c->is_gone) return MHD_NO;
-    if (!c->response || !c->has_body) return MHD_YES; /* replies follow in one more call */
+    if (!c->response) return MHD_YES;
     /* A short body that is on its way is dropped, so that the connection can go on. Otherwise the
      * library closes it after the reply. */
-    if (verdict.body_bytes <= DRAINED_BODY && !verdict.wants_continue && !c->must_close)
-        return MHD_YES;
-    c->is_early = true;
+    const bool is_dropped = verdict.body_bytes <= DRAINED_BODY && !c->must_close;
+    if (!verdict.wants_continue && (!c->has_body || is_dropped))
+        return MHD_YES; /* the reply follows in one more call */
+    c->is_early = c->has_body;
     return queue_reply(c);
 }
 
-/* In the middle of a body or of headers the library takes no reply, so it goes to the socket as it
- * is. The caller ends the connection. */
-static void say(struct connection *c, int status, const char *reason, const char *why)
+/* Whoever sends a byte now and then does not keep the room for ever. */
+static bool is_too_slow(const struct connection *c)
 {
-    struct buf body = {0}, out = {0};
-    buf_printf(&body, "{\"error\": {\"message\": \"%s\", \"type\": \"invalid_request_error\"}}\n",
-               why);
-    buf_printf(&out,
-               "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
-               "Content-Length: %zu\r\n\r\n%s",
-               status, reason, body.length, buf_text(&body));
-    if (c->request.is_tls) {
-        const union MHD_ConnectionInfo *info =
-            MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
-        if (info && !out.failed) tls_send(info->tls_session, out.data, out.length);
-    } else if (!out.failed) {
-        (void)send(c->watched.fd, out.data, out.length, MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
-    buf_deinit(&body);
-    buf_deinit(&out);
+    const double seconds = os_seconds() - c->body_began, patience = c->server->options.body_seconds;
+    const double bytes = (double)c->request.body.length;
+    if (c->reserved <= SMALL_BODY) return seconds > BODY_PATIENCE * patience;
+    return seconds > patience + bytes / BODY_RATE;
+}
+
+/* A body in chunks takes its room block by block. */
+static bool reserve_more(struct connection *c, size_t bytes)
+{
+    const size_t most = c->server->options.body_bytes_max, block = SMALL_BODY;
+    const size_t rounded = (bytes + block - 1) / block * block;
+    return reserve(c, rounded < most ? rounded : most);
+}
+
+/* A refusal in the middle of a body. */
+static enum MHD_Result refuse_body(struct connection *c, int status, const char *why)
+{
+    refusal_say(c, status, why);
+    return MHD_NO;
 }
 
 static enum MHD_Result take_body(struct connection *c, const char *bytes, size_t *length)
@@ -381,16 +408,15 @@ static enum MHD_Result take_body(struct connection *c, const char *bytes, size_t
     *length = 0;
     if (c->is_gone) return MHD_NO;
     if (c->is_queued || c->response) return MHD_YES; /* replied already: what comes is dropped */
-    await(c, DEADLINE_BODY);
-    if (n > c->server->options.body_bytes_max - body->length) {
-        say(c, 413, "Content Too Large", "the body is longer than this server takes (--max-body)");
-        linger_begin(&c->server->linger, &c->server->watch, c->watched.fd);
-        return MHD_NO;
-    }
+    if (n > c->server->options.body_bytes_max - body->length)
+        return refuse_body(c, 413, "the body is longer than this server takes (--max-body)");
+    if (body->length + n > c->reserved && !reserve_more(c, body->length + n))
+        return refuse_body(c, 503, no_room);
     buf_add(body, bytes, n);
-    if (!body->failed) return MHD_YES;
-    say(c, 503, "Service Unavailable", "the server has no memory for this request");
-    return MHD_NO;
+    if (body->failed) return refuse_body(c, 503, "the server has no memory for this request");
+    if (is_too_slow(c)) return refuse_body(c, 408, "the body comes too slowly");
+    await(c, DEADLINE_BODY);
+    return MHD_YES;
 }
 
 /* The whole request is there, or a reply after a wait. */
@@ -400,6 +426,8 @@ static enum MHD_Result go_on(struct connection *c)
     if (c->is_queued) return MHD_YES;
     if (!c->is_asked && !c->response && !c->is_gone) {
         c->is_asked = true;
+        c->is_chunked = false; /* it has come */
+        release(c);
         watch_begin(&h->watch, &c->watched, DEADLINE_NONE);
         h->events.on_request(h->events.user, &c->request);
     }
@@ -423,19 +451,34 @@ enum MHD_Result exchange_access(void *user, struct MHD_Connection *mhd, const ch
     return *upload_bytes > 0 ? take_body(c, upload, upload_bytes) : go_on(c);
 }
 
+/* The library keeps them all. Where its memory does not reach it says nothing, and waits. */
+static size_t fields_of_query(const char *raw)
+{
+    size_t n = 0;
+    for (const char *at = strchr(raw, '?'); at; at = strchr(at + 1, '&')) n++;
+    return n;
+}
+
 void *exchange_target(void *user, const char *raw, struct MHD_Connection *mhd)
 {
+    const struct http *h = user;
     struct connection *c = of_mhd(mhd);
-    (void)user;
-    if (!c) return NULL;
+    if (!c || c->is_gone) return NULL;
     http_target_free(&c->target);
     c->refused = http_target_read(&c->target, raw);
+    c->has_target = true;
+    /* The bytes of a request may have come with those of the one before it. */
+    if (c->watched.deadline == DEADLINE_IDLE)
+        watch_begin(&c->server->watch, &c->watched, DEADLINE_HEADERS);
+    if (fields_of_query(raw) * FIELD_BYTES + c->target.raw_length > h->options.header_bytes_max)
+        refusal_say(c, 431, "the query has more arguments than this server takes");
     return NULL;
 }
 
 static void forget_request(struct connection *c)
 {
     if (c->response) MHD_destroy_response(c->response);
+    release(c);
     http_target_free(&c->target);
     buf_deinit(&c->request.body);
     buf_deinit(&c->unsent);
@@ -447,6 +490,9 @@ static void forget_request(struct connection *c)
         .before = old.before,
         .after = old.after,
         .identity = old.identity,
+        .is_open = old.is_open,
+        .is_begun = old.is_begun,
+        .is_refused = old.is_refused,
         .has_left = old.has_left,
         .is_gone = old.is_gone,
         .request = {.connection = old.request.connection, .is_tls = old.request.is_tls}};
@@ -496,7 +542,7 @@ static void start_tls(struct connection *c)
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
     c->identity = tls_identity_hold(c->server->identity);
-    if (info && info->tls_session) tls_identity_use(c->identity, info->tls_session);
+    if (info && info->tls_session) tls_identity_use(c->identity, info->tls_session, &c->is_open);
 }
 
 static void open_connection(struct http *h, struct MHD_Connection *mhd, void **context)
@@ -529,6 +575,14 @@ static void open_connection(struct http *h, struct MHD_Connection *mhd, void **c
     }
 }
 
+/* TLS that did not come about; who has only knocked is not meant. */
+static void note_handshake(const struct connection *c)
+{
+    if (c->identity && c->is_begun && !c->is_open && !c->is_refused &&
+        !atomic_load(&c->server->is_over))
+        refusal_note(c->server, c->request.client, "the TLS handshake failed");
+}
+
 void exchange_connection(void *user, struct MHD_Connection *mhd, void **context,
                          enum MHD_ConnectionNotificationCode what)
 {
@@ -540,6 +594,7 @@ void exchange_connection(void *user, struct MHD_Connection *mhd, void **context,
     struct connection *c = *context;
     if (!c) return;
     *context = NULL;
+    note_handshake(c);
     watch_remove(&h->watch, &c->watched);
     forget_request(c);
     *(c->before ? &c->before->after : &h->connections) = c->after;
@@ -553,6 +608,8 @@ void exchange_noticed(struct connection *c, uint32_t events)
 {
     struct watch *w = &c->server->watch;
     const bool is_between = !c->request.method; /* or its headers are not complete */
+    if (c->is_gone) return;
+    if (!c->is_begun && (events & EPOLLIN) && refusal_of_first_bytes(c)) return;
     if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
         c->has_left = true;
         if (is_between) {
@@ -567,9 +624,17 @@ void exchange_noticed(struct connection *c, uint32_t events)
 
 void exchange_expired(struct connection *c, enum deadline deadline)
 {
-    if (deadline == DEADLINE_HEADERS) say(c, 408, "Request Timeout", "the headers took too long");
-    if (deadline == DEADLINE_BODY) say(c, 408, "Request Timeout", "the body took too long");
-    exchange_cut(c);
+    /* Until there is a target the bytes may be those of a handshake. */
+    const bool is_asking = c->has_target || !c->request.is_tls;
+    if (c->is_gone) { /* refused, but the library waits for more */
+        (void)shutdown(c->watched.fd, SHUT_RDWR);
+    } else if (deadline == DEADLINE_HEADERS && is_asking) {
+        refusal_say(c, 408, "the headers took too long");
+    } else if (deadline == DEADLINE_BODY) {
+        refusal_say(c, 408, "the body took too long");
+    } else {
+        exchange_cut(c);
+    }
 }
 #else
 

@@ -97,6 +97,23 @@ static void check_method(const struct framing *f, struct framing_verdict *out)
     refuse(out, 501, "the method is not known");
 }
 
+/* The usual ones by their names: what a client wrote stands in no reply. */
+static void refuse_packed(const struct framing_field *content, struct framing_verdict *out)
+{
+    static const struct {
+        const char *name, *why;
+    } known[] = {
+        {"gzip", "a body packed by gzip is not understood: send it plain"},
+        {"x-gzip", "a body packed by gzip is not understood: send it plain"},
+        {"deflate", "a body packed by deflate is not understood: send it plain"},
+        {"br", "a body packed by brotli (br) is not understood: send it plain"},
+        {"zstd", "a body packed by zstd is not understood: send it plain"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (is_value(content, known[i].name)) refuse(out, 415, known[i].why);
+    refuse(out, 415, "packed bodies are not understood (Content-Encoding): send it plain");
+}
+
 static void check_length(const struct framing *f, struct framing_verdict *out)
 {
     int lengths, encodings, contents;
@@ -108,8 +125,7 @@ static void check_length(const struct framing *f, struct framing_verdict *out)
     if (encodings > 1 || (encodings && !is_value(encoding, "chunked")))
         refuse(out, 400, "the only Transfer-Encoding that is understood is \"chunked\"");
     if (encodings && strcmp(f->version, "HTTP/1.1") != 0) refuse(out, 400, "chunks need HTTP/1.1");
-    if (contents > 1 || (contents && !is_value(content, "identity")))
-        refuse(out, 415, "compressed bodies are not understood: send it plain");
+    if (contents > 1 || (contents && !is_value(content, "identity"))) refuse_packed(content, out);
     out->body_bytes = encodings ? UINT64_MAX : 0;
     for (size_t i = 0; length && i < length->value_length; i++) {
         const char c = length->value[i];
@@ -141,8 +157,8 @@ static void check_expectation(const struct framing *f, struct framing_verdict *o
     int count;
     const struct framing_field *expect = find(f, "Expect", &count);
     if (count == 0) return;
-    out->wants_continue = count == 1 && is_value(expect, "100-continue");
-    if (!out->wants_continue)
+    out->wants_continue = is_value(expect, "100-continue");
+    if (count > 1 || !out->wants_continue)
         refuse(out, 417, "the only expectation that can be met is \"100-continue\"");
 }
 

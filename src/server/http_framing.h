@@ -30,7 +30,7 @@ struct framing_verdict {
     const char *why; /* one sentence */
     bool has_body;
     uint64_t body_bytes; /* UINT64_MAX: in chunks */
-    bool wants_continue;
+    bool wants_continue; /* waits for "100 Continue" before its body */
 };
 
 void framing_check(const struct framing *f, struct framing_verdict *out);

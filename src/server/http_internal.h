@@ -30,6 +30,8 @@ struct http {
     struct connection *connections; /* a list of all */
     size_t n_connections, connections_max;
     uint64_t connections_ever;
+    size_t bodies_bytes; /* reserved by all connections */
+    char *first_bytes;   /* [header_bytes_max + 1], for a look at them */
     double next_tick;
 };
 
@@ -40,18 +42,25 @@ struct connection {
     struct MHD_Connection *mhd;
     struct connection *before, *after;
     struct tls_identity *identity;
+    bool is_open; /* its handshake is finished */
 
     struct http_request request;
     struct http_target target;
     const char *refused; /* why the target is, "" for memory; NULL: it is fine */
+    bool is_begun;       /* the first bytes of the connection have come */
+    bool has_target;     /* the line of a request was read */
+    bool is_refused;     /* by http_refusal.h; the library may still try to refuse it, too */
+    bool is_told_twice;  /* and has done so */
     bool is_known;       /* on_headers was called, on_closed is due */
     bool is_asked;       /* on_request was called */
     bool has_left;       /* the client has closed its side; what it has sent is still read */
     bool is_gone;        /* cut: nothing is sent any more */
     bool is_suspended;   /* in MHD */
-    bool has_body, wants_continue;
-    bool is_early;   /* the reply comes before the body was read */
-    bool must_close; /* after this reply */
+    bool has_body, is_chunked;
+    size_t reserved;   /* bytes of bodies_bytes_max */
+    double body_began; /* os_seconds() */
+    bool is_early;     /* the reply comes before the body was read */
+    bool must_close;   /* after this reply */
 
     struct MHD_Response *response; /* not handed over yet */
     unsigned status;

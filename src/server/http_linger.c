@@ -10,7 +10,7 @@ enum { READS_AT_ONCE = 16, DROPPED_MAX = 1 << 28 };
 void linger_begin(struct http_linger *l, struct watch *w, int fd)
 {
     struct lingering *place = NULL;
-    for (int i = 0; i < LINGER_MAX && !place; i++)
+    for (int i = 0; i < l->places && !place; i++)
         if (l->place[i].watched.fd == 0) place = &l->place[i];
     const int copy = place ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
     if (copy < 0) return;

@@ -6,7 +6,7 @@
 
 #include "server/http_watch.h"
 
-enum { LINGER_MAX = 16 }; /* at a time; more are closed at once */
+enum { LINGER_MAX = 128 }; /* at a time; more are closed at once */
 
 struct lingering {
     struct watched watched; /* first; is_lingering */
@@ -15,6 +15,7 @@ struct lingering {
 
 struct http_linger {
     struct lingering place[LINGER_MAX]; /* fd 0: free */
+    int places;                         /* that may be used */
 };
 
 /* A copy of `fd` lives on. The descriptor itself may be closed then. */

@@ -129,9 +129,24 @@ void tls_identity_release(struct tls_identity *t)
     mem_free(t);
 }
 
-void tls_identity_use(const struct tls_identity *t, void *session)
+static int on_finished(gnutls_session_t session, unsigned kind, unsigned when, unsigned is_incoming,
+                       const gnutls_datum_t *message)
+{
+    bool *is_open = gnutls_db_get_ptr(session);
+    (void)kind;
+    (void)when;
+    (void)message;
+    if (is_open && is_incoming) *is_open = true;
+    return 0;
+}
+
+void tls_identity_use(const struct tls_identity *t, void *session, bool *is_open)
 {
     (void)gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, t->credentials);
+    /* The one pointer of a session that the library leaves alone; sessions are not stored. */
+    gnutls_db_set_ptr(session, is_open);
+    gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST,
+                                       on_finished);
 }
 
 static int no_certificate(gnutls_session_t session, const gnutls_datum_t *authorities, int n,
@@ -155,9 +170,10 @@ void *tls_no_certificate(void)
     return (void *)(uintptr_t)no_certificate;
 }
 
-void tls_send(void *session, const char *bytes, size_t length)
+void tls_say(void *session, const char *bytes, size_t length)
 {
     (void)gnutls_record_send(session, bytes, length);
+    (void)gnutls_bye(session, GNUTLS_SHUT_WR);
 }
 #else
 
@@ -188,13 +204,14 @@ void tls_identity_release(struct tls_identity *t)
     (void)t;
 }
 
-void tls_identity_use(const struct tls_identity *t, void *session)
+void tls_identity_use(const struct tls_identity *t, void *session, bool *is_open)
 {
     (void)t;
     (void)session;
+    (void)is_open;
 }
 
-void tls_send(void *session, const char *bytes, size_t length)
+void tls_say(void *session, const char *bytes, size_t length)
 {
     (void)session;
     (void)bytes;

@@ -3,6 +3,7 @@
 #ifndef SERVER_HTTP_TLS_H
 #define SERVER_HTTP_TLS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"
@@ -19,12 +20,13 @@ int tls_identity_open(struct tls_identity **out, const char *certificate, const 
 /* One thread. The last release frees it; NULL is fine. */
 struct tls_identity *tls_identity_hold(struct tls_identity *t);
 void tls_identity_release(struct tls_identity *t);
-/* For a session of GnuTLS that has not begun. The caller holds the identity as long as it lives. */
-void tls_identity_use(const struct tls_identity *t, void *session);
+/* For a session of GnuTLS that has not begun. The caller holds the identity as long as it lives.
+ * *is_open becomes true when its handshake is finished; it lives as long as the session. */
+void tls_identity_use(const struct tls_identity *t, void *session, bool *is_open);
 /* A callback for certificates that has none: for a library that wants one, while each session gets
  * its own by tls_identity_use. */
 void *tls_no_certificate(void);
-/* Sends some bytes now or not at all. */
-void tls_send(void *session, const char *bytes, size_t length);
+/* Sends some bytes now or not at all, and that nothing follows. */
+void tls_say(void *session, const char *bytes, size_t length);
 
 #endif

@@ -54,6 +54,7 @@ static void unlink_from(struct watch *w, struct watched *p)
     *(p->after ? &p->after->before : &w->last[d]) = p->before;
     p->before = p->after = NULL;
     p->deadline = DEADLINE_NONE;
+    w->n[d]--;
 }
 
 /* A number that changes whenever the other side has taken bytes: of TCP those it has confirmed, of
@@ -71,6 +72,7 @@ static void enqueue(struct watch *w, struct watched *p, enum deadline deadline)
 {
     unlink_from(w, p);
     if (deadline == DEADLINE_NONE || w->seconds[deadline] <= 0) return;
+    w->n[deadline]++;
     p->deadline = deadline;
     p->since = os_seconds();
     p->before = w->last[deadline];

@@ -7,6 +7,7 @@
 #define SERVER_HTTP_WATCH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 
@@ -37,6 +38,7 @@ struct watch {
     int epoll;
     double seconds[DEADLINE_COUNT]; /* 0: for ever */
     struct watched *first[DEADLINE_COUNT], *last[DEADLINE_COUNT];
+    size_t n[DEADLINE_COUNT]; /* how many have it; of DEADLINE_NONE nobody counts */
 };
 
 /* CARAT_EIO: no descriptors are left. Zeroed is closed. */

@@ -77,11 +77,16 @@ static void answer_metrics(struct service *s, struct call *c)
     if (memory)
         cached_bytes = now.stats.pages_local.cached * (int64_t)memory->page_bytes_local +
                        now.stats.pages_global.cached * (int64_t)memory->page_bytes_global;
+    const struct http_counts connections = http_count(s->http);
     const struct metrics_now facts = {
         .engine = counts_since(&now.stats, &s->before),
         .running = now.running,
         .waiting = now.waiting + (s->workers ? workers_waiting(s->workers) : 0),
-        .connections = s->n_calls,
+        .calls = s->n_calls,
+        .idle = connections.idle,
+        .reading = connections.reading,
+        .answering = connections.waiting,
+        .writing = connections.writing,
         .streams = s->n_streams,
         .pages_all = now.pages_all,
         .page_tokens = PAGE_TOKENS,

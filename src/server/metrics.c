@@ -325,6 +325,7 @@ static void put_requests(const struct metrics *m, const struct metrics_now *now,
 
 static void put_server(const struct metrics *m, const struct metrics_now *now, struct buf *out)
 {
+    static const char *const states[] = {"idle", "reading", "waiting", "writing"};
     struct buf labels = {0};
     buf_add(&labels, m->labels.data, m->labels.length);
     labels_add(&labels, "version", carat_version());
@@ -335,7 +336,16 @@ static void put_server(const struct metrics *m, const struct metrics_now *now, s
     buf_deinit(&labels);
     put_one(m, out, FAMILY_GAUGE, "carat_ready", NULL, now->is_ready,
             "1 while new requests are taken.");
-    put_one(m, out, FAMILY_GAUGE, "carat_connections", NULL, now->connections, "Open connections.");
+    put_each(m, out, "carat_connections", FAMILY_GAUGE,
+             "Open connections, by what their clients do: nothing, sending, waiting, reading.",
+             "state", 4, states,
+             (double[]){(double)now->idle, (double)now->reading, (double)now->answering,
+                        (double)now->writing});
+    put_one(m, out, FAMILY_COUNTER, "carat_connections_failed_total", NULL,
+            (double)m->counts[METRICS_FAILED],
+            "Connections closed without a reply: no TLS came about, or a client had too many.");
+    put_one(m, out, FAMILY_GAUGE, "carat_requests_open", NULL, now->calls,
+            "Requests from their headers to the last byte of their reply, of any route.");
     put_one(m, out, FAMILY_GAUGE, "carat_streams", NULL, now->streams, "Answers being streamed.");
     put_one(m, out, FAMILY_GAUGE, "carat_engines", NULL, now->engines, "Engines, failed ones too.");
     put_one(m, out, FAMILY_GAUGE, "carat_engines_failed", NULL, now->engines_failed,

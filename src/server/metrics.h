@@ -18,8 +18,8 @@ struct metrics;
 int metrics_open(struct metrics **out, const char *model, struct carat_error *err);
 void metrics_close(struct metrics *m);
 
-/* A reply has been sent: `route` is one of a fixed list ("/v1/chat/completions", "other"), never
- * what a client wrote. */
+/* A reply has been sent: `route` is one of a fixed list ("/v1/chat/completions", "other",
+ * "refused"), never what a client wrote. */
 void metrics_reply(struct metrics *m, const char *route, int status);
 
 enum metrics_count {
@@ -29,6 +29,7 @@ enum metrics_count {
     METRICS_CANCELLED_DECODE,
     METRICS_CANCELLED_WRITE, /* ... or did not read */
     METRICS_BILLING_LINES,   /* dropped from system prompts */
+    METRICS_FAILED,          /* connections without a request and a reply: no TLS, too many */
     METRICS_COUNT
 };
 void metrics_add(struct metrics *m, enum metrics_count what, uint64_t n);
@@ -46,9 +47,10 @@ void metrics_token_gap(struct metrics *m, double seconds); /* between two tokens
 struct metrics_now {
     struct carat_stats engine;
     int32_t running, waiting; /* requests; waiting ones before the engine too */
-    int32_t connections, streams;
-    int64_t pages_all, page_tokens; /* of keys and values; tokens of a page */
-    int64_t cached_bytes;           /* of pages that only the prefix cache holds */
+    int32_t calls, streams;
+    size_t idle, reading, answering, writing; /* connections */
+    int64_t pages_all, page_tokens;           /* of keys and values; tokens of a page */
+    int64_t cached_bytes;                     /* of pages that only the prefix cache holds */
     int32_t engines, engines_failed;
     bool is_ready;
 };

@@ -186,6 +186,12 @@ static void take_flags(struct server *server)
 
 /* ---- Events of http.h ---------------------------------------------------------------------- */
 
+static void on_refused(void *user, const struct http_refusal *refusal, struct buf *body)
+{
+    struct server *server = user;
+    dispatch_refused(&server->service, refusal, body);
+}
+
 static void on_headers(void *user, struct http_request *q)
 {
     struct server *server = user;
@@ -240,6 +246,7 @@ static int open_parts(struct server *server, struct carat_error *err)
     const struct server_options *o = s->options;
     const struct http_events events = {
         .user = server,
+        .on_refused = on_refused,
         .on_headers = on_headers,
         .on_request = on_request,
         .on_room = on_room,

@@ -3,6 +3,7 @@
  * that a reader has left out; nobody without the key gets in.
  *
  * Subject: src/server/http_target.c 100
+ * Subject: src/server/http_first.c 100
  * Subject: src/server/http_framing.c 95
  * Subject: src/server/guard.c 60
  * Subject: src/server/keys.c 50 */
@@ -14,6 +15,7 @@
 #include "base/mem.h"
 #include "fuzz/source.h"
 #include "server/guard.h"
+#include "server/http_first.h"
 #include "server/http_framing.h"
 
 enum { FIELDS_MAX = 64 };
@@ -129,6 +131,19 @@ static void check_guard(struct source *s)
     guard_close(g);
 }
 
+/* What the first bytes say stays true when more of them come. */
+static void check_first(const char *bytes, size_t length)
+{
+    struct first_look all, part;
+    const size_t head_max = 300;
+    first_look(bytes, length, head_max, &all);
+    carat_assert(strlen(all.path) < sizeof all.path && (all.status == 0) == (all.why == NULL));
+    for (size_t n = 0; n < length && n < head_max; n++) {
+        first_look(bytes, n, head_max, &part);
+        carat_assert(part.status == 0 || part.status == all.status);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct source s = {.data = data, .size = size};
@@ -139,6 +154,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size_t length = size;
         const char *bytes = next_bytes(&s, &length);
         check_head(bytes, length);
+        check_first(bytes, length);
     }
     carat_assert(mem_blocks_live() == before);
     return 0;

@@ -132,6 +132,17 @@ class Reply:
                 return body, data
 
 
+def canary(server):
+    reply, _ = ask(server, get(b"/echo"))
+    expect(reply.status == 200 and reply.body.startswith(b"GET /echo 0"), "the server is not well")
+
+
+def keeps_memory():
+    """Sanitizers keep what was freed for a while."""
+    with open(PROGRAM, "rb") as program:
+        return b"__asan_init" in program.read()
+
+
 def get(path, *fields, method=b"GET", body=b"", version=b"HTTP/1.1", host=HOST):
     """The bytes of a request."""
     length = b"Content-Length: %d\r\n" % len(body) if body else b""

@@ -1,6 +1,6 @@
 /* A small server on server/http.h alone, for test_http.py. Prints "port N", then one line for each
  * thing that it is told: "began TAG" (a whole request), "room TAG", "closed TAG sent" or
- * "closed TAG cut".
+ * "closed TAG cut", "refused STATUS CLIENT known|new: WHY".
  *
  *     http_echo [NAME=VALUE ...]     names: those of struct http_options; fail_after=N: the N-th
  *                                    allocation and all later ones fail, until SIGUSR1
@@ -16,6 +16,7 @@
  *     /wakes?n=          calls http_wake n times from four threads; answers how often on_wake came
  *     /header?name=&n=   that header
  *     /query?key=        the value of that key
+ *     /counts            connections: idle reading waiting writing
  *
  * Each takes tag=, which names it in the lines. */
 #include <pthread.h>
@@ -24,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_writer.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "server/http.h"
@@ -77,6 +79,24 @@ static struct held *hold(struct http_request *q, const char *kind)
         break;
     }
     return e;
+}
+
+static void on_refused(void *user, const struct http_refusal *r, struct buf *body)
+{
+    (void)user;
+    (void)printf("refused %d %s %s: %s\n", r->status, r->client[0] ? r->client : "-",
+                 r->is_known ? "known" : "new", r->why);
+    if (!body) return;
+    struct json j = {.out = body};
+    json_begin_object(&j);
+    json_key(&j, "error");
+    json_begin_object(&j);
+    json_key(&j, "message");
+    json_put_string(&j, r->why);
+    json_key(&j, "path");
+    json_put_string(&j, strncmp(r->path, "/echo", 5) == 0 ? "/echo" : "");
+    json_end_object(&j);
+    json_end_object(&j);
 }
 
 static void on_headers(void *user, struct http_request *q)
@@ -143,6 +163,11 @@ static void on_request(void *user, struct http_request *q)
         const char *name = http_query(q, "name");
         const char *value = http_header(q, name ? name : "", (int)number(q, "n", 0));
         text_reply(q, value ? 200 : 404, value ? value : "none");
+    } else if (strcmp(q->path, "/counts") == 0) {
+        const struct http_counts n = http_count(server);
+        (void)snprintf(text, sizeof text, "%zu %zu %zu %zu\n", n.idle, n.reading, n.waiting,
+                       n.writing);
+        text_reply(q, 200, text);
     } else if (strcmp(q->path, "/query") == 0) {
         const char *key = http_query(q, "key");
         const char *value = http_query(q, key ? key : "");
@@ -248,6 +273,7 @@ static void set(struct http_options *o, const char *name, const char *value)
     if (strcmp(name, "connections_per_client_max") == 0) o->connections_per_client_max = (int32_t)x;
     if (strcmp(name, "header_bytes_max") == 0) o->header_bytes_max = (size_t)x;
     if (strcmp(name, "body_bytes_max") == 0) o->body_bytes_max = (size_t)x;
+    if (strcmp(name, "bodies_bytes_max") == 0) o->bodies_bytes_max = (size_t)x;
     if (strcmp(name, "header_seconds") == 0) o->header_seconds = x;
     if (strcmp(name, "body_seconds") == 0) o->body_seconds = x;
     if (strcmp(name, "write_seconds") == 0) o->write_seconds = x;
@@ -263,12 +289,14 @@ int main(int argc, char **argv)
                                    .connections_per_client_max = 20000,
                                    .header_bytes_max = 16384,
                                    .body_bytes_max = 1 << 20,
+                                   .bodies_bytes_max = 1 << 26,
                                    .header_seconds = 10,
                                    .body_seconds = 10,
                                    .write_seconds = 10,
                                    .idle_seconds = 60,
                                    .low_bytes = 65536};
-    const struct http_events events = {.on_headers = on_headers,
+    const struct http_events events = {.on_refused = on_refused,
+                                       .on_headers = on_headers,
                                        .on_request = on_request,
                                        .on_room = on_room,
                                        .on_closed = on_closed,

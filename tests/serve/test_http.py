@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""server/http.h through raw sockets: framing, departures, deadlines, streams, many connections.
+"""server/http.h through raw sockets: departures, deadlines, streams, many connections, TLS.
 
 http_echo.c says what each path does. No request that stands here may harm the ones after it: a
 canary follows.
@@ -19,17 +19,13 @@ import time
 import warnings
 
 import harness
-from harness import (LIMIT, Reply, Server, Skip, ask, at_best, expect, get, has_ended, reset,
-                     wait_until)
+from harness import (LIMIT, Reply, Server, Skip, ask, at_best, canary, expect, get, has_ended,
+                     keeps_memory, reset, wait_until)
+from test_requests import CHUNKED, LENGTHS, POST, REFUSED, all_that_comes, expect_one_refusal
 
 
 def start():
     return Server()
-
-
-def canary(server):
-    reply, _ = ask(server, get(b"/echo"))
-    expect(reply.status == 200 and reply.body.startswith(b"GET /echo 0"), "the server is not well")
 
 
 def cpu_seconds(server):
@@ -49,12 +45,6 @@ def is_idle(server, limit):
 
 def descriptors(server):
     return len(os.listdir(f"/proc/{server.process.pid}/fd"))
-
-
-def keeps_memory():
-    """Sanitizers keep what was freed for a while."""
-    with open(harness.PROGRAM, "rb") as program:
-        return b"__asan_init" in program.read()
 
 
 # --- requests that are fine ---
@@ -174,148 +164,39 @@ def test_long_replies_are_whole(server):
         expect(reply.body[:26] == b"abcdefghijklmnopqrstuvwxyz"[:size], "the same bytes")
 
 
-# --- requests that are refused ---
+# --- how many connections there are ---
 
-POST = b"POST /echo HTTP/1.1\r\nHost: localhost\r\n"
-CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+def test_connections_are_counted_by_what_they_do(_):
+    with Server() as server, contextlib.ExitStack() as stack:
+        def open_with(request, n):
+            for _ in range(n):
+                s = stack.enter_context(server.connect())
+                if request.startswith(b"GET /flood"):
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                s.sendall(request)
 
-
-def fields(*lines):
-    return POST + b"".join(line + b"\r\n" for line in lines) + b"\r\n"
-
-
-REFUSED = {
-    # what it is: (bytes, status)
-    "two equal lengths": (fields(b"Content-Length: 5", b"Content-Length: 5") + b"hello", 400),
-    "two lengths": (fields(b"Content-Length: 5", b"content-length: 50") + b"hello", 400),
-    "length and chunks": (fields(b"Content-Length: 5", b"Transfer-Encoding: chunked")
-                          + b"0\r\n\r\n", 400),
-    "chunks and length": (fields(b"Transfer-Encoding: chunked", b"Content-Length: 5")
-                          + b"0\r\n\r\n", 400),
-    "list of lengths": (fields(b"Content-Length: 5, 5") + b"hello", 400),
-    "negative length": (fields(b"Content-Length: -5") + b"hello", 400),
-    "signed length": (fields(b"Content-Length: +5") + b"hello", 400),
-    "length in hex": (fields(b"Content-Length: 0x5") + b"hello", 400),
-    "empty length": (fields(b"Content-Length:"), 400),
-    "length 2^63": (fields(b"Content-Length: 9223372036854775808"), 400),
-    "length beyond 64 bits": (fields(b"Content-Length: 99999999999999999999"), 413),
-    "blank before a colon": (fields(b"Transfer-Encoding : chunked") + b"0\r\n\r\n", 400),
-    "two encodings": (fields(b"Transfer-Encoding: gzip, chunked") + b"0\r\n\r\n", 400),
-    "encoding identity": (fields(b"Transfer-Encoding: identity"), 400),
-    "encoding xchunked": (fields(b"Transfer-Encoding: xchunked") + b"0\r\n\r\n", 400),
-    "encoding after a vertical tab": (fields(b"Transfer-Encoding: \x0bchunked"), 400),
-    "encoding twice": (fields(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked")
-                       + b"0\r\n\r\n", 400),
-    "chunks in HTTP/1.0": (CHUNKED.replace(b"/1.1", b"/1.0") + b"0\r\n\r\n", 400),
-    "no host": (b"GET /echo HTTP/1.1\r\n\r\n", 400),
-    "two hosts": (fields(b"Host: localhost"), 400),
-    "a user in the host": (b"GET /echo HTTP/1.1\r\nHost: a@localhost\r\n\r\n", 400),
-    "another absolute host": (get(b"http://evil.example/echo"), 400),
-    "encoded NUL": (get(b"/echo%00x"), 400),
-    "NUL": (get(b"/echo\0x"), 400),
-    "NUL in a value": (get(b"/echo", b"x: a\0b"), 400),
-    "NUL in a name": (get(b"/echo", b"x\0y: a"), 400),
-    "folded line": (get(b"/echo", b"x: a\r\n b"), 400),
-    "folded name": (get(b"/echo", b"Transfer-Encodin: chunked\r\n g") + b"0\r\n\r\n", 400),
-    "no name": (get(b"/echo", b": x"), 400),
-    "no name at the end": (b"GET /echo HTTP/1.1\r\nHost: localhost\r\n: x\r\n\r\n", 400),
-    "no colon": (get(b"/echo", b"foo"), 400),
-    "blank first": (b"GET /echo HTTP/1.1\r\n Host: localhost\r\n\r\n", 400),
-    "ends of lines are LF": (b"GET /echo HTTP/1.1\nHost: localhost\n\n", 400),
-    "one end is LF": (get(b"/echo", b"x: a\ny: b"), 400),
-    "parent": (get(b"/a/../echo"), 400),
-    "parent at the end": (get(b"/echo/.."), 400),
-    "encoded parent": (get(b"/a/%2e%2E/echo"), 400),
-    "half encoded parent": (get(b"/a/.%2e/echo"), 400),
-    "encoded slashes and parent": (get(b"/a%2f..%2fecho"), 400),
-    "this folder": (get(b"/./echo"), 400),
-    "backslash": (get(b"/echo\\x"), 400),
-    "encoded backslash": (get(b"/echo%5c.."), 400),
-    "fragment": (get(b"/echo#x"), 400),
-    "fragment in the query": (get(b"/echo?a=1#x"), 400),
-    "control character": (get(b"/ec\x07ho"), 400),
-    "encoded CRLF": (get(b"/echo%0d%0aX:1"), 400),
-    "broken escape": (get(b"/echo%zz"), 400),
-    "short escape": (get(b"/echo%2"), 400),
-    "encoded NUL in the query": (get(b"/echo?a=%00"), 400),
-    "blank in the target": (get(b"/ec ho"), 400),
-    "two blanks": (b"GET  /echo  HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-    "asterisk": (get(b"*", method=b"OPTIONS"), 400),
-    "no slash": (get(b"echo"), 400),
-    "trace": (get(b"/echo", method=b"TRACE"), 405),
-    "connect": (get(b"example:443", method=b"CONNECT"), 405),
-    "unknown method": (get(b"/echo", method=b"BREW"), 501),
-    "method in small letters": (get(b"/echo", method=b"get"), 501),
-    "compressed body": (fields(b"Content-Encoding: gzip", b"Content-Length: 5") + b"hello", 415),
-    "two compressions": (fields(b"Content-Encoding: identity", b"Content-Encoding: gzip"), 415),
-    "expectation": (get(b"/echo", b"Expect: 200-ok"), 417),
-    "two expectations": (get(b"/echo", b"Expect: 100-continue", b"Expect: x"), 417),
-    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
-    "HTTP/1.2": (get(b"/echo", version=b"HTTP/1.2"), 505),
-    "HTTP/0.9": (b"GET /echo\r\n\r\n", 400),
-    "chunk size": (CHUNKED + b"zz\r\nhello\r\n0\r\n\r\n", 400),
-    "negative chunk": (CHUNKED + b"-5\r\nhello\r\n0\r\n\r\n", 400),
-    "huge chunk": (CHUNKED + b"f" * 18 + b"\r\nhello\r\n0\r\n\r\n", 413),
-    "chunk in 0x": (CHUNKED + b"0x5\r\nhello\r\n0\r\n\r\n", 400),
-    "chunk is longer": (CHUNKED + b"5\r\nhelloXX\r\n0\r\n\r\n", 400),
-    "chunk is shorter": (CHUNKED + b"5\r\nhel\r\n0\r\n\r\n", 400),
-    "64 KB header": (get(b"/echo", b"x: " + b"a" * 65536), 431),
-    "40 KB header": (get(b"/echo", b"x: " + b"a" * 40000), 431),
-    "10,000 headers": (get(b"/echo", *[b"x%d: y" % i for i in range(10000)]), 431),
-    "64 KB target": (get(b"/" + b"a" * 65536), 414),
-    "body too long": (get(b"/echo", method=b"POST", body=b"x" * 2000000), 413),
-    "chunks too long": (CHUNKED + b"10000\r\n" + (b"x" * 65536 + b"\r\n10000\r\n") * 40, 413),
-}
-
-
-def test_what_two_readers_could_read_differently_is_refused(server):
-    wrong = []
-    for name, (request, status) in REFUSED.items():
-        try:
-            reply, ended = ask(server, request)
-            got = f"{reply.status}, {'closed' if ended else 'open'}"
-        except (OSError, AssertionError) as error:
-            got = repr(error)
-        if got != f"{status}, closed":
-            wrong.append(f"{name}: {got}, not {status}")
-    canary(server)
-    expect(not wrong, "; ".join(wrong))
-
-
-def test_garbage_is_answered_by_400_or_closed(server):
-    for garbage in bytes(range(256)) * 20, b"\xff" * 5000 + b"\r\n\r\n", b"\r\n \r\n\r\n", \
-            b"GET\t/echo\tHTTP/1.1\r\n\r\n", get(b"/echo?" + b"a&" * 5000):
-        with server.connect() as s:
-            with contextlib.suppress(OSError):
-                s.sendall(garbage)
-            data = b""
-            with contextlib.suppress(OSError):
-                while piece := s.recv(65536):
-                    data += piece
-            expect(not data or data.startswith(b"HTTP/1.1 400 "), data[:99])
-    canary(server)
-
-
-def test_refusals_say_why_in_json(server):
-    reply, _ = ask(server, REFUSED["two lengths"][0])
-    expect(reply.fields["content-type"] == "application/json", reply.fields)
-    expect(b'"message":"the request has two lengths"' in reply.body, reply.body)
-    expect(reply.fields["connection"] == "close", reply.fields)
-
-
-def test_nothing_after_a_refused_request_is_read(server):
-    hidden = get(b"/echo?tag=hidden")
-    for name in "two lengths", "length and chunks", "no name", "folded name", "no host":
-        with server.connect() as s:
-            s.sendall(REFUSED[name][0] + hidden)
-            data = b""
-            with contextlib.suppress(OSError):
-                while piece := s.recv(65536):
-                    data += piece
-        expect(b"GET /echo" not in data, name)
-    ask(server, get(b"/echo?tag=after"))
-    server.line("closed after ")
-    expect(not [line for _, line in server.lines if "hidden" in line], "it was read")
+        open_with(b"", 2)
+        for _ in range(3):
+            s = stack.enter_context(server.connect())
+            s.sendall(get(b"/echo"))
+            Reply(s)
+        open_with(b"GET /ec", 2)
+        open_with(POST + b"Content-Length: 9\r\n\r\nabc", 2)
+        open_with(get(b"/hold"), 6)
+        open_with(get(b"/stream?n=9&ms=60000"), 1)
+        open_with(get(b"/flood?size=9000000"), 3)
+        wanted, counts = "5 4 7 4", ""  # the fourth that is written to is the one that asks
+        end = time.monotonic() + harness.LIMIT
+        while counts != wanted:
+            expect(time.monotonic() < end, f"{counts}, not {wanted}")
+            counts = ask(server, get(b"/counts"))[0].body.decode().strip()
+            idle, reading, waiting, writing = map(int, counts.split())
+            expect(idle + reading + waiting + writing <= 20, counts)
+            counts = f"{idle} {reading} {waiting - 1} {writing + 1}"  # it is asked while it waits
+        stack.close()
+        while counts != "0 0 1 0":
+            expect(time.monotonic() < end, f"{counts} when all have gone")
+            counts = ask(server, get(b"/counts"))[0].body.decode().strip()
 
 
 # --- departures ---
@@ -870,6 +751,14 @@ def test_slow_and_wrong_clients_of_tls_are_cut(_):
             s.sendall(POST + b"Content-Length: 9\r\n\r\nabc")
             expect(Reply(s).status == 408, "a slow body")
             expect(has_ended(silent), "a handshake that stops")
+        server.line("refused 0 127.0.0.1 new: the TLS handshake failed")
+        with server.connect() as s:
+            data = all_that_comes(s, get(b"/echo"))
+            expect_one_refusal(data, "plain", 400)
+            expect(b"https://" in data, data)
+        for name, (request, status) in LENGTHS.items():
+            with tls(server) as s:
+                expect_one_refusal(all_that_comes(s, request), name, status)
         for garbage in b"GET / HTTP/1.1\r\n\r\n", os.urandom(1000), b"\x16\x03\x01\x00\x05hello":
             with server.connect() as s:
                 with contextlib.suppress(OSError):

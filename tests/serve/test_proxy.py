@@ -14,7 +14,8 @@ import tempfile
 
 import harness
 from harness import Reply, Server, Skip, expect, get
-from test_http import CHUNKED, REFUSED, fields, leave
+from test_http import leave
+from test_requests import CHUNKED, REFUSED, fields
 
 PAIRS = {name: request for name, (request, _) in REFUSED.items() if len(request) < 10000}
 HIDDEN = get(b"/echo/hidden")

@@ -1,0 +1,192 @@
+#include "server/http_refusal.h"
+
+#ifdef CARAT_HAVE_HTTP
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "server/http_first.h"
+
+void refusal_write(struct connection *c, int status, const char *why, struct buf *body)
+{
+    struct http *h = c->server;
+    const char *path = c->request.path && *c->request.path ? c->request.path : c->target.path;
+    const struct http_refusal r = {.client = c->request.client,
+                                   .path = path ? path : "",
+                                   .status = status,
+                                   .why = why,
+                                   .is_known = c->is_known};
+    c->request.refused = status;
+    h->events.on_refused(h->events.user, &r, body);
+}
+
+void refusal_note(struct http *h, const char *client, const char *why)
+{
+    const struct http_refusal r = {.client = client, .path = "", .why = why};
+    h->events.on_refused(h->events.user, &r, NULL);
+}
+
+static void write_head(int status, size_t length, struct buf *out)
+{
+    char date[64];
+    struct tm parts;
+    const time_t now = time(NULL);
+    (void)gmtime_r(&now, &parts);
+    (void)strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &parts);
+    buf_printf(out,
+               "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: close\r\n"
+               "Content-Type: application/json\r\n%sContent-Length: %zu\r\n\r\n",
+               status, MHD_get_reason_phrase_for((unsigned)status), date,
+               status == 503 ? "Retry-After: 5\r\n" : "", length);
+}
+
+static void *session_of(const struct connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    return info ? info->tls_session : NULL;
+}
+
+static void say(struct connection *c, int status, const char *why, bool is_encrypted)
+{
+    struct buf body = {0}, out = {0};
+    refusal_write(c, status, why, &body);
+    write_head(status, body.length, &out);
+    if (!c->request.is_head) buf_add(&out, body.data, body.length);
+    void *session = is_encrypted ? session_of(c) : NULL;
+    if (body.failed || out.failed) {
+        /* Nothing is better than half of it. */
+    } else if (session) {
+        tls_say(session, out.data, out.length);
+    } else if (!is_encrypted) {
+        (void)send(c->watched.fd, out.data, out.length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    buf_deinit(&body);
+    buf_deinit(&out);
+    c->is_gone = c->is_refused = true;
+    (void)shutdown(c->watched.fd, SHUT_WR);
+    linger_begin(&c->server->linger, &c->server->watch, c->watched.fd);
+    watch_begin(&c->server->watch, &c->watched, DEADLINE_LEFT);
+}
+
+void refusal_say(struct connection *c, int status, const char *why)
+{
+    say(c, status, why, c->request.is_tls);
+}
+
+bool refusal_of_first_bytes(struct connection *c)
+{
+    const struct http *h = c->server;
+    struct first_look look;
+    const size_t head_max = h->options.header_bytes_max;
+    const ssize_t n = recv(c->watched.fd, h->first_bytes, head_max + 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n <= 0) return false;
+    c->is_begun = true;
+    first_look(h->first_bytes, (size_t)n, head_max, &look);
+    if (c->request.is_tls && look.is_words) {
+        look.status = 400;
+        look.why = "this port speaks TLS: use https://";
+    } else if (c->request.is_tls || look.status == 0) {
+        return false;
+    }
+    c->request.path = look.path;
+    say(c, look.status, look.why, false);
+    c->request.path = NULL;
+    return true;
+}
+
+/* --- refusals of the library --- */
+
+static const char *reason(unsigned status, const char *message)
+{
+    const bool is_length = strstr(message, "Content-Length") != NULL;
+    if (status == 413)
+        return is_length ? "the body is longer than this server takes (--max-body)"
+                         : "a chunk of the body is longer than this server takes (--max-body)";
+    if (status == 414) return "the target of the request is longer than this server takes";
+    if (status == 431) return "the headers are longer than this server takes";
+    if (status == 505) return "only HTTP/1.1 and HTTP/1.0 are understood";
+    if (is_length) return "the length is not a number";
+    if (strstr(message, "chunk")) return "the chunks of the body are not well formed";
+    return "the request is not well formed";
+}
+
+static size_t header_size(const struct connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    return info ? info->header_size : 0;
+}
+
+/* The library does not say whose request it refuses. Its target is known and its head is not
+ * finished: usually there is only one like that. If the end of the head was seen, it is this one,
+ * since otherwise on_headers comes right after it. */
+static struct connection *find_head(struct http *h, unsigned status, bool is_length)
+{
+    static const enum deadline kinds[] = {DEADLINE_HEADERS, DEADLINE_LEFT};
+    struct connection *found = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        for (struct watched *p = h->watch.first[kinds[i]]; p; p = p->after) {
+            struct connection *c = (struct connection *)p;
+            if (!c->has_target || c->request.method || c->is_gone) continue;
+            if (is_length && header_size(c) > 0) return c;
+            found = c;
+            n++;
+        }
+    }
+    return status == 431 && n == 1 ? found : NULL;
+}
+
+/* The only one that sends chunks now, if there is only one. */
+static struct connection *find_chunks(struct http *h)
+{
+    static const enum deadline kinds[] = {DEADLINE_BODY, DEADLINE_LEFT};
+    struct connection *found = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        for (struct watched *p = h->watch.first[kinds[i]]; p; p = p->after) {
+            struct connection *c = (struct connection *)p;
+            if (!c->is_chunked || c->is_gone) continue;
+            found = c;
+            n++;
+        }
+    }
+    return n == 1 ? found : NULL;
+}
+
+/* What was refused by its first bytes is read by the library all the same. */
+static bool is_refused_already(struct http *h)
+{
+    for (struct watched *p = h->watch.first[DEADLINE_LEFT]; p; p = p->after) {
+        struct connection *c = (struct connection *)p;
+        if (!c->is_refused || c->is_told_twice) continue;
+        c->is_told_twice = true;
+        return true;
+    }
+    return false;
+}
+
+void refusal_of_library(void *user, const char *form, va_list arguments)
+{
+    static const char refuses[] = "Error processing request (HTTP response code is %u ('%s'))";
+    static const char is_full[] = "Server reached connection limit";
+    struct http *h = user;
+    if (strncmp(form, is_full, sizeof is_full - 1) == 0)
+        refusal_note(h, "", "a client has too many connections");
+    if (strncmp(form, refuses, sizeof refuses - 1) != 0) return;
+    const unsigned status = va_arg(arguments, unsigned);
+    const char *message = va_arg(arguments, const char *), *why = reason(status, message);
+    struct connection *c = strstr(message, "chunk")
+                               ? find_chunks(h)
+                               : find_head(h, status, strstr(message, "Content-Length"));
+    if (c) {
+        refusal_say(c, (int)status, why); /* what the library sends now goes nowhere */
+    } else if (!is_refused_already(h)) {
+        const struct http_refusal r = {.client = "", .path = "", .status = (int)status, .why = why};
+        h->events.on_refused(h->events.user, &r, NULL);
+    }
+}
+#endif

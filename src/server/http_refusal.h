@@ -1,0 +1,32 @@
+/* Replies to requests that nobody above http.h is asked about: one head, JSON, and the end of the
+ * connection. Also in place of the library's own refusals, which are in HTML, and some of which
+ * have two heads. */
+#ifndef SERVER_HTTP_REFUSAL_H
+#define SERVER_HTTP_REFUSAL_H
+
+#include "server/http.h"
+
+#ifdef CARAT_HAVE_HTTP
+#include <stdarg.h>
+
+#include "server/http_internal.h"
+
+/* The body of a refusal, in the words of who uses the server (http_events.on_refused). */
+void refusal_write(struct connection *c, int status, const char *why, struct buf *body);
+/* A connection ends without a reply. */
+void refusal_note(struct http *h, const char *client, const char *why);
+
+/* Where the library takes no reply (in a head, in a body) it goes to the socket as it is. After it
+ * nothing is sent on the connection, and what still comes is dropped. When the library has not let
+ * go of it in a moment, the connection is cut. */
+void refusal_say(struct connection *c, int status, const char *why);
+
+/* Looks at what comes first on a connection, if something has. Returns whether it is refused. */
+bool refusal_of_first_bytes(struct connection *c);
+
+/* The library's log. It has a line before each refusal of the library's own, which is then replaced
+ * wherever it is certain which connection it is for. `user` is the server. */
+void refusal_of_library(void *user, const char *form, va_list arguments);
+#endif
+
+#endif
