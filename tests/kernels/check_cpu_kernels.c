@@ -67,15 +67,46 @@ struct product {
     int64_t cols;
 };
 
+/* Which of a few patterns of two signs column c of row r has: equal ones, and such that change
+ * every 1, 2, 4, 16 or 32 columns or at random. */
+static bool is_high(int64_t r, int64_t c)
+{
+    static const int64_t every[] = {1 << 20, 1, 2, 4, 16, 32};
+    struct rng rng = {.state = (uint64_t)(r * 4096 + c)};
+    if (r % 14 >= 12) return rng_normal(&rng) > 0;
+    return (c / every[r % 14 / 2] + r) % 2;
+}
+
+/* Sets the codes of a row to the largest and the smallest that the format has. The bytes of a block
+ * from `first` to `last` have bits of codes alone. */
+static void set_extreme_codes(enum format format, uint8_t *row, int64_t cols, int64_t r)
+{
+    const struct format_traits *t = format_traits(format);
+    size_t n = (size_t)t->block_bytes, size = (size_t)t->block_elements;
+    size_t first = (size_t)t->codes_at, last = n;
+    if (format == FORMAT_Q5_0 || format == FORMAT_Q5_1) first -= 4;
+    if (format == FORMAT_Q5_K) first -= 32;
+    if (format == FORMAT_Q6_K) last = 192;
+    for (size_t b = 0; b < (size_t)cols / size; b++)
+        for (size_t i = first; i < last; i++) {
+            bool high = is_high(r, (int64_t)(b * size + i - first));
+            row[b * n + i] = format != FORMAT_Q8_0 ? (high ? 0xFF : 0) : (high ? 127 : 128);
+        }
+}
+
+/* Extreme: all weights and activations are the largest or smallest of their formats. */
 static void open_product(struct product *p, const struct cpu_kernels *k, enum format format,
-                         int64_t rows, int64_t cols, int64_t n_act)
+                         int64_t rows, int64_t cols, int64_t n_act, bool is_extreme)
 {
     size_t row_bytes = format_row_bytes(format, cols);
     float *values = random_floats(rows * cols, 0.02f, 5), *x = random_floats(n_act * cols, 1, 6);
     uint8_t *bytes = mem_alloc((size_t)rows, row_bytes);
     p->decoded = mem_alloc((size_t)(rows * cols), sizeof(float));
+    for (int64_t i = 0; is_extreme && i < n_act * cols; i++)
+        x[i] = is_high(i / cols, i % cols) ? 1 : -1;
     for (int64_t r = 0; r < rows; r++) {
         format_traits(format)->encode(values + r * cols, bytes + (size_t)r * row_bytes, cols);
+        if (is_extreme) set_extreme_codes(format, bytes + (size_t)r * row_bytes, cols, r);
         format_traits(format)->decode(bytes + (size_t)r * row_bytes, p->decoded + r * cols, cols);
     }
     p->source = (struct weight){.name = "weight",
@@ -156,12 +187,13 @@ static void check_rows(const struct cpu_kernels *k, const struct product *p, int
 }
 
 /* Kernels of a few rows read ahead in each of the ways in turn. */
-static void check_shape(const struct cpu_kernels *k, enum format format, int64_t cols)
+static void check_shape(const struct cpu_kernels *k, enum format format, int64_t cols,
+                        bool is_extreme)
 {
     static const int32_t counts[] = {1, 1, 1, 2, 7, 8, 9, 29, 30, 31, 59, LIST_MAX};
     static const enum read_ahead ways[] = {AHEAD_NONE, AHEAD_ONCE, AHEAD_BY_LEVEL};
     struct product p;
-    open_product(&p, k, format, ROWS, cols, ACT_ROWS);
+    open_product(&p, k, format, ROWS, cols, ACT_ROWS, is_extreme);
     struct distance d = {0};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         p.tiled.shape.ahead = ways[i % 3];
@@ -175,8 +207,10 @@ static void check_shape(const struct cpu_kernels *k, enum format format, int64_t
 
 static void check_format(const struct cpu_kernels *k, enum format format)
 {
-    check_shape(k, format, COLS);
-    if (ODD_COLS % format_traits(format)->block_elements == 0) check_shape(k, format, ODD_COLS);
+    check_shape(k, format, COLS, false);
+    check_shape(k, format, COLS, true);
+    if (ODD_COLS % format_traits(format)->block_elements == 0)
+        check_shape(k, format, ODD_COLS, false);
 }
 
 /* ---- Products at the extremes, and on all sets ------------------------------------------- */
@@ -614,7 +648,7 @@ static int measure(const struct cpu_kernels *k, const char *format)
         struct product p;
         if (format_traits(f)->codes == CODE_NONE) continue;
         if (format && strcmp(format, format_traits(f)->name) != 0) continue;
-        open_product(&p, k, f, 2560, 2560, 256);
+        open_product(&p, k, f, 2560, 2560, 256, false);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             double s = seconds_for(k, &p, counts[i]);
             printf("%s,%s,%d,%.1f,%.1f\n", k->name, format_traits(f)->name, counts[i],

@@ -10,7 +10,9 @@ typedef struct {
     __m256i a, b;
 } ivec;
 typedef ivec bvec;
-enum { WEIGHT_BIAS = 0, FEW_ROWS = 2, PANEL_TILES = 1, PANEL_ROWS = 4 };
+enum { WEIGHT_BIAS = 0, FEW_ROWS = 2 };
+enum { PANEL_TILES = 1, PANEL_ROWS = 4, PANEL_BLOCKS = 16, PANEL_CHUNK = 64 };
+#define PANEL_PRODUCTS "backend/cpu/simd/panel_pairs_body.h"
 
 #define PAIR_F(name, call)                                                                         \
     static inline fvec name(fvec x, fvec y)                                                        \

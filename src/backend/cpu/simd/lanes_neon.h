@@ -11,7 +11,9 @@ typedef struct {
 typedef struct {
     uint8x16_t v[4];
 } bvec;
-enum { WEIGHT_BIAS = 0, FEW_ROWS = 2, PANEL_TILES = 1, PANEL_ROWS = 3 };
+enum { WEIGHT_BIAS = 0, FEW_ROWS = 2 };
+enum { PANEL_TILES = 1, PANEL_ROWS = 3, PANEL_BLOCKS = 24, PANEL_CHUNK = 256 };
+#define PANEL_PRODUCTS "backend/cpu/simd/panel_fours_body.h"
 
 #define LANES(type, name, arguments, expression)                                                   \
     static inline type name arguments                                                              \

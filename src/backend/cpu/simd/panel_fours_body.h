@@ -1,0 +1,75 @@
+/* A panel's products for instruction sets that add four byte products of a lane in 32 bits. Four
+ * activations are loaded into a register once for PANEL_TILES tiles. Sums of a block in integers
+ * and of blocks in floats are in registers, as many as a set has room for. */
+
+struct panel {
+    struct panel_place at;
+    const struct act_block *row[PANEL_CHUNK]; /* from the panel's first block on */
+    alignas(64) uint8_t w[PANEL_BLOCKS][8][PANEL_TILES][64];
+    float scale[PANEL_BLOCKS][2][PANEL_TILES][16]; /* S6: of both halves of a block */
+    float min[PANEL_BLOCKS][PANEL_TILES][16];
+};
+
+ALWAYS void prepare_rows(const enum code_kind kind, const struct tile_job *job, int32_t first,
+                         int32_t n, struct panel *panel)
+{
+    (void)kind;
+    for (int32_t i = 0; i < n; i++) panel->row[i] = job_row(job, first + i) + panel->at.first;
+}
+
+ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, struct panel *panel)
+{
+    const struct tile_unit u = tile_unit_for_codes(kind);
+    for (int t = 0; t < PANEL_TILES; t++)
+        for (int b = 0; b < panel->at.n_blocks; b++) {
+            const uint8_t *unit = unit_at(kind, job, panel->at.tile + t, panel->at.first + b);
+            int i = (int)(panel->at.first + b) % u.n_blocks;
+            bvec w[8];
+            unpack(kind, unit + (size_t)i * u.block_bytes, w);
+            for (int g = 0; g < 8; g++) b_store(panel->w[b][g][t], w[g]);
+            for (int h = 0; h < block_halves(kind); h++)
+                f_store(panel->scale[b][h][t], unit_scales(kind, unit, i, h));
+            if (u.has_min) f_store(panel->min[b][t], unit_mins(kind, unit, i));
+        }
+}
+
+/* The panel by n rows from prepared row `first` on. kind and n are constants
+ * where this is expanded. */
+ALWAYS void panel_rows(const enum code_kind kind, const int n, const struct panel *panel,
+                       int32_t first, float *out, int64_t stride)
+{
+    const int groups = 8 / block_halves(kind);
+    const struct act_block *const *rows = panel->row + first;
+    fvec sum[PANEL_ROWS][PANEL_TILES];
+    for (int i = 0; i < n; i++)
+        for (int t = 0; t < PANEL_TILES; t++)
+            sum[i][t] = panel->at.first ? f_load(out + i * stride + t * 16) : f_set(0);
+    for (int b = 0; b < panel->at.n_blocks; b++) {
+        for (int h = 0; h < block_halves(kind); h++) {
+            ivec dots[PANEL_ROWS][PANEL_TILES];
+            for (int i = 0; i < n; i++) {
+                dots[i][0] = first_sum(kind, &rows[i][b], h);
+                for (int t = 1; t < PANEL_TILES; t++) dots[i][t] = dots[i][0];
+            }
+            for (int g = h * groups; g < (h + 1) * groups; g++) {
+                bvec w[PANEL_TILES];
+                for (int t = 0; t < PANEL_TILES; t++) w[t] = b_load(panel->w[b][g][t]);
+                for (int i = 0; i < n; i++) {
+                    ivec a = four_bytes(rows[i][b].q + g * 4);
+                    for (int t = 0; t < PANEL_TILES; t++)
+                        dots[i][t] = dot(kind, dots[i][t], w[t], a);
+                }
+            }
+            for (int i = 0; i < n; i++)
+                for (int t = 0; t < PANEL_TILES; t++)
+                    sum[i][t] = f_fma(f_mul(f_of_int(dots[i][t]), f_set(rows[i][b].scale)),
+                                      f_load(panel->scale[b][h][t]), sum[i][t]);
+        }
+        if (!tile_unit_for_codes(kind).has_min) continue;
+        for (int i = 0; i < n; i++)
+            for (int t = 0; t < PANEL_TILES; t++)
+                sum[i][t] = f_fma(f_load(panel->min[b][t]), x_sum(&rows[i][b]), sum[i][t]);
+    }
+    for (int i = 0; i < n; i++)
+        for (int t = 0; t < PANEL_TILES; t++) f_store(out + i * stride + t * 16, sum[i][t]);
+}

@@ -1,0 +1,238 @@
+/* A panel's products for AVX2, which has no instruction that adds four byte products in 32 bits.
+ * Sums of a block are integers in registers, of 16 weight rows by PANEL_ROWS activation rows. Sums
+ * of blocks stay in the output.
+ *
+ * Codes of up to 6 bits are bytes in the panel. Their products are added in 16 bits modulo 2^16:
+ * the sum of (code - offset) * activation over what shares a scale is within +-32512, so it does
+ * not matter if sums wrap on the way. They begin with minus the offset's products.
+ *
+ * Codes of 8 bits are 16-bit numbers in the panel, and two products take one multiplication
+ * (Winograd's inner product): a w + b v = (a + v)(b + w) - a b - v w, where the last two are
+ * summed up once for a row. */
+
+struct panel {
+    struct panel_place at;
+    /* Of the prepared rows: activations of up to 6-bit codes, those of 8-bit codes in even and odd
+     * columns, scales, what sums of both halves of a block begin with (twice 16 bits, or once 32),
+     * what U5 adds to them in the end, and what minima are multiplied by. */
+    const struct act_block *row[PANEL_CHUNK];
+    alignas(32) int16_t columns[PANEL_CHUNK][PANEL_BLOCKS][2][16];
+    float act_scale[PANEL_CHUNK][PANEL_BLOCKS];
+    int32_t start[PANEL_CHUNK][2][PANEL_BLOCKS];
+    int32_t offset[PANEL_CHUNK][PANEL_BLOCKS];
+    float x_sum[PANEL_CHUNK][PANEL_BLOCKS];
+    /* Bytes: 8 groups as in tile.h. 16 bits: 8 of even columns, each before its odd ones. */
+    alignas(32) uint8_t w[PANEL_BLOCKS][8][128];
+    alignas(32) float scale[PANEL_BLOCKS][2][16]; /* S6: of both halves of a block */
+    alignas(32) float min[PANEL_BLOCKS][16];
+    alignas(32) int32_t products[PANEL_BLOCKS][16]; /* 16 bits: minus those of columns in pairs */
+};
+
+/* The offset that 16-bit sums need to have room. */
+ALWAYS int pairs_offset(enum code_kind kind)
+{
+    return kind == CODE_U5 ? 16 : code_kind_facts(kind).offset;
+}
+
+ALWAYS __m256i load32(const void *p)
+{
+    return _mm256_loadu_si256(p);
+}
+
+ALWAYS void store32(void *p, __m256i x)
+{
+    _mm256_storeu_si256(p, x);
+}
+
+ALWAYS __m256i even_columns(__m256i bytes)
+{
+    return _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8);
+}
+
+ALWAYS __m256i odd_columns(__m256i bytes)
+{
+    return _mm256_srai_epi16(bytes, 8);
+}
+
+/* Lane i of both halves of the result is the sum of the four lanes of x[i]'s half; `add` is an
+ * addition in 16 or 32 bits. */
+#define SUM_OF_LANES(x, add, sum)                                                                  \
+    do {                                                                                           \
+        __m256i low_ =                                                                             \
+            add(_mm256_unpacklo_epi32((x)[0], (x)[1]), _mm256_unpackhi_epi32((x)[0], (x)[1]));     \
+        __m256i high_ =                                                                            \
+            add(_mm256_unpacklo_epi32((x)[2], (x)[3]), _mm256_unpackhi_epi32((x)[2], (x)[3]));     \
+        (sum) = add(_mm256_unpacklo_epi64(low_, high_), _mm256_unpackhi_epi64(low_, high_));       \
+    } while (0)
+
+ALWAYS void store_halves(int32_t *low, int32_t *high, __m256i x)
+{
+    _mm_storeu_si128((__m128i *)(void *)low, _mm256_castsi256_si128(x));
+    _mm_storeu_si128((__m128i *)(void *)high, _mm256_extracti128_si256(x, 1));
+}
+
+/* Four blocks from b on of prepared row i. */
+ALWAYS void prepare_blocks(const enum code_kind kind, struct panel *panel, int i, int b)
+{
+    __m256i part[4], sum;
+    for (int j = 0; j < 4; j++) {
+        /* After the end the last block once more. */
+        int from = b + j < panel->at.n_blocks ? b + j : panel->at.n_blocks - 1;
+        const struct act_block *block = panel->row[i] + from;
+        __m256i bytes = load32(block->q);
+        panel->act_scale[i][b + j] = block->scale;
+        if (tile_unit_for_codes(kind).has_min) {
+            panel->x_sum[i][b + j] = -block->scale * (float)block->minus[2];
+            panel->offset[i][b + j] = block->minus[2] * -pairs_offset(kind);
+        }
+        if (is_wide(kind)) {
+            __m256i even = even_columns(bytes), odd = odd_columns(bytes);
+            store32(panel->columns[i][b + j][0], even);
+            store32(panel->columns[i][b + j][1], odd);
+            part[j] = _mm256_madd_epi16(even, odd);
+        } else {
+            part[j] = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
+        }
+    }
+    if (is_wide(kind)) {
+        SUM_OF_LANES(part, _mm256_add_epi32, sum);
+        sum = _mm256_add_epi32(sum, _mm256_permute4x64_epi64(sum, 0x4E));
+        sum = _mm256_sub_epi32(_mm256_setzero_si256(), sum);
+    } else {
+        SUM_OF_LANES(part, _mm256_add_epi16, sum);
+        if (block_halves(kind) == 1)
+            sum = _mm256_add_epi16(sum, _mm256_permute4x64_epi64(sum, 0x4E));
+        sum = _mm256_mullo_epi16(sum, _mm256_set1_epi16((int16_t)-pairs_offset(kind)));
+    }
+    store_halves(panel->start[i][0] + b, panel->start[i][1] + b, sum);
+}
+
+ALWAYS void prepare_rows(const enum code_kind kind, const struct tile_job *job, int32_t first,
+                         int32_t n, struct panel *panel)
+{
+    for (int32_t i = 0; i < n; i++) {
+        panel->row[i] = job_row(job, first + i) + panel->at.first;
+        for (int b = 0; b < panel->at.n_blocks; b += 4) prepare_blocks(kind, panel, i, b);
+    }
+}
+
+ALWAYS void widen_block(const bvec w[8], struct panel *panel, int b)
+{
+    ivec products = i_set(0);
+    for (int g = 0; g < 8; g++) {
+        bvec even = {even_columns(w[g].a), even_columns(w[g].b)};
+        bvec odd = {odd_columns(w[g].a), odd_columns(w[g].b)};
+        b_store(panel->w[b][g], even);
+        b_store(panel->w[b][g] + 64, odd);
+        products.a = _mm256_sub_epi32(products.a, _mm256_madd_epi16(even.a, odd.a));
+        products.b = _mm256_sub_epi32(products.b, _mm256_madd_epi16(even.b, odd.b));
+    }
+    store32(panel->products[b], products.a);
+    store32(panel->products[b] + 8, products.b);
+}
+
+ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, struct panel *panel)
+{
+    const struct tile_unit u = tile_unit_for_codes(kind);
+    for (int b = 0; b < panel->at.n_blocks; b++) {
+        const uint8_t *unit = unit_at(kind, job, panel->at.tile, panel->at.first + b);
+        int i = (int)(panel->at.first + b) % u.n_blocks;
+        bvec w[8];
+        unpack(kind, unit + (size_t)i * u.block_bytes, w);
+        if (is_wide(kind))
+            widen_block(w, panel, b);
+        else
+            for (int g = 0; g < 8; g++) b_store(panel->w[b][0] + g * 64, w[g]);
+        for (int h = 0; h < block_halves(kind); h++)
+            f_store(panel->scale[b][h], unit_scales(kind, unit, i, h));
+        if (u.has_min) f_store(panel->min[b], unit_mins(kind, unit, i));
+    }
+}
+
+/* A sum that is complete here. Else compilers compute all products of a block before they add
+ * any, and have no registers for them. */
+ALWAYS __m256i settled(__m256i sum)
+{
+    __asm__ volatile("" : "+x"(sum));
+    return sum;
+}
+
+ALWAYS __m256i add_small(__m256i sum, __m256i w, __m256i a)
+{
+    return settled(_mm256_add_epi16(sum, _mm256_maddubs_epi16(w, a)));
+}
+
+ALWAYS __m256i add_wide(__m256i sum, __m256i even_w, __m256i odd_w, __m256i even_a, __m256i odd_a)
+{
+    __m256i products =
+        _mm256_madd_epi16(_mm256_add_epi16(even_a, odd_w), _mm256_add_epi16(odd_a, even_w));
+    return settled(_mm256_add_epi32(sum, products));
+}
+
+ALWAYS void small_sums(const enum code_kind kind, const int n, const struct panel *panel, int first,
+                       int b, int h, ivec *sum)
+{
+    const int groups = 8 / block_halves(kind);
+    for (int i = 0; i < n; i++)
+        sum[i] = i_set(pairs_offset(kind) ? panel->start[first + i][h][b] : 0);
+    for (int g = h * groups; g < (h + 1) * groups; g++) {
+        bvec w = b_load(panel->w[b][0] + g * 64);
+        for (int i = 0; i < n; i++) {
+            __m256i a = four_bytes(panel->row[first + i][b].q + g * 4).a;
+            sum[i].a = add_small(sum[i].a, w.a, a);
+            sum[i].b = add_small(sum[i].b, w.b, a);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        sum[i].a = _mm256_madd_epi16(sum[i].a, _mm256_set1_epi16(1));
+        sum[i].b = _mm256_madd_epi16(sum[i].b, _mm256_set1_epi16(1));
+        if (kind != CODE_U5) continue;
+        __m256i offset = _mm256_set1_epi32(panel->offset[first + i][b]);
+        sum[i].a = _mm256_add_epi32(sum[i].a, offset);
+        sum[i].b = _mm256_add_epi32(sum[i].b, offset);
+    }
+}
+
+ALWAYS void wide_sums(const int n, const struct panel *panel, int first, int b, ivec *sum)
+{
+    for (int i = 0; i < n; i++) sum[i] = i_set(panel->start[first + i][0][b]);
+    for (int g = 0; g < 8; g++) {
+        bvec even = b_load(panel->w[b][g]), odd = b_load(panel->w[b][g] + 64);
+        for (int i = 0; i < n; i++) {
+            const int16_t(*a)[16] = panel->columns[first + i][b];
+            __m256i even_a = four_bytes((const int8_t *)(a[0] + g * 2)).a;
+            __m256i odd_a = four_bytes((const int8_t *)(a[1] + g * 2)).a;
+            sum[i].a = add_wide(sum[i].a, even.a, odd.a, even_a, odd_a);
+            sum[i].b = add_wide(sum[i].b, even.b, odd.b, even_a, odd_a);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        sum[i].a = _mm256_add_epi32(sum[i].a, load32(panel->products[b]));
+        sum[i].b = _mm256_add_epi32(sum[i].b, load32(panel->products[b] + 8));
+    }
+}
+
+/* The panel by n rows from prepared row `first` on. kind and n are constants
+ * where this is expanded. */
+ALWAYS void panel_rows(const enum code_kind kind, const int n, const struct panel *panel,
+                       int32_t first, float *out, int64_t stride)
+{
+    if (panel->at.first == 0)
+        for (int i = 0; i < n; i++) f_store(out + i * stride, f_set(0));
+    for (int b = 0; b < panel->at.n_blocks; b++)
+        for (int h = 0; h < block_halves(kind); h++) {
+            ivec sum[PANEL_ROWS];
+            if (is_wide(kind))
+                wide_sums(n, panel, first, b, sum);
+            else
+                small_sums(kind, n, panel, first, b, h, sum);
+            for (int i = 0; i < n; i++) {
+                float *y = out + i * stride;
+                fvec total = f_mul(f_of_int(sum[i]), f_set(panel->act_scale[first + i][b]));
+                total = f_fma(total, f_load(panel->scale[b][h]), f_load(y));
+                if (tile_unit_for_codes(kind).has_min)
+                    total = f_fma(f_load(panel->min[b]), f_set(panel->x_sum[first + i][b]), total);
+                f_store(y, total);
+            }
+        }
+}
