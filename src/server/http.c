@@ -203,6 +203,9 @@ static void take_wake(struct http *h)
 static void stop_listening(struct http *h)
 {
     h->is_listening = false;
+    /* The name now: from here on another server may take it, and its socket stays. */
+    if (h->owns_path) (void)unlink(h->options.unix_path);
+    h->owns_path = false;
     const int fd = MHD_quiesce_daemon(h->daemon);
     if (fd >= 0) (void)close(fd);
     h->listen_fd = -1;

@@ -28,6 +28,21 @@ static int open_address(const struct addrinfo *a)
     return -1;
 }
 
+/* "localhost" is both: IPv4 first. Another address is tried only where one is not of this machine:
+ * if it is taken, who asks for that name would get the other program. */
+static int open_first(const struct addrinfo *found)
+{
+    errno = EADDRNOTAVAIL;
+    for (int pass = 0; pass < 2; pass++) {
+        for (const struct addrinfo *a = found; a; a = a->ai_next) {
+            if ((a->ai_family == AF_INET) != (pass == 0)) continue;
+            const int fd = open_address(a);
+            if (fd >= 0 || errno == EADDRINUSE || errno == EACCES) return fd;
+        }
+    }
+    return -1;
+}
+
 static int address_failed(struct carat_error *err, const char *where, int number)
 {
     (void)err_set(err, CARAT_EADDRESS, "server: cannot listen on %s: %s", where, strerror(number));
@@ -56,9 +71,7 @@ int listen_tcp(const char *host, uint16_t port, int *fd, struct carat_error *err
                          gai_strerror(failed));
         err_hint(err, "--host must be an address of this machine, e.g. 127.0.0.1 or 0.0.0.0");
     }
-    for (int pass = 0; pass < 2 && *fd < 0; pass++) /* "localhost" is both: IPv4 first */
-        for (const struct addrinfo *a = found; a && *fd < 0; a = a->ai_next)
-            if ((a->ai_family == AF_INET) == (pass == 0)) *fd = open_address(a);
+    if (!failed) *fd = open_first(found);
     if (!failed && *fd < 0) status = address_failed(err, buf_text(&where), errno);
     if (found) freeaddrinfo(found);
     buf_deinit(&where);

@@ -80,7 +80,7 @@ int keys_reload(struct keys *k, struct carat_error *err)
     }
     mem_free(status == CARAT_OK ? k->digests : fresh.digests);
     if (status == CARAT_OK) *k = fresh;
-    if (text.data) memset(text.data, 0, text.length);
+    if (text.data) explicit_bzero(text.data, text.length);
     buf_deinit(&text);
     return status;
 }

@@ -616,6 +616,56 @@ def test_a_unix_socket_serves_and_is_removed(_):
             expect(not os.path.exists(path), "the socket is gone")
 
 
+def test_a_server_that_ends_leaves_the_socket_of_its_successor(_):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "carat.sock")
+
+        def connect():
+            s = socket.socket(socket.AF_UNIX)
+            s.settimeout(LIMIT)
+            s.connect(path)
+            return s
+
+        def is_refused():
+            with contextlib.suppress(ConnectionRefusedError, FileNotFoundError):
+                connect().close()
+                return False
+            return True
+
+        with Server(f"unix_path={path}") as old, connect() as s:
+            s.sendall(get(b"/stream?n=1&ms=10&after=stop&tag=last") + get(b"/hold?tag=held"))
+            old.line("began last")
+            old.process.send_signal(signal.SIGTERM)
+            wait_until(is_refused, "it does not listen any more", LIMIT)
+            with Server(f"unix_path={path}"):
+                expect(Reply(s).status == 200, "what ran comes to its end")
+                expect(old.stop(signal.SIGINT) == 0, "the old one ends")
+                with connect() as other:
+                    other.sendall(get(b"/echo"))
+                    expect(Reply(other).status == 200, "the new one has its socket")
+
+
+def test_a_name_with_two_addresses_is_not_half_taken(_):
+    """Who asks "localhost" must not get the program that has the other address of that name."""
+    with tempfile.TemporaryDirectory() as folder, \
+            socket.create_server(("127.0.0.1", 0)) as taken:
+        hosts = os.path.join(folder, "hosts")
+        with open(hosts, "w", encoding="ascii") as file:
+            file.write("127.0.0.1 localhost\n::1 localhost\n")
+        script = f"mount --bind {hosts} /etc/hosts && echo mounted && exec \"$@\""
+        process = subprocess.Popen(
+            ["unshare", "-rm", "sh", "-c", script, "sh", harness.PROGRAM, "host=localhost",
+             f"port={taken.getsockname()[1]}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            if process.stdout.readline() != b"mounted\n":
+                raise Skip(f"no file system of its own: {process.stderr.read()}")
+            line = process.stdout.readline()
+            expect(b"in use" in line, line)
+        finally:
+            process.kill()
+            process.communicate()
+
+
 def test_a_socket_that_is_given_is_served(_):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.set_inheritable(True)
