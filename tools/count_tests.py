@@ -1,14 +1,10 @@
-#!/usr/bin/env python3
-"""Counts the single cases in a JUnit report of ctest.
+"""What a JUnit report of ctest says of single cases.
 
-usage: tools/count_tests.py REPORT.xml
-
-A ctest test is a program with many cases. cmocka programs and the scripts of tests/e2e say how
-many passed, failed and were skipped; a program that says nothing counts as one case. Prints the
-cases that failed or were skipped, then a last line "PASSED FAILED SKIPPED".
+A ctest test is a program with many cases. cmocka programs and the scripts of tests/e2e say how many
+passed, failed and were skipped; a program that says nothing counts as one case.
 """
 import re
-import sys
+import types
 import xml.etree.ElementTree as ElementTree
 
 SKIPPED_CASE = re.compile(r"^(?:\[  SKIPPED \] (?!\w+: \d+ test|\d+ test)|skip +)(.*)$",
@@ -17,6 +13,9 @@ SKIPPED_CASE = re.compile(r"^(?:\[  SKIPPED \] (?!\w+: \d+ test|\d+ test)|skip +
 SKIP_REASON = re.compile(r"^skipped: (.*)\n\[  SKIPPED \] (\w+)$", re.MULTILINE)
 PROGRAM_REASON = re.compile(r"^skipped: (.*)$", re.MULTILINE)
 SCRIPT_SUM = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", re.MULTILINE)
+# Of scripts, of cmocka and of node.
+FAILED_CASE = re.compile(r"^ *(?:FAIL +|\[  FAILED  \] (?!\w+: \d+ test|\d+ test)|✖ )(.*)$",
+                         re.MULTILINE)
 
 
 def cmocka_sum(text, word):
@@ -25,14 +24,26 @@ def cmocka_sum(text, word):
     return sum(int(n) for n in found)
 
 
-def count_case(case):
-    """(passed, failed, skipped) of one program, and the lines of its skipped cases."""
+def first_failure(case, text):
+    """Its line; else the program's last line and how it ended."""
+    found = FAILED_CASE.search(text)
+    if found:
+        return found[1].strip()
+    failure = case.find("failure")
+    last = (text.strip().splitlines() or ["no output"])[-1]
+    return f"{last} ({'failed' if failure is None else failure.get('message') or 'failed'})"
+
+
+def read_program(case):
+    """passed, failed, skipped; skips: a line for each skipped case; first_failure: a line or ""."""
     text = case.findtext("system-out") or ""
     has_failed = case.find("failure") is not None or case.get("status") == "fail"
     is_skipped = case.find("skipped") is not None or case.get("status") in ("notrun", "disabled")
+    program = types.SimpleNamespace(passed=0, failed=0, skipped=1, skips=[], first_failure="")
     if is_skipped:
         reason = PROGRAM_REASON.search(text)
-        return (0, 0, 1), [reason[1] if reason else case.findtext("skipped") or "not run"]
+        program.skips = [reason[1] if reason else case.findtext("skipped") or "not run"]
+        return program
     script = SCRIPT_SUM.findall(text)
     if script:
         counts = [sum(int(row[i]) for row in script) for i in range(3)]
@@ -42,23 +53,15 @@ def count_case(case):
         counts[1] = 1  # it crashed, ran out of time, or failed outside its cases
     if not has_failed and sum(counts) == 0:
         counts[0] = 1
+    program.passed, program.failed, program.skipped = counts
+    program.first_failure = first_failure(case, text) if program.failed else ""
     reasons = {name: f": {reason}" for reason, name in SKIP_REASON.findall(text)}
     names = dict.fromkeys(line.strip() for line in SKIPPED_CASE.findall(text))
-    return tuple(counts), [name + reasons.get(name, "") for name in names]
+    program.skips = [name + reasons.get(name, "") for name in names]
+    return program
 
 
-def main():
-    total = [0, 0, 0]
-    for case in ElementTree.parse(sys.argv[1]).getroot().iter("testcase"):
-        counts, skipped = count_case(case)
-        total = [a + b for a, b in zip(total, counts)]
-        name = case.get("name")
-        if counts[1]:
-            print(f"failed: {name}: {counts[1]} of {sum(counts)}")
-        for reason in skipped:
-            print(f"skipped: {name}: {reason}")
-    print(*total)
-
-
-if __name__ == "__main__":
-    main()
+def read(report):
+    """The programs of a report, by their names."""
+    root = ElementTree.parse(report).getroot()
+    return {case.get("name"): read_program(case) for case in root.iter("testcase")}

@@ -17,6 +17,9 @@ import sys
 import time
 import urllib.request
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
+from program import is_sanitized
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CONTEXT = 32768  # of the model: long enough for calls of 10 KB
@@ -72,11 +75,6 @@ def long_demo(folder):
     return path
 
 
-def is_slow(program):
-    """Whether it has sanitizers: then long prompts take minutes."""
-    return b"__asan_init" in pathlib.Path(program).read_bytes()
-
-
 def start(program, model, folder, *options):
     """The server and its address, once it is ready."""
     log = folder / "server.log"
@@ -125,7 +123,7 @@ def run_script(program, folder, model, script):
                                script], cwd=folder, timeout=900, text=True, encoding="utf-8",
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
                               env={"PATH": os.environ["PATH"], "CARAT_URL": url,
-                                   "CARAT_SLOW": "1" if is_slow(program) else "0"})
+                                   "CARAT_SLOW": "1" if is_sanitized() else "0"})
     finally:
         status = stop(server)
     print(done.stdout)

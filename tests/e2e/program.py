@@ -112,6 +112,12 @@ def libraries():
     return json.loads(carat("version", "--json").stdout)["libraries"]
 
 
+def is_sanitized():
+    """Sanitizers make it slow, take terabytes of address space and keep what was freed."""
+    text = pathlib.Path(PROGRAM).read_bytes()
+    return b"__asan_init" in text or b"__tsan_init" in text
+
+
 def need_json():
     if "jansson" not in libraries():
         raise Skip("built without jansson")

@@ -23,7 +23,8 @@ import subprocess
 import tempfile
 import time
 
-from program import LIMIT, PROGRAM, ROOT, Skip, at_best, carat, environment, expect, main
+from program import (LIMIT, PROGRAM, ROOT, Skip, at_best, environment, expect, is_sanitized,
+                     main)
 from server import Server, need_server
 
 CHAT = "/v1/chat/completions"
@@ -109,7 +110,7 @@ def check_ends(connections, number, seed):
 
 def test_signals_at_random_times():
     need_server()
-    many = int(os.environ.get("CHAOS_ENDS", "60"))
+    many = int(os.environ.get("CARAT_CHAOS_ENDS", "60"))
     numbers = [signal.SIGTERM if i % 2 else signal.SIGKILL for i in range(many)]
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         seconds = list(pool.map(end_at_random, numbers, range(SEED, SEED + many)))
@@ -259,7 +260,7 @@ class FailingMalloc:
     def __init__(self, folder):
         if not shutil.which("cc"):
             raise Skip("no C compiler")
-        if json.loads(carat("version", "--json").stdout)["build_type"] != "Release":
+        if is_sanitized():
             raise Skip("sanitizers have an allocator of their own")
         source, self.shim = folder + "/shim.c", folder + "/shim.so"
         self.path = folder + "/control"

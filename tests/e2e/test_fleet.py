@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 
-from program import LIMIT, ROOT, Skip, carat, environment, expect, main, wait_until
+from program import LIMIT, ROOT, Skip, environment, expect, is_sanitized, main, wait_until
 from server import Server, need_server
 
 CHAT = "/v1/chat/completions"
@@ -29,8 +29,7 @@ HEADERS = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
 
 def slow():
     """Options with which an answer of the demo model takes a second or more."""
-    is_fast = json.loads(carat("version", "--json").stdout)["build_type"] == "Release"
-    return ("--backend", "ref") if is_fast else ()  # sanitizers are slow enough
+    return () if is_sanitized() else ("--backend", "ref")  # sanitizers are slow enough
 
 
 class Fleet:

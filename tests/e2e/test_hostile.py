@@ -11,18 +11,19 @@ import resource
 import tempfile
 
 import program
-from program import (MODEL, PROGRAM, carat, expect, expect_error, expect_status, need_demo,
-                     need_json)
+from program import (MODEL, carat, environment, expect, expect_error, expect_status,
+                     is_sanitized, need_demo, need_json)
 
 MB = 1 << 20
-# Sanitizers reserve more address space than any bound allows.
-IS_SANITIZED = bool(PROGRAM) and b"__asan_init" in open(PROGRAM, "rb").read()
+FEW = environment(CARAT_THREADS="2")  # each takes address space for its stack
 
 
 def bounded(megabytes):
     """For the child: limits its address space."""
+    is_bounded = not is_sanitized()
+
     def limit():
-        if not IS_SANITIZED:
+        if is_bounded:
             resource.setrlimit(resource.RLIMIT_AS, (megabytes * MB, megabytes * MB))
     return limit
 
@@ -34,7 +35,8 @@ def template(request, megabytes=300):
     with tempfile.NamedTemporaryFile("w") as file:
         file.write(text)
         file.flush()
-        return carat("template", "--size", "small", file.name, preexec_fn=bounded(megabytes))
+        return carat("template", "--size", "small", file.name, env=FEW,
+                     preexec_fn=bounded(megabytes))
 
 
 def with_tools(*schemas):
@@ -137,14 +139,14 @@ def test_requests_of_wrong_kinds_are_refused_by_field():
 
 def test_a_prompt_that_cannot_fit_is_refused_before_it_is_read_whole():
     text = b"a" * (100 * MB)
-    done = carat("run", need_demo(), "-q", stdin=text[:20 * MB], preexec_fn=bounded(300))
+    done = carat("run", need_demo(), "-q", stdin=text[:20 * MB], env=FEW, preexec_fn=bounded(300))
     expect_error(done, 2, "prompt: ", "tokens of at most", "bytes or more found")
     with tempfile.NamedTemporaryFile() as file:
         file.write(text)
         file.flush()
         for more in ([], ["--raw"]):
             done = carat("run", need_demo(), "-q", "-f", file.name, *more,
-                         preexec_fn=bounded(300))
+                         env=FEW, preexec_fn=bounded(300))
             expect_error(done, 2, "prompt: ", "tokens of at most")
 
 
@@ -157,7 +159,7 @@ def test_a_smaller_context_refuses_shorter_prompts():
 def test_odd_texts_of_a_megabyte_are_tokenized():
     for unit in (b"a", b" ", b"\n", b"<", b"<|turn>", b"\xff", b"\0", "\u2581".encode(), b"\t1"):
         done = carat("tokenize", MODEL, "--json", "--special", stdin=unit * (MB // len(unit) // 4),
-                     preexec_fn=bounded(400))
+                     env=FEW, preexec_fn=bounded(400))
         expect_status(done, 0)
         expect(len(json.loads(done.stdout)["ids"]) > 1000, repr(unit))
 

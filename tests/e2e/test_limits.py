@@ -11,15 +11,16 @@ import resource
 import tempfile
 
 import program
-from program import DEMO, MODEL, Skip, carat, environment, expect, expect_error, expect_status
+from program import (DEMO, MODEL, Skip, carat, environment, expect, expect_error, expect_status,
+                     is_sanitized)
 
 LARGE_CHUNK = ("bench", MODEL, "--chunk", "4000", "-p", "4000", "-n", "0", "-r", "1", "-q")
 GROUPS = pathlib.Path("/sys/fs/cgroup")
 
 
 def need_small_program():
-    if b"__asan_init" in pathlib.Path(program.PROGRAM).read_bytes():
-        raise Skip("AddressSanitizer takes terabytes of address space")
+    if is_sanitized():
+        raise Skip("sanitizers take terabytes of address space")
 
 
 def limited(megabytes, *arguments, kind=resource.RLIMIT_AS):

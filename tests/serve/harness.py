@@ -17,7 +17,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
-from program import PROGRAM, Skip, at_best, expect, wait_until
+from program import PROGRAM, Skip, at_best, expect, is_sanitized, wait_until
 
 HOST = b"Host: localhost\r\n"
 LIMIT = 60  # seconds for what comes at once, unless the machine is very busy
@@ -135,12 +135,6 @@ class Reply:
 def canary(server):
     reply, _ = ask(server, get(b"/echo"))
     expect(reply.status == 200 and reply.body.startswith(b"GET /echo 0"), "the server is not well")
-
-
-def keeps_memory():
-    """Sanitizers keep what was freed for a while."""
-    with open(PROGRAM, "rb") as program:
-        return b"__asan_init" in program.read()
 
 
 def get(path, *fields, method=b"GET", body=b"", version=b"HTTP/1.1", host=HOST):

@@ -20,7 +20,7 @@ import warnings
 
 import harness
 from harness import (LIMIT, Reply, Server, Skip, ask, at_best, canary, expect, get, has_ended,
-                     keeps_memory, reset, wait_until)
+                     is_sanitized, reset, wait_until)
 from test_requests import CHUNKED, LENGTHS, POST, REFUSED, all_that_comes, expect_one_refusal
 
 
@@ -483,7 +483,7 @@ def test_ten_thousand_idle_connections_take_little_memory(_):
                 Reply(s)
             canary(server)
             taken = (server.memory() - before) / 1e6
-            expect(taken < (400 if keeps_memory() else 200), f"{taken:.0f} MB")
+            expect(taken < (400 if is_sanitized() else 200), f"{taken:.0f} MB")
             with server.connect() as s:
                 s.sendall(get(b"/stream?n=100&ms=10"))
                 expect(len(Reply(s).body) == 100, "a stream beside them")
@@ -557,7 +557,7 @@ def test_nothing_is_left_of_connections(server):
         crowd()
     wait_until(only_one_is_left, "all are gone", LIMIT)
     grown = (server.memory() - memory) / 1e6
-    expect(grown < 30 or keeps_memory(), f"{grown:.0f} MB more after 600 connections")
+    expect(grown < 30 or is_sanitized(), f"{grown:.0f} MB more after 600 connections")
 
 
 # --- memory ---

@@ -9,7 +9,7 @@
 enum { CROWD_CTX_MAX = 4096, CROWD_MAX = 96 };
 
 /* Under sanitizers all this takes ten times as long: cases do one part in so many. */
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { CROWD_SHARE = 10 };
 #else
 enum { CROWD_SHARE = 1 };
