@@ -368,7 +368,8 @@ def test_a_connection_goes_on_after_a_refused_request_with_a_short_body(server):
 
 def test_bodies_that_are_being_read_share_their_memory(_):
     size, clients, total = 16 << 20, 200, 256 << 20
-    with Server(f"body_bytes_max={64 << 20}", f"bodies_bytes_max={total}") as server, \
+    with Server(f"body_bytes_max={64 << 20}", f"bodies_bytes_max={total}",
+                "body_seconds=300") as server, \
             contextlib.ExitStack() as stack:
         before = server.memory()
         crowd = []
@@ -402,7 +403,8 @@ def test_bodies_that_are_being_read_share_their_memory(_):
 
 
 def test_chunks_without_room_are_refused_where_it_ends(_):
-    with Server("body_bytes_max=1048576", "bodies_bytes_max=4194304") as server, \
+    with Server("body_bytes_max=1048576", "bodies_bytes_max=4194304",
+                "body_seconds=300") as server, \
             contextlib.ExitStack() as stack:
         for _ in range(3):  # three quarters of it
             s = stack.enter_context(server.connect())
