@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "grammar/json_schema.h"
+#include "grammar/lower.h"
 #include "json/json_tree.h"
 
 /* ---- Names ------------------------------------------------------------------------------ */
@@ -136,6 +137,20 @@ static bool has_parameters(const struct carat_value *schema)
            !(schema->kind == CARAT_OBJECT && schema->as.object.count == 0);
 }
 
+/* Whether some text fits an expression, within all bounds. */
+static int check_possible(struct expr_builder *b, const struct expr *e, struct carat_error *err)
+{
+    static const char nothing[] = "nothing fits this schema";
+    struct program program = {0};
+    int32_t rule = rule_add(b, "arguments", strlen("arguments"));
+    rule_set(b, rule, e);
+    TRY(builder_check(b, err));
+    int status = lower_rules(&program, b, rule, err);
+    if (status == CARAT_OK) status = program_analyse(&program, err);
+    program_deinit(&program);
+    return status == CARAT_EUSAGE ? err_set(err, CARAT_EUNSUPPORTED, nothing) : status;
+}
+
 static int any_arguments(const struct expr **out, struct expr_builder *b,
                          const struct value_syntax *syntax, struct carat_error *err)
 {
@@ -145,9 +160,21 @@ static int any_arguments(const struct expr **out, struct expr_builder *b,
     return json_schema_expr(b, object, syntax, out, err);
 }
 
+/* Arguments that fit the schema, which is no null. */
+static int fitting_arguments(const struct expr **out, struct expr_builder *b,
+                             const struct value_syntax *syntax, const struct carat_value *schema,
+                             struct carat_error *err)
+{
+    const struct carat_value *object = as_object(b, schema);
+    if (!object) return err_no_memory(err, "parameters", sizeof *object);
+    TRY(check_schema(object, false, err));
+    TRY(json_schema_expr(b, object, syntax, out, err));
+    return check_possible(b, *out, err);
+}
+
 static int arguments(const struct expr **out, struct expr_builder *b,
                      const struct value_syntax *syntax, const struct carat_value *function,
-                     struct carat_error *err)
+                     bool is_loose_kept, struct carat_error *err)
 {
     const struct carat_value *schema = json_member(function, "parameters");
     const struct carat_value *strict = json_member(function, "strict");
@@ -161,11 +188,9 @@ static int arguments(const struct expr **out, struct expr_builder *b,
     const struct carat_value *type = json_member(schema, "type");
     if (type->kind != CARAT_NULL && !json_text_is(type, "object"))
         return err_set(err, CARAT_EUSAGE, "parameters.type: \"object\" expected");
-    const struct carat_value *object = as_object(b, schema);
-    if (!object) return err_no_memory(err, "parameters", sizeof *object);
-    int status = check_schema(object, false, err);
-    if (status == CARAT_OK) status = json_schema_expr(b, object, syntax, out, err);
     bool is_strict = strict->kind == CARAT_BOOL && strict->as.boolean;
+    if (!is_strict && !is_loose_kept) return any_arguments(out, b, syntax, err);
+    int status = fitting_arguments(out, b, syntax, schema, err);
     bool is_whole = builder_check(b, NULL) == CARAT_OK;
     if (status == CARAT_EUNSUPPORTED && is_whole && !is_strict)
         return any_arguments(out, b, syntax, err);
@@ -176,14 +201,14 @@ static int arguments(const struct expr **out, struct expr_builder *b,
 /* ---- Calls ------------------------------------------------------------------------------ */
 
 static int tool(const struct expr **out, struct expr_builder *b, const struct value_syntax *syntax,
-                const struct carat_value *function, struct carat_error *err)
+                const struct carat_value *function, bool is_loose_kept, struct carat_error *err)
 {
     const struct carat_value *name = json_member(function, "name");
     const struct expr *parts[2];
     if (function->kind != CARAT_OBJECT)
         return err_set(err, CARAT_EUSAGE, "an object expected, %s found", json_kind_name(function));
     TRY(check_name(name, err));
-    TRY(arguments(&parts[1], b, syntax, function, err));
+    TRY(arguments(&parts[1], b, syntax, function, is_loose_kept, err));
     parts[0] = expr_bytes(b, name->as.string.data, name->as.string.length);
     if (parts[0]) *out = expr_seq(b, parts, 2);
     return builder_check(b, err);
@@ -191,7 +216,7 @@ static int tool(const struct expr **out, struct expr_builder *b, const struct va
 
 static int either_tool(const struct expr **out, struct expr_builder *b,
                        const struct value_syntax *syntax, const struct carat_value *tools,
-                       const struct carat_value *only, struct carat_error *err)
+                       const struct carat_value *only, bool is_loose_kept, struct carat_error *err)
 {
     size_t n = 0, count = tools->as.array.count;
     const struct expr **calls = arena_take(&b->arena, count, sizeof *calls);
@@ -199,7 +224,7 @@ static int either_tool(const struct expr **out, struct expr_builder *b,
     for (size_t i = 0; i < count; i++) {
         const struct carat_value *function = json_member(&tools->as.array.items[i], "function");
         if (only && !is_same_text(json_member(function, "name"), only)) continue;
-        int status = tool(&calls[n++], b, syntax, function, err);
+        int status = tool(&calls[n++], b, syntax, function, is_loose_kept, err);
         if (status != CARAT_OK) return err_within(err, "tools[%zu].function", i), status;
     }
     char shown[JSON_SHOWN_MAX];
@@ -212,7 +237,7 @@ static int either_tool(const struct expr **out, struct expr_builder *b,
 
 int call_grammar_expr(const struct expr **out, struct expr_builder *b, const struct vocab *v,
                       const struct carat_value *tools, const struct carat_value *only,
-                      struct carat_error *err)
+                      bool is_loose_kept, struct carat_error *err)
 {
     struct value_syntax syntax = {.quote = vocab_special(v, VOCAB_QUOTE)};
     const struct expr *parts[4] = {
@@ -224,7 +249,7 @@ int call_grammar_expr(const struct expr **out, struct expr_builder *b, const str
     *out = NULL;
     if (syntax.quote < 0)
         return err_set(err, CARAT_EUNSUPPORTED, "tools: this model has no marks for calls");
-    TRY(either_tool(&parts[2], b, &syntax, tools, only, err));
+    TRY(either_tool(&parts[2], b, &syntax, tools, only, is_loose_kept, err));
     TRY(builder_check(b, err));
     *out = expr_seq(b, parts, 4);
     return builder_check(b, err);

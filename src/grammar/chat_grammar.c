@@ -24,10 +24,12 @@ struct chat {
     const struct vocab *v;
     const struct carat_value *request, *tools;
     enum calls calls;
+    bool is_loose_kept;             /* schemas of tools that are not strict */
     const struct carat_value *only; /* the name of the tool to call; NULL: any */
     bool is_one;                    /* at most one call */
     struct carat_member type;       /* of any_object */
     struct carat_value object;
+    const char *where; /* the member that says what text has to be; NULL: none */
     struct carat_error *err;
 };
 
@@ -88,7 +90,7 @@ static int make_calls(struct chat *c, const struct expr **out)
 {
     *out = NULL;
     if (c->calls == CALLS_NONE) return CARAT_OK;
-    TRY(call_grammar_expr(out, c->b, c->v, c->tools, c->only, c->err));
+    TRY(call_grammar_expr(out, c->b, c->v, c->tools, c->only, c->is_loose_kept, c->err));
     if (!c->is_one) *out = expr_repeat(c->b, *out, 1, EXPR_NO_LIMIT);
     return builder_check(c->b, c->err);
 }
@@ -110,7 +112,7 @@ static const struct carat_value *any_object(struct chat *c)
 }
 
 /* The schema that "response_format" names; NULL: text is free. */
-static int read_format(struct chat *c, const struct carat_value **schema, const char **where)
+static int read_format(struct chat *c, const struct carat_value **schema)
 {
     const struct carat_value *format = json_member(c->request, "response_format");
     const struct carat_value *type = json_member(format, "type");
@@ -125,25 +127,24 @@ static int read_format(struct chat *c, const struct carat_value **schema, const 
                        "response_format.type: \"text\", \"json_object\" or \"json_schema\" "
                        "expected");
     const struct carat_value *own = json_member(json_member(format, "json_schema"), "schema");
-    *where = "response_format.json_schema.schema";
+    c->where = "response_format.json_schema.schema";
     if (own->kind == CARAT_NULL) { /* as llama.cpp's server takes it */
         own = json_member(format, "schema");
-        if (own->kind != CARAT_NULL) *where = "response_format.schema";
+        if (own->kind != CARAT_NULL) c->where = "response_format.schema";
     }
     if (own->kind == CARAT_NULL && is_object) own = any_object(c);
     if (own->kind != CARAT_OBJECT && own->kind != CARAT_BOOL)
-        return err_set(c->err, CARAT_EUSAGE, "%s: an object expected, %s found", *where,
+        return err_set(c->err, CARAT_EUSAGE, "%s: an object expected, %s found", c->where,
                        json_kind_name(own));
     *schema = own;
     return CARAT_OK;
 }
 
-static int read_schema(struct chat *c, const struct carat_value *schema, const char *where,
-                       const struct expr **out)
+static int read_schema(struct chat *c, const struct carat_value *schema, const struct expr **out)
 {
     static const struct value_syntax json = {.quote = -1};
     int status = json_schema_expr(c->b, schema, &json, out, c->err);
-    if (status != CARAT_OK) err_within(c->err, "%s", where);
+    if (status != CARAT_OK) err_within(c->err, "%s", c->where);
     return status;
 }
 
@@ -152,20 +153,23 @@ static int make_text(struct chat *c, const struct expr **out)
 {
     const struct carat_value *schema, *grammar = json_member(c->request, "grammar");
     const struct carat_value *bare = json_member(c->request, "json_schema");
-    const char *where = "json_schema";
     *out = NULL;
-    TRY(read_format(c, &schema, &where));
+    TRY(read_format(c, &schema));
     int n = (schema != NULL) + (grammar->kind != CARAT_NULL) + (bare->kind != CARAT_NULL);
     if (n > 1)
         return err_set(c->err, CARAT_EUSAGE,
                        "one of response_format, json_schema and grammar expected, %d found", n);
-    if (bare->kind != CARAT_NULL) schema = bare;
-    if (schema) return read_schema(c, schema, where, out);
+    if (bare->kind != CARAT_NULL) {
+        schema = bare;
+        c->where = "json_schema";
+    }
+    if (schema) return read_schema(c, schema, out);
     if (grammar->kind == CARAT_NULL) return CARAT_OK;
     if (grammar->kind != CARAT_STRING)
         return err_set(c->err, CARAT_EUSAGE, "grammar: a string expected, %s found",
                        json_kind_name(grammar));
     int32_t root = -1;
+    c->where = "grammar";
     int status =
         gbnf_read(c->b, c->v, grammar->as.string.data, grammar->as.string.length, &root, c->err);
     if (status != CARAT_OK) return status;
@@ -212,11 +216,12 @@ static int make_root(struct chat *c, const struct expr **out, int32_t *trigger)
     return builder_check(c->b, c->err);
 }
 
-int chat_grammar_open(carat_grammar **out, const struct vocab *v, const struct token_index *index,
-                      const struct carat_value *request, struct carat_error *err)
+static int open_with(carat_grammar **out, const struct vocab *v, const struct token_index *index,
+                     const struct carat_value *request, bool is_loose_kept, struct carat_error *err)
 {
     struct expr_builder builder = {0};
-    struct chat c = {.b = &builder, .v = v, .request = request, .err = err};
+    struct chat c = {
+        .b = &builder, .v = v, .request = request, .is_loose_kept = is_loose_kept, .err = err};
     const struct carat_value *thinks = json_member(request, "enable_thinking");
     struct grammar_options options = {.takes_thoughts =
                                           thinks->kind == CARAT_BOOL && thinks->as.boolean,
@@ -228,7 +233,18 @@ int chat_grammar_open(carat_grammar **out, const struct vocab *v, const struct t
         int32_t root = rule_add(&builder, "answer", strlen("answer"));
         rule_set(&builder, root, body);
         status = grammar_open(out, &builder, root, index, &options, err);
+        bool is_wrong = status == CARAT_EUSAGE || status == CARAT_EUNSUPPORTED;
+        if (is_wrong) err_within(err, "%s", c.where ? c.where : "tools");
     }
     builder_deinit(&builder);
     return status;
+}
+
+int chat_grammar_open(carat_grammar **out, const struct vocab *v, const struct token_index *index,
+                      const struct carat_value *request, struct carat_error *err)
+{
+    bool has_tools = json_member(request, "tools")->kind == CARAT_ARRAY;
+    int status = open_with(out, v, index, request, true, err);
+    if (status != CARAT_EUNSUPPORTED || !has_tools) return status;
+    return open_with(out, v, index, request, false, err);
 }

@@ -237,7 +237,7 @@ static int compile_property(struct compiler *c, const struct schema_view *v,
     out->item = NULL;
     if (!p->is_listed && v->is_additional_forbidden) is_forbidden = true;
     if (is_forbidden && p->is_required)
-        return schema_fail(&c->r, CARAT_EUSAGE, p->path,
+        return schema_fail(&c->r, CARAT_EUNSUPPORTED, p->path,
                            "the property is required, but may not be "
                            "there");
     if (is_forbidden) return CARAT_OK;

@@ -157,7 +157,7 @@ test("cases 14 and 15: a schema with thinking and tools at once", async () => {
   const loose = await client.responses.create(await ask('{"x": [1]}' + END, forced));
   assert.deepEqual(JSON.parse(loose.output_text), { x: [1] });
   const bad = { type: "json_schema", name: "n", schema: { type: "string", pattern: "(a" } };
-  await refused({ input: "Hi", text: { format: bad } }, "text.format.schema", /^400 text\.format/);
+  await refused({ input: "Hi", text: { format: bad } }, "text.format.schema.pattern", /^400 text\.format/);
 });
 
 test("tokens are reported where they are asked for", async () => {

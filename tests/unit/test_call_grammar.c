@@ -791,6 +791,13 @@ static void what_cannot_be_kept_is_refused(void **state)
         {TOOL("'strict':true,'parameters':{'properties':{'a':{'not':{}}}}"), "not",
          CARAT_EUNSUPPORTED},
         {TOOL("'strict':true,'parameters':{'properties':{'a:b':{}}}"), "a:b", CARAT_EUNSUPPORTED},
+        {TOOL("'strict':true,'parameters':{'properties':{'a':{'enum':[]}},'required':['a']}"),
+         "tools[0].function: parameters: nothing fits this schema", CARAT_EUNSUPPORTED},
+        {TOOL("'strict':true,'parameters':{'properties':{'a':false},'required':['a']}"),
+         "tools[0].function: parameters: json schema: #/properties/a: ", CARAT_EUNSUPPORTED},
+        {"{'json_schema':{'enum':[]}}", "json_schema: the grammar matches no text", CARAT_EUSAGE},
+        {"{'response_format':{'type':'json_schema','json_schema':{'schema':{'enum':[]}}}}",
+         "response_format.json_schema.schema: the grammar matches no text", CARAT_EUSAGE},
         {"{'response_format':3}", "response_format: an object expected", CARAT_EUSAGE},
         {"{'response_format':{'type':'xml'}}", "response_format.type", CARAT_EUSAGE},
         {"{'response_format':{'type':'json_schema'}}", "response_format.json_schema.schema",
@@ -816,11 +823,60 @@ static void what_cannot_be_kept_is_refused(void **state)
 /* What is not strict and cannot be kept takes any arguments, but the call keeps its form. */
 static void a_loose_tool_takes_any_arguments(void **state)
 {
+    static const char *const schemas[] = {
+        "'a':{'not':{}}",           /* a keyword */
+        "'a':{'pattern':'(?=a)b'}", /* an expression */
+        "'a':false",                /* fits nothing */
+        "'a':{'enum':[]}",
+        "'a':{'type':'integer','minimum':5,'maximum':3}",
+        "'a':{'type':'string','minLength':5,'maxLength':3}",
+        "'a':{'type':'string','minLength':100000000}", /* too large */
+        "'a':{'$ref':'#/properties/a'}",               /* endless */
+    };
     (void)state;
-    const char *request = TOOL("'parameters':{'type':'object','properties':{'a':{'not':{}}}}");
-    assert_int_equal(
-        outcome_of(request, "<|tool_call>call:f{a:1,b:[{c:<|\"|>x<|\"|>}]}<tool_call|>"), WHOLE);
-    assert_int_equal(outcome_of(request, "<|tool_call>call:f[]"), REFUSED);
+    for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
+        char request[512];
+        snprintf(request, sizeof request,
+                 TOOL("'parameters':{'type':'object','properties':{%s},'required':['a']}"),
+                 schemas[i]);
+        enum outcome any =
+            outcome_of(request, "<|tool_call>call:f{a:1,b:[{c:<|\"|>x<|\"|>}]}<tool_call|>");
+        if (any != WHOLE) fail_msg("%s: %d", schemas[i], any);
+        assert_int_equal(outcome_of(request, "<|tool_call>call:f[]"), REFUSED);
+    }
+}
+
+/* Only those that cannot be kept are loose. */
+static void tools_beside_a_loose_one_keep_their_schemas(void **state)
+{
+    const char *request =
+        "{'tools':[{'function':{'name':'f','parameters':{'properties':{'a':{'enum':[]}},"
+        "'required':['a']}}},{'function':{'name':'g','parameters':{'properties':{'a':"
+        "{'type':'boolean'}},'required':['a']}}}]}";
+    (void)state;
+    assert_int_equal(outcome_of(request, "<|tool_call>call:f{b:7}<tool_call|>"), WHOLE);
+    assert_int_equal(outcome_of(request, "<|tool_call>call:g{a:true}<tool_call|>"), WHOLE);
+    assert_int_equal(outcome_of(request, "<|tool_call>call:g{a:7"), REFUSED);
+}
+
+/* Each could be kept alone, but not all of them: then none is, unless it is strict. */
+static void tools_that_are_too_large_together_are_loose(void **state)
+{
+    struct buf request = {0};
+    (void)state;
+    buf_add_text(&request, "{'tools':[{'function':{'name':'s','strict':true,'parameters':{"
+                           "'properties':{'a':{'type':'boolean'}},'required':['a']}}}");
+    for (int i = 0; i < 60; i++) {
+        buf_printf(&request, ",{'function':{'name':'f%d','parameters':{'properties':{", i);
+        for (int k = 0; k < 1000; k++) buf_printf(&request, "%s'k%d':{}", k ? "," : "", k);
+        buf_add_text(&request, "}}}}");
+    }
+    buf_add_text(&request, "]}");
+    char *text = request.data;
+    assert_int_equal(outcome_of(text, "<|tool_call>call:f7{b:7}<tool_call|>"), WHOLE);
+    assert_int_equal(outcome_of(text, "<|tool_call>call:s{a:true}<tool_call|>"), WHOLE);
+    assert_int_equal(outcome_of(text, "<|tool_call>call:s{b:7"), REFUSED);
+    buf_deinit(&request);
 }
 
 static void memory_that_is_out_is_reported(void **state)
@@ -884,6 +940,8 @@ int main(void)
         cmocka_unit_test(choices_allow_ban_and_force),
         cmocka_unit_test(what_cannot_be_kept_is_refused),
         cmocka_unit_test(a_loose_tool_takes_any_arguments),
+        cmocka_unit_test(tools_beside_a_loose_one_keep_their_schemas),
+        cmocka_unit_test(tools_that_are_too_large_together_are_loose),
         cmocka_unit_test(a_model_gives_grammars),
         cmocka_unit_test(memory_that_is_out_is_reported),
     };
