@@ -42,6 +42,11 @@ int os_physical_cores(void);              /* the same, counting each core once *
 void os_cpu_name(char *out, size_t size); /* "unknown" when it cannot be read */
 /* Space-separated features that matter here: "avx2 f16c avx512f avx512_vnni ...". */
 void os_cpu_features(char *out, size_t size);
+/* Asks the system to keep the registers of AMX (8 KB) for the threads of this process. Once granted
+ * it stays so, and asking again does no harm. False when it refuses or knows nothing of them. It
+ * also refuses where a thread has an alternate signal stack that is too small for them
+ * (AT_MINSIGSTKSZ). */
+bool os_permit_amx(void);
 
 /* The first line of a text file that begins with `key`, without key, colon and blanks; cut to
  * `size`. False when the file cannot be read or has no such line. */

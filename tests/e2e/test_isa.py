@@ -10,7 +10,7 @@ import tempfile
 import program
 from program import MODEL, carat, environment, expect, expect_error, expect_status
 
-WORDS = ("avx512", "avx2", "neon", "plain")  # those of --isa, besides auto
+WORDS = ("amx", "avx512", "avx2", "neon", "plain")  # those of --isa, besides auto
 COMMANDS = (("run", MODEL, "hi", "-n", "1"), ("chat", MODEL), ("serve", MODEL, "--port", "0"),
             ("logits", MODEL, "hi"), ("perplexity", MODEL, "-f", "x"), ("bench", MODEL),
             ("plan", MODEL), ("show", MODEL), ("doctor",))

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/os.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 
@@ -30,6 +32,20 @@ static const char *avx512_problem(void)
     NEEDS("avx512vnni");
     return NULL;
 }
+
+#if CARAT_HAVE_AMX
+/* Registers of 8 KB are kept for programs that ask for them. */
+static const char *amx_problem(void)
+{
+    enum { TILE = 1 << 24, INT8 = 1 << 25 };
+    unsigned a, b, c, d;
+    const char *problem = avx512_problem();
+    if (problem) return problem;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & TILE)) return "this processor has no amx";
+    if (!(d & INT8)) return "this processor has no amx_int8";
+    return os_permit_amx() ? NULL : "the system does not permit it; Linux 5.16 or later may";
+}
+#endif
 #endif
 
 /* Measured with a few rows at a time (docs/benchmarks.md). A Zen 5 prefetches eight bits fast
@@ -55,6 +71,9 @@ static const struct {
 } sets[] = {
 /* best first */
 #if defined(__x86_64__)
+#if CARAT_HAVE_AMX
+    {&cpu_kernels_amx, amx_problem},
+#endif
     {&cpu_kernels_avx512, avx512_problem},
     {&cpu_kernels_avx2, avx2_problem},
 #elif defined(__aarch64__)

@@ -213,12 +213,22 @@ ALWAYS void tile_job_run(const enum code_kind kind, const struct tile_job *job, 
 }
 
 #include "backend/cpu/simd/panel_body.h"
+#ifdef KERNELS_AMX
+#include "backend/cpu/simd/amx_body.h"
+#else
+#define AMX_FROM INT32_MAX
+#define amx_job_run(kind, job) ((void)(job))
+#endif
 
 /* One function a kind, so that each stays of a size that the compiler handles well. */
 #define X(kind, ...)                                                                               \
     static void tile_dot_##kind(const struct tile_job *job)                                        \
     {                                                                                              \
         int tile = 0;                                                                              \
+        if (job->n >= AMX_FROM) {                                                                  \
+            amx_job_run(CODE_##kind, job);                                                         \
+            return;                                                                                \
+        }                                                                                          \
         if (job->n >= PANEL_FROM) {                                                                \
             tile = job->n_tiles / PANEL_TILES * PANEL_TILES;                                       \
             panel_job_run(CODE_##kind, job, tile);                                                 \
@@ -632,6 +642,7 @@ static int32_t read_bytes(const uint8_t *p, size_t n)
     return first_lane(total);
 }
 
+#ifndef KERNELS_AMX /* which has its own */
 /* As many independent sums as hide the latency of the product. */
 static double multiply_bytes(int64_t rounds)
 {
@@ -646,6 +657,7 @@ static double multiply_bytes(int64_t rounds)
     /* The compiler cannot know what is added, so it keeps the loop. */
     return (double)rounds * SUMS * 16 * 4 * 2 + (used == 12345 ? 1 : 0);
 }
+#endif
 
 const struct cpu_kernels KERNELS_TABLE = {
     .name = KERNELS_NAME,

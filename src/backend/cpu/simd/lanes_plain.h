@@ -49,6 +49,7 @@ LANES_FROM(fvec, f_load_f16, const uint16_t *p, f16_to_f32(p[i]))
 LANES_FROM(fvec, f_load_bf16, const uint16_t *p, bf16_to_f32(p[i]))
 LANES_FROM(fvec, f_load_i8, const int8_t *p, (float)p[i])
 LANES_FROM(ivec, i_set, int32_t x, x)
+LANES_FROM(ivec, i_load, const int32_t *p, p[i])
 
 static inline fvec f_fma(fvec x, fvec y, fvec z)
 {
@@ -102,6 +103,11 @@ static inline void b_store(uint8_t *p, bvec x)
 static inline bvec b_and(bvec x, uint8_t mask)
 {
     for (int i = 0; i < 64; i++) x.v[i] &= mask;
+    return x;
+}
+static inline bvec b_less(bvec x, uint8_t n)
+{
+    for (int i = 0; i < 64; i++) x.v[i] = (uint8_t)(x.v[i] - n);
     return x;
 }
 static inline bvec b_or(bvec x, bvec y)
