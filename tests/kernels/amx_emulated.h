@@ -81,16 +81,16 @@ static inline void amx_dot(int sum, int a, int b)
     AMX_FAULT(n_rows != amx_rows_of(a));
     AMX_FAULT(amx.config.row_bytes[a] / 4 != amx_rows_of(b));
     AMX_FAULT(n_bytes != amx.config.row_bytes[b]);
-    for (int m = 0; m < n_rows; m++)
-        for (int k = 0; k < amx_rows_of(b); k++)
-            for (int n = 0; n < n_bytes / 4; n++) {
-                uint32_t total;
-                memcpy(&total, &amx.data[sum][m][n * 4], sizeof total);
-                for (int i = 0; i < 4; i++) {
-                    int x = (int8_t)amx.data[a][m][k * 4 + i],
-                        y = (int8_t)amx.data[b][k][n * 4 + i];
-                    total += (uint32_t)(x * y);
-                }
-                memcpy(&amx.data[sum][m][n * 4], &total, sizeof total);
-            }
+    const int n_groups = amx_rows_of(b), n_sums = n_bytes / 4;
+    for (int m = 0; m < n_rows; m++) {
+        uint32_t total[AMX_MAX_BYTES / 4] = {0};
+        memcpy(total, amx.data[sum][m], (size_t)n_bytes);
+        for (int k = 0; k < n_groups; k++) {
+            const uint8_t *x = &amx.data[a][m][k * 4], *y = amx.data[b][k];
+            for (int n = 0; n < n_sums; n++)
+                for (int i = 0; i < 4; i++)
+                    total[n] += (uint32_t)((int8_t)x[i] * (int8_t)y[n * 4 + i]);
+        }
+        memcpy(amx.data[sum][m], total, (size_t)n_bytes);
+    }
 }

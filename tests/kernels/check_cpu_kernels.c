@@ -642,7 +642,7 @@ static double seconds_for(const struct cpu_kernels *k, const struct product *p, 
 /* Of one format, or of all (NULL). Gives how many were measured. */
 static int measure(const struct cpu_kernels *k, const char *format)
 {
-    static const int32_t counts[] = {1, 2, 4, 8, 64, 256};
+    static const int32_t counts[] = {1, 2, 4, 8, 12, 16, 24, 32, 64, 256};
     int n_measured = 0;
     for (enum format f = 0; f < FORMAT_COUNT; f++) {
         struct product p;
