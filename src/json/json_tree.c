@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "json/json_memory.h"
 #include "json/json_value.h"
 
 #ifdef CARAT_HAVE_JSON
@@ -35,6 +36,12 @@ static int read_tree(struct json_tree *tree, const char *text, size_t length,
                : json_value_from(document, &tree->arena, &tree->root, err);
 }
 
+/* What was read without memory is not what was sent, whatever jansson says of it. */
+static int check_memory(int status, size_t length, struct carat_error *err)
+{
+    return json_memory_failed() ? err_no_memory(err, "JSON", length) : status;
+}
+
 int json_tree_read(struct json_tree *tree, const char *text, size_t length,
                    enum json_purpose purpose, struct carat_error *err)
 {
@@ -42,7 +49,8 @@ int json_tree_read(struct json_tree *tree, const char *text, size_t length,
     if (length > JSON_BYTES_MAX && purpose != JSON_OWN)
         return err_set(err, CARAT_EUSAGE, "JSON: at most %d bytes expected, %zu found",
                        JSON_BYTES_MAX, length);
-    int status = read_tree(tree, text, length, purpose, err);
+    json_memory_begin();
+    int status = check_memory(read_tree(tree, text, length, purpose, err), length, err);
     if (status != CARAT_OK) json_tree_free(tree);
     return status;
 }
@@ -51,7 +59,8 @@ int json_tree_add(struct json_tree *tree, const char *text, size_t length, struc
                   struct carat_error *err)
 {
     json_t *document;
-    TRY(add_document(tree, text, length, &document, err));
+    json_memory_begin();
+    TRY(check_memory(add_document(tree, text, length, &document, err), length, err));
     return json_value_from(document, &tree->arena, out, err);
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/os.h"
+#include "json/json_memory.h"
 #include "server/dispatch.h"
 #include "server/log.h"
 #include "server/notify.h"
@@ -255,6 +256,7 @@ static int open_parts(struct server *server, struct carat_error *err)
         .on_tick = on_tick,
         .tick_seconds = 0.25,
     };
+    json_memory_watch();
     inbox_init(&s->inbox);
     TRY(metrics_open(&s->metrics, o->alias, err));
     TRY(grammars_open(&s->grammars, o->model, err));

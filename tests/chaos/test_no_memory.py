@@ -36,6 +36,15 @@ KINDS = {
                      "tool_choice": "required", "stream": True, "temperature": 0,
                      "max_tokens": 40}),
     "completion": ("/v1/completions", {"prompt": ["Once", "A dog"], "echo": True, **SHORT}),
+    "calls": (CHAT, {"messages": [*USER, {"role": "assistant", "tool_calls": [
+        {"id": "c", "type": "function", "function": {"name": "look", "arguments": json.dumps(
+            {"n": 1, "text": "long " * 60})}}]}, {"role": "tool", "tool_call_id": "c",
+                                                  "content": "seen " * 60}], **SHORT}),
+    "call_items": ("/v1/responses", {"input": [
+        *USER, {"type": "function_call", "call_id": "c", "name": "look", "arguments": json.dumps(
+            {"n": 1, "text": "long " * 60})}, {"type": "function_call_output", "call_id": "c",
+                                                "output": "seen"}], "temperature": 0,
+                                     "max_output_tokens": 12}),
     "messages": ("/v1/messages", {"model": "m", "messages": USER, "max_tokens": 12,
                                   "temperature": 0, "stream": True, "system": "Be kind."}),
     "responses": ("/v1/responses", {"input": "Who are you?", "temperature": 0, "stream": True,

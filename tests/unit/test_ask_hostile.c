@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "json/json_memory.h"
 #include "support/asks.h"
 
 #ifdef CARAT_HAVE_JSON
@@ -237,9 +238,58 @@ static void depth_is_refused(void **state)
         }
 }
 
+/* Also where it runs out inside of jansson, which calls that wrong syntax or shortens texts. */
+static void memory_that_is_out_is_never_the_clients_fault(void **state)
+{
+    static const char *const texts[API_COUNT] = {
+        [API_CHAT] =
+            "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"},{\"role\":\"assistant\","
+            "\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+            "\"arguments\":\"{\\\"a\\\":[1,2.5,\\\"x\\\"]}\"}}]}]}",
+        [API_COMPLETIONS] = "{\"prompt\":[\"%s\",[1,2,3]],\"temperature\":0.5}",
+        [API_RESPONSES] = "{\"input\":[{\"role\":\"user\",\"content\":\"%s\"},{\"type\":"
+                          "\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":"
+                          "\"{\\\"a\\\":[1,2.5]}\"}]}",
+        [API_MESSAGES] = "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"system\":\"s\"}",
+        [API_OLLAMA_CHAT] = "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"options\":"
+                            "{\"temperature\":0}}",
+        [API_OLLAMA_GENERATE] = "{\"prompt\":\"%s\",\"system\":\"s\"}"};
+    char content[1500];
+    (void)state;
+    json_memory_watch();
+    memset(content, 'a', sizeof content);
+    content[sizeof content - 1] = '\0';
+    for (int api = 0; api < API_COUNT; api++) {
+        struct buf text = {0};
+        int status = CARAT_EMEMORY;
+        buf_add_text(&text, texts[api]);
+        char *at = strstr(text.data, "%s");
+        struct buf body = {0};
+        buf_add(&body, text.data, (size_t)(at - text.data));
+        buf_add_text(&body, content);
+        buf_add_text(&body, at + 2);
+        long n = 0;
+        for (; status != CARAT_OK; n++) {
+            struct ask ask;
+            struct carat_error err = {0};
+            mem_fail_after(n);
+            status = ask_read(&ask, (enum api)api, buf_text(&body), body.length, &asks_defaults,
+                              &asks_limits, &err);
+            mem_fail_after(-1);
+            if (status != CARAT_OK && status != CARAT_EMEMORY)
+                fail_msg("api %d, allocation %ld: %d, \"%s\"", api, n, status, err.message);
+            ask_close(&ask);
+        }
+        assert_true(n > 10);
+        buf_deinit(&body);
+        buf_deinit(&text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_that_is_out_is_never_the_clients_fault),
         cmocka_unit_test(every_member_with_every_wrong_value_is_named),
         cmocka_unit_test(counts_beyond_the_limits_are_refused),
         cmocka_unit_test(many_small_things_take_little_time),
