@@ -213,80 +213,7 @@ static void check_format(const struct cpu_kernels *k, enum format format)
         check_shape(k, format, ODD_COLS, false);
 }
 
-/* ---- Products at the extremes, and on all sets ------------------------------------------- */
-
-/* What column c of row r of a block of a tile stands for, without scale and minimum: tile.h says
- * where its bits are. */
-static int tile_value(enum code_kind kind, const uint8_t *block, int r, int c)
-{
-    static const int levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                   1,    13,   25,  38,  53,  69,  89,  113};
-    const struct code_facts facts = code_kind_facts(kind);
-    int group = c / 4, at = r * 4 + c % 4;
-    if (facts.bits == 8) return block[group * 64 + at] - facts.offset;
-    int code = block[group % 4 * 64 + at] >> (group < 4 ? 0 : 4) & 15;
-    if (facts.bits == 5) code |= (block[256 + at] >> group & 1) << 4;
-    if (facts.bits == 6) code |= (block[256 + group / 4 * 64 + at] >> group % 4 * 2 & 3) << 4;
-    return kind == CODE_N4 ? levels[code] : code - facts.offset;
-}
-
-/* Row r of a tile by an activation row, from the bytes of the tile. */
-static double tile_row_dot(const struct tile_shape *shape, const uint8_t *tile, int r,
-                           const struct act_block *act)
-{
-    const struct tile_unit u = tile_unit_for_codes(shape->kind);
-    bool is_s6 = shape->kind == CODE_S6;
-    double sum = 0;
-    for (int64_t b = 0; b < shape->n_blocks; b++) {
-        const uint8_t *unit = tile + (size_t)(b / u.n_blocks) * u.bytes;
-        const uint16_t *scales = (const uint16_t *)(const void *)(unit + u.scales_at);
-        const uint16_t *mins = (const uint16_t *)(const void *)(unit + u.mins_at);
-        const int8_t *factors = (const int8_t *)(unit + u.mins_at);
-        int i = (int)(b % u.n_blocks), minus = 0;
-        double scale = (double)f16_to_f32(scales[is_s6 ? r : i * 16 + r]);
-        for (int c = 0; c < BLOCK_COLS; c++) {
-            int value = tile_value(shape->kind, unit + (size_t)i * u.block_bytes, r, c);
-            int factor = is_s6 ? factors[(i * 2 + c / 16) * 16 + r] : 1;
-            sum += scale * factor * value * act[b].q[c] * (double)act[b].scale;
-            minus -= act[b].q[c];
-        }
-        if (u.has_min) sum -= (double)f16_to_f32(mins[i * 16 + r]) * minus * (double)act[b].scale;
-    }
-    return sum;
-}
-
-/* Codes of all tiles become those of a pattern: the lowest, the highest, both in turn, any. */
-enum { LOWEST, HIGHEST, IN_TURN, ANY, PATTERNS };
-
-static void fill_codes(struct product *p, int pattern)
-{
-    const struct tile_shape *shape = &p->tiled.shape;
-    const struct tile_unit u = tile_unit_for_codes(shape->kind);
-    struct rng rng = {.state = 11};
-    for (size_t at = 0; at + u.bytes <= p->tiled.bytes; at += u.bytes)
-        for (size_t i = 0; i < u.scales_at; i++)
-            p->tiled.tiles[at + i] = pattern == LOWEST    ? 0
-                                     : pattern == HIGHEST ? 255
-                                     : pattern == IN_TURN ? (uint8_t)(i % 2 ? 255 : 0)
-                                                          : (uint8_t)rng_below(&rng, 256);
-}
-
-/* Row r: 127 everywhere, -127 everywhere, or both in turn, in turn. */
-static void fill_activations(struct product *p)
-{
-    int64_t n_blocks = p->cols / BLOCK_COLS;
-    for (int64_t i = 0; i < ACT_ROWS * n_blocks; i++) {
-        struct act_block *a = &p->act[i];
-        int row = (int)(i / n_blocks), totals[2] = {0};
-        for (int c = 0; c < BLOCK_COLS; c++) {
-            bool is_positive = row % 3 == 0 || (row % 3 == 2 && c % 2);
-            a->q[c] = is_positive ? 127 : -127;
-            totals[c / 16] += a->q[c];
-        }
-        for (int h = 0; h < 2; h++) a->minus[h] = -totals[h];
-        a->minus[2] = a->minus[0] + a->minus[1];
-    }
-}
+/* ---- Products on all sets ---------------------------------------------------------------- */
 
 /* With n rows, all tiles. */
 static void multiply(const struct cpu_kernels *k, const struct product *p, int32_t n, float *out)
@@ -304,61 +231,36 @@ static void multiply(const struct cpu_kernels *k, const struct product *p, int32
     k->tile_dot(&job);
 }
 
-/* Sums of products of the largest numbers that there are: nothing saturates or wraps. */
-static void check_extremes(const struct cpu_kernels *k, enum format format)
-{
-    static const int32_t counts[] = {1, 2, 8, LIST_MAX};
-    static float out[LIST_MAX * (ROWS + TILE_ROWS)];
-    struct product p;
-    open_product(&p, k, format, ROWS, COLS, ACT_ROWS);
-    fill_activations(&p);
-    for (int pattern = 0; pattern < PATTERNS; pattern++) {
-        fill_codes(&p, pattern);
-        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
-            int64_t width = p.tiled.n_tiles * TILE_ROWS;
-            struct distance d = {0};
-            multiply(k, &p, counts[c], out);
-            for (int64_t i = 0; i < counts[c] * width; i++) {
-                int64_t act_row = i / width % ACT_ROWS, row = i % width;
-                if (row >= ROWS || (act_row > 2 && c > 0)) continue;
-                const uint8_t *tile = tile_at(&p.tiled, 0, row / TILE_ROWS);
-                add_distance(&d, (double)out[i],
-                             tile_row_dot(&p.tiled.shape, tile, (int)row % TILE_ROWS,
-                                          p.act + act_row * (COLS / BLOCK_COLS)));
-            }
-            check(k->name, "products at the extremes", relative(d), 1e-6);
-        }
-    }
-    close_product(&p);
-}
-
 /* Integer sums are exact and float sums have one order: sets with fused multiply-add agree to the
  * bit, however many rows there are. */
-static void check_same_bits(const struct cpu_kernels *a, const struct cpu_kernels *b)
+static void check_same_bits(const struct cpu_kernels *a, const struct cpu_kernels *b,
+                            enum format format, bool is_extreme)
 {
     static const int32_t counts[] = {1, 2, 3, 8, 31, LIST_MAX};
     static float out[2][LIST_MAX * (ROWS + TILE_ROWS)];
-    for (enum format f = 0; f < FORMAT_COUNT; f++) {
-        struct product p, q;
-        if (format_traits(f)->codes == CODE_NONE) continue;
-        open_product(&p, a, f, ROWS, COLS, ACT_ROWS);
-        open_product(&q, b, f, ROWS, COLS, ACT_ROWS);
-        size_t act_bytes = ACT_ROWS * COLS / BLOCK_COLS * sizeof *p.act;
-        check(b->name, "activations are those of the other sets",
-              memcmp(p.act, q.act, act_bytes) != 0, 0);
-        for (int pattern = -1; pattern < PATTERNS; pattern++) {
-            if (pattern >= 0) fill_codes(&p, pattern);
-            for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
-                size_t n = (size_t)counts[c] * (size_t)p.tiled.n_tiles * TILE_ROWS;
-                multiply(a, &p, counts[c], out[0]);
-                multiply(b, &p, counts[c], out[1]);
-                check(b->name, "products are those of the other sets",
-                      memcmp(out[0], out[1], n * sizeof(float)) != 0, 0);
-            }
-        }
-        close_product(&p);
-        close_product(&q);
+    struct product p, q;
+    open_product(&p, a, format, ROWS, COLS, ACT_ROWS, is_extreme);
+    open_product(&q, b, format, ROWS, COLS, ACT_ROWS, is_extreme);
+    size_t act_bytes = ACT_ROWS * COLS / BLOCK_COLS * sizeof *p.act;
+    check(b->name, "activations are those of the other sets", memcmp(p.act, q.act, act_bytes) != 0,
+          0);
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        size_t n = (size_t)counts[c] * (size_t)p.tiled.n_tiles * TILE_ROWS;
+        multiply(a, &p, counts[c], out[0]);
+        multiply(b, &p, counts[c], out[1]);
+        check(b->name, "products are those of the other sets",
+              memcmp(out[0], out[1], n * sizeof(float)) != 0, 0);
     }
+    close_product(&p);
+    close_product(&q);
+}
+
+/* Of normal weights, and of the extremes. */
+static void check_all_same_bits(const struct cpu_kernels *a, const struct cpu_kernels *b)
+{
+    for (enum format f = 0; f < FORMAT_COUNT; f++)
+        for (int is_extreme = 0; is_extreme < 2; is_extreme++)
+            if (format_traits(f)->codes != CODE_NONE) check_same_bits(a, b, f, is_extreme);
 }
 
 /* The set, if it runs here, with every later one. Plain C rounds twice. */
@@ -368,7 +270,7 @@ static void check_with_others(int first)
     const char *name;
     if (cpu_kernels_find(&a, cpu_isa_name(first), NULL) != CARAT_OK) return;
     for (int i = first + 1; (name = cpu_isa_name(i)) && strcmp(name, "plain") != 0; i++)
-        if (cpu_kernels_find(&b, name, NULL) == CARAT_OK) check_same_bits(a, b);
+        if (cpu_kernels_find(&b, name, NULL) == CARAT_OK) check_all_same_bits(a, b);
 }
 
 /* Blocks so small that 127 by their largest value is infinite, in full or not in the end. */
@@ -587,7 +489,6 @@ static void check_kernels(const struct cpu_kernels *k)
     for (enum format f = 0; f < FORMAT_COUNT; f++) {
         if (format_traits(f)->codes == CODE_NONE) continue;
         check_format(k, f);
-        check_extremes(k, f);
     }
     check_quantize(k);
     check_dots(k, 7, 9, 256);
