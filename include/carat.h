@@ -304,6 +304,18 @@ enum carat_cascade { CARAT_CASCADE_AUTO, CARAT_CASCADE_ON, CARAT_CASCADE_OFF };
 
 struct carat_memory;
 
+/* What the prefix cache has got or lost: a block of tokens, with all those before it. Names are
+ * hashes under a key that the engine has chosen at random; they tell nothing of the tokens. */
+struct carat_cache_event {
+    bool is_removed;
+    uint64_t block;     /* its name, never 0: the same for the same beginning and cache_salt */
+    uint64_t parent;    /* of a new one: the block before it; 0: it is the first */
+    const int32_t *ids; /* of a new one: its tokens; borrowed until the function returns */
+    size_t n_ids;
+};
+/* Called in the thread that steps the engine. Must be quick, and call nothing of this engine. */
+typedef void (*carat_on_cache_fn)(void *user, const struct carat_cache_event *event);
+
 struct carat_engine_options { /* every 0 or NULL means the default; NULL options: all of them */
     size_t size;
     const char *backend; /* "cuda", "cpu" or "ref"; default: the first that is there */
@@ -356,6 +368,8 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     const char *isa; /* of the CPU backend: the instruction set that it computes with, a name of
                         carat_isa_name; CARAT_EUSAGE names those that this machine runs. Default, or
                         "auto": the best one */
+    carat_on_cache_fn on_cache; /* NULL: none */
+    void *on_cache_user;
     /* end of version 0.1 */
 };
 

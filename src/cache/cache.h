@@ -10,6 +10,7 @@
  * only as long as its parent does, so parent, salt and ids say which tokens lie before it. */
 struct node {
     uint64_t salt, hash;
+    uint64_t name;      /* for the watch; 0: there is none */
     int64_t last_use;   /* of the block: clock */
     int64_t anchor_use; /* of its anchor */
     int64_t interval; /* between two uses: of its anchor, or of the one it continues; 0: unknown */
@@ -38,7 +39,8 @@ struct prefix_cache {
     int32_t *locals;    /* [global pages][n_locals]: what anchors keep, the oldest first */
 
     struct hash_key key;
-    int32_t *heads; /* [mask + 1] first nodes of the hash table's chains */
+    const struct prefix_watch *watch; /* NULL: none */
+    int32_t *heads;                   /* [mask + 1] first nodes of the hash table's chains */
     uint64_t mask;
 
     /* What may go. Leaves are nodes without children that are not pinned. */

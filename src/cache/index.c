@@ -13,6 +13,18 @@ static uint64_t block_hash(const struct prefix_cache *c, int32_t parent, uint64_
     return hash_bytes(c->key, words, sizeof words);
 }
 
+/* Tells the watch of a new node. */
+static void name_block(struct prefix_cache *c, struct node *n, const int32_t *ids)
+{
+    if (!c->watch) return;
+    uint64_t parent = n->parent ? c->nodes[n->parent].name : 0;
+    uint64_t words[3] = {parent, n->salt, 0};
+    words[2] = hash_bytes(c->key, ids, (size_t)c->page * sizeof *ids);
+    n->name = hash_bytes(c->key, words, sizeof words);
+    if (n->name == 0) n->name = 1;
+    c->watch->stored(c->watch->user, parent, n->name, ids, c->page);
+}
+
 static bool is_block(const struct prefix_cache *c, int32_t node, int32_t parent, uint64_t salt,
                      const int32_t *ids)
 {
@@ -52,6 +64,7 @@ void index_add(struct prefix_cache *c, int32_t page, int32_t parent, uint64_t sa
     }
     c->counts.n_nodes++;
     candidates_settle(c, page);
+    name_block(c, n, ids);
 }
 
 void index_remove(struct prefix_cache *c, int32_t node)
@@ -68,5 +81,6 @@ void index_remove(struct prefix_cache *c, int32_t node)
         candidates_settle(c, parent);
     }
     c->counts.n_nodes--;
+    if (c->watch) c->watch->removed(c->watch->user, n->name);
     page_drop(&c->pools[KV_GLOBAL], node);
 }

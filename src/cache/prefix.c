@@ -61,6 +61,7 @@ int prefix_open(struct prefix_cache **out, struct arena *arena, const struct pre
     c->window = o->window;
     c->n_locals = (int32_t)local_pages(o);
     c->key = hash_key_random();
+    c->watch = o->watch;
     c->rng.state = o->seed;
     return take_memory(c, arena, o, err);
 }

@@ -36,11 +36,22 @@
 
 struct prefix_cache;
 
+/* For whoever keeps a list of what is published elsewhere. Called within the functions that change
+ * the cache; may call none of them. A block's name is a hash, under a key of this cache, of the
+ * salt and of all tokens down to it; never 0. */
+struct prefix_watch {
+    void *user;
+    /* `parent`: the name of the block before it; 0: it is the first one. */
+    void (*stored)(void *user, uint64_t parent, uint64_t name, const int32_t *ids, int32_t n_ids);
+    void (*removed)(void *user, uint64_t name);
+};
+
 struct prefix_options {
     int32_t page;              /* positions of a page: KV_PAGE */
     int32_t window;            /* positions a local layer sees, itself included; 0: no such layer */
     int32_t n_pages[KV_KINDS]; /* of each pool, page 0 included */
     uint64_t seed;             /* of random choices of what goes: results do not depend on it */
+    const struct prefix_watch *watch; /* borrowed as long as the cache lives; NULL: nobody */
 };
 
 /* Bytes of host memory that prefix_open takes from its arena, within a few hundred. */

@@ -305,6 +305,12 @@
       "reasoning_content|reasoning", "member of chat replies that has the thoughts")               \
     X(PARALLEL, INT, "parallel", "-np", "0", 0, 1024, ON(SERVE), "N",                              \
       "answers that are computed side by side (0: 4 if they fit, else 1)")                         \
+    X(KV_EVENTS, TEXT, "kv-events", "", "", 0, 0, ON(SERVE), "ADDRESS",                            \
+      "publish what is cached for routers, by ZeroMQ: tcp://127.0.0.1:5557")                       \
+    X(KV_EVENTS_REPLAY, TEXT, "kv-events-replay", "", "", 0, 0, ON(SERVE), "ADDRESS",              \
+      "where routers ask for messages that they have missed")                                      \
+    X(KV_EVENTS_TOPIC, TEXT, "kv-events-topic", "", "", 0, 0, ON(SERVE), "TOPIC",                  \
+      "topic of the messages (default: kv@HOST@MODEL)")                                            \
     X(GPUS, TEXT, "gpus", "", "", 0, 0, ON(SERVE), "LIST",                                         \
       "an engine on each of these GPUs, such as 0,1, or all: each has the whole model")            \
     X(REPLICAS, INT, "replicas", "", "1", 1, 16, ON(SERVE), "N",                                   \

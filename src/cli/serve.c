@@ -1,6 +1,7 @@
 /* carat serve: a model behind HTTP. */
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "cli/command.h"
@@ -19,7 +20,7 @@ struct serving {
     struct session session;
     struct engines engines;
     struct server_options server;
-    struct buf alias, build, url;
+    struct buf alias, build, url, topic;
 };
 
 /* A blob of ollama's store, whose file has no name of its own, is called as it was asked for. */
@@ -149,6 +150,21 @@ static void read_guard(const struct options *o, struct guard_options *guard)
     };
 }
 
+/* The topic "kv@HOST@MODEL" is what routers of Kubernetes look for: there HOST is the pod. */
+static void read_kv_events(struct serving *v)
+{
+    const struct options *o = v->o;
+    char host[256] = "";
+    if (gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
+    if (opt_is_set(o, OPT_KV_EVENTS_TOPIC))
+        buf_add_text(&v->topic, opt_text(o, OPT_KV_EVENTS_TOPIC));
+    else
+        buf_printf(&v->topic, "kv@%s@%.100s", host, buf_text(&v->alias));
+    v->server.kv_events = opt_text(o, OPT_KV_EVENTS);
+    v->server.kv_events_replay = opt_text(o, OPT_KV_EVENTS_REPLAY);
+    v->server.kv_events_topic = buf_text(&v->topic);
+}
+
 static int read_options(struct serving *v, struct carat_error *err)
 {
     const struct options *o = v->o;
@@ -176,6 +192,7 @@ static int read_options(struct serving *v, struct carat_error *err)
         .on_ready = on_ready,
     };
     TRY(read_sampling(v, err));
+    read_kv_events(v);
     TRY(read_http(o, &s->http, err));
     read_guard(o, &s->guard);
     s->guard.is_local = guard_is_local(&s->http);
@@ -217,6 +234,7 @@ int command_serve(const struct options *o)
     buf_deinit(&v.alias);
     buf_deinit(&v.build);
     buf_deinit(&v.url);
+    buf_deinit(&v.topic);
     if (status != CARAT_OK) return report(&err);
     return signal_number ? 128 + signal_number : 0;
 }

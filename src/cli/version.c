@@ -59,10 +59,16 @@ const char *version_build_type(void)
 #else
 #define FETCH_LIBRARY
 #endif
+#ifdef CARAT_HAVE_ZMQ
+#define ZMQ_LIBRARY "libzmq "
+#else
+#define ZMQ_LIBRARY
+#endif
 
 const char *version_libraries(void)
 {
-    static const char all[] = JSON_LIBRARY EDIT_LIBRARY HTTP_LIBRARY TLS_LIBRARY FETCH_LIBRARY "";
+    static const char all[] =
+        JSON_LIBRARY EDIT_LIBRARY HTTP_LIBRARY TLS_LIBRARY FETCH_LIBRARY ZMQ_LIBRARY "";
     return all[0] ? all : "none";
 }
 

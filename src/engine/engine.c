@@ -27,6 +27,22 @@ static int list_suppressed(carat_engine *e, struct carat_error *err)
     return CARAT_OK;
 }
 
+static void tell_stored(void *user, uint64_t parent, uint64_t name, const int32_t *ids,
+                        int32_t n_ids)
+{
+    const carat_engine *e = user;
+    struct carat_cache_event event = {
+        .block = name, .parent = parent, .ids = ids, .n_ids = (size_t)n_ids};
+    e->on_cache(e->on_cache_user, &event);
+}
+
+static void tell_removed(void *user, uint64_t name)
+{
+    const carat_engine *e = user;
+    struct carat_cache_event event = {.is_removed = true, .block = name};
+    e->on_cache(e->on_cache_user, &event);
+}
+
 /* Events of one step at most: every request may end, and every slot has its own. */
 static int32_t step_events(const carat_engine *e)
 {
@@ -52,7 +68,10 @@ static int take_memory(carat_engine *e, const struct carat_engine_options *o,
     TRY(events_init(&e->events, &e->arena, 2 * step_events(e), err));
     TRY(fairness_init(&e->fairness, &e->arena, e->n_requests, err));
     TRY(batch_init(&e->step, &e->arena, y->chunk + y->n_seq, err));
-    TRY(paging_init(&e->paging, e->runner, &e->arena, err));
+    e->on_cache = o->on_cache;
+    e->on_cache_user = o->on_cache_user;
+    e->cache_watch = (struct prefix_watch){e, tell_stored, tell_removed};
+    TRY(paging_init(&e->paging, e->runner, o->on_cache ? &e->cache_watch : NULL, &e->arena, err));
     TRY(list_suppressed(e, err));
     pace_init(&e->pace, o->max_itl_ms / 1e3);
     arena_seal(&e->arena);

@@ -25,6 +25,9 @@ struct carat_engine {
     struct arena arena; /* everything below; sealed after opening */
     struct step step;
     struct paging paging;
+    struct prefix_watch cache_watch;
+    carat_on_cache_fn on_cache; /* NULL: none */
+    void *on_cache_user;
     struct sequence *requests;   /* [n_requests] places, running and queued ones alike */
     struct cancel_slot *cancels; /* one per place; other threads touch nothing else */
     int32_t n_requests, end;     /* places from `end` on are free */

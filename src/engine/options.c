@@ -38,8 +38,8 @@ int options_copy(struct carat_engine_options *out, const struct carat_engine_opt
 {
     *out = (struct carat_engine_options){0};
     if (given)
-        TRY(sized_copy(out, sizeof *out, SIZED_THROUGH(struct carat_engine_options, isa), given,
-                       "engine options", err));
+        TRY(sized_copy(out, sizeof *out, SIZED_THROUGH(struct carat_engine_options, on_cache_user),
+                       given, "engine options", err));
     TRY(complete_queue(out, err));
     return complete_deterministic(out, err);
 }

@@ -12,8 +12,8 @@ uint32_t paging_page_bytes(int32_t window)
     return (uint32_t)(prefix_bytes(&options) / MANY + 1);
 }
 
-int paging_init(struct paging *p, struct runner *runner, struct arena *arena,
-                struct carat_error *err)
+int paging_init(struct paging *p, struct runner *runner, const struct prefix_watch *watch,
+                struct arena *arena, struct carat_error *err)
 {
     const struct layout *y = &runner->layout;
     const struct caches *k = &y->caches;
@@ -34,6 +34,7 @@ int paging_init(struct paging *p, struct runner *runner, struct arena *arena,
         .window = p->window,
         .n_pages = {[KV_LOCAL] = k->n_pages[KV_LOCAL], [KV_GLOBAL] = k->n_pages[KV_GLOBAL]},
         .seed = 1,
+        .watch = watch,
     };
     return prefix_open(&p->cache, arena, &options, err);
 }

@@ -30,10 +30,10 @@ struct paging {
 /* Bytes of host memory for a page of either pool, about. */
 uint32_t paging_page_bytes(int32_t window);
 
-/* Host memory for each page of the pools and for each sequence is taken from the arena.
- * CARAT_EMEMORY. */
-int paging_init(struct paging *p, struct runner *runner, struct arena *arena,
-                struct carat_error *err);
+/* Host memory for each page of the pools and for each sequence is taken from the arena. `watch`:
+ * who is told of blocks, or NULL. CARAT_EMEMORY. */
+int paging_init(struct paging *p, struct runner *runner, const struct prefix_watch *watch,
+                struct arena *arena, struct carat_error *err);
 
 /* Makes room for rows [from, from + n_rows) of a slot. Returns how many of them have pages: fewer
  * when all pages are in use. */

@@ -12,6 +12,7 @@
 #define SERVER_REPLICAS_H
 
 #include "server/job.h"
+#include "server/kv_events.h"
 #include "server/replica.h"
 
 struct replicas;
@@ -19,7 +20,8 @@ struct replicas;
 struct replicas_options {
     const struct carat_engine_options *engines; /* [n], one for each; n_queue is ours */
     size_t n;
-    int32_t n_waiting_max; /* jobs beyond those that the engines' sequences have room for */
+    int32_t n_waiting_max;       /* jobs beyond those that the engines' sequences have room for */
+    struct kv_events *kv_events; /* told what the engines cache; NULL: nobody */
 };
 
 /* Opens the engines one after another and starts their threads. Fails when one of them does. */

@@ -9,6 +9,7 @@
 #include "base/os.h"
 #include "json/json_memory.h"
 #include "server/dispatch.h"
+#include "server/kv_events.h"
 #include "server/log.h"
 #include "server/notify.h"
 #include "server/prepare.h"
@@ -61,6 +62,7 @@ struct server {
     int status;
     struct carat_error err;
     struct replicas *loaded;
+    struct kv_events *kv_events; /* NULL: none */
     int ends_seen, hangups_seen;
     double ends_at; /* os_seconds(); 0: not yet */
     double next_alive;
@@ -97,6 +99,7 @@ static void *load(void *user)
         .engines = s->options->engines,
         .n = s->options->n_engines,
         .n_waiting_max = s->options->queue_max,
+        .kv_events = server->kv_events,
     };
     const struct replicas_events events = {.user = s, .on_news = on_news};
     server->status =
@@ -269,9 +272,30 @@ static int open_parts(struct server *server, struct carat_error *err)
     return workers_open(&s->workers, n_workers, o->queue_max, on_work, s, err);
 }
 
+static int open_kv_events(struct server *server, struct carat_error *err)
+{
+    const struct server_options *o = server->service.options;
+    const struct kv_events_options options = {.endpoint = o->kv_events,
+                                              .replay = o->kv_events_replay,
+                                              .topic = o->kv_events_topic,
+                                              .is_insecure = o->is_insecure,
+                                              .n_engines = o->n_engines};
+    if (!o->kv_events[0] && o->kv_events_replay[0])
+        return err_set(err, CARAT_EUSAGE, "--kv-events-replay: goes with --kv-events");
+    if (!o->kv_events[0]) return CARAT_OK;
+    TRY(kv_events_open(&server->kv_events, &options, err));
+    log_event(
+        LOG_INFO, "kv_events",
+        (struct log_field[]){LOG_TEXT_FIELD("endpoint", kv_events_endpoint(server->kv_events)),
+                             LOG_TEXT_FIELD("topic", o->kv_events_topic)},
+        2);
+    return CARAT_OK;
+}
+
 static int serve(struct server *server, struct carat_error *err)
 {
     struct service *s = &server->service;
+    TRY(open_kv_events(server, err));
     is_loading = 1;
     notify_status("loads the model");
     take_signals(s->http);
@@ -292,6 +316,7 @@ static void close_parts(struct server *server)
     dispatch_abandon(s);
     http_close(s->http);
     replicas_close(server->loaded);
+    kv_events_close(server->kv_events);
     guard_close(s->guard);
     grammars_close(s->grammars);
     metrics_close(s->metrics);

@@ -27,6 +27,8 @@ struct server_options {
     bool says_reasoning;     /* thoughts are in "reasoning", not in "reasoning_content" */
     bool is_strict_model;    /* other names of models than `alias` are refused */
     bool is_metrics_open;    /* /metrics needs no key */
+    const char *kv_events;   /* addresses and topic of kv_events.h; kv_events "": none */
+    const char *kv_events_replay, *kv_events_topic;
     void *user;
     /* The engines are there, requests are taken. */
     void (*on_ready)(void *user, uint16_t port, const struct carat_setup *setup);

@@ -16,11 +16,44 @@
 
 static struct cached_sequence sequences[16];
 
+/* The names of all blocks that are published, as the watch is told of them. */
+static struct {
+    uint64_t names[4096];
+    int32_t n;
+} known;
+
+static int32_t place_of(uint64_t name)
+{
+    for (int32_t i = 0; i < known.n; i++)
+        if (known.names[i] == name) return i;
+    return -1;
+}
+
+static void on_stored(void *user, uint64_t parent, uint64_t name, const int32_t *ids, int32_t n_ids)
+{
+    assert_ptr_equal(user, &known);
+    assert_true(parent == 0 || place_of(parent) >= 0);
+    assert_true(name != 0 && place_of(name) < 0);
+    assert_true(ids && n_ids > 0);
+    known.names[known.n++] = name;
+}
+
+static void on_removed(void *user, uint64_t name)
+{
+    int32_t i = place_of(name);
+    assert_ptr_equal(user, &known);
+    assert_true(i >= 0);
+    known.names[i] = known.names[--known.n];
+}
+
+static const struct prefix_watch watch = {&known, on_stored, on_removed};
+
 static void open_world(struct cached_world *w, int32_t page, int32_t window, int32_t n_local,
                        int32_t n_global)
 {
     struct prefix_options o = {
-        .page = page, .window = window, .n_pages = {n_local, n_global}, .seed = 5};
+        .page = page, .window = window, .n_pages = {n_local, n_global}, .seed = 5, .watch = &watch};
+    known.n = 0;
     cached_world_open(w, &o);
     memset(sequences, 0, sizeof sequences);
 }
@@ -240,6 +273,27 @@ static void shared_pages_of_anchors_can_be_freed(void **state)
     cached_world_close(&w);
 }
 
+static void the_same_blocks_have_the_same_names_again(void **state)
+{
+    (void)state;
+    struct cached_world w;
+    uint64_t names[10];
+    open_world(&w, 4, 8, 60, 60);
+    write_ids(&sequences[0], 41, 0, 0);
+    for (int n = 0; n < 3; n++) {
+        sequences[0].salt = n == 2;
+        cached_begin(&w, &sequences[0]);
+        compute(&w, &sequences[0], 0);
+        cached_end(&w, &sequences[0]);
+        assert_int_equal(known.n, 10);
+        if (n == 0) memcpy(names, known.names, sizeof names);
+        for (int i = 0; i < 10; i++) assert_int_equal(place_of(names[i]) >= 0, n < 2);
+        prefix_flush(w.cache);
+        assert_int_equal(known.n, 0);
+    }
+    cached_world_close(&w);
+}
+
 static void a_flush_leaves_nothing(void **state)
 {
     (void)state;
@@ -338,6 +392,7 @@ static void random_events_keep_everything_right(void **state)
         struct rng rng = {100 + at};
         open_world(&w, cases[at].page, cases[at].window, cases[at].n_local, cases[at].n_global);
         for (int i = 0; i < 20000; i++) {
+            assert_int_equal(known.n, prefix_count(w.cache).n_nodes);
             one_event(&w, &rng, cases[at].n_sequences);
             cached_check(&w, sequences, cases[at].n_sequences);
         }
@@ -440,6 +495,7 @@ int main(void)
         cmocka_unit_test(blocks_without_an_anchor_go_first_and_oldest_first),
         cmocka_unit_test(what_a_sequence_uses_stays),
         cmocka_unit_test(shared_pages_of_anchors_can_be_freed),
+        cmocka_unit_test(the_same_blocks_have_the_same_names_again),
         cmocka_unit_test(a_flush_leaves_nothing),
         cmocka_unit_test(random_events_keep_everything_right),
         cmocka_unit_test(the_check_sees_each_wrong_number),
