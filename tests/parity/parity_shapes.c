@@ -208,6 +208,18 @@ static void add_pages(struct list *l)
 }
 
 /* New shapes go to the end: a case is drawn from a seed that is its place in the list. */
+/* More rows than a worker of the CPU takes at a time, of a few columns: rows are shared out too. */
+static void add_many_rows(struct list *l)
+{
+    for (int i = 0; i < 2; i++)
+        add(l, (struct parity_shape){.code = OP_MATMUL,
+                                     .format = i ? FORMAT_Q4_K : FORMAT_Q8_0,
+                                     .rows = 600,
+                                     .cols = 100,
+                                     .inner = 256,
+                                     .is_fine = i == 0});
+}
+
 size_t parity_shapes(struct parity_shape *out)
 {
     struct list l = {.shapes = out};
@@ -217,6 +229,7 @@ size_t parity_shapes(struct parity_shape *out)
     add_experts(&l);
     add_attention(&l);
     add_pages(&l);
+    add_many_rows(&l);
     return l.n;
 }
 

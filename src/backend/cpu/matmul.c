@@ -28,8 +28,8 @@ struct product {
     const struct cpu_step *s;
     const struct cpu_weight *w;
     int64_t expert;
-    const int32_t *list; /* activation rows; NULL: all from 0 on */
-    int32_t n;
+    const int32_t *list; /* activation rows; NULL: all from `first` on */
+    int32_t first, n;
     int64_t n_tiles, item_tiles; /* of the matrix and of an item */
     float *results;              /* worker's */
 };
@@ -74,10 +74,10 @@ static void multiply_tiles(const struct product *p, int64_t tile, int64_t n_tile
     for (int32_t done = 0; done < p->n; done += job.n) {
         job.n = p->n - done < ITEM_ROWS ? p->n - done : ITEM_ROWS;
         job.list = p->list ? p->list + done : NULL;
-        job.first = done;
+        job.first = p->first + done;
         cpu_step_kernels(p->s)->tile_dot(&job);
         for (int32_t i = 0; i < job.n; i++)
-            put(p, p->list ? p->list[done + i] : done + i, first, n_rows,
+            put(p, p->list ? p->list[done + i] : job.first + i, first, n_rows,
                 p->results + i * n_tiles * TILE_ROWS);
     }
 }
@@ -179,10 +179,28 @@ static struct product make_product(const struct cpu_step *s, const struct weight
     return p;
 }
 
+/* Items that are cut by rows too. The second rows of a fine product belong to the item of the
+ * first, to which they are added. */
+static void multiply_parts(struct product *p, int32_t n_planes)
+{
+    const struct cpu_step *s = p->s;
+    int32_t n_rows = p->n / n_planes, n_parts = (n_rows + ITEM_ROWS - 1) / ITEM_ROWS;
+    int64_t n_items = count_items(p) * n_parts;
+    for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) {
+        int32_t first = (int32_t)(item % n_parts) * ITEM_ROWS, left = n_rows - first;
+        p->n = left < ITEM_ROWS ? left : ITEM_ROWS;
+        for (int32_t plane = 0; plane < n_planes; plane++) {
+            p->first = plane * n_rows + first;
+            multiply_item(p, item / n_parts);
+        }
+    }
+}
+
 void cpu_MATMUL(const struct cpu_step *s, const struct pool_worker *worker)
 {
     struct product p = make_product(s, s->op->p.matmul.w, worker);
-    p.n = cpu_step_rows(s) * (op_is_fine(s->op) && p.w->tiles ? 2 : 1);
+    int32_t n_planes = op_is_fine(s->op) && p.w->tiles ? 2 : 1;
+    p.n = cpu_step_rows(s) * n_planes;
     if (p.n <= FEW_ROWS) { /* weights come from memory: it is read fastest at a few places */
         int64_t first, last;
         while (pool_take_stretch(worker, s->share, p.n_tiles, ITEM_TILES_MIN, &first, &last))
@@ -190,7 +208,10 @@ void cpu_MATMUL(const struct cpu_step *s, const struct pool_worker *worker)
         return;
     }
     int64_t n_items = count_items(&p);
-    for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) multiply_item(&p, item);
+    if (p.w->tiles && p.n > ITEM_ROWS * n_planes && n_items < worker->count * ITEMS_A_WORKER)
+        multiply_parts(&p, n_planes);
+    else
+        for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) multiply_item(&p, item);
 }
 
 /* ---- Experts ---------------------------------------------------------------------------- */
