@@ -122,6 +122,46 @@ def test_pages_of_other_sites_are_refused_and_listed_ones_are_not():
             expect("x-stainless-os" in headers["Access-Control-Allow-Headers"], headers)
 
 
+def test_a_preflight_needs_no_key_and_what_follows_it_does():
+    """Browsers send no key with a preflight; a page must be able to read that its key is wrong."""
+    origin = "https://chat.example"
+    asks = {"Origin": origin, "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization,content-type"}
+    with Server("demo", "--api-key", KEY, "--cors-origin", origin) as server:
+        status, headers, body = server.ask("OPTIONS", CHAT, headers=asks)
+        expect(status == 204 and not body, f"{status} {body}")
+        expect(headers["Access-Control-Allow-Origin"] == origin, headers)
+        expect("authorization" in headers["Access-Control-Allow-Headers"], headers)
+        status, headers, _ = server.ask("POST", CHAT, chat(), {"Origin": origin})
+        expect(status == 401 and headers["Access-Control-Allow-Origin"] == origin, headers)
+        status, headers, _ = server.ask("POST", CHAT, chat(), {
+            "Origin": origin, "Authorization": f"Bearer {KEY}"})
+        expect(status == 200 and headers["Access-Control-Allow-Origin"] == origin, headers)
+        status, headers, _ = server.ask("OPTIONS", CHAT, headers={**asks,
+                                                                  "Origin": "https://evil.example"})
+        expect("Access-Control-Allow-Origin" not in headers, headers)
+        status, headers, _ = server.ask("OPTIONS", CHAT)
+        expect(status == 401, f"OPTIONS that is no preflight: {status}")
+
+
+def test_head_of_any_route_has_no_body_and_the_connection_goes_on():
+    need_server()
+    with Server("demo") as server:
+        for path in sorted({p.replace("*", "x") for _, p in routes()}) + ["/nothing"]:
+            connection = server.connect()
+            for _ in range(2):
+                connection.request("HEAD", path)
+                reply = connection.getresponse()
+                expect(reply.read() == b"", f"HEAD {path} has a body")
+                expect(reply.status in (200, 404, 405), f"HEAD {path}: {reply.status}")
+                expect(reply.status != 405 or "POST" in reply.headers["Allow"]
+                       or "DELETE" in reply.headers["Allow"], f"HEAD {path}: {reply.headers}")
+            connection.request("GET", "/health/live")
+            reply = connection.getresponse()
+            expect(reply.status == 200 and json.loads(reply.read()), f"after HEAD {path}")
+            connection.close()
+
+
 def test_names_that_others_let_lead_here_are_refused():
     with Server("demo", "--allowed-host", "chat.example") as server:
         for host, status in ("evil.example", 403), ("localhost.evil.example", 403), \

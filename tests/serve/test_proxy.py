@@ -31,6 +31,26 @@ PAIRS |= {
     "chunks on a folded line": fields(b"Content-Length: 5", b"Transfer-Encoding:\r\n chunked")
     + b"0\r\n\r\n",
     "bare LF after an extension": CHUNKED + b"5;a\nhello\r\n0\r\n\r\n",
+    "bare LF after a chunk size": CHUNKED + b"5\nhello\r\n0\r\n\r\n",
+    "bare LF after a chunk": CHUNKED + b"5\r\nhello\n0\r\n\r\n",
+    "bare CR after a chunk size": CHUNKED + b"5\rhello\r\n0\r\n\r\n",
+    "blank after a chunk size": CHUNKED + b"5 \r\nhello\r\n0\r\n\r\n",
+    "an extension that hides a chunk": CHUNKED + b"5;\r\nhello\r\n1;a=\n0\r\nX\r\n0\r\n\r\n",
+    "a chunk size of 17 digits": CHUNKED + b"10000000000000005\r\nhello\r\n0\r\n\r\n",
+    "no end of the chunks": CHUNKED + b"5\r\nhello\r\n0\r\n",
+    "a line after the chunks": CHUNKED + b"5\r\nhello\r\n0\r\nGET /echo/hidden HTTP/1.1\r\n",
+    "length with zeros": fields(b"Content-Length: 0000%d" % len(HIDDEN)) + HIDDEN,
+    "length after a header of the same length": fields(b"X: 5", b"Content-Length: 0") + HIDDEN,
+    "length that a connection option drops": fields(
+        b"Connection: Content-Length", b"Content-Length: %d" % len(HIDDEN)) + HIDDEN,
+    "chunks that a connection option drops": fields(
+        b"Connection: Transfer-Encoding", b"Transfer-Encoding: chunked") + b"0\r\n\r\n",
+    "chunks in a list with blanks": fields(b"Transfer-Encoding: , chunked") + b"0\r\n\r\n",
+    "chunks in quotes": fields(b'Transfer-Encoding: "chunked"') + b"0\r\n\r\n",
+    "chunks with a parameter": fields(b"Transfer-Encoding: chunked;a=b") + b"0\r\n\r\n",
+    "underscore instead of a dash": fields(b"Content_Length: 5", b"Content-Length: %d"
+                                           % len(HIDDEN)) + HIDDEN,
+    "a body of GET": get(b"/echo", b"Content-Length: %d" % len(HIDDEN)) + HIDDEN,
     "trailer with a length": CHUNKED + b"0\r\nContent-Length: 50\r\n\r\n",
 }
 
