@@ -96,7 +96,8 @@ static const char *isa_problem(const char *name, struct carat_error *err)
 {
     *err = (struct carat_error){0};
     if (carat_isa_probe(name, err) == CARAT_OK) return "";
-    return without_name(without_name(err->message, "isa"), name);
+    bool is_named = strncmp(err->message, "isa ", 4) == 0;
+    return without_name(err->message + (is_named ? 4 : 0), name);
 }
 
 typedef const char *(*name_fn)(int32_t index);

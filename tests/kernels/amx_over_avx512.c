@@ -1,6 +1,5 @@
 #define KERNELS_NAME "amx emulated, lanes of avx512"
 #define KERNELS_TABLE cpu_kernels_amx_over_avx512
-#define KERNELS_MANY_ROWS 1
 #define KERNELS_AMX "kernels/amx_emulated.h"
 #include "backend/cpu/simd/lanes_avx512.h"
 #include "backend/cpu/simd/kernels_body.h"

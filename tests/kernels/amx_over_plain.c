@@ -1,6 +1,5 @@
 #define KERNELS_NAME "amx emulated, plain lanes"
 #define KERNELS_TABLE cpu_kernels_amx_over_plain
-#define KERNELS_MANY_ROWS 0
 #define KERNELS_SMALL
 #define KERNELS_AMX "kernels/amx_emulated.h"
 #include "backend/cpu/simd/lanes_plain.h"

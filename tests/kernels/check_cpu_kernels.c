@@ -21,6 +21,10 @@ enum {
     LIST_MAX = 64
 };
 
+/* The sets that run here, best first, and those that only tests have. */
+static const struct cpu_kernels *sets[16];
+static int n_sets;
+
 static int passed, failed;
 
 static void check(const char *kernels, const char *what, double error, double limit)
@@ -263,14 +267,12 @@ static void check_all_same_bits(const struct cpu_kernels *a, const struct cpu_ke
             if (format_traits(f)->codes != CODE_NONE) check_same_bits(a, b, f, is_extreme);
 }
 
-/* The set, if it runs here, with every later one. Plain C rounds twice. */
+/* With every later set. Plain C rounds twice. */
 static void check_with_others(int first)
 {
-    const struct cpu_kernels *a, *b;
-    const char *name;
-    if (cpu_kernels_find(&a, cpu_isa_name(first), NULL) != CARAT_OK) return;
-    for (int i = first + 1; (name = cpu_isa_name(i)) && strcmp(name, "plain") != 0; i++)
-        if (cpu_kernels_find(&b, name, NULL) == CARAT_OK) check_all_same_bits(a, b);
+    for (int i = first + 1; i < n_sets; i++)
+        if (strcmp(sets[i]->name, "plain") != 0 && strcmp(sets[first]->name, "plain") != 0)
+            check_all_same_bits(sets[first], sets[i]);
 }
 
 /* Blocks so small that 127 by their largest value is infinite, in full or not in the end. */
@@ -562,24 +564,37 @@ static int measure(const struct cpu_kernels *k, const char *format)
     return n_measured;
 }
 
+static void find_sets(bool tells)
+{
+    const char *name;
+    for (int i = 0; (name = cpu_isa_name(i)); i++) {
+        struct carat_error err;
+        if (cpu_kernels_find(&sets[n_sets], name, &err) == CARAT_OK)
+            n_sets++;
+        else if (tells)
+            printf("skipped: %s\n", err.message);
+    }
+#if defined(__x86_64__)
+    extern const struct cpu_kernels cpu_kernels_avxvnni_by_evex; /* avxvnni_by_evex.c */
+    if (cpu_kernels_find(&sets[n_sets], "avx512", NULL) == CARAT_OK)
+        sets[n_sets++] = &cpu_kernels_avxvnni_by_evex;
+#endif
+}
+
 int main(int argc, char **argv)
 {
     bool is_perf = argc > 1 && strcmp(argv[1], "--perf") == 0;
     const char *set = is_perf && argc > 2 ? argv[2] : NULL;
     const char *format = is_perf && argc > 3 ? argv[3] : NULL;
     int n_measured = 0;
+    find_sets(!is_perf);
     if (is_perf) printf("kernels,format,rows,GB/s,GOP/s\n");
-    const char *name;
-    for (int i = 0; (name = cpu_isa_name(i)); i++) {
-        const struct cpu_kernels *k;
-        struct carat_error err;
-        if (set && strcmp(set, name) != 0) continue;
-        if (cpu_kernels_find(&k, name, &err) != CARAT_OK) {
-            if (!is_perf) printf("skipped: %s\n", err.message);
-        } else if (is_perf) {
-            n_measured += measure(k, format);
+    for (int i = 0; i < n_sets; i++) {
+        if (set && strcmp(set, sets[i]->name) != 0) continue;
+        if (is_perf) {
+            n_measured += measure(sets[i], format);
         } else {
-            check_kernels(k);
+            check_kernels(sets[i]);
             check_with_others(i);
         }
     }

@@ -23,6 +23,19 @@ static const char *avx2_problem(void)
     return NULL;
 }
 
+#if CARAT_HAVE_AVXVNNI
+static const char *avxvnni_problem(void)
+{
+    const char *problem = avx2_problem();
+    unsigned a, b, c, d;
+    if (problem) return problem;
+    bool has_more = __get_cpuid_count(7, 0, &a, &b, &c, &d) && a >= 1; /* a: the last subleaf */
+    if (!has_more || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a >> 4 & 1))
+        return "this processor has no avx_vnni";
+    return NULL;
+}
+#endif
+
 static const char *avx512_problem(void)
 {
     NEEDS("avx512f");
@@ -65,6 +78,20 @@ static const char *no_problem(void)
     return NULL;
 }
 
+#if defined(__x86_64__) && !(CARAT_HAVE_AMX && CARAT_HAVE_AVXVNNI)
+static const char *not_built(void)
+{
+    return "carat was built by a compiler that does not know it";
+}
+
+#if !CARAT_HAVE_AMX
+static const struct cpu_kernels no_amx = {.name = "amx"};
+#endif
+#if !CARAT_HAVE_AVXVNNI
+static const struct cpu_kernels no_avxvnni = {.name = "avxvnni"};
+#endif
+#endif
+
 static const struct {
     const struct cpu_kernels *kernels;
     const char *(*problem)(void); /* why this machine cannot run them, or NULL */
@@ -73,8 +100,15 @@ static const struct {
 #if defined(__x86_64__)
 #if CARAT_HAVE_AMX
     {&cpu_kernels_amx, amx_problem},
+#else
+    {&no_amx, not_built},
 #endif
     {&cpu_kernels_avx512, avx512_problem},
+#if CARAT_HAVE_AVXVNNI
+    {&cpu_kernels_avxvnni, avxvnni_problem},
+#else
+    {&no_avxvnni, not_built},
+#endif
     {&cpu_kernels_avx2, avx2_problem},
 #elif defined(__aarch64__)
     {&cpu_kernels_neon, no_problem},

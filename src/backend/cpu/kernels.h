@@ -70,7 +70,8 @@ struct cpu_kernels {
 
 extern const struct cpu_kernels cpu_kernels_plain;
 #if defined(__x86_64__)
-extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_amx;
+extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512;
+extern const struct cpu_kernels cpu_kernels_amx;
 #elif defined(__aarch64__)
 extern const struct cpu_kernels cpu_kernels_neon;
 #endif

@@ -5,7 +5,7 @@
  * dot_wide/dot_small(sum, w, a): sum + the four products of each lane, w unsigned (small: at
  * most 63), a signed. Where wide products need signed weights, b_wide flips the top bit and
  * WEIGHT_BIAS is 0, else 128. f_sum4: four times f_sum, to the bit. FEW_ROWS: activation rows that
- * fit in registers; PANEL_TILES, PANEL_ROWS: see panel_body.h. */
+ * fit in registers, 8 at most; PANEL_TILES, PANEL_ROWS: see panel_body.h. */
 #include <stdalign.h>
 #include <string.h>
 
@@ -186,7 +186,9 @@ ALWAYS const struct act_block *job_row(const struct tile_job *job, int32_t i)
 }
 
 #define TILE_ROWS_CASE(N)                                                                          \
-    case N: tile_rows(kind, N, job->shape, data, rows, out, stride); break;
+    case N:                                                                                        \
+        if (N <= FEW_ROWS) tile_rows(kind, N, job->shape, data, rows, out, stride);                \
+        break;
 
 ALWAYS void tile_job_run(const enum code_kind kind, const struct tile_job *job, int tile)
 {
@@ -200,14 +202,12 @@ ALWAYS void tile_job_run(const enum code_kind kind, const struct tile_job *job, 
         switch (n) {
             TILE_ROWS_CASE(1)
             TILE_ROWS_CASE(2)
-#if KERNELS_MANY_ROWS
             TILE_ROWS_CASE(3)
             TILE_ROWS_CASE(4)
             TILE_ROWS_CASE(5)
             TILE_ROWS_CASE(6)
             TILE_ROWS_CASE(7)
             TILE_ROWS_CASE(8)
-#endif
         }
     }
 }
@@ -646,7 +646,7 @@ static int32_t read_bytes(const uint8_t *p, size_t n)
 /* As many independent sums as hide the latency of the product. */
 static double multiply_bytes(int64_t rounds)
 {
-    enum { SUMS = FEW_ROWS > 2 ? 12 : 4 };
+    enum { SUMS = FEW_ROWS > 4 ? 12 : FEW_ROWS > 2 ? 6 : 4 };
     ivec sum[SUMS], a = i_set((int32_t)rounds);
     bvec w = b_wide(b_load((const uint8_t[64]){1, 2, 3}));
     for (int i = 0; i < SUMS; i++) sum[i] = i_set(i);
