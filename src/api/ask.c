@@ -49,7 +49,7 @@ int ask_read(struct ask *ask, enum api api, const char *body, size_t length,
              const struct carat_sampling *defaults, const struct ask_limits *limits,
              struct carat_error *err)
 {
-    *ask = (struct ask){.api = api, .model = "", .session = ""};
+    *ask = (struct ask){.api = api, .model = "", .session = "", .cache_salt = ""};
     int status = read_all(ask, api, body, length, defaults, limits, err);
     if (status != CARAT_OK) ask_use_names(ask, err);
     return status;

@@ -3,7 +3,7 @@
 #include "base/status.h"
 #include "json/json_fields.h"
 
-enum { NAME_BYTES_MAX = 512 };
+enum { NAME_BYTES_MAX = 512, PRIORITY_MAX = 1000000 };
 
 static int check_count(const struct carat_value *root, const char *key, size_t most,
                        struct carat_error *err)
@@ -88,6 +88,21 @@ static int take_session(struct ask *ask, struct carat_error *err)
     return CARAT_OK;
 }
 
+/* Members of vLLM's API. A lower priority is served earlier there, but nobody goes ahead of others
+ * by saying so: a request can only step back. */
+static int take_place(struct ask *ask, struct carat_error *err)
+{
+    const struct carat_value *root = &ask->request.root;
+    TRY(json_read_text(root, "cache_salt", NAME_BYTES_MAX, &ask->request.json.arena,
+                       &ask->cache_salt, err));
+    if (json_text_is(json_member(root, "cache_salt"), ""))
+        return err_set(err, CARAT_EUSAGE, "cache_salt: 1 to %d bytes expected, 0 found",
+                       NAME_BYTES_MAX);
+    int status = json_read_whole(root, "priority", 0, PRIORITY_MAX, &ask->priority, err);
+    if (status != CARAT_OK) err_hint(err, "a request can step back, but not ahead of others");
+    return status;
+}
+
 static int take_flags(struct ask *ask, struct carat_error *err)
 {
     const struct carat_value *root = &ask->request.root;
@@ -102,6 +117,7 @@ int ask_take(struct ask *ask, const struct carat_sampling *defaults,
 {
     struct carat_value root = ask->request.root;
     if (!ask->model) ask->model = "";
+    if (!ask->cache_salt) ask->cache_salt = "";
     TRY(check_counts(&root, limits, err));
     TRY(chat_request_take(&ask->request, root, defaults, limits->n_max, err));
     TRY(check_subject(ask, err));
@@ -110,6 +126,7 @@ int ask_take(struct ask *ask, const struct carat_sampling *defaults,
     TRY(take_stream(ask, err));
     TRY(take_session(ask, err));
     TRY(take_flags(ask, err));
+    TRY(take_place(ask, err));
     return json_read_text(&root, "model", NAME_BYTES_MAX, &ask->request.json.arena, &ask->model,
                           err);
 }

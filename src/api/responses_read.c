@@ -210,10 +210,11 @@ static int read_length(struct translation *r)
 
 static int read_all(struct translation *r)
 {
-    static const char *const same[] = {
-        "model", "stream", "temperature",      "top_p",        "top_k",      "min_p",
-        "seed",  "user",   "prompt_cache_key", "cache_prompt", "ignore_eos", "parallel_tool_calls",
-        NULL};
+    static const char *const same[] = {"model",        "stream",     "temperature",
+                                       "top_p",        "top_k",      "min_p",
+                                       "seed",         "user",       "prompt_cache_key",
+                                       "cache_prompt", "ignore_eos", "parallel_tool_calls",
+                                       "cache_salt",   "priority",   NULL};
     struct place parallel = place_member(&r->body, "parallel_tool_calls");
     TRY(check_stateless(r));
     TRY(place_expect_or_null(&parallel, CARAT_BOOL, r->err));

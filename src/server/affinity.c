@@ -79,12 +79,12 @@ static uint64_t chain(const struct affinity *a, uint64_t before, const int32_t *
 /* ---- The choice ------------------------------------------------------------------------- */
 
 /* Fills in the tokens that each engine knows of the prompt. */
-static void match(struct affinity *a, uint64_t salt, const int32_t *ids, size_t n, int32_t *matched)
+static void match(struct affinity *a, const struct affinity_prompt *p, int32_t *matched)
 {
     size_t left = a->n_engines;
-    uint64_t block = salt;
-    for (size_t i = 0; i < n / AFFINITY_BLOCK && left > 0; i++) {
-        block = chain(a, block, ids + i * AFFINITY_BLOCK);
+    uint64_t block = p->salt;
+    for (size_t i = 0; i < p->n / AFFINITY_BLOCK && left > 0; i++) {
+        block = chain(a, block, p->ids + i * AFFINITY_BLOCK);
         left = 0;
         for (size_t e = 0; e < a->n_engines; e++) {
             if ((size_t)matched[e] < i * AFFINITY_BLOCK || !find(a, key_of(block, e))) continue;
@@ -94,13 +94,36 @@ static void match(struct affinity *a, uint64_t salt, const int32_t *ids, size_t 
     }
 }
 
-static void note(struct affinity *a, size_t engine, uint64_t salt, const int32_t *ids, size_t n)
+/* Sessions are in the same table as blocks. */
+static uint64_t session_key(const struct affinity *a, const struct affinity_prompt *p)
 {
-    uint64_t block = salt;
-    for (size_t i = 0; i < n / AFFINITY_BLOCK; i++) {
-        block = chain(a, block, ids + i * AFFINITY_BLOCK);
+    const uint64_t pair[2] = {p->salt, p->session};
+    return hash_bytes(a->hash, pair, sizeof pair);
+}
+
+/* The engine that the session was at last; -1: none, or it is forgotten. */
+static int32_t home(struct affinity *a, const struct affinity_prompt *p)
+{
+    const struct entry *last = NULL;
+    int32_t engine = -1;
+    if (p->session == 0) return -1;
+    for (size_t e = 0; e < a->n_engines; e++) {
+        const struct entry *entry = find(a, key_of(session_key(a, p), e));
+        if (!entry || (last && entry->used < last->used)) continue;
+        last = entry;
+        engine = (int32_t)e;
+    }
+    return engine;
+}
+
+static void note(struct affinity *a, size_t engine, const struct affinity_prompt *p)
+{
+    uint64_t block = p->salt;
+    for (size_t i = 0; i < p->n / AFFINITY_BLOCK; i++) {
+        block = chain(a, block, p->ids + i * AFFINITY_BLOCK);
         remember(a, key_of(block, engine));
     }
+    if (p->session) remember(a, key_of(session_key(a, p), engine));
 }
 
 static int32_t least_loaded(const struct affinity *a, const struct affinity_load *loads)
@@ -111,30 +134,31 @@ static int32_t least_loaded(const struct affinity *a, const struct affinity_load
     return least;
 }
 
-/* The engine with the longest match; of equal ones the least loaded. */
+/* The engine with the longest match; of equal ones `home`, else the least loaded. */
 static int32_t longest_match(const struct affinity *a, const struct affinity_load *loads,
-                             const int32_t *matched)
+                             const int32_t *matched, int32_t home)
 {
     int32_t best = least_loaded(a, loads);
     for (int32_t e = 0; e < (int32_t)a->n_engines; e++) {
         if (loads[e].is_out || matched[e] < matched[best]) continue;
-        if (matched[e] > matched[best] || loads[e].work < loads[best].work) best = e;
+        bool is_better = e == home || (best != home && loads[e].work < loads[best].work);
+        if (matched[e] > matched[best] || is_better) best = e;
     }
     return best;
 }
 
 struct affinity_choice affinity_choose(struct affinity *a, const struct affinity_load *loads,
-                                       uint64_t salt, const int32_t *ids, size_t n, bool is_private)
+                                       const struct affinity_prompt *prompt)
 {
     int32_t matched[AFFINITY_ENGINES_MAX] = {0};
     int32_t least = least_loaded(a, loads);
-    if (least < 0 || is_private) return (struct affinity_choice){.engine = least};
+    if (least < 0 || prompt->is_private) return (struct affinity_choice){.engine = least};
     a->now++;
-    match(a, salt, ids, n, matched);
-    int32_t best = longest_match(a, loads, matched);
+    match(a, prompt, matched);
+    int32_t best = longest_match(a, loads, matched, home(a, prompt));
     int64_t more = matched[best] - matched[least];
     more += (int64_t)(loads[best].n_seq / AFFINITY_SLACK) * AFFINITY_JOB;
     if (loads[best].work - loads[least].work > more) best = least;
-    note(a, (size_t)best, salt, ids, n);
+    note(a, (size_t)best, prompt);
     return (struct affinity_choice){.engine = best, .n_matched = matched[best]};
 }

@@ -1,12 +1,14 @@
 /* Which engine a prompt goes to: the one that has read the longest beginning of it lately, unless
- * that one has far more to do than the least loaded one.
+ * that one has far more to do than the least loaded one. Of several that have read equally much, it
+ * is the one that the prompt's session was at last.
  *
  * Beginnings are known in blocks of AFFINITY_BLOCK tokens, by a hash of the salt and of all tokens
  * up to the block's end. The table has a fixed size; what was read longest ago is forgotten first.
  *
  * "Far more": the match saves reading `matched` tokens, so an engine may have that much more work
  * than the least loaded one, and besides AFFINITY_SLACK of its sequences' work. Where nothing
- * matches, or several match alike, the least loaded engine is taken, and of equal ones the first.
+ * matches, or several match alike, and no session says more, the least loaded engine is taken, and
+ * of equal ones the first.
  *
  * Pure but for its table: no clock, no thread, no engine. */
 #ifndef SERVER_AFFINITY_H
@@ -44,10 +46,16 @@ struct affinity_choice {
 int affinity_open(struct affinity **out, size_t n_engines, struct carat_error *err);
 void affinity_close(struct affinity *a); /* NULL is fine */
 
-/* Chooses, and remembers that this engine reads the prompt now. `loads`: one for each engine. A
- * prompt with is_private set matches nothing, and is not remembered. */
+struct affinity_prompt {
+    uint64_t salt;    /* prompts of different ones have nothing in common */
+    uint64_t session; /* of this salt; 0: none */
+    const int32_t *ids;
+    size_t n;
+    bool is_private; /* matches nothing, and is not remembered */
+};
+
+/* Chooses, and remembers that this engine reads the prompt now. `loads`: one for each engine. */
 struct affinity_choice affinity_choose(struct affinity *a, const struct affinity_load *loads,
-                                       uint64_t salt, const int32_t *ids, size_t n,
-                                       bool is_private);
+                                       const struct affinity_prompt *prompt);
 
 #endif

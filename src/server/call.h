@@ -39,6 +39,7 @@ struct call {
     int status; /* of the reply; 0: none yet */
     size_t bytes_in, bytes_out;
     struct guard_pass pass;
+    uint64_t session;       /* of the header x-session-id; 0: there is none */
     bool is_counted;        /* by the guard, as one of its key's */
     double began, received; /* os_seconds(): headers, last byte of the body */
 

@@ -180,6 +180,13 @@ static void drain(struct service *s, struct call *c)
     respond_bytes(c, 200, "application/json", body, sizeof body - 1);
 }
 
+/* As balancers in front of several servers read it, too. */
+static uint64_t session_of(const struct service *s, const struct http_request *q)
+{
+    const char *name = http_header(q, "x-session-id", 0);
+    return name && *name ? hash_bytes(s->secret, name, strlen(name)) : 0;
+}
+
 void dispatch_request(struct service *s, struct http_request *q)
 {
     struct call *c = q->user;
@@ -187,6 +194,7 @@ void dispatch_request(struct service *s, struct http_request *q)
     c->received = os_seconds();
     c->bytes_in = q->body.length;
     c->body = q->body;
+    c->session = session_of(s, q);
     q->body = (struct buf){0};
     if (c->route->kind == ROUTE_DRAIN)
         drain(s, c);

@@ -26,6 +26,8 @@ struct job {
     /* The caller's, set before replicas_submit; all that it points to lives until DONE is taken.
      * request.user is theirs. */
     struct carat_request request;
+    uint64_t
+        session; /* a conversation, which stays at its engine where nothing else decides; 0: none */
     void *user;
     /* Theirs. */
     struct job_state *state;

@@ -45,13 +45,30 @@ static uint64_t fairness_of(const struct service *s, const struct call *c)
     return hash_bytes(s->secret, c->client, strlen(c->client));
 }
 
+/* What a request says itself narrows what its key shares, and never replaces it. */
+static uint64_t salt_of(const struct service *s, const struct call *c)
+{
+    const char *own = c->ask.cache_salt;
+    const uint64_t pair[2] = {c->pass.salt, hash_bytes(s->secret, own, strlen(own))};
+    return own[0] ? hash_bytes(s->secret, pair, sizeof pair) : c->pass.salt;
+}
+
+static uint64_t session_of(const struct service *s, const struct call *c)
+{
+    const char *name = c->ask.session;
+    if (c->session || !name[0]) return c->session;
+    return hash_bytes(s->secret, name, strlen(name));
+}
+
 static void set_job(const struct service *s, struct call *c, struct generation *g)
 {
     struct carat_request *r = &g->job.request;
     g->job.user = c;
     r->deadline_seconds = s->options->request_seconds;
     r->fairness_key = fairness_of(s, c);
-    r->cache_salt = c->pass.salt;
+    r->cache_salt = salt_of(s, c);
+    r->priority = -c->ask.priority;
+    g->job.session = session_of(s, c);
 }
 
 static int open_answers(const struct service *s, struct call *c, struct carat_error *err)

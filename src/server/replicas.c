@@ -86,15 +86,18 @@ void replicas_close(struct replicas *r)
 /* ---- Jobs ------------------------------------------------------------------------------- */
 
 /* With the lock: the engine that a job goes to; *n_matched tokens of it are probably cached. */
-static int32_t choose(struct replicas *r, const struct carat_request *request, int32_t *n_matched)
+static int32_t choose(struct replicas *r, const struct job *job, int32_t *n_matched)
 {
+    const struct affinity_prompt prompt = {.salt = job->request.cache_salt,
+                                           .session = job->session,
+                                           .ids = job->request.prompt,
+                                           .n = job->request.n_prompt,
+                                           .is_private = job->request.no_cache};
     struct affinity_load loads[AFFINITY_ENGINES_MAX];
     for (size_t i = 0; i < r->n; i++) loads[i] = replica_load(r->all[i]);
     *n_matched = 0;
     if (!r->affinity) return loads[0].is_out ? -1 : 0;
-    struct affinity_choice choice =
-        affinity_choose(r->affinity, loads, request->cache_salt, request->prompt, request->n_prompt,
-                        request->no_cache);
+    struct affinity_choice choice = affinity_choose(r->affinity, loads, &prompt);
     *n_matched = choice.n_matched;
     return choice.engine;
 }
@@ -119,7 +122,7 @@ static int submit(struct replicas *r, struct job *job, struct carat_error *err)
 {
     int32_t n_matched;
     TRY(check_room(r, err));
-    int32_t engine = choose(r, &job->request, &n_matched);
+    int32_t engine = choose(r, job, &n_matched);
     if (engine < 0) {
         struct carat_error problem;
         replica_problem(r->all[0], &problem);

@@ -5,6 +5,7 @@ prompt, turns share the cache, every stream and every failure has the form of it
 usage: tests/e2e/test_apis.py PROGRAM [NAME...]       (only tests whose name contains a NAME)
 """
 import json
+import threading
 
 from program import expect, is_sanitized, long_model, main
 from server import Server
@@ -114,6 +115,43 @@ def test_the_second_turn_comes_from_the_cache():
             counted = server.metric("carat_prompt_tokens_cached_total") - before
             expect(cached in (None, counted), f"{name}: {cached} said, {counted} counted")
             expect(counted >= share * n, f"{name}: {counted} of {n}")
+
+
+def test_a_salt_shares_what_was_read_with_nobody_else():
+    with Server("demo") as server:
+        def cached(**more):
+            system = "Be kind to everybody. " * 30
+            return ask(server, "chat", system, [user(QUESTION)], max_tokens=1, **more)[2]
+        expect(cached(cache_salt="a") == 0, "the first")
+        expect(cached(cache_salt="a") > 64, "the same salt")
+        expect(cached(cache_salt="b") == 0, "another salt")
+        expect(cached() == 0, "no salt")
+        expect(cached() > 64, "no salt again")
+        for salt in ("", 5, "x" * 600):
+            status, _, reply = server.ask("POST", APIS["chat"][0],
+                                          chat("", [user("a")], False, cache_salt=salt))
+            expect(status == 400 and reply["error"]["param"] == "cache_salt", f"{salt}: {reply}")
+
+
+def test_a_request_steps_back_but_not_ahead():
+    """One sequence: of two that wait, the one that came later goes first."""
+    path, make, _ = APIS["chat"]
+    long = make(SYSTEM, [user("a")], False, stream=True, ignore_eos=True, max_tokens=3000)
+    with Server(long_model(), "--ctx-size", 4096, "--parallel", 1) as server:
+        first = server.open(path, long)
+        back = threading.Thread(target=ask, args=(server, "chat", SYSTEM, [user(QUESTION)]),
+                                kwargs={"max_tokens": 1, "priority": 5})
+        back.start()
+        server.wait_until(lambda: server.metric("carat_requests_waiting") == 1)
+        with server.open(path, long) as later:
+            server.wait_until(lambda: server.metric("carat_requests_waiting") == 2)
+            first.close()
+            next(event for event in later if event["choices"][0]["delta"].get("content"))
+            expect(server.metric("carat_requests_waiting") == 1, "it went ahead")
+        back.join()
+        status, _, reply = server.ask("POST", path, make("", [user("a")], False, priority=-1))
+        expect(status == 400 and reply["error"]["param"] == "priority", f"{reply}")
+        expect("not ahead of others" in reply["error"]["message"], f"{reply}")
 
 
 def test_every_stream_begins_and_ends_in_its_own_words():

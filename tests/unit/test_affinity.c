@@ -29,6 +29,21 @@ static void draw(uint64_t seed, int32_t *ids, size_t n)
     for (size_t i = 0; i < n; i++) ids[i] = (int32_t)rng_below(&rng, 262144);
 }
 
+static struct affinity_choice choose_for(struct affinity *a, const struct affinity_load *loads,
+                                         uint64_t session, const int32_t *ids, size_t n)
+{
+    const struct affinity_prompt prompt = {.session = session, .ids = ids, .n = n};
+    return affinity_choose(a, loads, &prompt);
+}
+
+static struct affinity_choice choose(struct affinity *a, const struct affinity_load *loads,
+                                     uint64_t salt, const int32_t *ids, size_t n, bool is_private)
+{
+    const struct affinity_prompt prompt = {
+        .salt = salt, .ids = ids, .n = n, .is_private = is_private};
+    return affinity_choose(a, loads, &prompt);
+}
+
 /* ---- The rule --------------------------------------------------------------------------- */
 
 static void the_longest_match_wins_then_the_least_load(void **state)
@@ -40,16 +55,58 @@ static void the_longest_match_wins_then_the_least_load(void **state)
                                      {.work = 500, .n_seq = N_SEQ},
                                      {.work = 700, .n_seq = N_SEQ}};
     draw(1, ids, 1024);
-    assert_int_equal(affinity_choose(a, loads, 0, ids, 512, false).engine, 1);
+    assert_int_equal(choose(a, loads, 0, ids, 512, false).engine, 1);
     loads[1].work = 1000; /* more than the others, but not far more */
-    struct affinity_choice choice = affinity_choose(a, loads, 0, ids, 1024, false);
+    struct affinity_choice choice = choose(a, loads, 0, ids, 1024, false);
     assert_int_equal(choice.engine, 1);
     assert_int_equal(choice.n_matched, 512);
-    assert_int_equal(affinity_choose(a, loads, 0, ids, 1024, false).n_matched, 1024);
-    assert_int_equal(affinity_choose(a, loads, 7, ids, 1024, false).n_matched, 0); /* a salt */
-    assert_int_equal(affinity_choose(a, loads, 0, ids, 1024, true).engine, 2);     /* private */
+    assert_int_equal(choose(a, loads, 0, ids, 1024, false).n_matched, 1024);
+    assert_int_equal(choose(a, loads, 7, ids, 1024, false).n_matched, 0); /* a salt */
+    assert_int_equal(choose(a, loads, 0, ids, 1024, true).engine, 2);     /* private */
     ids[0]++; /* all blocks after another beginning are others */
-    assert_int_equal(affinity_choose(a, loads, 0, ids, 1024, false).n_matched, 0);
+    assert_int_equal(choose(a, loads, 0, ids, 1024, false).n_matched, 0);
+    affinity_close(a);
+}
+
+/* Where prompts tell nothing: new ones, short ones, those that all engines know. */
+static void a_session_stays_where_it_was_last(void **state)
+{
+    (void)state;
+    int32_t hot[512], own[512];
+    struct affinity *a = open_table(3);
+    struct affinity_load loads[3] = {{.work = 300, .n_seq = N_SEQ},
+                                     {.work = 100, .n_seq = N_SEQ},
+                                     {.work = 200, .n_seq = N_SEQ}};
+    draw(3, hot, 512);
+    draw(4, own, 512);
+    assert_int_equal(choose_for(a, loads, 7, hot, 40).engine, 1);
+    loads[1].work = 400; /* busier now, but not far busier */
+    assert_int_equal(choose_for(a, loads, 7, own, 512).engine, 1);
+    assert_int_equal(choose_for(a, loads, 8, hot, 40).engine, 2); /* another session */
+    assert_int_equal(choose_for(a, loads, 0, hot, 40).engine, 2); /* none */
+    const struct affinity_prompt salted = {.salt = 5, .session = 7, .ids = hot, .n = 40};
+    assert_int_equal(affinity_choose(a, loads, &salted).engine, 2); /* of somebody else */
+    loads[1].work = 100000; /* far busier: it moves, and stays there */
+    assert_int_equal(choose_for(a, loads, 7, hot, 40).engine, 2);
+    loads[1].work = 0;
+    assert_int_equal(choose_for(a, loads, 7, hot, 40).engine, 2);
+    loads[2].is_out = true;
+    assert_int_equal(choose_for(a, loads, 7, hot, 40).engine, 1);
+    affinity_close(a);
+}
+
+/* What was read counts more than where a session was. */
+static void a_longer_match_wins_over_a_session(void **state)
+{
+    (void)state;
+    int32_t ids[512];
+    struct affinity *a = open_table(2);
+    struct affinity_load loads[2] = {{.work = 100, .n_seq = N_SEQ}, {.work = 0, .n_seq = N_SEQ}};
+    draw(5, ids, 512);
+    assert_int_equal(choose_for(a, loads, 0, ids, 512).engine, 1);
+    loads[1].work = 200;
+    assert_int_equal(choose_for(a, loads, 7, ids, 40).engine, 0);
+    assert_int_equal(choose_for(a, loads, 7, ids, 512).engine, 1);
     affinity_close(a);
 }
 
@@ -61,19 +118,19 @@ static void an_engine_that_has_far_more_to_do_is_passed_over(void **state)
     struct affinity_load loads[2] = {{.n_seq = N_SEQ}, {.n_seq = N_SEQ}};
     int64_t slack = N_SEQ / AFFINITY_SLACK * AFFINITY_JOB;
     draw(2, ids, 640);
-    assert_int_equal(affinity_choose(a, loads, 0, ids, 640, false).engine, 0);
+    assert_int_equal(choose(a, loads, 0, ids, 640, false).engine, 0);
     loads[0].work = slack + 640;
-    assert_int_equal(affinity_choose(a, loads, 0, ids, 640, false).engine, 0);
+    assert_int_equal(choose(a, loads, 0, ids, 640, false).engine, 0);
     loads[0].work++;
-    struct affinity_choice choice = affinity_choose(a, loads, 0, ids, 640, false);
+    struct affinity_choice choice = choose(a, loads, 0, ids, 640, false);
     assert_int_equal(choice.engine, 1);
     assert_int_equal(choice.n_matched, 0);
     loads[0].work = 1; /* now both know it: the least loaded */
-    assert_int_equal(affinity_choose(a, loads, 0, ids, 640, false).engine, 1);
+    assert_int_equal(choose(a, loads, 0, ids, 640, false).engine, 1);
     loads[1].is_out = true;
-    assert_int_equal(affinity_choose(a, loads, 0, ids, 640, false).engine, 0);
+    assert_int_equal(choose(a, loads, 0, ids, 640, false).engine, 0);
     loads[0].is_out = true;
-    assert_int_equal(affinity_choose(a, loads, 0, ids, 640, false).engine, -1);
+    assert_int_equal(choose(a, loads, 0, ids, 640, false).engine, -1);
     affinity_close(a);
 }
 
@@ -84,18 +141,17 @@ static void only_whole_blocks_count_and_the_table_forgets(void **state)
     struct affinity *a = open_table(2);
     struct affinity_load loads[2] = {{.n_seq = 1}, {.n_seq = 1}};
     draw(3, ids, LONG);
-    affinity_choose(a, loads, 0, ids, AFFINITY_BLOCK + 5, false);
-    assert_int_equal(affinity_choose(a, loads, 0, ids, AFFINITY_BLOCK - 1, false).n_matched, 0);
-    assert_int_equal(affinity_choose(a, loads, 0, ids, AFFINITY_BLOCK + 5, false).n_matched,
-                     AFFINITY_BLOCK);
+    choose(a, loads, 0, ids, AFFINITY_BLOCK + 5, false);
+    assert_int_equal(choose(a, loads, 0, ids, AFFINITY_BLOCK - 1, false).n_matched, 0);
+    assert_int_equal(choose(a, loads, 0, ids, AFFINITY_BLOCK + 5, false).n_matched, AFFINITY_BLOCK);
     int rounds = 2 * AFFINITY_ENTRIES / (LONG / AFFINITY_BLOCK);
     for (int i = 0; i < rounds; i++) {
         draw((uint64_t)(100 + i), ids, LONG);
-        affinity_choose(a, loads, 0, ids, LONG, false);
+        choose(a, loads, 0, ids, LONG, false);
     }
-    assert_true(affinity_choose(a, loads, 0, ids, LONG, false).n_matched > LONG / 2); /* the last */
+    assert_true(choose(a, loads, 0, ids, LONG, false).n_matched > LONG / 2); /* the last */
     draw(3, ids, LONG);
-    assert_int_equal(affinity_choose(a, loads, 0, ids, LONG, false).n_matched, 0);
+    assert_int_equal(choose(a, loads, 0, ids, LONG, false).n_matched, 0);
     affinity_close(a);
 }
 
@@ -127,7 +183,7 @@ struct world {
 
 static int32_t ask(struct world *w, int chat, const int32_t *ids, size_t n)
 {
-    struct affinity_choice c = affinity_choose(w->table, w->loads, 0, ids, n, false);
+    struct affinity_choice c = choose(w->table, w->loads, 0, ids, n, false);
     int64_t work = (int64_t)n - c.n_matched + AFFINITY_JOB;
     int place = w->last[c.engine]++ % QUEUE;
     w->loads[c.engine].work += work;
@@ -217,6 +273,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_longest_match_wins_then_the_least_load),
+        cmocka_unit_test(a_session_stays_where_it_was_last),
+        cmocka_unit_test(a_longer_match_wins_over_a_session),
         cmocka_unit_test(an_engine_that_has_far_more_to_do_is_passed_over),
         cmocka_unit_test(only_whole_blocks_count_and_the_table_forgets),
         cmocka_unit_test(too_many_engines_and_no_memory_are_told),

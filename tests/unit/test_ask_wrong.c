@@ -263,6 +263,32 @@ static void numbers_beyond_their_range_are_named(void **state)
     }
 }
 
+/* ---- Places in the queue and in the cache ----------------------------------------------- */
+
+static void a_salt_and_a_place_behind_others_are_taken(void **state)
+{
+    static const enum api apis[] = {API_CHAT, API_COMPLETIONS, API_RESPONSES};
+    static const char *const subjects[] = {USER, "'prompt':'a'", "'input':'a'"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "{%s,'cache_salt':'pepper','priority':3}", subjects[i]);
+        struct ask ask = asks_taken(apis[i], text);
+        assert_string_equal(ask.cache_salt, "pepper");
+        assert_int_equal(ask.priority, 3);
+        ask_close(&ask);
+        snprintf(text, sizeof text, "{%s}", subjects[i]);
+        ask = asks_taken(apis[i], text);
+        assert_string_equal(ask.cache_salt, "");
+        assert_int_equal(ask.priority, 0);
+        ask_close(&ask);
+        snprintf(text, sizeof text, "{%s,'priority':-1}", subjects[i]);
+        asks_expect_refused(apis[i], CARAT_EUSAGE, text, "priority: 0 to 1000000 expected, -1");
+        snprintf(text, sizeof text, "{%s,'cache_salt':''}", subjects[i]);
+        asks_expect_refused(apis[i], CARAT_EUSAGE, text, "cache_salt: 1 to 512 bytes expected, 0");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +299,7 @@ int main(void)
         cmocka_unit_test(parts_without_a_type_or_a_text_are_named),
         cmocka_unit_test(the_hint_says_what_is_refused),
         cmocka_unit_test(a_result_names_a_call_of_the_answer_before_it),
+        cmocka_unit_test(a_salt_and_a_place_behind_others_are_taken),
         cmocka_unit_test(whole_numbers_are_integers_however_they_are_written),
         cmocka_unit_test(what_is_no_integer_is_named),
         cmocka_unit_test(numbers_that_json_cannot_have_are_no_json),
