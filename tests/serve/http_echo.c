@@ -1,6 +1,6 @@
 /* A small server on server/http.h alone, for test_http.py. Prints "port N", then one line for each
- * thing that it is told: "began TAG" (a whole request), "room TAG", "closed TAG sent" or
- * "closed TAG cut", "refused STATUS CLIENT known|new: WHY".
+ * thing that it is told: "began TAG" (it has done what it can do at once), "room TAG",
+ * "closed TAG sent" or "closed TAG cut", "refused STATUS CLIENT known|new: WHY".
  *
  *     http_echo [NAME=VALUE ...]     names: those of struct http_options; fail_after=N: the N-th
  *                                    allocation and all later ones fail, until SIGUSR1
@@ -141,13 +141,11 @@ static void reply_big(struct http_request *q, size_t size)
     free(bytes);
 }
 
-static void on_request(void *user, struct http_request *q)
+static void answer(struct http_request *q)
 {
     char text[4096];
     struct held *e = q->user;
     const struct http_field type = {"Content-Type", "text/event-stream"};
-    (void)user;
-    if (strcmp(e->tag, "-") != 0) (void)printf("began %s\n", e->tag);
     if (strcmp(q->path, "/hold") == 0 || strcmp(q->path, "/later") == 0) return;
     if (strcmp(q->path, "/stream") == 0) {
         http_stream(q, 200, &type, 1);
@@ -177,6 +175,16 @@ static void on_request(void *user, struct http_request *q)
                        q->client, (unsigned long long)q->connection);
         text_reply(q, 200, text);
     }
+}
+
+static void on_request(void *user, struct http_request *q)
+{
+    const struct held *e = q->user;
+    char tag[sizeof e->tag];
+    (void)user;
+    memcpy(tag, e->tag, sizeof tag);
+    answer(q);
+    if (strcmp(tag, "-") != 0) (void)printf("began %s\n", tag);
 }
 
 static void on_room(void *user, struct http_request *q)
