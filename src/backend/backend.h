@@ -35,9 +35,10 @@ struct device_facts {
 };
 
 /* What a device can do at most: bytes read, operations on 8-bit numbers and on fp16 ones with fp32
- * sums (a product and its sum are two). 0: not measured, or the device has none. */
+ * sums (a product and its sum are two). 0: not measured, or the device has none. code_operations:
+ * on 8-bit numbers by codes of up to 6 bits, where these are faster. */
 struct device_limits {
-    double read_bytes, int8_operations, fp16_operations; /* a second */
+    double read_bytes, int8_operations, fp16_operations, code_operations; /* a second */
 };
 
 /* Where a device other than the CPU reads tables that are only looked up. */

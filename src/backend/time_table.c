@@ -33,6 +33,7 @@ void time_table_add(struct time_table *t, const struct time_work *work, double s
     row->bytes += work->bytes;
     row->int8_operations += work->int8_operations;
     row->fp16_operations += work->fp16_operations;
+    row->code_operations += work->code_operations;
     row->count++;
 }
 
@@ -75,14 +76,15 @@ static double share_of_limit(const struct time_row *r, const struct device_limit
 {
     double read = seconds_at(r->bytes, limits->read_bytes);
     double computed = seconds_at(r->int8_operations, limits->int8_operations) +
-                      seconds_at(r->fp16_operations, limits->fp16_operations);
+                      seconds_at(r->fp16_operations, limits->fp16_operations) +
+                      seconds_at(r->code_operations, limits->code_operations);
     return 100 * (read > computed ? read : computed) / r->seconds;
 }
 
 static void print_row(const struct time_row *r, double steps, double seconds,
                       const struct device_limits *limits, struct buf *out)
 {
-    double operations = r->int8_operations + r->fp16_operations;
+    double operations = r->int8_operations + r->fp16_operations + r->code_operations;
     buf_printf(out, "%-40s %9.1f %8.3f %6.1f%%", r->name, (double)r->count / steps,
                r->seconds / steps * 1e3, 100 * r->seconds / seconds);
     if (r->bytes > 0)
@@ -114,6 +116,8 @@ static void print_limits(const struct device_limits *limits, struct buf *out)
 {
     buf_printf(out, "limits measured: %.4g GB/s read, %.4g TOP/s in 8 bits",
                limits->read_bytes / 1e9, limits->int8_operations / 1e12);
+    if (limits->code_operations > 0)
+        buf_printf(out, ", %.4g by codes of up to 6 bits", limits->code_operations / 1e12);
     if (limits->fp16_operations > 0)
         buf_printf(out, ", %.4g TFLOP/s in fp16", limits->fp16_operations / 1e12);
     buf_add_char(out, '\n');

@@ -11,11 +11,12 @@ struct time_work {
     const char *kind;
     const struct weight *weight;
     double bytes, int8_operations, fp16_operations;
+    double code_operations; /* struct device_limits has a limit of their own */
 };
 
 struct time_row {
     char name[48];
-    double seconds, bytes, int8_operations, fp16_operations;
+    double seconds, bytes, int8_operations, fp16_operations, code_operations;
     int64_t count;
 };
 

@@ -53,9 +53,11 @@ struct cpu_kernels {
     float (*soften)(float *scores, int from, int to, float *top);
 
     /* For measuring. One reads n bytes (a multiple of 512) and returns a sum that depends on them;
-     * the other does `rounds` register products and returns the number of operations. */
+     * the others do `rounds` register products and return the number of operations. multiply_codes:
+     * by codes of up to 6 bits, NULL where these are no faster. */
     int32_t (*read_bytes)(const uint8_t *p, size_t n);
     double (*multiply_bytes)(int64_t rounds);
+    double (*multiply_codes)(int64_t rounds);
 
     void (*decode_f16)(const uint16_t *src, float *dst, int64_t n);
     void (*decode_bf16)(const uint16_t *src, float *dst, int64_t n);

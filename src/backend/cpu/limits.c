@@ -36,6 +36,12 @@ static void multiply_registers(void *user, const struct pool_worker *worker)
     l->operations[worker->index] = l->kernels->multiply_bytes(PRODUCT_ROUNDS);
 }
 
+static void multiply_codes(void *user, const struct pool_worker *worker)
+{
+    struct limits *l = user;
+    l->operations[worker->index] = l->kernels->multiply_codes(PRODUCT_ROUNDS);
+}
+
 static double best_seconds(struct pool *pool, void (*job)(void *, const struct pool_worker *),
                            struct limits *l)
 {
@@ -47,6 +53,15 @@ static double best_seconds(struct pool *pool, void (*job)(void *, const struct p
         if (seconds < best) best = seconds;
     }
     return best;
+}
+
+/* Operations a second of all workers. */
+static double measure_products(struct pool *pool, void (*job)(void *, const struct pool_worker *),
+                               struct limits *l)
+{
+    double seconds = best_seconds(pool, job, l), rate = 0;
+    for (int i = 0; i < pool_threads(pool); i++) rate += l->operations[i] / seconds;
+    return rate;
 }
 
 static void measure_reading(struct device *device, size_t room, struct limits *l,
@@ -65,9 +80,9 @@ void cpu_measure_limits(struct device *device, size_t room, struct device_limits
     struct limits l = {.kernels = device->kernels};
     struct device_limits *known = &device->limits;
     if (known->int8_operations <= 0) {
-        double seconds = best_seconds(device->pool, multiply_registers, &l);
-        for (int i = 0; i < pool_threads(device->pool); i++)
-            known->int8_operations += l.operations[i] / seconds;
+        known->int8_operations = measure_products(device->pool, multiply_registers, &l);
+        if (l.kernels->multiply_codes)
+            known->code_operations = measure_products(device->pool, multiply_codes, &l);
     }
     if (known->read_bytes <= 0) measure_reading(device, room, &l, known);
     *out = *known;

@@ -15,6 +15,12 @@ static const char *step_kind(const struct cpu_step *s)
     return op_name(s->op->code);
 }
 
+/* Codes of up to 6 bits in products: those of N4 stand for levels of 8. */
+static bool is_short(enum code_kind kind)
+{
+    return kind != CODE_S8 && kind != CODE_N4;
+}
+
 static struct time_work step_work(const struct cpu_step *s)
 {
     const struct weight *w = op_product(s->op);
@@ -22,8 +28,13 @@ static struct time_work step_work(const struct cpu_step *s)
     if (!is_product) return (struct time_work){.kind = step_kind(s)};
     const struct cpu_weight *prepared = w->device_data;
     int32_t per_row = s->run == cpu_MATMUL ? 1 : s->op->p.expert.n_used;
-    return time_work_for_weights(step_kind(s), 1, &w, cpu_step_rows(s) * per_row, prepared->tiles,
-                                 false);
+    struct time_work work = time_work_for_weights(step_kind(s), 1, &w, cpu_step_rows(s) * per_row,
+                                                  prepared->tiles, false);
+    if (s->program->device->kernels->multiply_codes && is_short(prepared->shape.kind)) {
+        work.code_operations = work.int8_operations;
+        work.int8_operations = 0;
+    }
+    return work;
 }
 
 void cpu_profile_add(struct time_tables *tables, const struct program *p, double end)

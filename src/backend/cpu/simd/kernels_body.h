@@ -139,22 +139,44 @@ ALWAYS void ask_ahead(enum read_ahead ahead, const struct tile_unit u, const uin
         }
 }
 
+/* Adds the products of half h of block b by n rows. SHORT_SUMS: those of codes of up to 6 bits are
+ * summed up in 16 bits while they fit, 2 * 63 * 127 twice and smaller codes longer. Groups g and
+ * g + 4 follow each other because nibbles of the same bytes have them. */
+ALWAYS void half_dots(const enum code_kind kind, const int n, const bvec w[8],
+                      const struct act_block *const *rows, int64_t b, int h, ivec *dots)
+{
+    const int groups = 8 / block_halves(kind);
+#if SHORT_SUMS
+    const int fit = 128 >> code_kind_facts(kind).bits;
+    ivec part[FEW_ROWS];
+    for (int i = 0; i < groups && !is_wide(kind); i++) {
+        const int g = groups == 8 ? i / 2 + i % 2 * 4 : h * groups + i;
+        for (int r = 0; r < n; r++) {
+            ivec products = dot_short(w[g], four_bytes(rows[r][b].q + g * 4));
+            part[r] = i % fit ? add_short(part[r], products) : products;
+            if (i % fit == fit - 1) dots[r] = add_short_sum(dots[r], part[r]);
+        }
+    }
+    if (!is_wide(kind)) return;
+#endif
+    for (int g = h * groups; g < (h + 1) * groups; g++)
+        for (int r = 0; r < n; r++)
+            dots[r] = dot(kind, dots[r], w[g], four_bytes(rows[r][b].q + g * 4));
+}
+
 /* Block i of a unit by n rows. Integer sums of 32 products, corrected for the weights' offset,
  * then one float step for each row. */
 ALWAYS void unit_block(const enum code_kind kind, const int n, const uint8_t *unit, int i,
                        const struct act_block *const *rows, int64_t b, fvec *sum)
 {
-    const int halves = block_halves(kind), groups = 8 / halves;
+    const int halves = block_halves(kind);
     bvec w[8];
     unpack(kind, unit + (size_t)i * tile_unit_for_codes(kind).block_bytes, w);
     for (int h = 0; h < halves; h++) {
         fvec scale = unit_scales(kind, unit, i, h);
         ivec dots[FEW_ROWS];
         for (int r = 0; r < n; r++) dots[r] = first_sum(kind, &rows[r][b], h);
-        for (int g = 0; g < groups; g++)
-            for (int r = 0; r < n; r++)
-                dots[r] = dot(kind, dots[r], w[h * groups + g],
-                              four_bytes(rows[r][b].q + (h * groups + g) * 4));
+        half_dots(kind, n, w, rows, b, h, dots);
         for (int r = 0; r < n; r++)
             sum[r] = f_fma(f_mul(f_of_int(dots[r]), f_set(rows[r][b].scale)), scale, sum[r]);
     }
@@ -643,6 +665,7 @@ static int32_t read_bytes(const uint8_t *p, size_t n)
 }
 
 #ifndef KERNELS_AMX /* which has its own */
+#if !SHORT_SUMS
 /* As many independent sums as hide the latency of the product. */
 static double multiply_bytes(int64_t rounds)
 {
@@ -658,6 +681,7 @@ static double multiply_bytes(int64_t rounds)
     return (double)rounds * SUMS * 16 * 4 * 2 + (used == 12345 ? 1 : 0);
 }
 #endif
+#endif
 
 const struct cpu_kernels KERNELS_TABLE = {
     .name = KERNELS_NAME,
@@ -670,6 +694,9 @@ const struct cpu_kernels KERNELS_TABLE = {
     .soften = soften,
     .read_bytes = read_bytes,
     .multiply_bytes = multiply_bytes,
+#if SHORT_SUMS
+    .multiply_codes = multiply_codes,
+#endif
     .decode_f16 = decode_f16,
     .decode_bf16 = decode_bf16,
     .encode_f16 = encode_f16,

@@ -3,7 +3,8 @@
 #include "backend/cpu/simd/lanes_256.h"
 
 enum { WEIGHT_BIAS = 0, FEW_ROWS = 2 };
-enum { PANEL_TILES = 1, PANEL_ROWS = 4, PANEL_BLOCKS = 16, PANEL_CHUNK = 64 };
+#define SHORT_SUMS 1
+enum { PANEL_TILES = 1, PANEL_ROWS = 4, PANEL_FROM = 12, PANEL_BLOCKS = 16, PANEL_CHUNK = 64 };
 #define PANEL_PRODUCTS "backend/cpu/simd/panel_pairs_body.h"
 
 /* The byte product adds two 16-bit products with saturation: full-range weights are made signed and
@@ -29,4 +30,24 @@ static inline ivec dot_small(ivec sum, bvec w, ivec a)
 {
     return (ivec){add_pairs(sum.a, _mm256_maddubs_epi16(w.a, a.a)),
                   add_pairs(sum.b, _mm256_maddubs_epi16(w.b, a.b))};
+}
+
+/* A sum that is complete here. Else compilers compute all products of a block before they add any,
+ * and have no registers for them. */
+static inline __m256i settled(__m256i sum)
+{
+    __asm__ volatile("" : "+x"(sum));
+    return sum;
+}
+static inline ivec dot_short(bvec w, ivec a)
+{
+    return (ivec){_mm256_maddubs_epi16(w.a, a.a), _mm256_maddubs_epi16(w.b, a.b)};
+}
+static inline ivec add_short(ivec sum, ivec x)
+{
+    return (ivec){settled(_mm256_add_epi16(sum.a, x.a)), settled(_mm256_add_epi16(sum.b, x.b))};
+}
+static inline ivec add_short_sum(ivec sum, ivec x)
+{
+    return (ivec){add_pairs(sum.a, x.a), add_pairs(sum.b, x.b)};
 }

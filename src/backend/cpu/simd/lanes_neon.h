@@ -12,7 +12,7 @@ typedef struct {
     uint8x16_t v[4];
 } bvec;
 enum { WEIGHT_BIAS = 0, FEW_ROWS = 2 };
-enum { PANEL_TILES = 1, PANEL_ROWS = 3, PANEL_BLOCKS = 24, PANEL_CHUNK = 256 };
+enum { PANEL_TILES = 1, PANEL_ROWS = 3, PANEL_FROM = 8, PANEL_BLOCKS = 24, PANEL_CHUNK = 256 };
 #define PANEL_PRODUCTS "backend/cpu/simd/panel_fours_body.h"
 
 #define LANES(type, name, arguments, expression)                                                   \

@@ -15,7 +15,7 @@ typedef struct {
     uint8_t v[64];
 } bvec;
 enum { WEIGHT_BIAS = 128, FEW_ROWS = 2 };
-enum { PANEL_TILES = 1, PANEL_ROWS = 2, PANEL_BLOCKS = 24, PANEL_CHUNK = 256 };
+enum { PANEL_TILES = 1, PANEL_ROWS = 2, PANEL_FROM = 8, PANEL_BLOCKS = 24, PANEL_CHUNK = 256 };
 #define PANEL_PRODUCTS "backend/cpu/simd/panel_fours_body.h"
 
 #define LANE_OP(name, expression)                                                                  \

@@ -3,18 +3,16 @@
  * Sums wait in the output from one panel to the next, so a row's order of summing is that of
  * tile_rows.
  *
- * Part of kernels_body.h. Every instruction set chooses PANEL_TILES and PANEL_ROWS so that sums of
- * these many tiles and rows are in its registers, PANEL_BLOCKS of 32 columns so that a panel fits
- * in the cache, and PANEL_PRODUCTS, the file that has struct panel and
- *   prepare_rows(kind, job, first, n, panel)        n activation rows, up to PANEL_CHUNK
- *   fill_panel(kind, job, panel)                    the weights
- *   panel_rows(kind, n, panel, first, out, stride)  n of the prepared rows by the weights */
-
-enum {
-    /* From so many rows on any number is a sum of PANEL_ROWS and PANEL_ROWS - 1. Fewer rows are not
-     * worth the unpacking. */
-    PANEL_FROM = PANEL_ROWS * (PANEL_ROWS - 1) > 8 ? PANEL_ROWS *(PANEL_ROWS - 1) : 8
-};
+ * Part of kernels_body.h. Every instruction set chooses
+ *   PANEL_TILES, PANEL_ROWS  so that the sums of these many tiles and rows are in registers
+ *   PANEL_FROM               the number of rows from which on this pays, and from which on any
+ *                            number is a sum of PANEL_ROWS and PANEL_ROWS - 1
+ *   PANEL_BLOCKS             of 32 columns, so that a panel fits in the cache
+ *   PANEL_CHUNK              the number of rows that are prepared at a time
+ *   PANEL_PRODUCTS           a file that has struct panel and the functions
+ *     prepare_rows(kind, job, first, n, panel)        n activation rows, up to PANEL_CHUNK
+ *     fill_panel(kind, job, panel)                    the weights
+ *     panel_rows(kind, n, panel, first, out, stride)  n of the prepared rows by the weights */
 
 struct panel_place {
     int tile; /* the first, within the job */

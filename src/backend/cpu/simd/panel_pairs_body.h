@@ -149,14 +149,6 @@ ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, st
     }
 }
 
-/* A sum that is complete here. Else compilers compute all products of a block before they add
- * any, and have no registers for them. */
-ALWAYS __m256i settled(__m256i sum)
-{
-    __asm__ volatile("" : "+x"(sum));
-    return sum;
-}
-
 ALWAYS __m256i add_small(__m256i sum, __m256i w, __m256i a)
 {
     return settled(_mm256_add_epi16(sum, _mm256_maddubs_epi16(w, a)));
@@ -235,4 +227,33 @@ ALWAYS void panel_rows(const enum code_kind kind, const int n, const struct pane
                 f_store(y, total);
             }
         }
+}
+
+/* ---- Limits ----------------------------------------------------------------------------- */
+
+enum { LIMIT_SUMS = 8 }; /* independent, which hides the latency of products */
+
+/* What `settled` returns may be anything to the compiler, so it keeps every product. */
+static double multiply_bytes(int64_t rounds)
+{
+    __m256i sum[LIMIT_SUMS], w = _mm256_set1_epi16(3), a = _mm256_set1_epi16((int16_t)rounds);
+    for (int i = 0; i < LIMIT_SUMS; i++) sum[i] = w;
+    for (int64_t r = 0; r < rounds; r++)
+        for (int i = 0; i < LIMIT_SUMS; i++) {
+            w = settled(w);
+            sum[i] = add_wide(sum[i], w, w, a, a);
+        }
+    return (double)rounds * LIMIT_SUMS * 32 * 2;
+}
+
+static double multiply_codes(int64_t rounds)
+{
+    __m256i sum[LIMIT_SUMS], w = _mm256_set1_epi8(3), a = _mm256_set1_epi8((int8_t)rounds);
+    for (int i = 0; i < LIMIT_SUMS; i++) sum[i] = w;
+    for (int64_t r = 0; r < rounds; r++)
+        for (int i = 0; i < LIMIT_SUMS; i++) {
+            w = settled(w);
+            sum[i] = add_small(sum[i], w, a);
+        }
+    return (double)rounds * LIMIT_SUMS * 32 * 2;
 }
