@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/reply_form.h"
+#include "api/sse.h"
 #include "base/mem.h"
 #include "base/status.h"
 
@@ -230,6 +231,12 @@ void reply_answer_done(struct reply *r, int32_t answer, const struct reply_done 
     a->is_done = true;
     if (r->ask->is_stream && r->form->answer_done) r->form->answer_done(r, answer, out);
     tell_failure(r, out);
+}
+
+void reply_comment(const struct reply *r, const char *text, struct buf *out)
+{
+    bool is_sse = strcmp(reply_content_type(r), SSE_TYPE) == 0;
+    if (is_sse) sse_comment(out, text);
 }
 
 void reply_finish(struct reply *r, struct buf *out)

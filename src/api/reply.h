@@ -1,9 +1,9 @@
 /* Answers in the words of an API: a stream of events, or one JSON body.
  *
  * Calling order: reply_open; reply_begin; then for each answer in any order reply_progress,
- * reply_token and reply_part, and once reply_answer_done; at the end reply_finish. reply_fail in
- * place of what is left. Each appends to `out` what is to be sent now: events of a stream, or
- * nothing until reply_finish writes the whole body.
+ * reply_token and reply_part, and once reply_answer_done; at the end reply_comment, if there is
+ * anything to say, and reply_finish. reply_fail in place of what is left. Each appends to `out`
+ * what is to be sent now: events of a stream, or nothing until reply_finish writes the whole body.
  *
  * Pure: the caller gives clocks and names. One thread at a time. Running out of memory shows in
  * out->failed. */
@@ -77,6 +77,9 @@ void reply_ids_end(struct reply *r, int32_t answer, struct buf *out);
 void reply_part(struct reply *r, int32_t answer, const struct carat_part *part, struct buf *out);
 void reply_answer_done(struct reply *r, int32_t answer, const struct reply_done *done,
                        struct buf *out);
+/* Before reply_finish: what is known of the reply at its end, for who debugs; one line. Only
+ * streams that have comments say it. */
+void reply_comment(const struct reply *r, const char *text, struct buf *out);
 void reply_finish(struct reply *r, struct buf *out);
 /* The error as an event of the stream. Nothing may follow. */
 void reply_fail(struct reply *r, const struct api_error *error, struct buf *out);

@@ -20,7 +20,14 @@ void sse_done(struct buf *out)
     buf_add_text(out, "data: [DONE]\n\n");
 }
 
+void sse_comment(struct buf *out, const char *text)
+{
+    buf_add_text(out, ": ");
+    buf_add_text(out, text);
+    buf_add_text(out, "\n\n");
+}
+
 void sse_ping(struct buf *out)
 {
-    buf_add_text(out, ": ping\n\n");
+    sse_comment(out, "ping");
 }

@@ -10,6 +10,8 @@
 void sse_begin(struct buf *out, const char *event); /* NULL: without a name */
 void sse_end(struct buf *out);
 void sse_done(struct buf *out); /* OpenAI's end of a stream */
-void sse_ping(struct buf *out); /* a comment, which clients skip */
+/* Comments, which clients skip. The text has no line ends. */
+void sse_comment(struct buf *out, const char *text);
+void sse_ping(struct buf *out);
 
 #endif

@@ -1,5 +1,6 @@
 #include "server/answering.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/os.h"
@@ -160,6 +161,10 @@ static void tell_answer(struct service *s, struct call *c, const struct generati
 /* The whole reply, or the end of the stream. */
 static void finish(struct service *s, struct call *c)
 {
+    char timing[TIMING_MAX], comment[TIMING_MAX + 16];
+    respond_timing(c, timing);
+    snprintf(comment, sizeof comment, "server-timing %s", timing);
+    reply_comment(c->reply, comment, &s->out);
     reply_finish(c->reply, &s->out);
     if (s->out.failed) {
         fail_by_memory(s, c);

@@ -10,7 +10,7 @@ enum { FIELDS_MAX = 24 };
 struct fields {
     struct http_field items[FIELDS_MAX];
     size_t n;
-    char timing[192], ignored[16];
+    char timing[TIMING_MAX], ignored[16];
 };
 
 static void add(struct fields *f, const char *name, const char *value)
@@ -18,20 +18,17 @@ static void add(struct fields *f, const char *name, const char *value)
     if (f->n < FIELDS_MAX) f->items[f->n++] = (struct http_field){name, value};
 }
 
-/* What is known of times: of a stream only what was before its first byte. */
-static void add_timing(struct fields *f, const struct call *c)
+void respond_timing(const struct call *c, char out[TIMING_MAX])
 {
-    const struct job_event *done = c->n_answers > 0 ? &c->answers[0].done : NULL;
     double before = os_seconds() - c->received;
-    if (c->n_answers == 0) return;
+    const struct job_event *done = &c->answers[0].done;
     if (c->answers[0].is_done)
-        snprintf(f->timing, sizeof f->timing,
+        snprintf(out, TIMING_MAX,
                  "queue;dur=%.1f, prefill;dur=%.1f, decode;dur=%.1f, total;dur=%.1f",
                  done->queue_seconds * 1e3, done->prefill_seconds * 1e3, done->decode_seconds * 1e3,
                  before * 1e3);
     else
-        snprintf(f->timing, sizeof f->timing, "prepare;dur=%.1f", before * 1e3);
-    add(f, "Server-Timing", f->timing);
+        snprintf(out, TIMING_MAX, "prepare;dur=%.1f", before * 1e3);
 }
 
 static void add_all(struct fields *f, const struct call *c, const char *type)
@@ -43,7 +40,10 @@ static void add_all(struct fields *f, const struct call *c, const char *type)
     add(f, "X-Content-Type-Options", "nosniff");
     for (size_t i = 0; i < c->pass.n_fields; i++)
         add(f, c->pass.fields[i].name, c->pass.fields[i].value);
-    add_timing(f, c);
+    if (c->n_answers > 0) {
+        respond_timing(c, f->timing);
+        add(f, "Server-Timing", f->timing);
+    }
     if (c->ask.n_ignored_tools == 0) return;
     snprintf(f->ignored, sizeof f->ignored, "%d", c->ask.n_ignored_tools);
     add(f, "x-carat-ignored-tools", f->ignored);

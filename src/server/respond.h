@@ -4,6 +4,11 @@
 
 #include "server/call.h"
 
+/* What is known of a call's times, as Server-Timing has it: of its first answer when that is done,
+ * else only how long it took to prepare. */
+enum { TIMING_MAX = 192 };
+void respond_timing(const struct call *c, char out[TIMING_MAX]);
+
 /* Nothing happens when the client is gone. After each the call is ENDING, except respond_stream. */
 void respond_bytes(struct call *c, int status, const char *type, const char *body, size_t length);
 /* With further fields. */

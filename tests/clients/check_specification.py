@@ -103,10 +103,46 @@ def requests(ids):
     yield "POST", "/v1/chat/completions/render", {"messages": USER}
     yield "POST", "/v1/completions/render", {"prompt": "a"}
     yield "POST", "/v1/responses/input_tokens", {"input": "Hi"}
-    # No route that answers 501: the proxy then makes an answer up.
+    # Routes that answer 501 are checked by themselves: the proxy makes answers up for those.
     # Errors that only the server finds.
     yield "POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "x " * 40000}]}
     yield "POST", "/v1/chat/completions", {"messages": USER, "n": 99}
+
+
+def absent_routes():
+    """(method, path) of what the server knows and does not do."""
+    text = (run.ROOT / "src/server/routes.c").read_text(encoding="utf-8")
+    rows = re.findall(r'^    ABSENT\("([A-Z]+)", "([^"]+)", "([^"]+)"\)', text, re.MULTILINE)
+    return [(method, path.replace("*", "x"), what) for method, path, what in rows]
+
+
+def is_error(path, text):
+    """Whether a body is an error of the path's interface, with all that the specification wants."""
+    body = json.loads(text)
+    if path.startswith("/api/"):
+        return isinstance(body["error"], str)
+    error = body["error"]
+    return (all(isinstance(error[key], str) for key in ("message", "type", "code"))
+            and error["param"] is None and error["type"] == "not_supported")
+
+
+def check_absent(address, url):
+    """The server itself says 501 and what it does not do; the proxy knows the route."""
+    passed = failed = 0
+    routes = absent_routes()
+    for method, path, what in routes:
+        status, text = ask(url, method, path, {})
+        made_up = ask(address, method, path, {})[1]
+        is_right = status == 501 and what in text and is_error(path, text)
+        is_known = not re.search("NO_PATH_MATCHED|NO_METHOD_MATCHED", made_up)
+        passed, failed = passed + (is_right and is_known), failed + (not (is_right and is_known))
+        shown = "ok  " if is_right and is_known else "FAIL"
+        print(f"{shown} {method} {path}: {status} {text.strip()[:200]}"
+              + ("" if is_known else f"; the proxy: {made_up[:300]}"))
+    if len(routes) < 10:
+        print("FAIL the table of routes is not found")
+        failed += 1
+    return passed, failed
 
 
 def check_all(address):
@@ -140,6 +176,8 @@ def main():
     try:
         proxy, address = start_proxy(folder, url)
         passed, failed = check_all(address)
+        more = check_absent(address, url)
+        passed, failed = passed + more[0], failed + more[1]
         if not wrong_is_noticed(address):
             failed += 1
             print("FAIL the proxy checks nothing")

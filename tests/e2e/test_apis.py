@@ -175,6 +175,30 @@ def test_every_stream_begins_and_ends_in_its_own_words():
         expect([line["done"] for line in lines] == [False] * 3 + [True], f"{lines}")
 
 
+def times(text):
+    """{"queue": 0.1, ...} of Server-Timing."""
+    return {part.split(";dur=")[0]: float(part.split(";dur=")[1]) for part in text.split(", ")}
+
+
+def test_a_stream_tells_its_times_at_its_end():
+    known = {"queue", "prefill", "decode", "total"}
+    with Server("demo") as server:
+        for name in ("chat", "messages", "responses"):
+            path, make, _ = APIS[name]
+            body = make(SYSTEM, [user(QUESTION)], False, stream=True, max_tokens=3)
+            with server.open(path, body) as stream:
+                list(stream)
+                head = times(stream.reply.headers["Server-Timing"])
+                ends = [c for c in stream.comments if c.startswith(": server-timing ")]
+            expect(set(head) == {"prepare"}, f"{name}: {head}")
+            expect(len(ends) == 1, f"{name}: {stream.comments}")
+            told = times(ends[0].removeprefix(": server-timing "))
+            expect(set(told) == known and told["total"] >= told["decode"] > 0, f"{name}: {told}")
+            body = make(SYSTEM, [user(QUESTION)], False, max_tokens=3)
+            head = times(server.ask("POST", path, body)[1]["Server-Timing"])
+            expect(set(head) == known, f"{name}: {head}")
+
+
 def test_a_failure_has_the_form_of_its_interface():
     with Server("demo") as server:
         for path, is_right in (
