@@ -8,7 +8,7 @@
 
 enum { AMX_REGISTERS = 8, AMX_MAX_ROWS = 16, AMX_MAX_BYTES = 64 };
 
-static struct amx_emulated {
+static _Thread_local struct amx_emulated {
     struct amx_config config; /* palette 0: none */
     uint8_t data[AMX_REGISTERS][AMX_MAX_ROWS][AMX_MAX_BYTES];
 } amx;
