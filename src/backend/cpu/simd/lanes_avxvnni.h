@@ -3,7 +3,7 @@
 #include "backend/cpu/simd/lanes_256.h"
 
 enum { WEIGHT_BIAS = 128, FEW_ROWS = 4 };
-enum { PANEL_TILES = 1, PANEL_ROWS = 4, PANEL_BLOCKS = 24, PANEL_CHUNK = 256 };
+enum { PANEL_TILES = 1, PANEL_ROWS = 4, PANEL_FROM = 12, PANEL_BLOCKS = 24, PANEL_CHUNK = 256 };
 #define PANEL_PRODUCTS "backend/cpu/simd/panel_fours_body.h"
 
 /* Tests take the same instruction in the encoding of AVX-512, so that machines that have no other
