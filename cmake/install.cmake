@@ -9,7 +9,8 @@ set(visible ${CMAKE_SOURCE_DIR}/cmake/carat.map)
 set_target_properties(carat_shared PROPERTIES OUTPUT_NAME carat EXPORT_NAME carat
     LINKER_LANGUAGE C VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
     LINK_DEPENDS ${visible})
-target_link_options(carat_shared PRIVATE -Wl,--version-script=${visible} -Wl,--no-undefined)
+target_link_options(carat_shared PRIVATE -Wl,--version-script=${visible} -Wl,--no-undefined
+    -Wl,-z,relro,-z,now)
 set(system_libraries m pthread)
 set(static_parts --whole-archive $<TARGET_FILE:carat_engine> --no-whole-archive)
 if(CARAT_CUDA_FOUND)

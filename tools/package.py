@@ -84,7 +84,8 @@ def install(build, tree):
         if path.is_symlink() or not path.is_file():
             continue
         if path.suffix == ".a":
-            run("strip", "--strip-debug", "--enable-deterministic-archives", path)
+            run("strip", "--strip-debug", "--remove-section=.comment",
+                "--enable-deterministic-archives", path)
         elif path.name == "carat" and path.parent.name == "bin" or ".so" in path.name:
             run("strip", "--strip-unneeded", "--remove-section=.comment", path)
 
@@ -92,6 +93,7 @@ def install(build, tree):
 def add_documents(tree, version, seconds):
     folder = tree / "usr/share/doc/carat"
     put(folder / "copyright", DEBIAN / "copyright")
+    put(tree / "usr/share/lintian/overrides/carat", DEBIAN / "lintian-overrides")
     for name in ("README.md", "CHANGELOG.md", "docs/options.md", "docs/operations.md",
                  "docs/library.md", "docs/openapi.yaml"):
         if (ROOT / name).exists():
