@@ -468,7 +468,7 @@ void *exchange_target(void *user, const char *raw, struct MHD_Connection *mhd)
     c->refused = http_target_read(&c->target, raw);
     c->has_target = true;
     /* The bytes of a request may have come with those of the one before it. */
-    if (c->watched.deadline == DEADLINE_IDLE)
+    if (c->watched.deadline == DEADLINE_IDLE || c->watched.deadline == DEADLINE_NONE)
         watch_begin(&c->server->watch, &c->watched, DEADLINE_HEADERS);
     if (fields_of_query(raw) * FIELD_BYTES + c->target.raw_length > h->options.header_bytes_max)
         refusal_say(c, 431, "the query has more arguments than this server takes");
@@ -493,6 +493,7 @@ static void forget_request(struct connection *c)
         .is_open = old.is_open,
         .is_begun = old.is_begun,
         .is_refused = old.is_refused,
+        .may_repeat = old.may_repeat,
         .has_left = old.has_left,
         .is_gone = old.is_gone,
         .request = {.connection = old.request.connection, .is_tls = old.request.is_tls}};
@@ -595,6 +596,7 @@ void exchange_connection(void *user, struct MHD_Connection *mhd, void **context,
     if (!c) return;
     *context = NULL;
     note_handshake(c);
+    refusal_forget(c);
     watch_remove(&h->watch, &c->watched);
     forget_request(c);
     *(c->before ? &c->before->after : &h->connections) = c->after;

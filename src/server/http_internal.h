@@ -31,6 +31,7 @@ struct http {
     size_t n_connections, connections_max;
     uint64_t connections_ever;
     size_t bodies_bytes; /* reserved by all connections */
+    size_t n_repeats;    /* connections that may_repeat */
     char *first_bytes;   /* [header_bytes_max + 1], for a look at them */
     double next_tick;
 };
@@ -49,8 +50,8 @@ struct connection {
     const char *refused; /* why the target is, "" for memory; NULL: it is fine */
     bool is_begun;       /* the first bytes of the connection have come */
     bool has_target;     /* the line of a request was read */
-    bool is_refused;     /* by http_refusal.h; the library may still try to refuse it, too */
-    bool is_told_twice;  /* and has done so */
+    bool is_refused;     /* by http_refusal.h */
+    bool may_repeat;     /* and the library may still refuse it, too */
     bool is_known;       /* on_headers was called, on_closed is due */
     bool is_asked;       /* on_request was called */
     bool has_left;       /* the client has closed its side; what it has sent is still read */

@@ -65,7 +65,8 @@ static void say(struct connection *c, int status, const char *why, bool is_encry
     }
     buf_deinit(&body);
     buf_deinit(&out);
-    c->is_gone = c->is_refused = true;
+    c->is_gone = c->is_refused = c->may_repeat = true;
+    c->server->n_repeats++;
     (void)shutdown(c->watched.fd, SHUT_WR);
     linger_begin(&c->server->linger, &c->server->watch, c->watched.fd);
     watch_begin(&c->server->watch, &c->watched, DEADLINE_LEFT);
@@ -120,50 +121,46 @@ static size_t header_size(const struct connection *c)
     return info ? info->header_size : 0;
 }
 
-/* The library does not say whose request it refuses. Its target is known and its head is not
- * finished: usually there is only one like that. If the end of the head was seen, it is this one,
- * since otherwise on_headers comes right after it. */
-static struct connection *find_head(struct http *h, unsigned status, bool is_length)
+/* The library does not say whose request it refuses. Chunks are refused of those who send chunks
+ * now. 431 is for a head whose target is known, or for trailers. Usually only one connection is in
+ * such a state, and then it is this one. Of a wrong length the head has ended; it is this one for
+ * certain, since otherwise on_headers comes right after the end. */
+static struct connection *find_refused(struct http *h, unsigned status, const char *message)
 {
-    static const enum deadline kinds[] = {DEADLINE_HEADERS, DEADLINE_LEFT};
+    static const enum deadline kinds[] = {DEADLINE_HEADERS, DEADLINE_BODY, DEADLINE_LEFT};
+    const bool is_length = strstr(message, "Content-Length"), is_chunk = strstr(message, "chunk");
     struct connection *found = NULL;
     size_t n = 0;
+    if (!is_length && !is_chunk && status != 431) return NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         for (struct watched *p = h->watch.first[kinds[i]]; p; p = p->after) {
             struct connection *c = (struct connection *)p;
-            if (!c->has_target || c->request.method || c->is_gone) continue;
-            if (is_length && header_size(c) > 0) return c;
+            const bool is_head = c->has_target && !c->request.method;
+            const bool may_be = is_length  ? is_head && header_size(c) > 0
+                                : is_chunk ? c->is_chunked
+                                           : is_head || c->is_chunked;
+            if (!may_be || c->is_gone) continue;
             found = c;
             n++;
         }
     }
-    return status == 431 && n == 1 ? found : NULL;
+    /* Or it is one that has been refused already. */
+    return n == 1 && (is_length || h->n_repeats == 0) ? found : NULL;
 }
 
-/* The only one that sends chunks now, if there is only one. */
-static struct connection *find_chunks(struct http *h)
+void refusal_forget(struct connection *c)
 {
-    static const enum deadline kinds[] = {DEADLINE_BODY, DEADLINE_LEFT};
-    struct connection *found = NULL;
-    size_t n = 0;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        for (struct watched *p = h->watch.first[kinds[i]]; p; p = p->after) {
-            struct connection *c = (struct connection *)p;
-            if (!c->is_chunked || c->is_gone) continue;
-            found = c;
-            n++;
-        }
-    }
-    return n == 1 ? found : NULL;
+    if (c->may_repeat) c->server->n_repeats--;
+    c->may_repeat = false;
 }
 
 /* What was refused by its first bytes is read by the library all the same. */
-static bool is_refused_already(struct http *h)
+static bool is_repeated(struct http *h)
 {
     for (struct watched *p = h->watch.first[DEADLINE_LEFT]; p; p = p->after) {
         struct connection *c = (struct connection *)p;
-        if (!c->is_refused || c->is_told_twice) continue;
-        c->is_told_twice = true;
+        if (!c->may_repeat) continue;
+        refusal_forget(c);
         return true;
     }
     return false;
@@ -179,12 +176,11 @@ void refusal_of_library(void *user, const char *form, va_list arguments)
     if (strncmp(form, refuses, sizeof refuses - 1) != 0) return;
     const unsigned status = va_arg(arguments, unsigned);
     const char *message = va_arg(arguments, const char *), *why = reason(status, message);
-    struct connection *c = strstr(message, "chunk")
-                               ? find_chunks(h)
-                               : find_head(h, status, strstr(message, "Content-Length"));
+    struct connection *c = find_refused(h, status, message);
     if (c) {
         refusal_say(c, (int)status, why); /* what the library sends now goes nowhere */
-    } else if (!is_refused_already(h)) {
+        refusal_forget(c);
+    } else if (!is_repeated(h)) {
         const struct http_refusal r = {.client = "", .path = "", .status = (int)status, .why = why};
         h->events.on_refused(h->events.user, &r, NULL);
     }

@@ -21,6 +21,9 @@ void refusal_note(struct http *h, const char *client, const char *why);
  * go of it in a moment, the connection is cut. */
 void refusal_say(struct connection *c, int status, const char *why);
 
+/* The library refuses it no more: it has done so, or has let go of it. */
+void refusal_forget(struct connection *c);
+
 /* Looks at what comes first on a connection, if something has. Returns whether it is refused. */
 bool refusal_of_first_bytes(struct connection *c);
 

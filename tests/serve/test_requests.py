@@ -110,6 +110,7 @@ REFUSED = {
     "chunk in 0x": (CHUNKED + b"0x5\r\nhello\r\n0\r\n\r\n", 400),
     "chunk size in capitals is too large": (CHUNKED + b"FFFFFFFFF\r\n" + b"x" * 1100000, 413),
     "line of a trailer without a colon": (CHUNKED + b"0\r\nfoo\r\n\r\n", 400),
+    "64 KB of trailers": (CHUNKED + b"0\r\n" + b"X-A: %b\r\n" % (b"a" * 1000) * 64, 431),
     "64 KB of cookies": (get(b"/echo", b"Cookie: " + b"a=b; " * 13107), 431),
     "64 KB of cookies in many headers": (get(b"/echo", *[b"Cookie: a=" + b"b" * 1000] * 64), 431),
     "too many arguments": (get(b"/echo?" + b"a&" * 5000), 431),
@@ -219,17 +220,31 @@ def test_a_refusal_reaches_its_own_client_alone(server):
             expect(Reply(s).status == 200, half)
 
 
-def test_refusals_are_told_without_what_was_asked(server):
-    for name, (request, status) in REFUSED.items():
-        seen = len(server.lines)
-        with server.connect() as s:
-            all_that_comes(s, request)
+def test_a_lone_head_or_body_is_not_taken_for_what_is_refused_beside_it(server):
+    for half, rest in (get(b"/echo", b"a: b")[:-9], get(b"/echo", b"a: b")[-9:]), \
+            (CHUNKED + b"5\r\nhe", b"llo\r\n0\r\n\r\n"):
+        for name, (request, status) in REFUSED.items():
+            with server.connect() as waits:
+                waits.sendall(half)
+                ask(server, get(b"/echo"))  # it has been read
+                with server.connect() as s:
+                    data = all_that_comes(s, request)
+                expect(count_heads(data) == 1 and data.startswith(b"HTTP/1.1 %d " % status),
+                       f"{name}: {data[:99]}")
+                waits.sendall(rest)
+                expect(Reply(waits).status == 200, f"beside {name}")
 
-        def told():
-            return [x for _, x in server.lines[seen:] if x.startswith("refused ")]
-        wait_until(told, f"{name} is told", harness.LIMIT)
-        ask(server, get(b"/echo?tag=told"))  # the library reads what was refused before that
-        new = told()
+
+def test_refusals_are_told_without_what_was_asked(server):
+    for i, (name, (request, status)) in enumerate(REFUSED.items()):
+        for when in "before", "after":  # whatever was told before a line of it is there by then
+            ask(server, get(b"/echo?tag=%b-told-%d" % (when.encode(), i)))
+            server.line(f"closed {when}-told-{i} ")
+            if when == "before":
+                seen = len(server.lines)
+                with server.connect() as s:
+                    all_that_comes(s, request)
+        new = [x for _, x in server.lines[seen:] if x.startswith("refused ")]
         expect(len(new) == 1 and new[0].startswith(f"refused {status} "), f"{name}: {new}")
         expect("hello" not in new[0] and "echo" not in new[0], f"{name}: {new}")
 
