@@ -126,10 +126,11 @@ def test_slow_clients_in_every_state_hold_up_nobody():
         readers = {k: v for k, v in KINDS.items() if "answer" in k}
         senders = {k: v for k, v in KINDS.items() if k not in readers}
         with Crowd(lambda: small_socket(server), senders):
+            # At once: later, on a busy machine, some are cut already.
+            server.wait_until(lambda: server.metric("carat_connections", state="reading") >= EACH)
             for _ in range(8):
                 expect(answer(server) == text, "beside slow senders")
                 expect(server.ask("GET", "/health")[0] == 200, "health")
-            expect(server.metric("carat_connections", state="reading") >= EACH, "they are there")
             expect(memory(server) - before < GROWTH, "memory beside slow senders")
         expect_nothing_left(server, text, before)
         with Crowd(lambda: small_socket(server), readers):
