@@ -10,7 +10,8 @@ import tempfile
 import program
 from program import MODEL, carat, environment, expect, expect_error, expect_status
 
-WORDS = ("amx", "avx512", "avxvnni", "avx2", "neon", "plain")  # those of --isa, besides auto
+# Those of --isa, besides auto.
+WORDS = ("amx", "avx512", "avxvnni", "avx2", "neon", "asimd", "plain")
 COMMANDS = (("run", MODEL, "hi", "-n", "1"), ("chat", MODEL), ("serve", MODEL, "--port", "0"),
             ("logits", MODEL, "hi"), ("perplexity", MODEL, "-f", "x"), ("bench", MODEL),
             ("plan", MODEL), ("show", MODEL), ("doctor",))

@@ -61,6 +61,16 @@ static const char *amx_problem(void)
 #endif
 #endif
 
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+
+static const char *neon_problem(void)
+{
+    enum { HAS_DOT_PRODUCT = 1 << 20 }; /* HWCAP_ASIMDDP */
+    return getauxval(AT_HWCAP) & HAS_DOT_PRODUCT ? NULL : "this processor has no asimddp";
+}
+#endif
+
 /* Measured with a few rows at a time (docs/benchmarks.md). A Zen 5 prefetches eight bits fast
  * enough by itself, and asking only slows it down. A Sapphire Rapids has to be asked always, and
  * decodes half as fast when the second-level cache is left out. */
@@ -111,7 +121,8 @@ static const struct {
 #endif
     {&cpu_kernels_avx2, avx2_problem},
 #elif defined(__aarch64__)
-    {&cpu_kernels_neon, no_problem},
+    {&cpu_kernels_neon, neon_problem},
+    {&cpu_kernels_asimd, no_problem},
 #endif
     {&cpu_kernels_plain, no_problem},
 };

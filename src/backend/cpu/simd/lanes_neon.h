@@ -1,5 +1,5 @@
-/* Sixteen lanes in four registers: 64-bit Arm with the dot-product extension. See
- * kernels_body.h for what the names mean. */
+/* Sixteen lanes in four registers: 64-bit Arm, with the dot-product extension where the compiler
+ * may use it. See kernels_body.h for what the names mean. */
 #include <arm_neon.h>
 
 typedef struct {
@@ -105,7 +105,15 @@ static inline bvec b_nl4(bvec index)
 
 /* The dot product takes two signed operands, so full-range weights lose their offset here. */
 LANES(bvec, b_wide, (bvec w), veorq_u8(w.v[i], vdupq_n_u8(0x80)))
-LANES(ivec, dot_wide, (ivec sum, bvec w, ivec a),
-      vdotq_s32(sum.v[i], vreinterpretq_s8_u8(w.v[i]), vreinterpretq_s8_s32(a.v[i])))
-LANES(ivec, dot_small, (ivec sum, bvec w, ivec a),
-      vdotq_s32(sum.v[i], vreinterpretq_s8_u8(w.v[i]), vreinterpretq_s8_s32(a.v[i])))
+static inline int32x4_t four_products(int32x4_t sum, uint8x16_t w, int32x4_t a)
+{
+    int8x16_t x = vreinterpretq_s8_u8(w), y = vreinterpretq_s8_s32(a);
+#ifdef __ARM_FEATURE_DOTPROD
+    return vdotq_s32(sum, x, y);
+#else
+    int16x8_t low = vmull_s8(vget_low_s8(x), vget_low_s8(y)), high = vmull_high_s8(x, y);
+    return vaddq_s32(sum, vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)));
+#endif
+}
+LANES(ivec, dot_wide, (ivec sum, bvec w, ivec a), four_products(sum.v[i], w.v[i], a.v[i]))
+LANES(ivec, dot_small, (ivec sum, bvec w, ivec a), four_products(sum.v[i], w.v[i], a.v[i]))
