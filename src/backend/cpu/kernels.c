@@ -106,14 +106,15 @@ static const struct {
     const struct cpu_kernels *kernels;
     const char *(*problem)(void); /* why this machine cannot run them, or NULL */
 } sets[] = {
-/* best first */
+/* The first that runs is taken. AMX comes after what every processor with AMX has too: until it has
+ * been run on one, not only in an emulation, it is taken by name alone. */
 #if defined(__x86_64__)
+    {&cpu_kernels_avx512, avx512_problem},
 #if CARAT_HAVE_AMX
     {&cpu_kernels_amx, amx_problem},
 #else
     {&no_amx, not_built},
 #endif
-    {&cpu_kernels_avx512, avx512_problem},
 #if CARAT_HAVE_AVXVNNI
     {&cpu_kernels_avxvnni, avxvnni_problem},
 #else
