@@ -353,7 +353,7 @@ static void check_quantize(const struct cpu_kernels *k)
 
 static struct float_rows rows_of(const float *floats, int64_t n)
 {
-    return (struct float_rows){FORMAT_F32, floats, (size_t)n * sizeof *floats};
+    return (struct float_rows){FORMAT_F32, floats, (size_t)n * sizeof *floats, 0};
 }
 
 static void check_dots(const struct cpu_kernels *k, int n_a, int n_b, int n)
@@ -374,7 +374,8 @@ static void check_dots(const struct cpu_kernels *k, int n_a, int n_b, int n)
     mem_free(out);
 }
 
-/* Rows of halves give the bits of the same values as floats, in dots and in weigh. */
+/* Rows of halves, and of blocks of bytes, give the bits of the same values as floats, in dots and
+ * in weigh. */
 static void check_halves(const struct cpu_kernels *k, enum format format, int n_a, int n_b, int n)
 {
     size_t row_bytes = format_row_bytes(format, n), row_floats = (size_t)n * sizeof(float);
@@ -386,16 +387,21 @@ static void check_halves(const struct cpu_kernels *k, enum format format, int n_
         format_traits(format)->encode(b + j * n, bytes + (size_t)j * row_bytes, n);
         format_traits(format)->decode(bytes + (size_t)j * row_bytes, b + j * n, n);
     }
-    struct float_rows rows[2] = {{format, bytes, row_bytes}, rows_of(b, n)};
+    struct float_rows rows[2] = {{format, bytes, row_bytes, (ptrdiff_t)row_bytes}, rows_of(b, n)};
     for (int i = 0; i < 2; i++) {
         k->dots(a, n, n_a, rows[i], n_b, n, p[i], n_b);
         memcpy(y[i], a, (size_t)n_a * row_floats);
         k->weigh(y[i], n, a /* as good as any */, p[i], n_b, n_a, rows[i], n_b, n);
     }
-    check(k->name, "dots of halves are those of floats",
+    check(k->name, "dots of halves or bytes are those of floats",
           memcmp(p[0], p[1], (size_t)(n_a * n_b) * sizeof(float)) != 0, 0);
-    check(k->name, "weighed halves are weighed floats",
+    check(k->name, "weighed halves or bytes are weighed floats",
           memcmp(y[0], y[1], (size_t)n_a * row_floats) != 0, 0);
+    if (format == FORMAT_Q8_0) {
+        for (int j = 0; j < n_b; j++) k->decode_q8_0(bytes + (size_t)j * row_bytes, a, n);
+        check(k->name, "decoded bytes are those of the format",
+              memcmp(a, b + (n_b - 1) * n, row_floats) != 0, 0);
+    }
     for (int i = 0; i < 2; i++) mem_free(y[i]), mem_free(p[i]);
     mem_free(a);
     mem_free(b);
@@ -501,6 +507,12 @@ static void check_kernels(const struct cpu_kernels *k)
         check_halves(k, halves[i], 1, 16, 2560);
         check_halves(k, halves[i], 7, 9, 500);
         check_halves(k, halves[i], 6, 1, 5);
+    }
+    static const int few[] = {1, 2, 3, 4, 7, 8, 9, 17};
+    for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
+        check_halves(k, FORMAT_Q8_0, few[i], 32, 512);
+        check_halves(k, FORMAT_Q8_0, few[i], 5, 96);
+        check_halves(k, FORMAT_F16, few[i], 31, 272);
     }
     check_weigh(k, 7, 9, 256);
     check_weigh(k, 4, 32, 512);

@@ -4,7 +4,10 @@
  *
  *   many rows: an item of work is a few tokens of one sequence and one key head, which goes through
  *              the segments one by one
- *   few rows:  an item is one token, one key head and one segment; a later step joins them */
+ *   few rows:  an item is one token, one key head with all or some of its query heads, and one
+ *              segment; a later step joins them
+ *
+ * While a block is multiplied, the lines of the next one are prefetched, as pages lie anywhere. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -15,7 +18,9 @@ enum {
     KEY_BLOCK = 32,
     SEGMENT = 512,    /* keys; a multiple of KEY_BLOCK */
     QUERIES_MAX = 64, /* query heads treated together: tokens x heads of a key head */
-    FEW_QUERIES = 16  /* up to so many, decoding keys and values takes longer than reading */
+    FEW_QUERIES = 16, /* up to so many, keys and values are used as they are in the cache */
+    ITEMS_A_WORKER = 4,
+    HEADS_LEAST = 4 /* query heads of an item, unless workers would have none */
 };
 
 /* A softmax under way, for one query: its largest score, sum of exponentials, and weighted
@@ -28,8 +33,9 @@ struct running {
 struct block_job {
     const struct cpu_step *s;
     const struct kv_cache *cache;
-    int32_t d, group; /* head size; query heads of a key head */
-    int32_t row, n_tokens, key_head, sequence;
+    int32_t d, group; /* head size; query heads of a token that are treated */
+    int32_t row, n_tokens, key_head, head, sequence; /* `head`: the first query head */
+    int32_t until;                                   /* positions up to this one are wanted next */
     /* worker's scratch: */
     float *q, *k, *v, *scores, *keep; /* queries; a block of keys and values; its scores */
     struct running *segment, *total;  /* of each query */
@@ -103,16 +109,21 @@ static void clear(struct running *r, float *values, int32_t n, int32_t d)
     memset(values, 0, (size_t)n * (size_t)d * sizeof *values);
 }
 
-/* Values are read column by column. Hardware prefetch misses this strided access, so values are
- * prefetched before the keys are multiplied. */
-static void ask_for(const struct float_rows *rows, int32_t n, size_t row_bytes)
+static_assert(KV_PAGE % KEY_BLOCK == 0, "a block of keys lies in one page");
+
+/* Bytes from a block to the one after it, if that is wanted too. */
+static ptrdiff_t next_block(const struct block_job *j, int32_t position)
 {
-    for (int32_t i = 0; i < n; i++)
-        for (size_t at = 0; at < row_bytes; at += 64)
-            __builtin_prefetch((const char *)rows->data + (size_t)i * rows->stride + at, 0, 3);
+    int32_t block = position / KEY_BLOCK * KEY_BLOCK, next = block + KEY_BLOCK;
+    if (next > j->until) return 0;
+    return (ptrdiff_t)kv_offset(j->cache, j->sequence, next) -
+           (ptrdiff_t)kv_offset(j->cache, j->sequence, block);
 }
 
-static_assert(KV_PAGE % KEY_BLOCK == 0, "a block of keys lies in one page");
+static void ask_for(const char *cell, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(cell + at, 0, 2);
+}
 
 /* Keys and values of positions [first, last], which lie in one block. For a few queries they are
  * used as they are in the cache; for many they are decoded first. */
@@ -120,23 +131,22 @@ static void read_block(const struct block_job *j, int32_t first, int32_t last, s
                        struct float_rows *v)
 {
     const struct kv_cache *c = j->cache;
-    size_t stride = (size_t)kv_cell_bytes(c);
-    size_t at = kv_offset(c, j->sequence, first) + (size_t)j->key_head * (size_t)c->head_bytes;
+    size_t stride = (size_t)kv_cell_bytes(c), bytes = (size_t)c->head_bytes;
+    size_t at = kv_offset(c, j->sequence, first) + (size_t)j->key_head * bytes;
+    ptrdiff_t ahead = next_block(j, first);
+    const char *keys = (const char *)c->k + at, *values = (const char *)c->v + at;
+    *k = (struct float_rows){c->format, keys, stride, ahead};
+    *v = (struct float_rows){c->format, values, stride, ahead};
+    if (j->n_tokens * j->group <= FEW_QUERIES) return;
     size_t decoded = (size_t)j->d * sizeof(float);
-    if (j->n_tokens * j->group <= FEW_QUERIES && format_is_float(c->format)) {
-        *k = (struct float_rows){c->format, (const char *)c->k + at, stride};
-        *v = (struct float_rows){c->format, (const char *)c->v + at, stride};
-        ask_for(v, last - first + 1, (size_t)c->head_bytes);
-        return;
+    for (int32_t i = 0; i <= last - first; i++, keys += stride, values += stride) {
+        cpu_decode(cpu_step_kernels(j->s), c->format, keys, j->k + i * j->d, j->d);
+        cpu_decode(cpu_step_kernels(j->s), c->format, values, j->v + i * j->d, j->d);
+        if (ahead) ask_for(keys + ahead, bytes);
+        if (ahead) ask_for(values + ahead, bytes);
     }
-    *k = (struct float_rows){FORMAT_F32, j->k, decoded};
-    *v = (struct float_rows){FORMAT_F32, j->v, decoded};
-    for (int32_t i = 0; i <= last - first; i++, at += stride) {
-        cpu_decode(cpu_step_kernels(j->s), c->format, (const char *)c->k + at, j->k + i * j->d,
-                   j->d);
-        cpu_decode(cpu_step_kernels(j->s), c->format, (const char *)c->v + at, j->v + i * j->d,
-                   j->d);
-    }
+    *k = (struct float_rows){FORMAT_F32, j->k, decoded, 0};
+    *v = (struct float_rows){FORMAT_F32, j->v, decoded, 0};
 }
 
 /* Turns the scores of one query into shares; what it had so far is to be multiplied by *keep. The
@@ -151,7 +161,8 @@ static void soften(const struct cpu_kernels *k, struct running *r, float *p, int
         return;
     }
     float sum = k->soften(p, from, to, &top);
-    *keep = expf(r->top - top);
+    bool is_same = top == r->top && top > -INFINITY;
+    *keep = is_same ? 1.0f : expf(r->top - top);
     r->sum = r->sum * *keep + sum;
     r->top = top;
 }
@@ -214,7 +225,7 @@ static void load_queries(const struct block_job *j)
     size_t n = (size_t)(j->group * j->d);
     for (int32_t t = 0; t < j->n_tokens; t++)
         memcpy(j->q + (size_t)t * n,
-               j->s->x0 + (int64_t)(j->row + t) * j->s->x_cols + (int64_t)j->key_head * (int64_t)n,
+               j->s->x0 + (int64_t)(j->row + t) * j->s->x_cols + (int64_t)j->head * j->d,
                n * sizeof *j->q);
 }
 
@@ -237,6 +248,7 @@ static void attend_run(struct block_job *j)
     visible(j->s, j->row + j->n_tokens - 1, &ignored, &last);
     int32_t n_queries = j->n_tokens * j->group;
     j->sequence = j->s->program->step->sequence[token_row(j->s, j->row)];
+    j->until = last;
     load_queries(j);
     clear(j->total, j->total_values, n_queries, j->d);
     for (int32_t segment = first / SEGMENT; segment <= last / SEGMENT; segment++) {
@@ -248,8 +260,7 @@ static void attend_run(struct block_job *j)
     for (int32_t i = 0; i < n_queries; i++)
         cpu_step_kernels(j->s)->scale(
             j->total_values + i * j->d, 1.0f / j->total[i].sum,
-            head_output(j->s, j->row + i / j->group, j->key_head * j->group + i % j->group, j->d),
-            j->d);
+            head_output(j->s, j->row + i / j->group, j->head + i % j->group, j->d), j->d);
 }
 
 /* How many of the rows from `row` on, at most `most`, follow each other in one sequence. */
@@ -276,6 +287,7 @@ static void attend_rows(const struct cpu_step *s, const struct pool_worker *work
         int32_t place = (int32_t)((n_items - 1 - item) / j.cache->n_heads) * per_item;
         int32_t end = place + per_item < n_rows ? place + per_item : n_rows;
         j.key_head = (int32_t)(item % j.cache->n_heads);
+        j.head = j.key_head * j.group;
         for (j.row = place; j.row < end; j.row += j.n_tokens) {
             j.n_tokens = run_length(s, j.row, end - j.row);
             attend_run(&j);
@@ -295,27 +307,75 @@ static struct running *partial_at(const struct cpu_step *s, int32_t row, int32_t
                                       (size_t)index * partial_stride(d));
 }
 
+static int32_t count_segments(const struct cpu_step *s, int32_t row)
+{
+    int32_t first, last;
+    visible(s, row, &first, &last);
+    return last / SEGMENT - first / SEGMENT + 1;
+}
+
+/* Into how many parts the query heads of a key head are cut, so that all workers have something to
+ * do and end together. Each part reads the keys and values again. */
+static int32_t parts_of_heads(int32_t group, int64_t n_items, int n_workers)
+{
+    int32_t parts = 1;
+    while (n_items * parts < (int64_t)n_workers * ITEMS_A_WORKER && group % (parts * 2) == 0 &&
+           (group / (parts * 2) >= HEADS_LEAST || n_items * parts < n_workers))
+        parts *= 2;
+    return parts;
+}
+
+/* Segments [first, end) of one token, for the heads of one item. */
+static void attend_stretch(struct block_job *j, int32_t begin, int32_t end)
+{
+    int32_t first, last;
+    visible(j->s, j->row, &first, &last);
+    j->sequence = j->s->program->step->sequence[token_row(j->s, j->row)];
+    j->until = (first / SEGMENT + end) * SEGMENT - 1;
+    if (j->until > last) j->until = last;
+    load_queries(j);
+    for (int32_t segment = begin; segment < end; segment++) {
+        run_segment(j, first / SEGMENT + segment, first, last);
+        for (int32_t i = 0; i < j->group; i++) {
+            struct running *partial = partial_at(j->s, j->row, j->head + i, segment, j->d);
+            *partial = j->segment[i];
+            memcpy(partial + 1, j->segment_values + i * j->d, (size_t)j->d * sizeof(float));
+        }
+    }
+}
+
+/* Items [first, end), numbered by row, key head, part of its query heads and segment. */
+static void attend_items(struct block_job *j, int32_t parts, int64_t first, int64_t end)
+{
+    int64_t begin = 0; /* of the row's items */
+    for (j->row = 0; first < end; j->row++) {
+        int32_t n = count_segments(j->s, j->row);
+        int64_t row_end = begin + (int64_t)n * j->cache->n_heads * parts;
+        while (first < end && first < row_end) {
+            int32_t at = (int32_t)(first - begin), segment = at % n, left = n - segment;
+            int32_t taken = end - first < left ? (int32_t)(end - first) : left;
+            j->head = at / n * j->group;
+            j->key_head = at / n / parts;
+            attend_stretch(j, segment, segment + taken);
+            first += taken;
+        }
+        begin = row_end;
+    }
+}
+
+/* A worker takes items that follow each other, so that it can prefetch from one segment to the
+ * next. */
 static void attend_segments(const struct cpu_step *s, const struct pool_worker *worker)
 {
     struct block_job j = make_job(s, worker);
-    int32_t n_segments = segments_max(s->program->plan, s->op);
-    int64_t n_items = (int64_t)cpu_step_rows(s) * j.cache->n_heads * n_segments;
+    int64_t n_items = 0, first, end;
+    for (int32_t row = 0; row < cpu_step_rows(s); row++)
+        n_items += (int64_t)count_segments(s, row) * j.cache->n_heads;
+    int32_t parts = parts_of_heads(j.group, n_items, worker->count);
     j.n_tokens = 1;
-    for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) {
-        int32_t first, last, segment = (int32_t)(item % n_segments);
-        j.key_head = (int32_t)(item / n_segments % j.cache->n_heads);
-        j.row = (int32_t)(item / n_segments / j.cache->n_heads);
-        visible(s, j.row, &first, &last);
-        if (first / SEGMENT + segment > last / SEGMENT) continue;
-        j.sequence = s->program->step->sequence[token_row(s, j.row)];
-        load_queries(&j);
-        run_segment(&j, first / SEGMENT + segment, first, last);
-        for (int32_t i = 0; i < j.group; i++) {
-            struct running *partial = partial_at(s, j.row, j.key_head * j.group + i, segment, j.d);
-            *partial = j.segment[i];
-            memcpy(partial + 1, j.segment_values + i * j.d, (size_t)j.d * sizeof(float));
-        }
-    }
+    j.group /= parts;
+    while (pool_take_stretch(worker, s->share, n_items * parts, 1, &first, &end))
+        attend_items(&j, parts, first, end);
 }
 
 void cpu_JOIN_SEGMENTS(const struct cpu_step *s, const struct pool_worker *worker)

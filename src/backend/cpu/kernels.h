@@ -26,12 +26,15 @@ struct tile_job {
     float *out;
 };
 
-/* Rows of floats as they lie in memory, `stride` bytes apart: F32, F16 or BF16. Halves are
- * converted when they are read; the bits are the same as if they were converted first. */
+/* Rows of values as they lie in memory, `stride` bytes apart: F32, F16, BF16, or Q8_0 of whole
+ * blocks. They are decoded when they are read; the bits are the same as if they were decoded first.
+ * If `ahead` is not 0, each line that is read has the one so many bytes after it prefetched into
+ * the second-level cache; it need not exist. */
 struct float_rows {
     enum format format;
     const void *data;
     size_t stride;
+    ptrdiff_t ahead;
 };
 
 struct cpu_kernels {
@@ -54,13 +57,16 @@ struct cpu_kernels {
 
     /* For measuring. One reads n bytes (a multiple of 512) and returns a sum that depends on them;
      * the others do `rounds` register products and return the number of operations. multiply_codes:
-     * by codes of up to 6 bits, NULL where these are no faster. */
+     * by codes of up to 6 bits, NULL where these are no faster; multiply_floats: fused products,
+     * each one operation. */
     int32_t (*read_bytes)(const uint8_t *p, size_t n);
     double (*multiply_bytes)(int64_t rounds);
     double (*multiply_codes)(int64_t rounds);
+    double (*multiply_floats)(int64_t rounds);
 
     void (*decode_f16)(const uint16_t *src, float *dst, int64_t n);
     void (*decode_bf16)(const uint16_t *src, float *dst, int64_t n);
+    void (*decode_q8_0)(const void *src, float *dst, int64_t n);
     void (*encode_f16)(const float *src, uint16_t *dst, int64_t n);
     void (*rmsnorm)(const float *x, const float *w, float *y, int64_t n, float eps);
     void (*gelu_mul)(const float *a, const float *b, float *y, int64_t n);

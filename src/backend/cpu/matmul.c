@@ -101,7 +101,7 @@ static void multiply_decoded(const struct product *p, int64_t first, int64_t las
     float *decoded = p->results + ITEM_ROWS * ITEM_TILES_MAX * TILE_ROWS;
     for (int n_rows; first < last; first += n_rows) {
         n_rows = last - first < FLOAT_ROWS ? (int)(last - first) : FLOAT_ROWS;
-        struct float_rows b = {FORMAT_F32, decoded, (size_t)w->cols * sizeof *decoded};
+        struct float_rows b = {FORMAT_F32, decoded, (size_t)w->cols * sizeof *decoded, 0};
         for (int i = 0; i < n_rows; i++)
             cpu_decode(k, w->format, weight_row(p, first + i), decoded + i * w->cols, w->cols);
         for (int32_t done = 0, n; done < p->n; done += n) {
@@ -118,7 +118,9 @@ static void multiply_decoded(const struct product *p, int64_t first, int64_t las
 static void multiply_as_read(const struct product *p, int64_t first, int64_t last)
 {
     const struct weight *w = p->w->source;
-    struct float_rows b = {w->format, weight_row(p, first), w->row_bytes};
+    enum { ROWS_AHEAD = 4 };
+    struct float_rows b = {w->format, weight_row(p, first), w->row_bytes,
+                           ROWS_AHEAD * (ptrdiff_t)w->row_bytes};
     for (int32_t i = 0; i < p->n; i++) {
         int32_t at = p->list ? p->list[i] : i;
         cpu_step_kernels(p->s)->dots(input_row(p, at), 0, 1, b, (int)(last - first), w->cols,

@@ -11,6 +11,7 @@ void cpu_decode(const struct cpu_kernels *k, enum format format, const void *src
     case FORMAT_F32: memcpy(dst, src, (size_t)n * sizeof *dst); break;
     case FORMAT_F16: k->decode_f16(src, dst, n); break;
     case FORMAT_BF16: k->decode_bf16(src, dst, n); break;
+    case FORMAT_Q8_0: k->decode_q8_0(src, dst, n); break;
     default: format_traits(format)->decode(src, dst, n); break;
     }
 }

@@ -304,184 +304,7 @@ static void left_over(const float *x, int64_t n, const struct act_block *act, fl
         }
 }
 
-/* ---- Float products --------------------------------------------------------------------- */
-
-/* Value k of row j. */
-ALWAYS const uint8_t *value_at(const enum format format, const struct float_rows *rows, int j,
-                               int64_t k)
-{
-    size_t size = format == FORMAT_F32 ? sizeof(float) : sizeof(uint16_t);
-    return (const uint8_t *)rows->data + (size_t)j * rows->stride + (size_t)k * size;
-}
-
-/* 16 values from k on of row j. */
-ALWAYS fvec values_at(const enum format format, const struct float_rows *rows, int j, int64_t k)
-{
-    const void *p = value_at(format, rows, j, k);
-    if (format == FORMAT_F32) return f_load(p);
-    return format == FORMAT_F16 ? f_load_f16(p) : f_load_bf16(p);
-}
-
-/* The same where only n are left; zeros after them. */
-ALWAYS fvec last_values(const enum format format, const struct float_rows *rows, int j, int64_t k,
-                        int64_t n)
-{
-    _Alignas(64) uint8_t padded[64] = {0}; /* read as values of the format */
-    struct float_rows one = {format, padded, sizeof padded};
-    size_t size = format == FORMAT_F32 ? sizeof(float) : sizeof(uint16_t);
-    memcpy(padded, value_at(format, rows, j, k), (size_t)n * size);
-    return values_at(format, &one, 0, 0);
-}
-
-/* A few rows by a few rows from j on. With `asks`, as many rows after these are prefetched, which
- * does no harm after the last. Values after the last whole vector are padded with zeros. */
-ALWAYS void dots_block(const enum format format, const bool asks, const int n_a, const int n_b,
-                       const float *a, int64_t a_stride, const struct float_rows *b, int j,
-                       int64_t n, float *out, int64_t out_stride)
-{
-    const int line = format == FORMAT_F32 ? 16 : 32; /* values */
-    fvec sum[4][4];
-    for (int i = 0; i < n_a; i++)
-        for (int h = 0; h < n_b; h++) sum[i][h] = f_set(0);
-    int64_t k = 0;
-    for (; k + 16 <= n; k += 16) {
-        fvec y[4];
-        for (int h = 0; h < n_b; h++) {
-            if (asks && k % line == 0)
-                __builtin_prefetch(value_at(format, b, j + h + n_b, k), 0, 3);
-            y[h] = values_at(format, b, j + h, k);
-        }
-        for (int i = 0; i < n_a; i++) {
-            fvec x = f_load(a + i * a_stride + k);
-            for (int h = 0; h < n_b; h++) sum[i][h] = f_fma(x, y[h], sum[i][h]);
-        }
-    }
-    for (int i = 0; i < n_a && k < n; i++) {
-        struct float_rows x = {FORMAT_F32, a + i * a_stride, 0};
-        for (int h = 0; h < n_b; h++)
-            sum[i][h] = f_fma(last_values(FORMAT_F32, &x, 0, k, n - k),
-                              last_values(format, b, j + h, k, n - k), sum[i][h]);
-    }
-    for (int i = 0; i < n_a; i++)
-        if (n_b == 4)
-            f_sum4(sum[i], out + i * out_stride + j);
-        else
-            for (int h = 0; h < n_b; h++) out[i * out_stride + j + h] = f_sum(sum[i][h]);
-}
-
-/* n_a rows, a constant, by all of b. b comes from memory when n_a is small or b was not decoded
- * before. */
-ALWAYS void dots_rows(const enum format format, const int n_a, const float *a, int64_t a_stride,
-                      const struct float_rows *b, int n_b, int64_t n, float *out,
-                      int64_t out_stride)
-{
-    const bool asks = n_a == 1 || format != FORMAT_F32;
-    int j = 0;
-    for (; j + 4 <= n_b; j += 4)
-        dots_block(format, asks, n_a, 4, a, a_stride, b, j, n, out, out_stride);
-    for (; j < n_b; j++) dots_block(format, asks, n_a, 1, a, a_stride, b, j, n, out, out_stride);
-}
-
-/* One function a format: smaller functions compile faster. */
-#define DOTS(FORMAT)                                                                               \
-    static void dots_##FORMAT(const float *a, int64_t a_stride, int n_a,                           \
-                              const struct float_rows *b, int n_b, int64_t n, float *out,          \
-                              int64_t out_stride)                                                  \
-    {                                                                                              \
-        int i = 0;                                                                                 \
-        for (; i + 4 <= n_a; i += 4)                                                               \
-            dots_rows(FORMAT_##FORMAT, 4, a + i * a_stride, a_stride, b, n_b, n,                   \
-                      out + i * out_stride, out_stride);                                           \
-        for (; i < n_a; i++)                                                                       \
-            dots_rows(FORMAT_##FORMAT, 1, a + i * a_stride, a_stride, b, n_b, n,                   \
-                      out + i * out_stride, out_stride);                                           \
-    }
-DOTS(F32)
-DOTS(F16)
-DOTS(BF16)
-
-static void dots(const float *a, int64_t a_stride, int n_a, struct float_rows b, int n_b, int64_t n,
-                 float *out, int64_t out_stride)
-{
-    switch (b.format) {
-    case FORMAT_F16: dots_F16(a, a_stride, n_a, &b, n_b, n, out, out_stride); break;
-    case FORMAT_BF16: dots_BF16(a, a_stride, n_a, &b, n_b, n, out, out_stride); break;
-    default: dots_F32(a, a_stride, n_a, &b, n_b, n, out, out_stride); break;
-    }
-}
-
-/* Columns [k, k + 32) of n_y rows. */
-ALWAYS void weigh_columns(const enum format format, const int n_y, float *y, int64_t y_stride,
-                          const float *keep, const float *p, int64_t p_stride,
-                          const struct float_rows *v, int n_v, int64_t k)
-{
-    fvec low[4], high[4];
-    for (int i = 0; i < n_y; i++) {
-        low[i] = f_mul(f_load(y + i * y_stride + k), f_set(keep[i]));
-        high[i] = f_mul(f_load(y + i * y_stride + k + 16), f_set(keep[i]));
-    }
-    for (int j = 0; j < n_v; j++) {
-        fvec a = values_at(format, v, j, k), b = values_at(format, v, j, k + 16);
-        for (int i = 0; i < n_y; i++) {
-            fvec share = f_set(p[i * p_stride + j]);
-            low[i] = f_fma(share, a, low[i]);
-            high[i] = f_fma(share, b, high[i]);
-        }
-    }
-    for (int i = 0; i < n_y; i++) {
-        f_store(y + i * y_stride + k, low[i]);
-        f_store(y + i * y_stride + k + 16, high[i]);
-    }
-}
-
-ALWAYS void weigh_rows(const enum format format, const int n_y, float *y, int64_t y_stride,
-                       const float *keep, const float *p, int64_t p_stride,
-                       const struct float_rows *v, int n_v, int64_t n)
-{
-    int64_t k = 0;
-    for (; k + 32 <= n; k += 32)
-        weigh_columns(format, n_y, y, y_stride, keep, p, p_stride, v, n_v, k);
-    for (int i = 0; i < n_y && k < n; i++) { /* only in small test models */
-        float padded[32] = {0}, *row = y + i * y_stride;
-        memcpy(padded, row + k, (size_t)(n - k) * sizeof *padded);
-        for (int64_t part = 0; part < n - k; part += 16) {
-            int64_t left = n - k - part < 16 ? n - k - part : 16;
-            fvec sum = f_mul(f_load(padded + part), f_set(keep[i]));
-            for (int j = 0; j < n_v; j++)
-                sum = f_fma(f_set(p[i * p_stride + j]), last_values(format, v, j, k + part, left),
-                            sum);
-            f_store(padded + part, sum);
-        }
-        memcpy(row + k, padded, (size_t)(n - k) * sizeof *padded);
-    }
-}
-
-#define WEIGH(FORMAT)                                                                              \
-    static void weigh_##FORMAT(float *y, int64_t y_stride, const float *keep, const float *p,      \
-                               int64_t p_stride, int n_y, const struct float_rows *v, int n_v,     \
-                               int64_t n)                                                          \
-    {                                                                                              \
-        int i = 0;                                                                                 \
-        for (; i + 4 <= n_y; i += 4)                                                               \
-            weigh_rows(FORMAT_##FORMAT, 4, y + i * y_stride, y_stride, keep + i, p + i * p_stride, \
-                       p_stride, v, n_v, n);                                                       \
-        for (; i < n_y; i++)                                                                       \
-            weigh_rows(FORMAT_##FORMAT, 1, y + i * y_stride, y_stride, keep + i, p + i * p_stride, \
-                       p_stride, v, n_v, n);                                                       \
-    }
-WEIGH(F32)
-WEIGH(F16)
-WEIGH(BF16)
-
-static void weigh(float *y, int64_t y_stride, const float *keep, const float *p, int64_t p_stride,
-                  int n_y, struct float_rows v, int n_v, int64_t n)
-{
-    switch (v.format) {
-    case FORMAT_F16: weigh_F16(y, y_stride, keep, p, p_stride, n_y, &v, n_v, n); break;
-    case FORMAT_BF16: weigh_BF16(y, y_stride, keep, p, p_stride, n_y, &v, n_v, n); break;
-    default: weigh_F32(y, y_stride, keep, p, p_stride, n_y, &v, n_v, n); break;
-    }
-}
+#include "backend/cpu/simd/float_body.h"
 
 /* ---- Elementwise ------------------------------------------------------------------------ */
 
@@ -596,8 +419,8 @@ static void scale(const float *x, float value, float *y, int64_t n)
 static void rmsnorm(const float *x, const float *w, float *y, int64_t n, float eps)
 {
     float total;
-    struct float_rows row = {FORMAT_F32, x, 0};
-    dots_block(FORMAT_F32, false, 1, 1, x, 0, &row, 0, n, &total, 0);
+    struct float_rows row = {.format = FORMAT_F32, .data = x};
+    dots_block(FORMAT_F32, 1, 1, false, x, 0, &row, 0, n, &total, 0);
     float factor = 1.0f / __builtin_sqrtf(total / (float)n + eps);
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
@@ -635,6 +458,12 @@ static void decode_bf16(const uint16_t *src, float *dst, int64_t n)
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) f_store(dst + i, f_load_bf16(src + i));
     for (; i < n; i++) dst[i] = bf16_to_f32(src[i]);
+}
+
+static void decode_q8_0(const void *src, float *dst, int64_t n)
+{
+    struct float_rows row = {.format = FORMAT_Q8_0, .data = src};
+    for (int64_t i = 0; i < n; i += LANES) r_store(dst + i, values_at(FORMAT_Q8_0, &row, 0, i));
 }
 
 static void encode_f16(const float *src, uint16_t *dst, int64_t n)
@@ -683,6 +512,19 @@ static double multiply_bytes(int64_t rounds)
 #endif
 #endif
 
+/* As many independent sums as hide the latency of a fused product. */
+static double multiply_floats(int64_t rounds)
+{
+    enum { SUMS = 12 / REGISTERS };
+    fvec sum[SUMS], a = f_set((float)rounds * 1e-30f), b = f_set(0.5f);
+    for (int i = 0; i < SUMS; i++) sum[i] = f_set((float)i);
+    for (int64_t r = 0; r < rounds; r++)
+        for (int i = 0; i < SUMS; i++) sum[i] = f_fma(sum[i], b, a);
+    float used = 0;
+    for (int i = 0; i < SUMS; i++) used += f_sum(sum[i]);
+    return (double)rounds * SUMS * 16 + (used == 12345 ? 1 : 0);
+}
+
 const struct cpu_kernels KERNELS_TABLE = {
     .name = KERNELS_NAME,
     .tile_dot = tile_dot,
@@ -697,8 +539,10 @@ const struct cpu_kernels KERNELS_TABLE = {
 #if SHORT_SUMS
     .multiply_codes = multiply_codes,
 #endif
+    .multiply_floats = multiply_floats,
     .decode_f16 = decode_f16,
     .decode_bf16 = decode_bf16,
+    .decode_q8_0 = decode_q8_0,
     .encode_f16 = encode_f16,
     .rmsnorm = rmsnorm,
     .gelu_mul = gelu_mul,

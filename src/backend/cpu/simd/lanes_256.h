@@ -102,6 +102,27 @@ static inline void f_store_i8(int8_t *p, fvec x) /* whole numbers within -128 ..
     _mm_storeu_si128((__m128i *)(void *)p, bytes);
 }
 
+static inline __m256 set_half(const uint8_t *p)
+{
+    uint16_t half;
+    __builtin_memcpy(&half, p, sizeof half);
+    return _mm256_cvtph_ps(_mm_set1_epi16((short)half));
+}
+
+/* One of the two registers: see float_body.h. */
+#define REGISTERS 2
+typedef __m256 rvec;
+#define r_set _mm256_set1_ps
+#define r_load _mm256_loadu_ps
+#define r_store _mm256_storeu_ps
+#define r_mul _mm256_mul_ps
+#define r_fma _mm256_fmadd_ps
+#define r_load_f16 halves_at
+#define r_load_bf16 bf16_at
+#define r_load_i8 bytes_at
+#define r_set_f16 set_half
+#define f_put(x, i, r) (*((i) ? &(x)->b : &(x)->a) = (r))
+
 static inline float f_sum(fvec x)
 {
     __m256 eight = _mm256_add_ps(x.a, x.b);

@@ -48,6 +48,13 @@ static inline void f_store_i8(int8_t *p, fvec x) /* whole numbers within -128 ..
     _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)));
 }
 
+static inline fvec f_set_f16(const uint8_t *p)
+{
+    uint16_t half;
+    __builtin_memcpy(&half, p, sizeof half);
+    return _mm512_cvtph_ps(_mm256_set1_epi16((short)half));
+}
+
 static inline float f_sum(fvec x)
 {
     return _mm512_reduce_add_ps(x);

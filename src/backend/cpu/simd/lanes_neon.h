@@ -1,6 +1,9 @@
 /* Sixteen lanes in four registers: 64-bit Arm, with the dot-product extension where the compiler
  * may use it. See kernels_body.h for what the names mean. */
 #include <arm_neon.h>
+#include <string.h>
+
+#include "quant/format.h"
 
 typedef struct {
     float32x4_t v[4];
@@ -49,6 +52,12 @@ LANES(bvec, b_or, (bvec x, bvec y), vorrq_u8(x.v[i], y.v[i]))
 LANES(bvec, b_shr, (bvec x, int n), vshlq_u8(x.v[i], vdupq_n_s8((int8_t)-n)))
 LANES(bvec, b_shl, (bvec x, int n), vshlq_u8(x.v[i], vdupq_n_s8((int8_t)n)))
 
+static inline fvec f_set_f16(const uint8_t *p)
+{
+    uint16_t half;
+    __builtin_memcpy(&half, p, sizeof half);
+    return f_set(f16_to_f32(half));
+}
 static inline float f_sum(fvec x)
 {
     return vaddvq_f32(vaddq_f32(vaddq_f32(x.v[0], x.v[2]), vaddq_f32(x.v[1], x.v[3])));

@@ -57,6 +57,12 @@ static inline fvec f_fma(fvec x, fvec y, fvec z)
     for (int i = 0; i < 16; i++) r.v[i] = x.v[i] * y.v[i] + z.v[i]; /* fmaf is slow here */
     return r;
 }
+static inline fvec f_set_f16(const uint8_t *p)
+{
+    uint16_t half;
+    __builtin_memcpy(&half, p, sizeof half);
+    return f_set(f16_to_f32(half));
+}
 static inline float f_sum(fvec x)
 {
     for (int step = 8; step > 0; step /= 2)
