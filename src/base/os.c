@@ -133,6 +133,13 @@ void os_pages_give(void *pages, size_t bytes)
     if (pages) munmap(pages, bytes);
 }
 
+bool os_pages_spread(void *pages, size_t bytes, uint64_t nodes)
+{
+    enum { INTERLEAVE = 3 }; /* MPOL_INTERLEAVE; its header is not installed everywhere */
+    const uint64_t mask[2] = {nodes, 0};
+    return syscall(SYS_mbind, pages, bytes, INTERLEAVE, mask, sizeof mask * 8 - 1, 0) == 0;
+}
+
 const char *os_map_path_at(const void *address)
 {
     const uint8_t *byte = address;

@@ -32,6 +32,10 @@ void os_map_expect(const void *data, size_t bytes);
 void *os_pages_take(size_t bytes);
 void os_pages_give(void *pages, size_t bytes); /* NULL is fine */
 
+/* Spreads pages that were not touched yet over the memory of several nodes, a bit each in `nodes`.
+ * False when the system refuses; the pages are then near whoever touches them first. */
+bool os_pages_spread(void *pages, size_t bytes, uint64_t nodes);
+
 /* Path of the mapped file that contains `address`, or NULL. Async-signal-safe. */
 const char *os_map_path_at(const void *address);
 

@@ -10,25 +10,31 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/allowance.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/topology.h"
 
 /* Some 30 us: longer than most gaps between two ops of a step, and too short for another program to
- * notice. */
-enum { SPINS = 2000 };
+ * notice. With more threads than processors, who spins keeps others from arriving. */
+enum { SPINS = 2000, SPINS_CROWDED = 20, LINE = 64 };
 
 struct pool {
     pthread_t *threads; /* of workers 1 .. count - 1 */
     struct pool_worker *workers;
-    int count, started;
+    int count, started, spins;
     double patience;
     void (*job)(void *user, const struct pool_worker *worker);
     void *user;
     bool is_closing, is_pinned;
     cpu_set_t allowed; /* processors of the caller's thread before it was pinned */
-    char apart[64];    /* the counters have a cache line to themselves */
-    atomic_int arrived, generation /* the futex word */, sleepers;
-    char behind[64];
+    /* Whoever arrives writes `arrived`; those who wait watch `generation`, the futex word. So each
+     * has a cache line to itself. */
+    char before[LINE];
+    atomic_int arrived;
+    char between[LINE];
+    atomic_int generation, sleepers;
+    char after[LINE];
 };
 
 static void relax(void)
@@ -51,7 +57,7 @@ static void sleep_while(struct pool *p, int generation)
 /* Whether the next generation begins while we watch. */
 static bool begins_soon(struct pool *p, int generation)
 {
-    for (int i = 0; i < SPINS; i++) {
+    for (int i = 0; i < p->spins; i++) {
         if (atomic_load_explicit(&p->generation, memory_order_acquire) != generation) return true;
         relax();
     }
@@ -95,25 +101,24 @@ static void *work(void *argument)
     }
 }
 
-/* Pins a thread to the index-th processor that the caller may use. */
-static void pin_thread(const struct pool *p, pthread_t thread, int index)
+static void pin_thread(pthread_t thread, int processor)
 {
     cpu_set_t one;
-    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &p->allowed) || index-- > 0) continue;
-        CPU_ZERO(&one);
-        CPU_SET(cpu, &one);
-        pthread_setaffinity_np(thread, sizeof one, &one); /* a hint: may fail */
-        return;
-    }
+    CPU_ZERO(&one);
+    CPU_SET((size_t)processor, &one);
+    pthread_setaffinity_np(thread, sizeof one, &one); /* a hint: may fail */
 }
 
+/* Threads beyond the last processor begin with the first again. */
 static void pin_threads(struct pool *p)
 {
+    struct topology t;
     p->is_pinned = sched_getaffinity(0, sizeof p->allowed, &p->allowed) == 0;
     if (!p->is_pinned) return;
-    pin_thread(p, pthread_self(), 0);
-    for (int i = 1; i < p->count; i++) pin_thread(p, p->threads[i], i);
+    topology_read(&t, "", NULL);
+    if (t.n_processors == 0) return;
+    pin_thread(pthread_self(), t.order[0]);
+    for (int i = 1; i < p->count; i++) pin_thread(p->threads[i], t.order[i % t.n_processors]);
 }
 
 int pool_open(struct pool **out, const struct pool_options *options, struct carat_error *err)
@@ -130,6 +135,8 @@ int pool_open(struct pool **out, const struct pool_options *options, struct cara
     }
     p->count = n_threads;
     p->patience = options->patience;
+    bool is_crowded = n_threads > allowance_threads("", os_processors()).count;
+    p->spins = is_crowded ? SPINS_CROWDED : SPINS;
     for (int i = 0; i < n_threads; i++)
         p->workers[i] = (struct pool_worker){.pool = p, .index = i, .count = n_threads};
     for (int i = 1; i < n_threads; i++, p->started++)

@@ -3,8 +3,8 @@
  * `pool_run` calls `job(user, worker)` once on every worker, the caller being worker 0, and returns
  * when all have returned. Inside a job the workers meet at `pool_barrier` and share out work with a
  * `struct pool_share`. Waiting spins for a short while (between jobs: for `patience`) and then
- * sleeps. So an idle pool costs nothing, and two pools in one process do not fight for the cores
- * for long.
+ * sleeps; with more workers than processors, or than a cgroup's quota, it sleeps almost at once. So
+ * an idle pool costs nothing, and two pools in one process do not fight for the cores for long.
  *
  * Rules
  * 1. One job at a time; pool_run is called by the thread that owns the pool.
@@ -28,7 +28,7 @@ struct pool_worker {
 
 struct pool_options {
     int n_threads;   /* workers, the caller among them */
-    bool is_pinned;  /* worker i stays on the i-th core that this process may use */
+    bool is_pinned;  /* worker i stays on the i-th processor of the topology's order */
     double patience; /* seconds that workers without a job stay awake; at least 30 us */
 };
 

@@ -8,6 +8,7 @@
 #include "base/json_writer.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/topology.h"
 #include "carat_inspect.h"
 #include "cli/command.h"
 #include "cli/conversation.h"
@@ -127,6 +128,7 @@ struct facts {
     struct utsname system;
     struct memory_allowance memory;
     struct thread_allowance threads;
+    struct topology topology;
     struct buf backends, isas;
     const char *isa;                    /* that computes on the CPU */
     char *devices;                      /* JSON */
@@ -151,6 +153,9 @@ static void print_text(const struct facts *f)
     out_printf("processor  %s, %d cores, %s\n", f->cpu, os_physical_cores(),
                f->features[0] ? f->features : "no vector extensions");
     out_printf("isa        %s\n", buf_text(&f->isas));
+    out_printf("cores      %d (fast: %d; threads in all: %d), memory nodes: %d\n",
+               f->topology.n_cores, f->topology.n_fast_cores, f->topology.n_processors,
+               f->topology.n_nodes);
     out_printf("threads    %d, by %s\n", f->threads.count,
                limit_text(&f->threads.source, limit, sizeof limit));
     out_printf("memory     %.1f GiB, %.2f GiB available, by %s\n",
@@ -187,6 +192,12 @@ static void print_facts_json(const struct facts *f)
     }
     json_key(&j, "cores");
     json_int(&j, os_physical_cores());
+    json_key(&j, "cores_fast");
+    json_int(&j, f->topology.n_fast_cores);
+    json_key(&j, "processors");
+    json_int(&j, f->topology.n_processors);
+    json_key(&j, "memory_nodes");
+    json_int(&j, f->topology.n_nodes);
     json_key(&j, "memory_total");
     json_int(&j, (int64_t)os_memory_total());
     json_key(&j, "memory_available");
@@ -222,6 +233,7 @@ int command_doctor(const struct options *o)
     uname(&f.system);
     f.memory = allowance_memory("");
     f.threads = allowance_threads("", 0);
+    topology_read(&f.topology, "", NULL);
     os_cpu_name(f.cpu, sizeof f.cpu);
     os_cpu_features(f.features, sizeof f.features);
     backends_add_line(&f.backends);

@@ -10,6 +10,7 @@
 #include "base/cores.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/topology.h"
 
 enum { THREADS_MAX = 512 };
 
@@ -58,6 +59,9 @@ static int cpu_open(struct device **out, int index, const struct device_options 
     d->kernels = kernels;
     d->is_exact = options->is_exact;
     d->is_automatic = options->n_threads == 0;
+    struct topology topology;
+    topology_read(&topology, "", NULL);
+    d->nodes = topology.n_nodes > 1 ? topology.nodes : 0;
     snprintf(d->name, sizeof d->name, "%s, %s, %d thread%s", model, d->kernels->name, n_threads,
              n_threads == 1 ? "" : "s");
     struct pool_options pool = {.n_threads = n_threads,
@@ -90,14 +94,24 @@ static bool cpu_supports(enum op_code op, enum format format)
     return op < OP_COUNT && format < FORMAT_COUNT;
 }
 
+/* What all workers read (weights, caches) is spread over the memory of all nodes: so every worker
+ * reads it at the speed of all of them. Without this it would lie near the thread that fills it. */
+static void *take_pages(const struct device *device, size_t bytes)
+{
+    enum { SPREAD_LEAST = 16 << 20 };
+    void *pages = os_pages_take(bytes);
+    if (pages && device->nodes && bytes >= SPREAD_LEAST)
+        os_pages_spread(pages, bytes, device->nodes); /* a hint */
+    return pages;
+}
+
 /* Large pieces are mapped as pages: untouched pages cost nothing, huge pages are fast. The size is
  * kept one cache line in front of the memory. */
 enum { HEADER = 64 };
 
 static int cpu_alloc(struct device *device, size_t bytes, void **out, struct carat_error *err)
 {
-    (void)device;
-    char *pages = os_pages_take(bytes + HEADER);
+    char *pages = take_pages(device, bytes + HEADER);
     if (!pages) return err_no_memory(err, "cpu", bytes);
     *(size_t *)(void *)pages = bytes + HEADER;
     *out = pages + HEADER;
@@ -413,7 +427,7 @@ static int fill_weights(struct device *device, const struct plan *plan, struct c
     size_t bytes = device->is_exact ? 0 : visit_unfilled(device, plan, NULL);
     if (bytes == 0) return CARAT_OK;
     struct slab *slab = mem_alloc(1, sizeof *slab);
-    if (slab) slab->memory = os_pages_take(bytes);
+    if (slab) slab->memory = take_pages(device, bytes);
     if (!slab || !slab->memory) {
         mem_free(slab);
         err_no_memory(err, "weights in the form that the cpu backend computes with", bytes);

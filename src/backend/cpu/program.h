@@ -23,6 +23,7 @@ struct device {
     const struct cpu_kernels *kernels;
     bool is_exact;
     bool is_automatic; /* we choose the number of workers, for each step */
+    uint64_t nodes;    /* memory nodes, a bit each, if there are several; else 0 */
     struct slab *slabs;
     struct time_tables *profile; /* NULL unless asked for */
     struct device_limits limits; /* 0: not measured yet */

@@ -1,0 +1,241 @@
+/* Which processors a machine has and in which order threads take them, on made-up trees of /sys. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "base/os.h"
+#include "base/topology.h"
+#include "support/scratch.h"
+
+static struct scratch tree;
+
+/* A file of the tree, with the folders above it. */
+static void put(const char *path, const char *text)
+{
+    char folder[512];
+    for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+        snprintf(folder, sizeof folder, "%s/%.*s", tree.path, (int)(slash - path), path);
+        mkdir(folder, 0755);
+    }
+    scratch_write(&tree, path, text, strlen(text));
+}
+
+static void put_of_processor(int number, const char *file, const char *text)
+{
+    char path[128];
+    snprintf(path, sizeof path, "sys/devices/system/cpu/cpu%d/%s", number, file);
+    put(path, text);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    scratch_open(&tree);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    scratch_close(&tree);
+    return 0;
+}
+
+static struct topology read_machine(const char *allowed)
+{
+    struct topology t;
+    topology_read(&t, tree.path, allowed);
+    return t;
+}
+
+static void check_order(const struct topology *t, const int *expected, int n)
+{
+    assert_int_equal(t->n_processors, n);
+    for (int i = 0; i < n; i++) assert_int_equal(t->order[i], expected[i]);
+}
+
+static void lists_of_numbers_are_read_up_to_what_is_none(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t bits;
+    } cases[] = {{"0-3,8", 0x10f},
+                 {"5", 0x20},
+                 {"", 0},
+                 {"x", 0},
+                 {"1,x,4", 2},
+                 {"3-1", 0},
+                 {"-1", 0},
+                 {"2-", 0},
+                 {"9999", 0},
+                 {"0-9999", 0},
+                 {"1-2\n", 6},
+                 {"1,,2", 2},
+                 {"0,63", 1 | UINT64_C(1) << 63}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct topology t = read_machine(cases[i].text);
+        uint64_t bits = 0;
+        for (int k = 0; k < t.n_processors; k++) bits |= UINT64_C(1) << t.order[k];
+        assert_int_equal(bits, cases[i].bits);
+    }
+}
+
+/* Two sockets of 16 cores; processor i + 32 is the other thread of core i. */
+static void put_two_sockets(void)
+{
+    for (int i = 0; i < 64; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "%d,%d\n", i % 32, i % 32 + 32);
+        put_of_processor(i, "topology/thread_siblings_list", text);
+    }
+    put("sys/devices/system/node/has_memory", "0-1\n");
+    put("sys/devices/system/node/node0/cpulist", "0-15,32-47\n");
+    put("sys/devices/system/node/node1/cpulist", "16-31,48-63\n");
+}
+
+static void threads_take_a_core_each_of_both_nodes_in_turn_before_they_share_one(void **state)
+{
+    (void)state;
+    put_two_sockets();
+    struct topology t = read_machine("0-63");
+    assert_int_equal(t.n_cores, 32);
+    assert_int_equal(t.n_fast_cores, 32);
+    assert_int_equal(t.n_nodes, 2);
+    assert_int_equal(t.nodes, 3);
+    int expected[64];
+    for (int i = 0; i < 64; i++) expected[i] = i / 2 % 16 + i % 2 * 16 + i / 32 * 32;
+    check_order(&t, expected, 64);
+}
+
+static void memory_that_may_not_be_used_is_no_node(void **state)
+{
+    (void)state;
+    put_two_sockets();
+    put("proc/self/status", "Name:\tcarat\nMems_allowed_list:\t1\n");
+    struct topology t = read_machine("16-19,48-49");
+    assert_int_equal(t.n_nodes, 1);
+    assert_int_equal(t.nodes, 2);
+    check_order(&t, (int[]){16, 17, 18, 19, 48, 49}, 6);
+}
+
+/* Two fast cores of two threads and four slow ones of one, which the system numbers last. */
+static void fast_cores_come_before_slow_ones_and_those_before_second_threads(void **state)
+{
+    (void)state;
+    static const char *const speeds[] = {"4900000", "4900000", "5100000", "5100000",
+                                         "3600000", "3600000", "3600000", "3600000"};
+    for (int i = 0; i < 8; i++) {
+        char text[16];
+        snprintf(text, sizeof text, i < 4 ? "%d-%d\n" : "%d\n", i < 4 ? i / 2 * 2 : i,
+                 i / 2 * 2 + 1);
+        put_of_processor(i, "topology/thread_siblings_list", text);
+        put_of_processor(i, "cpufreq/cpuinfo_max_freq", speeds[i]);
+    }
+    struct topology t = read_machine("0-7");
+    assert_int_equal(t.n_cores, 6);
+    assert_int_equal(t.n_fast_cores, 2);
+    check_order(&t, (int[]){0, 2, 4, 5, 6, 7, 1, 3}, 8);
+    for (int i = 0; i < 8; i++) /* what the scheduler is told counts more: the last are fast */
+        put_of_processor(i, "cpu_capacity", i < 4 ? "400\n" : "1024\n");
+    t = read_machine("0-7");
+    assert_int_equal(t.n_fast_cores, 4);
+    check_order(&t, (int[]){4, 5, 6, 7, 0, 2, 1, 3}, 8);
+}
+
+static void a_container_of_half_cores_counts_each_once(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "%d-%d\n", i / 2 * 2, i / 2 * 2 + 1);
+        put_of_processor(i, "topology/thread_siblings_list", text);
+    }
+    struct topology t = read_machine("3-5");
+    assert_int_equal(t.n_cores, 2);
+    check_order(&t, (int[]){3, 4, 5}, 3);
+}
+
+/* A processor that is off has no files, and the other thread of its core has none beside it. */
+static void processors_that_are_off_are_no_siblings(void **state)
+{
+    (void)state;
+    put_of_processor(0, "topology/thread_siblings_list", "0\n");
+    put_of_processor(2, "topology/thread_siblings_list", "2-3\n");
+    put_of_processor(3, "topology/thread_siblings_list", "2-3\n");
+    struct topology t = read_machine("0,2-3");
+    assert_int_equal(t.n_cores, 2);
+    check_order(&t, (int[]){0, 2, 3}, 3);
+}
+
+static void without_files_every_processor_is_a_core_near_all_memory(void **state)
+{
+    (void)state;
+    struct topology t = read_machine("0-2");
+    assert_int_equal(t.n_cores, 3);
+    assert_int_equal(t.n_fast_cores, 3);
+    assert_int_equal(t.n_nodes, 1);
+    check_order(&t, (int[]){0, 1, 2}, 3);
+    put_of_processor(1, "topology/thread_siblings_list", "rubbish\n");
+    put_of_processor(1, "cpu_capacity", "rubbish\n");
+    t = read_machine("1");
+    assert_int_equal(t.n_cores, 1);
+    check_order(&t, (int[]){1}, 1);
+}
+
+static void the_real_machine_is_read(void **state)
+{
+    (void)state;
+    struct topology t;
+    topology_read(&t, "", NULL);
+    assert_int_equal(t.n_processors, os_processors());
+    assert_int_equal(t.n_cores, os_physical_cores());
+    assert_true(t.n_fast_cores >= 1 && t.n_fast_cores <= t.n_cores);
+    assert_true(t.n_nodes >= 1);
+}
+
+/* Where the system lets us say so at all; containers may forbid it. */
+static void pages_spread_over_the_nodes_that_there_are_can_be_used(void **state)
+{
+    (void)state;
+    enum { BYTES = 4 << 20 };
+    struct topology t;
+    topology_read(&t, "", NULL);
+    char *pages = os_pages_take(BYTES);
+    assert_non_null(pages);
+    bool is_spread = os_pages_spread(pages, BYTES, t.nodes ? t.nodes : 1);
+    for (int i = 0; i < BYTES; i += 4096) {
+        assert_int_equal(pages[i], 0);
+        pages[i] = 1;
+    }
+    os_pages_give(pages, BYTES);
+    if (!is_spread) {
+        print_message("skipped: the system does not let this process place memory\n");
+        skip();
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(lists_of_numbers_are_read_up_to_what_is_none),
+        TEST(threads_take_a_core_each_of_both_nodes_in_turn_before_they_share_one),
+        TEST(memory_that_may_not_be_used_is_no_node),
+        TEST(fast_cores_come_before_slow_ones_and_those_before_second_threads),
+        TEST(a_container_of_half_cores_counts_each_once),
+        TEST(processors_that_are_off_are_no_siblings),
+        TEST(without_files_every_processor_is_a_core_near_all_memory),
+        TEST(the_real_machine_is_read),
+        TEST(pages_spread_over_the_nodes_that_there_are_can_be_used),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
