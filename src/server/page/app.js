@@ -621,12 +621,16 @@ function takeSetting({ target }) {
 // ---- Messages on the screen -------------------------------------------------------------------
 
 // A conversation follows what comes as long as its end is in sight.
-let isAtEnd = true;
+let isAtEnd = true, lastTop = 0;
 
+// The browser tells of scrolling with its next frame only: whoever has just scrolled up is asked.
 function follow(isForced = false) {
     const scroller = $("scroller");
     if (isForced) isAtEnd = true;
-    if (isAtEnd) scroller.scrollTop = scroller.scrollHeight;
+    else if (scroller.scrollTop < lastTop) onScroll();
+    if (!isAtEnd) return;
+    scroller.scrollTop = scroller.scrollHeight;
+    lastTop = scroller.scrollTop;
 }
 
 function statsLine({ stats, finish }) {
@@ -1075,8 +1079,6 @@ function onKey(event) {
     else return;
     event.preventDefault();
 }
-
-let lastTop = 0;
 
 // Who scrolls up, however little, stays there; who comes near the end follows again.
 function onScroll() {
