@@ -9,7 +9,8 @@ import subprocess
 import sys
 
 KINDS = ("S4", "U4", "N4", "S5", "U5", "S6", "S8")
-PRODUCT = ("tileloadd", "tilezero", "tdpbssd", "tilestored", "ldtilecfg", "tilerelease")
+PRODUCT = ("tileloadd", "tilezero", "tdpbssd", "tilestored")
+AROUND = ("ldtilecfg", "tilerelease")  # perhaps in functions of their own
 ANY = re.compile(r"\t(tileloadd|tileloaddt1|tilezero|tilestored|tilerelease|ldtilecfg|tdp\w+)\b")
 
 
@@ -37,6 +38,8 @@ def main():
         return
     found = instructions(sys.argv[2], sys.argv[1])
     problems = [f"{member} has instructions of AMX" for member in found if member != "amx.c.o"]
+    all_of_it = set().union(*found["amx.c.o"].values())
+    problems += [f"amx.c.o has no {word}" for word in AROUND if word not in all_of_it]
     for kind in KINDS:
         name = f"tile_dot_{kind}"
         missing = set(PRODUCT) - found["amx.c.o"][name]
