@@ -28,12 +28,28 @@ static void check_path(const char *path)
     for (; *path; path++) carat_assert((unsigned char)*path >= ' ');
 }
 
+/* The first and the last file of a model have names that are safe, too. */
+static void check_parts(const char *path)
+{
+    struct buf name = {0};
+    int n = hub_parts(path);
+    carat_assert(n >= 1);
+    for (int i = 0; i < n; i += n > 1 ? n - 1 : 1) {
+        buf_clear(&name);
+        hub_add_part(path, i, &name);
+        carat_assert(strlen(buf_text(&name)) == strlen(path));
+        check_path(buf_text(&name));
+    }
+    buf_deinit(&name);
+}
+
 static void check_files(const struct hub_files *files)
 {
     for (size_t i = 0; i < files->n; i++) {
         const struct hub_file *file = &files->at[i];
         char tag[HUB_TAG_MAX];
         check_path(file->path);
+        check_parts(file->path);
         size_t n = strlen(file->sha256);
         carat_assert(n == 0 || n == HUB_SHA256_HEX);
         carat_assert(strspn(file->sha256, "0123456789abcdef") == n);

@@ -54,7 +54,8 @@ static void check_request(const char *text, size_t length)
     struct chat_request r;
     struct carat_error err = {0};
     int status = chat_request_read(&r, text, length, &defaults, &err);
-    carat_assert(status == CARAT_OK || (status == CARAT_EUSAGE && err.message[0]));
+    bool is_refused = status == CARAT_EUSAGE || status == CARAT_EUNSUPPORTED;
+    carat_assert(status == CARAT_OK || (is_refused && err.message[0]));
     if (status == CARAT_OK) {
         carat_assert(r.sampling.temperature >= 0 && r.sampling.top_k >= 0);
         carat_assert(r.max_tokens >= -1 && r.n_top_logprobs <= CARAT_TOP_LOGPROBS_MAX);
