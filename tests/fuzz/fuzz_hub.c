@@ -34,7 +34,7 @@ static void check_parts(const char *path)
     struct buf name = {0};
     int n = hub_parts(path);
     carat_assert(n >= 1);
-    for (int i = 0; i < n; i += n > 1 ? n - 1 : 1) {
+    for (int i = 0; i<n; i += n> 1 ? n - 1 : 1) {
         buf_clear(&name);
         hub_add_part(path, i, &name);
         carat_assert(strlen(buf_text(&name)) == strlen(path));
