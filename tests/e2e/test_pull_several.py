@@ -89,6 +89,14 @@ def kill_late(place, size):
         place.hub.requests.clear()
 
 
+def pull_whole(place, file, words):
+    """Loads the file to its end; standard error has the words."""
+    done = place.pull("hf:u/r")
+    expect_status(done, 0)
+    expect(words in done.stderr.decode(), done.stderr.decode())
+    place.expect_whole(file)
+
+
 def test_several_connections_killed_go_on_from_what_the_disk_has():
     for share in (0.1, 0.6, 0.97):
         with Place() as place:
@@ -96,10 +104,7 @@ def test_several_connections_killed_go_on_from_what_the_disk_has():
             kill_late(place, int(share * LARGE))
             size = place.part().stat().st_size
             expect(place.part().read_bytes() == file.data[:size], "the part is no beginning")
-            done = place.pull("hf:u/r")
-            expect_status(done, 0)
-            expect("going on with" in done.stderr.decode(), done.stderr.decode())
-            place.expect_whole(file)
+            pull_whole(place, file, "going on with")
             ranges = [h.get("Range") for _, h in place.hub.asked("cdn")]
             expect(f"bytes={size}-" in ranges, str(ranges))
 
@@ -109,30 +114,21 @@ def test_several_connections_killed_and_a_changed_etag_start_over():
         file = place.hub.add(NAME, LARGE)
         kill_late(place, int(0.97 * LARGE))
         file.etag = '"second"'
-        done = place.pull("hf:u/r")
-        expect_status(done, 0)
-        expect("changed on the server" in done.stderr.decode(), done.stderr.decode())
-        place.expect_whole(file)
+        pull_whole(place, file, "changed on the server")
 
 
 def test_a_file_that_changes_between_two_stretches_starts_over():
     with Place() as place:
         file = place.hub.add(NAME, LARGE)
         place.hub.fault = "changes"
-        done = place.pull("hf:u/r")
-        expect_status(done, 0)
-        expect("changed on the server" in done.stderr.decode(), done.stderr.decode())
-        place.expect_whole(file)
+        pull_whole(place, file, "changed on the server")
 
 
 def test_a_server_that_sends_no_stretches_serves_one_connection():
     with Place() as place:
         file = place.hub.add(NAME, LARGE)
         place.hub.fault = "sends no stretches"
-        done = place.pull("hf:u/r")
-        expect_status(done, 0)
-        expect("going on with one connection" in done.stderr.decode(), done.stderr.decode())
-        place.expect_whole(file)
+        pull_whole(place, file, "going on with one connection")
 
 
 def test_stretches_that_break_off_or_are_short_are_completed():

@@ -3,6 +3,7 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,4 +46,14 @@ void scratch_write(const struct scratch *s, const char *name, const void *data, 
     FILE *file = fopen(scratch_file(s, name, path), "wb");
     if (!file) die("temporary file", path);
     if (fwrite(data, 1, n, file) != n || fclose(file) != 0) die("temporary file", path);
+}
+
+void scratch_put(const struct scratch *s, const char *path, const char *text)
+{
+    char folder[512];
+    for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+        snprintf(folder, sizeof folder, "%s/%.*s", s->path, (int)(slash - path), path);
+        mkdir(folder, 0755);
+    }
+    scratch_write(s, path, text, strlen(text));
 }

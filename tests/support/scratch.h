@@ -18,4 +18,7 @@ const char *scratch_file(const struct scratch *s, const char *name, char out[512
 /* Writes a whole file there. */
 void scratch_write(const struct scratch *s, const char *name, const void *data, size_t n);
 
+/* Writes a text to a file at a path below it, with the folders above the file. */
+void scratch_put(const struct scratch *s, const char *path, const char *text);
+
 #endif

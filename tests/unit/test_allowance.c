@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,15 +17,9 @@
 
 static struct scratch tree;
 
-/* A file of the tree, with the folders above it. */
 static void put(const char *path, const char *text)
 {
-    char folder[512];
-    for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
-        snprintf(folder, sizeof folder, "%s/%.*s", tree.path, (int)(slash - path), path);
-        mkdir(folder, 0755);
-    }
-    scratch_write(&tree, path, text, strlen(text));
+    scratch_put(&tree, path, text);
 }
 
 /* A machine of 16 GB with 8 GB free. */

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -16,15 +15,9 @@
 
 static struct scratch tree;
 
-/* A file of the tree, with the folders above it. */
 static void put(const char *path, const char *text)
 {
-    char folder[512];
-    for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
-        snprintf(folder, sizeof folder, "%s/%.*s", tree.path, (int)(slash - path), path);
-        mkdir(folder, 0755);
-    }
-    scratch_write(&tree, path, text, strlen(text));
+    scratch_put(&tree, path, text);
 }
 
 static void put_of_processor(int number, const char *file, const char *text)

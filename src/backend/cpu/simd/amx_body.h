@@ -208,17 +208,6 @@ static struct amx_step amx_step_after(const struct amx_step *step, int n_parts, 
     return (struct amx_step){0};
 }
 
-/* Prefetches what belongs to one of n_groups of the units of the next panel. */
-ALWAYS void amx_read_ahead(const enum code_kind kind, const struct tile_job *job,
-                           const struct amx_panel *panel, int32_t group, int32_t n_groups)
-{
-    const struct tile_unit u = tile_unit_for_codes(kind);
-    int64_t lines = (int64_t)(u.bytes / 64) * (AMX_BLOCKS / u.n_blocks);
-    for (int t = 0; t < AMX_TILES; t++)
-        for (int64_t line = lines * group / n_groups; line < lines * (group + 1) / n_groups; line++)
-            __builtin_prefetch(panel->next + (size_t)t * job->shape->bytes + line * 64, 0, 2);
-}
-
 /* The panel by all packed rows. The last group may have less than 16, so its sums wait apart. */
 ALWAYS void amx_panel_run(const enum code_kind kind, const int n_tiles, const struct tile_job *job,
                           const struct amx_panel *panel, const struct amx_rows *rows, float *out)
@@ -238,7 +227,8 @@ ALWAYS void amx_panel_run(const enum code_kind kind, const int n_tiles, const st
     }
     for (int at = 0; step.n_parts > 0; step = next, at ^= 1) {
         next = amx_step_after(&step, n_parts, n_groups);
-        if (step.part == 0) amx_read_ahead(kind, job, panel, step.group, n_groups);
+        if (step.part == 0)
+            read_ahead(kind, job, panel->next, AMX_TILES, AMX_BLOCKS, step.group, n_groups);
         if (n_last && step.group == n_groups - 1)
             amx_step_run(kind, n_tiles, panel, rows, &step, dots[at], &next, dots[at ^ 1], apart[0],
                          AMX_TILES * 16);

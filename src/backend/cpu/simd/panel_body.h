@@ -31,16 +31,16 @@ ALWAYS const uint8_t *unit_at(const enum code_kind kind, const struct tile_job *
 
 #include PANEL_PRODUCTS
 
-/* Prefetches part i of n of the units of the next panel: memory is read while products are
- * computed. */
-ALWAYS void read_ahead(const enum code_kind kind, const struct tile_job *job,
-                       const struct panel *panel, int32_t i, int32_t n)
+/* Prefetches part i of n of the units of the next panel, which begins at `next` in the first of
+ * n_tiles tiles: memory is read while products are computed. */
+ALWAYS void read_ahead(const enum code_kind kind, const struct tile_job *job, const uint8_t *next,
+                       const int n_tiles, const int n_blocks, int32_t i, int32_t n)
 {
     const struct tile_unit u = tile_unit_for_codes(kind);
-    int64_t lines = (int64_t)(u.bytes / 64) * (PANEL_BLOCKS / u.n_blocks);
-    for (int t = 0; t < PANEL_TILES; t++)
+    int64_t lines = (int64_t)(u.bytes / 64) * (n_blocks / u.n_blocks);
+    for (int t = 0; t < n_tiles; t++)
         for (int64_t line = lines * i / n; line < lines * (i + 1) / n; line++)
-            __builtin_prefetch(panel->at.next + (size_t)t * job->shape->bytes + line * 64, 0, 2);
+            __builtin_prefetch(next + (size_t)t * job->shape->bytes + line * 64, 0, 2);
 }
 
 /* The panel by n rows that were prepared; their results go to out. */
@@ -51,7 +51,7 @@ ALWAYS void panel_run(const enum code_kind kind, const struct tile_job *job,
     int64_t stride = job->n_tiles * 16;
     for (int32_t i = 0, end, group = 0; group < n_groups; i = end, group++) {
         end = (int32_t)((int64_t)n * (group + 1) / n_groups);
-        read_ahead(kind, job, panel, group, n_groups);
+        read_ahead(kind, job, panel->at.next, PANEL_TILES, PANEL_BLOCKS, group, n_groups);
         if (end - i == PANEL_ROWS)
             panel_rows(kind, PANEL_ROWS, panel, i, out + i * stride, stride);
         else
