@@ -95,7 +95,6 @@ static int read_http(const struct options *o, struct http_options *http, struct 
         .certificate = has_certificate ? certificate : NULL,
         .private_key = has_key ? key : NULL,
         .connections_max = (int32_t)opt_int(o, OPT_MAX_CONNECTIONS),
-        .connections_per_client_max = (int32_t)opt_int(o, OPT_MAX_CONNECTIONS),
         .header_bytes_max = 16 * 1024,
         .body_bytes_max = (size_t)opt_int(o, OPT_MAX_BODY),
         .bodies_bytes_max = (size_t)opt_int(o, OPT_BODY_MEMORY),

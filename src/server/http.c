@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "server/http_entry.h"
 #include "server/http_listener.h"
 #include "server/http_refusal.h"
 
@@ -42,8 +43,8 @@ static void share_descriptors(struct http *h)
 static int start_daemon(struct http *h, struct carat_error *err)
 {
     const struct http_options *o = &h->options;
-    const unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
-                           (h->identity ? MHD_USE_TLS : 0);
+    const unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME |
+                           MHD_USE_ERROR_LOG | (h->identity ? MHD_USE_TLS : 0);
     const struct MHD_OptionItem tls[] = {
         {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)TLS_PRIORITIES},
         {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, tls_no_certificate()},
@@ -52,15 +53,12 @@ static int start_daemon(struct http *h, struct carat_error *err)
     h->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, exchange_access, h,                              /**/
         MHD_OPTION_EXTERNAL_LOGGER, refusal_of_library, (void *)h,             /**/
-        MHD_OPTION_LISTEN_SOCKET, h->listen_fd,                                /**/
         MHD_OPTION_NOTIFY_COMPLETED, exchange_completed, h,                    /**/
         MHD_OPTION_NOTIFY_CONNECTION, exchange_connection, h,                  /**/
         MHD_OPTION_URI_LOG_CALLBACK, exchange_target, h,                       /**/
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->header_bytes_max + REPLY_BYTES, /**/
         MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)REPLY_BYTES,           /**/
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->connections_max,             /**/
-        MHD_OPTION_PER_IP_CONNECTION_LIMIT,                                    /**/
-        (unsigned)(h->is_unix ? 0 : o->connections_per_client_max),            /**/
         MHD_OPTION_ARRAY, h->identity ? tls : no_tls, MHD_OPTION_CONNECTION_TIMEOUT, 0U,
         MHD_OPTION_STRICT_FOR_CLIENT, 0, MHD_OPTION_END);
     /* Later versions parse strictly themselves, and may keep headers elsewhere. */
@@ -84,7 +82,6 @@ static int open_listener(struct http *h, struct carat_error *err)
         TRY(listen_tcp(o->host, o->port, &h->listen_fd, err));
     }
     h->port = listen_port(h->listen_fd);
-    h->is_unix = h->port == 0;
     h->is_listening = true;
     return CARAT_OK;
 }
@@ -203,12 +200,21 @@ static void take_wake(struct http *h)
 static void stop_listening(struct http *h)
 {
     h->is_listening = false;
+    entry_listen(h, false);
     /* The name now: from here on another server may take it, and its socket stays. */
     if (h->owns_path) (void)unlink(h->options.unix_path);
     h->owns_path = false;
-    const int fd = MHD_quiesce_daemon(h->daemon);
-    if (fd >= 0) (void)close(fd);
+    (void)close(h->listen_fd);
     h->listen_fd = -1;
+}
+
+static void cut(struct connection *c)
+{
+    if (entry_has(c)) {
+        entry_close(c);
+    } else {
+        exchange_cut(c);
+    }
 }
 
 /* Connections that are between requests. */
@@ -217,7 +223,7 @@ static void cut_idle(struct http *h)
     struct watched *p;
     while ((p = h->watch.first[DEADLINE_IDLE])) {
         watch_begin(&h->watch, p, DEADLINE_NONE);
-        exchange_cut((struct connection *)p);
+        cut((struct connection *)p);
     }
 }
 
@@ -228,12 +234,15 @@ static void make_room(struct http *h)
     struct pollfd listener = {.fd = h->listen_fd, .events = POLLIN};
     if (h->n_connections < h->connections_max || !p || !h->is_listening) return;
     if (os_seconds() - p->since < IDLE_AT_LEAST || poll(&listener, 1, 0) <= 0) return;
-    exchange_cut((struct connection *)p);
+    cut((struct connection *)p);
 }
 
 static void cut_all(struct http *h)
 {
-    for (struct connection *c = h->connections; c; c = c->after) exchange_cut(c);
+    for (struct connection *c = h->connections, *after; c; c = after) {
+        after = c->after; /* it may be freed */
+        cut(c);
+    }
 }
 
 /* Seconds that the loop may sleep. */
@@ -252,6 +261,8 @@ static void look_at_clock(struct http *h)
     while ((late = watch_expired(&h->watch, &which))) {
         if (late->is_lingering) {
             linger_end(&h->watch, late);
+        } else if (entry_has((struct connection *)late)) {
+            entry_expired((struct connection *)late, which);
         } else {
             exchange_expired((struct connection *)late, which);
         }
@@ -259,6 +270,7 @@ static void look_at_clock(struct http *h)
     const double now = os_seconds();
     if (now < h->next_tick) return;
     h->next_tick = now + h->events.tick_seconds;
+    h->is_short = false;
     h->events.on_tick(h->events.user);
 }
 
@@ -268,8 +280,12 @@ static void take_event(struct http *h, const struct epoll_event *event)
     if (tag == h) return; /* the library's: it runs after all of them */
     if (tag == &h->wake_fd) {
         take_wake(h);
+    } else if (tag == &h->listen_fd) {
+        entry_accept(h);
     } else if (((struct watched *)tag)->is_lingering) {
         linger_read(&h->watch, tag);
+    } else if (entry_has(tag)) {
+        entry_noticed(tag, event->events);
     } else {
         exchange_noticed(tag, event->events);
     }
@@ -283,6 +299,7 @@ int http_run(struct http *h, struct carat_error *err)
         if (!h->is_listening) cut_idle(h);
         if (atomic_load(&h->is_over)) cut_all(h);
         if (atomic_load(&h->is_stopping) && h->n_connections == 0) return CARAT_OK;
+        entry_listen(h, h->is_listening && !h->is_short && h->n_connections < h->connections_max);
         const double seconds = patience(h);
         const int n = epoll_wait(h->watch.epoll, events, EVENTS_AT_ONCE,
                                  seconds > 0 ? (int)(seconds * 1000) + 1 : 0);

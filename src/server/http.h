@@ -73,7 +73,7 @@ struct http_options {
     const char *certificate, *private_key; /* PEM files; NULL: no TLS */
     /* Fewer when there are not as many descriptors. When all places are taken, the connection that
      * was idle for longest is closed, else newcomers wait. */
-    int32_t connections_max, connections_per_client_max;
+    int32_t connections_max;
     /* More: 431, 413. Of headers that many bytes, and 2 KB, stay in memory for each connection that
      * has asked something. */
     size_t header_bytes_max, body_bytes_max;

@@ -3,14 +3,14 @@
 #ifdef CARAT_HAVE_HTTP
 #include "server/http_internal.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "server/http_entry.h"
 #include "server/http_framing.h"
 #include "server/http_refusal.h"
 
@@ -491,7 +491,6 @@ static void forget_request(struct connection *c)
         .after = old.after,
         .identity = old.identity,
         .is_open = old.is_open,
-        .is_begun = old.is_begun,
         .is_refused = old.is_refused,
         .may_repeat = old.may_repeat,
         .has_left = old.has_left,
@@ -517,26 +516,6 @@ void exchange_completed(void *user, struct MHD_Connection *mhd, void **own,
 
 /* --- connections --- */
 
-static void name_client(struct connection *c)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const struct sockaddr *a = info ? info->client_addr : NULL;
-    char *out = c->request.client;
-    if (a && a->sa_family == AF_INET) {
-        (void)inet_ntop(AF_INET, &((const struct sockaddr_in *)a)->sin_addr, out,
-                        sizeof c->request.client);
-    } else if (a && a->sa_family == AF_INET6) {
-        const struct in6_addr *six = &((const struct sockaddr_in6 *)a)->sin6_addr;
-        const bool is_four = IN6_IS_ADDR_V4MAPPED(six);
-        (void)inet_ntop(is_four ? AF_INET : AF_INET6,
-                        is_four ? (const void *)&six->s6_addr[12] : six, out,
-                        sizeof c->request.client);
-    } else {
-        memcpy(out, "unix", sizeof "unix");
-    }
-}
-
 static void start_tls(struct connection *c)
 {
     if (!c->server->identity) return;
@@ -546,41 +525,10 @@ static void start_tls(struct connection *c)
     if (info && info->tls_session) tls_identity_use(c->identity, info->tls_session, &c->is_open);
 }
 
-static void open_connection(struct http *h, struct MHD_Connection *mhd, void **context)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct connection *c = mem_alloc(1, sizeof *c);
-    *context = c;
-    if (!c || !info) { /* without a context each request on it is refused */
-        mem_free(c);
-        *context = NULL;
-        if (info) (void)shutdown(info->connect_fd, SHUT_RDWR);
-        return;
-    }
-    c->server = h;
-    c->mhd = mhd;
-    c->watched.fd = info->connect_fd;
-    c->request.connection = ++h->connections_ever;
-    c->request.is_tls = h->identity != NULL;
-    name_client(c);
-    start_tls(c);
-    c->after = h->connections;
-    if (c->after) c->after->before = c;
-    h->connections = c;
-    h->n_connections++;
-    if (watch_add(&h->watch, &c->watched)) {
-        watch_begin(&h->watch, &c->watched, DEADLINE_IDLE);
-    } else {
-        exchange_cut(c);
-    }
-}
-
 /* TLS that did not come about; who has only knocked is not meant. */
 static void note_handshake(const struct connection *c)
 {
-    if (c->identity && c->is_begun && !c->is_open && !c->is_refused &&
-        !atomic_load(&c->server->is_over))
+    if (c->identity && !c->is_open && !c->is_refused && !atomic_load(&c->server->is_over))
         refusal_note(c->server, c->request.client, "the TLS handshake failed");
 }
 
@@ -589,21 +537,17 @@ void exchange_connection(void *user, struct MHD_Connection *mhd, void **context,
 {
     struct http *h = user;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        open_connection(h, mhd, context);
+        struct connection *c = entry_taken(h, mhd);
+        *context = c;
+        if (c) start_tls(c);
         return;
     }
     struct connection *c = *context;
     if (!c) return;
     *context = NULL;
     note_handshake(c);
-    refusal_forget(c);
-    watch_remove(&h->watch, &c->watched);
     forget_request(c);
-    *(c->before ? &c->before->after : &h->connections) = c->after;
-    if (c->after) c->after->before = c->before;
-    h->n_connections--;
-    tls_identity_release(c->identity);
-    mem_free(c);
+    entry_leave(c);
 }
 
 void exchange_noticed(struct connection *c, uint32_t events)
@@ -611,7 +555,6 @@ void exchange_noticed(struct connection *c, uint32_t events)
     struct watch *w = &c->server->watch;
     const bool is_between = !c->request.method; /* or its headers are not complete */
     if (c->is_gone) return;
-    if (!c->is_begun && (events & EPOLLIN) && refusal_of_first_bytes(c)) return;
     if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
         c->has_left = true;
         if (is_between) {
@@ -624,11 +567,22 @@ void exchange_noticed(struct connection *c, uint32_t events)
     }
 }
 
+/* What came in time, while this process could not run. The library reads it in its next run. */
+static bool has_unread(const struct connection *c)
+{
+    int n = 0;
+    return ioctl(c->watched.fd, FIONREAD, &n) == 0 && n > 0;
+}
+
 void exchange_expired(struct connection *c, enum deadline deadline)
 {
     /* Until there is a target the bytes may be those of a handshake. */
     const bool is_asking = c->has_target || !c->request.is_tls;
-    if (c->is_gone) { /* refused, but the library waits for more */
+    const bool is_reading = deadline == DEADLINE_HEADERS || deadline == DEADLINE_BODY;
+    if (is_reading && !c->is_gone && !c->watched.was_asked && has_unread(c)) {
+        watch_begin(&c->server->watch, &c->watched, deadline);
+        c->watched.was_asked = true; /* once, unless it goes on */
+    } else if (c->is_gone) {         /* refused, but the library waits for more */
         (void)shutdown(c->watched.fd, SHUT_RDWR);
     } else if (deadline == DEADLINE_HEADERS && is_asking) {
         refusal_say(c, 408, "the headers took too long");

@@ -74,7 +74,8 @@ void first_look(const char *bytes, size_t n, size_t head_max, struct first_look 
         } else if (is_first) {
             look_at_line(at, length, out);
         } else if (length == 0 || (length == 1 && *at == '\r')) {
-            return; /* the end of the head */
+            out->is_whole = true;
+            return;
         } else if (*at != ' ' && *at != '\t' && !memchr(at, ':', length)) {
             refuse(out, 400, "a line of the headers has no colon");
         }

@@ -1,8 +1,8 @@
 /* A look at the first bytes of a connection, before the library has them: what it would refuse in
  * words of its own, and clients that speak something else. Pure.
  *
- * Only what is certain from these bytes alone counts. A head that has not come yet, or not whole,
- * is none of its business. */
+ * Only what is certain from these bytes alone counts, so a head may be looked at again when more of
+ * it has come. */
 #ifndef SERVER_HTTP_FIRST_H
 #define SERVER_HTTP_FIRST_H
 
@@ -13,6 +13,7 @@ struct first_look {
     int status;      /* 0: nothing is wrong so far; else of the refusal */
     const char *why; /* one sentence */
     bool is_words;   /* begins like a request that is not encrypted */
+    bool is_whole;   /* the end of the head is there, and nothing is wrong */
     char path[32];   /* the beginning of the target, as it was sent; "" when there is none */
 };
 

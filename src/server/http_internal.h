@@ -21,11 +21,14 @@ struct http {
     struct http_linger linger;
     struct tls_identity *identity; /* NULL: no TLS */
     int listen_fd, wake_fd;
-    bool is_unix, owns_path;
+    bool owns_path;
     char *texts[4]; /* of options */
     uint16_t port;
     atomic_bool is_woken, is_stopping, is_over;
     bool is_listening;
+    bool is_accepting; /* the loop is told when somebody knocks */
+    bool is_short;     /* of descriptors or memory, when somebody knocked; until the next tick */
+    struct connection *entering;    /* is being given to the library */
     bool sees_lines;                /* headers stand where they were received, see http_framing.h */
     struct connection *connections; /* a list of all */
     size_t n_connections, connections_max;
@@ -40,7 +43,7 @@ struct http {
 struct connection {
     struct watched watched; /* first: what the watcher gives back is the connection */
     struct http *server;
-    struct MHD_Connection *mhd;
+    struct MHD_Connection *mhd; /* NULL: the library has not got it yet, see http_entry.h */
     struct connection *before, *after;
     struct tls_identity *identity;
     bool is_open; /* its handshake is finished */
@@ -48,7 +51,6 @@ struct connection {
     struct http_request request;
     struct http_target target;
     const char *refused; /* why the target is, "" for memory; NULL: it is fine */
-    bool is_begun;       /* the first bytes of the connection have come */
     bool has_target;     /* the line of a request was read */
     bool is_refused;     /* by http_refusal.h */
     bool may_repeat;     /* and the library may still refuse it, too */

@@ -7,8 +7,6 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "server/http_first.h"
-
 void refusal_write(struct connection *c, int status, const char *why, struct buf *body)
 {
     struct http *h = c->server;
@@ -77,25 +75,9 @@ void refusal_say(struct connection *c, int status, const char *why)
     say(c, status, why, c->request.is_tls);
 }
 
-bool refusal_of_first_bytes(struct connection *c)
+void refusal_say_plainly(struct connection *c, int status, const char *why)
 {
-    const struct http *h = c->server;
-    struct first_look look;
-    const size_t head_max = h->options.header_bytes_max;
-    const ssize_t n = recv(c->watched.fd, h->first_bytes, head_max + 1, MSG_PEEK | MSG_DONTWAIT);
-    if (n <= 0) return false;
-    c->is_begun = true;
-    first_look(h->first_bytes, (size_t)n, head_max, &look);
-    if (c->request.is_tls && look.is_words) {
-        look.status = 400;
-        look.why = "this port speaks TLS: use https://";
-    } else if (c->request.is_tls || look.status == 0) {
-        return false;
-    }
-    c->request.path = look.path;
-    say(c, look.status, look.why, false);
-    c->request.path = NULL;
-    return true;
+    say(c, status, why, false);
 }
 
 /* --- refusals of the library --- */
@@ -154,7 +136,7 @@ void refusal_forget(struct connection *c)
     c->may_repeat = false;
 }
 
-/* What was refused by its first bytes is read by the library all the same. */
+/* The library reads on, and refuses, what was refused within its head. */
 static bool is_repeated(struct http *h)
 {
     for (struct watched *p = h->watch.first[DEADLINE_LEFT]; p; p = p->after) {
@@ -169,10 +151,7 @@ static bool is_repeated(struct http *h)
 void refusal_of_library(void *user, const char *form, va_list arguments)
 {
     static const char refuses[] = "Error processing request (HTTP response code is %u ('%s'))";
-    static const char is_full[] = "Server reached connection limit";
     struct http *h = user;
-    if (strncmp(form, is_full, sizeof is_full - 1) == 0)
-        refusal_note(h, "", "a client has too many connections");
     if (strncmp(form, refuses, sizeof refuses - 1) != 0) return;
     const unsigned status = va_arg(arguments, unsigned);
     const char *message = va_arg(arguments, const char *), *why = reason(status, message);

@@ -20,12 +20,11 @@ void refusal_note(struct http *h, const char *client, const char *why);
  * nothing is sent on the connection, and what still comes is dropped. When the library has not let
  * go of it in a moment, the connection is cut. */
 void refusal_say(struct connection *c, int status, const char *why);
+/* Not encrypted, also where TLS was expected. */
+void refusal_say_plainly(struct connection *c, int status, const char *why);
 
 /* The library refuses it no more: it has done so, or has let go of it. */
 void refusal_forget(struct connection *c);
-
-/* Looks at what comes first on a connection, if something has. Returns whether it is refused. */
-bool refusal_of_first_bytes(struct connection *c);
 
 /* The library's log. It has a line before each refusal of the library's own, which is then replaced
  * wherever it is certain which connection it is for. `user` is the server. */

@@ -29,7 +29,7 @@ struct watched {
     bool is_lingering; /* part of a struct lingering, not of a connection */
     enum deadline deadline;
     double since;
-    bool was_asked; /* DEADLINE_WRITE: half of its time is over, and until then it had */
+    bool was_asked; /* its time was over once; DEADLINE_WRITE: half of it, and until then it had */
     uint64_t taken; /* taken this */
     struct watched *before, *after;
 };

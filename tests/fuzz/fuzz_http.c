@@ -141,6 +141,7 @@ static void check_first(const char *bytes, size_t length)
     for (size_t n = 0; n < length && n < head_max; n++) {
         first_look(bytes, n, head_max, &part);
         carat_assert(part.status == 0 || part.status == all.status);
+        carat_assert(!part.is_whole || (all.is_whole && all.status == 0));
     }
 }
 

@@ -3,7 +3,8 @@
  * "closed TAG sent" or "closed TAG cut", "refused STATUS CLIENT known|new: WHY".
  *
  *     http_echo [NAME=VALUE ...]     names: those of struct http_options; fail_after=N: the N-th
- *                                    allocation and all later ones fail, until SIGUSR1
+ *                                    allocation and all later ones fail, until SIGUSR1;
+ *                                    busy_seconds=S: each tick takes so long
  *
  *     /echo              method, path and length of the body
  *     /early             answers before the body is read
@@ -24,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/json_writer.h"
 #include "base/mem.h"
@@ -47,6 +49,7 @@ static pthread_t threads[THREADS];
 static bool is_waking, is_stopping;
 static struct http_request *wakes_request;
 static double wakes_until;
+static struct timespec busy;
 
 static long number(const struct http_request *q, const char *key, long otherwise)
 {
@@ -256,8 +259,9 @@ static void step(struct held *e, double now)
 
 static void on_tick(void *user)
 {
-    const double now = os_seconds();
     (void)user;
+    (void)nanosleep(&busy, NULL);
+    const double now = os_seconds();
     for (int i = 0; i < HELD_MAX; i++)
         if (held[i]) step(held[i], now);
     if (is_waking && on_wakes > 0 && now >= wakes_until) {
@@ -278,7 +282,6 @@ static void set(struct http_options *o, const char *name, const char *value)
     if (strcmp(name, "certificate") == 0) o->certificate = value;
     if (strcmp(name, "private_key") == 0) o->private_key = value;
     if (strcmp(name, "connections_max") == 0) o->connections_max = (int32_t)x;
-    if (strcmp(name, "connections_per_client_max") == 0) o->connections_per_client_max = (int32_t)x;
     if (strcmp(name, "header_bytes_max") == 0) o->header_bytes_max = (size_t)x;
     if (strcmp(name, "body_bytes_max") == 0) o->body_bytes_max = (size_t)x;
     if (strcmp(name, "bodies_bytes_max") == 0) o->bodies_bytes_max = (size_t)x;
@@ -287,6 +290,7 @@ static void set(struct http_options *o, const char *name, const char *value)
     if (strcmp(name, "write_seconds") == 0) o->write_seconds = x;
     if (strcmp(name, "idle_seconds") == 0) o->idle_seconds = x;
     if (strcmp(name, "low_bytes") == 0) o->low_bytes = (size_t)x;
+    if (strcmp(name, "busy_seconds") == 0) busy.tv_nsec = (long)(x * 1e9);
 }
 
 int main(int argc, char **argv)
@@ -294,7 +298,6 @@ int main(int argc, char **argv)
     struct http_options options = {.host = "127.0.0.1",
                                    .listen_fd = -1,
                                    .connections_max = 20000,
-                                   .connections_per_client_max = 20000,
                                    .header_bytes_max = 16384,
                                    .body_bytes_max = 1 << 20,
                                    .bodies_bytes_max = 1 << 26,

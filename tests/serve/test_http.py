@@ -430,6 +430,29 @@ def small_reader(server, path):
     return s
 
 
+def test_what_came_while_the_server_could_not_run_is_not_late(_):
+    """A stopped process is like one on a machine without time for it."""
+    body = get(b"/echo", method=b"POST", body=b"x" * 100000)
+    first = get(b"/echo")
+    with Server("header_seconds=0.5", "body_seconds=0.5") as server:
+        for name, before, half, rest, length in (
+                ("body", b"", body[:50000], body[50000:], 100000),
+                ("head", b"", first[:20], first[20:], 0),
+                ("second head", first, first[:20], first[20:], 0)):
+            with server.connect() as s:
+                if before:
+                    s.sendall(before)
+                    Reply(s)
+                s.sendall(half)
+                wait_until(lambda: ask(server, get(b"/counts"))[0].body.split()[1] != b"0",
+                           "it is being read", LIMIT)
+                server.process.send_signal(signal.SIGSTOP)
+                s.sendall(rest)
+                time.sleep(1)  # that time is over
+                server.process.send_signal(signal.SIGCONT)
+                expect(Reply(s).body.split()[2] == b"%d" % length, name)
+
+
 def test_clients_that_do_not_read_are_cut(_):
     with Server("write_seconds=0.5") as server:
         stuck = []
@@ -508,25 +531,6 @@ def test_a_server_with_few_descriptors_stays_up(_):
         for s in crowd:
             s.close()
         canary(server)
-
-
-def test_one_client_has_few_places(_):
-    with Server("connections_per_client_max=5") as server:
-        five = [server.connect() for _ in range(5)]
-        for s in five:
-            s.sendall(get(b"/echo"))
-            expect(Reply(s).status == 200, "five are served")
-        with server.connect() as s:
-            expect(has_ended(s), "the sixth is closed")
-        for s in five:
-            s.close()
-
-        def is_served():
-            with server.connect() as s, contextlib.suppress(OSError, AssertionError):
-                s.sendall(get(b"/echo"))
-                return Reply(s).status == 200
-            return False
-        wait_until(is_served, "there is a place again", LIMIT)
 
 
 def test_nothing_is_left_of_connections(server):

@@ -180,6 +180,47 @@ def test_every_refusal_is_one_reply_in_json(server):
     canary(server)
 
 
+# The library gets none of these requests.
+FIRST = ("HTTP/2", "HTTP/1.2", "HTTP/3.0", "no version of HTTP", "one word", "HTTP/0.9", "TLS",
+         "NUL", "NUL in a value", "NUL in a name", "no colon", "64 KB header", "40 KB header",
+         "64 KB target", "10,000 headers")
+
+
+def test_first_bytes_are_seen_however_busy_the_server_is(_):
+    """They come while the loop is between its own wait and the library's."""
+    lines = b"line\n\0" * 150000
+    with Server("busy_seconds=0.004") as server:
+        for name, (request, status) in REFUSED.items():
+            with server.connect() as s:
+                time.sleep(0.01)  # its accept and its first bytes come in different turns
+                data = all_that_comes(s, request)
+            if name not in IN_HTML:
+                expect_one_refusal(data, name, status)
+        for name, request in {
+                "long body": get(b"/echo", method=b"POST", body=lines),
+                "chunks": CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n" % (len(lines), lines)}.items():
+            with server.connect() as s:
+                time.sleep(0.01)
+                s.sendall(request)
+                expect(Reply(s).body.startswith(b"POST /echo %d " % len(lines)), name)
+
+
+def test_what_the_library_does_not_get_may_come_byte_by_byte(server):
+    for name in FIRST:
+        request, status = REFUSED[name]
+        with server.connect() as s:
+            with contextlib.suppress(OSError):
+                for i in range(min(len(request), 400)):
+                    s.sendall(request[i:i + 1])
+            data = all_that_comes(s, request[400:])
+        expect_one_refusal(data, name, status)
+    with server.connect() as s:
+        for byte in get(b"/echo"):
+            s.sendall(bytes([byte]))
+        expect(Reply(s).status == 200, "a head in single bytes")
+    canary(server)
+
+
 LENGTHS = {name: case for name, case in REFUSED.items() if "length" in name and "two" not in name}
 
 
