@@ -17,12 +17,12 @@ struct replica {
     pthread_t thread;
     atomic_llong work; /* as in affinity_load */
     atomic_int n_jobs;
+    atomic_int n_mail; /* jobs that `stats` has not got yet: together they change with `news` */
     atomic_bool is_failed;
 
     pthread_mutex_t mail; /* guards these */
     pthread_cond_t wake;
     struct job *first, *last;     /* that the engine has not taken */
-    int32_t n_mail;               /* until the step after which `stats` has them */
     bool is_stopping, has_wishes; /* a cancel, or a ring with room again */
     struct carat_error problem;
 
@@ -80,7 +80,7 @@ void replica_submit(struct replica *r, struct job *job, int64_t to_read)
     else
         r->first = job;
     r->last = job;
-    r->n_mail++;
+    atomic_fetch_add(&r->n_mail, 1);
     pthread_cond_signal(&r->wake);
     pthread_mutex_unlock(&r->mail);
 }
@@ -124,10 +124,8 @@ void replica_look(struct replica *r, struct replica_now *out)
 {
     out->load = replica_load(r);
     out->n_jobs = replica_jobs(r);
-    pthread_mutex_lock(&r->mail);
-    out->n_mail = r->n_mail;
-    pthread_mutex_unlock(&r->mail);
     pthread_mutex_lock(&r->news);
+    out->n_mail = atomic_load(&r->n_mail);
     out->stats = r->stats;
     pthread_mutex_unlock(&r->news);
 }
@@ -329,8 +327,9 @@ static void end_refused(struct replica *r, double now)
     }
 }
 
-/* Hands out everything that a step gave, with one call. */
-static void publish(struct replica *r)
+/* Hands out everything that a step gave, with one call. From now on `n_taken` jobs are in `stats`:
+ * whoever sees a token of one must not find it among those that wait. */
+static void publish(struct replica *r, int32_t n_taken)
 {
     double now = os_seconds();
     const struct carat_event *event;
@@ -343,6 +342,7 @@ static void publish(struct replica *r)
     }
     end_refused(r, now);
     r->stats = *carat_engine_stats(r->engine);
+    atomic_fetch_sub(&r->n_mail, n_taken);
     for (size_t i = 0; i < r->n_noted; i++) r->noted[i]->state->is_news = false;
     if (r->n_noted && r->events.on_news) r->events.on_news(r->events.user, r->noted, r->n_noted);
     r->n_noted = 0;
@@ -377,7 +377,7 @@ static bool go_round(struct replica *r)
     pthread_mutex_lock(&r->mail);
     wait_for_work(r);
     struct job *first = r->first;
-    int32_t n_taken = r->n_mail;
+    int32_t n_taken = atomic_load(&r->n_mail);
     bool is_stopping = r->is_stopping;
     r->first = r->last = NULL;
     r->has_wishes = false;
@@ -386,9 +386,8 @@ static bool go_round(struct replica *r)
     start_all(r, first);
     resume(r);
     step(r);
-    publish(r);
+    publish(r, n_taken);
     pthread_mutex_lock(&r->mail);
-    r->n_mail -= n_taken;
     bool is_over = is_stopping && !r->first && !r->running;
     pthread_mutex_unlock(&r->mail);
     return !is_over;

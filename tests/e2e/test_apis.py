@@ -7,78 +7,9 @@ usage: tests/e2e/test_apis.py PROGRAM [NAME...]       (only tests whose name con
 import json
 import threading
 
+from apis import (APIS, ANSWER, NEXT, QUESTION, SYSTEM, ask, assistant, chat, ollama, user)
 from program import expect, is_sanitized, long_model, main
 from server import Server
-
-SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-FUNCTION = {"name": "weather", "description": "Tells the weather"}
-SYSTEM, QUESTION, ANSWER, NEXT = "Be brief.", "Is it raining?", "Only in Oslo.", "Are you sure?"
-
-
-def user(text):
-    return {"role": "user", "content": text}
-
-
-def assistant(text):
-    return {"role": "assistant", "content": text}
-
-
-def chat(system, messages, tools, **more):
-    tools = [{"type": "function", "function": {**FUNCTION, "parameters": SCHEMA}}] if tools else []
-    return {"messages": [{"role": "system", "content": system}, *messages], "tools": tools, **more}
-
-
-def anthropic(system, messages, tools, **more):
-    return {"system": system, "messages": messages,
-            "tools": [{**FUNCTION, "input_schema": SCHEMA}] if tools else [], **more}
-
-
-def responses(system, messages, tools, max_tokens=None, **more):
-    tools = [{"type": "function", **FUNCTION, "parameters": SCHEMA}] if tools else []
-    return {"instructions": system, "input": messages, "tools": tools,
-            "max_output_tokens": max_tokens, **more}
-
-
-def ollama(system, messages, tools, max_tokens=None, temperature=None, **more):
-    return {**chat(system, messages, tools, **more),
-            "options": {"num_predict": max_tokens, "temperature": temperature}}
-
-
-def said_by_anthropic(body):
-    usage = body["usage"]
-    return (body["content"][0]["text"], usage["input_tokens"] + usage["cache_read_input_tokens"],
-            usage["cache_read_input_tokens"])
-
-
-def said_by_responses(body):
-    usage = body["usage"]
-    return (body["output"][0]["content"][0]["text"], usage["input_tokens"],
-            usage["input_tokens_details"]["cached_tokens"])
-
-
-def said_by_chat(body):
-    usage = body["usage"]
-    return (body["choices"][0]["message"]["content"], usage["prompt_tokens"],
-            usage["prompt_tokens_details"]["cached_tokens"])
-
-
-# Route, the body of a conversation, and what a reply says: its text, the prompt, and how much of it
-# came from the cache (None: the interface has no word for that).
-APIS = {
-    "chat": ("/v1/chat/completions", chat, said_by_chat),
-    "messages": ("/v1/messages", anthropic, said_by_anthropic),
-    "responses": ("/v1/responses", responses, said_by_responses),
-    "ollama": ("/api/chat", ollama,
-               lambda body: (body["message"]["content"], body["prompt_eval_count"], None)),
-}
-
-
-def ask(server, name, system, messages, tools=False, **more):
-    path, make, said = APIS[name]
-    body = make(system, messages, tools, stream=False, **more)
-    status, _, reply = server.ask("POST", path, body)
-    expect(status == 200, f"{name}: {status} {reply}")
-    return said(reply)
 
 
 def test_the_same_conversation_is_the_same_in_every_interface():
@@ -136,9 +67,11 @@ def test_a_salt_shares_what_was_read_with_nobody_else():
 def test_a_request_steps_back_but_not_ahead():
     """One sequence: of two that wait, the one that came later goes first."""
     path, make, _ = APIS["chat"]
-    long = make(SYSTEM, [user("a")], False, stream=True, ignore_eos=True, max_tokens=3000)
-    with Server(long_model(), "--ctx-size", 4096, "--parallel", 1) as server:
+    # So long that none ends by itself while somebody looks, on a busy machine either.
+    long = make(SYSTEM, [user("a")], False, stream=True, ignore_eos=True, max_tokens=250000)
+    with Server(long_model(), "--ctx-size", 262144, "--parallel", 1) as server:
         first = server.open(path, long)
+        next(event for event in first if event["choices"][0]["delta"].get("content"))
         back = threading.Thread(target=ask, args=(server, "chat", SYSTEM, [user(QUESTION)]),
                                 kwargs={"max_tokens": 1, "priority": 5})
         back.start()
