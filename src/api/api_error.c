@@ -169,13 +169,31 @@ static void write_openai(const struct api_error *error, struct json *j)
     json_end_object(j);
 }
 
+/* As Anthropic says it: agents shorten their conversation when they read this. */
+static void put_too_long(const struct api_error *error, struct json *j)
+{
+    char text[sizeof error->message + 64];
+    if (error->n_ctx > 0)
+        snprintf(
+            text, sizeof text,
+            "prompt is too long: %d tokens > %d maximum; it exceeds the available context size",
+            error->n_prompt, error->n_ctx);
+    else
+        snprintf(text, sizeof text, "prompt is too long: %s", error->message);
+    json_put_string(j, text);
+}
+
 static void write_anthropic(const struct api_error *error, const char *request_id, struct json *j)
 {
     put_text(j, "type", "error");
     json_key(j, "error");
     json_begin_object(j);
     put_text(j, "type", kinds[kind_of(error->status)].anthropic);
-    put_text(j, "message", error->message);
+    json_key(j, "message");
+    if (error->code && strcmp(error->code, "context_length_exceeded") == 0)
+        put_too_long(error, j);
+    else
+        json_put_string(j, error->message);
     json_end_object(j);
     put_text(j, "request_id", request_id);
 }

@@ -11,6 +11,9 @@
 enum { MAX_TOKENS = 4096 };
 
 static const struct translation_type text_only[] = {{"text", "text"}, {NULL, NULL}};
+/* A search for tools answers with their names; the model has seen all of them. */
+static const struct translation_type in_result[] = {
+    {"text", "text"}, {"tool_reference", "tool_name"}, {NULL, NULL}};
 
 /* ---- The system prompt ------------------------------------------------------------------ */
 
@@ -52,7 +55,7 @@ static int read_result(struct translation *r, const struct place *block)
     struct tree_array parts = {0};
     TRY(place_expect(&id, CARAT_STRING, r->err));
     TRY(place_expect_or_null(&failed, CARAT_BOOL, r->err));
-    if (!place_is_null(&content)) TRY(translation_content(r, &content, text_only, &parts));
+    if (!place_is_null(&content)) TRY(translation_content(r, &content, in_result, &parts));
     bool is_error = failed.value->kind == CARAT_BOOL && failed.value->as.boolean;
     return turns_result(&r->turns, &id,
                         is_error ? turns_failure(&r->tree, &parts) : turns_content(&parts), r->err);

@@ -11,6 +11,10 @@ static const struct translation_type texts[] = {
     {"input_text", "text"},     {"output_text", "text"}, {"text", "text"}, {"summary_text", "text"},
     {"reasoning_text", "text"}, {"refusal", "refusal"},  {NULL, NULL}};
 
+/* Agents pass on what they are told as if it were encrypted; it is plain text. */
+static const struct translation_type agent_texts[] = {
+    {"input_text", "text"}, {"encrypted_content", "encrypted_content"}, {NULL, NULL}};
+
 /* ---- Items ------------------------------------------------------------------------------ */
 
 /* A text or a thought after the text of an answer begins the next one. But calls stay together with
@@ -36,6 +40,16 @@ static int read_message(struct translation *r, const struct place *item)
         return place_wrong(&role, "user, assistant, system or developer", r->err);
     begin_answer(r);
     turns_texts(&r->turns, &parts);
+    return CARAT_OK;
+}
+
+/* What one agent tells another one. */
+static int read_agent_message(struct translation *r, const struct place *item)
+{
+    struct place content = place_member(item, "content");
+    struct tree_array parts = {0};
+    TRY(translation_content(r, &content, agent_texts, &parts));
+    turns_message(&r->turns, "user", turns_content(&parts));
     return CARAT_OK;
 }
 
@@ -94,6 +108,7 @@ static int read_item(struct translation *r, const struct place *item)
     if (json_text_is(type.value, "function_call_output") ||
         json_text_is(type.value, "custom_tool_call_output"))
         return read_result(r, item);
+    if (json_text_is(type.value, "agent_message")) return read_agent_message(r, item);
     if (json_text_is(type.value, "reasoning")) return read_thought(r, item);
     if (json_text_is(type.value, "additional_tools")) return CARAT_OK; /* read with the others */
     if (type.value->kind != CARAT_STRING) return place_wrong(&type, "a string", r->err);

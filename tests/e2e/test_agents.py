@@ -49,7 +49,7 @@ def blocks_agent(turn, **more):
             {"role": "user", "content": [
                 {"type": "tool_result", "tool_use_id": "toolu_1",
                  "content": [{"type": "text", "text": "1: hello"},
-                             {"type": "text", "text": "2: bye"}]},
+                             {"type": "tool_reference", "tool_name": "Tool1"}]},
                 {"type": "tool_result", "tool_use_id": "toolu_2", "is_error": True,
                  "content": "no such file", "cache_control": {"type": "ephemeral"}}]}]
     tools = [{"name": name, "description": f"Does {name}.", "input_schema": SCHEMA}
@@ -81,7 +81,10 @@ def items_agent(turn, **more):
                 {"output": "hello", "metadata": {"exit_code": 0}})},
             {"type": "custom_tool_call", "id": "ctc_1", "name": "apply_patch", "call_id": "call_2",
              "input": "*** Begin Patch\n*** End Patch\n", "status": "completed"},
-            {"type": "custom_tool_call_output", "call_id": "call_2", "output": "Done."}]
+            {"type": "custom_tool_call_output", "call_id": "call_2", "output": "Done."},
+            {"type": "agent_message", "author": "/root/helper", "recipient": "/root", "content": [
+                {"type": "input_text", "text": "Message Type: FINAL_ANSWER"},
+                {"type": "encrypted_content", "encrypted_content": "It is done."}]}]
     tools = [{"type": "function", "name": name, "description": "Does.", "strict": False,
               "parameters": SCHEMA} for name in NAMES]
     tools += [{"type": "custom", "name": "apply_patch", "description": "Edits files.",

@@ -60,10 +60,16 @@ static void a_long_prompt_is_recognised_by_agents(void **state)
     struct buf out = {0};
     api_error_body(&e, FAMILY_OPENAI, "r", &out);
     assert_non_null(strstr(buf_text(&out), "\"n_prompt_tokens\":70000,\"n_ctx\":8192"));
-    buf_deinit(&out);
+    buf_clear(&out);
+    api_error_body(&e, FAMILY_ANTHROPIC, "r", &out);
+    assert_non_null(strstr(buf_text(&out), "\"prompt is too long: 70000 tokens > 8192 maximum"));
     e = from(CARAT_ECONTEXT, "prompt: 99 bytes or more found", "");
     assert_string_equal(e.code, "context_length_exceeded");
     assert_non_null(strstr(e.message, "exceeds the available context size"));
+    buf_clear(&out);
+    api_error_body(&e, FAMILY_ANTHROPIC, "r", &out);
+    assert_non_null(strstr(buf_text(&out), "\"prompt is too long: prompt: 99 bytes"));
+    buf_deinit(&out);
 }
 
 static void what_the_server_did_wrong_shows_no_paths(void **state)

@@ -122,6 +122,24 @@ static void results_come_before_the_text_of_their_message(void **state)
     ask_close(&ask);
 }
 
+static void a_result_may_name_the_tools_that_were_found(void **state)
+{
+    (void)state;
+    struct ask ask =
+        asks_taken(API_MESSAGES, "{'messages':[" CALLED "{'role':'user','content':["
+                                 "{'type':'tool_result','tool_use_id':'a','content':["
+                                 "{'type':'tool_reference','tool_name':'read_file'}]}]}]}");
+    asks_expect(&ask, "messages",
+                "[{'role':'user','content':'Q'},{'role':'assistant','tool_calls':[{'id':'a',"
+                "'type':'function','function':{'name':'f','arguments':{}}}]},"
+                "{'role':'tool','tool_call_id':'a','content':'read_file'}]");
+    ask_close(&ask);
+    refused_as(CARAT_EUNSUPPORTED,
+               "{'messages':[{'role':'user','content':[{'type':'tool_reference','tool_name':'a'}"
+               "]}]}",
+               "messages.0.content.0.type: \"tool_reference\" is not supported");
+}
+
 static void tools_that_a_provider_runs_are_left_out_and_counted(void **state)
 {
     (void)state;
@@ -382,6 +400,7 @@ int main(void)
         cmocka_unit_test(every_member_is_taken),
         cmocka_unit_test(the_first_line_of_accounting_is_dropped),
         cmocka_unit_test(results_come_before_the_text_of_their_message),
+        cmocka_unit_test(a_result_may_name_the_tools_that_were_found),
         cmocka_unit_test(tools_that_a_provider_runs_are_left_out_and_counted),
         cmocka_unit_test(every_tool_choice_is_taken),
         cmocka_unit_test(every_kind_of_thinking_is_taken),

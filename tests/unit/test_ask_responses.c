@@ -109,6 +109,25 @@ static void items_become_messages(void **state)
     ask_close(&ask);
 }
 
+/* What agents write to each other; it says it is encrypted and is not. */
+static void a_message_of_another_agent_is_one_of_the_user(void **state)
+{
+    (void)state;
+    struct ask ask = asks_taken(
+        API_RESPONSES,
+        "{'input':[{'type':'agent_message','author':'/root','recipient':'/root/a','content':["
+        "{'type':'input_text','text':'Message Type: MESSAGE'},"
+        "{'type':'encrypted_content','encrypted_content':'Look into it.'}]}]}");
+    asks_expect(&ask, "messages",
+                "[{'role':'user','content':[{'type':'text','text':'Message Type: MESSAGE'},"
+                "{'type':'text','text':'Look into it.'}]}]");
+    ask_close(&ask);
+    asks_expect_refused(API_RESPONSES, CARAT_EUSAGE,
+                        "{'input':[{'type':'agent_message','content':[{'type':"
+                        "'encrypted_content'}]}]}",
+                        "input[0].content[0].encrypted_content: a string expected");
+}
+
 static void a_text_between_calls_and_results_stays_with_the_calls(void **state)
 {
     (void)state;
@@ -358,6 +377,7 @@ int main(void)
         cmocka_unit_test(a_text_is_a_question),
         cmocka_unit_test(every_member_is_taken),
         cmocka_unit_test(items_become_messages),
+        cmocka_unit_test(a_message_of_another_agent_is_one_of_the_user),
         cmocka_unit_test(a_text_between_calls_and_results_stays_with_the_calls),
         cmocka_unit_test(namespaces_and_custom_tools_become_functions),
         cmocka_unit_test(every_tool_choice_is_taken),
