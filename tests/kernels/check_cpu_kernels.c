@@ -195,12 +195,12 @@ static void check_shape(const struct cpu_kernels *k, enum format format, int64_t
                         bool is_extreme)
 {
     static const int32_t counts[] = {1, 1, 1, 2, 7, 8, 9, 29, 30, 31, 59, LIST_MAX};
-    static const enum read_ahead ways[] = {AHEAD_NONE, AHEAD_ONCE, AHEAD_BY_LEVEL};
+    static const enum read_ahead ways[] = {AHEAD_NONE, AHEAD_ONCE, AHEAD_BY_LEVEL, AHEAD_FAR};
     struct product p;
     open_product(&p, k, format, ROWS, cols, ACT_ROWS, is_extreme);
     struct distance d = {0};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        p.tiled.shape.ahead = ways[i % 3];
+        p.tiled.shape.ahead = ways[i % 4];
         check_rows(k, &p, counts[i], &d);
     }
     /* Scales of the K formats are products, rounded to a half in tiles: 2^-11. */

@@ -27,6 +27,7 @@ enum read_ahead {
     AHEAD_NONE,     /* the processor's own prefetching is faster */
     AHEAD_ONCE,     /* past the caches between memory and the first level */
     AHEAD_BY_LEVEL, /* into the second level, and later from there into the first */
+    AHEAD_FAR,      /* the same from further away */
 };
 
 struct tile_shape {

@@ -26,6 +26,10 @@ ALWAYS ivec four_bytes(const int8_t *p)
     return i_set(bytes);
 }
 
+#ifndef b_load_once
+#define b_load_once b_load
+#endif
+
 /* ---- Quantised products ----------------------------------------------------------------- */
 
 /* The eight groups of a block as unsigned bytes (or as b_wide makes them). */
@@ -37,21 +41,21 @@ ALWAYS void unpack(enum code_kind kind, const uint8_t *p, bvec w[8])
         return;
     }
     for (int g = 0; g < 4; g++) {
-        bvec packed = b_load(p + g * 64);
+        bvec packed = b_load_once(p + g * 64);
         w[g] = b_and(packed, 15);
         w[g + 4] = b_and(b_shr(packed, 4), 15);
     }
     if (kind == CODE_N4)
         for (int g = 0; g < 8; g++) w[g] = b_wide(b_nl4(w[g]));
     if (bits == 5) {
-        bvec high = b_load(p + 256);
+        bvec high = b_load_once(p + 256);
         for (int g = 0; g < 4; g++) w[g] = b_or(w[g], b_and(b_shl(high, 4 - g), 16));
         w[4] = b_or(w[4], b_and(high, 16));
         for (int g = 5; g < 8; g++) w[g] = b_or(w[g], b_and(b_shr(high, g - 4), 16));
     }
     if (bits == 6)
         for (int h = 0; h < 2; h++) {
-            bvec high = b_load(p + 256 + h * 64);
+            bvec high = b_load_once(p + 256 + h * 64);
             w[h * 4] = b_or(w[h * 4], b_and(b_shl(high, 4), 48));
             w[h * 4 + 1] = b_or(w[h * 4 + 1], b_and(b_shl(high, 2), 48));
             w[h * 4 + 2] = b_or(w[h * 4 + 2], b_and(high, 48));
@@ -120,23 +124,26 @@ ALWAYS fvec x_sum(const struct act_block *a)
 
 /* With a few rows the weights come from memory. The processor's own prefetching stops at every page
  * and is often slower than memory. */
-enum { FEW_READ_AHEAD = 4 };
-enum { ONCE_DISTANCE = 4096, L2_DISTANCE = 8192, L1_DISTANCE = 3072 }; /* bytes */
+enum { ONCE_DISTANCE = 4096 }; /* bytes */
+enum { L2_DISTANCE = 8192, L1_DISTANCE = 3072, FAR_L2_DISTANCE = 16384, FAR_L1_DISTANCE = 8192 };
 
-/* Prefetches part i of n of the lines some way after a unit. After the end of the weights this does
- * no harm. */
-ALWAYS void ask_ahead(enum read_ahead ahead, const struct tile_unit u, const uint8_t *unit, int i,
-                      int n)
+/* Prefetches block i's part of the lines some way after a unit, rounded up, so that their number is
+ * a constant. After the end of the weights this does no harm. */
+ALWAYS void ask_ahead(enum read_ahead ahead, const struct tile_unit u, const uint8_t *unit, int i)
 {
-    int lines = (int)(u.bytes / 64), first = lines * i / n, last = lines * (i + 1) / n;
+    const int lines = ((int)(u.bytes / 64) + u.n_blocks - 1) / u.n_blocks;
+    const uint8_t *from = unit + i * lines * 64;
     if (ahead == AHEAD_ONCE)
-        for (int line = first; line < last; line++)
-            __builtin_prefetch(unit + ONCE_DISTANCE + line * 64, 0, 0);
-    if (ahead == AHEAD_BY_LEVEL)
-        for (int line = first; line < last; line++) {
-            __builtin_prefetch(unit + L2_DISTANCE + line * 64, 0, 2);
-            __builtin_prefetch(unit + L1_DISTANCE + line * 64, 0, 3);
+        for (int line = 0; line < lines; line++)
+            __builtin_prefetch(from + ONCE_DISTANCE + line * 64, 0, 0);
+    if (ahead >= AHEAD_BY_LEVEL) {
+        const uint8_t *l2 = from + (ahead == AHEAD_FAR ? FAR_L2_DISTANCE : L2_DISTANCE);
+        const uint8_t *l1 = from + (ahead == AHEAD_FAR ? FAR_L1_DISTANCE : L1_DISTANCE);
+        for (int line = 0; line < lines; line++) {
+            __builtin_prefetch(l2 + line * 64, 0, 2);
+            __builtin_prefetch(l1 + line * 64, 0, 3);
         }
+    }
 }
 
 /* Adds the products of half h of block b by n rows. SHORT_SUMS: those of codes of up to 6 bits are
@@ -187,15 +194,15 @@ ALWAYS void unit_block(const enum code_kind kind, const int n, const uint8_t *un
 
 /* One tile by n rows; kind and n are constants where this is expanded. */
 ALWAYS void tile_rows(const enum code_kind kind, const int n, const struct tile_shape *s,
-                      const uint8_t *tile, const struct act_block *const *rows, float *out,
-                      int64_t stride)
+                      enum read_ahead ahead, const uint8_t *tile,
+                      const struct act_block *const *rows, float *out, int64_t stride)
 {
     const struct tile_unit u = tile_unit_for_codes(kind);
     fvec sum[FEW_ROWS];
     for (int r = 0; r < n; r++) sum[r] = f_set(0);
     for (int64_t b = 0; b < s->n_blocks; b += u.n_blocks, tile += u.bytes)
         for (int i = 0; i < u.n_blocks && b + i < s->n_blocks; i++) {
-            if (n <= FEW_READ_AHEAD) ask_ahead(s->ahead, u, tile, i, u.n_blocks);
+            ask_ahead(ahead, u, tile, i);
             unit_block(kind, n, tile, i, rows, b + i, sum);
         }
     for (int r = 0; r < n; r++) f_store(out + r * stride, sum[r]);
@@ -209,7 +216,7 @@ ALWAYS const struct act_block *job_row(const struct tile_job *job, int32_t i)
 
 #define TILE_ROWS_CASE(N)                                                                          \
     case N:                                                                                        \
-        if (N <= FEW_ROWS) tile_rows(kind, N, job->shape, data, rows, out, stride);                \
+        if (N <= FEW_ROWS) tile_rows(kind, N, job->shape, ahead, data, rows, out, stride);         \
         break;
 
 ALWAYS void tile_job_run(const enum code_kind kind, const struct tile_job *job, int tile)
@@ -218,6 +225,7 @@ ALWAYS void tile_job_run(const enum code_kind kind, const struct tile_job *job, 
     int64_t stride = job->n_tiles * 16;
     for (int32_t done = 0, n; done < job->n; done += n) {
         const struct act_block *rows[FEW_ROWS];
+        enum read_ahead ahead = done ? AHEAD_NONE : job->shape->ahead; /* once is enough */
         float *out = job->out + done * stride + tile * 16;
         n = job->n - done < FEW_ROWS ? job->n - done : FEW_ROWS;
         for (int32_t i = 0; i < n; i++) rows[i] = job_row(job, done + i);

@@ -89,6 +89,15 @@ static inline bvec b_load(const uint8_t *p)
 {
     return _mm512_loadu_si512(p);
 }
+/* A load that is one instruction, however often its value is used: compilers make it part of all
+ * that use it. */
+static inline bvec b_load_once(const uint8_t *p)
+{
+    bvec x = b_load(p);
+    __asm__("" : "+v"(x));
+    return x;
+}
+#define b_load_once b_load_once
 static inline void b_store(uint8_t *p, bvec x)
 {
     _mm512_storeu_si512(p, x);
