@@ -12,7 +12,8 @@ enum {
     FEW_ROWS = 16,
     ITEMS_A_WORKER = 8, /* so that workers end together */
     ITEM_ROWS = 256,    /* activation rows a call of a kernel: their results stay in cache */
-    FLOAT_ROWS = 4      /* weight rows decoded at a time, if there are as many activation rows */
+    FLOAT_ROWS = 4,     /* weight rows decoded or read at a time */
+    AS_READ_ROWS = 8    /* activation rows up to which float weights are decoded each time */
 };
 
 size_t cpu_matmul_worker_bytes(const struct plan *plan, const struct op *op)
@@ -114,18 +115,23 @@ static void multiply_decoded(const struct product *p, int64_t first, int64_t las
     }
 }
 
-/* The same with few activation rows, where decoding would take longer than reading. */
+/* The same with few activation rows, where decoding would take longer than reading: a few weight
+ * rows at a time, which stay in the first-level cache for all activations. */
 static void multiply_as_read(const struct product *p, int64_t first, int64_t last)
 {
     const struct weight *w = p->w->source;
-    enum { ROWS_AHEAD = 4 };
-    struct float_rows b = {w->format, weight_row(p, first), w->row_bytes,
-                           ROWS_AHEAD * (ptrdiff_t)w->row_bytes};
-    for (int32_t i = 0; i < p->n; i++) {
-        int32_t at = p->list ? p->list[i] : i;
-        cpu_step_kernels(p->s)->dots(input_row(p, at), 0, 1, b, (int)(last - first), w->cols,
-                                     p->results, 0);
-        put(p, at, first, last - first, p->results);
+    for (int n_rows; first < last; first += n_rows) {
+        n_rows = last - first < FLOAT_ROWS ? (int)(last - first) : FLOAT_ROWS;
+        struct float_rows b = {w->format, weight_row(p, first), w->row_bytes,
+                               FLOAT_ROWS * (ptrdiff_t)w->row_bytes};
+        for (int32_t done = 0, n; done < p->n; done += n) {
+            int32_t at = p->list ? p->list[done] : done;
+            n = p->list ? 1 : p->n;
+            cpu_step_kernels(p->s)->dots(input_row(p, at), w->cols, n, b, n_rows, w->cols,
+                                         p->results, FLOAT_ROWS);
+            for (int32_t i = 0; i < n; i++)
+                put(p, at + i, first, n_rows, p->results + i * FLOAT_ROWS);
+        }
     }
 }
 
@@ -133,7 +139,7 @@ static void multiply_floats(const struct product *p, int64_t tile)
 {
     const struct weight *w = p->w->source;
     int64_t first = tile * TILE_ROWS, end = first + TILE_ROWS, last = end < w->rows ? end : w->rows;
-    if (format_is_float(w->format) && p->n < FLOAT_ROWS)
+    if (format_is_float(w->format) && p->n <= AS_READ_ROWS)
         multiply_as_read(p, first, last);
     else
         multiply_decoded(p, first, last);

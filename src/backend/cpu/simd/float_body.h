@@ -26,9 +26,9 @@ enum { LANES = 16 / REGISTERS };
  * that it pays to do it for 8 rows at a time. */
 #define IS_BLOCKS(format) ((format) == FORMAT_Q8_0)
 #if REGISTERS == 1
-enum { DOTS_BY_8 = 2, DOTS_BY_4 = 4, WEIGH_BY_8 = 2, WEIGH_BY_4 = 4 };
+enum { DOTS_BY_8 = 2, DOTS_BY_4 = 4, DOTS_BY_2 = 4, WEIGH_BY_8 = 2, WEIGH_BY_4 = 4 };
 #else
-enum { DOTS_BY_8 = 1, DOTS_BY_4 = 3, WEIGH_BY_8 = 1, WEIGH_BY_4 = 2 };
+enum { DOTS_BY_8 = 1, DOTS_BY_4 = 3, DOTS_BY_2 = 2, WEIGH_BY_8 = 1, WEIGH_BY_4 = 2 };
 #endif
 
 /* Values of a format in 64 bytes; less where that is not a whole number of blocks. */
@@ -82,25 +82,29 @@ ALWAYS void dots_block(const enum format format, const int n_a, const int n_b, c
                        int64_t n, float *out, int64_t out_stride)
 {
     const int line = line_values(format);
-    fvec total[4][8]; /* of b, of a */
+    const int step = n_a * n_b * REGISTERS <= 8 ? REGISTERS : 1; /* registers at a time */
+    fvec total[4][8];                                            /* of b, of a */
     int64_t whole = n / 16 * 16;
-    for (int part = 0; part < REGISTERS; part++) {
-        rvec sum[4][8];
+    for (int part = 0; part < REGISTERS; part += step) {
+        rvec sum[4][8][REGISTERS];
         for (int h = 0; h < n_b; h++)
-            for (int i = 0; i < n_a; i++) sum[h][i] = r_set(0);
+            for (int i = 0; i < n_a; i++)
+                for (int s = 0; s < step; s++) sum[h][i][s] = r_set(0);
         for (int64_t k = part * LANES; k < whole; k += 16) {
-            rvec y[4];
+            rvec y[4][REGISTERS];
             for (int h = 0; h < n_b; h++) {
                 if (asks && part == 0 && k % line == 0) ask_for_line(format, b, j + h, k);
-                y[h] = values_at(format, b, j + h, k);
+                for (int s = 0; s < step; s++) y[h][s] = values_at(format, b, j + h, k + s * LANES);
             }
-            for (int i = 0; i < n_a; i++) {
-                rvec x = r_load(a + i * a_stride + k);
-                for (int h = 0; h < n_b; h++) sum[h][i] = r_fma(x, y[h], sum[h][i]);
-            }
+            for (int i = 0; i < n_a; i++)
+                for (int s = 0; s < step; s++) {
+                    rvec x = r_load(a + i * a_stride + k + s * LANES);
+                    for (int h = 0; h < n_b; h++) sum[h][i][s] = r_fma(x, y[h][s], sum[h][i][s]);
+                }
         }
         for (int h = 0; h < n_b; h++)
-            for (int i = 0; i < n_a; i++) f_put(&total[h][i], part, sum[h][i]);
+            for (int i = 0; i < n_a; i++)
+                for (int s = 0; s < step; s++) f_put(&total[h][i], part + s, sum[h][i][s]);
     }
     for (int i = 0; i < n_a && whole < n; i++) {
         struct float_rows x = {.format = FORMAT_F32, .data = a + i * a_stride};
@@ -149,7 +153,7 @@ ALWAYS void dots_rows(const enum format format, const int n_a, const int n_b, co
         int i = 0;                                                                                 \
         if (IS_BLOCKS(FORMAT_##FORMAT)) DOTS_ROWS(FORMAT_##FORMAT, 8, DOTS_BY_8)                   \
         DOTS_ROWS(FORMAT_##FORMAT, 4, DOTS_BY_4)                                                   \
-        DOTS_ROWS(FORMAT_##FORMAT, 2, 4)                                                           \
+        DOTS_ROWS(FORMAT_##FORMAT, 2, DOTS_BY_2)                                                   \
         DOTS_ROWS(FORMAT_##FORMAT, 1, 4)                                                           \
     }
 DOTS(F32)
