@@ -77,7 +77,8 @@ double check_time_graph(struct check *c, void (*run)(void *user), void *user);
     X(attention_prefill)                                                                           \
     X(gemm_i8)                                                                                     \
     X(gemm_f16)                                                                                    \
-    X(moe)
+    X(moe)                                                                                         \
+    X(limits)
 
 #define X(name) void check_##name(struct check *c);
 CHECK_LIST(X)

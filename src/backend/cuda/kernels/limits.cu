@@ -3,9 +3,12 @@
  * was read, so that nothing is left out. */
 #include "backend/cuda/kernels/instructions.cuh"
 #include "backend/cuda/kernels/launch.cuh"
+#include "backend/cuda/kernels/read_limit.h"
 
-enum { READ_THREADS = 512, IN_FLIGHT = 8, MMA_WARPS = 8, MMA_ROUNDS = 2048, CHAINS = 8 };
+enum { MMA_WARPS = 8, MMA_ROUNDS = 2048, CHAINS = 8 };
 
+/* The last round is not whole: its loads are in flight together too, or the end would take longer
+ * than its bytes need. */
 __global__ void __launch_bounds__(READ_THREADS)
     read_all(const uint4 *from, int64_t n, uint32_t *out)
 {
@@ -13,18 +16,15 @@ __global__ void __launch_bounds__(READ_THREADS)
     uint32_t sum = 0;
     int64_t step = (int64_t)gridDim.x * READ_THREADS;
     int64_t at = (int64_t)blockIdx.x * READ_THREADS + threadIdx.x;
-    for (; at + (IN_FLIGHT - 1) * step < n; at += IN_FLIGHT * step) {
-        uint4 v[IN_FLIGHT];
+    for (; at < n; at += READ_IN_FLIGHT * step) {
+        uint4 v[READ_IN_FLIGHT];
 #pragma unroll
-        for (int i = 0; i < IN_FLIGHT; i++) v[i] = __ldcs(from + at + i * step);
+        for (int i = 0; i < READ_IN_FLIGHT; i++)
+            v[i] = at + i * step < n ? __ldcs(from + at + i * step) : uint4();
 #pragma unroll
-        for (int i = 0; i < IN_FLIGHT; i++) sum ^= v[i].x ^ v[i].y ^ v[i].z ^ v[i].w;
+        for (int i = 0; i < READ_IN_FLIGHT; i++) sum ^= v[i].x ^ v[i].y ^ v[i].z ^ v[i].w;
     }
-    for (; at < n; at += step) {
-        uint4 v = __ldcs(from + at);
-        sum ^= v.x ^ v.y ^ v.z ^ v.w;
-    }
-    if (sum == 0x12345678) *out = sum;
+    if (sum == READ_MARK) *out = sum;
 }
 
 /* For sums of either kind. */
@@ -72,7 +72,7 @@ template <typename Sum> double launch_multiply(const struct queue *q, void *out,
 extern "C" void launch_read_limit(const struct queue *q, const void *memory, size_t bytes,
                                   void *out)
 {
-    launch(q, read_all, dim3((unsigned)q->n_sm * 16), READ_THREADS, 0,
+    launch(q, read_all, dim3((unsigned)q->n_sm * READ_BLOCKS), READ_THREADS, 0,
            static_cast<const uint4 *>(memory), (int64_t)(bytes / sizeof(uint4)),
            static_cast<uint32_t *>(out));
 }
