@@ -9,6 +9,10 @@
 #                                   minutes)
 #   bench/gpu.sh sanitize           compute-sanitizer over the kernels
 #   bench/gpu.sh bench              times random models of true shapes
+#   bench/gpu.sh probe [NAME ...]   what the chip gives, on Hopper (bench/hopper): L2, launches,
+#                                   clusters, wgmma, weights (all)
+#   bench/gpu.sh profile            where decode steps of --users spend their time, at the first of
+#                                   --depths, in one table
 #
 # Options, with defaults:
 #   --programs DIR     the folder of pack, or a build folder (.gpu/pack, else build/release)
@@ -29,7 +33,7 @@
 #   --gpu-memory SIZE  GPU memory for `carat bench`, such as 11G, to simulate a smaller card
 #   --more WORDS       further options of `carat bench`, such as "--profile"
 #   --read N           GB/s that the device reads at most, for bounds (4670, an H200)
-#   --rates LIST       TFLOP/s at most of auto, fp16, int8 (641,641,500: mma.sync on an H200)
+#   --rates LIST       TFLOP/s at most of auto, fp16, int8 (780,780,500: cuBLAS and ours, an H200)
 #   --out DIR          results ($OUT when set, else bench/results/h200)
 #
 # The last lines are a table of phases with their seconds; the exit status is 1 when one failed.
@@ -39,7 +43,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 programs="" backend=cuda limit=540 families="" tools=memcheck,racecheck,initcheck chips=90a-real
 models=e4b:q8_0,12b:q4_0,26b-a4b:q4_0 layers="" vocab="" more="" gpu_memory="" gen=64 repeat=3
 prompts=512,2048,8192 depths=0,4096,16384 users=1,8,32 matmul=auto
-read_limit=4670 rates=641,641,500 out=${OUT:-bench/results/h200}
+read_limit=4670 rates=780,780,500 out=${OUT:-bench/results/h200}
 words=()
 
 fail() { printf 'gpu.sh: %s\n' "$*" >&2; exit 2; }
@@ -156,8 +160,8 @@ export -f build
 # Packed programs run from the root of any checkout, on machines without Debian's packages: all
 # libraries but the C and C++ runtimes are next to the programs. An RPATH, other than a RUNPATH,
 # also holds for the libraries of libraries.
-packed=(carat check-cuda-kernels check-cpu-kernels random-model test_backends test_oracle test_demo
-    test_invariance test_memory)
+packed=(carat check-cuda-kernels check-cpu-kernels random-model hopper-probes test_backends
+    test_oracle test_demo test_invariance test_memory)
 pack() {
     local target=${words[1]:-} folder=build/gpu-pack name
     [ -n "$target" ] || fail "pack: a folder is missing"
@@ -300,11 +304,53 @@ bench() {
     fi
 }
 
+# ---- Probes, profiles ------------------------------------------------------------------------
+
+probe() {
+    local name names=("${words[@]:1}") prober
+    prober=$(program hopper-probes)
+    [ -n "$prober" ] || fail "hopper-probes is not in $programs"
+    mkdir -p "$out"
+    [ ${#names[@]} -gt 0 ] || mapfile -t names < <("$prober" --list)
+    for name in "${names[@]}"; do
+        phase "probe $name" 90 "$prober" --csv "$out/$(date +%F)-probe-$name.csv" "$name" || true
+    done
+}
+
+profile_model() {
+    local n base profiles=() options=() depth name=${model//:/-}
+    read -ra options <<<"$more"
+    depth=$(split "$depths" | head -n 1)
+    options+=(--backend "$backend" -p 0 -n "$gen" -d "${depth:-0}")
+    base=$out/$(date +%F)-profile-$name
+    phase "make $model" 200 "$(program random-model)" "${model%:*}" "${model#*:}" \
+        "$scratch/model.gguf" || return 0
+    is_quiet=true
+    phase "$model as it is" 240 "$carat" bench "$scratch/model.gguf" -q -o csv -r "$repeat" \
+        --users "$users" "${options[@]}" || { is_quiet=false; return 0; }
+    cp "$log" "$base.csv"
+    for n in $(split "$users"); do
+        phase "$model, profile of $n" 120 "$carat" bench "$scratch/model.gguf" -q -r 1 --no-warmup \
+            --profile --users "$n" "${options[@]}" || continue
+        cp "$log" "$base-$n.txt"
+        profiles+=("$n=$base-$n.txt")
+    done
+    is_quiet=false
+    rm -f "$scratch/model.gguf"
+    [ ${#profiles[@]} -eq 0 ] ||
+        phase "$model, table" 10 python3 bench/profile_table.py --times "$base.csv" "${profiles[@]}"
+}
+
+profile() {
+    mkdir -p "$out"
+    for model in $(split "$models"); do profile_model || true; done
+}
+
 # ---- Verbs -----------------------------------------------------------------------------------
 
 case "${words[0]:-}" in
 pack) pack; exit ;;
-check | sanitize | bench) find_programs ;;
+check | sanitize | bench | probe | profile) find_programs ;;
 *) usage >&2; exit 2 ;;
 esac
 kernels=$(program "check-$backend-kernels")
@@ -312,5 +358,7 @@ case "${words[0]}" in
 check) check ;;
 sanitize) sanitize ;;
 bench) bench ;;
+probe) probe ;;
+profile) profile ;;
 esac
 finish

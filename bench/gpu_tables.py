@@ -197,7 +197,7 @@ def main():
     verb = verbs.add_parser("table")
     verb.add_argument("results")
     verb.add_argument("--read", type=float, default=4670)
-    verb.add_argument("--rates", default="641,641,500")
+    verb.add_argument("--rates", default="780,780,500")
     arguments = parser.parse_args()
     commands = {"logits": logits, "shapes": shapes, "add": add, "table": table}
     return commands[arguments.verb](arguments)
