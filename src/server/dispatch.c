@@ -160,12 +160,14 @@ static void to_workers(struct service *s, struct call *c)
     respond_error(c, &error);
 }
 
-/* Without keys only who is on this machine may drain the server. */
+/* Without keys only who is on this machine may drain the server, and not for somebody else. */
 static bool may_drain(const struct service *s, const struct call *c)
 {
+    bool is_passed_on = http_header(c->q, "X-Forwarded-For", 0) ||
+                        http_header(c->q, "Forwarded", 0) || http_header(c->q, "Via", 0);
     bool is_here = strcmp(c->client, "unix") == 0 || strcmp(c->client, "::1") == 0 ||
                    strncmp(c->client, "127.", 4) == 0;
-    return is_here || guard_has_keys(s->guard);
+    return (is_here && !is_passed_on) || guard_has_keys(s->guard);
 }
 
 static void drain(struct service *s, struct call *c)

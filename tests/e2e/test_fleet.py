@@ -216,6 +216,19 @@ def test_a_draining_server_ends_its_streams_and_gets_no_new_work():
         expect(stream.is_whole(), "its stream was cut")
 
 
+def test_clients_reach_neither_metrics_nor_drain():
+    """However they write them, and with a key."""
+    with Fleet() as fleet:
+        for method, name in ("GET", "metrics"), ("POST", "drain"):
+            coded = f"%{ord(name[0]):02x}{name[1:]}"
+            for path in (f"/{name}", f"/{name}?a=1", f"/{coded}", f"/{name.upper()}",
+                         f"/{name[:-1]}%{ord(name[-1]):02X}", f"http://localhost/{coded}"):
+                status, server, body = fleet.ask(method, path)
+                expect(status == 404, f"{method} {path}: {status} of {server}: {body[:80]}")
+        for server in fleet.servers:
+            expect(server.ask("GET", "/health/ready")[0] == 200, "none drains")
+
+
 # ---- Smuggling -------------------------------------------------------------------------------
 
 POST = f"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n"

@@ -421,6 +421,8 @@ def test_draining_refuses_what_is_new():
         with server.open(CHAT, endless()) as stream:
             events = iter(stream)
             next(events)
+            status, _, body = server.ask("POST", "/drain", headers={"X-Forwarded-For": "192.0.2.1"})
+            expect(status == 403, f"somebody else's, through a proxy: {status} {body}")
             expect(server.ask("POST", "/drain")[0] == 200, "drain")
             expect(server.ask("GET", "/health")[0] == 503, "not ready")
             expect(server.ask("GET", "/health/live")[0] == 200, "but alive")
