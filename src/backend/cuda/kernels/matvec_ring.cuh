@@ -9,6 +9,7 @@
 
 #include "backend/cuda/kernels/matvec_choice.cuh"
 #include "backend/cuda/kernels/matvec_product.cuh"
+#include "backend/cuda/kernels/policy.cuh"
 
 enum { RING = 3 };
 
@@ -32,9 +33,18 @@ template <enum form F> struct ring_stage {
 template <enum form F> struct ring_feed {
     const uint8_t *quants[WARP_GROUPS], *scale, *high, *minus;
     int left;
+    struct l2_policy policy;
     int unit, first; /* what the slice is of; first: of an expert's pairs */
     int place;       /* in the ring */
 };
+
+template <enum form F> __device__ __forceinline__ ring_feed<F> feed_of(int unit)
+{
+    ring_feed<F> feed = {};
+    feed.policy = policy_of(true);
+    feed.unit = unit;
+    return feed;
+}
 
 template <enum form F>
 __device__ __forceinline__ void aim(ring_feed<F> &f, const matvec_product &a, int expert,
@@ -65,12 +75,13 @@ template <enum form F> __device__ __forceinline__ void feed_stage(ring_feed<F> &
 #pragma unroll
             for (int j = 0; j < S::QUANTS; j += 512)
                 if (j + lane * 16 < n * form_quant_bytes(F))
-                    copy16(stage + i * S::QUANTS + j + lane * 16, f.quants[i] + j);
-        if (at < n * form_scale_bytes(F)) copy16(stage + S::SCALE_AT + g * S::SCALE + at, f.scale);
+                    copy16_under(f.policy, stage + i * S::QUANTS + j + lane * 16, f.quants[i] + j);
+        if (at < n * form_scale_bytes(F))
+            copy16_under(f.policy, stage + S::SCALE_AT + g * S::SCALE + at, f.scale);
         if (form_high_bits(F) && at < n * form_high_bytes(F))
-            copy16(stage + S::HIGH_AT + g * S::HIGH + at, f.high);
+            copy16_under(f.policy, stage + S::HIGH_AT + g * S::HIGH + at, f.high);
         if (form_has_minus(F) && at < n * form_minus_bytes(F))
-            copy16(stage + S::MINUS_AT + g * S::MINUS + at, f.minus);
+            copy16_under(f.policy, stage + S::MINUS_AT + g * S::MINUS + at, f.minus);
         for (int i = 0; i < WARP_GROUPS; i++) f.quants[i] += S::QUANTS;
         f.scale += S::SCALE;
         if (form_high_bits(F)) f.high += S::HIGH;
@@ -130,8 +141,7 @@ __global__ void __launch_bounds__(32 * MATVEC_WARPS, 3)
     int *list = IS_EXPERT ? reinterpret_cast<int *>(shared + a.list_at) : nullptr;
     int *x_rows = IS_EXPERT ? list + a.rows.max * a.n_used : nullptr;
     uint8_t *ring = shared + a.ring_at + warp * RING * S::BYTES;
-    ring_feed<F> feed = {};
-    feed.unit = unit;
+    ring_feed<F> feed = feed_of<F>(unit);
     int taken = 0; /* place in the ring */
     auto feed_next = [&]() {
         feed_ring<F, IS_EXPERT>(feed, a, expert, column, part, end, shared_address(ring));

@@ -7,6 +7,7 @@
 #define CUDA_MATVEC_ROWS_CUH
 
 #include "backend/cuda/kernels/matvec_sums.cuh"
+#include "backend/cuda/kernels/policy.cuh"
 
 enum { ROWS_THREADS_MAX = 512, ROWS_TILE = 8, QUAD = 4, STEP = 256 };
 
@@ -24,14 +25,16 @@ template <typename T> __device__ __forceinline__ void unpack8(const packed8<T> &
 
 /* Columns col .. col + 7; 0 after the row's end. Rows are padded to 16 bytes, not to 8 values. */
 template <typename T>
-__device__ __forceinline__ packed8<T> load_row8(const uint8_t *row, int col, int cols)
+__device__ __forceinline__ packed8<T> load_row8(struct l2_policy policy, const uint8_t *row,
+                                                int col, int cols)
 {
     packed8<T> p = {};
     constexpr int PER_VECTOR = 16 / (int)sizeof(T);
 #pragma unroll
     for (int i = 0; i < (int)sizeof(T) / 2; i++)
         if (col + i * PER_VECTOR < cols)
-            p.v[i] = load_once4(row + (int64_t)(col + i * PER_VECTOR) * (int)sizeof(T));
+            p.v[i] =
+                load_once4_under(policy, row + (int64_t)(col + i * PER_VECTOR) * (int)sizeof(T));
     return p;
 }
 
@@ -134,13 +137,14 @@ __device__ __forceinline__ row_range sum_rows(const rows_product &a, const parti
 
     const uint8_t *row[QUAD];
     packed8<T> w[QUAD];
+    struct l2_policy policy = policy_of(gridDim.x == 1); /* else each tile of rows reads them */
 #pragma unroll
     for (int i = 0; i < QUAD; i++) {
         int which, out, slot;
         row_of_quad(a, quad, i, &which, &out, &slot);
         int64_t at = (int64_t)expert * outs_w + min(first_out + out, outs_w - 1);
         row[i] = (which ? a.w[1].quants : a.w[0].quants) + at * a.w[0].row_bytes;
-        w[i] = load_row8<T>(row[i], from, from < to ? cols : 0);
+        w[i] = load_row8<T>(policy, row[i], from, from < to ? cols : 0);
     }
     if (!a.ids) grid_wait();
     grid_release();
@@ -155,7 +159,7 @@ __device__ __forceinline__ row_range sum_rows(const rows_product &a, const parti
         packed8<T> ahead[QUAD];
 #pragma unroll
         for (int i = 0; i < QUAD; i++)
-            ahead[i] = load_row8<T>(row[i], col + STEP, col + STEP < to ? cols : 0);
+            ahead[i] = load_row8<T>(policy, row[i], col + STEP, col + STEP < to ? cols : 0);
         float v[QUAD][8];
 #pragma unroll
         for (int i = 0; i < QUAD; i++) unpack8<T>(w[i], v[i]);
