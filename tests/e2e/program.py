@@ -25,7 +25,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FIXTURES = ROOT / "tests/golden/fixtures"
 MODEL = str(FIXTURES / "e2b-q8_0.gguf")
 DEMO = ROOT / "models/demo.gguf"
-LIMIT = 120  # seconds to wait for what comes soon, unless the machine is very busy
+# Seconds to wait for what comes soon, unless the machine is very busy.
+LIMIT = float(os.environ.get("CARAT_TEST_LIMIT", "120"))
 # The first notes of every command that computes.
 SETUP = re.compile(r"\A(carat: note: memory: .*\n)?carat: note: on .*\n")
 PARTS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -127,6 +128,11 @@ def need_demo():
     if not DEMO.exists():
         raise Skip("models/demo.gguf is not there")
     return "demo"
+
+
+def quick_model():
+    """The demo model; with sanitizers, which make it slow, a smaller one."""
+    return long_model() if is_sanitized() else need_demo()
 
 
 class Terminal:

@@ -10,7 +10,7 @@ import threading
 import time
 
 import program
-from program import expect
+from program import expect, quick_model
 from server import Server
 
 SECONDS = float(os.environ.get("CARAT_CROWD_SECONDS", "2"))
@@ -109,7 +109,7 @@ class Crowd:
 
 
 def crowd(n, *options):
-    with Server("demo", "--ctx-size", 256, *options) as server:
+    with Server(quick_model(), "--ctx-size", 256, *options) as server:
         one = Crowd(server, n)
         one.run(SECONDS)
         server.wait_until(lambda: server.busy() == 0)
