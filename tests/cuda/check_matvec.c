@@ -356,6 +356,9 @@ void check_matvec(struct check *c)
     check_both(c, (struct matvec_case)STORE(Q8_0, 2560, 64));
     check_both(c, (struct matvec_case)STORE(Q8_0, 30000, 128));
     check_both(c, (struct matvec_case)STORE(Q4_0, 264, 2816));
+    /* Columns whose activations hardly fit: three and four rows, two rows. */
+    check_both(c, (struct matvec_case)STORE(Q8_0, 72, 10240));
+    check_both(c, (struct matvec_case)STORE(Q4_0, 40, 21504));
     check_both(c, (struct matvec_case)PAIR(Q4_0, 224, 2816));
     check_both(c, (struct matvec_case)BY(F32, 256, 1536));
     check_both(c, (struct matvec_case)STORE(BF16, 4200, 300));

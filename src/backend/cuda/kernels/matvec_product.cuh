@@ -18,9 +18,9 @@
 /* With activations of 8 bits, of 16 (types.h: ACT_FINE), or with the experts that rows chose. */
 enum product_kind { PLAIN, FINE, EXPERTS };
 
-/* Shared memory that every chip grants a block (99 KB, some of it for static arrays); what a stage
- * that is filled once may take of it. */
-enum { SHARED_MAX = 98 << 10, STAGE_MAX = 80 << 10 };
+/* Shared memory that every chip grants a block (99 KB, some of it for static arrays); what a
+ * server's chip grants (227 KB); what a stage that is filled once may take. */
+enum { SHARED_MAX = 98 << 10, SHARED_LARGE = 224 << 10, STAGE_MAX = 80 << 10 };
 
 struct matvec_product {
     struct step_view step;
