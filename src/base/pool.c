@@ -134,8 +134,8 @@ int pool_open(struct pool **out, const struct pool_options *options, struct cara
         return err_no_memory(err, "threads", (size_t)n_threads * sizeof *p->workers);
     }
     p->count = n_threads;
-    p->patience = options->patience;
     bool is_crowded = n_threads > allowance_threads("", os_processors()).count;
+    p->patience = is_crowded ? 0 : options->patience;
     p->spins = is_crowded ? SPINS_CROWDED : SPINS;
     for (int i = 0; i < n_threads; i++)
         p->workers[i] = (struct pool_worker){.pool = p, .index = i, .count = n_threads};

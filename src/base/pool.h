@@ -29,7 +29,8 @@ struct pool_worker {
 struct pool_options {
     int n_threads;   /* workers, the caller among them */
     bool is_pinned;  /* worker i stays on the i-th processor of the topology's order */
-    double patience; /* seconds that workers without a job stay awake; at least 30 us */
+    double patience; /* seconds that workers without a job stay awake, if each has a processor; at
+                      * least 30 us */
 };
 
 /* CARAT_EMEMORY when threads cannot be started. */

@@ -1,4 +1,5 @@
 /* Threads that walk through a job together, and pools that share the machine's cores. */
+#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -6,6 +7,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -138,6 +140,43 @@ static void who_asks_first_goes_first(void **state)
     assert_int_equal(atomic_load(&turns[0]) + atomic_load(&turns[1]), 2);
 }
 
+/* ---- Crowded ----------------------------------------------------------------------------- */
+
+/* Threads of this process that sleep. */
+static int count_sleeping(void)
+{
+    int n = 0;
+    DIR *threads = opendir("/proc/self/task");
+    assert_non_null(threads);
+    for (struct dirent *one; (one = readdir(threads));) {
+        char path[300], state = 0;
+        snprintf(path, sizeof path, "/proc/self/task/%s/stat", one->d_name);
+        FILE *file = fopen(path, "r");
+        if (file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1) n += state == 'S';
+        if (file) fclose(file);
+    }
+    closedir(threads);
+    return n;
+}
+
+/* However patient they are to be: who watches keeps others from computing. */
+static void workers_without_a_processor_each_sleep_between_jobs(void **state)
+{
+    (void)state;
+    int n = os_processors() + 2, seconds = 0;
+    struct pool *pool;
+    struct carat_error err = {0};
+    struct pool_options options = {.n_threads = n, .patience = 1e6};
+    if (pool_open(&pool, &options, &err)) fail_msg("%s", err.message);
+    atomic_store(&most, 0);
+    pool_run(pool, count_running, NULL);
+    for (double begin = os_seconds(); count_sleeping() < n - 1 && seconds < 60;
+         seconds = (int)(os_seconds() - begin))
+        usleep(1000);
+    assert_true(count_sleeping() >= n - 1);
+    pool_close(pool);
+}
+
 /* ---- Pinned ------------------------------------------------------------------------------ */
 
 static void note_processors(void *user, const struct pool_worker *worker)
@@ -177,6 +216,7 @@ int main(void)
         cmocka_unit_test(a_job_is_done_by_all_workers_part_by_part),
         cmocka_unit_test(jobs_of_several_pools_never_take_more_than_the_cores),
         cmocka_unit_test(who_asks_first_goes_first),
+        cmocka_unit_test(workers_without_a_processor_each_sleep_between_jobs),
         cmocka_unit_test(pinned_workers_have_a_processor_each_and_the_caller_gets_all_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
