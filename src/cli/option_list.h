@@ -261,7 +261,7 @@
     X(PRECISION, CHOICE, "precision", "", "fast", 0, 0, ON_ENGINE | ON(BENCH), "fast|fp32",        \
       "fast: 8-bit activations with quantised weights")                                            \
     X(ISA, CHOICE, "isa", "", "auto", 0, 0, ON_ENGINE | ON(BENCH),                                 \
-      "auto|amx|avx512|avxvnni|avx2|neon|asimd|plain",                                             \
+      "auto|amx|avx512|avxvnni|avx2|i8mm|neon|asimd|plain",                                        \
       "instruction set of the cpu backend (auto: the best; carat doctor lists those that run)")    \
     X(PIN, FLAG, "pin", "", "", 0, 0, ON_ENGINE | ON(BENCH), "", "keep each thread on its core")   \
     X(BATCH, COUNT, "batch-size", "-b", "0", 0, COUNT_MAX, ON_ENGINE, "N",                         \

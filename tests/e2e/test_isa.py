@@ -11,7 +11,7 @@ import program
 from program import MODEL, carat, environment, expect, expect_error, expect_status
 
 # Those of --isa, besides auto.
-WORDS = ("amx", "avx512", "avxvnni", "avx2", "neon", "asimd", "plain")
+WORDS = ("amx", "avx512", "avxvnni", "avx2", "i8mm", "neon", "asimd", "plain")
 COMMANDS = (("run", MODEL, "hi", "-n", "1"), ("chat", MODEL), ("serve", MODEL, "--port", "0"),
             ("logits", MODEL, "hi"), ("perplexity", MODEL, "-f", "x"), ("bench", MODEL),
             ("plan", MODEL), ("show", MODEL), ("doctor",))

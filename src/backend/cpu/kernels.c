@@ -69,6 +69,16 @@ static const char *neon_problem(void)
     enum { HAS_DOT_PRODUCT = 1 << 20 }; /* HWCAP_ASIMDDP */
     return getauxval(AT_HWCAP) & HAS_DOT_PRODUCT ? NULL : "this processor has no asimddp";
 }
+
+#if CARAT_HAVE_I8MM
+static const char *i8mm_problem(void)
+{
+    enum { HAS_MATRICES = 1 << 13 };      /* HWCAP2_I8MM */
+    const char *problem = neon_problem(); /* a few rows take dot products */
+    if (problem) return problem;
+    return getauxval(AT_HWCAP2) & HAS_MATRICES ? NULL : "this processor has no i8mm";
+}
+#endif
 #endif
 
 #if defined(__x86_64__)
@@ -99,16 +109,19 @@ static const char *no_problem(void)
     return NULL;
 }
 
-#if defined(__x86_64__) && !(CARAT_HAVE_AMX && CARAT_HAVE_AVXVNNI)
+#if defined(__x86_64__) && !(CARAT_HAVE_AMX && CARAT_HAVE_AVXVNNI) ||                              \
+    defined(__aarch64__) && !CARAT_HAVE_I8MM
 static const char *not_built(void)
 {
     return "carat was built by a compiler that does not know it";
 }
 
-#if !CARAT_HAVE_AMX
+#if defined(__aarch64__)
+static const struct cpu_kernels no_i8mm = {.name = "i8mm"};
+#elif !CARAT_HAVE_AMX
 static const struct cpu_kernels no_amx = {.name = "amx"};
 #endif
-#if !CARAT_HAVE_AVXVNNI
+#if defined(__x86_64__) && !CARAT_HAVE_AVXVNNI
 static const struct cpu_kernels no_avxvnni = {.name = "avxvnni"};
 #endif
 #endif
@@ -133,6 +146,11 @@ static const struct {
 #endif
     {&cpu_kernels_avx2, avx2_problem},
 #elif defined(__aarch64__)
+#if CARAT_HAVE_I8MM
+    {&cpu_kernels_i8mm, i8mm_problem},
+#else
+    {&no_i8mm, not_built},
+#endif
     {&cpu_kernels_neon, neon_problem},
     {&cpu_kernels_asimd, no_problem},
 #endif

@@ -81,7 +81,7 @@ extern const struct cpu_kernels cpu_kernels_plain;
 extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512;
 extern const struct cpu_kernels cpu_kernels_amx;
 #elif defined(__aarch64__)
-extern const struct cpu_kernels cpu_kernels_neon, cpu_kernels_asimd;
+extern const struct cpu_kernels cpu_kernels_i8mm, cpu_kernels_neon, cpu_kernels_asimd;
 #endif
 
 /* Names of the sets of kernels that this build knows, by index from 0, best first; NULL after the

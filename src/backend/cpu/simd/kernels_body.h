@@ -501,8 +501,7 @@ static int32_t read_bytes(const uint8_t *p, size_t n)
     return first_lane(total);
 }
 
-#ifndef KERNELS_AMX /* which has its own */
-#if !SHORT_SUMS
+#if !defined(KERNELS_AMX) && !SHORT_SUMS && !defined(OWN_LIMIT) /* which have their own */
 /* As many independent sums as hide the latency of the product. */
 static double multiply_bytes(int64_t rounds)
 {
@@ -517,7 +516,6 @@ static double multiply_bytes(int64_t rounds)
     /* The compiler cannot know what is added, so it keeps the loop. */
     return (double)rounds * SUMS * 16 * 4 * 2 + (used == 12345 ? 1 : 0);
 }
-#endif
 #endif
 
 /* As many independent sums as hide the latency of a fused product. */

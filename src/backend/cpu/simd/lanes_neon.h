@@ -1,5 +1,5 @@
-/* Sixteen lanes in four registers: 64-bit Arm, with the dot-product extension where the compiler
- * may use it. See kernels_body.h for what the names mean. */
+/* Sixteen lanes in four registers: 64-bit Arm, with dot products and products of matrices (i8mm)
+ * where the compiler may use them. See kernels_body.h for what the names mean. */
 #include <arm_neon.h>
 #include <string.h>
 
@@ -15,8 +15,13 @@ typedef struct {
     uint8x16_t v[4];
 } bvec;
 enum { WEIGHT_BIAS = 0, FEW_ROWS = 2 };
+#ifdef __ARM_FEATURE_MATMUL_INT8
+enum { PANEL_TILES = 1, PANEL_ROWS = 4, PANEL_FROM = 8, PANEL_BLOCKS = 24, PANEL_CHUNK = 256 };
+#define PANEL_PRODUCTS "backend/cpu/simd/panel_squares_body.h"
+#else
 enum { PANEL_TILES = 1, PANEL_ROWS = 3, PANEL_FROM = 8, PANEL_BLOCKS = 24, PANEL_CHUNK = 256 };
 #define PANEL_PRODUCTS "backend/cpu/simd/panel_fours_body.h"
+#endif
 
 #define LANES(type, name, arguments, expression)                                                   \
     static inline type name arguments                                                              \

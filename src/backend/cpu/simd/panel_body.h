@@ -12,7 +12,8 @@
  *   PANEL_PRODUCTS           a file that has struct panel and the functions
  *     prepare_rows(kind, job, first, n, panel)        n activation rows, up to PANEL_CHUNK
  *     fill_panel(kind, job, panel)                    the weights
- *     panel_rows(kind, n, panel, first, out, stride)  n of the prepared rows by the weights */
+ *     panel_rows(kind, n, panel, first, out, stride)  n of the prepared rows by the weights
+ *                            and, if it defines OWN_LIMIT, multiply_bytes of kernels.h */
 
 struct panel_place {
     int tile; /* the first, within the job */
