@@ -4,10 +4,11 @@
  *
  *   many rows: an item of work is a few tokens of one sequence and one key head, which goes through
  *              the segments one by one
- *   few rows:  an item is one token, one key head with all or some of its query heads, and one
- *              segment; a later step joins them
+ *   few rows:  an item is one token, one segment, and a few key heads or some query heads of one; a
+ *              later step joins them
  *
- * While a block is multiplied, the lines of the next one are prefetched, as pages lie anywhere. */
+ * While a block is multiplied, the lines of the next one are prefetched, as pages lie anywhere. Key
+ * heads that lie next to each other take turns block by block: so memory is read in stretches. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -20,7 +21,8 @@ enum {
     QUERIES_MAX = 64, /* query heads treated together: tokens x heads of a key head */
     FEW_QUERIES = 16, /* up to so many, keys and values are used as they are in the cache */
     ITEMS_A_WORKER = 4,
-    HEADS_LEAST = 4 /* query heads of an item, unless workers would have none */
+    HEADS_LEAST = 4,     /* query heads of an item, unless workers would have none */
+    STRETCH_MOST = 2048, /* bytes of a cell that an item reads: a block of them stays in cache */
 };
 
 /* A softmax under way, for one query: its largest score, sum of exponentials, and weighted
@@ -33,8 +35,9 @@ struct running {
 struct block_job {
     const struct cpu_step *s;
     const struct kv_cache *cache;
-    int32_t d, group; /* head size; query heads of a token that are treated */
-    int32_t row, n_tokens, key_head, head, sequence; /* `head`: the first query head */
+    int32_t d, group;    /* head size; query heads of a token and key head that are treated */
+    int32_t n_key_heads; /* that take turns */
+    int32_t row, n_tokens, key_head, head, sequence; /* the first key head and query head */
     int32_t until;                                   /* positions up to this one are wanted next */
     /* worker's scratch: */
     float *q, *k, *v, *scores, *keep; /* queries; a block of keys and values; its scores */
@@ -47,17 +50,28 @@ static int32_t group_size(const struct plan *plan, const struct op *op)
     return op->p.attention.n_heads / plan->caches[op->p.attention.cache].n_heads;
 }
 
+static int32_t n_queries(const struct block_job *j)
+{
+    return j->n_tokens * j->group * j->n_key_heads;
+}
+
 /* Tokens of an item: as many as make QUERIES_MAX queries, at least one. */
 static int32_t tokens_per_item(int32_t group)
 {
     return group < QUERIES_MAX ? QUERIES_MAX / group : 1;
 }
 
+/* Queries that an item has at most. */
+static size_t queries_max(const struct plan *plan, const struct op *op)
+{
+    int32_t group = group_size(plan, op), many = group * tokens_per_item(group);
+    return (size_t)(many > op->p.attention.n_heads ? many : op->p.attention.n_heads);
+}
+
 size_t cpu_attention_worker_bytes(const struct plan *plan, const struct op *op)
 {
-    size_t group = (size_t)group_size(plan, op);
     size_t d = (size_t)plan->caches[op->p.attention.cache].head_dim;
-    size_t queries = group * (size_t)tokens_per_item((int32_t)group);
+    size_t queries = queries_max(plan, op);
     return ((queries * 3 + 2 * KEY_BLOCK) * d + queries * (KEY_BLOCK + 1)) * sizeof(float) +
            queries * 2 * sizeof(struct running);
 }
@@ -84,7 +98,7 @@ size_t cpu_attention_partial_floats(const struct plan *plan, const struct op *op
 
 static void cut_scratch(struct block_job *j, void *scratch)
 {
-    size_t queries = (size_t)(j->group * tokens_per_item(j->group)), d = (size_t)j->d;
+    size_t queries = queries_max(j->s->program->plan, j->s->op), d = (size_t)j->d;
     j->q = scratch;
     j->segment_values = j->q + queries * d;
     j->total_values = j->segment_values + queries * d;
@@ -125,14 +139,14 @@ static void ask_for(const char *cell, size_t bytes)
     for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(cell + at, 0, 2);
 }
 
-/* Keys and values of positions [first, last], which lie in one block. For a few queries they are
- * used as they are in the cache; for many they are decoded first. */
-static void read_block(const struct block_job *j, int32_t first, int32_t last, struct float_rows *k,
-                       struct float_rows *v)
+/* One head's keys and values of positions [first, last], which lie in one block. For a few queries
+ * they are used as they are in the cache; for many they are decoded first. */
+static void read_block(const struct block_job *j, int32_t key_head, int32_t first, int32_t last,
+                       struct float_rows *k, struct float_rows *v)
 {
     const struct kv_cache *c = j->cache;
     size_t stride = (size_t)kv_cell_bytes(c), bytes = (size_t)c->head_bytes;
-    size_t at = kv_offset(c, j->sequence, first) + (size_t)j->key_head * bytes;
+    size_t at = kv_offset(c, j->sequence, first) + (size_t)key_head * bytes;
     ptrdiff_t ahead = next_block(j, first);
     const char *keys = (const char *)c->k + at, *values = (const char *)c->v + at;
     *k = (struct float_rows){c->format, keys, stride, ahead};
@@ -167,22 +181,25 @@ static void soften(const struct cpu_kernels *k, struct running *r, float *p, int
     r->top = top;
 }
 
-/* Adds the keys [first, last] of one block to the segment's running softmax of every query. */
-static void add_block(const struct block_job *j, int32_t first, int32_t last)
+/* Adds the keys [first, last] of one block and key head to the segment's running softmax of its
+ * queries, which begin with number `query`. */
+static void add_keys(const struct block_job *j, int32_t key_head, int32_t query, int32_t first,
+                     int32_t last)
 {
     const struct cpu_kernels *k = cpu_step_kernels(j->s);
     int32_t n = last - first + 1, n_queries = j->n_tokens * j->group;
     struct float_rows keys, values;
-    read_block(j, first, last, &keys, &values);
-    k->dots(j->q, j->d, n_queries, keys, n, j->d, j->scores, KEY_BLOCK);
+    read_block(j, key_head, first, last, &keys, &values);
+    k->dots(j->q + query * j->d, j->d, n_queries, keys, n, j->d, j->scores, KEY_BLOCK);
     for (int32_t i = 0; i < n_queries; i++) {
         int32_t from, to;
         visible(j->s, j->row + i / j->group, &from, &to);
         from = from > first ? from - first : 0;
         to = to < last ? to - first : n - 1;
-        soften(k, &j->segment[i], j->scores + i * KEY_BLOCK, from, to, &j->keep[i]);
+        soften(k, &j->segment[query + i], j->scores + i * KEY_BLOCK, from, to, &j->keep[i]);
     }
-    k->weigh(j->segment_values, j->d, j->keep, j->scores, KEY_BLOCK, n_queries, values, n, j->d);
+    k->weigh(j->segment_values + query * j->d, j->d, j->keep, j->scores, KEY_BLOCK, n_queries,
+             values, n, j->d);
 }
 
 /* The running softmax over the visible keys of one segment. */
@@ -191,10 +208,11 @@ static void run_segment(const struct block_job *j, int32_t segment, int32_t firs
     int32_t begin = segment * SEGMENT, end = begin + SEGMENT - 1;
     if (begin < first) begin = first;
     if (end > last) end = last;
-    clear(j->segment, j->segment_values, j->n_tokens * j->group, j->d);
+    clear(j->segment, j->segment_values, n_queries(j), j->d);
     while (begin <= end) {
         int32_t block_end = begin / KEY_BLOCK * KEY_BLOCK + KEY_BLOCK - 1;
-        add_block(j, begin, block_end < end ? block_end : end);
+        for (int32_t i = 0; i < j->n_key_heads; i++)
+            add_keys(j, j->key_head + i, i * j->group, begin, block_end < end ? block_end : end);
         begin = block_end + 1;
     }
 }
@@ -222,7 +240,7 @@ static float *head_output(const struct cpu_step *s, int32_t row, int32_t head, i
 
 static void load_queries(const struct block_job *j)
 {
-    size_t n = (size_t)(j->group * j->d);
+    size_t n = (size_t)(j->n_key_heads * j->group * j->d);
     for (int32_t t = 0; t < j->n_tokens; t++)
         memcpy(j->q + (size_t)t * n,
                j->s->x0 + (int64_t)(j->row + t) * j->s->x_cols + (int64_t)j->head * j->d,
@@ -232,8 +250,11 @@ static void load_queries(const struct block_job *j)
 static struct block_job make_job(const struct cpu_step *s, const struct pool_worker *worker)
 {
     const struct kv_cache *cache = &s->program->plan->caches[s->op->p.attention.cache];
-    struct block_job j = {
-        .s = s, .cache = cache, .d = cache->head_dim, .group = group_size(s->program->plan, s->op)};
+    struct block_job j = {.s = s,
+                          .cache = cache,
+                          .d = cache->head_dim,
+                          .group = group_size(s->program->plan, s->op),
+                          .n_key_heads = 1};
     cut_scratch(&j, worker_scratch(s, worker));
     return j;
 }
@@ -246,18 +267,17 @@ static void attend_run(struct block_job *j)
     int32_t first, last, ignored;
     visible(j->s, j->row, &first, &ignored);
     visible(j->s, j->row + j->n_tokens - 1, &ignored, &last);
-    int32_t n_queries = j->n_tokens * j->group;
     j->sequence = j->s->program->step->sequence[token_row(j->s, j->row)];
     j->until = last;
     load_queries(j);
-    clear(j->total, j->total_values, n_queries, j->d);
+    clear(j->total, j->total_values, n_queries(j), j->d);
     for (int32_t segment = first / SEGMENT; segment <= last / SEGMENT; segment++) {
         run_segment(j, segment, first, last);
-        for (int32_t i = 0; i < n_queries; i++)
+        for (int32_t i = 0; i < n_queries(j); i++)
             join(&j->total[i], j->total_values + i * j->d, &j->segment[i],
                  j->segment_values + i * j->d, j->d);
     }
-    for (int32_t i = 0; i < n_queries; i++)
+    for (int32_t i = 0; i < n_queries(j); i++)
         cpu_step_kernels(j->s)->scale(
             j->total_values + i * j->d, 1.0f / j->total[i].sum,
             head_output(j->s, j->row + i / j->group, j->head + i % j->group, j->d), j->d);
@@ -314,15 +334,24 @@ static int32_t count_segments(const struct cpu_step *s, int32_t row)
     return last / SEGMENT - first / SEGMENT + 1;
 }
 
-/* Into how many parts the query heads of a key head are cut, so that all workers have something to
- * do and end together. Each part reads the keys and values again. */
-static int32_t parts_of_heads(int32_t group, int64_t n_items, int n_workers)
+/* Chooses the heads of an item, so that all workers have something to do and end together: as many
+ * key heads as make a stretch, fewer, or some of the query heads of one. Each of these parts reads
+ * the keys and values again. */
+static void choose_heads(struct block_job *j, int64_t n_segments, int n_workers)
 {
-    int32_t parts = 1;
-    while (n_items * parts < (int64_t)n_workers * ITEMS_A_WORKER && group % (parts * 2) == 0 &&
-           (group / (parts * 2) >= HEADS_LEAST || n_items * parts < n_workers))
-        parts *= 2;
-    return parts;
+    int32_t n = j->cache->n_heads;
+    int64_t enough = (int64_t)n_workers * ITEMS_A_WORKER;
+    j->n_key_heads = n;
+    while (j->n_key_heads > 1 &&
+           (n % j->n_key_heads != 0 || j->n_key_heads * j->cache->head_bytes > STRETCH_MOST ||
+            n_segments * (n / j->n_key_heads) < enough))
+        j->n_key_heads--;
+    int64_t n_items = n_segments * (n / j->n_key_heads);
+    while (j->n_key_heads == 1 && n_items < enough && j->group % 2 == 0 &&
+           (j->group / 2 >= HEADS_LEAST || n_items < n_workers)) {
+        j->group /= 2;
+        n_items *= 2;
+    }
 }
 
 /* Segments [first, end) of one token, for the heads of one item. */
@@ -336,7 +365,7 @@ static void attend_stretch(struct block_job *j, int32_t begin, int32_t end)
     load_queries(j);
     for (int32_t segment = begin; segment < end; segment++) {
         run_segment(j, first / SEGMENT + segment, first, last);
-        for (int32_t i = 0; i < j->group; i++) {
+        for (int32_t i = 0; i < n_queries(j); i++) {
             struct running *partial = partial_at(j->s, j->row, j->head + i, segment, j->d);
             *partial = j->segment[i];
             memcpy(partial + 1, j->segment_values + i * j->d, (size_t)j->d * sizeof(float));
@@ -344,18 +373,23 @@ static void attend_stretch(struct block_job *j, int32_t begin, int32_t end)
     }
 }
 
-/* Items [first, end), numbered by row, key head, part of its query heads and segment. */
-static void attend_items(struct block_job *j, int32_t parts, int64_t first, int64_t end)
+static int32_t parts_of_row(const struct block_job *j)
+{
+    return j->s->op->p.attention.n_heads / (j->n_key_heads * j->group);
+}
+
+/* Items [first, end), numbered by row, part of its heads and segment. */
+static void attend_items(struct block_job *j, int64_t first, int64_t end)
 {
     int64_t begin = 0; /* of the row's items */
     for (j->row = 0; first < end; j->row++) {
         int32_t n = count_segments(j->s, j->row);
-        int64_t row_end = begin + (int64_t)n * j->cache->n_heads * parts;
+        int64_t row_end = begin + (int64_t)n * parts_of_row(j);
         while (first < end && first < row_end) {
             int32_t at = (int32_t)(first - begin), segment = at % n, left = n - segment;
             int32_t taken = end - first < left ? (int32_t)(end - first) : left;
-            j->head = at / n * j->group;
-            j->key_head = at / n / parts;
+            j->head = at / n * j->n_key_heads * j->group;
+            j->key_head = j->head / group_size(j->s->program->plan, j->s->op);
             attend_stretch(j, segment, segment + taken);
             first += taken;
         }
@@ -368,14 +402,12 @@ static void attend_items(struct block_job *j, int32_t parts, int64_t first, int6
 static void attend_segments(const struct cpu_step *s, const struct pool_worker *worker)
 {
     struct block_job j = make_job(s, worker);
-    int64_t n_items = 0, first, end;
-    for (int32_t row = 0; row < cpu_step_rows(s); row++)
-        n_items += (int64_t)count_segments(s, row) * j.cache->n_heads;
-    int32_t parts = parts_of_heads(j.group, n_items, worker->count);
+    int64_t n_segments = 0, first, end;
+    for (int32_t row = 0; row < cpu_step_rows(s); row++) n_segments += count_segments(s, row);
     j.n_tokens = 1;
-    j.group /= parts;
-    while (pool_take_stretch(worker, s->share, n_items * parts, 1, &first, &end))
-        attend_items(&j, parts, first, end);
+    choose_heads(&j, n_segments, worker->count);
+    while (pool_take_stretch(worker, s->share, n_segments * parts_of_row(&j), 1, &first, &end))
+        attend_items(&j, first, end);
 }
 
 void cpu_JOIN_SEGMENTS(const struct cpu_step *s, const struct pool_worker *worker)
