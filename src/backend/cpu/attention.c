@@ -8,7 +8,7 @@
  *              later step joins them
  *
  * While a block is multiplied, the lines of the next one are prefetched, as pages lie anywhere. Key
- * heads that lie next to each other take turns block by block: so memory is read in stretches. */
+ * heads next to each other may take turns block by block: so memory is read in stretches. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -21,8 +21,7 @@ enum {
     QUERIES_MAX = 64, /* query heads treated together: tokens x heads of a key head */
     FEW_QUERIES = 16, /* up to so many, keys and values are used as they are in the cache */
     ITEMS_A_WORKER = 4,
-    HEADS_LEAST = 4,     /* query heads of an item, unless workers would have none */
-    STRETCH_MOST = 2048, /* bytes of a cell that an item reads: a block of them stays in cache */
+    HEADS_LEAST = 4 /* query heads of an item, unless workers would have none */
 };
 
 /* A softmax under way, for one query: its largest score, sum of exponentials, and weighted
@@ -334,6 +333,17 @@ static int32_t count_segments(const struct cpu_step *s, int32_t row)
     return last / SEGMENT - first / SEGMENT + 1;
 }
 
+/* Bytes of a cell that an item may read by several key heads in turn; a block of them has to stay
+ * in the second-level cache. A Zen 4 reads E4B's heads 1.3 to 1.7 times as fast in turn, a Xeon
+ * 14 % slower (docs/benchmarks.md). */
+static int32_t stretch_most(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_is("amd")) return 2048;
+#endif
+    return 0;
+}
+
 /* Chooses the heads of an item, so that all workers have something to do and end together: as many
  * key heads as make a stretch, fewer, or some of the query heads of one. Each of these parts reads
  * the keys and values again. */
@@ -343,7 +353,7 @@ static void choose_heads(struct block_job *j, int64_t n_segments, int n_workers)
     int64_t enough = (int64_t)n_workers * ITEMS_A_WORKER;
     j->n_key_heads = n;
     while (j->n_key_heads > 1 &&
-           (n % j->n_key_heads != 0 || j->n_key_heads * j->cache->head_bytes > STRETCH_MOST ||
+           (n % j->n_key_heads != 0 || j->n_key_heads * j->cache->head_bytes > stretch_most() ||
             n_segments * (n / j->n_key_heads) < enough))
         j->n_key_heads--;
     int64_t n_items = n_segments * (n / j->n_key_heads);
