@@ -130,8 +130,8 @@ static const struct {
     const struct cpu_kernels *kernels;
     const char *(*problem)(void); /* why this machine cannot run them, or NULL */
 } sets[] = {
-/* The first that runs is taken. AMX comes after what every processor with AMX has too: until it has
- * been run on one, not only in an emulation, it is taken by name alone. */
+/* The first that runs is taken. AMX comes after what every processor with AMX has too, so it is
+ * taken by name alone: on some processors it was slower (docs/benchmarks.md). */
 #if defined(__x86_64__)
     {&cpu_kernels_avx512, avx512_problem},
 #if CARAT_HAVE_AMX

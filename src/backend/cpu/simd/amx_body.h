@@ -4,9 +4,9 @@
  * Scales change every 32 columns (S6: 16), so one product of registers covers a *part*: 16
  * activation rows by 16 weight rows by those columns. Its 16 x 16 integer sums go to memory and are
  * scaled and added up by the vector unit, in the order and with the bits of panel_rows. That takes
- * three float operations for 16 of the sums: 24 cycles a part, where its product takes 8 to 16, its
- * stores 16 and all loads 22. So the vector unit is the limit, and everything else has to run
- * beside it:
+ * three float operations for 16 of the sums: 24 cycles a part, where its product takes 16, its
+ * stores 16 and all loads 22. Everything would have to run beside each other for that; it does so
+ * only in part (docs/benchmarks.md):
  *   - two tiles of weights at a time, which share registers of activations and their scales;
  *   - while four parts of both tiles are scaled, the products of the next four are computed. Their
  *     stores come half a step later, when they are complete;
@@ -24,7 +24,7 @@ struct amx_config {
 
 #include KERNELS_AMX
 
-/* Rows from which this is faster than AVX-512 by the counts above; not measured yet. */
+/* Rows from which this may be faster than AVX-512, by processor; that was measured once. */
 #ifndef AMX_FROM
 #define AMX_FROM 16
 #endif
