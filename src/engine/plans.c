@@ -77,8 +77,9 @@ static size_t staging_bytes(const struct bucket *b, const struct target *targets
     return bytes;
 }
 
+/* `is_all_out`: for steps that want every row's logits. */
 static int add_bucket(struct plans *p, const struct plan_source *from, int32_t rows, int32_t outs,
-                      struct carat_error *err)
+                      bool is_all_out, struct carat_error *err)
 {
     carat_assert(p->n_buckets < BUCKETS_MAX);
     struct bucket *b = &p->buckets[p->n_buckets++];
@@ -87,12 +88,15 @@ static int add_bucket(struct plans *p, const struct plan_source *from, int32_t r
     struct plan_run *runs;
     b->rows_max[ROWS_TOKEN] = rows;
     b->rows_max[ROWS_OUT] = outs;
+    b->is_all_out = is_all_out;
     const struct weights *weights[SITES_MAX];
     for (int32_t i = 0; i < p->n_sites; i++) {
         plan_init(&b->plans[i], rows, outs, from->caches, n_caches);
+        if (is_all_out) plan_want_all(&b->plans[i]);
         weights[i] = from->targets[i].weights;
     }
     plan_init(&whole, rows, outs, from->caches, n_caches);
+    if (is_all_out) plan_want_all(&whole);
     gemma_forward(&whole, from->config, weights, from->split);
     int status = plan_divide(&whole, b->plans, p->n_sites, &runs, &n_runs, err);
     plan_deinit(&whole);
@@ -133,6 +137,18 @@ static void add_usual_decode(struct bucket *b, int32_t n_sites, int32_t least)
             plan_add_usual_decode(&b->plans[site], rows < most ? rows : most);
 }
 
+/* Steps of a few rows that do not want all logits: short prompts, alone or next to rows that
+ * decode. */
+static void add_usual_mixed(struct bucket *b, int32_t n_sites)
+{
+    int32_t n_out = b->rows_max[ROWS_OUT];
+    for (int32_t site = 0; site < n_sites; site++)
+        for (int32_t rows = 4; rows <= b->rows_max[ROWS_TOKEN]; rows *= 2) {
+            if (rows > 4) plan_add_usual(&b->plans[site], rows, 1);
+            plan_add_usual(&b->plans[site], rows, rows < n_out ? rows : n_out);
+        }
+}
+
 /* Powers of two, and halfway between them from 16 to 64, where most servers decode. */
 static int32_t next_rows(int32_t rows)
 {
@@ -147,26 +163,47 @@ static bool replays(const struct plan_source *from)
     return false;
 }
 
+/* Where steps are recorded: a bucket for those of a few rows that the decode buckets do not take.
+ * One sequence alone has no decoding rows next to its prompt: buckets of prompts are enough. */
+static int add_mixed(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
+                     struct carat_error *err)
+{
+    if (!replays(from) || n_seq == 1 || chunk <= STEADY_ROWS) return CARAT_OK;
+    int32_t outs = n_seq < STEADY_ROWS ? n_seq : STEADY_ROWS;
+    TRY(add_bucket(p, from, STEADY_ROWS, outs, false, err));
+    add_usual_mixed(&p->buckets[p->n_buckets - 1], p->n_sites);
+    return CARAT_OK;
+}
+
+/* Up to STEADY_ROWS rows they are for steps that want all rows. */
+static int add_decode(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
+                      struct carat_error *err)
+{
+    for (int32_t rows = 1, least = 0; least < n_seq; rows = next_rows(rows)) {
+        int32_t fitting = rows < n_seq ? rows : n_seq;
+        if (fitting > STEADY_ROWS && least == STEADY_ROWS)
+            TRY(add_mixed(p, from, n_seq, chunk, err));
+        TRY(add_bucket(p, from, fitting, fitting, fitting <= STEADY_ROWS, err));
+        add_usual_decode(&p->buckets[p->n_buckets - 1], p->n_sites, least);
+        least = fitting;
+    }
+    return n_seq > STEADY_ROWS ? CARAT_OK : add_mixed(p, from, n_seq, chunk, err);
+}
+
 int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
                   int32_t outs, struct carat_error *err)
 {
     *p = (struct plans){.n_sites = from->n_targets};
-    int32_t least = 0;
-    for (int32_t rows = 1;; rows = next_rows(rows)) {
-        int32_t fitting = rows < n_seq ? rows : n_seq;
-        TRY(add_bucket(p, from, fitting, fitting, err));
-        add_usual_decode(&p->buckets[p->n_buckets - 1], p->n_sites, least);
-        least = fitting;
-        if (rows >= n_seq) break;
-    }
+    TRY(add_decode(p, from, n_seq, chunk, err));
     static const int32_t fixed[] = {128, 512};
+    int32_t least = p->buckets[p->n_buckets - 1].rows_max[ROWS_TOKEN];
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
         if (!replays(from) || fixed[i] <= n_seq || fixed[i] >= chunk) continue;
-        TRY(add_bucket(p, from, fixed[i], n_seq, err));
+        TRY(add_bucket(p, from, fixed[i], n_seq, false, err));
         add_usual_prompts(&p->buckets[p->n_buckets - 1], p->n_sites, least, chunk);
         least = fixed[i];
     }
-    TRY(add_bucket(p, from, chunk + n_seq, outs > n_seq ? outs : n_seq, err));
+    TRY(add_bucket(p, from, chunk + n_seq, outs > n_seq ? outs : n_seq, false, err));
     add_usual_prompts(&p->buckets[p->n_buckets - 1], p->n_sites, least, chunk);
     return CARAT_OK;
 }
@@ -234,8 +271,9 @@ void plans_deinit(struct plans *p, const struct target *targets)
 const struct bucket *plans_get(const struct plans *p, int32_t n_token, int32_t n_out)
 {
     for (int32_t i = 0; i < p->n_buckets; i++) {
-        const int32_t *rows_max = p->buckets[i].rows_max;
-        if (n_token <= rows_max[ROWS_TOKEN] && n_out <= rows_max[ROWS_OUT]) return &p->buckets[i];
+        const struct bucket *b = &p->buckets[i];
+        if (b->is_all_out && n_out < n_token) continue;
+        if (n_token <= b->rows_max[ROWS_TOKEN] && n_out <= b->rows_max[ROWS_OUT]) return b;
     }
     carat_assert(false && "a step larger than every plan");
     return NULL;
@@ -245,8 +283,9 @@ struct plan_work plans_count_work(const struct plans *p, int32_t n_token, int32_
                                   int32_t context)
 {
     struct plan_work sum = {0};
+    const struct bucket *all = &p->buckets[p->n_buckets - 1];
     for (int32_t i = 0; i < p->n_sites; i++) {
-        struct plan_work part = plan_step_work(&p->buckets[0].plans[i], n_token, n_out, context);
+        struct plan_work part = plan_step_work(&all->plans[i], n_token, n_out, context);
         sum.weight_bytes += part.weight_bytes;
         sum.cache_bytes += part.cache_bytes;
         sum.operations += part.operations;

@@ -1,6 +1,6 @@
 /* The table of compiled plans, one bucket for each shape of step: decode steps of 1, 2, 4, 8, 16,
- * 24 ... rows and the step that also carries a prefill chunk. All are made at start and share one
- * stretch of memory on each device, as only one runs at a time.
+ * 24 ... rows, prompts of a few rows and the step that also carries a prefill chunk. All are made
+ * at start and share one stretch of memory on each device, as only one runs at a time.
  *
  * A bucket has a plan for each site of the pass and runs as a list of segments, each on one device.
  * Usually that is one segment, which is the plan. With several devices the plans are cut where rows
@@ -23,6 +23,7 @@ struct segment {
 struct bucket {
     struct plan plans[SITES_MAX]; /* all that a site does in the step; empty: nothing */
     int32_t rows_max[ROW_CLASS_COUNT];
+    bool is_all_out;          /* for steps that want every row's logits */
     struct segment *segments; /* in the order in which they run */
     int32_t n_segments;
 };

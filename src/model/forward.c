@@ -2,7 +2,8 @@
  * layer that owns any is layer n_kv_layer - 1: after its K/V are written, a row matters only if its
  * logits are wanted. So everything up to there runs on ROWS_TOKEN, one GATHER_ROWS follows, and the
  * rest (all of the KV-shared tail of E2B and E4B) runs on ROWS_OUT. In decode both are the same
- * rows; a prefill chunk that is not the last has no output rows at all.
+ * rows, and nothing is gathered (plan_want_all); a prefill chunk that is not the last has no output
+ * rows at all.
  *
  * Ops that a backend can do in one launch are emitted next to each other: projections of one input;
  * a residual sum with the norm before it and the norms that read it. */
@@ -95,7 +96,8 @@ static buf_id attention(struct pass *f, int32_t l, const struct layer_weights *w
     const struct layer_spec *s = &f->c->layer[l];
     float eps = f->c->rms_eps;
     buf_id h = emit_rmsnorm(p, x, w->attn_norm, eps), q;
-    if (l == f->c->n_kv_layer - 1) { /* from here on, only rows whose logits are wanted */
+    bool is_cut = l == f->c->n_kv_layer - 1 && !p->is_all_out;
+    if (is_cut) { /* from here on, only rows whose logits are wanted */
         project(f, l, w, h, false, true);
         x = emit_gather_rows(p, x);
         h = emit_gather_rows(p, h);

@@ -26,6 +26,7 @@ int plan_cut(const struct plan *p, int32_t first, int32_t end, struct plan *out,
     }
     memcpy(out->ops, p->ops + first, n_ops * sizeof *out->ops);
     memcpy(out->bufs, p->bufs, n_bufs * sizeof *out->bufs);
+    out->is_all_out = p->is_all_out;
     memcpy(out->usual, p->usual, sizeof out->usual);
     out->n_usual = p->n_usual;
     out->n_ops = out->ops_capacity = end - first;

@@ -21,7 +21,7 @@ buf_id emit_attention(struct plan *p, buf_id q, int32_t cache, int32_t n_heads, 
 buf_id emit_add(struct plan *p, buf_id a, buf_id b);
 buf_id emit_scale(struct plan *p, buf_id x, float value);
 buf_id emit_gelu_mul(struct plan *p, buf_id a, buf_id b, int32_t second_col);
-buf_id emit_gather_rows(struct plan *p, buf_id x);
+buf_id emit_gather_rows(struct plan *p, buf_id x); /* x, if the plan wants all rows */
 void emit_route(struct plan *p, buf_id z, const struct weight *scale, int32_t n_used, buf_id *ids,
                 buf_id *shares);
 buf_id emit_expert_in(struct plan *p, buf_id x, buf_id ids, const struct weight *w, int32_t n_used);

@@ -18,6 +18,12 @@ void plan_init(struct plan *p, int32_t token_rows_max, int32_t out_rows_max,
                        .logits = BUF_NONE};
 }
 
+void plan_want_all(struct plan *p)
+{
+    carat_assert(p->n_ops == 0 && p->rows_max[ROWS_OUT] == p->rows_max[ROWS_TOKEN]);
+    p->is_all_out = true;
+}
+
 static void add_usual(struct plan *p, struct plan_usual usual)
 {
     if (p->n_usual < PLAN_USUAL_MAX) p->usual[p->n_usual++] = usual;

@@ -37,7 +37,7 @@ struct plan_usual {
     int32_t n_decode; /* of the tokens: all or 0 */
 };
 
-enum { PLAN_USUAL_MAX = 8 };
+enum { PLAN_USUAL_MAX = 10 };
 
 struct plan {
     struct op *ops;
@@ -46,6 +46,7 @@ struct plan {
     const struct kv_cache *caches; /* borrowed */
     int32_t n_caches;
     int32_t rows_max[ROW_CLASS_COUNT];
+    bool is_all_out; /* of steps that want every row's logits: output row r is token r */
     struct plan_usual usual[PLAN_USUAL_MAX]; /* a hint: a backend may prepare for these steps */
     int32_t n_usual;
     uint16_t layer; /* given to ops emitted from now on, */
@@ -57,6 +58,10 @@ struct plan {
 
 void plan_init(struct plan *p, int32_t token_rows_max, int32_t out_rows_max,
                const struct kv_cache *caches, int32_t n_caches);
+
+/* For steps that want every row's logits, as decode steps do. Nothing is gathered then: all buffers
+ * are ROWS_TOKEN, the logits too. Call it before anything is emitted. */
+void plan_want_all(struct plan *p);
 
 /* Says that steps of so many rows, of prompts or all of single new tokens, will be run often. When
  * there are PLAN_USUAL_MAX already, the call is ignored. */

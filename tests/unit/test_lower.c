@@ -356,6 +356,34 @@ static void many_rows_that_decode_have_recordings_and_best_logits(void **state)
     on_engine(models[GEMMA_E4B], &o, compare_decode);
 }
 
+/* And others of a few rows have recordings, too. */
+static void compare_plans(const carat_engine *e, const struct carat_engine_options *o)
+{
+    const struct plans *plans = &e->runner->layout.plans;
+    fill_rows();
+    for (int32_t n = 1; n <= MATVEC_ROWS_MAX; n++)
+        for (int32_t n_out = 0; n_out <= n && n_out <= o->n_seq; n_out++) {
+            const struct bucket *b = plans_get(plans, n, n_out);
+            const struct plan *p = b->segments[0].plan;
+            struct step step = {.n_token = n, .n_out = n_out};
+            bool wants_all = n_out == n && n <= o->n_seq;
+            assert_true(b->is_all_out == wants_all && p->is_all_out == wants_all);
+            assert_true(n <= b->rows_max[ROWS_TOKEN] && n_out <= b->rows_max[ROWS_OUT]);
+            if (o->n_seq > 1 && (wants_all || n > 1)) assert_true(recording_for(p, &step) >= 0);
+        }
+}
+
+static void steps_that_want_all_rows_have_plans_of_their_own(void **state)
+{
+    (void)state;
+    static const int32_t n_seq[] = {1, 2, 5, 64, 65, 300};
+    for (size_t i = 0; i < sizeof n_seq / sizeof *n_seq; i++) {
+        struct carat_engine_options o = {
+            .matmul = CARAT_MATMUL_FP16, .n_seq = n_seq[i], .n_ctx = 256, .chunk = 128};
+        on_engine(models[GEMMA_E4B], &o, compare_plans);
+    }
+}
+
 /* Hash of what a step of n_runs runs starts: of three rows each, the last one of the rest. */
 static uint64_t launch_runs(struct program *p, const int32_t *rows, int32_t n_runs)
 {
@@ -480,6 +508,7 @@ int main(void)
         cmocka_unit_test(experts_may_be_floats_or_of_two_formats_without_mirrors),
         cmocka_unit_test(a_step_that_is_launched_starts_what_was_recorded_for_it),
         cmocka_unit_test(many_rows_that_decode_have_recordings_and_best_logits),
+        cmocka_unit_test(steps_that_want_all_rows_have_plans_of_their_own),
         cmocka_unit_test(a_recording_serves_any_runs_up_to_its_limit),
         cmocka_unit_test(a_step_asks_the_driver_nothing),
         cmocka_unit_test(all_that_is_launched_is_timed),

@@ -440,6 +440,37 @@ static int32_t expected_ops(const struct gemma_config *c, int32_t l)
     return n + 1;
 }
 
+/* One after the other, but for what is gathered, they are the ops of any other plan. */
+static void plans_of_steps_that_want_all_rows_gather_nothing(void **state)
+{
+    (void)state;
+    struct carat_error err = {0};
+    for (int m = 0; m < N_MODELS; m++) {
+        struct plan any, all;
+        compile(&any, m, 8, 8);
+        plan_init(&all, 8, 8, caches, models[m]->config.n_kv_layer);
+        plan_want_all(&all);
+        record(&all, m);
+        assert_int_equal(plan_close(&all, &err), CARAT_OK);
+        int32_t n_gathered = 0, products[2] = {0};
+        for (int32_t i = 0; i < any.n_ops; i++) {
+            n_gathered += any.ops[i].code == OP_GATHER_ROWS;
+            products[0] += any.ops[i].code == OP_MATMUL;
+        }
+        for (int32_t i = 0; i < all.n_ops; i++) {
+            assert_int_not_equal(all.ops[i].code, OP_GATHER_ROWS);
+            products[1] += all.ops[i].code == OP_MATMUL;
+        }
+        for (int32_t b = 0; b < all.n_bufs; b++)
+            assert_int_equal(plan_buf_at(&all, (buf_id)b)->rows, ROWS_TOKEN);
+        assert_true(n_gathered > 0);
+        assert_int_equal(all.n_ops, any.n_ops - n_gathered);
+        assert_int_equal(products[0], products[1]);
+        plan_deinit(&any);
+        plan_deinit(&all);
+    }
+}
+
 static void every_layer_has_the_ops_it_needs_and_no_more(void **state)
 {
     (void)state;
@@ -538,6 +569,7 @@ int main(void)
         cmocka_unit_test(running_out_of_memory_is_told_once_at_the_end),
         cmocka_unit_test(the_text_has_a_line_for_every_op),
         cmocka_unit_test(token_rows_end_with_the_last_layer_that_owns_keys),
+        cmocka_unit_test(plans_of_steps_that_want_all_rows_gather_nothing),
         cmocka_unit_test(every_layer_has_the_ops_it_needs_and_no_more),
         cmocka_unit_test(values_come_from_raw_keys_where_there_is_no_projection),
         cmocka_unit_test(attention_reads_the_donor_with_the_window_of_its_kind),

@@ -84,6 +84,25 @@ static inline size_t crowd_limit(size_t bytes, int n)
     return bytes > wanted ? bytes : wanted;
 }
 
+/* Where the answer for r's kernel, bytes and wanted blocks is, or belongs. The first place that is
+ * looked at depends on where the program was loaded. Answers that meet there lie one after the
+ * other. */
+static inline struct residence *find_residence(const struct queue *q, const struct residence &r)
+{
+    enum { TRIES = 32 };
+    uint64_t hash =
+        (reinterpret_cast<uintptr_t>(r.kernel) + r.asked_bytes * 31 + (size_t)r.wanted) *
+        0x9e3779b97f4a7c15ull;
+    struct residence *at = nullptr;
+    for (int i = 0; i < TRIES; i++) {
+        at = &q->residences[((hash >> 32) + i) % RESIDENCES];
+        bool is_it =
+            at->kernel == r.kernel && at->asked_bytes == r.asked_bytes && at->wanted == r.wanted;
+        if (is_it || !at->kernel) break;
+    }
+    return at;
+}
+
 /* How a kernel is launched so that a multiprocessor holds `wanted` blocks, or as many as it can. */
 template <typename Kernel>
 static struct residence residence_of(const struct queue *q, Kernel *kernel, size_t bytes,
@@ -92,9 +111,7 @@ static struct residence residence_of(const struct queue *q, Kernel *kernel, size
     const void *key = reinterpret_cast<const void *>(kernel);
     struct residence r = {key, bytes, wanted, 1, bytes}, *known = nullptr;
     if (q->residences) {
-        uint64_t hash = (reinterpret_cast<uintptr_t>(key) + bytes * 31 + (size_t)wanted) *
-                        0x9e3779b97f4a7c15ull;
-        known = &q->residences[(hash >> 32) % RESIDENCES];
+        known = find_residence(q, r);
         if (known->kernel == key && known->asked_bytes == bytes && known->wanted == wanted)
             return *known;
     }
