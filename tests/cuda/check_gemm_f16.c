@@ -259,20 +259,31 @@ static void check_dense(struct check *c, struct cublas *cublas, const struct den
             for (size_t j = 0; j < n; j++) expected[k][i * n + j] = dot(&o, i, before + j);
         before += n;
     }
-    for (int is_half = 0; is_half < 2; is_half++) {
+    float *ones = need(o.n_x, sizeof *ones);
+    for (size_t i = 0; i < o.n_x; i++) ones[i] = 1;
+    for (int way = 0; way < 3; way++) {
+        bool is_half = way == 1, is_unscaled = way == 2;
         int32_t half_cols = (int32_t)before + d->spare_cols;
         struct results r = results_make(o.n_x, d->n_w, d->rows, is_half, half_cols);
-        struct gemm_args args = {
-            .n_rows = d->n_rows, .n_w = d->n_w, .x = o.act, .half = r.half, .half_cols = half_cols};
+        struct gemm_args args = {.n_rows = d->n_rows,
+                                 .n_w = d->n_w,
+                                 .x = o.act,
+                                 .is_unscaled = is_unscaled,
+                                 .half = r.half,
+                                 .half_cols = half_cols};
         memcpy(args.w, o.views, sizeof args.w);
         memcpy(args.y, r.y, sizeof args.y);
         if (cublas) check_that(c, cublas_takes(args.n_w, args.half != NULL, true), "cublas_takes");
         multiply(c, cublas, &args);
         char label[80];
         snprintf(label, sizeof label, "%s %s %d x %d x %d", cublas ? "cublas" : "gemm_f16",
-                 is_half ? "half" : "fp32", d->n_rows, (int)before, d->cols);
-        results_compare(c, &r, d->n_w, d->rows, expected, o.scale, label);
+                 is_half       ? "half"
+                 : is_unscaled ? "fp32 without scales"
+                               : "fp32",
+                 d->n_rows, (int)before, d->cols);
+        results_compare(c, &r, d->n_w, d->rows, expected, is_unscaled ? ones : o.scale, label);
     }
+    free(ones);
     for (int k = 0; k < 3; k++) free(expected[k]);
     operands_free(c, &o);
 }

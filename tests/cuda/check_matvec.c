@@ -341,6 +341,53 @@ static void check_nearness(struct check *c)
     free(values);
 }
 
+/* Logits that are capped where they are made have the bits of launch_softcap. */
+static void check_cap(struct check *c, enum format format, enum act_kind kind, int32_t rows)
+{
+    enum { OUTS = 203, COLS = 512 };
+    struct rng rng = {12};
+    bool is_tiles = format_traits(format)->block_elements > 1;
+    struct cuda_weight w = check_weight(c, &rng, format, is_tiles ? LAYOUT_TILES : LAYOUT_ROWS, 1,
+                                        OUTS, COLS, 1.5f, NULL);
+    size_t n = (size_t)rows * OUTS;
+    float *x, *device = check_normal_device(&rng, (size_t)rows * COLS, 1, &x);
+    struct matvec_args args = {.step = check_step(rows, rows, 0, NULL, NULL, NULL, NULL),
+                               .rows = {.max = rows},
+                               .n_w = 1,
+                               .w = {w},
+                               .y = {check_alloc(NULL, n * sizeof *x)},
+                               .x_floats = device};
+    if (is_tiles) args.x = act_of_kind(x, rows, COLS, kind);
+    float *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
+    launch_matvec(&c->queue, &args);
+    launch_softcap(&c->queue, args.step, args.rows, args.y[0], 30.0f, args.y[0], OUTS);
+    check_download(want, args.y[0], n * sizeof *want);
+    args.cap = 30.0f;
+    launch_matvec(&c->queue, &args);
+    check_download(got, args.y[0], n * sizeof *got);
+    check_that(c, memcmp(got, want, n * sizeof *got) == 0, "matvec %s capped: %d rows",
+               format_traits(format)->name, rows);
+    check_free(args.y[0]);
+    check_free(device);
+    if (is_tiles) act_free(&args.x);
+    check_step_free(&args.step);
+    check_weight_free(&w);
+    free(x);
+    free(want);
+    free(got);
+}
+
+static void check_caps(struct check *c)
+{
+    static const int32_t rows[] = {1, 4, 7, 33};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        check_cap(c, FORMAT_Q8_0, ACT_FINE, rows[i]);
+        check_cap(c, FORMAT_Q6_K, ACT_INT8, rows[i]);
+        check_cap(c, FORMAT_BF16, ACT_NONE, rows[i]);
+        check_cap(c, FORMAT_F32, ACT_NONE, rows[i]);
+    }
+}
+
 void check_matvec(struct check *c)
 {
     for (int f = 0; f < FORMAT_COUNT; f++) {
@@ -367,5 +414,6 @@ void check_matvec(struct check *c)
         (struct matvec_case){
             {FORMAT_Q4_K, FORMAT_Q6_K, FORMAT_Q6_K}, MATVEC_STORE, 3, {64, 32, 32}, 512, ACT_INT8});
     check_nearness(c);
+    check_caps(c);
     if (c->is_perf) time_all(c);
 }

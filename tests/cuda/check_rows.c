@@ -168,6 +168,35 @@ static void check_look_ups(struct check *c, struct rng *rng)
     }
 }
 
+/* Powers of two as factors of rows of `n` values, on the device; the values are divided by them. */
+static float *factors_of_rows(float *values, size_t rows, size_t n, float **host)
+{
+    *host = malloc(rows * sizeof **host);
+    for (size_t r = 0; r < rows; r++) {
+        (*host)[r] = ldexpf(1.0f, (int)(r % 7) - 4);
+        for (size_t j = 0; j < n; j++) values[r * n + j] /= (*host)[r];
+    }
+    return check_alloc(*host, rows * sizeof **host);
+}
+
+/* Rows without their factors, which the kernel is given, have the same bits: y. */
+static void check_ple_factors(struct check *c, struct ple_args p, float *a, const float *y)
+{
+    size_t n = LOOK_ROWS * (size_t)p.cols;
+    float *factors;
+    float *device = factors_of_rows(a, LOOK_ROWS, (size_t)p.cols, &factors);
+    p.a_scale = device;
+    p.a = check_alloc(a, n * sizeof *a);
+    p.y = check_alloc(NULL, n * sizeof *a);
+    launch_ple(&c->queue, &p);
+    float *again = download(p.y, n);
+    bool is_whole = check_free(device) & check_free(p.y) & check_free((void *)(uintptr_t)p.a);
+    check_that(c, memcmp(again, y, n * sizeof *y) == 0 && is_whole, "ple: factors of rows, %d",
+               p.cols);
+    free(again);
+    free(factors);
+}
+
 static void check_ple(struct check *c, struct rng *rng, enum format format, int32_t group,
                       int32_t n_groups, bool is_out)
 {
@@ -208,6 +237,7 @@ static void check_ple(struct check *c, struct rng *rng, enum format format, int3
     }
     float *y = download(p.y, n);
     double error = check_nmse(y, want, n_live);
+    check_ple_factors(c, p, a, y);
     bool is_whole =
         check_free(p.y) & check_free((void *)(uintptr_t)p.a) & check_free((void *)(uintptr_t)p.w);
     check_that(c, error < PLE_BUDGET && is_poison(y, n_live, n) && is_whole,
@@ -293,6 +323,27 @@ static void launch_gelu(void *user)
     launch_gelu_mul(run->queue, &run->args);
 }
 
+/* Rows of a without their factors, which the kernel is given, have the same bits: y. */
+static void check_gelu_factors(struct check *c, const struct gelu_run *run, const float *y)
+{
+    struct gelu_mul_args p = run->args;
+    size_t n = (size_t)p.rows.max * (size_t)p.cols;
+    float *factors;
+    float *device = factors_of_rows(run->a, (size_t)p.rows.max, (size_t)p.cols, &factors);
+    p.a_scale = device;
+    p.a = check_alloc(run->a, n * sizeof *y);
+    p.y = check_alloc(NULL, n * sizeof *y);
+    p.act = check_act_new(p.act.kind, p.rows.max, p.cols);
+    launch_gelu_mul(run->queue, &p);
+    float *again = download(p.y, n);
+    bool is_whole = check_free(device) & check_free(p.y) & check_free((void *)(uintptr_t)p.a) &
+                    check_act_free(&p.act);
+    check_that(c, memcmp(again, y, n * sizeof *y) == 0 && is_whole,
+               "gelu: factors of rows, %d x %d", p.rows.max, p.cols);
+    free(again);
+    free(factors);
+}
+
 /* The products against double precision, then their rounding bit for bit; and launch_act. */
 static void check_gelu(struct check *c, struct rng *rng, const struct gelu_case *k)
 {
@@ -322,6 +373,7 @@ static void check_gelu(struct check *c, struct rng *rng, const struct gelu_case 
         check_that(c, check_act_free(&act) && is_right, "act: %d x %d of kind %d", k->rows, k->cols,
                    (int)k->kind);
     }
+    if (!k->is_half) check_gelu_factors(c, &run, y);
     check_that(c, free_gelu(&run), "gelu: %d x %d wrote outside", k->rows, k->cols);
     free(y);
     free(want);
@@ -407,8 +459,8 @@ static void measure_one(struct check *c, struct rng *rng, int op, int32_t rows, 
     if (op == 1 || op == 2)
         table = check_weight(c, rng, FORMAT_Q8_0, LAYOUT_FILE, 1, TABLE_ROWS, cols, 1, NULL);
     run.embed = (struct embed_args){run.step, run.rows, table, 50, 0, cols, run.y};
-    run.ple = (struct ple_args){run.step, run.rows, run.x, NULL, 0.02f, 1e-6f, 16,
-                                0.7f,     table,    0,     cols, 256,   run.y};
+    run.ple = (struct ple_args){run.step, run.rows, run.x, NULL, NULL, 0.02f, 1e-6f,
+                                16,       0.7f,     table, 0,    cols, 256,   run.y};
     double warm = check_time_graph(c, launch_one, &run),
            cold = check_time(c, launch_one, &run, true);
     double bytes = (double)n * (op == 3 ? 12 : op == 2 ? 9 : op == 1 ? 5 : 8);

@@ -164,7 +164,8 @@ void cublas_multiply(struct cublas *c, const struct queue *q, const struct gemm_
     for (int32_t k = 0; !args->half && !status && k < args->n_w; k++) {
         int32_t rows = args->w[k].rows;
         status = multiply_one(c, args, args->w[k].mirror, rows, args->y[k], REAL_F32, rows);
-        if (!status) launch_row_scale(q, args->y[k], args->x.scale, args->n_rows, rows);
+        if (!status && !args->is_unscaled)
+            launch_row_scale(q, args->y[k], args->x.scale, args->n_rows, rows);
     }
     if (status) launch_gemm_f16(q, args);
 }

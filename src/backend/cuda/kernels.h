@@ -87,7 +87,7 @@ void launch_repack(const struct queue *q, const struct cuda_weight *w, int32_t e
 /* y[k][t] = w[k] x[t] for up to three weights of the same columns (q, k, v), or with an epilogue.
  * A row's result has the same bits whatever the other rows and rows.max are. */
 enum matvec_epilogue {
-    MATVEC_STORE,    /* y[k][t][r] = w[k] x[t] */
+    MATVEC_STORE,    /* y[k][t][r] = w[k] x[t], or capped */
     MATVEC_GELU_MUL, /* n_w = 2: out[t][r] = gelu(w[0] x[t]) * (w[1] x[t]) */
     MATVEC_GELU_BY   /* n_w = 1: out[t][r] = gelu(w[0] x[t]) * by[t][second_col + r] */
 };
@@ -101,6 +101,7 @@ struct matvec_args {
     struct act x;          /* ACT_INT8 or ACT_FINE, for LAYOUT_TILES */
     const float *x_floats; /* [rows][cols], for LAYOUT_ROWS */
     enum matvec_epilogue epilogue;
+    float cap;       /* MATVEC_STORE: cap * tanh(y / cap) as launch_softcap has it; 0: y */
     const float *by; /* [rows][by_cols] */
     int32_t by_cols, second_col;
     float *out;     /* the epilogue's result in fp32, [rows][w.rows]; NULL: not wanted */
@@ -157,6 +158,7 @@ struct gemm_args {
     struct cuda_weight w[3]; /* int8: LAYOUT_TILES; fp16: with a mirror */
     struct act x;            /* ACT_INT8 or ACT_HALF */
     float *y[3];             /* [n_rows][w.rows], fp32; NULL: `half` is wanted */
+    bool is_unscaled;        /* fp16: y / x.scale[row] is wanted in y */
     uint16_t *half;          /* fp16 [n_rows][half_cols]: w[0]'s columns, then w[1]'s, w[2]'s, of
                                 values y / x.scale[row] */
     int32_t half_cols;
@@ -309,6 +311,7 @@ struct gelu_mul_args {
     struct rows rows; /* with n_used > 0: rows.max is pairs, all live */
     bool is_all_live;
     const float *a, *b;
+    const float *a_scale; /* [rows]: of a's rows; NULL: all ones */
     const uint16_t *half;
     const float *half_scale; /* [rows]; of row r / half_div */
     int32_t half_div;
@@ -322,12 +325,13 @@ void launch_gelu_mul(const struct queue *q, const struct gelu_mul_args *args);
 void launch_act(const struct queue *q, struct step_view step, struct rows rows, const float *x,
                 int32_t cols, struct act act, bool is_all_live);
 
-/* Per-layer embeddings: y[t] = (norm_g(in_scale * a[t]) * w + e_scale * table[id[t]][first_col ..])
- * * out_scale, norm over each group. In one launch. */
+/* Per-layer embeddings: y[t] = (norm_g(in_scale * a[t] * a_scale[t]) * w + e_scale *
+ * table[id[t]][first_col ..]) * out_scale, norm over each group. In one launch. */
 struct ple_args {
     struct step_view step;
     struct rows rows;
     const float *a, *w;
+    const float *a_scale; /* [rows], powers of two; NULL: all ones */
     float in_scale, eps, e_scale, out_scale;
     struct cuda_weight table;
     int32_t first_col, cols, group;

@@ -95,7 +95,7 @@ static void gated_many(struct lowering *l, const struct weight *w, struct input 
     struct gelu_mul_args gelu = make_gelu_args(l, &ops[1], hidden);
     float *y;
     lower_outputs(l, ops, 1, &y);
-    lower_multiply(l, 1, &w, x, &y);
+    gelu.a_scale = lower_multiply_unscaled(l, w, x, y);
     gelu.a = y;
     gelu.b = lower_floats(l, ops[1].in[1]);
     lower_emit(l, start_gelu_mul, &gelu, sizeof gelu);

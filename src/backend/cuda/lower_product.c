@@ -7,15 +7,17 @@
 
 /* ---- A few rows, and exact ones --------------------------------------------------------- */
 
+/* cap: of MATVEC_STORE. */
 static void multiply_few(struct lowering *l, int32_t n_w, const struct weight *const *w,
-                         struct input x, float *const *y)
+                         struct input x, float cap, float *const *y)
 {
     struct matvec_args args = {.step = lower_step(l),
                                .rows = lower_rows(l),
                                .n_w = n_w,
                                .x = x.act,
                                .x_floats = x.floats,
-                               .epilogue = MATVEC_STORE};
+                               .epilogue = MATVEC_STORE,
+                               .cap = cap};
     for (int32_t k = 0; k < n_w; k++) {
         args.w[k] = lower_matrix(l, w[k]);
         args.y[k] = y[k];
@@ -66,12 +68,13 @@ static bool find_mirrors(struct lowering *l, int32_t n_w, const struct weight *c
     return is_contiguous;
 }
 
-/* Into fp32 matrices y, or into `half`, the other being NULL. */
+/* Into fp32 matrices y, with or without the row scale, or into `half`, the other being NULL. */
 static void multiply_mirrors(struct lowering *l, int32_t n_w, const struct weight *const *w,
-                             struct act x, float *const *y, uint16_t *half)
+                             struct act x, float *const *y, bool is_unscaled, uint16_t *half)
 {
-    struct cublas_args args = {.cublas = l->device->cublas,
-                               .gemm = {.n_rows = l->rows, .n_w = n_w, .x = x, .half = half}};
+    struct cublas_args args = {
+        .cublas = l->device->cublas,
+        .gemm = {.n_rows = l->rows, .n_w = n_w, .x = x, .is_unscaled = is_unscaled, .half = half}};
     struct gemm_args *gemm = &args.gemm;
     bool is_contiguous = find_mirrors(l, n_w, w, gemm->w);
     for (int32_t k = 0; k < n_w; k++) {
@@ -106,9 +109,9 @@ static void multiply_alike(struct lowering *l, int32_t n_w, const struct weight 
     if (l->device->options.is_exact || (l->is_many && kind == ACT_NONE))
         multiply_exactly(l, n_w, w, x.floats, y);
     else if (!l->is_many || kind == ACT_FINE)
-        multiply_few(l, n_w, w, x, y);
+        multiply_few(l, n_w, w, x, 0, y);
     else if (kind == ACT_HALF)
-        multiply_mirrors(l, n_w, w, x.act, y, NULL);
+        multiply_mirrors(l, n_w, w, x.act, y, false, NULL);
     else
         multiply_int8(l, n_w, w, x.act, y);
 }
@@ -142,6 +145,38 @@ void lower_multiply(struct lowering *l, int32_t n_w, const struct weight *const 
     }
 }
 
+void lower_multiply_capped(struct lowering *l, const struct weight *w, struct input x, float cap,
+                           float *y)
+{
+    enum act_kind kind = lower_kind(l, w);
+    if (!l->device->options.is_exact && (!l->is_many || kind == ACT_FINE)) {
+        multiply_few(l, 1, &w, x, cap, &y);
+        lower_mark_product(l, product_name(1), 1, &w, 1, kind);
+        return;
+    }
+    struct row_args args = {.step = lower_step(l),
+                            .rows = lower_rows(l),
+                            .a = y,
+                            .y = y,
+                            .cols = (int32_t)w->rows,
+                            .value = cap};
+    lower_multiply(l, 1, &w, x, &y);
+    lower_emit(l, start_softcap, &args, sizeof args);
+    lower_mark(l, "softcap");
+}
+
+const float *lower_multiply_unscaled(struct lowering *l, const struct weight *w, struct input x,
+                                     float *y)
+{
+    if (!lower_takes_half(l, 1, &w, x.act)) {
+        lower_multiply(l, 1, &w, x, &y);
+        return NULL;
+    }
+    multiply_mirrors(l, 1, &w, x.act, &y, true, NULL);
+    lower_mark_product(l, product_name(1), 1, &w, 1, ACT_HALF);
+    return x.act.scale;
+}
+
 bool lower_takes_half(struct lowering *l, int32_t n_w, const struct weight *const *w, struct act x)
 {
     if (!l->is_many || x.kind != ACT_HALF) return false;
@@ -153,7 +188,7 @@ bool lower_takes_half(struct lowering *l, int32_t n_w, const struct weight *cons
 void lower_multiply_half(struct lowering *l, int32_t n_w, const struct weight *const *w,
                          struct act x, uint16_t *half)
 {
-    multiply_mirrors(l, n_w, w, x, NULL, half);
+    multiply_mirrors(l, n_w, w, x, NULL, true, half);
     lower_mark_product(l, product_name(n_w), n_w, w, 1, ACT_HALF);
 }
 

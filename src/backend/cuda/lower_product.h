@@ -10,6 +10,15 @@
 void lower_multiply(struct lowering *l, int32_t n_w, const struct weight *const *w, struct input x,
                     float *const *y);
 
+/* The same of one weight, with all values capped as SOFTCAP does it. */
+void lower_multiply_capped(struct lowering *l, const struct weight *w, struct input x, float cap,
+                           float *y);
+
+/* The same of one weight. Who reads y multiplies its rows by the factors that are returned; NULL:
+ * they are finished. */
+const float *lower_multiply_unscaled(struct lowering *l, const struct weight *w, struct input x,
+                                     float *y);
+
 /* Whether lower_multiply_half takes these weights and rows. */
 bool lower_takes_half(struct lowering *l, int32_t n_w, const struct weight *const *w, struct act x);
 

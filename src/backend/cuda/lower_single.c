@@ -99,9 +99,11 @@ void lower_ple(struct lowering *l)
     const struct weight *w = ops[0].p.matmul.w;
     float *a;
     lower_outputs(l, ops, 1, &a);
-    lower_multiply(l, 1, &w, lower_input(l, ops[0].in[0], 1, &w), &a);
+    struct input x = lower_input(l, ops[0].in[0], 1, &w);
+    const float *a_scale = lower_multiply_unscaled(l, w, x, a);
     struct ple_args args = {.rows = lower_rows(l),
                             .a = a,
+                            .a_scale = a_scale,
                             .w = lower_vector(ops[2].p.norm.w),
                             .in_scale = ops[1].p.scale.value,
                             .eps = ops[2].p.norm.eps,
@@ -120,14 +122,6 @@ void lower_logits(struct lowering *l)
 {
     const struct op *ops = lower_ops(l), *cap = &ops[1];
     const struct weight *w = ops[0].p.matmul.w;
-    float *y = lower_floats(l, cap->out[0]);
-    lower_multiply(l, 1, &w, lower_input(l, ops[0].in[0], 1, &w), &y);
-    struct row_args args = {.step = lower_step(l),
-                            .rows = lower_rows(l),
-                            .a = y,
-                            .y = y,
-                            .cols = lower_cols(l, cap->out[0]),
-                            .value = cap->p.softcap.cap};
-    lower_emit(l, start_softcap, &args, sizeof args);
-    lower_mark(l, "softcap");
+    struct input x = lower_input(l, ops[0].in[0], 1, &w);
+    lower_multiply_capped(l, w, x, cap->p.softcap.cap, lower_floats(l, cap->out[0]));
 }

@@ -21,7 +21,8 @@ struct row_source {
     struct step_view step;
     struct rows rows;
     bool is_all_live;
-    const float *a, *b; /* b NULL: a as it is */
+    const float *a, *b;   /* b NULL: a as it is */
+    const float *a_scale; /* NULL: all ones */
     const uint16_t *half;
     const float *half_scale;
     int32_t half_div, cols, b_cols, second_col;
@@ -69,12 +70,25 @@ __device__ __forceinline__ void read_quad(const struct row_source &p, int64_t ro
 }
 
 template <enum source_kind KIND>
+__device__ __forceinline__ float scale_at(const struct row_source &p, int64_t row)
+{
+    if constexpr (KIND == SOURCE_HALVES) return p.half_scale[row / p.half_div];
+    return KIND == SOURCE_FLOATS && p.a_scale ? p.a_scale[row] : 1.0f;
+}
+
+__device__ __forceinline__ float4 quad_scaled(float4 x, float scale)
+{
+    return make_float4(__fmul_rn(x.x, scale), __fmul_rn(x.y, scale), __fmul_rn(x.z, scale),
+                       __fmul_rn(x.w, scale));
+}
+
+template <enum source_kind KIND>
 __device__ __forceinline__ float4 make_quad(const struct raw_quad<KIND> &x, float scale)
 {
     if constexpr (KIND == SOURCE_PLAIN)
         return x.a;
     else if constexpr (KIND == SOURCE_FLOATS)
-        return gelu_mul(x.a, x.b);
+        return gelu_mul(quad_scaled(x.a, scale), x.b);
     else
         return gelu_mul(half_quad(x.a, scale), half_quad(x.b, scale));
 }
@@ -94,7 +108,7 @@ __global__ void __launch_bounds__(BLOCK_QUADS)
     const int quad = blockIdx.y * BLOCK_QUADS + threadIdx.x;
     struct raw_quad<KIND> raw;
     read_quad<KIND>(p, row, quad * 4, &raw);
-    const float scale = KIND == SOURCE_HALVES ? p.half_scale[row / p.half_div] : 1.0f;
+    const float scale = scale_at<KIND>(p, row);
     const bool is_live = is_live_row(p, row);
     float4 x = make_quad<KIND>(raw, scale);
     if (p.y && is_live) store_quad(p.y + row * p.cols, quad * 4, p.cols, x);
@@ -113,7 +127,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int v = 0; v < QUADS; v++)
         read_quad<KIND>(p, row, (threadIdx.x + v * blockDim.x) * 4, &raw[v]);
-    const float scale = KIND == SOURCE_HALVES ? p.half_scale[row / p.half_div] : 1.0f;
+    const float scale = scale_at<KIND>(p, row);
     if (!is_live_row(p, row)) return;
     float4 x[QUADS];
     uint32_t most = 0;
@@ -159,10 +173,10 @@ template <enum source_kind KIND> void act_launch(const struct queue *q, const st
 
 extern "C" void launch_gelu_mul(const struct queue *q, const struct gelu_mul_args *args)
 {
-    struct row_source p = {args->step, args->rows,   args->is_all_live, args->a,
-                           args->b,    args->half,   args->half_scale,  args->half_div,
-                           args->cols, args->b_cols, args->second_col,  args->y,
-                           args->act};
+    struct row_source p = {args->step,     args->rows,    args->is_all_live, args->a,
+                           args->b,        args->a_scale, args->half,        args->half_scale,
+                           args->half_div, args->cols,    args->b_cols,      args->second_col,
+                           args->y,        args->act};
     if (p.half_div < 1) p.half_div = 1;
     if (p.half)
         act_launch<SOURCE_HALVES>(q, p);
@@ -173,7 +187,7 @@ extern "C" void launch_gelu_mul(const struct queue *q, const struct gelu_mul_arg
 extern "C" void launch_act(const struct queue *q, struct step_view step, struct rows rows,
                            const float *x, int32_t cols, struct act act, bool is_all_live)
 {
-    struct row_source p = {step, rows, is_all_live, x, nullptr, nullptr, nullptr,
-                           1,    cols, 0,           0, nullptr, act};
+    struct row_source p = {step,    rows, is_all_live, x, nullptr, nullptr, nullptr,
+                           nullptr, 1,    cols,        0, 0,       nullptr, act};
     act_launch<SOURCE_PLAIN>(q, p);
 }

@@ -124,7 +124,6 @@ void launch_attention_decode(const struct queue *q, const struct attention_args 
     j.state = (float2 *)(j.sums + (size_t)n_pass * args->n_heads * j.n_segments * j.d);
     if (!has_cascade(q, j)) j.a.step.is_packed = NULL;
     int n_parts = (j.d + COMBINE_COLS - 1) / COMBINE_COLS * args->n_heads;
-    if (args->act.kind == ACT_HALF) n_parts = 1;
     for (; j.first_row < args->rows.max; j.first_row += n_pass) {
         int left = args->rows.max - j.first_row;
         j.n_rows = left < n_pass ? left : n_pass;

@@ -80,8 +80,8 @@ __device__ __forceinline__ void store_padding(const struct act &act, int row, in
     if (act.kind == ACT_HALF && is_live) act_store_half(act, row, quad, zero, 1.0f);
 }
 
-/* Grid: (parts of 128 columns, rows); (1, rows) for ACT_HALF, whose scale is the whole row's: there
- * a block joins everything twice, first for the scale. */
+/* Grid: (parts of 128 columns, rows). Half activations have the scale 1, as those of prompts
+ * (attention_prefill_rows.cuh: store_row). */
 __global__ void __launch_bounds__(COMBINE_THREADS, 3)
     attend_combine(const __grid_constant__ struct job j)
 {
@@ -93,29 +93,18 @@ __global__ void __launch_bounds__(COMBINE_THREADS, 3)
     if (!is_row) return;
     const struct act &act = j.a.act;
     int of_head = (j.d + COMBINE_COLS - 1) / COMBINE_COLS, n_parts = of_head * j.a.n_heads;
-    int cols = j.d * j.a.n_heads, lane = threadIdx.x % 32, n_rounds = act.kind == ACT_HALF ? 2 : 1;
-    uint32_t most_bits = 0;
-    float scale = 1, inverse = 1;
-    for (int round = 0; round < n_rounds; round++) {
-        for (int part = blockIdx.x; part < n_parts; part += gridDim.x) {
-            int head = part / of_head, first = part % of_head * COMBINE_COLS;
-            float4 x = combine(j, span, head, first, shared);
-            bool is_live = first + 4 * lane < j.d;
-            int column = head * j.d + first + 4 * lane;
-            if (threadIdx.x < 32) {
-                if (!is_live) x = make_float4(0, 0, 0, 0);
-                if (round == 0 && is_live && j.a.y)
-                    *(float4 *)(j.a.y + (int64_t)span.row * cols + column) = x;
-                if (is_in_blocks(act)) act_store_blocks(act, span.row, column / 4, x, is_live);
-                if (round == 1 && is_live) act_store_half(act, span.row, column / 4, x, inverse);
-                most_bits = max(most_bits, quad_most(x));
-            }
-            __syncthreads();
-        }
-        scale = act_half_scale(warp_max(most_bits), &inverse);
-    }
-    if (act.kind == ACT_HALF && threadIdx.x == 0) act.scale[span.row] = scale;
-    if (act.kind != ACT_NONE && blockIdx.x == gridDim.x - 1) store_padding(act, span.row, cols);
+    int cols = j.d * j.a.n_heads, lane = threadIdx.x % 32, part = blockIdx.x;
+    int head = part / of_head, first = part % of_head * COMBINE_COLS;
+    float4 x = combine(j, span, head, first, shared);
+    bool is_live = first + 4 * lane < j.d, is_last = part == n_parts - 1;
+    int column = head * j.d + first + 4 * lane;
+    if (threadIdx.x >= 32) return;
+    if (!is_live) x = make_float4(0, 0, 0, 0);
+    if (is_live && j.a.y) *(float4 *)(j.a.y + (int64_t)span.row * cols + column) = x;
+    if (is_in_blocks(act)) act_store_blocks(act, span.row, column / 4, x, is_live);
+    if (act.kind == ACT_HALF && is_live) act_store_half(act, span.row, column / 4, x, 1.0f);
+    if (act.kind == ACT_HALF && is_last && threadIdx.x == 0) act.scale[span.row] = 1.0f;
+    if (act.kind != ACT_NONE && is_last) store_padding(act, span.row, cols);
 }
 
 } // namespace

@@ -46,6 +46,12 @@ __device__ __forceinline__ int octet_sum(int x)
     return x;
 }
 
+/* Within +-cap; the logits of a step have the same bits wherever this is done. */
+__device__ __forceinline__ float soft_capped(float x, float cap)
+{
+    return cap * tanhf(x / cap);
+}
+
 /* ---- Quads --------------------------------------------------------------------------------- */
 
 /* Columns col .. col + 3 of a row of `cols`; 0 beyond it. Rows of odd lengths are not aligned. */

@@ -3,7 +3,7 @@
  * Data: activations [row][stride] fp16 with a power-of-two scale a row (ACT_HALF), weights as
  * mirrors [expert][row][stride] fp16, both row-major and padded with zeros to a multiple of 64
  * columns. Up to three weights that read the same rows go in one launch; a tile never straddles
- * two. Results: fp32 times the row's scale, or fp16 without it.
+ * two. Results: fp32 times the row's scale or without it, or fp16 without it.
  *
  * A block of four warps makes a tile of up to 128 rows of x ("tokens") by 128 rows of W, each warp
  * 64 x 64 of it in registers: mma.sync m16n8k16 with x as A and W as B, both read by ldmatrix from
@@ -41,7 +41,7 @@ static_assert((int)TOKENS == (int)EXPERT_TILE, "tiles of the plan are tiles of t
 
 struct product {
     const uint16_t *x;
-    const float *scale;
+    const float *scale; /* NULL: results are left without it */
     int32_t stride, n_rows;
     int32_t n_w;
     const uint16_t *w[3];
@@ -321,7 +321,7 @@ __device__ __forceinline__ void gemm_f16_tile(const product &p, const place &at,
     }
     /* The table of rows read has served and becomes one of their scales: fetched one by one between
      * stores they would cost half as much as a product of few columns. */
-    int32_t scale = p.half ? 0 : __float_as_int(p.scale[read[threadIdx.x]]);
+    int32_t scale = __float_as_int(p.scale ? p.scale[read[threadIdx.x]] : 1.0f);
     copies_wait<V::STAGES - 2>();
     __syncthreads();
     read[threadIdx.x] = scale;
@@ -443,7 +443,7 @@ product product_of(int32_t n_w, const struct cuda_weight *w, const struct act &x
 {
     product p = {};
     p.x = static_cast<const uint16_t *>(x.values);
-    p.scale = x.scale;
+    p.scale = half ? nullptr : x.scale;
     p.stride = x.stride;
     p.n_w = n_w;
     p.half = half;
@@ -478,6 +478,7 @@ void launch_gemm_f16(const struct queue *q, const struct gemm_args *args)
 {
     product p = product_of(args->n_w, args->w, args->x, args->y, args->half, args->half_cols);
     p.n_rows = args->n_rows;
+    if (args->is_unscaled) p.scale = nullptr;
     choose_tiles(q, &p);
     gemm_f16_launch(q, p);
 }

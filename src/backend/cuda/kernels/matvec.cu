@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(ROWS_THREADS_MAX)
     row_range rows = sum_rows<T, BLOCK_ROWS>(a, p, first_out);
     if (rows.n == 0) return;
     if (a.gelu.kind == MATVEC_STORE)
-        store_sums(a, p, first_out, rows);
+        store_sums(a, p, first_out, rows, a.cap);
     else
         finish_gelu(a.gelu, p, first_out, rows.n, [&](int r) { return rows.first + r; });
 }
@@ -62,7 +62,8 @@ void launch_matvec(const struct queue *q, const struct matvec_args *args)
                               nullptr,
                               1,
                               0,
-                              0};
+                              0,
+                              args->cap};
             if (!is_store) a.w[1] = args->w[1];
             launch_rows(q, a);
         }
@@ -73,6 +74,7 @@ void launch_matvec(const struct queue *q, const struct matvec_args *args)
         is_alike = is_alike && form_of(args->w[k].format) == form_of(args->w[0].format);
     matvec_product p = {};
     p.step = args->step, p.rows = args->rows, p.x = args->x, p.gelu = gelu, p.n_used = 1;
+    p.cap = args->cap;
     for (int first = 0; first < args->n_w; first += p.n_w) {
         p.n_w = is_alike || !is_store ? args->n_w : 1;
         for (int k = 0; k < p.n_w; k++) p.w[k] = args->w[first + k], p.y[k] = args->y[first + k];

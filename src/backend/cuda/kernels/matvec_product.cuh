@@ -27,7 +27,8 @@ struct matvec_product {
     struct rows rows;
     int32_t n_w;
     struct cuda_weight w[3];
-    float *y[3]; /* MATVEC_STORE */
+    float *y[3]; /* MATVEC_STORE, */
+    float cap;   /* and this, or 0 */
     struct act x;
     struct gelu_epilogue gelu;
     const int32_t *ids; /* experts */
@@ -81,7 +82,8 @@ __device__ __forceinline__ void locate_slice(const matvec_product &a, int expert
     for (int g = 0; g < WARP_GROUPS; g++) s.at[g] = matvec_share_at<F>(a.w[which[g]], tile[g]);
 }
 
-template <typename RowOf>
+/* What experts give is never capped. */
+template <bool IS_EXPERT, typename RowOf>
 __device__ __forceinline__ void finish_store(const matvec_product &a, const partial_sums &p,
                                              int unit, int n_rows, RowOf row_of)
 {
@@ -92,17 +94,20 @@ __device__ __forceinline__ void finish_store(const matvec_product &a, const part
         while (k < a.n_w && column >= a.columns[k]) column -= a.columns[k++];
         if (k == a.n_w) continue;
         int out = (column * WARP_GROUPS + slot % WARP_GROUPS) * 8 + j, outs_w = a.w[k].rows;
-        if (out < outs_w) a.y[k][(int64_t)row_of(row) * outs_w + out] = p.total(slot, j, row);
+        if (out < outs_w)
+            a.y[k][(int64_t)row_of(row) * outs_w + out] =
+                p.capped_total(slot, j, row, IS_EXPERT ? 0.0f : a.cap);
     }
 }
 
 /* Local row r is row first + r of the launch, or pair list[first + r]. */
+template <bool IS_EXPERT>
 __device__ __forceinline__ void finish_unit(const matvec_product &a, const partial_sums &p,
                                             int unit, const int *list, int first, int n_rows)
 {
     auto row_of = [&](int r) { return list ? list[first + r] : first + r; };
     if (a.gelu.kind == MATVEC_STORE) {
-        finish_store(a, p, unit, n_rows, row_of);
+        finish_store<IS_EXPERT>(a, p, unit, n_rows, row_of);
         return;
     }
     int per_column = a.gelu.kind == MATVEC_GELU_MUL ? 8 : 8 * WARP_GROUPS;

@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(32 * MATVEC_WARPS, 3)
         }
         put_partial<F, 1, 1>(p, part, column * WARP_GROUPS, acc);
         __syncthreads();
-        finish_unit(a, p, unit, list, first, min(end - first, rows));
+        finish_unit<IS_EXPERT>(a, p, unit, list, first, min(end - first, rows));
         __syncthreads();
         if (!IS_EXPERT) {
             unit += gridDim.y;

@@ -62,6 +62,7 @@ struct rows_product {
     const int32_t *ids;
     int32_t n_used;
     int32_t quads, n_slices; /* quads * n_slices warps a block */
+    float cap;               /* MATVEC_STORE; 0: none */
 };
 
 __host__ __device__ __forceinline__ bool has_two(const rows_product &a)
@@ -179,16 +180,16 @@ __device__ __forceinline__ row_range sum_rows(const rows_product &a, const parti
     return {first, n};
 }
 
-/* The sums, to y. */
+/* The sums, to y; `cap` as in matvec_args. */
 __device__ __forceinline__ void store_sums(const rows_product &a, const partial_sums &p,
-                                           int first_out, row_range rows)
+                                           int first_out, row_range rows, float cap)
 {
     int outs = outs_of_block(a), outs_w = a.w[0].rows;
     for (int i = threadIdx.x; i < outs * rows.n; i += blockDim.x) {
         int r = i / outs, out = i % outs;
         if (first_out + out < outs_w)
             a.y[(int64_t)(rows.first + r) * outs_w + first_out + out] =
-                p.total(out / 8, out % 8, r);
+                p.capped_total(out / 8, out % 8, r, cap);
     }
 }
 

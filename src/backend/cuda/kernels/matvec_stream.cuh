@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(32 * MATVEC_WARPS, 2)
         put_partial<F, ROW_TILES, 2>(p, here.turn * a.abreast + part, column * WARP_GROUPS, acc);
         if (!has_next || next.turn == 0) {
             __syncthreads();
-            finish_unit(a, p, here.unit, list, here.first, min(end - here.first, ROWS));
+            finish_unit<IS_EXPERT>(a, p, here.unit, list, here.first, min(end - here.first, ROWS));
         }
         here = next;
     }

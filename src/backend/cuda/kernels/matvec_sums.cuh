@@ -33,6 +33,12 @@ struct partial_sums {
         for (int s = 0; s < n_slices; s++) sum += slot(s, group)[row * 8 + j];
         return sum;
     }
+    /* cap 0: the sum as it is. */
+    __device__ __forceinline__ float capped_total(int group, int j, int row, float cap) const
+    {
+        float sum = total(group, j, row);
+        return cap == 0.0f ? sum : soft_capped(sum, cap);
+    }
 };
 __host__ __device__ constexpr size_t partial_bytes(int n_slices, int slots, int rows)
 {

@@ -5,7 +5,7 @@
  *   - 8 bits (ACT_INT8, ACT_FINE, cells of Q8_0): a value of a block of 32 that is not finite makes
  *     the block's scale NaN, and so all of the block; codes are then of no meaning.
  *   - ACT_HALF: a value of a row that is not finite makes the row's scale NaN. Where the scale is 1
- *     without a look at the row (attention_prefill), a NaN is a NaN value.
+ *     without a look at the row (attention), a NaN is a NaN value.
  *   - fp16, BF16 and F32 alone: a NaN value is a NaN value. Mirrors, and queries, keys and values
  *     on their way to fp16 products, saturate at 65504; caches round larger values to infinity.
  * A product with such a block or row is NaN in every result that the block or row is a part of, and

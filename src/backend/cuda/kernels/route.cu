@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(ROWS_THREADS_MAX)
     int first_out = blockIdx.y * outs_of_block(p.product), warp = threadIdx.x / WARP;
     row_range rows = sum_rows<float, BLOCK_ROWS>(p.product, sums, first_out);
     if (rows.n == 0) return; /* all blocks of the tile: none arrives */
-    store_sums(p.product, sums, first_out, rows);
+    store_sums(p.product, sums, first_out, rows, 0.0f);
     if (!arrives_last(p.arrived + blockIdx.x) || warp >= rows.n) return;
     choose<ROUTER_EXPERTS_MAX / WARP>(p.choice, rows.first + warp, true);
 }

@@ -29,7 +29,7 @@ __device__ __forceinline__ float element(float a, float b, float value)
 {
     if constexpr (OP == ELEMENT_ADD) return __fadd_rn(a, b);
     if constexpr (OP == ELEMENT_SCALE) return __fmul_rn(value, a);
-    return value * tanhf(a / value);
+    return soft_capped(a, value);
 }
 
 /* Rows are contiguous, so that only the last quad of all may be a part: index counts from the start
@@ -145,13 +145,14 @@ __global__ void __launch_bounds__(THREADS) ple_kernel(const __grid_constant__ st
     const int id = p.step.id[row_token(p.rows, p.step, row)], first = g * p.group;
     const float *a = p.a + (int64_t)row * p.cols + first;
     float *y = p.y + (int64_t)row * p.cols + first;
+    const float in_scale = p.a_scale ? __fmul_rn(p.in_scale, p.a_scale[row]) : p.in_scale;
     float e[8], x[8], squares = 0.0f;
     if (lane * 8 < p.group) look_up8(p.table, id, p.first_col + first + lane * 8, e);
     for (int col = lane * 8; col < p.group; col += WARP * 8) {
         load8(a, col, p.group, x);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            float scaled = __fmul_rn(p.in_scale, x[i]);
+            float scaled = __fmul_rn(in_scale, x[i]);
             squares = __fmaf_rn(scaled, scaled, squares);
         }
     }
@@ -165,7 +166,7 @@ __global__ void __launch_bounds__(THREADS) ple_kernel(const __grid_constant__ st
         if (p.w) load8(p.w, col, p.group, w);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            float normed = __fmul_rn(__fmul_rn(__fmul_rn(p.in_scale, x[i]), r), w[i]);
+            float normed = __fmul_rn(__fmul_rn(__fmul_rn(in_scale, x[i]), r), w[i]);
             x[i] = __fmul_rn(__fadd_rn(normed, __fmul_rn(p.e_scale, e[i])), p.out_scale);
         }
         store8(y, col, p.group, x);
