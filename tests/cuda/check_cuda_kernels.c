@@ -35,6 +35,7 @@ static int prepare(void)
     int status = matvec_prepare();
     if (!status) status = gemm_i8_prepare();
     if (!status) status = gemm_f16_prepare();
+    if (!status) status = router_prepare();
     if (!status) status = attention_decode_prepare();
     if (!status) status = attention_prefill_prepare();
     return status;

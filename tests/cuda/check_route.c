@@ -1,5 +1,6 @@
 /* launch_route against the steps of the reference: the same ids, ties included, and the same
- * shares. launch_router against launch_matvec (check_matvec.c) and launch_route: the same bits. */
+ * shares. launch_router against launch_matvec (check_matvec.c) and launch_route: the same bits.
+ * launch_router_parts against double precision, next to launch_matmul_exact. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ struct route_run {
 static void launch_run(void *user)
 {
     struct route_run *r = user;
-    launch_route(r->queue, r->step, r->rows, r->z, r->scale, r->ids, r->shares, r->n_expert,
+    launch_route(r->queue, r->step, r->rows, r->z, 1, r->scale, r->ids, r->shares, r->n_expert,
                  r->n_used);
 }
 
@@ -208,7 +209,7 @@ static void launch_two(void *user)
                                   .x_floats = a->x,
                                   .epilogue = MATVEC_STORE};
     launch_matvec(r->queue, &product);
-    launch_route(r->queue, a->step, a->rows, a->z, a->scale, a->ids, a->shares, a->w.rows,
+    launch_route(r->queue, a->step, a->rows, a->z, 1, a->scale, a->ids, a->shares, a->w.rows,
                  a->n_used);
 }
 
@@ -375,6 +376,237 @@ static void check_router(struct check *c)
     check_that(c, check_free(arrived), "router: wrote outside the counters");
 }
 
+/* ---- The product for many rows ------------------------------------------------------------ */
+
+/* Of the sum of |w x|, as router_many.cu says; and as a mean square of the logits: a few times that
+ * of fp32, about 1e-13. */
+#define PARTS_LIMIT ldexp(1, -18)
+#define PARTS_BUDGET 1e-12
+/* Below the normal range, where factors of two are lost. */
+#define PARTS_LEAST ldexp(1, -126)
+
+enum parts_trap {
+    PARTS_PLAIN,
+    PARTS_EXTREME, /* rows and experts of 2^-140 to 2^50, and values of a row by 2^40 apart */
+    PARTS_NAN      /* in a row and in an expert, and an infinity in another of each */
+};
+
+struct parts_shape {
+    int32_t rows, live, n, cols;
+    enum parts_trap trap;
+};
+
+struct parts_data {
+    float *x, *w; /* host */
+    struct router_parts_args args;
+};
+
+static float trapped(const struct parts_shape *s, int32_t row, int32_t col, bool is_weight, float v)
+{
+    static const int powers[] = {0, -140, 50, -60, 20, -100, 3};
+    int power = powers[(row + (is_weight ? 3 : 0)) % 7] - (row % 5 == 4 ? col % 3 * 20 : 0);
+    if (s->trap == PARTS_EXTREME) return ldexpf(v, power);
+    if (s->trap == PARTS_NAN && row == 2 && col == s->cols / 2) return NAN;
+    if (s->trap == PARTS_NAN && row == 5 && col == s->cols - 1) return INFINITY;
+    return v;
+}
+
+static struct parts_data new_parts(struct check *c, struct rng *rng, const struct parts_shape *s)
+{
+    struct parts_data d = {.w = NULL};
+    size_t n_x = (size_t)s->rows * (size_t)s->cols, n_w = (size_t)s->n * (size_t)s->cols;
+    d.args = (struct router_parts_args){
+        .step = check_step(s->live, 0, 0, NULL, NULL, NULL, NULL),
+        .rows = {s->rows, ROWS_TOKEN},
+        .w = check_weight(c, rng, FORMAT_F32, LAYOUT_ROWS, 1, s->n, s->cols, 0.05f, &d.w),
+        .z = check_alloc(NULL, (size_t)router_n_parts(s->cols) * (size_t)s->rows * (size_t)s->n *
+                                   sizeof(float))};
+    d.x = malloc(n_x * sizeof *d.x);
+    check_normal(rng, d.x, n_x, 1);
+    for (size_t i = 0; i < n_x; i++)
+        d.x[i] = trapped(s, (int32_t)(i / (size_t)s->cols), (int32_t)(i % (size_t)s->cols), false,
+                         d.x[i]);
+    for (size_t i = 0; i < n_w; i++)
+        d.w[i] = trapped(s, (int32_t)(i / (size_t)s->cols), (int32_t)(i % (size_t)s->cols), true,
+                         d.w[i]);
+    for (int32_t e = 0; e < s->n; e++)
+        check_upload(d.args.w.quants + e * d.args.w.row_bytes, d.w + e * s->cols,
+                     (size_t)s->cols * sizeof *d.w);
+    d.args.x = check_alloc(d.x, n_x * sizeof *d.x);
+    return d;
+}
+
+static bool free_parts(struct parts_data *d)
+{
+    free(d->x);
+    free(d->w);
+    check_weight_free(&d->args.w);
+    check_step_free(&d->args.step);
+    return check_free((void *)(uintptr_t)d->args.x) & check_free(d->args.z);
+}
+
+/* What the parts add up to, as launch_route does it; NULL: a row that does not live was written. */
+static float *parts_summed(const struct parts_data *d, const struct parts_shape *s)
+{
+    size_t n_parts = (size_t)router_n_parts(s->cols), n = (size_t)s->rows * (size_t)s->n;
+    float *z = malloc(n_parts * n * sizeof *z);
+    bool is_kept = true;
+    check_download(z, d->args.z, n_parts * n * sizeof *z);
+    for (size_t k = 0; k < n_parts; k++)
+        for (size_t i = 0; i < n; i++) {
+            uint32_t bits;
+            memcpy(&bits, &z[k * n + i], sizeof bits);
+            bool is_live = i < (size_t)s->live * (size_t)s->n;
+            is_kept = is_kept && (is_live || bits == 0xffffffffu);
+            if (k > 0 && is_live) z[i] += z[k * n + i];
+        }
+    if (is_kept) return z;
+    free(z);
+    return NULL;
+}
+
+struct parts_error {
+    double most; /* of the sum of |w x| */
+    double nmse;
+    bool is_nan_right; /* where, and nowhere else */
+};
+
+static struct parts_error parts_error_of(const struct parts_data *d, const struct parts_shape *s,
+                                         const float *z)
+{
+    struct parts_error error = {.is_nan_right = true};
+    double squares = 0, all = 0;
+    for (int32_t r = 0; r < s->live; r++)
+        for (int32_t e = 0; e < s->n; e++) {
+            const float *x = d->x + r * s->cols, *w = d->w + e * s->cols;
+            double want = 0, size = 0, got = (double)z[r * s->n + e];
+            for (int32_t k = 0; k < s->cols; k++) {
+                want += (double)x[k] * (double)w[k];
+                size += fabs((double)x[k] * (double)w[k]);
+            }
+            if (!isfinite(size) != (isnan(got) != 0)) error.is_nan_right = false;
+            if (!isfinite(size)) continue;
+            double lost = fmax(fabs(got - want) - PARTS_LEAST, 0);
+            error.most = fmax(error.most, lost > 0 ? lost / size : 0);
+            squares += lost * lost;
+            all += want * want;
+        }
+    error.nmse = all > 0 ? squares / all : 0;
+    return error;
+}
+
+/* The same rows and weights by launch_matmul_exact. */
+static struct parts_error exact_error_of(struct check *c, const struct parts_data *d,
+                                         const struct parts_shape *s)
+{
+    size_t n = (size_t)s->rows * (size_t)s->n;
+    float *device = check_alloc(NULL, n * sizeof(float)), *z = malloc(n * sizeof *z);
+    struct exact_args args = {
+        .step = d->args.step, .rows = d->args.rows, .w = d->args.w, .x = d->args.x, .y = device};
+    launch_matmul_exact(&c->queue, &args);
+    check_download(z, device, n * sizeof *z);
+    check_free(device);
+    struct parts_error error = parts_error_of(d, s, z);
+    free(z);
+    return error;
+}
+
+/* A row has the same bits in another place and among fewer rows. */
+static bool is_same_elsewhere(struct check *c, const struct parts_data *d,
+                              const struct parts_shape *s, const float *z)
+{
+    struct parts_data some = *d;
+    struct parts_shape less = *s;
+    int32_t first = s->live / 3;
+    less.rows = less.live = s->live - first;
+    some.args.x += (size_t)first * (size_t)s->cols;
+    some.args.rows.max = less.rows;
+    some.args.step = check_step(less.live, 0, 0, NULL, NULL, NULL, NULL);
+    some.args.z = check_alloc(NULL, (size_t)router_n_parts(s->cols) * (size_t)less.rows *
+                                        (size_t)s->n * sizeof(float));
+    launch_router_parts(&c->queue, &some.args);
+    float *again = parts_summed(&some, &less);
+    bool is_same =
+        again && memcmp(again, z + first * s->n, (size_t)less.rows * (size_t)s->n * sizeof *z) == 0;
+    free(again);
+    check_step_free(&some.args.step);
+    return check_free(some.args.z) && is_same;
+}
+
+static void check_parts_case(struct check *c, struct rng *rng, const struct parts_shape *s)
+{
+    struct parts_data d = new_parts(c, rng, s);
+    launch_router_parts(&c->queue, &d.args);
+    float *z = parts_summed(&d, s);
+    check_that(c, z, "router of many rows: %d of %d rows: wrote others", s->live, s->rows);
+    if (z) {
+        struct parts_error error = parts_error_of(&d, s, z), exact = exact_error_of(c, &d, s);
+        bool is_right = error.most <= PARTS_LIMIT && error.nmse <= PARTS_BUDGET;
+        check_that(c, is_right && error.is_nan_right,
+                   "router of many rows: %d x %d x %d, trap %d: %.3g of |w x|, nmse %.3g", s->rows,
+                   s->n, s->cols, (int)s->trap, error.most, error.nmse);
+        if (s->trap != PARTS_NAN && s->live)
+            check_that(c, is_same_elsewhere(c, &d, s, z), "router of many rows: %d rows elsewhere",
+                       s->live);
+        if (c->is_perf)
+            printf("router %4d x %3d x %4d, trap %d: error %.2g of |w x|, rms %.2g; in fp32 %.2g, "
+                   "rms %.2g\n",
+                   s->rows, s->n, s->cols, (int)s->trap, error.most, sqrt(error.nmse), exact.most,
+                   sqrt(exact.nmse));
+    }
+    free(z);
+    check_that(c, free_parts(&d), "router of many rows: wrote outside");
+}
+
+struct parts_run {
+    struct queue *queue;
+    struct router_parts_args args;
+};
+
+static void launch_parts(void *user)
+{
+    struct parts_run *r = user;
+    launch_router_parts(r->queue, &r->args);
+}
+
+static void launch_exact(void *user)
+{
+    struct parts_run *r = user;
+    struct exact_args args = {
+        .step = r->args.step, .rows = r->args.rows, .w = r->args.w, .x = r->args.x, .y = r->args.z};
+    launch_matmul_exact(r->queue, &args);
+}
+
+static void measure_parts(struct check *c, int32_t rows)
+{
+    struct rng rng = {9};
+    struct parts_shape s = {rows, rows, 128, 2816, PARTS_PLAIN};
+    struct parts_data d = new_parts(c, &rng, &s);
+    struct parts_run run = {&c->queue, d.args};
+    double seconds = check_time_graph(c, launch_parts, &run),
+           exact = check_time_graph(c, launch_exact, &run);
+    printf("router %4d rows x 128 x 2816  in a graph %7.2f us, in fp32 %7.2f us (bound %.2f us)\n",
+           rows, seconds * 1e6, exact * 1e6, 3 * 2.0 * rows * 128 * 2816 / 641e12 * 1e6);
+    free_parts(&d);
+}
+
+static void check_parts(struct check *c)
+{
+    static const struct parts_shape shapes[] = {
+        {65, 65, 128, 2816, PARTS_PLAIN},    {300, 290, 128, 2816, PARTS_PLAIN},
+        {130, 129, 128, 704, PARTS_EXTREME}, {70, 64, 8, 64, PARTS_PLAIN},
+        {66, 65, 100, 36, PARTS_EXTREME},    {129, 100, 3, 4, PARTS_PLAIN},
+        {80, 80, 128, 2816, PARTS_NAN},      {67, 66, 127, 1028, PARTS_NAN},
+        {64, 63, 64, 2820, PARTS_EXTREME},   {128, 0, 16, 256, PARTS_PLAIN}};
+    struct rng rng = {79};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check_parts_case(c, &rng, &shapes[i]);
+    if (!c->is_perf) return;
+    measure_parts(c, 128);
+    measure_parts(c, 512);
+    measure_parts(c, 2048);
+}
+
 void check_route(struct check *c)
 {
     struct rng rng = {77};
@@ -388,6 +620,7 @@ void check_route(struct check *c)
     check_case(c, &rng, 2, 300, 40, 0, true);
     check_nan(c);
     check_router(c);
+    check_parts(c);
     if (!c->is_perf) return;
     measure(c, 1);
     measure(c, 32);

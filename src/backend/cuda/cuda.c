@@ -80,7 +80,8 @@ static void cuda_close(struct device *d)
 
 static int prepare_kernels(struct carat_error *err)
 {
-    int (*const prepare[])(void) = {matvec_prepare, gemm_i8_prepare, gemm_f16_prepare,
+    int (*const prepare[])(void) = {matvec_prepare,           gemm_i8_prepare,
+                                    gemm_f16_prepare,         router_prepare,
                                     attention_decode_prepare, attention_prefill_prepare};
     for (size_t i = 0; i < sizeof prepare / sizeof *prepare; i++) {
         int status = prepare[i]();

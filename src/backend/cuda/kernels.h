@@ -20,6 +20,7 @@
  *                  both   more    LAYOUT_TILES  launch_grouped_i8     moe.cu sorts, gemm_i8.cu
  *                         more    mirror        launch_grouped_f16    moe.cu sorts, gemm_f16.cu
  *   router with choice    1..64   LAYOUT_ROWS   launch_router         route.cu, matvec_rows.cuh
+ *   router                more    LAYOUT_ROWS   launch_router_parts   router_many.cu, then route.cu
  *   in fp32, --precision  any     any           launch_matmul_exact   exact.cu
  *
  *   attention            cache                launcher                  file, kernel
@@ -342,10 +343,11 @@ void launch_ple(const struct queue *q, const struct ple_args *args);
 /* ---- route.cu: the choice of experts */
 
 /* ids, shares = the n_used largest of softmax(z[t]), c / sum(c) * scale[id]; ties to the lower id;
- * the sums in the reference's order. n_expert <= 1024. */
+ * the sums in the reference's order. n_expert <= 1024. z [n_parts][rows.max][n_expert], whose parts
+ * are added up in order. */
 void launch_route(const struct queue *q, struct step_view step, struct rows rows, const float *z,
-                  const float *scale, int32_t *ids, float *shares, int32_t n_expert,
-                  int32_t n_used);
+                  int32_t n_parts, const float *scale, int32_t *ids, float *shares,
+                  int32_t n_expert, int32_t n_used);
 
 /* The same of z[t] = w x[t], product and choice in one launch, with the bits of launch_matvec and
  * launch_route: what routers are in decode. */
@@ -363,6 +365,22 @@ struct router_args {
     uint32_t *arrived; /* [ROUTER_COUNTERS], 0 before and after; launches of a queue may share it */
 };
 void launch_router(const struct queue *q, const struct router_args *args);
+
+/* ---- router_many.cu: the product alone, for many rows, within the error of fp32 */
+
+/* z[.][t]: parts whose sum is w x[t], one for each slice of the columns. router_n_parts says how
+ * many there are, at most ROUTER_PARTS_MAX. */
+enum { ROUTER_PARTS_MAX = 8 };
+struct router_parts_args {
+    struct step_view step;
+    struct rows rows;
+    struct cuda_weight w; /* as for launch_router, w.cols a multiple of 4 */
+    const float *x;       /* [rows][w.cols] */
+    float *z;             /* [parts][rows.max][w.rows] */
+};
+int router_prepare(void);
+int32_t router_n_parts(int32_t cols);
+void launch_router_parts(const struct queue *q, const struct router_parts_args *args);
 
 /* ---- topk.cu */
 

@@ -12,11 +12,12 @@ static int32_t *integers(float *rows)
     return (int32_t *)(void *)rows;
 }
 
-void lower_choice(struct lowering *l, const struct op *op, const float *z)
+void lower_choice(struct lowering *l, const struct op *op, const float *z, int32_t n_parts)
 {
     struct route_args args = {.step = lower_step(l),
                               .rows = lower_rows(l),
                               .z = z,
+                              .n_parts = n_parts,
                               .scale = lower_vector(op->p.route.scale),
                               .ids = integers(lower_floats(l, op->out[0])),
                               .shares = lower_floats(l, op->out[1]),
@@ -25,19 +26,40 @@ void lower_choice(struct lowering *l, const struct op *op, const float *z)
     lower_emit(l, start_route, &args, sizeof args);
 }
 
-/* Nothing else reads the logits. */
-void lower_route(struct lowering *l)
+/* By tensor cores, in parts that the choice adds up. */
+static void route_many(struct lowering *l, const struct op *product, const struct op *choice)
 {
-    const struct op *product = lower_ops(l), *choice = product + 1;
+    const struct weight *w = product->p.matmul.w;
+    int32_t n_parts = router_n_parts((int32_t)w->cols);
+    size_t bytes = (size_t)n_parts * (size_t)l->rows * (size_t)w->rows * sizeof(float);
+    struct router_parts_args args = {.step = lower_step(l),
+                                     .rows = lower_rows(l),
+                                     .w = lower_matrix(l, w),
+                                     .x = lower_floats(l, product->in[0]),
+                                     .z = scratch_take(&l->scratch, bytes)};
+    lower_emit(l, start_router_parts, &args, sizeof args);
+    lower_mark_product(l, "router", 1, &w, 1, ACT_NONE);
+    lower_choice(l, choice, args.z, n_parts);
+    lower_mark(l, "route");
+}
+
+/* Any weight, and nothing else reads the logits. */
+static void route_any(struct lowering *l, const struct op *product, const struct op *choice)
+{
     const struct weight *w = product->p.matmul.w;
     float *z;
     lower_outputs(l, product, 1, &z);
-    if (l->is_many || !is_multiplied_exactly(w) || w->rows > ROUTER_EXPERTS_MAX) {
-        lower_multiply(l, 1, &w, lower_input(l, product->in[0], 1, &w), &z);
-        lower_choice(l, choice, z);
-        lower_mark(l, "route");
-        return;
-    }
+    lower_multiply(l, 1, &w, lower_input(l, product->in[0], 1, &w), &z);
+    lower_choice(l, choice, z, 1);
+    lower_mark(l, "route");
+}
+
+/* Product and choice in one launch. */
+static void route_few(struct lowering *l, const struct op *product, const struct op *choice)
+{
+    const struct weight *w = product->p.matmul.w;
+    float *z;
+    lower_outputs(l, product, 1, &z);
     struct router_args args = {.step = lower_step(l),
                                .rows = lower_rows(l),
                                .w = lower_matrix(l, w),
@@ -50,6 +72,19 @@ void lower_route(struct lowering *l)
                                .arrived = l->device->arrived};
     lower_emit(l, start_router, &args, sizeof args);
     lower_mark_product(l, "router", 1, &w, 1, ACT_NONE);
+}
+
+void lower_route(struct lowering *l)
+{
+    const struct op *product = lower_ops(l), *choice = product + 1;
+    const struct weight *w = product->p.matmul.w;
+    bool is_router = is_multiplied_exactly(w) && w->rows <= ROUTER_EXPERTS_MAX;
+    if (is_router && !l->is_many)
+        route_few(l, product, choice);
+    else if (is_router && w->cols % 4 == 0)
+        route_many(l, product, choice);
+    else
+        route_any(l, product, choice);
 }
 
 /* ---- Routed products -------------------------------------------------------------------- */

@@ -85,7 +85,7 @@ void lower_single(struct lowering *l)
     case OP_SCALE: single_rows(l, op, start_scale, NULL, 0, p->scale.value); break;
     case OP_GELU_MUL: single_gelu_mul(l, op); break;
     case OP_GATHER_ROWS: single_rows(l, op, start_gather_rows, NULL, 0, 0); break;
-    case OP_ROUTE: lower_choice(l, op, lower_floats(l, op->in[0])); break;
+    case OP_ROUTE: lower_choice(l, op, lower_floats(l, op->in[0]), 1); break;
     case OP_EXPERT_IN:
     case OP_EXPERT_OUT: lower_expert(l, op); break;
     case OP_SOFTCAP: single_rows(l, op, start_softcap, NULL, 0, p->softcap.cap); break;

@@ -17,6 +17,7 @@ START_ROWS(start_matmul_exact, launch_matmul_exact, exact_args)
 START_ROWS(start_experts_in, launch_experts_in, expert_args)
 START_ROWS(start_experts_out, launch_experts_out, expert_args)
 START_ROWS(start_router, launch_router, router_args)
+START_ROWS(start_router_parts, launch_router_parts, router_parts_args)
 START_ROWS(start_norm, launch_norm, norm_args)
 START_ROWS(start_heads, launch_heads, heads_args)
 START_ROWS(start_embed, launch_embed, embed_args)
@@ -55,8 +56,8 @@ void start_mirror(const struct queue *q, const void *args, struct launch_rows ro
 void start_route(const struct queue *q, const void *args, struct launch_rows rows)
 {
     const struct route_args *a = args;
-    launch_route(q, a->step, (struct rows){rows.n, a->rows.is_out}, a->z, a->scale, a->ids,
-                 a->shares, a->n_expert, a->n_used);
+    launch_route(q, a->step, (struct rows){rows.n, a->rows.is_out}, a->z, a->n_parts, a->scale,
+                 a->ids, a->shares, a->n_expert, a->n_used);
 }
 
 void start_expert_sort(const struct queue *q, const void *args, struct launch_rows rows)

@@ -26,19 +26,21 @@ struct cublas_args {
 
 /* ---- Experts ---- */
 
-start_fn start_experts_in;  /* struct expert_args */
-start_fn start_experts_out; /* struct expert_args */
-start_fn start_route;       /* struct route_args */
-start_fn start_router;      /* struct router_args */
-start_fn start_expert_sort; /* struct expert_sort_args */
-start_fn start_grouped_i8;  /* struct grouped_args */
-start_fn start_grouped_f16; /* struct grouped_args */
-start_fn start_expert_sum;  /* struct expert_sum_args */
+start_fn start_experts_in;   /* struct expert_args */
+start_fn start_experts_out;  /* struct expert_args */
+start_fn start_route;        /* struct route_args */
+start_fn start_router;       /* struct router_args */
+start_fn start_router_parts; /* struct router_parts_args */
+start_fn start_expert_sort;  /* struct expert_sort_args */
+start_fn start_grouped_i8;   /* struct grouped_args */
+start_fn start_grouped_f16;  /* struct grouped_args */
+start_fn start_expert_sum;   /* struct expert_sum_args */
 
 struct route_args {
     struct step_view step;
     struct rows rows;
     const float *z, *scale;
+    int32_t n_parts;
     int32_t *ids;
     float *shares;
     int32_t n_expert, n_used;

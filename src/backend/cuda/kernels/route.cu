@@ -25,22 +25,29 @@ struct choice {
     int32_t *ids;
     float *shares;
     int32_t n_expert, n_used;
+    int32_t n_parts; /* of z, up to 1: it is whole */
+    int64_t part;    /* from one to the next */
 };
 
 /* All lanes of a warp, for one row. Each round takes the largest share that is left, of equal ones
  * the lowest id; NaN is taken last. Logits are read from L2: other blocks of this launch may have
  * written them. */
-template <int V>
+template <int V, bool IS_IN_PARTS>
 __device__ __forceinline__ void choose(const struct choice &p, int64_t row, bool is_live)
 {
     const int lane = threadIdx.x % WARP;
     const float *z = p.z + row * p.n_expert;
     float x[V], top = -INFINITY;
 #pragma unroll
-    for (int v = 0; v < V; v++) {
+    for (int v = 0; v < V; v++)
         x[v] = lane + WARP * v < p.n_expert ? __ldcg(z + lane + WARP * v) : -INFINITY;
-        top = fmaxf(top, x[v]);
-    }
+    for (int k = 1; IS_IN_PARTS && k < p.n_parts; k++)
+#pragma unroll
+        for (int v = 0; v < V; v++)
+            if (lane + WARP * v < p.n_expert)
+                x[v] = __fadd_rn(x[v], __ldcg(z + k * p.part + lane + WARP * v));
+#pragma unroll
+    for (int v = 0; v < V; v++) top = fmaxf(top, x[v]);
     for (int mask = 16; mask > 0; mask /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, mask));
     uint32_t key[V]; /* the share's bits plus 2; 1: NaN; 0: not there or taken */
 #pragma unroll
@@ -88,14 +95,14 @@ struct route_args {
 };
 
 /* Rows that do not live are read too, rather than waiting for their number. */
-template <int V>
+template <int V, bool IS_IN_PARTS>
 __global__ void __launch_bounds__(THREADS) route_kernel(const __grid_constant__ struct route_args p)
 {
     grid_wait();
     grid_release();
     const int64_t row = (int64_t)blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP;
     if (row >= p.rows.max) return;
-    choose<V>(p.choice, row, row < rows_live(p.rows, p.step));
+    choose<V, IS_IN_PARTS>(p.choice, row, row < rows_live(p.rows, p.step));
 }
 
 /* ---- After its product -------------------------------------------------------------------- */
@@ -132,22 +139,25 @@ __global__ void __launch_bounds__(ROWS_THREADS_MAX)
     if (rows.n == 0) return; /* all blocks of the tile: none arrives */
     store_sums(p.product, sums, first_out, rows, 0.0f);
     if (!arrives_last(p.arrived + blockIdx.x) || warp >= rows.n) return;
-    choose<ROUTER_EXPERTS_MAX / WARP>(p.choice, rows.first + warp, true);
+    choose<ROUTER_EXPERTS_MAX / WARP, false>(p.choice, rows.first + warp, true);
 }
 
 } // namespace
 
 extern "C" void launch_route(const struct queue *q, struct step_view step, struct rows rows,
-                             const float *z, const float *scale, int32_t *ids, float *shares,
-                             int32_t n_expert, int32_t n_used)
+                             const float *z, int32_t n_parts, const float *scale, int32_t *ids,
+                             float *shares, int32_t n_expert, int32_t n_used)
 {
     if (rows.max <= 0) return;
-    struct route_args args = {step, rows, {z, scale, ids, shares, n_expert, n_used}};
+    int64_t part = (int64_t)rows.max * n_expert;
+    struct route_args args = {step, rows, {z, scale, ids, shares, n_expert, n_used, n_parts, part}};
     dim3 grid((unsigned)(round_up(rows.max, THREADS / WARP) / (THREADS / WARP)));
-    if (n_expert <= 4 * WARP)
-        launch(q, route_kernel<4>, grid, THREADS, 0, args);
+    if (n_expert > 4 * WARP)
+        launch(q, route_kernel<32, true>, grid, THREADS, 0, args);
+    else if (n_parts > 1)
+        launch(q, route_kernel<4, true>, grid, THREADS, 0, args);
     else
-        launch(q, route_kernel<32>, grid, THREADS, 0, args);
+        launch(q, route_kernel<4, false>, grid, THREADS, 0, args);
 }
 
 extern "C" void launch_router(const struct queue *q, const struct router_args *args)
