@@ -118,8 +118,7 @@ static void stage_open(struct stage *g, struct rng *rng, struct scene *e)
     check_normal(rng, q, rows * cols, 0.1f);
     a.q = check_alloc(q, rows * cols * sizeof *q);
     free(q);
-    a.scratch =
-        check_alloc(NULL, attention_decode_scratch_bytes(e->rows, e->s.n_heads, 512, e->s.n_kv));
+    a.scratch = check_alloc(NULL, attention_decode_scratch_bytes(e->rows, e->s.n_heads, &a.cache));
     a.y = check_alloc(NULL, rows * cols * sizeof(float));
     a.act = (struct act){.kind = ACT_INT8, .stride = (int32_t)cols};
     a.act.values = check_alloc(NULL, rows * cols);
@@ -171,8 +170,7 @@ static struct answer ask(struct check *c, const struct stage *g, bool has_packs,
     a.step.position += is_out ? 0 : first;
     a.step.sequence += is_out ? 0 : first;
     a.step.out_row += is_out ? first : 0;
-    cudaMemset(a.scratch, 0xff,
-               attention_decode_scratch_bytes(g->a.rows.max, a.n_heads, 512, a.cache.n_heads));
+    cudaMemset(a.scratch, 0xff, attention_decode_scratch_bytes(g->a.rows.max, a.n_heads, &a.cache));
     launch_attention_decode(&c->queue, &a);
     check_download(r.y, a.y, n * sizeof *r.y);
     check_download(r.scale, a.act.scale, n / 16 * sizeof *r.scale);

@@ -467,7 +467,7 @@ static struct act attend(struct check *c, enum format format, enum act_kind kind
     float *q = new_floats(3, COLS, BAD_ROW, BAD_COL, bad_input == IN_QUERY ? odd : 1);
     args.q = q;
     args.act = check_act_new(kind, 3, COLS);
-    args.scratch = check_alloc(NULL, attention_decode_scratch_bytes(3, 1, COLS, 1));
+    args.scratch = check_alloc(NULL, attention_decode_scratch_bytes(3, 1, &args.cache));
     if (is_prompt)
         launch_attention_prefill(&c->queue, &args, 1);
     else

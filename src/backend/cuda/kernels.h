@@ -25,8 +25,9 @@
  *
  *   attention            cache                launcher                  file, kernel
  *   rows on their own    F16, heads 256, 512  launch_attention_decode   attention_decode_mma.cuh
- *   (decode)             all others           launch_attention_decode   attention_decode_any.cuh
- *     then, for both                                                    .._combine.cuh
+ *   (decode)             Q8_0, the same       launch_attention_decode   attention_decode_q8.cuh
+ *                        all others           launch_attention_decode   attention_decode_any.cuh
+ *     then, for all                                                     .._combine.cuh
  *   tiles of rows        all formats          launch_attention_prefill  attention_prefill.cu,
  *   (a prompt's chunk)                                                  .._steps.cuh, .._rows.cuh
  *
@@ -429,8 +430,7 @@ enum { HEAD_DIM_MAX = 512 };
  * its cache. Any format, any number of rows; heads of up to HEAD_DIM_MAX values, a multiple of
  * 8. */
 int attention_decode_prepare(void);
-size_t attention_decode_scratch_bytes(int32_t rows, int32_t n_heads, int32_t head_dim,
-                                      int32_t n_kv_heads);
+size_t attention_decode_scratch_bytes(int32_t rows, int32_t n_heads, const struct kv_cache *cache);
 void launch_attention_decode(const struct queue *q, const struct attention_args *args);
 
 /* Tiles of rows against tiles of keys on tensor cores, for the rows that are in runs (types.h:

@@ -35,9 +35,8 @@ void lower_attention(struct lowering *l, const struct op *op, float *y, struct a
         args.step.is_packed = l->step.is_packed;
     }
     int32_t n = l->rows < MATVEC_ROWS_MAX ? l->rows : MATVEC_ROWS_MAX;
-    args.scratch = scratch_take(
-        &l->scratch,
-        attention_decode_scratch_bytes(n, args.n_heads, args.cache.head_dim, args.cache.n_heads));
+    args.scratch =
+        scratch_take(&l->scratch, attention_decode_scratch_bytes(n, args.n_heads, &args.cache));
     bool is_tiled = l->is_many && attention_prefill_takes(&args);
     lower_emit(l, is_tiled ? start_attention_tiles : start_attention_split, &args, sizeof args);
     lower_mark(l, args.window ? "attention local" : "attention global");

@@ -11,7 +11,7 @@ struct pack_rule pack_rule_of(int32_t n_heads, int32_t head_dim, int32_t n_kv_he
     struct pack_rule rule = {0};
     if (kind == SHARE_OFF || head_dim != CASCADE_DIM) return rule;
     rule.rows = CASCADE_SLOTS * slot_rows_of(n_heads / n_kv_heads);
-    rule.splits = splits_of(n_heads, head_dim, n_kv_heads);
+    rule.splits = splits_of(n_heads, head_dim, n_kv_heads, HEADS);
     rule.least = share_least_of(kind);
     return rule;
 }

@@ -13,7 +13,7 @@
 
 enum {
     TILE_KEYS = 32,
-    HEADS = 8,        /* query heads of a block */
+    HEADS = 8,        /* query heads of a block, or twice as many */
     SPLITS_MIN = 8,   /* segments of a row, for each block's heads */
     SPLITS_MAX = 128, /* with LONG times as many for a long context */
     LONG = 2,         /* pays from LONG_TILES tiles a segment on */
@@ -23,17 +23,18 @@ enum {
     CASCADE_DIM = 512    /* values of a head that can */
 };
 
-/* Blocks that share a key head. */
-SEGMENTS_INLINE int32_t chunks_of(int32_t group)
+/* Blocks of `heads` query heads each that share a key head. */
+SEGMENTS_INLINE int32_t chunks_of(int32_t group, int32_t heads)
 {
-    return (group + HEADS - 1) / HEADS;
+    return (group + heads - 1) / heads;
 }
 
 /* Segments of a row whose keys take all of them. */
-SEGMENTS_INLINE int32_t splits_of(int32_t n_heads, int32_t head_dim, int32_t n_kv_heads)
+SEGMENTS_INLINE int32_t splits_of(int32_t n_heads, int32_t head_dim, int32_t n_kv_heads,
+                                  int32_t heads)
 {
     int32_t blocks = head_dim > 256 ? BLOCKS_WANTED : 2 * BLOCKS_WANTED;
-    int32_t splits = blocks / (n_kv_heads * chunks_of(n_heads / n_kv_heads));
+    int32_t splits = blocks / (n_kv_heads * chunks_of(n_heads / n_kv_heads, heads));
     return splits < SPLITS_MIN ? SPLITS_MIN : splits > SPLITS_MAX ? SPLITS_MAX : splits;
 }
 

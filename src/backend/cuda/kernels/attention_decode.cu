@@ -29,6 +29,7 @@
 #include "backend/cuda/kernels/attention_decode_cascade.cuh"
 #include "backend/cuda/kernels/attention_decode_combine.cuh"
 #include "backend/cuda/kernels/attention_decode_mma.cuh"
+#include "backend/cuda/kernels/attention_decode_q8.cuh"
 
 namespace {
 
@@ -42,6 +43,20 @@ int tiles_most(const struct kv_cache *cache, int window)
     if (window <= 0) return capacity;
     int tiles = (window + 2 * (TILE_KEYS - 1)) / TILE_KEYS;
     return tiles < capacity ? tiles : capacity;
+}
+
+/* Do tensor cores take this cache, unless all is to be fp32? */
+bool is_cache_mma(const struct kv_cache &cache)
+{
+    bool is_format = cache.format == FORMAT_F16 || cache.format == FORMAT_Q8_0;
+    return is_format && (cache.head_dim == 256 || cache.head_dim == 512);
+}
+
+/* Query heads of a block: keys and values of 8 bits are unpacked once for all of a key head. */
+int heads_of(const struct kv_cache &cache, int n_heads)
+{
+    bool is_wide = cache.format == FORMAT_Q8_0 && is_cache_mma(cache);
+    return is_wide && n_heads / cache.n_heads > HEADS ? 2 * HEADS : HEADS;
 }
 
 size_t row_bytes_of(int n_heads, int head_dim, int n_segments)
@@ -59,6 +74,19 @@ void (*any_of(enum format format))(struct job)
     }
 }
 
+void (*q8_of(const struct job &j))(struct job)
+{
+    if (j.heads == HEADS) return j.d == 256 ? attend_q8<256, 1> : attend_q8<512, 1>;
+    return j.d == 256 ? attend_q8<256, 2> : attend_q8<512, 2>;
+}
+
+size_t q8_bytes(const struct job &j)
+{
+    if (j.heads == HEADS)
+        return j.d == 256 ? sizeof(struct q8_shared<256, 1>) : sizeof(struct q8_shared<512, 1>);
+    return j.d == 256 ? sizeof(struct q8_shared<256, 2>) : sizeof(struct q8_shared<512, 2>);
+}
+
 /* Chips for servers have the shared memory. */
 bool has_cascade(const struct queue *q, const struct job &j)
 {
@@ -71,12 +99,14 @@ void launch_splits(const struct queue *q, const struct job &j)
 {
     const struct kv_cache &cache = j.a.cache;
     dim3 grid(cache.n_heads * j.n_chunks, j.n_segments, j.n_rows);
-    bool is_mma = !j.a.is_exact && cache.format == FORMAT_F16;
+    bool is_mma = !j.a.is_exact && is_cache_mma(cache);
     if (j.a.step.is_packed)
         launch(q, attend_cascade, dim3(q->n_sm), CASCADE_DIM / 2, sizeof(struct cascade_shared), j);
-    if (is_mma && j.d == 256)
+    if (is_mma && cache.format == FORMAT_Q8_0)
+        launch(q, q8_of(j), grid, j.d / 2, q8_bytes(j), j);
+    else if (is_mma && j.d == 256)
         launch(q, attend_mma<256>, grid, 128, 0, j);
-    else if (is_mma && j.d == 512)
+    else if (is_mma)
         launch(q, attend_mma<512>, grid, 256, 0, j);
     else
         launch(q, any_of(cache.format), grid, ANY_THREADS, any_shared_bytes(j.d), j);
@@ -92,14 +122,19 @@ int attention_decode_prepare(void)
         (void)cudaGetLastError(); /* a chip that has not so much: has_cascade */
     for (enum format format : formats)
         if (!error) error = allow_shared(any_of(format), any_shared_bytes(512));
+    for (int i = 0; i < 4; i++) {
+        struct job j = {};
+        j.d = i % 2 ? 512 : 256, j.heads = i / 2 ? 2 * HEADS : HEADS;
+        if (!error) error = allow_shared(q8_of(j), q8_bytes(j));
+    }
     return error;
 }
 
-size_t attention_decode_scratch_bytes(int32_t rows, int32_t n_heads, int32_t head_dim,
-                                      int32_t n_kv_heads)
+size_t attention_decode_scratch_bytes(int32_t rows, int32_t n_heads, const struct kv_cache *cache)
 {
-    int splits = splits_of(n_heads, head_dim, n_kv_heads);
-    size_t row_bytes = row_bytes_of(n_heads, head_dim, LONG * splits);
+    int d = cache->head_dim;
+    int splits = splits_of(n_heads, d, cache->n_heads, heads_of(*cache, n_heads));
+    size_t row_bytes = row_bytes_of(n_heads, d, LONG * splits);
     size_t n = SCRATCH_WANTED / row_bytes;
     if (n < 1) n = 1;
     return row_bytes * (n < (size_t)rows ? n : rows);
@@ -112,12 +147,12 @@ void launch_attention_decode(const struct queue *q, const struct attention_args 
     j.a = *args;
     j.d = cache.head_dim;
     j.group = args->n_heads / cache.n_heads;
-    j.n_chunks = chunks_of(j.group);
-    j.splits = splits_of(args->n_heads, j.d, cache.n_heads);
+    j.heads = args->is_exact ? HEADS : heads_of(cache, args->n_heads);
+    j.n_chunks = chunks_of(j.group, j.heads);
+    j.splits = splits_of(args->n_heads, j.d, cache.n_heads, j.heads);
     j.n_segments = segments_of(tiles_most(&cache, args->window), j.splits);
 
-    size_t scratch_bytes =
-        attention_decode_scratch_bytes(args->rows.max, args->n_heads, j.d, cache.n_heads);
+    size_t scratch_bytes = attention_decode_scratch_bytes(args->rows.max, args->n_heads, &cache);
     int n_pass = (int)(scratch_bytes / row_bytes_of(args->n_heads, j.d, j.n_segments));
     if (n_pass > args->rows.max) n_pass = args->rows.max;
     j.sums = (float *)args->scratch;

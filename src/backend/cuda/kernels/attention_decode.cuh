@@ -14,7 +14,8 @@ enum { COMBINE_THREADS = 256, COMBINE_COLS = 128 };
 
 struct job {
     struct attention_args a;
-    int32_t d, group, n_chunks; /* query heads of a key head; blocks that share a key head */
+    int32_t d, group;        /* query heads of a key head */
+    int32_t heads, n_chunks; /* most query heads of a block; blocks that share a key head */
     int32_t splits;
     int32_t first_row, n_rows; /* of this pass */
     int32_t n_segments;        /* of the grid */
@@ -126,9 +127,9 @@ struct running {
 /* Query heads of chunk i of all, those of a key head after those of the one before it. */
 __device__ __forceinline__ void find_heads(const struct job &j, int i, int *first, int *n)
 {
-    int chunk = i % j.n_chunks * HEADS;
+    int chunk = i % j.n_chunks * j.heads;
     *first = i / j.n_chunks * j.group + chunk;
-    *n = min((int)HEADS, j.group - chunk);
+    *n = min(j.heads, j.group - chunk);
 }
 
 __device__ __forceinline__ float sum_of_warp(float x)
