@@ -90,15 +90,16 @@ static bool is_family_19h(void)
 }
 #endif
 
-/* Measured with a few rows at a time (docs/benchmarks.md). A Zen 4 reads fastest if it is asked for
- * all levels early. A Zen 5 prefetches eight bits fast enough by itself, and asking only slows it
- * down. A Sapphire Rapids has to be asked always, and decodes half as fast when the second-level
- * cache is left out. */
+/* Measured with a few rows at a time (docs/benchmarks.md). With AVX-512 a Zen 4 and a Zen 5
+ * prefetch eight bits fast enough by themselves, and asking only slows them down. Else a core of
+ * family 19h reads fastest if it is asked for all levels early. A Sapphire Rapids has to be asked
+ * always, and decodes half as fast when the second-level cache is left out. */
 enum read_ahead cpu_read_ahead(enum format format)
 {
 #if defined(__x86_64__)
-    if (__builtin_cpu_is("amd") && is_family_19h()) return AHEAD_FAR;
-    if (__builtin_cpu_is("amd")) return format == FORMAT_Q8_0 ? AHEAD_NONE : AHEAD_ONCE;
+    const bool has_avx512 = __builtin_cpu_supports("avx512f");
+    if (__builtin_cpu_is("amd") && format == FORMAT_Q8_0 && has_avx512) return AHEAD_NONE;
+    if (__builtin_cpu_is("amd")) return is_family_19h() ? AHEAD_FAR : AHEAD_ONCE;
 #endif
     (void)format;
     return AHEAD_BY_LEVEL;
