@@ -74,8 +74,8 @@ static void respond_no_memory(struct call *c)
         [FAMILY_OPENAI] = "{\"error\":{\"message\":\"not enough memory for this request now\","
                           "\"type\":\"unavailable_error\",\"param\":null,"
                           "\"code\":\"out_of_memory\"}}\n",
-        [FAMILY_ANTHROPIC] = "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\","
-                             "\"message\":\"not enough memory for this request now\"}}\n",
+        [FAMILY_ANTHROPIC] = ("{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\","
+                              "\"message\":\"not enough memory for this request now\"}}\n"),
         [FAMILY_OLLAMA] = "{\"error\":\"not enough memory for this request now\"}\n",
     };
     const struct http_field retry = {"Retry-After", "1"};
