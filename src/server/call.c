@@ -2,28 +2,9 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/mem.h"
 #include "base/os.h"
-
-static bool is_name(const char *text)
-{
-    static const char allowed[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-    size_t n = strlen(text);
-    return n > 0 && n < sizeof((struct call *)0)->id && strspn(text, allowed) == n;
-}
-
-static void name_call(struct call *c)
-{
-    const char *given = http_header(c->q, "x-request-id", 0);
-    uint64_t number[2] = {0};
-    if (getrandom(number, sizeof number, 0) != sizeof number) number[0] = (uintptr_t)c;
-    snprintf(c->unique, sizeof c->unique, "%016llx%08llx", (unsigned long long)number[0],
-             (unsigned long long)(number[1] & 0xFFFFFFFF));
-    snprintf(c->id, sizeof c->id, "%s", given && is_name(given) ? given : c->unique);
-}
 
 struct call *call_open(struct http_request *q)
 {
@@ -36,7 +17,8 @@ struct call *call_open(struct http_request *q)
     snprintf(c->client, sizeof c->client, "%s", q->client);
     snprintf(c->method, sizeof c->method, "%s", q->method);
     c->family = routes_family(q->path);
-    name_call(c);
+    request_id_make(c->unique);
+    request_id_choose(c->id, http_header(q, "x-request-id", 0), c->unique);
     return c;
 }
 

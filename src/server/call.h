@@ -14,6 +14,7 @@
 #include "server/guard.h"
 #include "server/http.h"
 #include "server/inbox.h"
+#include "server/request_id.h"
 #include "server/routes.h"
 #include "server/workers.h"
 
@@ -31,9 +32,9 @@ struct call {
     struct http_request *q; /* NULL: on_closed has been */
     const struct route *route;
     enum call_stage stage;
-    atomic_bool is_gone; /* the client: a worker need not go on */
-    char id[65];         /* the client's own, if it gave one */
-    char unique[33];
+    atomic_bool is_gone;          /* the client: a worker need not go on */
+    char id[REQUEST_ID_MAX];      /* the client's own, if it gave one */
+    char unique[REQUEST_ID_MADE]; /* in any case ours */
     char client[64], method[16];
     enum api_family family;
     int status; /* of the reply; 0: none yet */

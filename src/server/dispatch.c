@@ -124,7 +124,11 @@ void dispatch_headers(struct service *s, struct http_request *q)
     struct call *c = call_open(q);
     q->user = c;
     if (!c) {
-        http_reply(q, 503, NULL, 0, full, sizeof full - 1);
+        char id[REQUEST_ID_MADE];
+        const struct http_field fields[] = {{"Content-Type", "application/json"},
+                                            {"x-request-id", id}};
+        request_id_make(id);
+        http_reply(q, 503, fields, 2, full, sizeof full - 1);
         return;
     }
     link_call(s, c);
@@ -272,24 +276,39 @@ static void log_call(struct service *s, const struct call *c, int status)
     log_event(is_quiet ? LOG_DEBUG : LOG_INFO, "request", fields, g ? ALL : ALWAYS);
 }
 
-void dispatch_refused(struct service *s, const struct http_refusal *r, struct buf *body)
+/* A request that is known has its name already. */
+static void write_refusal(const struct http_refusal *r, struct http_refusal_reply *reply)
 {
+    const struct call *c = r->known ? r->known->user : NULL;
+    const enum api_family family = routes_family(r->path);
+    struct api_error error = api_error_make(r->status, NULL, "%s", r->why);
+    char own[REQUEST_ID_MADE];
+    request_id_make(own);
+    request_id_choose(reply->id, c ? c->id : r->id, own);
+    reply->fields[reply->n_fields++] = (struct http_field){"x-request-id", reply->id};
+    if (family == FAMILY_ANTHROPIC)
+        reply->fields[reply->n_fields++] = (struct http_field){"request-id", reply->id};
+    api_error_body(&error, family, reply->id, &reply->body);
+}
+
+void dispatch_refused(struct service *s, const struct http_refusal *r,
+                      struct http_refusal_reply *reply)
+{
+    if (reply) write_refusal(r, reply);
+    if (r->known) return; /* the call is logged when it is closed */
     const struct log_field fields[] = {
+        LOG_TEXT_FIELD("id", reply ? reply->id : ""),
         LOG_TEXT_FIELD("client", r->client),
         LOG_NUMBER("status", r->status),
         LOG_TEXT_FIELD("why", r->why),
     };
-    if (body) {
-        struct api_error error = api_error_make(r->status, NULL, "%s", r->why);
-        api_error_body(&error, routes_family(r->path), NULL, body);
-    }
-    if (r->is_known) return; /* the call is logged when it is closed */
     if (r->status)
         metrics_reply(s->metrics, "refused", r->status);
     else
         metrics_add(s->metrics, METRICS_FAILED, 1);
-    log_event(LOG_INFO, r->status ? "refused" : "connection_failed", fields,
-              sizeof fields / sizeof *fields);
+    const int skipped = reply ? 0 : 1; /* without a reply of ours there is no id */
+    log_event(LOG_INFO, r->status ? "refused" : "connection_failed", fields + skipped,
+              (int)(sizeof fields / sizeof *fields) - skipped);
 }
 
 void dispatch_closed(struct service *s, struct http_request *q, bool is_sent)

@@ -8,8 +8,9 @@
 void dispatch_headers(struct service *s, struct http_request *q);
 void dispatch_request(struct service *s, struct http_request *q);
 void dispatch_room(struct service *s, struct http_request *q);
-/* What http.h refuses by itself: for counts and the log. `body` gets the reply's JSON; or NULL. */
-void dispatch_refused(struct service *s, const struct http_refusal *r, struct buf *body);
+/* What http.h refuses by itself: for counts and the log. `reply` is written; or NULL. */
+void dispatch_refused(struct service *s, const struct http_refusal *r,
+                      struct http_refusal_reply *reply);
 void dispatch_closed(struct service *s, struct http_request *q, bool is_sent);
 /* A call that the inbox had. */
 void dispatch_news(struct service *s, struct call *c);

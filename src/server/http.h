@@ -43,19 +43,34 @@ struct http_request {
     int refused; /* at on_closed: the status of a refusal sent in the caller's place; or 0 */
 };
 
+struct http_field {
+    const char *name, *value;
+};
+
 /* What is refused without asking anybody. */
 struct http_refusal {
     const char *client; /* "": it is not certain who */
     const char *path;   /* as far as it is known, in any form, else "": nothing for a log */
     int status;         /* 0: the connection is closed without a reply */
     const char *why;    /* one sentence, without anything of the request */
-    bool is_known;      /* on_headers has been called; on_closed comes, with `refused` */
+    const char *id;     /* the client's x-request-id, if its headers were read; else NULL */
+    const struct http_request *known; /* on_headers has been called; on_closed comes, with
+                                         `refused`. Else NULL */
+};
+
+/* The reply to it. Zeroed at first; http.h frees the body. */
+struct http_refusal_reply {
+    struct buf body;             /* JSON */
+    struct http_field fields[2]; /* besides those that belong to its status */
+    size_t n_fields;
+    char id[65]; /* for values of fields to point to */
 };
 
 struct http_events {
     void *user;
-    /* `body` gets the JSON of the reply; NULL: it has another one, or none. */
-    void (*on_refused)(void *user, const struct http_refusal *refusal, struct buf *body);
+    /* `reply` is to be written; NULL: it has another one, or none. */
+    void (*on_refused)(void *user, const struct http_refusal *refusal,
+                       struct http_refusal_reply *reply);
     void (*on_headers)(void *user, struct http_request *q);
     void (*on_request)(void *user, struct http_request *q);
     void (*on_room)(void *user, struct http_request *q);
@@ -115,9 +130,6 @@ const char *http_header(const struct http_request *q, const char *name, int n);
 /* The value of a key of the query, decoded; NULL: it is not there. */
 const char *http_query(const struct http_request *q, const char *key);
 
-struct http_field {
-    const char *name, *value;
-};
 /* The whole reply. Copies everything. HEAD gets the headers alone. */
 void http_reply(struct http_request *q, int status, const struct http_field *fields, size_t n,
                 const char *body, size_t length);

@@ -213,20 +213,21 @@ void http_end(struct http_request *q, bool is_whole)
 /* A reply of this file alone: the request is not fit to be shown to anybody. */
 static void refuse(struct connection *c, int status, const char *why)
 {
-    struct buf body = {0};
-    struct http_field fields[] = {{"Content-Type", "application/json"}, {0}};
-    refusal_write(c, status, why, &body);
-    if (status == 405) fields[1] = (struct http_field){"Allow", "GET, HEAD, POST, OPTIONS"};
-    if (status == 415) fields[1] = (struct http_field){"Accept-Encoding", "identity"};
-    if (status == 503) fields[1] = (struct http_field){"Retry-After", "5"};
+    struct http_refusal_reply reply = {0};
+    struct http_field fields[4] = {{"Content-Type", "application/json"}};
+    size_t n = 1;
+    refusal_write(c, status, why, http_header(&c->request, "x-request-id", 0), &reply);
+    for (size_t i = 0; i < reply.n_fields; i++) fields[n++] = reply.fields[i];
+    if (status == 405) fields[n++] = (struct http_field){"Allow", "GET, HEAD, POST, OPTIONS"};
+    if (status == 415) fields[n++] = (struct http_field){"Accept-Encoding", "identity"};
+    if (status == 503) fields[n++] = (struct http_field){"Retry-After", "5"};
     c->must_close = true;
-    if (body.failed) {
+    if (reply.body.failed) {
         exchange_cut(c);
     } else {
-        http_reply(&c->request, status, fields, fields[1].name ? 2 : 1, buf_text(&body),
-                   body.length);
+        http_reply(&c->request, status, fields, n, buf_text(&reply.body), reply.body.length);
     }
-    buf_deinit(&body);
+    buf_deinit(&reply.body);
 }
 
 /* --- a request's way --- */

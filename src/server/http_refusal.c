@@ -7,7 +7,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
-void refusal_write(struct connection *c, int status, const char *why, struct buf *body)
+void refusal_write(struct connection *c, int status, const char *why, const char *id,
+                   struct http_refusal_reply *reply)
 {
     struct http *h = c->server;
     const char *path = c->request.path && *c->request.path ? c->request.path : c->target.path;
@@ -15,9 +16,10 @@ void refusal_write(struct connection *c, int status, const char *why, struct buf
                                    .path = path ? path : "",
                                    .status = status,
                                    .why = why,
-                                   .is_known = c->is_known};
+                                   .id = id,
+                                   .known = c->is_known ? &c->request : NULL};
     c->request.refused = status;
-    h->events.on_refused(h->events.user, &r, body);
+    h->events.on_refused(h->events.user, &r, reply);
 }
 
 void refusal_note(struct http *h, const char *client, const char *why)
@@ -26,7 +28,7 @@ void refusal_note(struct http *h, const char *client, const char *why)
     h->events.on_refused(h->events.user, &r, NULL);
 }
 
-static void write_head(int status, size_t length, struct buf *out)
+static void write_head(int status, const struct http_refusal_reply *reply, struct buf *out)
 {
     char date[64];
     struct tm parts;
@@ -35,9 +37,12 @@ static void write_head(int status, size_t length, struct buf *out)
     (void)strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &parts);
     buf_printf(out,
                "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: close\r\n"
-               "Content-Type: application/json\r\n%sContent-Length: %zu\r\n\r\n",
-               status, MHD_get_reason_phrase_for((unsigned)status), date,
-               status == 503 ? "Retry-After: 5\r\n" : "", length);
+               "Content-Type: application/json\r\n",
+               status, MHD_get_reason_phrase_for((unsigned)status), date);
+    for (size_t i = 0; i < reply->n_fields; i++)
+        buf_printf(out, "%s: %s\r\n", reply->fields[i].name, reply->fields[i].value);
+    buf_printf(out, "%sContent-Length: %zu\r\n\r\n", status == 503 ? "Retry-After: 5\r\n" : "",
+               reply->body.length);
 }
 
 static void *session_of(const struct connection *c)
@@ -49,19 +54,20 @@ static void *session_of(const struct connection *c)
 
 static void say(struct connection *c, int status, const char *why, bool is_encrypted)
 {
-    struct buf body = {0}, out = {0};
-    refusal_write(c, status, why, &body);
-    write_head(status, body.length, &out);
-    if (!c->request.is_head) buf_add(&out, body.data, body.length);
+    struct http_refusal_reply reply = {0};
+    struct buf out = {0};
+    refusal_write(c, status, why, NULL, &reply);
+    write_head(status, &reply, &out);
+    if (!c->request.is_head) buf_add(&out, reply.body.data, reply.body.length);
     void *session = is_encrypted ? session_of(c) : NULL;
-    if (body.failed || out.failed) {
+    if (reply.body.failed || out.failed) {
         /* Nothing is better than half of it. */
     } else if (session) {
         tls_say(session, out.data, out.length);
     } else if (!is_encrypted) {
         (void)send(c->watched.fd, out.data, out.length, MSG_NOSIGNAL | MSG_DONTWAIT);
     }
-    buf_deinit(&body);
+    buf_deinit(&reply.body);
     buf_deinit(&out);
     c->is_gone = c->is_refused = c->may_repeat = true;
     c->server->n_repeats++;

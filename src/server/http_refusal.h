@@ -11,8 +11,10 @@
 
 #include "server/http_internal.h"
 
-/* The body of a refusal, in the words of who uses the server (http_events.on_refused). */
-void refusal_write(struct connection *c, int status, const char *why, struct buf *body);
+/* A refusal in the words of who uses the server (http_events.on_refused). `id` is the client's
+ * x-request-id, or NULL. The body is the caller's. */
+void refusal_write(struct connection *c, int status, const char *why, const char *id,
+                   struct http_refusal_reply *reply);
 /* A connection ends without a reply. */
 void refusal_note(struct http *h, const char *client, const char *why);
 

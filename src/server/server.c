@@ -190,10 +190,11 @@ static void take_flags(struct server *server)
 
 /* ---- Events of http.h ---------------------------------------------------------------------- */
 
-static void on_refused(void *user, const struct http_refusal *refusal, struct buf *body)
+static void on_refused(void *user, const struct http_refusal *refusal,
+                       struct http_refusal_reply *reply)
 {
     struct server *server = user;
-    dispatch_refused(&server->service, refusal, body);
+    dispatch_refused(&server->service, refusal, reply);
 }
 
 static void on_headers(void *user, struct http_request *q)

@@ -90,10 +90,53 @@ def test_refusals_are_counted_and_logged_without_what_was_asked():
                 return server.metric("carat_requests_total", route="refused", status=status) == n
             server.wait_until(is_counted, LIMIT)
         expect(server.stop() == 0, "a clean end")
-        lines = [x for x in server.whole_log().split("\n") if "refused client=" in x]
+        lines = [x for x in server.whole_log().split("\n") if " refused id=" in x]
         expect(len(lines) == len(REFUSED), f"{len(lines)} lines: {lines}")
         for line in lines:
             expect("client=127.0.0.1 status=4" in line and SECRET not in line, line)
+
+
+def id_of(data, form, name):
+    """x-request-id of a refusal, which Anthropic's clients look for in two more places."""
+    head, body = data.decode().split("\r\n\r\n", 1)
+    found = re.findall(r"(?mi)^x-request-id: ([A-Za-z0-9._-]{1,64})\r?$", head)
+    expect(len(found) == 1, f"{name}: {head}")
+    if form == "anthropic":
+        again = re.findall(r"(?m)^request-id: (.*?)\r?$", head)
+        expect(again == found and json.loads(body)["request_id"] == found[0], f"{name}: {data}")
+    return found[0]
+
+
+def test_refusals_have_an_id_and_the_log_has_the_same():
+    """The client's, where its head could be read."""
+    with Server("demo") as server:
+        wanted = []
+        for path, form in PATHS.items():
+            for name, (fields, status) in REFUSED.items():
+                request = (f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"
+                           f"x-request-id: mine-{len(wanted)}\r\n\r\n").encode()
+                one = id_of(exchange(server, request), form, name)
+                expect(status != 415 or one == f"mine-{len(wanted)}", f"{name}: {one}")
+                wanted.append(f"id={one} client=127.0.0.1 status={status}")
+        for bad in (b"GET / HTTP/1.1\r\n\r\n", b"NONSENSE\r\n\r\n",
+                    b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\nx-request-id: b@d\r\n\r\n"):
+            one = id_of(exchange(server, bad), "openai", bad)
+            wanted.append(f"id={one} client=127.0.0.1 status=400")
+        expect(server.stop() == 0, "a clean end")
+        log = server.whole_log()
+        lines = re.findall(r" refused (id=.* client=.* status=\d+) ", log)
+        expect(sorted(lines) == sorted(wanted), f"{set(lines) ^ set(wanted)}")
+        expect(len(set(lines)) == len(lines), "an id came twice")
+
+
+def test_a_body_that_is_refused_in_its_middle_has_the_id_of_its_request():
+    with Server("demo", "--max-body", "100K") as server:
+        head = ("POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nx-request-id: mine\r\n"
+                "Transfer-Encoding: chunked\r\n\r\n")
+        data = exchange(server, head.encode() + b"zz\r\n")
+        expect(id_of(data, "anthropic", "chunks") == "mine", data)
+        expect(server.stop() == 0, "a clean end")
+        expect(" request id=mine " in server.whole_log(), "the log has another id")
 
 
 def test_a_body_that_is_refused_in_its_middle_is_one_request():
@@ -108,7 +151,7 @@ def test_a_body_that_is_refused_in_its_middle_is_one_request():
                 "carat_requests_total", route=path, status=status) == 1, LIMIT)
         expect(server.stop() == 0, "a clean end")
         log = server.whole_log()
-        expect("refused client" not in log and log.count(f"route={path} status=4") == 2, log)
+        expect(" refused " not in log and log.count(f"route={path} status=4") == 2, log)
 
 
 def test_bodies_beyond_their_memory_are_refused_at_their_head():
@@ -180,7 +223,7 @@ def test_failed_handshakes_are_counted_and_logged():
         expect(server.stop() == 0, "a clean end")
         log = server.whole_log()
         expect(log.count("connection_failed client=127.0.0.1") == 1, log)
-        expect(log.count("refused client=127.0.0.1 status=400") == 1, log)
+        expect(log.count("client=127.0.0.1 status=400") == 1, log)
 
 
 def test_tls_on_a_plain_port_is_one_clear_line():
@@ -188,7 +231,7 @@ def test_tls_on_a_plain_port_is_one_clear_line():
         data = exchange(server, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(300))
         expect_refusal(data, 400, "openai", "TLS")
         expect(server.stop() == 0, "a clean end")
-        lines = [x for x in server.whole_log().split("\n") if "refused client=" in x]
+        lines = [x for x in server.whole_log().split("\n") if " refused id=" in x]
         expect(len(lines) == 1 and "this port does not speak TLS" in lines[0], lines)
 
 

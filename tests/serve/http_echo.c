@@ -84,13 +84,14 @@ static struct held *hold(struct http_request *q, const char *kind)
     return e;
 }
 
-static void on_refused(void *user, const struct http_refusal *r, struct buf *body)
+static void on_refused(void *user, const struct http_refusal *r, struct http_refusal_reply *reply)
 {
     (void)user;
     (void)printf("refused %d %s %s: %s\n", r->status, r->client[0] ? r->client : "-",
-                 r->is_known ? "known" : "new", r->why);
-    if (!body) return;
-    struct json j = {.out = body};
+                 r->known ? "known" : "new", r->why);
+    if (!reply) return;
+    reply->fields[reply->n_fields++] = (struct http_field){"x-request-id", r->id ? r->id : "own"};
+    struct json j = {.out = &reply->body};
     json_begin_object(&j);
     json_key(&j, "error");
     json_begin_object(&j);
