@@ -1,14 +1,14 @@
 /* Which engine a prompt goes to: the one that has read the longest beginning of it lately, unless
- * that one has far more to do than the least loaded one. Of several that have read equally much, it
- * is the one that the prompt's session was at last.
+ * that one has far more to do than the least loaded one. Of several that have read equally much,
+ * the one that served the prompt's session last.
  *
  * Beginnings are known in blocks of AFFINITY_BLOCK tokens, by a hash of the salt and of all tokens
  * up to the block's end. The table has a fixed size; what was read longest ago is forgotten first.
  *
- * "Far more": the match saves reading `matched` tokens, so an engine may have that much more work
- * than the least loaded one, and besides AFFINITY_SLACK of its sequences' work. Where nothing
- * matches, or several match alike, and no session says more, the least loaded engine is taken, and
- * of equal ones the first.
+ * "Far more": a match saves reading n_matched tokens. So an engine may have that much more work
+ * than the least loaded one, and one job more for each AFFINITY_SLACK of its sequences. Where
+ * neither a match nor a session decides, the least loaded engine is taken, and of equal ones the
+ * first.
  *
  * Pure but for its table: no clock, no thread, no engine. */
 #ifndef SERVER_AFFINITY_H
@@ -26,9 +26,8 @@ enum {
     AFFINITY_BLOCK = 64,       /* tokens: nothing shorter is used again */
     AFFINITY_ENTRIES = 131072, /* blocks that are remembered, of all engines */
     AFFINITY_ENGINES_MAX = 64,
-    AFFINITY_JOB = 256, /* work of a job besides its prompt: an answer takes as long as reading so
-                           many tokens */
-    AFFINITY_SLACK = 4  /* 1 in so many sequences */
+    AFFINITY_JOB = 256, /* work of an answer: that of reading so many tokens */
+    AFFINITY_SLACK = 4  /* sequences */
 };
 
 struct affinity_load {

@@ -61,7 +61,7 @@ static void take_rest(struct service *s, struct generation *g)
         note_done(g, events, n);
 }
 
-/* Of a job that has ended already no more news come, so what it left is taken now. */
+/* No more news come of a job that has ended already, so what it left is taken now. */
 static void cancel_jobs(struct service *s, struct call *c)
 {
     for (int32_t i = 0; i < c->n_answers; i++) {

@@ -2,8 +2,8 @@
  *
  * The thread of the server owns all calls. It hands one to a worker, which gives it back through
  * the inbox; in between only `is_gone` may be touched. Jobs are with the replicas until their DONE
- * was taken; news of them, too, put the call into the inbox. So a call is freed when the client is
- * gone, no worker has it, and all its jobs are done. */
+ * was taken, and news of a job puts its call into the inbox, too. So a call is freed when the
+ * client is gone, no worker has it, and all its jobs are done. */
 #ifndef SERVER_CALL_H
 #define SERVER_CALL_H
 

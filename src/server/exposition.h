@@ -8,7 +8,7 @@
 
 enum family_kind { FAMILY_COUNTER, FAMILY_GAUGE, FAMILY_HISTOGRAM };
 
-/* HELP and TYPE. All samples of a family follow at once, before the next family. */
+/* HELP and TYPE. All samples of a family follow before the next family begins. */
 void family_begin(struct buf *out, const char *name, enum family_kind kind, const char *help);
 
 /* `labels`: text made by labels_add, or "". */

@@ -86,7 +86,7 @@ static struct kept *find(struct grammars *s, const struct buf *key)
     return NULL;
 }
 
-/* A free place, or that of the one that nobody has had for the longest time. */
+/* A free place, or that of the grammar without users that was taken longest ago. */
 static struct kept *make_place(struct grammars *s)
 {
     struct kept *oldest = NULL;

@@ -10,8 +10,8 @@ struct grammars;
 int grammars_open(struct grammars **out, const carat_model *model, struct carat_error *err);
 void grammars_close(struct grammars *s); /* after all were given back; NULL is fine */
 
-/* As carat_grammar_open_chat; *out is NULL when nothing is held to anything. Else it
- * is given back. */
+/* As carat_grammar_open_chat. *out is NULL when the answer may be anything; otherwise it has to be
+ * given back. */
 int grammars_take(struct grammars *s, const struct carat_value *request, carat_grammar **out,
                   struct carat_error *err);
 void grammars_give(struct grammars *s, carat_grammar *grammar); /* NULL is fine */

@@ -148,7 +148,7 @@ static bool is_host_allowed(const struct guard *g, const char *text)
     const struct host h = host_of(text);
     if (!h.is_valid) return false;
     if (is_loopback(h)) return true;
-    /* No name leads to an address, so nobody can make one of his lead here by it. */
+    /* An address was not looked up by a name, so nobody's name can lead here by it. */
     if (!g->is_local && address_kind(h) == 1) return true;
     for (size_t i = 0; i < g->hosts.n; i++)
         if (strcmp(g->hosts.text[i], "*") == 0 || is_host(h, g->hosts.text[i])) return true;

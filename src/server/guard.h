@@ -62,7 +62,7 @@ bool guard_decide(const struct guard *g, const struct guard_view *view, bool is_
                   struct guard_pass *pass);
 
 /* A request of a key begins: false, and pass->error is 429, when it has too many at this time.
- * Who got true calls guard_leave when it is over. */
+ * After true, guard_leave is due when the request is over. */
 bool guard_enter(struct guard *g, struct guard_pass *pass);
 void guard_leave(struct guard *g, const struct guard_pass *pass);
 

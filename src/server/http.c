@@ -21,8 +21,8 @@ enum {
     EVENTS_AT_ONCE = 256,
     IDLE_AT_LEAST = 1, /* seconds, before somebody else gets the place */
     LINGER_SECONDS = 2,
-    /* Of a connection's memory, beside its headers: those of the reply. The library clears all of
-     * it after each reply, so it stands in memory while a connection is idle. */
+    /* Of a connection's memory: for the head of a reply, besides header_bytes_max. The library
+     * clears all of it after each reply, so it stands in memory while the connection is idle. */
     REPLY_BYTES = 2048
 };
 

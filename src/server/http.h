@@ -1,5 +1,6 @@
-/* HTTP/1.1, with or without TLS: one thread that owns all connections. What stands below (today
- * libmicrohttpd, with our own loop around its epoll) shows in http.c alone.
+/* HTTP/1.1, with or without TLS: one thread that owns all connections. The library below
+ * (libmicrohttpd, inside a loop of our own) is known to the files that include http_internal.h, and
+ * to nobody else.
  *
  * A request goes through these calls of `struct http_events`, all in the server's thread:
  *
@@ -8,8 +9,9 @@
  *   on_room      of a stream: what was added has been sent, down to http_options.low_bytes
  *   on_closed    the last: the reply is sent, or the client has left. Then the request is gone
  *
- * The client counts as gone when it closes its side of the connection, also half of it: who waits
- * for an answer keeps both open. This is noticed at once, also while nothing is sent.
+ * The client counts as gone when it closes its side of the connection, even if it only ends what it
+ * sends: one that waits for an answer does neither. This is noticed at once, also while nothing is
+ * sent.
  *
  * Framing is strict. Two lengths, a length with chunks, a missing or double Host, a NUL, ".." or a
  * backslash in the decoded path, a fragment, folded headers, lines that do not end with CRLF: 400,
@@ -89,8 +91,8 @@ struct http_options {
     /* Fewer when there are not as many descriptors. When all places are taken, the connection that
      * was idle for longest is closed, else newcomers wait. */
     int32_t connections_max;
-    /* More: 431, 413. Of headers that many bytes, and 2 KB, stay in memory for each connection that
-     * has asked something. */
+    /* More: 431, 413. Each connection that has sent a request keeps memory of header_bytes_max and
+     * 2 KB. */
     size_t header_bytes_max, body_bytes_max;
     size_t bodies_bytes_max; /* of all that are being read; at least what one long body needs */
     double header_seconds;   /* from the first byte to the end of the headers: 408 */

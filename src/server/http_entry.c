@@ -100,7 +100,7 @@ void entry_accept(struct http *h)
             continue;
         }
         if (errno == ECONNABORTED || errno == EINTR) continue;
-        /* Descriptors or memory may be out: asked again at once, it would say so again. */
+        /* Perhaps no descriptors or no memory are left: asking again at once would fail again. */
         h->is_short = errno != EAGAIN;
         return;
     }
@@ -133,7 +133,7 @@ static void refuse(struct connection *c, int status, const char *why, const stru
     const size_t head_max = c->server->options.header_bytes_max;
     c->request.path = look->path;
     refusal_say_plainly(c, status, why);
-    /* Closed over bytes that nobody has read it would be reset, see http_linger.h. */
+    /* Closing it with unread bytes would reset it, see http_linger.h. */
     for (int i = 0; i < DROPS_AT_ONCE; i++)
         if (recv(c->watched.fd, c->server->first_bytes, head_max, MSG_DONTWAIT) <= 0) break;
     entry_close(c);
@@ -149,7 +149,7 @@ static void enter(struct connection *c)
     (void)getpeername(c->watched.fd, (struct sockaddr *)&address, &length);
     const enum MHD_Result result =
         MHD_add_connection(h->daemon, c->watched.fd, (struct sockaddr *)&address, length);
-    /* It may have taken it, and then failed: then it has told so, and nobody is entering. */
+    /* If it took the connection and failed then, it has said so, and `entering` is NULL. */
     if (result != MHD_YES && h->entering) entry_leave(c);
     h->entering = NULL;
 }
@@ -160,7 +160,7 @@ struct connection *entry_taken(struct http *h, struct MHD_Connection *mhd)
     return h->entering;
 }
 
-/* What has come decides; true: then c may be gone. */
+/* Does what the bytes that have come ask for. True: it did, and c may be gone. */
 static bool settle(struct connection *c, struct first_look *l)
 {
     const enum first what = look(c, l);

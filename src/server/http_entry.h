@@ -15,7 +15,7 @@ bool entry_has(const struct connection *c);
 
 /* Somebody knocks. */
 void entry_accept(struct http *h);
-/* Listens for who knocks, or no longer. Nothing changes when it does so already. */
+/* Begins to listen for newcomers, or stops. Nothing happens when it is so already. */
 void entry_listen(struct http *h, bool is_wanted);
 
 void entry_noticed(struct connection *c, uint32_t events);

@@ -1,3 +1,5 @@
+/* Requests and replies: the callbacks of libmicrohttpd, and the functions of http.h that take a
+ * request. */
 #include "server/http.h"
 
 #ifdef CARAT_HAVE_HTTP
@@ -210,7 +212,7 @@ void http_end(struct http_request *q, bool is_whole)
     resume(c);
 }
 
-/* A reply of this file alone: the request is not fit to be shown to anybody. */
+/* A reply of this file's own: the request is not fit to be shown to the caller. */
 static void refuse(struct connection *c, int status, const char *why)
 {
     struct http_refusal_reply reply = {0};
@@ -452,7 +454,7 @@ enum MHD_Result exchange_access(void *user, struct MHD_Connection *mhd, const ch
     return *upload_bytes > 0 ? take_body(c, upload, upload_bytes) : go_on(c);
 }
 
-/* The library keeps them all. Where its memory does not reach it says nothing, and waits. */
+/* The library keeps all of them. When they do not fit into its memory, it just waits. */
 static size_t fields_of_query(const char *raw)
 {
     size_t n = 0;
@@ -526,7 +528,7 @@ static void start_tls(struct connection *c)
     if (info && info->tls_session) tls_identity_use(c->identity, info->tls_session, &c->is_open);
 }
 
-/* TLS that did not come about; who has only knocked is not meant. */
+/* A handshake that failed. Who only connects never gets this far (http_entry.h). */
 static void note_handshake(const struct connection *c)
 {
     if (c->identity && !c->is_open && !c->is_refused && !atomic_load(&c->server->is_over))

@@ -20,8 +20,8 @@ struct framing {
     const struct framing_field *fields; /* [n] */
     size_t n;
     size_t header_bytes; /* from the method's first byte to the empty line, and with it */
-    /* All texts above stand in the bytes that came, with NULs for what stood between them. Else
-     * nobody can say what the reader has left out. */
+    /* All texts above point into the bytes that came, in which NULs have replaced what stands
+     * between them. Otherwise nobody can tell what the reader has left out. */
     bool is_in_place;
 };
 

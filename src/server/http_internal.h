@@ -1,5 +1,5 @@
-/* What http.c (the loop) and http_exchange.c (requests and replies) share: the server and its
- * connections. Nobody else includes this. */
+/* What the files around libmicrohttpd share: the server and its connections. They are http.c (the
+ * loop), http_entry.c (newcomers), http_exchange.c (requests and replies) and http_refusal.c. */
 #ifndef SERVER_HTTP_INTERNAL_H
 #define SERVER_HTTP_INTERNAL_H
 
@@ -50,10 +50,10 @@ struct connection {
 
     struct http_request request;
     struct http_target target;
-    const char *refused; /* why the target is, "" for memory; NULL: it is fine */
+    const char *refused; /* why the target was; "": no memory; NULL: it is fine */
     bool has_target;     /* the line of a request was read */
     bool is_refused;     /* by http_refusal.h */
-    bool may_repeat;     /* and the library may still refuse it, too */
+    bool may_repeat;     /* refused, and the library may still refuse it, too */
     bool is_known;       /* on_headers was called, on_closed is due */
     bool is_asked;       /* on_request was called */
     bool has_left;       /* the client has closed its side; what it has sent is still read */

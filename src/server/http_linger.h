@@ -18,7 +18,7 @@ struct http_linger {
     int places;                         /* that may be used */
 };
 
-/* A copy of `fd` lives on. The descriptor itself may be closed then. */
+/* Keeps a copy of `fd`, which may be closed then. */
 void linger_begin(struct http_linger *l, struct watch *w, int fd);
 /* It is readable, or closed by the client. */
 void linger_read(struct watch *w, struct watched *p);

@@ -28,8 +28,9 @@ static int open_address(const struct addrinfo *a)
     return -1;
 }
 
-/* "localhost" is both: IPv4 first. Another address is tried only where one is not of this machine:
- * if it is taken, who asks for that name would get the other program. */
+/* A name may have several addresses, as "localhost" has: those of IPv4 come first. The next one is
+ * tried only if one is not of this machine. When one is taken, that is the end: clients that use
+ * the name would reach the other program. */
 static int open_first(const struct addrinfo *found)
 {
     errno = EADDRNOTAVAIL;

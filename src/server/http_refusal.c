@@ -109,10 +109,10 @@ static size_t header_size(const struct connection *c)
     return info ? info->header_size : 0;
 }
 
-/* The library does not say whose request it refuses. Chunks are refused of those who send chunks
- * now. 431 is for a head whose target is known, or for trailers. Usually only one connection is in
- * such a state, and then it is this one. Of a wrong length the head has ended; it is this one for
- * certain, since otherwise on_headers comes right after the end. */
+/* The library does not say whose request it refuses. Wrong chunks are those of a connection that
+ * sends chunks now. 431 is for a head whose target is known, or for trailers. Usually only one
+ * connection is in such a state, and then it is that one. A wrong length is certain: it is the only
+ * connection whose head has ended before on_headers was called. */
 static struct connection *find_refused(struct http *h, unsigned status, const char *message)
 {
     static const enum deadline kinds[] = {DEADLINE_HEADERS, DEADLINE_BODY, DEADLINE_LEFT};
@@ -132,7 +132,7 @@ static struct connection *find_refused(struct http *h, unsigned status, const ch
             n++;
         }
     }
-    /* Or it is one that has been refused already. */
+    /* With n_repeats it may be one that has been refused already. */
     return n == 1 && (is_length || h->n_repeats == 0) ? found : NULL;
 }
 
@@ -142,7 +142,7 @@ void refusal_forget(struct connection *c)
     c->may_repeat = false;
 }
 
-/* The library reads on, and refuses, what was refused within its head. */
+/* A head that was refused here: the library reads on, and may refuse it once more. */
 static bool is_repeated(struct http *h)
 {
     for (struct watched *p = h->watch.first[DEADLINE_LEFT]; p; p = p->after) {

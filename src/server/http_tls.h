@@ -23,10 +23,10 @@ void tls_identity_release(struct tls_identity *t);
 /* For a session of GnuTLS that has not begun. The caller holds the identity as long as it lives.
  * *is_open becomes true when its handshake is finished; it lives as long as the session. */
 void tls_identity_use(const struct tls_identity *t, void *session, bool *is_open);
-/* A callback for certificates that has none: for a library that wants one, while each session gets
- * its own by tls_identity_use. */
+/* A callback that gives no certificate, for a library that wants one: each session gets its own by
+ * tls_identity_use. */
 void *tls_no_certificate(void);
-/* Sends some bytes now or not at all, and that nothing follows. */
+/* Sends some bytes, now or not at all, and ends the session. */
 void tls_say(void *session, const char *bytes, size_t length);
 
 #endif

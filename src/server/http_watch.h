@@ -29,8 +29,8 @@ struct watched {
     bool is_lingering; /* part of a struct lingering, not of a connection */
     enum deadline deadline;
     double since;
-    bool was_asked; /* its time was over once; DEADLINE_WRITE: half of it, and until then it had */
-    uint64_t taken; /* taken this */
+    bool was_asked; /* its time was over once; DEADLINE_WRITE: half of its time */
+    uint64_t taken; /* DEADLINE_WRITE: what the client had taken when half of the time was over */
     struct watched *before, *after;
 };
 
@@ -38,7 +38,7 @@ struct watch {
     int epoll;
     double seconds[DEADLINE_COUNT]; /* 0: for ever */
     struct watched *first[DEADLINE_COUNT], *last[DEADLINE_COUNT];
-    size_t n[DEADLINE_COUNT]; /* how many have it; of DEADLINE_NONE nobody counts */
+    size_t n[DEADLINE_COUNT]; /* how many have it; [DEADLINE_NONE] is not counted */
 };
 
 /* CARAT_EIO: no descriptors are left. Zeroed is closed. */

@@ -24,12 +24,11 @@ struct job_event {
 
 struct job {
     /* The caller's, set before replicas_submit; all that it points to lives until DONE is taken.
-     * request.user is theirs. */
+     * request.user is that of the replicas. */
     struct carat_request request;
-    uint64_t
-        session; /* a conversation, which stays at its engine where nothing else decides; 0: none */
+    uint64_t session; /* a conversation: at one engine if nothing else decides; 0: none */
     void *user;
-    /* Theirs. */
+    /* That of the replicas. */
     struct job_state *state;
 };
 

@@ -13,9 +13,9 @@ struct replica;
 
 struct replicas_events {
     void *user;
-    /* In an engine's thread, once after a step: these jobs have new events. Must be quick. A lock
-     * is held that replicas_take needs: do not call that here, and hold no lock while calling it
-     * that this function waits for. So no job is named here after its DONE was taken. */
+    /* In an engine's thread, once after a step: these jobs have new events. Must be quick, and must
+     * not call replicas_take, because a lock is held that it needs; nor wait for a lock that
+     * somebody holds around replicas_take. So no job is named here after its DONE was taken. */
     void (*on_news)(void *user, struct job *const *jobs, size_t n);
 };
 

@@ -2,8 +2,8 @@
  *
  * A job (job.h) is one answer. It goes to the engine that has read the longest beginning of its
  * prompt lately, unless that one has far more to do than the least loaded one (affinity.h). Its
- * events wait in a ring until they are taken. When the ring is full, the sequence pauses: nobody's
- * slow reading takes memory or holds up others. When an engine fails, its jobs end by an error, and
+ * events wait in a ring until they are taken. When the ring is full, the sequence pauses: a slow
+ * reader takes no memory and holds up nobody. When an engine fails, its jobs end by an error, and
  * the others go on.
  *
  * Calling order: replicas_open; any number of replicas_submit, each followed by replicas_take until
@@ -45,13 +45,13 @@ void replicas_cancel(struct replicas *r, struct job *job);
  * After DONE the job belongs to the caller again. */
 size_t replicas_take(struct replicas *r, struct job *job, struct job_event *out, size_t room);
 
-/* Any thread: sums over all engines, as of the last steps. Positions of one sequence. */
+/* Any thread: sums over all engines, as of the last steps. */
 struct replicas_now {
     struct carat_stats stats;
     int32_t n, n_failed;
     int32_t waiting;   /* jobs that no sequence has taken yet */
     int32_t running;   /* the others */
-    int32_t n_ctx;     /* the smallest */
+    int32_t n_ctx;     /* positions of a sequence: the least of all engines */
     int32_t n_seq;     /* of the engines that have not failed */
     int64_t pages_all; /* of the scarcer pool of each engine */
 };

@@ -14,7 +14,7 @@ void respond_bytes(struct call *c, int status, const char *type, const char *bod
 /* With further fields. */
 void respond_fields(struct call *c, int status, const char *type, const struct http_field *more,
                     size_t n_more, const char *body, size_t length);
-/* Of a body that did not fit into memory nothing is sent: the reply is 503 then. */
+/* If the body did not fit into memory, the reply is 503 instead. */
 void respond_buf(struct call *c, int status, const char *type, const struct http_field *more,
                  size_t n_more, const struct buf *body);
 void respond_json(struct call *c, int status, const struct buf *body);

@@ -6,8 +6,8 @@
 #include "api/api_error.h"
 
 enum route_kind {
-    ROUTE_ANSWER, /* what the model is asked, in the words of `api` */
-    ROUTE_TEXT,   /* what a worker makes of the body: `text` */
+    ROUTE_ANSWER, /* asks the model, in the words of the API `part` */
+    ROUTE_TEXT,   /* a worker makes something of the body: `part` */
     ROUTE_LIVE,
     ROUTE_READY,
     ROUTE_METRICS,

@@ -9,10 +9,10 @@
 #include "server/server.h"
 
 /* Bytes that may wait for a client. Beyond them no events are taken, and its sequence pauses. */
-enum { UNSENT_MAX = 256 * 1024, UNSENT_LOW = 64 * 1024 };
+enum { UNSENT_MAX = 256 * 1024 };
 
-/* Bytes of bodies, and of requests that were read, until they are answered. A tree is many times
- * its text. */
+/* Bytes that all bodies, and what was read from them, may take until they are answered. A tree
+ * takes many times the bytes of its text. */
 #define HELD_MAX ((size_t)1 << 30)
 
 enum service_state {

@@ -11,7 +11,7 @@
 #include "server/pieces.h"
 #include "server/prompts.h"
 
-struct inquiry {
+struct text_inquiry {
     const carat_model *model;
     const struct ask_limits *limits;
     int32_t n_ctx;
@@ -53,7 +53,7 @@ static void put_piece(struct json *j, const carat_model *model, int32_t id)
     json_end_object(j);
 }
 
-static void put_tokens(const struct inquiry *q, const int32_t *ids, size_t n, bool with_pieces)
+static void put_tokens(const struct text_inquiry *q, const int32_t *ids, size_t n, bool with_pieces)
 {
     if (!with_pieces) {
         put_ids(q->json, "tokens", ids, n);
@@ -68,8 +68,8 @@ static void put_tokens(const struct inquiry *q, const int32_t *ids, size_t n, bo
 }
 
 /* "content" as llama-server takes it, or "prompt" as vLLM does. */
-static int tokenize_text(const struct inquiry *q, const struct carat_value *root, const char *key,
-                         bool adds_special, struct carat_error *err)
+static int tokenize_text(const struct text_inquiry *q, const struct carat_value *root,
+                         const char *key, bool adds_special, struct carat_error *err)
 {
     const struct carat_value *text = json_member(root, key);
     bool parses = true, with_pieces = false;
@@ -88,14 +88,15 @@ static int tokenize_text(const struct inquiry *q, const struct carat_value *root
 }
 
 /* Reads the body as a request of that API; the caller closes the ask, after a failure too. */
-static int read_ask(const struct inquiry *q, enum api api, struct ask *ask, struct carat_error *err)
+static int read_ask(const struct text_inquiry *q, enum api api, struct ask *ask,
+                    struct carat_error *err)
 {
     const struct carat_sampling sampling = {0};
     *ask = (struct ask){0};
     return ask_read(ask, api, buf_text(q->body), q->body->length, &sampling, q->limits, err);
 }
 
-static int tokenize_chat(const struct inquiry *q, struct carat_error *err)
+static int tokenize_chat(const struct text_inquiry *q, struct carat_error *err)
 {
     struct ask ask;
     int32_t *ids = NULL;
@@ -112,7 +113,7 @@ static int tokenize_chat(const struct inquiry *q, struct carat_error *err)
     return status;
 }
 
-static int tokenize(const struct inquiry *q, const struct carat_value *root,
+static int tokenize(const struct text_inquiry *q, const struct carat_value *root,
                     struct carat_error *err)
 {
     bool has_prompt = json_member(root, "prompt")->kind != CARAT_NULL;
@@ -122,7 +123,7 @@ static int tokenize(const struct inquiry *q, const struct carat_value *root,
 
 /* ---- The text of tokens ----------------------------------------------------------------- */
 
-static int read_ids(const struct inquiry *q, const struct carat_value *tokens, int32_t *ids,
+static int read_ids(const struct text_inquiry *q, const struct carat_value *tokens, int32_t *ids,
                     struct carat_error *err)
 {
     int32_t n_vocab = carat_model_info(q->model)->n_vocab;
@@ -136,7 +137,7 @@ static int read_ids(const struct inquiry *q, const struct carat_value *tokens, i
     return CARAT_OK;
 }
 
-static int detokenize(const struct inquiry *q, const struct carat_value *root,
+static int detokenize(const struct text_inquiry *q, const struct carat_value *root,
                       struct carat_error *err)
 {
     const struct carat_value *tokens = json_member(root, "tokens");
@@ -159,7 +160,7 @@ static int detokenize(const struct inquiry *q, const struct carat_value *root,
 
 /* ---- Whole requests --------------------------------------------------------------------- */
 
-static int apply_template(const struct inquiry *q, struct carat_error *err)
+static int apply_template(const struct text_inquiry *q, struct carat_error *err)
 {
     struct ask ask;
     enum carat_size size = carat_model_info(q->model)->size;
@@ -179,7 +180,7 @@ static int apply_template(const struct inquiry *q, struct carat_error *err)
 }
 
 /* Ids of the first prompt of a request, as an answer would be asked for. */
-static int make_ids(const struct inquiry *q, enum api api, struct prompts *out,
+static int make_ids(const struct text_inquiry *q, enum api api, struct prompts *out,
                     struct carat_error *err)
 {
     struct ask ask;
@@ -193,7 +194,7 @@ static int make_ids(const struct inquiry *q, enum api api, struct prompts *out,
     return status;
 }
 
-static int render(const struct inquiry *q, enum api api, struct carat_error *err)
+static int render(const struct text_inquiry *q, enum api api, struct carat_error *err)
 {
     struct prompts prompts = {0};
     TRY(make_ids(q, api, &prompts, err));
@@ -202,7 +203,7 @@ static int render(const struct inquiry *q, enum api api, struct carat_error *err
     return CARAT_OK;
 }
 
-static int count_tokens(const struct inquiry *q, enum api api, struct carat_error *err)
+static int count_tokens(const struct text_inquiry *q, enum api api, struct carat_error *err)
 {
     struct prompts prompts = {0};
     TRY(make_ids(q, api, &prompts, err));
@@ -216,7 +217,7 @@ static int count_tokens(const struct inquiry *q, enum api api, struct carat_erro
 }
 
 /* What reads a document of its own, and not a request of an API. */
-static int answer_plain(const struct inquiry *q, enum text_kind kind, struct carat_error *err)
+static int answer_plain(const struct text_inquiry *q, enum text_kind kind, struct carat_error *err)
 {
     struct json_tree tree;
     TRY(json_tree_read(&tree, buf_text(q->body), q->body->length, JSON_PLAIN, err));
@@ -229,7 +230,7 @@ static int answer_plain(const struct inquiry *q, enum text_kind kind, struct car
     return status;
 }
 
-static int answer(const struct inquiry *q, enum text_kind kind, struct carat_error *err)
+static int answer(const struct text_inquiry *q, enum text_kind kind, struct carat_error *err)
 {
     switch (kind) {
     case TEXT_TOKENIZE:
@@ -240,14 +241,14 @@ static int answer(const struct inquiry *q, enum text_kind kind, struct carat_err
     case TEXT_COUNT_MESSAGES: return count_tokens(q, API_MESSAGES, err);
     case TEXT_COUNT_RESPONSES: return count_tokens(q, API_RESPONSES, err);
     }
-    return err_set(err, CARAT_EINTERNAL, "inquiry: unknown");
+    return err_set(err, CARAT_EINTERNAL, "texts: unknown kind");
 }
 
 int texts_answer(enum text_kind kind, const carat_model *model, const struct ask_limits *limits,
                  int32_t n_ctx, const struct buf *body, struct buf *out, struct carat_error *err)
 {
     struct json j = {.out = out};
-    const struct inquiry q = {
+    const struct text_inquiry q = {
         .model = model, .limits = limits, .n_ctx = n_ctx, .body = body, .json = &j};
     json_begin_object(&j);
     TRY(answer(&q, kind, err));
