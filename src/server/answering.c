@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "server/problems.h"
 #include "server/respond.h"
 
 /* ---- Bytes of a stream ------------------------------------------------------------------- */
@@ -127,11 +128,9 @@ static void fail_by_job(struct service *s, struct call *c, const struct generati
     struct api_error error;
     c->finish = generation_finish_name(g);
     if (g->done.finish == CARAT_FINISH_DEADLINE) {
-        error = api_error_make(504, "timeout",
-                               "the answer took longer than the %g seconds that a request may",
-                               s->options->request_seconds);
+        error = problem_timeout(s->options);
     } else if (g->done.finish == CARAT_FINISH_CANCELLED) {
-        error = api_error_make(503, "shutting_down", "the server ends before the answer does");
+        error = problem_shutdown();
     } else {
         error = err ? api_error_from(err)
                     : api_error_make(500, NULL, "the engine gave this request up");
@@ -290,9 +289,7 @@ void answering_begin(struct service *s, struct call *c)
         struct api_error error = api_error_from(&err);
         if (status == CARAT_EBUSY) {
             metrics_add(s->metrics, METRICS_QUEUE_REJECTED, 1);
-            error = api_error_make(429, "queue_full", "%d requests wait already, no more are taken",
-                                   s->options->queue_max);
-            error.retry_after = 1;
+            error = problem_queue_full(s->options);
         }
         answering_fail(s, c, &error);
         return;
@@ -312,8 +309,7 @@ void answering_tick(struct service *s, struct call *c, double now)
     double limit = s->options->request_seconds, ping = s->options->ping_seconds;
     if (c->stage != CALL_RUNNING) return;
     if (limit > 0 && now - c->received > limit + PATIENCE) {
-        struct api_error error = api_error_make(
-            504, "timeout", "the answer took longer than the %g seconds that a request may", limit);
+        struct api_error error = problem_timeout(s->options);
         c->finish = "deadline";
         answering_fail(s, c, &error);
         return;

@@ -7,6 +7,7 @@
 #include "server/answering.h"
 #include "server/inquiries.h"
 #include "server/log.h"
+#include "server/problems.h"
 #include "server/respond.h"
 
 /* ---- Which calls there are ---------------------------------------------------------------- */
@@ -143,7 +144,8 @@ static void to_workers(struct service *s, struct call *c)
 {
     c->held = c->bytes_in;
     if (atomic_fetch_add(&s->held, c->held) + c->held > HELD_MAX) {
-        fail(c, 503, "overloaded", "the requests at work take all memory there is for them");
+        struct api_error error = problem_no_room();
+        respond_error(c, &error);
         return;
     }
     c->is_counted = guard_enter(s->guard, &c->pass);
@@ -156,11 +158,7 @@ static void to_workers(struct service *s, struct call *c)
     if (workers_add(s->workers, &c->work)) return;
     c->stage = CALL_READING;
     metrics_add(s->metrics, METRICS_QUEUE_REJECTED, 1);
-    struct api_error error = api_error_make(429, "queue_full",
-                                            "%d requests wait already, no more "
-                                            "are taken",
-                                            s->options->queue_max);
-    error.retry_after = 1;
+    struct api_error error = problem_queue_full(s->options);
     respond_error(c, &error);
 }
 

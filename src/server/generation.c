@@ -184,8 +184,8 @@ bool generation_has_failed(const struct generation *g)
 const char *generation_finish_name(const struct generation *g)
 {
     static const char *const names[CARAT_FINISH_COUNT] = {
-        [CARAT_FINISH_STOP] = "stop",         [CARAT_FINISH_LENGTH] = "length",
-        [CARAT_FINISH_CANCELLED] = "abort",   [CARAT_FINISH_ERROR] = "error",
+        [CARAT_FINISH_STOP] = "stop",           [CARAT_FINISH_LENGTH] = "length",
+        [CARAT_FINISH_CANCELLED] = "cancelled", [CARAT_FINISH_ERROR] = "error",
         [CARAT_FINISH_DEADLINE] = "deadline",
     };
     bool has_stopped = g->is_over || g->done.finish == CARAT_FINISH_STOP;

@@ -266,11 +266,9 @@ static int open_sockets(struct kv_events *k, const struct kv_events_options *o,
     return CARAT_OK;
 }
 
-int kv_events_open(struct kv_events **out, const struct kv_events_options *options,
-                   struct carat_error *err)
+static int open_parts(struct kv_events *k, const struct kv_events_options *options,
+                      struct carat_error *err)
 {
-    struct kv_events *k = *out = mem_alloc(1, sizeof *k);
-    if (!k) return err_no_memory(err, "cache events", sizeof *k);
     k->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (k->wake < 0) return err_set(err, CARAT_EIO, "eventfd: %s", strerror(errno));
     k->n_engines = options->n_engines < ENGINES_MAX ? options->n_engines : ENGINES_MAX;
@@ -284,6 +282,20 @@ int kv_events_open(struct kv_events **out, const struct kv_events_options *optio
     if (problem) return err_set(err, CARAT_EMEMORY, "no thread: %s", strerror(problem));
     k->has_thread = true;
     return CARAT_OK;
+}
+
+int kv_events_open(struct kv_events **out, const struct kv_events_options *options,
+                   struct carat_error *err)
+{
+    *out = NULL;
+    struct kv_events *k = mem_alloc(1, sizeof *k);
+    if (!k) return err_no_memory(err, "cache events", sizeof *k);
+    int status = open_parts(k, options, err);
+    if (status == CARAT_OK)
+        *out = k;
+    else
+        kv_events_close(k);
+    return status;
 }
 
 void kv_events_close(struct kv_events *k)

@@ -174,15 +174,15 @@ void metrics_token_gap(struct metrics *m, double seconds)
 
 /* ---- Writing ---------------------------------------------------------------------------- */
 
-/* A family with a sample for each of n values of a label. */
-static void put_each(const struct metrics *m, struct buf *out, const char *name,
+/* A family with a sample for each of n values of a label, which comes after those in `common`. */
+static void put_each(const struct buf *common, struct buf *out, const char *name,
                      enum family_kind kind, const char *help, const char *label, int n,
                      const char *const *words, const double *values)
 {
     family_begin(out, name, kind, help);
     for (int i = 0; i < n; i++) {
         struct buf labels = {0};
-        buf_add(&labels, m->labels.data, m->labels.length);
+        buf_add(&labels, common->data, common->length);
         labels_add(&labels, label, words[i]);
         out->failed |= labels.failed;
         sample_put(out, name, buf_text(&labels), values[i]);
@@ -232,13 +232,13 @@ static void put_cache(const struct metrics *m, const struct metrics_now *now, st
     const struct carat_page_counts *local = &now->engine.pages_local;
     double page = (double)now->page_tokens;
     double kv_usage = usage(global) > usage(local) ? usage(global) : usage(local);
-    put_each(m, out, "carat_kv_cells", FAMILY_GAUGE,
+    put_each(&m->labels, out, "carat_kv_cells", FAMILY_GAUGE,
              "Positions that keys and values have room for.", "kind", 2, kinds,
              (double[]){(double)global->all * page, (double)local->all * page});
-    put_each(m, out, "carat_kv_cells_used", FAMILY_GAUGE, "Positions that requests hold.", "kind",
-             2, kinds,
+    put_each(&m->labels, out, "carat_kv_cells_used", FAMILY_GAUGE, "Positions that requests hold.",
+             "kind", 2, kinds,
              (double[]){(double)global->referenced * page, (double)local->referenced * page});
-    put_each(m, out, "carat_kv_cells_cached", FAMILY_GAUGE,
+    put_each(&m->labels, out, "carat_kv_cells_cached", FAMILY_GAUGE,
              "Positions that only the prefix cache holds.", "kind", 2, kinds,
              (double[]){(double)global->cached * page, (double)local->cached * page});
     put_one(m, out, FAMILY_GAUGE, "carat_kv_cache_usage_ratio", "vllm:kv_cache_usage_perc",
@@ -274,19 +274,11 @@ static void put_answers(const struct metrics *m, struct buf *out)
 {
     double finished[FINISH_COUNT];
     for (int i = 0; i < FINISH_COUNT; i++) finished[i] = (double)m->finished[i];
-    const char *name = "vllm:request_success_total";
-    put_each(m, out, "carat_request_success_total", FAMILY_COUNTER,
-             "Answers that have ended, by their reason.", "finish_reason", FINISH_COUNT, finishes,
-             finished);
-    family_begin(out, name, FAMILY_COUNTER, "Answers that have ended, by their reason.");
-    for (int i = 0; i < FINISH_COUNT; i++) {
-        struct buf labels = {0};
-        buf_add(&labels, m->other.data, m->other.length);
-        labels_add(&labels, "finished_reason", finishes[i]);
-        out->failed |= labels.failed;
-        sample_put(out, name, buf_text(&labels), finished[i]);
-        buf_deinit(&labels);
-    }
+    const char *help = "Answers that have ended, by their reason.";
+    put_each(&m->labels, out, "carat_request_success_total", FAMILY_COUNTER, help, "finish_reason",
+             FINISH_COUNT, finishes, finished);
+    put_each(&m->other, out, "vllm:request_success_total", FAMILY_COUNTER, help, "finished_reason",
+             FINISH_COUNT, finishes, finished);
     put_one(m, out, FAMILY_COUNTER, "carat_prompt_tokens_total", "vllm:prompt_tokens_total",
             (double)m->prompt_tokens, "Prompt tokens of answers that have ended.");
     put_one(m, out, FAMILY_COUNTER, "carat_prompt_tokens_cached_total", NULL,
@@ -307,7 +299,7 @@ static void put_requests(const struct metrics *m, const struct metrics_now *now,
     put_answers(m, out);
     put_one(m, out, FAMILY_COUNTER, "carat_queue_rejected_total", NULL,
             (double)n[METRICS_QUEUE_REJECTED], "Requests refused because too many waited.");
-    put_each(m, out, "carat_cancelled_total", FAMILY_COUNTER,
+    put_each(&m->labels, out, "carat_cancelled_total", FAMILY_COUNTER,
              "Requests whose client left, by what they were in.", "phase", 4, phases,
              (double[]){(double)n[METRICS_CANCELLED_QUEUE], (double)n[METRICS_CANCELLED_PROMPT],
                         (double)n[METRICS_CANCELLED_DECODE], (double)n[METRICS_CANCELLED_WRITE]});
@@ -336,7 +328,7 @@ static void put_server(const struct metrics *m, const struct metrics_now *now, s
     buf_deinit(&labels);
     put_one(m, out, FAMILY_GAUGE, "carat_ready", NULL, now->is_ready,
             "1 while new requests are taken.");
-    put_each(m, out, "carat_connections", FAMILY_GAUGE,
+    put_each(&m->labels, out, "carat_connections", FAMILY_GAUGE,
              "Open connections, by what their clients do: nothing, sending, waiting, reading.",
              "state", 4, states,
              (double[]){(double)now->idle, (double)now->reading, (double)now->answering,

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "server/pieces.h"
+#include "server/problems.h"
 #include "server/texts.h"
 
 static struct ask_limits limits_of(enum api api)
@@ -151,9 +152,7 @@ static void hold(struct service *s, struct call *c)
     size_t all = atomic_fetch_add(&s->held, c->held - before) + c->held - before;
     if (all <= HELD_MAX) return;
     c->has_failed = true;
-    c->error =
-        api_error_make(503, "overloaded", "the requests at work take all memory there is for them");
-    c->error.retry_after = 5;
+    c->error = problem_no_room();
 }
 
 /* The reply takes the place of the body. */

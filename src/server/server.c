@@ -13,6 +13,7 @@
 #include "server/log.h"
 #include "server/notify.h"
 #include "server/prepare.h"
+#include "server/problems.h"
 #include "server/replicas.h"
 #include "server/warmup.h"
 
@@ -155,8 +156,7 @@ static void go_on_ending(struct server *server, double now)
         return;
     }
     if (now < server->ends_at || server->has_told_last_words) return;
-    struct api_error error =
-        api_error_make(503, "shutting_down", "the server ends before the answer does");
+    struct api_error error = problem_shutdown();
     server->has_told_last_words = true;
     dispatch_end_all(s, &error);
 }
