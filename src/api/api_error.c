@@ -143,28 +143,16 @@ struct api_error api_error_from(const struct carat_error *err)
 
 /* ---- Bodies ----------------------------------------------------------------------------- */
 
-static void put_text(struct json *j, const char *key, const char *text)
-{
-    json_key(j, key);
-    if (text && *text)
-        json_put_string(j, text);
-    else
-        json_put_null(j);
-}
-
 static void write_openai(const struct api_error *error, struct json *j)
 {
-    json_key(j, "error");
-    json_begin_object(j);
-    put_text(j, "message", error->message);
-    put_text(j, "type", error->type);
-    put_text(j, "param", error->param);
-    put_text(j, "code", error->code);
+    json_key_object(j, "error");
+    json_key_string(j, "message", error->message);
+    json_key_string(j, "type", error->type);
+    json_key_string(j, "param", error->param[0] ? error->param : NULL);
+    json_key_string(j, "code", error->code);
     if (error->n_ctx > 0) {
-        json_key(j, "n_prompt_tokens");
-        json_int(j, error->n_prompt);
-        json_key(j, "n_ctx");
-        json_int(j, error->n_ctx);
+        json_key_int(j, "n_prompt_tokens", error->n_prompt);
+        json_key_int(j, "n_ctx", error->n_ctx);
     }
     json_end_object(j);
 }
@@ -185,17 +173,16 @@ static void put_too_long(const struct api_error *error, struct json *j)
 
 static void write_anthropic(const struct api_error *error, const char *request_id, struct json *j)
 {
-    put_text(j, "type", "error");
-    json_key(j, "error");
-    json_begin_object(j);
-    put_text(j, "type", kinds[kind_of(error->status)].anthropic);
+    json_key_string(j, "type", "error");
+    json_key_object(j, "error");
+    json_key_string(j, "type", kinds[kind_of(error->status)].anthropic);
     json_key(j, "message");
     if (error->code && strcmp(error->code, "context_length_exceeded") == 0)
         put_too_long(error, j);
     else
         json_put_string(j, error->message);
     json_end_object(j);
-    put_text(j, "request_id", request_id);
+    json_key_string(j, "request_id", request_id);
 }
 
 void api_error_body(const struct api_error *error, enum api_family family, const char *request_id,
@@ -206,7 +193,7 @@ void api_error_body(const struct api_error *error, enum api_family family, const
     switch (family) {
     case FAMILY_OPENAI: write_openai(error, &j); break;
     case FAMILY_ANTHROPIC: write_anthropic(error, request_id, &j); break;
-    case FAMILY_OLLAMA: put_text(&j, "error", error->message); break;
+    case FAMILY_OLLAMA: json_key_string(&j, "error", error->message); break;
     }
     json_end_object(&j);
     buf_add_char(out, '\n');

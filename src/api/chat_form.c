@@ -15,10 +15,8 @@ static struct json begin_chunk(struct reply *r, int32_t answer, struct buf *out)
     sse_begin(out, NULL);
     openai_begin(r, &j, PREFIX, CHUNK);
     json_begin_object(&j);
-    json_key(&j, "index");
-    json_int(&j, answer);
-    json_key(&j, "delta");
-    json_begin_object(&j);
+    json_key_int(&j, "index", answer);
+    json_key_object(&j, "delta");
     return j;
 }
 
@@ -44,8 +42,7 @@ static void end_chunk(const struct reply *r, int32_t answer, bool has_timings, s
 /* The end of a chunk after which the answer goes on. */
 static void end_delta(const struct reply *r, int32_t answer, struct json *j)
 {
-    json_key(j, "finish_reason");
-    json_put_null(j);
+    json_key_null(j, "finish_reason");
     end_chunk(r, answer, r->ask->wants_timings, j);
 }
 
@@ -53,13 +50,10 @@ static void begin(struct reply *r, struct buf *out)
 {
     for (int32_t i = 0; i < r->n_answers; i++) {
         struct json j = begin_chunk(r, i, out);
-        json_key(&j, "role");
-        json_put_string(&j, "assistant");
-        json_key(&j, "content");
-        json_put_string(&j, "");
+        json_key_string(&j, "role", "assistant");
+        json_key_string(&j, "content", "");
         json_end_object(&j);
-        json_key(&j, "finish_reason");
-        json_put_null(&j);
+        json_key_null(&j, "finish_reason");
         end_chunk(r, i, false, &j);
     }
 }
@@ -69,8 +63,7 @@ static void progress(struct reply *r, int32_t answer, int32_t done, int32_t tota
 {
     struct json j = begin_chunk(r, answer, out);
     json_end_object(&j);
-    json_key(&j, "finish_reason");
-    json_put_null(&j);
+    json_key_null(&j, "finish_reason");
     json_end_object(&j);
     openai_end(r, &j);
     openai_write_progress(done, total, cached, &j);
@@ -83,10 +76,8 @@ static void progress(struct reply *r, int32_t answer, int32_t done, int32_t tota
 static void write_call_head(const struct reply *r, int32_t answer, int32_t call, struct json *j)
 {
     char id[REPLY_ID_MAX];
-    json_key(j, "id");
-    json_put_string(j, reply_item_id(r, "call_", answer, call, id));
-    json_key(j, "type");
-    json_put_string(j, "function");
+    json_key_string(j, "id", reply_item_id(r, "call_", answer, call, id));
+    json_key_string(j, "type", "function");
 }
 
 /* The first delta of a call has a name and no arguments, the others have arguments alone. */
@@ -94,20 +85,15 @@ static void write_call_delta(const struct reply *r, int32_t answer, bool is_firs
                              size_t length, struct json *j)
 {
     int32_t call = r->answers[answer].n_calls - 1;
-    json_key(j, "tool_calls");
-    json_begin_array(j);
+    json_key_array(j, "tool_calls");
     json_begin_object(j);
-    json_key(j, "index");
-    json_int(j, call);
+    json_key_int(j, "index", call);
     if (is_first) write_call_head(r, answer, call, j);
-    json_key(j, "function");
-    json_begin_object(j);
+    json_key_object(j, "function");
     if (is_first) {
-        json_key(j, "name");
-        json_text(j, text, length);
+        json_key_text(j, "name", text, length);
     }
-    json_key(j, "arguments");
-    json_text(j, text, is_first ? 0 : length);
+    json_key_text(j, "arguments", text, is_first ? 0 : length);
     json_end_object(j);
     json_end_object(j);
     json_end_array(j);
@@ -124,8 +110,7 @@ static void piece(struct reply *r, int32_t answer, enum reply_piece kind, const 
     if (kind == PIECE_CALL_END || (kind != PIECE_CALL_BEGIN && length == 0)) return;
     struct json j = begin_chunk(r, answer, out);
     if (kind == PIECE_TEXT || kind == PIECE_THOUGHT) {
-        json_key(&j, kind == PIECE_TEXT ? "content" : thought_key(r));
-        json_text(&j, text, length);
+        json_key_text(&j, kind == PIECE_TEXT ? "content" : thought_key(r), text, length);
     } else {
         write_call_delta(r, answer, kind == PIECE_CALL_BEGIN, text, length, &j);
     }
@@ -153,18 +138,14 @@ static void finish(struct reply *r, struct buf *out)
 static void write_calls(const struct reply *r, int32_t answer, struct json *j)
 {
     const struct reply_answer *a = &r->answers[answer];
-    json_key(j, "tool_calls");
-    json_begin_array(j);
+    json_key_array(j, "tool_calls");
     for (int32_t k = 0; k < a->n_calls; k++) {
         const struct reply_call *call = &a->calls[k];
         json_begin_object(j);
         write_call_head(r, answer, k, j);
-        json_key(j, "function");
-        json_begin_object(j);
-        json_key(j, "name");
-        json_text(j, buf_text(&call->name), call->name.length);
-        json_key(j, "arguments");
-        json_text(j, buf_text(&call->arguments), call->arguments.length);
+        json_key_object(j, "function");
+        json_key_text(j, "name", buf_text(&call->name), call->name.length);
+        json_key_text(j, "arguments", buf_text(&call->arguments), call->arguments.length);
         json_end_object(j);
         json_end_object(j);
     }
@@ -175,18 +156,15 @@ static void write_message(const struct reply *r, int32_t answer, struct json *j)
 {
     const struct reply_answer *a = &r->answers[answer];
     json_begin_object(j);
-    json_key(j, "role");
-    json_put_string(j, "assistant");
+    json_key_string(j, "role", "assistant");
     json_key(j, "content");
     if (a->n_calls > 0 && a->text.length == 0)
         json_put_null(j);
     else
         json_text(j, buf_text(&a->text), a->text.length);
-    json_key(j, "refusal");
-    json_put_null(j);
+    json_key_null(j, "refusal");
     if (a->thought.length) {
-        json_key(j, thought_key(r));
-        json_text(j, buf_text(&a->thought), a->thought.length);
+        json_key_text(j, thought_key(r), buf_text(&a->thought), a->thought.length);
     }
     if (a->n_calls > 0) write_calls(r, answer, j);
     json_end_object(j);
@@ -198,8 +176,7 @@ static void whole(struct reply *r, struct buf *out)
     openai_begin(r, &j, PREFIX, "chat.completion");
     for (int32_t i = 0; i < r->n_answers; i++) {
         json_begin_object(&j);
-        json_key(&j, "index");
-        json_int(&j, i);
+        json_key_int(&j, "index", i);
         json_key(&j, "message");
         write_message(r, i, &j);
         json_key(&j, "logprobs");

@@ -25,8 +25,7 @@ static void write_ids(struct reply *r, int32_t answer, struct json *j)
 {
     struct buf *ids = &r->answers[answer].ids;
     if (!r->ask->wants_ids) return;
-    json_key(j, "token_ids");
-    json_begin_array(j);
+    json_key_array(j, "token_ids");
     for (size_t i = 0; i < ids->length; i += sizeof(int32_t)) {
         int32_t id;
         memcpy(&id, ids->data + i, sizeof id);
@@ -45,17 +44,14 @@ static void chunk(struct reply *r, int32_t answer, const char *text, size_t leng
     sse_begin(out, NULL);
     openai_begin(r, &j, PREFIX, OBJECT);
     json_begin_object(&j);
-    json_key(&j, "text");
-    json_text(&j, text, length);
-    json_key(&j, "index");
-    json_int(&j, answer);
+    json_key_text(&j, "text", text, length);
+    json_key_int(&j, "index", answer);
     write_logprobs(r, answer, &j);
     write_ids(r, answer, &j);
     if (is_last) {
         openai_write_end(&r->answers[answer], &j);
     } else {
-        json_key(&j, "finish_reason");
-        json_put_null(&j);
+        json_key_null(&j, "finish_reason");
     }
     json_end_object(&j);
     openai_end(r, &j);
@@ -77,12 +73,9 @@ static void progress(struct reply *r, int32_t answer, int32_t done, int32_t tota
     sse_begin(out, NULL);
     openai_begin(r, &j, PREFIX, OBJECT);
     json_begin_object(&j);
-    json_key(&j, "text");
-    json_put_string(&j, "");
-    json_key(&j, "index");
-    json_int(&j, answer);
-    json_key(&j, "finish_reason");
-    json_put_null(&j);
+    json_key_string(&j, "text", "");
+    json_key_int(&j, "index", answer);
+    json_key_null(&j, "finish_reason");
     json_end_object(&j);
     openai_end(r, &j);
     openai_write_progress(done, total, cached, &j);
@@ -133,8 +126,7 @@ static void whole(struct reply *r, struct buf *out)
         json_begin_object(&j);
         json_key(&j, "text");
         write_text(r, i, &j);
-        json_key(&j, "index");
-        json_int(&j, i);
+        json_key_int(&j, "index", i);
         write_logprobs(r, i, &j);
         write_ids(r, i, &j);
         openai_write_end(&r->answers[i], &j);

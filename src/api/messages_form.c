@@ -17,35 +17,20 @@ static const char *stop_reason(const struct reply_answer *a)
 static void write_stop(const struct reply_answer *a, struct json *j)
 {
     bool has_text = a->is_done && a->done.end == REPLY_STOP_TEXT && a->done.stop;
-    json_key(j, "stop_reason");
-    if (a->is_done)
-        json_put_string(j, stop_reason(a));
-    else
-        json_put_null(j);
-    json_key(j, "stop_sequence");
-    if (has_text)
-        json_put_string(j, a->done.stop);
-    else
-        json_put_null(j);
+    json_key_string(j, "stop_reason", a->is_done ? stop_reason(a) : NULL);
+    json_key_string(j, "stop_sequence", has_text ? a->done.stop : NULL);
 }
 
 /* Tokens of the prompt are either read anew or from the cache: the sum of both is its length. */
 static void write_usage(const struct reply_usage *usage, struct json *j)
 {
-    json_key(j, "usage");
-    json_begin_object(j);
-    json_key(j, "input_tokens");
-    json_int(j, usage->n_prompt - usage->n_cached);
-    json_key(j, "cache_creation_input_tokens");
-    json_int(j, 0);
-    json_key(j, "cache_read_input_tokens");
-    json_int(j, usage->n_cached);
-    json_key(j, "output_tokens");
-    json_int(j, usage->n_generated);
-    json_key(j, "output_tokens_details");
-    json_begin_object(j);
-    json_key(j, "thinking_tokens");
-    json_int(j, usage->n_thinking);
+    json_key_object(j, "usage");
+    json_key_int(j, "input_tokens", usage->n_prompt - usage->n_cached);
+    json_key_int(j, "cache_creation_input_tokens", 0);
+    json_key_int(j, "cache_read_input_tokens", usage->n_cached);
+    json_key_int(j, "output_tokens", usage->n_generated);
+    json_key_object(j, "output_tokens_details");
+    json_key_int(j, "thinking_tokens", usage->n_thinking);
     json_end_object(j);
     json_end_object(j);
 }
@@ -56,16 +41,11 @@ static void begin_message(const struct reply *r, struct json *j)
     struct buf id = {0};
     buf_printf(&id, "msg_%s", r->facts.id);
     json_begin_object(j);
-    json_key(j, "id");
-    json_put_string(j, buf_text(&id));
-    json_key(j, "type");
-    json_put_string(j, "message");
-    json_key(j, "role");
-    json_put_string(j, "assistant");
-    json_key(j, "model");
-    json_put_string(j, r->facts.model);
-    json_key(j, "content");
-    json_begin_array(j);
+    json_key_string(j, "id", buf_text(&id));
+    json_key_string(j, "type", "message");
+    json_key_string(j, "role", "assistant");
+    json_key_string(j, "model", r->facts.model);
+    json_key_array(j, "content");
     j->out->failed |= id.failed;
     buf_deinit(&id);
 }
@@ -90,22 +70,19 @@ static void write_block(const struct reply *r, const struct reply_answer *a,
         const struct reply_call *call = &a->calls[item->call];
         static const struct buf nothing = {0};
         json_put_string(j, "tool_use");
-        json_key(j, "id");
-        json_put_string(j, reply_item_id(r, "toolu_", 0, item->call, id));
-        json_key(j, "name");
-        json_text(j, buf_text(&call->name), call->name.length);
+        json_key_string(j, "id", reply_item_id(r, "toolu_", 0, item->call, id));
+        json_key_text(j, "name", buf_text(&call->name), call->name.length);
         json_key(j, "input");
         reply_write_object(is_empty ? &nothing : &call->arguments, j);
     } else {
         const char *name = item->kind == ITEM_THOUGHT ? "thinking" : "text";
         const struct buf *text = item->kind == ITEM_THOUGHT ? &a->thought : &a->text;
         json_put_string(j, name);
-        json_key(j, name);
-        json_text(j, is_empty ? "" : buf_text(text) + item->from, is_empty ? 0 : item->length);
+        json_key_text(j, name, is_empty ? "" : buf_text(text) + item->from,
+                      is_empty ? 0 : item->length);
     }
     if (item->kind == ITEM_THOUGHT) {
-        json_key(j, "signature");
-        json_put_string(j, is_empty ? "" : SIGNATURE);
+        json_key_string(j, "signature", is_empty ? "" : SIGNATURE);
     }
     json_end_object(j);
 }
@@ -118,8 +95,7 @@ static struct json begin_event(const char *type, struct buf *out)
     struct json j = {.out = out};
     sse_begin(out, type);
     json_begin_object(&j);
-    json_key(&j, "type");
-    json_put_string(&j, type);
+    json_key_string(&j, "type", type);
     return j;
 }
 
@@ -151,12 +127,9 @@ static void begin(struct reply *r, struct buf *out)
 static struct json begin_delta(const struct reply *r, const char *type, struct buf *out)
 {
     struct json j = begin_event("content_block_delta", out);
-    json_key(&j, "index");
-    json_int(&j, r->open_item - 1);
-    json_key(&j, "delta");
-    json_begin_object(&j);
-    json_key(&j, "type");
-    json_put_string(&j, type);
+    json_key_int(&j, "index", r->open_item - 1);
+    json_key_object(&j, "delta");
+    json_key_string(&j, "type", type);
     return j;
 }
 
@@ -171,13 +144,11 @@ static void close_block(struct reply *r, struct buf *out)
     if (r->open_item == 0) return;
     if (r->answers[0].items[r->open_item - 1].kind == ITEM_THOUGHT) {
         struct json j = begin_delta(r, "signature_delta", out);
-        json_key(&j, "signature");
-        json_put_string(&j, SIGNATURE);
+        json_key_string(&j, "signature", SIGNATURE);
         end_delta(&j);
     }
     struct json j = begin_event("content_block_stop", out);
-    json_key(&j, "index");
-    json_int(&j, r->open_item - 1);
+    json_key_int(&j, "index", r->open_item - 1);
     end_event(&j);
     r->open_item = 0;
 }
@@ -189,8 +160,7 @@ static void open_block(struct reply *r, struct buf *out)
     close_block(r, out);
     r->open_item = a->n_items;
     struct json j = begin_event("content_block_start", out);
-    json_key(&j, "index");
-    json_int(&j, r->open_item - 1);
+    json_key_int(&j, "index", r->open_item - 1);
     json_key(&j, "content_block");
     write_block(r, a, &a->items[r->open_item - 1], true, &j);
     end_event(&j);
@@ -213,8 +183,7 @@ static void piece(struct reply *r, int32_t answer, enum reply_piece kind, const 
     open_block(r, out);
     if (kind == PIECE_CALL_BEGIN || length == 0) return;
     struct json j = begin_delta(r, types[kind], out);
-    json_key(&j, keys[kind]);
-    json_text(&j, text, length);
+    json_key_text(&j, keys[kind], text, length);
     end_delta(&j);
 }
 
@@ -223,8 +192,7 @@ static void answer_done(struct reply *r, int32_t answer, struct buf *out)
     const struct reply_answer *a = &r->answers[answer];
     close_block(r, out);
     struct json j = begin_event("message_delta", out);
-    json_key(&j, "delta");
-    json_begin_object(&j);
+    json_key_object(&j, "delta");
     write_stop(a, &j);
     json_end_object(&j);
     write_usage(&a->done.usage, &j);

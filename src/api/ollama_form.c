@@ -18,8 +18,7 @@ static struct json begin_line(const struct reply *r, struct buf *out)
 {
     struct json j = {.out = out};
     json_begin_object(&j);
-    json_key(&j, "model");
-    json_put_string(&j, r->facts.model);
+    json_key_string(&j, "model", r->facts.model);
     json_key(&j, "created_at");
     write_time(r->facts.created, &j);
     return j;
@@ -27,8 +26,7 @@ static struct json begin_line(const struct reply *r, struct buf *out)
 
 static void end_line(bool is_done, struct json *j)
 {
-    json_key(j, "done");
-    json_bool(j, is_done);
+    json_key_bool(j, "done", is_done);
     json_end_object(j);
     buf_add_char(j->out, '\n');
 }
@@ -38,20 +36,15 @@ static void write_calls(const struct reply *r, int32_t first, struct json *j)
 {
     const struct reply_answer *a = &r->answers[0];
     char id[REPLY_ID_MAX];
-    json_key(j, "tool_calls");
-    json_begin_array(j);
+    json_key_array(j, "tool_calls");
     for (int32_t i = first; i < a->n_calls; i++) {
         const struct reply_call *call = &a->calls[i];
         if (i == a->n_calls - 1 && a->has_cut_call) break;
         json_begin_object(j);
-        json_key(j, "id");
-        json_put_string(j, reply_item_id(r, "call_", 0, i, id));
-        json_key(j, "function");
-        json_begin_object(j);
-        json_key(j, "index");
-        json_int(j, i);
-        json_key(j, "name");
-        json_text(j, buf_text(&call->name), call->name.length);
+        json_key_string(j, "id", reply_item_id(r, "call_", 0, i, id));
+        json_key_object(j, "function");
+        json_key_int(j, "index", i);
+        json_key_text(j, "name", buf_text(&call->name), call->name.length);
         json_key(j, "arguments");
         reply_write_object(&call->arguments, j);
         json_end_object(j);
@@ -70,16 +63,12 @@ static void write_said(const struct reply *r, const struct said *said, struct js
 {
     bool is_chat = r->ask->api == API_OLLAMA_CHAT;
     if (is_chat) {
-        json_key(j, "message");
-        json_begin_object(j);
-        json_key(j, "role");
-        json_put_string(j, "assistant");
+        json_key_object(j, "message");
+        json_key_string(j, "role", "assistant");
     }
-    json_key(j, is_chat ? "content" : "response");
-    json_text(j, said->text, said->length);
+    json_key_text(j, is_chat ? "content" : "response", said->text, said->length);
     if (said->thought_length) {
-        json_key(j, "thinking");
-        json_text(j, said->thought, said->thought_length);
+        json_key_text(j, "thinking", said->thought, said->thought_length);
     }
     if (said->first_call < r->answers[0].n_calls) write_calls(r, said->first_call, j);
     if (is_chat) json_end_object(j);
@@ -107,21 +96,15 @@ static void write_end(const struct reply *r, struct json *j)
                          : r->ask->is_load ? "load"
                          : reply_is_cut(a) ? "length"
                                            : "stop";
-    json_key(j, "done_reason");
-    json_put_string(j, reason);
+    json_key_string(j, "done_reason", reason);
     if (!a->is_done) return;
-    json_key(j, "total_duration");
-    json_int(j, nanoseconds(u->queue_seconds + u->prefill_seconds + u->decode_seconds));
-    json_key(j, "load_duration");
-    json_int(j, 0);
-    json_key(j, "prompt_eval_count");
-    json_int(j, u->n_prompt);
-    json_key(j, "prompt_eval_duration");
-    json_int(j, nanoseconds(u->prefill_seconds));
-    json_key(j, "eval_count");
-    json_int(j, u->n_generated);
-    json_key(j, "eval_duration");
-    json_int(j, nanoseconds(u->decode_seconds));
+    json_key_int(j, "total_duration",
+                 nanoseconds(u->queue_seconds + u->prefill_seconds + u->decode_seconds));
+    json_key_int(j, "load_duration", 0);
+    json_key_int(j, "prompt_eval_count", u->n_prompt);
+    json_key_int(j, "prompt_eval_duration", nanoseconds(u->prefill_seconds));
+    json_key_int(j, "eval_count", u->n_generated);
+    json_key_int(j, "eval_duration", nanoseconds(u->decode_seconds));
 }
 
 /* ---- Streams ---------------------------------------------------------------------------- */

@@ -10,18 +10,12 @@ static void make_head(struct reply *r, const char *prefix, const char *object)
     struct buf id = {0};
     buf_printf(&id, "%s%s", prefix, r->facts.id);
     json_begin_object(&j);
-    json_key(&j, "id");
-    json_put_string(&j, buf_text(&id));
-    json_key(&j, "object");
-    json_put_string(&j, object);
-    json_key(&j, "created");
-    json_int(&j, r->facts.created);
-    json_key(&j, "model");
-    json_put_string(&j, r->facts.model);
-    json_key(&j, "system_fingerprint");
-    json_put_string(&j, r->facts.fingerprint);
-    json_key(&j, "choices");
-    json_begin_array(&j);
+    json_key_string(&j, "id", buf_text(&id));
+    json_key_string(&j, "object", object);
+    json_key_int(&j, "created", r->facts.created);
+    json_key_string(&j, "model", r->facts.model);
+    json_key_string(&j, "system_fingerprint", r->facts.fingerprint);
+    json_key_array(&j, "choices");
     r->failed |= id.failed || r->head.failed;
     buf_deinit(&id);
 }
@@ -38,30 +32,21 @@ void openai_end(const struct reply *r, struct json *j)
 {
     json_end_array(j);
     if (!r->ask->is_stream || !r->ask->wants_usage) return;
-    json_key(j, "usage");
-    json_put_null(j);
+    json_key_null(j, "usage");
 }
 
 static void write_usage(const struct reply *r, struct json *j)
 {
     struct reply_usage sum = reply_usage_sum(r);
-    json_key(j, "usage");
-    json_begin_object(j);
-    json_key(j, "prompt_tokens");
-    json_int(j, sum.n_prompt);
-    json_key(j, "completion_tokens");
-    json_int(j, sum.n_generated);
-    json_key(j, "total_tokens");
-    json_int(j, (int64_t)sum.n_prompt + sum.n_generated);
-    json_key(j, "prompt_tokens_details");
-    json_begin_object(j);
-    json_key(j, "cached_tokens");
-    json_int(j, sum.n_cached);
+    json_key_object(j, "usage");
+    json_key_int(j, "prompt_tokens", sum.n_prompt);
+    json_key_int(j, "completion_tokens", sum.n_generated);
+    json_key_int(j, "total_tokens", (int64_t)sum.n_prompt + sum.n_generated);
+    json_key_object(j, "prompt_tokens_details");
+    json_key_int(j, "cached_tokens", sum.n_cached);
     json_end_object(j);
-    json_key(j, "completion_tokens_details");
-    json_begin_object(j);
-    json_key(j, "reasoning_tokens");
-    json_int(j, sum.n_thinking);
+    json_key_object(j, "completion_tokens_details");
+    json_key_int(j, "reasoning_tokens", sum.n_thinking);
     json_end_object(j);
     json_end_object(j);
 }
@@ -69,14 +54,10 @@ static void write_usage(const struct reply *r, struct json *j)
 /* "NAME_n": n, "NAME_ms", "NAME_per_token_ms", "NAME_per_second" */
 static void write_pace(struct json *j, const char *const keys[4], int32_t n, double seconds)
 {
-    json_key(j, keys[0]);
-    json_int(j, n);
-    json_key(j, keys[1]);
-    json_double(j, seconds * 1e3);
-    json_key(j, keys[2]);
-    json_double(j, n > 0 ? seconds * 1e3 / n : 0);
-    json_key(j, keys[3]);
-    json_double(j, seconds > 0 ? n / seconds : 0);
+    json_key_int(j, keys[0], n);
+    json_key_double(j, keys[1], seconds * 1e3);
+    json_key_double(j, keys[2], n > 0 ? seconds * 1e3 / n : 0);
+    json_key_double(j, keys[3], seconds > 0 ? n / seconds : 0);
 }
 
 void openai_write_timings(const struct reply_usage *usage, struct json *j)
@@ -85,14 +66,11 @@ void openai_write_timings(const struct reply_usage *usage, struct json *j)
                                           "prompt_per_second"};
     static const char *const predicted[4] = {"predicted_n", "predicted_ms",
                                              "predicted_per_token_ms", "predicted_per_second"};
-    json_key(j, "timings");
-    json_begin_object(j);
-    json_key(j, "cache_n");
-    json_int(j, usage->n_cached);
+    json_key_object(j, "timings");
+    json_key_int(j, "cache_n", usage->n_cached);
     write_pace(j, prompt, usage->n_prompt - usage->n_cached, usage->prefill_seconds);
     write_pace(j, predicted, usage->n_generated, usage->decode_seconds);
-    json_key(j, "queue_ms");
-    json_double(j, usage->queue_seconds * 1e3);
+    json_key_double(j, "queue_ms", usage->queue_seconds * 1e3);
     json_end_object(j);
 }
 
@@ -107,29 +85,25 @@ void openai_end_body(const struct reply *r, struct json *j)
 
 void openai_write_progress(int32_t done, int32_t total, int32_t cached, struct json *j)
 {
-    json_key(j, "prompt_progress");
-    json_begin_object(j);
-    json_key(j, "total");
-    json_int(j, total);
-    json_key(j, "cache");
-    json_int(j, cached);
-    json_key(j, "processed");
-    json_int(j, done);
+    json_key_object(j, "prompt_progress");
+    json_key_int(j, "total", total);
+    json_key_int(j, "cache", cached);
+    json_key_int(j, "processed", done);
     json_end_object(j);
 }
 
 void openai_write_end(const struct reply_answer *a, struct json *j)
 {
     bool has_calls = a->n_calls > 0;
-    json_key(j, "finish_reason");
-    json_put_string(j, reply_is_cut(a) ? "length" : has_calls ? "tool_calls" : "stop");
+    json_key_string(j, "finish_reason",
+                    reply_is_cut(a) ? "length"
+                    : has_calls     ? "tool_calls"
+                                    : "stop");
     if (a->done.end == REPLY_STOP_TEXT && a->done.stop) {
-        json_key(j, "stop_reason");
-        json_put_string(j, a->done.stop);
+        json_key_string(j, "stop_reason", a->done.stop);
     }
     if (a->done.is_cut_in_thought) {
-        json_key(j, "reasoning_truncated");
-        json_bool(j, true);
+        json_key_bool(j, "reasoning_truncated", true);
     }
 }
 

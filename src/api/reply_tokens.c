@@ -59,12 +59,10 @@ static void write_logprob(struct json *j, float logprob)
 static void write_entry(const struct reply_tokens *t, const struct reply_row *row, struct json *j)
 {
     const char *bytes = bytes_of(t, row);
-    json_key(j, "token");
-    json_text(j, bytes, row->length);
+    json_key_text(j, "token", bytes, row->length);
     json_key(j, "logprob");
     write_logprob(j, row->logprob);
-    json_key(j, "bytes");
-    json_begin_array(j);
+    json_key_array(j, "bytes");
     for (size_t i = 0; i < row->length; i++) json_int(j, (unsigned char)bytes[i]);
     json_end_array(j);
 }
@@ -75,8 +73,7 @@ void reply_tokens_write_list(const struct reply_tokens *t, struct json *j)
     for (size_t i = 0; i < t->n_rows; i += 1 + (size_t)t->rows[i].n_top) {
         json_begin_object(j);
         write_entry(t, &t->rows[i], j);
-        json_key(j, "top_logprobs");
-        json_begin_array(j);
+        json_key_array(j, "top_logprobs");
         for (size_t k = 1; k <= (size_t)t->rows[i].n_top && i + k < t->n_rows; k++) {
             json_begin_object(j);
             write_entry(t, &t->rows[i + k], j);
@@ -97,8 +94,7 @@ void reply_tokens_write_chat(const struct reply_tokens *t, struct json *j)
     json_begin_object(j);
     json_key(j, "content");
     reply_tokens_write_list(t, j);
-    json_key(j, "refusal");
-    json_put_null(j);
+    json_key_null(j, "refusal");
     json_end_object(j);
 }
 
@@ -139,23 +135,19 @@ void reply_tokens_write_completion(struct reply_tokens *t, struct json *j)
     }
     const struct reply_row *rows = t->rows, *end = rows + t->n_rows;
     json_begin_object(j);
-    json_key(j, "tokens");
-    json_begin_array(j);
+    json_key_array(j, "tokens");
     for (const struct reply_row *row = rows; row < end; row += 1 + row->n_top)
         write_text(t, row, j);
     json_end_array(j);
-    json_key(j, "token_logprobs");
-    json_begin_array(j);
+    json_key_array(j, "token_logprobs");
     for (const struct reply_row *row = rows; row < end; row += 1 + row->n_top)
         write_logprob(j, row->logprob);
     json_end_array(j);
-    json_key(j, "top_logprobs");
-    json_begin_array(j);
+    json_key_array(j, "top_logprobs");
     for (const struct reply_row *row = rows; row < end; row += 1 + row->n_top)
         write_best(t, row, j);
     json_end_array(j);
-    json_key(j, "text_offset");
-    json_begin_array(j);
+    json_key_array(j, "text_offset");
     for (const struct reply_row *row = rows; row < end; row += 1 + row->n_top) {
         json_int(j, (int64_t)t->n_characters);
         t->n_characters += characters(bytes_of(t, row), row->length);

@@ -43,11 +43,9 @@ static void write_part(const struct reply *r, const struct reply_item *item, boo
     const struct reply_answer *a = &r->answers[0];
     bool is_thought = item->kind == ITEM_THOUGHT;
     json_begin_object(j);
-    json_key(j, "type");
-    json_put_string(j, is_thought ? "summary_text" : "output_text");
+    json_key_string(j, "type", is_thought ? "summary_text" : "output_text");
     if (!is_thought) {
-        json_key(j, "annotations");
-        json_begin_array(j);
+        json_key_array(j, "annotations");
         json_end_array(j);
         json_key(j, "logprobs"); /* of a stream: deltas have them */
         if (r->ask->is_stream) {
@@ -84,16 +82,14 @@ static void write_call(const struct reply *r, const struct reply_item *item, boo
     const struct reply_call *call = &r->answers[0].calls[item->call];
     const struct ask_tool *tool = tool_of(r, call);
     char id[REPLY_ID_MAX];
-    json_key(j, "call_id");
-    json_put_string(j, reply_item_id(r, "call_", 0, item->call, id));
+    json_key_string(j, "call_id", reply_item_id(r, "call_", 0, item->call, id));
     json_key(j, "name");
     if (tool)
         json_put_string(j, tool->name);
     else
         json_text(j, buf_text(&call->name), call->name.length);
     if (tool && tool->space[0]) {
-        json_key(j, "namespace");
-        json_put_string(j, tool->space);
+        json_key_string(j, "namespace", tool->space);
     }
     json_key(j, tool && tool->is_custom ? "input" : "arguments");
     if (tool && tool->is_custom)
@@ -125,19 +121,15 @@ static void write_item(const struct reply *r, int32_t i, bool is_empty, struct j
     json_begin_object(j);
     json_key(j, "id");
     write_item_id(r, i, j);
-    json_key(j, "type");
-    json_put_string(j, type_of(r, item));
-    json_key(j, "status");
-    json_put_string(j, is_empty ? "in_progress" : is_cut ? "incomplete" : "completed");
+    json_key_string(j, "type", type_of(r, item));
+    json_key_string(j, "status", is_empty ? "in_progress" : is_cut ? "incomplete" : "completed");
     if (item->kind == ITEM_CALL) {
         write_call(r, item, is_empty, j);
     } else {
         if (item->kind == ITEM_TEXT) {
-            json_key(j, "role");
-            json_put_string(j, "assistant");
+            json_key_string(j, "role", "assistant");
         }
-        json_key(j, item->kind == ITEM_THOUGHT ? "summary" : "content");
-        json_begin_array(j);
+        json_key_array(j, item->kind == ITEM_THOUGHT ? "summary" : "content");
         if (!is_empty) write_part(r, item, false, j);
         json_end_array(j);
     }
@@ -149,29 +141,21 @@ static void write_item(const struct reply *r, int32_t i, bool is_empty, struct j
 static void write_usage(const struct reply_usage *usage, struct json *j)
 {
     json_begin_object(j);
-    json_key(j, "input_tokens");
-    json_int(j, usage->n_prompt);
-    json_key(j, "input_tokens_details");
-    json_begin_object(j);
-    json_key(j, "cached_tokens");
-    json_int(j, usage->n_cached);
+    json_key_int(j, "input_tokens", usage->n_prompt);
+    json_key_object(j, "input_tokens_details");
+    json_key_int(j, "cached_tokens", usage->n_cached);
     json_end_object(j);
-    json_key(j, "output_tokens");
-    json_int(j, usage->n_generated);
-    json_key(j, "output_tokens_details");
-    json_begin_object(j);
-    json_key(j, "reasoning_tokens");
-    json_int(j, usage->n_thinking);
+    json_key_int(j, "output_tokens", usage->n_generated);
+    json_key_object(j, "output_tokens_details");
+    json_key_int(j, "reasoning_tokens", usage->n_thinking);
     json_end_object(j);
-    json_key(j, "total_tokens");
-    json_int(j, (int64_t)usage->n_prompt + usage->n_generated);
+    json_key_int(j, "total_tokens", (int64_t)usage->n_prompt + usage->n_generated);
     json_end_object(j);
 }
 
 static void write_null(struct json *j, const char *key)
 {
-    json_key(j, key);
-    json_put_null(j);
+    json_key_null(j, key);
 }
 
 /* 0.7 and not 0.699999988: a float as the client wrote it. */
@@ -194,39 +178,28 @@ static void write_request(const struct reply *r, struct json *j)
         json_int(j, q->max_tokens);
     else
         json_put_null(j);
-    json_key(j, "parallel_tool_calls");
-    json_bool(j, parallel->kind != CARAT_BOOL || parallel->as.boolean);
-    json_key(j, "store");
-    json_bool(j, false);
-    json_key(j, "temperature");
-    json_double(j, as_written(q->sampling.temperature));
-    json_key(j, "top_p");
-    json_double(j, as_written(q->sampling.top_p));
-    json_key(j, "tool_choice");
-    json_text(j, is_word ? choice->as.string.data : "auto", is_word ? choice->as.string.length : 4);
-    json_key(j, "tools");
-    json_begin_array(j);
+    json_key_bool(j, "parallel_tool_calls", parallel->kind != CARAT_BOOL || parallel->as.boolean);
+    json_key_bool(j, "store", false);
+    json_key_double(j, "temperature", as_written(q->sampling.temperature));
+    json_key_double(j, "top_p", as_written(q->sampling.top_p));
+    json_key_text(j, "tool_choice", is_word ? choice->as.string.data : "auto",
+                  is_word ? choice->as.string.length : 4);
+    json_key_array(j, "tools");
     json_end_array(j);
-    json_key(j, "text");
-    json_begin_object(j);
-    json_key(j, "format");
-    json_begin_object(j);
-    json_key(j, "type");
-    json_text(j, has_format ? type->as.string.data : "text",
-              has_format ? type->as.string.length : 4);
+    json_key_object(j, "text");
+    json_key_object(j, "format");
+    json_key_text(j, "type", has_format ? type->as.string.data : "text",
+                  has_format ? type->as.string.length : 4);
     json_end_object(j);
     json_end_object(j);
-    json_key(j, "truncation");
-    json_put_string(j, "disabled");
+    json_key_string(j, "truncation", "disabled");
 }
 
 static void write_error(const struct api_error *error, struct json *j)
 {
     json_begin_object(j);
-    json_key(j, "code");
-    json_put_string(j, error->code ? error->code : error->type);
-    json_key(j, "message");
-    json_put_string(j, error->message);
+    json_key_string(j, "code", error->code ? error->code : error->type);
+    json_key_string(j, "message", error->message);
     json_end_object(j);
 }
 
@@ -239,14 +212,10 @@ static void write_response(const struct reply *r, const char *status, const stru
     struct buf id = {0};
     buf_printf(&id, "resp_%s", r->facts.id);
     json_begin_object(j);
-    json_key(j, "id");
-    json_put_string(j, buf_text(&id));
-    json_key(j, "object");
-    json_put_string(j, "response");
-    json_key(j, "created_at");
-    json_int(j, r->facts.created);
-    json_key(j, "status");
-    json_put_string(j, status);
+    json_key_string(j, "id", buf_text(&id));
+    json_key_string(j, "object", "response");
+    json_key_int(j, "created_at", r->facts.created);
+    json_key_string(j, "status", status);
     json_key(j, "error");
     if (error)
         write_error(error, j);
@@ -255,16 +224,13 @@ static void write_response(const struct reply *r, const char *status, const stru
     json_key(j, "incomplete_details");
     if (is_cut) {
         json_begin_object(j);
-        json_key(j, "reason");
-        json_put_string(j, "max_output_tokens");
+        json_key_string(j, "reason", "max_output_tokens");
         json_end_object(j);
     } else {
         json_put_null(j);
     }
-    json_key(j, "model");
-    json_put_string(j, r->facts.model);
-    json_key(j, "output");
-    json_begin_array(j);
+    json_key_string(j, "model", r->facts.model);
+    json_key_array(j, "output");
     for (int32_t i = 0; a->is_done && i < a->n_items; i++) write_item(r, i, false, j);
     json_end_array(j);
     write_null(j, "instructions");
@@ -288,10 +254,8 @@ static struct json begin_event(struct reply *r, const char *type, struct buf *ou
     struct json j = {.out = out};
     sse_begin(out, type);
     json_begin_object(&j);
-    json_key(&j, "type");
-    json_put_string(&j, type);
-    json_key(&j, "sequence_number");
-    json_int(&j, r->n_events++);
+    json_key_string(&j, "type", type);
+    json_key_int(&j, "sequence_number", r->n_events++);
     return j;
 }
 
@@ -320,8 +284,7 @@ static void begin(struct reply *r, struct buf *out)
 static struct json begin_item_event(struct reply *r, const char *type, struct buf *out)
 {
     struct json j = begin_event(r, type, out);
-    json_key(&j, "output_index");
-    json_int(&j, r->open_item - 1);
+    json_key_int(&j, "output_index", r->open_item - 1);
     json_key(&j, "item_id");
     write_item_id(r, r->open_item - 1, &j);
     return j;
@@ -332,16 +295,14 @@ static struct json begin_part_event(struct reply *r, bool is_thought, const char
                                     struct buf *out)
 {
     struct json j = begin_item_event(r, type, out);
-    json_key(&j, is_thought ? "summary_index" : "content_index");
-    json_int(&j, 0);
+    json_key_int(&j, is_thought ? "summary_index" : "content_index", 0);
     return j;
 }
 
 static void add_item_event(struct reply *r, const char *type, bool is_empty, struct buf *out)
 {
     struct json j = begin_event(r, type, out);
-    json_key(&j, "output_index");
-    json_int(&j, r->open_item - 1);
+    json_key_int(&j, "output_index", r->open_item - 1);
     json_key(&j, "item");
     write_item(r, r->open_item - 1, is_empty, &j);
     end_event(&j);
@@ -371,8 +332,7 @@ static void close_text(struct reply *r, const struct reply_item *item, struct bu
     json_key(&j, "text");
     write_item_text(a, item, false, &j);
     if (!is_thought) {
-        json_key(&j, "logprobs");
-        json_begin_array(&j);
+        json_key_array(&j, "logprobs");
         json_end_array(&j);
     }
     end_event(&j);
@@ -382,8 +342,7 @@ static void close_text(struct reply *r, const struct reply_item *item, struct bu
 static void add_input_event(struct reply *r, const char *text, size_t length, struct buf *out)
 {
     struct json j = begin_item_event(r, "response.custom_tool_call_input.delta", out);
-    json_key(&j, "delta");
-    json_text(&j, text, length);
+    json_key_text(&j, "delta", text, length);
     end_event(&j);
 }
 
@@ -417,10 +376,8 @@ static void close_call(struct reply *r, const struct reply_item *item, struct bu
         return;
     }
     struct json j = begin_item_event(r, "response.function_call_arguments.done", out);
-    json_key(&j, "name");
-    json_put_string(&j, tool ? tool->name : buf_text(&call->name));
-    json_key(&j, "arguments");
-    json_text(&j, buf_text(&call->arguments), call->arguments.length);
+    json_key_string(&j, "name", tool ? tool->name : buf_text(&call->name));
+    json_key_text(&j, "arguments", buf_text(&call->arguments), call->arguments.length);
     end_event(&j);
 }
 
@@ -454,8 +411,7 @@ static void add_text_delta(struct reply *r, bool is_thought, const char *text, s
     struct json j = begin_part_event(
         r, is_thought,
         is_thought ? "response.reasoning_summary_text.delta" : "response.output_text.delta", out);
-    json_key(&j, "delta");
-    json_text(&j, text, length);
+    json_key_text(&j, "delta", text, length);
     if (!is_thought) {
         json_key(&j, "logprobs");
         reply_tokens_write_list(tokens, &j);
@@ -474,8 +430,7 @@ static void add_arguments_delta(struct reply *r, const char *text, size_t length
         return;
     }
     struct json j = begin_item_event(r, "response.function_call_arguments.delta", out);
-    json_key(&j, "delta");
-    json_text(&j, text, length);
+    json_key_text(&j, "delta", text, length);
     end_event(&j);
 }
 
@@ -515,10 +470,8 @@ static void finish(struct reply *r, struct buf *out)
 static void fail(struct reply *r, const struct api_error *error, struct buf *out)
 {
     struct json j = begin_event(r, "error", out);
-    json_key(&j, "code");
-    json_put_string(&j, error->code ? error->code : error->type);
-    json_key(&j, "message");
-    json_put_string(&j, error->message);
+    json_key_string(&j, "code", error->code ? error->code : error->type);
+    json_key_string(&j, "message", error->message);
     write_null(&j, "param");
     end_event(&j);
     add_response_event(r, "response.failed", "failed", error, out);

@@ -3,7 +3,7 @@
  * so a program can link both.)
  *
  *     struct json j = {.out = &b};
- *     json_begin_object(&j); json_key(&j, "rows"); json_int(&j, 3); json_end_object(&j);
+ *     json_begin_object(&j); json_key_int(&j, "rows", 3); json_end_object(&j);
  */
 #ifndef BASE_JSON_WRITER_H
 #define BASE_JSON_WRITER_H
@@ -36,5 +36,57 @@ void json_int(struct json *j, int64_t value);
 void json_double(struct json *j, double value);
 void json_bool(struct json *j, bool value);
 void json_put_null(struct json *j);
+
+/* A key and its value; json_key_object and json_key_array begin one. `text` NULL becomes null. */
+static inline void json_key_string(struct json *j, const char *key, const char *text)
+{
+    json_key(j, key);
+    if (text)
+        json_put_string(j, text);
+    else
+        json_put_null(j);
+}
+
+static inline void json_key_text(struct json *j, const char *key, const char *text, size_t length)
+{
+    json_key(j, key);
+    json_text(j, text, length);
+}
+
+static inline void json_key_int(struct json *j, const char *key, int64_t value)
+{
+    json_key(j, key);
+    json_int(j, value);
+}
+
+static inline void json_key_double(struct json *j, const char *key, double value)
+{
+    json_key(j, key);
+    json_double(j, value);
+}
+
+static inline void json_key_bool(struct json *j, const char *key, bool value)
+{
+    json_key(j, key);
+    json_bool(j, value);
+}
+
+static inline void json_key_null(struct json *j, const char *key)
+{
+    json_key(j, key);
+    json_put_null(j);
+}
+
+static inline void json_key_object(struct json *j, const char *key)
+{
+    json_key(j, key);
+    json_begin_object(j);
+}
+
+static inline void json_key_array(struct json *j, const char *key)
+{
+    json_key(j, key);
+    json_begin_array(j);
+}
 
 #endif

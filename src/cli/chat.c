@@ -212,15 +212,12 @@ static int do_save(struct chat *chat, const char *rest, struct carat_error *err)
     struct buf b = {0};
     struct json j = {.out = &b};
     json_begin_object(&j);
-    json_key(&j, "messages");
-    json_begin_array(&j);
+    json_key_array(&j, "messages");
     for (size_t i = 0; i < chat->talk.n; i++) {
         const struct message *m = &chat->talk.messages[i];
         json_begin_object(&j);
-        json_key(&j, "role");
-        json_put_string(&j, m->role);
-        json_key(&j, "content");
-        json_text(&j, m->text, m->length);
+        json_key_string(&j, "role", m->role);
+        json_key_text(&j, "content", m->text, m->length);
         json_end_object(&j);
     }
     json_end_array(&j);

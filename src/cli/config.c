@@ -73,35 +73,25 @@ static void print_lines(const struct options *o)
     buf_deinit(&origin);
 }
 
-static void put_text(struct json *j, const char *key, const char *text)
-{
-    json_key(j, key);
-    if (text)
-        json_put_string(j, text);
-    else
-        json_put_null(j);
-}
-
 static void print_json(const struct options *o)
 {
     static const char *const origins[] = {"built-in", "default", "model", "environment", "flag"};
     struct buf b = {0}, value = {0};
     struct json j = {.out = &b};
     json_begin_object(&j);
-    put_text(&j, "command", command_specs[o->command].name);
-    put_text(&j, "model", o->n_arguments ? o->arguments[0] : NULL);
-    put_text(&j, "file", o->config_path);
-    json_key(&j, "options");
-    json_begin_array(&j);
+    json_key_string(&j, "command", command_specs[o->command].name);
+    json_key_string(&j, "model", o->n_arguments ? o->arguments[0] : NULL);
+    json_key_string(&j, "file", o->config_path);
+    json_key_array(&j, "options");
     for (int i = 0; i < OPT_COUNT; i++) {
         const struct option_value *v = &o->values[i];
         if (!is_shown((enum option_id)i, o)) continue;
         buf_clear(&value);
         put_value((enum option_id)i, v, &value);
         json_begin_object(&j);
-        put_text(&j, "name", option_specs[i].name);
-        put_text(&j, "value", buf_text(&value));
-        put_text(&j, "origin", origins[v->origin]);
+        json_key_string(&j, "name", option_specs[i].name);
+        json_key_string(&j, "value", buf_text(&value));
+        json_key_string(&j, "origin", origins[v->origin]);
         json_key(&j, "line");
         if (v->line)
             json_int(&j, v->line);

@@ -187,27 +187,17 @@ static void print_facts_json(const struct facts *f)
     };
     json_begin_object(&j);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        json_key(&j, texts[i].key);
-        json_put_string(&j, texts[i].value);
+        json_key_string(&j, texts[i].key, texts[i].value);
     }
-    json_key(&j, "cores");
-    json_int(&j, os_physical_cores());
-    json_key(&j, "cores_fast");
-    json_int(&j, f->topology.n_fast_cores);
-    json_key(&j, "processors");
-    json_int(&j, f->topology.n_processors);
-    json_key(&j, "memory_nodes");
-    json_int(&j, f->topology.n_nodes);
-    json_key(&j, "memory_total");
-    json_int(&j, (int64_t)os_memory_total());
-    json_key(&j, "memory_available");
-    json_int(&j, (int64_t)f->memory.available);
-    json_key(&j, "memory_limit");
-    json_put_string(&j, limit_text(&f->memory.source, limit, sizeof limit));
-    json_key(&j, "threads");
-    json_int(&j, f->threads.count);
-    json_key(&j, "threads_limit");
-    json_put_string(&j, limit_text(&f->threads.source, limit, sizeof limit));
+    json_key_int(&j, "cores", os_physical_cores());
+    json_key_int(&j, "cores_fast", f->topology.n_fast_cores);
+    json_key_int(&j, "processors", f->topology.n_processors);
+    json_key_int(&j, "memory_nodes", f->topology.n_nodes);
+    json_key_int(&j, "memory_total", (int64_t)os_memory_total());
+    json_key_int(&j, "memory_available", (int64_t)f->memory.available);
+    json_key_string(&j, "memory_limit", limit_text(&f->memory.source, limit, sizeof limit));
+    json_key_int(&j, "threads", f->threads.count);
+    json_key_string(&j, "threads_limit", limit_text(&f->threads.source, limit, sizeof limit));
     json_key(&j, "backends");
     backends_add_json(&j);
     json_key(&j, "isas");

@@ -193,14 +193,12 @@ static void take_call(struct run *r, const struct carat_part *part)
     struct buf line = {0};
     struct json j = {.out = &line};
     json_begin_object(&j);
-    json_key(&j, "name");
-    json_put_string(&j, part->name);
+    json_key_string(&j, "name", part->name);
     json_key(&j, "arguments");
     buf_add(&line, part->text, part->length); /* already JSON */
     j.need_comma = true;
     if (!part->is_complete) {
-        json_key(&j, "complete");
-        json_bool(&j, false);
+        json_key_bool(&j, "complete", false);
     }
     json_end_object(&j);
     buf_add_char(&line, '\n');
@@ -233,12 +231,9 @@ static void add_logprob(struct run *r, struct json *j, int32_t id, float logprob
     buf_add(&token, text, n);
     text = carat_decoder_finish(r->decoder, &n); /* a token may end inside a character */
     buf_add(&token, text, n);
-    json_key(j, "token");
-    json_text(j, buf_text(&token), token.length);
-    json_key(j, "logprob");
-    json_double(j, (double)logprob);
-    json_key(j, "bytes");
-    json_begin_array(j);
+    json_key_text(j, "token", buf_text(&token), token.length);
+    json_key_double(j, "logprob", (double)logprob);
+    json_key_array(j, "bytes");
     for (size_t i = 0; i < token.length; i++) json_int(j, (unsigned char)token.data[i]);
     json_end_array(j);
     buf_deinit(&token);
@@ -249,8 +244,7 @@ static void take_logprobs(struct run *r, const struct carat_event *event)
     struct json j = {.out = &r->answer->logprobs, .need_comma = r->answer->logprobs.length > 0};
     json_begin_object(&j);
     add_logprob(r, &j, event->id, event->logprob);
-    json_key(&j, "top_logprobs");
-    json_begin_array(&j);
+    json_key_array(&j, "top_logprobs");
     for (int32_t i = 0; i < event->n_top; i++) {
         json_begin_object(&j);
         add_logprob(r, &j, event->top[i].id, event->top[i].logprob);

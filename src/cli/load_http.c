@@ -154,18 +154,6 @@ static void end_transfer(struct load_http *h, struct transfer *t, CURLcode code)
 
 /* ---- Sending ---------------------------------------------------------------------------- */
 
-static void put_int(struct json *j, const char *key, int64_t value)
-{
-    json_key(j, key);
-    json_int(j, value);
-}
-
-static void put_flag(struct json *j, const char *key, bool value)
-{
-    json_key(j, key);
-    json_bool(j, value);
-}
-
 static void write_body(const struct load_http *h, int32_t index, const struct carat_request *r,
                        struct buf *out)
 {
@@ -173,28 +161,24 @@ static void write_body(const struct load_http *h, int32_t index, const struct ca
     const struct buf *schema = &h->schemas[planned->group];
     struct json j = {.out = out};
     json_begin_object(&j);
-    json_key(&j, "model");
-    json_put_string(&j, buf_text(&h->model));
-    json_key(&j, "prompt");
-    json_begin_array(&j);
+    json_key_string(&j, "model", buf_text(&h->model));
+    json_key_array(&j, "prompt");
     for (size_t i = 0; i < r->n_prompt; i++) json_int(&j, r->prompt[i]);
     json_end_array(&j);
-    put_int(&j, "max_tokens", r->max_tokens);
-    json_key(&j, "temperature");
-    json_double(&j, (double)r->sampling.temperature);
-    put_int(&j, "top_k", 0);
-    put_int(&j, "top_p", 1);
-    put_int(&j, "min_p", 0);
-    put_int(&j, "seed", (int64_t)r->sampling.seed);
-    put_flag(&j, "ignore_eos", r->ignore_stop);
-    put_flag(&j, "stream", true);
-    json_key(&j, "stream_options");
-    json_begin_object(&j);
-    put_flag(&j, "include_usage", true);
+    json_key_int(&j, "max_tokens", r->max_tokens);
+    json_key_double(&j, "temperature", (double)r->sampling.temperature);
+    json_key_int(&j, "top_k", 0);
+    json_key_int(&j, "top_p", 1);
+    json_key_int(&j, "min_p", 0);
+    json_key_int(&j, "seed", (int64_t)r->sampling.seed);
+    json_key_bool(&j, "ignore_eos", r->ignore_stop);
+    json_key_bool(&j, "stream", true);
+    json_key_object(&j, "stream_options");
+    json_key_bool(&j, "include_usage", true);
     json_end_object(&j);
-    put_flag(&j, "return_token_ids", true);
-    put_flag(&j, "return_progress", planned->cancel_when >= 1 && planned->cancel_when < 2);
-    put_flag(&j, "cache_prompt", !r->no_cache);
+    json_key_bool(&j, "return_token_ids", true);
+    json_key_bool(&j, "return_progress", planned->cancel_when >= 1 && planned->cancel_when < 2);
+    json_key_bool(&j, "cache_prompt", !r->no_cache);
     if (r->cache_salt) {
         json_key(&j, "cache_salt");
         char salt[24];

@@ -115,12 +115,9 @@ static void print_report(const struct rows *rows, double seconds, bool is_beside
     struct buf b = {0};
     struct json j = {.out = &b};
     json_begin_object(&j);
-    json_key(&j, "rows");
-    json_int(&j, rows->count);
-    json_key(&j, "vocab");
-    json_int(&j, rows->n_vocab);
-    json_key(&j, "seconds");
-    json_double(&j, seconds);
+    json_key_int(&j, "rows", rows->count);
+    json_key_int(&j, "vocab", rows->n_vocab);
+    json_key_double(&j, "seconds", seconds);
     json_end_object(&j);
     if (!is_beside)
         out_printf("%s\n", buf_text(&b));

@@ -69,39 +69,22 @@ static void add_json(struct json *j, const struct row *row)
 {
     const struct found *f = row->file;
     json_begin_object(j);
-    json_key(j, "name");
-    json_put_string(j, f->name);
-    json_key(j, "path");
-    json_put_string(j, f->path);
+    json_key_string(j, "name", f->name);
+    json_key_string(j, "path", f->path);
     if (row->is_readable) {
-        json_key(j, "title");
-        json_put_string(j, row->facts.name);
-        json_key(j, "quantisation");
-        json_put_string(j, row->facts.quantisation);
-        json_key(j, "bytes");
-        json_int(j, (int64_t)row->facts.file_bytes);
-        json_key(j, "n_params");
-        json_int(j, row->facts.n_params);
-        json_key(j, "n_ctx_train");
-        json_int(j, row->facts.n_ctx_train);
+        json_key_string(j, "title", row->facts.name);
+        json_key_string(j, "quantisation", row->facts.quantisation);
+        json_key_int(j, "bytes", (int64_t)row->facts.file_bytes);
+        json_key_int(j, "n_params", row->facts.n_params);
+        json_key_int(j, "n_ctx_train", row->facts.n_ctx_train);
     }
-    json_key(j, "sha256");
-    if (f->sha256[0])
-        json_put_string(j, f->sha256);
-    else
-        json_put_null(j);
+    json_key_string(j, "sha256", f->sha256[0] ? f->sha256 : NULL);
     char time_text[32];
     struct tm utc;
     strftime(time_text, sizeof time_text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&f->used, &utc));
-    json_key(j, "used");
-    json_put_string(j, time_text);
-    json_key(j, "broken");
-    json_bool(j, !row->is_readable);
-    json_key(j, "problem");
-    if (file_problem(row)[0])
-        json_put_string(j, file_problem(row));
-    else
-        json_put_null(j);
+    json_key_string(j, "used", time_text);
+    json_key_bool(j, "broken", !row->is_readable);
+    json_key_string(j, "problem", file_problem(row)[0] ? file_problem(row) : NULL);
     json_end_object(j);
 }
 

@@ -117,13 +117,10 @@ void memory_add_json(struct json *j, const struct carat_memory *m)
     };
     json_begin_object(j);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        json_key(j, rows[i].key);
-        json_int(j, (int64_t)rows[i].value);
+        json_key_int(j, rows[i].key, (int64_t)rows[i].value);
     }
-    json_key(j, "kv_type");
-    json_put_string(j, kv_name(m->kv_type));
-    json_key(j, "kv_is_narrowed");
-    json_bool(j, m->kv_is_narrowed);
+    json_key_string(j, "kv_type", kv_name(m->kv_type));
+    json_key_bool(j, "kv_is_narrowed", m->kv_is_narrowed);
     json_end_object(j);
 }
 

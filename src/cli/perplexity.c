@@ -311,12 +311,9 @@ static void print_report(struct scoring *s, bool is_json, bool is_beside)
     struct json j = {.out = &b};
     if (is_json) {
         json_begin_object(&j);
-        json_key(&j, "chunks");
-        json_int(&j, s->shape.n_chunk);
-        json_key(&j, "n_ctx");
-        json_int(&j, s->shape.n_ctx);
-        json_key(&j, "scored");
-        json_int(&j, (int64_t)s->n);
+        json_key_int(&j, "chunks", s->shape.n_chunk);
+        json_key_int(&j, "n_ctx", s->shape.n_ctx);
+        json_key_int(&j, "scored", (int64_t)s->n);
     } else {
         buf_printf(&b, "| %u chunks of %u tokens, %llu scored | |\n| --- | ---: |\n",
                    s->shape.n_chunk, s->shape.n_ctx, (unsigned long long)s->n);
@@ -324,8 +321,7 @@ static void print_report(struct scoring *s, bool is_json, bool is_beside)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].needs_base && !s->has_base) continue;
         if (is_json) {
-            json_key(&j, rows[i].key);
-            json_double(&j, rows[i].value);
+            json_key_double(&j, rows[i].key, rows[i].value);
         } else {
             buf_printf(&b, "| %s | %.6g |\n", rows[i].label, rows[i].value);
         }

@@ -199,41 +199,29 @@ static bool write_json(struct sink *sink, const struct session *s, const struct 
     struct buf b = {0};
     struct json j = {.out = &b};
     json_begin_object(&j);
-    json_key(&j, "model");
-    json_put_string(&j, buf_text(&s->path));
-    json_key(&j, "text");
-    json_text(&j, buf_text(&a->text), a->text.length);
-    json_key(&j, "thinking");
-    json_text(&j, buf_text(&a->thinking), a->thinking.length);
+    json_key_string(&j, "model", buf_text(&s->path));
+    json_key_text(&j, "text", buf_text(&a->text), a->text.length);
+    json_key_text(&j, "thinking", buf_text(&a->thinking), a->thinking.length);
     json_key(&j, "tool_calls");
     add_calls(&j, &a->calls);
     if (g->want_logprobs) {
-        json_key(&j, "logprobs");
-        json_begin_array(&j);
+        json_key_array(&j, "logprobs");
         buf_add(&b, buf_text(&a->logprobs), a->logprobs.length);
         json_end_array(&j);
     }
-    json_key(&j, "finish");
-    json_put_string(&j, answer_end_name(a->end));
-    json_key(&j, "finish_reason");
-    json_put_string(&j, answer_finish_reason(a));
-    json_key(&j, "is_context_full");
-    json_bool(&j, a->end == ANSWER_CONTEXT);
+    json_key_string(&j, "finish", answer_end_name(a->end));
+    json_key_string(&j, "finish_reason", answer_finish_reason(a));
+    json_key_bool(&j, "is_context_full", a->end == ANSWER_CONTEXT);
     json_key(&j, "stop_id");
     if (a->end == ANSWER_STOP)
         json_int(&j, a->stop_id);
     else
         json_put_null(&j);
-    json_key(&j, "prompt_tokens");
-    json_int(&j, a->n_prompt);
-    json_key(&j, "generated_tokens");
-    json_int(&j, a->n_generated);
-    json_key(&j, "prefill_seconds");
-    json_double(&j, a->prefill_seconds);
-    json_key(&j, "decode_seconds");
-    json_double(&j, a->decode_seconds);
-    json_key(&j, "seed");
-    json_int(&j, (int64_t)g->sampling.seed);
+    json_key_int(&j, "prompt_tokens", a->n_prompt);
+    json_key_int(&j, "generated_tokens", a->n_generated);
+    json_key_double(&j, "prefill_seconds", a->prefill_seconds);
+    json_key_double(&j, "decode_seconds", a->decode_seconds);
+    json_key_int(&j, "seed", (int64_t)g->sampling.seed);
     json_key(&j, "setup");
     setup_add_json(&j, carat_engine_setup(s->engine));
     json_end_object(&j);

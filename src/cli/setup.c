@@ -53,8 +53,7 @@ static void add_text(struct json *j, const char *key, const char *text)
 
 static void add_number(struct json *j, const char *key, uint64_t value)
 {
-    json_key(j, key);
-    json_int(j, (int64_t)value);
+    json_key_int(j, key, (int64_t)value);
 }
 
 void setup_add_json(struct json *j, const struct carat_setup *s)

@@ -153,12 +153,9 @@ static int print_listing(const struct options *o, const char *json, bool *is_run
 static void add_model(struct json *j, const struct carat_model_info *info)
 {
     json_begin_object(j);
-    json_key(j, "name");
-    json_put_string(j, info->name);
-    json_key(j, "variant");
-    json_put_string(j, info->variant);
-    json_key(j, "template");
-    json_put_string(j, info->size == CARAT_SIZE_SMALL ? "small" : "large");
+    json_key_string(j, "name", info->name);
+    json_key_string(j, "variant", info->variant);
+    json_key_string(j, "template", info->size == CARAT_SIZE_SMALL ? "small" : "large");
     const struct {
         const char *key;
         int64_t value;
@@ -169,11 +166,9 @@ static void add_model(struct json *j, const struct carat_model_info *info)
         {"n_expert", info->n_expert},       {"n_expert_used", info->n_expert_used},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        json_key(j, rows[i].key);
-        json_int(j, rows[i].value);
+        json_key_int(j, rows[i].key, rows[i].value);
     }
-    json_key(j, "note");
-    json_put_string(j, info->note);
+    json_key_string(j, "note", info->note);
     json_end_object(j);
 }
 
@@ -185,10 +180,8 @@ static void print_file_json(const char *listing, const struct carat_file_facts *
     out_write(listing, length - 1);
     struct buf b = {0};
     struct json j = {.out = &b, .need_comma = true};
-    json_key(&j, "quantisation");
-    json_put_string(&j, facts->quantisation);
-    json_key(&j, "types");
-    json_put_string(&j, facts->mix);
+    json_key_string(&j, "quantisation", facts->quantisation);
+    json_key_string(&j, "types", facts->mix);
     if (model) {
         json_key(&j, "model");
         add_model(&j, carat_model_info(model));

@@ -76,13 +76,11 @@ static void print_ids_json(const int32_t *ids, const size_t *offsets, size_t n)
     struct buf b = {0};
     struct json j = {.out = &b};
     json_begin_object(&j);
-    json_key(&j, "ids");
-    json_begin_array(&j);
+    json_key_array(&j, "ids");
     for (size_t i = 0; i < n; i++) json_int(&j, ids[i]);
     json_end_array(&j);
     if (offsets) {
-        json_key(&j, "offsets");
-        json_begin_array(&j);
+        json_key_array(&j, "offsets");
         for (size_t i = 0; i < n; i++) json_int(&j, (int64_t)offsets[i]);
         json_end_array(&j);
     }
@@ -210,8 +208,7 @@ int command_detokenize(const struct options *o)
         struct buf b = {0};
         struct json j = {.out = &b};
         json_begin_object(&j);
-        json_key(&j, "text");
-        json_text(&j, buf_text(&text), text.length);
+        json_key_text(&j, "text", buf_text(&text), text.length);
         json_end_object(&j);
         out_printf("%s\n", buf_text(&b));
         buf_deinit(&b);

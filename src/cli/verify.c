@@ -22,11 +22,7 @@ struct verification {
 
 static void put_text(struct json *j, const char *key, const char *text)
 {
-    json_key(j, key);
-    if (text[0])
-        json_put_string(j, text);
-    else
-        json_put_null(j);
+    json_key_string(j, key, text[0] ? text : NULL);
 }
 
 /* One line, or one object, for a file. `sum` is "" for one that was not read. */

@@ -84,16 +84,11 @@ int command_version(const struct options *o)
     }
     struct json j = {.out = &b};
     json_begin_object(&j);
-    json_key(&j, "version");
-    json_put_string(&j, CARAT_VERSION);
-    json_key(&j, "commit");
-    json_put_string(&j, CARAT_COMMIT);
-    json_key(&j, "build_number");
-    json_int(&j, CARAT_BUILD_NUMBER);
-    json_key(&j, "build_type");
-    json_put_string(&j, CARAT_BUILD_TYPE);
-    json_key(&j, "libraries");
-    json_put_string(&j, version_libraries());
+    json_key_string(&j, "version", CARAT_VERSION);
+    json_key_string(&j, "commit", CARAT_COMMIT);
+    json_key_int(&j, "build_number", CARAT_BUILD_NUMBER);
+    json_key_string(&j, "build_type", CARAT_BUILD_TYPE);
+    json_key_string(&j, "libraries", version_libraries());
     json_key(&j, "backends");
     backends_add_json(&j);
     json_end_object(&j);

@@ -253,25 +253,17 @@ int carat_device_at(int32_t n, struct carat_device *out, struct carat_error *err
 static void add_device(struct json *j, const struct carat_device *d)
 {
     json_begin_object(j);
-    json_key(j, "backend");
-    json_put_string(j, d->backend);
-    json_key(j, "index");
-    json_int(j, d->index);
-    json_key(j, "device");
-    json_put_string(j, d->name);
-    json_key(j, "memory_total");
-    json_int(j, (int64_t)d->memory_total);
-    json_key(j, "memory_available");
-    json_int(j, (int64_t)d->memory_available);
+    json_key_string(j, "backend", d->backend);
+    json_key_int(j, "index", d->index);
+    json_key_string(j, "device", d->name);
+    json_key_int(j, "memory_total", (int64_t)d->memory_total);
+    json_key_int(j, "memory_available", (int64_t)d->memory_available);
     if (d->matmul[0]) { /* how it computes products of many rows, and why */
-        json_key(j, "matmul");
-        json_put_string(j, d->matmul);
+        json_key_string(j, "matmul", d->matmul);
     }
     if (d->matmul[0] && d->fp16_operations > 0) {
-        json_key(j, "matmul_fp16_gops");
-        json_int(j, (int64_t)(d->fp16_operations / 1e9));
-        json_key(j, "matmul_int8_gops");
-        json_int(j, (int64_t)(d->int8_operations / 1e9));
+        json_key_int(j, "matmul_fp16_gops", (int64_t)(d->fp16_operations / 1e9));
+        json_key_int(j, "matmul_int8_gops", (int64_t)(d->int8_operations / 1e9));
     }
     json_end_object(j);
 }

@@ -46,15 +46,11 @@ static void add_value(struct json *j, const struct gguf_kv *kv)
 static void add_metadata(struct json *j, const struct gguf_kv *kv)
 {
     json_begin_object(j);
-    json_key(j, "key");
-    json_text(j, kv->key.data, kv->key.length);
-    json_key(j, "type");
-    json_put_string(j, gguf_type_name(kv->type));
+    json_key_text(j, "key", kv->key.data, kv->key.length);
+    json_key_string(j, "type", gguf_type_name(kv->type));
     if (kv->type == GGUF_ARRAY) {
-        json_key(j, "element_type");
-        json_put_string(j, gguf_type_name(kv->element_type));
-        json_key(j, "count");
-        json_int(j, (int64_t)kv->count);
+        json_key_string(j, "element_type", gguf_type_name(kv->element_type));
+        json_key_int(j, "count", (int64_t)kv->count);
     }
     json_key(j, "value");
     add_value(j, kv);
@@ -64,45 +60,29 @@ static void add_metadata(struct json *j, const struct gguf_kv *kv)
 static void add_tensor(struct json *j, const struct gguf_tensor *t)
 {
     json_begin_object(j);
-    json_key(j, "name");
-    json_put_string(j, t->name);
-    json_key(j, "type");
-    json_put_string(j, t->type_name);
-    json_key(j, "shape");
-    json_begin_array(j);
+    json_key_string(j, "name", t->name);
+    json_key_string(j, "type", t->type_name);
+    json_key_array(j, "shape");
     for (int i = 0; i < t->n_dims; i++) json_int(j, t->dims[i]);
     json_end_array(j);
-    json_key(j, "bytes");
-    json_int(j, (int64_t)t->bytes);
-    json_key(j, "part");
-    json_int(j, t->part);
-    json_key(j, "offset");
-    json_int(j, (int64_t)t->offset);
+    json_key_int(j, "bytes", (int64_t)t->bytes);
+    json_key_int(j, "part", t->part);
+    json_key_int(j, "offset", (int64_t)t->offset);
     json_end_object(j);
 }
 
 static void add_file(struct json *j, const struct gguf *g, const char *problem)
 {
     json_begin_object(j);
-    json_key(j, "path");
-    json_put_string(j, gguf_path(g));
-    json_key(j, "version");
-    json_int(j, gguf_version(g));
-    json_key(j, "parts");
-    json_int(j, gguf_part_count(g));
-    json_key(j, "bytes");
-    json_int(j, (int64_t)gguf_file_bytes(g));
-    json_key(j, "problem");
-    if (problem)
-        json_put_string(j, problem);
-    else
-        json_put_null(j);
-    json_key(j, "metadata");
-    json_begin_array(j);
+    json_key_string(j, "path", gguf_path(g));
+    json_key_int(j, "version", gguf_version(g));
+    json_key_int(j, "parts", gguf_part_count(g));
+    json_key_int(j, "bytes", (int64_t)gguf_file_bytes(g));
+    json_key_string(j, "problem", problem);
+    json_key_array(j, "metadata");
     for (size_t i = 0; i < gguf_kv_count(g); i++) add_metadata(j, gguf_kv_at(g, i));
     json_end_array(j);
-    json_key(j, "tensors");
-    json_begin_array(j);
+    json_key_array(j, "tensors");
     for (size_t i = 0; i < gguf_tensor_count(g); i++) add_tensor(j, gguf_tensor_at(g, i));
     json_end_array(j);
     json_end_object(j);

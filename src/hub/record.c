@@ -63,8 +63,7 @@ bool record_read(const char *path, struct record *out)
 static void put(struct json *j, const char *key, const char *text)
 {
     if (!text[0]) return;
-    json_key(j, key);
-    json_put_string(j, text);
+    json_key_string(j, key, text);
 }
 
 static bool write_all(int fd, const char *bytes, size_t n)
@@ -90,8 +89,7 @@ int record_write(const char *path, const struct record *record, struct carat_err
     put(&j, "etag", record->etag);
     put(&j, "date", record->date);
     if (record->size) {
-        json_key(&j, "size");
-        json_int(&j, (int64_t)record->size);
+        json_key_int(&j, "size", (int64_t)record->size);
     }
     json_end_object(&j);
     buf_add_char(&text, '\n');

@@ -8,41 +8,15 @@
 #include "base/hash.h"
 #include "base/json_writer.h"
 
-static void put_text(struct json *j, const char *key, const char *text)
-{
-    json_key(j, key);
-    json_put_string(j, text);
-}
-
-static void put_int(struct json *j, const char *key, int64_t value)
-{
-    json_key(j, key);
-    json_int(j, value);
-}
-
 /* 0.7f as 0.7, and not as the double next to it. */
 static void put_share(struct json *j, const char *key, float value)
 {
-    json_key(j, key);
-    json_double(j, round((double)value * 1e6) / 1e6);
-}
-
-static void put_bool(struct json *j, const char *key, bool value)
-{
-    json_key(j, key);
-    json_bool(j, value);
-}
-
-static void begin(struct json *j, const char *key)
-{
-    json_key(j, key);
-    json_begin_object(j);
+    json_key_double(j, key, round((double)value * 1e6) / 1e6);
 }
 
 static void put_list(struct json *j, const char *key, const char *const *texts)
 {
-    json_key(j, key);
-    json_begin_array(j);
+    json_key_array(j, key);
     for (; *texts; texts++) json_put_string(j, *texts);
     json_end_array(j);
 }
@@ -51,7 +25,7 @@ void facts_health(const char *status, struct buf *out)
 {
     struct json j = {.out = out};
     json_begin_object(&j);
-    put_text(&j, "status", status);
+    json_key_string(&j, "status", status);
     json_end_object(&j);
     buf_add_char(out, '\n');
 }
@@ -62,20 +36,20 @@ static void put_model(struct json *j, const struct facts *f)
 {
     const struct carat_model_info *info = carat_model_info(f->model);
     json_begin_object(j);
-    put_text(j, "id", f->alias);
-    put_text(j, "object", "model");
-    put_int(j, "created", f->since);
-    put_text(j, "owned_by", "carat");
-    put_text(j, "display_name", info->name[0] ? info->name : f->alias);
-    put_int(j, "max_model_len", f->n_ctx);
-    begin(j, "meta");
-    put_int(j, "n_ctx", f->n_ctx);
-    put_int(j, "n_ctx_train", info->n_ctx_train);
-    put_int(j, "n_params", info->n_params);
-    put_int(j, "n_vocab", info->n_vocab);
-    put_int(j, "n_embd", info->n_embd);
-    put_int(j, "size", (int64_t)info->file_bytes);
-    put_text(j, "quant", info->quantisation);
+    json_key_string(j, "id", f->alias);
+    json_key_string(j, "object", "model");
+    json_key_int(j, "created", f->since);
+    json_key_string(j, "owned_by", "carat");
+    json_key_string(j, "display_name", info->name[0] ? info->name : f->alias);
+    json_key_int(j, "max_model_len", f->n_ctx);
+    json_key_object(j, "meta");
+    json_key_int(j, "n_ctx", f->n_ctx);
+    json_key_int(j, "n_ctx_train", info->n_ctx_train);
+    json_key_int(j, "n_params", info->n_params);
+    json_key_int(j, "n_vocab", info->n_vocab);
+    json_key_int(j, "n_embd", info->n_embd);
+    json_key_int(j, "size", (int64_t)info->file_bytes);
+    json_key_string(j, "quant", info->quantisation);
     json_end_object(j);
     json_end_object(j);
 }
@@ -91,12 +65,11 @@ void facts_models(const struct facts *f, struct buf *out)
 {
     struct json j = {.out = out};
     json_begin_object(&j);
-    put_text(&j, "object", "list");
-    json_key(&j, "data");
-    json_begin_array(&j);
+    json_key_string(&j, "object", "list");
+    json_key_array(&j, "data");
     put_model(&j, f);
     json_end_array(&j);
-    put_bool(&j, "has_more", false);
+    json_key_bool(&j, "has_more", false);
     json_end_object(&j);
     buf_add_char(out, '\n');
 }
@@ -106,21 +79,20 @@ void facts_models(const struct facts *f, struct buf *out)
 static void put_sampling(struct json *j, const struct carat_sampling *p)
 {
     put_share(j, "temperature", p->temperature);
-    put_int(j, "top_k", p->top_k);
+    json_key_int(j, "top_k", p->top_k);
     put_share(j, "top_p", p->top_p > 0 ? p->top_p : 1);
     put_share(j, "min_p", p->min_p);
     put_share(j, "repeat_penalty", p->repeat_penalty > 0 ? p->repeat_penalty : 1);
     put_share(j, "presence_penalty", p->presence_penalty);
     put_share(j, "frequency_penalty", p->frequency_penalty);
-    put_int(j, "repeat_last_n", p->repeat_last_n);
+    json_key_int(j, "repeat_last_n", p->repeat_last_n);
 }
 
 /* [[first, last], ...]: ids that are no text. */
 static void put_special(struct json *j, const carat_model *model)
 {
     int32_t n = carat_model_info(model)->n_vocab;
-    json_key(j, "special_tokens");
-    json_begin_array(j);
+    json_key_array(j, "special_tokens");
     for (int32_t id = 0, last; id < n; id = last + 1) {
         last = id;
         if (!carat_token_is_control(model, id)) continue;
@@ -137,22 +109,22 @@ void facts_props(const struct facts *f, struct buf *out)
 {
     struct json j = {.out = out};
     json_begin_object(&j);
-    begin(&j, "default_generation_settings");
-    put_int(&j, "n_ctx", f->n_ctx);
-    begin(&j, "params");
+    json_key_object(&j, "default_generation_settings");
+    json_key_int(&j, "n_ctx", f->n_ctx);
+    json_key_object(&j, "params");
     put_sampling(&j, &f->sampling);
     json_end_object(&j);
     json_end_object(&j);
-    put_int(&j, "total_slots", f->n_seq);
-    put_text(&j, "model_alias", f->alias);
-    put_text(&j, "build_info", f->build);
-    put_int(&j, "n_vocab", carat_model_info(f->model)->n_vocab);
+    json_key_int(&j, "total_slots", f->n_seq);
+    json_key_string(&j, "model_alias", f->alias);
+    json_key_string(&j, "build_info", f->build);
+    json_key_int(&j, "n_vocab", carat_model_info(f->model)->n_vocab);
     put_special(&j, f->model);
-    begin(&j, "modalities");
-    put_bool(&j, "vision", false);
-    put_bool(&j, "audio", false);
+    json_key_object(&j, "modalities");
+    json_key_bool(&j, "vision", false);
+    json_key_bool(&j, "audio", false);
     json_end_object(&j);
-    put_bool(&j, "is_sleeping", false);
+    json_key_bool(&j, "is_sleeping", false);
     json_end_object(&j);
     buf_add_char(out, '\n');
 }
@@ -164,9 +136,9 @@ void facts_slots(const struct facts *f, struct buf *out)
     json_begin_array(&j);
     for (int32_t i = 0; i < f->n_seq; i++) {
         json_begin_object(&j);
-        put_int(&j, "id", i);
-        put_int(&j, "n_ctx", f->n_ctx);
-        put_bool(&j, "is_processing", i < f->n_busy);
+        json_key_int(&j, "id", i);
+        json_key_int(&j, "n_ctx", f->n_ctx);
+        json_key_bool(&j, "is_processing", i < f->n_busy);
         json_end_object(&j);
     }
     json_end_array(&j);
@@ -191,13 +163,13 @@ static void put_details(struct json *j, const struct facts *f)
     bool is_big = info->n_params >= 1000000000;
     snprintf(size, sizeof size, "%.1f%c", (double)info->n_params / (is_big ? 1e9 : 1e6),
              is_big ? 'B' : 'M');
-    begin(j, "details");
-    put_text(j, "parent_model", "");
-    put_text(j, "format", "gguf");
-    put_text(j, "family", families[0]);
+    json_key_object(j, "details");
+    json_key_string(j, "parent_model", "");
+    json_key_string(j, "format", "gguf");
+    json_key_string(j, "family", families[0]);
     put_list(j, "families", families);
-    put_text(j, "parameter_size", size);
-    put_text(j, "quantization_level", info->quantisation);
+    json_key_string(j, "parameter_size", size);
+    json_key_string(j, "quantization_level", info->quantisation);
     json_end_object(j);
 }
 
@@ -212,7 +184,7 @@ static void put_digest(struct json *j, const struct facts *f)
         uint64_t word = hash_bytes(key, f->alias, strlen(f->alias));
         snprintf(text + i * DIGITS, DIGITS + 1, "%016llx", (unsigned long long)word);
     }
-    put_text(j, "digest", text);
+    json_key_string(j, "digest", text);
 }
 
 void facts_tags(const struct facts *f, bool is_running, struct buf *out)
@@ -222,19 +194,18 @@ void facts_tags(const struct facts *f, bool is_running, struct buf *out)
     char since[32];
     time_text(f->since, since);
     json_begin_object(&j);
-    json_key(&j, "models");
-    json_begin_array(&j);
+    json_key_array(&j, "models");
     json_begin_object(&j);
-    put_text(&j, "name", f->alias);
-    put_text(&j, "model", f->alias);
-    put_text(&j, "modified_at", since);
-    put_int(&j, "size", (int64_t)info->file_bytes);
+    json_key_string(&j, "name", f->alias);
+    json_key_string(&j, "model", f->alias);
+    json_key_string(&j, "modified_at", since);
+    json_key_int(&j, "size", (int64_t)info->file_bytes);
     put_digest(&j, f);
     put_details(&j, f);
     if (is_running) { /* for ever: the model stays loaded as long as the server runs */
-        put_text(&j, "expires_at", "9999-12-31T23:59:59Z");
-        put_int(&j, "size_vram", (int64_t)info->file_bytes);
-        put_int(&j, "context_length", f->n_ctx);
+        json_key_string(&j, "expires_at", "9999-12-31T23:59:59Z");
+        json_key_int(&j, "size_vram", (int64_t)info->file_bytes);
+        json_key_int(&j, "context_length", f->n_ctx);
     }
     json_end_object(&j);
     json_end_array(&j);
@@ -250,20 +221,20 @@ void facts_show(const struct facts *f, struct buf *out)
     char since[32];
     time_text(f->since, since);
     json_begin_object(&j);
-    put_text(&j, "modelfile", "");
-    put_text(&j, "parameters", "");
-    put_text(&j, "template", "");
+    json_key_string(&j, "modelfile", "");
+    json_key_string(&j, "parameters", "");
+    json_key_string(&j, "template", "");
     put_details(&j, f);
-    begin(&j, "model_info");
-    put_text(&j, "general.architecture", "gemma4");
-    put_text(&j, "general.basename", info->name[0] ? info->name : f->alias);
-    put_int(&j, "general.parameter_count", info->n_params);
-    put_int(&j, "gemma4.context_length", f->n_ctx);
-    put_int(&j, "gemma4.embedding_length", info->n_embd);
-    put_int(&j, "gemma4.block_count", info->n_layer);
+    json_key_object(&j, "model_info");
+    json_key_string(&j, "general.architecture", "gemma4");
+    json_key_string(&j, "general.basename", info->name[0] ? info->name : f->alias);
+    json_key_int(&j, "general.parameter_count", info->n_params);
+    json_key_int(&j, "gemma4.context_length", f->n_ctx);
+    json_key_int(&j, "gemma4.embedding_length", info->n_embd);
+    json_key_int(&j, "gemma4.block_count", info->n_layer);
     json_end_object(&j);
     put_list(&j, "capabilities", capabilities);
-    put_text(&j, "modified_at", since);
+    json_key_string(&j, "modified_at", since);
     json_end_object(&j);
     buf_add_char(out, '\n');
 }
@@ -274,8 +245,8 @@ void facts_version(struct buf *out)
 {
     struct json j = {.out = out};
     json_begin_object(&j);
-    put_text(&j, "version", "0.12.6");
-    put_text(&j, "carat", carat_version());
+    json_key_string(&j, "version", "0.12.6");
+    json_key_string(&j, "carat", carat_version());
     json_end_object(&j);
     buf_add_char(out, '\n');
 }

@@ -100,12 +100,9 @@ static void put_json(struct buf *out, enum log_level level, const char *event,
     format_time(now, sizeof now);
     struct json j = {.out = out};
     json_begin_object(&j);
-    json_key(&j, "time");
-    json_put_string(&j, now);
-    json_key(&j, "level");
-    json_put_string(&j, levels[level].name);
-    json_key(&j, "event");
-    json_put_string(&j, event);
+    json_key_string(&j, "time", now);
+    json_key_string(&j, "level", levels[level].name);
+    json_key_string(&j, "event", event);
     for (int i = 0; i < n; i++) {
         json_key(&j, fields[i].key);
         put_value(out, &fields[i], false);

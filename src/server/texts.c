@@ -21,16 +21,9 @@ struct text_inquiry {
 
 static void put_ids(struct json *j, const char *key, const int32_t *ids, size_t n)
 {
-    json_key(j, key);
-    json_begin_array(j);
+    json_key_array(j, key);
     for (size_t i = 0; i < n; i++) json_int(j, ids[i]);
     json_end_array(j);
-}
-
-static void put_int(struct json *j, const char *key, int64_t value)
-{
-    json_key(j, key);
-    json_int(j, value);
 }
 
 /* ---- Tokens of a text ------------------------------------------------------------------- */
@@ -41,7 +34,7 @@ static void put_piece(struct json *j, const carat_model *model, int32_t id)
     char bytes[PIECE_BYTES_MAX];
     size_t n = piece_bytes(model, id, bytes);
     json_begin_object(j);
-    put_int(j, "id", id);
+    json_key_int(j, "id", id);
     json_key(j, "piece");
     if (utf8_valid_prefix(bytes, n) == n) {
         json_text(j, bytes, n);
@@ -58,13 +51,12 @@ static void put_tokens(const struct text_inquiry *q, const int32_t *ids, size_t 
     if (!with_pieces) {
         put_ids(q->json, "tokens", ids, n);
     } else {
-        json_key(q->json, "tokens");
-        json_begin_array(q->json);
+        json_key_array(q->json, "tokens");
         for (size_t i = 0; i < n; i++) put_piece(q->json, q->model, ids[i]);
         json_end_array(q->json);
     }
-    put_int(q->json, "count", (int64_t)n);
-    put_int(q->json, "max_model_len", q->n_ctx);
+    json_key_int(q->json, "count", (int64_t)n);
+    json_key_int(q->json, "max_model_len", q->n_ctx);
 }
 
 /* "content" as llama-server takes it, or "prompt" as vLLM does. */
@@ -148,8 +140,7 @@ static int detokenize(const struct text_inquiry *q, const struct carat_value *ro
     int status = ids ? read_ids(q, tokens, ids, err) : err_no_memory(err, "tokens", n);
     if (status == CARAT_OK) status = pieces_text(q->model, ids, n, &text, err);
     if (status == CARAT_OK) {
-        json_key(q->json, "content");
-        json_text(q->json, buf_text(&text), text.length);
+        json_key_text(q->json, "content", buf_text(&text), text.length);
         json_key(q->json, "prompt"); /* vLLM's name for it */
         json_text(q->json, buf_text(&text), text.length);
     }
@@ -169,8 +160,7 @@ static int apply_template(const struct text_inquiry *q, struct carat_error *err)
     int status = read_ask(q, API_CHAT, &ask, err);
     if (status == CARAT_OK) status = carat_chat_text(size, &ask.request.root, &text, &length, err);
     if (status == CARAT_OK) {
-        json_key(q->json, "prompt");
-        json_text(q->json, text, length);
+        json_key_text(q->json, "prompt", text, length);
     } else {
         ask_use_names(&ask, err);
     }
@@ -208,10 +198,9 @@ static int count_tokens(const struct text_inquiry *q, enum api api, struct carat
     struct prompts prompts = {0};
     TRY(make_ids(q, api, &prompts, err));
     if (api == API_RESPONSES) {
-        json_key(q->json, "object");
-        json_put_string(q->json, "response.input_tokens");
+        json_key_string(q->json, "object", "response.input_tokens");
     }
-    put_int(q->json, "input_tokens", (int64_t)prompts.items[0].n);
+    json_key_int(q->json, "input_tokens", (int64_t)prompts.items[0].n);
     prompts_deinit(&prompts);
     return CARAT_OK;
 }

@@ -93,12 +93,9 @@ static void on_refused(void *user, const struct http_refusal *r, struct http_ref
     reply->fields[reply->n_fields++] = (struct http_field){"x-request-id", r->id ? r->id : "own"};
     struct json j = {.out = &reply->body};
     json_begin_object(&j);
-    json_key(&j, "error");
-    json_begin_object(&j);
-    json_key(&j, "message");
-    json_put_string(&j, r->why);
-    json_key(&j, "path");
-    json_put_string(&j, strncmp(r->path, "/echo", 5) == 0 ? "/echo" : "");
+    json_key_object(&j, "error");
+    json_key_string(&j, "message", r->why);
+    json_key_string(&j, "path", strncmp(r->path, "/echo", 5) == 0 ? "/echo" : "");
     json_end_object(&j);
     json_end_object(&j);
 }

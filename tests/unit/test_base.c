@@ -362,11 +362,9 @@ static void json_has_its_commas_and_escapes(void **state)
     struct buf b = {0};
     struct json j = {.out = &b};
     json_begin_object(&j);
-    json_key(&j, "a\"\\");
-    json_begin_array(&j);
+    json_key_array(&j, "a\"\\");
     json_end_array(&j);
-    json_key(&j, "b");
-    json_begin_array(&j);
+    json_key_array(&j, "b");
     json_int(&j, INT64_MIN);
     json_bool(&j, true);
     json_put_null(&j);
