@@ -114,7 +114,7 @@ static inline double turns_seconds(struct turns *t, enum turn what, double least
     return seconds / n;
 }
 
-/* Register operations a second of all workers, after a turn of their kind that took so long. */
+/* Register operations a second of all workers, after a turn of their kind that took this long. */
 static inline double turns_rate(const struct turns *t, double seconds)
 {
     return t->results[0] * pool_threads(t->device->pool) / seconds;

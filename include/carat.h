@@ -332,7 +332,7 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     int64_t ple_cache;         /* GPU: bytes for rows of a table in the file; 0: up to 256 MB, < 0:
                                  what steps need */
     int32_t gpu_layers;        /* on the device, the rest on the CPU; 0: all that fit; < 0: none */
-    int32_t cpu_expert_layers; /* experts of the first so many layers (26B-A4B) stay on the CPU */
+    int32_t cpu_expert_layers; /* the first layers, whose experts (26B-A4B) stay on the CPU */
     int64_t mirror_budget;     /* GPU: the most bytes for fp16 copies of weights, which always leave
                                  a tenth of the GPU free; 0: no other limit, < 0: no copies */
     int64_t gpu_memory;        /* GPU: the most bytes that the engine may take there, the driver's
@@ -356,7 +356,7 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
                             some anchors */
     /* What was read can be used again from an anchor on: the keys and values of one window of
      * positions before it, in all layers with a window. The cache has room for one anchor for each
-     * so many positions, beyond what running sequences need. 0: 4096; from 64 on */
+     * this many positions, beyond what running sequences need. 0: 4096; from 64 on */
     int32_t cache_split;
     bool no_prefix_cache; /* no room for anchors */
     int32_t n_queue;   /* requests that may wait besides the n_seq that run; default 4 n_seq + 64 */
@@ -419,7 +419,7 @@ struct carat_setup {
     int32_t n_layer, gpu_layers;              /* all; those on `device` */
     enum carat_reason layers_reason;          /* of gpu_layers */
     uint64_t layers_needed, layers_available; /* MEMORY: bytes for all layers; free bytes */
-    int32_t cpu_expert_layers; /* the first so many, whose experts are on the second device too */
+    int32_t cpu_expert_layers; /* the first layers, whose experts are on the second device too */
     enum carat_ple ple_place;  /* of the table that `device` reads; AUTO: it reads none */
     enum carat_reason ple_reason;
     enum carat_kv_type kv_type; /* never AUTO */
@@ -468,7 +468,7 @@ struct carat_request { /* copied by carat_submit */
      * its grammar ends by ERROR. */
     const carat_grammar *grammar;
     void *user;           /* comes back in each event */
-    int32_t max_thinking; /* after so many tokens of thoughts, the next one is <channel|>, which
+    int32_t max_thinking; /* after this many tokens of thoughts, the next one is <channel|>, which
                              closes the thought. <= 0: no limit */
     /* end of version 0.1 */
 };

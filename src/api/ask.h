@@ -55,7 +55,7 @@ struct ask {
                                     or "" */
     const char *cache_salt;      /* only requests with the same one share what was read; "" */
     int32_t n;                   /* answers to each prompt */
-    int32_t priority;            /* 0; above: behind others that wait, as in vLLM's API */
+    int32_t priority;            /* 0; higher: served after others that wait, as in vLLM's API */
     int32_t thinking_max;        /* tokens of a thought, after which it is closed; 0: no limit */
     bool is_stream;
     bool wants_usage;      /* in a stream: one more chunk with the usage */

@@ -94,8 +94,8 @@ static int check_best_of(const struct carat_value *body, const struct ask_limits
     return CARAT_EUSAGE;
 }
 
-/* The number of best tokens to report; 0 reports the chosen ones alone. As of llama.cpp's server,
- * true is 0 and false is nothing. */
+/* The number of best tokens to report; 0 reports the chosen ones alone. As in llama.cpp's
+ * server, true means 0 and false means nothing. */
 static int put_logprobs(struct tree *t, struct tree_object *root, const struct carat_value *body,
                         struct carat_error *err)
 {
@@ -112,7 +112,8 @@ static int put_logprobs(struct tree *t, struct tree_object *root, const struct c
     return CARAT_OK;
 }
 
-/* The chat form of the request: without what only chats have, or what means another thing there. */
+/* The chat form of the request: without what only chats have, or what means something else
+ * there. */
 static int make_root(struct ask *ask, const struct carat_value *body, struct carat_error *err)
 {
     static const char *const except[] = {"prompt",
@@ -140,7 +141,7 @@ static int make_root(struct ask *ask, const struct carat_value *body, struct car
     return tree_check(&t, err);
 }
 
-/* Log-probabilities of a prompt are not there, and an echo would have to have them. */
+/* An echo would have to have log-probabilities of the prompt, which nobody computes. */
 static int check_echo(const struct ask *ask, struct carat_error *err)
 {
     const struct carat_value *logprobs = json_member(&ask->request.root, "logprobs");

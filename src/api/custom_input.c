@@ -37,7 +37,8 @@ static bool read_unit(const char *digits, uint32_t *unit)
 
 enum { UNIT = 6, PAIR = 12 }; /* bytes of \uXXXX, and of two that are one character */
 
-/* Appends what \uXXXX, or a pair of them, stands for. The bytes of it; 0: they have not come. */
+/* Appends what \uXXXX, or a pair of them, stands for. Returns the bytes read; 0: not all have
+ * come. */
 static size_t read_character(const char *at, size_t left, struct buf *text)
 {
     uint32_t unit, low;
@@ -68,7 +69,7 @@ static size_t read_escape(const char *at, size_t left, struct buf *text)
     return 2;
 }
 
-/* Up to the next escape or the end of the string. What the beginning of a character is waits. */
+/* Up to the next escape or the end of the string. Bytes that only begin a character wait. */
 static size_t read_plain(const char *at, size_t left, struct buf *text)
 {
     size_t n = 0;

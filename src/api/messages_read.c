@@ -1,5 +1,5 @@
-/* Anthropic's messages in the form of OpenAI's chat API. Results of tools come first in the message
- * that has them, whatever stands before them there: they answer the calls. */
+/* Anthropic's messages in the form of OpenAI's chat API. In a message with results of tools, these
+ * are taken first, whatever stands before them: they answer the calls. */
 #include <string.h>
 
 #include "api/ask_readers.h"

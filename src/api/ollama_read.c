@@ -135,7 +135,7 @@ static int read_format(struct translation *r)
     return CARAT_OK;
 }
 
-/* Ways to sample that are not here, unless they are off. */
+/* Refuses ways to sample that carat does not have, unless they are switched off. */
 static int check_absent(struct translation *r, const struct place *options)
 {
     static const struct {

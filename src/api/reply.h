@@ -77,8 +77,8 @@ void reply_ids_end(struct reply *r, int32_t answer, struct buf *out);
 void reply_part(struct reply *r, int32_t answer, const struct carat_part *part, struct buf *out);
 void reply_answer_done(struct reply *r, int32_t answer, const struct reply_done *done,
                        struct buf *out);
-/* Before reply_finish: what is known of the reply at its end, for who debugs; one line. Only
- * streams that have comments say it. */
+/* Before reply_finish: one line about the reply, for people who debug. Only streams that have
+ * comments say it. */
 void reply_comment(const struct reply *r, const char *text, struct buf *out);
 void reply_finish(struct reply *r, struct buf *out);
 /* The error as an event of the stream. Nothing may follow. */

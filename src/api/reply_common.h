@@ -12,7 +12,7 @@ const char *reply_item_id(const struct reply *r, const char *prefix, int32_t ans
 /* Of all answers. A prompt with several answers counts once. */
 struct reply_usage reply_usage_sum(const struct reply *r);
 
-/* An object of JSON as it is; what is none, since it was cut, as {}. */
+/* A JSON object as it is; {} for a text that is none, because it was cut. */
 void reply_write_object(const struct buf *text, struct json *j);
 
 /* An error's body in the words of the reply's API, without its line end. */

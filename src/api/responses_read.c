@@ -53,7 +53,8 @@ static int read_agent_message(struct translation *r, const struct place *item)
     return CARAT_OK;
 }
 
-/* Its content, else its summary. What is encrypted another provider wrote, and only it can read. */
+/* Its content, else its summary. Encrypted content is of another provider, and only that one can
+ * read it. */
 static int read_thought(struct translation *r, const struct place *item)
 {
     struct place content = place_member(item, "content"), summary = place_member(item, "summary");

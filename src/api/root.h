@@ -28,7 +28,7 @@ int root_check_effort(const struct place *effort, struct carat_error *err);
 struct carat_value root_function(struct tree *t, const struct tree_object *function);
 
 /* "tool_choice", after "tools" has been put. `word`: "auto", "required" or "none". Without tools
- * nothing is chosen among: "required" is refused then, others are left out. */
+ * there is no choice: "required" is refused then, the others are left out. */
 int root_put_choice(struct tree *t, struct tree_object *root, const struct place *where,
                     const char *word, struct carat_error *err);
 /* The tool of that name, which has to be in "tools". */

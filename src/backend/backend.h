@@ -28,8 +28,8 @@ enum matmul_kind { MATMUL_AUTO, MATMUL_INT8, MATMUL_FP16 };
 struct device_facts {
     char name[96];
     size_t memory_total, memory_available; /* bytes */
-    size_t memory_context;       /* not available: at most so much the driver has taken for us */
-    size_t memory_reserve;       /* available, but the driver will still take about so much */
+    size_t memory_context;       /* not available: at most this much the driver has taken for us */
+    size_t memory_reserve;       /* available, but the driver will still take about this much */
     enum matmul_kind matmul;     /* the way chosen; MATMUL_AUTO: there is only one */
     double fp16_rate, int8_rate; /* operations a second, as measured when it was chosen; or 0 */
 };

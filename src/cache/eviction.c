@@ -22,8 +22,8 @@ enum {
 
 #define PASSED_BY 1e-3 /* what an anchor that was passed by is worth, against others */
 #define EXPECTED 4.0   /* likewise one that is new, or was found before ... */
-#define OVERDUE 1.5    /* ... until it was not for so many times that interval, */
-#define NEW 2          /* or so many times the blocks of its path */
+#define OVERDUE 1.5    /* ... until it was not for this many times that interval, */
+#define NEW 2          /* or this many times the blocks of its path */
 
 int32_t prefix_available(const struct prefix_cache *c, enum kv_kind kind)
 {

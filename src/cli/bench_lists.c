@@ -121,8 +121,8 @@ static int read_types(const struct options *o, enum option_id id, struct bench_t
     return CARAT_OK;
 }
 
-/* Every pair of these would be measured, and
- * both types of a pair must be equal; so all of them must be one type. */
+/* Every pair of these would be measured, and both types of a pair must be equal; so all of them
+ * must be one type. */
 int bench_read_types(const struct options *o, struct bench_types *out, struct carat_error *err)
 {
     struct bench_types keys, values;

@@ -29,9 +29,8 @@ struct load_run {
 enum { LOAD_STEPS_KEPT = 1 << 20 };
 
 /* Fails when the target does; requests that fail alone are results. Then requests may still be
- * running. `grammars`: of each group with a schema; NULL: the target
- * has its own. Owned: load_run_deinit, after a failure
- * too. */
+ * running. `grammars`: of each group with a schema; NULL: the target has its own. Owned:
+ * load_run_deinit, after a failure too. */
 int load_run_do(struct load_run *run, const struct load_plan *plan, struct load_target *target,
                 carat_grammar *const *grammars, struct carat_error *err);
 void load_run_deinit(struct load_run *run);

@@ -36,7 +36,7 @@ struct load_target {
     int (*send)(void *self, int32_t index, const struct carat_request *request,
                 struct carat_error *err);
     void (*cancel)(void *self, int32_t index); /* may be called by on_event; DONE follows */
-    /* A step, or what comes within so many seconds. Calls on_event. */
+    /* A step, or what comes within this many seconds. Calls on_event. */
     int (*go_on)(void *self, double seconds, struct carat_error *err);
     void (*look)(void *self, struct carat_stats *out);
     /* Set by who runs the load. */

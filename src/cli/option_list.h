@@ -190,7 +190,7 @@
     X(BENCH_GPU_LAYERS, LIST, "gpu-layers", "-ngl --n-gpu-layers", "-1", 0, 0, ON(BENCH), "LIST",  \
       "layers on the GPU, the rest on the CPU (-1 or auto: as many as fit; all)")                  \
     X(BENCH_CPU_EXPERTS, LIST, "cpu-expert-layers", "-ncmoe --n-cpu-moe", "0", 0, 0, ON(BENCH),    \
-      "LIST", "GPU: experts of the first so many layers stay on the CPU")                          \
+      "LIST", "GPU: experts of the first N layers stay on the CPU")                                \
     X(BENCH_THREADS, LIST, "threads", "-t", "0", 0, 0, ON(BENCH), "LIST",                          \
       "threads of the cpu backend (0: one for each physical core)")                                \
     X(REPETITIONS, INT, "repetitions", "-r", "5", 1, 1000, ON(BENCH), "N",                         \
@@ -225,9 +225,9 @@
     X(MIRROR, COUNT, "mirror-budget", "", "-1", -1, 1e15, ON_ENGINE | ON(BENCH), "BYTES",          \
       "GPU: memory for fp16 copies of weights, with --matmul fp16 (-1: all but a tenth)")          \
     X(GPU_MEMORY, MEMORY, "gpu-memory", "", "", 0, 0, ON_ENGINE | ON(BENCH), "SIZE|N%",            \
-      "GPU: at most so much of its memory for everything, such as 11G (2^30), 11GB (10^9) or 90%") \
+      "GPU: the most memory to take for everything, such as 11G (2^30), 11GB (10^9) or 90%")       \
     X(CACHE_MEMORY, MEMORY, "cache-memory", "", "", 0, 0, ON_ENGINE | ON(BENCH), "SIZE",           \
-      "at most so much memory for the KV cache of all sequences, such as 2G (default: what they "  \
+      "the most memory for the KV cache of all sequences, such as 2G (default: what they "         \
       "need and some for earlier prompts)")                                                        \
     X(CACHE_SPLIT, COUNT, "cache-split", "", "4096", 64, 16777216, ON_ENGINE | ON(BENCH), "N",     \
       "earlier prompts can be gone on with at one place for each N positions in the KV cache")     \
@@ -326,7 +326,7 @@
     X(TIMEOUT, REAL, "timeout", "-to", "600", 0, 1e6, ON(SERVE), "SECONDS",                        \
       "the longest that a request may take (0: no limit)")                                         \
     X(PING, REAL, "ping", "--sse-ping-interval", "15", 0, 1e6, ON(SERVE), "SECONDS",               \
-      "a comment after so much silence of a stream (0: none)")                                     \
+      "a comment after this much silence of a stream (0: none)")                                   \
     X(SHUTDOWN_TIMEOUT, REAL, "shutdown-timeout", "", "30", 0, 1e6, ON(SERVE), "SECONDS",          \
       "what running requests get after SIGTERM")                                                   \
     X(METRICS_OPEN, FLAG, "metrics-open", "", "", 0, 0, ON(SERVE), "",                             \

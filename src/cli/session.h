@@ -60,8 +60,8 @@ struct carat_engine_options engine_options(const struct options *o);
 /* The threads that an option asks for. If far fewer can run here at a time, their number, with a
  * note. */
 int32_t threads_within(int64_t asked);
-/* The smallest context size with room for so many positions: the engine has a minimum of 64, or the
- * model's own context if that is smaller. */
+/* The smallest context size with room for this many positions: the engine has a minimum of 64, or
+ * the model's own context if that is smaller. */
 int32_t context_for(const carat_model *model, int32_t positions);
 /* The part of engine_options about the device, which bench needs too. */
 void set_device_options(const struct options *o, struct carat_engine_options *out);

@@ -33,7 +33,7 @@ const char *version_build_type(void)
     return CARAT_BUILD_TYPE;
 }
 
-/* A list that the compiler puts together: each with a blank behind it. */
+/* A list that the compiler puts together: each with a blank after it. */
 #ifdef CARAT_HAVE_JSON
 #define JSON_LIBRARY "jansson "
 #else

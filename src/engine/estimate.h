@@ -21,12 +21,12 @@ struct estimate {
 /* Begins with coefficients `theta`, each unsure by `spread`. */
 void estimate_init(struct estimate *e, int32_t n, const double *theta, const double *spread);
 
-/* Learns from a measured value > 0. One that is far off counts as one that is less far off. */
+/* Learns from a measured value > 0. One that is far off is cut to one that is less far off. */
 void estimate_learn(struct estimate *e, const double *x, double value);
 
 double estimate_mean(const struct estimate *e, const double *x);
 
-/* A value that about `sigmas` standard deviations of doubt lie below. */
+/* The value, and `sigmas` standard deviations of doubt on top of it. */
 double estimate_high(const struct estimate *e, const double *x, double sigmas);
 
 #endif

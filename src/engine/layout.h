@@ -18,7 +18,7 @@ enum { FIRST_TARGET, REST_TARGET };
 struct layout_part {
     const char *backend;
     int32_t device;   /* which of the backend's */
-    int32_t n_layers; /* the next so many; the last part takes all that are left */
+    int32_t n_layers; /* this many, from where the part before ends; the last takes the rest */
 };
 
 /* What a layout is made from. Borrowed. */
@@ -44,7 +44,7 @@ struct layout {
     struct target targets[SITES_MAX]; /* by site */
     int32_t n_targets;
     struct split split;
-    int32_t n_far_experts; /* so many first layers have their experts on REST_TARGET */
+    int32_t n_far_experts; /* the first layers, whose experts are on REST_TARGET */
     int32_t n_ctx, n_seq, chunk;
     int32_t outs_max;         /* rows of logits that a step may want; no more than the chunk has */
     uint64_t host_bytes;      /* as in layout_source, */

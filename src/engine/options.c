@@ -19,7 +19,7 @@ static int complete_queue(struct carat_engine_options *o, struct carat_error *er
     return CARAT_OK;
 }
 
-/* Up to so many rows, every row is computed alike on all backends. */
+/* Up to this many rows, every row is computed alike on all backends. */
 static int complete_deterministic(struct carat_engine_options *o, struct carat_error *err)
 {
     if (!o->deterministic) return CARAT_OK;

@@ -9,10 +9,10 @@
 
 enum {
     ROWS_LEAST = 16,  /* a prompt goes on, whatever the limit says */
-    ROWS_TILE = 64,   /* products compute so many rows of a step together */
-    GROWTH = 2,       /* at most so many times the largest step that was measured */
+    ROWS_TILE = 64,   /* products compute this many rows of a step together */
+    GROWTH = 2,       /* at most this many times the largest step that was measured */
     TRIAL_EVERY = 16, /* steps */
-    TRIALS_MAX = 6    /* each failed one doubles the steps to the next, up to so often */
+    TRIALS_MAX = 6    /* each failed one doubles the steps to the next, up to this often */
 };
 
 void pace_init(struct pace *p, double limit)
@@ -89,7 +89,7 @@ void pace_note(struct pace *p, const struct pace_step *s, double seconds)
     p->n_slow = !is_slow ? 0 : p->n_slow < TRIALS_MAX ? p->n_slow + 1 : TRIALS_MAX;
 }
 
-/* What so many prompt rows take, with `sigmas` standard deviations of doubt added. */
+/* What this many prompt rows take, with `sigmas` standard deviations of doubt added. */
 static double seconds_of(const struct estimate *e, const struct pace_step *step, int32_t rows,
                          double sigmas)
 {

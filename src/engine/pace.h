@@ -34,7 +34,7 @@ struct pace {
  * From an hour on there is no limit: then rows do not depend on times. */
 void pace_init(struct pace *p, double limit);
 
-/* A step took so many seconds. */
+/* A step took this many seconds. */
 void pace_note(struct pace *p, const struct pace_step *step, double seconds);
 
 /* The most prompt rows, 1 to `rows_max`, for a step with these decode rows and with prompt rows at

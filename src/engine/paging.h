@@ -67,7 +67,7 @@ struct page_wants {
 };
 struct page_wants paging_wants(const struct paging *p, int32_t slot, int32_t known);
 
-/* Whether so many are free, or could be made free. */
+/* Whether this many are free, or could be made free. */
 bool paging_has_room(const struct paging *p, struct page_wants wants);
 
 #endif

@@ -3,7 +3,7 @@
 #include "base/bytes.h"
 
 /* Prompts read in one step may each begin and end within a page; more of them than this find
- * pages that others have left over. PAGES_MAX: so many bytes nobody has. */
+ * pages that others have left over. PAGES_MAX: more than any memory holds. */
 enum { PROMPTS = 32, PAGES_MAX = 1 << 30 };
 
 static int32_t limit(int64_t pages)

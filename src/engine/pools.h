@@ -32,9 +32,9 @@ struct pools pools_fixed(const struct pools_shape *s);
 struct pools pools_full(const struct pools_shape *s);
 struct pools pools_least(const struct pools_shape *s);
 
-/* As many pages as so many bytes hold: first for running sequences, as many at a time as there is
+/* As many pages as this many bytes hold: first for running sequences, as many at a time as there is
  * room for, then for anchors (if they are wanted) and global pages in the proportion of `split`.
- * Pools that are larger than `bytes`: one sequence needs so much. */
+ * If even one sequence needs more than `bytes`, the pools are as large as it needs. */
 struct pools pools_within(const struct pools_shape *s, uint64_t bytes, bool has_anchors);
 
 /* Anchors that go with the global pool. */

@@ -18,8 +18,8 @@
 
 enum {
     SCHEDULE_AGING = 16, /* rows given to anybody for one that counts as done */
-    SCHEDULE_SHARE = 3,  /* the oldest has 1 row in so many */
-    SCHEDULE_TURN = 4    /* and 1 admission */
+    SCHEDULE_SHARE = 3,  /* 1 row of 3 is the oldest prompt's */
+    SCHEDULE_TURN = 4    /* 1 admission of 4 is the oldest request's */
 };
 
 /* A request as the scheduler sees it. */

@@ -4,8 +4,8 @@
 
 #include "base/assert.h"
 
-/* Entries. Changes that lie closer together are sent in one copy: so many bytes take a device less
- * time than a copy of its own. */
+/* Entries. Changes that lie closer together are sent in one copy: to copy the bytes between them
+ * takes a device less time than a second copy. */
 enum { GAP_MAX = 4096 };
 
 static size_t entries(const struct table *t)

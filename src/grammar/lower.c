@@ -10,7 +10,7 @@
 
 enum {
     VISITS_MAX = 1 << 21,   /* of expressions, which may stand in several places */
-    UNROLLED_BYTES_MAX = 64 /* a repetition of about so many positions is written out */
+    UNROLLED_BYTES_MAX = 64 /* a repetition of about this many positions is written out */
 };
 
 struct lowering {

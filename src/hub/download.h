@@ -26,7 +26,7 @@ uint64_t download_left(const struct download *what);
  * *folder. Nothing is known: BYTES_MAX. */
 uint64_t download_room(const char *path, struct buf *folder);
 
-/* CARAT_EIO: the folder of `path`, or the nearest one there is, has no room for so many bytes. */
+/* CARAT_EIO: the folder of `path`, or the nearest one there is, has no room for this many bytes. */
 int download_check_room(const char *path, uint64_t bytes, struct carat_error *err);
 
 #endif

@@ -21,7 +21,7 @@ struct fetch_options {    /* everything is borrowed until fetch_close */
     bool takes_token;     /* so that a refusal may mean that the token is missing or wrong */
     const char *user_agent;
     const char *ca_file, *ca_folder; /* "": the system's */
-    int stall_s;                     /* gives up after so many seconds with less than 1 kB/s */
+    int stall_s;                     /* gives up after this many seconds with less than 1 kB/s */
     const struct hub_watch *watch;
 };
 

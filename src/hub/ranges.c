@@ -16,7 +16,7 @@ enum {
     STRETCH_MOST = 16 << 20,
     MEMORY_MOST = 256 << 20, /* of all stretches that are loaded or wait */
     SLOTS_EACH = 2,          /* stretches for each connection */
-    PROGRESS = 1 << 20       /* after so many bytes tries are counted anew */
+    PROGRESS = 1 << 20       /* after this many bytes tries are counted anew */
 };
 
 /* A stretch that is loaded or waits until those before it are complete. */

@@ -29,7 +29,7 @@ void watch_move(const struct hub_watch *watch, const struct hub_progress *progre
 /* CARAT_EBUSY: this is how work ends that was stopped. */
 int watch_stopped(struct carat_error *err);
 
-/* Sleeps so long, in short pieces. CARAT_EBUSY: stopped. */
+/* Sleeps this long, in short pieces. CARAT_EBUSY: stopped. */
 int watch_sleep(const struct hub_watch *watch, double seconds, struct carat_error *err);
 
 /* Seconds to wait before further try `n`, as watch_wait does. */

@@ -153,9 +153,9 @@ static int check_result(const struct carat_value *message, const struct carat_va
                    i, json_shown(id, shown));
 }
 
-/* An assistant's message that says and calls nothing, a tool's that answers no call (the template
- * would leave it out), and parts that are not text. Anything else that may be wrong with messages,
- * their reader finds. */
+/* Refuses an assistant's message that says and calls nothing, a tool's that answers no call (the
+ * template would leave it out), and parts that are not text. Whoever renders the messages finds
+ * what else may be wrong with them. */
 static int check_messages(const struct carat_value *root, struct carat_error *err)
 {
     const struct carat_value *messages = json_member(root, "messages");

@@ -56,7 +56,7 @@ struct kv_cache {
 struct kv_cache kv_cache_shape(enum format format, int32_t slots, int32_t n_heads,
                                int32_t head_dim);
 
-/* Pages that hold so many positions. */
+/* Pages that hold this many positions. */
 KV_INLINE int32_t kv_pages(int32_t positions)
 {
     return (positions + KV_PAGE - 1) / KV_PAGE;

@@ -6,7 +6,7 @@
  * Guardrails, so that this never becomes a graph compiler: program order is final; no control flow,
  * no shape inference, no views, no autodiff; at most 3 inputs and 2 outputs an op; fusion only by
  * exact windows of adjacent ops; what would need analysis is decided in forward.c, where it is
- * known. This folder stays below 1,300 lines.
+ * known. This folder stays below 1,500 lines.
  *
  * Life: plan_init, emit..., [plan_divide], [plan_mark_windows], plan_close, [plan_cut], [backend
  * bind, run], plan_deinit. A failed allocation is kept in `failed` and reported once, by
@@ -63,8 +63,8 @@ void plan_init(struct plan *p, int32_t token_rows_max, int32_t out_rows_max,
  * are ROWS_TOKEN, the logits too. Call it before anything is emitted. */
 void plan_want_all(struct plan *p);
 
-/* Says that steps of so many rows, of prompts or all of single new tokens, will be run often. When
- * there are PLAN_USUAL_MAX already, the call is ignored. */
+/* Says that steps of this many rows, of prompts or all of single new tokens, will be run often.
+ * When there are PLAN_USUAL_MAX already, the call is ignored. */
 void plan_add_usual(struct plan *p, int32_t token_rows, int32_t out_rows);
 void plan_add_usual_decode(struct plan *p, int32_t rows);
 

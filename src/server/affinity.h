@@ -26,7 +26,7 @@ enum {
     AFFINITY_BLOCK = 64,       /* tokens: nothing shorter is used again */
     AFFINITY_ENTRIES = 131072, /* blocks that are remembered, of all engines */
     AFFINITY_ENGINES_MAX = 64,
-    AFFINITY_JOB = 256, /* work of an answer: that of reading so many tokens */
+    AFFINITY_JOB = 256, /* work of an answer, in tokens of a prompt */
     AFFINITY_SLACK = 4  /* sequences */
 };
 

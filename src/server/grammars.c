@@ -64,7 +64,7 @@ static bool add_key(struct buf *key, const struct carat_value *request)
     static const char *const members[] = {
         "tools",       "response_format",     "json_schema",    "grammar",
         "tool_choice", "parallel_tool_calls", "enable_thinking"};
-    enum { MAKE_ONE = 4 }; /* the first so many */
+    enum { MAKE_ONE = 4 }; /* of these members */
     bool makes_one = false;
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
         const struct carat_value *value = json_member(request, members[i]);

@@ -281,7 +281,7 @@ static enum MHD_Result collect(void *user, enum MHD_ValueKind kind, const char *
     return MHD_YES;
 }
 
-/* Room for so many bytes of this body. */
+/* Room for this many bytes of this body. */
 static bool reserve(struct connection *c, size_t bytes)
 {
     struct http *h = c->server;

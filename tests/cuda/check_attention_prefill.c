@@ -34,7 +34,7 @@ struct scene {
     enum act_kind act;
     int32_t bad; /* > 0: all values of sequence bad - 1 are NaN */
     int32_t
-        n_singles; /* besides `runs`, so many of one to three tokens of sequences of their own */
+        n_singles; /* besides `runs`, this many of one to three tokens of sequences of their own */
     struct {
         int32_t sequence, start, n;
     } runs[RUNS_MAX];

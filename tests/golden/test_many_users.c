@@ -204,7 +204,7 @@ struct shape {
     uint32_t submits;
 };
 
-/* Everything must have happened at least so many times. */
+/* Everything must have happened at least this many times. */
 static void check_counts(const struct carat_stats *s, uint64_t least, uint64_t n_busy)
 {
     assert_true(crowd.n_compared > 15 * least && s->hits > least && n_busy > least);

@@ -1,6 +1,6 @@
 """A server that says what a script tells it, with the page of src/server/page.
 
-A script is a list of steps: a dictionary is sent as the delta of a chunk, a number waits so many
+A script is a list of steps: a dictionary is sent as the delta of a chunk, a number waits this many
 seconds, an Event waits until it is set, a string is sent as it is, and a Step does something else.
 """
 import enum

@@ -462,7 +462,7 @@ CODE = "```c\nint x;\n\n- no *list*\n```"
 
 
 def draw(browser, source, pieces):
-    """The HTML that the page makes of Markdown that comes in pieces of so many characters."""
+    """The HTML that the page makes of Markdown that comes in pieces of this many characters."""
     return browser.call("POST", "/execute/async", args=[source, pieces], script="""
         const [source, size, back] = arguments;
         import('/ui/app.js').then(({ Markdown }) => {

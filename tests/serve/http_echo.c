@@ -4,7 +4,7 @@
  *
  *     http_echo [NAME=VALUE ...]     names: those of struct http_options; fail_after=N: the N-th
  *                                    allocation and all later ones fail, until SIGUSR1;
- *                                    busy_seconds=S: each tick takes so long
+ *                                    busy_seconds=S: each tick takes this long
  *
  *     /echo              method, path and length of the body
  *     /early             answers before the body is read

@@ -330,7 +330,7 @@ def test_nothing_after_a_refused_request_is_read(server):
 # --- what clients really send ---
 
 def answers(server, request, n=1):
-    """The replies to so many requests in these bytes."""
+    """The replies to this many requests in these bytes."""
     with server.connect() as s:
         s.sendall(request)
         replies, rest = [], b""

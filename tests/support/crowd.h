@@ -58,7 +58,7 @@ void crowd_answer_alone(const carat_model *model, const char *backend, int32_t n
 void crowd_open(struct crowd *c, const carat_model *model,
                 const struct carat_engine_options *options);
 
-/* cache_bytes with which an engine of these options has so many more pages of each kind than one
+/* cache_bytes with which an engine of these options has this many more pages of each kind than one
  * full sequence needs, about. */
 int64_t crowd_least_bytes(const carat_model *model, const struct carat_engine_options *options,
                           int32_t more_local, int32_t more_global);

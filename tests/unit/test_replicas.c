@@ -331,7 +331,7 @@ static uint64_t decode_rows(const struct replicas_now *now)
     return now->stats.rows - now->stats.prompt_rows;
 }
 
-/* Until so many jobs more have as many tokens as fit into their rings, or one has ended. Then the
+/* Until this many jobs more have as many tokens as fit into their rings, or one has ended. Then the
  * engine sleeps. */
 static void wait_until_paused(struct replicas *engines, int32_t n_jobs)
 {

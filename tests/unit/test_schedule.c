@@ -183,7 +183,7 @@ struct machine {
     uint64_t orders, rows;
     double gaps[20000]; /* between tokens of decoding users */
     int32_t n_gaps;
-    int32_t n_slow; /* so many steps of many rows and decode rows take three times as long */
+    int32_t n_slow; /* this many steps of many rows and decode rows take three times as long */
 };
 
 static void machine_init(struct machine *m, double limit, double slowness)

@@ -12,10 +12,10 @@ static inline size_t padded_cols(int64_t cols)
     return (size_t)(cols + TILE_COLS - 1) / TILE_COLS * TILE_COLS;
 }
 
-/* Bytes of so many rows in any form. */
+/* Bytes of this many rows in any form. */
 size_t act_bytes(size_t rows, int64_t cols);
 
-/* `rows` rows cut from so many bytes at `base`; NULL: only the form is told. */
+/* `rows` rows cut from this many bytes at `base`; NULL: only the form is told. */
 struct act act_at(void *base, enum act_kind kind, int32_t rows, int64_t cols);
 
 #endif

@@ -13,7 +13,7 @@ struct profile;   /* profile.h */
 struct row_table; /* row_table.h */
 
 /* Rows of a step at most, and those of them whose best logits are wanted: page-locked memory has
- * room for so many. An engine wants at most one row of logits for each sequence. */
+ * room for this many. An engine wants at most one row of logits for each sequence. */
 enum {
     STEP_ROWS_MAX = 16384,
     BEST_ROWS_MAX = 1024,

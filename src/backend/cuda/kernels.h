@@ -49,8 +49,8 @@ extern "C" {
 
 struct CUstream_st;
 
-/* What the driver said when a kernel was launched first with so much shared memory: asking it again
- * takes about as long as the launch. */
+/* What the driver said when a kernel was launched first with this much shared memory: asking it
+ * again takes about as long as the launch. */
 struct residence {
     const void *kernel;
     size_t asked_bytes; /* shared memory of a block */

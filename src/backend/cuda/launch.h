@@ -6,7 +6,7 @@
 #include "backend/cuda/record.h"
 #include "backend/cuda/step_arrays.h"
 
-/* Starts every record that is for so many rows. The first failure is kept in d->failure. */
+/* Starts every record that is for this many rows. The first failure is kept in d->failure. */
 void records_launch(struct device *d, const struct records *r, const struct step_rows *rows);
 
 #endif

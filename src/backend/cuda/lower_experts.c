@@ -325,7 +325,7 @@ static void experts_exactly(struct lowering *l, const struct routed *r, const st
     lower_mark(l, "experts");
 }
 
-/* Whether gate and up go in one launch, and all three in a form that the kernels of so many rows
+/* Whether gate and up go in one launch, and all three in a form that the kernels of this many rows
  * have. */
 static bool are_together(struct lowering *l, const struct op *ops)
 {

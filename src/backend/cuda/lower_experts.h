@@ -9,7 +9,7 @@
 /* A router's product and its choice. */
 void lower_route(struct lowering *l);
 
-/* One ROUTE: the choice by logits z, the sums of so many parts (kernels.h: launch_route). */
+/* One ROUTE: the choice by logits z, the sums of this many parts (kernels.h: launch_route). */
 void lower_choice(struct lowering *l, const struct op *op, const float *z, int32_t n_parts);
 
 /* Gate, up, gelu, down. */

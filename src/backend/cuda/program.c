@@ -35,7 +35,7 @@ static void give_workspace(struct program *p)
     d->cublas_workspace = l->workspace;
 }
 
-/* The copy of the step, which is in d->step_host, and its launches for so many rows. */
+/* The copy of the step, which is in d->step_host, and its launches for this many rows. */
 static void launch_step(struct program *p, const struct step_rows *rows)
 {
     struct device *d = p->device;
@@ -47,7 +47,7 @@ static void launch_step(struct program *p, const struct step_rows *rows)
     records_launch(d, &p->lowered.records, rows);
 }
 
-/* Launches that are right for any step of at most so many rows without single new tokens. */
+/* Launches that are right for any step of at most this many rows without single new tokens. */
 static void launch_any(struct program *p, int32_t n_token, int32_t n_out)
 {
     struct step_rows rows = {.n = {n_token, n_out}};
@@ -66,10 +66,10 @@ static void launch_usual(struct program *p, const struct plan_usual *usual)
         launch_any(p, rows.n[ROWS_TOKEN], rows.n[ROWS_OUT]);
 }
 
-/* A size that so many rows are launched for. The first product of a new size costs cuBLAS 1 to 3 ms
- * to choose and load a kernel (H200: a step of 7 ms took 22), so many rows come in a few sizes, all
- * of which have been launched before the first request. Tiles of products have 128 rows: what is
- * added costs next to nothing. */
+/* The size for which this many rows are launched. The first product of a new size costs cuBLAS 1 to
+ * 3 ms to choose and load a kernel (H200: a step of 7 ms took 22), so many rows come in a few
+ * sizes, all of which have been launched before the first request. Tiles of products have 128 rows:
+ * what is added costs next to nothing. */
 static int32_t whole_rows(const struct program *p, enum row_class class, int32_t rows)
 {
     int32_t most = p->plan->rows_max[class], grain = rows <= 512 ? 64 : 128;

@@ -14,7 +14,7 @@
 struct launch_rows {
     int32_t n;        /* of the record's row class, at least 1 */
     int32_t n_decode; /* the first of them: single new tokens of their sequences */
-    int32_t n_runs;   /* the others are at most so many runs (types.h: struct step_view) */
+    int32_t n_runs;   /* the others are at most this many runs (types.h: struct step_view) */
 };
 
 /* Starts kernels on the queue. `args`: the record's. */

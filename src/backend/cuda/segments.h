@@ -38,7 +38,7 @@ SEGMENTS_INLINE int32_t splits_of(int32_t n_heads, int32_t head_dim, int32_t n_k
     return splits < SPLITS_MIN ? SPLITS_MIN : splits > SPLITS_MAX ? SPLITS_MAX : splits;
 }
 
-/* Segments of a row whose keys lie in so many tiles. A segment has two tiles at least: what it
+/* Segments of a row whose keys lie in this many tiles. A segment has two tiles at least: what it
  * leaves is as many bytes as one tile of eight heads. One tile is 1.3 % of a step faster for one
  * row of E4B and 0.8 to 3 % slower for 32 rows of E4B or 12B (H200). */
 SEGMENTS_INLINE int32_t segments_of(int32_t n_tiles, int32_t splits)

@@ -61,7 +61,7 @@ struct expert_sum_args {
 /* ---- Attention ---- */
 
 /* struct attention_args, whose scratch is for MATVEC_ROWS_MAX rows. */
-start_fn start_attention_split; /* split over keys, so many rows at a time */
+start_fn start_attention_split; /* split over keys, this many rows at a time */
 start_fn start_attention_tiles; /* chunks by tiles, single new tokens as above */
 
 /* ---- Rows ---- */

@@ -22,7 +22,7 @@ enum { STEP_COUNTS = 8, STEP_ARRAYS = 9 + sizeof(struct pack) / sizeof(int32_t) 
 struct step_rows {
     int32_t n[ROW_CLASS_COUNT];
     int32_t n_decode[ROW_CLASS_COUNT]; /* the first ones: single new tokens of their sequences */
-    int32_t n_runs[ROW_CLASS_COUNT];   /* at most so many among the others */
+    int32_t n_runs[ROW_CLASS_COUNT];   /* at most this many among the others */
 };
 
 /* Rows that the arrays have room for. */
@@ -31,13 +31,13 @@ static inline int32_t step_rows_max(const int32_t rows_max[ROW_CLASS_COUNT])
     return rows_max[ROWS_TOKEN] > rows_max[ROWS_OUT] ? rows_max[ROWS_TOKEN] : rows_max[ROWS_OUT];
 }
 
-/* Bytes of steps of at most so many rows. */
+/* Bytes of steps of at most this many rows. */
 static inline size_t step_bytes(int32_t rows_max)
 {
     return (STEP_COUNTS + STEP_ARRAYS * (size_t)rows_max + ROW_CLASS_COUNT) * sizeof(int32_t);
 }
 
-/* The arrays in so many bytes; NULL gives NULL. */
+/* The arrays in this many bytes; NULL gives NULL. */
 struct step_arrays step_arrays_at(int32_t *memory, int32_t rows_max);
 
 /* Fills all but `slot` and what packs.h fills, and says what is there. */

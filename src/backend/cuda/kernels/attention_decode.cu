@@ -119,7 +119,7 @@ int attention_decode_prepare(void)
     static const enum format formats[] = {FORMAT_F32, FORMAT_F16, FORMAT_BF16, FORMAT_Q8_0};
     cudaError_t error = cudaSuccess;
     if (allow_shared(attend_cascade, sizeof(struct cascade_shared)) != cudaSuccess)
-        (void)cudaGetLastError(); /* a chip that has not so much: has_cascade */
+        (void)cudaGetLastError(); /* a chip that has less: has_cascade */
     for (enum format format : formats)
         if (!error) error = allow_shared(any_of(format), any_shared_bytes(512));
     for (int i = 0; i < 4; i++) {

@@ -33,7 +33,7 @@ struct row_range {
     int32_t first, n;
 };
 
-/* Tile `tile` of all runs, each of which is cut into tiles of so many rows; none beyond the last.
+/* Tile `tile` of all runs, each of which is cut into tiles of this many rows; none beyond the last.
  * Tiles are counted from the end: the last rows of a prompt see the most keys, so they go first.
  * Every warp looks for itself, at 32 runs at a time. */
 __device__ __forceinline__ struct row_range rows_of_tile(const int32_t *edge, int n_runs,

@@ -162,7 +162,7 @@ template <typename Kernel> static cudaError_t allow_all_shared(Kernel *kernel)
     return allow_shared(kernel, is_large ? (size_t)SHARED_LARGE : crowd_limit(SHARED_MAX, 1));
 }
 
-/* False: activations of so many columns do not fit; launch_tiles takes them. */
+/* False: activations of this many columns do not fit; launch_tiles takes them. */
 template <enum form F, enum product_kind KIND>
 static bool launch_few(const struct queue *q, matvec_product p)
 {
