@@ -58,7 +58,7 @@ typedef struct carat_grammar carat_grammar;
 typedef uint64_t carat_request_id;
 
 const char *carat_version(void); /* "0.1.0" */
-void carat_free(void *memory);
+void carat_free(void *memory);   /* NULL is fine */
 
 /* ---- Model files ------------------------------------------------------------------------ */
 
@@ -88,10 +88,11 @@ struct carat_model_info {
     struct carat_sampling sampling; /* recommended: general.sampling.*, else 1.0 / 64 / 0.95 */
 };
 
-/* Maps and checks a file (or the first part of a split one). CARAT_EFORMAT names the place. */
+/* Maps and checks a file (or the first part of a split one). CARAT_EFORMAT names the place.
+ * CARAT_EMEMORY. */
 int carat_model_open(carat_model **out, const char *path, struct carat_error *err);
-void carat_model_close(carat_model *model);
-const struct carat_model_info *carat_model_info(const carat_model *model);
+void carat_model_close(carat_model *model);                                /* NULL is fine */
+const struct carat_model_info *carat_model_info(const carat_model *model); /* borrowed from it */
 
 /* Facts about any well-formed GGUF, for a list. With is_tried also whether carat can run it. */
 struct carat_file_facts {
@@ -126,16 +127,16 @@ int carat_tokenize(const carat_model *model, const char *text, size_t length,
 
 /* The text of one id as it is in the vocabulary (U+2581 not replaced). Borrowed. */
 const char *carat_token_piece(const carat_model *model, int32_t id, size_t *length);
-bool carat_token_is_stop(const carat_model *model, int32_t id);    /* 1, 106, 50 by look-up */
+bool carat_token_is_stop(const carat_model *model, int32_t id);    /* ends an answer: <turn|> ... */
 bool carat_token_is_control(const carat_model *model, int32_t id); /* any special token */
 
 /* Ids back to text, one by one: incomplete UTF-8 is held back until it is complete. The text
- * is borrowed until the next call on this decoder. */
+ * is borrowed until the next call on this decoder. Text that there is no memory for is left out. */
 int carat_decoder_open(carat_decoder **out, const carat_model *model, bool show_special,
                        struct carat_error *err);
 const char *carat_decoder_push(carat_decoder *decoder, int32_t id, size_t *length);
 const char *carat_decoder_finish(carat_decoder *decoder, size_t *length); /* what was held back */
-void carat_decoder_close(carat_decoder *decoder);
+void carat_decoder_close(carat_decoder *decoder);                         /* NULL is fine */
 
 /* ---- Chat ------------------------------------------------------------------------------- */
 
@@ -355,8 +356,8 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
                             sequences at full length where that fits, for one at least, and for
                             some anchors */
     /* What was read can be used again from an anchor on: the keys and values of one window of
-     * positions before it, in all layers with a window. The cache has room for one anchor for each
-     * this many positions, beyond what running sequences need. 0: 4096; from 64 on */
+     * positions before it, in all layers with a window. Beyond what running sequences need, the
+     * cache has room for one anchor for every so many positions. 0: 4096; from 64 on */
     int32_t cache_split;
     bool no_prefix_cache; /* no room for anchors */
     int32_t n_queue;   /* requests that may wait besides the n_seq that run; default 4 n_seq + 64 */
@@ -398,13 +399,20 @@ struct carat_memory {
     int64_t cache_positions; /* that all sequences have room for together */
     int32_t n_anchors;       /* that have room beyond what running sequences need */
 };
+/* What an engine with these options would take. Opens devices and closes them again; takes none of
+ * that memory. Fails as carat_engine_open does. */
 int carat_memory_estimate(const carat_model *model, const struct carat_engine_options *options,
                           struct carat_memory *out, struct carat_error *err);
 
+/* Opens the devices, decides what fits, and takes all memory that steps will need. `options` and
+ * its texts are borrowed until this returns; functions and their users as long as the engine lives.
+ * CARAT_EUSAGE names an option out of its range; CARAT_EDEVICE says why a backend cannot be used;
+ * CARAT_EMEMORY has the bytes that are needed and those that there are. */
 int carat_engine_open(carat_engine **out, const carat_model *model,
                       const struct carat_engine_options *options, struct carat_error *err);
+/* Forgets all requests, without events. NULL is fine. */
 void carat_engine_close(carat_engine *engine);
-const struct carat_memory *carat_engine_memory(const carat_engine *engine);
+const struct carat_memory *carat_engine_memory(const carat_engine *engine); /* borrowed from it */
 
 /* What an engine computes with, and what it has decided by itself. */
 enum carat_reason {
@@ -514,8 +522,9 @@ struct carat_event {
     int32_t n_thinking;   /* DONE: tokens of thoughts, without their marks; of n_generated */
 };
 
-/* The request waits until a sequence and memory are free for it. CARAT_EBUSY when n_seq + n_queue
- * requests are there already, CARAT_EDEVICE when the device is lost. */
+/* The request waits until a sequence and memory are free for it. CARAT_EUSAGE names a member out of
+ * its range, CARAT_ECONTEXT has the numbers of a prompt that is too long. CARAT_EBUSY when n_seq +
+ * n_queue requests are there already, CARAT_EDEVICE when the device is lost. CARAT_EMEMORY. */
 int carat_submit(carat_engine *engine, const struct carat_request *request, carat_request_id *out,
                  struct carat_error *err);
 
@@ -523,8 +532,8 @@ int carat_submit(carat_engine *engine, const struct carat_request *request, cara
  * request: DONE with CANCELLED. CARAT_EUSAGE: there is no such request (any more). */
 int carat_cancel(carat_engine *engine, carat_request_id request);
 
-/* The request gets no more rows until it is resumed (is_paused false), so nobody's slow reading
- * makes it wait for room. It keeps what it holds as long as no other one needs that; then it is
+/* The request gets no more rows until it is resumed (is_paused false): for a reader who does not
+ * keep up with its events. It keeps what it holds as long as no other one needs that; then it is
  * stopped, as when memory gets short, and goes on after it was resumed. It can be cancelled, and
  * its deadline counts on: both end it in the next step. Pausing changes no answer. Not inside
  * on_logits. CARAT_EUSAGE: there is no such request (any more). */
@@ -534,9 +543,9 @@ int carat_pause(carat_engine *engine, carat_request_id request, bool is_paused);
  * wait, if there is room. If memory gets short, a paused request is stopped, else the youngest
  * of the lowest priority; it goes on later where it was. Returns 1 while work is left, 0 when idle,
  * or a negative status. Idle: all requests that are left are paused. Then take the events until
- * NULL. CARAT_EDEVICE: the device is lost; every
- * request has ended by ERROR, all later calls fail with the same message, and the engine can only
- * be closed. A GPU that was lost works again only in a new process. */
+ * NULL. CARAT_EDEVICE: the device is lost; every request has ended by ERROR, all later calls fail
+ * with the same message, and the engine can only be closed. A GPU that was lost works again only in
+ * a new process. */
 int carat_step(carat_engine *engine, struct carat_error *err);
 /* Borrowed until the next carat_step. NULL: no more. */
 const struct carat_event *carat_next_event(carat_engine *engine);
