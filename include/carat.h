@@ -357,7 +357,7 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
                             some anchors */
     /* What was read can be used again from an anchor on: the keys and values of one window of
      * positions before it, in all layers with a window. Beyond what running sequences need, the
-     * cache has room for one anchor for every so many positions. 0: 4096; from 64 on */
+     * cache has room for one anchor for each cache_split positions. 0: 4096; from 64 on */
     int32_t cache_split;
     bool no_prefix_cache; /* no room for anchors */
     int32_t n_queue;   /* requests that may wait besides the n_seq that run; default 4 n_seq + 64 */
