@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/os.h"
+#include "base/topology.h"
 
 /* Version 1 says "no limit" with the largest multiple of a page. */
 static const uint64_t NO_LIMIT = UINT64_C(1) << 60;
@@ -285,7 +286,7 @@ struct thread_allowance allowance_threads(const char *root, int cores)
     struct thread_allowance t = {.count = cores, .source.name = "cores"};
     cpu_set_t mask;
     if (cores == 0) {
-        t.count = os_physical_cores();
+        t.count = topology_cores();
         bool is_known = sched_getaffinity(0, sizeof mask, &mask) == 0;
         if (is_known && CPU_COUNT(&mask) < sysconf(_SC_NPROCESSORS_ONLN))
             t.source.name = "affinity mask";

@@ -187,25 +187,6 @@ int os_processors(void)
     return n > 0 ? n : 1;
 }
 
-/* One thread of each core: of the processors that we may use, those whose first sibling is
- * themselves or is not ours. */
-int os_physical_cores(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    int cores = 0;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET((size_t)cpu, &set)) continue;
-        char path[96], text[32];
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
-                 cpu);
-        long first = os_read_field(path, "", text, sizeof text) ? strtol(text, NULL, 10) : cpu;
-        cores +=
-            first == cpu || first < 0 || first >= CPU_SETSIZE || !CPU_ISSET((size_t)first, &set);
-    }
-    return cores > 0 ? cores : 1;
-}
-
 void os_cpu_name(char *out, size_t size)
 {
     if (!os_read_field("/proc/cpuinfo", "model name", out, size)) snprintf(out, size, "unknown");

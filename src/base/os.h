@@ -42,7 +42,6 @@ const char *os_map_path_at(const void *address);
 double os_seconds(void);                  /* monotonic clock */
 uint64_t os_memory_total(void);           /* bytes */
 int os_processors(void);                  /* in this thread's affinity mask; at least 1 */
-int os_physical_cores(void);              /* the same, counting each core once */
 void os_cpu_name(char *out, size_t size); /* "unknown" when it cannot be read */
 /* Space-separated features that matter here: "avx2 f16c avx512f avx512_vnni ...". */
 void os_cpu_features(char *out, size_t size);

@@ -106,15 +106,20 @@ static struct number_set memory_nodes(const char *root)
 static void read_nodes(struct topology *t, struct processor *p, const char *root)
 {
     struct number_set nodes = memory_nodes(root);
-    t->nodes = nodes.words[0];
     for (int node = 0; node < NODES_MAX; node++) {
         char path[96], text[4096];
-        t->n_nodes += has_number(&nodes, node);
+        bool has_processors = false;
         snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", node);
         if (!read_text(root, path, "", text, sizeof text)) continue;
         struct number_set near = read_numbers(text);
-        for (int i = 0; i < t->n_processors; i++)
-            if (has_number(&near, p[i].number)) p[i].node = node;
+        for (int i = 0; i < t->n_processors; i++) {
+            if (!has_number(&near, p[i].number)) continue;
+            p[i].node = node;
+            has_processors = true;
+        }
+        if (!has_processors || !has_number(&nodes, node)) continue;
+        t->nodes |= UINT64_C(1) << node;
+        t->n_nodes++;
     }
     if (t->n_nodes == 0) t->n_nodes = 1;
 }
@@ -160,4 +165,11 @@ void topology_read(struct topology *out, const char *root, const char *allowed)
     rank(out, p);
     qsort(p, (size_t)out->n_processors, sizeof *p, compare);
     for (int i = 0; i < out->n_processors; i++) out->order[i] = (int16_t)p[i].number;
+}
+
+int topology_cores(void)
+{
+    struct topology t;
+    topology_read(&t, "", NULL);
+    return t.n_cores > 0 ? t.n_cores : 1;
 }

@@ -150,7 +150,7 @@ static void print_text(const struct facts *f)
                version_commit(), version_build_type(), version_libraries());
     out_printf("system     %s %s %s\n", f->system.sysname, f->system.release, f->system.machine);
     char limit[600];
-    out_printf("processor  %s, %d cores, %s\n", f->cpu, os_physical_cores(),
+    out_printf("processor  %s, %d cores, %s\n", f->cpu, f->topology.n_cores,
                f->features[0] ? f->features : "no vector extensions");
     out_printf("isa        %s\n", buf_text(&f->isas));
     out_printf("cores      %d (fast: %d; threads in all: %d), memory nodes: %d\n",
@@ -189,7 +189,7 @@ static void print_facts_json(const struct facts *f)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         json_key_string(&j, texts[i].key, texts[i].value);
     }
-    json_key_int(&j, "cores", os_physical_cores());
+    json_key_int(&j, "cores", f->topology.n_cores);
     json_key_int(&j, "cores_fast", f->topology.n_fast_cores);
     json_key_int(&j, "processors", f->topology.n_processors);
     json_key_int(&j, "memory_nodes", f->topology.n_nodes);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/os.h"
+#include "base/allowance.h"
 #include "base/status.h"
 #include "carat_inspect.h"
 
@@ -76,7 +76,7 @@ static int read_gpus(struct engines *e, const struct options *o,
 static void repeat(struct engines *e, const struct options *o,
                    const struct carat_engine_options *first)
 {
-    int32_t n_threads = first->n_threads > 0 ? first->n_threads : os_physical_cores();
+    int32_t n_threads = first->n_threads > 0 ? first->n_threads : allowed_threads();
     e->n = (size_t)opt_int(o, OPT_REPLICAS);
     for (size_t i = 0; i < e->n; i++) {
         e->all[i] = *first;

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/pool.h"
+#include "base/topology.h"
 
 enum { WORKERS = 4, ITEMS = 1000, ROUNDS = 300 };
 
@@ -102,7 +103,7 @@ static void *run_jobs(void *n_threads)
 static void jobs_of_several_pools_never_take_more_than_the_cores(void **state)
 {
     (void)state;
-    int cores = os_physical_cores(), sizes[4] = {cores, cores, 1, cores + 1};
+    int cores = topology_cores(), sizes[4] = {cores, cores, 1, cores + 1};
     pthread_t threads[4];
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, run_jobs, &sizes[i]), 0);
@@ -125,7 +126,7 @@ static void *take_turn(void *size)
 static void who_asks_first_goes_first(void **state)
 {
     (void)state;
-    int all = os_physical_cores() + 1, one = 1;
+    int all = topology_cores() + 1, one = 1;
     pthread_t large, small;
     cores_take(1);
     assert_int_equal(pthread_create(&large, NULL, take_turn, &all), 0);

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/allowance.h"
 #include "base/os.h"
 #include "base/topology.h"
 #include "support/scratch.h"
@@ -25,6 +26,11 @@ static void put_of_processor(int number, const char *file, const char *text)
     char path[128];
     snprintf(path, sizeof path, "sys/devices/system/cpu/cpu%d/%s", number, file);
     put(path, text);
+}
+
+static void put_siblings(int first, int last, const char *text)
+{
+    for (int i = first; i <= last; i++) put_of_processor(i, "topology/thread_siblings_list", text);
 }
 
 static int set_up(void **state)
@@ -143,6 +149,66 @@ static void fast_cores_come_before_slow_ones_and_those_before_second_threads(voi
     check_order(&t, (int[]){4, 5, 6, 7, 0, 2, 1, 3}, 8);
 }
 
+/* Eight fast cores of two threads and sixteen slow ones, as desktop processors have them. */
+static void put_hybrid(void)
+{
+    for (int i = 0; i < 32; i++) {
+        char text[16];
+        snprintf(text, sizeof text, i < 16 ? "%d-%d\n" : "%d\n", i < 16 ? i / 2 * 2 : i,
+                 i / 2 * 2 + 1);
+        put_of_processor(i, "topology/thread_siblings_list", text);
+        put_of_processor(i, "cpufreq/cpuinfo_max_freq",
+                         i < 16 ? (i / 2 == 2 ? "5800000\n" : "5500000\n") : "4300000\n");
+    }
+    put("sys/devices/system/node/has_memory", "0\n");
+    put("sys/devices/system/node/node0/cpulist", "0-31\n");
+}
+
+static void of_a_hybrid_processor_each_part_may_be_all_there_is(void **state)
+{
+    (void)state;
+    put_hybrid();
+    struct topology t = read_machine("0-31");
+    assert_int_equal(t.n_cores, 24);
+    assert_int_equal(t.n_fast_cores, 8);
+    for (int i = 0; i < 8; i++) assert_int_equal(t.order[i], 2 * i);
+    for (int i = 8; i < 24; i++) assert_int_equal(t.order[i], i + 8);
+    for (int i = 24; i < 32; i++) assert_int_equal(t.order[i], 2 * (i - 24) + 1);
+    t = read_machine("16-31"); /* slow only next to fast ones */
+    assert_int_equal(t.n_cores, 16);
+    assert_int_equal(t.n_fast_cores, 16);
+    t = read_machine("1,3,30-31"); /* second threads of fast cores, alone on them */
+    assert_int_equal(t.n_cores, 4);
+    assert_int_equal(t.n_fast_cores, 2);
+    check_order(&t, (int[]){1, 3, 30, 31}, 4);
+}
+
+static void a_quota_is_less_than_the_cores(void **state)
+{
+    (void)state;
+    put_hybrid();
+    put("proc/self/cgroup", "0::/box\n");
+    put("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    struct topology t = read_machine("0-31");
+    assert_int_equal(allowance_threads(tree.path, t.n_cores).count, 24);
+    put("sys/fs/cgroup/box/cpu.max", "350000 100000\n");
+    assert_int_equal(allowance_threads(tree.path, t.n_cores).count, 4);
+    t = read_machine("16-17");
+    assert_int_equal(allowance_threads(tree.path, t.n_cores).count, 2);
+}
+
+static void cores_of_four_threads_count_once_whichever_may_be_used(void **state)
+{
+    (void)state;
+    put_siblings(0, 3, "0-3\n");
+    put_siblings(4, 7, "4-7\n");
+    struct topology t = read_machine("1-3,6");
+    assert_int_equal(t.n_cores, 2);
+    check_order(&t, (int[]){1, 6, 2, 3}, 4);
+    t = read_machine("0-7");
+    check_order(&t, (int[]){0, 4, 1, 5, 2, 6, 3, 7}, 8);
+}
+
 static void a_container_of_half_cores_counts_each_once(void **state)
 {
     (void)state;
@@ -183,13 +249,56 @@ static void without_files_every_processor_is_a_core_near_all_memory(void **state
     check_order(&t, (int[]){1}, 1);
 }
 
+/* The memory of a GPU or behind CXL is a node without processors: reading it is slow. */
+static void memory_far_from_the_processors_is_no_node(void **state)
+{
+    (void)state;
+    put_two_sockets();
+    put("sys/devices/system/node/has_memory", "0-3\n");
+    put("sys/devices/system/node/node2/cpulist", "\n");
+    put("sys/devices/system/node/node3/cpulist", "\n");
+    struct topology t = read_machine("0-63");
+    assert_int_equal(t.n_nodes, 2);
+    assert_int_equal(t.nodes, 3);
+    t = read_machine("20-25"); /* nor is that of the other socket, for a process on one */
+    assert_int_equal(t.n_nodes, 1);
+    assert_int_equal(t.nodes, 2);
+}
+
+static void processors_without_memory_of_their_own_take_their_turn(void **state)
+{
+    (void)state;
+    put_two_sockets();
+    put("sys/devices/system/node/has_memory", "0\n");
+    struct topology t = read_machine("0-31");
+    assert_int_equal(t.n_nodes, 1);
+    assert_int_equal(t.nodes, 1);
+    for (int i = 0; i < 32; i++) assert_int_equal(t.order[i], i / 2 + i % 2 * 16);
+    t = read_machine("16-31"); /* the system places their memory as near as there is some */
+    assert_int_equal(t.n_nodes, 1);
+    assert_int_equal(t.nodes, 0);
+}
+
+static void a_container_that_hides_its_processors_has_a_core_each_and_its_quota(void **state)
+{
+    (void)state;
+    put("proc/self/cgroup", "0::/\n");
+    put("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n");
+    put("sys/fs/cgroup/cpu.max", "600000 100000\n");
+    struct topology t = read_machine("8-23");
+    assert_int_equal(t.n_cores, 16);
+    assert_int_equal(t.nodes, 0);
+    assert_int_equal(allowance_threads(tree.path, t.n_cores).count, 6);
+}
+
 static void the_real_machine_is_read(void **state)
 {
     (void)state;
     struct topology t;
     topology_read(&t, "", NULL);
     assert_int_equal(t.n_processors, os_processors());
-    assert_int_equal(t.n_cores, os_physical_cores());
+    assert_int_equal(topology_cores(), t.n_cores);
+    assert_in_range(t.n_cores, 1, t.n_processors);
     assert_true(t.n_fast_cores >= 1 && t.n_fast_cores <= t.n_cores);
     assert_true(t.n_nodes >= 1);
 }
@@ -224,9 +333,15 @@ int main(void)
         TEST(threads_take_a_core_each_of_both_nodes_in_turn_before_they_share_one),
         TEST(memory_that_may_not_be_used_is_no_node),
         TEST(fast_cores_come_before_slow_ones_and_those_before_second_threads),
+        TEST(of_a_hybrid_processor_each_part_may_be_all_there_is),
+        TEST(a_quota_is_less_than_the_cores),
+        TEST(cores_of_four_threads_count_once_whichever_may_be_used),
         TEST(a_container_of_half_cores_counts_each_once),
         TEST(processors_that_are_off_are_no_siblings),
         TEST(without_files_every_processor_is_a_core_near_all_memory),
+        TEST(memory_far_from_the_processors_is_no_node),
+        TEST(processors_without_memory_of_their_own_take_their_turn),
+        TEST(a_container_that_hides_its_processors_has_a_core_each_and_its_quota),
         TEST(the_real_machine_is_read),
         TEST(pages_spread_over_the_nodes_that_there_are_can_be_used),
     };
