@@ -12,4 +12,12 @@ void cores_give(int n_threads);
 /* Threads that wait in cores_take now. */
 int cores_waiting(void);
 
+struct topology;
+
+/* A processor for a thread that is to stay on one: the first in the topology's order among those
+ * with the fewest such threads of this process; -1 if the topology has none. */
+int cores_pin(const struct topology *topology);
+/* Gives back what cores_pin returned. */
+void cores_unpin(int processor);
+
 #endif

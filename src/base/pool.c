@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/allowance.h"
+#include "base/cores.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/topology.h"
@@ -26,8 +27,8 @@ struct pool {
     double patience;
     void (*job)(void *user, const struct pool_worker *worker);
     void *user;
-    bool is_closing, is_pinned;
-    cpu_set_t allowed; /* processors of the caller's thread before it was pinned */
+    bool is_closing;
+    int *processors; /* of each worker; NULL: they are not pinned */
     /* Whoever arrives writes `arrived`; those who wait watch `generation`, the futex word. So each
      * has a cache line to itself. */
     char before[LINE];
@@ -104,21 +105,21 @@ static void *work(void *argument)
 static void pin_thread(pthread_t thread, int processor)
 {
     cpu_set_t one;
+    if (processor < 0) return;
     CPU_ZERO(&one);
     CPU_SET((size_t)processor, &one);
     pthread_setaffinity_np(thread, sizeof one, &one); /* a hint: may fail */
 }
 
-/* Threads beyond the last processor begin with the first again. */
-static void pin_threads(struct pool *p)
+static int pin_threads(struct pool *p)
 {
     struct topology t;
-    p->is_pinned = sched_getaffinity(0, sizeof p->allowed, &p->allowed) == 0;
-    if (!p->is_pinned) return;
+    p->processors = mem_alloc((size_t)p->count, sizeof *p->processors);
+    if (!p->processors) return CARAT_EMEMORY;
     topology_read(&t, "", NULL);
-    if (t.n_processors == 0) return;
-    pin_thread(pthread_self(), t.order[0]);
-    for (int i = 1; i < p->count; i++) pin_thread(p->threads[i], t.order[i % t.n_processors]);
+    for (int i = 0; i < p->count; i++) p->processors[i] = cores_pin(&t);
+    for (int i = 1; i < p->count; i++) pin_thread(p->threads[i], p->processors[i]);
+    return CARAT_OK;
 }
 
 int pool_open(struct pool **out, const struct pool_options *options, struct carat_error *err)
@@ -147,7 +148,10 @@ int pool_open(struct pool **out, const struct pool_options *options, struct cara
             err_hint(err, "take fewer threads (-t), or raise the limits that `ulimit -a` shows");
             return CARAT_EMEMORY;
         }
-    if (options->is_pinned) pin_threads(p);
+    if (options->is_pinned && pin_threads(p)) {
+        pool_close(p);
+        return err_no_memory(err, "threads", (size_t)n_threads * sizeof *p->processors);
+    }
     *out = p;
     return CARAT_OK;
 }
@@ -160,7 +164,8 @@ void pool_close(struct pool *p)
         pool_barrier(&p->workers[0]);
         for (int i = 1; i <= p->started; i++) pthread_join(p->threads[i], NULL);
     }
-    if (p->is_pinned) sched_setaffinity(0, sizeof p->allowed, &p->allowed);
+    for (int i = 0; p->processors && i < p->count; i++) cores_unpin(p->processors[i]);
+    mem_free(p->processors);
     mem_free(p->threads);
     mem_free(p->workers);
     mem_free(p);
@@ -173,9 +178,13 @@ int pool_threads(const struct pool *p)
 
 void pool_run(struct pool *p, void (*job)(void *user, const struct pool_worker *worker), void *user)
 {
+    cpu_set_t before;
+    bool is_pinned = p->processors && sched_getaffinity(0, sizeof before, &before) == 0;
+    if (is_pinned) pin_thread(pthread_self(), p->processors[0]);
     p->job = job;
     p->user = user;
     pool_barrier(&p->workers[0]);
     job(user, &p->workers[0]);
     pool_barrier(&p->workers[0]);
+    if (is_pinned) sched_setaffinity(0, sizeof before, &before);
 }

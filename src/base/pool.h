@@ -28,7 +28,7 @@ struct pool_worker {
 
 struct pool_options {
     int n_threads;   /* workers, the caller among them */
-    bool is_pinned;  /* worker i stays on the i-th processor of the topology's order */
+    bool is_pinned;  /* each worker stays on a processor (cores_pin), the caller during jobs */
     double patience; /* seconds that workers without a job stay awake, if each has a processor; at
                       * least 30 us */
 };

@@ -186,29 +186,58 @@ static void note_processors(void *user, const struct pool_worker *worker)
     sched_getaffinity(0, sizeof *seen, &seen[worker->index]);
 }
 
+static struct pool *open_pinned(int n_threads)
+{
+    struct pool *pool;
+    struct carat_error err = {0};
+    struct pool_options options = {.n_threads = n_threads, .is_pinned = true};
+    if (pool_open(&pool, &options, &err)) fail_msg("%s", err.message);
+    return pool;
+}
+
+static void need_two_processors(const cpu_set_t *allowed)
+{
+    if (CPU_COUNT(allowed) > 1) return;
+    print_message("skipped: one processor\n");
+    skip();
+}
+
 static void pinned_workers_have_a_processor_each_and_the_caller_gets_all_back(void **state)
 {
     (void)state;
     cpu_set_t before, after, seen[2], both;
-    struct carat_error err = {0};
-    struct pool_options options = {.n_threads = 2, .is_pinned = true};
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
-    if (CPU_COUNT(&before) < 2) {
-        print_message("skipped: one processor\n");
-        skip();
-    }
+    need_two_processors(&before);
     for (int round = 0; round < 2; round++) { /* the second pool pins as well as the first */
-        struct pool *pool;
-        if (pool_open(&pool, &options, &err)) fail_msg("%s", err.message);
+        struct pool *pool = open_pinned(2);
         pool_run(pool, note_processors, seen);
+        assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+        assert_true(CPU_EQUAL(&before, &after));
         pool_close(pool);
         assert_int_equal(CPU_COUNT(&seen[0]), 1);
         assert_int_equal(CPU_COUNT(&seen[1]), 1);
         CPU_AND(&both, &seen[0], &seen[1]);
         assert_int_equal(CPU_COUNT(&both), 0);
-        assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
-        assert_true(CPU_EQUAL(&before, &after));
     }
+    assert_int_equal(mem_blocks_live(), 0);
+}
+
+/* Two engines of one process: one thread opens both, and others run their jobs. */
+static void pools_next_to_each_other_pin_to_different_processors(void **state)
+{
+    (void)state;
+    cpu_set_t all, seen[2], both;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    need_two_processors(&all);
+    struct pool *pools[2] = {open_pinned(1), open_pinned(1)};
+    for (int i = 0; i < 2; i++) pool_run(pools[i], note_processors, &seen[i]);
+    CPU_AND(&both, &seen[0], &seen[1]);
+    assert_int_equal(CPU_COUNT(&both), 0);
+    pool_close(pools[0]);
+    pools[0] = open_pinned(1); /* gets what has become free */
+    pool_run(pools[0], note_processors, &both);
+    assert_true(CPU_EQUAL(&both, &seen[0]));
+    for (int i = 0; i < 2; i++) pool_close(pools[i]);
 }
 
 int main(void)
@@ -219,6 +248,7 @@ int main(void)
         cmocka_unit_test(who_asks_first_goes_first),
         cmocka_unit_test(workers_without_a_processor_each_sleep_between_jobs),
         cmocka_unit_test(pinned_workers_have_a_processor_each_and_the_caller_gets_all_back),
+        cmocka_unit_test(pools_next_to_each_other_pin_to_different_processors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/allowance.h"
+#include "base/cores.h"
 #include "base/os.h"
 #include "base/topology.h"
 #include "support/scratch.h"
@@ -291,6 +292,61 @@ static void a_container_that_hides_its_processors_has_a_core_each_and_its_quota(
     assert_int_equal(allowance_threads(tree.path, t.n_cores).count, 6);
 }
 
+/* ---- Threads on processors ---------------------------------------------------------------- */
+
+/* Threads on each core and node when so many are pinned; cores of a node are neighbours, and their
+ * other threads come after all first ones. */
+static void check_spread(const struct topology *t, int n_cores, int n_nodes, int n_threads)
+{
+    int taken[64] = {0}, on_core[64] = {0}, on_node[64] = {0};
+    assert_true(n_threads <= 64);
+    for (int i = 0; i < n_threads; i++) {
+        taken[i] = cores_pin(t);
+        assert_in_range(taken[i], 0, 2 * n_cores - 1);
+        on_core[taken[i] % n_cores]++;
+        on_node[taken[i] % n_cores * n_nodes / n_cores]++;
+    }
+    for (int i = 0; i < n_cores; i++)
+        assert_in_range(on_core[i], n_threads / n_cores, (n_threads - 1) / n_cores + 1);
+    for (int i = 0; i < n_nodes; i++)
+        assert_in_range(on_node[i], n_threads / n_nodes, (n_threads - 1) / n_nodes + 1);
+    for (int i = 0; i < n_threads; i++) cores_unpin(taken[i]);
+}
+
+static void threads_spread_over_cores_and_nodes_whatever_their_number(void **state)
+{
+    (void)state;
+    static const int numbers[] = {1, 2, 3, 5, 16, 31, 32, 33, 64};
+    put_two_sockets();
+    struct topology two = read_machine("0-63"), one = read_machine("0-15,32-47");
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        check_spread(&two, 32, 2, numbers[i]);
+    int cores[64], taken[64] = {0};
+    for (int i = 0; i < 64; i++) { /* twice as many as processors: two on each */
+        cores[i] = cores_pin(&one);
+        assert_int_equal(taken[cores[i]]++, i / 32);
+    }
+    for (int i = 0; i < 64; i++) cores_unpin(cores[i]);
+}
+
+static void engines_next_to_each_other_take_other_cores(void **state)
+{
+    (void)state;
+    put_two_sockets();
+    struct topology t = read_machine("0-63");
+    int taken[32];
+    for (int i = 0; i < 32; i++) { /* four engines of eight threads */
+        taken[i] = cores_pin(&t);
+        assert_int_equal(taken[i], t.order[i]);
+    }
+    for (int i = 8; i < 16; i++) cores_unpin(taken[i]);
+    for (int i = 8; i < 16; i++) assert_int_equal(cores_pin(&t), taken[i]);
+    for (int i = 0; i < 32; i++) cores_unpin(taken[i]);
+    t.n_processors = 0;
+    assert_int_equal(cores_pin(&t), -1);
+    cores_unpin(-1);
+}
+
 static void the_real_machine_is_read(void **state)
 {
     (void)state;
@@ -342,6 +398,8 @@ int main(void)
         TEST(memory_far_from_the_processors_is_no_node),
         TEST(processors_without_memory_of_their_own_take_their_turn),
         TEST(a_container_that_hides_its_processors_has_a_core_each_and_its_quota),
+        TEST(threads_spread_over_cores_and_nodes_whatever_their_number),
+        TEST(engines_next_to_each_other_take_other_cores),
         TEST(the_real_machine_is_read),
         TEST(pages_spread_over_the_nodes_that_there_are_can_be_used),
     };
