@@ -311,6 +311,8 @@
       "where routers ask for messages that they have missed")                                      \
     X(KV_EVENTS_TOPIC, TEXT, "kv-events-topic", "", "", 0, 0, ON(SERVE), "TOPIC",                  \
       "topic of the messages (default: kv@HOST@MODEL)")                                            \
+    X(OTLP, TEXT, "otlp", "--otlp-traces-endpoint", "", 0, 0, ON(SERVE), "URL",                    \
+      "send a trace of each request to a collector of OpenTelemetry: http://127.0.0.1:4318")       \
     X(GPUS, TEXT, "gpus", "", "", 0, 0, ON(SERVE), "LIST",                                         \
       "an engine on each of these GPUs, such as 0,1, or all: each has the whole model")            \
     X(REPLICAS, INT, "replicas", "", "1", 1, 16, ON(SERVE), "N",                                   \

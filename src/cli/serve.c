@@ -10,6 +10,7 @@
 #include "cli/session.h"
 #include "cli/setup.h"
 #include "cli/terminal.h"
+#include "cli/tracing.h"
 #include "cli/version.h"
 #include "server/log.h"
 #include "server/notify.h"
@@ -20,7 +21,7 @@ struct serving {
     struct session session;
     struct engines engines;
     struct server_options server;
-    struct buf alias, build, url, topic;
+    struct buf alias, build, url, topic, service;
 };
 
 /* A blob of ollama's store, whose file has no name of its own, is called as it was asked for. */
@@ -192,6 +193,7 @@ static int read_options(struct serving *v, struct carat_error *err)
     };
     TRY(read_sampling(v, err));
     read_kv_events(v);
+    tracing_read(&s->traces, o, buf_text(&v->alias), &v->service);
     TRY(read_http(o, &s->http, err));
     read_guard(o, &s->guard);
     s->guard.is_local = guard_is_local(&s->http);
@@ -234,6 +236,7 @@ int command_serve(const struct options *o)
     buf_deinit(&v.build);
     buf_deinit(&v.url);
     buf_deinit(&v.topic);
+    buf_deinit(&v.service);
     if (status != CARAT_OK) return report(&err);
     return signal_number ? 128 + signal_number : 0;
 }

@@ -16,6 +16,7 @@
 #include "server/inbox.h"
 #include "server/request_id.h"
 #include "server/routes.h"
+#include "server/trace_context.h"
 #include "server/workers.h"
 
 enum call_stage {
@@ -36,6 +37,7 @@ struct call {
     char id[REQUEST_ID_MAX];      /* the client's own, if it gave one */
     char unique[REQUEST_ID_MADE]; /* in any case ours */
     char client[64], method[16];
+    struct trace_context trace; /* zeroed: nothing is recorded */
     enum api_family family;
     int status; /* of the reply; 0: none yet */
     size_t bytes_in, bytes_out;

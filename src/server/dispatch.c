@@ -5,6 +5,7 @@
 
 #include "base/os.h"
 #include "server/answering.h"
+#include "server/call_span.h"
 #include "server/inquiries.h"
 #include "server/log.h"
 #include "server/problems.h"
@@ -98,6 +99,7 @@ static void check_headers(struct service *s, struct call *c)
     char allow[ROUTES_ALLOW_MAX];
     int status;
     c->route = routes_find(c->method, c->q->path, &status, allow);
+    call_span_begin(s, c);
     if (!guard_check(s->guard, c->q, is_open(s, c->route), &c->pass)) {
         if (c->pass.error.status == 0)
             respond_bytes(c, 204, NULL, "", 0); /* a browser asks what it may do */
@@ -252,6 +254,7 @@ static void log_call(struct service *s, const struct call *c, int status)
     struct reply_usage usage = {0};
     if (g) usage = generation_usage(g);
     const struct log_field fields[] = {
+        LOG_TEXT_FIELD("trace", c->trace.trace),
         LOG_TEXT_FIELD("id", c->id),
         LOG_TEXT_FIELD("client", c->client),
         LOG_TEXT_FIELD("method", c->method),
@@ -268,10 +271,12 @@ static void log_call(struct service *s, const struct call *c, int status)
         LOG_NUMBER("prefill_ms", ms(usage.prefill_seconds)),
         LOG_NUMBER("decode_ms", ms(usage.decode_seconds)),
     };
-    enum { ALL = sizeof fields / sizeof *fields, ALWAYS = 8 };
+    enum { ALL = sizeof fields / sizeof *fields, ALWAYS = 9 };
+    const int skipped = c->trace.trace[0] ? 0 : 1;
     bool is_quiet = c->route && c->route->is_open && status < 400;
     metrics_reply(s->metrics, route, status);
-    log_event(is_quiet ? LOG_DEBUG : LOG_INFO, "request", fields, g ? ALL : ALWAYS);
+    log_event(is_quiet ? LOG_DEBUG : LOG_INFO, "request", fields + skipped,
+              (g ? ALL : ALWAYS) - skipped);
 }
 
 /* A request that is known has its name already. */
@@ -324,7 +329,9 @@ void dispatch_closed(struct service *s, struct http_request *q, bool is_sent)
     }
     if (c->stage == CALL_RUNNING) answering_cancel(s, c);
     int status = c->status && (is_sent || c->is_stream) ? c->status : CLIENT_LEFT;
-    log_call(s, c, q->refused ? q->refused : status);
+    if (q->refused) status = q->refused;
+    log_call(s, c, status);
+    call_span_end(s, c, status);
     if (c->stage == CALL_READING) c->stage = CALL_ENDING;
     release(s, c);
 }

@@ -336,6 +336,12 @@ static void put_server(const struct metrics *m, const struct metrics_now *now, s
     put_one(m, out, FAMILY_COUNTER, "carat_connections_failed_total", NULL,
             (double)m->counts[METRICS_FAILED],
             "Connections closed without a reply: no TLS came about, or a client had too many.");
+    put_one(m, out, FAMILY_COUNTER, "carat_traces_sent_total", NULL,
+            (double)m->counts[METRICS_TRACES_SENT],
+            "Spans of requests that a collector has taken.");
+    put_one(m, out, FAMILY_COUNTER, "carat_traces_dropped_total", NULL,
+            (double)m->counts[METRICS_TRACES_DROPPED],
+            "Spans of requests that no collector has taken in time.");
     put_one(m, out, FAMILY_GAUGE, "carat_requests_open", NULL, now->calls,
             "Requests from their headers to the last byte of their reply, of any route.");
     put_one(m, out, FAMILY_GAUGE, "carat_streams", NULL, now->streams, "Answers being streamed.");

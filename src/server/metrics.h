@@ -30,6 +30,8 @@ enum metrics_count {
     METRICS_CANCELLED_WRITE, /* ... or did not read */
     METRICS_BILLING_LINES,   /* dropped from system prompts */
     METRICS_FAILED,          /* connections without a request and a reply: no TLS, too many */
+    METRICS_TRACES_SENT,     /* spans that a collector has taken */
+    METRICS_TRACES_DROPPED,  /* and those that none has */
     METRICS_COUNT
 };
 void metrics_add(struct metrics *m, enum metrics_count what, uint64_t n);

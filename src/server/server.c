@@ -293,10 +293,20 @@ static int open_kv_events(struct server *server, struct carat_error *err)
     return CARAT_OK;
 }
 
+static int open_traces(struct service *s, struct carat_error *err)
+{
+    if (!s->options->traces.collector.url[0]) return CARAT_OK;
+    TRY(traces_open(&s->traces, &s->options->traces, s->metrics, err));
+    log_event(LOG_INFO, "traces",
+              (struct log_field[]){LOG_TEXT_FIELD("url", traces_url(s->traces))}, 1);
+    return CARAT_OK;
+}
+
 static int serve(struct server *server, struct carat_error *err)
 {
     struct service *s = &server->service;
     TRY(open_kv_events(server, err));
+    TRY(open_traces(s, err));
     is_loading = 1;
     notify_status("loads the model");
     take_signals(s->http);
@@ -318,6 +328,7 @@ static void close_parts(struct server *server)
     http_close(s->http);
     replicas_close(server->loaded);
     kv_events_close(server->kv_events);
+    traces_close(s->traces);
     guard_close(s->guard);
     grammars_close(s->grammars);
     metrics_close(s->metrics);

@@ -9,6 +9,7 @@
 #include "carat.h"
 #include "server/guard.h"
 #include "server/http.h"
+#include "server/traces.h"
 
 struct server_options {
     const carat_model *model;
@@ -29,6 +30,7 @@ struct server_options {
     bool is_metrics_open;    /* /metrics needs no key */
     const char *kv_events;   /* addresses and topic of kv_events.h; kv_events "": none */
     const char *kv_events_replay, *kv_events_topic;
+    struct traces_options traces; /* collector.url "": none */
     void *user;
     /* The engines are there, requests are taken. */
     void (*on_ready)(void *user, uint16_t port, const struct carat_setup *setup);

@@ -7,6 +7,7 @@
 #include "server/call.h"
 #include "server/metrics.h"
 #include "server/server.h"
+#include "server/traces.h"
 
 /* Bytes that may wait for a client. Beyond them no events are taken, and its sequence pauses. */
 enum { UNSENT_MAX = 256 * 1024 };
@@ -30,6 +31,7 @@ struct service {
     struct replicas *replicas; /* NULL while loading */
     struct workers *workers;
     struct metrics *metrics;
+    struct traces *traces;     /* NULL: none; any thread */
     struct grammars *grammars; /* any thread */
     struct inbox inbox;
     atomic_size_t held; /* bytes of requests, of all calls; any thread */

@@ -38,7 +38,8 @@ class Skip(Exception):
 
 def environment(**more):
     kept = {k: v for k, v in os.environ.items()
-            if not k.startswith("CARAT_") and k not in ("NO_COLOR", "CI", "XDG_CONFIG_HOME")}
+            if not k.startswith(("CARAT_", "OTEL_"))
+            and k not in ("NO_COLOR", "CI", "XDG_CONFIG_HOME")}
     return {**kept, "LC_ALL": "C.UTF-8", "HOME": "/nonexistent", "CARAT_CONFIG": "none", **more}
 
 
