@@ -16,7 +16,6 @@ struct row {
     size_t n_keys;
     char digests[2][20];
     double *input_lens, *output_lens, *ttfts; /* one block, from input_lens on */
-    size_t n_lens;
 };
 
 static double rate(double count, const struct load_stats *s)

@@ -23,7 +23,7 @@ struct reader {
     struct char_range *ranges; /* of the class that is read */
     size_t n_ranges, ranges_capacity;
     struct name *names; /* open addressing; names_size is a power of two */
-    size_t n_names, names_size;
+    size_t names_size;
     struct hash_key key;
     struct carat_error *err;
 };

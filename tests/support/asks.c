@@ -18,12 +18,18 @@ const struct carat_sampling asks_defaults = {
 const struct ask_limits asks_limits = {
     .n_max = 8, .messages_max = 12, .tools_max = 4, .stops_max = 3};
 
-static int read_text(enum api api, const char *form, struct ask *ask, struct carat_error *err)
+static struct buf quoted(const char *form)
 {
     struct buf text = {0};
     buf_add_text(&text, form);
     for (size_t i = 0; i < text.length; i++)
         if (text.data[i] == '\'') text.data[i] = '"';
+    return text;
+}
+
+static int read_text(enum api api, const char *form, struct ask *ask, struct carat_error *err)
+{
+    struct buf text = quoted(form);
     int status =
         ask_read(ask, api, buf_text(&text), text.length, &asks_defaults, &asks_limits, err);
     buf_deinit(&text);
@@ -48,6 +54,25 @@ void asks_expect_refused(enum api api, enum carat_status code, const char *text,
         fail_msg("%s: status %d, \"%s\"; \"%s\" expected", text, status, err.message, words);
     ask_close(&ask);
     assert_int_equal(mem_blocks_live(), before);
+}
+
+void asks_expect_memory_reported(enum api api, const char *form)
+{
+    struct buf text = quoted(form);
+    bool has_failed = true;
+    for (long n = 0; has_failed; n++) {
+        struct ask ask;
+        struct carat_error err = {0};
+        long before = mem_blocks_live();
+        mem_fail_after(n);
+        int status =
+            ask_read(&ask, api, buf_text(&text), text.length, &asks_defaults, &asks_limits, &err);
+        has_failed = mem_fail_after(-1);
+        ask_close(&ask);
+        assert_int_equal(status, has_failed ? CARAT_EMEMORY : CARAT_OK);
+        assert_int_equal(mem_blocks_live(), before);
+    }
+    buf_deinit(&text);
 }
 
 char *asks_prompt(const struct ask *ask)

@@ -13,6 +13,10 @@ struct ask asks_taken(enum api api, const char *text);
  * is left of it. */
 void asks_expect_refused(enum api api, enum carat_status code, const char *text, const char *words);
 
+/* Reads the request with each of its allocations failing in turn. Fails the test unless that is
+ * CARAT_EMEMORY, and nothing is left. */
+void asks_expect_memory_reported(enum api api, const char *text);
+
 /* The prompt of a chat; the caller frees it with carat_free. */
 char *asks_prompt(const struct ask *ask);
 /* Fails the test unless the root's member has this value, in JSON with apostrophes; "null": it is

@@ -9,53 +9,22 @@
 
 #include <cmocka.h>
 
-#include "api/ask.h"
-#include "base/mem.h"
+#include "support/asks.h"
 
 #ifdef CARAT_HAVE_JSON
 
-static const struct carat_sampling defaults = {
-    .temperature = 1.0f, .top_k = 64, .top_p = 0.95f, .repeat_last_n = 64};
-static const struct ask_limits limits = {
-    .n_max = 8, .messages_max = 4, .tools_max = 2, .stops_max = 3};
-
-static int read_text(const char *form, struct ask *ask, struct carat_error *err)
-{
-    char text[4096];
-    snprintf(text, sizeof text, "%s", form);
-    for (char *c = text; *c; c++)
-        if (*c == '\'') *c = '"';
-    return ask_read(ask, API_CHAT, text, strlen(text), &defaults, &limits, err);
-}
-
 /* {"messages": [one], MEMBERS} */
-static int read_with(const char *members, struct ask *ask, struct carat_error *err)
+static struct ask taken(const char *members)
 {
     char text[4096];
     snprintf(text, sizeof text, "{'messages':[{'role':'user','content':'Hi'}]%s%s}",
              members[0] ? "," : "", members);
-    return read_text(text, ask, err);
+    return asks_taken(API_CHAT, text);
 }
 
-static struct ask taken(const char *members)
+static void refused(const char *text, const char *words)
 {
-    struct ask ask;
-    struct carat_error err = {0};
-    if (read_with(members, &ask, &err) != CARAT_OK) fail_msg("%s: %s", members, err.message);
-    return ask;
-}
-
-static void expect_refused(const char *text, const char *words)
-{
-    struct ask ask;
-    struct carat_error err = {0};
-    long before = mem_blocks_live();
-    int status = read_text(text, &ask, &err);
-    bool is_refused = status == CARAT_EUSAGE || status == CARAT_EUNSUPPORTED;
-    if (!is_refused || strncmp(err.message, words, strlen(words)) != 0)
-        fail_msg("%s: status %d, \"%s\"; \"%s\" expected", text, status, err.message, words);
-    ask_close(&ask);
-    assert_int_equal(mem_blocks_live(), before);
+    asks_expect_refused(API_CHAT, CARAT_EUSAGE, text, words);
 }
 
 static void a_request_that_says_little_gets_one_answer_at_once(void **state)
@@ -118,46 +87,44 @@ static void every_switch_of_thinking_works(void **state)
 static void what_is_wrong_is_named(void **state)
 {
     (void)state;
-    expect_refused("[]", "request: an object expected, an array found");
-    expect_refused("{", "not valid JSON: line 1");
-    expect_refused("{}", "messages: an array expected, null found");
-    expect_refused("{'messages':[]}", "messages: at least one expected");
-    expect_refused("{'messages':[1,2,3,4,5]}", "messages: at most 4 expected, 5 found");
-    expect_refused("{'messages':[1],'tools':[1,2,3]}", "tools: at most 2 expected, 3 found");
-    expect_refused("{'messages':[1],'stop':['a','b','c','d']}", "stop: at most 3 expected");
-    expect_refused("{'messages':[1],'n':9}", "n: 1 to 8 expected, 9 found");
-    expect_refused("{'messages':[1],'n':1000000000}", "n: 1 to 8 expected");
-    expect_refused("{'messages':[1],'n':0}", "n: 1 to 8 expected, 0 found");
-    expect_refused("{'messages':[1],'stream':1}", "stream: a boolean expected");
-    expect_refused("{'messages':[1],'stream_options':1}", "stream_options: an object expected");
-    expect_refused("{'messages':[1],'stream_options':{'include_usage':1}}",
-                   "stream_options.include_usage: a boolean expected");
-    expect_refused("{'messages':[1],'model':7}", "model: a string expected");
-    expect_refused("{'messages':[1],'reasoning_budget':-2}", "reasoning_budget: -1 to");
-    expect_refused("{'messages':[1],'stop_token_ids':[1]}", "stop_token_ids: not supported");
-    expect_refused("{'messages':[{'role':'user','content':[{'type':'image_url'}]}]}",
-                   "messages[0].content[0].type: \"image_url\" is not supported");
-    expect_refused("{'messages':[{'role':'assistant'}]}",
-                   "messages[0]: content or tool_calls expected");
-    expect_refused("{'messages':[1],'tools':[{'function':{'name':'a\\nb'}}]}",
-                   "tools[0].function.name: a name without control characters expected");
-    expect_refused("{'messages':[{'role':'tool','content':'a'}]}",
-                   "messages[0].role: \"tool\" after an answer with tool_calls expected");
-    expect_refused("{'messages':[{'role':'assistant','content':null,'tool_calls':[{}]},"
-                   "{'role':'tool','content':'a'},{'role':'user','content':'b'},"
-                   "{'role':'tool','content':'c'}]}",
-                   "messages[3].role: \"tool\" after an answer");
+    refused("[]", "request: an object expected, an array found");
+    refused("{", "not valid JSON: line 1");
+    refused("{}", "messages: an array expected, null found");
+    refused("{'messages':[]}", "messages: at least one expected");
+    refused("{'messages':[1,2,3,4,5,6,7,8,9,10,11,12,13]}",
+            "messages: at most 12 expected, 13 found");
+    refused("{'messages':[1],'tools':[1,2,3,4,5]}", "tools: at most 4 expected, 5 found");
+    refused("{'messages':[1],'stop':['a','b','c','d']}", "stop: at most 3 expected");
+    refused("{'messages':[1],'n':9}", "n: 1 to 8 expected, 9 found");
+    refused("{'messages':[1],'n':1000000000}", "n: 1 to 8 expected");
+    refused("{'messages':[1],'n':0}", "n: 1 to 8 expected, 0 found");
+    refused("{'messages':[1],'stream':1}", "stream: a boolean expected");
+    refused("{'messages':[1],'stream_options':1}", "stream_options: an object expected");
+    refused("{'messages':[1],'stream_options':{'include_usage':1}}",
+            "stream_options.include_usage: a boolean expected");
+    refused("{'messages':[1],'model':7}", "model: a string expected");
+    refused("{'messages':[1],'reasoning_budget':-2}", "reasoning_budget: -1 to");
+    refused("{'messages':[1],'stop_token_ids':[1]}", "stop_token_ids: not supported");
+    asks_expect_refused(API_CHAT, CARAT_EUNSUPPORTED,
+                        "{'messages':[{'role':'user','content':[{'type':'image_url'}]}]}",
+                        "messages[0].content[0].type: \"image_url\" is not supported");
+    refused("{'messages':[{'role':'assistant'}]}", "messages[0]: content or tool_calls expected");
+    refused("{'messages':[1],'tools':[{'function':{'name':'a\\nb'}}]}",
+            "tools[0].function.name: a name without control characters expected");
+    refused("{'messages':[{'role':'tool','content':'a'}]}",
+            "messages[0].role: \"tool\" after an answer with tool_calls expected");
+    refused("{'messages':[{'role':'assistant','content':null,'tool_calls':[{}]},"
+            "{'role':'tool','content':'a'},{'role':'user','content':'b'},"
+            "{'role':'tool','content':'c'}]}",
+            "messages[3].role: \"tool\" after an answer");
 }
 
 static void arguments_of_calls_are_decoded_and_a_request_member_means_nothing(void **state)
 {
     (void)state;
-    struct ask ask;
-    struct carat_error err;
-    assert_int_equal(read_text("{'request':{},'messages':[{'role':'assistant','tool_calls':[{'id':"
-                               "'1','function':{'name':'f','arguments':'{}'}}]}]}",
-                               &ask, &err),
-                     CARAT_OK);
+    struct ask ask =
+        asks_taken(API_CHAT, "{'request':{},'messages':[{'role':'assistant','tool_calls':[{'id':"
+                             "'1','function':{'name':'f','arguments':'{}'}}]}]}");
     const struct carat_value *messages = json_member(&ask.request.root, "messages");
     const struct carat_value *calls = json_member(&messages->as.array.items[0], "tool_calls");
     const struct carat_value *function = json_member(&calls->as.array.items[0], "function");
@@ -168,18 +135,9 @@ static void arguments_of_calls_are_decoded_and_a_request_member_means_nothing(vo
 static void memory_that_is_out_is_reported(void **state)
 {
     (void)state;
-    int delivered = 1;
-    for (long n = 0; delivered; n++) {
-        struct ask ask;
-        struct carat_error err = {0};
-        long before = mem_blocks_live();
-        mem_fail_after(n);
-        int status = read_with("'stop':['a'],'n':2,'user':'u','reasoning_budget':0", &ask, &err);
-        delivered = mem_fail_after(-1);
-        ask_close(&ask);
-        assert_int_equal(status, delivered ? CARAT_EMEMORY : CARAT_OK);
-        assert_int_equal(mem_blocks_live(), before);
-    }
+    asks_expect_memory_reported(API_CHAT,
+                                "{'messages':[{'role':'user','content':'Hi'}],'stop':['a'],"
+                                "'n':2,'user':'u','reasoning_budget':0}");
 }
 
 int main(void)

@@ -10,7 +10,6 @@
 #include <cmocka.h>
 
 #include "api/ask.h"
-#include "base/mem.h"
 #include "support/asks.h"
 
 #ifdef CARAT_HAVE_JSON
@@ -109,20 +108,8 @@ static void what_is_wrong_is_named(void **state)
 static void memory_that_is_out_is_reported(void **state)
 {
     (void)state;
-    static const char text[] = "{\"prompt\":[[1],[2]],\"n\":2,\"logprobs\":1,\"user\":\"u\"}";
-    int delivered = 1;
-    for (long n = 0; delivered; n++) {
-        struct ask ask;
-        struct carat_error err = {0};
-        long before = mem_blocks_live();
-        mem_fail_after(n);
-        int status = ask_read(&ask, API_COMPLETIONS, text, sizeof text - 1, &asks_defaults,
-                              &asks_limits, &err);
-        delivered = mem_fail_after(-1);
-        ask_close(&ask);
-        assert_int_equal(status, delivered ? CARAT_EMEMORY : CARAT_OK);
-        assert_int_equal(mem_blocks_live(), before);
-    }
+    asks_expect_memory_reported(API_COMPLETIONS,
+                                "{'prompt':[[1],[2]],'n':2,'logprobs':1,'user':'u'}");
 }
 
 int main(void)

@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "base/mem.h"
 #include "support/asks.h"
 
 #ifdef CARAT_HAVE_JSON
@@ -372,25 +371,12 @@ static void what_others_find_wrong_has_the_path_of_the_client(void **state)
 static void memory_that_is_out_is_reported(void **state)
 {
     (void)state;
-    bool delivered = true;
-    for (long n = 1; delivered; n++) {
-        static const char text[] =
-            "{\"system\":[{\"type\":\"text\",\"text\":\"S\"}],\"messages\":[{\"role\":\"user\","
-            "\"content\":\"Q\"},{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\","
-            "\"thinking\":\"T\"},{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"f\"}]},{\"role\":"
-            "\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"a\"}]}],"
-            "\"stop_sequences\":[\"a\"],\"metadata\":{\"user_id\":\"u\"}}";
-        struct ask ask;
-        struct carat_error err = {0};
-        long before = mem_blocks_live();
-        mem_fail_after(n);
-        int status =
-            ask_read(&ask, API_MESSAGES, text, sizeof text - 1, &asks_defaults, &asks_limits, &err);
-        delivered = mem_fail_after(-1);
-        ask_close(&ask);
-        assert_int_equal(status, delivered ? CARAT_EMEMORY : CARAT_OK);
-        assert_int_equal(mem_blocks_live(), before);
-    }
+    asks_expect_memory_reported(
+        API_MESSAGES, "{'system':[{'type':'text','text':'S'}],'messages':[{'role':'user',"
+                      "'content':'Q'},{'role':'assistant','content':[{'type':'thinking',"
+                      "'thinking':'T'},{'type':'tool_use','id':'a','name':'f'}]},"
+                      "{'role':'user','content':[{'type':'tool_result','tool_use_id':'a'}]}],"
+                      "'stop_sequences':['a'],'metadata':{'user_id':'u'}}");
 }
 
 int main(void)

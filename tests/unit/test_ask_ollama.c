@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "base/mem.h"
 #include "support/asks.h"
 
 #ifdef CARAT_HAVE_JSON
@@ -248,24 +247,11 @@ static void what_is_wrong_elsewhere_is_named(void **state)
 static void memory_that_is_out_is_reported(void **state)
 {
     (void)state;
-    bool delivered = true;
-    for (long n = 1; delivered; n++) {
-        static const char text[] =
-            "{\"messages\":[{\"role\":\"user\",\"content\":\"Q\"},{\"role\":\"assistant\","
-            "\"thinking\":\"T\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":"
-            "\"{}\"}}]},{\"role\":\"tool\",\"content\":\"1\"}],\"format\":{},\"options\":"
-            "{\"stop\":[\"a\"]}}";
-        struct ask ask;
-        struct carat_error err = {0};
-        long before = mem_blocks_live();
-        mem_fail_after(n);
-        int status = ask_read(&ask, API_OLLAMA_CHAT, text, sizeof text - 1, &asks_defaults,
-                              &asks_limits, &err);
-        delivered = mem_fail_after(-1);
-        ask_close(&ask);
-        assert_int_equal(status, delivered ? CARAT_EMEMORY : CARAT_OK);
-        assert_int_equal(mem_blocks_live(), before);
-    }
+    asks_expect_memory_reported(API_OLLAMA_CHAT,
+                                "{'messages':[{'role':'user','content':'Q'},{'role':'assistant',"
+                                "'thinking':'T','tool_calls':[{'function':{'name':'f',"
+                                "'arguments':'{}'}}]},{'role':'tool','content':'1'}],'format':{},"
+                                "'options':{'stop':['a']}}");
 }
 
 int main(void)

@@ -9,7 +9,6 @@
 #include <cmocka.h>
 
 #include "api/responses_tools.h"
-#include "base/mem.h"
 #include "support/asks.h"
 
 #ifdef CARAT_HAVE_JSON
@@ -350,25 +349,12 @@ static void what_is_wrong_elsewhere_is_named(void **state)
 static void memory_that_is_out_is_reported(void **state)
 {
     (void)state;
-    bool delivered = true;
-    for (long n = 1; delivered; n++) {
-        static const char text[] =
-            "{\"instructions\":\"S\",\"input\":[{\"role\":\"user\",\"content\":\"Q\"},"
-            "{\"type\":\"function_call\",\"call_id\":\"a\",\"namespace\":\"n\",\"name\":\"f\","
-            "\"arguments\":\"{}\"},{\"type\":\"function_call_output\",\"call_id\":\"a\","
-            "\"output\":\"1\"}],\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":["
-            "{\"type\":\"custom\",\"name\":\"f\"}]}],\"prompt_cache_key\":\"k\"}";
-        struct ask ask;
-        struct carat_error err = {0};
-        long before = mem_blocks_live();
-        mem_fail_after(n);
-        int status = ask_read(&ask, API_RESPONSES, text, sizeof text - 1, &asks_defaults,
-                              &asks_limits, &err);
-        delivered = mem_fail_after(-1);
-        ask_close(&ask);
-        assert_int_equal(status, delivered ? CARAT_EMEMORY : CARAT_OK);
-        assert_int_equal(mem_blocks_live(), before);
-    }
+    asks_expect_memory_reported(API_RESPONSES,
+                                "{'instructions':'S','input':[{'role':'user','content':'Q'},"
+                                "{'type':'function_call','call_id':'a','namespace':'n','name':'f',"
+                                "'arguments':'{}'},{'type':'function_call_output','call_id':'a',"
+                                "'output':'1'}],'tools':[{'type':'namespace','name':'n',"
+                                "'tools':[{'type':'custom','name':'f'}]}],'prompt_cache_key':'k'}");
 }
 
 int main(void)
