@@ -15,11 +15,11 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
-from program import expect, main
+from program import LIMIT, expect, main, sized
 from server import Server
 
 STEP = int(os.environ.get("CARAT_CHAOS_STEP", "0"))
-SECONDS = 60  # that a reply may take
+SECONDS = LIMIT  # that a reply may take
 USER = [{"role": "user", "content": "Tell me of a small dog."}]
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TOOL = {"name": "look", "description": "Looks.", "parameters": SCHEMA}
@@ -204,8 +204,9 @@ class Case:
 
     def run(self):
         made = self.fail_at("1000000")
-        step = STEP or max(1, made // 60)
-        at = [*range(min(made + 2, 40)), *range(40, made + 2, step)]
+        step = STEP or max(1, made // sized(60))
+        each = 40 if STEP else sized(40)  # of the first ones
+        at = [*range(min(made + 2, each)), *range(each, made + 2, step)]
         for n in at:
             self.fail_at(str(n))
         for n in at[::3]:

@@ -27,6 +27,8 @@ MODEL = str(FIXTURES / "e2b-q8_0.gguf")
 DEMO = ROOT / "models/demo.gguf"
 # Seconds to wait for what comes soon, unless the machine is very busy.
 LIMIT = float(os.environ.get("CARAT_TEST_LIMIT", "120"))
+# What part of their requests, clients and seconds the long tests take.
+SIZE = float(os.environ.get("CARAT_TEST_SIZE", "1"))
 # The first notes of every command that computes.
 SETUP = re.compile(r"\A(carat: note: memory: .*\n)?carat: note: on .*\n")
 PARTS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -88,6 +90,11 @@ def expect_error(done, status, *words):
     expect(done.stdout == b"", f"stdout of a failure: {done.stdout[:80]!r}")
     for word in words:
         expect(word in text, f"{word!r} is not in {text!r}")
+
+
+def sized(n, least=1):
+    """A number of requests, clients or seconds that a long test takes. Its kind is kept."""
+    return max(least, type(n)(n * SIZE))
 
 
 def wait_until(is_true, what="what was awaited", seconds=LIMIT):
@@ -207,6 +214,8 @@ def main(tests):
     if not PROGRAM:
         raise SystemExit(tests["__doc__"])
     wanted = sys.argv[2:]
+    if SIZE != 1:
+        print(f"CARAT_TEST_SIZE={SIZE:g}: long tests take this part of what they do otherwise")
     counts = {"ok": 0, "FAIL": 0, "skip": 0}
     for name, test in list(tests.items()):
         if not name.startswith("test_") or (wanted and not any(w in name for w in wanted)):

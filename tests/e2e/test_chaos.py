@@ -24,7 +24,7 @@ import tempfile
 import time
 
 from program import (LIMIT, PROGRAM, ROOT, Skip, at_best, environment, expect, is_sanitized,
-                     main)
+                     main, sized)
 from server import Server, need_server
 
 CHAT = "/v1/chat/completions"
@@ -110,7 +110,7 @@ def check_ends(connections, number, seed):
 
 def test_signals_at_random_times():
     need_server()
-    many = int(os.environ.get("CARAT_CHAOS_ENDS", "60"))
+    many = int(os.environ.get("CARAT_CHAOS_ENDS", sized(60, 6)))
     numbers = [signal.SIGTERM if i % 2 else signal.SIGKILL for i in range(many)]
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         seconds = list(pool.map(end_at_random, numbers, range(SEED, SEED + many)))
@@ -184,7 +184,7 @@ def test_clients_that_reset_close_or_leave_half_in_every_state():
     with Server("demo", "--parallel", "4") as server:
         draw = random.Random(SEED)
         text, files = answer(server), descriptors(server)
-        kinds = [draw.choice(("head", "body", "answer", "answer")) for _ in range(150)]
+        kinds = [draw.choice(("head", "body", "answer", "answer")) for _ in range(sized(150, 15))]
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda i: misbehave(server, kinds[i], random.Random(SEED + i)),
                           range(len(kinds))))

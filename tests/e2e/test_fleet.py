@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 
-from program import LIMIT, ROOT, Skip, environment, expect, is_sanitized, main, wait_until
+from program import LIMIT, ROOT, Skip, environment, expect, is_sanitized, main, sized, wait_until
 from server import Server, need_server
 
 CHAT = "/v1/chat/completions"
@@ -158,7 +158,7 @@ def converse(fleet, number, kind):
 
 def test_conversations_stay_and_what_many_ask_spreads():
     with Fleet() as fleet:
-        kinds = ["header", "key", "user", "messages"] * 5
+        kinds = ["header", "key", "user", "messages"] * sized(5, 3)
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             found = list(pool.map(lambda i: converse(fleet, i, kinds[i]), range(len(kinds))))
         for kind in sorted(set(kinds)):
@@ -187,7 +187,8 @@ def test_a_killed_server_loses_its_own_streams_alone():
         streams = []
         while len({s.server for s in streams}) < 3 or len(streams) < 6:
             expect(len(streams) < 24, f"all at {({s.server for s in streams})}")
-            streams.append(fleet.stream(f"key {len(streams)}", max_tokens=500, ignore_eos=True))
+            streams.append(fleet.stream(f"key {len(streams)}", max_tokens=sized(500, 200),
+                                        ignore_eos=True))
         victim = streams[-1].server  # its newest stream has just begun
         fleet.of(victim).process.send_signal(signal.SIGKILL)
         new = [fleet.ask("POST", "/tokenize", {"content": "Hi"}, {"x-session-id": f"{i}"})

@@ -7,12 +7,12 @@ usage: tests/e2e/test_never.py PROGRAM [NAME...]       (only tests whose name co
 """
 import contextlib
 import json
+import math
 import signal
 import tempfile
-import time
 
 from apis import APIS, QUESTION, SYSTEM, anthropic, chat, ollama, responses, user
-from program import at_best, expect, long_model, main
+from program import at_best, expect, long_model, main, sized
 from schema_check import problems
 from server import Server
 
@@ -143,7 +143,8 @@ def forms(prompt, n, seed):
 def test_what_claims_to_be_whole_fits_its_schema_in_every_interface():
     whole = cut = 0
     with Server("demo") as server:
-        for seed in range(6):
+        n_seeds = sized(6)
+        for seed in range(n_seeds):
             for n in (200, 5):
                 for path, body, said in forms("Tell me a story about a dog.", n, seed):
                     status, _, reply = server.ask("POST", path, body)
@@ -154,15 +155,24 @@ def test_what_claims_to_be_whole_fits_its_schema_in_every_interface():
                         expect(not found, f"{path}, seed {seed}: {found}: {text}")
                     whole += is_whole
                     cut += not is_whole
-    expect(whole >= 20 and cut >= 30, f"{whole} were whole, {cut} were cut")
+    expect(whole >= 3 * n_seeds and cut >= 5 * n_seeds, f"{whole} were whole, {cut} were cut")
 
 
 # ---- Work for who has left
 
+def rows_beside(server, n_tokens):
+    """Rows that were computed for others during the steps of a short answer."""
+    before = server.metric("carat_rows_total")
+    body = {"prompt": "a", "max_tokens": n_tokens, "ignore_eos": True, "cache_prompt": False}
+    n_prompt = server.ask("POST", "/v1/completions", body)[2]["usage"]["prompt_tokens"]
+    own = n_prompt + n_tokens - 1  # nothing is computed from the last token
+    return server.metric("carat_rows_total") - before - own
+
+
 def test_leaving_frees_a_sequence_that_waits_for_its_client():
     """Within a step and 100 ms, less what asking takes: its client does not read, and leaves."""
     with tempfile.TemporaryDirectory() as folder, \
-            Server(long_model(), "--ctx-size", 65536, "--parallel", 1, "--unix",
+            Server(long_model(), "--ctx-size", 65536, "--parallel", 2, "--unix",
                    f"{folder}/socket") as server:
         data = json.dumps(chat("", [user("a")], False, stream=True, ignore_eos=True,
                                max_tokens=60000, logprobs=True, top_logprobs=20))
@@ -171,17 +181,14 @@ def test_leaving_frees_a_sequence_that_waits_for_its_client():
         def seconds():
             with server.socket() as slow:
                 slow.sendall((head + data).encode())
-                rows = [-1]
-
-                def is_paused():
-                    rows.append(server.metric("carat_rows_total"))
-                    time.sleep(0.1)
-                    return server.busy() == 1 and rows[-1] == server.metric("carat_rows_total")
-                server.wait_until(is_paused)
+                server.wait_until(lambda: server.busy() == 1 and rows_beside(server, 8) == 0)
                 asked = server.wait_until(lambda: server.busy() == 1)
-            return server.wait_until(lambda: server.busy() == 0) - 3 * asked
+                left = server.metric("carat_cancelled_total", phase="write")
+            took = server.wait_until(lambda: server.busy() == 0) - 3 * asked
+            # A pause for a moment is none: the server was slower than the engine, not the client.
+            waited = server.metric("carat_cancelled_total", phase="write") > left
+            return took if waited else math.inf
         at_best(0.15, seconds, "seconds until what a client has left is over")
-        expect(server.metric("carat_cancelled_total", phase="write") > 0, "it was paused")
 
 
 def test_nobody_computes_for_who_left_in_any_interface():
@@ -189,7 +196,8 @@ def test_nobody_computes_for_who_left_in_any_interface():
     with Server(long_model(), "--ctx-size", 65536, "--parallel", 2) as server:
         for name, (path, make, _) in APIS.items():
             for is_stream in (False, True):
-                body = json.dumps(make("", [user("a b c d " * 2000)], False, max_tokens=60000,
+                prompt = "a b c d " * sized(2000, 200)
+                body = json.dumps(make("", [user(prompt)], False, max_tokens=60000,
                                        ignore_eos=True, stream=is_stream))
                 crowd = [server.socket() for _ in range(6)]
                 for s in crowd:

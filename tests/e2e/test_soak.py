@@ -10,13 +10,13 @@ import statistics
 import threading
 import time
 
-from program import at_best, expect, main
+from program import at_best, expect, main, sized
 from server import Server
 
 # AddressSanitizer keeps what was freed; here only a little of it, as memory is looked at.
 KEPT = "quarantine_size_mb=1:thread_local_quarantine_size_kb=16"
 os.environ["ASAN_OPTIONS"] = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), KEPT]))
-SECONDS = float(os.environ.get("CARAT_SOAK_SECONDS", "20"))
+SECONDS = float(os.environ.get("CARAT_SOAK_SECONDS", sized(20.0)))
 CLIENTS = 6
 SEED = 5
 BODIES = (
@@ -113,7 +113,7 @@ def held(pid):
 
 def fill_cache(server):
     """The engine's memory is touched bit by bit, until the cache has been full once."""
-    for i in range(40):
+    for i in range(sized(40, 8)):
         ids = [2] + [(i * 7 + k * 13) % 1000 + 500 for k in range(900)]
         status = server.ask("POST", "/v1/completions", {"prompt": ids, "max_tokens": 1})[0]
         expect(status == 200, f"{status}")
