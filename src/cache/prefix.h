@@ -7,7 +7,7 @@
  * Equal tokens after equal tokens under an equal salt are one node. All are compared on every
  * look-up: a hash decides where to look, never what is found.
  *
- * Global pages alone are not enough to go on behind a prefix: layers with a window need the local
+ * Global pages alone are not enough to go on after a prefix: layers with a window need the local
  * pages of the last `window` positions, and those are too big to keep for each block. An anchor is
  * a node for which they are kept, so a sequence resumes only at anchors. Anchors that are close to
  * each other share local pages.

@@ -1,4 +1,4 @@
-/* The record beside a file: where it comes from and what it should be, as JSON in "FILE.json".
+/* The record next to a file: where it comes from and what it should be, as JSON in "FILE.json".
  * While a file is loaded, the record of its part is in "FILE.part.json". */
 #ifndef HUB_RECORD_H
 #define HUB_RECORD_H

@@ -4,7 +4,7 @@
  *     STORE/ollama/OWNER/NAME/DIGEST/NAME-TAG.gguf
  *     STORE/url/HOST[:PORT]/PATH.gguf
  *
- * and beside each file its record, FILE.gguf.json. A version that has changed on the server gets a
+ * and next to each file its record, FILE.gguf.json. A version that has changed on the server gets a
  * folder of its own, so nothing is replaced. Hugging Face's cache and ollama's store are only
  * read. */
 #ifndef HUB_STORE_H

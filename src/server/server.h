@@ -2,7 +2,23 @@
  *
  * Threads: the caller's, which owns connections and calls and writes all replies; a few workers,
  * which read bodies, render, tokenise and compile grammars; one for each engine.
- * docs/ARCHITECTURE.md has the way of a request through them. */
+ * docs/ARCHITECTURE.md has the way of a request through them.
+ *
+ * The files of this folder, in the order in which a request meets them:
+ *
+ *   server.c      opens and closes everything, signals, the end; notify.c, log.c
+ *   http.c        HTTP: the loop. http_listener.c its socket, http_watch.c deadlines, http_entry.c
+ *                 newcomers (http_first.c looks at their bytes), http_exchange.c requests and
+ *                 replies (http_target.c, http_framing.c: what is refused), http_refusal.c,
+ *                 http_linger.c, http_tls.c
+ *   dispatch.c    calls (call.c, service.h) as their parts arrive; routes.c, guard.c with keys.c
+ *   inquiries.c   what is known at once: facts.c, metrics.c (exposition.c, process_facts.c), page.c
+ *   prepare.c     in a worker (workers.c): prompts.c and grammars.c, or texts.c; pieces.c
+ *   answering.c   jobs and their events; generation.c makes parts of them, respond.c replies,
+ *                 problems.c errors
+ *   replicas.c    the engines: affinity.c chooses one, replica.c is its thread, job.c an answer's
+ *                 ring, inbox.c the way back; warmup.c
+ *   kv_events.c   tells routers what engines have cached: kv_queue.c, msgpack.c */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
