@@ -5,6 +5,7 @@ the words of the route's API, one line of the log without what was asked, one mo
 usage: tests/e2e/test_refusals.py PROGRAM [NAME...]       (only tests whose name contains a NAME)
 """
 import contextlib
+import ctypes
 import json
 import re
 import select
@@ -127,6 +128,81 @@ def test_refusals_have_an_id_and_the_log_has_the_same():
         lines = re.findall(r" refused (id=.* client=.* status=\d+) ", log)
         expect(sorted(lines) == sorted(wanted), f"{set(lines) ^ set(wanted)}")
         expect(len(set(lines)) == len(lines), "an id came twice")
+
+
+def library_version():
+    try:
+        get = ctypes.CDLL("libmicrohttpd.so.12").MHD_get_version
+    except OSError:
+        return "unknown"
+    get.restype = ctypes.c_char_p
+    return get().decode()
+
+
+GOOD = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+CHUNKED = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+LATER = {  # status, or 0: no reply
+    "one word": (b"NONSENSE\r\n\r\n", 0),
+    "no version": (b"GET /\r\n\r\n", 400),
+    "another version": (b"GET / HTTP/3.0\r\nHost: localhost\r\n\r\n", 505),
+    "another protocol": (b"GET / HTXP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    "long line": (b"GET /" + b"a" * 30000 + b" HTTP/1.1\r\n\r\n", 414),
+    "no colon": (b"GET / HTTP/1.1\r\nHost: localhost\r\nabc\r\n\r\n", 400),
+}
+
+
+def answer_to_later(server, request):
+    """What comes for the second request of a connection, until it is closed."""
+    with server.socket() as s:
+        s.settimeout(LIMIT)
+        s.sendall(GOOD)
+        head = b""
+        while not head.endswith(b'"ok"}\n'):
+            piece = s.recv(65536)
+            expect(piece, head)
+            head += piece
+        with contextlib.suppress(OSError):
+            s.sendall(request)
+        return read_all(s)
+
+
+def test_what_the_library_refuses_by_itself_is_as_the_page_says():
+    """docs/server.md, at the end of the errors."""
+    is_known = library_version() == "0.9.75"
+    with Server("demo") as server:
+        for name, (request, status) in LATER.items():
+            data = answer_to_later(server, request)
+            if not is_known:
+                continue
+            heads = re.findall(rb"HTTP/1\.1 (\d+) ", data)
+            expect(heads == [b"%d" % status] * (status > 0), f"{name}: {data[:200]}")
+            expect((b"<html>" in data) == (status > 0) and b"x-request-id" not in data, name)
+        if is_known:
+            server.wait_until(lambda: server.metric(
+                "carat_requests_total", route="refused", status=400) == 3, LIMIT)
+        body = b'{"content": "Hi"}'
+        data = exchange(server, CHUNKED.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+                        + b"%x\n" % len(body) + body + b"\n0\n\n")
+        expect(not is_known or data.startswith(b"HTTP/1.1 200 "), data[:200])
+        expect(server.ask("GET", "/health")[0] == 200, "the server is not well")
+        expect(server.stop() == 0, "a clean end")
+        log = server.whole_log()
+        expect(not is_known or log.count(' refused client="" status=') == 5, log)
+
+
+def test_chunks_are_refused_in_html_beside_others_alone():
+    is_known = library_version() == "0.9.75"
+    with Server("demo") as server, contextlib.ExitStack() as stack:
+        data = exchange(server, CHUNKED + b"zz\r\n")
+        expect_refusal(data, 400, "openai", "alone")
+        for _ in range(2):
+            other = stack.enter_context(server.socket())
+            other.sendall(CHUNKED + b"2\r\n{}\r\n")
+        server.wait_until(lambda: server.metric("carat_connections", state="reading") == 2,
+                          LIMIT)
+        data = exchange(server, CHUNKED + b"zz\r\n")
+        expect(data.startswith(b"HTTP/1.1 400 "), data[:200])
+        expect(not is_known or b"<html>" in data, data[:200])
 
 
 def test_a_body_that_is_refused_in_its_middle_has_the_id_of_its_request():
