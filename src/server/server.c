@@ -65,7 +65,8 @@ struct server {
     struct replicas *loaded;
     struct kv_events *kv_events; /* NULL: none */
     int ends_seen, hangups_seen;
-    double ends_at; /* os_seconds(); 0: not yet */
+    bool had_terminal; /* at the start */
+    double ends_at;    /* os_seconds(); 0: not yet */
     double next_alive;
     bool has_told_last_words;
 };
@@ -176,11 +177,26 @@ static void reload(struct server *server)
     notify_ready("answers requests");
 }
 
+static bool has_terminal(void)
+{
+    return isatty(STDIN_FILENO) || isatty(STDERR_FILENO);
+}
+
+/* SIGHUP of a window that was closed: nobody could see or end this server any more, and it would
+ * keep its port. */
+static bool is_abandoned(const struct server *server)
+{
+    return server->had_terminal && !has_terminal();
+}
+
 static void take_flags(struct server *server)
 {
     if (server->hangups_seen != n_hangups) {
         server->hangups_seen = n_hangups;
-        reload(server);
+        if (is_abandoned(server))
+            begin_end(server);
+        else
+            reload(server);
     }
     while (server->ends_seen < n_ends) {
         server->ends_seen++;
@@ -338,7 +354,8 @@ static void close_parts(struct server *server)
 
 int server_run(const struct server_options *options, int *signal_number, struct carat_error *err)
 {
-    struct server server = {.service = {.options = options, .since = time(NULL)}};
+    struct server server = {.service = {.options = options, .since = time(NULL)},
+                            .had_terminal = has_terminal()};
     server.service.secret = hash_key_random();
     n_ends = n_hangups = 0;
     int status = open_parts(&server, err);

@@ -5,12 +5,13 @@ usage: tests/e2e/test_serve.py PROGRAM [NAME...]       (only tests whose name co
 """
 import itertools
 import json
+import os
 import signal
 import tempfile
 import time
 
-from program import (LIMIT, Skip, at_best, carat, expect, expect_error, is_sanitized, libraries,
-                     long_model, main)
+from program import (LIMIT, Skip, Terminal, at_best, carat, expect, expect_error, is_sanitized,
+                     libraries, long_model, main, wait_until)
 from server import Server, need_server, text_of
 
 STORY = "Tell me a story about a small dog."
@@ -386,6 +387,28 @@ def test_other_names_and_origins_are_refused():
 
 
 # ---- Beginning and end
+
+def test_a_closed_window_ends_the_server():
+    need_server()
+    terminal = Terminal("serve", "demo", "--port", "0")
+    terminal.wait_for("answers on ")
+    os.kill(terminal.pid, signal.SIGHUP)
+    terminal.wait_for("reloaded")  # the window is still there
+    os.close(terminal.fd)  # SIGHUP
+    ends = []
+
+    def has_ended():
+        pid, status = os.waitpid(terminal.pid, os.WNOHANG)
+        ends.append(status)
+        return pid
+
+    try:
+        wait_until(has_ended, "the end of the server")
+    except AssertionError:
+        os.kill(terminal.pid, signal.SIGKILL)
+        raise
+    expect(ends[-1] == 0, f"a clean end: {ends[-1]}")
+
 
 def test_running_requests_end_before_the_server_does():
     with long_server("--parallel", 1, "--shutdown-timeout", LIMIT) as server:
