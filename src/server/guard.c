@@ -51,8 +51,47 @@ static int copy_names(struct names *out, const char *const *names, size_t n,
     return CARAT_OK;
 }
 
+/* Names that no request could ever have are mistakes: addresses of pages, ports, patterns. */
+static int check_hosts(const char *const *hosts, size_t n, struct carat_error *err)
+{
+    struct in6_addr six;
+    for (size_t i = 0; i < n; i++) {
+        const char *host = hosts[i];
+        if (strcmp(host, "*") == 0 || inet_pton(AF_INET6, host, &six) == 1) continue;
+        if (!host[strcspn(host, "*/:@[] ")]) continue;
+        err_set(err, CARAT_EUSAGE, "--allowed-host: \"%s\" is no name of a host", host);
+        err_hint(err, "without scheme and port, such as chat.example.org; \"*\" allows any");
+        return CARAT_EUSAGE;
+    }
+    return CARAT_OK;
+}
+
+static bool is_origin(const char *text)
+{
+    const char *scheme_end = strstr(text, "://");
+    if (!scheme_end) return strcmp(text, "*") == 0 || strcmp(text, "null") == 0;
+    const char *authority = scheme_end + 3;
+    const size_t length = strcspn(authority, "*/@?# ");
+    const char *rest = authority + length;
+    return scheme_end > text && length > 0 && (!*rest || strcmp(rest, "/") == 0);
+}
+
+static int check_origins(const char *const *origins, size_t n, struct carat_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (is_origin(origins[i])) continue;
+        err_set(err, CARAT_EUSAGE, "--cors-origin: \"%s\" is no origin", origins[i]);
+        err_hint(err, "scheme, host and port, such as https://chat.example.org or "
+                      "http://10.0.0.5:3000; \"*\" allows any");
+        return CARAT_EUSAGE;
+    }
+    return CARAT_OK;
+}
+
 static int open_parts(struct guard *g, const struct guard_options *o, struct carat_error *err)
 {
+    TRY(check_hosts(o->allowed_hosts, o->n_allowed_hosts, err));
+    TRY(check_origins(o->origins, o->n_origins, err));
     TRY(copy_names(&g->hosts, o->allowed_hosts, o->n_allowed_hosts, err));
     TRY(copy_names(&g->origins, o->origins, o->n_origins, err));
     return keys_open(&g->keys, o->keys, o->n_keys, o->key_file, err);

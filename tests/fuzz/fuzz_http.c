@@ -101,11 +101,12 @@ static const char *text(struct source *s, char out[64])
 static void check_guard(struct source *s)
 {
     static const char *const keys[] = {"a key of this test"}, *const names[] = {"b.example"};
+    static const char *const origins[] = {"https://b.example"};
     const struct guard_options options = {.keys = keys,
                                           .n_keys = next_byte(s) & 1,
                                           .allowed_hosts = names,
                                           .n_allowed_hosts = 1,
-                                          .origins = names,
+                                          .origins = origins,
                                           .n_origins = 1,
                                           .is_local = true};
     struct guard *g = NULL;

@@ -353,15 +353,60 @@ static void test_empty_keys_and_files_do_not_open(void **state)
     scratch_close(&s);
 }
 
+static int opens_with(const char *host, const char *origin)
+{
+    struct guard *g = NULL;
+    struct carat_error err = {0};
+    const struct guard_options options = {.allowed_hosts = &host,
+                                          .n_allowed_hosts = host ? 1 : 0,
+                                          .origins = &origin,
+                                          .n_origins = origin ? 1 : 0};
+    const int status = guard_open(&g, &options, &err);
+    if (status != CARAT_OK) {
+        assert_non_null(strstr(err.message, host ? "--allowed-host" : "--cors-origin"));
+        assert_non_null(strstr(err.hint, "chat.example.org"));
+    }
+    guard_close(g);
+    return status;
+}
+
+static void test_hosts_and_origins_that_nobody_has_do_not_open(void **state)
+{
+    (void)state;
+    static const char *const hosts[] = {"chat.example", "10.0.0.5", "fe80::1", "localhost.", "*"};
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
+        assert_int_equal(opens_with(hosts[i], NULL), CARAT_OK);
+    static const char *const no_hosts[] = {"https://chat.example", "chat.example:8080",
+                                           "*.chat.example", "a b", "[fe80::1]"};
+    for (size_t i = 0; i < sizeof no_hosts / sizeof *no_hosts; i++)
+        assert_int_equal(opens_with(no_hosts[i], NULL), CARAT_EUSAGE);
+    static const char *const origins[] = {"https://chat.example",  "http://10.0.0.5:3000", "null",
+                                          "https://chat.example/", "app://obsidian.md",    "*"};
+    for (size_t i = 0; i < sizeof origins / sizeof *origins; i++)
+        assert_int_equal(opens_with(NULL, origins[i]), CARAT_OK);
+    static const char *const no_origins[] = {"chat.example",
+                                             "x",
+                                             "https://",
+                                             "://chat.example",
+                                             "https://*.example",
+                                             "https://chat.example/page",
+                                             "app://*",
+                                             "https://a@b",
+                                             ""};
+    for (size_t i = 0; i < sizeof no_origins / sizeof *no_origins; i++)
+        assert_int_equal(opens_with(NULL, no_origins[i]), CARAT_EUSAGE);
+}
+
 static void test_failing_memory_is_reported_and_nothing_leaks(void **state)
 {
     static const char *const keys[] = {"first"}, *const names[] = {"a", "b"};
+    static const char *const origins[] = {"http://a", "http://b"};
     const long live = mem_blocks_live();
     const struct guard_options options = {.keys = keys,
                                           .n_keys = 1,
                                           .allowed_hosts = names,
                                           .n_allowed_hosts = 2,
-                                          .origins = names,
+                                          .origins = origins,
                                           .n_origins = 2};
     bool has_failed = true;
     (void)state;
@@ -417,6 +462,7 @@ int main(void)
         cmocka_unit_test(test_requests_of_a_key_are_counted),
         cmocka_unit_test(test_keys_come_from_a_file_and_are_read_again),
         cmocka_unit_test(test_empty_keys_and_files_do_not_open),
+        cmocka_unit_test(test_hosts_and_origins_that_nobody_has_do_not_open),
         cmocka_unit_test(test_failing_memory_is_reported_and_nothing_leaks),
         cmocka_unit_test(test_only_this_machine_is_served_without_keys),
     };
