@@ -173,14 +173,14 @@ static int find_plain(const char *name, struct buf *path, struct carat_error *er
     struct search s = {.name = name, .path = path};
     struct hub_name hub;
     bool can_be_hub = model_hub_name(name, &hub, NULL) == CARAT_OK;
-    bool is_found = name[0] && models_each_folder(look_in, &s);
+    bool is_found = models_each_folder(look_in, &s);
     if (!is_found && can_be_hub) is_found = find_downloaded(&hub, path);
     int status = CARAT_OK;
     if (path->failed) {
         status = err_no_memory(err, name, strlen(name));
     } else if (!is_found) {
-        status = err_set(err, CARAT_EFORMAT, "%s: no such model; looked in %s",
-                         name[0] ? name : "\"\"", buf_text(&s.looked));
+        status = err_set(err, CARAT_EFORMAT, "%s: no such model; looked in %s", name,
+                         buf_text(&s.looked));
         if (can_be_hub && strchr(name, ':'))
             err_hint(err, "carat pull ollama:%s", name);
         else
@@ -195,6 +195,11 @@ int model_find(const char *name, struct buf *path, struct carat_error *err)
 {
     struct hub_name hub;
     buf_clear(path);
+    if (!name[0]) {
+        err_set(err, CARAT_EUSAGE, "the name of the model is empty");
+        err_hint(err, "`carat ls` lists the models");
+        return CARAT_EUSAGE;
+    }
     bool is_path = strchr(name, '/') && is_file(name);
     if (!is_path) TRY(hub_name_read(name, &hub, err));
     if (!is_path && hub.kind != HUB_NONE) {

@@ -82,6 +82,12 @@ def test_model_not_found_names_the_places():
     expect_error(carat("show", "/no/such.gguf"), 3, "/no/such.gguf")
 
 
+def test_an_empty_name_of_a_model_is_wrong_usage():
+    """A variable of a shell that is not set."""
+    for command in (["run", "", "hi"], ["serve", ""], ["show", ""]):
+        expect_error(carat(*command), 2, "the name of the model is empty")
+
+
 def test_model_is_found_by_name_in_a_folder():
     env = environment(CARAT_MODELS=str(FIXTURES))
     for name in ("e2b-q8_0", "e2b-q8_0.gguf"):
