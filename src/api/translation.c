@@ -68,14 +68,17 @@ static bool is_blank(const struct carat_value *text)
     return blanks == length;
 }
 
-static int parse(struct translation *r, const struct place *arguments, struct carat_value *out)
+/* A text that holds no object is of a call that was cut or that its client broke. It is read as a
+ * call without arguments: refused, it would end every conversation that has it in its history. */
+static int parse(struct translation *r, const struct carat_value *text, struct carat_value *out)
 {
+    static const struct carat_value empty = {.kind = CARAT_OBJECT};
     struct carat_error inner = {0};
-    int status = json_tree_add(&r->ask->request.json, arguments->value->as.string.data,
-                               arguments->value->as.string.length, out, &inner);
+    int status = json_tree_add(&r->ask->request.json, text->as.string.data, text->as.string.length,
+                               out, &inner);
     if (status == CARAT_EMEMORY) return err_set(r->err, CARAT_EMEMORY, "%s", inner.message);
-    if (status == CARAT_OK) return CARAT_OK;
-    return err_set(r->err, CARAT_EUSAGE, "%s: %s", arguments->path, inner.message);
+    if (status != CARAT_OK || out->kind != CARAT_OBJECT) *out = empty;
+    return CARAT_OK;
 }
 
 int translation_arguments(struct translation *r, const struct place *arguments,
@@ -85,7 +88,7 @@ int translation_arguments(struct translation *r, const struct place *arguments,
     bool is_text = arguments->value->kind == CARAT_STRING;
     *out = *arguments->value;
     if (place_is_null(arguments) || (is_text && is_blank(arguments->value))) *out = empty;
-    if (out->kind == CARAT_STRING) TRY(parse(r, arguments, out));
+    if (out->kind == CARAT_STRING) TRY(parse(r, arguments->value, out));
     struct place parsed = *arguments;
     parsed.value = out;
     if (out->kind == CARAT_OBJECT) return place_expect_depth(&parsed, TURNS_DEPTH_MAX, r->err);

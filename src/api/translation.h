@@ -35,8 +35,8 @@ int translation_part(struct translation *r, const struct place *part,
 int translation_content(struct translation *r, const struct place *content,
                         const struct translation_type *types, struct tree_array *parts);
 
-/* Arguments of a call: an object, or a string of JSON that is one. Null and blanks are an empty
- * one. Owned by the request. */
+/* Arguments of a call: an object, or a string of JSON that is one. Null and all other strings are
+ * an empty one. Owned by the request. */
 int translation_arguments(struct translation *r, const struct place *arguments,
                           struct carat_value *out);
 

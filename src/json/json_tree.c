@@ -31,8 +31,9 @@ static int read_tree(struct json_tree *tree, const char *text, size_t length,
     TRY(add_document(tree, text, length, &document, err));
     json_t *request = json_object_get(document, "request");
     if (purpose == JSON_CHAT_REQUEST && request) document = request;
+    bool forgives = purpose == JSON_CHAT;
     return purpose == JSON_CHAT || purpose == JSON_CHAT_REQUEST
-               ? json_value_from_chat(document, &tree->arena, &tree->root, err)
+               ? json_value_from_chat(document, forgives, &tree->arena, &tree->root, err)
                : json_value_from(document, &tree->arena, &tree->root, err);
 }
 

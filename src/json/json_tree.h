@@ -17,8 +17,8 @@ struct json_tree {
 enum json_purpose {
     JSON_PLAIN,
     JSON_OWN,         /* made by carat itself: of any length */
-    JSON_CHAT,        /* decodes the arguments of messages[].tool_calls[] */
-    JSON_CHAT_REQUEST /* JSON_CHAT of the "request" member, if there is one */
+    JSON_CHAT,        /* decodes the arguments of messages[].tool_calls[]; broken ones are none */
+    JSON_CHAT_REQUEST /* decodes them in the "request" member, if there is one; broken ones stay */
 };
 
 /* A value of two bytes takes 64 in a tree. */

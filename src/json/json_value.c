@@ -86,24 +86,28 @@ int json_value_from(const json_t *json, struct arena *arena, struct carat_value 
     return convert(json, 0, arena, out, err);
 }
 
-static void decode_arguments(json_t *call)
+static void decode_arguments(json_t *call, bool forgives)
 {
     json_t *function = json_object_get(call, "function");
     const json_t *text = json_object_get(function, "arguments");
     if (!json_is_string(text)) return;
     json_t *decoded =
         json_loadb(json_string_value(text), json_string_length(text), JSON_ALLOW_NUL, NULL);
+    if (forgives && !json_is_object(decoded)) {
+        json_decref(decoded);
+        decoded = json_object();
+    }
     if (decoded) json_object_set_new(function, "arguments", decoded);
 }
 
-int json_value_from_chat(json_t *request, struct arena *arena, struct carat_value *out,
-                         struct carat_error *err)
+int json_value_from_chat(json_t *request, bool forgives, struct arena *arena,
+                         struct carat_value *out, struct carat_error *err)
 {
     const json_t *messages = json_object_get(request, "messages");
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const json_t *calls = json_object_get(json_array_get(messages, i), "tool_calls");
         for (size_t k = 0; k < json_array_size(calls); k++)
-            decode_arguments(json_array_get(calls, k));
+            decode_arguments(json_array_get(calls, k), forgives);
     }
     return convert(request, 0, arena, out, err);
 }

@@ -20,9 +20,10 @@ int json_value_from(const json_t *json, struct arena *arena, struct carat_value 
 
 /* The same for a chat request. OpenAI's API gives the arguments of a tool call as a string of JSON,
  * but the template wants an object. So messages[].tool_calls[].function.arguments that hold valid
- * JSON are replaced by its value in `request`. Others stay, and rendering refuses them. */
-int json_value_from_chat(json_t *request, struct arena *arena, struct carat_value *out,
-                         struct carat_error *err);
+ * JSON are replaced by its value in `request`. Others stay, and rendering refuses them; if
+ * `forgives`, a string that holds no object becomes an empty one. */
+int json_value_from_chat(json_t *request, bool forgives, struct arena *arena,
+                         struct carat_value *out, struct carat_error *err);
 
 #endif
 #endif

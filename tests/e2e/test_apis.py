@@ -182,7 +182,7 @@ HOSTILE = {
         {"input": "a", "top_logprobs": 10 ** 9},
         {"input": "a", "tool_choice": "required"},
         {"input": [{"type": "function_call", "call_id": "a", "name": "f",
-                    "arguments": "{" * 10 ** 5}]},
+                    "arguments": ["{"] * 10 ** 5}]},
         {"input": "a", "text": {"format": {"type": "json_schema", "schema": {
             "type": "string", "pattern": "(?=a)b"}}}},
     ],

@@ -143,7 +143,7 @@ def test_messages_that_are_wrong_are_named():
              [{"role": "assistant", "tool_calls": 7}],
              [{"role": "assistant", "tool_calls": [{"function": {"name": 7}}]}],
              [{"role": "assistant",
-               "tool_calls": [{"function": {"name": "f", "arguments": "no JSON"}}]}],
+               "tool_calls": [{"function": {"name": "f", "arguments": [7]}}]}],
              USER * 100000]
     with Server("demo") as server:
         for messages in cases:

@@ -66,7 +66,7 @@ static void test_texts(void **state)
         struct carat_value request;
         struct carat_error err = {0};
         assert_int_equal(
-            json_value_from_chat(json_object_get(one, "request"), &arena, &request, &err),
+            json_value_from_chat(json_object_get(one, "request"), false, &arena, &request, &err),
             CARAT_OK);
         char *text;
         size_t length;
@@ -97,7 +97,7 @@ static void test_ids(void **state)
         struct carat_value request;
         struct carat_error err = {0};
         assert_int_equal(
-            json_value_from_chat(json_object_get(one, "request"), &arena, &request, &err),
+            json_value_from_chat(json_object_get(one, "request"), false, &arena, &request, &err),
             CARAT_OK);
         char *text;
         size_t length, count, plain_count;

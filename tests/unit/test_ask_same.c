@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -132,6 +133,36 @@ static void thoughts_of_the_turn_that_goes_on_are_the_same(void **state)
     carat_free(expected);
 }
 
+static void a_call_that_was_cut_is_the_same(void **state)
+{
+    (void)state;
+#define ASKED "{'messages':[{'role':'user','content':'Q'},"
+#define TOLD "{'role':'tool','tool_call_id':'a','content':'r'}]}"
+    char *expected =
+        prompt_of(API_MESSAGES, ASKED "{'role':'assistant','content':["
+                                      "{'type':'tool_use','id':'a','name':'f','input':{}}]},"
+                                      "{'role':'user','content':[{'type':'tool_result',"
+                                      "'tool_use_id':'a','content':'r'}]}]}");
+    assert_non_null(strstr(expected, "<|tool_call>call:f{}<tool_call|>"));
+    static const char *const cut[] = {"{\\'city\\':\\'Os", "{", "[1]", "null", "\\'{\\'", " ", "x"};
+    for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 ASKED "{'role':'assistant','content':null,'tool_calls':[{'id':'a','type':"
+                       "'function','function':{'name':'f','arguments':'%s'}}]}," TOLD,
+                 cut[i]);
+        expect_same(expected, API_CHAT, text);
+        expect_same(expected, API_OLLAMA_CHAT, text);
+        snprintf(text, sizeof text,
+                 "{'input':[{'role':'user','content':'Q'},{'type':'function_call','call_id':'a',"
+                 "'name':'f','arguments':'%s'},{'type':'function_call_output','call_id':'a',"
+                 "'output':'r'}]}",
+                 cut[i]);
+        expect_same(expected, API_RESPONSES, text);
+    }
+    carat_free(expected);
+}
+
 static void one_question_is_the_same(void **state)
 {
     (void)state;
@@ -171,6 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_conversation_with_tools_and_thoughts_is_the_same),
         cmocka_unit_test(thoughts_of_the_turn_that_goes_on_are_the_same),
+        cmocka_unit_test(a_call_that_was_cut_is_the_same),
         cmocka_unit_test(one_question_is_the_same),
         cmocka_unit_test(parts_are_the_same),
     };
