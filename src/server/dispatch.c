@@ -249,7 +249,8 @@ static double ms(double seconds)
 
 static void log_call(struct service *s, const struct call *c, int status)
 {
-    const struct generation *g = c->n_answers > 0 ? &c->answers[0] : NULL;
+    const bool is_ours = c->stage != CALL_AT_WORKER; /* else a worker may be writing its answers */
+    const struct generation *g = is_ours && c->n_answers > 0 ? &c->answers[0] : NULL;
     const char *route = c->route ? c->route->path : "other";
     struct reply_usage usage = {0};
     if (g) usage = generation_usage(g);

@@ -48,7 +48,8 @@ def tokenize(server, n=1):
 def test_a_request_is_a_span_with_what_is_known_of_it():
     with Collector() as collector, Traced(collector) as server:
         before = time.time_ns()
-        request = {**HI, "model": "mine", "temperature": 0.5, "top_p": 0.5, "n": 2}
+        request = {**HI, "model": "mine", "temperature": 0.5, "top_p": 0.5, "n": 2,
+                   "ignore_eos": True}
         status, headers, body = server.ask("POST", CHAT, request)
         expect(status == 200, str(body))
         span, = collector.wait_for(1)
@@ -100,7 +101,7 @@ def test_every_interface_has_spans():
             span = found[path]
             expect(span["gen_ai.operation.name"] == operation, f"{path}: {span.attributes}")
             tokens = span["gen_ai.usage.output_tokens"]
-            expect((tokens is None) == (operation is None) and tokens != 0, f"{path}: {tokens}")
+            expect((tokens is None) == (operation is None), f"{path}: {tokens}")
 
 
 def test_the_trace_of_the_caller_goes_on():
@@ -167,7 +168,7 @@ def test_no_prompt_answer_or_key_is_sent():
         words = "Alphorn bassoon clarinet"
         request = {"messages": [{"role": "system", "content": words},
                                 {"role": "user", "content": words}], "max_tokens": 8,
-                   "model": "é" * 200, "user": "trombone", "stop": ["ukulele"]}
+                   "model": "é" * 200, "user": "trombone", "stop": ["ukulele"], "ignore_eos": True}
         status, _, body = server.ask("POST", CHAT, request, {
             "Authorization": "Bearer xylophone-key", "x-session-id": "trombone"})
         expect(status == 200, str(body))
@@ -176,13 +177,15 @@ def test_no_prompt_answer_or_key_is_sent():
         expect(len(name.encode()) < 132 and name.startswith("é" * 60), "the name of the model")
         sent = b"".join(collector.bodies).decode()
         answer = body["choices"][0]["message"]["content"]
-        for secret in ("lphorn", "lophone", "rombone", "kulele", "127.0.0.1", answer):
-            expect(not secret.strip() or secret not in sent, f"{secret!r} is sent")
+        for secret in "lphorn", "lophone", "rombone", "kulele", "127.0.0.1":
+            expect(secret not in sent, f"{secret!r} is sent")
+        expect(len(answer) < 12 or answer not in sent, "the answer is sent")
 
 
 def test_a_client_that_leaves_has_a_span():
     with Collector() as collector, Traced(collector, model=long_model()) as server:
-        stream = server.open(CHAT, {**HI, "max_tokens": 200000, "stream": True})
+        stream = server.open(CHAT, {**HI, "max_tokens": 200000, "stream": True,
+                                    "ignore_eos": True})
         events = iter(stream)
         while not text_of([next(events)]):
             pass
