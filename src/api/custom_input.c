@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/utf8.h"
 
 static const char head[] = "{\"input\":\"";
@@ -24,11 +25,7 @@ static bool read_unit(const char *digits, uint32_t *unit)
 {
     *unit = 0;
     for (int i = 0; i < 4; i++) {
-        char c = digits[i];
-        int value = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
+        int value = hex_value(digits[i]);
         if (value < 0) return false;
         *unit = *unit << 4 | (uint32_t)value;
     }

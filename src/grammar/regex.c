@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/status.h"
 #include "base/utf8.h"
 
@@ -91,11 +92,7 @@ static int read_hex(struct reader *r, int digits, uint32_t *out)
     const char *begin = r->at;
     *out = 0;
     for (int i = 0; i < digits; i++, r->at++) {
-        char c = r->at < r->end ? *r->at : '\0';
-        int value = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
+        int value = r->at < r->end ? hex_value(*r->at) : -1;
         if (value < 0) return fail(r, CARAT_EUSAGE, begin, "hexadecimal digits expected");
         *out = *out << 4 | (uint32_t)value;
     }

@@ -3,14 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/hex.h"
 #include "base/mem.h"
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 /* Decodes text[0, length) to `out`, which gets at most as many bytes and a NUL. Returns where it
  * ended, NULL: a broken escape or a NUL. */
@@ -21,8 +15,8 @@ static char *decode(const char *text, size_t length, bool is_query, char *out)
         if (is_query && c == '+') {
             c = ' ';
         } else if (c == '%') {
-            const int high = i + 1 < length ? hex_digit(text[i + 1]) : -1;
-            const int low = i + 2 < length ? hex_digit(text[i + 2]) : -1;
+            const int high = i + 1 < length ? hex_value(text[i + 1]) : -1;
+            const int low = i + 2 < length ? hex_value(text[i + 2]) : -1;
             if (high < 0 || low < 0 || (high == 0 && low == 0)) return NULL;
             c = (char)(high * 16 + low);
             i += 2;

@@ -4,12 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-static int digit(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
+#include "base/hex.h"
 
 static bool decode(const char *at, const char *end, char *out, size_t size)
 {
@@ -17,8 +12,8 @@ static bool decode(const char *at, const char *end, char *out, size_t size)
     while (at < end) {
         unsigned char c = (unsigned char)*at++;
         if (c == '%') {
-            if (end - at < 2 || digit(at[0]) < 0 || digit(at[1]) < 0) return false;
-            c = (unsigned char)(digit(at[0]) * 16 + digit(at[1]));
+            if (end - at < 2 || hex_value(at[0]) < 0 || hex_value(at[1]) < 0) return false;
+            c = (unsigned char)(hex_value(at[0]) * 16 + hex_value(at[1]));
             at += 2;
         }
         if (c < 0x20 || c == 0x7F || n + 1 >= size) return false;

@@ -2,19 +2,14 @@
 
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/status.h"
-
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 /* "<0xE2>": -1 if it is no such name. */
 static int byte_named(const char *piece, size_t length)
 {
     if (length != 6 || memcmp(piece, "<0x", 3) != 0 || piece[5] != '>') return -1;
-    int high = hex(piece[3]), low = hex(piece[4]);
+    int high = hex_value(piece[3]), low = hex_value(piece[4]);
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 

@@ -10,7 +10,7 @@
  *   http.c        HTTP: the loop. http_listener.c its socket, http_watch.c deadlines, http_entry.c
  *                 newcomers (http_first.c looks at their bytes), http_exchange.c requests and
  *                 replies (http_target.c, http_framing.c: what is refused), http_refusal.c,
- *                 http_linger.c, http_tls.c
+ *                 http_linger.c, http_tls.c; request_id.c
  *   dispatch.c    calls (call.c, service.h) as their parts arrive; routes.c, guard.c with keys.c
  *   inquiries.c   what is known at once: facts.c, metrics.c (exposition.c, process_facts.c), page.c
  *   prepare.c     in a worker (workers.c): prompts.c and grammars.c, or texts.c; pieces.c
@@ -18,7 +18,9 @@
  *                 problems.c errors
  *   replicas.c    the engines: affinity.c chooses one, replica.c is its thread, job.c an answer's
  *                 ring, inbox.c the way back; warmup.c
- *   kv_events.c   tells routers what engines have cached: kv_queue.c, msgpack.c */
+ *   kv_events.c   tells routers what engines have cached: kv_queue.c, msgpack.c
+ *   traces.c      tells a collector of requests: trace_context.c, call_span.c, span.c,
+ *                 otlp_client.c, pairs.c */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 

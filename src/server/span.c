@@ -18,8 +18,7 @@ static void begin_value(struct json *j, const char *kind)
 static void begin_attribute(struct json *j, const char *key)
 {
     json_begin_object(j);
-    json_key(j, "key");
-    json_put_string(j, key);
+    json_key_string(j, "key", key);
     json_key(j, "value");
 }
 
@@ -119,11 +118,9 @@ static void put_attributes(struct json *j, const struct span *s, const char *ser
 static void put_status(struct json *j, const struct span *s)
 {
     enum { STATUS_ERROR = 2 };
-    json_key(j, "status");
-    json_begin_object(j);
+    json_key_object(j, "status");
     if (s->status >= 500 || s->failure) {
-        json_key(j, "code");
-        json_int(j, STATUS_ERROR);
+        json_key_int(j, "code", STATUS_ERROR);
     }
     json_end_object(j);
 }
@@ -136,26 +133,19 @@ static void put_span(struct json *j, const struct span *s, const char *served)
     char name[96];
     snprintf(name, sizeof name, "%s %s", s->method, s->route);
     json_begin_object(j);
-    json_key(j, "traceId");
-    json_put_string(j, s->context.trace);
-    json_key(j, "spanId");
-    json_put_string(j, s->context.span);
+    json_key_string(j, "traceId", s->context.trace);
+    json_key_string(j, "spanId", s->context.span);
     if (has_parent) {
-        json_key(j, "parentSpanId");
-        json_put_string(j, s->context.parent);
+        json_key_string(j, "parentSpanId", s->context.parent);
     }
-    json_key(j, "flags");
-    json_int(j, SAMPLED | KNOWS_WHERE_FROM | (has_parent ? IS_FROM_ELSEWHERE : 0));
-    json_key(j, "name");
-    json_put_string(j, name);
-    json_key(j, "kind");
-    json_int(j, KIND_SERVER);
+    json_key_int(j, "flags", SAMPLED | KNOWS_WHERE_FROM | (has_parent ? IS_FROM_ELSEWHERE : 0));
+    json_key_string(j, "name", name);
+    json_key_int(j, "kind", KIND_SERVER);
     json_key(j, "startTimeUnixNano");
     put_digits(j, s->begin_ns);
     json_key(j, "endTimeUnixNano");
     put_digits(j, s->end_ns);
-    json_key(j, "attributes");
-    json_begin_array(j);
+    json_key_array(j, "attributes");
     put_attributes(j, s, served);
     json_end_array(j);
     put_status(j, s);
@@ -168,10 +158,8 @@ static void put_resource(struct json *j, const struct span_source *source)
 {
     const char *at = source->attributes;
     struct pair more;
-    json_key(j, "resource");
-    json_begin_object(j);
-    json_key(j, "attributes");
-    json_begin_array(j);
+    json_key_object(j, "resource");
+    json_key_array(j, "attributes");
     put_text(j, "service.name", source->service);
     put_text(j, "service.version", source->version);
     while (pairs_next(&at, &more) > 0)
@@ -183,12 +171,9 @@ static void put_resource(struct json *j, const struct span_source *source)
 
 static void put_scope(struct json *j, const struct span_source *source)
 {
-    json_key(j, "scope");
-    json_begin_object(j);
-    json_key(j, "name");
-    json_put_string(j, "carat");
-    json_key(j, "version");
-    json_put_string(j, source->version);
+    json_key_object(j, "scope");
+    json_key_string(j, "name", "carat");
+    json_key_string(j, "version", source->version);
     json_end_object(j);
 }
 
@@ -197,16 +182,13 @@ void spans_write(struct buf *out, const struct span_source *source, const struct
 {
     struct json j = {.out = out};
     json_begin_object(&j);
-    json_key(&j, "resourceSpans");
-    json_begin_array(&j);
+    json_key_array(&j, "resourceSpans");
     json_begin_object(&j);
     put_resource(&j, source);
-    json_key(&j, "scopeSpans");
-    json_begin_array(&j);
+    json_key_array(&j, "scopeSpans");
     json_begin_object(&j);
     put_scope(&j, source);
-    json_key(&j, "spans");
-    json_begin_array(&j);
+    json_key_array(&j, "spans");
     for (size_t i = 0; i < n; i++) put_span(&j, &spans[i], source->model);
     json_end_array(&j);
     json_end_object(&j);

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/hex.h"
+
 /* Lower-case digits alone; both ids may not be all zeros. */
 static bool is_hex(const char *text, size_t n, bool may_be_zero)
 {
@@ -16,11 +18,6 @@ static bool is_hex(const char *text, size_t n, bool may_be_zero)
         is_zero = is_zero && text[i] == '0';
     }
     return may_be_zero || !is_zero;
-}
-
-static int digit(char c)
-{
-    return c <= '9' ? c - '0' : c - 'a' + 10;
 }
 
 /* "00-TRACE-PARENT-FLAGS". Later versions may be followed by more, after another dash. */
@@ -37,7 +34,7 @@ static bool read_parent(struct trace_context *out, const char *text, bool *is_sa
         return false;
     memcpy(out->trace, text + TRACE, TRACE_ID_SIZE - 1);
     memcpy(out->parent, text + PARENT, SPAN_ID_SIZE - 1);
-    *is_sampled = digit(text[FLAGS + 1]) & 1;
+    *is_sampled = hex_value(text[FLAGS + 1]) & 1;
     return true;
 }
 

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/utf8.h"
 
 struct reader {
@@ -146,19 +147,12 @@ static void read_marked(struct reader *r)
     if (comma) r->repaired = true;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static bool read_hex(const struct reader *r, size_t at, uint32_t *out)
 {
     *out = 0;
     if (r->n - at < 4) return false;
     for (size_t i = 0; i < 4; i++) {
-        int digit = hex_digit(r->s[at + i]);
+        int digit = hex_value(r->s[at + i]);
         if (digit < 0) return false;
         *out = *out << 4 | (uint32_t)digit;
     }

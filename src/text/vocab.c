@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/hex.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -176,11 +177,7 @@ static int hex_pair(const char *s)
 {
     int value = 0;
     for (int i = 0; i < 2; i++) {
-        char c = s[i];
-        int digit = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                           : -1;
+        int digit = hex_value(s[i]);
         if (digit < 0) return -1;
         value = value * 16 + digit;
     }
