@@ -571,6 +571,44 @@ struct carat_stats {
 /* Borrowed; true until the next call of the engine. */
 const struct carat_stats *carat_engine_stats(carat_engine *engine);
 
+/* ---- Saved prefixes --------------------------------------------------------------------- */
+
+/* A file of what the prefix cache holds, so that another engine, in another process, goes on from
+ * there: with the same answers, to the bit, as this one. It fits to engines on the same model with
+ * the same formats and kinds of devices; n_ctx, n_seq and sizes of caches may differ. Requests find
+ * what was saved only with the cache_salt that it was read with.
+ *
+ * The file holds the tokens of prompts and answers; it gets mode 0600. Whoever can write it can
+ * change answers: one that others may write is refused. */
+enum { CARAT_NOTE_BYTES = 16 };
+struct carat_prefixes {
+    int64_t tokens;  /* of texts that several anchors have in common, once */
+    int64_t anchors; /* positions from which a request can go on */
+    uint64_t bytes;  /* of the file; 0: there is none */
+};
+
+/* Writes at most `bytes_max` bytes (0: no limit), what was used last first. `note` (NULL: zeros)
+ * comes back from carat_prefixes_note. The old file stays until the new one is whole. *out may be
+ * NULL. Between steps. CARAT_EIO, CARAT_EDEVICE, CARAT_EMEMORY. CARAT_EBUSY: another process is
+ * writing it. CARAT_EUSAGE: the path names something that is no file of saved prefixes, or the
+ * engine has no prefix cache. */
+int carat_prefixes_save(carat_engine *engine, const char *path, uint64_t bytes_max,
+                        const uint8_t *note, struct carat_prefixes *out, struct carat_error *err);
+
+/* Takes in what a file holds, as far as free pages go; all of the file is checked, and after an
+ * error nothing of it is in the cache. *out (may be NULL) is what was taken in. A file that is not
+ * there has nothing: CARAT_OK. Between steps.
+ *
+ * CARAT_ECHECKSUM: it is cut or damaged. CARAT_EUNSUPPORTED: it is of another version, model or
+ * setting. After both, the next save replaces it. CARAT_EUSAGE: it is something else, or others may
+ * write it, or the engine has no prefix cache. CARAT_EIO, CARAT_EDEVICE, CARAT_EMEMORY. */
+int carat_prefixes_load(carat_engine *engine, const char *path, struct carat_prefixes *out,
+                        struct carat_error *err);
+
+/* The note in a file, whatever it is for: CARAT_NOTE_BYTES bytes, zeros if there is no file. Errors
+ * as above, but only the beginning of the file is looked at. */
+int carat_prefixes_note(const char *path, uint8_t *note, struct carat_error *err);
+
 #pragma GCC visibility pop
 
 #ifdef __cplusplus

@@ -56,6 +56,8 @@ static int take_memory(carat_engine *e, const struct carat_engine_options *o,
     e->n_requests = y->n_seq + o->n_queue;
     e->step_rows = o->deterministic ? STEADY_ROWS : y->chunk + y->n_seq;
     e->has_cache = !o->no_prefix_cache;
+    e->is_exact = o->precision == CARAT_PRECISION_FP32;
+    e->is_steady = o->deterministic;
     size_t n = (size_t)e->n_requests;
     e->requests = arena_take(&e->arena, n, sizeof *e->requests);
     e->cancels = arena_take(&e->arena, n, sizeof *e->cancels);

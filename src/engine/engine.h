@@ -6,7 +6,8 @@
  *   room.c     pages for the rows of a step; stops requests to make room
  *   masks.c    what grammars allow, while the device computes
  *   results.c  what a step gives to a sequence: its next token, or its end
- *   request.c  what they share: from the queue to a slot and back, and to the end */
+ *   request.c  what they share: from the queue to a slot and back, and to the end
+ *   prefixes.c saves what the prefix cache holds, and takes it in again */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -38,6 +39,7 @@ struct carat_engine {
     double step_end;   /* of the last step with work left after it, else 0 */
     int32_t step_rows; /* of a step at most */
     bool has_cache;
+    bool is_exact, is_steady; /* options of its steps that keys and values depend on */
     /* Room for the scheduler: items, whose they are, and their order. [n_requests] */
     struct schedule_item *items;
     struct sequence **whose;

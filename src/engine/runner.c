@@ -288,6 +288,56 @@ int32_t runner_page(const struct runner *r, enum kv_kind kind, int32_t sequence,
     return tables_get(&r->tables, kind, sequence, slot);
 }
 
+/* ---- Pages ------------------------------------------------------------------------------ */
+
+size_t runner_page_bytes(const struct runner *r, enum kv_kind kind)
+{
+    return (size_t)caches_page_bytes(&r->layout.caches, kind);
+}
+
+static char *page_at(const struct runner *r, int32_t site, enum kv_kind kind, int32_t page)
+{
+    const struct caches *k = &r->layout.caches;
+    carat_assert(page > 0 && page < k->n_pages[kind]);
+    return k->pools[site][kind] + (size_t)page * (size_t)k->page_bytes[site][kind];
+}
+
+int runner_read_page(struct runner *r, enum kv_kind kind, int32_t page, void *out,
+                     struct carat_error *err)
+{
+    struct carat_error why = {0};
+    char *at = out;
+    TRY(runner_check(r, err));
+    for (int32_t i = 0; i < r->layout.n_targets; i++) {
+        const struct target *t = &r->layout.targets[i];
+        const size_t bytes = (size_t)r->layout.caches.page_bytes[i][kind];
+        if (bytes == 0) continue;
+        t->backend->download(t->device, at, page_at(r, i, kind, page), bytes);
+        r->is_busy[i] = true;
+        at += bytes;
+    }
+    return wait_for_others(r, -1, &why) ? lose(r, &why, err) : CARAT_OK;
+}
+
+int runner_write_page(struct runner *r, enum kv_kind kind, int32_t page, const void *bytes,
+                      struct carat_error *err)
+{
+    struct carat_error why = {0};
+    const char *at = bytes;
+    TRY(runner_check(r, err));
+    for (int32_t i = 0; i < r->layout.n_targets; i++) {
+        const struct target *t = &r->layout.targets[i];
+        const size_t n = (size_t)r->layout.caches.page_bytes[i][kind];
+        if (n == 0) continue;
+        t->backend->upload(t->device, page_at(r, i, kind, page), at, n);
+        r->is_busy[i] = true;
+        at += n;
+    }
+    return wait_for_others(r, -1, &why) ? lose(r, &why, err) : CARAT_OK;
+}
+
+/* ---- Logits ----------------------------------------------------------------------------- */
+
 int runner_logits(struct runner *r, const struct step *step, int32_t out, const float **row,
                   struct carat_error *err)
 {

@@ -44,6 +44,14 @@ void runner_set_page(struct runner *r, enum kv_kind kind, int32_t sequence, int3
                      int32_t page);
 int32_t runner_page(const struct runner *r, enum kv_kind kind, int32_t sequence, int32_t slot);
 
+/* A page's keys and values as the devices have them, in host memory: those of each device after
+ * those of the one before. Between steps only. CARAT_EDEVICE when a device is lost. */
+size_t runner_page_bytes(const struct runner *r, enum kv_kind kind);
+int runner_read_page(struct runner *r, enum kv_kind kind, int32_t page, void *out,
+                     struct carat_error *err);
+int runner_write_page(struct runner *r, enum kv_kind kind, int32_t page, const void *bytes,
+                      struct carat_error *err);
+
 /* Runs the rows of a step, which belongs to the caller and may be rewritten afterwards. At most
  * chunk + n_seq rows. CARAT_EDEVICE when a device is lost. */
 int runner_run(struct runner *r, const struct step *step, struct carat_error *err);
