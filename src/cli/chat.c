@@ -16,6 +16,7 @@
 #include "cli/inputs.h"
 #include "json/json_tree.h"
 #include "cli/line_reader.h"
+#include "cli/prompt_cache.h"
 #include "cli/session.h"
 #include "cli/settings.h"
 #include "cli/signals.h"
@@ -486,7 +487,8 @@ int command_chat(const struct options *o)
         return report(&err);
     }
     chat->options = o;
-    int status = session_open(&chat->session, o, &err);
+    int status = prompt_cache_check(o, &err);
+    if (status == CARAT_OK) status = session_open(&chat->session, o, &err);
     if (status == CARAT_OK && o->command == COMMAND_CHAT)
         status = no_more_arguments(o, chat->session.next_argument, &err);
     if (status == CARAT_OK)
@@ -497,6 +499,7 @@ int command_chat(const struct options *o)
     if (status == CARAT_OK) status = open_form(chat, o, &err);
     struct carat_engine_options options = engine_options(o);
     if (status == CARAT_OK) status = session_start(&chat->session, &options, &err);
+    if (status == CARAT_OK) status = prompt_cache_load(o, chat->session.engine, &err);
     if (status == CARAT_OK) status = open_reader(chat, o, &err);
     if (status == CARAT_OK) {
         chat->is_single_turn = opt_is_set(o, OPT_SINGLE_TURN);
@@ -509,6 +512,7 @@ int command_chat(const struct options *o)
         status = send_first(chat, o, &err);
         if (status == CARAT_OK) exit_status = talk(chat);
         line_reader_close(chat->reader);
+        if (status == CARAT_OK) status = prompt_cache_save(o, chat->session.engine, &err);
     }
     conversation_close(&chat->talk);
     settings_close(&chat->stops);

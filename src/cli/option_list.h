@@ -233,6 +233,12 @@
       "earlier prompts can be gone on with at one place for each N positions in the KV cache")     \
     X(NO_PREFIX_CACHE, FLAG, "no-prefix-cache", "", "", 0, 0, ON_ENGINE | ON(BENCH), "",           \
       "keep no room in the KV cache for earlier prompts")                                          \
+    X(PROMPT_CACHE, TEXT, "prompt-cache", "", "", 0, 0, ON_ANSWER, "FILE",                         \
+      "begin with the prompts that FILE has kept, and keep those of this run there at the end")    \
+    X(PROMPT_CACHE_MAX, MEMORY, "prompt-cache-max", "", "4G", 0, 0, ON_ANSWER, "SIZE",             \
+      "the most that the file of --prompt-cache takes; what was used last is kept")                \
+    X(PROMPT_CACHE_RO, FLAG, "prompt-cache-ro", "", "", 0, 0, ON_ANSWER, "",                       \
+      "read the file of --prompt-cache and leave it as it is")                                     \
     X(MAX_ITL, REAL, "max-itl", "", "50", 0.001, 1e9, ON_ANSWER | ON(BENCH), "MS",                 \
       "milliseconds of a step at most, or twice a decode step, while an answer is written: "       \
       "prompts that come then are read in as many rows as fit")                                    \
@@ -383,11 +389,13 @@
     Y("-fa --flash-attn", "[on|off|auto|1|0]", ON_LLAMA & ~ON(BENCH), "*", NONE, "", "")           \
     Y("-fa --flash-attn", "LIST", ON(BENCH), "*", NONE, "", "")                                    \
     Y("--keep -np --parallel -ctxcp --ctx-checkpoints --swa-checkpoints -cram --cache-ram "        \
-      "--prompt-cache -gan --grp-attn-n -gaw --grp-attn-w --image-min-tokens "                     \
-      "--image-max-tokens --keepalive --reasoning-budget-message",                                 \
+      "-gan --grp-attn-n -gaw --grp-attn-w --image-min-tokens --image-max-tokens --keepalive "     \
+      "--reasoning-budget-message",                                                                \
       "VALUE", ON_TALK | ON(PERPLEXITY), "*", NONE, "", "")                                        \
+    Y("--prompt-cache", "FILE", ON(PERPLEXITY), "*", NONE, "", "")                                 \
+    Y("--prompt-cache-ro", "", ON(PERPLEXITY), "*", NONE, "", "")                                  \
     Y("--jinja --simple-io --no-context-shift --display-prompt --no-display-prompt "               \
-      "--no-show-timings -mli --multiline-input --prompt-cache-all --prompt-cache-ro -cb "         \
+      "--no-show-timings -mli --multiline-input --prompt-cache-all -cb "                           \
       "--cont-batching -bs --backend-sampling --no-mmproj --no-mmproj-auto --mmproj-auto "         \
       "--mmproj-offload --no-mmproj-offload --reasoning-preserve --no-reasoning-preserve "         \
       "--no-skip-chat-parsing --insecure",                                                         \

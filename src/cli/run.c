@@ -12,6 +12,7 @@
 #include "cli/files.h"
 #include "cli/generate.h"
 #include "cli/inputs.h"
+#include "cli/prompt_cache.h"
 #include "cli/request_file.h"
 #include "cli/session.h"
 #include "cli/setup.h"
@@ -241,6 +242,7 @@ static int answer_once(const struct options *o, struct session *s, struct asked 
     a->generation.grammar = a->grammar;
     struct carat_engine_options options = engine_options(o);
     if (status == CARAT_OK) status = session_start(s, &options, err);
+    if (status == CARAT_OK) status = prompt_cache_load(o, s->engine, err);
     if (status == CARAT_OK) status = generate(s, g, ids, n, show, sink, answer, err);
     carat_free(ids);
     err_thought_end();
@@ -256,6 +258,7 @@ static int answer_once(const struct options *o, struct session *s, struct asked 
     if (status == CARAT_OK && answer->end == ANSWER_LENGTH && answer->is_cut_in_thought)
         note("the limit of %d tokens (-n) was reached inside a thought", g->max_tokens);
     if (status == CARAT_OK && opt_is_set(o, OPT_PROFILE)) session_print_profile(s);
+    if (status == CARAT_OK) status = prompt_cache_save(o, s->engine, err);
     return status;
 }
 
@@ -302,6 +305,7 @@ int command_run(const struct options *o)
     struct sink sink = {.o = o, .err = &err};
     int status = asked ? CARAT_OK : err_no_memory(&err, "options", sizeof *asked);
     if (status == CARAT_OK) status = session_find(&s, o, &err);
+    if (status == CARAT_OK) status = prompt_cache_check(o, &err);
     if (status == CARAT_OK) status = open_sink(&sink, &s, &err);
     if (status == CARAT_OK) status = session_load(&s, &err);
     if (status == CARAT_OK) status = answer_once(o, &s, asked, &sink, &answer, &err);

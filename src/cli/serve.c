@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/engines.h"
 #include "cli/generate.h"
+#include "cli/prompt_cache.h"
 #include "cli/session.h"
 #include "cli/setup.h"
 #include "cli/terminal.h"
@@ -188,6 +189,9 @@ static int read_options(struct serving *v, struct carat_error *err)
         .says_reasoning = strcmp(opt_text(o, OPT_REASONING_FIELD), "reasoning") == 0,
         .is_strict_model = opt_is_set(o, OPT_STRICT_MODEL),
         .is_metrics_open = opt_is_set(o, OPT_METRICS_OPEN),
+        .prefixes = {.path = opt_is_set(o, OPT_PROMPT_CACHE) ? opt_text(o, OPT_PROMPT_CACHE) : NULL,
+                     .bytes_max = (uint64_t)opt_int(o, OPT_PROMPT_CACHE_MAX),
+                     .is_kept = opt_is_set(o, OPT_PROMPT_CACHE_RO)},
         .user = v,
         .on_ready = on_ready,
     };
@@ -226,7 +230,8 @@ int command_serve(const struct options *o)
     int signal_number = 0;
     open_log(o);
     raise_files();
-    int status = session_open(&v.session, o, &err);
+    int status = prompt_cache_check(o, &err);
+    if (status == CARAT_OK) status = session_open(&v.session, o, &err);
     if (status == CARAT_OK) status = no_more_arguments(o, v.session.next_argument, &err);
     if (status == CARAT_OK) status = read_options(&v, &err);
     if (status == CARAT_OK) status = server_run(&v.server, &signal_number, &err);

@@ -104,7 +104,7 @@ int guard_open(struct guard **out, const struct guard_options *options, struct c
     if (!g) return err_no_memory(err, "guard", sizeof *g);
     g->is_local = options->is_local;
     g->requests_per_key = options->requests_per_key;
-    g->salt_secret = hash_key_random();
+    g->salt_secret = options->salt_secret ? *options->salt_secret : hash_key_random();
     const int status = open_parts(g, options, err);
     if (status == CARAT_OK) {
         *out = g;
@@ -276,11 +276,13 @@ static const char *bearer(const char *authorization)
 static bool check_key(const struct guard *g, const struct guard_view *v, struct guard_pass *pass)
 {
     uint64_t id = 0;
-    const bool is_known =
-        has_key(g, bearer(v->authorization), &id) || has_key(g, v->x_api_key, &id);
+    const char *key = bearer(v->authorization);
+    bool is_known = has_key(g, key, &id);
+    if (!is_known) is_known = has_key(g, key = v->x_api_key, &id);
     if (is_known) {
         pass->fairness = id;
-        pass->salt = hash_bytes(g->salt_secret, &id, sizeof id);
+        /* Of the key itself: ids are others in each process. */
+        pass->salt = hash_bytes(g->salt_secret, key, strlen(key));
         return true;
     }
     add_field(pass, "WWW-Authenticate", "Bearer");

@@ -8,6 +8,7 @@
 #define SERVER_GUARD_H
 
 #include "api/api_error.h"
+#include "base/hash.h"
 #include "server/http.h"
 
 struct guard;
@@ -22,6 +23,7 @@ struct guard_options {
     size_t n_origins;
     bool is_local;            /* nobody outside this machine can connect: guard_is_local */
     int32_t requests_per_key; /* at the same time; 0: no limit */
+    const struct hash_key *salt_secret; /* that salts are made with; NULL: a new one */
 };
 
 /* Copies what it needs. The errors of keys_open. */

@@ -50,8 +50,8 @@ static uint64_t fairness_of(const struct service *s, const struct call *c)
 static uint64_t salt_of(const struct service *s, const struct call *c)
 {
     const char *own = c->ask.cache_salt;
-    const uint64_t pair[2] = {c->pass.salt, hash_bytes(s->secret, own, strlen(own))};
-    return own[0] ? hash_bytes(s->secret, pair, sizeof pair) : c->pass.salt;
+    const uint64_t pair[2] = {c->pass.salt, hash_bytes(s->salt_secret, own, strlen(own))};
+    return own[0] ? hash_bytes(s->salt_secret, pair, sizeof pair) : c->pass.salt;
 }
 
 static uint64_t session_of(const struct service *s, const struct call *c)

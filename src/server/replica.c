@@ -12,6 +12,7 @@
 
 struct replica {
     carat_engine *engine;
+    size_t index;
     int32_t n_seq;
     struct replicas_events events;
     pthread_t thread;
@@ -426,7 +427,7 @@ static void init_locks(struct replica *r)
     pthread_mutex_init(&r->news, NULL);
 }
 
-int replica_open(struct replica **out, const carat_model *model,
+int replica_open(struct replica **out, size_t i, const carat_model *model,
                  const struct carat_engine_options *options, int32_t jobs_max,
                  const struct replicas_events *events, struct carat_error *err)
 {
@@ -435,10 +436,12 @@ int replica_open(struct replica **out, const carat_model *model,
     if (!r) return err_no_memory(err, "engine", sizeof *r);
     init_locks(r);
     r->events = *events;
+    r->index = i;
     r->n_seq = options->n_seq > 0 ? options->n_seq : 1;
     r->noted = mem_alloc((size_t)jobs_max, sizeof(struct job *));
     int status = r->noted ? carat_engine_open(&r->engine, model, options, err)
                           : err_no_memory(err, "engine", (size_t)jobs_max * sizeof(struct job *));
+    if (!status && events->on_open) status = events->on_open(events->user, i, r->engine, err);
     if (!status) r->stats = *carat_engine_stats(r->engine);
     if (!status) status = start_thread(r, err);
     if (status)
@@ -459,6 +462,7 @@ void replica_stop(struct replica *r)
 void replica_join(struct replica *r)
 {
     pthread_join(r->thread, NULL);
+    if (r->events.on_end) r->events.on_end(r->events.user, r->index, r->engine);
 }
 
 void replica_close(struct replica *r)

@@ -17,11 +17,16 @@ struct replicas_events {
      * not call replicas_take, because a lock is held that it needs; nor wait for a lock that
      * somebody holds around replicas_take. So no job is named here after its DONE was taken. */
     void (*on_news)(void *user, struct job *const *jobs, size_t n);
+    /* Of engine i, before its thread begins and after it has ended: no step runs, and there are no
+     * jobs. on_open may fail, which closes all. In the thread that opens, and that stops; each may
+     * be NULL. */
+    int (*on_open)(void *user, size_t i, carat_engine *engine, struct carat_error *err);
+    void (*on_end)(void *user, size_t i, carat_engine *engine);
 };
 
-/* Opens the engine in the caller's thread, then starts its own. At most `jobs_max` jobs may be
- * there at any time. */
-int replica_open(struct replica **out, const carat_model *model,
+/* Opens engine i in the caller's thread, then starts its own. At most `jobs_max` jobs may be there
+ * at any time. */
+int replica_open(struct replica **out, size_t i, const carat_model *model,
                  const struct carat_engine_options *options, int32_t jobs_max,
                  const struct replicas_events *events, struct carat_error *err);
 /* No job may come any more: cancels what is left. Returns at once. */

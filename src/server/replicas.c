@@ -34,7 +34,7 @@ static int open_all(struct replicas *r, const carat_model *model,
         o.n_queue = jobs_max - sequences(&o);
         if (o.n_queue < 1) o.n_queue = 1; /* 0 stands for the default */
         if (options->kv_events) kv_events_watch(options->kv_events, r->n, &o);
-        int status = replica_open(&r->all[r->n], model, &o, jobs_max, events, err);
+        int status = replica_open(&r->all[r->n], r->n, model, &o, jobs_max, events, err);
         if (status && options->n > 1) err_within(err, "engine %zu of %zu", r->n + 1, options->n);
         if (status) return status;
     }

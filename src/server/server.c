@@ -69,12 +69,14 @@ struct server {
     double ends_at;    /* os_seconds(); 0: not yet */
     double next_alive;
     bool has_told_last_words;
+    bool has_served; /* was ready once: what its engines hold is worth keeping */
 };
 
 /* In an engine's thread. */
 static void on_news(void *user, struct job *const *jobs, size_t n)
 {
-    struct service *s = user;
+    struct server *server = user;
+    struct service *s = &server->service;
     bool is_first = false;
     for (size_t i = 0; i < n; i++) {
         struct call *c = jobs[i]->user;
@@ -93,6 +95,24 @@ static void on_work(void *user, void *owner)
     if (inbox_add(&s->inbox, &c->news)) http_wake(s->http);
 }
 
+/* All engines begin with what the first one had. */
+static int on_open(void *user, size_t i, carat_engine *engine, struct carat_error *err)
+{
+    const struct server *server = user;
+    const struct service *s = &server->service;
+    (void)i;
+    return prefixes_load(&s->options->prefixes, engine, err);
+}
+
+static void on_end_of_engine(void *user, size_t i, carat_engine *engine)
+{
+    const struct server *server = user;
+    const struct service *s = &server->service;
+    if (i > 0 || !server->has_served || n_ends > 1) return;
+    notify_status("keeps prompts");
+    prefixes_save(&s->options->prefixes, s->salt_secret, engine);
+}
+
 static void *load(void *user)
 {
     struct server *server = user;
@@ -103,7 +123,8 @@ static void *load(void *user)
         .n_waiting_max = s->options->queue_max,
         .kv_events = server->kv_events,
     };
-    const struct replicas_events events = {.user = s, .on_news = on_news};
+    const struct replicas_events events = {
+        .user = server, .on_news = on_news, .on_open = on_open, .on_end = on_end_of_engine};
     server->status =
         replicas_open(&server->loaded, s->options->model, &options, &events, &server->err);
     if (server->status == CARAT_OK)
@@ -128,6 +149,7 @@ static void take_loaded(struct server *server)
     s->n_ctx = now.n_ctx;
     s->before = now.stats;
     s->state = SERVICE_READY;
+    server->has_served = true;
     notify_ready("answers requests");
     s->options->on_ready(s->options->user, http_port(s->http), replicas_setup(s->replicas, 0));
 }
@@ -280,7 +302,9 @@ static int open_parts(struct server *server, struct carat_error *err)
     inbox_init(&s->inbox);
     TRY(metrics_open(&s->metrics, o->alias, err));
     TRY(grammars_open(&s->grammars, o->model, err));
-    TRY(guard_open(&s->guard, &o->guard, err));
+    struct guard_options guard = o->guard;
+    guard.salt_secret = &s->salt_secret;
+    TRY(guard_open(&s->guard, &guard, err));
     TRY(guard_allows_start(&o->http, guard_has_keys(s->guard), o->is_insecure, err));
     TRY(http_open(&s->http, &o->http, &events, err));
     int n_workers = os_processors() / 4;
@@ -357,6 +381,7 @@ int server_run(const struct server_options *options, int *signal_number, struct 
     struct server server = {.service = {.options = options, .since = time(NULL)},
                             .had_terminal = has_terminal()};
     server.service.secret = hash_key_random();
+    server.service.salt_secret = prefixes_secret(&options->prefixes);
     n_ends = n_hangups = 0;
     int status = open_parts(&server, err);
     if (status == CARAT_OK) status = serve(&server, err);

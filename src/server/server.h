@@ -27,6 +27,7 @@
 #include "carat.h"
 #include "server/guard.h"
 #include "server/http.h"
+#include "server/prefixes.h"
 #include "server/traces.h"
 
 struct server_options {
@@ -49,6 +50,7 @@ struct server_options {
     const char *kv_events;   /* addresses and topic of kv_events.h; kv_events "": none */
     const char *kv_events_replay, *kv_events_topic;
     struct traces_options traces; /* collector.url "": none */
+    struct prefixes_options prefixes;
     void *user;
     /* The engines are there, requests are taken. */
     void (*on_ready)(void *user, uint16_t port, const struct carat_setup *setup);

@@ -37,11 +37,12 @@ struct service {
     atomic_size_t held; /* bytes of requests, of all calls; any thread */
     struct call *calls;
     int32_t n_calls, n_streams;
-    int32_t n_ctx;             /* positions of a sequence; constant once READY */
-    struct carat_stats before; /* counts of the warm-up, in which clients have no part */
-    int64_t since;             /* seconds since 1970 */
-    struct hash_key secret;    /* for hashes of what clients choose */
-    struct buf out;            /* for one event at a time */
+    int32_t n_ctx;               /* positions of a sequence; constant once READY */
+    struct carat_stats before;   /* counts of the warm-up, in which clients have no part */
+    int64_t since;               /* seconds since 1970 */
+    struct hash_key secret;      /* for hashes of what clients choose */
+    struct hash_key salt_secret; /* for salts, which saved prefixes are found by */
+    struct buf out;              /* for one event at a time */
 };
 
 #endif
