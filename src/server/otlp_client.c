@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "server/otlp_reply.h"
 #include "server/pairs.h"
 
 enum { CONNECT_SECONDS = 5, POST_SECONDS = 10, REPLY_MAX = 1 << 16 };
@@ -20,20 +21,28 @@ struct otlp_client {
     CURL *easy;
     CURLU *url;
     struct curl_slist *fields;
-    char *text;           /* of the url */
-    size_t received;      /* bytes of a reply, and of its headers */
+    char *text;      /* of the url */
+    size_t received; /* bytes of a reply, and of its headers */
+    struct buf *reply;
     atomic_llong ends_ms; /* os_seconds() in milliseconds, after which nothing is posted */
 };
 
 /* ---- Posting ----------------------------------------------------------------------------- */
 
-/* What a collector says is not read, but counted. */
-static size_t on_bytes(char *bytes, size_t size, size_t count, void *user)
+static size_t on_head(char *bytes, size_t size, size_t count, void *user)
 {
     struct otlp_client *c = user;
     (void)bytes;
     c->received += size * count;
     return c->received <= REPLY_MAX ? size * count : 0;
+}
+
+static size_t on_body(char *bytes, size_t size, size_t count, void *user)
+{
+    struct otlp_client *c = user;
+    const size_t n = size * count, room = OTLP_REPLY_MAX + 1 - c->reply->length;
+    buf_add(c->reply, bytes, n < room ? n : room);
+    return on_head(bytes, size, count, user);
 }
 
 static double seconds_left(struct otlp_client *c, double until)
@@ -78,10 +87,13 @@ static bool is_final(CURLcode code)
     return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
 }
 
-enum otlp_result otlp_post(struct otlp_client *c, const struct buf *body, char why[96])
+enum otlp_result otlp_post(struct otlp_client *c, const struct buf *body, struct buf *reply,
+                           char why[96])
 {
     long status = 0;
     why[0] = '\0';
+    buf_clear(reply);
+    c->reply = reply;
     c->received = 0;
     (void)curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, body->data);
     (void)curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->length);
@@ -220,9 +232,9 @@ static void set_options(struct otlp_client *c, const struct otlp_options *o, boo
     (void)curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
     (void)curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS);
     (void)curl_easy_setopt(e, CURLOPT_USERAGENT, "carat");
-    (void)curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_bytes);
+    (void)curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
     (void)curl_easy_setopt(e, CURLOPT_WRITEDATA, c);
-    (void)curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_bytes);
+    (void)curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_head);
     (void)curl_easy_setopt(e, CURLOPT_HEADERDATA, c);
 #if LIBCURL_VERSION_NUM >= 0x075700 /* a name server that is slow holds nobody up at the end */
     (void)curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
@@ -298,9 +310,10 @@ const char *otlp_url(const struct otlp_client *c)
     return "";
 }
 
-enum otlp_result otlp_post(struct otlp_client *c, const struct buf *body, char why[96])
+enum otlp_result otlp_post(struct otlp_client *c, const struct buf *body, struct buf *reply,
+                           char why[96])
 {
-    (void)c, (void)body;
+    (void)c, (void)body, (void)reply;
     why[0] = '\0';
     return OTLP_REFUSED;
 }

@@ -33,8 +33,10 @@ enum otlp_result {
     OTLP_LATER,  /* nobody is there, or not now */
     OTLP_REFUSED /* the same body would be refused again */
 };
-/* One thread at a time. *why: a text without anything that the collector said; if not TAKEN. */
-enum otlp_result otlp_post(struct otlp_client *c, const struct buf *body, char why[96]);
+/* One thread at a time. `reply`: the beginning of what it answers, at most OTLP_REPLY_MAX + 1 bytes
+ * (otlp_reply.h). *why: a text without anything that the collector said; if not TAKEN. */
+enum otlp_result otlp_post(struct otlp_client *c, const struct buf *body, struct buf *reply,
+                           char why[96]);
 
 /* Any thread: all that is still posted ends within so many seconds. */
 void otlp_end_within(struct otlp_client *c, double seconds);

@@ -1,12 +1,14 @@
 #include "server/traces.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/mem.h"
 #include "base/os.h"
 #include "server/log.h"
+#include "server/otlp_reply.h"
 #include "server/pairs.h"
 
 enum { SPANS_MAX = 2048, BATCH = 256 };
@@ -85,22 +87,25 @@ static bool pause_for(struct traces *t, double seconds)
     return goes_on;
 }
 
-static enum otlp_result send_batch(struct traces *t, const struct buf *body, char why[96])
+static enum otlp_result send_batch(struct traces *t, const struct buf *body, struct buf *reply,
+                                   char why[96])
 {
     enum otlp_result result = OTLP_LATER;
     double seconds = PAUSE_SECONDS;
     bool goes_on = true;
     for (int i = 0; i < TRIES && goes_on && result == OTLP_LATER; i++, seconds *= 2) {
         if (i > 0) goes_on = pause_for(t, seconds); /* at the end there is one more try */
-        result = otlp_post(t->client, body, why);
+        result = otlp_post(t->client, body, reply, why);
     }
     return result;
 }
 
 /* The log has one line when it begins to fail, and one when it works again. */
-static void tell(struct traces *t, bool is_taken, size_t n, const char *why)
+static void tell(struct traces *t, size_t n, size_t dropped, const char *why)
 {
-    metrics_add(t->metrics, is_taken ? METRICS_TRACES_SENT : METRICS_TRACES_DROPPED, n);
+    const bool is_taken = dropped == 0;
+    metrics_add(t->metrics, METRICS_TRACES_SENT, n - dropped);
+    metrics_add(t->metrics, METRICS_TRACES_DROPPED, dropped);
     if (is_taken != t->is_failing) return;
     t->is_failing = !is_taken;
     const struct log_field fields[] = {LOG_TEXT_FIELD("url", otlp_url(t->client)),
@@ -116,12 +121,17 @@ static void *run(void *user)
     struct traces *t = user;
     size_t n;
     while ((n = take_batch(t)) > 0) {
-        struct buf body = {0};
+        struct buf body = {0}, reply = {0};
         char why[96] = "no memory is left";
+        size_t dropped = n;
         spans_write(&body, &t->source, t->batch, n);
-        const bool is_taken = !body.failed && send_batch(t, &body, why) == OTLP_TAKEN;
-        tell(t, is_taken, n, why);
+        if (!body.failed && send_batch(t, &body, &reply, why) == OTLP_TAKEN) {
+            (void)snprintf(why, sizeof why, "it has refused some of them");
+            dropped = otlp_reply_rejected(buf_text(&reply), reply.length, n);
+        }
+        tell(t, n, dropped, why);
         buf_deinit(&body);
+        buf_deinit(&reply);
     }
     return NULL;
 }

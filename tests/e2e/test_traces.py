@@ -225,6 +225,21 @@ def test_a_collector_that_is_busy_is_asked_again():
         expect(server.metric("carat_traces_dropped_total") == 0, "dropped")
 
 
+def test_spans_that_a_collector_has_refused_are_dropped():
+    """It refuses one of each body, and takes the others."""
+    for number in '"1"', "1":
+        text = f'{{"partialSuccess":{{"rejectedSpans":{number},"errorMessage":"secret"}}}}'
+        reply = f"HTTP/1.1 200 OK\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
+        with Collector(lambda _, reply=reply: lambda h: h.wfile.write(reply)) as collector, \
+                Traced(collector) as server:
+            tokenize(server, 20)
+            server.wait_until(lambda: server.metric("carat_traces_sent_total") +
+                              server.metric("carat_traces_dropped_total") == 20)
+            dropped = server.metric("carat_traces_dropped_total")
+            expect(dropped == len(collector.bodies), f"{dropped} of {len(collector.bodies)}")
+            expect(server.stop() == 0 and "secret" not in server.whole_log(), "its words")
+
+
 def test_a_dead_collector_costs_spans_alone():
     with Collector() as collector:
         pass

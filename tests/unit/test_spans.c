@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "server/otlp_reply.h"
 #include "server/pairs.h"
 #include "server/span.h"
 
@@ -126,6 +127,36 @@ static void a_span_is_written_to_the_byte(void **state)
     buf_deinit(&out);
 }
 
+static void replies_that_are_none_refuse_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t rejected;
+    } replies[] = {
+        {"{\"partialSuccess\":{\"rejectedSpans\":\"3\"}}", 3},
+        {"{\"partialSuccess\":{\"rejectedSpans\":3}}", 3},
+        {"{\"partialSuccess\":{\"rejectedSpans\":\"99999999999999999999999\"}}", 7},
+        {"{\"partialSuccess\":{\"rejectedSpans\":9007199254740993}}", 7},
+        {"{\"partialSuccess\":{\"rejectedSpans\":-3}}", 0},
+        {"{\"partialSuccess\":{\"rejectedSpans\":\"-3\"}}", 0},
+        {"{\"partialSuccess\":{\"rejectedSpans\":null}}", 0},
+        {"{\"partialSuccess\":[3]}", 0},
+        {"{\"partialSuccess\":{}}", 0},
+        {"[3]", 0},
+        {"{}", 0},
+        {"{", 0},
+        {"", 0},
+        {"<html>", 0},
+    };
+#ifndef CARAT_HAVE_JSON
+    skip(); /* built without jansson: nothing is read */
+#endif
+    for (size_t i = 0; i < sizeof replies / sizeof *replies; i++)
+        assert_int_equal(otlp_reply_rejected(replies[i].text, strlen(replies[i].text), 7),
+                         replies[i].rejected);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +165,7 @@ int main(void)
         cmocka_unit_test(pairs_are_read_to_their_end),
         cmocka_unit_test(pairs_that_are_wrong_are_refused),
         cmocka_unit_test(a_span_is_written_to_the_byte),
+        cmocka_unit_test(replies_that_are_none_refuse_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
