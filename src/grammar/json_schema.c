@@ -78,13 +78,11 @@ static int compile_string(struct compiler *c, const struct schema_view *v, const
     const struct carat_value *pattern = v->pattern;
     const char *format =
         v->format ? format_pattern(v->format->as.string.data, v->format->as.string.length) : NULL;
-    if (pattern && format)
-        return schema_fail(&c->r, CARAT_EUNSUPPORTED, v->format_path,
-                           "together with \"pattern\" this format is not supported");
-    if (format) return compile_pattern(c, v, format, strlen(format), v->format_path, out);
+    /* Next to a pattern a format is an annotation: who writes both means the pattern by it. */
     if (pattern)
         return compile_pattern(c, v, pattern->as.string.data, pattern->as.string.length,
                                v->pattern_path, out);
+    if (format) return compile_pattern(c, v, format, strlen(format), v->format_path, out);
     if (v->length_least == 0 && v->length_most == EXPR_NO_LIMIT) {
         *out = write_any_string(&c->w);
         return CARAT_OK;

@@ -510,6 +510,19 @@ static int read_additional(struct keyword *k)
     return add_part(k, &v->additional, k->value, k->path);
 }
 
+/* Names are always texts, so only what says no more than that can be kept. */
+static int read_property_names(struct keyword *k)
+{
+    const struct carat_value *names = k->value;
+    bool is_text = json_text_is(json_member(names, "type"), "string");
+    bool says_nothing = names->kind == CARAT_BOOL ? names->as.boolean
+                                                  : names->kind == CARAT_OBJECT &&
+                                                        names->as.object.count == (is_text ? 1 : 0);
+    if (!says_nothing) return unsupported(k, "only {\"type\": \"string\"} is supported");
+    k->view->kinds |= TYPE_OBJECT;
+    return CARAT_OK;
+}
+
 static int read_pattern_properties(struct keyword *k)
 {
     struct schema_view *v = k->view;
@@ -652,6 +665,7 @@ static const struct {
     {"patternProperties", read_pattern_properties},
     {"prefixItems", read_prefix},
     {"properties", read_properties},
+    {"propertyNames", read_property_names},
     {"readOnly", read_nothing},
     {"required", read_required},
     {"title", read_nothing},

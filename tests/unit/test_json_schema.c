@@ -225,6 +225,24 @@ static void check_refused(const char *schema, enum carat_status status, const ch
     assert_null(g);
 }
 
+/* What zod 4 writes for records, and for texts of a form: the pattern is what it checks. */
+static void test_what_says_nothing_more_is_taken(void **state)
+{
+    (void)state;
+#define RECORD                                                                                     \
+    "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\"},\"propertyNames\":"
+    check_takes(RECORD "{\"type\":\"string\"}}", TEXTS("{}", "{\"a\":1}"), TEXTS("{\"a\":\"b\"}"));
+    check_takes(RECORD "{}}", TEXTS("{\"a\":1}"), TEXTS("1"));
+    check_takes(RECORD "true}", TEXTS("{\"a\":1}"), TEXTS("1"));
+    check_refused(RECORD "{\"type\":\"string\",\"maxLength\":2}}", CARAT_EUNSUPPORTED,
+                  "#/propertyNames:");
+    check_refused(RECORD "{\"type\":\"integer\"}}", CARAT_EUNSUPPORTED, "#/propertyNames:");
+    check_refused(RECORD "false}", CARAT_EUNSUPPORTED, "#/propertyNames:");
+    check_takes(
+        "{\"type\":\"string\",\"format\":\"date\",\"pattern\":\"^20\\\\d\\\\d-(?:0[1-9]|1[0-2])$\"}",
+        TEXTS("\"2026-11\""), TEXTS("\"2026-11-23\"", "\"2026-13\""));
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -436,6 +454,7 @@ int main(void)
         cmocka_unit_test(test_arrays),
         cmocka_unit_test(test_objects),
         cmocka_unit_test(test_combinations),
+        cmocka_unit_test(test_what_says_nothing_more_is_taken),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_no_memory),
