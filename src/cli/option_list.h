@@ -425,8 +425,11 @@
     Y("--embedding --reranking --rerank", "", ON(SERVE), "", NONE, "",                             \
       "carat "                                                                                     \
       "answers text with text: there are no embeddings")                                           \
-    Y("--slot-save-path --path --api-prefix --lora --lora-scaled --control-vector", "VALUE",       \
-      ON(SERVE), "", NONE, "", "leave it out")                                                     \
+    Y("--slot-save-path", "PATH", ON(SERVE), "", NONE, "",                                         \
+      "--prompt-cache FILE keeps "                                                                 \
+      "what was read for the next start")                                                          \
+    Y("--path --api-prefix --lora --lora-scaled --control-vector", "VALUE", ON(SERVE), "", NONE,   \
+      "", "leave it out")                                                                          \
     /* Other spellings of carat's own options. */                                                  \
     Y("-i --interactive -if --interactive-first", "", ON(RUN), "*", CONVERSATION, "on", "")        \
     Y("-i --interactive -if --interactive-first -cnv --conversation", "", ON(CHAT), "*", NONE, "", \
