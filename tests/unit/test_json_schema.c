@@ -238,9 +238,9 @@ static void test_what_says_nothing_more_is_taken(void **state)
                   "#/propertyNames:");
     check_refused(RECORD "{\"type\":\"integer\"}}", CARAT_EUNSUPPORTED, "#/propertyNames:");
     check_refused(RECORD "false}", CARAT_EUNSUPPORTED, "#/propertyNames:");
-    check_takes(
-        "{\"type\":\"string\",\"format\":\"date\",\"pattern\":\"^20\\\\d\\\\d-(?:0[1-9]|1[0-2])$\"}",
-        TEXTS("\"2026-11\""), TEXTS("\"2026-11-23\"", "\"2026-13\""));
+    check_takes("{\"type\":\"string\",\"format\":\"date\","
+                "\"pattern\":\"^20\\\\d\\\\d-(?:0[1-9]|1[0-2])$\"}",
+                TEXTS("\"2026-11\""), TEXTS("\"2026-11-23\"", "\"2026-13\""));
 }
 
 static void test_refused(void **state)
