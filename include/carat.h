@@ -130,13 +130,21 @@ const char *carat_token_piece(const carat_model *model, int32_t id, size_t *leng
 bool carat_token_is_stop(const carat_model *model, int32_t id);    /* ends an answer: <turn|> ... */
 bool carat_token_is_control(const carat_model *model, int32_t id); /* any special token */
 
-/* Ids back to text, one by one: incomplete UTF-8 is held back until it is complete. The text
- * is borrowed until the next call on this decoder. Text that there is no memory for is left out. */
+/* Ids back to text, which is freed with carat_free; a NUL follows its `length` bytes. With
+ * `show_special` a special token is its name, without it nothing. CARAT_EUSAGE names an id that is
+ * not in the vocabulary. */
+int carat_detokenize(const carat_model *model, const int32_t *ids, size_t count, bool show_special,
+                     char **text, size_t *length, struct carat_error *err);
+
+/* The same one by one, as they come: incomplete UTF-8 is held back until it is complete. The text
+ * is borrowed until the next call on this decoder. Text that there is no memory for is left out;
+ * carat_decoder_failed then says so. */
 int carat_decoder_open(carat_decoder **out, const carat_model *model, bool show_special,
                        struct carat_error *err);
 const char *carat_decoder_push(carat_decoder *decoder, int32_t id, size_t *length);
 const char *carat_decoder_finish(carat_decoder *decoder, size_t *length); /* what was held back */
-void carat_decoder_close(carat_decoder *decoder);                         /* NULL is fine */
+bool carat_decoder_failed(const carat_decoder *decoder); /* whether text was ever left out */
+void carat_decoder_close(carat_decoder *decoder);        /* NULL is fine */
 
 /* ---- Chat ------------------------------------------------------------------------------- */
 

@@ -174,11 +174,11 @@ void answer_stats(const struct answer *a, char *out, size_t size)
 /* What one request needs while it runs. */
 struct run {
     const struct generation *g;
+    const carat_model *model;
     struct answer *answer;
     part_fn show;
     void *user;
     carat_answer *parts;
-    carat_decoder *decoder; /* of single tokens, for log-probabilities; NULL: none are wanted */
     bool is_reader_gone;
 };
 
@@ -223,35 +223,35 @@ static void take_parts(struct run *r, const struct carat_part *parts, size_t n)
 }
 
 /* "token", "logprob" and "bytes", as OpenAI's API has them. */
-static void add_logprob(struct run *r, struct json *j, int32_t id, float logprob)
+static int add_logprob(struct run *r, struct json *j, int32_t id, float logprob,
+                       struct carat_error *err)
 {
-    struct buf token = {0};
-    size_t n;
-    const char *text = carat_decoder_push(r->decoder, id, &n);
-    buf_add(&token, text, n);
-    text = carat_decoder_finish(r->decoder, &n); /* a token may end inside a character */
-    buf_add(&token, text, n);
-    json_key_text(j, "token", buf_text(&token), token.length);
+    char *text;
+    size_t length;
+    TRY(carat_detokenize(r->model, &id, 1, true, &text, &length, err));
+    json_key_text(j, "token", text, length);
     json_key_double(j, "logprob", (double)logprob);
     json_key_array(j, "bytes");
-    for (size_t i = 0; i < token.length; i++) json_int(j, (unsigned char)token.data[i]);
+    for (size_t i = 0; i < length; i++) json_int(j, (unsigned char)text[i]);
     json_end_array(j);
-    buf_deinit(&token);
+    carat_free(text);
+    return CARAT_OK;
 }
 
-static void take_logprobs(struct run *r, const struct carat_event *event)
+static int take_logprobs(struct run *r, const struct carat_event *event, struct carat_error *err)
 {
     struct json j = {.out = &r->answer->logprobs, .need_comma = r->answer->logprobs.length > 0};
     json_begin_object(&j);
-    add_logprob(r, &j, event->id, event->logprob);
+    TRY(add_logprob(r, &j, event->id, event->logprob, err));
     json_key_array(&j, "top_logprobs");
     for (int32_t i = 0; i < event->n_top; i++) {
         json_begin_object(&j);
-        add_logprob(r, &j, event->top[i].id, event->top[i].logprob);
+        TRY(add_logprob(r, &j, event->top[i].id, event->top[i].logprob, err));
         json_end_object(&j);
     }
     json_end_array(&j);
     json_end_object(&j);
+    return CARAT_OK;
 }
 
 static int take_token(struct run *r, const struct carat_event *event, struct carat_error *err)
@@ -260,7 +260,7 @@ static int take_token(struct run *r, const struct carat_event *event, struct car
     size_t n;
     int32_t id = event->id;
     if (r->g->max_tokens == 0) return CARAT_OK;
-    if (r->decoder) take_logprobs(r, event);
+    if (r->g->want_logprobs) TRY(take_logprobs(r, event, err));
     TRY(carat_answer_push(r->parts, &id, 1, &parts, &n, err));
     take_parts(r, parts, n);
     return CARAT_OK;
@@ -347,14 +347,12 @@ int generate(struct session *s, const struct generation *g, const int32_t *promp
              part_fn show, void *user, struct answer *answer, struct carat_error *err)
 {
     *answer = (struct answer){0};
-    struct run r = {.g = g, .answer = answer, .show = show, .user = user};
+    struct run r = {.g = g, .model = s->model, .answer = answer, .show = show, .user = user};
     struct carat_answer_options options = {.stops = g->stops,
                                            .n_stops = g->n_stops,
                                            .is_raw = g->is_raw,
                                            .show_special = g->show_special};
     TRY(carat_answer_open(&r.parts, s->model, prompt, n_prompt, &options, err));
-    int status = CARAT_OK;
-    if (g->want_logprobs) status = carat_decoder_open(&r.decoder, s->model, true, err);
     struct carat_request request = {
         .prompt = prompt,
         .n_prompt = n_prompt,
@@ -369,7 +367,7 @@ int generate(struct session *s, const struct generation *g, const int32_t *promp
     };
     carat_request_id id = 0;
     interrupt_begin();
-    if (status == CARAT_OK) status = carat_submit(s->engine, &request, &id, err);
+    int status = carat_submit(s->engine, &request, &id, err);
     if (status == CARAT_OK) status = step_to_end(&r, s->engine, id, err);
     if (g->max_tokens == 0 && answer->end != ANSWER_INTERRUPTED) {
         answer->end = ANSWER_LENGTH;
@@ -377,9 +375,9 @@ int generate(struct session *s, const struct generation *g, const int32_t *promp
     }
     interrupt_end();
     progress_end();
-    if (status == CARAT_OK && (answer->text.failed || answer->thinking.failed))
+    if (status == CARAT_OK &&
+        (answer->text.failed || answer->thinking.failed || answer->logprobs.failed))
         status = err_no_memory(err, "answer", answer->text.length);
-    carat_decoder_close(r.decoder);
     carat_answer_close(r.parts);
     return status;
 }

@@ -164,61 +164,36 @@ int command_tokenize(const struct options *o)
 
 /* ---- Ids to text ------------------------------------------------------------------------ */
 
-static int check_ids(const carat_model *model, const int32_t *ids, size_t n,
-                     struct carat_error *err)
-{
-    int32_t n_vocab = carat_model_info(model)->n_vocab;
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] >= n_vocab)
-            return err_set(err, CARAT_EUSAGE, "token id %d: the vocabulary ends at %d", ids[i],
-                           n_vocab - 1);
-    return CARAT_OK;
-}
-
-static int decode(const carat_model *model, const int32_t *ids, size_t n, bool show_special,
-                  struct buf *out, struct carat_error *err)
-{
-    carat_decoder *decoder;
-    TRY(carat_decoder_open(&decoder, model, show_special, err));
-    for (size_t i = 0; i <= n; i++) {
-        size_t length;
-        const char *text = i < n ? carat_decoder_push(decoder, ids[i], &length)
-                                 : carat_decoder_finish(decoder, &length);
-        buf_add(out, text, length);
-    }
-    carat_decoder_close(decoder);
-    return out->failed ? err_no_memory(err, "text", out->length) : CARAT_OK;
-}
-
 int command_detokenize(const struct options *o)
 {
     struct carat_error err = {0};
     struct session s = {0};
-    struct buf input = {0}, text = {0};
+    struct buf input = {0};
     int32_t *ids = NULL;
-    size_t n = 0;
+    char *text = NULL;
+    size_t n = 0, length = 0;
     int status = session_open(&s, o, &err);
     if (status == CARAT_OK) status = read_input(o, &s, &input, &err);
     if (status == CARAT_OK)
         status = parse_ids(buf_text(&input), input.length, "detokenize", &ids, &n, &err);
-    if (status == CARAT_OK) status = check_ids(s.model, ids, n, &err);
     if (status == CARAT_OK)
-        status = decode(s.model, ids, n, opt_is_set(o, OPT_SPECIAL), &text, &err);
+        status =
+            carat_detokenize(s.model, ids, n, opt_is_set(o, OPT_SPECIAL), &text, &length, &err);
     if (status == CARAT_OK && opt_is_set(o, OPT_JSON)) {
         struct buf b = {0};
         struct json j = {.out = &b};
         json_begin_object(&j);
-        json_key_text(&j, "text", buf_text(&text), text.length);
+        json_key_text(&j, "text", text, length);
         json_end_object(&j);
         out_printf("%s\n", buf_text(&b));
         buf_deinit(&b);
     } else if (status == CARAT_OK) {
-        out_model_text(buf_text(&text), text.length);
+        out_model_text(text, length);
         if (out_is_terminal()) out_text("\n");
     }
     mem_free(ids);
+    carat_free(text);
     buf_deinit(&input);
-    buf_deinit(&text);
     session_close(&s);
     return status == CARAT_OK ? 0 : report(&err);
 }

@@ -45,6 +45,12 @@ bool carat_token_is_control(const carat_model *model, int32_t id)
     return vocab_is_special(model->vocab, id);
 }
 
+int carat_detokenize(const carat_model *model, const int32_t *ids, size_t count, bool show_special,
+                     char **text, size_t *length, struct carat_error *err)
+{
+    return tokenizer_decode(model->vocab, ids, count, show_special, text, length, err);
+}
+
 int carat_decoder_open(carat_decoder **out, const carat_model *model, bool show_special,
                        struct carat_error *err)
 {
@@ -59,6 +65,11 @@ const char *carat_decoder_push(carat_decoder *decoder, int32_t id, size_t *lengt
 const char *carat_decoder_finish(carat_decoder *decoder, size_t *length)
 {
     return decoder_finish(decoder, length);
+}
+
+bool carat_decoder_failed(const carat_decoder *decoder)
+{
+    return decoder_failed(decoder);
 }
 
 void carat_decoder_close(carat_decoder *decoder)

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/hex.h"
-#include "base/status.h"
 
 /* "<0xE2>": -1 if it is no such name. */
 static int byte_named(const char *piece, size_t length)
@@ -29,20 +28,4 @@ size_t piece_bytes(const carat_model *model, int32_t id, char out[PIECE_BYTES_MA
         i += is_space ? 3 : 1;
     }
     return n;
-}
-
-int pieces_text(const carat_model *model, const int32_t *ids, size_t n, struct buf *out,
-                struct carat_error *err)
-{
-    carat_decoder *decoder;
-    size_t length;
-    TRY(carat_decoder_open(&decoder, model, true, err));
-    for (size_t i = 0; i < n; i++) {
-        const char *text = carat_decoder_push(decoder, ids[i], &length);
-        buf_add(out, text, length);
-    }
-    const char *rest = carat_decoder_finish(decoder, &length);
-    buf_add(out, rest, length);
-    carat_decoder_close(decoder);
-    return out->failed ? err_no_memory(err, "text", out->length) : CARAT_OK;
 }

@@ -5,16 +5,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buf.h"
 #include "carat.h"
 
 enum { PIECE_BYTES_MAX = 512 }; /* longer ones are cut */
 
 /* Spaces as they are, a byte for "<0xE2>", the name of a special token. Returns how many. */
 size_t piece_bytes(const carat_model *model, int32_t id, char out[PIECE_BYTES_MAX]);
-
-/* Appends the text of ids, special tokens by their names. */
-int pieces_text(const carat_model *model, const int32_t *ids, size_t n, struct buf *out,
-                struct carat_error *err);
 
 #endif

@@ -92,13 +92,11 @@ static int fill_echo(const struct service *s, struct ask *ask, struct carat_erro
 {
     for (size_t i = 0; ask->wants_echo && i < ask->n_prompts; i++) {
         struct ask_prompt *p = &ask->prompts[i];
-        struct buf text = {0};
+        char *text;
         if (!p->ids) continue;
-        int status = pieces_text(s->options->model, p->ids, p->n_ids, &text, err);
-        p->length = text.length;
-        p->text = arena_copy_text(&ask->request.json.arena, buf_text(&text), text.length);
-        buf_deinit(&text);
-        if (status != CARAT_OK) return status;
+        TRY(carat_detokenize(s->options->model, p->ids, p->n_ids, true, &text, &p->length, err));
+        p->text = arena_copy_text(&ask->request.json.arena, text, p->length);
+        carat_free(text);
         if (!p->text) return err_no_memory(err, "prompt", p->length);
     }
     return CARAT_OK;

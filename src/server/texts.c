@@ -133,19 +133,20 @@ static int detokenize(const struct text_inquiry *q, const struct carat_value *ro
                       struct carat_error *err)
 {
     const struct carat_value *tokens = json_member(root, "tokens");
-    struct buf text = {0};
+    char *text = NULL;
+    size_t length;
     if (tokens->kind != CARAT_ARRAY) return json_wrong_kind("tokens", "an array", tokens, err);
     size_t n = tokens->as.array.count;
     int32_t *ids = mem_alloc(n, sizeof *ids);
     int status = ids ? read_ids(q, tokens, ids, err) : err_no_memory(err, "tokens", n);
-    if (status == CARAT_OK) status = pieces_text(q->model, ids, n, &text, err);
+    if (status == CARAT_OK) status = carat_detokenize(q->model, ids, n, true, &text, &length, err);
     if (status == CARAT_OK) {
-        json_key_text(q->json, "content", buf_text(&text), text.length);
+        json_key_text(q->json, "content", text, length);
         json_key(q->json, "prompt"); /* vLLM's name for it */
-        json_text(q->json, buf_text(&text), text.length);
+        json_text(q->json, text, length);
     }
     mem_free(ids);
-    buf_deinit(&text);
+    carat_free(text);
     return status;
 }
 

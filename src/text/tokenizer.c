@@ -326,6 +326,27 @@ void tokenizer_decode_one(const struct vocab *v, int32_t id, bool show_special, 
     }
 }
 
+int tokenizer_decode(const struct vocab *v, const int32_t *ids, size_t count, bool show_special,
+                     char **text, size_t *length, struct carat_error *err)
+{
+    struct buf all = {0};
+    *text = NULL;
+    *length = 0;
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= vocab_count(v))
+            return err_set(err, CARAT_EUSAGE, "token id %d: the vocabulary ends at %d", ids[i],
+                           vocab_count(v) - 1);
+    buf_add(&all, "", 0); /* no ids are an empty text, not none */
+    for (size_t i = 0; i < count; i++) tokenizer_decode_one(v, ids[i], show_special, &all);
+    if (all.failed) {
+        buf_deinit(&all);
+        return err_no_memory(err, "text", count);
+    }
+    *text = all.data;
+    *length = all.length;
+    return CARAT_OK;
+}
+
 struct carat_decoder {
     const struct vocab *v;
     bool show_special, failed;

@@ -37,7 +37,11 @@ int tokenizer_encode_spans(const struct vocab *v, const char *text, const struct
 struct buf;
 void tokenizer_decode_one(const struct vocab *v, int32_t id, bool show_special, struct buf *out);
 
-/* Ids to text, one by one, complete UTF-8 only. The text is borrowed until the next call. Without
+/* Ids to text; as carat_detokenize. *text is freed with mem_free, NULL after an error. */
+int tokenizer_decode(const struct vocab *v, const int32_t *ids, size_t count, bool show_special,
+                     char **text, size_t *length, struct carat_error *err);
+
+/* The same one by one, complete UTF-8 only. The text is borrowed until the next call. Without
  * memory the text is cut; `decoder_failed` says so. */
 struct carat_decoder;
 int decoder_open(struct carat_decoder **out, const struct vocab *v, bool show_special,

@@ -176,6 +176,13 @@ static void check_round_trip(const char *text, size_t length, enum carat_special
     assert_memory_equal(buf_text(&pieces), text, length);
     assert_false(decoder_failed(d));
     decoder_close(d);
+    char *whole;
+    assert_int_equal(tokenizer_decode(shared_vocab(), ids, count, true, &whole, &given, &err),
+                     CARAT_OK);
+    assert_int_equal(given, length);
+    assert_memory_equal(whole, text, length);
+    assert_int_equal(whole[length], '\0');
+    mem_free(whole);
     buf_deinit(&all);
     buf_deinit(&pieces);
     mem_free(ids);
@@ -415,6 +422,52 @@ static void test_out_of_memory(void **state)
     }
 }
 
+/* A text is whole, or there is none. */
+static void test_ids_without_memory_for_their_text(void **state)
+{
+    (void)state;
+    enum { IDS = 400 };
+    int32_t ids[IDS];
+    struct carat_error err;
+    long before = mem_blocks_live();
+    for (int i = 0; i < IDS; i++) ids[i] = vocab_byte(shared_vocab(), 'a');
+    for (long n = 0;; n++) {
+        char *text;
+        size_t length;
+        mem_fail_after(n);
+        int status = tokenizer_decode(shared_vocab(), ids, IDS, true, &text, &length, &err);
+        bool failed = mem_fail_after(-1);
+        assert_int_equal(status, failed ? CARAT_EMEMORY : CARAT_OK);
+        assert_int_equal(length, failed ? 0 : IDS);
+        assert_true(!failed == (text != NULL));
+        mem_free(text);
+        assert_int_equal(mem_blocks_live(), before);
+        if (!failed) break;
+        assert_true(n < 20);
+    }
+}
+
+static void test_ids_that_are_not_in_the_vocabulary_are_refused(void **state)
+{
+    (void)state;
+    const int32_t wrong[] = {-1, vocab_count(shared_vocab()), INT32_MIN, INT32_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct carat_error err = {0};
+        char *text;
+        size_t length;
+        assert_int_equal(tokenizer_decode(shared_vocab(), &wrong[i], 1, true, &text, &length, &err),
+                         CARAT_EUSAGE);
+        assert_null(text);
+        assert_non_null(strstr(err.message, "the vocabulary ends at"));
+    }
+    char *text;
+    size_t length;
+    assert_int_equal(tokenizer_decode(shared_vocab(), NULL, 0, true, &text, &length, NULL),
+                     CARAT_OK);
+    assert_string_equal(text, "");
+    mem_free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -430,6 +483,8 @@ int main(void)
         cmocka_unit_test(words_that_merge_with_a_space_are_not_cut),
         cmocka_unit_test(test_too_long),
         cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_ids_without_memory_for_their_text),
+        cmocka_unit_test(test_ids_that_are_not_in_the_vocabulary_are_refused),
     };
     return cmocka_run_group_tests(tests, shared_vocab_open, shared_vocab_close);
 }
