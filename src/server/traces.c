@@ -93,8 +93,11 @@ static enum otlp_result send_batch(struct traces *t, const struct buf *body, str
     enum otlp_result result = OTLP_LATER;
     double seconds = PAUSE_SECONDS;
     bool goes_on = true;
-    for (int i = 0; i < TRIES && goes_on && result == OTLP_LATER; i++, seconds *= 2) {
-        if (i > 0) goes_on = pause_for(t, seconds); /* at the end there is one more try */
+    for (int i = 0; i < TRIES && goes_on && result == OTLP_LATER; i++) {
+        if (i > 0) {
+            goes_on = pause_for(t, seconds); /* at the end there is one more try */
+            seconds *= 2;
+        }
         result = otlp_post(t->client, body, reply, why);
     }
     return result;
