@@ -57,17 +57,19 @@ static void draw_tile(struct rng *rng, enum code_kind kind, enum values values, 
 
 static void draw_act(struct rng *rng, enum values values, struct act_block *a)
 {
-    int32_t totals[2] = {0};
+    int32_t total = 0;
+    *a = (struct act_block){0};
     for (int i = 0; i < BLOCK_COLS; i++) {
         a->q[i] = values == LARGEST       ? INT8_MIN
                   : values == MIXED_SIGNS ? (int8_t)(i & 1 ? -127 : 127)
                                           : (int8_t)((int)(rng_next(rng) % 255) - 127);
-        totals[i / 16] += a->q[i];
+        total += a->q[i];
+        a->start6[i / 16] -= 32 * a->q[i];
     }
     a->scale = values == LARGEST ? 1.0f : rng_normal(rng);
     if (values == NOT_FINITE && rng_next(rng) % 16 == 0) a->scale = NAN;
-    for (int h = 0; h < 2; h++) a->minus[h] = -totals[h];
-    a->minus[2] = a->minus[0] + a->minus[1];
+    a->minus = -total;
+    a->sum = a->scale * (float)total;
 }
 
 static void open_data(struct data *d, enum code_kind kind, int n_blocks, enum values values)

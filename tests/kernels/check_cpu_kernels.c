@@ -275,22 +275,35 @@ static void check_with_others(int first)
             check_all_same_bits(sets[first], sets[i]);
 }
 
+/* Whether a block's sums are not those of its codes. */
+static bool has_wrong_sums(const struct act_block *block)
+{
+    int32_t pairs[4]; /* of halves' columns 4 i and 4 i + 1, and of the others */
+    for (int i = 0; i < 4; i++) {
+        const int8_t *q = block->q + i / 2 * 16 + i % 2 * 2;
+        pairs[i] = q[0] + q[1] + q[4] + q[5] + q[8] + q[9] + q[12] + q[13];
+        if (block->start6_pairs[i / 2][i % 2] != -32 * pairs[i]) return true;
+    }
+    int32_t first = pairs[0] + pairs[1], second = pairs[2] + pairs[3];
+    return block->start6[0] != -32 * first || block->start6[1] != -32 * second ||
+           block->minus != -(first + second) ||
+           block->sum != block->scale * (float)(first + second);
+}
+
 /* Blocks so small that 127 by their largest value is infinite, in full or not in the end. */
 static void check_tiny_blocks(const struct cpu_kernels *k)
 {
     static const float largest[] = {1e-45f, 1e-40f, 1.2e-38f, 3e-37f, 1e-36f, 1e-33f, 1e-20f};
     for (size_t t = 0; t < sizeof largest / sizeof *largest; t++) {
-        float x[BLOCK_COLS] = {[3] = largest[t], [20] = -largest[t] / 2}, worst = 0;
+        float x[BLOCK_COLS] = {[3] = largest[t], [20] = -largest[t] / 2};
         struct act_block block;
         k->quantize(x, BLOCK_COLS, &block);
-        int32_t totals[2] = {0};
-        for (int i = 0; i < BLOCK_COLS; i++) {
-            worst = fmaxf(worst, fabsf(x[i] - (float)block.q[i] * block.scale));
-            totals[i / 16] += block.q[i];
-        }
-        check(k->name, "quantise: tiny blocks", worst, fmaxf(largest[t] / 250, 1e-30f));
-        check(k->name, "quantise: sums of tiny blocks",
-              totals[0] != -block.minus[0] || totals[1] != -block.minus[1], 0);
+        double limit = fmax((double)largest[t] / 250, 1e-30);
+        int too_far = 0;
+        for (int i = 0; i < BLOCK_COLS; i++)
+            too_far += fabs((double)x[i] - block.q[i] * (double)block.scale) > limit;
+        check(k->name, "quantise: tiny blocks", too_far, 0);
+        check(k->name, "quantise: sums of tiny blocks", has_wrong_sums(&block), 0);
     }
 }
 
@@ -301,21 +314,16 @@ static void check_quantize(const struct cpu_kernels *k)
     memset(x, 0, 32 * sizeof *x); /* a block of zeros has scale 0 */
     k->quantize(x, COLS, blocks);
     double worst = 0, most_wrong = 0;
-    int wrong_sums = 0;
-    for (int h = 0; h < COLS / 16; h++) { /* halves of blocks */
-        const struct act_block *block = &blocks[h / 2];
+    int wrong = 0;
+    for (int b = 0; b < COLS / BLOCK_COLS; b++) wrong += has_wrong_sums(&blocks[b]);
+    for (int i = 0; i < COLS; i++) {
+        const struct act_block *block = &blocks[i / BLOCK_COLS];
         double step = (double)block->scale;
-        int32_t total = 0;
-        for (int i = h % 2 * 16; i < h % 2 * 16 + 16; i++) {
-            double error = fabs((double)x[h / 2 * BLOCK_COLS + i] - block->q[i] * step);
-            total += block->q[i];
-            worst = fmax(worst, step > 0 ? error / step : error);
-        }
-        wrong_sums += -total != block->minus[h % 2];
-        wrong_sums += block->minus[2] != block->minus[0] + block->minus[1];
+        double error = fabs((double)x[i] - block->q[i % BLOCK_COLS] * step);
+        worst = fmax(worst, step > 0 ? error / step : error);
     }
     check(k->name, "quantise: at most half a step", worst, 0.5001);
-    check(k->name, "quantise: sums of halves", wrong_sums, 0);
+    check(k->name, "quantise: sums of blocks", wrong, 0);
     float lost[COLS];
     k->left_over(x, COLS, blocks, lost);
     for (int i = 0; i < COLS; i++) {

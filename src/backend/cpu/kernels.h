@@ -11,7 +11,12 @@
 struct act_block {
     int8_t q[BLOCK_COLS];
     float scale;
-    int32_t minus[3]; /* minus the sums of q over the block's halves and all of it */
+    float sum;     /* of the activations */
+    int32_t minus; /* minus the sum of q */
+    /* What the sums of half a block by 6-bit codes begin with, -32 times the sum of q there; the
+     * same in 16 bits (modulo 2^16) for columns 4 i and 4 i + 1 and for the two others. */
+    int32_t start6[2];
+    int16_t start6_pairs[2][2];
 };
 
 /* n_tiles adjacent tiles, 16 weight rows each, by n activation rows: out[i * n_tiles * 16 + r] =

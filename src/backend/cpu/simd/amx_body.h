@@ -42,7 +42,8 @@ struct amx_panel {
     int n_blocks;
     const uint8_t *next; /* units of the first tile of the next panel */
     alignas(64) uint8_t w[AMX_BLOCKS][AMX_TILES][8][64];
-    float scale[AMX_BLOCKS * 2][AMX_TILES][16]; /* by part */
+    float scale[AMX_BLOCKS][AMX_TILES][16];
+    float factor[AMX_BLOCKS * 2][AMX_TILES][16]; /* S6, by part */
     float min[AMX_BLOCKS][AMX_TILES][16];
 };
 
@@ -79,8 +80,9 @@ ALWAYS void amx_fill(const enum code_kind kind, const int n_tiles, const struct 
             bvec w[8];
             unpack(kind, unit + (size_t)i * u.block_bytes, w);
             for (int g = 0; g < 8; g++) b_store(panel->w[b][t][g], b_less(w[g], amx_offset(kind)));
-            for (int h = 0; h < block_halves(kind); h++)
-                f_store(panel->scale[b * block_halves(kind) + h][t], unit_scales(kind, unit, i, h));
+            f_store(panel->scale[b][t], unit_scales(kind, unit, i));
+            for (int h = 0; h < 2 && block_halves(kind) == 2; h++)
+                f_store(panel->factor[b * 2 + h][t], f_load_i8(unit_factors(kind, unit, i, h)));
             if (u.has_min) f_store(panel->min[b][t], unit_mins(kind, unit, i));
         }
 }
@@ -97,7 +99,7 @@ static void amx_pack(const struct tile_job *job, int32_t done, bool has_min,
             const struct act_block *block = act ? &act[b] : &nothing;
             memcpy(rows->q[r / 16][b][r % 16], block->q, BLOCK_COLS);
             rows->scale[r / 16][b][r % 16] = block->scale;
-            if (has_min) rows->sum[r / 16][b][r % 16] = -block->scale * (float)block->minus[2];
+            if (has_min) rows->sum[r / 16][b][r % 16] = block->sum;
         }
     }
 }
@@ -147,7 +149,20 @@ ALWAYS void amx_keep(const int n_tiles, const int set, const struct amx_step *st
     }
 }
 
-/* The float steps of part i for rows `row` to row + 7 of a group. */
+/* The sums of part i for a row and a tile. S6: those of this part and the one before it, by their
+ * factors. */
+ALWAYS fvec amx_total(const enum code_kind kind, const struct amx_panel *panel, int part, int i,
+                      int t, int row, amx_dots dots)
+{
+    fvec x = f_of_int(i_load(dots[i][t][row]));
+    if (block_halves(kind) == 1) return x;
+    fvec before = f_of_int(i_load(dots[i - 1][t][row]));
+    return f_fma(x, f_load(panel->factor[part + i][t]),
+                 f_mul(before, f_load(panel->factor[part + i - 1][t])));
+}
+
+/* The float steps of part i for rows `row` to row + 7 of a group; S6: after the second half of a
+ * block. */
 ALWAYS void amx_scale(const enum code_kind kind, const int n_tiles, const struct amx_panel *panel,
                       const struct amx_rows *rows, const struct amx_step *step, int i, int row,
                       amx_dots dots, fvec sum[8][AMX_TILES])
@@ -156,12 +171,13 @@ ALWAYS void amx_scale(const enum code_kind kind, const int n_tiles, const struct
     const float *scale = rows->scale[step->group][b + i / halves] + row;
     const float *x = rows->sum[step->group][b + i / halves] + row;
     fvec w[AMX_TILES];
-    if (i >= step->n_parts) return;
-    for (int t = 0; t < n_tiles; t++) w[t] = f_load(panel->scale[step->part + i][t]);
+    if (i >= step->n_parts || i % halves != halves - 1) return;
+    for (int t = 0; t < n_tiles; t++) w[t] = f_load(panel->scale[b + i / halves][t]);
     for (int r = 0; r < 8; r++) {
         fvec a = f_set(scale[r]);
         for (int t = 0; t < n_tiles; t++)
-            sum[r][t] = f_fma(f_mul(f_of_int(i_load(dots[i][t][row + r])), a), w[t], sum[r][t]);
+            sum[r][t] = f_fma(f_mul(amx_total(kind, panel, step->part, i, t, row + r, dots), a),
+                              w[t], sum[r][t]);
     }
     if (!tile_unit_for_codes(kind).has_min) return;
     for (int t = 0; t < n_tiles; t++) w[t] = f_load(panel->min[step->part + i][t]);

@@ -75,33 +75,25 @@ ALWAYS ivec dot(enum code_kind kind, ivec sum, bvec w, ivec a)
     return is_wide(kind) ? dot_wide(sum, w, a) : dot_small(sum, w, a);
 }
 
-/* A sum of products begins with minus the weights' offset times a sum of activations. Offsets are
- * powers of two, and a shift keeps the sums in vector registers. */
-ALWAYS ivec less_offset(enum code_kind kind, const int32_t *minus)
-{
-    switch (is_wide(kind) ? WEIGHT_BIAS : code_kind_facts(kind).offset) {
-    case 8: return i_shl(i_set(*minus), 3);
-    case 16: return i_shl(i_set(*minus), 4);
-    case 32: return i_shl(i_set(*minus), 5);
-    case 128: return i_shl(i_set(*minus), 7);
-    default: return i_set(0);
-    }
-}
-
 /* Parts of a block that have scales of their own. */
 ALWAYS int block_halves(enum code_kind kind)
 {
     return kind == CODE_S6 ? 2 : 1;
 }
 
-/* Scales of the 16 rows of a tile in half h of a unit's block i. */
-ALWAYS fvec unit_scales(enum code_kind kind, const uint8_t *unit, int i, int h)
+/* Scales of the 16 rows of a tile in a unit's block i. */
+ALWAYS fvec unit_scales(enum code_kind kind, const uint8_t *unit, int i)
 {
     const struct tile_unit u = tile_unit_for_codes(kind);
     const uint16_t *scales = (const uint16_t *)(const void *)(unit + u.scales_at);
-    if (kind != CODE_S6) return f_load_f16(scales + i * 16);
-    const int8_t *factors = (const int8_t *)(unit + u.mins_at);
-    return f_mul(f_load_f16(scales), f_load_i8(factors + (i * 2 + h) * 16));
+    return f_load_f16(kind == CODE_S6 ? scales : scales + i * 16);
+}
+
+/* S6: the factors of the 16 rows in half h of a unit's block i. The sum of both halves, times their
+ * factors, is below 2^24, so that floats hold it exactly, in whichever way it is computed. */
+ALWAYS const int8_t *unit_factors(enum code_kind kind, const uint8_t *unit, int i, int h)
+{
+    return (const int8_t *)(unit + tile_unit_for_codes(kind).mins_at) + (i * 2 + h) * 16;
 }
 
 ALWAYS fvec unit_mins(enum code_kind kind, const uint8_t *unit, int i)
@@ -110,16 +102,24 @@ ALWAYS fvec unit_mins(enum code_kind kind, const uint8_t *unit, int i)
                       i * 16);
 }
 
-/* The value that the integer sum of a block, or of half h of it, begins with. */
+/* The value that the integer sum of a block, or of half h of it, begins with: minus the weights'
+ * offset times a sum of activations. Offsets are powers of two, and a shift keeps the sums in
+ * vector registers. */
 ALWAYS ivec first_sum(enum code_kind kind, const struct act_block *a, int h)
 {
-    return less_offset(kind, &a->minus[block_halves(kind) == 2 ? h : 2]);
+    if (block_halves(kind) == 2) return i_set(a->start6[h]);
+    switch (is_wide(kind) ? WEIGHT_BIAS : code_kind_facts(kind).offset) {
+    case 8: return i_shl(i_set(a->minus), 3);
+    case 16: return i_shl(i_set(a->minus), 4);
+    case 128: return i_shl(i_set(a->minus), 7);
+    default: return i_set(0);
+    }
 }
 
 /* The sum of a block's activations; minima are multiplied by it. */
 ALWAYS fvec x_sum(const struct act_block *a)
 {
-    return f_set(-a->scale * (float)a->minus[2]);
+    return f_set(a->sum);
 }
 
 /* With a few rows the weights come from memory. The processor's own prefetching stops at every page
@@ -146,8 +146,8 @@ ALWAYS void ask_ahead(enum read_ahead ahead, const struct tile_unit u, const uin
     }
 }
 
-/* Adds the products of half h of block b by n rows. SHORT_SUMS: those of codes of up to 6 bits are
- * summed up in 16 bits while they fit, 2 * 63 * 127 twice and smaller codes longer. Groups g and
+/* Adds the products of half h of a block by n rows. SHORT_SUMS: those of codes of up to 5 bits are
+ * summed up in 16 bits while they fit (6 bits: see factored_half). Groups g and
  * g + 4 follow each other because nibbles of the same bytes have them. */
 ALWAYS void half_dots(const enum code_kind kind, const int n, const bvec w[8],
                       const struct act_block *const *rows, int64_t b, int h, ivec *dots)
@@ -156,8 +156,8 @@ ALWAYS void half_dots(const enum code_kind kind, const int n, const bvec w[8],
 #if SHORT_SUMS
     const int fit = 128 >> code_kind_facts(kind).bits;
     ivec part[FEW_ROWS];
-    for (int i = 0; i < groups && !is_wide(kind); i++) {
-        const int g = groups == 8 ? i / 2 + i % 2 * 4 : h * groups + i;
+    for (int i = 0; i < 8 && !is_wide(kind); i++) {
+        const int g = i / 2 + i % 2 * 4;
         for (int r = 0; r < n; r++) {
             ivec products = dot_short(w[g], four_bytes(rows[r][b].q + g * 4));
             part[r] = i % fit ? add_short(part[r], products) : products;
@@ -171,22 +171,65 @@ ALWAYS void half_dots(const enum code_kind kind, const int n, const bvec w[8],
             dots[r] = dot(kind, dots[r], w[g], four_bytes(rows[r][b].q + g * 4));
 }
 
+#if SHORT_SUMS
+typedef ivec factored;
+#define f_of_factored f_of_int
+#else
+typedef fvec factored;
+#define f_of_factored(x) (x)
+#endif
+
+/* Half h of a block with factors: adds its sums by the factors to `total`, or begins with them.
+ * SHORT_SUMS: in 16 bits until factors are applied. Such sums may wrap on the way, as what codes
+ * without their offset leave of them fits. */
+ALWAYS void factored_half(const enum code_kind kind, const int n, const bvec w[8], const int h,
+                          const int8_t *factors, const struct act_block *const *rows, int64_t b,
+                          factored *total)
+{
+#if SHORT_SUMS
+    (void)kind;
+    ivec factor = short_factors(factors), part[FEW_ROWS];
+    for (int r = 0; r < n; r++) part[r] = four_bytes((const int8_t *)rows[r][b].start6_pairs[h]);
+    for (int g = h * 4; g < h * 4 + 4; g++)
+        for (int r = 0; r < n; r++)
+            part[r] = add_short(part[r], dot_short(w[g], four_bytes(rows[r][b].q + g * 4)));
+    for (int r = 0; r < n; r++) {
+        ivec sum = multiply_short(part[r], factor);
+        total[r] = h ? i_add(total[r], sum) : sum;
+    }
+#else
+    fvec factor = f_load_i8(factors);
+    ivec dots[FEW_ROWS];
+    for (int r = 0; r < n; r++) dots[r] = first_sum(kind, &rows[r][b], h);
+    half_dots(kind, n, w, rows, b, h, dots);
+    for (int r = 0; r < n; r++) {
+        fvec sum = f_of_int(dots[r]);
+        total[r] = h ? f_fma(sum, factor, total[r]) : f_mul(sum, factor);
+    }
+#endif
+}
+
 /* Block i of a unit by n rows. Integer sums of 32 products, corrected for the weights' offset,
  * then one float step for each row. */
 ALWAYS void unit_block(const enum code_kind kind, const int n, const uint8_t *unit, int i,
                        const struct act_block *const *rows, int64_t b, fvec *sum)
 {
-    const int halves = block_halves(kind);
     bvec w[8];
+    fvec total[FEW_ROWS], scale = unit_scales(kind, unit, i);
     unpack(kind, unit + (size_t)i * tile_unit_for_codes(kind).block_bytes, w);
-    for (int h = 0; h < halves; h++) {
-        fvec scale = unit_scales(kind, unit, i, h);
+    if (block_halves(kind) == 2) {
+        factored sums[FEW_ROWS];
+        factored_half(kind, n, w, 0, unit_factors(kind, unit, i, 0), rows, b, sums);
+        factored_half(kind, n, w, 1, unit_factors(kind, unit, i, 1), rows, b, sums);
+        for (int r = 0; r < n; r++) total[r] = f_of_factored(sums[r]);
+    } else {
         ivec dots[FEW_ROWS];
-        for (int r = 0; r < n; r++) dots[r] = first_sum(kind, &rows[r][b], h);
-        half_dots(kind, n, w, rows, b, h, dots);
-        for (int r = 0; r < n; r++)
-            sum[r] = f_fma(f_mul(f_of_int(dots[r]), f_set(rows[r][b].scale)), scale, sum[r]);
+        for (int r = 0; r < n; r++) dots[r] = first_sum(kind, &rows[r][b], 0);
+        half_dots(kind, n, w, rows, b, 0, dots);
+        for (int r = 0; r < n; r++) total[r] = f_of_int(dots[r]);
     }
+    for (int r = 0; r < n; r++)
+        sum[r] = f_fma(f_mul(total[r], f_set(rows[r][b].scale)), scale, sum[r]);
     if (!tile_unit_for_codes(kind).has_min) return;
     fvec min = unit_mins(kind, unit, i);
     for (int r = 0; r < n; r++) sum[r] = f_fma(min, x_sum(&rows[r][b]), sum[r]);
@@ -279,14 +322,29 @@ static void tile_dot(const struct tile_job *job)
     }
 }
 
+/* Fills in the sums of a block: pairs[2 h] has the codes of half h in columns 4 i and 4 i + 1, the
+ * next one those in the others. */
+ALWAYS void sums_of_codes(const fvec pairs[4], struct act_block *out)
+{
+    float totals[4];
+    f_sum4(pairs, totals);
+    for (int i = 0; i < 4; i++)
+        out->start6_pairs[i / 2][i % 2] = (int16_t)(-32 * (int32_t)totals[i]);
+    for (int h = 0; h < 2; h++) out->start6[h] = -32 * (int32_t)(totals[h * 2] + totals[h * 2 + 1]);
+    out->minus = -(int32_t)(totals[0] + totals[1] + totals[2] + totals[3]);
+    out->sum = -out->scale * (float)out->minus;
+}
+
 /* Blocks of 32. A value that is not finite makes the scale NaN: the vector maximum alone would drop
  * a NaN, and bad weights would go unnoticed. The codes of such a block are 0. So are codes and
  * scale of a block of values so small that 127 / largest could be infinite. */
 static void quantize(const float *x, int64_t n, struct act_block *out)
 {
     const float least = 0x1p-100f;
+    static const float first_two[16] = {1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0};
     for (int64_t b = 0; b < n / 32; b++, out++) {
         fvec part[2] = {f_load(x + b * 32), f_load(x + b * 32 + 16)};
+        fvec pairs[4];
         float not_finite = f_sum(f_add(f_sub(part[0], part[0]), f_sub(part[1], part[1])));
         float most = f_most(f_max(f_abs(part[0]), f_abs(part[1]))) + not_finite;
         bool has_numbers = most >= least;
@@ -296,9 +354,10 @@ static void quantize(const float *x, int64_t n, struct act_block *out)
             fvec scaled = has_numbers ? f_mul(part[h], f_set(inverse)) : f_set(0);
             fvec rounded = f_round(scaled);
             f_store_i8(out->q + h * 16, rounded);
-            out->minus[h] = -(int32_t)f_sum(rounded);
+            pairs[h * 2] = f_mul(rounded, f_load(first_two));
+            pairs[h * 2 + 1] = f_sub(rounded, pairs[h * 2]);
         }
-        out->minus[2] = out->minus[0] + out->minus[1];
+        sums_of_codes(pairs, out);
     }
 }
 

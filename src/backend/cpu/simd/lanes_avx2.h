@@ -51,3 +51,14 @@ static inline ivec add_short_sum(ivec sum, ivec x)
 {
     return (ivec){add_pairs(sum.a, x.a), add_pairs(sum.b, x.b)};
 }
+/* Factors of 16 rows as 16-bit numbers, each twice: for both numbers of a lane. */
+static inline ivec short_factors(const int8_t *p)
+{
+    __m256i x = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+    x = _mm256_permute4x64_epi64(x, 0xD8);
+    return (ivec){_mm256_unpacklo_epi16(x, x), _mm256_unpackhi_epi16(x, x)};
+}
+static inline ivec multiply_short(ivec x, ivec factor)
+{
+    return (ivec){_mm256_madd_epi16(x.a, factor.a), _mm256_madd_epi16(x.b, factor.b)};
+}

@@ -7,6 +7,8 @@
  *   PANEL_TILES, PANEL_ROWS  so that the sums of these many tiles and rows are in registers
  *   PANEL_FROM               the number of rows from which on this pays, and from which on any
  *                            number is a sum of PANEL_ROWS and PANEL_ROWS - 1
+ *   PANEL_ROWS_S6            instead of PANEL_ROWS for 6-bit codes, whose blocks have two sums, if
+ *                            it is another one
  *   PANEL_BLOCKS             of 32 columns, so that a panel fits in the cache
  *   PANEL_CHUNK              the number of rows that are prepared at a time
  *   PANEL_PRODUCTS           a file that has struct panel and the functions
@@ -14,6 +16,10 @@
  *     fill_panel(kind, job, panel)                    the weights
  *     panel_rows(kind, n, panel, first, out, stride)  n of the prepared rows by the weights
  *                            and, if it defines OWN_LIMIT, multiply_bytes of kernels.h */
+
+#ifndef PANEL_ROWS_S6
+#define PANEL_ROWS_S6 PANEL_ROWS
+#endif
 
 struct panel_place {
     int tile; /* the first, within the job */
@@ -48,15 +54,16 @@ ALWAYS void read_ahead(const enum code_kind kind, const struct tile_job *job, co
 ALWAYS void panel_run(const enum code_kind kind, const struct tile_job *job,
                       const struct panel *panel, int32_t n, float *out)
 {
-    int32_t n_groups = (n + PANEL_ROWS - 1) / PANEL_ROWS;
+    const int n_rows = kind == CODE_S6 ? PANEL_ROWS_S6 : PANEL_ROWS;
+    int32_t n_groups = (n + n_rows - 1) / n_rows;
     int64_t stride = job->n_tiles * 16;
     for (int32_t i = 0, end, group = 0; group < n_groups; i = end, group++) {
         end = (int32_t)((int64_t)n * (group + 1) / n_groups);
         read_ahead(kind, job, panel->at.next, PANEL_TILES, PANEL_BLOCKS, group, n_groups);
-        if (end - i == PANEL_ROWS)
-            panel_rows(kind, PANEL_ROWS, panel, i, out + i * stride, stride);
+        if (end - i == n_rows)
+            panel_rows(kind, n_rows, panel, i, out + i * stride, stride);
         else
-            panel_rows(kind, PANEL_ROWS - 1, panel, i, out + i * stride, stride);
+            panel_rows(kind, n_rows - 1, panel, i, out + i * stride, stride);
     }
 }
 

@@ -6,7 +6,8 @@ struct panel {
     struct panel_place at;
     const struct act_block *row[PANEL_CHUNK]; /* from the panel's first block on */
     alignas(64) uint8_t w[PANEL_BLOCKS][8][PANEL_TILES][64];
-    float scale[PANEL_BLOCKS][2][PANEL_TILES][16]; /* S6: of both halves of a block */
+    float scale[PANEL_BLOCKS][PANEL_TILES][16];
+    float factor[PANEL_BLOCKS][2][PANEL_TILES][16]; /* S6: of both halves of a block */
     float min[PANEL_BLOCKS][PANEL_TILES][16];
 };
 
@@ -27,9 +28,42 @@ ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, st
             bvec w[8];
             unpack(kind, unit + (size_t)i * u.block_bytes, w);
             for (int g = 0; g < 8; g++) b_store(panel->w[b][g][t], w[g]);
-            for (int h = 0; h < block_halves(kind); h++)
-                f_store(panel->scale[b][h][t], unit_scales(kind, unit, i, h));
+            f_store(panel->scale[b][t], unit_scales(kind, unit, i));
+            for (int h = 0; h < 2 && block_halves(kind) == 2; h++)
+                f_store(panel->factor[b][h][t], f_load_i8(unit_factors(kind, unit, i, h)));
             if (u.has_min) f_store(panel->min[b][t], unit_mins(kind, unit, i));
+        }
+}
+
+/* The sums of half h of block b by n rows, or of all of it, as floats. S6: by their factors, and
+ * added to those of the first half. */
+ALWAYS void panel_half(const enum code_kind kind, const int n, const struct panel *panel,
+                       const struct act_block *const *rows, int b, const int h,
+                       fvec total[PANEL_ROWS][PANEL_TILES])
+{
+    const int halves = block_halves(kind), groups = 8 / halves;
+    ivec dots[PANEL_ROWS][PANEL_TILES];
+    for (int i = 0; i < n; i++) {
+        dots[i][0] = first_sum(kind, &rows[i][b], h);
+        for (int t = 1; t < PANEL_TILES; t++) dots[i][t] = dots[i][0];
+    }
+    for (int g = h * groups; g < (h + 1) * groups; g++) {
+        bvec w[PANEL_TILES];
+        for (int t = 0; t < PANEL_TILES; t++) w[t] = b_load(panel->w[b][g][t]);
+        for (int i = 0; i < n; i++) {
+            ivec a = four_bytes(rows[i][b].q + g * 4);
+            for (int t = 0; t < PANEL_TILES; t++) dots[i][t] = dot(kind, dots[i][t], w[t], a);
+        }
+    }
+    for (int i = 0; i < n; i++)
+        for (int t = 0; t < PANEL_TILES; t++) {
+            fvec sums = f_of_int(dots[i][t]);
+            if (halves == 1)
+                total[i][t] = sums;
+            else if (h == 0)
+                total[i][t] = f_mul(sums, f_load(panel->factor[b][h][t]));
+            else
+                total[i][t] = f_fma(sums, f_load(panel->factor[b][h][t]), total[i][t]);
         }
 }
 
@@ -38,33 +72,19 @@ ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, st
 ALWAYS void panel_rows(const enum code_kind kind, const int n, const struct panel *panel,
                        int32_t first, float *out, int64_t stride)
 {
-    const int groups = 8 / block_halves(kind);
     const struct act_block *const *rows = panel->row + first;
     fvec sum[PANEL_ROWS][PANEL_TILES];
     for (int i = 0; i < n; i++)
         for (int t = 0; t < PANEL_TILES; t++)
             sum[i][t] = panel->at.first ? f_load(out + i * stride + t * 16) : f_set(0);
     for (int b = 0; b < panel->at.n_blocks; b++) {
-        for (int h = 0; h < block_halves(kind); h++) {
-            ivec dots[PANEL_ROWS][PANEL_TILES];
-            for (int i = 0; i < n; i++) {
-                dots[i][0] = first_sum(kind, &rows[i][b], h);
-                for (int t = 1; t < PANEL_TILES; t++) dots[i][t] = dots[i][0];
-            }
-            for (int g = h * groups; g < (h + 1) * groups; g++) {
-                bvec w[PANEL_TILES];
-                for (int t = 0; t < PANEL_TILES; t++) w[t] = b_load(panel->w[b][g][t]);
-                for (int i = 0; i < n; i++) {
-                    ivec a = four_bytes(rows[i][b].q + g * 4);
-                    for (int t = 0; t < PANEL_TILES; t++)
-                        dots[i][t] = dot(kind, dots[i][t], w[t], a);
-                }
-            }
-            for (int i = 0; i < n; i++)
-                for (int t = 0; t < PANEL_TILES; t++)
-                    sum[i][t] = f_fma(f_mul(f_of_int(dots[i][t]), f_set(rows[i][b].scale)),
-                                      f_load(panel->scale[b][h][t]), sum[i][t]);
-        }
+        fvec total[PANEL_ROWS][PANEL_TILES];
+        panel_half(kind, n, panel, rows, b, 0, total);
+        if (block_halves(kind) == 2) panel_half(kind, n, panel, rows, b, 1, total);
+        for (int i = 0; i < n; i++)
+            for (int t = 0; t < PANEL_TILES; t++)
+                sum[i][t] = f_fma(f_mul(total[i][t], f_set(rows[i][b].scale)),
+                                  f_load(panel->scale[b][t]), sum[i][t]);
         if (!tile_unit_for_codes(kind).has_min) continue;
         for (int i = 0; i < n; i++)
             for (int t = 0; t < PANEL_TILES; t++)

@@ -23,7 +23,8 @@ struct panel {
     float x_sum[PANEL_CHUNK][PANEL_BLOCKS];
     /* Bytes: 8 groups as in tile.h. 16 bits: 8 of even columns, each before its odd ones. */
     alignas(32) uint8_t w[PANEL_BLOCKS][8][128];
-    alignas(32) float scale[PANEL_BLOCKS][2][16]; /* S6: of both halves of a block */
+    alignas(32) float scale[PANEL_BLOCKS][16];
+    alignas(32) int16_t factor[PANEL_BLOCKS][2][32]; /* S6: of both halves of a block, twice each */
     alignas(32) float min[PANEL_BLOCKS][16];
     alignas(32) int32_t products[PANEL_BLOCKS][16]; /* 16 bits: minus those of columns in pairs */
 };
@@ -82,8 +83,8 @@ ALWAYS void prepare_blocks(const enum code_kind kind, struct panel *panel, int i
         __m256i bytes = load32(block->q);
         panel->act_scale[i][b + j] = block->scale;
         if (tile_unit_for_codes(kind).has_min) {
-            panel->x_sum[i][b + j] = -block->scale * (float)block->minus[2];
-            panel->offset[i][b + j] = block->minus[2] * -pairs_offset(kind);
+            panel->x_sum[i][b + j] = block->sum;
+            panel->offset[i][b + j] = block->minus * -pairs_offset(kind);
         }
         if (is_wide(kind)) {
             __m256i even = even_columns(bytes), odd = odd_columns(bytes);
@@ -143,8 +144,12 @@ ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, st
             widen_block(w, panel, b);
         else
             for (int g = 0; g < 8; g++) b_store(panel->w[b][0] + g * 64, w[g]);
-        for (int h = 0; h < block_halves(kind); h++)
-            f_store(panel->scale[b][h], unit_scales(kind, unit, i, h));
+        f_store(panel->scale[b], unit_scales(kind, unit, i));
+        for (int h = 0; h < 2 && block_halves(kind) == 2; h++) {
+            ivec factor = short_factors(unit_factors(kind, unit, i, h));
+            store32(panel->factor[b][h], factor.a);
+            store32(panel->factor[b][h] + 16, factor.b);
+        }
         if (u.has_min) f_store(panel->min[b], unit_mins(kind, unit, i));
     }
 }
@@ -161,8 +166,9 @@ ALWAYS __m256i add_wide(__m256i sum, __m256i even_w, __m256i odd_w, __m256i even
     return settled(_mm256_add_epi32(sum, products));
 }
 
-ALWAYS void small_sums(const enum code_kind kind, const int n, const struct panel *panel, int first,
-                       int b, int h, ivec *sum)
+/* Of half h of a block, or all of it: 16-bit sums, two a lane. */
+ALWAYS void half_sums(const enum code_kind kind, const int n, const struct panel *panel, int first,
+                      int b, int h, ivec *sum)
 {
     const int groups = 8 / block_halves(kind);
     for (int i = 0; i < n; i++)
@@ -175,6 +181,12 @@ ALWAYS void small_sums(const enum code_kind kind, const int n, const struct pane
             sum[i].b = add_small(sum[i].b, w.b, a);
         }
     }
+}
+
+ALWAYS void small_sums(const enum code_kind kind, const int n, const struct panel *panel, int first,
+                       int b, ivec *sum)
+{
+    half_sums(kind, n, panel, first, b, 0, sum);
     for (int i = 0; i < n; i++) {
         sum[i].a = _mm256_madd_epi16(sum[i].a, _mm256_set1_epi16(1));
         sum[i].b = _mm256_madd_epi16(sum[i].b, _mm256_set1_epi16(1));
@@ -182,6 +194,17 @@ ALWAYS void small_sums(const enum code_kind kind, const int n, const struct pane
         __m256i offset = _mm256_set1_epi32(panel->offset[first + i][b]);
         sum[i].a = _mm256_add_epi32(sum[i].a, offset);
         sum[i].b = _mm256_add_epi32(sum[i].b, offset);
+    }
+}
+
+/* Of half h, multiplied by its factors. */
+ALWAYS void factored_sums(const enum code_kind kind, const int n, const struct panel *panel,
+                          int first, int b, const int h, ivec *sum)
+{
+    half_sums(kind, n, panel, first, b, h, sum);
+    for (int i = 0; i < n; i++) {
+        sum[i].a = _mm256_madd_epi16(sum[i].a, load32(panel->factor[b][h]));
+        sum[i].b = _mm256_madd_epi16(sum[i].b, load32(panel->factor[b][h] + 16));
     }
 }
 
@@ -211,22 +234,26 @@ ALWAYS void panel_rows(const enum code_kind kind, const int n, const struct pane
 {
     if (panel->at.first == 0)
         for (int i = 0; i < n; i++) f_store(out + i * stride, f_set(0));
-    for (int b = 0; b < panel->at.n_blocks; b++)
-        for (int h = 0; h < block_halves(kind); h++) {
-            ivec sum[PANEL_ROWS];
-            if (is_wide(kind))
-                wide_sums(n, panel, first, b, sum);
-            else
-                small_sums(kind, n, panel, first, b, h, sum);
-            for (int i = 0; i < n; i++) {
-                float *y = out + i * stride;
-                fvec total = f_mul(f_of_int(sum[i]), f_set(panel->act_scale[first + i][b]));
-                total = f_fma(total, f_load(panel->scale[b][h]), f_load(y));
-                if (tile_unit_for_codes(kind).has_min)
-                    total = f_fma(f_load(panel->min[b]), f_set(panel->x_sum[first + i][b]), total);
-                f_store(y, total);
-            }
+    for (int b = 0; b < panel->at.n_blocks; b++) {
+        ivec sum[PANEL_ROWS];
+        if (is_wide(kind))
+            wide_sums(n, panel, first, b, sum);
+        else if (block_halves(kind) == 2) {
+            ivec second[PANEL_ROWS];
+            factored_sums(kind, n, panel, first, b, 0, sum);
+            factored_sums(kind, n, panel, first, b, 1, second);
+            for (int i = 0; i < n; i++) sum[i] = i_add(sum[i], second[i]);
+        } else
+            small_sums(kind, n, panel, first, b, sum);
+        for (int i = 0; i < n; i++) {
+            float *y = out + i * stride;
+            fvec total = f_mul(f_of_int(sum[i]), f_set(panel->act_scale[first + i][b]));
+            total = f_fma(total, f_load(panel->scale[b]), f_load(y));
+            if (tile_unit_for_codes(kind).has_min)
+                total = f_fma(f_load(panel->min[b]), f_set(panel->x_sum[first + i][b]), total);
+            f_store(y, total);
         }
+    }
 }
 
 /* ---- Limits ----------------------------------------------------------------------------- */

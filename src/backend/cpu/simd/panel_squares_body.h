@@ -11,7 +11,8 @@ struct panel {
     const struct act_block *row[PANEL_CHUNK]; /* from the panel's first block on */
     /* Of a block, 8 columns and a pair of rows: 8 bytes of the one, then 8 of the other. */
     alignas(16) int8_t w[PANEL_BLOCKS][4][8][16];
-    float scale[PANEL_BLOCKS][2][16]; /* S6: of both halves of a block */
+    float scale[PANEL_BLOCKS][16];
+    float factor[PANEL_BLOCKS][2][16]; /* S6: of both halves of a block */
     float min[PANEL_BLOCKS][16];
 };
 
@@ -41,8 +42,9 @@ ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, st
         bvec w[8];
         unpack(kind, unit + (size_t)i * u.block_bytes, w);
         for (int c = 0; c < 4; c++) store_pairs(w[c * 2], w[c * 2 + 1], panel->w[b][c]);
-        for (int h = 0; h < block_halves(kind); h++)
-            f_store(panel->scale[b][h], unit_scales(kind, unit, i, h));
+        f_store(panel->scale[b], unit_scales(kind, unit, i));
+        for (int h = 0; h < 2 && block_halves(kind) == 2; h++)
+            f_store(panel->factor[b][h], f_load_i8(unit_factors(kind, unit, i, h)));
         if (u.has_min) f_store(panel->min[b], unit_mins(kind, unit, i));
     }
 }
@@ -87,6 +89,25 @@ ALWAYS ivec i_add(ivec x, ivec y)
     return x;
 }
 
+/* The sums of half h of block b by n rows, or of all of it, as floats. S6: by their factors, and
+ * added to those of the first half. */
+ALWAYS void panel_half(const enum code_kind kind, const int n, const struct panel *panel,
+                       const struct act_block *const *rows, int b, const int h,
+                       fvec total[PANEL_ROWS])
+{
+    int32x4_t sum[PANEL_PAIRS][8];
+    squares(kind, n, panel, rows, b, h, sum);
+    for (int i = 0; i < n; i++) {
+        fvec sums =
+            f_of_int(i_add(row_of_squares(sum[i / 2], i % 2), first_sum(kind, &rows[i][b], h)));
+        if (block_halves(kind) == 2) {
+            fvec factor = f_load(panel->factor[b][h]);
+            sums = h ? f_fma(sums, factor, total[i]) : f_mul(sums, factor);
+        }
+        total[i] = sums;
+    }
+}
+
 /* The panel by n rows from prepared row `first` on. kind and n are constants
  * where this is expanded. */
 ALWAYS void panel_rows(const enum code_kind kind, const int n, const struct panel *panel,
@@ -95,21 +116,19 @@ ALWAYS void panel_rows(const enum code_kind kind, const int n, const struct pane
     const struct act_block *const *rows = panel->row + first;
     if (panel->at.first == 0)
         for (int i = 0; i < n; i++) f_store(out + i * stride, f_set(0));
-    for (int b = 0; b < panel->at.n_blocks; b++)
-        for (int h = 0; h < block_halves(kind); h++) {
-            int32x4_t sum[PANEL_PAIRS][8];
-            squares(kind, n, panel, rows, b, h, sum);
-            for (int i = 0; i < n; i++) {
-                float *y = out + i * stride;
-                ivec dots =
-                    i_add(row_of_squares(sum[i / 2], i % 2), first_sum(kind, &rows[i][b], h));
-                fvec total = f_mul(f_of_int(dots), f_set(rows[i][b].scale));
-                total = f_fma(total, f_load(panel->scale[b][h]), f_load(y));
-                if (tile_unit_for_codes(kind).has_min)
-                    total = f_fma(f_load(panel->min[b]), x_sum(&rows[i][b]), total);
-                f_store(y, total);
-            }
+    for (int b = 0; b < panel->at.n_blocks; b++) {
+        fvec total[PANEL_ROWS];
+        panel_half(kind, n, panel, rows, b, 0, total);
+        if (block_halves(kind) == 2) panel_half(kind, n, panel, rows, b, 1, total);
+        for (int i = 0; i < n; i++) {
+            float *y = out + i * stride;
+            fvec sum = f_mul(total[i], f_set(rows[i][b].scale));
+            sum = f_fma(sum, f_load(panel->scale[b]), f_load(y));
+            if (tile_unit_for_codes(kind).has_min)
+                sum = f_fma(f_load(panel->min[b]), x_sum(&rows[i][b]), sum);
+            f_store(y, sum);
         }
+    }
 }
 
 /* ---- Limit ------------------------------------------------------------------------------ */
