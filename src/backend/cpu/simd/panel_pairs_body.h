@@ -264,11 +264,14 @@ enum { LIMIT_SUMS = 8 }; /* independent, which hides the latency of products */
 static double multiply_bytes(int64_t rounds)
 {
     __m256i sum[LIMIT_SUMS], w = _mm256_set1_epi16(3), a = _mm256_set1_epi16((int16_t)rounds);
+    __m256i odd_w = w, odd_a = a; /* else one addition would do for both */
     for (int i = 0; i < LIMIT_SUMS; i++) sum[i] = w;
+    odd_a = settled(odd_a);
     for (int64_t r = 0; r < rounds; r++)
         for (int i = 0; i < LIMIT_SUMS; i++) {
             w = settled(w);
-            sum[i] = add_wide(sum[i], w, w, a, a);
+            odd_w = settled(odd_w);
+            sum[i] = add_wide(sum[i], w, odd_w, a, odd_a);
         }
     return (double)rounds * LIMIT_SUMS * 32 * 2;
 }
