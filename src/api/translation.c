@@ -76,7 +76,8 @@ static int parse(struct translation *r, const struct carat_value *text, struct c
     struct carat_error inner = {0};
     int status = json_tree_add(&r->ask->request.json, text->as.string.data, text->as.string.length,
                                out, &inner);
-    if (status == CARAT_EMEMORY) return err_set(r->err, CARAT_EMEMORY, "%s", inner.message);
+    if (status == CARAT_EMEMORY || r->ask->request.json.is_full)
+        return err_set(r->err, status, "%s", inner.message);
     if (status != CARAT_OK || out->kind != CARAT_OBJECT) *out = empty;
     return CARAT_OK;
 }

@@ -33,8 +33,20 @@ static int read_tree(struct json_tree *tree, const char *text, size_t length,
     if (purpose == JSON_CHAT_REQUEST && request) document = request;
     bool forgives = purpose == JSON_CHAT;
     return purpose == JSON_CHAT || purpose == JSON_CHAT_REQUEST
-               ? json_value_from_chat(document, forgives, &tree->arena, &tree->root, err)
+               ? json_value_from_chat(document, forgives, &tree->n_values, &tree->arena,
+                                      &tree->root, err)
                : json_value_from(document, &tree->arena, &tree->root, err);
+}
+
+/* The values of one more text, before any memory is taken for them. */
+static int add_values(struct json_tree *tree, const char *text, size_t length,
+                      struct carat_error *err)
+{
+    tree->n_values += json_count_values(text, length);
+    tree->is_full = tree->n_values > JSON_VALUES_MAX;
+    if (!tree->is_full) return CARAT_OK;
+    return err_set(err, CARAT_EUSAGE, "JSON: at most %d values expected, %zu found",
+                   JSON_VALUES_MAX, tree->n_values);
 }
 
 /* What was read without memory is not what was sent, whatever jansson says of it. */
@@ -50,6 +62,7 @@ int json_tree_read(struct json_tree *tree, const char *text, size_t length,
     if (length > JSON_BYTES_MAX && purpose != JSON_OWN)
         return err_set(err, CARAT_EUSAGE, "JSON: at most %d bytes expected, %zu found",
                        JSON_BYTES_MAX, length);
+    if (purpose != JSON_OWN) TRY(add_values(tree, text, length, err));
     json_memory_begin();
     int status = check_memory(read_tree(tree, text, length, purpose, err), length, err);
     if (status != CARAT_OK) json_tree_free(tree);
@@ -60,6 +73,7 @@ int json_tree_add(struct json_tree *tree, const char *text, size_t length, struc
                   struct carat_error *err)
 {
     json_t *document;
+    TRY(add_values(tree, text, length, err));
     json_memory_begin();
     TRY(check_memory(add_document(tree, text, length, &document, err), length, err));
     return json_value_from(document, &tree->arena, out, err);

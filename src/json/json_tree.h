@@ -3,6 +3,7 @@
 #ifndef JSON_TREE_H
 #define JSON_TREE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/arena.h"
@@ -12,6 +13,8 @@ struct json_tree {
     struct carat_value root; /* borrows from the next two members */
     struct arena arena;
     void *documents;
+    size_t n_values; /* of all texts that were read */
+    bool is_full;    /* a text was refused because there are too many */
 };
 
 enum json_purpose {
@@ -21,14 +24,14 @@ enum json_purpose {
     JSON_CHAT_REQUEST /* decodes them in the "request" member, if there is one; broken ones stay */
 };
 
-/* A value of two bytes takes 64 in a tree. */
 enum { JSON_BYTES_MAX = 1 << 25 };
 
-/* A zeroed tree is a valid empty one. CARAT_EUSAGE names line and column, or the length of a text
- * that is too long. */
+/* A zeroed tree is a valid empty one. CARAT_EUSAGE names line and column, the length of a text that
+ * is too long, or the number of values if they are too many. */
 int json_tree_read(struct json_tree *tree, const char *text, size_t length,
                    enum json_purpose purpose, struct carat_error *err);
-/* One more text, e.g. one that a string of the first holds; `out` borrows from the tree. */
+/* One more text, e.g. one that a string of the first holds; `out` borrows from the tree. Its values
+ * count together with those that were read before. */
 int json_tree_add(struct json_tree *tree, const char *text, size_t length, struct carat_value *out,
                   struct carat_error *err);
 void json_tree_free(struct json_tree *tree);

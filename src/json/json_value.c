@@ -86,11 +86,30 @@ int json_value_from(const json_t *json, struct arena *arena, struct carat_value 
     return convert(json, 0, arena, out, err);
 }
 
-static void decode_arguments(json_t *call, bool forgives)
+size_t json_count_values(const char *text, size_t length)
+{
+    size_t n = 1;
+    bool is_string = false;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] == '"')
+            is_string = !is_string;
+        else if (is_string && text[i] == '\\')
+            i++;
+        else
+            n += !is_string && text[i] == ',';
+    }
+    return n;
+}
+
+static int decode_arguments(json_t *call, bool forgives, size_t *n_values, struct carat_error *err)
 {
     json_t *function = json_object_get(call, "function");
     const json_t *text = json_object_get(function, "arguments");
-    if (!json_is_string(text)) return;
+    if (!json_is_string(text)) return CARAT_OK;
+    *n_values += json_count_values(json_string_value(text), json_string_length(text));
+    if (*n_values > JSON_VALUES_MAX)
+        return err_set(err, CARAT_EUSAGE, "messages: at most %d values expected, %zu found",
+                       JSON_VALUES_MAX, *n_values);
     json_t *decoded =
         json_loadb(json_string_value(text), json_string_length(text), JSON_ALLOW_NUL, NULL);
     if (forgives && !json_is_object(decoded)) {
@@ -98,16 +117,17 @@ static void decode_arguments(json_t *call, bool forgives)
         decoded = json_object();
     }
     if (decoded) json_object_set_new(function, "arguments", decoded);
+    return CARAT_OK;
 }
 
-int json_value_from_chat(json_t *request, bool forgives, struct arena *arena,
+int json_value_from_chat(json_t *request, bool forgives, size_t *n_values, struct arena *arena,
                          struct carat_value *out, struct carat_error *err)
 {
     const json_t *messages = json_object_get(request, "messages");
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const json_t *calls = json_object_get(json_array_get(messages, i), "tool_calls");
         for (size_t k = 0; k < json_array_size(calls); k++)
-            decode_arguments(json_array_get(calls, k), forgives);
+            TRY(decode_arguments(json_array_get(calls, k), forgives, n_values, err));
     }
     return convert(request, 0, arena, out, err);
 }

@@ -120,6 +120,20 @@ def test_json_that_is_too_long_is_refused():
                  "JSON: at most 33554432 bytes expected, 33554435 found")
 
 
+def test_json_of_too_many_values_is_refused_before_it_takes_memory():
+    """Commas of texts are none of values; the arguments of all calls count together."""
+    most = 1 << 20
+    expect_error(template("[" + "1," * most + "1]"), 2,
+                 f"JSON: at most {most} values expected, {most + 1} found")
+    text = {"messages": [{"role": "user", "content": "\\\"," * (2 * most)}]}
+    expect_status(template(text), 0)
+    arguments = '{"a":[' + "1," * (most // 2) + "1]}"
+    calls = [{"type": "function", "function": {"name": "f", "arguments": arguments}}] * 2
+    expect_error(template({"messages": [{"role": "user", "content": "x"},
+                                        {"role": "assistant", "tool_calls": calls}]}), 2,
+                 f"messages: at most {most} values expected")
+
+
 def test_deep_json_is_refused():
     for text in ("[" * 2000 + "]" * 2000, '{"messages":' + "[" * 200 + "]" * 200 + "}"):
         expect_error(template(text), 2, "nesting of at most 128")

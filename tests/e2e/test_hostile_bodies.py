@@ -73,6 +73,10 @@ def test_large_documents_are_bounded():
         long = chat(messages=[{"role": "user", "content": "x" * (8 * BIG)}])
         expect("context" in post(server, CHATS[0], long), "the context is named")
         post(server, CHATS[0], b"x" * (65 * BIG), (413,))
+        many = "[" + "1," * BIG + "1]"
+        call = {"type": "function_call", "call_id": "1", "name": "f", "arguments": many}
+        for path, body in ((CHATS[0], many), ("/v1/responses", {"input": [call]})):
+            expect("values" in post(server, path, body), "the values are counted")
         check_canary(server)
 
 

@@ -65,9 +65,9 @@ static void test_texts(void **state)
         struct arena arena = {0};
         struct carat_value request;
         struct carat_error err = {0};
-        assert_int_equal(
-            json_value_from_chat(json_object_get(one, "request"), false, &arena, &request, &err),
-            CARAT_OK);
+        assert_int_equal(json_value_from_chat(json_object_get(one, "request"), false, &(size_t){0},
+                                              &arena, &request, &err),
+                         CARAT_OK);
         char *text;
         size_t length;
         assert_int_equal(chat_text(size_of(one), &request, &text, &length, &err), CARAT_OK);
@@ -96,9 +96,9 @@ static void test_ids(void **state)
         struct arena arena = {0};
         struct carat_value request;
         struct carat_error err = {0};
-        assert_int_equal(
-            json_value_from_chat(json_object_get(one, "request"), false, &arena, &request, &err),
-            CARAT_OK);
+        assert_int_equal(json_value_from_chat(json_object_get(one, "request"), false, &(size_t){0},
+                                              &arena, &request, &err),
+                         CARAT_OK);
         char *text;
         size_t length, count, plain_count;
         int32_t *ids, *plain;

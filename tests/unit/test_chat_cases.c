@@ -36,7 +36,8 @@ static void open_request(struct request *r, const char *json)
     *r = (struct request){0};
     r->json = json_loads(json, JSON_ALLOW_NUL, &problem);
     if (!r->json) fail_msg("%s in %s", problem.text, json);
-    assert_int_equal(json_value_from_chat(r->json, false, &r->arena, &r->value, &err), CARAT_OK);
+    assert_int_equal(json_value_from_chat(r->json, false, &(size_t){0}, &r->arena, &r->value, &err),
+                     CARAT_OK);
 }
 
 static void close_request(struct request *r)
