@@ -14,7 +14,7 @@ import time
 
 import program
 from program import LIMIT, MODEL, carat, expect, expect_error, expect_status, need_demo
-from server import Server
+from server import Server, need_server
 
 IDS = [2] + [300 + (7 * k + k * k) % 900 for k in range(704)]
 TEXT = "Tell me a story about the sea and the wind and the old ship. " * 40
@@ -166,22 +166,29 @@ def test_a_file_of_another_model_or_a_cut_one_is_replaced():
                 expect(cached >= 0.95 * len(IDS), f"{cached} of {len(IDS)} cached")
 
 
-def test_other_files_and_folders_that_are_not_there_are_errors():
-    need_demo()
+def expect_wrong_files_refused(*command):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "letter")
         path.write_text("Dear reader")
-        for command in ("run", "demo", "Hello"), ("serve", "demo", "--port", "0"):
-            more = ("-n", "4") if command[0] == "run" else ()
-            done = carat(*command, *more, "--prompt-cache", path)
-            expect_status(done, 2)
-            expect("something else found" in done.stderr.decode(), f"{done.stderr}")
-            expect_error(carat(*command, *more, "--prompt-cache", folder + "/no/file"), 1,
-                         "no file can be made in")
-            expect_error(carat(*command, *more, "--prompt-cache-ro"), 2, "goes with")
-            expect_error(carat(*command, *more, "--prompt-cache", path, "--no-prefix-cache"), 2,
-                         "contradicts")
+        done = carat(*command, "--prompt-cache", path)
+        expect_status(done, 2)
+        expect("something else found" in done.stderr.decode(), f"{done.stderr}")
+        expect_error(carat(*command, "--prompt-cache", folder + "/no/file"), 1,
+                     "no file can be made in")
+        expect_error(carat(*command, "--prompt-cache-ro"), 2, "goes with")
+        expect_error(carat(*command, "--prompt-cache", path, "--no-prefix-cache"), 2,
+                     "contradicts")
         expect(path.read_text() == "Dear reader", "the file of a person")
+
+
+def test_other_files_and_folders_that_are_not_there_are_errors_of_run():
+    need_demo()
+    expect_wrong_files_refused("run", "demo", "Hello", "-n", "4")
+
+
+def test_other_files_and_folders_that_are_not_there_are_errors_of_serve():
+    need_server()
+    expect_wrong_files_refused("serve", "demo", "--port", "0")
 
 
 def test_a_second_run_reads_its_prompt_from_the_file():

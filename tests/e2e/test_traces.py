@@ -307,7 +307,8 @@ def test_the_variables_of_opentelemetry_are_heard():
     with Collector() as collector:
         need_traces()
         variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_SERVICE_NAME": "chat",
-                     "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Basic%20abc, x-tenant = 7",
+                     "OTEL_EXPORTER_OTLP_HEADERS":
+                         "authorization=Basic%20key%2Fof-chat, x-tenant = 7",
                      "OTEL_RESOURCE_ATTRIBUTES": "service.name=other,k8s.pod.name=a%2Fb"}
         with Server("demo", env=environment(**variables)) as server:
             tokenize(server)
@@ -315,8 +316,10 @@ def test_the_variables_of_opentelemetry_are_heard():
             expect(span.resource["service.name"] == "chat", str(span.resource))
             expect(span.resource["k8s.pod.name"] == "a/b", str(span.resource))
             head = collector.heads[0]
-            expect(head["Authorization"] == "Basic abc" and head["x-tenant"] == "7", str(head))
-            expect(server.stop() == 0 and "abc" not in server.whole_log(), "a key in the log")
+            expect(head["Authorization"] == "Basic key/of-chat", str(head))
+            expect(head["x-tenant"] == "7", str(head))
+            expect(server.stop() == 0, "a clean end")
+            expect("of-chat" not in server.whole_log(), server.whole_log())  # ids have no such text
         whole = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": collector.url + "/my/own",
                  "OTEL_RESOURCE_ATTRIBUTES": "service.name=other"}
         with Server("demo", env=environment(**variables | whole | {"OTEL_SERVICE_NAME": ""})) as \

@@ -115,9 +115,10 @@ static inline bvec b_or(bvec a, bvec b)
 {
     return _mm512_or_si512(a, b);
 }
-/* Shifts of 16-bit units: bits that cross a byte are for the caller to mask out. */
-#define b_shr(a, n) _mm512_srli_epi16((a), (n))
-#define b_shl(a, n) _mm512_slli_epi16((a), (n))
+/* Shifts of 16-bit units: bits that cross a byte are for the caller to mask out. The count is
+ * an int for gcc and unsigned for clang. */
+#define b_shr(a, n) _mm512_srli_epi16((a), (uint8_t)(n))
+#define b_shl(a, n) _mm512_slli_epi16((a), (uint8_t)(n))
 
 /* The table of quant/iq4_nl.c, plus 128. */
 static inline bvec b_nl4(bvec index)
