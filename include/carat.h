@@ -173,7 +173,8 @@ struct carat_member {
 /* A prompt is a list of spans: template text, in which special tokens count, and message text, in
  * which they do not. `request` is a chat request as OpenAI's API has it: an object with
  * "messages" and optionally "tools", "enable_thinking", "add_generation_prompt" (default true),
- * "preserve_thinking"; other members are ignored. CARAT_EUSAGE names the offending field.
+ * "preserve_thinking", "continue_final_message" (the last message, a text of the assistant, is how
+ * the answer begins); other members are ignored. CARAT_EUSAGE names the offending field.
  * *out and *ids are freed with carat_free. */
 int carat_chat_text(enum carat_size size, const struct carat_value *request, char **out,
                     size_t *length, struct carat_error *err);

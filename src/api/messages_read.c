@@ -282,6 +282,77 @@ static int read_length(struct translation *r)
     return CARAT_OK;
 }
 
+/* ---- An answer that the client begins --------------------------------------------------- */
+
+static bool has_text(const struct tree_array *texts)
+{
+    for (size_t i = 0; i < texts->count; i++)
+        if (json_member(&texts->items[i], "text")->as.string.length) return true;
+    return false;
+}
+
+static bool ends_blank(const struct tree_array *texts)
+{
+    const struct carat_value *text = json_member(&texts->items[texts->count - 1], "text");
+    size_t length = text->as.string.length;
+    return length && memchr(" \t\r\n", text->as.string.data[length - 1], 4);
+}
+
+/* The member that asks for what cannot follow a beginning; NULL: none. */
+static const char *contradiction(const struct translation *r)
+{
+    struct place thinking = place_member(&r->body, "thinking");
+    struct place choice = place_member(&r->body, "tool_choice");
+    const struct carat_value *config = json_member(r->body.value, "output_config");
+    const struct carat_value *word = json_member(choice.value, "type");
+    bool is_off = json_text_is(json_member(thinking.value, "type"), "disabled");
+    if (!place_is_null(&thinking) && !is_off) return "thinking";
+    if (json_member(r->body.value, "output_format")->kind != CARAT_NULL) return "output_format";
+    if (json_member(config, "format")->kind != CARAT_NULL) return "output_config.format";
+    if (json_text_is(word, "any") || json_text_is(word, "tool")) return "tool_choice";
+    return NULL;
+}
+
+static int check_beginning(const struct translation *r, const struct place *message)
+{
+    const char *other = contradiction(r);
+    if (other) {
+        err_set(r->err, CARAT_EUSAGE,
+                "%s: an answer cannot be begun by the client together with %s", message->path,
+                other);
+        err_hint(r->err, "leave that out, or end with a message of the user");
+        return CARAT_EUSAGE;
+    }
+    if (!ends_blank(&r->turns.texts)) return CARAT_OK;
+    return err_set(r->err, CARAT_EUSAGE,
+                   "%s: final assistant content cannot end with trailing whitespace",
+                   message->path);
+}
+
+/* The model goes on with an assistant's message at the end; an empty one says nothing. Its thoughts
+ * are left out: they belong to a request that thinks. */
+static int read_beginning(struct translation *r)
+{
+    struct turns *t = &r->turns;
+    struct place messages = place_member(&r->body, "messages");
+    if (!t->is_open) return CARAT_OK;
+    struct place last = place_item(&messages, messages.value->as.array.count - 1);
+    if (t->calls.count)
+        return err_set(r->err, CARAT_EUSAGE,
+                       "%s: a message with a tool_result for each tool_use expected after it, none "
+                       "found",
+                       last.path);
+    if (!has_text(&t->texts)) {
+        t->is_open = t->thoughts.count > 0;
+        t->texts = (struct tree_array){0};
+        return CARAT_OK;
+    }
+    TRY(check_beginning(r, &last));
+    t->thoughts = (struct tree_array){0};
+    tree_put(&r->tree, &r->root, "continue_final_message", tree_bool(true));
+    return CARAT_OK;
+}
+
 static int read_all(struct translation *r)
 {
     static const char *const same[] = {"model", "stream", "temperature",  "top_p",      "top_k",
@@ -297,6 +368,7 @@ static int read_all(struct translation *r)
     TRY(read_length(r));
     TRY(root_put_stops(&r->tree, &r->root, &stops, r->limits->stops_max, r->err));
     root_put_same(&r->tree, &r->root, r->body.value, same);
+    TRY(read_beginning(r));
     return translation_end(r);
 }
 

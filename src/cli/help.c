@@ -47,8 +47,8 @@ static const char *const details[COMMAND_COUNT] = {
                            "  carat detokenize demo 2 105\n",
     [COMMAND_TEMPLATE] =
         "REQUEST.json is a chat request as the OpenAI API has it (\"messages\", \"tools\", "
-        "\"enable_thinking\", \"add_generation_prompt\"), or an object with such a \"request\"; "
-        "- reads standard input.\n"
+        "\"enable_thinking\", \"add_generation_prompt\", \"continue_final_message\"), or an object "
+        "with such a \"request\"; - reads standard input.\n"
         "  carat template --size large request.json\n",
     [COMMAND_LOGITS] = "Writes rows of 32-bit little-endian floats, one a position, after the "
                        "final soft cap. One line of JSON on standard output says how many.\n"

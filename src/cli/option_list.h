@@ -406,8 +406,11 @@
     Y("--jinja --metrics --no-metrics --slots --no-slots --props --no-props -cb "                  \
       "--cont-batching --no-context-shift --webui --no-webui --no-mmproj --no-ui "                 \
       "--cache-prompt --kv-unified -kvu --no-kv-unified --reasoning-preserve "                     \
-      "--prefill-assistant",                                                                       \
+      "--no-prefill-assistant",                                                                    \
       "", ON(SERVE), "*", NONE, "", "")                                                            \
+    Y("--prefill-assistant", "", ON(SERVE), "", NONE, "",                                          \
+      "requests say it: "                                                                          \
+      "\"continue_final_message\": true; in Anthropic's API it is always so")                      \
     Y("--threads-http -cram --cache-ram -ctxcp --ctx-checkpoints --swa-checkpoints "               \
       "--cache-reuse -sps --slot-prompt-similarity --log-verbosity --sleep-idle-seconds --keep "   \
       "--cpu-moe-batch --image-min-tokens --image-max-tokens",                                     \

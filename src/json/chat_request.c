@@ -394,6 +394,29 @@ static int read_thinking(struct chat_request *r, struct carat_error *err)
     return put_flag(r, "preserve_thinking", nothing, err);
 }
 
+/* ---- Answers that are begun -------------------------------------------------------------- */
+
+/* A form holds for a whole answer, and nobody has checked its beginning. */
+static int check_beginning(const struct carat_value *root, struct carat_error *err)
+{
+    const struct carat_value *format = json_member(root, "response_format");
+    const struct carat_value *choice = json_member(root, "tool_choice");
+    bool continues = false;
+    TRY(json_read_flag(root, "continue_final_message", &continues, err));
+    bool has_format =
+        format->kind != CARAT_NULL && !json_text_is(json_member(format, "type"), "text");
+    bool has_choice = choice->kind == CARAT_OBJECT || json_text_is(choice, "required");
+    const char *form = has_format                                             ? "response_format"
+                       : json_member(root, "json_schema")->kind != CARAT_NULL ? "json_schema"
+                       : json_member(root, "grammar")->kind != CARAT_NULL     ? "grammar"
+                       : has_choice                                           ? "tool_choice"
+                                                                              : NULL;
+    if (!continues || !form) return CARAT_OK;
+    err_set(err, CARAT_EUSAGE, "%s: nothing expected with continue_final_message", form);
+    err_hint(err, "it would have to hold for the whole answer; leave out one of the two");
+    return CARAT_EUSAGE;
+}
+
 /* ---- Requests --------------------------------------------------------------------------- */
 
 int chat_request_put(struct chat_request *r, const char *key, struct carat_value value,
@@ -425,6 +448,7 @@ int chat_request_take(struct chat_request *r, struct carat_value root,
     TRY(check_modalities(&r->root, err));
     TRY(check_messages(&r->root, err));
     TRY(check_tools(&r->root, err));
+    TRY(check_beginning(&r->root, err));
     TRY(read_sampling(r, err));
     TRY(read_stops(r, err));
     TRY(read_bias(r, err));

@@ -19,6 +19,7 @@ struct renderer {
     const struct carat_value *messages; /* array of objects with known roles */
     size_t first;                       /* after the system message */
     bool is_thinking, preserves_thinking, begins_answer;
+    bool continues_last; /* the last message is the beginning of the answer */
     size_t n_until_user; /* messages up to and including the user's last; 0: none */
     enum last last;
     bool continues_turn; /* the last message other than a tool's was the assistant's */
@@ -437,6 +438,71 @@ static void answer_prompt(struct renderer *r)
     if (r->ends_closed) mark(r, "<|turn>model\n");
 }
 
+/* ---- The beginning of an answer ---------------------------------------------------------- */
+
+static int refuse_member(struct renderer *r, size_t i, const char *field)
+{
+    if (!value_is_true(value_get(message_at(r, i), field))) return CARAT_OK;
+    return err_set(r->err, CARAT_EUSAGE,
+                   "messages[%zu].%s: nothing expected in a message that is continued", i, field);
+}
+
+/* The last message can be continued if it is a text of the assistant. */
+static int check_beginning(struct renderer *r)
+{
+    static const char *const others[] = {"tool_calls", "tool_responses", "reasoning",
+                                         "reasoning_content"};
+    size_t i = r->messages->as.array.count - 1, length = 0;
+    const struct carat_value *body = value_get(message_at(r, i), "content");
+    if (!role_is(r, i, "assistant"))
+        return err_set(r->err, CARAT_EUSAGE,
+                       "messages[%zu].role: assistant expected with continue_final_message, "
+                       "%.*s found",
+                       i, (int)role_of(r, i).length, role_of(r, i).data);
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++) TRY(refuse_member(r, i, others[k]));
+    if (value_is(body, CARAT_STRING)) length = value_text(body).length;
+    for (size_t k = 0; value_is(body, CARAT_ARRAY) && k < body->as.array.count; k++) {
+        const struct carat_value *part = &body->as.array.items[k];
+        if (placeholder(part))
+            return err_set(
+                r->err, CARAT_EUSAGE,
+                "messages[%zu].content[%zu].type: \"text\" expected in a message that is "
+                "continued",
+                i, k);
+        length += value_text(value_get(part, "text")).length;
+    }
+    if (length) return CARAT_OK;
+    return err_set(r->err, CARAT_EUSAGE,
+                   "messages[%zu].content: a text to continue expected, none found", i);
+}
+
+static int check_continued(struct renderer *r, const struct carat_value *request)
+{
+    if (value_is_true(value_get(request, "add_generation_prompt")))
+        return err_set(r->err, CARAT_EUSAGE,
+                       "add_generation_prompt: false expected with continue_final_message, true "
+                       "found");
+    if (r->is_thinking) {
+        err_set(r->err, CARAT_EUSAGE,
+                "enable_thinking: false expected with continue_final_message, true found");
+        err_hint(r->err, "a thought stands before an answer, so none can follow its beginning");
+        return CARAT_EUSAGE;
+    }
+    return check_beginning(r);
+}
+
+/* The last message as it is, white space too: after what begins an answer, or in the turn that the
+ * messages before it left open. */
+static void begin_with_last(struct renderer *r)
+{
+    const struct carat_value *last = message_at(r, r->messages->as.array.count - 1);
+    const struct carat_value *body = value_get(last, "content");
+    if (!r->continues_turn) answer_prompt(r);
+    text(r, value_text(body));
+    for (size_t k = 0; value_is(body, CARAT_ARRAY) && k < body->as.array.count; k++)
+        text(r, value_text(value_get(&body->as.array.items[k], "text")));
+}
+
 /* ---- Requests --------------------------------------------------------------------------- */
 
 static int read_flag(const struct carat_value *request, const char *key, bool *out,
@@ -485,6 +551,7 @@ static int read_request(struct renderer *r, const struct carat_value *request,
     TRY(read_flag(request, "enable_thinking", &r->is_thinking, r->err));
     TRY(read_flag(request, "preserve_thinking", &r->preserves_thinking, r->err));
     TRY(read_flag(request, "add_generation_prompt", &r->begins_answer, r->err));
+    TRY(read_flag(request, "continue_final_message", &r->continues_last, r->err));
     *tools = value_get(request, "tools");
     if (*tools && (*tools)->kind != CARAT_ARRAY && (*tools)->kind != CARAT_NULL)
         return err_set(r->err, CARAT_EUSAGE, "tools: an array expected, %s found",
@@ -499,7 +566,7 @@ static int read_request(struct renderer *r, const struct carat_value *request,
         TRY(check_message(r, i));
         if (role_is(r, i, "user")) r->n_until_user = i + 1;
     }
-    return CARAT_OK;
+    return r->continues_last ? check_continued(r, request) : CARAT_OK;
 }
 
 static int render(struct prompt *prompt, enum carat_size size, const struct carat_value *request,
@@ -510,9 +577,13 @@ static int render(struct prompt *prompt, enum carat_size size, const struct cara
     TRY(read_request(&r, request, &tools));
     mark(&r, "<bos>");
     TRY(system_turn(&r, tools));
-    for (size_t i = r.first; i < r.messages->as.array.count; i++)
+    size_t whole = r.messages->as.array.count - (r.continues_last ? 1 : 0);
+    for (size_t i = r.first; i < whole; i++)
         if (!role_is(&r, i, "tool")) TRY(message(&r, i));
-    if (r.begins_answer) answer_prompt(&r);
+    if (r.continues_last)
+        begin_with_last(&r);
+    else if (r.begins_answer)
+        answer_prompt(&r);
     return prompt_check(prompt, err);
 }
 

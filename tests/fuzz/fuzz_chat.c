@@ -296,19 +296,24 @@ static struct carat_value message(struct request *r, int depth)
 
 static struct carat_value whole_request(struct request *r, uint8_t flags)
 {
-    static const char *const switches[] = {"enable_thinking", "preserve_thinking",
-                                           "add_generation_prompt"};
+    static const struct {
+        const char *key;
+        int bit; /* of the flags */
+    } switches[] = {{"enable_thinking", 0},
+                    {"preserve_thinking", 1},
+                    {"add_generation_prompt", 2},
+                    {"continue_final_message", 5}};
     struct carat_value v = {.kind = CARAT_OBJECT};
-    struct carat_member *m = arena_take(&r->arena, 5, sizeof *m);
-    for (int i = 0; i < 3; i++) {
+    struct carat_member *m = arena_take(&r->arena, 6, sizeof *m);
+    for (int i = 0; i < 4; i++) {
         struct carat_value is_on = {.kind = CARAT_BOOL};
-        is_on.as.boolean = flags >> i & 1;
-        put_member(&m[i], switches[i], is_on);
+        is_on.as.boolean = flags >> switches[i].bit & 1;
+        put_member(&m[i], switches[i].key, is_on);
     }
-    put_member(&m[3], "tools", array_of(r, 0, tool, 3));
-    put_member(&m[4], "messages", array_of(r, 0, message, 6));
+    put_member(&m[4], "tools", array_of(r, 0, tool, 3));
+    put_member(&m[5], "messages", array_of(r, 0, message, 6));
     v.as.object.members = m;
-    v.as.object.count = 5;
+    v.as.object.count = 6;
     return v;
 }
 

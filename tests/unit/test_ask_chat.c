@@ -84,6 +84,33 @@ static void every_switch_of_thinking_works(void **state)
     assert_int_equal(thinks("'reasoning_budget':-1"), -1);
 }
 
+static void an_answer_that_is_begun_is_held_to_nothing(void **state)
+{
+    (void)state;
+#define BEGUN "'messages':[{'role':'assistant','content':'a'}],'continue_final_message':true"
+    static const char *const members[][2] = {
+        {"'response_format':{'type':'json_object'}", "response_format: nothing expected with "},
+        {"'response_format':{'type':'json_schema','json_schema':{'schema':{}}}",
+         "response_format: nothing expected with continue_final_message"},
+        {"'json_schema':{}", "json_schema: nothing expected with continue_final_message"},
+        {"'grammar':'root ::= [a]'", "grammar: nothing expected with continue_final_message"},
+        {"'tool_choice':'required'", "tool_choice: nothing expected with continue_final_message"},
+        {"'tool_choice':{'type':'function','function':{'name':'f'}}", "tool_choice: nothing"},
+        {"'continue_final_message':7", "continue_final_message: a boolean expected"},
+    };
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        char text[512];
+        snprintf(text, sizeof text, "{" BEGUN ",%s}", members[i][0]);
+        refused(text, members[i][1]);
+    }
+    struct ask ask = asks_taken(API_CHAT, "{" BEGUN ",'response_format':{'type':'text'},"
+                                          "'tool_choice':'auto','n':2}");
+    char *prompt = asks_prompt(&ask);
+    assert_string_equal(prompt, "<bos><|turn>model\na");
+    carat_free(prompt);
+    ask_close(&ask);
+}
+
 static void what_is_wrong_is_named(void **state)
 {
     (void)state;
@@ -146,6 +173,7 @@ int main(void)
         cmocka_unit_test(a_request_that_says_little_gets_one_answer_at_once),
         cmocka_unit_test(members_of_a_server_are_taken),
         cmocka_unit_test(every_switch_of_thinking_works),
+        cmocka_unit_test(an_answer_that_is_begun_is_held_to_nothing),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(arguments_of_calls_are_decoded_and_a_request_member_means_nothing),
         cmocka_unit_test(memory_that_is_out_is_reported),

@@ -368,6 +368,66 @@ static void what_others_find_wrong_has_the_path_of_the_client(void **state)
     ask_close(&ask);
 }
 
+#define ASKED "'messages':[{'role':'user','content':'Q'},{'role':'assistant','content':"
+#define USER_TURN "<bos><|turn>user\nQ<turn|>\n<|turn>model\n"
+
+/* {ASKED, CONTENT, MEMBERS} */
+static void begins(const char *content, const char *members, const char *prompt)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "{" ASKED "%s}]%s}", content, members);
+    struct ask ask = asks_taken(API_MESSAGES, text);
+    char *found = asks_prompt(&ask);
+    assert_string_equal(found, prompt);
+    carat_free(found);
+    ask_close(&ask);
+}
+
+static void the_model_goes_on_with_an_answer_at_the_end(void **state)
+{
+    (void)state;
+    begins("'A'", "", USER_TURN "A");
+    begins("[{'type':'text','text':'A '},{'type':'text','text':' B'}]", "", USER_TURN "A  B");
+    begins("[{'type':'thinking','thinking':'T','signature':''},{'type':'text','text':'A'}]",
+           ",'thinking':{'type':'disabled'},'tool_choice':{'type':'auto'},'tools':[]",
+           USER_TURN "A");
+    /* An empty one says nothing, and thoughts alone are a turn. */
+    begins("''", "", USER_TURN);
+    begins("[]", "", USER_TURN);
+    begins("[{'type':'text','text':''}]", ",'thinking':{'type':'enabled'}",
+           "<bos><|turn>system\n<|think|>\n<turn|>\n<|turn>user\nQ<turn|>\n<|turn>model\n");
+    begins("[{'type':'thinking','thinking':'T','signature':''}]", "",
+           USER_TURN "<|channel>thought\nT\n<channel|><turn|>\n<|turn>model\n");
+}
+
+static void what_cannot_follow_an_answer_at_the_end_is_refused(void **state)
+{
+    (void)state;
+    static const char *const members[][2] = {
+        {"'thinking':{'type':'enabled','budget_tokens':5}", "thinking"},
+        {"'thinking':{'type':'adaptive'}", "thinking"},
+        {"'output_format':{'type':'json_schema','schema':{}}", "output_format"},
+        {"'output_config':{'format':{'type':'json_schema','schema':{}}}", "output_config.format"},
+        {"'tools':[" TOOL "],'tool_choice':{'type':'any'}", "tool_choice"},
+        {"'tools':[" TOOL "],'tool_choice':{'type':'tool','name':'f'}", "tool_choice"},
+    };
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        char text[512], words[128];
+        snprintf(text, sizeof text, "{" ASKED "'A'}],%s}", members[i][0]);
+        snprintf(words, sizeof words,
+                 "messages.1: an answer cannot be begun by the client together with %s",
+                 members[i][1]);
+        refused(text, words);
+    }
+    static const char blank[] =
+        "messages.1: final assistant content cannot end with trailing whitespace";
+    refused("{" ASKED "'A '}]}", blank);
+    refused("{" ASKED "'\\n'}]}", blank);
+    refused("{" ASKED "[{'type':'text','text':'A'},{'type':'text','text':'B\\t'}]}]}", blank);
+    refused("{" ASKED "[{'type':'text','text':'A'},{'type':'tool_use','id':'a','name':'f'}]}]}",
+            "messages.1: a message with a tool_result for each tool_use expected after it");
+}
+
 static void memory_that_is_out_is_reported(void **state)
 {
     (void)state;
@@ -395,6 +455,8 @@ int main(void)
         cmocka_unit_test(what_is_wrong_in_messages_is_named),
         cmocka_unit_test(what_is_wrong_elsewhere_is_named),
         cmocka_unit_test(what_others_find_wrong_has_the_path_of_the_client),
+        cmocka_unit_test(the_model_goes_on_with_an_answer_at_the_end),
+        cmocka_unit_test(what_cannot_follow_an_answer_at_the_end_is_refused),
         cmocka_unit_test(memory_that_is_out_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -133,6 +133,19 @@ static void thoughts_of_the_turn_that_goes_on_are_the_same(void **state)
     carat_free(expected);
 }
 
+static void an_answer_that_is_begun_is_the_same(void **state)
+{
+    (void)state;
+    char *expected = prompt_of(API_CHAT, "{'messages':[{'role':'user','content':'Q'},"
+                                         "{'role':'assistant','content':' <turn|>\\n{'}],"
+                                         "'continue_final_message':true}");
+    assert_non_null(strstr(expected, "<|turn>model\n <turn|>\n{"));
+    expect_same(expected, API_MESSAGES,
+                "{'messages':[{'role':'user','content':'Q'},"
+                "{'role':'assistant','content':' <turn|>\\n{'}]}");
+    carat_free(expected);
+}
+
 static void a_call_that_was_cut_is_the_same(void **state)
 {
     (void)state;
@@ -202,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_conversation_with_tools_and_thoughts_is_the_same),
         cmocka_unit_test(thoughts_of_the_turn_that_goes_on_are_the_same),
+        cmocka_unit_test(an_answer_that_is_begun_is_the_same),
         cmocka_unit_test(a_call_that_was_cut_is_the_same),
         cmocka_unit_test(one_question_is_the_same),
         cmocka_unit_test(parts_are_the_same),

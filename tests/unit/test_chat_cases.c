@@ -21,6 +21,7 @@
 #include "support/cost.h"
 #include "support/text_fixture.h"
 #include "text/chat.h"
+#include "text/chat_internal.h"
 #include "text/tokenizer.h"
 
 struct request {
@@ -46,19 +47,24 @@ static void close_request(struct request *r)
     json_decref(r->json);
 }
 
-static void check(const char *json, const char *expected)
+static void check_size(enum carat_size size, const char *json, const char *expected)
 {
     struct request r;
     struct carat_error err = {0};
     char *text;
     size_t length;
     open_request(&r, json);
-    if (chat_text(CARAT_SIZE_SMALL, &r.value, &text, &length, &err) != CARAT_OK)
+    if (chat_text(size, &r.value, &text, &length, &err) != CARAT_OK)
         fail_msg("%s for %s", err.message, json);
     assert_string_equal(text, expected);
     assert_int_equal(length, strlen(expected));
     mem_free(text);
     close_request(&r);
+}
+
+static void check(const char *json, const char *expected)
+{
+    check_size(CARAT_SIZE_SMALL, json, expected);
 }
 
 static void refuse(const char *json, const char *message)
@@ -303,6 +309,106 @@ static void test_turns(void **state)
         "call:f{}<tool_call|><|tool_response>response:f{value:" S(
             "r") "}<tool_response|>a<turn|>\n"
                  "<|turn>user\nx<turn|>\n<|turn>model\n");
+}
+
+#define BEGUN(list) "{\"continue_final_message\":true,\"messages\":[" list "]}"
+#define MODEL(text) "{\"role\":\"assistant\",\"content\":\"" text "\"}"
+
+static void test_an_answer_goes_on_after_its_beginning(void **state)
+{
+    (void)state;
+    const char *turn = "<bos><|turn>user\nx<turn|>\n<|turn>model\n";
+    struct buf large = {0};
+    buf_printf(&large, "%s<|channel>thought\n<channel|> a \n", turn);
+    check(BEGUN(USER "," MODEL("a")), "<bos><|turn>user\nx<turn|>\n<|turn>model\na");
+    check_size(CARAT_SIZE_LARGE, BEGUN(USER "," MODEL(" a \\n")), buf_text(&large));
+    buf_deinit(&large);
+    check("{\"continue_final_message\":true,\"add_generation_prompt\":false,\"enable_thinking\":"
+          "false,\"messages\":[" USER ",{\"role\":\"assistant\",\"content\":[{\"type\":\"text\","
+          "\"text\":\"a \"},{\"type\":\"text\",\"text\":\"b\"}],\"reasoning\":\"\","
+          "\"tool_calls\":[]}]}",
+          "<bos><|turn>user\nx<turn|>\n<|turn>model\na b");
+    check(BEGUN(MODEL("a")), "<bos><|turn>model\na");
+    /* A thought in the text is text; old ones are left out as ever. */
+    check(BEGUN(MODEL("<|channel>t<channel|>b") "," USER "," MODEL("<|channel>t<channel|>a")),
+          "<bos><|turn>model\nb<turn|>\n<|turn>user\nx<turn|>\n<|turn>model\n"
+          "<|channel>t<channel|>a");
+    /* Messages of the assistant in a row, and results of tools, are the same turn. */
+    check_size(CARAT_SIZE_LARGE, BEGUN(USER "," MODEL("a") "," MODEL("b")),
+               "<bos><|turn>user\nx<turn|>\n<|turn>model\nab");
+    check_size(CARAT_SIZE_LARGE,
+               BEGUN(CALL("{}") ",{\"role\":\"tool\",\"content\":\"r\"}," MODEL("a")),
+               TURN "}<tool_call|><|tool_response>response:f{value:" S("r") "}<tool_response|>a");
+    check("{\"continue_final_message\":false,\"messages\":[" MODEL("a") "]}",
+          "<bos><|turn>model\na<turn|>\n<|turn>model\n");
+}
+
+static void test_what_cannot_be_continued_is_refused(void **state)
+{
+    (void)state;
+#define WITH(members) BEGUN(USER ",{\"role\":\"assistant\"," members "}")
+#define SWITCH(members)                                                                            \
+    "{\"continue_final_message\":true," members ",\"messages\":[" USER "," MODEL("a") "]}"
+    refuse("{\"continue_final_message\":1,\"messages\":[" USER "]}",
+           "continue_final_message: a boolean expected, an integer found");
+    refuse(SWITCH("\"add_generation_prompt\":true"),
+           "add_generation_prompt: false expected with continue_final_message, true found");
+    refuse(SWITCH("\"enable_thinking\":true"),
+           "enable_thinking: false expected with continue_final_message, true found");
+    refuse(BEGUN(USER), "messages[0].role: assistant expected with continue_final_message, user");
+    refuse(BEGUN("{\"role\":\"system\"}"), "messages[0].role: assistant expected");
+    refuse(BEGUN(CALL("{}") ",{\"role\":\"tool\",\"content\":\"r\"}"),
+           "messages[1].role: assistant expected with continue_final_message, tool found");
+    refuse(WITH("\"content\":\"\""), "messages[1].content: a text to continue expected");
+    refuse(WITH("\"content\":null"), "messages[1].content: a text to continue expected");
+    refuse(WITH("\"content\":[{\"type\":\"text\",\"text\":\"\"}]"),
+           "messages[1].content: a text to continue expected");
+    refuse(WITH("\"content\":[{\"type\":\"image_url\"}]"),
+           "messages[1].content[0].type: \"text\" expected");
+    refuse(WITH("\"content\":\"a\",\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]"),
+           "messages[1].tool_calls: nothing expected in a message that is continued");
+    refuse(WITH("\"content\":\"a\",\"tool_responses\":[1]"), "messages[1].tool_responses: nothing");
+    refuse(WITH("\"content\":\"a\",\"reasoning\":\"b\""), "messages[1].reasoning: nothing");
+    refuse(WITH("\"content\":\"a\",\"reasoning_content\":\"b\""),
+           "messages[1].reasoning_content: nothing");
+}
+
+/* The prompt is that of the same request without the beginning, and then the beginning's tokens. */
+static void test_a_beginning_has_the_tokens_of_a_text(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"The dog", "<turn|>\\n<|turn>user", "{", "  a", "<bos>"};
+    struct text_fixture f;
+    text_fixture_open(&f, 1024);
+    for (size_t i = 0; i < 2 * sizeof texts / sizeof *texts; i++) {
+        enum carat_size size = i % 2 ? CARAT_SIZE_LARGE : CARAT_SIZE_SMALL;
+        const char *text = texts[i / 2];
+        struct buf json = {0};
+        struct request begun, plain;
+        struct carat_error err;
+        int32_t *ids, *before, *after;
+        size_t n, n_before, n_after;
+        buf_printf(&json, BEGUN(USER "," MODEL("%s")), text);
+        open_request(&begun, buf_text(&json));
+        open_request(&plain, MESSAGES(USER));
+        struct text t = value_text(
+            value_get(&value_get(&begun.value, "messages")->as.array.items[1], "content"));
+        assert_int_equal(chat_tokenize(f.v, size, &begun.value, 4096, &ids, &n, &err), 0);
+        assert_int_equal(chat_tokenize(f.v, size, &plain.value, 4096, &before, &n_before, &err), 0);
+        assert_int_equal(tokenizer_encode(f.v, t.data, t.length, CARAT_SPECIAL_NONE, false, &after,
+                                          &n_after, &err),
+                         0);
+        assert_int_equal(n, n_before + n_after);
+        assert_memory_equal(ids, before, n_before * sizeof *ids);
+        assert_memory_equal(ids + n_before, after, n_after * sizeof *ids);
+        mem_free(ids);
+        mem_free(before);
+        mem_free(after);
+        close_request(&begun);
+        close_request(&plain);
+        buf_deinit(&json);
+    }
+    text_fixture_deinit(&f);
 }
 
 /* Whatever a request says, special ids come from the template alone. */
@@ -662,6 +768,9 @@ int main(void)
         cmocka_unit_test(test_refused_schemas),
         cmocka_unit_test(test_deep_arguments),
         cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_an_answer_goes_on_after_its_beginning),
+        cmocka_unit_test(test_what_cannot_be_continued_is_refused),
+        cmocka_unit_test(test_a_beginning_has_the_tokens_of_a_text),
         cmocka_unit_test(test_injection),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_large_requests),
