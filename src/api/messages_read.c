@@ -343,6 +343,10 @@ static int read_beginning(struct translation *r)
                        "found",
                        last.path);
     if (!has_text(&t->texts)) {
+        if (t->messages.count + t->thoughts.count == 0)
+            return err_set(r->err, CARAT_EUSAGE,
+                           "%s.content: a text expected in the only message, none found",
+                           last.path);
         t->is_open = t->thoughts.count > 0;
         t->texts = (struct tree_array){0};
         return CARAT_OK;

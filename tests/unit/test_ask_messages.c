@@ -424,6 +424,8 @@ static void what_cannot_follow_an_answer_at_the_end_is_refused(void **state)
     refused("{" ASKED "'A '}]}", blank);
     refused("{" ASKED "'\\n'}]}", blank);
     refused("{" ASKED "[{'type':'text','text':'A'},{'type':'text','text':'B\\t'}]}]}", blank);
+    refused("{'messages':[{'role':'assistant','content':''}]}",
+            "messages.0.content: a text expected in the only message, none found");
     refused("{" ASKED "[{'type':'text','text':'A'},{'type':'tool_use','id':'a','name':'f'}]}]}",
             "messages.1: a message with a tool_result for each tool_use expected after it");
 }
