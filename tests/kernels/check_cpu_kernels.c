@@ -367,7 +367,7 @@ static struct float_rows rows_of(const float *floats, int64_t n)
 static void check_dots(const struct cpu_kernels *k, int n_a, int n_b, int n)
 {
     float *a = random_floats((int64_t)n_a * n, 1, 1), *b = random_floats((int64_t)n_b * n, 1, 2);
-    float *out = mem_alloc((size_t)(n_a * n_b), sizeof *out);
+    float *out = mem_alloc((size_t)(n_a + 1) * (size_t)n_b, sizeof *out);
     k->dots(a, n, n_a, rows_of(b, n), n_b, n, out, n_b);
     struct distance d = {0};
     for (int i = 0; i < n_a; i++)
@@ -377,6 +377,13 @@ static void check_dots(const struct cpu_kernels *k, int n_a, int n_b, int n)
             add_distance(&d, (double)out[i * n_b + j], sum);
         }
     check(k->name, "dots", relative(d), 1e-5);
+    int differ = 0;
+    for (int i = 0; i < n_a; i++) {
+        float *alone = out + (size_t)n_a * (size_t)n_b;
+        k->dots(a + (size_t)i * (size_t)n, n, 1, rows_of(b, n), n_b, n, alone, n_b);
+        differ += memcmp(alone, out + (size_t)i * (size_t)n_b, (size_t)n_b * sizeof *out) != 0;
+    }
+    check(k->name, "dots of a row alone are those among others", differ, 0);
     mem_free(a);
     mem_free(b);
     mem_free(out);
@@ -509,6 +516,8 @@ static void check_kernels(const struct cpu_kernels *k)
     check_quantize(k);
     check_dots(k, 7, 9, 256);
     check_dots(k, 4, 32, 500);
+    check_dots(k, 7, 14, 2600);
+    check_dots(k, 1, 5, 8200);
     check_dots(k, 1, 1, 5);
     static const enum format halves[] = {FORMAT_F16, FORMAT_BF16};
     for (int i = 0; i < 2; i++) {

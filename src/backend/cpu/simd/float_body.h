@@ -19,6 +19,7 @@ typedef fvec rvec;
 #define r_load_i8 f_load_i8
 #define r_set_f16 f_set_f16
 #define f_put(x, i, r) (*(x) = (r))
+#define f_get(x, i) (*(x))
 #endif
 enum { LANES = 16 / REGISTERS };
 
@@ -29,6 +30,15 @@ enum { LANES = 16 / REGISTERS };
 enum { DOTS_BY_8 = 2, DOTS_BY_4 = 4, DOTS_BY_2 = 4, WEIGH_BY_8 = 2, WEIGH_BY_4 = 4 };
 #else
 enum { DOTS_BY_8 = 1, DOTS_BY_4 = 3, DOTS_BY_2 = 2, WEIGH_BY_8 = 1, WEIGH_BY_4 = 2 };
+#endif
+
+/* Values of `a` in a stretch of columns, in all its rows together, and rows of b that go with them.
+ * Where a vector is one register, `a` is read once for each block of b, and a stretch is a whole
+ * row. One or two rows fit in the first-level cache anyway, and longer reads of b are faster. */
+#if REGISTERS == 1
+enum { STRETCH_VALUES = 1 << 30, STRETCH_VALUES_FEW = 1 << 30, STRETCH_ROWS = 4 };
+#else
+enum { STRETCH_VALUES = 4096, STRETCH_VALUES_FEW = 8192, STRETCH_ROWS = 12 };
 #endif
 
 /* Values of a format in 64 bytes; less where that is not a whole number of blocks. */
@@ -76,21 +86,21 @@ ALWAYS fvec last_values(const enum format format, const struct float_rows *rows,
     return f_load(padded);
 }
 
-/* n_a rows by rows [j, j + n_b) of b. Values after the last whole vector are padded with zeros. */
-ALWAYS void dots_block(const enum format format, const int n_a, const int n_b, const bool asks,
-                       const float *a, int64_t a_stride, const struct float_rows *b, int j,
-                       int64_t n, float *out, int64_t out_stride)
+/* Adds the products of columns [from, to) to the sums of n_a rows by rows [j, j + n_b) of b, or
+ * begins with them. The sum of row i by row j + h is total[h * n_a + i]. */
+ALWAYS void dots_columns(const enum format format, const int n_a, const int n_b, const bool asks,
+                         const float *a, int64_t a_stride, const struct float_rows *b, int j,
+                         int64_t from, int64_t to, fvec *total)
 {
     const int line = line_values(format);
     const int step = n_a * n_b * REGISTERS <= 8 ? REGISTERS : 1; /* registers at a time */
-    fvec total[4][8];                                            /* of b, of a */
-    int64_t whole = n / 16 * 16;
     for (int part = 0; part < REGISTERS; part += step) {
-        rvec sum[4][8][REGISTERS];
+        rvec sum[4][8][REGISTERS]; /* of b, of a */
         for (int h = 0; h < n_b; h++)
             for (int i = 0; i < n_a; i++)
-                for (int s = 0; s < step; s++) sum[h][i][s] = r_set(0);
-        for (int64_t k = part * LANES; k < whole; k += 16) {
+                for (int s = 0; s < step; s++)
+                    sum[h][i][s] = from ? f_get(&total[h * n_a + i], part + s) : r_set(0);
+        for (int64_t k = from + part * LANES; k < to; k += 16) {
             rvec y[4][REGISTERS];
             for (int h = 0; h < n_b; h++) {
                 if (asks && part == 0 && k % line == 0) ask_for_line(format, b, j + h, k);
@@ -104,34 +114,57 @@ ALWAYS void dots_block(const enum format format, const int n_a, const int n_b, c
         }
         for (int h = 0; h < n_b; h++)
             for (int i = 0; i < n_a; i++)
-                for (int s = 0; s < step; s++) f_put(&total[h][i], part + s, sum[h][i][s]);
-    }
-    for (int i = 0; i < n_a && whole < n; i++) {
-        struct float_rows x = {.format = FORMAT_F32, .data = a + i * a_stride};
-        for (int h = 0; h < n_b; h++)
-            total[h][i] = f_fma(last_values(FORMAT_F32, &x, 0, whole, n - whole),
-                                last_values(format, b, j + h, whole, n - whole), total[h][i]);
-    }
-    for (int h = 0; h < n_b; h++) {
-        float four[4];
-        int i = 0;
-        for (; i + 4 <= n_a; i += 4) {
-            f_sum4(&total[h][i], four);
-            for (int l = 0; l < 4; l++) out[(i + l) * out_stride + j + h] = four[l];
-        }
-        for (; i < n_a; i++) out[i * out_stride + j + h] = f_sum(total[h][i]);
+                for (int s = 0; s < step; s++) f_put(&total[h * n_a + i], part + s, sum[h][i][s]);
     }
 }
 
-/* n_a rows, a constant, by all of b, n_b at a time. */
+/* Adds the values after the last whole vector, padded with zeros, and then the lanes of each sum of
+ * n_a rows by row j of b. */
+ALWAYS void dots_finish(const enum format format, const int n_a, const float *a, int64_t a_stride,
+                        const struct float_rows *b, int j, int64_t n, fvec *total, float *out,
+                        int64_t out_stride)
+{
+    int64_t whole = n / 16 * 16;
+    for (int i = 0; i < n_a && whole < n; i++) {
+        struct float_rows x = {.format = FORMAT_F32, .data = a + i * a_stride};
+        total[i] = f_fma(last_values(FORMAT_F32, &x, 0, whole, n - whole),
+                         last_values(format, b, j, whole, n - whole), total[i]);
+    }
+    float four[4];
+    int i = 0;
+    for (; i + 4 <= n_a; i += 4) {
+        f_sum4(total + i, four);
+        for (int l = 0; l < 4; l++) out[(i + l) * out_stride + j] = four[l];
+    }
+    for (; i < n_a; i++) out[i * out_stride + j] = f_sum(total[i]);
+}
+
+/* n_a rows, a constant, by all of b, n_b at a time. Long rows are cut into stretches of columns, so
+ * that those of `a` stay in the first-level cache for several rows of b. */
 ALWAYS void dots_rows(const enum format format, const int n_a, const int n_b, const bool asks,
                       const float *a, int64_t a_stride, const struct float_rows *b, int n_rows,
                       int64_t n, float *out, int64_t out_stride)
 {
-    int j = 0;
-    for (; j + n_b <= n_rows; j += n_b)
-        dots_block(format, n_a, n_b, asks, a, a_stride, b, j, n, out, out_stride);
-    for (; j < n_rows; j++) dots_block(format, n_a, 1, asks, a, a_stride, b, j, n, out, out_stride);
+    const int64_t stretch = (n_a <= 2 ? STRETCH_VALUES_FEW : STRETCH_VALUES) / n_a;
+    int64_t whole = n / 16 * 16;
+    fvec total[STRETCH_ROWS * 8];
+    for (int first = 0, end; first < n_rows; first = end) {
+        end = n_rows - first < STRETCH_ROWS ? n_rows : first + STRETCH_ROWS;
+        int64_t from = 0, to;
+        do {
+            int j = first;
+            to = whole - from < stretch ? whole : from + stretch;
+            for (; j + n_b <= end; j += n_b)
+                dots_columns(format, n_a, n_b, asks, a, a_stride, b, j, from, to,
+                             total + (j - first) * n_a);
+            for (; j < end; j++)
+                dots_columns(format, n_a, 1, asks, a, a_stride, b, j, from, to,
+                             total + (j - first) * n_a);
+        } while ((from = to) < whole);
+        for (int j = first; j < end; j++)
+            dots_finish(format, n_a, a, a_stride, b, j, n, total + (j - first) * n_a, out,
+                        out_stride);
+    }
 }
 
 /* The same with and without prefetching: only the first pass over b asks for what comes later. */

@@ -487,7 +487,7 @@ static void rmsnorm(const float *x, const float *w, float *y, int64_t n, float e
 {
     float total;
     struct float_rows row = {.format = FORMAT_F32, .data = x};
-    dots_block(FORMAT_F32, 1, 1, false, x, 0, &row, 0, n, &total, 0);
+    dots_rows(FORMAT_F32, 1, 1, false, x, 0, &row, 1, n, &total, 0);
     float factor = 1.0f / __builtin_sqrtf(total / (float)n + eps);
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {

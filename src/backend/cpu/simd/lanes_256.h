@@ -122,6 +122,7 @@ typedef __m256 rvec;
 #define r_load_i8 bytes_at
 #define r_set_f16 set_half
 #define f_put(x, i, r) (*((i) ? &(x)->b : &(x)->a) = (r))
+#define f_get(x, i) ((i) ? (x)->b : (x)->a)
 
 static inline float f_sum(fvec x)
 {
