@@ -491,8 +491,8 @@ static int check_continued(struct renderer *r, const struct carat_value *request
     return check_beginning(r);
 }
 
-/* The last message as it is, white space too: after what begins an answer, or in the turn that the
- * messages before it left open. */
+/* Writes the last message with its white space. It follows what begins an answer, or goes on in a
+ * turn that the message before it left open. */
 static void begin_with_last(struct renderer *r)
 {
     const struct carat_value *last = message_at(r, r->messages->as.array.count - 1);
