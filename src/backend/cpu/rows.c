@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/cpu/program.h"
+#include "base/os.h"
 
 void cpu_decode(const struct cpu_kernels *k, enum format format, const void *src, float *dst,
                 int64_t n)
@@ -28,21 +29,29 @@ static void for_rows(const struct cpu_step *s, const struct pool_worker *worker,
         fn(s, r, s->x0 + r * s->x_cols, s->y0 + r * s->y_cols, worker_scratch(s, worker));
 }
 
-void cpu_EMBED(const struct cpu_step *s, const struct pool_worker *worker)
+static const char *table_row(const struct cpu_step *s, int64_t r)
 {
     const struct weight *table = s->op->p.embed.table;
+    size_t id = (size_t)s->program->step->id[token_row(s, r)];
+    return (const char *)table->data + id * table->row_bytes;
+}
+
+/* The system is told of all rows before the first is touched: it then reads from the file what is
+ * not in memory side by side, where page faults would wait for one row after the other. */
+void cpu_EMBED(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    enum format format = s->op->p.embed.table->format;
     const struct cpu_kernels *k = cpu_step_kernels(s);
-    int32_t block = format_traits(table->format)->block_elements;
+    int32_t block = format_traits(format)->block_elements;
     int32_t skipped = s->op->p.embed.first_col % block, before = s->op->p.embed.first_col - skipped;
     int32_t covered = (skipped + s->y_cols + block - 1) / block * block;
+    size_t begin = format_row_bytes(format, before), bytes = format_row_bytes(format, covered);
     float *decoded = worker_scratch(s, worker);
     int64_t first, last;
     pool_stretch(worker, cpu_step_rows(s), &first, &last);
+    for (int64_t r = first; r < last; r++) os_map_expect(table_row(s, r) + begin, bytes);
     for (int64_t r = first; r < last; r++) {
-        size_t id = (size_t)s->program->step->id[token_row(s, r)];
-        const char *row = (const char *)table->data + id * table->row_bytes;
-        cpu_decode(k, table->format, row + format_row_bytes(table->format, before), decoded,
-                   covered);
+        cpu_decode(k, format, table_row(s, r) + begin, decoded, covered);
         k->scale(decoded + skipped, s->op->p.embed.scale, s->y0 + r * s->y_cols, s->y_cols);
     }
 }
