@@ -1,8 +1,8 @@
 /* What the kernels offer to the host side of the backend: one launcher for each kernel family. All
  * launchers are asynchronous on a queue and none fails (the fence reports a lost device). Buffers
  * named `float *` are contiguous rows of plan buffers. Every launcher may be captured in a graph:
- * it calls nothing but kernel launches. `X_prepare` functions are called once when the device is
- * opened, before any capture (they raise limits of shared memory).
+ * it puts nothing but kernels on the queue. `X_prepare` functions are called once when the device
+ * is opened, before any capture (they raise limits of shared memory).
  *
  * Which kernel does what. Files are in kernels/; a launcher is in the .cu file of its row.
  *
@@ -30,6 +30,7 @@
  *     then, for all                                                     .._combine.cuh
  *   tiles of rows        all formats          launch_attention_prefill  attention_prefill.cu,
  *   (a prompt's chunk)                                                  .._steps.cuh, .._rows.cuh
+ *     on Hopper          F16, heads 256, 512  launch_attention_prefill  sm90/attention_prompts.cu
  *
  * Up to four rows whose activations do not fit in shared memory take matvec_stream.cuh
  * (matvec_launch.cuh: launch_form). All files share instructions.cuh (PTX), round.cuh (rounding,
@@ -440,6 +441,13 @@ void launch_attention_decode(const struct queue *q, const struct attention_args 
 int attention_prefill_prepare(void);
 bool attention_prefill_takes(const struct attention_args *args);
 void launch_attention_prefill(const struct queue *q, const struct attention_args *args,
+                              int32_t n_runs);
+
+/* sm90/attention_prompts.cu: what launch_attention_prefill passes on to wgmma. Gives false, and
+ * nothing is launched, when the device is no Hopper, the cache is not fp16, heads are neither of
+ * 256 nor of 512 without a window, or the driver cannot describe the cache to TMA. */
+int attention_prompts_prepare(void);
+bool launch_attention_prompts(const struct queue *q, const struct attention_args *args,
                               int32_t n_runs);
 
 /* ---- limits.cu */

@@ -21,6 +21,8 @@
  * would exceed 2^14, which is rare after the first tile, so that outputs are hardly ever rescaled;
  * p of the largest score is between 2^4 and 2^14, the upper half of fp16's range.
  *
+ * On Hopper, fp16 caches with heads of 256 and 512 go to sm90/attention_prompts.cu.
+ *
  * Rounding: q, k, v, p to fp16, sums in fp32. A row's bits depend on its position and its keys
  * alone, not on its place in the tile of rows: tiles of keys that it does not see add zeros, and
  * its `top` follows from its own scores.
@@ -203,7 +205,7 @@ int attention_prefill_prepare(void)
     if (!error) error = allow_shared(attend<name>, shared_bytes<name>());
     VARIANT_LIST(X)
 #undef X
-    return (int)error;
+    return error ? (int)error : attention_prompts_prepare();
 }
 
 bool attention_prefill_takes(const struct attention_args *args)
@@ -231,6 +233,7 @@ void launch_attention_prefill(const struct queue *q, const struct attention_args
 {
     if (args->rows.max <= 0 || n_runs <= 0) return;
     if (n_runs > args->rows.max) n_runs = args->rows.max;
+    if (launch_attention_prompts(q, args, n_runs)) return;
     bool is_half = args->cache.format == FORMAT_F16;
     switch (args->cache.head_dim) {
     case 64:

@@ -1,0 +1,173 @@
+/* A block of 64 packed rows of a prompt on Hopper: which rows, their queries on the way in, scores
+ * and shares, results on the way out. A warp has 16 of the rows; a thread has parts of rows `row`
+ * and `row` + 8. */
+#ifndef CUDA_SM90_ATTENTION_BLOCK_CUH
+#define CUDA_SM90_ATTENTION_BLOCK_CUH
+
+#include "backend/cuda/kernels/attention_prefill_rows.cuh"
+#include "backend/cuda/kernels/sm90/attention_ring.cuh"
+
+namespace {
+
+enum { BLOCK_ROWS = 64 };
+
+__device__ __forceinline__ struct block_rows rows_of_block(const struct attention_args &a)
+{
+    struct block_rows rows = {};
+    rows.n_group = a.n_heads / a.cache.n_heads;
+    rows.inverse = (65535u + (uint32_t)rows.n_group) / (uint32_t)rows.n_group;
+    struct row_range tile = rows_of_tile(
+        a.rows.is_out ? a.step.run[ROWS_OUT] : a.step.run[ROWS_TOKEN],
+        a.step.counts[a.rows.is_out ? 4 : 3], BLOCK_ROWS / rows.n_group, (int)blockIdx.y);
+    rows.first = tile.first;
+    rows.n = tile.n * rows.n_group;
+    if (rows.n == 0) return rows;
+    int first = row_token(a.rows, a.step, rows.first);
+    int last = row_token(a.rows, a.step, rows.first + tile.n - 1);
+    rows.sequence = uniform(a.step.sequence[first]);
+    rows.lowest = uniform(a.step.position[first]);
+    rows.highest = uniform(a.step.position[last]);
+    return rows;
+}
+
+/* Tiles of rows that a launch may need: each run may end in a part. */
+static inline unsigned tiles_most(const struct attention_args *args, int32_t n_runs)
+{
+    int tokens = BLOCK_ROWS / (args->n_heads / args->cache.n_heads);
+    return (unsigned)((args->rows.max - n_runs) / tokens + n_runs);
+}
+
+__device__ __forceinline__ struct boxes boxes_at(const struct attention_args &a,
+                                                 const struct block_rows &rows,
+                                                 const CUtensorMap *k, const CUtensorMap *v)
+{
+    return {k, v, a.cache.table + (int64_t)rows.sequence * a.cache.slots, a.cache.slots,
+            (int)blockIdx.x};
+}
+
+/* By the first THREADS threads: queries as halves, in blocks of 64 columns whose rows are 128
+ * bytes, swizzled; zeros for rows that are not there. */
+template <int HEAD, int THREADS>
+__device__ __forceinline__ void load_block_queries(uint32_t shared, const struct attention_args &a,
+                                                   const struct block_rows &rows)
+{
+    constexpr int CHUNKS = HEAD / 8;
+    int chunk = (int)threadIdx.x % CHUNKS;
+#pragma unroll 4
+    for (int r = (int)threadIdx.x / CHUNKS; r < BLOCK_ROWS; r += THREADS / CHUNKS) {
+        uint4 x = make_uint4(0, 0, 0, 0);
+        if (r < rows.n) {
+            size_t row = (size_t)(rows.first + token_of(rows, r));
+            const float4 *from = reinterpret_cast<const float4 *>(
+                a.q + (row * (size_t)a.n_heads + (size_t)head_of(rows, r)) * HEAD + chunk * 8);
+            float4 low = from[0], high = from[1];
+            x = make_uint4(pack_halves_saturated(low.x, low.y), pack_halves_saturated(low.z, low.w),
+                           pack_halves_saturated(high.x, high.y),
+                           pack_halves_saturated(high.z, high.w));
+        }
+        store_shared4(shared + (uint32_t)(chunk / 8 * 8192 + r * 128 + (((chunk ^ r) & 7) << 4)),
+                      x);
+    }
+    show_to_async();
+    meet<THREADS>(1);
+}
+
+/* s = the scores of a page, whose keys come next in the ring. `then` is called after each unit that
+ * is released. */
+template <class S, class Then>
+__device__ __forceinline__ void score_page(float (&s)[32], uint32_t queries, struct ring &ring,
+                                           int lane, Then then)
+{
+#pragma unroll
+    for (int i = 0; i < 32; i++) s[i] = 0;
+    uint64_t q = operand(queries, 0);
+#pragma unroll
+    for (int block = 0; block < S::HEAD / 64; block += UNIT_KEYS) {
+        uint64_t k = operand(ring_unit<S>(ring), 0);
+        products_begin();
+#pragma unroll
+        for (int i = 0; i < UNIT_KEYS * 4; i++) /* 8192 bytes a block, 32 a step of 16 columns */
+            product_64(s, q + (uint64_t)((block + i / 4) * 512 + i % 4 * 2),
+                       k + (uint64_t)(i / 4 * 512 + i % 4 * 2));
+        products_commit();
+        if (block > 0) {
+            products_wait<1>();
+            ring_release<S>(ring, lane);
+            then();
+        }
+        ring_next<S>(ring);
+    }
+    products_wait<0>();
+    ring_release<S>(ring, lane);
+    then();
+}
+
+/* Scores of keys that a row does not see are -infinity. */
+__device__ __forceinline__ void mask_page(float (&s)[32], const int (&position)[2], int first,
+                                          int window, int lane)
+{
+    int key = first + (lane & 3) * 2;
+#pragma unroll
+    for (int i = 0; i < 32; i++) {
+        int k = key + i / 4 * 8 + i % 2, p = position[i / 2 % 2];
+        if (k > p || k <= p - window) s[i] = -INFINITY;
+    }
+}
+
+/* The rows' tops with the scores of a page. */
+__device__ __forceinline__ void raise_block_tops(float (&top)[2], const float (&s)[32])
+{
+    float most[2] = {-INFINITY, -INFINITY};
+#pragma unroll
+    for (int i = 0; i < 32; i++) most[i / 2 % 2] = fmaxf(most[i / 2 % 2], s[i]);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        most[r] = fmaxf(most[r], __shfl_xor_sync(0xffffffffu, most[r], 1));
+        most[r] = fmaxf(most[r], __shfl_xor_sync(0xffffffffu, most[r], 2));
+        if (fmaf(most[r], LOG2E, -top[r]) > P_LIMIT) top[r] = fmaf(most[r], LOG2E, -TOP_ROOM);
+    }
+}
+
+/* Shares of 16 keys from scores s[at] .., as operand A; they are added to `sum`. */
+__device__ __forceinline__ void shares_of(uint32_t (&p)[4], float (&sum)[2], const float (&s)[32],
+                                          int at, const float (&top)[2])
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float x = exp2_fast(fmaf(s[at + i * 2], LOG2E, -top[i % 2]));
+        float y = exp2_fast(fmaf(s[at + i * 2 + 1], LOG2E, -top[i % 2]));
+        sum[i % 2] += x + y;
+        p[i] = pack_halves(x, y);
+    }
+}
+
+/* 256 columns of the thread's row `r` (0, 1) from `column` of its head on. */
+template <int HEAD>
+__device__ __forceinline__ void store_block_row(const float (&o)[128],
+                                                const struct attention_args &a,
+                                                const struct block_rows &rows, int in_block, int r,
+                                                int column, float inverse)
+{
+    if (in_block >= rows.n) return;
+    size_t row = (size_t)(rows.first + token_of(rows, in_block));
+    column += head_of(rows, in_block) * HEAD;
+    if (a.act.kind == ACT_HALF) {
+        uint16_t *to = static_cast<uint16_t *>(a.act.values) + row * (size_t)a.act.stride + column;
+#pragma unroll
+        for (int n = 0; n < 32; n++)
+            *reinterpret_cast<uint32_t *>(to + n * 8) =
+                pack_halves(o[n * 4 + r * 2] * inverse, o[n * 4 + r * 2 + 1] * inverse);
+        if (column == 0) a.act.scale[row] = 1.0f;
+    }
+    if (a.y) {
+        float *to = a.y + row * (size_t)(a.n_heads * HEAD) + column;
+#pragma unroll
+        for (int n = 0; n < 32; n++)
+            *reinterpret_cast<float2 *>(to + n * 8) =
+                make_float2(o[n * 4 + r * 2] * inverse, o[n * 4 + r * 2 + 1] * inverse);
+    }
+}
+
+} // namespace
+
+#endif

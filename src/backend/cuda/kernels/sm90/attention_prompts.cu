@@ -1,0 +1,41 @@
+/* Attention of prompts on Hopper: what launch_attention_prefill passes on, in which kernel.
+ *
+ * The arithmetic is that of attention_prefill.cu, in larger pieces: keys are taken in pages of 64,
+ * which begin at multiples of 64 whatever rows there are; q, k, v and shares are rounded to fp16,
+ * sums are fp32, and `top` of a row lags behind its largest score. A row's bits depend on its
+ * position and its keys alone: pages that it does not see add zeros. */
+#include "backend/cuda/kernels/sm90/attention_narrow.cuh"
+#include "backend/cuda/kernels/sm90/attention_wide.cuh"
+
+/* Other devices have no such kernels. */
+int attention_prompts_prepare(void)
+{
+    int device = 0, major = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (!error) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    if (error || major != 9) return (int)error;
+    error = allow_shared(attend_wide, wide::BYTES);
+    if (!error) error = allow_shared(attend_narrow, narrow::BYTES);
+    return (int)error;
+}
+
+bool launch_attention_prompts(const struct queue *q, const struct attention_args *args,
+                              int32_t n_runs)
+{
+    const struct kv_cache *cache = &args->cache;
+    bool is_wide = cache->head_dim == wide::HEAD;
+    if (q->capability != 90 || cache->format != FORMAT_F16 ||
+        (is_wide ? args->window != 0 : cache->head_dim != narrow::HEAD) ||
+        (args->act.kind != ACT_HALF && args->act.kind != ACT_NONE))
+        return false;
+    CUtensorMap k, v;
+    if (!boxes_of(&k, *cache, cache->k, PAGE, UNIT_KEYS) ||
+        !boxes_of(&v, *cache, cache->v, UNIT_VALUES, 256 / 64))
+        return false;
+    dim3 grid((unsigned)cache->n_heads, tiles_most(args, n_runs));
+    if (is_wide)
+        launch(q, attend_wide, grid, wide::THREADS, wide::BYTES, *args, k, v);
+    else
+        launch(q, attend_narrow, grid, narrow::THREADS, narrow::BYTES, *args, k, v);
+    return true;
+}
