@@ -51,22 +51,19 @@ template <int HEAD, int THREADS>
 __device__ __forceinline__ void load_block_queries(uint32_t shared, const struct attention_args &a,
                                                    const struct block_rows &rows)
 {
-    constexpr int CHUNKS = HEAD / 8;
-    int chunk = (int)threadIdx.x % CHUNKS;
-#pragma unroll 4
-    for (int r = (int)threadIdx.x / CHUNKS; r < BLOCK_ROWS; r += THREADS / CHUNKS) {
-        uint4 x = make_uint4(0, 0, 0, 0);
+    constexpr int QUADS = HEAD / 4;
+    int quad = (int)threadIdx.x % QUADS, chunk = quad / 2;
+    uint32_t column = shared + (uint32_t)(chunk / 8 * 8192 + quad % 2 * 8);
+#pragma unroll 16
+    for (int r = (int)threadIdx.x / QUADS; r < BLOCK_ROWS; r += THREADS / QUADS) {
+        float4 x = make_float4(0, 0, 0, 0);
         if (r < rows.n) {
             size_t row = (size_t)(rows.first + token_of(rows, r));
-            const float4 *from = reinterpret_cast<const float4 *>(
-                a.q + (row * (size_t)a.n_heads + (size_t)head_of(rows, r)) * HEAD + chunk * 8);
-            float4 low = from[0], high = from[1];
-            x = make_uint4(pack_halves_saturated(low.x, low.y), pack_halves_saturated(low.z, low.w),
-                           pack_halves_saturated(high.x, high.y),
-                           pack_halves_saturated(high.z, high.w));
+            x = reinterpret_cast<const float4 *>(
+                a.q + (row * (size_t)a.n_heads + (size_t)head_of(rows, r)) * HEAD)[quad];
         }
-        store_shared4(shared + (uint32_t)(chunk / 8 * 8192 + r * 128 + (((chunk ^ r) & 7) << 4)),
-                      x);
+        store_shared2(column + (uint32_t)(r * 128 + (((chunk ^ r) & 7) << 4)),
+                      pack_halves_saturated(x.x, x.y), pack_halves_saturated(x.z, x.w));
     }
     show_to_async();
     meet<THREADS>(1);
@@ -141,30 +138,66 @@ __device__ __forceinline__ void shares_of(uint32_t (&p)[4], float (&sum)[2], con
     }
 }
 
-/* 256 columns of the thread's row `r` (0, 1) from `column` of its head on. */
+/* Where the results of a warp's rows go: 256 columns from `column` of each row's head on. */
+struct block_out {
+    uint32_t stage; /* 32 KB of shared memory that nobody reads any more, laid out as queries are */
+    int warp, lane, column;
+};
+
+/* As halves, 512 bytes of a row at a time. */
 template <int HEAD>
-__device__ __forceinline__ void store_block_row(const float (&o)[128],
-                                                const struct attention_args &a,
-                                                const struct block_rows &rows, int in_block, int r,
-                                                int column, float inverse)
+__device__ __forceinline__ void store_block_halves(const float (&o)[128], const float (&inverse)[2],
+                                                   const struct act &act,
+                                                   const struct block_rows &rows,
+                                                   const struct block_out &out)
 {
-    if (in_block >= rows.n) return;
-    size_t row = (size_t)(rows.first + token_of(rows, in_block));
-    column += head_of(rows, in_block) * HEAD;
-    if (a.act.kind == ACT_HALF) {
-        uint16_t *to = static_cast<uint16_t *>(a.act.values) + row * (size_t)a.act.stride + column;
+    int lane = out.lane, own = out.warp * 16 + (lane & 15);
 #pragma unroll
-        for (int n = 0; n < 32; n++)
-            *reinterpret_cast<uint32_t *>(to + n * 8) =
-                pack_halves(o[n * 4 + r * 2] * inverse, o[n * 4 + r * 2 + 1] * inverse);
-        if (column == 0) a.act.scale[row] = 1.0f;
+    for (int j = 0; j < 32; j += 2) {
+        uint32_t pair[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int at = (j + i / 2) * 4 + i % 2 * 2;
+            pair[i] = pack_halves(o[at] * inverse[i % 2], o[at + 1] * inverse[i % 2]);
+        }
+        int chunk = j + (lane >> 4);
+        store_matrices(out.stage +
+                           (uint32_t)(chunk / 8 * 8192 + own * 128 + (((chunk ^ own) & 7) << 4)),
+                       pair[0], pair[1], pair[2], pair[3]);
     }
-    if (a.y) {
-        float *to = a.y + row * (size_t)(a.n_heads * HEAD) + column;
+    __syncwarp();
+#pragma unroll 4
+    for (int r = out.warp * 16; r < out.warp * 16 + 16; r++) {
+        if (r >= rows.n) break;
+        uint4 x = load_shared4(out.stage +
+                               (uint32_t)(lane / 8 * 8192 + r * 128 + (((lane ^ r) & 7) << 4)));
+        size_t row = (size_t)(rows.first + token_of(rows, r));
+        int column = head_of(rows, r) * HEAD + out.column;
+        uint16_t *to = static_cast<uint16_t *>(act.values) + row * (size_t)act.stride + column;
+        reinterpret_cast<uint4 *>(to)[lane] = x;
+        if (column + lane == 0) act.scale[row] = 1.0f;
+    }
+}
+
+template <int HEAD>
+__device__ __forceinline__ void store_block(const float (&o)[128], const float (&inverse)[2],
+                                            const struct attention_args &a,
+                                            const struct block_rows &rows,
+                                            const struct block_out &out)
+{
+    if (a.act.kind == ACT_HALF) store_block_halves<HEAD>(o, inverse, a.act, rows, out);
+    if (!a.y) return;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        int in_block = out.warp * 16 + out.lane / 4 + r * 8;
+        if (in_block >= rows.n) continue;
+        size_t row = (size_t)(rows.first + token_of(rows, in_block));
+        float *to = a.y + row * (size_t)(a.n_heads * HEAD) + head_of(rows, in_block) * HEAD +
+                    out.column + (out.lane & 3) * 2;
 #pragma unroll
         for (int n = 0; n < 32; n++)
             *reinterpret_cast<float2 *>(to + n * 8) =
-                make_float2(o[n * 4 + r * 2] * inverse, o[n * 4 + r * 2 + 1] * inverse);
+                make_float2(o[n * 4 + r * 2] * inverse[r], o[n * 4 + r * 2 + 1] * inverse[r]);
     }
 }
 

@@ -14,6 +14,9 @@ namespace {
 
 struct narrow {
     static constexpr int HEAD = 256, RING = 5, USERS = 4, THREADS = 128;
+    /* Units of a page: of keys, and all. */
+    static constexpr int UNITS_KEYS = HEAD / 64 / UNIT_KEYS;
+    static constexpr int UNITS_PAGE = UNITS_KEYS + PAGE / UNIT_VALUES;
     /* Shared memory: queries, the ring, its barriers. */
     static constexpr int UNITS = BLOCK_ROWS * HEAD * 2;
     static constexpr int BARRIERS = UNITS + RING * UNIT_BYTES;
@@ -42,26 +45,27 @@ __device__ __forceinline__ struct narrow_keys narrow_keys_of(const struct attent
 struct narrow_feed {
     struct ring ring;
     struct boxes from;
-    int first, unit, n_units; /* the first page */
+    int page, number; /* of the next unit; its number is asked for one unit ahead */
+    int unit, n_units;
 };
 
 /* Copies the next unit, when there is one and its place is free: by the first thread. */
 __device__ __forceinline__ void narrow_copy(struct narrow_feed &feed)
 {
-    constexpr int KEYS = narrow::HEAD / 64 / UNIT_KEYS, UNITS = KEYS + PAGE / UNIT_VALUES;
     if (feed.unit == feed.n_units) return;
+    int part = feed.unit % narrow::UNITS_PAGE;
     if (threadIdx.x == 0) {
         struct ring ring = feed.ring;
         uint32_t barrier, to = ring_take<narrow>(ring, &barrier);
-        int number = page_in(feed.from, feed.first + feed.unit / UNITS), part = feed.unit % UNITS;
-        if (part < KEYS)
-            copy_box(to, feed.from.k, barrier, 0, part * UNIT_KEYS, feed.from.head, number);
+        int after = part - narrow::UNITS_KEYS;
+        if (after < 0)
+            copy_box(to, feed.from.k, barrier, 0, part * UNIT_KEYS, feed.from.head, feed.number);
         else
-            copy_box(to, feed.from.v, barrier, (part - KEYS) * UNIT_VALUES, 0, feed.from.head,
-                     number);
+            copy_box(to, feed.from.v, barrier, after * UNIT_VALUES, 0, feed.from.head, feed.number);
     }
     __syncwarp();
     ring_next<narrow>(feed.ring);
+    if (part == narrow::UNITS_PAGE - 1) feed.number = page_in(feed.from, ++feed.page);
     feed.unit++;
 }
 
@@ -123,15 +127,15 @@ __device__ __forceinline__ void narrow_attend(struct narrow_feed &feed, uint32_t
     mine.row = (int)threadIdx.x / 32 * 16 + mine.lane / 4;
     struct ring ring = feed.ring;
     for (int i = 1; i < narrow::RING; i++) narrow_copy(feed);
-    load_block_queries<narrow::HEAD, 128>(shared, a, rows);
-#pragma unroll
-    for (int i = 0; i < 128; i++) mine.o[i] = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         mine.top[r] = TOP_NONE;
         mine.sum[r] = 0;
         mine.position[r] = position_of(a, rows, mine.row + r * 8);
     }
+    load_block_queries<narrow::HEAD, 128>(shared, a, rows);
+#pragma unroll
+    for (int i = 0; i < 128; i++) mine.o[i] = 0;
     for (int page = keys.first; page <= keys.last; page++) {
         float s[32], part[2] = {0, 0};
         uint32_t p[4][4];
@@ -144,14 +148,16 @@ __device__ __forceinline__ void narrow_attend(struct narrow_feed &feed, uint32_t
         mine.sum[0] += part[0], mine.sum[1] += part[1];
         narrow_gather(mine, ring, feed, p, page, keys);
     }
+    float inverse[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float sum = mine.sum[r];
         sum += __shfl_xor_sync(0xffffffffu, sum, 1);
         sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        store_block_row<narrow::HEAD>(mine.o, a, rows, mine.row + r * 8, r, (mine.lane & 3) * 2,
-                                      1.0f / sum);
+        inverse[r] = 1.0f / sum;
     }
+    meet<128>(1); /* nobody reads queries any more */
+    store_block<narrow::HEAD>(mine.o, inverse, a, rows, {shared, mine.row / 16, mine.lane, 0});
 }
 
 /* Grid: key heads x tiles of rows. */
@@ -172,9 +178,10 @@ __global__ void __launch_bounds__(narrow::THREADS, 2)
     grid_release();
     if (rows.n == 0) return;
     __syncthreads();
-    constexpr int UNITS = narrow::HEAD / 64 / UNIT_KEYS + PAGE / UNIT_VALUES; /* of a page */
-    struct narrow_feed feed = {ring, boxes_at(a, rows, &k, &v), keys.first, 0,
-                               (keys.last - keys.first + 1) * UNITS};
+    struct boxes from = boxes_at(a, rows, &k, &v);
+    struct narrow_feed feed = {ring,       from,
+                               keys.first, page_in(from, keys.first),
+                               0,          (keys.last - keys.first + 1) * narrow::UNITS_PAGE};
     narrow_attend(feed, base, a, rows, keys);
 }
 

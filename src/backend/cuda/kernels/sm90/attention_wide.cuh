@@ -157,13 +157,16 @@ __device__ __forceinline__ void wide_store(const struct wide_state &mine, char *
         sum += __shfl_xor_sync(0xffffffffu, sum, 2);
         if ((mine.lane & 3) == 0) sums[mine.w * BLOCK_ROWS + mine.row + r * 8] = sum;
     }
-    meet<256>(1);
+    meet<256>(1); /* and nobody reads queries any more */
+    float inverse[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         int row = mine.row + r * 8;
-        store_block_row<wide::HEAD>(mine.o, a, rows, row, r, mine.w * 256 + (mine.lane & 3) * 2,
-                                    1.0f / (sums[row] + sums[BLOCK_ROWS + row]));
+        inverse[r] = 1.0f / (sums[row] + sums[BLOCK_ROWS + row]);
     }
+    store_block<wide::HEAD>(
+        mine.o, inverse, a, rows,
+        {mine.shared + (uint32_t)(mine.w * 32768), mine.row / 16, mine.lane, mine.w * 256});
 }
 
 __device__ __forceinline__ void wide_attend(char *shared, const struct attention_args &a,
@@ -176,15 +179,15 @@ __device__ __forceinline__ void wide_attend(char *shared, const struct attention
     mine.row = (int)threadIdx.x / 32 % 4 * 16 + mine.lane / 4;
     mine.tops = reinterpret_cast<float *>(shared + wide::TOPS) + mine.row;
     struct ring ring = wide_ring(mine.shared, w);
-    load_block_queries<wide::HEAD, 256>(mine.shared, a, rows);
-#pragma unroll
-    for (int i = 0; i < 128; i++) mine.o[i] = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         mine.o_top[r] = mine.sum_top[r] = TOP_NONE;
         mine.sum[r] = 0;
         mine.position[r] = position_of(a, rows, mine.row + r * 8);
     }
+    load_block_queries<wide::HEAD, 256>(mine.shared, a, rows);
+#pragma unroll
+    for (int i = 0; i < 128; i++) mine.o[i] = 0;
     int n_pages = rows.highest / PAGE + 1, end = rows.highest + 1;
     for (int page = w; page < n_pages; page += 2) {
         float s[32];
