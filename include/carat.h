@@ -381,6 +381,7 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     carat_on_cache_fn on_cache; /* NULL: none */
     void *on_cache_user;
     /* end of version 0.1 */
+    bool wants_cublas; /* GPU: cuBLAS also where our own kernels would be taken (Hopper) */
 };
 
 /* Bytes of each kind, as allocated: what is printed is what is taken. */

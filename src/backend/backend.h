@@ -75,6 +75,7 @@ struct device_options {
     bool is_exact;      /* activations stay fp32 where they would be rounded to 8 bits */
     bool has_no_graphs; /* steps are launched anew each time, never replayed */
     bool has_no_cublas; /* products use our own kernels */
+    bool wants_cublas;  /* also where our own kernel would be taken */
     bool is_unfused;    /* every op is a launch of its own */
     bool is_profiled;   /* times are taken after every piece of work */
     const char *isa;    /* instruction set to compute with; NULL or "auto": the best one */

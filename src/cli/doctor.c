@@ -132,7 +132,7 @@ struct facts {
     struct buf backends, isas;
     const char *isa;                    /* that computes on the CPU */
     char *devices;                      /* JSON */
-    const char *graphs, *cublas, *fuse; /* "on" or "off", as the options say */
+    const char *graphs, *cublas, *fuse; /* "auto", "on" or "off", as the options say */
     struct check check;
 };
 

@@ -249,8 +249,9 @@
       "requests that may wait at most (0: four for each sequence, and 64)")                        \
     X(GRAPHS, CHOICE, "graphs", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                   \
       "GPU: replay recorded steps; off: launch every step, to compare")                            \
-    X(CUBLAS, CHOICE, "cublas", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                   \
-      "GPU: cuBLAS for fp16 products of prompts where it is installed; off: own kernels")          \
+    X(CUBLAS, CHOICE, "cublas", "", "auto", 0, 0, ON_ENGINE | ON(BENCH), "auto|on|off",            \
+      "GPU: cuBLAS for fp16 products of prompts where it is installed (auto: on Hopper for fewer " \
+      "than 512 rows alone); off: own kernels")                                                    \
     X(FUSE, CHOICE, "fuse", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                       \
       "GPU: several operations in one launch; off: each on its own, to compare")                   \
     X(CASCADE, CHOICE, "cascade", "", "auto", 0, 0, ON_ENGINE | ON(BENCH), "auto|on|off",          \

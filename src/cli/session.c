@@ -243,6 +243,7 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
         (o->command == COMMAND_RUN || o->command == COMMAND_BENCH) && opt_is_set(o, OPT_PROFILE);
     out->no_graphs = strcmp(opt_text(o, OPT_GRAPHS), "off") == 0;
     out->no_cublas = strcmp(opt_text(o, OPT_CUBLAS), "off") == 0;
+    out->wants_cublas = strcmp(opt_text(o, OPT_CUBLAS), "on") == 0;
     out->no_fusion = strcmp(opt_text(o, OPT_FUSE), "off") == 0;
     out->progress = show_loading;
 }

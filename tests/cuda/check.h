@@ -77,6 +77,7 @@ double check_time_graph(struct check *c, void (*run)(void *user), void *user);
     X(attention_prefill)                                                                           \
     X(gemm_i8)                                                                                     \
     X(gemm_f16)                                                                                    \
+    X(gemm_wgmma)                                                                                  \
     X(moe)                                                                                         \
     X(limits)
 

@@ -30,7 +30,7 @@ static bool is_chosen(const char *name, int argc, char **argv)
     return !any;
 }
 
-static int prepare(void)
+static int prepare(int capability)
 {
     int status = matvec_prepare();
     if (!status) status = gemm_i8_prepare();
@@ -38,6 +38,7 @@ static int prepare(void)
     if (!status) status = router_prepare();
     if (!status) status = attention_decode_prepare();
     if (!status) status = attention_prefill_prepare();
+    if (!status && capability == 90) status = gemm_wgmma_prepare();
     return status;
 }
 
@@ -71,7 +72,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--own") == 0) c.is_own = true;
         if (strcmp(argv[i], "--plain-launch") == 0) c.queue.has_dependent_launch = false;
     }
-    int status = prepare();
+    int status = prepare(c.queue.capability);
     if (status) {
         printf("prepare: %s\n", cudaGetErrorString((enum cudaError)status));
         return 1;

@@ -292,6 +292,23 @@ FAKE_OF(const char *, cudaGetErrorString, cudaError_t error)
     return error ? "a failure" : "no failure";
 }
 
+/* Of the driver's functions only the one that makes maps for TMA is asked for. */
+static int encode_nothing(void)
+{
+    return 0;
+}
+FAKE(cudaGetDriverEntryPointByVersion, const char *symbol, void **out, unsigned version,
+     unsigned long long flags, enum cudaDriverEntryPointQueryResult *found)
+{
+    int (*entry)(void) = encode_nothing;
+    (void)version;
+    (void)flags;
+    assert_string_equal(symbol, "cuTensorMapEncodeTiled");
+    memcpy(out, &entry, sizeof entry);
+    *found = cudaDriverEntryPointSuccess;
+    return cudaSuccess;
+}
+
 /* Calls without effect. Nobody looks at what some of them would make. */
 #define NOTHING(name, ...)                                                                         \
     FAKE(name, __VA_ARGS__)                                                                        \

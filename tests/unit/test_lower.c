@@ -171,6 +171,7 @@ static bool fits(const struct record *r)
     const struct matvec_args *few = r->args;
     const struct gemm_args *gemm = r->args;
     const struct cublas_args *cublas = r->args;
+    const struct gemm_wgmma_args *wgmma = r->args;
     const struct grouped_args *grouped = r->args;
     if (r->start == start_matvec) return fits_few(few->n_w, few->w, &few->x, few->x_floats);
     if (r->start == start_experts_in || r->start == start_experts_out) return fits_experts(r->args);
@@ -178,6 +179,9 @@ static bool fits(const struct record *r)
     if (r->start == start_gemm_f16) return fits_many(gemm->n_w, gemm->w, &gemm->x, true);
     if (r->start == start_cublas)
         return fits_many(cublas->gemm.n_w, cublas->gemm.w, &cublas->gemm.x, true);
+    if (r->start == start_gemm_wgmma)
+        return wgmma->is_mapped &&
+               fits_many(wgmma->other.gemm.n_w, wgmma->other.gemm.w, &wgmma->other.gemm.x, true);
     if (r->start == start_grouped_i8)
         return fits_many(grouped->n_w, grouped->w, &grouped->x, false);
     if (r->start == start_grouped_f16)

@@ -78,7 +78,7 @@ static void cuda_close(struct device *d)
     mem_free(d);
 }
 
-static int prepare_kernels(struct carat_error *err)
+static int prepare_kernels(const struct queue *q, struct carat_error *err)
 {
     int (*const prepare[])(void) = {matvec_prepare,           gemm_i8_prepare,
                                     gemm_f16_prepare,         router_prepare,
@@ -87,7 +87,8 @@ static int prepare_kernels(struct carat_error *err)
         int status = prepare[i]();
         if (status) return cuda_fail(err, (cudaError_t)status, "cuda: kernels");
     }
-    return CARAT_OK;
+    int status = q->capability == 90 ? gemm_wgmma_prepare() : 0;
+    return status ? cuda_fail(err, (cudaError_t)status, "cuda: kernels for Hopper") : CARAT_OK;
 }
 
 static int take_device(struct device *d, struct carat_error *err)
@@ -113,7 +114,7 @@ static int take_device(struct device *d, struct carat_error *err)
     if (!status) status = cudaMallocHost((void **)&d->best_host, BEST_BYTES);
     if (status) return cuda_fail(err, status, "cuda");
     memset(d->step_host, 0, step_bytes(STEP_ROWS_MAX));
-    TRY(prepare_kernels(err));
+    TRY(prepare_kernels(&d->queue, err));
     d->many = cuda_choose_many(d);
     return CARAT_OK;
 }

@@ -12,6 +12,7 @@
  *                         1..64   LAYOUT_ROWS   launch_matvec         matvec.cu, matvec_rows.cuh
  *                         more    LAYOUT_TILES  launch_gemm_i8        gemm_i8.cu, gemm_i8.cuh
  *                         more    mirror        launch_gemm_f16       gemm_f16.cu (or cublas.c)
+ *                         512..   mirror        launch_gemm_wgmma     sm90/gemm_wgmma.cu, on Hopper
  *   chosen experts, in    1..4    LAYOUT_TILES  launch_experts_in     experts.cu, matvec_ring.cuh
  *                         5..64   LAYOUT_TILES  launch_experts_in     experts.cu, matvec_stream.cuh
  *                         1..64   LAYOUT_ROWS   launch_experts_in     matvec.cu, matvec_rows.cuh
@@ -170,6 +171,26 @@ int gemm_i8_prepare(void);
 void launch_gemm_i8(const struct queue *q, const struct gemm_args *args);
 int gemm_f16_prepare(void);
 void launch_gemm_f16(const struct queue *q, const struct gemm_args *args);
+
+/* ---- sm90/gemm_wgmma.cu: the same as launch_gemm_f16, on Hopper (capability 90) alone. Sums have
+ * the same bits for any number of rows, and are those of launch_gemm_f16.
+ *
+ * One weight, or several that lie side by side for results in `half`. TMA reads matrices by maps
+ * that the driver makes: of x for the n_rows in args (a launch may have fewer), and of the mirrors
+ * for each shape of tiles. gemm_maps_make gives false where the product has to be
+ * launch_gemm_f16: rows of a weight that are no multiple of 8, unaligned results, an old driver. It
+ * starts nothing on the device. */
+enum { GEMM_TILES = 13 };
+struct tensor_map {
+    uint64_t words[16];
+};
+struct gemm_maps {
+    struct tensor_map x, w[GEMM_TILES];
+};
+int gemm_wgmma_prepare(void); /* cudaError_t */
+bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out);
+void launch_gemm_wgmma(const struct queue *q, const struct gemm_args *args,
+                       const struct gemm_maps *maps);
 
 /* y[row][c] *= scale[row]: what a product by cuBLAS lacks (cublas.h). */
 void launch_row_scale(const struct queue *q, float *y, const float *scale, int32_t n_rows,

@@ -68,6 +68,22 @@ static bool find_mirrors(struct lowering *l, int32_t n_w, const struct weight *c
     return is_contiguous;
 }
 
+/* By wgmma, or by cuBLAS where rows are few. fp32 results: a launch for each weight. */
+static void emit_wgmma(struct lowering *l, const struct cublas_args *all, bool is_half)
+{
+    struct gemm_wgmma_args args = {.other = *all};
+    struct gemm_args *gemm = &args.other.gemm;
+    if (!is_half) gemm->n_w = 1;
+    for (int32_t k = 0; k < all->gemm.n_w; k += gemm->n_w) {
+        if (k > 0) {
+            gemm->w[0] = all->gemm.w[k];
+            gemm->y[0] = all->gemm.y[k];
+        }
+        if (l->memory) args.is_mapped = gemm_maps_make(gemm, &args.maps);
+        lower_emit(l, start_gemm_wgmma, &args, sizeof args);
+    }
+}
+
 /* Into fp32 matrices y, with or without the row scale, or into `half`, the other being NULL. */
 static void multiply_mirrors(struct lowering *l, int32_t n_w, const struct weight *const *w,
                              struct act x, float *const *y, bool is_unscaled, uint16_t *half)
@@ -81,8 +97,11 @@ static void multiply_mirrors(struct lowering *l, int32_t n_w, const struct weigh
         gemm->half_cols += gemm->w[k].rows;
         if (y) gemm->y[k] = y[k];
     }
-    if (args.cublas && cublas_takes(n_w, !y, is_contiguous)) {
-        scratch_workspace(&l->scratch, CUBLAS_WORKSPACE_BYTES);
+    if (!cublas_takes(n_w, !y, is_contiguous)) args.cublas = NULL;
+    if (args.cublas) scratch_workspace(&l->scratch, CUBLAS_WORKSPACE_BYTES);
+    if (device_has_wgmma(l->device) && (y || is_contiguous)) {
+        emit_wgmma(l, &args, !y);
+    } else if (args.cublas) {
         lower_emit(l, start_cublas, &args, sizeof args);
     } else {
         lower_emit(l, start_gemm_f16, gemm, sizeof *gemm);

@@ -46,6 +46,19 @@ void start_cublas(const struct queue *q, const void *args, struct launch_rows ro
     cublas_multiply(a.cublas, q, &a.gemm);
 }
 
+void start_gemm_wgmma(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    const struct gemm_wgmma_args *a = args;
+    struct gemm_args gemm = a->other.gemm;
+    gemm.n_rows = rows.n;
+    if (a->other.cublas && rows.n < WGMMA_ROWS)
+        cublas_multiply(a->other.cublas, q, &gemm);
+    else if (a->is_mapped)
+        launch_gemm_wgmma(q, &gemm, &a->maps);
+    else
+        launch_gemm_f16(q, &gemm);
+}
+
 void start_mirror(const struct queue *q, const void *args, struct launch_rows rows)
 {
     const struct cuda_weight *w = args;

@@ -16,12 +16,22 @@ start_fn start_matvec;       /* struct matvec_args */
 start_fn start_matmul_exact; /* struct exact_args */
 start_fn start_gemm_i8;      /* struct gemm_args */
 start_fn start_gemm_f16;     /* struct gemm_args */
+start_fn start_gemm_wgmma;   /* struct gemm_wgmma_args */
 start_fn start_cublas;       /* struct cublas_args */
 start_fn start_mirror;       /* struct cuda_weight: all of its one matrix */
 
 struct cublas_args {
     struct cublas *cublas;
     struct gemm_args gemm;
+};
+
+/* From WGMMA_ROWS rows on nothing is faster. Fewer leave multiprocessors idle, where cuBLAS splits
+ * columns: it takes them where it is there. */
+enum { WGMMA_ROWS = 512 };
+struct gemm_wgmma_args {
+    struct cublas_args other; /* cublas NULL: not there, or not for this product */
+    bool is_mapped;           /* else launch_gemm_f16 does it */
+    struct gemm_maps maps;
 };
 
 /* ---- Experts ---- */

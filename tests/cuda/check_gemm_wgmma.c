@@ -1,0 +1,311 @@
+/* Matrix products on Hopper by wgmma: the bits of launch_gemm_f16, whose products are compared with
+ * exact ones elsewhere, whatever the shape, and the same bits for any number of rows. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/cublas.h"
+#include "cuda/check.h"
+#include "quant/format.h"
+
+static void *need(size_t n, size_t bytes)
+{
+    void *p = calloc(n ? n : 1, bytes);
+    if (!p) {
+        puts("out of memory");
+        exit(1);
+    }
+    return p;
+}
+
+/* Normal values, after a million the same again; columns from `cols` on are 0. */
+static uint16_t *draw(size_t rows, size_t cols, size_t stride, uint64_t seed)
+{
+    enum { PERIOD = 1000003 };
+    struct rng rng = {.state = seed};
+    uint16_t *values = need(rows * stride, sizeof *values), *normal = need(PERIOD, sizeof *normal);
+    for (size_t i = 0; i < PERIOD && i < rows * stride; i++)
+        normal[i] = f32_to_f16(rng_normal(&rng));
+    for (size_t i = 0; i < rows * stride; i++)
+        if (i % stride < cols) values[i] = normal[i % PERIOD];
+    free(normal);
+    return values;
+}
+
+/* ---- A product ----------------------------------------------------------------------------- */
+
+struct product {
+    int32_t n_w, rows[3], cols, n_rows, spare_cols;
+    struct gemm_args args; /* for n_rows, without results */
+    size_t n_out;          /* columns of all weights */
+};
+
+/* The NaN is in the row of x and in the row of the first weight; -1: nowhere. */
+static struct product product_make(const struct product *shape, int32_t nan_row, int32_t nan_col)
+{
+    struct product p = *shape;
+    size_t stride = ((size_t)p.cols + 63) / 64 * 64, n_rows = (size_t)p.n_rows;
+    for (int32_t k = 0; k < p.n_w; k++) p.n_out += (size_t)p.rows[k];
+    uint16_t *x = draw(n_rows, (size_t)p.cols, stride, 5);
+    uint16_t *w = draw(p.n_out, (size_t)p.cols, stride, 6);
+    if (nan_row >= 0) x[(size_t)nan_row * stride] = 0x7e00;
+    if (nan_col >= 0) w[(size_t)nan_col * stride + (size_t)p.cols - 1] = 0x7e00;
+    float *scale = need(n_rows, sizeof *scale);
+    for (size_t i = 0; i < n_rows; i++) scale[i] = ldexpf(1, (int)(i % 7) - 3);
+    p.args = (struct gemm_args){.n_rows = p.n_rows, .n_w = p.n_w};
+    p.args.x = (struct act){.kind = ACT_HALF,
+                            .stride = (int32_t)stride,
+                            .values = check_alloc(x, n_rows * stride * 2),
+                            .scale = check_alloc(scale, n_rows * sizeof *scale)};
+    uint16_t *mirror = check_alloc(w, p.n_out * stride * 2);
+    for (int32_t k = 0; k < p.n_w; k++) {
+        p.args.w[k] = (struct cuda_weight){.n_expert = 1,
+                                           .rows = p.rows[k],
+                                           .cols = p.cols,
+                                           .mirror = mirror,
+                                           .mirror_cols = (int32_t)stride};
+        mirror += (size_t)p.rows[k] * stride;
+    }
+    free(x), free(w), free(scale);
+    return p;
+}
+
+static void product_free(struct check *c, struct product *p)
+{
+    bool is_whole = check_free(p->args.x.values);
+    is_whole = check_free(p->args.x.scale) && is_whole;
+    is_whole = check_free(p->args.w[0].mirror) && is_whole;
+    check_that(c, is_whole, "gemm_wgmma: inputs overwritten");
+}
+
+/* ---- Its results ----------------------------------------------------------------------------- */
+
+enum way { FLOATS, UNSCALED, HALVES, WAYS };
+static const char *const way_names[] = {"fp32", "fp32 without scales", "half"};
+
+static size_t result_bytes(const struct product *p, enum way way, int32_t n_rows)
+{
+    size_t half_cols = p->n_out + (size_t)p->spare_cols;
+    return (size_t)n_rows * (way == HALVES ? half_cols * 2 : p->n_out * 4);
+}
+
+/* The first n_rows rows. On the host, to be freed; fp32 weight after weight. `is_own`: by
+ * launch_gemm_f16. */
+static void *multiply(struct check *c, const struct product *p, enum way way, int32_t n_rows,
+                      bool is_own)
+{
+    size_t bytes = result_bytes(p, way, n_rows);
+    struct gemm_args args = p->args;
+    struct gemm_maps maps;
+    char *memory = check_alloc(NULL, bytes), *y = memory;
+    args.is_unscaled = way == UNSCALED;
+    args.half_cols = (int32_t)p->n_out + p->spare_cols;
+    if (way == HALVES) args.half = (uint16_t *)(void *)memory;
+    for (int32_t k = 0; way != HALVES && k < p->n_w; k++) {
+        args.y[k] = (float *)(void *)y;
+        y += (size_t)n_rows * (size_t)p->rows[k] * 4;
+    }
+    for (int32_t k = 0; k < p->n_w; k++) {
+        struct gemm_args part = args;
+        part.n_rows = p->n_rows; /* the maps are for all */
+        if (way != HALVES) part.n_w = 1, part.w[0] = args.w[k], part.y[0] = args.y[k];
+        if (is_own || (way == HALVES && k > 0)) continue;
+        bool is_mapped = gemm_maps_make(&part, &maps);
+        check_that(c, is_mapped, "gemm_maps_make %d x %zu x %d", n_rows, p->n_out, p->cols);
+        part.n_rows = n_rows;
+        if (is_mapped) launch_gemm_wgmma(&c->queue, &part, &maps);
+    }
+    args.n_rows = n_rows;
+    if (is_own) launch_gemm_f16(&c->queue, &args);
+    void *host = need(bytes, 1);
+    check_download(host, memory, bytes);
+    check_that(c, check_free(memory), "gemm_%s %s %d x %zu x %d: writes beyond",
+               is_own ? "f16" : "wgmma", way_names[way], n_rows, p->n_out, p->cols);
+    return host;
+}
+
+/* Values that differ; NaN is NaN. */
+static size_t count_differences(const void *a, const void *b, size_t bytes, bool is_half)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < bytes / (is_half ? 2 : 4); i++)
+        if (is_half) {
+            uint16_t u = ((const uint16_t *)a)[i], v = ((const uint16_t *)b)[i];
+            n += u != v && !((u & 0x7fff) > 0x7c00 && (v & 0x7fff) > 0x7c00);
+        } else {
+            uint32_t u = ((const uint32_t *)a)[i], v = ((const uint32_t *)b)[i];
+            n += u != v && !((u & 0x7fffffff) > 0x7f800000 && (v & 0x7fffffff) > 0x7f800000);
+        }
+    return n;
+}
+
+/* ---- Bits ------------------------------------------------------------------------------------ */
+
+#define SHAPE(w, cols_, n_rows_, spare, ...)                                                       \
+    {                                                                                              \
+        .n_w = w, .rows = {__VA_ARGS__}, .cols = cols_, .n_rows = n_rows_, .spare_cols = spare     \
+    }
+static const struct product shapes[] = {
+    SHAPE(1, 64, 1, 0, 8),
+    SHAPE(1, 100, 3, 0, 264),
+    SHAPE(3, 192, 17, 8, 64, 32, 40),
+    SHAPE(2, 704, 65, 16, 136, 136),
+    SHAPE(3, 320, 130, 0, 512, 128, 128),
+    SHAPE(1, 256, 300, 8, 776),
+    SHAPE(1, 128, 128, 0, 4096),
+    SHAPE(2, 1088, 97, 0, 304, 24),
+    SHAPE(1, 128, 512, 0, 640),
+    SHAPE(1, 64, 2048, 0, 264),
+    SHAPE(1, 640, 513, 0, 2560),
+    SHAPE(2, 512, 2047, 0, 1280, 1280),
+    SHAPE(1, 64, 1999, 0, 3072),
+    SHAPE(1, 192, 2048, 0, 2816),
+    SHAPE(1, 192, 1024, 0, 5376),
+    SHAPE(1, 192, 1999, 0, 3840),
+};
+
+/* As on a chip of few multiprocessors, where a pair of blocks makes many tiles, and other ones are
+ * the fastest. */
+static const int32_t chips[] = {132, 2, 24, 66};
+
+static void check_shape(struct check *c, const struct product *shape, int32_t nan_row,
+                        int32_t nan_col)
+{
+    struct product p = product_make(shape, nan_row, nan_col);
+    const int32_t n_sm = c->queue.n_sm;
+    for (enum way way = 0; way < WAYS; way++) {
+        size_t bytes = result_bytes(&p, way, p.n_rows);
+        void *expected = multiply(c, &p, way, p.n_rows, true);
+        for (size_t i = 0; i < sizeof chips / sizeof *chips; i++) {
+            if (chips[i] > n_sm) continue;
+            c->queue.n_sm = chips[i];
+            void *found = multiply(c, &p, way, p.n_rows, false);
+            size_t n = count_differences(expected, found, bytes, way == HALVES);
+            check_that(c, n == 0, "gemm_wgmma %s %d x %zu x %d on %d: %zu values differ",
+                       way_names[way], p.n_rows, p.n_out, p.cols, chips[i], n);
+            free(found);
+            c->queue.n_sm = n_sm;
+        }
+        free(expected);
+    }
+    product_free(c, &p);
+}
+
+/* The first rows of a long prompt and a short prompt of these rows. */
+static void check_row_counts(struct check *c, int32_t out, int32_t cols)
+{
+    static const int32_t rows[] = {65, 128, 130, 500, 512, 1000};
+    struct product shape = SHAPE(1, cols, 2048, 0, out), p = product_make(&shape, -1, -1);
+    void *all = multiply(c, &p, HALVES, p.n_rows, false);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        void *some = multiply(c, &p, HALVES, rows[i], false);
+        size_t n = count_differences(all, some, result_bytes(&p, HALVES, rows[i]), true);
+        check_that(c, n == 0, "gemm_wgmma %d x %d: %zu values of %d rows are others alone", out,
+                   cols, n, rows[i]);
+        free(some);
+    }
+    free(all);
+    product_free(c, &p);
+}
+
+static void check_refused(struct check *c)
+{
+    struct product shape = SHAPE(1, 64, 5, 0, 24), p = product_make(&shape, -1, -1);
+    struct gemm_args args = p.args;
+    struct gemm_maps maps;
+    args.y[0] = args.x.scale;
+    check_that(c, gemm_maps_make(&args, &maps), "gemm_wgmma: 24 columns of results");
+    args.w[0].rows = 23;
+    check_that(c, !gemm_maps_make(&args, &maps), "gemm_wgmma: 23 columns of results");
+    args = p.args;
+    args.half = (uint16_t *)args.x.values + 1, args.half_cols = 24;
+    check_that(c, !gemm_maps_make(&args, &maps), "gemm_wgmma: results that are not aligned");
+    product_free(c, &p);
+}
+
+/* ---- Time ------------------------------------------------------------------------------------ */
+
+enum { COPIES = 6 }; /* of weights: none is in L2 when its turn comes */
+
+struct timed {
+    struct check *c;
+    struct cublas *cublas;
+    struct gemm_args args[COPIES];
+    struct gemm_maps maps[COPIES];
+};
+
+static void run_all(void *user)
+{
+    struct timed *t = user;
+    for (int i = 0; i < COPIES; i++)
+        if (t->cublas)
+            cublas_multiply(t->cublas, &t->c->queue, &t->args[i]);
+        else
+            launch_gemm_wgmma(&t->c->queue, &t->args[i], &t->maps[i]);
+}
+
+static void time_shape(struct check *c, struct cublas *cublas, int32_t rows, int32_t out,
+                       int32_t cols)
+{
+    struct product shape = SHAPE(1, cols, rows, 0, COPIES * out), p = product_make(&shape, -1, -1);
+    struct timed t = {.c = c};
+    void *y = check_alloc(NULL, (size_t)rows * (size_t)out * 2);
+    for (int i = 0; i < COPIES; i++) {
+        t.args[i] = p.args;
+        t.args[i].w[0].rows = out;
+        t.args[i].w[0].mirror += (size_t)i * (size_t)out * (size_t)p.args.x.stride;
+        t.args[i].half = y;
+        t.args[i].half_cols = out;
+        gemm_maps_make(&t.args[i], &t.maps[i]);
+    }
+    double flop = 2.0 * COPIES * rows * out * cols, own[2], other[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        t.cublas = NULL;
+        own[i] = check_time(c, run_all, &t, false);
+        t.cublas = cublas;
+        if (cublas) other[i] = check_time(c, run_all, &t, false);
+    }
+    printf("gemm_wgmma %4d x %5d x %5d: %6.1f %6.1f us %5.0f TFLOP/s; cublas %6.1f %6.1f us\n",
+           rows, out, cols, own[0] / COPIES * 1e6, own[1] / COPIES * 1e6,
+           flop / fmin(own[0], own[1]) / 1e12, other[0] / COPIES * 1e6, other[1] / COPIES * 1e6);
+    fflush(stdout);
+    check_free(y);
+    product_free(c, &p);
+}
+
+static void time_all(struct check *c)
+{
+    static const int32_t rows[] = {2048, 512, 320};
+    static const int32_t of[][2] = {{20480, 2560}, {2560, 10240}, {3072, 2560}, {2560, 2048},
+                                    {30720, 3840}, {3840, 15360}, {8192, 3840}, {3840, 4096}};
+    struct cublas *cublas = NULL;
+    void *workspace = check_alloc(NULL, CUBLAS_WORKSPACE_BYTES);
+    if (!c->is_own && cublas_open(&cublas, NULL) == 0)
+        cublas_set_stream(cublas, &c->queue, workspace, CUBLAS_WORKSPACE_BYTES);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (size_t j = 0; j < sizeof of / sizeof *of; j++)
+            time_shape(c, cublas, rows[i], of[j][0], of[j][1]);
+    cublas_close(cublas);
+    check_free(workspace);
+}
+
+void check_gemm_wgmma(struct check *c)
+{
+    if (c->queue.capability != 90) {
+        puts("gemm_wgmma: skipped, it is for compute capability 9.0");
+        check_that(c, true, "skipped");
+        return;
+    }
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        if (c->is_small && (int64_t)shapes[i].n_rows * shapes[i].rows[0] > 300000) continue;
+        check_shape(c, &shapes[i], -1, -1);
+    }
+    check_shape(c, &shapes[5], 299, 400);
+    check_refused(c);
+    if (!c->is_small) {
+        check_row_counts(c, 2560, 10240);
+        check_row_counts(c, 4096, 640);
+    }
+    if (c->is_perf) time_all(c);
+}
