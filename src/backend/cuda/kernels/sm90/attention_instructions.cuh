@@ -1,44 +1,11 @@
-/* Instructions of Hopper for attention of prompts: barriers, TMA, wgmma. */
+/* Instructions of Hopper for attention of prompts: TMA, wgmma. */
 #ifndef CUDA_SM90_ATTENTION_INSTRUCTIONS_CUH
 #define CUDA_SM90_ATTENTION_INSTRUCTIONS_CUH
 
 #include <cuda.h>
 #include <stdint.h>
 
-/* ---- Barriers in shared memory --------------------------------------------------------------- */
-
-__device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t arrivals)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
-                 : "memory");
-}
-
-/* Before TMA may see new barriers. */
-__device__ __forceinline__ void barriers_show()
-{
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-__device__ __forceinline__ void barrier_arrive(uint32_t barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-/* One arrival, and so many bytes to come. */
-__device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes)
-{
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-                 : "memory");
-}
-
-__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity)
-{
-    asm volatile("{ .reg .pred done; waiting: "
-                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; "
-                 "@!done bra waiting; }" ::"r"(barrier),
-                 "r"(parity)
-                 : "memory");
-}
+#include "backend/cuda/kernels/sm90/barrier.cuh"
 
 /* THREADS of the block meet. */
 template <int THREADS> __device__ __forceinline__ void meet(int number)
@@ -65,15 +32,6 @@ __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, ui
 }
 
 /* ---- wgmma ----------------------------------------------------------------------------------- */
-
-template <int REGISTERS> __device__ __forceinline__ void registers_up()
-{
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
-}
-template <int REGISTERS> __device__ __forceinline__ void registers_down()
-{
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
-}
 
 __device__ __forceinline__ void products_begin()
 {

@@ -258,10 +258,10 @@ __global__ void __launch_bounds__(THREADS, 1) gemm_wgmma(const __grid_constant__
     grid_wait(); /* before weights too: a mirror may have been made just now */
     grid_release();
     if (group == GROUPS) {
-        registers_lower<V::REGISTERS_FEW>();
+        registers_down<V::REGISTERS_FEW>();
         if (threadIdx.x % GROUP == 0) fill_ring<V>(p, r);
     } else {
-        registers_raise<V::REGISTERS_MANY>();
+        registers_up<V::REGISTERS_MANY>();
         multiply_tiles<V>(p, r, group);
     }
 }

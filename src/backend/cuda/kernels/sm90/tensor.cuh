@@ -1,41 +1,11 @@
-/* Barriers in shared memory, boxes of a matrix that TMA copies, and wgmma from shared memory. */
+/* Boxes of a matrix that TMA copies, and wgmma from shared memory. */
 #ifndef CUDA_SM90_TENSOR_CUH
 #define CUDA_SM90_TENSOR_CUH
 
 #include <cuda.h>
 #include <stdint.h>
 
-/* ---- Barriers -------------------------------------------------------------------------------- */
-
-/* A barrier (8 bytes) passes when `arrivals` threads have arrived and the bytes that some of them
- * announced are there; then it counts anew. The parity of its passes begins with 0. */
-__device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t arrivals)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
-                 : "memory");
-}
-/* Before TMA may see new barriers. */
-__device__ __forceinline__ void barriers_show()
-{
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-__device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes)
-{
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-                 : "memory");
-}
-__device__ __forceinline__ void barrier_arrive(uint32_t barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity)
-{
-    asm volatile("{ .reg .pred done; again_%=: "
-                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; "
-                 "@!done bra again_%=; }" ::"r"(barrier),
-                 "r"(parity)
-                 : "memory");
-}
+#include "backend/cuda/kernels/sm90/barrier.cuh"
 
 /* ---- TMA ------------------------------------------------------------------------------------- */
 
@@ -50,15 +20,6 @@ __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, in
 }
 
 /* ---- wgmma ----------------------------------------------------------------------------------- */
-
-template <int REGISTERS> __device__ __forceinline__ void registers_raise()
-{
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
-}
-template <int REGISTERS> __device__ __forceinline__ void registers_lower()
-{
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
-}
 
 /* An operand as TMA lays it out with the swizzle of 128 bytes: rows of 64 values, eight of them in
  * 1024 bytes from a multiple of 1024 on. The next 16 columns are OPERAND_STEP further. */
