@@ -443,19 +443,30 @@ static void check_edges(struct check *c, struct shape s)
     world_close(&w);
 }
 
+/* Rows of sequences, `each` that follow each other in the same one; now and then a position is
+ * left out. */
+static void draw_rows(struct world *w, int32_t rows, int32_t each, int32_t *position,
+                      int32_t *sequence)
+{
+    int32_t limit = (w->s.window ? 3 : 1) * capacity_of(&w->s) - 2 * each;
+    for (int32_t t = 0; t < rows; t++) {
+        if (t % each == 0)
+            position[t] = (int32_t)rng_below(&w->rng, (uint32_t)limit);
+        else
+            position[t] = position[t - 1] + 1 + (rng_below(&w->rng, 8) == 0);
+        sequence[t] = w->s.n_sequences - 1 - t / each;
+    }
+}
+
 /* A row alone, among 16, and among 64 (more than one pass of the scratch holds) has the same
  * bits, in y and in act, with and without y. */
-static void check_company(struct check *c, struct shape s, int32_t rows)
+static void check_company(struct check *c, struct shape s, int32_t rows, int32_t each)
 {
     int32_t position[ROWS_CHECKED_MAX], sequence[ROWS_CHECKED_MAX];
     size_t cols = (size_t)cols_of(&s), stride = (size_t)stride_of(&s);
-    s.n_sequences = rows;
+    s.n_sequences = (rows + each - 1) / each;
     struct world w = {.c = c, .rng = {29}, .s = s};
-    int32_t limit = s.window ? 3 * capacity_of(&s) : capacity_of(&s);
-    for (int32_t t = 0; t < rows; t++) {
-        position[t] = (int32_t)rng_below(&w.rng, (uint32_t)limit);
-        sequence[t] = rows - 1 - t;
-    }
+    draw_rows(&w, rows, each, position, sequence);
     world_open(&w, rows, position, sequence);
     float *q = queries(&w, rows);
     struct ask ask = {.n_token = rows,
@@ -637,12 +648,12 @@ static void time_all(struct check *c)
         {"26B global", FORMAT_F16, 512, 16, 2, 0, 0, 1, 1, false},
         {"31B global", FORMAT_F16, 512, 32, 4, 0, 0, 1, 1, false},
     };
-    static const int32_t keys[] = {512, 2048, 8192, 32768, 131072};
+    static const int32_t keys[] = {512, 2048, 8192, 32768, 131072}, rows[] = {8, 16, 32, 64};
     for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
         if (i == 0) time_shape(c, local[i], 1, 0);
         time_shape(c, local[i], 1, 100);
         time_shape(c, local[i], 1, 3000);
-        time_shape(c, local[i], 32, 3000);
+        for (size_t r = 0; r < 4; r++) time_shape(c, local[i], rows[r], 3000);
     }
     for (size_t i = 0; i < sizeof global / sizeof *global; i++) {
         struct shape s = global[i];
@@ -652,7 +663,8 @@ static void time_all(struct check *c)
             time_shape(c, s, 1, keys[k]);
         }
         s.capacity = 8192;
-        time_shape(c, s, 32, 2048);
+        for (size_t r = 0; r < 4; r++)
+            for (size_t k = 0; k < 3; k++) time_shape(c, s, rows[r], keys[k]);
     }
     time_q8_0(c);
     struct shape s = {"E4B local Q8_0", FORMAT_Q8_0, 256, 8, 2, 1024, 512, 1, 1, false};
@@ -660,6 +672,26 @@ static void time_all(struct check *c)
     s = (struct shape){"E4B global F16 exact", FORMAT_F16, 512, 8, 2, 8192, 0, 1, 1, true};
     time_shape(c, s, 1, 512);
     time_shape(c, s, 1, 8192);
+}
+
+/* Rows of one sequence, whose keys may be read once for several of them, and rows of sequences of
+ * their own. */
+static void check_sequences(struct check *c)
+{
+    static const struct shape shapes[] = {
+        {"f16 256, 4 heads, window", FORMAT_F16, 256, 8, 2, 200, 100, 0, 0.2f, false},
+        {"f16 256, 2 heads, window", FORMAT_F16, 256, 16, 8, 700, 512, 0, 0.2f, false},
+        {"f16 256, 3 heads, window of 1", FORMAT_F16, 256, 9, 3, 100, 1, 0, 0.2f, false},
+        {"f16 256, 20 heads", FORMAT_F16, 256, 20, 1, 300, 64, 0, 0.2f, false},
+        {"f16 512, 4 heads", FORMAT_F16, 512, 8, 2, 700, 0, 0, 0.2f, false},
+        {"f16 512, 1 head", FORMAT_F16, 512, 2, 2, 400, 0, 0, 0.2f, false},
+        {"f16 512, 8 heads", FORMAT_F16, 512, 32, 4, 400, 0, 0, 0.2f, false},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        check_company(c, shapes[i], 12, 1);
+        check_company(c, shapes[i], 64, 11);
+        check_company(c, shapes[i], 17, 17);
+    }
 }
 
 void check_attention_decode(struct check *c)
@@ -697,16 +729,17 @@ void check_attention_decode(struct check *c)
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) check_edges(c, shapes[i]);
     struct shape s = shapes[0];
-    check_company(c, s, 64);
+    check_company(c, s, 64, 1);
     s = (struct shape){"f16 512", FORMAT_F16, 512, 16, 1, 3000, 0, 1, 0.2f, false};
-    check_company(c, s, 19);
+    check_company(c, s, 19, 1);
     s = (struct shape){"q8_0 128", FORMAT_Q8_0, 128, 8, 4, 300, 0, 1, 0.2f, false};
-    check_company(c, s, 150);
+    check_company(c, s, 150, 1);
     s = (struct shape){"q8_0 256, window", FORMAT_Q8_0, 256, 8, 2, 150, 100, 1, 0.2f, false};
-    check_company(c, s, 64);
+    check_company(c, s, 64, 1);
     s = (struct shape){"q8_0 512, 8 heads", FORMAT_Q8_0, 512, 8, 2, 3000, 0, 1, 0.2f, false};
-    check_company(c, s, 19);
+    check_company(c, s, 19, 1);
     s = (struct shape){"q8_0 512, 16 heads", FORMAT_Q8_0, 512, 16, 1, 3000, 0, 1, 0.2f, false};
-    check_company(c, s, 19);
+    check_company(c, s, 19, 1);
+    check_sequences(c);
     if (c->is_perf) time_all(c);
 }

@@ -13,11 +13,15 @@
  *            head its largest score m, l = sum exp(s - m) and the d sums of exp(s - m) v, so keys
  *            and values are read once for 8 heads. Blocks without keys end at once. Blocks
  *            with keys get the lowest indices, so they are scheduled before empty ones.
+ *   walk:    instead of split for several rows on Hopper (attention_decode_walk.cuh): few blocks,
+ *            each with a stretch of segments.
  *   combine: block (128 columns of a head, row) joins the segments in a fixed order, divides by the
- *            sum and rounds to what the next product reads.
+ *            sum and rounds to what the next product reads; with many rows a warp does it.
  *
  * Memory: cells as plan/kv.h says. Scratch: sums [row][head][segment][d], then pairs (m, l)
- * [row][head][segment], all fp32. Rows that do not fit the scratch together go in passes.
+ * [row][head][segment], all fp32. Rows that do not fit the scratch together go in passes: of as
+ * many rows as fit with the longest context that there is room for, or, after a walk, with the
+ * longest one of the step (find_pass).
  *
  * Bound: a long context by the bytes of keys and values (4.67 TB/s on an H200), a short one by
  * latency: two launches and two reads that wait for each other.
@@ -30,6 +34,7 @@
 #include "backend/cuda/kernels/attention_decode_combine.cuh"
 #include "backend/cuda/kernels/attention_decode_mma.cuh"
 #include "backend/cuda/kernels/attention_decode_q8.cuh"
+#include "backend/cuda/kernels/attention_decode_walk.cuh"
 
 namespace {
 
@@ -104,12 +109,25 @@ void launch_splits(const struct queue *q, const struct job &j)
         launch(q, attend_cascade, dim3(q->n_sm), CASCADE_DIM / 2, sizeof(struct cascade_shared), j);
     if (is_mma && cache.format == FORMAT_Q8_0)
         launch(q, q8_of(j), grid, j.d / 2, q8_bytes(j), j);
+    else if (j.room)
+        launch(q, attend_walk, dim3(WALK_BLOCKS * q->n_sm), WALK_COMPUTE + WALK_FETCH,
+               sizeof(struct walk_shared), j);
     else if (is_mma && j.d == 256)
         launch(q, attend_mma<256>, grid, 128, 0, j);
     else if (is_mma)
         launch(q, attend_mma<512>, grid, 256, 0, j);
     else
         launch(q, any_of(cache.format), grid, ANY_THREADS, any_shared_bytes(j.d), j);
+}
+
+void launch_combine(const struct queue *q, const struct job &j, int rows)
+{
+    int n_parts = (j.d + COMBINE_COLS - 1) / COMBINE_COLS * j.a.n_heads;
+    if (j.room || rows >= JOIN_ROWS_LEAST)
+        launch(q, attend_join, dim3((n_parts + JOIN_WARPS - 1) / JOIN_WARPS, rows), JOIN_WARPS * 32,
+               0, j);
+    else
+        launch(q, attend_combine, dim3(n_parts, rows), COMBINE_THREADS, 0, j);
 }
 
 } // namespace
@@ -120,6 +138,8 @@ int attention_decode_prepare(void)
     cudaError_t error = cudaSuccess;
     if (allow_shared(attend_cascade, sizeof(struct cascade_shared)) != cudaSuccess)
         (void)cudaGetLastError(); /* a chip that has less: has_cascade */
+    if (allow_shared(attend_walk, sizeof(struct walk_shared)) != cudaSuccess)
+        (void)cudaGetLastError(); /* the same: is_walked */
     for (enum format format : formats)
         if (!error) error = allow_shared(any_of(format), any_shared_bytes(512));
     for (int i = 0; i < 4; i++) {
@@ -153,16 +173,19 @@ void launch_attention_decode(const struct queue *q, const struct attention_args 
     j.n_segments = segments_of(tiles_most(&cache, args->window), j.splits);
 
     size_t scratch_bytes = attention_decode_scratch_bytes(args->rows.max, args->n_heads, &cache);
-    int n_pass = (int)(scratch_bytes / row_bytes_of(args->n_heads, j.d, j.n_segments));
+    int room = (int)(scratch_bytes / row_bytes_of(args->n_heads, j.d, 1));
+    int n_pass = room / j.n_segments;
     if (n_pass > args->rows.max) n_pass = args->rows.max;
+    bool is_one = is_walked(q, j, args->rows.max); /* all rows are of every launch */
+    if (is_one) j.room = room;
     j.sums = (float *)args->scratch;
-    j.state = (float2 *)(j.sums + (size_t)n_pass * args->n_heads * j.n_segments * j.d);
+    j.state = (float2 *)(j.sums + (size_t)room * args->n_heads * j.d);
     if (!has_cascade(q, j)) j.a.step.is_packed = NULL;
-    int n_parts = (j.d + COMBINE_COLS - 1) / COMBINE_COLS * args->n_heads;
-    for (; j.first_row < args->rows.max; j.first_row += n_pass) {
-        int left = args->rows.max - j.first_row;
-        j.n_rows = left < n_pass ? left : n_pass;
+    for (int first = 0; first < args->rows.max; first += n_pass, j.pass++) {
+        int left = args->rows.max - first, n = left < n_pass ? left : n_pass;
+        if (!is_one) j.first_row = first;
+        j.n_rows = is_one ? args->rows.max : n;
         launch_splits(q, j);
-        launch(q, attend_combine, dim3(n_parts, j.n_rows), COMBINE_THREADS, 0, j);
+        launch_combine(q, j, is_one ? left : n);
     }
 }

@@ -17,8 +17,9 @@ struct job {
     int32_t d, group;        /* query heads of a key head */
     int32_t heads, n_chunks; /* most query heads of a block; blocks that share a key head */
     int32_t splits;
-    int32_t first_row, n_rows; /* of this pass */
-    int32_t n_segments;        /* of the grid */
+    int32_t first_row, n_rows; /* of this pass, or of all */
+    int32_t n_segments;        /* of a row at most */
+    int32_t pass, room;        /* attention_decode_walk.cuh: passes are found at run time */
     float *sums;
     float2 *state;
 };
@@ -51,6 +52,27 @@ __device__ __forceinline__ bool find_span(const struct job &j, int r, struct spa
     s->n = n - s->first;
     s->n_segments = segments_of(end_tile - s->first / TILE_KEYS, j.splits);
     return true;
+}
+
+/* Rows whose partial results are in the scratch together, from j.first_row + first on, and segments
+ * that each has room for. */
+struct pass {
+    int32_t first, n, n_segments;
+};
+
+/* Where passes are found at run time, as many rows as fit with what the longest one needs. By all
+ * lanes of a warp; up to 64 rows. */
+__device__ __forceinline__ struct pass find_pass(const struct job &j)
+{
+    if (!j.room) return {0, j.n_rows, j.n_segments};
+    int most = 1;
+    for (int r = threadIdx.x % 32; r < j.n_rows; r += 32) {
+        struct span s;
+        if (find_span(j, r, &s)) most = max(most, s.n_segments);
+    }
+    most = __reduce_max_sync(~0u, most);
+    int each = j.room / most, first = min(j.pass * each, j.n_rows);
+    return {first, min(each, j.n_rows - first), most};
 }
 
 /* Does attention_decode_cascade.cuh do this row? */
@@ -113,10 +135,15 @@ __device__ __forceinline__ size_t walk_offset(const struct job &j, const struct 
            (uint32_t)(of_page * TILE_KEYS * kv_cell_bytes(&cache));
 }
 
-/* Place of a partial result in the scratch. */
+/* Place of a partial result in the scratch, of row r of a pass. */
+__device__ __forceinline__ int64_t partial_of(const struct job &j, int r, int head, int segment,
+                                              int n_segments)
+{
+    return ((int64_t)r * j.a.n_heads + head) * n_segments + segment;
+}
 __device__ __forceinline__ int64_t partial_of(const struct job &j, int r, int head, int segment)
 {
-    return ((int64_t)r * j.a.n_heads + head) * j.n_segments + segment;
+    return partial_of(j, r, head, segment, j.n_segments);
 }
 
 /* The running softmax of one query head: its largest score m and l = sum exp(s - m). */

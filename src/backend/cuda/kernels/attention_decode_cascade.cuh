@@ -47,6 +47,7 @@ struct cascade_shared {
     struct shared<CASCADE_DIM> slot[CASCADE_SLOTS];
     uint4 k[8][CASCADE_DIM / 2], v[8][CASCADE_DIM / 2]; /* what a thread reads of the next tile */
     struct member member[CASCADE_MEMBERS];
+    struct pass pass;
     struct work work;
     int32_t n_packs;               /* those with rows of this pass */
     uint16_t pack[SHARE_ROWS_MAX]; /* and which they are */
@@ -99,21 +100,23 @@ __device__ __forceinline__ int visit_keys(const struct cascade_shared &s, const 
 __device__ __forceinline__ void find_packs(const struct job &j, int n_packs,
                                            struct cascade_shared &s)
 {
-    int lane = threadIdx.x, n = 0, before = j.a.first_row + j.first_row;
+    int lane = threadIdx.x, n = 0;
+    const struct pass pass = find_pass(j);
+    int before = j.a.first_row + j.first_row + pass.first;
     for (int first = 0; first < n_packs && lane < 32; first += 32) {
         bool is_here = false;
         if (first + lane < n_packs) {
             struct pack pack = j.a.step.pack[first + lane];
             for (int i = 0; i < pack.n_rows; i++) {
                 int r = j.a.step.member[pack.first + i] - before;
-                is_here |= r >= 0 && r < j.n_rows;
+                is_here |= r >= 0 && r < pass.n;
             }
         }
         uint32_t here = __ballot_sync(~0u, is_here);
         if (is_here) s.pack[n + __popc(here & ((1u << lane) - 1))] = (uint16_t)(first + lane);
         n += __popc(here);
     }
-    if (lane == 0) s.n_packs = n;
+    if (lane == 0) s.n_packs = n, s.pass = pass;
     __syncthreads();
 }
 
@@ -128,10 +131,10 @@ __device__ __forceinline__ bool find_members(const struct job &j, const struct p
         struct member m = {};
         int row = a.step.member[pack.first + i];
         m.row = row - a.first_row;
-        m.r = m.row - j.first_row;
+        m.r = m.row - j.first_row - s.pass.first;
         m.slot = i / rows_each;
         m.head = i % rows_each * j.group;
-        is_here = m.r >= 0 && m.r < j.n_rows && row < rows_live(a.rows, a.step);
+        is_here = m.r >= 0 && m.r < s.pass.n && row < rows_live(a.rows, a.step);
         int token = is_here ? row_token(a.rows, a.step, m.row) : 0;
         m.n = is_here ? a.step.position[token] + 1 : 0;
         m.n_tiles = (m.n + TILE_KEYS - 1) / TILE_KEYS;
@@ -311,7 +314,7 @@ __device__ __forceinline__ void store_slots(const struct job &j, const struct ca
         struct running run = slots[slot].run;
         run.l = sum_of_quad(run.l);
         if (!m) continue;
-        int64_t at = partial_of(j, m->r, s.work.first_head + head, segment);
+        int64_t at = partial_of(j, m->r, s.work.first_head + head, segment, s.pass.n_segments);
         store_segment(j, at, slots[slot].sum, run);
     }
 }

@@ -18,14 +18,13 @@ __device__ __forceinline__ void load_batch(float4 (&part)[8], const float *sums,
 }
 
 /* Columns c .. c+3, c = 4 lane, of one head's COMBINE_COLS columns from `first`: the quotient of
- * the joined sums. Only warp 0 gets it. Warp w takes segments w, w + 8, ..., by eight: as many
- * loads are issued at once. */
-__device__ __forceinline__ float4 combine(const struct job &j, const struct span &s, int head,
+ * the joined sums, the first of which is at place `at`. Only warp 0 gets it. Warp w takes segments
+ * w, w + 8, ..., by eight: as many loads are issued at once. */
+__device__ __forceinline__ float4 combine(const struct job &j, const struct span &s, int64_t at,
                                           int first, float4 (*shared)[32])
 {
     enum { WARPS = COMBINE_THREADS / 32, BATCH = 8, STATES = LONG * SPLITS_MAX / 32 };
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, column = first + 4 * lane;
-    int64_t at = partial_of(j, blockIdx.y, head, 0);
     const float *sums = j.sums + at * j.d + column;
     float4 part[BATCH], total = make_float4(0, 0, 0, 0);
     load_batch(part, sums, j.d, warp, column < j.d ? s.n_segments : 0);
@@ -69,42 +68,138 @@ __device__ __forceinline__ float4 combine(const struct job &j, const struct span
     return make_float4(total.x / l, total.y / l, total.z / l, total.w / l);
 }
 
-/* The padding after the last column: 32 zeros, or nothing. */
+/* The padding after the last column: 32 zeros, or nothing. By a whole warp. */
 __device__ __forceinline__ void store_padding(const struct act &act, int row, int cols)
 {
-    if (cols >= act.stride || threadIdx.x >= 32) return;
+    if (cols >= act.stride) return;
     const float4 zero = make_float4(0, 0, 0, 0);
-    bool is_live = threadIdx.x < 8;
-    int quad = cols / 4 + (int)threadIdx.x;
+    int lane = threadIdx.x % 32, quad = cols / 4 + lane;
+    bool is_live = lane < 8;
     if (is_in_blocks(act)) act_store_blocks(act, row, quad, zero, is_live);
     if (act.kind == ACT_HALF && is_live) act_store_half(act, row, quad, zero, 1.0f);
 }
 
-/* Grid: (parts of 128 columns, rows). Half activations have the scale 1, as those of prompts
- * (attention_prefill_rows.cuh: store_row). */
+/* A part of a head's COMBINE_COLS columns, lane by lane. Half activations have the scale 1, as
+ * those of prompts (attention_prefill_rows.cuh: store_row). By a whole warp. */
+__device__ __forceinline__ void store_part(const struct job &j, int row, int part, float4 x)
+{
+    const struct act &act = j.a.act;
+    int of_head = (j.d + COMBINE_COLS - 1) / COMBINE_COLS, lane = threadIdx.x % 32;
+    int cols = j.d * j.a.n_heads, first = part % of_head * COMBINE_COLS;
+    bool is_live = first + 4 * lane < j.d, is_last = part == of_head * j.a.n_heads - 1;
+    int column = part / of_head * j.d + first + 4 * lane;
+    if (!is_live) x = make_float4(0, 0, 0, 0);
+    if (is_live && j.a.y) *(float4 *)(j.a.y + (int64_t)row * cols + column) = x;
+    if (is_in_blocks(act)) act_store_blocks(act, row, column / 4, x, is_live);
+    if (act.kind == ACT_HALF && is_live) act_store_half(act, row, column / 4, x, 1.0f);
+    if (act.kind == ACT_HALF && is_last && lane == 0) act.scale[row] = 1.0f;
+    if (act.kind != ACT_NONE && is_last) store_padding(act, row, cols);
+}
+
+/* Grid: (parts of 128 columns, rows). */
 __global__ void __launch_bounds__(COMBINE_THREADS, 3)
     attend_combine(const __grid_constant__ struct job j)
 {
     __shared__ float4 shared[COMBINE_THREADS / 32][32];
     struct span span;
-    bool is_row = find_span(j, blockIdx.y, &span);
+    const struct pass pass = find_pass(j);
+    bool is_row = (int)blockIdx.y < pass.n && find_span(j, pass.first + blockIdx.y, &span);
     grid_wait();
     grid_release();
     if (!is_row) return;
-    const struct act &act = j.a.act;
+    int of_head = (j.d + COMBINE_COLS - 1) / COMBINE_COLS, part = blockIdx.x;
+    int64_t at = partial_of(j, blockIdx.y, part / of_head, 0, pass.n_segments);
+    float4 x = combine(j, span, at, part % of_head * COMBINE_COLS, shared);
+    if (threadIdx.x < 32) store_part(j, span.row, part, x);
+}
+
+/* ---- Many rows: a warp for each part -------------------------------------------------------- */
+
+enum { JOIN_ROWS_LEAST = 32, JOIN_WARPS = 8, SEGMENTS_MAX = LONG * SPLITS_MAX };
+
+/* The weights of all segments, zeros after the last one; gives the sum to divide by. */
+__device__ __forceinline__ float join_weights(const struct job &j, int n_segments, int64_t at,
+                                              float *weight)
+{
+    enum { STATES = SEGMENTS_MAX / 32 };
+    int lane = threadIdx.x % 32;
+    float2 state[STATES];
+    float m = -INFINITY, l = 0;
+#pragma unroll
+    for (int e = 0; e < STATES; e++) {
+        int i = e * 32 + lane;
+        state[e] = i < n_segments ? load_volatile2(j.state + at + i) : make_float2(-INFINITY, 0);
+        m = fmaxf(m, state[e].x);
+    }
+    m = most_of_warp(m);
+#pragma unroll
+    for (int e = 0; e < STATES; e++) {
+        float x = expf(state[e].x - m);
+        l = fmaf(x, state[e].y, l);
+        weight[e * 32 + lane] = x;
+    }
+    __syncwarp();
+    return sum_of_warp(l);
+}
+
+/* Segments first, first + 8, ... of eight. */
+__device__ __forceinline__ float4 add_batch(float4 total, const float4 (&part)[8],
+                                            const float *weight, int first)
+{
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+        float x = weight[first + 8 * e];
+        total.x = fmaf(x, part[e].x, total.x);
+        total.y = fmaf(x, part[e].y, total.y);
+        total.z = fmaf(x, part[e].z, total.z);
+        total.w = fmaf(x, part[e].w, total.w);
+    }
+    return total;
+}
+
+/* What `combine` gives, with its bits: the sums of its eight warps one after the other. */
+__device__ __forceinline__ float4 join(const struct job &j, int n_segments, int64_t at, int first,
+                                       float *weight)
+{
+    int column = first + 4 * (threadIdx.x % 32), n = column < j.d ? n_segments : 0;
+    const float *sums = j.sums + at * j.d + column;
+    float4 part[2][8], all = make_float4(0, 0, 0, 0);
+    load_batch(part[0], sums, j.d, 0, n);
+    float l = join_weights(j, n_segments, at, weight);
+#pragma unroll
+    for (int w = 0; w < 8; w++) {
+        float4 total = make_float4(0, 0, 0, 0);
+        if (w < 7) load_batch(part[(w + 1) % 2], sums, j.d, w + 1, n);
+        total = add_batch(total, part[w % 2], weight, w);
+        for (int b = 64; b < n_segments; b += 64) {
+            load_batch(part[w % 2], sums, j.d, b + w, n);
+            total = add_batch(total, part[w % 2], weight, b + w);
+        }
+        if (w == 0)
+            all = total;
+        else
+            all.x += total.x, all.y += total.y, all.z += total.z, all.w += total.w;
+    }
+    return make_float4(all.x / l, all.y / l, all.z / l, all.w / l);
+}
+
+/* Grid: (parts of 128 columns by JOIN_WARPS, rows). */
+__global__ void __launch_bounds__(JOIN_WARPS * 32, 2)
+    attend_join(const __grid_constant__ struct job j)
+{
+    __shared__ float weight[JOIN_WARPS][SEGMENTS_MAX];
+    int warp = threadIdx.x / 32, part = blockIdx.x * JOIN_WARPS + warp;
     int of_head = (j.d + COMBINE_COLS - 1) / COMBINE_COLS, n_parts = of_head * j.a.n_heads;
-    int cols = j.d * j.a.n_heads, lane = threadIdx.x % 32, part = blockIdx.x;
-    int head = part / of_head, first = part % of_head * COMBINE_COLS;
-    float4 x = combine(j, span, head, first, shared);
-    bool is_live = first + 4 * lane < j.d, is_last = part == n_parts - 1;
-    int column = head * j.d + first + 4 * lane;
-    if (threadIdx.x >= 32) return;
-    if (!is_live) x = make_float4(0, 0, 0, 0);
-    if (is_live && j.a.y) *(float4 *)(j.a.y + (int64_t)span.row * cols + column) = x;
-    if (is_in_blocks(act)) act_store_blocks(act, span.row, column / 4, x, is_live);
-    if (act.kind == ACT_HALF && is_live) act_store_half(act, span.row, column / 4, x, 1.0f);
-    if (act.kind == ACT_HALF && is_last && threadIdx.x == 0) act.scale[span.row] = 1.0f;
-    if (act.kind != ACT_NONE && is_last) store_padding(act, span.row, cols);
+    struct span span;
+    const struct pass pass = find_pass(j);
+    bool is_row = (int)blockIdx.y < pass.n && find_span(j, pass.first + blockIdx.y, &span);
+    grid_wait();
+    grid_release();
+    if (!is_row || part >= n_parts) return;
+    int64_t at = partial_of(j, blockIdx.y, part / of_head, 0, pass.n_segments);
+    int first = part % of_head * COMBINE_COLS;
+    float4 x = join(j, span.n_segments, at, first, weight[warp]);
+    store_part(j, span.row, part, x);
 }
 
 } // namespace
