@@ -66,8 +66,8 @@ static double relative(struct distance d)
 struct product {
     struct weight source;
     struct cpu_weight tiled;
-    float *decoded; /* ROWS x cols */
-    struct act_block *act;
+    float *decoded;                     /* ROWS x cols */
+    struct act_block *act, *high, *low; /* the same rows in 8 bits, and fine */
     int64_t cols;
 };
 
@@ -128,9 +128,14 @@ static void open_product(struct product *p, const struct cpu_kernels *k, enum fo
     tile_fill(&p->tiled, os_pages_take(p->tiled.bytes), pool);
     pool_close(pool);
     p->cols = cols;
-    p->act = mem_alloc((size_t)(n_act * cols / BLOCK_COLS), sizeof *p->act);
-    for (int64_t r = 0; r < n_act; r++)
-        k->quantize(x + r * cols, cols, p->act + r * (cols / BLOCK_COLS));
+    int64_t n_blocks = cols / BLOCK_COLS;
+    p->act = mem_alloc((size_t)(n_act * n_blocks * 3), sizeof *p->act);
+    p->high = p->act + n_act * n_blocks;
+    p->low = p->high + n_act * n_blocks;
+    for (int64_t r = 0; r < n_act; r++) {
+        k->quantize(x + r * cols, cols, p->act + r * n_blocks);
+        k->quantize_fine(x + r * cols, cols, p->high + r * n_blocks, p->low + r * n_blocks);
+    }
     mem_free(values);
     mem_free(x);
 }
@@ -143,21 +148,28 @@ static void close_product(struct product *p)
     mem_free(p->act);
 }
 
-static double expected_dot(const struct product *p, int64_t row, int64_t act_row)
+/* Value i of rows in 8 bits, or of fine rows. */
+static double activation(const struct product *p, bool is_fine, int64_t i)
+{
+    int64_t b = i / BLOCK_COLS, at = i % BLOCK_COLS;
+    if (!is_fine) return p->act[b].q[at] * (double)p->act[b].scale;
+    return (FINE_BASE * p->high[b].q[at] + p->low[b].q[at]) * (double)p->low[b].scale;
+}
+
+static double expected_dot(const struct product *p, bool is_fine, int64_t row, int64_t act_row)
 {
     double sum = 0;
-    const struct act_block *act = p->act + act_row * (p->cols / BLOCK_COLS);
     for (int64_t i = 0; i < p->cols; i++)
-        sum += (double)p->decoded[row * p->cols + i] * act[i / BLOCK_COLS].q[i % BLOCK_COLS] *
-               (double)act[i / BLOCK_COLS].scale;
+        sum +=
+            (double)p->decoded[row * p->cols + i] * activation(p, is_fine, act_row * p->cols + i);
     return sum;
 }
 
 /* All tiles. Listed activation rows are divided by 2, as slots of experts are, and compared bit
  * for bit with rows taken one at a time, tile by tile. `n` rows: a few rows and many take
  * different ways. */
-static void check_rows(const struct cpu_kernels *k, const struct product *p, int32_t n,
-                       struct distance *d)
+static void check_rows(const struct cpu_kernels *k, const struct product *p, bool is_fine,
+                       int32_t n, struct distance *d)
 {
     enum { N_TILES = (ROWS + TILE_ROWS - 1) / TILE_ROWS };
     int32_t list[LIST_MAX];
@@ -166,7 +178,8 @@ static void check_rows(const struct cpu_kernels *k, const struct product *p, int
     struct tile_job job = {.shape = &p->tiled.shape,
                            .tile = tile_at(&p->tiled, 0, 0),
                            .n_tiles = N_TILES,
-                           .act = p->act,
+                           .act = is_fine ? p->high : p->act,
+                           .low = is_fine ? p->low : NULL,
                            .list = list,
                            .n = n,
                            .divisor = 2,
@@ -178,14 +191,16 @@ static void check_rows(const struct cpu_kernels *k, const struct product *p, int
         struct tile_job one = {.shape = &p->tiled.shape,
                                .tile = tile_at(&p->tiled, 0, tile),
                                .n_tiles = 1,
-                               .act = p->act,
+                               .act = is_fine ? p->high : p->act,
+                               .low = is_fine ? p->low : NULL,
                                .first = act_row,
                                .n = 1,
                                .out = alone};
         k->tile_dot(&one);
         different += memcmp(alone, out + i * TILE_ROWS, sizeof alone) != 0;
         for (int r = 0; r < TILE_ROWS && tile * TILE_ROWS + r < ROWS; r++)
-            add_distance(d, (double)alone[r], expected_dot(p, tile * TILE_ROWS + r, act_row));
+            add_distance(d, (double)alone[r],
+                         expected_dot(p, is_fine, tile * TILE_ROWS + r, act_row));
     }
     check(k->name, "rows alone and together are the same bits", different, 0);
 }
@@ -198,14 +213,16 @@ static void check_shape(const struct cpu_kernels *k, enum format format, int64_t
     static const enum read_ahead ways[] = {AHEAD_NONE, AHEAD_ONCE, AHEAD_BY_LEVEL, AHEAD_FAR};
     struct product p;
     open_product(&p, k, format, ROWS, cols, ACT_ROWS, is_extreme);
-    struct distance d = {0};
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        p.tiled.shape.ahead = ways[i % 4];
-        check_rows(k, &p, counts[i], &d);
+    for (int is_fine = 0; is_fine < 2; is_fine++) {
+        struct distance d = {0};
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            p.tiled.shape.ahead = ways[i % 4];
+            check_rows(k, &p, is_fine, counts[i], &d);
+        }
+        /* Scales of the K formats are products, rounded to a half in tiles: 2^-11. */
+        bool is_rounded = format == FORMAT_Q4_K || format == FORMAT_Q5_K;
+        check(k->name, format_traits(format)->name, relative(d), is_rounded ? 1e-3 : 1e-6);
     }
-    /* Scales of the K formats are products, rounded to a half in tiles: 2^-11. */
-    bool is_rounded = format == FORMAT_Q4_K || format == FORMAT_Q5_K;
-    check(k->name, format_traits(format)->name, relative(d), is_rounded ? 1e-3 : 1e-6);
     close_product(&p);
 }
 
@@ -220,14 +237,16 @@ static void check_format(const struct cpu_kernels *k, enum format format)
 /* ---- Products on all sets ---------------------------------------------------------------- */
 
 /* With n rows, all tiles. */
-static void multiply(const struct cpu_kernels *k, const struct product *p, int32_t n, float *out)
+static void multiply(const struct cpu_kernels *k, const struct product *p, bool is_fine, int32_t n,
+                     float *out)
 {
     int32_t list[LIST_MAX];
     for (int i = 0; i < n; i++) list[i] = i % ACT_ROWS;
     struct tile_job job = {.shape = &p->tiled.shape,
                            .tile = tile_at(&p->tiled, 0, 0),
                            .n_tiles = (int32_t)p->tiled.n_tiles,
-                           .act = p->act,
+                           .act = is_fine ? p->high : p->act,
+                           .low = is_fine ? p->low : NULL,
                            .list = list,
                            .n = n,
                            .divisor = 1,
@@ -245,13 +264,13 @@ static void check_same_bits(const struct cpu_kernels *a, const struct cpu_kernel
     struct product p, q;
     open_product(&p, a, format, ROWS, COLS, ACT_ROWS, is_extreme);
     open_product(&q, b, format, ROWS, COLS, ACT_ROWS, is_extreme);
-    size_t act_bytes = ACT_ROWS * COLS / BLOCK_COLS * sizeof *p.act;
+    size_t act_bytes = 3 * ACT_ROWS * COLS / BLOCK_COLS * sizeof *p.act;
     check(b->name, "activations are those of the other sets", memcmp(p.act, q.act, act_bytes) != 0,
           0);
-    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
-        size_t n = (size_t)counts[c] * (size_t)p.tiled.n_tiles * TILE_ROWS;
-        multiply(a, &p, counts[c], out[0]);
-        multiply(b, &p, counts[c], out[1]);
+    for (size_t c = 0; c < 2 * sizeof counts / sizeof *counts; c++) {
+        size_t n = (size_t)counts[c / 2] * (size_t)p.tiled.n_tiles * TILE_ROWS;
+        multiply(a, &p, c % 2, counts[c / 2], out[0]);
+        multiply(b, &p, c % 2, counts[c / 2], out[1]);
         check(b->name, "products are those of the other sets",
               memcmp(out[0], out[1], n * sizeof(float)) != 0, 0);
     }
@@ -307,13 +326,40 @@ static void check_tiny_blocks(const struct cpu_kernels *k)
     }
 }
 
+/* Codes in two parts, of which the high one alone is a block in 8 bits. */
+static void check_fine(const struct cpu_kernels *k, const float *x)
+{
+    enum { N = COLS / BLOCK_COLS };
+    struct act_block high[N], low[N];
+    double worst = 0, worst_high = 0;
+    int wrong = 0;
+    k->quantize_fine(x, COLS, high, low);
+    for (int i = 0; i < COLS; i++) {
+        const struct act_block *h = &high[i / BLOCK_COLS], *l = &low[i / BLOCK_COLS];
+        int codes[2] = {h->q[i % BLOCK_COLS], l->q[i % BLOCK_COLS]};
+        double step = l->scale > 0 ? (double)l->scale : 1;
+        worst = fmax(worst, fabs((double)x[i] / step - FINE_BASE * codes[0] - codes[1]));
+        worst_high = fmax(worst_high, fabs((double)x[i] / step / FINE_BASE - codes[0]));
+        wrong += abs(codes[0]) > 127 || abs(codes[1]) > 127 || h->scale != l->scale * FINE_BASE;
+    }
+    for (int b = 0; b < N; b++) {
+        float sum = -low[b].scale * (float)(FINE_BASE * high[b].minus + low[b].minus);
+        wrong += has_wrong_sums(&high[b]) || low[b].sum != sum;
+        low[b].sum = -low[b].scale * (float)low[b].minus; /* as that of a block of its own */
+        wrong += has_wrong_sums(&low[b]);
+    }
+    check(k->name, "quantise fine: at most half a step", worst, 0.503);
+    check(k->name, "quantise fine: the high part too", worst_high, 0.505);
+    check(k->name, "quantise fine: parts and their sums", wrong, 0);
+}
+
 static void check_quantize(const struct cpu_kernels *k)
 {
     float *x = random_floats(COLS, 3, 9);
     struct act_block blocks[COLS / BLOCK_COLS];
     memset(x, 0, 32 * sizeof *x); /* a block of zeros has scale 0 */
     k->quantize(x, COLS, blocks);
-    double worst = 0, most_wrong = 0;
+    double worst = 0;
     int wrong = 0;
     for (int b = 0; b < COLS / BLOCK_COLS; b++) wrong += has_wrong_sums(&blocks[b]);
     for (int i = 0; i < COLS; i++) {
@@ -324,14 +370,7 @@ static void check_quantize(const struct cpu_kernels *k)
     }
     check(k->name, "quantise: at most half a step", worst, 0.5001);
     check(k->name, "quantise: sums of blocks", wrong, 0);
-    float lost[COLS];
-    k->left_over(x, COLS, blocks, lost);
-    for (int i = 0; i < COLS; i++) {
-        const struct act_block *block = &blocks[i / BLOCK_COLS];
-        double expected = (double)x[i] - block->q[i % BLOCK_COLS] * (double)block->scale;
-        most_wrong = fmax(most_wrong, fabs(lost[i] - expected));
-    }
-    check(k->name, "quantise: what is left over", most_wrong, 1e-6);
+    check_fine(k, x);
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i < 6; i++) { /* in either half of a block */
         for (int j = 0; j < 32; j++) x[j] = 1;

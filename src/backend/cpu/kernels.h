@@ -19,6 +19,11 @@ struct act_block {
     int16_t start6_pairs[2][2];
 };
 
+/* A fine row has 16 bits for each activation in two rows of blocks, high and low: x = (254 * high +
+ * low) * scale of the low block; all codes are within +-127. The high one alone is x in 8 bits. The
+ * low one's `sum` is that of x. Other members are those of a block's own codes. */
+enum { FINE_BASE = 254, FINE_MOST = 127 * FINE_BASE + FINE_BASE / 2 - 1 };
+
 /* n_tiles adjacent tiles, 16 weight rows each, by n activation rows: out[i * n_tiles * 16 + r] =
  * weight row r . activation row i. */
 struct tile_job {
@@ -26,6 +31,7 @@ struct tile_job {
     const uint8_t *tile;
     int32_t n_tiles;
     const struct act_block *act; /* shape->n_blocks a row */
+    const struct act_block *low; /* fine rows: those of `act` are the high ones; else NULL */
     const int32_t *list;         /* rows to use, times `divisor`; NULL: first, first + 1, ... */
     int32_t first, n, divisor;
     float *out;
@@ -46,8 +52,7 @@ struct cpu_kernels {
     const char *name;
     void (*tile_dot)(const struct tile_job *job);
     void (*quantize)(const float *x, int64_t n, struct act_block *out);
-    /* y = x - `act`: what rounding has lost. */
-    void (*left_over)(const float *x, int64_t n, const struct act_block *act, float *y);
+    void (*quantize_fine)(const float *x, int64_t n, struct act_block *high, struct act_block *low);
 
     /* out[i * out_stride + j] = a row i . b row j, rows of n values at a + i * a_stride, ... */
     void (*dots)(const float *a, int64_t a_stride, int n_a, struct float_rows b, int n_b, int64_t n,

@@ -40,8 +40,7 @@ static inline void add_scaled(float *y, float factor, const float *x, int64_t n)
     for (int64_t i = 0; i < n; i++) y[i] += factor * x[i];
 }
 
-/* Stores the results of activation row `row` in a row of the output, or adds them to it. The second
- * row of a fine product is added when the first is there. */
+/* Stores the results of activation row `row` in a row of the output, or adds them to it. */
 static inline void put(const struct product *p, int32_t row, int64_t first, int64_t n,
                        const float *result)
 {
@@ -50,8 +49,6 @@ static inline void put(const struct product *p, int32_t row, int64_t first, int6
     if (s->op->code == OP_EXPERT_OUT)
         add_scaled(s->y0 + row / s->op->p.expert.n_used * (int64_t)s->y_cols + first, s->x2[row],
                    result, n);
-    else if (s->op->code == OP_MATMUL && row >= cpu_step_rows(s))
-        add_scaled(s->y0 + (row - cpu_step_rows(s)) * cols + first, 1, result, n);
     else
         memcpy(s->y0 + row * cols + first, result, (size_t)n * sizeof *result);
 }
@@ -66,12 +63,15 @@ static void multiply_tiles(const struct product *p, int64_t tile, int64_t n_tile
 {
     int64_t first = tile * TILE_ROWS, left = p->w->source->rows - first;
     int64_t n_rows = left < n_tiles * TILE_ROWS ? left : n_tiles * TILE_ROWS;
-    struct tile_job job = {.shape = &p->w->shape,
-                           .tile = tile_at(p->w, p->expert, tile),
-                           .n_tiles = (int32_t)n_tiles,
-                           .act = p->s->program->scratch.act,
-                           .divisor = rows_share_input(p->s),
-                           .out = p->results};
+    const struct act_block *act = p->s->program->scratch.act;
+    struct tile_job job = {
+        .shape = &p->w->shape,
+        .tile = tile_at(p->w, p->expert, tile),
+        .n_tiles = (int32_t)n_tiles,
+        .act = act,
+        .low = op_is_fine(p->s->op) ? act + cpu_step_rows(p->s) * p->w->shape.n_blocks : NULL,
+        .divisor = rows_share_input(p->s),
+        .out = p->results};
     for (int32_t done = 0; done < p->n; done += job.n) {
         job.n = p->n - done < ITEM_ROWS ? p->n - done : ITEM_ROWS;
         job.list = p->list ? p->list + done : NULL;
@@ -187,28 +187,23 @@ static struct product make_product(const struct cpu_step *s, const struct weight
     return p;
 }
 
-/* Items that are cut by rows too. The second rows of a fine product belong to the item of the
- * first, to which they are added. */
-static void multiply_parts(struct product *p, int32_t n_planes)
+/* Items that are cut by rows too. */
+static void multiply_parts(struct product *p)
 {
     const struct cpu_step *s = p->s;
-    int32_t n_rows = p->n / n_planes, n_parts = (n_rows + ITEM_ROWS - 1) / ITEM_ROWS;
+    int32_t n_rows = p->n, n_parts = (n_rows + ITEM_ROWS - 1) / ITEM_ROWS;
     int64_t n_items = count_items(p) * n_parts;
     for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) {
-        int32_t first = (int32_t)(item % n_parts) * ITEM_ROWS, left = n_rows - first;
-        p->n = left < ITEM_ROWS ? left : ITEM_ROWS;
-        for (int32_t plane = 0; plane < n_planes; plane++) {
-            p->first = plane * n_rows + first;
-            multiply_item(p, item / n_parts);
-        }
+        p->first = (int32_t)(item % n_parts) * ITEM_ROWS;
+        p->n = n_rows - p->first < ITEM_ROWS ? n_rows - p->first : ITEM_ROWS;
+        multiply_item(p, item / n_parts);
     }
 }
 
 void cpu_MATMUL(const struct cpu_step *s, const struct pool_worker *worker)
 {
     struct product p = make_product(s, s->op->p.matmul.w, worker);
-    int32_t n_planes = op_is_fine(s->op) && p.w->tiles ? 2 : 1;
-    p.n = cpu_step_rows(s) * n_planes;
+    p.n = cpu_step_rows(s);
     if (p.n <= FEW_ROWS) { /* weights come from memory: it is read fastest at a few places */
         int64_t first, last;
         while (pool_take_stretch(worker, s->share, p.n_tiles, ITEM_TILES_MIN, &first, &last))
@@ -216,8 +211,8 @@ void cpu_MATMUL(const struct cpu_step *s, const struct pool_worker *worker)
         return;
     }
     int64_t n_items = count_items(&p);
-    if (p.w->tiles && p.n > ITEM_ROWS * n_planes && n_items < worker->count * ITEMS_A_WORKER)
-        multiply_parts(&p, n_planes);
+    if (p.w->tiles && p.n > ITEM_ROWS && n_items < worker->count * ITEMS_A_WORKER)
+        multiply_parts(&p);
     else
         for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) multiply_item(&p, item);
 }

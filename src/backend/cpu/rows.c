@@ -145,21 +145,20 @@ void cpu_GATHER_ROWS(const struct cpu_step *s, const struct pool_worker *worker)
                cols * sizeof *s->y0);
 }
 
-/* Rows in 8 bits. For a fine product as many rows follow: what rounding has lost of each. */
+/* Rows in 8 bits. For a fine product as many rows follow: the low ones. */
 void cpu_QUANTIZE(const struct cpu_step *s, const struct pool_worker *worker)
 {
     const struct cpu_kernels *k = cpu_step_kernels(s);
     struct act_block *act = s->program->scratch.act;
     int64_t cols = s->y_cols, per_row = s->x_cols / cols; /* EXPERT_OUT: n_used rows in one */
     int64_t n_blocks = cols / BLOCK_COLS, n = cpu_step_rows(s) * per_row, first, last;
-    float *lost = worker_scratch(s, worker);
     pool_stretch(worker, cpu_step_rows(s), &first, &last);
     for (int64_t r = first * per_row; r < last * per_row; r++) {
         const float *x = s->x0 + r * cols;
-        k->quantize(x, cols, act + r * n_blocks);
-        if (!op_is_fine(s->op)) continue;
-        k->left_over(x, cols, act + r * n_blocks, lost);
-        k->quantize(lost, cols, act + (n + r) * n_blocks);
+        if (op_is_fine(s->op))
+            k->quantize_fine(x, cols, act + r * n_blocks, act + (n + r) * n_blocks);
+        else
+            k->quantize(x, cols, act + r * n_blocks);
     }
 }
 

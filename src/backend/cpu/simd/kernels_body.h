@@ -146,18 +146,18 @@ ALWAYS void ask_ahead(enum read_ahead ahead, const struct tile_unit u, const uin
     }
 }
 
-/* Adds the products of half h of a block by n rows. SHORT_SUMS: those of codes of up to 5 bits are
- * summed up in 16 bits while they fit (6 bits: see factored_half). Groups g and
- * g + 4 follow each other because nibbles of the same bytes have them. */
+/* Adds the products of half h of a block by n rows. SHORT_SUMS: those of codes of up to 5 bits
+ * are summed up in 16 bits while they fit (6 bits of rows that are not fine: see factored_half).
+ * Groups g and g + 4 follow each other because nibbles of the same bytes have them. */
 ALWAYS void half_dots(const enum code_kind kind, const int n, const bvec w[8],
-                      const struct act_block *const *rows, int64_t b, int h, ivec *dots)
+                      const struct act_block *const *rows, int64_t b, const int h, ivec *dots)
 {
     const int groups = 8 / block_halves(kind);
 #if SHORT_SUMS
     const int fit = 128 >> code_kind_facts(kind).bits;
     ivec part[FEW_ROWS];
-    for (int i = 0; i < 8 && !is_wide(kind); i++) {
-        const int g = i / 2 + i % 2 * 4;
+    for (int i = 0; i < groups && !is_wide(kind); i++) {
+        const int g = groups == 8 ? i / 2 + i % 2 * 4 : h * 4 + i;
         for (int r = 0; r < n; r++) {
             ivec products = dot_short(w[g], four_bytes(rows[r][b].q + g * 4));
             part[r] = i % fit ? add_short(part[r], products) : products;
@@ -169,6 +169,46 @@ ALWAYS void half_dots(const enum code_kind kind, const int n, const bvec w[8],
     for (int g = h * groups; g < (h + 1) * groups; g++)
         for (int r = 0; r < n; r++)
             dots[r] = dot(kind, dots[r], w[g], four_bytes(rows[r][b].q + g * 4));
+}
+
+/* Makes the high sums of half h of a fine row's blocks its sums so far: those of the low blocks are
+ * added to them. */
+ALWAYS ivec sums_so_far(enum code_kind kind, ivec high, const struct act_block *low, int h)
+{
+    _Static_assert(FINE_BASE == 256 - 2, "by two shifts");
+    return i_add(i_sub(i_shl(high, 8), i_shl(high, 1)), first_sum(kind, low, h));
+}
+
+/* Sums of half h of a block, or of all of it, by n fine rows. They fit 32 bits for all codes,
+ * and those of a half of CODE_S6 are below 2^24. */
+ALWAYS void fine_dots(const enum code_kind kind, const int n, const bvec w[8],
+                      const struct act_block *const *rows, ptrdiff_t low, int64_t b, const int h,
+                      ivec *dots)
+{
+    for (int r = 0; r < n; r++) dots[r] = first_sum(kind, &rows[r][b], h);
+    half_dots(kind, n, w, rows, b, h, dots);
+    for (int r = 0; r < n; r++) dots[r] = sums_so_far(kind, dots[r], &rows[r][b + low], h);
+    half_dots(kind, n, w, rows, b + low, h, dots);
+}
+
+/* The sums of a block as floats, halves by their factors. */
+ALWAYS void fine_sums(const enum code_kind kind, const int n, const bvec w[8], const uint8_t *unit,
+                      int i, const struct act_block *const *rows, ptrdiff_t low, int64_t b,
+                      fvec *total)
+{
+    for (int h = 0; h < block_halves(kind); h++) {
+        ivec dots[FEW_ROWS];
+        fine_dots(kind, n, w, rows, low, b, h, dots);
+        for (int r = 0; r < n; r++) {
+            fvec sums = f_of_int(dots[r]);
+            if (block_halves(kind) == 1) {
+                total[r] = sums;
+                continue;
+            }
+            fvec factor = f_load_i8(unit_factors(kind, unit, i, h));
+            total[r] = h ? f_fma(sums, factor, total[r]) : f_mul(sums, factor);
+        }
+    }
 }
 
 #if SHORT_SUMS
@@ -211,13 +251,17 @@ ALWAYS void factored_half(const enum code_kind kind, const int n, const bvec w[8
 
 /* Block i of a unit by n rows. Integer sums of 32 products, corrected for the weights' offset,
  * then one float step for each row. */
-ALWAYS void unit_block(const enum code_kind kind, const int n, const uint8_t *unit, int i,
-                       const struct act_block *const *rows, int64_t b, fvec *sum)
+ALWAYS void unit_block(const enum code_kind kind, const bool is_fine, const int n,
+                       const uint8_t *unit, int i, const struct act_block *const *rows,
+                       ptrdiff_t low, int64_t b, fvec *sum)
 {
     bvec w[8];
     fvec total[FEW_ROWS], scale = unit_scales(kind, unit, i);
     unpack(kind, unit + (size_t)i * tile_unit_for_codes(kind).block_bytes, w);
-    if (block_halves(kind) == 2) {
+    if (is_fine) {
+        fine_sums(kind, n, w, unit, i, rows, low, b, total);
+        b += low; /* which has the scale and the sum */
+    } else if (block_halves(kind) == 2) {
         factored sums[FEW_ROWS];
         factored_half(kind, n, w, 0, unit_factors(kind, unit, i, 0), rows, b, sums);
         factored_half(kind, n, w, 1, unit_factors(kind, unit, i, 1), rows, b, sums);
@@ -236,9 +280,10 @@ ALWAYS void unit_block(const enum code_kind kind, const int n, const uint8_t *un
 }
 
 /* One tile by n rows; kind and n are constants where this is expanded. */
-ALWAYS void tile_rows(const enum code_kind kind, const int n, const struct tile_shape *s,
-                      enum read_ahead ahead, const uint8_t *tile,
-                      const struct act_block *const *rows, float *out, int64_t stride)
+ALWAYS void tile_rows(const enum code_kind kind, const bool is_fine, const int n,
+                      const struct tile_shape *s, enum read_ahead ahead, const uint8_t *tile,
+                      const struct act_block *const *rows, ptrdiff_t low, float *out,
+                      int64_t stride)
 {
     const struct tile_unit u = tile_unit_for_codes(kind);
     fvec sum[FEW_ROWS];
@@ -246,7 +291,7 @@ ALWAYS void tile_rows(const enum code_kind kind, const int n, const struct tile_
     for (int64_t b = 0; b < s->n_blocks; b += u.n_blocks, tile += u.bytes)
         for (int i = 0; i < u.n_blocks && b + i < s->n_blocks; i++) {
             ask_ahead(ahead, u, tile, i);
-            unit_block(kind, n, tile, i, rows, b + i, sum);
+            unit_block(kind, is_fine, n, tile, i, rows, low, b + i, sum);
         }
     for (int r = 0; r < n; r++) f_store(out + r * stride, sum[r]);
 }
@@ -259,11 +304,20 @@ ALWAYS const struct act_block *job_row(const struct tile_job *job, int32_t i)
 
 #define TILE_ROWS_CASE(N)                                                                          \
     case N:                                                                                        \
-        if (N <= FEW_ROWS) tile_rows(kind, N, job->shape, ahead, data, rows, out, stride);         \
+        if (N <= FEW_ROWS)                                                                         \
+            tile_rows(kind, is_fine, N, job->shape, ahead, data, rows, low, out, stride);          \
         break;
 
-ALWAYS void tile_job_run(const enum code_kind kind, const struct tile_job *job, int tile)
+/* From a row's high blocks to its low ones. */
+ALWAYS ptrdiff_t low_blocks(const bool is_fine, const struct tile_job *job)
 {
+    return is_fine ? job->low - job->act : 0;
+}
+
+ALWAYS void tile_job_run(const enum code_kind kind, const bool is_fine, const struct tile_job *job,
+                         int tile)
+{
+    ptrdiff_t low = low_blocks(is_fine, job);
     const uint8_t *data = job->tile + (size_t)tile * job->shape->bytes;
     int64_t stride = job->n_tiles * 16;
     for (int32_t done = 0, n; done < job->n; done += n) {
@@ -294,19 +348,27 @@ ALWAYS void tile_job_run(const enum code_kind kind, const struct tile_job *job, 
 #endif
 
 /* One function a kind, so that each stays of a size that the compiler handles well. */
+ALWAYS void tile_dot_run(const enum code_kind kind, const bool is_fine, const struct tile_job *job)
+{
+    int tile = 0;
+    if (job->n >= PANEL_FROM) {
+        tile = job->n_tiles / PANEL_TILES * PANEL_TILES;
+        panel_job_run(kind, is_fine, job, tile);
+    }
+    for (; tile < job->n_tiles; tile++) tile_job_run(kind, is_fine, job, tile);
+}
+
 #define X(kind, ...)                                                                               \
     static void tile_dot_##kind(const struct tile_job *job)                                        \
     {                                                                                              \
-        int tile = 0;                                                                              \
-        if (job->n >= AMX_FROM) {                                                                  \
+        if (job->n >= AMX_FROM)                                                                    \
             amx_job_run(CODE_##kind, job);                                                         \
-            return;                                                                                \
-        }                                                                                          \
-        if (job->n >= PANEL_FROM) {                                                                \
-            tile = job->n_tiles / PANEL_TILES * PANEL_TILES;                                       \
-            panel_job_run(CODE_##kind, job, tile);                                                 \
-        }                                                                                          \
-        for (; tile < job->n_tiles; tile++) tile_job_run(CODE_##kind, job, tile);                  \
+        else                                                                                       \
+            tile_dot_run(CODE_##kind, false, job);                                                 \
+    }                                                                                              \
+    static void tile_dot_fine_##kind(const struct tile_job *job)                                   \
+    {                                                                                              \
+        tile_dot_run(CODE_##kind, true, job);                                                      \
     }
 CODE_LIST(X)
 #undef X
@@ -315,7 +377,7 @@ static void tile_dot(const struct tile_job *job)
 {
     switch (job->shape->kind) {
 #define X(kind, ...)                                                                               \
-    case CODE_##kind: tile_dot_##kind(job); break;
+    case CODE_##kind: (job->low ? tile_dot_fine_##kind : tile_dot_##kind)(job); break;
         CODE_LIST(X)
 #undef X
     default: break;
@@ -335,40 +397,60 @@ ALWAYS void sums_of_codes(const fvec pairs[4], struct act_block *out)
     out->sum = -out->scale * (float)out->minus;
 }
 
-/* Blocks of 32. A value that is not finite makes the scale NaN: the vector maximum alone would drop
- * a NaN, and bad weights would go unnoticed. The codes of such a block are 0. So are codes and
- * scale of a block of values so small that 127 / largest could be infinite. */
-static void quantize(const float *x, int64_t n, struct act_block *out)
+/* Rounds 32 values to codes of up to `most_code`, and returns what codes are multiplied by. A
+ * value that is not finite makes the scale NaN: the vector maximum alone would drop a NaN, and
+ * bad weights would go unnoticed. The codes of such a block are 0. So are codes and scale of a
+ * block of values so small that most_code / largest could be infinite. */
+ALWAYS float round_block(const float *x, float most_code, fvec codes[2])
 {
     const float least = 0x1p-100f;
+    fvec part[2] = {f_load(x), f_load(x + 16)};
+    float not_finite = f_sum(f_add(f_sub(part[0], part[0]), f_sub(part[1], part[1])));
+    float most = f_most(f_max(f_abs(part[0]), f_abs(part[1]))) + not_finite;
+    bool has_numbers = most >= least;
+    float inverse = has_numbers ? most_code / most : 0;
+    for (int h = 0; h < 2; h++)
+        codes[h] = f_round(has_numbers ? f_mul(part[h], f_set(inverse)) : f_set(0));
+    return has_numbers || not_finite != 0 ? most / most_code : 0;
+}
+
+/* A block of these codes and this scale. */
+ALWAYS void store_block(const fvec codes[2], float scale_of_codes, struct act_block *out)
+{
     static const float first_two[16] = {1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0};
-    for (int64_t b = 0; b < n / 32; b++, out++) {
-        fvec part[2] = {f_load(x + b * 32), f_load(x + b * 32 + 16)};
-        fvec pairs[4];
-        float not_finite = f_sum(f_add(f_sub(part[0], part[0]), f_sub(part[1], part[1])));
-        float most = f_most(f_max(f_abs(part[0]), f_abs(part[1]))) + not_finite;
-        bool has_numbers = most >= least;
-        float inverse = has_numbers ? 127.0f / most : 0;
-        out->scale = has_numbers || not_finite != 0 ? most / 127.0f : 0;
-        for (int h = 0; h < 2; h++) {
-            fvec scaled = has_numbers ? f_mul(part[h], f_set(inverse)) : f_set(0);
-            fvec rounded = f_round(scaled);
-            f_store_i8(out->q + h * 16, rounded);
-            pairs[h * 2] = f_mul(rounded, f_load(first_two));
-            pairs[h * 2 + 1] = f_sub(rounded, pairs[h * 2]);
-        }
-        sums_of_codes(pairs, out);
+    fvec pairs[4];
+    for (int h = 0; h < 2; h++) {
+        f_store_i8(out->q + h * 16, codes[h]);
+        pairs[h * 2] = f_mul(codes[h], f_load(first_two));
+        pairs[h * 2 + 1] = f_sub(codes[h], pairs[h * 2]);
+    }
+    out->scale = scale_of_codes;
+    sums_of_codes(pairs, out);
+}
+
+static void quantize(const float *x, int64_t n, struct act_block *out)
+{
+    fvec codes[2];
+    for (int64_t b = 0; b < n / 32; b++) {
+        float factor = round_block(x + b * 32, 127.0f, codes);
+        store_block(codes, factor, &out[b]);
     }
 }
 
-/* What rounding to 8 bits has lost of x. */
-static void left_over(const float *x, int64_t n, const struct act_block *act, float *y)
+/* High codes are the nearest multiples of FINE_BASE, or one of the two nearest. */
+static void quantize_fine(const float *x, int64_t n, struct act_block *high, struct act_block *low)
 {
-    for (int64_t b = 0; b < n / 32; b++)
-        for (int h = 0; h < 32; h += 16) {
-            fvec taken = f_mul(f_load_i8(act[b].q + h), f_set(act[b].scale));
-            f_store(y + b * 32 + h, f_sub(f_load(x + b * 32 + h), taken));
+    fvec codes[2], multiples[2];
+    for (int64_t b = 0; b < n / 32; b++) {
+        float factor = round_block(x + b * 32, (float)FINE_MOST, codes);
+        for (int h = 0; h < 2; h++) {
+            multiples[h] = f_round(f_mul(codes[h], f_set(1.0f / FINE_BASE)));
+            codes[h] = f_sub(codes[h], f_mul(multiples[h], f_set((float)FINE_BASE)));
         }
+        store_block(multiples, factor * FINE_BASE, &high[b]);
+        store_block(codes, factor, &low[b]);
+        low[b].sum = -factor * (float)(FINE_BASE * high[b].minus + low[b].minus);
+    }
 }
 
 #include "backend/cpu/simd/float_body.h"
@@ -594,7 +676,7 @@ const struct cpu_kernels KERNELS_TABLE = {
     .name = KERNELS_NAME,
     .tile_dot = tile_dot,
     .quantize = quantize,
-    .left_over = left_over,
+    .quantize_fine = quantize_fine,
     .dots = dots,
     .weigh = weigh,
     .exp_shifted = exp_shifted,

@@ -160,6 +160,10 @@ static inline ivec i_add(ivec x, ivec y)
 {
     return (ivec){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
 }
+static inline ivec i_sub(ivec x, ivec y)
+{
+    return (ivec){_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
+}
 #define i_shl(x, n) ((ivec){_mm256_slli_epi32((x).a, (n)), _mm256_slli_epi32((x).b, (n))})
 static inline bvec b_load(const uint8_t *p)
 {

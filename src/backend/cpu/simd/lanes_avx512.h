@@ -81,6 +81,14 @@ static inline ivec i_set(int32_t x)
 {
     return _mm512_set1_epi32(x);
 }
+static inline ivec i_add(ivec a, ivec b)
+{
+    return _mm512_add_epi32(a, b);
+}
+static inline ivec i_sub(ivec a, ivec b)
+{
+    return _mm512_sub_epi32(a, b);
+}
 #define i_shl(x, n) _mm512_slli_epi32((x), (n))
 static inline ivec i_load(const int32_t *p)
 {

@@ -49,6 +49,8 @@ LANES(fvec, f_load_f16, (const uint16_t *p),
 LANES(fvec, f_load_bf16, (const uint16_t *p),
       vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p + i * 4), 16)))
 LANES(ivec, i_set, (int32_t x), vdupq_n_s32(x))
+LANES(ivec, i_add, (ivec x, ivec y), vaddq_s32(x.v[i], y.v[i]))
+LANES(ivec, i_sub, (ivec x, ivec y), vsubq_s32(x.v[i], y.v[i]))
 LANES(ivec, i_shl, (ivec x, int n), vshlq_s32(x.v[i], vdupq_n_s32(n)))
 LANES(bvec, b_load, (const uint8_t *p), vld1q_u8(p + i * 16))
 LANES(bvec, b_and, (bvec x, uint8_t mask), vandq_u8(x.v[i], vdupq_n_u8(mask)))

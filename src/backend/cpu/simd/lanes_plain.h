@@ -49,6 +49,12 @@ LANES_FROM(fvec, f_load_f16, const uint16_t *p, f16_to_f32(p[i]))
 LANES_FROM(fvec, f_load_bf16, const uint16_t *p, bf16_to_f32(p[i]))
 LANES_FROM(fvec, f_load_i8, const int8_t *p, (float)p[i])
 LANES_FROM(ivec, i_set, int32_t x, x)
+static inline ivec i_add(ivec x, ivec y)
+{
+    ivec r;
+    for (int i = 0; i < 16; i++) r.v[i] = x.v[i] + y.v[i];
+    return r;
+}
 LANES_FROM(ivec, i_load, const int32_t *p, p[i])
 
 static inline fvec f_fma(fvec x, fvec y, fvec z)
@@ -90,6 +96,12 @@ static inline void f_store_f16(uint16_t *p, fvec x)
 static inline void f_store_i8(int8_t *p, fvec x)
 {
     for (int i = 0; i < 16; i++) p[i] = (int8_t)x.v[i];
+}
+static inline ivec i_sub(ivec x, ivec y)
+{
+    ivec r;
+    for (int i = 0; i < 16; i++) r.v[i] = x.v[i] - y.v[i];
+    return r;
 }
 static inline ivec i_shl(ivec x, int n)
 {

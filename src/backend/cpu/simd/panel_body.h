@@ -12,9 +12,10 @@
  *   PANEL_BLOCKS             of 32 columns, so that a panel fits in the cache
  *   PANEL_CHUNK              the number of rows that are prepared at a time
  *   PANEL_PRODUCTS           a file that has struct panel and the functions
- *     prepare_rows(kind, job, first, n, panel)        n activation rows, up to PANEL_CHUNK
- *     fill_panel(kind, job, panel)                    the weights
- *     panel_rows(kind, n, panel, first, out, stride)  n of the prepared rows by the weights
+ *     prepare_rows(kind, is_fine, job, first, n, panel)  n activation rows, up to PANEL_CHUNK
+ *     fill_panel(kind, is_fine, job, panel)              the weights
+ *     panel_rows(kind, is_fine, n, panel, first, out, stride)
+ *                            n of the prepared rows by the weights
  *                            and, if it defines OWN_LIMIT, multiply_bytes of kernels.h */
 
 #ifndef PANEL_ROWS_S6
@@ -51,7 +52,7 @@ ALWAYS void read_ahead(const enum code_kind kind, const struct tile_job *job, co
 }
 
 /* The panel by n rows that were prepared; their results go to out. */
-ALWAYS void panel_run(const enum code_kind kind, const struct tile_job *job,
+ALWAYS void panel_run(const enum code_kind kind, const bool is_fine, const struct tile_job *job,
                       const struct panel *panel, int32_t n, float *out)
 {
     const int n_rows = kind == CODE_S6 ? PANEL_ROWS_S6 : PANEL_ROWS;
@@ -61,31 +62,33 @@ ALWAYS void panel_run(const enum code_kind kind, const struct tile_job *job,
         end = (int32_t)((int64_t)n * (group + 1) / n_groups);
         read_ahead(kind, job, panel->at.next, PANEL_TILES, PANEL_BLOCKS, group, n_groups);
         if (end - i == n_rows)
-            panel_rows(kind, n_rows, panel, i, out + i * stride, stride);
+            panel_rows(kind, is_fine, n_rows, panel, i, out + i * stride, stride);
         else
-            panel_rows(kind, n_rows - 1, panel, i, out + i * stride, stride);
+            panel_rows(kind, is_fine, n_rows - 1, panel, i, out + i * stride, stride);
     }
 }
 
 /* One stretch of columns by n rows from `first` on, for all tiles in turn: the activations stay in
  * the second-level cache. */
-ALWAYS void panel_stretch_run(const enum code_kind kind, const struct tile_job *job, int n_tiles,
-                              int32_t first, int32_t n, struct panel *panel)
+ALWAYS void panel_stretch_run(const enum code_kind kind, const bool is_fine,
+                              const struct tile_job *job, int n_tiles, int32_t first, int32_t n,
+                              struct panel *panel)
 {
     int64_t stride = job->n_tiles * 16;
-    prepare_rows(kind, job, first, n, panel);
+    prepare_rows(kind, is_fine, job, first, n, panel);
     for (panel->at.tile = 0; panel->at.tile < n_tiles; panel->at.tile += PANEL_TILES) {
         int next = panel->at.tile + PANEL_TILES;
         panel->at.next = next < n_tiles
                              ? unit_at(kind, job, next, panel->at.first)
                              : unit_at(kind, job, 0, panel->at.first + panel->at.n_blocks);
-        fill_panel(kind, job, panel);
-        panel_run(kind, job, panel, n, job->out + first * stride + panel->at.tile * 16);
+        fill_panel(kind, is_fine, job, panel);
+        panel_run(kind, is_fine, job, panel, n, job->out + first * stride + panel->at.tile * 16);
     }
 }
 
 /* The first n_tiles of a job, a multiple of PANEL_TILES, with PANEL_FROM rows or more. */
-ALWAYS void panel_job_run(const enum code_kind kind, const struct tile_job *job, int n_tiles)
+ALWAYS void panel_job_run(const enum code_kind kind, const bool is_fine, const struct tile_job *job,
+                          int n_tiles)
 {
     struct panel panel;
     const struct tile_shape *s = job->shape;
@@ -98,7 +101,7 @@ ALWAYS void panel_job_run(const enum code_kind kind, const struct tile_job *job,
         for (int32_t c = 0; c < n_chunks; c++) {
             int32_t first = (int32_t)((int64_t)job->n * c / n_chunks);
             int32_t last = (int32_t)((int64_t)job->n * (c + 1) / n_chunks);
-            panel_stretch_run(kind, job, n_tiles, first, last - first, &panel);
+            panel_stretch_run(kind, is_fine, job, n_tiles, first, last - first, &panel);
         }
     }
 }

@@ -5,21 +5,25 @@
 struct panel {
     struct panel_place at;
     const struct act_block *row[PANEL_CHUNK]; /* from the panel's first block on */
+    ptrdiff_t low;                            /* fine rows: from there to their low blocks */
     alignas(64) uint8_t w[PANEL_BLOCKS][8][PANEL_TILES][64];
     float scale[PANEL_BLOCKS][PANEL_TILES][16];
     float factor[PANEL_BLOCKS][2][PANEL_TILES][16]; /* S6: of both halves of a block */
     float min[PANEL_BLOCKS][PANEL_TILES][16];
 };
 
-ALWAYS void prepare_rows(const enum code_kind kind, const struct tile_job *job, int32_t first,
-                         int32_t n, struct panel *panel)
+ALWAYS void prepare_rows(const enum code_kind kind, const bool is_fine, const struct tile_job *job,
+                         int32_t first, int32_t n, struct panel *panel)
 {
     (void)kind;
+    panel->low = low_blocks(is_fine, job);
     for (int32_t i = 0; i < n; i++) panel->row[i] = job_row(job, first + i) + panel->at.first;
 }
 
-ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, struct panel *panel)
+ALWAYS void fill_panel(const enum code_kind kind, const bool is_fine, const struct tile_job *job,
+                       struct panel *panel)
 {
+    (void)is_fine;
     const struct tile_unit u = tile_unit_for_codes(kind);
     for (int t = 0; t < PANEL_TILES; t++)
         for (int b = 0; b < panel->at.n_blocks; b++) {
@@ -35,25 +39,41 @@ ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, st
         }
 }
 
+/* Adds the products of half h of block b by n rows, or of all of it; `at` is the block in the
+ * rows. */
+ALWAYS void panel_dots(const enum code_kind kind, const int n, const struct panel *panel,
+                       const struct act_block *const *rows, int b, ptrdiff_t at, const int h,
+                       ivec dots[PANEL_ROWS][PANEL_TILES])
+{
+    const int groups = 8 / block_halves(kind);
+    for (int g = h * groups; g < (h + 1) * groups; g++) {
+        bvec w[PANEL_TILES];
+        for (int t = 0; t < PANEL_TILES; t++) w[t] = b_load(panel->w[b][g][t]);
+        for (int i = 0; i < n; i++) {
+            ivec a = four_bytes(rows[i][at].q + g * 4);
+            for (int t = 0; t < PANEL_TILES; t++) dots[i][t] = dot(kind, dots[i][t], w[t], a);
+        }
+    }
+}
+
 /* The sums of half h of block b by n rows, or of all of it, as floats. S6: by their factors, and
  * added to those of the first half. */
-ALWAYS void panel_half(const enum code_kind kind, const int n, const struct panel *panel,
-                       const struct act_block *const *rows, int b, const int h,
-                       fvec total[PANEL_ROWS][PANEL_TILES])
+ALWAYS void panel_half(const enum code_kind kind, const bool is_fine, const int n,
+                       const struct panel *panel, const struct act_block *const *rows, int b,
+                       const int h, fvec total[PANEL_ROWS][PANEL_TILES])
 {
-    const int halves = block_halves(kind), groups = 8 / halves;
+    const int halves = block_halves(kind);
     ivec dots[PANEL_ROWS][PANEL_TILES];
     for (int i = 0; i < n; i++) {
         dots[i][0] = first_sum(kind, &rows[i][b], h);
         for (int t = 1; t < PANEL_TILES; t++) dots[i][t] = dots[i][0];
     }
-    for (int g = h * groups; g < (h + 1) * groups; g++) {
-        bvec w[PANEL_TILES];
-        for (int t = 0; t < PANEL_TILES; t++) w[t] = b_load(panel->w[b][g][t]);
-        for (int i = 0; i < n; i++) {
-            ivec a = four_bytes(rows[i][b].q + g * 4);
-            for (int t = 0; t < PANEL_TILES; t++) dots[i][t] = dot(kind, dots[i][t], w[t], a);
-        }
+    panel_dots(kind, n, panel, rows, b, b, h, dots);
+    if (is_fine) {
+        for (int i = 0; i < n; i++)
+            for (int t = 0; t < PANEL_TILES; t++)
+                dots[i][t] = sums_so_far(kind, dots[i][t], &rows[i][b + panel->low], h);
+        panel_dots(kind, n, panel, rows, b, b + panel->low, h, dots);
     }
     for (int i = 0; i < n; i++)
         for (int t = 0; t < PANEL_TILES; t++) {
@@ -69,9 +89,10 @@ ALWAYS void panel_half(const enum code_kind kind, const int n, const struct pane
 
 /* The panel by n rows from prepared row `first` on. kind and n are constants
  * where this is expanded. */
-ALWAYS void panel_rows(const enum code_kind kind, const int n, const struct panel *panel,
-                       int32_t first, float *out, int64_t stride)
+ALWAYS void panel_rows(const enum code_kind kind, const bool is_fine, const int n,
+                       const struct panel *panel, int32_t first, float *out, int64_t stride)
 {
+    ptrdiff_t low = is_fine ? panel->low : 0;
     const struct act_block *const *rows = panel->row + first;
     fvec sum[PANEL_ROWS][PANEL_TILES];
     for (int i = 0; i < n; i++)
@@ -79,16 +100,16 @@ ALWAYS void panel_rows(const enum code_kind kind, const int n, const struct pane
             sum[i][t] = panel->at.first ? f_load(out + i * stride + t * 16) : f_set(0);
     for (int b = 0; b < panel->at.n_blocks; b++) {
         fvec total[PANEL_ROWS][PANEL_TILES];
-        panel_half(kind, n, panel, rows, b, 0, total);
-        if (block_halves(kind) == 2) panel_half(kind, n, panel, rows, b, 1, total);
+        panel_half(kind, is_fine, n, panel, rows, b, 0, total);
+        if (block_halves(kind) == 2) panel_half(kind, is_fine, n, panel, rows, b, 1, total);
         for (int i = 0; i < n; i++)
             for (int t = 0; t < PANEL_TILES; t++)
-                sum[i][t] = f_fma(f_mul(total[i][t], f_set(rows[i][b].scale)),
+                sum[i][t] = f_fma(f_mul(total[i][t], f_set(rows[i][b + low].scale)),
                                   f_load(panel->scale[b][t]), sum[i][t]);
         if (!tile_unit_for_codes(kind).has_min) continue;
         for (int i = 0; i < n; i++)
             for (int t = 0; t < PANEL_TILES; t++)
-                sum[i][t] = f_fma(f_load(panel->min[b][t]), x_sum(&rows[i][b]), sum[i][t]);
+                sum[i][t] = f_fma(f_load(panel->min[b][t]), x_sum(&rows[i][b + low]), sum[i][t]);
     }
     for (int i = 0; i < n; i++)
         for (int t = 0; t < PANEL_TILES; t++) f_store(out + i * stride + t * 16, sum[i][t]);

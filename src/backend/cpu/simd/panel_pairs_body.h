@@ -8,7 +8,8 @@
  *
  * Codes of 8 bits are 16-bit numbers in the panel, and two products take one multiplication
  * (Winograd's inner product): a w + b v = (a + v)(b + w) - a b - v w, where the last two are
- * summed up once for a row. */
+ * summed up once for a row. So are those of fine rows, whatever the codes are, with activations in
+ * 16 bits: sums are right modulo 2^32, and no operand leaves 16 bits. */
 
 struct panel {
     struct panel_place at;
@@ -16,6 +17,7 @@ struct panel {
      * columns, scales, what sums of both halves of a block begin with (twice 16 bits, or once 32),
      * what U5 adds to them in the end, and what minima are multiplied by. */
     const struct act_block *row[PANEL_CHUNK];
+    ptrdiff_t low; /* fine rows: from a row to its low blocks */
     alignas(32) int16_t columns[PANEL_CHUNK][PANEL_BLOCKS][2][16];
     float act_scale[PANEL_CHUNK][PANEL_BLOCKS];
     int32_t start[PANEL_CHUNK][2][PANEL_BLOCKS];
@@ -25,8 +27,10 @@ struct panel {
     alignas(32) uint8_t w[PANEL_BLOCKS][8][128];
     alignas(32) float scale[PANEL_BLOCKS][16];
     alignas(32) int16_t factor[PANEL_BLOCKS][2][32]; /* S6: of both halves of a block, twice each */
+    alignas(32) float float_factor[PANEL_BLOCKS][2][16]; /* the same by fine rows */
     alignas(32) float min[PANEL_BLOCKS][16];
-    alignas(32) int32_t products[PANEL_BLOCKS][16]; /* 16 bits: minus those of columns in pairs */
+    alignas(
+        32) int32_t products[PANEL_BLOCKS][2][16]; /* 16 bits: minus those of columns in pairs */
 };
 
 /* The offset that 16-bit sums need to have room. */
@@ -72,32 +76,49 @@ ALWAYS void store_halves(int32_t *low, int32_t *high, __m256i x)
     _mm_storeu_si128((__m128i *)(void *)high, _mm256_extracti128_si256(x, 1));
 }
 
-/* Four blocks from b on of prepared row i. */
-ALWAYS void prepare_blocks(const enum code_kind kind, struct panel *panel, int i, int b)
+/* A block's activations in 16 bits. */
+ALWAYS void store_columns(const bool is_fine, const struct act_block *block, ptrdiff_t low,
+                          int16_t out[2][16])
 {
+    __m256i bytes = load32(block->q), even = even_columns(bytes), odd = odd_columns(bytes);
+    if (is_fine) {
+        __m256i low_bytes = load32(block[low].q);
+        __m256i base = _mm256_set1_epi16(FINE_BASE);
+        even = _mm256_add_epi16(_mm256_mullo_epi16(even, base), even_columns(low_bytes));
+        odd = _mm256_add_epi16(_mm256_mullo_epi16(odd, base), odd_columns(low_bytes));
+    }
+    store32(out[0], even);
+    store32(out[1], odd);
+}
+
+/* Four blocks from b on of prepared row i. */
+ALWAYS void prepare_blocks(const enum code_kind kind, const bool is_fine, struct panel *panel,
+                           int i, int b)
+{
+    const bool in_16_bits = is_fine || is_wide(kind);
+    ptrdiff_t low = is_fine ? panel->low : 0;
     __m256i part[4], sum;
     for (int j = 0; j < 4; j++) {
         /* After the end the last block once more. */
         int from = b + j < panel->at.n_blocks ? b + j : panel->at.n_blocks - 1;
         const struct act_block *block = panel->row[i] + from;
-        __m256i bytes = load32(block->q);
-        panel->act_scale[i][b + j] = block->scale;
+        panel->act_scale[i][b + j] = block[low].scale;
         if (tile_unit_for_codes(kind).has_min) {
-            panel->x_sum[i][b + j] = block->sum;
+            panel->x_sum[i][b + j] = block[low].sum;
             panel->offset[i][b + j] = block->minus * -pairs_offset(kind);
         }
-        if (is_wide(kind)) {
-            __m256i even = even_columns(bytes), odd = odd_columns(bytes);
-            store32(panel->columns[i][b + j][0], even);
-            store32(panel->columns[i][b + j][1], odd);
-            part[j] = _mm256_madd_epi16(even, odd);
+        if (in_16_bits) {
+            int16_t(*columns)[16] = panel->columns[i][b + j];
+            store_columns(is_fine, block, low, columns);
+            part[j] = _mm256_madd_epi16(load32(columns[0]), load32(columns[1]));
         } else {
-            part[j] = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
+            part[j] = _mm256_maddubs_epi16(_mm256_set1_epi8(1), load32(block->q));
         }
     }
-    if (is_wide(kind)) {
+    if (in_16_bits) {
         SUM_OF_LANES(part, _mm256_add_epi32, sum);
-        sum = _mm256_add_epi32(sum, _mm256_permute4x64_epi64(sum, 0x4E));
+        if (block_halves(kind) == 1)
+            sum = _mm256_add_epi32(sum, _mm256_permute4x64_epi64(sum, 0x4E));
         sum = _mm256_sub_epi32(_mm256_setzero_si256(), sum);
     } else {
         SUM_OF_LANES(part, _mm256_add_epi16, sum);
@@ -108,31 +129,39 @@ ALWAYS void prepare_blocks(const enum code_kind kind, struct panel *panel, int i
     store_halves(panel->start[i][0] + b, panel->start[i][1] + b, sum);
 }
 
-ALWAYS void prepare_rows(const enum code_kind kind, const struct tile_job *job, int32_t first,
-                         int32_t n, struct panel *panel)
+ALWAYS void prepare_rows(const enum code_kind kind, const bool is_fine, const struct tile_job *job,
+                         int32_t first, int32_t n, struct panel *panel)
 {
+    panel->low = low_blocks(is_fine, job);
     for (int32_t i = 0; i < n; i++) {
         panel->row[i] = job_row(job, first + i) + panel->at.first;
-        for (int b = 0; b < panel->at.n_blocks; b += 4) prepare_blocks(kind, panel, i, b);
+        for (int b = 0; b < panel->at.n_blocks; b += 4) prepare_blocks(kind, is_fine, panel, i, b);
     }
 }
 
-ALWAYS void widen_block(const bvec w[8], struct panel *panel, int b)
+/* Codes in 16 bits without their offset. Those of 8 bits have none by now: see b_wide. */
+ALWAYS void widen_half(const enum code_kind kind, const bvec w[8], struct panel *panel, int b,
+                       int h)
 {
+    const int groups = 8 / block_halves(kind);
+    __m256i offset = _mm256_set1_epi16(is_wide(kind) ? 0 : (int16_t)code_kind_facts(kind).offset);
     ivec products = i_set(0);
-    for (int g = 0; g < 8; g++) {
-        bvec even = {even_columns(w[g].a), even_columns(w[g].b)};
-        bvec odd = {odd_columns(w[g].a), odd_columns(w[g].b)};
+    for (int g = h * groups; g < (h + 1) * groups; g++) {
+        bvec even = {_mm256_sub_epi16(even_columns(w[g].a), offset),
+                     _mm256_sub_epi16(even_columns(w[g].b), offset)};
+        bvec odd = {_mm256_sub_epi16(odd_columns(w[g].a), offset),
+                    _mm256_sub_epi16(odd_columns(w[g].b), offset)};
         b_store(panel->w[b][g], even);
         b_store(panel->w[b][g] + 64, odd);
         products.a = _mm256_sub_epi32(products.a, _mm256_madd_epi16(even.a, odd.a));
         products.b = _mm256_sub_epi32(products.b, _mm256_madd_epi16(even.b, odd.b));
     }
-    store32(panel->products[b], products.a);
-    store32(panel->products[b] + 8, products.b);
+    store32(panel->products[b][h], products.a);
+    store32(panel->products[b][h] + 8, products.b);
 }
 
-ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, struct panel *panel)
+ALWAYS void fill_panel(const enum code_kind kind, const bool is_fine, const struct tile_job *job,
+                       struct panel *panel)
 {
     const struct tile_unit u = tile_unit_for_codes(kind);
     for (int b = 0; b < panel->at.n_blocks; b++) {
@@ -140,15 +169,17 @@ ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, st
         int i = (int)(panel->at.first + b) % u.n_blocks;
         bvec w[8];
         unpack(kind, unit + (size_t)i * u.block_bytes, w);
-        if (is_wide(kind))
-            widen_block(w, panel, b);
+        if (is_fine || is_wide(kind))
+            for (int h = 0; h < block_halves(kind); h++) widen_half(kind, w, panel, b, h);
         else
             for (int g = 0; g < 8; g++) b_store(panel->w[b][0] + g * 64, w[g]);
         f_store(panel->scale[b], unit_scales(kind, unit, i));
         for (int h = 0; h < 2 && block_halves(kind) == 2; h++) {
-            ivec factor = short_factors(unit_factors(kind, unit, i, h));
+            const int8_t *factors = unit_factors(kind, unit, i, h);
+            ivec factor = short_factors(factors);
             store32(panel->factor[b][h], factor.a);
             store32(panel->factor[b][h] + 16, factor.b);
+            if (is_fine) f_store(panel->float_factor[b][h], f_load_i8(factors));
         }
         if (u.has_min) f_store(panel->min[b], unit_mins(kind, unit, i));
     }
@@ -208,10 +239,13 @@ ALWAYS void factored_sums(const enum code_kind kind, const int n, const struct p
     }
 }
 
-ALWAYS void wide_sums(const int n, const struct panel *panel, int first, int b, ivec *sum)
+/* Of half h of a block, or all of it, in 16 bits. */
+ALWAYS void wide_sums(const enum code_kind kind, const int n, const struct panel *panel, int first,
+                      int b, const int h, ivec *sum)
 {
-    for (int i = 0; i < n; i++) sum[i] = i_set(panel->start[first + i][0][b]);
-    for (int g = 0; g < 8; g++) {
+    const int groups = 8 / block_halves(kind);
+    for (int i = 0; i < n; i++) sum[i] = i_set(panel->start[first + i][h][b]);
+    for (int g = h * groups; g < (h + 1) * groups; g++) {
         bvec even = b_load(panel->w[b][g]), odd = b_load(panel->w[b][g] + 64);
         for (int i = 0; i < n; i++) {
             const int16_t(*a)[16] = panel->columns[first + i][b];
@@ -222,32 +256,47 @@ ALWAYS void wide_sums(const int n, const struct panel *panel, int first, int b, 
         }
     }
     for (int i = 0; i < n; i++) {
-        sum[i].a = _mm256_add_epi32(sum[i].a, load32(panel->products[b]));
-        sum[i].b = _mm256_add_epi32(sum[i].b, load32(panel->products[b] + 8));
+        sum[i].a = _mm256_add_epi32(sum[i].a, load32(panel->products[b][h]));
+        sum[i].b = _mm256_add_epi32(sum[i].b, load32(panel->products[b][h] + 8));
     }
+}
+
+/* The sums of block b by n rows as floats. */
+ALWAYS void block_sums(const enum code_kind kind, const bool is_fine, const int n,
+                       const struct panel *panel, int first, int b, fvec *total)
+{
+    ivec sum[PANEL_ROWS];
+    if (!is_fine && block_halves(kind) == 2) {
+        ivec second[PANEL_ROWS];
+        factored_sums(kind, n, panel, first, b, 0, sum);
+        factored_sums(kind, n, panel, first, b, 1, second);
+        for (int i = 0; i < n; i++) sum[i] = i_add(sum[i], second[i]);
+    } else if (is_fine || is_wide(kind)) {
+        wide_sums(kind, n, panel, first, b, 0, sum);
+    } else {
+        small_sums(kind, n, panel, first, b, sum);
+    }
+    for (int i = 0; i < n; i++) total[i] = f_of_int(sum[i]);
+    if (!is_fine || block_halves(kind) == 1) return;
+    const fvec factor[2] = {f_load(panel->float_factor[b][0]), f_load(panel->float_factor[b][1])};
+    for (int i = 0; i < n; i++) total[i] = f_mul(total[i], factor[0]);
+    wide_sums(kind, n, panel, first, b, 1, sum);
+    for (int i = 0; i < n; i++) total[i] = f_fma(f_of_int(sum[i]), factor[1], total[i]);
 }
 
 /* The panel by n rows from prepared row `first` on. kind and n are constants
  * where this is expanded. */
-ALWAYS void panel_rows(const enum code_kind kind, const int n, const struct panel *panel,
-                       int32_t first, float *out, int64_t stride)
+ALWAYS void panel_rows(const enum code_kind kind, const bool is_fine, const int n,
+                       const struct panel *panel, int32_t first, float *out, int64_t stride)
 {
     if (panel->at.first == 0)
         for (int i = 0; i < n; i++) f_store(out + i * stride, f_set(0));
     for (int b = 0; b < panel->at.n_blocks; b++) {
-        ivec sum[PANEL_ROWS];
-        if (is_wide(kind))
-            wide_sums(n, panel, first, b, sum);
-        else if (block_halves(kind) == 2) {
-            ivec second[PANEL_ROWS];
-            factored_sums(kind, n, panel, first, b, 0, sum);
-            factored_sums(kind, n, panel, first, b, 1, second);
-            for (int i = 0; i < n; i++) sum[i] = i_add(sum[i], second[i]);
-        } else
-            small_sums(kind, n, panel, first, b, sum);
+        fvec sum[PANEL_ROWS];
+        block_sums(kind, is_fine, n, panel, first, b, sum);
         for (int i = 0; i < n; i++) {
             float *y = out + i * stride;
-            fvec total = f_mul(f_of_int(sum[i]), f_set(panel->act_scale[first + i][b]));
+            fvec total = f_mul(sum[i], f_set(panel->act_scale[first + i][b]));
             total = f_fma(total, f_load(panel->scale[b]), f_load(y));
             if (tile_unit_for_codes(kind).has_min)
                 total = f_fma(f_load(panel->min[b]), f_set(panel->x_sum[first + i][b]), total);

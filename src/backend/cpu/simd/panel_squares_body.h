@@ -9,6 +9,7 @@ enum { PANEL_PAIRS = (PANEL_ROWS + 1) / 2 };
 struct panel {
     struct panel_place at;
     const struct act_block *row[PANEL_CHUNK]; /* from the panel's first block on */
+    ptrdiff_t low;                            /* fine rows: from there to their low blocks */
     /* Of a block, 8 columns and a pair of rows: 8 bytes of the one, then 8 of the other. */
     alignas(16) int8_t w[PANEL_BLOCKS][4][8][16];
     float scale[PANEL_BLOCKS][16];
@@ -16,10 +17,11 @@ struct panel {
     float min[PANEL_BLOCKS][16];
 };
 
-ALWAYS void prepare_rows(const enum code_kind kind, const struct tile_job *job, int32_t first,
-                         int32_t n, struct panel *panel)
+ALWAYS void prepare_rows(const enum code_kind kind, const bool is_fine, const struct tile_job *job,
+                         int32_t first, int32_t n, struct panel *panel)
 {
     (void)kind;
+    panel->low = low_blocks(is_fine, job);
     for (int32_t i = 0; i < n; i++) panel->row[i] = job_row(job, first + i) + panel->at.first;
 }
 
@@ -33,8 +35,10 @@ ALWAYS void store_pairs(bvec even, bvec odd, int8_t out[8][16])
     }
 }
 
-ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, struct panel *panel)
+ALWAYS void fill_panel(const enum code_kind kind, const bool is_fine, const struct tile_job *job,
+                       struct panel *panel)
 {
+    (void)is_fine;
     const struct tile_unit u = tile_unit_for_codes(kind);
     for (int b = 0; b < panel->at.n_blocks; b++) {
         const uint8_t *unit = unit_at(kind, job, panel->at.tile, panel->at.first + b);
@@ -49,9 +53,10 @@ ALWAYS void fill_panel(const enum code_kind kind, const struct tile_job *job, st
     }
 }
 
-/* Products of half h of block b by n rows. Of an odd number the last row is multiplied twice. */
+/* Products of half h of block b, which is `at` in the rows, by n rows. Of an odd number the last
+ * row is multiplied twice. */
 ALWAYS void squares(const enum code_kind kind, const int n, const struct panel *panel,
-                    const struct act_block *const *rows, int b, int h,
+                    const struct act_block *const *rows, int b, ptrdiff_t at, int h,
                     int32x4_t sum[PANEL_PAIRS][8])
 {
     const int parts = 4 / block_halves(kind);
@@ -61,8 +66,8 @@ ALWAYS void squares(const enum code_kind kind, const int n, const struct panel *
         int8x16_t a[PANEL_PAIRS];
         for (int p = 0; p < (n + 1) / 2; p++) {
             int second = p * 2 + 1 < n ? p * 2 + 1 : p * 2;
-            a[p] =
-                vcombine_s8(vld1_s8(rows[p * 2][b].q + c * 8), vld1_s8(rows[second][b].q + c * 8));
+            a[p] = vcombine_s8(vld1_s8(rows[p * 2][at].q + c * 8),
+                               vld1_s8(rows[second][at].q + c * 8));
         }
         for (int r = 0; r < 8; r++) {
             int8x16_t w = vld1q_s8(panel->w[b][c][r]);
@@ -83,23 +88,21 @@ ALWAYS ivec row_of_squares(const int32x4_t sum[8], const int row)
     return r;
 }
 
-ALWAYS ivec i_add(ivec x, ivec y)
-{
-    for (int i = 0; i < 4; i++) x.v[i] = vaddq_s32(x.v[i], y.v[i]);
-    return x;
-}
-
 /* The sums of half h of block b by n rows, or of all of it, as floats. S6: by their factors, and
  * added to those of the first half. */
-ALWAYS void panel_half(const enum code_kind kind, const int n, const struct panel *panel,
-                       const struct act_block *const *rows, int b, const int h,
-                       fvec total[PANEL_ROWS])
+ALWAYS void panel_half(const enum code_kind kind, const bool is_fine, const int n,
+                       const struct panel *panel, const struct act_block *const *rows, int b,
+                       const int h, fvec total[PANEL_ROWS])
 {
-    int32x4_t sum[PANEL_PAIRS][8];
-    squares(kind, n, panel, rows, b, h, sum);
+    int32x4_t sum[PANEL_PAIRS][8], low[PANEL_PAIRS][8];
+    squares(kind, n, panel, rows, b, b, h, sum);
+    if (is_fine) squares(kind, n, panel, rows, b, b + panel->low, h, low);
     for (int i = 0; i < n; i++) {
-        fvec sums =
-            f_of_int(i_add(row_of_squares(sum[i / 2], i % 2), first_sum(kind, &rows[i][b], h)));
+        ivec dots = i_add(row_of_squares(sum[i / 2], i % 2), first_sum(kind, &rows[i][b], h));
+        if (is_fine)
+            dots = i_add(sums_so_far(kind, dots, &rows[i][b + panel->low], h),
+                         row_of_squares(low[i / 2], i % 2));
+        fvec sums = f_of_int(dots);
         if (block_halves(kind) == 2) {
             fvec factor = f_load(panel->factor[b][h]);
             sums = h ? f_fma(sums, factor, total[i]) : f_mul(sums, factor);
@@ -110,22 +113,23 @@ ALWAYS void panel_half(const enum code_kind kind, const int n, const struct pane
 
 /* The panel by n rows from prepared row `first` on. kind and n are constants
  * where this is expanded. */
-ALWAYS void panel_rows(const enum code_kind kind, const int n, const struct panel *panel,
-                       int32_t first, float *out, int64_t stride)
+ALWAYS void panel_rows(const enum code_kind kind, const bool is_fine, const int n,
+                       const struct panel *panel, int32_t first, float *out, int64_t stride)
 {
+    ptrdiff_t low = is_fine ? panel->low : 0;
     const struct act_block *const *rows = panel->row + first;
     if (panel->at.first == 0)
         for (int i = 0; i < n; i++) f_store(out + i * stride, f_set(0));
     for (int b = 0; b < panel->at.n_blocks; b++) {
         fvec total[PANEL_ROWS];
-        panel_half(kind, n, panel, rows, b, 0, total);
-        if (block_halves(kind) == 2) panel_half(kind, n, panel, rows, b, 1, total);
+        panel_half(kind, is_fine, n, panel, rows, b, 0, total);
+        if (block_halves(kind) == 2) panel_half(kind, is_fine, n, panel, rows, b, 1, total);
         for (int i = 0; i < n; i++) {
             float *y = out + i * stride;
-            fvec sum = f_mul(total[i], f_set(rows[i][b].scale));
+            fvec sum = f_mul(total[i], f_set(rows[i][b + low].scale));
             sum = f_fma(sum, f_load(panel->scale[b]), f_load(y));
             if (tile_unit_for_codes(kind).has_min)
-                sum = f_fma(f_load(panel->min[b]), x_sum(&rows[i][b]), sum);
+                sum = f_fma(f_load(panel->min[b]), x_sum(&rows[i][b + low]), sum);
             f_store(y, sum);
         }
     }
