@@ -78,6 +78,7 @@ double check_time_graph(struct check *c, void (*run)(void *user), void *user);
     X(gemm_i8)                                                                                     \
     X(gemm_f16)                                                                                    \
     X(gemm_wgmma)                                                                                  \
+    X(half)                                                                                        \
     X(moe)                                                                                         \
     X(limits)
 

@@ -167,6 +167,7 @@ struct gemm_args {
     uint16_t *half;          /* fp16 [n_rows][half_cols]: w[0]'s columns, then w[1]'s, w[2]'s, of
                                 values y / x.scale[row] */
     int32_t half_cols;
+    float cap; /* launch_half: y is cap * tanh(y / cap) as launch_softcap has it; 0: y */
 };
 int gemm_i8_prepare(void);
 void launch_gemm_i8(const struct queue *q, const struct gemm_args *args);
@@ -192,6 +193,14 @@ int gemm_wgmma_prepare(void); /* cudaError_t */
 bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out);
 void launch_gemm_wgmma(const struct queue *q, const struct gemm_args *args,
                        const struct gemm_maps *maps);
+
+/* sm90/half.cu: 1 to 256 rows on Hopper (half_takes), weights in tiles, x in ACT_CORES. Weights are
+ * rounded to fp16 as in mirrors and are read once. A row's result has the same bits whatever the
+ * other rows and n_rows are, as long as the weights of the call are the same. */
+enum { HALF_ROWS_MAX = 256 };
+int half_prepare(void); /* cudaError_t */
+bool half_takes(const struct queue *q, const struct gemm_args *args);
+void launch_half(const struct queue *q, const struct gemm_args *args);
 
 /* y[row][c] *= scale[row]: what a product by cuBLAS lacks (cublas.h). */
 void launch_row_scale(const struct queue *q, float *y, const float *scale, int32_t n_rows,

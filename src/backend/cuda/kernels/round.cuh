@@ -37,6 +37,12 @@ __host__ __device__ __forceinline__ bool is_in_blocks(const struct act &act)
     return act.kind == ACT_INT8 || act.kind == ACT_FINE;
 }
 
+/* Whether they are fp16 with a scale for each row. */
+__host__ __device__ __forceinline__ bool is_in_halves(const struct act &act)
+{
+    return act.kind == ACT_HALF || act.kind == ACT_CORES;
+}
+
 /* ---- Eight bits ------------------------------------------------------------------------------ */
 
 /* Adding it to a number of at most 2^22 leaves the nearest integer, ties to even, in the low
@@ -161,13 +167,30 @@ __device__ __forceinline__ float act_half_scale(uint32_t most_bits, float *inver
     return __uint_as_float(most_bits < INFINITE_BITS ? exponent : NOT_A_NUMBER);
 }
 
+/* ACT_CORES: place of the 32-bit word {x0, x2} of a row's quad; {x1, x3} is CORE_WORDS further. A
+ * quad is what a lane owns of 16 columns of a tile, and in A of wgmma its two pairs lie in both
+ * halves of a step. Rows of eight neighbours follow each other, 8 columns at a time: a core matrix. */
+enum { CORE_WORDS = 32 };
+__device__ __forceinline__ int64_t core_quad(const struct act &act, int64_t row, int quad)
+{
+    int64_t core = row / 8 * (act.stride / 8) + quad / 4 * 2;
+    return core * CORE_WORDS + row % 8 * 4 + quad % 4;
+}
+
 __device__ __forceinline__ void act_store_half(const struct act &act, int64_t row, int quad,
                                                float4 x, float inverse)
 {
     if (quad >= act.stride / 4) return;
-    __half2 a = __floats2half2_rn(x.x * inverse, x.y * inverse);
-    __half2 b = __floats2half2_rn(x.z * inverse, x.w * inverse);
+    bool is_cores = act.kind == ACT_CORES;
+    float second = is_cores ? x.z : x.y, third = is_cores ? x.y : x.z;
+    __half2 a = __floats2half2_rn(x.x * inverse, second * inverse);
+    __half2 b = __floats2half2_rn(third * inverse, x.w * inverse);
     uint2 bits = make_uint2(*reinterpret_cast<uint32_t *>(&a), *reinterpret_cast<uint32_t *>(&b));
+    if (is_cores) {
+        uint32_t *at = static_cast<uint32_t *>(act.values) + core_quad(act, row, quad);
+        at[0] = bits.x, at[CORE_WORDS] = bits.y;
+        return;
+    }
     reinterpret_cast<uint2 *>(act.values)[row * (act.stride / 4) + quad] = bits;
 }
 

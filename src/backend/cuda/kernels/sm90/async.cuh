@@ -1,0 +1,126 @@
+/* Barriers in shared memory, bulk copies that arrive at them, and clusters of blocks. */
+#ifndef CUDA_SM90_ASYNC_CUH
+#define CUDA_SM90_ASYNC_CUH
+
+#include <stdint.h>
+
+#include "backend/cuda/kernels/policy.cuh"
+
+/* A barrier's phase ends when `arrivals` threads have arrived and all bytes that were announced are
+ * there. `barrier`: 8 bytes of shared memory. */
+__device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
+                 : "memory");
+}
+/* Makes initial values visible to bulk copies and to the other blocks of the cluster. */
+__device__ __forceinline__ void barriers_ready()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes)
+{
+    asm volatile(
+        "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+        "r"(bytes)
+        : "memory");
+}
+/* An arrival of this thread once all its cp.async so far are done. */
+__device__ __forceinline__ void barrier_arrive_after_copies(uint32_t barrier)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+/* Until the phase with this parity (0, 1, 0 ...) has ended. */
+__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity)
+{
+    asm volatile("{ .reg .pred p;\n\t"
+                 "again%=: mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%0], %1;\n\t"
+                 "@!p bra again%=; }" ::"r"(barrier),
+                 "r"(parity)
+                 : "memory");
+}
+/* The same, for arrivals from other blocks of the cluster. */
+__device__ __forceinline__ void barrier_wait_cluster(uint32_t barrier, uint32_t parity)
+{
+    asm volatile(
+        "{ .reg .pred p;\n\t"
+        "again%=: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n\t"
+        "@!p bra again%=; }" ::"r"(barrier),
+        "r"(parity)
+        : "memory");
+}
+/* `barrier` as cluster_address gives it. */
+__device__ __forceinline__ void barrier_arrive_cluster(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier)
+                 : "memory");
+}
+
+/* `bytes` (a multiple of 16) from global to shared memory, counted by `barrier`. */
+__device__ __forceinline__ void copy_bulk(uint32_t shared, const void *global, uint32_t bytes,
+                                          uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(shared),
+                 "l"(global), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+__device__ __forceinline__ void copy_bulk_under(struct l2_policy policy, uint32_t shared,
+                                                const void *global, uint32_t bytes,
+                                                uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(shared),
+                 "l"(global), "r"(bytes), "r"(barrier), "l"(policy.bits)
+                 : "memory");
+}
+
+/* Registers that a group of four warps gives back, or takes of those given back. */
+template <int REGISTERS> __device__ __forceinline__ void registers_give()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+template <int REGISTERS> __device__ __forceinline__ void registers_take()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+
+/* ---- Clusters: all threads of all blocks take part ------------------------------------------- */
+
+__device__ __forceinline__ void cluster_arrive()
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait()
+{
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ __forceinline__ uint32_t cluster_rank()
+{
+    uint32_t rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+/* The same place in the shared memory of block `rank`. */
+__device__ __forceinline__ uint32_t cluster_address(uint32_t shared, uint32_t rank)
+{
+    uint32_t address;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(rank));
+    return address;
+}
+__device__ __forceinline__ float4 cluster_load4(uint32_t address)
+{
+    float4 v;
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(address)
+                 : "memory");
+    return v;
+}
+
+#endif

@@ -1,0 +1,629 @@
+/* Products of 1 to 256 rows straight from quantised tiles, for Hopper.
+ *
+ * Weights are dequantised in registers to fp16, with the bits of mirrors, and are the A operand of
+ * wgmma; activations are the B operand, in shared memory. So a weight crosses memory and L2 once
+ * for up to 128 rows, and there are no scales to apply to sums.
+ *
+ * A unit is 128 outputs and all columns. Its columns are cut evenly over the blocks of a cluster,
+ * and a block's over two groups of warps (odd and even tiles of columns). Each adds up in rising
+ * order from zero, then groups are added, then blocks by rank. How the columns are cut follows from
+ * the shapes of the call's weights alone, and the bits of wgmma do not depend on N: so a row has
+ * the same bits whatever the other rows are and however many.
+ *
+ * A block has sixteen warps that multiply, one that fetches weights (before grid_wait: they are
+ * constant) and one that fetches activations, both by bulk copies into rings. */
+#include "backend/cuda/kernels/form.cuh"
+#include "backend/cuda/kernels/launch.cuh"
+#include "backend/cuda/kernels/policy.cuh"
+#include "backend/cuda/kernels/round.cuh"
+#include "backend/cuda/kernels/sm90/async.cuh"
+#include "backend/cuda/kernels/sm90/wgmma.cuh"
+
+namespace {
+
+enum {
+    UNIT_ROWS = 128, /* weight rows of a unit */
+    UNIT_GROUPS = UNIT_ROWS / TILE_ROWS,
+    K_GROUPS = 2, /* of warps; tiles of columns in a stage */
+    MULTIPLIERS = 512,
+    THREADS = MULTIPLIERS + 128,
+    WEIGHT_WARP = MULTIPLIERS / WARP,
+    ACT_WARP,
+    FETCHER_REGISTERS = 32,
+    MULTIPLIER_REGISTERS = 112,
+    PASS_ROWS = 128, /* most rows of a pass over the weights */
+    SHARED_MAX = 227 * 1024,
+    SUM_STEP = UNIT_ROWS + 4, /* floats from row to row of sums: no bank twice */
+    CLUSTER_MAX = 8
+};
+
+struct half_product {
+    int32_t n_rows, n_w, n_ktiles, n_units, n_passes; /* passes: of up to PASS_ROWS rows */
+    struct cuda_weight w[3];
+    int32_t first_unit[3]; /* of each weight */
+    int32_t first_col[3];  /* of each weight in `half` */
+    struct act x;
+    float *y[3];
+    bool is_unscaled;
+    float cap;
+    uint16_t *half;
+    int32_t half_cols;
+};
+
+/* A stage of weights: K_GROUPS tiles of columns of UNIT_GROUPS groups of rows, plane by plane. */
+template <enum form F> struct weight_stage {
+    enum {
+        GROUP_QUANTS = K_GROUPS * form_quant_bytes(F),
+        GROUP_SCALE = K_GROUPS * form_scale_bytes(F),
+        GROUP_HIGH = K_GROUPS * form_high_bytes(F),
+        GROUP_MINUS = K_GROUPS * form_minus_bytes(F),
+        SCALE_AT = UNIT_GROUPS * GROUP_QUANTS,
+        HIGH_AT = SCALE_AT + UNIT_GROUPS * GROUP_SCALE,
+        MINUS_AT = HIGH_AT + UNIT_GROUPS * GROUP_HIGH,
+        BYTES = MINUS_AT + UNIT_GROUPS * GROUP_MINUS
+    };
+};
+
+/* What shared memory holds. */
+template <enum form F, int N> struct half_room {
+    enum {
+        SUM_ROWS = N < 64 ? N : 64, /* rows whose sums are exchanged at a time */
+        SUMS = SUM_ROWS * SUM_STEP * 4,
+        BARRIERS = 512,
+        ACT_BYTES = N * K_GROUPS * TILE_COLS * 2,
+        ACT_STAGES = N <= 64 ? 4 : 3,
+        LEFT = SHARED_MAX - BARRIERS - SUMS - ACT_STAGES * ACT_BYTES,
+        FIT = LEFT / weight_stage<F>::BYTES,
+        WEIGHT_STAGES = FIT < 16 ? FIT : 16,
+        SUMS_AT = BARRIERS,
+        ACT_AT = (SUMS_AT + SUMS + 127) / 128 * 128,
+        WEIGHTS_AT = ACT_AT + ACT_STAGES * ACT_BYTES,
+        BYTES = WEIGHTS_AT + WEIGHT_STAGES * weight_stage<F>::BYTES
+    };
+};
+
+/* Places of barriers. */
+template <enum form F, int N> struct half_barriers {
+    uint32_t base;
+    __device__ uint32_t weights_full(int i) const
+    {
+        return base + i * 8;
+    }
+    __device__ uint32_t weights_empty(int i) const
+    {
+        return base + 128 + i * 8;
+    }
+    __device__ uint32_t act_full(int i) const
+    {
+        return base + 256 + i * 8;
+    }
+    __device__ uint32_t act_empty(int i) const
+    {
+        return base + 288 + i * 8;
+    }
+    __device__ uint32_t sums_full() const
+    {
+        return base + 320;
+    }
+    __device__ uint32_t sums_empty() const
+    {
+        return base + 328;
+    }
+};
+
+/* A place in a ring and the parity of its phase. */
+template <int STAGES> struct ring_place {
+    int at;
+    uint32_t parity;
+    __device__ __forceinline__ void next()
+    {
+        if (++at == STAGES) at = 0, parity ^= 1;
+    }
+};
+
+/* What a block does of a unit. */
+struct half_work {
+    int which, group, row, end; /* of the weight: first group of rows, first row, rows */
+    int first_row;              /* of activations */
+    int begin, n_stages, n_ktiles;
+};
+
+__device__ __forceinline__ half_work work_of(const half_product &p, int unit, int rank, int ranks)
+{
+    half_work work;
+    int pass = unit % p.n_passes;
+    unit /= p.n_passes;
+    work.which = p.n_w > 2 && unit >= p.first_unit[2]   ? 2
+                 : p.n_w > 1 && unit >= p.first_unit[1] ? 1
+                                                        : 0;
+    work.row = (unit - p.first_unit[work.which]) * UNIT_ROWS;
+    work.group = work.row / TILE_ROWS;
+    work.end = p.w[work.which].rows;
+    work.first_row = pass * PASS_ROWS;
+    work.begin = p.n_ktiles * rank / ranks;
+    work.n_ktiles = p.n_ktiles * (rank + 1) / ranks - work.begin;
+    work.n_stages = (work.n_ktiles + K_GROUPS - 1) / K_GROUPS;
+    return work;
+}
+
+/* ---- Fetching -------------------------------------------------------------------------------- */
+
+/* A small plane of a stage by 16 bytes a lane; n_ktiles of each group, whose room is `room`. */
+template <int TILE_BYTES>
+__device__ __forceinline__ void fetch_plane(struct l2_policy policy, uint32_t shared,
+                                            const uint8_t *plane, int64_t tile, int n_groups,
+                                            int group_ktiles, int n_ktiles)
+{
+    constexpr int PIECES = K_GROUPS * TILE_BYTES / 16; /* of a group */
+#pragma unroll
+    for (int i = 0; i < UNIT_GROUPS * PIECES; i += WARP) {
+        int piece = i + (int)threadIdx.x % WARP, group = piece / PIECES, at = piece % PIECES * 16;
+        if (group < n_groups && at < n_ktiles * TILE_BYTES)
+            copy16_under(policy, shared + piece * 16,
+                         plane + (tile + (int64_t)group * group_ktiles) * TILE_BYTES + at);
+    }
+}
+
+template <enum form F, int N>
+__device__ __forceinline__ void fetch_weights(const half_product &p, uint32_t shared,
+                                              half_barriers<F, N> barriers, int rank, int ranks)
+{
+    typedef weight_stage<F> S;
+    typedef half_room<F, N> R;
+    struct l2_policy policy = policy_of(p.n_passes == 1);
+    ring_place<R::WEIGHT_STAGES> place = {0, 1};
+    int lane = threadIdx.x % WARP;
+    for (int unit = blockIdx.x / ranks; unit < p.n_units; unit += gridDim.x / ranks) {
+        half_work work = work_of(p, unit, rank, ranks);
+        const struct cuda_weight &w = p.w[work.which];
+        int n_groups = min(w.n_groups - work.group, (int)UNIT_GROUPS);
+        for (int s = 0; s < work.n_stages; s++, place.next()) {
+            int n = min(work.n_ktiles - s * K_GROUPS, (int)K_GROUPS);
+            int64_t tile = (int64_t)work.group * w.n_ktiles + work.begin + s * K_GROUPS;
+            uint32_t stage = shared + R::WEIGHTS_AT + place.at * S::BYTES;
+            uint32_t full = barriers.weights_full(place.at), bytes = n * form_quant_bytes(F);
+            barrier_wait(barriers.weights_empty(place.at), place.parity);
+            if (lane == 0) barrier_expect(full, n_groups * bytes);
+            __syncwarp();
+            if (lane < n_groups)
+                copy_bulk_under(policy, stage + lane * S::GROUP_QUANTS,
+                                w.quants +
+                                    (tile + (int64_t)lane * w.n_ktiles) * form_quant_bytes(F),
+                                bytes, full);
+            fetch_plane<form_scale_bytes(F)>(policy, stage + S::SCALE_AT,
+                                             reinterpret_cast<const uint8_t *>(w.scale), tile,
+                                             n_groups, w.n_ktiles, n);
+            if constexpr (form_high_bits(F) != 0)
+                fetch_plane<form_high_bytes(F)>(policy, stage + S::HIGH_AT, w.high, tile, n_groups,
+                                                w.n_ktiles, n);
+            if constexpr (form_has_minus(F))
+                fetch_plane<form_minus_bytes(F)>(policy, stage + S::MINUS_AT,
+                                                 reinterpret_cast<const uint8_t *>(w.minus), tile,
+                                                 n_groups, w.n_ktiles, n);
+            barrier_arrive_after_copies(full);
+        }
+    }
+    copies_wait_all();
+}
+
+template <enum form F, int N>
+__device__ __forceinline__ void fetch_rows(const half_product &p, uint32_t shared,
+                                           half_barriers<F, N> barriers, int rank, int ranks)
+{
+    typedef half_room<F, N> R;
+    constexpr int EIGHT = TILE_ROWS * TILE_COLS * 2; /* bytes of 8 rows of a tile of columns */
+    ring_place<R::ACT_STAGES> place = {0, 1};
+    int lane = threadIdx.x % WARP;
+    for (int unit = blockIdx.x / ranks; unit < p.n_units; unit += gridDim.x / ranks) {
+        half_work work = work_of(p, unit, rank, ranks);
+        int eights = (min(p.n_rows - work.first_row, N) + 7) / 8;
+        const uint8_t *x =
+            static_cast<const uint8_t *>(p.x.values) +
+            ((int64_t)(work.first_row / 8 + lane) * (p.x.stride / TILE_COLS) + work.begin) * EIGHT;
+        for (int s = 0; s < work.n_stages; s++, place.next()) {
+            uint32_t bytes = min(work.n_ktiles - s * K_GROUPS, (int)K_GROUPS) * EIGHT;
+            uint32_t full = barriers.act_full(place.at);
+            barrier_wait(barriers.act_empty(place.at), place.parity);
+            if (lane == 0) barrier_expect(full, eights * bytes);
+            __syncwarp();
+            if (lane < eights)
+                copy_bulk(shared + R::ACT_AT + place.at * R::ACT_BYTES + lane * K_GROUPS * EIGHT,
+                          x + (int64_t)s * K_GROUPS * EIGHT, bytes, full);
+        }
+    }
+}
+
+/* ---- Multiplying ----------------------------------------------------------------------------- */
+
+/* A lane's share of a tile as fp16: out[2i] has values 0 and 2 of the four that the lane owns of
+ * columns 16 i .., out[2i + 1] values 1 and 3. `own`: the byte permutation that doubles the scale
+ * of the lane's row. */
+template <enum form F>
+__device__ __forceinline__ void dequantise(const tile_share<F> &share, uint32_t own,
+                                           uint32_t out[8])
+{
+    uint32_t b[2][2];
+    form_fragments<F>(share.q, share.high, b);
+    /* 0x6400 | n is 1024 + n: with the sign turned over, 1152 + the byte. */
+    const __half2 unit = __float2half2_rn(form_unit(F)),
+                  offset = __float2half2_rn(-1152.0f * form_unit(F));
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        uint32_t bits = __byte_perm(share.scale[form_scales(F) == 4 ? i : i / 2], 0, own);
+        __half2 scale = *reinterpret_cast<__half2 *>(&bits);
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            uint32_t word = (b[i / 2][i % 2] >> 8 * j & 0x00ff00ffu) ^ 0x64806480u;
+            __half2 code = __hfma2(*reinterpret_cast<__half2 *>(&word), unit, offset), value;
+            if constexpr (form_has_minus(F)) {
+                uint32_t minus = __byte_perm(share.minus[i / 2], 0, own);
+                value = __hfma2(code, scale, *reinterpret_cast<__half2 *>(&minus));
+            } else {
+                value = __hmul2_rn(code, scale);
+            }
+            out[2 * i + j] = *reinterpret_cast<uint32_t *>(&value);
+        }
+    }
+}
+
+/* The shares of this warp's two groups of a stage's tile `k`. */
+template <enum form F>
+__device__ __forceinline__ void read_weights(tile_share<F> (&share)[2], const uint8_t *stage,
+                                             int group, int k)
+{
+    typedef weight_stage<F> S;
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        read_tile<F>(share[i], stage + (group + i) * S::GROUP_QUANTS + k * form_quant_bytes(F),
+                     stage + S::SCALE_AT + (group + i) * S::GROUP_SCALE + k * form_scale_bytes(F),
+                     stage + S::HIGH_AT + (group + i) * S::GROUP_HIGH + k * form_high_bytes(F),
+                     stage + S::MINUS_AT + (group + i) * S::GROUP_MINUS + k * form_minus_bytes(F),
+                     threadIdx.x % WARP / 8);
+}
+
+/* The same as A operands of the tile's four steps. */
+template <enum form F>
+__device__ __forceinline__ void make_operands(const tile_share<F> (&share)[2], uint32_t own,
+                                              uint32_t (&a)[16])
+{
+    uint32_t halves[2][8];
+    for (int i = 0; i < 2; i++) dequantise<F>(share[i], own, halves[i]);
+#pragma unroll
+    for (int i = 0; i < 16; i++) a[i] = halves[i % 2][i / 4 * 2 + i % 4 / 2];
+}
+
+__device__ __forceinline__ void multipliers_meet()
+{
+    asm volatile("bar.sync 1, %0;" ::"r"((int)MULTIPLIERS) : "memory");
+}
+
+__device__ __forceinline__ float4 add4(float4 a, float4 b)
+{
+    return make_float4(__fadd_rn(a.x, b.x), __fadd_rn(a.y, b.y), __fadd_rn(a.z, b.z),
+                       __fadd_rn(a.w, b.w));
+}
+
+/* Writes four neighbouring results of a row. */
+__device__ __forceinline__ void put_results(const half_product &p, const half_work &work, int row,
+                                            int at, float4 sum)
+{
+    int col = work.row + at;
+    if (col >= work.end) return;
+    float v[4] = {sum.x, sum.y, sum.z, sum.w};
+    int n = min(work.end - col, 4);
+    if (p.half) {
+        uint16_t *out = p.half + (int64_t)row * p.half_cols + p.first_col[work.which] + col;
+        uint2 bits = make_uint2(pack_halves(v[0], v[1]), pack_halves(v[2], v[3]));
+        if (n == 4 && (reinterpret_cast<uintptr_t>(out) & 7) == 0) {
+            *reinterpret_cast<uint2 *>(out) = bits;
+            return;
+        }
+        for (int i = 0; i < n; i++) out[i] = (uint16_t)((i < 2 ? bits.x : bits.y) >> i % 2 * 16);
+        return;
+    }
+    float scale = p.is_unscaled ? 1.0f : p.x.scale[row];
+    for (int i = 0; i < 4; i++) {
+        v[i] = __fmul_rn(v[i], scale);
+        if (p.cap > 0) v[i] = soft_capped(v[i], p.cap);
+    }
+    float *out = p.y[work.which] + (int64_t)row * work.end + col;
+    if (n == 4 && (reinterpret_cast<uintptr_t>(out) & 15) == 0) {
+        *reinterpret_cast<float4 *>(out) = make_float4(v[0], v[1], v[2], v[3]);
+        return;
+    }
+    for (int i = 0; i < n; i++) out[i] = v[i];
+}
+
+/* Adds up the sums of a unit over groups of warps and blocks, and writes the results. `round`:
+ * counts the calls. */
+template <enum form F, int N>
+__device__ __forceinline__ void finish_rows(const half_product &p, const half_work &work,
+                                            const float *acc, float *sums, uint32_t sums_shared,
+                                            half_barriers<F, N> barriers, int first, uint32_t round,
+                                            int rank, int ranks)
+{
+    typedef half_room<F, N> R;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, k_group = warp / 8;
+    float *mine = sums + lane % 4 * 2 * SUM_STEP + warp % 8 * 16 + lane / 4;
+    if (ranks > 1) {
+        if (round > 0) barrier_wait_cluster(barriers.sums_empty(), (round - 1) & 1);
+    } else {
+        multipliers_meet();
+    }
+    if (k_group == 1) {
+#pragma unroll
+        for (int i = 0; i < R::SUM_ROWS / 2; i++)
+            mine[(i / 4 * 8 + i % 2) * SUM_STEP + i % 4 / 2 * 8] = acc[i];
+    }
+    multipliers_meet();
+    if (k_group == 0) {
+#pragma unroll
+        for (int i = 0; i < R::SUM_ROWS / 2; i++) {
+            float *at = &mine[(i / 4 * 8 + i % 2) * SUM_STEP + i % 4 / 2 * 8];
+            *at = __fadd_rn(acc[i], *at);
+        }
+    }
+    multipliers_meet();
+    if (ranks > 1) {
+        if (threadIdx.x < ranks)
+            barrier_arrive_cluster(cluster_address(barriers.sums_full(), threadIdx.x));
+        barrier_wait_cluster(barriers.sums_full(), round & 1);
+    }
+    int n = min(p.n_rows - first, (int)R::SUM_ROWS);
+    for (int row = rank + warp * ranks; row < n; row += MULTIPLIERS / WARP * ranks) {
+        uint32_t at = sums_shared + (row * SUM_STEP + lane * 4) * 4;
+        float4 sum = cluster_load4(cluster_address(at, 0));
+        for (int i = 1; i < ranks; i++) sum = add4(sum, cluster_load4(cluster_address(at, i)));
+        put_results(p, work, first + row, lane * 4, sum);
+    }
+    if (ranks > 1) {
+        multipliers_meet();
+        if (threadIdx.x < ranks)
+            barrier_arrive_cluster(cluster_address(barriers.sums_empty(), threadIdx.x));
+    }
+}
+
+template <enum form F, int N>
+__device__ __forceinline__ void multiply_units(const half_product &p, uint8_t *memory,
+                                               uint32_t shared, half_barriers<F, N> barriers,
+                                               int rank, int ranks)
+{
+    typedef weight_stage<F> S;
+    typedef half_room<F, N> R;
+    constexpr int EIGHT = TILE_ROWS * TILE_COLS * 2;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, k_group = warp / 8;
+    int group = warp % 8 * 2;
+    uint32_t own = lane & 4 ? 0x3232 : 0x1010, round = 0;
+    ring_place<R::WEIGHT_STAGES> from = {0, 0};
+    ring_place<R::ACT_STAGES> with = {0, 0}, done = {0, 0};
+    for (int unit = blockIdx.x / ranks; unit < p.n_units; unit += gridDim.x / ranks) {
+        half_work work = work_of(p, unit, rank, ranks);
+        float acc[N / 2];
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) acc[i] = 0.0f;
+        /* Where registers suffice, a stage is dequantised while the one before is multiplied. */
+        constexpr int BUFFERS = N <= 64 ? 2 : 1;
+        uint32_t a[BUFFERS][16];
+        auto release_act = [&]() {
+            if (lane == 0) barrier_arrive(barriers.act_empty(done.at));
+            done.next();
+        };
+        auto multiply_stage = [&](int s, uint32_t(&a)[16]) {
+            bool is_there = s * K_GROUPS + k_group < work.n_ktiles;
+            tile_share<F> share[2];
+            barrier_wait(barriers.weights_full(from.at), from.parity);
+            if (is_there)
+                read_weights<F>(share, memory + R::WEIGHTS_AT + from.at * S::BYTES, group, k_group);
+            __syncwarp();
+            if (lane == 0) barrier_arrive(barriers.weights_empty(from.at));
+            from.next();
+            if (BUFFERS == 1) {
+                wgmma_wait<0>();
+                if (s > 0) release_act();
+            }
+            if (is_there) make_operands<F>(share, own, a);
+            barrier_wait(barriers.act_full(with.at), with.parity);
+            if (is_there) {
+                uint32_t b = shared + R::ACT_AT + with.at * R::ACT_BYTES + k_group * EIGHT;
+                uint64_t descriptor = core_descriptor(b, CORE_BYTES, K_GROUPS * EIGHT);
+                wgmma_fence();
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    wgmma<N>::add(acc, a + 4 * i, descriptor + i * (2 * CORE_BYTES >> 4));
+                wgmma_commit();
+            }
+            with.next();
+            if (BUFFERS == 2) {
+                wgmma_wait<1>();
+                if (s > 0) release_act(); /* of the stage before */
+            }
+        };
+        for (int s = 0; s < work.n_stages; s += 2) {
+            multiply_stage(s, a[0]);
+            if (s + 1 < work.n_stages) multiply_stage(s + 1, a[BUFFERS - 1]);
+        }
+        wgmma_wait<0>();
+        if (work.n_stages > 0) release_act();
+        float *sums = reinterpret_cast<float *>(memory + R::SUMS_AT);
+#pragma unroll
+        for (int i = 0; i < N / R::SUM_ROWS; i++)
+            finish_rows<F, N>(p, work, acc + i * (R::SUM_ROWS / 2), sums, shared + R::SUMS_AT,
+                              barriers, work.first_row + i * R::SUM_ROWS, round++, rank, ranks);
+    }
+}
+
+template <enum form F, int N>
+__global__ void __launch_bounds__(THREADS, 1)
+    half_kernel(const __grid_constant__ half_product p, int ranks)
+{
+    typedef half_room<F, N> R;
+    extern __shared__ __align__(128) uint8_t memory[];
+    uint32_t shared = shared_address(memory);
+    half_barriers<F, N> barriers = {shared};
+    int warp = threadIdx.x / WARP, rank = ranks > 1 ? (int)cluster_rank() : 0;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < R::WEIGHT_STAGES; i++) {
+            barrier_init(barriers.weights_full(i), 1 + WARP);
+            barrier_init(barriers.weights_empty(i), MULTIPLIERS / WARP);
+        }
+        for (int i = 0; i < R::ACT_STAGES; i++) {
+            barrier_init(barriers.act_full(i), 1);
+            barrier_init(barriers.act_empty(i), MULTIPLIERS / WARP);
+        }
+        barrier_init(barriers.sums_full(), ranks);
+        barrier_init(barriers.sums_empty(), ranks);
+        barriers_ready();
+    }
+    __syncthreads();
+    if (ranks > 1) { /* barriers of all blocks are there */
+        cluster_arrive();
+        cluster_wait();
+    }
+    if (warp >= WEIGHT_WARP) {
+        if constexpr (N > 64) registers_give<FETCHER_REGISTERS>();
+        if (warp == WEIGHT_WARP) fetch_weights<F, N>(p, shared, barriers, rank, ranks);
+        grid_wait();
+        if (warp == ACT_WARP) fetch_rows<F, N>(p, shared, barriers, rank, ranks);
+    } else {
+        if constexpr (N > 64) registers_take<MULTIPLIER_REGISTERS>();
+        grid_wait();
+        grid_release();
+        multiply_units<F, N>(p, memory, shared, barriers, rank, ranks);
+    }
+    if (ranks > 1) { /* nobody reads the sums of a block that has left */
+        __syncwarp();
+        cluster_arrive();
+        cluster_wait();
+    }
+}
+
+/* ---- Launching ------------------------------------------------------------------------------- */
+
+/* Clusters of `ranks` blocks, each a whole multiprocessor, that run at a time on an H200. A
+ * constant: the bits must not depend on the chip. */
+int clusters_at_once(int ranks)
+{
+    return ranks == 1 ? 132 : ranks == 2 ? 66 : ranks == 4 ? 30 : 15;
+}
+
+/* Over how many blocks the columns are cut: by waves of units, each with the time of about three
+ * tiles for its sums. */
+int ranks_of(int n_units, int n_ktiles)
+{
+    int best = 1, least = 0;
+    for (int ranks = 1; ranks <= CLUSTER_MAX; ranks *= 2) {
+        int waves = (n_units + clusters_at_once(ranks) - 1) / clusters_at_once(ranks);
+        int time = waves * ((n_ktiles + ranks - 1) / ranks + (ranks > 1 ? 4 : 2));
+        if (ranks > n_ktiles || (ranks > 1 && time >= least)) continue;
+        best = ranks, least = time;
+    }
+    return best;
+}
+
+template <enum form F, int N> void half_launch(const struct queue *q, half_product &p, int ranks)
+{
+    int clusters = min(p.n_units, max(q->n_sm / ranks, 1));
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute attributes[2] = {};
+    config.gridDim = dim3((unsigned)(clusters * ranks));
+    config.blockDim = dim3(THREADS);
+    config.dynamicSmemBytes = half_room<F, N>::BYTES;
+    config.stream = q->stream;
+    config.attrs = attributes;
+    if (ranks > 1) {
+        attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+        attributes[config.numAttrs].val.clusterDim.x = (unsigned)ranks;
+        attributes[config.numAttrs].val.clusterDim.y = 1;
+        attributes[config.numAttrs++].val.clusterDim.z = 1;
+    }
+    if (q->has_dependent_launch) {
+        attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    cudaLaunchKernelEx(&config, half_kernel<F, N>, p, ranks);
+}
+
+template <enum form F> void half_launch_form(const struct queue *q, half_product &p, int ranks)
+{
+    if (p.n_rows <= 8)
+        half_launch<F, 8>(q, p, ranks);
+    else if (p.n_rows <= 16)
+        half_launch<F, 16>(q, p, ranks);
+    else if (p.n_rows <= 32)
+        half_launch<F, 32>(q, p, ranks);
+    else if (p.n_rows <= 64)
+        half_launch<F, 64>(q, p, ranks);
+    else
+        half_launch<F, 128>(q, p, ranks);
+}
+
+template <enum form F> cudaError_t half_prepare_form()
+{
+    cudaError_t error = allow_shared(half_kernel<F, 8>, half_room<F, 8>::BYTES);
+    if (!error) error = allow_shared(half_kernel<F, 16>, half_room<F, 16>::BYTES);
+    if (!error) error = allow_shared(half_kernel<F, 32>, half_room<F, 32>::BYTES);
+    if (!error) error = allow_shared(half_kernel<F, 64>, half_room<F, 64>::BYTES);
+    if (!error) error = allow_shared(half_kernel<F, 128>, half_room<F, 128>::BYTES);
+    return error;
+}
+
+/* Weights first .. first + n - 1 of the call, which have the same form. */
+void half_launch_alike(const struct queue *q, const struct gemm_args *args, int first, int n,
+                       int first_col)
+{
+    half_product p = {};
+    p.n_rows = args->n_rows, p.n_w = n, p.x = args->x, p.half = args->half;
+    p.half_cols = args->half_cols, p.is_unscaled = args->is_unscaled, p.cap = args->cap;
+    p.n_ktiles = args->w[first].n_ktiles;
+    int n_units = 0;
+    for (int k = 0; k < n; k++) {
+        p.w[k] = args->w[first + k], p.y[k] = args->y[first + k];
+        p.first_unit[k] = n_units, p.first_col[k] = first_col;
+        n_units += (p.w[k].n_groups + UNIT_GROUPS - 1) / UNIT_GROUPS;
+        first_col += p.w[k].rows;
+    }
+    int ranks = ranks_of(n_units, p.n_ktiles);
+    p.n_passes = (p.n_rows + PASS_ROWS - 1) / PASS_ROWS;
+    p.n_units = n_units * p.n_passes;
+    switch (form_of(p.w[0].format)) {
+#define X(F)                                                                                       \
+    case F: half_launch_form<F>(q, p, ranks); break;
+        FORM_LIST(X)
+#undef X
+    default: break;
+    }
+}
+
+} // namespace
+
+int half_prepare(void)
+{
+    cudaError_t error = cudaSuccess;
+#define X(F)                                                                                       \
+    if (!error) error = half_prepare_form<F>();
+    FORM_LIST(X)
+#undef X
+    return error;
+}
+
+bool half_takes(const struct queue *q, const struct gemm_args *args)
+{
+    bool takes = q->capability == 90 && args->x.kind == ACT_CORES && args->n_rows > 0 &&
+                 args->n_rows <= HALF_ROWS_MAX;
+    for (int k = 0; k < args->n_w; k++)
+        takes = takes && args->w[k].layout == LAYOUT_TILES && args->w[k].n_expert == 1;
+    return takes;
+}
+
+void launch_half(const struct queue *q, const struct gemm_args *args)
+{
+    int first = 0, first_col = 0;
+    while (first < args->n_w) {
+        int n = 1, cols = args->w[first].rows;
+        while (first + n < args->n_w &&
+               form_of(args->w[first + n].format) == form_of(args->w[first].format))
+            cols += args->w[first + n++].rows;
+        half_launch_alike(q, args, first, n, first_col);
+        first += n, first_col += cols;
+    }
+}

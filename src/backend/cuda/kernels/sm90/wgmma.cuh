@@ -1,0 +1,77 @@
+/* wgmma m64nNk16: fp16 in, fp32 sums; A in registers, B in shared memory, where its 8 x 8 core
+ * matrices of 128 bytes (a row of 8 columns of K is 16 bytes) lie without a swizzle.
+ *
+ * A, of the lane with g = lane / 4 and t = lane % 4: a[0] is row g of the warp's 16 and columns 2t,
+ * 2t + 1; a[1] row g + 8; a[2] and a[3] the same rows and columns 2t + 8, 2t + 9. Sums: d[4i],
+ * d[4i + 1] are row g and columns 8i + 2t, 8i + 2t + 1; d[4i + 2], d[4i + 3] row g + 8.
+ * The bits of a sum do not depend on N. */
+#ifndef CUDA_SM90_WGMMA_CUH
+#define CUDA_SM90_WGMMA_CUH
+
+#include <stdint.h>
+
+enum { CORE_BYTES = 128 };
+
+/* What tells wgmma where B is: to the next core matrix along K and along the rows, in bytes. */
+__device__ __forceinline__ uint64_t core_descriptor(uint32_t shared, uint32_t along_k,
+                                                    uint32_t along_rows)
+{
+    return (uint64_t)(shared >> 4 & 0x3fff) | (uint64_t)(along_k >> 4) << 16 |
+           (uint64_t)(along_rows >> 4) << 32;
+}
+
+/* Before the first wgmma that reads registers which other instructions wrote. */
+__device__ __forceinline__ void wgmma_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+/* Until at most PENDING groups are not done. */
+template <int PENDING> __device__ __forceinline__ void wgmma_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+/* d += a b, for N = 8, 16, 32, 64, 128; d has N / 2 values. */
+template <int N> struct wgmma;
+
+/* clang-format off */
+#define REGS_4 "%0, %1, %2, %3"
+#define REGS_8 REGS_4 ", %4, %5, %6, %7"
+#define REGS_16 REGS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define REGS_32 REGS_16                                                                            \
+    ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define REGS_64 REGS_32                                                                            \
+    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"             \
+    ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define SUMS_8(i) SUMS_4(i), SUMS_4(i + 4)
+#define SUMS_16(i) SUMS_8(i), SUMS_8(i + 8)
+#define SUMS_32(i) SUMS_16(i), SUMS_16(i + 16)
+#define SUMS_64(i) SUMS_32(i), SUMS_32(i + 32)
+/* clang-format on */
+
+/* n: columns; sums: registers of d; A, B ...: the operands that follow them. */
+#define WGMMA(n, sums, A, B, C, D, E)                                                              \
+    template <> struct wgmma<n> {                                                                  \
+        static __device__ __forceinline__ void add(float (&d)[sums], const uint32_t *a,            \
+                                                   uint64_t b)                                     \
+        {                                                                                          \
+            asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 "                 \
+                         "{" REGS_##sums "}, {%" #A ", %" #B ", %" #C ", %" #D "}, %" #E           \
+                                         ", 1, 1, 1, 0;"                                           \
+                         : SUMS_##sums(0)                                                          \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                    \
+        }                                                                                          \
+    };
+WGMMA(8, 4, 4, 5, 6, 7, 8)
+WGMMA(16, 8, 8, 9, 10, 11, 12)
+WGMMA(32, 16, 16, 17, 18, 19, 20)
+WGMMA(64, 32, 32, 33, 34, 35, 36)
+WGMMA(128, 64, 64, 65, 66, 67, 68)
+#undef WGMMA
+
+#endif

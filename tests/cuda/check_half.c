@@ -1,0 +1,404 @@
+/* Products of 1 to 256 rows on Hopper: against double precision on mirrors of the same weights, bit
+ * for bit between numbers of rows and against mirrors, and their times at the shapes of models. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/check_tiles.h"
+#include "quant/format.h"
+
+/* fp32 sums of exact products of fp16 values (check_gemm_f16.c). */
+#define FP32_BUDGET 1e-10
+/* With a minus the mirror rounds twice, to fp32 and to fp16: one value in thousands may differ. */
+#define MINUS_BUDGET 1e-8
+
+enum { ROWS = 256 };
+
+static void *need(size_t n, size_t bytes)
+{
+    void *p = calloc(n ? n : 1, bytes);
+    if (!p) {
+        puts("out of memory");
+        exit(1);
+    }
+    return p;
+}
+
+/* Place of a value among those of ACT_CORES. */
+static size_t core_place(size_t row, size_t col, size_t stride)
+{
+    size_t k = col / 16 * 16 + col % 2 * 8 + col % 16 / 4 * 2 + col % 4 / 2;
+    return (row / 8 * (stride / 8) + k / 8) * 64 + row % 8 * 8 + k % 8;
+}
+
+/* Rows of floats that fp16 holds -> activations on the device; spare rows are NaN. */
+static struct act act_of_cores(const float *x, size_t rows, size_t cols, const float *scale)
+{
+    size_t stride = (cols + 63) / 64 * 64, padded = (rows + 7) / 8 * 8;
+    uint16_t *values = need(padded * stride, sizeof *values);
+    for (size_t r = 0; r < padded; r++)
+        for (size_t k = 0; k < stride; k++)
+            values[core_place(r, k, stride)] = r >= rows   ? 0xffff
+                                               : k >= cols ? 0
+                                                           : f32_to_f16(x[r * cols + k]);
+    struct act act = {.kind = ACT_CORES,
+                      .stride = (int32_t)stride,
+                      .values = check_alloc(values, padded * stride * sizeof *values),
+                      .scale = check_alloc(scale, rows * sizeof *scale)};
+    free(values);
+    return act;
+}
+
+static bool cores_free(struct act *act)
+{
+    bool is_whole = check_free(act->values);
+    return check_free(act->scale) && is_whole;
+}
+
+/* What the mirror of w holds, as floats [rows][cols]. */
+static float *mirror_of(struct check *c, struct cuda_weight *w)
+{
+    w->mirror_cols = (w->cols + 63) / 64 * 64;
+    size_t rows = (size_t)w->rows, cols = (size_t)w->cols, stride = (size_t)w->mirror_cols;
+    w->mirror = check_alloc(NULL, rows * stride * 2);
+    launch_mirror(&c->queue, w, 0, 0, w->rows);
+    uint16_t *mirror = need(rows * stride, sizeof *mirror);
+    check_download(mirror, w->mirror, rows * stride * sizeof *mirror);
+    float *values = need(rows * cols, sizeof *values);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t k = 0; k < cols; k++) values[r * cols + k] = f16_to_f32(mirror[r * stride + k]);
+    free(mirror);
+    check_free(w->mirror);
+    w->mirror = NULL;
+    return values;
+}
+
+/* ---- Cases ----------------------------------------------------------------------------------- */
+
+struct half_case {
+    enum format format[3];
+    int n_w, rows[3], cols;
+};
+
+static const struct half_case cases[] = {
+    {{FORMAT_Q8_0}, 1, {128}, 64},
+    {{FORMAT_Q8_0}, 1, {640}, 1024},
+    {{FORMAT_Q4_0}, 1, {2560}, 2048},
+    {{FORMAT_Q8_0, FORMAT_Q8_0, FORMAT_Q8_0}, 3, {257, 31, 130}, 352},
+    {{FORMAT_Q4_0, FORMAT_Q4_0}, 2, {300, 300}, 4128},
+    {{FORMAT_Q8_0, FORMAT_Q4_K, FORMAT_Q4_K}, 3, {136, 8, 72}, 768},
+    {{FORMAT_Q4_1}, 1, {77}, 160},
+    {{FORMAT_Q5_0}, 1, {1000}, 992},
+    {{FORMAT_Q5_1}, 1, {200}, 96},
+    {{FORMAT_Q5_K}, 1, {264}, 2560},
+    {{FORMAT_Q6_K, FORMAT_Q6_K}, 2, {520, 264}, 1280},
+    {{FORMAT_IQ4_NL}, 1, {90}, 320},
+};
+
+static const int counts[] = {1, 3, 8, 9, 17, 32, 33, 64, 65, 100, 128, 129, 255};
+
+struct half_data {
+    const struct half_case *what;
+    struct cuda_weight w[3];
+    double *expected[3]; /* [ROWS][rows], without scales */
+    float scale[ROWS];
+    struct act x;
+    bool has_minus;
+};
+
+static struct half_data data_make(struct check *c, const struct half_case *what)
+{
+    struct half_data d = {.what = what};
+    struct rng rng = {.state = 31};
+    size_t cols = (size_t)what->cols;
+    float *x = need(ROWS * cols, sizeof *x);
+    check_normal(&rng, x, ROWS * cols, 1);
+    for (size_t i = 0; i < ROWS * cols; i++) x[i] = f16_to_f32(f32_to_f16(x[i]));
+    for (int r = 0; r < ROWS; r++) d.scale[r] = ldexpf(1, (int)rng_below(&rng, 7) - 3);
+    d.x = act_of_cores(x, ROWS, cols, d.scale);
+    for (int k = 0; k < what->n_w; k++) {
+        size_t rows = (size_t)what->rows[k];
+        d.w[k] = check_weight(c, &rng, what->format[k], LAYOUT_TILES, 1, what->rows[k], what->cols,
+                              0.05f, NULL);
+        d.has_minus = d.has_minus || d.w[k].minus;
+        float *w = mirror_of(c, &d.w[k]);
+        d.expected[k] = need(ROWS * rows, sizeof(double));
+        for (size_t t = 0; t < ROWS; t++)
+            for (size_t r = 0; r < rows; r++) {
+                double sums[4] = {0}; /* cols % 4 == 0 */
+                for (size_t i = 0; i < cols; i += 4)
+                    for (size_t j = 0; j < 4; j++)
+                        sums[j] += (double)w[r * cols + i + j] * (double)x[t * cols + i + j];
+                d.expected[k][t * rows + r] = sums[0] + sums[1] + sums[2] + sums[3];
+            }
+        free(w);
+    }
+    free(x);
+    return d;
+}
+
+static void data_free(struct check *c, struct half_data *d)
+{
+    for (int k = 0; k < d->what->n_w; k++) {
+        check_weight_free(&d->w[k]);
+        free(d->expected[k]);
+    }
+    check_that(c, cores_free(&d->x), "half: activations overwritten");
+}
+
+/* Runs it; y[k] gets [n_rows][rows], to be freed. */
+static void run(struct check *c, const struct half_data *d, int n_rows, float cap, float *y[3])
+{
+    struct gemm_args args = {.n_rows = n_rows, .n_w = d->what->n_w, .x = d->x, .cap = cap};
+    memcpy(args.w, d->w, sizeof args.w);
+    for (int k = 0; k < args.n_w; k++)
+        args.y[k] = check_alloc(NULL, (size_t)(n_rows * args.w[k].rows) * sizeof(float));
+    check_that(c, half_takes(&c->queue, &args), "half_takes");
+    launch_half(&c->queue, &args);
+    for (int k = 0; k < args.n_w; k++) {
+        size_t n = (size_t)(n_rows * args.w[k].rows);
+        y[k] = need(n, sizeof **y);
+        check_download(y[k], args.y[k], n * sizeof **y);
+        check_that(c, check_free(args.y[k]), "half %d rows: writes beyond weight %d", n_rows, k);
+    }
+}
+
+static const char *name_of(const struct half_case *h)
+{
+    return format_traits(h->format[0])->name;
+}
+
+static void check_results(struct check *c, const struct half_data *d, float *const y[3])
+{
+    for (int k = 0; k < d->what->n_w; k++) {
+        size_t rows = (size_t)d->what->rows[k];
+        double *expected = need(ROWS * rows, sizeof *expected);
+        for (size_t i = 0; i < ROWS * rows; i++)
+            expected[i] = d->expected[k][i] * (double)d->scale[i / rows];
+        double error = check_nmse(y[k], expected, ROWS * rows);
+        check_that(c, error <= (d->has_minus ? MINUS_BUDGET : FP32_BUDGET),
+                   "half %s %d x %d: weight %d nmse %.3g", name_of(d->what), d->what->rows[k],
+                   d->what->cols, k, error);
+        free(expected);
+    }
+}
+
+static void check_counts(struct check *c, const struct half_data *d, float *const y[3])
+{
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        float *few[3];
+        run(c, d, counts[i], 0, few);
+        for (int k = 0; k < d->what->n_w; k++) {
+            size_t n = (size_t)(counts[i] * d->what->rows[k]);
+            check_that(c, memcmp(few[k], y[k], n * sizeof **y) == 0,
+                       "half %s %d x %d: %d rows have other bits than %d", name_of(d->what),
+                       d->what->rows[k], d->what->cols, counts[i], ROWS);
+            free(few[k]);
+        }
+    }
+}
+
+/* fp16 results are fp32 results without their scales, rounded; capped ones as the host caps. */
+static void check_forms(struct check *c, const struct half_data *d, float *const y[3])
+{
+    enum { N = 70, SPARE = 3 };
+    int half_cols = SPARE;
+    for (int k = 0; k < d->what->n_w; k++) half_cols += d->what->rows[k];
+    struct gemm_args args = {.n_rows = N, .n_w = d->what->n_w, .x = d->x, .half_cols = half_cols};
+    memcpy(args.w, d->w, sizeof args.w);
+    size_t n_half = (size_t)(N * half_cols);
+    args.half = check_alloc(NULL, n_half * 2);
+    launch_half(&c->queue, &args);
+    uint16_t *half = need(n_half, sizeof *half);
+    check_download(half, args.half, n_half * 2);
+    bool is_whole = check_free(args.half), is_right = true, is_capped = true;
+    float *capped[3];
+    run(c, d, N, 1.5f, capped);
+    for (int t = 0; t < N; t++) {
+        const uint16_t *at = half + t * half_cols;
+        for (int k = 0; k < d->what->n_w; k++) {
+            int rows = d->what->rows[k];
+            for (int r = 0; r < rows; r++, at++) {
+                float v = y[k][t * rows + r];
+                is_right = is_right && *at == f32_to_f16(v / d->scale[t]);
+                is_capped =
+                    is_capped && fabsf(capped[k][t * rows + r] - 1.5f * tanhf(v / 1.5f)) < 1e-5f;
+            }
+        }
+        for (int i = 0; i < SPARE; i++) is_right = is_right && at[i] == 0xffff;
+    }
+    check_that(c, is_whole && is_right, "half %s: fp16 results", name_of(d->what));
+    check_that(c, is_capped, "half %s: capped results", name_of(d->what));
+    for (int k = 0; k < d->what->n_w; k++) free(capped[k]);
+    free(half);
+}
+
+static void check_case(struct check *c, const struct half_case *what)
+{
+    struct half_data d = data_make(c, what);
+    float *y[3];
+    run(c, &d, ROWS, 0, y);
+    check_results(c, &d, y);
+    check_counts(c, &d, y);
+    check_forms(c, &d, y);
+    for (int k = 0; k < what->n_w; k++) free(y[k]);
+    data_free(c, &d);
+}
+
+/* Rows with a single one give back the columns of the weight: they are the mirror's. With a minus
+ * the mirror rounds twice, so a few values may be a place apart. */
+static void check_bits(struct check *c, enum format format)
+{
+    enum { OUT = 200, COLS = 256 };
+    struct rng rng = {.state = 8};
+    struct cuda_weight w = check_weight(c, &rng, format, LAYOUT_TILES, 1, OUT, COLS, 1, NULL);
+    float *mirror = mirror_of(c, &w), ones[COLS];
+    float *x = need(COLS * COLS, sizeof *x), *y = need(COLS * OUT, sizeof *y);
+    for (int i = 0; i < COLS; i++) x[i * COLS + i] = ones[i] = 1;
+    struct act act = act_of_cores(x, COLS, COLS, ones);
+    struct gemm_args args = {.n_rows = COLS, .n_w = 1, .w = {w}, .x = act};
+    args.y[0] = check_alloc(NULL, COLS * OUT * sizeof *y);
+    launch_half(&c->queue, &args);
+    check_download(y, args.y[0], COLS * OUT * sizeof *y);
+    int n_other = 0, n_far = 0;
+    for (int k = 0; k < COLS; k++)
+        for (int r = 0; r < OUT; r++) {
+            float a = y[k * OUT + r], b = mirror[r * COLS + k];
+            n_other += a != b;
+            n_far += !(fabsf(a - b) <= fabsf(b) * 0x1p-10f + 0x1p-24f);
+        }
+    check_that(c, n_far == 0 && n_other <= (w.minus ? COLS * OUT / 500 : 0),
+               "half %s: %d of %d weights are not the mirror's, %d far from it",
+               format_traits(format)->name, n_other, COLS * OUT, n_far);
+    check_free(args.y[0]);
+    cores_free(&act);
+    check_weight_free(&w);
+    free(mirror), free(x), free(y);
+}
+
+/* A row that is not finite stays alone. */
+static void check_nan(struct check *c)
+{
+    static const struct half_case what = {{FORMAT_Q8_0}, 1, {136}, 192};
+    struct half_data d = data_make(c, &what);
+    float *y[3], *z[3], nan_scale = NAN;
+    run(c, &d, 20, 0, y);
+    check_upload(d.x.scale + 7, &nan_scale, sizeof nan_scale);
+    run(c, &d, 20, 0, z);
+    bool is_right = true;
+    for (int i = 0; i < 20 * 136; i++)
+        is_right = is_right && (i / 136 == 7 ? isnan(z[0][i]) : memcmp(&y[0][i], &z[0][i], 4) == 0);
+    check_that(c, is_right, "half: a row of NaN");
+    free(y[0]), free(z[0]);
+    data_free(c, &d);
+}
+
+/* ---- Time ------------------------------------------------------------------------------------ */
+
+enum { COPIES_MAX = 64 };
+
+struct timed {
+    struct check *c;
+    struct gemm_args half[COPIES_MAX];
+    struct matvec_args matvec[COPIES_MAX];
+    int n_copies;
+};
+
+static void record_half(void *user, int i)
+{
+    struct timed *t = user;
+    launch_half(&t->c->queue, &t->half[i % t->n_copies]);
+}
+
+static void record_matvec(void *user, int i)
+{
+    struct timed *t = user;
+    launch_matvec(&t->c->queue, &t->matvec[i % t->n_copies]);
+}
+
+struct shape {
+    const char *name;
+    enum format format;
+    int n_w, rows[3], cols;
+};
+
+static const struct shape shapes[] = {
+    {"E4B q k v", FORMAT_Q8_0, 3, {2048, 512, 512}, 2560},
+    {"E4B attention output", FORMAT_Q8_0, 1, {2560}, 2048},
+    {"E4B gate and up", FORMAT_Q8_0, 2, {10240, 10240}, 2560},
+    {"E4B down", FORMAT_Q8_0, 1, {2560}, 10240},
+    {"E4B head", FORMAT_Q8_0, 1, {262144}, 2560},
+    {"12B gate and up", FORMAT_Q4_0, 2, {15360, 15360}, 3840},
+    {"12B down", FORMAT_Q4_0, 1, {3840}, 15360},
+    {"31B gate and up", FORMAT_Q4_0, 2, {21504, 21504}, 5376},
+    {"31B down", FORMAT_Q4_0, 1, {5376}, 21504},
+};
+
+static void time_shape(struct check *c, const struct shape *s)
+{
+    static const int rows[] = {1, 4, 8, 16, 32, 64, 128, 256};
+    struct timed t = {.c = c};
+    size_t bytes = 0, all = 0;
+    int n_out = 0;
+    for (int k = 0; k < s->n_w; k++) n_out += s->rows[k];
+    float *y = check_alloc(NULL, (size_t)(ROWS * n_out) * sizeof *y);
+    size_t stride = (size_t)(s->cols + 63) / 64 * 64;
+    struct act x = {.kind = ACT_CORES, .stride = (int32_t)stride};
+    x.values = check_alloc(NULL, ROWS * stride * 2);
+    fill_random(x.values, ROWS * stride * 2);
+    x.scale = check_alloc(NULL, ROWS * sizeof(float));
+    struct act x8 = act_empty(ROWS, s->cols);
+    while (t.n_copies < COPIES_MAX && (all < 300u << 20 || t.n_copies < 2)) {
+        struct gemm_args *half = &t.half[t.n_copies];
+        struct matvec_args *matvec = &t.matvec[t.n_copies++];
+        *half = (struct gemm_args){.n_w = s->n_w, .x = x};
+        *matvec = (struct matvec_args){.n_w = s->n_w, .x = x8};
+        int before = 0;
+        for (int k = 0; k < s->n_w; k++) {
+            half->w[k] = matvec->w[k] = weight_of_noise(s->format, 1, s->rows[k], s->cols, &bytes);
+            half->y[k] = matvec->y[k] = y + ROWS * before;
+            before += s->rows[k];
+            all += bytes;
+        }
+    }
+    size_t one = all / (size_t)t.n_copies;
+    printf("%-22s %6.1f MB, bound %5.1f us:", s->name, (double)one / 1e6, (double)one / 4.45e6);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct step_view step = check_step(rows[i], rows[i], 0, NULL, NULL, NULL, NULL);
+        for (int k = 0; k < t.n_copies; k++) {
+            t.half[k].n_rows = t.matvec[k].rows.max = rows[i];
+            t.matvec[k].step = step;
+        }
+        int n = one > 300u << 20 ? 4 : 24;
+        printf("  %d: %.1f", rows[i], graph_time(c, record_half, &t, n) * 1e6);
+        if (rows[i] <= MATVEC_ROWS_MAX)
+            printf(" (%.1f)", graph_time(c, record_matvec, &t, n) * 1e6);
+        fflush(stdout);
+        check_step_free(&step);
+    }
+    puts("");
+    for (int i = 0; i < t.n_copies; i++)
+        for (int k = 0; k < s->n_w; k++) check_weight_free(&t.half[i].w[k]);
+    cores_free(&x);
+    act_free(&x8);
+    check_free(y);
+}
+
+void check_half(struct check *c)
+{
+    struct gemm_args none = {.n_rows = 1, .x = {.kind = ACT_CORES}};
+    if (!half_takes(&c->queue, &none)) {
+        check_that(c, c->queue.capability != 90, "half_takes");
+        puts("half: for Hopper only");
+        return;
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (!c->is_small || cases[i].cols < 1000) check_case(c, &cases[i]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_bits(c, cases[i].format[0]);
+    check_bits(c, FORMAT_Q4_K);
+    check_nan(c);
+    if (!c->is_perf) return;
+    puts("us a launch in a graph, cold weights; in brackets launch_matvec:");
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) time_shape(c, &shapes[i]);
+}
