@@ -169,7 +169,7 @@ __device__ __forceinline__ float act_half_scale(uint32_t most_bits, float *inver
 
 /* ACT_CORES: place of the 32-bit word {x0, x2} of a row's quad; {x1, x3} is CORE_WORDS further. A
  * quad is what a lane owns of 16 columns of a tile, and in A of wgmma its two pairs lie in both
- * halves of a step. Rows of eight neighbours follow each other, 8 columns at a time: a core matrix. */
+ * halves of a step. Eight rows follow each other, 8 columns at a time: a core matrix. */
 enum { CORE_WORDS = 32 };
 __device__ __forceinline__ int64_t core_quad(const struct act &act, int64_t row, int quad)
 {
