@@ -25,17 +25,23 @@ static void *need(size_t n, size_t bytes)
     return p;
 }
 
+static size_t padded_to_64(size_t n)
+{
+    return (n + 63) / 64 * 64;
+}
+
 /* Place of a value among those of ACT_CORES. */
 static size_t core_place(size_t row, size_t col, size_t stride)
 {
-    size_t k = col / 16 * 16 + col % 2 * 8 + col % 16 / 4 * 2 + col % 4 / 2;
-    return (row / 8 * (stride / 8) + k / 8) * 64 + row % 8 * 8 + k % 8;
+    size_t k = col % 64 / 16 * 16 + col % 2 * 8 + col % 16 / 4 * 2 + col % 4 / 2;
+    size_t tile = row / 64 * (stride / 64) + col / 64;
+    return ((tile * 8 + row % 64 / 8) * 8 + k / 8) * 64 + row % 8 * 8 + k % 8;
 }
 
 /* Rows of floats that fp16 holds -> activations on the device; spare rows are NaN. */
 static struct act act_of_cores(const float *x, size_t rows, size_t cols, const float *scale)
 {
-    size_t stride = (cols + 63) / 64 * 64, padded = (rows + 7) / 8 * 8;
+    size_t stride = padded_to_64(cols), padded = padded_to_64(rows);
     uint16_t *values = need(padded * stride, sizeof *values);
     for (size_t r = 0; r < padded; r++)
         for (size_t k = 0; k < stride; k++)
@@ -343,7 +349,7 @@ static void time_shape(struct check *c, const struct shape *s)
     int n_out = 0;
     for (int k = 0; k < s->n_w; k++) n_out += s->rows[k];
     float *y = check_alloc(NULL, (size_t)(ROWS * n_out) * sizeof *y);
-    size_t stride = (size_t)(s->cols + 63) / 64 * 64;
+    size_t stride = padded_to_64((size_t)s->cols);
     struct act x = {.kind = ACT_CORES, .stride = (int32_t)stride};
     x.values = check_alloc(NULL, ROWS * stride * 2);
     fill_random(x.values, ROWS * stride * 2);

@@ -167,14 +167,20 @@ __device__ __forceinline__ float act_half_scale(uint32_t most_bits, float *inver
     return __uint_as_float(most_bits < INFINITE_BITS ? exponent : NOT_A_NUMBER);
 }
 
-/* ACT_CORES: place of the 32-bit word {x0, x2} of a row's quad; {x1, x3} is CORE_WORDS further. A
- * quad is what a lane owns of 16 columns of a tile, and in A of wgmma its two pairs lie in both
- * halves of a step. Eight rows follow each other, 8 columns at a time: a core matrix. */
+/* ACT_CORES: [row / 64][col / 64][row % 64 / 8][8] core matrices of 8 rows x 8 columns, so that a tile
+ * of 64 columns of up to 64 rows is one piece. Within 16 columns the order is that of A of wgmma: of a
+ * quad, which is what a lane owns of a tile, {x0, x2} lie in the first core matrix and {x1, x3} in the
+ * second. core_quad: place of the 32-bit word {x0, x2}; {x1, x3} is CORE_WORDS further. */
 enum { CORE_WORDS = 32 };
 __device__ __forceinline__ int64_t core_quad(const struct act &act, int64_t row, int quad)
 {
-    int64_t core = row / 8 * (act.stride / 8) + quad / 4 * 2;
-    return core * CORE_WORDS + row % 8 * 4 + quad % 4;
+    int64_t tile = row / 64 * (act.stride / TILE_COLS) + quad / 16;
+    return (tile * 64 + row % 64 / 8 * 8 + quad % 16 / 4 * 2) * CORE_WORDS + row % 8 * 4 + quad % 4;
+}
+/* Place of one value, in halves. */
+__device__ __forceinline__ int64_t core_place(const struct act &act, int64_t row, int col)
+{
+    return (core_quad(act, row, col / 4) + col % 2 * CORE_WORDS) * 2 + col % 4 / 2;
 }
 
 __device__ __forceinline__ void act_store_half(const struct act &act, int64_t row, int quad,
