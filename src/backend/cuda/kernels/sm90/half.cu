@@ -19,16 +19,25 @@
 #include "backend/cuda/kernels/sm90/async.cuh"
 #include "backend/cuda/kernels/sm90/wgmma.cuh"
 
+#ifndef HALF_K_GROUPS
+#define HALF_K_GROUPS 1
+#endif
+#ifndef HALF_TILES
+#define HALF_TILES 2
+#endif
+
 namespace {
 
 enum {
     UNIT_ROWS = 128, /* weight rows of a unit */
     UNIT_GROUPS = UNIT_ROWS / TILE_ROWS,
-    K_GROUPS = 2, /* of warps; tiles of columns in a stage */
-    MULTIPLIERS = 512,
-    THREADS = MULTIPLIERS + 128,
+    K_GROUPS = HALF_K_GROUPS, /* of warps, each with a slice of a block's columns */
+    K_WARPS = UNIT_ROWS / 16, /* of a group */
+    MULTIPLIERS = K_GROUPS * K_WARPS * WARP,
+    FETCHERS = 96, /* of weights */
+    THREADS = MULTIPLIERS + FETCHERS + WARP,
     WEIGHT_WARP = MULTIPLIERS / WARP,
-    ACT_WARP,
+    ACT_WARP = WEIGHT_WARP + FETCHERS / WARP,
     FETCHER_REGISTERS = 32,
     MULTIPLIER_REGISTERS = 112,
     PASS_ROWS = 128, /* most rows of a pass over the weights */
@@ -50,28 +59,40 @@ struct half_product {
     int32_t half_cols;
 };
 
-/* A stage of weights: K_GROUPS tiles of columns of UNIT_GROUPS groups of rows, plane by plane. */
+/* Tiles of columns that a group of warps takes in a stage: copies of 1 KB are few enough. */
+template <enum form F> constexpr int stage_tiles()
+{
+    return HALF_TILES ? HALF_TILES : form_words(F) == 4 ? 1 : 2;
+}
+
+/* A stage of weights: for each group of warps stage_tiles tiles of columns of UNIT_GROUPS groups of
+ * rows, plane by plane. */
 template <enum form F> struct weight_stage {
     enum {
-        GROUP_QUANTS = K_GROUPS * form_quant_bytes(F),
-        GROUP_SCALE = K_GROUPS * form_scale_bytes(F),
-        GROUP_HIGH = K_GROUPS * form_high_bytes(F),
-        GROUP_MINUS = K_GROUPS * form_minus_bytes(F),
-        SCALE_AT = UNIT_GROUPS * GROUP_QUANTS,
-        HIGH_AT = SCALE_AT + UNIT_GROUPS * GROUP_SCALE,
-        MINUS_AT = HIGH_AT + UNIT_GROUPS * GROUP_HIGH,
-        BYTES = MINUS_AT + UNIT_GROUPS * GROUP_MINUS
+        TILES = stage_tiles<F>(),
+        PARTS = K_GROUPS * UNIT_GROUPS,
+        PART_QUANTS = TILES * form_quant_bytes(F),
+        PART_SCALE = TILES * form_scale_bytes(F),
+        PART_HIGH = TILES * form_high_bytes(F),
+        PART_MINUS = TILES * form_minus_bytes(F),
+        SCALE_AT = PARTS * PART_QUANTS,
+        HIGH_AT = SCALE_AT + PARTS * PART_SCALE,
+        MINUS_AT = HIGH_AT + PARTS * PART_HIGH,
+        BYTES = MINUS_AT + PARTS * PART_MINUS
     };
 };
 
 /* What shared memory holds. */
 template <enum form F, int N> struct half_room {
     enum {
-        SUM_ROWS = N < 64 ? N : 64, /* rows whose sums are exchanged at a time */
-        SUMS = SUM_ROWS * SUM_STEP * 4,
+        SUM_ROWS = N < 64 / K_GROUPS ? N : 64 / K_GROUPS, /* whose sums are exchanged at a time */
+        SUMS = K_GROUPS * SUM_ROWS * SUM_STEP * 4,
         BARRIERS = 512,
-        ACT_BYTES = N * K_GROUPS * TILE_COLS * 2,
-        ACT_STAGES = N <= 64 ? 4 : 3,
+        EIGHT = TILE_ROWS * TILE_COLS * 2, /* 8 rows of a tile of columns */
+        ACT_BYTES = K_GROUPS * weight_stage<F>::TILES * (N / 8) * EIGHT,
+        ACT_STAGES = ACT_BYTES > 32768   ? 2
+                     : ACT_BYTES > 16384 ? 3
+                                         : 4,
         LEFT = SHARED_MAX - BARRIERS - SUMS - ACT_STAGES * ACT_BYTES,
         FIT = LEFT / weight_stage<F>::BYTES,
         WEIGHT_STAGES = FIT < 16 ? FIT : 16,
@@ -125,9 +146,11 @@ template <int STAGES> struct ring_place {
 struct half_work {
     int which, group, row, end; /* of the weight: first group of rows, first row, rows */
     int first_row;              /* of activations */
-    int begin, n_stages, n_ktiles;
+    int n_stages;
+    int begin[K_GROUPS], n_ktiles[K_GROUPS]; /* of each group of warps */
 };
 
+template <enum form F>
 __device__ __forceinline__ half_work work_of(const half_product &p, int unit, int rank, int ranks)
 {
     half_work work;
@@ -140,27 +163,48 @@ __device__ __forceinline__ half_work work_of(const half_product &p, int unit, in
     work.group = work.row / TILE_ROWS;
     work.end = p.w[work.which].rows;
     work.first_row = pass * PASS_ROWS;
-    work.begin = p.n_ktiles * rank / ranks;
-    work.n_ktiles = p.n_ktiles * (rank + 1) / ranks - work.begin;
-    work.n_stages = (work.n_ktiles + K_GROUPS - 1) / K_GROUPS;
+    int most = 0;
+#pragma unroll
+    for (int i = 0; i < K_GROUPS; i++) {
+        int slice = rank * K_GROUPS + i, slices = ranks * K_GROUPS;
+        work.begin[i] = p.n_ktiles * slice / slices;
+        work.n_ktiles[i] = p.n_ktiles * (slice + 1) / slices - work.begin[i];
+        most = max(most, work.n_ktiles[i]);
+    }
+    work.n_stages = (most + weight_stage<F>::TILES - 1) / weight_stage<F>::TILES;
     return work;
 }
 
 /* ---- Fetching -------------------------------------------------------------------------------- */
 
-/* A small plane of a stage by 16 bytes a lane; n_ktiles of each group, whose room is `room`. */
-template <int TILE_BYTES>
-__device__ __forceinline__ void fetch_plane(struct l2_policy policy, uint32_t shared,
-                                            const uint8_t *plane, int64_t tile, int n_groups,
-                                            int group_ktiles, int n_ktiles)
+/* Tiles of group `g` in stage s. */
+template <enum form F> __device__ __forceinline__ int tiles_at(const half_work &work, int g, int s)
 {
-    constexpr int PIECES = K_GROUPS * TILE_BYTES / 16; /* of a group */
-#pragma unroll
-    for (int i = 0; i < UNIT_GROUPS * PIECES; i += WARP) {
-        int piece = i + (int)threadIdx.x % WARP, group = piece / PIECES, at = piece % PIECES * 16;
-        if (group < n_groups && at < n_ktiles * TILE_BYTES)
-            copy16_under(policy, shared + piece * 16,
-                         plane + (tile + (int64_t)group * group_ktiles) * TILE_BYTES + at);
+    constexpr int TILES = weight_stage<F>::TILES;
+    int left = K_GROUPS > 1 && g > 0 ? work.n_ktiles[K_GROUPS - 1] : work.n_ktiles[0];
+    return max(min(left - s * TILES, TILES), 0);
+}
+__device__ __forceinline__ int begin_of(const half_work &work, int g)
+{
+    return K_GROUPS > 1 && g > 0 ? work.begin[K_GROUPS - 1] : work.begin[0];
+}
+
+/* A plane of a stage, 16 bytes a lane. */
+template <enum form F, int TILE_BYTES>
+__device__ __forceinline__ void fetch_plane(struct l2_policy policy, uint32_t shared,
+                                            const void *plane, const half_work &work, int s,
+                                            int n_groups, int n_ktiles)
+{
+    typedef weight_stage<F> S;
+    constexpr int PIECES = S::TILES * TILE_BYTES / 16; /* of a part */
+#pragma unroll 4
+    for (int i = (int)threadIdx.x - MULTIPLIERS; i < S::PARTS * PIECES; i += FETCHERS) {
+        int part = i / PIECES, at = i % PIECES * 16;
+        int g = part / UNIT_GROUPS, group = part % UNIT_GROUPS;
+        int64_t tile = (int64_t)(work.group + group) * n_ktiles + begin_of(work, g) + s * S::TILES;
+        if (group < n_groups && at < tiles_at<F>(work, g, s) * TILE_BYTES)
+            copy16_under(policy, shared + i * 16,
+                         static_cast<const uint8_t *>(plane) + tile * TILE_BYTES + at);
     }
 }
 
@@ -172,63 +216,56 @@ __device__ __forceinline__ void fetch_weights(const half_product &p, uint32_t sh
     typedef half_room<F, N> R;
     struct l2_policy policy = policy_of(p.n_passes == 1);
     ring_place<R::WEIGHT_STAGES> place = {0, 1};
-    int lane = threadIdx.x % WARP;
     for (int unit = blockIdx.x / ranks; unit < p.n_units; unit += gridDim.x / ranks) {
-        half_work work = work_of(p, unit, rank, ranks);
+        half_work work = work_of<F>(p, unit, rank, ranks);
         const struct cuda_weight &w = p.w[work.which];
         int n_groups = min(w.n_groups - work.group, (int)UNIT_GROUPS);
         for (int s = 0; s < work.n_stages; s++, place.next()) {
-            int n = min(work.n_ktiles - s * K_GROUPS, (int)K_GROUPS);
-            int64_t tile = (int64_t)work.group * w.n_ktiles + work.begin + s * K_GROUPS;
             uint32_t stage = shared + R::WEIGHTS_AT + place.at * S::BYTES;
-            uint32_t full = barriers.weights_full(place.at), bytes = n * form_quant_bytes(F);
             barrier_wait(barriers.weights_empty(place.at), place.parity);
-            if (lane == 0) barrier_expect(full, n_groups * bytes);
-            __syncwarp();
-            if (lane < n_groups)
-                copy_bulk_under(policy, stage + lane * S::GROUP_QUANTS,
-                                w.quants +
-                                    (tile + (int64_t)lane * w.n_ktiles) * form_quant_bytes(F),
-                                bytes, full);
-            fetch_plane<form_scale_bytes(F)>(policy, stage + S::SCALE_AT,
-                                             reinterpret_cast<const uint8_t *>(w.scale), tile,
-                                             n_groups, w.n_ktiles, n);
+            fetch_plane<F, form_quant_bytes(F)>(policy, stage, w.quants, work, s, n_groups,
+                                                w.n_ktiles);
+            fetch_plane<F, form_scale_bytes(F)>(policy, stage + S::SCALE_AT, w.scale, work, s,
+                                                n_groups, w.n_ktiles);
             if constexpr (form_high_bits(F) != 0)
-                fetch_plane<form_high_bytes(F)>(policy, stage + S::HIGH_AT, w.high, tile, n_groups,
-                                                w.n_ktiles, n);
+                fetch_plane<F, form_high_bytes(F)>(policy, stage + S::HIGH_AT, w.high, work, s,
+                                                   n_groups, w.n_ktiles);
             if constexpr (form_has_minus(F))
-                fetch_plane<form_minus_bytes(F)>(policy, stage + S::MINUS_AT,
-                                                 reinterpret_cast<const uint8_t *>(w.minus), tile,
-                                                 n_groups, w.n_ktiles, n);
-            barrier_arrive_after_copies(full);
+                fetch_plane<F, form_minus_bytes(F)>(policy, stage + S::MINUS_AT, w.minus, work, s,
+                                                    n_groups, w.n_ktiles);
+            barrier_arrive_after_copies(barriers.weights_full(place.at));
         }
     }
     copies_wait_all();
 }
 
+/* A lane copies a tile of columns of up to 64 rows. */
 template <enum form F, int N>
 __device__ __forceinline__ void fetch_rows(const half_product &p, uint32_t shared,
                                            half_barriers<F, N> barriers, int rank, int ranks)
 {
     typedef half_room<F, N> R;
-    constexpr int EIGHT = TILE_ROWS * TILE_COLS * 2; /* bytes of 8 rows of a tile of columns */
+    constexpr int TILES = weight_stage<F>::TILES, BLOCKS = (N + 63) / 64, EIGHT = R::EIGHT;
     ring_place<R::ACT_STAGES> place = {0, 1};
-    int lane = threadIdx.x % WARP;
+    int lane = threadIdx.x % WARP, block = lane % BLOCKS, k = lane / BLOCKS % TILES;
+    int g = lane / BLOCKS / TILES;
     for (int unit = blockIdx.x / ranks; unit < p.n_units; unit += gridDim.x / ranks) {
-        half_work work = work_of(p, unit, rank, ranks);
-        int eights = (min(p.n_rows - work.first_row, N) + 7) / 8;
-        const uint8_t *x =
-            static_cast<const uint8_t *>(p.x.values) +
-            ((int64_t)(work.first_row / 8 + lane) * (p.x.stride / TILE_COLS) + work.begin) * EIGHT;
+        half_work work = work_of<F>(p, unit, rank, ranks);
+        int all = (min(p.n_rows - work.first_row, N) + 7) / 8, mine = min(all - block * 8, 8);
+        int64_t tile = (int64_t)(work.first_row / 64 + block) * (p.x.stride / TILE_COLS) +
+                       begin_of(work, g) + k;
+        const uint8_t *x = static_cast<const uint8_t *>(p.x.values) + tile * 8 * EIGHT;
         for (int s = 0; s < work.n_stages; s++, place.next()) {
-            uint32_t bytes = min(work.n_ktiles - s * K_GROUPS, (int)K_GROUPS) * EIGHT;
             uint32_t full = barriers.act_full(place.at);
+            int n_tiles = 0;
+            for (int i = 0; i < K_GROUPS; i++) n_tiles += tiles_at<F>(work, i, s);
             barrier_wait(barriers.act_empty(place.at), place.parity);
-            if (lane == 0) barrier_expect(full, eights * bytes);
+            if (lane == 0) barrier_expect(full, (uint32_t)(n_tiles * all * EIGHT));
             __syncwarp();
-            if (lane < eights)
-                copy_bulk(shared + R::ACT_AT + place.at * R::ACT_BYTES + lane * K_GROUPS * EIGHT,
-                          x + (int64_t)s * K_GROUPS * EIGHT, bytes, full);
+            if (g < K_GROUPS && mine > 0 && k < tiles_at<F>(work, g, s))
+                copy_bulk(shared + R::ACT_AT + place.at * R::ACT_BYTES +
+                              ((g * TILES + k) * (N / 8) + block * 8) * EIGHT,
+                          x + (int64_t)s * TILES * 8 * EIGHT, (uint32_t)(mine * EIGHT), full);
         }
     }
 }
@@ -266,18 +303,18 @@ __device__ __forceinline__ void dequantise(const tile_share<F> &share, uint32_t 
     }
 }
 
-/* The shares of this warp's two groups of a stage's tile `k`. */
+/* The shares of this warp's two groups of rows of a stage's tile `k`; `part`: of the first one. */
 template <enum form F>
 __device__ __forceinline__ void read_weights(tile_share<F> (&share)[2], const uint8_t *stage,
-                                             int group, int k)
+                                             int part, int k)
 {
     typedef weight_stage<F> S;
 #pragma unroll
     for (int i = 0; i < 2; i++)
-        read_tile<F>(share[i], stage + (group + i) * S::GROUP_QUANTS + k * form_quant_bytes(F),
-                     stage + S::SCALE_AT + (group + i) * S::GROUP_SCALE + k * form_scale_bytes(F),
-                     stage + S::HIGH_AT + (group + i) * S::GROUP_HIGH + k * form_high_bytes(F),
-                     stage + S::MINUS_AT + (group + i) * S::GROUP_MINUS + k * form_minus_bytes(F),
+        read_tile<F>(share[i], stage + (part + i) * S::PART_QUANTS + k * form_quant_bytes(F),
+                     stage + S::SCALE_AT + (part + i) * S::PART_SCALE + k * form_scale_bytes(F),
+                     stage + S::HIGH_AT + (part + i) * S::PART_HIGH + k * form_high_bytes(F),
+                     stage + S::MINUS_AT + (part + i) * S::PART_MINUS + k * form_minus_bytes(F),
                      threadIdx.x % WARP / 8);
 }
 
@@ -334,8 +371,8 @@ __device__ __forceinline__ void put_results(const half_product &p, const half_wo
     for (int i = 0; i < n; i++) out[i] = v[i];
 }
 
-/* Adds up the sums of a unit over groups of warps and blocks, and writes the results. `round`:
- * counts the calls. */
+/* Adds up the sums of a unit over slices of the columns in rising order, those of the block's groups
+ * of warps and of the other blocks, and writes the results. `round`: counts the calls. */
 template <enum form F, int N>
 __device__ __forceinline__ void finish_rows(const half_product &p, const half_work &work,
                                             const float *acc, float *sums, uint32_t sums_shared,
@@ -343,26 +380,17 @@ __device__ __forceinline__ void finish_rows(const half_product &p, const half_wo
                                             int rank, int ranks)
 {
     typedef half_room<F, N> R;
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, k_group = warp / 8;
-    float *mine = sums + lane % 4 * 2 * SUM_STEP + warp % 8 * 16 + lane / 4;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = warp / K_WARPS;
+    float *mine =
+        sums + (g * R::SUM_ROWS + lane % 4 * 2) * SUM_STEP + warp % K_WARPS * 16 + lane / 4;
     if (ranks > 1) {
         if (round > 0) barrier_wait_cluster(barriers.sums_empty(), (round - 1) & 1);
     } else {
         multipliers_meet();
     }
-    if (k_group == 1) {
 #pragma unroll
-        for (int i = 0; i < R::SUM_ROWS / 2; i++)
-            mine[(i / 4 * 8 + i % 2) * SUM_STEP + i % 4 / 2 * 8] = acc[i];
-    }
-    multipliers_meet();
-    if (k_group == 0) {
-#pragma unroll
-        for (int i = 0; i < R::SUM_ROWS / 2; i++) {
-            float *at = &mine[(i / 4 * 8 + i % 2) * SUM_STEP + i % 4 / 2 * 8];
-            *at = __fadd_rn(acc[i], *at);
-        }
-    }
+    for (int i = 0; i < R::SUM_ROWS / 2; i++)
+        mine[(i / 4 * 8 + i % 2) * SUM_STEP + i % 4 / 2 * 8] = acc[i];
     multipliers_meet();
     if (ranks > 1) {
         if (threadIdx.x < ranks)
@@ -371,9 +399,16 @@ __device__ __forceinline__ void finish_rows(const half_product &p, const half_wo
     }
     int n = min(p.n_rows - first, (int)R::SUM_ROWS);
     for (int row = rank + warp * ranks; row < n; row += MULTIPLIERS / WARP * ranks) {
-        uint32_t at = sums_shared + (row * SUM_STEP + lane * 4) * 4;
-        float4 sum = cluster_load4(cluster_address(at, 0));
-        for (int i = 1; i < ranks; i++) sum = add4(sum, cluster_load4(cluster_address(at, i)));
+        float4 sum;
+        for (int i = 0; i < ranks; i++) {
+            uint32_t at =
+                cluster_address(sums_shared + (row * SUM_STEP + lane * 4) * 4, (uint32_t)i);
+#pragma unroll
+            for (int k = 0; k < K_GROUPS; k++) {
+                float4 more = cluster_load4(at + k * R::SUM_ROWS * SUM_STEP * 4);
+                sum = i + k > 0 ? add4(sum, more) : more;
+            }
+        }
         put_results(p, work, first + row, lane * 4, sum);
     }
     if (ranks > 1) {
@@ -390,60 +425,70 @@ __device__ __forceinline__ void multiply_units(const half_product &p, uint8_t *m
 {
     typedef weight_stage<F> S;
     typedef half_room<F, N> R;
-    constexpr int EIGHT = TILE_ROWS * TILE_COLS * 2;
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, k_group = warp / 8;
-    int group = warp % 8 * 2;
+    /* Where registers suffice, a tile is dequantised while the one before is multiplied. */
+    constexpr int BUFFERS = N <= 64 || K_GROUPS == 1 ? 2 : 1;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = warp / K_WARPS;
+    int part = g * UNIT_GROUPS + warp % K_WARPS * 2;
     uint32_t own = lane & 4 ? 0x3232 : 0x1010, round = 0;
     ring_place<R::WEIGHT_STAGES> from = {0, 0};
     ring_place<R::ACT_STAGES> with = {0, 0}, done = {0, 0};
     for (int unit = blockIdx.x / ranks; unit < p.n_units; unit += gridDim.x / ranks) {
-        half_work work = work_of(p, unit, rank, ranks);
+        half_work work = work_of<F>(p, unit, rank, ranks);
         float acc[N / 2];
 #pragma unroll
         for (int i = 0; i < N / 2; i++) acc[i] = 0.0f;
-        /* Where registers suffice, a stage is dequantised while the one before is multiplied. */
-        constexpr int BUFFERS = N <= 64 ? 2 : 1;
         uint32_t a[BUFFERS][16];
         auto release_act = [&]() {
             if (lane == 0) barrier_arrive(barriers.act_empty(done.at));
             done.next();
         };
-        auto multiply_stage = [&](int s, uint32_t(&a)[16]) {
-            bool is_there = s * K_GROUPS + k_group < work.n_ktiles;
-            tile_share<F> share[2];
-            barrier_wait(barriers.weights_full(from.at), from.parity);
-            if (is_there)
-                read_weights<F>(share, memory + R::WEIGHTS_AT + from.at * S::BYTES, group, k_group);
-            __syncwarp();
-            if (lane == 0) barrier_arrive(barriers.weights_empty(from.at));
-            from.next();
-            if (BUFFERS == 1) {
-                wgmma_wait<0>();
-                if (s > 0) release_act();
-            }
-            if (is_there) make_operands<F>(share, own, a);
-            barrier_wait(barriers.act_full(with.at), with.parity);
-            if (is_there) {
-                uint32_t b = shared + R::ACT_AT + with.at * R::ACT_BYTES + k_group * EIGHT;
-                uint64_t descriptor = core_descriptor(b, CORE_BYTES, K_GROUPS * EIGHT);
-                wgmma_fence();
+        int n = work.n_ktiles[K_GROUPS > 1 && g > 0 ? K_GROUPS - 1 : 0];
+        auto multiply_tile =
+            [&](int t, int k,
+                uint32_t(&a)[16]) { /* k: t % TILES */
+                                    tile_share<F> share[2];
+                                    if (k == 0)
+                                        barrier_wait(barriers.weights_full(from.at), from.parity);
+                                    read_weights<F>(share,
+                                                    memory + R::WEIGHTS_AT + from.at * S::BYTES,
+                                                    part, k);
+                                    if (k == S::TILES - 1 || t + 1 == n) {
+                                        __syncwarp();
+                                        if (lane == 0)
+                                            barrier_arrive(barriers.weights_empty(from.at));
+                                        from.next();
+                                    }
+                                    if (BUFFERS == 1) wgmma_wait<0>();
+                                    make_operands<F>(share, own, a);
+                                    if (k == 0)
+                                        barrier_wait(barriers.act_full(with.at), with.parity);
+                                    uint32_t b = shared + R::ACT_AT + with.at * R::ACT_BYTES +
+                                                 (g * S::TILES + k) * (N / 8) * R::EIGHT;
+                                    uint64_t descriptor = core_descriptor(b, CORE_BYTES, R::EIGHT);
+                                    wgmma_fence();
 #pragma unroll
-                for (int i = 0; i < 4; i++)
-                    wgmma<N>::add(acc, a + 4 * i, descriptor + i * (2 * CORE_BYTES >> 4));
-                wgmma_commit();
-            }
-            with.next();
-            if (BUFFERS == 2) {
-                wgmma_wait<1>();
-                if (s > 0) release_act(); /* of the stage before */
-            }
-        };
-        for (int s = 0; s < work.n_stages; s += 2) {
-            multiply_stage(s, a[0]);
-            if (s + 1 < work.n_stages) multiply_stage(s + 1, a[BUFFERS - 1]);
+                                    for (int i = 0; i < 4; i++)
+                                        wgmma<N>::add(acc, a + 4 * i,
+                                                      descriptor + i * (2 * CORE_BYTES >> 4));
+                                    wgmma_commit();
+                                    if (k == S::TILES - 1 || t + 1 == n) with.next();
+                                    if (BUFFERS == 2) wgmma_wait<1>();
+                                    if (k == 0 && t > 0)
+                                        release_act(); /* the stage before is done */
+            };
+        int t = 0;
+        for (; t + 1 < n; t += 2) {
+            multiply_tile(t, 0, a[0]);
+            multiply_tile(t + 1, S::TILES - 1, a[BUFFERS - 1]);
         }
+        if (t < n) multiply_tile(t, 0, a[0]);
         wgmma_wait<0>();
-        if (work.n_stages > 0) release_act();
+        if (n > 0) release_act();
+        if ((n + S::TILES - 1) / S::TILES < work.n_stages) { /* one that is not for this group */
+            if (lane == 0) barrier_arrive(barriers.weights_empty(from.at));
+            from.next(), with.next();
+            release_act();
+        }
         float *sums = reinterpret_cast<float *>(memory + R::SUMS_AT);
 #pragma unroll
         for (int i = 0; i < N / R::SUM_ROWS; i++)
@@ -463,7 +508,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     int warp = threadIdx.x / WARP, rank = ranks > 1 ? (int)cluster_rank() : 0;
     if (threadIdx.x == 0) {
         for (int i = 0; i < R::WEIGHT_STAGES; i++) {
-            barrier_init(barriers.weights_full(i), 1 + WARP);
+            barrier_init(barriers.weights_full(i), FETCHERS);
             barrier_init(barriers.weights_empty(i), MULTIPLIERS / WARP);
         }
         for (int i = 0; i < R::ACT_STAGES; i++) {
@@ -480,12 +525,12 @@ __global__ void __launch_bounds__(THREADS, 1)
         cluster_wait();
     }
     if (warp >= WEIGHT_WARP) {
-        if constexpr (N > 64) registers_give<FETCHER_REGISTERS>();
-        if (warp == WEIGHT_WARP) fetch_weights<F, N>(p, shared, barriers, rank, ranks);
+        if constexpr (N > 64 && K_GROUPS > 1) registers_give<FETCHER_REGISTERS>();
+        if (warp < ACT_WARP) fetch_weights<F, N>(p, shared, barriers, rank, ranks);
         grid_wait();
         if (warp == ACT_WARP) fetch_rows<F, N>(p, shared, barriers, rank, ranks);
     } else {
-        if constexpr (N > 64) registers_take<MULTIPLIER_REGISTERS>();
+        if constexpr (N > 64 && K_GROUPS > 1) registers_take<MULTIPLIER_REGISTERS>();
         grid_wait();
         grid_release();
         multiply_units<F, N>(p, memory, shared, barriers, rank, ranks);
