@@ -4,14 +4,14 @@
  * wgmma; activations are the B operand, in shared memory. So a weight crosses memory and L2 once
  * for up to 128 rows, and there are no scales to apply to sums.
  *
- * A unit is 128 outputs and all columns. Its columns are cut evenly over the blocks of a cluster,
- * and a block's over two groups of warps (odd and even tiles of columns). Each adds up in rising
- * order from zero, then groups are added, then blocks by rank. How the columns are cut follows from
- * the shapes of the call's weights alone, and the bits of wgmma do not depend on N: so a row has
- * the same bits whatever the other rows are and however many.
+ * A unit is 128 outputs and all columns. Its columns are cut into as many slices as a cluster has
+ * blocks. Each block adds up its slice in rising order from zero, then slices are added in rising
+ * order. How many slices there are follows from the shapes of the call's weights alone, and the
+ * bits of wgmma do not depend on N: so a row has the same bits whatever the other rows are and
+ * however many.
  *
- * A block has sixteen warps that multiply, one that fetches weights (before grid_wait: they are
- * constant) and one that fetches activations, both by bulk copies into rings. */
+ * A block has eight warps that multiply, three that fetch weights (before grid_wait: they are
+ * constant) and one that fetches activations, both into rings. */
 #include "backend/cuda/kernels/form.cuh"
 #include "backend/cuda/kernels/launch.cuh"
 #include "backend/cuda/kernels/policy.cuh"
@@ -19,28 +19,19 @@
 #include "backend/cuda/kernels/sm90/async.cuh"
 #include "backend/cuda/kernels/sm90/wgmma.cuh"
 
-#ifndef HALF_K_GROUPS
-#define HALF_K_GROUPS 1
-#endif
-#ifndef HALF_TILES
-#define HALF_TILES 2
-#endif
-
 namespace {
 
 enum {
     UNIT_ROWS = 128, /* weight rows of a unit */
     UNIT_GROUPS = UNIT_ROWS / TILE_ROWS,
-    K_GROUPS = HALF_K_GROUPS, /* of warps, each with a slice of a block's columns */
-    K_WARPS = UNIT_ROWS / 16, /* of a group */
-    MULTIPLIERS = K_GROUPS * K_WARPS * WARP,
+    MULTIPLIERS = UNIT_ROWS / 16 * WARP,
     FETCHERS = 96, /* of weights */
     THREADS = MULTIPLIERS + FETCHERS + WARP,
     WEIGHT_WARP = MULTIPLIERS / WARP,
     ACT_WARP = WEIGHT_WARP + FETCHERS / WARP,
-    FETCHER_REGISTERS = 32,
-    MULTIPLIER_REGISTERS = 112,
     PASS_ROWS = 128, /* most rows of a pass over the weights */
+    STAGE_TILES = 2, /* tiles of columns in a stage */
+    STAGES_MAX = 16,
     SHARED_MAX = 227 * 1024,
     SUM_STEP = UNIT_ROWS + 4, /* floats from row to row of sums: no bank twice */
     CLUSTER_MAX = 8
@@ -59,78 +50,45 @@ struct half_product {
     int32_t half_cols;
 };
 
-/* Tiles of columns that a group of warps takes in a stage: copies of 1 KB are few enough. */
-template <enum form F> constexpr int stage_tiles()
-{
-    return HALF_TILES ? HALF_TILES : form_words(F) == 4 ? 1 : 2;
-}
-
-/* A stage of weights: for each group of warps stage_tiles tiles of columns of UNIT_GROUPS groups of
- * rows, plane by plane. */
+/* A stage of weights: STAGE_TILES tiles of columns of UNIT_GROUPS groups of rows, plane by plane. */
 template <enum form F> struct weight_stage {
     enum {
-        TILES = stage_tiles<F>(),
-        PARTS = K_GROUPS * UNIT_GROUPS,
-        PART_QUANTS = TILES * form_quant_bytes(F),
-        PART_SCALE = TILES * form_scale_bytes(F),
-        PART_HIGH = TILES * form_high_bytes(F),
-        PART_MINUS = TILES * form_minus_bytes(F),
-        SCALE_AT = PARTS * PART_QUANTS,
-        HIGH_AT = SCALE_AT + PARTS * PART_SCALE,
-        MINUS_AT = HIGH_AT + PARTS * PART_HIGH,
-        BYTES = MINUS_AT + PARTS * PART_MINUS
+        GROUP_QUANTS = STAGE_TILES * form_quant_bytes(F),
+        GROUP_SCALE = STAGE_TILES * form_scale_bytes(F),
+        GROUP_HIGH = STAGE_TILES * form_high_bytes(F),
+        GROUP_MINUS = STAGE_TILES * form_minus_bytes(F),
+        SCALE_AT = UNIT_GROUPS * GROUP_QUANTS,
+        HIGH_AT = SCALE_AT + UNIT_GROUPS * GROUP_SCALE,
+        MINUS_AT = HIGH_AT + UNIT_GROUPS * GROUP_HIGH,
+        BYTES = MINUS_AT + UNIT_GROUPS * GROUP_MINUS
     };
 };
 
-/* What shared memory holds. */
+/* What shared memory holds. All blocks read the same activations at the same time, so that these
+ * come late; a ring of 96 KB hides it. */
 template <enum form F, int N> struct half_room {
     enum {
-        SUM_ROWS = N < 64 / K_GROUPS ? N : 64 / K_GROUPS, /* whose sums are exchanged at a time */
-        SUMS = K_GROUPS * SUM_ROWS * SUM_STEP * 4,
-        BARRIERS = 512,
+        SUM_ROWS = N < 64 ? N : 64, /* whose sums are exchanged at a time */
+        SUMS = SUM_ROWS * SUM_STEP * 4,
         EIGHT = TILE_ROWS * TILE_COLS * 2, /* 8 rows of a tile of columns */
-        ACT_BYTES = K_GROUPS * weight_stage<F>::TILES * (N / 8) * EIGHT,
-        ACT_STAGES = ACT_BYTES > 32768   ? 2
-                     : ACT_BYTES > 16384 ? 3
-                                         : 4,
-        LEFT = SHARED_MAX - BARRIERS - SUMS - ACT_STAGES * ACT_BYTES,
-        FIT = LEFT / weight_stage<F>::BYTES,
-        WEIGHT_STAGES = FIT < 16 ? FIT : 16,
-        SUMS_AT = BARRIERS,
+        ACT_BYTES = STAGE_TILES * (N / 8) * EIGHT,
+        ACT_FIT = 96 * 1024 / ACT_BYTES,
+        ACT_STAGES = ACT_FIT < STAGES_MAX ? ACT_FIT : STAGES_MAX,
+        SUMS_AT = 1024, /* after the barriers */
         ACT_AT = (SUMS_AT + SUMS + 127) / 128 * 128,
         WEIGHTS_AT = ACT_AT + ACT_STAGES * ACT_BYTES,
+        FIT = (SHARED_MAX - WEIGHTS_AT) / weight_stage<F>::BYTES,
+        WEIGHT_STAGES = FIT < STAGES_MAX ? FIT : STAGES_MAX,
         BYTES = WEIGHTS_AT + WEIGHT_STAGES * weight_stage<F>::BYTES
     };
 };
 
-/* Places of barriers. */
-template <enum form F, int N> struct half_barriers {
-    uint32_t base;
-    __device__ uint32_t weights_full(int i) const
-    {
-        return base + i * 8;
-    }
-    __device__ uint32_t weights_empty(int i) const
-    {
-        return base + 128 + i * 8;
-    }
-    __device__ uint32_t act_full(int i) const
-    {
-        return base + 256 + i * 8;
-    }
-    __device__ uint32_t act_empty(int i) const
-    {
-        return base + 288 + i * 8;
-    }
-    __device__ uint32_t sums_full() const
-    {
-        return base + 320;
-    }
-    __device__ uint32_t sums_empty() const
-    {
-        return base + 328;
-    }
-};
+/* Barriers: where each lies, in the order of the enum. */
+enum half_barrier { WEIGHTS_FULL, WEIGHTS_EMPTY, ACT_FULL, ACT_EMPTY, SUMS_FULL, SUMS_EMPTY };
+__device__ __forceinline__ uint32_t barrier_at(uint32_t shared, enum half_barrier which, int i)
+{
+    return shared + (which * STAGES_MAX + i) * 8;
+}
 
 /* A place in a ring and the parity of its phase. */
 template <int STAGES> struct ring_place {
@@ -144,13 +102,11 @@ template <int STAGES> struct ring_place {
 
 /* What a block does of a unit. */
 struct half_work {
-    int which, group, row, end; /* of the weight: first group of rows, first row, rows */
-    int first_row;              /* of activations */
-    int n_stages;
-    int begin[K_GROUPS], n_ktiles[K_GROUPS]; /* of each group of warps */
+    int which, group, row, end;    /* of the weight: first group of rows, first row, rows */
+    int first_row;                 /* of activations */
+    int begin, n_ktiles, n_stages; /* tiles of columns */
 };
 
-template <enum form F>
 __device__ __forceinline__ half_work work_of(const half_product &p, int unit, int rank, int ranks)
 {
     half_work work;
@@ -163,77 +119,57 @@ __device__ __forceinline__ half_work work_of(const half_product &p, int unit, in
     work.group = work.row / TILE_ROWS;
     work.end = p.w[work.which].rows;
     work.first_row = pass * PASS_ROWS;
-    int most = 0;
-#pragma unroll
-    for (int i = 0; i < K_GROUPS; i++) {
-        int slice = rank * K_GROUPS + i, slices = ranks * K_GROUPS;
-        work.begin[i] = p.n_ktiles * slice / slices;
-        work.n_ktiles[i] = p.n_ktiles * (slice + 1) / slices - work.begin[i];
-        most = max(most, work.n_ktiles[i]);
-    }
-    work.n_stages = (most + weight_stage<F>::TILES - 1) / weight_stage<F>::TILES;
+    work.begin = p.n_ktiles * rank / ranks;
+    work.n_ktiles = p.n_ktiles * (rank + 1) / ranks - work.begin;
+    work.n_stages = (work.n_ktiles + STAGE_TILES - 1) / STAGE_TILES;
     return work;
 }
 
 /* ---- Fetching -------------------------------------------------------------------------------- */
 
-/* Tiles of group `g` in stage s. */
-template <enum form F> __device__ __forceinline__ int tiles_at(const half_work &work, int g, int s)
-{
-    constexpr int TILES = weight_stage<F>::TILES;
-    int left = K_GROUPS > 1 && g > 0 ? work.n_ktiles[K_GROUPS - 1] : work.n_ktiles[0];
-    return max(min(left - s * TILES, TILES), 0);
-}
-__device__ __forceinline__ int begin_of(const half_work &work, int g)
-{
-    return K_GROUPS > 1 && g > 0 ? work.begin[K_GROUPS - 1] : work.begin[0];
-}
-
-/* A plane of a stage, 16 bytes a lane. */
-template <enum form F, int TILE_BYTES>
+/* A plane of stage s, 16 bytes a lane. */
+template <int TILE_BYTES>
 __device__ __forceinline__ void fetch_plane(struct l2_policy policy, uint32_t shared,
                                             const void *plane, const half_work &work, int s,
                                             int n_groups, int n_ktiles)
 {
-    typedef weight_stage<F> S;
-    constexpr int PIECES = S::TILES * TILE_BYTES / 16; /* of a part */
+    constexpr int PIECES = STAGE_TILES * TILE_BYTES / 16; /* of a group */
+    int bytes = min(work.n_ktiles - s * STAGE_TILES, (int)STAGE_TILES) * TILE_BYTES;
 #pragma unroll 4
-    for (int i = (int)threadIdx.x - MULTIPLIERS; i < S::PARTS * PIECES; i += FETCHERS) {
-        int part = i / PIECES, at = i % PIECES * 16;
-        int g = part / UNIT_GROUPS, group = part % UNIT_GROUPS;
-        int64_t tile = (int64_t)(work.group + group) * n_ktiles + begin_of(work, g) + s * S::TILES;
-        if (group < n_groups && at < tiles_at<F>(work, g, s) * TILE_BYTES)
+    for (int i = (int)threadIdx.x - MULTIPLIERS; i < UNIT_GROUPS * PIECES; i += FETCHERS) {
+        int group = i / PIECES, at = i % PIECES * 16;
+        int64_t tile = (int64_t)(work.group + group) * n_ktiles + work.begin + s * STAGE_TILES;
+        if (group < n_groups && at < bytes)
             copy16_under(policy, shared + i * 16,
                          static_cast<const uint8_t *>(plane) + tile * TILE_BYTES + at);
     }
 }
 
 template <enum form F, int N>
-__device__ __forceinline__ void fetch_weights(const half_product &p, uint32_t shared,
-                                              half_barriers<F, N> barriers, int rank, int ranks)
+__device__ __forceinline__ void fetch_weights(const half_product &p, uint32_t shared, int rank,
+                                              int ranks)
 {
     typedef weight_stage<F> S;
     typedef half_room<F, N> R;
     struct l2_policy policy = policy_of(p.n_passes == 1);
     ring_place<R::WEIGHT_STAGES> place = {0, 1};
     for (int unit = blockIdx.x / ranks; unit < p.n_units; unit += gridDim.x / ranks) {
-        half_work work = work_of<F>(p, unit, rank, ranks);
+        half_work work = work_of(p, unit, rank, ranks);
         const struct cuda_weight &w = p.w[work.which];
-        int n_groups = min(w.n_groups - work.group, (int)UNIT_GROUPS);
+        int n = min(w.n_groups - work.group, (int)UNIT_GROUPS);
         for (int s = 0; s < work.n_stages; s++, place.next()) {
             uint32_t stage = shared + R::WEIGHTS_AT + place.at * S::BYTES;
-            barrier_wait(barriers.weights_empty(place.at), place.parity);
-            fetch_plane<F, form_quant_bytes(F)>(policy, stage, w.quants, work, s, n_groups,
-                                                w.n_ktiles);
-            fetch_plane<F, form_scale_bytes(F)>(policy, stage + S::SCALE_AT, w.scale, work, s,
-                                                n_groups, w.n_ktiles);
+            barrier_wait(barrier_at(shared, WEIGHTS_EMPTY, place.at), place.parity);
+            fetch_plane<form_quant_bytes(F)>(policy, stage, w.quants, work, s, n, w.n_ktiles);
+            fetch_plane<form_scale_bytes(F)>(policy, stage + S::SCALE_AT, w.scale, work, s, n,
+                                             w.n_ktiles);
             if constexpr (form_high_bits(F) != 0)
-                fetch_plane<F, form_high_bytes(F)>(policy, stage + S::HIGH_AT, w.high, work, s,
-                                                   n_groups, w.n_ktiles);
+                fetch_plane<form_high_bytes(F)>(policy, stage + S::HIGH_AT, w.high, work, s, n,
+                                                w.n_ktiles);
             if constexpr (form_has_minus(F))
-                fetch_plane<F, form_minus_bytes(F)>(policy, stage + S::MINUS_AT, w.minus, work, s,
-                                                    n_groups, w.n_ktiles);
-            barrier_arrive_after_copies(barriers.weights_full(place.at));
+                fetch_plane<form_minus_bytes(F)>(policy, stage + S::MINUS_AT, w.minus, work, s, n,
+                                                 w.n_ktiles);
+            barrier_arrive_after_copies(barrier_at(shared, WEIGHTS_FULL, place.at));
         }
     }
     copies_wait_all();
@@ -241,31 +177,29 @@ __device__ __forceinline__ void fetch_weights(const half_product &p, uint32_t sh
 
 /* A lane copies a tile of columns of up to 64 rows. */
 template <enum form F, int N>
-__device__ __forceinline__ void fetch_rows(const half_product &p, uint32_t shared,
-                                           half_barriers<F, N> barriers, int rank, int ranks)
+__device__ __forceinline__ void fetch_rows(const half_product &p, uint32_t shared, int rank,
+                                           int ranks)
 {
     typedef half_room<F, N> R;
-    constexpr int TILES = weight_stage<F>::TILES, BLOCKS = (N + 63) / 64, EIGHT = R::EIGHT;
+    constexpr int BLOCKS = (N + 63) / 64, EIGHT = R::EIGHT;
     ring_place<R::ACT_STAGES> place = {0, 1};
-    int lane = threadIdx.x % WARP, block = lane % BLOCKS, k = lane / BLOCKS % TILES;
-    int g = lane / BLOCKS / TILES;
+    int lane = threadIdx.x % WARP, block = lane % BLOCKS, k = lane / BLOCKS;
     for (int unit = blockIdx.x / ranks; unit < p.n_units; unit += gridDim.x / ranks) {
-        half_work work = work_of<F>(p, unit, rank, ranks);
+        half_work work = work_of(p, unit, rank, ranks);
         int all = (min(p.n_rows - work.first_row, N) + 7) / 8, mine = min(all - block * 8, 8);
-        int64_t tile = (int64_t)(work.first_row / 64 + block) * (p.x.stride / TILE_COLS) +
-                       begin_of(work, g) + k;
+        int64_t tile =
+            (int64_t)(work.first_row / 64 + block) * (p.x.stride / TILE_COLS) + work.begin + k;
         const uint8_t *x = static_cast<const uint8_t *>(p.x.values) + tile * 8 * EIGHT;
-        for (int s = 0; s < work.n_stages; s++, place.next()) {
-            uint32_t full = barriers.act_full(place.at);
-            int n_tiles = 0;
-            for (int i = 0; i < K_GROUPS; i++) n_tiles += tiles_at<F>(work, i, s);
-            barrier_wait(barriers.act_empty(place.at), place.parity);
-            if (lane == 0) barrier_expect(full, (uint32_t)(n_tiles * all * EIGHT));
+        for (int s = 0; s < work.n_stages; s++, place.next(), x += STAGE_TILES * 8 * EIGHT) {
+            uint32_t full = barrier_at(shared, ACT_FULL, place.at);
+            int n = min(work.n_ktiles - s * STAGE_TILES, (int)STAGE_TILES);
+            barrier_wait(barrier_at(shared, ACT_EMPTY, place.at), place.parity);
+            if (lane == 0) barrier_expect(full, (uint32_t)(n * all * EIGHT));
             __syncwarp();
-            if (g < K_GROUPS && mine > 0 && k < tiles_at<F>(work, g, s))
+            if (k < n && mine > 0)
                 copy_bulk(shared + R::ACT_AT + place.at * R::ACT_BYTES +
-                              ((g * TILES + k) * (N / 8) + block * 8) * EIGHT,
-                          x + (int64_t)s * TILES * 8 * EIGHT, (uint32_t)(mine * EIGHT), full);
+                              (k * (N / 8) + block * 8) * EIGHT,
+                          x, (uint32_t)(mine * EIGHT), full);
         }
     }
 }
@@ -303,19 +237,18 @@ __device__ __forceinline__ void dequantise(const tile_share<F> &share, uint32_t 
     }
 }
 
-/* The shares of this warp's two groups of rows of a stage's tile `k`; `part`: of the first one. */
+/* The shares of a warp's two groups of rows of a stage's tile `k`. */
 template <enum form F>
-__device__ __forceinline__ void read_weights(tile_share<F> (&share)[2], const uint8_t *stage,
-                                             int part, int k)
+__device__ __forceinline__ void read_weights(tile_share<F> (&share)[2], const uint8_t *stage, int k)
 {
     typedef weight_stage<F> S;
+    int group = threadIdx.x / WARP * 2, pair = threadIdx.x % WARP / 8;
 #pragma unroll
-    for (int i = 0; i < 2; i++)
-        read_tile<F>(share[i], stage + (part + i) * S::PART_QUANTS + k * form_quant_bytes(F),
-                     stage + S::SCALE_AT + (part + i) * S::PART_SCALE + k * form_scale_bytes(F),
-                     stage + S::HIGH_AT + (part + i) * S::PART_HIGH + k * form_high_bytes(F),
-                     stage + S::MINUS_AT + (part + i) * S::PART_MINUS + k * form_minus_bytes(F),
-                     threadIdx.x % WARP / 8);
+    for (int i = 0; i < 2; i++, group++)
+        read_tile<F>(share[i], stage + group * S::GROUP_QUANTS + k * form_quant_bytes(F),
+                     stage + S::SCALE_AT + group * S::GROUP_SCALE + k * form_scale_bytes(F),
+                     stage + S::HIGH_AT + group * S::GROUP_HIGH + k * form_high_bytes(F),
+                     stage + S::MINUS_AT + group * S::GROUP_MINUS + k * form_minus_bytes(F), pair);
 }
 
 /* The same as A operands of the tile's four steps. */
@@ -371,20 +304,20 @@ __device__ __forceinline__ void put_results(const half_product &p, const half_wo
     for (int i = 0; i < n; i++) out[i] = v[i];
 }
 
-/* Adds up the sums of a unit over slices of the columns in rising order, those of the block's groups
- * of warps and of the other blocks, and writes the results. `round`: counts the calls. */
+/* Adds up SUM_ROWS rows of a unit over the slices, in rising order, and writes the results. `round`:
+ * counts the calls. */
 template <enum form F, int N>
 __device__ __forceinline__ void finish_rows(const half_product &p, const half_work &work,
-                                            const float *acc, float *sums, uint32_t sums_shared,
-                                            half_barriers<F, N> barriers, int first, uint32_t round,
-                                            int rank, int ranks)
+                                            const float *acc, uint8_t *memory, uint32_t shared,
+                                            int first, uint32_t round, int rank, int ranks)
 {
     typedef half_room<F, N> R;
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = warp / K_WARPS;
-    float *mine =
-        sums + (g * R::SUM_ROWS + lane % 4 * 2) * SUM_STEP + warp % K_WARPS * 16 + lane / 4;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    float *mine = reinterpret_cast<float *>(memory + R::SUMS_AT) + lane % 4 * 2 * SUM_STEP +
+                  warp * 16 + lane / 4;
+    uint32_t full = barrier_at(shared, SUMS_FULL, 0), empty = barrier_at(shared, SUMS_EMPTY, 0);
     if (ranks > 1) {
-        if (round > 0) barrier_wait_cluster(barriers.sums_empty(), (round - 1) & 1);
+        if (round > 0) barrier_wait_cluster(empty, (round - 1) & 1);
     } else {
         multipliers_meet();
     }
@@ -393,107 +326,110 @@ __device__ __forceinline__ void finish_rows(const half_product &p, const half_wo
         mine[(i / 4 * 8 + i % 2) * SUM_STEP + i % 4 / 2 * 8] = acc[i];
     multipliers_meet();
     if (ranks > 1) {
-        if (threadIdx.x < ranks)
-            barrier_arrive_cluster(cluster_address(barriers.sums_full(), threadIdx.x));
-        barrier_wait_cluster(barriers.sums_full(), round & 1);
+        if (threadIdx.x < ranks) barrier_arrive_cluster(cluster_address(full, threadIdx.x));
+        barrier_wait_cluster(full, round & 1);
     }
     int n = min(p.n_rows - first, (int)R::SUM_ROWS);
     for (int row = rank + warp * ranks; row < n; row += MULTIPLIERS / WARP * ranks) {
-        float4 sum;
-        for (int i = 0; i < ranks; i++) {
-            uint32_t at =
-                cluster_address(sums_shared + (row * SUM_STEP + lane * 4) * 4, (uint32_t)i);
-#pragma unroll
-            for (int k = 0; k < K_GROUPS; k++) {
-                float4 more = cluster_load4(at + k * R::SUM_ROWS * SUM_STEP * 4);
-                sum = i + k > 0 ? add4(sum, more) : more;
-            }
-        }
+        uint32_t at = shared + R::SUMS_AT + (row * SUM_STEP + lane * 4) * 4;
+        float4 sum = cluster_load4(cluster_address(at, 0));
+        for (int i = 1; i < ranks; i++) sum = add4(sum, cluster_load4(cluster_address(at, i)));
         put_results(p, work, first + row, lane * 4, sum);
     }
     if (ranks > 1) {
         multipliers_meet();
-        if (threadIdx.x < ranks)
-            barrier_arrive_cluster(cluster_address(barriers.sums_empty(), threadIdx.x));
+        if (threadIdx.x < ranks) barrier_arrive_cluster(cluster_address(empty, threadIdx.x));
     }
 }
 
+/* What a multiplying warp takes from, and gives back to, the two rings. */
+template <enum form F, int N> struct half_rings {
+    typedef half_room<F, N> R;
+    uint32_t shared;
+    ring_place<R::WEIGHT_STAGES> weights;
+    ring_place<R::ACT_STAGES> act, act_done;
+
+    /* The next stage of weights. */
+    __device__ __forceinline__ void take_weights(const uint8_t *memory,
+                                                 tile_share<F> (&share)[STAGE_TILES][2])
+    {
+        barrier_wait(barrier_at(shared, WEIGHTS_FULL, weights.at), weights.parity);
+#pragma unroll
+        for (int k = 0; k < STAGE_TILES; k++)
+            read_weights<F>(share[k], memory + R::WEIGHTS_AT + weights.at * weight_stage<F>::BYTES,
+                            k);
+        __syncwarp();
+        if (threadIdx.x % WARP == 0) barrier_arrive(barrier_at(shared, WEIGHTS_EMPTY, weights.at));
+        weights.next();
+    }
+    __device__ __forceinline__ void wait_act()
+    {
+        barrier_wait(barrier_at(shared, ACT_FULL, act.at), act.parity);
+    }
+    /* The oldest stage of activations was read. */
+    __device__ __forceinline__ void release_act()
+    {
+        if (threadIdx.x % WARP == 0) barrier_arrive(barrier_at(shared, ACT_EMPTY, act_done.at));
+        act_done.next();
+    }
+};
+
+/* Starts the product with tile k of the stage of activations. */
+template <enum form F, int N>
+__device__ __forceinline__ void multiply_tile(float (&acc)[N / 2], const uint32_t (&a)[16],
+                                              const half_rings<F, N> &rings, int k)
+{
+    typedef half_room<F, N> R;
+    uint32_t b = rings.shared + R::ACT_AT + rings.act.at * R::ACT_BYTES + k * (N / 8) * R::EIGHT;
+    uint64_t descriptor = core_descriptor(b, CORE_BYTES, R::EIGHT);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        wgmma<N>::add(acc, a + 4 * i, descriptor + i * (2 * CORE_BYTES >> 4));
+    wgmma_commit();
+}
+
+/* A tile is dequantised while the one before is multiplied. */
 template <enum form F, int N>
 __device__ __forceinline__ void multiply_units(const half_product &p, uint8_t *memory,
-                                               uint32_t shared, half_barriers<F, N> barriers,
-                                               int rank, int ranks)
+                                               uint32_t shared, int rank, int ranks)
 {
-    typedef weight_stage<F> S;
     typedef half_room<F, N> R;
-    /* Where registers suffice, a tile is dequantised while the one before is multiplied. */
-    constexpr int BUFFERS = N <= 64 || K_GROUPS == 1 ? 2 : 1;
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = warp / K_WARPS;
-    int part = g * UNIT_GROUPS + warp % K_WARPS * 2;
-    uint32_t own = lane & 4 ? 0x3232 : 0x1010, round = 0;
-    ring_place<R::WEIGHT_STAGES> from = {0, 0};
-    ring_place<R::ACT_STAGES> with = {0, 0}, done = {0, 0};
+    uint32_t own = threadIdx.x & 4 ? 0x3232 : 0x1010, round = 0;
+    half_rings<F, N> rings = {shared, {0, 0}, {0, 0}, {0, 0}};
     for (int unit = blockIdx.x / ranks; unit < p.n_units; unit += gridDim.x / ranks) {
-        half_work work = work_of<F>(p, unit, rank, ranks);
+        half_work work = work_of(p, unit, rank, ranks);
         float acc[N / 2];
+        uint32_t first[16], second[16];
+        tile_share<F> share[STAGE_TILES][2];
 #pragma unroll
         for (int i = 0; i < N / 2; i++) acc[i] = 0.0f;
-        uint32_t a[BUFFERS][16];
-        auto release_act = [&]() {
-            if (lane == 0) barrier_arrive(barriers.act_empty(done.at));
-            done.next();
-        };
-        int n = work.n_ktiles[K_GROUPS > 1 && g > 0 ? K_GROUPS - 1 : 0];
-        auto multiply_tile =
-            [&](int t, int k,
-                uint32_t(&a)[16]) { /* k: t % TILES */
-                                    tile_share<F> share[2];
-                                    if (k == 0)
-                                        barrier_wait(barriers.weights_full(from.at), from.parity);
-                                    read_weights<F>(share,
-                                                    memory + R::WEIGHTS_AT + from.at * S::BYTES,
-                                                    part, k);
-                                    if (k == S::TILES - 1 || t + 1 == n) {
-                                        __syncwarp();
-                                        if (lane == 0)
-                                            barrier_arrive(barriers.weights_empty(from.at));
-                                        from.next();
-                                    }
-                                    if (BUFFERS == 1) wgmma_wait<0>();
-                                    make_operands<F>(share, own, a);
-                                    if (k == 0)
-                                        barrier_wait(barriers.act_full(with.at), with.parity);
-                                    uint32_t b = shared + R::ACT_AT + with.at * R::ACT_BYTES +
-                                                 (g * S::TILES + k) * (N / 8) * R::EIGHT;
-                                    uint64_t descriptor = core_descriptor(b, CORE_BYTES, R::EIGHT);
-                                    wgmma_fence();
-#pragma unroll
-                                    for (int i = 0; i < 4; i++)
-                                        wgmma<N>::add(acc, a + 4 * i,
-                                                      descriptor + i * (2 * CORE_BYTES >> 4));
-                                    wgmma_commit();
-                                    if (k == S::TILES - 1 || t + 1 == n) with.next();
-                                    if (BUFFERS == 2) wgmma_wait<1>();
-                                    if (k == 0 && t > 0)
-                                        release_act(); /* the stage before is done */
-            };
         int t = 0;
-        for (; t + 1 < n; t += 2) {
-            multiply_tile(t, 0, a[0]);
-            multiply_tile(t + 1, S::TILES - 1, a[BUFFERS - 1]);
+        auto multiply_first = [&]() {
+            rings.take_weights(memory, share);
+            make_operands<F>(share[0], own, first);
+            rings.wait_act();
+            multiply_tile<F, N>(acc, first, rings, 0);
+            wgmma_wait<1>();
+            if (t > 0) rings.release_act(); /* the stage before is done */
+        };
+        for (; t + 1 < work.n_ktiles; t += STAGE_TILES) {
+            multiply_first();
+            make_operands<F>(share[1], own, second);
+            multiply_tile<F, N>(acc, second, rings, 1);
+            wgmma_wait<1>();
+            rings.act.next();
         }
-        if (t < n) multiply_tile(t, 0, a[0]);
+        if (t < work.n_ktiles) {
+            multiply_first();
+            rings.act.next();
+        }
         wgmma_wait<0>();
-        if (n > 0) release_act();
-        if ((n + S::TILES - 1) / S::TILES < work.n_stages) { /* one that is not for this group */
-            if (lane == 0) barrier_arrive(barriers.weights_empty(from.at));
-            from.next(), with.next();
-            release_act();
-        }
-        float *sums = reinterpret_cast<float *>(memory + R::SUMS_AT);
+        if (work.n_ktiles > 0) rings.release_act();
 #pragma unroll
         for (int i = 0; i < N / R::SUM_ROWS; i++)
-            finish_rows<F, N>(p, work, acc + i * (R::SUM_ROWS / 2), sums, shared + R::SUMS_AT,
-                              barriers, work.first_row + i * R::SUM_ROWS, round++, rank, ranks);
+            finish_rows<F, N>(p, work, acc + i * (R::SUM_ROWS / 2), memory, shared,
+                              work.first_row + i * R::SUM_ROWS, round++, rank, ranks);
     }
 }
 
@@ -504,36 +440,34 @@ __global__ void __launch_bounds__(THREADS, 1)
     typedef half_room<F, N> R;
     extern __shared__ __align__(128) uint8_t memory[];
     uint32_t shared = shared_address(memory);
-    half_barriers<F, N> barriers = {shared};
     int warp = threadIdx.x / WARP, rank = ranks > 1 ? (int)cluster_rank() : 0;
     if (threadIdx.x == 0) {
         for (int i = 0; i < R::WEIGHT_STAGES; i++) {
-            barrier_init(barriers.weights_full(i), FETCHERS);
-            barrier_init(barriers.weights_empty(i), MULTIPLIERS / WARP);
+            barrier_init(barrier_at(shared, WEIGHTS_FULL, i), FETCHERS);
+            barrier_init(barrier_at(shared, WEIGHTS_EMPTY, i), MULTIPLIERS / WARP);
         }
         for (int i = 0; i < R::ACT_STAGES; i++) {
-            barrier_init(barriers.act_full(i), 1);
-            barrier_init(barriers.act_empty(i), MULTIPLIERS / WARP);
+            barrier_init(barrier_at(shared, ACT_FULL, i), 1);
+            barrier_init(barrier_at(shared, ACT_EMPTY, i), MULTIPLIERS / WARP);
         }
-        barrier_init(barriers.sums_full(), ranks);
-        barrier_init(barriers.sums_empty(), ranks);
+        barrier_init(barrier_at(shared, SUMS_FULL, 0), ranks);
+        barrier_init(barrier_at(shared, SUMS_EMPTY, 0), ranks);
         barriers_ready();
     }
     __syncthreads();
-    if (ranks > 1) { /* barriers of all blocks are there */
-        cluster_arrive();
-        cluster_wait();
-    }
-    if (warp >= WEIGHT_WARP) {
-        if constexpr (N > 64 && K_GROUPS > 1) registers_give<FETCHER_REGISTERS>();
-        if (warp < ACT_WARP) fetch_weights<F, N>(p, shared, barriers, rank, ranks);
+    if (ranks > 1) cluster_arrive(); /* barriers of all blocks are there after the wait below */
+    if (warp >= WEIGHT_WARP && warp < ACT_WARP) {
+        fetch_weights<F, N>(p, shared, rank, ranks);
         grid_wait();
-        if (warp == ACT_WARP) fetch_rows<F, N>(p, shared, barriers, rank, ranks);
+        if (ranks > 1) cluster_wait();
     } else {
-        if constexpr (N > 64 && K_GROUPS > 1) registers_take<MULTIPLIER_REGISTERS>();
+        if (ranks > 1) cluster_wait();
         grid_wait();
         grid_release();
-        multiply_units<F, N>(p, memory, shared, barriers, rank, ranks);
+        if (warp == ACT_WARP)
+            fetch_rows<F, N>(p, shared, rank, ranks);
+        else
+            multiply_units<F, N>(p, memory, shared, rank, ranks);
     }
     if (ranks > 1) { /* nobody reads the sums of a block that has left */
         __syncwarp();
