@@ -99,7 +99,7 @@ struct act {
     enum act_kind kind;
     int32_t stride;
     /* [rows][stride]: int8 in the order of tiles; ACT_HALF: fp16 in natural order; ACT_CORES: fp16
-     * in the order in which products on Hopper read it (round.cuh: core_quad), rows padded to 64. */
+     * as products on Hopper read it (round.cuh: core_quad), rows padded to 64. */
     void *values;
     int8_t *low; /* ACT_FINE: like values, -127 .. 127; else NULL */
     /* ACT_INT8, ACT_FINE: [rows][stride / 32] pairs {d, d * sum of a block's codes}: x = d * code.

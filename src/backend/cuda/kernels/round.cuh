@@ -167,10 +167,11 @@ __device__ __forceinline__ float act_half_scale(uint32_t most_bits, float *inver
     return __uint_as_float(most_bits < INFINITE_BITS ? exponent : NOT_A_NUMBER);
 }
 
-/* ACT_CORES: [row / 64][col / 64][row % 64 / 8][8] core matrices of 8 rows x 8 columns, so that a tile
- * of 64 columns of up to 64 rows is one piece. Within 16 columns the order is that of A of wgmma: of a
- * quad, which is what a lane owns of a tile, {x0, x2} lie in the first core matrix and {x1, x3} in the
- * second. core_quad: place of the 32-bit word {x0, x2}; {x1, x3} is CORE_WORDS further. */
+/* ACT_CORES: [row / 64][col / 64][row % 64 / 8][8] core matrices of 8 rows x 8 columns, so that a
+ * tile of 64 columns of up to 64 rows is one piece. Within 16 columns the order is that of A of
+ * wgmma: of a quad, which is what a lane owns of a tile, {x0, x2} lie in the first core matrix and
+ * {x1, x3} in the second. core_quad: place of the 32-bit word {x0, x2}; {x1, x3} is CORE_WORDS
+ * further. */
 enum { CORE_WORDS = 32 };
 __device__ __forceinline__ int64_t core_quad(const struct act &act, int64_t row, int quad)
 {

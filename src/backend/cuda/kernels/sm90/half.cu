@@ -50,7 +50,8 @@ struct half_product {
     int32_t half_cols;
 };
 
-/* A stage of weights: STAGE_TILES tiles of columns of UNIT_GROUPS groups of rows, plane by plane. */
+/* A stage of weights: STAGE_TILES tiles of columns of UNIT_GROUPS groups of rows, a plane after the
+ * other. */
 template <enum form F> struct weight_stage {
     enum {
         GROUP_QUANTS = STAGE_TILES * form_quant_bytes(F),
@@ -304,8 +305,8 @@ __device__ __forceinline__ void put_results(const half_product &p, const half_wo
     for (int i = 0; i < n; i++) out[i] = v[i];
 }
 
-/* Adds up SUM_ROWS rows of a unit over the slices, in rising order, and writes the results. `round`:
- * counts the calls. */
+/* Adds up SUM_ROWS rows of a unit over the slices, in rising order, and writes the results.
+ * `round`: counts the calls. */
 template <enum form F, int N>
 __device__ __forceinline__ void finish_rows(const half_product &p, const half_work &work,
                                             const float *acc, uint8_t *memory, uint32_t shared,
@@ -501,7 +502,7 @@ int ranks_of(int n_units, int n_ktiles)
 
 template <enum form F, int N> void half_launch(const struct queue *q, half_product &p, int ranks)
 {
-    int clusters = min(p.n_units, max(q->n_sm / ranks, 1));
+    int clusters = min(p.n_units, min(clusters_at_once(ranks), max(q->n_sm / ranks, 1)));
     cudaLaunchConfig_t config = {};
     cudaLaunchAttribute attributes[2] = {};
     config.gridDim = dim3((unsigned)(clusters * ranks));
