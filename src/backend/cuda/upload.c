@@ -7,7 +7,8 @@
 #include "base/os.h"
 #include "base/pool.h"
 
-/* Four buffers of 16 MB: enough for one to be filled, one copied and one repacked at any time. */
+/* Four buffers of up to 16 MB: enough for one to be filled, one copied and one repacked at any
+ * time. */
 enum { BUFFERS = 4, BUFFER_BYTES = 16 << 20, READERS_MAX = 8 };
 
 struct upload {
@@ -30,7 +31,8 @@ void upload_close(struct upload *u)
     mem_free(u);
 }
 
-/* Of one buffer on the device: what is sent at once is at most a matrix. */
+/* Of one buffer, here and on the device: what is sent at once is at most a matrix. To take and give
+ * back 64 MB of page-locked memory costs tens of milliseconds, which small models need not pay. */
 static size_t staged_bytes(const struct plan *plan)
 {
     size_t most = 0;
@@ -46,16 +48,16 @@ size_t upload_staging_bytes(const struct plan *plan)
     return BUFFERS * staged_bytes(plan);
 }
 
-static int take_buffers(struct upload *u, struct carat_error *err)
+static int take_buffers(struct upload *u, size_t bytes, struct carat_error *err)
 {
     int cores = allowed_threads();
     struct pool_options readers = {.n_threads = cores < READERS_MAX ? cores : READERS_MAX};
     TRY(pool_open(&u->readers, &readers, err));
     for (int i = 0; i < BUFFERS; i++) {
-        cudaError_t status = cudaMallocHost((void **)&u->host[i], BUFFER_BYTES);
+        cudaError_t status = cudaMallocHost((void **)&u->host[i], bytes);
         if (status == cudaErrorMemoryAllocation) {
             cudaGetLastError();
-            return err_no_memory(err, "pinned buffers for loading weights", BUFFER_BYTES);
+            return err_no_memory(err, "pinned buffers for loading weights", bytes);
         }
         if (!status) status = cudaEventCreateWithFlags(&u->is_free[i], cudaEventDisableTiming);
         if (status) return cuda_fail(err, status, "loading weights");
@@ -71,7 +73,7 @@ int upload_open(struct upload **out, struct device *d, const struct plan *plan, 
     if (!u) return err_no_memory(err, "upload", sizeof *u);
     u->device = d;
     for (size_t i = 0; i < BUFFERS; i++) u->staged[i] = staging + i * staged_bytes(plan);
-    int status = take_buffers(u, err);
+    int status = take_buffers(u, staged_bytes(plan), err);
     if (status)
         upload_close(u);
     else
