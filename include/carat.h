@@ -303,7 +303,7 @@ enum carat_kv_type { CARAT_KV_AUTO, CARAT_KV_F16, CARAT_KV_F32, CARAT_KV_Q8_0, C
 /* FAST: activations in 8 bits where the weights are quantised. The reference is always fp32. */
 enum carat_precision { CARAT_PRECISION_FAST, CARAT_PRECISION_FP32 };
 
-/* How a GPU computes products of many rows; AUTO: what is fastest on its chip. */
+/* How a GPU computes products; AUTO: what is fastest on its chip. */
 enum carat_matmul { CARAT_MATMUL_AUTO, CARAT_MATMUL_INT8, CARAT_MATMUL_FP16 };
 /* Where a GPU reads the table of per-layer embeddings; AUTO: the first place with room for it. */
 enum carat_ple { CARAT_PLE_AUTO, CARAT_PLE_GPU, CARAT_PLE_PINNED, CARAT_PLE_HOST };
@@ -372,7 +372,8 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     int32_t n_queue;   /* requests that may wait besides the n_seq that run; default 4 n_seq + 64 */
     double max_itl_ms; /* what a step takes at most while a sequence decodes, or twice a decode step
                            if that is longer: prompts get as many rows as fit; default 50 */
-    bool deterministic; /* steps of at most 64 rows, n_seq at most 64: on a GPU too, answers do not
+    bool deterministic; /* steps of at most 64 rows, of 256 where decode_matmul is FP16 and the
+                           model has no experts; n_seq at most 64: on a GPU too, answers do not
                            depend on other requests, on what is cached, or on times */
     enum carat_cascade cascade; /* GPU: attention of tokens that share a beginning */
     const char *isa; /* of the CPU backend: the instruction set that it computes with, a name of
@@ -380,6 +381,9 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
                         "auto": the best one */
     carat_on_cache_fn on_cache; /* NULL: none */
     void *on_cache_user;
+    /* GPU: products in steps of up to 64 rows. FP16 is for Hopper, other chips take INT8. AUTO:
+     * INT8 up to 16 rows and FP16 for more; if deterministic, FP16 for more than 16 sequences */
+    enum carat_matmul decode_matmul;
     /* end of version 0.1 */
     bool wants_cublas; /* GPU: cuBLAS also where our own kernels would be taken (Hopper) */
 };
@@ -442,6 +446,7 @@ struct carat_setup {
     enum carat_reason ple_reason;
     enum carat_kv_type kv_type; /* never AUTO */
     enum carat_reason kv_reason;
+    enum carat_matmul decode_matmul; /* of `device`; AUTO: it has one way, or chooses by the rows */
 };
 /* Borrowed; lives as long as the engine. */
 const struct carat_setup *carat_engine_setup(const carat_engine *engine);

@@ -28,9 +28,13 @@ enum matmul_kind { MATMUL_AUTO, MATMUL_INT8, MATMUL_FP16 };
 struct device_facts {
     char name[96];
     size_t memory_total, memory_available; /* bytes */
-    size_t memory_context;       /* not available: at most this much the driver has taken for us */
-    size_t memory_reserve;       /* available, but the driver will still take about this much */
-    enum matmul_kind matmul;     /* the way chosen; MATMUL_AUTO: there is only one */
+    size_t memory_context;   /* not available: at most this much the driver has taken for us */
+    size_t memory_reserve;   /* available, but the driver will still take about this much */
+    enum matmul_kind matmul; /* the way chosen; MATMUL_AUTO: there is only one */
+    enum matmul_kind decode_matmul; /* the same of decode steps; MATMUL_AUTO: as many rows want */
+    /* Rows of a step, of models without experts, up to which rule 4 holds if is_steady was asked;
+     * 0: of any step. */
+    int32_t steady_rows;
     double fp16_rate, int8_rate; /* operations a second, as measured when it was chosen; or 0 */
 };
 
@@ -72,6 +76,7 @@ struct device_options {
     int n_threads;      /* 0: one for each physical core, fewer where a step is too small */
     bool is_pinned;     /* threads stay on their cores */
     bool takes_turns;   /* its runs alternate with another device's, which may be short */
+    bool is_steady;     /* rule 4 comes before speed, up to steady_rows */
     bool is_exact;      /* activations stay fp32 where they would be rounded to 8 bits */
     bool has_no_graphs; /* steps are launched anew each time, never replayed */
     bool has_no_cublas; /* products use our own kernels */
@@ -80,6 +85,8 @@ struct device_options {
     bool is_profiled;   /* times are taken after every piece of work */
     const char *isa;    /* instruction set to compute with; NULL or "auto": the best one */
     enum matmul_kind matmul;
+    enum matmul_kind decode_matmul; /* of products in decode steps */
+    int32_t n_seq; /* sequences that decode in a step at most, which may decide it; 0: not known */
     enum table_place table_place;
     enum share_kind cascade; /* whether pages that decode rows share are read once for all */
     int64_t mirror_budget; /* bytes for fp16 copies of weights; 0: what there is room for, < 0: 0 */

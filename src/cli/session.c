@@ -219,6 +219,7 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
                opt_is_set(o, OPT_CPU_EXPERTS) ? INT32_MAX
                                               : (int32_t)opt_int(o, OPT_CPU_EXPERT_LAYERS));
     out->matmul = matmul_of(opt_text(o, OPT_MATMUL));
+    out->decode_matmul = matmul_of(opt_text(o, OPT_DECODE_MATMUL));
     out->gpu_memory = opt_int(o, OPT_GPU_MEMORY);
     out->gpu_memory_percent = o->values[OPT_GPU_MEMORY].percent;
     out->cache_bytes = opt_int(o, OPT_CACHE_MEMORY);

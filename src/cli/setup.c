@@ -20,6 +20,11 @@ static const char *const kv_types[] = {
     [CARAT_KV_Q8_0] = "q8_0",
     [CARAT_KV_BF16] = "bf16",
 };
+static const char *const matmuls[] = {
+    [CARAT_MATMUL_AUTO] = "",
+    [CARAT_MATMUL_INT8] = "int8",
+    [CARAT_MATMUL_FP16] = "fp16",
+};
 
 void setup_add_line(struct buf *out, const struct carat_setup *s)
 {
@@ -72,6 +77,7 @@ void setup_add_json(struct json *j, const struct carat_setup *s)
     add_text(j, "ple_reason", reasons[s->ple_reason]);
     add_text(j, "kv_type", kv_types[s->kv_type]);
     add_text(j, "kv_reason", reasons[s->kv_reason]);
+    add_text(j, "decode_matmul", matmuls[s->decode_matmul]);
     json_end_object(j);
 }
 

@@ -49,6 +49,18 @@ static int choose_cache_formats(struct layout *y, const struct carat_engine_opti
     return CARAT_OK;
 }
 
+/* Rows of a step at most. If the user wants the same bits whatever the step is: as many as the
+ * device computes alike. */
+static void choose_rows(struct layout *y, const struct layout_source *from, bool is_steady)
+{
+    y->step_rows = y->chunk + y->n_seq;
+    if (!is_steady) return;
+    int32_t rows = y->targets[FIRST_TARGET].steady_rows;
+    if (rows < STEADY_ROWS || y->config->n_expert > 0 || from->n_parts > 1) rows = STEADY_ROWS;
+    if (y->chunk > rows) y->chunk = rows;
+    if (y->step_rows > rows) y->step_rows = rows;
+}
+
 static int choose_options(struct layout *y, const struct layout_source *from,
                           const struct carat_engine_options *o, struct carat_error *err)
 {
@@ -58,6 +70,7 @@ static int choose_options(struct layout *y, const struct layout_source *from,
     y->chunk = o->chunk ? o->chunk : y->targets[FIRST_TARGET].backend->chunk;
     TRY(in_range(y->n_seq, 1, SEQUENCES_MAX, "number of sequences", err));
     TRY(in_range(y->chunk, 1, CHUNK_MAX, "rows of a prefill step", err));
+    choose_rows(y, from, o->deterministic);
     if (o->n_ctx) TRY(in_range(o->n_ctx, least, n_ctx_train, "context size", err));
     TRY(in_range(o->gpu_memory_percent, 0, 100, "percent of the GPU's memory", err));
     if (o->gpu_memory < 0)
@@ -207,7 +220,8 @@ static int compile(struct layout *y, struct carat_error *err)
                                .n_targets = y->n_targets,
                                .config = y->config,
                                .caches = y->caches.cache,
-                               .split = &y->split};
+                               .split = &y->split,
+                               .step_rows = y->step_rows};
     plans_deinit(&y->plans, y->targets);
     TRY(plans_compile(&y->plans, &from, y->n_seq, y->chunk, y->outs_max, err));
     for (int32_t i = 0; i < y->n_targets; i++)

@@ -20,17 +20,13 @@ static int complete_queue(struct carat_engine_options *o, struct carat_error *er
 }
 
 /* Up to this many rows, every row is computed alike on all backends. */
-static int complete_deterministic(struct carat_engine_options *o, struct carat_error *err)
+static int check_deterministic(const struct carat_engine_options *o, struct carat_error *err)
 {
-    if (!o->deterministic) return CARAT_OK;
-    if (o->n_seq > STEADY_ROWS) {
-        err_set(err, CARAT_EUSAGE, "deterministic: 1 to %d sequences expected, %d found",
-                STEADY_ROWS, o->n_seq);
-        err_hint(err, "steps of more rows round in another way; take fewer sequences");
-        return CARAT_EUSAGE;
-    }
-    if (o->chunk == 0 || o->chunk > STEADY_ROWS) o->chunk = STEADY_ROWS;
-    return CARAT_OK;
+    if (!o->deterministic || o->n_seq <= STEADY_ROWS) return CARAT_OK;
+    err_set(err, CARAT_EUSAGE, "deterministic: 1 to %d sequences expected, %d found", STEADY_ROWS,
+            o->n_seq);
+    err_hint(err, "steps of more rows round in another way; take fewer sequences");
+    return CARAT_EUSAGE;
 }
 
 int options_copy(struct carat_engine_options *out, const struct carat_engine_options *given,
@@ -38,8 +34,8 @@ int options_copy(struct carat_engine_options *out, const struct carat_engine_opt
 {
     *out = (struct carat_engine_options){0};
     if (given)
-        TRY(sized_copy(out, sizeof *out, SIZED_THROUGH(struct carat_engine_options, on_cache_user),
+        TRY(sized_copy(out, sizeof *out, SIZED_THROUGH(struct carat_engine_options, decode_matmul),
                        given, "engine options", err));
     TRY(complete_queue(out, err));
-    return complete_deterministic(out, err);
+    return check_deterministic(out, err);
 }

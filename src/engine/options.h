@@ -4,8 +4,8 @@
 
 #include "carat.h"
 
-/* Copies and completes the options of requests: n_queue, max_itl_ms and, for `deterministic`, the
- * chunk. `given` may be NULL: all defaults. CARAT_EUSAGE names the range. */
+/* Copies and completes the options of requests: n_queue, max_itl_ms. `given` may be NULL: all
+ * defaults. CARAT_EUSAGE names the range. */
 int options_copy(struct carat_engine_options *out, const struct carat_engine_options *given,
                  struct carat_error *err);
 

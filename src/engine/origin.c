@@ -67,6 +67,7 @@ static struct digest setting_digest(const carat_engine *e)
     add_number(&d, (uint64_t)y->n_far_experts);
     for (int32_t i = 0; i < y->n_targets; i++) {
         add_text(&d, y->targets[i].backend->name);
+        add_number(&d, e->is_steady ? (uint64_t)y->targets[i].decode_matmul : 0);
         add(&d, y->caches.page_bytes[i], sizeof y->caches.page_bytes[i]);
     }
     for (int32_t l = 0; l < y->config->n_layer; l++) add_number(&d, (uint64_t)y->split.layer[l]);

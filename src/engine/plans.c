@@ -203,7 +203,7 @@ int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq
         add_usual_prompts(&p->buckets[p->n_buckets - 1], p->n_sites, least, chunk);
         least = fixed[i];
     }
-    TRY(add_bucket(p, from, chunk + n_seq, outs > n_seq ? outs : n_seq, false, err));
+    TRY(add_bucket(p, from, from->step_rows, outs > n_seq ? outs : n_seq, false, err));
     add_usual_prompts(&p->buckets[p->n_buckets - 1], p->n_sites, least, chunk);
     return CARAT_OK;
 }

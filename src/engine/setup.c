@@ -42,6 +42,7 @@ void setup_describe(struct layout *y, const struct carat_engine_options *o)
         .cpu_expert_layers = y->n_far_experts < c->n_layer ? y->n_far_experts : c->n_layer,
         .ple_place = table_place(y),
         .kv_type = kv_type_of(y->kv_format_global),
+        .decode_matmul = (enum carat_matmul)first->decode_matmul,
         .kv_reason = reason_of(o->kv_type != CARAT_KV_AUTO, y->kv_format_global == FORMAT_Q8_0),
     };
     bool has_moved = s->ple_place == CARAT_PLE_PINNED || s->ple_place == CARAT_PLE_HOST;

@@ -27,8 +27,11 @@ int target_open(struct target *t, const struct target_choice *choice,
     struct device_options device = {.n_threads = o->n_threads,
                                     .is_pinned = o->pin_threads,
                                     .takes_turns = !choice->is_first,
+                                    .is_steady = o->deterministic,
                                     .is_exact = o->precision == CARAT_PRECISION_FP32,
                                     .matmul = (enum matmul_kind)o->matmul,
+                                    .decode_matmul = (enum matmul_kind)o->decode_matmul,
+                                    .n_seq = o->n_seq > 0 ? o->n_seq : 1,
                                     .table_place = (enum table_place)o->ple_place,
                                     .cascade = (enum share_kind)o->cascade,
                                     .mirror_budget = o->mirror_budget,
@@ -45,6 +48,8 @@ int target_open(struct target *t, const struct target_choice *choice,
     TRY(t->backend->open(&t->device, choice->device, &device, err));
     t->backend->describe(t->device, &facts);
     memcpy(t->name, facts.name, sizeof facts.name);
+    t->decode_matmul = facts.decode_matmul;
+    t->steady_rows = facts.steady_rows;
     static const struct carat_engine_options unlimited;
     allow(t, &facts, t->backend->is_host ? &unlimited : o);
     struct device_limits limits; /* the device remembers them */

@@ -13,13 +13,34 @@ static int32_t stride_of(int32_t cols)
 
 static size_t value_bytes(enum act_kind kind)
 {
-    return kind == ACT_HALF ? 2 : 1;
+    return act_is_half(kind) ? 2 : 1;
+}
+
+/* ACT_CORES are whole pieces. */
+static size_t whole_rows(enum act_kind kind, int32_t rows)
+{
+    size_t grain = kind == ACT_CORES ? CORE_ROWS : 1;
+    return ((size_t)rows + grain - 1) / grain * grain;
+}
+
+void check_act_order(uint16_t *values, int32_t rows, int32_t stride)
+{
+    size_t n = whole_rows(ACT_CORES, rows) * (size_t)stride;
+    uint16_t *from = malloc(n * sizeof *from);
+    memcpy(from, values, n * sizeof *from);
+    for (size_t i = 0; i < n; i++) {
+        size_t row = i / (size_t)stride, c = i % (size_t)stride;
+        size_t k = c / 16 * 16 + c % 2 * 8 + c % 16 / 4 * 2 + c % 4 / 2;
+        size_t piece = row / 64 * ((size_t)stride / 64) + k / 64;
+        values[i] = from[((piece * 8 + row % 64 / 8) * 8 + k % 64 / 8) * 64 + row % 8 * 8 + k % 8];
+    }
+    free(from);
 }
 
 /* Floats of `scale` a row. */
 static size_t scale_floats(enum act_kind kind, int32_t cols)
 {
-    return kind == ACT_HALF ? 1 : (size_t)stride_of(cols) / ACT_BLOCK * 2;
+    return act_is_half(kind) ? 1 : (size_t)stride_of(cols) / ACT_BLOCK * 2;
 }
 
 size_t check_act_row_bytes(enum act_kind kind, int32_t cols)
@@ -34,7 +55,7 @@ struct act check_act_new(enum act_kind kind, int32_t rows, int32_t cols)
 {
     struct act act = {.kind = kind, .stride = stride_of(cols)};
     if (kind == ACT_NONE) return act;
-    act.values = check_alloc(NULL, (size_t)rows * (size_t)act.stride * value_bytes(kind));
+    act.values = check_alloc(NULL, whole_rows(kind, rows) * (size_t)act.stride * value_bytes(kind));
     if (kind == ACT_FINE) act.low = check_alloc(NULL, (size_t)rows * (size_t)act.stride);
     act.scale = check_alloc(NULL, (size_t)rows * scale_floats(kind, cols) * sizeof(float));
     return act;
@@ -92,17 +113,19 @@ bool check_act_is(const struct act *act, const float *x, int32_t rows, int32_t l
     size_t stride = (size_t)act->stride, row_bytes = stride * value_bytes(act->kind);
     size_t n_scale = scale_floats(act->kind, cols), scale_bytes = n_scale * sizeof(float);
     bool is_fine = act->kind == ACT_FINE;
-    unsigned char *values = malloc((size_t)rows * row_bytes), *want = malloc(row_bytes);
+    size_t all_bytes = whole_rows(act->kind, rows) * row_bytes;
+    unsigned char *values = malloc(all_bytes), *want = malloc(row_bytes);
     unsigned char *low = calloc((size_t)rows, row_bytes), *want_low = calloc(1, row_bytes);
     unsigned char *scale = malloc((size_t)rows * scale_bytes);
     float *want_scale = malloc(scale_bytes), *padded = calloc(stride, sizeof *padded);
-    check_download(values, act->values, (size_t)rows * row_bytes);
+    check_download(values, act->values, all_bytes);
+    if (act->kind == ACT_CORES) check_act_order((uint16_t *)(void *)values, rows, act->stride);
     check_download(scale, act->scale, (size_t)rows * scale_bytes);
     if (is_fine) check_download(low, act->low, (size_t)rows * row_bytes);
     bool is_right = true;
     for (int32_t r = 0; r < live; r++) {
         memcpy(padded, x + (size_t)r * (size_t)cols, (size_t)cols * sizeof *padded);
-        if (act->kind == ACT_HALF)
+        if (act_is_half(act->kind))
             round_half(padded, act->stride, (uint16_t *)(void *)want, want_scale);
         else
             round_blocks(padded, act->stride, (int8_t *)want, is_fine ? (int8_t *)want_low : NULL,
@@ -112,7 +135,8 @@ bool check_act_is(const struct act *act, const float *x, int32_t rows, int32_t l
                    memcmp(want_scale, scale + (size_t)r * scale_bytes, scale_bytes) == 0;
     }
     size_t dead = (size_t)(rows - live);
-    is_right = is_right && is_poison(values + (size_t)live * row_bytes, dead * row_bytes) &&
+    is_right = is_right &&
+               is_poison(values + (size_t)live * row_bytes, all_bytes - (size_t)live * row_bytes) &&
                is_poison(scale + (size_t)live * scale_bytes, dead * scale_bytes) &&
                (!is_fine || is_poison(low + (size_t)live * row_bytes, dead * row_bytes));
     free(values);

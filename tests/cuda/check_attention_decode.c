@@ -2,7 +2,7 @@
  * after they wrap, windows that begin anywhere in a tile and a page, sequences mixed, every cache
  * format, NaN in every cell that no row may see and in every page that is not its own. A row's bits
  * must depend on nothing but the row. */
-#include "cuda/check.h"
+#include "cuda/check_act.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -228,15 +228,16 @@ static void expect_head(const struct world *w, const float *q, int32_t position,
 
 /* ---- One launch --------------------------------------------------------------------------- */
 
-static size_t act_bytes(const struct shape *s, const struct ask *ask)
+static size_t values_bytes(const struct shape *s, const struct ask *ask)
 {
-    size_t size = ask->kind == ACT_HALF ? 2 : 1;
-    return (size_t)ask->rows_max * (size_t)stride_of(s) * size;
+    size_t size = act_is_half(ask->kind) ? 2 : 1,
+           rows = ((size_t)ask->rows_max + CORE_ROWS - 1) / CORE_ROWS * CORE_ROWS;
+    return (ask->kind == ACT_CORES ? rows : (size_t)ask->rows_max) * (size_t)stride_of(s) * size;
 }
 
 static size_t scale_bytes(const struct shape *s, const struct ask *ask)
 {
-    size_t each = ask->kind == ACT_HALF ? 1 : (size_t)stride_of(s) / 32 * 2;
+    size_t each = act_is_half(ask->kind) ? 1 : (size_t)stride_of(s) / 32 * 2;
     return (size_t)ask->rows_max * each * sizeof(float);
 }
 
@@ -257,17 +258,19 @@ static struct answer run(struct world *w, const struct ask *ask)
     a.y = ask->has_y ? check_alloc(NULL, y_bytes) : NULL;
     a.act = (struct act){.kind = ask->kind, .stride = stride_of(s)};
     if (ask->kind) {
-        a.act.values = check_alloc(NULL, act_bytes(s, ask));
+        a.act.values = check_alloc(NULL, values_bytes(s, ask));
         a.act.scale = check_alloc(NULL, scale_bytes(s, ask));
     }
     launch_attention_decode(&w->c->queue, &a);
     struct answer r = {.y = malloc(y_bytes),
-                       .values = malloc(act_bytes(s, ask)),
+                       .values = malloc(values_bytes(s, ask)),
                        .scale = malloc(scale_bytes(s, ask))};
     if (a.y) check_download(r.y, a.y, y_bytes);
     if (ask->kind) {
-        check_download(r.values, a.act.values, act_bytes(s, ask));
+        check_download(r.values, a.act.values, values_bytes(s, ask));
         check_download(r.scale, a.act.scale, scale_bytes(s, ask));
+        if (ask->kind == ACT_CORES)
+            check_act_order((uint16_t *)(void *)r.values, ask->rows_max, stride_of(s));
     }
     bool is_whole = check_free(a.scratch) & check_free(a.y) & check_free(a.act.values) &
                     check_free(a.act.scale) & check_free((void *)(uintptr_t)a.q);
@@ -438,6 +441,8 @@ static void check_edges(struct check *c, struct shape s)
     for (int32_t t = 0; t < n; t++)
         if (t % 3 != 1) out_row[ask.n_out++] = t;
     check_ask(&w, &ask, "outputs");
+    ask.kind = ACT_CORES;
+    check_ask(&w, &ask, "outputs for tiles");
     if (c->is_perf) printf("  %-34s worst nmse %.1e, %.1e\n", s.name, w.worst, w.farthest);
     free(q);
     world_close(&w);

@@ -284,6 +284,8 @@ void check_norm(struct check *c)
         {1, 1, 2560, true, false, false, false, true, true, 1, 1, {{true, true, ACT_INT8}}},
         {3, 2, 40, true, false, false, false, true, true, 1, 1, {{true, true, ACT_INT8}}},
         {17, 17, 1536, false, false, false, false, false, false, 1, 1, {{true, true, ACT_HALF}}},
+        {17, 15, 1536, false, false, false, false, false, false, 1, 1, {{true, true, ACT_CORES}}},
+        {3, 3, 2563, true, false, true, false, true, true, 1, 1, {{true, true, ACT_CORES}}},
         {17,
          9,
          3840,

@@ -56,12 +56,18 @@ static bool are_blocks_right(const struct act *clean, const struct act *bad, int
     return is_right;
 }
 
-/* ACT_HALF: the row's scale is NaN, or the values themselves are. */
+/* fp16: the row's scale is NaN, or the values themselves are. */
 static bool are_halves_right(const struct act *clean, const struct act *bad, int32_t rows,
                              const struct area *area)
 {
     size_t stride = (size_t)clean->stride, n = (size_t)rows * stride;
+    if (clean->kind == ACT_CORES)
+        n = ((size_t)rows + CORE_ROWS - 1) / CORE_ROWS * CORE_ROWS * stride;
     uint16_t *v0 = fetch(clean->values, n * 2), *v1 = fetch(bad->values, n * 2);
+    if (clean->kind == ACT_CORES) {
+        check_act_order(v0, rows, clean->stride);
+        check_act_order(v1, rows, clean->stride);
+    }
     float *s0 = fetch(clean->scale, (size_t)rows * sizeof *s0);
     float *s1 = fetch(bad->scale, (size_t)rows * sizeof *s1);
     bool is_right = true;
@@ -82,8 +88,8 @@ static bool are_halves_right(const struct act *clean, const struct act *bad, int
 static void check_acts(struct check *c, const char *what, struct act *clean, struct act *bad,
                        int32_t rows, struct area area)
 {
-    bool is_right = clean->kind == ACT_HALF ? are_halves_right(clean, bad, rows, &area)
-                                            : are_blocks_right(clean, bad, rows, &area);
+    bool is_right = act_is_half(clean->kind) ? are_halves_right(clean, bad, rows, &area)
+                                             : are_blocks_right(clean, bad, rows, &area);
     is_right = check_act_free(clean) & check_act_free(bad) & is_right;
     check_that(c, is_right, "round: %s, activations of kind %d, %d rows", what, (int)clean->kind,
                rows);
@@ -193,7 +199,7 @@ static struct act norm_rows(struct check *c, enum act_kind kind, float odd, bool
 
 static void check_rows_kernels(struct check *c)
 {
-    for (enum act_kind kind = ACT_INT8; kind <= ACT_HALF; kind++) {
+    for (enum act_kind kind = ACT_INT8; kind <= ACT_CORES; kind++) {
         struct act clean = round_rows(c, kind, 1), bad = round_rows(c, kind, NAN);
         check_acts(c, "launch_act", &clean, &bad, 3, bad_block);
         for (int is_half = 0; is_half < 2; is_half++) {

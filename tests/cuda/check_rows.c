@@ -392,16 +392,16 @@ static void check_act_limits(struct check *c)
     }
     struct rows rows = {5, ROWS_TOKEN};
     float *device = check_alloc(x, sizeof x);
-    for (int kind = ACT_INT8; kind <= ACT_HALF; kind++) {
+    for (int kind = ACT_INT8; kind <= ACT_CORES; kind++) {
         struct act act = check_act_new((enum act_kind)kind, 5, COLS);
         launch_act(&c->queue, (struct step_view){0}, rows, device, COLS, act, true);
         float scale[5 * 4];
-        size_t per_row = kind == ACT_HALF ? 1 : 4;
+        size_t per_row = act_is_half((enum act_kind)kind) ? 1 : 4;
         check_download(scale, act.scale, 5 * per_row * sizeof *scale);
-        check_that(c, scale[0] == (kind == ACT_HALF ? 1.0f : 0.0f), "act: zeros, kind %d", kind);
+        check_that(c, scale[0] == (per_row == 1 ? 1.0f : 0.0f), "act: zeros, kind %d", kind);
         check_that(c, isnan(scale[4 * per_row]), "act: infinity, kind %d", kind);
         for (size_t i = per_row; i < 4 * per_row; i++)
-            check_that(c, isfinite(scale[i]) && (kind != ACT_HALF || scale[i] > 0),
+            check_that(c, isfinite(scale[i]) && (per_row > 1 || scale[i] > 0),
                        "act: scale %g of kind %d", (double)scale[i], kind);
         check_that(c, check_act_free(&act), "act: wrote outside");
     }
@@ -503,6 +503,8 @@ void check_rows(struct check *c)
         {1, 1, 10240, 0, 1, false, false, true, ACT_INT8},
         {3, 2, 704, 0, 1, true, false, true, ACT_INT8},
         {17, 17, 2112, 256, 1, false, false, true, ACT_HALF},
+        {17, 17, 2112, 256, 1, false, false, true, ACT_CORES},
+        {64, 61, 10240, 0, 1, true, false, true, ACT_CORES},
         {24, 3, 704, 0, 8, true, true, true, ACT_HALF},
         {3, 3, 10240, 0, 1, true, false, true, ACT_HALF},
         {2, 1, 21504, 0, 1, true, false, true, ACT_HALF},
@@ -512,6 +514,7 @@ void check_rows(struct check *c)
         {1, 1, 2560, 0, 1, false, false, true, ACT_FINE},
         {3, 2, 101, 12, 1, false, false, true, ACT_FINE},
         {5, 4, 101, 12, 1, false, false, true, ACT_HALF},
+        {5, 4, 101, 12, 1, false, false, true, ACT_CORES},
         {3, 3, 33, 0, 1, false, false, true, ACT_NONE},
     };
     struct rng rng = {23};

@@ -106,16 +106,19 @@ static void assert_same(const struct answer *a, const struct answer *b, const ch
                      (double)a->logprobs[i], b->ids[i], (double)b->logprobs[i]);
 }
 
-/* Steps stay below 64 rows: larger ones go through other products on a GPU. */
-static void check_alone_and_among_others(const char *backend)
+/* Steps stay below 64 rows, or 16 if these decide the arithmetic: larger ones go through other
+ * products on a GPU. */
+static void check_alone_and_among_others(const char *backend, enum carat_matmul decode,
+                                         int32_t n_seq, int32_t chunk)
 {
     enum { TOKENS = 40 };
     for (int m = 0; m < N_MODELS; m++) {
         carat_model *model = open_model(models[m]);
         struct carat_engine_options options = {.backend = backend,
                                                .n_ctx = 512,
-                                               .n_seq = SEQUENCES_MAX,
-                                               .chunk = 32,
+                                               .n_seq = n_seq,
+                                               .chunk = chunk,
+                                               .decode_matmul = decode,
                                                .isa = forced_isa()};
         carat_engine *engine = open_engine(model, &options);
         for (int i = 0; i < SEQUENCES_MAX; i++) submit(engine, model, i, TOKENS, &answers[i]);
@@ -131,12 +134,12 @@ static void check_alone_and_among_others(const char *backend)
 }
 
 /* With a window of 32 and steps of one row the ring has 33 cells. With large steps it holds all. */
-static void check_wrapped_ring(const char *backend, int32_t n_tokens)
+static void check_wrapped_ring(const char *backend, enum carat_matmul decode, int32_t n_tokens)
 {
     for (int m = 0; m < N_MODELS; m += 3) {
         carat_model *model = open_model(models[m]);
         struct carat_engine_options options = {
-            .backend = backend, .n_ctx = 4096, .isa = forced_isa()};
+            .backend = backend, .n_ctx = 4096, .decode_matmul = decode, .isa = forced_isa()};
         for (int full = 0; full < 2; full++) {
             options.chunk = full ? 4096 : 8;
             carat_engine *engine = open_engine(model, &options);
@@ -150,7 +153,7 @@ static void check_wrapped_ring(const char *backend, int32_t n_tokens)
     }
 }
 
-static void check_replay(int32_t gpu_layers, int32_t cpu_expert_layers)
+static void check_replay(enum carat_matmul decode, int32_t gpu_layers, int32_t cpu_expert_layers)
 {
     need_device("cuda");
     for (int m = 0; m < N_MODELS; m++) {
@@ -160,6 +163,7 @@ static void check_replay(int32_t gpu_layers, int32_t cpu_expert_layers)
                                                    .n_ctx = 512,
                                                    .n_seq = 3,
                                                    .profile = direct,
+                                                   .decode_matmul = decode,
                                                    .gpu_layers = gpu_layers,
                                                    .cpu_expert_layers = cpu_expert_layers};
             carat_engine *engine = open_engine(model, &options);
@@ -176,13 +180,15 @@ static void check_replay(int32_t gpu_layers, int32_t cpu_expert_layers)
 static void cuda_replay_equals_launches(void **state)
 {
     (void)state;
-    check_replay(0, 0);
+    check_replay(CARAT_MATMUL_INT8, 0, 0);
+    check_replay(CARAT_MATMUL_FP16, 0, 0);
 }
 
 static void cuda_replay_equals_launches_with_layers_and_experts_on_the_cpu(void **state)
 {
     (void)state;
-    check_replay(3, INT32_MAX);
+    check_replay(CARAT_MATMUL_INT8, 3, INT32_MAX);
+    check_replay(CARAT_MATMUL_FP16, 3, INT32_MAX);
 }
 
 /* ---- Prompts: replayed, launched, and launched by the profile ------------------------------ */
@@ -210,22 +216,22 @@ static void read_long_prompt(const carat_model *model, const struct carat_engine
     carat_engine_close(engine);
 }
 
-/* Lengths around the sizes that are recorded, and around the limit between a few rows and many. */
-static void cuda_replayed_prompts_equal_launched_ones(void **state)
+/* Lengths around the sizes that are recorded, and around the limits between few rows and many. */
+static void check_prompts(enum carat_matmul decode)
 {
-    (void)state;
     static const struct {
         int32_t chunk, lengths[12];
     } cases[] = {{0, {1, 16, 40, 64, 65, 100, 120, 300, 500, 1000, 2047, 2200}},
                  {64, {55, 56, 57, 63, 64, 65, 66, 121, 128, 200}},
                  {256, {31, 129, 224, 256, 257, 600}}};
-    need_device("cuda");
     for (int m = 0; m < N_MODELS; m++) {
         carat_model *model = open_model(models[m]);
         for (int k = 0; k < 36; k++) {
             int32_t n = cases[k / 12].lengths[k % 12];
-            struct carat_engine_options o = {
-                .backend = "cuda", .n_ctx = 2400, .chunk = cases[k / 12].chunk};
+            struct carat_engine_options o = {.backend = "cuda",
+                                             .n_ctx = 2400,
+                                             .chunk = cases[k / 12].chunk,
+                                             .decode_matmul = decode};
             if (n == 0 || (n > 1000 && m > 1)) continue;
             char what[64];
             snprintf(what, sizeof what, "prompt of %d, chunks of %d", n, o.chunk);
@@ -241,6 +247,14 @@ static void cuda_replayed_prompts_equal_launched_ones(void **state)
         }
         carat_model_close(model);
     }
+}
+
+static void cuda_replayed_prompts_equal_launched_ones(void **state)
+{
+    (void)state;
+    need_device("cuda");
+    check_prompts(CARAT_MATMUL_INT8);
+    check_prompts(CARAT_MATMUL_FP16);
 }
 
 /* Where the table is, and how much of it the device may keep. */
@@ -266,6 +280,7 @@ static void answer_with_table(const carat_model *model, const struct table_setti
                                            .n_ctx = 512,
                                            .n_seq = N,
                                            .chunk = chunk,
+                                           .decode_matmul = CARAT_MATMUL_INT8,
                                            .no_graphs = is_launched,
                                            .gpu_layers = chunk < 10 ? 3 : 0,
                                            .ple_place = table->place,
@@ -302,27 +317,30 @@ static void cuda_place_of_the_table_does_not_matter(void **state)
 static void cpu_answers_do_not_depend_on_other_sequences(void **state)
 {
     (void)state;
-    check_alone_and_among_others("cpu");
+    check_alone_and_among_others("cpu", CARAT_MATMUL_AUTO, SEQUENCES_MAX, 32);
 }
 
 static void cuda_answers_do_not_depend_on_other_sequences(void **state)
 {
     (void)state;
     need_device("cuda");
-    check_alone_and_among_others("cuda");
+    check_alone_and_among_others("cuda", CARAT_MATMUL_INT8, SEQUENCES_MAX, 32);
+    check_alone_and_among_others("cuda", CARAT_MATMUL_FP16, SEQUENCES_MAX, 32);
+    check_alone_and_among_others("cuda", CARAT_MATMUL_AUTO, 8, 8);
 }
 
 static void cpu_wrapped_ring_equals_a_full_cache(void **state)
 {
     (void)state;
-    check_wrapped_ring("cpu", 200);
+    check_wrapped_ring("cpu", CARAT_MATMUL_AUTO, 200);
 }
 
 static void cuda_wrapped_ring_equals_a_full_cache_for_4000_tokens(void **state)
 {
     (void)state;
     need_device("cuda");
-    check_wrapped_ring("cuda", TOKENS_MAX);
+    check_wrapped_ring("cuda", CARAT_MATMUL_INT8, TOKENS_MAX);
+    check_wrapped_ring("cuda", CARAT_MATMUL_FP16, TOKENS_MAX / 10);
 }
 
 int main(int argc, char **argv)

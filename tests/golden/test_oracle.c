@@ -529,6 +529,45 @@ static void cuda_with_products_of_8_bits_is_as_close_as_llama_cpp(void **state)
         }
 }
 
+/* In either arithmetic of decode steps: as few as one row, rows that fill no tile, and more than 64
+ * of them, which with 8 bits and with experts become several steps. */
+static void cuda_if_deterministic_rows_are_the_same_bits_for_every_chunk(void **state)
+{
+    (void)state;
+    static const int32_t chunks[] = {64, 1, 7, 33, 65, 200};
+    enum { N_CHUNKS = sizeof chunks / sizeof *chunks };
+    static struct rows first;
+    need_device("cuda");
+    for (int i = 0; i < N_ORACLES; i++)
+        for (int k = 0; k < 2 * N_CHUNKS; k++) {
+            struct carat_engine_options options = {
+                .backend = "cuda",
+                .n_ctx = N_CTX,
+                .chunk = chunks[k % N_CHUNKS],
+                .deterministic = true,
+                .decode_matmul = k < N_CHUNKS ? CARAT_MATMUL_INT8 : CARAT_MATMUL_FP16};
+            struct rows *rows = k % N_CHUNKS ? &other : &first;
+            score_with(&options, &oracles[i], rows);
+            check_rows(names[i], chunks[k % N_CHUNKS], &first, rows, oracles[i].position, N_STORED);
+        }
+}
+
+static void cuda_with_products_of_fp16_is_as_close_as_llama_cpp(void **state)
+{
+    (void)state;
+    static const int32_t chunks[] = {1, 64, 200};
+    need_device("cuda");
+    for (int i = 0; i < N_ORACLES; i++)
+        for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++) {
+            struct carat_engine_options options = {.backend = "cuda",
+                                                   .n_ctx = N_CTX,
+                                                   .chunk = chunks[k],
+                                                   .decode_matmul = CARAT_MATMUL_FP16};
+            score_with(&options, &oracles[i], &other);
+            check_fast_rows(i, "cuda, fp16");
+        }
+}
+
 /* A second text on the same engine gives the same as on a fresh one: nothing is left over. */
 static void scoring_again_gives_the_same(void **state)
 {
@@ -571,6 +610,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(cuda_with_the_cpu_in_full_precision_is_the_reference),
         cmocka_unit_test(cuda_is_as_close_as_llama_cpp),
         cmocka_unit_test(cuda_with_products_of_8_bits_is_as_close_as_llama_cpp),
+        cmocka_unit_test(cuda_if_deterministic_rows_are_the_same_bits_for_every_chunk),
+        cmocka_unit_test(cuda_with_products_of_fp16_is_as_close_as_llama_cpp),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]); /* "cuda_*"; with CARAT_ISA "cpu_*" */
     return cmocka_run_group_tests(tests, open_all, close_all);

@@ -12,6 +12,7 @@
 
 #ifdef CARAT_HAVE_CUDA
 
+#include "backend/cuda/act.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/program.h"
 #include "backend/cuda/recording.h"
@@ -31,6 +32,16 @@ static const struct carat_engine_options settings[] = {
     {.matmul = CARAT_MATMUL_INT8, .chunk = 16, .ple_place = CARAT_PLE_HOST},
     {.matmul = CARAT_MATMUL_FP16, .gpu_layers = 3},
     {.matmul = CARAT_MATMUL_FP16, .no_fusion = true},
+    {.matmul = CARAT_MATMUL_FP16, .decode_matmul = CARAT_MATMUL_FP16},
+    {.matmul = CARAT_MATMUL_FP16, .decode_matmul = CARAT_MATMUL_FP16, .n_seq = 70, .chunk = 200},
+    {.matmul = CARAT_MATMUL_FP16, .decode_matmul = CARAT_MATMUL_FP16, .n_seq = 300, .n_ctx = 64},
+    {.matmul = CARAT_MATMUL_FP16, .decode_matmul = CARAT_MATMUL_FP16, .mirror_budget = -1},
+    {.matmul = CARAT_MATMUL_INT8, .decode_matmul = CARAT_MATMUL_FP16, .n_seq = 5},
+    {.matmul = CARAT_MATMUL_FP16, .decode_matmul = CARAT_MATMUL_FP16, .deterministic = true},
+    {.decode_matmul = CARAT_MATMUL_FP16, .deterministic = true, .n_seq = 33},
+    {.matmul = CARAT_MATMUL_FP16, .deterministic = true, .n_seq = 64},
+    {.matmul = CARAT_MATMUL_FP16, .decode_matmul = CARAT_MATMUL_FP16, .no_fusion = true},
+    {.matmul = CARAT_MATMUL_FP16, .decode_matmul = CARAT_MATMUL_FP16, .gpu_layers = 3},
     {.precision = CARAT_PRECISION_FP32},
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
@@ -112,7 +123,7 @@ static void check_lowered_again(const struct program *p)
     for (int32_t i = 0; i < again.records.n; i++) {
         const struct record *a = &again.records.all[i], *b = &p->lowered.records.all[i];
         assert_true(a->start == b->start && a->op == b->op);
-        assert_true(a->rows_class == b->rows_class && a->is_many == b->is_many);
+        assert_true(a->rows_class == b->rows_class && a->size == b->size);
     }
     records_deinit(&again.records);
     mem_free(memory);
@@ -140,7 +151,7 @@ static bool is_in_blocks(const struct act *x)
 
 static bool is_half(const struct act *x)
 {
-    return x->values && x->scale && x->kind == ACT_HALF;
+    return x->values && x->scale && act_is_half(x->kind);
 }
 
 /* Whether a kernel of a few rows gets them in the form that goes with the layout of its weights. */
@@ -157,7 +168,16 @@ static bool fits_many(int32_t n_w, const struct cuda_weight *w, const struct act
 {
     for (int32_t k = 0; k < n_w; k++)
         if (in_half ? !w[k].mirror : w[k].layout != LAYOUT_TILES) return false;
-    return in_half ? is_half(x) : x->kind == ACT_INT8 && is_in_blocks(x);
+    return in_half ? is_half(x) && x->kind == ACT_HALF : x->kind == ACT_INT8 && is_in_blocks(x);
+}
+
+/* The same for launch_half. */
+static bool fits_half(const struct gemm_args *a)
+{
+    for (int32_t k = 0; k < a->n_w; k++)
+        if (a->w[k].layout != LAYOUT_TILES) return false;
+    return is_half(&a->x) && a->x.kind == ACT_CORES && a->n_rows <= HALF_ROWS_MAX &&
+           (a->half || a->y[a->n_w - 1]);
 }
 
 static bool fits_experts(const struct expert_args *a)
@@ -173,6 +193,7 @@ static bool fits(const struct record *r)
     const struct cublas_args *cublas = r->args;
     const struct gemm_wgmma_args *wgmma = r->args;
     const struct grouped_args *grouped = r->args;
+    if (r->start == start_half) return fits_half(gemm);
     if (r->start == start_matvec) return fits_few(few->n_w, few->w, &few->x, few->x_floats);
     if (r->start == start_experts_in || r->start == start_experts_out) return fits_experts(r->args);
     if (r->start == start_gemm_i8) return fits_many(gemm->n_w, gemm->w, &gemm->x, false);
@@ -189,15 +210,26 @@ static bool fits(const struct record *r)
     return true;
 }
 
+/* How many records of a size start this. */
+static int count_starts(const struct program *p, start_fn *start, enum step_size size)
+{
+    int n = 0;
+    for (int32_t i = 0; i < p->lowered.records.n; i++)
+        n += p->lowered.records.all[i].start == start && p->lowered.records.all[i].size == size;
+    return n;
+}
+
 static void check_products(const struct program *p)
 {
+    static const char *const sizes[] = {
+        [STEP_FEWEST] = "fewest", [STEP_FEW] = "a few", [STEP_MANY] = "many"};
     const struct records *r = &p->lowered.records;
     for (int32_t i = 0; i < r->n; i++)
         if (!fits(&r->all[i]))
             fail_msg("%s of layer %d, %s rows: a kernel gets rows or weights in a form that it "
                      "does not read",
                      op_name((enum op_code)r->all[i].op->code), r->all[i].op->layer,
-                     r->all[i].is_many ? "many" : "a few");
+                     sizes[r->all[i].size]);
 }
 
 static void check_all_products(const carat_engine *e, const struct carat_engine_options *o)
@@ -210,6 +242,41 @@ static void products_get_rows_in_the_form_that_their_kernels_read(void **state)
 {
     (void)state;
     on_all_engines(check_all_products);
+}
+
+/* The largest program has all sizes of steps. */
+static void check_arithmetic(const carat_engine *e, const struct carat_engine_options *o)
+{
+    const struct plans *plans = &e->runner->layout.plans;
+    const struct program *p = plans->buckets[plans->n_buckets - 1].segments[0].program;
+    bool is_auto = o->decode_matmul == CARAT_MATMUL_AUTO && !o->deterministic;
+    bool is_half = o->decode_matmul == CARAT_MATMUL_FP16 || (o->deterministic && o->n_seq > 16);
+    assert_int_equal(count_starts(p, start_half, STEP_FEWEST), 0);
+    assert_int_equal(count_starts(p, start_matvec, STEP_FEWEST) > 0, is_auto);
+    assert_int_equal(count_starts(p, start_half, STEP_FEW) > 0, is_auto || is_half);
+    assert_int_equal(count_starts(p, start_matvec, STEP_FEW) > 0, !is_auto && !is_half);
+    assert_int_equal(count_starts(p, start_half, STEP_MANY), 0);
+    assert_int_equal(count_starts(p, start_cublas, STEP_MANY) > 0, !o->deterministic);
+    assert_int_equal(carat_engine_setup(e)->decode_matmul, is_auto   ? CARAT_MATMUL_AUTO
+                                                           : is_half ? CARAT_MATMUL_FP16
+                                                                     : CARAT_MATMUL_INT8);
+    int32_t steady = is_half ? HALF_ROWS_MAX : MATVEC_ROWS_MAX;
+    if (o->deterministic) assert_int_equal(e->step_rows, steady);
+}
+
+static void products_of_a_few_rows_are_in_8_bits_or_fp16_as_asked_or_as_sequences_want(void **state)
+{
+    (void)state;
+    static const struct carat_engine_options all[] = {
+        {.matmul = CARAT_MATMUL_FP16},
+        {.matmul = CARAT_MATMUL_FP16, .decode_matmul = CARAT_MATMUL_INT8},
+        {.matmul = CARAT_MATMUL_FP16, .decode_matmul = CARAT_MATMUL_FP16},
+        {.matmul = CARAT_MATMUL_FP16, .n_seq = 64},
+        {.matmul = CARAT_MATMUL_FP16, .n_seq = 16, .deterministic = true},
+        {.matmul = CARAT_MATMUL_FP16, .n_seq = 17, .deterministic = true},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        on_engine(models[GEMMA_12B], &all[i], check_arithmetic);
 }
 
 static carat_model *open_shape(const struct gemma_shape *shape, const struct gemma_layout *layout)
@@ -485,7 +552,7 @@ static void check_marks(const struct program *p)
     const struct records *r = &p->lowered.records;
     for (int32_t i = 0; i < r->n; i++) {
         const struct record *now = &r->all[i], *next = i + 1 < r->n ? now + 1 : NULL;
-        if (!next || next->op != now->op || next->is_many != now->is_many)
+        if (!next || next->op != now->op || next->size != now->size)
             assert_non_null(now->mark.kind);
         if (now->mark.n_w > 0) assert_true(now->mark.n_used > 0 && now->mark.w[0]);
     }
@@ -509,6 +576,8 @@ int main(void)
         cmocka_unit_test(scratch_counted_without_weights_is_what_is_used_with_them),
         cmocka_unit_test(both_runs_of_lowering_ask_for_the_same),
         cmocka_unit_test(products_get_rows_in_the_form_that_their_kernels_read),
+        cmocka_unit_test(
+            products_of_a_few_rows_are_in_8_bits_or_fp16_as_asked_or_as_sequences_want),
         cmocka_unit_test(experts_may_be_floats_or_of_two_formats_without_mirrors),
         cmocka_unit_test(a_step_that_is_launched_starts_what_was_recorded_for_it),
         cmocka_unit_test(many_rows_that_decode_have_recordings_and_best_logits),

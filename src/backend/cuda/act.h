@@ -2,6 +2,7 @@
 #ifndef CUDA_ACT_H
 #define CUDA_ACT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "backend/cuda/types.h"
@@ -11,6 +12,15 @@ static inline size_t padded_cols(int64_t cols)
 {
     return (size_t)(cols + TILE_COLS - 1) / TILE_COLS * TILE_COLS;
 }
+
+/* Whether they are fp16 with a scale for each row. */
+static inline bool act_is_half(enum act_kind kind)
+{
+    return kind == ACT_HALF || kind == ACT_CORES;
+}
+
+/* Rows of a piece of ACT_CORES (types.h). */
+enum { CORE_ROWS = 64 };
 
 /* Bytes of this many rows in any form. */
 size_t act_bytes(size_t rows, int64_t cols);

@@ -91,3 +91,32 @@ enum act_kind cuda_choose_many(struct device *d)
     if (d->half_rate <= 0 || d->int8_rate <= 0) return ACT_INT8;
     return d->int8_rate > MARGIN * d->half_rate ? ACT_INT8 : ACT_HALF;
 }
+
+/* Up to so many rows 8 bits are faster, by 1.6 times with one row; with 24 fp16 is (H200,
+ * docs/benchmarks.md): launch_half reads and unpacks each weight once whatever the rows are. */
+enum { INT8_ROWS = 16 };
+
+static bool has_half(const struct device *d)
+{
+    struct gemm_args one = {.n_rows = HALF_ROWS_MAX,
+                            .n_w = 1,
+                            .w[0] = {.format = FORMAT_Q8_0, .layout = LAYOUT_TILES, .n_expert = 1},
+                            .x = {.kind = ACT_CORES}};
+    return !d->options.is_exact && half_takes(&d->queue, &one);
+}
+
+/* If all steps are to compute alike, one way for all of them: the faster one when all sequences
+ * decode. Else more rows than MATVEC_ROWS_MAX are faster on mirrors: 128 take 4.1 ms there and 5.6
+ * here (E4B Q8_0). */
+void cuda_choose_half(struct device *d)
+{
+    const struct device_options *o = &d->options;
+    enum matmul_kind kind = o->decode_matmul;
+    if (kind == MATMUL_AUTO && (o->matmul == MATMUL_INT8 || o->n_seq == 0)) kind = MATMUL_INT8;
+    if (kind == MATMUL_AUTO && o->is_steady)
+        kind = o->n_seq > INT8_ROWS ? MATMUL_FP16 : MATMUL_INT8;
+    if (kind == MATMUL_INT8 || !has_half(d)) return;
+    d->half_least = kind == MATMUL_FP16 ? 1 : INT8_ROWS + 1;
+    bool is_prompt = o->is_steady && d->many == ACT_HALF;
+    d->half_most = is_prompt ? HALF_ROWS_MAX : MATVEC_ROWS_MAX;
+}

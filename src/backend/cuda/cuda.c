@@ -11,6 +11,7 @@
 #include "backend/cuda/program.h"
 #include "backend/cuda/row_table.h"
 #include "backend/cuda/step_arrays.h"
+#include "backend/cuda/step_size.h"
 #include "backend/cuda/weights.h"
 #include "backend/cuda/windows.h"
 #include "base/mem.h"
@@ -116,6 +117,9 @@ static int take_device(struct device *d, struct carat_error *err)
     memset(d->step_host, 0, step_bytes(STEP_ROWS_MAX));
     TRY(prepare_kernels(&d->queue, err));
     d->many = cuda_choose_many(d);
+    cuda_choose_half(d);
+    int prepared = d->half_most > 0 ? half_prepare() : 0;
+    if (prepared) return cuda_fail(err, (cudaError_t)prepared, "cuda: kernels");
     return CARAT_OK;
 }
 
@@ -152,8 +156,13 @@ static void cuda_describe(const struct device *device, struct device_facts *out)
 {
     *out = (struct device_facts){.fp16_rate = device->half_rate, .int8_rate = device->int8_rate};
     snprintf(out->name, sizeof out->name, "%s", device->name);
-    if (!device->options.is_exact)
+    out->steady_rows = step_size_rows(device, STEP_FEW);
+    if (!device->options.is_exact) {
         out->matmul = device->many == ACT_HALF ? MATMUL_FP16 : MATMUL_INT8;
+        out->decode_matmul = device->half_most == 0   ? MATMUL_INT8
+                             : device->half_least > 1 ? MATMUL_AUTO
+                                                      : MATMUL_FP16;
+    }
     cudaSetDevice(device->index);
     if (cudaMemGetInfo(&out->memory_available, &out->memory_total) != cudaSuccess)
         out->memory_available = out->memory_total = 0;
@@ -244,13 +253,18 @@ static int cuda_fence(struct device *device, struct carat_error *err)
     return CARAT_EDEVICE;
 }
 
+static void print_arithmetic(const struct device *d, struct buf *out)
+{
+    buf_printf(out, "products of many rows: %s", d->many == ACT_HALF ? "fp16" : "8 bits");
+    if (d->half_most > 0) buf_printf(out, ", of %d to %d on tiles", d->half_least, d->half_most);
+    buf_printf(out, "\n");
+}
+
 static void cuda_print_profile(struct device *device, struct buf *out)
 {
     struct device_limits limits;
     if (!device->profile) return;
-    if (!device->options.is_exact)
-        buf_printf(out, "products of many rows: %s\n",
-                   device->many == ACT_HALF ? "fp16" : "8 bits");
+    if (!device->options.is_exact) print_arithmetic(device, out);
     if (device->rows) row_table_print(device->rows, out);
     size_t room = 0, total;
     cudaMemGetInfo(&room, &total);

@@ -1,5 +1,6 @@
 #include "backend/cuda/launch.h"
 
+#include "backend/cuda/act.h"
 #include "backend/cuda/profile.h"
 
 static void mark_time(struct device *d, const struct record_mark *mark, int32_t n_rows)
@@ -8,7 +9,7 @@ static void mark_time(struct device *d, const struct record_mark *mark, int32_t 
     bool is_int8 = mark->operands == ACT_INT8 || mark->operands == ACT_FINE;
     if (mark->n_w > 0)
         work = time_work_for_weights(mark->kind, mark->n_w, mark->w, n_rows * mark->n_used, is_int8,
-                                     mark->operands == ACT_HALF);
+                                     act_is_half(mark->operands));
     profile_mark(d->profile, d->queue.stream, work);
 }
 
@@ -19,7 +20,7 @@ void records_launch(struct device *d, const struct records *r, const struct step
         const struct record *record = &r->all[i];
         enum row_class c = record->rows_class;
         int32_t n = rows->n[c];
-        if (n == 0 || record->is_many != (n > MATVEC_ROWS_MAX)) continue;
+        if (n == 0 || record->size != step_size_for(d, n)) continue;
         record->start(&d->queue, record->args,
                       (struct launch_rows){n, rows->n_decode[c], rows->n_runs[c]});
         if (!d->failure && (d->failure = cudaPeekAtLastError()) != cudaSuccess)

@@ -68,25 +68,28 @@ static struct window marked_window(const struct lowering *l, int32_t i)
 
 static void forget_forms(struct lowering *l)
 {
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < STEP_SIZES; k++) {
         l->forms[k].half_id = BUF_NONE;
         for (int i = 0; i < ACT_SLOTS; i++) l->forms[k].slots[i].id = BUF_NONE;
     }
 }
 
-/* For steps of a few rows of the class, and of many if the plan has as many. Those of one class may
- * be a few where those of the other are many: what one list has put into a slot may be overwritten
- * by the other, so that nothing is kept from class to class. */
-static void lower_in_both_sizes(struct lowering *l, enum row_class c,
-                                void (*lower)(struct lowering *l))
+/* For steps of each size that the plan's rows of the class come to. Rows of one class may be a few
+ * where those of the other are many: what one list has put into a slot may be overwritten by the
+ * other, so that nothing is kept from class to class. */
+static void lower_in_all_sizes(struct lowering *l, enum row_class c,
+                               void (*lower)(struct lowering *l))
 {
-    int32_t most = l->plan->rows_max[c];
+    int32_t most = l->plan->rows_max[c], before = 0;
     if (c != l->rows_class) forget_forms(l);
     l->rows_class = c;
-    for (int k = 0; k < 2; k++) {
-        l->is_many = k > 0;
-        l->rows = l->is_many || most < MATVEC_ROWS_MAX ? most : MATVEC_ROWS_MAX;
-        if (l->rows == 0 || (l->is_many && l->rows <= MATVEC_ROWS_MAX)) continue;
+    for (int k = 0; k < STEP_SIZES; k++) {
+        int32_t limit = step_size_rows(l->device, (enum step_size)k);
+        l->size = (enum step_size)k;
+        l->is_many = l->size == STEP_MANY;
+        l->rows = most < limit ? most : limit;
+        if (l->rows == before) continue;
+        before = l->rows;
         scratch_begin_window(&l->scratch);
         lower(l);
     }
@@ -102,9 +105,9 @@ static void lower_windows(struct lowering *l)
         const struct op *op = &plan->ops[i];
         buf_id shaped = op->out[0] != BUF_NONE ? op->out[0] : op->in[0];
         l->window = marked_window(l, i);
-        lower_in_both_sizes(l, plan_buf_at(plan, shaped)->rows, lower_by_kind);
+        lower_in_all_sizes(l, plan_buf_at(plan, shaped)->rows, lower_by_kind);
     }
-    if (plan->n_ops > 0) lower_in_both_sizes(l, ROWS_OUT, lower_best);
+    if (plan->n_ops > 0) lower_in_all_sizes(l, ROWS_OUT, lower_best);
     l->masked = lower_masked(l);
 }
 

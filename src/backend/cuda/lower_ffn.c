@@ -1,5 +1,6 @@
 #include "backend/cuda/lower_ffn.h"
 
+#include "backend/cuda/act.h"
 #include "backend/cuda/lower_product.h"
 #include "backend/cuda/start.h"
 
@@ -15,6 +16,12 @@ static struct gelu_mul_args make_gelu_args(const struct lowering *l, const struc
                                   .second_col = op->p.gelu_mul.second_col,
                                   .y = hidden.floats,
                                   .act = hidden.act};
+}
+
+/* Whether these go through the kernels of a few rows, which make gelu too. */
+static bool are_few(const struct lowering *l, struct input x, struct input hidden)
+{
+    return !l->is_many && !act_is_half(x.act.kind) && !act_is_half(hidden.act.kind);
 }
 
 /* Gate, up and gelu in one launch. */
@@ -61,7 +68,7 @@ void lower_ffn(struct lowering *l)
     const struct weight *w[2] = {ops[0].p.matmul.w, ops[1].p.matmul.w}, *down = ops[3].p.matmul.w;
     struct input x = lower_input(l, ops[0].in[0], 2, w);
     struct input hidden = lower_hidden(l, l->rows, down);
-    if (!l->is_many && w[0]->format == w[1]->format)
+    if (are_few(l, x, hidden) && w[0]->format == w[1]->format)
         ffn_few(l, w, x, hidden);
     else
         ffn_many(l, w, x, hidden);
@@ -108,9 +115,9 @@ void lower_gated(struct lowering *l)
     const struct weight *w = ops[0].p.matmul.w, *next = ops[2].p.matmul.w;
     struct input x = lower_input(l, ops[0].in[0], 1, &w);
     struct input hidden = lower_hidden(l, l->rows, next);
-    if (l->is_many)
-        gated_many(l, w, x, hidden);
-    else
+    if (are_few(l, x, hidden))
         gated_few(l, w, x, hidden);
+    else
+        gated_many(l, w, x, hidden);
     lower_multiply_last(l, next, hidden);
 }

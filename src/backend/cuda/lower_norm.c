@@ -13,6 +13,7 @@ static struct reads buffer_reads(struct lowering *l, buf_id id)
     const struct plan *plan = l->plan;
     const struct plan_buf *b = plan_buf_at(plan, id);
     struct reads reads = {.floats = id == plan->logits, .act = false};
+    enum act_kind kind = ACT_NONE;
     if (plan_buf_is_internal(plan, id)) return reads;
     for (int32_t i = b->first_op < 0 ? 0 : b->first_op; i <= b->last_op && i < plan->n_ops; i++) {
         const struct op *op = &plan->ops[i];
@@ -20,7 +21,10 @@ static struct reads buffer_reads(struct lowering *l, buf_id id)
         bool is_act = w && !l->device->options.is_exact && !is_multiplied_exactly(w);
         if (op->in[0] == id && is_act) {
             reads.act = true;
+            enum act_kind other = lower_kind(l, w);
             if (lower_matrix(l, w).layout == LAYOUT_ROWS) reads.floats = true; /* of a few rows */
+            if (kind != ACT_NONE && other != kind) reads.floats = true;
+            kind = other;
         }
         if ((op->in[0] == id && !is_act) || op->in[1] == id || op->in[2] == id) reads.floats = true;
     }
@@ -89,7 +93,7 @@ static int32_t add_sum(struct lowering *l, struct norm_args *args)
 void lower_norms(struct lowering *l)
 {
     const struct op *ops = lower_ops(l);
-    struct forms *forms = &l->forms[l->is_many];
+    struct forms *forms = &l->forms[l->size];
     buf_id x = ops[0].in[0];
     struct norm_args args = {.step = lower_step(l),
                              .rows = lower_rows(l),

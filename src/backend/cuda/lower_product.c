@@ -1,5 +1,6 @@
 #include "backend/cuda/lower_product.h"
 
+#include "backend/cuda/act.h"
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/mirrors.h"
 #include "backend/cuda/start.h"
@@ -84,28 +85,39 @@ static void emit_wgmma(struct lowering *l, const struct cublas_args *all, bool i
     }
 }
 
-/* Into fp32 matrices y, with or without the row scale, or into `half`, the other being NULL. */
-static void multiply_mirrors(struct lowering *l, int32_t n_w, const struct weight *const *w,
-                             struct act x, float *const *y, bool is_unscaled, uint16_t *half)
+static void multiply_mirrors(struct lowering *l, const struct weight *const *w,
+                             const struct gemm_args *product)
 {
-    struct cublas_args args = {
-        .cublas = l->device->cublas,
-        .gemm = {.n_rows = l->rows, .n_w = n_w, .x = x, .is_unscaled = is_unscaled, .half = half}};
+    struct cublas_args args = {.cublas = l->device->cublas, .gemm = *product};
     struct gemm_args *gemm = &args.gemm;
-    bool is_contiguous = find_mirrors(l, n_w, w, gemm->w);
-    for (int32_t k = 0; k < n_w; k++) {
-        gemm->half_cols += gemm->w[k].rows;
-        if (y) gemm->y[k] = y[k];
-    }
-    if (!cublas_takes(n_w, !y, is_contiguous)) args.cublas = NULL;
+    bool is_half = product->half != NULL, is_contiguous = find_mirrors(l, gemm->n_w, w, gemm->w);
+    if (!cublas_takes(gemm->n_w, is_half, is_contiguous)) args.cublas = NULL;
     if (args.cublas) scratch_workspace(&l->scratch, CUBLAS_WORKSPACE_BYTES);
-    if (device_has_wgmma(l->device) && (y || is_contiguous)) {
-        emit_wgmma(l, &args, !y);
+    if (device_has_wgmma(l->device) && (!is_half || is_contiguous)) {
+        emit_wgmma(l, &args, is_half);
     } else if (args.cublas) {
         lower_emit(l, start_cublas, &args, sizeof args);
     } else {
         lower_emit(l, start_gemm_f16, gemm, sizeof *gemm);
     }
+}
+
+/* fp16 operands: into fp32 matrices y, with or without the row scale, or, if y is NULL, into
+ * `half`. */
+static void multiply_half(struct lowering *l, int32_t n_w, const struct weight *const *w,
+                          struct act x, float *const *y, bool is_unscaled, uint16_t *half)
+{
+    struct gemm_args args = {
+        .n_rows = l->rows, .n_w = n_w, .x = x, .is_unscaled = is_unscaled, .half = half};
+    for (int32_t k = 0; k < n_w; k++) {
+        args.w[k] = lower_matrix(l, w[k]);
+        args.half_cols += args.w[k].rows;
+        if (y) args.y[k] = y[k];
+    }
+    if (x.kind == ACT_CORES)
+        lower_emit(l, start_half, &args, sizeof args);
+    else
+        multiply_mirrors(l, w, &args);
 }
 
 static void multiply_int8(struct lowering *l, int32_t n_w, const struct weight *const *w,
@@ -127,10 +139,10 @@ static void multiply_alike(struct lowering *l, int32_t n_w, const struct weight 
     enum act_kind kind = x.act.kind;
     if (l->device->options.is_exact || (l->is_many && kind == ACT_NONE))
         multiply_exactly(l, n_w, w, x.floats, y);
+    else if (act_is_half(kind))
+        multiply_half(l, n_w, w, x.act, y, false, NULL);
     else if (!l->is_many || kind == ACT_FINE)
         multiply_few(l, n_w, w, x, 0, y);
-    else if (kind == ACT_HALF)
-        multiply_mirrors(l, n_w, w, x.act, y, false, NULL);
     else
         multiply_int8(l, n_w, w, x.act, y);
 }
@@ -164,15 +176,27 @@ void lower_multiply(struct lowering *l, int32_t n_w, const struct weight *const 
     }
 }
 
+/* Whether the product is made with its cap. */
+static bool multiplies_capped(struct lowering *l, const struct weight *w, struct input x, float cap,
+                              float *y)
+{
+    enum act_kind kind = lower_kind(l, w);
+    struct gemm_args args = {.n_rows = l->rows, .n_w = 1, .x = x.act, .y = {y}, .cap = cap};
+    if (l->device->options.is_exact || (l->is_many && kind != ACT_FINE && kind != ACT_CORES))
+        return false;
+    args.w[0] = lower_matrix(l, w);
+    if (kind == ACT_CORES)
+        lower_emit(l, start_half, &args, sizeof args);
+    else
+        multiply_few(l, 1, &w, x, cap, &y);
+    lower_mark_product(l, product_name(1), 1, &w, 1, kind);
+    return true;
+}
+
 void lower_multiply_capped(struct lowering *l, const struct weight *w, struct input x, float cap,
                            float *y)
 {
-    enum act_kind kind = lower_kind(l, w);
-    if (!l->device->options.is_exact && (!l->is_many || kind == ACT_FINE)) {
-        multiply_few(l, 1, &w, x, cap, &y);
-        lower_mark_product(l, product_name(1), 1, &w, 1, kind);
-        return;
-    }
+    if (multiplies_capped(l, w, x, cap, y)) return;
     struct row_args args = {.step = lower_step(l),
                             .rows = lower_rows(l),
                             .a = y,
@@ -191,24 +215,24 @@ const float *lower_multiply_unscaled(struct lowering *l, const struct weight *w,
         lower_multiply(l, 1, &w, x, &y);
         return NULL;
     }
-    multiply_mirrors(l, 1, &w, x.act, &y, true, NULL);
-    lower_mark_product(l, product_name(1), 1, &w, 1, ACT_HALF);
+    multiply_half(l, 1, &w, x.act, &y, true, NULL);
+    lower_mark_product(l, product_name(1), 1, &w, 1, x.act.kind);
     return x.act.scale;
 }
 
 bool lower_takes_half(struct lowering *l, int32_t n_w, const struct weight *const *w, struct act x)
 {
-    if (!l->is_many || x.kind != ACT_HALF) return false;
+    if (!act_is_half(x.kind)) return false;
     for (int32_t k = 0; k < n_w; k++)
-        if (lower_kind(l, w[k]) != ACT_HALF) return false;
+        if (lower_kind(l, w[k]) != x.kind) return false;
     return true;
 }
 
 void lower_multiply_half(struct lowering *l, int32_t n_w, const struct weight *const *w,
                          struct act x, uint16_t *half)
 {
-    multiply_mirrors(l, n_w, w, x, NULL, true, half);
-    lower_mark_product(l, product_name(n_w), n_w, w, 1, ACT_HALF);
+    multiply_half(l, n_w, w, x, NULL, true, half);
+    lower_mark_product(l, product_name(n_w), n_w, w, 1, x.kind);
 }
 
 /* Whether the next window is a norm, and reads this buffer alone. */
@@ -231,8 +255,8 @@ void lower_multiply_last(struct lowering *l, const struct weight *w, struct inpu
         return;
     }
     lower_multiply_half(l, 1, &w, x.act, (uint16_t *)(void *)y);
-    l->forms[l->is_many].half_id = id;
-    l->forms[l->is_many].half_scale = x.act.scale;
+    l->forms[l->size].half_id = id;
+    l->forms[l->size].half_scale = x.act.scale;
 }
 
 /* ---- Results in scratch memory ---------------------------------------------------------- */

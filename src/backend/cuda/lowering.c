@@ -68,9 +68,18 @@ struct cuda_weight lower_table(const struct lowering *l, const struct weight *w,
 
 /* ---- Forms of rows ---------------------------------------------------------------------- */
 
+/* Whether products with w read its tiles in fp16, in steps of this size. */
+static bool reads_cores(struct lowering *l, const struct weight *w)
+{
+    const struct device *d = l->device;
+    return d->half_most > 0 && l->rows >= d->half_least && l->rows <= d->half_most &&
+           w->n_expert == 1 && lower_matrix(l, w).layout == LAYOUT_TILES;
+}
+
 enum act_kind lower_kind(struct lowering *l, const struct weight *w)
 {
     if (l->device->options.is_exact || is_multiplied_exactly(w)) return ACT_NONE;
+    if (reads_cores(l, w)) return ACT_CORES;
     const struct cuda_loaded *p = seen_product(l, w);
     bool is_tiles = p->view.layout == LAYOUT_TILES;
     bool has_mirror = p->view.mirror || l->is_mirrored;
@@ -83,7 +92,7 @@ enum act_kind lower_kind(struct lowering *l, const struct weight *w)
 
 struct act lower_act_slot(struct lowering *l, buf_id id, enum act_kind kind)
 {
-    struct forms *f = &l->forms[l->is_many];
+    struct forms *f = &l->forms[l->size];
     int32_t cols = lower_cols(l, id), slot = f->next_slot++ % ACT_SLOTS;
     void *memory = scratch_slot(&l->scratch, slot, act_bytes((size_t)l->rows, cols));
     f->slots[slot].id = id;
@@ -93,7 +102,7 @@ struct act lower_act_slot(struct lowering *l, buf_id id, enum act_kind kind)
 
 struct act lower_act(struct lowering *l, buf_id id, const struct weight *w)
 {
-    const struct forms *f = &l->forms[l->is_many];
+    const struct forms *f = &l->forms[l->size];
     enum act_kind kind = lower_kind(l, w);
     if (kind == ACT_NONE) return (struct act){.kind = ACT_NONE};
     for (int i = 0; i < ACT_SLOTS; i++)
@@ -139,7 +148,7 @@ struct input lower_hidden(struct lowering *l, int32_t rows, const struct weight 
 void lower_emit(struct lowering *l, start_fn *start, const void *args, size_t args_bytes)
 {
     struct record record = {
-        .start = start, .op = lower_ops(l), .rows_class = l->rows_class, .is_many = l->is_many};
+        .start = start, .op = lower_ops(l), .rows_class = l->rows_class, .size = l->size};
     records_add(&l->records, record, args, args_bytes);
 }
 

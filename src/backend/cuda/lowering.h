@@ -5,8 +5,8 @@
  * pointers are NULL and records and scratch are only counted, then with memory of that size. So no
  * code here may look at a pointer to decide anything.
  *
- * Each window is lowered for steps of a few rows and then for steps of many; `is_many` and `rows`
- * say which. Sizes are those of the most rows that such a step has, whatever is there later. */
+ * Each window is lowered for each size of steps; `size` and `rows` say which. Memory is for the
+ * most rows that such a step has, whatever is there later. */
 #ifndef CUDA_LOWERING_H
 #define CUDA_LOWERING_H
 
@@ -43,14 +43,15 @@ struct lowering {
     struct step_arrays step;
     struct pack_rule packs;
     struct masked_search masked;
-    struct forms forms[2]; /* for steps of a few rows, and of many */
+    struct forms forms[STEP_SIZES];
     struct cuda_loaded seen[PRODUCTS_SEEN];
     int32_t next_seen;
     bool is_mirrored; /* counted as if all experts had mirrors */
 
     struct window window; /* being lowered */
     enum row_class rows_class;
-    bool is_many;
+    enum step_size size;
+    bool is_many; /* it is STEP_MANY */
     int32_t rows; /* the most of its launches */
 };
 

@@ -1,6 +1,7 @@
 #include "backend/cuda/mirrors.h"
 
 #include "backend/cuda/act.h"
+#include "backend/cuda/step_size.h"
 #include "backend/cuda/weight_use.h"
 
 /* Whether a product of many rows goes through fp16 (else: 8 bits, or exact). */
@@ -39,15 +40,15 @@ static int32_t side_by_side(const struct device *d, const struct plan *plan, int
     return n;
 }
 
-static bool has_many_rows(const struct plan *plan)
+static bool has_many_rows(const struct device *d, const struct plan *plan)
 {
-    return plan->rows_max[ROWS_TOKEN] > MATVEC_ROWS_MAX;
+    return step_size_for(d, plan->rows_max[ROWS_TOKEN]) == STEP_MANY;
 }
 
 size_t mirrors_bytes(const struct device *d, const struct plan *plan, size_t limit)
 {
     size_t total = 0, bytes;
-    if (!has_many_rows(plan)) return 0;
+    if (!has_many_rows(d, plan)) return 0;
     for (int32_t i = 0, n; i < plan->n_ops; i += n ? n : 1) {
         n = side_by_side(d, plan, i, &bytes);
         if (aligned(bytes) <= limit - total) total += aligned(bytes);

@@ -2,12 +2,13 @@
  * function that starts kernels, and its arguments. Launching a step and capturing it as a CUDA
  * graph walk through the same list (launch.h).
  *
- * Each window of ops has records for steps of a few rows and others for steps of many: at most
- * MATVEC_ROWS_MAX of its row class, or more. A step skips those that are not for its rows. */
+ * Each window of ops has records for each size of steps (step_size.h), of which a step starts those
+ * for its rows of the class. */
 #ifndef CUDA_RECORD_H
 #define CUDA_RECORD_H
 
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/step_size.h"
 #include "base/status.h"
 
 /* What is known of the rows of a launch only when a step is there. */
@@ -34,7 +35,7 @@ struct record {
     const void *args;
     const struct op *op; /* the window's first, for messages */
     enum row_class rows_class;
-    bool is_many;
+    enum step_size size;
     struct record_mark mark;
 };
 

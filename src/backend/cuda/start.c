@@ -1,5 +1,6 @@
 #include "backend/cuda/start.h"
 
+#include "backend/cuda/act.h"
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/device.h"
 
@@ -34,6 +35,7 @@ START_ROWS(start_ple, launch_ple, ple_args)
 
 START_N_ROWS(start_gemm_i8, launch_gemm_i8, gemm_args)
 START_N_ROWS(start_gemm_f16, launch_gemm_f16, gemm_args)
+START_N_ROWS(start_half, launch_half, gemm_args)
 START_N_ROWS(start_grouped_i8, launch_grouped_i8, grouped_args)
 START_N_ROWS(start_grouped_f16, launch_grouped_f16, grouped_args)
 
@@ -99,7 +101,7 @@ static struct attention_args attention_from(const struct attention_args *args, i
     if (a.act.kind == ACT_INT8) {
         a.act.values = (int8_t *)a.act.values + rows * stride;
         a.act.scale += rows * (stride / ACT_BLOCK * 2);
-    } else if (a.act.kind == ACT_HALF) {
+    } else if (act_is_half(a.act.kind)) {
         a.act.values = (uint16_t *)a.act.values + rows * stride;
         a.act.scale += rows;
     }

@@ -157,7 +157,7 @@ template <enum source_kind KIND> void act_launch(const struct queue *q, const st
 {
     if (p.rows.max <= 0) return;
     int n_quads = (p.cols + TILE_COLS - 1) / TILE_COLS * (TILE_COLS / 4);
-    if (p.act.kind != ACT_HALF) {
+    if (!is_in_halves(p.act)) {
         dim3 grid((unsigned)p.rows.max, (unsigned)((n_quads + BLOCK_QUADS - 1) / BLOCK_QUADS));
         launch(q, quads_kernel<KIND>, grid, BLOCK_QUADS, 0, p);
     } else if (n_quads <= 1024) {

@@ -76,7 +76,7 @@ __device__ __forceinline__ void store_padding(const struct act &act, int row, in
     int lane = threadIdx.x % 32, quad = cols / 4 + lane;
     bool is_live = lane < 8;
     if (is_in_blocks(act)) act_store_blocks(act, row, quad, zero, is_live);
-    if (act.kind == ACT_HALF && is_live) act_store_half(act, row, quad, zero, 1.0f);
+    if (is_in_halves(act) && is_live) act_store_half(act, row, quad, zero, 1.0f);
 }
 
 /* A part of a head's COMBINE_COLS columns, lane by lane. Half activations have the scale 1, as
@@ -91,8 +91,8 @@ __device__ __forceinline__ void store_part(const struct job &j, int row, int par
     if (!is_live) x = make_float4(0, 0, 0, 0);
     if (is_live && j.a.y) *(float4 *)(j.a.y + (int64_t)row * cols + column) = x;
     if (is_in_blocks(act)) act_store_blocks(act, row, column / 4, x, is_live);
-    if (act.kind == ACT_HALF && is_live) act_store_half(act, row, column / 4, x, 1.0f);
-    if (act.kind == ACT_HALF && is_last && lane == 0) act.scale[row] = 1.0f;
+    if (is_in_halves(act) && is_live) act_store_half(act, row, column / 4, x, 1.0f);
+    if (is_in_halves(act) && is_last && lane == 0) act.scale[row] = 1.0f;
     if (act.kind != ACT_NONE && is_last) store_padding(act, row, cols);
 }
 

@@ -146,7 +146,7 @@ __device__ __forceinline__ void put_out(const struct norm_args &p, int k, bool i
 #pragma unroll
         for (int v = 0; v < QUADS; v++)
             act_store_blocks(out.act, row, col_of(v) / 4, h[v], is_live);
-    } else if (out.act.kind == ACT_HALF) {
+    } else if (is_in_halves(out.act)) {
         uint32_t most = 0;
 #pragma unroll
         for (int v = 0; v < QUADS; v++) most = max(most, quad_most(h[v]));
