@@ -39,6 +39,7 @@ static int prepare(int capability)
     if (!status) status = attention_decode_prepare();
     if (!status) status = attention_prefill_prepare();
     if (!status && capability == 90) status = gemm_wgmma_prepare();
+    if (!status && capability == 90) status = half_prepare();
     return status;
 }
 
