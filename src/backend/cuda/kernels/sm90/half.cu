@@ -128,48 +128,90 @@ __device__ __forceinline__ half_work work_of(const half_product &p, int unit, in
 
 /* ---- Fetching -------------------------------------------------------------------------------- */
 
-/* A plane of stage s, 16 bytes a lane. */
-template <int TILE_BYTES>
-__device__ __forceinline__ void fetch_plane(struct l2_policy policy, uint32_t shared,
-                                            const void *plane, const half_work &work, int s,
-                                            int n_groups, int n_ktiles)
-{
-    constexpr int PIECES = STAGE_TILES * TILE_BYTES / 16; /* of a group */
-    int bytes = min(work.n_ktiles - s * STAGE_TILES, (int)STAGE_TILES) * TILE_BYTES;
-#pragma unroll 4
-    for (int i = (int)threadIdx.x - MULTIPLIERS; i < UNIT_GROUPS * PIECES; i += FETCHERS) {
-        int group = i / PIECES, at = i % PIECES * 16;
-        int64_t tile = (int64_t)(work.group + group) * n_ktiles + work.begin + s * STAGE_TILES;
-        if (group < n_groups && at < bytes)
-            copy16_under(policy, shared + i * 16,
-                         static_cast<const uint8_t *>(plane) + tile * TILE_BYTES + at);
+/* A lane's copies of 16 bytes of a plane, for each stage of a unit: where they come from, kept in
+ * registers, because a stage has to be asked for in less time than it takes to multiply one. */
+template <int TILE_BYTES> struct plane_copies {
+    enum {
+        PIECES = STAGE_TILES * TILE_BYTES / 16, /* of a group */
+        ALL = UNIT_GROUPS * PIECES,
+        N = (ALL + FETCHERS - 1) / FETCHERS
+    };
+    const uint8_t *from;
+    uint32_t offset[N];
+    uint32_t second; /* bit i: copy i is of the stage's second tile */
+
+    /* Groups that are not there are read from the first one: nobody uses what they give. */
+    __device__ __forceinline__ void aim(const void *plane, const half_work &work, int n_groups,
+                                        int n_ktiles)
+    {
+        int me = (int)threadIdx.x - MULTIPLIERS;
+        from = static_cast<const uint8_t *>(plane) +
+               ((int64_t)work.group * n_ktiles + work.begin) * TILE_BYTES;
+        second = 0;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            int piece = i * FETCHERS + me, group = piece / PIECES, at = piece % PIECES * 16;
+            offset[i] = (uint32_t)((group < n_groups ? group : 0) * n_ktiles * TILE_BYTES + at);
+            second |= (uint32_t)(at >= TILE_BYTES) << i;
+        }
     }
-}
+    template <bool IS_WHOLE>
+    __device__ __forceinline__ void fetch(struct l2_policy policy, uint32_t shared)
+    {
+        int me = (int)threadIdx.x - MULTIPLIERS;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if ((i < N - 1 || i * FETCHERS + me < ALL) && (IS_WHOLE || !(second >> i & 1)))
+                copy16_under(policy, shared + (i * FETCHERS + me) * 16, from + offset[i]);
+        from += STAGE_TILES * TILE_BYTES;
+    }
+};
+
+template <enum form F> struct weight_copies {
+    typedef weight_stage<F> S;
+    plane_copies<form_quant_bytes(F)> quants;
+    plane_copies<form_scale_bytes(F)> scale;
+    plane_copies<form_high_bits(F) ? form_high_bytes(F) : 16> high;
+    plane_copies<32> minus;
+
+    __device__ __forceinline__ void aim(const struct cuda_weight &w, const half_work &work)
+    {
+        int n = min(w.n_groups - work.group, (int)UNIT_GROUPS);
+        quants.aim(w.quants, work, n, w.n_ktiles);
+        scale.aim(w.scale, work, n, w.n_ktiles);
+        if constexpr (form_high_bits(F) != 0) high.aim(w.high, work, n, w.n_ktiles);
+        if constexpr (form_has_minus(F)) minus.aim(w.minus, work, n, w.n_ktiles);
+    }
+    template <bool IS_WHOLE>
+    __device__ __forceinline__ void fetch(struct l2_policy policy, uint32_t stage)
+    {
+        quants.template fetch<IS_WHOLE>(policy, stage);
+        scale.template fetch<IS_WHOLE>(policy, stage + S::SCALE_AT);
+        if constexpr (form_high_bits(F) != 0)
+            high.template fetch<IS_WHOLE>(policy, stage + S::HIGH_AT);
+        if constexpr (form_has_minus(F))
+            minus.template fetch<IS_WHOLE>(policy, stage + S::MINUS_AT);
+    }
+};
 
 template <enum form F, int N>
 __device__ __forceinline__ void fetch_weights(const half_product &p, uint32_t shared, int rank,
                                               int ranks)
 {
-    typedef weight_stage<F> S;
     typedef half_room<F, N> R;
     struct l2_policy policy = policy_of(p.n_passes == 1);
     ring_place<R::WEIGHT_STAGES> place = {0, 1};
     for (int unit = blockIdx.x / ranks; unit < p.n_units; unit += gridDim.x / ranks) {
         half_work work = work_of(p, unit, rank, ranks);
-        const struct cuda_weight &w = p.w[work.which];
-        int n = min(w.n_groups - work.group, (int)UNIT_GROUPS);
-        for (int s = 0; s < work.n_stages; s++, place.next()) {
-            uint32_t stage = shared + R::WEIGHTS_AT + place.at * S::BYTES;
+        weight_copies<F> copies;
+        copies.aim(p.w[work.which], work);
+        for (int t = 0; t < work.n_ktiles; t += STAGE_TILES, place.next()) {
+            uint32_t stage = shared + R::WEIGHTS_AT + place.at * weight_stage<F>::BYTES;
             barrier_wait(barrier_at(shared, WEIGHTS_EMPTY, place.at), place.parity);
-            fetch_plane<form_quant_bytes(F)>(policy, stage, w.quants, work, s, n, w.n_ktiles);
-            fetch_plane<form_scale_bytes(F)>(policy, stage + S::SCALE_AT, w.scale, work, s, n,
-                                             w.n_ktiles);
-            if constexpr (form_high_bits(F) != 0)
-                fetch_plane<form_high_bytes(F)>(policy, stage + S::HIGH_AT, w.high, work, s, n,
-                                                w.n_ktiles);
-            if constexpr (form_has_minus(F))
-                fetch_plane<form_minus_bytes(F)>(policy, stage + S::MINUS_AT, w.minus, work, s, n,
-                                                 w.n_ktiles);
+            if (t + 1 < work.n_ktiles)
+                copies.template fetch<true>(policy, stage);
+            else
+                copies.template fetch<false>(policy, stage);
             barrier_arrive_after_copies(barrier_at(shared, WEIGHTS_FULL, place.at));
         }
     }
@@ -207,32 +249,70 @@ __device__ __forceinline__ void fetch_rows(const half_product &p, uint32_t share
 
 /* ---- Multiplying ----------------------------------------------------------------------------- */
 
-/* A lane's share of a tile as fp16: out[2i] has values 0 and 2 of the four that the lane owns of
- * columns 16 i .., out[2i + 1] values 1 and 3. `own`: the byte permutation that doubles the scale
- * of the lane's row. */
+/* x as two halves. */
+__device__ __forceinline__ __half2 halves_at(uint32_t x)
+{
+    return *reinterpret_cast<__half2 *>(&x);
+}
+
+/* A lane's codes (levels) of a tile, exactly: of the four that it owns of columns 16 i ..,
+ * code[i][0] has numbers 0 and 2, code[i][1] numbers 1 and 3. The bits 0x6400 | n are the half
+ * 1024 + n. */
+template <enum form F>
+__device__ __forceinline__ void half_codes(const tile_share<F> &share, __half2 (&code)[4][2])
+{
+    if constexpr (F == FORM_S4 || F == FORM_U4) {
+        constexpr uint32_t SIGN = F == FORM_S4 ? 8 : 0; /* turned over: code + 8 */
+        constexpr uint32_t LOW = 0x64006400u | SIGN * 0x10001u,
+                           HIGH = 0x64006400u | SIGN * 0x100010u;
+        constexpr float OFFSET = 1024.0f + SIGN;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                uint32_t w = share.q[i / 2] >> 8 * j;
+                if (i % 2 == 0)
+                    code[i][j] =
+                        __hadd2(halves_at((w & 0x000f000fu) ^ LOW), __float2half2_rn(-OFFSET));
+                else /* 1024 + 16 (code + 8) */
+                    code[i][j] =
+                        __hfma2(halves_at((w & 0x00f000f0u) ^ HIGH), __float2half2_rn(0.0625f),
+                                __float2half2_rn(-64.0f - SIGN));
+            }
+    } else {
+        uint32_t b[2][2];
+        form_fragments<F>(share.q, share.high, b);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int j = 0; j < 2; j++) /* with its sign turned over a byte is 128 more */
+                code[i][j] = __hfma2(
+                    halves_at((b[i / 2][i % 2] >> 8 * j & 0x00ff00ffu) ^ 0x64806480u),
+                    __float2half2_rn(form_unit(F)), __float2half2_rn(-1152.0f * form_unit(F)));
+    }
+}
+
+/* The values that go with these codes, rounded once (what fp16 does not hold is infinite); those
+ * of columns 16 i .. at out[2 i], out[2 i + 1]. `own`: the permutation of bytes that doubles the
+ * scale of the lane's row. */
 template <enum form F>
 __device__ __forceinline__ void dequantise(const tile_share<F> &share, uint32_t own,
                                            uint32_t out[8])
 {
-    uint32_t b[2][2];
-    form_fragments<F>(share.q, share.high, b);
-    /* 0x6400 | n is 1024 + n: with the sign turned over, 1152 + the byte. */
-    const __half2 unit = __float2half2_rn(form_unit(F)),
-                  offset = __float2half2_rn(-1152.0f * form_unit(F));
+    __half2 code[4][2];
+    half_codes<F>(share, code);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        uint32_t bits = __byte_perm(share.scale[form_scales(F) == 4 ? i : i / 2], 0, own);
-        __half2 scale = *reinterpret_cast<__half2 *>(&bits);
+        __half2 scale =
+            halves_at(__byte_perm(share.scale[form_scales(F) == 4 ? i : i / 2], 0, own));
 #pragma unroll
         for (int j = 0; j < 2; j++) {
-            uint32_t word = (b[i / 2][i % 2] >> 8 * j & 0x00ff00ffu) ^ 0x64806480u;
-            __half2 code = __hfma2(*reinterpret_cast<__half2 *>(&word), unit, offset), value;
-            if constexpr (form_has_minus(F)) {
-                uint32_t minus = __byte_perm(share.minus[i / 2], 0, own);
-                value = __hfma2(code, scale, *reinterpret_cast<__half2 *>(&minus));
-            } else {
-                value = __hmul2_rn(code, scale);
-            }
+            __half2 value;
+            if constexpr (form_has_minus(F))
+                value =
+                    __hfma2(code[i][j], scale, halves_at(__byte_perm(share.minus[i / 2], 0, own)));
+            else
+                value = __hmul2_rn(code[i][j], scale);
             out[2 * i + j] = *reinterpret_cast<uint32_t *>(&value);
         }
     }
