@@ -86,11 +86,11 @@ static void emit_wgmma(struct lowering *l, const struct cublas_args *all, bool i
 }
 
 static void multiply_mirrors(struct lowering *l, const struct weight *const *w,
-                             const struct gemm_args *product)
+                             const struct gemm_args *product, bool is_half)
 {
     struct cublas_args args = {.cublas = l->device->cublas, .gemm = *product};
     struct gemm_args *gemm = &args.gemm;
-    bool is_half = product->half != NULL, is_contiguous = find_mirrors(l, gemm->n_w, w, gemm->w);
+    bool is_contiguous = find_mirrors(l, gemm->n_w, w, gemm->w);
     if (!cublas_takes(gemm->n_w, is_half, is_contiguous)) args.cublas = NULL;
     if (args.cublas) scratch_workspace(&l->scratch, CUBLAS_WORKSPACE_BYTES);
     if (device_has_wgmma(l->device) && (!is_half || is_contiguous)) {
@@ -117,7 +117,7 @@ static void multiply_half(struct lowering *l, int32_t n_w, const struct weight *
     if (x.kind == ACT_CORES)
         lower_emit(l, start_half, &args, sizeof args);
     else
-        multiply_mirrors(l, w, &args);
+        multiply_mirrors(l, w, &args, !y);
 }
 
 static void multiply_int8(struct lowering *l, int32_t n_w, const struct weight *const *w,
