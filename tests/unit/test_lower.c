@@ -256,7 +256,9 @@ static void check_arithmetic(const carat_engine *e, const struct carat_engine_op
     assert_int_equal(count_starts(p, start_half, STEP_FEW) > 0, is_auto || is_half);
     assert_int_equal(count_starts(p, start_matvec, STEP_FEW) > 0, !is_auto && !is_half);
     assert_int_equal(count_starts(p, start_half, STEP_MANY), 0);
-    assert_int_equal(count_starts(p, start_cublas, STEP_MANY) > 0, !o->deterministic);
+    int n_many = count_starts(p, start_cublas, STEP_MANY);
+    n_many += count_starts(p, start_gemm_wgmma, STEP_MANY);
+    assert_int_equal(n_many > 0, !o->deterministic);
     assert_int_equal(carat_engine_setup(e)->decode_matmul, is_auto   ? CARAT_MATMUL_AUTO
                                                            : is_half ? CARAT_MATMUL_FP16
                                                                      : CARAT_MATMUL_INT8);
