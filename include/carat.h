@@ -382,7 +382,8 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     carat_on_cache_fn on_cache; /* NULL: none */
     void *on_cache_user;
     /* GPU: products in steps of up to 64 rows. FP16 is for Hopper, other chips take INT8. AUTO:
-     * INT8 up to 16 rows and FP16 for more; if deterministic, FP16 for more than 16 sequences */
+     * INT8 up to 16 rows, or with `matmul` INT8, and FP16 for more; if deterministic, FP16 for more
+     * than 16 sequences */
     enum carat_matmul decode_matmul;
     /* end of version 0.1 */
     bool wants_cublas; /* GPU: cuBLAS also where our own kernels would be taken (Hopper) */
@@ -446,7 +447,7 @@ struct carat_setup {
     enum carat_reason ple_reason;
     enum carat_kv_type kv_type; /* never AUTO */
     enum carat_reason kv_reason;
-    enum carat_matmul decode_matmul; /* of `device`; AUTO: it has one way, or chooses by the rows */
+    enum carat_matmul decode_matmul; /* of `device`; AUTO: no GPU, fp32, or by the rows */
 };
 /* Borrowed; lives as long as the engine. */
 const struct carat_setup *carat_engine_setup(const carat_engine *engine);

@@ -224,8 +224,8 @@
       "GPU: arithmetic of prompt products (auto: the faster one on the chip)")                     \
     X(DECODE_MATMUL, CHOICE, "decode-matmul", "", "auto", 0, 0, ON_ENGINE | ON(BENCH),             \
       "auto|int8|fp16",                                                                            \
-      "Hopper: arithmetic of products in steps of up to 64 rows (auto: int8 up to 16 rows, then "  \
-      "fp16)")                                                                                     \
+      "Hopper: arithmetic of products in steps of up to 64 rows (auto: int8 up to 16 rows or "     \
+      "with --matmul int8, else fp16)")                                                            \
     X(MIRROR, COUNT, "mirror-budget", "", "-1", -1, 1e15, ON_ENGINE | ON(BENCH), "BYTES",          \
       "GPU: memory for fp16 copies of weights, with --matmul fp16 (-1: all but a tenth)")          \
     X(GPU_MEMORY, MEMORY, "gpu-memory", "", "", 0, 0, ON_ENGINE | ON(BENCH), "SIZE|N%",            \
@@ -247,8 +247,8 @@
       "milliseconds of a step at most, or twice a decode step, while an answer is written: "       \
       "prompts that come then are read in as many rows as fit")                                    \
     X(DETERMINISTIC, FLAG, "deterministic", "", "", 0, 0, ON_ENGINE | ON(BENCH), "",               \
-      "GPU: steps of rows that are all computed alike, at most 64 (Hopper: 256 if more than 16 "   \
-      "sequences may run), so that answers depend neither on other requests nor on what is "       \
+      "GPU: steps of rows that are all computed alike, at most 64 (Hopper: 256 where they are "    \
+      "multiplied in fp16), so that answers depend neither on other requests nor on what is "      \
       "cached; prompts are read more slowly")                                                      \
     X(QUEUE, COUNT, "queue", "", "0", 0, 65536, ON(BENCH), "N",                                    \
       "requests that may wait at most (0: four for each sequence, and 64)")                        \

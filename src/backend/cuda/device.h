@@ -56,10 +56,10 @@ static inline bool cuda_fuses(const struct device *d)
     return !d->options.is_exact && !d->options.is_unfused;
 }
 
-/* Whether launch_gemm_wgmma is there, and wanted for products of many rows. */
+/* Whether launch_gemm_wgmma is there, and cuBLAS is not there or not wanted for all products. */
 static inline bool device_has_wgmma(const struct device *d)
 {
-    return d->queue.capability == 90 && !d->options.wants_cublas;
+    return d->queue.capability == 90 && !(d->options.wants_cublas && d->cublas);
 }
 
 /* Parts of a piece of memory begin at multiples of this many bytes. */

@@ -162,7 +162,7 @@ struct gemm_args {
     int32_t n_rows;
     int32_t n_w;
     struct cuda_weight w[3]; /* int8: LAYOUT_TILES; fp16: with a mirror */
-    struct act x;            /* ACT_INT8 or ACT_HALF */
+    struct act x;            /* ACT_INT8, ACT_HALF; or ACT_CORES */
     float *y[3];             /* [n_rows][w.rows], fp32; NULL: `half` is wanted */
     bool is_unscaled;        /* fp16: y / x.scale[row] is wanted in y */
     uint16_t *half;          /* fp16 [n_rows][half_cols]: w[0]'s columns, then w[1]'s, w[2]'s, of
@@ -196,8 +196,8 @@ void launch_gemm_wgmma(const struct queue *q, const struct gemm_args *args,
                        const struct gemm_maps *maps);
 
 /* sm90/half.cu: 1 to 256 rows on Hopper (half_takes), weights in tiles, x in ACT_CORES. Weights are
- * rounded to fp16 as in mirrors and are read once. A row's result has the same bits whatever the
- * other rows and n_rows are, as long as the weights of the call are the same. */
+ * rounded to fp16 (beyond 65504: infinite) and read once. A row's result has the same bits whatever
+ * the other rows and n_rows are, as long as the weights of the call are the same. */
 enum { HALF_ROWS_MAX = 256 };
 int half_prepare(void); /* cudaError_t */
 bool half_takes(const struct queue *q, const struct gemm_args *args);

@@ -24,7 +24,8 @@ static bool all_decode(const struct step *step)
 }
 
 /* Few and many rows have products of their own, and so have decoding rows among many in attention:
- * a step is never launched as one of the other kind. */
+ * a step is never launched as one of the other kind. (Where 8 bits and fp16 part by rows, it may be
+ * launched with more rows than it has, and so in fp16.) */
 static bool serves(const struct plan_usual *usual, const struct step *step)
 {
     int32_t rows = usual->rows[ROWS_TOKEN], outs = usual->rows[ROWS_OUT];

@@ -123,7 +123,7 @@ void launch_splits(const struct queue *q, const struct job &j)
 void launch_combine(const struct queue *q, const struct job &j, int rows)
 {
     int n_parts = (j.d + COMBINE_COLS - 1) / COMBINE_COLS * j.a.n_heads;
-    if (rows >= JOIN_ROWS_LEAST)
+    if (q->capability == 90 && rows >= JOIN_ROWS_LEAST) /* measured nowhere else */
         launch(q, attend_join, dim3((n_parts + JOIN_WARPS - 1) / JOIN_WARPS, rows), JOIN_WARPS * 32,
                0, j);
     else

@@ -7,7 +7,7 @@
  *   - ACT_HALF: a value of a row that is not finite makes the row's scale NaN. Where the scale is 1
  *     without a look at the row (attention), a NaN is a NaN value.
  *   - fp16, BF16 and F32 alone: a NaN value is a NaN value. Mirrors, and queries, keys and values
- *     on their way to fp16 products, saturate at 65504; caches round larger values to infinity.
+ *     on their way to fp16 products, saturate at 65504; caches and half.cu make these infinite.
  * A product with such a block or row is NaN in every result that the block or row is a part of, and
  * in no other row. Attention gives NaN to every row that sees such a key or value, and possibly to
  * other rows in the same tile of a prompt (a share of zero times NaN): of the same sequence, as

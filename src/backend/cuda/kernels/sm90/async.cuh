@@ -70,25 +70,6 @@ __device__ __forceinline__ void copy_bulk(uint32_t shared, const void *global, u
                  "l"(global), "r"(bytes), "r"(barrier)
                  : "memory");
 }
-__device__ __forceinline__ void copy_bulk_under(struct l2_policy policy, uint32_t shared,
-                                                const void *global, uint32_t bytes,
-                                                uint32_t barrier)
-{
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(shared),
-                 "l"(global), "r"(bytes), "r"(barrier), "l"(policy.bits)
-                 : "memory");
-}
-
-/* Registers that a group of four warps gives back, or takes of those given back. */
-template <int REGISTERS> __device__ __forceinline__ void registers_give()
-{
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
-}
-template <int REGISTERS> __device__ __forceinline__ void registers_take()
-{
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
-}
 
 /* ---- Clusters: all threads of all blocks take part ------------------------------------------- */
 

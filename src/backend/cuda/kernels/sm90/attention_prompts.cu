@@ -24,7 +24,8 @@ bool launch_attention_prompts(const struct queue *q, const struct attention_args
 {
     const struct kv_cache *cache = &args->cache;
     bool is_wide = cache->head_dim == wide::HEAD;
-    if (q->capability != 90 || cache->format != FORMAT_F16 ||
+    bool is_page = (int)KV_PAGE == (int)PAGE; /* a page is a tile of keys */
+    if (q->capability != 90 || !is_page || cache->format != FORMAT_F16 ||
         (is_wide ? args->window != 0 : cache->head_dim != narrow::HEAD) ||
         (args->act.kind != ACT_HALF && args->act.kind != ACT_NONE))
         return false;

@@ -15,7 +15,6 @@ namespace {
 
 /* UNIT_KEYS: blocks of 64 columns of keys in a unit; UNIT_VALUES: positions of values. */
 enum { PAGE = 64, UNIT_BYTES = 16384, UNIT_KEYS = 2, UNIT_VALUES = 32 };
-static_assert(KV_PAGE == PAGE, "a page is a tile of keys");
 
 /* ---- A ring ---------------------------------------------------------------------------------- */
 

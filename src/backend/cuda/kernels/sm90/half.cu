@@ -1,8 +1,9 @@
 /* Products of 1 to 256 rows straight from quantised tiles, for Hopper.
  *
- * Weights are dequantised in registers to fp16, with the bits of mirrors, and are the A operand of
- * wgmma; activations are the B operand, in shared memory. So a weight crosses memory and L2 once
- * for up to 128 rows, and there are no scales to apply to sums.
+ * Weights are dequantised in registers to fp16 and are the A operand of wgmma; activations are the
+ * B operand, in shared memory. So a weight crosses memory and L2 once for up to 128 rows, and there
+ * are no scales to apply to sums. The bits are those of mirrors, but for two things: what is beyond
+ * 65504 is infinite, and forms with a minimum are rounded once instead of twice.
  *
  * A unit is 128 outputs and all columns. Its columns are cut into as many slices as a cluster has
  * blocks. Each block adds up its slice in rising order from zero, then slices are added in rising
@@ -539,6 +540,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     if (ranks > 1) cluster_arrive(); /* barriers of all blocks are there after the wait below */
     if (warp >= WEIGHT_WARP && warp < ACT_WARP) {
         fetch_weights<F, N>(p, shared, rank, ranks);
+        __syncwarp();
         grid_wait();
         if (ranks > 1) cluster_wait();
     } else {
