@@ -27,7 +27,7 @@ enum { CAPTURES_MAX = 256 };
 
 static struct {
     size_t total; /* of device memory */
-    size_t device, device_most, pinned;
+    size_t device, device_most, pinned, pinned_most;
     size_t others;       /* that other programs have */
     size_t pinned_total; /* that may be pinned */
     bool has_cublas;
@@ -103,6 +103,7 @@ FAKE(cudaMallocHost, void **out, size_t bytes)
     if (bytes > fake.pinned_total - fake.pinned) return cudaErrorMemoryAllocation;
     *out = take(bytes);
     fake.pinned += bytes;
+    if (fake.pinned > fake.pinned_most) fake.pinned_most = fake.pinned;
     return cudaSuccess;
 }
 FAKE(cudaFreeHost, void *memory)
