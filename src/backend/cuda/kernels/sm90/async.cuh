@@ -1,50 +1,23 @@
-/* Barriers in shared memory, bulk copies that arrive at them, and clusters of blocks. */
+/* Bulk copies that arrive at barriers, and clusters of blocks. */
 #ifndef CUDA_SM90_ASYNC_CUH
 #define CUDA_SM90_ASYNC_CUH
 
 #include <stdint.h>
 
-#include "backend/cuda/kernels/policy.cuh"
+#include "backend/cuda/kernels/sm90/barrier.cuh"
 
-/* A barrier's phase ends when `arrivals` threads have arrived and all bytes that were announced are
- * there. `barrier`: 8 bytes of shared memory. */
-__device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t arrivals)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
-                 : "memory");
-}
 /* Makes initial values visible to bulk copies and to the other blocks of the cluster. */
 __device__ __forceinline__ void barriers_ready()
 {
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    barriers_show();
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-__device__ __forceinline__ void barrier_arrive(uint32_t barrier)
-{
-    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-__device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes)
-{
-    asm volatile(
-        "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-        "r"(bytes)
-        : "memory");
 }
 /* An arrival of this thread once all its cp.async so far are done. */
 __device__ __forceinline__ void barrier_arrive_after_copies(uint32_t barrier)
 {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
-/* Until the phase with this parity (0, 1, 0 ...) has ended. */
-__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity)
-{
-    asm volatile("{ .reg .pred p;\n\t"
-                 "again%=: mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%0], %1;\n\t"
-                 "@!p bra again%=; }" ::"r"(barrier),
-                 "r"(parity)
-                 : "memory");
-}
-/* The same, for arrivals from other blocks of the cluster. */
+/* barrier_wait for arrivals from other blocks of the cluster. */
 __device__ __forceinline__ void barrier_wait_cluster(uint32_t barrier, uint32_t parity)
 {
     asm volatile(

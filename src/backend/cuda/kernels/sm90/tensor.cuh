@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "backend/cuda/kernels/sm90/barrier.cuh"
+#include "backend/cuda/kernels/sm90/wgmma_groups.cuh"
 
 /* ---- TMA ------------------------------------------------------------------------------------- */
 
@@ -28,20 +29,6 @@ __device__ __forceinline__ uint64_t operand_at(uint32_t shared)
 {
     return (uint64_t)(shared >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 |
            (uint64_t)1 << 62;
-}
-
-__device__ __forceinline__ void wgmma_fence()
-{
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void wgmma_commit()
-{
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-/* Until at most PENDING groups are not done. */
-template <int PENDING> __device__ __forceinline__ void wgmma_wait()
-{
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
 /* d = a b, or d += a b with `is_sum`; a: 64 x 16, b: N x 16. d[4j], d[4j + 1] are row

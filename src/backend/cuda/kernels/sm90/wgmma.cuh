@@ -10,6 +10,8 @@
 
 #include <stdint.h>
 
+#include "backend/cuda/kernels/sm90/wgmma_groups.cuh"
+
 enum { CORE_BYTES = 128 };
 
 /* What tells wgmma where B is: to the next core matrix along K and along the rows, in bytes. */
@@ -18,21 +20,6 @@ __device__ __forceinline__ uint64_t core_descriptor(uint32_t shared, uint32_t al
 {
     return (uint64_t)(shared >> 4 & 0x3fff) | (uint64_t)(along_k >> 4) << 16 |
            (uint64_t)(along_rows >> 4) << 32;
-}
-
-/* Before the first wgmma that reads registers which other instructions wrote. */
-__device__ __forceinline__ void wgmma_fence()
-{
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void wgmma_commit()
-{
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-/* Until at most PENDING groups are not done. */
-template <int PENDING> __device__ __forceinline__ void wgmma_wait()
-{
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
 /* d += a b, for N = 8, 16, 32, 64, 128; d has N / 2 values. */
