@@ -35,6 +35,16 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity)
                  : "memory");
 }
 
+/* A place in a ring and the parity of its phase. */
+template <int STAGES> struct ring_place {
+    int at;
+    uint32_t parity;
+    __device__ __forceinline__ void next()
+    {
+        if (++at == STAGES) at = 0, parity ^= 1;
+    }
+};
+
 /* What each thread of four warps may have: of all four at once. */
 template <int REGISTERS> __device__ __forceinline__ void registers_up()
 {

@@ -13,11 +13,11 @@
  *
  * A block has eight warps that multiply, three that fetch weights (before grid_wait: they are
  * constant) and one that fetches activations, both into rings. */
-#include "backend/cuda/kernels/form.cuh"
 #include "backend/cuda/kernels/launch.cuh"
 #include "backend/cuda/kernels/policy.cuh"
 #include "backend/cuda/kernels/round.cuh"
 #include "backend/cuda/kernels/sm90/async.cuh"
+#include "backend/cuda/kernels/sm90/dequantise.cuh"
 #include "backend/cuda/kernels/sm90/wgmma.cuh"
 
 namespace {
@@ -91,16 +91,6 @@ __device__ __forceinline__ uint32_t barrier_at(uint32_t shared, enum half_barrie
 {
     return shared + (which * STAGES_MAX + i) * 8;
 }
-
-/* A place in a ring and the parity of its phase. */
-template <int STAGES> struct ring_place {
-    int at;
-    uint32_t parity;
-    __device__ __forceinline__ void next()
-    {
-        if (++at == STAGES) at = 0, parity ^= 1;
-    }
-};
 
 /* What a block does of a unit. */
 struct half_work {
@@ -249,75 +239,6 @@ __device__ __forceinline__ void fetch_rows(const half_product &p, uint32_t share
 }
 
 /* ---- Multiplying ----------------------------------------------------------------------------- */
-
-/* x as two halves. */
-__device__ __forceinline__ __half2 halves_at(uint32_t x)
-{
-    return *reinterpret_cast<__half2 *>(&x);
-}
-
-/* A lane's codes (levels) of a tile, exactly: of the four that it owns of columns 16 i ..,
- * code[i][0] has numbers 0 and 2, code[i][1] numbers 1 and 3. The bits 0x6400 | n are the half
- * 1024 + n. */
-template <enum form F>
-__device__ __forceinline__ void half_codes(const tile_share<F> &share, __half2 (&code)[4][2])
-{
-    if constexpr (F == FORM_S4 || F == FORM_U4) {
-        constexpr uint32_t SIGN = F == FORM_S4 ? 8 : 0; /* turned over: code + 8 */
-        constexpr uint32_t LOW = 0x64006400u | SIGN * 0x10001u,
-                           HIGH = 0x64006400u | SIGN * 0x100010u;
-        constexpr float OFFSET = 1024.0f + SIGN;
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-#pragma unroll
-            for (int j = 0; j < 2; j++) {
-                uint32_t w = share.q[i / 2] >> 8 * j;
-                if (i % 2 == 0)
-                    code[i][j] =
-                        __hadd2(halves_at((w & 0x000f000fu) ^ LOW), __float2half2_rn(-OFFSET));
-                else /* 1024 + 16 (code + 8) */
-                    code[i][j] =
-                        __hfma2(halves_at((w & 0x00f000f0u) ^ HIGH), __float2half2_rn(0.0625f),
-                                __float2half2_rn(-64.0f - SIGN));
-            }
-    } else {
-        uint32_t b[2][2];
-        form_fragments<F>(share.q, share.high, b);
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-#pragma unroll
-            for (int j = 0; j < 2; j++) /* with its sign turned over a byte is 128 more */
-                code[i][j] = __hfma2(
-                    halves_at((b[i / 2][i % 2] >> 8 * j & 0x00ff00ffu) ^ 0x64806480u),
-                    __float2half2_rn(form_unit(F)), __float2half2_rn(-1152.0f * form_unit(F)));
-    }
-}
-
-/* The values that go with these codes, rounded once (what fp16 does not hold is infinite); those
- * of columns 16 i .. at out[2 i], out[2 i + 1]. `own`: the permutation of bytes that doubles the
- * scale of the lane's row. */
-template <enum form F>
-__device__ __forceinline__ void dequantise(const tile_share<F> &share, uint32_t own,
-                                           uint32_t out[8])
-{
-    __half2 code[4][2];
-    half_codes<F>(share, code);
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        __half2 scale =
-            halves_at(__byte_perm(share.scale[form_scales(F) == 4 ? i : i / 2], 0, own));
-#pragma unroll
-        for (int j = 0; j < 2; j++) {
-            __half2 value;
-            if constexpr (form_has_minus(F))
-                value =
-                    __hfma2(code[i][j], scale, halves_at(__byte_perm(share.minus[i / 2], 0, own)));
-            else
-                value = __hmul2_rn(code[i][j], scale);
-            out[2 * i + j] = *reinterpret_cast<uint32_t *>(&value);
-        }
-    }
-}
 
 /* The shares of a warp's two groups of rows of a stage's tile `k`. */
 template <enum form F>
