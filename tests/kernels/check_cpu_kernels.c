@@ -124,7 +124,7 @@ static void open_product(struct product *p, const struct cpu_kernels *k, enum fo
     p->tiled = (struct cpu_weight){.source = &p->source};
     struct pool *pool;
     if (pool_open(&pool, &(struct pool_options){.n_threads = 1}, NULL)) abort();
-    tile_plan(&p->tiled, cpu_read_ahead(p->source.format));
+    tile_plan(&p->tiled, cpu_read_ahead(k, p->source.format));
     tile_fill(&p->tiled, os_pages_take(p->tiled.bytes), pool);
     pool_close(pool);
     p->cols = cols;

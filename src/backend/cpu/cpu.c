@@ -416,7 +416,7 @@ static size_t visit_unfilled(struct device *device, const struct plan *plan, uin
         struct cpu_weight *w = source ? source->device_data : NULL;
         if (!w || w->is_filled) continue;
         if (memory) tile_fill(w, memory + bytes, device->pool);
-        if (!memory) tile_plan(w, cpu_read_ahead(source->format));
+        if (!memory) tile_plan(w, cpu_read_ahead(device->kernels, source->format));
         bytes += w->bytes;
     }
     return bytes;
@@ -452,7 +452,7 @@ static void cpu_place_weights(const struct device *device, const struct plan *pl
         for (int32_t k = 0; k < i && !is_counted; k++)
             is_counted = op_product(&plan->ops[k]) == w.source;
         if (is_counted) continue;
-        tile_plan(&w, cpu_read_ahead(w.source->format));
+        tile_plan(&w, cpu_read_ahead(device->kernels, w.source->format));
         bytes += w.bytes;
     }
     *out = (struct placement){.device_bytes = bytes};

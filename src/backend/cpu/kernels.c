@@ -90,17 +90,18 @@ static bool is_family_19h(void)
 }
 #endif
 
-/* Measured with a few rows at a time (docs/benchmarks.md). With AVX-512 a Zen 4 and a Zen 5
- * prefetch eight bits fast enough by themselves, and asking only slows them down. Else a core of
- * family 19h reads fastest if it is asked for all levels early. A Sapphire Rapids has to be asked
- * always, and decodes half as fast when the second-level cache is left out. */
-enum read_ahead cpu_read_ahead(enum format format)
+/* Measured with a few rows at a time (docs/benchmarks.md). A Zen 4 and a Zen 5 prefetch eight bits
+ * fast enough by themselves for AVX-512; for slower kernels they do not. Else a core of family 19h
+ * reads fastest if it is asked for all levels early. A Sapphire Rapids has to be asked always, and
+ * decodes half as fast when the second-level cache is left out. */
+enum read_ahead cpu_read_ahead(const struct cpu_kernels *kernels, enum format format)
 {
 #if defined(__x86_64__)
-    const bool has_avx512 = __builtin_cpu_supports("avx512f");
-    if (__builtin_cpu_is("amd") && format == FORMAT_Q8_0 && has_avx512) return AHEAD_NONE;
+    const bool is_avx512 = kernels == &cpu_kernels_avx512;
+    if (__builtin_cpu_is("amd") && format == FORMAT_Q8_0 && is_avx512) return AHEAD_NONE;
     if (__builtin_cpu_is("amd")) return is_family_19h() ? AHEAD_FAR : AHEAD_ONCE;
 #endif
+    (void)kernels;
     (void)format;
     return AHEAD_BY_LEVEL;
 }

@@ -102,7 +102,7 @@ const char *cpu_isa_name(int index);
  * cannot run them, and names those that it runs. */
 int cpu_kernels_find(const struct cpu_kernels **out, const char *name, struct carat_error *err);
 
-/* How this processor reads weights of a format fastest. */
-enum read_ahead cpu_read_ahead(enum format format);
+/* How these kernels read weights of a format fastest on this processor. */
+enum read_ahead cpu_read_ahead(const struct cpu_kernels *kernels, enum format format);
 
 #endif

@@ -146,6 +146,10 @@ ALWAYS void ask_ahead(enum read_ahead ahead, const struct tile_unit u, const uin
     }
 }
 
+#if SHORT_SUMS
+#include "backend/cpu/simd/levels_body.h"
+#endif
+
 /* Adds the products of half h of a block by n rows. SHORT_SUMS: those of codes of up to 5 bits
  * are summed up in 16 bits while they fit (6 bits of rows that are not fine: see factored_half).
  * Groups g and g + 4 follow each other because nibbles of the same bytes have them. */
@@ -154,6 +158,10 @@ ALWAYS void half_dots(const enum code_kind kind, const int n, const bvec w[8],
 {
     const int groups = 8 / block_halves(kind);
 #if SHORT_SUMS
+    if (kind == CODE_N4) {
+        level_dots(n, w, rows, b, dots);
+        return;
+    }
     const int fit = 128 >> code_kind_facts(kind).bits;
     ivec part[FEW_ROWS];
     for (int i = 0; i < groups && !is_wide(kind); i++) {
@@ -249,6 +257,18 @@ ALWAYS void factored_half(const enum code_kind kind, const int n, const bvec w[8
 #endif
 }
 
+/* What half_dots takes. */
+ALWAYS void unpack_few(enum code_kind kind, const uint8_t *p, bvec w[8])
+{
+#if SHORT_SUMS
+    if (kind == CODE_N4) {
+        for (int g = 0; g < 4; g++) w[g] = b_load(p + g * 64);
+        return;
+    }
+#endif
+    unpack(kind, p, w);
+}
+
 /* Block i of a unit by n rows. Integer sums of 32 products, corrected for the weights' offset,
  * then one float step for each row. */
 ALWAYS void unit_block(const enum code_kind kind, const bool is_fine, const int n,
@@ -257,7 +277,7 @@ ALWAYS void unit_block(const enum code_kind kind, const bool is_fine, const int 
 {
     bvec w[8];
     fvec total[FEW_ROWS], scale = unit_scales(kind, unit, i);
-    unpack(kind, unit + (size_t)i * tile_unit_for_codes(kind).block_bytes, w);
+    unpack_few(kind, unit + (size_t)i * tile_unit_for_codes(kind).block_bytes, w);
     if (is_fine) {
         fine_sums(kind, n, w, unit, i, rows, low, b, total);
         b += low; /* which has the scale and the sum */

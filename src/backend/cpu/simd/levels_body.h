@@ -1,0 +1,47 @@
+/* A few rows by a block of N4 on AVX2. Sums of products by levels, which have 8 bits, do not fit 16
+ * bits; those by their nibbles do. Each nibble comes from a table of its own, so that no signs and
+ * no absolute values are needed.
+ *
+ * Part of kernels_body.h. */
+
+/* sum[r] += products of w and the bytes of row r. */
+ALWAYS void add_nibbles(const int n, __m256i w, const __m256i a[FEW_ROWS], __m256i *sum)
+{
+    for (int r = 0; r < n; r++)
+        sum[r] = settled(_mm256_add_epi16(sum[r], _mm256_maddubs_epi16(w, a[r])));
+}
+
+/* dot + low + 16 high - 128 times the sum of the block's codes, since levels are plus 128. */
+ALWAYS __m256i join_nibbles(__m256i dot, __m256i low, __m256i high, const struct act_block *block)
+{
+    dot = _mm256_add_epi32(dot, _mm256_slli_epi32(_mm256_set1_epi32(block->minus), 7));
+    return _mm256_add_epi32(add_pairs(dot, low), _mm256_madd_epi16(high, _mm256_set1_epi16(16)));
+}
+
+/* Adds the products of a block by n rows; packed: its nibbles as they lie in memory. The order is
+ * that in which all sums stay in registers. */
+ALWAYS void level_dots(const int n, const bvec packed[4], const struct act_block *const *rows,
+                       int64_t b, ivec *dots)
+{
+    /* The nibbles of b_nl4. */
+    const __m256i low_table = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(1, 8, 13, 15, 15, 13, 10, 6, 1, 13, 9, 6, 5, 5, 9, 1));
+    const __m256i high_table = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 10, 11, 12, 13, 15));
+    __m256i sum[4][FEW_ROWS], a[FEW_ROWS]; /* by low and high nibbles of 8 weight rows, twice */
+    for (int i = 0; i < 4; i++)
+        for (int r = 0; r < n; r++) sum[i][r] = _mm256_setzero_si256();
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        const int g = i / 2 + i % 2 * 4; /* groups of the same bytes follow each other */
+        bvec index = b_and(g < 4 ? packed[g] : b_shr(packed[g - 4], 4), 15);
+        for (int r = 0; r < n; r++) a[r] = four_bytes(rows[r][b].q + g * 4).a;
+        add_nibbles(n, _mm256_shuffle_epi8(low_table, index.a), a, sum[0]);
+        add_nibbles(n, _mm256_shuffle_epi8(high_table, index.a), a, sum[1]);
+        add_nibbles(n, _mm256_shuffle_epi8(low_table, index.b), a, sum[2]);
+        add_nibbles(n, _mm256_shuffle_epi8(high_table, index.b), a, sum[3]);
+    }
+    for (int r = 0; r < n; r++)
+        dots[r] = (ivec){join_nibbles(dots[r].a, sum[0][r], sum[1][r], &rows[r][b]),
+                         join_nibbles(dots[r].b, sum[2][r], sum[3][r], &rows[r][b])};
+}
