@@ -80,6 +80,7 @@ double check_time_graph(struct check *c, void (*run)(void *user), void *user);
     X(gemm_wgmma)                                                                                  \
     X(half)                                                                                        \
     X(moe)                                                                                         \
+    X(bound)                                                                                       \
     X(limits)
 
 #define X(name) void check_##name(struct check *c);

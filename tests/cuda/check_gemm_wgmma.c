@@ -192,6 +192,122 @@ static void check_shape(struct check *c, const struct product *shape, int32_t na
     product_free(c, &p);
 }
 
+/* ---- Gate and up ----------------------------------------------------------------------------- */
+
+/* Rows of W by 2^0 to 2^-20 in turn, and a row of zeros in x. */
+static void spread(struct product *p)
+{
+    size_t stride = (size_t)p->args.x.stride;
+    uint16_t *w = need(p->n_out * stride, 2), *zeros = need(stride, 2);
+    check_download(w, p->args.w[0].mirror, p->n_out * stride * 2);
+    for (size_t i = 0; i < p->n_out * stride; i++)
+        w[i] = f32_to_f16(ldexpf(f16_to_f32(w[i]), -(int)(i / stride % 21)));
+    check_upload(p->args.w[0].mirror, w, p->n_out * stride * 2);
+    check_upload(p->args.x.values, zeros, stride * 2);
+    free(w), free(zeros);
+}
+
+/* What the largest |gelu(gate) up| is 2^15 times at most, for rows of W and x as long as these. */
+static float hidden_scale_for(const struct product *p)
+{
+    int exponent;
+    double squares = 1.5 * p->cols + 64, scale = 8;
+    frexp(squares * squares * scale * scale, &exponent);
+    return ldexpf(1, exponent - 15);
+}
+
+/* By way of fp32 results and launch_gelu_mul; padding is 0. To be freed. */
+static uint16_t *hidden_expected(struct check *c, const struct product *p, size_t stride)
+{
+    size_t n_rows = (size_t)p->n_rows, cols = (size_t)p->rows[0], n = n_rows * cols;
+    struct gemm_args args = p->args;
+    struct step_view step = check_step(p->n_rows, 0, 0, NULL, NULL, NULL, NULL);
+    float *floats = check_alloc(NULL, 3 * n * sizeof *floats), *host = need(n, sizeof *host);
+    args.y[0] = floats, args.y[1] = floats + n;
+    launch_gemm_f16(&c->queue, &args);
+    struct gelu_mul_args gelu = {.step = step,
+                                 .rows = {p->n_rows, 0},
+                                 .a = args.y[0],
+                                 .b = args.y[1],
+                                 .half_div = 1,
+                                 .cols = p->rows[0],
+                                 .b_cols = p->rows[0],
+                                 .y = floats + 2 * n};
+    launch_gelu_mul(&c->queue, &gelu);
+    check_download(host, gelu.y, n * sizeof *host);
+    uint16_t *expected = need(n_rows * stride, 2);
+    float inverse = 1 / hidden_scale_for(p);
+    for (size_t i = 0; i < n; i++)
+        expected[i / cols * stride + i % cols] = f32_to_f16(host[i] * inverse);
+    check_free(floats), free(host);
+    check_step_free(&step);
+    return expected;
+}
+
+static uint16_t *hidden_found(struct check *c, const struct product *p, size_t stride)
+{
+    size_t n_rows = (size_t)p->n_rows;
+    struct gemm_args args = p->args;
+    struct gemm_maps maps;
+    float *scale = need(n_rows, sizeof *scale);
+    uint16_t *found = need(n_rows * stride, 2);
+    args.hidden = (struct act){.kind = ACT_HALF,
+                               .stride = (int32_t)stride,
+                               .values = check_alloc(NULL, n_rows * stride * 2),
+                               .scale = check_alloc(NULL, n_rows * sizeof *scale)};
+    args.hidden_scale = hidden_scale_for(p);
+    check_that(c, gemm_maps_make(&args, &maps), "gemm_wgmma: no maps for gate and up");
+    launch_gemm_wgmma(&c->queue, &args, &maps);
+    check_download(found, args.hidden.values, n_rows * stride * 2);
+    check_download(scale, args.hidden.scale, n_rows * sizeof *scale);
+    size_t n = 0;
+    for (size_t i = 0; i < n_rows; i++) n += scale[i] != args.hidden_scale;
+    check_that(c, n == 0, "gemm_wgmma: gate and up: %zu scales of %zu are wrong", n, n_rows);
+    bool is_whole = check_free(args.hidden.values);
+    is_whole = check_free(args.hidden.scale) && is_whole;
+    check_that(c, is_whole, "gemm_wgmma: gate and up: writes beyond");
+    free(scale);
+    return found;
+}
+
+static void check_pair(struct check *c, const struct product *shape, int32_t nan_row,
+                       int32_t nan_col)
+{
+    struct product p = product_make(shape, nan_row, nan_col);
+    const int32_t n_sm = c->queue.n_sm;
+    if (nan_row < 0) spread(&p);
+    size_t stride = ((size_t)p.rows[0] + 63) / 64 * 64, bytes = (size_t)p.n_rows * stride * 2;
+    uint16_t *expected = hidden_expected(c, &p, stride);
+    for (size_t i = 0; i < sizeof chips / sizeof *chips; i++) {
+        if (chips[i] > n_sm) continue;
+        c->queue.n_sm = chips[i];
+        uint16_t *found = hidden_found(c, &p, stride);
+        size_t n = count_differences(expected, found, bytes, true);
+        check_that(c, n == 0, "gemm_wgmma: gate and up %d x %d x %d on %d: %zu values differ",
+                   p.n_rows, p.rows[0], p.cols, chips[i], n);
+        free(found);
+        c->queue.n_sm = n_sm;
+    }
+    free(expected);
+    product_free(c, &p);
+}
+
+static void check_pairs(struct check *c)
+{
+    static const struct product pairs[] = {
+        SHAPE(2, 64, 1, 0, 8, 8),           SHAPE(2, 100, 65, 0, 136, 136),
+        SHAPE(2, 704, 130, 0, 1000, 1000),  SHAPE(2, 256, 700, 0, 776, 776),
+        SHAPE(2, 512, 512, 0, 1280, 1280),  SHAPE(2, 192, 2047, 0, 2816, 2816),
+        SHAPE(2, 192, 1999, 0, 1536, 1536), SHAPE(2, 128, 520, 0, 5376, 5376),
+        SHAPE(2, 64, 1024, 0, 640, 640),    SHAPE(2, 320, 512, 0, 2560, 2560),
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        if (c->is_small && (int64_t)pairs[i].n_rows * pairs[i].rows[0] > 300000) continue;
+        check_pair(c, &pairs[i], -1, -1);
+    }
+    check_pair(c, &pairs[1], 33, 70);
+}
+
 /* The first rows of a long prompt and a short prompt of these rows. */
 static void check_row_counts(struct check *c, int32_t out, int32_t cols)
 {
@@ -274,6 +390,33 @@ static void time_shape(struct check *c, struct cublas *cublas, int32_t rows, int
     product_free(c, &p);
 }
 
+/* Gate and up with gelu, `out` neurons. */
+static void time_pair(struct check *c, int32_t rows, int32_t out, int32_t cols)
+{
+    struct product shape = SHAPE(1, cols, rows, 0, COPIES * 2 * out);
+    struct product p = product_make(&shape, -1, -1);
+    struct timed t = {.c = c};
+    struct act hidden = {.kind = ACT_HALF,
+                         .stride = out,
+                         .values = check_alloc(NULL, (size_t)rows * (size_t)out * 2),
+                         .scale = check_alloc(NULL, (size_t)rows * sizeof(float))};
+    for (int i = 0; i < COPIES; i++) {
+        struct gemm_args *a = &t.args[i];
+        *a = p.args;
+        a->n_w = 2, a->hidden = hidden, a->hidden_scale = 1;
+        a->w[0].rows = out;
+        a->w[0].mirror += (size_t)i * 2 * (size_t)out * (size_t)p.args.x.stride;
+        a->w[1] = a->w[0];
+        gemm_maps_make(a, &t.maps[i]);
+    }
+    double seconds = check_time(c, run_all, &t, false) / COPIES;
+    printf("gemm_wgmma %4d x %5d x %5d, gate, up and gelu: %6.1f us %5.0f TFLOP/s\n", rows, out,
+           cols, seconds * 1e6, 4.0 * rows * out * cols / seconds / 1e12);
+    fflush(stdout);
+    check_free(hidden.values), check_free(hidden.scale);
+    product_free(c, &p);
+}
+
 static void time_all(struct check *c)
 {
     static const int32_t rows[] = {2048, 512, 320};
@@ -286,6 +429,11 @@ static void time_all(struct check *c)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (size_t j = 0; j < sizeof of / sizeof *of; j++)
             time_shape(c, cublas, rows[i], of[j][0], of[j][1]);
+    for (size_t i = 0; i < 2; i++) {
+        time_pair(c, rows[i], 10240, 2560);
+        time_pair(c, rows[i], 15360, 3840);
+        time_pair(c, rows[i], 21504, 5376);
+    }
     cublas_close(cublas);
     check_free(workspace);
 }
@@ -302,6 +450,7 @@ void check_gemm_wgmma(struct check *c)
         check_shape(c, &shapes[i], -1, -1);
     }
     check_shape(c, &shapes[5], 299, 400);
+    check_pairs(c);
     check_refused(c);
     if (!c->is_small) {
         check_row_counts(c, 2560, 10240);

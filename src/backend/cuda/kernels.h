@@ -169,6 +169,11 @@ struct gemm_args {
                                 values y / x.scale[row] */
     int32_t half_cols;
     float cap; /* launch_half: y is cap * tanh(y / cap) as launch_softcap has it; 0: y */
+    /* launch_gemm_wgmma with n_w = 2, instead of y and half: rows of gelu(w[0] x) * (w[1] x), all
+     * with this scale, a power of two of which they are at most 2^15 times (bounds.h). ACT_HALF;
+     * ACT_NONE: not wanted. */
+    struct act hidden;
+    float hidden_scale;
 };
 int gemm_i8_prepare(void);
 void launch_gemm_i8(const struct queue *q, const struct gemm_args *args);
@@ -210,6 +215,21 @@ void launch_row_scale(const struct queue *q, float *y, const float *scale, int32
 /* w->mirror from w's planes or rows: `n` rows of matrix `expert` from first_row. */
 void launch_mirror(const struct queue *q, const struct cuda_weight *w, int32_t expert,
                    int32_t first_row, int32_t n);
+
+/* ---- bound.cu: how large products can be ----------------------------------------------------- */
+
+/* For each row of each matrix of w, [n_expert][rows]: the norm of w[row] * by, or the sum of
+ * |w[row] * by|, times `times`. */
+struct row_size_args {
+    struct cuda_weight w;
+    const float *by;    /* [w.cols]; NULL: all ones */
+    bool is_by_expert;  /* by is [n_expert][w.cols] */
+    bool is_norm;       /* else the sum */
+    const float *times; /* [n_expert][rows]; NULL: all ones */
+    float *out;         /* [n_expert][rows], may be `times`; NULL: not wanted */
+    uint32_t *most;     /* gets the bits of the largest, if that is more than it holds; NULL */
+};
+void launch_row_sizes(const struct queue *q, const struct row_size_args *args);
 
 /* ---- moe.cu, with gemm_*: experts for many rows ---------------------------------------------- */
 

@@ -20,6 +20,7 @@ struct cuda_loaded {
     struct precision precision;
     bool is_pinned;         /* a table in page-locked host memory */
     struct row_table *rows; /* a table in the mapped file: quants is its cache; else NULL */
+    float hidden_scale;     /* of a gate matrix: bounds.h; 0: not known */
 };
 
 /* NULL before weight_load. */

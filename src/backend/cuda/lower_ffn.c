@@ -1,6 +1,7 @@
 #include "backend/cuda/lower_ffn.h"
 
 #include "backend/cuda/act.h"
+#include "backend/cuda/bounds.h"
 #include "backend/cuda/lower_product.h"
 #include "backend/cuda/start.h"
 
@@ -41,11 +42,23 @@ static void ffn_few(struct lowering *l, const struct weight *const *w, struct in
     lower_mark_product(l, "matmul gate, up", 2, w, 1, x.act.kind);
 }
 
+/* Whether the kernel that makes gelu too is there for these. */
+static bool are_one_launch(const struct lowering *l, struct input x, struct input hidden)
+{
+    return device_has_wgmma(l->device) && x.act.kind == ACT_HALF && hidden.act.kind == ACT_HALF &&
+           bounds_know(l->plan, lower_ops(l));
+}
+
 static void ffn_many(struct lowering *l, const struct weight *const *w, struct input x,
                      struct input hidden)
 {
     const struct op *ops = lower_ops(l);
     struct gelu_mul_args gelu = make_gelu_args(l, &ops[2], hidden);
+    if (lower_takes_half(l, 2, w, x.act) && are_one_launch(l, x, hidden)) {
+        uint16_t *half = lower_half_outputs(l, ops, 2);
+        lower_multiply_gelu(l, w, x.act, bounds_scale(ops), &gelu, half);
+        return;
+    }
     if (lower_takes_half(l, 2, w, x.act)) {
         uint16_t *half = lower_half_outputs(l, ops, 2);
         lower_multiply_half(l, 2, w, x.act, half);

@@ -85,20 +85,29 @@ static void emit_wgmma(struct lowering *l, const struct cublas_args *all, bool i
     }
 }
 
+/* With mirrors, and with cuBLAS and its workspace if that can take the product. Whether the mirrors
+ * lie side by side. */
+static bool prepare_mirrors(struct lowering *l, const struct weight *const *w, bool is_half,
+                            struct cublas_args *args)
+{
+    int32_t n_w = args->gemm.n_w;
+    bool is_contiguous = find_mirrors(l, n_w, w, args->gemm.w);
+    args->cublas = cublas_takes(n_w, is_half, is_contiguous) ? l->device->cublas : NULL;
+    if (args->cublas) scratch_workspace(&l->scratch, CUBLAS_WORKSPACE_BYTES);
+    return is_contiguous;
+}
+
 static void multiply_mirrors(struct lowering *l, const struct weight *const *w,
                              const struct gemm_args *product, bool is_half)
 {
-    struct cublas_args args = {.cublas = l->device->cublas, .gemm = *product};
-    struct gemm_args *gemm = &args.gemm;
-    bool is_contiguous = find_mirrors(l, gemm->n_w, w, gemm->w);
-    if (!cublas_takes(gemm->n_w, is_half, is_contiguous)) args.cublas = NULL;
-    if (args.cublas) scratch_workspace(&l->scratch, CUBLAS_WORKSPACE_BYTES);
+    struct cublas_args args = {.gemm = *product};
+    bool is_contiguous = prepare_mirrors(l, w, is_half, &args);
     if (device_has_wgmma(l->device) && (!is_half || is_contiguous)) {
         emit_wgmma(l, &args, is_half);
     } else if (args.cublas) {
         lower_emit(l, start_cublas, &args, sizeof args);
     } else {
-        lower_emit(l, start_gemm_f16, gemm, sizeof *gemm);
+        lower_emit(l, start_gemm_f16, &args.gemm, sizeof args.gemm);
     }
 }
 
@@ -233,6 +242,28 @@ void lower_multiply_half(struct lowering *l, int32_t n_w, const struct weight *c
 {
     multiply_half(l, n_w, w, x, NULL, true, half);
     lower_mark_product(l, product_name(n_w), n_w, w, 1, x.kind);
+}
+
+void lower_multiply_gelu(struct lowering *l, const struct weight *const *w, struct act x,
+                         float scale, const struct gelu_mul_args *gelu, uint16_t *half)
+{
+    struct gemm_gelu_args args = {.gelu = *gelu};
+    struct gemm_wgmma_args *product = &args.product;
+    struct gemm_args *gemm = &product->other.gemm;
+    *gemm = (struct gemm_args){.n_rows = l->rows,
+                               .n_w = 2,
+                               .w = {lower_matrix(l, w[0]), lower_matrix(l, w[1])},
+                               .x = x,
+                               .half = half,
+                               .half_cols = 2 * gelu->cols,
+                               .hidden = gelu->act,
+                               .hidden_scale = scale};
+    args.gelu.half = half;
+    args.gelu.half_scale = x.scale;
+    bool is_contiguous = prepare_mirrors(l, w, true, &product->other);
+    if (l->memory && is_contiguous) product->is_mapped = gemm_maps_make(gemm, &product->maps);
+    lower_emit(l, start_gemm_gelu, &args, sizeof args);
+    lower_mark_product(l, "matmul gate, up", 2, w, 1, x.kind);
 }
 
 /* Whether the next window is a norm, and reads this buffer alone. */

@@ -26,6 +26,11 @@ bool lower_takes_half(struct lowering *l, int32_t n_w, const struct weight *cons
 void lower_multiply_half(struct lowering *l, int32_t n_w, const struct weight *const *w,
                          struct act x, uint16_t *half);
 
+/* Gate w[0] and up w[1] through fp16, then `gelu`: in one launch where the kernel for it is there,
+ * else by way of `half` (lower_half_outputs). scale: bounds.h. */
+void lower_multiply_gelu(struct lowering *l, const struct weight *const *w, struct act x,
+                         float scale, const struct gelu_mul_args *gelu, uint16_t *half);
+
 /* The window's last product, into its plan buffer: in fp16 when the next window is a norm and the
  * only reader, which then multiplies by the rows' scales itself; else in fp32. */
 void lower_multiply_last(struct lowering *l, const struct weight *w, struct input x);

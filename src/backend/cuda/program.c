@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/cuda/bounds.h"
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/mirrors.h"
@@ -14,11 +15,16 @@
 #include "base/mem.h"
 #include "base/os.h"
 
-/* While weights are loaded nothing runs, and their staging lies over all of the scratch. */
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* While weights are loaded nothing runs: what that needs lies over all of the scratch. */
 size_t cuda_scratch_bytes(const struct device *d, const struct plan *plan)
 {
-    size_t lowered = lower_scratch_bytes(d, plan), staging = upload_staging_bytes(plan);
-    return lowered > staging ? lowered : staging;
+    size_t loading = larger(upload_staging_bytes(plan), bounds_scratch_bytes(plan));
+    return larger(lower_scratch_bytes(d, plan), loading);
 }
 
 /* ---- Launching -------------------------------------------------------------------------- */
@@ -206,6 +212,7 @@ static int start_program(struct program *p, const struct placement *placement, v
     TRY(check_rows(p, err));
     TRY(weights_upload(d, p->plan, placement, scratch, err));
     TRY(mirrors_make(d, p->plan, placement, err));
+    TRY(bounds_make(d, p->plan, scratch, err));
     TRY(take_counters(d, err));
     TRY(lower_plan(&p->lowered, d, p->plan, memory, scratch, err));
     p->rows = row_table_in_plan(p->plan);

@@ -61,6 +61,14 @@ void start_gemm_wgmma(const struct queue *q, const void *args, struct launch_row
         launch_gemm_f16(q, &gemm);
 }
 
+void start_gemm_gelu(const struct queue *q, const void *args, struct launch_rows rows)
+{
+    const struct gemm_gelu_args *a = args;
+    bool is_cublas = a->product.other.cublas && rows.n < WGMMA_ROWS;
+    start_gemm_wgmma(q, &a->product, rows);
+    if (is_cublas || !a->product.is_mapped) start_gelu_mul(q, &a->gelu, rows);
+}
+
 void start_mirror(const struct queue *q, const void *args, struct launch_rows rows)
 {
     const struct cuda_weight *w = args;

@@ -17,6 +17,7 @@ start_fn start_matmul_exact; /* struct exact_args */
 start_fn start_gemm_i8;      /* struct gemm_args */
 start_fn start_gemm_f16;     /* struct gemm_args */
 start_fn start_gemm_wgmma;   /* struct gemm_wgmma_args */
+start_fn start_gemm_gelu;    /* struct gemm_gelu_args */
 start_fn start_half;         /* struct gemm_args */
 start_fn start_cublas;       /* struct cublas_args */
 start_fn start_mirror;       /* struct cuda_weight: all of its one matrix */
@@ -33,6 +34,13 @@ struct gemm_wgmma_args {
     struct cublas_args other; /* cublas NULL: not there, or not for this product */
     bool is_mapped;           /* else launch_gemm_f16 does it */
     struct gemm_maps maps;
+};
+
+/* Gate, up and gelu: one launch where launch_gemm_wgmma takes the product, else two with fp16 in
+ * between. */
+struct gemm_gelu_args {
+    struct gemm_wgmma_args product; /* with `hidden`, and with `half` for the other case */
+    struct gelu_mul_args gelu;
 };
 
 /* ---- Experts ---- */

@@ -1,15 +1,12 @@
 /* gelu(a) * b, and activations prepared for products: rows in fp32 or fp16 to fp32, int8 or fp16.
  *
- * gelu(a) = a / 2 (1 + tanh u) = a / (1 + e^(-2 u)), u = sqrt(2 / pi) (a + 0.044715 a^3). The last
- * form has no cancellation, and the chip's approximate exponential and division are within 1e-6 of
- * it wherever the result counts: the budget is 1e-9 as a mean square.
- *
  * A thread makes one quad at a time (block.cuh). Results in fp32 or in blocks of columns need 32 of
  * them at most: blocks of 256 quads. fp16 rows have a scale that is known only when the whole row
  * is: one block a row, QUADS quads a thread held in registers.
  *
  * Bound: bytes read and written. */
 #include "backend/cuda/kernels/block.cuh"
+#include "backend/cuda/kernels/gelu.cuh"
 #include "backend/cuda/kernels/launch.cuh"
 #include "backend/cuda/kernels/round.cuh"
 
@@ -32,13 +29,7 @@ struct row_source {
 
 enum source_kind { SOURCE_PLAIN, SOURCE_FLOATS, SOURCE_HALVES };
 
-__device__ __forceinline__ float gelu_mul(float a, float b)
-{
-    float u = a * fmaf(0.044715f * a, a, 1.0f);
-    return __fdividef(a, 1.0f + __expf(-1.59576912160573071f * u)) * b;
-}
-
-__device__ __forceinline__ float4 gelu_mul(float4 a, float4 b)
+__device__ __forceinline__ float4 quad_gelu_mul(float4 a, float4 b)
 {
     return make_float4(gelu_mul(a.x, b.x), gelu_mul(a.y, b.y), gelu_mul(a.z, b.z),
                        gelu_mul(a.w, b.w));
@@ -88,9 +79,9 @@ __device__ __forceinline__ float4 make_quad(const struct raw_quad<KIND> &x, floa
     if constexpr (KIND == SOURCE_PLAIN)
         return x.a;
     else if constexpr (KIND == SOURCE_FLOATS)
-        return gelu_mul(quad_scaled(x.a, scale), x.b);
+        return quad_gelu_mul(quad_scaled(x.a, scale), x.b);
     else
-        return gelu_mul(half_quad(x.a, scale), half_quad(x.b, scale));
+        return quad_gelu_mul(half_quad(x.a, scale), half_quad(x.b, scale));
 }
 
 __device__ __forceinline__ bool is_live_row(const struct row_source &p, int64_t row)

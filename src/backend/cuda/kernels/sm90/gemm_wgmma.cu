@@ -16,6 +16,7 @@
 #include <cuda_runtime.h>
 #include <string.h>
 
+#include "backend/cuda/kernels/gelu.cuh"
 #include "backend/cuda/kernels/launch.cuh"
 #include "backend/cuda/kernels/round.cuh"
 #include "backend/cuda/kernels/sm90/tensor.cuh"
@@ -59,6 +60,11 @@ struct product {
     float *y;               /* [n_rows][n_cols], or NULL: */
     uint16_t *half;         /* [n_rows][half_cols] */
     int32_t half_cols;
+    /* Gate and up, each half of W and of the columns of a tile: `half` gets gelu(gate) * up times
+     * hidden_inverse, in its first n_hidden columns, zeros in the others. n_hidden 0: they are not
+     * a pair. */
+    int32_t n_hidden;
+    float hidden_inverse, *hidden_scale; /* [n_rows], gets 1 / hidden_inverse */
 };
 
 /* ---- Where a block works --------------------------------------------------------------------- */
@@ -120,7 +126,14 @@ template <class V> __device__ __forceinline__ void fill_ring(const product &p, c
 #pragma unroll
             for (int row = 0; row < V::M; row += X_BOX)
                 copy_box(to + row * ROW_BYTES, &p.x, step * STEP, at.row + row, barrier);
-            copy_box(to + V::X_BYTES, &p.w, step * STEP, at.col, barrier);
+            to += V::X_BYTES;
+            if (p.n_hidden == 0) {
+                copy_box(to, &p.w, step * STEP, at.col, barrier);
+                continue;
+            }
+            copy_box(to, &p.w, step * STEP, at.col / 2, barrier);
+            copy_box(to + V::N / 2 * ROW_BYTES, &p.w, step * STEP, p.n_hidden + at.col / 2,
+                     barrier);
         }
 }
 
@@ -147,27 +160,61 @@ __device__ __forceinline__ uint4 turned(uint32_t a, uint32_t b, uint32_t c, uint
     return make_uint4(a, b, c, d);
 }
 
-/* Rows row and row + 8, 32 columns at a time: 64 bytes of each row by four lanes. */
-template <int N>
-__device__ __forceinline__ void store_halves(const product &p, const float (&d)[N / 2], int row,
-                                             int col)
+/* Columns col .. col + COLS - 1 of rows row and row + 8, 32 at a time: 64 bytes of each row by four
+ * lanes. `pair_at(j, h)`: columns 8j + 2 (lane % 4) and the next of row + 8h. Columns from `n` on
+ * are zeros, from `end` on they are not stored. */
+template <int COLS, typename Pair>
+__device__ __forceinline__ void store_words(const product &p, int row, int col, int n, int end,
+                                            Pair pair_at)
 {
     col += threadIdx.x % 4 * 8;
 #pragma unroll
-    for (int j = 0; j < N / 8; j += 4)
+    for (int j = 0; j < COLS / 8; j += 4)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             uint32_t word[4];
 #pragma unroll
-            for (int e = 0; e < 4; e++) { /* N may be an odd multiple of 16 */
-                int k = 4 * (j + e < N / 8 ? j + e : j) + 2 * h;
-                word[e] = pack_halves(d[k], d[k + 1]);
-            }
+            for (int e = 0; e < 4; e++) /* COLS may be an odd multiple of 8 */
+                word[e] = pair_at(j + e < COLS / 8 ? j + e : j, h);
             uint4 words = turned(word[0], word[1], word[2], word[3]);
+            if (col + j * 8 >= n) words = make_uint4(0, 0, 0, 0);
             int64_t at = (int64_t)(row + 8 * h) * p.half_cols + col + j * 8;
-            if (row + 8 * h < p.n_rows && j + threadIdx.x % 4 < N / 8 && col + j * 8 < p.n_cols)
-                *reinterpret_cast<uint4 *>(p.half + at) = words;
+            bool is_there = j + threadIdx.x % 4 < COLS / 8 && col + j * 8 < end;
+            if (row + 8 * h < p.n_rows && is_there) *reinterpret_cast<uint4 *>(p.half + at) = words;
         }
+}
+
+template <int N>
+__device__ __forceinline__ void store_halves(const product &p, const float (&d)[N / 2], int row,
+                                             int col)
+{
+    store_words<N>(p, row, col, p.n_cols, p.n_cols, [&](int j, int h) {
+        return pack_halves(d[4 * j + 2 * h], d[4 * j + 2 * h + 1]);
+    });
+}
+
+/* gelu(gate) * up: gate is in the first half of the tile's columns, up in the other. */
+template <int N>
+__device__ __forceinline__ void store_hidden(const product &p, const float (&d)[N / 2], int row,
+                                             int col)
+{
+    float scale[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        bool is_there = row + 8 * h < p.n_rows;
+        scale[h] = is_there ? p.scale[row + 8 * h] : 1.0f;
+        if (is_there && col == 0 && threadIdx.x % 4 == 0)
+            p.hidden_scale[row + 8 * h] = 1.0f / p.hidden_inverse;
+    }
+    store_words<N / 2>(p, row, col / 2, p.n_hidden, p.half_cols, [&](int j, int h) {
+        float v[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float gate = d[4 * j + 2 * h + i] * scale[h];
+            v[i] = gelu_mul(gate, d[4 * j + N / 4 + 2 * h + i] * scale[h]) * p.hidden_inverse;
+        }
+        return pack_halves(v[0], v[1]);
+    });
 }
 
 /* The same in fp32, 8 columns at a time. */
@@ -234,7 +281,9 @@ __device__ __forceinline__ void multiply_tiles(const product &p, const ring &r, 
         give_back(r.empty + before * 8);
 #pragma unroll
         for (int slab = 0; slab < V::SLABS; slab++)
-            if (p.half)
+            if (p.n_hidden)
+                store_hidden<V::N>(p, sums[slab], at.row + slab * SLAB + row, at.col);
+            else if (p.half)
                 store_halves<V::N>(p, sums[slab], at.row + slab * SLAB + row, at.col);
             else
                 store_floats<V::N>(p, sums[slab], at.row + slab * SLAB + row, at.col);
@@ -370,6 +419,11 @@ bool make_map(encode_fn *encode, const void *values, int32_t rows, int32_t strid
     return status == CUDA_SUCCESS;
 }
 
+bool is_pair(const struct gemm_args *args)
+{
+    return args->hidden.kind != ACT_NONE;
+}
+
 bool is_at_16(const void *p)
 {
     return reinterpret_cast<uintptr_t>(p) % 16 == 0;
@@ -378,8 +432,9 @@ bool is_at_16(const void *p)
 /* Whether results can be stored by 16 bytes (fp32: 8). */
 bool suits(const struct gemm_args *args)
 {
-    bool is_right = is_at_16(args->half) && is_at_16(args->y[0]);
-    is_right = is_right && (args->half ? args->half_cols % 8 == 0 : args->n_w == 1);
+    bool is_right = is_at_16(args->half) && is_at_16(args->y[0]) && is_at_16(args->hidden.values);
+    is_right =
+        is_right && (args->half ? args->half_cols % 8 == 0 : is_pair(args) || args->n_w == 1);
     for (int32_t k = 0; k < args->n_w; k++) is_right = is_right && args->w[k].rows % 8 == 0;
     return is_right;
 }
@@ -417,8 +472,8 @@ bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out)
     if (!encode || !suits(args)) return false;
     bool is_made = make_map(encode, args->x.values, args->n_rows, stride, X_BOX, &out->x);
     for (int i = 0; i < GEMM_TILES; i++)
-        is_made =
-            is_made && make_map(encode, args->w[0].mirror, rows, stride, heights[i], &out->w[i]);
+        is_made = is_made && make_map(encode, args->w[0].mirror, rows, stride,
+                                      heights[i] / (is_pair(args) ? 2 : 1), &out->w[i]);
     return is_made;
 }
 
@@ -429,10 +484,20 @@ void launch_gemm_wgmma(const struct queue *q, const struct gemm_args *args,
     p.n_rows = args->n_rows;
     p.n_cols = all_rows(args);
     p.n_steps = args->x.stride / STEP;
-    p.scale = args->half || args->is_unscaled ? nullptr : args->x.scale;
-    p.y = args->y[0];
-    p.half = args->half;
-    p.half_cols = args->half_cols;
+    if (is_pair(args)) {
+        p.scale = args->x.scale;
+        p.half = static_cast<uint16_t *>(args->hidden.values);
+        p.half_cols = args->hidden.stride;
+        p.n_hidden = args->w[0].rows;
+        p.n_cols = 2 * p.half_cols;
+        p.hidden_inverse = 1.0f / args->hidden_scale;
+        p.hidden_scale = args->hidden.scale;
+    } else {
+        p.scale = args->half || args->is_unscaled ? nullptr : args->x.scale;
+        p.y = args->y[0];
+        p.half = args->half;
+        p.half_cols = args->half_cols;
+    }
     int tile = best_tile(q, p);
     memcpy(&p.x, &maps->x, sizeof p.x);
     memcpy(&p.w, &maps->w[tile], sizeof p.w);
