@@ -25,6 +25,7 @@ struct shape {
 
 struct data {
     float *a, *b, *residual, *w[8]; /* host; w: of a, b, s, outs */
+    bool is_half;                   /* a is fp16 with a scale a row */
 };
 
 static float *normal_floats(struct rng *rng, size_t n, float scale)
@@ -34,10 +35,11 @@ static float *normal_floats(struct rng *rng, size_t n, float scale)
     return x;
 }
 
-static struct data new_data(struct rng *rng, const struct shape *s)
+static struct data new_data(struct rng *rng, const struct shape *s, bool is_half)
 {
     size_t cols = (size_t)s->cols, n = (size_t)s->rows * cols;
-    struct data d = {normal_floats(rng, n, 3.0f), NULL, NULL, {NULL}};
+    struct data d = {.a = normal_floats(rng, n, 3.0f)};
+    for (size_t i = 0; is_half && i < n; i++) d.a[i] = f16_to_f32(f32_to_f16(d.a[i]));
     if (s->has_b) d.b = normal_floats(rng, n, 0.2f);
     if (s->has_residual) d.residual = normal_floats(rng, n, 10.0f);
     bool has[] = {s->has_w_a, s->has_b, s->has_w_s};
@@ -110,6 +112,19 @@ static float *upload(struct run *run, const float *x, size_t n)
     return run->inputs[run->n_inputs++] = check_alloc(x, n * sizeof *x);
 }
 
+/* a as fp16 and scales of 1/4, 1/2, 1, 2 in turn. */
+static void upload_halves(struct run *run, const float *a, size_t rows, size_t cols)
+{
+    uint16_t *halves = malloc(rows * cols * sizeof *halves);
+    float *scale = malloc(rows * sizeof *scale);
+    for (size_t r = 0; r < rows; r++) scale[r] = ldexpf(1, (int)(r % 4) - 2);
+    for (size_t i = 0; i < rows * cols; i++) halves[i] = f32_to_f16(a[i] / scale[i / cols]);
+    run->args.a_half = check_alloc(halves, rows * cols * sizeof *halves);
+    run->args.a_scale = upload(run, scale, rows);
+    run->inputs[run->n_inputs++] = (float *)(void *)run->args.a_half;
+    free(halves), free(scale);
+}
+
 static struct run new_run(struct check *c, const struct shape *s, const struct data *d)
 {
     struct run run = {.queue = &c->queue};
@@ -120,6 +135,7 @@ static struct run new_run(struct check *c, const struct shape *s, const struct d
     p->cols = s->cols;
     p->eps = 1e-6f;
     p->a = upload(&run, d->a, n);
+    if (d->is_half) upload_halves(&run, d->a, (size_t)s->rows, cols);
     p->b = upload(&run, d->b, n);
     p->residual = upload(&run, d->residual, n);
     p->w_a = upload(&run, d->w[0], cols);
@@ -210,6 +226,10 @@ static void compare_alone(struct check *c, const struct shape *s, const struct r
         size_t at = (size_t)r * (size_t)s->cols;
         one.args.rows.max = 1;
         one.args.a = run->args.a + at;
+        if (run->args.a_half) {
+            one.args.a_half = run->args.a_half + at;
+            one.args.a_scale = run->args.a_scale + r;
+        }
         one.args.b = run->args.b ? run->args.b + at : NULL;
         one.args.residual = run->args.residual ? run->args.residual + at : NULL;
         launch_run(&one);
@@ -221,9 +241,9 @@ static void compare_alone(struct check *c, const struct shape *s, const struct r
     free(alone);
 }
 
-static void check_shape(struct check *c, struct rng *rng, const struct shape *s)
+static void check_shape(struct check *c, struct rng *rng, const struct shape *s, bool is_half)
 {
-    struct data d = new_data(rng, s);
+    struct data d = new_data(rng, s, is_half);
     struct run run = new_run(c, s, &d);
     launch_run(&run);
     compare(c, s, &d, &run);
@@ -237,7 +257,7 @@ static const char *kind_name(enum act_kind kind)
     return kind == ACT_INT8 ? "int8" : kind == ACT_FINE ? "fine" : "fp16";
 }
 
-static void measure(struct check *c, int32_t rows, int32_t cols, enum act_kind kind)
+static void measure(struct check *c, int32_t rows, int32_t cols, enum act_kind kind, bool is_half)
 {
     struct rng rng = {7};
     struct shape s = {.rows = rows,
@@ -249,35 +269,62 @@ static void measure(struct check *c, int32_t rows, int32_t cols, enum act_kind k
                       .scale = 1,
                       .n_outs = 1,
                       .out = {{true, true, kind}}};
-    struct data d = new_data(&rng, &s);
+    struct data d = new_data(&rng, &s, is_half);
     struct run run = new_run(c, &s, &d);
     check_free(run.args.out[0].y);
     run.args.out[0].y = NULL;
     double warm = check_time_graph(c, launch_run, &run),
            cold = check_time(c, launch_run, &run, true);
-    double bytes = (double)rows * (12.0 * cols + (double)check_act_row_bytes(kind, cols));
-    printf("norm %5d x %5d %s  in a graph %7.2f us  cold %7.2f us %6.0f GB/s (bound %.2f us)\n",
-           rows, cols, kind_name(kind), warm * 1e6, cold * 1e6, bytes / cold / 1e9,
-           bytes / 4.67e12 * 1e6);
+    double bytes =
+        (double)rows * ((is_half ? 10.0 : 12.0) * cols + (double)check_act_row_bytes(kind, cols));
+    printf("norm %5d x %5d %s%s  in a graph %7.2f us  cold %7.2f us %6.0f GB/s (bound %.2f us)\n",
+           rows, cols, kind_name(kind), is_half ? " of fp16" : "", warm * 1e6, cold * 1e6,
+           bytes / cold / 1e9, bytes / 4.67e12 * 1e6);
     free_run(&run);
     free_data(&d);
 }
 
 static void measure_all(struct check *c)
 {
-    measure(c, 1, 1536, ACT_INT8);
-    measure(c, 1, 2560, ACT_INT8);
-    measure(c, 1, 2560, ACT_FINE);
-    measure(c, 1, 3840, ACT_INT8);
-    measure(c, 1, 5376, ACT_INT8);
-    measure(c, 32, 2560, ACT_INT8);
-    measure(c, 2048, 2560, ACT_HALF);
-    measure(c, 2048, 2560, ACT_INT8);
-    measure(c, 2048, 3840, ACT_HALF);
-    measure(c, 2048, 5376, ACT_HALF);
+    measure(c, 1, 1536, ACT_INT8, false);
+    measure(c, 1, 2560, ACT_INT8, false);
+    measure(c, 1, 2560, ACT_FINE, false);
+    measure(c, 1, 3840, ACT_INT8, false);
+    measure(c, 1, 5376, ACT_INT8, false);
+    measure(c, 32, 2560, ACT_INT8, false);
+    measure(c, 2048, 2560, ACT_HALF, false);
+    measure(c, 2048, 2560, ACT_INT8, false);
+    measure(c, 2048, 3840, ACT_HALF, false);
+    measure(c, 2048, 5376, ACT_HALF, false);
+    measure(c, 2048, 1536, ACT_HALF, true);
+    measure(c, 2048, 2560, ACT_HALF, true);
+    measure(c, 2048, 2816, ACT_HALF, true);
+    measure(c, 2048, 3840, ACT_HALF, true);
+    measure(c, 2048, 5376, ACT_HALF, true);
+    measure(c, 512, 2560, ACT_HALF, true);
 }
 
 /* clang-format off */
+/* a is fp16; a few and many rows. */
+static void check_halves(struct check *c, struct rng *rng)
+{
+    static const struct shape halves[] = {
+        {9, 8, 2560, true, true, false, false, true, true, 1, 1, {{true, true, ACT_HALF}}},
+        {513, 511, 76, true, true, false, false, true, true, 1, 1, {{true, true, ACT_HALF}}},
+        {600, 600, 1536, true, true, false, false, true, true, 0.7f, 2,
+         {{false, false, ACT_HALF}, {true, true, ACT_INT8}}},
+        {514, 514, 2560, true, true, false, false, true, true, 1, 2,
+         {{true, true, ACT_HALF}, {true, false, ACT_FINE}}},
+        {515, 400, 2816, false, true, false, false, true, true, 0.3f, 3,
+         {{true, true, ACT_HALF}, {true, true, ACT_NONE}, {true, true, ACT_INT8}}},
+        {512, 512, 3840, true, true, false, false, true, true, 1, 1, {{true, true, ACT_HALF}}},
+        {512, 509, 4100, true, true, false, false, true, true, 1, 1, {{true, true, ACT_HALF}}},
+        {530, 530, 5376, true, true, false, false, true, false, 2, 1, {{true, true, ACT_HALF}}},
+    };
+    for (size_t i = 0; i < sizeof halves / sizeof *halves; i++)
+        check_shape(c, rng, &halves[i], true);
+}
+
 void check_norm(struct check *c)
 {
     static const struct shape shapes[] = {
@@ -337,7 +384,9 @@ void check_norm(struct check *c)
         {5, 4, 7, false, true, true, false, true, true, 2, 1, {{true, false, ACT_INT8}}},
     };
     struct rng rng = {41};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) check_shape(c, &rng, &shapes[i]);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check_shape(c, &rng, &shapes[i], false);
+    check_halves(c, &rng);
     if (c->is_perf) measure_all(c);
 }
 /* clang-format on */
