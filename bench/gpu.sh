@@ -10,7 +10,7 @@
 #   bench/gpu.sh sanitize           compute-sanitizer over the kernels
 #   bench/gpu.sh bench              times random models of true shapes
 #   bench/gpu.sh probe [NAME ...]   what the chip gives, on Hopper (bench/hopper): L2, launches,
-#                                   clusters, wgmma, weights (all)
+#                                   clusters, wgmma, weights, a step (all)
 #   bench/gpu.sh profile            where decode steps of --users spend their time, at the first of
 #                                   --depths, in one table
 #
