@@ -1,10 +1,10 @@
 /* A decode step of one row as one kernel that stays: how fast could it be?
  *
  * A model of a step, not the step itself. It has the phases of a layer with their true bytes,
- * shapes and dependencies, and arithmetic of about the true size, but no meaning. A producer warp in
- * each block streams the weights of all phases in order into a ring of shared memory and never waits
- * for results. Sixteen warps wait for the phase before, read what it gave, multiply what is in the
- * ring, add up and store.
+ * shapes and dependencies, and arithmetic of about the true size, but no meaning. A producer warp
+ * in each block streams the weights of all phases in order into a ring of shared memory and never
+ * waits for results. Sixteen warps wait for the phase before, read what it gave, multiply what is
+ * in the ring, add up and store.
  *
  * Varied are the phases of a layer (as launches are today, or with norms made by every block that
  * reads them and attention as one phase), how many stages of weights may run ahead of results, and
