@@ -67,6 +67,7 @@ double check_time_graph(struct check *c, void (*run)(void *user), void *user);
     X(round)                                                                                       \
     X(matvec)                                                                                      \
     X(experts)                                                                                     \
+    X(beside)                                                                                      \
     X(rows)                                                                                        \
     X(norm)                                                                                        \
     X(heads)                                                                                       \

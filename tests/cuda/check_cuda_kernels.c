@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "backend/cuda/beside.h"
 #include "cuda/check.h"
 
 struct family {
@@ -33,6 +34,7 @@ static bool is_chosen(const char *name, int argc, char **argv)
 static int prepare(int capability)
 {
     int status = matvec_prepare();
+    if (!status) status = beside_prepare();
     if (!status) status = gemm_i8_prepare();
     if (!status) status = gemm_f16_prepare();
     if (!status) status = router_prepare();

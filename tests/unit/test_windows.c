@@ -19,7 +19,7 @@ static const struct {
     const char *name;
     int launches; /* of a layer in a decode step, at most */
 } family[] = {
-    {"e2b-q8_0", 12}, {"e4b-q4_0", 12}, {"12b-q4_k", 9}, {"26b-q4_0", 12}, {"31b-mixed", 9},
+    {"e2b-q8_0", 12}, {"e4b-q4_0", 12}, {"12b-q4_k", 9}, {"26b-q4_0", 10}, {"31b-mixed", 9},
 };
 enum { N_MODELS = sizeof family / sizeof *family };
 
@@ -60,6 +60,7 @@ static int launches_of(enum window_kind kind)
     case WINDOW_EXPERTS:          /* in; out */
     case WINDOW_PLE:              /* product; norm and sum */
     case WINDOW_LOGITS: return 2; /* product; softcap */
+    case WINDOW_MIXED:            /* gate, up, router; down, experts in; experts out */
     case WINDOW_ATTEND: return 3; /* splits; their sum; product */
     case WINDOW_NORMS:
     case WINDOW_ROUTE: /* product and choice */

@@ -36,7 +36,8 @@ float bounds_scale(const struct op *ops)
 static bool has_bound(const struct plan *plan, int32_t i)
 {
     enum window_kind kind = window_at(plan, i).kind;
-    return (kind == WINDOW_FFN || kind == WINDOW_EXPERTS) && bounds_know(plan, &plan->ops[i]);
+    bool has_gelu = kind == WINDOW_FFN || kind == WINDOW_EXPERTS || kind == WINDOW_MIXED;
+    return has_gelu && bounds_know(plan, &plan->ops[i]);
 }
 
 static size_t neurons_of(const struct weight *gate)

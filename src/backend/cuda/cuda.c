@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/cuda/beside.h"
 #include "backend/cuda/choose.h"
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/limits.h"
@@ -81,9 +82,9 @@ static void cuda_close(struct device *d)
 
 static int prepare_kernels(const struct queue *q, struct carat_error *err)
 {
-    int (*const prepare[])(void) = {matvec_prepare,           gemm_i8_prepare,
-                                    gemm_f16_prepare,         router_prepare,
-                                    attention_decode_prepare, attention_prefill_prepare};
+    int (*const prepare[])(void) = {
+        matvec_prepare, beside_prepare,           gemm_i8_prepare,          gemm_f16_prepare,
+        router_prepare, attention_decode_prepare, attention_prefill_prepare};
     for (size_t i = 0; i < sizeof prepare / sizeof *prepare; i++) {
         int status = prepare[i]();
         if (status) return cuda_fail(err, (cudaError_t)status, "cuda: kernels");

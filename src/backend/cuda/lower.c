@@ -3,6 +3,7 @@
 #include "backend/cuda/lower_attention.h"
 #include "backend/cuda/lower_experts.h"
 #include "backend/cuda/lower_ffn.h"
+#include "backend/cuda/lower_mixed.h"
 #include "backend/cuda/lower_norm.h"
 #include "backend/cuda/lower_project.h"
 #include "backend/cuda/lower_single.h"
@@ -21,6 +22,7 @@ static void lower_by_kind(struct lowering *l)
     case WINDOW_PLE: lower_ple(l); break;
     case WINDOW_ROUTE: lower_route(l); break;
     case WINDOW_EXPERTS: lower_experts(l); break;
+    case WINDOW_MIXED: lower_mixed(l); break;
     case WINDOW_LOGITS: lower_logits(l); break;
     case WINDOW_SINGLE: lower_single(l); break;
     }
@@ -91,6 +93,7 @@ static void lower_in_all_sizes(struct lowering *l, enum row_class c,
         if (l->rows == before) continue;
         before = l->rows;
         scratch_begin_window(&l->scratch);
+        l->n_kept = 0;
         lower(l);
     }
 }

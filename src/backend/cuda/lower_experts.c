@@ -54,33 +54,44 @@ static void route_any(struct lowering *l, const struct op *product, const struct
     lower_mark(l, "route");
 }
 
-/* Product and choice in one launch. */
-static void route_few(struct lowering *l, const struct op *product, const struct op *choice)
+struct router_args lower_router(struct lowering *l, const struct op *ops)
 {
-    const struct weight *w = product->p.matmul.w;
+    const struct op *product = &ops[0], *choice = &ops[1];
     float *z;
     lower_outputs(l, product, 1, &z);
-    struct router_args args = {.step = lower_step(l),
-                               .rows = lower_rows(l),
-                               .w = lower_matrix(l, w),
-                               .x = lower_floats(l, product->in[0]),
-                               .z = z,
-                               .scale = lower_vector(choice->p.route.scale),
-                               .n_used = choice->p.route.n_used,
-                               .ids = integers(lower_floats(l, choice->out[0])),
-                               .shares = lower_floats(l, choice->out[1]),
-                               .arrived = l->device->arrived};
+    return (struct router_args){.step = lower_step(l),
+                                .rows = lower_rows(l),
+                                .w = lower_matrix(l, product->p.matmul.w),
+                                .x = lower_floats(l, product->in[0]),
+                                .z = z,
+                                .scale = lower_vector(choice->p.route.scale),
+                                .n_used = choice->p.route.n_used,
+                                .ids = integers(lower_floats(l, choice->out[0])),
+                                .shares = lower_floats(l, choice->out[1]),
+                                .arrived = l->device->arrived};
+}
+
+/* Product and choice in one launch. */
+static void route_few(struct lowering *l, const struct op *ops)
+{
+    const struct weight *w = ops[0].p.matmul.w;
+    struct router_args args = lower_router(l, ops);
     lower_emit(l, start_router, &args, sizeof args);
     lower_mark_product(l, "router", 1, &w, 1, ACT_NONE);
+}
+
+bool lower_is_router(const struct weight *w)
+{
+    return is_multiplied_exactly(w) && w->rows <= ROUTER_EXPERTS_MAX;
 }
 
 void lower_route(struct lowering *l)
 {
     const struct op *product = lower_ops(l), *choice = product + 1;
     const struct weight *w = product->p.matmul.w;
-    bool is_router = is_multiplied_exactly(w) && w->rows <= ROUTER_EXPERTS_MAX;
+    bool is_router = lower_is_router(w);
     if (is_router && !l->is_many)
-        route_few(l, product, choice);
+        route_few(l, product);
     else if (is_router && w->cols % 4 == 0)
         route_many(l, product, choice);
     else
@@ -225,35 +236,48 @@ void lower_expert(struct lowering *l, const struct op *op)
 
 /* ---- Gate, up, gelu, down --------------------------------------------------------------- */
 
-static void experts_few(struct lowering *l, const struct routed *r, const struct op *ops)
+struct expert_args lower_experts_in(struct lowering *l, const struct op *ops)
 {
+    struct routed r = routed_by(l, &ops[0]);
     const struct weight *in[2] = {ops[0].p.expert.w, ops[1].p.expert.w}, *down = ops[3].p.expert.w;
-    struct input hidden = lower_hidden(l, r->n_pairs, down);
-    struct expert_args args = {.step = lower_step(l),
-                               .rows = lower_rows(l),
-                               .n_used = r->n_used,
-                               .ids = r->ids,
-                               .w = {lower_matrix(l, in[0]), lower_matrix(l, in[1])},
-                               .n_w = 2,
-                               .x = lower_act(l, ops[0].in[0], in[0]),
-                               .x_floats = lower_floats(l, ops[0].in[0]),
-                               .is_gelu_mul = true,
-                               .out = hidden.floats,
-                               .act = hidden.act};
+    struct input hidden = lower_hidden(l, r.n_pairs, down);
+    return (struct expert_args){.step = lower_step(l),
+                                .rows = lower_rows(l),
+                                .n_used = r.n_used,
+                                .ids = r.ids,
+                                .w = {lower_matrix(l, in[0]), lower_matrix(l, in[1])},
+                                .n_w = 2,
+                                .x = lower_act(l, ops[0].in[0], in[0]),
+                                .x_floats = lower_floats(l, ops[0].in[0]),
+                                .is_gelu_mul = true,
+                                .out = hidden.floats,
+                                .act = hidden.act};
+}
+
+void lower_experts_out(struct lowering *l, const struct op *ops, const struct expert_args *in)
+{
+    const struct weight *down = ops[3].p.expert.w;
+    struct expert_args args = {.step = in->step,
+                               .rows = in->rows,
+                               .n_used = in->n_used,
+                               .ids = in->ids,
+                               .shares = lower_floats(l, ops[3].in[2]),
+                               .w = {lower_matrix(l, down)},
+                               .n_w = 1,
+                               .x = in->act,
+                               .x_floats = in->out,
+                               .out = lower_floats(l, ops[3].out[0])};
+    lower_emit(l, start_experts_out, &args, sizeof args);
+    lower_mark_product(l, "experts", 1, &down, in->n_used, args.x.kind);
+}
+
+static void experts_few(struct lowering *l, const struct op *ops)
+{
+    const struct weight *in[2] = {ops[0].p.expert.w, ops[1].p.expert.w};
+    struct expert_args args = lower_experts_in(l, ops);
     lower_emit(l, start_experts_in, &args, sizeof args);
-    lower_mark_product(l, "experts gate, up", 2, in, r->n_used, args.x.kind);
-    struct expert_args out = {.step = args.step,
-                              .rows = args.rows,
-                              .n_used = r->n_used,
-                              .ids = r->ids,
-                              .shares = lower_floats(l, ops[3].in[2]),
-                              .w = {lower_matrix(l, down)},
-                              .n_w = 1,
-                              .x = hidden.act,
-                              .x_floats = hidden.floats,
-                              .out = lower_floats(l, ops[3].out[0])};
-    lower_emit(l, start_experts_out, &out, sizeof out);
-    lower_mark_product(l, "experts", 1, &down, r->n_used, hidden.act.kind);
+    lower_mark_product(l, "experts gate, up", 2, in, args.n_used, args.x.kind);
+    lower_experts_out(l, ops, &args);
 }
 
 static void experts_many(struct lowering *l, const struct routed *r, const struct op *ops)
@@ -325,9 +349,7 @@ static void experts_exactly(struct lowering *l, const struct routed *r, const st
     lower_mark(l, "experts");
 }
 
-/* Whether gate and up go in one launch, and all three in a form that the kernels of this many rows
- * have. */
-static bool are_together(struct lowering *l, const struct op *ops)
+bool lower_are_together(struct lowering *l, const struct op *ops)
 {
     const struct weight *gate = ops[0].p.expert.w, *up = ops[1].p.expert.w;
     if (gate->format != up->format) return false;
@@ -341,10 +363,10 @@ void lower_experts(struct lowering *l)
 {
     const struct op *ops = lower_ops(l);
     struct routed r = routed_by(l, &ops[0]);
-    if (!are_together(l, ops))
+    if (!lower_are_together(l, ops))
         experts_exactly(l, &r, ops);
     else if (l->is_many)
         experts_many(l, &r, ops);
     else
-        experts_few(l, &r, ops);
+        experts_few(l, ops);
 }

@@ -25,19 +25,25 @@ static bool are_few(const struct lowering *l, struct input x, struct input hidde
     return !l->is_many && !act_is_half(x.act.kind) && !act_is_half(hidden.act.kind);
 }
 
+struct matvec_args lower_gate_up(struct lowering *l, const struct weight *const *w, struct input x,
+                                 struct input hidden)
+{
+    return (struct matvec_args){.step = lower_step(l),
+                                .rows = lower_rows(l),
+                                .n_w = 2,
+                                .w = {lower_matrix(l, w[0]), lower_matrix(l, w[1])},
+                                .x = x.act,
+                                .x_floats = x.floats,
+                                .epilogue = MATVEC_GELU_MUL,
+                                .out = hidden.floats,
+                                .act = hidden.act};
+}
+
 /* Gate, up and gelu in one launch. */
 static void ffn_few(struct lowering *l, const struct weight *const *w, struct input x,
                     struct input hidden)
 {
-    struct matvec_args args = {.step = lower_step(l),
-                               .rows = lower_rows(l),
-                               .n_w = 2,
-                               .w = {lower_matrix(l, w[0]), lower_matrix(l, w[1])},
-                               .x = x.act,
-                               .x_floats = x.floats,
-                               .epilogue = MATVEC_GELU_MUL,
-                               .out = hidden.floats,
-                               .act = hidden.act};
+    struct matvec_args args = lower_gate_up(l, w, x, hidden);
     lower_emit(l, start_matvec, &args, sizeof args);
     lower_mark_product(l, "matmul gate, up", 2, w, 1, x.act.kind);
 }

@@ -3,18 +3,29 @@
 #include "backend/cuda/act.h"
 #include "backend/cuda/start.h"
 #include "backend/cuda/weight_use.h"
+#include "base/assert.h"
 
 /* ---- Where things are ------------------------------------------------------------------- */
 
 float *lower_floats(const struct lowering *l, buf_id id)
 {
     if (id == BUF_NONE || !l->memory) return NULL;
+    for (int32_t k = 0; k < l->n_kept; k++)
+        if (l->kept[k].id == id) return l->kept[k].rows;
     return (float *)(void *)(l->memory + plan_buf_at(l->plan, id)->offset);
 }
 
 int32_t lower_cols(const struct lowering *l, buf_id id)
 {
     return plan_buf_at(l->plan, id)->cols;
+}
+
+void lower_keep(struct lowering *l, buf_id id)
+{
+    size_t bytes = (size_t)l->rows * (size_t)lower_cols(l, id) * sizeof(float);
+    carat_assert(l->n_kept < (int32_t)(sizeof l->kept / sizeof *l->kept));
+    l->kept[l->n_kept].id = id;
+    l->kept[l->n_kept++].rows = scratch_take(&l->scratch, bytes);
 }
 
 struct rows lower_rows(const struct lowering *l)

@@ -49,6 +49,11 @@ struct lowering {
     bool is_mirrored; /* counted as if all experts had mirrors */
 
     struct window window; /* being lowered */
+    struct {
+        buf_id id;
+        float *rows;
+    } kept[2]; /* buffers that only this window sees, in its scratch */
+    int32_t n_kept;
     enum row_class rows_class;
     enum step_size size;
     bool is_many; /* it is STEP_MANY */
@@ -60,6 +65,9 @@ struct lowering {
 /* Rows of a buffer; NULL for BUF_NONE. */
 float *lower_floats(const struct lowering *l, buf_id id);
 int32_t lower_cols(const struct lowering *l, buf_id id);
+
+/* Gives rows to a buffer that lies within the window, and so has none in the plan. */
+void lower_keep(struct lowering *l, buf_id id);
 
 struct rows lower_rows(const struct lowering *l);
 struct step_view lower_step(const struct lowering *l);

@@ -6,6 +6,7 @@
 #ifndef CUDA_START_H
 #define CUDA_START_H
 
+#include "backend/cuda/beside.h"
 #include "backend/cuda/record.h"
 
 struct cublas; /* cublas.h */
@@ -45,15 +46,17 @@ struct gemm_gelu_args {
 
 /* ---- Experts ---- */
 
-start_fn start_experts_in;   /* struct expert_args */
-start_fn start_experts_out;  /* struct expert_args */
-start_fn start_route;        /* struct route_args */
-start_fn start_router;       /* struct router_args */
-start_fn start_router_parts; /* struct router_parts_args */
-start_fn start_expert_sort;  /* struct expert_sort_args */
-start_fn start_grouped_i8;   /* struct grouped_args */
-start_fn start_grouped_f16;  /* struct grouped_args */
-start_fn start_expert_sum;   /* struct expert_sum_args */
+start_fn start_experts_in;     /* struct expert_args */
+start_fn start_experts_out;    /* struct expert_args */
+start_fn start_route;          /* struct route_args */
+start_fn start_router;         /* struct router_args */
+start_fn start_router_parts;   /* struct router_parts_args */
+start_fn start_router_beside;  /* struct router_beside_args */
+start_fn start_experts_beside; /* struct experts_beside_args */
+start_fn start_expert_sort;    /* struct expert_sort_args */
+start_fn start_grouped_i8;     /* struct grouped_args */
+start_fn start_grouped_f16;    /* struct grouped_args */
+start_fn start_expert_sum;     /* struct expert_sum_args */
 
 struct route_args {
     struct step_view step;

@@ -126,6 +126,17 @@ static int32_t experts_length(const struct plan *p, int32_t i)
     return is_it && is_closed(p, i, 4, i + 3) ? 4 : 0;
 }
 
+/* The choice is read by the experts alone. */
+static int32_t mixed_length(const struct plan *p, int32_t i)
+{
+    int32_t route = i + MIXED_ROUTE, experts = i + MIXED_EXPERTS, end = i + MIXED_OPS;
+    if (!ffn_length(p, i) || !route_length(p, route) || !experts_length(p, experts)) return 0;
+    const struct op *choice = &p->ops[route + 1];
+    return p->ops[experts].in[1] == choice->out[0] && is_closed(p, route, end - route, end - 1)
+               ? MIXED_OPS
+               : 0;
+}
+
 /* Row norms of what op `from` wrote (or of a buffer), at op i: as many as a launch can give. */
 static int32_t count_norms(const struct plan *p, int32_t i, buf_id x)
 {
@@ -178,10 +189,10 @@ struct window window_at(const struct plan *plan, int32_t i)
         int32_t (*length)(const struct plan *p, int32_t i);
     } patterns[] = {
         {WINDOW_PROJECT, project_length}, {WINDOW_PLE, ple_length},
-        {WINDOW_FFN, ffn_length},         {WINDOW_GATED, gated_length},
-        {WINDOW_LOGITS, logits_length},   {WINDOW_ROUTE, route_length},
-        {WINDOW_EXPERTS, experts_length}, {WINDOW_ATTEND, attend_length},
-        {WINDOW_NORMS, norms_length},
+        {WINDOW_MIXED, mixed_length},     {WINDOW_FFN, ffn_length},
+        {WINDOW_GATED, gated_length},     {WINDOW_LOGITS, logits_length},
+        {WINDOW_ROUTE, route_length},     {WINDOW_EXPERTS, experts_length},
+        {WINDOW_ATTEND, attend_length},   {WINDOW_NORMS, norms_length},
     };
     if (op_at(plan, i))
         for (size_t k = 0; k < sizeof patterns / sizeof *patterns; k++) {

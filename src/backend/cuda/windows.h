@@ -16,8 +16,12 @@ enum window_kind {
     WINDOW_PLE,     /* projection, norm and sum of per-layer embeddings */
     WINDOW_ROUTE,   /* the router and the choice of experts */
     WINDOW_EXPERTS, /* the same as FFN, routed */
+    WINDOW_MIXED,   /* FFN, ROUTE and EXPERTS: a dense branch and a routed one */
     WINDOW_LOGITS   /* head and softcap */
 };
+
+/* Where the parts of WINDOW_MIXED begin, and its length. */
+enum { MIXED_ROUTE = 4, MIXED_EXPERTS = 6, MIXED_OPS = 10 };
 
 struct window {
     enum window_kind kind;

@@ -194,11 +194,7 @@ void launch_experts_in(const struct queue *q, const struct expert_args *args)
         launch_expert_rows(q, args);
         return;
     }
-    matvec_product p = {};
-    p.step = args->step, p.rows = args->rows, p.x = args->x;
-    p.ids = args->ids, p.n_used = args->n_used;
-    p.gelu.kind = args->is_gelu_mul ? MATVEC_GELU_MUL : MATVEC_STORE;
-    p.gelu.cols = args->w[0].rows, p.gelu.out = args->out, p.gelu.act = args->act;
+    matvec_product p = product_of(args);
     bool is_alike = args->n_w == 1 || form_of(args->w[0].format) == form_of(args->w[1].format);
     for (int first = 0; first < args->n_w; first += p.n_w) {
         p.n_w = is_alike || args->is_gelu_mul ? args->n_w : 1;

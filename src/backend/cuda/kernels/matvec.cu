@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(ROWS_THREADS_MAX)
     extern __shared__ __align__(128) uint8_t shared[];
     partial_sums p = sums_at<BLOCK_ROWS>(shared, a);
     int first_out = blockIdx.y * outs_of_block(a);
-    row_range rows = sum_rows<T, BLOCK_ROWS>(a, p, first_out);
+    row_range rows = sum_rows<T, BLOCK_ROWS>(a, p, first_out, own_grid());
     if (rows.n == 0) return;
     if (a.gelu.kind == MATVEC_STORE)
         store_sums(a, p, first_out, rows, a.cap);
@@ -72,9 +72,7 @@ void launch_matvec(const struct queue *q, const struct matvec_args *args)
     bool is_alike = true;
     for (int k = 1; k < args->n_w; k++)
         is_alike = is_alike && form_of(args->w[k].format) == form_of(args->w[0].format);
-    matvec_product p = {};
-    p.step = args->step, p.rows = args->rows, p.x = args->x, p.gelu = gelu, p.n_used = 1;
-    p.cap = args->cap;
+    matvec_product p = product_of(args);
     for (int first = 0; first < args->n_w; first += p.n_w) {
         p.n_w = is_alike || !is_store ? args->n_w : 1;
         for (int k = 0; k < p.n_w; k++) p.w[k] = args->w[first + k], p.y[k] = args->y[first + k];

@@ -124,14 +124,20 @@ static struct residence residence_of(const struct queue *q, Kernel *kernel, size
     return r;
 }
 
+/* Experts that the rows may have chosen, an invalid one among them. */
+static inline int experts_most(const matvec_product &p)
+{
+    int pairs = p.rows.max * p.n_used, kinds = p.w[0].n_expert + 1;
+    return pairs < kinds ? pairs : kinds;
+}
+
 template <bool IS_EXPERT, typename Kernel>
 static void launch_units(const struct queue *q, Kernel *kernel, const matvec_product &p, int tiles,
                          size_t shared_bytes)
 {
     dim3 grid;
     if (IS_EXPERT) {
-        int pairs = p.rows.max * p.n_used, kinds = p.w[0].n_expert + 1;
-        grid = dim3((unsigned)(pairs < kinds ? pairs : kinds), (unsigned)p.n_units);
+        grid = dim3((unsigned)experts_most(p), (unsigned)p.n_units);
     } else {
         int needed = (p.n_units * tiles + q->n_sm - 1) / q->n_sm;
         if (needed > RESIDENT_MAX) needed = RESIDENT;
@@ -162,17 +168,24 @@ template <typename Kernel> static cudaError_t allow_all_shared(Kernel *kernel)
     return allow_shared(kernel, is_large ? (size_t)SHARED_LARGE : crowd_limit(SHARED_MAX, 1));
 }
 
+/* Deals up to four rows; returns the bytes of shared memory. */
+template <enum form F, enum product_kind KIND>
+static size_t deal_few(const struct queue *q, matvec_product *p)
+{
+    spread(p, q->n_sm, MATVEC_WARPS);
+    int rows = p->rows.max == 3 ? 4 : p->rows.max;
+    for (p->row_shift = 0; 1 << p->row_shift < rows; p->row_shift++) continue;
+    p->stage_ktiles = longest_slice(p);
+    shape_slice(p, rows, KIND == FINE);
+    p->ring_at = round_up(p->abreast * p->slice_bytes, 128); /* or copies take a line more */
+    return place(p, (size_t)(p->ring_at + MATVEC_WARPS * RING * ring_stage<F>::BYTES));
+}
+
 /* False: activations of this many columns do not fit; launch_tiles takes them. */
 template <enum form F, enum product_kind KIND>
 static bool launch_few(const struct queue *q, matvec_product p)
 {
-    spread(&p, q->n_sm, MATVEC_WARPS);
-    int rows = p.rows.max == 3 ? 4 : p.rows.max;
-    for (p.row_shift = 0; 1 << p.row_shift < rows; p.row_shift++) continue;
-    p.stage_ktiles = longest_slice(&p);
-    shape_slice(&p, rows, KIND == FINE);
-    p.ring_at = round_up(p.abreast * p.slice_bytes, 128); /* or copies take a line more */
-    size_t bytes = place(&p, (size_t)(p.ring_at + MATVEC_WARPS * RING * ring_stage<F>::BYTES));
+    size_t bytes = deal_few<F, KIND>(q, &p);
     if (bytes > shared_most(q)) return false;
     launch_units<KIND == EXPERTS>(q, matvec_few<F, KIND>, p, 1, bytes);
     return true;
@@ -223,6 +236,32 @@ static void launch_tiles(const struct queue *q, matvec_product p)
     }
     if (is_half) p = half, bytes = half_bytes;
     launch_units<KIND == EXPERTS>(q, matvec_tiles<F, ROW_TILES, KIND>, p, tiles, bytes);
+}
+
+/* ---- Products of arguments ------------------------------------------------------------------- */
+
+/* With all weights; where these go in several launches the caller takes them apart. */
+static inline matvec_product product_of(const struct matvec_args *args)
+{
+    matvec_product p = {};
+    p.step = args->step, p.rows = args->rows, p.x = args->x, p.n_used = 1, p.cap = args->cap;
+    p.gelu = {args->epilogue,  args->by,  args->by_cols, args->second_col,
+              args->w[0].rows, args->out, args->act};
+    p.n_w = args->n_w;
+    for (int k = 0; k < p.n_w; k++) p.w[k] = args->w[k], p.y[k] = args->y[k];
+    return p;
+}
+
+static inline matvec_product product_of(const struct expert_args *args)
+{
+    matvec_product p = {};
+    p.step = args->step, p.rows = args->rows, p.x = args->x;
+    p.ids = args->ids, p.n_used = args->n_used;
+    p.gelu.kind = args->is_gelu_mul ? MATVEC_GELU_MUL : MATVEC_STORE;
+    p.gelu.cols = args->w[0].rows, p.gelu.out = args->out, p.gelu.act = args->act;
+    p.n_w = args->n_w;
+    for (int k = 0; k < p.n_w; k++) p.w[k] = args->w[k], p.y[k] = args->y[k];
+    return p;
 }
 
 /* ---- Dispatch -------------------------------------------------------------------------------- */

@@ -92,11 +92,11 @@ template <enum form F> __device__ __forceinline__ void feed_stage(ring_feed<F> &
 }
 
 /* Feeds the next stage into the ring; at the end of a unit the next one follows without a gap. */
-template <enum form F, bool IS_EXPERT>
+template <enum form F, bool IS_EXPERT, typename Grid>
 __device__ __forceinline__ void feed_ring(ring_feed<F> &f, const matvec_product &a, int expert,
-                                          int column, int part, int end, uint32_t ring)
+                                          int column, int part, int end, Grid at, uint32_t ring)
 {
-    int first = f.first + (1 << a.row_shift), unit = f.unit + gridDim.y;
+    int first = f.first + (1 << a.row_shift), unit = f.unit + at.n_y();
     if (f.left == 0 && (IS_EXPERT ? first < end : unit < a.n_units)) {
         if (IS_EXPERT)
             f.first = first;
@@ -128,41 +128,63 @@ __device__ __forceinline__ void matvec_multiply_ring_stage(float (&acc)[1][WARP_
     }
 }
 
-template <enum form F, enum product_kind KIND>
-__global__ void __launch_bounds__(32 * MATVEC_WARPS, 3)
-    matvec_few(const __grid_constant__ matvec_product a)
+/* A slice of `length` tiles from place `taken` of the ring on; returns the next place. */
+template <enum form F, int PLACES, bool IS_FINE, typename FeedNext>
+__device__ __forceinline__ int multiply_ring(float (&acc)[1][WARP_GROUPS], const uint8_t *ring,
+                                             int taken, operands x, int length, FeedNext feed_next)
+{
+    typedef ring_stage<F> S;
+    for (int k = 0; k < length; k += S::TILES) {
+        copies_wait<PLACES - 2>();
+        __syncwarp();
+        feed_next();
+        matvec_multiply_ring_stage<F, S::TILES, IS_FINE>(acc, ring + taken * S::BYTES, x.at(k),
+                                                         length - k);
+        taken = taken + 1 == PLACES ? 0 : taken + 1;
+    }
+    return taken;
+}
+
+/* A block's units: every at.n_y()-th. Grid x: which of the experts that were chosen. */
+template <enum form F, enum product_kind KIND, typename Grid>
+__device__ __forceinline__ void few_units(const matvec_product &a, Grid at)
 {
     constexpr bool IS_EXPERT = KIND == EXPERTS, IS_FINE = KIND == FINE;
-    typedef ring_stage<F> S;
     extern __shared__ __align__(128) uint8_t shared[];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = 1 << a.row_shift;
-    int column = warp % a.across, part = warp / a.across, unit = blockIdx.y;
+    int column = warp % a.across, part = warp / a.across, unit = at.y();
     int expert = 0, first = 0, end = a.rows.max;
     int *list = IS_EXPERT ? reinterpret_cast<int *>(shared + a.list_at) : nullptr;
     int *x_rows = IS_EXPERT ? list + a.rows.max * a.n_used : nullptr;
-    uint8_t *ring = shared + a.ring_at + warp * RING * S::BYTES;
+    uint8_t *ring = shared + a.ring_at + warp * RING * ring_stage<F>::BYTES;
     ring_feed<F> feed = feed_of<F>(unit);
     int taken = 0; /* place in the ring */
     auto feed_next = [&]() {
-        feed_ring<F, IS_EXPERT>(feed, a, expert, column, part, end, shared_address(ring));
+        feed_ring<F, IS_EXPERT>(feed, a, expert, column, part, end, at, shared_address(ring));
     };
 
-    if (!IS_EXPERT) {
-        aim<F>(feed, a, 0, unit * a.across + column, part);
-        for (int i = 0; i < RING - 1; i++) feed_next();
-    }
-    grid_wait();
-    grid_release();
-    int live = rows_live(a.rows, a.step);
-    if (IS_EXPERT) {
-        if (!choose_expert(a.ids, live * a.n_used, a.n_used, a.w[0].n_expert, blockIdx.x, list,
-                           x_rows, &end, &expert))
-            return;
+    auto start = [&]() {
         aim<F>(feed, a, max(expert, 0), unit * a.across + column, part);
         for (int i = 0; i < RING - 1; i++) feed_next();
+    };
+
+    if (IS_EXPERT) {
+        int n_pairs = rows_live(a.rows, a.step) * a.n_used; /* no kernel writes it */
+        grid_wait();
+        grid_release();
+        if (!choose_expert(a.ids, n_pairs, a.n_used, a.w[0].n_expert, at.x(), list, x_rows, &end,
+                           &expert))
+            return;
+        start();
+        fill_stage_now<IS_FINE>(a, shared, x_rows, 0, min(end, rows));
+    } else {
+        start();
+        grid_wait();
+        grid_release();
+        int live = rows_live(a.rows, a.step);
+        fill_stage_now<IS_FINE>(a, shared, x_rows, 0, min(end, rows));
+        end = min(live, rows);
     }
-    fill_stage_now<IS_FINE>(a, shared, x_rows, 0, min(end, rows));
-    if (!IS_EXPERT) end = min(live, rows);
     if (end <= 0) return;
 
     operand_place place = operands_in_stage(a, a.stage_ktiles, part, min(lane / 8, rows - 1),
@@ -171,23 +193,16 @@ __global__ void __launch_bounds__(32 * MATVEC_WARPS, 3)
     operands x = {shared + place.values + (is_low ? a.to_low : 0), shared + place.scales, 0, 0};
     partial_sums p = partial_sums_of(a, shared);
     int length = slice_begin(a, part + 1) - slice_begin(a, part);
-    float start = expert < 0 ? not_a_number() : 0.0f;
+    float zero = expert < 0 ? not_a_number() : 0.0f;
     for (;;) {
-        float acc[1][WARP_GROUPS] = {{start, start}};
-        for (int k = 0; k < length; k += S::TILES) {
-            copies_wait<RING - 2>();
-            __syncwarp();
-            feed_next();
-            matvec_multiply_ring_stage<F, S::TILES, IS_FINE>(acc, ring + taken * S::BYTES, x.at(k),
-                                                             length - k);
-            taken = taken + 1 == RING ? 0 : taken + 1;
-        }
+        float acc[1][WARP_GROUPS] = {{zero, zero}};
+        taken = multiply_ring<F, RING, IS_FINE>(acc, ring, taken, x, length, feed_next);
         put_partial<F, 1, 1>(p, part, column * WARP_GROUPS, acc);
         __syncthreads();
         finish_unit<IS_EXPERT>(a, p, unit, list, first, min(end - first, rows));
         __syncthreads();
         if (!IS_EXPERT) {
-            unit += gridDim.y;
+            unit += at.n_y();
             if (unit >= a.n_units) break;
             continue;
         }
@@ -196,6 +211,13 @@ __global__ void __launch_bounds__(32 * MATVEC_WARPS, 3)
         fill_stage_now<IS_FINE>(a, shared, x_rows, first, min(end - first, rows));
     }
     copies_wait_all();
+}
+
+template <enum form F, enum product_kind KIND>
+__global__ void __launch_bounds__(32 * MATVEC_WARPS, 3)
+    matvec_few(const __grid_constant__ matvec_product a)
+{
+    few_units<F, KIND>(a, own_grid());
 }
 
 #endif

@@ -1,0 +1,11 @@
+/* A dense branch and a routed one, which do not depend on each other. For a few rows they go side
+ * by side, in three launches: gate and up with the router, down with the experts' gate and up, the
+ * experts' down. */
+#ifndef CUDA_LOWER_MIXED_H
+#define CUDA_LOWER_MIXED_H
+
+#include "backend/cuda/lowering.h"
+
+void lower_mixed(struct lowering *l);
+
+#endif

@@ -1,0 +1,209 @@
+/* Two products in one launch against the same products alone: the same bits. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cuda/beside.h"
+#include "cuda/check_tiles.h"
+
+/* A layer with experts, for steps of up to `rows` rows. */
+struct shape {
+    enum format dense, experts;
+    int rows, live, hidden, dense_cols, expert_cols, n_expert, n_used;
+};
+
+/* What the launches write. */
+struct results {
+    struct act dense_act, expert_act;
+    float *z, *shares, *down;
+    int32_t *ids;
+};
+
+struct layer {
+    struct check *check;
+    struct shape shape;
+    struct router_beside_args first;
+    struct experts_beside_args second;
+    struct results own;
+    uint32_t *arrived;
+};
+
+static struct results new_results(const struct shape *s)
+{
+    size_t pairs = (size_t)(s->rows * s->n_used);
+    return (struct results){.dense_act = act_empty(s->rows, s->dense_cols),
+                            .expert_act = act_empty(s->rows * s->n_used, s->expert_cols),
+                            .z = check_alloc(NULL, (size_t)(s->rows * s->n_expert) * sizeof(float)),
+                            .shares = check_alloc(NULL, pairs * sizeof(float)),
+                            .ids = check_alloc(NULL, pairs * sizeof(int32_t)),
+                            .down =
+                                check_alloc(NULL, (size_t)(s->rows * s->hidden) * sizeof(float))};
+}
+
+static bool free_results(struct results *r)
+{
+    return act_free(&r->dense_act) & act_free(&r->expert_act) & check_free(r->z) &
+           check_free(r->shares) & check_free(r->ids) & check_free(r->down);
+}
+
+/* The second launch reads what the first one chose and made. */
+static void point_to(struct layer *l, const struct results *r)
+{
+    l->first.dense.act = r->dense_act;
+    l->first.router.z = r->z;
+    l->first.router.ids = r->ids;
+    l->first.router.shares = r->shares;
+    l->second.dense.x = r->dense_act;
+    l->second.dense.y[0] = r->down;
+    l->second.experts.ids = r->ids;
+    l->second.experts.act = r->expert_act;
+}
+
+static struct layer new_layer(struct check *c, const struct shape *s)
+{
+    struct layer l = {.check = c, .shape = *s, .own = new_results(s)};
+    struct rng rng = {23};
+    size_t bytes, n_x = (size_t)(s->rows * s->hidden);
+    float *x, *floats = check_normal_device(&rng, n_x, 1, &x);
+    uint32_t zeros[ROUTER_COUNTERS] = {0};
+    struct step_view step = check_step(s->live, s->live, 0, NULL, NULL, NULL, NULL);
+    struct rows rows = {.max = s->rows};
+    l.first = (struct router_beside_args){
+        .rows = rows,
+        .dense = {.step = step, .n_w = 2, .epilogue = MATVEC_GELU_MUL},
+        .router = {.step = step,
+                   .x = floats,
+                   .n_used = s->n_used,
+                   .arrived = l.arrived = check_alloc(zeros, sizeof zeros)}};
+    l.first.router.w =
+        check_weight(c, &rng, FORMAT_F32, LAYOUT_ROWS, 1, s->n_expert, s->hidden, 0.05f, NULL);
+    l.first.dense.x = act_of(x, s->rows, s->hidden);
+    for (int k = 0; k < 2; k++)
+        l.first.dense.w[k] = weight_of_noise(s->dense, 1, s->dense_cols, s->hidden, &bytes);
+    l.second = (struct experts_beside_args){
+        .rows = rows,
+        .dense = {.step = step, .n_w = 1, .epilogue = MATVEC_STORE},
+        .experts = {.step = step, .n_used = s->n_used, .n_w = 2, .is_gelu_mul = true}};
+    l.second.dense.w[0] = weight_of_noise(s->dense, 1, s->hidden, s->dense_cols, &bytes);
+    l.second.experts.x = l.first.dense.x;
+    for (int k = 0; k < 2; k++)
+        l.second.experts.w[k] =
+            weight_of_noise(s->experts, s->n_expert, s->expert_cols, s->hidden, &bytes);
+    point_to(&l, &l.own);
+    free(x);
+    return l;
+}
+
+static void free_layer(struct layer *l)
+{
+    check_free((void *)(uintptr_t)l->first.router.x);
+    check_free(l->arrived);
+    act_free(&l->first.dense.x);
+    check_weight_free(&l->first.router.w);
+    check_weight_free(&l->second.dense.w[0]);
+    for (int k = 0; k < 2; k++) {
+        check_weight_free(&l->first.dense.w[k]);
+        check_weight_free(&l->second.experts.w[k]);
+    }
+    check_step_free(&l->first.dense.step);
+    free_results(&l->own);
+}
+
+static void launch_beside(const struct layer *l)
+{
+    launch_router_beside(&l->check->queue, &l->first);
+    launch_experts_beside(&l->check->queue, &l->second);
+}
+
+static void launch_alone(const struct layer *l)
+{
+    struct router_beside_args first = l->first;
+    struct experts_beside_args second = l->second;
+    first.dense.rows = first.router.rows = second.dense.rows = second.experts.rows = first.rows;
+    launch_matvec(&l->check->queue, &first.dense);
+    launch_matvec(&l->check->queue, &second.dense);
+    launch_router(&l->check->queue, &first.router);
+    launch_experts_in(&l->check->queue, &second.experts);
+}
+
+static bool is_same(const void *a, const void *b, size_t bytes)
+{
+    char *x = malloc(bytes), *y = malloc(bytes);
+    check_download(x, a, bytes);
+    check_download(y, b, bytes);
+    bool is_it = memcmp(x, y, bytes) == 0;
+    free(x);
+    free(y);
+    return is_it;
+}
+
+static bool is_same_act(const struct act *a, const struct act *b, int rows)
+{
+    size_t n = (size_t)(rows * a->stride);
+    return is_same(a->values, b->values, n) &&
+           is_same(a->scale, b->scale, n / ACT_BLOCK * 2 * sizeof(float));
+}
+
+static void check_shape(struct check *c, const struct shape *s)
+{
+    struct layer l = new_layer(c, s);
+    struct results alone = new_results(s);
+    size_t pairs = (size_t)(s->rows * s->n_used) * sizeof(float);
+    for (int time = 0; time < 2; time++) launch_beside(&l); /* counters are as before */
+    point_to(&l, &alone);
+    launch_alone(&l);
+    bool is_choice =
+        is_same(l.own.ids, alone.ids, pairs) && is_same(l.own.shares, alone.shares, pairs);
+    check_that(c, is_choice, "beside: choice of %d of %d rows", s->live, s->rows);
+    bool is_dense = is_same_act(&l.own.dense_act, &alone.dense_act, s->rows) &&
+                    is_same(l.own.down, alone.down, (size_t)(s->rows * s->hidden) * sizeof(float));
+    check_that(c, is_dense, "beside: dense branch, %s, %d rows", format_traits(s->dense)->name,
+               s->rows);
+    check_that(c, is_same_act(&l.own.expert_act, &alone.expert_act, s->rows * s->n_used),
+               "beside: experts, %s, %d rows", format_traits(s->experts)->name, s->rows);
+    check_that(c, free_results(&alone), "beside: wrote outside");
+    free_layer(&l);
+}
+
+static void record_beside(void *user, int i)
+{
+    (void)i;
+    launch_beside(user);
+}
+
+static void record_alone(void *user, int i)
+{
+    (void)i;
+    launch_alone(user);
+}
+
+/* A layer of 26B-A4B; its weights stay in L2. */
+static void time_all(struct check *c)
+{
+    enum { LAUNCHES = 16 };
+    for (int rows = 1; rows <= 4; rows *= 2) {
+        struct shape s = {FORMAT_Q4_0, FORMAT_Q4_0, rows, rows, 2816, 2112, 704, 128, 8};
+        struct layer l = new_layer(c, &s);
+        double alone = graph_time(c, record_alone, &l, LAUNCHES);
+        double beside = graph_time(c, record_beside, &l, LAUNCHES);
+        printf("26B dense, router and experts in, %d rows: alone %.1f us, beside %.1f us\n", rows,
+               alone * 1e6, beside * 1e6);
+        free_layer(&l);
+    }
+}
+
+void check_beside(struct check *c)
+{
+    static const enum format formats[] = {FORMAT_Q4_0, FORMAT_Q8_0, FORMAT_Q6_K, FORMAT_Q4_K};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        for (int rows = 1; rows <= 8; rows *= 2) {
+            struct shape s = {formats[i], formats[i], rows, rows > 2 ? rows - 1 : rows, 512, 768,
+                              256,        40,         4};
+            check_shape(c, &s);
+        }
+    struct shape mixed = {FORMAT_Q8_0, FORMAT_Q4_0, 1, 1, 2816, 2112, 704, 128, 8};
+    check_shape(c, &mixed);
+    mixed.dense = FORMAT_Q4_0;
+    check_shape(c, &mixed);
+    if (c->is_perf) time_all(c);
+}
