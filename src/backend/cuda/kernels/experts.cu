@@ -19,8 +19,9 @@ struct out_product {
     const float *shares;
     float *y;
     int32_t n_used;
-    int32_t stage_rows, stage_ktiles, stage_bytes; /* a warp's own two stages of activations */
-    int32_t dots_at, lists_at;                     /* in shared memory */
+    /* stages of activations: for a few rows one with all pairs, else two for each warp */
+    int32_t stage_rows, stage_ktiles, stage_bytes;
+    int32_t ring_at, dots_at, lists_at; /* in shared memory */
 };
 
 /* The nth expert in use, -1: there are fewer. */
@@ -34,7 +35,7 @@ __device__ __forceinline__ int nth_used(const uint32_t *used, int n_words, int n
     return word * 32 + __ffs((int)bits) - 1;
 }
 
-/* A warp's list of the pairs that chose `expert`, rising. */
+/* How many pairs chose `expert`, and a warp's list of them, rising. list NULL: not wanted. */
 __device__ __forceinline__ int list_pairs(const int32_t *ids, int n_pairs, int expert, int *list)
 {
     int lane = threadIdx.x % 32, n = 0;
@@ -42,29 +43,32 @@ __device__ __forceinline__ int list_pairs(const int32_t *ids, int n_pairs, int e
     for (int i = lane; i - lane < n_pairs; i += 32) {
         bool is_mine = i < n_pairs && ids[i] == expert;
         uint32_t mask = __ballot_sync(~0u, is_mine);
-        if (is_mine) list[n + __popc(mask & ((1u << lane) - 1))] = i;
+        if (is_mine && list) list[n + __popc(mask & ((1u << lane) - 1))] = i;
         n += __popc(mask);
     }
     __syncwarp();
     return n;
 }
 
-/* stage_ktiles tiles of columns from k on of the rows of n pairs. */
+/* stage_ktiles tiles of columns from k on of a pair's row, to row `row` of a stage. */
+__device__ __forceinline__ void copy_pair(const out_product &a, uint8_t *stage, int row,
+                                          int64_t pair, int k)
+{
+    int lane = threadIdx.x % 32, n_k = min(a.w.n_ktiles - k, a.stage_ktiles);
+    const uint8_t *x = static_cast<const uint8_t *>(a.x.values) + pair * a.x.stride + k * 64;
+    const uint8_t *d =
+        reinterpret_cast<const uint8_t *>(a.x.scale) + pair * (a.x.stride / 4) + k * 16;
+    uint8_t *values = stage + row * value_step(a.stage_ktiles);
+    uint8_t *scales =
+        stage + a.stage_rows * value_step(a.stage_ktiles) + row * scale_step(a.stage_ktiles);
+    for (int j = lane; j < n_k * 4; j += 32) copy16_through_l1(values + j * 16, x + j * 16);
+    for (int j = lane; j < n_k; j += 32) copy16_through_l1(scales + j * 16, d + j * 16);
+}
+
 __device__ __forceinline__ void copy_pairs(const out_product &a, uint8_t *stage, const int *list,
                                            int n, int k)
 {
-    int lane = threadIdx.x % 32, n_k = min(a.w.n_ktiles - k, a.stage_ktiles);
-    for (int row = 0; row < n; row++) {
-        int64_t pair = list[row];
-        const uint8_t *x = static_cast<const uint8_t *>(a.x.values) + pair * a.x.stride + k * 64;
-        const uint8_t *d =
-            reinterpret_cast<const uint8_t *>(a.x.scale) + pair * (a.x.stride / 4) + k * 16;
-        uint8_t *values = stage + row * value_step(a.stage_ktiles);
-        uint8_t *scales =
-            stage + a.stage_rows * value_step(a.stage_ktiles) + row * scale_step(a.stage_ktiles);
-        for (int j = lane; j < n_k * 4; j += 32) copy16_through_l1(values + j * 16, x + j * 16);
-        for (int j = lane; j < n_k; j += 32) copy16_through_l1(scales + j * 16, d + j * 16);
-    }
+    for (int row = 0; row < n; row++) copy_pair(a, stage, row, list[row], k);
 }
 
 __device__ __forceinline__ void sum_pairs(const out_product &a, const float *dots, int live)
@@ -94,60 +98,150 @@ __device__ __forceinline__ slice<F> all_columns(const struct cuda_weight &w, int
     return all;
 }
 
-/* Marks the experts that any pair chose; the dots of pairs with a wrong id become NaN. */
-__device__ __forceinline__ void mark_used(const out_product &a, int n_pairs, bool is_single,
-                                          uint32_t *used, float *dots)
+/* Copies the ids of all pairs and marks the experts among them; the dots of pairs with a wrong id
+ * become NaN. Passes a barrier before and after. */
+__device__ __forceinline__ void mark_used(const out_product &a, int n_pairs, uint32_t *used,
+                                          int *ids, float *dots)
 {
+    if (threadIdx.x < EXPERTS_MAX / 32) used[threadIdx.x] = 0;
+    __syncthreads();
     for (int i = threadIdx.x; i < n_pairs; i += OUT_THREADS) {
-        uint32_t id = (uint32_t)a.ids[i];
-        if (id < (uint32_t)a.w.n_expert) {
-            if (!is_single) atomicOr(&used[id / 32], 1u << id % 32);
-        } else
+        uint32_t id = (uint32_t)__ldcg(a.ids + i);
+        ids[i] = (int)id;
+        if (id < (uint32_t)a.w.n_expert)
+            atomicOr(&used[id / 32], 1u << id % 32);
+        else
             for (int j = 0; j < OUTS; j++) dots[i * OUTS + j] = not_a_number();
     }
+    __syncthreads();
 }
 
-template <enum form F, int LANE_ROWS>
-__global__ void __launch_bounds__(OUT_THREADS, 2) experts_out(const __grid_constant__ out_product a)
+/* ---- Out, up to four rows -------------------------------------------------------------------- */
+
+/* A warp's weights come by cp.async into a ring of its own, without a gap from expert to expert;
+ * rows of all pairs are in shared memory. Four pairs are multiplied at a time. */
+enum { FEW = 4, OUT_RING = 4 };
+
+/* All columns of the block's groups of an expert's rows. */
+template <enum form F>
+__device__ __forceinline__ ring_feed<F> feed_at(const struct cuda_weight &w, int expert)
+{
+    ring_feed<F> f = feed_of<F>(0);
+    int lane = threadIdx.x % 32, at = lane % 16 * 16;
+    int64_t tile[WARP_GROUPS];
+    for (int g = 0; g < WARP_GROUPS; g++) {
+        int group = min((int)blockIdx.x * WARP_GROUPS + g, w.n_groups - 1);
+        tile[g] = ((int64_t)expert * w.n_groups + group) * w.n_ktiles;
+        f.quants[g] = w.quants + tile[g] * form_quant_bytes(F) + lane * 16;
+    }
+    int64_t t = lane < 16 ? tile[0] : tile[1];
+    f.scale = reinterpret_cast<const uint8_t *>(w.scale) + t * form_scale_bytes(F) + at;
+    if (form_high_bits(F)) f.high = w.high + t * form_high_bytes(F) + at;
+    if (form_has_minus(F))
+        f.minus = reinterpret_cast<const uint8_t *>(w.minus) + t * form_minus_bytes(F) + at;
+    f.left = w.n_ktiles;
+    return f;
+}
+
+/* What a warp's ring is being fed: the nth of the chosen experts, for n_more times more. */
+template <enum form F> struct pair_feed {
+    ring_feed<F> ring;
+    int nth, n_more;
+};
+
+/* Starts the next stage; after an expert's last one the warp's next expert follows without a gap.
+ * An expert comes once for every four of its n_pairs ids. */
+template <enum form F>
+__device__ __forceinline__ void feed_next(pair_feed<F> &f, const out_product &a, int n_pairs,
+                                          const uint32_t *used, const int *ids, uint8_t *ring)
+{
+    int place = f.ring.place, n_words = (a.w.n_expert + 31) / 32;
+    if (f.ring.left == 0) {
+        bool is_next = f.n_more-- == 0;
+        if (is_next) f.nth += OUT_WARPS;
+        int expert = nth_used(used, n_words, f.nth);
+        if (is_next) f.n_more = max(list_pairs(ids, n_pairs, expert, nullptr) - 1, 0) / FEW;
+        if (expert >= 0) f.ring = feed_at<F>(a.w, expert);
+    }
+    feed_stage<F>(f.ring, shared_address(ring) + place * ring_stage<F>::BYTES);
+    f.ring.place = place + 1 == OUT_RING ? 0 : place + 1;
+}
+
+/* Weights are asked for before the wait for the launch before, which brings rows. The choice is
+ * older: blocks begin when all blocks of that launch have passed their own wait. */
+template <enum form F>
+__global__ void __launch_bounds__(OUT_THREADS, 2)
+    experts_out_few(const __grid_constant__ out_product a)
+{
+    extern __shared__ __align__(128) uint8_t shared[];
+    __shared__ uint32_t used[EXPERTS_MAX / 32];
+    float *dots = reinterpret_cast<float *>(shared + a.dots_at);
+    int *ids = reinterpret_cast<int *>(shared + a.lists_at);
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_words = (a.w.n_expert + 31) / 32;
+    int live = rows_live(a.rows, a.step), n_pairs = live * a.n_used, taken = 0;
+    int *list = ids + (warp + 1) * a.stage_rows;
+    uint8_t *ring = shared + a.ring_at + warp * OUT_RING * ring_stage<F>::BYTES;
+    mark_used(a, n_pairs, used, ids, dots);
+    pair_feed<F> feed = {feed_of<F>(0), warp - OUT_WARPS, 0};
+    auto feed_more = [&]() { feed_next<F>(feed, a, n_pairs, used, ids, ring); };
+    for (int i = 0; i < OUT_RING - 1; i++) feed_more();
+    grid_wait();
+    grid_release();
+    for (int pair = warp; pair < n_pairs; pair += OUT_WARPS) copy_pair(a, shared, pair, pair, 0);
+    copies_wait_all();
+    __syncthreads();
+
+    const uint8_t *scales = shared + a.stage_rows * value_step(a.stage_ktiles);
+    for (int nth = warp, expert; (expert = nth_used(used, n_words, nth)) >= 0; nth += OUT_WARPS) {
+        int n_list = list_pairs(ids, n_pairs, expert, list);
+        for (int first = 0; first < n_list; first += FEW) {
+            int last = n_list - 1, mine = list[min(first + lane % 4, last)];
+            int row = list[min(first + lane / 8, last)];
+            operands x = {shared + row * value_step(a.stage_ktiles) + lane % 4 * 8,
+                          scales + mine * scale_step(a.stage_ktiles), 0, 0};
+            float acc[1][WARP_GROUPS] = {};
+            taken = multiply_ring<F, OUT_RING, false>(acc, ring, taken, x, a.w.n_ktiles, feed_more);
+            if (first + lane % 4 <= last)
+                for (int g = 0; g < WARP_GROUPS; g++)
+                    dots[mine * OUTS + g * 8 + lane / 4] = acc[0][g] * form_unit(F);
+        }
+    }
+    copies_wait_all();
+    __syncthreads();
+    sum_pairs(a, dots, live);
+}
+
+/* ---- Out, more rows -------------------------------------------------------------------------- */
+
+template <enum form F>
+__global__ void __launch_bounds__(OUT_THREADS, 2)
+    experts_out_many(const __grid_constant__ out_product a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ uint32_t used[EXPERTS_MAX / 32];
     float *dots = reinterpret_cast<float *>(shared + a.dots_at);
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_words = (a.w.n_expert + 31) / 32;
-    if ((int)threadIdx.x < n_words) used[threadIdx.x] = 0;
     grid_wait();
     grid_release();
     int live = rows_live(a.rows, a.step), n_pairs = live * a.n_used;
-    bool is_single = a.rows.max == 1; /* each pair by itself: nothing to sort */
-    int first_id = is_single && warp < a.n_used ? a.ids[warp] : 0;
-    __syncthreads();
-    mark_used(a, n_pairs, is_single, used, dots);
-    if (!is_single) __syncthreads();
+    int *ids = reinterpret_cast<int *>(shared + a.lists_at), most = a.rows.max * a.n_used;
+    int *list = ids + (warp + 1) * most;
+    mark_used(a, n_pairs, used, ids, dots);
 
-    int *list = reinterpret_cast<int *>(shared + a.lists_at) + warp * a.rows.max * a.n_used;
     uint8_t *stages = shared + warp * 2 * a.stage_bytes;
-    int row_b = LANE_ROWS == 1 ? min(lane / 8, a.stage_rows - 1) : lane / 4;
-    int row_c = LANE_ROWS == 1 ? min(lane % 4, a.stage_rows - 1) : lane % 4 * 2;
-    int values_at = row_b * value_step(a.stage_ktiles) + lane % 4 * 8;
-    int scales_at = a.stage_rows * value_step(a.stage_ktiles) + row_c * scale_step(a.stage_ktiles);
+    int values_at = lane / 4 * value_step(a.stage_ktiles) + lane % 4 * 8;
+    int scales_at =
+        a.stage_rows * value_step(a.stage_ktiles) + lane % 4 * 2 * scale_step(a.stage_ktiles);
     tile_share<F> share[DEPTH][WARP_GROUPS];
     for (int nth = warp;; nth += OUT_WARPS) {
-        if (is_single && nth >= n_pairs) break;
-        int expert = !is_single    ? nth_used(used, n_words, nth)
-                     : nth == warp ? first_id
-                                   : a.ids[nth];
-        if (is_single && (uint32_t)expert >= (uint32_t)a.w.n_expert) continue;
+        int expert = nth_used(used, n_words, nth);
         if (expert < 0) break;
         slice<F> all = all_columns<F>(a.w, expert);
         start_slice<F>(share, all);
-        int n_list = 1;
-        if (is_single)
-            list[0] = nth; /* by all lanes alike */
-        else
-            n_list = list_pairs(a.ids, n_pairs, expert, list);
+        int n_list = list_pairs(ids, n_pairs, expert, list);
         for (int first = 0; first < n_list; first += a.stage_rows) {
             int n = min(n_list - first, a.stage_rows), stage = 0;
-            float acc[1][WARP_GROUPS * LANE_ROWS] = {};
+            float acc[1][WARP_GROUPS * 2] = {};
             slice<F> now = all;
             auto locate_next = [&](slice<F> *next) {
                 *next = all;
@@ -163,13 +257,13 @@ __global__ void __launch_bounds__(OUT_THREADS, 2) experts_out(const __grid_const
                                k + a.stage_ktiles);
                 const uint8_t *at = stages + stage * a.stage_bytes;
                 operands x = {at + values_at, at + scales_at, scale_step(a.stage_ktiles), 0};
-                matvec_multiply_stage<F, 1, LANE_ROWS, false>(acc, share, now, a.stage_ktiles, x,
-                                                              locate_next);
+                matvec_multiply_stage<F, 1, 2, false>(acc, share, now, a.stage_ktiles, x,
+                                                      locate_next);
             }
-            for (int i = 0; i < WARP_GROUPS * LANE_ROWS; i++) {
-                int row = LANE_ROWS == 1 ? lane % 4 : lane % 4 * 2 + i % LANE_ROWS;
+            for (int i = 0; i < WARP_GROUPS * 2; i++) {
+                int row = lane % 4 * 2 + i % 2;
                 if (row < n)
-                    dots[list[first + row] * OUTS + i / LANE_ROWS * 8 + lane / 4] =
+                    dots[list[first + row] * OUTS + i / 2 * 8 + lane / 4] =
                         acc[0][i] * form_unit(F);
             }
         }
@@ -209,20 +303,39 @@ void launch_experts_in(const struct queue *q, const struct expert_args *args)
     }
 }
 
-template <enum form F, int LANE_ROWS>
-static void launch_out_form(const struct queue *q, out_product p)
+/* Places dots, ids and lists after the first `bytes` of shared memory; returns the total size. */
+static size_t place_pairs(out_product *p, size_t bytes)
 {
-    size_t pairs = (size_t)(p.rows.max * p.n_used);
-    p.stage_rows = LANE_ROWS > 1 ? 8 : p.rows.max;
+    size_t pairs = (size_t)(p->rows.max * p->n_used);
+    p->dots_at = (int32_t)bytes;
+    bytes += pairs * OUTS * sizeof(float);
+    p->lists_at = (int32_t)bytes;
+    return bytes + (OUT_WARPS + 1) * pairs * sizeof(int);
+}
+
+/* False: rows of this many columns do not fit. */
+template <enum form F> static bool launch_out_few(const struct queue *q, out_product p)
+{
+    p.stage_rows = p.rows.max * p.n_used;
+    p.stage_ktiles = p.w.n_ktiles;
+    p.ring_at = round_up(slice_bytes_of(p.stage_rows, p.stage_ktiles), 128);
+    size_t ring = OUT_WARPS * OUT_RING * ring_stage<F>::BYTES;
+    size_t bytes = place_pairs(&p, (size_t)p.ring_at + ring);
+    if (p.rows.max > FEW || bytes > shared_most(q)) return false;
+    dim3 grid((unsigned)((p.w.n_groups + WARP_GROUPS - 1) / WARP_GROUPS));
+    launch(q, experts_out_few<F>, grid, OUT_THREADS, bytes, p);
+    return true;
+}
+
+template <enum form F> static void launch_out_form(const struct queue *q, out_product p)
+{
+    if (launch_out_few<F>(q, p)) return;
+    p.stage_rows = 8;
     p.stage_ktiles = STAGE_KTILES;
     p.stage_bytes = slice_bytes_of(p.stage_rows, p.stage_ktiles);
-    size_t bytes = (size_t)(OUT_WARPS * 2 * p.stage_bytes);
-    p.dots_at = (int32_t)bytes;
-    bytes += pairs * OUTS * sizeof(float);
-    p.lists_at = (int32_t)bytes;
-    bytes += OUT_WARPS * pairs * sizeof(int);
+    size_t bytes = place_pairs(&p, (size_t)(OUT_WARPS * 2 * p.stage_bytes));
     dim3 grid((unsigned)((p.w.n_groups + WARP_GROUPS - 1) / WARP_GROUPS));
-    launch(q, experts_out<F, LANE_ROWS>, grid, OUT_THREADS, bytes, p);
+    launch(q, experts_out_many<F>, grid, OUT_THREADS, bytes, p);
 }
 
 void launch_experts_out(const struct queue *q, const struct expert_args *args)
@@ -238,12 +351,7 @@ void launch_experts_out(const struct queue *q, const struct expert_args *args)
     p.ids = args->ids, p.shares = args->shares, p.y = args->out, p.n_used = args->n_used;
     switch (form_of(p.w.format)) {
 #define X(F)                                                                                       \
-    case F:                                                                                        \
-        if (p.rows.max <= 4)                                                                       \
-            launch_out_form<F, 1>(q, p);                                                           \
-        else                                                                                       \
-            launch_out_form<F, 2>(q, p);                                                           \
-        break;
+    case F: launch_out_form<F>(q, p); break;
         FORM_LIST(X)
 #undef X
     default: break;
@@ -254,8 +362,8 @@ template <enum form F> static cudaError_t prepare_experts()
 {
     cudaError_t error = allow_all_shared(matvec_few<F, EXPERTS>);
     if (!error) error = allow_all_shared(matvec_tiles<F, 1, EXPERTS>);
-    if (!error) error = allow_all_shared(experts_out<F, 1>);
-    if (!error) error = allow_all_shared(experts_out<F, 2>);
+    if (!error) error = allow_all_shared(experts_out_few<F>);
+    if (!error) error = allow_all_shared(experts_out_many<F>);
     return error;
 }
 

@@ -8,7 +8,9 @@
  * 1. Every thread of every kernel calls grid_wait exactly once, before it reads or writes anything
  *    but weights and the step's arrays (which no kernel writes), and before it may leave:
  *    completion is passed on only by those who waited.
- * 2. grid_release is called as early as one likes. */
+ * 2. grid_release follows grid_wait.
+ * So when a block starts, all blocks of the launch before have passed their wait, and what was
+ * written by the launch before that one may be read at once, by __ldcg: L1 may hold older bytes. */
 #ifndef CUDA_LAUNCH_CUH
 #define CUDA_LAUNCH_CUH
 
