@@ -23,8 +23,9 @@ __host__ __device__ constexpr bool reads_early(int v)
     return v <= 2;
 }
 
-template <int QUADS> struct norm_weights {
-    float4 a[QUADS], b[QUADS], s[QUADS], out[QUADS]; /* out: of the first */
+/* out: of the first OUTS outs. */
+template <int QUADS, int OUTS> struct norm_weights {
+    float4 a[QUADS], b[QUADS], s[QUADS], out[OUTS][QUADS];
 };
 
 __device__ __forceinline__ int col_of(int v)
@@ -32,9 +33,9 @@ __device__ __forceinline__ int col_of(int v)
     return (threadIdx.x + v * blockDim.x) * 4;
 }
 
-template <int QUADS>
+template <int QUADS, int OUTS>
 __device__ __forceinline__ void load_weights(const struct norm_args &p,
-                                             struct norm_weights<QUADS> *w)
+                                             struct norm_weights<QUADS, OUTS> *w)
 {
     if constexpr (reads_early(QUADS)) {
 #pragma unroll
@@ -42,8 +43,10 @@ __device__ __forceinline__ void load_weights(const struct norm_args &p,
             w->a[v] = load_factors(p.w_a, col_of(v), p.cols);
             if (p.b) w->b[v] = load_factors(p.w_b, col_of(v), p.cols);
             if (p.w_s) w->s[v] = load_quad(p.w_s, col_of(v), p.cols);
-            if (p.n_outs > 0 && p.out[0].is_normed)
-                w->out[v] = load_factors(p.out[0].w, col_of(v), p.cols);
+#pragma unroll
+            for (int k = 0; k < OUTS; k++)
+                if (p.n_outs > k && p.out[k].is_normed)
+                    w->out[k][v] = load_factors(p.out[k].w, col_of(v), p.cols);
         }
     }
 }
@@ -67,10 +70,10 @@ __device__ __forceinline__ float4 quad_add(float4 x, float4 y)
 }
 
 /* s = r(a) * w_a. */
-template <int QUADS>
+template <int QUADS, int OUTS>
 __device__ __forceinline__ void norm_branch(const struct norm_args &p,
-                                            const struct norm_weights<QUADS> &w, float4 (&s)[QUADS],
-                                            float squares)
+                                            const struct norm_weights<QUADS, OUTS> &w,
+                                            float4 (&s)[QUADS], float squares)
 {
     const float r = factor_of(squares, p);
 #pragma unroll
@@ -79,9 +82,9 @@ __device__ __forceinline__ void norm_branch(const struct norm_args &p,
 }
 
 /* s = a, or r(a) * w_a; plus r(b) * w_b. */
-template <int QUADS>
+template <int QUADS, int OUTS>
 __device__ __forceinline__ void join_branches(const struct norm_args &p,
-                                              const struct norm_weights<QUADS> &w,
+                                              const struct norm_weights<QUADS, OUTS> &w,
                                               float4 (&s)[QUADS], float (*shared)[QUADS * WARP])
 {
     float part[QUADS][2], sum[2];
@@ -93,7 +96,7 @@ __device__ __forceinline__ void join_branches(const struct norm_args &p,
         part[v][1] = quad_squares(b[v]);
     }
     row_sums<QUADS, 2>(part, sum, shared);
-    if (p.is_normed || p.w_a) norm_branch<QUADS>(p, w, s, sum[0]);
+    if (p.is_normed || p.w_a) norm_branch<QUADS, OUTS>(p, w, s, sum[0]);
     const float r = factor_of(sum[1], p);
 #pragma unroll
     for (int v = 0; v < QUADS; v++)
@@ -158,15 +161,15 @@ __device__ __forceinline__ void put_out(const struct norm_args &p, int k, bool i
     }
 }
 
-template <int QUADS, int THREADS, int BLOCKS, bool HAS_B>
+template <int QUADS, int THREADS, int BLOCKS, bool HAS_B, int OUTS>
 __global__ void __launch_bounds__(THREADS, BLOCKS)
     norm_kernel(const __grid_constant__ struct norm_args p)
 {
     __shared__ float branch_sums[2][QUADS * WARP], s_sums[1][QUADS * WARP];
     __shared__ float x_sums[1][QUADS * WARP];
     __shared__ uint32_t most[NORM_OUTS][WARP];
-    struct norm_weights<QUADS> w;
-    load_weights<QUADS>(p, &w);
+    struct norm_weights<QUADS, OUTS> w;
+    load_weights<QUADS, OUTS>(p, &w);
     grid_wait();
     grid_release();
     /* A row that is not live is read and computed too: its loads need not wait for the counts. */
@@ -179,9 +182,9 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
                         : load_quad(p.a + at, col_of(v), p.cols);
     if (reads_early(QUADS)) load_residual<QUADS>(p, x);
     if (HAS_B)
-        join_branches<QUADS>(p, w, s, branch_sums);
+        join_branches<QUADS, OUTS>(p, w, s, branch_sums);
     else if (p.is_normed || p.w_a)
-        norm_branch<QUADS>(p, w, s, row_squares<QUADS>(s, branch_sums));
+        norm_branch<QUADS, OUTS>(p, w, s, row_squares<QUADS>(s, branch_sums));
     if (p.w_s) {
         float r = factor_of(row_squares<QUADS>(s, s_sums), p);
 #pragma unroll
@@ -197,15 +200,16 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
         if (p.x_out && is_live) store_quad(p.x_out + at, col_of(v), p.cols, x[v]);
     }
     const float r = is_normed ? factor_of(row_squares<QUADS>(x, x_sums), p) : 1.0f;
-#pragma unroll 1
-    for (int k = 0; k < p.n_outs; k++) {
+#pragma unroll OUTS
+    for (int k = 0; k < (OUTS > 1 ? OUTS : p.n_outs); k++) {
+        if (OUTS > 1 && k >= p.n_outs) continue;
         float4 h[QUADS];
 #pragma unroll
         for (int v = 0; v < QUADS; v++) {
             if (!p.out[k].is_normed)
                 h[v] = x[v];
-            else if (reads_early(QUADS) && k == 0)
-                h[v] = quad_normed(x[v], r, w.out[v]);
+            else if (reads_early(QUADS) && k < OUTS)
+                h[v] = quad_normed(x[v], r, w.out[OUTS > 1 ? k : 0][v]);
             else
                 h[v] = quad_normed(x[v], r, load_factors(p.out[k].w, col_of(v), p.cols));
         }
@@ -218,10 +222,14 @@ void norm_launch(const struct queue *q, const struct norm_args *args, int n_quad
 {
     unsigned threads = (unsigned)(((n_quads + QUADS - 1) / QUADS + WARP - 1) / WARP * WARP);
     dim3 grid((unsigned)args->rows.max);
+    bool is_more = reads_early(QUADS) && args->n_outs > 1;
+    constexpr int OUTS = reads_early(QUADS) ? (int)NORM_OUTS : 1;
     if (args->b)
-        launch(q, norm_kernel<QUADS, THREADS, BLOCKS_WITH_B, true>, grid, threads, 0, *args);
+        launch(q, norm_kernel<QUADS, THREADS, BLOCKS_WITH_B, true, 1>, grid, threads, 0, *args);
+    else if (is_more)
+        launch(q, norm_kernel<QUADS, THREADS, BLOCKS, false, OUTS>, grid, threads, 0, *args);
     else
-        launch(q, norm_kernel<QUADS, THREADS, BLOCKS, false>, grid, threads, 0, *args);
+        launch(q, norm_kernel<QUADS, THREADS, BLOCKS, false, 1>, grid, threads, 0, *args);
 }
 
 } // namespace
