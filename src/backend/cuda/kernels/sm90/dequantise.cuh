@@ -11,6 +11,14 @@ __device__ __forceinline__ __half2 halves_at(uint32_t x)
     return *reinterpret_cast<__half2 *>(&x);
 }
 
+/* (x & mask) ^ bits in one instruction; of two constants the compiler makes two. */
+__device__ __forceinline__ uint32_t and_xor(uint32_t x, uint32_t mask, uint32_t bits)
+{
+    uint32_t y;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(y) : "r"(x), "r"(mask), "r"(bits));
+    return y;
+}
+
 /* A lane's codes (levels) of a tile, exactly: of the four that it owns of columns 16 i ..,
  * code[i][0] has numbers 0 and 2, code[i][1] numbers 1 and 3. The bits 0x6400 | n are the half
  * 1024 + n. */
@@ -29,10 +37,10 @@ __device__ __forceinline__ void half_codes(const tile_share<F> &share, __half2 (
                 uint32_t w = share.q[i / 2] >> 8 * j;
                 if (i % 2 == 0)
                     code[i][j] =
-                        __hadd2(halves_at((w & 0x000f000fu) ^ LOW), __float2half2_rn(-OFFSET));
+                        __hadd2(halves_at(and_xor(w, 0x000f000fu, LOW)), __float2half2_rn(-OFFSET));
                 else /* 1024 + 16 (code + 8) */
                     code[i][j] =
-                        __hfma2(halves_at((w & 0x00f000f0u) ^ HIGH), __float2half2_rn(0.0625f),
+                        __hfma2(halves_at(and_xor(w, 0x00f000f0u, HIGH)), __float2half2_rn(0.0625f),
                                 __float2half2_rn(-64.0f - SIGN));
             }
     } else {
@@ -43,7 +51,7 @@ __device__ __forceinline__ void half_codes(const tile_share<F> &share, __half2 (
 #pragma unroll
             for (int j = 0; j < 2; j++) /* with its sign turned over a byte is 128 more */
                 code[i][j] = __hfma2(
-                    halves_at((b[i / 2][i % 2] >> 8 * j & 0x00ff00ffu) ^ 0x64806480u),
+                    halves_at(and_xor(b[i / 2][i % 2] >> 8 * j, 0x00ff00ffu, 0x64806480u)),
                     __float2half2_rn(form_unit(F)), __float2half2_rn(-1152.0f * form_unit(F)));
     }
 }
