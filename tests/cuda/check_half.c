@@ -283,6 +283,118 @@ static void check_bits(struct check *c, enum format format)
     free(mirror), free(x), free(y);
 }
 
+/* ---- gelu of results ------------------------------------------------------------------------- */
+
+/* fp16 values, and gelu within 1e-9 (gelu.cuh). */
+#define GATED_BUDGET 1e-7
+
+static double gelu_at(double x)
+{
+    return x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
+
+/* What the next product is to read: gelu(w[0] x) times w[1] x, or times `by`. */
+struct gated_data {
+    struct half_data half;
+    double *expected; /* [ROWS][out] */
+    float *by;        /* on the device, [ROWS][by_cols], from column 4 on; NULL: none */
+    int32_t out, by_cols;
+    float scale; /* of all rows, where there is no `by` */
+};
+
+static struct gated_data gated_make(struct check *c, const struct half_case *what)
+{
+    struct gated_data d = {.half = data_make(c, what), .out = what->rows[0]};
+    size_t out = (size_t)d.out, n_by = ROWS * (out + 8);
+    struct rng rng = {.state = 77};
+    float *by = need(n_by, sizeof *by);
+    check_normal(&rng, by, n_by, 3);
+    d.by_cols = d.out + 8;
+    if (what->n_w == 1) d.by = check_alloc(by, n_by * sizeof *by);
+    d.expected = need(ROWS * out, sizeof(double));
+    double most = 0;
+    for (size_t i = 0; i < ROWS * out; i++) {
+        double scale = (double)d.half.scale[i / out], gate = d.half.expected[0][i] * scale;
+        double times =
+            d.by ? (double)by[i / out * (out + 8) + 4 + i % out] : d.half.expected[1][i] * scale;
+        d.expected[i] = gelu_at(gate) * times;
+        most = fmax(most, fabs(d.expected[i]));
+    }
+    d.scale = ldexpf(1, (int)ceil(log2(most)) - 10); /* as loose as bounds are */
+    free(by);
+    return d;
+}
+
+/* The rows that the next product reads; whether its spare columns are zeros. */
+static float *run_gated(struct check *c, const struct gated_data *d, int n_rows, bool *is_right)
+{
+    size_t stride = padded_to_64((size_t)d->out), padded = padded_to_64((size_t)n_rows);
+    struct act hidden = {.kind = ACT_CORES,
+                         .stride = (int32_t)stride,
+                         .values = check_alloc(NULL, padded * stride * 2),
+                         .scale = check_alloc(NULL, (size_t)n_rows * sizeof(float))};
+    struct gemm_args args = {.n_rows = n_rows,
+                             .n_w = d->half.what->n_w,
+                             .x = d->half.x,
+                             .hidden = hidden,
+                             .hidden_scale = d->scale,
+                             .by = d->by ? d->by + 4 : NULL,
+                             .by_cols = d->by_cols};
+    memcpy(args.w, d->half.w, sizeof args.w);
+    *is_right = *is_right && half_gates(&c->queue, &args);
+    launch_half(&c->queue, &args);
+    uint16_t *values = need(padded * stride, sizeof *values);
+    float *scale = need((size_t)n_rows, sizeof *scale);
+    check_download(values, hidden.values, padded * stride * 2);
+    check_download(scale, hidden.scale, (size_t)n_rows * sizeof *scale);
+    *is_right = cores_free(&hidden) && *is_right;
+    size_t out = (size_t)d->out;
+    float *y = need((size_t)n_rows * out, sizeof *y);
+    for (size_t r = 0; r < (size_t)n_rows; r++) {
+        *is_right = *is_right && (d->by || scale[r] == d->scale);
+        for (size_t k = 0; k < stride; k++) {
+            uint16_t value = values[core_place(r, k, stride)];
+            if (k < out)
+                y[r * out + k] = f16_to_f32(value) * scale[r];
+            else
+                *is_right = *is_right && (value & 0x7fff) == 0;
+        }
+    }
+    free(values), free(scale);
+    return y;
+}
+
+static void check_gated(struct check *c, const struct half_case *what)
+{
+    struct gated_data d = gated_make(c, what);
+    size_t out = (size_t)d.out;
+    bool is_right = true, is_alike = true;
+    float *y = run_gated(c, &d, ROWS, &is_right);
+    double error = check_nmse(y, d.expected, ROWS * out);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        float *few = run_gated(c, &d, counts[i], &is_right);
+        is_alike = is_alike && memcmp(few, y, (size_t)counts[i] * out * sizeof *y) == 0;
+        free(few);
+    }
+    check_that(c, error <= GATED_BUDGET, "half %s %d x %d%s: gelu nmse %.3g", name_of(what),
+               what->rows[0], what->cols, d.by ? " by" : "", error);
+    check_that(c, is_right && is_alike, "half %s %d x %d%s: gelu%s%s", name_of(what), what->rows[0],
+               what->cols, d.by ? " by" : "", is_right ? "" : " writes elsewhere",
+               is_alike ? "" : " depends on other rows");
+    free(y), free(d.expected);
+    if (d.by) check_that(c, check_free(d.by), "half: gelu writes `by`");
+    data_free(c, &d.half);
+}
+
+static const struct half_case gated_cases[] = {
+    {{FORMAT_Q8_0, FORMAT_Q8_0}, 2, {640, 640}, 1024},
+    {{FORMAT_Q4_0, FORMAT_Q4_0}, 2, {300, 300}, 416},
+    {{FORMAT_Q5_K, FORMAT_Q5_K}, 2, {72, 72}, 256},
+    {{FORMAT_Q8_0}, 1, {256}, 2560},
+    {{FORMAT_Q6_K}, 1, {200}, 512},
+    {{FORMAT_Q4_0}, 1, {64}, 96},
+};
+
 /* A row that is not finite stays alone. */
 static void check_nan(struct check *c)
 {
@@ -334,6 +446,8 @@ static const struct shape shapes[] = {
     {"E4B attention output", FORMAT_Q8_0, 1, {2560}, 2048},
     {"E4B gate and up", FORMAT_Q8_0, 2, {10240, 10240}, 2560},
     {"E4B down", FORMAT_Q8_0, 1, {2560}, 10240},
+    {"E4B per-layer gate", FORMAT_Q8_0, 1, {256}, 2560},
+    {"E4B per-layer up", FORMAT_Q8_0, 1, {2560}, 256},
     {"E4B head", FORMAT_Q8_0, 1, {262144}, 2560},
     {"12B gate and up", FORMAT_Q4_0, 2, {15360, 15360}, 3840},
     {"12B down", FORMAT_Q4_0, 1, {3840}, 15360},
@@ -403,6 +517,8 @@ void check_half(struct check *c)
         if (!c->is_small || cases[i].cols < 1000) check_case(c, &cases[i]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_bits(c, cases[i].format[0]);
     check_bits(c, FORMAT_Q4_K);
+    for (size_t i = 0; i < sizeof gated_cases / sizeof *gated_cases; i++)
+        check_gated(c, &gated_cases[i]);
     check_nan(c);
     if (!c->is_perf) return;
     puts("us a launch in a graph, cold weights; in brackets launch_matvec:");

@@ -169,11 +169,14 @@ struct gemm_args {
                                 values y / x.scale[row] */
     int32_t half_cols;
     float cap; /* launch_half: y is cap * tanh(y / cap) as launch_softcap has it; 0: y */
-    /* launch_gemm_wgmma with n_w = 2, instead of y and half: rows of gelu(w[0] x) * (w[1] x), all
-     * with this scale, a power of two of which they are at most 2^15 times (bounds.h). ACT_HALF;
-     * ACT_NONE: not wanted. */
+    /* Instead of y and half: rows of the next product. n_w = 2 (launch_gemm_wgmma: ACT_HALF;
+     * launch_half: ACT_CORES, half_gates): gelu(w[0] x) * (w[1] x), all with this scale, a power of
+     * two of which they are at most 2^15 times (bounds.h). n_w = 1 (launch_half): rows of
+     * gelu(w[0] x) * by, each with a scale of its own. ACT_NONE: not wanted. */
     struct act hidden;
     float hidden_scale;
+    const float *by; /* [n_rows][by_cols] */
+    int32_t by_cols;
 };
 int gemm_i8_prepare(void);
 void launch_gemm_i8(const struct queue *q, const struct gemm_args *args);
@@ -206,6 +209,9 @@ void launch_gemm_wgmma(const struct queue *q, const struct gemm_args *args,
 enum { HALF_ROWS_MAX = 256 };
 int half_prepare(void); /* cudaError_t */
 bool half_takes(const struct queue *q, const struct gemm_args *args);
+/* Whether launch_half can make `hidden` of these, too: two weights of one form and size, or one of
+ * at most 256 rows. */
+bool half_gates(const struct queue *q, const struct gemm_args *args);
 void launch_half(const struct queue *q, const struct gemm_args *args);
 
 /* y[row][c] *= scale[row]: what a product by cuBLAS lacks (cublas.h). */

@@ -60,6 +60,10 @@ static void ffn_many(struct lowering *l, const struct weight *const *w, struct i
 {
     const struct op *ops = lower_ops(l);
     struct gelu_mul_args gelu = make_gelu_args(l, &ops[2], hidden);
+    if (lower_takes_gated(l, 2, w, x.act, hidden.act) && bounds_know(l->plan, ops)) {
+        lower_multiply_gated(l, 2, w, x.act, hidden.act, bounds_scale(ops), NULL, 0);
+        return;
+    }
     if (lower_takes_half(l, 2, w, x.act) && are_one_launch(l, x, hidden)) {
         uint16_t *half = lower_half_outputs(l, ops, 2);
         lower_multiply_gelu(l, w, x.act, bounds_scale(ops), &gelu, half);
@@ -119,11 +123,17 @@ static void gated_many(struct lowering *l, const struct weight *w, struct input 
 {
     const struct op *ops = lower_ops(l);
     struct gelu_mul_args gelu = make_gelu_args(l, &ops[1], hidden);
+    const float *by = lower_floats(l, ops[1].in[1]);
+    if (lower_takes_gated(l, 1, &w, x.act, hidden.act)) {
+        if (by) by += gelu.second_col;
+        lower_multiply_gated(l, 1, &w, x.act, hidden.act, 0, by, gelu.b_cols);
+        return;
+    }
     float *y;
     lower_outputs(l, ops, 1, &y);
     gelu.a_scale = lower_multiply_unscaled(l, w, x, y);
     gelu.a = y;
-    gelu.b = lower_floats(l, ops[1].in[1]);
+    gelu.b = by;
     lower_emit(l, start_gelu_mul, &gelu, sizeof gelu);
     lower_mark(l, "gelu");
 }

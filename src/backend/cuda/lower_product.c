@@ -244,6 +244,31 @@ void lower_multiply_half(struct lowering *l, int32_t n_w, const struct weight *c
     lower_mark_product(l, product_name(n_w), n_w, w, 1, x.kind);
 }
 
+bool lower_takes_gated(struct lowering *l, int32_t n_w, const struct weight *const *w, struct act x,
+                       struct act hidden)
+{
+    struct gemm_args args = {.n_rows = l->rows, .n_w = n_w, .x = x};
+    if (hidden.kind != ACT_CORES || !lower_takes_half(l, n_w, w, x)) return false;
+    for (int32_t k = 0; k < n_w; k++) args.w[k] = lower_matrix(l, w[k]);
+    return half_gates(&l->device->queue, &args);
+}
+
+void lower_multiply_gated(struct lowering *l, int32_t n_w, const struct weight *const *w,
+                          struct act x, struct act hidden, float scale, const float *by,
+                          int32_t by_cols)
+{
+    struct gemm_args args = {.n_rows = l->rows,
+                             .n_w = n_w,
+                             .x = x,
+                             .hidden = hidden,
+                             .hidden_scale = scale,
+                             .by = by,
+                             .by_cols = by_cols};
+    for (int32_t k = 0; k < n_w; k++) args.w[k] = lower_matrix(l, w[k]);
+    lower_emit(l, start_half, &args, sizeof args);
+    lower_mark_product(l, n_w > 1 ? "matmul gate, up" : "matmul gated", n_w, w, 1, x.kind);
+}
+
 void lower_multiply_gelu(struct lowering *l, const struct weight *const *w, struct act x,
                          float scale, const struct gelu_mul_args *gelu, uint16_t *half)
 {

@@ -26,6 +26,16 @@ bool lower_takes_half(struct lowering *l, int32_t n_w, const struct weight *cons
 void lower_multiply_half(struct lowering *l, int32_t n_w, const struct weight *const *w,
                          struct act x, uint16_t *half);
 
+/* Whether lower_multiply_gated takes gate and up, or gate alone, in fp16 on tiles. */
+bool lower_takes_gated(struct lowering *l, int32_t n_w, const struct weight *const *w, struct act x,
+                       struct act hidden);
+
+/* gelu(w[0] x) times w[1] x, or times `by` if n_w = 1, to `hidden`, in one launch. scale: of all
+ * rows, if n_w = 2 (bounds.h). */
+void lower_multiply_gated(struct lowering *l, int32_t n_w, const struct weight *const *w,
+                          struct act x, struct act hidden, float scale, const float *by,
+                          int32_t by_cols);
+
 /* Gate w[0] and up w[1] through fp16, then `gelu`: in one launch where the kernel for it is there,
  * else by way of `half` (lower_half_outputs). scale: bounds.h. */
 void lower_multiply_gelu(struct lowering *l, const struct weight *const *w, struct act x,

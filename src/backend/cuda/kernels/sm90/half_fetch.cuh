@@ -1,0 +1,117 @@
+/* The warps of half.cu that fetch: weights by 16 bytes a lane, activations by a copy a tile. */
+#ifndef CUDA_SM90_HALF_FETCH_CUH
+#define CUDA_SM90_HALF_FETCH_CUH
+
+#include "backend/cuda/kernels/policy.cuh"
+#include "backend/cuda/kernels/sm90/half.cuh"
+
+/* A lane's copies of 16 bytes of a plane's tiles of a side. Groups that are not there are left
+ * out: nobody uses what they would give. */
+template <int TILE_BYTES, int GROUPS> struct plane_copies {
+    enum { PIECES = TILE_BYTES / 16, AT_A_TIME = FETCHERS / PIECES };
+    const uint8_t *from;
+    int n; /* groups from the lane's first one on */
+    uint32_t step;
+
+    __device__ __forceinline__ void aim(const void *plane, int first_group, int n_groups,
+                                        int n_ktiles, int begin, int me)
+    {
+        int group = me / PIECES;
+        from = static_cast<const uint8_t *>(plane) +
+               ((int64_t)(first_group + group) * n_ktiles + begin) * TILE_BYTES + me % PIECES * 16;
+        n = n_groups - group;
+        step = (uint32_t)(AT_A_TIME * n_ktiles * TILE_BYTES);
+    }
+    __device__ __forceinline__ void fetch(struct l2_policy policy, uint32_t shared)
+    {
+        const uint8_t *at = from;
+        asm volatile("" : "+l"(at)); /* so that no sum is kept in registers */
+#pragma unroll
+        for (int i = 0; i * AT_A_TIME < GROUPS; i++, at += step)
+            if (i * AT_A_TIME < n) copy16_under(policy, shared + i * FETCHERS * 16, at);
+        from += TILE_BYTES;
+    }
+};
+
+template <enum form F, int GROUPS> struct weight_copies {
+    typedef weight_stage<F, GROUPS> S;
+    plane_copies<form_quant_bytes(F), GROUPS> quants;
+    plane_copies<form_scale_bytes(F), GROUPS> scale;
+    plane_copies<form_high_bits(F) ? form_high_bytes(F) : 16, GROUPS> high;
+    plane_copies<32, GROUPS> minus;
+
+    __device__ __forceinline__ void aim(const struct cuda_weight &w, int row, int begin, int me)
+    {
+        int group = row / TILE_ROWS, n = min(w.n_groups - group, GROUPS);
+        quants.aim(w.quants, group, n, w.n_ktiles, begin, me);
+        scale.aim(w.scale, group, n, w.n_ktiles, begin, me);
+        if constexpr (form_high_bits(F) != 0) high.aim(w.high, group, n, w.n_ktiles, begin, me);
+        if constexpr (form_has_minus(F)) minus.aim(w.minus, group, n, w.n_ktiles, begin, me);
+    }
+    /* The next tile; stage: the lane's place in it. */
+    __device__ __forceinline__ void fetch(struct l2_policy policy, uint32_t stage)
+    {
+        quants.fetch(policy, stage);
+        scale.fetch(policy, stage + S::SCALE_AT);
+        if constexpr (form_high_bits(F) != 0) high.fetch(policy, stage + S::HIGH_AT);
+        if constexpr (form_has_minus(F)) minus.fetch(policy, stage + S::MINUS_AT);
+    }
+};
+
+template <class R>
+__device__ __forceinline__ void fetch_weights(const half_product &p, uint32_t shared,
+                                              half_turns turns)
+{
+    struct l2_policy policy = policy_of(p.n_passes == 1);
+    int me = (int)threadIdx.x - R::MULTIPLIERS;
+    ring_place<R::STAGES> place = {0, 1};
+#pragma unroll 1
+    for (; turns.at < turns.n; turns.at += turns.step) {
+        weight_copies<R::FORM, R::SIDE_GROUPS> copies[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            half_side side = turns.side(p, i, R::SIDE_ROWS);
+            copies[i].aim(p.w[side.which], side.row, turns.begin, me);
+        }
+#pragma unroll 1
+        for (int t = turns.begin; t < turns.end; t++, place.next()) {
+            uint32_t stage =
+                shared + R::RING_AT + place.at * R::STAGE_BYTES + R::ACT_BYTES + me * 16;
+            barrier_wait(barrier_at(shared, STAGE_EMPTY, place.at), place.parity);
+#pragma unroll
+            for (int i = 0; i < 2; i++) copies[i].fetch(policy, stage + i * R::SIDE_BYTES);
+            barrier_arrive_after_copies(barrier_at(shared, WEIGHTS_FULL, place.at));
+        }
+    }
+    copies_wait_all();
+}
+
+template <class R>
+__device__ __forceinline__ void fetch_rows(const half_product &p, uint32_t shared, half_turns turns)
+{
+    enum { PIECES = (R::N + PIECE_ROWS - 1) / PIECE_ROWS };
+    int piece = threadIdx.x % WARP, tiles = p.x.stride / TILE_COLS;
+    if (piece >= PIECES) return;
+    ring_place<R::STAGES> place = {0, 1};
+    for (; turns.at < turns.n; turns.at += turns.step) {
+        int first = turns.first_row(p, R::N), all = (min(p.n_rows - first, (int)R::N) + 7) / 8;
+        int n = min(all - piece * 8, 8);
+        const uint8_t *x = static_cast<const uint8_t *>(p.x.values) +
+                           (((int64_t)(first / PIECE_ROWS + piece) * tiles + turns.begin) * 8 +
+                            first % PIECE_ROWS / 8) *
+                               EIGHT_BYTES;
+        for (int t = turns.begin; t < turns.end; t++, place.next(), x += 8 * EIGHT_BYTES) {
+            uint32_t full = barrier_at(shared, ACT_FULL, place.at);
+            barrier_wait(barrier_at(shared, STAGE_EMPTY, place.at), place.parity);
+            if (n <= 0) {
+                barrier_arrive(full);
+                continue;
+            }
+            barrier_expect(full, (uint32_t)(n * EIGHT_BYTES));
+            copy_bulk(shared + R::RING_AT + place.at * R::STAGE_BYTES + piece * 8 * EIGHT_BYTES, x,
+                      (uint32_t)(n * EIGHT_BYTES), full);
+        }
+    }
+}
+
+#endif
