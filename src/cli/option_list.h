@@ -224,7 +224,7 @@
       "GPU: arithmetic of prompt products (auto: the faster one on the chip)")                     \
     X(DECODE_MATMUL, CHOICE, "decode-matmul", "", "auto", 0, 0, ON_ENGINE | ON(BENCH),             \
       "auto|int8|fp16",                                                                            \
-      "Hopper: arithmetic of products in steps of up to 64 rows (auto: int8 up to 16 rows or "     \
+      "Hopper: arithmetic of products in steps of up to 64 rows (auto: int8 up to 8 rows or "      \
       "with --matmul int8, else fp16)")                                                            \
     X(MIRROR, COUNT, "mirror-budget", "", "-1", -1, 1e15, ON_ENGINE | ON(BENCH), "BYTES",          \
       "GPU: memory for fp16 copies of weights, with --matmul fp16 (-1: all but a tenth)")          \

@@ -250,7 +250,7 @@ static void check_arithmetic(const carat_engine *e, const struct carat_engine_op
     const struct plans *plans = &e->runner->layout.plans;
     const struct program *p = plans->buckets[plans->n_buckets - 1].segments[0].program;
     bool is_auto = o->decode_matmul == CARAT_MATMUL_AUTO && !o->deterministic;
-    bool is_half = o->decode_matmul == CARAT_MATMUL_FP16 || (o->deterministic && o->n_seq > 16);
+    bool is_half = o->decode_matmul == CARAT_MATMUL_FP16 || (o->deterministic && o->n_seq > 8);
     assert_int_equal(count_starts(p, start_half, STEP_FEWEST), 0);
     assert_int_equal(count_starts(p, start_matvec, STEP_FEWEST) > 0, is_auto);
     assert_int_equal(count_starts(p, start_half, STEP_FEW) > 0, is_auto || is_half);
@@ -274,8 +274,8 @@ static void products_of_a_few_rows_are_in_8_bits_or_fp16_as_asked_or_as_sequence
         {.matmul = CARAT_MATMUL_FP16, .decode_matmul = CARAT_MATMUL_INT8},
         {.matmul = CARAT_MATMUL_FP16, .decode_matmul = CARAT_MATMUL_FP16},
         {.matmul = CARAT_MATMUL_FP16, .n_seq = 64},
-        {.matmul = CARAT_MATMUL_FP16, .n_seq = 16, .deterministic = true},
-        {.matmul = CARAT_MATMUL_FP16, .n_seq = 17, .deterministic = true},
+        {.matmul = CARAT_MATMUL_FP16, .n_seq = 8, .deterministic = true},
+        {.matmul = CARAT_MATMUL_FP16, .n_seq = 9, .deterministic = true},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         on_engine(models[GEMMA_12B], &all[i], check_arithmetic);

@@ -92,9 +92,9 @@ enum act_kind cuda_choose_many(struct device *d)
     return d->int8_rate > MARGIN * d->half_rate ? ACT_INT8 : ACT_HALF;
 }
 
-/* Up to so many rows 8 bits are faster, by 1.6 times with one row; with 24 fp16 is (H200,
+/* Up to so many rows 8 bits are faster, by 1.4 times with one row; with 9 fp16 is (H200,
  * docs/benchmarks.md): launch_half reads and unpacks each weight once whatever the rows are. */
-enum { INT8_ROWS = 16 };
+enum { INT8_ROWS = 8 };
 
 static bool has_half(const struct device *d)
 {
