@@ -1,11 +1,13 @@
 /* Matrix products on Hopper by wgmma: the bits of launch_gemm_f16, whose products are compared with
- * exact ones elsewhere, whatever the shape, and the same bits for any number of rows. */
+ * exact ones elsewhere, slice by slice, whatever the shape, and the same bits for any number of
+ * rows. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/cuda/cublas.h"
+#include "backend/cuda/slices.h"
 #include "cuda/check.h"
 #include "quant/format.h"
 
@@ -41,6 +43,11 @@ struct product {
     size_t n_out;          /* columns of all weights */
 };
 
+static float scale_of_row(size_t row)
+{
+    return ldexpf(1, (int)(row % 7) - 3);
+}
+
 /* The NaN is in the row of x and in the row of the first weight; -1: nowhere. */
 static struct product product_make(const struct product *shape, int32_t nan_row, int32_t nan_col)
 {
@@ -52,7 +59,7 @@ static struct product product_make(const struct product *shape, int32_t nan_row,
     if (nan_row >= 0) x[(size_t)nan_row * stride] = 0x7e00;
     if (nan_col >= 0) w[(size_t)nan_col * stride + (size_t)p.cols - 1] = 0x7e00;
     float *scale = need(n_rows, sizeof *scale);
-    for (size_t i = 0; i < n_rows; i++) scale[i] = ldexpf(1, (int)(i % 7) - 3);
+    for (size_t i = 0; i < n_rows; i++) scale[i] = scale_of_row(i);
     p.args = (struct gemm_args){.n_rows = p.n_rows, .n_w = p.n_w};
     p.args.x = (struct act){.kind = ACT_HALF,
                             .stride = (int32_t)stride,
@@ -90,10 +97,8 @@ static size_t result_bytes(const struct product *p, enum way way, int32_t n_rows
     return (size_t)n_rows * (way == HALVES ? half_cols * 2 : p->n_out * 4);
 }
 
-/* The first n_rows rows. On the host, to be freed; fp32 weight after weight. `is_own`: by
- * launch_gemm_f16. */
-static void *multiply(struct check *c, const struct product *p, enum way way, int32_t n_rows,
-                      bool is_own)
+/* The first n_rows rows. On the host, to be freed; fp32 weight after weight. */
+static void *multiply(struct check *c, const struct product *p, enum way way, int32_t n_rows)
 {
     size_t bytes = result_bytes(p, way, n_rows);
     struct gemm_args args = p->args;
@@ -110,19 +115,68 @@ static void *multiply(struct check *c, const struct product *p, enum way way, in
         struct gemm_args part = args;
         part.n_rows = p->n_rows; /* the maps are for all */
         if (way != HALVES) part.n_w = 1, part.w[0] = args.w[k], part.y[0] = args.y[k];
-        if (is_own || (way == HALVES && k > 0)) continue;
+        if (way == HALVES && k > 0) continue;
         bool is_mapped = gemm_maps_make(&part, &maps);
         check_that(c, is_mapped, "gemm_maps_make %d x %zu x %d", n_rows, p->n_out, p->cols);
         part.n_rows = n_rows;
         if (is_mapped) launch_gemm_wgmma(&c->queue, &part, &maps);
     }
-    args.n_rows = n_rows;
-    if (is_own) launch_gemm_f16(&c->queue, &args);
     void *host = need(bytes, 1);
     check_download(host, memory, bytes);
-    check_that(c, check_free(memory), "gemm_%s %s %d x %zu x %d: writes beyond",
-               is_own ? "f16" : "wgmma", way_names[way], n_rows, p->n_out, p->cols);
+    check_that(c, check_free(memory), "gemm_wgmma %s %d x %zu x %d: writes beyond", way_names[way],
+               n_rows, p->n_out, p->cols);
     return host;
+}
+
+/* Adds slice i of n to y [n_rows][rows of weight k]: launch_gemm_f16 with zeros elsewhere in x. */
+static void add_slice(struct check *c, const struct product *p, int32_t k, int32_t i, int32_t n,
+                      float *y)
+{
+    size_t stride = (size_t)p->args.x.stride, n_rows = (size_t)p->n_rows;
+    size_t n_y = n_rows * (size_t)p->rows[k], steps = stride / 64, bytes = n_rows * stride * 2;
+    size_t begin = steps * (size_t)i / (size_t)n * 64,
+           end = steps * (size_t)(i + 1) / (size_t)n * 64;
+    uint16_t *x = need(n_rows * stride, sizeof *x);
+    float *slice = need(n_y, sizeof *slice);
+    check_download(x, p->args.x.values, bytes);
+    for (size_t at = 0; at < n_rows * stride; at++)
+        if (at % stride < begin || at % stride >= end) x[at] = 0;
+    struct gemm_args args = {
+        .n_rows = p->n_rows, .n_w = 1, .w = {p->args.w[k]}, .x = p->args.x, .is_unscaled = true};
+    args.x.values = check_alloc(x, bytes);
+    args.y[0] = check_alloc(NULL, n_y * sizeof *slice);
+    launch_gemm_f16(&c->queue, &args);
+    check_download(slice, args.y[0], n_y * sizeof *slice);
+    for (size_t at = 0; at < n_y; at++) y[at] = i == 0 ? slice[at] : y[at] + slice[at];
+    check_free(args.x.values);
+    check_free(args.y[0]);
+    free(x), free(slice);
+}
+
+/* What multiply gives for all rows. */
+static void *expect(struct check *c, const struct product *p, enum way way)
+{
+    size_t half_cols = p->n_out + (size_t)p->spare_cols, first = 0;
+    uint16_t *halves = need(1, result_bytes(p, way, p->n_rows));
+    float *floats = (float *)(void *)halves;
+    memset(halves, 0xff, result_bytes(p, way, p->n_rows));
+    for (int32_t k = 0; k < p->n_w; first += (size_t)p->rows[k++]) {
+        size_t rows = (size_t)p->rows[k], n_y = (size_t)p->n_rows * rows;
+        int32_t n =
+            gemm_slices(way == HALVES ? (int32_t)p->n_out : p->rows[k], p->args.x.stride / 64);
+        float *y = need(n_y, sizeof *y);
+        for (int32_t i = 0; i < n; i++) add_slice(c, p, k, i, n, y);
+        for (size_t at = 0; at < n_y; at++) {
+            size_t row = at / rows, col = at % rows;
+            if (way == HALVES)
+                halves[row * half_cols + first + col] = f32_to_f16(y[at]);
+            else
+                floats[(size_t)p->n_rows * first + at] =
+                    way == FLOATS ? y[at] * scale_of_row(row) : y[at];
+        }
+        free(y);
+    }
+    return halves;
 }
 
 /* Values that differ; NaN is NaN. */
@@ -163,6 +217,13 @@ static const struct product shapes[] = {
     SHAPE(1, 192, 2048, 0, 2816),
     SHAPE(1, 192, 1024, 0, 5376),
     SHAPE(1, 192, 1999, 0, 3840),
+    SHAPE(1, 4096, 9, 0, 264), /* from here on in slices: 8, */
+    SHAPE(1, 2560, 200, 0, 256),
+    SHAPE(2, 1856, 77, 8, 640, 1272), /* 4 */
+    SHAPE(1, 1088, 600, 0, 1536),
+    SHAPE(3, 1100, 300, 16, 2048, 512, 512), /* and 2 */
+    SHAPE(1, 2048, 513, 0, 2560),
+    SHAPE(1, 512, 1999, 0, 3840),
 };
 
 /* As on a chip of few multiprocessors, where a pair of blocks makes many tiles, and other ones are
@@ -176,11 +237,11 @@ static void check_shape(struct check *c, const struct product *shape, int32_t na
     const int32_t n_sm = c->queue.n_sm;
     for (enum way way = 0; way < WAYS; way++) {
         size_t bytes = result_bytes(&p, way, p.n_rows);
-        void *expected = multiply(c, &p, way, p.n_rows, true);
+        void *expected = expect(c, &p, way);
         for (size_t i = 0; i < sizeof chips / sizeof *chips; i++) {
             if (chips[i] > n_sm) continue;
             c->queue.n_sm = chips[i];
-            void *found = multiply(c, &p, way, p.n_rows, false);
+            void *found = multiply(c, &p, way, p.n_rows);
             size_t n = count_differences(expected, found, bytes, way == HALVES);
             check_that(c, n == 0, "gemm_wgmma %s %d x %zu x %d on %d: %zu values differ",
                        way_names[way], p.n_rows, p.n_out, p.cols, chips[i], n);
@@ -216,19 +277,22 @@ static float hidden_scale_for(const struct product *p)
     return ldexpf(1, exponent - 15);
 }
 
-/* By way of fp32 results and launch_gelu_mul; padding is 0. To be freed. */
+/* By way of fp32 sums, slice by slice, and launch_gelu_mul; padding is 0. To be freed. */
 static uint16_t *hidden_expected(struct check *c, const struct product *p, size_t stride)
 {
     size_t n_rows = (size_t)p->n_rows, cols = (size_t)p->rows[0], n = n_rows * cols;
-    struct gemm_args args = p->args;
+    int32_t n_slices = gemm_slices(2 * (int32_t)stride, p->args.x.stride / 64);
     struct step_view step = check_step(p->n_rows, 0, 0, NULL, NULL, NULL, NULL);
     float *floats = check_alloc(NULL, 3 * n * sizeof *floats), *host = need(n, sizeof *host);
-    args.y[0] = floats, args.y[1] = floats + n;
-    launch_gemm_f16(&c->queue, &args);
+    for (int32_t k = 0; k < 2; k++) {
+        for (int32_t i = 0; i < n_slices; i++) add_slice(c, p, k, i, n_slices, host);
+        for (size_t i = 0; i < n; i++) host[i] *= scale_of_row(i / cols);
+        check_upload(floats + (size_t)k * n, host, n * sizeof *host);
+    }
     struct gelu_mul_args gelu = {.step = step,
                                  .rows = {p->n_rows, 0},
-                                 .a = args.y[0],
-                                 .b = args.y[1],
+                                 .a = floats,
+                                 .b = floats + n,
                                  .half_div = 1,
                                  .cols = p->rows[0],
                                  .b_cols = p->rows[0],
@@ -295,27 +359,38 @@ static void check_pair(struct check *c, const struct product *shape, int32_t nan
 static void check_pairs(struct check *c)
 {
     static const struct product pairs[] = {
-        SHAPE(2, 64, 1, 0, 8, 8),           SHAPE(2, 100, 65, 0, 136, 136),
-        SHAPE(2, 704, 130, 0, 1000, 1000),  SHAPE(2, 256, 700, 0, 776, 776),
-        SHAPE(2, 512, 512, 0, 1280, 1280),  SHAPE(2, 192, 2047, 0, 2816, 2816),
-        SHAPE(2, 192, 1999, 0, 1536, 1536), SHAPE(2, 128, 520, 0, 5376, 5376),
-        SHAPE(2, 64, 1024, 0, 640, 640),    SHAPE(2, 320, 512, 0, 2560, 2560),
+        SHAPE(2, 64, 1, 0, 8, 8),
+        SHAPE(2, 100, 65, 0, 136, 136),
+        SHAPE(2, 704, 130, 0, 1000, 1000),
+        SHAPE(2, 256, 700, 0, 776, 776),
+        SHAPE(2, 512, 512, 0, 1280, 1280),
+        SHAPE(2, 192, 2047, 0, 2816, 2816),
+        SHAPE(2, 192, 1999, 0, 1536, 1536),
+        SHAPE(2, 128, 520, 0, 5376, 5376),
+        SHAPE(2, 64, 1024, 0, 640, 640),
+        SHAPE(2, 320, 512, 0, 2560, 2560),
+        SHAPE(2, 2048, 9, 0, 264, 264),
+        SHAPE(2, 2816, 77, 0, 2112, 2112), /* 8, 2 slices, */
+        SHAPE(2, 1088, 140, 0, 776, 776),
+        SHAPE(2, 2112, 600, 0, 320, 320), /* 4, 8 */
+        SHAPE(2, 2816, 1025, 0, 2112, 2112),
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         if (c->is_small && (int64_t)pairs[i].n_rows * pairs[i].rows[0] > 300000) continue;
         check_pair(c, &pairs[i], -1, -1);
     }
     check_pair(c, &pairs[1], 33, 70);
+    check_pair(c, &pairs[12], 5, 700);
 }
 
 /* The first rows of a long prompt and a short prompt of these rows. */
 static void check_row_counts(struct check *c, int32_t out, int32_t cols)
 {
-    static const int32_t rows[] = {65, 128, 130, 500, 512, 1000};
+    static const int32_t rows[] = {1, 7, 64, 65, 128, 130, 200, 257, 500, 512, 1000};
     struct product shape = SHAPE(1, cols, 2048, 0, out), p = product_make(&shape, -1, -1);
-    void *all = multiply(c, &p, HALVES, p.n_rows, false);
+    void *all = multiply(c, &p, HALVES, p.n_rows);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        void *some = multiply(c, &p, HALVES, rows[i], false);
+        void *some = multiply(c, &p, HALVES, rows[i]);
         size_t n = count_differences(all, some, result_bytes(&p, HALVES, rows[i]), true);
         check_that(c, n == 0, "gemm_wgmma %d x %d: %zu values of %d rows are others alone", out,
                    cols, n, rows[i]);
@@ -419,7 +494,7 @@ static void time_pair(struct check *c, int32_t rows, int32_t out, int32_t cols)
 
 static void time_all(struct check *c)
 {
-    static const int32_t rows[] = {2048, 512, 320};
+    static const int32_t rows[] = {2048, 512, 320, 256, 128, 64, 8};
     static const int32_t of[][2] = {{20480, 2560}, {2560, 10240}, {3072, 2560}, {2560, 2048},
                                     {30720, 3840}, {3840, 15360}, {8192, 3840}, {3840, 4096}};
     struct cublas *cublas = NULL;
@@ -451,10 +526,13 @@ void check_gemm_wgmma(struct check *c)
     }
     check_shape(c, &shapes[5], 299, 400);
     check_pairs(c);
+    check_shape(c, &shapes[16], 8, 3);
     check_refused(c);
     if (!c->is_small) {
         check_row_counts(c, 2560, 10240);
         check_row_counts(c, 4096, 640);
+        check_row_counts(c, 1536, 2048);
+        check_row_counts(c, 256, 2560);
     }
     if (c->is_perf) time_all(c);
 }

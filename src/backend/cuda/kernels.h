@@ -12,7 +12,7 @@
  *                         1..64   LAYOUT_ROWS   launch_matvec         matvec.cu, matvec_rows.cuh
  *                         more    LAYOUT_TILES  launch_gemm_i8        gemm_i8.cu, gemm_i8.cuh
  *                         more    mirror        launch_gemm_f16       gemm_f16.cu (or cublas.c)
- *                         512..   mirror        launch_gemm_wgmma     sm90/gemm_wgmma.cu, on Hopper
+ *                         prompts mirror        launch_gemm_wgmma     sm90/gemm_wgmma.cu, on Hopper
  *   the same, on Hopper   1..256  LAYOUT_TILES  launch_half           sm90/half.cu
  *   chosen experts, in    1..4    LAYOUT_TILES  launch_experts_in     experts.cu, matvec_ring.cuh
  *                         5..64   LAYOUT_TILES  launch_experts_in     experts.cu, matvec_stream.cuh
@@ -184,19 +184,20 @@ int gemm_f16_prepare(void);
 void launch_gemm_f16(const struct queue *q, const struct gemm_args *args);
 
 /* ---- sm90/gemm_wgmma.cu: the same as launch_gemm_f16, on Hopper (capability 90) alone. Sums have
- * the same bits for any number of rows, and are those of launch_gemm_f16.
+ * the same bits for any number of rows: those of launch_gemm_f16 for each slice of the columns
+ * (slices.h), added up in order. Slice i of n begins with column 64 (steps * i / n).
  *
  * One weight, or several that lie side by side for results in `half`. TMA reads matrices by maps
  * that the driver makes: of x for the n_rows in args (a launch may have fewer), and of the mirrors
  * for each shape of tiles. gemm_maps_make gives false where the product has to be
  * launch_gemm_f16: rows of a weight that are no multiple of 8, unaligned results, an old driver. It
  * starts nothing on the device. */
-enum { GEMM_TILES = 13 };
+enum { GEMM_TILES = 19 };
 struct tensor_map {
     uint64_t words[16];
 };
 struct gemm_maps {
-    struct tensor_map x, w[GEMM_TILES];
+    struct tensor_map x, x_few, w[GEMM_TILES]; /* x_few: for a few rows of x */
 };
 int gemm_wgmma_prepare(void); /* cudaError_t */
 bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out);

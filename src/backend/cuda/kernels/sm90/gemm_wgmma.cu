@@ -1,6 +1,11 @@
-/* Matrix products in fp16 on Hopper: y[t] = W x[t] for many rows t, fp32 accumulation by wgmma. The
- * data and the results are those of gemm_f16.cu, and so are the bits: sums run over columns in
- * order, in one chain, whatever the tile and however many rows there are.
+/* Matrix products in fp16 on Hopper: y[t] = W x[t] for any number of rows t, fp32 accumulation by
+ * wgmma. The data and the results are those of gemm_f16.cu. Columns are cut into slices, as many as
+ * the shape of W says, so that few rows find work for all multiprocessors. Sums of a slice run over
+ * columns in order, and slices are added in order: so a row has the same bits whatever the tile and
+ * however many rows there are, and with one slice those of gemm_f16.cu.
+ *
+ * With few rows the blocks of a cluster take a slice of the same tile each, and add up through
+ * shared memory. With many a block does all slices, which takes a second set of sums.
  *
  * A block makes one tile of M rows of x by N rows of W after the other. Two groups of four warps
  * multiply, each M / 2 rows, and a thread of a third one keeps a ring of STAGES steps of 64 columns
@@ -16,56 +21,11 @@
 #include <cuda_runtime.h>
 #include <string.h>
 
-#include "backend/cuda/kernels/gelu.cuh"
 #include "backend/cuda/kernels/launch.cuh"
-#include "backend/cuda/kernels/round.cuh"
+#include "backend/cuda/kernels/sm90/gemm_results.cuh"
 #include "backend/cuda/kernels/sm90/tensor.cuh"
 
 namespace {
-
-enum {
-    GROUP = 128, /* threads that multiply together */
-    GROUPS = 2,
-    THREADS = (GROUPS + 1) * GROUP,
-    STEP = 64, /* columns of a stage */
-    ROW_BYTES = STEP * 2,
-    SLAB = 64,   /* rows of x that a wgmma takes */
-    X_BOX = 128, /* rows of a box of x */
-    BAND = 2048  /* rows of x that are multiplied with the same rows of W, one tile after the
-                        other, before the next ones of W: they stay in L2 */
-};
-
-/* A group has SLABS slabs of rows. */
-template <int SLABS_, int N_, int STAGES_> struct variant {
-    enum {
-        SLABS = SLABS_,
-        M = GROUPS * SLABS * SLAB,
-        N = N_,
-        STAGES = STAGES_,
-        X_BYTES = M * ROW_BYTES,
-        STAGE_BYTES = X_BYTES + N * ROW_BYTES,
-        SHARED = 1024 + STAGES * (STAGE_BYTES + 16),
-        IS_LARGE = SLABS * N > 320, /* more than 160 sums a thread */
-        REGISTERS_MANY = IS_LARGE ? 240 : 232,
-        REGISTERS_FEW = IS_LARGE ? 24 : 40
-    };
-    static_assert(SHARED <= 227 * 1024, "shared memory of a block");
-};
-
-struct product {
-    CUtensorMap x, w;
-    int32_t n_rows, n_cols, n_steps;
-    int32_t n_high, n_wide; /* tiles */
-    const float *scale;     /* of rows; NULL: 1 */
-    float *y;               /* [n_rows][n_cols], or NULL: */
-    uint16_t *half;         /* [n_rows][half_cols] */
-    int32_t half_cols;
-    /* Gate and up, each half of W and of the columns of a tile: `half` gets gelu(gate) * up times
-     * hidden_inverse, in its first n_hidden columns, zeros in the others. n_hidden 0: they are not
-     * a pair. */
-    int32_t n_hidden;
-    float hidden_inverse, *hidden_scale; /* [n_rows], gets 1 / hidden_inverse */
-};
 
 /* ---- Where a block works --------------------------------------------------------------------- */
 
@@ -83,6 +43,24 @@ template <class V> __device__ __forceinline__ bool take_place(const product &p, 
     at->row = (band * HEIGHT + in_band % height) * V::M;
     at->col = in_band / height * V::N;
     return true;
+}
+
+/* What a block does: tiles first, first + step ..., steps begin .. end - 1 of their columns. */
+struct share {
+    int first, step, rank, begin, end;
+};
+
+__device__ __forceinline__ int slice_begin(const product &p, int i)
+{
+    return p.n_steps * i / p.n_slices;
+}
+
+template <class V> __device__ __forceinline__ share share_of(const product &p)
+{
+    if (!V::IS_JOINED || p.ranks == 1) return {(int)blockIdx.x, (int)gridDim.x, 0, 0, p.n_steps};
+    int rank = (int)cluster_rank();
+    return {(int)blockIdx.x / p.ranks, (int)gridDim.x / p.ranks, rank, slice_begin(p, rank),
+            slice_begin(p, rank + 1)};
 }
 
 /* Stages of the ring, taken in turns. */
@@ -114,18 +92,21 @@ template <class V> __device__ __forceinline__ ring ring_at(const char *shared)
 /* ---- Copies ---------------------------------------------------------------------------------- */
 
 /* By one thread. */
-template <class V> __device__ __forceinline__ void fill_ring(const product &p, const ring &r)
+template <class V>
+__device__ __forceinline__ void fill_ring(const product &p, const ring &r, const share &mine)
 {
     turn<V> turn = {0, 1}; /* all stages are empty */
     place at;
-    for (int i = blockIdx.x; take_place<V>(p, i, &at); i += gridDim.x)
-        for (int step = 0; step < p.n_steps; step++, turn.next()) {
+    const int x_rows = p.is_few ? FEW_ROWS : V::M; /* sums of others are not stored */
+    for (int i = mine.first; take_place<V>(p, i, &at); i += mine.step)
+        for (int step = mine.begin; step < mine.end; step++, turn.next()) {
             uint32_t barrier = r.full + turn.stage * 8, to = r.stages + turn.stage * V::STAGE_BYTES;
             barrier_wait(r.empty + turn.stage * 8, turn.parity);
-            barrier_expect(barrier, V::STAGE_BYTES);
+            barrier_expect(barrier, (x_rows + V::N) * ROW_BYTES);
 #pragma unroll
             for (int row = 0; row < V::M; row += X_BOX)
-                copy_box(to + row * ROW_BYTES, &p.x, step * STEP, at.row + row, barrier);
+                if (row < x_rows)
+                    copy_box(to + row * ROW_BYTES, &p.x, step * STEP, at.row + row, barrier);
             to += V::X_BYTES;
             if (p.n_hidden == 0) {
                 copy_box(to, &p.w, step * STEP, at.col, barrier);
@@ -135,105 +116,6 @@ template <class V> __device__ __forceinline__ void fill_ring(const product &p, c
             copy_box(to + V::N / 2 * ROW_BYTES, &p.w, step * STEP, p.n_hidden + at.col / 2,
                      barrier);
         }
-}
-
-/* ---- Results --------------------------------------------------------------------------------- */
-
-/* a of the upper lane of each two (by `mask`) against b of the lower one. */
-__device__ __forceinline__ void swap_words(uint32_t &a, uint32_t &b, int mask)
-{
-    bool is_upper = threadIdx.x & mask;
-    uint32_t got = __shfl_xor_sync(~0u, is_upper ? a : b, mask);
-    if (is_upper)
-        a = got;
-    else
-        b = got;
-}
-
-/* The four words of four neighbouring lanes, turned: word i of lane j to word j of lane i. */
-__device__ __forceinline__ uint4 turned(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
-{
-    swap_words(a, b, 1);
-    swap_words(c, d, 1);
-    swap_words(a, c, 2);
-    swap_words(b, d, 2);
-    return make_uint4(a, b, c, d);
-}
-
-/* Columns col .. col + COLS - 1 of rows row and row + 8, 32 at a time: 64 bytes of each row by four
- * lanes. `pair_at(j, h)`: columns 8j + 2 (lane % 4) and the next of row + 8h. Columns from `n` on
- * are zeros, from `end` on they are not stored. */
-template <int COLS, typename Pair>
-__device__ __forceinline__ void store_words(const product &p, int row, int col, int n, int end,
-                                            Pair pair_at)
-{
-    col += threadIdx.x % 4 * 8;
-#pragma unroll
-    for (int j = 0; j < COLS / 8; j += 4)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            uint32_t word[4];
-#pragma unroll
-            for (int e = 0; e < 4; e++) /* COLS may be an odd multiple of 8 */
-                word[e] = pair_at(j + e < COLS / 8 ? j + e : j, h);
-            uint4 words = turned(word[0], word[1], word[2], word[3]);
-            if (col + j * 8 >= n) words = make_uint4(0, 0, 0, 0);
-            int64_t at = (int64_t)(row + 8 * h) * p.half_cols + col + j * 8;
-            bool is_there = j + threadIdx.x % 4 < COLS / 8 && col + j * 8 < end;
-            if (row + 8 * h < p.n_rows && is_there) *reinterpret_cast<uint4 *>(p.half + at) = words;
-        }
-}
-
-template <int N>
-__device__ __forceinline__ void store_halves(const product &p, const float (&d)[N / 2], int row,
-                                             int col)
-{
-    store_words<N>(p, row, col, p.n_cols, p.n_cols, [&](int j, int h) {
-        return pack_halves(d[4 * j + 2 * h], d[4 * j + 2 * h + 1]);
-    });
-}
-
-/* gelu(gate) * up: gate is in the first half of the tile's columns, up in the other. */
-template <int N>
-__device__ __forceinline__ void store_hidden(const product &p, const float (&d)[N / 2], int row,
-                                             int col)
-{
-    float scale[2];
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        bool is_there = row + 8 * h < p.n_rows;
-        scale[h] = is_there ? p.scale[row + 8 * h] : 1.0f;
-        if (is_there && col == 0 && threadIdx.x % 4 == 0)
-            p.hidden_scale[row + 8 * h] = 1.0f / p.hidden_inverse;
-    }
-    store_words<N / 2>(p, row, col / 2, p.n_hidden, p.half_cols, [&](int j, int h) {
-        float v[2];
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            float gate = d[4 * j + 2 * h + i] * scale[h];
-            v[i] = gelu_mul(gate, d[4 * j + N / 4 + 2 * h + i] * scale[h]) * p.hidden_inverse;
-        }
-        return pack_halves(v[0], v[1]);
-    });
-}
-
-/* The same in fp32, 8 columns at a time. */
-template <int N>
-__device__ __forceinline__ void store_floats(const product &p, const float (&d)[N / 2], int row,
-                                             int col)
-{
-    col += threadIdx.x % 4 * 2;
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        if (row + 8 * h >= p.n_rows) return;
-        float scale = p.scale ? p.scale[row + 8 * h] : 1.0f;
-        float *y = p.y + (int64_t)(row + 8 * h) * p.n_cols + col;
-#pragma unroll
-        for (int j = 0; j < N / 8; j++)
-            if (col + j * 8 < p.n_cols)
-                *reinterpret_cast<float2 *>(y + j * 8) =
-                    make_float2(d[4 * j + 2 * h] * scale, d[4 * j + 2 * h + 1] * scale);
-    }
 }
 
 /* ---- The product of a tile ------------------------------------------------------------------- */
@@ -261,32 +143,69 @@ __device__ __forceinline__ void give_back(uint32_t barrier)
     if (threadIdx.x % GROUP == 0) barrier_arrive(barrier);
 }
 
+/* Steps of a tile, `n` of them, from zero. */
 template <class V>
-__device__ __forceinline__ void multiply_tiles(const product &p, const ring &r, int group)
+__device__ __forceinline__ void multiply_slice(float (&sums)[V::SLABS][V::N / 2], const ring &r,
+                                               turn<V> &turn, int n, int group)
+{
+    int before = 0; /* the stage that is still being multiplied */
+    for (int step = 0; step < n; step++, turn.next()) {
+        barrier_wait(r.full + turn.stage * 8, turn.parity);
+        multiply_stage<V>(sums, r.stages + turn.stage * V::STAGE_BYTES, group, step == 0);
+        wgmma_wait<1>();
+        if (step > 0) give_back(r.empty + before * 8);
+        before = turn.stage;
+    }
+    wgmma_wait<0>();
+    give_back(r.empty + before * 8);
+}
+
+/* The slices that follow, in rising order. */
+template <class V>
+__device__ __forceinline__ void add_slices(const product &p, float (&sums)[V::SLABS][V::N / 2],
+                                           const ring &r, turn<V> &turn, int group)
+{
+    for (int s = 1; s < p.n_slices; s++) {
+        float slice[V::SLABS][V::N / 2];
+        multiply_slice<V>(slice, r, turn, slice_begin(p, s + 1) - slice_begin(p, s), group);
+#pragma unroll
+        for (int i = 0; i < V::SLABS; i++)
+#pragma unroll
+            for (int j = 0; j < V::N / 2; j++) sums[i][j] += slice[i][j];
+    }
+}
+
+template <class V>
+__device__ __forceinline__ void store_tile(const product &p,
+                                           const float (&sums)[V::SLABS][V::N / 2], int row,
+                                           int col)
+{
+#pragma unroll
+    for (int slab = 0; slab < V::SLABS; slab++)
+        if (p.n_hidden)
+            store_hidden<V::N>(p, sums[slab], row + slab * SLAB, col);
+        else if (p.half)
+            store_halves<V::N>(p, sums[slab], row + slab * SLAB, col);
+        else
+            store_floats<V::N>(p, sums[slab], row + slab * SLAB, col);
+}
+
+template <class V>
+__device__ __forceinline__ void multiply_tiles(const product &p, const ring &r, const share &mine,
+                                               int group)
 {
     const int row = group * V::SLABS * SLAB + threadIdx.x % GROUP / 32 * 16 + threadIdx.x % 32 / 4;
     turn<V> turn = {0, 0};
     place at;
-    for (int i = blockIdx.x; take_place<V>(p, i, &at); i += gridDim.x) {
+    for (int i = mine.first; take_place<V>(p, i, &at); i += mine.step) {
         float sums[V::SLABS][V::N / 2];
-        int before = 0; /* the stage that is still being multiplied */
-        for (int step = 0; step < p.n_steps; step++, turn.next()) {
-            barrier_wait(r.full + turn.stage * 8, turn.parity);
-            multiply_stage<V>(sums, r.stages + turn.stage * V::STAGE_BYTES, group, step == 0);
-            wgmma_wait<1>();
-            if (step > 0) give_back(r.empty + before * 8);
-            before = turn.stage;
-        }
-        wgmma_wait<0>();
-        give_back(r.empty + before * 8);
-#pragma unroll
-        for (int slab = 0; slab < V::SLABS; slab++)
-            if (p.n_hidden)
-                store_hidden<V::N>(p, sums[slab], at.row + slab * SLAB + row, at.col);
-            else if (p.half)
-                store_halves<V::N>(p, sums[slab], at.row + slab * SLAB + row, at.col);
-            else
-                store_floats<V::N>(p, sums[slab], at.row + slab * SLAB + row, at.col);
+        int end = V::IS_SLICED ? slice_begin(p, 1) : mine.end;
+        multiply_slice<V>(sums, r, turn, end - mine.begin, group);
+        if constexpr (V::IS_SLICED) add_slices<V>(p, sums, r, turn, group);
+        if (!V::IS_JOINED || p.ranks == 1)
+            store_tile<V>(p, sums, at.row + row, at.col);
+        else /* the block's only tile */
+            join_tile<V>(p, sums, r.stages, {at.row, at.col, row, mine.rank});
     }
 }
 
@@ -295,6 +214,7 @@ __global__ void __launch_bounds__(THREADS, 1) gemm_wgmma(const __grid_constant__
 {
     extern __shared__ char shared[];
     const ring r = ring_at<V>(shared);
+    const share mine = share_of<V>(p);
     const int group = threadIdx.x / GROUP;
     if (threadIdx.x == 0) {
         for (int i = 0; i < V::STAGES; i++) {
@@ -308,30 +228,41 @@ __global__ void __launch_bounds__(THREADS, 1) gemm_wgmma(const __grid_constant__
     grid_release();
     if (group == GROUPS) {
         registers_down<V::REGISTERS_FEW>();
-        if (threadIdx.x % GROUP == 0) fill_ring<V>(p, r);
+        if (threadIdx.x % GROUP == 0) fill_ring<V>(p, r, mine);
+        if (V::IS_JOINED && p.ranks > 1) { /* as join_tile does */
+            cluster_meet();
+            cluster_meet();
+        }
     } else {
         registers_up<V::REGISTERS_MANY>();
-        multiply_tiles<V>(p, r, group);
+        multiply_tiles<V>(p, r, mine, group);
     }
 }
 
 /* ---- Launching ------------------------------------------------------------------------------- */
 
-/* Slabs, N, stages, and the share of the tensor cores' rate that is reached, in percent. */
+/* Slabs, N, stages, whether slices are added up in registers, and the share of the tensor cores'
+ * rate that is reached, in percent. */
 #define TILE_LIST(X)                                                                               \
-    X(1, 256, 4, 100)                                                                              \
-    X(1, 240, 4, 99)                                                                               \
-    X(1, 224, 5, 98)                                                                               \
-    X(1, 208, 5, 97)                                                                               \
-    X(1, 192, 5, 97)                                                                               \
-    X(1, 160, 6, 97)                                                                               \
-    X(1, 128, 7, 95)                                                                               \
-    X(1, 96, 7, 87)                                                                                \
-    X(2, 192, 4, 98)                                                                               \
-    X(2, 176, 4, 97)                                                                               \
-    X(2, 160, 4, 99)                                                                               \
-    X(2, 128, 4, 96)                                                                               \
-    X(2, 96, 5, 94)
+    X(1, 256, 4, false, 100)                                                                       \
+    X(1, 240, 4, false, 99)                                                                        \
+    X(1, 224, 5, false, 98)                                                                        \
+    X(1, 208, 5, false, 97)                                                                        \
+    X(1, 192, 5, false, 97)                                                                        \
+    X(1, 160, 6, false, 97)                                                                        \
+    X(1, 128, 7, false, 95)                                                                        \
+    X(1, 96, 7, false, 87)                                                                         \
+    X(1, 64, 9, false, 75)                                                                         \
+    X(2, 192, 4, false, 98)                                                                        \
+    X(2, 176, 4, false, 97)                                                                        \
+    X(2, 160, 4, false, 99)                                                                        \
+    X(2, 128, 4, false, 96)                                                                        \
+    X(2, 96, 5, false, 94)                                                                         \
+    X(1, 192, 5, true, 96)                                                                         \
+    X(1, 160, 6, true, 96)                                                                         \
+    X(1, 128, 7, true, 94)                                                                         \
+    X(1, 96, 7, true, 86)                                                                          \
+    X(2, 96, 5, true, 93)
 
 int32_t up(int32_t n, int32_t step)
 {
@@ -339,27 +270,61 @@ int32_t up(int32_t n, int32_t step)
 }
 
 /* Time of a product with these tiles, in hundredths of a cycle: rounds of tiles, each as long as
- * its wgmma take, and what is stored at the end. */
-int64_t time_of(const struct queue *q, const product &p, int32_t slabs, int32_t n, int32_t percent)
+ * its wgmma take, or, with few rows, its weights from memory, what a cluster's blocks need for
+ * their sums, and what is stored at the end. */
+int64_t time_of(const struct queue *q, const product &p, int32_t slabs, int32_t n, bool is_sliced,
+                int32_t percent)
 {
-    int32_t m = GROUPS * slabs * SLAB;
-    int64_t rounds = up(up(p.n_rows, m) * up(p.n_cols, n), q->n_sm), cycles = m * n / 32;
-    return rounds * cycles * p.n_steps * 10000 / percent + cycles * 200;
+    enum { MEMORY = 2400 /* bytes a cycle */, JOIN = 4000 /* cycles */ };
+    if (p.n_slices == 1 ? is_sliced : !is_sliced && slabs > 1) return INT64_MAX;
+    int64_t m = GROUPS * slabs * SLAB, ranks = is_sliced ? 1 : p.n_slices;
+    int64_t tiles = (int64_t)up(p.n_rows, (int32_t)m) * up(p.n_cols, n);
+    int64_t at_once = clusters_at_once(q->n_sm, (int32_t)ranks),
+            rounds = (tiles + at_once - 1) / at_once;
+    int64_t cycles = m * n / 32, active = (tiles < at_once ? tiles : at_once) * ranks;
+    int64_t reading = active * n * ROW_BYTES / (MEMORY * up(p.n_rows, (int32_t)m));
+    int64_t step = cycles * 10000 / percent;
+    if (step < reading * 100) step = reading * 100;
+    int64_t join = ranks > 1 ? (JOIN + m * n / 4) * 100 : 0;
+    return rounds * (step * p.n_steps / ranks + join) + cycles * 200;
+}
+
+/* Clusters of p.ranks blocks, one for each tile. */
+template <class V> void launch_clusters(const struct queue *q, int32_t n_tiles, const product &p)
+{
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute attributes[2] = {};
+    config.gridDim = dim3((unsigned)(n_tiles * p.ranks));
+    config.blockDim = dim3(THREADS);
+    config.dynamicSmemBytes = V::SHARED;
+    config.stream = q->stream;
+    config.attrs = attributes;
+    config.numAttrs = q->has_dependent_launch ? 2 : 1;
+    attributes[0].id = cudaLaunchAttributeClusterDimension;
+    attributes[0].val.clusterDim = {(unsigned)p.ranks, 1, 1};
+    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[1].val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchKernelEx(&config, gemm_wgmma<V>, p);
 }
 
 template <class V> void start(const struct queue *q, product *p)
 {
     p->n_high = up(p->n_rows, V::M);
     p->n_wide = up(p->n_cols, V::N);
+    p->ranks = V::IS_JOINED ? p->n_slices : 1;
     int32_t n = p->n_high * p->n_wide;
-    launch(q, gemm_wgmma<V>, dim3((unsigned)(n < q->n_sm ? n : q->n_sm)), THREADS, V::SHARED, *p);
+    if (V::IS_JOINED && p->ranks > 1)
+        launch_clusters<V>(q, n, *p);
+    else
+        launch(q, gemm_wgmma<V>, dim3((unsigned)(n < q->n_sm ? n : q->n_sm)), THREADS, V::SHARED,
+               *p);
 }
 
 /* The place in TILE_LIST of the fastest one. */
 int best_tile(const struct queue *q, const product &p)
 {
     int64_t times[] = {
-#define X(slabs, n, stages, percent) time_of(q, p, slabs, n, percent),
+#define X(slabs, n, stages, is_sliced, percent) time_of(q, p, slabs, n, is_sliced, percent),
         TILE_LIST(X)
 #undef X
     };
@@ -374,7 +339,7 @@ typedef void start_fn(const struct queue *q, product *p);
 void start_tile(const struct queue *q, product *p, int tile)
 {
     static start_fn *const starts[] = {
-#define X(slabs, n, stages, percent) start<variant<slabs, n, stages>>,
+#define X(slabs, n, stages, is_sliced, percent) start<variant<slabs, n, stages, is_sliced>>,
         TILE_LIST(X)
 #undef X
     };
@@ -451,10 +416,10 @@ int32_t all_rows(const struct gemm_args *args)
 int gemm_wgmma_prepare(void)
 {
     cudaError_t error = cudaSuccess;
-#define X(slabs, n, stages, percent)                                                               \
+#define X(slabs, n, stages, is_sliced, percent)                                                    \
     if (!error)                                                                                    \
-        error = allow_shared(gemm_wgmma<variant<slabs, n, stages>>,                                \
-                             variant<slabs, n, stages>::SHARED);
+        error = allow_shared(gemm_wgmma<variant<slabs, n, stages, is_sliced>>,                     \
+                             variant<slabs, n, stages, is_sliced>::SHARED);
     TILE_LIST(X)
 #undef X
     return error;
@@ -463,7 +428,7 @@ int gemm_wgmma_prepare(void)
 bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out)
 {
     static const int32_t heights[] = {
-#define X(slabs, n, stages, percent) n,
+#define X(slabs, n, stages, is_sliced, percent) n,
         TILE_LIST(X)
 #undef X
     };
@@ -471,6 +436,8 @@ bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out)
     int32_t stride = args->x.stride, rows = all_rows(args);
     if (!encode || !suits(args)) return false;
     bool is_made = make_map(encode, args->x.values, args->n_rows, stride, X_BOX, &out->x);
+    is_made =
+        is_made && make_map(encode, args->x.values, args->n_rows, stride, FEW_ROWS, &out->x_few);
     for (int i = 0; i < GEMM_TILES; i++)
         is_made = is_made && make_map(encode, args->w[0].mirror, rows, stride,
                                       heights[i] / (is_pair(args) ? 2 : 1), &out->w[i]);
@@ -498,8 +465,10 @@ void launch_gemm_wgmma(const struct queue *q, const struct gemm_args *args,
         p.half = args->half;
         p.half_cols = args->half_cols;
     }
+    p.n_slices = gemm_slices(p.n_cols, p.n_steps);
     int tile = best_tile(q, p);
-    memcpy(&p.x, &maps->x, sizeof p.x);
+    p.is_few = p.n_rows <= FEW_ROWS;
+    memcpy(&p.x, p.is_few ? &maps->x_few : &maps->x, sizeof p.x);
     memcpy(&p.w, &maps->w[tile], sizeof p.w);
     start_tile(q, &p, tile);
 }
