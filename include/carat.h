@@ -372,9 +372,10 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     int32_t n_queue;   /* requests that may wait besides the n_seq that run; default 4 n_seq + 64 */
     double max_itl_ms; /* what a step takes at most while a sequence decodes, or twice a decode step
                            if that is longer: prompts get as many rows as fit; default 50 */
-    bool deterministic; /* steps of at most 64 rows, of 256 where decode_matmul is FP16 and the
-                           model has no experts; n_seq at most 64: on a GPU too, answers do not
-                           depend on other requests, on what is cached, or on times */
+    bool deterministic; /* n_seq at most 64: on a GPU too, answers do not depend on other requests,
+                           on what is cached, or on times. On Hopper prompts and answers take turns,
+                           and answers are not kept in the prefix cache; else steps have at most 64
+                           rows */
     enum carat_cascade cascade; /* GPU: attention of tokens that share a beginning */
     const char *isa; /* of the CPU backend: the instruction set that it computes with, a name of
                         carat_isa_name; CARAT_EUSAGE names those that this machine runs. Default, or

@@ -32,9 +32,9 @@ struct device_facts {
     size_t memory_reserve;   /* available, but the driver will still take about this much */
     enum matmul_kind matmul; /* the way chosen; MATMUL_AUTO: there is only one */
     enum matmul_kind decode_matmul; /* the same of decode steps; MATMUL_AUTO: as many rows want */
-    /* Rows of a step, of models without experts, up to which rule 4 holds if is_steady was asked;
-     * 0: of any step. */
-    int32_t steady_rows;
+    /* If is_steady was asked, rule 4 holds for rows of prompts in steps of their own, and for rows
+     * that decode in theirs, of any size; false: in steps of up to 64 rows of both. */
+    bool is_apart;
     double fp16_rate, int8_rate; /* operations a second, as measured when it was chosen; or 0 */
 };
 
@@ -76,7 +76,7 @@ struct device_options {
     int n_threads;      /* 0: one for each physical core, fewer where a step is too small */
     bool is_pinned;     /* threads stay on their cores */
     bool takes_turns;   /* its runs alternate with another device's, which may be short */
-    bool is_steady;     /* rule 4 comes before speed, up to steady_rows */
+    bool is_steady;     /* rule 4 comes before speed, as is_apart says */
     bool is_exact;      /* activations stay fp32 where they would be rounded to 8 bits */
     bool has_no_graphs; /* steps are launched anew each time, never replayed */
     bool has_no_cublas; /* products use our own kernels */

@@ -247,16 +247,16 @@
       "milliseconds of a step at most, or twice a decode step, while an answer is written: "       \
       "prompts that come then are read in as many rows as fit")                                    \
     X(DETERMINISTIC, FLAG, "deterministic", "", "", 0, 0, ON_ENGINE | ON(BENCH), "",               \
-      "GPU: steps of rows that are all computed alike, at most 64 (Hopper: 256 where they are "    \
-      "multiplied in fp16), so that answers depend neither on other requests nor on what is "      \
-      "cached; prompts are read more slowly")                                                      \
+      "GPU: answers depend neither on other requests nor on what is cached. Hopper: prompts and "  \
+      "answers take turns, and only prompts are kept in the cache; else steps have at most 64 "    \
+      "rows, so that prompts are read more slowly")                                                \
     X(QUEUE, COUNT, "queue", "", "0", 0, 65536, ON(BENCH), "N",                                    \
       "requests that may wait at most (0: four for each sequence, and 64)")                        \
     X(GRAPHS, CHOICE, "graphs", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                   \
       "GPU: replay recorded steps; off: launch every step, to compare")                            \
     X(CUBLAS, CHOICE, "cublas", "", "auto", 0, 0, ON_ENGINE | ON(BENCH), "auto|on|off",            \
-      "GPU: cuBLAS for fp16 products of prompts where it is installed (auto: on Hopper for fewer " \
-      "than 512 rows alone); off: own kernels")                                                    \
+      "GPU: cuBLAS for fp16 products of prompts where it is installed (auto: not on Hopper); "     \
+      "off: own kernels")                                                                          \
     X(FUSE, CHOICE, "fuse", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                       \
       "GPU: several operations in one launch; off: each on its own, to compare")                   \
     X(CASCADE, CHOICE, "cascade", "", "auto", 0, 0, ON_ENGINE | ON(BENCH), "auto|on|off",          \

@@ -108,7 +108,7 @@ static bool has_room(const carat_engine *e, const struct sequence *s, int32_t sl
 static struct prefix_hit look_up(const carat_engine *e, const struct sequence *s)
 {
     if (!s->has_cache) return (struct prefix_hit){0};
-    return paging_find(&e->paging, s->salt, s->ids, sequence_known(s));
+    return paging_find(&e->paging, s->salt, s->ids, sequence_read_end(s, e->is_apart));
 }
 
 static bool start(carat_engine *e, struct sequence *s)

@@ -55,6 +55,7 @@ static int take_memory(carat_engine *e, const struct carat_engine_options *o,
     const struct layout *y = &e->runner->layout;
     e->n_requests = y->n_seq + o->n_queue;
     e->step_rows = y->step_rows;
+    e->is_apart = y->is_apart;
     e->has_cache = !o->no_prefix_cache;
     e->is_exact = o->precision == CARAT_PRECISION_FP32;
     e->is_steady = o->deterministic;

@@ -38,6 +38,8 @@ struct carat_engine {
     struct pace pace;
     double step_end;   /* of the last step with work left after it, else 0 */
     int32_t step_rows; /* of a step at most */
+    bool is_apart;     /* prompts and those that decode take turns, */
+    bool has_read;     /* and it was the prompts' turn last */
     bool has_cache;
     bool is_exact, is_steady; /* options of its steps that keys and values depend on */
     /* Room for the scheduler: items, whose they are, and their order. [n_requests] */

@@ -49,16 +49,16 @@ static int choose_cache_formats(struct layout *y, const struct carat_engine_opti
     return CARAT_OK;
 }
 
-/* Rows of a step at most. If the user wants the same bits whatever the step is: as many as the
- * device computes alike. */
-static void choose_rows(struct layout *y, const struct layout_source *from, bool is_steady)
+/* Rows of a step at most. If the user wants the same bits whatever the step is, it has either rows
+ * of prompts or such that decode, or as few as all devices compute alike. */
+static void choose_rows(struct layout *y, bool is_steady)
 {
     y->step_rows = y->chunk + y->n_seq;
     if (!is_steady) return;
-    int32_t rows = y->targets[FIRST_TARGET].steady_rows;
-    if (rows < STEADY_ROWS || y->config->n_expert > 0 || from->n_parts > 1) rows = STEADY_ROWS;
-    if (y->chunk > rows) y->chunk = rows;
-    if (y->step_rows > rows) y->step_rows = rows;
+    y->is_apart = y->targets[FIRST_TARGET].is_apart;
+    if (y->is_apart) return;
+    if (y->chunk > STEADY_ROWS) y->chunk = STEADY_ROWS;
+    if (y->step_rows > STEADY_ROWS) y->step_rows = STEADY_ROWS;
 }
 
 static int choose_options(struct layout *y, const struct layout_source *from,
@@ -70,7 +70,7 @@ static int choose_options(struct layout *y, const struct layout_source *from,
     y->chunk = o->chunk ? o->chunk : y->targets[FIRST_TARGET].backend->chunk;
     TRY(in_range(y->n_seq, 1, SEQUENCES_MAX, "number of sequences", err));
     TRY(in_range(y->chunk, 1, CHUNK_MAX, "rows of a prefill step", err));
-    choose_rows(y, from, o->deterministic);
+    choose_rows(y, o->deterministic);
     if (o->n_ctx) TRY(in_range(o->n_ctx, least, n_ctx_train, "context size", err));
     TRY(in_range(o->gpu_memory_percent, 0, 100, "percent of the GPU's memory", err));
     if (o->gpu_memory < 0)
@@ -127,7 +127,12 @@ static int open_other(struct layout *y, const struct layout_source *from, const 
 {
     struct target_choice other = {.backend = backend, .device = device};
     TRY(open_target(y, from, &other, o, err));
-    return check_cache_formats(y, y->targets[y->n_targets - 1].backend, err);
+    const struct target *t = &y->targets[y->n_targets - 1], *first = &y->targets[FIRST_TARGET];
+    if (o->deterministic && !t->backend->is_host && t->is_apart != first->is_apart)
+        return err_set(err, CARAT_EUSAGE,
+                       "deterministic: GPUs of one kind expected, %s and %s found", first->name,
+                       t->name);
+    return check_cache_formats(y, t->backend, err);
 }
 
 /* Divides the pass in two. The second device is opened the first time that it is needed. */

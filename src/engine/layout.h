@@ -47,6 +47,7 @@ struct layout {
     int32_t n_far_experts; /* the first layers, whose experts are on REST_TARGET */
     int32_t n_ctx, n_seq, chunk;
     int32_t step_rows;        /* of a step at most */
+    bool is_apart;            /* rows of prompts and decode rows are not to share steps */
     int32_t outs_max;         /* rows of logits that a step may want; no more than the chunk has */
     uint64_t host_bytes;      /* as in layout_source, */
     uint32_t host_page_bytes; /* and this */

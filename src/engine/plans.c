@@ -268,11 +268,12 @@ void plans_deinit(struct plans *p, const struct target *targets)
     *p = (struct plans){0};
 }
 
-const struct bucket *plans_get(const struct plans *p, int32_t n_token, int32_t n_out)
+const struct bucket *plans_get(const struct plans *p, int32_t n_token, int32_t n_decode,
+                               int32_t n_out)
 {
     for (int32_t i = 0; i < p->n_buckets; i++) {
         const struct bucket *b = &p->buckets[i];
-        if (b->is_all_out && n_out < n_token) continue;
+        if (b->is_all_out && (n_out < n_token || n_decode < n_token)) continue;
         if (n_token <= b->rows_max[ROWS_TOKEN] && n_out <= b->rows_max[ROWS_OUT]) return b;
     }
     carat_assert(false && "a step larger than every plan");
@@ -301,7 +302,7 @@ int plans_print(const struct plans *p, const struct target *targets, int32_t row
         return err_set(err, CARAT_EUSAGE,
                        "at most %d rows and %d outputs expected, %d and %d found", most[ROWS_TOKEN],
                        most[ROWS_OUT], rows, outs);
-    const struct bucket *b = plans_get(p, rows, outs);
+    const struct bucket *b = plans_get(p, rows, rows == outs ? rows : 0, outs);
     for (int32_t i = 0; i < b->n_segments; i++) {
         const struct segment *s = &b->segments[i];
         if (b->n_segments > 1)

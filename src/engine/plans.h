@@ -60,8 +60,10 @@ void plans_place(const struct plans *p, const struct target *target, int32_t sit
                  const struct room *room, struct placement *out);
 void plans_deinit(struct plans *p, const struct target *targets);
 
-/* The smallest bucket that holds a step. Never NULL for steps that plans_compile was told of. */
-const struct bucket *plans_get(const struct plans *p, int32_t n_token, int32_t n_out);
+/* The smallest bucket that holds a step; those that want all rows are for steps that only decode.
+ * Never NULL for steps that plans_compile was told of. */
+const struct bucket *plans_get(const struct plans *p, int32_t n_token, int32_t n_decode,
+                               int32_t n_out);
 
 /* The segment that gives the logits. */
 static inline const struct segment *bucket_last(const struct bucket *b)

@@ -67,7 +67,7 @@ void request_stop(carat_engine *e, struct sequence *s)
 
 struct schedule_item request_item(const carat_engine *e, const struct sequence *s, uint64_t least)
 {
-    int32_t left = sequence_known(s) - s->n_cached;
+    int32_t left = sequence_read_end(s, e->is_apart) - s->n_cached;
     return (struct schedule_item){
         .priority = s->priority,
         .is_back = s->n_preempted > 0 && s->slot < 0,

@@ -75,12 +75,14 @@ static void add_progress(carat_engine *e, struct sequence *s)
                                                 .total = s->n_prompt});
 }
 
+/* Where prompts are apart, keys and values of an answer are not those that reading it would give:
+ * others may only have those of prompts. */
 static void publish(carat_engine *e, const struct sequence *s)
 {
+    int32_t n = s->n_cached, n_read = sequence_read_end(s, e->is_apart);
     if (s->has_cache)
-        paging_publish(&e->paging, s->slot, s->ids, s->n_cached, &s->marks);
-    else
-        paging_slide(&e->paging, s->slot, s->n_cached);
+        paging_publish(&e->paging, s->slot, s->ids, n < n_read ? n : n_read, &s->marks);
+    paging_slide(&e->paging, s->slot, n);
 }
 
 static void take_token(carat_engine *e, struct sequence *s, const struct carat_event *event)
@@ -122,6 +124,9 @@ int results_take(carat_engine *e, struct sequence *s, struct carat_error *err)
         }
     }
     publish(e, s);
-    if (s->out_row >= 0) take_token(e, s, &event);
+    if (s->out_row >= 0)
+        take_token(e, s, &event);
+    else if (s->n_cached >= sequence_read_end(s, e->is_apart))
+        s->state = SEQUENCE_DECODE;
     return CARAT_OK;
 }

@@ -253,7 +253,7 @@ static int lose(struct runner *r, const struct carat_error *why, struct carat_er
 
 static const struct bucket *bucket_for_step(const struct runner *r, const struct step *step)
 {
-    return plans_get(&r->layout.plans, step->n_token, step->n_out);
+    return plans_get(&r->layout.plans, step->n_token, step->n_decode, step->n_out);
 }
 
 int runner_start(struct runner *r, const struct step *step, struct carat_error *err)

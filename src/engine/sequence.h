@@ -95,4 +95,11 @@ static inline int32_t sequence_known(const struct sequence *s)
     return s->n_prompt + s->n_generated;
 }
 
+/* Up to where ids are read as a prompt's. One that lost its slot reads its answer too, unless
+ * prompts are apart (layout.h): then it decodes it again. */
+static inline int32_t sequence_read_end(const struct sequence *s, bool is_apart)
+{
+    return is_apart ? s->n_prompt : sequence_known(s);
+}
+
 #endif

@@ -46,17 +46,31 @@ static void note_followers(carat_engine *e, int32_t n)
     }
 }
 
+/* Whether rows of this state have a place in the step. Where prompts are apart they take turns with
+ * those who decode. */
+static bool has_turn(const carat_engine *e, enum sequence_state state)
+{
+    bool there[SEQUENCE_DECODE + 1] = {false};
+    for (int32_t i = 0; e->is_apart && i < e->paging.n_seq; i++)
+        if (e->slots[i] && !e->slots[i]->is_paused) there[e->slots[i]->state] = true;
+    if (!there[SEQUENCE_PREFILL] || !there[SEQUENCE_DECODE]) return true;
+    return (state == SEQUENCE_DECODE) == e->has_read;
+}
+
 /* Shares out rows: one for everybody who decodes, the rest for prompts. Fills in n_rows. */
 static struct pace_step share_rows(carat_engine *e)
 {
     struct pace_step rows = {0};
+    bool reads = has_turn(e, SEQUENCE_PREFILL), decodes = has_turn(e, SEQUENCE_DECODE);
     uint64_t least = fairness_least(&e->fairness);
     int32_t n = 0, chunk = e->runner->layout.chunk;
     for (int32_t i = 0; i < e->paging.n_seq; i++) {
         struct sequence *s = e->slots[i];
         if (!s) continue;
-        s->n_rows = s->state == SEQUENCE_DECODE && !s->is_paused;
-        if (s->is_paused) continue;
+        bool is_decoding = s->state == SEQUENCE_DECODE;
+        bool has_rows = !s->is_paused && (is_decoding ? decodes : reads);
+        s->n_rows = has_rows && is_decoding;
+        if (!has_rows) continue;
         if (s->state == SEQUENCE_PREFILL) {
             e->items[n] = request_item(e, s, least);
             e->whose[n++] = s;
@@ -66,6 +80,7 @@ static struct pace_step share_rows(carat_engine *e)
         }
     }
     int32_t most = e->step_rows - rows.n_decode;
+    e->has_read = reads;
     note_followers(e, n);
     rows_choose(&e->pace, &rows, e->items, n, most < chunk ? most : chunk, e->order);
     for (int32_t k = 0; k < n; k++) e->whose[k]->n_rows = e->items[k].rows;

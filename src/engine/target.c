@@ -49,7 +49,7 @@ int target_open(struct target *t, const struct target_choice *choice,
     t->backend->describe(t->device, &facts);
     memcpy(t->name, facts.name, sizeof facts.name);
     t->decode_matmul = facts.decode_matmul;
-    t->steady_rows = facts.steady_rows;
+    t->is_apart = facts.is_apart;
     static const struct carat_engine_options unlimited;
     allow(t, &facts, t->backend->is_host ? &unlimited : o);
     struct device_limits limits; /* the device remembers them */

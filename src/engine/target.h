@@ -13,7 +13,7 @@ struct target {
     struct device *device; /* NULL: not opened */
     char name[96];
     enum matmul_kind decode_matmul; /* as the device has chosen */
-    int32_t steady_rows;            /* backend.h: struct device_facts */
+    bool is_apart;                  /* backend.h: struct device_facts */
 
     /* Bytes, before anything is taken. */
     size_t total, available; /* of the device; what may be taken of it */

@@ -57,8 +57,8 @@ static size_t draw_prompt(const carat_model *model, int i, int32_t *ids)
     return n;
 }
 
-static void submit(carat_engine *engine, const carat_model *model, int i, int32_t n_tokens,
-                   struct answer *out)
+static void submit_as(carat_engine *engine, const carat_model *model, int i, int32_t n_tokens,
+                      int32_t priority, struct answer *out)
 {
     int32_t ids[PROMPT_MAX];
     struct carat_error err = {0};
@@ -67,9 +67,16 @@ static void submit(carat_engine *engine, const carat_model *model, int i, int32_
                                     .max_tokens = n_tokens,
                                     .sampling = {.temperature = 0, .top_p = 1, .repeat_penalty = 1},
                                     .ignore_stop = true,
-                                    .want_logprob = true};
+                                    .want_logprob = true,
+                                    .priority = priority};
     out->n = 0;
     assert_int_equal(carat_submit(engine, &request, &out->request, &err), CARAT_OK);
+}
+
+static void submit(carat_engine *engine, const carat_model *model, int i, int32_t n_tokens,
+                   struct answer *out)
+{
+    submit_as(engine, model, i, n_tokens, 0, out);
 }
 
 static void take_events(carat_engine *engine, struct answer *all, int n)
@@ -193,10 +200,10 @@ static void cuda_replay_equals_launches_with_layers_and_experts_on_the_cpu(void 
 
 /* ---- Prompts: replayed, launched, and launched by the profile ------------------------------ */
 
-enum { LONG_MAX = 2200 };
+enum { LONG_MAX = 4100 };
 
-static void read_long_prompt(const carat_model *model, const struct carat_engine_options *options,
-                             int32_t n_prompt, struct answer *out)
+static void submit_long(carat_engine *engine, const carat_model *model, int32_t n_prompt,
+                        struct answer *out)
 {
     static int32_t ids[LONG_MAX];
     struct rng rng = {.state = SEED};
@@ -209,9 +216,15 @@ static void read_long_prompt(const carat_model *model, const struct carat_engine
                                     .sampling = {.temperature = 0, .top_p = 1, .repeat_penalty = 1},
                                     .ignore_stop = true,
                                     .want_logprob = true};
-    carat_engine *engine = open_engine(model, options);
     out->n = 0;
     assert_int_equal(carat_submit(engine, &request, &out->request, &err), CARAT_OK);
+}
+
+static void read_long_prompt(const carat_model *model, const struct carat_engine_options *options,
+                             int32_t n_prompt, struct answer *out)
+{
+    carat_engine *engine = open_engine(model, options);
+    submit_long(engine, model, n_prompt, out);
     run(engine, out, 1);
     carat_engine_close(engine);
 }
@@ -255,6 +268,172 @@ static void cuda_replayed_prompts_equal_launched_ones(void **state)
     need_device("cuda");
     check_prompts(CARAT_MATMUL_INT8);
     check_prompts(CARAT_MATMUL_FP16);
+}
+
+/* ---- Prompts on Hopper: any chunks, any others in their steps ------------------------------- */
+
+/* The models take 4096 positions: the longest prompt that leaves room for an answer. */
+enum { LAW_CTX = 4096, LAW_PROMPT = LAW_CTX - 16, LAW_CHUNKS = 7 };
+static const int32_t law_chunks[LAW_CHUNKS] = {4096, 1, 7, 64, 65, 512, 2048};
+
+/* A device whose decode steps are 8 bits or fp16, by their rows. */
+static bool is_hopper(const carat_model *model)
+{
+    struct carat_engine_options o = {.backend = "cuda", .n_ctx = 256};
+    carat_engine *engine = open_engine(model, &o);
+    bool is_by_rows = carat_engine_setup(engine)->decode_matmul == CARAT_MATMUL_AUTO;
+    carat_engine_close(engine);
+    return is_by_rows;
+}
+
+/* Chunks of one row are slow: they read fewer. */
+static int32_t law_length(int32_t chunk)
+{
+    return chunk == 1 ? 300 : LAW_PROMPT;
+}
+
+static void read_in_chunks(const carat_model *model, enum carat_matmul many, int32_t chunk,
+                           int32_t n_prompt, struct answer *out)
+{
+    struct carat_engine_options o = {
+        .backend = "cuda", .n_ctx = LAW_CTX, .chunk = chunk, .matmul = many};
+    read_long_prompt(model, &o, n_prompt, out);
+}
+
+static void cuda_prompts_do_not_depend_on_chunks(void **state)
+{
+    (void)state;
+    need_device("cuda");
+    for (int m = 0; m < N_MODELS; m++) {
+        carat_model *model = open_model(models[m]);
+        if (!is_hopper(model)) skip();
+        for (int k = 1; k < LAW_CHUNKS; k++) {
+            char what[64];
+            int32_t chunk = law_chunks[k], n = law_length(chunk);
+            snprintf(what, sizeof what, "prompt of %d, chunks of %d", n, chunk);
+            if (k < 3) read_in_chunks(model, CARAT_MATMUL_AUTO, law_chunks[0], n, &answers[0]);
+            read_in_chunks(model, CARAT_MATMUL_AUTO, chunk, n, &answers[1]);
+            assert_int_equal(answers[0].n, 3);
+            assert_same(&answers[0], &answers[1], models[m], what);
+        }
+        carat_model_close(model);
+    }
+}
+
+/* Products of 8 bits have two arithmetics: this is what the test above would see. */
+static void cuda_chunks_of_another_arithmetic_would_be_noticed(void **state)
+{
+    (void)state;
+    need_device("cuda");
+    carat_model *model = open_model(models[0]);
+    read_in_chunks(model, CARAT_MATMUL_INT8, 512, 300, &answers[0]);
+    read_in_chunks(model, CARAT_MATMUL_INT8, 7, 300, &answers[1]);
+    assert_int_equal(answers[0].n, answers[1].n);
+    assert_true(answers[0].logprobs[0] != answers[1].logprobs[0]);
+    carat_model_close(model);
+}
+
+/* The first token of each prompt of many that come while others decode, against that of the prompt
+ * alone. Later tokens are decoded in steps of other sizes. */
+static void check_first_tokens(const carat_model *model, const char *name, int32_t n_seq,
+                               int32_t chunk)
+{
+    struct carat_error err = {0};
+    struct carat_engine_options o = {
+        .backend = "cuda", .n_ctx = 1024, .n_seq = n_seq, .chunk = chunk, .no_prefix_cache = true};
+    carat_engine *engine = open_engine(model, &o);
+    for (int i = 0; i < SEQUENCES_MAX; i++) {
+        if (i == 5)
+            submit_long(engine, model, 700, &answers[i]);
+        else
+            submit(engine, model, i, 20, &answers[i]);
+        if (i % 3 == 0) assert_true(carat_step(engine, &err) >= 0);
+        take_events(engine, answers, i + 1);
+    }
+    run(engine, answers, SEQUENCES_MAX);
+    for (int i = 0; i < SEQUENCES_MAX; i++) {
+        if (i == 5)
+            submit_long(engine, model, 700, &alone);
+        else
+            submit(engine, model, i, 1, &alone);
+        run(engine, &alone, 1);
+        alone.n = answers[i].n = 1;
+        assert_same(&alone, &answers[i], name, "first token among others");
+    }
+    carat_engine_close(engine);
+}
+
+static void cuda_prompts_do_not_depend_on_others(void **state)
+{
+    (void)state;
+    need_device("cuda");
+    for (int m = 0; m < N_MODELS; m++) {
+        carat_model *model = open_model(models[m]);
+        if (!is_hopper(model)) skip();
+        check_first_tokens(model, models[m], SEQUENCES_MAX, 2048);
+        check_first_tokens(model, models[m], SEQUENCES_MAX, 7);
+        check_first_tokens(model, models[m], 40, 65);
+        carat_model_close(model);
+    }
+}
+
+/* One that loses its slot to another in the middle of its answer. */
+static void check_stopped(const carat_model *model, const char *backend, const char *name)
+{
+    struct carat_error err = {0};
+    struct carat_engine_options o = {.backend = backend, .n_ctx = 512, .deterministic = true};
+    carat_engine *engine = open_engine(model, &o);
+    submit(engine, model, 13, 150, &alone);
+    run(engine, &alone, 1);
+    submit(engine, model, 13, 150, &answers[0]);
+    for (int i = 0; i < 100; i++) {
+        assert_true(carat_step(engine, &err) >= 0);
+        take_events(engine, answers, 1);
+    }
+    submit_as(engine, model, 5, 10, 1, &answers[1]);
+    run(engine, answers, 2);
+    assert_true(carat_engine_stats(engine)->preemptions > 0);
+    assert_same(&alone, &answers[0], name, "stopped");
+    carat_engine_close(engine);
+}
+
+/* Whole answers of many against each of them alone. */
+static void check_deterministic(const carat_model *model, const char *name, int32_t n_seq)
+{
+    struct carat_error err = {0};
+    struct carat_engine_options o = {
+        .backend = "cuda", .n_ctx = 512, .n_seq = n_seq, .deterministic = true};
+    carat_engine *engine = open_engine(model, &o);
+    for (int round = 0; round < 2; round++) { /* the second finds what the first has left */
+        for (int i = 0; i < SEQUENCES_MAX; i++) {
+            submit(engine, model, i, 30, &answers[i]);
+            if (i % 3 == round) assert_true(carat_step(engine, &err) >= 0);
+            take_events(engine, answers, i + 1);
+        }
+        run(engine, answers, SEQUENCES_MAX);
+    }
+    carat_engine_close(engine);
+    o.no_prefix_cache = true;
+    engine = open_engine(model, &o);
+    for (int i = 0; i < SEQUENCES_MAX; i++) {
+        submit(engine, model, i, 30, &alone);
+        run(engine, &alone, 1);
+        assert_same(&alone, &answers[i], name, "deterministic");
+    }
+    carat_engine_close(engine);
+}
+
+static void cuda_deterministic_answers_do_not_depend_on_others(void **state)
+{
+    (void)state;
+    need_device("cuda");
+    for (int m = 0; m < N_MODELS; m++) {
+        carat_model *model = open_model(models[m]);
+        check_deterministic(model, models[m], 6);
+        check_deterministic(model, models[m], 20);
+        check_stopped(model, "cuda", models[m]);
+        carat_model_close(model);
+    }
 }
 
 /* Where the table is, and how much of it the device may keep. */
@@ -353,6 +532,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(cuda_replay_equals_launches),
         cmocka_unit_test(cuda_replay_equals_launches_with_layers_and_experts_on_the_cpu),
         cmocka_unit_test(cuda_replayed_prompts_equal_launched_ones),
+        cmocka_unit_test(cuda_prompts_do_not_depend_on_chunks),
+        cmocka_unit_test(cuda_chunks_of_another_arithmetic_would_be_noticed),
+        cmocka_unit_test(cuda_prompts_do_not_depend_on_others),
+        cmocka_unit_test(cuda_deterministic_answers_do_not_depend_on_others),
         cmocka_unit_test(cuda_place_of_the_table_does_not_matter),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

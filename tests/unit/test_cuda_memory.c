@@ -395,7 +395,29 @@ static void a_step_is_launched_as_a_usual_one_of_its_own_kind(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct step step = {
             .n_token = cases[i].n_token, .n_decode = cases[i].n_decode, .n_out = cases[i].n_out};
-        int found = recording_for(cases[i].plan, &step);
+        int found = recording_for(cases[i].plan, &step, false);
+        if (found != cases[i].expected)
+            fail_msg("%d rows, %d of them decoding, %d out: %d, expected %d", step.n_token,
+                     step.n_decode, step.n_out, found, cases[i].expected);
+    }
+}
+
+/* Where prompts have an arithmetic of their own. */
+static void a_step_of_prompts_is_not_launched_as_one_that_decodes(void **state)
+{
+    (void)state;
+    static const struct plan plan = {.usual = {{{16, 16}, 16}, {{32, 1}}, {{128, 1}}},
+                                     .n_usual = 3};
+    static const struct {
+        int32_t n_token, n_decode, n_out;
+        int expected;
+    } cases[] = {{16, 16, 16, 0}, {16, 0, 1, 1},   {16, 0, 16, -1}, {16, 15, 16, -1},
+                 {9, 9, 9, 0},    {30, 30, 1, -1}, {30, 1, 1, -1},  {64, 0, 1, 2},
+                 {63, 0, 1, -1},  {128, 0, 1, 2},  {128, 1, 1, -1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct step step = {
+            .n_token = cases[i].n_token, .n_decode = cases[i].n_decode, .n_out = cases[i].n_out};
+        int found = recording_for(&plan, &step, true);
         if (found != cases[i].expected)
             fail_msg("%d rows, %d of them decoding, %d out: %d, expected %d", step.n_token,
                      step.n_decode, step.n_out, found, cases[i].expected);
@@ -540,6 +562,7 @@ int main(void)
         cmocka_unit_test(asking_where_weights_would_go_decides_nothing),
         cmocka_unit_test(weights_of_one_projection_may_be_of_several_types),
         cmocka_unit_test(a_step_is_launched_as_a_usual_one_of_its_own_kind),
+        cmocka_unit_test(a_step_of_prompts_is_not_launched_as_one_that_decodes),
         cmocka_unit_test(heads_that_no_kernel_takes_are_refused_with_their_size),
         cmocka_unit_test(the_faster_way_is_chosen),
         cmocka_unit_test(nothing_is_measured_when_it_is_known_or_there_is_no_room),

@@ -138,7 +138,7 @@ static void a_cache_takes_what_it_was_given(void **state)
 static void check_rows(const carat_engine *e)
 {
     const struct step *s = &e->step;
-    const struct bucket *b = plans_get(&e->runner->layout.plans, s->n_token, s->n_out);
+    const struct bucket *b = plans_get(&e->runner->layout.plans, s->n_token, s->n_decode, s->n_out);
     const struct program *p = b->segments[0].program;
     const struct gather *g = &p->rows->gather;
     const int32_t *slot = step_arrays_at(p->device->step_host, p->rows_max).slot;

@@ -98,25 +98,32 @@ enum { INT8_ROWS = 8 };
 
 static bool has_half(const struct device *d)
 {
-    struct gemm_args one = {.n_rows = HALF_ROWS_MAX,
+    struct gemm_args one = {.n_rows = MATVEC_ROWS_MAX,
                             .n_w = 1,
                             .w[0] = {.format = FORMAT_Q8_0, .layout = LAYOUT_TILES, .n_expert = 1},
                             .x = {.kind = ACT_CORES}};
     return !d->options.is_exact && half_takes(&d->queue, &one);
 }
 
-/* If all steps are to compute alike, one way for all of them: the faster one when all sequences
- * decode. Else more rows than MATVEC_ROWS_MAX are faster on mirrors: 128 take 4.1 ms there and 5.6
- * here (E4B Q8_0). */
-void cuda_choose_half(struct device *d)
+/* If all decode steps are to compute alike, one way for all of them: the faster one when all
+ * sequences decode. */
+static int32_t choose_half_least(const struct device *d)
 {
     const struct device_options *o = &d->options;
     enum matmul_kind kind = o->decode_matmul;
     if (kind == MATMUL_AUTO && (o->matmul == MATMUL_INT8 || o->n_seq == 0)) kind = MATMUL_INT8;
     if (kind == MATMUL_AUTO && o->is_steady)
         kind = o->n_seq > INT8_ROWS ? MATMUL_FP16 : MATMUL_INT8;
-    if (kind == MATMUL_INT8 || !has_half(d)) return;
-    d->half_least = kind == MATMUL_FP16 ? 1 : INT8_ROWS + 1;
-    bool is_prompt = o->is_steady && d->many == ACT_HALF;
-    d->half_most = is_prompt ? HALF_ROWS_MAX : MATVEC_ROWS_MAX;
+    if (kind == MATMUL_INT8 || !has_half(d)) return 0;
+    return kind == MATMUL_FP16 ? 1 : INT8_ROWS + 1;
+}
+
+/* Only launch_gemm_wgmma is fast enough with few rows, which it reads mirrors for. */
+void cuda_choose_few(struct device *d)
+{
+    const struct device_options *o = &d->options;
+    d->half_least = choose_half_least(d);
+    d->has_alike_decode = d->half_least <= 1 || o->n_seq < d->half_least;
+    d->has_alike_prompts =
+        d->queue.capability == 90 && d->many == ACT_HALF && !o->is_exact && !o->wants_cublas;
 }

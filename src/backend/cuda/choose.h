@@ -14,8 +14,9 @@
  * for a moment; notes the rates in d. */
 enum act_kind cuda_choose_many(struct device *d);
 
-/* In steps of how many rows tiles are multiplied in fp16 (launch_half) and not in 8 bits: sets
- * half_least and half_most. Comes after cuda_choose_many. */
-void cuda_choose_half(struct device *d);
+/* In steps of how many rows tiles are multiplied in fp16 (launch_half) and not in 8 bits, and which
+ * steps are computed alike: sets half_least, has_alike_prompts and has_alike_decode. Comes after
+ * cuda_choose_many. */
+void cuda_choose_few(struct device *d);
 
 #endif

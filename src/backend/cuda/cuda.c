@@ -118,10 +118,17 @@ static int take_device(struct device *d, struct carat_error *err)
     memset(d->step_host, 0, step_bytes(STEP_ROWS_MAX));
     TRY(prepare_kernels(&d->queue, err));
     d->many = cuda_choose_many(d);
-    cuda_choose_half(d);
-    int prepared = d->half_most > 0 ? half_prepare() : 0;
+    cuda_choose_few(d);
+    int prepared = d->half_least > 0 ? half_prepare() : 0;
     if (prepared) return cuda_fail(err, (cudaError_t)prepared, "cuda: kernels");
     return CARAT_OK;
+}
+
+/* On Hopper our own kernels are as fast, and have the same bits for any number of rows. */
+static bool wants_cublas(const struct device *d)
+{
+    const struct device_options *o = &d->options;
+    return !o->is_exact && !o->has_no_cublas && (d->queue.capability != 90 || o->wants_cublas);
 }
 
 static int cuda_open(struct device **out, int index, const struct device_options *options,
@@ -137,8 +144,7 @@ static int cuda_open(struct device **out, int index, const struct device_options
     d->index = index;
     d->options = *options;
     int status = take_device(d, err);
-    bool wants_cublas = !d->options.is_exact && !d->options.has_no_cublas;
-    if (!status && wants_cublas) cublas_open(&d->cublas, NULL); /* else NULL */
+    if (!status && wants_cublas(d)) cublas_open(&d->cublas, NULL); /* else NULL */
     if (!status && d->options.is_profiled) status = profile_open(&d->profile, err);
     if (status)
         cuda_close(d);
@@ -157,10 +163,10 @@ static void cuda_describe(const struct device *device, struct device_facts *out)
 {
     *out = (struct device_facts){.fp16_rate = device->half_rate, .int8_rate = device->int8_rate};
     snprintf(out->name, sizeof out->name, "%s", device->name);
-    out->steady_rows = step_size_rows(device, STEP_FEW);
+    out->is_apart = device->has_alike_prompts;
     if (!device->options.is_exact) {
         out->matmul = device->many == ACT_HALF ? MATMUL_FP16 : MATMUL_INT8;
-        out->decode_matmul = device->half_most == 0   ? MATMUL_INT8
+        out->decode_matmul = device->half_least == 0  ? MATMUL_INT8
                              : device->half_least > 1 ? MATMUL_AUTO
                                                       : MATMUL_FP16;
     }
@@ -257,7 +263,8 @@ static int cuda_fence(struct device *device, struct carat_error *err)
 static void print_arithmetic(const struct device *d, struct buf *out)
 {
     buf_printf(out, "products of many rows: %s", d->many == ACT_HALF ? "fp16" : "8 bits");
-    if (d->half_most > 0) buf_printf(out, ", of %d to %d on tiles", d->half_least, d->half_most);
+    if (d->half_least > 0)
+        buf_printf(out, ", of %d to %d on tiles", d->half_least, MATVEC_ROWS_MAX);
     buf_printf(out, "\n");
 }
 

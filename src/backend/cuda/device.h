@@ -27,24 +27,26 @@ struct device {
     struct queue queue;
     struct residence residences[RESIDENCES]; /* of the queue */
     struct device_options options;
-    enum act_kind many;            /* what products of many rows read: ACT_INT8, ACT_HALF */
-    int32_t half_least, half_most; /* rows of steps that multiply tiles in fp16; 0: none */
-    double half_rate, int8_rate;   /* operations a second that decided it; 0: not measured */
-    struct slab *slabs;            /* of slab_take */
-    size_t mirror_bytes;           /* that mirrors have taken */
-    struct cublas *cublas;         /* NULL: not installed, or not wanted */
-    const void *cublas_workspace;  /* that it has now: of the program launched last */
-    struct profile *profile;       /* NULL unless asked for */
-    struct device_limits limits;   /* 0: not measured yet */
-    uint32_t *arrived;             /* of launch_router: ARRIVED_BYTES of 0; NULL until needed */
-    const struct row_table *rows;  /* of the weight that has one, for the profile; or NULL */
-    int32_t *step_host;            /* page-locked, a step of STEP_ROWS_MAX rows (step_arrays.h) */
-    struct logit_pair *best_host;  /* page-locked, BEST_BYTES: [BEST_ROWS_MAX][TOP_K] */
-    bool is_running;               /* something was run since the last fence */
-    double run_begin;              /* of the last run, for the profile */
-    bool is_decode;                /* it had a few rows only */
-    const struct op *failed_op;    /* whose launch was the first to fail */
-    cudaError_t failure;           /* of a launch or copy since the last fence */
+    enum act_kind many;           /* what products of many rows read: ACT_INT8, ACT_HALF */
+    int32_t half_least;           /* rows from which a few multiply tiles in fp16; 0: none do */
+    bool has_alike_prompts;       /* rows of prompts have one arithmetic, of many rows */
+    bool has_alike_decode;        /* steps that only decode have one, if they have a few rows */
+    double half_rate, int8_rate;  /* operations a second that decided it; 0: not measured */
+    struct slab *slabs;           /* of slab_take */
+    size_t mirror_bytes;          /* that mirrors have taken */
+    struct cublas *cublas;        /* NULL: not installed, or not wanted */
+    const void *cublas_workspace; /* that it has now: of the program launched last */
+    struct profile *profile;      /* NULL unless asked for */
+    struct device_limits limits;  /* 0: not measured yet */
+    uint32_t *arrived;            /* of launch_router: ARRIVED_BYTES of 0; NULL until needed */
+    const struct row_table *rows; /* of the weight that has one, for the profile; or NULL */
+    int32_t *step_host;           /* page-locked, a step of STEP_ROWS_MAX rows (step_arrays.h) */
+    struct logit_pair *best_host; /* page-locked, BEST_BYTES: [BEST_ROWS_MAX][TOP_K] */
+    bool is_running;              /* something was run since the last fence */
+    double run_begin;             /* of the last run, for the profile */
+    bool is_decode;               /* it had a few rows only */
+    const struct op *failed_op;   /* whose launch was the first to fail */
+    cudaError_t failure;          /* of a launch or copy since the last fence */
 };
 
 /* CARAT_EMEMORY or CARAT_EDEVICE with CUDA's own words. */
@@ -56,10 +58,10 @@ static inline bool cuda_fuses(const struct device *d)
     return !d->options.is_exact && !d->options.is_unfused;
 }
 
-/* Whether launch_gemm_wgmma is there, and cuBLAS is not there or not wanted for all products. */
+/* Whether launch_gemm_wgmma is there and taken. */
 static inline bool device_has_wgmma(const struct device *d)
 {
-    return d->queue.capability == 90 && !(d->options.wants_cublas && d->cublas);
+    return d->queue.capability == 90 && !d->cublas;
 }
 
 /* Parts of a piece of memory begin at multiples of this many bytes. */

@@ -15,12 +15,13 @@ static void mark_time(struct device *d, const struct record_mark *mark, int32_t 
 
 void records_launch(struct device *d, const struct records *r, const struct step_rows *rows)
 {
+    bool has_prompts = rows->n_decode[ROWS_TOKEN] < rows->n[ROWS_TOKEN];
     if (d->profile) profile_begin(d->profile, d->queue.stream);
     for (int32_t i = 0; i < r->n; i++) {
         const struct record *record = &r->all[i];
         enum row_class c = record->rows_class;
         int32_t n = rows->n[c];
-        if (n == 0 || record->size != step_size_for(d, n)) continue;
+        if (n == 0 || record->size != step_size_for(d, c, n, has_prompts)) continue;
         record->start(&d->queue, record->args,
                       (struct launch_rows){n, rows->n_decode[c], rows->n_runs[c]});
         if (!d->failure && (d->failure = cudaPeekAtLastError()) != cudaSuccess)

@@ -76,6 +76,12 @@ static void forget_forms(struct lowering *l)
     }
 }
 
+/* Whether the plan has steps with rows of prompts. */
+static bool takes_prompts(const struct lowering *l)
+{
+    return l->device->has_alike_prompts && !l->plan->is_all_out;
+}
+
 /* For steps of each size that the plan's rows of the class come to. Rows of one class may be a few
  * where those of the other are many: what one list has put into a slot may be overwritten by the
  * other, so that nothing is kept from class to class. */
@@ -90,7 +96,7 @@ static void lower_in_all_sizes(struct lowering *l, enum row_class c,
         l->size = (enum step_size)k;
         l->is_many = l->size == STEP_MANY;
         l->rows = most < limit ? most : limit;
-        if (l->rows == before) continue;
+        if (l->rows == before && !(l->is_many && c == ROWS_TOKEN && takes_prompts(l))) continue;
         before = l->rows;
         scratch_begin_window(&l->scratch);
         l->n_kept = 0;

@@ -69,45 +69,36 @@ static bool find_mirrors(struct lowering *l, int32_t n_w, const struct weight *c
     return is_contiguous;
 }
 
-/* By wgmma, or by cuBLAS where rows are few. fp32 results: a launch for each weight. */
-static void emit_wgmma(struct lowering *l, const struct cublas_args *all, bool is_half)
+/* fp32 results: a launch for each weight. */
+static void emit_wgmma(struct lowering *l, const struct gemm_args *all, bool is_half)
 {
-    struct gemm_wgmma_args args = {.other = *all};
-    struct gemm_args *gemm = &args.other.gemm;
+    struct gemm_wgmma_args args = {.gemm = *all};
+    struct gemm_args *gemm = &args.gemm;
     if (!is_half) gemm->n_w = 1;
-    for (int32_t k = 0; k < all->gemm.n_w; k += gemm->n_w) {
+    for (int32_t k = 0; k < all->n_w; k += gemm->n_w) {
         if (k > 0) {
-            gemm->w[0] = all->gemm.w[k];
-            gemm->y[0] = all->gemm.y[k];
+            gemm->w[0] = all->w[k];
+            gemm->y[0] = all->y[k];
         }
         if (l->memory) args.is_mapped = gemm_maps_make(gemm, &args.maps);
         lower_emit(l, start_gemm_wgmma, &args, sizeof args);
     }
 }
 
-/* With mirrors, and with cuBLAS and its workspace if that can take the product. Whether the mirrors
- * lie side by side. */
-static bool prepare_mirrors(struct lowering *l, const struct weight *const *w, bool is_half,
-                            struct cublas_args *args)
-{
-    int32_t n_w = args->gemm.n_w;
-    bool is_contiguous = find_mirrors(l, n_w, w, args->gemm.w);
-    args->cublas = cublas_takes(n_w, is_half, is_contiguous) ? l->device->cublas : NULL;
-    if (args->cublas) scratch_workspace(&l->scratch, CUBLAS_WORKSPACE_BYTES);
-    return is_contiguous;
-}
-
 static void multiply_mirrors(struct lowering *l, const struct weight *const *w,
                              const struct gemm_args *product, bool is_half)
 {
-    struct cublas_args args = {.gemm = *product};
-    bool is_contiguous = prepare_mirrors(l, w, is_half, &args);
+    struct cublas_args args = {.cublas = l->device->cublas, .gemm = *product};
+    struct gemm_args *gemm = &args.gemm;
+    bool is_contiguous = find_mirrors(l, gemm->n_w, w, gemm->w);
+    if (!cublas_takes(gemm->n_w, is_half, is_contiguous)) args.cublas = NULL;
+    if (args.cublas) scratch_workspace(&l->scratch, CUBLAS_WORKSPACE_BYTES);
     if (device_has_wgmma(l->device) && (!is_half || is_contiguous)) {
-        emit_wgmma(l, &args, is_half);
+        emit_wgmma(l, gemm, is_half);
     } else if (args.cublas) {
         lower_emit(l, start_cublas, &args, sizeof args);
     } else {
-        lower_emit(l, start_gemm_f16, &args.gemm, sizeof args.gemm);
+        lower_emit(l, start_gemm_f16, gemm, sizeof *gemm);
     }
 }
 
@@ -274,7 +265,7 @@ void lower_multiply_gelu(struct lowering *l, const struct weight *const *w, stru
 {
     struct gemm_gelu_args args = {.gelu = *gelu};
     struct gemm_wgmma_args *product = &args.product;
-    struct gemm_args *gemm = &product->other.gemm;
+    struct gemm_args *gemm = &product->gemm;
     *gemm = (struct gemm_args){.n_rows = l->rows,
                                .n_w = 2,
                                .w = {lower_matrix(l, w[0]), lower_matrix(l, w[1])},
@@ -285,7 +276,7 @@ void lower_multiply_gelu(struct lowering *l, const struct weight *const *w, stru
                                .hidden_scale = scale};
     args.gelu.half = half;
     args.gelu.half_scale = x.scale;
-    bool is_contiguous = prepare_mirrors(l, w, true, &product->other);
+    bool is_contiguous = find_mirrors(l, 2, w, gemm->w);
     if (l->memory && is_contiguous) product->is_mapped = gemm_maps_make(gemm, &product->maps);
     lower_emit(l, start_gemm_gelu, &args, sizeof args);
     lower_mark_product(l, "matmul gate, up", 2, w, 1, x.kind);

@@ -82,9 +82,8 @@ struct cuda_weight lower_table(const struct lowering *l, const struct weight *w,
 /* Whether products with w read its tiles in fp16, in steps of this size. */
 static bool reads_cores(struct lowering *l, const struct weight *w)
 {
-    const struct device *d = l->device;
-    return d->half_most > 0 && l->rows >= d->half_least && l->rows <= d->half_most &&
-           w->n_expert == 1 && lower_matrix(l, w).layout == LAYOUT_TILES;
+    return l->size == STEP_FEW && l->device->half_least > 0 && w->n_expert == 1 &&
+           lower_matrix(l, w).layout == LAYOUT_TILES;
 }
 
 enum act_kind lower_kind(struct lowering *l, const struct weight *w)

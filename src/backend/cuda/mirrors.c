@@ -42,7 +42,7 @@ static int32_t side_by_side(const struct device *d, const struct plan *plan, int
 
 static bool has_many_rows(const struct device *d, const struct plan *plan)
 {
-    return step_size_for(d, plan->rows_max[ROWS_TOKEN]) == STEP_MANY;
+    return step_size_for(d, ROWS_TOKEN, plan->rows_max[ROWS_TOKEN], !plan->is_all_out) == STEP_MANY;
 }
 
 size_t mirrors_bytes(const struct device *d, const struct plan *plan, size_t limit)

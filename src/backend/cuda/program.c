@@ -53,7 +53,8 @@ static void launch_step(struct program *p, const struct step_rows *rows)
     records_launch(d, &p->lowered.records, rows);
 }
 
-/* Launches that are right for any step of at most this many rows without single new tokens. */
+/* Launches that are right for any step of at most this many rows without single new tokens (and
+ * with them, if it has a few rows and these have no arithmetic of their own). */
 static void launch_any(struct program *p, int32_t n_token, int32_t n_out)
 {
     struct step_rows rows = {.n = {n_token, n_out}};
@@ -66,7 +67,7 @@ static void launch_usual(struct program *p, const struct plan_usual *usual)
 {
     struct step_rows rows = {.n = {usual->rows[ROWS_TOKEN], usual->rows[ROWS_OUT]},
                              .n_decode = {usual->rows[ROWS_TOKEN], usual->rows[ROWS_OUT]}};
-    if (recording_decodes(usual))
+    if (usual->n_decode > 0)
         launch_step(p, &rows);
     else
         launch_any(p, rows.n[ROWS_TOKEN], rows.n[ROWS_OUT]);
@@ -270,7 +271,8 @@ static int usual_for(const struct program *p, const struct step *step, const str
 {
     for (int c = 0; c < ROW_CLASS_COUNT; c++)
         if (rows->n_runs[c] > RUNS_RECORDED) return -1;
-    return p->device->options.is_exact ? -1 : recording_for(p->plan, step);
+    return p->device->options.is_exact ? -1
+                                       : recording_for(p->plan, step, p->device->has_alike_prompts);
 }
 
 static void launch_or_replay(struct program *p, const struct step *step,

@@ -2,11 +2,6 @@
 
 #include "backend/cuda/kernels.h"
 
-bool recording_decodes(const struct plan_usual *usual)
-{
-    return usual->n_decode > MATVEC_ROWS_MAX;
-}
-
 /* Rows that a step may have less than the recorded one. Replaying saves 0.24 ms (8 rows) to 0.34 ms
  * (512 and more), E4B on an H200. That is worth half of a few rows, which cost little next to their
  * weights, 64 rows of a short prompt and 32 of a long one or of single tokens. */
@@ -25,23 +20,25 @@ static bool all_decode(const struct step *step)
 
 /* Few and many rows have products of their own, and so have decoding rows among many in attention:
  * a step is never launched as one of the other kind. (Where 8 bits and fp16 part by rows, it may be
- * launched with more rows than it has, and so in fp16.) */
-static bool serves(const struct plan_usual *usual, const struct step *step)
+ * launched with more rows than it has, and so in fp16.) Where prompts are apart, steps with rows of
+ * both kinds are launched as what they are. */
+static bool serves(const struct plan_usual *usual, const struct step *step, bool is_apart)
 {
     int32_t rows = usual->rows[ROWS_TOKEN], outs = usual->rows[ROWS_OUT];
+    if (is_apart && step->n_decode != (usual->n_decode > 0 ? step->n_token : 0)) return false;
     if (step->n_token > rows || step->n_token + row_slack(usual) < rows) return false;
     if (rows <= MATVEC_ROWS_MAX && outs <= MATVEC_ROWS_MAX) return step->n_out <= outs;
-    if (usual->n_decode > 0) return recording_decodes(usual) && all_decode(step);
-    return (step->n_token > MATVEC_ROWS_MAX) == (rows > MATVEC_ROWS_MAX) && step->n_decode == 0 &&
-           step->n_out == outs;
+    if (usual->n_decode > 0) return all_decode(step);
+    bool is_alike = is_apart || (step->n_token > MATVEC_ROWS_MAX) == (rows > MATVEC_ROWS_MAX);
+    return is_alike && step->n_decode == 0 && step->n_out == outs;
 }
 
-int recording_for(const struct plan *plan, const struct step *step)
+int recording_for(const struct plan *plan, const struct step *step, bool is_apart)
 {
     int best = -1;
     for (int i = 0; i < plan->n_usual; i++) {
         const int32_t *rows = plan->usual[i].rows;
-        if (!serves(&plan->usual[i], step)) continue;
+        if (!serves(&plan->usual[i], step, is_apart)) continue;
         const int32_t *least = best < 0 ? NULL : plan->usual[best].rows;
         if (!least || rows[ROWS_TOKEN] < least[ROWS_TOKEN] ||
             (rows[ROWS_TOKEN] == least[ROWS_TOKEN] && rows[ROWS_OUT] < least[ROWS_OUT]))

@@ -11,11 +11,8 @@
  * each run that is not there. */
 enum { RUNS_RECORDED = 64 };
 
-/* Whether it is recorded for many rows that all are single new tokens. Attention of few rows does
- * not tell them from those of prompts. */
-bool recording_decodes(const struct plan_usual *usual);
-
-/* Which of the plan's usual steps this one is launched as; -1: as what it is. */
-int recording_for(const struct plan *plan, const struct step *step);
+/* Which of the plan's usual steps this one is launched as; -1: as what it is. `is_apart`: prompts
+ * have an arithmetic of their own, however few rows there are. */
+int recording_for(const struct plan *plan, const struct step *step, bool is_apart);
 
 #endif

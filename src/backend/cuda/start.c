@@ -53,11 +53,9 @@ void start_cublas(const struct queue *q, const void *args, struct launch_rows ro
 void start_gemm_wgmma(const struct queue *q, const void *args, struct launch_rows rows)
 {
     const struct gemm_wgmma_args *a = args;
-    struct gemm_args gemm = a->other.gemm;
+    struct gemm_args gemm = a->gemm;
     gemm.n_rows = rows.n;
-    if (a->other.cublas && rows.n < WGMMA_ROWS)
-        cublas_multiply(a->other.cublas, q, &gemm);
-    else if (a->is_mapped)
+    if (a->is_mapped)
         launch_gemm_wgmma(q, &gemm, &a->maps);
     else
         launch_gemm_f16(q, &gemm);
@@ -66,9 +64,8 @@ void start_gemm_wgmma(const struct queue *q, const void *args, struct launch_row
 void start_gemm_gelu(const struct queue *q, const void *args, struct launch_rows rows)
 {
     const struct gemm_gelu_args *a = args;
-    bool is_cublas = a->product.other.cublas && rows.n < WGMMA_ROWS;
     start_gemm_wgmma(q, &a->product, rows);
-    if (is_cublas || !a->product.is_mapped) start_gelu_mul(q, &a->gelu, rows);
+    if (!a->product.is_mapped) start_gelu_mul(q, &a->gelu, rows);
 }
 
 void start_mirror(const struct queue *q, const void *args, struct launch_rows rows)
@@ -143,13 +140,13 @@ void start_attention_tiles(const struct queue *q, const void *args, struct launc
 {
     struct attention_args a = *(const struct attention_args *)args;
     int32_t n = rows.n - rows.n_decode;
-    if (rows.n_runs >= n) { /* single rows, all of them */
+    if (a.rows.is_out && rows.n_runs >= n) { /* last rows of prompts, too */
         attend_split(q, &a, rows.n);
         return;
     }
     attend_split(q, &a, rows.n_decode);
     a.rows.max = n;
-    launch_attention_prefill(q, &a, rows.n_runs);
+    if (rows.n_runs > 0) launch_attention_prefill(q, &a, rows.n_runs);
 }
 
 /* ---- Rows ------------------------------------------------------------------------------- */

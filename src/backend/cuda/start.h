@@ -28,12 +28,9 @@ struct cublas_args {
     struct gemm_args gemm;
 };
 
-/* From WGMMA_ROWS rows on nothing is faster. Fewer leave multiprocessors idle, where cuBLAS splits
- * columns: it takes them where it is there. */
-enum { WGMMA_ROWS = 512 };
 struct gemm_wgmma_args {
-    struct cublas_args other; /* cublas NULL: not there, or not for this product */
-    bool is_mapped;           /* else launch_gemm_f16 does it */
+    struct gemm_args gemm;
+    bool is_mapped; /* else launch_gemm_f16 does it */
     struct gemm_maps maps;
 };
 
