@@ -50,7 +50,7 @@ template <int SLABS_, int N_, int STAGES_, bool IS_SLICED_> struct variant {
 struct product {
     CUtensorMap x, w;
     int32_t n_rows, n_cols, n_steps;
-    bool is_few;             /* FEW_ROWS are all, and x's boxes */
+    bool is_few;             /* no more than FEW_ROWS, in one box */
     int32_t n_high, n_wide;  /* tiles */
     int32_t n_slices, ranks; /* of K; of these 1 or all go to blocks of their own */
     const float *scale;      /* of rows; NULL: 1 */
