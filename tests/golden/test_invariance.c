@@ -292,15 +292,15 @@ static int32_t law_length(int32_t chunk)
     return chunk == 1 ? 300 : LAW_PROMPT;
 }
 
-static void read_in_chunks(const carat_model *model, enum carat_matmul many, int32_t chunk,
+static void read_in_chunks(const carat_model *model, bool is_deterministic, int32_t chunk,
                            int32_t n_prompt, struct answer *out)
 {
     struct carat_engine_options o = {
-        .backend = "cuda", .n_ctx = LAW_CTX, .chunk = chunk, .matmul = many};
+        .backend = "cuda", .n_ctx = LAW_CTX, .chunk = chunk, .deterministic = is_deterministic};
     read_long_prompt(model, &o, n_prompt, out);
 }
 
-static void cuda_prompts_do_not_depend_on_chunks(void **state)
+static void cuda_deterministic_prompts_do_not_depend_on_chunks(void **state)
 {
     (void)state;
     need_device("cuda");
@@ -311,8 +311,8 @@ static void cuda_prompts_do_not_depend_on_chunks(void **state)
             char what[64];
             int32_t chunk = law_chunks[k], n = law_length(chunk);
             snprintf(what, sizeof what, "prompt of %d, chunks of %d", n, chunk);
-            if (k < 3) read_in_chunks(model, CARAT_MATMUL_AUTO, law_chunks[0], n, &answers[0]);
-            read_in_chunks(model, CARAT_MATMUL_AUTO, chunk, n, &answers[1]);
+            if (k < 3) read_in_chunks(model, true, law_chunks[0], n, &answers[0]);
+            read_in_chunks(model, true, chunk, n, &answers[1]);
             assert_int_equal(answers[0].n, 3);
             assert_same(&answers[0], &answers[1], models[m], what);
         }
@@ -320,27 +320,31 @@ static void cuda_prompts_do_not_depend_on_chunks(void **state)
     }
 }
 
-/* Products of 8 bits have two arithmetics: this is what the test above would see. */
+/* Unless asked, few rows have another arithmetic: this is what the test above would see. */
 static void cuda_chunks_of_another_arithmetic_would_be_noticed(void **state)
 {
     (void)state;
     need_device("cuda");
     carat_model *model = open_model(models[0]);
-    read_in_chunks(model, CARAT_MATMUL_INT8, 512, 300, &answers[0]);
-    read_in_chunks(model, CARAT_MATMUL_INT8, 7, 300, &answers[1]);
+    read_in_chunks(model, false, 512, 300, &answers[0]);
+    read_in_chunks(model, false, 7, 300, &answers[1]);
     assert_int_equal(answers[0].n, answers[1].n);
     assert_true(answers[0].logprobs[0] != answers[1].logprobs[0]);
     carat_model_close(model);
 }
 
 /* The first token of each prompt of many that come while others decode, against that of the prompt
- * alone. Later tokens are decoded in steps of other sizes. */
+ * alone. */
 static void check_first_tokens(const carat_model *model, const char *name, int32_t n_seq,
                                int32_t chunk)
 {
     struct carat_error err = {0};
-    struct carat_engine_options o = {
-        .backend = "cuda", .n_ctx = 1024, .n_seq = n_seq, .chunk = chunk, .no_prefix_cache = true};
+    struct carat_engine_options o = {.backend = "cuda",
+                                     .n_ctx = 1024,
+                                     .n_seq = n_seq,
+                                     .chunk = chunk,
+                                     .no_prefix_cache = true,
+                                     .deterministic = true};
     carat_engine *engine = open_engine(model, &o);
     for (int i = 0; i < SEQUENCES_MAX; i++) {
         if (i == 5)
@@ -363,7 +367,7 @@ static void check_first_tokens(const carat_model *model, const char *name, int32
     carat_engine_close(engine);
 }
 
-static void cuda_prompts_do_not_depend_on_others(void **state)
+static void cuda_deterministic_prompts_do_not_depend_on_others(void **state)
 {
     (void)state;
     need_device("cuda");
@@ -532,9 +536,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(cuda_replay_equals_launches),
         cmocka_unit_test(cuda_replay_equals_launches_with_layers_and_experts_on_the_cpu),
         cmocka_unit_test(cuda_replayed_prompts_equal_launched_ones),
-        cmocka_unit_test(cuda_prompts_do_not_depend_on_chunks),
+        cmocka_unit_test(cuda_deterministic_prompts_do_not_depend_on_chunks),
         cmocka_unit_test(cuda_chunks_of_another_arithmetic_would_be_noticed),
-        cmocka_unit_test(cuda_prompts_do_not_depend_on_others),
+        cmocka_unit_test(cuda_deterministic_prompts_do_not_depend_on_others),
         cmocka_unit_test(cuda_deterministic_answers_do_not_depend_on_others),
         cmocka_unit_test(cuda_place_of_the_table_does_not_matter),
     };

@@ -118,12 +118,13 @@ static int32_t choose_half_least(const struct device *d)
     return kind == MATMUL_FP16 ? 1 : INT8_ROWS + 1;
 }
 
-/* Only launch_gemm_wgmma is fast enough with few rows, which it reads mirrors for. */
+/* launch_gemm_wgmma reads mirrors, with few rows too: that is slower than tiles, so steps of a few
+ * rows take it only if all are to be computed alike. Other chips have nothing as fast. */
 void cuda_choose_few(struct device *d)
 {
     const struct device_options *o = &d->options;
     d->half_least = choose_half_least(d);
     d->has_alike_decode = d->half_least <= 1 || o->n_seq < d->half_least;
-    d->has_alike_prompts =
-        d->queue.capability == 90 && d->many == ACT_HALF && !o->is_exact && !o->wants_cublas;
+    d->has_alike_prompts = o->is_steady && d->queue.capability == 90 && d->many == ACT_HALF &&
+                           !o->is_exact && !o->wants_cublas;
 }
