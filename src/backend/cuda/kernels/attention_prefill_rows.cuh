@@ -14,6 +14,7 @@ struct block_rows {
     uint32_t inverse; /* ceil(2^16 / n_group) */
     int32_t sequence;
     int32_t lowest, highest; /* positions */
+    int32_t key_head;
 };
 
 /* r / n_group, exact for r < 2^8 and n_group < 2^8. */
@@ -72,6 +73,7 @@ __device__ __forceinline__ struct block_rows block_rows_of(const struct attentio
                      a.step.counts[a.rows.is_out ? 4 : 3], S::ROWS / rows.n_group, (int)blockIdx.y);
     rows.first = tile.first;
     rows.n = tile.n * rows.n_group;
+    rows.key_head = (int)blockIdx.x;
     if (rows.n == 0) return rows;
     int first = row_token(a.rows, a.step, rows.first);
     int last = row_token(a.rows, a.step, rows.first + tile.n - 1);
@@ -92,7 +94,7 @@ __device__ __forceinline__ int position_of(const struct attention_args &a,
 /* The query head of the block's row r. */
 __device__ __forceinline__ int head_of(const struct block_rows &rows, int r)
 {
-    return (int)blockIdx.x * rows.n_group + r - token_of(rows, r) * rows.n_group;
+    return rows.key_head * rows.n_group + r - token_of(rows, r) * rows.n_group;
 }
 
 /* Queries as the operands of this warp's products. Rows that are not there take the first one's:

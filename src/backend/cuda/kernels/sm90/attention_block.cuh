@@ -11,14 +11,18 @@ namespace {
 
 enum { BLOCK_ROWS = 64 };
 
-__device__ __forceinline__ struct block_rows rows_of_block(const struct attention_args &a)
+/* Tile `tile` of up to n_rows packed rows. */
+__device__ __forceinline__ struct block_rows rows_of_block(const struct attention_args &a,
+                                                           int n_rows, int tile_number,
+                                                           int key_head)
 {
     struct block_rows rows = {};
     rows.n_group = a.n_heads / a.cache.n_heads;
     rows.inverse = (65535u + (uint32_t)rows.n_group) / (uint32_t)rows.n_group;
-    struct row_range tile = rows_of_tile(
-        a.rows.is_out ? a.step.run[ROWS_OUT] : a.step.run[ROWS_TOKEN],
-        a.step.counts[a.rows.is_out ? 4 : 3], BLOCK_ROWS / rows.n_group, (int)blockIdx.y);
+    struct row_range tile =
+        rows_of_tile(a.rows.is_out ? a.step.run[ROWS_OUT] : a.step.run[ROWS_TOKEN],
+                     a.step.counts[a.rows.is_out ? 4 : 3], n_rows / rows.n_group, tile_number);
+    rows.key_head = key_head;
     rows.first = tile.first;
     rows.n = tile.n * rows.n_group;
     if (rows.n == 0) return rows;
@@ -31,9 +35,9 @@ __device__ __forceinline__ struct block_rows rows_of_block(const struct attentio
 }
 
 /* Tiles of rows that a launch may need: each run may end in a part. */
-static inline unsigned tiles_most(const struct attention_args *args, int32_t n_runs)
+static inline unsigned tiles_most(const struct attention_args *args, int32_t n_runs, int n_rows)
 {
-    int tokens = BLOCK_ROWS / (args->n_heads / args->cache.n_heads);
+    int tokens = n_rows / (args->n_heads / args->cache.n_heads);
     return (unsigned)((args->rows.max - n_runs) / tokens + n_runs);
 }
 
@@ -42,7 +46,7 @@ __device__ __forceinline__ struct boxes boxes_at(const struct attention_args &a,
                                                  const CUtensorMap *k, const CUtensorMap *v)
 {
     return {k, v, a.cache.table + (int64_t)rows.sequence * a.cache.slots, a.cache.slots,
-            (int)blockIdx.x};
+            rows.key_head};
 }
 
 /* By the first THREADS threads: queries as halves, in blocks of 64 columns whose rows are 128
@@ -142,6 +146,7 @@ __device__ __forceinline__ void shares_of(uint32_t (&p)[4], float (&sum)[2], con
 struct block_out {
     uint32_t stage; /* 32 KB of shared memory that nobody reads any more, laid out as queries are */
     int warp, lane, column;
+    int first; /* row of the block's first */
 };
 
 /* As halves, 512 bytes of a row at a time. */
@@ -168,11 +173,11 @@ __device__ __forceinline__ void store_block_halves(const float (&o)[128], const 
     __syncwarp();
 #pragma unroll 4
     for (int r = out.warp * 16; r < out.warp * 16 + 16; r++) {
-        if (r >= rows.n) break;
+        if (out.first + r >= rows.n) break;
         uint4 x = load_shared4(out.stage +
                                (uint32_t)(lane / 8 * 8192 + r * 128 + (((lane ^ r) & 7) << 4)));
-        size_t row = (size_t)(rows.first + token_of(rows, r));
-        int column = head_of(rows, r) * HEAD + out.column;
+        size_t row = (size_t)(rows.first + token_of(rows, out.first + r));
+        int column = head_of(rows, out.first + r) * HEAD + out.column;
         uint16_t *to = static_cast<uint16_t *>(act.values) + row * (size_t)act.stride + column;
         reinterpret_cast<uint4 *>(to)[lane] = x;
         if (column + lane == 0) act.scale[row] = 1.0f;
@@ -189,7 +194,7 @@ __device__ __forceinline__ void store_block(const float (&o)[128], const float (
     if (!a.y) return;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        int in_block = out.warp * 16 + out.lane / 4 + r * 8;
+        int in_block = out.first + out.warp * 16 + out.lane / 4 + r * 8;
         if (in_block >= rows.n) continue;
         size_t row = (size_t)(rows.first + token_of(rows, in_block));
         float *to = a.y + row * (size_t)(a.n_heads * HEAD) + head_of(rows, in_block) * HEAD +

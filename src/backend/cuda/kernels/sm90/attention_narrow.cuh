@@ -1,10 +1,12 @@
 /* Attention of prompts with heads of 256 values on Hopper's wgmma, with a window or without.
  *
- * A block takes one key head and 64 packed rows: a warpgroup, whose sums are 128 registers a
- * thread. Shares stay in registers. Its first thread copies keys and values into a ring: a unit
- * that was released is filled again when the next one is released, so that the thread hardly ever
- * waits for the other warps. Two blocks share a multiprocessor: while one weighs its scores, begins
- * or ends, the other multiplies. */
+ * A tile of work is one key head and 128 packed rows. Two warpgroups have 64 of them each: sums are
+ * 128 registers a thread, shares stay in registers. Both multiply by the same pages.
+ *
+ * A block is there for many tiles, and what a tile begins and ends with happens while others
+ * multiply. One warp copies keys and values into a ring, for the next tile too. Three warps bring
+ * the next tile's queries, rounded to halves, to the place that the tile before this one had. The
+ * results of a warpgroup go out through the place of its queries. */
 #ifndef CUDA_SM90_ATTENTION_NARROW_CUH
 #define CUDA_SM90_ATTENTION_NARROW_CUH
 
@@ -13,67 +15,143 @@
 namespace {
 
 struct narrow {
-    static constexpr int HEAD = 256, RING = 5, USERS = 4, THREADS = 128;
-    /* Units of a page: of keys, and all. */
-    static constexpr int UNITS_KEYS = HEAD / 64 / UNIT_KEYS;
-    static constexpr int UNITS_PAGE = UNITS_KEYS + PAGE / UNIT_VALUES;
-    /* Shared memory: queries, the ring, its barriers. */
-    static constexpr int UNITS = BLOCK_ROWS * HEAD * 2;
-    static constexpr int BARRIERS = UNITS + RING * UNIT_BYTES;
-    static constexpr int BYTES = BARRIERS + 2 * RING * 8;
+    static constexpr int HEAD = 256, RING = 6, GROUPS = 2, USERS = 4 * GROUPS;
+    static constexpr int ROWS = GROUPS * BLOCK_ROWS, THREADS = (GROUPS + 1) * 128;
+    static constexpr int TILES = 2, LOADERS = 3; /* tiles that have queries here; warps for them */
+    static constexpr int UNITS_PAGE = HEAD / 64 / UNIT_KEYS + PAGE / UNIT_VALUES;
+    static constexpr int GROUP_BYTES = BLOCK_ROWS * HEAD * 2;
+    static constexpr int UNITS = TILES * GROUPS * GROUP_BYTES;
 };
-static_assert(2 * (narrow::BYTES + 1024) <= 228 * 1024, "two blocks a multiprocessor");
 
-/* What the rows of a block see: pages first .. last, positions begin .. end - 1. */
+/* What the warpgroups must know of a tile. */
+struct narrow_tile {
+    struct block_rows rows; /* n = 0: there are no more */
+    int32_t position[narrow::ROWS];
+};
+
+struct narrow_shared {
+    char queries[narrow::TILES][narrow::GROUPS][narrow::GROUP_BYTES];
+    char units[narrow::RING][UNIT_BYTES];
+    uint64_t barriers[2 * narrow::RING];
+    uint64_t full[narrow::TILES], empty[narrow::TILES]; /* of tiles */
+    struct narrow_tile tile[narrow::TILES];
+};
+
+/* Which of the two places a tile has, and the parity of its passes. */
+struct narrow_place {
+    int at;
+    uint32_t parity;
+};
+__device__ __forceinline__ void place_next(struct narrow_place &place)
+{
+    place.at ^= 1;
+    if (place.at == 0) place.parity ^= 1;
+}
+
+/* What rows see: pages first .. last, positions begin .. end - 1. */
 struct narrow_keys {
-    int first, last, begin, end, window;
+    int first, last, begin, end;
 };
 
-__device__ __forceinline__ struct narrow_keys narrow_keys_of(const struct attention_args &a,
-                                                             const struct block_rows &rows)
+__device__ __forceinline__ struct narrow_keys narrow_keys_of(int lowest, int highest, int window)
 {
-    struct narrow_keys keys;
-    keys.window = a.window > 0 ? a.window : INT_MAX;
-    keys.begin = max(0, rows.lowest - keys.window + 1);
-    keys.end = rows.highest + 1;
-    keys.first = keys.begin / PAGE;
-    keys.last = rows.highest / PAGE;
-    return keys;
+    int begin = window > 0 ? max(0, lowest - window + 1) : 0;
+    return {begin / PAGE, highest / PAGE, begin, highest + 1};
 }
 
-/* Units that are still to be copied; the same in all threads. */
-struct narrow_feed {
-    struct ring ring;
-    struct boxes from;
-    int page, number; /* of the next unit; its number is asked for one unit ahead */
-    int unit, n_units;
-};
-
-/* Copies the next unit, when there is one and its place is free: by the first thread. */
-__device__ __forceinline__ void narrow_copy(struct narrow_feed &feed)
+__device__ __forceinline__ struct block_rows narrow_rows(const struct attention_args &a, int item)
 {
-    if (feed.unit == feed.n_units) return;
-    int part = feed.unit % narrow::UNITS_PAGE;
-    if (threadIdx.x == 0) {
-        struct ring ring = feed.ring;
-        uint32_t barrier, to = ring_take<narrow>(ring, &barrier);
-        int after = part - narrow::UNITS_KEYS;
-        if (after < 0)
-            copy_box(to, feed.from.k, barrier, 0, part * UNIT_KEYS, feed.from.head, feed.number);
-        else
-            copy_box(to, feed.from.v, barrier, after * UNIT_VALUES, 0, feed.from.head, feed.number);
+    int n_heads = a.cache.n_heads;
+    return rows_of_block(a, narrow::ROWS, item / n_heads, item % n_heads);
+}
+
+/* ---- Keys and values: a warp ----------------------------------------------------------------- */
+
+__device__ __forceinline__ void narrow_copy(const struct attention_args &a, struct ring ring,
+                                            const CUtensorMap *k, const CUtensorMap *v)
+{
+    int item = (int)blockIdx.x;
+    struct block_rows rows = narrow_rows(a, item);
+    while (rows.n > 0) {
+        struct narrow_keys keys = narrow_keys_of(rows.lowest, rows.highest, a.window);
+        struct boxes from = boxes_at(a, rows, k, v);
+        int number = page_in(from, keys.first);
+        for (int page = keys.first; page <= keys.last; page++) {
+            int after = page_in(from, page + 1);
+            if (threadIdx.x % 32 == 0) {
+                copy_keys<narrow>(ring, from, number);
+                copy_values<narrow>(ring, from, 0, number);
+            }
+            __syncwarp();
+            if (page == keys.first) rows = narrow_rows(a, item += (int)gridDim.x);
+            number = after;
+        }
     }
-    __syncwarp();
-    ring_next<narrow>(feed.ring);
-    if (part == narrow::UNITS_PAGE - 1) feed.number = page_in(feed.from, ++feed.page);
-    feed.unit++;
 }
+
+/* ---- Queries: three warps -------------------------------------------------------------------- */
+
+/* Rows first .. first + 3 of a tile: lanes have quads of columns, `lane` and `lane` + 32. */
+__device__ __forceinline__ void narrow_load_rows(struct narrow_shared &s, int at, int first,
+                                                 const struct attention_args &a,
+                                                 const struct block_rows &rows)
+{
+    int lane = (int)threadIdx.x % 32;
+    float4 x[4][2];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int r = first + i;
+        size_t row = (size_t)(rows.first + token_of(rows, r));
+        const float *q = a.q + (row * (size_t)a.n_heads + (size_t)head_of(rows, r)) * narrow::HEAD;
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            x[i][h] = load_volatile4_if(q + (lane + h * 32) * 4, r < rows.n);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int r = (first + i) % BLOCK_ROWS;
+        uint32_t to = shared_address(s.queries[at][(first + i) / BLOCK_ROWS]);
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            int chunk = lane / 2 + h * 16;
+            uint32_t place = (uint32_t)(chunk / 8 * 8192 + r * 128 + (((chunk ^ r) & 7) << 4));
+            store_shared2(to + place + (uint32_t)(lane % 2 * 8),
+                          pack_halves_saturated(x[i][h].x, x[i][h].y),
+                          pack_halves_saturated(x[i][h].z, x[i][h].w));
+        }
+    }
+}
+
+__device__ __forceinline__ void narrow_load(struct narrow_shared &s, int warp,
+                                            const struct attention_args &a)
+{
+    int lane = (int)threadIdx.x % 32, item = (int)blockIdx.x;
+    struct narrow_place place = {0, 0};
+    for (;; item += (int)gridDim.x) {
+        struct block_rows rows = narrow_rows(a, item);
+        struct narrow_tile &tile = s.tile[place.at];
+        barrier_wait(shared_address(&s.empty[place.at]), place.parity ^ 1);
+        if (warp == 0 && lane == 0) tile.rows = rows;
+        for (int r = warp * 32 + lane; r < narrow::ROWS; r += narrow::LOADERS * 32)
+            tile.position[r] = position_of(a, rows, r);
+#pragma unroll 1
+        for (int r = warp * 4; r < rows.n; r += narrow::LOADERS * 4)
+            narrow_load_rows(s, place.at, r, a, rows);
+        show_to_async();
+        __syncwarp();
+        if (lane == 0) barrier_arrive(shared_address(&s.full[place.at]));
+        if (rows.n == 0) return;
+        place_next(place);
+    }
+}
+
+/* ---- A warpgroup ----------------------------------------------------------------------------- */
 
 struct narrow_state {
     float o[128];
     float top[2], sum[2];
     int position[2];
-    int lane, row;
+    int lane, row, group;
 };
 
 /* New tops, and all that was summed under the old ones brought to the new. */
@@ -89,16 +167,17 @@ __device__ __forceinline__ void narrow_raise(struct narrow_state &mine, const fl
     for (int r = 0; r < 2; r++) mine.sum[r] *= factor[r], mine.top[r] = top[r];
 }
 
-/* o += shares of a page x its values. */
+/* o += shares of a page x its values; `keys`: of the tile. */
 __device__ __forceinline__ void narrow_gather(struct narrow_state &mine, struct ring &ring,
-                                              struct narrow_feed &feed, const uint32_t (&p)[4][4],
-                                              int page, const struct narrow_keys &keys)
+                                              const uint32_t (&p)[4][4], int page,
+                                              const struct narrow_keys &keys)
 {
     bool is_edge = (page + 1) * PAGE > keys.end || page * PAGE < keys.begin;
 #pragma unroll
     for (int i = 0; i < PAGE / UNIT_VALUES; i++) {
         uint32_t unit = ring_unit<narrow>(ring);
-        if (is_edge) clear_values(unit, page * PAGE + i * UNIT_VALUES, keys.begin, keys.end, 1);
+        if (is_edge)
+            clear_values(unit, page * PAGE + i * UNIT_VALUES, keys.begin, keys.end, 1 + mine.group);
         products_begin();
 #pragma unroll
         for (int j = 0; j < UNIT_VALUES / 16; j++)
@@ -108,46 +187,61 @@ __device__ __forceinline__ void narrow_gather(struct narrow_state &mine, struct 
         if (i > 0) {
             products_wait<1>();
             ring_release<narrow>(ring, mine.lane);
-            narrow_copy(feed);
         }
         ring_next<narrow>(ring);
     }
     products_wait<0>();
     ring_release<narrow>(ring, mine.lane);
-    narrow_copy(feed);
 }
 
-__device__ __forceinline__ void narrow_attend(struct narrow_feed &feed, uint32_t shared,
-                                              const struct attention_args &a,
-                                              const struct block_rows &rows,
-                                              const struct narrow_keys &keys)
+/* A page that only the other warpgroup's rows see. */
+__device__ __forceinline__ void narrow_skip(struct ring &ring, int lane)
 {
-    struct narrow_state mine;
-    mine.lane = (int)threadIdx.x % 32;
-    mine.row = (int)threadIdx.x / 32 * 16 + mine.lane / 4;
-    struct ring ring = feed.ring;
-    for (int i = 1; i < narrow::RING; i++) narrow_copy(feed);
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        mine.top[r] = TOP_NONE;
-        mine.sum[r] = 0;
-        mine.position[r] = position_of(a, rows, mine.row + r * 8);
+#pragma unroll 1
+    for (int i = 0; i < narrow::UNITS_PAGE; i++) {
+        (void)ring_unit<narrow>(ring);
+        __syncwarp();
+        ring_next<narrow>(ring);
+        ring_release<narrow>(ring, lane);
     }
-    load_block_queries<narrow::HEAD, 128>(shared, a, rows);
-#pragma unroll
-    for (int i = 0; i < 128; i++) mine.o[i] = 0;
+}
+
+/* All pages of a tile. */
+__device__ __forceinline__ void narrow_pages(struct narrow_state &mine, uint32_t queries,
+                                             struct ring &ring, const struct attention_args &a,
+                                             const struct narrow_tile &tile)
+{
+    const struct block_rows &rows = tile.rows;
+    struct narrow_keys keys = narrow_keys_of(rows.lowest, rows.highest, a.window), own = {0, -1};
+    int first = mine.group * BLOCK_ROWS, lowest = 0, highest = -1;
+    int window = a.window > 0 ? a.window : INT_MAX;
+    if (first < rows.n) {
+        lowest = tile.position[first];
+        highest = tile.position[min(first + BLOCK_ROWS, rows.n) - 1];
+        own = narrow_keys_of(lowest, highest, a.window);
+    }
     for (int page = keys.first; page <= keys.last; page++) {
+        if (page < own.first || page > own.last) {
+            narrow_skip(ring, mine.lane);
+            continue;
+        }
         float s[32], part[2] = {0, 0};
         uint32_t p[4][4];
-        score_page<narrow>(s, shared, ring, mine.lane, [&] { narrow_copy(feed); });
-        if ((page + 1) * PAGE > rows.lowest || page * PAGE <= rows.highest - keys.window)
-            mask_page(s, mine.position, page * PAGE, keys.window, mine.lane);
+        score_page<narrow>(s, queries, ring, mine.lane, [] {});
+        if ((page + 1) * PAGE > lowest || page * PAGE <= highest - window)
+            mask_page(s, mine.position, page * PAGE, window, mine.lane);
         narrow_raise(mine, s);
 #pragma unroll
         for (int i = 0; i < 4; i++) shares_of(p[i], part, s, i * 8, mine.top);
         mine.sum[0] += part[0], mine.sum[1] += part[1];
-        narrow_gather(mine, ring, feed, p, page, keys);
+        narrow_gather(mine, ring, p, page, keys);
     }
+}
+
+__device__ __forceinline__ void narrow_store(const struct narrow_state &mine, uint32_t queries,
+                                             const struct attention_args &a,
+                                             const struct block_rows &rows)
+{
     float inverse[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -156,33 +250,72 @@ __device__ __forceinline__ void narrow_attend(struct narrow_feed &feed, uint32_t
         sum += __shfl_xor_sync(0xffffffffu, sum, 2);
         inverse[r] = 1.0f / sum;
     }
-    meet<128>(1); /* nobody reads queries any more */
-    store_block<narrow::HEAD>(mine.o, inverse, a, rows, {shared, mine.row / 16, mine.lane, 0});
+    meet<128>(1 + mine.group); /* nobody reads these queries any more */
+    store_block<narrow::HEAD>(mine.o, inverse, a, rows,
+                              {queries, mine.row / 16, mine.lane, 0, mine.group * BLOCK_ROWS});
 }
 
-/* Grid: key heads x tiles of rows. */
-__global__ void __launch_bounds__(narrow::THREADS, 2)
-    attend_narrow(const struct attention_args a, const __grid_constant__ CUtensorMap k,
-                  const __grid_constant__ CUtensorMap v)
+__device__ __forceinline__ void narrow_attend(struct narrow_shared &s, struct ring ring, int group,
+                                              const struct attention_args &a)
+{
+    struct narrow_state mine;
+    struct narrow_place place = {0, 0};
+    mine.group = group;
+    mine.lane = (int)threadIdx.x % 32;
+    mine.row = (int)threadIdx.x / 32 % 4 * 16 + mine.lane / 4;
+    for (;; place_next(place)) {
+        const struct narrow_tile &tile = s.tile[place.at];
+        barrier_wait(shared_address(&s.full[place.at]), place.parity);
+        if (tile.rows.n == 0) return;
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            mine.top[r] = TOP_NONE;
+            mine.sum[r] = 0;
+            mine.position[r] = tile.position[group * BLOCK_ROWS + mine.row + r * 8];
+        }
+#pragma unroll
+        for (int i = 0; i < 128; i++) mine.o[i] = 0;
+        uint32_t queries = shared_address(s.queries[place.at][group]);
+        narrow_pages(mine, queries, ring, a, tile);
+        narrow_store(mine, queries, a, tile.rows);
+        __syncwarp();
+        if (mine.lane == 0) barrier_arrive(shared_address(&s.empty[place.at]));
+    }
+}
+
+/* ---- The kernel ------------------------------------------------------------------------------ */
+
+/* Grid: as many blocks as run at a time; key heads x tiles of rows are dealt out to them. */
+__global__ void __launch_bounds__(narrow::THREADS, 1)
+    attend_narrow(const __grid_constant__ struct attention_args a,
+                  const __grid_constant__ CUtensorMap k, const __grid_constant__ CUtensorMap v)
 {
     extern __shared__ __align__(1024) char shared[];
-    struct block_rows rows = rows_of_block(a);
-    uint32_t base = shared_address(shared);
-    struct ring ring = ring_at<narrow>(base + narrow::UNITS, base + narrow::BARRIERS);
+    struct narrow_shared &s = *reinterpret_cast<struct narrow_shared *>(shared);
+    struct ring ring = ring_at<narrow>(shared_address(s.units), shared_address(s.barriers));
     if (threadIdx.x == 0) {
         ring_init<narrow>(ring);
+        for (int i = 0; i < narrow::TILES; i++) {
+            barrier_init(shared_address(&s.full[i]), narrow::LOADERS);
+            barrier_init(shared_address(&s.empty[i]), narrow::USERS);
+        }
         barriers_show();
     }
-    struct narrow_keys keys = narrow_keys_of(a, rows);
-    grid_wait(); /* no kernel writes what was read so far: the step's arrays and the table */
+    grid_wait();
     grid_release();
-    if (rows.n == 0) return;
     __syncthreads();
-    struct boxes from = boxes_at(a, rows, &k, &v);
-    struct narrow_feed feed = {ring,       from,
-                               keys.first, page_in(from, keys.first),
-                               0,          (keys.last - keys.first + 1) * narrow::UNITS_PAGE};
-    narrow_attend(feed, base, a, rows, keys);
+    int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0); /* known to be uniform */
+    if (group < narrow::GROUPS) {
+        registers_up<216>();
+        narrow_attend(s, ring, group, a);
+    } else {
+        registers_down<72>();
+        int warp = (int)threadIdx.x / 32 % 4;
+        if (warp == 0)
+            narrow_copy(a, ring, &k, &v);
+        else
+            narrow_load(s, warp - 1, a);
+    }
 }
 
 } // namespace

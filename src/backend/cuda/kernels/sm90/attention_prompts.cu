@@ -15,7 +15,7 @@ int attention_prompts_prepare(void)
     if (!error) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
     if (error || major != 9) return (int)error;
     error = allow_shared(attend_wide, wide::BYTES);
-    if (!error) error = allow_shared(attend_narrow, narrow::BYTES);
+    if (!error) error = allow_shared(attend_narrow, sizeof(struct narrow_shared));
     return (int)error;
 }
 
@@ -33,10 +33,12 @@ bool launch_attention_prompts(const struct queue *q, const struct attention_args
     if (!boxes_of(&k, *cache, cache->k, PAGE, UNIT_KEYS) ||
         !boxes_of(&v, *cache, cache->v, UNIT_VALUES, 256 / 64))
         return false;
-    dim3 grid((unsigned)cache->n_heads, tiles_most(args, n_runs));
+    unsigned n_heads = (unsigned)cache->n_heads, n_sm = (unsigned)q->n_sm;
+    unsigned n_tiles = tiles_most(args, n_runs, is_wide ? BLOCK_ROWS : narrow::ROWS);
     if (is_wide)
-        launch(q, attend_wide, grid, wide::THREADS, wide::BYTES, *args, k, v);
+        launch(q, attend_wide, dim3(n_heads, n_tiles), wide::THREADS, wide::BYTES, *args, k, v);
     else
-        launch(q, attend_narrow, grid, narrow::THREADS, narrow::BYTES, *args, k, v);
+        launch(q, attend_narrow, dim3(n_heads * n_tiles < n_sm ? n_heads * n_tiles : n_sm),
+               narrow::THREADS, sizeof(struct narrow_shared), *args, k, v);
     return true;
 }

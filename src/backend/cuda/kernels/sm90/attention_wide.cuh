@@ -166,7 +166,7 @@ __device__ __forceinline__ void wide_store(const struct wide_state &mine, char *
     }
     store_block<wide::HEAD>(
         mine.o, inverse, a, rows,
-        {mine.shared + (uint32_t)(mine.w * 32768), mine.row / 16, mine.lane, mine.w * 256});
+        {mine.shared + (uint32_t)(mine.w * 32768), mine.row / 16, mine.lane, mine.w * 256, 0});
 }
 
 __device__ __forceinline__ void wide_attend(char *shared, const struct attention_args &a,
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(wide::THREADS, 1)
                 const __grid_constant__ CUtensorMap v)
 {
     extern __shared__ __align__(1024) char shared[];
-    struct block_rows rows = rows_of_block(a);
+    struct block_rows rows = rows_of_block(a, BLOCK_ROWS, (int)blockIdx.y, (int)blockIdx.x);
     uint32_t base = shared_address(shared);
     if (threadIdx.x == 0) {
         for (int w = 0; w < 2; w++) ring_init<wide>(wide_ring(base, w));
