@@ -679,6 +679,16 @@ static void time_all(struct check *c)
     time_shape(c, s, 1, 8192);
 }
 
+/* As many rows as sm90/attention_window.cu takes with one or two blocks each: kernels that a row
+ * alone never has. */
+static void check_filled(struct check *c, struct shape s)
+{
+    for (int32_t blocks = 1; blocks <= 2; blocks++) {
+        int32_t rows = c->queue.n_sm / blocks / s.n_kv;
+        if (rows > 1) check_company(c, s, rows < ROWS_CHECKED_MAX ? rows : ROWS_CHECKED_MAX, 5);
+    }
+}
+
 /* Rows of one sequence, whose keys may be read once for several of them, and rows of sequences of
  * their own. */
 static void check_sequences(struct check *c)
@@ -686,6 +696,8 @@ static void check_sequences(struct check *c)
     static const struct shape shapes[] = {
         {"f16 256, 4 heads, window", FORMAT_F16, 256, 8, 2, 200, 100, 0, 0.2f, false},
         {"f16 256, 2 heads, window", FORMAT_F16, 256, 16, 8, 700, 512, 0, 0.2f, false},
+        {"f16 256, 2 heads, window of 1024", FORMAT_F16, 256, 16, 8, 1100, 1024, 0, 0.2f, false},
+        {"f16 256, 8 heads, window", FORMAT_F16, 256, 8, 1, 700, 600, 0, 0.2f, false},
         {"f16 256, 3 heads, window of 1", FORMAT_F16, 256, 9, 3, 100, 1, 0, 0.2f, false},
         {"f16 256, 20 heads", FORMAT_F16, 256, 20, 1, 300, 64, 0, 0.2f, false},
         {"f16 512, 4 heads", FORMAT_F16, 512, 8, 2, 700, 0, 0, 0.2f, false},
@@ -693,9 +705,11 @@ static void check_sequences(struct check *c)
         {"f16 512, 8 heads", FORMAT_F16, 512, 32, 4, 400, 0, 0, 0.2f, false},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        check_company(c, shapes[i], 7, 2);
         check_company(c, shapes[i], 12, 1);
         check_company(c, shapes[i], 64, 11);
         check_company(c, shapes[i], 17, 17);
+        if (shapes[i].window) check_filled(c, shapes[i]);
     }
 }
 

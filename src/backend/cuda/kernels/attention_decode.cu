@@ -15,6 +15,8 @@
  *            with keys get the lowest indices, so they are scheduled before empty ones.
  *   walk:    instead of split for several rows on Hopper (attention_decode_walk.cuh): few blocks,
  *            each with a stretch of segments.
+ *   window:  instead of split and combine for several rows with a window on Hopper
+ *            (sm90/attention_window.cu): a block takes a row, or a cluster does.
  *   combine: block (128 columns of a head, row) joins the segments in a fixed order, divides by the
  *            sum and rounds to what the next product reads; with many rows a warp does it.
  *
@@ -35,6 +37,7 @@
 #include "backend/cuda/kernels/attention_decode_mma.cuh"
 #include "backend/cuda/kernels/attention_decode_q8.cuh"
 #include "backend/cuda/kernels/attention_decode_walk.cuh"
+#include "backend/cuda/kernels/sm90/attention_window.h"
 
 namespace {
 
@@ -147,7 +150,7 @@ int attention_decode_prepare(void)
         j.d = i % 2 ? 512 : 256, j.heads = i / 2 ? 2 * HEADS : HEADS;
         if (!error) error = allow_shared(q8_of(j), q8_bytes(j));
     }
-    return error;
+    return error ? (int)error : attention_window_prepare();
 }
 
 size_t attention_decode_scratch_bytes(int32_t rows, int32_t n_heads, const struct kv_cache *cache)
@@ -162,6 +165,7 @@ size_t attention_decode_scratch_bytes(int32_t rows, int32_t n_heads, const struc
 
 void launch_attention_decode(const struct queue *q, const struct attention_args *args)
 {
+    if (launch_attention_window(q, args)) return;
     const struct kv_cache &cache = args->cache;
     struct job j = {};
     j.a = *args;

@@ -54,6 +54,12 @@ __device__ __forceinline__ bool find_span(const struct job &j, int r, struct spa
     return true;
 }
 
+/* Tiles in which its keys lie. */
+__device__ __forceinline__ int tiles_of(const struct span &s)
+{
+    return (s.first % TILE_KEYS + s.n + TILE_KEYS - 1) / TILE_KEYS;
+}
+
 /* Rows whose partial results are in the scratch together, from j.first_row + first on, and segments
  * that each has room for. */
 struct pass {

@@ -64,11 +64,6 @@ struct walk_shared {
     alignas(16) char v[TILE_KEYS / 4 * WALK_FOUR_STRIDE];
 };
 
-__device__ __forceinline__ int tiles_of(const struct span &s)
-{
-    return (s.first % TILE_KEYS + s.n + TILE_KEYS - 1) / TILE_KEYS;
-}
-
 /* Can row b, after row a, be in its squad? All that the two see is seen by one of them: other cells
  * may hold NaN. */
 __device__ __forceinline__ bool is_near(const struct span &a, const struct span &b)

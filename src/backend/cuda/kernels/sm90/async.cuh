@@ -76,5 +76,15 @@ __device__ __forceinline__ float4 cluster_load4(uint32_t address)
                  : "memory");
     return v;
 }
+__device__ __forceinline__ void cluster_store(uint32_t address, float x)
+{
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(x) : "memory");
+}
+__device__ __forceinline__ void cluster_store4(uint32_t address, float4 x)
+{
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(x.x),
+                 "f"(x.y), "f"(x.z), "f"(x.w)
+                 : "memory");
+}
 
 #endif
