@@ -112,9 +112,10 @@ void launch_splits(const struct queue *q, const struct job &j)
         launch(q, attend_cascade, dim3(q->n_sm), CASCADE_DIM / 2, sizeof(struct cascade_shared), j);
     if (is_mma && cache.format == FORMAT_Q8_0)
         launch(q, q8_of(j), grid, j.d / 2, q8_bytes(j), j);
+    else if (j.room && j.n_chunks == walk_two::GROUPS)
+        start_walk<walk_two>(q, j);
     else if (j.room)
-        launch(q, attend_walk, dim3(WALK_BLOCKS * q->n_sm), WALK_COMPUTE + WALK_FETCH,
-               sizeof(struct walk_shared), j);
+        start_walk<walk_one>(q, j);
     else if (is_mma && j.d == 256)
         launch(q, attend_mma<256>, grid, 128, 0, j);
     else if (is_mma)
@@ -141,7 +142,8 @@ int attention_decode_prepare(void)
     cudaError_t error = cudaSuccess;
     if (allow_shared(attend_cascade, sizeof(struct cascade_shared)) != cudaSuccess)
         (void)cudaGetLastError(); /* a chip that has less: has_cascade */
-    if (allow_shared(attend_walk, sizeof(struct walk_shared)) != cudaSuccess)
+    if (allow_shared(attend_walk<walk_one>, sizeof(struct walk_shared<walk_one>)) != cudaSuccess ||
+        allow_shared(attend_walk<walk_two>, sizeof(struct walk_shared<walk_two>)) != cudaSuccess)
         (void)cudaGetLastError(); /* the same: is_walked */
     for (enum format format : formats)
         if (!error) error = allow_shared(any_of(format), any_shared_bytes(512));

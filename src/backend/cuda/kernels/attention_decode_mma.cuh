@@ -139,7 +139,7 @@ template <int D> struct shared {
 template <int D> __device__ __forceinline__ void load_queries(const float *q, struct shared<D> &s)
 {
     enum { EACH = 4 }; /* k steps of this thread: all its loads are issued at once */
-    int first = threadIdx.x / 32, lane = threadIdx.x % 32, t = lane % 4;
+    int first = threadIdx.x / 32 % (D / 64), lane = threadIdx.x % 32, t = lane % 4;
     float4 x[EACH];
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
@@ -156,7 +156,7 @@ template <int D>
 __device__ __forceinline__ void decode_score(const struct shared<D> &s, const uint4 (&k)[8],
                                              float (*out)[SCORE_STRIDE])
 {
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    int warp = threadIdx.x / 32 % (D / 64), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     int first = warp / 4 * 16;
     float acc[4][4] = {};
 #pragma unroll
@@ -208,7 +208,7 @@ __device__ __forceinline__ void add_values(float (&sum)[8][4], const uint4 &p, c
 __device__ __forceinline__ void store_segment(const struct job &j, int64_t at,
                                               const float (&sum)[8][4], const struct running &run)
 {
-    int warp = threadIdx.x / 32, t = threadIdx.x % 4;
+    int warp = threadIdx.x / 32 % 8, t = threadIdx.x % 4;
     float4 *out = (float4 *)(j.sums + at * j.d + 64 * warp + 16 * t);
 #pragma unroll
     for (int e = 0; e < 2; e++) {
