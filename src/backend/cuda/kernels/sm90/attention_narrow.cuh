@@ -5,8 +5,9 @@
  *
  * A block is there for many tiles, and what a tile begins and ends with happens while others
  * multiply. One warp copies keys and values into a ring, for the next tile too. Three warps bring
- * the next tile's queries, rounded to halves, to the place that the tile before this one had. The
- * results of a warpgroup go out through the place of its queries. */
+ * the next tile's queries, rounded to halves, to the place that the tile before this one had; those
+ * of the first tile the warpgroups bring themselves. The results of a warpgroup go out through the
+ * place of its queries. */
 #ifndef CUDA_SM90_ATTENTION_NARROW_CUH
 #define CUDA_SM90_ATTENTION_NARROW_CUH
 
@@ -91,15 +92,16 @@ __device__ __forceinline__ void narrow_copy(const struct attention_args &a, stru
 
 /* ---- Queries: three warps -------------------------------------------------------------------- */
 
-/* Rows first .. first + 3 of a tile: lanes have quads of columns, `lane` and `lane` + 32. */
+/* Rows first .. first + N - 1 of a tile: lanes have quads of columns, `lane` and `lane` + 32. */
+template <int N>
 __device__ __forceinline__ void narrow_load_rows(struct narrow_shared &s, int at, int first,
                                                  const struct attention_args &a,
                                                  const struct block_rows &rows)
 {
     int lane = (int)threadIdx.x % 32;
-    float4 x[4][2];
+    float4 x[N][2];
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < N; i++) {
         int r = first + i;
         size_t row = (size_t)(rows.first + token_of(rows, r));
         const float *q = a.q + (row * (size_t)a.n_heads + (size_t)head_of(rows, r)) * narrow::HEAD;
@@ -108,7 +110,7 @@ __device__ __forceinline__ void narrow_load_rows(struct narrow_shared &s, int at
             x[i][h] = load_volatile4_if(q + (lane + h * 32) * 4, r < rows.n);
     }
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < N; i++) {
         int r = (first + i) % BLOCK_ROWS;
         uint32_t to = shared_address(s.queries[at][(first + i) / BLOCK_ROWS]);
 #pragma unroll
@@ -130,19 +132,31 @@ __device__ __forceinline__ void narrow_load(struct narrow_shared &s, int warp,
     for (;; item += (int)gridDim.x) {
         struct block_rows rows = narrow_rows(a, item);
         struct narrow_tile &tile = s.tile[place.at];
+        bool is_first = item == (int)blockIdx.x; /* narrow_load_first */
         barrier_wait(shared_address(&s.empty[place.at]), place.parity ^ 1);
         if (warp == 0 && lane == 0) tile.rows = rows;
         for (int r = warp * 32 + lane; r < narrow::ROWS; r += narrow::LOADERS * 32)
             tile.position[r] = position_of(a, rows, r);
 #pragma unroll 1
-        for (int r = warp * 4; r < rows.n; r += narrow::LOADERS * 4)
-            narrow_load_rows(s, place.at, r, a, rows);
+        for (int r = warp * 4; r < rows.n && !is_first; r += narrow::LOADERS * 4)
+            narrow_load_rows<4>(s, place.at, r, a, rows);
         show_to_async();
         __syncwarp();
         if (lane == 0) barrier_arrive(shared_address(&s.full[place.at]));
         if (rows.n == 0) return;
         place_next(place);
     }
+}
+
+/* A warpgroup's rows of the first tile, by itself: it has nothing else to do yet. */
+__device__ __forceinline__ void narrow_load_first(struct narrow_shared &s, int group,
+                                                  const struct attention_args &a)
+{
+    struct block_rows rows = narrow_rows(a, (int)blockIdx.x);
+    int first = group * BLOCK_ROWS + (int)threadIdx.x / 32 % 4 * 16;
+    narrow_load_rows<16>(s, 0, first, a, rows);
+    show_to_async();
+    meet<128>(1 + group);
 }
 
 /* ---- A warpgroup ----------------------------------------------------------------------------- */
@@ -263,6 +277,7 @@ __device__ __forceinline__ void narrow_attend(struct narrow_shared &s, struct ri
     mine.group = group;
     mine.lane = (int)threadIdx.x % 32;
     mine.row = (int)threadIdx.x / 32 % 4 * 16 + mine.lane / 4;
+    narrow_load_first(s, group, a);
     for (;; place_next(place)) {
         const struct narrow_tile &tile = s.tile[place.at];
         barrier_wait(shared_address(&s.full[place.at]), place.parity);
