@@ -22,24 +22,8 @@ __device__ __forceinline__ uint64_t core_descriptor(uint32_t shared, uint32_t al
            (uint64_t)(along_rows >> 4) << 32;
 }
 
-/* d += a b, for N = 8, 16, 32, 64, 128; d has N / 2 values. */
+/* d += a b; d has N / 2 values. */
 template <int N> struct wgmma;
-
-/* clang-format off */
-#define REGS_4 "%0, %1, %2, %3"
-#define REGS_8 REGS_4 ", %4, %5, %6, %7"
-#define REGS_16 REGS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
-#define REGS_32 REGS_16                                                                            \
-    ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define REGS_64 REGS_32                                                                            \
-    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"             \
-    ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define SUMS_8(i) SUMS_4(i), SUMS_4(i + 4)
-#define SUMS_16(i) SUMS_8(i), SUMS_8(i + 8)
-#define SUMS_32(i) SUMS_16(i), SUMS_16(i + 16)
-#define SUMS_64(i) SUMS_32(i), SUMS_32(i + 32)
-/* clang-format on */
 
 /* n: columns; sums: registers of d; A, B ...: the operands that follow them. */
 #define WGMMA(n, sums, A, B, C, D, E)                                                              \
@@ -48,17 +32,23 @@ template <int N> struct wgmma;
                                                    uint64_t b)                                     \
         {                                                                                          \
             asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 "                 \
-                         "{" REGS_##sums "}, {%" #A ", %" #B ", %" #C ", %" #D "}, %" #E           \
-                                         ", 1, 1, 1, 0;"                                           \
-                         : SUMS_##sums(0)                                                          \
+                         "{" OUT_##sums "}, {%" #A ", %" #B ", %" #C ", %" #D "}, %" #E            \
+                                        ", 1, 1, 1, 0;"                                            \
+                         : SUMS_##sums                                                             \
                          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                    \
         }                                                                                          \
     };
 WGMMA(8, 4, 4, 5, 6, 7, 8)
 WGMMA(16, 8, 8, 9, 10, 11, 12)
 WGMMA(32, 16, 16, 17, 18, 19, 20)
+WGMMA(48, 24, 24, 25, 26, 27, 28)
 WGMMA(64, 32, 32, 33, 34, 35, 36)
+WGMMA(80, 40, 40, 41, 42, 43, 44)
+WGMMA(96, 48, 48, 49, 50, 51, 52)
+WGMMA(112, 56, 56, 57, 58, 59, 60)
 WGMMA(128, 64, 64, 65, 66, 67, 68)
+WGMMA(144, 72, 72, 73, 74, 75, 76)
+WGMMA(160, 80, 80, 81, 82, 83, 84)
 #undef WGMMA
 
 #endif
