@@ -42,6 +42,7 @@ static int prepare(int capability)
     if (!status) status = attention_prefill_prepare();
     if (!status && capability == 90) status = gemm_wgmma_prepare();
     if (!status && capability == 90) status = half_prepare();
+    if (!status && capability == 90) status = half_experts_prepare();
     return status;
 }
 

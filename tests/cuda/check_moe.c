@@ -153,34 +153,51 @@ static void run_grouped(struct check *c, struct rng *rng, const struct grouped_c
     routing_free(c, &r);
 }
 
+/* is_half: of values that fp16 holds, with scales. */
 static void check_sum(struct check *c, struct rng *rng, int32_t n_rows, int32_t n_used,
-                      int32_t cols)
+                      int32_t cols, bool is_half)
 {
     size_t n_pairs = (size_t)n_rows * (size_t)n_used, n = n_pairs * (size_t)cols;
     size_t n_out = (size_t)n_rows * (size_t)cols;
     float *x = malloc(n * sizeof *x), *shares = malloc(n_pairs * sizeof *shares);
+    float *scale = malloc(n_pairs * sizeof *scale);
+    uint16_t *half = malloc(n * sizeof *half);
     float *y = malloc(n_out * sizeof *y);
     double *expected = malloc(n_out * sizeof *expected);
     check_normal(rng, x, n, 1);
     check_normal(rng, shares, n_pairs, 1);
+    for (size_t i = 0; i < n_pairs; i++) scale[i] = is_half && i % 3 ? 0.25f : 1;
+    for (size_t i = 0; i < n; i++) {
+        half[i] = f32_to_f16(x[i]);
+        if (is_half) x[i] = f16_to_f32(half[i]);
+    }
     for (size_t i = 0; i < n_out; i++) {
         size_t t = i / (size_t)cols, col = i % (size_t)cols;
         expected[i] = 0;
         for (size_t s = t * (size_t)n_used; s < (t + 1) * (size_t)n_used; s++)
-            expected[i] += (double)shares[s] * (double)x[s * (size_t)cols + col];
+            expected[i] += (double)(shares[s] * scale[s]) * (double)x[s * (size_t)cols + col];
     }
-    float *on[3] = {check_alloc(x, n * sizeof *x), check_alloc(shares, n_pairs * sizeof *shares),
-                    check_alloc(NULL, n_out * sizeof *y)};
-    launch_expert_sum(&c->queue, on[0], on[1], on[2], n_rows, n_used, cols);
-    check_download(y, on[2], n_out * sizeof *y);
+    void *on[5] = {check_alloc(x, n * sizeof *x), check_alloc(half, n * sizeof *half),
+                   check_alloc(scale, n_pairs * sizeof *scale),
+                   check_alloc(shares, n_pairs * sizeof *shares),
+                   check_alloc(NULL, n_out * sizeof *y)};
+    struct expert_sum_args args = {.x = is_half ? NULL : on[0],
+                                   .half = is_half ? on[1] : NULL,
+                                   .scale = is_half ? on[2] : NULL,
+                                   .shares = on[3],
+                                   .y = on[4],
+                                   .n_used = n_used,
+                                   .cols = cols};
+    launch_expert_sum(&c->queue, &args, n_rows);
+    check_download(y, args.y, n_out * sizeof *y);
     double error = check_nmse(y, expected, n_out);
     /* a handful of fp32 roundings */
     check_that(c, error <= 1e-13, "expert_sum %d x %d x %d: NMSE %.2g", n_rows, n_used, cols,
                error);
     bool is_whole = true;
-    for (int i = 0; i < 3; i++) is_whole = check_free(on[i]) && is_whole;
+    for (int i = 0; i < 5; i++) is_whole = check_free(on[i]) && is_whole;
     check_that(c, is_whole, "expert_sum wrote beyond its rows");
-    free(x);
+    free(x), free(half), free(scale);
     free(shares);
     free(y);
     free(expected);
@@ -194,8 +211,7 @@ struct timed {
     struct check *c;
     struct routing *r;
     struct grouped_args args;
-    const float *x, *shares;
-    float *y;
+    struct expert_sum_args sum;
 };
 
 static void run_sort(void *user)
@@ -213,7 +229,7 @@ static void run_product(void *user)
 static void run_sum(void *user)
 {
     struct timed *t = user;
-    launch_expert_sum(&t->c->queue, t->x, t->shares, t->y, t->r->n_rows, USED, HIDDEN);
+    launch_expert_sum(&t->c->queue, &t->sum, t->r->n_rows);
 }
 
 static void time_product(struct check *c, struct rng *rng, struct timed *t, enum format format,
@@ -256,7 +272,8 @@ static void time_layer(struct check *c, struct rng *rng, int32_t n_rows)
     float *shares = calloc(n_pairs, sizeof *shares);
     float *on[3] = {check_alloc(NULL, bytes * USED), check_alloc(shares, n_pairs * sizeof *shares),
                     check_alloc(NULL, bytes)};
-    t.x = on[0], t.shares = on[1], t.y = on[2];
+    t.sum = (struct expert_sum_args){
+        .x = on[0], .shares = on[1], .y = on[2], .n_used = USED, .cols = HIDDEN};
     double s = check_time(c, run_sum, &t, false);
     printf("  expert_sum %d rows: %.1f us, %.0f GB/s (4670)\n", n_rows, s * 1e6,
            (double)bytes * (USED + 1) / s / 1e9);
@@ -283,8 +300,10 @@ void check_moe(struct check *c)
         {1, 2, 9, 32, 1, {8}, {FORMAT_IQ4_NL}, true, true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_grouped(c, &rng, &cases[i]);
-    check_sum(c, &rng, 3, 2, 2816);
-    check_sum(c, &rng, 17, 8, 131);
+    for (int is_half = 0; is_half < 2; is_half++) {
+        check_sum(c, &rng, 3, 2, 2816, is_half);
+        check_sum(c, &rng, 17, 8, 131, is_half);
+    }
     if (c->is_perf) {
         time_layer(c, &rng, 2048);
         time_layer(c, &rng, 128);

@@ -206,6 +206,9 @@ static bool fits(const struct record *r)
         return fits_many(grouped->n_w, grouped->w, &grouped->x, false);
     if (r->start == start_grouped_f16)
         return fits_many(grouped->n_w, grouped->w, &grouped->x, true);
+    if (r->start == start_grouped_half)
+        return grouped->w[0].layout == LAYOUT_TILES && grouped->plan.is_even && grouped->half &&
+               is_half(&grouped->x) && grouped->x.kind == ACT_STEPS;
     return true;
 }
 

@@ -16,7 +16,7 @@ static inline size_t padded_cols(int64_t cols)
 /* Whether they are fp16 with a scale for each row. */
 static inline bool act_is_half(enum act_kind kind)
 {
-    return kind == ACT_HALF || kind == ACT_CORES;
+    return kind == ACT_HALF || kind == ACT_CORES || kind == ACT_STEPS;
 }
 
 /* Rows of a piece of ACT_CORES (types.h). */

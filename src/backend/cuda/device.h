@@ -64,6 +64,12 @@ static inline bool device_has_wgmma(const struct device *d)
     return d->queue.capability == 90 && !d->cublas;
 }
 
+/* Whether products of many rows with experts read tiles in fp16 (launch_grouped_half). */
+static inline bool device_has_half_experts(const struct device *d)
+{
+    return d->queue.capability == 90 && d->many == ACT_HALF && !d->options.is_exact;
+}
+
 /* Parts of a piece of memory begin at multiples of this many bytes. */
 static inline size_t aligned(size_t bytes)
 {

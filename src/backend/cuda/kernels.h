@@ -21,6 +21,7 @@
  *                         1..64   LAYOUT_ROWS   launch_experts_out    exact.cu
  *                  both   more    LAYOUT_TILES  launch_grouped_i8     moe.cu sorts, gemm_i8.cu
  *                         more    mirror        launch_grouped_f16    moe.cu sorts, gemm_f16.cu
+ *              on Hopper  more    LAYOUT_TILES  launch_grouped_half   sm90/half_experts.cu
  *   router with choice    1..64   LAYOUT_ROWS   launch_router         route.cu, matvec_rows.cuh
  *   router                more    LAYOUT_ROWS   launch_router_parts   router_many.cu, then route.cu
  *   in fp32, --precision  any     any           launch_matmul_exact   exact.cu
@@ -244,12 +245,14 @@ void launch_row_sizes(const struct queue *q, const struct row_size_args *args);
 /* Pairs (row, place among the chosen) sorted by expert. All arrays are int32 on the device. A
  * tile is up to EXPERT_TILE neighbouring pairs of one expert; tiles are numbered in the order of
  * `pair`, each expert's filled before the next begins. */
-enum { EXPERT_TILE = 128 };
+enum { EXPERT_TILE = 128, HALF_TILE = 160, HALF_WIDTH = 16 };
 struct expert_plan {
     int32_t *first;  /* [n_expert + 1]: of each expert's pairs in `pair` */
     int32_t *pair;   /* [n_rows * n_used]: row * n_used + place, rising within an expert */
     int32_t *tile;   /* [tiles_max][2]: expert, first place in `pair` of that tile */
     int32_t *n_tile; /* [1] */
+    bool is_even;    /* tiles for launch_grouped_half: of up to HALF_TILE pairs, those of an expert
+                        about as large as each other, and numbered from wide to narrow */
 };
 size_t expert_plan_bytes(int32_t n_rows, int32_t n_used, int32_t n_expert);
 /* Cuts `memory` (expert_plan_bytes) into the arrays. */
@@ -273,9 +276,23 @@ struct grouped_args {
 void launch_grouped_i8(const struct queue *q, const struct grouped_args *args);
 void launch_grouped_f16(const struct queue *q, const struct grouped_args *args);
 
-/* y[t] = sum over s of shares[t][s] * x[t][s], s rising. */
-void launch_expert_sum(const struct queue *q, const float *x, const float *shares, float *y,
-                       int32_t n_rows, int32_t n_used, int32_t cols);
+/* sm90/half_experts.cu, on Hopper: the same from LAYOUT_TILES, x in ACT_STEPS, results in `half`
+ * alone, plan.is_even. The bits are those of launch_grouped_f16 on mirrors, but that what is beyond
+ * 65504 is infinite and forms with a minimum are rounded once. */
+int half_experts_prepare(void); /* cudaError_t */
+void launch_grouped_half(const struct queue *q, const struct grouped_args *args);
+
+/* y[t] = sum over s of shares[t][s] * x[t][s], s rising; x in fp32, or in fp16 times the scale of
+ * its row. */
+struct expert_sum_args {
+    const float *x;       /* [n_rows * n_used][cols]; NULL: */
+    const uint16_t *half; /* the same */
+    const float *scale;   /* [n_rows * n_used], of `half` */
+    const float *shares;  /* [n_rows][n_used] */
+    float *y;             /* [n_rows][cols] */
+    int32_t n_used, cols;
+};
+void launch_expert_sum(const struct queue *q, const struct expert_sum_args *args, int32_t n_rows);
 
 /* ---- norm.cu: everything between products of whole rows */
 

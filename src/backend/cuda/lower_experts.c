@@ -122,27 +122,47 @@ static float *take_pairs(struct lowering *l, const struct routed *r, int64_t col
     return scratch_take(&l->scratch, (size_t)r->n_pairs * (size_t)cols * sizeof(float));
 }
 
-/* Pairs of rows and experts, sorted. */
-static struct expert_plan sort_pairs(struct lowering *l, const struct routed *r)
+/* The same in fp16. */
+static uint16_t *take_half_pairs(struct lowering *l, const struct routed *r, int64_t cols)
+{
+    return scratch_take(&l->scratch, (size_t)r->n_pairs * (size_t)cols * sizeof(uint16_t));
+}
+
+/* Pairs of rows and experts, sorted; is_even: as launch_grouped_half has their tiles. */
+static struct expert_plan sort_pairs(struct lowering *l, const struct routed *r, bool is_even)
 {
     size_t bytes = expert_plan_bytes(l->rows, r->n_used, r->n_expert);
     void *memory = scratch_take(&l->scratch, bytes);
     struct expert_sort_args args = {.ids = r->ids, .n_used = r->n_used, .n_expert = r->n_expert};
     if (memory) args.plan = expert_plan_at(memory, l->rows, r->n_used, r->n_expert);
+    args.plan.is_even = is_even;
     lower_emit(l, start_expert_sort, &args, sizeof args);
     return args.plan;
 }
 
+/* The plan of gate and up, for down; anew where only one of them has even tiles. */
+static struct expert_plan plan_for(struct lowering *l, const struct routed *r,
+                                   struct expert_plan plan, enum act_kind kind)
+{
+    bool is_even = kind == ACT_STEPS;
+    return is_even == plan.is_even ? plan : sort_pairs(l, r, is_even);
+}
+
 static void multiply_grouped(struct lowering *l, const struct grouped_args *args)
 {
-    start_fn *start = args->x.kind == ACT_HALF ? start_grouped_f16 : start_grouped_i8;
+    enum act_kind kind = args->x.kind;
+    start_fn *start = kind == ACT_STEPS  ? start_grouped_half
+                      : kind == ACT_HALF ? start_grouped_f16
+                                         : start_grouped_i8;
     lower_emit(l, start, args, sizeof *args);
 }
 
 /* The op's output: each row is the sum of its pairs, by their shares. */
-static void sum_pairs(struct lowering *l, const struct op *op, const float *pairs)
+static void sum_pairs(struct lowering *l, const struct op *op, const struct grouped_args *pairs)
 {
-    struct expert_sum_args args = {.x = pairs,
+    struct expert_sum_args args = {.x = pairs->y[0],
+                                   .half = pairs->half,
+                                   .scale = pairs->half ? pairs->x.scale : NULL,
                                    .shares = lower_floats(l, op->in[2]),
                                    .y = lower_floats(l, op->out[0]),
                                    .n_used = op->p.expert.n_used,
@@ -173,6 +193,7 @@ static struct act make_act(struct lowering *l, const struct routed *r, const str
     const struct weight *w = op->p.expert.w;
     enum act_kind kind = lower_kind(l, w);
     if (kind == ACT_NONE) return (struct act){.kind = ACT_NONE};
+    if (kind == ACT_STEPS) kind = ACT_INT8; /* of which there are only fp16 results */
     int32_t n_rows = is_out ? r->n_pairs : l->rows;
     void *memory = scratch_take(&l->scratch, act_bytes((size_t)n_rows, w->cols));
     struct act_args args = {.step = lower_step(l),
@@ -208,17 +229,17 @@ static void expert_many(struct lowering *l, const struct routed *r, const struct
                         bool is_out)
 {
     const struct weight *w = op->p.expert.w;
-    float *y = lower_floats(l, op->out[0]), *pairs = is_out ? take_pairs(l, r, w->rows) : NULL;
+    float *y = is_out ? take_pairs(l, r, w->rows) : lower_floats(l, op->out[0]);
     struct grouped_args args = {.n_rows = l->rows,
                                 .n_used = r->n_used,
                                 .n_w = 1,
                                 .w = {lower_matrix(l, w)},
                                 .is_row_a_pair = is_out,
-                                .y = {is_out ? pairs : y}};
-    args.plan = sort_pairs(l, r);
+                                .y = {y}};
+    args.plan = sort_pairs(l, r, false);
     args.x = make_act(l, r, op, is_out, true);
     multiply_grouped(l, &args);
-    if (is_out) sum_pairs(l, op, pairs);
+    if (is_out) sum_pairs(l, op, &args);
 }
 
 void lower_expert(struct lowering *l, const struct op *op)
@@ -280,6 +301,27 @@ static void experts_few(struct lowering *l, const struct op *ops)
     lower_experts_out(l, ops, &args);
 }
 
+/* gelu(gate) * up for each pair. */
+static struct act gelu_pairs(struct lowering *l, const struct routed *r,
+                             const struct grouped_args *in, const struct weight *down)
+{
+    int32_t ff = in->w[0].rows;
+    struct gelu_mul_args gelu = {.step = lower_step(l),
+                                 .rows = lower_rows(l),
+                                 .is_all_live = true,
+                                 .a = in->y[0],
+                                 .b = in->y[1],
+                                 .half = in->half,
+                                 .half_scale = in->x.scale,
+                                 .half_div = r->n_used,
+                                 .cols = ff,
+                                 .b_cols = ff,
+                                 .act = lower_hidden(l, r->n_pairs, down).act};
+    lower_emit(l, start_gelu_mul, &gelu, sizeof gelu);
+    lower_mark(l, "gelu");
+    return gelu.act;
+}
+
 static void experts_many(struct lowering *l, const struct routed *r, const struct op *ops)
 {
     const struct weight *in[2] = {ops[0].p.expert.w, ops[1].p.expert.w}, *down = ops[3].p.expert.w;
@@ -289,40 +331,31 @@ static void experts_many(struct lowering *l, const struct routed *r, const struc
                                 .n_w = 2,
                                 .w = {lower_matrix(l, in[0]), lower_matrix(l, in[1])},
                                 .half_cols = 2 * ff};
-    args.plan = sort_pairs(l, r);
+    args.plan = sort_pairs(l, r, lower_kind(l, in[0]) == ACT_STEPS);
     args.x = lower_act(l, ops[0].in[0], in[0]);
     lower_mark(l, "experts sorted");
-    if (args.x.kind == ACT_HALF)
-        args.half =
-            scratch_take(&l->scratch, (size_t)r->n_pairs * 2 * (size_t)ff * sizeof(uint16_t));
+    if (act_is_half(args.x.kind))
+        args.half = take_half_pairs(l, r, 2 * ff);
     else
         for (int k = 0; k < 2; k++) args.y[k] = take_pairs(l, r, ff);
     multiply_grouped(l, &args);
     lower_mark_product(l, "experts gate, up", 2, in, r->n_used, args.x.kind);
-    struct gelu_mul_args gelu = {.step = lower_step(l),
-                                 .rows = lower_rows(l),
-                                 .is_all_live = true,
-                                 .a = args.y[0],
-                                 .b = args.y[1],
-                                 .half = args.half,
-                                 .half_scale = args.x.scale,
-                                 .half_div = r->n_used,
-                                 .cols = ff,
-                                 .b_cols = ff,
-                                 .act = lower_hidden(l, r->n_pairs, down).act};
-    lower_emit(l, start_gelu_mul, &gelu, sizeof gelu);
-    lower_mark(l, "gelu");
+    struct act hidden = gelu_pairs(l, r, &args, down);
     struct grouped_args out = {.n_rows = l->rows,
                                .n_used = r->n_used,
-                               .plan = args.plan,
+                               .plan = plan_for(l, r, args.plan, hidden.kind),
                                .n_w = 1,
                                .w = {lower_matrix(l, down)},
-                               .x = gelu.act,
+                               .x = hidden,
                                .is_row_a_pair = true,
-                               .y = {take_pairs(l, r, down->rows)}};
+                               .half_cols = (int32_t)down->rows};
+    if (out.x.kind == ACT_STEPS)
+        out.half = take_half_pairs(l, r, down->rows);
+    else
+        out.y[0] = take_pairs(l, r, down->rows);
     multiply_grouped(l, &out);
     lower_mark_product(l, "experts", 1, &down, r->n_used, out.x.kind);
-    sum_pairs(l, &ops[3], out.y[0]);
+    sum_pairs(l, &ops[3], &out);
     lower_mark(l, "experts summed");
 }
 

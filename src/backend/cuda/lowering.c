@@ -86,10 +86,18 @@ static bool reads_cores(struct lowering *l, const struct weight *w)
            lower_matrix(l, w).layout == LAYOUT_TILES;
 }
 
+/* The same for experts. */
+static bool reads_steps(struct lowering *l, const struct weight *w)
+{
+    return l->is_many && w->n_expert > 1 && device_has_half_experts(l->device) &&
+           lower_matrix(l, w).layout == LAYOUT_TILES;
+}
+
 enum act_kind lower_kind(struct lowering *l, const struct weight *w)
 {
     if (l->device->options.is_exact || is_multiplied_exactly(w)) return ACT_NONE;
     if (reads_cores(l, w)) return ACT_CORES;
+    if (reads_steps(l, w)) return ACT_STEPS;
     const struct cuda_loaded *p = seen_product(l, w);
     bool is_tiles = p->view.layout == LAYOUT_TILES;
     bool has_mirror = p->view.mirror || l->is_mirrored;

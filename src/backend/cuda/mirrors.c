@@ -8,6 +8,7 @@
 static bool wants_mirror(const struct device *d, const struct plan *plan, const struct weight *w)
 {
     if (d->options.is_exact || is_multiplied_exactly(w)) return false;
+    if (w->n_expert > 1 && device_has_half_experts(d) && !format_is_float(w->format)) return false;
     struct precision precision = weight_precision(plan, w);
     if (is_always_few(precision, w->format)) return false;
     return d->many == ACT_HALF || format_is_float(w->format) || precision.is_half;

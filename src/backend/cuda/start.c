@@ -40,6 +40,7 @@ START_N_ROWS(start_gemm_f16, launch_gemm_f16, gemm_args)
 START_N_ROWS(start_half, launch_half, gemm_args)
 START_N_ROWS(start_grouped_i8, launch_grouped_i8, grouped_args)
 START_N_ROWS(start_grouped_f16, launch_grouped_f16, grouped_args)
+START_N_ROWS(start_grouped_half, launch_grouped_half, grouped_args)
 
 /* ---- Products and experts --------------------------------------------------------------- */
 
@@ -90,8 +91,7 @@ void start_expert_sort(const struct queue *q, const void *args, struct launch_ro
 
 void start_expert_sum(const struct queue *q, const void *args, struct launch_rows rows)
 {
-    const struct expert_sum_args *a = args;
-    launch_expert_sum(q, a->x, a->shares, a->y, rows.n, a->n_used, a->cols);
+    launch_expert_sum(q, args, rows.n);
 }
 
 /* ---- Attention -------------------------------------------------------------------------- */

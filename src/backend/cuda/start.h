@@ -53,6 +53,7 @@ start_fn start_experts_beside; /* struct experts_beside_args */
 start_fn start_expert_sort;    /* struct expert_sort_args */
 start_fn start_grouped_i8;     /* struct grouped_args */
 start_fn start_grouped_f16;    /* struct grouped_args */
+start_fn start_grouped_half;   /* struct grouped_args */
 start_fn start_expert_sum;     /* struct expert_sum_args */
 
 struct route_args {
@@ -69,12 +70,6 @@ struct expert_sort_args {
     struct expert_plan plan;
     const int32_t *ids;
     int32_t n_used, n_expert;
-};
-
-struct expert_sum_args {
-    const float *x, *shares;
-    float *y;
-    int32_t n_used, cols;
 };
 
 /* ---- Attention ---- */

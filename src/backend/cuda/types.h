@@ -90,7 +90,7 @@ struct rows {
 };
 
 /* Activations prepared for products; a row has `stride` values, cols padded to 64 with zeros. */
-enum act_kind { ACT_NONE, ACT_INT8, ACT_FINE, ACT_HALF, ACT_CORES };
+enum act_kind { ACT_NONE, ACT_INT8, ACT_FINE, ACT_HALF, ACT_CORES, ACT_STEPS };
 
 /* ACT_FINE: a code is FINE_STEPS * value + low. */
 enum { FINE_STEPS = 254 };
@@ -99,12 +99,13 @@ struct act {
     enum act_kind kind;
     int32_t stride;
     /* [rows][stride]: int8 in the order of tiles; ACT_HALF: fp16 in natural order; ACT_CORES: fp16
-     * as products on Hopper read it (round.cuh: core_quad), rows padded to 64. */
+     * as products on Hopper read it (round.cuh: core_quad), rows padded to 64; ACT_STEPS: rows
+     * as in ACT_HALF, but each 16 columns (a step of wgmma) in the order of ACT_CORES. */
     void *values;
     int8_t *low; /* ACT_FINE: like values, -127 .. 127; else NULL */
     /* ACT_INT8, ACT_FINE: [rows][stride / 32] pairs {d, d * sum of a block's codes}: x = d * code.
-     * ACT_HALF, ACT_CORES: [rows], x = scale * value, a power of two that brings the largest
-     * |value| of the row into [1, 2); 1 for a row of zeros. */
+     * ACT_HALF, ACT_CORES, ACT_STEPS: [rows], x = scale * value, a power of two that brings the
+     * largest |value| of the row into [1, 2); 1 for a row of zeros. */
     float *scale;
 };
 

@@ -3,11 +3,11 @@
  * place.
  *
  * Sort: pairs by expert, rising within an expert (a stable counting sort), cut in tiles of
- * EXPERT_TILE pairs of one expert. Ids outside [0, n_expert) are dropped. Up to 16 blocks, each for
- * a stretch of pairs. A block counts the experts of all pairs in shared memory: of those before its
- * stretch, of each of its warps' part of it, and of those after it (integer atomics: sums do not
- * depend on their order). From that it knows where its pairs go; lanes with equal ids find their
- * order by match_any. Bound by latency and by one multiprocessor's shared atomics.
+ * neighbouring pairs of one expert. Ids outside [0, n_expert) are dropped. Up to 16 blocks, each
+ * for a stretch of pairs. A block counts the experts of all pairs in shared memory: of those before
+ * its stretch, of each of its warps' part of it, and of those after it (integer atomics: sums do
+ * not depend on their order). From that it knows where its pairs go; lanes with equal ids find
+ * their order by match_any. Bound by latency and by one multiprocessor's shared atomics.
  *
  * Sum: y[t] = sum over s of shares[t][s] * x[t][s]: bound by reading x. */
 #include "backend/cuda/kernels/launch.cuh"
@@ -65,10 +65,24 @@ __device__ void put_pairs(const int32_t *ids, int begin, int end, int n_expert, 
     }
 }
 
+/* Even tiles by their width: how many there are, and how many have their place. */
+struct tile_widths {
+    int n[HALF_WIDTHS], taken[HALF_WIDTHS];
+};
+
+/* The number of an expert's first tile: after all that are wider. */
+__device__ int take_tiles(tile_widths &widths, int width, int n)
+{
+    int at = atomicAdd(&widths.taken[width], n);
+    for (int w = width + 1; w < HALF_WIDTHS; w++) at += widths.n[w];
+    return at;
+}
+
 /* counts: rows of n_expert: pairs before this block's, after them, and those of each warp. Turns
  * the rows of warps into the place of the warp's first pair of that expert; block 0 writes `first`
  * and the tiles. A thread has `each` neighbouring experts. */
-__device__ void place_experts(const expert_plan &plan, int *counts, int n_expert, int2 *warp_sums)
+__device__ void place_experts(const expert_plan &plan, int *counts, int n_expert, int2 *warp_sums,
+                              tile_widths &widths)
 {
     int n_rows = blockDim.x / 32 + 2, each = (n_expert + blockDim.x - 1) / blockDim.x;
     int begin = threadIdx.x * each, end = min(begin + each, n_expert);
@@ -76,8 +90,10 @@ __device__ void place_experts(const expert_plan &plan, int *counts, int n_expert
     for (int e = begin; e < end; e++) {
         int n = 0;
         for (int r = 0; r < n_rows; r++) n += counts[r * n_expert + e];
+        int step = tile_step(plan, n), n_tiles = (n + step - 1) / step;
         sum.x += n;
-        sum.y += (n + EXPERT_TILE - 1) / EXPERT_TILE;
+        sum.y += n_tiles;
+        if (plan.is_even) atomicAdd(&widths.n[(step - 1) / HALF_WIDTH], n_tiles);
     }
     int2 at = sums_before(sum, warp_sums);
     for (int e = begin; e < end; e++) {
@@ -90,10 +106,13 @@ __device__ void place_experts(const expert_plan &plan, int *counts, int n_expert
         }
         at.x += counts[n_expert + e];
         if (blockIdx.x != 0) continue;
+        int n = at.x - first, step = tile_step(plan, n), n_tiles = (n + step - 1) / step;
+        int tile = plan.is_even ? take_tiles(widths, (step - 1) / HALF_WIDTH, n_tiles) : at.y;
+        at.y += n_tiles;
         plan.first[e] = first;
-        for (; first < at.x; first += EXPERT_TILE, at.y++) {
-            plan.tile[2 * at.y] = e;
-            plan.tile[2 * at.y + 1] = first;
+        for (; first < at.x; first += step, tile++) {
+            plan.tile[2 * tile] = e;
+            plan.tile[2 * tile + 1] = first;
         }
     }
     if (blockIdx.x == 0 && begin < end && end == n_expert) {
@@ -107,10 +126,12 @@ __global__ void __launch_bounds__(THREADS_MANY)
 {
     extern __shared__ int counts[]; /* [2 + warps][n_expert] */
     __shared__ int2 warp_sums[THREADS_MANY / 32];
+    __shared__ tile_widths widths;
     grid_wait();
     grid_release();
     int i = threadIdx.x, n_threads = blockDim.x, n_warps = n_threads / 32, warp = i / 32;
     for (int k = i; k < (n_warps + 2) * n_expert; k += n_threads) counts[k] = 0;
+    if (i < HALF_WIDTHS) widths.n[i] = widths.taken[i] = 0;
     __syncthreads();
     int of_warp = (n_pairs + gridDim.x * n_warps - 1) / (gridDim.x * n_warps);
     int block_begin = min(blockIdx.x * n_warps * of_warp, n_pairs);
@@ -121,36 +142,56 @@ __global__ void __launch_bounds__(THREADS_MANY)
     count_pairs(ids, 0, block_begin, n_expert, counts, i, n_threads);
     count_pairs(ids, block_end, n_pairs, n_expert, counts + n_expert, i, n_threads);
     __syncthreads();
-    place_experts(plan, counts, n_expert, warp_sums);
+    place_experts(plan, counts, n_expert, warp_sums, widths);
     __syncthreads();
     put_pairs(ids, begin, end, n_expert, of_this, plan.pair);
 }
 
-/* A thread makes `Vector` (1 or 4 neighbouring values) of one row. */
-template <typename Vector>
-__global__ void __launch_bounds__(256)
-    expert_sum(const float *x, const float *shares, float *y, int n_used, int cols)
+__device__ __forceinline__ float value_of(float v)
 {
-    constexpr int WIDTH = sizeof(Vector) / sizeof(float);
+    return v;
+}
+__device__ __forceinline__ float value_of(__half v)
+{
+    return __half2float(v);
+}
+
+/* A thread makes WIDTH neighbouring values of one row. */
+template <typename Value, int WIDTH>
+__global__ void __launch_bounds__(256)
+    expert_sum(const Value *x, const __grid_constant__ expert_sum_args a)
+{
+    struct alignas(WIDTH * sizeof(Value)) values {
+        Value v[WIDTH];
+    };
+    struct alignas(WIDTH * sizeof(float) < 16 ? WIDTH * sizeof(float) : 16) floats {
+        float v[WIDTH];
+    };
     grid_wait();
     grid_release();
     int col = (blockIdx.x * 256 + threadIdx.x) * WIDTH;
     size_t row = blockIdx.y;
-    if (col >= cols) return;
-    float sum[WIDTH] = {};
-    const float *share = shares + row * n_used;
-    const float *from = x + row * n_used * cols + col;
+    if (col >= a.cols) return;
+    floats sum = {};
+    const Value *from = x + row * a.n_used * a.cols + col;
 #pragma unroll 4
-    for (int s = 0; s < n_used; s++) {
-        Vector v = *reinterpret_cast<const Vector *>(from + (size_t)s * cols);
-        const float *value = reinterpret_cast<const float *>(&v);
+    for (int s = 0; s < a.n_used; s++) {
+        size_t pair = row * a.n_used + s;
+        values v = *reinterpret_cast<const values *>(from + (size_t)s * a.cols);
+        float share = a.scale ? a.shares[pair] * a.scale[pair] : a.shares[pair];
 #pragma unroll
-        for (int i = 0; i < WIDTH; i++) sum[i] = fmaf(share[s], value[i], sum[i]);
+        for (int i = 0; i < WIDTH; i++) sum.v[i] = fmaf(share, value_of(v.v[i]), sum.v[i]);
     }
-    Vector result;
-#pragma unroll
-    for (int i = 0; i < WIDTH; i++) reinterpret_cast<float *>(&result)[i] = sum[i];
-    *reinterpret_cast<Vector *>(y + row * cols + col) = result;
+    *reinterpret_cast<floats *>(a.y + row * a.cols + col) = sum;
+}
+
+template <typename Value, int WIDTH>
+void expert_sum_launch(const struct queue *q, const Value *x, const expert_sum_args &a,
+                       int32_t n_rows)
+{
+    unsigned span = 256 * WIDTH;
+    dim3 grid(((unsigned)a.cols + span - 1) / span, (unsigned)n_rows);
+    launch(q, expert_sum<Value, WIDTH>, grid, 256, 0, x, a);
 }
 
 /* Arrays begin at multiples of 64 bytes. */
@@ -192,15 +233,19 @@ void launch_expert_sort(const struct queue *q, const struct expert_plan *plan, c
            n_expert);
 }
 
-void launch_expert_sum(const struct queue *q, const float *x, const float *shares, float *y,
-                       int32_t n_rows, int32_t n_used, int32_t cols)
+void launch_expert_sum(const struct queue *q, const struct expert_sum_args *args, int32_t n_rows)
 {
-    bool is_wide = cols % 4 == 0 && (reinterpret_cast<uintptr_t>(x) % 16) == 0 &&
-                   (reinterpret_cast<uintptr_t>(y) % 16) == 0;
-    unsigned span = 256 * (is_wide ? 4 : 1);
-    dim3 grid(((unsigned)cols + span - 1) / span, (unsigned)n_rows);
-    if (is_wide)
-        launch(q, expert_sum<float4>, grid, 256, 0, x, shares, y, n_used, cols);
+    const void *x = args->x ? static_cast<const void *>(args->x) : args->half;
+    const __half *half = reinterpret_cast<const __half *>(args->half);
+    int width = args->x ? 4 : 8;
+    bool is_wide = args->cols % width == 0 && reinterpret_cast<uintptr_t>(x) % 16 == 0 &&
+                   reinterpret_cast<uintptr_t>(args->y) % 16 == 0;
+    if (args->x && is_wide)
+        expert_sum_launch<float, 4>(q, args->x, *args, n_rows);
+    else if (args->x)
+        expert_sum_launch<float, 1>(q, args->x, *args, n_rows);
+    else if (is_wide)
+        expert_sum_launch<__half, 8>(q, half, *args, n_rows);
     else
-        launch(q, expert_sum<float>, grid, 256, 0, x, shares, y, n_used, cols);
+        expert_sum_launch<__half, 1>(q, half, *args, n_rows);
 }

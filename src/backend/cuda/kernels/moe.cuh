@@ -11,4 +11,15 @@ static inline int32_t expert_tiles_max(int32_t n_rows, int32_t n_used, int32_t n
     return n_pairs / EXPERT_TILE + (n_expert < n_pairs ? n_expert : n_pairs);
 }
 
+/* Pairs from one tile of an expert with n pairs to the next. */
+__host__ __device__ static inline int32_t tile_step(const struct expert_plan &plan, int32_t n)
+{
+    if (!plan.is_even) return EXPERT_TILE;
+    int32_t n_tiles = (n + HALF_TILE - 1) / HALF_TILE;
+    return n_tiles ? ((n + n_tiles - 1) / n_tiles + 7) / 8 * 8 : HALF_TILE;
+}
+
+/* Even tiles are as wide as a whole number of HALF_WIDTH, and in the order of that. */
+enum { HALF_WIDTHS = HALF_TILE / HALF_WIDTH };
+
 #endif

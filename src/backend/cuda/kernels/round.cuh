@@ -40,7 +40,7 @@ __host__ __device__ __forceinline__ bool is_in_blocks(const struct act &act)
 /* Whether they are fp16 with a scale for each row. */
 __host__ __device__ __forceinline__ bool is_in_halves(const struct act &act)
 {
-    return act.kind == ACT_HALF || act.kind == ACT_CORES;
+    return act.kind == ACT_HALF || act.kind == ACT_CORES || act.kind == ACT_STEPS;
 }
 
 /* ---- Eight bits ------------------------------------------------------------------------------ */
@@ -184,18 +184,27 @@ __device__ __forceinline__ int64_t core_place(const struct act &act, int64_t row
     return (core_quad(act, row, col / 4) + col % 2 * CORE_WORDS) * 2 + col % 4 / 2;
 }
 
+/* The same for ACT_STEPS: {x1, x3} is STEP_WORDS further. */
+enum { STEP_WORDS = 4 };
+__device__ __forceinline__ int64_t step_quad(const struct act &act, int64_t row, int quad)
+{
+    return row * (act.stride / 2) + quad / 4 * 8 + quad % 4;
+}
+
 __device__ __forceinline__ void act_store_half(const struct act &act, int64_t row, int quad,
                                                float4 x, float inverse)
 {
     if (quad >= act.stride / 4) return;
-    bool is_cores = act.kind == ACT_CORES;
-    float second = is_cores ? x.z : x.y, third = is_cores ? x.y : x.z;
+    bool is_turned = act.kind != ACT_HALF;
+    float second = is_turned ? x.z : x.y, third = is_turned ? x.y : x.z;
     __half2 a = __floats2half2_rn(x.x * inverse, second * inverse);
     __half2 b = __floats2half2_rn(third * inverse, x.w * inverse);
     uint2 bits = make_uint2(*reinterpret_cast<uint32_t *>(&a), *reinterpret_cast<uint32_t *>(&b));
-    if (is_cores) {
-        uint32_t *at = static_cast<uint32_t *>(act.values) + core_quad(act, row, quad);
-        at[0] = bits.x, at[CORE_WORDS] = bits.y;
+    if (is_turned) {
+        bool is_cores = act.kind == ACT_CORES;
+        int64_t place = is_cores ? core_quad(act, row, quad) : step_quad(act, row, quad);
+        uint32_t *at = static_cast<uint32_t *>(act.values) + place;
+        at[0] = bits.x, at[is_cores ? CORE_WORDS : STEP_WORDS] = bits.y;
         return;
     }
     reinterpret_cast<uint2 *>(act.values)[row * (act.stride / 4) + quad] = bits;

@@ -1,0 +1,131 @@
+/* The group of half_experts.cu that fills the ring. */
+#ifndef CUDA_SM90_HALF_EXPERTS_FETCH_CUH
+#define CUDA_SM90_HALF_EXPERTS_FETCH_CUH
+
+#include "backend/cuda/kernels/policy.cuh"
+#include "backend/cuda/kernels/sm90/async.cuh"
+#include "backend/cuda/kernels/sm90/half_experts.cuh"
+
+namespace {
+
+/* A thread's copies of a plane: a piece of every SPAN-th slot. Slots of gate and up take turns, and
+ * SPAN is even: a thread's are all of one weight. */
+template <int TILE_BYTES> struct plane_copies {
+    enum {
+        PIECES = TILE_BYTES / 16,
+        SPAN = GROUP / PIECES,
+        PASSES = SPAN < UNIT_SLOTS ? UNIT_SLOTS / SPAN : 1
+    };
+    const uint8_t *from;
+    int64_t step; /* from pass to pass */
+    int n_live;   /* passes */
+
+    __device__ __forceinline__ void aim(const grouped_product &p, const item &it, const void *first,
+                                        const void *second, int i)
+    {
+        int slot = i / PIECES, turns = p.n_w;
+        int group = it.unit * (UNIT_SLOTS / turns) + slot / turns;
+        int left = p.n_groups - group, span = SPAN / turns;
+        n_live = slot < UNIT_SLOTS && left > 0 ? min((left + span - 1) / span, (int)PASSES) : 0;
+        from = static_cast<const uint8_t *>(slot % turns ? second : first) +
+               ((int64_t)it.expert * p.n_groups + group) * p.n_ktiles * TILE_BYTES +
+               i % PIECES * 16;
+        step = (int64_t)span * p.n_ktiles * TILE_BYTES;
+    }
+    __device__ __forceinline__ void fetch(struct l2_policy policy, uint32_t to)
+    {
+        const uint8_t *at = from;
+#pragma unroll
+        for (int pass = 0; pass < PASSES; pass++, at += step)
+            if (pass < n_live) copy16_under(policy, to + pass * (GROUP * 16), at);
+        from += TILE_BYTES;
+    }
+};
+
+template <enum form F> struct weight_copies {
+    typedef stage_of<F> S;
+    plane_copies<form_quant_bytes(F)> quants;
+    plane_copies<form_scale_bytes(F)> scale;
+    plane_copies<form_high_bits(F) ? form_high_bytes(F) : 64> high;
+    plane_copies<32> minus;
+
+    __device__ __forceinline__ void aim(const grouped_product &p, const item &it, int i)
+    {
+        const cuda_weight &a = p.w[0], &b = p.w[1];
+        quants.aim(p, it, a.quants, b.quants, i);
+        scale.aim(p, it, a.scale, b.scale, i);
+        if constexpr (form_high_bits(F) != 0) high.aim(p, it, a.high, b.high, i);
+        if constexpr (form_has_minus(F)) minus.aim(p, it, a.minus, b.minus, i);
+    }
+    __device__ __forceinline__ void fetch(struct l2_policy policy, uint32_t own)
+    {
+        quants.fetch(policy, own + S::QUANTS_AT);
+        scale.fetch(policy, own + S::SCALE_AT);
+        if constexpr (form_high_bits(F) != 0) high.fetch(policy, own + S::HIGH_AT);
+        if constexpr (form_has_minus(F)) minus.fetch(policy, own + S::MINUS_AT);
+    }
+};
+
+/* A thread's copies of rows: the same 16 bytes of every SPAN-th row. */
+struct row_copies {
+    enum { CHUNKS = ROW_BYTES / 16, SPAN = GROUP / CHUNKS, PASSES = HALF_TILE / SPAN };
+    uint32_t offset[PASSES]; /* in 16 bytes */
+    int n_live;
+    int turn; /* by the swizzle, in bytes */
+
+    __device__ __forceinline__ void aim(const grouped_product &p, const item &it, int i)
+    {
+        int row = i / CHUNKS;
+        n_live = (it.n - row + SPAN - 1) / SPAN;
+        turn = ((i % CHUNKS ^ row % 8) - i % CHUNKS) * 16;
+#pragma unroll
+        for (int k = 0; k < PASSES; k++) {
+            int at = it.first + min(row + k * SPAN, it.n - 1);
+            offset[k] = (uint32_t)(p.plan.pair[at] / p.row_div) * (uint32_t)p.x_step +
+                        (uint32_t)(i % CHUNKS);
+        }
+    }
+    __device__ __forceinline__ void fetch(const uint8_t *x, uint32_t own) const
+    {
+#pragma unroll
+        for (int k = 0; k < PASSES; k++)
+            if (k < n_live)
+                copy16(own + turn + k * (SPAN * ROW_BYTES), x + (uint64_t)offset[k] * 16);
+    }
+};
+
+/* `own` is the thread's first 16 bytes of the stage, carried along on its own: where a copy under a
+ * policy goes to a place that all threads share and an offset, ptxas of CUDA 13.0 makes an
+ * instruction that the chip takes for illegal (LDGSTS with two uniform registers). */
+template <enum form F>
+__device__ __forceinline__ void fill_ring(const grouped_product &p, uint32_t base)
+{
+    typedef stage_of<F> S;
+    const int i = threadIdx.x % GROUP;
+    const uint32_t first = base + S::RING_AT + i * 16;
+    struct l2_policy policy = policy_of(true);
+    ring_place<S::STAGES> place = {0, 1}; /* all stages are empty */
+    uint32_t own = first;
+    weight_copies<F> weights;
+    row_copies rows;
+    for (int at = blockIdx.x;; at += gridDim.x) {
+        item it = take_item(p, at);
+        if (it.width == 0) break;
+        rows.aim(p, it, i);
+        weights.aim(p, it, i);
+        const uint8_t *x = p.x;
+        for (int k = 0; k < p.n_ktiles; k++, x += ROW_BYTES) {
+            barrier_wait(empty_at(base + S::BARRIERS_AT, place.at), place.parity);
+            weights.fetch(policy, own);
+            rows.fetch(x, own);
+            barrier_arrive_after_copies(full_at(base + S::BARRIERS_AT, place.at));
+            place.next();
+            own = place.at ? own + S::BYTES : first;
+        }
+    }
+    copies_wait_all();
+}
+
+} // namespace
+
+#endif
