@@ -177,7 +177,8 @@ static bool fits_half(const struct gemm_args *a)
     for (int32_t k = 0; k < a->n_w; k++)
         if (a->w[k].layout != LAYOUT_TILES) return false;
     return is_half(&a->x) && a->x.kind == ACT_CORES && a->n_rows <= HALF_ROWS_MAX &&
-           (a->half || a->y[a->n_w - 1] || (is_half(&a->hidden) && (a->by || a->n_w == 2)));
+           (a->half || a->y[a->n_w - 1] ||
+            (is_half(&a->hidden) && (a->by || (a->n_w == 2 && a->hidden_scale > 0))));
 }
 
 static bool fits_experts(const struct expert_args *a)
@@ -186,15 +187,36 @@ static bool fits_experts(const struct expert_args *a)
     return is_alike && fits_few(a->n_w, a->w, &a->x, a->x_floats);
 }
 
+/* Gate, up and gelu of many rows: the scale has been found (bounds.h). */
+static bool fits_gelu(const struct gemm_gelu_args *a)
+{
+    const struct gemm_args *gemm = &a->product.gemm;
+    return a->product.is_mapped && fits_many(gemm->n_w, gemm->w, &gemm->x, true) &&
+           is_half(&gemm->hidden) && gemm->hidden.kind == ACT_HALF && gemm->hidden_scale > 0;
+}
+
+static bool fits_matvec(const struct matvec_args *a)
+{
+    return fits_few(a->n_w, a->w, &a->x, a->x_floats);
+}
+
+static bool fits_experts_beside(const struct experts_beside_args *a)
+{
+    return fits_matvec(&a->dense) && fits_experts(&a->experts);
+}
+
 static bool fits(const struct record *r)
 {
-    const struct matvec_args *few = r->args;
     const struct gemm_args *gemm = r->args;
     const struct cublas_args *cublas = r->args;
     const struct gemm_wgmma_args *wgmma = r->args;
     const struct grouped_args *grouped = r->args;
     if (r->start == start_half) return fits_half(gemm);
-    if (r->start == start_matvec) return fits_few(few->n_w, few->w, &few->x, few->x_floats);
+    if (r->start == start_matvec) return fits_matvec(r->args);
+    if (r->start == start_gemm_gelu) return fits_gelu(r->args);
+    if (r->start == start_router_beside)
+        return fits_matvec(&((const struct router_beside_args *)r->args)->dense);
+    if (r->start == start_experts_beside) return fits_experts_beside(r->args);
     if (r->start == start_experts_in || r->start == start_experts_out) return fits_experts(r->args);
     if (r->start == start_gemm_i8) return fits_many(gemm->n_w, gemm->w, &gemm->x, false);
     if (r->start == start_gemm_f16) return fits_many(gemm->n_w, gemm->w, &gemm->x, true);
@@ -212,6 +234,29 @@ static bool fits(const struct record *r)
     return true;
 }
 
+/* Whether a norm of the same layer, before record i, wrote these fp32 rows. */
+static bool are_normed(const struct records *r, int32_t i, const float *x)
+{
+    const struct record *reader = &r->all[i];
+    for (int32_t k = 0; k < i; k++) {
+        const struct record *a = &r->all[k];
+        const struct norm_args *norm = a->args;
+        if (a->size != reader->size || a->op->layer != reader->op->layer) continue;
+        if (a->start == start_group_norm && ((const struct row_args *)a->args)->y == x) return true;
+        for (int32_t n = 0; a->start == start_norm && n < norm->n_outs; n++)
+            if (norm->out[n].y == x) return true;
+    }
+    return false;
+}
+
+/* Gate and up of experts read fp32 rows where no kernel takes them together. */
+static bool has_exact_rows(const struct records *r, int32_t i)
+{
+    const struct exact_args *a = r->all[i].args;
+    bool is_in = r->all[i].start == start_matmul_exact && a->ids && !a->shares;
+    return !is_in || are_normed(r, i, a->x);
+}
+
 /* How many records of a size start this. */
 static int count_starts(const struct program *p, start_fn *start, enum step_size size)
 {
@@ -227,7 +272,7 @@ static void check_products(const struct program *p)
         [STEP_FEWEST] = "fewest", [STEP_FEW] = "a few", [STEP_MANY] = "many"};
     const struct records *r = &p->lowered.records;
     for (int32_t i = 0; i < r->n; i++)
-        if (!fits(&r->all[i]))
+        if (!fits(&r->all[i]) || !has_exact_rows(r, i))
             fail_msg("%s of layer %d, %s rows: a kernel gets rows or weights in a form that it "
                      "does not read",
                      op_name((enum op_code)r->all[i].op->code), r->all[i].op->layer,

@@ -1,5 +1,6 @@
 #include "backend/cuda/lower_norm.h"
 
+#include "backend/cuda/lower_experts.h"
 #include "backend/cuda/start.h"
 #include "backend/cuda/weight_use.h"
 
@@ -7,6 +8,12 @@
 struct reads {
     bool floats, act;
 };
+
+/* Whether experts begin at op i that no kernel takes together: these read fp32 rows. */
+static bool are_experts_apart(struct lowering *l, int32_t i)
+{
+    return window_at(l->plan, i).kind == WINDOW_EXPERTS && !lower_are_together(l, &l->plan->ops[i]);
+}
 
 static struct reads buffer_reads(struct lowering *l, buf_id id)
 {
@@ -24,6 +31,7 @@ static struct reads buffer_reads(struct lowering *l, buf_id id)
             enum act_kind other = lower_kind(l, w);
             if (lower_matrix(l, w).layout == LAYOUT_ROWS) reads.floats = true; /* of a few rows */
             if (kind != ACT_NONE && other != kind) reads.floats = true;
+            if (are_experts_apart(l, i)) reads.floats = true;
             kind = other;
         }
         if ((op->in[0] == id && !is_act) || op->in[1] == id || op->in[2] == id) reads.floats = true;
