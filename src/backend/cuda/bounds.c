@@ -36,8 +36,7 @@ float bounds_scale(const struct op *ops)
 static bool has_bound(const struct plan *plan, int32_t i)
 {
     enum window_kind kind = window_at(plan, i).kind;
-    bool has_gelu = kind == WINDOW_FFN || kind == WINDOW_EXPERTS || kind == WINDOW_MIXED;
-    return has_gelu && bounds_know(plan, &plan->ops[i]);
+    return (kind == WINDOW_FFN || kind == WINDOW_MIXED) && bounds_know(plan, &plan->ops[i]);
 }
 
 static size_t neurons_of(const struct weight *gate)
@@ -116,7 +115,8 @@ static int make_all(struct device *d, const struct plan *plan, char *scratch, ui
 
 int bounds_make(struct device *d, const struct plan *plan, void *scratch, struct carat_error *err)
 {
-    if (!cuda_fuses(d) || bounds_scratch_bytes(plan) == 0) return CARAT_OK;
+    bool has_readers = cuda_fuses(d) && d->queue.capability == 90;
+    if (!has_readers || bounds_scratch_bytes(plan) == 0) return CARAT_OK;
     uint32_t *most = mem_alloc((size_t)plan->n_ops, sizeof *most);
     if (!most) return err_no_memory(err, "bounds of weights", (size_t)plan->n_ops * sizeof *most);
     int status = make_all(d, plan, scratch, most, err);

@@ -15,15 +15,16 @@
 #include "backend/cuda/device.h"
 
 /* Whether the scale is known once weights are there, by the plan alone. ops: gate, up, gelu and
- * down of a window, dense or of experts. */
+ * down of a dense window. */
 bool bounds_know(const struct plan *plan, const struct op *ops);
 
-/* The scale, for all experts alike; 0 before weights are there. */
+/* The scale; 0 before weights are there. */
 float bounds_scale(const struct op *ops);
 
 size_t bounds_scratch_bytes(const struct plan *plan);
 
-/* Finds the scales of the plan's windows. After weights were loaded; waits for the device. */
+/* Finds the scales of the plan's windows, on Hopper: other chips have no reader. After weights were
+ * loaded; waits for the device. */
 int bounds_make(struct device *d, const struct plan *plan, void *scratch, struct carat_error *err);
 
 #endif
