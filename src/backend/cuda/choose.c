@@ -124,7 +124,6 @@ void cuda_choose_few(struct device *d)
 {
     const struct device_options *o = &d->options;
     d->half_least = choose_half_least(d);
-    d->has_alike_decode = d->half_least <= 1 || o->n_seq < d->half_least;
     d->has_alike_prompts = o->is_steady && d->queue.capability == 90 && d->many == ACT_HALF &&
                            !o->is_exact && !o->wants_cublas;
 }

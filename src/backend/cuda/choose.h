@@ -3,8 +3,9 @@
  * generation tells is not enough: data-centre chips multiply fp16 at half the rate of 8 bits,
  * others at a quarter of it when sums are fp32, and in 8 bits scales cost us more than products.
  *
- * Where cuBLAS is installed the fp16 product goes there, which is faster than what is measured here
- * (H200: 727 against 457 TFLOP/s): the rate of fp16 is a lower bound. */
+ * On Hopper the fp16 product goes to launch_gemm_wgmma, else to cuBLAS where it is installed. Both
+ * are faster than what is measured here (H200: 727 against 457 TFLOP/s): the rate of fp16 is a
+ * lower bound. */
 #ifndef CUDA_CHOOSE_H
 #define CUDA_CHOOSE_H
 
@@ -15,8 +16,7 @@
 enum act_kind cuda_choose_many(struct device *d);
 
 /* In steps of how many rows tiles are multiplied in fp16 (launch_half) and not in 8 bits, and which
- * steps are computed alike: sets half_least, has_alike_prompts and has_alike_decode. Comes after
- * cuda_choose_many. */
+ * steps are computed alike: sets half_least and has_alike_prompts. Comes after cuda_choose_many. */
 void cuda_choose_few(struct device *d);
 
 #endif

@@ -30,7 +30,6 @@ struct device {
     enum act_kind many;           /* what products of many rows read: ACT_INT8, ACT_HALF */
     int32_t half_least;           /* rows from which a few multiply tiles in fp16; 0: none do */
     bool has_alike_prompts;       /* rows of prompts have one arithmetic, of many rows */
-    bool has_alike_decode;        /* steps that only decode have one, if they have a few rows */
     double half_rate, int8_rate;  /* operations a second that decided it; 0: not measured */
     struct slab *slabs;           /* of slab_take */
     size_t mirror_bytes;          /* that mirrors have taken */

@@ -12,7 +12,7 @@
  *                         1..64   LAYOUT_ROWS   launch_matvec         matvec.cu, matvec_rows.cuh
  *                         more    LAYOUT_TILES  launch_gemm_i8        gemm_i8.cu, gemm_i8.cuh
  *                         more    mirror        launch_gemm_f16       gemm_f16.cu (or cublas.c)
- *                         prompts mirror        launch_gemm_wgmma     sm90/gemm_wgmma.cu, on Hopper
+ *                         more    mirror        launch_gemm_wgmma     sm90/gemm_wgmma.cu, on Hopper
  *   the same, on Hopper   1..256  LAYOUT_TILES  launch_half           sm90/half.cu
  *   chosen experts, in    1..4    LAYOUT_TILES  launch_experts_in     experts.cu, matvec_ring.cuh
  *                         5..64   LAYOUT_TILES  launch_experts_in     experts.cu, matvec_stream.cuh

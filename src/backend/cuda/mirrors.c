@@ -4,7 +4,7 @@
 #include "backend/cuda/step_size.h"
 #include "backend/cuda/weight_use.h"
 
-/* Whether a product of many rows goes through fp16 (else: 8 bits, or exact). */
+/* Whether a product of many rows reads a mirror (else: tiles, or it is exact). */
 static bool wants_mirror(const struct device *d, const struct plan *plan, const struct weight *w)
 {
     if (d->options.is_exact || is_multiplied_exactly(w)) return false;

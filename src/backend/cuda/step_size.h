@@ -22,10 +22,7 @@ static inline enum step_size step_size_for(const struct device *d, enum row_clas
                                            bool has_prompts)
 {
     enum step_size size = STEP_FEWEST;
-    if (has_prompts && d->has_alike_prompts) {
-        if (c == ROWS_TOKEN) return STEP_MANY;
-        if (!d->has_alike_decode) size = STEP_FEW;
-    }
+    if (has_prompts && d->has_alike_prompts && c == ROWS_TOKEN) return STEP_MANY;
     while (size < STEP_MANY && n_rows > step_size_rows(d, size)) size++;
     return size;
 }
