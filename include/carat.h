@@ -383,8 +383,8 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     carat_on_cache_fn on_cache; /* NULL: none */
     void *on_cache_user;
     /* GPU: products in steps of up to 64 rows. FP16 is for Hopper, other chips take INT8. AUTO:
-     * INT8 up to 16 rows, or with `matmul` INT8, and FP16 for more; if deterministic, FP16 for more
-     * than 16 sequences */
+     * INT8 up to 8 rows, or with `matmul` INT8, and FP16 for more; if deterministic, FP16 for more
+     * than 8 sequences */
     enum carat_matmul decode_matmul;
     /* end of version 0.1 */
     bool wants_cublas; /* GPU: cuBLAS also where our own kernels would be taken (Hopper) */

@@ -9,10 +9,12 @@ enum { AHEAD = 2 * KV_PAGE };
 
 /* ---- In flight -------------------------------------------------------------------------- */
 
-/* Ids that both begin with. */
-static int32_t count_common(const struct sequence *a, const struct sequence *b)
+/* How many ids both begin with, up to where each reads. */
+static int32_t count_common(const carat_engine *e, const struct sequence *a,
+                            const struct sequence *b)
 {
-    int32_t n_a = sequence_known(a), n_b = sequence_known(b), n = n_a < n_b ? n_a : n_b, i = 0;
+    int32_t n_a = sequence_read_end(a, e->is_apart), n_b = sequence_read_end(b, e->is_apart);
+    int32_t n = n_a < n_b ? n_a : n_b, i = 0;
     while (i < n && a->ids[i] == b->ids[i]) i++;
     return i;
 }
@@ -21,14 +23,14 @@ static int32_t count_common(const struct sequence *a, const struct sequence *b)
  * and makes `s` wait for an anchor there. The last id of `s` is always its own to compute. */
 static bool follow(carat_engine *e, struct sequence *s, int32_t n_blocks)
 {
-    int32_t most = n_blocks, last = (sequence_known(s) - 1) / KV_PAGE;
+    int32_t most = n_blocks, last = (sequence_read_end(s, e->is_apart) - 1) / KV_PAGE;
     struct sequence *leader = NULL;
     for (int32_t i = 0; s->has_cache && i < e->paging.n_seq; i++) {
         struct sequence *l = e->slots[i];
         if (!l || l->state != SEQUENCE_PREFILL || l->is_paused || !l->has_cache ||
             l->salt != s->salt || l->priority < s->priority)
             continue;
-        int32_t common = count_common(l, s) / KV_PAGE;
+        int32_t common = count_common(e, l, s) / KV_PAGE;
         if (common > last) common = last;
         if (common <= most || l->n_cached >= common * KV_PAGE) continue;
         most = common;

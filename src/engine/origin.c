@@ -61,7 +61,7 @@ static struct digest setting_digest(const carat_engine *e)
     const struct layout *y = &e->runner->layout;
     struct digest d = {{0}};
     add_number(&d, e->is_exact);
-    add_number(&d, e->is_steady);
+    add_number(&d, (uint64_t)e->is_steady + (uint64_t)y->is_apart); /* 2: prompts apart */
     add_number(&d, (uint64_t)y->kv_format);
     add_number(&d, (uint64_t)y->kv_format_global);
     add_number(&d, (uint64_t)y->n_far_experts);

@@ -142,7 +142,8 @@ int32_t pace_rows(const struct pace *p, const struct pace_step *step, double sha
 {
     bool is_new = p->few.n == 0 && p->many.n == 0;
     if (p->limit >= NO_LIMIT) return rows_max;
-    if (step->n_decode == 0 && (share >= 1 || is_new)) return rows_max;
+    bool is_alone = step->n_decode == 0 && !step->is_awaited;
+    if (is_alone && (share >= 1 || is_new)) return rows_max;
     /* Decode steps of unknown length: one step without prompt rows tells. */
     if (step->n_decode > 2 * p->widest) return 0;
     double limit = share * limit_of(p, step);

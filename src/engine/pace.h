@@ -18,6 +18,7 @@
 struct pace_step {
     int32_t n_decode, n_prompt;                /* rows */
     double decode_positions, prompt_positions; /* sums over these rows */
+    bool is_awaited;                           /* others decode, but not in this step */
 };
 
 struct pace {
@@ -39,7 +40,7 @@ void pace_note(struct pace *p, const struct pace_step *step, double seconds);
 
 /* The most prompt rows, 1 to `rows_max`, for a step with these decode rows and with prompt rows at
  * the mean position of step->prompt_positions / step->n_prompt, within `share` of the limit. 0:
- * first see what a decode step takes. rows_max if nobody decodes and share is 1. */
+ * first see what a decode step takes. rows_max if nobody decodes or waits to, and share is 1. */
 int32_t pace_rows(const struct pace *p, const struct pace_step *step, double share,
                   int32_t rows_max);
 

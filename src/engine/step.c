@@ -60,8 +60,8 @@ static bool has_turn(const carat_engine *e, enum sequence_state state)
 /* Shares out rows: one for everybody who decodes, the rest for prompts. Fills in n_rows. */
 static struct pace_step share_rows(carat_engine *e)
 {
-    struct pace_step rows = {0};
     bool reads = has_turn(e, SEQUENCE_PREFILL), decodes = has_turn(e, SEQUENCE_DECODE);
+    struct pace_step rows = {.is_awaited = !decodes};
     uint64_t least = fairness_least(&e->fairness);
     int32_t n = 0, chunk = e->runner->layout.chunk;
     for (int32_t i = 0; i < e->paging.n_seq; i++) {

@@ -386,6 +386,24 @@ static void other_models_and_settings_are_refused(void **state)
     buf_deinit(&whole);
 }
 
+/* Then prompts have other bits (layout.h). Only a GPU decides so: here it is set by hand. */
+static void a_file_of_prompts_apart_is_another_setting(void **state)
+{
+    (void)state;
+    struct carat_engine_options options = options_for("cpu", 0);
+    options.deterministic = true;
+    carat_engine *e = open_engine(models[GEMMA_E2B], &options);
+    fill(e);
+    save(e, "together", 0);
+    carat_engine_close(e);
+    e = open_engine(models[GEMMA_E2B], &options);
+    e->runner->layout.is_apart = true;
+    check_refused(e, "together", CARAT_EUNSUPPORTED, "other settings");
+    e->runner->layout.is_apart = false;
+    load_well(e, "together");
+    carat_engine_close(e);
+}
+
 /* The same shapes, names and sizes: only weights differ. */
 static void a_model_with_other_weights_is_another_model(void **state)
 {
@@ -630,6 +648,7 @@ int main(void)
         cmocka_unit_test(no_file_is_an_empty_one_and_the_note_comes_back),
         cmocka_unit_test(a_file_cut_at_any_byte_is_refused),
         cmocka_unit_test(a_file_with_a_wrong_bit_is_refused),
+        cmocka_unit_test(a_file_of_prompts_apart_is_another_setting),
         cmocka_unit_test(other_models_and_settings_are_refused),
         cmocka_unit_test(a_model_with_other_weights_is_another_model),
         cmocka_unit_test(other_files_are_neither_read_nor_replaced),

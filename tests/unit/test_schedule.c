@@ -400,6 +400,8 @@ static void a_prompt_alone_gets_full_chunks(void **state)
     double seconds = read_alone(&m, LONG);
     assert_true(seconds < 0.5); /* 16 steps, although each exceeds the limit */
     assert_int_equal(pace_rows(&m.pace, &s, 1, CHUNK), CHUNK);
+    s.is_awaited = true; /* by those who decode in the next step */
+    assert_true(pace_rows(&m.pace, &s, 1, CHUNK) < CHUNK);
 }
 
 static void an_unknown_decode_step_is_measured_first(void **state)
