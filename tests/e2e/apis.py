@@ -32,7 +32,10 @@ def responses(system, messages, tools, max_tokens=None, **more):
             "max_output_tokens": max_tokens, **more}
 
 
-def ollama(system, messages, tools, max_tokens=None, temperature=None, **more):
+def ollama(system, messages, tools, max_tokens=None, temperature=None, ignore_eos=False, **more):
+    """Ollama's requests know no ignore_eos. Greedily these prompts have no end, else by chance."""
+    if ignore_eos:
+        temperature = 0
     return {**chat(system, messages, tools, **more),
             "options": {"num_predict": max_tokens, "temperature": temperature}}
 

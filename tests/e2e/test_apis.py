@@ -157,7 +157,8 @@ def test_a_failure_in_a_stream_is_an_event():
                         max_tokens=60000)
             events = server.stream(path, body)
             expect(len(events) > 3 and is_failure(events[-1]), f"{name}: {events[-1]}")
-        body = ollama(SYSTEM, [user("a b c d " * 6000)], False, max_tokens=60000)
+        body = ollama(SYSTEM, [user("a b c d " * 6000)], False, max_tokens=60000,
+                      ignore_eos=True)
         with server.open("/api/chat", body) as stream:
             last = json.loads(list(stream.reply)[-1])
         expect("error" in last, f"{last}")
