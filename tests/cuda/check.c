@@ -104,6 +104,17 @@ void check_upload(void *device, const void *host, size_t bytes)
     must(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "upload");
 }
 
+bool check_is_same(const void *a, const void *b, size_t bytes)
+{
+    char *x = malloc(bytes), *y = malloc(bytes);
+    check_download(x, a, bytes);
+    check_download(y, b, bytes);
+    bool is_same = memcmp(x, y, bytes) == 0;
+    free(x);
+    free(y);
+    return is_same;
+}
+
 double check_nmse(const float *y, const double *expected, size_t n)
 {
     double error = 0, size = 0;

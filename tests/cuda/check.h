@@ -30,6 +30,8 @@ void *check_alloc(const void *host, size_t bytes);
 bool check_free(void *device);
 void check_download(void *host, const void *device, size_t bytes);
 void check_upload(void *device, const void *host, size_t bytes);
+/* Whether two places of the device have the same bytes. */
+bool check_is_same(const void *a, const void *b, size_t bytes);
 
 /* sum (y - expected)^2 / sum expected^2; infinite when a value is not finite. */
 double check_nmse(const float *y, const double *expected, size_t n);

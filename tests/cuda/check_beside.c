@@ -1,7 +1,6 @@
 /* Two products in one launch against the same products alone: the same bits. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "backend/cuda/beside.h"
 #include "cuda/check_tiles.h"
@@ -126,22 +125,11 @@ static void launch_alone(const struct layer *l)
     launch_experts_in(&l->check->queue, &second.experts);
 }
 
-static bool is_same(const void *a, const void *b, size_t bytes)
-{
-    char *x = malloc(bytes), *y = malloc(bytes);
-    check_download(x, a, bytes);
-    check_download(y, b, bytes);
-    bool is_it = memcmp(x, y, bytes) == 0;
-    free(x);
-    free(y);
-    return is_it;
-}
-
 static bool is_same_act(const struct act *a, const struct act *b, int rows)
 {
     size_t n = (size_t)(rows * a->stride);
-    return is_same(a->values, b->values, n) &&
-           is_same(a->scale, b->scale, n / ACT_BLOCK * 2 * sizeof(float));
+    return check_is_same(a->values, b->values, n) &&
+           check_is_same(a->scale, b->scale, n / ACT_BLOCK * 2 * sizeof(float));
 }
 
 static void check_shape(struct check *c, const struct shape *s)
@@ -152,11 +140,12 @@ static void check_shape(struct check *c, const struct shape *s)
     for (int time = 0; time < 2; time++) launch_beside(&l); /* counters are as before */
     point_to(&l, &alone);
     launch_alone(&l);
-    bool is_choice =
-        is_same(l.own.ids, alone.ids, pairs) && is_same(l.own.shares, alone.shares, pairs);
+    bool is_choice = check_is_same(l.own.ids, alone.ids, pairs) &&
+                     check_is_same(l.own.shares, alone.shares, pairs);
     check_that(c, is_choice, "beside: choice of %d of %d rows", s->live, s->rows);
-    bool is_dense = is_same_act(&l.own.dense_act, &alone.dense_act, s->rows) &&
-                    is_same(l.own.down, alone.down, (size_t)(s->rows * s->hidden) * sizeof(float));
+    bool is_dense =
+        is_same_act(&l.own.dense_act, &alone.dense_act, s->rows) &&
+        check_is_same(l.own.down, alone.down, (size_t)(s->rows * s->hidden) * sizeof(float));
     check_that(c, is_dense, "beside: dense branch, %s, %d rows", format_traits(s->dense)->name,
                s->rows);
     check_that(c, is_same_act(&l.own.expert_act, &alone.expert_act, s->rows * s->n_used),

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cuda/check.h"
 #include "cuda/check_pages.h"
@@ -233,17 +232,6 @@ static void launch_run(void *user)
     launch_heads(run->queue, &run->args);
 }
 
-static bool is_same(const void *a, const void *b, size_t bytes)
-{
-    char *x = malloc(bytes), *y = malloc(bytes);
-    check_download(x, a, bytes);
-    check_download(y, b, bytes);
-    bool is_equal = memcmp(x, y, bytes) == 0;
-    free(x);
-    free(y);
-    return is_equal;
-}
-
 static void check_all_in_one(struct check *c, struct rng *rng, const struct heads_case *k)
 {
     struct step_view step = new_step();
@@ -260,7 +248,7 @@ static void check_all_in_one(struct check *c, struct rng *rng, const struct head
     if (k->has_q) {
         launch_group_norm(&c->queue, step, p->rows, run.parts[0], p->w_q, a, cols[0], d, p->eps);
         launch_rope(&c->queue, step, p->rows, a, p->inv_freq, b, cols[0], d);
-        check_that(c, is_same(b, p->q_out, ROWS * (size_t)cols[0] * sizeof *a),
+        check_that(c, check_is_same(b, p->q_out, ROWS * (size_t)cols[0] * sizeof *a),
                    "heads: q of %d, %s", d, format_traits(k->format)->name);
     }
     if (k->has_k) {
@@ -270,7 +258,7 @@ static void check_all_in_one(struct check *c, struct rng *rng, const struct head
                           cols[1], d, p->eps);
         launch_kv_write(&c->queue, step, p->rows, k_out, v_out, pages.device);
     }
-    check_that(c, is_same(pages.device_pool, run.pages.device_pool, pages.pool_bytes),
+    check_that(c, check_is_same(pages.device_pool, run.pages.device_pool, pages.pool_bytes),
                "heads: cache %s of %d", format_traits(k->format)->name, d);
     bool is_whole = check_free(a) & check_free(b) & check_free(k_out) & check_free(v_out) &
                     check_pages_free(&pages);

@@ -213,23 +213,12 @@ static void launch_two(void *user)
                  a->n_used);
 }
 
-static bool is_same(const void *a, const void *b, size_t bytes)
-{
-    char *x = malloc(bytes), *y = malloc(bytes);
-    check_download(x, a, bytes);
-    check_download(y, b, bytes);
-    bool is_it = memcmp(x, y, bytes) == 0;
-    free(x);
-    free(y);
-    return is_it;
-}
-
 static bool is_same_choice(const struct chosen *a, const struct chosen *b,
                            const struct router_shape *s)
 {
     size_t n_out = (size_t)s->rows * (size_t)s->n_used * 4;
-    return is_same(a->z, b->z, (size_t)s->rows * (size_t)s->n * sizeof(float)) &&
-           is_same(a->shares, b->shares, n_out) && is_same(a->ids, b->ids, n_out);
+    return check_is_same(a->z, b->z, (size_t)s->rows * (size_t)s->n * sizeof(float)) &&
+           check_is_same(a->shares, b->shares, n_out) && check_is_same(a->ids, b->ids, n_out);
 }
 
 /* Ids of live rows are there. What comes after them is unchanged. */
