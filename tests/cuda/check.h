@@ -70,6 +70,7 @@ double check_time_graph(struct check *c, void (*run)(void *user), void *user);
     X(matvec)                                                                                      \
     X(experts)                                                                                     \
     X(beside)                                                                                      \
+    X(normed)                                                                                      \
     X(rows)                                                                                        \
     X(norm)                                                                                        \
     X(heads)                                                                                       \

@@ -319,6 +319,7 @@ struct norm_args {
     const float *residual;
     float scale;
     float *x_out;
+    bool is_for_next; /* outs are read by the next window alone */
     int32_t n_outs;
     struct norm_out {
         bool is_normed;
@@ -328,6 +329,13 @@ struct norm_args {
     } out[NORM_OUTS];
 };
 void launch_norm(const struct queue *q, const struct norm_args *args);
+
+/* matvec_normed.cu: launch_norm of one row, then launch_matvec of the row that it gives, in one
+ * launch with the same bits. False: nothing was launched, as these do not belong together, or
+ * there is no such kernel. What the norm reads must not lie where the product writes. */
+bool launch_matvec_normed(const struct queue *q, const struct norm_args *norm,
+                          const struct matvec_args *args);
+int normed_prepare(void);
 
 /* ---- rows.cu: one row at a time */
 

@@ -2,6 +2,7 @@
 
 #include "backend/cuda/act.h"
 #include "backend/cuda/profile.h"
+#include "backend/cuda/start.h"
 
 static void mark_time(struct device *d, const struct record_mark *mark, int32_t n_rows)
 {
@@ -13,19 +14,48 @@ static void mark_time(struct device *d, const struct record_mark *mark, int32_t 
     profile_mark(d->profile, d->queue.stream, work);
 }
 
-void records_launch(struct device *d, const struct records *r, const struct step_rows *rows)
+/* The next record from i on that a step with these rows starts; r->n: none. */
+static int32_t find_started(const struct device *d, const struct records *r, int32_t i,
+                            const struct step_rows *rows)
 {
     bool has_prompts = rows->n_decode[ROWS_TOKEN] < rows->n[ROWS_TOKEN];
-    if (d->profile) profile_begin(d->profile, d->queue.stream);
-    for (int32_t i = 0; i < r->n; i++) {
-        const struct record *record = &r->all[i];
-        enum row_class c = record->rows_class;
+    for (; i < r->n; i++) {
+        enum row_class c = r->all[i].rows_class;
         int32_t n = rows->n[c];
-        if (n == 0 || record->size != step_size_for(d, c, n, has_prompts)) continue;
-        record->start(&d->queue, record->args,
-                      (struct launch_rows){n, rows->n_decode[c], rows->n_runs[c]});
+        if (n > 0 && r->all[i].size == step_size_for(d, c, n, has_prompts)) break;
+    }
+    return i;
+}
+
+static struct launch_rows rows_of(const struct step_rows *rows, enum row_class c)
+{
+    return (struct launch_rows){rows->n[c], rows->n_decode[c], rows->n_runs[c]};
+}
+
+/* A norm of one row and the product that reads it may be one launch. */
+static bool start_both(const struct device *d, const struct record *norm,
+                       const struct record *product, struct launch_rows rows)
+{
+    return norm->start == start_norm && product->start == start_matvec && rows.n == 1 &&
+           norm->rows_class == product->rows_class &&
+           start_normed(&d->queue, norm->args, product->args, rows);
+}
+
+void records_launch(struct device *d, const struct records *r, const struct step_rows *rows)
+{
+    if (d->profile) profile_begin(d->profile, d->queue.stream);
+    for (int32_t i = find_started(d, r, 0, rows), next; i < r->n; i = next) {
+        const struct record *record = &r->all[i];
+        struct launch_rows now = rows_of(rows, record->rows_class);
+        next = find_started(d, r, i + 1, rows);
+        if (next < r->n && start_both(d, record, &r->all[next], now)) {
+            record = &r->all[next];
+            next = find_started(d, r, next + 1, rows);
+        } else {
+            record->start(&d->queue, record->args, now);
+        }
         if (!d->failure && (d->failure = cudaPeekAtLastError()) != cudaSuccess)
             d->failed_op = record->op;
-        if (d->profile && record->mark.kind) mark_time(d, &record->mark, n);
+        if (d->profile && record->mark.kind) mark_time(d, &record->mark, now.n);
     }
 }

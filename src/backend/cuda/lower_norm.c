@@ -98,6 +98,21 @@ static int32_t add_sum(struct lowering *l, struct norm_args *args)
     return at;
 }
 
+/* Whether products of the next window alone read what the window gives; sums are read as such. */
+static bool are_for_next(const struct lowering *l)
+{
+    const struct plan *plan = l->plan;
+    int32_t end = l->window.first + l->window.n;
+    if (end >= plan->n_ops) return false;
+    for (int32_t i = l->window.first; i < end; i++) {
+        buf_id id = plan->ops[i].out[0];
+        int32_t last = plan_buf_at(plan, id)->last_op;
+        for (int32_t k = end + plan->ops[end].window; k <= last && k < plan->n_ops; k++)
+            if (plan->ops[k].in[0] == id && op_product(&plan->ops[k])) return false;
+    }
+    return true;
+}
+
 void lower_norms(struct lowering *l)
 {
     const struct op *ops = lower_ops(l);
@@ -116,6 +131,7 @@ void lower_norms(struct lowering *l)
     }
     for (int32_t i = add_sum(l, &args); i < l->window.n; i++)
         add_out(l, &args, ops[i].out[0], &ops[i]);
+    args.is_for_next = are_for_next(l);
     lower_emit(l, start_norm, &args, sizeof args);
     lower_mark(l, "norms");
 }

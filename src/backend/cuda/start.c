@@ -26,6 +26,15 @@ START_ROWS(start_heads, launch_heads, heads_args)
 START_ROWS(start_embed, launch_embed, embed_args)
 START_ROWS(start_ple, launch_ple, ple_args)
 
+bool start_normed(const struct queue *q, const struct norm_args *norm,
+                  const struct matvec_args *product, struct launch_rows rows)
+{
+    struct norm_args n = *norm;
+    struct matvec_args m = *product;
+    n.rows.max = m.rows.max = rows.n;
+    return launch_matvec_normed(q, &n, &m);
+}
+
 /* The same with a field `n_rows`. */
 #define START_N_ROWS(START, LAUNCH, TYPE)                                                          \
     void START(const struct queue *q, const void *args, struct launch_rows rows)                   \

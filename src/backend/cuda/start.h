@@ -41,6 +41,11 @@ struct gemm_gelu_args {
     struct gelu_mul_args gelu;
 };
 
+/* A norm and the product that reads its row, in one launch; false: not these, nothing was
+ * started. */
+bool start_normed(const struct queue *q, const struct norm_args *norm,
+                  const struct matvec_args *product, struct launch_rows rows);
+
 /* ---- Experts ---- */
 
 start_fn start_experts_in;     /* struct expert_args */

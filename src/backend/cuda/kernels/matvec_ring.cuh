@@ -145,9 +145,31 @@ __device__ __forceinline__ int multiply_ring(float (&acc)[1][WARP_GROUPS], const
     return taken;
 }
 
+/* Rows that are there as activations: copied to shared memory. */
+struct given_rows {
+    __device__ __forceinline__ void early()
+    {
+    }
+    template <bool IS_FINE>
+    __device__ __forceinline__ void fill(const matvec_product &a, uint8_t *stage, int n_rows, bool)
+    {
+        fill_stage_now<IS_FINE>(a, stage, nullptr, 0, n_rows);
+    }
+    __device__ __forceinline__ operand_place place(const matvec_product &a, int part) const
+    {
+        int rows = 1 << a.row_shift, lane = threadIdx.x % 32;
+        return operands_in_stage(a, a.stage_ktiles, part, min(lane / 8, rows - 1),
+                                 min(lane % 4, rows - 1));
+    }
+    static __device__ __forceinline__ int to_low(const matvec_product &a)
+    {
+        return a.to_low;
+    }
+};
+
 /* A block's units: every at.n_y()-th. Grid x: which of the experts that were chosen. */
-template <enum form F, enum product_kind KIND, typename Grid>
-__device__ __forceinline__ void few_units(const matvec_product &a, Grid at)
+template <enum form F, enum product_kind KIND, typename Grid, typename Rows = given_rows>
+__device__ __forceinline__ void few_units(const matvec_product &a, Grid at, Rows given = {})
 {
     constexpr bool IS_EXPERT = KIND == EXPERTS, IS_FINE = KIND == FINE;
     extern __shared__ __align__(128) uint8_t shared[];
@@ -178,19 +200,20 @@ __device__ __forceinline__ void few_units(const matvec_product &a, Grid at)
         start();
         fill_stage_now<IS_FINE>(a, shared, x_rows, 0, min(end, rows));
     } else {
+        given.early();
         start();
         grid_wait();
         grid_release();
         int live = rows_live(a.rows, a.step);
-        fill_stage_now<IS_FINE>(a, shared, x_rows, 0, min(end, rows));
+        given.template fill<IS_FINE>(a, shared, min(end, rows), at.y() == 0);
         end = min(live, rows);
     }
     if (end <= 0) return;
 
-    operand_place place = operands_in_stage(a, a.stage_ktiles, part, min(lane / 8, rows - 1),
-                                            min(lane % 4, rows - 1));
+    operand_place place = given.place(a, part);
     bool is_low = IS_FINE && lane / 4 % 2 == 1; /* of this lane's column of B */
-    operands x = {shared + place.values + (is_low ? a.to_low : 0), shared + place.scales, 0, 0};
+    operands x = {shared + place.values + (is_low ? given.to_low(a) : 0), shared + place.scales, 0,
+                  0};
     partial_sums p = partial_sums_of(a, shared);
     int length = slice_begin(a, part + 1) - slice_begin(a, part);
     float zero = expert < 0 ? not_a_number() : 0.0f;

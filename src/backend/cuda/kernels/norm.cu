@@ -11,6 +11,7 @@
  * read from L2 and two or three barriers. */
 #include "backend/cuda/kernels/block.cuh"
 #include "backend/cuda/kernels/launch.cuh"
+#include "backend/cuda/kernels/norm.cuh"
 #include "backend/cuda/kernels/round.cuh"
 
 namespace {
@@ -58,24 +59,13 @@ __device__ __forceinline__ float4 weight_at(const float4 (&held)[QUADS], const f
     return reads_early(QUADS) ? held[v] : load_factors(w, col_of(v), cols);
 }
 
-__device__ __forceinline__ float factor_of(float squares, const struct norm_args &p)
-{
-    return rsqrtf(__fmaf_rn(squares, __frcp_rn((float)p.cols), p.eps));
-}
-
-__device__ __forceinline__ float4 quad_add(float4 x, float4 y)
-{
-    return make_float4(__fadd_rn(x.x, y.x), __fadd_rn(x.y, y.y), __fadd_rn(x.z, y.z),
-                       __fadd_rn(x.w, y.w));
-}
-
 /* s = r(a) * w_a. */
 template <int QUADS, int OUTS>
 __device__ __forceinline__ void norm_branch(const struct norm_args &p,
                                             const struct norm_weights<QUADS, OUTS> &w,
                                             float4 (&s)[QUADS], float squares)
 {
-    const float r = factor_of(squares, p);
+    const float r = norm_factor(squares, p);
 #pragma unroll
     for (int v = 0; v < QUADS; v++)
         s[v] = quad_normed(s[v], r, weight_at<QUADS>(w.a, p.w_a, v, p.cols));
@@ -97,21 +87,10 @@ __device__ __forceinline__ void join_branches(const struct norm_args &p,
     }
     row_sums<QUADS, 2>(part, sum, shared);
     if (p.is_normed || p.w_a) norm_branch<QUADS, OUTS>(p, w, s, sum[0]);
-    const float r = factor_of(sum[1], p);
+    const float r = norm_factor(sum[1], p);
 #pragma unroll
     for (int v = 0; v < QUADS; v++)
         s[v] = quad_add(s[v], quad_normed(b[v], r, weight_at<QUADS>(w.b, p.w_b, v, p.cols)));
-}
-
-template <int QUADS>
-__device__ __forceinline__ float row_squares(const float4 (&x)[QUADS],
-                                             float (*shared)[QUADS * WARP])
-{
-    float part[QUADS][1], sum[1];
-#pragma unroll
-    for (int v = 0; v < QUADS; v++) part[v][0] = quad_squares(x[v]);
-    row_sums<QUADS, 1>(part, sum, shared);
-    return sum[0];
 }
 
 /* Four fp16 columns times the row's scale. */
@@ -186,7 +165,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     else if (p.is_normed || p.w_a)
         norm_branch<QUADS, OUTS>(p, w, s, row_squares<QUADS>(s, branch_sums));
     if (p.w_s) {
-        float r = factor_of(row_squares<QUADS>(s, s_sums), p);
+        float r = norm_factor(row_squares<QUADS>(s, s_sums), p);
 #pragma unroll
         for (int v = 0; v < QUADS; v++)
             s[v] = quad_normed(s[v], r, weight_at<QUADS>(w.s, p.w_s, v, p.cols));
@@ -199,7 +178,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
         x[v] = quad_normed(quad_add(x[v], s[v]), p.scale, make_float4(1.0f, 1.0f, 1.0f, 1.0f));
         if (p.x_out && is_live) store_quad(p.x_out + at, col_of(v), p.cols, x[v]);
     }
-    const float r = is_normed ? factor_of(row_squares<QUADS>(x, x_sums), p) : 1.0f;
+    const float r = is_normed ? norm_factor(row_squares<QUADS>(x, x_sums), p) : 1.0f;
 #pragma unroll OUTS
     for (int k = 0; k < (OUTS > 1 ? OUTS : p.n_outs); k++) {
         if (OUTS > 1 && k >= p.n_outs) continue;

@@ -1,0 +1,30 @@
+/* Pieces of norms over whole rows, for norm.cu and for products that make their row's norm. */
+#ifndef CUDA_NORM_CUH
+#define CUDA_NORM_CUH
+
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/kernels/block.cuh"
+
+__device__ __forceinline__ float norm_factor(float squares, const struct norm_args &p)
+{
+    return rsqrtf(__fmaf_rn(squares, __frcp_rn((float)p.cols), p.eps));
+}
+
+__device__ __forceinline__ float4 quad_add(float4 x, float4 y)
+{
+    return make_float4(__fadd_rn(x.x, y.x), __fadd_rn(x.y, y.y), __fadd_rn(x.z, y.z),
+                       __fadd_rn(x.w, y.w));
+}
+
+template <int QUADS>
+__device__ __forceinline__ float row_squares(const float4 (&x)[QUADS],
+                                             float (*shared)[QUADS * WARP])
+{
+    float part[QUADS][1], sum[1];
+#pragma unroll
+    for (int v = 0; v < QUADS; v++) part[v][0] = quad_squares(x[v]);
+    row_sums<QUADS, 1>(part, sum, shared);
+    return sum[0];
+}
+
+#endif
