@@ -18,7 +18,7 @@ enum {
     COLS = 768,
     ODD_COLS = 25 * 32, /* the last unit of a tile is not full */
     ACT_ROWS = 19,
-    LIST_MAX = 64
+    LIST_MAX = 160 /* more rows than some kernels prepare at a time */
 };
 
 /* The sets that run here, best first, and those that only tests have. */
@@ -209,7 +209,7 @@ static void check_rows(const struct cpu_kernels *k, const struct product *p, boo
 static void check_shape(const struct cpu_kernels *k, enum format format, int64_t cols,
                         bool is_extreme)
 {
-    static const int32_t counts[] = {1, 1, 1, 2, 7, 8, 9, 29, 30, 31, 59, LIST_MAX};
+    static const int32_t counts[] = {1, 1, 1, 2, 7, 8, 9, 29, 30, 31, 59, 64, LIST_MAX};
     static const enum read_ahead ways[] = {AHEAD_NONE, AHEAD_ONCE, AHEAD_BY_LEVEL, AHEAD_FAR};
     struct product p;
     open_product(&p, k, format, ROWS, cols, ACT_ROWS, is_extreme);
@@ -259,7 +259,7 @@ static void multiply(const struct cpu_kernels *k, const struct product *p, bool 
 static void check_same_bits(const struct cpu_kernels *a, const struct cpu_kernels *b,
                             enum format format, bool is_extreme)
 {
-    static const int32_t counts[] = {1, 2, 3, 8, 31, LIST_MAX};
+    static const int32_t counts[] = {1, 2, 3, 8, 31, 64, LIST_MAX};
     static float out[2][LIST_MAX * (ROWS + TILE_ROWS)];
     struct product p, q;
     open_product(&p, a, format, ROWS, COLS, ACT_ROWS, is_extreme);

@@ -4,7 +4,7 @@
 
 enum { WEIGHT_BIAS = 0, FEW_ROWS = 2 };
 #define SHORT_SUMS 1
-enum { PANEL_TILES = 1, PANEL_ROWS = 4, PANEL_FROM = 12, PANEL_BLOCKS = 16, PANEL_CHUNK = 64 };
+enum { PANEL_TILES = 1, PANEL_ROWS = 4, PANEL_FROM = 12, PANEL_BLOCKS = 16, PANEL_CHUNK = 128 };
 #define PANEL_PRODUCTS "backend/cpu/simd/panel_pairs_body.h"
 
 /* The byte product adds two 16-bit products with saturation: full-range weights are made signed and

@@ -53,7 +53,7 @@ ALWAYS void read_ahead(const enum code_kind kind, const struct tile_job *job, co
 
 /* The panel by n rows that were prepared; their results go to out. */
 ALWAYS void panel_run(const enum code_kind kind, const bool is_fine, const struct tile_job *job,
-                      const struct panel *panel, int32_t n, float *out)
+                      struct panel *panel, int32_t n, float *out)
 {
     const int n_rows = kind == CODE_S6 ? PANEL_ROWS_S6 : PANEL_ROWS;
     int32_t n_groups = (n + n_rows - 1) / n_rows;
