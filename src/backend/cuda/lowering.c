@@ -86,6 +86,13 @@ static bool reads_cores(struct lowering *l, const struct weight *w)
            lower_matrix(l, w).layout == LAYOUT_TILES;
 }
 
+/* Whether products of few rows with float weights read mirrors, as those of many do: kernels that
+ * add up in fp32 take five to ten times as long for 64 rows. */
+static bool reads_mirror(struct lowering *l, const struct weight *w)
+{
+    return l->size == STEP_FEW && reads_mirrors_early(l->device, w);
+}
+
 /* The same for experts. */
 static bool reads_steps(struct lowering *l, const struct weight *w)
 {
@@ -97,6 +104,7 @@ enum act_kind lower_kind(struct lowering *l, const struct weight *w)
 {
     if (l->device->options.is_exact || is_multiplied_exactly(w)) return ACT_NONE;
     if (reads_cores(l, w)) return ACT_CORES;
+    if (reads_mirror(l, w)) return ACT_HALF;
     if (reads_steps(l, w)) return ACT_STEPS;
     const struct cuda_loaded *p = seen_product(l, w);
     bool is_tiles = p->view.layout == LAYOUT_TILES;

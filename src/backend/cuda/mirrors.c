@@ -19,11 +19,12 @@ size_t weight_mirror_bytes(const struct weight *w)
     return (size_t)w->n_expert * (size_t)w->rows * padded_cols(w->cols) * sizeof(uint16_t);
 }
 
-/* Products that a long prompt meets in every chunk: those on token rows. */
+/* Products that are met again and again: those on token rows, in every chunk of a long prompt, and
+ * those in every decode step. */
 static bool is_for_mirror(const struct device *d, const struct plan *plan, const struct op *op)
 {
     const struct weight *w = op_product(op);
-    return w && !is_for_outs(plan, op) && wants_mirror(d, plan, w) &&
+    return w && (!is_for_outs(plan, op) || reads_mirrors_early(d, w)) && wants_mirror(d, plan, w) &&
            !(w->device_data && loaded_weight(w)->view.mirror);
 }
 

@@ -71,6 +71,12 @@ bool is_multiplied_exactly(const struct weight *w)
     return w->format == FORMAT_F32 && w->rows <= EXACT_ROWS && w->n_expert == 1;
 }
 
+bool reads_mirrors_early(const struct device *d, const struct weight *w)
+{
+    return d->half_least > 0 && device_has_wgmma(d) && format_is_float(w->format) &&
+           w->n_expert == 1 && !is_multiplied_exactly(w);
+}
+
 const struct weight *weight_first_met(const struct plan *plan, int32_t i)
 {
     const struct weight *w = op_weight(&plan->ops[i]);
