@@ -176,7 +176,7 @@ static bool fits_half(const struct gemm_args *a)
 {
     for (int32_t k = 0; k < a->n_w; k++)
         if (a->w[k].layout != LAYOUT_TILES) return false;
-    return is_half(&a->x) && a->x.kind == ACT_CORES && a->n_rows <= HALF_ROWS_MAX &&
+    return is_half(&a->x) && a->x.kind == ACT_CORES && a->n_rows <= MATVEC_ROWS_MAX &&
            (a->half || a->y[a->n_w - 1] ||
             (is_half(&a->hidden) && (a->by || (a->n_w == 2 && a->hidden_scale > 0))));
 }

@@ -206,10 +206,9 @@ bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out);
 void launch_gemm_wgmma(const struct queue *q, const struct gemm_args *args,
                        const struct gemm_maps *maps);
 
-/* sm90/half.cu: 1 to 256 rows on Hopper (half_takes), weights in tiles, x in ACT_CORES. Weights are
+/* sm90/half.cu: 1 to 64 rows on Hopper (half_takes), weights in tiles, x in ACT_CORES. Weights are
  * rounded to fp16 (beyond 65504: infinite) and read once. A row's result has the same bits whatever
  * the other rows and n_rows are, as long as the weights of the call are the same. */
-enum { HALF_ROWS_MAX = 256 };
 int half_prepare(void); /* cudaError_t */
 bool half_takes(const struct queue *q, const struct gemm_args *args);
 /* Whether launch_half can make `hidden` of these, too: two weights of one form and size, or one of

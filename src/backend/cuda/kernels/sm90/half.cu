@@ -1,4 +1,4 @@
-/* Products of 1 to 256 rows straight from quantised tiles, for Hopper.
+/* Products of 1 to 64 rows straight from quantised tiles, for Hopper.
  *
  * Weights are dequantised in registers to fp16 and are the A operand of wgmma; activations are the
  * B operand, in shared memory. So a weight crosses memory and L2 once for all rows of a pass, and
@@ -122,7 +122,7 @@ template <class R> __device__ __forceinline__ void barriers_make(uint32_t shared
 {
     for (int i = 0; i < R::STAGES; i++) {
         barrier_init(barrier_at(shared, WEIGHTS_FULL, i), FETCHERS);
-        barrier_init(barrier_at(shared, ACT_FULL, i), (R::N + PIECE_ROWS - 1) / PIECE_ROWS);
+        barrier_init(barrier_at(shared, ACT_FULL, i), 1);
         barrier_init(barrier_at(shared, STAGE_EMPTY, i), R::WARPS);
     }
     barrier_init(barrier_at(shared, SUMS_FULL, 0), ranks);
@@ -258,8 +258,8 @@ template <class R> void half_launch(const struct queue *q, half_product &p, int 
 /* Rows of a pass: all, or fewer while that gives idle blocks work. */
 int rows_of_pass(const half_product &p, half_cut cut)
 {
-    int n = 16, most = cut.teams == 2 ? 128 : 64;
-    while (n < most && n < p.n_rows) n *= 2;
+    int n = 16;
+    while (n < p.n_rows) n *= 2;
     while (n > 16 &&
            units_of(p, cut.teams) * ((p.n_rows - 1) / (n / 2) + 1) <= clusters_at_once(cut.ranks))
         n /= 2;
@@ -272,16 +272,13 @@ void half_launch_teams(const struct queue *q, half_product &p, half_cut cut)
     switch (rows_of_pass(p, cut)) {
     case 16: half_launch<half_room<F, 16, TEAMS>>(q, p, cut.ranks); break;
     case 32: half_launch<half_room<F, 32, TEAMS>>(q, p, cut.ranks); break;
-    case 64: half_launch<half_room<F, 64, TEAMS>>(q, p, cut.ranks); break;
-    default:
-        if constexpr (TEAMS == 2) half_launch<half_room<F, 128, TEAMS>>(q, p, cut.ranks);
+    default: half_launch<half_room<F, 64, TEAMS>>(q, p, cut.ranks); break;
     }
 }
 
 template <enum form F> void half_launch_form(const struct queue *q, half_product &p)
 {
     half_cut cut = cut_of(p);
-    if (p.n_rows > 64 && !p.by) cut.teams = 2; /* which have registers for 128 */
     if (cut.teams == 2)
         half_launch_teams<F, 2>(q, p, cut);
     else if (cut.teams == 3)
@@ -308,7 +305,6 @@ template <enum form F> cudaError_t half_prepare_form()
     cudaError_t error = half_prepare_teams<F, 2>();
     if (!error) error = half_prepare_teams<F, 3>();
     if (!error) error = half_prepare_teams<F, 4>();
-    if (!error) error = half_prepare_room<half_room<F, 128, 2>>();
     return error;
 }
 
@@ -352,7 +348,7 @@ int half_prepare(void)
 bool half_takes(const struct queue *q, const struct gemm_args *args)
 {
     bool takes = q->capability == 90 && args->x.kind == ACT_CORES && args->n_rows > 0 &&
-                 args->n_rows <= HALF_ROWS_MAX;
+                 args->n_rows <= MATVEC_ROWS_MAX;
     for (int k = 0; k < args->n_w; k++)
         takes = takes && args->w[k].layout == LAYOUT_TILES && args->w[k].n_expert == 1;
     return takes;

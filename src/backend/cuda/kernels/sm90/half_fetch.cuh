@@ -89,26 +89,17 @@ __device__ __forceinline__ void fetch_weights(const half_product &p, uint32_t sh
 template <class R>
 __device__ __forceinline__ void fetch_rows(const half_product &p, uint32_t shared, half_turns turns)
 {
-    enum { PIECES = (R::N + PIECE_ROWS - 1) / PIECE_ROWS };
-    int piece = threadIdx.x % WARP, tiles = p.x.stride / TILE_COLS;
-    if (piece >= PIECES) return;
+    if (threadIdx.x % WARP > 0) return;
     ring_place<R::STAGES> place = {0, 1};
     for (; turns.at < turns.n; turns.at += turns.step) {
-        int first = turns.first_row(p, R::N), all = (min(p.n_rows - first, (int)R::N) + 7) / 8;
-        int n = min(all - piece * 8, 8);
+        int first = turns.first_row(p, R::N), n = (min(p.n_rows - first, (int)R::N) + 7) / 8;
         const uint8_t *x = static_cast<const uint8_t *>(p.x.values) +
-                           (((int64_t)(first / PIECE_ROWS + piece) * tiles + turns.begin) * 8 +
-                            first % PIECE_ROWS / 8) *
-                               EIGHT_BYTES;
+                           ((int64_t)turns.begin * 8 + first / 8) * EIGHT_BYTES;
         for (int t = turns.begin; t < turns.end; t++, place.next(), x += 8 * EIGHT_BYTES) {
             uint32_t full = barrier_at(shared, ACT_FULL, place.at);
             barrier_wait(barrier_at(shared, STAGE_EMPTY, place.at), place.parity);
-            if (n <= 0) {
-                barrier_arrive(full);
-                continue;
-            }
             barrier_expect(full, (uint32_t)(n * EIGHT_BYTES));
-            copy_bulk(shared + R::RING_AT + place.at * R::STAGE_BYTES + piece * 8 * EIGHT_BYTES, x,
+            copy_bulk(shared + R::RING_AT + place.at * R::STAGE_BYTES, x,
                       (uint32_t)(n * EIGHT_BYTES), full);
         }
     }
