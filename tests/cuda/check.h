@@ -83,6 +83,7 @@ double check_time_graph(struct check *c, void (*run)(void *user), void *user);
     X(gemm_f16)                                                                                    \
     X(gemm_wgmma)                                                                                  \
     X(half)                                                                                        \
+    X(half_inputs)                                                                                 \
     X(half_experts)                                                                                \
     X(moe)                                                                                         \
     X(bound)                                                                                       \

@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include "backend/cuda/beside.h"
+#include "backend/cuda/kernels/sm90/half_inputs.h"
 #include "cuda/check.h"
 
 struct family {
@@ -42,6 +43,7 @@ static int prepare(int capability)
     if (!status) status = attention_prefill_prepare();
     if (!status && capability == 90) status = gemm_wgmma_prepare();
     if (!status && capability == 90) status = half_prepare();
+    if (!status && capability == 90) status = half_inputs_prepare();
     if (!status && capability == 90) status = half_experts_prepare();
     return status;
 }

@@ -149,6 +149,12 @@ static void check_refused(struct check *c)
     p.norm.rows.max = p.product.rows.max = 1;
     p.product.x.values = r.act.values;
     check_that(c, !launch_matvec_normed(&c->queue, &p.norm, &p.product), "normed: another row");
+    p.product.x.values = p.norm.out[0].act.values;
+    p.norm.x_out = p.inputs[2];
+    check_that(c, !launch_matvec_normed(&c->queue, &p.norm, &p.product), "normed: onto the sum");
+    p.norm.x_out = r.x;
+    p.product.y[0] = p.inputs[0] + 32;
+    check_that(c, !launch_matvec_normed(&c->queue, &p.norm, &p.product), "normed: onto the row");
     free_results(&r);
     free_pair(&p);
 }

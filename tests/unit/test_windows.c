@@ -62,6 +62,7 @@ static int launches_of(enum window_kind kind)
     case WINDOW_LOGITS: return 2; /* product; softcap */
     case WINDOW_MIXED:            /* gate, up, router; down, experts in; experts out */
     case WINDOW_ATTEND: return 3; /* splits; their sum; product */
+    case WINDOW_INPUTS: return 4; /* norms; gate; up; norms */
     case WINDOW_NORMS:
     case WINDOW_ROUTE: /* product and choice */
     case WINDOW_SINGLE: break;

@@ -6,6 +6,7 @@
 #include "backend/cuda/beside.h"
 #include "backend/cuda/choose.h"
 #include "backend/cuda/cublas.h"
+#include "backend/cuda/kernels/sm90/half_inputs.h"
 #include "backend/cuda/limits.h"
 #include "backend/cuda/placement.h"
 #include "backend/cuda/profile.h"
@@ -121,6 +122,7 @@ static int take_device(struct device *d, struct carat_error *err)
     d->many = cuda_choose_many(d);
     cuda_choose_few(d);
     int prepared = d->half_least > 0 ? half_prepare() : 0;
+    if (!prepared && d->half_least > 0) prepared = half_inputs_prepare();
     if (prepared) return cuda_fail(err, (cudaError_t)prepared, "cuda: kernels");
     return CARAT_OK;
 }

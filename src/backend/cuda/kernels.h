@@ -330,8 +330,8 @@ struct norm_args {
 void launch_norm(const struct queue *q, const struct norm_args *args);
 
 /* matvec_normed.cu: launch_norm of one row, then launch_matvec of the row that it gives, in one
- * launch with the same bits. False: nothing was launched, as these do not belong together, or
- * there is no such kernel. What the norm reads must not lie where the product writes. */
+ * launch with the same bits. False: nothing was launched, as these do not belong together, what
+ * the norm reads lies where either of them writes, or there is no such kernel. */
 bool launch_matvec_normed(const struct queue *q, const struct norm_args *norm,
                           const struct matvec_args *args);
 int normed_prepare(void);

@@ -3,6 +3,7 @@
 #include "backend/cuda/lower_attention.h"
 #include "backend/cuda/lower_experts.h"
 #include "backend/cuda/lower_ffn.h"
+#include "backend/cuda/lower_inputs.h"
 #include "backend/cuda/lower_mixed.h"
 #include "backend/cuda/lower_norm.h"
 #include "backend/cuda/lower_project.h"
@@ -19,6 +20,7 @@ static void lower_by_kind(struct lowering *l)
     case WINDOW_NORMS: lower_norms(l); break;
     case WINDOW_FFN: lower_ffn(l); break;
     case WINDOW_GATED: lower_gated(l); break;
+    case WINDOW_INPUTS: lower_inputs(l); break;
     case WINDOW_PLE: lower_ple(l); break;
     case WINDOW_ROUTE: lower_route(l); break;
     case WINDOW_EXPERTS: lower_experts(l); break;

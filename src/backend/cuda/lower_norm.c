@@ -4,6 +4,14 @@
 #include "backend/cuda/start.h"
 #include "backend/cuda/weight_use.h"
 
+/* Whether nobody but the window's own launches reads a buffer, and it has no memory. */
+static bool is_within(const struct lowering *l, buf_id id)
+{
+    const struct plan_buf *b = plan_buf_at(l->plan, id);
+    int32_t first = l->window.first;
+    return b->first_op >= first && b->last_op < first + l->window.n && b->first_op < b->last_op;
+}
+
 /* The forms in which later windows read a buffer. */
 struct reads {
     bool floats, act;
@@ -21,7 +29,7 @@ static struct reads buffer_reads(struct lowering *l, buf_id id)
     const struct plan_buf *b = plan_buf_at(plan, id);
     struct reads reads = {.floats = id == plan->logits, .act = false};
     enum act_kind kind = ACT_NONE;
-    if (plan_buf_is_internal(plan, id)) return reads;
+    if (is_within(l, id)) return reads;
     for (int32_t i = b->first_op < 0 ? 0 : b->first_op; i <= b->last_op && i < plan->n_ops; i++) {
         const struct op *op = &plan->ops[i];
         const struct weight *w = op_product(op);
@@ -93,7 +101,7 @@ static int32_t add_sum(struct lowering *l, struct norm_args *args)
         args->scale = ops[at].p.scale.value;
         x = ops[at++].out[0];
     }
-    args->x_out = lower_floats(l, x);
+    if (!is_within(l, x)) args->x_out = lower_floats(l, x);
     add_out(l, args, x, NULL);
     return at;
 }
@@ -104,16 +112,17 @@ static bool are_for_next(const struct lowering *l)
     const struct plan *plan = l->plan;
     int32_t end = l->window.first + l->window.n;
     if (end >= plan->n_ops) return false;
+    int32_t end_of_next = end + window_at(plan, end).n;
     for (int32_t i = l->window.first; i < end; i++) {
         buf_id id = plan->ops[i].out[0];
         int32_t last = plan_buf_at(plan, id)->last_op;
-        for (int32_t k = end + plan->ops[end].window; k <= last && k < plan->n_ops; k++)
+        for (int32_t k = end_of_next; k <= last && k < plan->n_ops; k++)
             if (plan->ops[k].in[0] == id && op_product(&plan->ops[k])) return false;
     }
     return true;
 }
 
-void lower_norms(struct lowering *l)
+struct norm_args lower_norm_args(struct lowering *l)
 {
     const struct op *ops = lower_ops(l);
     struct forms *forms = &l->forms[l->size];
@@ -132,6 +141,12 @@ void lower_norms(struct lowering *l)
     for (int32_t i = add_sum(l, &args); i < l->window.n; i++)
         add_out(l, &args, ops[i].out[0], &ops[i]);
     args.is_for_next = are_for_next(l);
+    return args;
+}
+
+void lower_norms(struct lowering *l)
+{
+    struct norm_args args = lower_norm_args(l);
     lower_emit(l, start_norm, &args, sizeof args);
     lower_mark(l, "norms");
 }

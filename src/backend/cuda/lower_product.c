@@ -282,14 +282,14 @@ void lower_multiply_gelu(struct lowering *l, const struct weight *const *w, stru
     lower_mark_product(l, "matmul gate, up", 2, w, 1, x.kind);
 }
 
-/* Whether the next window is a norm, and reads this buffer alone. */
+/* Whether the next window, or part of this one, is a norm that alone reads this buffer. */
 static bool is_for_norm(const struct lowering *l, buf_id id)
 {
     const struct plan *plan = l->plan;
     int32_t end = l->window.first + l->window.n;
     if (end >= plan->n_ops) return false;
     const struct op *next = &plan->ops[end];
-    return next->code == OP_RMSNORM && next->in[0] == id && next->window > 1 &&
+    return next->code == OP_RMSNORM && next->in[0] == id && next->window != 1 &&
            plan_buf_at(plan, id)->last_op == end && lower_cols(l, id) % 4 == 0;
 }
 

@@ -20,12 +20,17 @@ int32_t lower_cols(const struct lowering *l, buf_id id)
     return plan_buf_at(l->plan, id)->cols;
 }
 
+void lower_keep_at(struct lowering *l, buf_id id, float *rows)
+{
+    carat_assert(l->n_kept < (int32_t)(sizeof l->kept / sizeof *l->kept));
+    l->kept[l->n_kept].id = id;
+    l->kept[l->n_kept++].rows = rows;
+}
+
 void lower_keep(struct lowering *l, buf_id id)
 {
     size_t bytes = (size_t)l->rows * (size_t)lower_cols(l, id) * sizeof(float);
-    carat_assert(l->n_kept < (int32_t)(sizeof l->kept / sizeof *l->kept));
-    l->kept[l->n_kept].id = id;
-    l->kept[l->n_kept++].rows = scratch_take(&l->scratch, bytes);
+    lower_keep_at(l, id, scratch_take(&l->scratch, bytes));
 }
 
 struct rows lower_rows(const struct lowering *l)

@@ -69,6 +69,9 @@ int32_t lower_cols(const struct lowering *l, buf_id id);
 /* Gives rows to a buffer that lies within the window, and so has none in the plan. */
 void lower_keep(struct lowering *l, buf_id id);
 
+/* The same in memory that is there; NULL while memory is only counted. */
+void lower_keep_at(struct lowering *l, buf_id id, float *rows);
+
 struct rows lower_rows(const struct lowering *l);
 struct step_view lower_step(const struct lowering *l);
 

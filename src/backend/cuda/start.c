@@ -3,6 +3,7 @@
 #include "backend/cuda/act.h"
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/device.h"
+#include "backend/cuda/kernels/sm90/half_inputs.h"
 
 /* The usual case: arguments with a field `rows`, and a launcher that takes them. */
 #define START_ROWS(START, LAUNCH, TYPE)                                                            \
@@ -47,6 +48,7 @@ bool start_normed(const struct queue *q, const struct norm_args *norm,
 START_N_ROWS(start_gemm_i8, launch_gemm_i8, gemm_args)
 START_N_ROWS(start_gemm_f16, launch_gemm_f16, gemm_args)
 START_N_ROWS(start_half, launch_half, gemm_args)
+START_N_ROWS(start_half_inputs, launch_half_inputs, half_inputs_args)
 START_N_ROWS(start_grouped_i8, launch_grouped_i8, grouped_args)
 START_N_ROWS(start_grouped_f16, launch_grouped_f16, grouped_args)
 START_N_ROWS(start_grouped_half, launch_grouped_half, grouped_args)

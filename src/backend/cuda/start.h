@@ -20,6 +20,7 @@ start_fn start_gemm_f16;     /* struct gemm_args */
 start_fn start_gemm_wgmma;   /* struct gemm_wgmma_args */
 start_fn start_gemm_gelu;    /* struct gemm_gelu_args */
 start_fn start_half;         /* struct gemm_args */
+start_fn start_half_inputs;  /* struct half_inputs_args */
 start_fn start_cublas;       /* struct cublas_args */
 start_fn start_mirror;       /* struct cuda_weight: all of its one matrix */
 

@@ -97,7 +97,7 @@ static int32_t gated_length(const struct plan *p, int32_t i)
 {
     bool is_it = is_op(p, i, OP_MATMUL) && follows(p, i + 1, OP_GELU_MUL, i) &&
                  follows(p, i + 2, OP_MATMUL, i + 1);
-    return is_it && is_closed(p, i, 3, i + 2) ? 3 : 0;
+    return is_it && is_closed(p, i, GATED_OPS, i + 2) ? GATED_OPS : 0;
 }
 
 static int32_t ple_length(const struct plan *p, int32_t i)
@@ -161,6 +161,23 @@ static int32_t residual_length(const struct plan *p, int32_t i)
     return at - i + count_norms(p, at, p->ops[result].out[0]);
 }
 
+/* Norm, residual sum [, scale], GATED of that, and norms with a residual sum again. What the first
+ * norm and sum read is read by them last, so that its memory is free afterwards. */
+static int32_t inputs_length(const struct plan *p, int32_t i)
+{
+    int32_t gate = i, after, n;
+    while (gate < p->n_ops && p->ops[gate].code != OP_MATMUL) gate++;
+    after = gate + GATED_OPS;
+    if (residual_length(p, i) != gate - i || !is_op(p, i + 1, OP_ADD) || !gated_length(p, gate) ||
+        !follows(p, gate, OP_MATMUL, gate - 1) || !follows(p, after, OP_RMSNORM, after - 1) ||
+        !is_op(p, after + 1, OP_ADD) || p->ops[after + 1].in[0] != p->ops[gate].in[0])
+        return 0;
+    n = residual_length(p, after);
+    bool is_last = plan_buf_at(p, p->ops[i].in[0])->last_op == i &&
+                   plan_buf_at(p, p->ops[i + 1].in[0])->last_op == i + 1;
+    return n && is_last && is_closed(p, i, after + 2 - i, after + 1) ? after + n - i : 0;
+}
+
 static int32_t norms_length(const struct plan *p, int32_t i)
 {
     int32_t n = residual_length(p, i);
@@ -190,9 +207,10 @@ struct window window_at(const struct plan *plan, int32_t i)
     } patterns[] = {
         {WINDOW_PROJECT, project_length}, {WINDOW_PLE, ple_length},
         {WINDOW_MIXED, mixed_length},     {WINDOW_FFN, ffn_length},
-        {WINDOW_GATED, gated_length},     {WINDOW_LOGITS, logits_length},
-        {WINDOW_ROUTE, route_length},     {WINDOW_EXPERTS, experts_length},
-        {WINDOW_ATTEND, attend_length},   {WINDOW_NORMS, norms_length},
+        {WINDOW_INPUTS, inputs_length},   {WINDOW_GATED, gated_length},
+        {WINDOW_LOGITS, logits_length},   {WINDOW_ROUTE, route_length},
+        {WINDOW_EXPERTS, experts_length}, {WINDOW_ATTEND, attend_length},
+        {WINDOW_NORMS, norms_length},
     };
     if (op_at(plan, i))
         for (size_t k = 0; k < sizeof patterns / sizeof *patterns; k++) {

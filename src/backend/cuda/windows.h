@@ -13,6 +13,7 @@ enum window_kind {
     WINDOW_NORMS,   /* norms around a residual sum */
     WINDOW_FFN,     /* gate, up, gelu, down */
     WINDOW_GATED,   /* a product, gelu times rows that are there, a product: per-layer inputs */
+    WINDOW_INPUTS,  /* GATED with the norms before and after it */
     WINDOW_PLE,     /* projection, norm and sum of per-layer embeddings */
     WINDOW_ROUTE,   /* the router and the choice of experts */
     WINDOW_EXPERTS, /* the same as FFN, routed */
@@ -22,6 +23,9 @@ enum window_kind {
 
 /* Where the parts of WINDOW_MIXED begin, and its length. */
 enum { MIXED_ROUTE = 4, MIXED_EXPERTS = 6, MIXED_OPS = 10 };
+
+/* The ops of WINDOW_GATED. */
+enum { GATED_OPS = 3 };
 
 struct window {
     enum window_kind kind;

@@ -38,10 +38,29 @@ bool is_the_row_of(const struct norm_args &n, const struct act &x)
            out.act.values == x.values && out.act.kind == x.kind;
 }
 
+bool are_apart(const float *a, int n_a, const float *b, int n_b)
+{
+    return !a || !b || a + n_a <= b || b + n_b <= a;
+}
+
+/* All blocks read the norm's rows, some of them while others write. */
+bool is_safe(const struct norm_args &n, const struct matvec_args &m)
+{
+    const float *const reads[] = {n.a, n.residual};
+    bool is_right = true;
+    for (const float *from : reads) {
+        is_right = is_right && are_apart(from, n.cols, n.x_out, n.cols) &&
+                   are_apart(from, n.cols, m.out, m.w[0].rows);
+        for (int k = 0; k < m.n_w && m.epilogue == MATVEC_STORE; k++)
+            is_right = is_right && are_apart(from, n.cols, m.y[k], m.w[k].rows);
+    }
+    return is_right;
+}
+
 bool takes(const struct queue *q, const struct norm_args &n, const struct matvec_args &m)
 {
     bool is_plain = !n.a_half && !n.b && !n.w_s && n.cols <= normed_row::COLS_MAX;
-    bool is_one = n.rows.max == 1 && m.rows.max == 1;
+    bool is_one = n.rows.max == 1 && m.rows.max == 1 && is_safe(n, m);
     if (q->capability != 90 || !is_plain || !is_one || !is_the_row_of(n, m.x)) return false;
     for (int k = 0; k < m.n_w; k++)
         if (m.w[k].layout != LAYOUT_TILES || form_of(m.w[k].format) != form_of(m.w[0].format))

@@ -49,6 +49,7 @@ template <int N> struct wgmma_shared;
                          : "l"(a), "l"(b), "r"(is_sum));                                           \
         }                                                                                          \
     };
+WGMMA_SHARED(8, 4, 4, 5, 6)
 WGMMA_SHARED(64, 32, 32, 33, 34)
 WGMMA_SHARED(96, 48, 48, 49, 50)
 WGMMA_SHARED(128, 64, 64, 65, 66)
