@@ -302,6 +302,9 @@ static void measure_all(struct check *c)
     measure(c, 2048, 3840, ACT_HALF, true);
     measure(c, 2048, 5376, ACT_HALF, true);
     measure(c, 512, 2560, ACT_HALF, true);
+    measure(c, 128, 2560, ACT_HALF, true);
+    measure(c, 65, 2560, ACT_HALF, true);
+    measure(c, 128, 3840, ACT_HALF, true);
 }
 
 /* clang-format off */
@@ -320,6 +323,10 @@ static void check_halves(struct check *c, struct rng *rng)
         {512, 512, 3840, true, true, false, false, true, true, 1, 1, {{true, true, ACT_HALF}}},
         {512, 509, 4100, true, true, false, false, true, true, 1, 1, {{true, true, ACT_HALF}}},
         {530, 530, 5376, true, true, false, false, true, false, 2, 1, {{true, true, ACT_HALF}}},
+        {140, 133, 5376, true, true, false, false, true, true, 2, 1, {{false, false, ACT_HALF}}},
+        {135, 133, 2816, true, true, false, false, true, true, 1, 4,
+         {{true, true, ACT_HALF}, {true, false, ACT_NONE}, {true, true, ACT_HALF},
+          {false, false, ACT_HALF}}},
     };
     for (size_t i = 0; i < sizeof halves / sizeof *halves; i++)
         check_shape(c, rng, &halves[i], true);
@@ -379,6 +386,10 @@ void check_norm(struct check *c)
          1,
          2,
          {{true, true, ACT_INT8}, {true, true, ACT_HALF}}},
+        {140, 133, 2816, true, true, true, true, true, true, 0.3f, 1, {{true, true, ACT_HALF}}},
+        {140, 140, 3840, true, true, true, false, true, true, 1, 2,
+         {{true, true, ACT_HALF}, {true, false, ACT_NONE}}},
+        {133, 130, 2560, true, true, false, true, true, true, 1, 1, {{true, true, ACT_NONE}}},
         {140, 133, 101, false, true, false, false, false, true, 1, 1, {{true, true, ACT_INT8}}},
         {3, 3, 20000, true, false, false, true, true, true, 1, 1, {{true, true, ACT_HALF}}},
         {5, 4, 7, false, true, true, false, true, true, 2, 1, {{true, false, ACT_INT8}}},
