@@ -266,6 +266,43 @@ static void check_all_in_one(struct check *c, struct rng *rng, const struct head
     check_step_free(&step);
 }
 
+/* More rows than multiprocessors, in halves, against the same values in fp32, of which another
+ * kernel makes the same bits. */
+static void check_many(struct check *c, struct rng *rng, const struct heads_case *k)
+{
+    int32_t rows = c->queue.n_sm + 8, live = rows - 3, slots = kv_pages(6 * rows);
+    int32_t *position = malloc((size_t)rows * sizeof *position);
+    int32_t *sequence = malloc((size_t)rows * sizeof *sequence);
+    int32_t *out_row = malloc((size_t)rows * sizeof *out_row);
+    for (int32_t r = 0; r < rows; r++) {
+        position[r] = 5 * r + r / 8;
+        sequence[r] = r % SEQUENCES;
+        out_row[r] = rows - 1 - r;
+    }
+    struct step_view step = check_step(rows, 0, live, NULL, position, sequence, out_row);
+    if (!k->is_out) check_upload((void *)(uintptr_t)step.counts, &live, sizeof live);
+    struct heads_run run = new_run(c, rng, k, rows, slots, step), floats = run;
+    struct heads_args *p = &floats.args;
+    size_t bytes = (size_t)(rows * k->n_heads * k->head_dim) * sizeof(float);
+    floats.pages = new_pages(k->format, slots, k->n_kv, k->head_dim);
+    p->cache = floats.pages.device;
+    p->half = NULL;
+    p->q = run.parts[0], p->k = run.parts[1], p->v = run.parts[k->is_k_eq_v ? 1 : 2];
+    if (k->has_q) p->q_out = check_alloc(NULL, bytes);
+    launch_run(&run);
+    launch_run(&floats);
+    check_that(c, !k->has_q || check_is_same(p->q_out, run.args.q_out, bytes),
+               "heads: q of %d, many rows", k->head_dim);
+    check_that(c,
+               check_is_same(floats.pages.device_pool, run.pages.device_pool, run.pages.pool_bytes),
+               "heads: cache of %d, many rows", k->head_dim);
+    bool is_whole = check_pages_free(&floats.pages);
+    if (k->has_q) is_whole = check_free(p->q_out) && is_whole;
+    check_that(c, free_run(&run) && is_whole, "heads: many rows of %d wrote outside", k->head_dim);
+    check_step_free(&step);
+    free(position), free(sequence), free(out_row);
+}
+
 static void measure(struct check *c, const struct heads_case *k, int32_t rows)
 {
     struct rng rng = {8};
@@ -309,6 +346,8 @@ void check_heads(struct check *c)
         {256, 8, 2, FORMAT_F16, true, true, false, false, false},
         {512, 8, 2, FORMAT_F16, true, true, false, false, false},
         {256, 8, 2, FORMAT_F16, true, true, false, true, false},
+        {512, 8, 2, FORMAT_F16, true, true, false, true, false},
+        {256, 16, 8, FORMAT_F16, true, true, false, true, false},
     };
     struct rng rng = {61};
     static const int32_t groups[][2] = {{256, 8},  {512, 3},  {32, 5}, {64, 2}, {128, 9},
@@ -325,7 +364,18 @@ void check_heads(struct check *c)
         check_kv_write(c, &rng, formats[i], 4, 512);
     }
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_all_in_one(c, &rng, &cases[i]);
-    for (int i = 0; c->is_perf && i < 3; i++) {
+    static const struct heads_case many[] = {
+        {256, 8, 2, FORMAT_F16, true, true, false, true, false},
+        {256, 16, 8, FORMAT_F16, true, true, false, true, false},
+        {256, 5, 3, FORMAT_F16, true, true, false, true, true},
+        {256, 8, 2, FORMAT_F16, true, false, false, true, true},
+        {256, 3, 1, FORMAT_F16, false, true, false, true, false},
+        {512, 8, 2, FORMAT_F16, true, true, false, true, false},
+        {512, 16, 1, FORMAT_F16, true, true, true, true, false},
+        {512, 8, 2, FORMAT_Q8_0, true, true, false, true, false},
+    };
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) check_many(c, &rng, &many[i]);
+    for (int i = 0; c->is_perf && i < 5; i++) {
         if (!models[i].is_half) measure(c, &models[i], 1);
         measure(c, &models[i], 2048);
     }
