@@ -224,6 +224,7 @@ static const struct product shapes[] = {
     SHAPE(3, 1100, 300, 16, 2048, 512, 512), /* and 2 */
     SHAPE(1, 2048, 513, 0, 2560),
     SHAPE(1, 512, 1999, 0, 3840),
+    SHAPE(1, 512, 2040, 0, 2816),
 };
 
 /* As on a chip of few multiprocessors, where a pair of blocks makes many tiles, and other ones are

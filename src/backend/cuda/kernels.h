@@ -194,7 +194,7 @@ void launch_gemm_f16(const struct queue *q, const struct gemm_args *args);
  * for each shape of tiles. gemm_maps_make gives false where the product has to be
  * launch_gemm_f16: rows of a weight that are no multiple of 8, unaligned results, an old driver. It
  * starts nothing on the device. */
-enum { GEMM_TILES = 19 };
+enum { GEMM_TILES = 20 };
 struct tensor_map {
     uint64_t words[16];
 };

@@ -259,6 +259,7 @@ __global__ void __launch_bounds__(THREADS, 1) gemm_wgmma(const __grid_constant__
     X(2, 128, 4, false, 96)                                                                        \
     X(2, 96, 5, false, 94)                                                                         \
     X(1, 192, 5, true, 96)                                                                         \
+    X(1, 176, 5, true, 96)                                                                         \
     X(1, 160, 6, true, 96)                                                                         \
     X(1, 128, 7, true, 94)                                                                         \
     X(1, 96, 7, true, 86)                                                                          \
