@@ -14,15 +14,15 @@ struct shape {
 /* What the launches write. */
 struct results {
     struct act dense_act, expert_act;
-    float *z, *shares, *down;
+    float *z, *shares, *dense_down, *expert_down;
     int32_t *ids;
 };
 
 struct layer {
     struct check *check;
     struct shape shape;
-    struct router_beside_args first;
-    struct experts_beside_args second;
+    struct router_args router;
+    struct beside_args gate_up, down;
     struct results own;
     uint32_t *arrived;
 };
@@ -30,32 +30,35 @@ struct layer {
 static struct results new_results(const struct shape *s)
 {
     size_t pairs = (size_t)(s->rows * s->n_used);
+    size_t outs = (size_t)(s->rows * s->hidden) * sizeof(float);
     return (struct results){.dense_act = act_empty(s->rows, s->dense_cols),
                             .expert_act = act_empty(s->rows * s->n_used, s->expert_cols),
                             .z = check_alloc(NULL, (size_t)(s->rows * s->n_expert) * sizeof(float)),
                             .shares = check_alloc(NULL, pairs * sizeof(float)),
                             .ids = check_alloc(NULL, pairs * sizeof(int32_t)),
-                            .down =
-                                check_alloc(NULL, (size_t)(s->rows * s->hidden) * sizeof(float))};
+                            .dense_down = check_alloc(NULL, outs),
+                            .expert_down = check_alloc(NULL, outs)};
 }
 
 static bool free_results(struct results *r)
 {
     return act_free(&r->dense_act) & act_free(&r->expert_act) & check_free(r->z) &
-           check_free(r->shares) & check_free(r->ids) & check_free(r->down);
+           check_free(r->shares) & check_free(r->ids) & check_free(r->dense_down) &
+           check_free(r->expert_down);
 }
 
-/* The second launch reads what the first one chose and made. */
+/* A launch reads what those before it made. */
 static void point_to(struct layer *l, const struct results *r)
 {
-    l->first.dense.act = r->dense_act;
-    l->first.router.z = r->z;
-    l->first.router.ids = r->ids;
-    l->first.router.shares = r->shares;
-    l->second.dense.x = r->dense_act;
-    l->second.dense.y[0] = r->down;
-    l->second.experts.ids = r->ids;
-    l->second.experts.act = r->expert_act;
+    l->router.z = r->z;
+    l->router.ids = r->ids;
+    l->router.shares = r->shares;
+    l->gate_up.dense.act = l->down.dense.x = r->dense_act;
+    l->gate_up.experts.act = l->down.experts.x = r->expert_act;
+    l->gate_up.experts.ids = l->down.experts.ids = r->ids;
+    l->down.experts.shares = r->shares;
+    l->down.dense.y[0] = r->dense_down;
+    l->down.experts.out = r->expert_down;
 }
 
 static struct layer new_layer(struct check *c, const struct shape *s)
@@ -67,27 +70,30 @@ static struct layer new_layer(struct check *c, const struct shape *s)
     uint32_t zeros[ROUTER_COUNTERS] = {0};
     struct step_view step = check_step(s->live, s->live, 0, NULL, NULL, NULL, NULL);
     struct rows rows = {.max = s->rows};
-    l.first = (struct router_beside_args){
-        .rows = rows,
-        .dense = {.step = step, .n_w = 2, .epilogue = MATVEC_GELU_MUL},
-        .router = {.step = step,
-                   .x = floats,
-                   .n_used = s->n_used,
-                   .arrived = l.arrived = check_alloc(zeros, sizeof zeros)}};
-    l.first.router.w =
+    l.router = (struct router_args){.step = step,
+                                    .rows = rows,
+                                    .x = floats,
+                                    .n_used = s->n_used,
+                                    .arrived = check_alloc(zeros, sizeof zeros)};
+    l.router.w =
         check_weight(c, &rng, FORMAT_F32, LAYOUT_ROWS, 1, s->n_expert, s->hidden, 0.05f, NULL);
-    l.first.dense.x = act_of(x, s->rows, s->hidden);
-    for (int k = 0; k < 2; k++)
-        l.first.dense.w[k] = weight_of_noise(s->dense, 1, s->dense_cols, s->hidden, &bytes);
-    l.second = (struct experts_beside_args){
-        .rows = rows,
-        .dense = {.step = step, .n_w = 1, .epilogue = MATVEC_STORE},
-        .experts = {.step = step, .n_used = s->n_used, .n_w = 2, .is_gelu_mul = true}};
-    l.second.dense.w[0] = weight_of_noise(s->dense, 1, s->hidden, s->dense_cols, &bytes);
-    l.second.experts.x = l.first.dense.x;
-    for (int k = 0; k < 2; k++)
-        l.second.experts.w[k] =
+    struct beside_args both = {.rows = rows,
+                               .dense = {.step = step, .rows = rows},
+                               .experts = {.step = step, .rows = rows, .n_used = s->n_used}};
+    l.gate_up = l.down = both;
+    l.gate_up.dense.epilogue = MATVEC_GELU_MUL;
+    l.gate_up.experts.is_gelu_mul = true;
+    l.gate_up.dense.n_w = l.gate_up.experts.n_w = 2;
+    l.down.dense.n_w = l.down.experts.n_w = 1;
+    l.gate_up.dense.x = l.gate_up.experts.x = act_of(x, s->rows, s->hidden);
+    for (int k = 0; k < 2; k++) {
+        l.gate_up.dense.w[k] = weight_of_noise(s->dense, 1, s->dense_cols, s->hidden, &bytes);
+        l.gate_up.experts.w[k] =
             weight_of_noise(s->experts, s->n_expert, s->expert_cols, s->hidden, &bytes);
+    }
+    l.down.dense.w[0] = weight_of_noise(s->dense, 1, s->hidden, s->dense_cols, &bytes);
+    l.down.experts.w[0] =
+        weight_of_noise(s->experts, s->n_expert, s->hidden, s->expert_cols, &bytes);
     point_to(&l, &l.own);
     free(x);
     return l;
@@ -95,34 +101,36 @@ static struct layer new_layer(struct check *c, const struct shape *s)
 
 static void free_layer(struct layer *l)
 {
-    check_free((void *)(uintptr_t)l->first.router.x);
-    check_free(l->arrived);
-    act_free(&l->first.dense.x);
-    check_weight_free(&l->first.router.w);
-    check_weight_free(&l->second.dense.w[0]);
+    check_free((void *)(uintptr_t)l->router.x);
+    check_free(l->router.arrived);
+    act_free(&l->gate_up.dense.x);
+    check_weight_free(&l->router.w);
+    check_weight_free(&l->down.dense.w[0]);
+    check_weight_free(&l->down.experts.w[0]);
     for (int k = 0; k < 2; k++) {
-        check_weight_free(&l->first.dense.w[k]);
-        check_weight_free(&l->second.experts.w[k]);
+        check_weight_free(&l->gate_up.dense.w[k]);
+        check_weight_free(&l->gate_up.experts.w[k]);
     }
-    check_step_free(&l->first.dense.step);
+    check_step_free(&l->router.step);
     free_results(&l->own);
 }
 
 static void launch_beside(const struct layer *l)
 {
-    launch_router_beside(&l->check->queue, &l->first);
-    launch_experts_beside(&l->check->queue, &l->second);
+    const struct queue *q = &l->check->queue;
+    launch_router(q, &l->router);
+    launch_gate_up_beside(q, &l->gate_up);
+    launch_down_beside(q, &l->down);
 }
 
 static void launch_alone(const struct layer *l)
 {
-    struct router_beside_args first = l->first;
-    struct experts_beside_args second = l->second;
-    first.dense.rows = first.router.rows = second.dense.rows = second.experts.rows = first.rows;
-    launch_matvec(&l->check->queue, &first.dense);
-    launch_matvec(&l->check->queue, &second.dense);
-    launch_router(&l->check->queue, &first.router);
-    launch_experts_in(&l->check->queue, &second.experts);
+    const struct queue *q = &l->check->queue;
+    launch_matvec(q, &l->gate_up.dense);
+    launch_matvec(q, &l->down.dense);
+    launch_router(q, &l->router);
+    launch_experts_in(q, &l->gate_up.experts);
+    launch_experts_out(q, &l->down.experts);
 }
 
 static bool is_same_act(const struct act *a, const struct act *b, int rows)
@@ -136,20 +144,22 @@ static void check_shape(struct check *c, const struct shape *s)
 {
     struct layer l = new_layer(c, s);
     struct results alone = new_results(s);
-    size_t pairs = (size_t)(s->rows * s->n_used) * sizeof(float);
+    size_t pairs = (size_t)(s->live * s->n_used) * sizeof(float);
+    size_t outs = (size_t)(s->live * s->hidden) * sizeof(float);
     for (int time = 0; time < 2; time++) launch_beside(&l); /* counters are as before */
     point_to(&l, &alone);
     launch_alone(&l);
     bool is_choice = check_is_same(l.own.ids, alone.ids, pairs) &&
                      check_is_same(l.own.shares, alone.shares, pairs);
     check_that(c, is_choice, "beside: choice of %d of %d rows", s->live, s->rows);
-    bool is_dense =
-        is_same_act(&l.own.dense_act, &alone.dense_act, s->rows) &&
-        check_is_same(l.own.down, alone.down, (size_t)(s->rows * s->hidden) * sizeof(float));
+    bool is_dense = is_same_act(&l.own.dense_act, &alone.dense_act, s->rows) &&
+                    check_is_same(l.own.dense_down, alone.dense_down, outs);
     check_that(c, is_dense, "beside: dense branch, %s, %d rows", format_traits(s->dense)->name,
                s->rows);
-    check_that(c, is_same_act(&l.own.expert_act, &alone.expert_act, s->rows * s->n_used),
-               "beside: experts, %s, %d rows", format_traits(s->experts)->name, s->rows);
+    bool is_routed = is_same_act(&l.own.expert_act, &alone.expert_act, s->rows * s->n_used) &&
+                     check_is_same(l.own.expert_down, alone.expert_down, outs);
+    check_that(c, is_routed, "beside: experts, %s, %d rows", format_traits(s->experts)->name,
+               s->rows);
     check_that(c, free_results(&alone), "beside: wrote outside");
     free_layer(&l);
 }
@@ -175,7 +185,7 @@ static void time_all(struct check *c)
         struct layer l = new_layer(c, &s);
         double alone = graph_time(c, record_alone, &l, LAUNCHES);
         double beside = graph_time(c, record_beside, &l, LAUNCHES);
-        printf("26B dense, router and experts in, %d rows: alone %.1f us, beside %.1f us\n", rows,
+        printf("26B router, gate and up, down, %d rows: alone %.1f us, beside %.1f us\n", rows,
                alone * 1e6, beside * 1e6);
         free_layer(&l);
     }

@@ -200,7 +200,7 @@ static bool fits_matvec(const struct matvec_args *a)
     return fits_few(a->n_w, a->w, &a->x, a->x_floats);
 }
 
-static bool fits_experts_beside(const struct experts_beside_args *a)
+static bool fits_beside(const struct beside_args *a)
 {
     return fits_matvec(&a->dense) && fits_experts(&a->experts);
 }
@@ -214,9 +214,8 @@ static bool fits(const struct record *r)
     if (r->start == start_half) return fits_half(gemm);
     if (r->start == start_matvec) return fits_matvec(r->args);
     if (r->start == start_gemm_gelu) return fits_gelu(r->args);
-    if (r->start == start_router_beside)
-        return fits_matvec(&((const struct router_beside_args *)r->args)->dense);
-    if (r->start == start_experts_beside) return fits_experts_beside(r->args);
+    if (r->start == start_gate_up_beside || r->start == start_down_beside)
+        return fits_beside(r->args);
     if (r->start == start_experts_in || r->start == start_experts_out) return fits_experts(r->args);
     if (r->start == start_gemm_i8) return fits_many(gemm->n_w, gemm->w, &gemm->x, false);
     if (r->start == start_gemm_f16) return fits_many(gemm->n_w, gemm->w, &gemm->x, true);

@@ -10,23 +10,21 @@
 extern "C" {
 #endif
 
-/* Dense gate and up (MATVEC_GELU_MUL), and the router with its choice. */
-struct router_beside_args {
-    struct rows rows; /* of both */
-    struct matvec_args dense;
-    struct router_args router;
-};
-void launch_router_beside(const struct queue *q, const struct router_beside_args *args);
-
-/* Dense down (MATVEC_STORE, one weight), and gate and up of the chosen experts. */
-struct experts_beside_args {
+/* A product of the dense branch, and one of the chosen experts. */
+struct beside_args {
     struct rows rows; /* of both */
     struct matvec_args dense;
     struct expert_args experts;
 };
-void launch_experts_beside(const struct queue *q, const struct experts_beside_args *args);
 
-int beside_prepare(void); /* cudaError_t */
+/* Both are gate and up (MATVEC_GELU_MUL). Rows of `dense` are older than the launch before, which
+ * makes the choice of experts. */
+void launch_gate_up_beside(const struct queue *q, const struct beside_args *args);
+
+/* Both are down (MATVEC_STORE, one weight). The choice is older than the launch before. */
+void launch_down_beside(const struct queue *q, const struct beside_args *args);
+
+int beside_prepare(void); /* cudaError_t; after matvec_prepare */
 
 #ifdef __cplusplus
 }

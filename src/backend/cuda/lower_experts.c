@@ -54,28 +54,22 @@ static void route_any(struct lowering *l, const struct op *product, const struct
     lower_mark(l, "route");
 }
 
-struct router_args lower_router(struct lowering *l, const struct op *ops)
+void lower_router(struct lowering *l, const struct op *ops)
 {
     const struct op *product = &ops[0], *choice = &ops[1];
+    const struct weight *w = product->p.matmul.w;
     float *z;
     lower_outputs(l, product, 1, &z);
-    return (struct router_args){.step = lower_step(l),
-                                .rows = lower_rows(l),
-                                .w = lower_matrix(l, product->p.matmul.w),
-                                .x = lower_floats(l, product->in[0]),
-                                .z = z,
-                                .scale = lower_vector(choice->p.route.scale),
-                                .n_used = choice->p.route.n_used,
-                                .ids = integers(lower_floats(l, choice->out[0])),
-                                .shares = lower_floats(l, choice->out[1]),
-                                .arrived = l->device->arrived};
-}
-
-/* Product and choice in one launch. */
-static void route_few(struct lowering *l, const struct op *ops)
-{
-    const struct weight *w = ops[0].p.matmul.w;
-    struct router_args args = lower_router(l, ops);
+    struct router_args args = {.step = lower_step(l),
+                               .rows = lower_rows(l),
+                               .w = lower_matrix(l, w),
+                               .x = lower_floats(l, product->in[0]),
+                               .z = z,
+                               .scale = lower_vector(choice->p.route.scale),
+                               .n_used = choice->p.route.n_used,
+                               .ids = integers(lower_floats(l, choice->out[0])),
+                               .shares = lower_floats(l, choice->out[1]),
+                               .arrived = l->device->arrived};
     lower_emit(l, start_router, &args, sizeof args);
     lower_mark_product(l, "router", 1, &w, 1, ACT_NONE);
 }
@@ -91,7 +85,7 @@ void lower_route(struct lowering *l)
     const struct weight *w = product->p.matmul.w;
     bool is_router = lower_is_router(w);
     if (is_router && !l->is_many)
-        route_few(l, product);
+        lower_router(l, product);
     else if (is_router && w->cols % 4 == 0)
         route_many(l, product, choice);
     else
@@ -275,30 +269,29 @@ struct expert_args lower_experts_in(struct lowering *l, const struct op *ops)
                                 .act = hidden.act};
 }
 
-void lower_experts_out(struct lowering *l, const struct op *ops, const struct expert_args *in)
+struct expert_args lower_experts_out(struct lowering *l, const struct op *ops,
+                                     const struct expert_args *in)
 {
-    const struct weight *down = ops[3].p.expert.w;
-    struct expert_args args = {.step = in->step,
-                               .rows = in->rows,
-                               .n_used = in->n_used,
-                               .ids = in->ids,
-                               .shares = lower_floats(l, ops[3].in[2]),
-                               .w = {lower_matrix(l, down)},
-                               .n_w = 1,
-                               .x = in->act,
-                               .x_floats = in->out,
-                               .out = lower_floats(l, ops[3].out[0])};
-    lower_emit(l, start_experts_out, &args, sizeof args);
-    lower_mark_product(l, "experts", 1, &down, in->n_used, args.x.kind);
+    return (struct expert_args){.step = in->step,
+                                .rows = in->rows,
+                                .n_used = in->n_used,
+                                .ids = in->ids,
+                                .shares = lower_floats(l, ops[3].in[2]),
+                                .w = {lower_matrix(l, ops[3].p.expert.w)},
+                                .n_w = 1,
+                                .x = in->act,
+                                .x_floats = in->out,
+                                .out = lower_floats(l, ops[3].out[0])};
 }
 
 static void experts_few(struct lowering *l, const struct op *ops)
 {
-    const struct weight *in[2] = {ops[0].p.expert.w, ops[1].p.expert.w};
-    struct expert_args args = lower_experts_in(l, ops);
+    const struct weight *in[2] = {ops[0].p.expert.w, ops[1].p.expert.w}, *down = ops[3].p.expert.w;
+    struct expert_args args = lower_experts_in(l, ops), out = lower_experts_out(l, ops, &args);
     lower_emit(l, start_experts_in, &args, sizeof args);
     lower_mark_product(l, "experts gate, up", 2, in, args.n_used, args.x.kind);
-    lower_experts_out(l, ops, &args);
+    lower_emit(l, start_experts_out, &out, sizeof out);
+    lower_mark_product(l, "experts", 1, &down, out.n_used, out.x.kind);
 }
 
 /* gelu(gate) * up for each pair. */

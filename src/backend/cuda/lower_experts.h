@@ -9,9 +9,9 @@
 /* A router's product and its choice. */
 void lower_route(struct lowering *l);
 
-/* Whether launch_router takes it, and its arguments for the ops of ROUTE: product and choice. */
+/* Whether launch_router takes it, and that launch for the ops of ROUTE, product and choice. */
 bool lower_is_router(const struct weight *w);
-struct router_args lower_router(struct lowering *l, const struct op *ops);
+void lower_router(struct lowering *l, const struct op *ops);
 
 /* One ROUTE: the choice by logits z, the sums of this many parts (kernels.h: launch_route). */
 void lower_choice(struct lowering *l, const struct op *op, const float *z, int32_t n_parts);
@@ -22,9 +22,10 @@ void lower_experts(struct lowering *l);
 /* Of the ops of EXPERTS. Whether gate and up go in one launch, and all three in a form that the
  * kernels of this many rows have; */
 bool lower_are_together(struct lowering *l, const struct op *ops);
-/* for a few rows the arguments of gate and up; and down after them. */
+/* for a few rows the arguments of gate and up, and of down after them. */
 struct expert_args lower_experts_in(struct lowering *l, const struct op *ops);
-void lower_experts_out(struct lowering *l, const struct op *ops, const struct expert_args *in);
+struct expert_args lower_experts_out(struct lowering *l, const struct op *ops,
+                                     const struct expert_args *in);
 
 /* One EXPERT_IN or EXPERT_OUT. */
 void lower_expert(struct lowering *l, const struct op *op);

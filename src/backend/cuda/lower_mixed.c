@@ -40,19 +40,19 @@ static void lower_beside(struct lowering *l, struct input x)
     const struct op *ffn = lower_ops(l), *route = ffn + MIXED_ROUTE, *experts = ffn + MIXED_EXPERTS;
     const struct weight *dense[2] = {ffn[0].p.matmul.w, ffn[1].p.matmul.w};
     const struct weight *in[2] = {experts[0].p.expert.w, experts[1].p.expert.w};
+    const struct weight *down = experts[3].p.expert.w;
     struct input hidden = lower_hidden(l, l->rows, ffn[3].p.matmul.w);
-    struct router_beside_args first = {.rows = lower_rows(l),
-                                       .dense = lower_gate_up(l, dense, x, hidden),
-                                       .router = lower_router(l, route)};
-    lower_emit(l, start_router_beside, &first, sizeof first);
-    lower_mark_product(l, "matmul gate, up; router", 2, dense, 1, x.act.kind);
-    struct experts_beside_args second = {.rows = lower_rows(l),
-                                         .dense = down_args(l, &ffn[3], hidden),
-                                         .experts = lower_experts_in(l, experts)};
-    lower_emit(l, start_experts_beside, &second, sizeof second);
-    lower_mark_product(l, "experts gate, up; matmul", 2, in, second.experts.n_used,
-                       second.experts.x.kind);
-    lower_experts_out(l, experts, &second.experts);
+    lower_router(l, route);
+    struct beside_args args = {.rows = lower_rows(l),
+                               .dense = lower_gate_up(l, dense, x, hidden),
+                               .experts = lower_experts_in(l, experts)};
+    lower_emit(l, start_gate_up_beside, &args, sizeof args);
+    lower_mark_product(l, "experts gate, up; matmul", 2, in, args.experts.n_used,
+                       args.experts.x.kind);
+    args.dense = down_args(l, &ffn[3], hidden);
+    args.experts = lower_experts_out(l, experts, &args.experts);
+    lower_emit(l, start_down_beside, &args, sizeof args);
+    lower_mark_product(l, "experts; matmul", 1, &down, args.experts.n_used, args.experts.x.kind);
 }
 
 void lower_mixed(struct lowering *l)

@@ -54,8 +54,8 @@ start_fn start_experts_out;    /* struct expert_args */
 start_fn start_route;          /* struct route_args */
 start_fn start_router;         /* struct router_args */
 start_fn start_router_parts;   /* struct router_parts_args */
-start_fn start_router_beside;  /* struct router_beside_args */
-start_fn start_experts_beside; /* struct experts_beside_args */
+start_fn start_gate_up_beside; /* struct beside_args */
+start_fn start_down_beside;    /* struct beside_args */
 start_fn start_expert_sort;    /* struct expert_sort_args */
 start_fn start_grouped_i8;     /* struct grouped_args */
 start_fn start_grouped_f16;    /* struct grouped_args */

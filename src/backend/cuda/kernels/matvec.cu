@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(ROWS_THREADS_MAX)
     extern __shared__ __align__(128) uint8_t shared[];
     partial_sums p = sums_at<BLOCK_ROWS>(shared, a);
     int first_out = blockIdx.y * outs_of_block(a);
-    row_range rows = sum_rows<T, BLOCK_ROWS>(a, p, first_out, own_grid());
+    row_range rows = sum_rows<T, BLOCK_ROWS>(a, p, first_out);
     if (rows.n == 0) return;
     if (a.gelu.kind == MATVEC_STORE)
         store_sums(a, p, first_out, rows, a.cap);

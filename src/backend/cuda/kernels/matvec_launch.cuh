@@ -169,7 +169,7 @@ template <typename Kernel> static cudaError_t allow_all_shared(Kernel *kernel)
 }
 
 /* Deals up to four rows; returns the bytes of shared memory. */
-template <enum form F, enum product_kind KIND>
+template <enum form F, enum product_kind KIND, int PLACES = RING>
 static size_t deal_few(const struct queue *q, matvec_product *p)
 {
     spread(p, q->n_sm, MATVEC_WARPS);
@@ -178,7 +178,7 @@ static size_t deal_few(const struct queue *q, matvec_product *p)
     p->stage_ktiles = longest_slice(p);
     shape_slice(p, rows, KIND == FINE);
     p->ring_at = round_up(p->abreast * p->slice_bytes, 128); /* or copies take a line more */
-    return place(p, (size_t)(p->ring_at + MATVEC_WARPS * RING * ring_stage<F>::BYTES));
+    return place(p, (size_t)(p->ring_at + MATVEC_WARPS * PLACES * ring_stage<F>::BYTES));
 }
 
 /* False: activations of this many columns do not fit; launch_tiles takes them. */

@@ -9,7 +9,7 @@
 #include "backend/cuda/kernels/norm.cuh"
 
 struct normed_row {
-    enum { V = 3 /* quads of a thread */, COLS_MAX = V * 32 * MATVEC_WARPS * 4 };
+    enum { ARE_MADE = 1, V = 3 /* quads of a thread */, COLS_MAX = V * 32 * MATVEC_WARPS * 4 };
     const struct norm_args &p;
     float4 w_a[V], w_out[V];
 
@@ -37,13 +37,17 @@ struct normed_row {
     {
         return (a.w[0].n_ktiles * 80 + 127) / 128 * 128 + 64; /* on other banks */
     }
-    __device__ __forceinline__ operand_place place(const matvec_product &a, int part) const
+    template <bool IS_FINE>
+    __device__ __forceinline__ operands row_of(const matvec_product &a, const uint8_t *stage,
+                                               int part) const
     {
-        int k = slice_begin(a, part);
-        return {k * 64 + (int)threadIdx.x % 4 * 8, scales_at(a) + k * 16};
+        int lane = threadIdx.x % 32, k = slice_begin(a, part);
+        bool is_low = IS_FINE && lane / 4 % 2 == 1; /* of this lane's column of B */
+        return {stage + k * 64 + lane % 4 * 8 + (is_low ? to_low(a) : 0),
+                stage + scales_at(a) + k * 16, 0, 0};
     }
 
-    template <bool IS_FINE>
+    template <bool IS_FINE, bool HAS_ROWS>
     __device__ __forceinline__ void fill(const matvec_product &a, uint8_t *stage, int,
                                          bool is_first)
     {

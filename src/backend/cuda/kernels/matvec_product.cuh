@@ -114,8 +114,9 @@ __device__ __forceinline__ void finish_unit(const matvec_product &a, const parti
     finish_gelu(a.gelu, p, unit * a.across * per_column, n_rows, row_of);
 }
 
-/* Activations of the whole slices; row r is row first + r, or x_rows[first + r]. */
-template <bool IS_FINE>
+/* Activations of the whole slices; row r is row first + r, or x_rows[first + r]. Past L1 where the
+ * wait for the launch before has not passed. */
+template <bool IS_FINE, bool IS_EARLY = false>
 __device__ __forceinline__ void fill_stage(const matvec_product &a, uint8_t *stage,
                                            const int *x_rows, int first, int n_rows)
 {
@@ -131,18 +132,25 @@ __device__ __forceinline__ void fill_stage(const matvec_product &a, uint8_t *sta
         int64_t at = (int64_t)from * a.x.stride + k * 64;
         const uint8_t *x = static_cast<const uint8_t *>(a.x.values) + at;
         const uint8_t *d = reinterpret_cast<const uint8_t *>(a.x.scale) + at / 4;
-        for (int j = lane; j < n * 4; j += 32) copy16_through_l1(values + j * 16, x + j * 16);
-        for (int j = lane; j < n; j += 32) copy16_through_l1(scales + j * 16, d + j * 16);
+        auto copy = [](uint8_t *shared, const uint8_t *global) {
+            if (IS_EARLY)
+                copy16(shared_address(shared), global);
+            else
+                copy16_through_l1(shared, global);
+        };
+        for (int j = lane; j < n * 4; j += 32) copy(values + j * 16, x + j * 16);
+        for (int j = lane; j < n; j += 32) copy(scales + j * 16, d + j * 16);
         for (int j = lane; IS_FINE && j < n * 4; j += 32)
-            copy16_through_l1(values + a.to_low + j * 16, a.x.low + at + j * 16);
+            copy(values + a.to_low + j * 16,
+                 reinterpret_cast<const uint8_t *>(a.x.low) + at + j * 16);
     }
 }
 
-template <bool IS_FINE>
+template <bool IS_FINE, bool IS_EARLY = false>
 __device__ __forceinline__ void fill_stage_now(const matvec_product &a, uint8_t *stage,
                                                const int *x_rows, int first, int n_rows)
 {
-    fill_stage<IS_FINE>(a, stage, x_rows, first, n_rows);
+    fill_stage<IS_FINE, IS_EARLY>(a, stage, x_rows, first, n_rows);
     copies_wait_all();
     __syncthreads();
 }

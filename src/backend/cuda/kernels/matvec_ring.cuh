@@ -11,7 +11,7 @@
 #include "backend/cuda/kernels/matvec_product.cuh"
 #include "backend/cuda/kernels/policy.cuh"
 
-enum { RING = 3 };
+enum { RING = 3 }; /* places of a warp's ring */
 
 template <enum form F> struct ring_stage {
     enum {
@@ -92,7 +92,7 @@ template <enum form F> __device__ __forceinline__ void feed_stage(ring_feed<F> &
 }
 
 /* Feeds the next stage into the ring; at the end of a unit the next one follows without a gap. */
-template <enum form F, bool IS_EXPERT, typename Grid>
+template <enum form F, bool IS_EXPERT, int PLACES, typename Grid>
 __device__ __forceinline__ void feed_ring(ring_feed<F> &f, const matvec_product &a, int expert,
                                           int column, int part, int end, Grid at, uint32_t ring)
 {
@@ -105,7 +105,7 @@ __device__ __forceinline__ void feed_ring(ring_feed<F> &f, const matvec_product 
         aim<F>(f, a, max(expert, 0), f.unit * a.across + column, part);
     }
     feed_stage<F>(f, ring + f.place * ring_stage<F>::BYTES);
-    f.place = f.place + 1 == RING ? 0 : f.place + 1;
+    f.place = f.place + 1 == PLACES ? 0 : f.place + 1;
 }
 
 template <enum form F, int N, bool IS_FINE>
@@ -145,84 +145,147 @@ __device__ __forceinline__ int multiply_ring(float (&acc)[1][WARP_GROUPS], const
     return taken;
 }
 
-/* Rows that are there as activations: copied to shared memory. */
-struct given_rows {
-    __device__ __forceinline__ void early()
+/* Where a block is: in a grid of its own, or in a part of one that does something else too
+ * (beside.cu). Two types, since blockIdx as an argument gives other machine code than in place. */
+struct own_grid {
+    __device__ unsigned x() const
     {
+        return blockIdx.x;
     }
-    template <bool IS_FINE>
-    __device__ __forceinline__ void fill(const matvec_product &a, uint8_t *stage, int n_rows, bool)
+    __device__ unsigned y() const
     {
-        fill_stage_now<IS_FINE>(a, stage, nullptr, 0, n_rows);
+        return blockIdx.y;
     }
-    __device__ __forceinline__ operand_place place(const matvec_product &a, int part) const
+    __device__ unsigned n_y() const
     {
-        int rows = 1 << a.row_shift, lane = threadIdx.x % 32;
-        return operands_in_stage(a, a.stage_ktiles, part, min(lane / 8, rows - 1),
-                                 min(lane % 4, rows - 1));
+        return gridDim.y;
     }
-    static __device__ __forceinline__ int to_low(const matvec_product &a)
+};
+struct part_of_grid {
+    unsigned at_x, at_y, of_y;
+
+    __device__ unsigned x() const
     {
-        return a.to_low;
+        return at_x;
+    }
+    __device__ unsigned y() const
+    {
+        return at_y;
+    }
+    __device__ unsigned n_y() const
+    {
+        return of_y;
     }
 };
 
-/* A block's units: every at.n_y()-th. Grid x: which of the experts that were chosen. */
-template <enum form F, enum product_kind KIND, typename Grid, typename Rows = given_rows>
+__device__ __forceinline__ void wait_and_release()
+{
+    grid_wait();
+    grid_release();
+}
+
+/* Which expert a block has, and its pairs; false: none. All rows of the step come to shared memory
+ * while the choice is read: a group of copies. */
+__device__ __forceinline__ bool take_expert(const matvec_product &a, uint8_t *shared, int nth,
+                                            int *list, int *x_rows, int *n_list, int *expert)
+{
+    int live = rows_live(a.rows, a.step); /* no kernel writes it */
+    wait_and_release();
+    fill_stage<false>(a, shared, nullptr, 0, live);
+    copies_commit();
+    return choose_expert(a.ids, live * a.n_used, a.n_used, a.w[0].n_expert, nth, list, x_rows,
+                         n_list, expert);
+}
+
+/* Of n rows in shared memory: the first, or those that x_rows names. */
+template <enum product_kind KIND>
+__device__ __forceinline__ operands operands_of(const matvec_product &a, const uint8_t *shared,
+                                                int part, const int *x_rows, int n)
+{
+    int lane = threadIdx.x % 32, row_b = min(lane / 8, n - 1), row_c = min(lane % 4, n - 1);
+    if (KIND == EXPERTS) row_b = x_rows[row_b], row_c = x_rows[row_c];
+    operand_place place = operands_in_stage(a, a.stage_ktiles, part, row_b, row_c);
+    bool is_low = KIND == FINE && lane / 4 % 2 == 1; /* of this lane's column of B */
+    return {shared + place.values + (is_low ? a.to_low : 0), shared + place.scales, 0, 0};
+}
+
+/* Rows that are there as activations: copied to shared memory. */
+struct given_rows {
+    enum { ARE_MADE = 0 };
+    __device__ __forceinline__ void early()
+    {
+    }
+    template <bool IS_FINE, bool HAS_ROWS>
+    __device__ __forceinline__ void fill(const matvec_product &a, uint8_t *stage, int n_rows, bool)
+    {
+        fill_stage_now<IS_FINE, HAS_ROWS>(a, stage, nullptr, 0, n_rows);
+    }
+};
+
+/* A block's units: every at.n_y()-th. Grid x: which of the experts that were chosen. HAS_ROWS: the
+ * rows are older than the launch before, so that only storing waits for that. PLACES: of a warp's
+ * ring. Rows: how they come to shared memory (or normed_row, matvec_normed.cuh). */
+template <enum form F, enum product_kind KIND, bool HAS_ROWS = false, int PLACES = RING,
+          typename Grid, typename Rows = given_rows>
 __device__ __forceinline__ void few_units(const matvec_product &a, Grid at, Rows given = {})
 {
     constexpr bool IS_EXPERT = KIND == EXPERTS, IS_FINE = KIND == FINE;
     extern __shared__ __align__(128) uint8_t shared[];
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = 1 << a.row_shift;
+    int warp = threadIdx.x / 32, rows = 1 << a.row_shift;
     int column = warp % a.across, part = warp / a.across, unit = at.y();
     int expert = 0, first = 0, end = a.rows.max;
     int *list = IS_EXPERT ? reinterpret_cast<int *>(shared + a.list_at) : nullptr;
     int *x_rows = IS_EXPERT ? list + a.rows.max * a.n_used : nullptr;
-    uint8_t *ring = shared + a.ring_at + warp * RING * ring_stage<F>::BYTES;
+    uint8_t *ring = shared + a.ring_at + warp * PLACES * ring_stage<F>::BYTES;
     ring_feed<F> feed = feed_of<F>(unit);
     int taken = 0; /* place in the ring */
     auto feed_next = [&]() {
-        feed_ring<F, IS_EXPERT>(feed, a, expert, column, part, end, at, shared_address(ring));
+        feed_ring<F, IS_EXPERT, PLACES>(feed, a, expert, column, part, end, at,
+                                        shared_address(ring));
     };
 
     auto start = [&]() {
         aim<F>(feed, a, max(expert, 0), unit * a.across + column, part);
-        for (int i = 0; i < RING - 1; i++) feed_next();
+        for (int i = 0; i < PLACES - 1; i++) feed_next();
     };
 
     if (IS_EXPERT) {
-        int n_pairs = rows_live(a.rows, a.step) * a.n_used; /* no kernel writes it */
-        grid_wait();
-        grid_release();
-        if (!choose_expert(a.ids, n_pairs, a.n_used, a.w[0].n_expert, at.x(), list, x_rows, &end,
-                           &expert))
+        if (!take_expert(a, shared, at.x(), list, x_rows, &end, &expert)) {
+            copies_wait_all();
             return;
+        }
         start();
-        fill_stage_now<IS_FINE>(a, shared, x_rows, 0, min(end, rows));
+        copies_wait<PLACES - 1>();
+        __syncthreads();
     } else {
         given.early();
         start();
-        grid_wait();
-        grid_release();
+        if (!HAS_ROWS) wait_and_release();
         int live = rows_live(a.rows, a.step);
-        given.template fill<IS_FINE>(a, shared, min(end, rows), at.y() == 0);
+        given.template fill<IS_FINE, HAS_ROWS>(a, shared, min(end, rows), at.y() == 0);
         end = min(live, rows);
     }
-    if (end <= 0) return;
+    if (end <= 0) {
+        if (HAS_ROWS) grid_wait();
+        return;
+    }
 
-    operand_place place = given.place(a, part);
-    bool is_low = IS_FINE && lane / 4 % 2 == 1; /* of this lane's column of B */
-    operands x = {shared + place.values + (is_low ? given.to_low(a) : 0), shared + place.scales, 0,
-                  0};
+    float zero = expert < 0 ? not_a_number() : 0.0f;
     partial_sums p = partial_sums_of(a, shared);
     int length = slice_begin(a, part + 1) - slice_begin(a, part);
-    float zero = expert < 0 ? not_a_number() : 0.0f;
     for (;;) {
+        int n = min(end - first, rows);
+        operands x;
+        if constexpr (Rows::ARE_MADE)
+            x = given.template row_of<IS_FINE>(a, shared, part);
+        else
+            x = operands_of<KIND>(a, shared, part, x_rows + first, IS_EXPERT ? n : rows);
         float acc[1][WARP_GROUPS] = {{zero, zero}};
-        taken = multiply_ring<F, RING, IS_FINE>(acc, ring, taken, x, length, feed_next);
+        taken = multiply_ring<F, PLACES, IS_FINE>(acc, ring, taken, x, length, feed_next);
         put_partial<F, 1, 1>(p, part, column * WARP_GROUPS, acc);
         __syncthreads();
-        finish_unit<IS_EXPERT>(a, p, unit, list, first, min(end - first, rows));
+        if (HAS_ROWS) wait_and_release();
+        finish_unit<IS_EXPERT>(a, p, unit, list, first, n);
         __syncthreads();
         if (!IS_EXPERT) {
             unit += at.n_y();
@@ -231,7 +294,6 @@ __device__ __forceinline__ void few_units(const matvec_product &a, Grid at, Rows
         }
         first += rows; /* more pairs than a stage holds chose this expert: never with a router */
         if (first >= end) break;
-        fill_stage_now<IS_FINE>(a, shared, x_rows, first, min(end - first, rows));
     }
     copies_wait_all();
 }

@@ -97,12 +97,12 @@ struct row_range {
     int first, n;
 };
 
-/* A warp's sums, of all its lanes, to shared memory: those of its slice, or of `later` after it. */
+/* A warp's sums, of all its lanes, to shared memory. */
 template <int BLOCK_ROWS>
-__device__ __forceinline__ void put_sums(const rows_product &a, const partial_sums &p, int later,
+__device__ __forceinline__ void put_sums(const rows_product &a, const partial_sums &p,
                                          const float (&acc)[QUAD][BLOCK_ROWS], bool is_wrong)
 {
-    int warp = threadIdx.x / 32, quad = warp % a.quads, slice = warp / a.quads + later;
+    int warp = threadIdx.x / 32, quad = warp % a.quads, slice = warp / a.quads;
 #pragma unroll
     for (int i = 0; i < QUAD; i++)
 #pragma unroll
@@ -114,80 +114,69 @@ __device__ __forceinline__ void put_sums(const rows_product &a, const partial_su
             if (threadIdx.x % 32 == 0)
                 p.slot(slice, slot)[r * 8 + out % 8] = is_wrong ? not_a_number() : sum;
         }
+    __syncthreads();
 }
 
 /* Puts the sums of a block's outputs from first_out on, by slice, into `p`, and passes a barrier.
- * With no live row it returns n = 0 and leaves nothing. Waits for the kernel before. Grid x
- * counts tiles of rows, pairs where there are ids. A warp takes TURNS slices one after the other,
- * all asked for before the wait. */
-template <typename T, int BLOCK_ROWS, int TURNS = 1, typename Grid>
+ * With no live row it returns n = 0 and leaves nothing. Waits for the kernel before. */
+template <typename T, int BLOCK_ROWS>
 __device__ __forceinline__ row_range sum_rows(const rows_product &a, const partial_sums &p,
-                                              int first_out, Grid at)
+                                              int first_out)
 {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     int quad = warp % a.quads, slice = warp / a.quads, n_slices = a.n_slices;
     int cols = a.w[0].cols, outs_w = a.w[0].rows, n_steps = (cols + STEP - 1) / STEP;
-    int from[TURNS], to[TURNS], expert = 0;
-#pragma unroll
-    for (int turn = 0, s = slice; turn < TURNS; turn++, s += n_slices / TURNS)
-        from[turn] = n_steps * s / n_slices * STEP + lane * 8,
-        to[turn] = n_steps * (s + 1) / n_slices * STEP;
+    int from = n_steps * slice / n_slices * STEP + lane * 8;
+    int to = n_steps * (slice + 1) / n_slices * STEP, expert = 0;
     if (a.ids) { /* nothing can be loaded early: the expert is not known yet */
         grid_wait();
-        if ((int)(at.x() / a.n_used) >= rows_live(a.rows, a.step)) return {0, 0};
-        expert = a.ids[at.x()];
+        if ((int)(blockIdx.x / a.n_used) >= rows_live(a.rows, a.step)) return {0, 0};
+        expert = a.ids[blockIdx.x];
     }
     bool is_wrong = expert < 0 || expert >= a.w[0].n_expert;
     if (is_wrong) expert = 0;
 
     const uint8_t *row[QUAD];
-    packed8<T> w[TURNS][QUAD];
-    struct l2_policy policy = policy_of(at.n_x() == 1); /* else each tile of rows reads them */
+    packed8<T> w[QUAD];
+    struct l2_policy policy = policy_of(gridDim.x == 1); /* else each tile of rows reads them */
 #pragma unroll
     for (int i = 0; i < QUAD; i++) {
         int which, out, slot;
         row_of_quad(a, quad, i, &which, &out, &slot);
-        int64_t nth = (int64_t)expert * outs_w + min(first_out + out, outs_w - 1);
-        row[i] = (which ? a.w[1].quants : a.w[0].quants) + nth * a.w[0].row_bytes;
-#pragma unroll
-        for (int turn = 0; turn < TURNS; turn++)
-            w[turn][i] = load_row8<T>(policy, row[i], from[turn], from[turn] < to[turn] ? cols : 0);
+        int64_t at = (int64_t)expert * outs_w + min(first_out + out, outs_w - 1);
+        row[i] = (which ? a.w[1].quants : a.w[0].quants) + at * a.w[0].row_bytes;
+        w[i] = load_row8<T>(policy, row[i], from, from < to ? cols : 0);
     }
     if (!a.ids) grid_wait();
     grid_release();
-    int first = a.ids ? at.x() : at.x() * BLOCK_ROWS;
+    int first = a.ids ? blockIdx.x : blockIdx.x * BLOCK_ROWS;
     int n = a.ids ? 1 : min(rows_live(a.rows, a.step) - first, BLOCK_ROWS);
     if (n <= 0) return {first, 0};
     int x_row = a.ids ? first / a.n_used : first;
 
+    float acc[QUAD][BLOCK_ROWS] = {};
     bool is_aligned = cols % 4 == 0;
+    for (int col = from; col < to; col += STEP) {
+        packed8<T> ahead[QUAD];
 #pragma unroll
-    for (int turn = 0; turn < TURNS; turn++) {
-        float acc[QUAD][BLOCK_ROWS] = {};
-        for (int col = from[turn]; col < to[turn]; col += STEP) {
-            packed8<T> ahead[QUAD];
+        for (int i = 0; i < QUAD; i++)
+            ahead[i] = load_row8<T>(policy, row[i], col + STEP, col + STEP < to ? cols : 0);
+        float v[QUAD][8];
+#pragma unroll
+        for (int i = 0; i < QUAD; i++) unpack8<T>(w[i], v[i]);
+#pragma unroll
+        for (int r = 0; r < BLOCK_ROWS; r++) {
+            float x[8];
+            load_x8(a.x + (int64_t)(x_row + min(r, n - 1)) * cols, col, cols, is_aligned, x);
 #pragma unroll
             for (int i = 0; i < QUAD; i++)
-                ahead[i] =
-                    load_row8<T>(policy, row[i], col + STEP, col + STEP < to[turn] ? cols : 0);
-            float v[QUAD][8];
 #pragma unroll
-            for (int i = 0; i < QUAD; i++) unpack8<T>(w[turn][i], v[i]);
-#pragma unroll
-            for (int r = 0; r < BLOCK_ROWS; r++) {
-                float x[8];
-                load_x8(a.x + (int64_t)(x_row + min(r, n - 1)) * cols, col, cols, is_aligned, x);
-#pragma unroll
-                for (int i = 0; i < QUAD; i++)
-#pragma unroll
-                    for (int j = 0; j < 8; j++) acc[i][r] = __fmaf_rn(v[i][j], x[j], acc[i][r]);
-            }
-#pragma unroll
-            for (int i = 0; i < QUAD; i++) w[turn][i] = ahead[i];
+                for (int j = 0; j < 8; j++) acc[i][r] = __fmaf_rn(v[i][j], x[j], acc[i][r]);
         }
-        put_sums<BLOCK_ROWS>(a, p, turn * (n_slices / TURNS), acc, is_wrong);
+#pragma unroll
+        for (int i = 0; i < QUAD; i++) w[i] = ahead[i];
     }
-    __syncthreads();
+    put_sums<BLOCK_ROWS>(a, p, acc, is_wrong);
     return {first, n};
 }
 

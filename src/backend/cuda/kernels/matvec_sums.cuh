@@ -12,47 +12,6 @@ static inline int round_up(int n, int step)
     return (n + step - 1) / step * step;
 }
 
-/* Where a block is: in a grid of its own, or in a part of one that does something else too
- * (beside.cu). Two types, since blockIdx as an argument gives other machine code than in place. */
-struct own_grid {
-    __device__ unsigned x() const
-    {
-        return blockIdx.x;
-    }
-    __device__ unsigned y() const
-    {
-        return blockIdx.y;
-    }
-    __device__ unsigned n_x() const
-    {
-        return gridDim.x;
-    }
-    __device__ unsigned n_y() const
-    {
-        return gridDim.y;
-    }
-};
-struct part_of_grid {
-    unsigned at_x, at_y, of_x, of_y;
-
-    __device__ unsigned x() const
-    {
-        return at_x;
-    }
-    __device__ unsigned y() const
-    {
-        return at_y;
-    }
-    __device__ unsigned n_x() const
-    {
-        return of_x;
-    }
-    __device__ unsigned n_y() const
-    {
-        return of_y;
-    }
-};
-
 __device__ __forceinline__ float gelu(float a)
 {
     return 0.5f * a * (1.0f + tanhf(0.79788456080286536f * (a + 0.044715f * a * a * a)));

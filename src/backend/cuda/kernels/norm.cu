@@ -259,14 +259,14 @@ __device__ __forceinline__ void whole_branches(const struct norm_args &p, float4
         part[v][1] = quad_squares(b[v]);
     }
     row_sums<QUADS, 2>(part, sum, shared);
-    const float r_a = factor_of(sum[0], p), r_b = factor_of(sum[1], p);
+    const float r_a = norm_factor(sum[0], p), r_b = norm_factor(sum[1], p);
 #pragma unroll
     for (int v = 0; v < QUADS; v++) {
         s[v] = quad_normed(s[v], r_a, quad_at(p.w_a, v));
         if (p.b) s[v] = quad_add(s[v], quad_normed(b[v], r_b, quad_at(p.w_b, v)));
     }
     if (!p.w_s) return;
-    const float r = factor_of(row_squares<QUADS>(s, shared + 2), p);
+    const float r = norm_factor(row_squares<QUADS>(s, shared + 2), p);
 #pragma unroll
     for (int v = 0; v < QUADS; v++) s[v] = quad_normed(s[v], r, quad_at(p.w_s, v));
 }
@@ -320,7 +320,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     for (int v = 0; v < QUADS; v++)
         if (IS_USUAL || p.a_half) s[v] = scaled_halves(a[v], a_scale);
     if (IS_USUAL)
-        r = factor_of(row_squares<QUADS>(s, sums), p);
+        r = norm_factor(row_squares<QUADS>(s, sums), p);
     else
         whole_branches<QUADS>(p, s, sums);
 #pragma unroll
@@ -331,7 +331,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
     bool is_normed = p.out[0].is_normed;
     for (int k = 1; !IS_USUAL && k < p.n_outs; k++) is_normed = is_normed || p.out[k].is_normed;
-    r = is_normed ? factor_of(row_squares<QUADS>(x, sums + 3), p) : 1.0f;
+    r = is_normed ? norm_factor(row_squares<QUADS>(x, sums + 3), p) : 1.0f;
     for (int k = 0; k < (IS_USUAL ? 1 : p.n_outs); k++) {
 #pragma unroll
         for (int v = 0; v < QUADS; v++) s[v] = x[v];
