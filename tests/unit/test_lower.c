@@ -311,6 +311,20 @@ static void check_arithmetic(const carat_engine *e, const struct carat_engine_op
     assert_int_equal(e->is_apart, o->deterministic);
 }
 
+/* Experts of more than the fewest rows are grouped; in 8 bits they go beside the dense branch. */
+static void check_experts(const carat_engine *e, const struct carat_engine_options *o)
+{
+    const struct plans *plans = &e->runner->layout.plans;
+    const struct program *p = plans->buckets[plans->n_buckets - 1].segments[0].program;
+    bool is_half = count_starts(p, start_half, STEP_FEW) > 0;
+    bool is_fewest = count_starts(p, start_matvec, STEP_FEWEST) > 0;
+    (void)o;
+    assert_int_equal(count_starts(p, start_grouped_half, STEP_FEW) > 0, is_fewest);
+    assert_int_equal(count_starts(p, start_gate_up_beside, STEP_FEW) > 0, !is_half);
+    assert_int_equal(count_starts(p, start_gate_up_beside, STEP_FEWEST) > 0, is_fewest);
+    assert_int_equal(count_starts(p, start_grouped_half, STEP_FEWEST), 0);
+}
+
 static void products_of_a_few_rows_are_in_8_bits_or_fp16_as_asked_or_as_sequences_want(void **state)
 {
     (void)state;
@@ -324,6 +338,8 @@ static void products_of_a_few_rows_are_in_8_bits_or_fp16_as_asked_or_as_sequence
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         on_engine(models[GEMMA_12B], &all[i], check_arithmetic);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        on_engine(models[GEMMA_26B], &all[i], check_experts);
 }
 
 static carat_model *open_shape(const struct gemma_shape *shape, const struct gemma_layout *layout)

@@ -375,11 +375,17 @@ static void experts_exactly(struct lowering *l, const struct routed *r, const st
     lower_mark(l, "experts");
 }
 
+bool lower_are_grouped(struct lowering *l, const struct op *ops)
+{
+    return l->is_many || lower_kind(l, ops[0].p.expert.w) == ACT_STEPS ||
+           lower_kind(l, ops[3].p.expert.w) == ACT_STEPS;
+}
+
 bool lower_are_together(struct lowering *l, const struct op *ops)
 {
     const struct weight *gate = ops[0].p.expert.w, *up = ops[1].p.expert.w;
     if (gate->format != up->format) return false;
-    if (!l->is_many) return true;
+    if (!lower_are_grouped(l, ops)) return true;
     enum act_kind kind = lower_kind(l, gate);
     return kind != ACT_NONE && kind == lower_kind(l, up) &&
            lower_kind(l, ops[3].p.expert.w) != ACT_NONE;
@@ -391,7 +397,7 @@ void lower_experts(struct lowering *l)
     struct routed r = routed_by(l, &ops[0]);
     if (!lower_are_together(l, ops))
         experts_exactly(l, &r, ops);
-    else if (l->is_many)
+    else if (lower_are_grouped(l, ops))
         experts_many(l, &r, ops);
     else
         experts_few(l, ops);

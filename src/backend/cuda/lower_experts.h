@@ -19,8 +19,11 @@ void lower_choice(struct lowering *l, const struct op *op, const float *z, int32
 /* Gate, up, gelu, down. */
 void lower_experts(struct lowering *l);
 
-/* Of the ops of EXPERTS. Whether gate and up go in one launch, and all three in a form that the
- * kernels of this many rows have; */
+/* Of the ops of EXPERTS. Whether pairs are sorted and multiplied in groups: of many rows, and where
+ * tiles are read in fp16. */
+bool lower_are_grouped(struct lowering *l, const struct op *ops);
+/* Whether gate and up go in one launch, and all three in a form that the kernels of this many rows
+ * have; */
 bool lower_are_together(struct lowering *l, const struct op *ops);
 /* for a few rows the arguments of gate and up, and of down after them. */
 struct expert_args lower_experts_in(struct lowering *l, const struct op *ops);

@@ -64,7 +64,7 @@ void lower_mixed(struct lowering *l)
     bool is_few = !l->is_many && !l->device->options.is_exact &&
                   dense[0]->format == dense[1]->format && !act_is_half(lower_kind(l, dense[0])) &&
                   !act_is_half(lower_kind(l, down)) && lower_is_router(route[0].p.matmul.w) &&
-                  lower_are_together(l, experts);
+                  lower_are_together(l, experts) && !lower_are_grouped(l, experts);
     if (is_few)
         lower_beside(l, lower_input(l, ffn[0].in[0], 2, dense));
     else

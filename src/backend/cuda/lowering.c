@@ -98,10 +98,12 @@ static bool reads_mirror(struct lowering *l, const struct weight *w)
     return l->size == STEP_FEW && reads_mirrors_early(l->device, w);
 }
 
-/* The same for experts. */
+/* Whether experts read rows in steps of wgmma. Their kernel is that of many rows: too slow for one
+ * of them, so not where a few rows may be one. */
 static bool reads_steps(struct lowering *l, const struct weight *w)
 {
-    return l->is_many && w->n_expert > 1 && device_has_half_experts(l->device) &&
+    bool is_half = l->is_many || (l->size == STEP_FEW && l->device->half_least > 1);
+    return is_half && w->n_expert > 1 && device_has_half_experts(l->device) &&
            lower_matrix(l, w).layout == LAYOUT_TILES;
 }
 
