@@ -45,6 +45,7 @@ static int prepare(int capability)
     if (!status && capability == 90) status = half_prepare();
     if (!status && capability == 90) status = half_inputs_prepare();
     if (!status && capability == 90) status = half_experts_prepare();
+    if (!status && capability == 90) status = normed_prepare();
     return status;
 }
 

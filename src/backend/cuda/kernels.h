@@ -13,7 +13,8 @@
  *                         more    LAYOUT_TILES  launch_gemm_i8        gemm_i8.cu, gemm_i8.cuh
  *                         more    mirror        launch_gemm_f16       gemm_f16.cu (or cublas.c)
  *                         more    mirror        launch_gemm_wgmma     sm90/gemm_wgmma.cu, on Hopper
- *   the same, on Hopper   1..256  LAYOUT_TILES  launch_half           sm90/half.cu
+ *   the same, on Hopper   1..64   LAYOUT_TILES  launch_half           sm90/half.cu
+ *   small, with its norm  1       LAYOUT_TILES  launch_matvec_normed  sm90/matvec_normed.cu
  *   chosen experts, in    1..4    LAYOUT_TILES  launch_experts_in     experts.cu, matvec_ring.cuh
  *                         5..64   LAYOUT_TILES  launch_experts_in     experts.cu, matvec_stream.cuh
  *                         1..64   LAYOUT_ROWS   launch_experts_in     matvec.cu, matvec_rows.cuh
@@ -329,12 +330,12 @@ struct norm_args {
 };
 void launch_norm(const struct queue *q, const struct norm_args *args);
 
-/* matvec_normed.cu: launch_norm of one row, then launch_matvec of the row that it gives, in one
- * launch with the same bits. False: nothing was launched, as these do not belong together, what
+/* sm90/matvec_normed.cu: launch_norm of one row, then launch_matvec of the row that it gives, in
+ * one launch with the same bits. False: nothing was launched, as these do not belong together, what
  * the norm reads lies where either of them writes, or there is no such kernel. */
 bool launch_matvec_normed(const struct queue *q, const struct norm_args *norm,
                           const struct matvec_args *args);
-int normed_prepare(void);
+int normed_prepare(void); /* cudaError_t */
 
 /* ---- rows.cu: one row at a time */
 

@@ -116,6 +116,5 @@ int matvec_prepare(void)
     cudaError_t error = (cudaError_t)experts_prepare();
     if (!error) error = prepare_product<PLAIN>();
     if (!error) error = fine_prepare();
-    if (!error) error = (cudaError_t)normed_prepare();
     return error;
 }

@@ -212,9 +212,7 @@ __device__ __forceinline__ operands operands_of(const matvec_product &a, const u
 /* Rows that are there as activations: copied to shared memory. */
 struct given_rows {
     enum { ARE_MADE = 0 };
-    __device__ __forceinline__ void early()
-    {
-    }
+    __device__ __forceinline__ void early() {}
     template <bool IS_FINE, bool HAS_ROWS>
     __device__ __forceinline__ void fill(const matvec_product &a, uint8_t *stage, int n_rows, bool)
     {

@@ -1,6 +1,6 @@
 /* Products of one row together with the norm that makes the row (matvec_normed.cuh). */
 #include "backend/cuda/kernels/matvec_launch.cuh"
-#include "backend/cuda/kernels/matvec_normed.cuh"
+#include "backend/cuda/kernels/sm90/matvec_normed.cuh"
 
 namespace {
 

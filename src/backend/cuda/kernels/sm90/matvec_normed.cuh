@@ -1,8 +1,8 @@
 /* The row of a product of one row, made from what the product before gave (kernels.h: struct
  * norm_args). Each block makes all of it for itself, in shared memory: one launch less that
  * everything waits for. The bits are those of norm.cu. */
-#ifndef CUDA_MATVEC_NORMED_CUH
-#define CUDA_MATVEC_NORMED_CUH
+#ifndef CUDA_SM90_MATVEC_NORMED_CUH
+#define CUDA_SM90_MATVEC_NORMED_CUH
 
 #include "backend/cuda/kernels/block.cuh"
 #include "backend/cuda/kernels/matvec_product.cuh"
