@@ -28,6 +28,7 @@ static const struct {
     {"l2-read", probe_l2_read},   {"l2-keep", probe_l2_keep},   {"l2-issue", probe_l2_issue},
     {"launches", probe_launches}, {"clusters", probe_clusters}, {"wgmma-bits", probe_wgmma_bits},
     {"weights", probe_weights},   {"rows", probe_rows},         {"step", probe_step},
+    {"launched", probe_launched},
 };
 
 static bool is_chosen(const char *name, int argc, char **argv)

@@ -28,6 +28,7 @@ void probe_launches(struct probe *p);
 void probe_clusters(struct probe *p);
 void probe_wgmma_bits(struct probe *p);
 void probe_step(struct probe *p);
+void probe_launched(struct probe *p);
 
 /* A probe that lost its device has nothing more to say. */
 static inline void must(cudaError_t status, const char *what)

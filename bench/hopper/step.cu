@@ -9,6 +9,7 @@
  * Varied are the phases of a layer (as launches are today, or with norms made by every block that
  * reads them and attention as one phase), how many stages of weights may run ahead of results, and
  * whether there are weights at all. */
+#include "phases.cuh"
 #include "probe.cuh"
 
 #include "backend/cuda/kernels/instructions.cuh"
@@ -22,20 +23,8 @@ enum {
     THREADS = CONSUMERS + 32,
     STAGE = 16384,
     STAGES = 11,
-    ROW_MAX = 32 << 10, /* bytes of a phase's input */
     RUNS = 7
 };
-
-/* What happens between two barriers of the grid. */
-struct phase {
-    int64_t weights;    /* bytes of all blocks */
-    int32_t cols;       /* bytes of a row of weights */
-    int32_t input;      /* bytes that each block reads of what the phase before gave */
-    int32_t reductions; /* over the block, before it multiplies */
-    int32_t is_alone;   /* one block does it */
-};
-
-enum { PHASES_MAX = 16 };
 
 struct step {
     int32_t n_layer, n_phase;
@@ -148,13 +137,6 @@ struct ring_state {
     uint32_t parity;
 };
 
-__device__ __forceinline__ float multiply_piece(int4 w, int4 x)
-{
-    int a = __dp4a(w.x, x.x, __dp4a(w.y, x.y, 0)), b = __dp4a(w.z, x.z, __dp4a(w.w, x.w, 0));
-    return (float)a * __int_as_float(0x3f800000 | (w.x & 255)) +
-           (float)b * __int_as_float(0x3f800000 | (w.y & 255));
-}
-
 /* Multiplies a block's part; a warp has pieces of 512 bytes of each stage. Rows are added up over
  * the lanes where they end, and over the warps at the end of the phase. */
 __device__ __forceinline__ float multiply(const step &s, const phase &f, const uint8_t *ring,
@@ -242,49 +224,11 @@ __global__ void __launch_bounds__(THREADS, 1) stays(const __grid_constant__ step
         consume(s, shared, full, empty, row, room, &phase_now);
 }
 
-/* q8_0 takes 34 bytes for 32 values, q4_0 18. */
-struct shape {
-    const char *name;
-    int layers, width, hidden, q, kv, out, ple;
-    double byte;
-    int64_t head;
-    int window_bytes;
-};
-
-phase product(const shape &s, int64_t rows, int cols, int input, int reductions)
-{
-    int bytes = (int)(cols * s.byte) / 512 * 512;
-    if (bytes < 512) bytes = 512;
-    rows = (int64_t)((double)rows * cols * s.byte / bytes); /* as many bytes as there are */
-    return {rows * bytes, bytes, input, reductions, 0};
-}
-
 step layers_of(const shape &s, bool is_folded)
 {
     step t = {};
-    phase *f = t.phases;
-    int w = s.width * 4, code = s.width, normed = is_folded ? 2 * w : code;
-    int r = is_folded ? 2 : 0;
-    phase norm = {0, 0, 2 * w, 2, 1}, window = {s.window_bytes, 512, s.q * 4, 2, 0};
-    *f++ = product(s, s.q + 2 * s.kv, s.width, normed, r);
-    if (!is_folded) *f++ = {0, 0, s.q * 4, 1, 0};
-    *f++ = window;
-    if (!is_folded) *f++ = {0, 0, s.q * 4, 1, 0};
-    *f++ = product(s, s.width, s.q, s.q, 0);
-    if (!is_folded) *f++ = norm;
-    *f++ = product(s, 2 * s.hidden, s.width, normed, r);
-    *f++ = product(s, s.width, s.hidden, s.hidden, 0);
-    if (!is_folded) *f++ = norm;
-    if (s.ple) {
-        *f++ = product(s, s.ple, s.width, normed, r);
-        *f++ = product(s, s.width, s.ple, s.ple * 4, 0);
-        if (!is_folded) *f++ = norm;
-    }
-    t.n_phase = (int)(f - t.phases);
-    for (int i = 0; i < t.n_phase; i++)
-        if (t.phases[i].input > ROW_MAX) t.phases[i].input = ROW_MAX;
+    t.n_phase = layer_of(s, is_folded, t.phases, &t.head);
     t.n_layer = s.layers;
-    t.head = product(s, s.head, s.width, normed, r);
     return t;
 }
 
@@ -337,11 +281,6 @@ void run(struct probe *p, const shape &s, step t, const char *name)
 
 void probe_step(struct probe *p)
 {
-    const shape shapes[] = {
-        {"E4B Q8_0", 42, 2560, 10240, 2048, 384, 2048, 256, 34.0 / 32, 262144, 1 << 20},
-        {"12B Q4_0", 48, 3840, 15360, 4096, 2048, 4096, 0, 18.0 / 32, 262144, 1 << 20},
-        {"31B Q4_0", 60, 5376, 21504, 8192, 4096, 8192, 0, 18.0 / 32, 262144, 1 << 20},
-    };
     int64_t bytes = (int64_t)20 << 30;
     uint8_t *weights = (uint8_t *)device_memory(bytes, 1);
     float *values = (float *)device_memory(2 * ROW_MAX, 0);
@@ -362,7 +301,7 @@ void probe_step(struct probe *p)
         {"norms folded, weights ahead", true, false, false, STAGES},
         {"norms folded, no weights", true, false, true, 0},
     };
-    for (const shape &s : shapes)
+    for (const shape &s : decode_shapes)
         for (const auto &way : ways) {
             step t = layers_of(s, way.is_folded);
             if (way.is_one) t = as_one_phase(t);
