@@ -210,6 +210,8 @@ static struct heads_run new_run(struct check *c, struct rng *rng, const struct h
         p->k = k->has_k ? run.parts[1] : NULL;
         p->v = k->is_k_eq_v ? run.parts[1] : run.parts[2];
     }
+    /* As a layer has it that reads the cache of another: no table. */
+    if (!k->has_k) p->cache = (struct kv_cache){.head_dim = k->head_dim};
     for (int i = 0; i < 3; i++) free(host[i]);
     free(f);
     return run;

@@ -302,7 +302,8 @@ __global__ void __launch_bounds__(UNITS_BLOCK, MANY_BLOCKS_PER_SM)
     const bool is_live = row < rows_live(p.rows, p.step);
     const int token = is_live ? row_token(p.rows, p.step, row) : 0;
     const float position = is_live ? (float)p.step.position[token] : 0.0f;
-    const size_t offset = is_live && range.kind != HEAD_Q ? cell_offset(p.cache, p.step, token) : 0;
+    const bool is_cached = is_live && range.n > 0 && range.kind != HEAD_Q;
+    const size_t offset = is_cached ? cell_offset(p.cache, p.step, token) : 0;
     const struct angles by = angles_at(position, frequency);
     grid_wait();
     grid_release();

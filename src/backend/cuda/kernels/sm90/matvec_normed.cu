@@ -38,23 +38,30 @@ bool is_the_row_of(const struct norm_args &n, const struct act &x)
            out.act.values == x.values && out.act.kind == x.kind;
 }
 
-bool are_apart(const float *a, int n_a, const float *b, int n_b)
+bool are_apart(const void *a, size_t n_a, const void *b, size_t n_b)
 {
-    return !a || !b || a + n_a <= b || b + n_b <= a;
+    const char *x = static_cast<const char *>(a), *y = static_cast<const char *>(b);
+    return !x || !y || x + n_a <= y || y + n_b <= x;
+}
+
+bool is_apart_from(const void *row, size_t bytes, const struct matvec_args &m)
+{
+    size_t stride = (size_t)m.act.stride;
+    bool is_right = are_apart(row, bytes, m.out, (size_t)m.w[0].rows * sizeof(float));
+    for (int k = 0; k < m.n_w && m.epilogue == MATVEC_STORE; k++)
+        is_right = is_right && are_apart(row, bytes, m.y[k], (size_t)m.w[k].rows * sizeof(float));
+    if (!is_in_blocks(m.act)) return is_right;
+    return is_right && are_apart(row, bytes, m.act.values, stride) &&
+           are_apart(row, bytes, m.act.low, stride) &&
+           are_apart(row, bytes, m.act.scale, stride / 32 * 2 * sizeof(float));
 }
 
 /* All blocks read the norm's rows, some of them while others write. */
 bool is_safe(const struct norm_args &n, const struct matvec_args &m)
 {
-    const float *const reads[] = {n.a, n.residual};
-    bool is_right = true;
-    for (const float *from : reads) {
-        is_right = is_right && are_apart(from, n.cols, n.x_out, n.cols) &&
-                   are_apart(from, n.cols, m.out, m.w[0].rows);
-        for (int k = 0; k < m.n_w && m.epilogue == MATVEC_STORE; k++)
-            is_right = is_right && are_apart(from, n.cols, m.y[k], m.w[k].rows);
-    }
-    return is_right;
+    size_t bytes = (size_t)n.cols * sizeof(float);
+    return are_apart(n.a, bytes, n.x_out, bytes) && are_apart(n.residual, bytes, n.x_out, bytes) &&
+           is_apart_from(n.a, bytes, m) && is_apart_from(n.residual, bytes, m);
 }
 
 bool takes(const struct queue *q, const struct norm_args &n, const struct matvec_args &m)
