@@ -14,6 +14,7 @@
 
 #include "backend/cuda/act.h"
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/loaded.h"
 #include "backend/cuda/program.h"
 #include "backend/cuda/recording.h"
 #include "backend/cuda/start.h"
@@ -373,6 +374,62 @@ static void experts_may_be_floats_or_of_two_formats_without_mirrors(void **state
     }
 }
 
+/* Blocks of a norm have a row each, and some write theirs before others read their scale. */
+static void check_norms(const struct program *p)
+{
+    for (int32_t i = 0; i < p->lowered.records.n; i++) {
+        const struct record *r = &p->lowered.records.all[i];
+        const struct norm_args *n = r->args;
+        if (r->start != start_norm || !n->a_scale || !n->x_out) continue;
+        const float *end = n->x_out + (size_t)n->rows.max * (size_t)n->cols;
+        assert_true(n->a_scale + n->rows.max <= n->x_out || n->a_scale >= end);
+    }
+}
+
+static void check_all_norms(const carat_engine *e, const struct carat_engine_options *o)
+{
+    (void)o;
+    on_programs(e, check_norms);
+}
+
+static void norms_do_not_write_over_the_scales_of_their_rows(void **state)
+{
+    (void)state;
+    on_all_engines(check_all_norms);
+}
+
+static void check_head_has_no_mirror(const struct program *p)
+{
+    const struct plan *plan = p->plan;
+    int n_mirrors = 0;
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        const struct weight *w = op_product(&plan->ops[i]);
+        if (!w || !w->device_data) continue;
+        bool is_head = i + 1 < plan->n_ops && plan->ops[i + 1].code == OP_SOFTCAP;
+        if (is_head) assert_null(loaded_weight(w)->view.mirror);
+        n_mirrors += loaded_weight(w)->view.mirror != NULL;
+    }
+    assert_true(n_mirrors > 0);
+}
+
+static void check_heads_have_no_mirrors(const carat_engine *e, const struct carat_engine_options *o)
+{
+    (void)o;
+    on_programs(e, check_head_has_no_mirror);
+}
+
+/* Steps of few rows read no mirror of it, and it would be the largest. */
+static void a_head_of_floats_has_no_mirror(void **state)
+{
+    (void)state;
+    struct gemma_shape shape = gemma_tiny_shape(GEMMA_E4B);
+    struct gemma_layout layout = gemma_layout_plain(FORMAT_BF16);
+    struct carat_engine_options many = {.matmul = CARAT_MATMUL_FP16, .n_seq = 33};
+    carat_model *model = open_shape(&shape, &layout);
+    on_engine(model, &many, check_heads_have_no_mirrors);
+    carat_model_close(model);
+}
+
 /* ---- Launching and recording ------------------------------------------------------------ */
 
 enum { STEP_MAX = 4096 };
@@ -644,6 +701,8 @@ int main(void)
         cmocka_unit_test(
             products_of_a_few_rows_are_in_8_bits_or_fp16_as_asked_or_as_sequences_want),
         cmocka_unit_test(experts_may_be_floats_or_of_two_formats_without_mirrors),
+        cmocka_unit_test(norms_do_not_write_over_the_scales_of_their_rows),
+        cmocka_unit_test(a_head_of_floats_has_no_mirror),
         cmocka_unit_test(a_step_that_is_launched_starts_what_was_recorded_for_it),
         cmocka_unit_test(many_rows_that_decode_have_recordings_and_best_logits),
         cmocka_unit_test(steps_that_want_all_rows_have_plans_of_their_own),

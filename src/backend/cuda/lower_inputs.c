@@ -58,7 +58,7 @@ static bool inputs_together(struct lowering *l, const struct parts *parts)
 
 /* One after the other. What up makes takes the memory of the first norm's rows, which nobody reads
  * any more. So does x that of the residual, as a norm has read a row before it writes it; but for a
- * few rows it has its own, since a product may make the norm (launch_matvec_normed). */
+ * few rows in fp32 it has its own, since a product may make the norm (launch_matvec_normed). */
 void lower_inputs(struct lowering *l)
 {
     const struct op *ops = lower_ops(l);
@@ -66,7 +66,8 @@ void lower_inputs(struct lowering *l)
     struct parts parts = parts_of(l);
     if (inputs_together(l, &parts)) return;
     buf_id x = l->plan->ops[parts.gated.first].in[0];
-    if (l->is_many)
+    bool is_half = l->forms[l->size].half_id == ops[0].in[0]; /* with scales in older scratch */
+    if (l->is_many || is_half)
         lower_keep_at(l, x, lower_floats(l, ops[1].in[0]));
     else
         lower_keep(l, x);

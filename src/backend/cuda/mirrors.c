@@ -19,13 +19,21 @@ size_t weight_mirror_bytes(const struct weight *w)
     return (size_t)w->n_expert * (size_t)w->rows * padded_cols(w->cols) * sizeof(uint16_t);
 }
 
+/* Whether it makes logits: these are few rows, whose kernel reads no mirror. */
+static bool is_capped(const struct plan *plan, const struct op *op)
+{
+    const struct op *next = op + 1;
+    return next < plan->ops + plan->n_ops && next->code == OP_SOFTCAP && next->in[0] == op->out[0];
+}
+
 /* Products that are met again and again: those on token rows, in every chunk of a long prompt, and
- * those in every decode step. */
+ * those in every decode step, but for the head. */
 static bool is_for_mirror(const struct device *d, const struct plan *plan, const struct op *op)
 {
     const struct weight *w = op_product(op);
-    return w && (!is_for_outs(plan, op) || reads_mirrors_early(d, w)) && wants_mirror(d, plan, w) &&
-           !(w->device_data && loaded_weight(w)->view.mirror);
+    if (!w || !wants_mirror(d, plan, w)) return false;
+    if (is_for_outs(plan, op) && (is_capped(plan, op) || !reads_mirrors_early(d, w))) return false;
+    return !(w->device_data && loaded_weight(w)->view.mirror);
 }
 
 /* The products from op i on that read the same rows: their mirrors lie side by side, so that one
