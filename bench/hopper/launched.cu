@@ -3,8 +3,8 @@
  * The same model as step.cu, with a dependent launch in place of each barrier of all blocks. A
  * producer warp asks for weights as soon as its block has started, up to a ring full; sixteen or
  * eight warps read what the launch before gave when it is over, multiply, add up and store. What
- * decides is room: the blocks of the next launch can ask early only where registers and shared
- * memory let them start beside blocks that still multiply. */
+ * decides is room: blocks of the next launch can ask for weights early only if there are registers
+ * and shared memory for them while the blocks of this one still multiply. */
 #include "phases.cuh"
 #include "probe.cuh"
 

@@ -86,13 +86,8 @@ bool are_alike(const struct beside_args *args)
 {
     const struct matvec_args *d = &args->dense;
     const struct expert_args *e = &args->experts;
-    bool is_alike = args->rows.max <= FEW;
-    for (int i = 0; i < d->n_w + e->n_w; i++) {
-        const struct cuda_weight &w = i < d->n_w ? d->w[i] : e->w[i - d->n_w];
-        is_alike =
-            is_alike && w.layout == LAYOUT_TILES && form_of(w.format) == form_of(d->w[0].format);
-    }
-    return is_alike;
+    return args->rows.max <= FEW && are_of_form(d->w, d->n_w, d->w[0]) &&
+           are_of_form(e->w, e->n_w, d->w[0]);
 }
 
 struct beside_args with_rows(const struct beside_args *args)

@@ -264,6 +264,15 @@ static inline matvec_product product_of(const struct expert_args *args)
     return p;
 }
 
+/* Whether n weights lie in tiles of one form, that of `first`. */
+static inline bool are_of_form(const struct cuda_weight *w, int n, const struct cuda_weight &first)
+{
+    for (int k = 0; k < n; k++)
+        if (w[k].layout != LAYOUT_TILES || form_of(w[k].format) != form_of(first.format))
+            return false;
+    return true;
+}
+
 /* ---- Dispatch -------------------------------------------------------------------------------- */
 
 static inline int outputs_of(const matvec_product &p)

@@ -96,18 +96,10 @@ __device__ __forceinline__ void join_branches(const struct norm_args &p,
 }
 
 /* Four fp16 columns times the row's scale. */
-__device__ __forceinline__ float4 scaled_halves(uint2 bits, float scale)
-{
-    const float2 low = __half22float2(*reinterpret_cast<const __half2 *>(&bits.x));
-    const float2 high = __half22float2(*reinterpret_cast<const __half2 *>(&bits.y));
-    return make_float4(__fmul_rn(low.x, scale), __fmul_rn(low.y, scale), __fmul_rn(high.x, scale),
-                       __fmul_rn(high.y, scale));
-}
-
 __device__ __forceinline__ float4 load_halves(const uint16_t *row, int col, int cols, float scale)
 {
     if (col >= cols) return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    return scaled_halves(*reinterpret_cast<const uint2 *>(row + col), scale);
+    return half_quad(*reinterpret_cast<const uint2 *>(row + col), scale);
 }
 
 template <int QUADS>
@@ -318,14 +310,14 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     for (int v = 0; v < QUADS; v++) x[v] = quad_at(p.residual + at, v);
 #pragma unroll
     for (int v = 0; v < QUADS; v++)
-        if (IS_USUAL || p.a_half) s[v] = scaled_halves(a[v], a_scale);
+        if (IS_USUAL || p.a_half) s[v] = half_quad(a[v], a_scale);
     if (IS_USUAL)
         r = norm_factor(row_squares<QUADS>(s, sums), p);
     else
         whole_branches<QUADS>(p, s, sums);
 #pragma unroll
     for (int v = 0; v < QUADS; v++) {
-        if (IS_USUAL) s[v] = quad_normed(scaled_halves(a[v], a_scale), r, quad_at(p.w_a, v));
+        if (IS_USUAL) s[v] = quad_normed(half_quad(a[v], a_scale), r, quad_at(p.w_a, v));
         x[v] = quad_normed(quad_add(x[v], s[v]), p.scale, make_float4(1.0f, 1.0f, 1.0f, 1.0f));
         if (is_live) *reinterpret_cast<float4 *>(p.x_out + at + col_of(v)) = x[v];
     }

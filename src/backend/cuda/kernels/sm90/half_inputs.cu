@@ -11,6 +11,7 @@
  * adds the residual and norms again. x as an operand has a scale for each row and block. */
 #include "backend/cuda/kernels/sm90/half_inputs.h"
 
+#include "backend/cuda/kernels/norm.cuh"
 #include "backend/cuda/kernels/sm90/half_inputs.cuh"
 #include "backend/cuda/kernels/sm90/half_results.cuh"
 #include "backend/cuda/kernels/sm90/tensor.cuh"
@@ -67,12 +68,12 @@ __device__ __forceinline__ void tell_squares(const lane_columns &c, const row_pa
 }
 
 /* What a row is multiplied with. */
-__device__ __forceinline__ float norm_factor(const lane_columns &c, const row_parts &parts,
-                                             const struct norm_args &norm)
+__device__ __forceinline__ float row_factor(const lane_columns &c, const row_parts &parts,
+                                            const struct norm_args &norm)
 {
     int lane = threadIdx.x % WARP;
     float sum = warp_sum(lane < RANKS * HALVES ? (&parts.of[c.row][0][0])[lane] : 0.0f);
-    return rsqrtf(__fmaf_rn(sum, __frcp_rn((float)norm.cols), norm.eps));
+    return norm_factor(sum, norm);
 }
 
 __device__ __forceinline__ void cluster_meet()
@@ -91,7 +92,7 @@ __device__ __forceinline__ void add_normed(const lane_columns &c, const struct n
     for (int v = 0; v < QUADS; v++) w[v] = vector_at(c, v, norm.w_a);
     tell_squares(c, squares, rank, y);
     cluster_meet();
-    float r = norm_factor(c, squares, norm);
+    float r = row_factor(c, squares, norm);
 #pragma unroll
     for (int v = 0; v < QUADS; v++)
         x[v] = scaled4(add4(x[v], quad_normed(y[v], r, w[v])), norm.scale);
@@ -262,7 +263,7 @@ __device__ __forceinline__ void put_rows(const lane_columns &c, const struct nor
     tell_squares(c, s.squares[2], rank, x);
     tell_part(c, s.most, rank, __uint_as_float(warp_max(most)));
     cluster_meet();
-    float r = norm_factor(c, s.squares[2], norm);
+    float r = row_factor(c, s.squares[2], norm);
     uint32_t part = lane < RANKS * HALVES ? __float_as_uint((&s.most.of[c.row][0][0])[lane]) : 0;
     float inverse, largest = __uint_as_float(warp_max(part)) * r;
     float scale = act_half_scale(__float_as_uint(largest) & 0x7fffffff, &inverse);

@@ -69,10 +69,7 @@ bool takes(const struct queue *q, const struct norm_args &n, const struct matvec
     bool is_plain = !n.a_half && !n.b && !n.w_s && n.cols <= normed_row::COLS_MAX;
     bool is_one = n.rows.max == 1 && m.rows.max == 1 && is_safe(n, m);
     if (q->capability != 90 || !is_plain || !is_one || !is_the_row_of(n, m.x)) return false;
-    for (int k = 0; k < m.n_w; k++)
-        if (m.w[k].layout != LAYOUT_TILES || form_of(m.w[k].format) != form_of(m.w[0].format))
-            return false;
-    return true;
+    return are_of_form(m.w, m.n_w, m.w[0]);
 }
 
 } // namespace
