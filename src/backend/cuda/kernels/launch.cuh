@@ -33,22 +33,46 @@ __device__ __forceinline__ void grid_release()
 #endif
 }
 
+/* The blocks of a launch. Clusters are of the first dimension; 1: none. */
+struct launch_shape {
+    dim3 grid;
+    unsigned threads;
+    size_t shared_bytes;
+    unsigned cluster;
+};
+
 /* Starts `kernel` on the queue. Nothing is checked here: the fence reports. */
+template <typename... Params, typename... Args>
+static inline void launch(const struct queue *queue, void (*kernel)(Params...),
+                          const struct launch_shape &shape, Args &&...args)
+{
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute attributes[2] = {};
+    config.gridDim = shape.grid;
+    config.blockDim = dim3(shape.threads);
+    config.dynamicSmemBytes = shape.shared_bytes;
+    config.stream = queue->stream;
+    config.attrs = attributes;
+    if (queue->has_dependent_launch) {
+        cudaLaunchAttribute &dependent = attributes[config.numAttrs++];
+        dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        dependent.val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (shape.cluster > 1) {
+        cudaLaunchAttribute &cluster = attributes[config.numAttrs++];
+        cluster.id = cudaLaunchAttributeClusterDimension;
+        cluster.val.clusterDim = {shape.cluster, 1, 1};
+    }
+    cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
+}
+
+/* The same without clusters. */
 template <typename... Params, typename... Args>
 static inline void launch(const struct queue *queue, void (*kernel)(Params...), dim3 grid,
                           unsigned threads, size_t shared_bytes, Args &&...args)
 {
-    cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute attribute = {};
-    config.gridDim = grid;
-    config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = shared_bytes;
-    config.stream = queue->stream;
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    config.attrs = &attribute;
-    config.numAttrs = queue->has_dependent_launch ? 1 : 0;
-    cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
+    launch(queue, kernel, launch_shape{grid, threads, shared_bytes, 1},
+           static_cast<Args &&>(args)...);
 }
 
 /* Lets a kernel take more than 48 KB of shared memory; cheap enough to be called at every bind, too

@@ -132,24 +132,9 @@ void start_window(const struct queue *q, const struct job &j, const CUtensorMap 
     int n_units = j.n_rows * j.a.cache.n_heads;
     const struct window_kernel &kernel = choose_kernel(q, n_units);
     int n = kernel.parts > 1 ? n_units * kernel.parts : q->n_sm;
-    cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute attributes[2] = {};
-    config.gridDim = dim3((unsigned)(kernel.parts == 1 && n_units < n ? n_units : n));
-    config.blockDim = dim3(WINDOW_THREADS);
-    config.dynamicSmemBytes = window_bytes(kernel, j.a.window);
-    config.stream = q->stream;
-    config.attrs = attributes;
-    if (q->has_dependent_launch) {
-        attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
-    }
-    if (kernel.parts > 1) {
-        attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
-        attributes[config.numAttrs].val.clusterDim.x = (unsigned)kernel.parts;
-        attributes[config.numAttrs].val.clusterDim.y = 1;
-        attributes[config.numAttrs++].val.clusterDim.z = 1;
-    }
-    cudaLaunchKernelEx(&config, kernel.start, j, k, v);
+    launch_shape shape = {dim3((unsigned)(kernel.parts == 1 && n_units < n ? n_units : n)),
+                          WINDOW_THREADS, window_bytes(kernel, j.a.window), (unsigned)kernel.parts};
+    launch(q, kernel.start, shape, j, k, v);
 }
 
 bool is_taken(const struct queue *q, const struct attention_args &a)

@@ -290,35 +290,16 @@ int64_t time_of(const struct queue *q, const product &p, int32_t slabs, int32_t 
     return rounds * (step * p.n_steps / ranks + join) + cycles * 200;
 }
 
-/* Clusters of p.ranks blocks, one for each tile. */
-template <class V> void launch_clusters(const struct queue *q, int32_t n_tiles, const product &p)
-{
-    cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute attributes[2] = {};
-    config.gridDim = dim3((unsigned)(n_tiles * p.ranks));
-    config.blockDim = dim3(THREADS);
-    config.dynamicSmemBytes = V::SHARED;
-    config.stream = q->stream;
-    config.attrs = attributes;
-    config.numAttrs = q->has_dependent_launch ? 2 : 1;
-    attributes[0].id = cudaLaunchAttributeClusterDimension;
-    attributes[0].val.clusterDim = {(unsigned)p.ranks, 1, 1};
-    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[1].val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchKernelEx(&config, gemm_wgmma<V>, p);
-}
-
+/* Clusters: one for each tile. Single blocks: each takes tiles until none are left. */
 template <class V> void start(const struct queue *q, product *p)
 {
     p->n_high = up(p->n_rows, V::M);
     p->n_wide = up(p->n_cols, V::N);
     p->ranks = V::IS_JOINED ? p->n_slices : 1;
     int32_t n = p->n_high * p->n_wide;
-    if (V::IS_JOINED && p->ranks > 1)
-        launch_clusters<V>(q, n, *p);
-    else
-        launch(q, gemm_wgmma<V>, dim3((unsigned)(n < q->n_sm ? n : q->n_sm)), THREADS, V::SHARED,
-               *p);
+    int32_t blocks = p->ranks > 1 ? n * p->ranks : n < q->n_sm ? n : q->n_sm;
+    launch_shape shape = {dim3((unsigned)blocks), THREADS, V::SHARED, (unsigned)p->ranks};
+    launch(q, gemm_wgmma<V>, shape, *p);
 }
 
 /* The place in TILE_LIST of the fastest one. */

@@ -235,24 +235,9 @@ template <class R> void half_launch(const struct queue *q, half_product &p, int 
     for (int k = 0; k < p.n_w; k++) p.first_unit[k] = units_before(p, k, R::TEAMS);
     int clusters =
         min(p.n_units * p.n_passes, min(clusters_at_once(ranks), max(q->n_sm / ranks, 1)));
-    cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute attributes[2] = {};
-    config.gridDim = dim3((unsigned)(clusters * ranks));
-    config.blockDim = dim3(R::THREADS);
-    config.dynamicSmemBytes = R::BYTES;
-    config.stream = q->stream;
-    config.attrs = attributes;
-    if (ranks > 1) {
-        attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
-        attributes[config.numAttrs].val.clusterDim.x = (unsigned)ranks;
-        attributes[config.numAttrs].val.clusterDim.y = 1;
-        attributes[config.numAttrs++].val.clusterDim.z = 1;
-    }
-    if (q->has_dependent_launch) {
-        attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
-    }
-    cudaLaunchKernelEx(&config, half_kernel<R>, p, ranks);
+    launch_shape shape = {dim3((unsigned)(clusters * ranks)), R::THREADS, R::BYTES,
+                          (unsigned)ranks};
+    launch(q, half_kernel<R>, shape, p, ranks);
 }
 
 /* Rows of a pass: all, or fewer while that gives idle blocks work. */

@@ -319,21 +319,9 @@ __global__ void __launch_bounds__(WARPS *WARP, 1)
 template <enum form F>
 void inputs_launch(const struct queue *q, const struct half_inputs_args *args)
 {
-    cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute attributes[2] = {};
-    config.gridDim = dim3((unsigned)((args->n_rows + ROWS - 1) / ROWS * RANKS));
-    config.blockDim = dim3(WARPS * WARP);
-    config.dynamicSmemBytes = BYTES;
-    config.stream = q->stream;
-    config.attrs = attributes;
-    attributes[0].id = cudaLaunchAttributeClusterDimension;
-    attributes[0].val.clusterDim.x = RANKS;
-    attributes[0].val.clusterDim.y = 1;
-    attributes[0].val.clusterDim.z = 1;
-    attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[1].val.programmaticStreamSerializationAllowed = 1;
-    config.numAttrs = q->has_dependent_launch ? 2 : 1;
-    cudaLaunchKernelEx(&config, half_inputs_kernel<F>, *args);
+    unsigned clusters = (unsigned)((args->n_rows + ROWS - 1) / ROWS);
+    launch(q, half_inputs_kernel<F>,
+           launch_shape{dim3(clusters * RANKS), WARPS * WARP, BYTES, RANKS}, *args);
 }
 
 bool is_of_tiles(const struct cuda_weight &w)
