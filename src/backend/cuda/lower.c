@@ -130,7 +130,7 @@ static struct lowering count(const struct device *d, const struct plan *plan, bo
     return l;
 }
 
-/* Experts get mirrors or not, some or all: each part is as large as it may become. */
+/* Weights get mirrors or not, some or all: each part is as large as it may become. */
 size_t lower_scratch_bytes(const struct device *d, const struct plan *plan)
 {
     struct lowering none = count(d, plan, false), all = count(d, plan, true);

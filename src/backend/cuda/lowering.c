@@ -91,11 +91,19 @@ static bool reads_cores(struct lowering *l, const struct weight *w)
            lower_matrix(l, w).layout == LAYOUT_TILES;
 }
 
-/* Whether products of few rows with float weights read mirrors, as those of many do: kernels that
- * add up in fp32 take five to ten times as long for 64 rows. */
+static bool has_mirror(struct lowering *l, const struct weight *w)
+{
+    return l->is_mirrored || lower_matrix(l, w).mirror;
+}
+
+/* Whether products of a few rows with float weights read mirrors, as those of many do: kernels that
+ * add up in fp32 take five to ten times as long for 64 rows. A mirror that is made in each step
+ * costs three times the bytes of the weight, so those without one are read as they are. Only
+ * --deterministic makes them: its bits must not depend on the room that there was for mirrors. */
 static bool reads_mirror(struct lowering *l, const struct weight *w)
 {
-    return l->size == STEP_FEW && reads_mirrors_early(l->device, w);
+    return l->size == STEP_FEW && reads_mirrors_early(l->device, w) &&
+           (has_mirror(l, w) || l->device->options.is_steady);
 }
 
 /* Whether experts read rows in steps of wgmma. Their kernel is that of many rows: too slow for one
@@ -115,8 +123,7 @@ enum act_kind lower_kind(struct lowering *l, const struct weight *w)
     if (reads_steps(l, w)) return ACT_STEPS;
     const struct cuda_loaded *p = seen_product(l, w);
     bool is_tiles = p->view.layout == LAYOUT_TILES;
-    bool has_mirror = p->view.mirror || l->is_mirrored;
-    if (w->n_expert > 1 && !has_mirror) return is_tiles ? ACT_INT8 : ACT_NONE;
+    if (w->n_expert > 1 && !has_mirror(l, w)) return is_tiles ? ACT_INT8 : ACT_NONE;
     if (!l->is_many || is_always_few(p->precision, w->format))
         return !is_tiles ? ACT_NONE : p->precision.is_fine ? ACT_FINE : ACT_INT8;
     bool is_half = l->device->many == ACT_HALF || !is_tiles || p->precision.is_half;

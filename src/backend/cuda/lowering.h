@@ -46,7 +46,7 @@ struct lowering {
     struct forms forms[STEP_SIZES];
     struct cuda_loaded seen[PRODUCTS_SEEN];
     int32_t next_seen;
-    bool is_mirrored; /* counted as if all experts had mirrors */
+    bool is_mirrored; /* counted as if each weight that may get a mirror had one */
 
     struct window window; /* being lowered */
     struct {
