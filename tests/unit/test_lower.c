@@ -374,6 +374,44 @@ static void experts_may_be_floats_or_of_two_formats_without_mirrors(void **state
     }
 }
 
+/* Floats beside tiles: groups read mirrors of them. Where there are none (the last layer's, too), a
+ * few rows are multiplied as the fewest are. */
+static void check_mixed_experts(const carat_engine *e, const struct carat_engine_options *o)
+{
+    const struct plans *plans = &e->runner->layout.plans;
+    const struct program *p = plans->buckets[plans->n_buckets - 1].segments[0].program;
+    bool has_mirrors = o->mirror_budget >= 0;
+    assert_int_equal(count_starts(p, start_matmul_exact, STEP_FEW), 0);
+    assert_int_equal(count_starts(p, start_grouped_half, STEP_FEW) > 0, has_mirrors);
+    assert_int_equal(count_starts(p, start_grouped_f16, STEP_FEW) > 0, has_mirrors);
+    int n_layer = e->model->config.n_layer;
+    int n_in = count_starts(p, start_experts_in, STEP_FEW);
+    n_in += count_starts(p, start_gate_up_beside, STEP_FEW);
+    assert_int_equal(n_in, has_mirrors ? 1 : n_layer);
+    check_counted(e, o);
+    check_all_lowered_again(e, o);
+    check_all_products(e, o);
+}
+
+static void experts_of_tiles_and_floats_are_grouped_where_floats_have_mirrors(void **state)
+{
+    (void)state;
+    static const enum format formats[][2] = {{FORMAT_Q8_0, FORMAT_BF16}, {FORMAT_F32, FORMAT_Q8_0}};
+    static const struct carat_engine_options all[] = {
+        {.matmul = CARAT_MATMUL_FP16, .n_seq = 33},
+        {.matmul = CARAT_MATMUL_FP16, .n_seq = 33, .mirror_budget = -1},
+    };
+    struct gemma_shape shape = gemma_tiny_shape(GEMMA_26B);
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        struct gemma_layout layout = gemma_layout_plain(formats[i][0]);
+        layout.expert_down = formats[i][1];
+        carat_model *model = open_shape(&shape, &layout);
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+            on_engine(model, &all[k], check_mixed_experts);
+        carat_model_close(model);
+    }
+}
+
 /* Blocks of a norm have a row each, and some write theirs before others read their scale. */
 static void check_norms(const struct program *p)
 {
@@ -741,6 +779,7 @@ int main(void)
         cmocka_unit_test(
             products_of_a_few_rows_are_in_8_bits_or_fp16_as_asked_or_as_sequences_want),
         cmocka_unit_test(experts_may_be_floats_or_of_two_formats_without_mirrors),
+        cmocka_unit_test(experts_of_tiles_and_floats_are_grouped_where_floats_have_mirrors),
         cmocka_unit_test(norms_do_not_write_over_the_scales_of_their_rows),
         cmocka_unit_test(a_head_of_floats_has_no_mirror),
         cmocka_unit_test(float_weights_of_a_few_rows_are_read_as_mirrors_where_there_are_any),

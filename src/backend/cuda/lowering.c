@@ -106,13 +106,38 @@ static bool reads_mirror(struct lowering *l, const struct weight *w)
            (has_mirror(l, w) || l->device->options.is_steady);
 }
 
-/* Whether experts read rows in steps of wgmma. Their kernel is that of many rows: too slow for one
- * of them, so not where a few rows may be one. */
-static bool reads_steps(struct lowering *l, const struct weight *w)
+/* The layer whose experts w holds. */
+static int32_t layer_of_experts(const struct plan *plan, const struct weight *w)
 {
-    bool is_half = l->is_many || (l->size == STEP_FEW && l->device->half_least > 1);
-    return is_half && w->n_expert > 1 && device_has_half_experts(l->device) &&
-           lower_matrix(l, w).layout == LAYOUT_TILES;
+    for (int32_t i = 0; i < plan->n_ops; i++)
+        if (op_product(&plan->ops[i]) == w) return plan->ops[i].layer;
+    carat_assert(!"a weight that no op multiplies with");
+    return 0;
+}
+
+/* Whether the experts of w's layer have forms that kernels of groups read in fp16: tiles, and
+ * mirrors beside them. Floats alone are multiplied as they are. */
+static bool have_forms_for_groups(struct lowering *l, const struct weight *w)
+{
+    int32_t layer = layer_of_experts(l->plan, w), n_tiles = 0;
+    for (int32_t i = 0; i < l->plan->n_ops; i++) {
+        const struct op *op = &l->plan->ops[i];
+        bool is_expert = op->code == OP_EXPERT_IN || op->code == OP_EXPERT_OUT;
+        if (!is_expert || op->layer != layer) continue;
+        bool is_tiles = lower_matrix(l, op->p.expert.w).layout == LAYOUT_TILES;
+        if (!is_tiles && !has_mirror(l, op->p.expert.w)) return false;
+        n_tiles += is_tiles;
+    }
+    return n_tiles > 0;
+}
+
+/* Whether experts are multiplied in groups in fp16, as those of many rows on Hopper are. That
+ * kernel is too slow for one row, so not where a few rows may be one. */
+static bool are_in_half_groups(struct lowering *l, const struct weight *w)
+{
+    if (w->n_expert == 1 || !device_has_half_experts(l->device)) return false;
+    return l->is_many ||
+           (l->size == STEP_FEW && l->device->half_least > 1 && have_forms_for_groups(l, w));
 }
 
 enum act_kind lower_kind(struct lowering *l, const struct weight *w)
@@ -120,10 +145,12 @@ enum act_kind lower_kind(struct lowering *l, const struct weight *w)
     if (l->device->options.is_exact || is_multiplied_exactly(w)) return ACT_NONE;
     if (reads_cores(l, w)) return ACT_CORES;
     if (reads_mirror(l, w)) return ACT_HALF;
-    if (reads_steps(l, w)) return ACT_STEPS;
+    bool is_in_groups = are_in_half_groups(l, w);
     const struct cuda_loaded *p = seen_product(l, w);
     bool is_tiles = p->view.layout == LAYOUT_TILES;
+    if (is_in_groups && is_tiles) return ACT_STEPS;
     if (w->n_expert > 1 && !has_mirror(l, w)) return is_tiles ? ACT_INT8 : ACT_NONE;
+    if (is_in_groups) return ACT_HALF;
     if (!l->is_many || is_always_few(p->precision, w->format))
         return !is_tiles ? ACT_NONE : p->precision.is_fine ? ACT_FINE : ACT_INT8;
     bool is_half = l->device->many == ACT_HALF || !is_tiles || p->precision.is_half;
