@@ -24,21 +24,6 @@ struct launched {
     bool is_released_first; /* the next launch may start before this one has waited */
 };
 
-template <int WARPS> __device__ __forceinline__ void meet()
-{
-    asm volatile("bar.sync 1, %0;" ::"n"((int)WARPS * 32) : "memory");
-}
-
-template <int WARPS> __device__ __forceinline__ float sum_all(float v, float *room)
-{
-    for (int i = 16; i; i >>= 1) v += __shfl_xor_sync(~0u, v, i);
-    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = v;
-    meet<WARPS>();
-    v = room[threadIdx.x % WARPS];
-    for (int i = WARPS / 2; i; i >>= 1) v += __shfl_xor_sync(~0u, v, i);
-    return v;
-}
-
 template <int STAGES>
 __device__ void produce(const launched &a, int64_t first, int64_t left, uint32_t ring,
                         uint32_t full, uint32_t empty)

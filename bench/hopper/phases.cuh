@@ -75,4 +75,21 @@ __device__ __forceinline__ float multiply_piece(int4 w, int4 x)
            (float)b * __int_as_float(0x3f800000 | (w.y & 255));
 }
 
+/* A barrier of the warps that multiply; another one fetches. */
+template <int WARPS> __device__ __forceinline__ void meet()
+{
+    asm volatile("bar.sync 1, %0;" ::"n"((int)WARPS * 32) : "memory");
+}
+
+/* The sum over these warps. `room` has a float for each. */
+template <int WARPS> __device__ __forceinline__ float sum_all(float v, float *room)
+{
+    for (int i = 16; i; i >>= 1) v += __shfl_xor_sync(~0u, v, i);
+    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = v;
+    meet<WARPS>();
+    v = room[threadIdx.x % WARPS];
+    for (int i = WARPS / 2; i; i >>= 1) v += __shfl_xor_sync(~0u, v, i);
+    return v;
+}
+
 #endif

@@ -36,11 +36,6 @@ struct step {
     unsigned *arrived;
 };
 
-__device__ __forceinline__ void consumers_meet()
-{
-    asm volatile("bar.sync 1, %0;" ::"n"((int)CONSUMERS) : "memory");
-}
-
 __device__ __forceinline__ unsigned arrivals(const unsigned *at)
 {
     unsigned n;
@@ -96,17 +91,6 @@ __device__ void produce(const step &s, uint32_t ring, uint32_t full, uint32_t em
     }
 }
 
-/* Over all warps that multiply. */
-__device__ __forceinline__ float sum_all(float v, float *room)
-{
-    for (int i = 16; i; i >>= 1) v += __shfl_xor_sync(~0u, v, i);
-    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = v;
-    consumers_meet();
-    v = room[threadIdx.x % WARPS];
-    for (int i = WARPS / 2; i; i >>= 1) v += __shfl_xor_sync(~0u, v, i);
-    return v;
-}
-
 /* Reads the input, with norms over it, and leaves 8 bits in shared memory. */
 __device__ __forceinline__ void prepare(const phase &f, const float *x, int8_t *row, float *room)
 {
@@ -121,7 +105,7 @@ __device__ __forceinline__ void prepare(const phase &f, const float *x, int8_t *
         float all = 0;
         for (int j = 0; j < 4; j++)
             all += v[j].x * v[j].x + v[j].y * v[j].y + v[j].z * v[j].z + v[j].w * v[j].w;
-        scale *= rsqrtf(sum_all(all * scale, room + r * WARPS) + 1e-6f);
+        scale *= rsqrtf(sum_all<WARPS>(all * scale, room + r * WARPS) + 1e-6f);
     }
     for (int j = 0; j < 4; j++) {
         int i = j * CONSUMERS + threadIdx.x;
@@ -129,7 +113,7 @@ __device__ __forceinline__ void prepare(const phase &f, const float *x, int8_t *
                              (char)(v[j].w * scale));
         if (i < n) reinterpret_cast<char4 *>(row)[i] = q;
     }
-    consumers_meet();
+    meet<WARPS>();
 }
 
 struct ring_state {
@@ -181,12 +165,12 @@ __device__ void consume(const step &s, const uint8_t *ring, uint32_t full, uint3
             while (arrivals(s.arrived) < (unsigned)i * gridDim.x) continue;
             *phase_now = i;
         }
-        consumers_meet();
+        meet<WARPS>();
         if (!f.is_alone || blockIdx.x == 0) {
             prepare(f, x, row, room);
             float sum = multiply(s, f, ring, full, empty, row, place);
             room[threadIdx.x] = sum;
-            consumers_meet();
+            meet<WARPS>();
             int outs = f.is_alone ? CONSUMERS : 32;
             if (threadIdx.x < outs) {
                 float all = 0;
@@ -194,7 +178,7 @@ __device__ void consume(const step &s, const uint8_t *ring, uint32_t full, uint3
                 __stcg(y + (blockIdx.x * 32 + threadIdx.x) % (ROW_MAX / 4), all * 1e-3f);
             }
         }
-        consumers_meet();
+        meet<WARPS>();
         if (threadIdx.x == 0) {
             asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(s.arrived) : "memory");
         }

@@ -29,12 +29,6 @@ struct row_source {
 
 enum source_kind { SOURCE_PLAIN, SOURCE_FLOATS, SOURCE_HALVES };
 
-__device__ __forceinline__ float4 quad_gelu_mul(float4 a, float4 b)
-{
-    return make_float4(gelu_mul(a.x, b.x), gelu_mul(a.y, b.y), gelu_mul(a.z, b.z),
-                       gelu_mul(a.w, b.w));
-}
-
 /* One quad of the row as read; the arithmetic comes later, after all loads were issued. */
 template <enum source_kind KIND> struct raw_quad {
     float4 a, b;
@@ -65,12 +59,6 @@ __device__ __forceinline__ float scale_at(const struct row_source &p, int64_t ro
 {
     if constexpr (KIND == SOURCE_HALVES) return p.half_scale[row / p.half_div];
     return KIND == SOURCE_FLOATS && p.a_scale ? p.a_scale[row] : 1.0f;
-}
-
-__device__ __forceinline__ float4 quad_scaled(float4 x, float scale)
-{
-    return make_float4(__fmul_rn(x.x, scale), __fmul_rn(x.y, scale), __fmul_rn(x.z, scale),
-                       __fmul_rn(x.w, scale));
 }
 
 template <enum source_kind KIND>

@@ -93,6 +93,18 @@ __device__ __forceinline__ float4 load_factors(const float *w, int col, int cols
     return w ? load_quad(w, col, cols) : make_float4(1.0f, 1.0f, 1.0f, 1.0f);
 }
 
+__device__ __forceinline__ float4 quad_add(float4 x, float4 y)
+{
+    return make_float4(__fadd_rn(x.x, y.x), __fadd_rn(x.y, y.y), __fadd_rn(x.z, y.z),
+                       __fadd_rn(x.w, y.w));
+}
+
+__device__ __forceinline__ float4 quad_scaled(float4 x, float scale)
+{
+    return make_float4(__fmul_rn(x.x, scale), __fmul_rn(x.y, scale), __fmul_rn(x.z, scale),
+                       __fmul_rn(x.w, scale));
+}
+
 __device__ __forceinline__ float quad_squares(float4 x)
 {
     return __fmaf_rn(x.w, x.w, __fmaf_rn(x.z, x.z, __fmaf_rn(x.y, x.y, __fmul_rn(x.x, x.x))));

@@ -12,4 +12,10 @@ __device__ __forceinline__ float gelu_mul(float a, float b)
     return __fdividef(a, 1.0f + __expf(-1.59576912160573071f * u)) * b;
 }
 
+__device__ __forceinline__ float4 quad_gelu_mul(float4 a, float4 b)
+{
+    return make_float4(gelu_mul(a.x, b.x), gelu_mul(a.y, b.y), gelu_mul(a.z, b.z),
+                       gelu_mul(a.w, b.w));
+}
+
 #endif

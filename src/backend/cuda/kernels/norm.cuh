@@ -10,12 +10,6 @@ __device__ __forceinline__ float norm_factor(float squares, const struct norm_ar
     return rsqrtf(__fmaf_rn(squares, __frcp_rn((float)p.cols), p.eps));
 }
 
-__device__ __forceinline__ float4 quad_add(float4 x, float4 y)
-{
-    return make_float4(__fadd_rn(x.x, y.x), __fadd_rn(x.y, y.y), __fadd_rn(x.z, y.z),
-                       __fadd_rn(x.w, y.w));
-}
-
 template <int QUADS>
 __device__ __forceinline__ float row_squares(const float4 (&x)[QUADS],
                                              float (*shared)[QUADS * WARP])

@@ -78,8 +78,7 @@ __device__ __forceinline__ void act_store_blocks(const struct act &act, int64_t 
     const uint32_t most_bits = octet_max(quad_most(x));
     const float most = __uint_as_float(most_bits);
     const float inverse = most > 0.0f ? __fdiv_rn(127.0f, most) : 0.0f;
-    const float4 y = make_float4(__fmul_rn(x.x, inverse), __fmul_rn(x.y, inverse),
-                                 __fmul_rn(x.z, inverse), __fmul_rn(x.w, inverse));
+    const float4 y = quad_scaled(x, inverse);
     const float4 r = make_float4(__fadd_rn(y.x, ROUNDER), __fadd_rn(y.y, ROUNDER),
                                  __fadd_rn(y.z, ROUNDER), __fadd_rn(y.w, ROUNDER));
     const uint32_t q = low_bytes(r);
@@ -157,6 +156,13 @@ __device__ __forceinline__ void store_q8_0(char *cell, int col, float4 x, uint32
 
 /* ---- fp16 ------------------------------------------------------------------------------------ */
 
+/* Two values as fp16, as the operands of mma.sync have them. What is too large becomes infinite. */
+__device__ __forceinline__ uint32_t pack_halves(float low, float high)
+{
+    __half2 pair = __floats2half2_rn(low, high);
+    return *reinterpret_cast<uint32_t *>(&pair);
+}
+
 /* The power of two that goes with a row whose largest |value| has these bits, and its inverse. At
  * both ends of the range the exponent is limited, so that both are normal numbers. */
 __device__ __forceinline__ float act_half_scale(uint32_t most_bits, float *inverse)
@@ -197,9 +203,8 @@ __device__ __forceinline__ void act_store_half(const struct act &act, int64_t ro
     if (quad >= act.stride / 4) return;
     bool is_turned = act.kind != ACT_HALF;
     float second = is_turned ? x.z : x.y, third = is_turned ? x.y : x.z;
-    __half2 a = __floats2half2_rn(x.x * inverse, second * inverse);
-    __half2 b = __floats2half2_rn(third * inverse, x.w * inverse);
-    uint2 bits = make_uint2(*reinterpret_cast<uint32_t *>(&a), *reinterpret_cast<uint32_t *>(&b));
+    uint2 bits = make_uint2(pack_halves(x.x * inverse, second * inverse),
+                            pack_halves(third * inverse, x.w * inverse));
     if (is_turned) {
         bool is_cores = act.kind == ACT_CORES;
         int64_t place = is_cores ? core_quad(act, row, quad) : step_quad(act, row, quad);
@@ -210,14 +215,7 @@ __device__ __forceinline__ void act_store_half(const struct act &act, int64_t ro
     reinterpret_cast<uint2 *>(act.values)[row * (act.stride / 4) + quad] = bits;
 }
 
-/* Two values as fp16, as the operands of mma.sync have them. What is too large becomes infinite. */
-__device__ __forceinline__ uint32_t pack_halves(float low, float high)
-{
-    __half2 pair = __floats2half2_rn(low, high);
-    return *reinterpret_cast<uint32_t *>(&pair);
-}
-
-/* The same; what is too large becomes +-65504. */
+/* As pack_halves, but what is too large becomes +-65504. */
 __device__ __forceinline__ uint32_t pack_halves_saturated(float low, float high)
 {
     __half2 most = __half2half2(__ushort_as_half(0x7bff));

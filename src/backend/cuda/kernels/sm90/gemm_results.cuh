@@ -196,11 +196,6 @@ __device__ __forceinline__ void share_sums(const float (&sums)[V::SLABS][V::N / 
                     make_float2(sums[slab][4 * j + 2 * h], sums[slab][4 * j + 2 * h + 1]);
 }
 
-__device__ __forceinline__ float4 add4(float4 a, float4 b)
-{
-    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
-}
-
 /* Four neighbouring results of a row. */
 __device__ __forceinline__ void store4(const product &p, float4 v, int row, int col)
 {
@@ -243,7 +238,7 @@ __device__ __forceinline__ float4 sum_of_ranks(const product &p, uint32_t from)
     float4 sum = part[0];
 #pragma unroll
     for (int i = 1; i < SLICES_MAX; i++)
-        if (i < p.ranks) sum = add4(sum, part[i]);
+        if (i < p.ranks) sum = quad_add(sum, part[i]);
     return sum;
 }
 

@@ -95,7 +95,7 @@ __device__ __forceinline__ void add_normed(const lane_columns &c, const struct n
     float r = row_factor(c, squares, norm);
 #pragma unroll
     for (int v = 0; v < QUADS; v++)
-        x[v] = scaled4(add4(x[v], quad_normed(y[v], r, w[v])), norm.scale);
+        x[v] = quad_scaled(quad_add(x[v], quad_normed(y[v], r, w[v])), norm.scale);
 }
 
 /* The rows that `before` reads: a and the residual. */
@@ -172,8 +172,8 @@ __device__ __forceinline__ void tell_gated(const uint8_t *memory, uint32_t share
     const float4 *parts = reinterpret_cast<const float4 *>(memory + PARTS_AT) + threadIdx.x;
     float4 sum = parts[0];
 #pragma unroll
-    for (int i = 1; i < RANKS; i++) sum = add4(sum, parts[i * (ROWS * SHARE_ROWS / 4)]);
-    float4 v = quad_within(gelu_mul4(sum, by), gate_rows - col);
+    for (int i = 1; i < RANKS; i++) sum = quad_add(sum, parts[i * (ROWS * SHARE_ROWS / 4)]);
+    float4 v = quad_within(quad_gelu_mul(sum, by), gate_rows - col);
     uint32_t to = shared + GATED_AT + (row * GATE_ROWS + col) * 4;
 #pragma unroll
     for (int i = 0; i < RANKS; i++) cluster_store4(cluster_address(to, i), v);
@@ -238,8 +238,8 @@ __device__ __forceinline__ void take_up(const lane_columns &c, const uint8_t *me
         int quad = c.quad + v * WARP;
         y[v] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         if (quad < c.end)
-            y[v] =
-                scaled4(*reinterpret_cast<const float4 *>(from + quad * 4), s.hidden_scale[c.row]);
+            y[v] = quad_scaled(*reinterpret_cast<const float4 *>(from + quad * 4),
+                               s.hidden_scale[c.row]);
     }
 }
 

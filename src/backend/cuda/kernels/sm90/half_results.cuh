@@ -6,24 +6,6 @@
 #include "backend/cuda/kernels/round.cuh"
 #include "backend/cuda/kernels/sm90/half.cuh"
 
-__device__ __forceinline__ float4 add4(float4 a, float4 b)
-{
-    return make_float4(__fadd_rn(a.x, b.x), __fadd_rn(a.y, b.y), __fadd_rn(a.z, b.z),
-                       __fadd_rn(a.w, b.w));
-}
-
-__device__ __forceinline__ float4 scaled4(float4 x, float scale)
-{
-    return make_float4(__fmul_rn(x.x, scale), __fmul_rn(x.y, scale), __fmul_rn(x.z, scale),
-                       __fmul_rn(x.w, scale));
-}
-
-__device__ __forceinline__ float4 gelu_mul4(float4 a, float4 b)
-{
-    return make_float4(gelu_mul(a.x, b.x), gelu_mul(a.y, b.y), gelu_mul(a.z, b.z),
-                       gelu_mul(a.w, b.w));
-}
-
 /* The first n of four values; zeros instead of the others. */
 __device__ __forceinline__ float4 quad_within(float4 x, int n)
 {
@@ -67,7 +49,7 @@ __device__ __forceinline__ void put_gated(const half_product &p, int row, int co
                                           const float4 (&sum)[2])
 {
     float scale = p.x.scale[row];
-    float4 v = gelu_mul4(scaled4(sum[0], scale), scaled4(sum[1], scale));
+    float4 v = quad_gelu_mul(quad_scaled(sum[0], scale), quad_scaled(sum[1], scale));
     act_store_half(p.hidden, row, col / 4, quad_within(v, p.w[0].rows - col), p.hidden_inverse);
     if (col == 0) p.hidden.scale[row] = p.hidden_scale;
 }
@@ -83,7 +65,7 @@ __device__ __forceinline__ void put_gated_by(const half_product &p, int row, int
     for (int i = 0; i < 2; i++) {
         int col = i * side_rows + at;
         float4 by = load_quad(p.by + (int64_t)row * p.by_cols, col, p.w[0].rows);
-        v[i] = quad_within(gelu_mul4(scaled4(sum[i], scale), by), p.w[0].rows - col);
+        v[i] = quad_within(quad_gelu_mul(quad_scaled(sum[i], scale), by), p.w[0].rows - col);
         most = max(most, quad_most(v[i]));
     }
     float inverse, row_scale = act_half_scale(__reduce_max_sync(~0u, most), &inverse);
@@ -113,8 +95,8 @@ __device__ __forceinline__ void add_slices(float4 (&sum)[2], uint32_t first, uin
 #pragma unroll
         for (int i = 0; i < FEW; i++) {
             if (from + i >= ranks) continue;
-            sum[0] = add4(sum[0], part[0][i]);
-            sum[1] = add4(sum[1], part[1][i]);
+            sum[0] = quad_add(sum[0], part[0][i]);
+            sum[1] = quad_add(sum[1], part[1][i]);
         }
     }
 }
