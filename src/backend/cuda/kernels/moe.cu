@@ -211,7 +211,7 @@ size_t expert_plan_bytes(int32_t n_rows, int32_t n_used, int32_t n_expert)
 struct expert_plan expert_plan_at(void *memory, int32_t n_rows, int32_t n_used, int32_t n_expert)
 {
     char *at = static_cast<char *>(memory);
-    expert_plan plan;
+    expert_plan plan = {};
     plan.first = reinterpret_cast<int32_t *>(at);
     at += padded((size_t)n_expert + 1);
     plan.pair = reinterpret_cast<int32_t *>(at);
