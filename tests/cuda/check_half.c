@@ -1,10 +1,12 @@
-/* Products of 1 to 64 rows on Hopper: against double precision on mirrors of the same weights, bit
- * for bit between numbers of rows and against mirrors, and their times at the shapes of models. */
+/* Products of 1 to CROWD_ROWS_MAX rows on Hopper: against double precision on mirrors of the same
+ * weights, bit for bit between numbers of rows and against mirrors, and their times at the shapes
+ * of models. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cuda/crowd.h"
 #include "cuda/check_tiles.h"
 #include "quant/format.h"
 
@@ -13,7 +15,7 @@
 /* With a minus the mirror rounds twice, to fp32 and to fp16: one value in thousands may differ. */
 #define MINUS_BUDGET 1e-8
 
-enum { ROWS = MATVEC_ROWS_MAX };
+enum { ROWS = CROWD_ROWS_MAX };
 
 static void *need(size_t n, size_t bytes)
 {
@@ -102,7 +104,8 @@ static const struct half_case cases[] = {
     {{FORMAT_IQ4_NL}, 1, {90}, 320},
 };
 
-static const int counts[] = {1, 3, 8, 9, 16, 17, 25, 32, 33, 47, 63};
+static const int counts[] = {1,  3,  8,  9,  16,  17,  25,  32,  33,
+                             47, 63, 64, 65, 100, 128, 129, 191, 255};
 
 struct half_data {
     const struct half_case *what;
@@ -208,7 +211,7 @@ static void check_counts(struct check *c, const struct half_data *d, float *cons
 /* fp16 results are fp32 results without their scales, rounded; capped ones as the host caps. */
 static void check_forms(struct check *c, const struct half_data *d, float *const y[3])
 {
-    enum { N = 60, SPARE = 3 };
+    enum { N = 70, SPARE = 3 };
     int half_cols = SPARE;
     for (int k = 0; k < d->what->n_w; k++) half_cols += d->what->rows[k];
     struct gemm_args args = {.n_rows = N, .n_w = d->what->n_w, .x = d->x, .half_cols = half_cols};
@@ -262,16 +265,11 @@ static void check_bits(struct check *c, enum format format)
     float *mirror = mirror_of(c, &w), ones[COLS];
     float *x = need(COLS * COLS, sizeof *x), *y = need(COLS * OUT, sizeof *y);
     for (int i = 0; i < COLS; i++) x[i * COLS + i] = ones[i] = 1;
-    float *on_device = check_alloc(NULL, COLS * OUT * sizeof *y);
     struct act act = act_of_cores(x, COLS, COLS, ones);
-    for (int first = 0; first < COLS; first += ROWS) { /* 64 rows lie in one piece */
-        struct gemm_args args = {.n_rows = ROWS, .n_w = 1, .w = {w}, .x = act};
-        args.x.values = (uint16_t *)act.values + first * COLS;
-        args.x.scale += first;
-        args.y[0] = on_device + first * OUT;
-        launch_half(&c->queue, &args);
-    }
-    check_download(y, on_device, COLS * OUT * sizeof *y);
+    struct gemm_args args = {.n_rows = COLS, .n_w = 1, .w = {w}, .x = act};
+    args.y[0] = check_alloc(NULL, COLS * OUT * sizeof *y);
+    launch_half(&c->queue, &args);
+    check_download(y, args.y[0], COLS * OUT * sizeof *y);
     int n_other = 0, n_far = 0;
     for (int k = 0; k < COLS; k++)
         for (int r = 0; r < OUT; r++) {
@@ -282,7 +280,7 @@ static void check_bits(struct check *c, enum format format)
     check_that(c, n_far == 0 && n_other <= (w.minus ? COLS * OUT / 500 : 0),
                "half %s: %d of %d weights are not the mirror's, %d far from it",
                format_traits(format)->name, n_other, COLS * OUT, n_far);
-    check_free(on_device);
+    check_free(args.y[0]);
     cores_free(&act);
     check_weight_free(&w);
     free(mirror), free(x), free(y);
@@ -462,7 +460,7 @@ static const struct shape shapes[] = {
 
 static void time_shape(struct check *c, const struct shape *s)
 {
-    static const int rows[] = {1, 4, 8, 16, 32, 64};
+    static const int rows[] = {1, 4, 8, 16, 32, 64, 128, 256};
     struct timed t = {.c = c};
     size_t bytes = 0, all = 0;
     int n_out = 0;
@@ -497,7 +495,8 @@ static void time_shape(struct check *c, const struct shape *s)
         }
         int n = one > 300u << 20 ? 4 : 24;
         printf("  %d: %.1f", rows[i], graph_time(c, record_half, &t, n) * 1e6);
-        printf(" (%.1f)", graph_time(c, record_matvec, &t, n) * 1e6);
+        if (rows[i] <= MATVEC_ROWS_MAX)
+            printf(" (%.1f)", graph_time(c, record_matvec, &t, n) * 1e6);
         fflush(stdout);
         check_step_free(&step);
     }

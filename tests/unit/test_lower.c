@@ -13,6 +13,7 @@
 #ifdef CARAT_HAVE_CUDA
 
 #include "backend/cuda/act.h"
+#include "backend/cuda/crowd.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/loaded.h"
 #include "backend/cuda/program.h"
@@ -177,7 +178,7 @@ static bool fits_half(const struct gemm_args *a)
 {
     for (int32_t k = 0; k < a->n_w; k++)
         if (a->w[k].layout != LAYOUT_TILES) return false;
-    return is_half(&a->x) && a->x.kind == ACT_CORES && a->n_rows <= MATVEC_ROWS_MAX &&
+    return is_half(&a->x) && a->x.kind == ACT_CORES && a->n_rows <= CROWD_ROWS_MAX &&
            (a->half || a->y[a->n_w - 1] ||
             (is_half(&a->hidden) && (a->by || (a->n_w == 2 && a->hidden_scale > 0))));
 }
@@ -268,8 +269,10 @@ static int count_starts(const struct program *p, start_fn *start, enum step_size
 
 static void check_products(const struct program *p)
 {
-    static const char *const sizes[] = {
-        [STEP_FEWEST] = "fewest", [STEP_FEW] = "a few", [STEP_MANY] = "many"};
+    static const char *const sizes[] = {[STEP_FEWEST] = "fewest",
+                                        [STEP_FEW] = "a few",
+                                        [STEP_CROWD] = "a crowd of",
+                                        [STEP_MANY] = "many"};
     const struct records *r = &p->lowered.records;
     for (int32_t i = 0; i < r->n; i++)
         if (!fits(&r->all[i]) || !has_exact_rows(r, i))
@@ -302,7 +305,9 @@ static void check_arithmetic(const carat_engine *e, const struct carat_engine_op
     assert_int_equal(count_starts(p, start_matvec, STEP_FEWEST) > 0, is_auto);
     assert_int_equal(count_starts(p, start_half, STEP_FEW) > 0, is_auto || is_half);
     assert_int_equal(count_starts(p, start_matvec, STEP_FEW) > 0, !is_auto && !is_half);
+    assert_int_equal(count_starts(p, start_half, STEP_CROWD) > 0, is_auto || is_half);
     assert_int_equal(count_starts(p, start_half, STEP_MANY), 0);
+    assert_int_equal(count_starts(p, start_gemm_wgmma, STEP_CROWD), 0);
     int n_many = count_starts(p, start_cublas, STEP_MANY);
     n_many += count_starts(p, start_gemm_wgmma, STEP_MANY);
     assert_true(n_many > 0);
@@ -341,6 +346,26 @@ static void products_of_a_few_rows_are_in_8_bits_or_fp16_as_asked_or_as_sequence
         on_engine(models[GEMMA_12B], &all[i], check_arithmetic);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         on_engine(models[GEMMA_26B], &all[i], check_experts);
+}
+
+static void a_crowd_is_of_rows_that_decode_or_whose_logits_are_wanted(void **state)
+{
+    (void)state;
+    struct device half = {.half_least = 9}, int8 = {.half_least = 0};
+    static const struct {
+        int32_t n;
+        enum step_size decode, prompt, without_half;
+    } all[] = {{8, STEP_FEWEST, STEP_FEWEST, STEP_FEW}, {9, STEP_FEW, STEP_FEW, STEP_FEW},
+               {64, STEP_FEW, STEP_FEW, STEP_FEW},      {65, STEP_CROWD, STEP_MANY, STEP_MANY},
+               {256, STEP_CROWD, STEP_MANY, STEP_MANY}, {257, STEP_MANY, STEP_MANY, STEP_MANY}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        assert_int_equal(step_size_for(&half, ROWS_TOKEN, all[i].n, false), all[i].decode);
+        assert_int_equal(step_size_for(&half, ROWS_TOKEN, all[i].n, true), all[i].prompt);
+        assert_int_equal(step_size_for(&half, ROWS_OUT, all[i].n, true), all[i].decode);
+        assert_int_equal(step_size_for(&int8, ROWS_TOKEN, all[i].n, false), all[i].without_half);
+    }
+    half.has_alike_prompts = true;
+    assert_int_equal(step_size_for(&half, ROWS_TOKEN, 9, true), STEP_MANY);
 }
 
 static carat_model *open_shape(const struct gemma_shape *shape, const struct gemma_layout *layout)
@@ -778,6 +803,7 @@ int main(void)
         cmocka_unit_test(products_get_rows_in_the_form_that_their_kernels_read),
         cmocka_unit_test(
             products_of_a_few_rows_are_in_8_bits_or_fp16_as_asked_or_as_sequences_want),
+        cmocka_unit_test(a_crowd_is_of_rows_that_decode_or_whose_logits_are_wanted),
         cmocka_unit_test(experts_may_be_floats_or_of_two_formats_without_mirrors),
         cmocka_unit_test(experts_of_tiles_and_floats_are_grouped_where_floats_have_mirrors),
         cmocka_unit_test(norms_do_not_write_over_the_scales_of_their_rows),

@@ -5,6 +5,7 @@
 
 #include "backend/cuda/beside.h"
 #include "backend/cuda/choose.h"
+#include "backend/cuda/crowd.h"
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/kernels/sm90/half_inputs.h"
 #include "backend/cuda/limits.h"
@@ -268,7 +269,7 @@ static void print_arithmetic(const struct device *d, struct buf *out)
 {
     buf_printf(out, "products of many rows: %s", d->many == ACT_HALF ? "fp16" : "8 bits");
     if (d->half_least > 0)
-        buf_printf(out, ", of %d to %d on tiles", d->half_least, MATVEC_ROWS_MAX);
+        buf_printf(out, ", of %d to %d that decode on tiles", d->half_least, CROWD_ROWS_MAX);
     buf_printf(out, "\n");
 }
 

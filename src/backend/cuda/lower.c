@@ -78,10 +78,11 @@ static void forget_forms(struct lowering *l)
     }
 }
 
-/* Whether the plan has steps with rows of prompts. */
-static bool takes_prompts(const struct lowering *l)
+/* Whether prompts of as many rows as there are now are many, although rows that decode are not. */
+static bool has_apart_prompts(const struct lowering *l)
 {
-    return l->device->has_alike_prompts && !l->plan->is_all_out;
+    bool is_other = l->device->has_alike_prompts || l->rows > MATVEC_ROWS_MAX;
+    return l->is_many && l->rows_class == ROWS_TOKEN && !l->plan->is_all_out && is_other;
 }
 
 /* For steps of each size that the plan's rows of the class come to. Rows of one class may be a few
@@ -98,7 +99,7 @@ static void lower_in_all_sizes(struct lowering *l, enum row_class c,
         l->size = (enum step_size)k;
         l->is_many = l->size == STEP_MANY;
         l->rows = most < limit ? most : limit;
-        if (l->rows == before && !(l->is_many && c == ROWS_TOKEN && takes_prompts(l))) continue;
+        if (l->rows == before && !has_apart_prompts(l)) continue;
         before = l->rows;
         scratch_begin_window(&l->scratch);
         l->n_kept = 0;

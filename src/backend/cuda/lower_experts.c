@@ -84,7 +84,7 @@ void lower_route(struct lowering *l)
     const struct op *product = lower_ops(l), *choice = product + 1;
     const struct weight *w = product->p.matmul.w;
     bool is_router = lower_is_router(w);
-    if (is_router && !l->is_many)
+    if (is_router && l->size <= STEP_FEW)
         lower_router(l, product);
     else if (is_router && w->cols % 4 == 0)
         route_many(l, product, choice);
@@ -187,7 +187,7 @@ static struct act make_act(struct lowering *l, const struct routed *r, const str
     const struct weight *w = op->p.expert.w;
     enum act_kind kind = lower_kind(l, w);
     if (kind == ACT_STEPS) kind = ACT_INT8; /* of which there are only fp16 results */
-    bool is_none = kind == ACT_NONE || (kind == ACT_HALF && !l->is_many);
+    bool is_none = kind == ACT_NONE || (kind == ACT_HALF && l->size <= STEP_FEW);
     if (is_none) return (struct act){.kind = ACT_NONE};
     int32_t n_rows = is_out ? r->n_pairs : l->rows;
     void *memory = scratch_take(&l->scratch, act_bytes((size_t)n_rows, w->cols));
@@ -242,9 +242,9 @@ void lower_expert(struct lowering *l, const struct op *op)
     struct routed r = routed_by(l, op);
     const struct weight *w = op->p.expert.w;
     bool is_out = op->code == OP_EXPERT_OUT;
-    if (l->device->options.is_exact || (l->is_many && lower_kind(l, w) == ACT_NONE))
+    if (l->device->options.is_exact || (l->size > STEP_FEW && lower_kind(l, w) == ACT_NONE))
         multiply_exactly(l, op, lower_floats(l, op->in[0]), lower_floats(l, op->out[0]));
-    else if (l->is_many)
+    else if (l->size > STEP_FEW)
         expert_many(l, &r, op, is_out);
     else
         expert_few(l, &r, op, is_out);
@@ -378,7 +378,7 @@ static void experts_exactly(struct lowering *l, const struct routed *r, const st
 
 bool lower_are_grouped(struct lowering *l, const struct op *ops)
 {
-    return l->is_many || act_is_half(lower_kind(l, ops[0].p.expert.w));
+    return l->size > STEP_FEW || act_is_half(lower_kind(l, ops[0].p.expert.w));
 }
 
 bool lower_are_together(struct lowering *l, const struct op *ops)

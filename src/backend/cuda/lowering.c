@@ -84,10 +84,16 @@ struct cuda_weight lower_table(const struct lowering *l, const struct weight *w,
 
 /* ---- Forms of rows ---------------------------------------------------------------------- */
 
+/* Whether rows are in fp16 where tiles are multiplied so. */
+static bool takes_half(const struct lowering *l)
+{
+    return l->size == STEP_FEW || l->size == STEP_CROWD;
+}
+
 /* Whether products with w read its tiles in fp16, in steps of this size. */
 static bool reads_cores(struct lowering *l, const struct weight *w)
 {
-    return l->size == STEP_FEW && l->device->half_least > 0 && w->n_expert == 1 &&
+    return takes_half(l) && l->device->half_least > 0 && w->n_expert == 1 &&
            lower_matrix(l, w).layout == LAYOUT_TILES;
 }
 
@@ -98,12 +104,13 @@ static bool has_mirror(struct lowering *l, const struct weight *w)
 
 /* Whether products of a few rows with float weights read mirrors, as those of many do: kernels that
  * add up in fp32 take five to ten times as long for 64 rows. A mirror that is made in each step
- * costs three times the bytes of the weight, so those without one are read as they are. Only
- * --deterministic makes them: its bits must not depend on the room that there was for mirrors. */
+ * costs three times the bytes of the weight, so those without one are read as they are. Only a
+ * crowd makes them, and --deterministic: its bits must not depend on the room that there was for
+ * mirrors. */
 static bool reads_mirror(struct lowering *l, const struct weight *w)
 {
-    return l->size == STEP_FEW && reads_mirrors_early(l->device, w) &&
-           (has_mirror(l, w) || l->device->options.is_steady);
+    bool is_made = (l->size == STEP_CROWD && w->n_expert == 1) || l->device->options.is_steady;
+    return takes_half(l) && reads_mirrors_early(l->device, w) && (has_mirror(l, w) || is_made);
 }
 
 /* The layer whose experts w holds. */
@@ -136,7 +143,7 @@ static bool have_forms_for_groups(struct lowering *l, const struct weight *w)
 static bool are_in_half_groups(struct lowering *l, const struct weight *w)
 {
     if (w->n_expert == 1 || !device_has_half_experts(l->device)) return false;
-    return l->is_many ||
+    return l->size > STEP_FEW ||
            (l->size == STEP_FEW && l->device->half_least > 1 && have_forms_for_groups(l, w));
 }
 

@@ -90,8 +90,10 @@ static void launch_other(struct program *p, const struct step_rows *rows)
 {
     struct step_rows whole = *rows;
     struct step_arrays arrays = step_arrays_at(p->device->step_host, p->rows_max);
-    for (int c = 0; c < ROW_CLASS_COUNT; c++)
+    for (int c = 0; c < ROW_CLASS_COUNT; c++) {
         whole.n[c] = whole_rows(p, (enum row_class)c, rows->n[c]);
+        if (rows->n_decode[c] == rows->n[c]) whole.n_decode[c] = whole.n[c];
+    }
     step_arrays_pad(&arrays, rows, whole.n);
     launch_step(p, &whole);
 }

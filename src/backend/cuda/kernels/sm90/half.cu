@@ -1,4 +1,4 @@
-/* Products of 1 to 64 rows straight from quantised tiles, for Hopper.
+/* Products of 1 to CROWD_ROWS_MAX rows straight from quantised tiles, for Hopper.
  *
  * Weights are dequantised in registers to fp16 and are the A operand of wgmma; activations are the
  * B operand, in shared memory. So a weight crosses memory and L2 once for all rows of a pass, and
@@ -15,6 +15,7 @@
  * activations. */
 #include <limits.h>
 
+#include "backend/cuda/crowd.h"
 #include "backend/cuda/kernels/sm90/half.cuh"
 #include "backend/cuda/kernels/sm90/half_fetch.cuh"
 #include "backend/cuda/kernels/sm90/half_results.cuh"
@@ -244,7 +245,7 @@ template <class R> void half_launch(const struct queue *q, half_product &p, int 
 int rows_of_pass(const half_product &p, half_cut cut)
 {
     int n = 16;
-    while (n < p.n_rows) n *= 2;
+    while (n < PIECE_ROWS && n < p.n_rows) n *= 2;
     while (n > 16 &&
            units_of(p, cut.teams) * ((p.n_rows - 1) / (n / 2) + 1) <= clusters_at_once(cut.ranks))
         n /= 2;
@@ -333,7 +334,7 @@ int half_prepare(void)
 bool half_takes(const struct queue *q, const struct gemm_args *args)
 {
     bool takes = q->capability == 90 && args->x.kind == ACT_CORES && args->n_rows > 0 &&
-                 args->n_rows <= MATVEC_ROWS_MAX;
+                 args->n_rows <= CROWD_ROWS_MAX;
     for (int k = 0; k < args->n_w; k++)
         takes = takes && args->w[k].layout == LAYOUT_TILES && args->w[k].n_expert == 1;
     return takes;

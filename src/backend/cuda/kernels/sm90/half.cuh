@@ -11,6 +11,7 @@ enum {
     TEAM_WARPS = 4, /* that multiply together */
     FETCHERS = 96,  /* of weights */
     CLUSTER_MAX = 8,
+    PIECE_ROWS = 64,                         /* of activations that lie together */
     EIGHT_BYTES = TILE_ROWS * TILE_COLS * 2, /* eight rows of a tile of columns */
     STAGES_MAX = 16,
     SHARED_MAX = 227 * 1024

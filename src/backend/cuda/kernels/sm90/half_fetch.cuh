@@ -93,8 +93,9 @@ __device__ __forceinline__ void fetch_rows(const half_product &p, uint32_t share
     ring_place<R::STAGES> place = {0, 1};
     for (; turns.at < turns.n; turns.at += turns.step) {
         int first = turns.first_row(p, R::N), n = (min(p.n_rows - first, (int)R::N) + 7) / 8;
+        int64_t piece = (int64_t)(first / PIECE_ROWS) * (p.x.stride / TILE_COLS);
         const uint8_t *x = static_cast<const uint8_t *>(p.x.values) +
-                           ((int64_t)turns.begin * 8 + first / 8) * EIGHT_BYTES;
+                           ((piece + turns.begin) * 8 + first % PIECE_ROWS / 8) * EIGHT_BYTES;
         for (int t = turns.begin; t < turns.end; t++, place.next(), x += 8 * EIGHT_BYTES) {
             uint32_t full = barrier_at(shared, ACT_FULL, place.at);
             barrier_wait(barrier_at(shared, STAGE_EMPTY, place.at), place.parity);
