@@ -71,6 +71,7 @@ double check_time_graph(struct check *c, void (*run)(void *user), void *user);
     X(experts)                                                                                     \
     X(beside)                                                                                      \
     X(normed)                                                                                      \
+    X(router_normed)                                                                               \
     X(rows)                                                                                        \
     X(norm)                                                                                        \
     X(heads)                                                                                       \

@@ -115,6 +115,21 @@ static void free_layer(struct layer *l)
     free_results(&l->own);
 }
 
+/* The choice is made by those who read the logits, where there are kernels for that. */
+static void launch_late(struct layer *l)
+{
+    const struct queue *q = &l->check->queue;
+    struct router_args router = l->router;
+    struct beside_args gate_up = l->gate_up, down = l->down;
+    router.is_late = true;
+    gate_up.z = down.z = router.z;
+    gate_up.scale = down.scale = router.scale;
+    gate_up.experts.shares = down.experts.shares;
+    launch_router(q, &router);
+    launch_gate_up_beside(q, &gate_up);
+    launch_down_beside(q, &down);
+}
+
 static void launch_beside(const struct layer *l)
 {
     const struct queue *q = &l->check->queue;
@@ -140,27 +155,36 @@ static bool is_same_act(const struct act *a, const struct act *b, int rows)
            check_is_same(a->scale, b->scale, n / ACT_BLOCK * 2 * sizeof(float));
 }
 
+static void compare(struct check *c, const struct shape *s, const struct results *a,
+                    const struct results *b, const char *how)
+{
+    size_t outs = (size_t)(s->live * s->hidden) * sizeof(float);
+    bool is_dense = is_same_act(&a->dense_act, &b->dense_act, s->rows) &&
+                    check_is_same(a->dense_down, b->dense_down, outs);
+    check_that(c, is_dense, "beside%s: dense branch, %s, %d rows", how,
+               format_traits(s->dense)->name, s->rows);
+    bool is_routed = is_same_act(&a->expert_act, &b->expert_act, s->rows * s->n_used) &&
+                     check_is_same(a->expert_down, b->expert_down, outs);
+    check_that(c, is_routed, "beside%s: experts, %s, %d rows", how, format_traits(s->experts)->name,
+               s->rows);
+}
+
 static void check_shape(struct check *c, const struct shape *s)
 {
     struct layer l = new_layer(c, s);
-    struct results alone = new_results(s);
+    struct results alone = new_results(s), late = new_results(s);
     size_t pairs = (size_t)(s->live * s->n_used) * sizeof(float);
-    size_t outs = (size_t)(s->live * s->hidden) * sizeof(float);
     for (int time = 0; time < 2; time++) launch_beside(&l); /* counters are as before */
+    point_to(&l, &late);
+    launch_late(&l);
     point_to(&l, &alone);
     launch_alone(&l);
     bool is_choice = check_is_same(l.own.ids, alone.ids, pairs) &&
                      check_is_same(l.own.shares, alone.shares, pairs);
     check_that(c, is_choice, "beside: choice of %d of %d rows", s->live, s->rows);
-    bool is_dense = is_same_act(&l.own.dense_act, &alone.dense_act, s->rows) &&
-                    check_is_same(l.own.dense_down, alone.dense_down, outs);
-    check_that(c, is_dense, "beside: dense branch, %s, %d rows", format_traits(s->dense)->name,
-               s->rows);
-    bool is_routed = is_same_act(&l.own.expert_act, &alone.expert_act, s->rows * s->n_used) &&
-                     check_is_same(l.own.expert_down, alone.expert_down, outs);
-    check_that(c, is_routed, "beside: experts, %s, %d rows", format_traits(s->experts)->name,
-               s->rows);
-    check_that(c, free_results(&alone), "beside: wrote outside");
+    compare(c, s, &l.own, &alone, "");
+    compare(c, s, &late, &alone, ", late");
+    check_that(c, free_results(&alone) & free_results(&late), "beside: wrote outside");
     free_layer(&l);
 }
 
@@ -168,6 +192,12 @@ static void record_beside(void *user, int i)
 {
     (void)i;
     launch_beside(user);
+}
+
+static void record_late(void *user, int i)
+{
+    (void)i;
+    launch_late(user);
 }
 
 static void record_alone(void *user, int i)
@@ -185,8 +215,10 @@ static void time_all(struct check *c)
         struct layer l = new_layer(c, &s);
         double alone = graph_time(c, record_alone, &l, LAUNCHES);
         double beside = graph_time(c, record_beside, &l, LAUNCHES);
-        printf("26B router, gate and up, down, %d rows: alone %.1f us, beside %.1f us\n", rows,
-               alone * 1e6, beside * 1e6);
+        double late = graph_time(c, record_late, &l, LAUNCHES);
+        printf("26B router, gate and up, down, %d rows: alone %.1f us, beside %.1f us, "
+               "with a late choice %.1f us\n",
+               rows, alone * 1e6, beside * 1e6, late * 1e6);
         free_layer(&l);
     }
 }

@@ -24,6 +24,7 @@
  *                         more    mirror        launch_grouped_f16    moe.cu sorts, gemm_f16.cu
  *              on Hopper  more    LAYOUT_TILES  launch_grouped_half   sm90/half_experts.cu
  *   router with choice    1..64   LAYOUT_ROWS   launch_router         route.cu, matvec_rows.cuh
+ *   with its norm, Hopper 1..4    LAYOUT_ROWS   launch_router_normed  sm90/router_normed.cu
  *   router                more    LAYOUT_ROWS   launch_router_parts   router_many.cu, then route.cu
  *   in fp32, --precision  any     any           launch_matmul_exact   exact.cu
  *
@@ -450,8 +451,16 @@ struct router_args {
     int32_t *ids;      /* [rows][n_used] */
     float *shares;     /* [rows][n_used] */
     uint32_t *arrived; /* [ROUTER_COUNTERS], 0 before and after; launches of a queue may share it */
+    bool is_late;      /* z alone where beside_chooses (beside.h): who reads it makes the choice */
 };
 void launch_router(const struct queue *q, const struct router_args *args);
+
+/* sm90/router_normed.cu: launch_norm of up to four rows, then launch_router of an `out` of it, in
+ * one launch with the same bits; the choice is made late. False: nothing was launched, as these do
+ * not belong together, what the norm reads lies where something is written, or there is no such
+ * kernel. */
+bool launch_router_normed(const struct queue *q, const struct norm_args *norm,
+                          const struct router_args *args);
 
 /* ---- router_many.cu: the product alone, for many rows, within the error of fp32 */
 

@@ -32,12 +32,15 @@ static struct launch_rows rows_of(const struct step_rows *rows, enum row_class c
     return (struct launch_rows){rows->n[c], rows->n_decode[c], rows->n_runs[c]};
 }
 
-/* A norm of one row and the product that reads it may be one launch. */
+/* A norm of one row and the product that reads it may be one launch, and so may that of a few rows
+ * and a router. */
 static bool start_both(const struct device *d, const struct record *norm,
                        const struct record *product, struct launch_rows rows)
 {
-    return norm->start == start_norm && product->start == start_matvec && rows.n == 1 &&
-           norm->rows_class == product->rows_class &&
+    if (norm->start != start_norm || norm->rows_class != product->rows_class) return false;
+    if (product->start == start_router)
+        return start_router_normed(&d->queue, norm->args, product->args, rows);
+    return product->start == start_matvec && rows.n == 1 &&
            start_normed(&d->queue, norm->args, product->args, rows);
 }
 

@@ -54,7 +54,7 @@ static void route_any(struct lowering *l, const struct op *product, const struct
     lower_mark(l, "route");
 }
 
-void lower_router(struct lowering *l, const struct op *ops)
+float *lower_router(struct lowering *l, const struct op *ops, bool is_late)
 {
     const struct op *product = &ops[0], *choice = &ops[1];
     const struct weight *w = product->p.matmul.w;
@@ -69,9 +69,11 @@ void lower_router(struct lowering *l, const struct op *ops)
                                .n_used = choice->p.route.n_used,
                                .ids = integers(lower_floats(l, choice->out[0])),
                                .shares = lower_floats(l, choice->out[1]),
-                               .arrived = l->device->arrived};
+                               .arrived = l->device->arrived,
+                               .is_late = is_late};
     lower_emit(l, start_router, &args, sizeof args);
     lower_mark_product(l, "router", 1, &w, 1, ACT_NONE);
+    return z;
 }
 
 bool lower_is_router(const struct weight *w)
@@ -85,7 +87,7 @@ void lower_route(struct lowering *l)
     const struct weight *w = product->p.matmul.w;
     bool is_router = lower_is_router(w);
     if (is_router && l->size <= STEP_FEW)
-        lower_router(l, product);
+        lower_router(l, product, false);
     else if (is_router && w->cols % 4 == 0)
         route_many(l, product, choice);
     else

@@ -9,9 +9,10 @@
 /* A router's product and its choice. */
 void lower_route(struct lowering *l);
 
-/* Whether launch_router takes it, and that launch for the ops of ROUTE, product and choice. */
+/* Whether launch_router takes it, and that launch for the ops of ROUTE, product and choice. Returns
+ * the logits; is_late: who reads these makes the choice. */
 bool lower_is_router(const struct weight *w);
-void lower_router(struct lowering *l, const struct op *ops);
+float *lower_router(struct lowering *l, const struct op *ops, bool is_late);
 
 /* One ROUTE: the choice by logits z, the sums of this many parts (kernels.h: launch_route). */
 void lower_choice(struct lowering *l, const struct op *op, const float *z, int32_t n_parts);

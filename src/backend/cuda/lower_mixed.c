@@ -42,10 +42,13 @@ static void lower_beside(struct lowering *l, struct input x)
     const struct weight *in[2] = {experts[0].p.expert.w, experts[1].p.expert.w};
     const struct weight *down = experts[3].p.expert.w;
     struct input hidden = lower_hidden(l, l->rows, ffn[3].p.matmul.w);
-    lower_router(l, route);
+    const float *z = lower_router(l, route, true);
     struct beside_args args = {.rows = lower_rows(l),
+                               .z = z,
+                               .scale = lower_vector(route[1].p.route.scale),
                                .dense = lower_gate_up(l, dense, x, hidden),
                                .experts = lower_experts_in(l, experts)};
+    args.experts.shares = lower_floats(l, route[1].out[1]);
     lower_emit(l, start_gate_up_beside, &args, sizeof args);
     lower_mark_product(l, "experts gate, up; matmul", 2, in, args.experts.n_used,
                        args.experts.x.kind);

@@ -36,6 +36,15 @@ bool start_normed(const struct queue *q, const struct norm_args *norm,
     return launch_matvec_normed(q, &n, &m);
 }
 
+bool start_router_normed(const struct queue *q, const struct norm_args *norm,
+                         const struct router_args *router, struct launch_rows rows)
+{
+    struct norm_args n = *norm;
+    struct router_args r = *router;
+    n.rows.max = r.rows.max = rows.n;
+    return launch_router_normed(q, &n, &r);
+}
+
 /* The same with a field `n_rows`. */
 #define START_N_ROWS(START, LAUNCH, TYPE)                                                          \
     void START(const struct queue *q, const void *args, struct launch_rows rows)                   \

@@ -47,6 +47,10 @@ struct gemm_gelu_args {
 bool start_normed(const struct queue *q, const struct norm_args *norm,
                   const struct matvec_args *product, struct launch_rows rows);
 
+/* The same with the router that reads an `out` of it. */
+bool start_router_normed(const struct queue *q, const struct norm_args *norm,
+                         const struct router_args *router, struct launch_rows rows);
+
 /* ---- Experts ---- */
 
 start_fn start_experts_in;     /* struct expert_args */

@@ -9,26 +9,42 @@ namespace {
 
 enum { THREADS = 32 * MATVEC_WARPS };
 
+bool is_late(const struct queue *q, const struct beside_args *args)
+{
+    return args->z && beside_chooses(q, args->rows.max, args->experts.n_used);
+}
+
+struct choice choice_of(const struct beside_args *args)
+{
+    return {
+        args->z, args->scale, nullptr, nullptr, args->experts.w[0].n_expert, args->experts.n_used};
+}
+
 /* ---- Gate and up ----------------------------------------------------------------------------- */
 
 /* One row has so few blocks that two of them on a multiprocessor are enough: with rings of more
  * places all of an expert's weights are asked for as soon as it is known. */
 enum { DEEP = 5 };
 
-/* The dense branch goes first: it is ready before the choice is. */
-template <enum form F, int PLACES>
+/* The dense branch goes first: it is ready before the choice is. Where the choice is made late, its
+ * rows may come with the logits (launch_router_normed). */
+template <enum form F, int PLACES, bool IS_LATE>
 __global__ void __launch_bounds__(THREADS, PLACES == DEEP ? 2 : 3)
     gate_up_beside(const __grid_constant__ matvec_product dense,
-                   const __grid_constant__ matvec_product experts, unsigned n_chosen)
+                   const __grid_constant__ matvec_product experts, unsigned n_chosen,
+                   const __grid_constant__ struct choice late)
 {
     unsigned n_dense = (unsigned)dense.n_units, block = blockIdx.x;
     if (block < n_dense) {
-        few_units<F, PLAIN, true, PLACES>(dense, part_of_grid{0, block, n_dense});
-    } else {
-        block -= n_dense;
-        few_units<F, EXPERTS, false, PLACES>(experts,
-                                             part_of_grid{block % n_chosen, block / n_chosen, 1});
+        few_units<F, PLAIN, !IS_LATE, PLACES>(dense, part_of_grid{0, block, n_dense});
+        return;
     }
+    block -= n_dense;
+    part_of_grid at = {block % n_chosen, block / n_chosen, 1};
+    if constexpr (IS_LATE)
+        few_units<F, EXPERTS, false, PLACES>(experts, at, late_choice(late));
+    else
+        few_units<F, EXPERTS, false, PLACES>(experts, at);
 }
 
 template <enum form F, int PLACES>
@@ -41,7 +57,13 @@ bool start_gate_up(const struct queue *q, const struct beside_args *args)
     if (bytes > shared_most(q)) return false;
     unsigned n = (unsigned)experts_most(experts);
     unsigned blocks = (unsigned)dense.n_units + n * (unsigned)experts.n_units;
-    launch(q, gate_up_beside<F, PLACES>, dim3(blocks), THREADS, bytes, dense, experts, n);
+    struct choice late = choice_of(args);
+    if (is_late(q, args))
+        launch(q, gate_up_beside<F, PLACES, true>, dim3(blocks), THREADS, bytes, dense, experts, n,
+               late);
+    else
+        launch(q, gate_up_beside<F, PLACES, false>, dim3(blocks), THREADS, bytes, dense, experts, n,
+               late);
     return true;
 }
 
@@ -50,14 +72,15 @@ bool start_gate_up(const struct queue *q, const struct beside_args *args)
 /* Resident blocks a multiprocessor. */
 enum { DOWN_RESIDENT = 2 };
 
-template <enum form F>
+template <enum form F, bool IS_LATE>
 __global__ void __launch_bounds__(THREADS, DOWN_RESIDENT)
     down_beside(const __grid_constant__ out_product experts,
-                const __grid_constant__ matvec_product dense, unsigned n_experts)
+                const __grid_constant__ matvec_product dense, unsigned n_experts,
+                const __grid_constant__ struct choice late)
 {
     unsigned block = blockIdx.x;
     if (block < n_experts)
-        out_few<F>(experts, (int)block);
+        out_few<F, IS_LATE>(experts, (int)block, late);
     else
         few_units<F, PLAIN>(dense, part_of_grid{0, block - n_experts, gridDim.x - n_experts});
 }
@@ -74,8 +97,12 @@ template <enum form F> bool start_down(const struct queue *q, const struct besid
     int n = (int)blocks_of(experts), n_dense = DOWN_RESIDENT * q->n_sm - n;
     if (n_dense < dense.n_units / 4) n_dense = dense.n_units / 4;
     if (n_dense > dense.n_units || n_dense < 1) n_dense = dense.n_units;
-    launch(q, down_beside<F>, dim3((unsigned)(n + n_dense)), THREADS, bytes, experts, dense,
-           (unsigned)n);
+    dim3 grid((unsigned)(n + n_dense));
+    struct choice late = choice_of(args);
+    if (is_late(q, args))
+        launch(q, down_beside<F, true>, grid, THREADS, bytes, experts, dense, (unsigned)n, late);
+    else
+        launch(q, down_beside<F, false>, grid, THREADS, bytes, experts, dense, (unsigned)n, late);
     return true;
 }
 
@@ -114,12 +141,27 @@ bool launch_both(const struct queue *q, const struct beside_args *args, bool is_
     }
 }
 
+/* The choice, for launches that find it in memory. */
+void make_choice(const struct queue *q, const struct beside_args *args)
+{
+    const struct expert_args *e = &args->experts;
+    if (is_late(q, args))
+        launch_route(q, e->step, args->rows, args->z, 1, args->scale, const_cast<int32_t *>(e->ids),
+                     const_cast<float *>(e->shares), e->w[0].n_expert, e->n_used);
+}
+
 } // namespace
+
+bool beside_chooses(const struct queue *q, int32_t rows, int32_t n_used)
+{
+    return q->capability == 90 && rows <= LATE_ROWS && n_used <= LATE_USED;
+}
 
 void launch_gate_up_beside(const struct queue *q, const struct beside_args *args)
 {
     struct beside_args a = with_rows(args);
     if (launch_both(q, &a, false)) return;
+    make_choice(q, &a);
     launch_matvec(q, &a.dense);
     launch_experts_in(q, &a.experts);
 }
@@ -128,6 +170,7 @@ void launch_down_beside(const struct queue *q, const struct beside_args *args)
 {
     struct beside_args a = with_rows(args);
     if (launch_both(q, &a, true)) return;
+    make_choice(q, &a);
     launch_matvec(q, &a.dense);
     launch_experts_out(q, &a.experts);
 }
@@ -136,9 +179,12 @@ int beside_prepare(void)
 {
     cudaError_t error = cudaSuccess;
 #define X(F)                                                                                       \
-    if (!error) error = allow_all_shared(gate_up_beside<F, DEEP>);                                 \
-    if (!error) error = allow_all_shared(gate_up_beside<F, RING>);                                 \
-    if (!error) error = allow_all_shared(down_beside<F>);
+    if (!error) error = allow_all_shared(gate_up_beside<F, DEEP, false>);                          \
+    if (!error) error = allow_all_shared(gate_up_beside<F, DEEP, true>);                           \
+    if (!error) error = allow_all_shared(gate_up_beside<F, RING, false>);                          \
+    if (!error) error = allow_all_shared(gate_up_beside<F, RING, true>);                           \
+    if (!error) error = allow_all_shared(down_beside<F, false>);                                   \
+    if (!error) error = allow_all_shared(down_beside<F, true>);
     FORM_LIST(X)
 #undef X
     return error;

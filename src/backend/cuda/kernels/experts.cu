@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(OUT_THREADS, 2)
     int live = rows_live(a.rows, a.step), n_pairs = live * a.n_used;
     int *ids = reinterpret_cast<int *>(shared + a.lists_at), most = a.rows.max * a.n_used;
     int *list = ids + (warp + 1) * most;
-    mark_used(a, n_pairs, used, ids, dots);
+    mark_used<false>(a, n_pairs, used, ids, dots);
 
     uint8_t *stages = shared + warp * 2 * a.stage_bytes;
     int values_at = lane / 4 * value_step(a.stage_ktiles) + lane % 4 * 8;
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(OUT_THREADS, 2)
         }
     }
     __syncthreads();
-    sum_pairs(a, dots, live, blockIdx.x);
+    sum_pairs(a, a.shares, dots, live, blockIdx.x);
 }
 
 /* ---- Launch ---------------------------------------------------------------------------------- */

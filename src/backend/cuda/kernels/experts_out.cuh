@@ -61,8 +61,8 @@ __device__ __forceinline__ void copy_pair(const out_product &a, uint8_t *stage, 
     for (int j = lane; j < n_k; j += 32) copy16_through_l1(scales + j * 16, d + j * 16);
 }
 
-__device__ __forceinline__ void sum_pairs(const out_product &a, const float *dots, int live,
-                                          int block)
+__device__ __forceinline__ void sum_pairs(const out_product &a, const float *shares,
+                                          const float *dots, int live, int block)
 {
     for (int i = threadIdx.x; i < live * OUTS; i += OUT_THREADS) {
         int row = i / OUTS, out = block * OUTS + i % OUTS;
@@ -70,22 +70,23 @@ __device__ __forceinline__ void sum_pairs(const out_product &a, const float *dot
         float y = 0;
         for (int s = 0; s < a.n_used; s++) {
             int pair = row * a.n_used + s;
-            y = __fmaf_rn(a.shares[pair], dots[pair * OUTS + i % OUTS], y);
+            y = __fmaf_rn(shares[pair], dots[pair * OUTS + i % OUTS], y);
         }
         a.y[(int64_t)row * a.w.rows + out] = y;
     }
 }
 
-/* Copies the ids of all pairs and marks the experts among them; the dots of pairs with a wrong id
- * become NaN. Passes a barrier before and after. */
+/* Copies the ids of all pairs (if they are not there) and marks the experts among them; the dots of
+ * pairs with a wrong id become NaN. Passes a barrier before and after. */
+template <bool ARE_THERE>
 __device__ __forceinline__ void mark_used(const out_product &a, int n_pairs, uint32_t *used,
                                           int *ids, float *dots)
 {
     if (threadIdx.x < EXPERTS_MAX / 32) used[threadIdx.x] = 0;
     __syncthreads();
     for (int i = threadIdx.x; i < n_pairs; i += OUT_THREADS) {
-        uint32_t id = (uint32_t)__ldcg(a.ids + i);
-        ids[i] = (int)id;
+        uint32_t id = (uint32_t)(ARE_THERE ? ids[i] : __ldcg(a.ids + i));
+        if (!ARE_THERE) ids[i] = (int)id;
         if (id < (uint32_t)a.w.n_expert)
             atomicOr(&used[id / 32], 1u << id % 32);
         else
@@ -146,19 +147,28 @@ __device__ __forceinline__ void feed_next(pair_feed<F> &f, const out_product &a,
     f.ring.place = place + 1 == OUT_RING ? 0 : place + 1;
 }
 
-/* Weights are asked for before the wait for the launch before, which brings rows. The choice is
- * older: blocks begin when all blocks of that launch have passed their own wait. */
-template <enum form F> __device__ __forceinline__ void out_few(const out_product &a, int block)
+/* Weights are asked for before the wait for the launch before, which brings rows. The choice, or
+ * IS_LATE the logits, are older: blocks begin when all blocks of that launch have passed their own
+ * wait. */
+template <enum form F, bool IS_LATE = false>
+__device__ __forceinline__ void out_few(const out_product &a, int block,
+                                        const struct choice &late = {})
 {
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ uint32_t used[EXPERTS_MAX / 32];
+    __shared__ float shares[IS_LATE ? LATE_ROWS * LATE_USED : 1];
     float *dots = reinterpret_cast<float *>(shared + a.dots_at);
     int *ids = reinterpret_cast<int *>(shared + a.lists_at);
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_words = (a.w.n_expert + 31) / 32;
     int live = rows_live(a.rows, a.step), n_pairs = live * a.n_used, taken = 0;
     int *list = ids + (warp + 1) * a.stage_rows;
     uint8_t *ring = shared + a.ring_at + warp * OUT_RING * ring_stage<F>::BYTES;
-    mark_used(a, n_pairs, used, ids, dots);
+    if (IS_LATE && warp < live) {
+        struct choice choice = late;
+        choice.ids = ids, choice.shares = shares;
+        choose<LATE_V, false>(choice, warp, true);
+    }
+    mark_used<IS_LATE>(a, n_pairs, used, ids, dots);
     pair_feed<F> feed = {feed_of<F>(0), warp - OUT_WARPS, 0};
     auto feed_more = [&]() { feed_next<F>(feed, a, n_pairs, used, ids, ring, block); };
     for (int i = 0; i < OUT_RING - 1; i++) feed_more();
@@ -185,7 +195,7 @@ template <enum form F> __device__ __forceinline__ void out_few(const out_product
     }
     copies_wait_all();
     __syncthreads();
-    sum_pairs(a, dots, live, block);
+    sum_pairs(a, IS_LATE ? shares : a.shares, dots, live, block);
 }
 
 /* ---- Launch ---------------------------------------------------------------------------------- */

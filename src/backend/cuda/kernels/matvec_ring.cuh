@@ -7,6 +7,7 @@
 #ifndef CUDA_MATVEC_RING_CUH
 #define CUDA_MATVEC_RING_CUH
 
+#include "backend/cuda/kernels/choose.cuh"
 #include "backend/cuda/kernels/matvec_choice.cuh"
 #include "backend/cuda/kernels/matvec_product.cuh"
 #include "backend/cuda/kernels/policy.cuh"
@@ -185,16 +186,20 @@ __device__ __forceinline__ void wait_and_release()
 }
 
 /* Which expert a block has, and its pairs; false: none. All rows of the step come to shared memory
- * while the choice is read: a group of copies. */
-__device__ __forceinline__ bool take_expert(const matvec_product &a, uint8_t *shared, int nth,
-                                            int *list, int *x_rows, int *n_list, int *expert)
+ * while the choice is read or made: a group of copies. */
+template <typename Given>
+__device__ __forceinline__ bool take_expert(const matvec_product &a, const Given &given,
+                                            uint8_t *shared, int nth, int *list, int *x_rows,
+                                            int *n_list, int *expert)
 {
     int live = rows_live(a.rows, a.step); /* no kernel writes it */
     wait_and_release();
+    const int32_t *ids = given.ids_of(a, live, nth);
     fill_stage<false>(a, shared, nullptr, 0, live);
     copies_commit();
-    return choose_expert(a.ids, live * a.n_used, a.n_used, a.w[0].n_expert, nth, list, x_rows,
-                         n_list, expert);
+    if (Given::IS_CHOICE_MADE) __syncthreads();
+    return choose_expert(ids, live * a.n_used, a.n_used, a.w[0].n_expert, nth, list, x_rows, n_list,
+                         expert);
 }
 
 /* Of n rows in shared memory: the first, or those that x_rows names. */
@@ -211,12 +216,40 @@ __device__ __forceinline__ operands operands_of(const matvec_product &a, const u
 
 /* Rows that are there as activations: copied to shared memory. */
 struct given_rows {
-    enum { ARE_MADE = 0 };
+    enum { ARE_MADE = 0, IS_CHOICE_MADE = 0 };
     __device__ __forceinline__ void early() {}
     template <bool IS_FINE, bool HAS_ROWS>
     __device__ __forceinline__ void fill(const matvec_product &a, uint8_t *stage, int n_rows, bool)
     {
         fill_stage_now<IS_FINE, HAS_ROWS>(a, stage, nullptr, 0, n_rows);
+    }
+    /* The choice of experts, which is there too. */
+    __device__ __forceinline__ const int32_t *ids_of(const matvec_product &a, int, int) const
+    {
+        return a.ids;
+    }
+};
+
+/* The same, but for the choice, which is made of the logits: by warps, a row each. One row's block
+ * wants to know one id only. */
+struct late_choice : given_rows {
+    enum { IS_CHOICE_MADE = 1 };
+    const struct choice &of;
+
+    __device__ __forceinline__ late_choice(const struct choice &choice) : of(choice) {}
+
+    /* Before a barrier. */
+    __device__ __forceinline__ const int32_t *ids_of(const matvec_product &, int live,
+                                                     int nth) const
+    {
+        __shared__ int32_t ids[LATE_ROWS * LATE_USED];
+        int row = MATVEC_WARPS - 1 - (int)threadIdx.x / 32; /* the first warps copy rows */
+        if (row >= live) return ids;
+        if (live > 1)
+            choose_ids<LATE_V>(of, row, ids);
+        else if (nth < of.n_used)
+            ids[nth] = chosen_id<LATE_V>(of, 0, nth);
+        return ids;
     }
 };
 
@@ -247,8 +280,8 @@ __device__ __forceinline__ void few_units(const matvec_product &a, Grid at, Rows
         for (int i = 0; i < PLACES - 1; i++) feed_next();
     };
 
-    if (IS_EXPERT) {
-        if (!take_expert(a, shared, at.x(), list, x_rows, &end, &expert)) {
+    if constexpr (IS_EXPERT) {
+        if (!take_expert(a, given, shared, at.x(), list, x_rows, &end, &expert)) {
             copies_wait_all();
             return;
         }

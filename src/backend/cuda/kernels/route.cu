@@ -13,78 +13,13 @@
  *
  * Bound: latency; one row of 128 logits is a dependent read of L2 for each of product and choice
  * and a chain of n_used reductions of a warp. */
-#include "backend/cuda/kernels/block.cuh"
+#include "backend/cuda/beside.h"
+#include "backend/cuda/kernels/choose.cuh"
 #include "backend/cuda/kernels/matvec_rows.cuh"
 
 namespace {
 
 enum { THREADS = 256 };
-
-struct choice {
-    const float *z, *scale; /* scale NULL: all ones */
-    int32_t *ids;
-    float *shares;
-    int32_t n_expert, n_used;
-    int32_t n_parts; /* of z, up to 1: it is whole */
-    int64_t part;    /* from one to the next */
-};
-
-/* All lanes of a warp, for one row. Each round takes the largest share that is left, of equal ones
- * the lowest id; NaN is taken last. Logits are read from L2: other blocks of this launch may have
- * written them. */
-template <int V, bool IS_IN_PARTS>
-__device__ __forceinline__ void choose(const struct choice &p, int64_t row, bool is_live)
-{
-    const int lane = threadIdx.x % WARP;
-    const float *z = p.z + row * p.n_expert;
-    float x[V], top = -INFINITY;
-#pragma unroll
-    for (int v = 0; v < V; v++)
-        x[v] = lane + WARP * v < p.n_expert ? __ldcg(z + lane + WARP * v) : -INFINITY;
-    for (int k = 1; IS_IN_PARTS && k < p.n_parts; k++)
-#pragma unroll
-        for (int v = 0; v < V; v++)
-            if (lane + WARP * v < p.n_expert)
-                x[v] = __fadd_rn(x[v], __ldcg(z + k * p.part + lane + WARP * v));
-#pragma unroll
-    for (int v = 0; v < V; v++) top = fmaxf(top, x[v]);
-    for (int mask = 16; mask > 0; mask /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, mask));
-    uint32_t key[V]; /* the share's bits plus 2; 1: NaN; 0: not there or taken */
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-        float share = (float)exp((double)(x[v] - top));
-        bool is_there = lane + WARP * v < p.n_expert;
-        key[v] = !is_there ? 0 : isnan(share) ? 1 : __float_as_uint(share) + 2;
-    }
-    float sum = 0.0f, mine[V] = {}; /* chosen as number lane + 32 v: its share and id */
-    int id[V] = {};
-    for (int s = 0; s < p.n_used; s++) {
-        uint32_t best = 0, lowest = ~0u;
-#pragma unroll
-        for (int v = 0; v < V; v++) best = max(best, key[v]);
-        best = warp_max(best);
-#pragma unroll
-        for (int v = V - 1; v >= 0; v--)
-            if (key[v] == best) lowest = (uint32_t)(lane + WARP * v);
-        lowest = __reduce_min_sync(~0u, lowest);
-        float share = best > 1 ? __uint_as_float(best - 2) : not_a_number();
-        sum = __fadd_rn(sum, share);
-#pragma unroll
-        for (int v = 0; v < V; v++) {
-            if (lane + WARP * v == (int)lowest) key[v] = 0;
-            if (lane + WARP * v == s) mine[v] = share, id[v] = (int)lowest;
-        }
-    }
-    if (!is_live) return;
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-        int s = lane + WARP * v;
-        if (s >= p.n_used) continue;
-        p.ids[row * p.n_used + s] = id[v];
-        float share = __fdiv_rn(mine[v], sum);
-        p.shares[row * p.n_used + s] = p.scale ? __fmul_rn(share, p.scale[id[v]]) : share;
-    }
-}
 
 /* ---- Alone --------------------------------------------------------------------------------- */
 
@@ -128,7 +63,8 @@ __device__ __forceinline__ bool arrives_last(uint32_t *arrived)
     return is_last;
 }
 
-template <int BLOCK_ROWS>
+/* CHOOSES: else who reads the logits makes the choice. */
+template <int BLOCK_ROWS, bool CHOOSES>
 __global__ void __launch_bounds__(ROWS_THREADS_MAX)
     router_kernel(const __grid_constant__ struct router p)
 {
@@ -138,7 +74,7 @@ __global__ void __launch_bounds__(ROWS_THREADS_MAX)
     row_range rows = sum_rows<float, BLOCK_ROWS>(p.product, sums, first_out);
     if (rows.n == 0) return; /* all blocks of the tile: none arrives */
     store_sums(p.product, sums, first_out, rows, 0.0f);
-    if (!arrives_last(p.arrived + blockIdx.x) || warp >= rows.n) return;
+    if (!CHOOSES || !arrives_last(p.arrived + blockIdx.x) || warp >= rows.n) return;
     choose<ROUTER_EXPERTS_MAX / WARP, false>(p.choice, rows.first + warp, true);
 }
 
@@ -170,8 +106,13 @@ extern "C" void launch_router(const struct queue *q, const struct router_args *a
     p.choice = {args->z, args->scale, args->ids, args->shares, args->w.rows, args->n_used};
     p.arrived = args->arrived;
     rows_shape s = shape_rows(&p.product);
-    if (s.is_single)
-        launch(q, router_kernel<1>, s.grid, s.threads, s.shared_bytes, p);
+    bool is_late = args->is_late && beside_chooses(q, args->rows.max, args->n_used);
+    if (s.is_single && is_late)
+        launch(q, router_kernel<1, false>, s.grid, s.threads, s.shared_bytes, p);
+    else if (s.is_single)
+        launch(q, router_kernel<1, true>, s.grid, s.threads, s.shared_bytes, p);
+    else if (is_late)
+        launch(q, router_kernel<ROWS_TILE, false>, s.grid, s.threads, s.shared_bytes, p);
     else
-        launch(q, router_kernel<ROWS_TILE>, s.grid, s.threads, s.shared_bytes, p);
+        launch(q, router_kernel<ROWS_TILE, true>, s.grid, s.threads, s.shared_bytes, p);
 }
