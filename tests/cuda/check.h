@@ -79,6 +79,7 @@ double check_time_graph(struct check *c, void (*run)(void *user), void *user);
     X(topk)                                                                                        \
     X(attention_decode)                                                                            \
     X(cascade)                                                                                     \
+    X(attention_own)                                                                               \
     X(attention_prefill)                                                                           \
     X(gemm_i8)                                                                                     \
     X(gemm_f16)                                                                                    \

@@ -30,6 +30,7 @@
  *
  *   attention            cache                launcher                  file, kernel
  *   rows on their own    F16, heads 256, 512  launch_attention_decode   attention_decode_mma.cuh
+ *     one, on Hopper     F16, 256, a window   launch_attention_own      attention_decode_own.cuh
  *     several, on Hopper F16, heads of 512    launch_attention_decode   attention_decode_walk.cuh
  *     the same           F16, 256, a window   launch_attention_decode   sm90/attention_window.cu
  *   (decode)             Q8_0, the same       launch_attention_decode   attention_decode_q8.cuh

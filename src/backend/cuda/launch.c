@@ -32,16 +32,19 @@ static struct launch_rows rows_of(const struct step_rows *rows, enum row_class c
     return (struct launch_rows){rows->n[c], rows->n_decode[c], rows->n_runs[c]};
 }
 
-/* A norm of one row and the product that reads it may be one launch, and so may that of a few rows
- * and a router. */
-static bool start_both(const struct device *d, const struct record *norm,
-                       const struct record *product, struct launch_rows rows)
+/* A norm and what reads it may be one launch: a router of a few rows, or a product of one row. So
+ * may heads of one row and their attention. */
+static bool start_both(const struct device *d, const struct record *a, const struct record *b,
+                       struct launch_rows rows)
 {
-    if (norm->start != start_norm || norm->rows_class != product->rows_class) return false;
-    if (product->start == start_router)
-        return start_router_normed(&d->queue, norm->args, product->args, rows);
-    return product->start == start_matvec && rows.n == 1 &&
-           start_normed(&d->queue, norm->args, product->args, rows);
+    if (a->rows_class != b->rows_class) return false;
+    if (a->start == start_norm && b->start == start_router)
+        return start_router_normed(&d->queue, a->args, b->args, rows);
+    if (rows.n != 1) return false;
+    if (a->start == start_norm && b->start == start_matvec)
+        return start_normed(&d->queue, a->args, b->args, rows);
+    return a->start == start_heads && b->start == start_attention_split &&
+           start_attention_own(&d->queue, a->args, b->args, rows);
 }
 
 void records_launch(struct device *d, const struct records *r, const struct step_rows *rows)

@@ -18,6 +18,16 @@ static bool takes_packs(struct lowering *l, const struct attention_args *args)
     return rule.rows > 0 && rule.rows == l->packs.rows && rule.splits == l->packs.splits;
 }
 
+/* q, k and v of the window before lie where scratch begins. Attention of one row makes its heads
+ * itself: its blocks read q, k and v while others write partial results. */
+static void skip_projections(struct lowering *l, const struct attention_args *args, int32_t rows)
+{
+    const struct kv_cache *cache = &args->cache;
+    int32_t cols = cache->head_dim * (args->n_heads + 2 * cache->n_heads);
+    size_t taken = l->scratch.at, bytes = (size_t)rows * (size_t)cols * sizeof(float);
+    if (args->window && !l->is_many && taken < bytes) scratch_take(&l->scratch, bytes - taken);
+}
+
 void lower_attention(struct lowering *l, const struct op *op, float *y, struct act act)
 {
     struct attention_args args = {.step = lower_step(l),
@@ -35,6 +45,7 @@ void lower_attention(struct lowering *l, const struct op *op, float *y, struct a
         args.step.is_packed = l->step.is_packed;
     }
     int32_t n = l->rows < MATVEC_ROWS_MAX ? l->rows : MATVEC_ROWS_MAX;
+    skip_projections(l, &args, n);
     args.scratch =
         scratch_take(&l->scratch, attention_decode_scratch_bytes(n, args.n_heads, &args.cache));
     bool is_tiled = l->is_many && attention_prefill_takes(&args);

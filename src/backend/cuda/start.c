@@ -3,6 +3,7 @@
 #include "backend/cuda/act.h"
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/device.h"
+#include "backend/cuda/kernels/attention_own.h"
 #include "backend/cuda/kernels/sm90/half_inputs.h"
 
 /* The usual case: arguments with a field `rows`, and a launcher that takes them. */
@@ -139,6 +140,15 @@ static struct attention_args attention_from(const struct attention_args *args, i
         a.step.sequence += rows;
     }
     return a;
+}
+
+bool start_attention_own(const struct queue *q, const struct heads_args *heads,
+                         const struct attention_args *attention, struct launch_rows rows)
+{
+    struct heads_args h = *heads;
+    struct attention_args a = *attention;
+    h.rows.max = a.rows.max = rows.n;
+    return launch_attention_own(q, &h, &a);
 }
 
 /* The first n rows by the split kernel, whose scratch is for a few. */

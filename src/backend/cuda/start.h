@@ -88,6 +88,10 @@ struct expert_sort_args {
 start_fn start_attention_split; /* split over keys, this many rows at a time */
 start_fn start_attention_tiles; /* chunks by tiles, single new tokens as above */
 
+/* Heads of one row and its attention by the split kernel; false: not these, nothing was started. */
+bool start_attention_own(const struct queue *q, const struct heads_args *heads,
+                         const struct attention_args *attention, struct launch_rows rows);
+
 /* ---- Rows ---- */
 
 start_fn start_norm;     /* struct norm_args */

@@ -13,6 +13,8 @@
  *            head its largest score m, l = sum exp(s - m) and the d sums of exp(s - m) v, so keys
  *            and values are read once for 8 heads. Blocks without keys end at once. Blocks
  *            with keys get the lowest indices, so they are scheduled before empty ones.
+ *   own:     instead of split for one row with a window on Hopper (attention_decode_own.cuh): the
+ *            launch of its heads, too.
  *   walk:    instead of split for several rows on Hopper (attention_decode_walk.cuh): few blocks,
  *            each with a stretch of segments.
  *   window:  instead of split and combine for several rows with a window on Hopper
@@ -35,8 +37,10 @@
 #include "backend/cuda/kernels/attention_decode_cascade.cuh"
 #include "backend/cuda/kernels/attention_decode_combine.cuh"
 #include "backend/cuda/kernels/attention_decode_mma.cuh"
+#include "backend/cuda/kernels/attention_decode_own.cuh"
 #include "backend/cuda/kernels/attention_decode_q8.cuh"
 #include "backend/cuda/kernels/attention_decode_walk.cuh"
+#include "backend/cuda/kernels/attention_own.h"
 #include "backend/cuda/kernels/sm90/attention_window.h"
 
 namespace {
@@ -165,9 +169,9 @@ size_t attention_decode_scratch_bytes(int32_t rows, int32_t n_heads, const struc
     return row_bytes * (n < (size_t)rows ? n : rows);
 }
 
-void launch_attention_decode(const struct queue *q, const struct attention_args *args)
+/* Without scratch and rows. */
+static struct job job_of(const struct attention_args *args)
 {
-    if (launch_attention_window(q, args)) return;
     const struct kv_cache &cache = args->cache;
     struct job j = {};
     j.a = *args;
@@ -177,15 +181,28 @@ void launch_attention_decode(const struct queue *q, const struct attention_args 
     j.n_chunks = chunks_of(j.group, j.heads);
     j.splits = splits_of(args->n_heads, j.d, cache.n_heads, j.heads);
     j.n_segments = segments_of(tiles_most(&cache, args->window), j.splits);
+    return j;
+}
 
-    size_t scratch_bytes = attention_decode_scratch_bytes(args->rows.max, args->n_heads, &cache);
-    int room = (int)(scratch_bytes / row_bytes_of(args->n_heads, j.d, 1));
-    int n_pass = room / j.n_segments;
+/* Places of partial results. */
+static int take_scratch(struct job *j)
+{
+    const struct attention_args &a = j->a;
+    size_t bytes = attention_decode_scratch_bytes(a.rows.max, a.n_heads, &a.cache);
+    int room = (int)(bytes / row_bytes_of(a.n_heads, j->d, 1));
+    j->sums = (float *)a.scratch;
+    j->state = (float2 *)(j->sums + (size_t)room * a.n_heads * j->d);
+    return room;
+}
+
+void launch_attention_decode(const struct queue *q, const struct attention_args *args)
+{
+    if (launch_attention_window(q, args)) return;
+    struct job j = job_of(args);
+    int room = take_scratch(&j), n_pass = room / j.n_segments;
     if (n_pass > args->rows.max) n_pass = args->rows.max;
     bool is_one = is_walked(q, j, args->rows.max); /* all rows are of every launch */
     if (is_one) j.room = room;
-    j.sums = (float *)args->scratch;
-    j.state = (float2 *)(j.sums + (size_t)room * args->n_heads * j.d);
     if (!has_cascade(q, j)) j.a.step.is_packed = NULL;
     for (int first = 0; first < args->rows.max; first += n_pass, j.pass++) {
         int left = args->rows.max - first, n = left < n_pass ? left : n_pass;
@@ -194,4 +211,46 @@ void launch_attention_decode(const struct queue *q, const struct attention_args 
         launch_splits(q, j);
         launch_combine(q, j, is_one ? left : n);
     }
+}
+
+/* ---- One row with its heads ------------------------------------------------------------------ */
+
+/* Blocks read q, k and v while others write partial results. */
+static bool is_outside_scratch(const struct attention_args &a, const float *x, int cols)
+{
+    size_t bytes = attention_decode_scratch_bytes(a.rows.max, a.n_heads, &a.cache);
+    const char *from = (const char *)x, *scratch = (const char *)a.scratch;
+    return !x || from + cols * sizeof(float) <= scratch || scratch + bytes <= from;
+}
+
+static bool takes_own(const struct queue *q, const struct heads_args &p,
+                      const struct attention_args &a)
+{
+    const struct kv_cache &cache = a.cache;
+    int cols = a.n_heads * cache.head_dim, kv_cols = cache.n_heads * cache.head_dim;
+    bool is_one = a.rows.max == 1 && p.rows.max == 1 && a.rows.is_out == p.rows.is_out;
+    bool is_shape = cache.format == FORMAT_F16 && cache.head_dim == OWN_DIM && !a.is_exact &&
+                    a.n_heads / cache.n_heads <= HEADS;
+    bool is_its = p.has_q && !p.half && p.q_out == a.q && p.n_heads == a.n_heads &&
+                  (!p.has_k || (p.cache.k == cache.k && p.cache.table == cache.table));
+    return q->capability == 90 && a.window > 0 && is_one && is_shape && is_its && !a.first_row &&
+           is_outside_scratch(a, p.q, cols) && is_outside_scratch(a, p.k, kv_cols) &&
+           is_outside_scratch(a, p.v, kv_cols);
+}
+
+bool launch_attention_own(const struct queue *q, const struct heads_args *heads,
+                          const struct attention_args *args)
+{
+    if (!takes_own(q, *heads, *args)) return false;
+    struct job j = job_of(args);
+    take_scratch(&j);
+    j.n_rows = 1;
+    j.a.step.is_packed = NULL;
+    dim3 grid((unsigned)args->cache.n_heads, (unsigned)j.n_segments);
+    if (j.group <= 2)
+        launch(q, attend_own<2>, grid, OWN_ATTEND + 32 * 2, 0, j, *heads);
+    else
+        launch(q, attend_own<4>, grid, OWN_ATTEND + 32 * 4, 0, j, *heads);
+    launch_combine(q, j, 1);
+    return true;
 }

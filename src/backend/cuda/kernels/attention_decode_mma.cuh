@@ -221,6 +221,66 @@ __device__ __forceinline__ void store_segment(const struct job &j, int64_t at,
     if (warp == 0 && t == 0) j.state[at] = make_float2(run.m, run.l);
 }
 
+/* Where a segment's next two tiles are: places of their first keys, and bytes to these. */
+struct two_tiles {
+    int begin, next;
+    size_t offset, offset_next;
+};
+
+__device__ __forceinline__ struct two_tiles first_tiles(const struct job &j, const struct walk &w)
+{
+    return {walk_begin(w, 0), walk_begin(w, 1), walk_offset(j, w, 0, walk_page(j, w, 0)),
+            walk_offset(j, w, 1, walk_page(j, w, 1))};
+}
+
+/* All keys are in the cache. */
+struct none_apart {
+    __device__ __forceinline__ int n_cached(int n) const
+    {
+        return n;
+    }
+    __device__ __forceinline__ void add_key(const struct reader &, int, uint4 (&)[8]) const {}
+    __device__ __forceinline__ void add_value(const struct reader &, int, uint4 (&)[2][4]) const {}
+    __device__ __forceinline__ void meet() const
+    {
+        __syncthreads();
+    }
+};
+
+/* A segment, the first tile of which is in k and v. `apart` has a key that is not in the cache
+ * yet. */
+template <int D, class APART>
+__device__ __forceinline__ void attend_tiles(const struct job &j, const struct walk &walk,
+                                             const struct reader &reader, struct two_tiles at,
+                                             const APART &apart, uint4 (&k)[8], uint4 (&v)[2][4],
+                                             struct shared<D> &s, float (&sum)[8][4],
+                                             struct running *run)
+{
+    int cell_bytes = kv_cell_bytes(&j.a.cache), n = walk.n, n_cached = apart.n_cached(n);
+    for (int tile = 0; at.begin < n; tile++) {
+        int page = walk_page(j, walk, tile + 2);
+        apart.add_key(reader, at.begin, k);
+        decode_score<D>(s, k, s.score[tile % 2][threadIdx.x / 128]);
+        if (at.next < n) read_keys(reader, at.offset_next, at.next, n_cached, k);
+        apart.meet();
+        float4 p[2];
+        read_scores<D>(s, tile, at.begin, n, p);
+        float keep = soften(run, p);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) sum[i][e] *= keep;
+        }
+        apart.add_value(reader, at.begin, v);
+        add_values(sum, make_operand(p[0]), v[0]);
+        add_values(sum, make_operand(p[1]), v[1]);
+        if (at.next < n) read_values(reader, cell_bytes, at.offset_next, at.next, n_cached, v);
+        at = {at.next, walk_begin(walk, tile + 2), at.offset_next,
+              walk_offset(j, walk, tile + 2, page)};
+    }
+    run->l = sum_of_quad(run->l);
+}
+
 /* Registers: of 256 columns three blocks fit a multiprocessor, of 512 two. */
 template <int D>
 __global__ void __launch_bounds__(D / 2, D == 512 ? 2 : 3)
@@ -235,46 +295,23 @@ __global__ void __launch_bounds__(D / 2, D == 512 ? 2 : 3)
     }
     const struct walk walk = walk_of(j, span, blockIdx.y);
     const struct reader reader = reader_of<D>(j, blockIdx.x / j.n_chunks);
-    int cell_bytes = kv_cell_bytes(&j.a.cache);
-    int begin = walk_begin(walk, 0), next = walk_begin(walk, 1), n = span.n;
-    size_t offset = walk_offset(j, walk, 0, walk_page(j, walk, 0));
-    size_t offset_next = walk_offset(j, walk, 1, walk_page(j, walk, 1));
-    fetch_tile<D>(reader, offset, begin, n);
-    fetch_tile<D>(reader, offset_next, next, n);
+    const struct two_tiles at = first_tiles(j, walk);
+    fetch_tile<D>(reader, at.offset, at.begin, span.n);
+    fetch_tile<D>(reader, at.offset_next, at.next, span.n);
     grid_wait();
     grid_release();
     int first_head, n_heads, g = threadIdx.x % 32 / 4;
     find_heads(j, blockIdx.x, &first_head, &n_heads);
     uint4 k[8], v[2][4];
-    read_keys(reader, offset, begin, n, k);
-    read_values(reader, cell_bytes, offset, begin, n, v);
+    read_keys(reader, at.offset, at.begin, span.n, k);
+    read_values(reader, kv_cell_bytes(&j.a.cache), at.offset, at.begin, span.n, v);
     const float *q = j.a.q + ((int64_t)span.row * j.a.n_heads + first_head + g) * D;
     load_queries<D>(g < n_heads ? q : NULL, s);
     __syncthreads();
 
     float sum[8][4] = {};
     struct running run = {-INFINITY, 0};
-    for (int tile = 0; begin < n; tile++) {
-        int page = walk_page(j, walk, tile + 2);
-        decode_score<D>(s, k, s.score[tile % 2][threadIdx.x / 128]);
-        if (next < n) read_keys(reader, offset_next, next, n, k);
-        __syncthreads();
-        float4 p[2];
-        read_scores<D>(s, tile, begin, n, p);
-        float keep = soften(&run, p);
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-#pragma unroll
-            for (int e = 0; e < 4; e++) sum[i][e] *= keep;
-        }
-        add_values(sum, make_operand(p[0]), v[0]);
-        add_values(sum, make_operand(p[1]), v[1]);
-        if (next < n) read_values(reader, cell_bytes, offset_next, next, n, v);
-        begin = next;
-        next = walk_begin(walk, tile + 2);
-        offset_next = walk_offset(j, walk, tile + 2, page);
-    }
-    run.l = sum_of_quad(run.l);
+    attend_tiles<D>(j, walk, reader, at, none_apart(), k, v, s, sum, &run);
     if (g < n_heads)
         store_segment(j, partial_of(j, blockIdx.z, first_head + g, blockIdx.y), sum, run);
 }
