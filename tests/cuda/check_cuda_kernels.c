@@ -46,6 +46,7 @@ static int prepare(int capability)
     if (!status && capability == 90) status = half_inputs_prepare();
     if (!status && capability == 90) status = half_experts_prepare();
     if (!status && capability == 90) status = normed_prepare();
+    if (!status && capability == 90) status = halves_prepare();
     return status;
 }
 

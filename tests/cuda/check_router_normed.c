@@ -139,7 +139,7 @@ static void check_shape(struct check *c, const struct shape *s)
     struct results together = point_to_new(&p, s);
     bool is_taken = launch_router_normed(&c->queue, &p.norm, &p.router);
     bool is_wanted =
-        s->cols <= 4096 && s->cols % 8 == 0 && beside_chooses(&c->queue, s->rows, p.router.n_used);
+        s->cols <= 4096 && s->cols % 8 == 0 && choice_is_late(&c->queue, s->rows, p.router.n_used);
     check_that(c, is_taken == is_wanted, "router normed: %d x %d, %d rows taken", s->n_expert,
                s->cols, s->rows);
     if (is_taken)

@@ -15,12 +15,9 @@ struct beside_args {
     struct rows rows; /* of both */
     struct matvec_args dense;
     struct expert_args experts;
-    const float *z, *scale; /* of the choice, as in router_args; z NULL: it is there */
+    const float *z, *scale; /* of the choice, as in router_args; z NULL: it is there. Else these
+                             * launches make it where choice_is_late */
 };
-
-/* Whether these launches make the choice themselves, where `z` is there: for a few rows, which wait
- * less for logits than for a choice. */
-bool beside_chooses(const struct queue *q, int32_t rows, int32_t n_used);
 
 /* Both are gate and up (MATVEC_GELU_MUL). Rows of `dense` are older than the launch before, which
  * makes the choice of experts. */

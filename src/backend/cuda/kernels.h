@@ -338,6 +338,7 @@ void launch_norm(const struct queue *q, const struct norm_args *args);
 bool launch_matvec_normed(const struct queue *q, const struct norm_args *norm,
                           const struct matvec_args *args);
 int normed_prepare(void); /* cudaError_t */
+int halves_prepare(void); /* sm90/matvec_halves.cu, which launch_matvec takes for some shapes */
 
 /* ---- rows.cu: one row at a time */
 
@@ -452,9 +453,13 @@ struct router_args {
     int32_t *ids;      /* [rows][n_used] */
     float *shares;     /* [rows][n_used] */
     uint32_t *arrived; /* [ROUTER_COUNTERS], 0 before and after; launches of a queue may share it */
-    bool is_late;      /* z alone where beside_chooses (beside.h): who reads it makes the choice */
+    bool is_late;      /* z alone where choice_is_late: who reads it makes the choice */
 };
 void launch_router(const struct queue *q, const struct router_args *args);
+
+/* Whether those who multiply with a few rows' experts choose them (beside.h): they wait less for
+ * logits than for a choice. */
+bool choice_is_late(const struct queue *q, int32_t rows, int32_t n_used);
 
 /* sm90/router_normed.cu: launch_norm of up to four rows, then launch_router of an `out` of it, in
  * one launch with the same bits; the choice is made late. False: nothing was launched, as these do

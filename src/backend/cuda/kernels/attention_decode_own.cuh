@@ -165,8 +165,8 @@ __device__ __forceinline__ void attend_heads(const struct job &j, bool has_k, st
         store_segment(j, partial_of(j, 0, blockIdx.x * j.group + g, blockIdx.y), sum, run);
 }
 
-/* Grid: (key heads, segments). MAKERS warps make heads. Held to two blocks a multiprocessor, four of
- * them spill (E4B, H200: 429 to 421 t/s). */
+/* Grid: (key heads, segments). MAKERS warps make heads. Held to two blocks a multiprocessor, four
+ * of them spill (E4B, H200: 429 to 421 t/s). */
 template <int MAKERS>
 __global__ void __launch_bounds__(OWN_ATTEND + 32 * MAKERS, MAKERS == 2 ? 2 : 1)
     attend_own(const __grid_constant__ struct job j, const __grid_constant__ struct heads_args p)

@@ -11,7 +11,7 @@ enum { THREADS = 32 * MATVEC_WARPS };
 
 bool is_late(const struct queue *q, const struct beside_args *args)
 {
-    return args->z && beside_chooses(q, args->rows.max, args->experts.n_used);
+    return args->z && choice_is_late(q, args->rows.max, args->experts.n_used);
 }
 
 struct choice choice_of(const struct beside_args *args)
@@ -151,11 +151,6 @@ void make_choice(const struct queue *q, const struct beside_args *args)
 }
 
 } // namespace
-
-bool beside_chooses(const struct queue *q, int32_t rows, int32_t n_used)
-{
-    return q->capability == 90 && rows <= LATE_ROWS && n_used <= LATE_USED;
-}
 
 void launch_gate_up_beside(const struct queue *q, const struct beside_args *args)
 {

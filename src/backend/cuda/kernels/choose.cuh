@@ -16,7 +16,7 @@ struct choice {
     int64_t part;    /* from one to the next */
 };
 
-/* Where the choice is made by those who read it (beside.h: beside_chooses): up to four rows, up to
+/* Where the choice is made by those who read it (choice_is_late): up to four rows, up to
  * 32 of up to 128 experts. */
 enum { LATE_ROWS = 4, LATE_USED = 32, LATE_V = 4 };
 

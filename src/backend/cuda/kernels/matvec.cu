@@ -78,7 +78,7 @@ void launch_matvec(const struct queue *q, const struct matvec_args *args)
         for (int k = 0; k < p.n_w; k++) p.w[k] = args->w[first + k], p.y[k] = args->y[first + k];
         if (p.x.kind == ACT_FINE)
             launch_fine(q, p);
-        else
+        else if (q->capability != 90 || !launch_halves(q, p))
             launch_product<PLAIN>(q, p);
     }
 }

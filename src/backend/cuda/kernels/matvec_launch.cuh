@@ -131,6 +131,13 @@ static inline int experts_most(const matvec_product &p)
     return pairs < kinds ? pairs : kinds;
 }
 
+/* Blocks that a multiprocessor should hold at a time. */
+static inline int wanted_blocks(const struct queue *q, const matvec_product &p, int tiles)
+{
+    int needed = (p.n_units * tiles + q->n_sm - 1) / q->n_sm;
+    return needed > RESIDENT_MAX ? RESIDENT : needed;
+}
+
 template <bool IS_EXPERT, typename Kernel>
 static void launch_units(const struct queue *q, Kernel *kernel, const matvec_product &p, int tiles,
                          size_t shared_bytes)
@@ -139,9 +146,7 @@ static void launch_units(const struct queue *q, Kernel *kernel, const matvec_pro
     if (IS_EXPERT) {
         grid = dim3((unsigned)experts_most(p), (unsigned)p.n_units);
     } else {
-        int needed = (p.n_units * tiles + q->n_sm - 1) / q->n_sm;
-        if (needed > RESIDENT_MAX) needed = RESIDENT;
-        struct residence r = residence_of(q, kernel, shared_bytes, needed);
+        struct residence r = residence_of(q, kernel, shared_bytes, wanted_blocks(q, p, tiles));
         shared_bytes = r.bytes;
         int most = r.blocks * q->n_sm / tiles;
         if (most < 1) most = 1;
@@ -169,7 +174,7 @@ template <typename Kernel> static cudaError_t allow_all_shared(Kernel *kernel)
 }
 
 /* Deals up to four rows; returns the bytes of shared memory. */
-template <enum form F, enum product_kind KIND, int PLACES = RING>
+template <enum form F, enum product_kind KIND, int PLACES = RING, int PARTS = 1>
 static size_t deal_few(const struct queue *q, matvec_product *p)
 {
     spread(p, q->n_sm, MATVEC_WARPS);
@@ -178,7 +183,7 @@ static size_t deal_few(const struct queue *q, matvec_product *p)
     p->stage_ktiles = longest_slice(p);
     shape_slice(p, rows, KIND == FINE);
     p->ring_at = round_up(p->abreast * p->slice_bytes, 128); /* or copies take a line more */
-    return place(p, (size_t)(p->ring_at + MATVEC_WARPS * PLACES * ring_stage<F>::BYTES));
+    return place(p, (size_t)(p->ring_at + MATVEC_WARPS * PLACES * ring_stage<F, PARTS>::BYTES));
 }
 
 /* False: activations of this many columns do not fit; launch_tiles takes them. */
@@ -324,6 +329,10 @@ template <enum product_kind KIND> static cudaError_t prepare_product()
 #undef X
     return error;
 }
+
+/* sm90/matvec_halves.cu: what launch_product<PLAIN> does, with stages of half as many tiles, if
+ * only so all units are resident at once. False: nothing was launched. */
+bool launch_halves(const struct queue *q, const matvec_product &p);
 
 /* matvec_fine.cu, which is compiled apart from matvec.cu. */
 void launch_fine(const struct queue *q, const matvec_product &p);

@@ -14,9 +14,10 @@
 
 enum { RING = 3 }; /* places of a warp's ring */
 
-template <enum form F> struct ring_stage {
+/* PARTS: 2 for half a stage. */
+template <enum form F, int PARTS = 1> struct ring_stage {
     enum {
-        TILES = F == FORM_S8 || F == FORM_S6 ? 2 : 4,
+        TILES = (F == FORM_S8 || F == FORM_S6 ? 2 : 4) / PARTS,
         QUANTS = TILES * form_quant_bytes(F),
         SCALE = TILES * form_scale_bytes(F),
         HIGH = TILES * form_high_bytes(F),
@@ -65,9 +66,9 @@ __device__ __forceinline__ void aim(ring_feed<F> &f, const matvec_product &a, in
 }
 
 /* Starts copying the next stage of a slice, or nothing at its end; commits a group in any case. */
-template <enum form F> __device__ __forceinline__ void feed_stage(ring_feed<F> &f, uint32_t stage)
+template <enum form F, typename S = ring_stage<F>>
+__device__ __forceinline__ void feed_stage(ring_feed<F> &f, uint32_t stage)
 {
-    typedef ring_stage<F> S;
     int lane = threadIdx.x % 32, n = min(f.left, (int)S::TILES), g = lane / 16;
     int at = lane % 16 * 16;
     if (n > 0) {
@@ -93,7 +94,7 @@ template <enum form F> __device__ __forceinline__ void feed_stage(ring_feed<F> &
 }
 
 /* Feeds the next stage into the ring; at the end of a unit the next one follows without a gap. */
-template <enum form F, bool IS_EXPERT, int PLACES, typename Grid>
+template <enum form F, typename S, bool IS_EXPERT, int PLACES, typename Grid>
 __device__ __forceinline__ void feed_ring(ring_feed<F> &f, const matvec_product &a, int expert,
                                           int column, int part, int end, Grid at, uint32_t ring)
 {
@@ -105,18 +106,17 @@ __device__ __forceinline__ void feed_ring(ring_feed<F> &f, const matvec_product 
             f.unit = unit;
         aim<F>(f, a, max(expert, 0), f.unit * a.across + column, part);
     }
-    feed_stage<F>(f, ring + f.place * ring_stage<F>::BYTES);
+    feed_stage<F, S>(f, ring + f.place * S::BYTES);
     f.place = f.place + 1 == PLACES ? 0 : f.place + 1;
 }
 
-template <enum form F, int N, bool IS_FINE>
+template <enum form F, typename S, bool IS_FINE>
 __device__ __forceinline__ void matvec_multiply_ring_stage(float (&acc)[1][WARP_GROUPS],
                                                            const uint8_t *stage, operands x, int n)
 {
-    typedef ring_stage<F> S;
     int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int j = 0; j < N; j++) {
+    for (int j = 0; j < S::TILES; j++) {
         if (j >= n) break;
         tile_share<F> share[WARP_GROUPS];
 #pragma unroll
@@ -130,17 +130,16 @@ __device__ __forceinline__ void matvec_multiply_ring_stage(float (&acc)[1][WARP_
 }
 
 /* A slice of `length` tiles from place `taken` of the ring on; returns the next place. */
-template <enum form F, int PLACES, bool IS_FINE, typename FeedNext>
+template <enum form F, int PLACES, bool IS_FINE, typename S = ring_stage<F>, typename FeedNext>
 __device__ __forceinline__ int multiply_ring(float (&acc)[1][WARP_GROUPS], const uint8_t *ring,
                                              int taken, operands x, int length, FeedNext feed_next)
 {
-    typedef ring_stage<F> S;
     for (int k = 0; k < length; k += S::TILES) {
         copies_wait<PLACES - 2>();
         __syncwarp();
         feed_next();
-        matvec_multiply_ring_stage<F, S::TILES, IS_FINE>(acc, ring + taken * S::BYTES, x.at(k),
-                                                         length - k);
+        matvec_multiply_ring_stage<F, S, IS_FINE>(acc, ring + taken * S::BYTES, x.at(k),
+                                                  length - k);
         taken = taken + 1 == PLACES ? 0 : taken + 1;
     }
     return taken;
@@ -255,11 +254,13 @@ struct late_choice : given_rows {
 
 /* A block's units: every at.n_y()-th. Grid x: which of the experts that were chosen. HAS_ROWS: the
  * rows are older than the launch before, so that only storing waits for that. PLACES: of a warp's
- * ring. Rows: how they come to shared memory (or normed_row, matvec_normed.cuh). */
+ * ring, which has a stage in PARTS. Rows: how they come to shared memory (or normed_row,
+ * matvec_normed.cuh). */
 template <enum form F, enum product_kind KIND, bool HAS_ROWS = false, int PLACES = RING,
-          typename Grid, typename Rows = given_rows>
+          int PARTS = 1, typename Grid, typename Rows = given_rows>
 __device__ __forceinline__ void few_units(const matvec_product &a, Grid at, Rows given = {})
 {
+    typedef ring_stage<F, PARTS> S;
     constexpr bool IS_EXPERT = KIND == EXPERTS, IS_FINE = KIND == FINE;
     extern __shared__ __align__(128) uint8_t shared[];
     int warp = threadIdx.x / 32, rows = 1 << a.row_shift;
@@ -267,12 +268,12 @@ __device__ __forceinline__ void few_units(const matvec_product &a, Grid at, Rows
     int expert = 0, first = 0, end = a.rows.max;
     int *list = IS_EXPERT ? reinterpret_cast<int *>(shared + a.list_at) : nullptr;
     int *x_rows = IS_EXPERT ? list + a.rows.max * a.n_used : nullptr;
-    uint8_t *ring = shared + a.ring_at + warp * PLACES * ring_stage<F>::BYTES;
+    uint8_t *ring = shared + a.ring_at + warp * PLACES * S::BYTES;
     ring_feed<F> feed = feed_of<F>(unit);
     int taken = 0; /* place in the ring */
     auto feed_next = [&]() {
-        feed_ring<F, IS_EXPERT, PLACES>(feed, a, expert, column, part, end, at,
-                                        shared_address(ring));
+        feed_ring<F, S, IS_EXPERT, PLACES>(feed, a, expert, column, part, end, at,
+                                           shared_address(ring));
     };
 
     auto start = [&]() {
@@ -312,7 +313,7 @@ __device__ __forceinline__ void few_units(const matvec_product &a, Grid at, Rows
         else
             x = operands_of<KIND>(a, shared, part, x_rows + first, IS_EXPERT ? n : rows);
         float acc[1][WARP_GROUPS] = {{zero, zero}};
-        taken = multiply_ring<F, PLACES, IS_FINE>(acc, ring, taken, x, length, feed_next);
+        taken = multiply_ring<F, PLACES, IS_FINE, S>(acc, ring, taken, x, length, feed_next);
         put_partial<F, 1, 1>(p, part, column * WARP_GROUPS, acc);
         __syncthreads();
         if (HAS_ROWS) wait_and_release();

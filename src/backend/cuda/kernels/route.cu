@@ -96,7 +96,12 @@ extern "C" void launch_route(const struct queue *q, struct step_view step, struc
         launch(q, route_kernel<4, false>, grid, THREADS, 0, args);
 }
 
-extern "C" void launch_router(const struct queue *q, const struct router_args *args)
+extern "C" bool choice_is_late(const struct queue *q, int32_t rows, int32_t n_used)
+{
+    return q->capability == 90 && rows <= LATE_ROWS && n_used <= LATE_USED;
+}
+
+void launch_router(const struct queue *q, const struct router_args *args)
 {
     if (args->rows.max <= 0) return;
     struct router p = {};
@@ -106,7 +111,7 @@ extern "C" void launch_router(const struct queue *q, const struct router_args *a
     p.choice = {args->z, args->scale, args->ids, args->shares, args->w.rows, args->n_used};
     p.arrived = args->arrived;
     rows_shape s = shape_rows(&p.product);
-    bool is_late = args->is_late && beside_chooses(q, args->rows.max, args->n_used);
+    bool is_late = args->is_late && choice_is_late(q, args->rows.max, args->n_used);
     if (s.is_single && is_late)
         launch(q, router_kernel<1, false>, s.grid, s.threads, s.shared_bytes, p);
     else if (s.is_single)

@@ -177,7 +177,7 @@ bool takes(const struct queue *q, const struct norm_args &n, const struct router
 {
     bool is_plain = !n.a_half && !n.b && !n.w_s && n.cols % 8 == 0 && n.cols <= WARPS_MAX * STEP;
     return is_plain && r.is_late && n.rows.max > 0 && n.rows.max == r.rows.max &&
-           r.w.cols == n.cols && beside_chooses(q, r.rows.max, r.n_used) &&
+           r.w.cols == n.cols && choice_is_late(q, r.rows.max, r.n_used) &&
            is_only_read(n.a, n, r) && is_only_read(n.residual, n, r);
 }
 
