@@ -493,46 +493,6 @@ static void a_head_of_floats_has_no_mirror(void **state)
     carat_model_close(model);
 }
 
-/* To make a mirror in each step takes three times the bytes of the weight. For a few rows only
- * --deterministic does, whose bits may not depend on the room that there was. */
-static void check_float_products(const carat_engine *e, const struct carat_engine_options *o)
-{
-    const struct plans *plans = &e->runner->layout.plans;
-    const struct program *p = plans->buckets[plans->n_buckets - 1].segments[0].program;
-    assert_int_equal(count_starts(p, start_mirror, STEP_FEWEST), 0);
-    assert_int_equal(count_starts(p, start_mirror, STEP_FEW) > 0,
-                     o->deterministic && o->mirror_budget != 0);
-    assert_int_equal(count_starts(p, start_gemm_wgmma, STEP_FEW) > 0,
-                     o->deterministic || o->mirror_budget >= 0);
-    assert_int_equal(count_starts(p, start_mirror, STEP_MANY) > 0, o->mirror_budget != 0);
-    check_counted(e, o);
-    check_all_lowered_again(e, o);
-    check_all_products(e, o);
-    check_all_norms(e, o);
-}
-
-static void float_weights_of_a_few_rows_are_read_as_mirrors_where_there_are_any(void **state)
-{
-    (void)state;
-    static const int64_t budgets[] = {0, 100000, -1};
-    for (int size = 0; size < GEMMA_SIZES; size++) {
-        struct gemma_shape shape = gemma_tiny_shape((enum gemma_size)size);
-        struct gemma_layout layout = gemma_layout_plain(FORMAT_BF16);
-        carat_model *model = open_shape(&shape, &layout);
-        for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++)
-            for (int k = 0; k < 3; k++) {
-                struct carat_engine_options o = {.matmul = CARAT_MATMUL_FP16,
-                                                 .decode_matmul =
-                                                     k == 1 ? CARAT_MATMUL_FP16 : CARAT_MATMUL_AUTO,
-                                                 .deterministic = k == 2,
-                                                 .n_seq = 33,
-                                                 .mirror_budget = budgets[i]};
-                on_engine(model, &o, check_float_products);
-            }
-        carat_model_close(model);
-    }
-}
-
 /* ---- Launching and recording ------------------------------------------------------------ */
 
 enum { STEP_MAX = 4096 };
@@ -808,7 +768,6 @@ int main(void)
         cmocka_unit_test(experts_of_tiles_and_floats_are_grouped_where_floats_have_mirrors),
         cmocka_unit_test(norms_do_not_write_over_the_scales_of_their_rows),
         cmocka_unit_test(a_head_of_floats_has_no_mirror),
-        cmocka_unit_test(float_weights_of_a_few_rows_are_read_as_mirrors_where_there_are_any),
         cmocka_unit_test(a_step_that_is_launched_starts_what_was_recorded_for_it),
         cmocka_unit_test(many_rows_that_decode_have_recordings_and_best_logits),
         cmocka_unit_test(steps_that_want_all_rows_have_plans_of_their_own),

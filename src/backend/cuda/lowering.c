@@ -103,14 +103,11 @@ static bool has_mirror(struct lowering *l, const struct weight *w)
 }
 
 /* Whether products of a few rows with float weights read mirrors, as those of many do: kernels that
- * add up in fp32 take five to ten times as long for 64 rows. A mirror that is made in each step
- * costs three times the bytes of the weight, so those without one are read as they are. Only a
- * crowd makes them, and --deterministic: its bits must not depend on the room that there was for
- * mirrors. */
+ * add up in fp32 take five to ten times as long for 64 rows. Where there is no mirror each step
+ * makes one: a row's bits shall depend neither on chunks nor on the room that there was. */
 static bool reads_mirror(struct lowering *l, const struct weight *w)
 {
-    bool is_made = (l->size == STEP_CROWD && w->n_expert == 1) || l->device->options.is_steady;
-    return takes_half(l) && reads_mirrors_early(l->device, w) && (has_mirror(l, w) || is_made);
+    return takes_half(l) && reads_mirrors_early(l->device, w);
 }
 
 /* The layer whose experts w holds. */

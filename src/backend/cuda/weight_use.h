@@ -37,8 +37,8 @@ bool is_multiplied_exactly(const struct weight *w);
  * logits are wanted. More than MATVEC_ROWS_MAX of those are rare, and a head's mirror is large. */
 bool is_always_few(struct precision precision, enum format format);
 
-/* Whether products with a float weight read its mirror, if it has one, in steps of a few rows too,
- * from half_least rows on. */
+/* Whether products with a float weight read its mirror in steps of a few rows too, from half_least
+ * rows on. */
 bool reads_mirrors_early(const struct device *d, const struct weight *w);
 
 /* Whether the rows of a product are those whose logits are wanted. */
