@@ -553,6 +553,13 @@ void exchange_connection(void *user, struct MHD_Connection *mhd, void **context,
     entry_leave(c);
 }
 
+/* Whether a whole reply is with the library: it only has to be sent. Of a long one or a stream the
+ * library asks for more. */
+static bool is_on_its_way(const struct connection *c)
+{
+    return c->is_queued && !c->is_stream && !c->is_ended;
+}
+
 void exchange_noticed(struct connection *c, uint32_t events)
 {
     struct watch *w = &c->server->watch;
@@ -562,7 +569,7 @@ void exchange_noticed(struct connection *c, uint32_t events)
         c->has_left = true;
         if (is_between) {
             watch_begin(w, &c->watched, DEADLINE_LEFT);
-        } else {
+        } else if (!is_on_its_way(c)) {
             exchange_cut(c);
         }
     } else if (is_between && c->watched.deadline != DEADLINE_HEADERS) {
@@ -581,7 +588,8 @@ void exchange_expired(struct connection *c, enum deadline deadline)
 {
     /* Until there is a target the bytes may be those of a handshake. */
     const bool is_asking = c->has_target || !c->request.is_tls;
-    const bool is_reading = deadline == DEADLINE_HEADERS || deadline == DEADLINE_BODY;
+    const bool is_reading =
+        deadline == DEADLINE_HEADERS || deadline == DEADLINE_BODY || deadline == DEADLINE_LEFT;
     if (is_reading && !c->is_gone && !c->watched.was_asked && has_unread(c)) {
         watch_begin(&c->server->watch, &c->watched, deadline);
         c->watched.was_asked = true; /* once, unless it goes on */

@@ -283,6 +283,21 @@ def test_an_end_that_comes_with_bytes_is_noticed(server):
         expect(reply.status == 200 and has_ended(s), "then it is closed")
 
 
+def test_who_sends_no_more_gets_the_replies_that_need_no_waiting(_):
+    """The end is noticed between a reply and the next one, as ticks take long. Not each time."""
+    with Server("busy_seconds=0.02") as server:
+        for _ in range(12):
+            with server.connect() as s:
+                s.sendall(get(b"/echo") * 9 + get(b"/hold"))
+                rest = Reply(s).rest
+                s.shutdown(socket.SHUT_WR)
+                for _ in range(8):
+                    reply = Reply(s, rest)
+                    expect(reply.status == 200, reply.body)
+                    rest = reply.rest
+                expect(rest == b"" and has_ended(s), "nobody waits for the last one")
+
+
 def test_a_client_that_leaves_a_pipeline_is_noticed_too(server):
     leave(server, b"pipelined", b"/hold?x", lambda s: (s.sendall(get(b"/echo") * 100), s.close()))
 
