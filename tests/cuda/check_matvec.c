@@ -406,8 +406,8 @@ void check_matvec(struct check *c)
     /* Columns whose activations hardly fit: three and four rows, two rows. */
     check_both(c, (struct matvec_case)STORE(Q8_0, 72, 10240));
     check_both(c, (struct matvec_case)STORE(Q4_0, 40, 21504));
-    /* Three or four rows leave no room for a third block, of which there would be work: stages are
-     * halved on Hopper (sm90/matvec_halves.cu). */
+    /* Some of the first four rows leave no room for a third block, for which there is work: stages
+     * are halved on Hopper (sm90/matvec_halves.cu). */
     check_case(c, (struct matvec_case)STORE(Q4_0, 4300, 4992));
     check_case(c, (struct matvec_case)STORE(Q5_K, 4300, 4864));
     check_both(c, (struct matvec_case)PAIR(Q4_0, 224, 2816));

@@ -19,11 +19,12 @@ struct beside_args {
                              * launches make it where choice_is_late */
 };
 
-/* Both are gate and up (MATVEC_GELU_MUL). Rows of `dense` are older than the launch before, which
- * makes the choice of experts. */
+/* Both are gate and up (MATVEC_GELU_MUL). The launch before makes the choice of experts, and rows
+ * of `dense` are older than that; where choice_is_late it makes logits, and perhaps these rows. */
 void launch_gate_up_beside(const struct queue *q, const struct beside_args *args);
 
-/* Both are down (MATVEC_STORE, one weight). The choice is older than the launch before. */
+/* Both are down (MATVEC_STORE, one weight). The choice, or what it is made of, is older than the
+ * launch before. */
 void launch_down_beside(const struct queue *q, const struct beside_args *args);
 
 int beside_prepare(void); /* cudaError_t; after matvec_prepare */

@@ -447,7 +447,7 @@ struct router_args {
     struct rows rows;     /* up to MATVEC_ROWS_MAX */
     struct cuda_weight w; /* F32, LAYOUT_ROWS, up to ROUTER_EXPERTS_MAX rows, one matrix */
     const float *x;       /* [rows][w.cols] */
-    float *z;             /* [rows][w.rows]: the logits, private to the launch */
+    float *z;             /* [rows][w.rows]: the logits; private to the launch, unless is_late */
     const float *scale;   /* [w.rows]; NULL: all ones */
     int32_t n_used;
     int32_t *ids;      /* [rows][n_used] */
