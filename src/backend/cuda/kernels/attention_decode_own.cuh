@@ -4,9 +4,9 @@
  *
  * Four warps attend. Two to four more make heads meanwhile: each block the queries of its key head,
  * and the block with the row's last tile also the key and value of the row's own position, which it
- * takes from shared memory. Keys and values of earlier positions are older than the step, so that
- * the first tile is asked for before the wait. Warps of their own for heads: a warp's loads come
- * back in order, and what the products wrote should not come after keys.
+ * takes from shared memory. All other keys and values were written before the product whose results
+ * become heads, so that the first tile is asked for before the wait. Heads have warps of their own
+ * because a warp's loads come back in order: what the product wrote should not come after keys.
  *
  * Bound: latency; after the wait a read from L2, norm and rotation, then the tiles. */
 #ifndef CUDA_ATTENTION_DECODE_OWN_CUH
