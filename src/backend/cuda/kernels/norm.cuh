@@ -21,4 +21,12 @@ __device__ __forceinline__ float row_squares(const float4 (&x)[QUADS],
     return sum[0];
 }
 
+/* Whether two arrays have no byte in common; NULL has none. For launches in which some blocks read
+ * a row while others write. */
+static inline bool are_apart(const void *a, size_t n_a, const void *b, size_t n_b)
+{
+    const char *x = static_cast<const char *>(a), *y = static_cast<const char *>(b);
+    return !x || !y || x + n_a <= y || y + n_b <= x;
+}
+
 #endif

@@ -38,12 +38,6 @@ bool is_the_row_of(const struct norm_args &n, const struct act &x)
            out.act.values == x.values && out.act.kind == x.kind;
 }
 
-bool are_apart(const void *a, size_t n_a, const void *b, size_t n_b)
-{
-    const char *x = static_cast<const char *>(a), *y = static_cast<const char *>(b);
-    return !x || !y || x + n_a <= y || y + n_b <= x;
-}
-
 bool is_apart_from(const void *row, size_t bytes, const struct matvec_args &m)
 {
     size_t stride = (size_t)m.act.stride;

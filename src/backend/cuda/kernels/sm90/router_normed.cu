@@ -142,12 +142,6 @@ __global__ void __launch_bounds__(WARPS_MAX *WARP)
 
 /* ---- Whether ------------------------------------------------------------------------------- */
 
-bool are_apart(const void *a, size_t n_a, const void *b, size_t n_b)
-{
-    const char *x = static_cast<const char *>(a), *y = static_cast<const char *>(b);
-    return !x || !y || x + n_a <= y || y + n_b <= x;
-}
-
 /* All blocks read these rows, some of them while others write. */
 bool is_only_read(const float *rows, const struct norm_args &n, const struct router_args &r)
 {
