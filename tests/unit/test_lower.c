@@ -399,26 +399,24 @@ static void experts_may_be_floats_or_of_two_formats_without_mirrors(void **state
     }
 }
 
-/* Floats beside tiles: groups read mirrors of them. Where there are none (the last layer's, too), a
- * few rows are multiplied as the fewest are. */
+/* Floats beside tiles: a few rows are multiplied as the fewest are, whether or not there is room
+ * for mirrors. */
 static void check_mixed_experts(const carat_engine *e, const struct carat_engine_options *o)
 {
     const struct plans *plans = &e->runner->layout.plans;
     const struct program *p = plans->buckets[plans->n_buckets - 1].segments[0].program;
-    bool has_mirrors = o->mirror_budget >= 0;
     assert_int_equal(count_starts(p, start_matmul_exact, STEP_FEW), 0);
-    assert_int_equal(count_starts(p, start_grouped_half, STEP_FEW) > 0, has_mirrors);
-    assert_int_equal(count_starts(p, start_grouped_f16, STEP_FEW) > 0, has_mirrors);
-    int n_layer = e->model->config.n_layer;
+    assert_int_equal(count_starts(p, start_grouped_half, STEP_FEW), 0);
+    assert_int_equal(count_starts(p, start_grouped_f16, STEP_FEW), 0);
     int n_in = count_starts(p, start_experts_in, STEP_FEW);
     n_in += count_starts(p, start_gate_up_beside, STEP_FEW);
-    assert_int_equal(n_in, has_mirrors ? 1 : n_layer);
+    assert_int_equal(n_in, e->model->config.n_layer);
     check_counted(e, o);
     check_all_lowered_again(e, o);
     check_all_products(e, o);
 }
 
-static void experts_of_tiles_and_floats_are_grouped_where_floats_have_mirrors(void **state)
+static void experts_of_tiles_and_floats_are_multiplied_alike_with_and_without_mirrors(void **state)
 {
     (void)state;
     static const enum format formats[][2] = {{FORMAT_Q8_0, FORMAT_BF16}, {FORMAT_F32, FORMAT_Q8_0}};
@@ -765,7 +763,7 @@ int main(void)
             products_of_a_few_rows_are_in_8_bits_or_fp16_as_asked_or_as_sequences_want),
         cmocka_unit_test(a_crowd_is_of_rows_that_decode_or_whose_logits_are_wanted),
         cmocka_unit_test(experts_may_be_floats_or_of_two_formats_without_mirrors),
-        cmocka_unit_test(experts_of_tiles_and_floats_are_grouped_where_floats_have_mirrors),
+        cmocka_unit_test(experts_of_tiles_and_floats_are_multiplied_alike_with_and_without_mirrors),
         cmocka_unit_test(norms_do_not_write_over_the_scales_of_their_rows),
         cmocka_unit_test(a_head_of_floats_has_no_mirror),
         cmocka_unit_test(a_step_that_is_launched_starts_what_was_recorded_for_it),

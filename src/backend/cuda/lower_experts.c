@@ -188,9 +188,8 @@ static struct act make_act(struct lowering *l, const struct routed *r, const str
 {
     const struct weight *w = op->p.expert.w;
     enum act_kind kind = lower_kind(l, w);
+    if (kind == ACT_NONE) return (struct act){.kind = ACT_NONE};
     if (kind == ACT_STEPS) kind = ACT_INT8; /* of which there are only fp16 results */
-    bool is_none = kind == ACT_NONE || (kind == ACT_HALF && l->size <= STEP_FEW);
-    if (is_none) return (struct act){.kind = ACT_NONE};
     int32_t n_rows = is_out ? r->n_pairs : l->rows;
     void *memory = scratch_take(&l->scratch, act_bytes((size_t)n_rows, w->cols));
     struct act_args args = {.step = lower_step(l),

@@ -119,29 +119,29 @@ static int32_t layer_of_experts(const struct plan *plan, const struct weight *w)
     return 0;
 }
 
-/* Whether the experts of w's layer have forms that kernels of groups read in fp16: tiles, and
- * mirrors beside them. Floats alone are multiplied as they are. */
-static bool have_forms_for_groups(struct lowering *l, const struct weight *w)
+/* Whether all experts of w's layer lie in tiles: a layer is multiplied in one way. */
+static bool are_all_tiles(struct lowering *l, const struct weight *w)
 {
-    int32_t layer = layer_of_experts(l->plan, w), n_tiles = 0;
+    int32_t layer = layer_of_experts(l->plan, w);
     for (int32_t i = 0; i < l->plan->n_ops; i++) {
         const struct op *op = &l->plan->ops[i];
         bool is_expert = op->code == OP_EXPERT_IN || op->code == OP_EXPERT_OUT;
-        if (!is_expert || op->layer != layer) continue;
-        bool is_tiles = lower_matrix(l, op->p.expert.w).layout == LAYOUT_TILES;
-        if (!is_tiles && !has_mirror(l, op->p.expert.w)) return false;
-        n_tiles += is_tiles;
+        if (is_expert && op->layer == layer &&
+            lower_matrix(l, op->p.expert.w).layout != LAYOUT_TILES)
+            return false;
     }
-    return n_tiles > 0;
+    return true;
 }
 
 /* Whether experts are multiplied in groups in fp16, as those of many rows on Hopper are. That
- * kernel is too slow for one row, so not where a few rows may be one. */
+ * kernel is too slow for one row, so not where a few rows may be one. Groups could read mirrors of
+ * floats too, but whether there are any depends on chunks and on memory, which the bits of a few
+ * rows must not. */
 static bool are_in_half_groups(struct lowering *l, const struct weight *w)
 {
     if (w->n_expert == 1 || !device_has_half_experts(l->device)) return false;
     return l->size > STEP_FEW ||
-           (l->size == STEP_FEW && l->device->half_least > 1 && have_forms_for_groups(l, w));
+           (l->size == STEP_FEW && l->device->half_least > 1 && are_all_tiles(l, w));
 }
 
 enum act_kind lower_kind(struct lowering *l, const struct weight *w)
