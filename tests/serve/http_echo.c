@@ -22,6 +22,7 @@
  * Each takes tag=, which names it in the lines. */
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -210,27 +211,27 @@ static void on_closed(void *user, struct http_request *q, bool is_sent)
     free(e);
 }
 
-static volatile sig_atomic_t told;
+static atomic_int told; /* the last signal that nobody has looked at; 0: none */
 
 static void on_signal(int number)
 {
-    told = number;
+    atomic_store(&told, number);
     http_wake(server);
 }
 
 static void on_wake(void *user)
 {
     struct carat_error err = {0};
+    const int signal_number = atomic_exchange(&told, 0); /* the next comes when this is told */
     (void)user;
     on_wakes++;
-    if (told == SIGTERM || told == SIGINT) {
+    if (signal_number == SIGTERM || signal_number == SIGINT) {
         is_stopping = true;
-        http_stop(server, told == SIGINT);
+        http_stop(server, signal_number == SIGINT);
     }
-    if (told == SIGHUP)
+    if (signal_number == SIGHUP)
         (void)printf("reload %s\n", http_reload(server, &err) == CARAT_OK ? "ok" : err.message);
-    if (told == SIGUSR1) (void)printf("memory %d\n", mem_fail_after(-1));
-    told = 0;
+    if (signal_number == SIGUSR1) (void)printf("memory %d\n", mem_fail_after(-1));
 }
 
 static void step(struct held *e, double now)
