@@ -4,7 +4,7 @@
 
 # Both libraries are made of the engine's objects, which are compiled once. The shared one shows the
 # functions of include/ alone.
-add_library(carat_shared SHARED $<TARGET_OBJECTS:carat_engine>)
+add_library(carat_shared SHARED $<TARGET_OBJECTS:carat_engine> $<TARGET_OBJECTS:carat_simd>)
 set(visible ${CMAKE_SOURCE_DIR}/cmake/carat.map)
 set_target_properties(carat_shared PROPERTIES OUTPUT_NAME carat EXPORT_NAME carat
     LINKER_LANGUAGE C VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}

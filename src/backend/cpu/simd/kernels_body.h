@@ -14,7 +14,7 @@
 /* Kernels are specialised by constants, so what they call must be inlined. `plain` is not
  * specialised: inlining sixteen-lane loops everywhere takes compilers minutes. */
 #ifdef KERNELS_SMALL
-#define ALWAYS static
+#define ALWAYS static __attribute__((unused))
 #else
 #define ALWAYS static inline __attribute__((always_inline))
 #endif
@@ -362,10 +362,12 @@ ALWAYS void tile_job_run(const enum code_kind kind, const bool is_fine, const st
 #include "backend/cpu/simd/panel_body.h"
 #ifdef KERNELS_AMX
 #include "backend/cpu/simd/amx_body.h"
+/* Few rows and fine ones are multiplied by the same lanes without AMX, which has their functions:
+ * nobody has to compile them twice. */
+#define tile_dot_run(kind, is_fine, job) KERNELS_WITHOUT_AMX.tile_dot(job)
 #else
 #define AMX_FROM INT32_MAX
 #define amx_job_run(kind, job) ((void)(job))
-#endif
 
 /* One function a kind, so that each stays of a size that the compiler handles well. */
 ALWAYS void tile_dot_run(const enum code_kind kind, const bool is_fine, const struct tile_job *job)
@@ -377,6 +379,7 @@ ALWAYS void tile_dot_run(const enum code_kind kind, const bool is_fine, const st
     }
     for (; tile < job->n_tiles; tile++) tile_job_run(kind, is_fine, job, tile);
 }
+#endif
 
 #define X(kind, ...)                                                                               \
     static void tile_dot_##kind(const struct tile_job *job)                                        \
