@@ -12,7 +12,7 @@
 #include "backend/cpu/kernels.h"
 
 /* Kernels are specialised by constants, so what they call must be inlined. `plain` is not
- * specialised: inlining sixteen-lane loops everywhere takes compilers minutes. */
+ * specialised, nor is any set under sanitizers: that takes compilers minutes. */
 #ifdef KERNELS_SMALL
 #define ALWAYS static __attribute__((unused))
 #else
