@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/cuda/crowd.h"
+#include "cuda/check_act.h"
 #include "cuda/check_tiles.h"
 #include "quant/format.h"
 
@@ -415,6 +416,224 @@ static void check_nan(struct check *c)
     data_free(c, &d);
 }
 
+/* ---- More than 64 rows ----------------------------------------------------------------------- */
+
+/* Shapes whose passes are wide (half.cu: is_wide) have no expectation of their own: rows have the
+ * bits of passes of 64, which the cases above know. Columns are whole blocks of every format. */
+struct wide_case {
+    int n_w, rows[3], cols;
+    bool is_gated;
+};
+
+static const struct wide_case wide_cases[] = {
+    {3, {3000, 1203, 765}, 4352, false},  /* three teams, four slices */
+    {1, {8452}, 4352, false},             /* four, three */
+    {2, {8452, 8452}, 1280, true},        /* three, one */
+    {2, {12676, 12676}, 1280, true},      /* four, one */
+    {2, {4228, 4228}, 4352, true},        /* four, three */
+    {1, {12676}, 1280, false},            /* three, one; from 129 rows on four */
+    {3, {3000, 1203, 765}, 1280, false},  /* passes of 64: slices are short */
+    {2, {12676, 12676}, 1024 + 32, true}, /* of 17 tiles, the last of which is half one */
+};
+
+static const int wide_counts[] = {65,  66,  71,  72,  73,  80,  96,  97,  120, 127,
+                                  128, 129, 136, 144, 160, 192, 193, 247, 255, 256};
+
+enum wide_form { WIDE_FLOATS, WIDE_CAPPED, WIDE_HALVES, WIDE_GATED };
+
+struct wide_data {
+    const struct wide_case *what;
+    enum format format;
+    struct cuda_weight w[3];
+    struct act x;
+    uint16_t *values; /* of x, on the host */
+    size_t all;       /* results of a row, or its columns in the next product */
+};
+
+static struct wide_data wide_make(const struct wide_case *what, enum format format)
+{
+    struct wide_data d = {.what = what, .format = format};
+    struct rng rng = {.state = 12};
+    size_t bytes, stride = padded_to_64((size_t)what->cols), n = ROWS * stride;
+    float scale[ROWS];
+    for (int r = 0; r < ROWS; r++) scale[r] = ldexpf(1, r % 7 - 3);
+    d.values = need(n, sizeof *d.values);
+    for (size_t i = 0; i < n; i++) d.values[i] = (uint16_t)(rng_next(&rng) & 0xbfff);
+    d.x = (struct act){.kind = ACT_CORES,
+                       .stride = (int32_t)stride,
+                       .values = check_alloc(d.values, n * sizeof *d.values),
+                       .scale = check_alloc(scale, sizeof scale)};
+    for (int k = 0; k < what->n_w; k++) {
+        d.w[k] = weight_of_noise(format, 1, what->rows[k], what->cols, &bytes);
+        d.all += (size_t)what->rows[k];
+    }
+    if (what->is_gated) d.all = padded_to_64((size_t)what->rows[0]);
+    return d;
+}
+
+static void wide_free(struct wide_data *d)
+{
+    for (int k = 0; k < d->what->n_w; k++) check_weight_free(&d->w[k]);
+    cores_free(&d->x);
+    free(d->values);
+}
+
+/* The same of rows first .. first + n - 1; first is a multiple of 64. */
+static struct gemm_args wide_args(const struct wide_data *d, int first, int n)
+{
+    struct gemm_args args = {.n_rows = n, .n_w = d->what->n_w, .x = d->x};
+    args.x.values = (uint16_t *)d->x.values + (size_t)(first * d->x.stride);
+    args.x.scale += first;
+    memcpy(args.w, d->w, sizeof args.w);
+    return args;
+}
+
+/* Results as floats or halves, rows of d->all of them; whether nothing else was written. */
+static bool run_plain(struct check *c, const struct wide_data *d, int first, int n,
+                      enum wide_form form, void *out)
+{
+    struct gemm_args args = wide_args(d, first, n);
+    size_t size = form == WIDE_HALVES ? 2 : 4, bytes = (size_t)n * d->all * size;
+    char *memory = check_alloc(NULL, bytes);
+    if (form == WIDE_CAPPED) args.cap = 1000;
+    if (form == WIDE_HALVES) args.half = (uint16_t *)(void *)memory;
+    args.half_cols = (int32_t)d->all;
+    size_t before = 0;
+    for (int k = 0; k < args.n_w; before += (size_t)(n * args.w[k++].rows))
+        if (!args.half) args.y[k] = (float *)(void *)memory + before;
+    launch_half(&c->queue, &args);
+    check_download(out, memory, bytes);
+    return check_free(memory);
+}
+
+/* Rows of the next product, in natural order, and their scales. */
+static bool run_gated_wide(struct check *c, const struct wide_data *d, int first, int n,
+                           uint16_t *out, float *scale)
+{
+    struct gemm_args args = wide_args(d, first, n);
+    int32_t padded = (int32_t)padded_to_64((size_t)n);
+    size_t bytes = (size_t)padded * d->all * 2;
+    args.hidden = (struct act){.kind = ACT_CORES,
+                               .stride = (int32_t)d->all,
+                               .values = check_alloc(NULL, bytes),
+                               .scale = check_alloc(NULL, (size_t)n * sizeof(float))};
+    args.hidden_scale = 0x1p14f;
+    bool is_right = half_gates(&c->queue, &args);
+    launch_half(&c->queue, &args);
+    uint16_t *values = need(bytes, 1);
+    check_download(values, args.hidden.values, bytes);
+    check_download(scale, args.hidden.scale, (size_t)n * sizeof *scale);
+    check_act_order(values, padded, args.hidden.stride);
+    memcpy(out, values, (size_t)n * d->all * 2);
+    for (size_t i = (size_t)n * d->all; i < (size_t)padded * d->all; i++)
+        is_right = is_right && values[i] == 0xffff;
+    free(values);
+    return cores_free(&args.hidden) && is_right;
+}
+
+static bool run_wide(struct check *c, const struct wide_data *d, int first, int n,
+                     enum wide_form form, char *out)
+{
+    if (form != WIDE_GATED) return run_plain(c, d, first, n, form, out);
+    size_t values = (size_t)n * d->all * 2;
+    return run_gated_wide(c, d, first, n, (uint16_t *)(void *)out, (float *)(void *)(out + values));
+}
+
+/* What run_wide gives, a weight after the other: whether rows of weight k are those of `row`, which
+ * has all weights' results of a row next to each other. */
+static bool is_same(const struct wide_data *d, const char *some, int n, const char *const *piece,
+                    enum wide_form form)
+{
+    size_t size = form == WIDE_FLOATS || form == WIDE_CAPPED ? 4 : 2, at = 0;
+    bool is_apart = size == 4; /* fp32: a matrix for each weight */
+    int parts = is_apart ? d->what->n_w : 1;
+    for (int k = 0; k < parts; k++) {
+        size_t row = (is_apart ? (size_t)d->what->rows[k] : d->all) * size;
+        for (int i = 0; i < n; i += 64) {
+            size_t rows = (size_t)(n - i < 64 ? n - i : 64);
+            const char *from = piece[i / 64] + 64 * at;
+            if (memcmp(some + (size_t)n * at + (size_t)i * row, from, rows * row) != 0)
+                return false;
+        }
+        at += row;
+    }
+    if (form != WIDE_GATED) return true;
+    for (int i = 0; i < n; i++)
+        if (memcmp(some + (size_t)n * at + 4 * i, piece[i / 64] + 64 * at + 4 * (i % 64), 4) != 0)
+            return false;
+    return true;
+}
+
+static void check_wide_form(struct check *c, const struct wide_data *d, enum wide_form form)
+{
+    static const char *const names[] = {"fp32", "capped", "fp16", "gelu"};
+    size_t row = d->all * 4 + 4;
+    char *piece[ROWS / 64], *some = need(ROWS, row);
+    bool is_whole = true;
+    for (int i = 0; i < ROWS / 64; i++) {
+        piece[i] = need(64, row);
+        is_whole = run_wide(c, d, 64 * i, 64, form, piece[i]) && is_whole;
+    }
+    for (size_t i = 0; i < sizeof wide_counts / sizeof *wide_counts; i++) {
+        int n = wide_counts[i];
+        memset(some, 0xff, ROWS * row);
+        is_whole = run_wide(c, d, 0, n, form, some) && is_whole;
+        check_that(c, is_same(d, some, n, (const char *const *)piece, form),
+                   "half %s %d x %d, %s: %d rows have other bits than 64",
+                   format_traits(d->format)->name, d->what->rows[0], d->what->cols, names[form], n);
+    }
+    check_that(c, is_whole, "half %s %d x %d, %s: writes elsewhere", format_traits(d->format)->name,
+               d->what->rows[0], d->what->cols, names[form]);
+    for (int i = 0; i < ROWS / 64; i++) free(piece[i]);
+    free(some);
+}
+
+/* A row of NaN among many stays alone. */
+static void check_wide_nan(struct check *c, struct wide_data *d)
+{
+    enum { N = 99, BAD = 70 };
+    size_t all = d->all, stride = (size_t)d->x.stride;
+    float *y = need(N * all, sizeof *y), *z = need(N * all, sizeof *z);
+    bool is_right = run_plain(c, d, 0, N, WIDE_FLOATS, y);
+    for (size_t k = 0; k < stride; k++) d->values[core_place(BAD, k, stride)] = 0x7e00;
+    check_upload(d->x.values, d->values, ROWS * stride * sizeof *d->values);
+    is_right = run_plain(c, d, 0, N, WIDE_FLOATS, z) && is_right;
+    size_t at = 0;
+    for (int k = 0; k < d->what->n_w; k++)
+        for (int r = 0; r < N; r++)
+            for (int i = 0; i < d->what->rows[k]; i++, at++)
+                is_right = is_right && (r == BAD ? isnan(z[at]) : memcmp(&y[at], &z[at], 4) == 0);
+    check_that(c, is_right, "half: a row of NaN among %d", N);
+    free(y), free(z);
+}
+
+static void check_wide(struct check *c, const struct wide_case *what, enum format format)
+{
+    struct wide_data d = wide_make(what, format);
+    if (what->is_gated) {
+        check_wide_form(c, &d, WIDE_GATED);
+    } else {
+        check_wide_form(c, &d, WIDE_FLOATS);
+        if (format == FORMAT_Q8_0) check_wide_form(c, &d, WIDE_CAPPED);
+        check_wide_form(c, &d, WIDE_HALVES);
+        check_wide_nan(c, &d);
+    }
+    wide_free(&d);
+}
+
+/* The first shapes, one for either number of teams, in a format of each form; the others in two, or
+ * in the one that has blocks of 32. */
+static void check_many_rows(struct check *c)
+{
+    static const enum format formats[] = {FORMAT_Q8_0, FORMAT_Q4_K,   FORMAT_Q4_0, FORMAT_Q5_0,
+                                          FORMAT_Q5_K, FORMAT_IQ4_NL, FORMAT_Q6_K};
+    enum { SHAPES = sizeof wide_cases / sizeof *wide_cases, FORMATS = 7, FIRST = 2 };
+    for (int i = 0; i < (c->is_small ? 1 : SHAPES); i++)
+        for (int k = 0; k < (c->is_small ? 1 : i < FIRST ? FORMATS : 2); k++)
+            if (wide_cases[i].cols % format_traits(formats[k])->block_elements == 0)
+                check_wide(c, &wide_cases[i], formats[k]);
+}
+
 /* ---- Time ------------------------------------------------------------------------------------ */
 
 enum { COPIES_MAX = 64 };
@@ -452,6 +671,10 @@ static const struct shape shapes[] = {
     {"E4B per-layer gate", FORMAT_Q8_0, 1, {256}, 2560},
     {"E4B per-layer up", FORMAT_Q8_0, 1, {2560}, 256},
     {"E4B head", FORMAT_Q8_0, 1, {262144}, 2560},
+    {"E2B gate and up", FORMAT_Q8_0, 2, {6144, 6144}, 1536},
+    {"E2B down", FORMAT_Q8_0, 1, {1536}, 6144},
+    {"12B q k v", FORMAT_Q4_0, 3, {4096, 2048, 2048}, 3840},
+    {"12B attention output", FORMAT_Q4_0, 1, {3840}, 4096},
     {"12B gate and up", FORMAT_Q4_0, 2, {15360, 15360}, 3840},
     {"12B down", FORMAT_Q4_0, 1, {3840}, 15360},
     {"31B gate and up", FORMAT_Q4_0, 2, {21504, 21504}, 5376},
@@ -460,7 +683,7 @@ static const struct shape shapes[] = {
 
 static void time_shape(struct check *c, const struct shape *s)
 {
-    static const int rows[] = {1, 4, 8, 16, 32, 64, 128, 256};
+    static const int rows[] = {1, 8, 16, 32, 64, 65, 80, 96, 128, 160, 192, 256};
     struct timed t = {.c = c};
     size_t bytes = 0, all = 0;
     int n_out = 0;
@@ -523,6 +746,7 @@ void check_half(struct check *c)
     for (size_t i = 0; i < sizeof gated_cases / sizeof *gated_cases; i++)
         check_gated(c, &gated_cases[i]);
     check_nan(c);
+    check_many_rows(c);
     if (!c->is_perf) return;
     puts("us a launch in a graph, cold weights; in brackets launch_matvec:");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) time_shape(c, &shapes[i]);

@@ -1,5 +1,5 @@
-/* A crowd: more rows than MATVEC_ROWS_MAX that decode (step_size.h), in passes of 64 rows over
- * tiles (kernels/sm90/half.cu). C and CUDA common subset. */
+/* A crowd: more rows than MATVEC_ROWS_MAX that decode (step_size.h), in passes of 64 or 128 rows
+ * over tiles (kernels/sm90/half.cu). C and CUDA common subset. */
 #ifndef CUDA_CROWD_H
 #define CUDA_CROWD_H
 

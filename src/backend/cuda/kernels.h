@@ -13,7 +13,7 @@
  *                         more    LAYOUT_TILES  launch_gemm_i8        gemm_i8.cu, gemm_i8.cuh
  *                         more    mirror        launch_gemm_f16       gemm_f16.cu (or cublas.c)
  *                         more    mirror        launch_gemm_wgmma     sm90/gemm_wgmma.cu, on Hopper
- *   the same, on Hopper   1..64   LAYOUT_TILES  launch_half           sm90/half.cu
+ *   the same, on Hopper   1..256  LAYOUT_TILES  launch_half           sm90/half.cu
  *   small, with its norm  1       LAYOUT_TILES  launch_matvec_normed  sm90/matvec_normed.cu
  *   chosen experts, in    1..4    LAYOUT_TILES  launch_experts_in     experts.cu, matvec_ring.cuh
  *                         5..64   LAYOUT_TILES  launch_experts_in     experts.cu, matvec_stream.cuh
@@ -209,9 +209,10 @@ bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out);
 void launch_gemm_wgmma(const struct queue *q, const struct gemm_args *args,
                        const struct gemm_maps *maps);
 
-/* sm90/half.cu: 1 to 64 rows on Hopper (half_takes), weights in tiles, x in ACT_CORES. Weights are
- * rounded to fp16 (beyond 65504: infinite) and read once. A row's result has the same bits whatever
- * the other rows and n_rows are, as long as the weights of the call are the same. */
+/* sm90/half.cu: up to CROWD_ROWS_MAX rows on Hopper (half_takes), weights in tiles, x in ACT_CORES.
+ * Weights are rounded to fp16 (beyond 65504: infinite) and read once for 64 rows or 128. A row's
+ * result has the same bits whatever the other rows and n_rows are, as long as the weights of the
+ * call are the same. */
 int half_prepare(void); /* cudaError_t */
 bool half_takes(const struct queue *q, const struct gemm_args *args);
 /* Whether launch_half can make `hidden` of these, too: two weights of one form and size, or one of

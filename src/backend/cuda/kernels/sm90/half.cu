@@ -11,6 +11,11 @@
  * weights alone, and the bits of wgmma depend neither on N nor on which team multiplies: so a row
  * has the same bits whatever the other rows are and however many.
  *
+ * Passes are of up to 64 rows, or of up to 128 (is_wide) by three or four teams: one product of
+ * wgmma a step for all of them. Four teams have no registers to dequantise a tile while the one
+ * before is multiplied, but then the other three multiply. Bound of 128 rows: L2, which gives 16 KB
+ * of activations for 7 to 17 KB of weights.
+ *
  * Three more warps fetch weights (before grid_wait: they are constant) and one fetches
  * activations. */
 #include <limits.h>
@@ -55,7 +60,16 @@ __device__ __forceinline__ uint32_t uniform(uint32_t x)
     return __reduce_max_sync(~0u, x);
 }
 
-/* Adds a tile to the sums, while the one before is still multiplied. a: room for its weights. */
+/* The stage before `place` may be filled again: what was asked of it is done. */
+template <class R>
+__device__ __forceinline__ void stage_release(uint32_t shared, const ring_place<R::STAGES> &place)
+{
+    int before = place.at > 0 ? place.at - 1 : R::STAGES - 1;
+    if (threadIdx.x % WARP == 0) barrier_arrive(barrier_at(shared, STAGE_EMPTY, before));
+}
+
+/* Adds a tile to the sums. It is read, and with IS_AHEAD dequantised, while the one before is still
+ * multiplied. a: room for its weights. */
 template <class R>
 __device__ __forceinline__ void add_tile(float (&acc)[R::N / 2], uint32_t (&a)[16],
                                          const uint8_t *memory, uint32_t shared,
@@ -66,6 +80,10 @@ __device__ __forceinline__ void add_tile(float (&acc)[R::N / 2], uint32_t (&a)[1
     tile_share<R::FORM> share[2];
     barrier_wait(barrier_at(shared, WEIGHTS_FULL, place.at), place.parity);
     read_weights<R>(share, memory + stage + R::ACT_BYTES);
+    if constexpr (!R::IS_AHEAD) {
+        wgmma_wait<0>();
+        if (!is_first) stage_release<R>(shared, place);
+    }
     make_operands<R::FORM>(share, threadIdx.x & 4 ? 0x3232 : 0x1010, a);
     barrier_wait(barrier_at(shared, ACT_FULL, place.at), place.parity);
     wgmma_fence();
@@ -73,10 +91,10 @@ __device__ __forceinline__ void add_tile(float (&acc)[R::N / 2], uint32_t (&a)[1
     for (int i = 0; i < 4; i++)
         wgmma<R::N>::add(acc, a + 4 * i, descriptor + i * (2 * CORE_BYTES >> 4));
     wgmma_commit();
-    wgmma_wait<1>();
-    int before = place.at > 0 ? place.at - 1 : R::STAGES - 1;
-    if (!is_first && threadIdx.x % WARP == 0)
-        barrier_arrive(barrier_at(shared, STAGE_EMPTY, before));
+    if constexpr (R::IS_AHEAD) {
+        wgmma_wait<1>();
+        if (!is_first) stage_release<R>(shared, place);
+    }
     place.next();
 }
 
@@ -86,19 +104,25 @@ __device__ __forceinline__ void add_slice(float (&acc)[R::N / 2], const uint8_t 
                                           uint32_t shared, ring_place<R::STAGES> &place,
                                           int n_ktiles)
 {
-    uint32_t first[16], second[16];
+    uint32_t first[16];
     bool is_first = true;
 #pragma unroll
     for (int i = 0; i < R::N / 2; i++) acc[i] = 0.0f;
+    if constexpr (R::IS_AHEAD) {
+        uint32_t second[16];
 #pragma unroll 1
-    for (; n_ktiles > 1; n_ktiles -= 2, is_first = false) {
-        add_tile<R>(acc, first, memory, shared, place, is_first);
-        add_tile<R>(acc, second, memory, shared, place, false);
+        for (; n_ktiles > 1; n_ktiles -= 2, is_first = false) {
+            add_tile<R>(acc, first, memory, shared, place, is_first);
+            add_tile<R>(acc, second, memory, shared, place, false);
+        }
+        if (n_ktiles > 0) add_tile<R>(acc, first, memory, shared, place, is_first);
+    } else {
+#pragma unroll 1
+        for (; n_ktiles > 0; n_ktiles--, is_first = false)
+            add_tile<R>(acc, first, memory, shared, place, is_first);
     }
-    if (n_ktiles > 0) add_tile<R>(acc, first, memory, shared, place, is_first);
     wgmma_wait<0>();
-    int last = place.at > 0 ? place.at - 1 : R::STAGES - 1;
-    if (threadIdx.x % WARP == 0) barrier_arrive(barrier_at(shared, STAGE_EMPTY, last));
+    stage_release<R>(shared, place);
 }
 
 template <class R>
@@ -114,7 +138,7 @@ __device__ __forceinline__ void multiply_units(const half_product &p, uint8_t *m
         half_turns slice(p, anew(ranks), at);
         add_slice<R>(acc, memory, shared, place, slice.end - slice.begin);
         half_turns turns(p, anew(ranks), at);
-        finish_unit<R>(p, acc, memory, shared, round++, turns);
+        finish_unit<R>(p, acc, memory, shared, round, turns);
         at += turns.step;
     }
 }
@@ -132,14 +156,15 @@ template <class R> __device__ __forceinline__ void barriers_make(uint32_t shared
 }
 
 /* Registers of a thread. Three teams have 128 by the launch, four have 96. Products of 64 rows that
- * are to run while the next tile is dequantised need 112. */
+ * are to run while the next tile is dequantised need 112, those of 128 rows 152; with 112 a tile is
+ * dequantised when the team's one before is done. */
 template <class R> struct half_registers {
     enum {
         MULTIPLIER = R::TEAMS == 3 ? 152
-                     : R::N == 64  ? 112
+                     : R::N >= 64  ? 112
                                    : 104,
         FETCHER = R::TEAMS == 3 ? 56
-                  : R::N == 64  ? 32
+                  : R::N >= 64  ? 32
                                 : 40
     };
 };
@@ -207,13 +232,29 @@ int units_of(const half_product &p, int teams)
     return is_pair ? (p.hidden.stride + pairs - 1) / pairs : units_before(p, p.n_w, teams);
 }
 
+/* Passes of up to n rows. */
+int passes_of(const half_product &p, int n)
+{
+    return (p.n_rows + n - 1) / n;
+}
+
 /* How weights are cut: into units, and those into slices. */
 struct half_cut {
     int teams, ranks;
 };
 
-/* The cut that takes the least time for 64 rows, in hundredths of that of a tile of two teams; a
- * wave of units ends with the time of three tiles, or with more where slices are added up. */
+/* How long so many passes take, in hundredths of the time of a tile of two teams and 64 rows, of
+ * which `tile` is that of a tile. A wave of units ends with the time of three tiles, or with more
+ * where slices are added up. */
+int time_of(const half_product &p, half_cut cut, int passes, int tile)
+{
+    int at_once = clusters_at_once(cut.ranks);
+    int waves = (units_of(p, cut.teams) * passes + at_once - 1) / at_once;
+    return waves * ((p.n_ktiles + cut.ranks - 1) / cut.ranks * tile +
+                    (cut.ranks > 1 ? 500 + 125 * cut.ranks : 300));
+}
+
+/* The cut that takes the least time for 64 rows. */
 half_cut cut_of(const half_product &p)
 {
     static const int tile[] = {100, 130, 180};
@@ -221,10 +262,7 @@ half_cut cut_of(const half_product &p)
     int least = INT_MAX;
     for (int teams = p.by ? 4 : 2; teams <= 4; teams++) /* `by`: a unit has all columns */
         for (int ranks = 1; ranks <= min((int)CLUSTER_MAX, p.n_ktiles); ranks++) {
-            int at_once = clusters_at_once(ranks);
-            int waves = (units_of(p, teams) + at_once - 1) / at_once;
-            int time = waves * ((p.n_ktiles + ranks - 1) / ranks * tile[teams - 2] +
-                                (ranks > 1 ? 500 + 125 * ranks : 300));
+            int time = time_of(p, {teams, ranks}, 1, tile[teams - 2]);
             if (time < least) best = {teams, ranks}, least = time;
         }
     return best;
@@ -232,7 +270,10 @@ half_cut cut_of(const half_product &p)
 
 template <class R> void half_launch(const struct queue *q, half_product &p, int ranks)
 {
-    p.n_units = units_of(p, R::TEAMS), p.n_passes = (p.n_rows + R::N - 1) / R::N;
+    static_assert(R::STAGES > 2, "a stage is filled while one is read and one is multiplied");
+    p.n_units = units_of(p, R::TEAMS), p.n_passes = passes_of(p, R::N);
+    int eights = (p.n_rows + TILE_ROWS - 1) / TILE_ROWS; /* shared out evenly */
+    p.pass_rows = (eights + p.n_passes - 1) / p.n_passes * TILE_ROWS;
     for (int k = 0; k < p.n_w; k++) p.first_unit[k] = units_before(p, k, R::TEAMS);
     int clusters =
         min(p.n_units * p.n_passes, min(clusters_at_once(ranks), max(q->n_sm / ranks, 1)));
@@ -241,15 +282,45 @@ template <class R> void half_launch(const struct queue *q, half_product &p, int 
     launch(q, half_kernel<R>, shape, p, ranks);
 }
 
-/* Rows of a pass: all, or fewer while that gives idle blocks work. */
+/* Whether passes of up to n rows run at a time. */
+bool all_at_once(const half_product &p, half_cut cut, int n)
+{
+    return units_of(p, cut.teams) * passes_of(p, n) <= clusters_at_once(cut.ranks);
+}
+
+/* Rows of a pass, up to 64: all, or fewer while that gives idle blocks work. */
 int rows_of_pass(const half_product &p, half_cut cut)
 {
     int n = 16;
     while (n < PIECE_ROWS && n < p.n_rows) n *= 2;
-    while (n > 16 &&
-           units_of(p, cut.teams) * ((p.n_rows - 1) / (n / 2) + 1) <= clusters_at_once(cut.ranks))
-        n /= 2;
+    while (n > 16 && all_at_once(p, cut, n / 2)) n /= 2;
     return n;
+}
+
+/* Stages of a ring for passes of 64 rows. */
+template <enum form F> int stages_of(int teams)
+{
+    static const int stages[] = {half_room<F, PIECE_ROWS, 2>::STAGES,
+                                 half_room<F, PIECE_ROWS, 3>::STAGES,
+                                 half_room<F, PIECE_ROWS, 4>::STAGES};
+    return stages[teams - 2];
+}
+
+/* Whether 65 rows and more are multiplied in passes of up to WIDE_ROWS, so that weights are read
+ * and dequantised once for all of them. Not where all passes of 64 run at a time, nor where slices
+ * are so short that a ring has most of a pass's weights when the pass before ends. */
+bool is_wide(const half_product &p, half_cut cut, int stages)
+{
+    return p.n_rows > PIECE_ROWS && !p.by && 4 * p.n_ktiles > 5 * stages * cut.ranks &&
+           !all_at_once(p, cut, PIECE_ROWS);
+}
+
+/* The same slices by the teams that take the least time for wide passes: three or four. */
+half_cut wide_cut(const half_product &p, half_cut cut)
+{
+    half_cut three = {3, cut.ranks}, four = {4, cut.ranks};
+    int passes = passes_of(p, WIDE_ROWS);
+    return time_of(p, three, passes, 175) <= time_of(p, four, passes, 225) ? three : four;
 }
 
 template <enum form F, int TEAMS>
@@ -262,10 +333,20 @@ void half_launch_teams(const struct queue *q, half_product &p, half_cut cut)
     }
 }
 
+template <enum form F> void half_launch_wide(const struct queue *q, half_product &p, half_cut cut)
+{
+    if (cut.teams == 3)
+        half_launch<half_room<F, WIDE_ROWS, 3>>(q, p, cut.ranks);
+    else
+        half_launch<half_room<F, WIDE_ROWS, 4>>(q, p, cut.ranks);
+}
+
 template <enum form F> void half_launch_form(const struct queue *q, half_product &p)
 {
     half_cut cut = cut_of(p);
-    if (cut.teams == 2)
+    if (is_wide(p, cut, stages_of<F>(cut.teams)))
+        half_launch_wide<F>(q, p, wide_cut(p, cut));
+    else if (cut.teams == 2)
         half_launch_teams<F, 2>(q, p, cut);
     else if (cut.teams == 3)
         half_launch_teams<F, 3>(q, p, cut);
@@ -291,6 +372,8 @@ template <enum form F> cudaError_t half_prepare_form()
     cudaError_t error = half_prepare_teams<F, 2>();
     if (!error) error = half_prepare_teams<F, 3>();
     if (!error) error = half_prepare_teams<F, 4>();
+    if (!error) error = half_prepare_room<half_room<F, WIDE_ROWS, 3>>();
+    if (!error) error = half_prepare_room<half_room<F, WIDE_ROWS, 4>>();
     return error;
 }
 

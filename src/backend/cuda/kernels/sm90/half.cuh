@@ -12,13 +12,15 @@ enum {
     FETCHERS = 96,  /* of weights */
     CLUSTER_MAX = 8,
     PIECE_ROWS = 64,                         /* of activations that lie together */
+    WIDE_ROWS = 2 * PIECE_ROWS,              /* of a pass, at most */
     EIGHT_BYTES = TILE_ROWS * TILE_COLS * 2, /* eight rows of a tile of columns */
     STAGES_MAX = 16,
     SHARED_MAX = 227 * 1024
 };
 
 struct half_product {
-    int32_t n_rows, n_w, n_ktiles, n_units, n_passes;
+    int32_t n_rows, n_w, n_ktiles, n_units;
+    int32_t n_passes, pass_rows; /* passes of so many rows each, but for the last */
     struct cuda_weight w[3];
     int32_t first_unit[3]; /* of each weight */
     int32_t first_col[3];  /* of each weight in `half` */
@@ -50,13 +52,19 @@ template <enum form F, int GROUPS> struct weight_stage {
 };
 
 /* What a kernel is compiled for: the weights' form, the rows of activations of a pass, and how
- * many teams multiply. And what its shared memory holds: barriers, sums, and a ring of stages,
- * each a tile of columns of activations and of the weights of both sides. */
+ * many teams multiply. And what its shared memory holds: barriers, sums of as many rows as leave
+ * at a time, and a ring of stages, each a tile of columns of activations and of the weights of both
+ * sides. */
 template <enum form F, int ROWS, int COUNT> struct half_room {
     static constexpr enum form FORM = F;
     enum {
         N = ROWS,
+        SUM_ROWS = N < PIECE_ROWS ? N : PIECE_ROWS,
         TEAMS = COUNT,
+        /* A tile is dequantised while the team's one before is multiplied, for which there must be
+         * registers. Without them the other teams multiply meanwhile. */
+        IS_AHEAD = N < WIDE_ROWS || TEAMS < 4,
+        HAS_BY = TEAMS == 4, /* may make gelu of results times `by` */
         WARPS = TEAMS * TEAM_WARPS,
         MULTIPLIERS = WARPS * WARP,
         THREADS = MULTIPLIERS + FETCHERS + WARP,
@@ -68,7 +76,7 @@ template <enum form F, int ROWS, int COUNT> struct half_room {
         SIDE_BYTES = weight_stage<F, SIDE_GROUPS>::BYTES,
         STAGE_BYTES = ACT_BYTES + (2 * SIDE_BYTES + 127) / 128 * 128,
         SUMS_AT = 1024,
-        RING_AT = SUMS_AT + (N * SUM_STEP * 4 + 127) / 128 * 128,
+        RING_AT = SUMS_AT + (SUM_ROWS * SUM_STEP * 4 + 127) / 128 * 128,
         FIT = (SHARED_MAX - RING_AT) / STAGE_BYTES,
         STAGES = FIT < STAGES_MAX ? FIT : STAGES_MAX,
         BYTES = RING_AT + STAGES * STAGE_BYTES
@@ -107,9 +115,14 @@ struct half_turns {
           end(p.n_ktiles * (rank + 1) / ranks), is_pair(p.hidden.kind == ACT_CORES && !p.by)
     {
     }
-    __device__ __forceinline__ int first_row(const half_product &p, int pass_rows) const
+    __device__ __forceinline__ int first_row(const half_product &p) const
     {
-        return at % p.n_passes * pass_rows;
+        return at % p.n_passes * p.pass_rows;
+    }
+    /* Rows of the pass. */
+    __device__ __forceinline__ int rows(const half_product &p) const
+    {
+        return min(p.n_rows - first_row(p), p.pass_rows);
     }
     __device__ __forceinline__ half_side side(const half_product &p, int i, int side_rows) const
     {

@@ -86,22 +86,34 @@ __device__ __forceinline__ void fetch_weights(const half_product &p, uint32_t sh
     copies_wait_all();
 }
 
+/* n eights of rows, from `first` on, of a tile of columns: a copy of each piece that has some. */
+__device__ __forceinline__ void fetch_eights(const struct act &x, int first, int n, int tile,
+                                             uint32_t shared, uint32_t full)
+{
+    enum { OF_PIECE = PIECE_ROWS / TILE_ROWS };
+    const uint8_t *values = static_cast<const uint8_t *>(x.values);
+    int n_tiles = x.stride / TILE_COLS;
+    while (n > 0) {
+        int piece = first / OF_PIECE, at = first % OF_PIECE, some = min(n, OF_PIECE - at);
+        int64_t from = ((int64_t)piece * n_tiles + tile) * OF_PIECE + at;
+        copy_bulk(shared, values + from * EIGHT_BYTES, (uint32_t)(some * EIGHT_BYTES), full);
+        first += some, n -= some, shared += (uint32_t)(some * EIGHT_BYTES);
+    }
+}
+
 template <class R>
 __device__ __forceinline__ void fetch_rows(const half_product &p, uint32_t shared, half_turns turns)
 {
     if (threadIdx.x % WARP > 0) return;
     ring_place<R::STAGES> place = {0, 1};
     for (; turns.at < turns.n; turns.at += turns.step) {
-        int first = turns.first_row(p, R::N), n = (min(p.n_rows - first, (int)R::N) + 7) / 8;
-        int64_t piece = (int64_t)(first / PIECE_ROWS) * (p.x.stride / TILE_COLS);
-        const uint8_t *x = static_cast<const uint8_t *>(p.x.values) +
-                           ((piece + turns.begin) * 8 + first % PIECE_ROWS / 8) * EIGHT_BYTES;
-        for (int t = turns.begin; t < turns.end; t++, place.next(), x += 8 * EIGHT_BYTES) {
+        int first = turns.first_row(p) / TILE_ROWS;
+        int n = (turns.rows(p) + TILE_ROWS - 1) / TILE_ROWS;
+        for (int t = turns.begin; t < turns.end; t++, place.next()) {
             uint32_t full = barrier_at(shared, ACT_FULL, place.at);
             barrier_wait(barrier_at(shared, STAGE_EMPTY, place.at), place.parity);
             barrier_expect(full, (uint32_t)(n * EIGHT_BYTES));
-            copy_bulk(shared + R::RING_AT + place.at * R::STAGE_BYTES, x,
-                      (uint32_t)(n * EIGHT_BYTES), full);
+            fetch_eights(p.x, first, n, t, shared + R::RING_AT + place.at * R::STAGE_BYTES, full);
         }
     }
 }

@@ -106,25 +106,27 @@ template <class R> __device__ __forceinline__ void multipliers_meet()
     asm volatile("bar.sync 1, %0;" ::"n"((int)R::MULTIPLIERS) : "memory");
 }
 
-/* A warp's sums of a unit to shared memory: columns of the first side, then of the second. */
-template <class R>
+/* A warp's sums of a piece of the rows to shared memory: columns of the first side, then of the
+ * second. */
+template <class R, int PIECE>
 __device__ __forceinline__ void show_sums(const float (&acc)[R::N / 2], uint8_t *memory)
 {
     int thread = anew(threadIdx.x), warp = thread / WARP, lane = thread % WARP;
     float *mine = reinterpret_cast<float *>(memory + R::SUMS_AT) + lane % 4 * 2 * R::SUM_STEP +
                   warp * TILE_ROWS + lane / 4;
 #pragma unroll
-    for (int i = 0; i < R::N / 2; i++)
-        mine[(i / 4 * 8 + i % 2) * R::SUM_STEP + i % 4 / 2 * R::SIDE_ROWS] = acc[i];
+    for (int i = 0; i < R::SUM_ROWS / 2; i++)
+        mine[(i / 4 * 8 + i % 2) * R::SUM_STEP + i % 4 / 2 * R::SIDE_ROWS] =
+            acc[PIECE * R::SUM_ROWS / 2 + i];
 }
 
-/* Adds up the block's share of a unit's rows over the slices and writes the results. */
-template <class R>
+/* Adds up the block's share of a piece's rows over the slices and writes the results. */
+template <class R, int PIECE>
 __device__ __forceinline__ void put_rows(const half_product &p, uint32_t shared,
                                          const half_turns &turns)
 {
-    constexpr int QUADS = R::SIDE_ROWS / 4;
-    int first = turns.first_row(p, R::N), n = min(p.n_rows - first, (int)R::N);
+    constexpr int QUADS = R::SIDE_ROWS / 4, BEFORE = PIECE * R::SUM_ROWS;
+    int first = turns.first_row(p) + BEFORE, n = min(turns.rows(p) - BEFORE, (int)R::SUM_ROWS);
     half_side side[2] = {turns.side(p, 0, R::SIDE_ROWS), turns.side(p, 1, R::SIDE_ROWS)};
     for (int i = anew(threadIdx.x);; i += R::MULTIPLIERS) {
         int row = turns.rank + i / QUADS * turns.ranks, at = i % QUADS * 4;
@@ -134,7 +136,7 @@ __device__ __forceinline__ void put_rows(const half_product &p, uint32_t shared,
         add_slices(sum, from, from + R::SIDE_ROWS * 4, turns.ranks);
         if (turns.is_pair) {
             put_gated(p, first + row, side[0].row + at, sum);
-        } else if (p.by) {
+        } else if (R::HAS_BY && p.by) {
             put_gated_by(p, first + row, at, R::SIDE_ROWS, sum);
         } else {
             put_results(p, side[0], first + row, at, sum[0]);
@@ -143,11 +145,11 @@ __device__ __forceinline__ void put_rows(const half_product &p, uint32_t shared,
     }
 }
 
-/* The end of a unit. `round`: how many there were before. */
-template <class R>
-__device__ __forceinline__ void finish_unit(const half_product &p, const float (&acc)[R::N / 2],
-                                            uint8_t *memory, uint32_t shared, uint32_t round,
-                                            const half_turns &turns)
+/* The end of a unit for a piece of its rows. `round`: how many ends there were before. */
+template <class R, int PIECE>
+__device__ __forceinline__ void finish_piece(const half_product &p, const float (&acc)[R::N / 2],
+                                             uint8_t *memory, uint32_t shared, uint32_t round,
+                                             const half_turns &turns)
 {
     uint32_t full = barrier_at(shared, SUMS_FULL, 0), empty = barrier_at(shared, SUMS_EMPTY, 0);
     int ranks = turns.ranks;
@@ -155,16 +157,30 @@ __device__ __forceinline__ void finish_unit(const half_product &p, const float (
         multipliers_meet<R>();
     else if (round > 0)
         barrier_wait_cluster(empty, (round - 1) & 1);
-    show_sums<R>(acc, memory);
+    show_sums<R, PIECE>(acc, memory);
     multipliers_meet<R>();
     if (ranks > 1) {
         if (threadIdx.x < ranks) barrier_arrive_cluster(cluster_address(full, threadIdx.x));
         barrier_wait_cluster(full, round & 1);
     }
-    put_rows<R>(p, shared, turns);
+    put_rows<R, PIECE>(p, shared, turns);
     if (ranks > 1) {
         multipliers_meet<R>();
         if (threadIdx.x < ranks) barrier_arrive_cluster(cluster_address(empty, threadIdx.x));
+    }
+}
+
+/* The end of a unit: an end for each piece of its rows, of which all blocks of a cluster have as
+ * many. Not a loop: it would keep sums in registers that were shown before. */
+template <class R>
+__device__ __forceinline__ void finish_unit(const half_product &p, const float (&acc)[R::N / 2],
+                                            uint8_t *memory, uint32_t shared, uint32_t &round,
+                                            const half_turns &turns)
+{
+    static_assert(R::N <= 2 * R::SUM_ROWS, "a pass has one piece or two");
+    finish_piece<R, 0>(p, acc, memory, shared, round++, turns);
+    if constexpr (R::N > R::SUM_ROWS) {
+        if (turns.rows(p) > R::SUM_ROWS) finish_piece<R, 1>(p, acc, memory, shared, round++, turns);
     }
 }
 
