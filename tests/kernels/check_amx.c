@@ -1,181 +1,249 @@
-/* Products on AMX's registers, which are emulated here, against those of the same lanes without
- * them: every bit is the same, for every kind of codes, number of rows, tiles and blocks. The real
- * ones run in check-cpu-kernels on a processor that has them.
+/* Products in bf16 on AMX's registers, emulated here so that any processor checks them, and on real
+ * ones where there are any: they are near the products in double precision, rows have the same bits
+ * alone and among others, and emulated and real ones too.
  *
  *   check-amx [--quick]   ends with "N passed, N failed"; --quick: fewer shapes, for valgrind */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/cpu/kernels.h"
 #include "base/mem.h"
-#include "base/rng.h"
+#include "kernels/tiled.h"
 
 extern const struct cpu_kernels cpu_kernels_amx_over_plain;
 #if defined(__x86_64__)
 extern const struct cpu_kernels cpu_kernels_amx_over_avx512;
 #endif
 
-enum { TILES_MAX = 9, BLOCKS_MAX = 50, ROWS_MAX = 530, SEED = 15 };
+enum { ROWS_MAX = 545, SETS_MAX = 3 };
+
+/* Relative L2 errors. Numbers in bf16 are off by 2^-9 at most, and in both operands; scales of the
+ * K formats, which are products, are rounded to a half in tiles. */
+static const double LIMIT_HIGH = 2.6e-3, LIMIT_SUMS = 1e-5, LIMIT_SCALES = 1e-3;
 
 static int passed, failed;
 
-/* What numbers a case has. */
-enum values { RANDOM, LARGEST, MIXED_SIGNS, NOT_FINITE, VALUES };
-
-struct data {
-    struct tile_shape shape;
-    uint8_t *tiles;
-    struct act_block *act; /* ROWS_MAX rows */
-};
-
-static uint16_t random_half(struct rng *rng, enum values values)
+static void check(const char *name, const char *what, double error, double limit)
 {
-    if (values == LARGEST) return 0x7bff;
-    if (values == NOT_FINITE && rng_next(rng) % 16 == 0) return 0x7c00; /* infinite */
-    uint16_t bits = (uint16_t)rng_next(rng);
-    return (bits & 0x7c00) == 0x7c00 ? (uint16_t)(bits ^ 0x4000) : bits;
-}
-
-/* A tile's bytes are codes as they come; scales and minima are numbers. */
-static void draw_tile(struct rng *rng, enum code_kind kind, enum values values, uint8_t *tile,
-                      size_t bytes)
-{
-    struct tile_unit u = tile_unit_for_codes(kind);
-    for (size_t i = 0; i < bytes; i++)
-        tile[i] = values == LARGEST       ? 0xff
-                  : values == MIXED_SIGNS ? (i & 1 ? 0xff : 0)
-                                          : (uint8_t)rng_next(rng);
-    for (size_t at = 0; at < bytes; at += u.bytes) {
-        size_t end = kind == CODE_S6 ? u.mins_at : u.bytes;
-        for (size_t i = u.scales_at; i + 2 <= end; i += 2) {
-            uint16_t half = random_half(rng, values);
-            memcpy(tile + at + i, &half, sizeof half);
-        }
-    }
-}
-
-static void draw_act(struct rng *rng, enum values values, struct act_block *a)
-{
-    int32_t total = 0;
-    *a = (struct act_block){0};
-    for (int i = 0; i < BLOCK_COLS; i++) {
-        a->q[i] = values == LARGEST       ? INT8_MIN
-                  : values == MIXED_SIGNS ? (int8_t)(i & 1 ? -127 : 127)
-                                          : (int8_t)((int)(rng_next(rng) % 255) - 127);
-        total += a->q[i];
-        a->start6[i / 16] -= 32 * a->q[i];
-    }
-    a->scale = values == LARGEST ? 1.0f : rng_normal(rng);
-    if (values == NOT_FINITE && rng_next(rng) % 16 == 0) a->scale = NAN;
-    a->minus = -total;
-    a->sum = a->scale * (float)total;
-}
-
-static void open_data(struct data *d, enum code_kind kind, int n_blocks, enum values values)
-{
-    struct rng rng = {.state = SEED};
-    struct tile_unit u = tile_unit_for_codes(kind);
-    size_t n_units = (size_t)((n_blocks + u.n_blocks - 1) / u.n_blocks), bytes = n_units * u.bytes;
-    *d = (struct data){.shape = {.kind = kind, .n_blocks = n_blocks, .bytes = bytes}};
-    d->tiles = mem_alloc(TILES_MAX, bytes);
-    d->act = mem_alloc((size_t)(ROWS_MAX * n_blocks), sizeof *d->act);
-    for (int t = 0; t < TILES_MAX; t++)
-        draw_tile(&rng, kind, values, d->tiles + (size_t)t * bytes, bytes);
-    for (int i = 0; i < ROWS_MAX * n_blocks; i++) draw_act(&rng, values, &d->act[i]);
-}
-
-static void close_data(struct data *d)
-{
-    mem_free(d->tiles);
-    mem_free(d->act);
-}
-
-static bool is_same(float a, float b)
-{
-    return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
-}
-
-/* Outputs are of exactly the right size, so that sanitizers see what is written beside them. */
-static void check_job(const struct cpu_kernels *k, const struct cpu_kernels *without,
-                      const struct data *d, int n, int n_tiles, bool has_list)
-{
-    int32_t list[ROWS_MAX];
-    for (int i = 0; i < n; i++) list[i] = (i * 7 + 2) % n * 2 + i % 2;
-    size_t n_out = (size_t)(n * n_tiles * TILE_ROWS);
-    float *out[2] = {mem_alloc(n_out, sizeof(float)), mem_alloc(n_out, sizeof(float))};
-    struct tile_job job = {.shape = &d->shape,
-                           .tile = d->tiles,
-                           .n_tiles = n_tiles,
-                           .act = d->act,
-                           .list = has_list ? list : NULL,
-                           .first = has_list ? 0 : ROWS_MAX - n,
-                           .n = n,
-                           .divisor = has_list ? 2 : 1};
-    for (int i = 0; i < 2; i++) {
-        memset(out[i], 0x55, n_out * sizeof(float));
-        job.out = out[i];
-        (i ? without : k)->tile_dot(&job);
-    }
-    size_t different = 0;
-    for (size_t i = 0; i < n_out; i++) different += !is_same(out[0][i], out[1][i]);
-    mem_free(out[0]);
-    mem_free(out[1]);
-    if (different == 0) {
+    if (error <= limit) { /* false for NaN */
         passed++;
         return;
     }
     failed++;
-    printf("FAIL %s, codes %d, %d rows%s, %d tiles, %d blocks: %zu of %zu results differ\n",
-           k->name, d->shape.kind, n, has_list ? " of a list" : "", n_tiles, (int)d->shape.n_blocks,
-           different, n_out);
+    printf("FAIL %s, %s: error %.3g, at most %.3g expected\n", name, what, error, limit);
 }
 
-static void check_kind(const struct cpu_kernels *k, const struct cpu_kernels *without,
-                       enum code_kind kind, bool is_quick)
+struct data {
+    struct tiled w;
+    int64_t n_rows, cols;
+    int32_t n_act;
+    float *x; /* n_act x cols */
+    uint16_t *high, *low;
+};
+
+static int64_t round_up(int64_t n)
+{
+    return (n + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+}
+
+static void open_data(struct data *d, const struct cpu_kernels *k, enum format format,
+                      int64_t n_rows, int64_t cols, int32_t n_act)
+{
+    size_t n = (size_t)bf16_size(n_act, cols);
+    *d = (struct data){.n_rows = n_rows, .cols = cols, .n_act = n_act};
+    tiled_open(&d->w, k, format, n_rows, cols, false);
+    d->x = random_floats(n_act * cols, 1, 6);
+    d->high = mem_alloc(n, sizeof *d->high);
+    d->low = mem_alloc(n, sizeof *d->low);
+    for (int64_t r = 0; r < n_act; r++)
+        k->bf16_round(d->x + r * cols, cols, bf16_stretch(n_act), d->high + bf16_row(r),
+                      d->low + bf16_row(r));
+}
+
+static void close_data(struct data *d)
+{
+    tiled_close(&d->w);
+    mem_free(d->x);
+    mem_free(d->high);
+    mem_free(d->low);
+}
+
+/* Rows of a list, or those from `first` on. */
+static struct bf16_job make_job(const struct data *d, bool is_fine, const int32_t *list,
+                                int32_t first, int32_t n, float *out)
+{
+    const struct weight *w = &d->w.source;
+    bool has_tiles = d->w.weight.tiles != NULL;
+    return (struct bf16_job){.shape = has_tiles ? &d->w.weight.shape : NULL,
+                             .tile = d->w.weight.tiles,
+                             .rows = {w->format, d->w.weight.rows, w->row_bytes, 0},
+                             .n_rows = d->n_rows,
+                             .n_blocks = d->cols / BLOCK_COLS,
+                             .n_tiles = (int32_t)(round_up(d->n_rows) / TILE_ROWS),
+                             .act = d->high,
+                             .low = is_fine || !has_tiles ? d->low : NULL,
+                             .stretch = bf16_stretch(d->n_act),
+                             .list = list,
+                             .first = first,
+                             .n = n,
+                             .divisor = list ? 2 : 1,
+                             .before = list ? 3 : 0,
+                             .out = out};
+}
+
+static size_t results(const struct data *d, int32_t n)
+{
+    return (size_t)(n * round_up(d->n_rows));
+}
+
+/* Results have exactly the right size, so that sanitizers see what is written next to them. */
+static float *run(const struct cpu_kernels *k, const struct data *d, bool is_fine,
+                  const int32_t *list, int32_t first, int32_t n)
+{
+    float *out = mem_alloc(results(d, n), sizeof *out);
+    struct bf16_job job = make_job(d, is_fine, list, first, n, out);
+    memset(out, 0x55, results(d, n) * sizeof *out);
+    k->bf16_dot(&job);
+    return out;
+}
+
+static double distance(const struct data *d, const float *out, int32_t n)
+{
+    double difference = 0, size = 0;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t r = 0; r < d->n_rows; r++) {
+            double sum = 0;
+            for (int64_t c = 0; c < d->cols; c++)
+                sum += (double)d->w.decoded[r * d->cols + c] * (double)d->x[i * d->cols + c];
+            double error = (double)out[i * round_up(d->n_rows) + r] - sum;
+            difference += error * error;
+            size += sum * sum;
+        }
+    return sqrt(difference / size);
+}
+
+/* All rows at once, then each alone, and all of them through lists. */
+static void check_rows(const struct cpu_kernels *k, const struct data *d, bool is_fine)
+{
+    char name[96];
+    int64_t stride = round_up(d->n_rows);
+    const struct format_traits *format = format_traits(d->w.source.format);
+    bool has_scales = format->codes == CODE_U4 || format->codes == CODE_U5;
+    bool is_sums = is_fine || format->codes == CODE_NONE;
+    snprintf(name, sizeof name, "%s, %s%s, %d rows, %d by %d", k->name, format->name,
+             is_fine ? ", fine" : "", (int)d->n_act, (int)d->n_rows, (int)d->cols);
+    float *all = run(k, d, is_fine, NULL, 0, d->n_act);
+    double limit = (is_sums ? LIMIT_SUMS : LIMIT_HIGH) + (has_scales ? LIMIT_SCALES : 0);
+    check(name, "distance to double precision", distance(d, all, d->n_act), limit);
+    int different = 0;
+    for (int32_t first = 0; first < d->n_act; first += BF16_ROWS) {
+        float *one = run(k, d, is_fine, NULL, first, 1);
+        different += memcmp(one, all + first * stride, (size_t)stride * sizeof *one) != 0;
+        mem_free(one);
+    }
+    check(name, "rows alone and together", different, 0);
+    float *y = mem_alloc(results(d, d->n_act) * 2, sizeof *y);
+    float *room = mem_alloc(results(d, d->n_act), sizeof *room);
+    struct bf16_job job = make_job(d, is_fine, NULL, 0, d->n_act, room);
+    job.y = y;
+    job.y_stride = stride * 2;
+    k->bf16_dot(&job);
+    for (int32_t i = 0; i < d->n_act; i++)
+        different += memcmp(y + i * stride * 2, all + i * stride, (size_t)stride * 4) != 0;
+    check(name, "results in rows of their own", different, 0);
+    mem_free(room);
+    mem_free(y);
+    int32_t list[ROWS_MAX];
+    for (int32_t i = 0; i < d->n_act; i++) list[i] = ((i * 7 + 2) % d->n_act + 3) * 2 + i % 2;
+    float *listed = run(k, d, is_fine, list, 0, d->n_act);
+    for (int32_t i = 0; i < d->n_act; i++)
+        different += memcmp(listed + i * stride, all + (list[i] / 2 - 3) * stride,
+                            (size_t)stride * sizeof *all) != 0;
+    check(name, "rows of a list and in place", different, 0);
+    mem_free(all);
+    mem_free(listed);
+}
+
+static void check_shape(const struct cpu_kernels *k, enum format format, int64_t n_rows,
+                        int64_t cols, int32_t n_act)
 {
     struct data d;
-    int step = is_quick ? 9 : 1;
-    open_data(&d, kind, 9, RANDOM);
-    for (int n = 1; n <= 70; n += step) check_job(k, without, &d, n, 3, n % 2);
-    for (int tiles = 1; tiles <= TILES_MAX; tiles += step)
-        for (int n = 15; n <= 17; n++) check_job(k, without, &d, n, tiles, tiles % 2);
+    if (format == FORMAT_F32 || cols % format_traits(format)->block_elements) return;
+    open_data(&d, k, format, n_rows, cols, n_act);
+    check_rows(k, &d, false);
+    if (d.w.weight.tiles) check_rows(k, &d, true);
     close_data(&d);
-    for (int blocks = 1; blocks <= BLOCKS_MAX; blocks += step) {
-        open_data(&d, kind, blocks, RANDOM);
-        check_job(k, without, &d, 21, 2, blocks % 2);
-        close_data(&d);
-    }
-    static const int many[] = {240, 255, 256, 257, 272, 511, 512, 513, ROWS_MAX};
-    open_data(&d, kind, 17, RANDOM);
-    for (size_t i = 0; i < sizeof many / sizeof *many && !is_quick; i++)
-        check_job(k, without, &d, many[i], 2, i % 2);
+}
+
+/* A row that is not finite spoils no other, and not its own to something finite. */
+static void check_not_finite(const struct cpu_kernels *k, enum format format)
+{
+    struct data d;
+    int wrong = 0;
+    open_data(&d, k, format, 32, 256, 20);
+    float *before = run(k, &d, true, NULL, 0, 20);
+    d.high[5 * BLOCK_COLS + 7] = 0x7fc0; /* NaN in row 5 */
+    float *after = run(k, &d, true, NULL, 0, 20);
+    for (int i = 0; i < 20 * 32; i++)
+        wrong += i / 32 == 5 ? !isnan(after[i]) : memcmp(&before[i], &after[i], 4) != 0;
+    check(k->name, "a row that is not finite", wrong, 0);
+    mem_free(before);
+    mem_free(after);
     close_data(&d);
-    for (enum values values = LARGEST; values < VALUES; values++) {
-        open_data(&d, kind, 11, values);
-        check_job(k, without, &d, 37, 3, false);
-        close_data(&d);
+}
+
+static void check_set(const struct cpu_kernels *k, bool is_quick)
+{
+    static const int32_t counts[] = {1, 15, 16, 17, 31, 32, 33, 47, 64, 130, ROWS_MAX};
+    for (enum format f = 0; f < FORMAT_COUNT; f++) {
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+            if (!is_quick || i == 3) check_shape(k, f, 40, 256, counts[i]);
+        for (int64_t rows = 1; rows < 90 && !is_quick; rows += 11) check_shape(k, f, rows, 256, 18);
+        for (int64_t cols = 32; cols < 1800; cols += is_quick ? 800 : 224)
+            check_shape(k, f, 33, cols, 21);
+        if (f != FORMAT_F32) check_not_finite(k, f);
     }
 }
 
-static void check_set(const struct cpu_kernels *k, const char *without, bool is_quick)
+/* Of two sets, one emulated. */
+static void check_same_bits(const struct cpu_kernels *a, const struct cpu_kernels *b)
 {
-    const struct cpu_kernels *base;
-    struct carat_error err;
-    if (cpu_kernels_find(&base, without, &err) != CARAT_OK) {
-        printf("skipped %s: %s\n", k->name, err.message);
-        return;
-    }
-    for (enum code_kind kind = 0; kind < CODE_COUNT; kind++) check_kind(k, base, kind, is_quick);
+    char name[96];
+    snprintf(name, sizeof name, "%s and %s", a->name, b->name);
+    for (enum format f = 0; f < FORMAT_COUNT; f++)
+        for (int is_fine = 0; is_fine < 2 && f != FORMAT_F32; is_fine++) {
+            struct data d;
+            open_data(&d, a, f, 40, 768, 70);
+            float *x = run(a, &d, is_fine, NULL, 0, 70), *y = run(b, &d, is_fine, NULL, 0, 70);
+            check(name, format_traits(f)->name, memcmp(x, y, results(&d, 70) * sizeof *x) != 0, 0);
+            mem_free(x);
+            mem_free(y);
+            close_data(&d);
+        }
 }
 
 int main(int argc, char **argv)
 {
+    const struct cpu_kernels *sets[SETS_MAX] = {&cpu_kernels_amx_over_plain}, *found;
+    struct carat_error err;
+    int n_sets = 1;
+    setvbuf(stdout, NULL, _IOLBF, 0);
     bool is_quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
-    check_set(&cpu_kernels_amx_over_plain, "plain", is_quick);
 #if defined(__x86_64__)
-    check_set(&cpu_kernels_amx_over_avx512, "avx512", is_quick);
+    if (cpu_kernels_find(&found, "avx512", &err) == CARAT_OK)
+        sets[n_sets++] = &cpu_kernels_amx_over_avx512;
+    else
+        printf("skipped, emulated over avx512: %s\n", err.message);
 #endif
-    printf("seed %d: %d passed, %d failed\n", SEED, passed, failed);
+    if (cpu_kernels_find(&found, "amx", &err) == CARAT_OK)
+        sets[n_sets++] = found;
+    else
+        printf("skipped, real registers: %s\n", err.message);
+    for (int i = 0; i < n_sets; i++) {
+        check_set(sets[i], is_quick);
+        printf("%s: %d passed so far\n", sets[i]->name, passed);
+    }
+    if (n_sets == SETS_MAX) check_same_bits(sets[1], sets[2]); /* plain lanes round sums twice */
+    printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

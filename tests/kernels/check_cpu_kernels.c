@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/rng.h"
+#include "kernels/tiled.h"
 
 enum {
     ROWS = 40, /* not a multiple of 16 */
@@ -37,14 +38,6 @@ static void check(const char *kernels, const char *what, double error, double li
     printf("FAIL %s %s: error %.3g, at most %.3g expected\n", kernels, what, error, limit);
 }
 
-static float *random_floats(int64_t n, float spread, uint64_t seed)
-{
-    struct rng rng = {.state = seed};
-    float *x = mem_alloc((size_t)n, sizeof *x);
-    for (int64_t i = 0; x && i < n; i++) x[i] = rng_normal(&rng) * spread;
-    return x;
-}
-
 /* Relative L2 distance of two rows of floats, sums in double. */
 struct distance {
     double difference, size;
@@ -64,69 +57,19 @@ static double relative(struct distance d)
 /* ---- Quantised products ----------------------------------------------------------------- */
 
 struct product {
-    struct weight source;
-    struct cpu_weight tiled;
-    float *decoded;                     /* ROWS x cols */
+    struct tiled w;
     struct act_block *act, *high, *low; /* the same rows in 8 bits, and fine */
     int64_t cols;
 };
-
-/* Which of a few patterns of two signs column c of row r has: equal ones, and such that change
- * every 1, 2, 4, 16 or 32 columns or at random. */
-static bool is_high(int64_t r, int64_t c)
-{
-    static const int64_t every[] = {1 << 20, 1, 2, 4, 16, 32};
-    struct rng rng = {.state = (uint64_t)(r * 4096 + c)};
-    if (r % 14 >= 12) return rng_normal(&rng) > 0;
-    return (c / every[r % 14 / 2] + r) % 2;
-}
-
-/* Sets the codes of a row to the largest and the smallest that the format has. The bytes of a block
- * from `first` to `last` have bits of codes alone. */
-static void set_extreme_codes(enum format format, uint8_t *row, int64_t cols, int64_t r)
-{
-    const struct format_traits *t = format_traits(format);
-    size_t n = (size_t)t->block_bytes, size = (size_t)t->block_elements;
-    size_t first = (size_t)t->codes_at, last = n;
-    if (format == FORMAT_Q5_0 || format == FORMAT_Q5_1) first -= 4;
-    if (format == FORMAT_Q5_K) first -= 32;
-    if (format == FORMAT_Q6_K) last = 192;
-    for (size_t b = 0; b < (size_t)cols / size; b++)
-        for (size_t i = first; i < last; i++) {
-            bool high = is_high(r, (int64_t)(b * size + i - first));
-            row[b * n + i] = format != FORMAT_Q8_0 ? (high ? 0xFF : 0) : (high ? 127 : 128);
-        }
-}
 
 /* Extreme: all weights and activations are the largest or smallest of their formats. */
 static void open_product(struct product *p, const struct cpu_kernels *k, enum format format,
                          int64_t rows, int64_t cols, int64_t n_act, bool is_extreme)
 {
-    size_t row_bytes = format_row_bytes(format, cols);
-    float *values = random_floats(rows * cols, 0.02f, 5), *x = random_floats(n_act * cols, 1, 6);
-    uint8_t *bytes = mem_alloc((size_t)rows, row_bytes);
-    p->decoded = mem_alloc((size_t)(rows * cols), sizeof(float));
+    float *x = random_floats(n_act * cols, 1, 6);
     for (int64_t i = 0; is_extreme && i < n_act * cols; i++)
         x[i] = is_high(i / cols, i % cols) ? 1 : -1;
-    for (int64_t r = 0; r < rows; r++) {
-        format_traits(format)->encode(values + r * cols, bytes + (size_t)r * row_bytes, cols);
-        if (is_extreme) set_extreme_codes(format, bytes + (size_t)r * row_bytes, cols, r);
-        format_traits(format)->decode(bytes + (size_t)r * row_bytes, p->decoded + r * cols, cols);
-    }
-    p->source = (struct weight){.name = "weight",
-                                .format = format,
-                                .n_expert = 1,
-                                .rows = rows,
-                                .cols = cols,
-                                .row_bytes = row_bytes,
-                                .expert_bytes = row_bytes * (size_t)rows,
-                                .data = bytes};
-    p->tiled = (struct cpu_weight){.source = &p->source};
-    struct pool *pool;
-    if (pool_open(&pool, &(struct pool_options){.n_threads = 1}, NULL)) abort();
-    tile_plan(&p->tiled, cpu_read_ahead(k, p->source.format));
-    tile_fill(&p->tiled, os_pages_take(p->tiled.bytes), pool);
-    pool_close(pool);
+    tiled_open(&p->w, k, format, rows, cols, is_extreme);
     p->cols = cols;
     int64_t n_blocks = cols / BLOCK_COLS;
     p->act = mem_alloc((size_t)(n_act * n_blocks * 3), sizeof *p->act);
@@ -136,15 +79,12 @@ static void open_product(struct product *p, const struct cpu_kernels *k, enum fo
         k->quantize(x + r * cols, cols, p->act + r * n_blocks);
         k->quantize_fine(x + r * cols, cols, p->high + r * n_blocks, p->low + r * n_blocks);
     }
-    mem_free(values);
     mem_free(x);
 }
 
 static void close_product(struct product *p)
 {
-    os_pages_give(p->tiled.tiles, p->tiled.bytes);
-    mem_free((void *)(uintptr_t)p->source.data);
-    mem_free(p->decoded);
+    tiled_close(&p->w);
     mem_free(p->act);
 }
 
@@ -161,7 +101,7 @@ static double expected_dot(const struct product *p, bool is_fine, int64_t row, i
     double sum = 0;
     for (int64_t i = 0; i < p->cols; i++)
         sum +=
-            (double)p->decoded[row * p->cols + i] * activation(p, is_fine, act_row * p->cols + i);
+            (double)p->w.decoded[row * p->cols + i] * activation(p, is_fine, act_row * p->cols + i);
     return sum;
 }
 
@@ -175,8 +115,8 @@ static void check_rows(const struct cpu_kernels *k, const struct product *p, boo
     int32_t list[LIST_MAX];
     float out[LIST_MAX * N_TILES * TILE_ROWS], alone[TILE_ROWS];
     for (int i = 0; i < n; i++) list[i] = (i * 7 + 2) % (ACT_ROWS * 2);
-    struct tile_job job = {.shape = &p->tiled.shape,
-                           .tile = tile_at(&p->tiled, 0, 0),
+    struct tile_job job = {.shape = &p->w.weight.shape,
+                           .tile = tile_at(&p->w.weight, 0, 0),
                            .n_tiles = N_TILES,
                            .act = is_fine ? p->high : p->act,
                            .low = is_fine ? p->low : NULL,
@@ -188,8 +128,8 @@ static void check_rows(const struct cpu_kernels *k, const struct product *p, boo
     int different = 0;
     for (int i = 0; i < n * N_TILES; i++) {
         int tile = i % N_TILES, act_row = list[i / N_TILES] / 2;
-        struct tile_job one = {.shape = &p->tiled.shape,
-                               .tile = tile_at(&p->tiled, 0, tile),
+        struct tile_job one = {.shape = &p->w.weight.shape,
+                               .tile = tile_at(&p->w.weight, 0, tile),
                                .n_tiles = 1,
                                .act = is_fine ? p->high : p->act,
                                .low = is_fine ? p->low : NULL,
@@ -216,7 +156,7 @@ static void check_shape(const struct cpu_kernels *k, enum format format, int64_t
     for (int is_fine = 0; is_fine < 2; is_fine++) {
         struct distance d = {0};
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-            p.tiled.shape.ahead = ways[i % 4];
+            p.w.weight.shape.ahead = ways[i % 4];
             check_rows(k, &p, is_fine, counts[i], &d);
         }
         /* Scales of the K formats are products, rounded to a half in tiles: 2^-11. */
@@ -242,9 +182,9 @@ static void multiply(const struct cpu_kernels *k, const struct product *p, bool 
 {
     int32_t list[LIST_MAX];
     for (int i = 0; i < n; i++) list[i] = i % ACT_ROWS;
-    struct tile_job job = {.shape = &p->tiled.shape,
-                           .tile = tile_at(&p->tiled, 0, 0),
-                           .n_tiles = (int32_t)p->tiled.n_tiles,
+    struct tile_job job = {.shape = &p->w.weight.shape,
+                           .tile = tile_at(&p->w.weight, 0, 0),
+                           .n_tiles = (int32_t)p->w.weight.n_tiles,
                            .act = is_fine ? p->high : p->act,
                            .low = is_fine ? p->low : NULL,
                            .list = list,
@@ -268,7 +208,7 @@ static void check_same_bits(const struct cpu_kernels *a, const struct cpu_kernel
     check(b->name, "activations are those of the other sets", memcmp(p.act, q.act, act_bytes) != 0,
           0);
     for (size_t c = 0; c < 2 * sizeof counts / sizeof *counts; c++) {
-        size_t n = (size_t)counts[c / 2] * (size_t)p.tiled.n_tiles * TILE_ROWS;
+        size_t n = (size_t)counts[c / 2] * (size_t)p.w.weight.n_tiles * TILE_ROWS;
         multiply(a, &p, c % 2, counts[c / 2], out[0]);
         multiply(b, &p, c % 2, counts[c / 2], out[1]);
         check(b->name, "products are those of the other sets",
@@ -592,9 +532,9 @@ static double seconds_for(const struct cpu_kernels *k, const struct product *p, 
     double runs[7];
     for (int r = 0; r < 7; r++) {
         double begin = os_seconds();
-        for (int64_t tile = 0; tile < p->tiled.n_tiles; tile += TILES) {
-            struct tile_job job = {.shape = &p->tiled.shape,
-                                   .tile = tile_at(&p->tiled, 0, tile),
+        for (int64_t tile = 0; tile < p->w.weight.n_tiles; tile += TILES) {
+            struct tile_job job = {.shape = &p->w.weight.shape,
+                                   .tile = tile_at(&p->w.weight, 0, tile),
                                    .n_tiles = TILES,
                                    .act = p->act,
                                    .n = n,
@@ -623,7 +563,7 @@ static int measure(const struct cpu_kernels *k, const char *format)
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             double s = seconds_for(k, &p, counts[i]);
             printf("%s,%s,%d,%.1f,%.1f\n", k->name, format_traits(f)->name, counts[i],
-                   (double)p.tiled.bytes / s / 1e9, 2.0 * 2560 * 2560 * counts[i] / s / 1e9);
+                   (double)p.w.weight.bytes / s / 1e9, 2.0 * 2560 * 2560 * counts[i] / s / 1e9);
             fflush(stdout); /* some take long */
         }
         close_product(&p);

@@ -58,6 +58,7 @@ static int cpu_open(struct device **out, int index, const struct device_options 
     os_cpu_name(model, sizeof model);
     d->kernels = kernels;
     d->is_exact = options->is_exact;
+    d->has_bf16 = kernels->bf16_dot && !options->is_exact && !options->is_steady;
     d->is_automatic = options->n_threads == 0;
     struct topology topology;
     topology_read(&topology, "", NULL);
@@ -151,12 +152,12 @@ static void cpu_weight_unload(struct device *device, struct weight *weight)
 
 /* Offsets of the parts of a program's scratch memory. */
 struct scratch_layout {
-    size_t act, partial, routed, turns, worker, worker_bytes, total;
+    size_t act, bf16, partial, routed, turns, worker, worker_bytes, total;
 };
 
 /* The most that one op of the plan needs of each part. */
 struct scratch_needs {
-    size_t act_values, worker_bytes, partial_floats, routed_integers, turn_floats;
+    size_t act_values, bf16_values, worker_bytes, partial_floats, routed_integers, turn_floats;
 };
 
 static void raise_to(size_t *most, size_t value)
@@ -177,6 +178,21 @@ static size_t turn_floats(const struct plan *plan, const struct op *op)
     return (size_t)plan->rows_max[ROWS_TOKEN] * (size_t)op->p.rope.head_dim;
 }
 
+/* Whether a product takes two numbers for each activation, where others take one: in 8 bits those
+ * that are fine, in bf16 float weights too. */
+static bool takes_sums(const struct device *device, const struct op *op)
+{
+    return op_is_fine(op) || (device->has_bf16 && format_is_float(op_product(op)->format));
+}
+
+/* Numbers in bf16 that a product of all tokens takes: EXPERT_OUT has several rows for one. */
+static size_t bf16_values(const struct plan *plan, const struct op *op)
+{
+    int64_t cols = op_product(op)->cols;
+    int64_t n = plan->rows_max[ROWS_TOKEN] * (plan_buf_at(plan, op->in[0])->cols / cols);
+    return (size_t)bf16_size(n, cols) * 2;
+}
+
 static void add_needs(const struct plan *plan, const struct op *op, struct scratch_needs *needs)
 {
     size_t rows = (size_t)plan->rows_max[ROWS_TOKEN];
@@ -192,6 +208,7 @@ static void add_needs(const struct plan *plan, const struct op *op, struct scrat
     case OP_MATMUL:
         if (op_is_fine(op)) rows *= 2;
         raise_to(&needs->act_values, rows * (size_t)plan_buf_at(plan, op->in[0])->cols);
+        raise_to(&needs->bf16_values, bf16_values(plan, op));
         raise_to(&needs->worker_bytes, cpu_matmul_worker_bytes(plan, op));
         break;
     case OP_ATTENTION:
@@ -217,7 +234,9 @@ static struct scratch_layout lay_out_scratch(const struct device *device, const 
     struct scratch_needs needs = {0};
     struct scratch_layout y = {0};
     for (int32_t i = 0; i < plan->n_ops; i++) add_needs(plan, &plan->ops[i], &needs);
-    y.partial = y.act + whole_lines(needs.act_values / BLOCK_COLS * sizeof(struct act_block));
+    y.bf16 = y.act + whole_lines(needs.act_values / BLOCK_COLS * sizeof(struct act_block));
+    y.partial = y.bf16;
+    if (device->has_bf16) y.partial += whole_lines(needs.bf16_values * sizeof(uint16_t));
     y.routed = y.partial + whole_lines(needs.partial_floats * sizeof(float));
     y.turns = y.routed + whole_lines(needs.routed_integers * sizeof(int32_t));
     y.worker = y.turns + whole_lines(needs.turn_floats * sizeof(float));
@@ -236,6 +255,7 @@ static void cut_scratch(struct program *p, char *base)
     struct scratch_layout y = lay_out_scratch(p->device, p->plan);
     p->scratch = (struct scratch){
         .act = (struct act_block *)(void *)(base + y.act),
+        .bf16 = (uint16_t *)(void *)(base + y.bf16),
         .partial = (float *)(void *)(base + y.partial),
         .routed = (int32_t *)(void *)(base + y.routed),
         .turns = (float *)(void *)(base + y.turns),
@@ -328,34 +348,46 @@ static struct cpu_step *add_step(struct program *p, const struct op *op, void *m
     return s;
 }
 
-/* Which activations scratch.act holds at this point of the program. */
-struct quantised {
+/* Which activations the scratch holds rounded at this point of the program. */
+struct rounded {
     buf_id id;
     int64_t cols;
-    bool is_fine;
+    bool is_fine, has_bytes; /* rows that decode are there too: float weights do not take them */
 };
 
-static bool holds(const struct quantised *held, const struct op *op, int64_t cols)
+static bool serves(const struct rounded *held, const struct rounded *wanted)
 {
-    return held->id == op->in[0] && held->cols == cols && (held->is_fine || !op_is_fine(op));
+    return held->id == wanted->id && held->cols == wanted->cols &&
+           held->is_fine >= wanted->is_fine && held->has_bytes >= wanted->has_bytes;
+}
+
+/* Whether a product takes rounded activations on this device. */
+static bool takes_rounded(const struct device *device, const struct cpu_weight *w)
+{
+    return w->tiles || (device->has_bf16 && weight_takes_bf16(w->source));
 }
 
 static void add_product(struct program *p, const struct op *op, void *memory, cpu_step_fn run,
-                        struct quantised *held)
+                        struct rounded *held)
 {
     const struct cpu_weight *w = op_product(op)->device_data;
-    int64_t cols = w->source->cols;
+    const struct rounded wanted = {op->in[0], w->source->cols, takes_sums(p->device, op),
+                                   w->tiles != NULL};
+    bool takes = takes_rounded(p->device, w);
     bool follows = false; /* a product of the same activations: nothing to wait for */
-    if (w->tiles && !holds(held, op, cols)) {
+    if (takes && !serves(held, &wanted)) {
         struct cpu_step *s = add_step(p, op, memory, cpu_QUANTIZE, BY_ROW);
-        s->y_cols = (int32_t)cols;
-        *held = (struct quantised){op->in[0], cols, op_is_fine(op)};
-    } else if (w->tiles && op->code == OP_MATMUL && p->n_steps) {
+        s->y_cols = (int32_t)wanted.cols;
+        s->is_fine = wanted.is_fine;
+        s->has_bytes = wanted.has_bytes;
+        *held = wanted;
+    } else if (takes && op->code == OP_MATMUL && p->n_steps) {
         const struct cpu_step *before = &p->steps[p->n_steps - 1];
         follows = before->run == cpu_MATMUL && before->op->in[0] == op->in[0];
     }
     if (op->code != OP_MATMUL) add_step(p, op, memory, cpu_SORT_ROUTED, BY_ITEM);
     struct cpu_step *s = add_step(p, op, memory, run, BY_ITEM);
+    s->is_fine = wanted.is_fine;
     if (follows) s->needs_barrier = false;
 }
 
@@ -378,7 +410,7 @@ static void add_rope(struct program *p, const struct op *op, void *memory)
     add_step(p, op, memory, cpu_ROPE, BY_ROW)->x1 = turns;
 }
 
-static void add_op(struct program *p, const struct op *op, void *memory, struct quantised *held)
+static void add_op(struct program *p, const struct op *op, void *memory, struct rounded *held)
 {
     static const struct {
         cpu_step_fn run;
@@ -477,7 +509,7 @@ static int cpu_bind(struct device *device, const struct plan *plan,
         return err_no_memory(err, "program", n * sizeof *p->steps);
     }
     cut_scratch(p, scratch);
-    struct quantised held = {.id = BUF_NONE};
+    struct rounded held = {.id = BUF_NONE};
     for (int32_t i = 0; i < plan->n_ops; i++) add_op(p, &plan->ops[i], memory, &held);
     return CARAT_OK;
 }

@@ -50,12 +50,14 @@ static const char *avx512_problem(void)
 /* Registers of 8 KB are kept for programs that ask for them. */
 static const char *amx_problem(void)
 {
-    enum { TILE = 1 << 24, INT8 = 1 << 25 };
+    enum { TILE = 1 << 24, BF16 = 1 << 22, AVX512_BF16 = 1 << 5 };
     unsigned a, b, c, d;
     const char *problem = avx512_problem();
     if (problem) return problem;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & TILE)) return "this processor has no amx";
-    if (!(d & INT8)) return "this processor has no amx_int8";
+    if (!(d & BF16)) return "this processor has no amx_bf16";
+    if (a < 1 || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & AVX512_BF16))
+        return "this processor has no avx512_bf16";
     return os_permit_amx() ? NULL : "the system does not permit it; Linux 5.16 or later may";
 }
 #endif
@@ -132,15 +134,14 @@ static const struct {
     const struct cpu_kernels *kernels;
     const char *(*problem)(void); /* why this machine cannot run them, or NULL */
 } sets[] = {
-/* The first that runs is taken. AMX comes after what every processor with AMX has too, so it is
- * taken by name alone: on some processors it was slower (docs/benchmarks.md). */
+/* The first that runs is taken. */
 #if defined(__x86_64__)
-    {&cpu_kernels_avx512, avx512_problem},
 #if CARAT_HAVE_AMX
     {&cpu_kernels_amx, amx_problem},
 #else
     {&no_amx, not_built},
 #endif
+    {&cpu_kernels_avx512, avx512_problem},
 #if CARAT_HAVE_AVXVNNI
     {&cpu_kernels_avxvnni, avxvnni_problem},
 #else

@@ -1,5 +1,5 @@
 /* The table of kernels that each instruction set provides. A row's bits never depend on the other
- * rows. Quantised products give the same bits on all sets that have fused multiply-add: integer
+ * rows. Products in 8 bits give the same bits on all sets that have fused multiply-add: integer
  * sums are exact, float sums have one order. */
 #ifndef BACKEND_CPU_KERNELS_H
 #define BACKEND_CPU_KERNELS_H
@@ -37,6 +37,30 @@ struct tile_job {
     float *out;
 };
 
+/* Activations rounded to bf16. A stretch of 8 blocks of columns has all rows, in groups of 16; of a
+ * group it has block after block, of a block row after row. So what is read together lies together.
+ * The last stretch may have blocks, and the last group rows, that are not used. */
+enum { BF16_ROWS = 16, BF16_BLOCK = BF16_ROWS * BLOCK_COLS, BF16_BLOCKS = 8 };
+
+/* Numbers of a stretch of n rows. */
+static inline int64_t bf16_stretch(int64_t n)
+{
+    return (n + BF16_ROWS - 1) / BF16_ROWS * BF16_BLOCKS * BF16_BLOCK;
+}
+
+/* Numbers of n rows of `cols` columns. */
+static inline int64_t bf16_size(int64_t n, int64_t cols)
+{
+    const int64_t stretch_cols = BF16_BLOCKS * BLOCK_COLS;
+    return (cols + stretch_cols - 1) / stretch_cols * bf16_stretch(n);
+}
+
+/* Where column 0 of row i lies. */
+static inline int64_t bf16_row(int64_t i)
+{
+    return i / BF16_ROWS * BF16_BLOCKS * BF16_BLOCK + i % BF16_ROWS * BLOCK_COLS;
+}
+
 /* Rows of values as they lie in memory, `stride` bytes apart: F32, F16, BF16, or Q8_0 of whole
  * blocks. They are decoded when they are read; the bits are the same as if they were decoded first.
  * If `ahead` is not 0, each line that is read has the one so many bytes after it prefetched into
@@ -48,9 +72,33 @@ struct float_rows {
     ptrdiff_t ahead;
 };
 
+/* The same as tile_job by activations in bf16 and weights rounded to it. Sums are fp32, in an order
+ * that depends on the number of columns alone. Where `low` is not NULL an activation is the sum of
+ * two numbers, and a weight is treated so too. Weights are tiles, or rows of floats (`shape` is
+ * NULL), which always take both. */
+struct bf16_job {
+    const struct tile_shape *shape;
+    const uint8_t *tile;
+    struct float_rows rows; /* of F16 or BF16 */
+    int64_t n_rows;         /* of these; less than 16 n_tiles if the last tile is not full */
+    int64_t n_blocks;       /* of 32 columns */
+    int32_t n_tiles;
+    const uint16_t *act, *low;
+    int64_t stretch;     /* of `act` and `low` */
+    const int32_t *list; /* numbers of rows, times `divisor`, counted from `before` on; NULL: */
+    int32_t first, n, divisor, before; /* first (a multiple of 16), first + 1, ... */
+    float *out;                        /* room for sums, if `y` is not NULL, else the results */
+    float *y;                          /* results, y_stride values from one row to the next */
+    int64_t y_stride;
+};
+
 struct cpu_kernels {
     const char *name;
     void (*tile_dot)(const struct tile_job *job);
+    /* For rows of prompts; NULL if the set has no such products. bf16_round: a row of n values, a
+     * multiple of 32, goes to `high`, and what rounding has lost to `low`, if that is not NULL. */
+    void (*bf16_dot)(const struct bf16_job *job);
+    void (*bf16_round)(const float *x, int64_t n, int64_t stretch, uint16_t *high, uint16_t *low);
     void (*quantize)(const float *x, int64_t n, struct act_block *out);
     void (*quantize_fine)(const float *x, int64_t n, struct act_block *high, struct act_block *low);
 

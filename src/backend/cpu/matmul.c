@@ -1,6 +1,7 @@
 /* Matrix products. An item of work is a few tiles of 16 weight rows with all activation rows. So
  * weights come from memory once, and a result does not depend on the worker. Weights in tiles are
- * multiplied with activations in 8 bits; others are decoded row by row and multiplied in fp32. */
+ * multiplied with activations in 8 bits; others are decoded row by row and multiplied in fp32. On
+ * processors with fast products in bf16, rows of prompts are multiplied in bf16, with either. */
 #include <string.h>
 
 #include "backend/cpu/program.h"
@@ -10,17 +11,20 @@ enum {
     ITEM_TILES_MAX = 8,
     ITEM_TILES_FEW_ROWS = 16, /* at most, with a few rows: their results take less room */
     FEW_ROWS = 16,
-    ITEMS_A_WORKER = 8, /* so that workers end together */
-    ITEM_ROWS = 256,    /* activation rows a call of a kernel: their results stay in cache */
-    FLOAT_ROWS = 4,     /* weight rows decoded or read at a time */
-    AS_READ_ROWS = 8    /* activation rows up to which float weights are decoded each time */
+    ITEMS_A_WORKER = 8,  /* so that workers end together */
+    ITEM_ROWS = 256,     /* activation rows a call of a kernel: their results stay in cache */
+    BF16_ROWS_MAX = 512, /* the same in bf16, where weights are unpacked in each call, */
+    BF16_TILES_MAX = 10, /* and tiles an item: more of them read activations less often */
+    FLOAT_ROWS = 4,      /* weight rows decoded or read at a time */
+    AS_READ_ROWS = 8,    /* activation rows up to which float weights are decoded each time */
+    RESULTS = BF16_ROWS_MAX * BF16_TILES_MAX * TILE_ROWS
 };
 
 size_t cpu_matmul_worker_bytes(const struct plan *plan, const struct op *op)
 {
     (void)plan;
     const struct weight *w = op->code == OP_MATMUL ? op->p.matmul.w : op->p.expert.w;
-    size_t results = ITEM_ROWS * ITEM_TILES_MAX * TILE_ROWS * sizeof(float);
+    size_t results = RESULTS * sizeof(float);
     return results + (size_t)w->cols * FLOAT_ROWS * sizeof(float);
 }
 
@@ -59,34 +63,96 @@ static int32_t rows_share_input(const struct cpu_step *s)
     return s->op->code == OP_EXPERT_IN ? s->op->p.expert.n_used : 1;
 }
 
-static void multiply_tiles(const struct product *p, int64_t tile, int64_t n_tiles)
-{
-    int64_t first = tile * TILE_ROWS, left = p->w->source->rows - first;
-    int64_t n_rows = left < n_tiles * TILE_ROWS ? left : n_tiles * TILE_ROWS;
-    const struct act_block *act = p->s->program->scratch.act;
-    struct tile_job job = {
-        .shape = &p->w->shape,
-        .tile = tile_at(p->w, p->expert, tile),
-        .n_tiles = (int32_t)n_tiles,
-        .act = act,
-        .low = op_is_fine(p->s->op) ? act + cpu_step_rows(p->s) * p->w->shape.n_blocks : NULL,
-        .divisor = rows_share_input(p->s),
-        .out = p->results};
-    for (int32_t done = 0; done < p->n; done += job.n) {
-        job.n = p->n - done < ITEM_ROWS ? p->n - done : ITEM_ROWS;
-        job.list = p->list ? p->list + done : NULL;
-        job.first = p->first + done;
-        cpu_step_kernels(p->s)->tile_dot(&job);
-        for (int32_t i = 0; i < job.n; i++)
-            put(p, p->list ? p->list[done + i] : job.first + i, first, n_rows,
-                p->results + i * n_tiles * TILE_ROWS);
-    }
-}
-
 static const uint8_t *weight_row(const struct product *p, int64_t row)
 {
     const struct weight *w = p->w->source;
     return p->w->rows + (size_t)p->expert * p->w->matrix_bytes + (size_t)row * w->row_bytes;
+}
+
+/* How many of the product's rows are multiplied in 8 bits: the first ones. Lists are sorted. */
+static int32_t byte_rows(const struct product *p)
+{
+    int32_t n = 0, end = cpu_step_byte_rows(p->s);
+    if (!p->list) return end < p->first ? 0 : end - p->first < p->n ? end - p->first : p->n;
+    if (end == cpu_step_rows(p->s)) return p->n;
+    while (n < p->n && p->list[n] / p->s->op->p.expert.n_used < end) n++;
+    return n;
+}
+
+/* Puts the results of the product's rows [first, first + n) by n_tiles tiles. */
+static void put_rows(const struct product *p, int64_t tile, int64_t n_tiles, int32_t first,
+                     int32_t n)
+{
+    int64_t col = tile * TILE_ROWS, left = p->w->source->rows - col;
+    int64_t n_cols = left < n_tiles * TILE_ROWS ? left : n_tiles * TILE_ROWS;
+    for (int32_t i = 0; i < n; i++)
+        put(p, p->list ? p->list[first + i] : p->first + first + i, col, n_cols,
+            p->results + i * n_tiles * TILE_ROWS);
+}
+
+/* The product's first n rows, in 8 bits. */
+static void multiply_bytes(const struct product *p, int64_t tile, int64_t n_tiles, int32_t n)
+{
+    const struct act_block *act = p->s->program->scratch.act;
+    struct tile_job job = {.shape = &p->w->shape,
+                           .tile = tile_at(p->w, p->expert, tile),
+                           .n_tiles = (int32_t)n_tiles,
+                           .act = act,
+                           .low = p->s->is_fine ? act + cpu_step_rows(p->s) * p->w->shape.n_blocks
+                                                : NULL,
+                           .divisor = rows_share_input(p->s),
+                           .out = p->results};
+    for (int32_t done = 0; done < n; done += job.n) {
+        job.n = n - done < ITEM_ROWS ? n - done : ITEM_ROWS;
+        job.list = p->list ? p->list + done : NULL;
+        job.first = p->first + done;
+        cpu_step_kernels(p->s)->tile_dot(&job);
+        put_rows(p, tile, n_tiles, done, job.n);
+    }
+}
+
+/* The product's rows from `done` on, in bf16. */
+static void multiply_bf16(const struct product *p, int64_t tile, int64_t n_tiles, int32_t done)
+{
+    const struct weight *w = p->w->source;
+    const uint16_t *act = p->s->program->scratch.bf16;
+    int32_t divisor = rows_share_input(p->s), per_token = p->list ? p->s->op->p.expert.n_used : 1;
+    int32_t before = cpu_step_byte_rows(p->s) * per_token / divisor; /* rows not in bf16 */
+    int32_t n_act = cpu_step_rows(p->s) * per_token / divisor;
+    /* Results of whole tiles go to their rows at once. */
+    bool is_whole = !p->list && (tile + n_tiles) * TILE_ROWS <= w->rows;
+    struct bf16_job job = {.n_rows = w->rows - tile * TILE_ROWS,
+                           .n_blocks = w->cols / BLOCK_COLS,
+                           .n_tiles = (int32_t)n_tiles,
+                           .act = act,
+                           .stretch = bf16_stretch(n_act - before),
+                           .divisor = divisor,
+                           .before = before,
+                           .out = p->results,
+                           .y_stride = w->rows};
+    if (p->s->is_fine) job.low = act + bf16_size(n_act - before, w->cols);
+    if (p->w->tiles) {
+        job.shape = &p->w->shape;
+        job.tile = tile_at(p->w, p->expert, tile);
+    } else {
+        const uint8_t *rows = weight_row(p, tile * TILE_ROWS);
+        job.rows = (struct float_rows){.format = w->format, .data = rows, .stride = w->row_bytes};
+    }
+    for (; done < p->n; done += job.n) {
+        job.n = p->n - done < BF16_ROWS_MAX ? p->n - done : BF16_ROWS_MAX;
+        job.list = p->list ? p->list + done : NULL;
+        job.first = p->first + done - before;
+        if (is_whole) job.y = p->s->y0 + (p->first + done) * w->rows + tile * TILE_ROWS;
+        cpu_step_kernels(p->s)->bf16_dot(&job);
+        if (!is_whole) put_rows(p, tile, n_tiles, done, job.n);
+    }
+}
+
+static void multiply_tiles(const struct product *p, int64_t tile, int64_t n_tiles)
+{
+    int32_t n = byte_rows(p);
+    multiply_bytes(p, tile, n_tiles, n);
+    if (n < p->n) multiply_bf16(p, tile, n_tiles, n);
 }
 
 static const float *input_row(const struct product *p, int32_t row)
@@ -99,7 +165,7 @@ static void multiply_decoded(const struct product *p, int64_t first, int64_t las
 {
     const struct weight *w = p->w->source;
     const struct cpu_kernels *k = cpu_step_kernels(p->s);
-    float *decoded = p->results + ITEM_ROWS * ITEM_TILES_MAX * TILE_ROWS;
+    float *decoded = p->results + RESULTS;
     for (int n_rows; first < last; first += n_rows) {
         n_rows = last - first < FLOAT_ROWS ? (int)(last - first) : FLOAT_ROWS;
         struct float_rows b = {FORMAT_F32, decoded, (size_t)w->cols * sizeof *decoded, 0};
@@ -135,25 +201,30 @@ static void multiply_as_read(const struct product *p, int64_t first, int64_t las
     }
 }
 
-static void multiply_floats(const struct product *p, int64_t tile)
+/* Weights that are no tiles: n_tiles times 16 rows of them. */
+static void multiply_floats(const struct product *p, int64_t tile, int64_t n_tiles)
 {
     const struct weight *w = p->w->source;
-    int64_t first = tile * TILE_ROWS, end = first + TILE_ROWS, last = end < w->rows ? end : w->rows;
-    if (format_is_float(w->format) && p->n <= AS_READ_ROWS)
-        multiply_as_read(p, first, last);
+    struct product in_fp32 = *p;
+    int64_t first = tile * TILE_ROWS, end = first + n_tiles * TILE_ROWS;
+    int64_t last = end < w->rows ? end : w->rows;
+    if (format_is_float(w->format) && weight_takes_bf16(w)) in_fp32.n = byte_rows(p);
+    if (format_is_float(w->format) && in_fp32.n <= AS_READ_ROWS)
+        multiply_as_read(&in_fp32, first, last);
     else
-        multiply_decoded(p, first, last);
+        multiply_decoded(&in_fp32, first, last);
+    if (in_fp32.n < p->n) multiply_bf16(p, tile, n_tiles, in_fp32.n);
 }
 
 static void multiply_stretch(const struct product *p, int64_t first, int64_t last)
 {
-    if (p->w->tiles)
-        for (int64_t end; first < last; first = end) {
-            end = first + p->item_tiles < last ? first + p->item_tiles : last;
+    for (int64_t end; first < last; first = end) {
+        end = first + p->item_tiles < last ? first + p->item_tiles : last;
+        if (p->w->tiles)
             multiply_tiles(p, first, end - first);
-        }
-    else
-        for (int64_t tile = first; tile < last; tile++) multiply_floats(p, tile);
+        else
+            multiply_floats(p, first, end - first);
+    }
 }
 
 static void multiply_item(const struct product *p, int64_t item)
@@ -162,9 +233,16 @@ static void multiply_item(const struct product *p, int64_t item)
     multiply_stretch(p, first, last < p->n_tiles ? last : p->n_tiles);
 }
 
-/* An even number, as kernels take pairs. */
+/* An even number, as kernels take pairs. In bf16 items are as large as they may be with the same
+ * number of them for each worker. */
 static int64_t tiles_per_item(const struct cpu_step *s, int64_t n_tiles, int n_workers)
 {
+    if (cpu_step_byte_rows(s) < cpu_step_rows(s)) {
+        int64_t a_worker = (n_tiles + n_workers - 1) / n_workers;
+        int64_t n_items = (a_worker + BF16_TILES_MAX - 1) / BF16_TILES_MAX;
+        int64_t even = (a_worker + 2 * n_items - 1) / (2 * n_items) * 2;
+        return even < BF16_TILES_MAX ? even : BF16_TILES_MAX;
+    }
     int64_t most = cpu_step_rows(s) <= FEW_ROWS ? ITEM_TILES_FEW_ROWS : ITEM_TILES_MAX;
     int64_t tiles = n_tiles / (n_workers * ITEMS_A_WORKER) / 2 * 2;
     if (tiles < ITEM_TILES_MIN) return ITEM_TILES_MIN;
@@ -187,15 +265,19 @@ static struct product make_product(const struct cpu_step *s, const struct weight
     return p;
 }
 
-/* Items that are cut by rows too. */
+/* Items that are cut by rows too. Parts of rows in bf16 have whole groups, so the first part may be
+ * a little longer. */
 static void multiply_parts(struct product *p)
 {
     const struct cpu_step *s = p->s;
-    int32_t n_rows = p->n, n_parts = (n_rows + ITEM_ROWS - 1) / ITEM_ROWS;
+    int32_t n_rows = p->n, n_bytes = cpu_step_byte_rows(s);
+    int32_t extra = n_bytes < n_rows ? n_bytes % BF16_ROWS : 0;
+    int32_t n_parts = (n_rows - extra + ITEM_ROWS - 1) / ITEM_ROWS;
     int64_t n_items = count_items(p) * n_parts;
     for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) {
-        p->first = (int32_t)(item % n_parts) * ITEM_ROWS;
-        p->n = n_rows - p->first < ITEM_ROWS ? n_rows - p->first : ITEM_ROWS;
+        int32_t part = (int32_t)(item % n_parts), end = extra + (part + 1) * ITEM_ROWS;
+        p->first = part ? extra + part * ITEM_ROWS : 0;
+        p->n = (end < n_rows ? end : n_rows) - p->first;
         multiply_item(p, item / n_parts);
     }
 }
@@ -211,7 +293,9 @@ void cpu_MATMUL(const struct cpu_step *s, const struct pool_worker *worker)
         return;
     }
     int64_t n_items = count_items(&p);
-    if (p.w->tiles && p.n > ITEM_ROWS && n_items < worker->count * ITEMS_A_WORKER)
+    bool is_bf16 = cpu_step_byte_rows(s) < p.n; /* weights are unpacked for each part */
+    int64_t enough = is_bf16 ? worker->count : worker->count * ITEMS_A_WORKER;
+    if (p.w->tiles && p.n > ITEM_ROWS && n_items < enough)
         multiply_parts(&p);
     else
         for (int64_t item; (item = pool_take(s->share, n_items)) >= 0;) multiply_item(&p, item);

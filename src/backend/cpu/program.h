@@ -22,6 +22,7 @@ struct device {
     struct pool *pool;
     const struct cpu_kernels *kernels;
     bool is_exact;
+    bool has_bf16;     /* rows of prompts are multiplied in bf16 */
     bool is_automatic; /* we choose the number of workers, for each step */
     uint64_t nodes;    /* memory nodes, a bit each, if there are several; else 0 */
     struct slab *slabs;
@@ -31,7 +32,8 @@ struct device {
 
 /* Memory that the steps of a program share, cut from the scratch that it is given. */
 struct scratch {
-    struct act_block *act; /* the activations quantised last */
+    struct act_block *act; /* the activations rounded last, */
+    uint16_t *bf16;        /* those of prompts, if they are multiplied in bf16 */
     char *worker;          /* worker_bytes for each worker */
     size_t worker_bytes;
     float *partial;  /* attention segments: see attention.c */
@@ -51,6 +53,8 @@ struct cpu_step {
     enum step_sharing sharing;
     enum row_class rows; /* of the output; of the input where there is none */
     bool needs_barrier;  /* before it */
+    bool is_fine;   /* a product that takes two numbers for each activation, or their rounding */
+    bool has_bytes; /* rounding: rows that decode get their 8 bits */
     int32_t x_cols, x1_cols, y_cols;
     const float *x0, *x1, *x2;
     float *y0, *y1;
@@ -79,6 +83,16 @@ static inline int32_t token_row(const struct cpu_step *s, int64_t r)
     return s->rows == ROWS_TOKEN ? (int32_t)r : s->program->step->out_row[r];
 }
 
+/* How many of the step's rows are multiplied in 8 bits: the first ones. On devices with bf16 those
+ * of prompts are not, up to the last layer that all of them need. So what a row gets depends on no
+ * other row, and on no chunk. */
+static inline int32_t cpu_step_byte_rows(const struct cpu_step *s)
+{
+    int32_t n = cpu_step_rows(s), n_decode = s->program->step->n_decode;
+    if (!s->program->device->has_bf16 || s->rows != ROWS_TOKEN) return n;
+    return n_decode < n ? n_decode : n;
+}
+
 static inline const struct cpu_kernels *cpu_step_kernels(const struct cpu_step *s)
 {
     return s->program->device->kernels;
@@ -99,7 +113,13 @@ static inline void *worker_scratch(const struct cpu_step *s, const struct pool_w
 void cpu_decode(const struct cpu_kernels *k, enum format format, const void *src, float *dst,
                 int64_t n);
 
-/* Step functions, named after their op. cpu_QUANTIZE comes before products in 8 bits. */
+/* Whether a weight is multiplied in bf16 on devices that have it. F32 would lose bits. */
+static inline bool weight_takes_bf16(const struct weight *w)
+{
+    return w->format != FORMAT_F32 && w->cols % BLOCK_COLS == 0;
+}
+
+/* Step functions, named after their op. cpu_QUANTIZE comes before products in 8 bits or bf16. */
 #define X(NAME, params, meaning, budget)                                                           \
     void cpu_##NAME(const struct cpu_step *s, const struct pool_worker *worker);
 OP_LIST(X)

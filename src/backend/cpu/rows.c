@@ -145,21 +145,41 @@ void cpu_GATHER_ROWS(const struct cpu_step *s, const struct pool_worker *worker)
                cols * sizeof *s->y0);
 }
 
-/* Rows in 8 bits. For a fine product as many rows follow: the low ones. */
-void cpu_QUANTIZE(const struct cpu_step *s, const struct pool_worker *worker)
+/* Rows [first, last) of n in 8 bits. For a fine product n more rows follow them: the low ones. */
+static void quantize_rows(const struct cpu_step *s, int64_t n, int64_t first, int64_t last)
 {
     const struct cpu_kernels *k = cpu_step_kernels(s);
     struct act_block *act = s->program->scratch.act;
-    int64_t cols = s->y_cols, per_row = s->x_cols / cols; /* EXPERT_OUT: n_used rows in one */
-    int64_t n_blocks = cols / BLOCK_COLS, n = cpu_step_rows(s) * per_row, first, last;
-    pool_stretch(worker, cpu_step_rows(s), &first, &last);
-    for (int64_t r = first * per_row; r < last * per_row; r++) {
-        const float *x = s->x0 + r * cols;
-        if (op_is_fine(s->op))
-            k->quantize_fine(x, cols, act + r * n_blocks, act + (n + r) * n_blocks);
+    int64_t cols = s->y_cols, n_blocks = cols / BLOCK_COLS;
+    for (int64_t r = first; r < last; r++)
+        if (s->is_fine)
+            k->quantize_fine(s->x0 + r * cols, cols, act + r * n_blocks, act + (n + r) * n_blocks);
         else
-            k->quantize(x, cols, act + r * n_blocks);
+            k->quantize(s->x0 + r * cols, cols, act + r * n_blocks);
+}
+
+/* The same in bf16; the first `before` rows are in 8 bits. */
+static void round_rows(const struct cpu_step *s, int64_t n, int64_t before, int64_t first,
+                       int64_t last)
+{
+    int64_t cols = s->y_cols, stretch = bf16_stretch(n - before), low = bf16_size(n - before, cols);
+    for (int64_t r = first; r < last; r++) {
+        uint16_t *row = s->program->scratch.bf16 + bf16_row(r - before);
+        cpu_step_kernels(s)->bf16_round(s->x0 + r * cols, cols, stretch, row,
+                                        s->is_fine ? row + low : NULL);
     }
+}
+
+void cpu_QUANTIZE(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    int64_t per_row = s->x_cols / s->y_cols; /* EXPERT_OUT: n_used rows in one */
+    int64_t n = cpu_step_rows(s) * per_row, n_bytes = cpu_step_byte_rows(s) * per_row, first, last;
+    pool_stretch(worker, cpu_step_rows(s), &first, &last);
+    first *= per_row;
+    last *= per_row;
+    int64_t middle = n_bytes < first ? first : n_bytes < last ? n_bytes : last;
+    if (s->has_bytes) quantize_rows(s, n, first, middle);
+    round_rows(s, n, n_bytes, middle, last);
 }
 
 void cpu_ROUTE(const struct cpu_step *s, const struct pool_worker *worker)

@@ -1,19 +1,18 @@
-/* Products of many rows on Intel's tile registers (AMX). Part of kernels_body.h; KERNELS_AMX names
+/* Products of prompts on Intel's tile registers (AMX). Part of kernels_body.h; KERNELS_AMX names
  * the header with their operations, which a test replaces.
  *
- * Scales change every 32 columns (S6: 16), so one product of registers covers a *part*: 16
- * activation rows by 16 weight rows by those columns. Its 16 x 16 integer sums go to memory and are
- * scaled and added up by the vector unit, in the order and with the bits of panel_rows. That takes
- * three float operations for 16 of the sums: 24 cycles a part, where its product takes 16, its
- * stores 16 and all loads 22. Everything would have to run beside each other for that; it does so
- * only in part (docs/benchmarks.md):
- *   - two tiles of weights at a time, which share registers of activations and their scales;
- *   - while four parts of both tiles are scaled, the products of the next four are computed. Their
- *     stores come half a step later, when they are complete;
- *   - sums of 8 rows by 2 tiles stay in registers for four parts;
- *   - codes are made signed when they are unpacked, so that no sum needs a first value;
- *   - activations are packed first: rows of a register lie next to each other, whatever list they
- *     come from and wherever rows are in the cache's sets. */
+ * Weights and activations are rounded to bf16, scales and minima within the weights, so that a sum
+ * stays in a register for all columns. (Integer products would have to leave the registers every 32
+ * columns, for their scales: at most 1.4 times as fast as AVX-512, see docs/benchmarks.md.) bf16
+ * keeps 8 bits of every number, where 8-bit codes keep them of a block's largest.
+ *
+ * What has more bits is the sum of two numbers in bf16, and a product of two sums three products:
+ * high by high, low by high, high by low. Activations of fine rows and of float weights are such
+ * sums; so are weights of fine rows and in F16.
+ *
+ *   - Two tiles of weights and two groups of rows share registers: four loads, four products.
+ *   - Weights are unpacked for a panel of columns, which stays in the first-level cache for all
+ *     rows. Sums wait in the output from one panel to the next. */
 
 /* 64 bytes, as the processor reads them. */
 struct amx_config {
@@ -24,285 +23,421 @@ struct amx_config {
 
 #include KERNELS_AMX
 
-/* Rows from which this may be faster than AVX-512, by processor; that was measured once. */
-#ifndef AMX_FROM
-#define AMX_FROM 16
-#endif
-
 enum {
-    AMX_BLOCKS = 8, /* of a panel */
     AMX_TILES = 2,
-    AMX_ROWS = 256, /* packed at a time */
-    AMX_PARTS = 4   /* of a step */
+    AMX_GROUP = BF16_BLOCKS * BF16_BLOCK, /* numbers of a group of rows in a panel */
+    AMX_LISTED_ROWS = 128                 /* of a list, copied at a time */
 };
 
-/* Weights of one or two tiles, as registers take them. */
+/* A register of weights: row k holds columns 2 k and 2 k + 1 of 16 weight rows. */
+typedef uint16_t amx_weights[16][32];
+
 struct amx_panel {
     int64_t first; /* block */
     int n_blocks;
-    const uint8_t *next; /* units of the first tile of the next panel */
-    alignas(64) uint8_t w[AMX_BLOCKS][AMX_TILES][8][64];
-    float scale[AMX_BLOCKS][AMX_TILES][16];
-    float factor[AMX_BLOCKS * 2][AMX_TILES][16]; /* S6, by part */
-    float min[AMX_BLOCKS][AMX_TILES][16];
+    bool is_last;
+    alignas(64) amx_weights high[BF16_BLOCKS][AMX_TILES];
+    alignas(64) amx_weights low[BF16_BLOCKS][AMX_TILES];
 };
 
-/* Activations of the panel's blocks in groups of 16 rows; zeros after the last row. */
+/* Activations of the panel's stretch of columns, group after group. */
 struct amx_rows {
-    int32_t n;
-    alignas(64) int8_t q[AMX_ROWS / 16][AMX_BLOCKS][16][BLOCK_COLS];
-    float scale[AMX_ROWS / 16][AMX_BLOCKS][16];
-    float sum[AMX_ROWS / 16][AMX_BLOCKS][16]; /* of kinds with a minimum */
+    const uint16_t *high, *low;
 };
 
-/* Parts of both tiles for one group of rows. */
-struct amx_step {
-    int32_t group;
-    int part, n_parts; /* the first, a multiple of AMX_PARTS; n_parts 0: none is left */
+/* Where sums are between panels, and where they go: to the same place but for the last panel. */
+struct amx_sums {
+    float *from, *to;
+    int64_t from_stride, to_stride;
 };
 
-typedef int32_t amx_dots[AMX_PARTS][AMX_TILES][16][16];
+/* How many products a product of two numbers is. */
+enum amx_parts {
+    AMX_HIGH = 1,  /* high by high */
+    AMX_ACT_SUMS,  /* and low activations by high weights */
+    AMX_BOTH_SUMS, /* and high activations by low weights */
+};
 
-/* What is subtracted from codes as `unpack` makes them. */
-ALWAYS uint8_t amx_offset(const enum code_kind kind)
+/* ---- Weights ---------------------------------------------------------------------------- */
+
+/* Columns 4 g + j of 16 weight rows, from their codes in `w`. */
+ALWAYS fvec amx_values(const enum code_kind kind, bvec w, const int j, fvec scale, fvec min)
 {
-    return (uint8_t)(is_wide(kind) ? WEIGHT_BIAS : code_kind_facts(kind).offset);
+    const int offset = is_wide(kind) ? WEIGHT_BIAS : code_kind_facts(kind).offset;
+    fvec code = f_of_int(dot(kind, i_set(-offset), w, i_set(1 << (8 * j))));
+    return code_kind_facts(kind).has_min ? f_fma(code, scale, min) : f_mul(code, scale);
 }
 
-ALWAYS void amx_fill(const enum code_kind kind, const int n_tiles, const struct tile_job *job,
-                     int tile, struct amx_panel *panel)
+/* Two columns; `low` gets what rounding loses, if the parts have it. */
+ALWAYS void amx_store_columns(const enum amx_parts parts, fvec even, fvec odd, uint16_t *high,
+                              uint16_t *low)
+{
+    bf_store_pairs(high, even, odd);
+    if (parts == AMX_BOTH_SUMS)
+        bf_store_pairs(low, f_sub(even, f_bf16(even)), f_sub(odd, f_bf16(odd)));
+}
+
+/* Block b of a tile; `unit` is the one that has it, as its block i. */
+ALWAYS void amx_fill_block(const enum code_kind kind, const enum amx_parts parts,
+                           const uint8_t *unit, int i, amx_weights high, amx_weights low)
 {
     const struct tile_unit u = tile_unit_for_codes(kind);
+    bvec w[8];
+    fvec scale = unit_scales(kind, unit, i), scales[2] = {scale, scale}, min = f_set(0);
+    unpack(kind, unit + (size_t)i * u.block_bytes, w);
+    for (int h = 0; h < 2 && block_halves(kind) == 2; h++)
+        scales[h] = f_mul(scale, f_load_i8(unit_factors(kind, unit, i, h)));
+    if (u.has_min) min = unit_mins(kind, unit, i);
+    for (int g = 0; g < 8; g++)
+        for (int pair = 0; pair < 2; pair++)
+            amx_store_columns(parts, amx_values(kind, w[g], pair * 2, scales[g / 4], min),
+                              amx_values(kind, w[g], pair * 2 + 1, scales[g / 4], min),
+                              high[g * 2 + pair], low[g * 2 + pair]);
+}
+
+ALWAYS void amx_fill(const enum code_kind kind, const enum amx_parts parts,
+                     const struct bf16_job *job, int tile, int n_tiles, struct amx_panel *panel)
+{
+    const struct tile_unit u = tile_unit_for_codes(kind);
+    for (int t = 0; t < n_tiles; t++) {
+        const uint8_t *data = job->tile + (size_t)(tile + t) * job->shape->bytes;
+        for (int b = 0; b < panel->n_blocks; b++) {
+            int64_t at = panel->first + b;
+            amx_fill_block(kind, parts, data + (size_t)(at / u.n_blocks) * u.bytes,
+                           (int)(at % u.n_blocks), panel->high[b][t], panel->low[b][t]);
+        }
+    }
+}
+
+/* The same of rows of floats; zeros after the last row. */
+static void amx_fill_floats(const enum amx_parts parts, const struct bf16_job *job, int tile,
+                            int n_tiles, struct amx_panel *panel)
+{
     for (int t = 0; t < n_tiles; t++)
         for (int b = 0; b < panel->n_blocks; b++) {
-            const uint8_t *unit = unit_at(kind, job, tile + t, panel->first + b);
-            int i = (int)(panel->first + b) % u.n_blocks;
-            bvec w[8];
-            unpack(kind, unit + (size_t)i * u.block_bytes, w);
-            for (int g = 0; g < 8; g++) b_store(panel->w[b][t][g], b_less(w[g], amx_offset(kind)));
-            f_store(panel->scale[b][t], unit_scales(kind, unit, i));
-            for (int h = 0; h < 2 && block_halves(kind) == 2; h++)
-                f_store(panel->factor[b * 2 + h][t], f_load_i8(unit_factors(kind, unit, i, h)));
-            if (u.has_min) f_store(panel->min[b][t], unit_mins(kind, unit, i));
+            bvec high[16], low[16];
+            for (int r = 0; r < 16; r++) {
+                int64_t row = (int64_t)(tile + t) * 16 + r, col = (panel->first + b) * BLOCK_COLS;
+                bool is_there = row < job->n_rows;
+                fvec x[2] = {f_set(0), f_set(0)};
+                for (int h = 0; h < 2 && is_there; h++)
+                    x[h] = values_at(job->rows.format, &job->rows, (int)row, col + h * 16);
+                high[r] = bf_pack(x[0], x[1]);
+                low[r] = bf_pack(f_sub(x[0], f_bf16(x[0])), f_sub(x[1], f_bf16(x[1])));
+            }
+            b_transpose(high);
+            for (int k = 0; k < 16; k++) b_store((uint8_t *)panel->high[b][t][k], high[k]);
+            if (parts != AMX_BOTH_SUMS) continue;
+            b_transpose(low);
+            for (int k = 0; k < 16; k++) b_store((uint8_t *)panel->low[b][t][k], low[k]);
         }
 }
 
-/* Rows of the job from `done` on, as many as there is room for. */
-static void amx_pack(const struct tile_job *job, int32_t done, bool has_min,
-                     const struct amx_panel *panel, struct amx_rows *rows)
+/* ---- Activations ------------------------------------------------------------------------ */
+
+/* Where row i of the job lies in the panel's stretch. */
+ALWAYS int64_t amx_row_at(const struct bf16_job *job, const struct amx_panel *panel, int32_t i)
 {
-    static const struct act_block nothing;
-    rows->n = job->n - done < AMX_ROWS ? job->n - done : AMX_ROWS;
-    for (int32_t r = 0; r < (rows->n + 15) / 16 * 16; r++) {
-        const struct act_block *act = r < rows->n ? job_row(job, done + r) + panel->first : NULL;
-        for (int b = 0; b < panel->n_blocks; b++) {
-            const struct act_block *block = act ? &act[b] : &nothing;
-            memcpy(rows->q[r / 16][b][r % 16], block->q, BLOCK_COLS);
-            rows->scale[r / 16][b][r % 16] = block->scale;
-            if (has_min) rows->sum[r / 16][b][r % 16] = block->sum;
+    int64_t row = job->list ? job->list[i] / job->divisor - job->before : job->first + i;
+    return panel->first / BF16_BLOCKS * job->stretch + bf16_row(row);
+}
+
+/* Rows of a list are copied; others are read where they lie. */
+static struct amx_rows amx_rows_of_list(const struct bf16_job *job, int32_t done, int32_t n,
+                                        const struct amx_panel *panel, uint16_t *high,
+                                        uint16_t *low)
+{
+    const size_t bytes = BLOCK_COLS * sizeof *high;
+    for (int32_t r = 0; r < n; r++) {
+        int64_t from = amx_row_at(job, panel, done + r), to = bf16_row(r);
+        for (int b = 0; b < panel->n_blocks; b++, from += BF16_BLOCK, to += BF16_BLOCK) {
+            memcpy(high + to, job->act + from, bytes);
+            if (job->low) memcpy(low + to, job->low + from, bytes);
         }
     }
+    return (struct amx_rows){high, low};
 }
 
-/* The integer sums of a part, in registers. There are two sets of them, because a set is stored
- * after the products of the next have begun. */
-ALWAYS void amx_multiply(const enum code_kind kind, const int n_tiles, const int set,
-                         const struct amx_panel *panel, const struct amx_rows *rows,
-                         const struct amx_step *step, int i)
+static struct amx_rows amx_rows_in_place(const struct bf16_job *job, int32_t done,
+                                         const struct amx_panel *panel)
 {
-    const int halves = block_halves(kind), b = step->part / halves, h = i % halves;
-    const int8_t *q = rows->q[step->group][b + i / halves][0] + h * 16;
-    const uint8_t *w = panel->w[b + i / halves][0][h * 4];
-    const uint8_t *w1 = w + sizeof panel->w[0][0];
-    if (i >= step->n_parts) return;
-    if (set == 0) {
+    int64_t at = amx_row_at(job, panel, done);
+    return (struct amx_rows){job->act + at, job->low ? job->low + at : NULL};
+}
+
+/* ---- Products --------------------------------------------------------------------------- */
+
+ALWAYS void amx_begin(const int n_groups, const int n_tiles, bool is_first,
+                      const struct amx_sums *sums)
+{
+    const float *out = sums->from, *second = out + 16 * sums->from_stride;
+    int64_t stride = sums->from_stride * 4;
+    if (is_first) {
         amx_zero(0);
-        amx_load(4, q, BLOCK_COLS);
-        amx_load(6, w, 64);
-        amx_dot(0, 4, 6);
-        if (n_tiles < 2) return;
         amx_zero(1);
-        amx_load(7, w1, 64);
-        amx_dot(1, 4, 7);
-    } else {
         amx_zero(2);
-        amx_load(5, q, BLOCK_COLS);
-        amx_load(6, w, 64);
-        amx_dot(2, 5, 6);
-        if (n_tiles < 2) return;
         amx_zero(3);
-        amx_load(7, w1, 64);
-        amx_dot(3, 5, 7);
+        return;
     }
+    amx_load(0, out, stride);
+    if (n_tiles == 2) amx_load(1, out + 16, stride);
+    if (n_groups == 2) amx_load(2, second, stride);
+    if (n_groups == 2 && n_tiles == 2) amx_load(3, second + 16, stride);
 }
 
-ALWAYS void amx_keep(const int n_tiles, const int set, const struct amx_step *step, int i,
-                     amx_dots dots)
+ALWAYS void amx_end(const int n_groups, const int n_tiles, const struct amx_sums *sums)
 {
-    if (i >= step->n_parts) return;
-    if (set == 0) {
-        amx_store(0, dots[i][0], 64);
-        if (n_tiles == 2) amx_store(1, dots[i][1], 64);
-    } else {
-        amx_store(2, dots[i][0], 64);
-        if (n_tiles == 2) amx_store(3, dots[i][1], 64);
+    float *out = sums->to, *second = out + 16 * sums->to_stride;
+    int64_t stride = sums->to_stride * 4;
+    amx_store(0, out, stride);
+    if (n_tiles == 2) amx_store(1, out + 16, stride);
+    if (n_groups == 2) amx_store(2, second, stride);
+    if (n_groups == 2 && n_tiles == 2) amx_store(3, second + 16, stride);
+}
+
+/* Groups at `a` by the weights at `w`, which may be in registers from the call before. */
+ALWAYS void amx_block(const int n_groups, const int n_tiles, const bool loads_weights,
+                      const uint16_t *a, const amx_weights *w)
+{
+    amx_load(4, a, 64);
+    if (loads_weights) amx_load(6, w[0], 64);
+    amx_dot(0, 4, 6);
+    if (n_tiles == 2) {
+        if (loads_weights) amx_load(7, w[1], 64);
+        amx_dot(1, 4, 7);
     }
+    if (n_groups < 2) return;
+    amx_load(5, a + AMX_GROUP, 64);
+    amx_dot(2, 5, 6);
+    if (n_tiles == 2) amx_dot(3, 5, 7);
 }
 
-/* The sums of part i for a row and a tile. S6: those of this part and the one before it, by their
- * factors. */
-ALWAYS fvec amx_total(const enum code_kind kind, const struct amx_panel *panel, int part, int i,
-                      int t, int row, amx_dots dots)
+/* One or two groups of rows by one or two tiles, over the columns of the panel. */
+ALWAYS void amx_multiply(const enum amx_parts parts, const int n_groups, const int n_tiles,
+                         const struct amx_panel *panel, const struct amx_rows *rows, int32_t group,
+                         const struct amx_sums *sums)
 {
-    fvec x = f_of_int(i_load(dots[i][t][row]));
-    if (block_halves(kind) == 1) return x;
-    fvec before = f_of_int(i_load(dots[i - 1][t][row]));
-    return f_fma(x, f_load(panel->factor[part + i][t]),
-                 f_mul(before, f_load(panel->factor[part + i - 1][t])));
-}
-
-/* The float steps of part i for rows `row` to row + 7 of a group; S6: after the second half of a
- * block. */
-ALWAYS void amx_scale(const enum code_kind kind, const int n_tiles, const struct amx_panel *panel,
-                      const struct amx_rows *rows, const struct amx_step *step, int i, int row,
-                      amx_dots dots, fvec sum[8][AMX_TILES])
-{
-    const int halves = block_halves(kind), b = step->part / halves;
-    const float *scale = rows->scale[step->group][b + i / halves] + row;
-    const float *x = rows->sum[step->group][b + i / halves] + row;
-    fvec w[AMX_TILES];
-    if (i >= step->n_parts || i % halves != halves - 1) return;
-    for (int t = 0; t < n_tiles; t++) w[t] = f_load(panel->scale[b + i / halves][t]);
-    for (int r = 0; r < 8; r++) {
-        fvec a = f_set(scale[r]);
-        for (int t = 0; t < n_tiles; t++)
-            sum[r][t] = f_fma(f_mul(amx_total(kind, panel, step->part, i, t, row + r, dots), a),
-                              w[t], sum[r][t]);
+    const int n_blocks = panel->n_blocks;
+    const ptrdiff_t at = (ptrdiff_t)group * AMX_GROUP;
+    amx_begin(n_groups, n_tiles, panel->first == 0, sums);
+    for (int b = 0; b < n_blocks; b++) {
+        const uint16_t *high = rows->high + at + b * BF16_BLOCK;
+        amx_block(n_groups, n_tiles, true, high, panel->high[b]);
+        if (parts == AMX_HIGH) continue;
+        amx_block(n_groups, n_tiles, false, rows->low + at + b * BF16_BLOCK, panel->high[b]);
+        if (parts == AMX_BOTH_SUMS) amx_block(n_groups, n_tiles, true, high, panel->low[b]);
     }
-    if (!tile_unit_for_codes(kind).has_min) return;
-    for (int t = 0; t < n_tiles; t++) w[t] = f_load(panel->min[step->part + i][t]);
-    for (int r = 0; r < 8; r++)
-        for (int t = 0; t < n_tiles; t++) sum[r][t] = f_fma(w[t], f_set(x[r]), sum[r][t]);
+    amx_end(n_groups, n_tiles, sums);
 }
 
-/* Scales the sums of `step` and computes those of `next` meanwhile. */
-ALWAYS void amx_step_run(const enum code_kind kind, const int n_tiles,
-                         const struct amx_panel *panel, const struct amx_rows *rows,
-                         const struct amx_step *step, amx_dots dots, const struct amx_step *next,
-                         amx_dots next_dots, float *out, int64_t stride)
+/* The same with fewer than 16 rows in the last group: their sums wait apart. */
+ALWAYS void amx_multiply_last(const enum amx_parts parts, const int n_groups, const int n_tiles,
+                              const struct amx_panel *panel, const struct amx_rows *rows,
+                              int32_t group, int32_t n, const struct amx_sums *sums)
 {
-    bool begins = panel->first == 0 && step->part == 0;
-    for (int half = 0; half < 2; half++, out += 8 * stride) {
-        fvec sum[8][AMX_TILES];
-        for (int r = 0; r < 8; r++)
-            for (int t = 0; t < n_tiles; t++)
-                sum[r][t] = begins ? f_set(0) : f_load(out + r * stride + t * 16);
-        amx_multiply(kind, n_tiles, 0, panel, rows, next, half * 2);
-        amx_scale(kind, n_tiles, panel, rows, step, 0, half * 8, dots, sum);
-        amx_multiply(kind, n_tiles, 1, panel, rows, next, half * 2 + 1);
-        amx_scale(kind, n_tiles, panel, rows, step, 1, half * 8, dots, sum);
-        amx_keep(n_tiles, 0, next, half * 2, next_dots);
-        amx_scale(kind, n_tiles, panel, rows, step, 2, half * 8, dots, sum);
-        amx_keep(n_tiles, 1, next, half * 2 + 1, next_dots);
-        amx_scale(kind, n_tiles, panel, rows, step, 3, half * 8, dots, sum);
-        for (int r = 0; r < 8; r++)
-            for (int t = 0; t < n_tiles; t++) f_store(out + r * stride + t * 16, sum[r][t]);
-    }
+    enum { STRIDE = AMX_TILES * 16 };
+    float apart[2 * 16 * STRIDE];
+    const struct amx_sums there = {apart, apart, STRIDE, STRIDE};
+    size_t bytes = (size_t)n_tiles * 16 * sizeof *apart;
+    memset(apart, 0, sizeof apart);
+    for (int32_t r = 0; r < n && panel->first; r++)
+        memcpy(apart + r * STRIDE, sums->from + r * sums->from_stride, bytes);
+    amx_multiply(parts, n_groups, n_tiles, panel, rows, group, &there);
+    for (int32_t r = 0; r < n; r++)
+        memcpy(sums->to + r * sums->to_stride, apart + r * STRIDE, bytes);
 }
 
-static struct amx_step amx_step_at(int32_t group, int part, int n_parts)
+#define AMX_SHAPE(FUNCTION, ...)                                                                   \
+    do {                                                                                           \
+        if (n_groups == 2 && n_tiles == 2)                                                         \
+            FUNCTION(parts, 2, 2, __VA_ARGS__);                                                    \
+        else if (n_groups == 2)                                                                    \
+            FUNCTION(parts, 2, 1, __VA_ARGS__);                                                    \
+        else if (n_tiles == 2)                                                                     \
+            FUNCTION(parts, 1, 2, __VA_ARGS__);                                                    \
+        else                                                                                       \
+            FUNCTION(parts, 1, 1, __VA_ARGS__);                                                    \
+    } while (0)
+
+/* The panel by the two groups of rows, or one, from `group` on. n: rows from there on. */
+ALWAYS void amx_groups(const enum amx_parts parts, const int n_tiles, const struct amx_panel *panel,
+                       const struct amx_rows *rows, int32_t group, int32_t n,
+                       const struct amx_sums *sums)
 {
-    int left = n_parts - part;
-    return (struct amx_step){group, part, left < AMX_PARTS ? left : AMX_PARTS};
+    const int n_groups = n > 16 ? 2 : 1;
+    if (n >= n_groups * 16)
+        AMX_SHAPE(amx_multiply, panel, rows, group, sums);
+    else
+        AMX_SHAPE(amx_multiply_last, panel, rows, group, n, sums);
 }
 
-static struct amx_step amx_step_after(const struct amx_step *step, int n_parts, int32_t n_groups)
+/* One function for all kinds of codes: weights are bf16 here. */
+static __attribute__((noinline)) void amx_run(enum amx_parts parts, int n_tiles,
+                                              const struct amx_panel *panel,
+                                              const struct amx_rows *rows, int32_t group, int32_t n,
+                                              const struct amx_sums *sums)
 {
-    int part = step->part + step->n_parts;
-    if (part < n_parts) return amx_step_at(step->group, part, n_parts);
-    if (step->group + 1 < n_groups) return amx_step_at(step->group + 1, 0, n_parts);
-    return (struct amx_step){0};
+    if (parts == AMX_HIGH)
+        amx_groups(AMX_HIGH, n_tiles, panel, rows, group, n, sums);
+    else if (parts == AMX_ACT_SUMS)
+        amx_groups(AMX_ACT_SUMS, n_tiles, panel, rows, group, n, sums);
+    else
+        amx_groups(AMX_BOTH_SUMS, n_tiles, panel, rows, group, n, sums);
 }
 
-/* The panel by all packed rows. The last group may have less than 16, so its sums wait apart. */
-ALWAYS void amx_panel_run(const enum code_kind kind, const int n_tiles, const struct tile_job *job,
-                          const struct amx_panel *panel, const struct amx_rows *rows, float *out)
-{
-    alignas(64) amx_dots dots[2];
-    float apart[16][AMX_TILES * 16] = {{0}};
-    int n_parts = panel->n_blocks * block_halves(kind);
-    int32_t n_groups = (rows->n + 15) / 16, n_last = rows->n % 16;
-    size_t bytes = (size_t)n_tiles * 16 * sizeof *out;
-    int64_t stride = job->n_tiles * 16;
-    float *last = out + (n_groups - 1) * 16 * stride;
-    for (int32_t r = 0; r < n_last && panel->first; r++) memcpy(apart[r], last + r * stride, bytes);
-    struct amx_step step = amx_step_at(0, 0, n_parts), next;
-    for (int i = 0; i < step.n_parts; i++) {
-        amx_multiply(kind, n_tiles, 0, panel, rows, &step, i);
-        amx_keep(n_tiles, 0, &step, i, dots[0]);
-    }
-    for (int at = 0; step.n_parts > 0; step = next, at ^= 1) {
-        next = amx_step_after(&step, n_parts, n_groups);
-        if (step.part == 0)
-            read_ahead(kind, job, panel->next, AMX_TILES, AMX_BLOCKS, step.group, n_groups);
-        if (n_last && step.group == n_groups - 1)
-            amx_step_run(kind, n_tiles, panel, rows, &step, dots[at], &next, dots[at ^ 1], apart[0],
-                         AMX_TILES * 16);
-        else
-            amx_step_run(kind, n_tiles, panel, rows, &step, dots[at], &next, dots[at ^ 1],
-                         out + step.group * 16 * stride, stride);
-    }
-    for (int32_t r = 0; r < n_last; r++) memcpy(last + r * stride, apart[r], bytes);
-}
-
-static void amx_configure(int part_bytes)
+static void amx_configure(void)
 {
     struct amx_config config = {.palette = 1};
     for (int i = 0; i < 8; i++) { /* 0 to 3 sums, 4 and 5 activations, 6 and 7 weights */
-        config.row_bytes[i] = (uint16_t)(i == 4 || i == 5 ? part_bytes : 64);
-        config.rows[i] = (uint8_t)(i < 6 ? 16 : part_bytes / 4);
+        config.row_bytes[i] = 64;
+        config.rows[i] = 16;
     }
     amx_shapes(&config);
 }
 
-/* One stretch of columns for all tiles in turn, so that activations are packed once for them. */
-ALWAYS void amx_job_run(const enum code_kind kind, const struct tile_job *job)
+/* ---- Jobs ------------------------------------------------------------------------------- */
+
+/* What is prefetched while a panel is multiplied: the tiles of the panel that is filled next, a few
+ * lines at a time. */
+struct amx_ahead {
+    const uint8_t *next;
+    ptrdiff_t tile_bytes;
+    int32_t done, lines, at_a_time;
+};
+
+/* After tiles up to `tile`; n: how often something will be prefetched. */
+static struct amx_ahead amx_ahead_of(const struct bf16_job *job, const struct amx_panel *panel,
+                                     int tile, int32_t n)
 {
-    struct amx_panel panel;
-    struct amx_rows rows;
-    const struct tile_unit u = tile_unit_for_codes(kind);
-    int64_t n_blocks = job->shape->n_blocks;
-    amx_configure(BLOCK_COLS / block_halves(kind));
-    for (int32_t done = 0; done < job->n; done += rows.n)
-        for (panel.first = 0; panel.first < n_blocks; panel.first += panel.n_blocks) {
-            int64_t end = panel.first + AMX_BLOCKS;
-            if (end > n_blocks) end = n_blocks;
-            panel.n_blocks = (int)(end - panel.first);
-            amx_pack(job, done, u.has_min, &panel, &rows);
-            for (int tile = 0, n; tile < job->n_tiles; tile += n) {
-                float *out = job->out + done * (int64_t)job->n_tiles * 16 + tile * 16;
-                n = job->n_tiles - tile < AMX_TILES ? 1 : AMX_TILES;
-                panel.next = tile + n < job->n_tiles ? unit_at(kind, job, tile + n, panel.first)
-                                                     : unit_at(kind, job, 0, end);
-                amx_fill(kind, n, job, tile, &panel);
-                if (n == 1)
-                    amx_panel_run(kind, 1, job, &panel, &rows, out);
-                else
-                    amx_panel_run(kind, AMX_TILES, job, &panel, &rows, out);
+    int64_t block = panel->first;
+    if (tile >= job->n_tiles) {
+        tile = 0;
+        block += panel->n_blocks;
+    }
+    if (!job->shape || block >= job->n_blocks) return (struct amx_ahead){0};
+    const struct tile_unit u = tile_unit_for_codes(job->shape->kind);
+    size_t at = (size_t)tile * job->shape->bytes + (size_t)(block / u.n_blocks) * u.bytes;
+    int32_t lines = (int32_t)(u.bytes / 64) * (BF16_BLOCKS / u.n_blocks);
+    return (struct amx_ahead){job->tile + at, (ptrdiff_t)job->shape->bytes, 0, lines,
+                              (lines + n - 1) / n};
+}
+
+static inline void amx_read_ahead(struct amx_ahead *ahead)
+{
+    for (int i = 0; i < ahead->at_a_time && ahead->done < ahead->lines; i++, ahead->done++)
+        for (int t = 0; t < AMX_TILES; t++)
+            __builtin_prefetch(ahead->next + t * ahead->tile_bytes + ahead->done * 64, 0, 2);
+}
+
+/* Sums of rows from `row` of the job on, in tiles from `tile` on. */
+static struct amx_sums amx_sums_at(const struct bf16_job *job, bool is_last, int32_t row, int tile)
+{
+    const int64_t stride = (int64_t)job->n_tiles * 16;
+    float *out = job->out + row * stride + tile * 16;
+    struct amx_sums sums = {out, out, stride, stride};
+    if (is_last && job->y) {
+        sums.to = job->y + row * job->y_stride + tile * 16;
+        sums.to_stride = job->y_stride;
+    }
+    return sums;
+}
+
+/* A stretch of columns by n rows from `done` on, for all tiles in turn. */
+ALWAYS void amx_stretch(const enum code_kind kind, const enum amx_parts parts,
+                        const struct bf16_job *job, int32_t done, int32_t n,
+                        const struct amx_rows *rows, struct amx_panel *panel)
+{
+    for (int tile = 0, n_tiles; tile < job->n_tiles; tile += n_tiles) {
+        n_tiles = job->n_tiles - tile < AMX_TILES ? 1 : AMX_TILES;
+        struct amx_ahead ahead = amx_ahead_of(job, panel, tile + n_tiles, (n + 31) / 32);
+        if (kind == CODE_NONE)
+            amx_fill_floats(parts, job, tile, n_tiles, panel);
+        else
+            amx_fill(kind, parts, job, tile, n_tiles, panel);
+        for (int32_t r = 0; r < n; r += 32) {
+            struct amx_sums sums = amx_sums_at(job, panel->is_last, done + r, tile);
+            amx_read_ahead(&ahead);
+            for (int32_t i = 0; panel->is_last && job->y && i < 32 && r + i < n; i++) {
+                __builtin_prefetch(sums.to + i * sums.to_stride, 1, 3);
+                __builtin_prefetch(sums.to + i * sums.to_stride + 16, 1, 3);
             }
+            amx_run(parts, n_tiles, panel, rows, r / 16, n - r, &sums);
         }
+    }
+}
+
+ALWAYS void amx_job_run(const enum code_kind kind, const enum amx_parts parts,
+                        const struct bf16_job *job)
+{
+    alignas(64) uint16_t high[AMX_LISTED_ROWS / BF16_ROWS * AMX_GROUP];
+    alignas(64) uint16_t low[AMX_LISTED_ROWS / BF16_ROWS * AMX_GROUP];
+    struct amx_panel panel;
+    amx_configure();
+    for (int32_t done = 0, n; done < job->n; done += n) {
+        n = job->n - done;
+        if (job->list && n > AMX_LISTED_ROWS) n = AMX_LISTED_ROWS;
+        for (panel.first = 0; panel.first < job->n_blocks; panel.first += BF16_BLOCKS) {
+            int64_t left = job->n_blocks - panel.first;
+            panel.is_last = left <= BF16_BLOCKS;
+            panel.n_blocks = panel.is_last ? (int)left : BF16_BLOCKS;
+            struct amx_rows rows = job->list ? amx_rows_of_list(job, done, n, &panel, high, low)
+                                             : amx_rows_in_place(job, done, &panel);
+            amx_stretch(kind, parts, job, done, n, &rows, &panel);
+        }
+    }
     amx_release();
+}
+
+#define X(kind, ...)                                                                               \
+    static void bf16_dot_##kind(const struct bf16_job *job)                                        \
+    {                                                                                              \
+        if (job->low)                                                                              \
+            amx_job_run(CODE_##kind, AMX_BOTH_SUMS, job);                                          \
+        else                                                                                       \
+            amx_job_run(CODE_##kind, AMX_HIGH, job);                                               \
+    }
+CODE_LIST(X)
+#undef X
+
+static void bf16_dot_floats(const struct bf16_job *job)
+{
+    if (job->rows.format == FORMAT_BF16)
+        amx_job_run(CODE_NONE, AMX_ACT_SUMS, job);
+    else
+        amx_job_run(CODE_NONE, AMX_BOTH_SUMS, job);
+}
+
+static void bf16_dot(const struct bf16_job *job)
+{
+    switch (job->shape ? job->shape->kind : CODE_NONE) {
+#define X(kind, ...)                                                                               \
+    case CODE_##kind: bf16_dot_##kind(job); break;
+        CODE_LIST(X)
+#undef X
+    default: bf16_dot_floats(job); break;
+    }
+}
+
+static void bf16_round(const float *x, int64_t n, int64_t stretch, uint16_t *high, uint16_t *low)
+{
+    for (int64_t b = 0; b < n / BLOCK_COLS; b++)
+        for (int h = 0; h < 2; h++) {
+            int64_t at = b / BF16_BLOCKS * stretch + b % BF16_BLOCKS * BF16_BLOCK + h * 16;
+            fvec values = f_load(x + b * BLOCK_COLS + h * 16);
+            bf_store(high + at, values);
+            if (low) bf_store(low + at, f_sub(values, f_bf16(values)));
+        }
 }
 
 /* Products of whole registers. */
 static double multiply_bytes(int64_t rounds)
 {
-    alignas(64) int8_t bytes[16][64];
-    alignas(64) int32_t sums[16][16];
-    memset(bytes, (int)(rounds & 7), sizeof bytes);
-    amx_configure(64);
-    amx_load(4, bytes, 64);
-    amx_load(6, bytes, 64);
+    alignas(64) uint16_t ones[16][32];
+    alignas(64) float sums[16][16];
+    for (int i = 0; i < 16 * 32; i++) ones[i / 32][i % 32] = 0x3f80; /* 1 */
+    amx_configure();
+    amx_load(4, ones, 64);
+    amx_load(6, ones, 64);
     amx_zero(0);
     amx_zero(1);
     amx_zero(2);
@@ -315,5 +450,5 @@ static double multiply_bytes(int64_t rounds)
     }
     amx_store(3, sums, 64);
     amx_release();
-    return (double)(rounds / 8) * 4 * 16 * 16 * 64 * 2 + (sums[0][0] == 12345 ? 1 : 0);
+    return (double)(rounds / 8) * 4 * 16 * 16 * 32 * 2 + (sums[0][0] > 12345 ? 1 : 0);
 }

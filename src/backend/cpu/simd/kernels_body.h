@@ -361,13 +361,12 @@ ALWAYS void tile_job_run(const enum code_kind kind, const bool is_fine, const st
 
 #include "backend/cpu/simd/panel_body.h"
 #ifdef KERNELS_AMX
-#include "backend/cpu/simd/amx_body.h"
-/* Few rows and fine ones are multiplied by the same lanes without AMX, which has their functions:
- * nobody has to compile them twice. */
-#define tile_dot_run(kind, is_fine, job) KERNELS_WITHOUT_AMX.tile_dot(job)
+/* The same lanes without AMX have these products: nobody has to compile them twice. */
+static void tile_dot(const struct tile_job *job)
+{
+    KERNELS_WITHOUT_AMX.tile_dot(job);
+}
 #else
-#define AMX_FROM INT32_MAX
-#define amx_job_run(kind, job) ((void)(job))
 
 /* One function a kind, so that each stays of a size that the compiler handles well. */
 ALWAYS void tile_dot_run(const enum code_kind kind, const bool is_fine, const struct tile_job *job)
@@ -379,15 +378,11 @@ ALWAYS void tile_dot_run(const enum code_kind kind, const bool is_fine, const st
     }
     for (; tile < job->n_tiles; tile++) tile_job_run(kind, is_fine, job, tile);
 }
-#endif
 
 #define X(kind, ...)                                                                               \
     static void tile_dot_##kind(const struct tile_job *job)                                        \
     {                                                                                              \
-        if (job->n >= AMX_FROM)                                                                    \
-            amx_job_run(CODE_##kind, job);                                                         \
-        else                                                                                       \
-            tile_dot_run(CODE_##kind, false, job);                                                 \
+        tile_dot_run(CODE_##kind, false, job);                                                     \
     }                                                                                              \
     static void tile_dot_fine_##kind(const struct tile_job *job)                                   \
     {                                                                                              \
@@ -400,12 +395,15 @@ static void tile_dot(const struct tile_job *job)
 {
     switch (job->shape->kind) {
 #define X(kind, ...)                                                                               \
-    case CODE_##kind: (job->low ? tile_dot_fine_##kind : tile_dot_##kind)(job); break;
+    case CODE_##kind:                                                                              \
+        (job->low ? tile_dot_fine_##kind : tile_dot_##kind)(job);                                  \
+        break;
         CODE_LIST(X)
 #undef X
     default: break;
     }
 }
+#endif
 
 /* Fills in the sums of a block: pairs[2 h] has the codes of half h in columns 4 i and 4 i + 1, the
  * next one those in the others. */
@@ -477,6 +475,9 @@ static void quantize_fine(const float *x, int64_t n, struct act_block *high, str
 }
 
 #include "backend/cpu/simd/float_body.h"
+#ifdef KERNELS_AMX
+#include "backend/cpu/simd/amx_body.h"
+#endif
 
 /* ---- Elementwise ------------------------------------------------------------------------ */
 
@@ -698,6 +699,10 @@ static double multiply_floats(int64_t rounds)
 const struct cpu_kernels KERNELS_TABLE = {
     .name = KERNELS_NAME,
     .tile_dot = tile_dot,
+#ifdef KERNELS_AMX
+    .bf16_dot = bf16_dot,
+    .bf16_round = bf16_round,
+#endif
     .quantize = quantize,
     .quantize_fine = quantize_fine,
     .dots = dots,
