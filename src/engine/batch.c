@@ -17,7 +17,7 @@ int batch_init(struct step *step, struct arena *arena, int32_t rows_max, struct 
 
 void batch_clear(struct step *step)
 {
-    step->n_token = step->n_decode = step->n_out = step->n_next = 0;
+    step->n_token = step->n_decode = step->n_short = step->n_out = step->n_next = 0;
 }
 
 int32_t batch_add(struct step *step, int32_t id, int32_t position, int32_t sequence, bool is_out)
@@ -37,6 +37,15 @@ static void add_rows(struct step *step, struct sequence *s)
     s->out_row = -1;
     for (int32_t p = s->n_cached; p < s->n_cached + s->n_rows; p++)
         s->out_row = batch_add(step, s->ids[p], p, s->slot, p == known - 1);
+}
+
+static void add_prompts(struct step *step, struct sequence *const *slots, int32_t n_seq,
+                        bool are_short)
+{
+    for (int32_t i = 0; i < n_seq; i++)
+        if (slots[i] && slots[i]->state == SEQUENCE_PREFILL &&
+            (sequence_known(slots[i]) < SHORT_PROMPT) == are_short)
+            add_rows(step, slots[i]);
 }
 
 static void add_hint(struct step *step, struct sequence *const *slots, int32_t n_seq, int32_t chunk)
@@ -63,7 +72,8 @@ void batch_fill(struct step *step, struct sequence *const *slots, int32_t n_seq,
     for (int32_t i = 0; i < n_seq; i++)
         if (slots[i] && slots[i]->state == SEQUENCE_DECODE) add_rows(step, slots[i]);
     step->n_decode = step->n_token;
-    for (int32_t i = 0; i < n_seq; i++)
-        if (slots[i] && slots[i]->state == SEQUENCE_PREFILL) add_rows(step, slots[i]);
+    add_prompts(step, slots, n_seq, true);
+    step->n_short = step->n_token;
+    add_prompts(step, slots, n_seq, false);
     add_hint(step, slots, n_seq, chunk);
 }

@@ -120,6 +120,7 @@ static int prefill(carat_engine *e, int32_t s, int32_t position, const int32_t *
         batch_clear(&e->step);
         for (; done < n && e->step.n_token < chunk; done++)
             batch_add(&e->step, ids[done], position + done, s, done == n - 1);
+        e->step.n_short = position + n < SHORT_PROMPT ? e->step.n_token : 0;
         e->step.next_id = ids + done;
         e->step.n_next = n - done < chunk ? n - done : chunk;
         TRY(take_pages(e, s, position + first, done - first, err));

@@ -94,6 +94,9 @@ struct op {
  * in. */
 struct step {
     int32_t n_token, n_decode, n_out;
+    /* Rows [n_decode, n_short) are of prompts that are short as a whole; 0: there are none. A
+     * device may compute them as those that decode. */
+    int32_t n_short;
     int32_t *id, *position, *sequence; /* [n_token] */
     int32_t *out_row;                  /* [n_out], rising, each below n_token */
     /* Which decode rows begin with the same pages in layers without a window (plan/share.h):

@@ -84,13 +84,15 @@ static inline int32_t token_row(const struct cpu_step *s, int64_t r)
 }
 
 /* How many of the step's rows are multiplied in 8 bits: the first ones. On devices with bf16 those
- * of prompts are not, up to the last layer that all of them need. So what a row gets depends on no
- * other row, and on no chunk. */
+ * of prompts are not, up to the last layer that all of them need, unless the prompt is short. So
+ * what a row gets depends on no other row, and on no chunk. */
 static inline int32_t cpu_step_byte_rows(const struct cpu_step *s)
 {
-    int32_t n = cpu_step_rows(s), n_decode = s->program->step->n_decode;
+    const struct step *step = s->program->step;
+    int32_t n = cpu_step_rows(s);
+    int32_t n_bytes = step->n_short > step->n_decode ? step->n_short : step->n_decode;
     if (!s->program->device->has_bf16 || s->rows != ROWS_TOKEN) return n;
-    return n_decode < n ? n_decode : n;
+    return n_bytes < n ? n_bytes : n;
 }
 
 static inline const struct cpu_kernels *cpu_step_kernels(const struct cpu_step *s)
