@@ -1,20 +1,15 @@
 #!/usr/bin/env python3
 """Compares instruction sets of the CPU backend on one machine, in turns.
 
-    bench/compare_isa.py kernels [--sets avx512,amx] [--rounds 3] [--formats Q8_0,Q4_0,Q4_K,Q6_K]
+    bench/compare_isa.py kernels [--sets avx2,avx512] [--rounds 3] [--formats Q8_0,Q4_0,Q4_K,Q6_K]
                                  [--program build/release/tests/check-cpu-kernels]
     bench/compare_isa.py models  [--sets avx512,amx] [--rounds 3] [--threads 2,16]
                                  [--tests pp512,pp256,tg32] [--program build/release/carat]
                                  MODEL.gguf ...
 
-kernels: products alone on one core, GOP/s by format and number of rows, the best of all rounds;
-the last column is the ratio of the last set to the first. At the end: from how many rows on the
-last set is faster. To see AMX below the number of rows from which it is taken, build with that
-number as 1:
-
-    cmake --preset release -B build/amx -DCMAKE_C_FLAGS=-DAMX_FROM=1
-    cmake --build build/amx -j --target check-cpu-kernels
-    bench/compare_isa.py kernels --program build/amx/tests/check-cpu-kernels
+kernels: products in 8 bits alone on one core, GOP/s by format and number of rows, the best of all
+rounds; the last column is the ratio of the last set to the first. At the end: from how many rows on
+the last set is faster. (Rows of prompts are in bf16 with amx: models shows that.)
 
 models: tokens a second, medians over the rounds, with the ratio of the last set to the first.
 """

@@ -23,6 +23,7 @@ from shapes import SHAPES
 WAYS = {
     "ref": ["--backend", "ref"],
     "cpu": ["--backend", "cpu"],
+    "cpu, 8 bits": ["--backend", "cpu", "--deterministic"],
     "cuda": ["--backend", "cuda"],
     "cuda, 64 rows": ["--backend", "cuda", "--chunk", "64"],
     "cuda, 1 row": ["--backend", "cuda", "--chunk", "1"],
