@@ -68,9 +68,9 @@ static void close_data(struct data *d)
     mem_free(d->low);
 }
 
-/* Rows of a list, or those from `first` on. */
-static struct bf16_job make_job(const struct data *d, bool is_fine, const int32_t *list,
-                                int32_t first, int32_t n, float *out)
+/* Rows from `first` on. */
+static struct bf16_job make_job(const struct data *d, bool is_fine, int32_t first, int32_t n,
+                                float *out)
 {
     const struct weight *w = &d->w.source;
     bool has_tiles = d->w.weight.tiles != NULL;
@@ -83,11 +83,8 @@ static struct bf16_job make_job(const struct data *d, bool is_fine, const int32_
                              .act = d->high,
                              .low = is_fine || !has_tiles ? d->low : NULL,
                              .stretch = bf16_stretch(d->n_act),
-                             .list = list,
                              .first = first,
                              .n = n,
-                             .divisor = list ? 2 : 1,
-                             .before = list ? 3 : 0,
                              .out = out};
 }
 
@@ -97,11 +94,11 @@ static size_t results(const struct data *d, int32_t n)
 }
 
 /* Results have exactly the right size, so that sanitizers see what is written next to them. */
-static float *run(const struct cpu_kernels *k, const struct data *d, bool is_fine,
-                  const int32_t *list, int32_t first, int32_t n)
+static float *run(const struct cpu_kernels *k, const struct data *d, bool is_fine, int32_t first,
+                  int32_t n)
 {
     float *out = mem_alloc(results(d, n), sizeof *out);
-    struct bf16_job job = make_job(d, is_fine, list, first, n, out);
+    struct bf16_job job = make_job(d, is_fine, first, n, out);
     memset(out, 0x55, results(d, n) * sizeof *out);
     k->bf16_dot(&job);
     return out;
@@ -122,7 +119,7 @@ static double distance(const struct data *d, const float *out, int32_t n)
     return sqrt(difference / size);
 }
 
-/* All rows at once, then each alone, and all of them through lists. */
+/* All rows at once, then each group's first alone, and results in rows of their own. */
 static void check_rows(const struct cpu_kernels *k, const struct data *d, bool is_fine)
 {
     char name[96];
@@ -132,19 +129,19 @@ static void check_rows(const struct cpu_kernels *k, const struct data *d, bool i
     bool is_sums = is_fine || format->codes == CODE_NONE;
     snprintf(name, sizeof name, "%s, %s%s, %d rows, %d by %d", k->name, format->name,
              is_fine ? ", fine" : "", (int)d->n_act, (int)d->n_rows, (int)d->cols);
-    float *all = run(k, d, is_fine, NULL, 0, d->n_act);
+    float *all = run(k, d, is_fine, 0, d->n_act);
     double limit = (is_sums ? LIMIT_SUMS : LIMIT_HIGH) + (has_scales ? LIMIT_SCALES : 0);
     check(name, "distance to double precision", distance(d, all, d->n_act), limit);
     int different = 0;
     for (int32_t first = 0; first < d->n_act; first += BF16_ROWS) {
-        float *one = run(k, d, is_fine, NULL, first, 1);
+        float *one = run(k, d, is_fine, first, 1);
         different += memcmp(one, all + first * stride, (size_t)stride * sizeof *one) != 0;
         mem_free(one);
     }
     check(name, "rows alone and together", different, 0);
     float *y = mem_alloc(results(d, d->n_act) * 2, sizeof *y);
     float *room = mem_alloc(results(d, d->n_act), sizeof *room);
-    struct bf16_job job = make_job(d, is_fine, NULL, 0, d->n_act, room);
+    struct bf16_job job = make_job(d, is_fine, 0, d->n_act, room);
     job.y = y;
     job.y_stride = stride * 2;
     k->bf16_dot(&job);
@@ -153,15 +150,7 @@ static void check_rows(const struct cpu_kernels *k, const struct data *d, bool i
     check(name, "results in rows of their own", different, 0);
     mem_free(room);
     mem_free(y);
-    int32_t list[ROWS_MAX];
-    for (int32_t i = 0; i < d->n_act; i++) list[i] = ((i * 7 + 2) % d->n_act + 3) * 2 + i % 2;
-    float *listed = run(k, d, is_fine, list, 0, d->n_act);
-    for (int32_t i = 0; i < d->n_act; i++)
-        different += memcmp(listed + i * stride, all + (list[i] / 2 - 3) * stride,
-                            (size_t)stride * sizeof *all) != 0;
-    check(name, "rows of a list and in place", different, 0);
     mem_free(all);
-    mem_free(listed);
 }
 
 static void check_shape(const struct cpu_kernels *k, enum format format, int64_t n_rows,
@@ -181,9 +170,9 @@ static void check_not_finite(const struct cpu_kernels *k, enum format format)
     struct data d;
     int wrong = 0;
     open_data(&d, k, format, 32, 256, 20);
-    float *before = run(k, &d, true, NULL, 0, 20);
+    float *before = run(k, &d, true, 0, 20);
     d.high[5 * BLOCK_COLS + 7] = 0x7fc0; /* NaN in row 5 */
-    float *after = run(k, &d, true, NULL, 0, 20);
+    float *after = run(k, &d, true, 0, 20);
     for (int i = 0; i < 20 * 32; i++)
         wrong += i / 32 == 5 ? !isnan(after[i]) : memcmp(&before[i], &after[i], 4) != 0;
     check(k->name, "a row that is not finite", wrong, 0);
@@ -214,7 +203,7 @@ static void check_same_bits(const struct cpu_kernels *a, const struct cpu_kernel
         for (int is_fine = 0; is_fine < 2 && f != FORMAT_F32; is_fine++) {
             struct data d;
             open_data(&d, a, f, 40, 768, 70);
-            float *x = run(a, &d, is_fine, NULL, 0, 70), *y = run(b, &d, is_fine, NULL, 0, 70);
+            float *x = run(a, &d, is_fine, 0, 70), *y = run(b, &d, is_fine, 0, 70);
             check(name, format_traits(f)->name, memcmp(x, y, results(&d, 70) * sizeof *x) != 0, 0);
             mem_free(x);
             mem_free(y);

@@ -182,15 +182,8 @@ static size_t turn_floats(const struct plan *plan, const struct op *op)
  * that are fine, in bf16 float weights too. */
 static bool takes_sums(const struct device *device, const struct op *op)
 {
-    return op_is_fine(op) || (device->has_bf16 && format_is_float(op_product(op)->format));
-}
-
-/* Numbers in bf16 that a product of all tokens takes: EXPERT_OUT has several rows for one. */
-static size_t bf16_values(const struct plan *plan, const struct op *op)
-{
-    int64_t cols = op_product(op)->cols;
-    int64_t n = plan->rows_max[ROWS_TOKEN] * (plan_buf_at(plan, op->in[0])->cols / cols);
-    return (size_t)bf16_size(n, cols) * 2;
+    return op_is_fine(op) ||
+           (op_may_be_bf16(device, op) && format_is_float(op_product(op)->format));
 }
 
 static void add_needs(const struct plan *plan, const struct op *op, struct scratch_needs *needs)
@@ -208,7 +201,9 @@ static void add_needs(const struct plan *plan, const struct op *op, struct scrat
     case OP_MATMUL:
         if (op_is_fine(op)) rows *= 2;
         raise_to(&needs->act_values, rows * (size_t)plan_buf_at(plan, op->in[0])->cols);
-        raise_to(&needs->bf16_values, bf16_values(plan, op));
+        if (op->code == OP_MATMUL)
+            raise_to(&needs->bf16_values,
+                     (size_t)bf16_size(plan->rows_max[ROWS_TOKEN], w->cols) * 2);
         raise_to(&needs->worker_bytes, cpu_matmul_worker_bytes(plan, op));
         break;
     case OP_ATTENTION:
@@ -352,19 +347,23 @@ static struct cpu_step *add_step(struct program *p, const struct op *op, void *m
 struct rounded {
     buf_id id;
     int64_t cols;
-    bool is_fine, has_bytes; /* rows that decode are there too: float weights do not take them */
+    bool is_fine;
+    bool has_bf16;  /* rows of prompts are in bf16, others in 8 bits */
+    bool has_bytes; /* these others are there: float weights do not take them */
 };
 
 static bool serves(const struct rounded *held, const struct rounded *wanted)
 {
     return held->id == wanted->id && held->cols == wanted->cols &&
-           held->is_fine >= wanted->is_fine && held->has_bytes >= wanted->has_bytes;
+           held->has_bf16 == wanted->has_bf16 && held->is_fine >= wanted->is_fine &&
+           held->has_bytes >= wanted->has_bytes;
 }
 
 /* Whether a product takes rounded activations on this device. */
-static bool takes_rounded(const struct device *device, const struct cpu_weight *w)
+static bool takes_rounded(const struct device *device, const struct op *op)
 {
-    return w->tiles || (device->has_bf16 && weight_takes_bf16(w->source));
+    const struct cpu_weight *w = op_product(op)->device_data;
+    return w->tiles || (op_may_be_bf16(device, op) && weight_takes_bf16(w->source));
 }
 
 static void add_product(struct program *p, const struct op *op, void *memory, cpu_step_fn run,
@@ -372,8 +371,8 @@ static void add_product(struct program *p, const struct op *op, void *memory, cp
 {
     const struct cpu_weight *w = op_product(op)->device_data;
     const struct rounded wanted = {op->in[0], w->source->cols, takes_sums(p->device, op),
-                                   w->tiles != NULL};
-    bool takes = takes_rounded(p->device, w);
+                                   op_may_be_bf16(p->device, op), w->tiles != NULL};
+    bool takes = takes_rounded(p->device, op);
     bool follows = false; /* a product of the same activations: nothing to wait for */
     if (takes && !serves(held, &wanted)) {
         struct cpu_step *s = add_step(p, op, memory, cpu_QUANTIZE, BY_ROW);

@@ -84,11 +84,10 @@ struct bf16_job {
     int64_t n_blocks;       /* of 32 columns */
     int32_t n_tiles;
     const uint16_t *act, *low;
-    int64_t stretch;     /* of `act` and `low` */
-    const int32_t *list; /* numbers of rows, times `divisor`, counted from `before` on; NULL: */
-    int32_t first, n, divisor, before; /* first (a multiple of 16), first + 1, ... */
-    float *out;                        /* room for sums, if `y` is not NULL, else the results */
-    float *y;                          /* results, y_stride values from one row to the next */
+    int64_t stretch;  /* of `act` and `low` */
+    int32_t first, n; /* rows first (a multiple of 16), first + 1, ... */
+    float *out;       /* room for sums, if `y` is not NULL, else the results */
+    float *y;         /* results, y_stride values from one row to the next */
     int64_t y_stride;
 };
 

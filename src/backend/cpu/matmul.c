@@ -69,14 +69,12 @@ static const uint8_t *weight_row(const struct product *p, int64_t row)
     return p->w->rows + (size_t)p->expert * p->w->matrix_bytes + (size_t)row * w->row_bytes;
 }
 
-/* How many of the product's rows are multiplied in 8 bits: the first ones. Lists are sorted. */
+/* How many of the product's rows are multiplied in 8 bits: the first ones. */
 static int32_t byte_rows(const struct product *p)
 {
-    int32_t n = 0, end = cpu_step_byte_rows(p->s);
-    if (!p->list) return end < p->first ? 0 : end - p->first < p->n ? end - p->first : p->n;
-    if (end == cpu_step_rows(p->s)) return p->n;
-    while (n < p->n && p->list[n] / p->s->op->p.expert.n_used < end) n++;
-    return n;
+    int32_t n = cpu_step_byte_rows(p->s) - p->first;
+    if (p->list) return p->n; /* experts */
+    return n < 0 ? 0 : n < p->n ? n : p->n;
 }
 
 /* Puts the results of the product's rows [first, first + n) by n_tiles tiles. */
@@ -116,31 +114,25 @@ static void multiply_bf16(const struct product *p, int64_t tile, int64_t n_tiles
 {
     const struct weight *w = p->w->source;
     const uint16_t *act = p->s->program->scratch.bf16;
-    int32_t divisor = rows_share_input(p->s), per_token = p->list ? p->s->op->p.expert.n_used : 1;
-    int32_t before = cpu_step_byte_rows(p->s) * per_token / divisor; /* rows not in bf16 */
-    int32_t n_act = cpu_step_rows(p->s) * per_token / divisor;
-    /* Results of whole tiles go to their rows at once. */
-    bool is_whole = !p->list && (tile + n_tiles) * TILE_ROWS <= w->rows;
+    int32_t before = cpu_step_byte_rows(p->s), n_act = cpu_step_rows(p->s) - before;
+    bool is_whole = (tile + n_tiles) * TILE_ROWS <= w->rows; /* results go to their rows at once */
     struct bf16_job job = {.n_rows = w->rows - tile * TILE_ROWS,
                            .n_blocks = w->cols / BLOCK_COLS,
                            .n_tiles = (int32_t)n_tiles,
                            .act = act,
-                           .stretch = bf16_stretch(n_act - before),
-                           .divisor = divisor,
-                           .before = before,
+                           .stretch = bf16_stretch(n_act),
                            .out = p->results,
                            .y_stride = w->rows};
-    if (p->s->is_fine) job.low = act + bf16_size(n_act - before, w->cols);
+    if (p->s->is_fine) job.low = act + bf16_size(n_act, w->cols);
     if (p->w->tiles) {
         job.shape = &p->w->shape;
-        job.tile = tile_at(p->w, p->expert, tile);
+        job.tile = tile_at(p->w, 0, tile);
     } else {
         const uint8_t *rows = weight_row(p, tile * TILE_ROWS);
         job.rows = (struct float_rows){.format = w->format, .data = rows, .stride = w->row_bytes};
     }
     for (; done < p->n; done += job.n) {
         job.n = p->n - done < BF16_ROWS_MAX ? p->n - done : BF16_ROWS_MAX;
-        job.list = p->list ? p->list + done : NULL;
         job.first = p->first + done - before;
         if (is_whole) job.y = p->s->y0 + (p->first + done) * w->rows + tile * TILE_ROWS;
         cpu_step_kernels(p->s)->bf16_dot(&job);

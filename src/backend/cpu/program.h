@@ -83,15 +83,22 @@ static inline int32_t token_row(const struct cpu_step *s, int64_t r)
     return s->rows == ROWS_TOKEN ? (int32_t)r : s->program->step->out_row[r];
 }
 
+/* Whether rows of prompts are multiplied in bf16 by a product. */
+static inline bool op_may_be_bf16(const struct device *device, const struct op *op)
+{
+    return device->has_bf16 && op->code == OP_MATMUL;
+}
+
 /* How many of the step's rows are multiplied in 8 bits: the first ones. On devices with bf16 those
- * of prompts are not, up to the last layer that all of them need, unless the prompt is short. So
- * what a row gets depends on no other row, and on no chunk. */
+ * of prompts are not, up to the last layer that all of them need, unless the prompt is short or
+ * experts share them out, who get too few each. So what a row gets depends on no other row, and on
+ * no chunk. */
 static inline int32_t cpu_step_byte_rows(const struct cpu_step *s)
 {
     const struct step *step = s->program->step;
     int32_t n = cpu_step_rows(s);
     int32_t n_bytes = step->n_short > step->n_decode ? step->n_short : step->n_decode;
-    if (!s->program->device->has_bf16 || s->rows != ROWS_TOKEN) return n;
+    if (!op_may_be_bf16(s->program->device, s->op) || s->rows != ROWS_TOKEN) return n;
     return n_bytes < n ? n_bytes : n;
 }
 

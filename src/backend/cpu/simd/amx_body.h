@@ -23,11 +23,8 @@ struct amx_config {
 
 #include KERNELS_AMX
 
-enum {
-    AMX_TILES = 2,
-    AMX_GROUP = BF16_BLOCKS * BF16_BLOCK, /* numbers of a group of rows in a panel */
-    AMX_LISTED_ROWS = 128                 /* of a list, copied at a time */
-};
+/* GROUP: numbers of a group of rows in a panel. */
+enum { AMX_TILES = 2, AMX_GROUP = BF16_BLOCKS * BF16_BLOCK };
 
 /* A register of weights: row k holds columns 2 k and 2 k + 1 of 16 weight rows. */
 typedef uint16_t amx_weights[16][32];
@@ -131,38 +128,6 @@ static void amx_fill_floats(const enum amx_parts parts, const struct bf16_job *j
             b_transpose(low);
             for (int k = 0; k < 16; k++) b_store((uint8_t *)panel->low[b][t][k], low[k]);
         }
-}
-
-/* ---- Activations ------------------------------------------------------------------------ */
-
-/* Where row i of the job lies in the panel's stretch. */
-ALWAYS int64_t amx_row_at(const struct bf16_job *job, const struct amx_panel *panel, int32_t i)
-{
-    int64_t row = job->list ? job->list[i] / job->divisor - job->before : job->first + i;
-    return panel->first / BF16_BLOCKS * job->stretch + bf16_row(row);
-}
-
-/* Rows of a list are copied; others are read where they lie. */
-static struct amx_rows amx_rows_of_list(const struct bf16_job *job, int32_t done, int32_t n,
-                                        const struct amx_panel *panel, uint16_t *high,
-                                        uint16_t *low)
-{
-    const size_t bytes = BLOCK_COLS * sizeof *high;
-    for (int32_t r = 0; r < n; r++) {
-        int64_t from = amx_row_at(job, panel, done + r), to = bf16_row(r);
-        for (int b = 0; b < panel->n_blocks; b++, from += BF16_BLOCK, to += BF16_BLOCK) {
-            memcpy(high + to, job->act + from, bytes);
-            if (job->low) memcpy(low + to, job->low + from, bytes);
-        }
-    }
-    return (struct amx_rows){high, low};
-}
-
-static struct amx_rows amx_rows_in_place(const struct bf16_job *job, int32_t done,
-                                         const struct amx_panel *panel)
-{
-    int64_t at = amx_row_at(job, panel, done);
-    return (struct amx_rows){job->act + at, job->low ? job->low + at : NULL};
 }
 
 /* ---- Products --------------------------------------------------------------------------- */
@@ -342,11 +307,12 @@ static struct amx_sums amx_sums_at(const struct bf16_job *job, bool is_last, int
     return sums;
 }
 
-/* A stretch of columns by n rows from `done` on, for all tiles in turn. */
+/* A stretch of columns by all rows, for all tiles in turn. */
 ALWAYS void amx_stretch(const enum code_kind kind, const enum amx_parts parts,
-                        const struct bf16_job *job, int32_t done, int32_t n,
-                        const struct amx_rows *rows, struct amx_panel *panel)
+                        const struct bf16_job *job, const struct amx_rows *rows,
+                        struct amx_panel *panel)
 {
+    const int32_t n = job->n;
     for (int tile = 0, n_tiles; tile < job->n_tiles; tile += n_tiles) {
         n_tiles = job->n_tiles - tile < AMX_TILES ? 1 : AMX_TILES;
         struct amx_ahead ahead = amx_ahead_of(job, panel, tile + n_tiles, (n + 31) / 32);
@@ -355,7 +321,7 @@ ALWAYS void amx_stretch(const enum code_kind kind, const enum amx_parts parts,
         else
             amx_fill(kind, parts, job, tile, n_tiles, panel);
         for (int32_t r = 0; r < n; r += 32) {
-            struct amx_sums sums = amx_sums_at(job, panel->is_last, done + r, tile);
+            struct amx_sums sums = amx_sums_at(job, panel->is_last, r, tile);
             amx_read_ahead(&ahead);
             for (int32_t i = 0; panel->is_last && job->y && i < 32 && r + i < n; i++) {
                 __builtin_prefetch(sums.to + i * sums.to_stride, 1, 3);
@@ -366,24 +332,24 @@ ALWAYS void amx_stretch(const enum code_kind kind, const enum amx_parts parts,
     }
 }
 
+/* The job's rows in the panel's stretch. */
+static struct amx_rows amx_rows_at(const struct bf16_job *job, const struct amx_panel *panel)
+{
+    int64_t at = panel->first / BF16_BLOCKS * job->stretch + bf16_row(job->first);
+    return (struct amx_rows){job->act + at, job->low ? job->low + at : NULL};
+}
+
 ALWAYS void amx_job_run(const enum code_kind kind, const enum amx_parts parts,
                         const struct bf16_job *job)
 {
-    alignas(64) uint16_t high[AMX_LISTED_ROWS / BF16_ROWS * AMX_GROUP];
-    alignas(64) uint16_t low[AMX_LISTED_ROWS / BF16_ROWS * AMX_GROUP];
     struct amx_panel panel;
     amx_configure();
-    for (int32_t done = 0, n; done < job->n; done += n) {
-        n = job->n - done;
-        if (job->list && n > AMX_LISTED_ROWS) n = AMX_LISTED_ROWS;
-        for (panel.first = 0; panel.first < job->n_blocks; panel.first += BF16_BLOCKS) {
-            int64_t left = job->n_blocks - panel.first;
-            panel.is_last = left <= BF16_BLOCKS;
-            panel.n_blocks = panel.is_last ? (int)left : BF16_BLOCKS;
-            struct amx_rows rows = job->list ? amx_rows_of_list(job, done, n, &panel, high, low)
-                                             : amx_rows_in_place(job, done, &panel);
-            amx_stretch(kind, parts, job, done, n, &rows, &panel);
-        }
+    for (panel.first = 0; panel.first < job->n_blocks; panel.first += BF16_BLOCKS) {
+        int64_t left = job->n_blocks - panel.first;
+        panel.is_last = left <= BF16_BLOCKS;
+        panel.n_blocks = panel.is_last ? (int)left : BF16_BLOCKS;
+        struct amx_rows rows = amx_rows_at(job, &panel);
+        amx_stretch(kind, parts, job, &rows, &panel);
     }
     amx_release();
 }
