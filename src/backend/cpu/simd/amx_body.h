@@ -74,7 +74,7 @@ ALWAYS void amx_store_columns(const enum amx_parts parts, fvec even, fvec odd, u
         bf_store_pairs(low, f_sub(even, f_bf16(even)), f_sub(odd, f_bf16(odd)));
 }
 
-/* Block b of a tile; `unit` is the one that has it, as its block i. */
+/* A block of a tile: block i of `unit`. */
 ALWAYS void amx_fill_block(const enum code_kind kind, const enum amx_parts parts,
                            const uint8_t *unit, int i, amx_weights high, amx_weights low)
 {

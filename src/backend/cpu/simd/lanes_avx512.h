@@ -90,10 +90,6 @@ static inline ivec i_sub(ivec a, ivec b)
     return _mm512_sub_epi32(a, b);
 }
 #define i_shl(x, n) _mm512_slli_epi32((x), (n))
-static inline ivec i_load(const int32_t *p)
-{
-    return _mm512_loadu_si512(p);
-}
 static inline bvec b_load(const uint8_t *p)
 {
     return _mm512_loadu_si512(p);
@@ -114,10 +110,6 @@ static inline void b_store(uint8_t *p, bvec x)
 static inline bvec b_and(bvec a, uint8_t mask)
 {
     return _mm512_and_si512(a, _mm512_set1_epi8((char)mask));
-}
-static inline bvec b_less(bvec a, uint8_t n)
-{
-    return _mm512_sub_epi8(a, _mm512_set1_epi8((char)n));
 }
 static inline bvec b_or(bvec a, bvec b)
 {

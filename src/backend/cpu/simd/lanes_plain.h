@@ -55,7 +55,6 @@ static inline ivec i_add(ivec x, ivec y)
     for (int i = 0; i < 16; i++) r.v[i] = x.v[i] + y.v[i];
     return r;
 }
-LANES_FROM(ivec, i_load, const int32_t *p, p[i])
 
 static inline fvec f_fma(fvec x, fvec y, fvec z)
 {
@@ -121,11 +120,6 @@ static inline void b_store(uint8_t *p, bvec x)
 static inline bvec b_and(bvec x, uint8_t mask)
 {
     for (int i = 0; i < 64; i++) x.v[i] &= mask;
-    return x;
-}
-static inline bvec b_less(bvec x, uint8_t n)
-{
-    for (int i = 0; i < 64; i++) x.v[i] = (uint8_t)(x.v[i] - n);
     return x;
 }
 static inline bvec b_or(bvec x, bvec y)
