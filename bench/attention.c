@@ -1,10 +1,12 @@
 /* Attention of the CPU backend alone, compared with what this machine can do in the same seconds:
  * reading memory, and float products in registers.
  *
- *     attention ISA THREADS FORMAT HEADS KV_HEADS HEAD_DIM DEPTH ROWS
+ *     attention ISA THREADS FORMAT HEADS KV_HEADS HEAD_DIM DEPTH ROWS [TURNED]
  *
  *     attention avx2 1 F16 8 1 512 32768 1       a new token of E2B, a layer without window
  *     attention avx512 2 F16 8 2 512 2048 512    a chunk of a prompt of E4B
+ *     attention avx2 2 F16 16 1 512 8192 1 128   a new token of 12B, whose keys are values but for
+ *                                                128 columns (plan/kv.h)
  *
  * Prints medians of ROUNDS rounds, in each of which the three take turns: GB/s of keys and values
  * and of reading; 1e9 fused products of floats a second of attention and of registers; shares. The
@@ -31,7 +33,8 @@ struct bench {
 static void fill_cells(const struct kv_cache *c, char *cells, size_t n, float spread)
 {
     enum { PATTERNS = 61 };
-    size_t bytes = (size_t)kv_cell_bytes(c), cols = (size_t)(c->n_heads * c->head_dim);
+    size_t bytes = (size_t)kv_cell_bytes(c);
+    size_t cols = (size_t)(c->n_heads * (c->head_dim + c->turned));
     float *values = mem_alloc(cols, sizeof *values);
     char *encoded = mem_alloc(PATTERNS, bytes);
     if (!values || !encoded) turns_fail("no memory");
@@ -46,16 +49,17 @@ static void fill_cells(const struct kv_cache *c, char *cells, size_t n, float sp
 }
 
 /* Pages of all layers lie in one pool, in an order that is not that of positions. */
-static void make_caches(struct bench *b, enum format format, int32_t kv_heads, int32_t head_dim)
+static void make_caches(struct bench *b, enum format format, int32_t kv_heads, int32_t head_dim,
+                        int32_t turned)
 {
     int32_t slots = kv_pages(b->depth + b->rows) + 1;
     struct kv_cache shape = kv_cache_shape(format, slots, kv_heads, head_dim);
-    size_t layer = shape.page_bytes * (size_t)slots;
+    if (turned) kv_share(&shape, turned);
+    size_t layer_page = shape.page_bytes, layer = layer_page * (size_t)slots;
     b->n_layers = (int32_t)(caches_least / layer) + 1;
     if (b->n_layers > LAYERS_MAX) b->n_layers = LAYERS_MAX;
     shape.page_bytes *= (size_t)b->n_layers;
     char *pool = turns_take(&b->turns, shape.page_bytes * (size_t)(slots + 1));
-    size_t part = (size_t)KV_PAGE * (size_t)kv_cell_bytes(&shape);
     fill_cells(&shape, pool, shape.page_bytes * (size_t)(slots + 1) / (size_t)kv_cell_bytes(&shape),
                0.5f);
     b->table = turns_take(&b->turns, (size_t)slots * sizeof *b->table);
@@ -64,8 +68,7 @@ static void make_caches(struct bench *b, enum format format, int32_t kv_heads, i
     for (int32_t i = 0; i < b->n_layers; i++) {
         b->caches[i] = shape;
         b->caches[i].table = b->table;
-        b->caches[i].k = pool + (size_t)i * 2 * part;
-        b->caches[i].v = pool + ((size_t)i * 2 + 1) * part;
+        kv_place(&b->caches[i], pool + (size_t)i * layer_page, layer_page / 2);
     }
 }
 
@@ -120,7 +123,7 @@ static void measure(struct bench *b)
     const struct kv_cache *c = &b->caches[0];
     double keys = 0, s = turns_median(seconds[0], ROUNDS);
     for (int32_t i = 0; i < b->rows; i++) keys += t->step.position[i] + 1;
-    double bytes = 2.0 * kv_cell_bytes(c) * (b->depth + b->rows - 1) * b->n_layers / s / 1e9;
+    double bytes = (double)kv_position_bytes(c) * (b->depth + b->rows - 1) * b->n_layers / s / 1e9;
     double read = (double)turns_read_bytes / turns_median(seconds[1], ROUNDS) / 1e9;
     double products = keys * b->n_heads * c->head_dim * 2 * b->n_layers / s / 1e9;
     double floats = turns_rate(t, turns_median(seconds[2], ROUNDS)) / 1e9;
@@ -133,7 +136,8 @@ int main(int argc, char **argv)
 {
     static struct bench b;
     enum format format = FORMAT_COUNT;
-    if (argc != 9) turns_fail("ISA THREADS FORMAT HEADS KV_HEADS HEAD_DIM DEPTH ROWS expected");
+    if (argc < 9 || argc > 10)
+        turns_fail("ISA THREADS FORMAT HEADS KV_HEADS HEAD_DIM DEPTH ROWS [TURNED] expected");
     for (enum format f = 0; f < FORMAT_COUNT; f++)
         if (strcmp(format_traits(f)->name, argv[3]) == 0) format = f;
     if (format == FORMAT_COUNT) turns_fail("no such format");
@@ -143,7 +147,7 @@ int main(int argc, char **argv)
     b.rows = atoi(argv[8]);
     if (b.n_heads < 1 || b.depth < 1 || b.rows < 1 || atoi(argv[5]) < 1)
         turns_fail("numbers from 1 on");
-    make_caches(&b, format, atoi(argv[5]), atoi(argv[6]));
+    make_caches(&b, format, atoi(argv[5]), atoi(argv[6]), argc > 9 ? atoi(argv[9]) : 0);
     make_program(&b);
     make_step(&b);
     measure(&b);

@@ -10,10 +10,25 @@ static uint64_t align(uint64_t bytes)
     return bytes_add(bytes, ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Bytes of a layer's keys in a page; its values take as many. */
+/* Bytes of a layer's keys in a page; its values take as many, or are part of them. */
 static uint64_t part_bytes(const struct kv_cache *cache)
 {
     return align(bytes_multiply(KV_PAGE, (uint64_t)kv_cell_bytes(cache)));
+}
+
+static uint64_t layer_bytes(const struct kv_cache *cache)
+{
+    return bytes_multiply(cache->turned ? 1 : 2, part_bytes(cache));
+}
+
+static struct kv_cache cache_of(const struct layer_spec *s, const struct caches_shape *shape,
+                                int32_t slots)
+{
+    enum format format = s->is_global ? shape->global : shape->local;
+    struct kv_cache c = kv_cache_shape(format, slots, s->n_kv_heads, s->head_dim);
+    bool is_shared = s->is_global && s->k_eq_v && shape->turned;
+    if (is_shared && format_traits(format)->block_elements == 1) kv_share(&c, shape->turned);
+    return c;
 }
 
 static uint64_t table_bytes(const struct caches *k, int kind)
@@ -35,12 +50,10 @@ void caches_plan(struct caches *k, const struct gemma_config *c, const struct ca
     k->window_pages = least_of(kv_pages(c->window) + 1, k->slots[KV_LOCAL]);
     k->anchor_pages = least_of(kv_pages(c->window), k->slots[KV_LOCAL]);
     for (int32_t l = 0; l < c->n_kv_layer; l++) {
-        const struct layer_spec *s = &c->layer[l];
         enum kv_kind kind = gemma_kv_kind(c, l);
-        enum format format = kind == KV_GLOBAL ? shape->global : shape->local;
         uint64_t *sum = &k->page_bytes[split->layer[l]][kind];
-        k->cache[l] = kv_cache_shape(format, k->slots[kind], s->n_kv_heads, s->head_dim);
-        *sum = bytes_add(*sum, bytes_multiply(2, part_bytes(&k->cache[l])));
+        k->cache[l] = cache_of(&c->layer[l], shape, k->slots[kind]);
+        *sum = bytes_add(*sum, layer_bytes(&k->cache[l]));
     }
     for (int32_t l = 0; l < c->n_kv_layer; l++)
         k->cache[l].page_bytes = (size_t)k->page_bytes[split->layer[l]][gemma_kv_kind(c, l)];
@@ -81,11 +94,9 @@ void caches_lay_out(struct caches *k, const struct gemma_config *c, const struct
     for (int32_t l = 0; l < c->n_kv_layer; l++) {
         enum kv_kind kind = gemma_kv_kind(c, l);
         if (split->layer[l] != site) continue;
-        size_t bytes = (size_t)part_bytes(&k->cache[l]);
         k->cache[l].table = k->tables[site][kind];
-        k->cache[l].k = k->pools[site][kind] + used[kind];
-        k->cache[l].v = k->pools[site][kind] + used[kind] + bytes;
-        used[kind] += 2 * bytes;
+        kv_place(&k->cache[l], k->pools[site][kind] + used[kind], (size_t)part_bytes(&k->cache[l]));
+        used[kind] += (size_t)layer_bytes(&k->cache[l]);
     }
 }
 

@@ -25,6 +25,7 @@ struct caches {
 struct caches_shape {
     int32_t n_ctx, n_seq, chunk;
     enum format local, global; /* of layers with a window; of the others */
+    int32_t turned;            /* struct weights: columns whose keys are not their values */
 };
 
 /* Gives all caches their shapes, without pools and memory. Sums stop at BYTES_MAX. */
@@ -37,7 +38,8 @@ void caches_set_pools(struct caches *k, const int32_t *n_pages, struct target *t
                       int32_t n_targets);
 
 /* Puts the caches of a site into its target's memory: a pool for each kind, then the tables. In a
- * page the layers follow each other, each with its keys and then its values. */
+ * page the layers follow each other, each with its keys and then its values, or with both in one
+ * (plan/kv.h). */
 void caches_lay_out(struct caches *k, const struct gemma_config *c, const struct split *split,
                     const struct target *target, int32_t site);
 

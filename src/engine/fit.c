@@ -192,7 +192,12 @@ static void set_pools(struct layout *y, const struct pools *pools)
 static void plan_caches(struct layout *y, int32_t n_ctx)
 {
     y->n_ctx = n_ctx;
-    struct caches_shape shape = {n_ctx, y->n_seq, y->chunk, y->kv_format, y->kv_format_global};
+    struct caches_shape shape = {.n_ctx = n_ctx,
+                                 .n_seq = y->n_seq,
+                                 .chunk = y->chunk,
+                                 .local = y->kv_format,
+                                 .global = y->kv_format_global,
+                                 .turned = y->targets[FIRST_TARGET].weights->turned};
     caches_plan(&y->caches, y->config, &shape, &y->split);
     struct pools_shape s = pools_shape(y);
     struct pools pools = y->shares_pages ? pools_full(&s) : pools_fixed(&s);

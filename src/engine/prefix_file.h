@@ -20,7 +20,8 @@
 #include "cache/saved.h"
 
 #define PREFIX_MAGIC "carat prefixes\n" /* and a NUL */
-enum { PREFIX_VERSION = 1, PREFIX_NOTE_BYTES = 16 };
+/* Version 2: keys of layers without a V, which are their values but for turned columns. */
+enum { PREFIX_VERSION = 2, PREFIX_NOTE_BYTES = 16 };
 
 /* What the keys and values in a file depend on. */
 struct prefix_origin {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "plan/kv.h"
 
 enum need { NEVER, MAY, MUST };
 
@@ -24,9 +25,9 @@ enum {
         LAYER_FIELD_COUNT
 };
 
-/* Weights added at load. Per model: two vectors, and a second view of ple_proj. Per layer: a
- * vector, and a second view of a fused expert matrix. */
-enum { MODEL_EXTRA = 3, LAYER_EXTRA = 2 };
+/* Weights added at load. Per model: two vectors, and a second view of ple_proj. Per layer: three
+ * vectors, and a second view of a fused expert matrix. */
+enum { MODEL_EXTRA = 3, LAYER_EXTRA = 4 };
 
 struct binder {
     struct weights *w;
@@ -183,6 +184,45 @@ static int make_rope(struct binder *b)
     return CARAT_OK;
 }
 
+/* Replaces a norm of heads by one whose weights are those of `w`, times `by` in columns that no
+ * rotation turns: by NULL: they are 1 there. */
+static int move_norm(struct binder *b, struct weight **w, const char *name, const float *by)
+{
+    const float *from = (*w)->data;
+    int64_t d = (*w)->cols;
+    float *values = add_vector(b, w, name, d);
+    if (!values) return err_no_memory(b->err, name, (size_t)d * sizeof *values);
+    for (int64_t i = 0; i < d; i++) {
+        bool is_turned = i % (d / 2) < b->w->turned / 2;
+        values[i] = is_turned ? from[i] : by ? from[i] * by[i] : 1.0f;
+    }
+    return CARAT_OK;
+}
+
+/* On layers without a V, keys and values come from one projection and one norm: in columns that no
+ * rotation turns they differ by the weights of the keys' norm alone. A score is a sum over columns
+ * of q w k, so these weights may as well belong to the queries. Then such keys are the values, and
+ * the cache holds them once. */
+static int share_keys(struct binder *b)
+{
+    const struct gemma_config *c = b->c;
+    const float *inv_freq = b->w->rope_global->data;
+    int32_t n_pairs = c->head_dim_global / 2;
+    while (n_pairs > 0 && inv_freq[n_pairs - 1] == 0.0f) n_pairs--;
+    b->w->turned = kv_turned(c->head_dim_global, n_pairs);
+    if (!b->w->turned) return CARAT_OK;
+    for (int32_t l = 0; l < c->n_layer; l++) {
+        const struct layer_spec *s = &c->layer[l];
+        if (!s->is_global || !c->layer[s->kv_layer].k_eq_v) continue;
+        const float *key_norm = b->w->layer[s->kv_layer].attn_k_norm->data;
+        TRY(move_norm(b, &b->w->layer[l].attn_q_norm, "(query norm)", key_norm));
+    }
+    for (int32_t l = 0; l < c->n_kv_layer; l++)
+        if (c->layer[l].is_global && c->layer[l].k_eq_v)
+            TRY(move_norm(b, &b->w->layer[l].attn_k_norm, "(key norm)", NULL));
+    return CARAT_OK;
+}
+
 /* The rows of ple_proj for the layers that see every token, and for the rest. */
 static void cut_ple_proj(struct weights *w, const struct gemma_config *c)
 {
@@ -260,6 +300,7 @@ int weights_bind(struct weights *w, const struct gemma_config *c, const struct g
         TRY(make_router(&b, &w->layer[l]));
     }
     TRY(make_rope(&b));
+    TRY(share_keys(&b));
     if (c->n_ple) cut_ple_proj(w, c);
     carat_assert((size_t)w->n_all <= n);
     note_unused(&b, note);

@@ -1,6 +1,6 @@
 /* The weights of a model: every tensor of tensor_list.h bound to its place in the mapped file, its
  * shape compared with what the configuration implies, and the few vectors that are computed once at
- * load (rotation frequencies, router scale).
+ * load (rotation frequencies, router scale, norms of heads where there is no V).
  *
  * Owner: the arena given to weights_bind. The struct gguf must outlive it. Read-only after bind
  * except `device_data`, which the backend fills in. */
@@ -27,6 +27,9 @@ struct weights {
 #undef X
     struct weight *rope_local, *rope_global;       /* radians per position, for each pair */
     struct weight *ple_proj_trunk, *ple_proj_tail; /* rows of ple_proj; see forward.c */
+    /* Of a global head's columns: those whose keys are not the values where a layer has no V (the
+     * others are equal), as kv_share has it; 0: all. */
+    int32_t turned;
     struct layer_weights *layer;
     struct weight *all; /* every weight a backend has to see, in one array */
     int32_t n_all;

@@ -15,6 +15,17 @@
  *
  * The same offset leads to the keys (from `k`) and to the values (from `v`) of a position.
  *
+ * A layer without a V of its own has keys that are its values, but for the columns that a rotation
+ * turns (model/weights.c moves the norm's weights out of the others). Its cells hold both at once
+ * (kv_share): head_dim + turned numbers a head, with the columns in an order of their own.
+ *
+ *     place      0 .. turned           .. head_dim     .. head_dim + turned
+ *     column     turned ones (values)  all others      turned ones (keys)
+ *
+ * `v` leads to the first place and `k` to place `turned`, so that either has head_dim numbers one
+ * after the other. Turned are the first turned / 2 columns of both halves of a head.
+ * kv_value_column and kv_key_column say which column a number is, counted from `v` and from `k`.
+ *
  * Positions are never negative. A layer with a window needs slots for window + rows of a step - 1
  * positions and one page more, else rows of one step would overwrite keys that earlier rows of the
  * same step still see. A position before a row's window may be in a page that was given back: its
@@ -46,7 +57,8 @@ struct kv_cache {
     enum format format; /* F16, BF16, F32 or Q8_0; head_dim is a multiple of its block */
     int32_t slots;      /* pages of a sequence that the table has room for */
     int32_t n_heads, head_dim;
-    int32_t head_bytes;   /* of head_dim values */
+    int32_t turned;       /* of the columns of a shared head; 0: keys and values lie apart */
+    int32_t head_bytes;   /* from a head to the next */
     size_t page_bytes;    /* from a page to the next */
     const int32_t *table; /* device memory [sequences * slots], owned by the runner */
     void *k, *v;          /* device memory: this layer's part of page 0; NULL: only a shape */
@@ -55,6 +67,18 @@ struct kv_cache {
 /* Without memory or table, in pages of its own: page_bytes is what one layer needs. */
 struct kv_cache kv_cache_shape(enum format format, int32_t slots, int32_t n_heads,
                                int32_t head_dim);
+
+/* Makes cells of such a shape hold keys and values at once. A format without blocks;
+ * 0 < turned < head_dim, a multiple of 64, as kernels read and round 32 columns at a time. */
+void kv_share(struct kv_cache *c, int32_t turned);
+
+/* Columns of a head for kv_share, of whose pairs (i, i + head_dim / 2) the first n_pairs are
+ * turned; 0: nothing can be shared. */
+int32_t kv_turned(int32_t head_dim, int32_t n_pairs);
+
+/* Sets k and v. This layer's part of page 0 begins at `at`; values that lie apart begin v_offset
+ * bytes after it. */
+void kv_place(struct kv_cache *c, void *at, size_t v_offset);
 
 /* Pages that hold this many positions. */
 KV_INLINE int32_t kv_pages(int32_t positions)
@@ -65,6 +89,44 @@ KV_INLINE int32_t kv_pages(int32_t positions)
 KV_INLINE int32_t kv_cell_bytes(const struct kv_cache *c)
 {
     return c->n_heads * c->head_bytes;
+}
+
+/* Bytes of a position's keys and values. */
+KV_INLINE int32_t kv_position_bytes(const struct kv_cache *c)
+{
+    return (c->turned ? 1 : 2) * kv_cell_bytes(c);
+}
+
+/* The column of a head that is number i of its values. */
+KV_INLINE int32_t kv_value_column(const struct kv_cache *c, int32_t i)
+{
+    int32_t half = c->turned / 2, rest = c->head_dim / 2 - half;
+    if (c->turned == 0) return i;
+    if (i < c->turned) return i < half ? i : i - half + c->head_dim / 2;
+    return i < c->turned + rest ? i - half : i;
+}
+
+/* The column of a head that is number i of its keys. */
+KV_INLINE int32_t kv_key_column(const struct kv_cache *c, int32_t i)
+{
+    return kv_value_column(c, i + c->turned < c->head_dim ? i + c->turned
+                                                          : i + c->turned - c->head_dim);
+}
+
+/* Which number of a head's values a column is. */
+KV_INLINE int32_t kv_value_place(const struct kv_cache *c, int32_t column)
+{
+    int32_t half = c->turned / 2, middle = c->head_dim / 2;
+    if (c->turned == 0) return column;
+    if (column < middle) return column < half ? column : column + half;
+    return column < middle + half ? column - middle + half : column;
+}
+
+/* Which number of a head's keys. */
+KV_INLINE int32_t kv_key_place(const struct kv_cache *c, int32_t column)
+{
+    int32_t i = kv_value_place(c, column) - c->turned;
+    return i < 0 ? i + c->head_dim : i;
 }
 
 /* Positions of a sequence that the table has room for. */

@@ -18,7 +18,7 @@
     X(RMSNORM, norm, "y[t, g] = x[t, g] / sqrt(mean(x[t, g]^2) + eps) * w, per group g", 1e-10)    \
     X(MATMUL, matmul, "y[t] = w x[t]", -1)                                                         \
     X(ROPE, rope, "pairs (i, i + d/2) of each head turned by position[t] * inv_freq[i]", 1e-9)     \
-    X(KV_WRITE, kv, "cache[sequence[t], position[t]] = (k[t], v[t])", 0)                           \
+    X(KV_WRITE, kv, "cache[sequence[t], position[t]] = (k[t], v[t]), shared as plan/kv.h says", 0) \
     X(ATTENTION, attention, "y[t, h] = sum_s softmax_s(q[t, h] . k[s, g(h)]) v[s, g(h)]", 1e-7)    \
     X(ADD, none, "y[t] = a[t] + b[t]", 0)                                                          \
     X(SCALE, scale, "y[t] = value * x[t]", 0)                                                      \

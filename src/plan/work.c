@@ -26,7 +26,7 @@ static void add_attention(struct plan_work *work, const struct plan *p, const st
     if (window > 0 && seen > window) seen = window;
     if (window > 0 && read > window + chunk - 1) read = window + chunk - 1;
     if (rows == 0) return;
-    work->cache_bytes += 2.0 * kv_cell_bytes(cache) * read * (is_decode ? rows : 1);
+    work->cache_bytes += (double)kv_position_bytes(cache) * read * (is_decode ? rows : 1);
     work->operations += 4 * rows * seen * op->p.attention.n_heads * cache->head_dim;
 }
 

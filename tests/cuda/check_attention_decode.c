@@ -3,6 +3,7 @@
  * format, NaN in every cell that no row may see and in every page that is not its own. A row's bits
  * must depend on nothing but the row. */
 #include "cuda/check_act.h"
+#include "cuda/check_pages.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -33,6 +34,7 @@ struct shape {
     int32_t window, n_sequences;
     float q_scale;
     bool is_exact;
+    int32_t turned; /* keys are values but for so many columns; 0: apart */
 };
 
 struct world {
@@ -106,7 +108,9 @@ static int32_t capacity_of(const struct shape *s)
 
 static struct kv_cache cache_of(const struct shape *s)
 {
-    return kv_cache_shape(s->format, slots_of(s), s->n_kv, s->head_dim);
+    struct kv_cache c = kv_cache_shape(s->format, slots_of(s), s->n_kv, s->head_dim);
+    if (s->turned) kv_share(&c, s->turned);
+    return c;
 }
 
 static size_t cells_of(const struct shape *s)
@@ -147,7 +151,7 @@ static void fill_pool(struct world *w)
 {
     size_t cell_bytes = (size_t)kv_cell_bytes(&w->cache), part = KV_PAGE * cell_bytes;
     size_t cols = (size_t)w->s.n_kv * (size_t)w->s.head_dim, cells = cells_of(&w->s);
-    const struct format_traits *traits = format_traits(w->s.format);
+    struct kv_cache at = w->cache;
     w->cache.page_bytes = 4 * part;
     char *file = malloc((size_t)w->n_pages * w->cache.page_bytes);
     memset(file, 0xff, (size_t)w->n_pages * w->cache.page_bytes);
@@ -155,18 +159,19 @@ static void fill_pool(struct world *w)
     for (size_t i = 0; i < cells; i++) {
         if (!w->is_visible[i]) continue;
         char *page = file + (size_t)w->table[i / KV_PAGE] * w->cache.page_bytes;
+        kv_place(&at, page + 2 * part, part);
+        check_normal(&w->rng, w->k + i * cols, cols, 1);
+        check_normal(&w->rng, w->v + i * cols, cols, 1);
+        check_share_columns(&at, w->k + i * cols, w->v + i * cols);
         for (int is_v = 0; is_v < 2; is_v++) {
             float *row = (is_v ? w->v : w->k) + i * cols;
-            char *cell = page + (2 + (size_t)is_v) * part + i % KV_PAGE * cell_bytes;
-            check_normal(&w->rng, row, cols, 1);
-            traits->encode(row, cell, (int64_t)cols);
-            traits->decode(cell, row, (int64_t)cols);
+            char *cell = (char *)(is_v ? at.v : at.k) + i % KV_PAGE * cell_bytes;
+            check_cell_write(&at, cell, is_v, row);
             to_halves(row, (is_v ? w->v_halves : w->k_halves) + i * cols, cols);
         }
     }
     w->pool = check_alloc(file, (size_t)w->n_pages * w->cache.page_bytes);
-    w->cache.k = w->pool + 2 * part;
-    w->cache.v = w->pool + 3 * part;
+    kv_place(&w->cache, w->pool + 2 * part, part);
     free(file);
 }
 
@@ -576,12 +581,12 @@ static void time_shape(struct check *c, struct shape s, int32_t rows, int32_t ke
     struct rng rng = {5};
     int32_t position[64], sequence[64];
     for (int32_t t = 0; t < rows; t++) position[t] = keys - 1, sequence[t] = t;
-    size_t cell = format_row_bytes(s.format, (int64_t)s.n_kv * s.head_dim);
     struct kv_cache cache = cache_of(&s);
     size_t all = ((size_t)rows * (size_t)cache.slots + 1) * cache.page_bytes;
     size_t cols = (size_t)cols_of(&s);
     cache.table = make_turns(&cache, rows);
     struct timing t = {.c = c, .n = CHAIN_MAX};
+    void *pool[CHAIN_MAX];
     while (t.n > 2 && (size_t)t.n * all > (size_t)1 << 31) t.n /= 2;
     struct attention_args a = {
         .rows = {rows, 0}, .n_heads = s.n_heads, .window = s.window, .is_exact = s.is_exact};
@@ -597,19 +602,19 @@ static void time_shape(struct check *c, struct shape s, int32_t rows, int32_t ke
     for (int32_t i = 0; i < t.n; i++) {
         t.a[i] = a;
         t.a[i].cache = cache;
-        t.a[i].cache.k = fill_cache(&rng, all);
-        t.a[i].cache.v = (char *)t.a[i].cache.k + cache.page_bytes / 2;
+        pool[i] = fill_cache(&rng, all);
+        kv_place(&t.a[i].cache, pool[i], cache.page_bytes / 2);
     }
     double whole = time_chain(&t), one;
     t.n /= 2;
     one = (whole - time_chain(&t)) / t.n;
     t.n *= 2;
     int32_t seen = s.window && keys > s.window ? s.window : keys;
-    double bytes = 2.0 * (double)cell * seen * rows;
+    double bytes = (double)kv_position_bytes(&cache) * seen * rows;
     printf("  %-22s %2d rows %6d keys: %8.2f us %6.0f GB/s  bound %7.2f us\n", s.name, rows, keys,
            one * 1e6, bytes / one / 1e9, bytes / 4.67e12 * 1e6);
     fflush(stdout);
-    for (int32_t i = 0; i < t.n; i++) cudaFree(t.a[i].cache.k);
+    for (int32_t i = 0; i < t.n; i++) cudaFree(pool[i]);
     free(q);
     check_free((void *)(uintptr_t)cache.table);
     check_free(a.scratch);
@@ -622,9 +627,9 @@ static void time_shape(struct check *c, struct shape s, int32_t rows, int32_t ke
 static void time_q8_0(struct check *c)
 {
     static const struct shape global[] = {
-        {"E4B global Q8_0", FORMAT_Q8_0, 512, 8, 2, 0, 0, 1, 1, false},
-        {"12B global Q8_0", FORMAT_Q8_0, 512, 16, 1, 0, 0, 1, 1, false},
-        {"31B global Q8_0", FORMAT_Q8_0, 512, 32, 4, 0, 0, 1, 1, false},
+        {"E4B global Q8_0", FORMAT_Q8_0, 512, 8, 2, 0, 0, 1, 1, false, 0},
+        {"12B global Q8_0", FORMAT_Q8_0, 512, 16, 1, 0, 0, 1, 1, false, 0},
+        {"31B global Q8_0", FORMAT_Q8_0, 512, 32, 4, 0, 0, 1, 1, false, 0},
     };
     static const int32_t keys[] = {512, 2048, 8192, 32768, 131072};
     for (size_t i = 0; i < sizeof global / sizeof *global; i++) {
@@ -641,17 +646,20 @@ static void time_q8_0(struct check *c)
 static void time_all(struct check *c)
 {
     static const struct shape local[] = {
-        {"E4B local", FORMAT_F16, 256, 8, 2, 1024, 512, 1, 1, false},
-        {"E2B local", FORMAT_F16, 256, 8, 1, 1024, 512, 1, 1, false},
-        {"12B, 26B local", FORMAT_F16, 256, 16, 8, 2048, 1024, 1, 1, false},
-        {"31B local", FORMAT_F16, 256, 32, 16, 2048, 1024, 1, 1, false},
+        {"E4B local", FORMAT_F16, 256, 8, 2, 1024, 512, 1, 1, false, 0},
+        {"E2B local", FORMAT_F16, 256, 8, 1, 1024, 512, 1, 1, false, 0},
+        {"12B, 26B local", FORMAT_F16, 256, 16, 8, 2048, 1024, 1, 1, false, 0},
+        {"31B local", FORMAT_F16, 256, 32, 16, 2048, 1024, 1, 1, false, 0},
     };
     static const struct shape global[] = {
-        {"E4B global", FORMAT_F16, 512, 8, 2, 0, 0, 1, 1, false},
-        {"E2B global", FORMAT_F16, 512, 8, 1, 0, 0, 1, 1, false},
-        {"12B global", FORMAT_F16, 512, 16, 1, 0, 0, 1, 1, false},
-        {"26B global", FORMAT_F16, 512, 16, 2, 0, 0, 1, 1, false},
-        {"31B global", FORMAT_F16, 512, 32, 4, 0, 0, 1, 1, false},
+        {"E4B global", FORMAT_F16, 512, 8, 2, 0, 0, 1, 1, false, 0},
+        {"E2B global", FORMAT_F16, 512, 8, 1, 0, 0, 1, 1, false, 0},
+        {"12B global", FORMAT_F16, 512, 16, 1, 0, 0, 1, 1, false, 0},
+        {"26B global", FORMAT_F16, 512, 16, 2, 0, 0, 1, 1, false, 0},
+        {"31B global", FORMAT_F16, 512, 32, 4, 0, 0, 1, 1, false, 0},
+        {"12B global, shared", FORMAT_F16, 512, 16, 1, 0, 0, 1, 1, false, 128},
+        {"26B global, shared", FORMAT_F16, 512, 16, 2, 0, 0, 1, 1, false, 128},
+        {"31B global, shared", FORMAT_F16, 512, 32, 4, 0, 0, 1, 1, false, 128},
     };
     static const int32_t keys[] = {512, 2048, 8192, 32768, 131072}, rows[] = {8, 16, 32, 64};
     for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
@@ -663,7 +671,7 @@ static void time_all(struct check *c)
     for (size_t i = 0; i < sizeof global / sizeof *global; i++) {
         struct shape s = global[i];
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-            if (i > 0 && i != 2 && keys[k] > 32768) continue;
+            if (keys[k] > 32768 && s.n_kv == 2 && i > 0) continue;
             s.capacity = keys[k] > 8192 ? keys[k] : 8192;
             time_shape(c, s, 1, keys[k]);
         }
@@ -672,9 +680,9 @@ static void time_all(struct check *c)
             for (size_t k = 0; k < 3; k++) time_shape(c, s, rows[r], keys[k]);
     }
     time_q8_0(c);
-    struct shape s = {"E4B local Q8_0", FORMAT_Q8_0, 256, 8, 2, 1024, 512, 1, 1, false};
+    struct shape s = {"E4B local Q8_0", FORMAT_Q8_0, 256, 8, 2, 1024, 512, 1, 1, false, 0};
     time_shape(c, s, 1, 3000);
-    s = (struct shape){"E4B global F16 exact", FORMAT_F16, 512, 8, 2, 8192, 0, 1, 1, true};
+    s = (struct shape){"E4B global F16 exact", FORMAT_F16, 512, 8, 2, 8192, 0, 1, 1, true, 0};
     time_shape(c, s, 1, 512);
     time_shape(c, s, 1, 8192);
 }
@@ -694,15 +702,17 @@ static void check_filled(struct check *c, struct shape s)
 static void check_sequences(struct check *c)
 {
     static const struct shape shapes[] = {
-        {"f16 256, 4 heads, window", FORMAT_F16, 256, 8, 2, 200, 100, 0, 0.2f, false},
-        {"f16 256, 2 heads, window", FORMAT_F16, 256, 16, 8, 700, 512, 0, 0.2f, false},
-        {"f16 256, 2 heads, window of 1024", FORMAT_F16, 256, 16, 8, 1100, 1024, 0, 0.2f, false},
-        {"f16 256, 8 heads, window", FORMAT_F16, 256, 8, 1, 700, 600, 0, 0.2f, false},
-        {"f16 256, 3 heads, window of 1", FORMAT_F16, 256, 9, 3, 100, 1, 0, 0.2f, false},
-        {"f16 256, 20 heads", FORMAT_F16, 256, 20, 1, 300, 64, 0, 0.2f, false},
-        {"f16 512, 4 heads", FORMAT_F16, 512, 8, 2, 700, 0, 0, 0.2f, false},
-        {"f16 512, 1 head", FORMAT_F16, 512, 2, 2, 400, 0, 0, 0.2f, false},
-        {"f16 512, 8 heads", FORMAT_F16, 512, 32, 4, 400, 0, 0, 0.2f, false},
+        {"f16 256, 4 heads, window", FORMAT_F16, 256, 8, 2, 200, 100, 0, 0.2f, false, 0},
+        {"f16 256, 2 heads, window", FORMAT_F16, 256, 16, 8, 700, 512, 0, 0.2f, false, 0},
+        {"f16 256, 2 heads, window of 1024", FORMAT_F16, 256, 16, 8, 1100, 1024, 0, 0.2f, false, 0},
+        {"f16 256, 8 heads, window", FORMAT_F16, 256, 8, 1, 700, 600, 0, 0.2f, false, 0},
+        {"f16 256, 3 heads, window of 1", FORMAT_F16, 256, 9, 3, 100, 1, 0, 0.2f, false, 0},
+        {"f16 256, 20 heads", FORMAT_F16, 256, 20, 1, 300, 64, 0, 0.2f, false, 0},
+        {"f16 512, 4 heads", FORMAT_F16, 512, 8, 2, 700, 0, 0, 0.2f, false, 0},
+        {"f16 512, 1 head", FORMAT_F16, 512, 2, 2, 400, 0, 0, 0.2f, false, 0},
+        {"f16 512, 8 heads", FORMAT_F16, 512, 32, 4, 400, 0, 0, 0.2f, false, 0},
+        {"f16 512, 8 heads, shared", FORMAT_F16, 512, 32, 4, 400, 0, 0, 0.2f, false, 128},
+        {"f16 512, 16 heads, shared", FORMAT_F16, 512, 16, 1, 700, 0, 0, 0.2f, false, 128},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         check_company(c, shapes[i], 7, 2);
@@ -716,48 +726,55 @@ static void check_sequences(struct check *c)
 void check_attention_decode(struct check *c)
 {
     static const struct shape shapes[] = {
-        {"f16 256, 4 heads a key head", FORMAT_F16, 256, 8, 2, 150, 100, 1, 0.2f, false},
-        {"f16 256, 2, many keys", FORMAT_F16, 256, 4, 2, 700, 512, 1, 0.2f, false},
-        {"f16 256, 16", FORMAT_F16, 256, 16, 1, 130, 0, 1, 0.2f, false},
-        {"f16 256, 20", FORMAT_F16, 256, 20, 1, 90, 64, 1, 0.2f, false},
-        {"f16 512, 8, peaks", FORMAT_F16, 512, 8, 1, 300, 0, 1, 0.7f, false},
-        {"f16 512, 3", FORMAT_F16, 512, 9, 3, 161, 96, 1, 0.2f, false},
-        {"f16 512, 16", FORMAT_F16, 512, 16, 1, 1300, 0, 1, 0.1f, false},
-        {"f16 512, 13, window of 1", FORMAT_F16, 512, 26, 2, 40, 1, 1, 0.2f, false},
-        {"f16 512, 1, 9000 keys", FORMAT_F16, 512, 2, 2, 9000, 0, 1, 0.1f, false},
-        {"f16 256 exact", FORMAT_F16, 256, 8, 2, 150, 100, 1, 0.2f, true},
-        {"f16 512 exact, 16", FORMAT_F16, 512, 16, 1, 300, 0, 1, 0.2f, true},
-        {"f32 64", FORMAT_F32, 64, 3, 1, 77, 33, 1, 0.4f, false},
-        {"f32 96, 1 head", FORMAT_F32, 96, 1, 1, 50, 0, 1, 0.4f, true},
-        {"bf16 160", FORMAT_BF16, 160, 6, 3, 64, 40, 1, 0.3f, false},
-        {"f16 32, 1 head", FORMAT_F16, 32, 1, 1, 99, 98, 1, 0.4f, false},
-        {"q8_0 256", FORMAT_Q8_0, 256, 8, 2, 150, 100, 1, 0.2f, false},
-        {"q8_0 256, 2, many keys", FORMAT_Q8_0, 256, 4, 2, 700, 512, 1, 0.2f, false},
-        {"q8_0 256, 20", FORMAT_Q8_0, 256, 20, 1, 90, 64, 1, 0.2f, false},
-        {"q8_0 256, 9, 2 key heads", FORMAT_Q8_0, 256, 18, 2, 130, 0, 1, 0.2f, false},
-        {"q8_0 512, 8, peaks", FORMAT_Q8_0, 512, 8, 1, 300, 0, 1, 0.7f, false},
-        {"q8_0 512, 3", FORMAT_Q8_0, 512, 9, 3, 161, 96, 1, 0.2f, false},
-        {"q8_0 512, 4", FORMAT_Q8_0, 512, 8, 2, 1300, 0, 1, 0.2f, false},
-        {"q8_0 512, 16", FORMAT_Q8_0, 512, 16, 1, 400, 0, 1, 0.1f, false},
-        {"q8_0 512, 16, many keys", FORMAT_Q8_0, 512, 16, 1, 2100, 0, 1, 0.1f, false},
-        {"q8_0 512, 13, window of 1", FORMAT_Q8_0, 512, 26, 2, 40, 1, 1, 0.2f, false},
-        {"q8_0 512, 1, 9000 keys", FORMAT_Q8_0, 512, 2, 2, 9000, 0, 1, 0.1f, false},
-        {"q8_0 512 exact, 16", FORMAT_Q8_0, 512, 16, 1, 300, 0, 1, 0.2f, true},
-        {"q8_0 32", FORMAT_Q8_0, 32, 3, 3, 50, 0, 1, 0.4f, true},
-        {"f32 512", FORMAT_F32, 512, 8, 4, 64, 48, 1, 0.2f, false},
+        {"f16 256, 4 heads a key head", FORMAT_F16, 256, 8, 2, 150, 100, 1, 0.2f, false, 0},
+        {"f16 256, 2, many keys", FORMAT_F16, 256, 4, 2, 700, 512, 1, 0.2f, false, 0},
+        {"f16 256, 16", FORMAT_F16, 256, 16, 1, 130, 0, 1, 0.2f, false, 0},
+        {"f16 256, 20", FORMAT_F16, 256, 20, 1, 90, 64, 1, 0.2f, false, 0},
+        {"f16 512, 8, peaks", FORMAT_F16, 512, 8, 1, 300, 0, 1, 0.7f, false, 0},
+        {"f16 512, 3", FORMAT_F16, 512, 9, 3, 161, 96, 1, 0.2f, false, 0},
+        {"f16 512, 16", FORMAT_F16, 512, 16, 1, 1300, 0, 1, 0.1f, false, 0},
+        {"f16 512, 13, window of 1", FORMAT_F16, 512, 26, 2, 40, 1, 1, 0.2f, false, 0},
+        {"f16 512, 1, 9000 keys", FORMAT_F16, 512, 2, 2, 9000, 0, 1, 0.1f, false, 0},
+        {"f16 256 exact", FORMAT_F16, 256, 8, 2, 150, 100, 1, 0.2f, true, 0},
+        {"f16 512 exact, 16", FORMAT_F16, 512, 16, 1, 300, 0, 1, 0.2f, true, 0},
+        {"f32 64", FORMAT_F32, 64, 3, 1, 77, 33, 1, 0.4f, false, 0},
+        {"f32 96, 1 head", FORMAT_F32, 96, 1, 1, 50, 0, 1, 0.4f, true, 0},
+        {"bf16 160", FORMAT_BF16, 160, 6, 3, 64, 40, 1, 0.3f, false, 0},
+        {"f16 32, 1 head", FORMAT_F16, 32, 1, 1, 99, 98, 1, 0.4f, false, 0},
+        {"q8_0 256", FORMAT_Q8_0, 256, 8, 2, 150, 100, 1, 0.2f, false, 0},
+        {"q8_0 256, 2, many keys", FORMAT_Q8_0, 256, 4, 2, 700, 512, 1, 0.2f, false, 0},
+        {"q8_0 256, 20", FORMAT_Q8_0, 256, 20, 1, 90, 64, 1, 0.2f, false, 0},
+        {"q8_0 256, 9, 2 key heads", FORMAT_Q8_0, 256, 18, 2, 130, 0, 1, 0.2f, false, 0},
+        {"q8_0 512, 8, peaks", FORMAT_Q8_0, 512, 8, 1, 300, 0, 1, 0.7f, false, 0},
+        {"q8_0 512, 3", FORMAT_Q8_0, 512, 9, 3, 161, 96, 1, 0.2f, false, 0},
+        {"q8_0 512, 4", FORMAT_Q8_0, 512, 8, 2, 1300, 0, 1, 0.2f, false, 0},
+        {"q8_0 512, 16", FORMAT_Q8_0, 512, 16, 1, 400, 0, 1, 0.1f, false, 0},
+        {"q8_0 512, 16, many keys", FORMAT_Q8_0, 512, 16, 1, 2100, 0, 1, 0.1f, false, 0},
+        {"q8_0 512, 13, window of 1", FORMAT_Q8_0, 512, 26, 2, 40, 1, 1, 0.2f, false, 0},
+        {"q8_0 512, 1, 9000 keys", FORMAT_Q8_0, 512, 2, 2, 9000, 0, 1, 0.1f, false, 0},
+        {"q8_0 512 exact, 16", FORMAT_Q8_0, 512, 16, 1, 300, 0, 1, 0.2f, true, 0},
+        {"q8_0 32", FORMAT_Q8_0, 32, 3, 3, 50, 0, 1, 0.4f, true, 0},
+        {"f32 512", FORMAT_F32, 512, 8, 4, 64, 48, 1, 0.2f, false, 0},
+        {"f16 512, 16, shared", FORMAT_F16, 512, 16, 1, 1300, 0, 1, 0.1f, false, 128},
+        {"f16 512, 8, shared, peaks", FORMAT_F16, 512, 32, 4, 300, 0, 1, 0.7f, false, 128},
+        {"f16 512, 4, 448 turned", FORMAT_F16, 512, 8, 2, 300, 0, 1, 0.2f, false, 448},
+        {"f16 512 exact, 16, shared", FORMAT_F16, 512, 16, 1, 300, 0, 1, 0.2f, true, 128},
+        {"f16 256, 4, shared", FORMAT_F16, 256, 8, 2, 300, 0, 1, 0.2f, false, 64},
+        {"f32 512, shared", FORMAT_F32, 512, 8, 4, 64, 0, 1, 0.2f, false, 128},
+        {"bf16 128, shared", FORMAT_BF16, 128, 6, 3, 150, 0, 1, 0.3f, false, 64},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) check_edges(c, shapes[i]);
     struct shape s = shapes[0];
     check_company(c, s, 64, 1);
-    s = (struct shape){"f16 512", FORMAT_F16, 512, 16, 1, 3000, 0, 1, 0.2f, false};
+    s = (struct shape){"f16 512", FORMAT_F16, 512, 16, 1, 3000, 0, 1, 0.2f, false, 0};
     check_company(c, s, 19, 1);
-    s = (struct shape){"q8_0 128", FORMAT_Q8_0, 128, 8, 4, 300, 0, 1, 0.2f, false};
+    s = (struct shape){"q8_0 128", FORMAT_Q8_0, 128, 8, 4, 300, 0, 1, 0.2f, false, 0};
     check_company(c, s, 150, 1);
-    s = (struct shape){"q8_0 256, window", FORMAT_Q8_0, 256, 8, 2, 150, 100, 1, 0.2f, false};
+    s = (struct shape){"q8_0 256, window", FORMAT_Q8_0, 256, 8, 2, 150, 100, 1, 0.2f, false, 0};
     check_company(c, s, 64, 1);
-    s = (struct shape){"q8_0 512, 8 heads", FORMAT_Q8_0, 512, 8, 2, 3000, 0, 1, 0.2f, false};
+    s = (struct shape){"q8_0 512, 8 heads", FORMAT_Q8_0, 512, 8, 2, 3000, 0, 1, 0.2f, false, 0};
     check_company(c, s, 19, 1);
-    s = (struct shape){"q8_0 512, 16 heads", FORMAT_Q8_0, 512, 16, 1, 3000, 0, 1, 0.2f, false};
+    s = (struct shape){"q8_0 512, 16 heads", FORMAT_Q8_0, 512, 16, 1, 3000, 0, 1, 0.2f, false, 0};
     check_company(c, s, 19, 1);
     check_sequences(c);
     if (c->is_perf) time_all(c);

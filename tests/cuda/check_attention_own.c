@@ -58,7 +58,8 @@ static struct own new_own(struct check *c, const struct own_case *s, int32_t pos
     struct own o = {.check = c};
     int32_t first = position >= s->window ? position - s->window + 1 : 0, sequence = 1;
     size_t cols = (size_t)(s->n_heads * DIM), kv_cols = (size_t)(s->n_kv * DIM);
-    o.pages = check_pages_new(&rng, s->format, kv_pages(s->window) + 2, s->n_kv, DIM, SEQUENCES);
+    struct kv_cache shape = kv_cache_shape(s->format, kv_pages(s->window) + 2, s->n_kv, DIM);
+    o.pages = check_pages_new(&rng, &shape, SEQUENCES);
     check_pages_upload(&o.pages);
     fill_cells(c, &o.pages, sequence, first, position + (s->has_k ? 0 : 1));
     o.parts = check_normal_device(&rng, cols + 2 * kv_cols, 2, NULL);

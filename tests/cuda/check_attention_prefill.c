@@ -38,6 +38,7 @@ struct scene {
     struct {
         int32_t sequence, start, n;
     } runs[RUNS_MAX];
+    int32_t turned; /* keys are values but for so many columns; 0: apart */
 };
 
 struct work {
@@ -112,12 +113,13 @@ static void fill_cell(struct work *w, struct rng *rng, int32_t sequence, int32_t
     int32_t n = s->n_kv * s->head_dim;
     size_t at = cell_of(w, sequence, position) * (size_t)n;
     size_t offset = kv_offset(&w->pages.host, sequence, position);
+    check_normal(rng, w->k + at, (size_t)n, s->k_scale);
+    check_normal(rng, w->v + at, (size_t)n, s->turned ? s->k_scale : 1.0f);
+    check_share_columns(&w->pages.host, w->k + at, w->v + at);
     for (int j = 0; j < 2; j++) {
         float *row = (j ? w->v : w->k) + at;
         char *file = (char *)(j ? w->pages.host.v : w->pages.host.k) + offset;
-        check_normal(rng, row, (size_t)n, j ? 1.0f : s->k_scale);
-        format_traits(s->format)->encode(row, file, n);
-        format_traits(s->format)->decode(file, row, n);
+        check_cell_write(&w->pages.host, file, j == 1, row);
         for (int32_t c = 0; c < n; c++) row[c] = f16_to_f32(f32_to_f16(row[c]));
         if (j && s->bad == sequence + 1) memset(file, 0xff, (size_t)kv_cell_bytes(&w->pages.host));
     }
@@ -129,7 +131,9 @@ static void fill_cache(struct work *w, struct rng *rng)
 {
     const struct scene *s = w->scene;
     int32_t slots = kv_pages(s->capacity) + (s->window > 0);
-    w->pages = check_pages_new(rng, s->format, slots, s->n_kv, s->head_dim, w->n_seq);
+    struct kv_cache shape = kv_cache_shape(s->format, slots, s->n_kv, s->head_dim);
+    if (s->turned) kv_share(&shape, s->turned);
+    w->pages = check_pages_new(rng, &shape, w->n_seq);
     size_t n_cells = (size_t)w->n_seq * (size_t)kv_capacity(&w->pages.host);
     size_t bytes = n_cells * (size_t)(s->n_kv * s->head_dim) * sizeof(float);
     char *is_held = take(n_cells);
@@ -405,6 +409,7 @@ struct speed {
     const char *name;
     int32_t head_dim, n_heads, n_kv, window, start, n;
     enum format format;
+    int32_t turned;
 };
 
 struct timed {
@@ -438,6 +443,7 @@ static void time_shape(struct check *c, const struct speed *s)
     char *encoded = take(PERIOD * sizeof *normal);
     int32_t slots = s->window > 0 ? kv_pages(s->window + s->n - 1) + 1 : kv_pages(s->start + s->n);
     struct kv_cache cache = kv_cache_shape(s->format, slots, s->n_kv, s->head_dim);
+    if (s->turned) kv_share(&cache, s->turned);
     cache.page_bytes *= LAYERS;
     size_t period = format_row_bytes(s->format, PERIOD);
     size_t bytes = ((size_t)slots + 1) * cache.page_bytes;
@@ -468,15 +474,15 @@ static void time_shape(struct check *c, const struct speed *s)
     };
     check_normal(&rng, normal, PERIOD, 0.15f);
     format_traits(s->format)->encode(normal, encoded, PERIOD);
-    t.args.cache.k = repeat(encoded, period, bytes);
-    t.args.cache.v = (char *)t.args.cache.k + cache.page_bytes / LAYERS / 2;
+    void *pool = repeat(encoded, period, bytes);
+    kv_place(&t.args.cache, pool, cache.page_bytes / LAYERS / 2);
     double one = check_time(c, run_timed, &t, false);
     double many = one < 1e-3 ? check_time_graph(c, run_timed, &t) : one;
     double flops = 4.0 * s->head_dim * s->n_heads * pairs;
     printf("  %-34s %9.1f us %6.1f TFLOP/s of visible pairs, replayed %9.1f us %6.1f\n", s->name,
            one * 1e6, flops / one / 1e12, many * 1e6, flops / many / 1e12);
     check_free((void *)(uintptr_t)t.args.q);
-    check_free(t.args.cache.k);
+    check_free(pool);
     check_free((void *)(uintptr_t)cache.table);
     check_free(t.args.act.values);
     check_free(t.args.act.scale);
@@ -485,117 +491,144 @@ static void time_shape(struct check *c, const struct speed *s)
 }
 
 static const struct speed speeds[] = {
-    {"E4B window 512, 512 tokens", 256, 8, 2, 512, 0, 512, FORMAT_F16},
-    {"E4B window 512, 2048 tokens", 256, 8, 2, 512, 0, 2048, FORMAT_F16},
-    {"E4B window 512, 8192 tokens", 256, 8, 2, 512, 0, 8192, FORMAT_F16},
-    {"E2B window 512, 8192 tokens", 256, 8, 1, 512, 0, 8192, FORMAT_F16},
-    {"12B window 1024, 2048 tokens", 256, 16, 8, 1024, 0, 2048, FORMAT_F16},
-    {"12B window 1024, 8192 tokens", 256, 16, 8, 1024, 0, 8192, FORMAT_F16},
-    {"E4B global, 512 tokens", 512, 8, 2, 0, 0, 512, FORMAT_F16},
-    {"E4B global, 2048 tokens", 512, 8, 2, 0, 0, 2048, FORMAT_F16},
-    {"E4B global, 8192 tokens", 512, 8, 2, 0, 0, 8192, FORMAT_F16},
-    {"E4B global, 4096 tokens at 28672", 512, 8, 2, 0, 28672, 4096, FORMAT_F16},
-    {"12B global, 2048 tokens", 512, 16, 1, 0, 0, 2048, FORMAT_F16},
-    {"12B global, 8192 tokens", 512, 16, 1, 0, 0, 8192, FORMAT_F16},
-    {"E4B window 512, 2048 tokens, Q8_0", 256, 8, 2, 512, 0, 2048, FORMAT_Q8_0},
-    {"E4B global, 2048 tokens, Q8_0", 512, 8, 2, 0, 0, 2048, FORMAT_Q8_0},
+    {"E4B window 512, 512 tokens", 256, 8, 2, 512, 0, 512, FORMAT_F16, 0},
+    {"E4B window 512, 2048 tokens", 256, 8, 2, 512, 0, 2048, FORMAT_F16, 0},
+    {"E4B window 512, 8192 tokens", 256, 8, 2, 512, 0, 8192, FORMAT_F16, 0},
+    {"E2B window 512, 8192 tokens", 256, 8, 1, 512, 0, 8192, FORMAT_F16, 0},
+    {"12B window 1024, 2048 tokens", 256, 16, 8, 1024, 0, 2048, FORMAT_F16, 0},
+    {"12B window 1024, 8192 tokens", 256, 16, 8, 1024, 0, 8192, FORMAT_F16, 0},
+    {"E4B global, 512 tokens", 512, 8, 2, 0, 0, 512, FORMAT_F16, 0},
+    {"E4B global, 2048 tokens", 512, 8, 2, 0, 0, 2048, FORMAT_F16, 0},
+    {"E4B global, 8192 tokens", 512, 8, 2, 0, 0, 8192, FORMAT_F16, 0},
+    {"E4B global, 4096 tokens at 28672", 512, 8, 2, 0, 28672, 4096, FORMAT_F16, 0},
+    {"12B global, 2048 tokens", 512, 16, 1, 0, 0, 2048, FORMAT_F16, 0},
+    {"12B global, 8192 tokens", 512, 16, 1, 0, 0, 8192, FORMAT_F16, 0},
+    {"12B global, 8192 tokens, shared", 512, 16, 1, 0, 0, 8192, FORMAT_F16, 128},
+    {"31B global, 4096 tokens at 28672", 512, 32, 4, 0, 28672, 4096, FORMAT_F16, 0},
+    {"31B global, the same, shared", 512, 32, 4, 0, 28672, 4096, FORMAT_F16, 128},
+    {"E4B window 512, 2048 tokens, Q8_0", 256, 8, 2, 512, 0, 2048, FORMAT_Q8_0, 0},
+    {"E4B global, 2048 tokens, Q8_0", 512, 8, 2, 0, 0, 2048, FORMAT_Q8_0, 0},
 };
 
 /* clang-format off */
 static const struct scene scenes[] = {
     /* name, format, head, heads, kv heads, window, capacity, k scale, decode, out, act, bad,
      * singles, runs */
-    {"1 row at 0", FORMAT_F16, 256, 8, 2, 512, 700, 0.1f, 0, 0, ACT_INT8, 0, 0, {{0, 0, 1}}},
+    {"1 row at 0", FORMAT_F16, 256, 8, 2, 512, 700, 0.1f, 0, 0, ACT_INT8, 0, 0, {{0, 0, 1}}, 0},
     {"E4B window, 150 rows", FORMAT_F16, 256, 8, 2, 64, 256, 0.1f, 0, 0, ACT_INT8, 0, 0,
-     {{0, 0, 150}}},
+     {{0, 0, 150}}, 0},
     {"window, ring wraps, start 333", FORMAT_F16, 256, 8, 2, 96, 200, 0.1f, 0, 0, ACT_HALF, 0, 0,
-     {{1, 333, 77}}},
+     {{1, 333, 77}}, 0},
     {"12B window, 8 kv heads", FORMAT_F16, 256, 16, 8, 100, 200, 0.1f, 0, 0, ACT_HALF, 0, 0,
-     {{0, 140, 70}}},
+     {{0, 140, 70}}, 0},
     {"E4B global, 65 rows at 201", FORMAT_F16, 512, 8, 2, 0, 300, 0.08f, 0, 0, ACT_INT8, 0, 0,
-     {{0, 201, 65}}},
+     {{0, 201, 65}}, 0},
     {"12B global, 16 heads on one", FORMAT_F16, 512, 16, 1, 0, 150, 0.08f, 0, 0, ACT_HALF, 0, 0,
-     {{0, 0, 101}}},
+     {{0, 0, 101}}, 0},
     {"peaked scores, global", FORMAT_F16, 512, 8, 1, 0, 200, 1.0f, 0, 0, ACT_INT8, 0, 0,
-     {{0, 10, 90}}},
+     {{0, 10, 90}}, 0},
     {"peaked scores, window", FORMAT_F16, 256, 8, 1, 70, 200, 2.0f, 0, 0, ACT_INT8, 0, 0,
-     {{0, 10, 130}}},
+     {{0, 10, 130}}, 0},
     {"sequences change inside tiles", FORMAT_F16, 256, 8, 2, 50, 128, 0.1f, 2, 0, ACT_INT8, 0, 0,
-     {{3, 90, 1}, {0, 17, 1}, {2, 100, 9}, {1, 0, 33}, {4, 5, 3}, {5, 60, 20}}},
+     {{3, 90, 1}, {0, 17, 1}, {2, 100, 9}, {1, 0, 33}, {4, 5, 3}, {5, 60, 20}}, 0},
     {"sequences, global", FORMAT_F16, 512, 8, 2, 0, 160, 0.08f, 2, 0, ACT_INT8, 0, 0,
-     {{3, 90, 1}, {0, 17, 1}, {2, 100, 9}, {1, 0, 33}, {4, 5, 3}, {5, 60, 20}}},
+     {{3, 90, 1}, {0, 17, 1}, {2, 100, 9}, {1, 0, 33}, {4, 5, 3}, {5, 60, 20}}, 0},
     {"chunk after decode", FORMAT_F16, 256, 8, 2, 50, 128, 0.1f, 2, 0, ACT_INT8, 0, 0,
-     {{3, 90, 1}, {0, 17, 1}, {2, 10, 41}, {1, 0, 3}}},
+     {{3, 90, 1}, {0, 17, 1}, {2, 10, 41}, {1, 0, 3}}, 0},
     {"out rows, window", FORMAT_F16, 256, 4, 2, 40, 128, 0.1f, 1, 7, ACT_INT8, 0, 0,
-     {{3, 90, 1}, {2, 10, 61}, {1, 0, 35}}},
+     {{3, 90, 1}, {2, 10, 61}, {1, 0, 35}}, 0},
     {"out rows, global", FORMAT_F16, 512, 4, 2, 0, 128, 0.08f, 1, 3, ACT_INT8, 0, 0,
-     {{3, 90, 1}, {2, 10, 61}, {1, 0, 35}}},
+     {{3, 90, 1}, {2, 10, 61}, {1, 0, 35}}, 0},
     {"out rows, prompts end", FORMAT_F16, 512, 8, 2, 0, 160, 0.08f, 1, -1, ACT_HALF, 0, 0,
-     {{3, 90, 1}, {2, 10, 61}, {1, 0, 35}, {0, 128, 2}, {4, 31, 33}}},
+     {{3, 90, 1}, {2, 10, 61}, {1, 0, 35}, {0, 128, 2}, {4, 31, 33}}, 0},
     {"out rows, all", FORMAT_F16, 256, 8, 2, 40, 128, 0.1f, 2, 1, ACT_INT8, 0, 0,
-     {{3, 90, 1}, {5, 7, 1}, {2, 10, 61}, {1, 0, 35}, {0, 128, 2}}},
+     {{3, 90, 1}, {5, 7, 1}, {2, 10, 61}, {1, 0, 35}, {0, 128, 2}}, 0},
     {"odd prompts, window", FORMAT_F16, 256, 8, 2, 96, 224, 0.1f, 0, 0, ACT_INT8, 0, 0,
-     {{4, 1000, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 2000, 65}}},
+     {{4, 1000, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 2000, 65}}, 0},
     {"odd prompts, global", FORMAT_F16, 512, 8, 2, 0, 400, 0.08f, 0, 0, ACT_HALF, 0, 0,
-     {{4, 100, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 300, 65}}},
+     {{4, 100, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 300, 65}}, 0},
     {"odd prompts, 12B global", FORMAT_F16, 512, 16, 1, 0, 200, 0.08f, 0, 0, ACT_HALF, 0, 0,
-     {{4, 100, 1}, {0, 77, 31}, {3, 133, 33}, {1, 0, 64}, {2, 30, 65}}},
+     {{4, 100, 1}, {0, 77, 31}, {3, 133, 33}, {1, 0, 64}, {2, 30, 65}}, 0},
     {"pages begin and end, global", FORMAT_F16, 512, 8, 2, 0, 400, 0.08f, 0, 0, ACT_HALF, 0, 0,
-     {{0, 63, 1}, {1, 64, 64}, {2, 0, 17}, {3, 127, 130}, {4, 320, 63}}},
+     {{0, 63, 1}, {1, 64, 64}, {2, 0, 17}, {3, 127, 130}, {4, 320, 63}}, 0},
     {"peaked scores, global, fp16", FORMAT_F16, 512, 8, 1, 0, 300, 1.0f, 0, 0, ACT_HALF, 0, 0,
-     {{0, 10, 190}}},
+     {{0, 10, 190}}, 0},
     {"3 heads on one, global", FORMAT_F16, 512, 6, 2, 0, 300, 0.15f, 0, 0, ACT_HALF, 0, 0,
-     {{0, 100, 77}, {1, 3, 5}}},
+     {{0, 100, 77}, {1, 3, 5}}, 0},
     {"31B global, 32 heads on 4", FORMAT_F16, 512, 32, 4, 0, 400, 0.2f, 0, 0, ACT_HALF, 0, 0,
-     {{0, 300, 90}}},
+     {{0, 300, 90}}, 0},
     {"sequences after decode, global", FORMAT_F16, 512, 8, 2, 0, 160, 0.08f, 2, 0, ACT_HALF, 0, 0,
-     {{3, 90, 1}, {0, 17, 1}, {2, 100, 9}, {1, 0, 33}, {4, 5, 3}, {5, 60, 20}}},
+     {{3, 90, 1}, {0, 17, 1}, {2, 100, 9}, {1, 0, 33}, {4, 5, 3}, {5, 60, 20}}, 0},
     {"out rows, global, fp16", FORMAT_F16, 512, 4, 2, 0, 128, 0.08f, 1, 3, ACT_HALF, 0, 0,
-     {{3, 90, 1}, {2, 10, 61}, {1, 0, 35}}},
+     {{3, 90, 1}, {2, 10, 61}, {1, 0, 35}}, 0},
     {"floats alone, global", FORMAT_F16, 512, 8, 2, 0, 200, 0.08f, 0, 0, ACT_NONE, 0, 0,
-     {{0, 60, 67}}},
+     {{0, 60, 67}}, 0},
     {"window, pages begin and end", FORMAT_F16, 256, 8, 2, 64, 200, 0.1f, 0, 0, ACT_HALF, 0, 0,
-     {{0, 63, 1}, {1, 64, 64}, {2, 0, 17}, {3, 127, 130}, {4, 320, 63}}},
+     {{0, 63, 1}, {1, 64, 64}, {2, 0, 17}, {3, 127, 130}, {4, 320, 63}}, 0},
     {"E4B window 512, fp16", FORMAT_F16, 256, 8, 2, 512, 800, 0.1f, 0, 0, ACT_HALF, 0, 0,
-     {{0, 450, 210}, {1, 1600, 40}}},
+     {{0, 450, 210}, {1, 1600, 40}}, 0},
     {"window 1024, 16 heads on 8", FORMAT_F16, 256, 16, 8, 1024, 1200, 0.1f, 0, 0, ACT_HALF, 0, 0,
-     {{0, 1000, 130}}},
+     {{0, 1000, 130}}, 0},
     {"peaked scores, window, fp16", FORMAT_F16, 256, 8, 1, 70, 200, 2.0f, 0, 0, ACT_HALF, 0, 0,
-     {{0, 10, 130}}},
+     {{0, 10, 130}}, 0},
     {"sequences, window, fp16", FORMAT_F16, 256, 8, 2, 50, 128, 0.1f, 2, 0, ACT_HALF, 0, 0,
-     {{3, 90, 1}, {0, 17, 1}, {2, 100, 9}, {1, 0, 33}, {4, 5, 3}, {5, 60, 20}}},
+     {{3, 90, 1}, {0, 17, 1}, {2, 100, 9}, {1, 0, 33}, {4, 5, 3}, {5, 60, 20}}, 0},
     {"odd prompts, window, fp16", FORMAT_F16, 256, 8, 2, 96, 224, 0.1f, 0, 0, ACT_HALF, 0, 0,
-     {{4, 1000, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 2000, 65}}},
+     {{4, 1000, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 2000, 65}}, 0},
     {"out rows, window, fp16", FORMAT_F16, 256, 4, 2, 40, 128, 0.1f, 1, 7, ACT_HALF, 0, 0,
-     {{3, 90, 1}, {2, 10, 61}, {1, 0, 35}}},
+     {{3, 90, 1}, {2, 10, 61}, {1, 0, 35}}, 0},
     {"NaN in a prompt, window, fp16", FORMAT_F16, 256, 8, 2, 96, 224, 0.1f, 0, 0, ACT_HALF, 4, 0,
-     {{4, 1000, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 2000, 65}}},
+     {{4, 1000, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 2000, 65}}, 0},
     {"70 prompts, window, fp16", FORMAT_F16, 256, 8, 2, 40, 64, 0.1f, 0, 0, ACT_HALF, 0, SINGLES,
-     {{0}}},
+     {{0}}, 0},
     {"heads of 256 without a window", FORMAT_F16, 256, 6, 2, 0, 300, 0.1f, 0, 0, ACT_HALF, 0, 0,
-     {{0, 100, 77}, {1, 3, 5}}},
+     {{0, 100, 77}, {1, 3, 5}}, 0},
     {"NaN in a prompt, window", FORMAT_F16, 256, 8, 2, 96, 224, 0.1f, 0, 0, ACT_INT8, 4, 0,
-     {{4, 1000, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 2000, 65}}},
+     {{4, 1000, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 2000, 65}}, 0},
     {"NaN in a prompt, global", FORMAT_F16, 512, 8, 2, 0, 400, 0.08f, 1, 0, ACT_HALF, 1, 0,
-     {{4, 100, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 300, 65}}},
+     {{4, 100, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 300, 65}}, 0},
     {"NaN in a prompt, out rows", FORMAT_F16, 512, 8, 2, 0, 400, 0.08f, 1, 2, ACT_HALF, 2, 0,
-     {{4, 100, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 300, 65}}},
+     {{4, 100, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 300, 65}}, 0},
     {"NaN in a prompt, BF16", FORMAT_BF16, 256, 8, 2, 96, 224, 0.1f, 0, 0, ACT_INT8, 3, 0,
-     {{4, 1000, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 2000, 65}}},
-    {"70 prompts, window", FORMAT_F16, 256, 8, 2, 40, 64, 0.1f, 0, 0, ACT_INT8, 0, SINGLES, {{0}}},
+     {{4, 1000, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 2000, 65}}, 0},
+    {"70 prompts, window", FORMAT_F16, 256, 8, 2, 40, 64, 0.1f, 0, 0, ACT_INT8, 0, SINGLES,
+     {{0}}, 0},
     {"70 prompts, global", FORMAT_F16, 512, 4, 1, 0, 400, 0.08f, 0, 0, ACT_HALF, 30, SINGLES,
-     {{0}}},
+     {{0}}, 0},
     {"3 heads on one, head 64", FORMAT_F16, 64, 6, 2, 30, 99, 0.3f, 0, 0, ACT_INT8, 0, 0,
-     {{0, 3, 91}, {1, 50, 5}}},
-    {"head 128", FORMAT_F16, 128, 5, 1, 0, 300, 0.2f, 0, 0, ACT_HALF, 0, 0, {{0, 33, 200}}},
+     {{0, 3, 91}, {1, 50, 5}}, 0},
+    {"head 128", FORMAT_F16, 128, 5, 1, 0, 300, 0.2f, 0, 0, ACT_HALF, 0, 0, {{0, 33, 200}}, 0},
     {"window smaller than a tile", FORMAT_F16, 128, 2, 2, 9, 21, 0.2f, 0, 0, ACT_NONE, 0, 0,
-     {{1, 95, 13}}},
-    {"BF16, global", FORMAT_BF16, 512, 8, 2, 0, 130, 0.08f, 0, 0, ACT_NONE, 0, 0, {{0, 60, 67}}},
-    {"F32, window", FORMAT_F32, 256, 8, 2, 40, 130, 0.1f, 0, 0, ACT_INT8, 0, 0, {{0, 111, 67}}},
-    {"Q8_0, window", FORMAT_Q8_0, 256, 8, 2, 40, 130, 0.1f, 0, 0, ACT_INT8, 0, 0, {{1, 111, 67}}},
-    {"Q8_0, global", FORMAT_Q8_0, 512, 8, 2, 0, 130, 0.08f, 0, 0, ACT_INT8, 0, 0, {{1, 33, 67}}},
-    {"F32, head 64", FORMAT_F32, 64, 4, 1, 40, 130, 0.3f, 0, 0, ACT_INT8, 0, 0, {{0, 111, 67}}},
-    {"Q8_0, head 128", FORMAT_Q8_0, 128, 4, 1, 0, 130, 0.2f, 0, 0, ACT_INT8, 0, 0, {{0, 11, 67}}},
+     {{1, 95, 13}}, 0},
+    {"BF16, global", FORMAT_BF16, 512, 8, 2, 0, 130, 0.08f, 0, 0, ACT_NONE, 0, 0, {{0, 60, 67}}, 0},
+    {"F32, window", FORMAT_F32, 256, 8, 2, 40, 130, 0.1f, 0, 0, ACT_INT8, 0, 0, {{0, 111, 67}}, 0},
+    {"Q8_0, window", FORMAT_Q8_0, 256, 8, 2, 40, 130, 0.1f, 0, 0, ACT_INT8, 0, 0,
+     {{1, 111, 67}}, 0},
+    {"Q8_0, global", FORMAT_Q8_0, 512, 8, 2, 0, 130, 0.08f, 0, 0, ACT_INT8, 0, 0, {{1, 33, 67}}, 0},
+    {"F32, head 64", FORMAT_F32, 64, 4, 1, 40, 130, 0.3f, 0, 0, ACT_INT8, 0, 0, {{0, 111, 67}}, 0},
+    {"Q8_0, head 128", FORMAT_Q8_0, 128, 4, 1, 0, 130, 0.2f, 0, 0, ACT_INT8, 0, 0,
+     {{0, 11, 67}}, 0},
+    {"12B global, shared", FORMAT_F16, 512, 16, 1, 0, 150, 0.08f, 0, 0, ACT_HALF, 0, 0,
+     {{0, 0, 101}}, 128},
+    {"12B global, shared, 8 bits", FORMAT_F16, 512, 16, 1, 0, 200, 0.08f, 0, 0, ACT_INT8, 0, 0,
+     {{0, 30, 101}}, 128},
+    {"odd prompts, 26B global, shared", FORMAT_F16, 512, 16, 2, 0, 400, 0.08f, 0, 0, ACT_HALF, 0, 0,
+     {{4, 100, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 300, 65}}, 128},
+    {"31B global, shared, floats alone", FORMAT_F16, 512, 32, 4, 0, 400, 0.2f, 0, 0, ACT_NONE, 0, 0,
+     {{0, 300, 90}}, 128},
+    {"out rows, shared, fp16", FORMAT_F16, 512, 4, 2, 0, 128, 0.08f, 1, 3, ACT_HALF, 0, 0,
+     {{3, 90, 1}, {2, 10, 61}, {1, 0, 35}}, 128},
+    {"NaN in a prompt, shared", FORMAT_F16, 512, 8, 2, 0, 400, 0.08f, 1, 0, ACT_HALF, 1, 0,
+     {{4, 100, 1}, {0, 77, 31}, {3, 333, 33}, {1, 0, 64}, {2, 300, 65}}, 128},
+    {"448 columns turned", FORMAT_F16, 512, 8, 2, 0, 400, 0.08f, 0, 0, ACT_INT8, 0, 0,
+     {{0, 100, 77}, {1, 3, 5}}, 448},
+    {"F32, shared", FORMAT_F32, 512, 8, 2, 0, 130, 0.08f, 0, 0, ACT_INT8, 0, 0, {{0, 60, 67}}, 128},
+    {"BF16, shared", FORMAT_BF16, 512, 8, 2, 0, 130, 0.08f, 0, 0, ACT_HALF, 0, 0, {{0, 60, 67}},
+     128},
+    {"head 256, shared", FORMAT_F16, 256, 8, 2, 0, 300, 0.1f, 0, 0, ACT_HALF, 0, 0,
+     {{0, 100, 77}, {1, 3, 5}}, 64},
+    {"head 128, shared", FORMAT_F16, 128, 5, 1, 0, 300, 0.2f, 0, 0, ACT_INT8, 0, 0, {{0, 33, 200}},
+     64},
 };
 /* clang-format on */
 

@@ -15,7 +15,7 @@ enum { ROWS_MAX = 128, CHAIN_MAX = 16 };
 
 struct shape {
     const char *name;
-    int32_t n_heads, n_kv;
+    int32_t n_heads, n_kv, turned;
 };
 
 /* Rows in groups: rows of a group share a prefix, and each has positions of its own after it. */
@@ -32,7 +32,9 @@ struct scene {
 
 static struct kv_cache cache_of(const struct scene *e)
 {
-    return kv_cache_shape(FORMAT_F16, e->slots, e->s.n_kv, 512);
+    struct kv_cache c = kv_cache_shape(FORMAT_F16, e->slots, e->s.n_kv, 512);
+    if (e->s.turned) kv_share(&c, e->s.turned);
+    return c;
 }
 
 /* ---- Scenes ------------------------------------------------------------------------------- */
@@ -84,6 +86,7 @@ struct stage {
     struct attention_args a;
     struct step_view packed; /* the step with its packs */
     void *counts;            /* of it */
+    void *pool;
     size_t cols, pool_bytes;
 };
 
@@ -112,8 +115,8 @@ static void stage_open(struct stage *g, struct rng *rng, struct scene *e)
     a.cache = cache_of(e);
     a.cache.table = check_alloc(e->table, rows * (size_t)e->slots * sizeof *e->table);
     g->pool_bytes = (size_t)e->n_pages * a.cache.page_bytes;
-    a.cache.k = make_pool(rng, g->pool_bytes);
-    a.cache.v = (char *)a.cache.k + a.cache.page_bytes / 2;
+    g->pool = make_pool(rng, g->pool_bytes);
+    kv_place(&a.cache, g->pool, a.cache.page_bytes / 2);
     float *q = malloc(rows * cols * sizeof *q);
     check_normal(rng, q, rows * cols, 0.1f);
     a.q = check_alloc(q, rows * cols * sizeof *q);
@@ -145,7 +148,7 @@ static void stage_close(struct check *c, struct stage *g, const char *name)
                     check_free((void *)(uintptr_t)g->packed.is_packed);
     check_that(c, is_whole, "%s: wrote outside its buffers", name);
     check_step_free(&a->step);
-    cudaFree(a->cache.k);
+    cudaFree(g->pool);
 }
 
 /* ---- The same bits ------------------------------------------------------------------------ */
@@ -286,19 +289,20 @@ static void time_both(struct check *c, struct scene *e, double us[2])
     struct rng rng = {7};
     struct stage g;
     struct timing t = {.c = c, .n = CHAIN_MAX};
+    void *pool[CHAIN_MAX];
     stage_open(&g, &rng, e);
     while (t.n > 2 && (size_t)t.n * g.pool_bytes > (size_t)2 << 30) t.n /= 2;
     for (int32_t i = 0; i < t.n; i++) {
         t.a[i] = g.a;
         t.a[i].y = NULL;
         if (i == 0) continue;
-        t.a[i].cache.k = make_pool(&rng, g.pool_bytes);
-        t.a[i].cache.v = (char *)t.a[i].cache.k + g.a.cache.page_bytes / 2;
+        pool[i] = make_pool(&rng, g.pool_bytes);
+        kv_place(&t.a[i].cache, pool[i], g.a.cache.page_bytes / 2);
     }
     us[0] = time_launches(&t) * 1e6;
     for (int32_t i = 0; i < t.n; i++) t.a[i].step = g.packed;
     us[1] = time_launches(&t) * 1e6;
-    for (int32_t i = 1; i < t.n; i++) cudaFree(t.a[i].cache.k);
+    for (int32_t i = 1; i < t.n; i++) cudaFree(pool[i]);
     stage_close(c, &g, e->s.name);
 }
 
@@ -321,8 +325,11 @@ static void time_scene(struct check *c, struct shape s, int32_t rows, int32_t pr
 
 static void time_all(struct check *c)
 {
-    static const struct shape models[] = {
-        {"E4B", 8, 2}, {"E2B", 8, 1}, {"12B", 16, 1}, {"26B", 16, 2}, {"31B", 32, 4}};
+    static const struct shape models[] = {{"E4B", 8, 2, 0},
+                                          {"E2B", 8, 1, 0},
+                                          {"12B", 16, 1, 0},
+                                          {"26B", 16, 2, 0},
+                                          {"31B", 32, 4, 0}};
     static const int32_t rows[] = {2, 4, 8, 16, 32, 64}, prefix[] = {512, 2048, 4096, 8192, 32768};
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (size_t p = 0; p < sizeof prefix / sizeof *prefix; p++)
@@ -341,13 +348,15 @@ static void time_all(struct check *c)
 
 void check_cascade(struct check *c)
 {
-    static const struct shape shapes[] = {{"4 heads a key head", 8, 2},
-                                          {"8", 8, 1},
-                                          {"16", 16, 1},
-                                          {"3", 9, 3},
-                                          {"1", 2, 2},
-                                          {"13", 26, 2},
-                                          {"5", 5, 1}};
+    static const struct shape shapes[] = {{"4 heads a key head", 8, 2, 0},
+                                          {"8", 8, 1, 0},
+                                          {"16", 16, 1, 0},
+                                          {"3", 9, 3, 0},
+                                          {"1", 2, 2, 0},
+                                          {"13", 26, 2, 0},
+                                          {"5", 5, 1, 0},
+                                          {"16, shared", 16, 1, 128},
+                                          {"8, shared", 32, 4, 128}};
     static const int32_t short_ones[3] = {64, 640, 192}, long_ones[3] = {4096, 2048, 17408};
     int n = c->is_small ? 2 : (int)(sizeof shapes / sizeof *shapes);
     for (int i = 0; i < n; i++) check_bits(c, shapes[i], 40, short_ones, 300);

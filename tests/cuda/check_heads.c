@@ -21,6 +21,7 @@ struct heads_case {
     int32_t head_dim, n_heads, n_kv;
     enum format format;
     bool has_q, has_k, is_k_eq_v, is_half, is_out;
+    int32_t turned; /* keys are values but for so many columns; 0: apart */
 };
 
 /* Frequencies as a model has them for `turned` of the pairs. The other pairs do not turn. */
@@ -108,34 +109,36 @@ static void check_rope(struct check *c, struct rng *rng, int32_t d, int32_t n_he
 
 /* The same pages each time. */
 static struct check_pages new_pages(enum format format, int32_t slots, int32_t n_heads,
-                                    int32_t head_dim)
+                                    int32_t head_dim, int32_t turned)
 {
     struct rng rng = {3};
-    struct check_pages pages = check_pages_new(&rng, format, slots, n_heads, head_dim, SEQUENCES);
+    struct kv_cache shape = kv_cache_shape(format, slots, n_heads, head_dim);
+    if (turned) kv_share(&shape, turned);
+    struct check_pages pages = check_pages_new(&rng, &shape, SEQUENCES);
     check_pages_upload(&pages);
     return pages;
 }
 
 static void check_kv_write(struct check *c, struct rng *rng, enum format format, int32_t n_heads,
-                           int32_t head_dim)
+                           int32_t head_dim, int32_t turned)
 {
     size_t cols = (size_t)(n_heads * head_dim), n = ROWS * cols;
-    struct check_pages pages = new_pages(format, SLOTS, n_heads, head_dim);
+    struct check_pages pages = new_pages(format, SLOTS, n_heads, head_dim, turned);
     float *x[2], *device[2];
     for (int i = 0; i < 2; i++) device[i] = check_normal_device(rng, n, i ? 1e-3f : 5, &x[i]);
     struct step_view step = check_step(LIVE, 0, 0, NULL, positions, sequences, NULL);
     launch_kv_write(&c->queue, step, (struct rows){ROWS, ROWS_TOKEN}, device[0], device[1],
                     pages.device);
-    for (int i = 0; i < 2; i++) {
-        char *cells = i ? pages.host.v : pages.host.k;
-        for (size_t t = 0; t < LIVE; t++) {
-            size_t offset = kv_offset(&pages.host, sequences[t], positions[t]);
-            format_traits(format)->encode(x[i] + t * cols, cells + offset, (int64_t)cols);
-        }
-        free(x[i]);
+    for (size_t t = 0; t < LIVE; t++) {
+        size_t offset = kv_offset(&pages.host, sequences[t], positions[t]);
+        check_share_columns(&pages.host, x[0] + t * cols, x[1] + t * cols);
+        for (int i = 0; i < 2; i++)
+            check_cell_write(&pages.host, (char *)(i ? pages.host.v : pages.host.k) + offset,
+                             i == 1, x[i] + t * cols);
     }
-    check_that(c, check_pages_same(&pages), "kv_write: %s, %d heads of %d",
-               format_traits(format)->name, n_heads, head_dim);
+    free(x[0]), free(x[1]);
+    check_that(c, check_pages_same(&pages), "kv_write: %s, %d heads of %d, %d turned",
+               format_traits(format)->name, n_heads, head_dim, turned);
     for (int i = 0; i < 2; i++) check_free(device[i]);
     check_that(c, check_pages_free(&pages), "kv_write: wrote outside");
     check_step_free(&step);
@@ -200,7 +203,7 @@ static struct heads_run new_run(struct check *c, struct rng *rng, const struct h
     p->inv_freq = check_alloc(f, d / 2 * sizeof *f);
     p->eps = 1e-6f;
     p->n_heads = k->n_heads;
-    run.pages = new_pages(k->format, slots, k->n_kv, k->head_dim);
+    run.pages = new_pages(k->format, slots, k->n_kv, k->head_dim, k->turned);
     p->cache = run.pages.device;
     if (k->has_q) p->q_out = check_alloc(NULL, n_q * sizeof(float));
     if (k->is_half) {
@@ -246,7 +249,7 @@ static void check_all_in_one(struct check *c, struct rng *rng, const struct head
     float *b = check_alloc(NULL, ROWS * (size_t)cols[0] * sizeof *b);
     float *k_out = check_alloc(NULL, ROWS * (size_t)cols[1] * sizeof *a);
     float *v_out = check_alloc(NULL, ROWS * (size_t)cols[1] * sizeof *a);
-    struct check_pages pages = new_pages(k->format, SLOTS, k->n_kv, d);
+    struct check_pages pages = new_pages(k->format, SLOTS, k->n_kv, d, k->turned);
     if (k->has_q) {
         launch_group_norm(&c->queue, step, p->rows, run.parts[0], p->w_q, a, cols[0], d, p->eps);
         launch_rope(&c->queue, step, p->rows, a, p->inv_freq, b, cols[0], d);
@@ -286,7 +289,7 @@ static void check_many(struct check *c, struct rng *rng, const struct heads_case
     struct heads_run run = new_run(c, rng, k, rows, slots, step), floats = run;
     struct heads_args *p = &floats.args;
     size_t bytes = (size_t)(rows * k->n_heads * k->head_dim) * sizeof(float);
-    floats.pages = new_pages(k->format, slots, k->n_kv, k->head_dim);
+    floats.pages = new_pages(k->format, slots, k->n_kv, k->head_dim, k->turned);
     p->cache = floats.pages.device;
     p->half = NULL;
     p->q = run.parts[0], p->k = run.parts[1], p->v = run.parts[k->is_k_eq_v ? 1 : 2];
@@ -333,23 +336,28 @@ static void measure(struct check *c, const struct heads_case *k, int32_t rows)
 void check_heads(struct check *c)
 {
     static const struct heads_case cases[] = {
-        {256, 8, 2, FORMAT_F16, true, true, false, false, false},
-        {512, 8, 2, FORMAT_F16, true, true, false, true, false},
-        {512, 16, 1, FORMAT_Q8_0, true, true, true, false, false},
-        {512, 4, 1, FORMAT_BF16, true, true, true, true, true},
-        {256, 8, 1, FORMAT_F32, true, false, false, false, true},
-        {256, 3, 1, FORMAT_Q8_0, false, true, false, true, false},
-        {128, 4, 2, FORMAT_Q8_0, true, true, false, false, false},
-        {64, 5, 1, FORMAT_Q8_0, true, true, false, false, false},
-        {32, 4, 2, FORMAT_Q8_0, true, true, false, true, false},
-        {32, 3, 1, FORMAT_F16, true, true, true, false, false},
+        {256, 8, 2, FORMAT_F16, true, true, false, false, false, 0},
+        {512, 8, 2, FORMAT_F16, true, true, false, true, false, 0},
+        {512, 16, 1, FORMAT_Q8_0, true, true, true, false, false, 0},
+        {512, 4, 1, FORMAT_BF16, true, true, true, true, true, 0},
+        {256, 8, 1, FORMAT_F32, true, false, false, false, true, 0},
+        {256, 3, 1, FORMAT_Q8_0, false, true, false, true, false, 0},
+        {128, 4, 2, FORMAT_Q8_0, true, true, false, false, false, 0},
+        {64, 5, 1, FORMAT_Q8_0, true, true, false, false, false, 0},
+        {32, 4, 2, FORMAT_Q8_0, true, true, false, true, false, 0},
+        {32, 3, 1, FORMAT_F16, true, true, true, false, false, 0},
     };
     static const struct heads_case models[] = {
-        {256, 8, 2, FORMAT_F16, true, true, false, false, false},
-        {512, 8, 2, FORMAT_F16, true, true, false, false, false},
-        {256, 8, 2, FORMAT_F16, true, true, false, true, false},
-        {512, 8, 2, FORMAT_F16, true, true, false, true, false},
-        {256, 16, 8, FORMAT_F16, true, true, false, true, false},
+        {256, 8, 2, FORMAT_F16, true, true, false, false, false, 0},
+        {512, 8, 2, FORMAT_F16, true, true, false, false, false, 0},
+        {256, 8, 2, FORMAT_F16, true, true, false, true, false, 0},
+        {512, 8, 2, FORMAT_F16, true, true, false, true, false, 0},
+        {256, 16, 8, FORMAT_F16, true, true, false, true, false, 0},
+        {512, 16, 1, FORMAT_F16, true, true, true, false, false, 128},
+        {512, 16, 2, FORMAT_F16, true, true, true, true, true, 128},
+        {512, 8, 4, FORMAT_F32, true, true, true, false, false, 128},
+        {512, 8, 4, FORMAT_BF16, false, true, true, true, false, 128},
+        {256, 8, 2, FORMAT_F16, true, true, true, true, false, 64},
     };
     struct rng rng = {61};
     static const int32_t groups[][2] = {{256, 8},  {512, 3},  {32, 5}, {64, 2}, {128, 9},
@@ -361,20 +369,26 @@ void check_heads(struct check *c)
         check_rope(c, &rng, heads[i][0], heads[i][1], i % 2 == 1);
     static const enum format formats[] = {FORMAT_F16, FORMAT_BF16, FORMAT_F32, FORMAT_Q8_0};
     for (int i = 0; i < 4; i++) {
-        check_kv_write(c, &rng, formats[i], 2, 256);
-        check_kv_write(c, &rng, formats[i], 3, 32);
-        check_kv_write(c, &rng, formats[i], 4, 512);
+        check_kv_write(c, &rng, formats[i], 2, 256, 0);
+        check_kv_write(c, &rng, formats[i], 3, 32, 0);
+        check_kv_write(c, &rng, formats[i], 4, 512, 0);
+        if (formats[i] == FORMAT_Q8_0) continue;
+        check_kv_write(c, &rng, formats[i], 4, 512, 128);
+        check_kv_write(c, &rng, formats[i], 1, 512, 448);
+        check_kv_write(c, &rng, formats[i], 3, 128, 64);
     }
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_all_in_one(c, &rng, &cases[i]);
     static const struct heads_case many[] = {
-        {256, 8, 2, FORMAT_F16, true, true, false, true, false},
-        {256, 16, 8, FORMAT_F16, true, true, false, true, false},
-        {256, 5, 3, FORMAT_F16, true, true, false, true, true},
-        {256, 8, 2, FORMAT_F16, true, false, false, true, true},
-        {256, 3, 1, FORMAT_F16, false, true, false, true, false},
-        {512, 8, 2, FORMAT_F16, true, true, false, true, false},
-        {512, 16, 1, FORMAT_F16, true, true, true, true, false},
-        {512, 8, 2, FORMAT_Q8_0, true, true, false, true, false},
+        {256, 8, 2, FORMAT_F16, true, true, false, true, false, 0},
+        {256, 16, 8, FORMAT_F16, true, true, false, true, false, 0},
+        {256, 5, 3, FORMAT_F16, true, true, false, true, true, 0},
+        {256, 8, 2, FORMAT_F16, true, false, false, true, true, 0},
+        {256, 3, 1, FORMAT_F16, false, true, false, true, false, 0},
+        {512, 8, 2, FORMAT_F16, true, true, false, true, false, 0},
+        {512, 16, 1, FORMAT_F16, true, true, true, true, false, 0},
+        {512, 8, 2, FORMAT_Q8_0, true, true, false, true, false, 0},
+        {512, 16, 1, FORMAT_F16, true, true, true, true, false, 128},
+        {512, 32, 4, FORMAT_F16, false, true, true, true, false, 128},
     };
     for (size_t i = 0; i < sizeof many / sizeof *many; i++) check_many(c, &rng, &many[i]);
     for (int i = 0; c->is_perf && i < 5; i++) {

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/cuda/kernels.h"
+#include "quant/format.h"
+
 enum { FOREIGN_PAGES = 3 };
 
 static void *must_alloc(size_t bytes)
@@ -14,11 +17,11 @@ static void *must_alloc(size_t bytes)
     exit(1);
 }
 
-struct check_pages check_pages_new(struct rng *rng, enum format format, int32_t slots,
-                                   int32_t n_heads, int32_t head_dim, int32_t n_sequences)
+struct check_pages check_pages_new(struct rng *rng, const struct kv_cache *shape,
+                                   int32_t n_sequences)
 {
-    struct check_pages p = {.host = kv_cache_shape(format, slots, n_heads, head_dim)};
-    int32_t n = n_sequences * slots, n_pages = n + FOREIGN_PAGES;
+    struct check_pages p = {.host = *shape};
+    int32_t n = n_sequences * shape->slots, n_pages = n + FOREIGN_PAGES;
     size_t part = KV_PAGE * (size_t)kv_cell_bytes(&p.host);
     p.host.page_bytes = 4 * part;
     p.pool_bytes = (size_t)(n_pages + 1) * p.host.page_bytes;
@@ -35,9 +38,29 @@ struct check_pages check_pages_new(struct rng *rng, enum format format, int32_t 
     }
     p.table_bytes = (size_t)n * sizeof *p.table;
     p.host.table = p.table;
-    p.host.k = p.pool + 2 * part;
-    p.host.v = p.pool + 3 * part;
+    kv_place(&p.host, p.pool + 2 * part, part);
     return p;
+}
+
+void check_cell_write(const struct kv_cache *c, char *at, bool is_v, float *row)
+{
+    const struct format_traits *traits = format_traits(c->format);
+    float stored[HEAD_DIM_MAX];
+    for (int32_t h = 0; h < c->n_heads; h++, row += c->head_dim, at += c->head_bytes) {
+        for (int32_t i = 0; i < c->head_dim; i++)
+            stored[i] = row[is_v ? kv_value_column(c, i) : kv_key_column(c, i)];
+        traits->encode(stored, at, c->head_dim);
+        traits->decode(at, stored, c->head_dim);
+        for (int32_t i = 0; i < c->head_dim; i++)
+            row[is_v ? kv_value_column(c, i) : kv_key_column(c, i)] = stored[i];
+    }
+}
+
+void check_share_columns(const struct kv_cache *c, float *k, const float *v)
+{
+    int32_t half = c->head_dim / 2;
+    for (int32_t i = 0; c->turned && i < c->n_heads * c->head_dim; i++)
+        if (i % half >= c->turned / 2) k[i] = v[i];
 }
 
 void check_pages_upload(struct check_pages *p)

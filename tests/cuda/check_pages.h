@@ -14,9 +14,17 @@ struct check_pages {
     char *device_pool;
 };
 
-/* Every entry of the table has a page of its own; some pages belong to nobody. */
-struct check_pages check_pages_new(struct rng *rng, enum format format, int32_t slots,
-                                   int32_t n_heads, int32_t head_dim, int32_t n_sequences);
+/* Every entry of the table has a page of its own; some pages belong to nobody. `shape` is a cache
+ * without memory. */
+struct check_pages check_pages_new(struct rng *rng, const struct kv_cache *shape,
+                                   int32_t n_sequences);
+
+/* Writes a row of keys or values, [n_heads * head_dim], to its cell (`at` from c->k or c->v), and
+ * gives back what it has become. */
+void check_cell_write(const struct kv_cache *c, char *at, bool is_v, float *row);
+
+/* Makes the keys that a shared cell holds as values equal to these. */
+void check_share_columns(const struct kv_cache *c, float *k, const float *v);
 
 /* Puts pool and table on the device as they are now. Once. */
 void check_pages_upload(struct check_pages *p);

@@ -33,6 +33,7 @@ struct parity_shape {
     int32_t n_heads, n_kv_heads, head_dim, window; /* ATTENTION, KV_WRITE */
     int32_t capacity;        /* the same: positions of a sequence that rows of the step see */
     int32_t n_decode, depth; /* the same: single rows; position of the first row */
+    int32_t turned;          /* the same: keys are values but for so many columns; 0: apart */
     bool has_weight;         /* RMSNORM, ROUTE: not all ones */
     bool has_ties;           /* ROUTE: equal logits */
     bool is_fine;            /* MATMUL */

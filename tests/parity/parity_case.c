@@ -189,11 +189,15 @@ static void draw_table(struct draw *d)
 {
     struct parity_case *c = d->c;
     int32_t n = c->n_seq * c->cache.slots;
-    size_t part = c->cache.page_bytes / 2;
+    size_t part = (size_t)KV_PAGE * (size_t)kv_cell_bytes(&c->cache);
+    size_t second = (OTHER_PARTS + part + OTHER_PARTS + 255) / 256 * 256;
+    struct kv_cache at = c->cache;
+    char base[1];
+    kv_place(&at, base, second - OTHER_PARTS);
     c->n_pages = n + PAGES_SPARE + 1;
-    c->k_at = OTHER_PARTS;
-    c->v_at = (c->k_at + part + OTHER_PARTS + 255) / 256 * 256;
-    c->cache.page_bytes = (c->v_at + part + OTHER_PARTS + 255) / 256 * 256;
+    c->k_at = (size_t)(OTHER_PARTS + ((char *)at.k - base));
+    c->v_at = (size_t)(OTHER_PARTS + ((char *)at.v - base));
+    c->cache.page_bytes = at.turned ? second : (second + part + OTHER_PARTS + 255) / 256 * 256;
     int32_t *ids = take(d, (size_t)c->n_pages, sizeof *ids);
     c->table = take(d, (size_t)n, sizeof *c->table);
     if (d->failed) return;
@@ -220,17 +224,31 @@ static void draw_table_of_keys(struct draw *d, struct weight *out, float spread)
     *out = table_of("keys", values, (int64_t)rows, cols);
 }
 
+/* Keys are values in all columns that are not turned. */
+static void share_columns(struct parity_case *c)
+{
+    float *keys = (float *)(uintptr_t)c->keys.data;
+    const float *values = c->values.data;
+    int64_t n = c->keys.rows * c->keys.cols;
+    int32_t half = c->cache.head_dim / 2;
+    for (int64_t i = 0; i < n; i++)
+        if (i % half >= c->cache.turned / 2) keys[i] = values[i];
+}
+
 static void draw_caches(struct draw *d)
 {
     const struct parity_shape *p = &d->c->shape;
     int32_t slots = kv_pages(p->capacity) + (p->window > 0);
     d->c->cache = kv_cache_shape(p->format, slots, p->n_kv_heads, p->head_dim);
+    if (p->turned) kv_share(&d->c->cache, p->turned);
     place_rows(d);
     if (!d->failed) draw_table(d);
     if (d->failed) return;
     /* Scores q . k of spread 2: a softmax that is neither flat nor one-hot. */
-    draw_table_of_keys(d, &d->c->keys, 2.0f / sqrtf((float)p->head_dim));
-    draw_table_of_keys(d, &d->c->values, 1.0f);
+    float spread = 2.0f / sqrtf((float)p->head_dim);
+    draw_table_of_keys(d, &d->c->keys, spread);
+    draw_table_of_keys(d, &d->c->values, p->turned ? spread : 1.0f);
+    if (!d->failed && p->turned) share_columns(d->c);
     if (p->code == OP_ATTENTION) draw_input(d, 0, p->cols, false);
 }
 

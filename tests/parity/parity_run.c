@@ -249,11 +249,12 @@ static int fill_caches(const struct runner *r, struct loaded *l)
 static void check_pool(const struct parity_case *c, const char *pool, struct parity_result *out)
 {
     size_t part = (size_t)KV_PAGE * (size_t)kv_cell_bytes(&c->cache);
+    size_t k_at = c->cache.turned ? c->v_at : c->k_at; /* where the layer's parts begin */
     for (size_t i = 0; i < c->cache.page_bytes; i++)
         if (pool[i]) snprintf(out->problem, sizeof out->problem, "page 0 was written");
     for (int32_t i = 1; i < c->n_pages; i++) {
         const char *page = pool + (size_t)i * c->cache.page_bytes;
-        if (!is_poison(page, 0, c->k_at) || !is_poison(page, c->k_at + part, c->v_at) ||
+        if (!is_poison(page, 0, k_at) || !is_poison(page, k_at + part, c->v_at) ||
             !is_poison(page, c->v_at + part, c->cache.page_bytes))
             snprintf(out->problem, sizeof out->problem, "other layers' part of page %d was written",
                      i);

@@ -207,7 +207,6 @@ static void add_pages(struct list *l)
         }
 }
 
-/* New shapes go to the end: a case is drawn from a seed that is its place in the list. */
 /* More rows than a worker of the CPU takes at a time, of a few columns: rows are shared out too. */
 static void add_many_rows(struct list *l)
 {
@@ -220,6 +219,26 @@ static void add_many_rows(struct list *l)
                                      .is_fine = i == 0});
 }
 
+/* Caches that hold keys and values at once. */
+static void add_shared(struct list *l)
+{
+    static const int32_t heads[][4] = {
+        {4, 1, 512, 128}, {8, 2, 512, 128}, {16, 1, 512, 128}, {4, 2, 128, 64}, {8, 2, 256, 64}};
+    static const int32_t steps[][5] = {{0, 64, 0, 1, 0},     {0, 96, 3, 7, 20},
+                                       {0, 320, 3, 40, 150}, {0, 192, 4, 4, 170},
+                                       {0, 256, 1, 1, 255},  {0, 192, 0, 90, 40}};
+    static const enum format formats[] = {FORMAT_F16, FORMAT_F32, FORMAT_BF16};
+    for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
+        for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+            struct parity_shape s = attention_shape(heads[h], steps[i], i);
+            s.format = formats[(h + i) % 3];
+            s.turned = heads[h][3];
+            add(l, s);
+            if (i % 2) add_writing(l, s);
+        }
+}
+
+/* New shapes go to the end: a case is drawn from a seed that is its place in the list. */
 size_t parity_shapes(struct parity_shape *out)
 {
     struct list l = {.shapes = out};
@@ -230,6 +249,7 @@ size_t parity_shapes(struct parity_shape *out)
     add_attention(&l);
     add_pages(&l);
     add_many_rows(&l);
+    add_shared(&l);
     return l.n;
 }
 
@@ -245,6 +265,7 @@ void parity_label(const struct parity_shape *s, char out[160])
         n += snprintf(out + n, 160 - (size_t)n, ", heads %d/%d x %d, window %d in %d, %d at %d",
                       s->n_heads, s->n_kv_heads, s->head_dim, s->window, s->capacity, s->n_decode,
                       s->depth);
+    if (s->turned) n += snprintf(out + n, 160 - (size_t)n, ", %d turned", s->turned);
     snprintf(out + n, 160 - (size_t)n, ", %s%s%s%s", format_traits(s->format)->name,
              s->has_weight ? ", weight" : "", s->has_ties ? ", ties" : "",
              s->is_fine ? ", fine" : "");

@@ -247,8 +247,10 @@ static void check_cell(const struct parity_case *c, const struct parity_result *
                      (size_t)cell * (size_t)kv_cell_bytes(&c->cache);
     for (int32_t i = 0; i < 2 * c->cache.n_heads; i++) {
         int32_t head = i / 2;
-        float found[512], expected[512];
-        traits->decode(at + (i % 2 ? c->v_at : c->k_at) + head * c->cache.head_bytes, found, d);
+        float stored[512], found[512], expected[512];
+        traits->decode(at + (i % 2 ? c->v_at : c->k_at) + head * c->cache.head_bytes, stored, d);
+        for (int32_t j = 0; j < d; j++)
+            found[i % 2 ? kv_value_column(&c->cache, j) : kv_key_column(&c->cache, j)] = stored[j];
         for (int32_t j = 0; j < d; j++) expected[j] = NAN;
         if (t >= 0)
             cached_row(c, i % 2 ? &c->values : &c->keys, c->step.sequence[t], c->step.position[t],

@@ -60,6 +60,65 @@ static void a_cell_has_the_bytes_of_its_heads(void **state)
     }
 }
 
+/* Each column has one number of keys and one of values. They are the same unless it is turned, and
+ * a head has no others. */
+static void a_shared_cell_holds_each_column_once(void **state)
+{
+    (void)state;
+    static const int32_t shapes[][2] = {{512, 128}, {512, 64}, {512, 448}, {256, 64}, {128, 64}};
+    static const enum format formats[] = {FORMAT_F32, FORMAT_F16, FORMAT_BF16};
+    for (size_t s = 0; s < 3 * sizeof shapes / sizeof *shapes; s++) {
+        int32_t d = shapes[s / 3][0], turned = shapes[s / 3][1];
+        struct kv_cache c = kv_cache_shape(formats[s % 3], 5, 3, d);
+        kv_share(&c, turned);
+        kv_place(&c, (void *)0x1000, 1);
+        int32_t each = (int32_t)format_row_bytes(c.format, 1), n = d + turned;
+        assert_int_equal(c.head_bytes, n * each);
+        assert_int_equal(kv_position_bytes(&c), 3 * n * each);
+        assert_int_equal(c.page_bytes, KV_PAGE * 3 * n * each);
+        bool is_taken[1024] = {false};
+        int32_t first = (int32_t)((char *)c.k - (char *)c.v) / each;
+        for (int32_t i = 0; i < d; i++) {
+            int32_t v = kv_value_place(&c, i), k = kv_key_place(&c, i);
+            assert_int_equal(kv_value_column(&c, v), i);
+            assert_int_equal(kv_key_column(&c, k), i);
+            assert_in_range(v, 0, d - 1);
+            assert_in_range(k, 0, d - 1);
+            bool is_turned = i % (d / 2) < turned / 2;
+            assert_int_equal(first + k == v, !is_turned);
+            is_taken[v] = is_taken[first + k] = true;
+        }
+        for (int32_t i = 0; i < n; i++) assert_true(is_taken[i]);
+    }
+}
+
+/* 32 columns that lie together, from a multiple of 32 on, stay together: kernels read, round and
+ * store so many at once. */
+static void blocks_of_a_shared_head_stay_whole(void **state)
+{
+    (void)state;
+    struct kv_cache c = kv_cache_shape(FORMAT_F16, 1, 1, 512);
+    kv_share(&c, 128);
+    for (int32_t i = 0; i < 512; i++) {
+        assert_int_equal(kv_value_column(&c, i), kv_value_column(&c, i - i % 32) + i % 32);
+        assert_int_equal(kv_key_column(&c, i), kv_key_column(&c, i - i % 32) + i % 32);
+        assert_int_equal(kv_value_column(&c, i - i % 32) % 32, 0);
+    }
+}
+
+static void what_is_shared_follows_from_the_pairs_that_turn(void **state)
+{
+    (void)state;
+    assert_int_equal(kv_turned(512, 64), 128);
+    assert_int_equal(kv_turned(512, 65), 192);
+    assert_int_equal(kv_turned(512, 1), 64);
+    assert_int_equal(kv_turned(512, 0), 64);
+    assert_int_equal(kv_turned(512, 256), 0); /* nothing: all of them turn */
+    assert_int_equal(kv_turned(512, 225), 0);
+    assert_int_equal(kv_turned(64, 8), 0);
+    assert_int_equal(kv_turned(96, 8), 0); /* no whole blocks */
+}
+
 static void pages_hold_all_positions_and_no_page_is_empty(void **state)
 {
     (void)state;
@@ -135,6 +194,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cell_has_the_bytes_of_its_heads),
+        cmocka_unit_test(a_shared_cell_holds_each_column_once),
+        cmocka_unit_test(blocks_of_a_shared_head_stay_whole),
+        cmocka_unit_test(what_is_shared_follows_from_the_pairs_that_turn),
         cmocka_unit_test(pages_hold_all_positions_and_no_page_is_empty),
         cmocka_unit_test(a_position_is_in_the_page_that_the_table_says),
         cmocka_unit_test(a_ring_uses_each_of_its_cells_once),

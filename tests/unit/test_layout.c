@@ -49,7 +49,7 @@ static void caches_of_the_largest_model_do_not_wrap(void **state)
     static struct caches caches;
     static struct gemma_config c;
     static const struct split split;
-    struct caches_shape shape = {1 << 24, 1024, 512, FORMAT_F32, FORMAT_F32};
+    struct caches_shape shape = {1 << 24, 1024, 512, FORMAT_F32, FORMAT_F32, 0};
     c = (struct gemma_config){.n_layer = LAYERS_MAX, .n_kv_layer = LAYERS_MAX, .window = 1 << 24};
     for (int half = 0; half < 2; half++) { /* all layers global, then half of them local */
         struct target target = {0};
@@ -71,23 +71,30 @@ static void caches_of_the_largest_model_do_not_wrap(void **state)
 
 /* ---- Pools ------------------------------------------------------------------------------ */
 
-/* Caches of a real model in f16. */
-static void plan_real(struct caches *k, enum gemma_size size, int32_t n_ctx, int32_t n_seq,
-                      int32_t chunk)
+/* Caches of a real model, those of windows in f16. */
+static void plan_formats(struct caches *k, enum gemma_size size, int32_t n_ctx, int32_t n_seq,
+                         int32_t chunk, enum format global)
 {
     static struct gemma_config c;
     static const struct split split;
     struct gemma_shape g = gemma_true_shape(size);
-    struct caches_shape shape = {n_ctx, n_seq, chunk, FORMAT_F16, FORMAT_F16};
+    struct caches_shape shape = {n_ctx, n_seq, chunk, FORMAT_F16, global, 128};
     c = (struct gemma_config){
         .n_layer = g.n_layer, .n_kv_layer = g.n_layer - g.n_shared, .window = g.window};
     for (int l = 0; l < g.n_layer; l++) {
         bool is_global = (l + 1) % g.period == 0;
         c.layer[l] = (struct layer_spec){.is_global = is_global,
+                                         .k_eq_v = is_global && g.k_eq_v,
                                          .n_kv_heads = is_global ? g.n_kv_global : g.n_kv_local,
                                          .head_dim = is_global ? g.head_global : g.head_local};
     }
     caches_plan(k, &c, &shape, &split);
+}
+
+static void plan_real(struct caches *k, enum gemma_size size, int32_t n_ctx, int32_t n_seq,
+                      int32_t chunk)
+{
+    plan_formats(k, size, n_ctx, n_seq, chunk, FORMAT_F16);
 }
 
 static uint64_t cache_bytes(struct caches *k, const struct pools *pools)
@@ -104,20 +111,25 @@ static void real_models_have_the_known_sizes(void **state)
     static const struct {
         enum gemma_size size;
         int local, global; /* KiB a position */
+        double shared;     /* of `global`: what is kept where keys are values */
         double anchor;     /* MB */
-    } known[] = {{GEMMA_E2B, 12, 6, 6.3},
-                 {GEMMA_E4B, 40, 16, 21},
-                 {GEMMA_12B, 320, 16, 336},
-                 {GEMMA_26B, 200, 20, 210},
-                 {GEMMA_31B, 800, 80, 839}};
+    } known[] = {{GEMMA_E2B, 12, 6, 1, 6.3},
+                 {GEMMA_E4B, 40, 16, 1, 21},
+                 {GEMMA_12B, 320, 16, 0.625, 336},
+                 {GEMMA_26B, 200, 20, 0.625, 210},
+                 {GEMMA_31B, 800, 80, 0.625, 839}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         static struct caches k;
         plan_real(&k, known[i].size, 8192, 1, 512);
         assert_true(k.page_bytes[0][KV_LOCAL] == (uint64_t)known[i].local * 1024 * KV_PAGE);
-        assert_true(k.page_bytes[0][KV_GLOBAL] == (uint64_t)known[i].global * 1024 * KV_PAGE);
+        assert_true((double)k.page_bytes[0][KV_GLOBAL] ==
+                    known[i].shared * known[i].global * 1024 * KV_PAGE);
         assert_true(caches_page_bytes(&k, KV_LOCAL) == k.page_bytes[0][KV_LOCAL]);
         double anchor = (double)k.anchor_pages * (double)k.page_bytes[0][KV_LOCAL] / 1e6;
         assert_true(anchor > 0.99 * known[i].anchor && anchor < 1.01 * known[i].anchor);
+        plan_formats(&k, known[i].size, 8192, 1, 512, FORMAT_Q8_0); /* blocks are not shared */
+        assert_true(k.page_bytes[0][KV_GLOBAL] ==
+                    (uint64_t)known[i].global * 1024 * KV_PAGE / 64 * 34);
     }
 }
 

@@ -237,13 +237,34 @@ static float *head_output(const struct cpu_step *s, int32_t row, int32_t head, i
     return s->y0 + (int64_t)row * s->y_cols + head * d;
 }
 
+/* The columns of a query as those of the keys lie in the cache. */
+static void order_query(const struct kv_cache *c, const float *from, float *to)
+{
+    for (int32_t i = 0; i < c->head_dim; i += 32)
+        memcpy(to + i, from + kv_key_column(c, i), 32 * sizeof *to);
+}
+
+/* Sums of values, each times `by`, back in the order of columns. */
+static void scale_values(const struct cpu_step *s, const struct kv_cache *c, const float *values,
+                         float by, float *to)
+{
+    int32_t d = c->head_dim, each = c->turned ? 32 : d;
+    for (int32_t i = 0; i < d; i += each)
+        cpu_step_kernels(s)->scale(values + i, by, to + kv_value_column(c, i), each);
+}
+
 static void load_queries(const struct block_job *j)
 {
-    size_t n = (size_t)(j->n_key_heads * j->group * j->d);
-    for (int32_t t = 0; t < j->n_tokens; t++)
-        memcpy(j->q + (size_t)t * n,
-               j->s->x0 + (int64_t)(j->row + t) * j->s->x_cols + (int64_t)j->head * j->d,
-               n * sizeof *j->q);
+    int32_t n = j->n_key_heads * j->group;
+    size_t cols = (size_t)(n * j->d);
+    for (int32_t t = 0; t < j->n_tokens; t++) {
+        float *to = j->q + (size_t)t * cols;
+        const float *from =
+            j->s->x0 + (int64_t)(j->row + t) * j->s->x_cols + (int64_t)j->head * j->d;
+        if (!j->cache->turned) memcpy(to, from, cols * sizeof *to);
+        for (int32_t h = 0; j->cache->turned && h < n; h++)
+            order_query(j->cache, from + h * j->d, to + h * j->d);
+    }
 }
 
 static struct block_job make_job(const struct cpu_step *s, const struct pool_worker *worker)
@@ -277,9 +298,8 @@ static void attend_run(struct block_job *j)
                  j->segment_values + i * j->d, j->d);
     }
     for (int32_t i = 0; i < n_queries(j); i++)
-        cpu_step_kernels(j->s)->scale(
-            j->total_values + i * j->d, 1.0f / j->total[i].sum,
-            head_output(j->s, j->row + i / j->group, j->head + i % j->group, j->d), j->d);
+        scale_values(j->s, j->cache, j->total_values + i * j->d, 1.0f / j->total[i].sum,
+                     head_output(j->s, j->row + i / j->group, j->head + i % j->group, j->d));
 }
 
 /* How many of the rows from `row` on, at most `most`, follow each other in one sequence. */
@@ -435,8 +455,8 @@ void cpu_JOIN_SEGMENTS(const struct cpu_step *s, const struct pool_worker *worke
             const struct running *partial = partial_at(s, row, head, segment, j.d);
             join(j.total, j.total_values, partial, (const float *)(const void *)(partial + 1), j.d);
         }
-        cpu_step_kernels(s)->scale(j.total_values, 1.0f / j.total->sum,
-                                   head_output(s, row, head, j.d), j.d);
+        scale_values(s, j.cache, j.total_values, 1.0f / j.total->sum,
+                     head_output(s, row, head, j.d));
     }
 }
 

@@ -209,22 +209,54 @@ void cpu_ROUTE(const struct cpu_step *s, const struct pool_worker *worker)
     }
 }
 
+static void encode(const struct cpu_step *s, enum format format, const float *from, char *to,
+                   int64_t n)
+{
+    if (format == FORMAT_F16)
+        cpu_step_kernels(s)->encode_f16(from, (uint16_t *)(void *)to, n);
+    else
+        format_traits(format)->encode(from, to, n);
+}
+
+/* A head whose keys are its values but in turned columns: stretches of columns to their places. */
+static void write_shared(const struct cpu_step *s, const struct kv_cache *c, const float *k,
+                         const float *v, char *keys, char *values)
+{
+    int32_t half = c->turned / 2, middle = c->head_dim / 2, rest = middle - half;
+    size_t each = format_row_bytes(c->format, 1);
+    for (int32_t at = 0; at < c->head_dim; at += middle) {
+        char *turned = values + (size_t)kv_value_place(c, at) * each;
+        char *others = values + (size_t)kv_value_place(c, at + half) * each;
+        encode(s, c->format, v + at, turned, half);
+        encode(s, c->format, v + at + half, others, rest);
+        encode(s, c->format, k + at, keys + (size_t)kv_key_place(c, at) * each, half);
+    }
+}
+
+static void write_cell(const struct cpu_step *s, const struct kv_cache *c, const float *k,
+                       const float *v, size_t offset)
+{
+    char *keys = (char *)c->k + offset, *values = (char *)c->v + offset;
+    if (!c->turned) {
+        encode(s, c->format, k, keys, s->x_cols);
+        encode(s, c->format, v, values, s->x_cols);
+        return;
+    }
+    for (int32_t h = 0; h < c->n_heads; h++, k += c->head_dim, v += c->head_dim) {
+        write_shared(s, c, k, v, keys, values);
+        keys += c->head_bytes, values += c->head_bytes;
+    }
+}
+
 void cpu_KV_WRITE(const struct cpu_step *s, const struct pool_worker *worker)
 {
     const struct step *step = s->program->step;
     const struct kv_cache *cache = &s->program->plan->caches[s->op->p.kv.cache];
     int64_t first, last;
     pool_stretch(worker, cpu_step_rows(s), &first, &last);
-    for (int64_t t = first; t < last; t++) {
-        size_t offset = kv_offset(cache, step->sequence[t], step->position[t]);
-        const float *rows[2] = {s->x0 + t * s->x_cols, s->x1 + t * s->x_cols};
-        void *cells[2] = {(char *)cache->k + offset, (char *)cache->v + offset};
-        for (int i = 0; i < 2; i++)
-            if (cache->format == FORMAT_F16)
-                cpu_step_kernels(s)->encode_f16(rows[i], cells[i], s->x_cols);
-            else
-                format_traits(cache->format)->encode(rows[i], cells[i], s->x_cols);
-    }
+    for (int64_t t = first; t < last; t++)
+        write_cell(s, cache, s->x0 + t * s->x_cols, s->x1 + t * s->x_cols,
+                   kv_offset(cache, step->sequence[t], step->position[t]));
 }
 
 /* The runner copies rows in and out between runs. This is never a step of a program. */

@@ -9,11 +9,17 @@ void ref_KV_WRITE(const struct ref_call *c)
 {
     const struct kv_cache *cache = &c->plan->caches[c->op->p.kv.cache];
     const struct format_traits *traits = format_traits(cache->format);
-    int64_t cols = (int64_t)cache->n_heads * cache->head_dim;
-    for (int32_t t = 0; t < c->rows; t++) {
-        size_t offset = kv_offset(cache, c->step->sequence[t], c->step->position[t]);
-        traits->encode(c->x0 + t * cols, (char *)cache->k + offset, cols);
-        traits->encode(c->x1 + t * cols, (char *)cache->v + offset, cols);
+    int32_t d = cache->head_dim;
+    float *row = c->scratch;
+    for (int32_t i = 0; i < c->rows * cache->n_heads; i++) {
+        int32_t t = i / cache->n_heads, head = i % cache->n_heads;
+        const float *k = c->x0 + (int64_t)i * d, *v = c->x1 + (int64_t)i * d;
+        size_t offset = kv_offset(cache, c->step->sequence[t], c->step->position[t]) +
+                        (size_t)head * (size_t)cache->head_bytes;
+        for (int32_t j = 0; j < d; j++) row[j] = k[kv_key_column(cache, j)];
+        traits->encode(row, (char *)cache->k + offset, d);
+        for (int32_t j = 0; j < d; j++) row[j] = v[kv_value_column(cache, j)];
+        traits->encode(row, (char *)cache->v + offset, d); /* over keys that are values */
     }
 }
 
@@ -25,17 +31,19 @@ struct head_group {
     const float *q;                /* n_query x head_dim */
     float *y;                      /* the same */
     float *scores;                 /* n_query x kv_capacity(cache) */
-    float *kv_row;                 /* head_dim */
+    float *stored, *row;           /* head_dim each */
 };
 
-/* The head's keys or values of a position; base: cache->k or cache->v. */
-static const float *read_row(const struct head_group *g, const void *base, int32_t position)
+/* The head's keys or values of a position, column by column. */
+static const float *read_row(const struct head_group *g, bool is_v, int32_t position)
 {
-    const char *row = (const char *)base + kv_offset(g->cache, g->sequence, position) +
-                      (size_t)g->head * (size_t)g->cache->head_bytes;
-    if (g->cache->format == FORMAT_F32) return (const float *)(const void *)row;
-    format_traits(g->cache->format)->decode(row, g->kv_row, g->cache->head_dim);
-    return g->kv_row;
+    const struct kv_cache *c = g->cache;
+    const char *at = (const char *)(is_v ? c->v : c->k) + kv_offset(c, g->sequence, position) +
+                     (size_t)g->head * (size_t)c->head_bytes;
+    format_traits(c->format)->decode(at, g->stored, c->head_dim);
+    for (int32_t i = 0; i < c->head_dim; i++)
+        g->row[is_v ? kv_value_column(c, i) : kv_key_column(c, i)] = g->stored[i];
+    return g->row;
 }
 
 static void softmax(float *x, int32_t n)
@@ -51,14 +59,14 @@ static void attend(const struct head_group *g)
 {
     int32_t d = g->cache->head_dim, n = g->last - g->first + 1;
     for (int32_t i = 0; i < n; i++) {
-        const float *k = read_row(g, g->cache->k, g->first + i);
+        const float *k = read_row(g, false, g->first + i);
         for (int32_t h = 0; h < g->n_query; h++)
             g->scores[(size_t)h * (size_t)n + (size_t)i] = ref_dot(g->q + h * d, k, d);
     }
     for (int32_t h = 0; h < g->n_query; h++) softmax(g->scores + (size_t)h * (size_t)n, n);
     memset(g->y, 0, (size_t)g->n_query * (size_t)d * sizeof *g->y);
     for (int32_t i = 0; i < n; i++) {
-        const float *v = read_row(g, g->cache->v, g->first + i);
+        const float *v = read_row(g, true, g->first + i);
         for (int32_t h = 0; h < g->n_query; h++) {
             float share = g->scores[(size_t)h * (size_t)n + (size_t)i];
             for (int32_t j = 0; j < d; j++) g->y[h * d + j] += share * v[j];
@@ -80,8 +88,9 @@ void ref_ATTENTION(const struct ref_call *c)
                                .first = window > 0 && last >= window ? last - window + 1 : 0,
                                .last = last,
                                .n_query = n_query,
-                               .kv_row = c->scratch,
-                               .scores = c->scratch + cache->head_dim};
+                               .stored = c->scratch,
+                               .row = c->scratch + cache->head_dim,
+                               .scores = c->scratch + 2 * (size_t)cache->head_dim};
         for (g.head = 0; g.head < cache->n_heads; g.head++) {
             size_t at = (size_t)r * (size_t)c->y_cols + (size_t)g.head * group_values;
             g.q = c->x0 + at;

@@ -122,10 +122,11 @@ size_t ref_scratch_floats(const struct plan *plan, const struct op *op)
     case OP_EXPERT_OUT: return (size_t)op->p.expert.w->cols;
     case OP_ROPE: return (size_t)op->p.rope.head_dim;
     case OP_ROUTE: return (size_t)plan_buf_at(plan, op->in[0])->cols;
-    case OP_ATTENTION: { /* scores of the query heads of one key head; one key row */
+    case OP_KV_WRITE: return (size_t)plan->caches[op->p.kv.cache].head_dim;
+    case OP_ATTENTION: { /* scores of the query heads of one key head; a key, twice */
         const struct kv_cache *cache = &plan->caches[op->p.attention.cache];
         size_t group = (size_t)(op->p.attention.n_heads / cache->n_heads);
-        return group * (size_t)kv_capacity(cache) + (size_t)cache->head_dim;
+        return group * (size_t)kv_capacity(cache) + 2 * (size_t)cache->head_dim;
     }
     default: return 0;
     }

@@ -126,7 +126,8 @@ __global__ void __launch_bounds__(ANY_THREADS, 2) attend_any(const __grid_consta
     int first_head, n_heads;
     find_heads(j, blockIdx.x, &first_head, &n_heads);
     const float *from = j.a.q + ((int64_t)span.row * j.a.n_heads + first_head) * d;
-    for (int i = threadIdx.x; i < HEADS * d; i += ANY_THREADS) q[i] = i < n_heads * d ? from[i] : 0;
+    for (int i = threadIdx.x; i < HEADS * d; i += ANY_THREADS)
+        q[i] = i < n_heads * d ? from[i - i % d + kv_key_column(&j.a.cache, i % d)] : 0;
 
     struct running run = {-INFINITY, 0}; /* of head `warp` */
     float2 sum[HEADS] = {};              /* of columns 2 threadIdx.x .. */

@@ -185,7 +185,7 @@ __device__ __forceinline__ void load_members(const struct job &j, struct cascade
         const struct member *m = member_of(j, s, slot, threadIdx.x % 32 / 4, &head);
         const float *q = j.a.q;
         if (m) q += ((int64_t)m->row * j.a.n_heads + s.work.first_head + head) * CASCADE_DIM;
-        load_queries<CASCADE_DIM>(m ? q : NULL, s.slot[slot]);
+        load_queries<CASCADE_DIM>(j.a.cache, m ? q : NULL, s.slot[slot]);
     }
     __syncthreads();
 }

@@ -87,7 +87,7 @@ __device__ __forceinline__ struct reader reader_of(const struct job &j, int key_
 {
     const struct kv_cache &cache = j.a.cache;
     int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    int head = key_head * D * 2, cell_bytes = kv_cell_bytes(&cache);
+    int head = key_head * cache.head_bytes, cell_bytes = kv_cell_bytes(&cache);
     struct reader r;
     r.key = 8 * (warp % 4) + g;
     r.four = 4 * t;
@@ -136,7 +136,9 @@ template <int D> struct shared {
 };
 
 /* Queries of up to 8 heads as operands; q: of this thread's head, NULL: there is none. */
-template <int D> __device__ __forceinline__ void load_queries(const float *q, struct shared<D> &s)
+template <int D>
+__device__ __forceinline__ void load_queries(const struct kv_cache &cache, const float *q,
+                                             struct shared<D> &s)
 {
     enum { EACH = 4 }; /* k steps of this thread: all its loads are issued at once */
     int first = threadIdx.x / 32 % (D / 64), lane = threadIdx.x % 32, t = lane % 4;
@@ -144,7 +146,7 @@ template <int D> __device__ __forceinline__ void load_queries(const float *q, st
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
         int step = e * (D / 64) + first;
-        const float *p = q + step / 2 * 32 + 8 * t + step % 2 * 4;
+        const float *p = q + kv_key_column(&cache, step / 2 * 32) + 8 * t + step % 2 * 4;
         x[e] = q ? *(const float4 *)p : make_float4(0, 0, 0, 0);
     }
 #pragma unroll
@@ -306,7 +308,7 @@ __global__ void __launch_bounds__(D / 2, D == 512 ? 2 : 3)
     read_keys(reader, at.offset, at.begin, span.n, k);
     read_values(reader, kv_cell_bytes(&j.a.cache), at.offset, at.begin, span.n, v);
     const float *q = j.a.q + ((int64_t)span.row * j.a.n_heads + first_head + g) * D;
-    load_queries<D>(g < n_heads ? q : NULL, s);
+    load_queries<D>(j.a.cache, g < n_heads ? q : NULL, s);
     __syncthreads();
 
     float sum[8][4] = {};

@@ -25,7 +25,7 @@ __device__ __forceinline__ void store_part(const struct job &j, int row, int par
     int of_head = (j.d + COMBINE_COLS - 1) / COMBINE_COLS, lane = threadIdx.x % 32;
     int cols = j.d * j.a.n_heads, first = part % of_head * COMBINE_COLS;
     bool is_live = first + 4 * lane < j.d, is_last = part == of_head * j.a.n_heads - 1;
-    int column = part / of_head * j.d + first + 4 * lane;
+    int column = part / of_head * j.d + kv_value_column(&j.a.cache, first + 4 * lane);
     if (!is_live) x = make_float4(0, 0, 0, 0);
     if (is_live && j.a.y) *(float4 *)(j.a.y + (int64_t)row * cols + column) = x;
     if (is_in_blocks(act)) act_store_blocks(act, row, column / 4, x, is_live);

@@ -189,7 +189,7 @@ __device__ __forceinline__ struct stop find_stop(const struct job &j,
     walk.n = last.first + last.n - span.first;
     struct stop to;
     to.offset = walk_offset(j, walk, p.i, walk_page(j, walk, p.i)) +
-                (uint32_t)(p.chunk / j.n_chunks * WALK_ROW);
+                (uint32_t)(p.chunk / j.n_chunks * j.a.cache.head_bytes);
     to.begin = walk_begin(walk, p.i);
     to.n = walk.n;
     to.segment = p.segment;
@@ -250,7 +250,7 @@ __device__ __forceinline__ void begin_squad(const struct job &j, const struct st
     if (i < HEADS) s.view[group][i] = find_view(j, s, stop, stop.chunk + group, i);
     group_sync();
     int q = s.view[group][threadIdx.x % 32 / 4].q;
-    load_queries<WALK_DIM>(q < 0 ? NULL : j.a.q + (int64_t)q * WALK_DIM, s.tile[group]);
+    load_queries<WALK_DIM>(j.a.cache, q < 0 ? NULL : j.a.q + (int64_t)q * WALK_DIM, s.tile[group]);
     group_sync();
 }
 

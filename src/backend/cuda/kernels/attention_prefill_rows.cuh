@@ -110,10 +110,11 @@ __device__ __forceinline__ void load_queries(struct state<S> &mine, const struct
         int of = in_block < rows.n ? in_block : 0;
         size_t row = (size_t)(rows.first + token_of(rows, of));
         const float *q = a.q + (row * (size_t)a.n_heads + (size_t)head_of(rows, of)) * S::HEAD +
-                         at.w * S::COLS + (at.lane & 3) * 2;
+                         (at.lane & 3) * 2;
 #pragma unroll
         for (int i = 0; i < S::K_STEPS * 2; i++) {
-            float2 two = *reinterpret_cast<const float2 *>(q + i * 8);
+            int column = kv_key_column(&a.cache, at.w * S::COLS + i / 4 * 32) + i % 4 * 8;
+            float2 two = *reinterpret_cast<const float2 *>(q + column);
             mine.q[i / 2][r / 2][i % 2 * 2 + r % 2] = pack_halves_saturated(two.x, two.y);
         }
     }
@@ -123,7 +124,7 @@ __device__ __forceinline__ void load_queries(struct state<S> &mine, const struct
  * through shared memory, where a block of 32 columns can be taken by eight neighbours. */
 template <class S>
 __device__ __forceinline__ void store_rows_blocks(const float2 *stage, const struct place &at,
-                                                  const struct act &act,
+                                                  const struct attention_args &a,
                                                   const struct block_rows &rows, int first)
 {
     constexpr int LANES = S::COLS / 4; /* of a row */
@@ -136,9 +137,17 @@ __device__ __forceinline__ void store_rows_blocks(const float2 *stage, const str
         bool is_live = first + i < rows.n;
         int r = is_live ? first + i : 0;
         size_t row = (size_t)(rows.first + token_of(rows, r));
-        int column = head_of(rows, r) * S::HEAD + at.w * S::COLS + u * 4;
-        act_store_blocks(act, (int64_t)row, column / 4, x, is_live);
+        int column = head_of(rows, r) * S::HEAD + kv_value_column(&a.cache, at.w * S::COLS + u * 4);
+        act_store_blocks(a.act, (int64_t)row, column / 4, x, is_live);
     }
+}
+
+/* The first column of the head that the warp's n-tile `n` has. */
+template <class S>
+__device__ __forceinline__ int tile_column(const struct attention_args &a, const struct place &at,
+                                           int n)
+{
+    return kv_value_column(&a.cache, at.w * S::COLS + n / 4 * 32) + n % 4 * 8;
 }
 
 /* Row `r` (0 .. 3) of a thread's four. Half activations have the scale 1: a block does not see the
@@ -152,22 +161,22 @@ __device__ __forceinline__ void store_row(const struct state<S> &mine, const str
     int in_block = at.group * 32 + r * 8 + (at.lane >> 2);
     if (in_block >= rows.n) return;
     size_t row = (size_t)(rows.first + token_of(rows, in_block));
-    int column = head_of(rows, in_block) * S::HEAD + at.w * S::COLS + (at.lane & 3) * 2;
+    int head = head_of(rows, in_block) * S::HEAD, of_tile = (at.lane & 3) * 2;
     const float(&o)[S::N_TILES][4] = mine.o[r / 2];
     int e = r % 2 * 2;
     if (a.act.kind == ACT_HALF) {
-        uint16_t *to = static_cast<uint16_t *>(a.act.values) + row * (size_t)a.act.stride + column;
+        uint16_t *to = static_cast<uint16_t *>(a.act.values) + row * (size_t)a.act.stride + head;
 #pragma unroll
         for (int n = 0; n < S::N_TILES; n++)
-            *reinterpret_cast<uint32_t *>(to + n * 8) =
+            *reinterpret_cast<uint32_t *>(to + tile_column<S>(a, at, n) + of_tile) =
                 pack_halves(o[n][e] * inverse, o[n][e + 1] * inverse);
-        if (column == 0) a.act.scale[row] = 1.0f;
+        if (head + at.w + of_tile == 0) a.act.scale[row] = 1.0f;
     }
     if (a.y) {
-        float *to = a.y + row * (size_t)(a.n_heads * S::HEAD) + column;
+        float *to = a.y + row * (size_t)(a.n_heads * S::HEAD) + head;
 #pragma unroll
         for (int n = 0; n < S::N_TILES; n++)
-            *reinterpret_cast<float2 *>(to + n * 8) =
+            *reinterpret_cast<float2 *>(to + tile_column<S>(a, at, n) + of_tile) =
                 make_float2(o[n][e] * inverse, o[n][e + 1] * inverse);
     }
 }
@@ -200,7 +209,7 @@ __device__ __forceinline__ void store_outputs(struct state<S> &mine, const struc
             stage[g * (S::COLS / 2) + ((n * 4 + t) ^ ((g & 3) * 4))] = make_float2(
                 mine.o[r / 2][n][r % 2 * 2] * inverse, mine.o[r / 2][n][r % 2 * 2 + 1] * inverse);
         __syncwarp();
-        store_rows_blocks<S>(stage, at, a.act, rows, at.group * 32 + r * 8);
+        store_rows_blocks<S>(stage, at, a, rows, at.group * 32 + r * 8);
         __syncwarp();
     }
 }

@@ -58,10 +58,10 @@ __device__ __forceinline__ void store_head(const struct heads_args &p, enum head
         *reinterpret_cast<float4 *>(y + d / 2) = x.hi;
         return;
     }
-    char *cell = static_cast<char *>(kind == HEAD_K ? p.cache.k : p.cache.v) + offset;
-    int col = head * d + 4 * j;
-    store_cell(p.cache.format, cell, col, x.lo, lo);
-    store_cell(p.cache.format, cell, col + d / 2, x.hi, hi);
+    char *cell = static_cast<char *>(kind == HEAD_K ? p.cache.k : p.cache.v) + offset +
+                 head * p.cache.head_bytes;
+    store_part(p.cache, p.cache.format, cell, kind == HEAD_K, 4 * j, x.lo, lo);
+    store_part(p.cache, p.cache.format, cell, kind == HEAD_K, d / 2 + 4 * j, x.hi, hi);
 }
 
 __global__ void __launch_bounds__(UNITS_BLOCK, BLOCKS_PER_SM)
@@ -189,15 +189,16 @@ __global__ void __launch_bounds__(UNITS_BLOCK, MANY_BLOCKS_PER_SM)
         if (e >= range.n) return;
         x[e] = {quad_normed(x[e].lo, r[e], w_lo), quad_normed(x[e].hi, r[e], w_hi)};
         turn(&x[e], by, frequency);
-        int col = (range.first + e) * D + 4 * j;
         if (range.kind == HEAD_Q) {
-            float *y = p.q_out + (int64_t)row * p.n_heads * D + col;
+            float *y = p.q_out + ((int64_t)row * p.n_heads + range.first + e) * D + 4 * j;
             *reinterpret_cast<float4 *>(y) = x[e].lo;
             *reinterpret_cast<float4 *>(y + D / 2) = x[e].hi;
         } else {
-            char *cell = static_cast<char *>(range.kind == HEAD_K ? p.cache.k : p.cache.v);
-            store_cell(FORMAT_F16, cell + offset, col, x[e].lo, 0);
-            store_cell(FORMAT_F16, cell + offset, col + D / 2, x[e].hi, 0);
+            const bool is_key = range.kind == HEAD_K;
+            char *cell = static_cast<char *>(is_key ? p.cache.k : p.cache.v) + offset +
+                         (range.first + e) * p.cache.head_bytes;
+            store_part(p.cache, FORMAT_F16, cell, is_key, 4 * j, x[e].lo, 0);
+            store_part(p.cache, FORMAT_F16, cell, is_key, D / 2 + 4 * j, x[e].hi, 0);
         }
     }
 }
@@ -271,8 +272,10 @@ __global__ void __launch_bounds__(256) kv_write_kernel(const __grid_constant__ s
     float4 x = load_quad(source, col, cols);
     uint32_t most_bits = octet_max(quad_most(x));
     if (!is_live) return;
-    char *cell = static_cast<char *>(blockIdx.z ? p.cache.v : p.cache.k) + offset;
-    store_cell(p.cache.format, cell, col, x, most_bits);
+    const int head = col / p.cache.head_dim;
+    char *cell = static_cast<char *>(blockIdx.z ? p.cache.v : p.cache.k) + offset +
+                 head * p.cache.head_bytes;
+    store_part(p.cache, p.cache.format, cell, !blockIdx.z, col % p.cache.head_dim, x, most_bits);
 }
 
 bool are_many(const struct queue *q, const struct heads_args *args)

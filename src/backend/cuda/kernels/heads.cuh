@@ -121,6 +121,17 @@ __device__ __forceinline__ void store_cell(enum format format, char *cell, int c
     }
 }
 
+/* The same of a head's keys or values that begin at `cell`, at their place there. Keys that are
+ * values are stored as values alone. */
+__device__ __forceinline__ void store_part(const struct kv_cache &cache, enum format format,
+                                           char *cell, bool is_key, int col, float4 x,
+                                           uint32_t most_bits)
+{
+    if (cache.turned && is_key && col % (cache.head_dim / 2) >= cache.turned / 2) return;
+    int place = is_key ? kv_key_place(&cache, col) : kv_value_place(&cache, col);
+    store_cell(format, cell, place, x, most_bits);
+}
+
 enum head_kind { HEAD_Q, HEAD_K, HEAD_V };
 
 /* Head `head` of the row's q, k or v, this thread's quads; zeros where it has none. */

@@ -58,13 +58,14 @@ __device__ __forceinline__ void load_block_queries(uint32_t shared, const struct
     constexpr int QUADS = HEAD / 4;
     int quad = (int)threadIdx.x % QUADS, chunk = quad / 2;
     uint32_t column = shared + (uint32_t)(chunk / 8 * 8192 + quad % 2 * 8);
+    int from = kv_key_column(&a.cache, quad * 4);
 #pragma unroll 16
     for (int r = (int)threadIdx.x / QUADS; r < BLOCK_ROWS; r += THREADS / QUADS) {
         float4 x = make_float4(0, 0, 0, 0);
         if (r < rows.n) {
             size_t row = (size_t)(rows.first + token_of(rows, r));
-            x = reinterpret_cast<const float4 *>(
-                a.q + (row * (size_t)a.n_heads + (size_t)head_of(rows, r)) * HEAD)[quad];
+            x = *reinterpret_cast<const float4 *>(
+                a.q + (row * (size_t)a.n_heads + (size_t)head_of(rows, r)) * HEAD + from);
         }
         store_shared2(column + (uint32_t)(r * 128 + (((chunk ^ r) & 7) << 4)),
                       pack_halves_saturated(x.x, x.y), pack_halves_saturated(x.z, x.w));
@@ -152,10 +153,12 @@ struct block_out {
 /* As halves, 512 bytes of a row at a time. */
 template <int HEAD>
 __device__ __forceinline__ void store_block_halves(const float (&o)[128], const float (&inverse)[2],
-                                                   const struct act &act,
+                                                   const struct attention_args &a,
                                                    const struct block_rows &rows,
                                                    const struct block_out &out)
 {
+    const struct act &act = a.act;
+    int to = kv_value_column(&a.cache, out.column + out.lane * 8);
     int lane = out.lane, own = out.warp * 16 + (lane & 15);
 #pragma unroll
     for (int j = 0; j < 32; j += 2) {
@@ -177,10 +180,10 @@ __device__ __forceinline__ void store_block_halves(const float (&o)[128], const 
         uint4 x = load_shared4(out.stage +
                                (uint32_t)(lane / 8 * 8192 + r * 128 + (((lane ^ r) & 7) << 4)));
         size_t row = (size_t)(rows.first + token_of(rows, out.first + r));
-        int column = head_of(rows, out.first + r) * HEAD + out.column;
-        uint16_t *to = static_cast<uint16_t *>(act.values) + row * (size_t)act.stride + column;
-        reinterpret_cast<uint4 *>(to)[lane] = x;
-        if (column + lane == 0) act.scale[row] = 1.0f;
+        int column = head_of(rows, out.first + r) * HEAD + to;
+        *reinterpret_cast<uint4 *>(static_cast<uint16_t *>(act.values) + row * (size_t)act.stride +
+                                   column) = x;
+        if (column == 0) act.scale[row] = 1.0f;
     }
 }
 
@@ -190,7 +193,7 @@ __device__ __forceinline__ void store_block(const float (&o)[128], const float (
                                             const struct block_rows &rows,
                                             const struct block_out &out)
 {
-    if (a.act.kind == ACT_HALF) store_block_halves<HEAD>(o, inverse, a.act, rows, out);
+    if (a.act.kind == ACT_HALF) store_block_halves<HEAD>(o, inverse, a, rows, out);
     if (!a.y) return;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -198,10 +201,11 @@ __device__ __forceinline__ void store_block(const float (&o)[128], const float (
         if (in_block >= rows.n) continue;
         size_t row = (size_t)(rows.first + token_of(rows, in_block));
         float *to = a.y + row * (size_t)(a.n_heads * HEAD) + head_of(rows, in_block) * HEAD +
-                    out.column + (out.lane & 3) * 2;
+                    (out.lane & 3) * 2;
 #pragma unroll
         for (int n = 0; n < 32; n++)
-            *reinterpret_cast<float2 *>(to + n * 8) =
+            *reinterpret_cast<float2 *>(to + kv_value_column(&a.cache, out.column + n / 4 * 32) +
+                                        n % 4 * 8) =
                 make_float2(o[n * 4 + r * 2] * inverse[r], o[n * 4 + r * 2 + 1] * inverse[r]);
     }
 }

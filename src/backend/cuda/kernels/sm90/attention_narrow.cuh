@@ -107,7 +107,8 @@ __device__ __forceinline__ void narrow_load_rows(struct narrow_shared &s, int at
         const float *q = a.q + (row * (size_t)a.n_heads + (size_t)head_of(rows, r)) * narrow::HEAD;
 #pragma unroll
         for (int h = 0; h < 2; h++)
-            x[i][h] = load_volatile4_if(q + (lane + h * 32) * 4, r < rows.n);
+            x[i][h] =
+                load_volatile4_if(q + kv_key_column(&a.cache, (lane + h * 32) * 4), r < rows.n);
     }
 #pragma unroll
     for (int i = 0; i < N; i++) {

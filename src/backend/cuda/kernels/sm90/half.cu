@@ -300,9 +300,9 @@ int rows_of_pass(const half_product &p, half_cut cut)
 /* Stages of a ring for passes of 64 rows. */
 template <enum form F> int stages_of(int teams)
 {
-    return teams == 2   ? half_room<F, PIECE_ROWS, 2>::STAGES
-           : teams == 3 ? half_room<F, PIECE_ROWS, 3>::STAGES
-                        : half_room<F, PIECE_ROWS, 4>::STAGES;
+    return teams == 2   ? (int)half_room<F, PIECE_ROWS, 2>::STAGES
+           : teams == 3 ? (int)half_room<F, PIECE_ROWS, 3>::STAGES
+                        : (int)half_room<F, PIECE_ROWS, 4>::STAGES;
 }
 
 /* Whether 65 rows and more are multiplied in passes of up to WIDE_ROWS, so that weights are read
