@@ -16,8 +16,9 @@ struct kv_cache kv_cache_shape(enum format format, int32_t slots, int32_t n_head
 
 void kv_share(struct kv_cache *c, int32_t turned)
 {
-    carat_assert(format_traits(c->format)->block_elements == 1);
-    carat_assert(turned > 0 && turned < c->head_dim && turned % 64 == 0);
+    carat_assert(turned > 0 && turned % 64 == 0 && c->head_dim % 64 == 0);
+    while (format_row_bytes(c->format, turned) % 16 != 0) turned += 64;
+    if (turned >= c->head_dim) return;
     c->turned = turned;
     c->head_bytes = (int32_t)format_row_bytes(c->format, c->head_dim + turned);
     c->page_bytes = (size_t)KV_PAGE * (size_t)kv_position_bytes(c);

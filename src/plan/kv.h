@@ -68,8 +68,9 @@ struct kv_cache {
 struct kv_cache kv_cache_shape(enum format format, int32_t slots, int32_t n_heads,
                                int32_t head_dim);
 
-/* Makes cells of such a shape hold keys and values at once. A format without blocks;
- * 0 < turned < head_dim, a multiple of 64, as kernels read and round 32 columns at a time. */
+/* Makes cells of such a shape hold keys and values at once; turned > 0, a multiple of 64, as
+ * kernels read and round 32 columns at a time. So many more columns are kept twice that keys begin
+ * at a multiple of 16 bytes (128 become 256 in q8_0); nothing is done where that leaves none. */
 void kv_share(struct kv_cache *c, int32_t turned);
 
 /* Columns of a head for kv_share, of whose pairs (i, i + head_dim / 2) the first n_pairs are

@@ -630,6 +630,8 @@ static void time_q8_0(struct check *c)
         {"E4B global Q8_0", FORMAT_Q8_0, 512, 8, 2, 0, 0, 1, 1, false, 0},
         {"12B global Q8_0", FORMAT_Q8_0, 512, 16, 1, 0, 0, 1, 1, false, 0},
         {"31B global Q8_0", FORMAT_Q8_0, 512, 32, 4, 0, 0, 1, 1, false, 0},
+        {"12B global Q8_0, shared", FORMAT_Q8_0, 512, 16, 1, 0, 0, 1, 1, false, 256},
+        {"31B global Q8_0, shared", FORMAT_Q8_0, 512, 32, 4, 0, 0, 1, 1, false, 256},
     };
     static const int32_t keys[] = {512, 2048, 8192, 32768, 131072};
     for (size_t i = 0; i < sizeof global / sizeof *global; i++) {
@@ -761,6 +763,10 @@ void check_attention_decode(struct check *c)
         {"f16 512 exact, 16, shared", FORMAT_F16, 512, 16, 1, 300, 0, 1, 0.2f, true, 128},
         {"f16 256, 4, shared", FORMAT_F16, 256, 8, 2, 300, 0, 1, 0.2f, false, 64},
         {"f32 512, shared", FORMAT_F32, 512, 8, 4, 64, 0, 1, 0.2f, false, 128},
+        {"q8_0 512, 16, shared", FORMAT_Q8_0, 512, 16, 1, 1300, 0, 1, 0.1f, false, 256},
+        {"q8_0 512, 8, shared, peaks", FORMAT_Q8_0, 512, 32, 4, 300, 0, 1, 0.7f, false, 256},
+        {"q8_0 512, 4, shared", FORMAT_Q8_0, 512, 8, 2, 300, 0, 1, 0.2f, false, 256},
+        {"q8_0 512 exact, 16, shared", FORMAT_Q8_0, 512, 16, 1, 300, 0, 1, 0.2f, true, 256},
         {"bf16 128, shared", FORMAT_BF16, 128, 6, 3, 150, 0, 1, 0.3f, false, 64},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) check_edges(c, shapes[i]);

@@ -625,6 +625,8 @@ static const struct scene scenes[] = {
     {"F32, shared", FORMAT_F32, 512, 8, 2, 0, 130, 0.08f, 0, 0, ACT_INT8, 0, 0, {{0, 60, 67}}, 128},
     {"BF16, shared", FORMAT_BF16, 512, 8, 2, 0, 130, 0.08f, 0, 0, ACT_HALF, 0, 0, {{0, 60, 67}},
      128},
+    {"Q8_0, shared", FORMAT_Q8_0, 512, 16, 2, 0, 130, 0.08f, 0, 0, ACT_HALF, 0, 0, {{1, 33, 67}},
+     256},
     {"head 256, shared", FORMAT_F16, 256, 8, 2, 0, 300, 0.1f, 0, 0, ACT_HALF, 0, 0,
      {{0, 100, 77}, {1, 3, 5}}, 64},
     {"head 128, shared", FORMAT_F16, 128, 5, 1, 0, 300, 0.2f, 0, 0, ACT_INT8, 0, 0, {{0, 33, 200}},

@@ -357,6 +357,8 @@ void check_heads(struct check *c)
         {512, 16, 2, FORMAT_F16, true, true, true, true, true, 128},
         {512, 8, 4, FORMAT_F32, true, true, true, false, false, 128},
         {512, 8, 4, FORMAT_BF16, false, true, true, true, false, 128},
+        {512, 16, 2, FORMAT_Q8_0, true, true, true, true, false, 256},
+        {512, 16, 1, FORMAT_Q8_0, true, true, true, false, true, 256},
         {256, 8, 2, FORMAT_F16, true, true, true, true, false, 64},
     };
     struct rng rng = {61};
@@ -372,6 +374,7 @@ void check_heads(struct check *c)
         check_kv_write(c, &rng, formats[i], 2, 256, 0);
         check_kv_write(c, &rng, formats[i], 3, 32, 0);
         check_kv_write(c, &rng, formats[i], 4, 512, 0);
+        check_kv_write(c, &rng, formats[i], 4, 512, 256);
         if (formats[i] == FORMAT_Q8_0) continue;
         check_kv_write(c, &rng, formats[i], 4, 512, 128);
         check_kv_write(c, &rng, formats[i], 1, 512, 448);

@@ -235,6 +235,11 @@ static void add_shared(struct list *l)
             s.turned = heads[h][3];
             add(l, s);
             if (i % 2) add_writing(l, s);
+            if (s.head_dim < 512 || s.format != FORMAT_F16) continue;
+            s.format = FORMAT_Q8_0;
+            s.turned = 256;
+            add(l, s);
+            add_writing(l, s);
         }
 }
 

@@ -92,6 +92,28 @@ static void a_shared_cell_holds_each_column_once(void **state)
     }
 }
 
+/* Blocks of 34 bytes: as many columns are kept twice as let keys begin at 16 bytes. */
+static void shared_cells_of_q8_0_begin_where_kernels_can_read_them(void **state)
+{
+    (void)state;
+    struct kv_cache c = kv_cache_shape(FORMAT_Q8_0, 5, 2, 512);
+    kv_share(&c, 128);
+    kv_place(&c, (void *)0x1000, 1);
+    assert_int_equal(c.turned, 256);
+    assert_int_equal(c.head_bytes, format_row_bytes(FORMAT_Q8_0, 512 + 256));
+    assert_int_equal(c.head_bytes % 16, 0);
+    assert_int_equal((char *)c.k - (char *)c.v, format_row_bytes(FORMAT_Q8_0, 256));
+    for (int32_t i = 0; i < 512; i++) { /* two blocks of keys stay together */
+        assert_int_equal(kv_key_column(&c, i), kv_key_column(&c, i - i % 64) + i % 64);
+        assert_int_equal(kv_value_place(&c, kv_value_column(&c, i)), i);
+        assert_int_equal(kv_key_place(&c, kv_key_column(&c, i)), i);
+    }
+    c = kv_cache_shape(FORMAT_Q8_0, 5, 2, 256);
+    kv_share(&c, 64); /* all 256 would be kept twice */
+    assert_int_equal(c.turned, 0);
+    assert_int_equal(c.page_bytes, 2 * KV_PAGE * 2 * format_row_bytes(FORMAT_Q8_0, 256));
+}
+
 /* 32 columns that lie together, from a multiple of 32 on, stay together: kernels read, round and
  * store so many at once. */
 static void blocks_of_a_shared_head_stay_whole(void **state)
@@ -195,6 +217,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cell_has_the_bytes_of_its_heads),
         cmocka_unit_test(a_shared_cell_holds_each_column_once),
+        cmocka_unit_test(shared_cells_of_q8_0_begin_where_kernels_can_read_them),
         cmocka_unit_test(blocks_of_a_shared_head_stay_whole),
         cmocka_unit_test(what_is_shared_follows_from_the_pairs_that_turn),
         cmocka_unit_test(pages_hold_all_positions_and_no_page_is_empty),

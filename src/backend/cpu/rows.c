@@ -223,13 +223,12 @@ static void write_shared(const struct cpu_step *s, const struct kv_cache *c, con
                          const float *v, char *keys, char *values)
 {
     int32_t half = c->turned / 2, middle = c->head_dim / 2, rest = middle - half;
-    size_t each = format_row_bytes(c->format, 1);
     for (int32_t at = 0; at < c->head_dim; at += middle) {
-        char *turned = values + (size_t)kv_value_place(c, at) * each;
-        char *others = values + (size_t)kv_value_place(c, at + half) * each;
+        char *turned = values + format_row_bytes(c->format, kv_value_place(c, at));
+        char *others = values + format_row_bytes(c->format, kv_value_place(c, at + half));
         encode(s, c->format, v + at, turned, half);
         encode(s, c->format, v + at + half, others, rest);
-        encode(s, c->format, k + at, keys + (size_t)kv_key_place(c, at) * each, half);
+        encode(s, c->format, k + at, keys + format_row_bytes(c->format, kv_key_place(c, at)), half);
     }
 }
 

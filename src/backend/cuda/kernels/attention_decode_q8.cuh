@@ -148,10 +148,11 @@ __device__ __forceinline__ uint4 q8_operand(const float4 (&x)[2])
                       pack_pair(x[0].z, x[0].w), pack_pair(x[1].z, x[1].w));
 }
 
-/* q: of the block's first head. */
+/* q: of the block's first head. 64 columns that two blocks of keys have lie together in it: shared
+ * heads of q8_0 have 256 turned columns (kv_share). */
 template <int D, int SETS>
-__device__ __forceinline__ void q8_load_queries(const float *q, int n_heads,
-                                                struct q8_shared<D, SETS> &s)
+__device__ __forceinline__ void q8_load_queries(const struct kv_cache &cache, const float *q,
+                                                int n_heads, struct q8_shared<D, SETS> &s)
 {
     enum { EACH = 4 }; /* k steps of this thread */
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -164,7 +165,7 @@ __device__ __forceinline__ void q8_load_queries(const float *q, int n_heads,
 #pragma unroll
         for (int set = 0; set < SETS; set++) {
             int head = g + HEADS * set;
-            const float *p = q + head * D + step / 16 * 256 + 64 * t;
+            const float *p = q + head * D + kv_key_column(&cache, step / 16 * 256 + 64 * t);
             float2 a = make_float2(0, 0), b = a;
             if (head < n_heads) a = *(const float2 *)(p + first), b = *(const float2 *)(p + second);
             x[set] = make_float4(a.x, a.y, b.x, b.y);
@@ -432,7 +433,8 @@ __global__ void __launch_bounds__(D / 2, 2) attend_q8(const __grid_constant__ st
     int first_head, g = threadIdx.x % 32 / 4;
     find_heads(j, blockIdx.x, &first_head, &at.n_heads);
     at.g = at.n_heads <= 4 ? g % 4 : g; /* four heads twice: half as much shared memory is read */
-    q8_load_queries(j.a.q + ((int64_t)span.row * j.a.n_heads + first_head) * D, at.n_heads, s);
+    q8_load_queries(j.a.cache, j.a.q + ((int64_t)span.row * j.a.n_heads + first_head) * D,
+                    at.n_heads, s);
     float sum[8][4] = {};
     struct running run[q8_heads_each<D, SETS>()];
 #pragma unroll
