@@ -186,7 +186,8 @@ static bool takes_sums(const struct device *device, const struct op *op)
            (op_may_be_bf16(device, op) && format_is_float(op_product(op)->format));
 }
 
-static void add_needs(const struct plan *plan, const struct op *op, struct scratch_needs *needs)
+static void add_needs(const struct device *device, const struct plan *plan, const struct op *op,
+                      struct scratch_needs *needs)
 {
     size_t rows = (size_t)plan->rows_max[ROWS_TOKEN];
     raise_to(&rows, (size_t)plan->rows_max[ROWS_OUT]);
@@ -204,7 +205,7 @@ static void add_needs(const struct plan *plan, const struct op *op, struct scrat
         if (op->code == OP_MATMUL)
             raise_to(&needs->bf16_values,
                      (size_t)bf16_size(plan->rows_max[ROWS_TOKEN], w->cols) * 2);
-        raise_to(&needs->worker_bytes, cpu_matmul_worker_bytes(plan, op));
+        raise_to(&needs->worker_bytes, cpu_matmul_worker_bytes(device, op));
         break;
     case OP_ATTENTION:
         raise_to(&needs->worker_bytes, cpu_attention_worker_bytes(plan, op));
@@ -228,7 +229,7 @@ static struct scratch_layout lay_out_scratch(const struct device *device, const 
 {
     struct scratch_needs needs = {0};
     struct scratch_layout y = {0};
-    for (int32_t i = 0; i < plan->n_ops; i++) add_needs(plan, &plan->ops[i], &needs);
+    for (int32_t i = 0; i < plan->n_ops; i++) add_needs(device, plan, &plan->ops[i], &needs);
     y.bf16 = y.act + whole_lines(needs.act_values / BLOCK_COLS * sizeof(struct act_block));
     y.partial = y.bf16;
     if (device->has_bf16) y.partial += whole_lines(needs.bf16_values * sizeof(uint16_t));

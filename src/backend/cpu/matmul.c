@@ -17,15 +17,19 @@ enum {
     BF16_TILES_MAX = 10, /* and tiles an item: more of them read activations less often */
     FLOAT_ROWS = 4,      /* weight rows decoded or read at a time */
     AS_READ_ROWS = 8,    /* activation rows up to which float weights are decoded each time */
-    RESULTS = BF16_ROWS_MAX * BF16_TILES_MAX * TILE_ROWS
+    RESULTS = ITEM_ROWS * ITEM_TILES_MAX * TILE_ROWS, /* of an item at most */
+    BF16_RESULTS = BF16_ROWS_MAX * BF16_TILES_MAX * TILE_ROWS
 };
 
-size_t cpu_matmul_worker_bytes(const struct plan *plan, const struct op *op)
+static size_t results_max(const struct device *device)
 {
-    (void)plan;
+    return device->has_bf16 ? BF16_RESULTS : RESULTS;
+}
+
+size_t cpu_matmul_worker_bytes(const struct device *device, const struct op *op)
+{
     const struct weight *w = op->code == OP_MATMUL ? op->p.matmul.w : op->p.expert.w;
-    size_t results = RESULTS * sizeof(float);
-    return results + (size_t)w->cols * FLOAT_ROWS * sizeof(float);
+    return (results_max(device) + (size_t)w->cols * FLOAT_ROWS) * sizeof(float);
 }
 
 /* One matrix and the rows it is multiplied with. */
@@ -157,7 +161,7 @@ static void multiply_decoded(const struct product *p, int64_t first, int64_t las
 {
     const struct weight *w = p->w->source;
     const struct cpu_kernels *k = cpu_step_kernels(p->s);
-    float *decoded = p->results + RESULTS;
+    float *decoded = p->results + results_max(p->s->program->device);
     for (int n_rows; first < last; first += n_rows) {
         n_rows = last - first < FLOAT_ROWS ? (int)(last - first) : FLOAT_ROWS;
         struct float_rows b = {FORMAT_F32, decoded, (size_t)w->cols * sizeof *decoded, 0};

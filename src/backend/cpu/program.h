@@ -148,6 +148,6 @@ void cpu_measure_limits(struct device *device, size_t room, struct device_limits
  * matmul.c). */
 size_t cpu_attention_worker_bytes(const struct plan *plan, const struct op *op);
 size_t cpu_attention_partial_floats(const struct plan *plan, const struct op *op);
-size_t cpu_matmul_worker_bytes(const struct plan *plan, const struct op *op);
+size_t cpu_matmul_worker_bytes(const struct device *device, const struct op *op);
 
 #endif
