@@ -331,18 +331,25 @@ static uint64_t decode_rows(const struct replicas_now *now)
     return now->stats.rows - now->stats.prompt_rows;
 }
 
-/* Until this many jobs more have as many tokens as fit into their rings, or one has ended. Then the
- * engine sleeps. */
-static void wait_until_paused(struct replicas *engines, int32_t n_jobs)
+/* Rows that were decoded up to now. */
+static uint64_t rows_so_far(struct replicas *engines)
 {
-    struct replicas_now first, before, now;
-    replicas_look(engines, &first);
-    uint64_t n_rows = (uint64_t)(n_jobs * (JOB_RING - JOB_SPARE - 1));
+    struct replicas_now now;
+    replicas_look(engines, &now);
+    return decode_rows(&now);
+}
+
+/* Until this many jobs, which are all there are, have as many tokens as fit into their rings, or
+ * one has ended. Then the engine sleeps. `rows` were decoded before the first one was submitted:
+ * the engine may have begun with them by now. */
+static void wait_until_paused(struct replicas *engines, int32_t n_jobs, uint64_t rows)
+{
+    struct replicas_now before, now;
+    rows += (uint64_t)(n_jobs * (JOB_RING - JOB_SPARE - 1));
     do {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         replicas_look(engines, &before);
-    } while (before.waiting + before.running == n_jobs &&
-             decode_rows(&before) < decode_rows(&first) + n_rows);
+    } while (before.waiting + before.running == n_jobs && decode_rows(&before) < rows);
     nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     replicas_look(engines, &now);
     if (now.running == n_jobs) assert_int_equal(now.stats.steps, before.stats.steps);
@@ -371,7 +378,7 @@ static void who_takes_nothing_pauses_and_holds_up_nobody(void **state)
         fill_task(&slow[i], &taker, &asks[i]);
         submit_task(&slow[i]);
     }
-    wait_until_paused(engines, 2);
+    wait_until_paused(engines, 2, 0);
     replicas_look(engines, &now);
     assert_int_equal(decode_rows(&now), 2 * (JOB_RING - JOB_SPARE - 1));
     assert_int_equal(now.stats.decoding, 2);
@@ -402,7 +409,7 @@ static void a_paused_answer_ends_by_a_cancel_or_its_deadline(void **state)
     tasks[0].is_cancelled = true;
     double begin = os_seconds();
     submit_task(&tasks[0]);
-    wait_until_paused(engines, 1);
+    wait_until_paused(engines, 1, 0);
     double seconds = os_seconds() - begin;
     replicas_cancel(engines, &tasks[0].job);
     finish_task(&tasks[0]);
@@ -414,8 +421,9 @@ static void a_paused_answer_ends_by_a_cancel_or_its_deadline(void **state)
         assert_true(seconds < 1000);
         fill_task(&tasks[1], &taker, &asks[1]);
         tasks[1].job.request.deadline_seconds = seconds;
+        uint64_t rows = rows_so_far(engines);
         submit_task(&tasks[1]);
-        wait_until_paused(engines, 1);
+        wait_until_paused(engines, 1, rows);
         wait_until_none_runs(engines);
         finish_task(&tasks[1]);
         assert_int_equal(tasks[1].done.finish, CARAT_FINISH_DEADLINE);
