@@ -193,7 +193,7 @@ static int move_norm(struct binder *b, struct weight **w, const char *name, cons
     float *values = add_vector(b, w, name, d);
     if (!values) return err_no_memory(b->err, name, (size_t)d * sizeof *values);
     for (int64_t i = 0; i < d; i++) {
-        bool is_turned = i % (d / 2) < b->w->turned / 2;
+        bool is_turned = b->w->turned == 0 || i % (d / 2) < b->w->turned / 2;
         values[i] = is_turned ? from[i] : by ? from[i] * by[i] : 1.0f;
     }
     return CARAT_OK;
@@ -210,7 +210,6 @@ static int share_keys(struct binder *b)
     int32_t n_pairs = c->head_dim_global / 2;
     while (n_pairs > 0 && inv_freq[n_pairs - 1] == 0.0f) n_pairs--;
     b->w->turned = kv_turned(c->head_dim_global, n_pairs);
-    if (!b->w->turned) return CARAT_OK;
     for (int32_t l = 0; l < c->n_layer; l++) {
         const struct layer_spec *s = &c->layer[l];
         if (!s->is_global || !c->layer[s->kv_layer].k_eq_v) continue;
