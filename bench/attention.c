@@ -54,7 +54,7 @@ static void make_caches(struct bench *b, enum format format, int32_t kv_heads, i
 {
     int32_t slots = kv_pages(b->depth + b->rows) + 1;
     struct kv_cache shape = kv_cache_shape(format, slots, kv_heads, head_dim);
-    if (turned) kv_share(&shape, turned);
+    kv_share(&shape, turned);
     size_t layer_page = shape.page_bytes, layer = layer_page * (size_t)slots;
     b->n_layers = (int32_t)(caches_least / layer) + 1;
     if (b->n_layers > LAYERS_MAX) b->n_layers = LAYERS_MAX;

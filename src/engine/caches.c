@@ -26,7 +26,7 @@ static struct kv_cache cache_of(const struct layer_spec *s, const struct caches_
 {
     enum format format = s->is_global ? shape->global : shape->local;
     struct kv_cache c = kv_cache_shape(format, slots, s->n_kv_heads, s->head_dim);
-    if (s->is_global && s->k_eq_v && shape->turned) kv_share(&c, shape->turned);
+    if (s->is_global && s->k_eq_v) kv_share(&c, shape->turned);
     return c;
 }
 

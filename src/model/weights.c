@@ -25,9 +25,9 @@ enum {
         LAYER_FIELD_COUNT
 };
 
-/* Weights added at load. Per model: two vectors, and a second view of ple_proj. Per layer: three
- * vectors, and a second view of a fused expert matrix. */
-enum { MODEL_EXTRA = 3, LAYER_EXTRA = 4 };
+/* Weights added at load. Per model: two vectors, and a second view of ple_proj. Per layer: a
+ * vector, and a second view of a fused expert matrix. */
+enum { MODEL_EXTRA = 3, LAYER_EXTRA = 2 };
 
 struct binder {
     struct weights *w;
@@ -184,18 +184,19 @@ static int make_rope(struct binder *b)
     return CARAT_OK;
 }
 
-/* Replaces a norm of heads by one whose weights are those of `w`, times `by` in columns that no
- * rotation turns: by NULL: they are 1 there. */
-static int move_norm(struct binder *b, struct weight **w, const char *name, const float *by)
+/* Gives the norm of a head other weights in columns that no rotation turns: the product with `by`,
+ * or 1 where that is NULL. */
+static int move_norm(struct binder *b, struct weight *w, const float *by)
 {
-    const float *from = (*w)->data;
-    int64_t d = (*w)->cols;
-    float *values = add_vector(b, w, name, d);
-    if (!values) return err_no_memory(b->err, name, (size_t)d * sizeof *values);
-    for (int64_t i = 0; i < d; i++) {
-        bool is_turned = b->w->turned == 0 || i % (d / 2) < b->w->turned / 2;
-        values[i] = is_turned ? from[i] : by ? from[i] * by[i] : 1.0f;
+    const float *from = w->data;
+    int32_t d = (int32_t)w->cols;
+    float *values = arena_take(b->arena, (size_t)d, sizeof *values);
+    if (!values) return err_no_memory(b->err, "norm of heads", (size_t)d * sizeof *values);
+    for (int32_t i = 0; i < d; i++) {
+        bool is_kept = kv_has_own_key(d, b->w->turned, i);
+        values[i] = is_kept ? from[i] : by ? from[i] * by[i] : 1.0f;
     }
+    w->data = values;
     return CARAT_OK;
 }
 
@@ -214,11 +215,11 @@ static int share_keys(struct binder *b)
         const struct layer_spec *s = &c->layer[l];
         if (!s->is_global || !c->layer[s->kv_layer].k_eq_v) continue;
         const float *key_norm = b->w->layer[s->kv_layer].attn_k_norm->data;
-        TRY(move_norm(b, &b->w->layer[l].attn_q_norm, "(query norm)", key_norm));
+        TRY(move_norm(b, b->w->layer[l].attn_q_norm, key_norm));
     }
     for (int32_t l = 0; l < c->n_kv_layer; l++)
         if (c->layer[l].is_global && c->layer[l].k_eq_v)
-            TRY(move_norm(b, &b->w->layer[l].attn_k_norm, "(key norm)", NULL));
+            TRY(move_norm(b, b->w->layer[l].attn_k_norm, NULL));
     return CARAT_OK;
 }
 

@@ -16,6 +16,7 @@ struct kv_cache kv_cache_shape(enum format format, int32_t slots, int32_t n_head
 
 void kv_share(struct kv_cache *c, int32_t turned)
 {
+    if (turned == 0) return;
     carat_assert(turned > 0 && turned % 64 == 0 && c->head_dim % 64 == 0);
     while (format_row_bytes(c->format, turned) % 16 != 0) turned += 64;
     if (turned >= c->head_dim) return;

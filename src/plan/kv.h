@@ -33,6 +33,7 @@
 #ifndef PLAN_KV_H
 #define PLAN_KV_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -68,9 +69,10 @@ struct kv_cache {
 struct kv_cache kv_cache_shape(enum format format, int32_t slots, int32_t n_heads,
                                int32_t head_dim);
 
-/* Makes cells of such a shape hold keys and values at once; turned > 0, a multiple of 64, as
- * kernels read and round 32 columns at a time. So many more columns are kept twice that keys begin
- * at a multiple of 16 bytes (128 become 256 in q8_0); nothing is done where that leaves none. */
+/* Makes cells of such a shape hold keys and values at once; turned: a multiple of 64, as kernels
+ * read and round 32 columns at a time, or 0: they lie apart. So many more columns are kept twice
+ * that keys begin at a multiple of 16 bytes (128 become 256 in q8_0); nothing is done where that
+ * leaves none. */
 void kv_share(struct kv_cache *c, int32_t turned);
 
 /* Columns of a head for kv_share, of whose pairs (i, i + head_dim / 2) the first n_pairs are
@@ -96,6 +98,12 @@ KV_INLINE int32_t kv_cell_bytes(const struct kv_cache *c)
 KV_INLINE int32_t kv_position_bytes(const struct kv_cache *c)
 {
     return (c->turned ? 1 : 2) * kv_cell_bytes(c);
+}
+
+/* Whether a column's key has a number of its own. `column` may count on from head to head. */
+KV_INLINE bool kv_has_own_key(int32_t head_dim, int32_t turned, int32_t column)
+{
+    return turned == 0 || column % (head_dim / 2) < turned / 2;
 }
 
 /* The column of a head that is number i of its values. */

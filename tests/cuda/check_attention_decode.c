@@ -109,7 +109,7 @@ static int32_t capacity_of(const struct shape *s)
 static struct kv_cache cache_of(const struct shape *s)
 {
     struct kv_cache c = kv_cache_shape(s->format, slots_of(s), s->n_kv, s->head_dim);
-    if (s->turned) kv_share(&c, s->turned);
+    kv_share(&c, s->turned);
     return c;
 }
 

@@ -132,7 +132,7 @@ static void fill_cache(struct work *w, struct rng *rng)
     const struct scene *s = w->scene;
     int32_t slots = kv_pages(s->capacity) + (s->window > 0);
     struct kv_cache shape = kv_cache_shape(s->format, slots, s->n_kv, s->head_dim);
-    if (s->turned) kv_share(&shape, s->turned);
+    kv_share(&shape, s->turned);
     w->pages = check_pages_new(rng, &shape, w->n_seq);
     size_t n_cells = (size_t)w->n_seq * (size_t)kv_capacity(&w->pages.host);
     size_t bytes = n_cells * (size_t)(s->n_kv * s->head_dim) * sizeof(float);
@@ -443,7 +443,7 @@ static void time_shape(struct check *c, const struct speed *s)
     char *encoded = take(PERIOD * sizeof *normal);
     int32_t slots = s->window > 0 ? kv_pages(s->window + s->n - 1) + 1 : kv_pages(s->start + s->n);
     struct kv_cache cache = kv_cache_shape(s->format, slots, s->n_kv, s->head_dim);
-    if (s->turned) kv_share(&cache, s->turned);
+    kv_share(&cache, s->turned);
     cache.page_bytes *= LAYERS;
     size_t period = format_row_bytes(s->format, PERIOD);
     size_t bytes = ((size_t)slots + 1) * cache.page_bytes;

@@ -33,7 +33,7 @@ struct scene {
 static struct kv_cache cache_of(const struct scene *e)
 {
     struct kv_cache c = kv_cache_shape(FORMAT_F16, e->slots, e->s.n_kv, 512);
-    if (e->s.turned) kv_share(&c, e->s.turned);
+    kv_share(&c, e->s.turned);
     return c;
 }
 

@@ -113,7 +113,7 @@ static struct check_pages new_pages(enum format format, int32_t slots, int32_t n
 {
     struct rng rng = {3};
     struct kv_cache shape = kv_cache_shape(format, slots, n_heads, head_dim);
-    if (turned) kv_share(&shape, turned);
+    kv_share(&shape, turned);
     struct check_pages pages = check_pages_new(&rng, &shape, SEQUENCES);
     check_pages_upload(&pages);
     return pages;

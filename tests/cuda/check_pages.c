@@ -58,9 +58,8 @@ void check_cell_write(const struct kv_cache *c, char *at, bool is_v, float *row)
 
 void check_share_columns(const struct kv_cache *c, float *k, const float *v)
 {
-    int32_t half = c->head_dim / 2;
-    for (int32_t i = 0; c->turned && i < c->n_heads * c->head_dim; i++)
-        if (i % half >= c->turned / 2) k[i] = v[i];
+    for (int32_t i = 0; i < c->n_heads * c->head_dim; i++)
+        if (!kv_has_own_key(c->head_dim, c->turned, i)) k[i] = v[i];
 }
 
 void check_pages_upload(struct check_pages *p)

@@ -230,9 +230,9 @@ static void share_columns(struct parity_case *c)
     float *keys = (float *)(uintptr_t)c->keys.data;
     const float *values = c->values.data;
     int64_t n = c->keys.rows * c->keys.cols;
-    int32_t half = c->cache.head_dim / 2;
     for (int64_t i = 0; i < n; i++)
-        if (i % half >= c->cache.turned / 2) keys[i] = values[i];
+        if (!kv_has_own_key(c->cache.head_dim, c->cache.turned, (int32_t)(i % c->keys.cols)))
+            keys[i] = values[i];
 }
 
 static void draw_caches(struct draw *d)
@@ -240,7 +240,7 @@ static void draw_caches(struct draw *d)
     const struct parity_shape *p = &d->c->shape;
     int32_t slots = kv_pages(p->capacity) + (p->window > 0);
     d->c->cache = kv_cache_shape(p->format, slots, p->n_kv_heads, p->head_dim);
-    if (p->turned) kv_share(&d->c->cache, p->turned);
+    kv_share(&d->c->cache, p->turned);
     place_rows(d);
     if (!d->failed) draw_table(d);
     if (d->failed) return;
@@ -248,7 +248,7 @@ static void draw_caches(struct draw *d)
     float spread = 2.0f / sqrtf((float)p->head_dim);
     draw_table_of_keys(d, &d->c->keys, spread);
     draw_table_of_keys(d, &d->c->values, p->turned ? spread : 1.0f);
-    if (!d->failed && p->turned) share_columns(d->c);
+    if (!d->failed) share_columns(d->c);
     if (p->code == OP_ATTENTION) draw_input(d, 0, p->cols, false);
 }
 

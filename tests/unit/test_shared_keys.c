@@ -29,7 +29,7 @@ static carat_model *open_fixture(const char *name)
     return model;
 }
 
-/* A norm as it is in the file. */
+/* The weights of a norm, as the file has them. */
 static const float *norm_in_file(const carat_model *m, int32_t l, const char *which)
 {
     char name[64];

@@ -237,34 +237,37 @@ static float *head_output(const struct cpu_step *s, int32_t row, int32_t head, i
     return s->y0 + (int64_t)row * s->y_cols + head * d;
 }
 
+/* Columns that lie together in a head, in its keys and in its values. */
+static int32_t columns_together(const struct kv_cache *c)
+{
+    return c->turned ? 32 : c->head_dim;
+}
+
 /* The columns of a query as those of the keys lie in the cache. */
 static void order_query(const struct kv_cache *c, const float *from, float *to)
 {
-    for (int32_t i = 0; i < c->head_dim; i += 32)
-        memcpy(to + i, from + kv_key_column(c, i), 32 * sizeof *to);
+    int32_t each = columns_together(c);
+    for (int32_t i = 0; i < c->head_dim; i += each)
+        memcpy(to + i, from + kv_key_column(c, i), (size_t)each * sizeof *to);
 }
 
 /* Sums of values, each times `by`, back in the order of columns. */
 static void scale_values(const struct cpu_step *s, const struct kv_cache *c, const float *values,
                          float by, float *to)
 {
-    int32_t d = c->head_dim, each = c->turned ? 32 : d;
-    for (int32_t i = 0; i < d; i += each)
+    int32_t each = columns_together(c);
+    for (int32_t i = 0; i < c->head_dim; i += each)
         cpu_step_kernels(s)->scale(values + i, by, to + kv_value_column(c, i), each);
 }
 
 static void load_queries(const struct block_job *j)
 {
     int32_t n = j->n_key_heads * j->group;
-    size_t cols = (size_t)(n * j->d);
-    for (int32_t t = 0; t < j->n_tokens; t++) {
-        float *to = j->q + (size_t)t * cols;
-        const float *from =
-            j->s->x0 + (int64_t)(j->row + t) * j->s->x_cols + (int64_t)j->head * j->d;
-        if (!j->cache->turned) memcpy(to, from, cols * sizeof *to);
-        for (int32_t h = 0; j->cache->turned && h < n; h++)
-            order_query(j->cache, from + h * j->d, to + h * j->d);
-    }
+    for (int32_t i = 0; i < j->n_tokens * n; i++)
+        order_query(j->cache,
+                    j->s->x0 + (int64_t)(j->row + i / n) * j->s->x_cols +
+                        (int64_t)(j->head + i % n) * j->d,
+                    j->q + (int64_t)i * j->d);
 }
 
 static struct block_job make_job(const struct cpu_step *s, const struct pool_worker *worker)

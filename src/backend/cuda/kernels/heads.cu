@@ -60,8 +60,8 @@ __device__ __forceinline__ void store_head(const struct heads_args &p, enum head
     }
     char *cell = static_cast<char *>(kind == HEAD_K ? p.cache.k : p.cache.v) + offset +
                  head * p.cache.head_bytes;
-    store_part(p.cache, p.cache.format, cell, kind == HEAD_K, 4 * j, x.lo, lo);
-    store_part(p.cache, p.cache.format, cell, kind == HEAD_K, d / 2 + 4 * j, x.hi, hi);
+    store_in_cell(p.cache, p.cache.format, cell, kind == HEAD_K, 4 * j, x.lo, lo);
+    store_in_cell(p.cache, p.cache.format, cell, kind == HEAD_K, d / 2 + 4 * j, x.hi, hi);
 }
 
 __global__ void __launch_bounds__(UNITS_BLOCK, BLOCKS_PER_SM)
@@ -197,8 +197,8 @@ __global__ void __launch_bounds__(UNITS_BLOCK, MANY_BLOCKS_PER_SM)
             const bool is_key = range.kind == HEAD_K;
             char *cell = static_cast<char *>(is_key ? p.cache.k : p.cache.v) + offset +
                          (range.first + e) * p.cache.head_bytes;
-            store_part(p.cache, FORMAT_F16, cell, is_key, 4 * j, x[e].lo, 0);
-            store_part(p.cache, FORMAT_F16, cell, is_key, D / 2 + 4 * j, x[e].hi, 0);
+            store_in_cell(p.cache, FORMAT_F16, cell, is_key, 4 * j, x[e].lo, 0);
+            store_in_cell(p.cache, FORMAT_F16, cell, is_key, D / 2 + 4 * j, x[e].hi, 0);
         }
     }
 }
@@ -275,7 +275,7 @@ __global__ void __launch_bounds__(256) kv_write_kernel(const __grid_constant__ s
     const int head = col / p.cache.head_dim;
     char *cell = static_cast<char *>(blockIdx.z ? p.cache.v : p.cache.k) + offset +
                  head * p.cache.head_bytes;
-    store_part(p.cache, p.cache.format, cell, !blockIdx.z, col % p.cache.head_dim, x, most_bits);
+    store_in_cell(p.cache, p.cache.format, cell, !blockIdx.z, col % p.cache.head_dim, x, most_bits);
 }
 
 bool are_many(const struct queue *q, const struct heads_args *args)

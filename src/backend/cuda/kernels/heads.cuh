@@ -123,11 +123,11 @@ __device__ __forceinline__ void store_cell(enum format format, char *cell, int c
 
 /* The same of a head's keys or values that begin at `cell`, at their place there. Keys that are
  * values are stored as values alone. */
-__device__ __forceinline__ void store_part(const struct kv_cache &cache, enum format format,
-                                           char *cell, bool is_key, int col, float4 x,
-                                           uint32_t most_bits)
+__device__ __forceinline__ void store_in_cell(const struct kv_cache &cache, enum format format,
+                                              char *cell, bool is_key, int col, float4 x,
+                                              uint32_t most_bits)
 {
-    if (cache.turned && is_key && col % (cache.head_dim / 2) >= cache.turned / 2) return;
+    if (is_key && !kv_has_own_key(cache.head_dim, cache.turned, col)) return;
     int place = is_key ? kv_key_place(&cache, col) : kv_value_place(&cache, col);
     store_cell(format, cell, place, x, most_bits);
 }
