@@ -87,6 +87,7 @@ struct device_options {
     enum matmul_kind matmul;
     enum matmul_kind decode_matmul; /* of products in decode steps */
     int32_t n_seq; /* sequences that decode in a step at most, which may decide it; 0: not known */
+    bool has_layer_inputs; /* the model has per-layer inputs, which may decide it too */
     enum table_place table_place;
     enum share_kind cascade; /* whether pages that decode rows share are read once for all */
     int64_t mirror_budget; /* bytes for fp16 copies of weights; 0: what there is room for, < 0: 0 */

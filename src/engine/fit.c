@@ -98,7 +98,9 @@ static int open_target(struct layout *y, const struct layout_source *from,
 {
     carat_assert(y->n_targets < SITES_MAX);
     struct target *t = &y->targets[y->n_targets];
-    TRY(target_open(t, choice, o, err));
+    struct target_choice chosen = *choice;
+    chosen.has_layer_inputs = y->config->n_ple > 0;
+    TRY(target_open(t, &chosen, o, err));
     y->n_targets++;
     t->weights = from->weights;
     if (!from->arena) return CARAT_OK;
@@ -112,8 +114,9 @@ static int open_target(struct layout *y, const struct layout_source *from,
 static int open_first(struct layout *y, const struct layout_source *from,
                       const struct carat_engine_options *o, struct carat_error *err)
 {
-    struct target_choice first = {o->backend ? o->backend : backend_default()->name, o->device,
-                                  true};
+    struct target_choice first = {.backend = o->backend ? o->backend : backend_default()->name,
+                                  .device = o->device,
+                                  .is_first = true};
     if (from->n_parts > 0) {
         first.backend = from->parts[0].backend;
         first.device = from->parts[0].device;

@@ -34,8 +34,9 @@ struct target {
 /* Which device, and how it may be used. */
 struct target_choice {
     const char *backend;
-    int32_t device; /* which of the backend's */
-    bool is_first;  /* the one whose limits are measured; others take turns with it */
+    int32_t device;        /* which of the backend's */
+    bool is_first;         /* the one whose limits are measured; others take turns with it */
+    bool has_layer_inputs; /* as its model */
 };
 
 static inline uint64_t target_kv_bytes(const struct target *t)

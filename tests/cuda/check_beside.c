@@ -210,7 +210,7 @@ static void record_alone(void *user, int i)
 static void time_all(struct check *c)
 {
     enum { LAUNCHES = 16 };
-    for (int rows = 1; rows <= 4; rows *= 2) {
+    for (int rows = 1; rows <= 8; rows *= 2) {
         struct shape s = {FORMAT_Q4_0, FORMAT_Q4_0, rows, rows, 2816, 2112, 704, 128, 8};
         struct layer l = new_layer(c, &s);
         double alone = graph_time(c, record_alone, &l, LAUNCHES);
@@ -230,6 +230,8 @@ void check_beside(struct check *c)
         for (int rows = 1; rows <= 8; rows *= 2) {
             struct shape s = {formats[i], formats[i], rows, rows > 2 ? rows - 1 : rows, 512, 768,
                               256,        40,         4};
+            check_shape(c, &s);
+            s.n_expert = 5; /* one of them has the pairs of nearly all rows */
             check_shape(c, &s);
         }
     struct shape mixed = {FORMAT_Q8_0, FORMAT_Q4_0, 1, 1, 2816, 2112, 704, 128, 8};

@@ -47,6 +47,7 @@ static int prepare(int capability)
     if (!status && capability == 90) status = half_experts_prepare();
     if (!status && capability == 90) status = normed_prepare();
     if (!status && capability == 90) status = halves_prepare();
+    if (!status && capability == 90) status = eight_prepare();
     return status;
 }
 

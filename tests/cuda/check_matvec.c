@@ -8,7 +8,7 @@
 
 /* More than MATVEC_ROWS_MAX, as the head may get. */
 enum { ROWS = 90 };
-static const int buckets[] = {1, 2, 4, 8, 16, 24, 32, 48, 64};
+static const int buckets[] = {1, 2, 4, 5, 7, 8, 16, 24, 32, 48, 64};
 enum { N_BUCKETS = sizeof buckets / sizeof *buckets };
 
 /* Sums of fp32 over a few hundred terms of one sign pattern: 1e-13 was seen. Scales of the K

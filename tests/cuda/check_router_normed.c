@@ -180,7 +180,8 @@ void check_router_normed(struct check *c)
         {2, 1, 96, 3, false, false, true, 1, -1},      {1, 1, 64, 128, true, true, true, 1, -1},
         {4, 4, 2816, 128, true, true, true, 1, 77},    {4, 0, 2816, 128, true, true, true, 1, -1},
         {1, 1, 2820, 128, true, true, true, 1, -1},    {1, 1, 5376, 128, true, true, true, 1, -1},
-        {5, 5, 2816, 128, true, true, true, 1, -1},
+        {5, 5, 2816, 128, true, true, true, 1, -1},    {8, 7, 2816, 128, true, true, true, 1, -1},
+        {9, 9, 2816, 128, true, true, true, 1, -1},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) check_shape(c, &shapes[i]);
     if (c->is_perf) time_all(c);

@@ -509,7 +509,7 @@ static void cuda_answers_do_not_depend_on_other_sequences(void **state)
     need_device("cuda");
     check_alone_and_among_others("cuda", CARAT_MATMUL_INT8, SEQUENCES_MAX, 32);
     check_alone_and_among_others("cuda", CARAT_MATMUL_FP16, SEQUENCES_MAX, 32);
-    check_alone_and_among_others("cuda", CARAT_MATMUL_AUTO, 4, 4);
+    check_alone_and_among_others("cuda", CARAT_MATMUL_AUTO, 2, 3); /* steps of up to 4 rows */
 }
 
 static void cpu_wrapped_ring_equals_a_full_cache(void **state)

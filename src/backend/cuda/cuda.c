@@ -95,6 +95,7 @@ static int prepare_kernels(const struct queue *q, struct carat_error *err)
     if (!status && q->capability == 90) status = half_experts_prepare();
     if (!status && q->capability == 90) status = normed_prepare();
     if (!status && q->capability == 90) status = halves_prepare();
+    if (!status && q->capability == 90) status = eight_prepare();
     return status ? cuda_fail(err, (cudaError_t)status, "cuda: kernels for Hopper") : CARAT_OK;
 }
 

@@ -40,10 +40,11 @@
  *   (a prompt's chunk)                                                  .._steps.cuh, .._rows.cuh
  *     on Hopper          F16, heads 256, 512  launch_attention_prefill  sm90/attention_prompts.cu
  *
- * Up to four rows whose activations do not fit in shared memory take matvec_stream.cuh
- * (matvec_launch.cuh: launch_form). All files share instructions.cuh (PTX), round.cuh (rounding,
- * NaN), form.cuh (formats of weights), block.cuh (rows, sums) and launch.cuh. Kernels that use what
- * only Hopper has go to kernels/sm90/, which CMake compiles for 90a alone. */
+ * On Hopper launch_matvec takes 5..8 rows by sm90/matvec_eight.cu, and launch_experts_in and _out
+ * take them as up to four. Rows whose activations do not fit in shared memory take
+ * matvec_stream.cuh (matvec_launch.cuh: launch_form). All files share instructions.cuh (PTX),
+ * round.cuh (rounding, NaN), form.cuh (formats of weights), block.cuh (rows, sums) and launch.cuh.
+ * Kernels that use what only Hopper has go to kernels/sm90/, which CMake compiles for 90a alone. */
 #ifndef CUDA_KERNELS_H
 #define CUDA_KERNELS_H
 
@@ -339,7 +340,8 @@ void launch_norm(const struct queue *q, const struct norm_args *args);
 bool launch_matvec_normed(const struct queue *q, const struct norm_args *norm,
                           const struct matvec_args *args);
 int normed_prepare(void); /* cudaError_t */
-int halves_prepare(void); /* sm90/matvec_halves.cu, which launch_matvec takes for some shapes */
+int halves_prepare(void); /* sm90/matvec_halves.cu, which launch_matvec takes for some shapes, */
+int eight_prepare(void);  /* and sm90/matvec_eight.cu */
 
 /* ---- rows.cu: one row at a time */
 
@@ -462,7 +464,7 @@ void launch_router(const struct queue *q, const struct router_args *args);
  * logits than for a choice. */
 bool choice_is_late(const struct queue *q, int32_t rows, int32_t n_used);
 
-/* sm90/router_normed.cu: launch_norm of up to four rows, then launch_router of an `out` of it, in
+/* sm90/router_normed.cu: launch_norm of up to eight rows, then launch_router of an `out` of it, in
  * one launch with the same bits; the choice is made late. False: nothing was launched, as these do
  * not belong together, what the norm reads lies where something is written, or there is no such
  * kernel. */

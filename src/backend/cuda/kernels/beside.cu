@@ -1,6 +1,6 @@
 /* Two products in one launch (beside.h): some blocks do one of them, the others the other. For up
- * to four rows and weights in tiles of one form. Everything else is launched one after the other.
- */
+ * to four rows, on Hopper eight, and weights in tiles of one form. Everything else is launched one
+ * after the other. */
 #include "backend/cuda/beside.h"
 
 #include "backend/cuda/kernels/experts_out.cuh"
@@ -27,16 +27,16 @@ struct choice choice_of(const struct beside_args *args)
 enum { DEEP = 5 };
 
 /* The dense branch goes first: it is ready before the choice is. Where the choice is made late, its
- * rows may come with the logits (launch_router_normed). */
-template <enum form F, int PLACES, bool IS_LATE>
-__global__ void __launch_bounds__(THREADS, PLACES == DEEP ? 2 : 3)
+ * rows may come with the logits (launch_router_normed). LANE_ROWS: of the dense branch. */
+template <enum form F, int PLACES, bool IS_LATE, int LANE_ROWS = 1>
+__global__ void __launch_bounds__(THREADS, PLACES == DEEP || LANE_ROWS == 2 ? 2 : 3)
     gate_up_beside(const __grid_constant__ matvec_product dense,
                    const __grid_constant__ matvec_product experts, unsigned n_chosen,
                    const __grid_constant__ struct choice late)
 {
     unsigned n_dense = (unsigned)dense.n_units, block = blockIdx.x;
     if (block < n_dense) {
-        few_units<F, PLAIN, !IS_LATE, PLACES>(dense, part_of_grid{0, block, n_dense});
+        few_units<F, PLAIN, !IS_LATE, PLACES, 1, LANE_ROWS>(dense, part_of_grid{0, block, n_dense});
         return;
     }
     block -= n_dense;
@@ -58,7 +58,10 @@ bool start_gate_up(const struct queue *q, const struct beside_args *args)
     unsigned n = (unsigned)experts_most(experts);
     unsigned blocks = (unsigned)dense.n_units + n * (unsigned)experts.n_units;
     struct choice late = choice_of(args);
-    if (is_late(q, args))
+    if (args->rows.max > FEW)
+        launch(q, gate_up_beside<F, RING, true, 2>, dim3(blocks), THREADS, bytes, dense, experts, n,
+               late);
+    else if (is_late(q, args))
         launch(q, gate_up_beside<F, PLACES, true>, dim3(blocks), THREADS, bytes, dense, experts, n,
                late);
     else
@@ -72,7 +75,7 @@ bool start_gate_up(const struct queue *q, const struct beside_args *args)
 /* Resident blocks a multiprocessor. */
 enum { DOWN_RESIDENT = 2 };
 
-template <enum form F, bool IS_LATE>
+template <enum form F, bool IS_LATE, int LANE_ROWS = 1>
 __global__ void __launch_bounds__(THREADS, DOWN_RESIDENT)
     down_beside(const __grid_constant__ out_product experts,
                 const __grid_constant__ matvec_product dense, unsigned n_experts,
@@ -80,9 +83,10 @@ __global__ void __launch_bounds__(THREADS, DOWN_RESIDENT)
 {
     unsigned block = blockIdx.x;
     if (block < n_experts)
-        out_few<F, IS_LATE>(experts, (int)block, late);
+        out_few<F, IS_LATE, LANE_ROWS == 2>(experts, (int)block, late);
     else
-        few_units<F, PLAIN>(dense, part_of_grid{0, block - n_experts, gridDim.x - n_experts});
+        few_units<F, PLAIN, false, RING, 1, LANE_ROWS>(
+            dense, part_of_grid{0, block - n_experts, gridDim.x - n_experts});
 }
 
 /* The dense branch's blocks are as many as are resident beside the others, so that no weight waits
@@ -91,7 +95,9 @@ template <enum form F> bool start_down(const struct queue *q, const struct besid
 {
     out_product experts = out_product_of(&args->experts);
     matvec_product dense = product_of(&args->dense);
-    size_t bytes = deal_out<F>(&experts), other = deal_few<F, PLAIN>(q, &dense);
+    bool is_large = args->rows.max > FEW;
+    size_t bytes = is_large ? deal_out<F, true>(&experts) : deal_out<F>(&experts);
+    size_t other = deal_few<F, PLAIN>(q, &dense);
     if (bytes < other) bytes = other;
     if (bytes > shared_most(q)) return false;
     int n = (int)blocks_of(experts), n_dense = DOWN_RESIDENT * q->n_sm - n;
@@ -99,7 +105,9 @@ template <enum form F> bool start_down(const struct queue *q, const struct besid
     if (n_dense > dense.n_units || n_dense < 1) n_dense = dense.n_units;
     dim3 grid((unsigned)(n + n_dense));
     struct choice late = choice_of(args);
-    if (is_late(q, args))
+    if (is_large)
+        launch(q, down_beside<F, true, 2>, grid, THREADS, bytes, experts, dense, (unsigned)n, late);
+    else if (is_late(q, args))
         launch(q, down_beside<F, true>, grid, THREADS, bytes, experts, dense, (unsigned)n, late);
     else
         launch(q, down_beside<F, false>, grid, THREADS, bytes, experts, dense, (unsigned)n, late);
@@ -108,13 +116,14 @@ template <enum form F> bool start_down(const struct queue *q, const struct besid
 
 /* ---- Dispatch ------------------------------------------------------------------------------- */
 
-/* Whether all weights lie in tiles of one form, and there are few rows. */
-bool are_alike(const struct beside_args *args)
+/* Whether all weights lie in tiles of one form, and there are few rows: of more than four the
+ * choice has to be late. */
+bool are_alike(const struct queue *q, const struct beside_args *args)
 {
     const struct matvec_args *d = &args->dense;
     const struct expert_args *e = &args->experts;
-    return args->rows.max <= FEW && are_of_form(d->w, d->n_w, d->w[0]) &&
-           are_of_form(e->w, e->n_w, d->w[0]);
+    return args->rows.max <= (is_late(q, args) ? few_rows(q) : FEW) &&
+           are_of_form(d->w, d->n_w, d->w[0]) && are_of_form(e->w, e->n_w, d->w[0]);
 }
 
 struct beside_args with_rows(const struct beside_args *args)
@@ -128,7 +137,7 @@ struct beside_args with_rows(const struct beside_args *args)
 bool launch_both(const struct queue *q, const struct beside_args *args, bool is_down)
 {
     bool is_deep = args->rows.max == 1 && q->capability == 90;
-    if (!are_alike(args)) return false;
+    if (!are_alike(q, args)) return false;
     switch (form_of(args->dense.w[0].format)) {
 #define X(F)                                                                                       \
     case F:                                                                                        \
@@ -179,7 +188,9 @@ int beside_prepare(void)
     if (!error) error = allow_all_shared(gate_up_beside<F, RING, false>);                          \
     if (!error) error = allow_all_shared(gate_up_beside<F, RING, true>);                           \
     if (!error) error = allow_all_shared(down_beside<F, false>);                                   \
-    if (!error) error = allow_all_shared(down_beside<F, true>);
+    if (!error) error = allow_all_shared(gate_up_beside<F, RING, true, 2>);                        \
+    if (!error) error = allow_all_shared(down_beside<F, true>);                                    \
+    if (!error) error = allow_all_shared(down_beside<F, true, 2>);
     FORM_LIST(X)
 #undef X
     return error;

@@ -16,9 +16,9 @@ struct choice {
     int64_t part;    /* from one to the next */
 };
 
-/* Where the choice is made by those who read it (choice_is_late): up to four rows, up to
+/* Where the choice is made by those who read it (choice_is_late): up to eight rows, up to
  * 32 of up to 128 experts. */
-enum { LATE_ROWS = 4, LATE_USED = 32, LATE_V = 4 };
+enum { LATE_ROWS = 8, LATE_USED = 32, LATE_V = 4 };
 
 /* Shares of a row before they are divided by their sum, as keys: their bits plus 2; 1: NaN; 0: not
  * there or taken. Logits are read from L2: other blocks of this launch, or a launch that has not

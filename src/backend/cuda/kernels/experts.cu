@@ -29,11 +29,11 @@ __device__ __forceinline__ slice<F> all_columns(const struct cuda_weight &w, int
 
 /* ---- Out ------------------------------------------------------------------------------------- */
 
-template <enum form F>
+template <enum form F, bool IS_LARGE>
 __global__ void __launch_bounds__(OUT_THREADS, 2)
     experts_out_few(const __grid_constant__ out_product a)
 {
-    out_few<F>(a, blockIdx.x);
+    out_few<F, false, IS_LARGE>(a, blockIdx.x);
 }
 
 template <enum form F>
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(OUT_THREADS, 2)
 
 template <enum form F> static void launch_in_form(const struct queue *q, const matvec_product &p)
 {
-    if (p.rows.max <= 4 && launch_few<F, EXPERTS>(q, p)) return;
+    if (p.rows.max <= few_rows(q) && launch_few<F, EXPERTS>(q, p)) return;
     launch_tiles<F, 1, EXPERTS>(q, p);
 }
 
@@ -127,17 +127,18 @@ void launch_experts_in(const struct queue *q, const struct expert_args *args)
 }
 
 /* False: rows of this many columns do not fit. */
-template <enum form F> static bool launch_out_few(const struct queue *q, out_product p)
+template <enum form F, bool IS_LARGE>
+static bool launch_out_few(const struct queue *q, out_product p)
 {
-    size_t bytes = deal_out<F>(&p);
-    if (p.rows.max > FEW || bytes > shared_most(q)) return false;
-    launch(q, experts_out_few<F>, dim3(blocks_of(p)), OUT_THREADS, bytes, p);
+    size_t bytes = deal_out<F, IS_LARGE>(&p);
+    if (p.rows.max > few_rows(q) || bytes > shared_most(q)) return false;
+    launch(q, experts_out_few<F, IS_LARGE>, dim3(blocks_of(p)), OUT_THREADS, bytes, p);
     return true;
 }
 
 template <enum form F> static void launch_out_form(const struct queue *q, out_product p)
 {
-    if (launch_out_few<F>(q, p)) return;
+    if (p.rows.max > FEW ? launch_out_few<F, true>(q, p) : launch_out_few<F, false>(q, p)) return;
     p.stage_rows = 8;
     p.stage_ktiles = STAGE_KTILES;
     p.stage_bytes = slice_bytes_of(p.stage_rows, p.stage_ktiles);
@@ -167,7 +168,8 @@ template <enum form F> static cudaError_t prepare_experts()
 {
     cudaError_t error = allow_all_shared(matvec_few<F, EXPERTS>);
     if (!error) error = allow_all_shared(matvec_tiles<F, 1, EXPERTS>);
-    if (!error) error = allow_all_shared(experts_out_few<F>);
+    if (!error) error = allow_all_shared(experts_out_few<F, false>);
+    if (!error) error = allow_all_shared(experts_out_few<F, true>);
     if (!error) error = allow_all_shared(experts_out_many<F>);
     return error;
 }

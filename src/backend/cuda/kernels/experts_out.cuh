@@ -95,11 +95,16 @@ __device__ __forceinline__ void mark_used(const out_product &a, int n_pairs, uin
     __syncthreads();
 }
 
-/* ---- Out, up to four rows -------------------------------------------------------------------- */
+/* ---- Out, up to eight rows ------------------------------------------------------------------- */
 
 /* A warp's weights come by cp.async into a ring of its own, without a gap from expert to expert;
  * rows of all pairs are in shared memory. Four pairs are multiplied at a time. */
-enum { FEW = 4, OUT_RING = 4 };
+enum { PAIRS = 4, OUT_RING = 4 };
+
+/* A stage of the ring. More than four rows leave room for two blocks on a multiprocessor only if
+ * stages have half as many tiles. */
+template <enum form F, bool IS_LARGE>
+using out_stage = ring_stage<F, IS_LARGE && ring_stage<F>::TILES == 4 ? 2 : 1>;
 
 /* All columns of the block's groups of an expert's rows. */
 template <enum form F>
@@ -130,7 +135,7 @@ template <enum form F> struct pair_feed {
 
 /* Starts the next stage; after an expert's last one the warp's next expert follows without a gap.
  * An expert comes once for every four of its n_pairs ids. */
-template <enum form F>
+template <enum form F, typename S>
 __device__ __forceinline__ void feed_next(pair_feed<F> &f, const out_product &a, int n_pairs,
                                           const uint32_t *used, const int *ids, uint8_t *ring,
                                           int block)
@@ -140,20 +145,21 @@ __device__ __forceinline__ void feed_next(pair_feed<F> &f, const out_product &a,
         bool is_next = f.n_more-- == 0;
         if (is_next) f.nth += OUT_WARPS;
         int expert = nth_used(used, n_words, f.nth);
-        if (is_next) f.n_more = max(list_pairs(ids, n_pairs, expert, nullptr) - 1, 0) / FEW;
+        if (is_next) f.n_more = max(list_pairs(ids, n_pairs, expert, nullptr) - 1, 0) / PAIRS;
         if (expert >= 0) f.ring = feed_at<F>(a.w, expert, block);
     }
-    feed_stage<F>(f.ring, shared_address(ring) + place * ring_stage<F>::BYTES);
+    feed_stage<F, S>(f.ring, shared_address(ring) + place * S::BYTES);
     f.ring.place = place + 1 == OUT_RING ? 0 : place + 1;
 }
 
 /* Weights are asked for before the wait for the launch before, which brings rows. The choice, or
  * IS_LATE the logits, are older: blocks begin when all blocks of that launch have passed their own
  * wait. */
-template <enum form F, bool IS_LATE = false>
+template <enum form F, bool IS_LATE = false, bool IS_LARGE = false>
 __device__ __forceinline__ void out_few(const out_product &a, int block,
                                         const struct choice &late = {})
 {
+    typedef out_stage<F, IS_LARGE> S;
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ uint32_t used[EXPERTS_MAX / 32];
     __shared__ float shares[IS_LATE ? LATE_ROWS * LATE_USED : 1];
@@ -162,7 +168,7 @@ __device__ __forceinline__ void out_few(const out_product &a, int block,
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_words = (a.w.n_expert + 31) / 32;
     int live = rows_live(a.rows, a.step), n_pairs = live * a.n_used, taken = 0;
     int *list = ids + (warp + 1) * a.stage_rows;
-    uint8_t *ring = shared + a.ring_at + warp * OUT_RING * ring_stage<F>::BYTES;
+    uint8_t *ring = shared + a.ring_at + warp * OUT_RING * S::BYTES;
     if (IS_LATE && warp < live) {
         struct choice choice = late;
         choice.ids = ids, choice.shares = shares;
@@ -170,7 +176,7 @@ __device__ __forceinline__ void out_few(const out_product &a, int block,
     }
     mark_used<IS_LATE>(a, n_pairs, used, ids, dots);
     pair_feed<F> feed = {feed_of<F>(0), warp - OUT_WARPS, 0};
-    auto feed_more = [&]() { feed_next<F>(feed, a, n_pairs, used, ids, ring, block); };
+    auto feed_more = [&]() { feed_next<F, S>(feed, a, n_pairs, used, ids, ring, block); };
     for (int i = 0; i < OUT_RING - 1; i++) feed_more();
     grid_wait();
     grid_release();
@@ -181,13 +187,14 @@ __device__ __forceinline__ void out_few(const out_product &a, int block,
     const uint8_t *scales = shared + a.stage_rows * value_step(a.stage_ktiles);
     for (int nth = warp, expert; (expert = nth_used(used, n_words, nth)) >= 0; nth += OUT_WARPS) {
         int n_list = list_pairs(ids, n_pairs, expert, list);
-        for (int first = 0; first < n_list; first += FEW) {
+        for (int first = 0; first < n_list; first += PAIRS) {
             int last = n_list - 1, mine = list[min(first + lane % 4, last)];
             int row = list[min(first + lane / 8, last)];
             operands x = {shared + row * value_step(a.stage_ktiles) + lane % 4 * 8,
                           scales + mine * scale_step(a.stage_ktiles), 0, 0};
             float acc[1][WARP_GROUPS] = {};
-            taken = multiply_ring<F, OUT_RING, false>(acc, ring, taken, x, a.w.n_ktiles, feed_more);
+            taken =
+                multiply_ring<F, OUT_RING, false, S>(acc, ring, taken, x, a.w.n_ktiles, feed_more);
             if (first + lane % 4 <= last)
                 for (int g = 0; g < WARP_GROUPS; g++)
                     dots[mine * OUTS + g * 8 + lane / 4] = acc[0][g] * form_unit(F);
@@ -210,13 +217,13 @@ static inline size_t place_pairs(out_product *p, size_t bytes)
     return bytes + (OUT_WARPS + 1) * pairs * sizeof(int);
 }
 
-/* For up to four rows; returns the bytes of shared memory. */
-template <enum form F> static size_t deal_out(out_product *p)
+/* For up to eight rows, IS_LARGE if more than four; returns the bytes of shared memory. */
+template <enum form F, bool IS_LARGE = false> static size_t deal_out(out_product *p)
 {
     p->stage_rows = p->rows.max * p->n_used;
     p->stage_ktiles = p->w.n_ktiles;
     p->ring_at = round_up(slice_bytes_of(p->stage_rows, p->stage_ktiles), 128);
-    size_t ring = OUT_WARPS * OUT_RING * ring_stage<F>::BYTES;
+    size_t ring = OUT_WARPS * OUT_RING * out_stage<F, IS_LARGE>::BYTES;
     return place_pairs(p, (size_t)p->ring_at + ring);
 }
 

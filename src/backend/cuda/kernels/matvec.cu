@@ -76,9 +76,10 @@ void launch_matvec(const struct queue *q, const struct matvec_args *args)
     for (int first = 0; first < args->n_w; first += p.n_w) {
         p.n_w = is_alike || !is_store ? args->n_w : 1;
         for (int k = 0; k < p.n_w; k++) p.w[k] = args->w[first + k], p.y[k] = args->y[first + k];
+        if (q->capability == 90 && (launch_halves(q, p) || launch_eight(q, p))) continue;
         if (p.x.kind == ACT_FINE)
             launch_fine(q, p);
-        else if (q->capability != 90 || !launch_halves(q, p))
+        else
             launch_product<PLAIN>(q, p);
     }
 }

@@ -173,15 +173,23 @@ template <typename Kernel> static cudaError_t allow_all_shared(Kernel *kernel)
     return allow_shared(kernel, is_large ? (size_t)SHARED_LARGE : crowd_limit(SHARED_MAX, 1));
 }
 
-/* Deals up to four rows; returns the bytes of shared memory. */
+/* Rows of the kernels with a ring: with more it is one of tiles that takes them. Chips before
+ * Hopper have too little shared memory for activations of more than four. */
+enum { FEW = 4, FEW_LARGE = 8 };
+
+static inline int few_rows(const struct queue *q)
+{
+    return q->capability == 90 ? FEW_LARGE : FEW;
+}
+
+/* Deals up to eight rows; returns the bytes of shared memory. */
 template <enum form F, enum product_kind KIND, int PLACES = RING, int PARTS = 1>
 static size_t deal_few(const struct queue *q, matvec_product *p)
 {
     spread(p, q->n_sm, MATVEC_WARPS);
-    int rows = p->rows.max == 3 ? 4 : p->rows.max;
-    for (p->row_shift = 0; 1 << p->row_shift < rows; p->row_shift++) continue;
+    for (p->row_shift = 0; 1 << p->row_shift < p->rows.max; p->row_shift++) continue;
     p->stage_ktiles = longest_slice(p);
-    shape_slice(p, rows, KIND == FINE);
+    shape_slice(p, 1 << p->row_shift, KIND == FINE);
     p->ring_at = round_up(p->abreast * p->slice_bytes, 128); /* or copies take a line more */
     return place(p, (size_t)(p->ring_at + MATVEC_WARPS * PLACES * ring_stage<F, PARTS>::BYTES));
 }
@@ -293,7 +301,7 @@ static inline int outputs_of(const matvec_product &p)
 template <enum form F, enum product_kind KIND>
 static void launch_form(const struct queue *q, const matvec_product &p)
 {
-    if (p.rows.max <= 4 && launch_few<F, KIND>(q, p)) return;
+    if (p.rows.max <= FEW && launch_few<F, KIND>(q, p)) return;
     if (p.rows.max <= 8 || outputs_of(p) <= 8 * q->n_sm)
         launch_tiles<F, 1, KIND>(q, p);
     else
@@ -333,6 +341,10 @@ template <enum product_kind KIND> static cudaError_t prepare_product()
 /* sm90/matvec_halves.cu: what launch_product<PLAIN> does, with stages of half as many tiles, if
  * only so all units are resident at once. False: nothing was launched. */
 bool launch_halves(const struct queue *q, const matvec_product &p);
+
+/* sm90/matvec_eight.cu: five to eight rows with a ring, if their activations fit. False: nothing
+ * was launched. */
+bool launch_eight(const struct queue *q, const matvec_product &p);
 
 /* matvec_fine.cu, which is compiled apart from matvec.cu. */
 void launch_fine(const struct queue *q, const matvec_product &p);

@@ -1,5 +1,5 @@
-/* One product of a few rows with tiles, as its two kernels (matvec_ring.cuh for up to four rows,
- * matvec_stream.cuh for more) are given it by matvec_launch.cuh.
+/* One product of a few rows with tiles, as its two kernels (matvec_ring.cuh for up to four rows, on
+ * Hopper eight, matvec_stream.cuh for more) are given it by matvec_launch.cuh.
  *
  * A block has across x abreast warps. It makes a unit: across * WARP_GROUPS groups of weight rows,
  * for as many rows as its kernel takes. `abreast` slices of the columns are summed at a time; where

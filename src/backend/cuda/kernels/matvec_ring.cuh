@@ -1,4 +1,4 @@
-/* Products of up to four rows with tiles.
+/* Products of up to four rows with tiles, or up to eight (LANE_ROWS 2: sm90/matvec_eight.cu).
  *
  * Only the reading of weights matters here. They come by cp.async into a ring of shared memory that
  * each warp has for itself, always two stages ahead, also across units; activations of the whole
@@ -96,9 +96,10 @@ __device__ __forceinline__ void feed_stage(ring_feed<F> &f, uint32_t stage)
 /* Feeds the next stage into the ring; at the end of a unit the next one follows without a gap. */
 template <enum form F, typename S, bool IS_EXPERT, int PLACES, typename Grid>
 __device__ __forceinline__ void feed_ring(ring_feed<F> &f, const matvec_product &a, int expert,
-                                          int column, int part, int end, Grid at, uint32_t ring)
+                                          int column, int part, int end, int rows, Grid at,
+                                          uint32_t ring)
 {
-    int first = f.first + (1 << a.row_shift), unit = f.unit + at.n_y();
+    int first = f.first + rows, unit = f.unit + at.n_y();
     if (f.left == 0 && (IS_EXPERT ? first < end : unit < a.n_units)) {
         if (IS_EXPERT)
             f.first = first;
@@ -110,8 +111,8 @@ __device__ __forceinline__ void feed_ring(ring_feed<F> &f, const matvec_product 
     f.place = f.place + 1 == PLACES ? 0 : f.place + 1;
 }
 
-template <enum form F, typename S, bool IS_FINE>
-__device__ __forceinline__ void matvec_multiply_ring_stage(float (&acc)[1][WARP_GROUPS],
+template <enum form F, typename S, int LANE_ROWS, bool IS_FINE>
+__device__ __forceinline__ void matvec_multiply_ring_stage(float (&acc)[1][WARP_GROUPS * LANE_ROWS],
                                                            const uint8_t *stage, operands x, int n)
 {
     int lane = threadIdx.x % 32;
@@ -125,21 +126,23 @@ __device__ __forceinline__ void matvec_multiply_ring_stage(float (&acc)[1][WARP_
                          stage + S::SCALE_AT + g * S::SCALE + j * form_scale_bytes(F),
                          stage + S::HIGH_AT + g * S::HIGH + j * form_high_bytes(F),
                          stage + S::MINUS_AT + g * S::MINUS + j * form_minus_bytes(F), lane / 8);
-        matvec_multiply<F, 1, 1, IS_FINE>(acc, share, x.at(j));
+        matvec_multiply<F, 1, LANE_ROWS, IS_FINE>(acc, share, x.at(j));
     }
 }
 
 /* A slice of `length` tiles from place `taken` of the ring on; returns the next place. */
-template <enum form F, int PLACES, bool IS_FINE, typename S = ring_stage<F>, typename FeedNext>
-__device__ __forceinline__ int multiply_ring(float (&acc)[1][WARP_GROUPS], const uint8_t *ring,
-                                             int taken, operands x, int length, FeedNext feed_next)
+template <enum form F, int PLACES, bool IS_FINE, typename S = ring_stage<F>, int LANE_ROWS = 1,
+          typename FeedNext>
+__device__ __forceinline__ int multiply_ring(float (&acc)[1][WARP_GROUPS * LANE_ROWS],
+                                             const uint8_t *ring, int taken, operands x, int length,
+                                             FeedNext feed_next)
 {
     for (int k = 0; k < length; k += S::TILES) {
         copies_wait<PLACES - 2>();
         __syncwarp();
         feed_next();
-        matvec_multiply_ring_stage<F, S, IS_FINE>(acc, ring + taken * S::BYTES, x.at(k),
-                                                  length - k);
+        matvec_multiply_ring_stage<F, S, LANE_ROWS, IS_FINE>(acc, ring + taken * S::BYTES, x.at(k),
+                                                             length - k);
         taken = taken + 1 == PLACES ? 0 : taken + 1;
     }
     return taken;
@@ -201,12 +204,18 @@ __device__ __forceinline__ bool take_expert(const matvec_product &a, const Given
                          expert);
 }
 
-/* Of n rows in shared memory: the first, or those that x_rows names. */
-template <enum product_kind KIND>
+/* Of n rows in shared memory: the first, or those that x_rows names. With LANE_ROWS = 2 the first
+ * eight, of which some may not be there: their sums are not stored. */
+template <enum product_kind KIND, int LANE_ROWS>
 __device__ __forceinline__ operands operands_of(const matvec_product &a, const uint8_t *shared,
                                                 int part, const int *x_rows, int n)
 {
     int lane = threadIdx.x % 32, row_b = min(lane / 8, n - 1), row_c = min(lane % 4, n - 1);
+    if constexpr (LANE_ROWS == 2) {
+        static_assert(KIND != EXPERTS, "pairs of an expert are four at a time");
+        operand_place at = operands_in_stage(a, a.stage_ktiles, part, lane / 4, lane % 4 * 2);
+        return {shared + at.values, shared + at.scales, scale_step(a.stage_ktiles), a.to_low};
+    }
     if (KIND == EXPERTS) row_b = x_rows[row_b], row_c = x_rows[row_c];
     operand_place place = operands_in_stage(a, a.stage_ktiles, part, row_b, row_c);
     bool is_low = KIND == FINE && lane / 4 % 2 == 1; /* of this lane's column of B */
@@ -254,16 +263,17 @@ struct late_choice : given_rows {
 
 /* A block's units: every at.n_y()-th. Grid x: which of the experts that were chosen. HAS_ROWS: the
  * rows are older than the launch before, so that only storing waits for that. PLACES: of a warp's
- * ring, which has a stage in PARTS. Rows: how they come to shared memory (or normed_row,
+ * ring, which has a stage in PARTS. LANE_ROWS: 2 for more than four rows, but an expert's pairs are
+ * taken four at a time whatever the rows are. Rows: how they come to shared memory (or normed_row,
  * matvec_normed.cuh). */
 template <enum form F, enum product_kind KIND, bool HAS_ROWS = false, int PLACES = RING,
-          int PARTS = 1, typename Grid, typename Rows = given_rows>
+          int PARTS = 1, int LANE_ROWS = 1, typename Grid, typename Rows = given_rows>
 __device__ __forceinline__ void few_units(const matvec_product &a, Grid at, Rows given = {})
 {
     typedef ring_stage<F, PARTS> S;
     constexpr bool IS_EXPERT = KIND == EXPERTS, IS_FINE = KIND == FINE;
     extern __shared__ __align__(128) uint8_t shared[];
-    int warp = threadIdx.x / 32, rows = 1 << a.row_shift;
+    int warp = threadIdx.x / 32, rows = min(1 << a.row_shift, 4 * LANE_ROWS);
     int column = warp % a.across, part = warp / a.across, unit = at.y();
     int expert = 0, first = 0, end = a.rows.max;
     int *list = IS_EXPERT ? reinterpret_cast<int *>(shared + a.list_at) : nullptr;
@@ -272,7 +282,7 @@ __device__ __forceinline__ void few_units(const matvec_product &a, Grid at, Rows
     ring_feed<F> feed = feed_of<F>(unit);
     int taken = 0; /* place in the ring */
     auto feed_next = [&]() {
-        feed_ring<F, S, IS_EXPERT, PLACES>(feed, a, expert, column, part, end, at,
+        feed_ring<F, S, IS_EXPERT, PLACES>(feed, a, expert, column, part, end, rows, at,
                                            shared_address(ring));
     };
 
@@ -311,10 +321,13 @@ __device__ __forceinline__ void few_units(const matvec_product &a, Grid at, Rows
         if constexpr (Rows::ARE_MADE)
             x = given.template row_of<IS_FINE>(a, shared, part);
         else
-            x = operands_of<KIND>(a, shared, part, x_rows + first, IS_EXPERT ? n : rows);
-        float acc[1][WARP_GROUPS] = {{zero, zero}};
-        taken = multiply_ring<F, PLACES, IS_FINE, S>(acc, ring, taken, x, length, feed_next);
-        put_partial<F, 1, 1>(p, part, column * WARP_GROUPS, acc);
+            x = operands_of<KIND, LANE_ROWS>(a, shared, part, x_rows + first, IS_EXPERT ? n : rows);
+        float acc[1][WARP_GROUPS * LANE_ROWS];
+#pragma unroll
+        for (int i = 0; i < WARP_GROUPS * LANE_ROWS; i++) acc[0][i] = zero;
+        taken =
+            multiply_ring<F, PLACES, IS_FINE, S, LANE_ROWS>(acc, ring, taken, x, length, feed_next);
+        put_partial<F, 1, LANE_ROWS>(p, part, column * WARP_GROUPS, acc);
         __syncthreads();
         if (HAS_ROWS) wait_and_release();
         finish_unit<IS_EXPERT>(a, p, unit, list, first, n);
@@ -324,7 +337,7 @@ __device__ __forceinline__ void few_units(const matvec_product &a, Grid at, Rows
             if (unit >= a.n_units) break;
             continue;
         }
-        first += rows; /* more pairs than a stage holds chose this expert: never with a router */
+        first += rows; /* more than four pairs chose this expert */
         if (first >= end) break;
     }
     copies_wait_all();

@@ -1,6 +1,6 @@
-/* Products of more than four rows with tiles. Weights are one stream from device memory to
- * registers. Activations pass through shared memory, in one stage that is filled once or in two by
- * turns. */
+/* Products of more rows than matvec_ring.cuh takes, with tiles. Weights are one stream from device
+ * memory to registers. Activations pass through shared memory, in one stage that is filled once or
+ * in two by turns. */
 #ifndef CUDA_MATVEC_STREAM_CUH
 #define CUDA_MATVEC_STREAM_CUH
 

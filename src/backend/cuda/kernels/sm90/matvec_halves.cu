@@ -39,7 +39,7 @@ template <enum form F> bool launch_as(const struct queue *q, matvec_product p)
 
 bool launch_halves(const struct queue *q, const matvec_product &p)
 {
-    if (p.rows.max > 4) return false;
+    if (p.x.kind == ACT_FINE || p.rows.max > FEW) return false;
     switch (form_of(p.w[0].format)) {
 #define X(F)                                                                                       \
     case F: return launch_as<F>(q, p);
