@@ -91,7 +91,8 @@ FOR_TESTS = {
     "tests see what memory and cores are taken, and make it fail":
         ["mem_fail_after", "mem_blocks_live", "cores_waiting"],
     "tests choose what the program lets the machine choose":
-        ["cpu_kernels_named", "cublas_version", "gguf_open_memory"],
+        ["cpu_kernels_named", "cublas_version", "gguf_open_memory", "launch_gemm_tile",
+         "gemm_tile_for", "gemm_tile_name"],
     "tests ask for facts that the program only uses":
         ["gguf_alignment", "layout_shape_caches", "op_meaning"],
     "tests free what is cached":

@@ -112,7 +112,8 @@ static int add_bucket(struct plans *p, const struct plan_source *from, int32_t r
  * prompts. */
 static void add_usual_prompts(struct bucket *b, int32_t n_sites, int32_t least, int32_t chunk)
 {
-    static const int32_t lengths[] = {4, 8, 16, 32, 64, 128, 192, 256, 320, 384, 448, 512, 1024};
+    static const int32_t lengths[] = {4,   8,   16,  32,  64,  128, 160, 192, 224, 256,
+                                      288, 320, 352, 384, 416, 448, 480, 512, 1024};
     int32_t most = chunk < b->rows_max[ROWS_TOKEN] ? chunk : b->rows_max[ROWS_TOKEN];
     for (int32_t site = 0; site < n_sites; site++) {
         struct plan *plan = &b->plans[site];

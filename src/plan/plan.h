@@ -37,7 +37,7 @@ struct plan_usual {
     int32_t n_decode; /* of the tokens: all or 0 */
 };
 
-enum { PLAN_USUAL_MAX = 10 };
+enum { PLAN_USUAL_MAX = 16 };
 
 struct plan {
     struct op *ops;

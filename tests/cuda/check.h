@@ -84,6 +84,7 @@ double check_time_graph(struct check *c, void (*run)(void *user), void *user);
     X(gemm_i8)                                                                                     \
     X(gemm_f16)                                                                                    \
     X(gemm_wgmma)                                                                                  \
+    X(gemm_tiles)                                                                                  \
     X(half)                                                                                        \
     X(half_inputs)                                                                                 \
     X(half_experts)                                                                                \

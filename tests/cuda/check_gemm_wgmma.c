@@ -97,13 +97,26 @@ static size_t result_bytes(const struct product *p, enum way way, int32_t n_rows
     return (size_t)n_rows * (way == HALVES ? half_cols * 2 : p->n_out * 4);
 }
 
-/* The first n_rows rows. On the host, to be freed; fp32 weight after weight. */
-static void *multiply(struct check *c, const struct product *p, enum way way, int32_t n_rows)
+enum { FASTEST = -1 }; /* of tiles */
+
+/* False: no such tile makes this. */
+static bool launch(struct check *c, const struct gemm_args *args, const struct gemm_maps *maps,
+                   int tile)
+{
+    if (tile != FASTEST) return launch_gemm_tile(&c->queue, args, maps, tile);
+    launch_gemm_wgmma(&c->queue, args, maps);
+    return true;
+}
+
+/* The first n_rows rows. On the host, to be freed; fp32 weight after weight. NULL: no such tile. */
+static void *multiply_by(struct check *c, const struct product *p, enum way way, int32_t n_rows,
+                         int tile)
 {
     size_t bytes = result_bytes(p, way, n_rows);
     struct gemm_args args = p->args;
     struct gemm_maps maps;
     char *memory = check_alloc(NULL, bytes), *y = memory;
+    bool is_made = true;
     args.is_unscaled = way == UNSCALED;
     args.half_cols = (int32_t)p->n_out + p->spare_cols;
     if (way == HALVES) args.half = (uint16_t *)(void *)memory;
@@ -119,13 +132,20 @@ static void *multiply(struct check *c, const struct product *p, enum way way, in
         bool is_mapped = gemm_maps_make(&part, &maps);
         check_that(c, is_mapped, "gemm_maps_make %d x %zu x %d", n_rows, p->n_out, p->cols);
         part.n_rows = n_rows;
-        if (is_mapped) launch_gemm_wgmma(&c->queue, &part, &maps);
+        if (is_mapped) is_made = launch(c, &part, &maps, tile) && is_made;
     }
     void *host = need(bytes, 1);
     check_download(host, memory, bytes);
     check_that(c, check_free(memory), "gemm_wgmma %s %d x %zu x %d: writes beyond", way_names[way],
                n_rows, p->n_out, p->cols);
-    return host;
+    if (is_made) return host;
+    free(host);
+    return NULL;
+}
+
+static void *multiply(struct check *c, const struct product *p, enum way way, int32_t n_rows)
+{
+    return multiply_by(c, p, way, n_rows, FASTEST);
 }
 
 /* Adds slice i of n to y [n_rows][rows of weight k]: launch_gemm_f16 with zeros elsewhere in x. */
@@ -309,7 +329,8 @@ static uint16_t *hidden_expected(struct check *c, const struct product *p, size_
     return expected;
 }
 
-static uint16_t *hidden_found(struct check *c, const struct product *p, size_t stride)
+/* NULL: no such tile. */
+static uint16_t *hidden_found(struct check *c, const struct product *p, size_t stride, int tile)
 {
     size_t n_rows = (size_t)p->n_rows;
     struct gemm_args args = p->args;
@@ -322,17 +343,19 @@ static uint16_t *hidden_found(struct check *c, const struct product *p, size_t s
                                .scale = check_alloc(NULL, n_rows * sizeof *scale)};
     args.hidden_scale = hidden_scale_for(p);
     check_that(c, gemm_maps_make(&args, &maps), "gemm_wgmma: no maps for gate and up");
-    launch_gemm_wgmma(&c->queue, &args, &maps);
+    bool is_made = launch(c, &args, &maps, tile);
     check_download(found, args.hidden.values, n_rows * stride * 2);
     check_download(scale, args.hidden.scale, n_rows * sizeof *scale);
     size_t n = 0;
-    for (size_t i = 0; i < n_rows; i++) n += scale[i] != args.hidden_scale;
+    for (size_t i = 0; i < n_rows && is_made; i++) n += scale[i] != args.hidden_scale;
     check_that(c, n == 0, "gemm_wgmma: gate and up: %zu scales of %zu are wrong", n, n_rows);
     bool is_whole = check_free(args.hidden.values);
     is_whole = check_free(args.hidden.scale) && is_whole;
     check_that(c, is_whole, "gemm_wgmma: gate and up: writes beyond");
     free(scale);
-    return found;
+    if (is_made) return found;
+    free(found);
+    return NULL;
 }
 
 static void check_pair(struct check *c, const struct product *shape, int32_t nan_row,
@@ -346,12 +369,20 @@ static void check_pair(struct check *c, const struct product *shape, int32_t nan
     for (size_t i = 0; i < sizeof chips / sizeof *chips; i++) {
         if (chips[i] > n_sm) continue;
         c->queue.n_sm = chips[i];
-        uint16_t *found = hidden_found(c, &p, stride);
+        uint16_t *found = hidden_found(c, &p, stride, FASTEST);
         size_t n = count_differences(expected, found, bytes, true);
         check_that(c, n == 0, "gemm_wgmma: gate and up %d x %d x %d on %d: %zu values differ",
                    p.n_rows, p.rows[0], p.cols, chips[i], n);
         free(found);
         c->queue.n_sm = n_sm;
+    }
+    for (int i = 0; i < GEMM_TILES && p.n_rows * (int64_t)p.rows[0] < 1000000; i++) {
+        uint16_t *found = hidden_found(c, &p, stride, i);
+        if (!found) continue;
+        size_t n = count_differences(expected, found, bytes, true);
+        check_that(c, n == 0, "gemm_wgmma: gate and up %d x %d x %d by tiles of %s: %zu differ",
+                   p.n_rows, p.rows[0], p.cols, gemm_tile_name(i), n);
+        free(found);
     }
     free(expected);
     product_free(c, &p);
@@ -425,6 +456,7 @@ struct timed {
     struct cublas *cublas;
     struct gemm_args args[COPIES];
     struct gemm_maps maps[COPIES];
+    int tile;
 };
 
 static void run_all(void *user)
@@ -434,14 +466,14 @@ static void run_all(void *user)
         if (t->cublas)
             cublas_multiply(t->cublas, &t->c->queue, &t->args[i]);
         else
-            launch_gemm_wgmma(&t->c->queue, &t->args[i], &t->maps[i]);
+            launch(t->c, &t->args[i], &t->maps[i], t->tile);
 }
 
 static void time_shape(struct check *c, struct cublas *cublas, int32_t rows, int32_t out,
                        int32_t cols)
 {
     struct product shape = SHAPE(1, cols, rows, 0, COPIES * out), p = product_make(&shape, -1, -1);
-    struct timed t = {.c = c};
+    struct timed t = {.c = c, .tile = FASTEST};
     void *y = check_alloc(NULL, (size_t)rows * (size_t)out * 2);
     for (int i = 0; i < COPIES; i++) {
         t.args[i] = p.args;
@@ -471,7 +503,7 @@ static void time_pair(struct check *c, int32_t rows, int32_t out, int32_t cols)
 {
     struct product shape = SHAPE(1, cols, rows, 0, COPIES * 2 * out);
     struct product p = product_make(&shape, -1, -1);
-    struct timed t = {.c = c};
+    struct timed t = {.c = c, .tile = FASTEST};
     struct act hidden = {.kind = ACT_HALF,
                          .stride = out,
                          .values = check_alloc(NULL, (size_t)rows * (size_t)out * 2),
@@ -536,4 +568,110 @@ void check_gemm_wgmma(struct check *c)
         check_row_counts(c, 256, 2560);
     }
     if (c->is_perf) time_all(c);
+}
+
+/* ---- Tiles ----------------------------------------------------------------------------------- */
+
+/* The tile that is taken next to the two fastest ones. */
+static void time_tiles(struct timed *t)
+{
+    int taken = gemm_tile_for(&t->c->queue, &t->args[0]), first = taken, second = taken;
+    double seconds[GEMM_TILES];
+    for (int i = 0; i < GEMM_TILES; i++) {
+        seconds[i] = 1;
+        if (!launch_gemm_tile(&t->c->queue, &t->args[0], &t->maps[0], i)) continue;
+        t->tile = i;
+        seconds[i] = check_time(t->c, run_all, t, false) / COPIES;
+        if (seconds[i] < seconds[first])
+            second = first, first = i;
+        else if (i != first && (second == first || seconds[i] < seconds[second]))
+            second = i;
+    }
+    const struct gemm_args *a = &t->args[0];
+    for (int i = 0; i < GEMM_TILES; i++)
+        if (seconds[i] < 1)
+            printf("gemm_tiles,%d,%d,%d,%d,\"%s\",%.2f\n", a->n_rows, a->w[0].rows, a->n_w,
+                   a->w[0].cols, gemm_tile_name(i), seconds[i] * 1e6);
+    printf("tiles of %4d x %5d%s x %5d: takes %s", a->n_rows, a->w[0].rows,
+           a->hidden.kind != ACT_NONE ? " (2)" : "", a->w[0].cols, gemm_tile_name(taken));
+    printf(" %.1f us; fastest %s", seconds[taken] * 1e6, gemm_tile_name(first));
+    printf(" %.1f us, %s", seconds[first] * 1e6, gemm_tile_name(second));
+    printf(" %.1f us\n", seconds[second] * 1e6);
+    fflush(stdout);
+    t->tile = FASTEST;
+}
+
+/* Any tile that makes the product at all, also where it is not the fastest. */
+static void check_tile(struct check *c, const struct product *p, enum way way, const void *expected,
+                       int tile)
+{
+    void *found = multiply_by(c, p, way, p->n_rows, tile);
+    if (!found) return;
+    size_t n = count_differences(expected, found, result_bytes(p, way, p->n_rows), way == HALVES);
+    check_that(c, n == 0, "gemm_wgmma %s %d x %zu x %d by tiles of %s: %zu values differ",
+               way_names[way], p->n_rows, p->n_out, p->cols, gemm_tile_name(tile), n);
+    free(found);
+}
+
+static void check_tiles(struct check *c, const struct product *shape)
+{
+    struct product p = product_make(shape, -1, -1);
+    for (enum way way = 0; way < WAYS; way++) {
+        void *expected = multiply(c, &p, way, p.n_rows);
+        for (int i = 0; i < GEMM_TILES; i++) check_tile(c, &p, way, expected, i);
+        free(expected);
+    }
+    product_free(c, &p);
+}
+
+/* All tiles for steps of some rows; weights of one product after those of another. */
+static void time_tiles_of(struct check *c, int32_t out, int32_t cols, bool is_pair)
+{
+    enum { MOST = 1024 };
+    static const int32_t rows[] = {65, 96, 129, 200, 257, 320, 400, 513, 600, 769, MOST};
+    int32_t all = (is_pair ? 2 : 1) * out;
+    struct product shape = SHAPE(1, cols, MOST, 0, COPIES * all), p = product_make(&shape, -1, -1);
+    struct timed t = {.c = c, .tile = FASTEST};
+    uint16_t *y = check_alloc(NULL, (size_t)MOST * (size_t)out * 2);
+    float *scale = check_alloc(NULL, MOST * sizeof *scale);
+    for (int i = 0; i < COPIES; i++) {
+        struct gemm_args *a = &t.args[i];
+        *a = p.args;
+        a->w[0].rows = out;
+        a->w[0].mirror += (size_t)i * (size_t)all * (size_t)p.args.x.stride;
+        a->half = y, a->half_cols = out;
+        if (is_pair) {
+            a->n_w = 2, a->w[1] = a->w[0], a->hidden_scale = 1, a->half = NULL;
+            a->hidden = (struct act){.kind = ACT_HALF, .stride = out, .values = y, .scale = scale};
+        }
+        gemm_maps_make(a, &t.maps[i]);
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (int k = 0; k < COPIES; k++) t.args[k].n_rows = rows[i];
+        time_tiles(&t);
+    }
+    check_free(y), check_free(scale);
+    product_free(c, &p);
+}
+
+/* Every tile that makes a product at all has the bits of the fastest one. */
+void check_gemm_tiles(struct check *c)
+{
+    if (c->queue.capability != 90) {
+        puts("gemm_tiles: skipped, they are for compute capability 9.0");
+        check_that(c, true, "skipped");
+        return;
+    }
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        if ((int64_t)shapes[i].n_rows * shapes[i].rows[0] > (c->is_small ? 100000 : 1500000))
+            continue;
+        check_tiles(c, &shapes[i]);
+    }
+    if (!c->is_perf) return;
+    static const int32_t of[][3] = {{10240, 2560, 1}, {2560, 10240, 0}, {3072, 2560, 0},
+                                    {2560, 2048, 0},  {15360, 3840, 1}, {3840, 15360, 0},
+                                    {8192, 3840, 0},  {3840, 4096, 0},  {21504, 5376, 1},
+                                    {5376, 21504, 0}, {6144, 1536, 1},  {1536, 6144, 0}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        time_tiles_of(c, of[i][0], of[i][1], of[i][2]);
 }

@@ -198,17 +198,25 @@ void launch_gemm_f16(const struct queue *q, const struct gemm_args *args);
  * for each shape of tiles. gemm_maps_make gives false where the product has to be
  * launch_gemm_f16: rows of a weight that are no multiple of 8, unaligned results, an old driver. It
  * starts nothing on the device. */
-enum { GEMM_TILES = 20 };
+enum { GEMM_TILES = 35 };
 struct tensor_map {
     uint64_t words[16];
 };
 struct gemm_maps {
-    struct tensor_map x, x_few, w[GEMM_TILES]; /* x_few: for a few rows of x */
+    struct tensor_map x, x_few, w; /* as a tile's first operand; x_few: a few rows */
+    struct tensor_map other[GEMM_TILES];
 };
 int gemm_wgmma_prepare(void); /* cudaError_t */
 bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out);
 void launch_gemm_wgmma(const struct queue *q, const struct gemm_args *args,
                        const struct gemm_maps *maps);
+/* The same with tile `tile` of GEMM_TILES, whether or not it is fast. False: it does not make such
+ * a product. And the name of one: "256 x 192, sliced, turned". */
+bool launch_gemm_tile(const struct queue *q, const struct gemm_args *args,
+                      const struct gemm_maps *maps, int tile);
+const char *gemm_tile_name(int tile);
+/* The one that launch_gemm_wgmma takes. */
+int gemm_tile_for(const struct queue *q, const struct gemm_args *args);
 
 /* sm90/half.cu: up to CROWD_ROWS_MAX rows on Hopper (half_takes), weights in tiles, x in ACT_CORES.
  * Weights are rounded to fp16 (beyond 65504: infinite) and read once for 64 rows or 128. A row's

@@ -73,16 +73,29 @@ static void launch_usual(struct program *p, const struct plan_usual *usual)
         launch_any(p, rows.n[ROWS_TOKEN], rows.n[ROWS_OUT]);
 }
 
+/* A few sizes of many rows, which the warm-up launches. */
+static int32_t coarse_grain(int32_t rows)
+{
+    return rows <= 512 ? 64 : 128;
+}
+
+static int32_t rounded(const struct program *p, enum row_class class, int32_t rows, int32_t grain)
+{
+    int32_t most = p->plan->rows_max[class], whole = (rows + grain - 1) / grain * grain;
+    if (rows <= MATVEC_ROWS_MAX) return rows;
+    return whole < most ? whole : most;
+}
+
 /* The size for which this many rows are launched. The first product of a new size costs cuBLAS 1 to
  * 3 ms to choose and load a kernel (H200: a step of 7 ms took 22), so many rows come in a few
- * sizes, all of which have been launched before the first request. Tiles of products have 128 rows:
- * what is added costs next to nothing. */
+ * sizes, all of which have been launched before the first request. Elsewhere tiles have 128 rows:
+ * what is added costs next to nothing. On Hopper those of up to FINE rows have multiples of 16. */
 static int32_t whole_rows(const struct program *p, enum row_class class, int32_t rows)
 {
-    int32_t most = p->plan->rows_max[class], grain = rows <= 512 ? 64 : 128;
-    if (rows <= MATVEC_ROWS_MAX) return rows;
-    int32_t whole = (rows + grain - 1) / grain * grain;
-    return whole < most ? whole : most;
+    enum { FINE = 1024 };
+    const struct device *d = p->device;
+    bool is_fine = device_has_wgmma(d) && d->many == ACT_HALF && rows <= FINE;
+    return rounded(p, class, rows, is_fine ? 16 : coarse_grain(rows));
 }
 
 /* A step that is none of the usual ones. */
@@ -128,7 +141,7 @@ static int warm_up(struct program *p, struct carat_error *err)
     memset(p->device->step_host, 0, step_bytes(p->rows_max));
     launch_any(p, rows[ROWS_TOKEN], rows[ROWS_OUT]);
     for (int32_t n = MATVEC_ROWS_MAX + 1; n < rows[ROWS_TOKEN]; n++) {
-        n = whole_rows(p, ROWS_TOKEN, n);
+        n = rounded(p, ROWS_TOKEN, n, coarse_grain(n));
         launch_any(p, n, 1);
     }
     for (int i = 0; i < p->plan->n_usual && !p->device->options.is_exact; i++)

@@ -18,24 +18,33 @@ enum {
     THREADS = (GROUPS + 1) * GROUP,
     STEP = 64, /* columns of a stage */
     ROW_BYTES = STEP * 2,
-    SLAB = 64,     /* rows of x that a wgmma takes */
-    X_BOX = 128,   /* rows of a box of x, */
-    FEW_ROWS = 16, /* or of all of x, where there are no more (8 %, gate and up, 8 rows) */
+    SLAB = 64,     /* rows of its first operand that a wgmma takes */
+    BOX = 128,     /* of these in a box, */
+    FEW_ROWS = 16, /* or all rows of x, where there are no more (8 %, gate and up, 8 rows) */
     BAND = 2048    /* rows of x that are multiplied with the same rows of W, one tile after the
                         other, before the next ones of W: they stay in L2 */
 };
 
-/* A group has SLABS slabs of rows. */
-template <int SLABS_, int N_, int STAGES_, bool IS_SLICED_> struct variant {
+/* A group has SLABS slabs of the first operand, which is x, M rows of it a tile, and N rows of W
+ * are the other one. IS_TURNED: W is the first operand and x the other one, so that a tile may have
+ * any multiple of 16 rows of x. */
+template <int SLABS_, int N_, int STAGES_, bool IS_SLICED_, bool IS_TURNED_> struct variant {
     enum {
         SLABS = SLABS_,
         M = GROUPS * SLABS * SLAB,
         N = N_,
         STAGES = STAGES_,
-        IS_SLICED = IS_SLICED_,               /* a block does all slices of K */
-        IS_JOINED = !IS_SLICED && SLABS == 1, /* or a cluster, a slice each */
-        X_BYTES = M * ROW_BYTES,
-        STAGE_BYTES = X_BYTES + N * ROW_BYTES,
+        IS_TURNED = IS_TURNED_,
+        ROWS = IS_TURNED ? N : M, /* of x in a tile, */
+        COLS = IS_TURNED ? M : N, /* of W */
+        /* Rows of the first operand from a group to the next, and from a group's slab to its next:
+         * of a turned pair all gates, then all ups. */
+        GROUP_STEP = IS_TURNED ? SLAB : SLABS * SLAB,
+        SLAB_STEP = IS_TURNED ? GROUPS * SLAB : SLAB,
+        IS_SLICED = IS_SLICED_,                             /* a block does all slices of K */
+        IS_JOINED = !IS_SLICED && SLABS == 1 && !IS_TURNED, /* or a cluster, a slice each */
+        FIRST_BYTES = M * ROW_BYTES,
+        STAGE_BYTES = FIRST_BYTES + N * ROW_BYTES,
         SHARED = 1024 + STAGES * (STAGE_BYTES + 16),
         SUMS_STRIDE = N + 8, /* floats from row to row of exchanged sums: no bank twice */
         IS_LARGE = (1 + IS_SLICED) * SLABS * N > 320, /* more than 160 sums a thread */
@@ -48,7 +57,7 @@ template <int SLABS_, int N_, int STAGES_, bool IS_SLICED_> struct variant {
 };
 
 struct product {
-    CUtensorMap x, w;
+    CUtensorMap first, other; /* operands */
     int32_t n_rows, n_cols, n_steps;
     bool is_few;             /* no more than FEW_ROWS, in one box */
     int32_t n_high, n_wide;  /* tiles */

@@ -7,10 +7,10 @@
  * With few rows the blocks of a cluster take a slice of the same tile each, and add up through
  * shared memory. With many a block does all slices, which takes a second set of sums.
  *
- * A block makes one tile of M rows of x by N rows of W after the other. Two groups of four warps
- * multiply, each M / 2 rows, and a thread of a third one keeps a ring of STAGES steps of 64 columns
- * filled by TMA. The groups are not kept in step: while one stores its part of a tile, the other
- * multiplies alone, up to STAGES steps behind it.
+ * A block makes one tile of rows of x by rows of W after the other. Two groups of four warps
+ * multiply, each half of the first operand's rows, and a thread of a third one keeps a ring of
+ * STAGES steps of 64 columns filled by TMA. The groups are not kept in step: while one stores its
+ * part of a tile, the other multiplies alone, up to STAGES steps behind it.
  *
  * Launch: a block on each multiprocessor. Tiles come in many shapes; the one is taken that leaves
  * the fewest multiprocessors idle at the end: 2048 x 2560 results are 128 tiles of 256 x 160, but
@@ -19,10 +19,11 @@
  * TB/s, and pairs wait for each other. */
 #include <cuda.h>
 #include <cuda_runtime.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/cuda/kernels/launch.cuh"
-#include "backend/cuda/kernels/sm90/gemm_results.cuh"
+#include "backend/cuda/kernels/sm90/gemm_turned.cuh"
 #include "backend/cuda/kernels/sm90/tensor.cuh"
 
 namespace {
@@ -37,11 +38,11 @@ struct place {
 template <class V> __device__ __forceinline__ bool take_place(const product &p, int i, place *at)
 {
     if (i >= p.n_high * p.n_wide) return false;
-    constexpr int HEIGHT = BAND / V::M;
+    constexpr int HEIGHT = BAND / V::ROWS;
     int band = i / (HEIGHT * p.n_wide), in_band = i - band * HEIGHT * p.n_wide;
     int height = min(HEIGHT, p.n_high - band * HEIGHT);
-    at->row = (band * HEIGHT + in_band % height) * V::M;
-    at->col = in_band / height * V::N;
+    at->row = (band * HEIGHT + in_band % height) * V::ROWS;
+    at->col = in_band / height * V::COLS;
     return true;
 }
 
@@ -91,30 +92,49 @@ template <class V> __device__ __forceinline__ ring ring_at(const char *shared)
 
 /* ---- Copies ---------------------------------------------------------------------------------- */
 
+/* Steps of the first operand's rows, and of the other one's, to a stage. */
+template <class V>
+__device__ __forceinline__ void copy_step(const product &p, uint32_t to, const place &at, int step,
+                                          int x_rows, uint32_t barrier)
+{
+#pragma unroll
+    for (int row = 0; row < V::M; row += BOX)
+        if (row < x_rows) copy_box(to + row * ROW_BYTES, &p.first, step, at.row + row, barrier);
+    to += V::FIRST_BYTES;
+    int col = p.n_hidden ? at.col / 2 : at.col;
+    copy_box(to, &p.other, step, col, barrier);
+    if (p.n_hidden) copy_box(to + V::N / 2 * ROW_BYTES, &p.other, step, p.n_hidden + col, barrier);
+}
+
+template <class V>
+__device__ __forceinline__ void copy_turned_step(const product &p, uint32_t to, const place &at,
+                                                 int step, uint32_t barrier)
+{
+#pragma unroll
+    for (int i = 0; i < V::SLABS; i++) {
+        int row = p.n_hidden ? i * p.n_hidden + at.col / 2 : at.col + i * BOX;
+        copy_box(to + i * BOX * ROW_BYTES, &p.first, step, row, barrier);
+    }
+    copy_box(to + V::FIRST_BYTES, &p.other, step, at.row, barrier);
+}
+
 /* By one thread. */
 template <class V>
 __device__ __forceinline__ void fill_ring(const product &p, const ring &r, const share &mine)
 {
     turn<V> turn = {0, 1}; /* all stages are empty */
     place at;
-    const int x_rows = p.is_few ? FEW_ROWS : V::M; /* sums of others are not stored */
+    const int rows =
+        p.is_few && !V::IS_TURNED ? FEW_ROWS : V::M; /* sums of others are not stored */
     for (int i = mine.first; take_place<V>(p, i, &at); i += mine.step)
         for (int step = mine.begin; step < mine.end; step++, turn.next()) {
             uint32_t barrier = r.full + turn.stage * 8, to = r.stages + turn.stage * V::STAGE_BYTES;
             barrier_wait(r.empty + turn.stage * 8, turn.parity);
-            barrier_expect(barrier, (x_rows + V::N) * ROW_BYTES);
-#pragma unroll
-            for (int row = 0; row < V::M; row += X_BOX)
-                if (row < x_rows)
-                    copy_box(to + row * ROW_BYTES, &p.x, step * STEP, at.row + row, barrier);
-            to += V::X_BYTES;
-            if (p.n_hidden == 0) {
-                copy_box(to, &p.w, step * STEP, at.col, barrier);
-                continue;
-            }
-            copy_box(to, &p.w, step * STEP, at.col / 2, barrier);
-            copy_box(to + V::N / 2 * ROW_BYTES, &p.w, step * STEP, p.n_hidden + at.col / 2,
-                     barrier);
+            barrier_expect(barrier, (rows + V::N) * ROW_BYTES);
+            if constexpr (V::IS_TURNED)
+                copy_turned_step<V>(p, to, at, step * STEP, barrier);
+            else
+                copy_step<V>(p, to, at, step * STEP, rows, barrier);
         }
 }
 
@@ -125,14 +145,15 @@ template <class V>
 __device__ __forceinline__ void multiply_stage(float (&sums)[V::SLABS][V::N / 2], uint32_t stage,
                                                int group, bool is_first)
 {
-    uint64_t a = operand_at(stage + group * V::SLABS * SLAB * ROW_BYTES);
-    uint64_t b = operand_at(stage + V::X_BYTES);
+    uint64_t a = operand_at(stage + group * V::GROUP_STEP * ROW_BYTES);
+    uint64_t b = operand_at(stage + V::FIRST_BYTES);
     wgmma_fence();
 #pragma unroll
     for (int s = 0; s < STEP / 16; s++)
 #pragma unroll
         for (int i = 0; i < V::SLABS; i++)
-            wgmma_shared<V::N>::add(sums[i], a + i * (SLAB * ROW_BYTES >> 4) + s * OPERAND_STEP,
+            wgmma_shared<V::N>::add(sums[i],
+                                    a + i * (V::SLAB_STEP * ROW_BYTES >> 4) + s * OPERAND_STEP,
                                     b + s * OPERAND_STEP, s > 0 || !is_first);
     wgmma_commit();
 }
@@ -202,7 +223,9 @@ __device__ __forceinline__ void multiply_tiles(const product &p, const ring &r, 
         int end = V::IS_SLICED ? slice_begin(p, 1) : mine.end;
         multiply_slice<V>(sums, r, turn, end - mine.begin, group);
         if constexpr (V::IS_SLICED) add_slices<V>(p, sums, r, turn, group);
-        if (!V::IS_JOINED || p.ranks == 1)
+        if constexpr (V::IS_TURNED)
+            store_turned<V>(p, sums, at.row, at.col, group);
+        else if (!V::IS_JOINED || p.ranks == 1)
             store_tile<V>(p, sums, at.row + row, at.col);
         else /* the block's only tile */
             join_tile<V>(p, sums, r.stages, {at.row, at.col, row, mine.rank});
@@ -241,60 +264,86 @@ __global__ void __launch_bounds__(THREADS, 1) gemm_wgmma(const __grid_constant__
 
 /* ---- Launching ------------------------------------------------------------------------------- */
 
-/* Slabs, N, stages, whether slices are added up in registers, and the share of the tensor cores'
- * rate that is reached, in percent. */
+/* Slabs, N, stages, whether slices are added up in registers, whether W is the first operand (of
+ * products without slices), and the share of the tensor cores' rate that is reached, in percent. */
 #define TILE_LIST(X)                                                                               \
-    X(1, 256, 4, false, 100)                                                                       \
-    X(1, 240, 4, false, 99)                                                                        \
-    X(1, 224, 5, false, 98)                                                                        \
-    X(1, 208, 5, false, 97)                                                                        \
-    X(1, 192, 5, false, 97)                                                                        \
-    X(1, 160, 6, false, 97)                                                                        \
-    X(1, 128, 7, false, 95)                                                                        \
-    X(1, 96, 7, false, 87)                                                                         \
-    X(1, 64, 9, false, 75)                                                                         \
-    X(2, 192, 4, false, 98)                                                                        \
-    X(2, 176, 4, false, 97)                                                                        \
-    X(2, 160, 4, false, 99)                                                                        \
-    X(2, 128, 4, false, 96)                                                                        \
-    X(2, 96, 5, false, 94)                                                                         \
-    X(1, 192, 5, true, 96)                                                                         \
-    X(1, 176, 5, true, 96)                                                                         \
-    X(1, 160, 6, true, 96)                                                                         \
-    X(1, 128, 7, true, 94)                                                                         \
-    X(1, 96, 7, true, 86)                                                                          \
-    X(2, 96, 5, true, 93)
+    X(1, 256, 4, false, false, 100)                                                                \
+    X(1, 240, 4, false, false, 99)                                                                 \
+    X(1, 224, 5, false, false, 98)                                                                 \
+    X(1, 208, 5, false, false, 95)                                                                 \
+    X(1, 192, 5, false, false, 97)                                                                 \
+    X(1, 160, 6, false, false, 92)                                                                 \
+    X(1, 128, 7, false, false, 95)                                                                 \
+    X(1, 96, 7, false, false, 90)                                                                  \
+    X(1, 64, 9, false, false, 75)                                                                  \
+    X(2, 192, 4, false, false, 100)                                                                \
+    X(2, 176, 4, false, false, 97)                                                                 \
+    X(2, 160, 4, false, false, 94)                                                                 \
+    X(2, 128, 4, false, false, 96)                                                                 \
+    X(2, 96, 5, false, false, 94)                                                                  \
+    X(1, 192, 5, true, false, 96)                                                                  \
+    X(1, 176, 5, true, false, 96)                                                                  \
+    X(1, 160, 6, true, false, 96)                                                                  \
+    X(1, 128, 7, true, false, 95)                                                                  \
+    X(1, 96, 7, true, false, 86)                                                                   \
+    X(2, 96, 5, true, false, 93)                                                                   \
+    X(2, 192, 4, false, true, 98)                                                                  \
+    X(2, 176, 4, false, true, 97)                                                                  \
+    X(2, 160, 4, false, true, 96)                                                                  \
+    X(2, 144, 4, false, true, 96)                                                                  \
+    X(2, 128, 4, false, true, 96)                                                                  \
+    X(2, 112, 4, false, true, 89)                                                                  \
+    X(2, 96, 5, false, true, 93)                                                                   \
+    X(2, 80, 5, false, true, 89)                                                                   \
+    X(1, 192, 5, false, true, 97)                                                                  \
+    X(1, 160, 6, false, true, 97)                                                                  \
+    X(1, 128, 7, false, true, 96)                                                                  \
+    X(1, 112, 7, false, true, 91)                                                                  \
+    X(1, 96, 7, false, true, 87)                                                                   \
+    X(1, 80, 8, false, true, 75)                                                                   \
+    X(1, 64, 9, false, true, 75)
 
 int32_t up(int32_t n, int32_t step)
 {
     return (n + step - 1) / step;
 }
 
+/* With more rows power is the limit, and x is read again and again by small tiles of many rows of W
+ * (12B, 1025 rows: 50 instead of 46 ms). */
+enum { TURNED_MOST = 1024 };
+
 /* Time of a product with these tiles, in hundredths of a cycle: rounds of tiles, each as long as
  * its wgmma take, or, with few rows, its weights from memory, what a cluster's blocks need for
- * their sums, and what is stored at the end. */
-int64_t time_of(const struct queue *q, const product &p, int32_t slabs, int32_t n, bool is_sliced,
-                int32_t percent)
+ * their sums, and what is stored at the end. The numbers, and those of TILE_LIST, are fitted to the
+ * times of all tiles for 132 products (`check-cuda-kernels --perf gemm_tiles`, H200): the tile that
+ * is taken is within 1 % of the fastest in the mean, and 13 % at worst. */
+template <class V>
+int64_t time_of(const struct queue *q, const product &p, int32_t percent, bool is_any)
 {
-    enum { MEMORY = 2400 /* bytes a cycle */, JOIN = 4000 /* cycles */ };
-    if (p.n_slices == 1 ? is_sliced : !is_sliced && slabs > 1) return INT64_MAX;
-    int64_t m = GROUPS * slabs * SLAB, ranks = is_sliced ? 1 : p.n_slices;
-    int64_t tiles = (int64_t)up(p.n_rows, (int32_t)m) * up(p.n_cols, n);
+    enum { MEMORY = 4000 /* bytes a cycle */, JOIN = 5600 /* cycles */ };
+    enum { STORE = V::IS_TURNED ? 320 : 200 };
+    bool has_kernel = p.n_slices > 1 ? V::IS_SLICED || V::IS_JOINED : !V::IS_SLICED;
+    if (V::IS_TURNED) /* gate and up of a result are in two slabs of one group */
+        has_kernel = has_kernel && !p.is_few && (p.n_hidden == 0 || V::SLABS == 2);
+    if (V::IS_TURNED && p.n_rows > TURNED_MOST && !is_any) has_kernel = false;
+    if (!has_kernel) return INT64_MAX;
+    int64_t ranks = V::IS_SLICED ? 1 : p.n_slices, high = up(p.n_rows, V::ROWS);
+    int64_t tiles = high * up(p.n_cols, V::COLS);
     int64_t at_once = clusters_at_once(q->n_sm, (int32_t)ranks),
             rounds = (tiles + at_once - 1) / at_once;
-    int64_t cycles = m * n / 32, active = (tiles < at_once ? tiles : at_once) * ranks;
-    int64_t reading = active * n * ROW_BYTES / (MEMORY * up(p.n_rows, (int32_t)m));
+    int64_t cycles = V::M * V::N / 32, active = (tiles < at_once ? tiles : at_once) * ranks;
+    int64_t reading = active * V::COLS * ROW_BYTES / (MEMORY * high);
     int64_t step = cycles * 10000 / percent;
     if (step < reading * 100) step = reading * 100;
-    int64_t join = ranks > 1 ? (JOIN + m * n / 4) * 100 : 0;
-    return rounds * (step * p.n_steps / ranks + join) + cycles * 200;
+    int64_t join = ranks > 1 ? (JOIN + (int64_t)V::M * V::N / 4) * 100 : 0;
+    return rounds * (step * p.n_steps / ranks + join) + cycles * STORE;
 }
 
 /* Clusters: one for each tile. Single blocks: each takes tiles until none are left. */
 template <class V> void start(const struct queue *q, product *p)
 {
-    p->n_high = up(p->n_rows, V::M);
-    p->n_wide = up(p->n_cols, V::N);
+    p->n_high = up(p->n_rows, V::ROWS);
+    p->n_wide = up(p->n_cols, V::COLS);
     p->ranks = V::IS_JOINED ? p->n_slices : 1;
     int32_t n = p->n_high * p->n_wide;
     int32_t blocks = p->ranks > 1 ? n * p->ranks : n < q->n_sm ? n : q->n_sm;
@@ -302,18 +351,34 @@ template <class V> void start(const struct queue *q, product *p)
     launch(q, gemm_wgmma<V>, shape, *p);
 }
 
-/* The place in TILE_LIST of the fastest one. */
+/* Of all tiles, by their place in TILE_LIST; is_any: also of tiles that are never the fastest. */
+void times_of(const struct queue *q, const product &p, int64_t times[GEMM_TILES], bool is_any)
+{
+    int64_t *at = times;
+#define X(slabs, n, stages, is_sliced, is_turned, percent)                                         \
+    *at++ = time_of<variant<slabs, n, stages, is_sliced, is_turned>>(q, p, percent, is_any);
+    TILE_LIST(X)
+#undef X
+}
+
 int best_tile(const struct queue *q, const product &p)
 {
-    int64_t times[] = {
-#define X(slabs, n, stages, is_sliced, percent) time_of(q, p, slabs, n, is_sliced, percent),
-        TILE_LIST(X)
-#undef X
-    };
+    int64_t times[GEMM_TILES];
     int best = 0;
+    times_of(q, p, times, false);
     for (int i = 1; i < GEMM_TILES; i++)
         if (times[i] < times[best]) best = i;
     return best;
+}
+
+bool is_turned(int tile)
+{
+    static const bool are[] = {
+#define X(slabs, n, stages, is_sliced, is_turned, percent) is_turned,
+        TILE_LIST(X)
+#undef X
+    };
+    return are[tile];
 }
 
 typedef void start_fn(const struct queue *q, product *p);
@@ -321,7 +386,8 @@ typedef void start_fn(const struct queue *q, product *p);
 void start_tile(const struct queue *q, product *p, int tile)
 {
     static start_fn *const starts[] = {
-#define X(slabs, n, stages, is_sliced, percent) start<variant<slabs, n, stages, is_sliced>>,
+#define X(slabs, n, stages, is_sliced, is_turned, percent)                                         \
+    start<variant<slabs, n, stages, is_sliced, is_turned>>,
         TILE_LIST(X)
 #undef X
     };
@@ -393,41 +459,7 @@ int32_t all_rows(const struct gemm_args *args)
     return n;
 }
 
-} // namespace
-
-int gemm_wgmma_prepare(void)
-{
-    cudaError_t error = cudaSuccess;
-#define X(slabs, n, stages, is_sliced, percent)                                                    \
-    if (!error)                                                                                    \
-        error = allow_shared(gemm_wgmma<variant<slabs, n, stages, is_sliced>>,                     \
-                             variant<slabs, n, stages, is_sliced>::SHARED);
-    TILE_LIST(X)
-#undef X
-    return error;
-}
-
-bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out)
-{
-    static const int32_t heights[] = {
-#define X(slabs, n, stages, is_sliced, percent) n,
-        TILE_LIST(X)
-#undef X
-    };
-    encode_fn *encode = find_encoder();
-    int32_t stride = args->x.stride, rows = all_rows(args);
-    if (!encode || !suits(args)) return false;
-    bool is_made = make_map(encode, args->x.values, args->n_rows, stride, X_BOX, &out->x);
-    is_made =
-        is_made && make_map(encode, args->x.values, args->n_rows, stride, FEW_ROWS, &out->x_few);
-    for (int i = 0; i < GEMM_TILES; i++)
-        is_made = is_made && make_map(encode, args->w[0].mirror, rows, stride,
-                                      heights[i] / (is_pair(args) ? 2 : 1), &out->w[i]);
-    return is_made;
-}
-
-void launch_gemm_wgmma(const struct queue *q, const struct gemm_args *args,
-                       const struct gemm_maps *maps)
+product product_of(const struct gemm_args *args)
 {
     product p = {};
     p.n_rows = args->n_rows;
@@ -448,9 +480,94 @@ void launch_gemm_wgmma(const struct queue *q, const struct gemm_args *args,
         p.half_cols = args->half_cols;
     }
     p.n_slices = gemm_slices(p.n_cols, p.n_steps);
-    int tile = best_tile(q, p);
     p.is_few = p.n_rows <= FEW_ROWS;
-    memcpy(&p.x, p.is_few ? &maps->x_few : &maps->x, sizeof p.x);
-    memcpy(&p.w, &maps->w[tile], sizeof p.w);
+    return p;
+}
+
+void launch_tile(const struct queue *q, product p, const struct gemm_maps *maps, int tile)
+{
+    const struct tensor_map *x = p.is_few ? &maps->x_few : &maps->x;
+    memcpy(&p.first, is_turned(tile) ? &maps->w : x, sizeof p.first);
+    memcpy(&p.other, &maps->other[tile], sizeof p.other);
     start_tile(q, &p, tile);
+}
+
+} // namespace
+
+int gemm_wgmma_prepare(void)
+{
+    cudaError_t error = cudaSuccess;
+#define X(slabs, n, stages, is_sliced, is_turned, percent)                                         \
+    if (!error)                                                                                    \
+        error = allow_shared(gemm_wgmma<variant<slabs, n, stages, is_sliced, is_turned>>,          \
+                             variant<slabs, n, stages, is_sliced, is_turned>::SHARED);
+    TILE_LIST(X)
+#undef X
+    return error;
+}
+
+bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out)
+{
+    static const struct {
+        int32_t n;
+        bool is_turned;
+    } tiles[] = {
+#define X(slabs, n, stages, is_sliced, is_turned, percent) {n, is_turned},
+        TILE_LIST(X)
+#undef X
+    };
+    encode_fn *encode = find_encoder();
+    int32_t stride = args->x.stride, rows = all_rows(args);
+    if (!encode || !suits(args)) return false;
+    const void *x = args->x.values, *w = args->w[0].mirror;
+    bool is_made = make_map(encode, x, args->n_rows, stride, BOX, &out->x);
+    is_made = is_made && make_map(encode, x, args->n_rows, stride, FEW_ROWS, &out->x_few);
+    is_made = is_made && make_map(encode, w, rows, stride, BOX, &out->w);
+    for (int i = 0; i < GEMM_TILES; i++) {
+        int32_t n = tiles[i].n, box = !tiles[i].is_turned && is_pair(args) ? n / 2 : n;
+        is_made = is_made && (tiles[i].is_turned
+                                  ? make_map(encode, x, args->n_rows, stride, box, &out->other[i])
+                                  : make_map(encode, w, rows, stride, box, &out->other[i]));
+    }
+    return is_made;
+}
+
+void launch_gemm_wgmma(const struct queue *q, const struct gemm_args *args,
+                       const struct gemm_maps *maps)
+{
+    product p = product_of(args);
+    launch_tile(q, p, maps, best_tile(q, p));
+}
+
+bool launch_gemm_tile(const struct queue *q, const struct gemm_args *args,
+                      const struct gemm_maps *maps, int tile)
+{
+    product p = product_of(args);
+    int64_t times[GEMM_TILES];
+    times_of(q, p, times, true);
+    if (times[tile] == INT64_MAX) return false;
+    launch_tile(q, p, maps, tile);
+    return true;
+}
+
+int gemm_tile_for(const struct queue *q, const struct gemm_args *args)
+{
+    return best_tile(q, product_of(args));
+}
+
+/* Rows of x by rows of W. */
+const char *gemm_tile_name(int tile)
+{
+    static char name[48];
+#define X(slabs, n, stages, is_sliced, is_turned, percent)                                         \
+    {is_turned ? n : GROUPS * slabs * SLAB, is_turned ? GROUPS * slabs * SLAB : n, is_sliced,      \
+     is_turned},
+    static const struct {
+        int rows, cols;
+        bool is_sliced, is_turned;
+    } tiles[] = {TILE_LIST(X)};
+#undef X
+    snprintf(name, sizeof name, "%d x %d%s%s", tiles[tile].rows, tiles[tile].cols,
+             tiles[tile].is_sliced ? ", sliced" : "", tiles[tile].is_turned ? ", turned" : "");
+    return name;
 }
