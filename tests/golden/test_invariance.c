@@ -17,7 +17,7 @@
 enum { SEED = 20261121, PROMPT_MAX = 128, SEQUENCES_MAX = 16, TOKENS_MAX = 4000 };
 
 static const char *const models[] = {"e2b-q8_0", "e4b-q4_0", "12b-q4_k", "26b-q4_0", "31b-mixed"};
-enum { N_MODELS = sizeof models / sizeof *models };
+enum { N_MODELS = sizeof models / sizeof *models, WITH_LAYER_INPUTS = 2 /* the first ones */ };
 
 struct answer {
     int32_t ids[TOKENS_MAX];
@@ -115,29 +115,34 @@ static void assert_same(const struct answer *a, const struct answer *b, const ch
 
 /* Steps stay below 64 rows, or at 8 if these decide the arithmetic: larger ones go through other
  * products on a GPU. */
+static void check_model_among_others(const char *name, const char *backend,
+                                     enum carat_matmul decode, int32_t n_seq, int32_t chunk)
+{
+    enum { TOKENS = 40 };
+    carat_model *model = open_model(name);
+    struct carat_engine_options options = {.backend = backend,
+                                           .n_ctx = 512,
+                                           .n_seq = n_seq,
+                                           .chunk = chunk,
+                                           .decode_matmul = decode,
+                                           .isa = forced_isa()};
+    carat_engine *engine = open_engine(model, &options);
+    for (int i = 0; i < SEQUENCES_MAX; i++) submit(engine, model, i, TOKENS, &answers[i]);
+    run(engine, answers, SEQUENCES_MAX);
+    for (int i = 0; i < SEQUENCES_MAX; i += 5) {
+        submit(engine, model, i, TOKENS, &alone);
+        run(engine, &alone, 1);
+        assert_same(&answers[i], &alone, name, "among others");
+    }
+    carat_engine_close(engine);
+    carat_model_close(model);
+}
+
 static void check_alone_and_among_others(const char *backend, enum carat_matmul decode,
                                          int32_t n_seq, int32_t chunk)
 {
-    enum { TOKENS = 40 };
-    for (int m = 0; m < N_MODELS; m++) {
-        carat_model *model = open_model(models[m]);
-        struct carat_engine_options options = {.backend = backend,
-                                               .n_ctx = 512,
-                                               .n_seq = n_seq,
-                                               .chunk = chunk,
-                                               .decode_matmul = decode,
-                                               .isa = forced_isa()};
-        carat_engine *engine = open_engine(model, &options);
-        for (int i = 0; i < SEQUENCES_MAX; i++) submit(engine, model, i, TOKENS, &answers[i]);
-        run(engine, answers, SEQUENCES_MAX);
-        for (int i = 0; i < SEQUENCES_MAX; i += 5) {
-            submit(engine, model, i, TOKENS, &alone);
-            run(engine, &alone, 1);
-            assert_same(&answers[i], &alone, models[m], "among others");
-        }
-        carat_engine_close(engine);
-        carat_model_close(model);
-    }
+    for (int m = 0; m < N_MODELS; m++)
+        check_model_among_others(models[m], backend, decode, n_seq, chunk);
 }
 
 /* With a window of 32 and steps of one row the ring has 33 cells. With large steps it holds all. */
@@ -484,7 +489,7 @@ static void cuda_place_of_the_table_does_not_matter(void **state)
     static const int32_t chunks[] = {8, 32, 70, 200};
     enum { N = SEQUENCES_MAX / 2, N_CHUNKS = sizeof chunks / sizeof *chunks };
     need_device("cuda");
-    for (int m = 0; m < 2; m++) { /* the two that have per-layer embeddings */
+    for (int m = 0; m < WITH_LAYER_INPUTS; m++) {
         carat_model *model = open_model(models[m]);
         for (int k = 0; k < 2 * N_CHUNKS; k++)
             for (int t = 0; t < N_TABLES; t++) {
@@ -509,7 +514,10 @@ static void cuda_answers_do_not_depend_on_other_sequences(void **state)
     need_device("cuda");
     check_alone_and_among_others("cuda", CARAT_MATMUL_INT8, SEQUENCES_MAX, 32);
     check_alone_and_among_others("cuda", CARAT_MATMUL_FP16, SEQUENCES_MAX, 32);
-    check_alone_and_among_others("cuda", CARAT_MATMUL_AUTO, 2, 3); /* steps of up to 4 rows */
+    /* Steps of up to 8 rows, or 4 of models with per-layer embeddings. */
+    for (int m = 0; m < N_MODELS; m++)
+        check_model_among_others(models[m], "cuda", CARAT_MATMUL_AUTO,
+                                 m < WITH_LAYER_INPUTS ? 2 : 4, m < WITH_LAYER_INPUTS ? 3 : 4);
 }
 
 static void cpu_wrapped_ring_equals_a_full_cache(void **state)

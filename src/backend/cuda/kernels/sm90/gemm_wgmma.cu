@@ -9,8 +9,8 @@
  *
  * A block makes one tile of rows of x by rows of W after the other. Two groups of four warps
  * multiply, each half of the first operand's rows, and a thread of a third one keeps a ring of
- * STAGES steps of 64 columns filled by TMA. The groups are not kept in step: while one stores its
- * part of a tile, the other multiplies alone, up to STAGES steps behind it.
+ * STAGES steps of 64 columns filled by TMA. The groups are not kept in step. While one stores its
+ * part of a tile the other one multiplies, at most STAGES steps behind.
  *
  * Launch: a block on each multiprocessor. Tiles come in many shapes; the one is taken that leaves
  * the fewest multiprocessors idle at the end: 2048 x 2560 results are 128 tiles of 256 x 160, but
@@ -124,8 +124,7 @@ __device__ __forceinline__ void fill_ring(const product &p, const ring &r, const
 {
     turn<V> turn = {0, 1}; /* all stages are empty */
     place at;
-    const int rows =
-        p.is_few && !V::IS_TURNED ? FEW_ROWS : V::M; /* sums of others are not stored */
+    const int rows = p.is_few ? FEW_ROWS : V::M; /* sums of others are not stored */
     for (int i = mine.first; take_place<V>(p, i, &at); i += mine.step)
         for (int step = mine.begin; step < mine.end; step++, turn.next()) {
             uint32_t barrier = r.full + turn.stage * 8, to = r.stages + turn.stage * V::STAGE_BYTES;
@@ -303,6 +302,17 @@ __global__ void __launch_bounds__(THREADS, 1) gemm_wgmma(const __grid_constant__
     X(1, 80, 8, false, true, 75)                                                                   \
     X(1, 64, 9, false, true, 75)
 
+/* What of it is asked for while the program runs. */
+const struct tile {
+    int32_t slabs, n;
+    bool is_sliced, is_turned;
+} tiles[] = {
+#define X(slabs, n, stages, is_sliced, is_turned, percent) {slabs, n, is_sliced, is_turned},
+    TILE_LIST(X)
+#undef X
+};
+static_assert(sizeof tiles / sizeof *tiles == GEMM_TILES, "kernels.h counts them");
+
 int32_t up(int32_t n, int32_t step)
 {
     return (n + step - 1) / step;
@@ -324,8 +334,8 @@ int64_t time_of(const struct queue *q, const product &p, int32_t percent, bool i
     enum { STORE = V::IS_TURNED ? 320 : 200 };
     bool has_kernel = p.n_slices > 1 ? V::IS_SLICED || V::IS_JOINED : !V::IS_SLICED;
     if (V::IS_TURNED) /* gate and up of a result are in two slabs of one group */
-        has_kernel = has_kernel && !p.is_few && (p.n_hidden == 0 || V::SLABS == 2);
-    if (V::IS_TURNED && p.n_rows > TURNED_MOST && !is_any) has_kernel = false;
+        has_kernel = has_kernel && !p.is_few && (p.n_hidden == 0 || V::SLABS == 2) &&
+                     (p.n_rows <= TURNED_MOST || is_any);
     if (!has_kernel) return INT64_MAX;
     int64_t ranks = V::IS_SLICED ? 1 : p.n_slices, high = up(p.n_rows, V::ROWS);
     int64_t tiles = high * up(p.n_cols, V::COLS);
@@ -371,16 +381,6 @@ int best_tile(const struct queue *q, const product &p)
     return best;
 }
 
-bool is_turned(int tile)
-{
-    static const bool are[] = {
-#define X(slabs, n, stages, is_sliced, is_turned, percent) is_turned,
-        TILE_LIST(X)
-#undef X
-    };
-    return are[tile];
-}
-
 typedef void start_fn(const struct queue *q, product *p);
 
 void start_tile(const struct queue *q, product *p, int tile)
@@ -391,7 +391,6 @@ void start_tile(const struct queue *q, product *p, int tile)
         TILE_LIST(X)
 #undef X
     };
-    static_assert(sizeof starts / sizeof *starts == GEMM_TILES, "kernels.h counts them");
     starts[tile](q, p);
 }
 
@@ -487,7 +486,7 @@ product product_of(const struct gemm_args *args)
 void launch_tile(const struct queue *q, product p, const struct gemm_maps *maps, int tile)
 {
     const struct tensor_map *x = p.is_few ? &maps->x_few : &maps->x;
-    memcpy(&p.first, is_turned(tile) ? &maps->w : x, sizeof p.first);
+    memcpy(&p.first, tiles[tile].is_turned ? &maps->w : x, sizeof p.first);
     memcpy(&p.other, &maps->other[tile], sizeof p.other);
     start_tile(q, &p, tile);
 }
@@ -508,14 +507,6 @@ int gemm_wgmma_prepare(void)
 
 bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out)
 {
-    static const struct {
-        int32_t n;
-        bool is_turned;
-    } tiles[] = {
-#define X(slabs, n, stages, is_sliced, is_turned, percent) {n, is_turned},
-        TILE_LIST(X)
-#undef X
-    };
     encode_fn *encode = find_encoder();
     int32_t stride = args->x.stride, rows = all_rows(args);
     if (!encode || !suits(args)) return false;
@@ -523,11 +514,12 @@ bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out)
     bool is_made = make_map(encode, x, args->n_rows, stride, BOX, &out->x);
     is_made = is_made && make_map(encode, x, args->n_rows, stride, FEW_ROWS, &out->x_few);
     is_made = is_made && make_map(encode, w, rows, stride, BOX, &out->w);
-    for (int i = 0; i < GEMM_TILES; i++) {
-        int32_t n = tiles[i].n, box = !tiles[i].is_turned && is_pair(args) ? n / 2 : n;
-        is_made = is_made && (tiles[i].is_turned
-                                  ? make_map(encode, x, args->n_rows, stride, box, &out->other[i])
-                                  : make_map(encode, w, rows, stride, box, &out->other[i]));
+    for (int i = 0; i < GEMM_TILES && is_made; i++) {
+        int32_t n = tiles[i].n;
+        if (tiles[i].is_turned)
+            is_made = make_map(encode, x, args->n_rows, stride, n, &out->other[i]);
+        else
+            is_made = make_map(encode, w, rows, stride, is_pair(args) ? n / 2 : n, &out->other[i]);
     }
     return is_made;
 }
@@ -559,15 +551,9 @@ int gemm_tile_for(const struct queue *q, const struct gemm_args *args)
 const char *gemm_tile_name(int tile)
 {
     static char name[48];
-#define X(slabs, n, stages, is_sliced, is_turned, percent)                                         \
-    {is_turned ? n : GROUPS * slabs * SLAB, is_turned ? GROUPS * slabs * SLAB : n, is_sliced,      \
-     is_turned},
-    static const struct {
-        int rows, cols;
-        bool is_sliced, is_turned;
-    } tiles[] = {TILE_LIST(X)};
-#undef X
-    snprintf(name, sizeof name, "%d x %d%s%s", tiles[tile].rows, tiles[tile].cols,
-             tiles[tile].is_sliced ? ", sliced" : "", tiles[tile].is_turned ? ", turned" : "");
+    const struct tile *t = &tiles[tile];
+    int m = GROUPS * t->slabs * SLAB;
+    snprintf(name, sizeof name, "%d x %d%s%s", t->is_turned ? t->n : m, t->is_turned ? m : t->n,
+             t->is_sliced ? ", sliced" : "", t->is_turned ? ", turned" : "");
     return name;
 }
