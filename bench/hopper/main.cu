@@ -25,9 +25,16 @@ static const struct {
     const char *name;
     void (*run)(struct probe *p);
 } probes[] = {
-    {"l2-read", probe_l2_read},   {"l2-keep", probe_l2_keep},   {"l2-issue", probe_l2_issue},
-    {"launches", probe_launches}, {"clusters", probe_clusters}, {"wgmma-bits", probe_wgmma_bits},
-    {"weights", probe_weights},   {"rows", probe_rows},         {"step", probe_step},
+    {"l2-read", probe_l2_read},
+    {"l2-keep", probe_l2_keep},
+    {"l2-issue", probe_l2_issue},
+    {"launches", probe_launches},
+    {"clusters", probe_clusters},
+    {"wgmma-bits", probe_wgmma_bits},
+    {"wgmma-rate", probe_wgmma_rate},
+    {"weights", probe_weights},
+    {"rows", probe_rows},
+    {"step", probe_step},
     {"launched", probe_launched},
 };
 

@@ -27,6 +27,7 @@ void probe_l2_issue(struct probe *p);
 void probe_launches(struct probe *p);
 void probe_clusters(struct probe *p);
 void probe_wgmma_bits(struct probe *p);
+void probe_wgmma_rate(struct probe *p);
 void probe_step(struct probe *p);
 void probe_launched(struct probe *p);
 

@@ -313,20 +313,21 @@ static struct expert_plan plan_make(int32_t n_rows, int32_t n_used, int32_t n_ex
         if (n_expert > 2 && ids[p] == n_expert - 2) ids[p] = 0;
     }
     int32_t *first = need((size_t)n_expert + 1, 4), *pair = need((size_t)n_pairs, 4);
-    int32_t *tile = need((size_t)tiles_max * 2, 4), n = 0, n_tile = 0;
+    struct expert_tile *tile = need((size_t)tiles_max, sizeof *tile);
+    int32_t n = 0, n_tile = 0;
     for (int32_t e = 0; e < n_expert; e++) {
         first[e] = n;
         for (int32_t p = 0; p < n_pairs; p++)
             if (ids[p] == e) pair[n++] = p;
         for (int32_t at = first[e]; at < n; at += EXPERT_TILE, n_tile++) {
-            tile[2 * n_tile] = e;
-            tile[2 * n_tile + 1] = at;
+            int32_t most = n - at < EXPERT_TILE ? n - at : EXPERT_TILE;
+            tile[n_tile] = (struct expert_tile){e, at, most, EXPERT_TILE};
         }
     }
     first[n_expert] = n;
     struct expert_plan plan = {.first = check_alloc(first, ((size_t)n_expert + 1) * 4),
                                .pair = check_alloc(pair, (size_t)n_pairs * 4),
-                               .tile = check_alloc(tile, (size_t)n_tile * 8),
+                               .tile = check_alloc(tile, (size_t)n_tile * sizeof *tile),
                                .n_tile = check_alloc(&n_tile, 4)};
     free(first), free(pair), free(tile);
     return plan;

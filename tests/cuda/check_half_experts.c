@@ -112,14 +112,17 @@ static void check_tiles(struct check *c, const struct experts_case *e,
     check_download(&n_tile, plan->n_tile, sizeof n_tile);
     check_download(first, plan->first, (size_t)(e->n_expert + 1) * sizeof *first);
     bool is_right = n_tile >= 0 && n_tile <= n;
-    int32_t *tile = malloc((size_t)(is_right ? n_tile : 0) * 8 + 8);
-    check_download(tile, plan->tile, (size_t)(is_right ? n_tile : 0) * 8);
+    size_t bytes = (size_t)(is_right ? n_tile : 0) * sizeof(struct expert_tile);
+    struct expert_tile *tile = malloc(bytes + 1);
+    check_download(tile, plan->tile, bytes);
     for (int32_t t = 0; is_right && t < n_tile; t++) {
-        int32_t id = tile[2 * t], begin = first[id], all = first[id + 1] - begin;
+        int32_t id = tile[t].expert, begin = first[id], all = first[id + 1] - begin;
         int32_t n_tiles = (all + HALF_TILE - 1) / HALF_TILE;
-        int32_t step = ((all + n_tiles - 1) / n_tiles + 7) / 8 * 8, at = tile[2 * t + 1];
+        int32_t step = ((all + n_tiles - 1) / n_tiles + 7) / 8 * 8, at = tile[t].first;
         int32_t width = (step + HALF_WIDTH - 1) / HALF_WIDTH * HALF_WIDTH;
         is_right = width <= last && (at - begin) % step == 0 && at < first[id + 1];
+        is_right = is_right && tile[t].step == step;
+        is_right = is_right && tile[t].n == (first[id + 1] - at < step ? first[id + 1] - at : step);
         last = width;
         for (int32_t i = at; i < at + step && i < first[id + 1]; i++) is_met[i]++;
     }

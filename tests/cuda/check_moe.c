@@ -57,9 +57,11 @@ static void check_sort(struct check *c, struct rng *rng, int32_t n_rows, int32_t
         for (int32_t p = 0; p < n; p++)
             if (r.ids[p] == e) is_right = pair[n_found++] == p && is_right;
         for (int32_t at = begin; at < n_found; at += EXPERT_TILE, tile_at++) {
-            int32_t tile[2] = {-1, -1};
-            if (tile_at < n_tile) check_download(tile, r.plan.tile + 2 * tile_at, sizeof tile);
-            is_right = is_right && tile[0] == e && tile[1] == at;
+            struct expert_tile tile = {-1, -1, -1, -1};
+            int32_t most = n_found - at < EXPERT_TILE ? n_found - at : EXPERT_TILE;
+            if (tile_at < n_tile) check_download(&tile, r.plan.tile + tile_at, sizeof tile);
+            is_right = is_right && tile.expert == e && tile.first == at && tile.n == most;
+            is_right = is_right && tile.step == EXPERT_TILE;
         }
     }
     is_right = is_right && first[n_expert] == n_found && n_tile == tile_at;

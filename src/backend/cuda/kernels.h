@@ -254,16 +254,20 @@ void launch_row_sizes(const struct queue *q, const struct row_size_args *args);
 
 /* ---- moe.cu, with gemm_*: experts for many rows ---------------------------------------------- */
 
-/* Pairs (row, place among the chosen) sorted by expert. All arrays are int32 on the device. A
- * tile is up to EXPERT_TILE neighbouring pairs of one expert; tiles are numbered in the order of
- * `pair`, each expert's filled before the next begins. */
+/* Pairs (row, place among the chosen) sorted by expert. All arrays are on the device. A tile is up
+ * to EXPERT_TILE neighbouring pairs of one expert; tiles are numbered in the order of `pair`, each
+ * expert's filled before the next begins. */
 enum { EXPERT_TILE = 128, HALF_TILE = 160, HALF_WIDTH = 16 };
+struct expert_tile {
+    int32_t expert, first, n; /* places first .. first + n - 1 of `pair` */
+    int32_t step;             /* places from one tile of the expert to the next, at least n */
+};
 struct expert_plan {
-    int32_t *first;  /* [n_expert + 1]: of each expert's pairs in `pair` */
-    int32_t *pair;   /* [n_rows * n_used]: row * n_used + place, rising within an expert */
-    int32_t *tile;   /* [tiles_max][2]: expert, first place in `pair` of that tile */
-    int32_t *n_tile; /* [1] */
-    bool is_even;    /* tiles for launch_grouped_half: of up to HALF_TILE pairs, those of an expert
+    int32_t *first;           /* [n_expert + 1]: of each expert's pairs in `pair` */
+    int32_t *pair;            /* [n_rows * n_used]: row * n_used + place, rising within an expert */
+    struct expert_tile *tile; /* [tiles_max], from a multiple of 16 bytes on */
+    int32_t *n_tile;          /* [1] */
+    bool is_even; /* tiles for launch_grouped_half: of up to HALF_TILE pairs, those of an expert
                         about as large as each other, and numbered from wide to narrow */
 };
 size_t expert_plan_bytes(int32_t n_rows, int32_t n_used, int32_t n_expert);

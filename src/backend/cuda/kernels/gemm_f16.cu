@@ -124,11 +124,11 @@ __device__ bool take_place(const product &p, int32_t *read, int32_t *write, plac
     } else {
         int t = b / p.n_col_tiles;
         if (t >= *p.plan.n_tile) return false;
-        int expert = p.plan.tile[2 * t], first = p.plan.tile[2 * t + 1];
-        at->n_live = min(p.plan.first[expert + 1] - first, (int)TOKENS);
-        place_columns(p, b - t * p.n_col_tiles, expert, at);
+        struct expert_tile tile = p.plan.tile[t];
+        at->n_live = tile.n;
+        place_columns(p, b - t * p.n_col_tiles, tile.expert, at);
         if (i < TOKENS) {
-            int pair = p.plan.pair[first + min(i, at->n_live - 1)];
+            int pair = p.plan.pair[tile.first + min(i, at->n_live - 1)];
             read[i] = pair / p.row_div;
             write[i] = pair;
         }

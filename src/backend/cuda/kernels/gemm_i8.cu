@@ -45,9 +45,11 @@ __global__ void __launch_bounds__(GEMM_THREADS, BLOCKS_PER_SM)
         grid_release();
         int tile = blockIdx.y / EXPERT_PARTS;
         if (tile >= *p.n_tile) return;
-        share.expert = p.tiles[2 * tile];
-        share.row_begin = p.tiles[2 * tile + 1] + blockIdx.y % EXPERT_PARTS * GEMM_ROWS_MAX;
-        share.n_rows = min((int)GEMM_ROWS_MAX, p.first[share.expert + 1] - share.row_begin);
+        int before = blockIdx.y % EXPERT_PARTS * GEMM_ROWS_MAX;
+        struct expert_tile at = p.tiles[tile];
+        share.expert = at.expert;
+        share.row_begin = at.first + before;
+        share.n_rows = min((int)GEMM_ROWS_MAX, at.n - before);
         if (share.n_rows <= 0) return;
         take_columns(p, blockIdx.x, &share);
     } else {
@@ -183,7 +185,6 @@ void launch_grouped_i8(const struct queue *q, const struct grouped_args *args)
     p.half = args->half;
     p.half_cols = args->half_cols;
     p.pair = args->plan.pair;
-    p.first = args->plan.first;
     p.tiles = args->plan.tile;
     p.n_tile = args->plan.n_tile;
     p.row_div = args->is_row_a_pair ? 1 : args->n_used;

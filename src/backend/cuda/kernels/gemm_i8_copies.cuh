@@ -35,7 +35,8 @@ struct gemm_product {
     int tile;     /* rows a block takes at most: 32 or 64 */
     int n_rows;
     /* Experts: rows are pairs; pair NULL: there are none. */
-    const int32_t *pair, *first, *tiles, *n_tile;
+    const int32_t *pair, *n_tile;
+    const struct expert_tile *tiles;
     int row_div;   /* pair p reads row p / row_div of x */
     int n_stages;  /* 2 or 3 */
     uint32_t zero; /* 0, which the compiler must not know */

@@ -110,10 +110,8 @@ __device__ void place_experts(const expert_plan &plan, int *counts, int n_expert
         int tile = plan.is_even ? take_tiles(widths, (step - 1) / HALF_WIDTH, n_tiles) : at.y;
         at.y += n_tiles;
         plan.first[e] = first;
-        for (; first < at.x; first += step, tile++) {
-            plan.tile[2 * tile] = e;
-            plan.tile[2 * tile + 1] = first;
-        }
+        for (; first < at.x; first += step, tile++)
+            plan.tile[tile] = {e, first, min(step, at.x - first), step};
     }
     if (blockIdx.x == 0 && begin < end && end == n_expert) {
         plan.first[n_expert] = at.x;
@@ -200,12 +198,18 @@ size_t padded(size_t n_ints)
     return (n_ints * sizeof(int32_t) + 63) / 64 * 64;
 }
 
+size_t tiles_bytes(int32_t n_rows, int32_t n_used, int32_t n_expert)
+{
+    size_t ints = sizeof(struct expert_tile) / sizeof(int32_t);
+    return padded(ints * (size_t)expert_tiles_max(n_rows, n_used, n_expert));
+}
+
 } // namespace
 
 size_t expert_plan_bytes(int32_t n_rows, int32_t n_used, int32_t n_expert)
 {
     return padded((size_t)n_expert + 1) + padded((size_t)n_rows * (size_t)n_used) +
-           padded(2 * (size_t)expert_tiles_max(n_rows, n_used, n_expert)) + padded(1);
+           tiles_bytes(n_rows, n_used, n_expert) + padded(1);
 }
 
 struct expert_plan expert_plan_at(void *memory, int32_t n_rows, int32_t n_used, int32_t n_expert)
@@ -216,8 +220,8 @@ struct expert_plan expert_plan_at(void *memory, int32_t n_rows, int32_t n_used, 
     at += padded((size_t)n_expert + 1);
     plan.pair = reinterpret_cast<int32_t *>(at);
     at += padded((size_t)n_rows * (size_t)n_used);
-    plan.tile = reinterpret_cast<int32_t *>(at);
-    at += padded(2 * (size_t)expert_tiles_max(n_rows, n_used, n_expert));
+    plan.tile = reinterpret_cast<struct expert_tile *>(at);
+    at += tiles_bytes(n_rows, n_used, n_expert);
     plan.n_tile = reinterpret_cast<int32_t *>(at);
     return plan;
 }

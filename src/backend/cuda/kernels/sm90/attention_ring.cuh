@@ -9,6 +9,7 @@
 #define CUDA_SM90_ATTENTION_RING_CUH
 
 #include "backend/cuda/kernels/sm90/attention_instructions.cuh"
+#include "backend/cuda/kernels/sm90/tensor_map.cuh"
 #include "backend/cuda/types.h"
 
 namespace {
@@ -126,28 +127,16 @@ __device__ __forceinline__ void clear_values(uint32_t unit, int first, int begin
 static bool boxes_of(CUtensorMap *map, const struct kv_cache &cache, void *base, int positions,
                      int blocks)
 {
-    typedef CUresult encode(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
-                            const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
-                            const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
-                            CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-    void *function = NULL;
-    cudaDriverEntryPointQueryResult found;
-    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
-                                         cudaEnableDefault, &found) != cudaSuccess ||
-        found != cudaDriverEntryPointSuccess)
-        return false;
     /* The cache does not say how many pages its pool has; tables name none that is not there. */
-    const cuuint64_t size[5] = {64, PAGE, (cuuint64_t)cache.head_dim / 64,
-                                (cuuint64_t)cache.n_heads, 1u << 24};
-    const cuuint64_t stride[4] = {(cuuint64_t)kv_cell_bytes(&cache), 128,
-                                  (cuuint64_t)cache.head_bytes, cache.page_bytes};
-    const cuuint32_t box[5] = {64, (cuuint32_t)positions, (cuuint32_t)blocks, 1, 1};
-    const cuuint32_t step[5] = {1, 1, 1, 1, 1};
-    return reinterpret_cast<encode *>(function)(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 5, base, size,
-                                                stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                                CU_TENSOR_MAP_SWIZZLE_128B,
-                                                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                                                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+    return make_tensor_map(
+        map,
+        {CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+         5,
+         base,
+         {64, PAGE, (cuuint64_t)cache.head_dim / 64, (cuuint64_t)cache.n_heads, 1u << 24},
+         {(cuuint64_t)kv_cell_bytes(&cache), 128, (cuuint64_t)cache.head_bytes, cache.page_bytes},
+         {64, (cuuint32_t)positions, (cuuint32_t)blocks, 1, 1},
+         CU_TENSOR_MAP_SWIZZLE_128B});
 }
 
 } // namespace

@@ -82,4 +82,22 @@ __device__ __forceinline__ void dequantise(const tile_share<F> &share, uint32_t 
     }
 }
 
+/* The permutation of bytes that `dequantise` wants of the thread. */
+__device__ __forceinline__ uint32_t own_scale()
+{
+    return threadIdx.x & 4 ? 0x3232 : 0x1010;
+}
+
+/* The shares of 16 rows, eight each, as A operands of the four steps of a tile of columns, 4 words
+ * a step: for wgmma, of which a warp has 16 of 64 rows, and for mma.sync. */
+template <enum form F>
+__device__ __forceinline__ void make_operands(const tile_share<F> (&share)[2], uint32_t (&a)[16])
+{
+    uint32_t halves[2][8];
+#pragma unroll
+    for (int i = 0; i < 2; i++) dequantise<F>(share[i], own_scale(), halves[i]);
+#pragma unroll
+    for (int i = 0; i < 16; i++) a[i] = halves[i % 2][i / 4 * 2 + i % 4 / 2];
+}
+
 #endif

@@ -17,14 +17,13 @@
  * 160 of 128 x 256, which take two rounds. Bound: wgmma, and the chip's power. Pairs of blocks
  * that fetch one half of W each for both are 20 % slower than blocks on their own: L2 gives 8.8
  * TB/s, and pairs wait for each other. */
-#include <cuda.h>
-#include <cuda_runtime.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "backend/cuda/kernels/launch.cuh"
 #include "backend/cuda/kernels/sm90/gemm_turned.cuh"
 #include "backend/cuda/kernels/sm90/tensor.cuh"
+#include "backend/cuda/kernels/sm90/tensor_map.cuh"
 
 namespace {
 
@@ -396,39 +395,21 @@ void start_tile(const struct queue *q, product *p, int tile)
 
 /* ---- Maps ------------------------------------------------------------------------------------ */
 
-typedef CUresult encode_fn(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
-                           const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
-                           const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
-                           CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-encode_fn *find_encoder()
-{
-    void *entry = nullptr;
-    cudaDriverEntryPointQueryResult found;
-#if CUDART_VERSION >= 12050
-    cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000,
-                                                         cudaEnableDefault, &found);
-#else
-    cudaError_t error =
-        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &entry, cudaEnableDefault, &found);
-#endif
-    if (error || found != cudaDriverEntryPointSuccess) return nullptr;
-    return reinterpret_cast<encode_fn *>(entry);
-}
-
-bool make_map(encode_fn *encode, const void *values, int32_t rows, int32_t stride, int32_t box_rows,
+/* Boxes of box_rows rows and STEP columns. */
+bool make_map(const void *values, int32_t rows, int32_t stride, int32_t box_rows,
               struct tensor_map *out)
 {
     CUtensorMap map;
-    cuuint64_t size[] = {(cuuint64_t)stride, (cuuint64_t)rows}, row_bytes = (cuuint64_t)stride * 2;
-    cuuint32_t box[] = {STEP, (cuuint32_t)box_rows}, every[] = {1, 1};
     static_assert(sizeof map == sizeof *out, "a map");
-    CUresult status =
-        encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<void *>(values), size,
-               &row_bytes, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    bool is_made = make_tensor_map(&map, {CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+                                          2,
+                                          values,
+                                          {(cuuint64_t)stride, (cuuint64_t)rows},
+                                          {(cuuint64_t)stride * 2},
+                                          {STEP, (cuuint32_t)box_rows},
+                                          CU_TENSOR_MAP_SWIZZLE_128B});
     memcpy(out, &map, sizeof map);
-    return status == CUDA_SUCCESS;
+    return is_made;
 }
 
 bool is_pair(const struct gemm_args *args)
@@ -507,19 +488,18 @@ int gemm_wgmma_prepare(void)
 
 bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out)
 {
-    encode_fn *encode = find_encoder();
     int32_t stride = args->x.stride, rows = all_rows(args);
-    if (!encode || !suits(args)) return false;
+    if (!suits(args)) return false;
     const void *x = args->x.values, *w = args->w[0].mirror;
-    bool is_made = make_map(encode, x, args->n_rows, stride, BOX, &out->x);
-    is_made = is_made && make_map(encode, x, args->n_rows, stride, FEW_ROWS, &out->x_few);
-    is_made = is_made && make_map(encode, w, rows, stride, BOX, &out->w);
+    bool is_made = make_map(x, args->n_rows, stride, BOX, &out->x);
+    is_made = is_made && make_map(x, args->n_rows, stride, FEW_ROWS, &out->x_few);
+    is_made = is_made && make_map(w, rows, stride, BOX, &out->w);
     for (int i = 0; i < GEMM_TILES && is_made; i++) {
         int32_t n = tiles[i].n;
         if (tiles[i].is_turned)
-            is_made = make_map(encode, x, args->n_rows, stride, n, &out->other[i]);
+            is_made = make_map(x, args->n_rows, stride, n, &out->other[i]);
         else
-            is_made = make_map(encode, w, rows, stride, is_pair(args) ? n / 2 : n, &out->other[i]);
+            is_made = make_map(w, rows, stride, is_pair(args) ? n / 2 : n, &out->other[i]);
     }
     return is_made;
 }

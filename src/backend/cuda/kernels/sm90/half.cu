@@ -42,24 +42,6 @@ __device__ __forceinline__ void read_weights(tile_share<R::FORM> (&share)[2], co
                            stage + S::MINUS_AT + group * S::GROUP_MINUS, pair);
 }
 
-/* The same as A operands of the tile's four steps. */
-template <enum form F>
-__device__ __forceinline__ void make_operands(const tile_share<F> (&share)[2], uint32_t own,
-                                              uint32_t (&a)[16])
-{
-    uint32_t halves[2][8];
-    for (int i = 0; i < 2; i++) dequantise<F>(share[i], own, halves[i]);
-#pragma unroll
-    for (int i = 0; i < 16; i++) a[i] = halves[i % 2][i / 4 * 2 + i % 4 / 2];
-}
-
-/* x, which all lanes have alike, in a uniform register. Descriptors are read from such ones; the
- * compiler does not see by itself that it can keep them there (14 % of the loop's instructions). */
-__device__ __forceinline__ uint32_t uniform(uint32_t x)
-{
-    return __reduce_max_sync(~0u, x);
-}
-
 /* The stage before `place` may be filled again: what was asked of it is done. */
 template <class R>
 __device__ __forceinline__ void stage_release(uint32_t shared, const ring_place<R::STAGES> &place)
@@ -84,7 +66,7 @@ __device__ __forceinline__ void add_tile(float (&acc)[R::N / 2], uint32_t (&a)[1
         wgmma_wait<0>();
         if (!is_first) stage_release<R>(shared, place);
     }
-    make_operands<R::FORM>(share, threadIdx.x & 4 ? 0x3232 : 0x1010, a);
+    make_operands<R::FORM>(share, a);
     barrier_wait(barrier_at(shared, ACT_FULL, place.at), place.parity);
     wgmma_fence();
 #pragma unroll

@@ -9,13 +9,15 @@
  * one next to the same group of the other, so that a thread holds both results of an output.
  *
  * Two groups of four warps multiply, each two slabs of 64 weight rows: while one slab is
- * dequantised the other is multiplied. A third group fills a ring of stages of 64 columns, by
- * copies of 16 bytes: rows are gathered by the list of pairs, straight into the order of the
- * swizzle of 128 bytes. A block takes one item after the other, with the ring running ahead.
+ * dequantised the other is multiplied. Tiles of up to 16 rows, which are most of them when few
+ * users decode, are multiplied by mma.sync (few_rows.cuh): the same bits, sooner. A third group
+ * fills a ring of stages of 64 columns, by copies of 16 bytes: rows are gathered by the list of
+ * pairs, straight into the order of the swizzle of 128 bytes. A block takes one item after the
+ * other, with the ring running ahead.
  *
  * Launch: a block on each multiprocessor. Bound: wgmma and the chip's power where experts have many
- * rows, memory where they have few. */
-#include "backend/cuda/kernels/sm90/dequantise.cuh"
+ * rows; where they have few, dequantising, and then memory (docs/benchmarks.md). */
+#include "backend/cuda/kernels/sm90/few_rows.cuh"
 #include "backend/cuda/kernels/sm90/half_experts.cuh"
 #include "backend/cuda/kernels/sm90/half_experts_fetch.cuh"
 #include "backend/cuda/kernels/sm90/half_experts_store.cuh"
@@ -26,25 +28,20 @@ namespace {
 
 /* ---- Multiplying ----------------------------------------------------------------------------- */
 
-/* A warp's two slots of a slab, as A operands of a stage's four steps. */
+/* The shares of a warp's two slots of a slab. */
 template <enum form F>
-__device__ __forceinline__ void make_operands(const uint8_t *stage, int slot, uint32_t own,
-                                              uint32_t (&a)[16])
+__device__ __forceinline__ void read_slots(tile_share<F> (&share)[2], const uint8_t *stage,
+                                           int slab)
 {
     typedef stage_of<F> S;
+    int slot = slot_of(threadIdx.x / GROUP, threadIdx.x % GROUP / WARP, slab);
     int pair = threadIdx.x % WARP / 8;
-    uint32_t halves[2][8];
 #pragma unroll
-    for (int i = 0; i < 2; i++, slot++) {
-        tile_share<F> share;
-        read_tile<F>(share, stage + S::QUANTS_AT + slot * form_quant_bytes(F),
+    for (int i = 0; i < 2; i++, slot++)
+        read_tile<F>(share[i], stage + S::QUANTS_AT + slot * form_quant_bytes(F),
                      stage + S::SCALE_AT + slot * form_scale_bytes(F),
                      stage + S::HIGH_AT + slot * form_high_bytes(F),
                      stage + S::MINUS_AT + slot * form_minus_bytes(F), pair);
-        dequantise<F>(share, own, halves[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < 16; i++) a[i] = halves[i % 2][i / 4 * 2 + i % 4 / 2];
 }
 
 template <enum form F> struct reader {
@@ -56,7 +53,6 @@ template <enum form F> struct reader {
     __device__ __forceinline__ void take()
     {
         barrier_wait(full_at(base + S::BARRIERS_AT, place.at), place.parity);
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
     /* The oldest stage was read. */
     __device__ __forceinline__ void release()
@@ -67,26 +63,25 @@ template <enum form F> struct reader {
     }
 };
 
+/* ---- By wgmma -------------------------------------------------------------------------------- */
+
 /* Sums of a slab are those of its rows for all columns. */
 template <enum form F, int N>
-__device__ __forceinline__ void multiply_columns(const grouped_product &p, reader<F> &ring,
-                                                 float (&sums)[SLABS][N / 2])
+__device__ __forceinline__ void multiply_wide(const grouped_product &p, reader<F> &ring,
+                                              float (&sums)[SLABS][N / 2])
 {
     typedef stage_of<F> S;
-    const int group = threadIdx.x / GROUP, warp = threadIdx.x % GROUP / WARP;
-    const uint32_t own = threadIdx.x & 4 ? 0x3232 : 0x1010;
     uint32_t a[SLABS][16];
-#pragma unroll
-    for (int s = 0; s < SLABS; s++)
-#pragma unroll
-        for (int i = 0; i < N / 2; i++) sums[s][i] = 0.0f;
     for (int k = 0; k < p.n_ktiles; k++, ring.place.next()) {
         uint32_t at = S::RING_AT + ring.place.at * S::BYTES;
         ring.take();
-        uint64_t b = operand_at(ring.base + at);
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        uint64_t b = operand_at(uniform(ring.base + at));
 #pragma unroll
         for (int s = 0; s < SLABS; s++) {
-            make_operands<F>(ring.memory + at, slot_of(group, warp, s), own, a[s]);
+            tile_share<F> share[2];
+            read_slots<F>(share, ring.memory + at, s);
+            make_operands<F>(share, a[s]);
             wgmma_fence();
 #pragma unroll
             for (int i = 0; i < 4; i++) wgmma<N>::add(sums[s], a[s] + 4 * i, b + i * OPERAND_STEP);
@@ -99,16 +94,100 @@ __device__ __forceinline__ void multiply_columns(const grouped_product &p, reade
     ring.release();
 }
 
-/* What a group does of an item. */
+/* ---- By mma.sync ----------------------------------------------------------------------------- */
+
+/* Where in a stage the row lies that the lane tells load_matrices: of the first 16 rows and columns
+ * 16 step .., which the swizzle of 128 bytes has moved. */
+__device__ __forceinline__ uint32_t row_place(int step)
+{
+    int lane = threadIdx.x % WARP, row = lane / 16 * 8 + lane % 8, half = lane / 8 % 2;
+    return row * ROW_BYTES + ((2 * step + half) ^ row % 8) * 16;
+}
+
+/* What a warp reads of a stage. */
+template <enum form F> struct stage_values {
+    tile_share<F> share[SLABS][2];
+    few_operands rows;
+};
+
+template <enum form F>
+__device__ __forceinline__ void read_stage(reader<F> &ring, stage_values<F> &v)
+{
+    typedef stage_of<F> S;
+    const uint32_t at = S::RING_AT + ring.place.at * S::BYTES;
+    ring.take();
+#pragma unroll
+    for (int s = 0; s < SLABS; s++) read_slots<F>(v.share[s], ring.memory + at, s);
+#pragma unroll
+    for (int i = 0; i < TILE_STEPS; i++) load_matrices(v.rows.b[i], ring.base + at + row_place(i));
+    ring.place.next();
+    ring.release();
+}
+
+template <enum form F, int ROWS>
+__device__ __forceinline__ void add_stage(const stage_values<F> &v,
+                                          float (&sums)[SLABS][MMA_ROWS / 2])
+{
+#pragma unroll
+    for (int s = 0; s < SLABS; s++) add_few<F, ROWS>(sums[s], v.share[s], v.rows);
+}
+
+/* Up to ROWS rows. A stage is read while the one before is multiplied. */
+template <enum form F, int ROWS>
+__device__ __forceinline__ void multiply_few(const grouped_product &p, reader<F> &ring,
+                                             float (&sums)[SLABS][MMA_ROWS / 2])
+{
+    stage_values<F> first, second;
+    read_stage(ring, first);
+    int left = p.n_ktiles;
+#pragma unroll 1
+    for (; left > 2; left -= 2) {
+        read_stage(ring, second);
+        add_stage<F, ROWS>(first, sums);
+        read_stage(ring, first);
+        add_stage<F, ROWS>(second, sums);
+    }
+    if (left > 1) read_stage(ring, second);
+    add_stage<F, ROWS>(first, sums);
+    if (left > 1) add_stage<F, ROWS>(second, sums);
+}
+
+/* ---- Items ----------------------------------------------------------------------------------- */
+
+template <enum form F, int N>
+__device__ __forceinline__ void multiply_columns(const grouped_product &p, reader<F> &ring,
+                                                 int n_rows, float (&sums)[SLABS][N / 2])
+{
+#pragma unroll
+    for (int s = 0; s < SLABS; s++)
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) sums[s][i] = 0.0f;
+    if constexpr (N > MMA_ROWS)
+        multiply_wide<F, N>(p, ring, sums);
+    else if (n_rows > MMA_ROWS / 2)
+        multiply_few<F, MMA_ROWS>(p, ring, sums);
+    else
+        multiply_few<F, MMA_ROWS / 2>(p, ring, sums);
+}
+
+/* What a group does of an item. What only its end needs is read before. */
 template <enum form F, int N>
 __device__ __forceinline__ item multiply_item(const grouped_product &p, const item &it, int next,
-                                              reader<F> &ring, uint8_t *out, int32_t *table)
+                                              int n_tiles, reader<F> &ring, uint8_t *out,
+                                              int32_t *table)
 {
+    enum { PAIRS = (N + GROUP - 1) / GROUP };
     const int i = threadIdx.x % GROUP;
     float sums[SLABS][N / 2];
-    multiply_columns<F, N>(p, ring, sums);
-    for (int k = i; k < it.n; k += GROUP) table[k] = p.plan.pair[it.first + k];
-    item after = take_item(p, next);
+    int32_t pair[PAIRS];
+#pragma unroll
+    for (int k = 0; k < PAIRS; k++)
+        pair[k] = p.plan.pair[it.tile.first + min(i + k * GROUP, it.tile.n - 1)];
+    item after = take_item(p, next, n_tiles);
+    multiply_columns<F, N>(p, ring, it.tile.n, sums);
+#pragma unroll
+    for (int k = 0; k < PAIRS; k++)
+        if (i + k * GROUP < N) table[i + k * GROUP] = pair[k];
     group_meets(threadIdx.x / GROUP);
     store_sums<N>(p, it, sums, out, table);
     group_meets(threadIdx.x / GROUP); /* before the table and the buffers change */
@@ -117,13 +196,15 @@ __device__ __forceinline__ item multiply_item(const grouped_product &p, const it
 
 /* A part of a unit that is not there. */
 template <enum form F>
-__device__ __forceinline__ item skip_item(const grouped_product &p, int next, reader<F> &ring)
+__device__ __forceinline__ item skip_item(const grouped_product &p, int next, int n_tiles,
+                                          reader<F> &ring)
 {
+    item after = take_item(p, next, n_tiles);
     for (int k = 0; k < p.n_ktiles; k++, ring.place.next()) {
         ring.take();
         ring.release();
     }
-    return take_item(p, next);
+    return after;
 }
 
 /* Widths of tiles, falling as those of the plan do: with one loop around all of them, in place of
@@ -139,16 +220,16 @@ __device__ __forceinline__ void multiply_items(const grouped_product &p, uint8_t
     uint8_t *out = memory + S::OUT_AT + group * 2 * ROUND * OUT_BYTES;
     int32_t *table = reinterpret_cast<int32_t *>(memory + S::TABLE_AT + group * TABLE_BYTES);
     reader<F> ring = {memory, base, {0, 0}, {0, 0}};
-    item it = take_item(p, blockIdx.x);
+    const int n_tiles = *p.plan.n_tile, of_group = UNIT_SLOTS / GROUPS;
+    item it = take_item(p, blockIdx.x, n_tiles);
     int next = blockIdx.x;
 #define X(N)                                                                                       \
-    while (it.width > N - 16) {                                                                    \
+    while (it.tile.step > N - 16) {                                                                \
         next += gridDim.x;                                                                         \
-        int first = it.unit * (UNIT_SLOTS / p.n_w) + group * (UNIT_SLOTS / GROUPS / p.n_w);        \
-        if (first >= p.n_groups)                                                                   \
-            it = skip_item<F>(p, next, ring);                                                      \
+        if ((it.unit * UNIT_SLOTS + group * of_group) / p.n_w >= p.n_groups)                       \
+            it = skip_item<F>(p, next, n_tiles, ring);                                             \
         else                                                                                       \
-            it = multiply_item<F, N>(p, it, next, ring, out, table);                               \
+            it = multiply_item<F, N>(p, it, next, n_tiles, ring, out, table);                      \
     }
     ROWS_LIST(X)
 #undef X

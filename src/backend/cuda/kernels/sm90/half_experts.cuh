@@ -44,7 +44,8 @@ template <enum form F> struct stage_of {
         SCALE_AT = QUANTS_AT + UNIT_SLOTS * form_quant_bytes(F),
         HIGH_AT = SCALE_AT + UNIT_SLOTS * form_scale_bytes(F),
         MINUS_AT = HIGH_AT + UNIT_SLOTS * form_high_bytes(F),
-        BYTES = (MINUS_AT + UNIT_SLOTS * form_minus_bytes(F) + 1023) / 1024 * 1024,
+        END_AT = MINUS_AT + UNIT_SLOTS * form_minus_bytes(F),
+        BYTES = (END_AT + 1023) / 1024 * 1024,
         OUT_AT = 0, /* before the stages: results on their way, tables of pairs, barriers */
         TABLE_AT = OUT_AT + GROUPS * 2 * ROUND * OUT_BYTES,
         BARRIERS_AT = TABLE_AT + GROUPS * TABLE_BYTES,
@@ -74,24 +75,22 @@ __device__ __forceinline__ int slot_of(int group, int warp, int slab)
 /* ---- Items ----------------------------------------------------------------------------------- */
 
 struct item {
-    int expert, first, n; /* rows: places first .. first + n - 1 of plan.pair */
-    int width;            /* of the tile, at least n; 0: no item */
+    struct expert_tile tile; /* step 0: no item */
     int unit;
 };
 
-/* The units turn with each round of the blocks: else, where there is a multiple of n_units blocks,
+/* Item i of the tiles that there are. Read long before it is needed: the way to it is long.
+ *
+ * The units turn with each round of the blocks: else, where there is a multiple of n_units blocks,
  * the last unit, which may have fewer outputs, would always be the same blocks'. */
-__device__ __forceinline__ item take_item(const grouped_product &p, int i)
+__device__ __forceinline__ item take_item(const grouped_product &p, int i, int n_tiles)
 {
     item it = {};
     int tile = i / p.n_units;
     it.unit = (i + tile * p.n_units / (int)gridDim.x) % p.n_units;
-    if (tile >= *p.plan.n_tile) return it;
-    it.expert = p.plan.tile[2 * tile];
-    it.first = p.plan.tile[2 * tile + 1];
-    int begin = p.plan.first[it.expert], end = p.plan.first[it.expert + 1];
-    it.width = tile_step(p.plan, end - begin);
-    it.n = min(it.width, end - it.first);
+    if (tile >= n_tiles) return it;
+    int4 v = reinterpret_cast<const int4 *>(p.plan.tile)[tile];
+    it.tile = {v.x, v.y, v.z, v.w};
     return it;
 }
 

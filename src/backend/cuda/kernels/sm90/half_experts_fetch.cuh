@@ -28,7 +28,7 @@ template <int TILE_BYTES> struct plane_copies {
         int left = p.n_groups - group, span = SPAN / turns;
         n_live = slot < UNIT_SLOTS && left > 0 ? min((left + span - 1) / span, (int)PASSES) : 0;
         from = static_cast<const uint8_t *>(slot % turns ? second : first) +
-               ((int64_t)it.expert * p.n_groups + group) * p.n_ktiles * TILE_BYTES +
+               ((int64_t)it.tile.expert * p.n_groups + group) * p.n_ktiles * TILE_BYTES +
                i % PIECES * 16;
         step = (int64_t)span * p.n_ktiles * TILE_BYTES;
     }
@@ -67,21 +67,21 @@ template <enum form F> struct weight_copies {
 };
 
 /* A thread's copies of rows: the same 16 bytes of every SPAN-th row. */
-struct row_copies {
-    enum { CHUNKS = ROW_BYTES / 16, SPAN = GROUP / CHUNKS, PASSES = HALF_TILE / SPAN };
+template <int PASSES> struct row_copies {
+    enum { CHUNKS = ROW_BYTES / 16, SPAN = GROUP / CHUNKS };
     uint32_t offset[PASSES]; /* in 16 bytes */
     int n_live;
     int turn; /* by the swizzle, in bytes */
 
-    __device__ __forceinline__ void aim(const grouped_product &p, const item &it, int i)
+    __device__ __forceinline__ row_copies(const grouped_product &p, const item &it, int i)
     {
         int row = i / CHUNKS;
-        n_live = (it.n - row + SPAN - 1) / SPAN;
+        n_live = (it.tile.n - row + SPAN - 1) / SPAN;
         turn = ((i % CHUNKS ^ row % 8) - i % CHUNKS) * 16;
 #pragma unroll
         for (int k = 0; k < PASSES; k++) {
-            int at = it.first + min(row + k * SPAN, it.n - 1);
-            offset[k] = (uint32_t)(p.plan.pair[at] / p.row_div) * (uint32_t)p.x_step +
+            int place = it.tile.first + min(row + k * SPAN, it.tile.n - 1);
+            offset[k] = (uint32_t)(p.plan.pair[place] / p.row_div) * (uint32_t)p.x_step +
                         (uint32_t)(i % CHUNKS);
         }
     }
@@ -97,31 +97,54 @@ struct row_copies {
 /* `own` is the thread's first 16 bytes of the stage, carried along on its own: where a copy under a
  * policy goes to a place that all threads share and an offset, ptxas of CUDA 13.0 makes an
  * instruction that the chip takes for illegal (LDGSTS with two uniform registers). */
-template <enum form F>
-__device__ __forceinline__ void fill_ring(const grouped_product &p, uint32_t base)
+template <enum form F> struct filling {
+    typedef stage_of<F> S;
+    uint32_t base, first, own;
+    ring_place<S::STAGES> place;
+    struct l2_policy policy;
+
+    __device__ __forceinline__ void next()
+    {
+        place.next();
+        own = place.at ? own + S::BYTES : first;
+    }
+};
+
+/* An item of up to PASSES * 16 rows. */
+template <enum form F, int PASSES>
+__device__ __forceinline__ void fill_item(const grouped_product &p, const item &it, filling<F> &to)
 {
     typedef stage_of<F> S;
     const int i = threadIdx.x % GROUP;
-    const uint32_t first = base + S::RING_AT + i * 16;
-    struct l2_policy policy = policy_of(true);
-    ring_place<S::STAGES> place = {0, 1}; /* all stages are empty */
-    uint32_t own = first;
+    row_copies<PASSES> rows(p, it, i);
     weight_copies<F> weights;
-    row_copies rows;
-    for (int at = blockIdx.x;; at += gridDim.x) {
-        item it = take_item(p, at);
-        if (it.width == 0) break;
-        rows.aim(p, it, i);
-        weights.aim(p, it, i);
-        const uint8_t *x = p.x;
-        for (int k = 0; k < p.n_ktiles; k++, x += ROW_BYTES) {
-            barrier_wait(empty_at(base + S::BARRIERS_AT, place.at), place.parity);
-            weights.fetch(policy, own);
-            rows.fetch(x, own);
-            barrier_arrive_after_copies(full_at(base + S::BARRIERS_AT, place.at));
-            place.next();
-            own = place.at ? own + S::BYTES : first;
-        }
+    weights.aim(p, it, i);
+    const uint8_t *x = p.x;
+#pragma unroll 1
+    for (int k = 0; k < p.n_ktiles; k++, x += ROW_BYTES, to.next()) {
+        barrier_wait(empty_at(to.base + S::BARRIERS_AT, to.place.at), to.place.parity);
+        weights.fetch(to.policy, to.own);
+        rows.fetch(x, to.own);
+        barrier_arrive_after_copies(full_at(to.base + S::BARRIERS_AT, to.place.at));
+    }
+}
+
+template <enum form F>
+__device__ __forceinline__ void fill_ring(const grouped_product &p, uint32_t base)
+{
+    const uint32_t first = base + stage_of<F>::RING_AT + threadIdx.x % GROUP * 16;
+    filling<F> to = {base, first, first, {0, 1}, policy_of(true)}; /* all stages are empty */
+    int next = blockIdx.x + gridDim.x;
+    const int n_tiles = *p.plan.n_tile;
+    for (item it = take_item(p, blockIdx.x, n_tiles), after; it.tile.step > 0; it = after) {
+        after = take_item(p, next, n_tiles);
+        next += gridDim.x;
+        if (it.tile.n <= 16)
+            fill_item<F, 1>(p, it, to);
+        else if (it.tile.n <= 48)
+            fill_item<F, 3>(p, it, to);
+        else
+            fill_item<F, HALF_TILE / 16>(p, it, to);
     }
     copies_wait_all();
 }

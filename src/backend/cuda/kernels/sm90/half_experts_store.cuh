@@ -66,7 +66,7 @@ __device__ __forceinline__ void store_sums(const grouped_product &p, const item 
 #pragma unroll
         for (int j = 0; j < 2; j++) {
             int from = j * 8 + i / 16;
-            if (r * ROUND + from >= it.n) continue;
+            if (r * ROUND + from >= it.tile.n) continue;
             put_eight(p, table[r * ROUND + from], which, col,
                       *reinterpret_cast<const uint4 *>(buffer + from * OUT_BYTES +
                                                        (chunk ^ from % 8) * 16));

@@ -56,11 +56,6 @@ __device__ __forceinline__ void read_tile_of(tile_share<F> &share, const struct 
                   0);
 }
 
-__device__ __forceinline__ uint32_t own_scale()
-{
-    return threadIdx.x & 4 ? 0x3232 : 0x1010;
-}
-
 /* The block's outputs of up as A operands in shared memory. `tiles`: 64 of them each. */
 template <enum form F>
 __device__ __forceinline__ void make_up(const struct cuda_weight &up, uint8_t *memory, int rank,
@@ -104,13 +99,7 @@ __device__ __forceinline__ void make_gate(const struct cuda_weight &gate, int ra
         for (int i = 0; i < 2; i++)
             read_tile_of<F>(share[t][i], gate, 2 * warp + i, begin + t, begin + tiles);
 #pragma unroll
-    for (int t = 0; t < TILES; t++) {
-        uint32_t halves[2][8];
-#pragma unroll
-        for (int i = 0; i < 2; i++) dequantise<F>(share[t][i], own_scale(), halves[i]);
-#pragma unroll
-        for (int i = 0; i < 16; i++) a[t][i] = halves[i % 2][i / 4 * 2 + i % 4 / 2];
-    }
+    for (int t = 0; t < TILES; t++) make_operands<F>(share[t], a[t]);
 }
 
 /* A quad of a row as a part of a B operand of eight rows. */
