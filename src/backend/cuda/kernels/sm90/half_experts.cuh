@@ -4,7 +4,6 @@
 
 #include "backend/cuda/kernels/form.cuh"
 #include "backend/cuda/kernels/launch.cuh"
-#include "backend/cuda/kernels/moe.cuh"
 
 namespace {
 
