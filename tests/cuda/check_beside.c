@@ -207,18 +207,19 @@ static void record_alone(void *user, int i)
 }
 
 /* A layer of 26B-A4B; its weights stay in L2. */
-static void time_all(struct check *c)
+static void time_formats(struct check *c, enum format dense, enum format experts)
 {
     enum { LAUNCHES = 16 };
     for (int rows = 1; rows <= 8; rows *= 2) {
-        struct shape s = {FORMAT_Q4_0, FORMAT_Q4_0, rows, rows, 2816, 2112, 704, 128, 8};
+        struct shape s = {dense, experts, rows, rows, 2816, 2112, 704, 128, 8};
         struct layer l = new_layer(c, &s);
         double alone = graph_time(c, record_alone, &l, LAUNCHES);
         double beside = graph_time(c, record_beside, &l, LAUNCHES);
         double late = graph_time(c, record_late, &l, LAUNCHES);
-        printf("26B router, gate and up, down, %d rows: alone %.1f us, beside %.1f us, "
+        printf("26B router, gate and up, down, %s and %s, %d rows: alone %.1f us, beside %.1f us, "
                "with a late choice %.1f us\n",
-               rows, alone * 1e6, beside * 1e6, late * 1e6);
+               format_traits(dense)->name, format_traits(experts)->name, rows, alone * 1e6,
+               beside * 1e6, late * 1e6);
         free_layer(&l);
     }
 }
@@ -234,9 +235,22 @@ void check_beside(struct check *c)
             s.n_expert = 5; /* one of them has the pairs of nearly all rows */
             check_shape(c, &s);
         }
+    static const enum format pairs[][2] = {{FORMAT_Q6_K, FORMAT_Q5_1}, /* dense, experts */
+                                           {FORMAT_Q8_0, FORMAT_Q4_K},
+                                           {FORMAT_Q5_K, FORMAT_IQ4_NL},
+                                           {FORMAT_Q4_0, FORMAT_Q8_0}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        for (int rows = 1; rows <= 8; rows += rows > 2 ? 2 : 1) {
+            struct shape s = {pairs[i][0], pairs[i][1], rows, rows > 2 ? rows - 1 : rows, 512, 768,
+                              256,         40,          4};
+            check_shape(c, &s);
+        }
     struct shape mixed = {FORMAT_Q8_0, FORMAT_Q4_0, 1, 1, 2816, 2112, 704, 128, 8};
     check_shape(c, &mixed);
     mixed.dense = FORMAT_Q4_0;
     check_shape(c, &mixed);
-    if (c->is_perf) time_all(c);
+    if (c->is_perf) {
+        time_formats(c, FORMAT_Q4_0, FORMAT_Q4_0);
+        time_formats(c, FORMAT_Q6_K, FORMAT_Q5_1);
+    }
 }

@@ -48,6 +48,8 @@ static int prepare(int capability)
     if (!status && capability == 90) status = normed_prepare();
     if (!status && capability == 90) status = halves_prepare();
     if (!status && capability == 90) status = eight_prepare();
+    if (!status && capability == 90) status = mixed_prepare();
+    if (!status && capability == 90) status = beside_mixed_prepare();
     return status;
 }
 

@@ -268,6 +268,13 @@ static void time_all(struct check *c)
         struct matvec_case what;
     } cases[] = {
         {"E4B q8_0 qkv", QKV(Q8_0, 2048, 512, 2560)},
+        {"12B q4_k q k, q6_k v",
+         {{FORMAT_Q4_K, FORMAT_Q4_K, FORMAT_Q6_K},
+          MATVEC_STORE,
+          3,
+          {4096, 2048, 2048},
+          3840,
+          ACT_FINE}},
         {"E4B q8_0 o", STORE(Q8_0, 2560, 2048)},
         {"E4B q8_0 o global", STORE(Q8_0, 2560, 4096)},
         {"E4B q8_0 gate/up", PAIR(Q8_0, 10240, 2560)},
@@ -417,6 +424,25 @@ void check_matvec(struct check *c)
         c,
         (struct matvec_case){
             {FORMAT_Q4_K, FORMAT_Q6_K, FORMAT_Q6_K}, MATVEC_STORE, 3, {64, 32, 32}, 512, ACT_INT8});
+    /* Two formats in one launch (sm90/matvec_mixed.cu): 4 slices; more units than fit at once. */
+    check_both(c, (struct matvec_case){{FORMAT_Q4_K, FORMAT_Q4_K, FORMAT_Q6_K},
+                                       MATVEC_STORE,
+                                       3,
+                                       {520, 264, 264},
+                                       768,
+                                       ACT_FINE});
+    check_case(c, (struct matvec_case){{FORMAT_Q5_1, FORMAT_IQ4_NL, FORMAT_IQ4_NL},
+                                       MATVEC_STORE,
+                                       3,
+                                       {15000, 7000, 7000},
+                                       96,
+                                       ACT_FINE});
+    check_case(c, (struct matvec_case){{FORMAT_Q8_0, FORMAT_Q5_0, FORMAT_Q5_0},
+                                       MATVEC_STORE,
+                                       3,
+                                       {72, 40, 8},
+                                       10240,
+                                       ACT_FINE});
     check_nearness(c);
     check_caps(c);
     if (c->is_perf) time_all(c);

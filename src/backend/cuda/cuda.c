@@ -96,6 +96,8 @@ static int prepare_kernels(const struct queue *q, struct carat_error *err)
     if (!status && q->capability == 90) status = normed_prepare();
     if (!status && q->capability == 90) status = halves_prepare();
     if (!status && q->capability == 90) status = eight_prepare();
+    if (!status && q->capability == 90) status = mixed_prepare();
+    if (!status && q->capability == 90) status = beside_mixed_prepare();
     return status ? cuda_fail(err, (cudaError_t)status, "cuda: kernels for Hopper") : CARAT_OK;
 }
 

@@ -41,10 +41,12 @@
  *     on Hopper          F16, heads 256, 512  launch_attention_prefill  sm90/attention_prompts.cu
  *
  * On Hopper launch_matvec takes 5..8 rows by sm90/matvec_eight.cu, and launch_experts_in and _out
- * take them as up to four. Rows whose activations do not fit in shared memory take
- * matvec_stream.cuh (matvec_launch.cuh: launch_form). All files share instructions.cuh (PTX),
- * round.cuh (rounding, NaN), form.cuh (formats of weights), block.cuh (rows, sums) and launch.cuh.
- * Kernels that use what only Hopper has go to kernels/sm90/, which CMake compiles for 90a alone. */
+ * take them as up to four; weights of two formats share a launch (sm90/matvec_mixed.cu,
+ * sm90/beside_mixed.cu). Float weights are read as mirrors there, however few the rows are. Rows
+ * whose activations do not fit in shared memory take matvec_stream.cuh (matvec_launch.cuh:
+ * launch_form). All files share instructions.cuh (PTX), round.cuh (rounding, NaN), form.cuh
+ * (formats of weights), block.cuh (rows, sums) and launch.cuh. Kernels that use what only Hopper
+ * has go to kernels/sm90/, which CMake compiles for 90a alone. */
 #ifndef CUDA_KERNELS_H
 #define CUDA_KERNELS_H
 
@@ -353,7 +355,8 @@ bool launch_matvec_normed(const struct queue *q, const struct norm_args *norm,
                           const struct matvec_args *args);
 int normed_prepare(void); /* cudaError_t */
 int halves_prepare(void); /* sm90/matvec_halves.cu, which launch_matvec takes for some shapes, */
-int eight_prepare(void);  /* and sm90/matvec_eight.cu */
+int eight_prepare(void);  /* and sm90/matvec_eight.cu, */
+int mixed_prepare(void);  /* and sm90/matvec_mixed.cu for two formats */
 
 /* ---- rows.cu: one row at a time */
 

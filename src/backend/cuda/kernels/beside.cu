@@ -1,24 +1,9 @@
 /* Two products in one launch (beside.h): some blocks do one of them, the others the other. For up
  * to four rows, on Hopper eight, and weights in tiles of one form. Everything else is launched one
  * after the other. */
-#include "backend/cuda/beside.h"
-
-#include "backend/cuda/kernels/experts_out.cuh"
+#include "backend/cuda/kernels/beside.cuh"
 
 namespace {
-
-enum { THREADS = 32 * MATVEC_WARPS };
-
-bool is_late(const struct queue *q, const struct beside_args *args)
-{
-    return args->z && choice_is_late(q, args->rows.max, args->experts.n_used);
-}
-
-struct choice choice_of(const struct beside_args *args)
-{
-    return {
-        args->z, args->scale, nullptr, nullptr, args->experts.w[0].n_expert, args->experts.n_used};
-}
 
 /* ---- Gate and up ----------------------------------------------------------------------------- */
 
@@ -72,9 +57,6 @@ bool start_gate_up(const struct queue *q, const struct beside_args *args)
 
 /* ---- Down ------------------------------------------------------------------------------------ */
 
-/* Resident blocks a multiprocessor. */
-enum { DOWN_RESIDENT = 2 };
-
 template <enum form F, bool IS_LATE, int LANE_ROWS = 1>
 __global__ void __launch_bounds__(THREADS, DOWN_RESIDENT)
     down_beside(const __grid_constant__ out_product experts,
@@ -89,8 +71,6 @@ __global__ void __launch_bounds__(THREADS, DOWN_RESIDENT)
             dense, part_of_grid{0, block - n_experts, gridDim.x - n_experts});
 }
 
-/* The dense branch's blocks are as many as are resident beside the others, so that no weight waits
- * for a block to end. */
 template <enum form F> bool start_down(const struct queue *q, const struct beside_args *args)
 {
     out_product experts = out_product_of(&args->experts);
@@ -100,17 +80,15 @@ template <enum form F> bool start_down(const struct queue *q, const struct besid
     size_t other = deal_few<F, PLAIN>(q, &dense);
     if (bytes < other) bytes = other;
     if (bytes > shared_most(q)) return false;
-    int n = (int)blocks_of(experts), n_dense = DOWN_RESIDENT * q->n_sm - n;
-    if (n_dense < dense.n_units / 4) n_dense = dense.n_units / 4;
-    if (n_dense > dense.n_units || n_dense < 1) n_dense = dense.n_units;
-    dim3 grid((unsigned)(n + n_dense));
+    unsigned n = blocks_of(experts);
+    dim3 grid(n + dense_blocks(q, n, dense.n_units));
     struct choice late = choice_of(args);
     if (is_large)
-        launch(q, down_beside<F, true, 2>, grid, THREADS, bytes, experts, dense, (unsigned)n, late);
+        launch(q, down_beside<F, true, 2>, grid, THREADS, bytes, experts, dense, n, late);
     else if (is_late(q, args))
-        launch(q, down_beside<F, true>, grid, THREADS, bytes, experts, dense, (unsigned)n, late);
+        launch(q, down_beside<F, true>, grid, THREADS, bytes, experts, dense, n, late);
     else
-        launch(q, down_beside<F, false>, grid, THREADS, bytes, experts, dense, (unsigned)n, late);
+        launch(q, down_beside<F, false>, grid, THREADS, bytes, experts, dense, n, late);
     return true;
 }
 
@@ -137,7 +115,7 @@ struct beside_args with_rows(const struct beside_args *args)
 bool launch_both(const struct queue *q, const struct beside_args *args, bool is_down)
 {
     bool is_deep = args->rows.max == 1 && q->capability == 90;
-    if (!are_alike(q, args)) return false;
+    if (!are_alike(q, args)) return q->capability == 90 && launch_beside_mixed(q, args, is_down);
     switch (form_of(args->dense.w[0].format)) {
 #define X(F)                                                                                       \
     case F:                                                                                        \

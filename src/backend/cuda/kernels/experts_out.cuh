@@ -152,6 +152,18 @@ __device__ __forceinline__ void feed_next(pair_feed<F> &f, const out_product &a,
     f.ring.place = place + 1 == OUT_RING ? 0 : place + 1;
 }
 
+/* Of a block. Not in a template, so that a kernel of several forms has them once. */
+__device__ __forceinline__ uint32_t *used_words()
+{
+    __shared__ uint32_t used[EXPERTS_MAX / 32];
+    return used;
+}
+__device__ __forceinline__ float *late_shares()
+{
+    __shared__ float shares[LATE_ROWS * LATE_USED];
+    return shares;
+}
+
 /* Weights are asked for before the wait for the launch before, which brings rows. The choice, or
  * IS_LATE the logits, are older: blocks begin when all blocks of that launch have passed their own
  * wait. */
@@ -161,8 +173,8 @@ __device__ __forceinline__ void out_few(const out_product &a, int block,
 {
     typedef out_stage<F, IS_LARGE> S;
     extern __shared__ __align__(128) uint8_t shared[];
-    __shared__ uint32_t used[EXPERTS_MAX / 32];
-    __shared__ float shares[IS_LATE ? LATE_ROWS * LATE_USED : 1];
+    uint32_t *used = used_words();
+    float *shares = IS_LATE ? late_shares() : nullptr;
     float *dots = reinterpret_cast<float *>(shared + a.dots_at);
     int *ids = reinterpret_cast<int *>(shared + a.lists_at);
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_words = (a.w.n_expert + 31) / 32;

@@ -69,13 +69,10 @@ void launch_matvec(const struct queue *q, const struct matvec_args *args)
         }
         return;
     }
-    bool is_alike = true;
-    for (int k = 1; k < args->n_w; k++)
-        is_alike = is_alike && form_of(args->w[k].format) == form_of(args->w[0].format);
-    matvec_product p = product_of(args);
-    for (int first = 0; first < args->n_w; first += p.n_w) {
-        p.n_w = is_alike || !is_store ? args->n_w : 1;
-        for (int k = 0; k < p.n_w; k++) p.w[k] = args->w[first + k], p.y[k] = args->y[first + k];
+    if (q->capability == 90 && launch_mixed(q, args)) return;
+    for (int first = 0, n; first < args->n_w; first += n) {
+        n = is_store ? count_of_form(args->w + first, args->n_w - first) : args->n_w;
+        matvec_product p = is_store ? part_of(args, first, n) : product_of(args);
         if (q->capability == 90 && (launch_halves(q, p) || launch_eight(q, p))) continue;
         if (p.x.kind == ACT_FINE)
             launch_fine(q, p);

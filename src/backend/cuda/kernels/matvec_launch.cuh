@@ -42,8 +42,8 @@ static inline void spread(matvec_product *p, int n_sm, int most)
         columns += p->columns[k];
     }
     int least = has_gelu ? 4 / per_column : 1; /* an epilogue with GELU wants 32 columns */
-    int n = slices_for(n_sm, columns * (p->ids ? p->n_used : 1), p->w[0].n_ktiles,
-                       MATVEC_WARPS / least);
+    int all = (columns + p->columns_apart) * (p->ids ? p->n_used : 1);
+    int n = slices_for(n_sm, all, p->w[0].n_ktiles, MATVEC_WARPS / least);
     for (p->slice_shift = 0; 1 << p->slice_shift < n; p->slice_shift++) continue;
     p->abreast = n < most ? n : most;
     p->across = MATVEC_WARPS / p->abreast;
@@ -132,9 +132,9 @@ static inline int experts_most(const matvec_product &p)
 }
 
 /* Blocks that a multiprocessor should hold at a time. */
-static inline int wanted_blocks(const struct queue *q, const matvec_product &p, int tiles)
+static inline int wanted_blocks(const struct queue *q, int units)
 {
-    int needed = (p.n_units * tiles + q->n_sm - 1) / q->n_sm;
+    int needed = (units + q->n_sm - 1) / q->n_sm;
     return needed > RESIDENT_MAX ? RESIDENT : needed;
 }
 
@@ -146,7 +146,8 @@ static void launch_units(const struct queue *q, Kernel *kernel, const matvec_pro
     if (IS_EXPERT) {
         grid = dim3((unsigned)experts_most(p), (unsigned)p.n_units);
     } else {
-        struct residence r = residence_of(q, kernel, shared_bytes, wanted_blocks(q, p, tiles));
+        struct residence r =
+            residence_of(q, kernel, shared_bytes, wanted_blocks(q, p.n_units * tiles));
         shared_bytes = r.bytes;
         int most = r.blocks * q->n_sm / tiles;
         if (most < 1) most = 1;
@@ -286,6 +287,32 @@ static inline bool are_of_form(const struct cuda_weight *w, int n, const struct 
     return true;
 }
 
+/* How many weights from the first on lie in tiles of its form. */
+static inline int count_of_form(const struct cuda_weight *w, int n)
+{
+    int k = 1;
+    while (k < n && are_of_form(w, k + 1, w[0])) k++;
+    return k;
+}
+
+/* Columns of warps that n weights take, each for itself. */
+static inline int columns_of(const struct cuda_weight *w, int n)
+{
+    int sum = 0;
+    for (int k = 0; k < n; k++) sum += (w[k].n_groups + WARP_GROUPS - 1) / WARP_GROUPS;
+    return sum;
+}
+
+/* The n weights from `first` on, which are of one form; the others are multiplied elsewhere. */
+static inline matvec_product part_of(const struct matvec_args *args, int first, int n)
+{
+    matvec_product p = product_of(args);
+    p.n_w = n;
+    p.columns_apart = columns_of(args->w, args->n_w) - columns_of(args->w + first, n);
+    for (int k = 0; k < n; k++) p.w[k] = args->w[first + k], p.y[k] = args->y[first + k];
+    return p;
+}
+
 /* ---- Dispatch -------------------------------------------------------------------------------- */
 
 static inline int outputs_of(const matvec_product &p)
@@ -345,6 +372,9 @@ bool launch_halves(const struct queue *q, const matvec_product &p);
 /* sm90/matvec_eight.cu: five to eight rows with a ring, if their activations fit. False: nothing
  * was launched. */
 bool launch_eight(const struct queue *q, const matvec_product &p);
+
+/* sm90/matvec_mixed.cu: up to eight rows with weights of two forms. False: nothing was launched. */
+bool launch_mixed(const struct queue *q, const struct matvec_args *args);
 
 /* matvec_fine.cu, which is compiled apart from matvec.cu. */
 void launch_fine(const struct queue *q, const matvec_product &p);

@@ -34,7 +34,9 @@ struct matvec_product {
     const int32_t *ids; /* experts */
     int32_t n_used;
 
-    int32_t slice_shift; /* 1 << slice_shift slices */
+    int32_t columns_apart; /* of warps, for weights of the same rows in another form: slices are
+                            * those of all of them together */
+    int32_t slice_shift;   /* 1 << slice_shift slices */
     int32_t across, abreast, n_units;
     /* columns of warps that a weight takes; the pair of gate and up counts once */
     int32_t columns[3];

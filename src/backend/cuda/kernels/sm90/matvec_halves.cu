@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(32 * MATVEC_WARPS, RESIDENT_MAX)
 /* Whether a multiprocessor holds fewer blocks than there is work for. */
 template <enum form F> bool is_crowded(const struct queue *q, const matvec_product &p, size_t bytes)
 {
-    int wanted = wanted_blocks(q, p, 1);
+    int wanted = wanted_blocks(q, p.n_units);
     return wanted == RESIDENT_MAX &&
            residence_of(q, matvec_few_halves<F>, bytes, wanted).blocks < wanted;
 }

@@ -1,0 +1,94 @@
+/* Two products in one launch, as in beside.cu, where the dense branch has weights of one form and
+ * the experts of another: the usual mixtures have down in several formats. Up to eight rows, with a
+ * late choice. */
+#include "backend/cuda/kernels/any_form.cuh"
+#include "backend/cuda/kernels/beside.cuh"
+
+namespace {
+
+template <int LANE_ROWS>
+__global__ void __launch_bounds__(THREADS, LANE_ROWS == 2 ? 2 : 3)
+    gate_up_mixed(const __grid_constant__ matvec_product dense,
+                  const __grid_constant__ matvec_product experts, unsigned n_chosen,
+                  const __grid_constant__ struct choice late)
+{
+    unsigned n_dense = (unsigned)dense.n_units, block = blockIdx.x;
+    if (block < n_dense) {
+        few_units_of_any<PLAIN, LANE_ROWS>(dense, part_of_grid{0, block, n_dense});
+        return;
+    }
+    block -= n_dense;
+    part_of_grid at = {block % n_chosen, block / n_chosen, 1};
+    few_units_of_any<EXPERTS, 1>(experts, at, late_choice(late));
+}
+
+bool start_gate_up(const struct queue *q, const struct beside_args *args)
+{
+    matvec_product experts = product_of(&args->experts), dense = product_of(&args->dense);
+    size_t bytes = deal_few_of_any<EXPERTS>(q, &experts);
+    size_t other = deal_few_of_any<PLAIN>(q, &dense);
+    if (bytes < other) bytes = other;
+    if (bytes > shared_most(q)) return false;
+    unsigned n = (unsigned)experts_most(experts);
+    dim3 grid((unsigned)dense.n_units + n * (unsigned)experts.n_units);
+    struct choice late = choice_of(args);
+    if (args->rows.max > FEW)
+        launch(q, gate_up_mixed<2>, grid, THREADS, bytes, dense, experts, n, late);
+    else
+        launch(q, gate_up_mixed<1>, grid, THREADS, bytes, dense, experts, n, late);
+    return true;
+}
+
+template <int LANE_ROWS>
+__global__ void __launch_bounds__(THREADS, DOWN_RESIDENT)
+    down_mixed(const __grid_constant__ out_product experts,
+               const __grid_constant__ matvec_product dense, unsigned n_experts,
+               const __grid_constant__ struct choice late)
+{
+    unsigned block = blockIdx.x;
+    if (block < n_experts)
+        out_few_of_any<LANE_ROWS == 2>(experts, (int)block, late);
+    else
+        few_units_of_any<PLAIN, LANE_ROWS>(
+            dense, part_of_grid{0, block - n_experts, gridDim.x - n_experts});
+}
+
+bool start_down(const struct queue *q, const struct beside_args *args)
+{
+    out_product experts = out_product_of(&args->experts);
+    matvec_product dense = product_of(&args->dense);
+    bool is_large = args->rows.max > FEW;
+    size_t bytes = is_large ? deal_out_of_any<true>(&experts) : deal_out_of_any<false>(&experts);
+    size_t other = deal_few_of_any<PLAIN>(q, &dense);
+    if (bytes < other) bytes = other;
+    if (bytes > shared_most(q)) return false;
+    unsigned n = blocks_of(experts);
+    dim3 grid(n + dense_blocks(q, n, dense.n_units));
+    struct choice late = choice_of(args);
+    if (is_large)
+        launch(q, down_mixed<2>, grid, THREADS, bytes, experts, dense, n, late);
+    else
+        launch(q, down_mixed<1>, grid, THREADS, bytes, experts, dense, n, late);
+    return true;
+}
+
+} // namespace
+
+bool launch_beside_mixed(const struct queue *q, const struct beside_args *args, bool is_down)
+{
+    const struct matvec_args *d = &args->dense;
+    const struct expert_args *e = &args->experts;
+    if (!is_late(q, args) || args->rows.max > FEW_LARGE || !are_of_form(d->w, d->n_w, d->w[0]) ||
+        !are_of_form(e->w, e->n_w, e->w[0]))
+        return false;
+    return is_down ? start_down(q, args) : start_gate_up(q, args);
+}
+
+int beside_mixed_prepare(void)
+{
+    cudaError_t error = allow_all_shared(gate_up_mixed<1>);
+    if (!error) error = allow_all_shared(gate_up_mixed<2>);
+    if (!error) error = allow_all_shared(down_mixed<1>);
+    if (!error) error = allow_all_shared(down_mixed<2>);
+    return error;
+}
