@@ -16,6 +16,7 @@
 #include "backend/cuda/crowd.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/loaded.h"
+#include "backend/cuda/mirrors.h"
 #include "backend/cuda/program.h"
 #include "backend/cuda/recording.h"
 #include "backend/cuda/start.h"
@@ -272,6 +273,7 @@ static void check_products(const struct program *p)
     static const char *const sizes[] = {[STEP_FEWEST] = "fewest",
                                         [STEP_FEW] = "a few",
                                         [STEP_CROWD] = "a crowd of",
+                                        [STEP_LARGE_CROWD] = "a large crowd of",
                                         [STEP_MANY] = "many"};
     const struct records *r = &p->lowered.records;
     for (int32_t i = 0; i < r->n; i++)
@@ -305,9 +307,12 @@ static void check_arithmetic(const carat_engine *e, const struct carat_engine_op
     assert_int_equal(count_starts(p, start_matvec, STEP_FEWEST) > 0, is_auto);
     assert_int_equal(count_starts(p, start_half, STEP_FEW) > 0, is_auto || is_half);
     assert_int_equal(count_starts(p, start_matvec, STEP_FEW) > 0, !is_auto && !is_half);
-    assert_int_equal(count_starts(p, start_half, STEP_CROWD) > 0, is_auto || is_half);
+    for (enum step_size size = STEP_CROWD; size <= STEP_LARGE_CROWD; size++) {
+        bool is_crowd_on_mirrors = (is_auto || is_half) && !o->deterministic;
+        assert_int_equal(count_starts(p, start_gemm_wgmma, size) > 0, is_crowd_on_mirrors);
+        if (o->deterministic) assert_int_equal(count_starts(p, start_half, size) > 0, is_half);
+    }
     assert_int_equal(count_starts(p, start_half, STEP_MANY), 0);
-    assert_int_equal(count_starts(p, start_gemm_wgmma, STEP_CROWD), 0);
     int n_many = count_starts(p, start_cublas, STEP_MANY);
     n_many += count_starts(p, start_gemm_wgmma, STEP_MANY);
     assert_true(n_many > 0);
@@ -355,9 +360,14 @@ static void a_crowd_is_of_rows_that_decode_or_whose_logits_are_wanted(void **sta
     static const struct {
         int32_t n;
         enum step_size decode, prompt, without_half;
-    } all[] = {{8, STEP_FEWEST, STEP_FEWEST, STEP_FEW}, {9, STEP_FEW, STEP_FEW, STEP_FEW},
-               {64, STEP_FEW, STEP_FEW, STEP_FEW},      {65, STEP_CROWD, STEP_MANY, STEP_MANY},
-               {256, STEP_CROWD, STEP_MANY, STEP_MANY}, {257, STEP_MANY, STEP_MANY, STEP_MANY}};
+    } all[] = {{8, STEP_FEWEST, STEP_FEWEST, STEP_FEW},
+               {9, STEP_FEW, STEP_FEW, STEP_FEW},
+               {64, STEP_FEW, STEP_FEW, STEP_FEW},
+               {65, STEP_CROWD, STEP_MANY, STEP_MANY},
+               {128, STEP_CROWD, STEP_MANY, STEP_MANY},
+               {129, STEP_LARGE_CROWD, STEP_MANY, STEP_MANY},
+               {256, STEP_LARGE_CROWD, STEP_MANY, STEP_MANY},
+               {257, STEP_MANY, STEP_MANY, STEP_MANY}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         assert_int_equal(step_size_for(&half, ROWS_TOKEN, all[i].n, false), all[i].decode);
         assert_int_equal(step_size_for(&half, ROWS_TOKEN, all[i].n, true), all[i].prompt);
@@ -459,35 +469,84 @@ static void norms_do_not_write_over_the_scales_of_their_rows(void **state)
     on_all_engines(check_all_norms);
 }
 
-static void check_head_has_no_mirror(const struct program *p)
+/* A plan with one product, of which logits are made or not. */
+static bool is_large(int64_t rows, int64_t cols, int32_t n_expert, bool is_head)
+{
+    enum row_class c = ROWS_TOKEN;
+    struct plan plan;
+    struct weight w = {.rows = rows, .cols = cols, .n_expert = n_expert};
+    plan_init(&plan, 256, 256, NULL, 0);
+    buf_id x = plan_buf_add(&plan, c, (int32_t)cols), y = plan_buf_add(&plan, c, (int32_t)rows);
+    struct op input = {
+        .code = OP_INPUT, .in = {BUF_NONE, BUF_NONE, BUF_NONE}, .out = {x, BUF_NONE}};
+    struct op product = {
+        .code = OP_MATMUL, .in = {x, BUF_NONE, BUF_NONE}, .out = {y, BUF_NONE}, .p.matmul.w = &w};
+    plan_emit(&plan, &input);
+    plan_emit(&plan, &product);
+    struct op cap = {.code = is_head ? OP_SOFTCAP : OP_OUTPUT,
+                     .in = {y, BUF_NONE, BUF_NONE},
+                     .out = {is_head ? plan_buf_add(&plan, c, (int32_t)rows) : BUF_NONE, BUF_NONE}};
+    plan_emit(&plan, &cap);
+    bool answer = mirrors_are_large(&plan);
+    plan_deinit(&plan);
+    return answer;
+}
+
+static void matrices_of_12b_and_31b_are_too_large_for_mirrors_of_65_to_128_rows(void **state)
+{
+    (void)state;
+    assert_false(is_large(10240, 2560, 1, false));   /* gate of E4B, */
+    assert_true(is_large(15360, 3840, 1, false));    /* 12B, */
+    assert_true(is_large(5376, 21504, 1, false));    /* down of 31B */
+    assert_false(is_large(262144, 2560, 1, true));   /* a head has none, */
+    assert_false(is_large(14080, 2816, 128, false)); /* experts neither */
+}
+
+/* Whether the head has a mirror; the other products have some. */
+static bool has_mirrored_head(const struct program *p)
 {
     const struct plan *plan = p->plan;
-    int n_mirrors = 0;
+    int n_mirrors = 0, n_heads = 0;
     for (int32_t i = 0; i < plan->n_ops; i++) {
         const struct weight *w = op_product(&plan->ops[i]);
-        if (!w || !w->device_data) continue;
+        if (!w || !w->device_data || !loaded_weight(w)->view.mirror) continue;
         bool is_head = i + 1 < plan->n_ops && plan->ops[i + 1].code == OP_SOFTCAP;
-        if (is_head) assert_null(loaded_weight(w)->view.mirror);
-        n_mirrors += loaded_weight(w)->view.mirror != NULL;
+        n_heads += is_head;
+        n_mirrors += !is_head;
     }
     assert_true(n_mirrors > 0);
+    return n_heads > 0;
 }
 
-static void check_heads_have_no_mirrors(const carat_engine *e, const struct carat_engine_options *o)
+static void check_head_is_mirrored(const struct program *p)
 {
-    (void)o;
-    on_programs(e, check_head_has_no_mirror);
+    assert_true(has_mirrored_head(p));
 }
 
-/* Steps of few rows read no mirror of it, and it would be the largest. */
-static void a_head_of_floats_has_no_mirror(void **state)
+static void check_head_is_not_mirrored(const struct program *p)
+{
+    assert_false(has_mirrored_head(p));
+}
+
+static void check_mirrored_heads(const carat_engine *e, const struct carat_engine_options *o)
+{
+    bool is_int8 = o->decode_matmul == CARAT_MATMUL_INT8;
+    on_programs(e, is_int8 ? check_head_is_not_mirrored : check_head_is_mirrored);
+}
+
+/* It would be the largest: only where rows that decode read it. */
+static void a_head_of_floats_has_a_mirror_where_few_rows_read_it(void **state)
 {
     (void)state;
     struct gemma_shape shape = gemma_tiny_shape(GEMMA_E4B);
     struct gemma_layout layout = gemma_layout_plain(FORMAT_BF16);
-    struct carat_engine_options many = {.matmul = CARAT_MATMUL_FP16, .n_seq = 33};
+    static const struct carat_engine_options all[] = {
+        {.matmul = CARAT_MATMUL_FP16, .n_seq = 33},
+        {.matmul = CARAT_MATMUL_FP16, .n_seq = 33, .decode_matmul = CARAT_MATMUL_INT8},
+    };
     carat_model *model = open_shape(&shape, &layout);
-    on_engine(model, &many, check_heads_have_no_mirrors);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        on_engine(model, &all[i], check_mirrored_heads);
     carat_model_close(model);
 }
 
@@ -765,7 +824,8 @@ int main(void)
         cmocka_unit_test(experts_may_be_floats_or_of_two_formats_without_mirrors),
         cmocka_unit_test(experts_of_tiles_and_floats_are_multiplied_alike_with_and_without_mirrors),
         cmocka_unit_test(norms_do_not_write_over_the_scales_of_their_rows),
-        cmocka_unit_test(a_head_of_floats_has_no_mirror),
+        cmocka_unit_test(a_head_of_floats_has_a_mirror_where_few_rows_read_it),
+        cmocka_unit_test(matrices_of_12b_and_31b_are_too_large_for_mirrors_of_65_to_128_rows),
         cmocka_unit_test(a_step_that_is_launched_starts_what_was_recorded_for_it),
         cmocka_unit_test(many_rows_that_decode_have_recordings_and_best_logits),
         cmocka_unit_test(steps_that_want_all_rows_have_plans_of_their_own),

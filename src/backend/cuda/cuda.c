@@ -272,8 +272,9 @@ static int cuda_fence(struct device *device, struct carat_error *err)
 static void print_arithmetic(const struct device *d, struct buf *out)
 {
     buf_printf(out, "products of many rows: %s", d->many == ACT_HALF ? "fp16" : "8 bits");
+    int most = d->options.is_steady ? CROWD_ROWS_MAX : MATVEC_ROWS_MAX;
     if (d->half_least > 0)
-        buf_printf(out, ", of %d to %d that decode on tiles", d->half_least, CROWD_ROWS_MAX);
+        buf_printf(out, ", of %d to %d that decode on tiles", d->half_least, most);
     buf_printf(out, "\n");
 }
 

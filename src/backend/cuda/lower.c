@@ -9,6 +9,7 @@
 #include "backend/cuda/lower_project.h"
 #include "backend/cuda/lower_single.h"
 #include "backend/cuda/lowering.h"
+#include "backend/cuda/mirrors.h"
 #include "backend/cuda/start.h"
 #include "base/assert.h"
 
@@ -112,6 +113,7 @@ static void lower_windows(struct lowering *l)
     const struct plan *plan = l->plan;
     int32_t rows_max = step_rows_max(plan->rows_max);
     l->step = step_arrays_at(scratch_step(&l->scratch, step_bytes(rows_max)), rows_max);
+    l->has_large = mirrors_are_large(plan);
     forget_forms(l);
     for (int32_t i = 0; i < plan->n_ops; i += plan->ops[i].window) {
         const struct op *op = &plan->ops[i];

@@ -50,7 +50,7 @@ static bool find_mirrors(struct lowering *l, int32_t n_w, const struct weight *c
     bool is_own[3], is_contiguous = true;
     for (int32_t k = 0; k < n_w; k++) {
         views[k] = lower_matrix(l, w[k]);
-        is_own[k] = views[k].mirror != NULL;
+        is_own[k] = views[k].mirror != NULL || l->is_mirrored;
         if (!is_own[k]) bytes += weight_mirror_bytes(w[k]);
     }
     char *scratch = bytes ? scratch_take(&l->scratch, bytes) : NULL;
@@ -182,8 +182,8 @@ static bool multiplies_capped(struct lowering *l, const struct weight *w, struct
 {
     enum act_kind kind = lower_kind(l, w);
     struct gemm_args args = {.n_rows = l->rows, .n_w = 1, .x = x.act, .y = {y}, .cap = cap};
-    if (l->device->options.is_exact || (l->is_many && kind != ACT_FINE && kind != ACT_CORES))
-        return false;
+    bool is_few = kind == ACT_FINE || kind == ACT_CORES || (!l->is_many && kind != ACT_HALF);
+    if (l->device->options.is_exact || !is_few) return false;
     args.w[0] = lower_matrix(l, w);
     if (kind == ACT_CORES)
         lower_emit(l, start_half, &args, sizeof args);

@@ -87,14 +87,7 @@ struct cuda_weight lower_table(const struct lowering *l, const struct weight *w,
 /* Whether rows are in fp16 where tiles are multiplied so. */
 static bool takes_half(const struct lowering *l)
 {
-    return l->size == STEP_FEW || l->size == STEP_CROWD;
-}
-
-/* Whether products with w read its tiles in fp16, in steps of this size. */
-static bool reads_cores(struct lowering *l, const struct weight *w)
-{
-    return takes_half(l) && l->device->half_least > 0 && w->n_expert == 1 &&
-           lower_matrix(l, w).layout == LAYOUT_TILES;
+    return l->size == STEP_FEW || is_crowd(l->size);
 }
 
 static bool has_mirror(struct lowering *l, const struct weight *w)
@@ -102,12 +95,43 @@ static bool has_mirror(struct lowering *l, const struct weight *w)
     return l->is_mirrored || lower_matrix(l, w).mirror;
 }
 
+static bool is_head(struct lowering *l, const struct weight *w)
+{
+    return seen_product(l, w)->precision.is_head;
+}
+
 /* Whether products of a few rows with float weights read mirrors, as those of many do: kernels that
- * add up in fp32 take five to ten times as long for 64 rows. Where there is no mirror each step
- * makes one: a row's bits shall depend neither on chunks nor on the room that there was. */
+ * add up in fp32 are slower with any number of rows, with 64 by five to ten times. Where there is
+ * no mirror each step makes one, as a row's bits shall depend neither on chunks nor on the room
+ * that there was; but not of the head, which is too large for that. */
+static bool reads_floats_early(struct lowering *l, const struct weight *w)
+{
+    return l->size != STEP_MANY && reads_mirrors_early(l->device, w) &&
+           (!is_head(l, w) || has_mirror(l, w));
+}
+
+/* Whether a crowd reads w's mirror, where there is one: more bytes than tiles, but no weight is
+ * unpacked, and one tile has all rows. H200, 129 to 256 users: 1.1 to 1.2 times as fast; up to 128
+ * 1.05 times, but not with the large matrices of 12B and 31B (0.85 to 0.97). If all steps that
+ * decode are to compute alike, tiles are what a few rows read too. */
+static bool is_mirror_for_crowd(struct lowering *l, const struct weight *w)
+{
+    const struct device *d = l->device;
+    bool is_faster = l->size == STEP_LARGE_CROWD || (l->size == STEP_CROWD && !l->has_large);
+    return is_faster && !d->options.is_steady && d->many == ACT_HALF && device_has_wgmma(d) &&
+           w->n_expert == 1 && !is_head(l, w) && has_mirror(l, w);
+}
+
 static bool reads_mirror(struct lowering *l, const struct weight *w)
 {
-    return takes_half(l) && reads_mirrors_early(l->device, w);
+    return reads_floats_early(l, w) || is_mirror_for_crowd(l, w);
+}
+
+/* Whether products with w read its tiles in fp16, in steps of this size. */
+static bool reads_cores(struct lowering *l, const struct weight *w)
+{
+    return takes_half(l) && l->device->half_least > 0 && w->n_expert == 1 &&
+           lower_matrix(l, w).layout == LAYOUT_TILES;
 }
 
 /* The layer whose experts w holds. */
@@ -147,8 +171,8 @@ static bool are_in_half_groups(struct lowering *l, const struct weight *w)
 enum act_kind lower_kind(struct lowering *l, const struct weight *w)
 {
     if (l->device->options.is_exact || is_multiplied_exactly(w)) return ACT_NONE;
-    if (reads_cores(l, w)) return ACT_CORES;
     if (reads_mirror(l, w)) return ACT_HALF;
+    if (reads_cores(l, w)) return ACT_CORES;
     bool is_in_groups = are_in_half_groups(l, w);
     const struct cuda_loaded *p = seen_product(l, w);
     bool is_tiles = p->view.layout == LAYOUT_TILES;

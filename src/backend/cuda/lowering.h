@@ -47,6 +47,7 @@ struct lowering {
     struct cuda_loaded seen[PRODUCTS_SEEN];
     int32_t next_seen;
     bool is_mirrored; /* counted as if each weight that may get a mirror had one */
+    bool has_large;   /* mirrors_are_large */
 
     struct window window; /* being lowered */
     struct {

@@ -19,21 +19,41 @@ size_t weight_mirror_bytes(const struct weight *w)
     return (size_t)w->n_expert * (size_t)w->rows * padded_cols(w->cols) * sizeof(uint16_t);
 }
 
-/* Whether it makes logits: these are few rows, whose kernel reads no mirror. */
-static bool is_capped(const struct plan *plan, const struct op *op)
+static bool has_many_rows(const struct device *d, const struct plan *plan)
 {
-    const struct op *next = op + 1;
-    return next < plan->ops + plan->n_ops && next->code == OP_SOFTCAP && next->in[0] == op->out[0];
+    return step_size_for(d, ROWS_TOKEN, plan->rows_max[ROWS_TOKEN], !plan->is_all_out) == STEP_MANY;
 }
 
-/* Products that are met again and again: those on token rows, in every chunk of a long prompt, and
- * those in every decode step, but for the head. */
+/* Whether there may be crowds, and they read mirrors (lowering.c). */
+static bool has_crowds(const struct device *d, const struct plan *plan)
+{
+    return plan->rows_max[ROWS_OUT] > MATVEC_ROWS_MAX && d->half_least > 0 &&
+           !d->options.is_steady && d->many == ACT_HALF && device_has_wgmma(d);
+}
+
+/* Products that are met again and again: those on token rows, in every chunk of a long prompt,
+ * those of crowds, and those with floats in every decode step. Of rows whose logits are wanted
+ * there are few otherwise. */
 static bool is_for_mirror(const struct device *d, const struct plan *plan, const struct op *op)
 {
     const struct weight *w = op_product(op);
     if (!w || !wants_mirror(d, plan, w)) return false;
-    if (is_for_outs(plan, op) && (is_capped(plan, op) || !reads_mirrors_early(d, w))) return false;
+    bool is_of_crowds = has_crowds(d, plan) && !makes_logits(plan, op);
+    bool is_often = has_many_rows(d, plan) && (!is_for_outs(plan, op) || is_of_crowds);
+    if (!is_often && !reads_mirrors_early(d, w)) return false;
     return !(w->device_data && loaded_weight(w)->view.mirror);
+}
+
+bool mirrors_are_large(const struct plan *plan)
+{
+    enum { LARGE = 80 << 20 }; /* gate of E4B has 50 MiB, of 12B 113 */
+    for (int32_t i = 0; i < plan->n_ops; i++) {
+        const struct weight *w = op_product(&plan->ops[i]);
+        if (w && w->n_expert == 1 && !makes_logits(plan, &plan->ops[i]) &&
+            weight_mirror_bytes(w) > LARGE)
+            return true;
+    }
+    return false;
 }
 
 /* The products from op i on that read the same rows: their mirrors lie side by side, so that one
@@ -50,15 +70,9 @@ static int32_t side_by_side(const struct device *d, const struct plan *plan, int
     return n;
 }
 
-static bool has_many_rows(const struct device *d, const struct plan *plan)
-{
-    return step_size_for(d, ROWS_TOKEN, plan->rows_max[ROWS_TOKEN], !plan->is_all_out) == STEP_MANY;
-}
-
 size_t mirrors_bytes(const struct device *d, const struct plan *plan, size_t limit)
 {
     size_t total = 0, bytes;
-    if (!has_many_rows(d, plan)) return 0;
     for (int32_t i = 0, n; i < plan->n_ops; i += n ? n : 1) {
         n = side_by_side(d, plan, i, &bytes);
         if (aligned(bytes) <= limit - total) total += aligned(bytes);

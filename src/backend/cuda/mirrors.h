@@ -7,6 +7,10 @@
 
 size_t weight_mirror_bytes(const struct weight *w);
 
+/* Whether token rows are multiplied with a matrix so large that its mirror takes longer to read
+ * than its tiles to unpack, in steps of 65 to 128 rows. */
+bool mirrors_are_large(const struct plan *plan);
+
 /* Of all mirrors that a plan wants and that are not there yet, those that fit into `limit`. */
 size_t mirrors_bytes(const struct device *d, const struct plan *plan, size_t limit);
 

@@ -8,15 +8,21 @@
 
 /* Up to MATVEC_ROWS_MAX rows are a few. If tiles are multiplied in fp16, the fewest rows may yet
  * take 8 bits, and there are crowds: more rows than a few that all decode, or whose logits are
- * wanted. Their products read tiles as those of a few do (H200, docs/benchmarks.md: 1.2 to 1.35
- * times as fast as mirrors for 65 to 256 users). */
-enum step_size { STEP_FEWEST, STEP_FEW, STEP_CROWD, STEP_MANY, STEP_SIZES };
+ * wanted. Their products read tiles as those of a few do, or mirrors as those of many, whichever is
+ * faster (lowering.c). */
+enum step_size { STEP_FEWEST, STEP_FEW, STEP_CROWD, STEP_LARGE_CROWD, STEP_MANY, STEP_SIZES };
+
+static inline bool is_crowd(enum step_size size)
+{
+    return size == STEP_CROWD || size == STEP_LARGE_CROWD;
+}
 
 /* The most rows of a size; no more than of the size before it: there is no such one. */
 static inline int32_t step_size_rows(const struct device *d, enum step_size size)
 {
     if (size == STEP_FEWEST) return d->half_least > 0 ? d->half_least - 1 : 0;
-    if (size == STEP_CROWD && d->half_least > 0) return CROWD_ROWS_MAX;
+    if (size == STEP_CROWD && d->half_least > 0) return CROWD_PASS;
+    if (size == STEP_LARGE_CROWD && d->half_least > 0) return CROWD_ROWS_MAX;
     return size == STEP_MANY ? STEP_ROWS_MAX : MATVEC_ROWS_MAX;
 }
 
@@ -29,7 +35,7 @@ static inline enum step_size step_size_for(const struct device *d, enum row_clas
     bool is_prompt = has_prompts && c == ROWS_TOKEN;
     if (is_prompt && d->has_alike_prompts) return STEP_MANY;
     while (size < STEP_MANY && n_rows > step_size_rows(d, size)) size++;
-    return is_prompt && size == STEP_CROWD ? STEP_MANY : size;
+    return is_prompt && is_crowd(size) ? STEP_MANY : size;
 }
 
 #endif

@@ -43,6 +43,12 @@ static bool reads_attention(const struct plan *plan, const struct op *op)
     return writer >= 0 && writer < plan->n_ops && plan->ops[writer].code == OP_ATTENTION;
 }
 
+bool makes_logits(const struct plan *plan, const struct op *op)
+{
+    const struct op *next = op + 1;
+    return next < plan->ops + plan->n_ops && next->code == OP_SOFTCAP && next->in[0] == op->out[0];
+}
+
 /* Of many rows what attention gives goes through fp16 too: these are a few products, and the error
  * of 8 bits becomes visibly smaller (docs/benchmarks.md). */
 struct precision weight_precision(const struct plan *plan, const struct weight *w)
@@ -53,6 +59,7 @@ struct precision weight_precision(const struct plan *plan, const struct weight *
         if (!multiplies(&plan->ops[i], w)) continue;
         if (is_fine(plan, &plan->ops[i])) precision.is_fine = precision.is_half = true;
         if (reads_attention(plan, &plan->ops[i])) precision.is_half = true;
+        if (makes_logits(plan, &plan->ops[i])) precision.is_head = true;
         if (!is_for_outs(plan, &plan->ops[i])) precision.is_for_outs = false;
     }
     return precision;

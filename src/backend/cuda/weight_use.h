@@ -37,12 +37,14 @@ bool is_multiplied_exactly(const struct weight *w);
  * logits are wanted. More than MATVEC_ROWS_MAX of those are rare, and a head's mirror is large. */
 bool is_always_few(struct precision precision, enum format format);
 
-/* Whether products with a float weight read its mirror in steps of a few rows too, from half_least
- * rows on. */
+/* Whether products with a float weight read its mirror in steps of a few rows too. */
 bool reads_mirrors_early(const struct device *d, const struct weight *w);
 
 /* Whether the rows of a product are those whose logits are wanted. */
 bool is_for_outs(const struct plan *plan, const struct op *op);
+
+/* Whether a product's results are logits, before their cap. */
+bool makes_logits(const struct plan *plan, const struct op *op);
 
 /* The weight of op i, unless an op before it has it too. */
 const struct weight *weight_first_met(const struct plan *plan, int32_t i);
