@@ -41,8 +41,8 @@ static void multiply_exactly(struct lowering *l, int32_t n_w, const struct weigh
 
 /* ---- Many rows -------------------------------------------------------------------------- */
 
-/* Fills in the mirrors of the weights: their own, or one that is made in each step, in scratch
- * memory. Whether they lie side by side. */
+/* Fills in the mirrors of the weights: their own (all, where they are counted so), or one that is
+ * made in each step, in scratch memory. Whether they lie side by side. */
 static bool find_mirrors(struct lowering *l, int32_t n_w, const struct weight *const *w,
                          struct cuda_weight *views)
 {

@@ -111,9 +111,9 @@ static bool reads_floats_early(struct lowering *l, const struct weight *w)
 }
 
 /* Whether a crowd reads w's mirror, where there is one: more bytes than tiles, but no weight is
- * unpacked, and one tile has all rows. H200, 129 to 256 users: 1.1 to 1.2 times as fast; up to 128
- * 1.05 times, but not with the large matrices of 12B and 31B (0.85 to 0.97). If all steps that
- * decode are to compute alike, tiles are what a few rows read too. */
+ * unpacked, and one tile has all rows. H200, 129 to 256 users: 1.1 to 1.3 times as fast; up to 128
+ * 1.05 to 1.1 times, but not with the large matrices of 12B and 31B (0.85 to 0.97). If all steps
+ * that decode are to compute alike, tiles are what a few rows read too. */
 static bool is_mirror_for_crowd(struct lowering *l, const struct weight *w)
 {
     const struct device *d = l->device;
