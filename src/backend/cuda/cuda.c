@@ -9,6 +9,7 @@
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/kernels/sm90/half_inputs.h"
 #include "backend/cuda/limits.h"
+#include "backend/cuda/mirrors.h"
 #include "backend/cuda/placement.h"
 #include "backend/cuda/profile.h"
 #include "backend/cuda/program.h"
@@ -272,7 +273,7 @@ static int cuda_fence(struct device *device, struct carat_error *err)
 static void print_arithmetic(const struct device *d, struct buf *out)
 {
     buf_printf(out, "products of many rows: %s", d->many == ACT_HALF ? "fp16" : "8 bits");
-    int most = d->options.is_steady ? CROWD_ROWS_MAX : MATVEC_ROWS_MAX;
+    int most = crowds_read_mirrors(d) ? MATVEC_ROWS_MAX : CROWD_ROWS_MAX;
     if (d->half_least > 0)
         buf_printf(out, ", of %d to %d that decode on tiles", d->half_least, most);
     buf_printf(out, "\n");

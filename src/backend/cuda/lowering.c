@@ -1,6 +1,7 @@
 #include "backend/cuda/lowering.h"
 
 #include "backend/cuda/act.h"
+#include "backend/cuda/mirrors.h"
 #include "backend/cuda/start.h"
 #include "backend/cuda/weight_use.h"
 #include "base/assert.h"
@@ -112,14 +113,12 @@ static bool reads_floats_early(struct lowering *l, const struct weight *w)
 
 /* Whether a crowd reads w's mirror, where there is one: more bytes than tiles, but no weight is
  * unpacked, and one tile has all rows. H200, 129 to 256 users: 1.1 to 1.3 times as fast; up to 128
- * 1.05 to 1.1 times, but not with the large matrices of 12B and 31B (0.85 to 0.97). If all steps
- * that decode are to compute alike, tiles are what a few rows read too. */
+ * 1.05 to 1.1 times, but not with the large matrices of 12B and 31B (0.85 to 0.97). */
 static bool is_mirror_for_crowd(struct lowering *l, const struct weight *w)
 {
-    const struct device *d = l->device;
     bool is_faster = l->size == STEP_LARGE_CROWD || (l->size == STEP_CROWD && !l->has_large);
-    return is_faster && !d->options.is_steady && d->many == ACT_HALF && device_has_wgmma(d) &&
-           w->n_expert == 1 && !is_head(l, w) && has_mirror(l, w);
+    return is_faster && crowds_read_mirrors(l->device) && w->n_expert == 1 && !is_head(l, w) &&
+           has_mirror(l, w);
 }
 
 static bool reads_mirror(struct lowering *l, const struct weight *w)

@@ -24,11 +24,9 @@ static bool has_many_rows(const struct device *d, const struct plan *plan)
     return step_size_for(d, ROWS_TOKEN, plan->rows_max[ROWS_TOKEN], !plan->is_all_out) == STEP_MANY;
 }
 
-/* Whether there may be crowds, and they read mirrors (lowering.c). */
-static bool has_crowds(const struct device *d, const struct plan *plan)
+bool crowds_read_mirrors(const struct device *d)
 {
-    return plan->rows_max[ROWS_OUT] > MATVEC_ROWS_MAX && d->half_least > 0 &&
-           !d->options.is_steady && d->many == ACT_HALF && device_has_wgmma(d);
+    return d->half_least > 0 && !d->options.is_steady && d->many == ACT_HALF && device_has_wgmma(d);
 }
 
 /* Products that are met again and again: those on token rows, in every chunk of a long prompt,
@@ -38,7 +36,8 @@ static bool is_for_mirror(const struct device *d, const struct plan *plan, const
 {
     const struct weight *w = op_product(op);
     if (!w || !wants_mirror(d, plan, w)) return false;
-    bool is_of_crowds = has_crowds(d, plan) && !makes_logits(plan, op);
+    bool has_crowds = plan->rows_max[ROWS_OUT] > MATVEC_ROWS_MAX && crowds_read_mirrors(d);
+    bool is_of_crowds = has_crowds && !makes_logits(plan, op);
     bool is_often = has_many_rows(d, plan) && (!is_for_outs(plan, op) || is_of_crowds);
     if (!is_often && !reads_mirrors_early(d, w)) return false;
     return !(w->device_data && loaded_weight(w)->view.mirror);

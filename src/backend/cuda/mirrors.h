@@ -7,6 +7,10 @@
 
 size_t weight_mirror_bytes(const struct weight *w);
 
+/* Whether crowds (step_size.h) read mirrors where there are any. If all steps that decode are to
+ * compute alike, they read tiles, as a few rows do. */
+bool crowds_read_mirrors(const struct device *d);
+
 /* Whether token rows are multiplied with a matrix so large that its mirror takes longer to read
  * than its tiles to unpack, in steps of 65 to 128 rows. */
 bool mirrors_are_large(const struct plan *plan);

@@ -35,23 +35,20 @@ __global__ void __launch_bounds__(THREADS, PLACES == DEEP || LANE_ROWS == 2 ? 2 
 template <enum form F, int PLACES>
 bool start_gate_up(const struct queue *q, const struct beside_args *args)
 {
-    matvec_product experts = product_of(&args->experts), dense = product_of(&args->dense);
-    size_t bytes = deal_few<F, EXPERTS, PLACES>(q, &experts);
-    size_t other = deal_few<F, PLAIN, PLACES>(q, &dense);
-    if (bytes < other) bytes = other;
-    if (bytes > shared_most(q)) return false;
-    unsigned n = (unsigned)experts_most(experts);
-    unsigned blocks = (unsigned)dense.n_units + n * (unsigned)experts.n_units;
-    struct choice late = choice_of(args);
+    gate_up_pair p = gate_up_of(
+        args, [q](matvec_product *dense) { return deal_few<F, PLAIN, PLACES>(q, dense); },
+        [q](matvec_product *experts) { return deal_few<F, EXPERTS, PLACES>(q, experts); });
+    if (p.bytes > shared_most(q)) return false;
+    auto start = [&](auto *kernel) {
+        launch(q, kernel, dim3(p.blocks), THREADS, p.bytes, p.dense, p.experts, p.n_chosen,
+               choice_of(args));
+    };
     if (args->rows.max > FEW)
-        launch(q, gate_up_beside<F, RING, true, 2>, dim3(blocks), THREADS, bytes, dense, experts, n,
-               late);
+        start(gate_up_beside<F, RING, true, 2>);
     else if (is_late(q, args))
-        launch(q, gate_up_beside<F, PLACES, true>, dim3(blocks), THREADS, bytes, dense, experts, n,
-               late);
+        start(gate_up_beside<F, PLACES, true>);
     else
-        launch(q, gate_up_beside<F, PLACES, false>, dim3(blocks), THREADS, bytes, dense, experts, n,
-               late);
+        start(gate_up_beside<F, PLACES, false>);
     return true;
 }
 
@@ -73,22 +70,23 @@ __global__ void __launch_bounds__(THREADS, DOWN_RESIDENT)
 
 template <enum form F> bool start_down(const struct queue *q, const struct beside_args *args)
 {
-    out_product experts = out_product_of(&args->experts);
-    matvec_product dense = product_of(&args->dense);
     bool is_large = args->rows.max > FEW;
-    size_t bytes = is_large ? deal_out<F, true>(&experts) : deal_out<F>(&experts);
-    size_t other = deal_few<F, PLAIN>(q, &dense);
-    if (bytes < other) bytes = other;
-    if (bytes > shared_most(q)) return false;
-    unsigned n = blocks_of(experts);
-    dim3 grid(n + dense_blocks(q, n, dense.n_units));
-    struct choice late = choice_of(args);
+    down_pair p = down_of(
+        q, args, [q](matvec_product *dense) { return deal_few<F, PLAIN>(q, dense); },
+        [=](out_product *experts) {
+            return is_large ? deal_out<F, true>(experts) : deal_out<F>(experts);
+        });
+    if (p.bytes > shared_most(q)) return false;
+    auto start = [&](auto *kernel) {
+        launch(q, kernel, dim3(p.blocks), THREADS, p.bytes, p.experts, p.dense, p.n_experts,
+               choice_of(args));
+    };
     if (is_large)
-        launch(q, down_beside<F, true, 2>, grid, THREADS, bytes, experts, dense, n, late);
+        start(down_beside<F, true, 2>);
     else if (is_late(q, args))
-        launch(q, down_beside<F, true>, grid, THREADS, bytes, experts, dense, n, late);
+        start(down_beside<F, true>);
     else
-        launch(q, down_beside<F, false>, grid, THREADS, bytes, experts, dense, n, late);
+        start(down_beside<F, false>);
     return true;
 }
 

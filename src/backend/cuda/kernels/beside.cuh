@@ -18,16 +18,48 @@ static inline struct choice choice_of(const struct beside_args *args)
         args->z, args->scale, nullptr, nullptr, args->experts.w[0].n_expert, args->experts.n_used};
 }
 
-/* Down: resident blocks a multiprocessor. */
-enum { DOWN_RESIDENT = 2 };
+/* Gate and up of both branches, and how they are launched. */
+struct gate_up_pair {
+    matvec_product dense, experts;
+    size_t bytes; /* of shared memory */
+    unsigned n_chosen, blocks;
+};
 
-/* Of the dense branch's down beside n blocks of experts: as many as are resident beside them, so
- * that no weight waits for a block to end. */
-static inline unsigned dense_blocks(const struct queue *q, unsigned n, int units)
+/* Dealt by what gives the bytes of shared memory that a product takes. */
+template <typename DealDense, typename DealExperts>
+static gate_up_pair gate_up_of(const struct beside_args *args, DealDense deal_dense,
+                               DealExperts deal_experts)
 {
-    int blocks = DOWN_RESIDENT * q->n_sm - (int)n;
-    if (blocks < units / 4) blocks = units / 4;
-    return (unsigned)(blocks > units || blocks < 1 ? units : blocks);
+    gate_up_pair p = {product_of(&args->dense), product_of(&args->experts), 0, 0, 0};
+    p.bytes = larger(deal_dense(&p.dense), deal_experts(&p.experts));
+    p.n_chosen = (unsigned)experts_most(p.experts);
+    p.blocks = (unsigned)p.dense.n_units + p.n_chosen * (unsigned)p.experts.n_units;
+    return p;
+}
+
+/* Down of both, the same. */
+struct down_pair {
+    out_product experts;
+    matvec_product dense;
+    size_t bytes;
+    unsigned n_experts, blocks;
+};
+
+enum { DOWN_RESIDENT = 2 /* blocks a multiprocessor */ };
+
+/* The dense branch's blocks are as many as are resident beside the others, so that no weight waits
+ * for a block to end. */
+template <typename DealDense, typename DealExperts>
+static down_pair down_of(const struct queue *q, const struct beside_args *args,
+                         DealDense deal_dense, DealExperts deal_experts)
+{
+    down_pair p = {out_product_of(&args->experts), product_of(&args->dense), 0, 0, 0};
+    p.bytes = larger(deal_dense(&p.dense), deal_experts(&p.experts));
+    p.n_experts = blocks_of(p.experts);
+    int n = DOWN_RESIDENT * q->n_sm - (int)p.n_experts, units = p.dense.n_units;
+    if (n < units / 4) n = units / 4;
+    p.blocks = p.n_experts + (unsigned)(n > units || n < 1 ? units : n);
+    return p;
 }
 
 /* sm90/beside_mixed.cu: the dense branch has weights of one form, the experts of another. False:

@@ -72,7 +72,7 @@ void launch_matvec(const struct queue *q, const struct matvec_args *args)
     if (q->capability == 90 && launch_mixed(q, args)) return;
     for (int first = 0, n; first < args->n_w; first += n) {
         n = is_store ? count_of_form(args->w + first, args->n_w - first) : args->n_w;
-        matvec_product p = is_store ? part_of(args, first, n) : product_of(args);
+        matvec_product p = part_of(args, first, n);
         if (q->capability == 90 && (launch_halves(q, p) || launch_eight(q, p))) continue;
         if (p.x.kind == ACT_FINE)
             launch_fine(q, p);

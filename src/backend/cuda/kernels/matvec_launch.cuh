@@ -66,6 +66,11 @@ static inline size_t place(matvec_product *p, size_t bytes)
     return bytes;
 }
 
+static inline size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 /* With many units, two resident blocks per SM are fastest (H200: the head of E4B in 164 us, with
  * four blocks 212). */
 enum { RESIDENT = 2, RESIDENT_MAX = 3 };

@@ -24,18 +24,12 @@ __global__ void __launch_bounds__(THREADS, LANE_ROWS == 2 ? 2 : 3)
 
 bool start_gate_up(const struct queue *q, const struct beside_args *args)
 {
-    matvec_product experts = product_of(&args->experts), dense = product_of(&args->dense);
-    size_t bytes = deal_few_of_any<EXPERTS>(q, &experts);
-    size_t other = deal_few_of_any<PLAIN>(q, &dense);
-    if (bytes < other) bytes = other;
-    if (bytes > shared_most(q)) return false;
-    unsigned n = (unsigned)experts_most(experts);
-    dim3 grid((unsigned)dense.n_units + n * (unsigned)experts.n_units);
-    struct choice late = choice_of(args);
-    if (args->rows.max > FEW)
-        launch(q, gate_up_mixed<2>, grid, THREADS, bytes, dense, experts, n, late);
-    else
-        launch(q, gate_up_mixed<1>, grid, THREADS, bytes, dense, experts, n, late);
+    gate_up_pair p = gate_up_of(
+        args, [q](matvec_product *dense) { return deal_few_of_any<PLAIN>(q, dense); },
+        [q](matvec_product *experts) { return deal_few_of_any<EXPERTS>(q, experts); });
+    if (p.bytes > shared_most(q)) return false;
+    launch(q, args->rows.max > FEW ? gate_up_mixed<2> : gate_up_mixed<1>, dim3(p.blocks), THREADS,
+           p.bytes, p.dense, p.experts, p.n_chosen, choice_of(args));
     return true;
 }
 
@@ -55,20 +49,15 @@ __global__ void __launch_bounds__(THREADS, DOWN_RESIDENT)
 
 bool start_down(const struct queue *q, const struct beside_args *args)
 {
-    out_product experts = out_product_of(&args->experts);
-    matvec_product dense = product_of(&args->dense);
     bool is_large = args->rows.max > FEW;
-    size_t bytes = is_large ? deal_out_of_any<true>(&experts) : deal_out_of_any<false>(&experts);
-    size_t other = deal_few_of_any<PLAIN>(q, &dense);
-    if (bytes < other) bytes = other;
-    if (bytes > shared_most(q)) return false;
-    unsigned n = blocks_of(experts);
-    dim3 grid(n + dense_blocks(q, n, dense.n_units));
-    struct choice late = choice_of(args);
-    if (is_large)
-        launch(q, down_mixed<2>, grid, THREADS, bytes, experts, dense, n, late);
-    else
-        launch(q, down_mixed<1>, grid, THREADS, bytes, experts, dense, n, late);
+    down_pair p = down_of(
+        q, args, [q](matvec_product *dense) { return deal_few_of_any<PLAIN>(q, dense); },
+        [=](out_product *experts) {
+            return is_large ? deal_out_of_any<true>(experts) : deal_out_of_any<false>(experts);
+        });
+    if (p.bytes > shared_most(q)) return false;
+    launch(q, is_large ? down_mixed<2> : down_mixed<1>, dim3(p.blocks), THREADS, p.bytes, p.experts,
+           p.dense, p.n_experts, choice_of(args));
     return true;
 }
 

@@ -44,9 +44,8 @@ bool launch_mixed(const struct queue *q, const struct matvec_args *args)
     if (n == 0 || n == args->n_w) return false;
     if (!are_of_form(args->w + n, args->n_w - n, args->w[n])) return false;
     mixed_product m = {{part_of(args, 0, n), part_of(args, n, args->n_w - n)}, 0};
-    size_t bytes = deal_few_of_any<FINE>(q, &m.part[0]);
-    size_t other = deal_few_of_any<FINE>(q, &m.part[1]);
-    if (bytes < other) bytes = other;
+    size_t bytes =
+        larger(deal_few_of_any<FINE>(q, &m.part[0]), deal_few_of_any<FINE>(q, &m.part[1]));
     if (bytes > shared_most(q)) return false;
     if (args->rows.max > FEW)
         launch_parts<2>(q, m, bytes);
