@@ -1,5 +1,7 @@
 #include "backend/cuda/act.h"
 
+#include <assert.h>
+
 #include "backend/cuda/device.h"
 
 /* 8 bits, twice 8 or fp16 a value, then a pair of floats for 32 values or a float a row. */
@@ -8,15 +10,11 @@ static size_t act_values_bytes(size_t rows, int64_t cols)
     return aligned(rows * (2 * padded_cols(cols) + 64));
 }
 
-/* ACT_CORES are whole pieces. */
-static size_t whole_rows(size_t rows)
-{
-    return (rows + CORE_ROWS - 1) / CORE_ROWS * CORE_ROWS;
-}
+static_assert(BOX_ROWS % CORE_ROWS == 0, "ACT_CORES are whole pieces");
 
 size_t act_bytes(size_t rows, int64_t cols)
 {
-    rows = whole_rows(rows);
+    rows = act_rows(rows);
     return act_values_bytes(rows, cols) + aligned(rows * padded_cols(cols) / 4 + 64);
 }
 
@@ -26,7 +24,7 @@ struct act act_at(void *base, enum act_kind kind, int32_t rows, int64_t cols)
     if (kind == ACT_NONE || !base) return act;
     act.values = base;
     if (kind == ACT_FINE) act.low = (int8_t *)base + (size_t)rows * (size_t)act.stride;
-    size_t at = act_values_bytes(whole_rows((size_t)rows), cols);
+    size_t at = act_values_bytes(act_rows((size_t)rows), cols);
     act.scale = (float *)(void *)((char *)base + at);
     return act;
 }

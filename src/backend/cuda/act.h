@@ -19,8 +19,14 @@ static inline bool act_is_half(enum act_kind kind)
     return kind == ACT_HALF || kind == ACT_CORES || kind == ACT_STEPS;
 }
 
-/* Rows of a piece of ACT_CORES (types.h). */
-enum { CORE_ROWS = 64 };
+/* Rows of a piece of ACT_CORES (types.h), and of the boxes that launch_gemm_wgmma copies. */
+enum { CORE_ROWS = 64, BOX_ROWS = 128 };
+
+/* Rows that there is memory for where there shall be `rows`: whole boxes. */
+static inline size_t act_rows(size_t rows)
+{
+    return (rows + BOX_ROWS - 1) / BOX_ROWS * BOX_ROWS;
+}
 
 /* Bytes of this many rows in any form. */
 size_t act_bytes(size_t rows, int64_t cols);
