@@ -1,6 +1,6 @@
 /* Sums, products and differences of sizes that stop at the largest number, or at 0, instead of
  * wrapping, for numbers that are only printed or compared with the memory there is. The largest one
- * fits into a signed number too. */
+ * fits into a signed number too. And the larger and the smaller one of two sizes. */
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H
 
@@ -23,6 +23,16 @@ static inline uint64_t bytes_multiply(uint64_t a, uint64_t b)
 static inline uint64_t bytes_left(uint64_t available, uint64_t taken)
 {
     return available > taken ? available - taken : 0;
+}
+
+static inline uint64_t bytes_larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline uint64_t bytes_smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
 }
 
 #endif

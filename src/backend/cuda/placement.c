@@ -20,11 +20,6 @@ static size_t weights_bytes(const struct device *d, const struct plan *plan,
     return planes_bytes(d, plan, at, false) + (plan->n_ops > 0 ? ARRIVED_BYTES : 0);
 }
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* A table goes where it was asked for, else to the first place that has room for it. */
 static enum table_place table_place_for(const struct device *d, const struct plan *plan,
                                         const struct room *room)
@@ -44,7 +39,7 @@ static int32_t cached_rows_for(const struct device *d, const struct plan *plan,
                                const struct weight *table, size_t left)
 {
     int64_t budget = d->options.cache_budget;
-    size_t bytes = smaller(left / PART_FOR_ROWS, CACHED_BYTES_MOST);
+    size_t bytes = bytes_smaller(left / PART_FOR_ROWS, CACHED_BYTES_MOST);
     if (budget != 0) bytes = budget < 0 ? 0 : (size_t)budget;
     return gather_slots(table, plan->rows_max[ROWS_TOKEN], bytes);
 }
@@ -61,7 +56,7 @@ void cuda_place_weights(const struct device *d, const struct plan *plan, const s
         out->cached_bytes = table_rows_bytes(table, plan, out, false);
     }
     size_t weights = weights_bytes(d, plan, out), left = bytes_left(room->extra_bytes, weights);
-    if (budget != 0) left = budget < 0 ? 0 : smaller(left, (size_t)budget);
+    if (budget != 0) left = budget < 0 ? 0 : bytes_smaller(left, (size_t)budget);
     out->mirror_bytes = mirrors_bytes(d, plan, left);
     out->device_bytes = weights + out->mirror_bytes;
     out->pinned_bytes = step_bytes(STEP_ROWS_MAX) + BEST_BYTES + planes_bytes(d, plan, out, true);

@@ -12,19 +12,15 @@
 #include "backend/cuda/upload.h"
 #include "backend/cuda/weights.h"
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/mem.h"
 #include "base/os.h"
-
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
 
 /* While weights are loaded nothing runs: what that needs lies over all of the scratch. */
 size_t cuda_scratch_bytes(const struct device *d, const struct plan *plan)
 {
-    size_t loading = larger(upload_staging_bytes(plan), bounds_scratch_bytes(plan));
-    return larger(lower_scratch_bytes(d, plan), loading);
+    size_t loading = bytes_larger(upload_staging_bytes(plan), bounds_scratch_bytes(plan));
+    return bytes_larger(lower_scratch_bytes(d, plan), loading);
 }
 
 /* ---- Launching -------------------------------------------------------------------------- */

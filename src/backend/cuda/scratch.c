@@ -2,6 +2,7 @@
 
 #include "backend/cuda/device.h"
 #include "base/assert.h"
+#include "base/bytes.h"
 
 static size_t window_offset(const struct scratch_parts *parts)
 {
@@ -18,17 +19,12 @@ size_t scratch_total(const struct scratch_parts *parts)
     return workspace_offset(parts) + parts->workspace;
 }
 
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 struct scratch_parts scratch_most(const struct scratch_parts *a, const struct scratch_parts *b)
 {
-    return (struct scratch_parts){.step = larger(a->step, b->step),
-                                  .slot = larger(a->slot, b->slot),
-                                  .window = larger(a->window, b->window),
-                                  .workspace = larger(a->workspace, b->workspace)};
+    return (struct scratch_parts){.step = bytes_larger(a->step, b->step),
+                                  .slot = bytes_larger(a->slot, b->slot),
+                                  .window = bytes_larger(a->window, b->window),
+                                  .workspace = bytes_larger(a->workspace, b->workspace)};
 }
 
 /* Notes that a part was used up to `bytes`, of which there have to be as many. */
