@@ -31,7 +31,7 @@ static gate_up_pair gate_up_of(const struct beside_args *args, DealDense deal_de
                                DealExperts deal_experts)
 {
     gate_up_pair p = {product_of(&args->dense), product_of(&args->experts), 0, 0, 0};
-    p.bytes = larger(deal_dense(&p.dense), deal_experts(&p.experts));
+    p.bytes = bytes_larger(deal_dense(&p.dense), deal_experts(&p.experts));
     p.n_chosen = (unsigned)experts_most(p.experts);
     p.blocks = (unsigned)p.dense.n_units + p.n_chosen * (unsigned)p.experts.n_units;
     return p;
@@ -54,7 +54,7 @@ static down_pair down_of(const struct queue *q, const struct beside_args *args,
                          DealDense deal_dense, DealExperts deal_experts)
 {
     down_pair p = {out_product_of(&args->experts), product_of(&args->dense), 0, 0, 0};
-    p.bytes = larger(deal_dense(&p.dense), deal_experts(&p.experts));
+    p.bytes = bytes_larger(deal_dense(&p.dense), deal_experts(&p.experts));
     p.n_experts = blocks_of(p.experts);
     int n = DOWN_RESIDENT * q->n_sm - (int)p.n_experts, units = p.dense.n_units;
     if (n < units / 4) n = units / 4;

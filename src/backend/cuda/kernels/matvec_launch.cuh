@@ -5,6 +5,7 @@
 
 #include "backend/cuda/kernels/matvec_ring.cuh"
 #include "backend/cuda/kernels/matvec_stream.cuh"
+#include "base/bytes.h"
 
 /* Slices decide bits, so they depend on shapes and the chip alone: enough to give every
  * multiprocessor 12 warps, but of at least two tiles. */
@@ -64,11 +65,6 @@ static inline size_t place(matvec_product *p, size_t bytes)
     p->list_at = (int32_t)bytes;
     if (p->ids) bytes += (size_t)(p->rows.max * p->n_used) * 2 * sizeof(int);
     return bytes;
-}
-
-static inline size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
 }
 
 /* With many units, two resident blocks per SM are fastest (H200: the head of E4B in 164 us, with

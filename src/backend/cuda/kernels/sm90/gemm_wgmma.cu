@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/cuda/act.h"
 #include "backend/cuda/kernels/launch.cuh"
 #include "backend/cuda/kernels/sm90/gemm_turned.cuh"
 #include "backend/cuda/kernels/sm90/tensor.cuh"
@@ -394,6 +395,8 @@ void start_tile(const struct queue *q, product *p, int tile)
 }
 
 /* ---- Maps ------------------------------------------------------------------------------------ */
+
+static_assert((int)BOX == (int)BOX_ROWS, "memory for rows of x is whole boxes");
 
 /* Boxes of box_rows rows and STEP columns. */
 bool make_map(const void *values, int32_t rows, int32_t stride, int32_t box_rows,

@@ -45,7 +45,7 @@ bool launch_mixed(const struct queue *q, const struct matvec_args *args)
     if (!are_of_form(args->w + n, args->n_w - n, args->w[n])) return false;
     mixed_product m = {{part_of(args, 0, n), part_of(args, n, args->n_w - n)}, 0};
     size_t bytes =
-        larger(deal_few_of_any<FINE>(q, &m.part[0]), deal_few_of_any<FINE>(q, &m.part[1]));
+        bytes_larger(deal_few_of_any<FINE>(q, &m.part[0]), deal_few_of_any<FINE>(q, &m.part[1]));
     if (bytes > shared_most(q)) return false;
     if (args->rows.max > FEW)
         launch_parts<2>(q, m, bytes);
