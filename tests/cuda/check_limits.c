@@ -43,5 +43,9 @@ void check_limits(struct check *c)
         check_that(c, !is_found(&queue, memory, n, n, result),
                    "read limit: a vector beyond %lld was read", (long long)n);
     }
+    struct queue loading = queue;
+    loading.loads_only = true;
+    check_that(c, !is_found(&loading, memory, round, 0, result),
+               "read limit: a queue that only loads kernels started one");
     check_that(c, check_free(memory) && check_free(result), "read limit: a guard was written");
 }

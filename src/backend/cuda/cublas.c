@@ -33,10 +33,19 @@ typedef struct cublasContext *handle;
       (handle, int, int, int, int, int, const void *, const void *, int, int, const void *, int,   \
        int, const void *, void *, int, int, int, int))
 
+/* What cuBLAS chooses a kernel for. */
+struct product_shape {
+    int32_t rows, n_rows, cols, y_type;
+};
+
+enum { SHAPES_MAX = 1024 };
+
 struct cublas {
     void *library;
     handle handle;
     int version;
+    struct product_shape shapes[SHAPES_MAX]; /* those whose kernels are loaded, */
+    int32_t n_shapes;                        /* as far as there is room */
 #define X(name, symbol, params) int(*name) params;
     ENTRY_LIST(X)
 #undef X
@@ -141,12 +150,23 @@ bool cublas_takes(int32_t n_w, bool is_half, bool is_contiguous)
     return is_contiguous || n_w == 1 || !is_half;
 }
 
-/* y [n_rows][y_cols] = x W^T, `rows` rows of W. */
-static int multiply_one(struct cublas *c, const struct gemm_args *args, const uint16_t *w,
-                        int32_t rows, void *y, int y_type, int32_t y_cols)
+/* Remembers that a product of this shape runs; false: one has run. */
+static bool is_first_of(struct cublas *c, const struct product_shape *shape)
+{
+    for (int32_t i = 0; i < c->n_shapes; i++)
+        if (memcmp(&c->shapes[i], shape, sizeof *shape) == 0) return false;
+    if (c->n_shapes < SHAPES_MAX) c->shapes[c->n_shapes++] = *shape;
+    return true;
+}
+
+/* y [n_rows][y_cols] = x W^T, `rows` rows of W. Kernels are loaded by one product of each shape. */
+static int multiply_one(struct cublas *c, const struct queue *q, const struct gemm_args *args,
+                        const uint16_t *w, int32_t rows, void *y, int y_type, int32_t y_cols)
 {
     const float one = 1, zero = 0;
     int stride = args->x.stride;
+    const struct product_shape shape = {rows, args->n_rows, stride, y_type};
+    if (q->loads_only && !is_first_of(c, &shape)) return 0;
     return c->gemm(c->handle, OP_T, OP_N, rows, args->n_rows, stride, &one, w, REAL_F16, stride,
                    args->x.values, REAL_F16, stride, &zero, y, y_type, y_cols, COMPUTE_F32,
                    ALGO_DEFAULT);
@@ -158,12 +178,12 @@ void cublas_multiply(struct cublas *c, const struct queue *q, const struct gemm_
     if (args->half) {
         int32_t rows = 0;
         for (int32_t k = 0; k < args->n_w; k++) rows += args->w[k].rows;
-        status =
-            multiply_one(c, args, args->w[0].mirror, rows, args->half, REAL_F16, args->half_cols);
+        status = multiply_one(c, q, args, args->w[0].mirror, rows, args->half, REAL_F16,
+                              args->half_cols);
     }
     for (int32_t k = 0; !args->half && !status && k < args->n_w; k++) {
         int32_t rows = args->w[k].rows;
-        status = multiply_one(c, args, args->w[k].mirror, rows, args->y[k], REAL_F32, rows);
+        status = multiply_one(c, q, args, args->w[k].mirror, rows, args->y[k], REAL_F32, rows);
         if (!status && !args->is_unscaled)
             launch_row_scale(q, args->y[k], args->x.scale, args->n_rows, rows);
     }

@@ -80,6 +80,7 @@ struct queue {
     bool has_dependent_launch; /* programmatic dependent launch */
     struct residence
         *residences; /* [RESIDENCES], host memory; NULL: the driver is asked each time */
+    bool loads_only; /* kernels are loaded and not started (launch.cuh) */
 };
 
 /* ---- repack.cu: from rows of a file to what products read ------------------------------------ */

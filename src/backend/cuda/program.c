@@ -26,7 +26,7 @@ size_t cuda_scratch_bytes(const struct device *d, const struct plan *plan)
 /* ---- Launching -------------------------------------------------------------------------- */
 
 /* Before a program's products: the workspace is in its scratch. Nothing changes from step to step
- * of a program, nor between its warm-up and its recording. */
+ * of a program, nor between its loading and its recording. */
 static void give_workspace(struct program *p)
 {
     struct device *d = p->device;
@@ -69,7 +69,7 @@ static void launch_usual(struct program *p, const struct plan_usual *usual)
         launch_any(p, rows.n[ROWS_TOKEN], rows.n[ROWS_OUT]);
 }
 
-/* A few sizes of many rows, which the warm-up launches. */
+/* A few sizes of many rows, whose kernels are loaded before the first step. */
 static int32_t coarse_grain(int32_t rows)
 {
     return rows <= 512 ? 64 : 128;
@@ -84,7 +84,7 @@ static int32_t rounded(const struct program *p, enum row_class class, int32_t ro
 
 /* The size for which this many rows are launched. The first product of a new size costs cuBLAS 1 to
  * 3 ms to choose and load a kernel (H200: a step of 7 ms took 22), so many rows come in a few
- * sizes, all of which have been launched before the first request. Elsewhere tiles have 128 rows:
+ * sizes, whose kernels are all loaded before the first request. Elsewhere tiles have 128 rows:
  * what is added costs next to nothing. On Hopper those of up to FINE rows have multiples of 16. */
 static int32_t whole_rows(const struct program *p, enum row_class class, int32_t rows)
 {
@@ -121,7 +121,7 @@ static void search_masked(struct program *p, const struct masked_rows *rows, con
 }
 
 /* Of a row that nobody looks at. */
-static void warm_up_masked(const struct program *p)
+static void load_masked(const struct program *p)
 {
     const struct masked_search *m = &p->lowered.masked;
     struct masked_rows first = {.n = 1};
@@ -129,12 +129,10 @@ static void warm_up_masked(const struct program *p)
                        p->device->best_host, m->scratch);
 }
 
-/* Steps in which no row lives: the driver loads every kernel now, not under the first request.
- * Which ones depends on the number of rows. */
-static int warm_up(struct program *p, struct carat_error *err)
+/* Which kernels a step starts depends on the number of its rows. */
+static void launch_all_sizes(struct program *p)
 {
     const int32_t *rows = p->plan->rows_max;
-    memset(p->device->step_host, 0, step_bytes(p->rows_max));
     launch_any(p, rows[ROWS_TOKEN], rows[ROWS_OUT]);
     for (int32_t n = MATVEC_ROWS_MAX + 1; n < rows[ROWS_TOKEN]; n++) {
         n = rounded(p, ROWS_TOKEN, n, coarse_grain(n));
@@ -142,13 +140,25 @@ static int warm_up(struct program *p, struct carat_error *err)
     }
     for (int i = 0; i < p->plan->n_usual && !p->device->options.is_exact; i++)
         launch_usual(p, &p->plan->usual[i]);
-    if (p->lowered.masked.logits) warm_up_masked(p);
-    cudaError_t status = cudaStreamSynchronize(p->device->queue.stream);
-    if (!status) status = cudaGetLastError();
+    if (p->lowered.masked.logits) load_masked(p);
+}
+
+/* Every kernel is loaded now, not under the first request. Steps are not computed for that: those
+ * of all sizes took 3 s with 31B on an H200. Only cuBLAS has to multiply, once for each shape, of
+ * rows that nobody looks at. */
+static int load_kernels(struct program *p, struct carat_error *err)
+{
+    struct device *d = p->device;
+    memset(d->step_host, 0, step_bytes(p->rows_max));
+    d->queue.loads_only = true;
+    launch_all_sizes(p);
+    d->queue.loads_only = false;
+    cudaError_t status = cudaStreamSynchronize(d->queue.stream);
+    if (!status) status = d->failure ? d->failure : cudaGetLastError();
     if (!status) return CARAT_OK;
     char what[128];
-    const struct op *op = p->device->failed_op;
-    snprintf(what, sizeof what, "a first step without rows: %s of layer %d",
+    const struct op *op = d->failed_op;
+    snprintf(what, sizeof what, "loading kernels: %s of layer %d",
              op ? op_name((enum op_code)op->code) : "a copy", op ? op->layer : -1);
     return cuda_fail(err, status, what);
 }
@@ -171,7 +181,7 @@ static int record(struct program *p, const struct plan_usual *usual, cudaGraphEx
     return status ? cuda_fail(err, status, "recording a step") : CARAT_OK;
 }
 
-/* Every usual step of the plan, after the warm-up. */
+/* Every usual step of the plan; its kernels are loaded. */
 static int make_recordings(struct program *p, struct carat_error *err)
 {
     const struct device_options *o = &p->device->options;
@@ -230,7 +240,7 @@ static int start_program(struct program *p, const struct placement *placement, v
     p->rows = row_table_in_plan(p->plan);
     cudaError_t status = cudaStreamSynchronize(d->queue.stream);
     if (status) return cuda_fail(err, status, "loading weights");
-    TRY(warm_up(p, err));
+    TRY(load_kernels(p, err));
     return make_recordings(p, err);
 }
 
