@@ -18,6 +18,7 @@ struct check {
     double read_bytes_s; /* measured limit of the device; 0 when not measured */
     bool is_small;       /* under a sanitizer, which is slow: each kernel, but no large shapes */
     bool is_own;         /* no kernels of cuBLAS */
+    bool is_hot;         /* times on a chip that is at its power limit */
 };
 
 /* Counts a case; prints the label and the message when it failed. */

@@ -1,5 +1,5 @@
 /* Runs the checks of GPU kernels: check-cuda-kernels [--perf | --small | --list] [--own]
- * [family ...].
+ * [--hot] [family ...].
  * Without a GPU it says so and ends with success, because there is nothing to check. */
 #include <stdio.h>
 #include <string.h>
@@ -81,6 +81,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--perf") == 0) c.is_perf = true;
         if (strcmp(argv[i], "--small") == 0) c.is_small = true;
         if (strcmp(argv[i], "--own") == 0) c.is_own = true;
+        if (strcmp(argv[i], "--hot") == 0) c.is_hot = true;
         if (strcmp(argv[i], "--plain-launch") == 0) c.queue.has_dependent_launch = false;
     }
     int status = prepare(c.queue.capability);

@@ -318,24 +318,34 @@ int32_t up(int32_t n, int32_t step)
     return (n + step - 1) / step;
 }
 
-/* With more rows power is the limit, and x is read again and again by small tiles of many rows of W
- * (12B, 1025 rows: 50 instead of 46 ms). */
-enum { TURNED_MOST = 1024 };
+/* Steps of more rows last so long that power is the limit, and the clock goes down. */
+enum { COOL_MOST = 1024 };
+
+/* How much longer such a step takes, in hundredths of a cycle: for the energy of sums, and of what
+ * comes from L2, of which large tiles need less. Tiles whose blocks add up take a little more.
+ * Fitted to times of 56 products at the limit (`check-cuda-kernels --perf --hot gemm_tiles`, H200):
+ * the tile that is taken is within 0.3 % of the fastest in the mean, weighted by time, and 8 % at
+ * worst. Without it these are 1.3 and 9 %. */
+template <class V>
+int64_t energy_of(const struct queue *q, const product &p, int64_t tiles, int64_t ranks)
+{
+    enum { SUMS = 40 /* a cycle of them */, BYTES = 65 /* a row of an operand */, JOINED = 105 };
+    int64_t step = V::M * V::N / 32 * SUMS + (V::M + V::N) * BYTES;
+    return tiles * p.n_steps * step / q->n_sm * (ranks > 1 ? JOINED : 100) / 100;
+}
 
 /* Time of a product with these tiles, in hundredths of a cycle: rounds of tiles, each as long as
  * its wgmma take, or, with few rows, its weights from memory, what a cluster's blocks need for
  * their sums, and what is stored at the end. The numbers, and those of TILE_LIST, are fitted to the
  * times of all tiles for 132 products (`check-cuda-kernels --perf gemm_tiles`, H200): the tile that
  * is taken is within 1 % of the fastest in the mean, and 13 % at worst. */
-template <class V>
-int64_t time_of(const struct queue *q, const product &p, int32_t percent, bool is_any)
+template <class V> int64_t time_of(const struct queue *q, const product &p, int32_t percent)
 {
     enum { MEMORY = 4000 /* bytes a cycle */, JOIN = 5600 /* cycles */ };
     enum { STORE = V::IS_TURNED ? 320 : 200 };
     bool has_kernel = p.n_slices > 1 ? V::IS_SLICED || V::IS_JOINED : !V::IS_SLICED;
     if (V::IS_TURNED) /* gate and up of a result are in two slabs of one group */
-        has_kernel = has_kernel && !p.is_few && (p.n_hidden == 0 || V::SLABS == 2) &&
-                     (p.n_rows <= TURNED_MOST || is_any);
+        has_kernel = has_kernel && !p.is_few && (p.n_hidden == 0 || V::SLABS == 2);
     if (!has_kernel) return INT64_MAX;
     int64_t ranks = V::IS_SLICED ? 1 : p.n_slices, high = up(p.n_rows, V::ROWS);
     int64_t tiles = high * up(p.n_cols, V::COLS);
@@ -346,7 +356,8 @@ int64_t time_of(const struct queue *q, const product &p, int32_t percent, bool i
     int64_t step = cycles * 10000 / percent;
     if (step < reading * 100) step = reading * 100;
     int64_t join = ranks > 1 ? (JOIN + (int64_t)V::M * V::N / 4) * 100 : 0;
-    return rounds * (step * p.n_steps / ranks + join) + cycles * STORE;
+    int64_t time = rounds * (step * p.n_steps / ranks + join) + cycles * STORE;
+    return p.n_rows > COOL_MOST ? time + energy_of<V>(q, p, tiles, ranks) : time;
 }
 
 /* Clusters: one for each tile. Single blocks: each takes tiles until none are left. */
@@ -361,12 +372,12 @@ template <class V> void start(const struct queue *q, product *p)
     launch(q, gemm_wgmma<V>, shape, *p);
 }
 
-/* Of all tiles, by their place in TILE_LIST; is_any: also of tiles that are never the fastest. */
-void times_of(const struct queue *q, const product &p, int64_t times[GEMM_TILES], bool is_any)
+/* Of all tiles, by their place in TILE_LIST. */
+void times_of(const struct queue *q, const product &p, int64_t times[GEMM_TILES])
 {
     int64_t *at = times;
 #define X(slabs, n, stages, is_sliced, is_turned, percent)                                         \
-    *at++ = time_of<variant<slabs, n, stages, is_sliced, is_turned>>(q, p, percent, is_any);
+    *at++ = time_of<variant<slabs, n, stages, is_sliced, is_turned>>(q, p, percent);
     TILE_LIST(X)
 #undef X
 }
@@ -375,7 +386,7 @@ int best_tile(const struct queue *q, const product &p)
 {
     int64_t times[GEMM_TILES];
     int best = 0;
-    times_of(q, p, times, false);
+    times_of(q, p, times);
     for (int i = 1; i < GEMM_TILES; i++)
         if (times[i] < times[best]) best = i;
     return best;
@@ -519,7 +530,7 @@ bool launch_gemm_tile(const struct queue *q, const struct gemm_args *args,
 {
     product p = product_of(args);
     int64_t times[GEMM_TILES];
-    times_of(q, p, times, true);
+    times_of(q, p, times);
     if (times[tile] == INT64_MAX) return false;
     launch_tile(q, p, maps, tile);
     return true;
