@@ -26,10 +26,10 @@ int carat_measure(carat_engine *engine, const struct carat_measure *what, double
                   struct carat_error *err);
 
 /* The most bytes that the device reads in a second, and the most operations that it does on 8-bit
- * and on fp16 numbers (a product and its sum are two). 0: it has no such arithmetic, or too little
- * memory to measure it. Measured once for each engine, in a few tenths of a second: at opening with
- * measure_limits, else now, in the memory that is left. CARAT_EDEVICE: the backend cannot
- * measure. */
+ * and on 16-bit numbers (a product and its sum are two; fp16 on GPUs, bf16 on CPUs with AMX). 0: it
+ * has no such arithmetic, or too little memory to measure it. Measured once for each engine, in a
+ * few tenths of a second: at opening with measure_limits, else now, in the memory that is left.
+ * CARAT_EDEVICE: the backend cannot measure. */
 struct carat_roofline {
     double read_bytes, int8_operations, fp16_operations;
 };

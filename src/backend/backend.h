@@ -38,9 +38,10 @@ struct device_facts {
     double fp16_rate, int8_rate; /* operations a second, as measured when it was chosen; or 0 */
 };
 
-/* What a device can do at most: bytes read, operations on 8-bit numbers and on fp16 ones with fp32
- * sums (a product and its sum are two). 0: not measured, or the device has none. code_operations:
- * on 8-bit numbers by codes of up to 6 bits, where these are faster. */
+/* What a device can do at most: bytes read, operations on 8-bit numbers and on 16-bit ones with
+ * fp32 sums (a product and its sum are two; fp16 on GPUs, bf16 on CPUs). 0: not measured, or the
+ * device has none. code_operations: on 8-bit numbers by codes of up to 6 bits, where these are
+ * faster. */
 struct device_limits {
     double read_bytes, int8_operations, fp16_operations, code_operations; /* a second */
 };

@@ -119,7 +119,7 @@ static void print_limits(const struct device_limits *limits, struct buf *out)
     if (limits->code_operations > 0)
         buf_printf(out, ", %.4g by codes of up to 6 bits", limits->code_operations / 1e12);
     if (limits->fp16_operations > 0)
-        buf_printf(out, ", %.4g TFLOP/s in fp16", limits->fp16_operations / 1e12);
+        buf_printf(out, ", %.4g TFLOP/s in 16 bits", limits->fp16_operations / 1e12);
     buf_add_char(out, '\n');
 }
 

@@ -62,7 +62,8 @@ static bool has_roofline(const struct bench_test *t)
     return t->limit.int8_operations > 0;
 }
 
-/* A GPU computes prompts in fp16 or in 8 bits (--matmul): then both shares are shown. */
+/* A GPU computes prompts in fp16 or in 8 bits (--matmul), a CPU with AMX in bf16, and decodes in 8
+ * bits: then both shares are shown. */
 static bool has_fp16(const struct bench_test *t)
 {
     return t->limit.fp16_operations > 0;
@@ -206,27 +207,30 @@ static void add_markdown(struct buf *b, const struct bench_output *out,
     buf_printf(b, " %16s | %*s |\n", name, 21, rate); /* the sign is two bytes wide */
 }
 
-static void add_roofline_head(struct buf *b, const struct bench_test *t)
+static void add_roofline_head(struct buf *b, const struct bench_facts *facts,
+                              const struct bench_test *t)
 {
+    const char *half = strcmp(facts->backend, "cpu") == 0 ? "bf16" : "fp16";
     buf_printf(b, "\nlimits measured in this run: %.1f GB/s read, %.0f GOP/s in 8 bits",
                t->limit.read_bytes / 1e9, t->limit.int8_operations / 1e9);
-    if (has_fp16(t)) buf_printf(b, ", %.0f GOP/s in fp16", t->limit.fp16_operations / 1e9);
-    buf_printf(b, "\n\n| %16s | %8s | %7s | %8s | %7s |%s\n", "test", "GB/s", "of read", "GOP/s",
-               "of int8", has_fp16(t) ? " of fp16 |" : "");
-    buf_printf(b, "| ---------------: | -------: | ------: | -------: | ------: |%s\n",
+    if (has_fp16(t)) buf_printf(b, ", %.0f GOP/s in %s", t->limit.fp16_operations / 1e9, half);
+    buf_printf(b, "\n\n| %16s | %8s | %7s | %8s | %7s |", "test", "GB/s", "of read", "GOP/s",
+               "of int8");
+    if (has_fp16(t)) buf_printf(b, " of %s |", half);
+    buf_printf(b, "\n| ---------------: | -------: | ------: | -------: | ------: |%s\n",
                has_fp16(t) ? " ------: |" : "");
 }
 
 /* A second table after the first: how near each test came to the device's limits. */
-static void note_roofline(struct bench_output *out, const struct bench_test *t,
-                          const struct samples *s)
+static void note_roofline(struct bench_output *out, const struct bench_facts *facts,
+                          const struct bench_test *t, const struct samples *s)
 {
     struct shares r = shares_of(t, s);
     struct buf *b = &out->roofline;
     char name[64];
     bench_test_name(t, name, sizeof name);
     if (!has_roofline(t)) return;
-    if (b->length == 0) add_roofline_head(b, t);
+    if (b->length == 0) add_roofline_head(b, facts, t);
     buf_printf(b, "| %16s | %8.1f | %6.1f%% | %8.1f | %6.1f%% |", name, r.read_rate / 1e9,
                r.read_share * 100, r.operation_rate / 1e9, r.int8_share * 100);
     if (has_fp16(t)) buf_printf(b, " %6.1f%% |", r.fp16_share * 100);
@@ -257,7 +261,7 @@ void bench_output_add(struct bench_output *out, const struct bench_facts *facts,
     size_t n = make_fields(facts, t, &s, fields);
     if (strcmp(out->format, "md") == 0) {
         add_markdown(&b, out, facts, t, &s);
-        note_roofline(out, t, &s);
+        note_roofline(out, facts, t, &s);
     } else {
         field_rows_add(&b, out->format, "llama_bench", fields, n, !out->has_rows);
     }

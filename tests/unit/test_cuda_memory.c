@@ -343,8 +343,8 @@ static carat_model *open_shape(const struct gemma_shape *shape, const struct gem
     return model;
 }
 
-/* Opening runs steps of all sizes. Products that share their rows may read them in 8 bits, in
- * fp16 and in fp32. */
+/* Opening goes through the launches of steps of all sizes. Products that share their rows may read
+ * them in 8 bits, in fp16 and in fp32. */
 static void weights_of_one_projection_may_be_of_several_types(void **state)
 {
     (void)state;

@@ -113,12 +113,13 @@ struct cpu_kernels {
     float (*soften)(float *scores, int from, int to, float *top);
 
     /* For measuring. One reads n bytes (a multiple of 512) and returns a sum that depends on them;
-     * the others do `rounds` register products and return the number of operations. multiply_bytes:
-     * in bf16 where rows of prompts are. multiply_codes: by codes of up to 6 bits, NULL where these
-     * are no faster; multiply_floats: fused products, each one operation. */
+     * the others do `rounds` register products and return the number of operations. multiply_codes:
+     * by codes of up to 6 bits, NULL where these are no faster; multiply_bf16: NULL if the set has
+     * no such products; multiply_floats: fused products, each one operation. */
     int32_t (*read_bytes)(const uint8_t *p, size_t n);
     double (*multiply_bytes)(int64_t rounds);
     double (*multiply_codes)(int64_t rounds);
+    double (*multiply_bf16)(int64_t rounds);
     double (*multiply_floats)(int64_t rounds);
 
     void (*decode_f16)(const uint16_t *src, float *dst, int64_t n);

@@ -42,6 +42,12 @@ static void multiply_codes(void *user, const struct pool_worker *worker)
     l->operations[worker->index] = l->kernels->multiply_codes(PRODUCT_ROUNDS);
 }
 
+static void multiply_bf16(void *user, const struct pool_worker *worker)
+{
+    struct limits *l = user;
+    l->operations[worker->index] = l->kernels->multiply_bf16(PRODUCT_ROUNDS);
+}
+
 static double best_seconds(struct pool *pool, void (*job)(void *, const struct pool_worker *),
                            struct limits *l)
 {
@@ -83,6 +89,8 @@ void cpu_measure_limits(struct device *device, size_t room, struct device_limits
         known->int8_operations = measure_products(device->pool, multiply_registers, &l);
         if (l.kernels->multiply_codes)
             known->code_operations = measure_products(device->pool, multiply_codes, &l);
+        if (device->has_bf16)
+            known->fp16_operations = measure_products(device->pool, multiply_bf16, &l);
     }
     if (known->read_bytes <= 0) measure_reading(device, room, &l, known);
     *out = *known;

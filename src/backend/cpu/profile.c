@@ -21,6 +21,18 @@ static bool is_short(enum code_kind kind)
     return kind != CODE_S8 && kind != CODE_N4;
 }
 
+/* Some rows of a product in bf16, the others in 8 bits. Weights that are floats have no work in 8
+ * bits: their rows that decode are multiplied as they are. */
+static void share_with_bf16(const struct cpu_step *s, const struct weight *w,
+                            struct time_work *work)
+{
+    double rows = cpu_step_rows(s), bytes = cpu_step_byte_rows(s) / rows;
+    const struct time_work all =
+        time_work_for_weights(work->kind, 1, &w, (int32_t)rows, false, true);
+    work->fp16_operations = all.fp16_operations * (1 - bytes);
+    work->int8_operations *= bytes;
+}
+
 static struct time_work step_work(const struct cpu_step *s)
 {
     const struct weight *w = op_product(s->op);
@@ -30,6 +42,8 @@ static struct time_work step_work(const struct cpu_step *s)
     int32_t per_row = s->run == cpu_MATMUL ? 1 : s->op->p.expert.n_used;
     struct time_work work = time_work_for_weights(step_kind(s), 1, &w, cpu_step_rows(s) * per_row,
                                                   prepared->tiles, false);
+    if (op_may_be_bf16(s->program->device, s->op) && weight_takes_bf16(w) && cpu_step_rows(s) > 0)
+        share_with_bf16(s, w, &work);
     if (s->program->device->kernels->multiply_codes && is_short(prepared->shape.kind)) {
         work.code_operations = work.int8_operations;
         work.int8_operations = 0;

@@ -396,7 +396,7 @@ static void bf16_round(const float *x, int64_t n, int64_t stretch, uint16_t *hig
 }
 
 /* Products of whole registers. */
-static double multiply_bytes(int64_t rounds)
+static double multiply_bf16(int64_t rounds)
 {
     alignas(64) uint16_t ones[16][32];
     alignas(64) float sums[16][16];

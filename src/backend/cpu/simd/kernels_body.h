@@ -666,7 +666,7 @@ static int32_t read_bytes(const uint8_t *p, size_t n)
     return first_lane(total);
 }
 
-#if !defined(KERNELS_AMX) && !SHORT_SUMS && !defined(OWN_LIMIT) /* which have their own */
+#if !SHORT_SUMS && !defined(OWN_LIMIT) /* which have their own */
 /* As many independent sums as hide the latency of the product. */
 static double multiply_bytes(int64_t rounds)
 {
@@ -702,6 +702,7 @@ const struct cpu_kernels KERNELS_TABLE = {
 #ifdef KERNELS_AMX
     .bf16_dot = bf16_dot,
     .bf16_round = bf16_round,
+    .multiply_bf16 = multiply_bf16,
 #endif
     .quantize = quantize,
     .quantize_fine = quantize_fine,
