@@ -263,38 +263,21 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Mean seconds of a run, after so many that the chip is at its power limit, if they bring it there.
- */
-static double time_hot(struct check *c, void (*run)(void *user), void *user)
+/* Milliseconds of n runs between two events. */
+static float ms_of(struct check *c, cudaEvent_t begin, cudaEvent_t end, void (*run)(void *user),
+                   void *user, int n)
 {
-    const double warm_ms = 120, timed_ms = 120;
-    cudaEvent_t begin, end;
     float ms;
-    must(cudaEventCreate(&begin), "event");
-    must(cudaEventCreate(&end), "event");
-    int n = 1;
-    for (double total = 0; total < warm_ms; total += (double)ms) {
-        must(cudaEventRecord(begin, c->queue.stream), "event");
-        for (int i = 0; i < n; i++) run(user);
-        must(cudaEventRecord(end, c->queue.stream), "event");
-        must(cudaEventSynchronize(end), "run");
-        must(cudaEventElapsedTime(&ms, begin, end), "event");
-        if (ms < 20) n *= 2;
-    }
-    int n_timed = (int)(timed_ms / (double)ms * n) + 1;
     must(cudaEventRecord(begin, c->queue.stream), "event");
-    for (int i = 0; i < n_timed; i++) run(user);
+    for (int i = 0; i < n; i++) run(user);
     must(cudaEventRecord(end, c->queue.stream), "event");
     must(cudaEventSynchronize(end), "run");
     must(cudaEventElapsedTime(&ms, begin, end), "event");
-    cudaEventDestroy(begin);
-    cudaEventDestroy(end);
-    return (double)ms / 1e3 / n_timed;
+    return ms;
 }
 
 double check_time(struct check *c, void (*run)(void *user), void *user, bool is_cold)
 {
-    if (c->is_hot) return time_hot(c, run, user);
     enum { RUNS = 15, FLUSH = 256 << 20 };
     static void *flush;
     if (!flush) must(cudaMalloc(&flush, FLUSH), "flush");
@@ -304,16 +287,32 @@ double check_time(struct check *c, void (*run)(void *user), void *user, bool is_
     must(cudaEventCreate(&end), "event");
     for (int i = -2; i < RUNS; i++) {
         if (is_cold) must(cudaMemsetAsync(flush, i, FLUSH, c->queue.stream), "flush");
-        must(cudaEventRecord(begin, c->queue.stream), "event");
-        run(user);
-        must(cudaEventRecord(end, c->queue.stream), "event");
-        must(cudaEventSynchronize(end), "run");
-        if (i >= 0) must(cudaEventElapsedTime(&ms[i], begin, end), "event");
+        float one = ms_of(c, begin, end, run, user, 1);
+        if (i >= 0) ms[i] = one;
     }
     cudaEventDestroy(begin);
     cudaEventDestroy(end);
     qsort(ms, RUNS, sizeof *ms, by_value);
     return (double)ms[RUNS / 2] / 1e3;
+}
+
+double check_time_hot(struct check *c, void (*run)(void *user), void *user)
+{
+    const float warm_ms = 120, timed_ms = 120, round_ms = 20;
+    cudaEvent_t begin, end;
+    must(cudaEventCreate(&begin), "event");
+    must(cudaEventCreate(&end), "event");
+    int n = 1;
+    float ms = 0;
+    for (float total = 0; total < warm_ms; total += ms) {
+        if (total > 0 && ms < round_ms) n *= 2;
+        ms = ms_of(c, begin, end, run, user, n);
+    }
+    n = (int)(timed_ms / ms * (float)n) + 1;
+    ms = ms_of(c, begin, end, run, user, n);
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    return (double)ms / 1e3 / n;
 }
 
 double check_time_graph(struct check *c, void (*run)(void *user), void *user)

@@ -18,7 +18,7 @@ struct check {
     double read_bytes_s; /* measured limit of the device; 0 when not measured */
     bool is_small;       /* under a sanitizer, which is slow: each kernel, but no large shapes */
     bool is_own;         /* no kernels of cuBLAS */
-    bool is_hot;         /* times on a chip that is at its power limit */
+    bool is_hot;         /* tiles are timed on a chip that is at its power limit */
 };
 
 /* Counts a case; prints the label and the message when it failed. */
@@ -60,6 +60,10 @@ void check_step_free(struct step_view *view);
 /* Median seconds of `run(user)` over some launches on the queue, after a warm-up, with the L2 cache
  * flushed before each when `is_cold`. */
 double check_time(struct check *c, void (*run)(void *user), void *user, bool is_cold);
+
+/* Mean seconds of `run(user)` over 0.1 s, after as long a time of runs, which bring the chip to its
+ * power limit if they can. */
+double check_time_hot(struct check *c, void (*run)(void *user), void *user);
 
 /* Seconds that one run takes among a hundred in a graph. As in a step, each launch depends on
  * the one before it and the host has no part in it. Inputs stay in the L2 cache. */

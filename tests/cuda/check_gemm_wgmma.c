@@ -572,25 +572,20 @@ void check_gemm_wgmma(struct check *c)
 
 /* ---- Tiles ----------------------------------------------------------------------------------- */
 
-/* Of a product by each tile that makes it. On a hot chip it takes longer to tell: only those are
- * timed that are within a fifth of the fastest one on a cool chip. 1: not timed. */
+/* Of a product by each tile that makes it; 1: not timed. On a hot chip, where it takes longer, only
+ * tiles are timed that are within a fifth of the fastest one on a cool chip. */
 static void time_each_tile(struct timed *t, double seconds[GEMM_TILES])
 {
-    bool is_hot = t->c->is_hot;
     double fastest = 1;
-    for (int i = 0; i < GEMM_TILES; i++) seconds[i] = 0;
-    for (int round = 0; round < (is_hot ? 2 : 1); round++) {
-        t->c->is_hot = round == 1;
-        double most = round == 0 ? 1 : 1.2 * fastest;
-        for (t->tile = 0; t->tile < GEMM_TILES; t->tile++) {
-            double *at = &seconds[t->tile];
-            bool is_timed =
-                *at < most && launch_gemm_tile(&t->c->queue, &t->args[0], &t->maps[0], t->tile);
-            *at = is_timed ? check_time(t->c, run_all, t, false) / COPIES : 1;
-            if (round == 0) fastest = fmin(fastest, *at);
-        }
+    for (t->tile = 0; t->tile < GEMM_TILES; t->tile++) {
+        bool is_made = launch_gemm_tile(&t->c->queue, &t->args[0], &t->maps[0], t->tile);
+        seconds[t->tile] = is_made ? check_time(t->c, run_all, t, false) / COPIES : 1;
+        fastest = fmin(fastest, seconds[t->tile]);
     }
-    t->c->is_hot = is_hot;
+    for (t->tile = 0; t->c->is_hot && t->tile < GEMM_TILES; t->tile++) {
+        bool is_near = seconds[t->tile] < 1.2 * fastest;
+        seconds[t->tile] = is_near ? check_time_hot(t->c, run_all, t) / COPIES : 1;
+    }
     t->tile = FASTEST;
 }
 

@@ -8,6 +8,7 @@ static const size_t read_size_max = (size_t)256 << 20, read_size_least = (size_t
 
 struct limits {
     const struct cpu_kernels *kernels;
+    double (*multiply)(int64_t rounds); /* which of them is measured */
     uint8_t *memory;
     size_t bytes;
     double operations[512]; /* of each worker */
@@ -30,22 +31,10 @@ static void read_memory(void *user, const struct pool_worker *worker)
         l->kernels->read_bytes(l->memory + first * 4096, (size_t)(last - first) * 4096);
 }
 
-static void multiply_registers(void *user, const struct pool_worker *worker)
+static void multiply(void *user, const struct pool_worker *worker)
 {
     struct limits *l = user;
-    l->operations[worker->index] = l->kernels->multiply_bytes(PRODUCT_ROUNDS);
-}
-
-static void multiply_codes(void *user, const struct pool_worker *worker)
-{
-    struct limits *l = user;
-    l->operations[worker->index] = l->kernels->multiply_codes(PRODUCT_ROUNDS);
-}
-
-static void multiply_bf16(void *user, const struct pool_worker *worker)
-{
-    struct limits *l = user;
-    l->operations[worker->index] = l->kernels->multiply_bf16(PRODUCT_ROUNDS);
+    l->operations[worker->index] = l->multiply(PRODUCT_ROUNDS);
 }
 
 static double best_seconds(struct pool *pool, void (*job)(void *, const struct pool_worker *),
@@ -61,11 +50,13 @@ static double best_seconds(struct pool *pool, void (*job)(void *, const struct p
     return best;
 }
 
-/* Operations a second of all workers. */
-static double measure_products(struct pool *pool, void (*job)(void *, const struct pool_worker *),
+/* Operations a second of all workers; 0: there is no such product. */
+static double measure_products(struct pool *pool, double (*product)(int64_t rounds),
                                struct limits *l)
 {
-    double seconds = best_seconds(pool, job, l), rate = 0;
+    if (!product) return 0;
+    l->multiply = product;
+    double seconds = best_seconds(pool, multiply, l), rate = 0;
     for (int i = 0; i < pool_threads(pool); i++) rate += l->operations[i] / seconds;
     return rate;
 }
@@ -86,11 +77,11 @@ void cpu_measure_limits(struct device *device, size_t room, struct device_limits
     struct limits l = {.kernels = device->kernels};
     struct device_limits *known = &device->limits;
     if (known->int8_operations <= 0) {
-        known->int8_operations = measure_products(device->pool, multiply_registers, &l);
-        if (l.kernels->multiply_codes)
-            known->code_operations = measure_products(device->pool, multiply_codes, &l);
+        const struct cpu_kernels *k = l.kernels;
+        known->int8_operations = measure_products(device->pool, k->multiply_bytes, &l);
+        known->code_operations = measure_products(device->pool, k->multiply_codes, &l);
         if (device->has_bf16)
-            known->fp16_operations = measure_products(device->pool, multiply_bf16, &l);
+            known->fp16_operations = measure_products(device->pool, k->multiply_bf16, &l);
     }
     if (known->read_bytes <= 0) measure_reading(device, room, &l, known);
     *out = *known;

@@ -26,11 +26,11 @@ static bool is_short(enum code_kind kind)
 static void share_with_bf16(const struct cpu_step *s, const struct weight *w,
                             struct time_work *work)
 {
-    double rows = cpu_step_rows(s), bytes = cpu_step_byte_rows(s) / rows;
-    const struct time_work all =
-        time_work_for_weights(work->kind, 1, &w, (int32_t)rows, false, true);
-    work->fp16_operations = all.fp16_operations * (1 - bytes);
-    work->int8_operations *= bytes;
+    int32_t rows = cpu_step_rows(s);
+    double byte_share = (double)cpu_step_byte_rows(s) / rows;
+    const struct time_work all = time_work_for_weights(work->kind, 1, &w, rows, false, true);
+    work->fp16_operations = all.fp16_operations * (1 - byte_share);
+    work->int8_operations *= byte_share;
 }
 
 static struct time_work step_work(const struct cpu_step *s)

@@ -31,7 +31,8 @@ bool cublas_takes(int32_t n_w, bool is_half, bool is_contiguous);
 
 /* The same as launch_gemm_f16, on the queue of cublas_set_stream. fp32 results are multiplied by
  * the rows' scales in a second launch, unless they are wanted without; fp16 ones are left unscaled,
- * as there. What cuBLAS turns down goes to launch_gemm_f16. */
+ * as there. What cuBLAS turns down goes to launch_gemm_f16. If the queue only loads
+ * kernels, cuBLAS still multiplies, the first time that it meets a shape. */
 void cublas_multiply(struct cublas *c, const struct queue *q, const struct gemm_args *args);
 
 #endif
