@@ -139,7 +139,8 @@ int pool_open(struct pool **out, const struct pool_options *options, struct cara
     p->patience = is_crowded ? 0 : options->patience;
     p->spins = is_crowded ? SPINS_CROWDED : SPINS;
     for (int i = 0; i < n_threads; i++)
-        p->workers[i] = (struct pool_worker){.pool = p, .index = i, .count = n_threads};
+        p->workers[i] =
+            (struct pool_worker){.pool = p, .index = i, .count = n_threads, .n_parts = 1};
     for (int i = 1; i < n_threads; i++, p->started++)
         if (pthread_create(&p->threads[i], NULL, work, &p->workers[i]) != 0) {
             p->count = p->started + 1; /* only those that exist will reach the last barrier */

@@ -23,7 +23,8 @@ struct pool;
 
 struct pool_worker {
     struct pool *pool;
-    int index, count; /* worker `index` of `count` */
+    int index, count;  /* worker `index` of `count` */
+    int part, n_parts; /* of its stretch, if it goes through that in parts: see pool_stretch */
 };
 
 struct pool_options {
@@ -44,18 +45,21 @@ void pool_run(struct pool *pool, void (*job)(void *user, const struct pool_worke
 /* A worker that does a job alone, on the calling thread and without waking the others. */
 static inline struct pool_worker pool_alone(struct pool *pool)
 {
-    return (struct pool_worker){pool, 0, 1};
+    return (struct pool_worker){.pool = pool, .count = 1, .n_parts = 1};
 }
 
 /* Waits until all workers are here. After it, each sees what the others wrote before it. */
 void pool_barrier(const struct pool_worker *worker);
 
-/* The part of [0, n) that belongs to a worker when work is cut into equal stretches. */
+/* What of [0, n) belongs to a worker when work is cut into equal stretches. Of its stretch it gets
+ * one part; the parts, as many in each worker, are equal too. */
 static inline void pool_stretch(const struct pool_worker *w, int64_t n, int64_t *first,
                                 int64_t *last)
 {
-    *first = n * w->index / w->count;
-    *last = n * (w->index + 1) / w->count;
+    int64_t place = (int64_t)w->index * w->n_parts + w->part,
+            count = (int64_t)w->count * w->n_parts;
+    *first = n * place / count;
+    *last = n * (place + 1) / count;
 }
 
 /* Work that is handed out item by item. Reset by one worker between two barriers. */

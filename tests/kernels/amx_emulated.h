@@ -67,6 +67,11 @@ static inline void amx_load(int reg, const void *memory, ptrdiff_t stride)
         memcpy(amx.data[reg][r], (const uint8_t *)memory + r * stride, amx.config.row_bytes[reg]);
 }
 
+static inline void amx_load_once(int reg, const void *memory, ptrdiff_t stride)
+{
+    amx_load(reg, memory, stride);
+}
+
 static inline void amx_store(int reg, void *memory, ptrdiff_t stride)
 {
     int n_rows = amx_rows_of(reg);

@@ -73,6 +73,43 @@ static void a_job_is_done_by_all_workers_part_by_part(void **state)
     assert_int_equal(mem_blocks_live(), 0);
 }
 
+static void parts_of_workers_follow_each_other_from_the_first_item_to_the_last(void **state)
+{
+    (void)state;
+    for (int64_t n = 0; n < 70; n++)
+        for (int n_parts = 1; n_parts < 9; n_parts++) {
+            struct pool_worker w = {.count = 3, .n_parts = n_parts};
+            int64_t end = 0, most = n / (w.count * n_parts) + 1;
+            for (w.index = 0; w.index < w.count; w.index++)
+                for (w.part = 0; w.part < n_parts; w.part++) {
+                    int64_t first, last;
+                    pool_stretch(&w, n, &first, &last);
+                    assert_int_equal(first, end);
+                    assert_in_range(last, first, first + most);
+                    end = last;
+                }
+            assert_int_equal(end, n);
+        }
+}
+
+/* A worker's parts are what it gets at once otherwise. */
+static void a_worker_has_the_same_stretch_in_parts_and_as_a_whole(void **state)
+{
+    (void)state;
+    for (int64_t n = 0; n < 70; n++)
+        for (int index = 0; index < 3; index++) {
+            struct pool_worker whole = {.index = index, .count = 3, .n_parts = 1};
+            struct pool_worker begin = {.index = index, .count = 3, .n_parts = 5};
+            struct pool_worker end = {.index = index, .count = 3, .part = 4, .n_parts = 5};
+            int64_t first, last, at[4];
+            pool_stretch(&whole, n, &first, &last);
+            pool_stretch(&begin, n, &at[0], &at[1]);
+            pool_stretch(&end, n, &at[2], &at[3]);
+            assert_int_equal(at[0], first);
+            assert_int_equal(at[3], last);
+        }
+}
+
 /* ---- Several ----------------------------------------------------------------------------- */
 
 static atomic_int running, most;
@@ -244,6 +281,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_is_done_by_all_workers_part_by_part),
+        cmocka_unit_test(parts_of_workers_follow_each_other_from_the_first_item_to_the_last),
+        cmocka_unit_test(a_worker_has_the_same_stretch_in_parts_and_as_a_whole),
         cmocka_unit_test(jobs_of_several_pools_never_take_more_than_the_cores),
         cmocka_unit_test(who_asks_first_goes_first),
         cmocka_unit_test(workers_without_a_processor_each_sleep_between_jobs),

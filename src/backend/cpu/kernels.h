@@ -37,10 +37,10 @@ struct tile_job {
     float *out;
 };
 
-/* Activations rounded to bf16. A stretch of 8 blocks of columns has all rows, in groups of 16; of a
- * group it has block after block, of a block row after row. So what is read together lies together.
- * The last stretch may have blocks, and the last group rows, that are not used. */
-enum { BF16_ROWS = 16, BF16_BLOCK = BF16_ROWS * BLOCK_COLS, BF16_BLOCKS = 8 };
+/* Activations rounded to bf16. A stretch of 16 blocks of columns has all rows, in groups of 16; of
+ * a group it has block after block, of a block row after row. So what is read together lies
+ * together. The last stretch may have blocks, and the last group rows, that are not used. */
+enum { BF16_ROWS = 16, BF16_BLOCK = BF16_ROWS * BLOCK_COLS, BF16_BLOCKS = 16 };
 
 /* Numbers of a stretch of n rows. */
 static inline int64_t bf16_stretch(int64_t n)

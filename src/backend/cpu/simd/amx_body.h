@@ -12,7 +12,8 @@
  *
  *   - Two tiles of weights and two groups of rows share registers: four loads, four products.
  *   - Weights are unpacked for a panel of columns, which stays in the first-level cache for all
- *     rows. Sums wait in the output from one panel to the next. */
+ *     rows, as activations are loaded with the hint that they are not needed again. Sums wait in
+ *     memory from one panel to the next, and are prefetched. */
 
 /* 64 bytes, as the processor reads them. */
 struct amx_config {
@@ -23,21 +24,35 @@ struct amx_config {
 
 #include KERNELS_AMX
 
-/* GROUP: numbers of a group of rows in a panel. */
-enum { AMX_TILES = 2, AMX_GROUP = BF16_BLOCKS * BF16_BLOCK };
+/* GROUP: numbers of a group of rows in a stretch. SUM_BLOCKS: blocks of a panel whose weights are
+ * sums of two numbers; they take twice the room. */
+enum {
+    AMX_TILES = 2,
+    AMX_ROWS = 2 * BF16_ROWS, /* that share registers */
+    AMX_GROUP = BF16_BLOCKS * BF16_BLOCK,
+    AMX_SUM_BLOCKS = BF16_BLOCKS / 2,
+};
 
 /* A register of weights: row k holds columns 2 k and 2 k + 1 of 16 weight rows. */
 typedef uint16_t amx_weights[16][32];
+
+/* A stretch of memory that is prefetched into the second-level cache, some bytes (whole lines) for
+ * each block that is multiplied: all at once would keep loads waiting. */
+struct amx_ahead {
+    const uint8_t *next, *end;
+    ptrdiff_t a_block;
+};
 
 struct amx_panel {
     int64_t first; /* block */
     int n_blocks;
     bool is_last;
+    struct amx_ahead next[AMX_TILES]; /* weights of the panel that is filled next */
     alignas(64) amx_weights high[BF16_BLOCKS][AMX_TILES];
-    alignas(64) amx_weights low[BF16_BLOCKS][AMX_TILES];
+    alignas(64) amx_weights low[AMX_SUM_BLOCKS][AMX_TILES];
 };
 
-/* Activations of the panel's stretch of columns, group after group. */
+/* Activations of the panel's columns, group after group. */
 struct amx_rows {
     const uint16_t *high, *low;
 };
@@ -54,6 +69,11 @@ enum amx_parts {
     AMX_ACT_SUMS,  /* and low activations by high weights */
     AMX_BOTH_SUMS, /* and high activations by low weights */
 };
+
+ALWAYS int amx_panel_blocks(const enum amx_parts parts)
+{
+    return parts == AMX_BOTH_SUMS ? AMX_SUM_BLOCKS : BF16_BLOCKS;
+}
 
 /* ---- Weights ---------------------------------------------------------------------------- */
 
@@ -101,7 +121,8 @@ ALWAYS void amx_fill(const enum code_kind kind, const enum amx_parts parts,
         for (int b = 0; b < panel->n_blocks; b++) {
             int64_t at = panel->first + b;
             amx_fill_block(kind, parts, data + (size_t)(at / u.n_blocks) * u.bytes,
-                           (int)(at % u.n_blocks), panel->high[b][t], panel->low[b][t]);
+                           (int)(at % u.n_blocks), panel->high[b][t],
+                           panel->low[b % AMX_SUM_BLOCKS][t]);
         }
     }
 }
@@ -162,9 +183,9 @@ ALWAYS void amx_end(const int n_groups, const int n_tiles, const struct amx_sums
 
 /* Groups at `a` by the weights at `w`, which may be in registers from the call before. */
 ALWAYS void amx_block(const int n_groups, const int n_tiles, const bool loads_weights,
-                      const uint16_t *a, const amx_weights *w)
+                      const uint16_t *a, amx_weights *w)
 {
-    amx_load(4, a, 64);
+    amx_load_once(4, a, 64);
     if (loads_weights) amx_load(6, w[0], 64);
     amx_dot(0, 4, 6);
     if (n_tiles == 2) {
@@ -172,21 +193,43 @@ ALWAYS void amx_block(const int n_groups, const int n_tiles, const bool loads_we
         amx_dot(1, 4, 7);
     }
     if (n_groups < 2) return;
-    amx_load(5, a + AMX_GROUP, 64);
+    amx_load_once(5, a + AMX_GROUP, 64);
     amx_dot(2, 5, 6);
     if (n_tiles == 2) amx_dot(3, 5, 7);
 }
 
+/* Asks for sums of the rows that come next: of `n` rows from row `first` of them on. They need not
+ * exist. */
+ALWAYS void amx_sums_ahead(const int n_tiles, const struct amx_sums *sums, int first, int n)
+{
+    for (int64_t r = AMX_ROWS + first; r < AMX_ROWS + first + n; r++)
+        for (int t = 0; t < n_tiles; t++) {
+            __builtin_prefetch(sums->from + r * sums->from_stride + t * 16, 1, 3);
+            if (sums->to != sums->from)
+                __builtin_prefetch(sums->to + r * sums->to_stride + t * 16, 1, 3);
+        }
+}
+
+/* Asks for what is due after a block. */
+ALWAYS void amx_ask(struct amx_ahead *ahead)
+{
+    const uint8_t *stop = ahead->next + ahead->a_block;
+    if (stop > ahead->end) stop = ahead->end;
+    for (; ahead->next < stop; ahead->next += 64) __builtin_prefetch(ahead->next, 0, 2);
+}
+
 /* One or two groups of rows by one or two tiles, over the columns of the panel. */
 ALWAYS void amx_multiply(const enum amx_parts parts, const int n_groups, const int n_tiles,
-                         const struct amx_panel *panel, const struct amx_rows *rows, int32_t group,
+                         struct amx_panel *panel, const struct amx_rows *rows, int32_t group,
                          const struct amx_sums *sums)
 {
-    const int n_blocks = panel->n_blocks;
+    const int n_blocks = panel->n_blocks, n_ahead = (AMX_ROWS + n_blocks - 1) / n_blocks;
     const ptrdiff_t at = (ptrdiff_t)group * AMX_GROUP;
     amx_begin(n_groups, n_tiles, panel->first == 0, sums);
     for (int b = 0; b < n_blocks; b++) {
         const uint16_t *high = rows->high + at + b * BF16_BLOCK;
+        amx_sums_ahead(n_tiles, sums, b * n_ahead, n_ahead);
+        for (int t = 0; t < n_tiles; t++) amx_ask(&panel->next[t]);
         amx_block(n_groups, n_tiles, true, high, panel->high[b]);
         if (parts == AMX_HIGH) continue;
         amx_block(n_groups, n_tiles, false, rows->low + at + b * BF16_BLOCK, panel->high[b]);
@@ -197,8 +240,8 @@ ALWAYS void amx_multiply(const enum amx_parts parts, const int n_groups, const i
 
 /* The same with fewer than 16 rows in the last group: their sums wait apart. */
 ALWAYS void amx_multiply_last(const enum amx_parts parts, const int n_groups, const int n_tiles,
-                              const struct amx_panel *panel, const struct amx_rows *rows,
-                              int32_t group, int32_t n, const struct amx_sums *sums)
+                              struct amx_panel *panel, const struct amx_rows *rows, int32_t group,
+                              int32_t n, const struct amx_sums *sums)
 {
     enum { STRIDE = AMX_TILES * 16 };
     float apart[2 * 16 * STRIDE];
@@ -225,7 +268,7 @@ ALWAYS void amx_multiply_last(const enum amx_parts parts, const int n_groups, co
     } while (0)
 
 /* The panel by the two groups of rows, or one, from `group` on. n: rows from there on. */
-ALWAYS void amx_groups(const enum amx_parts parts, const int n_tiles, const struct amx_panel *panel,
+ALWAYS void amx_groups(const enum amx_parts parts, const int n_tiles, struct amx_panel *panel,
                        const struct amx_rows *rows, int32_t group, int32_t n,
                        const struct amx_sums *sums)
 {
@@ -238,9 +281,8 @@ ALWAYS void amx_groups(const enum amx_parts parts, const int n_tiles, const stru
 
 /* One function for all kinds of codes: weights are bf16 here. */
 static __attribute__((noinline)) void amx_run(enum amx_parts parts, int n_tiles,
-                                              const struct amx_panel *panel,
-                                              const struct amx_rows *rows, int32_t group, int32_t n,
-                                              const struct amx_sums *sums)
+                                              struct amx_panel *panel, const struct amx_rows *rows,
+                                              int32_t group, int32_t n, const struct amx_sums *sums)
 {
     if (parts == AMX_HIGH)
         amx_groups(AMX_HIGH, n_tiles, panel, rows, group, n, sums);
@@ -262,36 +304,25 @@ static void amx_configure(void)
 
 /* ---- Jobs ------------------------------------------------------------------------------- */
 
-/* What is prefetched while a panel is multiplied: the tiles of the panel that is filled next, a few
- * lines at a time. */
-struct amx_ahead {
-    const uint8_t *next;
-    ptrdiff_t tile_bytes;
-    int32_t done, lines, at_a_time;
-};
-
-/* After tiles up to `tile`; n: how often something will be prefetched. */
-static struct amx_ahead amx_ahead_of(const struct bf16_job *job, const struct amx_panel *panel,
-                                     int tile, int32_t n)
+/* What is filled next: the panel of tiles from `tile` on, or the first one of the next columns. */
+static void amx_weights_ahead(const enum amx_parts parts, const struct bf16_job *job,
+                              struct amx_panel *panel, int tile)
 {
     int64_t block = panel->first;
     if (tile >= job->n_tiles) {
         tile = 0;
         block += panel->n_blocks;
     }
-    if (!job->shape || block >= job->n_blocks) return (struct amx_ahead){0};
+    for (int t = 0; t < AMX_TILES; t++) panel->next[t] = (struct amx_ahead){0};
+    if (!job->shape || block >= job->n_blocks) return;
     const struct tile_unit u = tile_unit_for_codes(job->shape->kind);
-    size_t at = (size_t)tile * job->shape->bytes + (size_t)(block / u.n_blocks) * u.bytes;
-    int32_t lines = (int32_t)(u.bytes / 64) * (BF16_BLOCKS / u.n_blocks);
-    return (struct amx_ahead){job->tile + at, (ptrdiff_t)job->shape->bytes, 0, lines,
-                              (lines + n - 1) / n};
-}
-
-static inline void amx_read_ahead(struct amx_ahead *ahead)
-{
-    for (int i = 0; i < ahead->at_a_time && ahead->done < ahead->lines; i++, ahead->done++)
-        for (int t = 0; t < AMX_TILES; t++)
-            __builtin_prefetch(ahead->next + t * ahead->tile_bytes + ahead->done * 64, 0, 2);
+    size_t at = (size_t)(block / u.n_blocks) * u.bytes;
+    size_t bytes = (size_t)(amx_panel_blocks(parts) / u.n_blocks) * u.bytes;
+    int64_t lines = (int64_t)bytes / 64, n = (job->n + AMX_ROWS - 1) / AMX_ROWS * panel->n_blocks;
+    for (int t = 0; t < AMX_TILES && tile + t < job->n_tiles; t++) {
+        const uint8_t *data = job->tile + (size_t)(tile + t) * job->shape->bytes + at;
+        panel->next[t] = (struct amx_ahead){data, data + bytes, (lines + n - 1) / n * 64};
+    }
 }
 
 /* Sums of rows from `row` of the job on, in tiles from `tile` on. */
@@ -315,39 +346,36 @@ ALWAYS void amx_stretch(const enum code_kind kind, const enum amx_parts parts,
     const int32_t n = job->n;
     for (int tile = 0, n_tiles; tile < job->n_tiles; tile += n_tiles) {
         n_tiles = job->n_tiles - tile < AMX_TILES ? 1 : AMX_TILES;
-        struct amx_ahead ahead = amx_ahead_of(job, panel, tile + n_tiles, (n + 31) / 32);
+        amx_weights_ahead(parts, job, panel, tile + n_tiles);
         if (kind == CODE_NONE)
             amx_fill_floats(parts, job, tile, n_tiles, panel);
         else
             amx_fill(kind, parts, job, tile, n_tiles, panel);
-        for (int32_t r = 0; r < n; r += 32) {
+        for (int32_t r = 0; r < n; r += AMX_ROWS) {
             struct amx_sums sums = amx_sums_at(job, panel->is_last, r, tile);
-            amx_read_ahead(&ahead);
-            for (int32_t i = 0; panel->is_last && job->y && i < 32 && r + i < n; i++) {
-                __builtin_prefetch(sums.to + i * sums.to_stride, 1, 3);
-                __builtin_prefetch(sums.to + i * sums.to_stride + 16, 1, 3);
-            }
             amx_run(parts, n_tiles, panel, rows, r / 16, n - r, &sums);
         }
     }
 }
 
-/* The job's rows in the panel's stretch. */
+/* The job's rows in the panel's columns. */
 static struct amx_rows amx_rows_at(const struct bf16_job *job, const struct amx_panel *panel)
 {
-    int64_t at = panel->first / BF16_BLOCKS * job->stretch + bf16_row(job->first);
+    int64_t at = panel->first / BF16_BLOCKS * job->stretch + bf16_row(job->first) +
+                 panel->first % BF16_BLOCKS * BF16_BLOCK;
     return (struct amx_rows){job->act + at, job->low ? job->low + at : NULL};
 }
 
 ALWAYS void amx_job_run(const enum code_kind kind, const enum amx_parts parts,
                         const struct bf16_job *job)
 {
+    const int most = amx_panel_blocks(parts);
     struct amx_panel panel;
     amx_configure();
-    for (panel.first = 0; panel.first < job->n_blocks; panel.first += BF16_BLOCKS) {
+    for (panel.first = 0; panel.first < job->n_blocks; panel.first += most) {
         int64_t left = job->n_blocks - panel.first;
-        panel.is_last = left <= BF16_BLOCKS;
-        panel.n_blocks = panel.is_last ? (int)left : BF16_BLOCKS;
+        panel.is_last = left <= most;
+        panel.n_blocks = panel.is_last ? (int)left : most;
         struct amx_rows rows = amx_rows_at(job, &panel);
         amx_stretch(kind, parts, job, &rows, &panel);
     }

@@ -25,6 +25,12 @@ static inline void amx_release(void)
         KEEP_ORDER();                                                                              \
         _tile_loadd(reg, memory, stride);                                                          \
     } while (0)
+/* The same of what is not needed again soon: it does not drive other lines out of the cache. */
+#define amx_load_once(reg, memory, stride)                                                         \
+    do {                                                                                           \
+        KEEP_ORDER();                                                                              \
+        _tile_stream_loadd(reg, memory, stride);                                                   \
+    } while (0)
 #define amx_store(reg, memory, stride) _tile_stored(reg, memory, stride)
 #define amx_zero(reg) _tile_zero(reg)
 
