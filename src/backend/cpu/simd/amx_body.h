@@ -24,13 +24,15 @@ struct amx_config {
 
 #include KERNELS_AMX
 
-/* GROUP: numbers of a group of rows in a stretch. SUM_BLOCKS: blocks of a panel whose weights are
- * sums of two numbers; they take twice the room. */
+/* GROUP: numbers of a group of rows in a stretch. HALF_BLOCKS: blocks of a panel whose weights are
+ * sums of two numbers, which take twice the room, and of one for fewer than PANEL_ROWS rows, where
+ * unpacking counts most: what it reads is to stay in the first-level cache too. */
 enum {
     AMX_TILES = 2,
     AMX_ROWS = 2 * BF16_ROWS, /* that share registers */
     AMX_GROUP = BF16_BLOCKS * BF16_BLOCK,
-    AMX_SUM_BLOCKS = BF16_BLOCKS / 2,
+    AMX_HALF_BLOCKS = BF16_BLOCKS / 2,
+    AMX_PANEL_ROWS = 128,
 };
 
 /* A register of weights: row k holds columns 2 k and 2 k + 1 of 16 weight rows. */
@@ -49,7 +51,7 @@ struct amx_panel {
     bool is_last;
     struct amx_ahead next[AMX_TILES]; /* weights of the panel that is filled next */
     alignas(64) amx_weights high[BF16_BLOCKS][AMX_TILES];
-    alignas(64) amx_weights low[AMX_SUM_BLOCKS][AMX_TILES];
+    alignas(64) amx_weights low[AMX_HALF_BLOCKS][AMX_TILES];
 };
 
 /* Activations of the panel's columns, group after group. */
@@ -70,9 +72,9 @@ enum amx_parts {
     AMX_BOTH_SUMS, /* and high activations by low weights */
 };
 
-ALWAYS int amx_panel_blocks(const enum amx_parts parts)
+ALWAYS int amx_panel_blocks(const enum amx_parts parts, int32_t n_rows)
 {
-    return parts == AMX_BOTH_SUMS ? AMX_SUM_BLOCKS : BF16_BLOCKS;
+    return parts == AMX_BOTH_SUMS || n_rows < AMX_PANEL_ROWS ? AMX_HALF_BLOCKS : BF16_BLOCKS;
 }
 
 /* ---- Weights ---------------------------------------------------------------------------- */
@@ -122,7 +124,7 @@ ALWAYS void amx_fill(const enum code_kind kind, const enum amx_parts parts,
             int64_t at = panel->first + b;
             amx_fill_block(kind, parts, data + (size_t)(at / u.n_blocks) * u.bytes,
                            (int)(at % u.n_blocks), panel->high[b][t],
-                           panel->low[b % AMX_SUM_BLOCKS][t]);
+                           panel->low[b % AMX_HALF_BLOCKS][t]);
         }
     }
 }
@@ -317,7 +319,7 @@ static void amx_weights_ahead(const enum amx_parts parts, const struct bf16_job 
     if (!job->shape || block >= job->n_blocks) return;
     const struct tile_unit u = tile_unit_for_codes(job->shape->kind);
     size_t at = (size_t)(block / u.n_blocks) * u.bytes;
-    size_t bytes = (size_t)(amx_panel_blocks(parts) / u.n_blocks) * u.bytes;
+    size_t bytes = (size_t)(amx_panel_blocks(parts, job->n) / u.n_blocks) * u.bytes;
     int64_t lines = (int64_t)bytes / 64, n = (job->n + AMX_ROWS - 1) / AMX_ROWS * panel->n_blocks;
     for (int t = 0; t < AMX_TILES && tile + t < job->n_tiles; t++) {
         const uint8_t *data = job->tile + (size_t)(tile + t) * job->shape->bytes + at;
@@ -369,7 +371,7 @@ static struct amx_rows amx_rows_at(const struct bf16_job *job, const struct amx_
 ALWAYS void amx_job_run(const enum code_kind kind, const enum amx_parts parts,
                         const struct bf16_job *job)
 {
-    const int most = amx_panel_blocks(parts);
+    const int most = amx_panel_blocks(parts, job->n);
     struct amx_panel panel;
     amx_configure();
     for (panel.first = 0; panel.first < job->n_blocks; panel.first += most) {
