@@ -224,7 +224,8 @@ static void check_shape(const carat_model *model, const char *name, const char *
                                            .n_threads = shape.n_threads,
                                            .chunk = shape.chunk,
                                            .max_itl_ms = shape.max_itl_ms,
-                                           .cache_split = 64};
+                                           .cache_split = 64,
+                                           .deterministic = true};
     options.cache_bytes = crowd_least_bytes(model, &options, shape.more_pages, shape.more_pages);
     crowd_open(&crowd, model, &options);
     run_events(n_events, shape.submits, rng, &n_busy);

@@ -39,8 +39,12 @@ static void open_model(const char *name)
 
 static struct carat_engine_options options_for(const char *backend, int32_t n_seq)
 {
-    return (struct carat_engine_options){
-        .backend = backend, .n_ctx = N_CTX, .n_seq = n_seq, .chunk = 40, .n_threads = 1};
+    return (struct carat_engine_options){.backend = backend,
+                                         .n_ctx = N_CTX,
+                                         .n_seq = n_seq,
+                                         .chunk = 40,
+                                         .n_threads = 1,
+                                         .deterministic = true};
 }
 
 /* `common` ids that all prompts share, then ids of its own. */
@@ -167,8 +171,11 @@ static void eight_prompts_compute_their_common_part_once(void **state)
     (void)state;
     open_model("e4b-q4_0");
     for (int b = 0; b < BACKENDS; b++) {
-        struct carat_engine_options options = {
-            .backend = backends[b], .n_ctx = CROWD_CTX_MAX, .n_seq = EIGHT, .chunk = 256};
+        struct carat_engine_options options = {.backend = backends[b],
+                                               .n_ctx = CROWD_CTX_MAX,
+                                               .n_seq = EIGHT,
+                                               .chunk = 256,
+                                               .deterministic = true};
         uint64_t tails = 0;
         int n_asks =
             b == 0 && CROWD_SHARE == 1 ? EIGHT : 3; /* alone, the reference takes long for each */

@@ -28,7 +28,8 @@ static carat_engine *open_with(bool is_cold)
                                            .chunk = 128,
                                            .n_threads = 1,
                                            .cache_split = 64,
-                                           .no_prefix_cache = is_cold};
+                                           .no_prefix_cache = is_cold,
+                                           .deterministic = true};
     if (carat_engine_open(&e, model, &options, &err)) fail_msg("%s", err.message);
     return e;
 }

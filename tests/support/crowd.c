@@ -243,7 +243,8 @@ void crowd_answer_alone(const carat_model *model, const char *backend, int32_t n
                                            .n_seq = 1,
                                            .chunk = 512,
                                            .n_threads = 1,
-                                           .no_prefix_cache = true};
+                                           .no_prefix_cache = true,
+                                           .deterministic = true};
     struct carat_request request = {.prompt = ask->ids,
                                     .n_prompt = (size_t)ask->n_ids,
                                     .max_tokens = ask->max_tokens,

@@ -29,8 +29,12 @@ static int open_all(void **state)
 
 static carat_engine *open_on(const char *backend, int32_t n_seq)
 {
-    struct carat_engine_options options = {
-        .backend = backend, .n_ctx = N_CTX, .n_seq = n_seq, .chunk = 8, .n_threads = 1};
+    struct carat_engine_options options = {.backend = backend,
+                                           .n_ctx = N_CTX,
+                                           .n_seq = n_seq,
+                                           .chunk = 8,
+                                           .n_threads = 1,
+                                           .deterministic = true};
     return open_engine(models[GEMMA_E2B], &options);
 }
 

@@ -23,7 +23,8 @@ static struct carat_engine_options options_for(const char *backend, int32_t n_se
                                          .n_seq = n_seq,
                                          .chunk = CHUNK,
                                          .n_threads = 1,
-                                         .max_itl_ms = 1e9};
+                                         .max_itl_ms = 1e9,
+                                         .deterministic = true};
 }
 
 /* An engine that answers one request after the other and shares nothing. */
