@@ -29,12 +29,8 @@ static int open_all(void **state)
 
 static carat_engine *open_on(const char *backend, int32_t n_seq)
 {
-    struct carat_engine_options options = {.backend = backend,
-                                           .n_ctx = N_CTX,
-                                           .n_seq = n_seq,
-                                           .chunk = 8,
-                                           .n_threads = 1,
-                                           .deterministic = true};
+    struct carat_engine_options options = {
+        .backend = backend, .n_ctx = N_CTX, .n_seq = n_seq, .chunk = 8, .n_threads = 1};
     return open_engine(models[GEMMA_E2B], &options);
 }
 
@@ -248,7 +244,13 @@ static void log_probabilities_are_those_of_a_score_of_the_same_text(void **state
     for (int b = 0; b < 2; b++) {
         int32_t text[N_PROMPT + N_ANSWER];
         struct carat_error err = {0};
-        carat_engine *e = open_on(backends[b], 1);
+        struct carat_engine_options options = {.backend = backends[b],
+                                               .n_ctx = N_CTX,
+                                               .n_seq = 1,
+                                               .chunk = 8,
+                                               .n_threads = 1,
+                                               .deterministic = true};
+        carat_engine *e = open_engine(models[GEMMA_E2B], &options);
         struct carat_request request = plain();
         struct carat_logit_bias bias = {.id = 9, .bias = 2};
         request.sampling = (struct carat_sampling){

@@ -23,8 +23,7 @@ static struct carat_engine_options options_for(const char *backend, int32_t n_se
                                          .n_seq = n_seq,
                                          .chunk = CHUNK,
                                          .n_threads = 1,
-                                         .max_itl_ms = 1e9,
-                                         .deterministic = true};
+                                         .max_itl_ms = 1e9};
 }
 
 /* An engine that answers one request after the other and shares nothing. */
@@ -325,8 +324,11 @@ static void a_higher_priority_takes_a_slot(void **state)
     struct answer a[N], cold[N];
     struct carat_error err = {0};
     struct carat_engine_options options = options_for("cpu", 2);
+    options.deterministic = true; /* what was answered is read again, as a prompt */
     carat_engine *e = open_engine(models[GEMMA_E2B], &options);
-    carat_engine *alone = open_cold(models[GEMMA_E2B], "cpu");
+    options.n_seq = 1;
+    options.no_prefix_cache = true;
+    carat_engine *alone = open_engine(models[GEMMA_E2B], &options);
     memset(a, 0, sizeof a);
     for (int i = 0; i < N; i++) {
         draw_ids(TINY_SEED + (uint64_t)i, prompts[i], N_CTX);

@@ -114,6 +114,7 @@ ALWAYS void amx_fill_block(const enum code_kind kind, const enum amx_parts parts
                               high[g * 2 + pair], low[g * 2 + pair]);
 }
 
+/* A panel of more than HALF_BLOCKS has no low parts: what is passed for them is not written. */
 ALWAYS void amx_fill(const enum code_kind kind, const enum amx_parts parts,
                      const struct bf16_job *job, int tile, int n_tiles, struct amx_panel *panel)
 {
