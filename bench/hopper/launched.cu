@@ -176,7 +176,6 @@ void run(struct probe *p, const shape &s, const memory &m, bool is_folded, int b
     cudaGraphExec_t exec;
     samples ms;
     char what[128];
-    must(allow_shared(one_phase<WARPS, STAGES>, STAGES * STAGE), "shared memory");
     must(cudaStreamBeginCapture(p->stream, cudaStreamCaptureModeThreadLocal), "capture");
     record<WARPS, STAGES>(p, s, m, is_folded, blocks_each, is_released_first);
     must(cudaStreamEndCapture(p->stream, &graph), "capture");

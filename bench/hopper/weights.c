@@ -174,13 +174,6 @@ void weights_run(void *stream, int n_sm, bool is_rows, FILE *csv)
         .queue = {.stream = stream, .n_sm = n_sm, .capability = 90, .has_dependent_launch = true}};
     struct cublas *cublas = NULL;
     void *workspace = check_alloc(NULL, CUBLAS_WORKSPACE_BYTES);
-    int status = matvec_prepare();
-    if (!status) status = gemm_i8_prepare();
-    if (!status) status = gemm_f16_prepare();
-    if (status) {
-        printf("kernels: error %d\n", status);
-        return;
-    }
     if (cublas_open(&cublas, NULL) == 0)
         cublas_set_stream(cublas, &c.queue, workspace, CUBLAS_WORKSPACE_BYTES);
     printf("fp16: %s\n%-22s %-9s %5s %8s %9s %9s %8s %8s %8s\n",

@@ -6,8 +6,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include "backend/cuda/beside.h"
-#include "backend/cuda/kernels/sm90/half_inputs.h"
 #include "cuda/check.h"
 
 struct family {
@@ -30,27 +28,6 @@ static bool is_chosen(const char *name, int argc, char **argv)
         if (strcmp(argv[i], name) == 0) return true;
     }
     return !any;
-}
-
-static int prepare(int capability)
-{
-    int status = matvec_prepare();
-    if (!status) status = beside_prepare();
-    if (!status) status = gemm_i8_prepare();
-    if (!status) status = gemm_f16_prepare();
-    if (!status) status = router_prepare();
-    if (!status) status = attention_decode_prepare();
-    if (!status) status = attention_prefill_prepare();
-    if (!status && capability == 90) status = gemm_wgmma_prepare();
-    if (!status && capability == 90) status = half_prepare();
-    if (!status && capability == 90) status = half_inputs_prepare();
-    if (!status && capability == 90) status = half_experts_prepare();
-    if (!status && capability == 90) status = normed_prepare();
-    if (!status && capability == 90) status = halves_prepare();
-    if (!status && capability == 90) status = eight_prepare();
-    if (!status && capability == 90) status = mixed_prepare();
-    if (!status && capability == 90) status = beside_mixed_prepare();
-    return status;
 }
 
 /* The names of the families, one a line. */
@@ -83,11 +60,6 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--own") == 0) c.is_own = true;
         if (strcmp(argv[i], "--hot") == 0) c.is_hot = true;
         if (strcmp(argv[i], "--plain-launch") == 0) c.queue.has_dependent_launch = false;
-    }
-    int status = prepare(c.queue.capability);
-    if (status) {
-        printf("prepare: %s\n", cudaGetErrorString((enum cudaError)status));
-        return 1;
     }
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         if (!is_chosen(families[i].name, argc, argv)) continue;

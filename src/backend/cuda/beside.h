@@ -27,9 +27,6 @@ void launch_gate_up_beside(const struct queue *q, const struct beside_args *args
  * launch before. */
 void launch_down_beside(const struct queue *q, const struct beside_args *args);
 
-int beside_prepare(void);       /* cudaError_t; after matvec_prepare */
-int beside_mixed_prepare(void); /* the same, Hopper: where the branches have different formats */
-
 #ifdef __cplusplus
 }
 #endif

@@ -83,25 +83,6 @@ static void cuda_close(struct device *d)
     mem_free(d);
 }
 
-static int prepare_kernels(const struct queue *q, struct carat_error *err)
-{
-    int (*const prepare[])(void) = {
-        matvec_prepare, beside_prepare,           gemm_i8_prepare,          gemm_f16_prepare,
-        router_prepare, attention_decode_prepare, attention_prefill_prepare};
-    for (size_t i = 0; i < sizeof prepare / sizeof *prepare; i++) {
-        int status = prepare[i]();
-        if (status) return cuda_fail(err, (cudaError_t)status, "cuda: kernels");
-    }
-    int status = q->capability == 90 ? gemm_wgmma_prepare() : 0;
-    if (!status && q->capability == 90) status = half_experts_prepare();
-    if (!status && q->capability == 90) status = normed_prepare();
-    if (!status && q->capability == 90) status = halves_prepare();
-    if (!status && q->capability == 90) status = eight_prepare();
-    if (!status && q->capability == 90) status = mixed_prepare();
-    if (!status && q->capability == 90) status = beside_mixed_prepare();
-    return status ? cuda_fail(err, (cudaError_t)status, "cuda: kernels for Hopper") : CARAT_OK;
-}
-
 static int take_device(struct device *d, struct carat_error *err)
 {
     struct cudaDeviceProp facts;
@@ -125,12 +106,10 @@ static int take_device(struct device *d, struct carat_error *err)
     if (!status) status = cudaMallocHost((void **)&d->best_host, BEST_BYTES);
     if (status) return cuda_fail(err, status, "cuda");
     memset(d->step_host, 0, step_bytes(STEP_ROWS_MAX));
-    TRY(prepare_kernels(&d->queue, err));
+    status = (cudaError_t)kernels_status();
+    if (status) return cuda_fail(err, status, "cuda: kernels");
     d->many = cuda_choose_many(d);
     cuda_choose_few(d);
-    int prepared = d->half_least > 0 ? half_prepare() : 0;
-    if (!prepared && d->half_least > 0) prepared = half_inputs_prepare();
-    if (prepared) return cuda_fail(err, (cudaError_t)prepared, "cuda: kernels");
     return CARAT_OK;
 }
 

@@ -1,8 +1,7 @@
 /* What the kernels offer to the host side of the backend: one launcher for each kernel family. All
  * launchers are asynchronous on a queue and none fails (the fence reports a lost device). Buffers
  * named `float *` are contiguous rows of plan buffers. Every launcher may be captured in a graph:
- * it puts nothing but kernels on the queue. `X_prepare` functions are called once when the device
- * is opened, before any capture (they raise limits of shared memory).
+ * it puts nothing but kernels on the queue.
  *
  * Which kernel does what. Files are in kernels/; a launcher is in the .cu file of its row.
  *
@@ -83,6 +82,9 @@ struct queue {
     bool loads_only; /* kernels are loaded and not started (launch.cuh) */
 };
 
+/* status.cu: whether this build has code for the device (cudaError_t). */
+int kernels_status(void);
+
 /* ---- repack.cu: from rows of a file to what products read ------------------------------------ */
 
 /* Bytes of each plane of a matrix laid out as LAYOUT_TILES; 0: the format has no such plane. */
@@ -122,7 +124,6 @@ struct matvec_args {
     float *out;     /* the epilogue's result in fp32, [rows][w.rows]; NULL: not wanted */
     struct act act; /* the same as activations for the next product; ACT_NONE: not wanted */
 };
-int matvec_prepare(void); /* cudaError_t */
 void launch_matvec(const struct queue *q, const struct matvec_args *args);
 
 /* Products with the experts that each row chose, for up to MATVEC_ROWS_MAX rows: the weights of an
@@ -187,9 +188,7 @@ struct gemm_args {
     const float *by; /* [n_rows][by_cols] */
     int32_t by_cols;
 };
-int gemm_i8_prepare(void);
 void launch_gemm_i8(const struct queue *q, const struct gemm_args *args);
-int gemm_f16_prepare(void);
 void launch_gemm_f16(const struct queue *q, const struct gemm_args *args);
 
 /* ---- sm90/gemm_wgmma.cu: the same as launch_gemm_f16, on Hopper (capability 90) alone. Sums have
@@ -209,7 +208,6 @@ struct gemm_maps {
     struct tensor_map x, x_few, w; /* as a tile's first operand; x_few: a few rows */
     struct tensor_map other[GEMM_TILES];
 };
-int gemm_wgmma_prepare(void); /* cudaError_t */
 bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out);
 void launch_gemm_wgmma(const struct queue *q, const struct gemm_args *args,
                        const struct gemm_maps *maps);
@@ -225,7 +223,6 @@ int gemm_tile_for(const struct queue *q, const struct gemm_args *args);
  * Weights are rounded to fp16 (beyond 65504: infinite) and read once for 64 rows or 128. A row's
  * result has the same bits whatever the other rows and n_rows are, as long as the weights of the
  * call are the same. */
-int half_prepare(void); /* cudaError_t */
 bool half_takes(const struct queue *q, const struct gemm_args *args);
 /* Whether launch_half can make `hidden` of these, too: two weights of one form and size, or one of
  * at most 256 rows. */
@@ -298,7 +295,6 @@ void launch_grouped_f16(const struct queue *q, const struct grouped_args *args);
 /* sm90/half_experts.cu, on Hopper: the same from LAYOUT_TILES, x in ACT_STEPS, results in `half`
  * alone, plan.is_even. The bits are those of launch_grouped_f16 on mirrors, but that what is beyond
  * 65504 is infinite and forms with a minimum are rounded once. */
-int half_experts_prepare(void); /* cudaError_t */
 void launch_grouped_half(const struct queue *q, const struct grouped_args *args);
 
 /* y[t] = sum over s of shares[t][s] * x[t][s], s rising; x in fp32, or in fp16 times the scale of
@@ -354,10 +350,6 @@ void launch_norm(const struct queue *q, const struct norm_args *args);
  * the norm reads lies where either of them writes, or there is no such kernel. */
 bool launch_matvec_normed(const struct queue *q, const struct norm_args *norm,
                           const struct matvec_args *args);
-int normed_prepare(void); /* cudaError_t */
-int halves_prepare(void); /* sm90/matvec_halves.cu, which launch_matvec takes for some shapes, */
-int eight_prepare(void);  /* and sm90/matvec_eight.cu, */
-int mixed_prepare(void);  /* and sm90/matvec_mixed.cu for two formats */
 
 /* ---- rows.cu: one row at a time */
 
@@ -499,7 +491,6 @@ struct router_parts_args {
     const float *x;       /* [rows][w.cols] */
     float *z;             /* [parts][rows.max][w.rows] */
 };
-int router_prepare(void);
 int32_t router_n_parts(int32_t cols);
 void launch_router_parts(const struct queue *q, const struct router_parts_args *args);
 
@@ -549,7 +540,6 @@ enum { HEAD_DIM_MAX = 512 };
 /* Split over keys. Rows are independent: their bits depend on nothing but the row, its position and
  * its cache. Any format, any number of rows; heads of up to HEAD_DIM_MAX values, a multiple of
  * 8. */
-int attention_decode_prepare(void);
 size_t attention_decode_scratch_bytes(int32_t rows, int32_t n_heads, const struct kv_cache *cache);
 void launch_attention_decode(const struct queue *q, const struct attention_args *args);
 
@@ -557,7 +547,6 @@ void launch_attention_decode(const struct queue *q, const struct attention_args 
  * struct step_view): at most rows.max rows in at most n_runs runs. A row's bits depend on nothing
  * but the row, its position and its cache. Heads of 64, 128, 256 or 512 values.
  * attention_prefill_takes says whether it takes this shape; the split kernel takes the others. */
-int attention_prefill_prepare(void);
 bool attention_prefill_takes(const struct attention_args *args);
 void launch_attention_prefill(const struct queue *q, const struct attention_args *args,
                               int32_t n_runs);
@@ -565,7 +554,6 @@ void launch_attention_prefill(const struct queue *q, const struct attention_args
 /* sm90/attention_prompts.cu: what launch_attention_prefill passes on to wgmma. Gives false, and
  * nothing is launched, when the device is no Hopper, the cache is not fp16, heads are neither of
  * 256 nor of 512 without a window, or the driver cannot describe the cache to TMA. */
-int attention_prompts_prepare(void);
 bool launch_attention_prompts(const struct queue *q, const struct attention_args *args,
                               int32_t n_runs);
 

@@ -140,25 +140,6 @@ void launch_combine(const struct queue *q, const struct job &j, int rows)
 
 } // namespace
 
-int attention_decode_prepare(void)
-{
-    static const enum format formats[] = {FORMAT_F32, FORMAT_F16, FORMAT_BF16, FORMAT_Q8_0};
-    cudaError_t error = cudaSuccess;
-    if (allow_shared(attend_cascade, sizeof(struct cascade_shared)) != cudaSuccess)
-        (void)cudaGetLastError(); /* a chip that has less: has_cascade */
-    if (allow_shared(attend_walk<walk_one>, sizeof(struct walk_shared<walk_one>)) != cudaSuccess ||
-        allow_shared(attend_walk<walk_two>, sizeof(struct walk_shared<walk_two>)) != cudaSuccess)
-        (void)cudaGetLastError(); /* the same: is_walked */
-    for (enum format format : formats)
-        if (!error) error = allow_shared(any_of(format), any_shared_bytes(512));
-    for (int i = 0; i < 4; i++) {
-        struct job j = {};
-        j.d = i % 2 ? 512 : 256, j.heads = i / 2 ? 2 * HEADS : HEADS;
-        if (!error) error = allow_shared(q8_of(j), q8_bytes(j));
-    }
-    return error ? (int)error : attention_window_prepare();
-}
-
 size_t attention_decode_scratch_bytes(int32_t rows, int32_t n_heads, const struct kv_cache *cache)
 {
     int d = cache->head_dim;

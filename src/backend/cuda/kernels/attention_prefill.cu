@@ -197,17 +197,6 @@ __global__ void __launch_bounds__(S::THREADS, 256 / S::THREADS)
 VARIANT_LIST(X)
 #undef X
 
-int attention_prefill_prepare(void)
-{
-    cudaError_t error = cudaSuccess;
-#define X(name, ...)                                                                               \
-    static_assert(shared_bytes<name>() <= 99 * 1024, "");                                          \
-    if (!error) error = allow_shared(attend<name>, shared_bytes<name>());
-    VARIANT_LIST(X)
-#undef X
-    return error ? (int)error : attention_prompts_prepare();
-}
-
 bool attention_prefill_takes(const struct attention_args *args)
 {
     const struct kv_cache *cache = &args->cache;
@@ -222,6 +211,7 @@ bool attention_prefill_takes(const struct attention_args *args)
 template <class S>
 static void prefill_launch(const struct queue *q, const struct attention_args *args, int32_t n_runs)
 {
+    static_assert(shared_bytes<S>() <= 99 * 1024, "what a block may have on every chip");
     int rows = S::ROWS / (args->n_heads / args->cache.n_heads);
     int most = (args->rows.max - n_runs) / rows + n_runs; /* tiles, if each run ends in a part */
     dim3 grid((unsigned)args->cache.n_heads, (unsigned)most);

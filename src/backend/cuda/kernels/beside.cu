@@ -154,20 +154,3 @@ void launch_down_beside(const struct queue *q, const struct beside_args *args)
     launch_matvec(q, &a.dense);
     launch_experts_out(q, &a.experts);
 }
-
-int beside_prepare(void)
-{
-    cudaError_t error = cudaSuccess;
-#define X(F)                                                                                       \
-    if (!error) error = allow_all_shared(gate_up_beside<F, DEEP, false>);                          \
-    if (!error) error = allow_all_shared(gate_up_beside<F, DEEP, true>);                           \
-    if (!error) error = allow_all_shared(gate_up_beside<F, RING, false>);                          \
-    if (!error) error = allow_all_shared(gate_up_beside<F, RING, true>);                           \
-    if (!error) error = allow_all_shared(down_beside<F, false>);                                   \
-    if (!error) error = allow_all_shared(gate_up_beside<F, RING, true, 2>);                        \
-    if (!error) error = allow_all_shared(down_beside<F, true>);                                    \
-    if (!error) error = allow_all_shared(down_beside<F, true, 2>);
-    FORM_LIST(X)
-#undef X
-    return error;
-}

@@ -163,24 +163,3 @@ void launch_experts_out(const struct queue *q, const struct expert_args *args)
     default: break;
     }
 }
-
-template <enum form F> static cudaError_t prepare_experts()
-{
-    cudaError_t error = allow_all_shared(matvec_few<F, EXPERTS>);
-    if (!error) error = allow_all_shared(matvec_tiles<F, 1, EXPERTS>);
-    if (!error) error = allow_all_shared(experts_out_few<F, false>);
-    if (!error) error = allow_all_shared(experts_out_few<F, true>);
-    if (!error) error = allow_all_shared(experts_out_many<F>);
-    return error;
-}
-
-int experts_prepare(void);
-int experts_prepare(void)
-{
-    cudaError_t error = cudaSuccess;
-#define X(F)                                                                                       \
-    if (!error) error = prepare_experts<F>();
-    FORM_LIST(X)
-#undef X
-    return error;
-}

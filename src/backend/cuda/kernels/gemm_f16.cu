@@ -463,17 +463,6 @@ product product_of(int32_t n_w, const struct cuda_weight *w, const struct act &x
 
 } // namespace
 
-int gemm_f16_prepare(void)
-{
-    int device = 0, most = 0; /* bytes that a block may have */
-    cudaError_t error = cudaGetDevice(&device);
-    if (!error)
-        error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    if (!error && most >= deep::SHARED) error = allow_shared(gemm_f16<deep>, deep::SHARED);
-    if (!error) error = allow_shared(gemm_f16<lean>, lean::SHARED);
-    return error;
-}
-
 void launch_gemm_f16(const struct queue *q, const struct gemm_args *args)
 {
     product p = product_of(args->n_w, args->w, args->x, args->y, args->half, args->half_cols);

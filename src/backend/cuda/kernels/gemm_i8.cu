@@ -154,16 +154,6 @@ void launch_parts(const struct queue *q, gemm_product p, const struct cuda_weigh
 
 } // namespace
 
-int gemm_i8_prepare(void)
-{
-    cudaError_t error = cudaSuccess;
-#define X(F)                                                                                       \
-    if (!error) error = allow_shared(gemm_i8<F>, shared_bytes<F>(GEMM_ROWS_MAX, STAGES));
-    FORM_LIST(X)
-#undef X
-    return error;
-}
-
 void launch_gemm_i8(const struct queue *q, const struct gemm_args *args)
 {
     gemm_product p = {};

@@ -106,13 +106,3 @@ void launch_expert_rows(const struct queue *q, const struct expert_args *args)
         launch_rows(q, a);
     }
 }
-
-int experts_prepare(void); /* experts.cu */
-
-int matvec_prepare(void)
-{
-    cudaError_t error = (cudaError_t)experts_prepare();
-    if (!error) error = prepare_product<PLAIN>();
-    if (!error) error = fine_prepare();
-    return error;
-}

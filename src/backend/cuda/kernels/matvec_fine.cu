@@ -5,8 +5,3 @@ void launch_fine(const struct queue *q, const matvec_product &p)
 {
     launch_product<FINE>(q, p);
 }
-
-cudaError_t fine_prepare()
-{
-    return prepare_product<FINE>();
-}

@@ -116,6 +116,7 @@ static struct residence residence_of(const struct queue *q, Kernel *kernel, size
         if (known->kernel == key && known->asked_bytes == bytes && known->wanted == wanted)
             return *known;
     }
+    allow_shared(key, bytes);
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&r.blocks, kernel, 32 * MATVEC_WARPS, bytes);
     if (r.blocks > wanted) {
         r.blocks = wanted;
@@ -163,16 +164,6 @@ static void launch_units(const struct queue *q, Kernel *kernel, const matvec_pro
 static inline size_t shared_most(const struct queue *q)
 {
     return q->capability == 90 ? SHARED_LARGE : SHARED_MAX;
-}
-
-/* Lets a kernel take as much shared memory as crowd_limit or shared_most may ask for. */
-template <typename Kernel> static cudaError_t allow_all_shared(Kernel *kernel)
-{
-    int device = 0, most = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    bool is_large = most > SHARED_LARGE + 1024; /* with static arrays */
-    return allow_shared(kernel, is_large ? (size_t)SHARED_LARGE : crowd_limit(SHARED_MAX, 1));
 }
 
 /* Rows of the kernels with a ring: with more it is one of tiles that takes them. Chips before
@@ -348,24 +339,6 @@ static void launch_product(const struct queue *q, const matvec_product &p)
     }
 }
 
-template <enum form F, enum product_kind KIND> static cudaError_t prepare_form()
-{
-    cudaError_t error = allow_all_shared(matvec_few<F, KIND>);
-    if (!error) error = allow_all_shared(matvec_tiles<F, 1, KIND>);
-    if (!error) error = allow_all_shared(matvec_tiles<F, 2, KIND>);
-    return error;
-}
-
-template <enum product_kind KIND> static cudaError_t prepare_product()
-{
-    cudaError_t error = cudaSuccess;
-#define X(F)                                                                                       \
-    if (!error) error = prepare_form<F, KIND>();
-    FORM_LIST(X)
-#undef X
-    return error;
-}
-
 /* sm90/matvec_halves.cu: what launch_product<PLAIN> does, with stages of half as many tiles, if
  * only so all units are resident at once. False: nothing was launched. */
 bool launch_halves(const struct queue *q, const matvec_product &p);
@@ -379,6 +352,5 @@ bool launch_mixed(const struct queue *q, const struct matvec_args *args);
 
 /* matvec_fine.cu, which is compiled apart from matvec.cu. */
 void launch_fine(const struct queue *q, const matvec_product &p);
-cudaError_t fine_prepare();
 
 #endif

@@ -270,11 +270,6 @@ __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS)
 
 } // namespace
 
-int router_prepare(void)
-{
-    return allow_shared(router_parts, SHARED_BYTES);
-}
-
 int32_t router_n_parts(int32_t cols)
 {
     return slices_of(cols).n;

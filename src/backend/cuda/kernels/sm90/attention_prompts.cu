@@ -7,18 +7,6 @@
 #include "backend/cuda/kernels/sm90/attention_narrow.cuh"
 #include "backend/cuda/kernels/sm90/attention_wide.cuh"
 
-/* Other devices have no such kernels. */
-int attention_prompts_prepare(void)
-{
-    int device = 0, major = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (!error) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    if (error || major != 9) return (int)error;
-    error = allow_shared(attend_wide, wide::BYTES);
-    if (!error) error = allow_shared(attend_narrow, sizeof(struct narrow_shared));
-    return (int)error;
-}
-
 bool launch_attention_prompts(const struct queue *q, const struct attention_args *args,
                               int32_t n_runs)
 {

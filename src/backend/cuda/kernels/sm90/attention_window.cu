@@ -149,17 +149,6 @@ bool is_taken(const struct queue *q, const struct attention_args &a)
 
 } // namespace
 
-int attention_window_prepare(void)
-{
-    int device = 0, major = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (!error) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    if (error || major != 9) return (int)error;
-    for (const struct window_kernel &kernel : window_kernels)
-        if (!error) error = allow_shared(kernel.start, window_bytes(kernel, WINDOW_MOST));
-    return (int)error;
-}
-
 bool launch_attention_window(const struct queue *q, const struct attention_args *args)
 {
     const struct kv_cache &cache = args->cache;

@@ -4,9 +4,6 @@
 
 #include "backend/cuda/kernels.h"
 
-/* Other devices have no such kernels. */
-int attention_window_prepare(void);
-
 /* What launch_attention_decode gives, with its bits, in one launch. Gives false, and nothing is
  * launched, for other devices, caches and shapes, or where multiprocessors would be
  * idle for long. */

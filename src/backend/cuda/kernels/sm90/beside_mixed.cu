@@ -72,12 +72,3 @@ bool launch_beside_mixed(const struct queue *q, const struct beside_args *args, 
         return false;
     return is_down ? start_down(q, args) : start_gate_up(q, args);
 }
-
-int beside_mixed_prepare(void)
-{
-    cudaError_t error = allow_all_shared(gate_up_mixed<1>);
-    if (!error) error = allow_all_shared(gate_up_mixed<2>);
-    if (!error) error = allow_all_shared(down_mixed<1>);
-    if (!error) error = allow_all_shared(down_mixed<2>);
-    return error;
-}

@@ -15,8 +15,8 @@
  * Launch: a block on each multiprocessor. Tiles come in many shapes; the one is taken that leaves
  * the fewest multiprocessors idle at the end: 2048 x 2560 results are 128 tiles of 256 x 160, but
  * 160 of 128 x 256, which take two rounds. Bound: wgmma, and the chip's power. Pairs of blocks
- * that fetch one half of W each for both are 20 % slower than blocks on their own: L2 gives 8.8
- * TB/s, and pairs wait for each other. */
+ * that fetch half of an operand each for both are 1 to 20 % slower than blocks on their own, at
+ * full clock and at the power limit: L2 gives 8.8 TB/s, and pairs wait for each other. */
 #include <stdio.h>
 #include <string.h>
 
@@ -487,18 +487,6 @@ void launch_tile(const struct queue *q, product p, const struct gemm_maps *maps,
 }
 
 } // namespace
-
-int gemm_wgmma_prepare(void)
-{
-    cudaError_t error = cudaSuccess;
-#define X(slabs, n, stages, is_sliced, is_turned, percent)                                         \
-    if (!error)                                                                                    \
-        error = allow_shared(gemm_wgmma<variant<slabs, n, stages, is_sliced, is_turned>>,          \
-                             variant<slabs, n, stages, is_sliced, is_turned>::SHARED);
-    TILE_LIST(X)
-#undef X
-    return error;
-}
 
 bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out)
 {

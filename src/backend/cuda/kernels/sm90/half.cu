@@ -335,29 +335,6 @@ template <enum form F> void half_launch_form(const struct queue *q, half_product
         half_launch_teams<F, 4>(q, p, cut);
 }
 
-template <class R> cudaError_t half_prepare_room()
-{
-    return allow_shared(half_kernel<R>, R::BYTES);
-}
-
-template <enum form F, int TEAMS> cudaError_t half_prepare_teams()
-{
-    cudaError_t error = half_prepare_room<half_room<F, 16, TEAMS>>();
-    if (!error) error = half_prepare_room<half_room<F, 32, TEAMS>>();
-    if (!error) error = half_prepare_room<half_room<F, 64, TEAMS>>();
-    return error;
-}
-
-template <enum form F> cudaError_t half_prepare_form()
-{
-    cudaError_t error = half_prepare_teams<F, 2>();
-    if (!error) error = half_prepare_teams<F, 3>();
-    if (!error) error = half_prepare_teams<F, 4>();
-    if (!error) error = half_prepare_room<half_room<F, WIDE_ROWS, 3>>();
-    if (!error) error = half_prepare_room<half_room<F, WIDE_ROWS, 4>>();
-    return error;
-}
-
 /* Weights first .. first + n - 1 of the call, which have the same form. */
 void half_launch_alike(const struct queue *q, const struct gemm_args *args, int first, int n,
                        int first_col)
@@ -384,16 +361,6 @@ void half_launch_alike(const struct queue *q, const struct gemm_args *args, int 
 }
 
 } // namespace
-
-int half_prepare(void)
-{
-    cudaError_t error = cudaSuccess;
-#define X(F)                                                                                       \
-    if (!error) error = half_prepare_form<F>();
-    FORM_LIST(X)
-#undef X
-    return error;
-}
 
 bool half_takes(const struct queue *q, const struct gemm_args *args)
 {

@@ -295,16 +295,6 @@ void start(const struct queue *q, const struct grouped_args *args, int first, in
 
 } // namespace
 
-int half_experts_prepare(void)
-{
-    cudaError_t error = cudaSuccess;
-#define X(F)                                                                                       \
-    if (!error) error = allow_shared(half_experts<F>, stage_of<F>::SHARED);
-    FORM_LIST(X)
-#undef X
-    return error;
-}
-
 void launch_grouped_half(const struct queue *q, const struct grouped_args *args)
 {
     bool is_alike = args->n_w == 2 && args->w[0].rows == args->w[1].rows &&

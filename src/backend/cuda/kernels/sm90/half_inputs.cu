@@ -331,16 +331,6 @@ bool is_of_tiles(const struct cuda_weight &w)
 
 } // namespace
 
-int half_inputs_prepare(void)
-{
-    cudaError_t error = cudaSuccess;
-#define X(F)                                                                                       \
-    if (!error) error = allow_shared(half_inputs_kernel<F>, BYTES);
-    FORM_LIST(X)
-#undef X
-    return error;
-}
-
 bool half_inputs_takes(const struct queue *q, const struct half_inputs_args *args)
 {
     const struct cuda_weight &gate = args->gate, &up = args->up;

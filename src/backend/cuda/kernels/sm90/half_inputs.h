@@ -20,7 +20,6 @@ struct half_inputs_args {
     const float *by;             /* [n_rows][by_cols] */
     int32_t by_cols;
 };
-int half_inputs_prepare(void); /* cudaError_t */
 
 /* Whether the device and the shapes are such: rows of a multiple of 512 columns up to 2560, gate of
  * up to 256 outputs. Looks at no pointer. */

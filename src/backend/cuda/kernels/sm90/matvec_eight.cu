@@ -40,14 +40,3 @@ bool launch_eight(const struct queue *q, const matvec_product &p)
     default: return false;
     }
 }
-
-int eight_prepare(void)
-{
-    cudaError_t error = cudaSuccess;
-#define X(F)                                                                                       \
-    if (!error) error = allow_all_shared(matvec_eight<F, PLAIN>);                                  \
-    if (!error) error = allow_all_shared(matvec_eight<F, FINE>);
-    FORM_LIST(X)
-#undef X
-    return error;
-}

@@ -48,13 +48,3 @@ bool launch_halves(const struct queue *q, const matvec_product &p)
     default: return false;
     }
 }
-
-int halves_prepare(void)
-{
-    cudaError_t error = cudaSuccess;
-#define X(F)                                                                                       \
-    if (!error) error = allow_all_shared(matvec_few_halves<F>);
-    HALVES_LIST(X)
-#undef X
-    return error;
-}

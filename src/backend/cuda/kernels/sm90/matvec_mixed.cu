@@ -53,10 +53,3 @@ bool launch_mixed(const struct queue *q, const struct matvec_args *args)
         launch_parts<1>(q, m, bytes);
     return true;
 }
-
-int mixed_prepare(void)
-{
-    cudaError_t error = allow_all_shared(matvec_mixed<1>);
-    if (!error) error = allow_all_shared(matvec_mixed<2>);
-    return error;
-}

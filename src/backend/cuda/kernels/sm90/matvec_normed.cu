@@ -81,14 +81,3 @@ bool launch_matvec_normed(const struct queue *q, const struct norm_args *norm,
     default: return false;
     }
 }
-
-int normed_prepare(void)
-{
-    cudaError_t error = cudaSuccess;
-#define X(F)                                                                                       \
-    if (!error) error = allow_all_shared(matvec_normed<F, PLAIN>);                                 \
-    if (!error) error = allow_all_shared(matvec_normed<F, FINE>);
-    FORM_LIST(X)
-#undef X
-    return error;
-}
