@@ -9,15 +9,23 @@
 
 enum { K_VALUES = 256, K_GROUPS = 8, K_GROUP_VALUES = 32, K_SCALES_BYTES = 12 };
 
+/* Scale and minimum of group i. */
+static inline void unpack_scale(const uint8_t packed[K_SCALES_BYTES], int i, uint8_t *scale,
+                                uint8_t *min)
+{
+    if (i < 4) {
+        *scale = packed[i] & 63;
+        *min = packed[i + 4] & 63;
+    } else {
+        *scale = (uint8_t)((packed[i + 4] & 15) | packed[i - 4] >> 6 << 4);
+        *min = (uint8_t)(packed[i + 4] >> 4 | packed[i] >> 6 << 4);
+    }
+}
+
 static inline void unpack_scales(const uint8_t packed[K_SCALES_BYTES], uint8_t scales[K_GROUPS],
                                  uint8_t mins[K_GROUPS])
 {
-    for (int i = 0; i < 4; i++) {
-        scales[i] = packed[i] & 63;
-        mins[i] = packed[i + 4] & 63;
-        scales[i + 4] = (uint8_t)((packed[i + 8] & 15) | packed[i] >> 6 << 4);
-        mins[i + 4] = (uint8_t)(packed[i + 8] >> 4 | packed[i + 4] >> 6 << 4);
-    }
+    for (int i = 0; i < K_GROUPS; i++) unpack_scale(packed, i, &scales[i], &mins[i]);
 }
 
 static inline void pack_scales(const uint8_t scales[K_GROUPS], const uint8_t mins[K_GROUPS],

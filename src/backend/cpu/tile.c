@@ -3,46 +3,58 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "quant/half.h"
 
-/* Puts the 32 codes of row r among those of a block, which were zero. */
-static void place_codes(int bits, const uint8_t *q, int r, uint8_t *codes)
+/* Stores the 32 codes of row r among those of a block. */
+static void place_codes(int bits, const uint32_t q[BLOCK_COLS / 4], int r, uint8_t *codes)
 {
+    enum { NIBBLES = 0x0f0f0f0f, BITS = 0x01010101, PAIRS = 0x03030303 };
+    uint32_t word, more[2] = {0, 0};
+    codes += r * 4;
     if (bits == 8) {
-        for (int g = 0; g < 8; g++) memcpy(codes + g * 64 + r * 4, q + g * 4, 4);
+        for (int g = 0; g < 8; g++) memcpy(codes + g * 64, &q[g], 4);
         return;
     }
-    for (int i = 0; i < 16; i++)
-        codes[i / 4 * 64 + r * 4 + i % 4] = (uint8_t)((q[i] & 15) | q[i + 16] << 4);
-    if (bits == 5)
-        for (int i = 0; i < 32; i++)
-            codes[256 + r * 4 + i % 4] |= (uint8_t)((q[i] >> 4 & 1) << i / 4);
-    if (bits == 6)
-        for (int i = 0; i < 32; i++)
-            codes[256 + i / 16 * 64 + r * 4 + i % 4] |= (uint8_t)((q[i] >> 4) << i % 16 / 4 * 2);
+    for (int g = 0; g < 4; g++) {
+        word = (q[g] & NIBBLES) | (q[g + 4] & NIBBLES) << 4;
+        memcpy(codes + g * 64, &word, 4);
+    }
+    for (int g = 0; g < 8 && bits == 5; g++) more[0] |= (q[g] >> 4 & BITS) << g;
+    for (int g = 0; g < 8 && bits == 6; g++) more[g / 4] |= (q[g] >> 4 & PAIRS) << g % 4 * 2;
+    for (int i = 0; i < bits - 4; i++) memcpy(codes + 256 + i * 64, &more[i], 4);
+}
+
+static void place_block(enum code_kind kind, const struct block32 *block, int i, int r,
+                        uint8_t *unit)
+{
+    const struct tile_unit u = tile_unit_for_codes(kind);
+    uint16_t *scales = (uint16_t *)(void *)(unit + u.scales_at);
+    uint16_t *mins = (uint16_t *)(void *)(unit + u.mins_at);
+    place_codes(code_kind_facts(kind).bits, block->q, r, unit + (size_t)i * u.block_bytes);
+    if (kind == CODE_S6) {
+        scales[r] = float_to_half(block->scale);
+        for (int half = 0; half < 2; half++)
+            ((int8_t *)mins)[(i * 2 + half) * TILE_ROWS + r] = block->factor[half];
+        return;
+    }
+    scales[i * TILE_ROWS + r] = float_to_half(block->scale);
+    if (u.has_min) mins[i * TILE_ROWS + r] = float_to_half(block->min);
 }
 
 static void place_row(const struct cpu_weight *w, const uint8_t *row, int r, uint8_t *tile)
 {
-    enum code_kind kind = w->shape.kind;
-    int bits = code_kind_facts(kind).bits;
-    struct tile_unit u = tile_unit_for_codes(kind);
+    const struct format_traits *traits = format_traits(w->source->format);
+    const struct tile_unit u = tile_unit_for_codes(traits->codes);
+    int64_t left = w->shape.n_blocks;
     struct block32 block;
-    for (int64_t b = 0; b < w->shape.n_blocks; b++) {
-        uint8_t *unit = tile + (size_t)(b / u.n_blocks) * u.bytes;
-        uint16_t *scales = (uint16_t *)(void *)(unit + u.scales_at);
-        uint16_t *mins = (uint16_t *)(void *)(unit + u.mins_at);
-        int64_t i = b % u.n_blocks;
-        block32_read(w->source->format, row, b, &block);
-        place_codes(bits, block.q, r, unit + (size_t)i * u.block_bytes);
-        if (kind == CODE_S6) {
-            scales[r] = f32_to_f16(block.scale);
-            for (int half = 0; half < 2; half++)
-                ((int8_t *)mins)[(i * 2 + half) * TILE_ROWS + r] = block.factor[half];
-            continue;
+    for (int j = 0; left > 0; tile += u.bytes)
+        for (int i = 0; i < u.n_blocks && left > 0; i++, left--) {
+            block32_read(traits, row, j, &block);
+            place_block(traits->codes, &block, i, r, tile);
+            if (++j < traits->block_elements / BLOCK_COLS) continue;
+            row += traits->block_bytes;
+            j = 0;
         }
-        scales[i * TILE_ROWS + r] = f32_to_f16(block.scale);
-        if (u.has_min) mins[i * TILE_ROWS + r] = f32_to_f16(block.min);
-    }
 }
 
 static void copy_rows(void *user, const struct pool_worker *worker)

@@ -7,19 +7,30 @@
 #include "quant/half.h"
 #include "quant/k_scales.h"
 
+/* Of the four codes of a word. */
+enum { NIBBLES = 0x0f0f0f0f, PAIRS = 0x03030303, BITS = 0x01010101 };
+
+static uint32_t word_at(const uint8_t *bytes, int i)
+{
+    uint32_t word;
+    memcpy(&word, bytes + (size_t)i * sizeof word, sizeof word);
+    return word;
+}
+
 static void read_nibbles(const uint8_t *bytes, struct block32 *out)
 {
-    for (int i = 0; i < 16; i++) {
-        out->q[i] = bytes[i] & 15;
-        out->q[i + 16] = bytes[i] >> 4;
+    for (int g = 0; g < 4; g++) {
+        out->q[g] = word_at(bytes, g) & NIBBLES;
+        out->q[g + 4] = word_at(bytes, g) >> 4 & NIBBLES;
     }
 }
 
+/* A bit for each code, in order. The product has copies of four bits 7 bits apart, so that bit i of
+ * copy i begins a byte. */
 static void add_fifth_bits(const uint8_t *bytes, struct block32 *out)
 {
-    uint32_t bits;
-    memcpy(&bits, bytes, sizeof bits);
-    for (int i = 0; i < 32; i++) out->q[i] = (uint8_t)(out->q[i] | (bits >> i & 1) << 4);
+    uint32_t bits = word_at(bytes, 0);
+    for (int g = 0; g < 8; g++) out->q[g] |= ((bits >> 4 * g & 15) * 0x204081u & BITS) << 4;
 }
 
 /* Blocks of 32 values: scale, [minimum], [4 bytes of fifth bits], signed bytes or nibbles. */
@@ -29,7 +40,7 @@ static void read_simple(const struct format_traits *traits, const uint8_t *block
     const struct code_facts facts = code_kind_facts(traits->codes);
     const uint8_t *codes = block + traits->codes_at;
     if (facts.bits == 8)
-        for (int i = 0; i < 32; i++) out->q[i] = codes[i] ^ 0x80;
+        for (int g = 0; g < 8; g++) out->q[g] = word_at(codes, g) ^ 0x80808080u;
     else
         read_nibbles(codes, out);
     if (facts.bits == 5) add_fifth_bits(codes - 4, out);
@@ -42,17 +53,14 @@ static void read_simple(const struct format_traits *traits, const uint8_t *block
 static void read_k(const struct format_traits *traits, const uint8_t *super, int j,
                    struct block32 *out)
 {
-    bool has_fifth = code_kind_facts(traits->codes).bits == 5;
-    uint8_t scales[K_GROUPS], mins[K_GROUPS];
-    unpack_scales(super + 4, scales, mins);
-    out->scale = load_half(super) * (float)scales[j];
-    out->min = -load_half(super + 2) * (float)mins[j];
+    uint8_t scale, min;
+    unpack_scale(super + 4, j, &scale, &min);
+    out->scale = load_half(super) * (float)scale;
+    out->min = -load_half(super + 2) * (float)min;
     const uint8_t *fifth = super + 16, *nibbles = super + traits->codes_at + j / 2 * 32;
-    for (int i = 0; i < 32; i++) {
-        unsigned low = j % 2 ? nibbles[i] >> 4 : nibbles[i] & 15;
-        unsigned high = has_fifth ? fifth[i] >> j & 1u : 0;
-        out->q[i] = (uint8_t)(low | high << 4);
-    }
+    for (int g = 0; g < 8; g++) out->q[g] = word_at(nibbles, g) >> j % 2 * 4 & NIBBLES;
+    if (code_kind_facts(traits->codes).bits == 5)
+        for (int g = 0; g < 8; g++) out->q[g] |= (word_at(fifth, g) >> j & BITS) << 4;
 }
 
 /* 128 bytes of low nibbles, 64 of high pairs, 16 factors, d. Of each half of 128 values the
@@ -61,21 +69,18 @@ static void read_q6_k(const uint8_t *super, int j, struct block32 *out)
 {
     int half = j / 4, part = j % 4;
     const uint8_t *low = super + half * 64 + part % 2 * 32, *high = super + 128 + half * 32;
-    for (int i = 0; i < 32; i++) {
-        unsigned nibble = part < 2 ? low[i] & 15u : low[i] >> 4;
-        out->q[i] = (uint8_t)(nibble | (high[i] >> 2 * part & 3u) << 4);
-    }
+    for (int g = 0; g < 8; g++)
+        out->q[g] = (word_at(low, g) >> part / 2 * 4 & NIBBLES) |
+                    (word_at(high, g) >> 2 * part & PAIRS) << 4;
     memcpy(out->factor, super + 192 + j * 2, 2);
     out->scale = load_half(super + 208);
 }
 
-void block32_read(enum format format, const uint8_t *row, int64_t b, struct block32 *out)
+void block32_read(const struct format_traits *traits, const uint8_t *block, int j,
+                  struct block32 *out)
 {
-    const struct format_traits *traits = format_traits(format);
-    int per_block = traits->block_elements / BLOCK_COLS, j = (int)(b % per_block);
-    const uint8_t *block = row + b / per_block * traits->block_bytes;
     out->min = 0;
-    if (per_block == 1)
+    if (traits->block_elements == BLOCK_COLS)
         read_simple(traits, block, out);
     else if (traits->codes == CODE_S6)
         read_q6_k(block, j, out);

@@ -19,12 +19,13 @@ static inline struct code_facts code_kind_facts(enum code_kind kind)
 
 /* 32 values of one row, of any format with codes. */
 struct block32 {
-    uint8_t q[BLOCK_COLS];
+    uint32_t q[BLOCK_COLS / 4]; /* four codes a word, the first one in its lowest byte */
     float scale, min;
     int8_t factor[2]; /* of S6: of both halves */
 };
 
-/* Reads block `b` of a row that has the layout of the file. */
-void block32_read(enum format format, const uint8_t *row, int64_t b, struct block32 *out);
+/* Reads values 32 j .. 32 j + 31 of a block that has the layout of the file. */
+void block32_read(const struct format_traits *traits, const uint8_t *block, int j,
+                  struct block32 *out);
 
 #endif
