@@ -44,19 +44,6 @@ static int take_n(struct ask *ask, const struct ask_limits *limits, struct carat
                    most, ask->n, prompts);
 }
 
-/* Several names of one thing, the last wins; -1: no limit, 0: no thoughts at all. */
-static int take_budget(struct ask *ask, struct carat_error *err)
-{
-    static const char *const names[] = {"thinking_budget_tokens", "reasoning_budget"};
-    const struct carat_value off = {.kind = CARAT_BOOL, .as.boolean = false};
-    int32_t budget = -1;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        TRY(json_read_whole(&ask->request.root, names[i], -1, INT32_MAX, &budget, err));
-    if (budget > 0) ask->thinking_max = budget;
-    if (budget != 0) return CARAT_OK;
-    return chat_request_put(&ask->request, "enable_thinking", off, err);
-}
-
 static int take_stream(struct ask *ask, struct carat_error *err)
 {
     const struct carat_value *root = &ask->request.root;
@@ -109,7 +96,7 @@ static int take_flags(struct ask *ask, struct carat_error *err)
     bool uses_cache = !ask->no_cache;
     TRY(json_read_flag(root, "cache_prompt", &uses_cache, err));
     ask->no_cache = !uses_cache;
-    return json_read_flag(root, "ignore_eos", &ask->ignores_stop, err);
+    return CARAT_OK;
 }
 
 int ask_take(struct ask *ask, const struct carat_sampling *defaults,
@@ -122,7 +109,8 @@ int ask_take(struct ask *ask, const struct carat_sampling *defaults,
     TRY(chat_request_take(&ask->request, root, defaults, limits->n_max, err));
     TRY(check_subject(ask, err));
     TRY(take_n(ask, limits, err));
-    TRY(take_budget(ask, err));
+    if (ask->request.thinking_max > 0) ask->thinking_max = ask->request.thinking_max;
+    ask->ignores_stop = ask->request.ignores_stop;
     TRY(take_stream(ask, err));
     TRY(take_session(ask, err));
     TRY(take_flags(ask, err));

@@ -269,6 +269,7 @@ static int do_load(struct chat *chat, const char *rest, struct carat_error *err)
     if (status == CARAT_OK) status = load_messages(&talk, messages, err);
     if (status == CARAT_OK) {
         talk.thinks = chat->talk.thinks;
+        talk.form = chat->talk.form;
         conversation_close(&chat->talk);
         chat->talk = talk;
         note("%zu messages loaded", talk.n);
@@ -405,19 +406,25 @@ static bool is_blank(const struct buf *b)
     return i == b->length;
 }
 
-/* The first message: --prompt, then the arguments after MODEL of `run --conversation`. */
+/* The first message, of `run --conversation` with the arguments after MODEL. */
+enum { FIRST_BYTES_MAX = 1 << 30 }; /* what does not fit the context is refused when it is sent */
+
 static int send_first(struct chat *chat, const struct options *o, struct carat_error *err)
 {
     struct buf text = {0};
-    int status = CARAT_OK;
-    add_unescaped(&text, o, opt_text(o, OPT_PROMPT));
-    if (text.length && chat->session.next_argument < o->n_arguments) buf_add_char(&text, ' ');
-    join_arguments(o, chat->session.next_argument, &text);
-    if (text.failed) status = err_no_memory(err, "prompt", text.length);
+    int status = prompt_given(o, chat->session.next_argument, "\n\n", FIRST_BYTES_MAX, &text, err);
+    if (status == CARAT_OK && text.failed) status = err_no_memory(err, "prompt", text.length);
     if (status == CARAT_OK && text.length) status = send(chat, buf_text(&text), text.length, err);
     chat->is_over = text.length && chat->is_single_turn;
     buf_deinit(&text);
     return status;
+}
+
+/* The shell's prompt begins a line. */
+static int leave(int exit_status)
+{
+    if (out_is_terminal()) out_text("\n");
+    return exit_status;
 }
 
 /* Returns the exit status. */
@@ -441,12 +448,11 @@ static int talk(struct chat *chat)
         bool is_command = text[0] == '/';
         int status = is_command ? run_chat_command(chat, text, &err)
                                 : send(chat, text, chat->message.length, &err);
-        if (status != CARAT_OK) report(&err);
-        if (chat->is_single_turn && !is_command) break;
+        int exit_status = status == CARAT_OK ? 0 : report(&err);
+        if (chat->is_single_turn && !is_command) return leave(exit_status);
         if (!out_flush()) break; /* main says why */
     }
-    if (out_is_terminal()) out_text("\n");
-    return 0;
+    return leave(0);
 }
 
 static int open_reader(struct chat *chat, const struct options *o, struct carat_error *err)

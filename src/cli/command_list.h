@@ -48,7 +48,7 @@
     Z("llama-server", SERVE, "", "")                                                               \
     Z("ps", NONE, "", "curl http://127.0.0.1:8080/api/ps")                                         \
     Z("stop", NONE, "", "end `carat serve` by Ctrl-C")                                             \
-    Z("push", NONE, "", "this version has no network")                                             \
+    Z("push", NONE, "", "carat uploads nothing")                                                   \
     Z("create", NONE, "", "models are GGUF files as they are")                                     \
     Z("cp", NONE, "", "models are files: cp")                                                      \
     Z("quantize", NONE, "", "this version does not quantise")                                      \

@@ -30,14 +30,13 @@ static void put_value(enum option_id id, const struct option_value *v, struct bu
 
 static void put_origin(enum option_id id, const struct option_value *v, struct buf *out)
 {
-    char name[64];
+    char name[80];
     switch (v->origin) {
     case ORIGIN_BUILT_IN: buf_add_text(out, "built in"); break;
     case ORIGIN_DEFAULT: buf_printf(out, "[default], line %d", (int)v->line); break;
     case ORIGIN_MODEL: buf_printf(out, "section of the model, line %d", (int)v->line); break;
     case ORIGIN_ENVIRONMENT:
-        option_variable(id, name, sizeof name);
-        buf_add_text(out, name);
+        if (option_variable(id, name, sizeof name)) buf_add_text(out, name);
         break;
     case ORIGIN_FLAG: buf_printf(out, "--%s", option_specs[id].name); break;
     }

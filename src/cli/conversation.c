@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "cli/files.h"
+#include "cli/session.h"
 #include "cli/terminal.h"
 
 int conversation_open(struct conversation *c, struct carat_error *err)
@@ -74,7 +75,8 @@ int conversation_set_system(struct conversation *c, const char *text, struct car
     return CARAT_OK;
 }
 
-void add_unescaped(struct buf *out, const struct options *o, const char *text)
+/* Adds `text`; with --escape \n, \t, \r, \", \' and \\ become the characters. */
+static void add_unescaped(struct buf *out, const struct options *o, const char *text)
 {
     static const char letters[] = "ntr\"'\\", characters[] = "\n\t\r\"'\\";
     if (!opt_is_set(o, OPT_ESCAPE)) {
@@ -86,6 +88,17 @@ void add_unescaped(struct buf *out, const struct options *o, const char *text)
         buf_add_char(out, known ? characters[known - letters] : *text);
         if (known) text++;
     }
+}
+
+int prompt_given(const struct options *o, size_t first, const char *joint, size_t bytes_max,
+                 struct buf *out, struct carat_error *err)
+{
+    add_unescaped(out, o, opt_text(o, OPT_PROMPT));
+    if (out->length && first < o->n_arguments) buf_add_char(out, ' ');
+    join_arguments(o, first, out);
+    if (!opt_is_set(o, OPT_PROMPT_FILE)) return CARAT_OK;
+    if (out->length) buf_add_text(out, joint);
+    return file_read_some(opt_text(o, OPT_PROMPT_FILE), bytes_max, out, err);
 }
 
 int conversation_configure(struct conversation *c, const struct options *o, struct carat_error *err)

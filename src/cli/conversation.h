@@ -43,8 +43,10 @@ bool conversation_has_system(const struct conversation *c);
 int conversation_configure(struct conversation *c, const struct options *o,
                            struct carat_error *err);
 
-/* Adds `text`; with --escape \n, \t, \r, \", \' and \\ become the characters. */
-void add_unescaped(struct buf *out, const struct options *o, const char *text);
+/* The prompt that the command line gives: --prompt, the arguments from `first` on, and, after
+ * `joint`, --file, of which little more than bytes_max bytes are read. */
+int prompt_given(const struct options *o, size_t first, const char *joint, size_t bytes_max,
+                 struct buf *out, struct carat_error *err);
 
 /* On a terminal, prints a note that thinking is off and how to switch it on, unless the user has
  * chosen. `--think off` and CARAT_THINK=off are choices too. */

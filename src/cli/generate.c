@@ -119,6 +119,8 @@ int generation_take(struct generation *g, const struct options *o, const carat_m
         if (g->bias[i].id >= n_vocab)
             return err_set(err, CARAT_EUSAGE, "logit_bias: token id %d, the vocabulary has 0 to %d",
                            g->bias[i].id, n_vocab - 1);
+    if (!v[OPT_IGNORE_STOP].is_flag) g->ignore_stop = request->ignores_stop;
+    g->max_thinking = request->thinking_max;
     g->want_logprobs = request->want_logprobs;
     g->n_top_logprobs = request->n_top_logprobs;
     return CARAT_OK;
@@ -361,6 +363,7 @@ int generate(struct session *s, const struct generation *g, const int32_t *promp
         .bias = g->bias,
         .n_bias = g->n_bias,
         .ignore_stop = g->ignore_stop,
+        .max_thinking = g->max_thinking,
         .grammar = g->grammar,
         .want_logprob = g->want_logprobs,
         .n_top_logprobs = g->n_top_logprobs,

@@ -13,6 +13,7 @@ struct generation {
     struct carat_sampling sampling;
     int32_t max_tokens;
     bool ignore_stop;
+    int32_t max_thinking;      /* tokens of a thought; 0: no limit */
     bool is_raw, show_special; /* text as it is, thoughts and calls included */
     struct carat_logit_bias bias[CARAT_BIAS_MAX];
     size_t n_bias;

@@ -222,12 +222,13 @@ void help_overview(FILE *out)
             CARAT_VERSION);
     for (int i = 0; i < COMMAND_COUNT; i++)
         fprintf(out, "  %-12s %s\n", command_specs[i].name, command_specs[i].summary);
-    fprintf(out, "\n`carat help COMMAND` explains a command and its options. MODEL is a path, or a "
-                 "name\nsuch as demo that is looked up in $CARAT_MODELS, ./models and the folders "
-                 "of the\ninstallation. Every option can be set as CARAT_<OPTION> in the "
-                 "environment, or in a\nconfig file, which `carat config` shows.\n"
-                 "Exit status: 0 done, 1 failure, 2 wrong usage, 3 model file, 4 memory, "
-                 "5 device,\n6 network, 8 checksum, 130 Ctrl-C, 143 terminated.\n");
+    fprintf(out,
+            "\n`carat help COMMAND` explains a command and its options. MODEL is a path, or a "
+            "name\nsuch as demo that is looked up in $CARAT_MODELS, ./models and the folders "
+            "of the\ninstallation. Every option can be set as CARAT_<OPTION> in the "
+            "environment, or in a\nconfig file, which `carat config` shows.\n"
+            "Exit status: 0 done, 1 failure, 2 wrong usage, 3 model file, 4 memory, "
+            "5 device,\n6 network, 7 address taken, 8 checksum, 130 Ctrl-C, 143 terminated.\n");
 }
 
 void help_command(enum command_id command)
@@ -321,14 +322,16 @@ static void markdown_borrowed(void)
 
 static void print_markdown(void)
 {
-    printf("# Commands and options\n\n"
-           "Made by `carat help --markdown`; the tables are `src/cli/command_list.h` and\n"
-           "`src/cli/option_list.h`. Every option can be set as `CARAT_<OPTION>` in the "
-           "environment\n(`--top-k` is `CARAT_TOP_K`), and as `top-k = 40` in a config file below "
-           "`[default]` or\nbelow `[MODEL]`: as it is typed, or its file without folder and "
-           "`.gguf`. A flag goes before\nthe environment, that before the section of the model, "
-           "and that before `[default]`.\n`carat config COMMAND MODEL` prints the values and where "
-           "they came from.\n");
+    printf(
+        "# Commands and options\n\n"
+        "Made by `carat help --markdown`; the tables are `src/cli/command_list.h` and\n"
+        "`src/cli/option_list.h`. Every option can be set as `CARAT_<OPTION>` in the "
+        "environment\n(`--top-k` is `CARAT_TOP_K`) by any of its long names, and as `top-k = 40` "
+        "in a config file\nbelow `[default]` or below `[MODEL]`: as it is typed, or its file "
+        "without folder and `.gguf`.\nA flag goes before the environment, that before the "
+        "section of the model, and that before\n`[default]`. `carat config COMMAND MODEL` prints "
+        "the values and where\nthey came from. `--json=off` takes back what one of them "
+        "switches on.\n");
     for (int c = 0; c < COMMAND_COUNT; c++) {
         const struct command_spec *spec = &command_specs[c];
         printf("\n## carat %s%s%s\n\n%c%s.\n\n", spec->name, spec->arguments[0] ? " " : "",
@@ -394,7 +397,8 @@ int command_man(const struct options *o)
     printf(".SH EXIT STATUS\n"
            "0 done, 1 failure, 2 wrong usage, 3 model file missing, malformed or unsupported, "
            "4 does not fit in memory, 5 no usable device, "
-           "6 network or registry, 8 checksum mismatch, 130 Ctrl\\-C, 143 terminated.\n"
+           "6 network or registry, 7 address taken, 8 checksum mismatch, 130 Ctrl\\-C, "
+           "143 terminated.\n"
            ".SH ENVIRONMENT\n"
            "Every option can be set as CARAT_<OPTION>. CARAT_MODELS names a folder of models. "
            "NO_COLOR switches colours and progress lines off.\n"

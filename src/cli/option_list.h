@@ -130,7 +130,7 @@
       "print timings to standard error")                                                           \
     X(OUTPUT, TEXT, "output", "-o --output-file", "", 0, 0, ON(RUN) | ON(LOGITS), "FILE",          \
       "write the result to a file instead of standard output (-)")                                 \
-    X(NO_HISTORY, FLAG, "no-history", "", "", 0, 0, ON(CHAT), "", "keep no file of typed lines")   \
+    X(NO_HISTORY, FLAG, "no-history", "", "", 0, 0, ON_TALK, "", "keep no file of typed lines")    \
     X(SPECIAL, FLAG, "special", "-sp", "", 0, 0, ON_TEXT | ON(RUN), "",                            \
       "read (run --raw, tokenize) or show (detokenize) special tokens such as <|turn>")            \
     X(PLAIN, FLAG, "plain", "", "", 0, 0, ON(TOKENIZE), "",                                        \
@@ -247,9 +247,10 @@
       "milliseconds of a step at most, or twice a decode step, while an answer is written: "       \
       "prompts that come then are read in as many rows as fit")                                    \
     X(DETERMINISTIC, FLAG, "deterministic", "", "", 0, 0, ON_ENGINE | ON(BENCH), "",               \
-      "GPU: answers depend neither on other requests nor on what is cached. Hopper: prompts and "  \
-      "answers take turns, and only prompts are kept in the cache; else steps have at most 64 "    \
-      "rows, so that prompts are read more slowly")                                                \
+      "answers depend neither on other requests nor on what is cached. Hopper: prompts and "       \
+      "answers take turns, and only prompts are kept in the cache; other GPUs: steps have at "     \
+      "most 64 rows, so that prompts are read more slowly; CPUs with AMX: prompts are read in 8 "  \
+      "bits, more slowly; other CPUs: it is always so")                                            \
     X(QUEUE, COUNT, "queue", "", "0", 0, 65536, ON(BENCH), "N",                                    \
       "requests that may wait at most (0: four for each sequence, and 64)")                        \
     X(GRAPHS, CHOICE, "graphs", "", "on", 0, 0, ON_ENGINE | ON(BENCH), "on|off",                   \
@@ -411,7 +412,7 @@
     /* llama-server's: what carat always or never does. */                                         \
     Y("--jinja --metrics --no-metrics --slots --no-slots --props --no-props -cb "                  \
       "--cont-batching --no-context-shift --webui --no-webui --no-mmproj --no-ui "                 \
-      "--cache-prompt --kv-unified -kvu --no-kv-unified --reasoning-preserve "                     \
+      "--ui --cache-prompt --kv-unified -kvu --no-kv-unified --reasoning-preserve "                \
       "--no-prefill-assistant",                                                                    \
       "", ON(SERVE), "*", NONE, "", "")                                                            \
     Y("--prefill-assistant", "", ON(SERVE), "", NONE, "",                                          \
@@ -421,6 +422,22 @@
       "--cache-reuse -sps --slot-prompt-similarity --log-verbosity --sleep-idle-seconds --keep "   \
       "--cpu-moe-batch --image-min-tokens --image-max-tokens",                                     \
       "VALUE", ON(SERVE), "*", NONE, "", "")                                                       \
+    /* llama-server's defaults for requests, which say these things themselves. */                 \
+    Y("-s --seed", "N", ON(SERVE), "-1", NONE, "", "requests say it: \"seed\"")                    \
+    Y("-n --predict --n-predict", "N", ON(SERVE), "-1|-2", NONE, "",                               \
+      "requests say it: \"max_tokens\"")                                                           \
+    Y("-r --reverse-prompt", "TEXT", ON(SERVE), "", NONE, "", "requests say it: \"stop\"")         \
+    Y("--grammar --grammar-file -j --json-schema -jf --json-schema-file", "VALUE", ON(SERVE), "",  \
+      NONE, "", "requests say it: \"response_format\", \"grammar\"")                               \
+    Y("-rea --reasoning", "[on|off|auto]", ON(SERVE), "off|auto", NONE, "",                        \
+      "requests say it: \"enable_thinking\": true")                                                \
+    Y("--reasoning-budget", "N", ON(SERVE), "0", NONE, "",                                         \
+      "requests say it: \"enable_thinking\", \"reasoning_budget\"")                                \
+    Y("--chat-template-kwargs", "JSON", ON(SERVE), "{\"enable_thinking\":false}", NONE, "",        \
+      "requests say it: \"enable_thinking\": true")                                                \
+    Y("--no-cache-prompt", "", ON(SERVE), "", NONE, "",                                            \
+      "--cache-memory 0 keeps nothing that was read")                                              \
+    Y("-nocb --no-cont-batching --reuse-port", "", ON(SERVE), "", NONE, "", "leave it out")        \
     Y("-np --parallel", "N", ON(SERVE), "auto|-1", PARALLEL, "0", "")                              \
     Y("--reasoning-format", "NAME", ON(SERVE), "auto|deepseek", NONE, "",                          \
       "thoughts are in "                                                                           \
@@ -479,43 +496,43 @@
     Y("-embd --embeddings", "N", ON(BENCH), "0", NONE, "", "there are no embeddings yet")          \
     Y("--chat-template", "NAME", ON_TALK, "gemma|gemma4", NONE, "",                                \
       "Gemma 4's template is built in: leave this out")                                            \
-    Y("--samplers", "LIST", ON_TALK,                                                               \
+    Y("--samplers", "LIST", ON_ANSWER,                                                             \
       "penalties;top_k;temperature;top_p;min_p|top_k;temperature;top_p;min_p|"                     \
       "penalties;temperature;top_k;top_p;min_p|temperature;top_k;top_p;min_p|"                     \
       "top_k;temperature;top_p|temperature;top_k;top_p",                                           \
       NONE, "", "the order here is penalties;top_k;temperature;top_p;min_p")                       \
-    Y("--sampler-seq --sampling-seq", "LIST", ON_TALK, "ektpm|ktpm|tkpm|etkpm", NONE, "",          \
+    Y("--sampler-seq --sampling-seq", "LIST", ON_ANSWER, "ektpm|ktpm|tkpm|etkpm", NONE, "",        \
       "the order here is --samplers penalties;top_k;temperature;top_p;min_p")                      \
-    Y("--top-nsigma --top-n-sigma", "N", ON_TALK, "-1|0", NONE, "",                                \
+    Y("--top-nsigma --top-n-sigma", "N", ON_ANSWER, "-1|0", NONE, "",                              \
       "there is no top-n-sigma: -1 is off")                                                        \
-    Y("--xtc-probability", "N", ON_TALK, "0", NONE, "", "there is no XTC: 0 is off")               \
-    Y("--xtc-threshold", "N", ON_TALK, "*", NONE, "", "")                                          \
-    Y("--typical --typical-p", "N", ON_TALK, "1", NONE, "",                                        \
+    Y("--xtc-probability", "N", ON_ANSWER, "0", NONE, "", "there is no XTC: 0 is off")             \
+    Y("--xtc-threshold", "N", ON_ANSWER, "*", NONE, "", "")                                        \
+    Y("--typical --typical-p", "N", ON_ANSWER, "1", NONE, "",                                      \
       "there is no locally typical sampling: 1 is off")                                            \
-    Y("--dry-multiplier", "N", ON_TALK, "0", NONE, "", "there is no DRY: 0 is off")                \
+    Y("--dry-multiplier", "N", ON_ANSWER, "0", NONE, "", "there is no DRY: 0 is off")              \
     Y("--dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker", "VALUE",      \
-      ON_TALK, "*", NONE, "", "")                                                                  \
-    Y("--adaptive-target", "N", ON_TALK, "-1", NONE, "", "there is no adaptive-p: -1 is off")      \
-    Y("--adaptive-decay", "N", ON_TALK, "*", NONE, "", "")                                         \
-    Y("--dynatemp-range", "N", ON_TALK, "0", NONE, "",                                             \
+      ON_ANSWER, "*", NONE, "", "")                                                                \
+    Y("--adaptive-target", "N", ON_ANSWER, "-1", NONE, "", "there is no adaptive-p: -1 is off")    \
+    Y("--adaptive-decay", "N", ON_ANSWER, "*", NONE, "", "")                                       \
+    Y("--dynatemp-range", "N", ON_ANSWER, "0", NONE, "",                                           \
       "there is no dynamic temperature: 0 is off")                                                 \
-    Y("--dynatemp-exp", "N", ON_TALK, "*", NONE, "", "")                                           \
-    Y("--mirostat", "N", ON_TALK, "0", NONE, "", "there is no Mirostat: 0 is off")                 \
-    Y("--mirostat-lr --mirostat-ent", "N", ON_TALK, "*", NONE, "", "")                             \
-    Y("--rope-scaling", "MODE", ON_TALK | ON(PERPLEXITY), "none", NONE, "",                        \
+    Y("--dynatemp-exp", "N", ON_ANSWER, "*", NONE, "", "")                                         \
+    Y("--mirostat", "N", ON_ANSWER, "0", NONE, "", "there is no Mirostat: 0 is off")               \
+    Y("--mirostat-lr --mirostat-ent", "N", ON_ANSWER, "*", NONE, "", "")                           \
+    Y("--rope-scaling", "MODE", ON_ANSWER | ON(PERPLEXITY), "none", NONE, "",                      \
       "positions are turned as the file says: none")                                               \
-    Y("--rope-scale --rope-freq-scale", "N", ON_TALK | ON(PERPLEXITY), "1", NONE, "",              \
+    Y("--rope-scale --rope-freq-scale", "N", ON_ANSWER | ON(PERPLEXITY), "1", NONE, "",            \
       "positions are turned as the file says: 1")                                                  \
-    Y("--rope-freq-base --yarn-orig-ctx", "N", ON_TALK | ON(PERPLEXITY), "0", NONE, "",            \
+    Y("--rope-freq-base --yarn-orig-ctx", "N", ON_ANSWER | ON(PERPLEXITY), "0", NONE, "",          \
       "positions are turned as the file says: 0")                                                  \
     Y("--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast", "N",               \
-      ON_TALK | ON(PERPLEXITY), "-1", NONE, "", "positions are turned as the file says: -1")       \
+      ON_ANSWER | ON(PERPLEXITY), "-1", NONE, "", "positions are turned as the file says: -1")     \
     Y("--reasoning-format", "NAME", ON_TALK, "auto|deepseek", NONE, "",                            \
       "thoughts go to standard error; see --show-thinking")                                        \
     Y("--reasoning-effort", "LEVEL", ON_TALK, "default", NONE, "",                                 \
       "thinking is on or off: --think")                                                            \
-    Y("--spec-type", "NAME", ON_TALK, "none", NONE, "", "there is no speculative decoding yet")    \
-    Y("--no-jinja", "", ON_TALK, "", NONE, "", "Gemma 4's template is built in: leave this out")   \
+    Y("--spec-type", "NAME", ON_ANSWER, "none", NONE, "", "there is no speculative decoding yet")  \
+    Y("--no-jinja", "", ON_ANSWER, "", NONE, "", "Gemma 4's template is built in: leave this out") \
     /* Refused. */                                                                                 \
     Y("-dr --docker-repo", "REPO", ON_LLAMA, "", NONE, "",                                         \
       "carat pull loads from Hugging Face, ollama's registry and addresses")                       \
@@ -528,8 +545,8 @@
     Y("-md --model-draft --spec-draft-model -hfd -hfrd --hf-repo-draft --spec-draft-hf -ngld "     \
       "--gpu-layers-draft --draft --draft-n --draft-max --draft-min --draft-n-min "                \
       "--draft-p-min --spec-draft-n-max --spec-draft-n-min --spec-draft-p-min",                    \
-      "VALUE", ON_TALK | ON(PERPLEXITY), "", NONE, "", "there is no speculative decoding yet")     \
-    Y("--spec-default --context-shift --skip-chat-parsing", "", ON_TALK | ON(PERPLEXITY), "",      \
+      "VALUE", ON_ANSWER | ON(PERPLEXITY), "", NONE, "", "there is no speculative decoding yet")   \
+    Y("--spec-default --context-shift --skip-chat-parsing", "", ON_ANSWER | ON(PERPLEXITY), "",    \
       NONE, "", "leave it out")                                                                    \
     Y("--chat-template-file", "FILE", ON_TALK, "", NONE, "",                                       \
       "Gemma 4's template is built in: leave this out")                                            \

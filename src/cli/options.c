@@ -83,6 +83,15 @@ bool option_applies(enum option_id id, enum command_id command)
     return option_specs[id].commands >> command & 1u;
 }
 
+const char *option_flag(const struct options *o, const enum option_id *ids, size_t n, char *out,
+                        size_t size)
+{
+    for (size_t i = 0; i < n; i++)
+        if (o->values[ids[i]].is_flag && o->values[ids[i]].is_set)
+            return option_spelling(ids[i], 0, out, size);
+    return NULL;
+}
+
 const char *option_spelling(enum option_id id, int n, char *out, size_t size)
 {
     if (n > 0) return word_at(option_specs[id].aliases, n - 1, out, size);
@@ -289,12 +298,17 @@ static void set_defaults(struct options *o)
     }
 }
 
-void option_variable(enum option_id id, char *out, size_t size)
+const char *option_variable(enum option_id id, char *name, size_t size)
 {
-    size_t n = (size_t)snprintf(out, size, "CARAT_");
-    for (const char *c = option_specs[id].name; *c && n + 1 < size; c++)
-        out[n++] = (char)(*c == '-' ? '_' : toupper((unsigned char)*c));
-    out[n] = '\0';
+    char spelling[64];
+    for (int n = 0; option_spelling(id, n, spelling, sizeof spelling); n++) {
+        if (strncmp(spelling, "--", 2) != 0) continue;
+        snprintf(name, size, "CARAT_%s", spelling + 2);
+        for (char *c = name; *c; c++) *c = (char)(*c == '-' ? '_' : toupper((unsigned char)*c));
+        const char *text = getenv(name);
+        if (text && text[0]) return text;
+    }
+    return NULL;
 }
 
 int option_set(struct options *o, enum option_id id, const char *text, const char *where,
@@ -319,10 +333,9 @@ static int read_environment(struct options *o, struct carat_error *err)
         enum option_id id = (enum option_id)i;
         if (!option_applies(id, o->command) || id == OPT_HELP) continue;
         if (id == OPT_FORMAT) continue; /* CARAT_FORMAT is the form of a report */
-        char name[64];
-        option_variable(id, name, sizeof name);
-        const char *text = getenv(name);
-        if (!text || !text[0]) continue;
+        char name[80];
+        const char *text = option_variable(id, name, sizeof name);
+        if (!text) continue;
         int status = option_set(o, id, text, name, ORIGIN_ENVIRONMENT, 0, err);
         if (status != CARAT_OK) {
             err_hint(err, "unset the environment variable, or correct it");
@@ -350,14 +363,16 @@ static const char *value_form(enum option_id id, const struct borrowed_spec *row
     return option_specs[id].kind == KIND_FLAG ? "" : option_specs[id].value;
 }
 
-/* The value of argv[*i], after its "=" or in the next word; NULL when there is none. */
-static int take_value(const char *form, int argc, char *const *argv, int *i, const char **value,
-                      struct carat_error *err)
+/* The value of argv[*i], after its "=" or in the next word; NULL when there is none. `is_switch`: a
+ * flag of carat's own, which =off takes back from the environment. */
+static int take_value(const char *form, bool is_switch, int argc, char *const *argv, int *i,
+                      const char **value, struct carat_error *err)
 {
     const char *word = argv[*i], *equals = strchr(word, '=');
     int length = equals ? (int)(equals - word) : (int)strlen(word);
     *value = equals ? equals + 1 : NULL;
-    if (!form[0] && equals) return err_set(err, CARAT_EUSAGE, "%.*s: takes no value", length, word);
+    if (!form[0] && equals && !is_switch)
+        return err_set(err, CARAT_EUSAGE, "%.*s: takes no value", length, word);
     if (!form[0] || equals) return CARAT_OK;
     bool is_last = *i + 1 >= argc;
     if (form[0] == '[') {
@@ -389,8 +404,9 @@ static int read_flag(struct options *o, int argc, char *const *argv, int *i,
     enum option_id id = option_find(o->command, spelling);
     const struct borrowed_spec *row = borrowed_find(o->command, spelling);
     if (id == OPT_COUNT && !row) return unknown_option(o->command, spelling, err);
-    if (take_value(value_form(id, row), argc, argv, i, &value, err) != CARAT_OK) {
-        if (id != OPT_COUNT && option_specs[id].kind != KIND_FLAG)
+    bool is_switch = id != OPT_COUNT && option_specs[id].kind == KIND_FLAG;
+    if (take_value(value_form(id, row), is_switch, argc, argv, i, &value, err) != CARAT_OK) {
+        if (id != OPT_COUNT && !is_switch)
             err_hint(err, "%s %s: %s", spelling, option_specs[id].value, option_specs[id].help);
         return CARAT_EUSAGE;
     }

@@ -107,8 +107,9 @@ int unknown_config_key(const char *key, const char *place, struct carat_error *e
 int option_set(struct options *o, enum option_id id, const char *text, const char *where,
                enum option_origin origin, int32_t line, struct carat_error *err);
 
-/* The variable of the environment that gives an option. */
-void option_variable(enum option_id id, char *out, size_t size);
+/* What the environment says of an option, and in which variable. Each long spelling has one; the
+ * first that is set counts, the option's own name before its others. NULL: none is set. */
+const char *option_variable(enum option_id id, char *name, size_t size);
 
 /* Multiplies by 2^10, 2^20 or 2^30 where `end` begins with k, m or g, in either case, and the
  * result is in range; returns the place after it. */
@@ -116,6 +117,10 @@ const char *read_suffix(const char *end, int64_t *number);
 
 /* The n-th spelling of an option, the long one first, with dashes; NULL at the end. */
 const char *option_spelling(enum option_id id, int n, char *out, size_t size);
+
+/* The first of these options that the command line has, as spelled in `out`; NULL: none. */
+const char *option_flag(const struct options *o, const enum option_id *ids, size_t n, char *out,
+                        size_t size);
 
 static inline bool opt_is_set(const struct options *o, enum option_id id)
 {

@@ -31,9 +31,8 @@ static int check_flags(const struct options *o, const struct session *s, struct 
                                             OPT_SYSTEM_FILE, OPT_RAW,         OPT_CONVERSATION};
     const char *found = s->next_argument < o->n_arguments ? "a prompt" : NULL;
     char option[64];
-    for (size_t i = 0; i < sizeof others / sizeof *others && !found; i++)
-        if (o->values[others[i]].is_flag)
-            found = option_spelling(others[i], 0, option, sizeof option);
+    if (!found)
+        found = option_flag(o, others, sizeof others / sizeof *others, option, sizeof option);
     if (!found) return CARAT_OK;
     err_set(err, CARAT_EUSAGE, "run: --request and %s exclude each other", found);
     err_hint(err, "a request has all messages in it, the system's too");

@@ -104,14 +104,7 @@ static int read_prompt(const struct options *o, const struct session *s, struct 
     carat_check_prompt_bytes(s->model, 0, n_ctx, &bytes_max, NULL);
     const char *joint = opt_is_set(o, OPT_RAW) ? "" : "\n\n";
     struct buf more = {0};
-    int status = CARAT_OK;
-    add_unescaped(out, o, opt_text(o, OPT_PROMPT));
-    if (out->length && first < o->n_arguments) buf_add_char(out, ' ');
-    join_arguments(o, first, out);
-    if (opt_is_set(o, OPT_PROMPT_FILE)) {
-        if (out->length) buf_add_text(out, joint);
-        status = file_read_some(opt_text(o, OPT_PROMPT_FILE), bytes_max, out, err);
-    }
+    int status = prompt_given(o, first, joint, bytes_max, out, err);
     if (status == CARAT_OK && !isatty(STDIN_FILENO)) {
         status = read_piped(bytes_max, &more, err);
         if (out->length && more.length) buf_add_text(out, joint);
@@ -291,6 +284,29 @@ static void print_stats(const struct session *s, const struct answer *a, uint64_
     buf_deinit(&setup);
 }
 
+/* What a conversation, or a prompt without a template, would ignore. */
+static int check_flags(const struct options *o, bool is_talk, struct carat_error *err)
+{
+    static const enum option_id of_prompt[] = {OPT_RAW,    OPT_TOOLS,         OPT_JSON,
+                                               OPT_OUTPUT, OPT_SHOW_THINKING, OPT_PROFILE};
+    static const enum option_id of_template[] = {OPT_SYSTEM, OPT_SYSTEM_FILE, OPT_TOOLS};
+    char option[64];
+    if (is_talk &&
+        option_flag(o, of_prompt, sizeof of_prompt / sizeof *of_prompt, option, sizeof option)) {
+        err_set(err, CARAT_EUSAGE, "run: %s is for one prompt, not for a conversation", option);
+        err_hint(err, "give a prompt, and leave out --conversation");
+        return CARAT_EUSAGE;
+    }
+    if (!is_talk && opt_is_set(o, OPT_RAW) &&
+        option_flag(o, of_template, sizeof of_template / sizeof *of_template, option,
+                    sizeof option)) {
+        err_set(err, CARAT_EUSAGE, "run: --raw and %s exclude each other", option);
+        err_hint(err, "--raw sends the prompt as it is, without the chat template that has these");
+        return CARAT_EUSAGE;
+    }
+    return CARAT_OK;
+}
+
 int command_run(const struct options *o)
 {
     struct session s = {0};
@@ -298,7 +314,9 @@ int command_run(const struct options *o)
     bool has_prompt = o->n_arguments > first_argument_is_model(o) || opt_is_set(o, OPT_PROMPT) ||
                       opt_is_set(o, OPT_PROMPT_FILE);
     bool is_talk = opt_is_set(o, OPT_CONVERSATION) || (!has_prompt && isatty(STDIN_FILENO));
-    if (is_talk && !opt_is_set(o, OPT_REQUEST)) return command_chat(o);
+    is_talk = is_talk && !opt_is_set(o, OPT_REQUEST);
+    if (check_flags(o, is_talk, &err) != CARAT_OK) return report(&err);
+    if (is_talk) return command_chat(o);
 
     struct asked *asked = mem_alloc(1, sizeof *asked);
     struct answer answer = {0};

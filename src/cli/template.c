@@ -4,25 +4,27 @@
 #include "carat.h"
 #include "cli/command.h"
 #include "cli/files.h"
-#include "json/json_tree.h"
+#include "json/chat_request.h"
 #include "cli/session.h"
 #include "cli/terminal.h"
 
 static int render(enum carat_size size, const char *path, struct carat_error *err)
 {
     struct buf text = {0};
-    struct json_tree tree = {0};
+    struct chat_request request = {0};
+    const struct carat_sampling sampling = {0};
     char *prompt = NULL;
     size_t length = 0;
     int status = file_read(path, &text, err);
     if (status == CARAT_OK) {
-        status = json_tree_read(&tree, buf_text(&text), text.length, JSON_CHAT_REQUEST, err);
-        if (status == CARAT_OK) status = carat_chat_text(size, &tree.root, &prompt, &length, err);
+        status = chat_request_read(&request, buf_text(&text), text.length, &sampling, err);
+        if (status == CARAT_OK)
+            status = carat_chat_text(size, &request.root, &prompt, &length, err);
         if (status != CARAT_OK) err_within(err, "%s", path);
     }
     if (status == CARAT_OK) out_model_text(prompt, length);
     carat_free(prompt);
-    json_tree_free(&tree);
+    chat_request_close(&request);
     buf_deinit(&text);
     return status;
 }

@@ -340,6 +340,7 @@ static int read_limits(struct chat_request *r, struct carat_error *err)
     TRY(json_read_whole(&r->root, "n_predict", -1, INT32_MAX, &r->max_tokens, err));
     TRY(json_read_whole(&r->root, "max_tokens", -1, INT32_MAX, &r->max_tokens, err));
     TRY(json_read_whole(&r->root, "max_completion_tokens", -1, INT32_MAX, &r->max_tokens, err));
+    TRY(json_read_flag(&r->root, "ignore_eos", &r->ignores_stop, err));
     TRY(json_read_flag(&r->root, "logprobs", &r->want_logprobs, err));
     TRY(json_read_whole(&r->root, "top_logprobs", 0, CARAT_TOP_LOGPROBS_MAX, &r->n_top_logprobs,
                         err));
@@ -386,11 +387,24 @@ static int put_flag(struct chat_request *r, const char *key, struct carat_value 
     return status;
 }
 
+/* Several names of one thing, the last wins; -1: no limit, 0: no thoughts at all. */
+static int read_budget(struct chat_request *r, struct carat_error *err)
+{
+    static const char *const names[] = {"thinking_budget_tokens", "reasoning_budget"};
+    const struct carat_value off = {.kind = CARAT_BOOL, .as.boolean = false};
+    int32_t budget = -1;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        TRY(json_read_whole(&r->root, names[i], -1, INT32_MAX, &budget, err));
+    if (budget > 0) r->thinking_max = budget;
+    return budget == 0 ? chat_request_put(r, "enable_thinking", off, err) : CARAT_OK;
+}
+
 static int read_thinking(struct chat_request *r, struct carat_error *err)
 {
     struct carat_value thinks = {.kind = CARAT_NULL}, nothing = {.kind = CARAT_NULL};
     TRY(read_effort(&r->root, &thinks, err));
     TRY(put_flag(r, "enable_thinking", thinks, err));
+    TRY(read_budget(r, err));
     return put_flag(r, "preserve_thinking", nothing, err);
 }
 

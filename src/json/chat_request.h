@@ -16,9 +16,11 @@ struct chat_request {
     struct carat_value root;        /* as carat_chat_tokenize takes it */
     struct carat_sampling sampling; /* top_p 0: the likeliest token only */
     bool has_seed;
-    int32_t n;          /* answers */
-    int32_t max_tokens; /* -1: to the end of the context */
-    const char **stops; /* texts end with a NUL */
+    int32_t n;            /* answers */
+    int32_t max_tokens;   /* -1: to the end of the context */
+    int32_t thinking_max; /* tokens of a thought, after which it is closed; 0: no limit */
+    bool ignores_stop;    /* ignore_eos: measuring */
+    const char **stops;   /* texts end with a NUL */
     size_t n_stops;
     struct carat_logit_bias *bias;
     size_t n_bias;

@@ -66,7 +66,8 @@ def test_bad_values_name_flag_and_range():
     expect_error(carat("run", MODEL, "hi", "--top-k", "many"), 2, "--top-k", "many")
     expect_error(carat("run", MODEL, "hi", "--think=maybe"), 2, "--think", "on|off")
     expect_error(carat("run", MODEL, "hi", "-n"), 2, "-n", "missing")
-    expect_error(carat("run", MODEL, "hi", "--raw=1"), 2, "--raw", "no value")
+    expect_error(carat("run", MODEL, "hi", "--raw=perhaps"), 2, "--raw", "on nor off")
+    expect_error(carat("run", MODEL, "hi", "--mlock=1"), 2, "--mlock", "no value")
     expect_error(carat("run", MODEL, "hi", "--temp", "nan"), 2, "--temp")
     expect_error(carat("run", MODEL, "hi", "--seed", "99999999999999999999"), 2, "--seed")
 
@@ -103,6 +104,25 @@ def test_environment_gives_options_and_flags_win():
     done = carat("run", MODEL, "hi", "--json", "--seed", "4", env=env)
     result = json.loads(done.stdout)
     expect(result["seed"] == 4 and result["generated_tokens"] <= 2, str(result))
+
+
+def test_environment_takes_all_long_names_of_an_option():
+    def temp(**variables):
+        done = carat("config", "run", env=environment(**variables))
+        return re.search(r"(?m)^temp +(.*?) *$", done.stdout.decode()).group(1).split()
+    expect(temp(CARAT_TEMPERATURE="0.5") == ["0.5", "CARAT_TEMPERATURE"], "another name")
+    both = temp(CARAT_TEMPERATURE="0.5", CARAT_TEMP="2")
+    expect(both == ["2", "CARAT_TEMP"], f"its own name wins: {both}")
+    expect_error(carat("run", MODEL, "hi", env=environment(CARAT_TEMPERATURE="0,5")), 2,
+                 "CARAT_TEMPERATURE")
+
+
+def test_a_flag_takes_back_what_the_environment_switches_on():
+    env = environment(CARAT_IDS="on")
+    expect(carat("tokenize", MODEL, "Hi", env=env).stdout.startswith(b"["), "on")
+    done = carat("tokenize", MODEL, "Hi", "--ids=off", env=env)
+    expect(done.returncode == 0 and not done.stdout.startswith(b"["), str(done.stdout))
+    expect_error(carat("tokenize", MODEL, "Hi", "--ids=perhaps"), 2, "--ids")
 
 
 def test_bad_environment_names_the_variable():
@@ -695,6 +715,12 @@ def test_raw_prompt_has_no_template():
     expect(answer("Hi", "-n", "1")["prompt_tokens"] > raw, "template")
 
 
+def test_a_raw_prompt_refuses_what_only_a_template_has():
+    for flags in (["--system", "Be brief."], ["--system-file", "nosuch.txt"],
+                  ["--tools", "nosuch.json"]):
+        expect_error(carat("run", MODEL, "Hi", "--raw", *flags), 2, "--raw", flags[0])
+
+
 def test_stop_strings_end_the_answer_unseen():
     text = answer("hello", "-n", "24", "--seed", "5")["text"]
     if len(text) < 8:
@@ -839,6 +865,44 @@ def test_chat_saves_and_loads():
         expect(terminal.status() == 0, "status")
 
 
+def test_chat_keeps_its_form_when_it_loads():
+    need_json()
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({"messages": [{"role": "user", "content": "hi"},
+                                {"role": "assistant", "content": "Hello!"}]}, file)
+        file.flush()
+        done = carat("chat", MODEL, "-n", "20", "-q", "--grammar", 'root ::= "yes" | "no"',
+                     stdin=f"/load {file.name}\nAnother question\n".encode())
+    expect_status(done, 0)
+    expect(done.stdout.strip() in (b"yes", b"no"), str(done.stdout))
+
+
+def test_a_single_turn_ends_as_its_answer_did():
+    long = b"Tell me a story. " * 400 + b"\n"
+    done = carat("chat", MODEL, "-c", "64", "-st", stdin=long)
+    expect_status(done, 2)
+    expect(b"exceeds" in done.stderr, str(done.stderr))
+    expect_status(carat("chat", MODEL, "-n", "2", "-st", stdin=b"hello\n"), 0)
+
+
+def test_a_conversation_of_run_sends_the_prompt_of_a_file():
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write("hello")
+        file.flush()
+        flags = ["-n", "5", "--temp", "0", "-q"]
+        done = carat("run", MODEL, "-cnv", "-f", file.name, "-st", *flags)
+    expect_status(done, 0)
+    expected = carat("run", MODEL, "hello", *flags).stdout.strip()
+    expect(expected and done.stdout.strip() == expected, f"{done.stdout} {expected}")
+
+
+def test_a_conversation_of_run_refuses_what_it_would_ignore():
+    for flags in (["--raw"], ["--json"], ["-o", "out.txt"], ["--tools", "nosuch.json"],
+                  ["--profile"], ["--show-thinking"]):
+        expect_error(carat("run", MODEL, "-cnv", "-p", "hi", "-st", *flags), 2, "conversation")
+    expect(not (ROOT / "out.txt").exists(), "a file was made")
+
+
 def test_chat_takes_a_pasted_block_as_one_message():
     if "libedit" not in libraries():
         raise Skip("built without libedit")
@@ -879,15 +943,17 @@ def test_chat_keeps_history_unless_told_not_to():
     if "libedit" not in libraries():
         raise Skip("built without libedit")
     for arguments, is_kept in (([], True), (["--no-history"], False)):
-        terminal = chat(*arguments)
-        terminal.send("/stats\r")
-        terminal.wait_for("timings")
-        terminal.wait_for("> ")
-        terminal.send("\x04")
-        expect(terminal.status() == 0, "status")
-        path = pathlib.Path(terminal.folder.name) / "carat/history"
-        expect(path.exists() == is_kept, f"{arguments}: {path.exists()}")
-        expect(not is_kept or "/stats" in path.read_text(), "content")
+        for command in ("chat", "run"):
+            terminal = Terminal(command, MODEL, "-n", "6", *arguments)
+            terminal.wait_for("> ")
+            terminal.send("/stats\r")
+            terminal.wait_for("timings")
+            terminal.wait_for("> ")
+            terminal.send("\x04")
+            expect(terminal.status() == 0, "status")
+            path = pathlib.Path(terminal.folder.name) / "carat/history"
+            expect(path.exists() == is_kept, f"{command} {arguments}: {path.exists()}")
+            expect(not is_kept or "/stats" in path.read_text(), "content")
 
 
 def test_chat_reads_lines_from_a_pipe():

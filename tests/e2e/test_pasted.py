@@ -131,12 +131,16 @@ def example_of(command, spelling, cells):
 
 def test_every_borrowed_option_is_taken_or_refused_by_name():
     rows, n = borrowed_rows(), 0
-    for command in ("run", "chat", "perplexity", "tokenize", "bench"):
+    apart = {"-no-cnv", "--no-conversation", "-nocnv"}  # from --interactive
+    for command in ("run", "chat", "serve", "perplexity", "tokenize", "bench"):
         taken = []
         for spelling in borrowed_spellings(command, "accepted "):
             cells = [c for c, meaning in rows[spelling] if not meaning.startswith("refused")]
-            taken += example_of(command, spelling, cells)
             n += 1
+            if spelling in apart:
+                expect_error(carat(command, "nosuch", spelling), 3, "nosuch: no such model")
+            else:
+                taken += example_of(command, spelling, cells)
         expect_error(carat(command, "-q", "--model", "nosuch", *taken), 3, "nosuch: no such model")
         for spelling in borrowed_spellings(command, "refused "):
             value = ["no-such-value"] if rows[spelling][0][0] else []

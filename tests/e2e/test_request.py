@@ -50,6 +50,34 @@ def test_members_act_as_options_do():
               "model": "any", "user": "u", "store": None}), by_options("-n", 4, "--seed", 5), "new")
 
 
+def test_a_request_can_ignore_the_end_and_bound_thoughts():
+    request = {"messages": HELLO, "seed": 7, "max_tokens": 60}
+    same(ask({**request, "ignore_eos": True}),
+         by_options("--seed", 7, "-n", 60, "--ignore-eos"), "ignore_eos")
+    off = by_options("--seed", 7, "-n", 60, "--think", "off")
+    on = by_options("--seed", 7, "-n", 60, "--think", "on")
+    expect(on["prompt_tokens"] > off["prompt_tokens"], "thinking has a prompt of its own")
+    for name in ("reasoning_budget", "thinking_budget_tokens"):
+        same(ask({**request, "enable_thinking": True, name: 0}), off, name)
+        bounded = ask({**request, "enable_thinking": True, name: 1})
+        expect(bounded["prompt_tokens"] == on["prompt_tokens"], f"{name} 1 thinks")
+
+
+def test_a_template_shows_what_a_request_becomes():
+    need_json()
+
+    def prompt(**more):
+        done = carat("template", MODEL, "-", stdin=json.dumps({"messages": HELLO, **more}).encode())
+        expect_status(done, 0)
+        return done.stdout
+    plain, thinking = prompt(), prompt(enable_thinking=True)
+    expect(plain != thinking, "thinking")
+    for more, expected in (({"reasoning_effort": "high"}, thinking),
+                           ({"chat_template_kwargs": {"enable_thinking": True}}, thinking),
+                           ({"enable_thinking": True, "reasoning_budget": 0}, plain)):
+        expect(prompt(**more) == expected, str(more))
+
+
 def test_a_file_and_a_pipe_are_the_same():
     need_json()
     request = {"messages": HELLO, "max_tokens": 5, "seed": 3}
