@@ -410,7 +410,6 @@ static int bad_merge(uint64_t i, struct gguf_string s, const char *what, struct 
                    (unsigned long long)i, what, printable(s, shown));
 }
 
-/* Pieces hold no spaces but may begin with any byte, so the first space at index >= 1 splits. */
 /* Whether a word and the space after it could become one token. */
 static bool joins_words(const char *left, size_t n_left, const char *right, size_t n_right)
 {
@@ -420,6 +419,7 @@ static bool joins_words(const char *left, size_t n_left, const char *right, size
     return !ends_with_space && n_right >= MARK && memcmp(right, mark, MARK) == 0;
 }
 
+/* Pieces hold no spaces but may begin with any byte, so the first space at index >= 1 splits. */
 static int add_merge(struct vocab *v, uint64_t i, struct gguf_string s, struct carat_error *err)
 {
     if (s.length < 3) return bad_merge(i, s, "two pieces expected", err);
