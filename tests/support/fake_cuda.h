@@ -45,7 +45,8 @@ static struct {
     struct launched launched;               /* since the last reset of it */
     struct launched captures[CAPTURES_MAX]; /* of each recorded step */
     int n_captures;
-    cudaError_t found; /* of looking for devices */
+    cudaError_t found;  /* of looking for devices */
+    cudaError_t loaded; /* of loading a kernel */
     int devices, major, driver;
 } fake;
 
@@ -288,6 +289,11 @@ FAKE(cudaStreamEndCapture, cudaStream_t stream, cudaGraph_t *out)
     fake.captures[fake.n_captures++] = fake.launched;
     return cudaSuccess;
 }
+FAKE(cudaFuncGetAttributes, struct cudaFuncAttributes *out, const void *kernel)
+{
+    (void)out, (void)kernel;
+    return fake.loaded;
+}
 FAKE_OF(const char *, cudaGetErrorString, cudaError_t error)
 {
     return error ? "a failure" : "no failure";
@@ -324,7 +330,6 @@ NOTHING(cudaPeekAtLastError, void)
 NOTHING(cudaEventCreate, cudaEvent_t *out)
 NOTHING(cudaHostRegister, void *memory, size_t bytes, unsigned flags)
 NOTHING(cudaHostUnregister, void *memory)
-NOTHING(cudaFuncGetAttributes, struct cudaFuncAttributes *out, const void *kernel)
 NOTHING(cudaFuncSetAttribute, const void *kernel, enum cudaFuncAttribute what, int value)
 NOTHING(cudaGraphDestroy, cudaGraph_t graph)
 NOTHING(cudaGraphExecDestroy, cudaGraphExec_t graph)

@@ -549,6 +549,19 @@ static void why_there_is_no_device_is_told(void **state)
     assert_int_equal(cuda_backend.probe(NULL), CARAT_OK);
 }
 
+static void a_build_without_code_for_the_device_is_told_at_once(void **state)
+{
+    (void)state;
+    struct carat_error err = {0};
+    struct device *d;
+    reset(GIGABYTE);
+    fake.loaded = cudaErrorNoKernelImageForDevice;
+    assert_int_equal(cuda_backend.open(&d, 0, &(struct device_options){0}, &err), CARAT_EDEVICE);
+    assert_non_null(strstr(err.hint, "CARAT_CUDA_CHIPS"));
+    assert_int_equal(fake.device, 0);
+    assert_int_equal(fake.pinned, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -568,6 +581,7 @@ int main(void)
         cmocka_unit_test(the_faster_way_is_chosen),
         cmocka_unit_test(nothing_is_measured_when_it_is_known_or_there_is_no_room),
         cmocka_unit_test(why_there_is_no_device_is_told),
+        cmocka_unit_test(a_build_without_code_for_the_device_is_told_at_once),
     };
     return cmocka_run_group_tests_name("cuda memory", tests, open_models, close_models);
 }
