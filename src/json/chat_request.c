@@ -474,7 +474,7 @@ int chat_request_read(struct chat_request *r, const char *text, size_t length,
                       const struct carat_sampling *defaults, struct carat_error *err)
 {
     *r = (struct chat_request){0};
-    TRY(json_tree_read(&r->json, text, length, JSON_CHAT_REQUEST, err));
+    TRY(json_tree_read(&r->json, text, length, JSON_CHAT_FILE, err));
     int status = chat_request_take(r, r->json.root, defaults, 1, err);
     if (status != CARAT_OK) chat_request_close(r);
     return status;

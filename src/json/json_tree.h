@@ -19,9 +19,10 @@ struct json_tree {
 
 enum json_purpose {
     JSON_PLAIN,
-    JSON_OWN,         /* made by carat itself: of any length */
-    JSON_CHAT,        /* decodes the arguments of messages[].tool_calls[]; broken ones are none */
-    JSON_CHAT_REQUEST /* decodes them in the "request" member, if there is one; broken ones stay */
+    JSON_OWN,          /* made by carat itself: of any length */
+    JSON_CHAT,         /* decodes the arguments of messages[].tool_calls[]; broken ones are none */
+    JSON_CHAT_FILE,    /* the same in the "request" member, if there is one */
+    JSON_CHAT_REQUEST, /* the same; broken ones stay */
 };
 
 enum { JSON_BYTES_MAX = 1 << 25 };
