@@ -184,11 +184,14 @@ static void go_on_ending(struct server *server, double now)
     dispatch_end_all(s, &error);
 }
 
+/* Before the server is ready, and once it takes nothing new, the service manager hears nothing of
+ * it: READY would not be true. */
 static void reload(struct server *server)
 {
     struct service *s = &server->service;
     struct carat_error err = {0};
-    notify_reloading();
+    const bool is_ready = s->state == SERVICE_READY;
+    if (is_ready) notify_reloading();
     int status = guard_reload(s->guard, &err);
     if (status == CARAT_OK && s->options->http.certificate) status = http_reload(s->http, &err);
     if (status == CARAT_OK)
@@ -196,7 +199,7 @@ static void reload(struct server *server)
     else
         log_event(LOG_ERROR, "reload_failed",
                   (struct log_field[]){LOG_TEXT_FIELD("why", err.message)}, 1);
-    notify_ready("answers requests");
+    if (is_ready) notify_ready("answers requests");
 }
 
 static bool has_terminal(void)
@@ -348,8 +351,8 @@ static int serve(struct server *server, struct carat_error *err)
     TRY(open_kv_events(server, err));
     TRY(open_traces(s, err));
     is_loading = 1;
-    notify_status("loads the model");
     take_signals(s->http);
+    notify_status("loads the model");
     if (pthread_create(&server->loader, NULL, load, server) != 0)
         return err_set(err, CARAT_EMEMORY, "serve: no thread could be started");
     server->has_loader = true;

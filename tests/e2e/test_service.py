@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 
-from program import LIMIT, PROGRAM, ROOT, environment, expect, main
+from program import LIMIT, PROGRAM, ROOT, environment, expect, main, wait_until
 from server import need_server
 
 
@@ -58,10 +58,23 @@ class Manager:
         self.log.seek(0)
         raise AssertionError(f"{state} did not come: {self.told} {self.log.read()[-500:]}")
 
+    def has_logged(self, text):
+        self.log.seek(0)
+        return text in self.log.read()
+
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         self.wait_for("STOPPING=1")
         return self.process.wait(LIMIT)
+
+
+def drain(path):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(LIMIT)
+        connection.connect(path)
+        connection.sendall(b"POST /drain HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n"
+                           b"Connection: close\r\n\r\n")
+        expect(b"draining" in connection.makefile("rb").read(), "drained")
 
 
 def test_states_come_in_their_order():
@@ -76,6 +89,32 @@ def test_states_come_in_their_order():
         texts = [text.split("\n")[0] for _, text in manager.told]
         expect(texts[0].startswith("STATUS="), f"first: {texts}")
         expect(texts.count("READY=1") == 2 and texts[-1] == "STOPPING=1", f"{texts}")
+
+
+def test_a_reload_does_not_make_a_server_ready():
+    with Manager("--port", 0) as manager:
+        manager.wait_for("STATUS=")  # from now on signals are taken
+        manager.process.send_signal(signal.SIGHUP)
+        manager.wait_for("READY=1")
+        time.sleep(0.5)
+        expect(manager.stop() == 0, "a clean end")
+        texts = [text.split("\n")[0] for _, text in manager.told]
+        # Where loading was faster than the signal, both follow READY.
+        expect("RELOADING=1" not in texts[:texts.index("READY=1")], f"{texts}")
+        expect(texts.count("READY=1") == 1 + texts.count("RELOADING=1"), f"{texts}")
+
+
+def test_a_reload_after_drain_tells_nothing():
+    with tempfile.TemporaryDirectory() as folder:
+        path = folder + "/socket"
+        with Manager("--unix", path) as manager:
+            manager.wait_for("READY=1")
+            drain(path)
+            manager.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: manager.has_logged("reloaded"))
+            expect(manager.stop() == 0, "a clean end")
+            texts = [text.split("\n")[0] for _, text in manager.told]
+            expect("RELOADING=1" not in texts and texts.count("READY=1") == 1, f"{texts}")
 
 
 def test_the_watchdog_is_fed_twice_in_its_time():
