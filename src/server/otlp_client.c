@@ -121,7 +121,7 @@ void otlp_end_within(struct otlp_client *c, double seconds)
 
 /* ---- Opening ----------------------------------------------------------------------------- */
 
-/* A part of the address; "" if it has none. The caller frees it by curl_free. */
+/* A part of the address; NULL if it has none. The caller frees it by curl_free. */
 static char *part_of(CURLU *url, CURLUPart part)
 {
     char *text = NULL;
@@ -148,11 +148,12 @@ static int refuse_url(const struct otlp_options *o, struct carat_error *err)
 static int set_path(struct otlp_client *c, const struct otlp_options *o, struct carat_error *err)
 {
     static const char end[] = "/v1/traces";
+    enum { END = sizeof end - 1 };
     struct buf path = {0};
     char *given = part_of(c->url, CURLUPART_PATH);
     size_t n = given ? strlen(given) : 0;
-    const bool has_end = n >= sizeof end - 1 && strcmp(given + n - (sizeof end - 1), end) == 0;
     while (!o->is_whole && n > 0 && given[n - 1] == '/') n--;
+    const bool has_end = n >= END && memcmp(given + n - END, end, END) == 0;
     if (n > 0) buf_add(&path, given, n);
     if (!o->is_whole && !has_end) buf_add_text(&path, end);
     const bool is_set =

@@ -294,6 +294,7 @@ def test_hostile_collectors_cost_spans_alone():
 
 def test_addresses_have_a_path_once():
     for path, asked in (("", "/v1/traces"), ("/", "/v1/traces"), ("/v1/traces", "/v1/traces"),
+                        ("/v1/traces//", "/v1/traces"), ("/otlp/v1/traces/", "/otlp/v1/traces"),
                         ("/otlp/", "/otlp/v1/traces"), ("/a?b=c", "/a/v1/traces?b=c")):
         with Collector() as collector, Traced(collector, path=path) as server:
             tokenize(server)
