@@ -260,10 +260,10 @@ void answering_pump(struct service *s, struct call *c)
 
 static int submit_jobs(struct service *s, struct call *c, struct carat_error *err)
 {
-    for (int32_t i = 0; i < c->n_answers; i++) {
-        TRY(replicas_submit(s->replicas, &c->answers[i].job, err));
-        c->answers[i].is_submitted = true;
-    }
+    struct job *jobs[REPLICAS_AT_ONCE];
+    for (int32_t i = 0; i < c->n_answers; i++) jobs[i] = &c->answers[i].job;
+    TRY(replicas_submit(s->replicas, jobs, (size_t)c->n_answers, err));
+    for (int32_t i = 0; i < c->n_answers; i++) c->answers[i].is_submitted = true;
     return CARAT_OK;
 }
 

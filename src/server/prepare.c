@@ -12,7 +12,7 @@
 static struct ask_limits limits_of(enum api api)
 {
     return (struct ask_limits){
-        .n_max = api == API_COMPLETIONS ? 64 : 8,
+        .n_max = api == API_COMPLETIONS ? REPLICAS_AT_ONCE : 8,
         .messages_max = 10000,
         .tools_max = 1024,
         .stops_max = 16,

@@ -22,12 +22,13 @@ static int32_t sequences(const struct carat_engine_options *o)
 }
 
 /* Every engine has places for all jobs that there may be: what it cannot run waits in its own
- * queue, in the order of its scheduler. */
+ * queue, in the order of its scheduler. The request that takes the last room may have more jobs
+ * than there is room for. */
 static int open_all(struct replicas *r, const carat_model *model,
                     const struct replicas_options *options, const struct replicas_events *events,
                     struct carat_error *err)
 {
-    int32_t jobs_max = options->n_waiting_max;
+    int32_t jobs_max = options->n_waiting_max + REPLICAS_AT_ONCE - 1;
     for (size_t i = 0; i < options->n; i++) jobs_max += sequences(&options->engines[i]);
     for (; r->n < options->n; r->n++) {
         struct carat_engine_options o = options->engines[r->n];
@@ -102,6 +103,8 @@ static int32_t choose(struct replicas *r, const struct job *job, int32_t *n_matc
     return choice.engine;
 }
 
+/* Once for a request, whatever it asks for: else one with more answers than slots and queue would
+ * be told to try again later, and never be taken. */
 static int check_room(struct replicas *r, struct carat_error *err)
 {
     int32_t n_jobs = 0, n_seq = 0;
@@ -112,33 +115,42 @@ static int check_room(struct replicas *r, struct carat_error *err)
         if (!load.is_out) n_seq += load.n_seq;
     }
     if (n_jobs < n_seq + r->n_waiting_max || n_seq == 0) return CARAT_OK;
-    err_set(err, CARAT_EBUSY, "%d requests run and %d wait, as many as the queue has room for",
+    err_set(err, CARAT_EBUSY, "%d answers run and %d wait, as many as the queue has room for",
             n_seq, n_jobs - n_seq);
     err_hint(err, "try again later, or start the server with a longer queue (--max-queue)");
     return CARAT_EBUSY;
 }
 
-static int submit(struct replicas *r, struct job *job, struct carat_error *err)
+/* When the last engine fails between two jobs, the rest goes to it, too, and ends by its error. */
+static int submit(struct replicas *r, struct job *const *jobs, size_t n, struct carat_error *err)
 {
-    int32_t n_matched;
+    int32_t engine = -1;
     TRY(check_room(r, err));
-    int32_t engine = choose(r, job, &n_matched);
-    if (engine < 0) {
-        struct carat_error problem;
-        replica_problem(r->all[0], &problem);
-        return err_set(err, CARAT_EDEVICE, "%s", problem.message);
+    for (size_t i = 0; i < n; i++) {
+        int32_t n_matched, chosen = choose(r, jobs[i], &n_matched);
+        if (chosen >= 0) engine = chosen;
+        if (engine < 0) {
+            struct carat_error problem;
+            replica_problem(r->all[0], &problem);
+            return err_set(err, CARAT_EDEVICE, "%s", problem.message);
+        }
+        replica_submit(r->all[engine], jobs[i], (int64_t)jobs[i]->request.n_prompt - n_matched);
     }
-    replica_submit(r->all[engine], job, (int64_t)job->request.n_prompt - n_matched);
     return CARAT_OK;
 }
 
-int replicas_submit(struct replicas *r, struct job *job, struct carat_error *err)
+int replicas_submit(struct replicas *r, struct job *const *jobs, size_t n, struct carat_error *err)
 {
-    TRY(job_init(job, err));
+    size_t n_made = 0;
+    int status = CARAT_OK;
+    while (n_made < n && status == CARAT_OK) {
+        status = job_init(jobs[n_made], err);
+        if (status == CARAT_OK) n_made++;
+    }
     pthread_mutex_lock(&r->lock);
-    int status = submit(r, job, err);
+    if (status == CARAT_OK) status = submit(r, jobs, n, err);
     pthread_mutex_unlock(&r->lock);
-    if (status) job_deinit(job);
+    while (status != CARAT_OK && n_made > 0) job_deinit(jobs[--n_made]);
     return status;
 }
 

@@ -17,10 +17,14 @@
 
 struct replicas;
 
+enum { REPLICAS_AT_ONCE = 64 }; /* jobs of one replicas_submit */
+
 struct replicas_options {
     const struct carat_engine_options *engines; /* [n], one for each; n_queue is ours */
     size_t n;
-    int32_t n_waiting_max;       /* jobs beyond those that the engines' sequences have room for */
+    /* Jobs beyond those that the engines' sequences have room for. While fewer wait, all jobs of a
+     * submit are taken. */
+    int32_t n_waiting_max;
     struct kv_events *kv_events; /* told what the engines cache; NULL: nobody */
 };
 
@@ -35,10 +39,11 @@ void replicas_stop(struct replicas *r);
  * job_deinit. NULL is fine. */
 void replicas_close(struct replicas *r);
 
-/* Any thread. Never waits for a step. CARAT_EBUSY: as many jobs as n_waiting_max allows are there,
- * or replicas_stop was called. CARAT_EMEMORY. CARAT_EDEVICE: all engines have failed. After a
- * failure the job is the caller's. A prompt that is too long and the like end it by ERROR. */
-int replicas_submit(struct replicas *r, struct job *job, struct carat_error *err);
+/* The jobs [n] of one request, 1 to REPLICAS_AT_ONCE: all or none. Any thread. Never waits for a
+ * step. CARAT_EBUSY: as many jobs as n_waiting_max allows are there, or replicas_stop was called.
+ * CARAT_EMEMORY. CARAT_EDEVICE: all engines have failed. After a failure the jobs are the caller's.
+ * A prompt that is too long and the like end a job by ERROR. */
+int replicas_submit(struct replicas *r, struct job *const *jobs, size_t n, struct carat_error *err);
 /* Any thread, until DONE was taken. DONE follows, within one step. */
 void replicas_cancel(struct replicas *r, struct job *job);
 /* Any thread, but one at a time for a job: moves up to `room` events to `out`, in their order.

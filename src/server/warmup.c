@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 
+_Static_assert((int)REPLICAS_AT_ONCE >= (int)AFFINITY_ENGINES_MAX, "a job for each engine");
 enum { LOOK_US = 500, PROMPT_TOKENS_MAX = 16, ANSWER_TOKENS = 2 };
 
 /* Whether the job is done. */
@@ -37,13 +38,11 @@ static int end_job(struct replicas *r, struct job *job, struct carat_error *err)
 /* All at once, so that each engine gets one. */
 static int run_jobs(struct replicas *r, struct job *jobs, size_t n, struct carat_error *err)
 {
-    size_t n_submitted = 0;
+    struct job *all[REPLICAS_AT_ONCE] = {0};
+    for (size_t i = 0; i < n; i++) all[i] = &jobs[i];
+    TRY(replicas_submit(r, all, n, err));
     int status = CARAT_OK;
-    while (n_submitted < n && status == CARAT_OK) {
-        status = replicas_submit(r, &jobs[n_submitted], err);
-        if (status == CARAT_OK) n_submitted++;
-    }
-    for (size_t i = 0; i < n_submitted; i++) {
+    for (size_t i = 0; i < n; i++) {
         struct carat_error other;
         int ended = end_job(r, &jobs[i], &other);
         if (status == CARAT_OK && ended != CARAT_OK) {

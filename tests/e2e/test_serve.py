@@ -319,6 +319,15 @@ def test_a_full_queue_says_so():
         server.wait_until(lambda: server.chat(STORY, max_tokens=1)[0] == 200)
 
 
+def test_an_idle_server_takes_more_answers_than_may_wait():
+    with Server("demo", "--parallel", 2, "--max-queue", 4) as server:
+        status, _, body = server.ask("POST", CHAT, chat_body(n=8, max_tokens=4))
+        expect(status == 200 and len(body["choices"]) == 8, f"{status} {body}")
+        body = {"prompt": ["Once", "Twice"], "n": 32, "max_tokens": 2}
+        status, _, body = server.ask("POST", "/v1/completions", body)
+        expect(status == 200 and len(body["choices"]) == 64, f"{status} {body}")
+
+
 def test_what_takes_too_long_ends_by_a_deadline():
     with long_server("--parallel", 1, "--timeout", 1.5) as server:
         status, _, body = server.ask("POST", CHAT, {**endless(), "stream": False})

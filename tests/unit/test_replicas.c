@@ -218,10 +218,15 @@ static struct replicas *open_replicas(size_t n, int32_t n_seq, int32_t n_waiting
     return engines;
 }
 
+static int submit_one(struct replicas *engines, struct job *job, struct carat_error *err)
+{
+    return replicas_submit(engines, &job, 1, err);
+}
+
 static void submit_task(struct task *task)
 {
     struct carat_error err = {0};
-    int status = replicas_submit(task->taker->engines, &task->job, &err);
+    int status = submit_one(task->taker->engines, &task->job, &err);
     if (status) fail_msg("%s", err.message);
 }
 
@@ -248,7 +253,7 @@ static void begin_task(struct user *u, struct task *task)
     struct carat_error err = {0};
     fill_task(task, &u->taker, &asks[rng_below(&u->rng, N_ASKS)]);
     task->is_slow = rng_below(&u->rng, 4) == 0;
-    int status = replicas_submit(u->taker.engines, &task->job, &err);
+    int status = submit_one(u->taker.engines, &task->job, &err);
     task->is_there = status == CARAT_OK;
     check(status == CARAT_OK || status == CARAT_EBUSY, err.message);
     if (task->is_there) u->n_jobs--;
@@ -494,7 +499,7 @@ static void when_all_engines_have_failed_a_submit_says_why(void **state)
     finish_task(&task);
     assert_int_equal(task.done.finish, CARAT_FINISH_ERROR);
     fill_task(&task, &taker, &asks[0]);
-    assert_int_equal(replicas_submit(engines, &task.job, &err), CARAT_EDEVICE);
+    assert_int_equal(submit_one(engines, &task.job, &err), CARAT_EDEVICE);
     assert_non_null(strstr(err.message, "the device is gone"));
     assert_null(task.job.state);
     replicas_close(engines);
@@ -516,16 +521,43 @@ static void more_jobs_than_may_wait_are_refused(void **state)
         submit_task(&tasks[i]);
     }
     fill_task(&more, &taker, &asks[0]);
-    assert_int_equal(replicas_submit(engines, &more.job, &err), CARAT_EBUSY);
-    assert_non_null(strstr(err.message, "2 requests run and 3 wait"));
+    assert_int_equal(submit_one(engines, &more.job, &err), CARAT_EBUSY);
+    assert_non_null(strstr(err.message, "2 answers run and 3 wait"));
     replicas_stop(engines);
     for (int i = 0; i < N_ROOM; i++) {
         while (tasks[i].n_done == 0) assert_true(take(&tasks[i], 64) > 0);
         assert_int_equal(tasks[i].done.finish, CARAT_FINISH_CANCELLED);
         job_deinit(&tasks[i].job);
     }
-    assert_int_equal(replicas_submit(engines, &more.job, &err), CARAT_EBUSY);
+    assert_int_equal(submit_one(engines, &more.job, &err), CARAT_EBUSY);
     assert_non_null(strstr(err.message, "stopping"));
+    replicas_close(engines);
+}
+
+static void a_request_may_have_more_jobs_than_may_wait(void **state)
+{
+    (void)state;
+    enum { N_JOBS = 7 };
+    struct taker taker;
+    struct task tasks[N_JOBS], more;
+    struct job *jobs[N_JOBS];
+    struct carat_error err = {0};
+    draw_asks(0);
+    struct replicas *engines = open_replicas(1, 2, 1);
+    taker_init(&taker, engines);
+    for (int i = 0; i < N_JOBS; i++) {
+        fill_task(&tasks[i], &taker, &asks[i]);
+        jobs[i] = &tasks[i].job;
+    }
+    assert_int_equal(replicas_submit(engines, jobs, N_JOBS, &err), CARAT_OK);
+    fill_task(&more, &taker, &asks[0]);
+    assert_int_equal(submit_one(engines, &more.job, &err), CARAT_EBUSY);
+    assert_null(more.job.state);
+    for (int i = 0; i < N_JOBS; i++) {
+        finish_task(&tasks[i]);
+        check_end(&tasks[i]);
+    }
+    assert_int_equal(n_wrong, 0);
     replicas_close(engines);
 }
 
@@ -579,6 +611,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(when_an_engine_fails_its_jobs_end_and_the_others_go_on),
         cmocka_unit_test(when_all_engines_have_failed_a_submit_says_why),
         cmocka_unit_test(more_jobs_than_may_wait_are_refused),
+        cmocka_unit_test(a_request_may_have_more_jobs_than_may_wait),
         cmocka_unit_test(what_cannot_be_asked_ends_by_an_error_that_says_why),
         cmocka_unit_test(memory_that_runs_out_anywhere_leaves_nothing_behind),
     };
