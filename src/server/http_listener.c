@@ -98,9 +98,8 @@ int listen_unix(const char *path, int *fd, struct carat_error *err)
     *fd = -1;
     const size_t length = strlen(path);
     if (length == 0 || length >= sizeof name.sun_path)
-        return err_set(err, CARAT_EADDRESS,
-                       "server: the path of a unix socket has %zu bytes, 1 to %zu are possible",
-                       length, sizeof name.sun_path - 1);
+        return err_set(err, CARAT_EUSAGE, "--unix: a path of 1 to %zu bytes expected, %zu found",
+                       sizeof name.sun_path - 1, length);
     memcpy(name.sun_path, path, length);
     if (is_left_over(&name)) (void)unlink(path);
     const int made = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

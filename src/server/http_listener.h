@@ -9,7 +9,8 @@
 /* TCP, on one address of `host` (IPv4 first) and `port`, 0 for any. CARAT_EADDRESS: taken, not
  * allowed, or no address of this machine. Returns the status; *fd is the caller's. */
 int listen_tcp(const char *host, uint16_t port, int *fd, struct carat_error *err);
-/* A unix socket at `path` with mode 0660. A socket that nobody listens on any more is replaced. */
+/* A unix socket at `path` with mode 0660. A socket that nobody listens on any more is replaced.
+ * CARAT_EUSAGE: the path is empty or too long. CARAT_EADDRESS: as above. */
 int listen_unix(const char *path, int *fd, struct carat_error *err);
 /* Takes a socket that already listens, e.g. of systemd. */
 int listen_given(int fd, struct carat_error *err);

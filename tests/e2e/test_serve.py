@@ -477,4 +477,9 @@ def test_a_unix_socket_is_listened_to():
         expect(server.chat(STORY, max_tokens=1)[0] == 200, "it answers")
 
 
+def test_a_path_of_a_unix_socket_that_is_too_long_is_wrong_usage():
+    for path, found in (("", "0 found"), ("/tmp/" + "x" * 103, "108 found")):
+        expect_error(carat("serve", "demo", "--unix", path), 2, "--unix: a path of 1 to 107", found)
+
+
 main(globals())
