@@ -455,8 +455,8 @@ const struct carat_setup *carat_engine_setup(const carat_engine *engine);
 
 struct carat_logit_bias {
     int32_t id;
-    float bias;
-}; /* -INFINITY bans */
+    float bias; /* at most CARAT_BIAS_LIMIT; -INFINITY and all below -CARAT_BIAS_LIMIT ban */
+};
 
 /* Called by carat_step before a token is sampled, with the request's ids so far (prompt and answer)
  * and its logits: n_vocab floats, which the function may change. -INFINITY bans an id; NaN or
@@ -466,7 +466,8 @@ typedef void (*carat_on_logits_fn)(void *user, const int32_t *ids, size_t n_ids,
                                    int32_t n_vocab);
 
 enum { CARAT_TOP_LOGPROBS_MAX = 20, CARAT_BIAS_MAX = 1024, CARAT_ANCHORS_MAX = 16 };
-struct carat_request { /* copied by carat_submit */
+enum { CARAT_BIAS_LIMIT = 10000 }; /* far above any logit, far below overflow */
+struct carat_request {             /* copied by carat_submit */
     size_t size;
     const int32_t *prompt;
     size_t n_prompt;    /* 1 .. n_ctx - 1, else CARAT_ECONTEXT with the numbers */

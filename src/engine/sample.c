@@ -15,7 +15,6 @@
 #include "base/status.h"
 
 enum {
-    BIAS_LIMIT = 10000, /* far above any logit, far below overflow */
     ASKED_MAX = 128, /* candidates looked at before the row is: by a grammar, and with penalties */
 };
 
@@ -86,10 +85,9 @@ static int check_ids(const struct sampler_options *o, struct carat_error *err)
         if (o->bias[i].id < 0 || o->bias[i].id >= o->n_vocab)
             return err_set(err, CARAT_EUSAGE, "logit_bias: ids 0 to %d expected, %d found",
                            o->n_vocab - 1, o->bias[i].id);
-        if (!(fabsf(o->bias[i].bias) <= BIAS_LIMIT) && o->bias[i].bias != -INFINITY)
-            return err_set(err, CARAT_EUSAGE,
-                           "logit_bias: -%d to %d or -infinity expected, %g found", BIAS_LIMIT,
-                           BIAS_LIMIT, (double)o->bias[i].bias);
+        if (!(o->bias[i].bias <= CARAT_BIAS_LIMIT))
+            return err_set(err, CARAT_EUSAGE, "logit_bias: at most %d expected, %g found",
+                           CARAT_BIAS_LIMIT, (double)o->bias[i].bias);
     }
     for (size_t i = 0; i < o->n_suppressed; i++)
         if (o->suppressed[i] < 0 || o->suppressed[i] >= o->n_vocab)
@@ -162,7 +160,10 @@ int sample_open(struct sampler **out, const struct sampler_options *o, struct ca
     }
     s->n_bias = o->n_bias;
     s->n_suppressed = o->n_suppressed;
-    if (o->n_bias) memcpy(s->bias, o->bias, o->n_bias * sizeof *o->bias);
+    for (size_t i = 0; i < o->n_bias; i++) {
+        s->bias[i] = o->bias[i];
+        if (s->bias[i].bias < -CARAT_BIAS_LIMIT) s->bias[i].bias = -INFINITY;
+    }
     if (o->n_suppressed)
         memcpy(s->suppressed, o->suppressed, o->n_suppressed * sizeof *o->suppressed);
     *out = s;

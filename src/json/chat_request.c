@@ -299,7 +299,7 @@ static int read_stops(struct chat_request *r, struct carat_error *err)
     return CARAT_OK;
 }
 
-/* {"106": -5}. OpenAI's -100 and less ban. */
+/* {"106": -5}. OpenAI's -100 and less ban. What is too much is refused before an answer begins. */
 static int read_bias(struct chat_request *r, struct carat_error *err)
 {
     const struct carat_value *map = json_member(&r->root, "logit_bias");
@@ -324,9 +324,9 @@ static int read_bias(struct chat_request *r, struct carat_error *err)
             return err_set(err, CARAT_EUSAGE,
                            "logit_bias: token ids expected as keys, \"%s\" found",
                            json_shown(&key_text, shown));
-        if (!json_is_number(&m->value) || !(fabs(json_number(&m->value)) <= 1e6))
-            return err_set(err, CARAT_EUSAGE, "logit_bias.%ld: a number from -1e6 to 1e6 expected",
-                           id);
+        if (!json_is_number(&m->value) || !(json_number(&m->value) <= CARAT_BIAS_LIMIT))
+            return err_set(err, CARAT_EUSAGE, "logit_bias.%ld: a number of at most %d expected", id,
+                           CARAT_BIAS_LIMIT);
         double bias = json_number(&m->value);
         r->bias[r->n_bias++] = (struct carat_logit_bias){
             .id = (int32_t)id, .bias = bias <= BANS_FROM ? -INFINITY : (float)bias};

@@ -743,6 +743,9 @@ def test_logit_bias_favours_and_bans():
     favour = ["hello", "-n", "1", "--temp", "0", "--logit-bias", f"{second}=90"]
     expect(answer(*favour, "--logit-bias", f"{first}=200")["text"] == "a", "favoured")
     expect(answer(*favour, "--logit-bias", f"{first}=-inf")["text"] == "b", "banned")
+    expect(answer(*favour, "--logit-bias", f"{first}=-20000")["text"] == "b", "banned")
+    done = carat("run", MODEL, "hi", "--logit-bias", f"{first}=20000")
+    expect_error(done, 2, "at most 10000 expected, 20000 found")
     for bad in ("x", "5", "5=", "5=x", "99999=1", "5=inf"):
         expect_error(carat("run", MODEL, "hi", "--logit-bias", bad), 2, "--logit-bias")
 

@@ -148,10 +148,13 @@ def test_stop_strings_and_bias():
     expect(ask({**greedy, "logit_bias": {ids[0]: 90}})["text"] == "a", "favoured")
     both = {ids[0]: -100, ids[1]: 90}
     expect(ask({**greedy, "logit_bias": both})["text"] == "b", "-100 bans")
+    both[ids[0]] = -20000
+    expect(ask({**greedy, "logit_bias": both})["text"] == "b", "less bans, too")
     need_json()
-    done = carat("run", MODEL, "--request", "-",
-                 stdin=json.dumps({**greedy, "logit_bias": {"99999": 1}}).encode())
-    expect_error(done, 2, "standard input", "99999")
+    for bias, words in (({"99999": 1}, "99999"), ({ids[0]: 20000}, "at most 10000")):
+        done = carat("run", MODEL, "--request", "-",
+                     stdin=json.dumps({**greedy, "logit_bias": bias}).encode())
+        expect_error(done, 2, "standard input", words)
 
 
 def test_log_probabilities():

@@ -198,9 +198,9 @@ static void test_bias(void **state)
 {
     (void)state;
     float logits[] = {5.0f, 4.0f, 3.0f, 2.0f};
-    const struct carat_logit_bias bias[] = {{0, -INFINITY}, {3, 100.0f}};
+    const struct carat_logit_bias bias[] = {{0, -20000.0f}, {2, -INFINITY}, {3, 100.0f}};
     const int32_t suppressed[] = {3};
-    struct sampler_options o = {.n_vocab = 4, .sampling = plain(), .bias = bias, .n_bias = 2};
+    struct sampler_options o = {.n_vocab = 4, .sampling = plain(), .bias = bias, .n_bias = 3};
     struct carat_error err;
     struct sampler *s;
     assert_int_equal(sample_open(&s, &o, &err), CARAT_OK);
@@ -210,10 +210,8 @@ static void test_bias(void **state)
     o.suppressed = suppressed;
     o.n_suppressed = 1;
     assert_int_equal(sample_open(&s, &o, &err), CARAT_OK);
-    for (int i = 0; i < 50; i++) {
-        int32_t id = sample_pick(s, logits);
-        assert_true(id == 1 || id == 2); /* 0 is banned, 3 suppressed whatever its bias */
-    }
+    /* 0 and 2 are banned, 3 is suppressed whatever its bias. */
+    for (int i = 0; i < 50; i++) assert_int_equal(sample_pick(s, logits), 1);
     sample_close(s);
 }
 
@@ -377,11 +375,15 @@ static void test_parameters(void **state)
     BAD(repeat_last_n, INT32_MAX);
 #undef BAD
     struct sampler *sampler;
-    const struct carat_logit_bias bad_id = {N, 0.0f}, bad_value = {0, NAN};
+    const struct carat_logit_bias bad_id = {N, 0.0f};
+    const float bad_biases[] = {NAN, INFINITY, 10001.0f};
     struct sampler_options o = {.n_vocab = N, .sampling = plain(), .bias = &bad_id, .n_bias = 1};
     assert_int_equal(sample_open(&sampler, &o, &err), CARAT_EUSAGE);
-    o.bias = &bad_value;
-    assert_int_equal(sample_open(&sampler, &o, &err), CARAT_EUSAGE);
+    for (size_t i = 0; i < sizeof bad_biases / sizeof *bad_biases; i++) {
+        const struct carat_logit_bias bad_value = {0, bad_biases[i]};
+        o.bias = &bad_value;
+        assert_int_equal(sample_open(&sampler, &o, &err), CARAT_EUSAGE);
+    }
     o.n_bias = CARAT_BIAS_MAX + 1;
     assert_int_equal(sample_open(&sampler, &o, &err), CARAT_EUSAGE);
     const int32_t bad = -1;
