@@ -80,7 +80,7 @@ static void put_sampling(struct json *j, const struct carat_sampling *p)
 {
     put_share(j, "temperature", p->temperature);
     json_key_int(j, "top_k", p->top_k);
-    put_share(j, "top_p", p->top_p > 0 ? p->top_p : 1);
+    put_share(j, "top_p", p->top_p); /* 0: the likeliest token only, as answers use it */
     put_share(j, "min_p", p->min_p);
     put_share(j, "repeat_penalty", p->repeat_penalty > 0 ? p->repeat_penalty : 1);
     put_share(j, "presence_penalty", p->presence_penalty);

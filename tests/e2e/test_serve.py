@@ -45,6 +45,15 @@ def test_health_and_facts_of_the_model():
         expect(server.stop() == 0, "a clean end")
 
 
+def test_props_say_what_answers_use():
+    with Server("demo", "--top-p", 0, "--temp", 2, "--top-k", 0) as server:
+        params = server.ask("GET", "/props")[2]["default_generation_settings"]["params"]
+        expect(params["top_p"] == 0 and params["temperature"] == 2, f"{params}")
+        texts = {server.chat(STORY, max_tokens=8, seed=seed)[1]["choices"][0]["message"]["content"]
+                 for seed in range(4)}
+        expect(len(texts) == 1, f"the likeliest tokens: {texts}")
+
+
 def test_whole_and_streamed_answers_are_the_same():
     with Server() as server:
         body = chat_body(max_tokens=30, seed=3)
