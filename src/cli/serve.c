@@ -191,7 +191,7 @@ static int read_options(struct serving *v, struct carat_error *err)
         .is_metrics_open = opt_is_set(o, OPT_METRICS_OPEN),
         .prefixes = {.path = opt_is_set(o, OPT_PROMPT_CACHE) ? opt_text(o, OPT_PROMPT_CACHE) : NULL,
                      .bytes_max = (uint64_t)opt_int(o, OPT_PROMPT_CACHE_MAX),
-                     .is_kept = opt_is_set(o, OPT_PROMPT_CACHE_RO)},
+                     .is_read_only = opt_is_set(o, OPT_PROMPT_CACHE_RO)},
         .user = v,
         .on_ready = on_ready,
     };

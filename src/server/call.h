@@ -30,7 +30,7 @@ struct call {
     struct call *next, *previous; /* of all calls */
     struct news news;
     struct work work;
-    struct http_request *q; /* NULL: on_closed has been */
+    struct http_request *q; /* NULL after on_closed */
     const struct route *route;
     enum call_stage stage;
     atomic_bool is_gone;          /* the client: a worker need not go on */

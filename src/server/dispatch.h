@@ -14,7 +14,7 @@ void dispatch_refused(struct service *s, const struct http_refusal *r,
 void dispatch_closed(struct service *s, struct http_request *q, bool is_sent);
 /* A call that the inbox had. */
 void dispatch_news(struct service *s, struct call *c);
-/* Every call that runs gets its tick; then those that are over are freed. */
+/* Every call that runs gets its tick. */
 void dispatch_tick(struct service *s, double now);
 /* Ends everything that runs, with an error. */
 void dispatch_end_all(struct service *s, const struct api_error *error);

@@ -56,7 +56,7 @@ void prefixes_save(const struct prefixes_options *o, struct hash_key secret, car
     struct carat_error why = {0};
     uint8_t note[CARAT_NOTE_BYTES];
     const double since = os_seconds();
-    if (!o->path || o->is_kept) return;
+    if (!o->path || o->is_read_only) return;
     memcpy(note, &secret, sizeof note);
     if (carat_prefixes_save(engine, o->path, o->bytes_max, note, &kept, &why) == CARAT_OK)
         log_counts("prompts_kept", o, &kept, since);

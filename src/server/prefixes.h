@@ -9,7 +9,7 @@
 struct prefixes_options {
     const char *path; /* NULL: nothing is kept */
     uint64_t bytes_max;
-    bool is_kept; /* the file is not written */
+    bool is_read_only; /* the file is not written */
 };
 
 /* The secret that salts of requests are made with. The file has that of the server which wrote it,

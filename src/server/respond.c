@@ -20,15 +20,15 @@ static void add(struct fields *f, const char *name, const char *value)
 
 void respond_timing(const struct call *c, char out[TIMING_MAX])
 {
-    double before = os_seconds() - c->received;
+    double elapsed = os_seconds() - c->received;
     const struct job_event *done = &c->answers[0].done;
     if (c->answers[0].is_done)
         snprintf(out, TIMING_MAX,
                  "queue;dur=%.1f, prefill;dur=%.1f, decode;dur=%.1f, total;dur=%.1f",
                  done->queue_seconds * 1e3, done->prefill_seconds * 1e3, done->decode_seconds * 1e3,
-                 before * 1e3);
+                 elapsed * 1e3);
     else
-        snprintf(out, TIMING_MAX, "prepare;dur=%.1f", before * 1e3);
+        snprintf(out, TIMING_MAX, "prepare;dur=%.1f", elapsed * 1e3);
 }
 
 static void add_all(struct fields *f, const struct call *c, const char *type)

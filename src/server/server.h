@@ -6,7 +6,7 @@
  *
  * The files of this folder, in the order in which a request meets them:
  *
- *   server.c      opens and closes everything, signals, the end; notify.c, log.c
+ *   server.c      opens and closes everything, signals, the end; prefixes.c, notify.c, log.c
  *   http.c        HTTP: the loop. http_listener.c its socket, http_watch.c deadlines, http_entry.c
  *                 newcomers (http_first.c looks at their bytes), http_exchange.c requests and
  *                 replies (http_target.c, http_framing.c: what is refused), http_refusal.c,
@@ -20,7 +20,7 @@
  *                 ring, inbox.c the way back; warmup.c
  *   kv_events.c   tells routers what engines have cached: kv_queue.c, msgpack.c
  *   traces.c      tells a collector of requests: trace_context.c, call_span.c, span.c,
- *                 otlp_client.c, pairs.c */
+ *                 otlp_client.c, otlp_reply.c, pairs.c */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 
