@@ -8,9 +8,7 @@
 
 void call_span_begin(const struct service *s, struct call *c)
 {
-    const struct route *route = c->route;
-    const bool is_computed = route && (route->kind == ROUTE_ANSWER || route->kind == ROUTE_TEXT);
-    if (!s->traces || !is_computed) return;
+    if (!s->traces || !c->route || !route_is_computed(c->route)) return;
     const bool is_double = http_header(c->q, "traceparent", 1) != NULL;
     trace_context_begin(&c->trace, is_double ? NULL : http_header(c->q, "traceparent", 0));
 }

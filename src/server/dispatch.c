@@ -80,11 +80,6 @@ static bool has_readable_body(const struct http_request *q)
     return !type || strncmp(type, "multipart/", 10) != 0;
 }
 
-static bool is_computed(const struct route *route)
-{
-    return route->kind == ROUTE_ANSWER || route->kind == ROUTE_TEXT;
-}
-
 static void refuse_state(const struct service *s, struct call *c)
 {
     if (s->state == SERVICE_LOADING)
@@ -113,7 +108,7 @@ static void check_headers(struct service *s, struct call *c)
                                                 "answers text with text",
                                                 c->route->name);
         respond_error(c, &error);
-    } else if (is_computed(c->route) && s->state != SERVICE_READY) {
+    } else if (route_is_computed(c->route) && s->state != SERVICE_READY) {
         refuse_state(s, c);
     } else if (!has_readable_body(c->q)) {
         fail(c, 415, NULL, "the body has to be JSON, as it is: neither packed nor a form");
@@ -204,7 +199,7 @@ void dispatch_request(struct service *s, struct http_request *q)
     q->body = (struct buf){0};
     if (c->route->kind == ROUTE_DRAIN)
         drain(s, c);
-    else if (!is_computed(c->route))
+    else if (!route_is_computed(c->route))
         inquiries_answer(s, c);
     else if (s->state != SERVICE_READY)
         refuse_state(s, c);

@@ -312,13 +312,6 @@ static void check_size(struct connection *c, const struct framing_verdict *verdi
     }
 }
 
-static size_t header_bytes(const struct connection *c)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-    return info ? info->header_size : 0;
-}
-
 /* Replies at once when the framing is wrong. */
 static void check(struct connection *c, const char *method, const char *version,
                   struct framing_verdict *verdict)

@@ -72,6 +72,14 @@ struct connection {
     size_t sent;
 };
 
+/* Of the head of its request; 0: it has not ended. */
+static inline size_t header_bytes(const struct connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    return info ? info->header_size : 0;
+}
+
 /* Callbacks of MHD. `user` is the server. */
 void *exchange_target(void *user, const char *raw, struct MHD_Connection *mhd);
 enum MHD_Result exchange_access(void *user, struct MHD_Connection *mhd, const char *url,

@@ -102,13 +102,6 @@ static const char *reason(unsigned status, const char *message)
     return "the request is not well formed";
 }
 
-static size_t header_size(const struct connection *c)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-    return info ? info->header_size : 0;
-}
-
 /* The library does not say whose request it refuses. Wrong chunks are those of a connection that
  * sends chunks now. 431 is for a head whose target is known, or for trailers. Usually only one
  * connection is in such a state, and then it is that one. A wrong length is certain: it is the only
@@ -124,7 +117,7 @@ static struct connection *find_refused(struct http *h, unsigned status, const ch
         for (struct watched *p = h->watch.first[kinds[i]]; p; p = p->after) {
             struct connection *c = (struct connection *)p;
             const bool is_head = c->has_target && !c->request.method;
-            const bool may_be = is_length  ? is_head && header_size(c) > 0
+            const bool may_be = is_length  ? is_head && header_bytes(c) > 0
                                 : is_chunk ? c->is_chunked
                                            : is_head || c->is_chunked;
             if (!may_be || c->is_gone) continue;

@@ -1,6 +1,7 @@
 #include "server/metrics.h"
 
 #include <assert.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "base/mem.h"
 #include "server/exposition.h"
 #include "server/process_facts.h"
+#include "server/replicas.h"
 
 /* Given by CMake to this file and src/cli/version.c. */
 #ifndef CARAT_COMMIT
@@ -219,19 +221,13 @@ static void put_one(const struct metrics *m, struct buf *out, enum family_kind k
     sample_put(out, other, buf_text(&m->other), value);
 }
 
-/* A pool without pages is not in use. */
-static double usage(const struct carat_page_counts *pool)
-{
-    return pool->all > 0 ? (double)pool->referenced / (double)pool->all : 0;
-}
-
 static void put_cache(const struct metrics *m, const struct metrics_now *now, struct buf *out)
 {
     static const char *const kinds[] = {"global", "swa"};
     const struct carat_page_counts *global = &now->engine.pages_global;
     const struct carat_page_counts *local = &now->engine.pages_local;
     double page = (double)now->page_tokens;
-    double kv_usage = usage(global) > usage(local) ? usage(global) : usage(local);
+    double kv_usage = fmax(replicas_usage(global), replicas_usage(local));
     put_each(&m->labels, out, "carat_kv_cells", FAMILY_GAUGE,
              "Positions that keys and values have room for.", "kind", 2, kinds,
              (double[]){(double)global->all * page, (double)local->all * page});

@@ -199,9 +199,9 @@ static void add_stats(struct carat_stats *sum, const struct carat_stats *more)
     sum->prompt_rows += more->prompt_rows;
 }
 
-static double usage(const struct carat_page_counts *pages)
+double replicas_usage(const struct carat_page_counts *pool)
 {
-    return pages->all > 0 ? (double)pages->referenced / (double)pages->all : 0;
+    return pool->all > 0 ? (double)pool->referenced / (double)pool->all : 0;
 }
 
 void replicas_look(struct replicas *r, struct replicas_now *out)
@@ -212,7 +212,8 @@ void replicas_look(struct replicas *r, struct replicas_now *out)
         replica_look(r->all[i], &now);
         const struct carat_stats *s = &now.stats;
         const struct carat_page_counts *scarcer =
-            usage(&s->pages_local) > usage(&s->pages_global) ? &s->pages_local : &s->pages_global;
+            replicas_usage(&s->pages_local) > replicas_usage(&s->pages_global) ? &s->pages_local
+                                                                               : &s->pages_global;
         int32_t n_ctx = replica_memory(r->all[i])->n_ctx;
         int32_t waiting = now.n_mail + s->queued + s->waiting;
         if (waiting > now.n_jobs) waiting = now.n_jobs;

@@ -61,6 +61,8 @@ struct replicas_now {
     int64_t pages_all; /* of the scarcer pool of each engine */
 };
 void replicas_look(struct replicas *r, struct replicas_now *out);
+/* The part of a pool that requests hold, 0 to 1; 0 of a pool without pages. */
+double replicas_usage(const struct carat_page_counts *pool);
 /* Of engine i; lives as long as they do. */
 const struct carat_setup *replicas_setup(const struct replicas *r, size_t i);
 const struct carat_memory *replicas_memory(const struct replicas *r, size_t i);

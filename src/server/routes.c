@@ -100,6 +100,11 @@ const struct route *routes_find(const char *method, const char *path, int *statu
     return NULL;
 }
 
+bool route_is_computed(const struct route *r)
+{
+    return r->kind == ROUTE_ANSWER || r->kind == ROUTE_TEXT;
+}
+
 static bool is_below(const char *path, const char *folder)
 {
     return strncmp(path, folder, strlen(folder)) == 0;

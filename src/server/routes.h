@@ -49,6 +49,9 @@ enum { ROUTES_ALLOW_MAX = 40 };
 const struct route *routes_find(const char *method, const char *path, int *status,
                                 char allow[ROUTES_ALLOW_MAX]);
 
+/* Its requests go to a worker; the others are answered at once. */
+bool route_is_computed(const struct route *r);
+
 /* In whose words errors of that path are. */
 enum api_family routes_family(const char *path);
 

@@ -193,7 +193,7 @@ static void reload(struct server *server)
     const bool is_ready = s->state == SERVICE_READY;
     if (is_ready) notify_reloading();
     int status = guard_reload(s->guard, &err);
-    if (status == CARAT_OK && s->options->http.certificate) status = http_reload(s->http, &err);
+    if (status == CARAT_OK) status = http_reload(s->http, &err);
     if (status == CARAT_OK)
         log_event(LOG_INFO, "reloaded", NULL, 0);
     else
