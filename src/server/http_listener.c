@@ -119,11 +119,18 @@ int listen_unix(const char *path, int *fd, struct carat_error *err)
     return CARAT_EADDRESS;
 }
 
+bool listen_is_open(int fd)
+{
+    int listens = 0, type = 0;
+    socklen_t length = sizeof listens;
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 &&
+           getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && listens &&
+           type == SOCK_STREAM;
+}
+
 int listen_given(int fd, struct carat_error *err)
 {
-    int listens = 0;
-    socklen_t length = sizeof listens;
-    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || !listens) {
+    if (!listen_is_open(fd)) {
         (void)err_set(err, CARAT_EADDRESS, "server: descriptor %d is not a listening socket", fd);
         err_hint(err, "it is given by LISTEN_FDS, see the unit of the socket");
         return CARAT_EADDRESS;

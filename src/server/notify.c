@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "server/http_listener.h"
+
 enum { LISTEN_FD_FIRST = 3 }; /* by the rules of systemd */
 
 /* A path, or with '@' in front a name in the abstract namespace. */
@@ -111,11 +113,7 @@ int notify_listen_fd(int *fd, struct carat_error *err)
         err_hint(err, "one ListenStream= in the socket unit");
         return CARAT_EUSAGE;
     }
-    int listens = 0, type = 0;
-    socklen_t length = sizeof listens;
-    if (getsockopt(LISTEN_FD_FIRST, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 ||
-        getsockopt(LISTEN_FD_FIRST, SOL_SOCKET, SO_TYPE, &type, &length) != 0 || !listens ||
-        type != SOCK_STREAM) {
+    if (!listen_is_open(LISTEN_FD_FIRST)) {
         err_set(err, CARAT_EUSAGE, "the service manager passed a descriptor that does not listen");
         err_hint(err, "ListenStream= and Accept=no in the socket unit");
         return CARAT_EUSAGE;

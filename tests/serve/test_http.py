@@ -692,10 +692,14 @@ def test_a_socket_that_is_given_is_served(_):
         with Server(f"listen_fd={fd}", pass_fds=[fd]) as server:
             expect(server.port == listener.getsockname()[1], "its port")
             canary(server)
-    with open(os.devnull, "rb") as other:
-        done = subprocess.run([harness.PROGRAM, f"listen_fd={other.fileno()}"], timeout=LIMIT,
-                              pass_fds=[other.fileno()], capture_output=True, check=False)
-    expect(done.returncode == 7 and b"not a listening socket" in done.stdout, done.stdout)
+    with open(os.devnull, "rb") as file, \
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as packets:
+        packets.bind("")  # an abstract name that the system chooses
+        packets.listen()
+        for other in file, packets:
+            done = subprocess.run([harness.PROGRAM, f"listen_fd={other.fileno()}"], timeout=LIMIT,
+                                  pass_fds=[other.fileno()], capture_output=True, check=False)
+            expect(done.returncode == 7 and b"not a listening socket" in done.stdout, done.stdout)
 
 
 def test_addresses_that_cannot_be_had_are_named(server):
