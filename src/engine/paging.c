@@ -53,7 +53,7 @@ static void set_page(struct paging *p, enum kv_kind kind, int32_t slot, int32_t 
 
 static void leave_page(struct paging *p, enum kv_kind kind, int32_t slot, int32_t block)
 {
-    page_leave(prefix_pool(p->cache, (enum kv_kind)kind), page_at(p, kind, slot, block));
+    page_leave(prefix_pool(p->cache, kind), page_at(p, kind, slot, block));
     set_page(p, kind, slot, block, 0);
 }
 
@@ -80,7 +80,7 @@ static int32_t first_wanted(const struct paging *p, int32_t from, int32_t n_rows
 static bool is_own(const struct paging *p, enum kv_kind kind, int32_t slot, int32_t block)
 {
     int32_t page = page_at(p, kind, slot, block);
-    const struct page_holds *holds = &prefix_pool(p->cache, (enum kv_kind)kind)->holds[page];
+    const struct page_holds *holds = &prefix_pool(p->cache, kind)->holds[page];
     return page > 0 && holds->users == 1 && holds->keepers == 0;
 }
 
@@ -90,7 +90,7 @@ static int32_t extend_kind(struct paging *p, enum kv_kind kind, int32_t slot, in
     struct holding *h = &p->holdings[slot];
     int32_t end = kv_pages(from + n_rows);
     for (; h->end[kind] < end; h->end[kind]++) {
-        int32_t page = prefix_take_page(p->cache, (enum kv_kind)kind);
+        int32_t page = prefix_take_page(p->cache, kind);
         if (page == 0) break;
         set_page(p, kind, slot, h->end[kind], page);
     }

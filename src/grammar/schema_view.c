@@ -321,7 +321,6 @@ static int read_length(struct keyword *k)
 static int read_items_count(struct keyword *k)
 {
     k->view->kinds |= TYPE_ARRAY;
-    k->view->items_path = k->path;
     return k->path->text[1] == 'i' ? read_least(k, &k->view->items_least)
                                    : read_most(k, &k->view->items_most);
 }
@@ -376,8 +375,6 @@ static int read_prefix(struct keyword *k)
     size_t n = k->value->as.array.count;
     if (n > PREFIX_MAX) return unsupported(k, "at most 100 items expected");
     v->kinds |= TYPE_ARRAY;
-    v->has_items = true;
-    v->items_path = k->path;
     v->prefix = arena_take(k->r->arena, n, sizeof *v->prefix);
     if (!v->prefix) return no_memory(k->r);
     for (; v->n_prefix < n; v->n_prefix++)
@@ -390,11 +387,10 @@ static int read_rest(struct keyword *k)
 {
     struct schema_view *v = k->view;
     v->kinds |= TYPE_ARRAY;
-    v->items_path = k->path;
     if (v->has_rest)
         return unsupported(k, "two schemas for the items of one array are not "
                               "supported");
-    v->has_items = v->has_rest = true;
+    v->has_rest = true;
     if (k->value->kind == CARAT_BOOL) {
         v->is_rest_forbidden = !k->value->as.boolean;
         return CARAT_OK;
@@ -470,7 +466,6 @@ static int read_properties(struct keyword *k)
     if (k->value->kind != CARAT_OBJECT) return wrong(k, "an object of schemas expected");
     k->view->kinds |= TYPE_OBJECT;
     k->view->has_properties = true;
-    k->view->properties_path = k->path;
     for (size_t i = 0; i < k->value->as.object.count; i++) {
         const struct carat_member *m = &k->value->as.object.members[i];
         struct schema_property *property;
@@ -501,7 +496,6 @@ static int read_additional(struct keyword *k)
 {
     struct schema_view *v = k->view;
     v->kinds |= TYPE_OBJECT;
-    v->properties_path = k->path;
     v->has_additional = true;
     if (k->value->kind == CARAT_BOOL) {
         if (!k->value->as.boolean) v->is_additional_forbidden = true;

@@ -70,16 +70,15 @@ struct schema_view {
     struct schema_parts *prefix; /* n_prefix */
     size_t n_prefix;
     struct schema_parts rest;
-    bool has_items, has_rest, is_rest_forbidden;
+    bool has_rest, is_rest_forbidden;
     uint32_t items_least, items_most;
-    const struct schema_path *items_path;
     /* Objects. */
     struct schema_property *properties; /* n_properties */
     size_t n_properties;
     struct schema_parts additional;
     bool has_properties, has_additional, is_additional_forbidden;
     const struct carat_member *pattern_property; /* the only one */
-    const struct schema_path *pattern_property_path, *properties_path;
+    const struct schema_path *pattern_property_path;
     unsigned kinds; /* types about which keywords other than "type" say something */
     /* The first choice that is still open. */
     const struct carat_value *choice; /* an array of schemas; NULL: none */

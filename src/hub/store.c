@@ -13,6 +13,10 @@
 
 /* ---- Paths ------------------------------------------------------------------------------ */
 
+/* Of carat's own store: models by where they came from. */
+static const char *const own_folders[] = {
+    [HUB_NONE] = "", [HUB_HF] = "hf", [HUB_OLLAMA] = "ollama", [HUB_URL] = "url"};
+
 /* "https://host:port/path?query" -> "host:port/path" */
 static void add_place(const struct hub_name *name, struct buf *out)
 {
@@ -22,9 +26,7 @@ static void add_place(const struct hub_name *name, struct buf *out)
 
 void store_add_folder(const char *folder, const struct hub_name *name, struct buf *out)
 {
-    static const char *const kinds[] = {
-        [HUB_NONE] = "", [HUB_HF] = "hf", [HUB_OLLAMA] = "ollama", [HUB_URL] = "url"};
-    buf_printf(out, "%s/%s/", folder, kinds[name->kind]);
+    buf_printf(out, "%s/%s/", folder, own_folders[name->kind]);
     if (name->kind == HUB_URL)
         add_place(name, out);
     else
@@ -339,11 +341,13 @@ int store_each(const struct store *store, store_fn visit, void *user, struct car
     struct hub_files files = {0};
     struct buf folder = {0};
     bool is_ollama = store->kind == STORE_OLLAMA;
-    static const char *const kinds[] = {"hf", "ollama", "url"};
     int status = CARAT_OK;
-    for (size_t i = 0; i < (store->kind == STORE_OWN ? 3 : 1) && status == CARAT_OK; i++) {
+    size_t end = store->kind == STORE_OWN ? HUB_URL + 1 : HUB_HF + 1; /* others have one folder */
+    for (size_t i = HUB_HF; i < end && status == CARAT_OK; i++) {
         struct buf path = {0};
-        const char *kind = store->kind == STORE_OWN ? kinds[i] : is_ollama ? "manifests" : ".";
+        const char *kind = store->kind == STORE_OWN ? own_folders[i]
+                           : is_ollama              ? "manifests"
+                                                    : ".";
         buf_clear(&folder);
         buf_printf(&folder, "%s/%s", store->folder, kind);
         status = walk_files(buf_text(&folder), is_ollama ? "" : ".gguf", &files, err);
@@ -372,13 +376,13 @@ int store_each(const struct store *store, store_fn visit, void *user, struct car
 
 int store_each_part(const struct store *store, store_fn visit, void *user, struct carat_error *err)
 {
-    static const char *const kinds[] = {"hf", "ollama", "url"};
     int status = CARAT_OK;
-    for (size_t i = 0; i < 3 && store->kind == STORE_OWN && status == CARAT_OK; i++) {
+    if (store->kind != STORE_OWN) return CARAT_OK;
+    for (size_t i = HUB_HF; i <= HUB_URL && status == CARAT_OK; i++) {
         struct hub_files files = {0};
         struct buf path = {0};
         struct record record;
-        buf_printf(&path, "%s/%s", store->folder, kinds[i]);
+        buf_printf(&path, "%s/%s", store->folder, own_folders[i]);
         size_t length = path.length;
         status = walk_files(buf_text(&path), ".gguf.part", &files, err);
         for (size_t k = 0; k < files.n && !path.failed && status == CARAT_OK; k++) {

@@ -119,7 +119,6 @@ static void read_name(struct call_stream *s, const char *text, char c, struct bu
         size_t i = 0;
         while (i < s->at && !call_is_of_name(text[i])) i++;
         s->has_name = i < s->at;
-        s->brace = s->at;
         if (s->has_name)
             open_container(s, json, c);
         else

@@ -30,8 +30,8 @@ enum call_stream_place {
 /* Zeroed is the beginning of a call. */
 struct call_stream {
     enum call_stream_place place;
-    bool has_name; /* in text[0, brace), with blanks and marks around it */
-    size_t brace, at;
+    bool has_name; /* before the first brace, with blanks and marks around it */
+    size_t at;
     uint64_t arrays; /* a bit for each open container: the lowest is the innermost */
     int depth;
     bool need_comma;
