@@ -104,13 +104,6 @@ static const struct expr *either(struct expr_builder *b, const struct ways *w)
     return expr_either(b, w->items, w->n);
 }
 
-static const struct expr *then(struct expr_builder *b, const struct expr *first,
-                               const struct expr *second)
-{
-    const struct expr *both[] = {first, second};
-    return expr_seq(b, both, 2);
-}
-
 static const struct expr *digit(struct expr_builder *b, char first, char last)
 {
     struct char_range r = {(unsigned char)first, (unsigned char)last};
@@ -130,13 +123,14 @@ static const struct expr *between_digits(struct expr_builder *b, const char *low
     if (n == 0) return expr_empty(b);
     char first = low ? low[0] : '0', last = high ? high[0] : '9';
     if (low && high && first == last)
-        return then(b, digit(b, first, last), between_digits(b, low + 1, high + 1));
-    if (low) add_way(&w, then(b, digit(b, first, first), between_digits(b, low + 1, NULL)));
-    if (high) add_way(&w, then(b, digit(b, last, last), between_digits(b, NULL, high + 1)));
+        return expr_then(b, digit(b, first, last), between_digits(b, low + 1, high + 1));
+    if (low) add_way(&w, expr_then(b, digit(b, first, first), between_digits(b, low + 1, NULL)));
+    if (high) add_way(&w, expr_then(b, digit(b, last, last), between_digits(b, NULL, high + 1)));
     if (low) first++;
     if (high) last--;
     if (first <= last)
-        add_way(&w, then(b, digit(b, first, last), digits(b, (uint32_t)n - 1, (uint32_t)n - 1)));
+        add_way(&w,
+                expr_then(b, digit(b, first, last), digits(b, (uint32_t)n - 1, (uint32_t)n - 1)));
     return either(b, &w);
 }
 
@@ -155,7 +149,7 @@ static const struct expr *whole_range(struct expr_builder *b, const char *low, c
                 between_digits(b, length == n ? low : from, high && length == last ? high : to));
     }
     if (!high && n < WHOLE_DIGITS)
-        add_way(&w, then(b, digit(b, '1', '9'), digits(b, (uint32_t)n, WHOLE_DIGITS - 1)));
+        add_way(&w, expr_then(b, digit(b, '1', '9'), digits(b, (uint32_t)n, WHOLE_DIGITS - 1)));
     return either(b, &w);
 }
 
@@ -179,7 +173,7 @@ static const struct expr *both_signs(struct expr_builder *b, const struct decima
     }
     if (may_be_negative) {
         bool is_bound = high->is_given && (high->is_negative || is_zero(high));
-        add_way(&w, then(b, expr_text(b, "-"), sizes(b, is_bound ? high : &zero, low)));
+        add_way(&w, expr_then(b, expr_text(b, "-"), sizes(b, is_bound ? high : &zero, low)));
     }
     if (may_be_positive) {
         bool is_bound = low->is_given && !low->is_negative;
@@ -252,7 +246,7 @@ static const struct expr *more_digits(const struct fraction *f)
         char to = minds_low || minds_high ? c : f->high ? (char)(last - 1) : last;
         const struct expr *more = more_digits(&next);
         if (may_end(&next)) more = expr_optional(b, more);
-        add_way(&w, then(b, digit(b, c, to), more));
+        add_way(&w, expr_then(b, digit(b, c, to), more));
         c = (char)(to + 1);
     }
     return either(b, &w);
@@ -263,9 +257,9 @@ static const struct expr *with_fraction(struct expr_builder *b, const char *whol
                                         uint32_t most)
 {
     struct fraction f = {.b = b, .low = low, .high = high, .most = most};
-    const struct expr *more = then(b, expr_text(b, "."), more_digits(&f));
+    const struct expr *more = expr_then(b, expr_text(b, "."), more_digits(&f));
     if (may_end(&f)) more = expr_optional(b, more);
-    return then(b, expr_text(b, whole), more);
+    return expr_then(b, expr_text(b, whole), more);
 }
 
 static const struct expr *number_sizes(struct expr_builder *b, const struct decimal *low,
@@ -288,9 +282,9 @@ static const struct expr *number_sizes(struct expr_builder *b, const struct deci
     add_one(from);
     if (high->is_given && !is_same && strcmp(to, "0") != 0) take_one(to);
     if (!is_same) {
-        const struct expr *any = then(b, expr_text(b, "."), digits(b, 1, most));
-        add_way(&w,
-                then(b, whole_range(b, from, high->is_given ? to : NULL), expr_optional(b, any)));
+        const struct expr *any = expr_then(b, expr_text(b, "."), digits(b, 1, most));
+        add_way(&w, expr_then(b, whole_range(b, from, high->is_given ? to : NULL),
+                              expr_optional(b, any)));
     }
     return either(b, &w);
 }

@@ -174,6 +174,13 @@ const struct expr *expr_seq(struct expr_builder *b, const struct expr *const *it
     return n == 1 ? items[0] : n == 0 ? expr_empty(b) : with_items(b, EXPR_SEQ, items, n);
 }
 
+const struct expr *expr_then(struct expr_builder *b, const struct expr *first,
+                             const struct expr *second)
+{
+    const struct expr *both[] = {first, second};
+    return expr_seq(b, both, 2);
+}
+
 const struct expr *expr_either(struct expr_builder *b, const struct expr *const *items, size_t n)
 {
     return n == 1 ? items[0] : n == 0 ? expr_never(b) : with_items(b, EXPR_EITHER, items, n);

@@ -88,6 +88,9 @@ const struct expr *expr_class(struct expr_builder *b, const struct char_range *r
 const struct expr *expr_token(struct expr_builder *b, int32_t id);
 const struct expr *expr_not_token(struct expr_builder *b, int32_t id);
 const struct expr *expr_seq(struct expr_builder *b, const struct expr *const *items, size_t n);
+/* One expression and then another one. */
+const struct expr *expr_then(struct expr_builder *b, const struct expr *first,
+                             const struct expr *second);
 const struct expr *expr_either(struct expr_builder *b, const struct expr *const *items, size_t n);
 const struct expr *expr_repeat(struct expr_builder *b, const struct expr *item, uint32_t least,
                                uint32_t most);

@@ -84,13 +84,6 @@ static void list_leftmost(struct circles *s)
     s->begin_left[p->n_rules] = n;
 }
 
-static uint32_t called(const struct program *p, const struct edge *e)
-{
-    return e->kind == EDGE_CALL     ? e->arg
-           : e->kind == EDGE_REPEAT ? p->repeats[e->arg].rule
-                                    : NOWHERE;
-}
-
 static void open_rule(struct circles *s, uint32_t rule)
 {
     s->index[rule] = s->low[rule] = ++s->n_found;
@@ -104,7 +97,7 @@ static uint32_t look(struct circles *s, uint32_t rule, uint32_t position)
 {
     const struct program *p = s->p;
     for (uint32_t e = p->positions[position].first_edge; e != NOWHERE; e = p->edges[e].next) {
-        uint32_t other = called(p, &p->edges[e]);
+        uint32_t other = program_callee(p, &p->edges[e]);
         if (other == NOWHERE) continue;
         if (other == rule) s->is_recursive[rule] = true;
         if (s->index[other] == 0) return other;
@@ -209,7 +202,7 @@ static int add_beginnings(struct rewriting *w, uint32_t start, uint32_t rule,
             struct edge edge = p->edges[e];
             e = edge.next;
             if (edge.kind == EDGE_FREE) continue;
-            if (is_inside(w, called(p, &edge))) {
+            if (is_inside(w, program_callee(p, &edge))) {
                 if (edge.kind == EDGE_CALL) continue;
                 return err_set(err, CARAT_EUNSUPPORTED,
                                "a rule begins with itself inside a repetition of more than %d "

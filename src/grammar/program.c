@@ -85,8 +85,7 @@ uint32_t program_repeat(struct program *p, struct repeat repeat)
 
 /* ---- Which rules may be empty, and which can end ---------------------------------------- */
 
-/* The rule that an edge calls, or NOWHERE. */
-static uint32_t callee(const struct program *p, const struct edge *e)
+uint32_t program_callee(const struct program *p, const struct edge *e)
 {
     return e->kind == EDGE_CALL     ? e->arg
            : e->kind == EDGE_REPEAT ? p->repeats[e->arg].rule
@@ -127,7 +126,7 @@ static bool may_pass(const struct backwards *s, const struct edge *e)
         break;
     case EDGE_CALL: break;
     }
-    return s->is_done[callee(s->p, e)];
+    return s->is_done[program_callee(s->p, e)];
 }
 
 static void pass(struct backwards *s, uint32_t edge)
@@ -157,7 +156,7 @@ static void list_edges(struct backwards *s)
     for (uint32_t i = 0; i < p->n_positions; i++) {
         for (uint32_t e = p->positions[i].first_edge; e != NOWHERE; e = p->edges[e].next) {
             const struct edge *edge = &p->edges[e];
-            uint32_t rule = callee(p, edge);
+            uint32_t rule = program_callee(p, edge);
             s->source[e] = i;
             s->same_target[e] = s->by_target[edge->target];
             s->by_target[edge->target] = e;
@@ -213,7 +212,7 @@ static void add_ways_around(struct program *p)
     for (uint32_t i = 0; i < p->n_positions; i++) {
         for (uint32_t e = p->positions[i].first_edge; e != NOWHERE && e < n_edges;) {
             struct edge edge = p->edges[e];
-            uint32_t rule = callee(p, &edge);
+            uint32_t rule = program_callee(p, &edge);
             bool may_be_empty = rule != NOWHERE && p->rules[rule].is_nullable;
             if (edge.kind == EDGE_REPEAT && p->repeats[edge.arg].least == 0) may_be_empty = true;
             if (may_be_empty)
@@ -243,7 +242,7 @@ int program_analyse(struct program *p, struct carat_error *err)
 
 static bool is_useful(const struct backwards *s, const struct edge *e)
 {
-    uint32_t rule = callee(s->p, e);
+    uint32_t rule = program_callee(s->p, e);
     return s->is_reached[e->target] && (rule == NOWHERE || s->is_done[rule]);
 }
 

@@ -80,6 +80,9 @@ void program_edge(struct program *p, uint32_t from, struct edge edge);
 uint32_t program_rule(struct program *p);
 uint32_t program_repeat(struct program *p, struct repeat repeat);
 
+/* The rule that an edge calls, or NOWHERE. */
+uint32_t program_callee(const struct program *p, const struct edge *e);
+
 /* Sets is_nullable and can_end of every rule, and makes a free way around each call that may be
  * empty. CARAT_EUSAGE: the root rule can never end. */
 int program_analyse(struct program *p, struct carat_error *err);

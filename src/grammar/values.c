@@ -9,13 +9,6 @@
 #include "base/utf8.h"
 #include "grammar/digits.h"
 
-static const struct expr *join(struct expr_builder *b, const struct expr *first,
-                               const struct expr *second)
-{
-    const struct expr *both[] = {first, second};
-    return expr_seq(b, both, 2);
-}
-
 /* Between two tokens. */
 static const struct expr *write_blank(struct value_writer *w)
 {
@@ -44,7 +37,7 @@ const struct expr *write_quoted(struct value_writer *w, const struct expr *conte
 
 const struct expr *write_key(struct value_writer *w, const char *key, size_t length)
 {
-    return join(w->b, chars_text(w->b, chars_form(w), key, length), write_mark(w, ':'));
+    return expr_then(w->b, chars_text(w->b, chars_form(w), key, length), write_mark(w, ':'));
 }
 
 static const struct expr *write_text(struct value_writer *w, const char *text, size_t length)
@@ -90,11 +83,11 @@ const struct expr *write_any_number(struct value_writer *w)
     const struct expr *some = expr_repeat(b, one, 1, WHOLE_DIGITS),
                       *few = expr_repeat(b, one, 1, 2);
     const struct expr *whole[] = {expr_text(b, "0"),
-                                  join(b, expr_class(b, &first, 1, false), digits)};
+                                  expr_then(b, expr_class(b, &first, 1, false), digits)};
     const struct expr *power[] = {expr_class(b, exponent, 2, false),
                                   expr_optional(b, expr_class(b, sign, 2, false)), few};
     const struct expr *all[] = {expr_optional(b, expr_text(b, "-")), expr_either(b, whole, 2),
-                                expr_optional(b, join(b, expr_text(b, "."), some)),
+                                expr_optional(b, expr_then(b, expr_text(b, "."), some)),
                                 expr_optional(b, expr_seq(b, power, 3))};
     return expr_seq(b, all, 4);
 }
@@ -108,10 +101,10 @@ static const struct expr *write_any_array(struct value_writer *w)
 const struct expr *write_any_object(struct value_writer *w)
 {
     struct expr_builder *b = w->b;
-    const struct expr *key = writes_json(w) ? join(b, write_any_string(w), write_mark(w, ':'))
+    const struct expr *key = writes_json(w) ? expr_then(b, write_any_string(w), write_mark(w, ':'))
                                             : write_other_key(w, NULL, NULL, 0);
     const struct expr *members =
-        expr_list(b, join(b, key, write_any(w)), write_mark(w, ','), 1, EXPR_NO_LIMIT);
+        expr_list(b, expr_then(b, key, write_any(w)), write_mark(w, ','), 1, EXPR_NO_LIMIT);
     return write_container(w, '{', members, true);
 }
 
@@ -279,13 +272,14 @@ static const struct expr *other_texts(struct value_writer *w, const struct text 
             end++;
         if (is_key_char(w, c)) {
             firsts[n_firsts++] = c;
-            expr_push(b, &s,
-                      join(b, expr_bytes(b, texts[i].data + depth, (size_t)length),
-                           other_texts(w, texts + i, end - i, depth + (size_t)length, level + 1)));
+            expr_push(
+                b, &s,
+                expr_then(b, expr_bytes(b, texts[i].data + depth, (size_t)length),
+                          other_texts(w, texts + i, end - i, depth + (size_t)length, level + 1)));
         }
         i = end;
     }
-    if (firsts) expr_push(b, &s, join(b, key_char_except(w, firsts, n_firsts), any));
+    if (firsts) expr_push(b, &s, expr_then(b, key_char_except(w, firsts, n_firsts), any));
     if (may_end) expr_push(b, &s, expr_empty(b));
     const struct expr *e = b->bound || b->has_no_memory ? NULL : expr_pop_either(b, &s, 0);
     mem_free(firsts);
@@ -305,5 +299,5 @@ const struct expr *write_other_key(struct value_writer *w, const char *const *ke
     qsort(texts, n, sizeof *texts, compare_texts);
     const struct expr *text = other_texts(w, texts, n, 0, 0);
     mem_free(texts);
-    return join(w->b, writes_json(w) ? write_quoted(w, text) : text, write_mark(w, ':'));
+    return expr_then(w->b, writes_json(w) ? write_quoted(w, text) : text, write_mark(w, ':'));
 }
