@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/mask.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "grammar/grammar.h"
@@ -23,7 +24,7 @@ struct constraint {
 int constrain_open(struct constraint **out, const carat_grammar *grammar, const int32_t *prompt,
                    size_t n_prompt, int32_t n_vocab, struct carat_error *err)
 {
-    size_t words = ((size_t)n_vocab + 63) / 64;
+    size_t words = mask_words(n_vocab);
     *out = NULL;
     if (!grammar) return CARAT_OK;
     if (grammar->index->n_vocab != n_vocab)

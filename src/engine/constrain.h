@@ -36,7 +36,7 @@ bool constrain_allows(struct constraint *c, int32_t id);
 void constrain_accept(struct constraint *c, int32_t id);
 
 /* Computes the mask of the next pick; to be called while the device works, as picks then only look
- * at bits. Returns its (n_vocab + 63) / 64 words, valid until constrain_accept, if the n_best
+ * at bits. Returns its mask_words(n_vocab) words, valid until constrain_accept, if the n_best
  * largest logits within it will do (backend.h: best_allowed); else NULL. */
 const uint64_t *constrain_mask(struct constraint *c, const struct sampler *s, int n_best);
 

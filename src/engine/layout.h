@@ -5,6 +5,7 @@
 #define ENGINE_LAYOUT_H
 
 #include "base/arena.h"
+#include "base/mask.h"
 #include "engine/caches.h"
 #include "engine/plans.h"
 #include "engine/pools.h"
@@ -63,12 +64,6 @@ struct layout {
     struct carat_memory memory;
     struct carat_setup setup; /* borrows from this */
 };
-
-/* Words of a mask of ids. */
-static inline size_t mask_words(int32_t n_vocab)
-{
-    return ((size_t)n_vocab + 63) / 64;
-}
 
 /* Masks that are in host memory at once, for devices that search within them. */
 static inline int32_t layout_masks(const struct layout *y)

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/mask.h"
 #include "carat.h"
 #include "text/vocab.h"
 
@@ -55,7 +56,7 @@ void index_close(struct token_index *x); /* NULL is fine */
 
 static inline size_t index_words(const struct token_index *x)
 {
-    return ((size_t)x->n_vocab + 63) / 64;
+    return mask_words(x->n_vocab);
 }
 
 #endif

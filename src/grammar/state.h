@@ -27,7 +27,7 @@ bool grammar_state_allows(struct grammar_state *s, int32_t id);
  * A stop id changes nothing. */
 void grammar_state_accept(struct grammar_state *s, int32_t id);
 
-/* (n_vocab + 63) / 64 words: the bit of each id says what grammar_state_allows says. */
+/* mask_words(n_vocab) words: the bit of each id says what grammar_state_allows says. */
 void grammar_state_mask(struct grammar_state *s, uint64_t *bits);
 
 bool grammar_state_is_free(const struct grammar_state *s); /* every id is allowed */

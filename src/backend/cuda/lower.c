@@ -12,6 +12,7 @@
 #include "backend/cuda/mirrors.h"
 #include "backend/cuda/start.h"
 #include "base/assert.h"
+#include "base/mask.h"
 
 static void lower_by_kind(struct lowering *l)
 {
@@ -54,7 +55,7 @@ static struct masked_search lower_masked(struct lowering *l)
     int32_t rows = l->plan->rows_max[ROWS_OUT], n_vocab = lower_cols(l, logits);
     if (rows > MASKED_ROWS_MAX) rows = MASKED_ROWS_MAX;
     scratch_begin_window(&l->scratch);
-    size_t mask_bytes = ((size_t)n_vocab + 63) / 64 * sizeof(uint64_t);
+    size_t mask_bytes = mask_words(n_vocab) * sizeof(uint64_t);
     return (struct masked_search){.logits = lower_floats(l, logits),
                                   .n_vocab = n_vocab,
                                   .rows_max = rows,

@@ -11,7 +11,7 @@
 struct masked_search {
     const float *logits; /* NULL: the plan gives none */
     int32_t n_vocab, rows_max;
-    uint64_t *masks; /* [rows_max][(n_vocab + 63) / 64] */
+    uint64_t *masks; /* [rows_max][mask_words(n_vocab)] */
     void *scratch;   /* of launch_topk_masked */
 };
 

@@ -13,6 +13,7 @@
 #include "backend/cuda/weights.h"
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "base/mask.h"
 #include "base/mem.h"
 #include "base/os.h"
 
@@ -112,7 +113,7 @@ static void search_masked(struct program *p, const struct masked_rows *rows, con
 {
     struct device *d = p->device;
     const struct masked_search *m = &p->lowered.masked;
-    size_t words = ((size_t)m->n_vocab + 63) / 64;
+    size_t words = mask_words(m->n_vocab);
     cudaError_t status = cudaMemcpyAsync(m->masks, masks, (size_t)rows->n * words * sizeof *masks,
                                          cudaMemcpyHostToDevice, d->queue.stream);
     if (status) d->failure = status;
