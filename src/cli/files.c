@@ -46,12 +46,18 @@ int file_read_some(const char *path, size_t bytes_max, struct buf *out, struct c
 
 /* ---- Places ----------------------------------------------------------------------------- */
 
+const char *environment(const char *name)
+{
+    const char *value = getenv(name);
+    return value ? value : "";
+}
+
 void home_folder(const char *variable, const char *fallback, struct buf *out)
 {
-    const char *value = getenv(variable), *home = getenv("HOME");
-    if (value && value[0] == '/')
+    const char *value = environment(variable), *home = environment("HOME");
+    if (value[0] == '/')
         buf_add_text(out, value);
-    else if (home && home[0])
+    else if (home[0])
         buf_printf(out, "%s/%s", home, fallback);
 }
 

@@ -1,4 +1,4 @@
-/* Reading whole files, and the user's folders. */
+/* Reading whole files, the environment, and the user's folders. */
 #ifndef CLI_FILES_H
 #define CLI_FILES_H
 
@@ -11,6 +11,8 @@
 int file_read(const char *path, struct buf *out, struct carat_error *err);
 /* The same, but stops soon after *out has more than bytes_max bytes. */
 int file_read_some(const char *path, size_t bytes_max, struct buf *out, struct carat_error *err);
+
+const char *environment(const char *name); /* a variable's text; "" if it is not set */
 
 /* Appends the folder that an environment variable names, else `fallback` below the home folder;
  * nothing when neither is known. */

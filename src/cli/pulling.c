@@ -1,6 +1,5 @@
 #include "cli/pulling.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -98,12 +97,6 @@ void watching_end(void)
 }
 
 /* ---- What options and the environment say ----------------------------------------------- */
-
-static const char *environment(const char *name)
-{
-    const char *value = getenv(name);
-    return value ? value : "";
-}
 
 bool is_offline(const struct options *o)
 {
