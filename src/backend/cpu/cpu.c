@@ -5,6 +5,7 @@
 
 #include "backend/cpu/profile.h"
 #include "backend/cpu/program.h"
+#include "backend/host.h"
 #include "base/allowance.h"
 #include "base/assert.h"
 #include "base/cores.h"
@@ -85,11 +86,7 @@ static int cpu_open(struct device **out, int index, const struct device_options 
 
 static void cpu_describe(const struct device *device, struct device_facts *out)
 {
-    *out = (struct device_facts){0};
-    snprintf(out->name, sizeof out->name, "%s", device->name);
-    struct memory_allowance memory = allowance_memory("");
-    out->memory_total = memory.total;
-    out->memory_available = memory.available;
+    host_describe(device->name, out);
 }
 
 static bool cpu_supports(enum op_code op, enum format format)

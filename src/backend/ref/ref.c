@@ -1,11 +1,10 @@
 #include "backend/ref/ref.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/host.h"
 #include "backend/ref/ops.h"
-#include "base/allowance.h"
 #include "base/mem.h"
 #include "base/os.h"
 
@@ -51,11 +50,7 @@ static void ref_close(struct device *device)
 
 static void ref_describe(const struct device *device, struct device_facts *out)
 {
-    *out = (struct device_facts){0};
-    snprintf(out->name, sizeof out->name, "%s", device->name);
-    struct memory_allowance memory = allowance_memory("");
-    out->memory_total = memory.total;
-    out->memory_available = memory.available;
+    host_describe(device->name, out);
 }
 
 static bool ref_supports(enum op_code op, enum format format)
