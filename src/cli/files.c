@@ -1,7 +1,6 @@
 #include "cli/files.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -9,24 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { READ_MAX = 1 << 30 };
+#include "base/file.h"
 
-static int read_to_end(int fd, const char *shown, size_t bytes_max, struct buf *out,
-                       struct carat_error *err)
-{
-    char block[65536];
-    while (out->length <= bytes_max) {
-        ssize_t n = read(fd, block, sizeof block);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return err_set(err, CARAT_EIO, "%s: %s", shown, strerror(errno));
-        if (n == 0) break;
-        if (out->length + (size_t)n > READ_MAX)
-            return err_set(err, CARAT_EUSAGE, "%s: longer than %d bytes", shown, READ_MAX);
-        buf_add(out, block, (size_t)n);
-        if (out->failed) return err_no_memory(err, shown, out->length + (size_t)n);
-    }
-    return CARAT_OK;
-}
+enum { READ_MAX = 1 << 30 };
 
 int file_read(const char *path, struct buf *out, struct carat_error *err)
 {
@@ -35,13 +19,20 @@ int file_read(const char *path, struct buf *out, struct carat_error *err)
 
 int file_read_some(const char *path, size_t bytes_max, struct buf *out, struct carat_error *err)
 {
-    if (strcmp(path, "-") == 0)
-        return read_to_end(STDIN_FILENO, "standard input", bytes_max, out, err);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return err_set(err, CARAT_EUSAGE, "%s: %s", path, strerror(errno));
-    int status = read_to_end(fd, path, bytes_max, out, err);
-    close(fd);
-    return status;
+    const bool is_input = strcmp(path, "-") == 0;
+    const char *shown = is_input ? "standard input" : path;
+    if (bytes_max > READ_MAX) bytes_max = READ_MAX;
+    switch (is_input ? file_read_open(STDIN_FILENO, bytes_max, out)
+                     : file_read_bounded(path, 0, bytes_max, out)) {
+    case FILE_UNOPENED: return err_set(err, CARAT_EUSAGE, "%s: %s", shown, strerror(errno));
+    case FILE_BROKEN: return err_set(err, CARAT_EIO, "%s: %s", shown, strerror(errno));
+    case FILE_NO_MEMORY: return err_no_memory(err, shown, out->length);
+    case FILE_LONGER: /* the caller says so, unless it is too long for everybody */
+        if (out->length <= READ_MAX) break;
+        return err_set(err, CARAT_EUSAGE, "%s: longer than %d bytes", shown, READ_MAX);
+    case FILE_WHOLE: break;
+    }
+    return CARAT_OK;
 }
 
 /* ---- Places ----------------------------------------------------------------------------- */

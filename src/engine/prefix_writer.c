@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 enum { TRIES = 100 };
 
 static int failed(const struct prefix_writer *w, struct carat_error *err)
@@ -42,9 +44,7 @@ static int find_target(struct prefix_writer *w, const char *path, struct carat_e
  * before may have given it the other one. */
 static bool has_name(const struct prefix_writer *w)
 {
-    struct stat mine, named;
-    return fstat(w->fd, &mine) == 0 && lstat(buf_text(&w->part), &named) == 0 &&
-           mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+    return file_has_name(w->fd, buf_text(&w->part), AT_SYMLINK_NOFOLLOW);
 }
 
 static int open_part(struct prefix_writer *w, struct carat_error *err)
@@ -125,26 +125,13 @@ int prefix_writer_page(struct prefix_writer *w, const void *bytes, size_t n,
     return write_all(w, bytes, n, err);
 }
 
-/* The folder too: else a new name may be gone after a loss of power. */
-static void sync_folder(const struct prefix_writer *w)
-{
-    const char *path = buf_text(&w->target), *slash = strrchr(path, '/');
-    char folder[PATH_MAX];
-    int n = slash ? (int)(slash - path) + 1 : 1;
-    (void)snprintf(folder, sizeof folder, "%.*s", n, slash ? path : ".");
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return;
-    (void)fsync(fd);
-    close(fd);
-}
-
 static int finish(struct prefix_writer *w, struct carat_error *err)
 {
     const uint64_t sum = w->sum;
     TRY(write_all(w, &sum, sizeof sum, err));
     if (fsync(w->fd) != 0 || rename(buf_text(&w->part), buf_text(&w->target)) != 0)
         return failed(w, err);
-    sync_folder(w);
+    file_sync_folder(buf_text(&w->target));
     return CARAT_OK;
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "hub/lock.h"
 #include "hub/ranges.h"
@@ -424,26 +425,6 @@ static int keep_bad(const struct loading *l, const char *sum, struct carat_error
     return CARAT_ECHECKSUM;
 }
 
-static void flush_folder(const char *path)
-{
-    struct buf folder = {0};
-    buf_add(&folder, path, (size_t)(name_of(path) - path));
-    int fd = open(folder.length ? buf_text(&folder) : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        fsync(fd);
-        close(fd);
-    }
-    buf_deinit(&folder);
-}
-
-/* Whether the part is still what has its name: somebody may have removed it. */
-static bool has_name(const struct loading *l)
-{
-    struct stat open_file, named;
-    return fstat(l->fd, &open_file) == 0 && stat(buf_text(&l->part), &named) == 0 &&
-           open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
-}
-
 /* The record is there before the file has its name, so that no file is without one. */
 static int finish(struct loading *l, struct carat_error *err)
 {
@@ -461,13 +442,13 @@ static int finish(struct loading *l, struct carat_error *err)
     struct tm utc;
     strftime(record.date, sizeof record.date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     if (fsync(l->fd) != 0) return io_failed(buf_text(&l->part), "cannot be written", err);
-    if (!has_name(l))
+    if (!file_has_name(l->fd, buf_text(&l->part), 0))
         return err_set(err, CARAT_EIO, "%.300s: was removed while it was loaded",
                        buf_text(&l->part));
     TRY(record_write(l->what->path, &record, err));
     if (rename(buf_text(&l->part), l->what->path) != 0)
         return io_failed(l->what->path, "cannot be renamed to", err);
-    flush_folder(l->what->path);
+    file_sync_folder(l->what->path);
     drop_side(l);
     return CARAT_OK;
 }

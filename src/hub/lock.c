@@ -6,15 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/file.h"
 
 /* Whoever had the lock removes the file, so what was locked may no longer be what has the name. */
 static bool has_name(const struct lock *lock)
 {
-    struct stat open_file, named;
-    return fstat(lock->fd, &open_file) == 0 && stat(buf_text(&lock->path), &named) == 0 &&
-           open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
+    return file_has_name(lock->fd, buf_text(&lock->path), 0);
 }
 
 /* What the lock's file says; 0: nothing. */

@@ -4,9 +4,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json_writer.h"
 #include "json/json_tree.h"
 
@@ -14,13 +14,8 @@ enum { RECORD_BYTES_MAX = 1 << 16 };
 
 static bool read_file(const char *path, struct buf *out)
 {
-    char block[4096];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t n = 0;
-    while (fd >= 0 && out->length <= RECORD_BYTES_MAX && (n = read(fd, block, sizeof block)) > 0)
-        buf_add(out, block, (size_t)n);
-    if (fd >= 0) close(fd);
-    return fd >= 0 && n == 0 && !out->failed && out->length > 0;
+    return file_read_bounded(path, O_NONBLOCK, RECORD_BYTES_MAX, out) == FILE_WHOLE &&
+           out->length > 0;
 }
 
 /* Texts that are too long or have control characters count as missing. */

@@ -6,6 +6,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "hub/answers.h"
 #include "hub/choose.h"
 #include "hub/record.h"
@@ -134,13 +135,7 @@ static bool find_own(const char *folder, const struct hub_name *name, bool takes
 
 static bool read_text(const char *path, size_t bytes_max, struct buf *out)
 {
-    char block[4096];
-    FILE *file = fopen(path, "re");
-    size_t n;
-    while (file && out->length <= bytes_max && (n = fread(block, 1, sizeof block, file)) > 0)
-        buf_add(out, block, n);
-    if (file) fclose(file);
-    return file && out->length > 0 && out->length <= bytes_max && !out->failed;
+    return file_read_bounded(path, 0, bytes_max, out) == FILE_WHOLE && out->length > 0;
 }
 
 /* FOLDER/models--USER--REPO/refs/REVISION has the commit whose files are in snapshots/COMMIT. */

@@ -6,10 +6,10 @@
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/mem.h"
 
 enum { PEM_BYTES_MAX = 1 << 20 };
@@ -21,18 +21,12 @@ struct tls_identity {
 
 static int read_file(const char *what, const char *path, struct buf *out, struct carat_error *err)
 {
-    char piece[4096];
-    size_t n;
-    FILE *f = fopen(path, "re");
-    if (!f)
+    const enum file_reading reading = file_read_bounded(path, 0, PEM_BYTES_MAX, out);
+    if (reading == FILE_UNOPENED)
         return err_set(err, CARAT_EUSAGE, "TLS: cannot read the %s %s: %s", what, path,
                        strerror(errno));
-    while (out->length <= PEM_BYTES_MAX && (n = fread(piece, 1, sizeof piece, f)) > 0)
-        buf_add(out, piece, n);
-    const bool is_broken = ferror(f) != 0;
-    (void)fclose(f);
-    if (out->failed) return err_no_memory(err, "TLS", out->length);
-    if (is_broken || out->length > PEM_BYTES_MAX)
+    if (reading == FILE_NO_MEMORY) return err_no_memory(err, "TLS", out->length);
+    if (reading != FILE_WHOLE)
         return err_set(err, CARAT_EUSAGE, "TLS: the %s %s is no readable PEM file", what, path);
     return CARAT_OK;
 }

@@ -1,10 +1,10 @@
 #include "server/keys.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/mem.h"
 
 enum { FILE_BYTES_MAX = 1 << 20, KEYS_MAX = 10000 };
@@ -42,19 +42,16 @@ static int add_lines(struct keys *k, const char *text, struct carat_error *err)
 
 static int read_file(const char *path, struct buf *out, struct carat_error *err)
 {
-    char piece[4096];
-    FILE *f = fopen(path, "re");
-    if (!f) return err_set(err, CARAT_EIO, "keys: cannot read %s: %s", path, strerror(errno));
-    size_t n;
-    while (out->length <= FILE_BYTES_MAX && (n = fread(piece, 1, sizeof piece, f)) > 0)
-        buf_add(out, piece, n);
-    const bool is_broken = ferror(f) != 0;
-    (void)fclose(f);
-    if (is_broken) return err_set(err, CARAT_EIO, "keys: cannot read %s", path);
-    if (out->failed) return err_no_memory(err, "keys", out->length);
-    if (out->length > FILE_BYTES_MAX)
+    switch (file_read_bounded(path, 0, FILE_BYTES_MAX, out)) {
+    case FILE_UNOPENED:
+        return err_set(err, CARAT_EIO, "keys: cannot read %s: %s", path, strerror(errno));
+    case FILE_BROKEN: return err_set(err, CARAT_EIO, "keys: cannot read %s", path);
+    case FILE_NO_MEMORY: return err_no_memory(err, "keys", out->length);
+    case FILE_LONGER:
         return err_set(err, CARAT_EUSAGE, "keys: %s has more than %d bytes", path,
                        (int)FILE_BYTES_MAX);
+    case FILE_WHOLE: break;
+    }
     if (out->length > 0 && memchr(out->data, '\0', out->length))
         return err_set(err, CARAT_EUSAGE, "keys: %s is not a text file", path);
     return CARAT_OK;
