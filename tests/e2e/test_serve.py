@@ -487,6 +487,7 @@ def test_a_unix_socket_is_listened_to():
 
 
 def test_a_path_of_a_unix_socket_that_is_too_long_is_wrong_usage():
+    need_server()
     for path, found in (("", "0 found"), ("/tmp/" + "x" * 103, "108 found")):
         expect_error(carat("serve", "demo", "--unix", path), 2, "--unix: a path of 1 to 107", found)
 
