@@ -47,7 +47,7 @@ struct ask_tool {
 
 struct ask {
     enum api api;
-    struct chat_request request; /* root, sampling, stops, bias, log-probabilities */
+    struct chat_request request; /* root, sampling, limits, stops, bias, log-probabilities */
     struct ask_prompt *prompts;  /* [n_prompts], instead of messages; of the request's arena */
     size_t n_prompts;            /* 0: a chat */
     const char *model;           /* as sent; "" when absent */
@@ -56,14 +56,12 @@ struct ask {
     const char *cache_salt;      /* only requests with the same one share what was read; "" */
     int32_t n;                   /* answers to each prompt */
     int32_t priority;            /* 0; higher: served after others that wait, as in vLLM's API */
-    int32_t thinking_max;        /* tokens of a thought, after which it is closed; 0: no limit */
     bool is_stream;
     bool wants_usage;      /* in a stream: one more chunk with the usage */
     bool wants_progress;   /* in a stream: how much of the prompt is read (return_progress) */
     bool wants_timings;    /* in each chunk (timings_per_token) */
     bool wants_ids;        /* completions: token_ids with each chunk (return_token_ids) */
     bool wants_echo;       /* completions: the prompt before the answer */
-    bool ignores_stop;     /* ignore_eos: measuring */
     bool no_cache;         /* cache_prompt: false */
     bool says_reasoning;   /* thoughts are in "reasoning", not in "reasoning_content": set by
                                 the server, no request says it */

@@ -109,8 +109,6 @@ int ask_take(struct ask *ask, const struct carat_sampling *defaults,
     TRY(chat_request_take(&ask->request, root, defaults, limits->n_max, err));
     TRY(check_subject(ask, err));
     TRY(take_n(ask, limits, err));
-    if (ask->request.thinking_max > 0) ask->thinking_max = ask->request.thinking_max;
-    ask->ignores_stop = ask->request.ignores_stop;
     TRY(take_stream(ask, err));
     TRY(take_session(ask, err));
     TRY(take_flags(ask, err));

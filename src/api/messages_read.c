@@ -238,7 +238,7 @@ static int read_thinking(struct translation *r)
     if (is_enabled && !place_is_null(&budget)) {
         int64_t tokens;
         TRY(place_read_whole(&budget, 1, INT32_MAX, &tokens, r->err));
-        r->ask->thinking_max = (int32_t)tokens;
+        tree_put(&r->tree, &r->root, "thinking_budget_tokens", tree_int(tokens));
     }
     tree_put(&r->tree, &r->root, "enable_thinking", tree_bool(!is_off));
     return CARAT_OK;

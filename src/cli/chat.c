@@ -406,13 +406,12 @@ static bool is_blank(const struct buf *b)
     return i == b->length;
 }
 
-/* The first message, of `run --conversation` with the arguments after MODEL. */
-enum { FIRST_BYTES_MAX = 1 << 30 }; /* what does not fit the context is refused when it is sent */
-
+/* The first message, of `run --conversation` with the arguments after MODEL. What does not fit the
+ * context is refused when it is sent. */
 static int send_first(struct chat *chat, const struct options *o, struct carat_error *err)
 {
     struct buf text = {0};
-    int status = prompt_given(o, chat->session.next_argument, "\n\n", FIRST_BYTES_MAX, &text, err);
+    int status = prompt_given(o, chat->session.next_argument, "\n\n", SIZE_MAX, &text, err);
     if (status == CARAT_OK && text.failed) status = err_no_memory(err, "prompt", text.length);
     if (status == CARAT_OK && text.length) status = send(chat, buf_text(&text), text.length, err);
     chat->is_over = text.length && chat->is_single_turn;

@@ -30,11 +30,13 @@ static int read_tree(struct json_tree *tree, const char *text, size_t length,
     json_t *document;
     TRY(add_document(tree, text, length, &document, err));
     json_t *request = json_object_get(document, "request");
-    bool is_chat = purpose >= JSON_CHAT, forgives = purpose != JSON_CHAT_REQUEST;
-    if (is_chat && purpose != JSON_CHAT && request) document = request;
-    return is_chat ? json_value_from_chat(document, forgives, &tree->n_values, &tree->arena,
-                                          &tree->root, err)
-                   : json_value_from(document, &tree->arena, &tree->root, err);
+    bool is_file = purpose == JSON_CHAT_FILE || purpose == JSON_CHAT_REQUEST;
+    bool forgives = purpose != JSON_CHAT_REQUEST;
+    if (is_file && request) document = request;
+    return is_file || purpose == JSON_CHAT
+               ? json_value_from_chat(document, forgives, &tree->n_values, &tree->arena,
+                                      &tree->root, err)
+               : json_value_from(document, &tree->arena, &tree->root, err);
 }
 
 /* The values of one more text, before any memory is taken for them. */

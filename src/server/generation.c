@@ -32,12 +32,12 @@ static struct carat_request request_of(const struct generation *g, const struct 
         .sampling = sampling_of(ask, g->number),
         .bias = r->bias,
         .n_bias = r->n_bias,
-        .ignore_stop = ask->ignores_stop,
+        .ignore_stop = r->ignores_stop,
         .want_logprob = r->want_logprobs,
         .n_top_logprobs = r->n_top_logprobs,
         .no_cache = ask->no_cache,
         .grammar = grammar,
-        .max_thinking = ask->thinking_max,
+        .max_thinking = r->thinking_max,
     };
 }
 

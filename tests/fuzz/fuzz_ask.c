@@ -35,7 +35,7 @@ static void check_taken(const struct ask *ask)
     size_t prompts = ask->n_prompts ? ask->n_prompts : 1;
     carat_assert(ask->n >= 1 && (size_t)ask->n * prompts <= (size_t)limits.n_max);
     carat_assert(r->root.kind == CARAT_OBJECT);
-    carat_assert(ask->model && ask->session && ask->thinking_max >= 0);
+    carat_assert(ask->model && ask->session && ask->request.thinking_max >= 0);
     carat_assert(r->max_tokens >= -1 && r->n_stops <= limits.stops_max);
     carat_assert(r->n_top_logprobs >= 0 && r->n_top_logprobs <= CARAT_TOP_LOGPROBS_MAX);
     carat_assert(r->sampling.temperature >= 0 && isfinite(r->sampling.temperature));

@@ -291,7 +291,8 @@ FAKE(cudaStreamEndCapture, cudaStream_t stream, cudaGraph_t *out)
 }
 FAKE(cudaFuncGetAttributes, struct cudaFuncAttributes *out, const void *kernel)
 {
-    (void)out, (void)kernel;
+    (void)kernel;
+    *out = (struct cudaFuncAttributes){0};
     return fake.loaded;
 }
 FAKE_OF(const char *, cudaGetErrorString, cudaError_t error)

@@ -33,9 +33,9 @@ static void a_request_that_says_little_gets_one_answer_at_once(void **state)
     struct ask ask = taken("");
     assert_int_equal(ask.n, 1);
     assert_int_equal(ask.n_prompts, 0);
-    assert_int_equal(ask.thinking_max, 0);
+    assert_int_equal(ask.request.thinking_max, 0);
     assert_false(ask.is_stream || ask.wants_usage || ask.wants_progress || ask.wants_timings);
-    assert_false(ask.ignores_stop || ask.no_cache || ask.wants_echo);
+    assert_false(ask.request.ignores_stop || ask.no_cache || ask.wants_echo);
     assert_string_equal(ask.model, "");
     assert_string_equal(ask.session, "");
     ask_close(&ask);
@@ -51,8 +51,8 @@ static void members_of_a_server_are_taken(void **state)
               "'store':true,'service_tier':'auto','metadata':{},'logprobs':true,'top_logprobs':2");
     assert_int_equal(ask.n, 3);
     assert_true(ask.is_stream && ask.wants_usage && ask.wants_progress && ask.wants_timings);
-    assert_true(ask.no_cache && ask.ignores_stop && ask.request.want_logprobs);
-    assert_int_equal(ask.thinking_max, 100);
+    assert_true(ask.no_cache && ask.request.ignores_stop && ask.request.want_logprobs);
+    assert_int_equal(ask.request.thinking_max, 100);
     assert_string_equal(ask.model, "m");
     assert_string_equal(ask.session, "k");
     ask_close(&ask);

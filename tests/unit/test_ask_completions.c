@@ -68,7 +68,7 @@ static void old_log_probabilities_are_a_number_of_tokens(void **state)
     ask = taken("{'prompt':'a','logprobs':null,'echo':true,'suffix':'','best_of':1,'stream':true,"
                 "'ignore_eos':true}");
     assert_false(ask.request.want_logprobs);
-    assert_true(ask.wants_echo && ask.is_stream && ask.ignores_stop);
+    assert_true(ask.wants_echo && ask.is_stream && ask.request.ignores_stop);
     ask_close(&ask);
 }
 

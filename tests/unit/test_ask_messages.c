@@ -44,7 +44,7 @@ static void a_request_that_says_little_gets_4096_tokens(void **state)
     (void)state;
     struct ask ask = taken("");
     assert_int_equal(ask.request.max_tokens, 4096);
-    assert_int_equal(ask.thinking_max, 0);
+    assert_int_equal(ask.request.thinking_max, 0);
     assert_false(ask.is_stream || ask.has_billing_line);
     assert_int_equal(ask.n_ignored_tools, 0);
     assert_string_equal(ask.model, "");
@@ -71,7 +71,7 @@ static void every_member_is_taken(void **state)
     assert_string_equal(ask.request.stops[1], "b");
     assert_true(ask.is_stream);
     assert_string_equal(ask.session, "u1");
-    assert_int_equal(ask.thinking_max, 1024);
+    assert_int_equal(ask.request.thinking_max, 1024);
     asks_expect(&ask, "enable_thinking", "true");
     asks_expect(&ask, "tools",
                 "[{'type':'function','function':{'name':'f','parameters':{'type':'object'}}}]");
@@ -199,7 +199,7 @@ static void every_kind_of_thinking_is_taken(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct ask ask = taken(cases[i].said);
         asks_expect(&ask, "enable_thinking", cases[i].thinks);
-        assert_int_equal(ask.thinking_max, cases[i].budget);
+        assert_int_equal(ask.request.thinking_max, cases[i].budget);
         ask_close(&ask);
     }
 }

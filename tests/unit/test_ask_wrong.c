@@ -210,7 +210,7 @@ static void whole_numbers_are_integers_however_they_are_written(void **state)
     assert_int_equal(ask.request.sampling.seed, 9);
     ask_close(&ask);
     ask = asks_taken(API_MESSAGES, "{" USER ",'thinking':{'type':'enabled','budget_tokens':2e3}}");
-    assert_int_equal(ask.thinking_max, 2000);
+    assert_int_equal(ask.request.thinking_max, 2000);
     ask_close(&ask);
     ask = asks_taken(API_COMPLETIONS, "{'prompt':[1.0,2e1]}");
     assert_int_equal(ask.prompts[0].ids[1], 20);

@@ -8,7 +8,6 @@
 /* Stores the 32 codes of row r among those of a block. */
 static void place_codes(int bits, const uint32_t q[BLOCK_COLS / 4], int r, uint8_t *codes)
 {
-    enum { NIBBLES = 0x0f0f0f0f, BITS = 0x01010101, PAIRS = 0x03030303 };
     uint32_t word, more[2] = {0, 0};
     codes += r * 4;
     if (bits == 8) {

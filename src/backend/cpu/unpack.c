@@ -7,9 +7,6 @@
 #include "quant/half.h"
 #include "quant/k_scales.h"
 
-/* Of the four codes of a word. */
-enum { NIBBLES = 0x0f0f0f0f, PAIRS = 0x03030303, BITS = 0x01010101 };
-
 static uint32_t word_at(const uint8_t *bytes, int i)
 {
     uint32_t word;

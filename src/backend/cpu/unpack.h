@@ -17,6 +17,9 @@ static inline struct code_facts code_kind_facts(enum code_kind kind)
     return facts[kind];
 }
 
+/* The lowest four, two and one bits of the four codes of a word. */
+enum { NIBBLES = 0x0f0f0f0f, PAIRS = 0x03030303, BITS = 0x01010101 };
+
 /* 32 values of one row, of any format with codes. */
 struct block32 {
     uint32_t q[BLOCK_COLS / 4]; /* four codes a word, the first one in its lowest byte */
