@@ -89,7 +89,7 @@ static void find_param(struct api_error *error)
     error->param[n] = '\0';
 }
 
-/* With what can be done about it. */
+/* The message of `err`, and its hint if it has one. */
 static void set_message(struct api_error *error, const struct carat_error *err)
 {
     if (err->hint[0])

@@ -15,7 +15,7 @@ static int chat_read(struct ask *ask, const struct carat_value *body,
     return CARAT_OK;
 }
 
-/* Lookups go through all members. */
+/* A bound, because each lookup goes through all members. */
 enum { MEMBERS_MAX = 4096 };
 
 static const struct {

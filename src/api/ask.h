@@ -84,9 +84,9 @@ int ask_read(struct ask *ask, enum api api, const char *body, size_t length,
              struct carat_error *err);
 void ask_close(struct ask *ask);
 
-/* Messages about the root, of those who render it or make a grammar of it, begin with names of
- * members there. Puts in their place the whole path of the member in the client's body, in the
- * form that the client's API has for paths. */
+/* Errors of rendering the root, or of making a grammar of it, begin with the name of a member of
+ * the root. Replaces this by the whole path of the member in the client's body, written as the
+ * client's API writes paths. */
 void ask_use_names(const struct ask *ask, struct carat_error *err);
 
 #endif

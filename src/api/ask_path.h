@@ -1,5 +1,5 @@
-/* The path of the wrong member, with which a message begins, in one form. Who finds something wrong
- * inside a member puts that member's name in front: "tools[0].function: parameters: json schema:
+/* The path of the wrong member, with which an error begins, in one form. Each function on the way
+ * out of a member puts that member's name in front: "tools[0].function: parameters: json schema:
  * #/properties/a/type: an array expected". A client wants
  * "tools[0].function.parameters.properties.a.type: an array expected". */
 #ifndef API_ASK_PATH_H

@@ -1,9 +1,9 @@
 /* One reader for each API. It sets ask->request.root to a request in the form of OpenAI's chat API
- * (its arena: ask->request.json.arena), or ask->prompts, and of the rest of `ask` what has no
- * member in that form. What the form has, ask_take takes from the root afterwards.
+ * (its arena: ask->request.json.arena), or it sets ask->prompts. It also sets the members of `ask`
+ * that have no counterpart in that form. ask_take takes the others from the root afterwards.
  *
- * `body` is the client's object. Messages of errors name members as the client wrote them: so a
- * reader checks whatever it moves or renames. */
+ * `body` is the client's object. Errors name members as the client wrote them: so a reader checks
+ * whatever it moves or renames. */
 #ifndef API_ASK_READERS_H
 #define API_ASK_READERS_H
 

@@ -34,7 +34,7 @@ static int check_subject(const struct ask *ask, struct carat_error *err)
     return CARAT_OK;
 }
 
-/* Answers to all prompts together. */
+/* The limit counts the answers to all prompts together. */
 static int take_n(struct ask *ask, const struct ask_limits *limits, struct carat_error *err)
 {
     size_t prompts = ask->n_prompts ? ask->n_prompts : 1, most = (size_t)limits->n_max;
@@ -58,7 +58,8 @@ static int take_stream(struct ask *ask, struct carat_error *err)
     return json_read_flag(root, "timings_per_token", &ask->wants_timings, err);
 }
 
-/* Who asks, as far as a client says it: a number or an object there is not worth a refusal. */
+/* The name of the conversation, if the client gives one. What is not a text, or too long, is
+ * ignored: it is not worth a refusal. */
 static int take_session(struct ask *ask, struct carat_error *err)
 {
     static const char *const names[] = {"prompt_cache_key", "user"};

@@ -141,7 +141,7 @@ static int make_root(struct ask *ask, const struct carat_value *body, struct car
     return tree_check(&t, err);
 }
 
-/* An echo would have to have log-probabilities of the prompt, which nobody computes. */
+/* An echo with log-probabilities would need those of the prompt, which are not computed. */
 static int check_echo(const struct ask *ask, struct carat_error *err)
 {
     const struct carat_value *logprobs = json_member(&ask->request.root, "logprobs");

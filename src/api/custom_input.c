@@ -32,7 +32,7 @@ static bool read_unit(const char *digits, uint32_t *unit)
     return true;
 }
 
-enum { UNIT = 6, PAIR = 12 }; /* bytes of \uXXXX, and of two that are one character */
+enum { UNIT = 6, PAIR = 12 }; /* bytes of \uXXXX, and of a surrogate pair */
 
 /* Appends what \uXXXX, or a pair of them, stands for. Returns the bytes read; 0: not all have
  * come. */
@@ -55,7 +55,7 @@ static size_t read_character(const char *at, size_t left, struct buf *text)
     return used;
 }
 
-/* The same of any escape: `at` is its backslash. */
+/* The same for any escape: `at` is its backslash. */
 static size_t read_escape(const char *at, size_t left, struct buf *text)
 {
     static const char codes[] = "nrtbf", meant[] = "\n\r\t\b\f";

@@ -59,7 +59,7 @@ static void end_message(const struct reply_answer *a, const struct reply_usage *
     json_end_object(j);
 }
 
-/* A block with what there is of it; `is_empty`: as it begins in a stream. */
+/* A block with its content so far; `is_empty`: without content, as it begins in a stream. */
 static void write_block(const struct reply *r, const struct reply_answer *a,
                         const struct reply_item *item, bool is_empty, struct json *j)
 {

@@ -244,7 +244,7 @@ static int read_thinking(struct translation *r)
     return CARAT_OK;
 }
 
-/* {"type": "json_schema", "schema": ..}: output_config.format, or as it was called before. */
+/* {"type": "json_schema", "schema": ..}: output_config.format, or output_format, its old name. */
 static int read_format(struct translation *r)
 {
     struct place config = place_member(&r->body, "output_config");
@@ -298,7 +298,7 @@ static bool ends_blank(const struct tree_array *texts)
     return length && memchr(" \t\r\n", text->as.string.data[length - 1], 4);
 }
 
-/* The member that asks for what cannot follow a beginning; NULL: none. */
+/* The member that cannot be kept in an answer that the client has begun; NULL: none. */
 static const char *contradiction(const struct translation *r)
 {
     struct place thinking = place_member(&r->body, "thinking");
@@ -329,8 +329,9 @@ static int check_beginning(const struct translation *r, const struct place *mess
                    message->path);
 }
 
-/* The model goes on with an assistant's message at the end; an empty one says nothing. Its thoughts
- * are left out: they belong to a request that thinks. */
+/* The model continues a message of the assistant at the end. Its thoughts are left out: they belong
+ * to a request that thinks. A message without text begins no answer: it is dropped if it has no
+ * thoughts either. */
 static int read_beginning(struct translation *r)
 {
     struct turns *t = &r->turns;

@@ -152,7 +152,7 @@ static void answer_done(struct reply *r, int32_t answer, struct buf *out)
     add_end(r, out);
 }
 
-/* Where nothing was to be computed, nothing was said yet. */
+/* If nothing had to be computed, no line was written yet. */
 static void finish(struct reply *r, struct buf *out)
 {
     if (r->ask->is_unload || r->ask->is_load) add_end(r, out);
@@ -164,7 +164,7 @@ static void fail(struct reply *r, const struct api_error *error, struct buf *out
     buf_add_char(out, '\n');
 }
 
-/* Clients take every line for an answer's, so it is one without a text. */
+/* Clients take every line for a part of the answer, so a ping is a part without text. */
 static void ping(const struct reply *r, struct buf *out)
 {
     struct said nothing = {.text = "", .first_call = r->answers[0].n_calls};

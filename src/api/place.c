@@ -108,7 +108,7 @@ int place_expect_real(const struct place *p, double low, double high, struct car
                    found);
 }
 
-/* Values are never deeper than their reader takes them: JSON_VALUE_DEPTH_MAX. */
+/* The recursion is bounded: readers take no value that is deeper than JSON_VALUE_DEPTH_MAX. */
 static bool is_deeper(const struct carat_value *value, int most)
 {
     if (most < 0) return true;

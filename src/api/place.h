@@ -1,5 +1,5 @@
-/* A value of the client's body and its path there: what is wrong with it is said in the client's
- * words, "messages[1].content[0].text: a string expected, null found". */
+/* A value of the client's body and its path there, so that errors name the value as the client
+ * wrote it: "messages[1].content[0].text: a string expected, null found". */
 #ifndef API_PLACE_H
 #define API_PLACE_H
 

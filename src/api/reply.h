@@ -55,7 +55,7 @@ struct reply_done { /* how one answer ended */
 };
 
 /* `ask` and the texts of `facts` are borrowed until reply_close. Answers are numbered from 0 to
- * n times max(n_prompts, 1), those of the first prompt first. */
+ * n times max(n_prompts, 1) - 1, those of the first prompt first. */
 int reply_open(struct reply **out, const struct ask *ask, const struct reply_facts *facts,
                struct carat_error *err);
 void reply_close(struct reply *r); /* NULL is fine */
@@ -69,8 +69,8 @@ void reply_progress(struct reply *r, int32_t answer, int32_t done, int32_t total
 void reply_usage_now(struct reply *r, int32_t answer, const struct reply_usage *usage);
 /* Log-probabilities of a token, before the parts that it makes. */
 void reply_token(struct reply *r, int32_t answer, const struct reply_token *token, struct buf *out);
-/* With ask.wants_ids: a token, before the parts that it makes; and after them, so that it is told
- * even if it made none. */
+/* With ask.wants_ids: reply_id for each token, before the parts that it makes, and reply_ids_end
+ * after them, so that its id is sent even if it made no part. */
 void reply_id(struct reply *r, int32_t answer, int32_t id, struct buf *out);
 void reply_ids_end(struct reply *r, int32_t answer, struct buf *out);
 /* Parts come from carat_answer with streams_calls: text, thoughts, and calls piece by piece. */
@@ -81,7 +81,7 @@ void reply_answer_done(struct reply *r, int32_t answer, const struct reply_done 
  * comments say it. */
 void reply_comment(const struct reply *r, const char *text, struct buf *out);
 void reply_finish(struct reply *r, struct buf *out);
-/* The error as an event of the stream. Nothing may follow. */
+/* The error as an event of the stream, or as the body. Nothing may follow. */
 void reply_fail(struct reply *r, const struct api_error *error, struct buf *out);
 /* What keeps a silent stream alive. */
 void reply_ping(const struct reply *r, struct buf *out);

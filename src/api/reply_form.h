@@ -1,5 +1,5 @@
-/* For the files of one API's replies each: the state of a reply, and the functions that give it
- * words. reply.c collects and numbers; a form writes. */
+/* The state of a reply, for the files that write the replies of one API each, and the functions of
+ * such a file. reply.c collects and numbers; a form writes. */
 #ifndef API_REPLY_FORM_H
 #define API_REPLY_FORM_H
 
@@ -23,15 +23,14 @@ struct reply_item {
 
 struct reply_answer {
     struct buf text, thought; /* not a stream, or keeps_all: all of it */
-    struct reply_call *calls; /* [n_calls] */
-    int32_t n_calls,
-        capacity;             /* of a stream without keeps_all, calls have names but no arguments */
+    struct reply_call *calls; /* [n_calls]; in a stream without keeps_all: names, no arguments */
+    int32_t n_calls, capacity;
     struct reply_item *items; /* [n_items] */
     int32_t n_items, items_capacity;
     bool has_cut_call; /* the last call is not whole */
     bool is_done;
     struct reply_tokens tokens; /* not yet written */
-    struct buf ids;             /* int32_t each, likewise; of a body all */
+    struct buf ids;             /* int32_t each, not yet written; of a body all */
     struct reply_done done;     /* usage: the newest, before is_done, too */
 };
 
@@ -43,12 +42,12 @@ enum reply_piece {
     PIECE_CALL_END /* no text; is_complete of the call is set */
 };
 
-/* Every function may be NULL. Those above `whole` write streams. Before piece is called, what came
- * is already part of the state. */
+/* Every function but `whole` may be NULL, and `piece` only without has_ids. Those above `whole`
+ * write streams. When `piece` is called, the state already includes the piece. */
 struct reply_form {
     const char *stream_type; /* of HTTP */
     bool keeps_all;          /* a stream, too, needs whole texts at its end */
-    bool has_ids;            /* tells ids, and piece writes them without text, too */
+    bool has_ids;            /* writes ids, and `piece` writes them even without text */
     void (*begin)(struct reply *r, struct buf *out);
     void (*progress)(struct reply *r, int32_t answer, int32_t done, int32_t total, int32_t cached,
                      struct buf *out);
@@ -67,8 +66,8 @@ struct reply {
     const struct reply_form *form;
     struct reply_answer *answers; /* [n_answers] */
     int32_t n_answers;
-    int32_t n_events; /* free for the form */
-    int32_t open_item;
+    int32_t n_events;          /* free for the form */
+    int32_t open_item;         /* free for the form: the number of an item, from 1; 0: none */
     struct custom_input input; /* of the item that is open, if it is a custom tool's call */
     struct buf head;           /* free for the form: what it writes again and again */
     bool failed;               /* memory is out */

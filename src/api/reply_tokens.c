@@ -112,7 +112,7 @@ static void write_text(const struct reply_tokens *t, const struct reply_row *row
     json_text(j, bytes_of(t, row), row->length);
 }
 
-/* {"token": logprob, ...}; equal texts of different tokens: the likelier one, which is first. */
+/* {"token": logprob, ...}, the likeliest first. Different tokens of equal text repeat the key. */
 static void write_best(const struct reply_tokens *t, const struct reply_row *row, struct json *j)
 {
     json_begin_object(j);

@@ -105,7 +105,7 @@ static const char *type_of(const struct reply *r, const struct reply_item *item)
     return is_custom(r, &r->answers[0].calls[item->call]) ? "custom_tool_call" : "function_call";
 }
 
-/* Not whole: a call that was cut, and the last item of an answer that was. */
+/* Not whole: a call that was cut, and the last item of an answer that was cut. */
 static bool is_cut_item(const struct reply_answer *a, int32_t i)
 {
     if (a->items[i].kind == ITEM_CALL) return !a->calls[a->items[i].call].is_complete;

@@ -144,7 +144,7 @@ static int read_input(struct translation *r)
 
 /* ---- The rest --------------------------------------------------------------------------- */
 
-/* What needs a store of answers, or somebody else's machines. */
+/* Refuses what needs stored answers, or a provider's machines. */
 static int check_stateless(struct translation *r)
 {
     static const struct {

@@ -72,8 +72,8 @@ struct carat_value responses_custom_arguments(struct tree *tree, struct carat_va
     return tree_object_value(&arguments);
 }
 
-/* An object with one string. A grammar of the client's stands in its description: nothing holds the
- * text to it, but the model reads it. */
+/* An object with one string. A grammar of the client's stands in its description: it is not
+ * enforced, but the model reads it. */
 static struct carat_value custom_schema(struct tree *tree, const struct place *format)
 {
     struct tree_object schema = {0}, properties = {0}, input = {0};
@@ -132,7 +132,8 @@ static int read_function(struct tools_reader *r, const struct place *tool,
     return CARAT_OK;
 }
 
-/* Anything else runs at a provider: there is nothing here that could. */
+/* A function, a custom tool, or a namespace of these. Any other kind runs at a provider, and is
+ * left out. */
 static int read_tool(struct tools_reader *r, const struct place *tool, const struct place *space)
 {
     TRY(place_expect(tool, CARAT_OBJECT, r->err));

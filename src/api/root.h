@@ -1,5 +1,5 @@
-/* What several readers put into the root of a request in the form of OpenAI's chat API, out of
- * members that have other names and places in their own. */
+/* What several readers put into the root of a request in the form of OpenAI's chat API, made of
+ * members that have other names and places in the client's API. */
 #ifndef API_ROOT_H
 #define API_ROOT_H
 

@@ -68,8 +68,9 @@ static bool is_blank(const struct carat_value *text)
     return blanks == length;
 }
 
-/* A text that holds no object is of a call that was cut or that its client broke. It is read as a
- * call without arguments: refused, it would end every conversation that has it in its history. */
+/* A text that holds no object comes from a call that was cut, or that the client damaged. It is
+ * read as a call without arguments: a refusal would end every conversation that has it in its
+ * history. */
 static int parse(struct translation *r, const struct carat_value *text, struct carat_value *out)
 {
     static const struct carat_value empty = {.kind = CARAT_OBJECT};

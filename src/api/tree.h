@@ -44,7 +44,7 @@ struct carat_value tree_bool(bool value);
 struct carat_value tree_int(int64_t value);
 struct carat_value tree_null(void);
 struct carat_value tree_copy(struct tree *t, const char *data, size_t length); /* with a NUL */
-/* Two texts as one, with `between` between them; `a` alone when `b` is empty, and the other way. */
+/* Two texts as one, with `between` between them. If one is empty, the other one alone. */
 struct carat_value tree_join(struct tree *t, struct carat_value a, const char *between,
                              struct carat_value b);
 

@@ -1,6 +1,6 @@
-/* The messages of a chat in the form of OpenAI's API, as other APIs' items come in: an answer there
- * may be several items (thoughts, texts, calls) and is one message here, and results of tools are
- * messages of their own.
+/* The messages of a chat in the form of OpenAI's API, collected from the items of other APIs. There
+ * an answer may be several items (thoughts, texts, calls). Here it is one message, and results of
+ * tools are messages of their own.
  *
  * Rules
  * 1. Texts are borrowed. Memory comes from the tree's arena; running out shows in tree->failed.
