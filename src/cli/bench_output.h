@@ -53,6 +53,6 @@ void bench_output_begin(struct bench_output *out, const char *format, bool is_er
                         const struct bench_columns *columns);
 void bench_output_add(struct bench_output *out, const struct bench_facts *facts,
                       const struct bench_test *t);
-void bench_output_end(struct bench_output *out, bool is_whole); /* not after a failure */
+void bench_output_end(struct bench_output *out, bool is_whole); /* false: after a failure */
 
 #endif

@@ -22,7 +22,7 @@ struct bench_settings {
 int bench_read_settings(const struct options *o, struct bench_settings *out,
                         struct carat_error *err);
 
-/* The i-th combination, threads changing first. */
+/* The i-th combination; threads change fastest. */
 struct bench_setting bench_setting_at(const struct options *o, const struct bench_settings *s,
                                       size_t i);
 

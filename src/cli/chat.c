@@ -419,7 +419,7 @@ static int send_first(struct chat *chat, const struct options *o, struct carat_e
     return status;
 }
 
-/* The shell's prompt begins a line. */
+/* Ends the line, so that the shell's prompt begins a new one. */
 static int leave(int exit_status)
 {
     if (out_is_terminal()) out_text("\n");

@@ -14,7 +14,7 @@ static bool is_secret(enum option_id id)
     return word_is_in(option_specs[id].name, "api-key|token|hf-token");
 }
 
-/* What `v` is: texts as given, else what is built in. */
+/* The value of an option: as it was given, else the built-in one. */
 static void put_value(enum option_id id, const struct option_value *v, struct buf *out)
 {
     if (is_secret(id) && v->is_set) {

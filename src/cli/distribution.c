@@ -14,7 +14,7 @@ void sort_numbers(double *values, size_t n)
     if (n > 1) qsort(values, n, sizeof *values, compare);
 }
 
-/* The share p of the values lies at or below it; between two values on the line that joins them. */
+/* The value that a share p of the values does not exceed, interpolated between two values. */
 static double quantile(const double *sorted, size_t n, double p)
 {
     double place = p * (double)(n - 1);

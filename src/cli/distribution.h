@@ -6,7 +6,7 @@
 
 struct distribution {       /* n = 0: all 0 */
     double mean, deviation; /* of the values themselves, not an estimate from a sample */
-    double p50, p90, p99;   /* between two values on the line that joins them, as NumPy has it */
+    double p50, p90, p99;   /* interpolated linearly between two values, as NumPy does */
     double most;
     size_t n;
 };

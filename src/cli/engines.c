@@ -72,7 +72,7 @@ static int read_gpus(struct engines *e, const struct options *o,
     return e->n > 0 ? CARAT_OK : add_all(e, first, err);
 }
 
-/* They share the threads that one would have. */
+/* The engines share the threads that one engine would have. */
 static void repeat(struct engines *e, const struct options *o,
                    const struct carat_engine_options *first)
 {

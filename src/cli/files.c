@@ -27,7 +27,7 @@ int file_read_some(const char *path, size_t bytes_max, struct buf *out, struct c
     case FILE_UNOPENED: return err_set(err, CARAT_EUSAGE, "%s: %s", shown, strerror(errno));
     case FILE_BROKEN: return err_set(err, CARAT_EIO, "%s: %s", shown, strerror(errno));
     case FILE_NO_MEMORY: return err_no_memory(err, shown, out->length);
-    case FILE_LONGER: /* the caller says so, unless it is too long for everybody */
+    case FILE_LONGER: /* the caller reports it, unless the file is too long for all callers */
         if (out->length <= READ_MAX) break;
         return err_set(err, CARAT_EUSAGE, "%s: longer than %d bytes", shown, READ_MAX);
     case FILE_WHOLE: break;

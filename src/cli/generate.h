@@ -1,4 +1,4 @@
-/* One answer: prompt ids in, parts out, with stop strings and Ctrl-C. Shared by run and chat. */
+/* One answer: prompt ids in, parts out, with stop strings and Ctrl-C. For run, chat and doctor. */
 #ifndef CLI_GENERATE_H
 #define CLI_GENERATE_H
 

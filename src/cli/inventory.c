@@ -35,8 +35,8 @@ static bool is_known(const struct inventory *list, const struct stat *facts)
     return false;
 }
 
-/* The time of the record of a downloaded file, which look-ups set, else that of the last reading as
- * the system knows it. */
+/* The time of the record of a downloaded file, which look-ups set. Without a record, the time of
+ * the last access to the file. */
 static time_t time_of_use(const char *path, const struct stat *facts)
 {
     struct buf record = {0};

@@ -24,7 +24,7 @@ struct load {
     char failure[256];
 };
 
-/* What a list of tests says, a load says itself. */
+/* A load gives lengths itself, so the options of tests do not go with it. */
 static int refuse_tests(const struct options *o, struct carat_error *err)
 {
     static const enum option_id tests[] = {OPT_BENCH_PROMPT, OPT_BENCH_GEN, OPT_BENCH_PAIR,

@@ -89,7 +89,7 @@ static void on_stream_event(void *user, const struct load_event *event)
     if (!t->is_cancelled) tell(t->http, &told);
 }
 
-/* Fewer bytes than came end the transfer. */
+/* Returning fewer bytes than came ends the transfer. */
 static size_t on_bytes(char *bytes, size_t size, size_t count, void *user)
 {
     struct transfer *t = user;

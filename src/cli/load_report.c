@@ -28,7 +28,7 @@ static double share(int64_t part, int64_t whole)
     return whole > 0 ? (double)part / (double)whole : 0;
 }
 
-/* The group's settings; of a row for all groups those that a single group has. */
+/* The group's settings. For a row of all groups: those of the only group, or NULL. */
 static const struct load_group *group_of(const struct load_row *r)
 {
     if (r->group >= 0) return &r->plan->groups[r->group];

@@ -9,7 +9,7 @@
 #include "base/os.h"
 #include "cli/terminal.h"
 
-#define REST_SECONDS 0.05 /* without a look at what is due */
+#define REST_SECONDS 0.05 /* the longest time without a look at what is due */
 
 enum { TOKENS_MAX = 1 << 26 }; /* of all chats together: 256 MB, and twice that for times */
 

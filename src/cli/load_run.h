@@ -1,7 +1,7 @@
 /* Runs a load on a target, in this thread, and notes when what happened.
  *
- * A request arrives when it is due, not when the target has time to take it: what it waits for a
- * step to end or for a place counts as its time in the queue. */
+ * A request arrives when it is due, not when the target has time to take it: waiting for a step to
+ * end, or for a place, counts as time in the queue. */
 #ifndef CLI_LOAD_RUN_H
 #define CLI_LOAD_RUN_H
 

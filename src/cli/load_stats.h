@@ -1,5 +1,6 @@
-/* What a load's results say: distributions of times, rates, shares. Requests that were cancelled or
- * failed are counted, and count for nothing else, as in vLLM's benchmark. */
+/* What a load's results say: distributions of times, rates, shares. Only completed requests give
+ * times and tokens, as in vLLM's benchmark. Those that were cancelled or failed are counted, and
+ * are part of the duration, of preemptions and of the most requests at once. */
 #ifndef CLI_LOAD_STATS_H
 #define CLI_LOAD_STATS_H
 

@@ -39,7 +39,7 @@ struct load_target {
     /* A step, or what comes within this many seconds. Calls on_event. */
     int (*go_on)(void *self, double seconds, struct carat_error *err);
     void (*look)(void *self, struct carat_stats *out);
-    /* Set by who runs the load. */
+    /* Set by load_run_do. */
     void (*on_event)(void *user, const struct load_event *event);
     void *user;
 };

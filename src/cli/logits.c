@@ -109,7 +109,7 @@ static int open_rows(const struct options *o, const struct session *s, struct ro
     return file_writer_open(&rows->writer, opt_text(o, OPT_OUTPUT), WRITE_BINARY, err);
 }
 
-/* To standard output, or to standard error when the rows go there. */
+/* To standard output, or to standard error if the rows take standard output. */
 static void print_report(const struct rows *rows, double seconds, bool is_beside)
 {
     struct buf b = {0};

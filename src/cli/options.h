@@ -45,7 +45,7 @@ extern const struct command_spec command_specs[COMMAND_COUNT];
 enum { OPTION_LIST_MAX = 1024 }; /* values of one repeatable option */
 enum { IGNORED_MAX = 32 };       /* ignored options that are remembered */
 
-enum option_origin { /* where a value is from; later ones go before earlier ones */
+enum option_origin { /* where a value is from; later ones take precedence over earlier ones */
                      ORIGIN_BUILT_IN,
                      ORIGIN_DEFAULT, /* the section [default] of the config file */
                      ORIGIN_MODEL,   /* the section of the model */
@@ -59,7 +59,7 @@ struct option_value {
     enum option_origin origin;
     int32_t line; /* of the config file; else 0 */
     int64_t integer;
-    int32_t percent; /* KIND_MEMORY: of a whole; `integer` has bytes */
+    int32_t percent; /* KIND_MEMORY: of the whole; 0: `integer` has bytes */
     double real;
     const char *text;
     const char **list; /* NULL until the first value; owned */
@@ -82,7 +82,7 @@ struct options {
 /* The command of that name, or COMMAND_COUNT. */
 enum command_id command_find(const char *name);
 
-/* The best of the known command names, or NULL when none is near. */
+/* The command name that is nearest to `name`, or NULL when none is near. */
 const char *command_nearest(const char *name);
 
 /* Reads environment and flags of `command`. CARAT_EUSAGE names the flag and what is near. */

@@ -1,5 +1,5 @@
-/* carat perplexity: how well a model predicts a text, and how far two models' predictions are
- * apart.
+/* carat perplexity: how well a model predicts a text, and how far apart two models' predictions
+ * are.
  *
  * The text is cut into chunks of n_ctx tokens. Each is read from an empty context, with <bos> in
  * place of its first token. Position i of a chunk predicts token i + 1; the positions from n_ctx/2
@@ -288,7 +288,7 @@ static struct result summarize(struct scoring *s)
     return r;
 }
 
-/* To standard output, or to standard error when the base goes there. */
+/* To standard output, or to standard error if the base takes standard output. */
 static void print_report(struct scoring *s, bool is_json, bool is_beside)
 {
     struct result r = summarize(s);

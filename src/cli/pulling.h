@@ -13,8 +13,8 @@ struct pulling {
     struct pull pull;
     const char *file; /* that is loaded or checked now; borrowed */
     double begun_at;  /* when its first bytes came */
-    uint64_t begun;   /* its bytes before */
-    int tenths;       /* of it that have been told */
+    uint64_t begun;   /* its bytes before that */
+    int tenths;       /* of the file that were reported */
 };
 
 /* Whether nothing may be asked of a network. */
@@ -28,7 +28,7 @@ int pulling_open(struct pulling *p, const struct options *o, const struct hub_na
 /* Loads it. Appends the path of the first file. */
 int pulling_run(struct pulling *p, bool verifies, struct buf *path, struct carat_error *err);
 
-/* What shows a check of files in the same way; ends with watching_end. */
+/* Shows the check of a file in the same way, until watching_end. */
 void watching_begin(struct pulling *p);
 void watching_end(void);
 

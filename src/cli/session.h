@@ -45,7 +45,8 @@ int session_open_name(struct session *s, const struct options *o, const char *na
  * note said the same. */
 int session_start(struct session *s, const struct carat_engine_options *options,
                   struct carat_error *err);
-/* Whoever opens an engine with these options tells what session_start would. */
+/* Sets the callbacks of `options`: an engine opened with them tells its memory and its progress as
+ * in session_start. */
 void session_tell(struct session *s, struct carat_engine_options *options);
 /* Appends setup_add_line and, if the preferred backend was not chosen, the reason. */
 void session_add_setup(const struct session *s, struct buf *line);

@@ -4,7 +4,7 @@
  * 1. A result is written with out_*; main calls out_finish once, which turns a full disk or a
  *    closed output into an error. Text written there is exact, except model text on a terminal.
  * 2. Progress appears only where standard error is a terminal, and not with --quiet.
- * 3. Texts from a file reach a terminal only through *_escaped. */
+ * 3. Texts from a file reach a terminal only through add_escaped. */
 #ifndef CLI_TERMINAL_H
 #define CLI_TERMINAL_H
 
@@ -41,8 +41,8 @@ void err_thought_end(void);
 
 /* A line that replaces itself; total 0: just a label. progress_end removes it. */
 void progress(const char *label, int done, int total);
-/* The same with any text of printable characters; `is_last`: is not left out because another one
- * was printed a moment ago. */
+/* The same with any text of printable characters. It is left out if another one was printed a
+ * moment ago, unless `is_last`. */
 void progress_text(const char *text, bool is_last);
 bool progress_is_shown(void); /* whether there is such a line at all */
 void progress_end(void);

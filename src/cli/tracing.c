@@ -7,14 +7,14 @@
 #include "cli/files.h"
 #include "server/pairs.h"
 
-/* That of traces alone goes before that of everything. */
+/* The variable of traces alone takes precedence over the common one. */
 static const char *variable_of_traces(const char *own, const char *common)
 {
     const char *value = environment(own);
     return value[0] ? value : environment(common);
 }
 
-/* A build that cannot send anything is not asked to by a variable. */
+/* Whether the variables count: a build that cannot send anything ignores them. */
 static bool listens_to_variables(void)
 {
 #ifdef CARAT_HAVE_FETCH
