@@ -6,7 +6,7 @@
 #include "hub/name.h"
 #include "json/json_tree.h"
 
-/* Bytes of a file at most: 2^50. */
+/* The most bytes that a file may have: 2^50. */
 static const int64_t SIZE_MOST = (int64_t)1 << 50;
 
 static int wrong(const char *member, const char *expected, const struct carat_value *found,
@@ -34,7 +34,7 @@ static bool is_hex(const struct carat_value *v, size_t digits)
     return true;
 }
 
-/* The digits of "sha256:..." or of the digits alone, as both stand in lists of files; NULL: this is
+/* The digits of "sha256:DIGITS", or of DIGITS alone: lists of files have either. NULL: `v` is
  * neither. */
 static const char *sha256_of(const struct carat_value *v)
 {

@@ -1,5 +1,5 @@
 /* What registries answer, as JSON: lists of files, commits, manifests. Whatever does not fit the
- * form is CARAT_ENETWORK with the member's name. Bytes are from strangers. */
+ * form is CARAT_ENETWORK with the member's name. Any bytes may come. */
 #ifndef HUB_ANSWERS_H
 #define HUB_ANSWERS_H
 

@@ -35,7 +35,7 @@ struct loading {
     bool is_changed; /* the server has another file now: start over */
     bool may_split;  /* the server sends parts, and it can be told whether they are of one file */
     bool splits;     /* several connections go on */
-    bool is_single;  /* that did not work */
+    bool is_single;  /* several connections did not work */
     uint64_t ahead;  /* bytes that wait in memory for those before them */
 };
 

@@ -1,6 +1,6 @@
 /* One file from a server to the disk. It is loaded as FILE.part and takes its name when it is
- * whole, has the right sha256 and is on the disk; a part stays and is gone on with. What has the
- * wrong sha256 is kept as FILE.bad. FILE.json has its record. */
+ * whole, has the right sha256 and is on the disk. A part stays, and the next download continues it.
+ * A file with the wrong sha256 is kept as FILE.bad. FILE.json has its record. */
 #ifndef HUB_DOWNLOAD_H
 #define HUB_DOWNLOAD_H
 
@@ -23,7 +23,7 @@ int download_file(struct fetch *f, const struct download *what, const struct hub
 uint64_t download_left(const struct download *what);
 
 /* Free bytes in the folder of `path`, or the nearest one above it that is there; its name goes to
- * *folder. Nothing is known: BYTES_MAX. */
+ * *folder. BYTES_MAX if nothing is known. */
 uint64_t download_room(const char *path, struct buf *folder);
 
 /* CARAT_EIO: the folder of `path`, or the nearest one there is, has no room for this many bytes. */

@@ -56,7 +56,7 @@ static bool read_number(const char **at, uint64_t *out)
     return digits > 0;
 }
 
-/* "bytes 5-9/10", "bytes 5-9/" and "*". */
+/* "bytes 5-9/10", or "bytes 5-9/" with "*" after it. */
 static bool read_range(const char *at, struct fetch_head *head)
 {
     if (strncasecmp(at, "bytes ", 6) != 0) return false;

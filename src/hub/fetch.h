@@ -57,7 +57,7 @@ struct fetch_question {
     const char *url, *accept;
     uint64_t first, last; /* bytes; 0, 0: no range is asked for; last 0: up to the end */
     const char *if_range; /* the ETag that the body must still have; "": any */
-    bool keeps_redirect;  /* asks again where it was led to for this address before */
+    bool keeps_redirect;  /* asks at once where the redirect of this address led to before */
 };
 
 /* Asks once. *may_retry: the failure may pass. A response of any other status than the three is a

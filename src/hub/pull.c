@@ -184,7 +184,7 @@ static void add_url(const struct pull *p, size_t i, struct buf *out)
 
 /* ---- The interface ---------------------------------------------------------------------- */
 
-/* The origin of an address is its endpoint, which gets the token only if it is Hugging Face's. */
+/* The endpoint of an address is its origin. Only names of Hugging Face take the token along. */
 static void choose_endpoint(struct pull *p, const char **token)
 {
     const char *given = p->options.endpoint;

@@ -25,7 +25,7 @@ struct ranges_sink { /* called in the thread that calls ranges_load */
     void (*moved)(void *user, uint64_t ahead);
 };
 
-/* Whether several connections are worth while for this many bytes. */
+/* Whether several connections pay for this many bytes. */
 bool ranges_pay(uint64_t bytes, int connections);
 
 /* CARAT_OK: all bytes were added. A failure of `add` is passed on; CARAT_EBUSY: stopped. A server

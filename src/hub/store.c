@@ -243,7 +243,7 @@ static void visit_hf(const struct listing *l, const char *folder, const char *ow
     visit_name(l, folder, text, path);
 }
 
-/* kind/... of the store. */
+/* KIND/..., a path in carat's own store. */
 static void visit_own(const struct listing *l, const char *path)
 {
     char copy[2 * HUB_PATH_MAX], text[2 * HUB_PATH_MAX + 16];

@@ -30,9 +30,9 @@ void store_add_path(const char *folder, const struct hub_name *name, const char 
 /* The folder of all versions of a name, and its versions that are there. */
 void store_add_folder(const char *folder, const struct hub_name *name, struct buf *out);
 
-/* Appends the path of the first file of the model, of the newest version that has it whole. A name
- * without a tag means the default quantisation; with `takes_only`, if a version has a single model,
- * that one. */
+/* Sets *path to the first file of the model, of the newest version that has it whole; "" if there
+ * is none. A name without a tag means the default quantisation; with `takes_only`, if a version has
+ * a single model, that one. */
 bool store_find(const struct store *store, const struct hub_name *name, bool takes_only,
                 struct buf *path);
 

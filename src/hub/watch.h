@@ -36,7 +36,7 @@ int watch_sleep(const struct hub_watch *watch, double seconds, struct carat_erro
 double watch_delay(int n, int asked_s);
 
 /* Waits before further try `n` (0: the first) after the failure `why`: half a second, doubled each
- * time, or `asked_s` seconds where the server asks for them. */
+ * time up to 32, or the `asked_s` seconds that the server asks for, at most 60. */
 int watch_wait(const struct hub_watch *watch, int n, int asked_s, const struct carat_error *why,
                struct carat_error *err);
 

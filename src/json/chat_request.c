@@ -132,7 +132,7 @@ static int check_parts(const struct carat_value *parts, size_t i, struct carat_e
     return CARAT_OK;
 }
 
-/* A result may leave out its call's id; one that it has is the id of such a call. */
+/* A result may leave out the id of its call. If it has one, a call in the answer must have it. */
 static int check_result(const struct carat_value *message, const struct carat_value *answer,
                         size_t i, struct carat_error *err)
 {
@@ -299,7 +299,8 @@ static int read_stops(struct chat_request *r, struct carat_error *err)
     return CARAT_OK;
 }
 
-/* {"106": -5}. OpenAI's -100 and less ban. What is too much is refused before an answer begins. */
+/* {"106": -5}. OpenAI's -100 and less ban. A bias that is too large is refused here, before an
+ * answer begins. */
 static int read_bias(struct chat_request *r, struct carat_error *err)
 {
     const struct carat_value *map = json_member(&r->root, "logit_bias");
