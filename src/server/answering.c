@@ -195,7 +195,7 @@ static int take_event(struct service *s, struct call *c, struct generation *g,
     return CARAT_OK;
 }
 
-/* Up to what there is, or what the client can take. */
+/* Takes all events that there are, or as many as the client keeps up with. */
 static int take_events(struct service *s, struct call *c, struct generation *g,
                        struct carat_error *err)
 {

@@ -159,7 +159,7 @@ static void to_workers(struct service *s, struct call *c)
     respond_error(c, &error);
 }
 
-/* Without keys only who is on this machine may drain the server, and not for somebody else. */
+/* Without keys only a client on this machine may drain the server, and no proxy for others. */
 static bool may_drain(const struct service *s, const struct call *c)
 {
     bool is_passed_on = http_header(c->q, "X-Forwarded-For", 0) ||
@@ -181,7 +181,7 @@ static void drain(struct service *s, struct call *c)
     respond_bytes(c, 200, "application/json", body, sizeof body - 1);
 }
 
-/* As balancers in front of several servers read it, too. */
+/* From the header by which load balancers in front of several servers choose one, too. */
 static uint64_t session_of(const struct service *s, const struct http_request *q)
 {
     const char *name = http_header(q, "x-session-id", 0);
@@ -275,7 +275,7 @@ static void log_call(struct service *s, const struct call *c, int status)
               (g ? ALL : ALWAYS) - skipped);
 }
 
-/* A request that is known has its name already. */
+/* A request that has a call already keeps its id. */
 static void write_refusal(const struct http_refusal *r, struct http_refusal_reply *reply)
 {
     const struct call *c = r->known ? r->known->user : NULL;

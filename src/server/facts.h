@@ -8,7 +8,7 @@
 
 struct facts {
     const carat_model *model;
-    const char *alias, *build; /* the model's name here; "carat 0.1.0 (1a2b3c4)" */
+    const char *alias, *build; /* the model's name here; "carat-0.1.0-1a2b3c4" */
     int64_t since;             /* seconds since 1970: when the server began */
     struct carat_sampling sampling;
     int32_t n_ctx, n_seq; /* positions of a sequence; sequences of all engines */

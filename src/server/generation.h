@@ -42,7 +42,7 @@ int generation_end(struct generation *g, struct reply *reply, struct buf *out,
                    struct carat_error *err);
 /* Before is_done too. */
 struct reply_usage generation_usage(const struct generation *g);
-/* It was cut short: CANCELLED without is_over, DEADLINE, ERROR. */
+/* It ended by CANCELLED, DEADLINE or ERROR, and not by a stop string (is_over). */
 bool generation_has_failed(const struct generation *g);
 const char *generation_finish_name(const struct generation *g);
 

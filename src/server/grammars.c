@@ -58,7 +58,8 @@ static void add_value(struct buf *key, const struct carat_value *v)
     }
 }
 
-/* All that carat_grammar_open_chat reads. False: it will not make a grammar of it. */
+/* All that carat_grammar_open_chat reads. False: nothing is to be kept, because it will make no
+ * grammar of the request, or because the key is too long. */
 static bool add_key(struct buf *key, const struct carat_value *request)
 {
     static const char *const members[] = {

@@ -187,7 +187,7 @@ static bool is_host_allowed(const struct guard *g, const char *text)
     const struct host h = host_of(text);
     if (!h.is_valid) return false;
     if (is_loopback(h)) return true;
-    /* An address was not looked up by a name, so nobody's name can lead here by it. */
+    /* A client that says an address has looked up no name, so this is no DNS rebinding. */
     if (!g->is_local && address_kind(h) == 1) return true;
     for (size_t i = 0; i < g->hosts.n; i++)
         if (strcmp(g->hosts.text[i], "*") == 0 || is_host(h, g->hosts.text[i])) return true;
@@ -281,7 +281,7 @@ static bool check_key(const struct guard *g, const struct guard_view *v, struct 
     if (!is_known) is_known = has_key(g, key = v->x_api_key, &id);
     if (is_known) {
         pass->fairness = id;
-        /* Of the key itself: ids are others in each process. */
+        /* Made of the key itself: ids differ from process to process. */
         pass->salt = hash_bytes(g->salt_secret, key, strlen(key));
         return true;
     }

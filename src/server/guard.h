@@ -49,7 +49,7 @@ struct guard_pass {
     char origin[GUARD_TEXT_MAX], headers[GUARD_TEXT_MAX];
 };
 
-/* What it looks at; NULL: there is no such header. */
+/* What guard_decide looks at; NULL: there is no such header. */
 struct guard_view {
     const char *method, *host, *origin, *authorization, *x_api_key;
     const char *asked_method, *asked_headers, *asked_network; /* of a preflight */

@@ -192,7 +192,7 @@ static void take_wake(struct http *h)
 {
     uint64_t count;
     (void)!read(h->wake_fd, &count, sizeof count);
-    /* Before the callback: who wakes during it is heard again. */
+    /* Before the callback: a wake during it is not lost. */
     atomic_store(&h->is_woken, false);
     h->events.on_wake(h->events.user);
 }
@@ -201,7 +201,8 @@ static void stop_listening(struct http *h)
 {
     h->is_listening = false;
     entry_listen(h, false);
-    /* The name now: from here on another server may take it, and its socket stays. */
+    /* Removed here and not at the end: from now on another server may take the name, and its
+     * socket must stay. */
     if (h->owns_path) (void)unlink(h->options.unix_path);
     h->owns_path = false;
     (void)close(h->listen_fd);
@@ -227,7 +228,8 @@ static void cut_idle(struct http *h)
     }
 }
 
-/* All places are taken and somebody knocks: the one that was idle for longest makes room. */
+/* All places are taken and a client connects: the connection that was idle for longest makes
+ * room. */
 static void make_room(struct http *h)
 {
     struct watched *p = h->watch.first[DEADLINE_IDLE];

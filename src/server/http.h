@@ -49,7 +49,7 @@ struct http_field {
     const char *name, *value;
 };
 
-/* What is refused without asking anybody. */
+/* A request or a connection that is refused before the caller sees it, or in the caller's place. */
 struct http_refusal {
     const char *client; /* "": it is not certain who */
     const char *path;   /* as far as it is known, in any form, else "": nothing for a log */
@@ -78,7 +78,7 @@ struct http_events {
     void (*on_room)(void *user, struct http_request *q);
     void (*on_closed)(void *user, struct http_request *q, bool is_sent);
     void (*on_wake)(void *user); /* after http_wake, once for any number of calls */
-    /* When nothing else happens: called at least every tick_seconds. */
+    /* Called about every tick_seconds, whatever else happens. */
     void (*on_tick)(void *user);
     double tick_seconds;
 };

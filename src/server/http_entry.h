@@ -13,7 +13,7 @@
 /* Whether a connection is still here: the functions below are for these alone, and may free it. */
 bool entry_has(const struct connection *c);
 
-/* Somebody knocks. */
+/* The listening socket has newcomers. */
 void entry_accept(struct http *h);
 /* Begins to listen for newcomers, or stops. Nothing happens when it is so already. */
 void entry_listen(struct http *h, bool is_wanted);

@@ -234,7 +234,7 @@ static void refuse(struct connection *c, int status, const char *why)
 
 /* --- a request's way --- */
 
-/* More bytes of the client. One that has left sends no more than what is there. */
+/* Waits for bytes of the client. One that has left sends no more than what is there. */
 static void await(struct connection *c, enum deadline deadline)
 {
     watch_begin(&c->server->watch, &c->watched, c->has_left ? DEADLINE_LEFT : deadline);
@@ -447,7 +447,8 @@ enum MHD_Result exchange_access(void *user, struct MHD_Connection *mhd, const ch
     return *upload_bytes > 0 ? take_body(c, upload, upload_bytes) : go_on(c);
 }
 
-/* The library keeps all of them. When they do not fit into its memory, it just waits. */
+/* How many arguments the query has. The library keeps all of them, and just waits if they do not
+ * fit into its memory. */
 static size_t fields_of_query(const char *raw)
 {
     size_t n = 0;

@@ -55,7 +55,7 @@ static void check_fields(const struct framing *f, struct framing_verdict *out)
     }
 }
 
-/* `from` is where a line's text ended: now come its end, two bytes, and `to`. */
+/* A line's text ends at `from`: blanks and the two bytes of its end must follow, and then `to`. */
 static bool is_line_end(const char *from, const char *to)
 {
     while (from < to && (*from == ' ' || *from == '\t')) from++;

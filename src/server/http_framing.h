@@ -19,7 +19,7 @@ struct framing {
     const struct http_target *target;   /* that could be read */
     const struct framing_field *fields; /* [n] */
     size_t n;
-    size_t header_bytes; /* from the method's first byte to the empty line, and with it */
+    size_t header_bytes; /* from the method's first byte up to and with the empty line */
     /* All texts above point into the bytes that came, in which NULs have replaced what stands
      * between them. Otherwise nobody can tell what the reader has left out. */
     bool is_in_place;

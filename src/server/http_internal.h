@@ -26,8 +26,8 @@ struct http {
     uint16_t port;
     atomic_bool is_woken, is_stopping, is_over;
     bool is_listening;
-    bool is_accepting; /* the loop is told when somebody knocks */
-    bool is_short;     /* of descriptors or memory, when somebody knocked; until the next tick */
+    bool is_accepting; /* the loop is told when a client connects */
+    bool is_short;     /* accept() failed; until the next tick, or until a connection ends */
     struct connection *entering;    /* is being given to the library */
     bool sees_lines;                /* headers stand where they were received, see http_framing.h */
     struct connection *connections; /* a list of all */

@@ -29,8 +29,8 @@ static int open_address(const struct addrinfo *a)
 }
 
 /* A name may have several addresses, as "localhost" has: those of IPv4 come first. The next one is
- * tried only if one is not of this machine. When one is taken, that is the end: clients that use
- * the name would reach the other program. */
+ * tried only if one is not of this machine. If an address is in use, no other one is tried: clients
+ * that use the name would reach the other program. */
 static int open_first(const struct addrinfo *found)
 {
     errno = EADDRNOTAVAIL;

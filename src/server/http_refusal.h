@@ -18,9 +18,9 @@ void refusal_write(struct connection *c, int status, const char *why, const char
 /* A connection ends without a reply. */
 void refusal_note(struct http *h, const char *client, const char *why);
 
-/* Where the library takes no reply (in a head, in a body) it goes to the socket as it is. After it
- * nothing is sent on the connection, and what still comes is dropped. When the library has not let
- * go of it in a moment, the connection is cut. */
+/* For places where the library takes no reply, in a head or in a body: this one goes to the socket
+ * past the library. After it nothing is sent on the connection, and what still comes is dropped. If
+ * the library does not let go of the connection in a moment, it is cut. */
 void refusal_say(struct connection *c, int status, const char *why);
 /* Not encrypted, also where TLS was expected. */
 void refusal_say_plainly(struct connection *c, int status, const char *why);

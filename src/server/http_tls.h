@@ -1,5 +1,5 @@
-/* The certificate and key of a server, exchangeable while it runs: who has begun with one pair ends
- * with it. */
+/* The certificate and key of a server, exchangeable while it runs: a connection keeps the pair that
+ * it has begun with. */
 #ifndef SERVER_HTTP_TLS_H
 #define SERVER_HTTP_TLS_H
 

@@ -1,7 +1,7 @@
 /* The sockets of all connections as the server's loop sees them: who sends a first byte, who has
  * left, and who takes too long. One epoll for all of them, one thread.
  *
- * Everybody who waits for the same thing has the same time for it, so the deadlines of a kind are a
+ * All that wait for the same thing have the same time for it, so the deadlines of a kind are a
  * queue: nothing is sorted, and nothing grows with the connections that are idle. */
 #ifndef SERVER_HTTP_WATCH_H
 #define SERVER_HTTP_WATCH_H

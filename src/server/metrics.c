@@ -35,7 +35,7 @@ enum { FINISH_COUNT = sizeof finishes / sizeof *finishes };
     static_assert(sizeof name / sizeof *name <= HISTOGRAM_BOUNDS_MAX, "too many buckets")
 #define LENGTH(list) ((int)(sizeof(list) / sizeof *(list)))
 
-/* Those of vLLM, with finer ones where a small model on a fast machine is. */
+/* The bounds of vLLM, with finer ones for small models on fast machines. */
 BOUNDS(wait_bounds, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1,
        2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560);
 BOUNDS(gap_bounds, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,

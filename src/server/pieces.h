@@ -9,7 +9,7 @@
 
 enum { PIECE_BYTES_MAX = 512 }; /* longer ones are cut */
 
-/* Spaces as they are, a byte for "<0xE2>", the name of a special token. Returns how many. */
+/* U+2581 gives a space, "<0xE2>" one byte, and a special token its name. Returns how many bytes. */
 size_t piece_bytes(const carat_model *model, int32_t id, char out[PIECE_BYTES_MAX]);
 
 #endif

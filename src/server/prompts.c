@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-/* A prompt that cannot fit shows by its bytes. So nobody waits until all of it is tokenised. */
+/* Refuses a prompt that cannot fit by its bytes alone, before all of it is tokenised. */
 static int check_chat(const carat_model *model, const struct carat_value *root, int32_t n_ctx,
                       struct carat_error *err)
 {

@@ -18,7 +18,7 @@ struct replica {
     pthread_t thread;
     atomic_llong work; /* as in affinity_load */
     atomic_int n_jobs;
-    atomic_int n_mail; /* jobs that `stats` has not got yet: together they change with `news` */
+    atomic_int n_mail; /* jobs that `stats` lacks; with `news`, both change when it gets them */
     atomic_bool is_failed;
 
     pthread_mutex_t mail; /* guards these */
@@ -282,7 +282,7 @@ static void end(struct replica *r, struct job *job, const struct carat_event *ev
     atomic_fetch_sub(&r->n_jobs, 1);
 }
 
-/* Only a lost device ends requests with a message that the engine's own failure has said better. */
+/* If the device is lost, the engine's failure says more than the message of the request. */
 static void end_request(struct replica *r, struct job *job, const struct carat_event *event,
                         double now)
 {

@@ -33,7 +33,7 @@
 struct server_options {
     const carat_model *model;
     const char *alias;                          /* the model's name here */
-    const char *build;                          /* "carat 0.1.0 (1a2b3c4)" */
+    const char *build;                          /* "carat-0.1.0-1a2b3c4" */
     struct carat_sampling sampling;             /* what requests do not say */
     const struct carat_engine_options *engines; /* [n_engines] */
     size_t n_engines;
@@ -41,7 +41,7 @@ struct server_options {
     struct guard_options guard;
     bool is_insecure;        /* open to others without keys, wanted by the user */
     int32_t queue_max;       /* requests that wait for a sequence, or for a worker */
-    double request_seconds;  /* from the first to the last of an answer; 0: no limit */
+    double request_seconds;  /* the longest that a request may take; 0: no limit */
     double ping_seconds;     /* of silence in a stream; 0: never */
     double shutdown_seconds; /* for what runs, after the first signal */
     bool says_reasoning;     /* thoughts are in "reasoning", not in "reasoning_content" */

@@ -1,5 +1,5 @@
-/* Where a request stands in a trace: W3C Trace Context, the header `traceparent`. Pure, but for the
- * numbers by chance. */
+/* Where a request stands in a trace: W3C Trace Context, the header `traceparent`. Pure, except for
+ * random numbers. */
 #ifndef SERVER_TRACE_CONTEXT_H
 #define SERVER_TRACE_CONTEXT_H
 
