@@ -24,7 +24,7 @@ set(type_css "text/css; charset=utf-8")
 set(type_svg "image/svg+xml")
 set(type_yaml "application/yaml")
 
-# static const unsigned char NAME[] = {...}; and in LENGTH_VARIABLE how many.
+# Writes `static const unsigned char NAME[] = {...};` and sets LENGTH_VARIABLE to its length.
 function(array name file length_variable)
     file(READ ${file} hex HEX)
     string(LENGTH "${hex}" digits)

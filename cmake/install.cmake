@@ -24,8 +24,8 @@ if(CARAT_JSON_FOUND)
 endif()
 target_link_libraries(carat_shared PRIVATE ${system_libraries} ${CARAT_PC_PACKAGES})
 
-# The static one is a single object, so that it links by itself, kernels and CUDA's run time
-# included, and so that only names that begin with carat_ meet those of a program.
+# The static library is a single object with the kernels and CUDA's run time in it. So it links by
+# itself, and only its names that begin with carat_ are visible to a program.
 set(object ${CMAKE_BINARY_DIR}/carat_static.o)
 add_custom_command(OUTPUT ${object}
     COMMAND ${CMAKE_LINKER} -r -o ${object} ${static_parts}

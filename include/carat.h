@@ -136,8 +136,8 @@ bool carat_token_is_control(const carat_model *model, int32_t id); /* any specia
 int carat_detokenize(const carat_model *model, const int32_t *ids, size_t count, bool show_special,
                      char **text, size_t *length, struct carat_error *err);
 
-/* The same one by one, as they come: incomplete UTF-8 is held back until it is complete. The text
- * is borrowed until the next call on this decoder. Text that there is no memory for is left out;
+/* The same, one id at a time: incomplete UTF-8 is held back until it is complete. The text is
+ * borrowed until the next call on this decoder. Text that there is no memory for is left out;
  * carat_decoder_failed then says so. */
 int carat_decoder_open(carat_decoder **out, const carat_model *model, bool show_special,
                        struct carat_error *err);
@@ -225,9 +225,10 @@ struct carat_answer_options { /* copied by carat_answer_open; NULL: all 0 */
     size_t n_stops;
     bool is_raw;       /* parts are TEXT only: all that the model says, thoughts and calls too */
     bool show_special; /* is_raw: special tokens too */
-    /* Tool calls come as they are made. All pieces together are the text that TOOL_CALL would have.
-     * Strings come by characters, each with its whole escape; other values when they end. A call
-     * that is malformed comes up to where that begins, and the rest at its end. */
+    /* Tool calls come while they are generated. All pieces together are the text that TOOL_CALL
+     * would have. Strings come by whole characters, and an escape sequence is never split; other
+     * values come when they end. A malformed call comes up to its first error, and the rest of it
+     * at its end. */
     bool streams_calls;
     /* end of version 0.1 */
 };
@@ -274,8 +275,8 @@ int carat_grammar_open_gbnf(carat_grammar **out, const carat_model *model, const
  * lists the keywords. Others are refused, except annotations. */
 int carat_grammar_open_json_schema(carat_grammar **out, const carat_model *model, const char *json,
                                    size_t length, struct carat_error *err);
-/* What a chat request in the form of OpenAI's API holds its answer to; *out is NULL when that is
- * nothing.
+/* The grammar of the answers that a chat request in the form of OpenAI's API permits. *out is NULL
+ * if the request permits any answer.
  *
  *   response_format       "json_object" or "json_schema"; or llama.cpp's members "json_schema" (a
  *                         schema) and "grammar" (GBNF), of which there may be one
@@ -370,8 +371,8 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     int32_t cache_split;
     bool no_prefix_cache; /* no room for anchors */
     int32_t n_queue;   /* requests that may wait besides the n_seq that run; default 4 n_seq + 64 */
-    double max_itl_ms; /* what a step takes at most while a sequence decodes, or twice a decode step
-                           if that is longer: prompts get as many rows as fit; default 50 */
+    double max_itl_ms; /* the longest step while a sequence decodes, or twice the time of a decode
+                           step if that is longer: prompts get as many rows as fit; default 50 */
     bool deterministic; /* n_seq at most 64: on a GPU too, answers do not depend on other requests,
                            on what is cached, or on times. On Hopper prompts and answers take turns,
                            and answers are not kept in the prefix cache; else steps have at most 64
@@ -394,7 +395,7 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
 struct carat_memory {
     uint64_t weights_mapped; /* of the file */
     uint64_t weights;        /* in the form that the device computes with */
-    uint64_t mirrors;        /* of these: fp16 copies, which only make it faster */
+    uint64_t mirrors;        /* of these: fp16 copies, which only make steps faster */
     uint64_t ple_cache;      /* of these: rows of the table of per-layer embeddings in the file */
     uint64_t kv_local, kv_global, buffers;
     uint64_t step, pinned; /* on the host: a step's rows and tables; page-locked, for a GPU */
@@ -581,7 +582,7 @@ struct carat_stats {
     /* Since the engine was opened. */
     uint64_t submitted, finished[CARAT_FINISH_COUNT];
     uint64_t lookups, hits;                /* of requests that started: how many found something */
-    uint64_t prompt_tokens, cached_tokens; /* the same: all; those that were not computed */
+    uint64_t prompt_tokens, cached_tokens; /* of these requests: all; those not computed again */
     uint64_t evicted_pages, evicted_anchors, preemptions;
     uint64_t steps, rows, prompt_rows; /* rows: of both kinds */
 };
@@ -592,15 +593,15 @@ const struct carat_stats *carat_engine_stats(carat_engine *engine);
 /* ---- Saved prefixes --------------------------------------------------------------------- */
 
 /* A file of what the prefix cache holds, so that another engine, in another process, goes on from
- * there: with the same answers, to the bit, as this one. It fits to engines on the same model with
- * the same formats and kinds of devices; n_ctx, n_seq and sizes of caches may differ. Requests find
+ * there: with the same answers, to the bit, as this one. It fits engines on the same model with the
+ * same formats and kinds of devices; n_ctx, n_seq and sizes of caches may differ. Requests find
  * what was saved only with the cache_salt that it was read with.
  *
  * The file holds the tokens of prompts and answers; it gets mode 0600. Whoever can write it can
- * change answers: one that others may write is refused. */
+ * change answers: a file that others may write is refused. */
 enum { CARAT_NOTE_BYTES = 16 };
 struct carat_prefixes {
-    int64_t tokens;  /* of texts that several anchors have in common, once */
+    int64_t tokens;  /* those that several anchors have in common count once */
     int64_t anchors; /* positions from which a request can go on */
     uint64_t bytes;  /* of the file; 0: there is none */
 };

@@ -79,7 +79,7 @@ class Engine:
         self.lib.carat_model_close(self.model)
 
     def call(self, name, *arguments):
-        """A function whose last parameter is an error; what is negative becomes an exception."""
+        """Calls a function whose last parameter is an error; a negative status raises."""
         err = Error()
         status = getattr(self.lib, name)(*arguments, byref(err))
         if status < 0:
@@ -87,7 +87,7 @@ class Engine:
         return status
 
     def cancel(self):
-        """From any thread: ends the answer that is being given; whether there was one."""
+        """From any thread: ends the current answer. Returns whether there was one."""
         return self.lib.carat_cancel(self.engine, c_uint64(self.request.value)) == 0
 
     def answer(self, messages, stop=(), max_tokens=0, n_top=0, temperature=0.0, seed=0, **more):
