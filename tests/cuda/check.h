@@ -50,8 +50,8 @@ struct cuda_weight check_weight(struct check *c, struct rng *rng, enum format fo
                                 int32_t cols, float scale, float **values);
 void check_weight_free(struct cuda_weight *w);
 
-/* A step on the device: n_token rows, n_decode of them single, n_out outputs. Arrays may be NULL.
- * */
+/* A step on the device: n_token rows, n_decode of them single, and n_out outputs. Arrays may be
+ * NULL. */
 struct step_view check_step(int32_t n_token, int32_t n_decode, int32_t n_out, const int32_t *id,
                             const int32_t *position, const int32_t *sequence,
                             const int32_t *out_row);

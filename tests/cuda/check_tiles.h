@@ -17,7 +17,7 @@ static inline int tile_order(int c)
     return 8 * (c % 16 / 4) + c / 16 * 4 + c % 4;
 }
 
-/* Codes of the largest |value| of a block. */
+/* The code of the largest |value| of a block. */
 static inline float act_most(enum act_kind kind)
 {
     return kind == ACT_FINE ? 127.0f * 254.0f : 127.0f;
@@ -145,7 +145,7 @@ static inline double graph_time(struct check *c, void (*record)(void *user, int 
     return seconds / n;
 }
 
-/* A weight of random bytes in tiles or rows, for timing. */
+/* Fills device memory with random bytes that hold no NaN or infinity. Returns `bytes`. */
 static inline size_t fill_random(void *device, size_t bytes)
 {
     static uint32_t *noise;
@@ -160,6 +160,7 @@ static inline size_t fill_random(void *device, size_t bytes)
     return bytes;
 }
 
+/* A weight of random bytes in tiles or rows, for timing. *bytes: what it takes. */
 static inline struct cuda_weight weight_of_noise(enum format format, int n_expert, int rows,
                                                  int cols, size_t *bytes)
 {

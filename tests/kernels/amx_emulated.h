@@ -44,7 +44,7 @@ static inline void amx_release(void)
     memset(&amx, 0, sizeof amx);
 }
 
-/* Whether it was configured, which all but the two above need. */
+/* Rows of a register. A fault if it was not configured, as all but the two above need it. */
 static inline int amx_rows_of(int reg)
 {
     AMX_FAULT(amx.config.palette == 0);

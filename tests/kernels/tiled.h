@@ -19,8 +19,8 @@ void tiled_close(struct tiled *t);
 /* n normal values times `spread`. */
 float *random_floats(int64_t n, float spread, uint64_t seed);
 
-/* Which of a few patterns of two signs column c of row r has: equal ones, and such that change
- * every 1, 2, 4, 16 or 32 columns or at random. */
+/* Whether column c of row r has the high one of two signs. Rows follow a few patterns: constant,
+ * alternating every 1, 2, 4, 16 or 32 columns, or random. */
 bool is_high(int64_t r, int64_t c);
 
 #endif

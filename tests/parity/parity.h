@@ -13,7 +13,7 @@
  * So no cell before a window and none after a sequence's last position may have a part in the
  * result.
  *
- * Life: parity_case_init, parity_run (any number of times), parity_case_deinit. */
+ * Calling order: parity_case_init, parity_run (any number of times), parity_case_deinit. */
 #ifndef PARITY_PARITY_H
 #define PARITY_PARITY_H
 
@@ -66,7 +66,7 @@ struct parity_case {
 bool parity_case_init(struct parity_case *c, const struct parity_shape *shape, uint64_t seed);
 void parity_case_deinit(struct parity_case *c);
 
-/* Bytes from the pool's begin to the keys of a position; from there to its values v_at - k_at. */
+/* Bytes from the start of the pool to the keys of a position. Its values lie v_at - k_at after. */
 size_t parity_offset(const struct parity_case *c, int32_t sequence, int32_t position);
 
 /* The token of row r of the op, and that row of input k. */

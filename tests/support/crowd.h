@@ -8,7 +8,7 @@
 
 enum { CROWD_CTX_MAX = 4096, CROWD_MAX = 96 };
 
-/* Under sanitizers all this takes ten times as long: cases do one part in so many. */
+/* Under sanitizers all this takes ten times as long: cases do one part in CROWD_SHARE. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { CROWD_SHARE = 10 };
 #else
@@ -36,7 +36,7 @@ struct crowd_request {
     carat_request_id id; /* 0: free */
     const struct crowd_ask *ask;
     int32_t n;     /* tokens that came */
-    bool is_asked; /* to end before its end */
+    bool is_asked; /* to end early: crowd_cancel was called */
     bool may_end;  /* by its deadline */
     bool is_paused;
 };

@@ -228,7 +228,7 @@ static cudaError_t describe(struct cudaDeviceProp *out)
     out->multiProcessorCount = 132;
     return cudaSuccess;
 }
-/* Version 12 means the second by the first. */
+/* The headers of version 12 define the first name as the second. */
 FAKE(cudaGetDeviceProperties, struct cudaDeviceProp *out, int device)
 {
     (void)device;

@@ -8,7 +8,7 @@
 
 struct heard { /* of one answer; zeroed: nothing */
     struct buf text, thought;
-    struct buf calls; /* NAME(arguments, in a row */
+    struct buf calls; /* "NAME(ARGUMENTS" of each call, in a row */
     size_t n_ids;     /* token_ids */
 };
 
