@@ -9,7 +9,7 @@ enum { AHEAD = 2 * KV_PAGE };
 
 /* ---- In flight -------------------------------------------------------------------------- */
 
-/* How many ids both begin with, up to where each reads. */
+/* Length of the common prefix of both, within what each of them reads. */
 static int32_t count_common(const carat_engine *e, const struct sequence *a,
                             const struct sequence *b)
 {
@@ -19,8 +19,9 @@ static int32_t count_common(const carat_engine *e, const struct sequence *a,
     return i;
 }
 
-/* Finds a running prompt that is going to read more of what `s` begins with than `n_blocks` blocks,
- * and makes `s` wait for an anchor there. The last id of `s` is always its own to compute. */
+/* Finds a running prompt that will read more than `n_blocks` blocks of the prefix that it shares
+ * with `s`, and makes `s` wait for an anchor at the end of that prefix. `s` always computes its
+ * last id itself. */
 static bool follow(carat_engine *e, struct sequence *s, int32_t n_blocks)
 {
     int32_t most = n_blocks, last = (sequence_read_end(s, e->is_apart) - 1) / KV_PAGE;
@@ -44,7 +45,7 @@ static bool follow(carat_engine *e, struct sequence *s, int32_t n_blocks)
     return true;
 }
 
-/* Whatever ends the reading, the one that waits looks again. */
+/* However the leader's reading ends, the waiting request goes back to the queue. */
 static void look_again(const carat_engine *e, struct sequence *s)
 {
     const struct sequence *l = &e->requests[s->leader];
@@ -62,7 +63,7 @@ static int32_t free_slot(const carat_engine *e)
     return slot < e->paging.n_seq ? slot : -1;
 }
 
-/* Who is stopped so that `s` can start: one that is paused, or of a lower priority; or NULL. */
+/* The sequence to stop so that `s` can start: a paused one, or one of lower priority; or NULL. */
 static struct sequence *find_victim(const carat_engine *e, const struct sequence *s)
 {
     struct sequence *victim = room_victim(e);
@@ -82,16 +83,16 @@ static bool stop_lower(carat_engine *e, const struct sequence *s)
     return true;
 }
 
-/* Ids for which a request should have room when it starts: what it knows, and what it is going to
- * say soon. */
+/* Ids for which a request should have room when it starts: those that it knows, and the next ones
+ * of its answer. */
 static int32_t reach(const struct sequence *s)
 {
     int32_t all = s->n_prompt + s->max_tokens, soon = sequence_known(s) + AHEAD;
     return soon < all ? soon : all;
 }
 
-/* Room for the request, and for what the others that run have not got yet. A sequence alone always
- * has room. */
+/* Whether there is room for the request and for what the running ones still need. A sequence that
+ * runs alone always has room. */
 static bool has_room(const carat_engine *e, const struct sequence *s, int32_t slot)
 {
     struct page_wants wants = paging_wants(&e->paging, slot, reach(s));
@@ -118,7 +119,7 @@ static bool start(carat_engine *e, struct sequence *s)
     int32_t slot;
     while ((slot = free_slot(e)) < 0)
         if (!stop_lower(e, s)) return false;
-    struct prefix_hit hit = look_up(e, s); /* only now: what was stopped has changed the cache */
+    struct prefix_hit hit = look_up(e, s); /* only now: stopping others has changed the cache */
     if (s->has_cache) paging_resume(&e->paging, slot, &hit, s->salt);
     while (!has_room(e, s, slot))
         if (!stop_lower(e, s)) {

@@ -1,5 +1,6 @@
-/* Who gets a slot: the scheduler's next one, if its prompt has room in the pools. One that shares
- * the beginning of its prompt with one that is being read waits until that is read. */
+/* Who gets a slot: the scheduler's next request, if the pools have room for its prompt. A request
+ * that shares the beginning of its prompt with one that is being read waits until that part is
+ * read. */
 #ifndef ENGINE_ADMIT_H
 #define ENGINE_ADMIT_H
 

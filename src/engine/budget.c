@@ -4,8 +4,8 @@
 #include "base/bytes.h"
 #include "engine/tables.h"
 
-/* Other programs want some of a device too. What only makes it faster leaves them a tenth, unless
- * the user said how much may be taken. */
+/* Other programs need some of a device's memory too. What is taken only for speed leaves them a
+ * tenth, unless the user set a limit. */
 enum { PART_FOR_OTHERS = 10 };
 
 /* Host memory for the arrays of a step, for the tables of pages, for masks of ids, and for rows

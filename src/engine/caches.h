@@ -1,5 +1,5 @@
 /* The caches of keys and values: one for each layer that owns keys, on the device that computes the
- * layer. The pages of all layers of a kind that a device has lie in one pool there, and a page is
+ * layer. The pages of all layers of a kind that a device has lie in one pool there, and a page has
  * the same number on all devices (plan/kv.h). */
 #ifndef ENGINE_CACHES_H
 #define ENGINE_CACHES_H
@@ -10,7 +10,7 @@
 struct caches {
     struct kv_cache cache[LAYERS_MAX];
     int32_t n_seq;
-    int32_t slots[KV_KINDS];   /* of a sequence's table; also of a kind that no layer has */
+    int32_t slots[KV_KINDS];   /* entries of a sequence's table, also of a kind that no layer has */
     int32_t n_pages[KV_KINDS]; /* of a pool, page 0 included */
     int32_t window_pages;      /* local pages that a sequence holds while it decodes, at most */
     int32_t anchor_pages;      /* local pages of the window before the end of a page */
@@ -28,12 +28,12 @@ struct caches_shape {
     int32_t turned;            /* struct weights: columns whose keys are not their values */
 };
 
-/* Gives all caches their shapes, without pools and memory. Sums stop at BYTES_MAX. */
+/* Gives all caches their shapes, without pools and memory. Sums saturate at BYTES_MAX. */
 void caches_plan(struct caches *k, const struct gemma_config *c, const struct caches_shape *shape,
                  const struct split *split);
 
-/* Sets how many pages the pools have, and what each target needs for them and the tables
- * (kv_local, kv_global). Sums stop at BYTES_MAX. */
+/* Sets how many pages the pools have, and what each target needs for them and the tables (kv_local,
+ * kv_global). Sums saturate at BYTES_MAX. */
 void caches_set_pools(struct caches *k, const int32_t *n_pages, struct target *targets,
                       int32_t n_targets);
 

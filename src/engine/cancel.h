@@ -1,6 +1,7 @@
-/* Cancelling from any thread, without a lock. The engine's thread says which request runs in a
- * slot; other threads ask for its end. Of two wishes for one slot, the wish for the later request
- * is kept. So a late wish for a request that has ended cannot hide a wish for the next request. */
+/* Cancelling from any thread, without a lock. Each place for a request, queued or running, has a
+ * cancel_slot. The engine's thread writes there which request has the place; other threads ask for
+ * its end. Of two wishes for one place, the wish for the later request is kept. So a late wish for
+ * a request that has ended cannot hide a wish for the next request. */
 #ifndef ENGINE_CANCEL_H
 #define ENGINE_CANCEL_H
 
@@ -9,7 +10,7 @@
 #include <stdint.h>
 
 struct cancel_slot {
-    _Atomic uint64_t running; /* the request in the slot; 0: none */
+    _Atomic uint64_t running; /* the request that has the place; 0: none */
     _Atomic uint64_t wanted;  /* the last request whose end was asked for */
 };
 
@@ -29,7 +30,7 @@ static inline bool cancel_is_wanted(struct cancel_slot *slot, uint64_t request)
     return atomic_load(&slot->wanted) == request;
 }
 
-/* Any thread; false when this request does not run in the slot. */
+/* Any thread; false if this request does not have the place. */
 static inline bool cancel_ask(struct cancel_slot *slot, uint64_t request)
 {
     if (request == 0 || atomic_load(&slot->running) != request) return false;

@@ -65,7 +65,7 @@ static void find_bits(struct constraint *c)
     c->has_bits = true;
 }
 
-/* A check costs more than a bit, but less than all of them. */
+/* Checking one id costs more than reading its bit, but less than computing the whole mask. */
 static bool allows(void *user, int32_t id)
 {
     struct constraint *c = user;
@@ -125,7 +125,7 @@ static int32_t list_ids(struct constraint *c)
     return n;
 }
 
-/* Takes ids that the mask lacks out of the row; false if there is none that it has. */
+/* Sets the logits of ids outside the mask to -infinity; false if the mask is empty. */
 static bool mask_row(const struct constraint *c, float *row)
 {
     bool has_any = false;
@@ -148,7 +148,7 @@ static bool is_good(const float *row, int32_t n)
     return !is_bad;
 }
 
-/* The pick from all allowed ids, which the mask names. */
+/* Picks from all ids of the mask. `n`: what list_ids returned. */
 static int32_t pick_masked(struct constraint *c, struct sampler *s, const float *logits, int32_t n)
 {
     if (n >= 0) return sample_pick_listed(s, logits, c->ids, n);
@@ -156,7 +156,8 @@ static int32_t pick_masked(struct constraint *c, struct sampler *s, const float 
     return mask_row(c, row) ? sample_pick(s, row) : -1;
 }
 
-/* The row that on_logits has changed is changed in place, and only once: it is masked before. */
+/* sample_pick changes this row in place, so it can be called only once: the row is masked
+ * before. */
 static int32_t pick_own(struct constraint *c, struct sampler *s, float *row)
 {
     if (!is_good(row, c->n_vocab)) return -1;

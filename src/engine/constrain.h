@@ -1,6 +1,6 @@
 /* Sampling within a grammar (src/grammar/state.h): the likeliest ids are checked one by one until
  * the draw cannot depend on the others; only if that fails all ids are masked. The distribution is
- * that of masking first.
+ * the same as if all ids were masked first.
  *
  * Rules
  * 1. A constraint of NULL means none: the functions are then those of sample.h.
@@ -13,8 +13,8 @@
 
 struct constraint;
 
-/* *out is NULL if the grammar is. The grammar must outlive the constraint. CARAT_EUSAGE: it is for
- * another vocabulary. */
+/* *out is NULL if the grammar is. The grammar must outlive the constraint. CARAT_EUSAGE: the
+ * grammar is for another vocabulary. */
 int constrain_open(struct constraint **out, const carat_grammar *grammar, const int32_t *prompt,
                    size_t n_prompt, int32_t n_vocab, struct carat_error *err);
 void constrain_close(struct constraint *c); /* NULL is fine */
@@ -40,7 +40,7 @@ void constrain_accept(struct constraint *c, int32_t id);
  * largest logits within it will do (backend.h: best_allowed); else NULL. */
 const uint64_t *constrain_mask(struct constraint *c, const struct sampler *s, int n_best);
 
-/* sample_pick from what was found within that mask: n pairs, n_best or fewer. -1 and
+/* sample_pick from the largest logits within that mask: n pairs, n_best or fewer. -1 and
  * CONSTRAIN_NEEDS_ROW as above. */
 int32_t constrain_pick_masked(struct constraint *c, struct sampler *s,
                               const struct logit_pair *best, int n);

@@ -8,7 +8,8 @@
 #include "engine/limits.h"
 #include "engine/options.h"
 
-/* What a text model must not say: the file's own list, and the marks of images and sound. */
+/* Tokens that a text model must not produce: the file's own list, and the marks of images and
+ * sound. */
 static int list_suppressed(carat_engine *e, struct carat_error *err)
 {
     static const enum vocab_special media[] = {VOCAB_IMAGE_BEGIN, VOCAB_IMAGE_END, VOCAB_IMAGE,
@@ -43,7 +44,7 @@ static void tell_removed(void *user, uint64_t name)
     e->on_cache(e->on_cache_user, &event);
 }
 
-/* Events of one step at most: every request may end, and every slot has its own. */
+/* The most events of one step: every request may end, and every slot has events of its own. */
 static int32_t step_events(const carat_engine *e)
 {
     return e->n_requests + EVENTS_PER_SLOT * e->runner->layout.n_seq;

@@ -3,10 +3,10 @@
  *   engine.c   opens and closes; takes requests and cancels them
  *   step.c     carat_step: ends, admits, shares out rows, runs, hands out
  *   admit.c    gives slots to requests that wait
- *   room.c     pages for the rows of a step; stops requests to make room
- *   masks.c    what grammars allow, while the device computes
+ *   room.c     takes pages for the rows of a step; stops requests to make room
+ *   masks.c    computes grammar masks while the device computes
  *   results.c  what a step gives to a sequence: its next token, or its end
- *   request.c  what they share: from the queue to a slot and back, and to the end
+ *   request.c  shared by these: moves a request to a slot, back to the queue, to its end
  *   prefixes.c saves what the prefix cache holds, and takes it in again */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
@@ -36,13 +36,13 @@ struct carat_engine {
     struct events events;
     struct fairness fairness;
     struct pace pace;
-    double step_end;   /* of the last step with work left after it, else 0 */
-    int32_t step_rows; /* of a step at most */
+    double step_end;   /* when the last step ended, if it left work to do; else 0 */
+    int32_t step_rows; /* the most that a step has */
     bool is_apart;     /* prompts and those that decode take turns, */
     bool has_read;     /* and it was the prompts' turn last */
     bool has_cache;
-    bool is_exact, is_steady; /* options of its steps that keys and values depend on */
-    /* Room for the scheduler: items, whose they are, and their order. [n_requests] */
+    bool is_exact, is_steady; /* options that keys and values depend on */
+    /* Room for the scheduler: items, their sequences, and their order. [n_requests] */
     struct schedule_item *items;
     struct sequence **whose;
     int32_t *order;

@@ -10,10 +10,10 @@
 #define NOISE_MOST 0.04
 #define NOISE_MEMORY 0.02 /* weight of the newest error */
 #define DRIFT 1e-5        /* of a squared spread, added after each measurement: slow forgetting */
-#define SLACK 1.25        /* a measurement may be too small by this */
-#define GROWTH 1.02       /* of a spread, with each measurement that allows it */
-#define FAR 3.0           /* standard deviations; larger errors are cut to this, */
-#define DOUBT 4.0         /* and coefficients get less sure, squared: the first few were wrong */
+#define SLACK 1.25        /* factor by which a measurement may be too small */
+#define GROWTH 1.02       /* factor on a spread, after each measurement that allows it */
+#define FAR 3.0           /* standard deviations; larger errors are cut to this many, */
+#define DOUBT 4.0         /* and the covariance grows by this: the first few may mislead */
 
 void estimate_init(struct estimate *e, int32_t n, const double *theta, const double *spread)
 {
@@ -57,8 +57,8 @@ static void limit(struct estimate *e, int32_t i)
     }
 }
 
-/* No coefficient is larger than a value over its feature, as all others are at least 0. So a first
- * measurement of another scale does no lasting harm. */
+/* No coefficient can exceed value / feature, because all other terms are at least 0. So a first
+ * measurement of a wrong scale does no lasting harm. */
 static void bound(struct estimate *e, const double *x, double value)
 {
     for (int32_t i = 0; i < e->n; i++) {
@@ -70,7 +70,8 @@ static void bound(struct estimate *e, const double *x, double value)
     }
 }
 
-/* A coefficient whose features do not vary gets no surer, and must not get endlessly unsure. */
+/* The variance of a coefficient whose feature does not vary never shrinks, and must not grow
+ * forever. */
 static void drift(struct estimate *e)
 {
     for (int32_t i = 0; i < e->n; i++) {

@@ -21,12 +21,12 @@ struct estimate {
 /* Begins with coefficients `theta`, each unsure by `spread`. */
 void estimate_init(struct estimate *e, int32_t n, const double *theta, const double *spread);
 
-/* Learns from a measured value > 0. One that is far off is cut to one that is less far off. */
+/* Learns from a measured value > 0. The error of a value that is far off is limited. */
 void estimate_learn(struct estimate *e, const double *x, double value);
 
 double estimate_mean(const struct estimate *e, const double *x);
 
-/* The value, and `sigmas` standard deviations of doubt on top of it. */
+/* The mean plus `sigmas` standard deviations. */
 double estimate_high(const struct estimate *e, const double *x, double sigmas);
 
 #endif

@@ -49,8 +49,8 @@ static int choose_cache_formats(struct layout *y, const struct carat_engine_opti
     return CARAT_OK;
 }
 
-/* Rows of a step at most. If the user wants the same bits whatever the step is, it has either rows
- * of prompts or such that decode, or as few as all devices compute alike. */
+/* The most rows of a step. If the user wants the same bits in every step, a step has either only
+ * prompt rows or only decode rows, or so few rows that all devices compute them alike. */
 static void choose_rows(struct layout *y, bool is_steady)
 {
     y->step_rows = y->chunk + y->n_seq;
@@ -166,7 +166,7 @@ static int divide_in_order(struct layout *y, const struct layout_source *from,
 
 /* ---- Sizes ------------------------------------------------------------------------------ */
 
-/* What the sizes of pools follow from. Bytes are those on the first device that has any. */
+/* What determines the sizes of pools. Page bytes are those of the first device that has any. */
 static struct pools_shape pools_shape(const struct layout *y)
 {
     int32_t site = 0;
@@ -251,8 +251,8 @@ static void place_weights(struct layout *y)
     budget_place(y, others);
 }
 
-/* Contexts may add up to more than the global pool: if the pool does not fit when all sequences are
- * full, it gets what is there, at least enough for one. */
+/* All contexts together may exceed the global pool. If a pool for all sequences at full length does
+ * not fit, it gets the memory that there is, at least enough for one sequence. */
 static void shrink_pools(struct layout *y)
 {
     if (!y->shares_pages || y->cache_bytes || budget_all_fits(y)) return;
@@ -281,9 +281,9 @@ static int measure_layout(struct layout *y, int32_t n_ctx, struct carat_error *e
     return CARAT_OK;
 }
 
-/* Anchors that may be added where the user set no limit: those that the global pool asks for, at
- * least two, in an eighth of what is left on each device; two in a quarter of it. What only makes
- * products faster comes after them. */
+/* Anchors to add if the user set no limit: as many as go with the global pool, at least
+ * ANCHORS_MIN. They may take an eighth of what is left on each device; ANCHORS_MIN of them may take
+ * a quarter. What only makes products faster comes after them. */
 static int32_t count_anchors(const struct layout *y)
 {
     struct pools_shape s = pools_shape(y);
@@ -397,8 +397,8 @@ static bool may_narrow(const struct layout *y, const struct carat_engine_options
 typedef int (*measure_fn)(struct layout *y, const struct layout_source *from,
                           const struct carat_engine_options *o, struct carat_error *err);
 
-/* Measures in one of the two ways. If that does not fit but narrower caches of global layers do,
- * takes the narrower ones. */
+/* Measures in one of the two ways. If that does not fit, but does with narrower caches of global
+ * layers, takes the narrower ones. */
 static int measure_narrowing(struct layout *y, const struct layout_source *from,
                              const struct carat_engine_options *o, measure_fn way,
                              struct carat_error *err)

@@ -20,7 +20,7 @@ static int find_tokens(const carat_model *model, const struct token_index **out,
     return status;
 }
 
-/* Compiles what a reader has put into the builder, if it has. */
+/* Compiles the rules that a reader has put into the builder. */
 static int open_rule(carat_grammar **out, const carat_model *model, struct expr_builder *b,
                      int32_t root, struct carat_error *err)
 {

@@ -33,8 +33,8 @@ struct layout_source {
     int32_t outs_max;         /* rows of logits that a step may want */
     uint64_t host_bytes;      /* host memory that the runner's user needs */
     uint32_t host_page_bytes; /* more of it, for each page of a pool */
-    /* The runner's user gives out the pages of the pools (runner_set_page). Else every sequence has
-     * pages of its own for all its positions, and nobody has to. */
+    /* The runner's user gives out the pages of the pools (runner_set_page). Otherwise every
+     * sequence has its own pages for all its positions from the beginning. */
     bool shares_pages;
     const struct layout_part *parts; /* NULL: divided as the options say */
     int32_t n_parts;
@@ -45,11 +45,11 @@ struct layout {
     struct target targets[SITES_MAX]; /* by site */
     int32_t n_targets;
     struct split split;
-    int32_t n_far_experts; /* the first layers, whose experts are on REST_TARGET */
+    int32_t n_far_experts; /* the experts of this many first layers are on REST_TARGET */
     int32_t n_ctx, n_seq, chunk;
-    int32_t step_rows;        /* of a step at most */
+    int32_t step_rows;        /* the most that a step has */
     bool is_apart;            /* rows of prompts and decode rows are not to share steps */
-    int32_t outs_max;         /* rows of logits that a step may want; no more than the chunk has */
+    int32_t outs_max;         /* rows of logits that a step may want; at most `chunk` */
     uint64_t host_bytes;      /* as in layout_source, */
     uint32_t host_page_bytes; /* and this */
     enum format kv_format, kv_format_global; /* of local layers; of global ones */
@@ -58,7 +58,7 @@ struct layout {
     bool shares_pages;                       /* as in layout_source */
     bool has_no_anchors;                     /* no_prefix_cache */
     int32_t cache_split;                     /* positions */
-    uint64_t cache_bytes, cache_bytes_least; /* as asked for, 0: by what fits; for one sequence */
+    uint64_t cache_bytes, cache_bytes_least; /* as asked for (0: what fits); for one sequence */
     struct plans plans;
     uint64_t whole_bytes; /* what all layers would take of the first device; 0: they fit */
     struct carat_memory memory;

@@ -13,7 +13,7 @@ enum {
     CACHE_SPLIT_MAX = 1 << 24,
     ANCHORS_MIN = 2,     /* where there is room: the end of a prompt and that of its answer */
     QUEUE_MAX = 1 << 17, /* requests that wait */
-    STEADY_ROWS = 64,    /* a step up to here rounds alike on all backends, if it has to */
+    STEADY_ROWS = 64,    /* if deterministic, steps up to here round alike on all backends */
     EVENTS_PER_SLOT = 4, /* of a step at most: two of progress, a token and an end */
     HOST_REST = 4 << 20  /* bytes of host memory for what is not counted one by one */
 };

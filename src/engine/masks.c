@@ -4,8 +4,9 @@
 
 #include "base/os.h"
 
-/* Masks take a few microseconds each, the first ones of a grammar up to some hundreds. A step does
- * not wait longer for them: the sequences that are left check the best logits one by one. */
+/* Masks take a few microseconds each, the first ones of a grammar up to some hundreds. After this
+ * many seconds a step computes no more of them: the remaining sequences check the best logits one
+ * by one. */
 static const double seconds_max = 2e-3;
 
 /* Rows whose masks are in the runner's memory. */
@@ -37,7 +38,7 @@ int masks_search(carat_engine *e, struct carat_error *err)
         if (!mask || most == 0 || s->on_logits || s->want_logprob) continue;
         if (m.n == most) {
             search(e, &m);
-            TRY(runner_wait(e->runner, err)); /* the masks are the next ones' now */
+            TRY(runner_wait(e->runner, err)); /* now the masks may be overwritten */
         }
         memcpy(runner_mask(e->runner, m.n), mask, bytes);
         m.rows[m.n++] = s->out_row;

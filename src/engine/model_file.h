@@ -1,4 +1,5 @@
-/* An open model file: container, configuration, vocabulary. Read-only after open. */
+/* An open model file: container, configuration, vocabulary. Read-only after open, except for
+ * `tokens`, which has a lock. */
 #ifndef ENGINE_MODEL_FILE_H
 #define ENGINE_MODEL_FILE_H
 

@@ -19,7 +19,8 @@ static int complete_queue(struct carat_engine_options *o, struct carat_error *er
     return CARAT_OK;
 }
 
-/* Up to this many rows, every row is computed alike on all backends. */
+/* A step may have a decode row of every sequence, and only up to STEADY_ROWS rows are computed
+ * alike on all backends. */
 static int check_deterministic(const struct carat_engine_options *o, struct carat_error *err)
 {
     if (!o->deterministic || o->n_seq <= STEADY_ROWS) return CARAT_OK;

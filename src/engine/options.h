@@ -4,7 +4,7 @@
 
 #include "carat.h"
 
-/* Copies and completes the options of requests: n_queue, max_itl_ms. `given` may be NULL: all
+/* Copies the options and completes those of requests: n_queue, max_itl_ms. `given` may be NULL: all
  * defaults. CARAT_EUSAGE names the range. */
 int options_copy(struct carat_engine_options *out, const struct carat_engine_options *given,
                  struct carat_error *err);

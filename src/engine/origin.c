@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Two chains of hashes under different keys, as one of 128 bits. They tell files apart; they are no
- * proof against somebody who makes two alike on purpose. */
+/* Two chains of hashes under different keys, as one hash of 128 bits. They tell files apart, but do
+ * not resist somebody who constructs a collision. */
 struct digest {
     uint64_t part[2];
 };
@@ -24,7 +24,7 @@ static void add_text(struct digest *d, const char *text)
     add(d, text, strlen(text));
 }
 
-/* Of arrays only the length: what keys and values depend on is in the tensors. */
+/* Of an array, only the length counts: what keys and values depend on is in the tensors. */
 static void add_entry(struct digest *d, const struct gguf_kv *kv)
 {
     add(d, kv->key.data, kv->key.length);

@@ -5,8 +5,8 @@
 #include "engine/engine.h"
 #include "engine/prefix_file.h"
 
-/* Looks at the whole directory of the model file and at a piece of each tensor, not at all of its
- * bytes: files that differ in a tensor's middle are different models. Takes some milliseconds. */
+/* Reads the whole directory of the model file, but only a piece from the middle of each tensor:
+ * files that differ there are different models. Takes some milliseconds. */
 void origin_find(struct prefix_origin *out, const carat_engine *e);
 
 #endif

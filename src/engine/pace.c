@@ -8,11 +8,11 @@
 #define SLACK 1.15  /* of the limit, where a prompt would otherwise go on many times slower */
 
 enum {
-    ROWS_LEAST = 16,  /* a prompt goes on, whatever the limit says */
+    ROWS_LEAST = 16,  /* a prompt gets these, whatever the limit says */
     ROWS_TILE = 64,   /* products compute this many rows of a step together */
     GROWTH = 2,       /* at most this many times the largest step that was measured */
     TRIAL_EVERY = 16, /* steps */
-    TRIALS_MAX = 6    /* each failed one doubles the steps to the next, up to this often */
+    TRIALS_MAX = 6    /* each failed one doubles the steps to the next, at most this many times */
 };
 
 void pace_init(struct pace *p, double limit)
@@ -102,7 +102,7 @@ static double seconds_of(const struct estimate *e, const struct pace_step *step,
     return estimate_high(e, x, sigmas);
 }
 
-/* Rows that fill the tiles of a step, with the decode rows in them. */
+/* Rounds prompt rows down so that they fill whole tiles together with the decode rows. */
 static int32_t whole(int32_t rows, int32_t n_decode)
 {
     int32_t filling = (rows + n_decode) / ROWS_TILE * ROWS_TILE - n_decode;
@@ -124,10 +124,11 @@ static int32_t most_fitting(const struct estimate *e, const struct pace_step *st
     return rows > least ? rows : least;
 }
 
-/* The smallest step of many rows, where no larger one fits. A few rows of a prompt with many keys
- * take about as long, so a little more than the limit is better than them. Now and then it is tried
- * whatever the estimate says, as first steps may have been slow; but not where even few rows take
- * too long: on a processor each row takes its time. */
+/* Whether to take the smallest step of many rows although no such step fits into the limit. A few
+ * rows of a prompt with many keys take about as long, so exceeding the limit a little is better.
+ * Now and then such a step is tried whatever the estimate says, because the first ones may have
+ * been slow by chance. It is not tried if even a few rows take too long, as on a CPU, where every
+ * row takes its time. */
 static bool is_worth_trying(const struct pace *p, const struct pace_step *step, int32_t rows,
                             double limit)
 {
@@ -144,7 +145,7 @@ int32_t pace_rows(const struct pace *p, const struct pace_step *step, double sha
     if (p->limit >= NO_LIMIT) return rows_max;
     bool is_alone = step->n_decode == 0 && !step->is_awaited;
     if (is_alone && (share >= 1 || is_new)) return rows_max;
-    /* Decode steps of unknown length: one step without prompt rows tells. */
+    /* How long such a decode step takes is not known yet: one step without prompt rows shows it. */
     if (step->n_decode > 2 * p->widest) return 0;
     double limit = share * limit_of(p, step);
     int32_t few = STEADY_ROWS - step->n_decode;

@@ -5,11 +5,11 @@
  *   with prompt rows   one + all rows + positions of prompt rows + their mean + positions of
  *                      decode rows + one more if somebody decodes
  *
- * each with a coefficient. Positions stand for the keys that attention reads; a few rows of a
- * prompt take as long as the keys are many, however few rows there are. Steps of up to STEADY_ROWS
- * rows and larger ones are learned apart: a GPU computes them in two ways, of which the second
- * costs more at once and a tenth for each row. Pure: steps and seconds go in, rows come out. No
- * allocation. */
+ * each with a coefficient. Positions stand for the keys that attention reads. The time for a few
+ * rows of a prompt depends on the number of keys, however few rows there are. Steps of up to
+ * STEADY_ROWS rows and larger ones are learned apart: a GPU computes them in two ways, of which the
+ * second has a higher fixed cost and a tenth of the cost for each row. Pure: steps and seconds go
+ * in, rows come out. No allocation. */
 #ifndef ENGINE_PACE_H
 #define ENGINE_PACE_H
 
@@ -26,8 +26,8 @@ struct pace {
     struct estimate decode, few, many; /* the last two: with prompt rows */
     int32_t widest;                    /* the most rows of a measured decode step */
     int32_t largest;    /* the most prompt rows of measured steps, slowly forgotten */
-    int32_t since_many; /* steps of `few` since the last one of `many` */
-    int32_t n_slow;     /* of these in a row took longer than the limit, up to a few */
+    int32_t since_many; /* steps of `few` since the last of `many` with decode rows */
+    int32_t n_slow;     /* how many of the latter in a row took too long, up to a few */
 };
 
 /* Steps with decode rows should take at most `limit` seconds, or twice a decode step if longer; up

@@ -67,8 +67,8 @@ static void drop_before(struct paging *p, enum kv_kind kind, int32_t slot, int32
 
 /* ---- Before a step ---------------------------------------------------------------------- */
 
-/* The first local block that has to stay for rows from `from` on. If they do not fill a page, there
- * must still be the window before the last full one. */
+/* The first local block that has to stay for rows from `from` on. If they do not complete a page,
+ * the window before the last full page has to stay too. */
 static int32_t first_wanted(const struct paging *p, int32_t from, int32_t n_rows)
 {
     if (from / KV_PAGE == (from + n_rows) / KV_PAGE)
@@ -76,7 +76,7 @@ static int32_t first_wanted(const struct paging *p, int32_t from, int32_t n_rows
     return from < p->window ? 0 : (from - p->window + 1) / KV_PAGE;
 }
 
-/* Pages are written by nobody but the one that holds them alone. */
+/* A page may be written only by a slot that is its single holder. */
 static bool is_own(const struct paging *p, enum kv_kind kind, int32_t slot, int32_t block)
 {
     int32_t page = page_at(p, kind, slot, block);

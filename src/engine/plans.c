@@ -107,9 +107,8 @@ static int add_bucket(struct plans *p, const struct plan_source *from, int32_t r
     return status;
 }
 
-/* Steps that come again and again. Prompts have usual lengths and one row whose logits are wanted.
- * Only a prompt's last chunk wants a row. `least`: rows of the bucket below, which takes shorter
- * prompts. */
+/* Steps that recur: prompts of usual lengths. Only a prompt's last chunk has a row whose logits are
+ * wanted. `least`: rows of the bucket below, which takes shorter prompts. */
 static void add_usual_prompts(struct bucket *b, int32_t n_sites, int32_t least, int32_t chunk)
 {
     static const int32_t lengths[] = {4,   8,   16,  32,  64,  128, 160, 192, 224, 256,
@@ -126,9 +125,9 @@ static void add_usual_prompts(struct bucket *b, int32_t n_sites, int32_t least, 
     }
 }
 
-/* Decode steps of a bucket have all its rows; many rows are a multiple of some. What is left to be
- * saved in steps of more rows than `MOST` is not worth a recording. `least`: rows of the bucket
- * below. */
+/* A decode step of a few rows is padded to all rows of its bucket, one of many rows to a multiple
+ * of GRAIN. A recording saves too little in steps of more than MOST rows. `least`: rows of the
+ * bucket below. */
 static void add_usual_decode(struct bucket *b, int32_t n_sites, int32_t least)
 {
     enum { GRAIN = 32, MOST = 256 };
@@ -164,8 +163,8 @@ static bool replays(const struct plan_source *from)
     return false;
 }
 
-/* Where steps are recorded: a bucket for those of a few rows that the decode buckets do not take.
- * One sequence alone has no decoding rows next to its prompt: buckets of prompts are enough. */
+/* If steps are recorded, adds a bucket for steps of a few rows that the decode buckets do not take.
+ * A single sequence has no decode rows next to its prompt: the buckets of prompts are enough. */
 static int add_mixed(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
                      struct carat_error *err)
 {
@@ -176,7 +175,8 @@ static int add_mixed(struct plans *p, const struct plan_source *from, int32_t n_
     return CARAT_OK;
 }
 
-/* Up to STEADY_ROWS rows they are for steps that want all rows. */
+/* Decode buckets. Those of up to STEADY_ROWS rows are only for steps that want the logits of all
+ * rows. */
 static int add_decode(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
                       struct carat_error *err)
 {

@@ -43,7 +43,7 @@ struct plan_source {
     const struct gemma_config *config;
     const struct kv_cache *caches;
     const struct split *split;
-    int32_t step_rows; /* of a step at most */
+    int32_t step_rows; /* the most that a step has */
 };
 
 /* Compiles plans for n_seq decoding sequences, chunks of `chunk` rows and at least `outs` rows

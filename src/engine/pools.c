@@ -54,14 +54,15 @@ uint64_t pools_bytes(const struct pools_shape *s, const struct pools *p)
     return sum;
 }
 
-/* For n sequences, which have as many positions as go with their windows, or are full. */
+/* For n sequences of `split` positions each, or of a full context if that is shorter. The global
+ * pool holds at least one full sequence. */
 static struct pools pools_of(const struct pools_shape *s, int32_t n)
 {
     int64_t each = least_of(s->slots[KV_GLOBAL], kv_pages(s->split)), all = n * each;
     return make(local_pages(s, n), all > s->slots[KV_GLOBAL] ? all : s->slots[KV_GLOBAL]);
 }
 
-/* Pages that so many bytes hold. */
+/* How many pages fit into this many bytes. */
 static int64_t pages_in(uint64_t bytes, uint64_t page_bytes)
 {
     if (page_bytes == 0 || bytes / page_bytes > PAGES_MAX) return PAGES_MAX;
@@ -84,8 +85,8 @@ int32_t pools_anchors_wanted(const struct pools_shape *s, const struct pools *p)
     return (int32_t)((int64_t)(p->n_pages[KV_GLOBAL] - 1) * KV_PAGE / s->split);
 }
 
-/* Spends what is left over on global pages, each with its part of an anchor. The pool may have too
- * few anchors for the global pages that it has already: then these come first. */
+/* Spends what is left over on global pages, each with its part of an anchor. If there are too few
+ * anchors for the global pages that the pool has already, the missing anchors come first. */
 static void add_both(const struct pools_shape *s, struct pools *p, uint64_t rest)
 {
     uint64_t anchor = bytes_multiply((uint64_t)s->anchor_pages, s->page_bytes[KV_LOCAL]);

@@ -1,9 +1,9 @@
 /* How many pages the pools of both kinds get. Arithmetic only.
  *
  * A sequence that decodes holds one window of local pages and all pages of its positions in the
- * global pool. One that reads its prompt holds, for a step, also the local pages of its rows. What
- * a pool has beyond that keeps what was read: an anchor is one window of local pages, with which
- * the global pages before it can be used again. */
+ * global pool. One that reads its prompt holds, for a step, also the local pages of its rows. Pages
+ * beyond these keep what was read: an anchor is one window of local pages, with which the global
+ * pages before it can be used again. */
 #ifndef ENGINE_POOLS_H
 #define ENGINE_POOLS_H
 
@@ -41,7 +41,7 @@ struct pools pools_within(const struct pools_shape *s, uint64_t bytes, bool has_
 int32_t pools_anchors_wanted(const struct pools_shape *s, const struct pools *p);
 void pools_add_anchors(const struct pools_shape *s, struct pools *p, int32_t n);
 
-/* Stops at BYTES_MAX. */
+/* Bytes of both pools. Saturates at BYTES_MAX. */
 uint64_t pools_bytes(const struct pools_shape *s, const struct pools *p);
 
 #endif

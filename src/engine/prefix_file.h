@@ -5,10 +5,10 @@
  *     pages           of all blocks, then local ones: bytes as a device has them
  *     checksum        of everything before it
  *
- * Numbers are little endian. Nothing in a file is believed: its length follows from its header, all
- * indices and ids are checked, and it is of no use until the checksum at its end was compared. Only
- * its owner may write it, because whoever can write it decides what is answered. It has mode 0600,
- * since it tells what was asked.
+ * Numbers are little endian. Nothing in a file is trusted: its length follows from its header, all
+ * indices and ids are checked, and nothing is used before the checksum at its end was compared.
+ * Only its owner may write it, because whoever can write it decides what is answered. It has mode
+ * 0600, since it tells what was asked.
  *
  * Errors: CARAT_ECHECKSUM: the file is cut or damaged. CARAT_EUNSUPPORTED: it is sound, but of
  * another version, model or setting. CARAT_EUSAGE: it is something else, or others may write it.
@@ -20,7 +20,7 @@
 #include "cache/saved.h"
 
 #define PREFIX_MAGIC "carat prefixes\n" /* and a NUL */
-/* Version 2: keys of layers without a V, which are their values but for turned columns. */
+/* Version 2: layers without a V have cells that hold keys and values at once (plan/kv.h). */
 enum { PREFIX_VERSION = 2, PREFIX_NOTE_BYTES = 16 };
 
 /* What the keys and values in a file depend on. */
@@ -41,11 +41,11 @@ struct prefix_header { /* without padding */
     uint64_t sum; /* of what is before it */
 };
 
-/* A chain of checksums: `sum` of what was before these bytes. */
+/* A chain of checksums: `sum` is the checksum of what comes before these bytes. */
 uint64_t prefix_sum(uint64_t sum, const void *bytes, size_t n);
 
-/* Of a whole file, from the counts and page_bytes of its header, which are not negative. Stops at
- * BYTES_MAX. */
+/* Bytes of a whole file, from the counts and page_bytes of its header, which are not negative.
+ * Saturates at BYTES_MAX. */
 uint64_t prefix_file_bytes(const struct prefix_header *h);
 
 /* Whether the open file is one of ours or empty; such a file may be replaced. */

@@ -67,7 +67,7 @@ static bool is_count(int32_t n)
     return n >= 0 && n <= SAVED_MAX;
 }
 
-/* Counts are read only after the checksum was found right, and still not believed. */
+/* Counts are read only after the header's checksum was found right, and are checked even then. */
 static int check_header(const struct prefix_reader *r, uint64_t file_bytes, struct carat_error *err)
 {
     const struct prefix_header *h = &r->header;

@@ -12,16 +12,17 @@ struct prefix_reader {
     struct prefix_header header;
 };
 
-/* Opens a file and checks its header. One that is not there is no error. Closed by the caller even
- * after one. */
+/* Opens a file and checks its header. A missing file is no error: fd is -1. The caller closes the
+ * reader even after an error. */
 int prefix_reader_open(struct prefix_reader *r, const char *path, struct carat_error *err);
 void prefix_reader_close(struct prefix_reader *r);
 
-/* Compares what the file was made of. CARAT_EUNSUPPORTED. */
+/* Whether the file was saved for this model and these settings. CARAT_EUNSUPPORTED. */
 int prefix_reader_match(const struct prefix_reader *r, const struct prefix_origin *origin,
                         struct carat_error *err);
 
-/* The lists, which are then checked. The file matches the cache. */
+/* Reads the lists and checks them. prefix_reader_match has succeeded before. The caller closes
+ * `out` (saved_close), unless this fails. */
 int prefix_reader_lists(struct prefix_reader *r, const struct prefix_cache *c, int32_t n_vocab,
                         struct saved *out, struct carat_error *err);
 /* The next page. */

@@ -90,7 +90,7 @@ int carat_prefixes_save(carat_engine *e, const char *path, uint64_t bytes_max, c
 
 /* ---- Loading ---------------------------------------------------------------------------- */
 
-/* All pages of a kind in the file, of which the engine has room for the first n. */
+/* Reads all pages of a kind in the file; the engine has room for the first n of them. */
 static int read_pages(carat_engine *e, struct prefix_reader *r, enum kv_kind kind,
                       const int32_t *pages, int32_t n, int32_t n_all, void *buffer,
                       struct carat_error *err)

@@ -26,7 +26,7 @@ void request_end(carat_engine *e, struct sequence *s, enum carat_finish finish, 
     events_add(&e->events, event);
 }
 
-/* Counts once what the first look-up of a request has found, and tells it. */
+/* Counts what the first look-up of a request has found, and reports it as progress. */
 static void note_hit(carat_engine *e, struct sequence *s)
 {
     e->stats.lookups += s->has_cache;

@@ -4,8 +4,9 @@
 
 #include "engine/engine.h"
 
-/* Ends a request in any state: its last event, with `message` if not NULL, and everything that it
- * holds goes back. What it has read stays in the prefix cache, unless it ends by an error. */
+/* Ends a request in any state: adds its last event, with `message` if not NULL, and gives back
+ * everything that it holds. What it has read stays in the prefix cache, unless it ends by an
+ * error. */
 void request_end(carat_engine *e, struct sequence *s, enum carat_finish finish,
                  const char *message);
 

@@ -4,8 +4,8 @@
 #include "engine/logprob.h"
 #include "engine/request.h"
 
-/* The end of a thought that has had its tokens, or -1. A grammar that is not in a thought decides
- * alone. */
+/* The id that ends a thought which has used up its tokens, or -1. It is not forced where a grammar
+ * does not allow it. */
 static int32_t forced_id(const carat_engine *e, const struct sequence *s)
 {
     int32_t end = vocab_special(e->model->vocab, VOCAB_CHANNEL_END);
@@ -24,7 +24,7 @@ static void add_logprobs(carat_engine *e, const struct sequence *s, struct carat
     event->logprob = logprob_compute(row, n_vocab, event->id, top, event->n_top);
 }
 
-/* Puts the id that is given instead of a sampled one, with its log-probabilities. */
+/* Puts `id` into the event in place of a sampled one, with its log-probabilities. */
 static int put(carat_engine *e, const struct sequence *s, int32_t id, struct carat_event *event,
                struct carat_error *err)
 {
@@ -75,8 +75,8 @@ static void add_progress(carat_engine *e, struct sequence *s)
                                                 .total = s->n_prompt});
 }
 
-/* Where prompts are apart, keys and values of an answer are not those that reading it would give:
- * others may only have those of prompts. */
+/* If prompts are apart, the keys and values of an answer differ from those that reading it as a
+ * prompt would give. So only those of prompts are published. */
 static void publish(carat_engine *e, const struct sequence *s)
 {
     int32_t n = s->n_cached, n_read = sequence_read_end(s, e->is_apart);

@@ -2,7 +2,7 @@
 
 #include "engine/request.h"
 
-/* The order of those who make room: those that are paused, lower priority, later arrival. */
+/* The order in which sequences make room: paused ones, lower priority, later arrival. */
 static struct schedule_item rank(const struct sequence *s)
 {
     return (struct schedule_item){

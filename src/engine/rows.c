@@ -2,8 +2,8 @@
 
 enum { TRIES = 4 };
 
-/* Of the limit, for a step that ends a prompt: somebody waits for its first token, and rows of
- * other prompts that only fill the step would make that wait longer. */
+/* Share of the limit for a step in which a prompt ends: somebody waits for its first token, and
+ * rows of other prompts that only fill the step would make that wait longer. */
 #define SHARE_OF_ENDS 0.5
 
 struct filling {
@@ -40,7 +40,8 @@ static int32_t rows_allowed(const struct pace *pace, const struct pace_step *ste
     return fewer < most ? fewer : most;
 }
 
-/* Which rows are chosen depends on their number, and how many may be chosen on where they are. */
+/* Which rows are chosen depends on how many are allowed, and how many are allowed depends on their
+ * positions. So this takes a few tries. */
 void rows_choose(const struct pace *pace, struct pace_step *step, struct schedule_item *items,
                  int32_t n, int32_t rows_max, int32_t *order)
 {

@@ -204,8 +204,8 @@ static int wait_for_others(struct runner *r, int32_t site, struct carat_error *e
     return CARAT_OK;
 }
 
-/* The step with what its rows share. It is looked for again in every step: to compare the tables
- * takes a few microseconds. */
+/* The step with the pages that its rows share. They are searched for in every step: comparing the
+ * tables takes a few microseconds. */
 static const struct step *with_shared_pages(struct runner *r, const struct step *step)
 {
     const struct table *t = &r->tables.of[KV_GLOBAL];

@@ -1,7 +1,7 @@
 /* One model on its devices: weights, caches, compiled plans and their memory. It runs steps and
  * gives the logits of their rows. It does not know what the rows are for: whoever fills in the
- * steps decides whose a sequence is. Several runners may be open at the same time, for a second
- * model or for a part of one; they share nothing.
+ * steps decides which request a sequence belongs to. Several runners may be open at the same time,
+ * for a second model or for a part of one; they share nothing.
  *
  * Of carat.h only the options, the memory table and the setup of an engine are used.
  *
@@ -23,7 +23,7 @@ struct runner {
     float *row;              /* n_vocab logits on the host */
     uint64_t *masks;         /* layout_masks of them, for runner_best_allowed; or NULL */
     char *staging;           /* rows on their way between two devices that are not the host */
-    bool are_shared;         /* host buffers, with devices (page-locked) */
+    bool are_shared;         /* host buffers are shared with devices (page-locked) */
     bool is_busy[SITES_MAX]; /* targets that have been told to do something since the last fence */
     struct carat_error loss; /* set once a device has failed: only closing is left */
 };
@@ -44,8 +44,8 @@ void runner_set_page(struct runner *r, enum kv_kind kind, int32_t sequence, int3
                      int32_t page);
 int32_t runner_page(const struct runner *r, enum kv_kind kind, int32_t sequence, int32_t slot);
 
-/* A page's keys and values as the devices have them, in host memory: those of each device after
- * those of the one before. Between steps only. CARAT_EDEVICE when a device is lost. */
+/* A page's keys and values as the devices store them, in host memory, one device after the other.
+ * Between steps only. CARAT_EDEVICE when a device is lost. */
 size_t runner_page_bytes(const struct runner *r, enum kv_kind kind);
 int runner_read_page(struct runner *r, enum kv_kind kind, int32_t page, void *out,
                      struct carat_error *err);
@@ -73,9 +73,9 @@ int runner_best(const struct runner *r, const struct step *step, int32_t out,
                 const struct logit_pair **best);
 
 /* Searches for the best of some ids only (backend.h: best_allowed), between runner_start and
- * runner_wait: runner_masks says how many rows at once, 0 where a device cannot; mask i is written
- * to runner_mask(i) before and stays until runner_wait. Then runner_best gives what was found,
- * runner_n_best pairs at most. */
+ * runner_wait: runner_masks says how many rows at once, 0 where a device cannot; the caller writes
+ * mask i to runner_mask(i) first and leaves it there until runner_wait. Then runner_best gives what
+ * was found, runner_n_best pairs at most. */
 int32_t runner_masks(const struct runner *r, const struct step *step);
 int32_t runner_n_best(const struct runner *r, const struct step *step);
 uint64_t *runner_mask(struct runner *r, int32_t i);

@@ -1,6 +1,6 @@
-/* A row is scanned once, in blocks: most blocks hold nothing above the k-th best so far and are
- * passed over by two comparisons a logit that the compiler vectorises. Candidates are kept in a
- * min-heap of k. Biased, suppressed and penalised ids are changed in a copy of the row.
+/* A row is scanned once, in blocks. Most blocks hold nothing above the k-th best so far and are
+ * skipped after two comparisons for each logit, which the compiler vectorises. Candidates are kept
+ * in a min-heap of k. Biased, suppressed and penalised ids are changed in a copy of the row.
  * Invariant: candidates end up sorted, best first, equal logits by ascending id. */
 #include "engine/sample.h"
 
@@ -15,7 +15,7 @@
 #include "base/status.h"
 
 enum {
-    ASKED_MAX = 128, /* candidates looked at before the row is: by a grammar, and with penalties */
+    ASKED_MAX = 128, /* candidates that are tried before the row: by a grammar, with penalties */
 };
 
 struct candidate {
@@ -26,10 +26,10 @@ struct candidate {
 
 struct sampler {
     int32_t n_vocab, k; /* candidates wanted: 1 .. n_vocab */
-    int32_t room;       /* candidates that fit: k, and more where some may not be allowed */
+    int32_t room;       /* candidates that fit: k, or more for grammars and penalties */
     struct carat_sampling sampling;
     struct rng rng;
-    struct candidate *candidates; /* k */
+    struct candidate *candidates; /* [room] */
     float *row;                   /* the changed copy, or NULL when nothing is ever changed */
     struct carat_logit_bias *bias;
     size_t n_bias;
@@ -267,8 +267,8 @@ static void sort_candidates(struct candidate *heap, int32_t count)
     }
 }
 
-/* Scans the row for the k best above -infinity. Returns their number, or -1 for NaN or
- * +infinity. Later ids must be greater than the last candidate's: ties keep the lowest id. */
+/* Scans the row for the k best above -infinity. Returns their number, or -1 for NaN or +infinity. A
+ * later logit replaces the last candidate only if it is greater: ties keep the lowest id. */
 static int32_t take_best(struct candidate *heap, int32_t k, const float *row, int32_t n)
 {
     enum { BLOCK = 64 };
@@ -530,8 +530,9 @@ int32_t sample_pick_best_allowed(struct sampler *s, const struct logit_pair *bes
     return count > 0 ? pick_sorted_allowed(s, count, true, allows, user) : -1;
 }
 
-/* Without truncation a refused draw and a second one from the masked row have the distribution of
- * the masked row. With it, all of the vocabulary would have to be asked about. */
+/* Without truncation, a draw that is replaced by one from the masked row if it is refused has the
+ * distribution of the masked row. With truncation, all of the vocabulary would have to be asked
+ * about. */
 bool sample_draws_first(const struct sampler *s)
 {
     return takes_all(s) && s->sampling.top_p >= 1.0f && !(s->sampling.min_p > 0.0f);

@@ -59,13 +59,14 @@ enum { SAMPLE_UNDECIDED = -2 };
 typedef bool (*sample_allows_fn)(void *user, int32_t id);
 int32_t sample_pick_allowed(struct sampler *s, const float *logits, sample_allows_fn allows,
                             void *user);
-/* Whether it draws from the whole row first, and asks about that id alone. Then even who knows all
- * allowed ids has to call it first: a seed is to give one answer, whatever is known when. */
+/* Whether sample_pick_allowed draws from the whole row first, and asks about that id alone. Then it
+ * has to be called first even if all allowed ids are known: a seed must give the same answer in
+ * both cases. */
 bool sample_draws_first(const struct sampler *s);
 int32_t sample_pick_best_allowed(struct sampler *s, const struct logit_pair *best, int n,
                                  sample_allows_fn allows, void *user);
 
-/* The same where all allowed ids are known: `n` of them, rising. For samplers that are bound. */
+/* The same where all allowed ids are known: `n` of them, rising. For samplers with is_bound. */
 enum { SAMPLE_LISTED_MAX = 16384 };
 int32_t sample_pick_listed(struct sampler *s, const float *logits, const int32_t *ids, int32_t n);
 

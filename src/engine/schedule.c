@@ -1,6 +1,6 @@
 #include "engine/schedule.h"
 
-/* Rows of this share are a multiple of this, the rows that kernels compute together. */
+/* The oldest prompt's share of rows is a multiple of this, which kernels compute together. */
 enum { GRAIN = 64 };
 
 static uint64_t effective_left(const struct schedule_item *s)

@@ -56,7 +56,7 @@ static int hand_over(carat_engine *e, carat_logits_fn take, void *user, struct c
     return CARAT_OK;
 }
 
-/* Takes pages for rows of a slot. What is cached goes when it is in the way. */
+/* Takes pages for rows of a slot. Cached pages are evicted if that is necessary. */
 static int take_pages(carat_engine *e, int32_t slot, int32_t position, int32_t n,
                       struct carat_error *err)
 {

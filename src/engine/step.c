@@ -9,7 +9,7 @@
 
 /* ---- Before the pass -------------------------------------------------------------------- */
 
-/* Room for what this step may add, for those who are there. */
+/* Whether there is room for the events that this step may add. */
 static int check_events(const carat_engine *e, struct carat_error *err)
 {
     int32_t n_live = 0;
@@ -32,7 +32,7 @@ static void end_unwanted(carat_engine *e)
     }
 }
 
-/* Of a prompt that others wait for, only the rows up to there count in the order. */
+/* Of a prompt that others wait for, only the rows up to the awaited position count in the order. */
 static void note_followers(carat_engine *e, int32_t n)
 {
     for (int32_t i = 0; i < e->end; i++) {
@@ -137,8 +137,8 @@ static int run(carat_engine *e, struct carat_error *err)
     return CARAT_OK;
 }
 
-/* Time that the caller takes between two steps counts too, as those who wait for tokens see it; but
- * not more than a step itself. */
+/* Time that the caller takes between two steps counts too, because it delays tokens, but at most a
+ * tenth of the step's own time. */
 static void note_end(carat_engine *e, const struct pace_step *rows, double begin)
 {
     double end = os_seconds(), seconds = end - begin;

@@ -4,7 +4,7 @@
 
 #include "base/assert.h"
 
-/* Entries. Changes that lie closer together are sent in one copy: to copy the bytes between them
+/* In entries. Changes that lie closer together are sent in one copy: copying the bytes between them
  * takes a device less time than a second copy. */
 enum { GAP_MAX = 4096 };
 

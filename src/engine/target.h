@@ -50,13 +50,13 @@ static inline uint64_t target_bytes(const struct target *t)
     return bytes_add(target_kv_bytes(t), t->buffers + t->placement.device_bytes);
 }
 
-/* Whether rows between two devices go through a buffer of neither: if neither is the host. */
+/* Whether rows between two devices go through a staging buffer: if neither is the host. */
 static inline bool target_needs_staging(const struct target *from, const struct target *to)
 {
     return !from->backend->is_host && !to->backend->is_host;
 }
 
-/* Opens the device and notes what may be taken of it. CARAT_EDEVICE: there is no such one. */
+/* Opens the device and notes what may be taken of it. CARAT_EDEVICE: there is no such device. */
 int target_open(struct target *t, const struct target_choice *choice,
                 const struct carat_engine_options *o, struct carat_error *err);
 void target_close(struct target *t);
