@@ -43,11 +43,11 @@ struct prefix_cache {
     int32_t *heads;                   /* [mask + 1] first nodes of the hash table's chains */
     uint64_t mask;
 
-    /* What may go. Leaves are nodes without children that are not pinned. */
+    /* What may be evicted. Leaves are nodes without children that are not pinned. */
     struct node_list garbage; /* leaves without an anchor: a heap, least recently used first */
     struct node_list tips;    /* leaves with one, in no order */
     struct node_list anchors; /* all nodes with one, in no order */
-    int32_t hand;             /* where the last search through `anchors` ended */
+    int32_t hand;             /* where the last search through `anchors` or `tips` ended */
 
     struct rng rng;
     int64_t clock; /* blocks that were published, found or anchored */

@@ -14,7 +14,8 @@ static void put(struct prefix_cache *c, int32_t at, int32_t node)
     c->nodes[node].garbage_at = at + 1;
 }
 
-/* Finds the place of a node in the heap, where `at` is a hole that may be anywhere on its way. */
+/* Puts a node into the heap, beginning at the hole `at`: moves the hole up or down to where the
+ * node belongs. */
 static void sift(struct prefix_cache *c, int32_t at, int32_t node)
 {
     const int32_t *heap = c->garbage.nodes;

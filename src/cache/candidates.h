@@ -1,4 +1,4 @@
-/* Which nodes may go: lists that stay right as nodes change. */
+/* Which nodes may be evicted: lists that are kept up to date as nodes change. */
 #ifndef CACHE_CANDIDATES_H
 #define CACHE_CANDIDATES_H
 

@@ -1,9 +1,9 @@
-/* Does everything in a prefix cache add up? Counts are checked by taking away what they should
- * count; nothing may be left. Then all is put back. */
+/* Does everything in a prefix cache add up? Counts are checked by subtracting what they should
+ * count: 0 must be left. Then all is added again. */
 #include "cache/anchors.h"
 #include "cache/index.h"
 
-/* The first thing that is wrong is what counts. */
+/* Only the first problem is reported. */
 static void expect(bool is_right, const char *otherwise, const char **wrong)
 {
     if (!is_right && !*wrong) *wrong = otherwise;

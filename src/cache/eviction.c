@@ -1,15 +1,15 @@
-/* What goes when room is needed. When an anchor has to go, a few random ones are compared:
+/* What is evicted when room is needed. If it has to be an anchor, a few random ones are compared:
  *
- * - An anchor that a text has gone on from, from a deeper one on its only way, is worth little: the
- *   next part will go on from the deeper one too. Until then it is worth as much as others: the end
- *   of a prompt is where a chat goes on whose thoughts are taken out of answers.
- * - Then the one goes that saves the fewest blocks of computing for each page that it frees.
- * - An anchor that is found again and again is worth more, until it is overdue. So chats that take
- *   turns in a cache too small for all do not each find their own part just gone, as they do when
- *   what was used least recently goes first: some stay, the others give way. New ones have some
+ * - An anchor is worth little if its only path leads to a deeper anchor that was used since: the
+ *   next part will go on from the deeper one too. Until then it is worth as much as others: a
+ *   chat whose thoughts are removed from its answers goes on from the end of a prompt.
+ * - Among the others, the one is evicted that saves the fewest blocks of computing for each page.
+ * - An anchor that is found again and again is worth more, until it is overdue. So if chats take
+ *   turns in a cache too small for all, some stay and the others give way. If the least recently
+ *   used one were evicted, each chat would find its own part just gone. New anchors have some
  *   time to be found for the first time.
- * - Else age counts only after several times the cache's size was used. It has to count at last,
- *   so that nothing stays for ever. */
+ * - Apart from that, age counts only after several times the cache's size was used. It has to
+ *   count at last, so that nothing stays for ever. */
 #include "cache/anchors.h"
 #include "cache/candidates.h"
 #include "cache/index.h"
@@ -20,8 +20,8 @@ enum {
     AGE_FREE = 3,    /* times the global pages: as many blocks may be used before age counts */
 };
 
-#define PASSED_BY 1e-3 /* what an anchor that was passed by is worth, against others */
-#define EXPECTED 4.0   /* likewise one that is new, or was found before ... */
+#define PASSED_BY 1e-3 /* factor on the worth of an anchor that was passed by */
+#define EXPECTED 4.0   /* factor on the worth of one that is new, or was found before ... */
 #define OVERDUE 1.5    /* ... until it was not for this many times that interval, */
 #define NEW 2          /* or this many times the blocks of its path */
 
@@ -51,7 +51,7 @@ static int32_t blocks_since_anchor(const struct prefix_cache *c, int32_t node)
     return n;
 }
 
-/* Local pages that it keeps and nobody uses; those that k anchors keep count 1 / k. */
+/* Local pages that the anchor keeps and nobody uses; those that k anchors keep count 1 / k. */
 static double freed_locals(const struct prefix_cache *c, int32_t node)
 {
     const int32_t *local = node_locals(c, node);
@@ -106,7 +106,7 @@ static int32_t choose_anchor(struct prefix_cache *c, enum kv_kind kind)
         best = node;
         least = w;
     }
-    /* Nearly all may be in use: then the next one that is not. */
+    /* Nearly all may be in use: then takes the next one that is not. */
     for (int32_t i = 0; !best && i < list->n; i++) {
         c->hand = (c->hand + 1) % list->n;
         if (worth(c, kind, list->nodes[c->hand]) >= 0) best = list->nodes[c->hand];

@@ -35,7 +35,7 @@ int page_pool_init(struct page_pool *pool, struct arena *arena, int32_t n_pages,
 /* A free page, with one user; 0 when none is free. Low ids come first in a new pool. */
 int32_t page_take(struct page_pool *pool);
 
-/* One user more, of a page that is not free; one less. Page 0 is passed over by both. */
+/* One user more, of a page that is not free; one less. Both ignore page 0. */
 void page_use(struct page_pool *pool, int32_t page);
 void page_leave(struct page_pool *pool, int32_t page);
 

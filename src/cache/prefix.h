@@ -13,7 +13,7 @@
  * each other share local pages.
  *
  * A cursor is where a sequence stands: the deepest node of its path. A node with a cursor at it or
- * below is pinned and stays. Everything else goes when its room is needed (prefix_make_room):
+ * below is pinned and stays. Everything else is evicted when room is needed (prefix_make_room):
  *   1. blocks with no anchor at or below them, least recently used first, from the leaves up;
  *   2. anchors, of a few random ones the one that is worth least for its size (eviction.c); then 1.
  * Anchors may be dropped on pinned paths too: their sequences hold the pages that they need.
@@ -24,9 +24,9 @@
  *    node or below, and gives back its users (page_leave) before or right after prefix_leave.
  * 3. Nobody writes a page that was published, or that an anchor keeps, or that came from a hit.
  *
- * All memory is taken by prefix_open. Nothing else allocates or fails for memory. Look-ups take
- * time with the blocks that match, the rest constant or logarithmic time for each page. Breaking a
- * rule is an assertion where it is seen. One thread at a time. */
+ * All memory is taken by prefix_open. Nothing else allocates or fails for memory. A look-up takes
+ * time proportional to the blocks that match; everything else takes constant or logarithmic time
+ * for each page. A broken rule fails an assertion, where it is noticed. One thread at a time. */
 #ifndef CACHE_PREFIX_H
 #define CACHE_PREFIX_H
 
@@ -50,7 +50,7 @@ struct prefix_options {
     int32_t page;              /* positions of a page: KV_PAGE */
     int32_t window;            /* positions a local layer sees, itself included; 0: no such layer */
     int32_t n_pages[KV_KINDS]; /* of each pool, page 0 included */
-    uint64_t seed;             /* of random choices of what goes: results do not depend on it */
+    uint64_t seed;             /* of random choices of what to evict: results do not depend on it */
     const struct prefix_watch *watch; /* borrowed as long as the cache lives; NULL: nobody */
 };
 
@@ -66,7 +66,7 @@ int prefix_open(struct prefix_cache **out, struct arena *arena,
 /* To look at counts, and for page_use and page_leave. */
 struct page_pool *prefix_pool(struct prefix_cache *c, enum kv_kind kind);
 
-/* A page with one user; if none is free, something cached goes. 0: all are in use. */
+/* A page with one user; if none is free, something cached is evicted. 0: all are in use. */
 int32_t prefix_take_page(struct prefix_cache *c, enum kv_kind kind);
 
 /* Drops what is cached until `n` pages are free. Returns whether they are. */
@@ -143,7 +143,7 @@ struct prefix_counts prefix_count(const struct prefix_cache *c);
 
 /* Whether everything adds up: pages of each pool, pins of open cursors, children, lists. Returns
  * NULL, or what is wrong first (static text). `cursors` are all that are open. For tests: takes
- * time with the size of the cache. */
+ * time proportional to the size of the cache. */
 const char *prefix_check(struct prefix_cache *c, const struct prefix_cursor *const *cursors,
                          size_t n_cursors);
 

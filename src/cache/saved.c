@@ -211,7 +211,7 @@ static const char *check_anchors(const struct saved *s, const struct prefix_cach
 
 const char *saved_problem(const struct saved *s, const struct prefix_cache *c, int32_t n_vocab)
 {
-    /* `pages` are not known yet: they lend their memory. */
+    /* `pages` is not filled in yet, so its memory is used for the depths. */
     const char *problem = check_blocks(s, n_vocab, s->pages);
     return problem ? problem : check_anchors(s, c, s->pages);
 }
@@ -253,7 +253,7 @@ static int32_t restore_block(struct prefix_cache *c, int32_t parent, uint64_t sa
     return node ? node : page;
 }
 
-/* The anchor that was used last is to be the last one used, so it comes at the end. */
+/* The anchor that was used last must be the last one used here too, so it is restored last. */
 void saved_restore(struct saved *s, struct prefix_cache *c, struct saved_part part)
 {
     for (int32_t i = 0; i < part.n_blocks; i++) {

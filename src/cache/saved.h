@@ -13,15 +13,15 @@
 /* The most blocks and local pages of a list that is read, and anchors. */
 enum { SAVED_MAX = 1 << 20 };
 
-/* Both without padding: a file has them as they are. */
+/* Both without padding: files hold them as they are. */
 struct saved_block {
     uint64_t salt;
     int32_t parent; /* index of the block before it, counted from 1; 0: it is the first one */
     int32_t zero;
 };
 struct saved_anchor {
-    int32_t block;              /* index of the one it stands on */
-    int32_t n_blocks, n_locals; /* of the list that it and those before it bring */
+    int32_t block;              /* index of the block that it stands on */
+    int32_t n_blocks, n_locals; /* how many of the list's it and those before it bring */
     int32_t zero;
 };
 
@@ -36,8 +36,8 @@ struct saved {
     int32_t *pages, *local_pages; /* [n_blocks], [n_locals] */
 };
 
-/* Room for a list that fits to the cache; the counts, from 0 to SAVED_MAX, are its own.
- * CARAT_EMEMORY. Closing a zeroed one is fine. */
+/* Allocates a list with these counts, for a cache with this page and window. CARAT_EMEMORY. Closing
+ * a zeroed list is fine. */
 int saved_open(struct saved *s, const struct prefix_cache *c, int32_t n_blocks, int32_t n_locals,
                int32_t n_anchors, struct carat_error *err);
 void saved_close(struct saved *s);
@@ -45,13 +45,13 @@ void saved_close(struct saved *s);
 /* n_refs of lists of this cache. */
 int32_t saved_refs(const struct prefix_cache *c);
 
-/* What entries of a list take, in bytes, and how much all may take together. */
+/* Bytes of each entry of a list, and the most that all entries may take together. */
 struct saved_costs {
     uint64_t block, local, anchor, most;
 };
 
-/* Opens a list of what the cache holds: of the anchors those that still fit into `most`, the last
- * used first. CARAT_EMEMORY. */
+/* Opens a list of what the cache holds. Anchors are added, the last used first, if they still fit
+ * into `most`. CARAT_EMEMORY. */
 int saved_list(struct saved *s, const struct prefix_cache *c, const struct saved_costs *costs,
                struct carat_error *err);
 
@@ -66,8 +66,9 @@ struct saved_part {
 struct saved_part saved_fitting(const struct saved *s, struct prefix_cache *c);
 
 /* Takes pages for a part, one user each, into `pages` and `local_pages`, for the caller to fill.
- * Then either puts the part into the cache, or leaves the pages as if nothing had happened. Nothing
- * else may change the cache in between. After saved_restore the list can only be closed. */
+ * Then saved_restore puts the part into the cache, or saved_leave_pages gives the pages back as if
+ * nothing had happened. Nothing else may change the cache in between. After saved_restore the list
+ * can only be closed. */
 void saved_take_pages(struct saved *s, struct prefix_cache *c, struct saved_part part);
 void saved_restore(struct saved *s, struct prefix_cache *c, struct saved_part part);
 void saved_leave_pages(struct saved *s, struct prefix_cache *c, struct saved_part part);

@@ -40,8 +40,7 @@ static int find_target(struct prefix_writer *w, const char *path, struct carat_e
                    buf_text(&w->target));
 }
 
-/* Whether the open file is a plain one of ours alone and still has its name: whoever held the lock
- * before may have given it the other one. */
+/* Whether the open file still has its name: whoever held the lock before may have renamed it. */
 static bool has_name(const struct prefix_writer *w)
 {
     return file_has_name(w->fd, buf_text(&w->part), AT_SYMLINK_NOFOLLOW);

@@ -207,9 +207,9 @@ static int read_layers(struct gemma_config *c, const struct gguf *g, struct cara
     return CARAT_OK;
 }
 
-/* Only the tensors show whether V is the raw K projection. It is on all global layers of a model or
- * on none, and never where there are per-layer embeddings. If a single attn_v is missing, the file
- * is damaged, and binding will say so. */
+/* Only the tensors show whether V is the raw K projection. That holds for all global layers of a
+ * model or for none, and never if there are per-layer embeddings. If a single attn_v is missing,
+ * the file is damaged, and binding will say so. */
 static void read_k_eq_v(struct gemma_config *c, const struct gguf *g)
 {
     bool is_absent = c->n_ple == 0;

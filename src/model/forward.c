@@ -36,7 +36,8 @@ static void go_to(struct pass *f, uint8_t site)
 }
 
 /* Per-layer embeddings of layers [first, first + proj->rows / n_ple), from scaled embeddings x:
- * (norm(proj x / sqrt(H)) + 16 table[id]) / sqrt(2), each layer's slice normed on its own. */
+ * (norm(proj x / sqrt(n_embd)) + sqrt(n_ple) table[id]) / sqrt(2), each layer's slice normed on its
+ * own. */
 static buf_id per_layer_embeddings(struct pass *f, buf_id x, const struct weight *proj,
                                    int32_t first)
 {
@@ -137,7 +138,7 @@ static buf_id experts_ffn(struct pass *f, int32_t l, buf_id r, buf_id u)
 }
 
 /* With experts: a dense branch and a routed one, each normed before and after. The router sees the
- * raw residual, normed without weights and scaled by s / sqrt(H), not what the experts see. */
+ * raw residual, normed without weights and scaled by s / sqrt(n_embd), not what the experts see. */
 static buf_id feed_forward(struct pass *f, int32_t l, const struct layer_weights *w, buf_id x)
 {
     struct plan *p = f->p;

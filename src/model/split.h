@@ -1,5 +1,5 @@
-/* Which site computes which layer, and which layers may be parted at all. For the model a site is
- * only a number; the engine knows which device it is. */
+/* Which site computes which layer, and which layers may be on different sites at all. For the model
+ * a site is only a number; the engine knows which device it is. */
 #ifndef MODEL_SPLIT_H
 #define MODEL_SPLIT_H
 

@@ -27,8 +27,8 @@ struct weights {
 #undef X
     struct weight *rope_local, *rope_global;       /* radians per position, for each pair */
     struct weight *ple_proj_trunk, *ple_proj_tail; /* rows of ple_proj; see forward.c */
-    /* Of a global head's columns: those whose keys are not the values where a layer has no V (the
-     * others are equal), as kv_share has it; 0: all. */
+    /* How many columns of a global head have keys that differ from the values, in layers without a
+     * V, as kv_share wants it; 0: all. */
     int32_t turned;
     struct layer_weights *layer;
     struct weight *all; /* every weight a backend has to see, in one array */
@@ -37,8 +37,8 @@ struct weights {
     uint64_t bytes_mapped; /* of the bound tensors */
 };
 
-/* CARAT_EFORMAT names the tensor, the shape or type expected and found. What is skipped (unknown
- * extra tensors, K/V of layers that share) is counted in `note`, one sentence, or left empty. */
+/* CARAT_EFORMAT names the tensor, the shape or type expected and found. `note` gets one sentence
+ * that counts what is skipped (unknown extra tensors, K/V of layers that share), or stays empty. */
 int weights_bind(struct weights *w, const struct gemma_config *c, const struct gguf *g,
                  struct arena *arena, struct buf *note, struct carat_error *err);
 

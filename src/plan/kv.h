@@ -2,7 +2,7 @@
  * cuda and the tests. C and CUDA common subset.
  *
  * A cell holds one position's keys, or its values: n_heads heads of head_dim values, one after the
- * other. A page holds KV_PAGE following positions of one sequence: the keys and values of all
+ * other. A page holds KV_PAGE consecutive positions of one sequence: the keys and values of all
  * layers of a kind (layers with a window, or layers without), so that moving a page is one copy.
  * Pages of a kind lie one after the other in a pool, page_bytes apart. Page 0 holds zeros and is
  * never written.
@@ -15,7 +15,7 @@
  *
  * The same offset leads to the keys (from `k`) and to the values (from `v`) of a position.
  *
- * A layer without a V of its own has keys that are its values, but for the columns that a rotation
+ * In a layer without a V of its own, keys equal values, except in the columns that the rotation
  * turns (model/weights.c moves the norm's weights out of the others). Its cells hold both at once
  * (kv_share): head_dim + turned numbers a head, with the columns in an order of their own.
  *
@@ -70,13 +70,12 @@ struct kv_cache kv_cache_shape(enum format format, int32_t slots, int32_t n_head
                                int32_t head_dim);
 
 /* Makes cells of such a shape hold keys and values at once; turned: a multiple of 64, as kernels
- * read and round 32 columns at a time, or 0: they lie apart. So many more columns are kept twice
- * that keys begin at a multiple of 16 bytes (128 become 256 in q8_0); nothing is done where that
- * leaves none. */
+ * read and round 32 columns at a time, or 0: they lie apart. `turned` is raised until keys begin at
+ * a multiple of 16 bytes (128 become 256 in q8_0). Nothing is done if that reaches head_dim. */
 void kv_share(struct kv_cache *c, int32_t turned);
 
-/* Columns of a head for kv_share, of whose pairs (i, i + head_dim / 2) the first n_pairs are
- * turned; 0: nothing can be shared. */
+/* `turned` of kv_share for a head in which the first n_pairs of the pairs (i, i + head_dim / 2) are
+ * rotated; 0: nothing can be shared. */
 int32_t kv_turned(int32_t head_dim, int32_t n_pairs);
 
 /* Sets k and v. This layer's part of page 0 begins at `at`; values that lie apart begin v_offset
@@ -100,7 +99,8 @@ KV_INLINE int32_t kv_position_bytes(const struct kv_cache *c)
     return (c->turned ? 1 : 2) * kv_cell_bytes(c);
 }
 
-/* Whether a column's key has a number of its own. `column` may count on from head to head. */
+/* Whether a column's key is stored apart from its value. `column` may count on from head to
+ * head. */
 KV_INLINE bool kv_has_own_key(int32_t head_dim, int32_t turned, int32_t column)
 {
     return turned == 0 || column % (head_dim / 2) < turned / 2;
@@ -122,7 +122,7 @@ KV_INLINE int32_t kv_key_column(const struct kv_cache *c, int32_t i)
                                                           : i + c->turned - c->head_dim);
 }
 
-/* Which number of a head's values a column is. */
+/* Which number of a head's values this column is: the inverse of kv_value_column. */
 KV_INLINE int32_t kv_value_place(const struct kv_cache *c, int32_t column)
 {
     int32_t half = c->turned / 2, middle = c->head_dim / 2;
@@ -131,7 +131,7 @@ KV_INLINE int32_t kv_value_place(const struct kv_cache *c, int32_t column)
     return column < middle + half ? column - middle + half : column;
 }
 
-/* Which number of a head's keys. */
+/* Which number of a head's keys this column is: the inverse of kv_key_column. */
 KV_INLINE int32_t kv_key_place(const struct kv_cache *c, int32_t column)
 {
     int32_t i = kv_value_place(c, column) - c->turned;

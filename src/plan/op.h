@@ -55,7 +55,7 @@ union op_params {
     } kv;
     struct {
         int32_t cache, n_heads;
-        int32_t window; /* keys visible, the query's own included; 0: all before it */
+        int32_t window; /* keys visible, the query's own included; 0: all up to it */
     } attention;
     struct {
         float value;
@@ -95,7 +95,7 @@ struct op {
 struct step {
     int32_t n_token, n_decode, n_out;
     /* Rows [n_decode, n_short) are of prompts that are short as a whole; 0: there are none. A
-     * device may compute them as those that decode. */
+     * device may compute them as it computes decode rows. */
     int32_t n_short;
     int32_t *id, *position, *sequence; /* [n_token] */
     int32_t *out_row;                  /* [n_out], rising, each below n_token */

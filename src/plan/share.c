@@ -29,7 +29,8 @@ static int32_t full_pages(const struct search *c, int32_t row)
     return n < c->slots ? n : c->slots;
 }
 
-/* Equal pages that lists of at most n begin with; the first `depth` are. */
+/* With how many equal pages both lists begin, at most n; the first `depth` are known to be
+ * equal. */
 static int32_t equal_pages(const int32_t *a, const int32_t *b, int32_t depth, int32_t n)
 {
     enum { AT_ONCE = 16 };
@@ -39,7 +40,8 @@ static int32_t equal_pages(const int32_t *a, const int32_t *b, int32_t depth, in
     return depth;
 }
 
-/* Leading pages that rows order[first .. end) share; the first `depth` are. Page 0 is nobody's. */
+/* How many leading pages rows order[first .. end) share; the first `depth` are known to be shared.
+ * Page 0 stands for none. */
 static int32_t common_pages(const struct search *c, int32_t first, int32_t end, int32_t depth)
 {
     const int32_t *order = c->s->order, *pages = pages_of(c, order[first]);
@@ -52,7 +54,7 @@ static int32_t common_pages(const struct search *c, int32_t first, int32_t end, 
     return n;
 }
 
-/* The page of each row of order[first .. end) at `depth`, or 0, to `page`. */
+/* Fills in `page`: the page at `depth` of each row of order[first .. end), or 0. */
 static void find_pages(const struct search *c, int32_t first, int32_t end, int32_t depth)
 {
     for (int32_t i = first; i < end; i++) {
@@ -61,8 +63,8 @@ static void find_pages(const struct search *c, int32_t first, int32_t end, int32
     }
 }
 
-/* Brings rows of order[first .. end) that have the page of the first one to its side; returns the
- * end of these. */
+/* Moves the rows of order[first .. end) that have the same page as the first one next to it;
+ * returns where they end. */
 static int32_t gather_rows(struct share *s, int32_t first, int32_t end)
 {
     int32_t next = first + 1, page = s->page[first];
@@ -90,8 +92,8 @@ static void make_group(const struct search *c, int32_t first, int32_t end, int32
 }
 
 /* Groups among order[first .. end), which share `depth` pages: all of these rows as one, or smaller
- * groups that share more. Returns the pages saved. Each call has fewer rows than the one around
- * it. */
+ * groups that share more. Returns the pages saved. Each recursive call has fewer rows than its
+ * caller. */
 static int64_t find_groups(const struct search *c, int32_t first, int32_t end, int32_t depth)
 {
     int32_t pages = common_pages(c, first, end, depth);

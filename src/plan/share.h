@@ -11,7 +11,7 @@ enum { SHARE_ROWS_MAX = 512 };
 
 struct share {
     int32_t leader[SHARE_ROWS_MAX], shared[SHARE_ROWS_MAX]; /* as in struct step */
-    int32_t order[SHARE_ROWS_MAX], page[SHARE_ROWS_MAX];    /* while they are looked for */
+    int32_t order[SHARE_ROWS_MAX], page[SHARE_ROWS_MAX];    /* scratch of share_find */
 };
 
 /* Where it pays, wherever there is something to share, nowhere. */
