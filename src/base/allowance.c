@@ -18,7 +18,7 @@ static const uint64_t NO_LIMIT = UINT64_C(1) << 60;
 
 /* ---- Files of numbers ------------------------------------------------------------------- */
 
-/* A number without sign at `text`, ended by a blank, a line's end or the text's. */
+/* A number without sign at `text`, ended by a blank, or by the end of the line or of the text. */
 static bool number_at(const char *text, uint64_t *out)
 {
     char *end;
@@ -46,12 +46,12 @@ struct membership {
     char path[PATH_MAX];
 };
 
-/* Where a hierarchy of groups can be seen: the group `root` of it is at `folder`. */
+/* Where a hierarchy of groups is mounted: its group `root` is at `folder`. */
 struct group_mount {
     char root[PATH_MAX], folder[PATH_MAX];
 };
 
-/* Whether a comma list has the word. */
+/* Whether a comma-separated list has the word. */
 static bool lists(const char *list, const char *word)
 {
     size_t length = strlen(word);

@@ -1,6 +1,6 @@
-/* Sums, products and differences of sizes that stop at the largest number, or at 0, instead of
- * wrapping, for numbers that are only printed or compared with the memory there is. The largest one
- * fits into a signed number too. And the larger and the smaller one of two sizes. */
+/* Sums, products and differences of sizes that saturate at BYTES_MAX, or at 0, instead of wrapping.
+ * They are for numbers that are only printed or compared with the memory there is. BYTES_MAX fits
+ * into a signed number too. */
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H
 

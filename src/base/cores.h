@@ -1,6 +1,6 @@
-/* The cores of this machine, shared by all who compute in this process: two engines take turns with
- * all their threads rather than slow each other down at every barrier. Threads are counted against
- * the physical cores that the process may use. Who asks first goes first. */
+/* The cores of this machine, shared by all engines of this process: two of them take turns with all
+ * their threads rather than slow each other down at every barrier. Threads are counted against the
+ * physical cores that the process may use. Who asks first goes first. */
 #ifndef BASE_CORES_H
 #define BASE_CORES_H
 

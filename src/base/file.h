@@ -19,7 +19,7 @@ enum file_reading {
 /* Appends a file to *out. Stops soon after *out has more than bytes_max bytes. `flags` of open are
  * added: without O_NONBLOCK a FIFO is waited for. */
 enum file_reading file_read_bounded(const char *path, int flags, size_t bytes_max, struct buf *out);
-/* The same of an open file, from where it is. */
+/* The same for an open file, from its current position. */
 enum file_reading file_read_open(int fd, size_t bytes_max, struct buf *out);
 
 /* Whether `path` still names the open file: another process may have removed or replaced it.

@@ -17,7 +17,7 @@
 #include "base/topology.h"
 
 /* Some 30 us: longer than most gaps between two ops of a step, and too short for another program to
- * notice. With more threads than processors, who spins keeps others from arriving. */
+ * notice. With more threads than processors, a thread that spins keeps others from arriving. */
 enum { SPINS = 2000, SPINS_CROWDED = 20, LINE = 64 };
 
 struct pool {

@@ -24,7 +24,7 @@ struct pool;
 struct pool_worker {
     struct pool *pool;
     int index, count;  /* worker `index` of `count` */
-    int part, n_parts; /* of its stretch, if it goes through that in parts: see pool_stretch */
+    int part, n_parts; /* of its stretch, if it works through that in parts: see pool_stretch */
 };
 
 struct pool_options {
@@ -51,8 +51,8 @@ static inline struct pool_worker pool_alone(struct pool *pool)
 /* Waits until all workers are here. After it, each sees what the others wrote before it. */
 void pool_barrier(const struct pool_worker *worker);
 
-/* What of [0, n) belongs to a worker when work is cut into equal stretches. Of its stretch it gets
- * one part; the parts, as many in each worker, are equal too. */
+/* The part of [0, n) that belongs to a worker. [0, n) is cut into equal stretches, one for each
+ * worker, and each stretch into n_parts equal parts. */
 static inline void pool_stretch(const struct pool_worker *w, int64_t n, int64_t *first,
                                 int64_t *last)
 {

@@ -17,7 +17,7 @@ struct number_set {
 struct processor {
     int number, core, node; /* `core`: the least number of its threads */
     uint64_t speed;         /* as the system rates it; 0: unknown */
-    int thread, turn;       /* among the allowed ones of its core; of its core among its node's */
+    int thread, turn;       /* index in its core, of allowed ones; of its core in its node */
     bool is_slow;
 };
 
@@ -31,7 +31,7 @@ static bool has_number(const struct number_set *s, int number)
     return s->words[number / 64] >> number % 64 & 1;
 }
 
-/* The numbers in a text like "0-3,8", up to what is none. */
+/* The numbers in a text like "0-3,8", up to the first thing that is none. */
 static struct number_set read_numbers(const char *text)
 {
     struct number_set s = {0};
@@ -136,7 +136,8 @@ static int compare(const void *a, const void *b)
     return 0;
 }
 
-/* Processors come with rising numbers. Fast ones of a model may differ by some percent. */
+/* Processors come with rising numbers. The fast cores of a processor may differ in speed by some
+ * percent. */
 static void rank(struct topology *t, struct processor *p)
 {
     uint64_t fastest = 0;

@@ -22,8 +22,8 @@ struct topology {
     int16_t order[PROCESSORS_MAX];
 };
 
-/* `allowed`: a list like "0-3,8" of the processors that may be used, up to what is no number below
- * PROCESSORS_MAX; NULL: those in the affinity mask of this thread. */
+/* `allowed`: a list like "0-3,8" of the processors that may be used, read up to the first thing
+ * that is no number below PROCESSORS_MAX; NULL: those in the affinity mask of this thread. */
 void topology_read(struct topology *out, const char *root, const char *allowed);
 
 /* Cores of this machine of which this thread may use a processor, slow ones too; at least 1. */

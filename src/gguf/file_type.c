@@ -20,7 +20,7 @@ static double element_count(const struct gguf_tensor *t)
     return n;
 }
 
-/* Returns the bytes of all. */
+/* Adds up every type's share. Returns the bytes of all tensors. */
 static double take_shares(const struct gguf *g, struct type_share *shares)
 {
     double bytes = 0;

@@ -58,7 +58,7 @@ const struct gguf_kv *part_find(const struct part *part, const char *key);
 typedef const char *(*name_at_fn)(const void *user, uint32_t index);
 void order_by_name(uint32_t *order, size_t n, name_at_fn name_at, const void *user);
 
-/* Position in a sorted order of the entry called `name`, or n. */
+/* The place of the entry called `name` in a sorted order, or n. */
 size_t order_find(const uint32_t *order, size_t n, name_at_fn name_at, const void *user,
                   const char *name);
 

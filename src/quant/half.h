@@ -1,5 +1,6 @@
-/* The two 16-bit floats, inline for the row loops. They have no branches, so that loops over them
- * vectorise on any processor. They are exact even where denormals are flushed to zero. */
+/* The two 16-bit floats, inline for the row loops. Conversions to float have no branches, so that
+ * loops over them vectorise on any processor. All conversions are exact even where denormals are
+ * flushed to zero. */
 #ifndef QUANT_HALF_H
 #define QUANT_HALF_H
 

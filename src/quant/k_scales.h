@@ -1,7 +1,7 @@
-/* The packed scales of Q4_K and Q5_K: eight scales and eight minima of six bits in 12 bytes.
- * Bytes 0..3 hold scales 0..3 and bytes 4..7 minima 0..3 in their low six bits; bytes 8..11
- * hold the low four bits of scales 4..7 and, above, of minima 4..7, whose top two bits are the
- * top two bits of bytes 0..3 and 4..7. */
+/* The packed scales of Q4_K and Q5_K: eight scales and eight minima of six bits in 12 bytes. Bytes
+ * 0..3 hold scales 0..3 and bytes 4..7 minima 0..3 in their low six bits; bytes 8..11 hold the low
+ * four bits of scales 4..7 and, in their high four bits, those of minima 4..7. The top two bits of
+ * scales 4..7 are those of bytes 0..3, the top two of minima 4..7 those of bytes 4..7. */
 #ifndef QUANT_K_SCALES_H
 #define QUANT_K_SCALES_H
 

@@ -1,4 +1,5 @@
-/* Q4_0: 32 values x = d (q - 8); d a half. Byte i holds q[i] below and q[i + 16] above. */
+/* Q4_0: 32 values x = d (q - 8); d a half. Byte i holds q[i] in its low four bits and q[i + 16] in
+ * its high ones. */
 #include "quant/codecs.h"
 #include "quant/half.h"
 #include "quant/search.h"

@@ -1,4 +1,5 @@
-/* Q4_1: 32 values x = d q + m; d and m halves. Byte i holds q[i] below and q[i + 16] above. */
+/* Q4_1: 32 values x = d q + m; d and m halves. Byte i holds q[i] in its low four bits and q[i + 16]
+ * in its high ones. */
 #include "quant/codecs.h"
 #include "quant/half.h"
 #include "quant/search.h"

@@ -1,5 +1,6 @@
-/* Q4_K: 256 values in eight groups of 32: x = d scale[g] q - dmin min[g], scales and minima of
- * six bits. Each 32 bytes hold the quants of an even group below and of the next one above. */
+/* Q4_K: 256 values in eight groups of 32: x = d scale[g] q - dmin min[g], scales and minima of six
+ * bits. Each 32 bytes hold the quants of an even group in their low four bits and those of the next
+ * group in their high ones. */
 #include "quant/codecs.h"
 #include "quant/half.h"
 #include "quant/k_scales.h"

@@ -25,8 +25,8 @@ float search_scale(const float *x, int n, int low, int high)
         if (fabsf(x[i]) > fabsf(largest)) largest = x[i];
     if (!(fabsf(largest) > 1e-30f) || isinf(largest)) return 0.0f;
 
-    /* Candidates map the largest value near the end of the range that is longer for its sign: 17
-     * steps from 0.7 to 1.1 of the plain choice, where the best scale of a block lies. */
+    /* Candidates map the largest value near either end of the range: for each end, 17 steps from
+     * 0.7 to 1.1 of the plain choice, where the best scale of a block lies. */
     float gain_max = 0.0f, best = largest / (float)low;
     for (int end = 0; end < 2; end++) {
         float plain = largest / (float)(end == 0 ? low : high);
