@@ -1,9 +1,9 @@
 /* How many rows each fairness key has had: users who send much come after users who send little.
  *
  * A key exists as long as a request has it. A key that comes (again) starts with the count of the
- * least served key: nobody saves up rows by being away, or by asking for little: no key counts as
- * more than FAIRNESS_LEAD rows behind another. Pure bookkeeping; allocates nothing after
- * fairness_init. */
+ * least served key, so nobody saves up rows by being away. Asking for little saves up only some: no
+ * key counts as more than FAIRNESS_LEAD rows behind another. Pure bookkeeping; allocates nothing
+ * after fairness_init. */
 #ifndef ENGINE_FAIRNESS_H
 #define ENGINE_FAIRNESS_H
 

@@ -6,7 +6,7 @@
 #include "engine/prefix_file.h"
 
 /* Reads the whole directory of the model file, but only a piece from the middle of each tensor:
- * files that differ there are different models. Takes some milliseconds. */
+ * files that differ there count as different models. Takes some milliseconds. */
 void origin_find(struct prefix_origin *out, const carat_engine *e);
 
 #endif

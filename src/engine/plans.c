@@ -125,9 +125,9 @@ static void add_usual_prompts(struct bucket *b, int32_t n_sites, int32_t least, 
     }
 }
 
-/* A decode step of a few rows is padded to all rows of its bucket, one of many rows to a multiple
- * of GRAIN. A recording saves too little in steps of more than MOST rows. `least`: rows of the
- * bucket below. */
+/* Decode steps are recorded with all rows of their bucket; in buckets of many rows, also with
+ * fewer, in steps of GRAIN. With more than MOST rows a recording saves too little. `least`: rows of
+ * the bucket below. */
 static void add_usual_decode(struct bucket *b, int32_t n_sites, int32_t least)
 {
     enum { GRAIN = 32, MOST = 256 };
