@@ -54,7 +54,7 @@ static int check_key(const char *key, size_t length, struct carat_error *err)
                    json_shown(&text, shown));
 }
 
-/* All keys of a value that is listed. */
+/* Checks all keys of a value that "enum" or "const" lists. */
 static int check_value(const struct carat_value *value, struct carat_error *err)
 {
     for (size_t i = 0; value->kind == CARAT_ARRAY && i < value->as.array.count; i++)
@@ -82,7 +82,8 @@ static int check_names(const struct carat_value *list, struct carat_error *err)
     return CARAT_OK;
 }
 
-/* The keys that values of a schema may have. `has_names`: it is what "properties" says. */
+/* Checks the keys that values of a schema may have. `has_names`: this is the object of
+ * "properties", whose keys are such keys. */
 static int check_schema(const struct carat_value *schema, bool has_names, struct carat_error *err)
 {
     for (size_t i = 0; schema->kind == CARAT_ARRAY && i < schema->as.array.count; i++)
@@ -110,7 +111,7 @@ static struct carat_value text_value(const char *text)
     return value;
 }
 
-/* The schema with "type": "object", which clients leave out where there is no other. */
+/* The schema with "type": "object", which clients sometimes leave out. */
 static const struct carat_value *as_object(struct expr_builder *b, const struct carat_value *schema)
 {
     static const char *const others[] = {"type", "$ref", "anyOf", "oneOf", "allOf"};
@@ -130,7 +131,7 @@ static const struct carat_value *as_object(struct expr_builder *b, const struct 
     return object;
 }
 
-/* Nothing said of parameters means that there are none. */
+/* If nothing is said of parameters, there are none. */
 static bool has_parameters(const struct carat_value *schema)
 {
     return schema->kind != CARAT_NULL &&
@@ -160,7 +161,7 @@ static int any_arguments(const struct expr **out, struct expr_builder *b,
     return json_schema_expr(b, object, syntax, out, err);
 }
 
-/* Arguments that fit the schema, which is no null. */
+/* Arguments that fit the schema, which is not null. */
 static int fitting_arguments(const struct expr **out, struct expr_builder *b,
                              const struct value_syntax *syntax, const struct carat_value *schema,
                              struct carat_error *err)

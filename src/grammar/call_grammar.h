@@ -3,7 +3,7 @@
  *     <|tool_call>call:NAME{key:value,...}<tool_call|>
  *
  * where the arguments fit the tool's "parameters". A tool that is not "strict", and whose schema
- * cannot be kept, may get any arguments: clients send schemas for the model to read. */
+ * cannot be enforced, may get any arguments: clients send schemas for the model to read. */
 #ifndef GRAMMAR_CALL_GRAMMAR_H
 #define GRAMMAR_CALL_GRAMMAR_H
 
@@ -11,8 +11,8 @@
 #include "text/vocab.h"
 
 /* One call of the tool named `only`, or of any tool (NULL). CARAT_EUSAGE, CARAT_EUNSUPPORTED: a
- * name or a schema cannot be had, with its path. `is_loose_kept` false: all schemas together are
- * too large, so only those of strict tools are kept. */
+ * name or a schema is wrong or cannot be enforced; the message has its path. `is_loose_kept` false:
+ * all schemas together are too large, so only those of strict tools are enforced. */
 int call_grammar_expr(const struct expr **out, struct expr_builder *b, const struct vocab *v,
                       const struct carat_value *tools, const struct carat_value *only,
                       bool is_loose_kept, struct carat_error *err);

@@ -6,7 +6,8 @@
  *     required   calls                     calls
  *
  * With "enable_thinking" a thought may stand before any of them. Without it none may: the tokens
- * that a form leaves are often unlikely, and next to them the beginning of a thought is not. */
+ * that a form allows are often so unlikely that the beginning of a thought would be chosen
+ * instead. */
 #include "grammar/chat_grammar.h"
 
 #include <string.h>
@@ -190,7 +191,7 @@ static const struct expr *free_then(struct chat *c, const struct expr *call)
     return parts[0] && parts[1] ? expr_seq(c->b, parts, 2) : NULL;
 }
 
-/* The body of the root rule; NULL: nothing is held to anything. */
+/* The body of the root rule; NULL: nothing is constrained. */
 static int make_root(struct chat *c, const struct expr **out, int32_t *trigger)
 {
     const struct expr *text, *calls;

@@ -115,7 +115,7 @@ static const struct expr *digits(struct expr_builder *b, uint32_t least, uint32_
     return expr_repeat(b, digit(b, '0', '9'), least, most);
 }
 
-/* Digits as many as `low` and `high` have, between the two. NULL: no such bound. */
+/* Numbers between `low` and `high` with as many digits as these. NULL: no such bound. */
 static const struct expr *between_digits(struct expr_builder *b, const char *low, const char *high)
 {
     struct ways w = {.n = 0};
@@ -155,7 +155,7 @@ static const struct expr *whole_range(struct expr_builder *b, const char *low, c
 
 /* ---- Signs ------------------------------------------------------------------------------ */
 
-/* Numbers of one sign between two sizes, the upper of which may not be given. */
+/* Numbers of one sign between two absolute values, the larger of which may be missing. */
 typedef const struct expr *sizes_fn(struct expr_builder *b, const struct decimal *low,
                                     const struct decimal *high);
 

@@ -121,7 +121,7 @@ const struct expr *expr_class(struct expr_builder *b, const struct char_range *r
         count++;
     }
     count = join_ranges(given, count);
-    /* Surrogates are taken out of the complement's complement: neither form may have them. */
+    /* What is inverted last includes the surrogates, so that neither form has them. */
     if (!is_negated) {
         count = invert_ranges(given, count, other);
         memcpy(given, other, count * sizeof *given);

@@ -1,4 +1,4 @@
-/* Formats of strings that are kept, as patterns. All others are annotations. */
+/* Formats of strings that are enforced, as patterns. All others are annotations. */
 #ifndef GRAMMAR_FORMATS_H
 #define GRAMMAR_FORMATS_H
 

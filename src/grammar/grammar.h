@@ -1,5 +1,5 @@
 /* The object behind carat_grammar: a program, the machine that runs it, and masks that were costly
- * to compute. What it takes never changes, and any thread may use it: the machine and the masks
+ * to compute. What it accepts never changes, and any thread may use it: the machine and the masks
  * only remember what follows from the program, under a lock.
  *
  * A request sees it through state.h. */
@@ -64,7 +64,7 @@ enum grammar_answer {
     GRAMMAR_YES,
     GRAMMAR_FULL, /* more memory would be needed than there is */
 };
-/* Whether an id may come next, as the grammar has it; with `moves` the user goes there. */
+/* Whether an id may come next, according to the grammar; with `moves` the user goes there. */
 enum grammar_answer grammar_step(carat_grammar *g, struct grammar_user *user, int32_t id,
                                  bool moves);
 bool grammar_is_complete(carat_grammar *g, const struct grammar_user *user);

@@ -51,7 +51,8 @@ static int fail_within(const struct compiler *c, int status, const struct schema
     return schema_fail(&c->r, (enum carat_status)status, path, what);
 }
 
-/* A pattern, whose length has to be within the bounds by itself, or is one class. */
+/* Compiles a pattern. All texts that it matches must have lengths within the bounds, or it must be
+ * one repeated class. */
 static int compile_pattern(struct compiler *c, const struct schema_view *v, const char *pattern,
                            size_t length, const struct schema_path *path, const struct expr **out)
 {
@@ -344,7 +345,7 @@ static int compile_values(struct compiler *c, const struct schema_view *v, const
 
 /* ---- Choices ---------------------------------------------------------------------------- */
 
-/* oneOf is kept as anyOf where no value fits two branches. */
+/* oneOf is treated as anyOf, if no value can fit two branches. */
 static int check_one_of(struct compiler *c, const struct schema_view *v)
 {
     enum { BRANCHES_MAX = 64 };

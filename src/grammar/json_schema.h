@@ -2,7 +2,7 @@
  *
  * A text always fits the schema, but not every text that fits is possible: properties come in their
  * order, "properties" without "additionalProperties" means no others, and a value without "type" is
- * of the type that its keywords are about. What cannot be kept is refused with its path. */
+ * of the type that its keywords are about. What cannot be enforced is refused with its path. */
 #ifndef GRAMMAR_JSON_SCHEMA_H
 #define GRAMMAR_JSON_SCHEMA_H
 
@@ -15,7 +15,8 @@ struct value_syntax {
     int32_t quote;
 };
 
-/* CARAT_EUSAGE: the schema is wrong. CARAT_EUNSUPPORTED: it cannot be kept. Both with the path. */
+/* CARAT_EUSAGE: the schema is wrong. CARAT_EUNSUPPORTED: it cannot be enforced. Both with the
+ * path. */
 int json_schema_expr(struct expr_builder *b, const struct carat_value *schema,
                      const struct value_syntax *syntax, const struct expr **out,
                      struct carat_error *err);

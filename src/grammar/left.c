@@ -5,7 +5,7 @@
  *
  * For each A the network holds a copy of all rules of its circle, so it grows with the square of
  * the circle's size, up to the program's bounds. Calls inside the copies go to the new networks.
- * That something is empty was settled before: a call is never empty (program_analyse). */
+ * Empty rules were dealt with before: a call is never empty (program_analyse). */
 #include "grammar/left.h"
 
 #include <string.h>

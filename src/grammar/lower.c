@@ -10,7 +10,7 @@
 
 enum {
     VISITS_MAX = 1 << 21,   /* of expressions, which may stand in several places */
-    UNROLLED_BYTES_MAX = 64 /* a repetition of about this many positions is written out */
+    UNROLLED_BYTES_MAX = 64 /* repetitions of up to about this many positions are unrolled */
 };
 
 struct lowering {
@@ -106,8 +106,8 @@ static uint32_t any_rest(struct utf8_ways *w, unsigned n)
     return w->rest[n];
 }
 
-/* Code points first..last, whose last n bytes (6 bits each) are still to come; `lead` is what the
- * byte before them adds. Cuts the range so that in each part the bytes are independent. */
+/* Code points first..last, whose last n bytes (6 bits each) come after this byte; `lead` holds the
+ * fixed bits of this byte. Cuts the range so that in each part the bytes are independent. */
 static void add_utf8(struct utf8_ways *w, uint32_t from, uint32_t first, uint32_t last, unsigned n,
                      uint32_t lead)
 {
@@ -175,8 +175,8 @@ static int compare_texts(const void *left, const void *right)
     return order ? order : a->n < b->n ? -1 : a->n > b->n;
 }
 
-/* Sorted texts, which are equal up to each one's beginning, as a tree: many alternatives at once
- * would be slow. For texts one after another, the longest common beginning stays open. */
+/* Sorted texts as a tree that shares equal beginnings: many alternatives at once would be slow.
+ * From each text to the next, `path` keeps the positions of the longest common beginning. */
 static void lower_texts(struct lowering *l, const struct expr **texts, uint32_t n, uint32_t from,
                         uint32_t to, uint32_t *path)
 {

@@ -275,7 +275,7 @@ static void follow(struct machine *m, struct task t, const struct edge *e)
     }
 }
 
-/* From what was added to all configurations that take something. */
+/* Goes on from what was added to all configurations that take something. */
 static void settle(struct machine *m)
 {
     while (m->n_tasks && !m->is_full) {

@@ -43,14 +43,14 @@ uint32_t machine_byte(struct machine *m, uint32_t state, uint8_t byte);
 /* An id as such, not its bytes. `is_stop`: it ends an answer. */
 uint32_t machine_token(struct machine *m, uint32_t state, int32_t id, bool is_stop);
 
-/* What either of two states takes. Neither is MACHINE_FULL. */
+/* The state that takes what either of two states takes. Neither is MACHINE_FULL. */
 uint32_t machine_either(struct machine *m, uint32_t a, uint32_t b);
 
 /* Never for MACHINE_FULL. Borrowed until the next call that makes states. */
 const struct machine_state *machine_state(const struct machine *m, uint32_t state);
 
 /* Calls `add` for each id with which machine_token leads on, as far as single ids are named.
- * Returns whether any id but an excluded one does: *excluded is that one, or -1 for several. */
+ * Returns whether also any other id does, except *excluded; -1: no id is excluded. */
 typedef void (*machine_id_fn)(void *user, int32_t id);
 bool machine_tokens(const struct machine *m, uint32_t state, machine_id_fn add, void *user,
                     int32_t *excluded);

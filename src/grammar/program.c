@@ -93,7 +93,7 @@ uint32_t program_callee(const struct program *p, const struct edge *e)
 }
 
 /* A search backwards from the rules' ends over all positions at once. Each edge waits at its target
- * until that is reached, and a call until its rule is. */
+ * until that is reached, and a call also until its rule is done. */
 struct backwards {
     const struct program *p;
     bool takes_bytes;                    /* edges that take something count too */

@@ -68,7 +68,7 @@ struct program {
     uint32_t positions_capacity, edges_capacity, rules_capacity, repeats_capacity;
     uint32_t root; /* a rule */
     bool has_no_memory;
-    const char *bound; /* that was passed, or NULL */
+    const char *bound; /* the bound that was passed, or NULL */
 };
 
 void program_deinit(struct program *p);
@@ -87,7 +87,8 @@ uint32_t program_callee(const struct program *p, const struct edge *e);
  * empty. CARAT_EUSAGE: the root rule can never end. */
 int program_analyse(struct program *p, struct carat_error *err);
 
-/* Drops edges from which no rule ends; then the edges of a position are neighbours. */
+/* Drops edges from which no rule can end, and stores the edges of each position next to each
+ * other. */
 int program_finish(struct program *p, struct carat_error *err);
 
 #endif

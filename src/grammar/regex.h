@@ -1,6 +1,7 @@
 /* Regular expressions of JSON Schema's "pattern" as expressions over the characters of a string.
- * The dialect of JavaScript without what looks around or back: no \b, (?=, (?!, (?<, \1, \p. A
- * pattern without ^ or $ may stand anywhere in the string. */
+ * The dialect of JavaScript without lookaround, word boundaries, back references and Unicode
+ * properties: no (?=, (?!, (?<, \b, \1, \p. A pattern without ^ or $ may match anywhere in the
+ * string. */
 #ifndef GRAMMAR_REGEX_H
 #define GRAMMAR_REGEX_H
 

@@ -191,7 +191,7 @@ static int read_type(struct keyword *k)
     return CARAT_OK;
 }
 
-/* Keeps of the values so far those that are also among items[0..n). */
+/* Keeps only those values that are also among items[0..n). */
 static int join_values(struct keyword *k, const struct carat_value *items, size_t n)
 {
     struct schema_view *v = k->view;
@@ -244,7 +244,7 @@ static int read_bound(struct keyword *k, bool is_low, bool is_exclusive)
     return CARAT_OK;
 }
 
-/* In draft 4 the exclusive ones are flags of the others. */
+/* In draft 4 exclusiveMinimum and exclusiveMaximum are flags of minimum and maximum. */
 static bool has_flag(const struct keyword *k, const char *name)
 {
     const struct carat_value *flag = json_member(k->part->schema, name);
@@ -504,7 +504,7 @@ static int read_additional(struct keyword *k)
     return add_part(k, &v->additional, k->value, k->path);
 }
 
-/* Names are always texts, so only what says no more than that can be kept. */
+/* Property names are always strings. Only a schema that says no more than that is supported. */
 static int read_property_names(struct keyword *k)
 {
     const struct carat_value *names = k->value;
@@ -530,7 +530,7 @@ static int read_pattern_properties(struct keyword *k)
     return CARAT_OK;
 }
 
-/* What a part says about the properties that it does not list itself, and others do. */
+/* Applies what a part says about properties that it does not list itself, but other parts do. */
 static int join_properties(struct keyword *k)
 {
     const struct carat_value *own = json_member(k->part->schema, "properties");

@@ -30,7 +30,7 @@ struct schema_path {
     size_t length;
 };
 
-/* Keywords of a part whose schemas are parts by themselves already. */
+/* Keywords of a part to skip: what their schemas say was added as parts of their own. */
 enum schema_skip { SKIP_ANY_OF = 1, SKIP_ONE_OF = 2, SKIP_ADDED = 4 /* allOf, $ref */ };
 
 /* A schema that holds for a value, and where it is. */
@@ -52,7 +52,7 @@ struct schema_property {
     const struct schema_path *path;
     bool is_listed; /* under "properties", not only under "required" */
     bool is_required;
-    bool is_forbidden; /* by a part that has no such property and no others */
+    bool is_forbidden; /* by a part that does not list it and allows no others */
 };
 
 struct schema_view {
@@ -83,10 +83,10 @@ struct schema_view {
     /* The first choice that is still open. */
     const struct carat_value *choice; /* an array of schemas; NULL: none */
     const struct schema_path *choice_path;
-    size_t choice_part; /* the part whose it is */
+    size_t choice_part; /* the part that it belongs to */
     enum schema_skip choice_kind;
     struct schema_parts all; /* the given parts, and those that allOf and $ref have added */
-    bool is_impossible;      /* the schema false, or parts that exclude each other */
+    bool is_impossible;      /* a part is the schema false */
 };
 
 struct schema_reader {
@@ -100,7 +100,7 @@ int schema_fail(const struct schema_reader *r, enum carat_status status,
                 const struct schema_path *path, const char *what);
 
 /* Joins the parts. CARAT_EUSAGE: a keyword's value is wrong; CARAT_EUNSUPPORTED: a keyword, or a
- * combination, that cannot be kept. */
+ * combination, that cannot be enforced. */
 int schema_view_read(struct schema_reader *r, const struct schema_part *parts, size_t n,
                      struct schema_view *out);
 

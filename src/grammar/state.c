@@ -62,7 +62,7 @@ int grammar_state_open(struct grammar_state **out, const carat_grammar *given,
                        const int32_t *prompt, size_t n_prompt, struct carat_error *err)
 {
     *out = NULL;
-    /* What a grammar remembers may change, what it takes does not: see grammar.h. */
+    /* What a grammar remembers may change, what it accepts does not: see grammar.h. */
     carat_grammar *g = (carat_grammar *)(uintptr_t)given;
     struct grammar_state *s = mem_alloc(1, sizeof *s);
     if (!s) return err_no_memory(err, "grammar state", sizeof *s);
@@ -89,15 +89,15 @@ static bool is_stop(const struct grammar_state *s, int32_t id)
     return id >= 0 && id < s->g->index->n_vocab && s->g->index->is_stop[id];
 }
 
-/* One thought may come while nothing of the root rule has. More of them would only put the answer
- * off, and a limit of tokens for thoughts would close each as soon as it begins. */
+/* One thought may come before anything of the root rule. More of them would only delay the answer,
+ * and a limit of tokens for thoughts would close each as soon as it begins. */
 static bool may_think(const struct grammar_state *s)
 {
     return s->g->options.takes_thoughts && s->g->index->channel_begin >= 0 && !s->has_thought &&
            !s->has_begun && !has_trigger(s);
 }
 
-/* Whoever reads the answer takes a call for one in a thought too. */
+/* The parser of answers recognises a call inside of a thought too. */
 static bool ends_thought(const struct grammar_state *s, int32_t id)
 {
     return s->g->options.call > 0 && id == s->g->options.call;

@@ -246,7 +246,8 @@ static const struct expr *key_char_except(struct value_writer *w, const uint32_t
     return e;
 }
 
-/* What may follow `depth` bytes that texts[0..n) have in common, so that it is none of them. */
+/* What may follow the `depth` bytes that texts[0..n) have in common, so that the whole is none of
+ * them. */
 static const struct expr *other_texts(struct value_writer *w, const struct text *texts, size_t n,
                                       size_t depth, unsigned level)
 {

@@ -21,13 +21,14 @@ static inline enum chars_form chars_form(const struct value_writer *w)
     return writes_json(w) ? CHARS_JSON : CHARS_RAW;
 }
 
-/* One of , : [ ] { } with the blanks that may be next to it on the inside of what it belongs to. */
+/* One of , : [ ] { } with the blanks that may stand next to it; next to brackets, on the inside. */
 const struct expr *write_mark(struct value_writer *w, char mark);
-/* In quotation marks. */
+/* `content` in quotation marks, or between two marks of Gemma's call syntax. */
 const struct expr *write_quoted(struct value_writer *w, const struct expr *content);
 /* A key and its colon. */
 const struct expr *write_key(struct value_writer *w, const char *key, size_t length);
-/* { members } or [ items ]; `content` NULL or not: without content only if `may_be_empty`. */
+/* { members } or [ items ]; `content` may be NULL. The empty form is allowed only if
+ * `may_be_empty`. */
 const struct expr *write_container(struct value_writer *w, char open, const struct expr *content,
                                    bool may_be_empty);
 
@@ -44,7 +45,8 @@ const struct expr *write_value(struct value_writer *w, const struct carat_value 
 const struct expr *write_other_key(struct value_writer *w, const char *const *keys,
                                    const size_t *lengths, size_t n);
 
-/* How Gemma's template sorts keys: without regard to the case of ASCII letters. */
+/* Sorts keys as Gemma's template does, but only ASCII letters are compared without regard to
+ * case. */
 int compare_keys(const char *a, size_t a_length, const char *b, size_t b_length);
 
 #endif

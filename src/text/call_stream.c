@@ -40,7 +40,7 @@ static void close_container(struct call_stream *s, struct buf *json)
 
 /* ---- Strings ---------------------------------------------------------------------------- */
 
-/* call_key_before finds the same tail. */
+/* key_before (call_syntax.c) finds the same tail. */
 static void follow_tail(struct call_stream *s, char c)
 {
     if (c == ',') {
@@ -84,7 +84,8 @@ static void flush_string(struct call_stream *s, const char *text, struct buf *js
     s->begin = end;
 }
 
-/* A mark that no end of a value follows does not close the string for certain. */
+/* If the end of a value does not follow a mark, it is uncertain whether the mark closes the
+ * string. */
 static void read_string_end(struct call_stream *s, const char *text, char c, struct buf *json)
 {
     if (call_is_blank(c)) {

@@ -1,11 +1,11 @@
 /* The arguments of a tool call while they come: the beginning of the JSON that call_read
  * (call_syntax.h) is going to give for the whole call, as far as no further text can change it. So
- * what was handed out is never contradicted, also by a repair.
+ * what was handed out is never contradicted, not even by a repair.
  *
- * Of a string everything is certain but what a repair may cut off: a tail like ",key:" as long as a
- * mark may follow, and brackets and blanks at the end. Other values are certain when they end. What
- * is malformed in another way than by stray commas and brackets makes all that follows uncertain:
- * then the rest comes when call_read has seen the whole call. */
+ * Of a string everything is certain except what a repair may cut off: a tail like ",key:" as long
+ * as a mark may follow, and brackets and blanks at the end. Other values are certain when they end.
+ * If anything but stray commas and brackets is malformed, all that follows is uncertain: then the
+ * rest comes when call_read has seen the whole call. */
 #ifndef TEXT_CALL_STREAM_H
 #define TEXT_CALL_STREAM_H
 

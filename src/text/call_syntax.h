@@ -27,7 +27,7 @@ void call_add_name(struct buf *out, const char *text, size_t length);
 bool call_read(const char *text, size_t length, bool was_closed, struct buf *name,
                struct buf *json);
 
-/* ---- What call_read is made of, for who reads a call bit by bit -------------------------- */
+/* ---- Parts of call_read that call_stream.c uses too ----------------------------------------- */
 
 enum {
     CALL_DEPTH_MAX = 64, /* of containers; values deeper down are null */
@@ -39,7 +39,7 @@ static inline bool call_is_blank(char c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* What a name is trimmed to. */
+/* Characters that a name may begin and end with. */
 static inline bool call_is_of_name(char c)
 {
     return !call_is_blank(c) && c != CALL_MARK;
@@ -50,7 +50,7 @@ static inline bool call_is_closer(char c)
     return c == '}' || c == ']' || c == ')';
 }
 
-/* Of a key. */
+/* Characters of a key that a string is cut before. */
 static inline bool call_is_word(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||

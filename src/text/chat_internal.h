@@ -1,4 +1,5 @@
-/* Shared by the chat files: the prompt under construction and questions to carat_value trees. */
+/* Shared by the chat files: the prompt under construction, and how to look into carat_value
+ * trees. */
 #ifndef TEXT_CHAT_INTERNAL_H
 #define TEXT_CHAT_INTERNAL_H
 

@@ -15,7 +15,7 @@
 
 #include "text/chat_internal.h"
 
-enum { FEW = 8 }; /* so many members need no table */
+enum { FEW = 8 }; /* this many members need no table */
 
 struct flattener {
     struct arena *arena;
@@ -143,7 +143,7 @@ static const struct carat_value *step_into(const struct carat_value *at, struct 
     return n && index < at->as.array.count ? &at->as.array.items[index] : NULL;
 }
 
-/* What a pointer names; NULL if there is nothing. */
+/* Finds what a pointer names; *out is NULL if that is nothing. */
 static int find_target(struct flattener *f, struct text pointer, const struct carat_value **out)
 {
     const struct carat_value *at = pointer.length && pointer.data[0] == '#' ? f->root : NULL;

@@ -1,5 +1,5 @@
-/* Whether the next token is one of a thought, id by id, and how many such tokens there were: what
- * the parser (parser.h) says, without its texts. Calls inside a thought do not count. */
+/* Follows id by id whether the next token belongs to a thought, and counts the tokens of thoughts:
+ * the parser (parser.h) without its texts. Calls inside a thought do not count. */
 #ifndef TEXT_THOUGHT_H
 #define TEXT_THOUGHT_H
 

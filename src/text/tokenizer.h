@@ -14,7 +14,8 @@
 #include "carat.h"
 #include "text/vocab.h"
 
-/* A stretch of a text, from the end of the one before to `end`, and what counts in it. */
+/* A stretch of a text, from the end of the one before to `end`, and which special tokens count in
+ * it. */
 struct text_span {
     size_t end;
     enum carat_special special;

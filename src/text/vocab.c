@@ -198,7 +198,7 @@ static uint32_t power_of_two_above(uint32_t n)
     return size;
 }
 
-/* The beginning of a text of the file, safe to print. */
+/* The beginning of a text of the file, without ASCII control characters. */
 enum { SHOWN_MAX = 64 };
 static const char *printable(struct gguf_string s, char out[SHOWN_MAX])
 {
@@ -477,7 +477,7 @@ static int check_id(const struct vocab *v, const char *key, int64_t id, struct c
                    (long long)id);
 }
 
-/* A list of ids; absent: *kv is NULL. */
+/* A list of ids; if it is absent, *out is NULL. */
 static int find_ids(const struct vocab *v, const struct gguf *g, const char *key,
                     const struct gguf_kv **out, struct carat_error *err)
 {

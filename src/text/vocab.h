@@ -93,7 +93,7 @@ uint8_t vocab_byte_value(const struct vocab *v, int32_t id); /* of a TOKEN_BYTE 
 int32_t vocab_merge(const struct vocab *v, int32_t left, int32_t right, int32_t *product);
 
 /* Whether some merge joins the end of a word with the space after it. If none does, words merge
- * apart from each other: a space belongs to the word that it comes before. */
+ * independently of each other: a space belongs to the word after it. */
 bool vocab_joins_words(const struct vocab *v);
 
 /* Longest special token whose text begins at text[0] and ends within `length`: its id, and its
