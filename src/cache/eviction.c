@@ -1,9 +1,10 @@
 /* What is evicted when room is needed. If it has to be an anchor, a few random ones are compared:
  *
  * - An anchor is worth little if its only path leads to a deeper anchor that was used since: the
- *   next part will go on from the deeper one too. Until then it is worth as much as others: a
- *   chat whose thoughts are removed from its answers goes on from the end of a prompt.
- * - Among the others, the one is evicted that saves the fewest blocks of computing for each page.
+ *   next part will go on from the deeper one too. Until then it is worth as much as others: a chat
+ *   whose thoughts are removed from its answers goes on from the end of a prompt.
+ * - Among the others, the one is evicted that saves the fewest blocks of computing for each page
+ *   that it frees.
  * - An anchor that is found again and again is worth more, until it is overdue. So if chats take
  *   turns in a cache too small for all, some stay and the others give way. If the least recently
  *   used one were evicted, each chat would find its own part just gone. New anchors have some
