@@ -28,12 +28,12 @@ enum matmul_kind { MATMUL_AUTO, MATMUL_INT8, MATMUL_FP16 };
 struct device_facts {
     char name[96];
     size_t memory_total, memory_available; /* bytes */
-    size_t memory_context;   /* not available: at most this much the driver has taken for us */
+    size_t memory_context;   /* at most this much, not available, is held by the driver for us */
     size_t memory_reserve;   /* available, but the driver will still take about this much */
     enum matmul_kind matmul; /* the way chosen; MATMUL_AUTO: there is only one */
-    enum matmul_kind decode_matmul; /* the same of decode steps; MATMUL_AUTO: as many rows want */
-    /* If is_steady was asked, rule 4 holds for rows of prompts in steps of their own, and for rows
-     * that decode in theirs, of any size; false: in steps of up to 64 rows of both. */
+    enum matmul_kind decode_matmul; /* the same for decode steps; MATMUL_AUTO: by number of rows */
+    /* Where rule 4 holds if is_steady was asked for. true: for prompt rows and for decode rows in
+     * steps of their own, of any size; false: in steps of up to 64 rows, which may have both. */
     bool is_apart;
     double fp16_rate, int8_rate; /* operations a second, as measured when it was chosen; or 0 */
 };
@@ -87,12 +87,12 @@ struct device_options {
     const char *isa;    /* instruction set to compute with; NULL or "auto": the best one */
     enum matmul_kind matmul;
     enum matmul_kind decode_matmul; /* of products in decode steps */
-    int32_t n_seq; /* sequences that decode in a step at most, which may decide it; 0: not known */
-    bool has_layer_inputs; /* the model has per-layer inputs, which may decide it too */
+    int32_t n_seq; /* most sequences that decode in a step; may decide decode_matmul; 0: unknown */
+    bool has_layer_inputs; /* the model has per-layer inputs; may decide decode_matmul too */
     enum table_place table_place;
     enum share_kind cascade; /* whether pages that decode rows share are read once for all */
-    int64_t mirror_budget; /* bytes for fp16 copies of weights; 0: what there is room for, < 0: 0 */
-    int64_t cache_budget;  /* the same for rows of a table in the file; a step's rows always fit */
+    int64_t mirror_budget;   /* bytes for fp16 copies of weights; 0: all that fit; < 0: none */
+    int64_t cache_budget; /* the same for rows of a table in the file; a step's rows always fit */
     /* Called while weights are put on the device; may be NULL. */
     void (*progress)(void *user, size_t done, size_t total);
     void *progress_user;
@@ -104,7 +104,7 @@ enum { MASKS_MAX = 64 };
 struct backend {
     const char *name;
     enum format kv_format; /* of caches unless the user says otherwise */
-    int32_t chunk;         /* rows of a prefill step, the same */
+    int32_t chunk;         /* rows of a prefill step, likewise */
     bool replays;          /* steps are recorded: usual sizes of prompts get plans of their own */
     bool is_host;          /* computes with the host's processor, in its memory */
 
@@ -124,8 +124,7 @@ struct backend {
     /* Whether `op` runs on weights of `format` here. */
     bool (*supports)(enum op_code op, enum format format);
 
-    /* How many ops from op i on are done in one go, for plan_mark_windows. NULL: each on its
-     * own. */
+    /* How many ops from op i on are run together, for plan_mark_windows. NULL: each on its own. */
     int32_t (*window)(const struct device *device, const struct plan *plan, int32_t i);
 
     /* Decides where the plan's weights go, before any is on the device; changes nothing. The answer
@@ -164,11 +163,11 @@ struct backend {
     int (*best)(struct program *program, int32_t row, const struct logit_pair **out);
     int32_t n_best;
 
-    /* After run, before fence: `best` of these n output rows, at most MASKS_MAX, is to be about the
-     * ids in the row's mask only, and about NaN and +infinity wherever they are. Mask i is the
-     * (n_vocab + 63) / 64 words from masks[i * that]: id's bit is bit id % 64 of word id / 64.
-     * If it has fewer ids than n_best, the list ends with pairs of -infinity. The caller leaves
-     * `masks` alone until fence. NULL: the backend has no such search. */
+    /* After run, before fence: for n output rows, at most MASKS_MAX, `best` gives only ids that are
+     * in the row's mask, and NaN and +infinity wherever they are. A mask has (n_vocab + 63) / 64
+     * words, one mask follows the other, and bit id % 64 of word id / 64 stands for id. If a mask
+     * has fewer ids than n_best, the list ends with pairs of -infinity. The caller leaves `masks`
+     * alone until fence. NULL: the backend has no such search. */
     void (*best_allowed)(struct program *program, int32_t n, const int32_t *rows,
                          const uint64_t *masks);
 
@@ -177,7 +176,7 @@ struct backend {
     void (*print_profile)(struct device *device, struct buf *out);
 
     /* Measures what the device can do at most. The first call takes a few tenths of a second and at
-     * most `room` bytes; what these are too few for is 0. NULL: the backend cannot measure. */
+     * most `room` bytes; 0 for what needs more of them. NULL: the backend cannot measure. */
     void (*measure_limits)(struct device *device, size_t room, struct device_limits *out);
 
     /* Copies to and from memory of alloc, in order with run. They are complete after fence; until

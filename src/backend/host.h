@@ -4,7 +4,7 @@
 
 #include "backend/backend.h"
 
-/* A device of that name, which may take what this process may take of the machine. */
+/* Describes a device of that name, whose memory is what this process may take of the machine's. */
 void host_describe(const char *name, struct device_facts *out);
 
 #endif

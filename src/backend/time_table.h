@@ -11,7 +11,7 @@ struct time_work {
     const char *kind;
     const struct weight *weight;
     double bytes, int8_operations, fp16_operations;
-    double code_operations; /* struct device_limits has a limit of their own */
+    double code_operations; /* struct device_limits has a limit of its own for these */
 };
 
 struct time_row {
@@ -36,7 +36,8 @@ struct time_tables {
 void time_table_add(struct time_table *t, const struct time_work *work, double seconds);
 
 /* Describes work on n_rows rows with n_w weights, named after the first weight. All experts that
- * the rows can choose are counted as read. The operations are `fp16`, or else `int8`, or none. */
+ * the rows can choose are counted as read. Operations count as fp16 if is_fp16, else as int8 if
+ * is_int8, else not at all. */
 struct time_work time_work_for_weights(const char *kind, int32_t n_w, const struct weight *const *w,
                                        int32_t n_rows, bool is_int8, bool is_fp16);
 

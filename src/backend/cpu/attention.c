@@ -19,9 +19,9 @@ enum {
     KEY_BLOCK = 32,
     SEGMENT = 512,    /* keys; a multiple of KEY_BLOCK */
     QUERIES_MAX = 64, /* query heads treated together: tokens x heads of a key head */
-    FEW_QUERIES = 16, /* up to so many, keys and values are used as they are in the cache */
+    FEW_QUERIES = 16, /* up to this many, keys and values are used as they are in the cache */
     ITEMS_A_WORKER = 4,
-    HEADS_LEAST = 4 /* query heads of an item, unless workers would have none */
+    HEADS_LEAST = 4 /* query heads of an item, unless workers would go idle */
 };
 
 /* A softmax under way, for one query: its largest score, sum of exponentials, and weighted
@@ -124,7 +124,7 @@ static void clear(struct running *r, float *values, int32_t n, int32_t d)
 
 static_assert(KV_PAGE % KEY_BLOCK == 0, "a block of keys lies in one page");
 
-/* Bytes from a block to the one after it, if that is wanted too. */
+/* Bytes from a block to the next; 0 if the next is not wanted. */
 static ptrdiff_t next_block(const struct block_job *j, int32_t position)
 {
     int32_t block = position / KEY_BLOCK * KEY_BLOCK, next = block + KEY_BLOCK;
@@ -162,8 +162,8 @@ static void read_block(const struct block_job *j, int32_t key_head, int32_t firs
     *v = (struct float_rows){FORMAT_F32, j->v, decoded, 0};
 }
 
-/* Turns the scores of one query into shares; what it had so far is to be multiplied by *keep. The
- * query does not see keys before `from` and after `to`. */
+/* Turns the scores of one query into shares. *keep gets the factor for what it has summed so far.
+ * The query does not see keys before `from` and after `to`. */
 static void soften(const struct cpu_kernels *k, struct running *r, float *p, int32_t from,
                    int32_t to, float *keep)
 {
@@ -243,7 +243,7 @@ static int32_t columns_together(const struct kv_cache *c)
     return c->turned ? 32 : c->head_dim;
 }
 
-/* The columns of a query as those of the keys lie in the cache. */
+/* Orders the columns of a query as those of keys lie in the cache. */
 static void order_query(const struct kv_cache *c, const float *from, float *to)
 {
     int32_t each = columns_together(c);
@@ -356,9 +356,9 @@ static int32_t count_segments(const struct cpu_step *s, int32_t row)
     return last / SEGMENT - first / SEGMENT + 1;
 }
 
-/* Bytes of a cell that an item may read by several key heads in turn; a block of them has to stay
- * in the second-level cache. A Zen 4 reads E4B's heads 1.3 to 1.7 times as fast in turn, a Xeon
- * 14 % slower (docs/benchmarks.md). */
+/* The most bytes of a cell that the key heads of an item may have if they take turns: a block of
+ * them has to stay in the second-level cache. In turns a Zen 4 reads E4B's heads 1.3 to 1.7 times
+ * as fast, a Xeon 14 % slower (docs/benchmarks.md). */
 static int32_t stretch_most(void)
 {
 #if defined(__x86_64__)
@@ -387,7 +387,7 @@ static void choose_heads(struct block_job *j, int64_t n_segments, int n_workers)
     }
 }
 
-/* Segments [first, end) of one token, for the heads of one item. */
+/* Segments [begin, end) of one token, for the heads of one item. */
 static void attend_stretch(struct block_job *j, int32_t begin, int32_t end)
 {
     int32_t first, last;
@@ -414,7 +414,7 @@ static int32_t parts_of_row(const struct block_job *j)
 /* Items [first, end), numbered by row, part of its heads and segment. */
 static void attend_items(struct block_job *j, int64_t first, int64_t end)
 {
-    int64_t begin = 0; /* of the row's items */
+    int64_t begin = 0; /* first item of the row */
     for (j->row = 0; first < end; j->row++) {
         int32_t n = count_segments(j->s, j->row);
         int64_t row_end = begin + (int64_t)n * parts_of_row(j);

@@ -15,7 +15,7 @@
 
 enum { THREADS_MAX = 512 };
 
-/* Rows of a worker that go through row steps together: of E4B they take half a megabyte at most. */
+/* Rows of a worker that go through row steps together: with E4B they take up to half a megabyte. */
 enum { CHAIN_ROWS = 4 };
 
 static int cpu_count(void)
@@ -95,8 +95,8 @@ static bool cpu_supports(enum op_code op, enum format format)
     return op < OP_COUNT && format < FORMAT_COUNT;
 }
 
-/* What all workers read (weights, caches) is spread over the memory of all nodes: so every worker
- * reads it at the speed of all of them. Without this it would lie near the thread that fills it. */
+/* What all workers read (weights, caches) is spread over the memory of all nodes, so that every
+ * worker reads with the bandwidth of all. Otherwise it would lie near the thread that fills it. */
 static void *take_pages(const struct device *device, size_t bytes)
 {
     enum { SPREAD_LEAST = 16 << 20 };
@@ -106,8 +106,8 @@ static void *take_pages(const struct device *device, size_t bytes)
     return pages;
 }
 
-/* Large pieces are mapped as pages: untouched pages cost nothing, huge pages are fast. The size is
- * kept one cache line in front of the memory. */
+/* Memory is mapped as pages: untouched pages cost nothing, huge pages are fast. The size is kept
+ * one cache line in front of the memory. */
 enum { HEADER = 64 };
 
 static int cpu_alloc(struct device *device, size_t bytes, void **out, struct carat_error *err)
@@ -178,8 +178,8 @@ static size_t turn_floats(const struct plan *plan, const struct op *op)
     return (size_t)plan->rows_max[ROWS_TOKEN] * (size_t)op->p.rope.head_dim;
 }
 
-/* Whether a product takes two numbers for each activation, where others take one: in 8 bits those
- * that are fine, in bf16 float weights too. */
+/* Whether a product takes two numbers for each activation, where others take one: fine products do,
+ * and in bf16 those with float weights. */
 static bool takes_sums(const struct device *device, const struct op *op)
 {
     return op_is_fine(op) ||
@@ -350,7 +350,7 @@ struct rounded {
     int64_t cols;
     bool is_fine;
     bool has_bf16;  /* rows of prompts are in bf16, others in 8 bits */
-    bool has_bytes; /* these others are there: float weights do not take them */
+    bool has_bytes; /* the rows in 8 bits were made: float weights do not take them */
 };
 
 static bool serves(const struct rounded *held, const struct rounded *wanted)
@@ -374,7 +374,7 @@ static void add_product(struct program *p, const struct op *op, void *memory, cp
     const struct rounded wanted = {op->in[0], w->source->cols, takes_sums(p->device, op),
                                    op_may_be_bf16(p->device, op), w->tiles != NULL};
     bool takes = takes_rounded(p->device, op);
-    bool follows = false; /* a product of the same activations: nothing to wait for */
+    bool follows = false; /* after a product of the same activations: nothing to wait for */
     if (takes && !serves(held, &wanted)) {
         struct cpu_step *s = add_step(p, op, memory, cpu_QUANTIZE, BY_ROW);
         s->y_cols = (int32_t)wanted.cols;
@@ -514,14 +514,14 @@ static int cpu_bind(struct device *device, const struct plan *plan,
     return CARAT_OK;
 }
 
-/* An EMBED tells the system of all its rows first. */
+/* EMBED is left out: it tells the system of all of its rows before it reads the first. */
 static bool is_chained(const struct cpu_step *s)
 {
     return s->sharing == BY_ROW && s->run != cpu_EMBED;
 }
 
-/* The end of the chain that begins with step `first`: row steps without a barrier between them. A
- * profile wants the time of each step by itself. */
+/* The end of the chain that begins with step `first`: row steps without a barrier between them. For
+ * a profile each step runs alone, so that its time is known. */
 static int32_t chain_end(const struct program *p, int32_t first)
 {
     int32_t end = first + 1;

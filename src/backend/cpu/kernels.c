@@ -8,8 +8,8 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* What a set needs, or NULL: the reason why it cannot run here. The compiler's test also asks
- * whether the system keeps the registers. */
+/* Each *_problem function returns why a set cannot run here, or NULL. The compiler's test also
+ * checks that the system saves the registers. */
 #define NEEDS(feature)                                                                             \
     if (!__builtin_cpu_supports(feature)) return "this processor has no " feature
 
@@ -47,7 +47,7 @@ static const char *avx512_problem(void)
 }
 
 #if CARAT_HAVE_AMX
-/* Registers of 8 KB are kept for programs that ask for them. */
+/* The system keeps the 8 KB of tile registers only for programs that ask for them. */
 static const char *amx_problem(void)
 {
     enum { TILE = 1 << 24, BF16 = 1 << 22, AVX512_BF16 = 1 << 5 };
@@ -92,10 +92,10 @@ static bool is_family_19h(void)
 }
 #endif
 
-/* Measured with a few rows at a time (docs/benchmarks.md). A Zen 4 and a Zen 5 prefetch eight bits
- * fast enough by themselves for AVX-512; for slower kernels they do not. Else a core of family 19h
- * reads fastest if it is asked for all levels early. A Sapphire Rapids has to be asked always, and
- * decodes half as fast when the second-level cache is left out. */
+/* Measured with a few rows at a time (docs/benchmarks.md). With AVX-512, a Zen 4 and a Zen 5
+ * prefetch 8-bit weights fast enough by themselves; with slower kernels they do not. Otherwise a
+ * core of family 19h is fastest if kernels prefetch early into both levels. A Sapphire Rapids
+ * always needs prefetching, and decodes half as fast when the second-level cache is left out. */
 enum read_ahead cpu_read_ahead(const struct cpu_kernels *kernels, enum format format)
 {
 #if defined(__x86_64__)

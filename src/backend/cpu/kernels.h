@@ -13,7 +13,7 @@ struct act_block {
     float scale;
     float sum;     /* of the activations */
     int32_t minus; /* minus the sum of q */
-    /* What the sums of half a block by 6-bit codes begin with, -32 times the sum of q there; the
+    /* The initial value of sums of half a block by 6-bit codes: -32 times the sum of q there; the
      * same in 16 bits (modulo 2^16) for columns 4 i and 4 i + 1 and for the two others. */
     int32_t start6[2];
     int16_t start6_pairs[2][2];
@@ -32,14 +32,14 @@ struct tile_job {
     int32_t n_tiles;
     const struct act_block *act; /* shape->n_blocks a row */
     const struct act_block *low; /* fine rows: those of `act` are the high ones; else NULL */
-    const int32_t *list;         /* rows to use, times `divisor`; NULL: first, first + 1, ... */
+    const int32_t *list;         /* rows are list[i] / divisor; NULL: first, first + 1, ... */
     int32_t first, n, divisor;
     float *out;
 };
 
-/* Activations rounded to bf16. A stretch of 16 blocks of columns has all rows, in groups of 16; of
- * a group it has block after block, of a block row after row. So what is read together lies
- * together. The last stretch may have blocks, and the last group rows, that are not used. */
+/* Activations rounded to bf16. A stretch of 16 blocks of columns holds all rows, in groups of 16. A
+ * group lies block after block, a block row after row: what is read together lies together. The
+ * last stretch may have blocks, and the last group rows, that are not used. */
 enum { BF16_ROWS = 16, BF16_BLOCK = BF16_ROWS * BLOCK_COLS, BF16_BLOCKS = 16 };
 
 /* Numbers of a stretch of n rows. */
@@ -63,8 +63,8 @@ static inline int64_t bf16_row(int64_t i)
 
 /* Rows of values as they lie in memory, `stride` bytes apart: F32, F16, BF16, or Q8_0 of whole
  * blocks. They are decoded when they are read; the bits are the same as if they were decoded first.
- * If `ahead` is not 0, each line that is read has the one so many bytes after it prefetched into
- * the second-level cache; it need not exist. */
+ * If `ahead` is not 0, a read of a line prefetches the line `ahead` bytes after it into the
+ * second-level cache; that line need not exist. */
 struct float_rows {
     enum format format;
     const void *data;
@@ -72,10 +72,10 @@ struct float_rows {
     ptrdiff_t ahead;
 };
 
-/* The same as tile_job by activations in bf16 and weights rounded to it. Sums are fp32, in an order
- * that depends on the number of columns alone. Where `low` is not NULL an activation is the sum of
- * two numbers, and a weight is treated so too. Weights are tiles, or rows of floats (`shape` is
- * NULL), which always take both. */
+/* The same as tile_job with activations in bf16 and weights rounded to bf16. Sums are fp32, in an
+ * order that depends on the number of columns alone. Where `low` is not NULL, an activation is the
+ * sum of two numbers, and so is a weight, unless its format is BF16. Weights are tiles, or rows of
+ * floats (`shape` is NULL), which always need `low`. */
 struct bf16_job {
     const struct tile_shape *shape;
     const uint8_t *tile;
@@ -95,7 +95,7 @@ struct cpu_kernels {
     const char *name;
     void (*tile_dot)(const struct tile_job *job);
     /* For rows of prompts; NULL if the set has no such products. bf16_round: a row of n values, a
-     * multiple of 32, goes to `high`, and what rounding has lost to `low`, if that is not NULL. */
+     * multiple of 32, goes to `high`, and what rounding loses to `low`, if that is not NULL. */
     void (*bf16_dot)(const struct bf16_job *job);
     void (*bf16_round)(const float *x, int64_t n, int64_t stretch, uint16_t *high, uint16_t *low);
     void (*quantize)(const float *x, int64_t n, struct act_block *out);
@@ -108,8 +108,8 @@ struct cpu_kernels {
     void (*weigh)(float *y, int64_t y_stride, const float *keep, const float *p, int64_t p_stride,
                   int n_y, struct float_rows v, int n_v, int64_t n);
     void (*exp_shifted)(float *x, int64_t n, float shift); /* x = exp(x - shift) */
-    /* Of 32 scores takes those from `from` to `to`, one at least. Raises *top to the largest, turns
-     * them into exp(score - *top) and the others into 0, and returns the sum. */
+    /* Takes scores `from` to `to` of 32, at least one. Raises *top to the largest, turns them into
+     * exp(score - *top) and the others into 0, and returns the sum. */
     float (*soften)(float *scores, int from, int to, float *top);
 
     /* For measuring. One reads n bytes (a multiple of 512) and returns a sum that depends on them;

@@ -8,7 +8,7 @@ static const size_t read_size_max = (size_t)256 << 20, read_size_least = (size_t
 
 struct limits {
     const struct cpu_kernels *kernels;
-    double (*multiply)(int64_t rounds); /* which of them is measured */
+    double (*multiply)(int64_t rounds); /* the product that is measured */
     uint8_t *memory;
     size_t bytes;
     double operations[512]; /* of each worker */

@@ -1,22 +1,23 @@
 /* Matrix products. An item of work is a few tiles of 16 weight rows with all activation rows. So
  * weights come from memory once, and a result does not depend on the worker. Weights in tiles are
  * multiplied with activations in 8 bits; others are decoded row by row and multiplied in fp32. On
- * processors with fast products in bf16, rows of prompts are multiplied in bf16, with either. */
+ * processors with fast products in bf16, prompt rows are multiplied in bf16 with weights of either
+ * kind. */
 #include <string.h>
 
 #include "backend/cpu/program.h"
 
 enum {
-    ITEM_TILES_MIN = 4, /* tiles an item */
+    ITEM_TILES_MIN = 4, /* tiles per item */
     ITEM_TILES_MAX = 8,
     ITEM_TILES_FEW_ROWS = 16, /* at most, with a few rows: their results take less room */
     FEW_ROWS = 16,
     ITEMS_A_WORKER = 8,  /* so that workers end together */
-    ITEM_ROWS = 256,     /* activation rows a call of a kernel: their results stay in cache */
+    ITEM_ROWS = 256,     /* activation rows per kernel call: their results stay in cache */
     BF16_ROWS_MAX = 512, /* the same in bf16, where weights are unpacked in each call, */
-    BF16_TILES_MAX = 10, /* and tiles an item: more of them read activations less often */
+    BF16_TILES_MAX = 10, /* and tiles per item: with more, activations are read less often */
     FLOAT_ROWS = 4,      /* weight rows decoded or read at a time */
-    AS_READ_ROWS = 8,    /* activation rows up to which float weights are decoded each time */
+    AS_READ_ROWS = 8,    /* up to this many activation rows, float weights are decoded as read */
     RESULTS = ITEM_ROWS * ITEM_TILES_MAX * TILE_ROWS, /* of an item at most */
     BF16_RESULTS = BF16_ROWS_MAX * BF16_TILES_MAX * TILE_ROWS
 };
@@ -197,7 +198,7 @@ static void multiply_as_read(const struct product *p, int64_t first, int64_t las
     }
 }
 
-/* Weights that are no tiles: n_tiles times 16 rows of them. */
+/* Weights that are not in tiles: n_tiles times 16 rows of them. */
 static void multiply_floats(const struct product *p, int64_t tile, int64_t n_tiles)
 {
     const struct weight *w = p->w->source;
@@ -229,8 +230,8 @@ static void multiply_item(const struct product *p, int64_t item)
     multiply_stretch(p, first, last < p->n_tiles ? last : p->n_tiles);
 }
 
-/* An even number, as kernels take pairs. In bf16 items are as large as they may be with the same
- * number of them for each worker. */
+/* An even number, as kernels take pairs. In bf16, items are as large as possible while each worker
+ * gets the same number of them. */
 static int64_t tiles_per_item(const struct cpu_step *s, int64_t n_tiles, int n_workers)
 {
     if (cpu_step_byte_rows(s) < cpu_step_rows(s)) {
@@ -282,7 +283,7 @@ void cpu_MATMUL(const struct cpu_step *s, const struct pool_worker *worker)
 {
     struct product p = make_product(s, s->op->p.matmul.w, worker);
     p.n = cpu_step_rows(s);
-    if (p.n <= FEW_ROWS) { /* weights come from memory: it is read fastest at a few places */
+    if (p.n <= FEW_ROWS) { /* weights come from memory: reading it in a few places is fastest */
         int64_t first, last;
         while (pool_take_stretch(worker, s->share, p.n_tiles, ITEM_TILES_MIN, &first, &last))
             multiply_stretch(&p, first, last);

@@ -5,8 +5,8 @@
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
 
-/* With at most so many rows, attention is cut into segments for several workers: decode steps of a
- * few sequences. */
+/* With at most this many rows, attention is cut into segments for several workers: decode steps of
+ * a few sequences. */
 enum { SPLIT_ROWS_MAX = 4 };
 
 /* Tiles of many weights in one piece of memory. Huge pages need pieces larger than most weights,
@@ -89,9 +89,9 @@ static inline bool op_may_be_bf16(const struct device *device, const struct op *
     return device->has_bf16 && op->code == OP_MATMUL;
 }
 
-/* How many of the step's rows are multiplied in 8 bits: the first ones. On devices with bf16 those
- * of prompts are not, up to the last layer that all of them need, unless the prompt is short or
- * experts share them out, who get too few each. So what a row gets depends on no other row, and on
+/* How many of the step's rows are multiplied in 8 bits: the first ones. Devices with bf16 use it
+ * for prompt rows, up to the last layer that needs all of them, unless the prompt is short. Experts
+ * stay in 8 bits, as each gets too few rows. So a row's arithmetic depends on no other row, and on
  * no chunk. */
 static inline int32_t cpu_step_byte_rows(const struct cpu_step *s)
 {

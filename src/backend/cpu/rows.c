@@ -36,8 +36,8 @@ static const char *table_row(const struct cpu_step *s, int64_t r)
     return (const char *)table->data + id * table->row_bytes;
 }
 
-/* The system is told of all rows before the first is touched: it then reads from the file what is
- * not in memory side by side, where page faults would wait for one row after the other. */
+/* The system is told of all rows before the first is touched. So it reads those that are not in
+ * memory in parallel, where page faults would wait for one row after the other. */
 void cpu_EMBED(const struct cpu_step *s, const struct pool_worker *worker)
 {
     enum format format = s->op->p.embed.table->format;
@@ -218,7 +218,8 @@ static void encode(const struct cpu_step *s, enum format format, const float *fr
         format_traits(format)->encode(from, to, n);
 }
 
-/* A head whose keys are its values but in turned columns: stretches of columns to their places. */
+/* Writes a head whose keys are its values except in turned columns: each stretch of columns goes to
+ * its place. */
 static void write_shared(const struct cpu_step *s, const struct kv_cache *c, const float *k,
                          const float *v, char *keys, char *values)
 {
@@ -258,7 +259,7 @@ void cpu_KV_WRITE(const struct cpu_step *s, const struct pool_worker *worker)
                    kv_offset(cache, step->sequence[t], step->position[t]));
 }
 
-/* The runner copies rows in and out between runs. This is never a step of a program. */
+/* The runner copies rows in and out between runs, so these are never steps of a program. */
 void cpu_INPUT(const struct cpu_step *s, const struct pool_worker *worker)
 {
     (void)s, (void)worker;

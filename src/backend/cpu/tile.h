@@ -1,16 +1,16 @@
 /* Weights in the form that the kernels read: tiles of 16 rows, interleaved so that one register
  * holds four values of each row, in as many bits as the file has.
  *
- * A tile covers 16 rows and all columns, in blocks of 32 columns. A unit is a few blocks (2; of S6:
- * 8). Units lie one after the other, so that reading tiles is reading one stream of whole cache
- * lines. The last unit may have blocks that are not used. A unit has
+ * A tile covers 16 rows and all columns, in blocks of 32 columns. A unit is a few blocks (S6: 8,
+ * else 2). Units lie one after the other, so that reading tiles is reading one stream of whole
+ * cache lines. The last unit may have blocks that are not used. A unit has
  *   codes   block by block. Full bytes: 8 groups of 64 bytes, byte r * 4 + j of group g is row r,
  *           column 4 g + j. Nibbles: 4 groups of 64; the low half of byte r * 4 + j of group g
  *           is column 4 g + j, the high half column 4 g + 16 + j. A fifth bit: 64 bytes more,
  *           bit g is that of group g. Two more bits: 128 bytes more, bits 2 g and 2 g + 1 of the
  *           first 64 are those of group g, of the next 64 of group g + 4.
- *   scales  16 halves a block (S6: 16 for the unit)
- *   mins    16 halves a block, of the kinds with a minimum; S6: 2 x 16 signed bytes a block,
+ *   scales  16 fp16 numbers per block (S6: 16 for the unit)
+ *   mins    16 fp16 numbers per block, for kinds with a minimum; S6: 2 x 16 signed bytes per block,
  *           factors of its two halves of 16 columns
  * Codes are unsigned; quant/format.h says what they stand for. */
 #ifndef BACKEND_CPU_TILE_H
@@ -25,7 +25,7 @@ enum { TILE_ROWS = 16 };
 /* How a kernel prefetches weights that come from memory. */
 enum read_ahead {
     AHEAD_NONE,     /* the processor's own prefetching is faster */
-    AHEAD_ONCE,     /* past the caches between memory and the first level */
+    AHEAD_ONCE,     /* into the first level alone, past the caches in between */
     AHEAD_BY_LEVEL, /* into the second level, and later from there into the first */
     AHEAD_FAR,      /* the same from further away */
 };

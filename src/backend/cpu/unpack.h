@@ -22,7 +22,7 @@ enum { NIBBLES = 0x0f0f0f0f, PAIRS = 0x03030303, BITS = 0x01010101 };
 
 /* 32 values of one row, of any format with codes. */
 struct block32 {
-    uint32_t q[BLOCK_COLS / 4]; /* four codes a word, the first one in its lowest byte */
+    uint32_t q[BLOCK_COLS / 4]; /* four codes per word, the first one in its lowest byte */
     float scale, min;
     int8_t factor[2]; /* of S6: of both halves */
 };

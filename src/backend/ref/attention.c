@@ -19,7 +19,7 @@ void ref_KV_WRITE(const struct ref_call *c)
         for (int32_t j = 0; j < d; j++) row[j] = k[kv_key_column(cache, j)];
         traits->encode(row, (char *)cache->k + offset, d);
         for (int32_t j = 0; j < d; j++) row[j] = v[kv_value_column(cache, j)];
-        traits->encode(row, (char *)cache->v + offset, d); /* over keys that are values */
+        traits->encode(row, (char *)cache->v + offset, d); /* over keys where they are shared */
     }
 }
 
@@ -34,7 +34,7 @@ struct head_group {
     float *stored, *row;           /* head_dim each */
 };
 
-/* The head's keys or values of a position, column by column. */
+/* The head's key or value at a position, in the order of columns. */
 static const float *read_row(const struct head_group *g, bool is_v, int32_t position)
 {
     const struct kv_cache *c = g->cache;

@@ -4,7 +4,7 @@
  * Weights and activations are rounded to bf16, scales and minima within the weights, so that a sum
  * stays in a register for all columns. (Integer products would have to leave the registers every 32
  * columns, for their scales: at most 1.4 times as fast as AVX-512, see docs/benchmarks.md.) bf16
- * keeps 8 bits of every number, where 8-bit codes keep them of a block's largest.
+ * keeps 8 bits of every number, where 8-bit codes keep 8 bits only of a block's largest.
  *
  * What has more bits is the sum of two numbers in bf16, and a product of two sums three products:
  * high by high, low by high, high by low. Activations of fine rows and of float weights are such
@@ -24,9 +24,9 @@ struct amx_config {
 
 #include KERNELS_AMX
 
-/* GROUP: numbers of a group of rows in a stretch. HALF_BLOCKS: blocks of a panel whose weights are
- * sums of two numbers, which take twice the room, and of one for fewer than PANEL_ROWS rows, where
- * unpacking counts most: what it reads is to stay in the first-level cache too. */
+/* AMX_GROUP: numbers of a group of rows in a stretch. AMX_HALF_BLOCKS: blocks of a panel if weights
+ * are sums of two numbers, which take twice the room, or if there are fewer than AMX_PANEL_ROWS
+ * rows. Then unpacking counts most, and what it reads has to stay in the first-level cache too. */
 enum {
     AMX_TILES = 2,
     AMX_ROWS = 2 * BF16_ROWS, /* that share registers */
@@ -59,13 +59,13 @@ struct amx_rows {
     const uint16_t *high, *low;
 };
 
-/* Where sums are between panels, and where they go: to the same place but for the last panel. */
+/* Where sums are between panels, and where they go: to the same place until the last panel. */
 struct amx_sums {
     float *from, *to;
     int64_t from_stride, to_stride;
 };
 
-/* How many products a product of two numbers is. */
+/* How many products of bf16 numbers make up a product. */
 enum amx_parts {
     AMX_HIGH = 1,  /* high by high */
     AMX_ACT_SUMS,  /* and low activations by high weights */
@@ -114,7 +114,7 @@ ALWAYS void amx_fill_block(const enum code_kind kind, const enum amx_parts parts
                               high[g * 2 + pair], low[g * 2 + pair]);
 }
 
-/* A panel of more than HALF_BLOCKS has no low parts: what is passed for them is not written. */
+/* A panel of more than AMX_HALF_BLOCKS has no low parts: what is passed for them is not written. */
 ALWAYS void amx_fill(const enum code_kind kind, const enum amx_parts parts,
                      const struct bf16_job *job, int tile, int n_tiles, struct amx_panel *panel)
 {
@@ -201,8 +201,8 @@ ALWAYS void amx_block(const int n_groups, const int n_tiles, const bool loads_we
     if (n_tiles == 2) amx_dot(3, 5, 7);
 }
 
-/* Asks for sums of the rows that come next: of `n` rows from row `first` of them on. They need not
- * exist. */
+/* Prefetches sums of the rows that come next: of `n` rows from row `first` of them on. They need
+ * not exist. */
 ALWAYS void amx_sums_ahead(const int n_tiles, const struct amx_sums *sums, int first, int n)
 {
     for (int64_t r = AMX_ROWS + first; r < AMX_ROWS + first + n; r++)
@@ -213,7 +213,7 @@ ALWAYS void amx_sums_ahead(const int n_tiles, const struct amx_sums *sums, int f
         }
 }
 
-/* Asks for what is due after a block. */
+/* Prefetches what is due after a block. */
 ALWAYS void amx_ask(struct amx_ahead *ahead)
 {
     const uint8_t *stop = ahead->next + ahead->a_block;
@@ -307,7 +307,8 @@ static void amx_configure(void)
 
 /* ---- Jobs ------------------------------------------------------------------------------- */
 
-/* What is filled next: the panel of tiles from `tile` on, or the first one of the next columns. */
+/* Notes which weights are to be prefetched: those of the panel that is filled next, which has the
+ * tiles from `tile` on or is the first one of the next columns. */
 static void amx_weights_ahead(const enum amx_parts parts, const struct bf16_job *job,
                               struct amx_panel *panel, int tile)
 {

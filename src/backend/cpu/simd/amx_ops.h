@@ -1,8 +1,8 @@
 /* Operations on the tile registers of Intel's AMX, by literal numbers 0 to 7, and on vectors in
  * bf16. A register holds up to 16 rows of up to 64 bytes, as `amx_shapes` says.
  *
- * GCC does not tell the compiler that loads and the configuration read memory, so what was written
- * before has to be kept in order here. */
+ * GCC's intrinsics do not say that loads and the configuration read memory, so earlier writes have
+ * to be kept in order here. */
 #include <immintrin.h>
 
 #define KEEP_ORDER() __asm__ volatile("" ::: "memory")
@@ -25,7 +25,7 @@ static inline void amx_release(void)
         KEEP_ORDER();                                                                              \
         _tile_loadd(reg, memory, stride);                                                          \
     } while (0)
-/* The same of what is not needed again soon: it does not drive other lines out of the cache. */
+/* The same for what is not needed again soon: it does not drive other lines out of the cache. */
 #define amx_load_once(reg, memory, stride)                                                         \
     do {                                                                                           \
         KEEP_ORDER();                                                                              \

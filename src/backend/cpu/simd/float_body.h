@@ -23,8 +23,8 @@ typedef fvec rvec;
 #endif
 enum { LANES = 16 / REGISTERS };
 
-/* Rows of b and registers of columns that go with so many rows of a. Decoding blocks costs so much
- * that it pays to do it for 8 rows at a time. */
+/* How many rows of b (DOTS) or registers of columns (WEIGH) go with 8, 4 or 2 rows of a or y.
+ * Decoding blocks costs so much that it pays to do it for 8 rows at a time. */
 #define IS_BLOCKS(format) ((format) == FORMAT_Q8_0)
 #if REGISTERS == 1
 enum { DOTS_BY_8 = 2, DOTS_BY_4 = 4, DOTS_BY_2 = 4, WEIGH_BY_8 = 2, WEIGH_BY_4 = 4 };
@@ -47,7 +47,7 @@ ALWAYS int line_values(const enum format format)
     return format == FORMAT_F32 ? 16 : 32;
 }
 
-/* Value k of row j. */
+/* Where value k of row j lies. */
 ALWAYS const uint8_t *value_at(const enum format format, const struct float_rows *rows, int j,
                                int64_t k)
 {
@@ -56,7 +56,7 @@ ALWAYS const uint8_t *value_at(const enum format format, const struct float_rows
     return row + (size_t)k * (format == FORMAT_F32 ? sizeof(float) : sizeof(uint16_t));
 }
 
-/* LANES values from k on of row j. */
+/* LANES values of row j, from value k on. */
 ALWAYS rvec values_at(const enum format format, const struct float_rows *rows, int j, int64_t k)
 {
     const void *p = value_at(format, rows, j, k);
@@ -72,7 +72,7 @@ ALWAYS void ask_for_line(const enum format format, const struct float_rows *rows
     __builtin_prefetch(value_at(format, rows, j, k) + rows->ahead, 0, 2);
 }
 
-/* The last n values of a row, fewer than 16, and zeros after them. Blocks never end so. */
+/* The last n values of a row, fewer than 16, and zeros after them. Rows of Q8_0 never end so. */
 ALWAYS fvec last_values(const enum format format, const struct float_rows *rows, int j, int64_t k,
                         int64_t n)
 {
@@ -177,7 +177,7 @@ ALWAYS void dots_rows(const enum format format, const int n_a, const int n_b, co
                       out + i * out_stride, out_stride);                                           \
     }
 
-/* One function a format: smaller functions compile faster. */
+/* One function per format: smaller functions compile faster. */
 #define DOTS(FORMAT)                                                                               \
     static void dots_##FORMAT(const float *a, int64_t a_stride, int n_a,                           \
                               const struct float_rows *b, int n_b, int64_t n, float *out,          \

@@ -11,8 +11,8 @@
 
 #include "backend/cpu/kernels.h"
 
-/* Kernels are specialised by constants, so what they call must be inlined. `plain` is not
- * specialised, nor is any set under sanitizers: that takes compilers minutes. */
+/* Kernels are specialised by constants, so what they call must be inlined. Specialising takes
+ * compilers minutes, so `plain` does without, and so does every set under sanitizers. */
 #ifdef KERNELS_SMALL
 #define ALWAYS static __attribute__((unused))
 #else
@@ -152,7 +152,7 @@ ALWAYS void ask_ahead(enum read_ahead ahead, const struct tile_unit u, const uin
 
 /* Adds the products of half h of a block by n rows. SHORT_SUMS: those of codes of up to 5 bits
  * are summed up in 16 bits while they fit (6 bits of rows that are not fine: see factored_half).
- * Groups g and g + 4 follow each other because nibbles of the same bytes have them. */
+ * Groups g and g + 4 follow each other because they are nibbles of the same bytes. */
 ALWAYS void half_dots(const enum code_kind kind, const int n, const bvec w[8],
                       const struct act_block *const *rows, int64_t b, const int h, ivec *dots)
 {
@@ -179,8 +179,8 @@ ALWAYS void half_dots(const enum code_kind kind, const int n, const bvec w[8],
             dots[r] = dot(kind, dots[r], w[g], four_bytes(rows[r][b].q + g * 4));
 }
 
-/* Makes the high sums of half h of a fine row's blocks its sums so far: those of the low blocks are
- * added to them. */
+/* Turns the sums of half h of a fine row's high block into what those of the low block are added
+ * to. */
 ALWAYS ivec sums_so_far(enum code_kind kind, ivec high, const struct act_block *low, int h)
 {
     _Static_assert(FINE_BASE == 256 - 2, "by two shifts");
@@ -228,8 +228,8 @@ typedef fvec factored;
 #endif
 
 /* Half h of a block with factors: adds its sums by the factors to `total`, or begins with them.
- * SHORT_SUMS: in 16 bits until factors are applied. Such sums may wrap on the way, as what codes
- * without their offset leave of them fits. */
+ * SHORT_SUMS: in 16 bits until factors are applied. Such sums may wrap on the way, since the final
+ * ones, of codes without their offset, fit. */
 ALWAYS void factored_half(const enum code_kind kind, const int n, const bvec w[8], const int h,
                           const int8_t *factors, const struct act_block *const *rows, int64_t b,
                           factored *total)
@@ -257,7 +257,7 @@ ALWAYS void factored_half(const enum code_kind kind, const int n, const bvec w[8
 #endif
 }
 
-/* What half_dots takes. */
+/* Unpacks a block into the form that half_dots takes. */
 ALWAYS void unpack_few(enum code_kind kind, const uint8_t *p, bvec w[8])
 {
 #if SHORT_SUMS
@@ -328,7 +328,7 @@ ALWAYS const struct act_block *job_row(const struct tile_job *job, int32_t i)
             tile_rows(kind, is_fine, N, job->shape, ahead, data, rows, low, out, stride);          \
         break;
 
-/* From a row's high blocks to its low ones. */
+/* How many blocks after a row's high blocks its low ones lie. */
 ALWAYS ptrdiff_t low_blocks(const bool is_fine, const struct tile_job *job)
 {
     return is_fine ? job->low - job->act : 0;
@@ -361,14 +361,14 @@ ALWAYS void tile_job_run(const enum code_kind kind, const bool is_fine, const st
 
 #include "backend/cpu/simd/panel_body.h"
 #ifdef KERNELS_AMX
-/* The same lanes without AMX have these products: nobody has to compile them twice. */
+/* The same lanes without AMX have these products, so they need not be compiled twice. */
 static void tile_dot(const struct tile_job *job)
 {
     KERNELS_WITHOUT_AMX.tile_dot(job);
 }
 #else
 
-/* One function a kind, so that each stays of a size that the compiler handles well. */
+/* One function per kind, so that each stays small enough for the compiler to handle well. */
 ALWAYS void tile_dot_run(const enum code_kind kind, const bool is_fine, const struct tile_job *job)
 {
     int tile = 0;
@@ -666,7 +666,7 @@ static int32_t read_bytes(const uint8_t *p, size_t n)
     return first_lane(total);
 }
 
-#if !SHORT_SUMS && !defined(OWN_LIMIT) /* which have their own */
+#if !SHORT_SUMS && !defined(OWN_LIMIT) /* those have their own */
 /* As many independent sums as hide the latency of the product. */
 static double multiply_bytes(int64_t rounds)
 {

@@ -94,8 +94,8 @@ static inline bvec b_load(const uint8_t *p)
 {
     return _mm512_loadu_si512(p);
 }
-/* A load that is one instruction, however often its value is used: compilers make it part of all
- * that use it. */
+/* A load that stays one instruction, however often its value is used: compilers would fold it into
+ * every use. */
 static inline bvec b_load_once(const uint8_t *p)
 {
     bvec x = b_load(p);

@@ -6,8 +6,8 @@ enum { WEIGHT_BIAS = 128, FEW_ROWS = 4 };
 enum { PANEL_TILES = 1, PANEL_ROWS = 4, PANEL_FROM = 12, PANEL_BLOCKS = 24, PANEL_CHUNK = 256 };
 #define PANEL_PRODUCTS "backend/cpu/simd/panel_fours_body.h"
 
-/* Tests take the same instruction in the encoding of AVX-512, so that machines that have no other
- * run all the rest of this. */
+/* Tests use the same instruction in its AVX-512 encoding, so that machines that have only that one
+ * run everything else here. */
 static inline __m256i add_products(__m256i sum, __m256i w, __m256i a)
 {
 #ifdef LANES_EVEX

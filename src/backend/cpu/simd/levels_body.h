@@ -11,7 +11,7 @@ ALWAYS void add_nibbles(const int n, __m256i w, const __m256i a[FEW_ROWS], __m25
         sum[r] = settled(_mm256_add_epi16(sum[r], _mm256_maddubs_epi16(w, a[r])));
 }
 
-/* dot + low + 16 high - 128 times the sum of the block's codes, since levels are plus 128. */
+/* dot + low + 16 high - 128 times the sum of the block's codes: tables hold levels plus 128. */
 ALWAYS __m256i join_nibbles(__m256i dot, __m256i low, __m256i high, const struct act_block *block)
 {
     dot = _mm256_add_epi32(dot, _mm256_slli_epi32(_mm256_set1_epi32(block->minus), 7));

@@ -5,10 +5,10 @@
  *
  * Part of kernels_body.h. Every instruction set chooses
  *   PANEL_TILES, PANEL_ROWS  so that the sums of these many tiles and rows are in registers
- *   PANEL_FROM               the number of rows from which on this pays, and from which on any
- *                            number is a sum of PANEL_ROWS and PANEL_ROWS - 1
- *   PANEL_ROWS_S6            instead of PANEL_ROWS for 6-bit codes, whose blocks have two sums, if
- *                            it is another one
+ *   PANEL_FROM               the fewest rows for which this pays; any number of rows from there on
+ *                            must be a sum of terms PANEL_ROWS and PANEL_ROWS - 1
+ *   PANEL_ROWS_S6            if it differs from PANEL_ROWS: for 6-bit codes, whose blocks have two
+ *                            sums
  *   PANEL_BLOCKS             of 32 columns, so that a panel fits in the cache
  *   PANEL_CHUNK              the number of rows that are prepared at a time
  *   PANEL_PRODUCTS           a file that has struct panel and the functions

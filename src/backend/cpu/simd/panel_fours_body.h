@@ -87,8 +87,8 @@ ALWAYS void panel_half(const enum code_kind kind, const bool is_fine, const int 
         }
 }
 
-/* The panel by n rows from prepared row `first` on. kind and n are constants
- * where this is expanded. */
+/* The panel by n rows from prepared row `first` on. kind and n are constants where this is
+ * expanded. */
 ALWAYS void panel_rows(const enum code_kind kind, const bool is_fine, const int n,
                        const struct panel *panel, int32_t first, float *out, int64_t stride)
 {

@@ -46,7 +46,7 @@ struct panel {
         32) int32_t products[PANEL_BLOCKS][2][16]; /* 16 bits: minus those of columns in pairs */
 };
 
-/* The offset that 16-bit sums need to have room. */
+/* The offset that keeps 16-bit sums in range. */
 ALWAYS int pairs_offset(enum code_kind kind)
 {
     return kind == CODE_U5 ? 16 : code_kind_facts(kind).offset;
@@ -117,7 +117,7 @@ ALWAYS void store_columns(const bool is_fine, const struct act_block *block, ptr
     store32(out[1], odd);
 }
 
-/* All of prepared block `to` but what only sums of lanes give, of which this returns the lanes. */
+/* Fills in prepared block `to`, except for sums of lanes, and returns these lanes. */
 ALWAYS __m256i prepare_block(const enum code_kind kind, const bool is_fine,
                              const struct act_block *block, ptrdiff_t low, struct prepared *to)
 {
@@ -159,12 +159,12 @@ ALWAYS void prepare_blocks(const enum code_kind kind, const bool is_fine, struct
     __m256i lanes[4];
     int32_t start[2][4];
     for (int j = 0; j < 4; j++) {
-        /* After the end the last block once more. */
+        /* Past the end: the last block again. */
         int from = b + j < panel->at.n_blocks ? b + j : panel->at.n_blocks - 1;
         lanes[j] = prepare_block(kind, is_fine, row + from, low,
                                  prepared_at(kind, is_fine, panel, i, b + j));
     }
-    const bool has_starts = kind == CODE_S6 || pairs_offset(kind) == 0; /* by now */
+    const bool has_starts = kind == CODE_S6 || pairs_offset(kind) == 0; /* or needs none */
     if (has_starts && !is_in_16_bits(kind, is_fine)) return;
     store32(start, starts_of_lanes(kind, is_fine, lanes));
     for (int j = 0; j < 4; j++)
@@ -288,7 +288,7 @@ ALWAYS void add_group(const enum code_kind kind, const int n, struct panel *pane
         sum[i] = (ivec){add_small(sum[i].a, products[i].a), add_small(sum[i].b, products[i].b)};
 }
 
-/* Of half h of a block, or all of it: 16-bit sums, two a lane. */
+/* The 16-bit sums of half h of a block, or of all of it, two per lane. */
 ALWAYS void half_sums(const enum code_kind kind, const int n, struct panel *panel, int first, int b,
                       int h, ivec *sum)
 {
@@ -319,7 +319,7 @@ ALWAYS void small_sums(const enum code_kind kind, const int n, struct panel *pan
     }
 }
 
-/* Of half h, multiplied by its factors. */
+/* The sums of half h, multiplied by its factors. */
 ALWAYS void factored_sums(const enum code_kind kind, const int n, struct panel *panel, int first,
                           int b, const int h, ivec *sum)
 {
@@ -330,7 +330,7 @@ ALWAYS void factored_sums(const enum code_kind kind, const int n, struct panel *
     }
 }
 
-/* Of half h of a block, or all of it, in 16 bits. */
+/* The sums of half h of a block, or of all of it, by codes and activations in 16 bits. */
 ALWAYS void wide_sums(const enum code_kind kind, const int n, struct panel *panel, int first, int b,
                       const int h, ivec *sum)
 {
@@ -379,8 +379,8 @@ ALWAYS void block_sums(const enum code_kind kind, const bool is_fine, const int 
     for (int i = 0; i < n; i++) total[i] = f_fma(f_of_int(sum[i]), factor[1], total[i]);
 }
 
-/* The panel by n rows from prepared row `first` on. kind and n are constants
- * where this is expanded. */
+/* The panel by n rows from prepared row `first` on. kind and n are constants where this is
+ * expanded. */
 ALWAYS void panel_rows(const enum code_kind kind, const bool is_fine, const int n,
                        struct panel *panel, int32_t first, float *out, int64_t stride)
 {

@@ -53,8 +53,8 @@ ALWAYS void fill_panel(const enum code_kind kind, const bool is_fine, const stru
     }
 }
 
-/* Products of half h of block b, which is `at` in the rows, by n rows. Of an odd number the last
- * row is multiplied twice. */
+/* Products of half h of block b, which is `at` in the rows, by n rows. If n is odd, the last row is
+ * multiplied twice. */
 ALWAYS void squares(const enum code_kind kind, const int n, const struct panel *panel,
                     const struct act_block *const *rows, int b, ptrdiff_t at, int h,
                     int32x4_t sum[PANEL_PAIRS][8])
@@ -76,7 +76,7 @@ ALWAYS void squares(const enum code_kind kind, const int n, const struct panel *
     }
 }
 
-/* Those of one row of a pair. */
+/* The sums of one row of a pair. */
 ALWAYS ivec row_of_squares(const int32x4_t sum[8], const int row)
 {
     ivec r;
@@ -111,8 +111,8 @@ ALWAYS void panel_half(const enum code_kind kind, const bool is_fine, const int 
     }
 }
 
-/* The panel by n rows from prepared row `first` on. kind and n are constants
- * where this is expanded. */
+/* The panel by n rows from prepared row `first` on. kind and n are constants where this is
+ * expanded. */
 ALWAYS void panel_rows(const enum code_kind kind, const bool is_fine, const int n,
                        const struct panel *panel, int32_t first, float *out, int64_t stride)
 {
