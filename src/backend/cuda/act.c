@@ -4,7 +4,7 @@
 
 #include "backend/cuda/device.h"
 
-/* 8 bits, twice 8 or fp16 a value, then a pair of floats for 32 values or a float a row. */
+/* One byte, two bytes or fp16 per value, then a pair of floats per 32 values or a float per row. */
 static size_t act_values_bytes(size_t rows, int64_t cols)
 {
     return aligned(rows * (2 * padded_cols(cols) + 64));

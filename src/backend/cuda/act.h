@@ -22,7 +22,7 @@ static inline bool act_is_half(enum act_kind kind)
 /* Rows of a piece of ACT_CORES (types.h), and of the boxes that launch_gemm_wgmma copies. */
 enum { CORE_ROWS = 64, BOX_ROWS = 128 };
 
-/* Rows that there is memory for where there shall be `rows`: whole boxes. */
+/* How many rows memory for `rows` rows has room for: whole boxes. */
 static inline size_t act_rows(size_t rows)
 {
     return (rows + BOX_ROWS - 1) / BOX_ROWS * BOX_ROWS;
@@ -31,7 +31,8 @@ static inline size_t act_rows(size_t rows)
 /* Bytes of this many rows in any form. */
 size_t act_bytes(size_t rows, int64_t cols);
 
-/* `rows` rows cut from this many bytes at `base`; NULL: only the form is told. */
+/* Activations of `rows` rows in act_bytes(rows, cols) bytes at `base`; NULL: only kind and stride
+ * are set. */
 struct act act_at(void *base, enum act_kind kind, int32_t rows, int64_t cols);
 
 #endif

@@ -1,6 +1,6 @@
 /* Two products that do not depend on each other, in one launch: in a layer with experts, what the
- * dense branch and the routed one have to do at the same time. A launch reads weights while its
- * neighbour waits for rows or adds up sums; results have the bits of the launches alone. */
+ * dense branch and the routed one have to do at the same time. One product reads weights while the
+ * other waits for rows or adds up sums. Results have the same bits as with separate launches. */
 #ifndef CUDA_BESIDE_H
 #define CUDA_BESIDE_H
 
@@ -15,16 +15,17 @@ struct beside_args {
     struct rows rows; /* of both */
     struct matvec_args dense;
     struct expert_args experts;
-    const float *z, *scale; /* of the choice, as in router_args; z NULL: it is there. Else these
-                             * launches make it where choice_is_late */
+    const float *z, *scale; /* as in router_args: where choice_is_late, these launches make the
+                             * choice of experts from them; z NULL: it is already made */
 };
 
 /* Both are gate and up (MATVEC_GELU_MUL). The launch before makes the choice of experts, and rows
- * of `dense` are older than that; where choice_is_late it makes logits, and perhaps these rows. */
+ * of `dense` come from an earlier one. Where choice_is_late, the launch before makes only the
+ * logits, and perhaps these rows. */
 void launch_gate_up_beside(const struct queue *q, const struct beside_args *args);
 
-/* Both are down (MATVEC_STORE, one weight). The choice, or what it is made of, is older than the
- * launch before. */
+/* Both are down (MATVEC_STORE, one weight). The choice, or the logits for it, come from an earlier
+ * launch than the one before. */
 void launch_down_beside(const struct queue *q, const struct beside_args *args);
 
 #ifdef __cplusplus

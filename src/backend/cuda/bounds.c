@@ -7,13 +7,13 @@
 #include "backend/cuda/windows.h"
 #include "base/mem.h"
 
-/* Exponents of bounds that scales can follow, and the largest activation's. */
+/* The range of bounds' exponents that scales follow, and the exponent of the largest activation. */
 enum { EXPONENT_LEAST = -90, EXPONENT_MOST = 120, HIDDEN_EXPONENT = 15 };
 
-/* The norm of whole rows that wrote what a product reads; NULL: something else has. */
+/* The norm of whole rows whose output the product reads; NULL: something else wrote it. */
 static const struct op *norm_before(const struct plan *plan, const struct op *product)
 {
-    int32_t writer = plan_buf_at(plan, product->in[0])->first_op; /* not there in a plan cut here */
+    int32_t writer = plan_buf_at(plan, product->in[0])->first_op; /* outside if the plan was cut */
     if (writer < 0 || writer >= plan->n_ops) return NULL;
     const struct op *op = &plan->ops[writer];
     bool is_it = op->code == OP_RMSNORM && op->out[0] == product->in[0] &&
@@ -96,7 +96,7 @@ static float scale_for(uint32_t bits, int64_t cols)
     return ldexpf(1, exponent - HIDDEN_EXPONENT);
 }
 
-/* The bounds are on their way to `most`, on the host. */
+/* Computes the missing bounds and copies all to `most`, on the host; waits for the device. */
 static int make_all(struct device *d, const struct plan *plan, char *scratch, uint32_t *most,
                     struct carat_error *err)
 {

@@ -4,18 +4,18 @@
  * Where the rows h were normed, h = x * w with |x| <= sqrt(cols), w the norm's weights. So gate's
  * result i is at most sqrt(cols) |Wg_i * w|, up's the same, and neuron i at most
  *     b_i = cols |Wg_i * w| |Wu_i * w|,
- * result j of down at most the sum over i of |Wd_ji| b_i. The scale is the power of two of which
- * all these are at most 2^15 times: neither the activations of down nor its results in fp16
- * overflow. The bound is loose, 2^8 for normal numbers. That costs nothing: fp16 has all its bits
- * down to 2^-14 and steps of 2^-24 below, and what counts is a value's error against the largest
- * of its row. */
+ * result j of down at most the sum over i of |Wd_ji| b_i. The scale is a power of two, and all
+ * these are at most 2^15 times as large. So neither the activations of down nor its results
+ * overflow in fp16. The bound is loose, by 2^8 for normally distributed numbers. That costs
+ * nothing: fp16 has all its bits down to 2^-14 and steps of 2^-24 below, and what counts is a
+ * value's error against the largest of its row. */
 #ifndef CUDA_BOUNDS_H
 #define CUDA_BOUNDS_H
 
 #include "backend/cuda/device.h"
 
-/* Whether the scale is known once weights are there, by the plan alone. ops: gate, up, gelu and
- * down of a dense window. */
+/* Whether the scale will be known once weights are there; only the plan is looked at. ops: gate,
+ * up, gelu and down of a dense window. */
 bool bounds_know(const struct plan *plan, const struct op *ops);
 
 /* The scale; 0 before weights are there. */

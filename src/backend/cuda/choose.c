@@ -3,8 +3,8 @@
 #include "backend/cuda/act.h"
 #include "backend/cuda/timing.h"
 
-/* A chunk of rows with a square matrix of usual width: many tiles for every multiprocessor, which
- * neither way finds odd. 86 MB and some milliseconds. */
+/* A chunk of rows with a square matrix of usual width: many tiles for every multiprocessor, a usual
+ * case for both ways. 86 MB and some milliseconds. */
 enum { ROWS = 2048, SIDE = 4096, ROUNDS = 4 };
 
 /* Eight bits have to be faster by more than a tenth: times of a round differ by a few hundredths
@@ -92,10 +92,10 @@ enum act_kind cuda_choose_many(struct device *d)
     return d->int8_rate > MARGIN * d->half_rate ? ACT_INT8 : ACT_HALF;
 }
 
-/* Up to so many rows 8 bits are faster, by 1.4 times with one row; with 9 fp16 is (H200,
- * docs/benchmarks.md): launch_half reads and unpacks each weight once whatever the rows are. With
- * per-layer inputs, whose launches are one in fp16, it is so with 5 (E4B 2.97 instead of 3.25
- * ms). */
+/* Up to this many rows 8 bits are faster, by 1.4 times with one row. With more, fp16 is (H200,
+ * docs/benchmarks.md): launch_half reads and unpacks each weight once however many rows there are.
+ * Per-layer inputs take a single launch in fp16, so that it is faster from 5 rows on (E4B 2.97
+ * instead of 3.25 ms). */
 static int32_t int8_rows(const struct device *d)
 {
     return d->options.has_layer_inputs ? 4 : 8;

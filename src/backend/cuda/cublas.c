@@ -1,5 +1,5 @@
 /* cuBLAS through dlopen. Its matrices are column-major: our row-major y [n_rows][rows] = x W^T is
- * its y^T [rows x n_rows] = W x^T, with W given as its transpose's columns, hence "T, N". */
+ * its y^T [rows x n_rows] = W x^T. What lies in memory is W^T for cuBLAS, hence "T, N". */
 #include "backend/cuda/cublas.h"
 
 #include <dlfcn.h>
@@ -150,7 +150,7 @@ bool cublas_takes(int32_t n_w, bool is_half, bool is_contiguous)
     return is_contiguous || n_w == 1 || !is_half;
 }
 
-/* Remembers that a product of this shape runs; false: one has run. */
+/* Remembers that a product of this shape runs; false: one ran before. */
 static bool is_first_of(struct cublas *c, const struct product_shape *shape)
 {
     for (int32_t i = 0; i < c->n_shapes; i++)

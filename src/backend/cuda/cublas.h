@@ -14,8 +14,8 @@ struct cublas;
 /* Workspace that cuBLAS advises for Hopper; chips before it take 4 MiB of it. */
 enum { CUBLAS_WORKSPACE_BYTES = 32 << 20 };
 
-/* 0: there. `path`: the library's file or its folder, tried first; NULL: the loader's own search,
- * then the usual folders. The current device is the one that it will run on. */
+/* Gives 0, or -1 if it is not there. `path`: the library's file or its folder, tried first; NULL:
+ * the loader's own search, then the usual folders. It will run on the current device. */
 int cublas_open(struct cublas **out, const char *path);
 void cublas_close(struct cublas *c);
 

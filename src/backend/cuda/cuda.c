@@ -23,7 +23,7 @@
 
 /* ---- Devices ---------------------------------------------------------------------------- */
 
-/* Devices, unless all are too old: then the CPU is the default. */
+/* How many devices there are; 0 if all are too old, so that the CPU is the default. */
 static int cuda_count(void)
 {
     int n = 0, major = 0;
@@ -142,10 +142,10 @@ static int cuda_open(struct device **out, int index, const struct device_options
     return status;
 }
 
-/* The driver does not tell what it takes for itself. When a device is opened, that is all that is
- * in use if nobody else is there, and at most a context with the kernels of cuBLAS and ours. Later
- * it takes memory for kernels that are loaded when they are first needed, for recorded steps, and
- * to round each piece of memory up to 2 MB. */
+/* The driver does not tell what it takes for itself. When a device is opened, that is all memory in
+ * use if there is no other process, and at most a context with the kernels of cuBLAS and ours.
+ * Later it takes memory for kernels that are loaded when they are first needed, for recorded steps,
+ * and to round each piece of memory up to 2 MB. */
 enum { CONTEXT_BYTES_MAX = 768 << 20, RESERVE_BYTES = 64 << 20 };
 
 static void cuda_describe(const struct device *device, struct device_facts *out)
@@ -214,7 +214,7 @@ static void cuda_download(struct device *device, void *host, const void *memory,
     copy(device, host, memory, bytes, cudaMemcpyDeviceToHost);
 }
 
-/* Of pages that are pinned: what is not is copied by way of the driver's own, call by call. */
+/* Pins pages: the driver copies others through pinned pages of its own, call by call. */
 static void cuda_share(struct device *device, void *host, size_t bytes)
 {
     cudaSetDevice(device->index);

@@ -1,5 +1,5 @@
-/* NVIDIA GPUs: kernels for mma.sync chips (Ampere and later), steps of a few rows replayed as
- * captured graphs. absent.c stands in where there is no nvcc. */
+/* NVIDIA GPUs: kernels for Ampere and later (mma.sync), more of them for Hopper, and usual steps
+ * replayed as captured graphs. absent.c stands in where there is no nvcc. */
 #ifndef CUDA_CUDA_H
 #define CUDA_CUDA_H
 

@@ -30,7 +30,7 @@ struct device {
     enum act_kind many;           /* what products of many rows read: ACT_INT8, ACT_HALF */
     int32_t half_least;           /* rows from which a few multiply tiles in fp16; 0: none do */
     bool has_alike_prompts;       /* rows of prompts have one arithmetic, of many rows */
-    double half_rate, int8_rate;  /* operations a second that decided it; 0: not measured */
+    double half_rate, int8_rate;  /* operations a second, which decided `many`; 0: not measured */
     struct slab *slabs;           /* of slab_take */
     size_t mirror_bytes;          /* that mirrors have taken */
     struct cublas *cublas;        /* NULL: not installed, or not wanted */
@@ -43,15 +43,15 @@ struct device {
     struct logit_pair *best_host; /* page-locked, BEST_BYTES: [BEST_ROWS_MAX][TOP_K] */
     bool is_running;              /* something was run since the last fence */
     double run_begin;             /* of the last run, for the profile */
-    bool is_decode;               /* it had a few rows only */
+    bool is_decode;               /* the last run had a few rows only */
     const struct op *failed_op;   /* whose launch was the first to fail */
-    cudaError_t failure;          /* of a launch or copy since the last fence */
+    cudaError_t failure;          /* of a launch or copy; never reset, as the device is lost */
 };
 
 /* CARAT_EMEMORY or CARAT_EDEVICE with CUDA's own words. */
 int cuda_fail(struct carat_error *err, cudaError_t status, const char *what);
 
-/* Whether windows of ops are done together. */
+/* Whether the ops of a window are run together. */
 static inline bool cuda_fuses(const struct device *d)
 {
     return !d->options.is_exact && !d->options.is_unfused;

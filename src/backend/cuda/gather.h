@@ -1,5 +1,5 @@
-/* Rows of a table that stays in the mapped file: which of them a cache has to be brought, and where
- * the host puts them to be copied from. Needs neither GPU nor toolkit.
+/* Rows of a table that stays in the mapped file: which of them a cache lacks, and where the host
+ * puts them to be copied from. Needs neither GPU nor toolkit.
  *
  * Two halves of host memory take turns: while one is copied from, the other is filled. Memory is
  * the caller's, and so are the copies. */
@@ -24,7 +24,7 @@ struct gathered {
     int32_t slot, n;
 };
 
-enum { GATHER_ROWS = 256 }; /* of a call: their copies begin while the next are read */
+enum { GATHER_ROWS = 256 }; /* per call: their copies begin while the next are read */
 
 /* Slots that `bytes` have room for: at least twice a step's rows, at most those of the table. */
 int32_t gather_slots(const struct weight *table, int32_t rows_max, size_t bytes);
@@ -40,9 +40,10 @@ void gather_deinit(struct gather *g);
  * have ended. Returns its number. */
 int32_t gather_begin(struct gather *g);
 
-/* Reads what is not in the cache of n ids, at most GATHER_ROWS. Where each row is goes to `slot`
- * (NULL: they are for the step after this one), what has to be copied before that is true to `out`,
- * as many as are returned. A step and the ids of the next evict nothing of each other's. */
+/* Reads those of n ids, at most GATHER_ROWS, that are not in the cache. `slot` gets the slot of
+ * each row (NULL: they are for the step after this one), `out` what has to be copied there first;
+ * returns how many of these there are. A step and the ids of the next do not evict each other's
+ * rows. */
 int32_t gather_rows(struct gather *g, const int32_t *id, int32_t n, int32_t *slot,
                     struct gathered out[GATHER_ROWS]);
 

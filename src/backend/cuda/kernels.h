@@ -23,7 +23,7 @@
  *                         more    mirror        launch_grouped_f16    moe.cu sorts, gemm_f16.cu
  *              on Hopper  more    LAYOUT_TILES  launch_grouped_half   sm90/half_experts.cu
  *   router with choice    1..64   LAYOUT_ROWS   launch_router         route.cu, matvec_rows.cuh
- *   with its norm, Hopper 1..4    LAYOUT_ROWS   launch_router_normed  sm90/router_normed.cu
+ *   with its norm, Hopper 1..8    LAYOUT_ROWS   launch_router_normed  sm90/router_normed.cu
  *   router                more    LAYOUT_ROWS   launch_router_parts   router_many.cu, then route.cu
  *   in fp32, --precision  any     any           launch_matmul_exact   exact.cu
  *
@@ -41,11 +41,11 @@
  *
  * On Hopper launch_matvec takes 5..8 rows by sm90/matvec_eight.cu, and launch_experts_in and _out
  * take them as up to four; weights of two formats share a launch (sm90/matvec_mixed.cu,
- * sm90/beside_mixed.cu). Float weights are read as mirrors there, however few the rows are. Rows
- * whose activations do not fit in shared memory take matvec_stream.cuh (matvec_launch.cuh:
- * launch_form). All files share instructions.cuh (PTX), round.cuh (rounding, NaN), form.cuh
- * (formats of weights), block.cuh (rows, sums) and launch.cuh. Kernels that use what only Hopper
- * has go to kernels/sm90/, which CMake compiles for 90a alone. */
+ * sm90/beside_mixed.cu). Float weights may be read as mirrors there for a few rows too
+ * (lowering.c). Rows whose activations do not fit in shared memory take matvec_stream.cuh
+ * (matvec_launch.cuh: launch_form). All files share instructions.cuh (PTX), round.cuh (rounding,
+ * NaN), form.cuh (formats of weights), block.cuh (rows, sums) and launch.cuh. Kernels that use what
+ * only Hopper has go to kernels/sm90/, which CMake compiles for 90a alone. */
 #ifndef CUDA_KERNELS_H
 #define CUDA_KERNELS_H
 
@@ -67,7 +67,7 @@ struct residence {
     size_t asked_bytes; /* shared memory of a block */
     int32_t wanted;     /* blocks that a multiprocessor is to hold at a time */
     int32_t blocks;     /* that it does hold, at most `wanted` */
-    size_t bytes;       /* shared memory with which it holds no more */
+    size_t bytes;       /* shared memory to launch with, so that it holds no more */
 };
 
 enum { RESIDENCES = 1024 };
@@ -127,9 +127,9 @@ struct matvec_args {
 void launch_matvec(const struct queue *q, const struct matvec_args *args);
 
 /* Products with the experts that each row chose, for up to MATVEC_ROWS_MAX rows: the weights of an
- * expert are read once for up to eight rows that chose it. ids [rows][n_used] (int32 in a plan
- * buffer), shares [rows][n_used]. Expert ids are checked against n_expert: an invalid one gives
- * NaN, never a wild read. */
+ * expert are read once for every four or eight rows that chose it. ids [rows][n_used] (int32 in a
+ * plan buffer), shares [rows][n_used]. Expert ids are checked against n_expert: an invalid one
+ * gives NaN, never a wild read. */
 struct expert_args {
     struct step_view step;
     struct rows rows;
@@ -180,8 +180,8 @@ struct gemm_args {
     int32_t half_cols;
     float cap; /* launch_half: y is cap * tanh(y / cap) as launch_softcap has it; 0: y */
     /* Instead of y and half: rows of the next product. n_w = 2 (launch_gemm_wgmma: ACT_HALF;
-     * launch_half: ACT_CORES, half_gates): gelu(w[0] x) * (w[1] x), all with this scale, a power of
-     * two of which they are at most 2^15 times (bounds.h). n_w = 1 (launch_half): rows of
+     * launch_half: ACT_CORES, half_gates): gelu(w[0] x) * (w[1] x), all with scale hidden_scale, a
+     * power of two; they are at most 2^15 times as large (bounds.h). n_w = 1 (launch_half): rows of
      * gelu(w[0] x) * by, each with a scale of its own. ACT_NONE: not wanted. */
     struct act hidden;
     float hidden_scale;
@@ -212,7 +212,7 @@ bool gemm_maps_make(const struct gemm_args *args, struct gemm_maps *out);
 void launch_gemm_wgmma(const struct queue *q, const struct gemm_args *args,
                        const struct gemm_maps *maps);
 /* The same with tile `tile` of GEMM_TILES, whether or not it is fast. False: it does not make such
- * a product. And the name of one: "256 x 192, sliced, turned". */
+ * a product. And the name of a tile, "256 x 192, sliced, turned", until the next call. */
 bool launch_gemm_tile(const struct queue *q, const struct gemm_args *args,
                       const struct gemm_maps *maps, int tile);
 const char *gemm_tile_name(int tile);
@@ -276,8 +276,9 @@ struct expert_plan expert_plan_at(void *memory, int32_t n_rows, int32_t n_used, 
 void launch_expert_sort(const struct queue *q, const struct expert_plan *plan, const int32_t *ids,
                         int32_t n_rows, int32_t n_used, int32_t n_expert);
 
-/* One grouped product over all pairs. In: x has a row a token, pair p reads row p / n_used. Out: x
- * has a row a pair. y: [n_rows * n_used][w.rows] fp32, a row a pair, or `half` as in gemm_args. */
+/* One grouped product over all pairs. In: x has a row per token, pair p reads row p / n_used. Out:
+ * x has a row per pair. y: [n_rows * n_used][w.rows] fp32, a row per pair, or `half` as in
+ * gemm_args. */
 struct grouped_args {
     int32_t n_rows, n_used;
     struct expert_plan plan;
@@ -293,8 +294,8 @@ void launch_grouped_i8(const struct queue *q, const struct grouped_args *args);
 void launch_grouped_f16(const struct queue *q, const struct grouped_args *args);
 
 /* sm90/half_experts.cu, on Hopper: the same from LAYOUT_TILES, x in ACT_STEPS, results in `half`
- * alone, plan.is_even. The bits are those of launch_grouped_f16 on mirrors, but that what is beyond
- * 65504 is infinite and forms with a minimum are rounded once. */
+ * alone, plan.is_even. The bits are those of launch_grouped_f16 on mirrors, except that what is
+ * beyond 65504 is infinite and forms with a minimum are rounded only once. */
 void launch_grouped_half(const struct queue *q, const struct grouped_args *args);
 
 /* y[t] = sum over s of shares[t][s] * x[t][s], s rising; x in fp32, or in fp16 times the scale of
@@ -318,7 +319,7 @@ void launch_expert_sum(const struct queue *q, const struct expert_sum_args *args
  *   s = r(s) * w_s                 when w_s
  *   x' = (residual + s) * scale    (residual NULL: s * scale)
  * x_out gets x' (may be NULL); then for each out k: h = is_normed ? r(x') * w : x', to `y` in fp32
- * (may be NULL) and to `act` (kind ACT_NONE: not wanted). One block a row; a row's bits depend on
+ * (may be NULL) and to `act` (kind ACT_NONE: not wanted). One block per row; a row's bits depend on
  * nothing but the row. */
 enum { NORM_OUTS = 4 };
 struct norm_args {
@@ -346,8 +347,8 @@ struct norm_args {
 void launch_norm(const struct queue *q, const struct norm_args *args);
 
 /* sm90/matvec_normed.cu: launch_norm of one row, then launch_matvec of the row that it gives, in
- * one launch with the same bits. False: nothing was launched, as these do not belong together, what
- * the norm reads lies where either of them writes, or there is no such kernel. */
+ * one launch with the same bits. False: nothing was launched, because these do not belong together,
+ * what the norm reads lies where either of them writes, or there is no such kernel. */
 bool launch_matvec_normed(const struct queue *q, const struct norm_args *norm,
                           const struct matvec_args *args);
 
@@ -375,11 +376,11 @@ void launch_kv_write(const struct queue *q, struct step_view step, struct rows r
                      const float *v, struct kv_cache cache);
 
 /* Head norms, RoPE and the write of keys and values, in one: q_out = rope(norm(q) * w_q);
- * cache <- (rope(norm(k) * w_k), norm(v)). q NULL or k NULL: not there. v == k for k_eq_v (the raw
- * projection). Inputs are fp32, or fp16 rows of `half_cols` columns times half_scale[row] when
- * `half` (q, k, v then are at columns q_col, k_col, v_col of it). The row class is the same for
- * all. What is written equals launch_group_norm, launch_rope and launch_kv_write one after another,
- * bit for bit. */
+ * cache <- (rope(norm(k) * w_k), norm(v)). Without has_q or has_k these are left out. is_k_eq_v: v
+ * is k (the raw projection). Inputs are fp32, or fp16 rows of `half_cols` columns times
+ * half_scale[row] if `half` is not NULL (q, k, v then are its columns q_col, k_col, v_col). The row
+ * class is the same for all. What is written equals launch_group_norm, launch_rope and
+ * launch_kv_write one after another, bit for bit. */
 struct heads_args {
     struct step_view step;
     struct rows rows;
@@ -410,7 +411,7 @@ void launch_gather_rows(const struct queue *q, struct step_view step, const floa
  * of `half` [rows][2 * cols] (gate, then up) times half_scale[row]. */
 struct gelu_mul_args {
     struct step_view step;
-    struct rows rows; /* with n_used > 0: rows.max is pairs, all live */
+    struct rows rows; /* max: half_div for each row of the step; above 1 all must be live */
     bool is_all_live;
     const float *a, *b;
     const float *a_scale; /* [rows]: of a's rows; NULL: all ones */
@@ -443,15 +444,15 @@ void launch_ple(const struct queue *q, const struct ple_args *args);
 
 /* ---- route.cu: the choice of experts */
 
-/* ids, shares = the n_used largest of softmax(z[t]), c / sum(c) * scale[id]; ties to the lower id;
- * the sums in the reference's order. n_expert <= 1024. z [n_parts][rows.max][n_expert], whose parts
- * are added up in order. */
+/* ids, shares = the n_used largest c of softmax(z[t]), c / sum(c) * scale[id]; ties to the lower
+ * id; the sums in the reference's order. n_expert <= 1024. z [n_parts][rows.max][n_expert], whose
+ * parts are added up in order. */
 void launch_route(const struct queue *q, struct step_view step, struct rows rows, const float *z,
                   int32_t n_parts, const float *scale, int32_t *ids, float *shares,
                   int32_t n_expert, int32_t n_used);
 
-/* The same of z[t] = w x[t], product and choice in one launch, with the bits of launch_matvec and
- * launch_route: what routers are in decode. */
+/* The same for z[t] = w x[t], product and choice in one launch, with the bits of launch_matvec and
+ * launch_route: for the routers of decode steps. */
 enum { ROUTER_EXPERTS_MAX = 128, ROUTER_COUNTERS = 8 };
 struct router_args {
     struct step_view step;
@@ -464,18 +465,18 @@ struct router_args {
     int32_t *ids;      /* [rows][n_used] */
     float *shares;     /* [rows][n_used] */
     uint32_t *arrived; /* [ROUTER_COUNTERS], 0 before and after; launches of a queue may share it */
-    bool is_late;      /* z alone where choice_is_late: who reads it makes the choice */
+    bool is_late;      /* z alone where choice_is_late: its reader makes the choice */
 };
 void launch_router(const struct queue *q, const struct router_args *args);
 
-/* Whether those who multiply with a few rows' experts choose them (beside.h): they wait less for
- * logits than for a choice. */
+/* Whether launches that multiply with the experts of a few rows also choose them (beside.h): they
+ * wait less for logits than for a choice. */
 bool choice_is_late(const struct queue *q, int32_t rows, int32_t n_used);
 
 /* sm90/router_normed.cu: launch_norm of up to eight rows, then launch_router of an `out` of it, in
- * one launch with the same bits; the choice is made late. False: nothing was launched, as these do
- * not belong together, what the norm reads lies where something is written, or there is no such
- * kernel. */
+ * one launch with the same bits; the choice is made late. False: nothing was launched, because
+ * these do not belong together, what the norm reads lies where something is written, or there is no
+ * such kernel. */
 bool launch_router_normed(const struct queue *q, const struct norm_args *norm,
                           const struct router_args *args);
 
@@ -504,10 +505,10 @@ size_t topk_scratch_bytes(int32_t rows);
 void launch_topk(const struct queue *q, struct step_view step, struct rows rows,
                  const float *logits, int32_t n_vocab, struct logit_pair *out, void *scratch);
 
-/* The same for some rows, which all live, and for those of their ids whose bits are set: the others
- * are not there, unless they are NaN or +infinity. Row row[i] has mask i of `masks` (device memory,
- * [n][(n_vocab + 63) / 64]). Pairs beyond the last id are {-1, -infinity}. logits and out are
- * [rows] as above; topk_scratch_bytes(n). */
+/* The same for some rows, which are all live, and for those of their ids whose bits are set. The
+ * others are left out, unless their logits are NaN or +infinity. Row row[i] has mask i of `masks`
+ * (device memory, [n][(n_vocab + 63) / 64]). Pairs beyond the last id are {-1, -infinity}. logits
+ * and out are [rows] as above; topk_scratch_bytes(n). */
 enum { MASKED_ROWS_MAX = 64 };
 struct masked_rows {
     int32_t n, row[MASKED_ROWS_MAX];

@@ -38,7 +38,7 @@ static void multiply_registers_half(const struct queue *q, void *user)
     for (int i = 0; i < LAUNCHES; i++) w->operations = launch_half_limit(q, w->result);
 }
 
-/* At best; 0 when all failed. */
+/* The better of two rates; 0 as long as every run has failed. */
 static double better_rate(double rate, double amount, double seconds)
 {
     return seconds > 0 && amount / seconds > rate ? amount / seconds : rate;
@@ -99,7 +99,7 @@ static cudaError_t fill_halves(struct device *d, char *memory, size_t bytes)
     return status;
 }
 
-/* Of products by cuBLAS, in the memory that was read before; 0: it is not there. */
+/* The rate of products by cuBLAS, in the memory that was read before; 0: it cannot be measured. */
 static double cublas_rate(struct device *d, const struct work *w)
 {
     size_t x_bytes = aligned(act_bytes(ROWS, SIDE)), w_bytes = (size_t)SIDE * SIDE * 2;

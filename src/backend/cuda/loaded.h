@@ -10,7 +10,7 @@ struct row_table; /* row_table.h */
 struct precision {
     bool is_fine;     /* more than 8 bits (plan/op.h) */
     bool is_half;     /* of many rows: fp16 at least, also where others take 8 bits */
-    bool is_for_outs; /* they are rows whose logits are wanted, all of them */
+    bool is_for_outs; /* all of them are rows whose logits are wanted */
     bool is_head;     /* results are logits */
 };
 

@@ -32,8 +32,8 @@ static void lower_by_kind(struct lowering *l)
     }
 }
 
-/* The largest logits of each row. They are looked for whatever the rows are for: to read a row once
- * more takes a hundredth of the time in which its copy reaches the host. */
+/* The largest logits of each row. They are always searched for, wanted or not: reading a row once
+ * more takes a hundredth of the time of its copy to the host. */
 static void lower_best(struct lowering *l)
 {
     buf_id logits = l->plan->logits;
@@ -68,7 +68,7 @@ static struct window marked_window(const struct lowering *l, int32_t i)
 {
     struct window w = window_at(l->plan, i);
     if (cuda_fuses(l->device) && w.n == l->plan->ops[i].window) return w;
-    carat_assert(l->plan->ops[i].window == 1); /* else it was marked by another */
+    carat_assert(l->plan->ops[i].window == 1); /* else another backend marked the plan */
     return (struct window){WINDOW_SINGLE, i, 1};
 }
 
@@ -80,16 +80,16 @@ static void forget_forms(struct lowering *l)
     }
 }
 
-/* Whether prompts of as many rows as there are now are many, although rows that decode are not. */
+/* Whether prompts of this many rows count as many rows, although as many decode rows do not. */
 static bool has_apart_prompts(const struct lowering *l)
 {
     bool is_other = l->device->has_alike_prompts || l->rows > MATVEC_ROWS_MAX;
     return l->is_many && l->rows_class == ROWS_TOKEN && !l->plan->is_all_out && is_other;
 }
 
-/* For steps of each size that the plan's rows of the class come to. Rows of one class may be a few
- * where those of the other are many: what one list has put into a slot may be overwritten by the
- * other, so that nothing is kept from class to class. */
+/* Lowers for each step size that the plan's rows of the class can have. Rows of one class may be a
+ * few where those of the other are many. Then one list may overwrite what the other has put into a
+ * slot, so no forms are kept from class to class. */
 static void lower_in_all_sizes(struct lowering *l, enum row_class c,
                                void (*lower)(struct lowering *l))
 {
@@ -126,7 +126,7 @@ static void lower_windows(struct lowering *l)
     l->masked = lower_masked(l);
 }
 
-/* Without memory: counts. */
+/* Lowers without memory, which only counts. */
 static struct lowering count(const struct device *d, const struct plan *plan, bool is_mirrored)
 {
     struct lowering l = {.device = d, .plan = plan, .is_mirrored = is_mirrored};

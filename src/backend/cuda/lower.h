@@ -7,7 +7,7 @@
 #include "backend/cuda/record.h"
 #include "backend/cuda/step_arrays.h"
 
-/* Where the best logits within masks are looked for; in scratch, after all records. */
+/* The search for the best logits within masks, whose scratch is used after all records have run. */
 struct masked_search {
     const float *logits; /* NULL: the plan gives none */
     int32_t n_vocab, rows_max;
@@ -24,8 +24,8 @@ struct lowered {
     size_t workspace_bytes;
 };
 
-/* Scratch memory that the plan's records use. Weights need not be there: it is what is needed
- * whichever of them get mirrors. */
+/* Scratch memory that the plan's records use. Weights need not be there: it is enough whichever of
+ * them get mirrors. */
 size_t lower_scratch_bytes(const struct device *d, const struct plan *plan);
 
 /* `memory`: plan->bytes; `scratch`: as above; both of the device, and borrowed by the records, as

@@ -5,7 +5,7 @@
 #include "base/assert.h"
 
 /* Rows that share pages are packed in one way for all layers of a plan: the first layer without a
- * window says in which. */
+ * window decides. */
 static bool takes_packs(struct lowering *l, const struct attention_args *args)
 {
     const struct device_options *o = &l->device->options;
@@ -18,8 +18,9 @@ static bool takes_packs(struct lowering *l, const struct attention_args *args)
     return rule.rows > 0 && rule.rows == l->packs.rows && rule.splits == l->packs.splits;
 }
 
-/* q, k and v of the window before lie where scratch begins. Attention of one row makes its heads
- * itself: its blocks read q, k and v while others write partial results. */
+/* q, k and v of the window before lie where scratch begins, and partial results must lie after
+ * them: attention of one row makes its heads itself, and its blocks read q, k and v while others
+ * write partial results. */
 static void skip_projections(struct lowering *l, const struct attention_args *args, int32_t rows)
 {
     const struct kv_cache *cache = &args->cache;

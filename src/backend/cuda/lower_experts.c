@@ -43,7 +43,7 @@ static void route_many(struct lowering *l, const struct op *product, const struc
     lower_mark(l, "route");
 }
 
-/* Any weight, and nothing else reads the logits. */
+/* For any weight. The logits are in scratch, as nothing else reads them. */
 static void route_any(struct lowering *l, const struct op *product, const struct op *choice)
 {
     const struct weight *w = product->p.matmul.w;
@@ -189,7 +189,7 @@ static struct act make_act(struct lowering *l, const struct routed *r, const str
     const struct weight *w = op->p.expert.w;
     enum act_kind kind = lower_kind(l, w);
     if (kind == ACT_NONE) return (struct act){.kind = ACT_NONE};
-    if (kind == ACT_STEPS) kind = ACT_INT8; /* of which there are only fp16 results */
+    if (kind == ACT_STEPS) kind = ACT_INT8; /* ACT_STEPS gives fp16 results only */
     int32_t n_rows = is_out ? r->n_pairs : l->rows;
     void *memory = scratch_take(&l->scratch, act_bytes((size_t)n_rows, w->cols));
     struct act_args args = {.step = lower_step(l),
@@ -354,7 +354,7 @@ static void experts_many(struct lowering *l, const struct routed *r, const struc
     lower_mark(l, "experts summed");
 }
 
-/* Weights that no kernel takes together, or none in this form: slow, and right for all. */
+/* For weights that no kernel takes together, or none in this form: slow, but right for all. */
 static void experts_exactly(struct lowering *l, const struct routed *r, const struct op *ops)
 {
     const struct weight *gate = ops[0].p.expert.w, *up = ops[1].p.expert.w;

@@ -9,8 +9,8 @@
 /* A router's product and its choice. */
 void lower_route(struct lowering *l);
 
-/* Whether launch_router takes it, and that launch for the ops of ROUTE, product and choice. Returns
- * the logits; is_late: who reads these makes the choice. */
+/* Whether launch_router takes w; and that launch for the ops of ROUTE, product and choice. Returns
+ * the logits; is_late: their reader makes the choice. */
 bool lower_is_router(const struct weight *w);
 float *lower_router(struct lowering *l, const struct op *ops, bool is_late);
 
@@ -20,13 +20,13 @@ void lower_choice(struct lowering *l, const struct op *op, const float *z, int32
 /* Gate, up, gelu, down. */
 void lower_experts(struct lowering *l);
 
-/* Of the ops of EXPERTS. Whether pairs are sorted and multiplied in groups: of many rows, and where
- * tiles are read in fp16. */
+/* For the ops of EXPERTS: whether pairs are sorted and multiplied in groups, as with many rows and
+ * where tiles are read in fp16. */
 bool lower_are_grouped(struct lowering *l, const struct op *ops);
-/* Whether gate and up go in one launch, and all three in a form that the kernels of this many rows
- * have; */
+/* Whether gate and up go in one launch, and all three have a form that the kernels of this many
+ * rows take. */
 bool lower_are_together(struct lowering *l, const struct op *ops);
-/* for a few rows the arguments of gate and up, and of down after them. */
+/* The arguments of gate and up for a few rows, and of down after them. */
 struct expert_args lower_experts_in(struct lowering *l, const struct op *ops);
 struct expert_args lower_experts_out(struct lowering *l, const struct op *ops,
                                      const struct expert_args *in);

@@ -30,7 +30,7 @@ static struct norm_args norm_of(struct lowering *l, struct window part)
     return args;
 }
 
-/* Whether all went into one launch. What was told of forms of buffers is forgotten otherwise. */
+/* Whether all went into one launch. Otherwise the forms of buffers are put back as they were. */
 static bool inputs_together(struct lowering *l, const struct parts *parts)
 {
     const struct op *gate = &l->plan->ops[parts->gated.first], *gelu = gate + 1, *up = gate + 2;
@@ -56,9 +56,10 @@ static bool inputs_together(struct lowering *l, const struct parts *parts)
     return true;
 }
 
-/* One after the other. What up makes takes the memory of the first norm's rows, which nobody reads
- * any more. So does x that of the residual, as a norm has read a row before it writes it; but for a
- * few rows in fp32 it has its own, since a product may make the norm (launch_matvec_normed). */
+/* One after the other. The results of up take the memory of the first norm's rows, which nobody
+ * reads any more. x takes that of the residual, as a norm reads a row before it writes it. For a
+ * few rows in fp32 x has its own memory, since a product may make the norm
+ * (launch_matvec_normed). */
 void lower_inputs(struct lowering *l)
 {
     const struct op *ops = lower_ops(l);
@@ -66,7 +67,7 @@ void lower_inputs(struct lowering *l)
     struct parts parts = parts_of(l);
     if (inputs_together(l, &parts)) return;
     buf_id x = l->plan->ops[parts.gated.first].in[0];
-    bool is_half = l->forms[l->size].half_id == ops[0].in[0]; /* with scales in older scratch */
+    bool is_half = l->forms[l->size].half_id == ops[0].in[0]; /* scales are in older scratch */
     if (l->is_many || is_half)
         lower_keep_at(l, x, lower_floats(l, ops[1].in[0]));
     else

@@ -4,7 +4,7 @@
 #include "backend/cuda/start.h"
 #include "backend/cuda/weight_use.h"
 
-/* Whether nobody but the window's own launches reads a buffer, and it has no memory. */
+/* Whether only the window's own launches read a buffer, which then has no memory. */
 static bool is_within(const struct lowering *l, buf_id id)
 {
     const struct plan_buf *b = plan_buf_at(l->plan, id);
@@ -106,7 +106,7 @@ static int32_t add_sum(struct lowering *l, struct norm_args *args)
     return at;
 }
 
-/* Whether products of the next window alone read what the window gives; sums are read as such. */
+/* Whether no product after the next window reads what this window gives. Sums may be read later. */
 static bool are_for_next(const struct lowering *l)
 {
     const struct plan *plan = l->plan;

@@ -6,8 +6,8 @@
 
 void lower_norms(struct lowering *l);
 
-/* What lower_norms would start, for a launch that does more. The places of outputs are told as if
- * it were started. */
+/* What lower_norms would start, for a launch that does more. The forms of its outputs are noted as
+ * if it had been started. */
 struct norm_args lower_norm_args(struct lowering *l);
 
 #endif

@@ -41,8 +41,8 @@ static void multiply_exactly(struct lowering *l, int32_t n_w, const struct weigh
 
 /* ---- Many rows -------------------------------------------------------------------------- */
 
-/* Fills in the mirrors of the weights: their own (all, where they are counted so), or one that is
- * made in each step, in scratch memory. Whether they lie side by side. */
+/* Fills in the mirrors of the weights: their own (all of them if is_mirrored), or one that is made
+ * in each step, in scratch memory. Returns whether they lie side by side. */
 static bool find_mirrors(struct lowering *l, int32_t n_w, const struct weight *const *w,
                          struct cuda_weight *views)
 {
@@ -70,7 +70,7 @@ static bool find_mirrors(struct lowering *l, int32_t n_w, const struct weight *c
 }
 
 /* A box is copied far more slowly where it passes the end of a matrix (H200, down of E4B, 65 rows:
- * 35 us, 128 rows 26), so x has all rows that there is memory for. */
+ * 35 us, 128 rows 26), so the map of x has all rows that there is memory for. */
 static bool make_maps(const struct gemm_args *gemm, struct gemm_maps *maps)
 {
     struct gemm_args whole = *gemm;
@@ -185,7 +185,7 @@ void lower_multiply(struct lowering *l, int32_t n_w, const struct weight *const 
     }
 }
 
-/* Whether the product is made with its cap. */
+/* Multiplies and caps in one launch where a kernel can; returns whether it does. */
 static bool multiplies_capped(struct lowering *l, const struct weight *w, struct input x, float cap,
                               float *y)
 {
@@ -291,7 +291,8 @@ void lower_multiply_gelu(struct lowering *l, const struct weight *const *w, stru
     lower_mark_product(l, "matmul gate, up", 2, w, 1, x.kind);
 }
 
-/* Whether the next window, or part of this one, is a norm that alone reads this buffer. */
+/* Whether what follows, the next window or another part of this one, is a norm that alone reads
+ * this buffer. */
 static bool is_for_norm(const struct lowering *l, buf_id id)
 {
     const struct plan *plan = l->plan;

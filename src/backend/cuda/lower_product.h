@@ -14,8 +14,8 @@ void lower_multiply(struct lowering *l, int32_t n_w, const struct weight *const 
 void lower_multiply_capped(struct lowering *l, const struct weight *w, struct input x, float cap,
                            float *y);
 
-/* The same of one weight. Who reads y multiplies its rows by the factors that are returned; NULL:
- * they are finished. */
+/* The same of one weight. The reader of y multiplies its rows by the factors that are returned;
+ * NULL: they are finished. */
 const float *lower_multiply_unscaled(struct lowering *l, const struct weight *w, struct input x,
                                      float *y);
 

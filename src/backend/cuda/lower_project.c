@@ -22,7 +22,7 @@ static struct projection projection_at(const struct lowering *l)
     if (!p.write || l->window.n - p.n_w == 6) p.q_norm = norms;
     if (p.write) p.k_norm = norms + (p.q_norm ? 2 : 0);
     p.k = p.q_norm ? 1 : 0;
-    p.v = p.n_w - 1; /* K's own when there is none */
+    p.v = p.n_w - 1; /* K's product if V has none */
     return p;
 }
 

@@ -85,7 +85,7 @@ struct cuda_weight lower_table(const struct lowering *l, const struct weight *w,
 
 /* ---- Forms of rows ---------------------------------------------------------------------- */
 
-/* Whether rows are in fp16 where tiles are multiplied so. */
+/* Whether steps of this size multiply tiles in fp16, if any do. */
 static bool takes_half(const struct lowering *l)
 {
     return l->size == STEP_FEW || is_crowd(l->size);
@@ -103,8 +103,8 @@ static bool is_head(struct lowering *l, const struct weight *w)
 
 /* Whether products of a few rows with float weights read mirrors, as those of many do: kernels that
  * add up in fp32 are slower with any number of rows, with 64 by five to ten times. Where there is
- * no mirror each step makes one, as a row's bits shall depend neither on chunks nor on the room
- * that there was; but not of the head, which is too large for that. */
+ * no mirror, each step makes one, since a row's bits must not depend on chunks or on free memory.
+ * The head is too large for that. */
 static bool reads_floats_early(struct lowering *l, const struct weight *w)
 {
     return l->size != STEP_MANY && reads_mirrors_early(l->device, w) &&
@@ -157,9 +157,9 @@ static bool are_all_tiles(struct lowering *l, const struct weight *w)
 }
 
 /* Whether experts are multiplied in groups in fp16, as those of many rows on Hopper are. That
- * kernel is too slow for one row, so not where a few rows may be one. Groups could read mirrors of
- * floats too, but whether there are any depends on chunks and on memory, which the bits of a few
- * rows must not. */
+ * kernel is too slow for one row, so it is not used where a few rows may be just one. Groups could
+ * read mirrors of floats too, but whether there are any depends on chunks and on memory, which the
+ * bits of a few rows must not. */
 static bool are_in_half_groups(struct lowering *l, const struct weight *w)
 {
     if (w->n_expert == 1 || !device_has_half_experts(l->device)) return false;

@@ -58,7 +58,7 @@ struct lowering {
     enum row_class rows_class;
     enum step_size size;
     bool is_many; /* it is STEP_MANY */
-    int32_t rows; /* the most of its launches */
+    int32_t rows; /* most rows of its launches */
 };
 
 /* ---- Where things are ---- */

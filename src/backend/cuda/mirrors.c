@@ -30,8 +30,8 @@ bool crowds_read_mirrors(const struct device *d)
 }
 
 /* Products that are met again and again: those on token rows, in every chunk of a long prompt,
- * those of crowds, and those with floats in every decode step. Of rows whose logits are wanted
- * there are few otherwise. */
+ * those of crowds, and those with floats in every decode step. Other products on rows whose logits
+ * are wanted have few rows. */
 static bool is_for_mirror(const struct device *d, const struct plan *plan, const struct op *op)
 {
     const struct weight *w = op_product(op);

@@ -15,7 +15,8 @@ bool crowds_read_mirrors(const struct device *d);
  * than its tiles to unpack, in steps of 65 to 128 rows. */
 bool mirrors_are_large(const struct plan *plan);
 
-/* Of all mirrors that a plan wants and that are not there yet, those that fit into `limit`. */
+/* Bytes of those mirrors, of all that a plan wants and that are not there yet, that fit into
+ * `limit`. */
 size_t mirrors_bytes(const struct device *d, const struct plan *plan, size_t limit);
 
 /* Makes those that were decided on. The weights are there. */

@@ -21,7 +21,8 @@ static int32_t segments_of_row(const struct pack_rule *rule, const struct step *
     return segments_of((step->position[row] + TILE_KEYS) / TILE_KEYS, rule->splits);
 }
 
-/* Rows from `row` on of its group that see as many segments as it does, to `member`. */
+/* Writes to `member` the rows of row's group, from `row` on, that see as many segments as it does;
+ * returns their number. */
 static int32_t find_rows(const struct pack_rule *rule, const struct step *step, int32_t row,
                          int32_t *member)
 {
@@ -45,7 +46,7 @@ static int32_t cut_packs(const struct pack_rule *rule, int32_t first, int32_t n,
     return n_packs;
 }
 
-/* Layers without rows that give no output count rows differently, unless the decode rows come first
+/* Layers that compute only output rows number rows differently, unless the decode rows come first
  * there too. */
 static bool are_outputs_first(const struct step *step)
 {

@@ -9,7 +9,8 @@
 void cuda_place_weights(const struct device *d, const struct plan *plan, const struct room *room,
                         struct placement *out);
 
-/* Tables in this place, of one in the file as many rows on the device as steps need; no mirrors. */
+/* The least placement with tables in this place: of one in the file, as many rows on the device as
+ * steps need; no mirrors. */
 struct placement placement_least(const struct plan *plan, enum table_place tables);
 
 #endif

@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 
-/* While weights are loaded nothing runs: what that needs lies over all of the scratch. */
+/* Nothing runs while weights are loaded, so loading may use all of the scratch. */
 size_t cuda_scratch_bytes(const struct device *d, const struct plan *plan)
 {
     size_t loading = bytes_larger(upload_staging_bytes(plan), bounds_scratch_bytes(plan));
@@ -26,8 +26,8 @@ size_t cuda_scratch_bytes(const struct device *d, const struct plan *plan)
 
 /* ---- Launching -------------------------------------------------------------------------- */
 
-/* Before a program's products: the workspace is in its scratch. Nothing changes from step to step
- * of a program, nor between its loading and its recording. */
+/* Comes before a program's products, whose workspace is in its scratch. Does nothing from step to
+ * step of a program, nor between its loading and its recording. */
 static void give_workspace(struct program *p)
 {
     struct device *d = p->device;
@@ -50,8 +50,8 @@ static void launch_step(struct program *p, const struct step_rows *rows)
     records_launch(d, &p->lowered.records, rows);
 }
 
-/* Launches that are right for any step of at most this many rows without single new tokens (and
- * with them, if it has a few rows and these have no arithmetic of their own). */
+/* Launches that are right for any step of at most this many rows without decode rows (and with
+ * them, if it has a few rows and these have no arithmetic of their own). */
 static void launch_any(struct program *p, int32_t n_token, int32_t n_out)
 {
     struct step_rows rows = {.n = {n_token, n_out}};
@@ -85,8 +85,9 @@ static int32_t rounded(const struct program *p, enum row_class class, int32_t ro
 
 /* The size for which this many rows are launched. The first product of a new size costs cuBLAS 1 to
  * 3 ms to choose and load a kernel (H200: a step of 7 ms took 22), so many rows come in a few
- * sizes, whose kernels are all loaded before the first request. Elsewhere tiles have 128 rows:
- * what is added costs next to nothing. On Hopper those of up to FINE rows have multiples of 16. */
+ * sizes, whose kernels are all loaded before the first request. Our own tiles have 128 rows, so
+ * padding costs next to nothing. On Hopper, steps of up to FINE rows are padded to multiples of
+ * 16. */
 static int32_t whole_rows(const struct program *p, enum row_class class, int32_t rows)
 {
     enum { FINE = 1024 };
@@ -121,7 +122,7 @@ static void search_masked(struct program *p, const struct masked_rows *rows, con
     if (!d->failure) d->failure = cudaPeekAtLastError();
 }
 
-/* Of a row that nobody looks at. */
+/* Loads the kernels of the masked search, with a row that nobody looks at. */
 static void load_masked(const struct program *p)
 {
     const struct masked_search *m = &p->lowered.masked;
@@ -144,9 +145,9 @@ static void launch_all_sizes(struct program *p)
     if (p->lowered.masked.logits) load_masked(p);
 }
 
-/* Every kernel is loaded now, not under the first request. Steps are not computed for that: those
- * of all sizes took 3 s with 31B on an H200. Only cuBLAS has to multiply, once for each shape, of
- * rows that nobody looks at. */
+/* Every kernel is loaded now, not during the first request. No steps are computed for that:
+ * computing those of all sizes took 3 s with 31B on an H200. Only cuBLAS has to multiply, once for
+ * each shape, rows that nobody looks at. */
 static int load_kernels(struct program *p, struct carat_error *err)
 {
     struct device *d = p->device;
@@ -272,8 +273,8 @@ int cuda_bind(struct device *d, const struct plan *plan, const struct placement 
 
 /* ---- Run -------------------------------------------------------------------------------- */
 
-/* Rows of the table in the mapped file are copied in front of the launches: where from and how many
- * changes from step to step, which a recorded copy could not follow. */
+/* Rows of the table in the mapped file are copied before the launches. Their places and number
+ * change from step to step, which a recorded copy could not follow. */
 static void bring_rows(struct program *p, const struct step *step)
 {
     struct device *d = p->device;
@@ -288,7 +289,7 @@ static void bring_next_rows(struct program *p, const struct step *step)
     if (status) p->device->failure = status;
 }
 
-/* Which usual step this one is launched as; -1: as what it is. */
+/* Which usual step this one is launched as; -1: as it is. */
 static int usual_for(const struct program *p, const struct step *step, const struct step_rows *rows)
 {
     for (int c = 0; c < ROW_CLASS_COUNT; c++)

@@ -23,7 +23,7 @@ typedef void start_fn(const struct queue *q, const void *args, struct launch_row
 
 /* For the profile: what was done by the records since the last mark. */
 struct record_mark {
-    const char *kind; /* NULL: it goes on with the next record */
+    const char *kind; /* NULL: a later record's mark includes this one */
     int32_t n_w;      /* of products: the weights, ... */
     const struct weight *w[3];
     int32_t n_used;         /* ... the experts of a row (else 1), ... */

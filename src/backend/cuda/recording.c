@@ -2,9 +2,9 @@
 
 #include "backend/cuda/kernels.h"
 
-/* Rows that a step may have less than the recorded one. Replaying saves 0.24 ms (8 rows) to 0.34 ms
- * (512 and more), E4B on an H200. That is worth half of a few rows, which cost little next to their
- * weights, 64 rows of a short prompt and 32 of a long one or of single tokens. */
+/* How many rows fewer than the recorded step a step may have. Replaying saves 0.24 ms (8 rows) to
+ * 0.34 ms (512 and more), E4B on an H200. That is worth padding a few rows by half, as they cost
+ * little next to their weights, a short prompt by 64 rows, and a long one or decode rows by 32. */
 static int32_t row_slack(const struct plan_usual *usual)
 {
     int32_t rows = usual->rows[ROWS_TOKEN];
@@ -18,10 +18,10 @@ static bool all_decode(const struct step *step)
            step->n_out == step->n_token;
 }
 
-/* Few and many rows have products of their own, and so have decoding rows among many in attention:
- * a step is never launched as one of the other kind. (Where 8 bits and fp16 part by rows, it may be
- * launched with more rows than it has, and so in fp16.) Where prompts are apart, steps with rows of
- * both kinds are launched as what they are. */
+/* Few and many rows use different products, and attention treats decode rows among many
+ * differently: a step is never launched as one of another kind. (Where the number of rows decides
+ * between 8 bits and fp16, padding may move a step to fp16.) Where prompts are apart, steps with
+ * rows of both kinds are launched as they are. */
 static bool serves(const struct plan_usual *usual, const struct step *step, bool is_apart)
 {
     int32_t rows = usual->rows[ROWS_TOKEN], outs = usual->rows[ROWS_OUT];

@@ -7,12 +7,12 @@
 
 #include "plan/plan.h"
 
-/* Most runs of a class (types.h) in a step that is replayed. Attention has a block too many for
- * each run that is not there. */
+/* Most runs of a class (types.h) in a step that is replayed. Attention launches a superfluous block
+ * for each missing run. */
 enum { RUNS_RECORDED = 64 };
 
-/* Which of the plan's usual steps this one is launched as; -1: as what it is. `is_apart`: prompts
- * have an arithmetic of their own, however few rows there are. */
+/* Which of the plan's usual steps this one is launched as; -1: as it is. `is_apart`: prompts have
+ * an arithmetic of their own, however few rows there are. */
 int recording_for(const struct plan *plan, const struct step *step, bool is_apart);
 
 #endif

@@ -36,8 +36,8 @@ static bool is_at_work(const struct row_cache *c, const struct row_slot *s)
     return s->round >= c->round - 1;
 }
 
-/* The next slot that may be given away. It is found in the second turn at the latest, as two rounds
- * do not have all slots, or have one for each id. */
+/* The next slot that may be given away. It is found in the second turn at the latest: two rounds do
+ * not use all slots, unless there is one for each id. */
 static int32_t turn_hand(struct row_cache *c)
 {
     for (int64_t i = 0; i < 2 * (int64_t)c->n_slots; i++) {

@@ -4,9 +4,9 @@
  * Rows are asked for in rounds of at most n_slots / 2. What a round gave stays for the next too: a
  * step has all its rows at once, and those of the step after it can be brought while it computes.
  *
- * A hand goes around the slots (CLOCK): a row that was asked for again since it last came by stays,
- * the others give way. The least recently used would be about the same, but scattered more by every
- * round, and each stretch of slots that a round gets is a copy of its own. */
+ * A hand goes around the slots (CLOCK): a row that was asked for again since the hand last passed
+ * stays, the others give way. LRU would hit about as often, but it scatters the freed slots more
+ * with every round, and each stretch of slots that a round gets is a copy of its own. */
 #ifndef CUDA_ROW_CACHE_H
 #define CUDA_ROW_CACHE_H
 

@@ -24,7 +24,7 @@ void row_table_close(struct row_table *t)
 {
     if (!t) return;
     if (t->stream) {
-        cudaStreamSynchronize(t->stream); /* both memories may go next */
+        cudaStreamSynchronize(t->stream); /* the caller may free both memories next */
         cudaStreamDestroy(t->stream);
     }
     for (int i = 0; i < 2; i++)

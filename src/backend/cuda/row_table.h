@@ -1,6 +1,6 @@
 /* A table that stays in the mapped file. Rows that steps ask for are copied to the device and stay
- * there in a cache, until others need their slots; a step has slots for ids. What is known of the
- * step after it is brought on a stream of its own while it computes. */
+ * there in a cache, until others need their slots; a step has slots in place of ids. Rows that the
+ * next step is known to need are copied on a stream of their own while this one computes. */
 #ifndef CUDA_ROW_TABLE_H
 #define CUDA_ROW_TABLE_H
 
@@ -22,11 +22,11 @@ int row_table_open(struct row_table **out, const struct weight *table, int32_t r
                    int32_t n_slots, void *device_memory, void *pinned, struct carat_error *err);
 void row_table_close(struct row_table *t); /* NULL is fine */
 
-/* Slots of the step's rows, which are there for what `stream` does from now on. */
+/* Fills in the slots of the step's rows, which are there for all later work on `stream`. */
 cudaError_t row_table_step(struct row_table *t, cudaStream_t stream, const struct step *step,
                            int32_t *slot);
 
-/* Brings what is known of the step after this one. After row_table_step. */
+/* Brings the known rows of the next step. Comes after row_table_step. */
 cudaError_t row_table_ahead(struct row_table *t, const struct step *step);
 
 /* Rows asked for and copied so far, for a person. */

@@ -27,7 +27,7 @@ struct scratch_parts scratch_most(const struct scratch_parts *a, const struct sc
                                   .workspace = bytes_larger(a->workspace, b->workspace)};
 }
 
-/* Notes that a part was used up to `bytes`, of which there have to be as many. */
+/* Notes that a part was used up to `bytes`; it must have that many. */
 static void note_used(const struct scratch *s, size_t *used, size_t have, size_t bytes)
 {
     if (bytes > *used) *used = bytes;

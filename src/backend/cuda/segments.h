@@ -16,11 +16,11 @@ enum {
     HEADS = 8,        /* query heads of a block, or twice as many */
     SPLITS_MIN = 8,   /* segments of a row, for each block's heads */
     SPLITS_MAX = 128, /* with LONG times as many for a long context */
-    LONG = 2,         /* pays from LONG_TILES tiles a segment on */
+    LONG = 2,         /* pays from LONG_TILES tiles per segment on */
     LONG_TILES = 8,
     BLOCKS_WANTED = 128, /* of one row: about one for each multiprocessor, two of short heads */
-    CASCADE_SLOTS = 4,   /* times HEADS query heads of a block that takes a pack */
-    CASCADE_DIM = 512    /* values of a head that can */
+    CASCADE_SLOTS = 4,   /* a block that takes a pack has this many times HEADS query heads */
+    CASCADE_DIM = 512    /* head size of layers that can have packs */
 };
 
 /* Blocks of `heads` query heads each that share a key head. */
@@ -48,7 +48,7 @@ SEGMENTS_INLINE int32_t segments_of(int32_t n_tiles, int32_t splits)
     return n_pairs < most ? n_pairs : most;
 }
 
-/* Rows of a slot of a pack, with as many query heads a key head. */
+/* Rows of a slot of a pack; group: query heads of a key head. */
 SEGMENTS_INLINE int32_t slot_rows_of(int32_t group)
 {
     return group < HEADS ? HEADS / group : 1;

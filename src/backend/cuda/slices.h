@@ -15,9 +15,9 @@ static inline int32_t clusters_at_once(int32_t n_sm, int32_t blocks)
     return n > 0 ? n : 1;
 }
 
-/* n_cols: results of a row, of all weights of the launch; n_steps: columns of a weight / 64. As
- * many as give a tile of 64 results to each multiprocessor of an H200, when there are few rows. A
- * slice has some steps, though. 1, 2, 4 or 8. */
+/* n_cols: results of a row, of all weights of the launch; n_steps: columns of a weight / 64.
+ * Returns 1, 2, 4 or 8: as many as give each multiprocessor of an H200 a tile of 64 results when
+ * there are few rows, but slices of at least STEPS_LEAST steps. */
 static inline int32_t gemm_slices(int32_t n_cols, int32_t n_steps)
 {
     enum { CHIP = 132, TILE = 64, STEPS_LEAST = 4 };

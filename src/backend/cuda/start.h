@@ -1,5 +1,6 @@
-/* The functions that records start, and their arguments: nothing else of a step knows a launcher. A
- * chip's own kernel is one more function here, chosen where the record is made.
+/* The functions that records start, and their arguments. Apart from the masked search (program.c),
+ * no other code of a step calls a launcher. A chip's own kernel is one more function here, chosen
+ * where the record is made.
  *
  * Each takes the arguments that stand next to it; `rows.max`, `n_rows` and the like in them are
  * replaced by the step's rows. */

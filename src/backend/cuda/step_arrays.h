@@ -10,7 +10,7 @@
 struct step_arrays {
     int32_t *counts; /* n_token, n_decode, n_out, runs of each class, packs, nothing */
     int32_t *id, *position, *sequence, *out_row;
-    int32_t *slot; /* of each token's row of a table in the mapped file, in the cache of its rows */
+    int32_t *slot; /* of each token's row in the cache of a table in the mapped file */
     int32_t *run[ROW_CLASS_COUNT]; /* edges of runs: one more than there are runs */
     struct pack *pack;
     int32_t *member, *is_packed;
@@ -43,8 +43,8 @@ struct step_arrays step_arrays_at(int32_t *memory, int32_t rows_max);
 /* Fills all but `slot` and what packs.h fills, and says what is there. */
 struct step_rows step_arrays_fill(const struct step_arrays *to, const struct step *step);
 
-/* For launches of more rows than there are, n of each class: a row that is not there is the first
- * token of a sequence, which whoever does not know better computes in no time. */
+/* For launches of more rows than there are, n of each class: a padding row is the first token of a
+ * sequence, which is cheap for kernels that compute it too. */
 void step_arrays_pad(const struct step_arrays *to, const struct step_rows *rows, const int32_t *n);
 
 #endif

@@ -6,7 +6,7 @@
 #include "backend/cuda/crowd.h"
 #include "backend/cuda/device.h"
 
-/* Up to MATVEC_ROWS_MAX rows are a few. If tiles are multiplied in fp16, the fewest rows may yet
+/* Up to MATVEC_ROWS_MAX rows are a few. If tiles are multiplied in fp16, the fewest rows may still
  * take 8 bits, and there are crowds: more rows than a few that all decode, or whose logits are
  * wanted. Their products read tiles as those of a few do, or mirrors as those of many, whichever is
  * faster (lowering.c). */
@@ -17,7 +17,8 @@ static inline bool is_crowd(enum step_size size)
     return size == STEP_CROWD || size == STEP_LARGE_CROWD;
 }
 
-/* The most rows of a size; no more than of the size before it: there is no such one. */
+/* The most rows of a size. If they are not more than those of the size before, there are no steps
+ * of this size. */
 static inline int32_t step_size_rows(const struct device *d, enum step_size size)
 {
     if (size == STEP_FEWEST) return d->half_least > 0 ? d->half_least - 1 : 0;
@@ -26,8 +27,8 @@ static inline int32_t step_size_rows(const struct device *d, enum step_size size
     return size == STEP_MANY ? STEP_ROWS_MAX : MATVEC_ROWS_MAX;
 }
 
-/* Where prompts are computed alike, a step that has rows of them is one of many, however few there
- * are. Rows whose logits are wanted are a few or a crowd even so, as steps that decode are. */
+/* Where prompts are computed alike, a step with prompt rows counts as many rows, however few they
+ * are. Rows whose logits are wanted still count as a few or a crowd, as in decode steps. */
 static inline enum step_size step_size_for(const struct device *d, enum row_class c, int32_t n_rows,
                                            bool has_prompts)
 {

@@ -59,7 +59,7 @@ struct cuda_weight {
 };
 
 /* Rows of a step whose sequences begin with the same pages: attention of a layer without a window
- * reads these once for all of them. The rows are member[first] .. and see as many segments. */
+ * reads these once for all of them. The rows are member[first] .. and see equally many segments. */
 struct pack {
     int32_t first, n_rows;
     int32_t n_tiles; /* of 32 positions */
@@ -82,8 +82,8 @@ struct step_view {
     const int32_t *member, *is_packed; /* rows of all packs; [row]: is it one of them? */
 };
 
-/* Rows of a launch: at most `max` (what the grid is made for), of class `rows` (live ones:
- * step.counts says). Row r of ROWS_OUT is token out_row[r]. */
+/* Rows of a launch: at most `max` (what the grid is made for), of the class that `is_out` says;
+ * step.counts tells how many are live. Row r of ROWS_OUT is token out_row[r]. */
 struct rows {
     int32_t max;
     int32_t is_out; /* enum row_class */

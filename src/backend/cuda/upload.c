@@ -31,8 +31,9 @@ void upload_close(struct upload *u)
     mem_free(u);
 }
 
-/* Of one buffer, here and on the device: what is sent at once is at most a matrix. To take and give
- * back 64 MB of page-locked memory costs tens of milliseconds, which small models need not pay. */
+/* Bytes of one buffer, on the host and on the device: what is sent at once is at most a matrix. To
+ * take and give back 64 MB of page-locked memory costs tens of milliseconds, which small models
+ * need not pay. */
 static size_t staged_bytes(const struct plan *plan)
 {
     size_t most = 0;

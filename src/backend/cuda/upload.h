@@ -11,8 +11,8 @@ struct upload;
 /* Device memory that is needed while the plan's weights are loaded. */
 size_t upload_staging_bytes(const struct plan *plan);
 
-/* `staging`: as many bytes of it; borrowed. 64 MB of page-locked memory are taken too,
- * and given back by upload_close. */
+/* `staging`: as many bytes of it; borrowed. Up to 64 MB of page-locked memory are taken too, and
+ * given back by upload_close. */
 int upload_open(struct upload **out, struct device *d, const struct plan *plan, char *staging,
                 struct carat_error *err);
 void upload_close(struct upload *u); /* waits for what is under way; NULL is fine */

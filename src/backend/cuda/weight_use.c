@@ -20,8 +20,8 @@ static bool multiplies(const struct op *op, const struct weight *w)
            ((op->code == OP_EXPERT_IN || op->code == OP_EXPERT_OUT) && op->p.expert.w == w);
 }
 
-/* Whether a product takes more than 8 bits of its rows: it is a fine one, or shares them with one,
- * and so a launch. */
+/* Whether a product takes more than 8 bits of its rows: it is fine, or shares its rows, and so a
+ * launch, with one that is. */
 static bool is_fine(const struct plan *plan, const struct op *op)
 {
     for (int32_t i = 0; op->code == OP_MATMUL && i < plan->n_ops; i++) {
@@ -39,7 +39,7 @@ bool is_for_outs(const struct plan *plan, const struct op *op)
 
 static bool reads_attention(const struct plan *plan, const struct op *op)
 {
-    int32_t writer = plan_buf_at(plan, op->in[0])->first_op; /* not there in a plan that was cut */
+    int32_t writer = plan_buf_at(plan, op->in[0])->first_op; /* outside if the plan was cut */
     return writer >= 0 && writer < plan->n_ops && plan->ops[writer].code == OP_ATTENTION;
 }
 
@@ -49,8 +49,8 @@ bool makes_logits(const struct plan *plan, const struct op *op)
     return next < plan->ops + plan->n_ops && next->code == OP_SOFTCAP && next->in[0] == op->out[0];
 }
 
-/* Of many rows what attention gives goes through fp16 too: these are a few products, and the error
- * of 8 bits becomes visibly smaller (docs/benchmarks.md). */
+/* With many rows, products of what attention gives use fp16 too: they are few, and the error
+ * becomes visibly smaller than with 8 bits (docs/benchmarks.md). */
 struct precision weight_precision(const struct plan *plan, const struct weight *w)
 {
     if (weight_is_there(w)) return loaded_weight(w)->precision;

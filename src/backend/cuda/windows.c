@@ -20,8 +20,7 @@ static bool follows(const struct plan *p, int32_t i, enum op_code code, int32_t 
     return is_op(p, i, code) && p->ops[i].in[0] == p->ops[from].out[0];
 }
 
-/* Whether everything that ops [first, first + n) write, but for op `result`'s output, is read by
- * none after them. */
+/* Whether no later op reads what ops [first, first + n) write, except the output of op `result`. */
 static bool is_closed(const struct plan *p, int32_t first, int32_t n, int32_t result)
 {
     for (int32_t i = first; i < first + n; i++)
@@ -137,7 +136,7 @@ static int32_t mixed_length(const struct plan *p, int32_t i)
                : 0;
 }
 
-/* Row norms of what op `from` wrote (or of a buffer), at op i: as many as a launch can give. */
+/* Row norms of buffer x, from op i on: as many as a launch can give. */
 static int32_t count_norms(const struct plan *p, int32_t i, buf_id x)
 {
     int32_t n = 0;
