@@ -1,8 +1,8 @@
 /* gelu(a) * b, and activations prepared for products: rows in fp32 or fp16 to fp32, int8 or fp16.
  *
- * A thread makes one quad at a time (block.cuh). Results in fp32 or in blocks of columns need 32 of
- * them at most: blocks of 256 quads. fp16 rows have a scale that is known only when the whole row
- * is: one block a row, QUADS quads a thread held in registers.
+ * A thread makes one quad at a time (block.cuh). Results in fp32 or in blocks of columns need no
+ * more than 32 columns together: blocks of 256 quads. fp16 rows have a scale that is known only
+ * when the whole row is: one block per row, which holds QUADS quads per thread in registers.
  *
  * Bound: bytes read and written. */
 #include "backend/cuda/kernels/block.cuh"

@@ -1,5 +1,5 @@
-/* What matvec_ring.cuh and experts_out.cuh do, for weights whose form is known only when it runs: a
- * kernel that has all forms, for launches that mix them. */
+/* What matvec_ring.cuh and experts_out.cuh do, for weights whose form is known only at run time:
+ * one kernel for all forms, for launches that mix them. */
 #ifndef CUDA_ANY_FORM_CUH
 #define CUDA_ANY_FORM_CUH
 

@@ -45,7 +45,7 @@
 
 namespace {
 
-/* Bytes of scratch of a launch: what 32 rows of E4B leave of a long context. */
+/* Bytes of scratch of a launch: what 32 rows of E4B need for a long context. */
 enum { SCRATCH_WANTED = 65 << 20 };
 
 /* Tiles that a row's keys can lie in. */
@@ -99,7 +99,7 @@ size_t q8_bytes(const struct job &j)
     return j.d == 256 ? sizeof(struct q8_shared<256, 2>) : sizeof(struct q8_shared<512, 2>);
 }
 
-/* Chips for servers have the shared memory. */
+/* Only data-centre chips have enough shared memory. */
 bool has_cascade(const struct queue *q, const struct job &j)
 {
     bool is_large = q->capability == 80 || (q->capability >= 90 && q->capability < 120);
@@ -165,7 +165,7 @@ static struct job job_of(const struct attention_args *args)
     return j;
 }
 
-/* Places of partial results. */
+/* Places partial results in the scratch; returns how many segments of rows it has room for. */
 static int take_scratch(struct job *j)
 {
     const struct attention_args &a = j->a;
@@ -182,7 +182,7 @@ void launch_attention_decode(const struct queue *q, const struct attention_args 
     struct job j = job_of(args);
     int room = take_scratch(&j), n_pass = room / j.n_segments;
     if (n_pass > args->rows.max) n_pass = args->rows.max;
-    bool is_one = is_walked(q, j, args->rows.max); /* all rows are of every launch */
+    bool is_one = is_walked(q, j, args->rows.max); /* every launch gets all rows */
     if (is_one) j.room = room;
     if (!has_cascade(q, j)) j.a.step.is_packed = NULL;
     for (int first = 0; first < args->rows.max; first += n_pass, j.pass++) {

@@ -157,7 +157,7 @@ struct running {
     float m, l;
 };
 
-/* Query heads of chunk i of all, those of a key head after those of the one before it. */
+/* Query heads of chunk i; chunks are numbered key head by key head. */
 __device__ __forceinline__ void find_heads(const struct job &j, int i, int *first, int *n)
 {
     int chunk = i % j.n_chunks * j.heads;

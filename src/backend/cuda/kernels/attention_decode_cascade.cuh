@@ -6,17 +6,17 @@
  * tiles that are a row's own for that row alone. Sums, m and l of all rows stay in registers, and
  * every head meets the same operations in the same order as without a pack: the same bits.
  *
- * CASCADE_SLOTS times eight query heads: a slot has one operand of mma, and as many rows as have
- * room in it with their query heads of the key head. What a tile of one row does to the other heads
- * of its slot is dropped, NaN included.
+ * A block computes CASCADE_SLOTS times eight query heads. A slot is one operand of mma and holds as
+ * many rows as fit with their query heads of the key head. What a tile of one row does to the other
+ * heads of its slot is dropped, NaN included.
  *
  * Few blocks, one on each multiprocessor: a block keeps a chunk and a pack, whose queries it
  * prepares once, and takes segments in turn. Neighbours have the same chunk of different packs, so
  * that what one of them reads is in L2 for the others. Where nothing is shared the launch ends at
  * once.
  *
- * Keys and values wait in shared memory, each thread's own where only it reads them: registers are
- * full of sums, and with too few of them nothing overlaps. */
+ * Keys and values wait in shared memory, where each thread reads only what it has copied itself:
+ * registers are full of sums, and with too few of them nothing overlaps. */
 #ifndef CUDA_ATTENTION_DECODE_CASCADE_CUH
 #define CUDA_ATTENTION_DECODE_CASCADE_CUH
 
@@ -77,7 +77,7 @@ __device__ __forceinline__ bool next_visit(const struct cascade_shared &s, struc
     return false;
 }
 
-/* Rows see all positions from 0 on, so no table has come round. */
+/* Rows see all positions from 0 on, so the page table has not wrapped around. */
 __device__ __forceinline__ int visit_page(const struct cascade_shared &s, const struct visit &v)
 {
     return __ldg(s.member[max(v.member, 0)].table + v.tile / PAGE_TILES);
@@ -150,7 +150,7 @@ __device__ __forceinline__ void find_work(const struct job &j, const struct pack
 {
     if (threadIdx.x == 0) {
         struct work w;
-        int leader = 0; /* of those in this pass; all of them have as many segments */
+        int leader = 0; /* first of those in this pass; all have equally many segments */
         while (s.member[leader].n == 0) leader++;
         w.n_members = pack.n_rows;
         w.rows_each = slot_rows_of(j.group);

@@ -19,7 +19,7 @@ __device__ __forceinline__ void load_batch(float4 (&part)[8], const float *sums,
 
 /* Columns c .. c+3, c = 4 lane, of one head's COMBINE_COLS columns from `first`: the quotient of
  * the joined sums, the first of which is at place `at`. Only warp 0 gets it. Warp w takes segments
- * w, w + 8, ..., by eight: as many loads are issued at once. */
+ * w, w + 8, ..., eight at a time, whose loads are issued together. */
 __device__ __forceinline__ float4 combine(const struct job &j, const struct span &s, int64_t at,
                                           int first, float4 (*shared)[32])
 {
@@ -114,7 +114,7 @@ __device__ __forceinline__ float join_weights(const struct job &j, int n_segment
     return sum_of_warp(l);
 }
 
-/* Segments first, first + 8, ... of eight. */
+/* Adds eight segments: first, first + 8, ... */
 __device__ __forceinline__ float4 add_batch(float4 total, const float4 (&part)[8],
                                             const float *weight, int first)
 {

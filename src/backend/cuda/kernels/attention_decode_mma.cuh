@@ -58,7 +58,7 @@ __device__ __forceinline__ float soften(struct running *run, float4 (&s)[2])
         sum += (s[k].x + s[k].y) + (s[k].z + s[k].w);
     }
     run->m = m;
-    run->l = fmaf(run->l, keep, sum); /* also in a cascade */
+    run->l = fmaf(run->l, keep, sum); /* explicit: the same bits in a cascade */
     return keep;
 }
 
@@ -68,8 +68,8 @@ __device__ __forceinline__ float sum_of_quad(float x)
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-/* What a thread reads of a tile, `offset` bytes after its pointers. A key is read if the row sees
- * it: a page may hold NaN of whoever had it before. */
+/* What a thread reads of a tile, `offset` bytes after its pointers. A key is read only if the row
+ * sees it: a page may hold NaN of its previous owner. */
 struct reader {
     int key, four;               /* this thread's in a tile: of scores, first of four of values */
     const char *k, *v;           /* of the cache, at this thread's columns and its first key */
@@ -99,7 +99,7 @@ __device__ __forceinline__ struct reader reader_of(const struct job &j, int key_
     return r;
 }
 
-/* Into the L2: one line of keys and one of values a thread. */
+/* Into the L2: one line of keys and one of values per thread. */
 template <int D>
 __device__ __forceinline__ void fetch_tile(const struct reader &r, size_t offset, int begin, int n)
 {
@@ -283,7 +283,7 @@ __device__ __forceinline__ void attend_tiles(const struct job &j, const struct w
     run->l = sum_of_quad(run->l);
 }
 
-/* Registers: of 256 columns three blocks fit a multiprocessor, of 512 two. */
+/* Registers allow three blocks per multiprocessor with heads of 256 values, two with 512. */
 template <int D>
 __global__ void __launch_bounds__(D / 2, D == 512 ? 2 : 3)
     attend_mma(const __grid_constant__ struct job j)

@@ -1,12 +1,13 @@
 /* Split attention of one row in a layer with a window, fp16 caches and heads of 256 values, which
- * makes the row's heads itself: norms, rotation and the write of the new cell are no launch of
+ * makes the row's heads itself: norms, rotation and the write of the new cell need no launch of
  * their own. The bits are those of launch_heads and attention_decode_mma.cuh.
  *
  * Four warps attend. Two to four more make heads meanwhile: each block the queries of its key head,
  * and the block with the row's last tile also the key and value of the row's own position, which it
  * takes from shared memory. All other keys and values were written before the product whose results
  * become heads, so that the first tile is asked for before the wait. Heads have warps of their own
- * because a warp's loads come back in order: what the product wrote should not come after keys.
+ * because a warp's loads come back in order: reads of what the product wrote should not queue
+ * behind keys.
  *
  * Bound: latency; after the wait a read from L2, norm and rotation, then the tiles. */
 #ifndef CUDA_ATTENTION_DECODE_OWN_CUH
@@ -70,7 +71,7 @@ __device__ __forceinline__ void own_norm(struct half_quads *x, const struct half
     *x = unit_norm(*x, w.lo, w.hi, OWN_DIM, eps, WARP, NULL);
 }
 
-/* Quads `lane` and `lane` + 32 of query head g of the block to where load_queries has them. */
+/* Quads `lane` and `lane` + 32 of query head g of the block to where load_queries puts them. */
 __device__ __forceinline__ void put_query(struct shared<OWN_DIM> &s, int g,
                                           const struct half_quads &x)
 {
@@ -165,8 +166,8 @@ __device__ __forceinline__ void attend_heads(const struct job &j, bool has_k, st
         store_segment(j, partial_of(j, 0, blockIdx.x * j.group + g, blockIdx.y), sum, run);
 }
 
-/* Grid: (key heads, segments). MAKERS warps make heads. Held to two blocks a multiprocessor, four
- * of them spill (E4B, H200: 429 to 421 t/s). */
+/* Grid: (key heads, segments). MAKERS warps make heads. With registers for two blocks per
+ * multiprocessor, four makers spill (E4B, H200: 421 instead of 429 t/s). */
 template <int MAKERS>
 __global__ void __launch_bounds__(OWN_ATTEND + 32 * MAKERS, MAKERS == 2 ? 2 : 1)
     attend_own(const __grid_constant__ struct job j, const __grid_constant__ struct heads_args p)

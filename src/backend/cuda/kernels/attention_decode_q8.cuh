@@ -11,10 +11,10 @@
  * the other scale; the other codes. So all codes but four lie in words of their own, and the four
  * make one word. As products may be summed in any order, a lane takes words as they are:
  *   scores: warp w has keys 8 (w % 4) + g and columns 256 (w / 4) ..; lane (g, t) has the 64 codes
- *           of its t-th pair of blocks, one word a mma, and the queries are laid out to match;
+ *           of its t-th pair of blocks, one word per mma, and the queries are laid out to match;
  *   values: warp w has columns 64 w ..; lane (g, t) has word g of both blocks, for keys 2t, 2t + 1,
  *           2t + 8 and 2t + 9 of 16.
- * Rows are an odd number of 16 bytes apart, so neither meets a bank twice.
+ * Rows are an odd number of 16 bytes apart, so neither has bank conflicts.
  *
  * D / 64 warps. Between two barriers a block makes shares of one tile, a warp for each head, sums
  * up the values of the tile before it and scores the tile after it: none waits for another.
@@ -76,7 +76,7 @@ __device__ __forceinline__ void q8_fetch(const struct q8_reader &r, size_t offse
     prefetch_l2(r.v + offset + line);
 }
 
-/* A key that the row does not see becomes zeros: a page may hold NaN of whoever had it before. */
+/* A key that the row does not see becomes zeros: a page may hold NaN of its previous owner. */
 template <int D>
 __device__ __forceinline__ void q8_copy(const struct q8_reader &r, const char *from, int begin,
                                         int n, q8_tile<D> &to)
@@ -93,8 +93,8 @@ __device__ __forceinline__ void q8_copy(const struct q8_reader &r, const char *f
 
 /* ---- From codes to halves ------------------------------------------------------------------- */
 
-/* A scale twice, or those of two keys; no larger than what 128 of them have room for in fp16, since
- * infinity times a share of zero would be NaN. */
+/* A scale twice, or those of two keys, limited so that 128 times it fits in fp16, since infinity
+ * times a share of zero would be NaN. */
 __device__ __forceinline__ __half2 q8_scales(uint32_t scales)
 {
     const __half2 most = __half2half2(__ushort_as_half(0x5fff)); /* 511.75 */
@@ -246,7 +246,7 @@ __device__ __forceinline__ void q8_soften(struct q8_shared<D, SETS> &s, int tile
 #pragma unroll
     for (int e = 0; e < q8_heads_each<D, SETS>(); e++) {
         int head = e * (D / 64) + warp;
-        int from = n_heads <= 4 ? head % 4 : head; /* heads that there are not: anything */
+        int from = n_heads <= 4 ? head % 4 : head; /* absent heads: any other */
         float x = s.score[tile % 2][0][from][lane];
         if (D == 512) x += s.score[tile % 2][D / 256 - 1][from][lane];
         if (!is_seen(begin, lane, n)) x = -INFINITY;

@@ -11,11 +11,11 @@
  * once.
  *
  * Two warps fetch: 64 rows of a tile, each with a bulk copy of its own, so that rows lie in shared
- * memory where reading them has no bank conflicts. (One warp is too slow: a lane takes its turn
- * after the other, some 70 clocks each.) The others compute. Shared memory has room for one tile a
- * block; the other block of the multiprocessor computes meanwhile. Where a key head has 9 to 16
- * query heads, one block has two groups instead, and two tiles, so that the groups read the same
- * tile and memory is read once. */
+ * memory where reading them has no bank conflicts. (One warp is too slow: lanes take turns, some 70
+ * clocks each.) The others compute. Shared memory has room for one tile a block; the other block of
+ * the multiprocessor computes meanwhile. Where a key head has 9 to 16 query heads, one block has
+ * two groups instead, and two tiles, so that the groups read the same tile and memory is read
+ * once. */
 #ifndef CUDA_ATTENTION_DECODE_WALK_CUH
 #define CUDA_ATTENTION_DECODE_WALK_CUH
 
@@ -209,7 +209,7 @@ __device__ __forceinline__ void find_stops(const struct job &j, struct walk_shar
     __syncthreads();
 }
 
-/* The view of head g of a chunk of a squad's. */
+/* What head g of a chunk sees, for the squad of `stop`. */
 template <class W>
 __device__ __forceinline__ struct view find_view(const struct job &j,
                                                  const struct walk_shared<W> &s,
@@ -419,7 +419,7 @@ __global__ void __launch_bounds__(W::THREADS, W::BLOCKS)
     }
 }
 
-/* Does it take a launch of this many rows? Any row has the same bits without. */
+/* Whether this kernel takes a launch of this many rows. Rows have the same bits either way. */
 bool is_walked(const struct queue *q, const struct job &j, int rows)
 {
     const struct kv_cache &cache = j.a.cache;

@@ -8,9 +8,10 @@
 extern "C" {
 #endif
 
-/* launch_heads and launch_attention_decode of one row, whose queries are read by attention alone
- * and not written. The same bits. False: nothing was launched, as these do not belong together,
- * what heads are made of lies in the scratch, or the chip or the layer is not one where it pays. */
+/* launch_heads and launch_attention_decode of one row, with the same bits. The queries are not
+ * written, as only attention reads them. False: nothing was launched, as these do not belong
+ * together, what heads are made of lies in the scratch, or the chip or the layer is not one where
+ * it pays. */
 bool launch_attention_own(const struct queue *q, const struct heads_args *heads,
                           const struct attention_args *args);
 

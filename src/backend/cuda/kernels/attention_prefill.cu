@@ -181,8 +181,8 @@ __global__ void __launch_bounds__(S::THREADS, 256 / S::THREADS)
 /* X(name, columns a warp, warps a group, warps, fp16 cache). All of them fit 99 KB and fill an SM's
  * registers: a block of 8 warps or, where a group has two warps or one, two blocks of 4, which fill
  * each other's waits: on an H200 6 % faster than one of 8 for a window of 1024, and a prompt of 512
- * tokens gets twice the blocks. Other formats convert as they load, once for all rows of a block:
- * more rows. */
+ * tokens gets twice the blocks. Other formats convert as they load, once for all rows of a block,
+ * so their blocks have more rows. */
 #define VARIANT_LIST(X)                                                                            \
     X(half_64, 64, 1, 4, true)                                                                     \
     X(half_128, 64, 2, 4, true)                                                                    \

@@ -23,8 +23,8 @@ __device__ __forceinline__ int token_of(const struct block_rows &rows, int r)
     return (int)((uint32_t)r * rows.inverse >> 16);
 }
 
-/* A value that is the same in all lanes, and known to be: it goes to a uniform register, and with
- * it all that follows from it. */
+/* Tells the compiler that a value is the same in all lanes, so that it and what follows from it go
+ * to uniform registers. */
 __device__ __forceinline__ int uniform(int x)
 {
     return __reduce_max_sync(0xffffffffu, x);

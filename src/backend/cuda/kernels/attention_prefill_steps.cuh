@@ -222,7 +222,7 @@ __device__ __forceinline__ void tell_largest(const struct place &at, const float
 }
 
 /* Some p is too large: new tops for the rows that need one, and all that was summed under the old
- * ones is brought to the new. Every warp of the group computes the same. A row that needs none
+ * ones is rescaled to the new. Every warp of the group computes the same. A row that needs none
  * stays as it is: its bits do not depend on other rows. */
 template <class S>
 __device__ __forceinline__ void raise_tops(struct state<S> &mine, const struct place &at)

@@ -25,7 +25,8 @@ struct gate_up_pair {
     unsigned n_chosen, blocks;
 };
 
-/* Dealt by what gives the bytes of shared memory that a product takes. */
+/* deal_dense and deal_experts deal out a product and return the bytes of shared memory that it
+ * takes. */
 template <typename DealDense, typename DealExperts>
 static gate_up_pair gate_up_of(const struct beside_args *args, DealDense deal_dense,
                                DealExperts deal_experts)

@@ -1,4 +1,4 @@
-/* Sizes of the rows of a weight, of which bounds of products are made when weights are loaded
+/* Sizes of the rows of a weight, from which bounds of products are made when weights are loaded
  * (bounds.h). A warp takes a row. Bound: decoding; a model's feed-forward matrices take some tens
  * of milliseconds, once. */
 #include "backend/cuda/kernels/block.cuh"

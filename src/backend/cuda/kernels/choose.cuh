@@ -12,12 +12,12 @@ struct choice {
     int32_t *ids;
     float *shares;
     int32_t n_expert, n_used;
-    int32_t n_parts; /* of z, up to 1: it is whole */
-    int64_t part;    /* from one to the next */
+    int32_t n_parts; /* of z; up to 1: it is whole */
+    int64_t part;    /* values from one part to the next */
 };
 
-/* Where the choice is made by those who read it (choice_is_late): up to eight rows, up to
- * 32 of up to 128 experts. */
+/* Limits where the choice is made by its readers (choice_is_late): up to eight rows, up to 32 of up
+ * to 128 experts. */
 enum { LATE_ROWS = 8, LATE_USED = 32, LATE_V = 4 };
 
 /* Shares of a row before they are divided by their sum, as keys: their bits plus 2; 1: NaN; 0: not

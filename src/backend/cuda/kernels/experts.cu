@@ -5,7 +5,7 @@
  * outputs of one chosen expert. Out: y[t] = sum over s of share[t, s] * (w[id[t, s]] x[t, s]): a
  * block makes 16 outputs of all rows. Its warps take the chosen experts in turn, all columns of
  * them. Products of pairs go to shared memory and are summed at the end in the order of s. Both
- * kernels read an expert's weights once for up to eight rows and are bound by that. */
+ * kernels read an expert's weights once for every four or eight pairs and are bound by that. */
 #include "backend/cuda/kernels/experts_out.cuh"
 
 __device__ __forceinline__ void copy_pairs(const out_product &a, uint8_t *stage, const int *list,

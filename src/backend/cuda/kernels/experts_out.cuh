@@ -165,8 +165,8 @@ __device__ __forceinline__ float *late_shares()
 }
 
 /* Weights are asked for before the wait for the launch before, which brings rows. The choice, or
- * IS_LATE the logits, are older: blocks begin when all blocks of that launch have passed their own
- * wait. */
+ * with IS_LATE the logits, come from an earlier launch: blocks begin only when all blocks of the
+ * launch before have passed their own wait. */
 template <enum form F, bool IS_LATE = false, bool IS_LARGE = false>
 __device__ __forceinline__ void out_few(const out_product &a, int block,
                                         const struct choice &late = {})

@@ -2,9 +2,9 @@
  * of a tile as operands of mma.sync m16n8k32, and the decoding of any weight of any layout.
  *
  * Several formats share a form. A value is scale * code + minus; codes are small integers, or for
- * IQ4_NL indices into a table of levels. `fragments` gives codes (levels) times 1 / unit: shifting
- * a two's complement code to the top of its byte extends the sign for nothing, and the power of two
- * is taken back from the finished sum. */
+ * IQ4_NL indices into a table of levels. `form_fragments` gives codes (levels) times 1 / unit:
+ * shifting a two's complement code to the top of its byte extends its sign for free, and the
+ * finished sum is multiplied by unit. */
 #ifndef CUDA_FORM_CUH
 #define CUDA_FORM_CUH
 
@@ -251,8 +251,8 @@ __device__ __forceinline__ void scale4(uint32_t codes, float scale, float minus,
     for (int i = 0; i < 4; i++) out[i] = scale * (float)(int8_t)(codes >> 8 * i) + minus;
 }
 
-/* Four consecutive columns of a row in tiles, half (columns / 16) and t (columns / 4) of a block.
- * */
+/* Four consecutive columns of a row in tiles: those of half (column / 16) and t (column / 4) of a
+ * block. */
 template <enum form F>
 __device__ __forceinline__ void tile_decode4(const struct cuda_weight &w, int64_t tile, int row,
                                              int block, int half, int t, float out[4])

@@ -319,7 +319,7 @@ __device__ __forceinline__ void gemm_f16_tile(const product &p, const place &at,
         if (s < n_k) copy.begin(s, s);
         copies_commit();
     }
-    /* The table of rows read has served and becomes one of their scales: fetched one by one between
+    /* The table of rows read is used up and now holds their scales: fetched one by one between
      * stores they would cost half as much as a product of few columns. */
     int32_t scale = __float_as_int(p.scale ? p.scale[read[threadIdx.x]] : 1.0f);
     copies_wait<V::STAGES - 2>();
@@ -398,8 +398,8 @@ int32_t up(int32_t n, int32_t step)
     return (n + step - 1) / step;
 }
 
-/* Shared memory of a multiprocessor for two blocks of `deep`: A100 has 164 KB, the others of 9.x
- * and 10.x 228. */
+/* Whether a multiprocessor has shared memory for two blocks of `deep`: 9.x and 10.x have 228 KB,
+ * A100 only 164. */
 bool has_room(const struct queue *q)
 {
     return q->capability >= 90 && q->capability < 120;

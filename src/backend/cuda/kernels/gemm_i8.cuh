@@ -33,10 +33,10 @@ __device__ __forceinline__ void scale_add(float acc[4], const int c[4], float dx
     acc[3] = fmaf((float)c[3], dx1 * dw.y, acc[3]);
 }
 
-/* Rows g and g + 8 of 16 as an A operand. An mma wants four neighbouring registers, of which a
- * load gives the first and third or the second and fourth; left alone, the compiler moves them
- * before every mma (four moves each). XOR with a zero that the
- * compiler does not know pins each operand in its register. */
+/* Rows g and g + 8 of 16 as an A operand. An mma wants four neighbouring registers, of which a load
+ * gives the first and third or the second and fourth; left alone, the compiler moves them before
+ * every mma (four moves each). XOR with a zero that the compiler does not know pins each operand in
+ * its register. */
 __device__ __forceinline__ void gemm_i8_take_rows(const gemm_product &p, const char *x,
                                                   uint32_t a[4])
 {
@@ -105,7 +105,7 @@ __device__ __forceinline__ void gemm_i8_add_block(float sum[4], const uint32_t a
     }
 }
 
-/* 64 columns of all this warp's sums. 8-bit weights, which take most registers, go by one block
+/* 64 columns of all this warp's sums. 8-bit weights, which take most registers, are taken one block
  * of 32 columns after the other. */
 template <class Shape>
 __device__ __forceinline__ void gemm_i8_step(gemm_i8_tile<Shape> &tile, const char *stage)

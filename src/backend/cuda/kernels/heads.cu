@@ -1,16 +1,16 @@
 /* Heads: norm, RoPE and the write of keys and values, each on its own and all in one.
  *
  * A group (a head of d values) is cut into two halves, since RoPE turns the pairs (i, i + d/2);
- * thread j of the group's unit of threads holds quad j of both halves. A unit is whole warps: d/8
- * threads do something. Its sum of squares runs over the thread's two quads, the warp by butterfly,
- * then over the unit's warps in order: the same in launch_group_norm and launch_heads, which
- * therefore write the same bits.
+ * thread j of the group's unit of threads holds quad j of both halves. A unit is whole warps, of
+ * which d/8 threads work. Its sum of squares runs over the thread's two quads, the warp by
+ * butterfly, then over the unit's warps in order: the same in launch_group_norm and launch_heads,
+ * which therefore write the same bits.
  *
  * The angle is position * inv_freq in fp32, as the model was trained; its sine and cosine are exact
  * to about an ulp for angles up to 2^22.
  *
  * Launch: a row's heads over blocks of 128 threads, 4 heads of up to 256 values or 2 of 512 each;
- * of the rows of prompts four times as many, by a kernel that knows their form.
+ * with many rows four times as many, by a kernel that knows their form.
  * Bound: bytes read and written; for one row latency: a read from L2, a sum, sine and cosine. */
 #include "backend/cuda/kernels/heads.cuh"
 #include "backend/cuda/kernels/launch.cuh"
@@ -30,8 +30,8 @@ inline int block_threads(int group)
     return t >= UNITS_BLOCK ? t : UNITS_BLOCK / t * t;
 }
 
-/* Bytes to the token's cell. No kernel writes the step's arrays or the table: it may be asked for
- * before grid_wait, so that nobody waits for two reads one after the other. */
+/* Bytes to the token's cell. No kernel writes the step's arrays or the table, so this may be read
+ * before grid_wait, and nobody waits for two reads one after the other. */
 __device__ __forceinline__ size_t cell_offset(const struct kv_cache &cache,
                                               const struct step_view &step, int token)
 {

@@ -37,7 +37,8 @@ __device__ __forceinline__ void mma_add(float d[4], const uint32_t a[4], const u
     mma_f16(d, a, b[0], b[1]);
 }
 
-/* Two fp16 values from 1 to 2, whose sums of products stay small; as four bytes good as any. */
+/* Two fp16 values from 1 to 2, whose sums of products stay small; as four bytes they are as good as
+ * any. */
 __device__ __forceinline__ uint32_t operand(uint32_t seed)
 {
     return 0x3c003c00u | (seed & 0x03ff03ffu);

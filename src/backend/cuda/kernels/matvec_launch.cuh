@@ -86,8 +86,8 @@ static inline size_t crowd_limit(size_t bytes, int n)
 }
 
 /* Where the answer for r's kernel, bytes and wanted blocks is, or belongs. The first place that is
- * looked at depends on where the program was loaded. Answers that meet there lie one after the
- * other. */
+ * looked at depends on where the program was loaded. Colliding answers lie one after the other;
+ * after TRIES places the last one is overwritten. */
 static inline struct residence *find_residence(const struct queue *q, const struct residence &r)
 {
     enum { TRIES = 32 };
@@ -166,8 +166,8 @@ static inline size_t shared_most(const struct queue *q)
     return q->capability == 90 ? SHARED_LARGE : SHARED_MAX;
 }
 
-/* Rows of the kernels with a ring: with more it is one of tiles that takes them. Chips before
- * Hopper have too little shared memory for activations of more than four. */
+/* The most rows of kernels with a ring; kernels by tiles take more. Chips before Hopper have too
+ * little shared memory for activations of more than four. */
 enum { FEW = 4, FEW_LARGE = 8 };
 
 static inline int few_rows(const struct queue *q)

@@ -1,5 +1,5 @@
-/* One product of a few rows with tiles, as its two kernels (matvec_ring.cuh for up to four rows, on
- * Hopper eight, matvec_stream.cuh for more) are given it by matvec_launch.cuh.
+/* One product of a few rows with tiles, as matvec_launch.cuh gives it to its two kernels
+ * (matvec_ring.cuh for up to four rows, on Hopper eight, matvec_stream.cuh for more).
  *
  * A block has across x abreast warps. It makes a unit: across * WARP_GROUPS groups of weight rows,
  * for as many rows as its kernel takes. `abreast` slices of the columns are summed at a time; where
@@ -8,8 +8,8 @@
  * Grid x counts tiles of rows, grid y units. Where there are more units than resident blocks, a
  * block takes several units; the first tiles of the next unit are loaded while the sums of one are
  * finished. For experts grid x counts the experts that the step's rows chose: a block collects the
- * pairs of its expert and takes up to eight of them at a time, so that the expert's weights are
- * read once for up to eight rows. */
+ * pairs of its expert and takes up to four (ring) or eight (stream) of them at a time, for which
+ * the expert's weights are read once. */
 #ifndef CUDA_MATVEC_PRODUCT_CUH
 #define CUDA_MATVEC_PRODUCT_CUH
 
@@ -116,8 +116,8 @@ __device__ __forceinline__ void finish_unit(const matvec_product &a, const parti
     finish_gelu(a.gelu, p, unit * a.across * per_column, n_rows, row_of);
 }
 
-/* Activations of the whole slices; row r is row first + r, or x_rows[first + r]. Past L1 where the
- * wait for the launch before has not passed. */
+/* Activations of the whole slices; row r is row first + r, or x_rows[first + r]. IS_EARLY, before
+ * the wait for the launch before: past L1. */
 template <bool IS_FINE, bool IS_EARLY = false>
 __device__ __forceinline__ void fill_stage(const matvec_product &a, uint8_t *stage,
                                            const int *x_rows, int first, int n_rows)

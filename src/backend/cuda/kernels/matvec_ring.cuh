@@ -238,8 +238,8 @@ struct given_rows {
     }
 };
 
-/* The same, but for the choice, which is made of the logits: by warps, a row each. One row's block
- * wants to know one id only. */
+/* The same, except that the choice is made here from the logits, by a warp per row. With one row a
+ * block needs only one id. */
 struct late_choice : given_rows {
     enum { IS_CHOICE_MADE = 1 };
     const struct choice &of;

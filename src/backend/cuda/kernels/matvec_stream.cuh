@@ -105,8 +105,8 @@ __device__ __forceinline__ void matvec_multiply_job(
     }
 }
 
-/* The tiles of slice `next` in which a slice of `length` tiles had none: they are not loaded
- * yet. */
+/* Loads those of the first DEPTH tiles of slice `next` for which the slice before, of `length`
+ * tiles, was too short. */
 template <enum form F>
 __device__ __forceinline__ void load_longer(tile_share<F> (&share)[DEPTH][WARP_GROUPS],
                                             const slice<F> &next, int length)

@@ -19,7 +19,7 @@ __host__ __device__ static inline int32_t tile_step(const struct expert_plan &pl
     return n_tiles ? ((n + n_tiles - 1) / n_tiles + 7) / 8 * 8 : HALF_TILE;
 }
 
-/* Even tiles are as wide as a whole number of HALF_WIDTH, and in the order of that. */
+/* Even tiles are computed in whole multiples of HALF_WIDTH, and ordered by that width. */
 enum { HALF_WIDTHS = HALF_TILE / HALF_WIDTH };
 
 #endif

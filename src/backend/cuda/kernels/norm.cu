@@ -64,7 +64,7 @@ __device__ __forceinline__ float4 quad_at(const float *row, int v)
     return *reinterpret_cast<const float4 *>(row + col_of(v));
 }
 
-/* s of a, with b and w_s where they are there. */
+/* Turns s = a into the sum of the branches, with b and w_s if they are given. */
 template <int QUADS>
 __device__ __forceinline__ void whole_branches(const struct norm_args &p, float4 (&s)[QUADS],
                                                float (*shared)[QUADS * WARP])
@@ -91,7 +91,7 @@ __device__ __forceinline__ void whole_branches(const struct norm_args &p, float4
     for (int v = 0; v < QUADS; v++) s[v] = quad_normed(s[v], r, quad_at(p.w_s, v));
 }
 
-/* Out k of x, which is h afterwards. */
+/* Writes out k of x; x is then h. */
 template <int QUADS>
 __device__ __forceinline__ void whole_out(const struct norm_args &p, int k, bool is_live,
                                           float4 (&x)[QUADS], float r, uint32_t *shared)

@@ -7,7 +7,7 @@
 
 enum { WARPS = 8, THREADS = 32 * WARPS };
 
-/* Bits 4 of the bytes of x, together in the low four bits. */
+/* Bit 4 of each byte of x, gathered in the low four bits. */
 __device__ __forceinline__ uint32_t gather_bit4(uint32_t x)
 {
     return ((x >> 4 & 0x01010101u) * 0x01020408u) >> 24 & 15u;

@@ -29,7 +29,7 @@ struct route_args {
     struct choice choice;
 };
 
-/* Rows that do not live are read too, rather than waiting for their number. */
+/* Rows that are not live are read too, so that nothing waits for their number. */
 template <int V, bool IS_IN_PARTS>
 __global__ void __launch_bounds__(THREADS) route_kernel(const __grid_constant__ struct route_args p)
 {

@@ -11,10 +11,11 @@
  * makes all logits of its row (or of its expert) NaN.
  *
  * Work. A block makes 64 rows x 128 experts of a slice of the columns. Slices depend on the number
- * of columns alone, and who reads the logits adds them up (route.cu). fp32 chunks come by cp.async,
- * two ahead; a thread splits what it has copied itself, so that a chunk needs one barrier. Eight
- * warps have 32 x 32 results each. A row of halves is 128 bytes in pieces of 16: hi, lo, hi, lo ...
- * Piece c of row r lies at c ^ r % 8, which keeps stores and ldmatrix off the same banks.
+ * of columns alone, and the reader of the logits adds them up (route.cu). fp32 chunks come by
+ * cp.async, two ahead; a thread splits what it has copied itself, so that a chunk needs one
+ * barrier. Eight warps have 32 x 32 results each. A row of halves is 128 bytes in pieces of 16: hi,
+ * lo, hi, lo ... Piece c of row r lies at c ^ r % 8, which keeps stores and ldmatrix off the same
+ * banks.
  * Bound: the latency of a chunk (2 us with one block on a multiprocessor, 3 with two): splitting,
  * the barrier, ldmatrix and mma wait for each other. */
 #include <cfloat>
@@ -41,7 +42,7 @@ enum {
 };
 
 struct slices {
-    int32_t cols, n; /* columns of a slice, but of the last one; slices */
+    int32_t cols, n; /* columns of each slice but the last; number of slices */
 };
 
 __host__ __device__ slices slices_of(int32_t cols)
@@ -172,7 +173,7 @@ __device__ __forceinline__ void multiply_add(tile &sum, const uint32_t (&a)[2][4
             mma_f16(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
 }
 
-/* The small products first: what comes after a large sum is truncated like it. */
+/* The small products first: what is added to a large sum is truncated like it. */
 __device__ __forceinline__ void multiply_chunk(tile &sum, const place &at, uint32_t halves)
 {
 #pragma unroll

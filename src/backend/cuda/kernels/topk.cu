@@ -73,7 +73,7 @@ struct topk_args {
     struct masked_rows which;
 };
 
-/* The row of logits and of pairs that block row `i` has. */
+/* The row of logits and of pairs that blocks with row number `i` work on. */
 template <bool IS_MASKED>
 __device__ __forceinline__ int64_t row_at(const struct topk_args &p, int i)
 {
@@ -86,7 +86,7 @@ __device__ __forceinline__ bool row_lives(const struct topk_args &p, int i)
     return IS_MASKED || i < p.step.counts[2];
 }
 
-/* Which of four ids from `quad * 4` on block row `i` has marked: bits 0 to 3. */
+/* The mask bits of the four ids from `quad * 4` on, for block row `i`: bits 0 to 3. */
 template <bool IS_MASKED>
 __device__ __forceinline__ uint32_t marks_at(const struct topk_args &p, int i, int quad)
 {
