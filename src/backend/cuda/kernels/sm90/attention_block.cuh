@@ -116,7 +116,7 @@ __device__ __forceinline__ void mask_page(float (&s)[32], const int (&position)[
     }
 }
 
-/* The rows' tops with the scores of a page. */
+/* Raises the rows' tops where the scores of a page need it. */
 __device__ __forceinline__ void raise_block_tops(float (&top)[2], const float (&s)[32])
 {
     float most[2] = {-INFINITY, -INFINITY};

@@ -13,7 +13,7 @@ template <int THREADS> __device__ __forceinline__ void meet(int number)
     asm volatile("barrier.cta.sync %0, %1;" ::"r"(number), "n"(THREADS) : "memory");
 }
 
-/* What this thread wrote to shared memory is seen by TMA and wgmma. */
+/* Makes what this thread wrote to shared memory visible to TMA and wgmma. */
 __device__ __forceinline__ void show_to_async()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -21,7 +21,7 @@ __device__ __forceinline__ void show_to_async()
 
 /* ---- TMA ------------------------------------------------------------------------------------- */
 
-/* A box of a tensor of five dimensions, at column 0; the barrier hears of its bytes. */
+/* A box of a tensor of five dimensions, at column 0; the barrier counts its bytes. */
 __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, uint32_t barrier,
                                          int c1, int c2, int c3, int c4)
 {
@@ -83,7 +83,7 @@ __device__ __forceinline__ void product_64(float (&d)[32], uint64_t a, uint64_t 
                  : "l"(a), "l"(b));
 }
 
-/* d [64][256] += a [64][16] b [16][256]: a row of b is one of the sum's index. */
+/* d [64][256] += a [64][16] b [16][256]: rows of b are indexed by the sum's index. */
 __device__ __forceinline__ void product_256(float (&d)[128], uint64_t a, uint64_t b)
 {
     asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" OUT_128

@@ -3,8 +3,8 @@
  * A tile of work is one key head and 128 packed rows. Two warpgroups have 64 of them each: sums are
  * 128 registers a thread, shares stay in registers. Both multiply by the same pages.
  *
- * A block is there for many tiles, and what a tile begins and ends with happens while others
- * multiply. One warp copies keys and values into a ring, for the next tile too. Three warps bring
+ * A block computes many tiles, so that the beginning and the end of one overlap with the products
+ * of others. One warp copies keys and values into a ring, for the next tile too. Three warps bring
  * the next tile's queries, rounded to halves, to the place that the tile before this one had; those
  * of the first tile the warpgroups bring themselves. The results of a warpgroup go out through the
  * place of its queries. */
@@ -169,7 +169,7 @@ struct narrow_state {
     int lane, row, group;
 };
 
-/* New tops, and all that was summed under the old ones brought to the new. */
+/* New tops; all that was summed under the old ones is rescaled to them. */
 __device__ __forceinline__ void narrow_raise(struct narrow_state &mine, const float (&s)[32])
 {
     float top[2] = {mine.top[0], mine.top[1]};

@@ -9,8 +9,8 @@
  * being class w.
  *
  * A warp copies tiles by TMA into a ring of units, keys of a row, then its values, then keys of
- * the next row. So tiles are under way whatever the others do. These are four warps, which meet
- * only between keys and values: a warp has 8 keys of each tile, then 64 columns of the values.
+ * the next row. So tiles are under way whatever the others do. The others are four warps, which
+ * meet only between keys and values: a warp has 8 keys of each tile, then 64 columns of the values.
  *
  * Fewer rows: PARTS blocks of a cluster share the classes of a row. They tell each other the
  * largest scores, and in the end the sums of their classes. */
@@ -40,7 +40,7 @@ template <class S> __device__ __forceinline__ void start_barriers(struct window_
     }
 }
 
-/* The units of a block: with one part each block takes one of gridDim.x, else it has one. */
+/* The units of a block: with one part it takes every gridDim.x-th unit, else just one. */
 struct window_share {
     int next, step, n;
 };
@@ -106,14 +106,14 @@ template <class S> struct window_kernel kernel_of()
 const struct window_kernel window_kernels[] = {kernel_of<window<1, 10>>(),
                                                kernel_of<window<2, 8>>()};
 
-/* Two blocks where all of them have a multiprocessor. */
+/* Two blocks per unit if each then has a multiprocessor. */
 const struct window_kernel &choose_kernel(const struct queue *q, int n_units)
 {
     return window_kernels[2 * n_units <= q->n_sm];
 }
 
-/* A block has a multiprocessor for itself, for all the time of its unit: it pays where nearly all
- * of them have work to the end. */
+/* A block has a multiprocessor for itself, for all the time of its unit: this pays only if nearly
+ * all of them have work to the end. */
 bool is_filled(const struct queue *q, int n_units)
 {
     int n = n_units * choose_kernel(q, n_units).parts, rounds = (n + q->n_sm - 1) / q->n_sm;

@@ -73,7 +73,7 @@ __device__ __forceinline__ void for_tiles(const struct window_unit &unit, Each e
 
 /* ---- The warp that copies -------------------------------------------------------------------- */
 
-/* The page of tile 2 lane of a unit, or the one after it. */
+/* The page that this lane looks up: number `lane` of those in which the unit's keys lie. */
 __device__ __forceinline__ int lane_page(const struct job &j, const struct window_unit &unit)
 {
     const struct kv_cache &cache = j.a.cache;
@@ -118,8 +118,8 @@ __device__ __forceinline__ void load_operands(const struct job &j, const struct 
     for (int step = 0; step < WINDOW_DIM / 16; step++) query[step] = make_operand(x[step]);
 }
 
-/* Scores of this warp's 8 keys of a tile, -infinity where the row does not see a key. Which lanes
- * have which of the 8 is free; so it is such that they read different banks. */
+/* Scores of this warp's 8 keys of a tile, -infinity where the row does not see a key. Any
+ * assignment of lanes to the 8 keys would do; with this one they read different banks. */
 __device__ __forceinline__ void score_unit(const uint4 (&query)[WINDOW_DIM / 16], uint32_t unit,
                                            int begin, int n, float (*out)[WINDOW_STRIDE])
 {
@@ -345,7 +345,7 @@ __device__ __forceinline__ void store_unit(const struct job &j, const struct win
     }
 }
 
-/* The sums that all warps of all parts sent are there. */
+/* Waits until the sums of all warps of all parts are there. */
 template <class S> __device__ __forceinline__ void meet_sums(struct window_shared<S> &s)
 {
     if (S::PARTS == 1) {

@@ -4,9 +4,9 @@
 
 #include "backend/cuda/kernels.h"
 
-/* What launch_attention_decode gives, with its bits, in one launch. Gives false, and nothing is
- * launched, for other devices, caches and shapes, or where multiprocessors would be
- * idle for long. */
+/* What launch_attention_decode gives, with its bits, in one launch. Returns false, and nothing is
+ * launched, for other devices, caches and shapes, or where multiprocessors would be idle for
+ * long. */
 bool launch_attention_window(const struct queue *q, const struct attention_args *args);
 
 #endif

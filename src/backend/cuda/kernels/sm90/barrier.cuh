@@ -16,7 +16,7 @@ __device__ __forceinline__ void barriers_show()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-/* One arrival, and so many bytes to come. */
+/* One arrival, and this many bytes to come. */
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
@@ -45,7 +45,7 @@ template <int STAGES> struct ring_place {
     }
 };
 
-/* What each thread of four warps may have: of all four at once. */
+/* How many registers each thread of a warpgroup may have; all four warps execute this. */
 template <int REGISTERS> __device__ __forceinline__ void registers_up()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));

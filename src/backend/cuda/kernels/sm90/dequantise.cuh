@@ -11,7 +11,7 @@ __device__ __forceinline__ __half2 halves_at(uint32_t x)
     return *reinterpret_cast<__half2 *>(&x);
 }
 
-/* (x & mask) ^ bits in one instruction; of two constants the compiler makes two. */
+/* (x & mask) ^ bits in one instruction; with two constants the compiler emits two. */
 __device__ __forceinline__ uint32_t and_xor(uint32_t x, uint32_t mask, uint32_t bits)
 {
     uint32_t y;

@@ -20,7 +20,7 @@ enum {
     ROW_BYTES = STEP * 2,
     SLAB = 64,     /* rows of its first operand that a wgmma takes */
     BOX = 128,     /* of these in a box, */
-    FEW_ROWS = 16, /* or all rows of x, where there are no more (8 %, gate and up, 8 rows) */
+    FEW_ROWS = 16, /* or all rows of x, if there are no more (8 rows of gate and up: 8 % faster) */
     BAND = 2048    /* rows of x that are multiplied with the same rows of W, one tile after the
                         other, before the next ones of W: they stay in L2 */
 };
@@ -61,7 +61,7 @@ struct product {
     int32_t n_rows, n_cols, n_steps;
     bool is_few;             /* no more than FEW_ROWS, in one box */
     int32_t n_high, n_wide;  /* tiles */
-    int32_t n_slices, ranks; /* of K; of these 1 or all go to blocks of their own */
+    int32_t n_slices, ranks; /* slices of K; blocks that share them, 1 or n_slices */
     const float *scale;      /* of rows; NULL: 1 */
     float *y;                /* [n_rows][n_cols], or NULL: */
     uint16_t *half;          /* [n_rows][half_cols] */
@@ -75,7 +75,7 @@ struct product {
 
 /* ---- Results --------------------------------------------------------------------------------- */
 
-/* a of the upper lane of each two (by `mask`) against b of the lower one. */
+/* Exchanges a of the upper lane of each pair (by `mask`) with b of the lower one. */
 __device__ __forceinline__ void swap_words(uint32_t &a, uint32_t &b, int mask)
 {
     bool is_upper = threadIdx.x & mask;

@@ -92,7 +92,7 @@ template <class V> __device__ __forceinline__ ring ring_at(const char *shared)
 
 /* ---- Copies ---------------------------------------------------------------------------------- */
 
-/* Steps of the first operand's rows, and of the other one's, to a stage. */
+/* Copies a step of the first operand's rows and of the other one's to a stage. */
 template <class V>
 __device__ __forceinline__ void copy_step(const product &p, uint32_t to, const place &at, int step,
                                           int x_rows, uint32_t barrier)
@@ -180,7 +180,7 @@ __device__ __forceinline__ void multiply_slice(float (&sums)[V::SLABS][V::N / 2]
     give_back(r.empty + before * 8);
 }
 
-/* The slices that follow, in rising order. */
+/* Adds the other slices, in rising order. */
 template <class V>
 __device__ __forceinline__ void add_slices(const product &p, float (&sums)[V::SLABS][V::N / 2],
                                            const ring &r, turn<V> &turn, int group)
@@ -302,7 +302,7 @@ __global__ void __launch_bounds__(THREADS, 1) gemm_wgmma(const __grid_constant__
     X(1, 80, 8, false, true, 75)                                                                   \
     X(1, 64, 9, false, true, 75)
 
-/* What of it is asked for while the program runs. */
+/* What is needed of TILE_LIST at run time. */
 const struct tile {
     int32_t slabs, n;
     bool is_sliced, is_turned;
@@ -372,7 +372,7 @@ template <class V> void start(const struct queue *q, product *p)
     launch(q, gemm_wgmma<V>, shape, *p);
 }
 
-/* Of all tiles, by their place in TILE_LIST. */
+/* The times of all tiles, by their place in TILE_LIST. */
 void times_of(const struct queue *q, const product &p, int64_t times[GEMM_TILES])
 {
     int64_t *at = times;

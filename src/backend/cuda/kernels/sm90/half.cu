@@ -42,7 +42,7 @@ __device__ __forceinline__ void read_weights(tile_share<R::FORM> (&share)[2], co
                            stage + S::MINUS_AT + group * S::GROUP_MINUS, pair);
 }
 
-/* The stage before `place` may be filled again: what was asked of it is done. */
+/* The stage before `place` may be filled again: its products are done. */
 template <class R>
 __device__ __forceinline__ void stage_release(uint32_t shared, const ring_place<R::STAGES> &place)
 {
@@ -198,7 +198,7 @@ int clusters_at_once(int ranks)
     return at_once[ranks - 1];
 }
 
-/* Units of so many teams that the first n weights are. */
+/* Units of this many teams that the first n weights make up. */
 int units_before(const half_product &p, int n, int teams)
 {
     int groups = 2 * teams * TEAM_WARPS, units = 0;
@@ -206,7 +206,7 @@ int units_before(const half_product &p, int n, int teams)
     return units;
 }
 
-/* All of them; of pairs to the end of the next product's rows. */
+/* All units; pairs go up to the padded end of the next product's rows. */
 int units_of(const half_product &p, int teams)
 {
     int pairs = teams * TEAM_WARPS * TILE_ROWS;
@@ -225,8 +225,8 @@ struct half_cut {
     int teams, ranks;
 };
 
-/* How long so many passes take, in hundredths of the time of a tile of two teams and 64 rows, of
- * which `tile` is that of a tile. A wave of units ends with the time of three tiles, or with more
+/* How long this many passes take, in hundredths of the time that two teams take for a tile of 64
+ * rows; `tile`: the time of a tile. A wave of units ends with the time of three tiles, or with more
  * where slices are added up. */
 int time_of(const half_product &p, half_cut cut, int passes, int tile)
 {
@@ -264,7 +264,7 @@ template <class R> void half_launch(const struct queue *q, half_product &p, int 
     launch(q, half_kernel<R>, shape, p, ranks);
 }
 
-/* Whether passes of up to n rows run at a time. */
+/* Whether all passes of up to n rows run at the same time. */
 bool all_at_once(const half_product &p, half_cut cut, int n)
 {
     return units_of(p, cut.teams) * passes_of(p, n) <= clusters_at_once(cut.ranks);

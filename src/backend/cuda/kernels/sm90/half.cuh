@@ -20,7 +20,7 @@ enum {
 
 struct half_product {
     int32_t n_rows, n_w, n_ktiles, n_units;
-    int32_t n_passes, pass_rows; /* passes of so many rows each, but for the last */
+    int32_t n_passes, pass_rows; /* passes of this many rows each, except the last */
     struct cuda_weight w[3];
     int32_t first_unit[3]; /* of each weight */
     int32_t first_col[3];  /* of each weight in `half` */
@@ -95,7 +95,8 @@ struct half_side {
     int which, row, end; /* weight, first row, the weight's rows */
 };
 
-/* x, as if nobody knew it: what follows from it is worked out again, not kept in registers. */
+/* Hides x from the compiler, so that what follows from it is computed again, not kept in
+ * registers. */
 __device__ __forceinline__ int anew(int x)
 {
     asm volatile("" : "+r"(x));

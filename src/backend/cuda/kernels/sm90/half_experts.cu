@@ -96,8 +96,8 @@ __device__ __forceinline__ void multiply_wide(const grouped_product &p, reader<F
 
 /* ---- By mma.sync ----------------------------------------------------------------------------- */
 
-/* Where in a stage the row lies that the lane tells load_matrices: of the first 16 rows and columns
- * 16 step .., which the swizzle of 128 bytes has moved. */
+/* The place in a stage that this lane gives to load_matrices: a row of the first 16, at columns 16
+ * step .., where the swizzle of 128 bytes has moved it. */
 __device__ __forceinline__ uint32_t row_place(int step)
 {
     int lane = threadIdx.x % WARP, row = lane / 16 * 8 + lane % 8, half = lane / 8 % 2;
@@ -170,7 +170,7 @@ __device__ __forceinline__ void multiply_columns(const grouped_product &p, reade
         multiply_few<F, MMA_ROWS / 2>(p, ring, sums);
 }
 
-/* What a group does of an item. What only its end needs is read before. */
+/* A group's part of an item. What only its end needs is read early. */
 template <enum form F, int N>
 __device__ __forceinline__ item multiply_item(const grouped_product &p, const item &it, int next,
                                               int n_tiles, reader<F> &ring, uint8_t *out,
@@ -194,7 +194,7 @@ __device__ __forceinline__ item multiply_item(const grouped_product &p, const it
     return after;
 }
 
-/* A part of a unit that is not there. */
+/* Skips a part of a unit that does not exist. */
 template <enum form F>
 __device__ __forceinline__ item skip_item(const grouped_product &p, int next, int n_tiles,
                                           reader<F> &ring)
@@ -207,8 +207,8 @@ __device__ __forceinline__ item skip_item(const grouped_product &p, int next, in
     return after;
 }
 
-/* Widths of tiles, falling as those of the plan do: with one loop around all of them, in place of
- * a loop each, ptxas finds no registers. */
+/* Widths of tiles, falling as those of the plan do: with one loop around all of them, in place of a
+ * loop each, ptxas runs out of registers. */
 #define ROWS_LIST(X) X(160) X(144) X(128) X(112) X(96) X(80) X(64) X(48) X(32) X(16)
 
 template <enum form F>

@@ -78,7 +78,8 @@ struct item {
     int unit;
 };
 
-/* Item i of the tiles that there are. Read long before it is needed: the way to it is long.
+/* Item i of the existing tiles. It is read long before it is needed, as the read has a long
+ * latency.
  *
  * The units turn with each round of the blocks: else, where there is a multiple of n_units blocks,
  * the last unit, which may have fewer outputs, would always be the same blocks'. */

@@ -94,9 +94,9 @@ template <int PASSES> struct row_copies {
     }
 };
 
-/* `own` is the thread's first 16 bytes of the stage, carried along on its own: where a copy under a
- * policy goes to a place that all threads share and an offset, ptxas of CUDA 13.0 makes an
- * instruction that the chip takes for illegal (LDGSTS with two uniform registers). */
+/* `own` is the thread's first 16 bytes of the stage, carried along on its own: where the
+ * destination of a copy under a policy is a uniform address plus an offset, ptxas of CUDA 13.0
+ * emits an instruction that the chip rejects as illegal (LDGSTS with two uniform registers). */
 template <enum form F> struct filling {
     typedef stage_of<F> S;
     uint32_t base, first, own;

@@ -2,8 +2,8 @@
  *
  * What four launches cost here is not bytes but latency: each starts, reads rows and adds up. Here
  * a cluster of eight blocks has eight rows, a block an eighth of their columns. Before it waits for
- * the launch before, it makes fp16 operands of its share of both matrices, in registers of gate and
- * in shared memory of up; after the wait there are only rows to read.
+ * the launch before, it makes fp16 operands of its share of both matrices, in registers for gate
+ * and in shared memory for up; after the wait there are only rows to read.
  *
  * A block norms its columns of x, multiplies them, which are a slice of gate's columns, with all of
  * gate's outputs, and gives each block the sums of that block's 32 outputs. These are added up in
@@ -49,7 +49,7 @@ __device__ __forceinline__ float4 vector_at(const lane_columns &c, int v, const 
              : make_float4(1.0f, 1.0f, 1.0f, 1.0f);
 }
 
-/* A warp's part of something of its row, to all blocks. */
+/* Sends a warp's part of a value of its row to all blocks. */
 __device__ __forceinline__ void tell_part(const lane_columns &c, const row_parts &parts, int rank,
                                           float x)
 {
@@ -67,7 +67,7 @@ __device__ __forceinline__ void tell_squares(const lane_columns &c, const row_pa
     tell_part(c, parts, rank, warp_sum(sum));
 }
 
-/* What a row is multiplied with. */
+/* The factor of a row's norm. */
 __device__ __forceinline__ float row_factor(const lane_columns &c, const row_parts &parts,
                                             const struct norm_args &norm)
 {
@@ -179,7 +179,7 @@ __device__ __forceinline__ void tell_gated(const uint8_t *memory, uint32_t share
     for (int i = 0; i < RANKS; i++) cluster_store4(cluster_address(to, i), v);
 }
 
-/* These as up's operand. */
+/* The gated rows as up's operand. */
 __device__ __forceinline__ void put_hidden(const lane_columns &c, uint8_t *memory, inputs_shared &s)
 {
     int lane = threadIdx.x % WARP;
@@ -243,8 +243,8 @@ __device__ __forceinline__ void take_up(const lane_columns &c, const uint8_t *me
     }
 }
 
-/* x, and the out of it. The largest |value| of the out, which only its scale needs, is told before
- * the row's factor is known. */
+/* Writes x and the out made from it. The largest |value| of the out, which only its scale needs, is
+ * exchanged before the row's factor is known. */
 __device__ __forceinline__ void put_rows(const lane_columns &c, const struct norm_args &norm,
                                          inputs_shared &s, int rank, int row, bool is_row,
                                          const float4 (&x)[QUADS])

@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* What launch_norm makes of `before`; h = gelu(gate x) * by of its x; and what it makes of `after`,
- * whose `a` is up h and whose residual is that x. Neither x nor up h is written.
+/* Computes x as launch_norm does for `before`; h = gelu(gate x) * by; and what launch_norm makes of
+ * `after`, whose `a` is up h and whose residual is that x. Neither x nor up h is written.
  *
  * `before` has its rows in fp16, normed, and one out: x itself as ACT_CORES, which is not written
  * either. `after` has one out too, normed, as ACT_CORES and perhaps fp32. */
@@ -21,8 +21,8 @@ struct half_inputs_args {
     int32_t by_cols;
 };
 
-/* Whether the device and the shapes are such: rows of a multiple of 512 columns up to 2560, gate of
- * up to 256 outputs. Looks at no pointer. */
+/* Whether the device and the shapes fit: rows of a multiple of 512 columns up to 2560, gate of up
+ * to 256 outputs. Looks at no pointer. */
 bool half_inputs_takes(const struct queue *q, const struct half_inputs_args *args);
 
 /* A row's bits do not depend on the others. Sums over a row have another order than those of

@@ -54,7 +54,7 @@ __device__ __forceinline__ void put_gated(const half_product &p, int row, int co
     if (col == 0) p.hidden.scale[row] = p.hidden_scale;
 }
 
-/* gelu(sum) * by of a row that the warp has all columns of, those from `at` on of both sides. */
+/* gelu(sum) * by of a row of which the warp has all columns, those from `at` on of both sides. */
 __device__ __forceinline__ void put_gated_by(const half_product &p, int row, int at, int side_rows,
                                              const float4 (&sum)[2])
 {
@@ -75,8 +75,8 @@ __device__ __forceinline__ void put_gated_by(const half_product &p, int row, int
     if (at == 0) p.hidden.scale[row] = row_scale;
 }
 
-/* Four columns of each side of a row, added up over the slices in rising order. A few slices are
- * asked for before the first is waited for. */
+/* Four columns of each side of a row, added up over the slices in rising order. The loads of
+ * several slices are issued together. */
 __device__ __forceinline__ void add_slices(float4 (&sum)[2], uint32_t first, uint32_t second,
                                            int ranks)
 {
@@ -170,8 +170,8 @@ __device__ __forceinline__ void finish_piece(const half_product &p, const float 
     }
 }
 
-/* The end of a unit: an end for each piece of its rows, of which all blocks of a cluster have as
- * many. Not a loop: it would keep sums in registers that were shown before. */
+/* The end of a unit, for each piece of its rows; all blocks of a cluster have equally many pieces.
+ * Not a loop, which would keep in registers the sums that were already shown. */
 template <class R>
 __device__ __forceinline__ void finish_unit(const half_product &p, const float (&acc)[R::N / 2],
                                             uint8_t *memory, uint32_t shared, uint32_t &round,

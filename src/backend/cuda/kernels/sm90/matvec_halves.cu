@@ -1,7 +1,8 @@
 /* Products of up to four rows whose activations leave no room for a third block on an SM: a ring of
- * five half stages is a sixth smaller than one of three whole ones. That pays where all units are
- * resident at once for it (H200, one row of 31B's down, 336 units: 20.0 us instead of 23.2). Else
- * it costs: two tiles at a time instead of four were 7 % slower over the products of all models. */
+ * five half stages is a sixth smaller than one of three whole ones. That pays if it is what makes
+ * all units resident at once (H200, one row of 31B's down, 336 units: 20.0 us instead of 23.2).
+ * Else it costs: two tiles at a time instead of four were 7 % slower over the products of all
+ * models. */
 #include "backend/cuda/kernels/matvec_launch.cuh"
 
 namespace {

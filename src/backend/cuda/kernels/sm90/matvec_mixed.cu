@@ -23,7 +23,8 @@ __global__ void __launch_bounds__(32 * MATVEC_WARPS, LANE_ROWS == 2 ? 2 : RESIDE
     few_units_of_any<FINE, LANE_ROWS>(a.part[is_second], at);
 }
 
-/* Units of both parts take as long, but for their bytes: a part gets its share of the blocks. */
+/* Units of both parts take about as long, apart from their bytes, so each part gets blocks in
+ * proportion to its units. */
 template <int LANE_ROWS> void launch_parts(const struct queue *q, mixed_product m, size_t bytes)
 {
     int units = m.part[0].n_units + m.part[1].n_units;

@@ -10,7 +10,8 @@
 
 /* ---- TMA ------------------------------------------------------------------------------------- */
 
-/* The map's box at (column, row), what is outside the matrix as zeros; `barrier` gets its bytes. */
+/* The map's box at (column, row), what is outside the matrix as zeros; `barrier` counts its
+ * bytes. */
 __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, int col, int row,
                                          uint32_t barrier)
 {

@@ -14,7 +14,7 @@
 
 enum { CORE_BYTES = 128 };
 
-/* What tells wgmma where B is: to the next core matrix along K and along the rows, in bytes. */
+/* The descriptor of B; along_k, along_rows: bytes to the next core matrix in these directions. */
 __device__ __forceinline__ uint64_t core_descriptor(uint32_t shared, uint32_t along_k,
                                                     uint32_t along_rows)
 {
