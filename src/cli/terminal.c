@@ -139,7 +139,7 @@ bool out_printf(const char *form, ...)
 bool out_flush(void)
 {
     release_word();
-    return out_check(fflush(stdout) == 0);
+    return out_check(fflush(stdout) == 0 && !ferror(stdout)); /* plain printf may have failed */
 }
 
 bool out_model_text(const char *text, size_t length)

@@ -281,7 +281,8 @@ def test_json_tells_what_computed():
 
 
 def test_full_disk_is_an_error():
-    for arguments in (["help"], ["show", MODEL], ["run", MODEL, "hi", "-n", "3"],
+    for arguments in (["help"], ["help", "serve"], ["man"], ["help", "--markdown"],
+                      ["show", MODEL], ["run", MODEL, "hi", "-n", "3"],
                       ["tokenize", MODEL, "--json", "x"], ["bench", MODEL, "-p", "4", "-n", "0"]):
         with open("/dev/full", "wb") as full:
             done = subprocess.run([PROGRAM, *arguments], stdin=subprocess.DEVNULL, stdout=full,
