@@ -77,8 +77,7 @@ static const char *model_of(const struct options *o, const char *preset)
     bool is_several = option_specs[id].kind == KIND_LIST && o->n_arguments + named->n_list > 1;
     if (is_several) return "";
     if (named->is_flag || o->n_arguments == 0) return text;
-    bool takes_text = strstr(command_specs[o->command].arguments, "...]") != NULL;
-    bool is_first = !text[0] || !takes_text || model_is_named(o->arguments[0]);
+    bool is_first = !text[0] || !command_takes_text(o->command) || model_is_named(o->arguments[0]);
     return is_first ? o->arguments[0] : text;
 }
 

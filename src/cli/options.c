@@ -78,6 +78,11 @@ const char *command_nearest(const char *name)
     return nearest;
 }
 
+bool command_takes_text(enum command_id command)
+{
+    return strstr(command_specs[command].arguments, "...]") != NULL;
+}
+
 bool option_applies(enum option_id id, enum command_id command)
 {
     return option_specs[id].commands >> command & 1u;
@@ -150,6 +155,10 @@ int unknown_option(enum command_id command, const char *spelling, struct carat_e
     enum command_id owner = option_owner(spelling);
     nearest_option(command, spelling, false, nearest, sizeof nearest);
     err_set(err, CARAT_EUSAGE, "%s: unknown option %s", name, spelling);
+    if (strpbrk(spelling, " \n") && command_takes_text(command)) {
+        err_hint(err, "-- before a text that begins with -: carat %s MODEL -- TEXT", name);
+        return CARAT_EUSAGE;
+    }
     if (owner != COMMAND_COUNT) {
         const char *own = command_specs[owner].name;
         err_hint(err, "%s belongs to `carat %s`; see `carat help %s`", spelling, own, own);

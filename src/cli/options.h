@@ -85,6 +85,9 @@ enum command_id command_find(const char *name);
 /* The command name that is nearest to `name`, or NULL when none is near. */
 const char *command_nearest(const char *name);
 
+/* Whether any number of words, a text, may follow its MODEL. */
+bool command_takes_text(enum command_id command);
+
 /* Reads environment and flags of `command`. CARAT_EUSAGE names the flag and what is near. */
 int options_parse(struct options *o, enum command_id command, int argc, char *const *argv,
                   struct carat_error *err);

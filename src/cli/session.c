@@ -39,8 +39,7 @@ bool first_argument_is_model(const struct options *o)
     bool is_flag = named_by_options(o, &name), is_set = name.length > 0;
     buf_deinit(&name);
     if (o->n_arguments == 0 || is_flag) return false;
-    bool takes_text = strstr(command_specs[o->command].arguments, "...]") != NULL;
-    return !is_set || !takes_text || model_is_named(o->arguments[0]);
+    return !is_set || !command_takes_text(o->command) || model_is_named(o->arguments[0]);
 }
 
 /* Decides what session_start prints. */

@@ -57,6 +57,13 @@ def test_unknown_option_names_the_nearest():
     expect_error(carat("bench", MODEL, "--repetition", "1"), 2, "--repetitions")
 
 
+def test_a_text_that_begins_like_an_option_is_told_the_way_in():
+    for text in ("- one\n- two", "---\ntitle: notes\n---", "-5 + 3 is what?"):
+        expect_error(carat("run", MODEL, text), 2, "unknown option", "-- before")
+        expect_status(carat("run", MODEL, "-n", "2", "--", text), 0)
+    expect(b"-- before" not in carat("show", MODEL, "- one").stderr, "show takes no text")
+
+
 def test_option_of_another_command_is_explained():
     expect_error(carat("run", MODEL, "--users", "2"), 2, "--users", "carat bench")
 
