@@ -86,11 +86,10 @@ static void print_bash(void)
              "    case \"$cur\" in\n"
              "        -*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")) ;;\n"
              "        *) [ \"${COMP_WORDS[1]}\" = completion ] &&\n"
-             "               COMPREPLY=($(compgen -W \"bash zsh fish\" -- \"$cur\"))\n"
-             "           COMPREPLY+=($(compgen -f -- \"$cur\")) ;;\n"
+             "               COMPREPLY=($(compgen -W \"bash zsh fish\" -- \"$cur\")) ;;\n"
              "    esac\n"
              "}\n"
-             "complete -o filenames -F _carat carat\n");
+             "complete -o default -F _carat carat\n");
 }
 
 static void print_zsh(void)

@@ -503,6 +503,19 @@ def test_tab_completes_file_names():
         chat.leave()
 
 
+def test_bash_completes_file_names_with_blanks():
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "script").write_bytes(carat("completion", "bash").stdout)
+        (pathlib.Path(folder) / "my model.gguf").touch()
+        bash = Terminal("--norc", "--noprofile", program="bash", PS1="ready> ")
+        bash.send(f"cd {folder}; . ./script\n")
+        bash.wait_for("script\r\nready> ")
+        bash.send("carat run my\t")
+        bash.wait_for("my\\ model.gguf ", seconds=5)
+        bash.send("\x15exit\n")
+        expect(bash.status() == 0, "bash")
+
+
 def test_tab_in_a_message_is_a_tab():
     need_edit()
     chat = Chat()
