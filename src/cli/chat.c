@@ -426,10 +426,11 @@ static int leave(int exit_status)
     return exit_status;
 }
 
-/* Returns the exit status. */
+/* Returns the exit status. A person has seen what failed; who wrote into a pipe gets the status of
+ * the last failure. */
 static int talk(struct chat *chat)
 {
-    int interrupts = 0;
+    int interrupts = 0, failure = 0;
     while (!chat->is_over) {
         struct carat_error err = {0};
         enum line_end end = read_message(chat);
@@ -449,9 +450,10 @@ static int talk(struct chat *chat)
                                 : send(chat, text, chat->message.length, &err);
         int exit_status = status == CARAT_OK ? 0 : report(&err);
         if (chat->is_single_turn && !is_command) return leave(exit_status);
+        if (exit_status && !isatty(STDIN_FILENO)) failure = exit_status;
         if (!out_flush()) break; /* main says why */
     }
-    return leave(0);
+    return leave(failure);
 }
 
 static int open_reader(struct chat *chat, const struct options *o, struct carat_error *err)

@@ -422,6 +422,16 @@ def test_a_piped_line_keeps_nul():
 
 # ---- Keys -------------------------------------------------------------------------------------
 
+def test_a_pipe_learns_that_a_line_failed():
+    for line in (b"Tell me a story. " * 400, b"/load /no/such/file", b"/nosuch"):
+        done = carat("chat", MODEL, "-c", "64", "-n", "2", stdin=b"hello\n" + line + b"\nhello\n")
+        expect_status(done, 2)
+        expect(done.stdout.count(b"\n") >= 2, f"the other lines are answered: {done.stdout}")
+    chat = Chat()
+    chat.command("/nosuch", "no such command")
+    chat.leave()
+
+
 def test_arrows_with_ctrl_or_alt_go_by_words():
     need_edit()
     chat = Chat()
