@@ -661,7 +661,7 @@ static const struct {
     {"properties", read_properties},
     {"propertyNames", read_property_names},
     {"readOnly", read_nothing},
-    {"required", read_required},
+    {"required", read_nothing}, /* later: see join_required */
     {"title", read_nothing},
     {"type", read_type},
     {"uniqueItems", read_false_only},
@@ -695,6 +695,20 @@ static int read_part(struct keyword *k)
     return CARAT_OK;
 }
 
+/* After the properties of all parts, so that these come in their own order. */
+static int join_required(struct keyword *k)
+{
+    const struct carat_value *schema = k->part->schema;
+    for (size_t i = 0; schema->kind == CARAT_OBJECT && i < schema->as.object.count; i++) {
+        const struct carat_member *m = &schema->as.object.members[i];
+        if (!is_key(m, "required")) continue;
+        k->value = &m->value;
+        k->path = schema_path_to(k->r, k->part->path, m->key.data, m->key.length);
+        return k->path ? read_required(k) : no_memory(k->r);
+    }
+    return CARAT_OK;
+}
+
 int schema_view_read(struct schema_reader *r, const struct schema_part *parts, size_t n,
                      struct schema_view *out)
 {
@@ -710,6 +724,10 @@ int schema_view_read(struct schema_reader *r, const struct schema_part *parts, s
     for (k.part_index = 0; k.part_index < n; k.part_index++) {
         k.part = &all[k.part_index];
         TRY(read_part(&k));
+    }
+    for (size_t i = 0; i < n; i++) {
+        k.part = &all[i];
+        TRY(join_required(&k));
     }
     for (size_t i = 0; i < n; i++) {
         k.part = &all[i];

@@ -187,6 +187,20 @@ static void test_objects(void **state)
                 TEXTS("{\"a\":1}"));
 }
 
+/* Many schemas name what is required before they list the properties. */
+static void test_properties_come_in_their_order_wherever_required_stands(void **state)
+{
+    (void)state;
+    check_takes("{\"required\":[\"b\",\"a\"],\"properties\":{\"a\":true,\"b\":true}}",
+                TEXTS("{\"a\":1,\"b\":2}"), TEXTS("{\"b\":2,\"a\":1}", "{\"b\":2}"));
+    check_takes("{\"required\":[\"b\"],\"properties\":{\"a\":true,\"b\":true}}",
+                TEXTS("{\"a\":1,\"b\":2}", "{\"b\":2}"), TEXTS("{\"b\":2,\"a\":1}"));
+    check_takes("{\"required\":[\"z\"],\"properties\":{\"a\":true}}",
+                TEXTS("{\"a\":1,\"z\":2}", "{\"z\":2}"), TEXTS("{\"z\":2,\"a\":1}"));
+    check_takes("{\"required\":[\"b\"],\"allOf\":[{\"properties\":{\"a\":true,\"b\":true}}]}",
+                TEXTS("{\"a\":1,\"b\":2}"), TEXTS("{\"b\":2,\"a\":1}"));
+}
+
 static void test_combinations(void **state)
 {
     (void)state;
@@ -453,6 +467,7 @@ int main(void)
         cmocka_unit_test(test_bounds_of_numbers),
         cmocka_unit_test(test_arrays),
         cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_properties_come_in_their_order_wherever_required_stands),
         cmocka_unit_test(test_combinations),
         cmocka_unit_test(test_what_says_nothing_more_is_taken),
         cmocka_unit_test(test_refused),
