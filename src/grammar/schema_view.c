@@ -1,5 +1,7 @@
 #include "grammar/schema_view.h"
 
+#include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,6 +229,17 @@ static int read_enum(struct keyword *k)
 
 /* ---- Numbers ---------------------------------------------------------------------------- */
 
+/* A bound of 1e18 or more. Numbers that are written are within int64_t, so a bound beyond its end
+ * on the far side is that end. */
+static bool decimal_from_large(double value, bool is_low, struct decimal *out)
+{
+    const double end = 9223372036854775808.0;
+    if (!(fabs(value) >= 1e18) || (is_low ? value >= end : value < -end)) return false;
+    int64_t whole = value >= end ? INT64_MAX : value < -end ? INT64_MIN : (int64_t)value;
+    decimal_from_int(whole, out);
+    return true;
+}
+
 static int read_bound(struct keyword *k, bool is_low, bool is_exclusive)
 {
     struct decimal bound = {.is_given = true, .is_exclusive = is_exclusive};
@@ -236,8 +249,9 @@ static int read_bound(struct keyword *k, bool is_low, bool is_exclusive)
         decimal_from_int(k->value->as.integer, &bound);
     else if (k->value->kind != CARAT_REAL)
         return wrong(k, "a number expected");
-    else if (!decimal_from_real(k->value->as.real, &bound))
-        return unsupported(k, "a number below 1e18 with at most 23 decimals expected");
+    else if (!decimal_from_real(k->value->as.real, &bound) &&
+             !decimal_from_large(k->value->as.real, is_low, &bound))
+        return unsupported(k, "a number below 2^63 with at most 23 decimals expected");
     int order = old->is_given ? decimal_compare(&bound, old) : 0;
     if (!old->is_given || (is_low ? order > 0 : order < 0) || (order == 0 && is_exclusive))
         *old = bound;

@@ -24,12 +24,16 @@ int json_wrong_kind(const char *key, const char *expected, const struct carat_va
 
 /* Beyond it not every whole number is a double. */
 static const double whole_max = 9007199254740992.0;
+static const double int64_end = 9223372036854775808.0;
 
 int json_whole(const struct carat_value *value, const char *key, int64_t low, int64_t high,
                int64_t *out, struct carat_error *err)
 {
     bool is_real = value->kind == CARAT_REAL;
     if (!is_real && value->kind != CARAT_INT) return json_wrong_kind(key, "an integer", value, err);
+    if (is_real && fabs(value->as.real) >= int64_end && trunc(value->as.real) == value->as.real)
+        return err_set(err, CARAT_EUSAGE, "%s: an integer of 64 bits expected, %g found", key,
+                       value->as.real);
     if (is_real && !(fabs(value->as.real) <= whole_max && trunc(value->as.real) == value->as.real))
         return err_set(err, CARAT_EUSAGE, "%s: an integer expected, %g found", key, value->as.real);
     *out = is_real ? (int64_t)value->as.real : value->as.integer;

@@ -15,7 +15,7 @@ static int add_document(struct json_tree *tree, const char *text, size_t length,
     json_error_t failure;
     if (!tree->documents) tree->documents = json_array();
     if (!tree->documents) return err_no_memory(err, "JSON", length);
-    *out = json_loadb(text, length, JSON_ALLOW_NUL, &failure);
+    *out = json_value_load(text, length, &failure);
     if (!*out && !failure.text[0]) return err_no_memory(err, "JSON", length); /* nothing is wrong */
     if (!*out)
         return err_set(err, CARAT_EUSAGE, "not valid JSON: line %d, column %d: %s", failure.line,

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/status.h"
 
 /* jansson's own reader stops at a depth of 2048, so `depth` bounds the recursion only for trees
@@ -101,6 +102,55 @@ size_t json_count_values(const char *text, size_t length)
     return n;
 }
 
+/* Whether a number without point and exponent is beyond int64_t. */
+static bool is_beyond(const char *number, size_t length)
+{
+    enum { DIGITS = 19 };
+    bool is_negative = *number == '-';
+    const char *most = is_negative ? "9223372036854775808" : "9223372036854775807";
+    number += is_negative;
+    length -= is_negative;
+    return length > DIGITS || (length == DIGITS && memcmp(number, most, DIGITS) > 0);
+}
+
+/* Writes the text with a point after each such number. */
+static void write_large_as_real(struct buf *out, const char *text, size_t length)
+{
+    bool is_string = false;
+    size_t written = 0;
+    for (size_t i = 0; i < length;) {
+        char c = text[i];
+        if (is_string || !((c >= '0' && c <= '9') || c == '-')) {
+            if (c == '"') is_string = !is_string;
+            i += is_string && c == '\\' ? 2 : 1;
+            continue;
+        }
+        size_t begin = i++;
+        bool is_real = false;
+        for (; i < length && memchr("0123456789+-.eE", text[i], 15); i++)
+            is_real |= text[i] == '.' || text[i] == 'e' || text[i] == 'E';
+        if (is_real || !is_beyond(text + begin, i - begin)) continue;
+        buf_add(out, text + written, i - written);
+        buf_add_text(out, ".0");
+        written = i;
+    }
+    buf_add(out, text + written, length - written);
+}
+
+json_t *json_value_load(const char *text, size_t length, json_error_t *failure)
+{
+    json_t *json = json_loadb(text, length, JSON_ALLOW_NUL, failure);
+    if (json || json_error_code(failure) != json_error_numeric_overflow) return json;
+    struct buf reals = {0};
+    write_large_as_real(&reals, text, length);
+    if (reals.failed)
+        *failure = (json_error_t){0};
+    else
+        json = json_loadb(reals.data, reals.length, JSON_ALLOW_NUL, failure);
+    buf_deinit(&reals);
+    return json;
+}
+
 static int decode_arguments(json_t *call, bool forgives, size_t *n_values, struct carat_error *err)
 {
     json_t *function = json_object_get(call, "function");
@@ -110,8 +160,9 @@ static int decode_arguments(json_t *call, bool forgives, size_t *n_values, struc
     if (*n_values > JSON_VALUES_MAX)
         return err_set(err, CARAT_EUSAGE, "messages: at most %d values expected, %zu found",
                        JSON_VALUES_MAX, *n_values);
-    json_t *decoded =
-        json_loadb(json_string_value(text), json_string_length(text), JSON_ALLOW_NUL, NULL);
+    json_error_t failure;
+    json_t *decoded = json_value_load(json_string_value(text), json_string_length(text), &failure);
+    if (!decoded && !failure.text[0]) return err_no_memory(err, "JSON", json_string_length(text));
     if (forgives && !json_is_object(decoded)) {
         json_decref(decoded);
         decoded = json_object();

@@ -21,6 +21,10 @@ enum { JSON_VALUE_DEPTH_MAX = 128, JSON_VALUES_MAX = 1 << 20 };
  * What is nested without a comma is bounded by its depth. */
 size_t json_count_values(const char *text, size_t length);
 
+/* json_loadb, but for whole numbers beyond int64_t, which it refuses: each becomes the nearest real
+ * number, as in JavaScript. NULL with an empty failure->text: out of memory. */
+json_t *json_value_load(const char *text, size_t length, json_error_t *failure);
+
 int json_value_from(const json_t *json, struct arena *arena, struct carat_value *out,
                     struct carat_error *err);
 

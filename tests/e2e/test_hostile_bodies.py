@@ -54,7 +54,7 @@ def check_canary(server):
 def test_what_is_no_json_is_a_400():
     deep = "[" * 100000
     texts = ["", "{", "nul", deep, deep + "]" * 100000, '{"a":' * 3000 + "1" + "}" * 3000,
-             '{"messages":1e400}', '{"n":9223372036854775808}', '{"n":NaN}', '{"a":"\\ud800"}',
+             '{"messages":1e400}', '{"n":NaN}', '{"a":"\\ud800"}',
              b'{"a":"\xff\xfe"}', b'\xef\xbb\xbf{"messages":[]}', '{"messages":[]} x', "[]", "7",
              '"text"', b'{"a":"\x00"}', b'{"a\\u0000b":1}', '{"messages":[]}{"messages":[]}']
     with Server("demo") as server:

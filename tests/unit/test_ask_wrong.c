@@ -221,8 +221,10 @@ static void what_is_no_integer_is_named(void **state)
 {
     static const char *const wrong[][2] = {
         {"40.5", "an integer expected, 40.5 found"},
-        {"1e300", "an integer expected, 1e+300 found"},
-        {"-1e300", "an integer expected, -1e+300 found"},
+        {"1e300", "an integer of 64 bits expected, 1e+300 found"},
+        {"-1e300", "an integer of 64 bits expected, -1e+300 found"},
+        {"99999999999999999999", "an integer of 64 bits expected, 1e+20 found"},
+        {"9223372036854775808", "an integer of 64 bits expected, 9.22337e+18 found"},
         {"1e-300", "an integer expected, 1e-300 found"},
         {"'NaN'", "an integer expected, a string found"},
         {"'4'", "an integer expected, a string found"},
@@ -240,8 +242,7 @@ static void what_is_no_integer_is_named(void **state)
 
 static void numbers_that_json_cannot_have_are_no_json(void **state)
 {
-    static const char *const wrong[] = {"1e400", "-1e400", "NaN", "Infinity",
-                                        "+1",    "01",     ".5",  "99999999999999999999"};
+    static const char *const wrong[] = {"1e400", "-1e400", "NaN", "Infinity", "+1", "01", ".5"};
     (void)state;
     for (size_t i = 0; i < N_INTEGERS; i++)
         for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {

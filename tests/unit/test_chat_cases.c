@@ -35,7 +35,7 @@ static void open_request(struct request *r, const char *json)
     struct carat_error err;
     json_error_t problem;
     *r = (struct request){0};
-    r->json = json_loads(json, JSON_ALLOW_NUL, &problem);
+    r->json = json_value_load(json, strlen(json), &problem);
     if (!r->json) fail_msg("%s in %s", problem.text, json);
     assert_int_equal(json_value_from_chat(r->json, false, &(size_t){0}, &r->arena, &r->value, &err),
                      CARAT_OK);
@@ -131,6 +131,10 @@ static void test_arguments(void **state)
         "v:[1.0,1e-05,0.0001,1e+16,1000000000000000.0,1.5e+300,-0.0,0.1,100.0,12.5,1e+22]" STOPPED);
     check(MESSAGES(CALL("{\"v\":[9223372036854775807,-9223372036854775808,0]}")),
           TURN "v:[9223372036854775807,-9223372036854775808,0]" STOPPED);
+    check(MESSAGES(CALL("{\"v\":[18446744073709551615,-9223372036854775809,9223372036854775807]}")),
+          TURN "v:[1.8446744073709552e+19,-9.223372036854776e+18,9223372036854775807]" STOPPED);
+    check(MESSAGES(CALL("\"{\\\"v\\\":[100000000000000000000,\\\"1\\\"]}\"")),
+          TURN "v:[1e+20,<|\"|>1<|\"|>]" STOPPED);
     check(MESSAGES(CALL("{\"B\":1,\"a\":2,\"b\":3,\"\\u00c9\":4,\"\\u00e8\":5,\"Z\":6,\"_\":7}")),
           TURN "_:7,a:2,B:1,b:3,Z:6,\xC3\xA8:5,\xC3\x89:4" STOPPED);
     check(MESSAGES(CALL("{\"a\":{\"c\":\"x\",\"B\":{}}}")),

@@ -257,6 +257,24 @@ static void test_what_says_nothing_more_is_taken(void **state)
                 TEXTS("\"2026-11\""), TEXTS("\"2026-11-23\"", "\"2026-13\""));
 }
 
+static void test_bounds_beyond_64_bits_are_kept_as_far_as_numbers_go(void **state)
+{
+    (void)state;
+    check_takes("{\"type\":\"integer\",\"minimum\":0,\"maximum\":18446744073709551615}",
+                TEXTS("0", "9223372036854775807"), TEXTS("-1", "18446744073709551616"));
+    check_takes("{\"type\":\"number\",\"minimum\":-1.7e308,\"maximum\":1.7e308}",
+                TEXTS("-12.5", "0", "999999999999999999"), TEXTS("1e309"));
+    check_takes("{\"type\":\"integer\",\"minimum\":-2e18,\"maximum\":2e18}",
+                TEXTS("2000000000000000000", "-2000000000000000000"),
+                TEXTS("2000000000000000001", "-2000000000000000001"));
+    check_takes("{\"enum\":[9223372036854775807],\"maximum\":18446744073709551615}",
+                TEXTS("9223372036854775807"), TEXTS("1"));
+    check_refused("{\"minimum\":18446744073709551615}", CARAT_EUNSUPPORTED,
+                  "#/minimum: a number below 2^63");
+    check_refused("{\"maximum\":-18446744073709551615}", CARAT_EUNSUPPORTED,
+                  "#/maximum: a number below 2^63");
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -470,6 +488,7 @@ int main(void)
         cmocka_unit_test(test_properties_come_in_their_order_wherever_required_stands),
         cmocka_unit_test(test_combinations),
         cmocka_unit_test(test_what_says_nothing_more_is_taken),
+        cmocka_unit_test(test_bounds_beyond_64_bits_are_kept_as_far_as_numbers_go),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_no_memory),
