@@ -653,6 +653,7 @@ static const struct {
     {"definitions", read_nothing},
     {"deprecated", read_nothing},
     {"description", read_nothing},
+    {"discriminator", read_nothing},
     {"enum", read_enum},
     {"example", read_nothing},
     {"examples", read_nothing},

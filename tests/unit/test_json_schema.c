@@ -239,6 +239,21 @@ static void check_refused(const char *schema, enum carat_status status, const ch
     assert_null(g);
 }
 
+/* What pydantic writes for unions that a member tells apart: OpenAPI's hint changes no value. */
+static void test_a_discriminator_is_a_hint(void **state)
+{
+    (void)state;
+    check_takes(
+        "{\"discriminator\":{\"mapping\":{\"cat\":\"#/$defs/Cat\",\"dog\":\"#/$defs/Dog\"},"
+        "\"propertyName\":\"kind\"},\"oneOf\":[{\"$ref\":\"#/$defs/Cat\"},{\"$ref\":"
+        "\"#/$defs/Dog\"}],\"$defs\":{\"Cat\":{\"properties\":{\"kind\":{\"const\":\"cat\","
+        "\"type\":\"string\"},\"lives\":{\"type\":\"integer\"}},\"required\":[\"kind\",\"lives\"],"
+        "\"type\":\"object\"},\"Dog\":{\"properties\":{\"kind\":{\"const\":\"dog\",\"type\":"
+        "\"string\"}},\"required\":[\"kind\"],\"type\":\"object\"}}}",
+        TEXTS("{\"kind\":\"cat\",\"lives\":9}", "{\"kind\":\"dog\"}"),
+        TEXTS("{\"kind\":\"cat\"}", "{\"kind\":\"dog\",\"lives\":9}", "{\"kind\":\"cow\"}"));
+}
+
 /* What zod 4 writes for records, and for texts of a form: the pattern is what it checks. */
 static void test_what_says_nothing_more_is_taken(void **state)
 {
@@ -487,6 +502,7 @@ int main(void)
         cmocka_unit_test(test_objects),
         cmocka_unit_test(test_properties_come_in_their_order_wherever_required_stands),
         cmocka_unit_test(test_combinations),
+        cmocka_unit_test(test_a_discriminator_is_a_hint),
         cmocka_unit_test(test_what_says_nothing_more_is_taken),
         cmocka_unit_test(test_bounds_beyond_64_bits_are_kept_as_far_as_numbers_go),
         cmocka_unit_test(test_refused),
