@@ -7,6 +7,8 @@
 #include "base/file.h"
 #include "base/mem.h"
 
+#define BLANKS " \t\r\n"
+
 enum { FILE_BYTES_MAX = 1 << 20, KEYS_MAX = 10000 };
 
 static struct key_digest digest(const struct keys *k, const char *key, size_t length)
@@ -18,8 +20,7 @@ static struct key_digest digest(const struct keys *k, const char *key, size_t le
 
 static int add(struct keys *k, const char *key, size_t length, struct carat_error *err)
 {
-    if (k->n >= KEYS_MAX)
-        return err_set(err, CARAT_EUSAGE, "keys: more than %d keys", (int)KEYS_MAX);
+    if (k->n >= KEYS_MAX) return err_set(err, CARAT_EUSAGE, "more than %d keys", (int)KEYS_MAX);
     struct key_digest *grown = mem_resize(k->digests, k->n + 1, sizeof *grown);
     if (!grown) return err_no_memory(err, "keys", (k->n + 1) * sizeof *grown);
     k->digests = grown;
@@ -27,13 +28,30 @@ static int add(struct keys *k, const char *key, size_t length, struct carat_erro
     return CARAT_OK;
 }
 
+/* Nothing if there are only blanks. */
+static int add_trimmed(struct keys *k, const char *text, size_t length, struct carat_error *err)
+{
+    while (length > 0 && strchr(BLANKS, text[length - 1])) length--;
+    while (length > 0 && strchr(BLANKS, *text)) text++, length--;
+    for (size_t i = 0; i < length; i++) {
+        if ((unsigned char)text[i] >= ' ' && text[i] != 0x7f) continue;
+        err_set(err, CARAT_EUSAGE, "a key has a control character, which no request can send");
+        err_hint(err, "write it again, without spaces and line breaks");
+        return CARAT_EUSAGE;
+    }
+    return length > 0 ? add(k, text, length, err) : CARAT_OK;
+}
+
 static int add_lines(struct keys *k, const char *text, struct carat_error *err)
 {
-    while (*text) {
+    static const char mark[] = "\xEF\xBB\xBF"; /* that some editors write in front */
+    if (strncmp(text, mark, sizeof mark - 1) == 0) text += sizeof mark - 1;
+    for (int number = 1; *text; number++) {
         const size_t line = strcspn(text, "\n");
-        size_t begin = strspn(text, " \t\r"), end = line;
-        while (end > begin && strchr(" \t\r", text[end - 1])) end--;
-        if (begin < end && text[begin] != '#') TRY(add(k, text + begin, end - begin, err));
+        if (text[strspn(text, BLANKS)] != '#') {
+            const int status = add_trimmed(k, text, line, err);
+            if (status != CARAT_OK) return err_within(err, "keys: %s, line %d", k->file, number);
+        }
         text += line;
         text += *text == '\n';
     }
@@ -89,9 +107,9 @@ int keys_open(struct keys *k, const char *const *given, size_t n, const char *fi
     for (int i = 0; i < KEY_HASHES; i++) k->secrets[i] = hash_key_random();
     int status = CARAT_OK;
     for (size_t i = 0; i < n && status == CARAT_OK; i++) {
-        const size_t length = strlen(given[i]);
-        status = length > 0 ? add(k, given[i], length, err)
-                            : err_set(err, CARAT_EUSAGE, "keys: a key is empty");
+        status = add_trimmed(k, given[i], strlen(given[i]), err);
+        if (status == CARAT_OK && k->n == i) status = err_set(err, CARAT_EUSAGE, "a key is empty");
+        if (status != CARAT_OK) err_within(err, "keys");
     }
     k->n_given = k->n;
     if (status == CARAT_OK && file) {

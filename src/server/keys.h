@@ -24,9 +24,10 @@ struct keys {
     char *file; /* NULL: none */
 };
 
-/* `given` may be empty, `file` NULL: then there are no keys. A file has one key a line; blanks
- * around it do not count, nor do empty lines and those that begin with '#'.
- * CARAT_EUSAGE: a key is empty, or the file has none. CARAT_EIO: it cannot be read. */
+/* `given` may be empty, `file` NULL: then there are no keys. Blanks around a key do not count. A
+ * file has one key a line; empty lines and those that begin with '#' do not count.
+ * CARAT_EUSAGE: a key is empty or has control characters, or the file has none. CARAT_EIO: it
+ * cannot be read. */
 int keys_open(struct keys *k, const char *const *given, size_t n, const char *file,
               struct carat_error *err);
 void keys_close(struct keys *k);

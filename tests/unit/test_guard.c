@@ -353,6 +353,38 @@ static void test_empty_keys_and_files_do_not_open(void **state)
     scratch_close(&s);
 }
 
+static void test_what_surrounds_a_key_does_not_count(void **state)
+{
+    static const char *const given[] = {"from-a-secret\n", "\t padded \r\n"};
+    struct scratch s;
+    struct keys k;
+    struct carat_error err = {0};
+    (void)state;
+    assert_int_equal(keys_open(&k, given, 2, NULL, &err), CARAT_OK);
+    assert_true(has(&k, "from-a-secret") && has(&k, "padded"));
+    keys_close(&k);
+    scratch_open(&s); /* some editors write a mark in front */
+    assert_int_equal(opens(&s, "\xEF\xBB\xBFone\r\ntwo\r\n", &k, &err), CARAT_OK);
+    assert_true(has(&k, "one") && has(&k, "two"));
+    keys_close(&k);
+    scratch_close(&s);
+}
+
+static void test_a_key_that_no_request_can_bring_is_refused(void **state)
+{
+    static const char *const odd[] = {"one\ntwo", "a\x01z", "a\x7fz", " \n"};
+    struct scratch s;
+    struct keys k;
+    struct carat_error err = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+        assert_int_equal(keys_open(&k, &odd[i], 1, NULL, &err), CARAT_EUSAGE);
+    scratch_open(&s);
+    assert_int_equal(opens(&s, "one\na\x1bz\n", &k, &err), CARAT_EUSAGE);
+    assert_non_null(strstr(err.message, "line 2"));
+    scratch_close(&s);
+}
+
 static int opens_with(const char *host, const char *origin)
 {
     struct guard *g = NULL;
@@ -462,6 +494,8 @@ int main(void)
         cmocka_unit_test(test_requests_of_a_key_are_counted),
         cmocka_unit_test(test_keys_come_from_a_file_and_are_read_again),
         cmocka_unit_test(test_empty_keys_and_files_do_not_open),
+        cmocka_unit_test(test_what_surrounds_a_key_does_not_count),
+        cmocka_unit_test(test_a_key_that_no_request_can_bring_is_refused),
         cmocka_unit_test(test_hosts_and_origins_that_nobody_has_do_not_open),
         cmocka_unit_test(test_failing_memory_is_reported_and_nothing_leaks),
         cmocka_unit_test(test_only_this_machine_is_served_without_keys),
