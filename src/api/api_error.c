@@ -181,6 +181,12 @@ static void write_anthropic(const struct api_error *error, const char *request_i
         put_too_long(error, j);
     else
         json_put_string(j, error->message);
+    if (strcmp(error->param, "thread") == 0) {
+        /* Clients that read this send the conversation again, whole and without a thread. */
+        json_key_object(j, "details");
+        json_key_string(j, "error_code", "thread_unsupported_request");
+        json_end_object(j);
+    }
     json_end_object(j);
     json_key_string(j, "request_id", request_id);
 }

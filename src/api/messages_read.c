@@ -273,6 +273,15 @@ static int read_session(struct translation *r)
     return CARAT_OK;
 }
 
+/* What came before in a thread would be at the server; here it would be missing. */
+static int check_stateless(const struct translation *r)
+{
+    struct place thread = place_member(&r->body, "thread");
+    if (place_is_null(&thread)) return CARAT_OK;
+    return place_refuse(
+        &thread, "nothing is stored here: send the whole conversation without thread", r->err);
+}
+
 static int read_length(struct translation *r)
 {
     struct place most = place_member(&r->body, "max_tokens");
@@ -363,6 +372,7 @@ static int read_all(struct translation *r)
     static const char *const same[] = {"model", "stream", "temperature",  "top_p",      "top_k",
                                        "min_p", "seed",   "cache_prompt", "ignore_eos", NULL};
     struct place stops = place_member(&r->body, "stop_sequences");
+    TRY(check_stateless(r));
     TRY(read_system(r));
     TRY(read_messages(r));
     TRY(read_tools(r));

@@ -334,6 +334,27 @@ test("case 24: an agent's changing first line costs no reuse", async () => {
   assert.ok(share >= CACHED_SHARE, `${share}`);
 });
 
+test("a tool runner, which would leave the conversation to the server, sends all of it", async () => {
+  const scripts = [await script(CALL + CALL_END), await script("Sunny." + END)];
+  const sent = [];
+  const scripted = new Anthropic({
+    baseURL: url,
+    apiKey: "none",
+    maxRetries: 0,
+    fetch: (address, options) => {
+      const body = JSON.parse(options.body);
+      sent.push(body);
+      if (!body.thread) body.x_carat_script = scripts.shift();
+      return fetch(address, { ...options, headers: undefined, body: JSON.stringify(body) });
+    },
+  });
+  const tools = [{ ...weather, run: async ({ city }) => `sun in ${city}` }];
+  const answer = await scripted.beta.messages.toolRunner({ model: "m", max_tokens: 99, messages: user("Hi"), tools });
+  assert.equal(answer.content.at(-1).text, "Sunny.");
+  assert.equal(sent.at(-1).messages.length, 3);
+  await refused({ messages: user("a"), thread: { type: "create" } }, /^thread: not supported; /);
+});
+
 test("what cannot be read is refused by its path", async () => {
   const image = { type: "base64", media_type: "image/png", data: "aaaa" };
   await refused({ messages: user([{ type: "image", source: image }]) }, /^messages\.0\.content\.0\.type: "image"/);

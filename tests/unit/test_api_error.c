@@ -115,6 +115,20 @@ static void each_family_has_its_own_body(void **state)
     assert_int_equal(api_family(API_OLLAMA_GENERATE), FAMILY_OLLAMA);
 }
 
+static void a_thread_is_refused_in_words_that_clients_act_on(void **state)
+{
+    (void)state;
+    struct api_error e = from(CARAT_EUNSUPPORTED, "thread: not supported", "");
+    struct buf out = {0};
+    api_error_body(&e, FAMILY_ANTHROPIC, "r1", &out);
+    assert_non_null(strstr(buf_text(&out), "\"message\":\"thread: not supported\",\"details\":"
+                                           "{\"error_code\":\"thread_unsupported_request\"}}"));
+    buf_clear(&out);
+    api_error_body(&e, FAMILY_OPENAI, "r1", &out);
+    assert_null(strstr(buf_text(&out), "details"));
+    buf_deinit(&out);
+}
+
 static void every_status_has_a_type(void **state)
 {
     (void)state;
@@ -135,6 +149,7 @@ int main(void)
         cmocka_unit_test(a_long_prompt_is_recognised_by_agents),
         cmocka_unit_test(what_the_server_did_wrong_shows_no_paths),
         cmocka_unit_test(each_family_has_its_own_body),
+        cmocka_unit_test(a_thread_is_refused_in_words_that_clients_act_on),
         cmocka_unit_test(every_status_has_a_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

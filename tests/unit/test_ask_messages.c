@@ -243,6 +243,19 @@ static void what_is_not_text_is_refused_by_its_path(void **state)
         refused_as(CARAT_EUNSUPPORTED, cases[i].text, cases[i].words);
 }
 
+static void a_conversation_that_a_server_holds_is_refused(void **state)
+{
+    (void)state;
+    const char *words = "thread: not supported";
+    refused_as(CARAT_EUNSUPPORTED, "{'thread':{'type':'create'}," ONE "}", words);
+    refused_as(CARAT_EUNSUPPORTED,
+               "{'thread':{'type':'continue','previous_message_id':'msg_1'},'messages':[{'role':"
+               "'user','content':[{'type':'tool_result','tool_use_id':'a','content':'b'}]}]}",
+               words);
+    struct ask ask = taken("'thread':null");
+    ask_close(&ask);
+}
+
 static void what_is_wrong_in_messages_is_named(void **state)
 {
     (void)state;
@@ -454,6 +467,7 @@ int main(void)
         cmocka_unit_test(every_kind_of_thinking_is_taken),
         cmocka_unit_test(a_schema_is_taken_by_both_of_its_names),
         cmocka_unit_test(what_is_not_text_is_refused_by_its_path),
+        cmocka_unit_test(a_conversation_that_a_server_holds_is_refused),
         cmocka_unit_test(what_is_wrong_in_messages_is_named),
         cmocka_unit_test(what_is_wrong_elsewhere_is_named),
         cmocka_unit_test(what_others_find_wrong_has_the_path_of_the_client),
