@@ -114,7 +114,10 @@ static int read_item(struct translation *r, const struct place *item)
     if (json_text_is(type.value, "additional_tools")) return CARAT_OK; /* read with the others */
     if (type.value->kind != CARAT_STRING) return place_wrong(&type, "a string", r->err);
     if (json_text_is(type.value, "item_reference"))
-        return place_refuse(&type, "nothing is stored here: send the item itself", r->err);
+        return place_refuse(&type,
+                            "nothing is stored here: send the item itself, as many clients do with "
+                            "\"store\": false",
+                            r->err);
     return place_refuse(&type, "send messages, reasoning, function calls and their outputs",
                         r->err);
 }

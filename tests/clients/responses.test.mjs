@@ -175,7 +175,7 @@ test("case 21: what needs a store is refused", async () => {
   await refused({ input: "a", previous_response_id: "resp_1" }, "previous_response_id", /stored/);
   await refused({ input: "a", conversation: "c" }, "conversation", /stored/);
   const item = { type: "item_reference", id: "i" };
-  await refused({ input: [item] }, "input[0].type", /item_reference/);
+  await refused({ input: [item] }, "input[0].type", /item_reference.*"store": false/);
   const image = { type: "input_image", image_url: "http://127.0.0.1/a.png", detail: "auto" };
   const content = [{ type: "input_text", text: "a" }, image];
   await refused({ input: [{ role: "user", content }] }, "input[0].content[1].type", /input_image/);
