@@ -112,7 +112,7 @@ int chat_request_refuse_part(const char *path, const struct carat_value *type,
                 json_shown(type, shown));
     else
         err_set(err, CARAT_EUSAGE, "%s: \"text\" expected, %s found", path, json_kind_name(type));
-    err_hint(err, "carat reads text only: images, audio, video and files are refused");
+    err_hint(err, "carat reads text only: leave this part out");
     return err ? (int)err->code : CARAT_EUSAGE;
 }
 

@@ -121,7 +121,7 @@ static void parts_without_a_type_or_a_text_are_named(void **state)
     refuse_part(CARAT_EUSAGE, "{'type':'text','text':[]}", ".text", "a string expected, an array");
 }
 
-static void the_hint_says_what_is_refused(void **state)
+static void the_hint_says_what_to_do(void **state)
 {
     static const char text[] =
         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"a\"}]}]}";
@@ -131,8 +131,7 @@ static void the_hint_says_what_is_refused(void **state)
     assert_int_equal(
         ask_read(&ask, API_CHAT, text, sizeof text - 1, &asks_defaults, &asks_limits, &err),
         CARAT_EUNSUPPORTED);
-    assert_string_equal(err.hint,
-                        "carat reads text only: images, audio, video and files are refused");
+    assert_string_equal(err.hint, "carat reads text only: leave this part out");
     ask_close(&ask);
 }
 
@@ -298,7 +297,7 @@ int main(void)
         cmocka_unit_test(anthropic_writes_places_with_dots),
         cmocka_unit_test(parts_that_are_no_text_are_named),
         cmocka_unit_test(parts_without_a_type_or_a_text_are_named),
-        cmocka_unit_test(the_hint_says_what_is_refused),
+        cmocka_unit_test(the_hint_says_what_to_do),
         cmocka_unit_test(a_result_names_a_call_of_the_answer_before_it),
         cmocka_unit_test(a_salt_and_a_place_behind_others_are_taken),
         cmocka_unit_test(whole_numbers_are_integers_however_they_are_written),
