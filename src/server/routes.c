@@ -56,6 +56,7 @@ static const struct route routes[] = {
     ABSENT("POST", "/v1/images/*", "images"),
     ABSENT("POST", "/v1/files", "files"),
     ABSENT("POST", "/v1/batches", "batches"),
+    ABSENT("POST", "/v1/messages/batches", "batches"),
     ABSENT("POST", "/infill", "infill"),
     ABSENT("POST", "/slots/*", "saving and restoring slots"),
     ABSENT("POST", "/api/pull", "pulling models through the server"),
@@ -87,7 +88,8 @@ const struct route *routes_find(const char *method, const char *path, int *statu
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         const struct route *r = &routes[i];
         if (!is_path(r, path)) continue;
-        if (is_method(r, method)) {
+        /* What is not done has no method to name instead. */
+        if (is_method(r, method) || r->kind == ROUTE_ABSENT) {
             *status = 200;
             return r;
         }

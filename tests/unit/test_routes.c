@@ -71,6 +71,22 @@ static void get_answers_head_too(void **state)
     assert_null(find("HEAD", "/v1/messages", &status));
 }
 
+static void what_is_not_done_is_not_done_by_any_method(void **state)
+{
+    (void)state;
+    static const char *const absent[] = {"/v1/files", "/v1/batches", "/v1/messages/batches",
+                                         "/api/delete"};
+    static const char *const methods[] = {"GET", "HEAD", "POST", "DELETE"};
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
+        for (size_t k = 0; k < sizeof methods / sizeof *methods; k++) {
+            int status;
+            const struct route *found = find(methods[k], absent[i], &status);
+            assert_non_null(found);
+            assert_int_equal(found->kind, ROUTE_ABSENT);
+        }
+    }
+}
+
 static void paths_are_compared_whole(void **state)
 {
     (void)state;
@@ -109,6 +125,7 @@ int main(void)
         cmocka_unit_test(open_routes_are_health_and_the_page),
         cmocka_unit_test(what_computes_is_closed_and_has_an_api),
         cmocka_unit_test(get_answers_head_too),
+        cmocka_unit_test(what_is_not_done_is_not_done_by_any_method),
         cmocka_unit_test(paths_are_compared_whole),
         cmocka_unit_test(errors_speak_the_words_of_the_path),
     };
