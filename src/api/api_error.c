@@ -67,8 +67,8 @@ struct api_error api_error_context(int32_t n_prompt, int32_t n_ctx)
 {
     struct api_error error =
         api_error_make(400, "context_length_exceeded",
-                       "prompt of %d tokens exceeds the available context size of %d tokens; "
-                       "shorten the conversation",
+                       "prompt of %d tokens exceeds the available context size of %d tokens, of "
+                       "which the answer needs at least one; shorten the conversation",
                        n_prompt, n_ctx);
     error.n_prompt = n_prompt;
     error.n_ctx = n_ctx;

@@ -22,7 +22,8 @@ static struct time_row *find_row(struct time_table *t, const struct time_work *w
         if (strcmp(t->rows[i].name, name) == 0) return &t->rows[i];
     if (t->n_rows == TIME_ROWS_MAX) return &t->rows[TIME_ROWS_MAX - 1];
     struct time_row *row = &t->rows[t->n_rows++];
-    memcpy(row->name, name, sizeof name);
+    snprintf(row->name, sizeof row->name, "%s",
+             t->n_rows == TIME_ROWS_MAX ? "everything else" : name);
     return row;
 }
 

@@ -179,11 +179,14 @@ static bool cuda_supports(enum op_code op, enum format format)
 
 static int cuda_alloc(struct device *device, size_t bytes, void **out, struct carat_error *err)
 {
+    *out = NULL;
     cudaSetDevice(device->index);
     cudaError_t status = cudaMalloc(out, bytes ? bytes : 1);
     if (!status) status = cudaMemset(*out, 0, bytes);
     if (!status) status = cudaDeviceSynchronize();
     if (!status) return CARAT_OK;
+    cudaFree(*out); /* NULL is fine */
+    *out = NULL;
     char what[64];
     snprintf(what, sizeof what, "cuda: %.1f MB", (double)bytes / 1e6);
     return cuda_fail(err, status, what);

@@ -160,8 +160,11 @@ static int load_kernels(struct program *p, struct carat_error *err)
     if (!status) return CARAT_OK;
     char what[128];
     const struct op *op = d->failed_op;
-    snprintf(what, sizeof what, "loading kernels: %s of layer %d",
-             op ? op_name((enum op_code)op->code) : "a copy", op ? op->layer : -1);
+    if (op)
+        snprintf(what, sizeof what, "loading kernels: %s of layer %d",
+                 op_name((enum op_code)op->code), op->layer);
+    else
+        snprintf(what, sizeof what, "loading kernels");
     return cuda_fail(err, status, what);
 }
 
@@ -213,8 +216,8 @@ static int check_heads(const struct plan *plan, struct carat_error *err)
         int32_t head_dim = plan->caches[i].head_dim;
         if (head_dim % 8 == 0 && head_dim <= HEAD_DIM_MAX) continue;
         err_set(err, CARAT_EDEVICE,
-                "cuda: layer %d: heads of a multiple of 8 values, at most %d, expected, %d found",
-                i, HEAD_DIM_MAX, head_dim);
+                "cuda: heads of a multiple of 8 values, at most %d, expected, %d found",
+                HEAD_DIM_MAX, head_dim);
         err_hint(err, "take --backend cpu");
         return CARAT_EDEVICE;
     }

@@ -68,7 +68,9 @@ __device__ __forceinline__ float4 combine(const struct job &j, const struct span
     return make_float4(total.x / l, total.y / l, total.z / l, total.w / l);
 }
 
-/* Grid: (parts of 128 columns, rows). */
+/* Grid: (parts of 128 columns, rows). It is short, so the product after it may start at once and
+ * load its weights while attention still computes (H200, one user: E2B and E4B 0.9 % more tokens a
+ * second, 26B-A4B 0.8, 12B and 31B 0.2; the same for norms and heads: 1 to 2 % less, and none). */
 __global__ void __launch_bounds__(COMBINE_THREADS, 3)
     attend_combine(const __grid_constant__ struct job j)
 {
@@ -76,8 +78,8 @@ __global__ void __launch_bounds__(COMBINE_THREADS, 3)
     struct span span;
     const struct pass pass = find_pass(j);
     bool is_row = (int)blockIdx.y < pass.n && find_span(j, pass.first + blockIdx.y, &span);
-    grid_wait();
     grid_release();
+    grid_wait();
     if (!is_row) return;
     int of_head = (j.d + COMBINE_COLS - 1) / COMBINE_COLS, part = blockIdx.x;
     int64_t at = partial_of(j, blockIdx.y, part / of_head, 0, pass.n_segments);

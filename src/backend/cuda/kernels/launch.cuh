@@ -5,12 +5,14 @@
  * next kernel's blocks may start as soon as every block of this one has called grid_release or
  * left; what they do before grid_wait must not touch anything that an earlier kernel of the plan
  * writes (weights are fine). Rules:
- * 1. Every thread of every kernel calls grid_wait exactly once, before it reads or writes anything
- *    but weights and the step's arrays (which no kernel writes), and before it may leave:
- *    completion is passed on only by those who waited.
- * 2. grid_release follows grid_wait.
- * So when a block starts, all blocks of the launch before have passed their wait, and what was
- * written by the launch before that one may be read at once, by __ldcg: L1 may hold older bytes. */
+ * 1. Every thread of every kernel calls grid_wait (a second call does nothing) before it reads or
+ *    writes anything but weights and the step's arrays (which no kernel writes), and before it may
+ *    leave: completion is passed on only by those who waited.
+ * 2. grid_release follows grid_wait, but for attend_combine: what comes after it reads nothing else
+ *    before its own wait than rule 1 allows.
+ * So when a block starts after any other launch, all blocks of that one have passed their wait, and
+ * what was written by the launch before it may be read at once, by __ldcg: L1 may hold older
+ * bytes. */
 #ifndef CUDA_LAUNCH_CUH
 #define CUDA_LAUNCH_CUH
 

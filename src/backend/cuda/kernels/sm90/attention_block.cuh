@@ -74,11 +74,10 @@ __device__ __forceinline__ void load_block_queries(uint32_t shared, const struct
     meet<THREADS>(1);
 }
 
-/* s = the scores of a page, whose keys come next in the ring. `then` is called after each unit that
- * is released. */
-template <class S, class Then>
+/* s = the scores of a page, whose keys come next in the ring. */
+template <class S>
 __device__ __forceinline__ void score_page(float (&s)[32], uint32_t queries, struct ring &ring,
-                                           int lane, Then then)
+                                           int lane)
 {
 #pragma unroll
     for (int i = 0; i < 32; i++) s[i] = 0;
@@ -95,13 +94,11 @@ __device__ __forceinline__ void score_page(float (&s)[32], uint32_t queries, str
         if (block > 0) {
             products_wait<1>();
             ring_release<S>(ring, lane);
-            then();
         }
         ring_next<S>(ring);
     }
     products_wait<0>();
     ring_release<S>(ring, lane);
-    then();
 }
 
 /* Scores of keys that a row does not see are -infinity. */

@@ -242,7 +242,7 @@ __device__ __forceinline__ void narrow_pages(struct narrow_state &mine, uint32_t
         }
         float s[32], part[2] = {0, 0};
         uint32_t p[4][4];
-        score_page<narrow>(s, queries, ring, mine.lane, [] {});
+        score_page<narrow>(s, queries, ring, mine.lane);
         if ((page + 1) * PAGE > lowest || page * PAGE <= highest - window)
             mask_page(s, mine.position, page * PAGE, window, mine.lane);
         narrow_raise(mine, s);

@@ -191,7 +191,7 @@ __device__ __forceinline__ void wide_attend(char *shared, const struct attention
     int n_pages = rows.highest / PAGE + 1, end = rows.highest + 1;
     for (int page = w; page < n_pages; page += 2) {
         float s[32];
-        score_page<wide>(s, mine.shared, ring, mine.lane, [] {});
+        score_page<wide>(s, mine.shared, ring, mine.lane);
         if ((page + 1) * PAGE > rows.lowest)
             mask_page(s, mine.position, page * PAGE, INT_MAX, mine.lane);
         wide_weigh(mine, s, page);
