@@ -77,18 +77,38 @@ static bool text_equals(struct gguf_string a, const char *text, size_t length)
     return a.length == length && memcmp(a.data, text, length) == 0;
 }
 
-/* The slot with this text, or the free one where it belongs. */
-static int32_t *find_slot(const struct vocab *v, const char *text, size_t length)
+/* A text in two parts, of which the second may be empty. */
+struct two_parts {
+    struct gguf_string a, b;
+};
+
+static bool is_joined(struct gguf_string s, const struct two_parts *text)
 {
-    uint32_t i = (uint32_t)hash_bytes(v->key, text, length) & v->slot_mask;
-    while (v->slots[i] && !text_equals(v->tokens[v->slots[i] - 1], text, length))
-        i = (i + 1) & v->slot_mask;
+    return s.length == text->a.length + text->b.length &&
+           memcmp(s.data, text->a.data, text->a.length) == 0 &&
+           memcmp(s.data + text->a.length, text->b.data, text->b.length) == 0;
+}
+
+static uint32_t first_slot(const struct vocab *v, const char *text, size_t length)
+{
+    return (uint32_t)hash_bytes(v->key, text, length) & v->slot_mask;
+}
+
+/* The slot with this text, whose first slot is i, or the free one where it belongs. */
+static int32_t *find_slot(const struct vocab *v, uint32_t i, const struct two_parts *text)
+{
+    while (v->slots[i] && !is_joined(v->tokens[v->slots[i] - 1], text)) i = (i + 1) & v->slot_mask;
     return &v->slots[i];
+}
+
+static int32_t *slot_of(const struct vocab *v, struct gguf_string s)
+{
+    return find_slot(v, first_slot(v, s.data, s.length), &(struct two_parts){s, {"", 0}});
 }
 
 int32_t vocab_find(const struct vocab *v, const char *text, size_t length)
 {
-    return *find_slot(v, text, length) - 1;
+    return *slot_of(v, (struct gguf_string){text, length}) - 1;
 }
 
 int32_t vocab_find_plain(const struct vocab *v, const char *text, size_t length)
@@ -326,7 +346,7 @@ static int add_token(struct vocab *v, int32_t id, int64_t type, struct carat_err
         v->n_specials++;
         v->begins_special[(unsigned char)s.data[0]] = true;
     }
-    int32_t *slot = find_slot(v, s.data, s.length);
+    int32_t *slot = slot_of(v, s);
     if (*slot == 0) *slot = id + 1;
     return CARAT_OK;
 }
@@ -411,38 +431,86 @@ static int bad_merge(uint64_t i, struct gguf_string s, const char *what, struct 
 }
 
 /* Whether a word and the space after it could become one token. */
-static bool joins_words(const char *left, size_t n_left, const char *right, size_t n_right)
+static bool joins_words(struct gguf_string left, struct gguf_string right)
 {
     static const char mark[] = "\xE2\x96\x81"; /* U+2581: a space in the vocabulary */
     enum { MARK = sizeof mark - 1 };
-    bool ends_with_space = n_left >= MARK && memcmp(left + n_left - MARK, mark, MARK) == 0;
-    return !ends_with_space && n_right >= MARK && memcmp(right, mark, MARK) == 0;
+    bool ends_with_space =
+        left.length >= MARK && memcmp(left.data + left.length - MARK, mark, MARK) == 0;
+    return !ends_with_space && right.length >= MARK && memcmp(right.data, mark, MARK) == 0;
 }
 
+/* The look-ups of a merge: of its two pieces and of the token that they make. Each is three reads
+ * of memory, one after the other, so those of some merges are made side by side. */
+enum { MERGES_AT_ONCE = 16, LOOKUPS = 3 };
+struct merge_lookups {
+    struct two_parts text[LOOKUPS]; /* left, right, both */
+    uint32_t slot[LOOKUPS];         /* the first */
+};
+
 /* Pieces hold no spaces but may begin with any byte, so the first space at index >= 1 splits. */
-static int add_merge(struct vocab *v, uint64_t i, struct gguf_string s, struct carat_error *err)
+static int split_merge(const struct vocab *v, uint64_t i, struct gguf_string s,
+                       struct merge_lookups *out, struct carat_error *err)
 {
     if (s.length < 3) return bad_merge(i, s, "two pieces expected", err);
     const char *space = memchr(s.data + 1, ' ', s.length - 1);
     if (!space || space == s.data + s.length - 1)
         return bad_merge(i, s, "two pieces with a space between expected", err);
-    size_t n_left = (size_t)(space - s.data), n_right = s.length - n_left - 1;
-    if (n_left > TOKEN_BYTES_MAX || n_right > TOKEN_BYTES_MAX)
+    struct gguf_string left = {s.data, (size_t)(space - s.data)};
+    struct gguf_string right = {space + 1, s.length - left.length - 1}, none = {"", 0};
+    if (left.length > TOKEN_BYTES_MAX || right.length > TOKEN_BYTES_MAX)
         return bad_merge(i, s, "a piece is too long", err);
     char both[2 * TOKEN_BYTES_MAX];
-    memcpy(both, s.data, n_left);
-    memcpy(both + n_left, space + 1, n_right);
-    int32_t left = vocab_find(v, both, n_left);
-    int32_t right = vocab_find(v, both + n_left, n_right);
-    int32_t product = vocab_find(v, both, n_left + n_right);
-    if (left < 0 || right < 0) return bad_merge(i, s, "a piece is not a token", err);
-    if (product < 0) return bad_merge(i, s, "the pieces together are not a token", err);
-    if (v->classes[left] != TOKEN_PLAIN || v->classes[right] != TOKEN_PLAIN ||
-        v->classes[product] != TOKEN_PLAIN)
+    memcpy(both, left.data, left.length);
+    memcpy(both + left.length, right.data, right.length);
+    *out = (struct merge_lookups){{{left, none}, {right, none}, {left, right}},
+                                  {first_slot(v, left.data, left.length),
+                                   first_slot(v, right.data, right.length),
+                                   first_slot(v, both, left.length + right.length)}};
+    return CARAT_OK;
+}
+
+/* Asks for what the look-ups of n merges will read: the slots, then the tokens in them, then the
+ * texts of these. */
+static void prefetch_merges(const struct vocab *v, const struct merge_lookups *merges, size_t n)
+{
+    for (size_t k = 0; k < n * LOOKUPS; k++)
+        __builtin_prefetch(&v->slots[merges[k / LOOKUPS].slot[k % LOOKUPS]]);
+    for (size_t k = 0; k < n * LOOKUPS; k++) {
+        int32_t taken = v->slots[merges[k / LOOKUPS].slot[k % LOOKUPS]];
+        if (taken) __builtin_prefetch(&v->tokens[taken - 1]);
+    }
+    for (size_t k = 0; k < n * LOOKUPS; k++) {
+        int32_t taken = v->slots[merges[k / LOOKUPS].slot[k % LOOKUPS]];
+        if (taken) __builtin_prefetch(v->tokens[taken - 1].data);
+    }
+}
+
+static int add_merge(struct vocab *v, uint64_t i, struct gguf_string s,
+                     const struct merge_lookups *merge, struct carat_error *err)
+{
+    int32_t id[LOOKUPS];
+    for (int k = 0; k < LOOKUPS; k++) id[k] = *find_slot(v, merge->slot[k], &merge->text[k]) - 1;
+    if (id[0] < 0 || id[1] < 0) return bad_merge(i, s, "a piece is not a token", err);
+    if (id[2] < 0) return bad_merge(i, s, "the pieces together are not a token", err);
+    if (v->classes[id[0]] != TOKEN_PLAIN || v->classes[id[1]] != TOKEN_PLAIN ||
+        v->classes[id[2]] != TOKEN_PLAIN)
         return CARAT_OK; /* left out: text must never become a special token by merging */
-    struct merge *m = find_merge(v, left, right);
-    if (joins_words(both, n_left, both + n_left, n_right)) v->joins_words = true;
-    if (m->rank_plus_1 == 0) *m = (struct merge){left, right, product, (int32_t)i + 1};
+    struct merge *m = find_merge(v, id[0], id[1]);
+    if (joins_words(merge->text[2].a, merge->text[2].b)) v->joins_words = true;
+    if (m->rank_plus_1 == 0) *m = (struct merge){id[0], id[1], id[2], (int32_t)i + 1};
+    return CARAT_OK;
+}
+
+static int add_merges(struct vocab *v, const struct gguf_kv *kv, uint64_t first, size_t n,
+                      struct carat_error *err)
+{
+    struct merge_lookups merges[MERGES_AT_ONCE];
+    for (size_t k = 0; k < n; k++)
+        TRY(split_merge(v, first + k, kv->strings[first + k], &merges[k], err));
+    prefetch_merges(v, merges, n);
+    for (size_t k = 0; k < n; k++)
+        TRY(add_merge(v, first + k, kv->strings[first + k], &merges[k], err));
     return CARAT_OK;
 }
 
@@ -460,7 +528,10 @@ static int read_merges(struct vocab *v, const struct gguf *g, struct carat_error
     v->merge_mask = n_slots - 1;
     v->merges = mem_alloc(n_slots, sizeof *v->merges);
     if (!v->merges) return err_no_memory(err, "merges", n_slots * sizeof *v->merges);
-    for (uint64_t i = 0; i < kv->count; i++) TRY(add_merge(v, i, kv->strings[i], err));
+    for (uint64_t i = 0; i < kv->count; i += MERGES_AT_ONCE) {
+        uint64_t left = kv->count - i;
+        TRY(add_merges(v, kv, i, left < MERGES_AT_ONCE ? (size_t)left : MERGES_AT_ONCE, err));
+    }
     return CARAT_OK;
 }
 
