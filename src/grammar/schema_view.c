@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/pointer.h"
 #include "base/status.h"
 #include "grammar/expr.h"
 #include "json/json_tree.h"
@@ -760,35 +761,6 @@ int schema_view_read(struct schema_reader *r, const struct schema_part *parts, s
 
 /* ---- References ------------------------------------------------------------------------- */
 
-/* The next step of a pointer, with its escapes undone; the length, or -1. */
-static int read_step(const char **at, const char *end, char *out, size_t size)
-{
-    size_t n = 0;
-    while (*at < end && **at != '/') {
-        const char *p = *at;
-        char c = *p;
-        size_t used = 1;
-        if (c == '~') {
-            if (end - p < 2 || (p[1] != '0' && p[1] != '1')) return -1;
-            c = p[1] == '0' ? '~' : '/';
-            used = 2;
-        } else if (c == '%') {
-            char digits[3] = {0};
-            if (end - p < 3) return -1;
-            memcpy(digits, p + 1, 2);
-            char *rest;
-            c = (char)strtol(digits, &rest, 16);
-            if (*rest) return -1;
-            used = 3;
-        }
-        if (n + 1 >= size) return -1;
-        out[n++] = c;
-        *at += used;
-    }
-    out[n] = '\0';
-    return (int)n;
-}
-
 /* The member of an object or the item of an array; NULL: there is none. */
 static const struct carat_value *take_step(const struct carat_value *v, const char *step)
 {
@@ -799,9 +771,8 @@ static const struct carat_value *take_step(const struct carat_value *v, const ch
         return NULL;
     }
     if (v->kind != CARAT_ARRAY) return NULL;
-    char *rest;
-    unsigned long index = strtoul(step, &rest, 10);
-    return *step && !*rest && index < v->as.array.count ? &v->as.array.items[index] : NULL;
+    size_t index = pointer_index(step);
+    return index < v->as.array.count ? &v->as.array.items[index] : NULL;
 }
 
 int schema_resolve(struct schema_reader *r, const struct carat_value *ref,
@@ -814,10 +785,11 @@ int schema_resolve(struct schema_reader *r, const struct carat_value *ref,
                            "supported: \"#/...\"");
     const char *at = ref->as.string.data + 1, *end = at - 1 + ref->as.string.length;
     *out = (struct schema_part){.schema = r->root, .path = &root};
+    if (at < end && *at != '/')
+        return schema_fail(r, CARAT_EUNSUPPORTED, path, "\"#/...\" expected");
     while (at < end && out->schema) {
-        char step[512];
-        if (*at++ != '/') return schema_fail(r, CARAT_EUNSUPPORTED, path, "\"#/...\" expected");
-        int n = read_step(&at, end, step, sizeof step);
+        char step[POINTER_STEP_BYTES];
+        int n = pointer_step(&at, end, step);
         out->schema = n < 0 ? NULL : take_step(out->schema, step);
         const char *copy = n < 0 ? "" : arena_copy_text(r->arena, step, (size_t)n);
         out->path = copy ? schema_path_to(r, out->path, copy, n < 0 ? 0 : (size_t)n) : NULL;

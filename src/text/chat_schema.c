@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/pointer.h"
 #include "text/chat_internal.h"
 
 enum { FEW = 8 }; /* this many members need no table */
@@ -122,43 +123,27 @@ static int put_true(struct flattener *f, struct node *n, const char *key)
 
 /* ---- References ------------------------------------------------------------------------- */
 
-/* One step of a JSON pointer: ~1 is a slash, ~0 a tilde. */
-static const struct carat_value *step_into(const struct carat_value *at, struct text step)
+static const struct carat_value *step_into(const struct carat_value *at, const char *step)
 {
-    char key[256];
-    size_t n = 0;
-    for (size_t i = 0; i < step.length; i++) {
-        char c = step.data[i];
-        if (c == '~' && i + 1 < step.length) c = step.data[++i] == '1' ? '/' : '~';
-        if (n == sizeof key - 1 || c == '\0') return NULL;
-        key[n++] = c;
-    }
-    key[n] = '\0';
-    if (!value_is(at, CARAT_ARRAY)) return value_get(at, key);
-    size_t index = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (key[i] < '0' || key[i] > '9' || i > 8) return NULL;
-        index = index * 10 + (size_t)(key[i] - '0');
-    }
-    return n && index < at->as.array.count ? &at->as.array.items[index] : NULL;
+    if (!value_is(at, CARAT_ARRAY)) return value_get(at, step);
+    size_t index = pointer_index(step);
+    return index < at->as.array.count ? &at->as.array.items[index] : NULL;
 }
 
 /* Finds what a pointer names; *out is NULL if that is nothing. */
 static int find_target(struct flattener *f, struct text pointer, const struct carat_value **out)
 {
-    const struct carat_value *at = pointer.length && pointer.data[0] == '#' ? f->root : NULL;
-    size_t i = 1;
-    while (at && i < pointer.length) {
-        size_t n_looks = value_is(at, CARAT_OBJECT) ? at->as.object.count : 0;
+    const struct carat_value *value = pointer.length && pointer.data[0] == '#' ? f->root : NULL;
+    const char *at = pointer.data + 1, *end = pointer.data + pointer.length;
+    while (value && at < end) {
+        char step[POINTER_STEP_BYTES];
+        size_t n_looks = value_is(value, CARAT_OBJECT) ? value->as.object.count : 0;
         if (n_looks > SCHEMA_LOOKS_MAX - f->work->n_looks)
             return err_set(f->err, CARAT_EUSAGE, "$ref: too many, into objects of too many keys");
         f->work->n_looks += n_looks;
-        size_t begin = i + 1;
-        if (pointer.data[i++] != '/') break;
-        while (i < pointer.length && pointer.data[i] != '/') i++;
-        at = step_into(at, (struct text){pointer.data + begin, i - begin});
+        value = pointer_step(&at, end, step) < 0 ? NULL : step_into(value, step);
     }
-    *out = i >= pointer.length ? at : NULL;
+    *out = value;
     return CARAT_OK;
 }
 

@@ -174,6 +174,13 @@ static void test_schemas(void **state)
         "\"description\":\"hidden\"}}}",
         city);
     check_parameters(
+        "{\"type\":\"object\",\"properties\":{\"city\":{\"$ref\":\"#/$defs/my%20type\"}},"
+        "\"$defs\":{\"my type\":{\"type\":\"string\",\"description\":\"C\"}}}",
+        city);
+    check_parameters("{\"type\":\"object\",\"properties\":{\"city\":{\"$ref\":\"#/anyOf/1\"}},"
+                     "\"anyOf\":[{},{\"type\":\"string\",\"description\":\"C\"}]}",
+                     city);
+    check_parameters(
         "{\"type\":\"object\",\"properties\":{\"city\":{\"allOf\":[{\"type\":\"string\"},"
         "{\"description\":\"C\"}]}}}",
         city);
@@ -224,6 +231,8 @@ static void test_refused_schemas(void **state)
     refuse_parameters("{\"properties\":{\"a\":{\"$ref\":\"http://x/y\"}}}",
                       "$ref: a schema inside");
     refuse_parameters("{\"properties\":{\"a\":{\"$ref\":\"#/$defs/no\"}}}", "\"#/$defs/no\" found");
+    refuse_parameters("{\"properties\":{\"a\":{\"$ref\":\"#/$defs/a~2\"}},\"$defs\":{\"a~2\":{}}}",
+                      "\"#/$defs/a~2\" found");
     refuse_parameters("{\"properties\":{\"a\":{\"description\":[1]}}}", "description: a string");
     /* Twofold references, 20 deep: a million nodes if they were all visited. */
     struct buf json = {0};

@@ -314,6 +314,12 @@ static void test_refused(void **state)
     check_refused("{\"$ref\":\"http://example.com/x\"}", CARAT_EUNSUPPORTED,
                   "only references within");
     check_refused("{\"$ref\":\"#/$defs/none\"}", CARAT_EUSAGE, "there is nothing at this place");
+    check_refused("{\"$ref\":\"#/$defs/a%00b\",\"$defs\":{\"a\":{}}}", CARAT_EUSAGE,
+                  "there is nothing at this place");
+    check_refused("{\"$ref\":\"#/$defs/a%-1\",\"$defs\":{\"a\\u00FF\":{}}}", CARAT_EUSAGE,
+                  "there is nothing at this place");
+    check_refused("{\"$ref\":\"#/anyOf/+0\",\"anyOf\":[{\"type\":\"null\"}]}", CARAT_EUSAGE,
+                  "there is nothing at this place");
     check_refused("{\"$ref\":\"#\"}", CARAT_EUSAGE, "matches no text of finite length");
     check_refused("{\"allOf\":[{\"$ref\":\"#\"}]}", CARAT_EUNSUPPORTED, "does it refer to itself");
     check_refused("{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", CARAT_EUSAGE,
