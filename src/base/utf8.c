@@ -70,3 +70,46 @@ size_t utf8_incomplete_tail(const char *text, size_t length)
     }
     return 0;
 }
+
+/* Lower case of the scripts that keys are written in: Latin, Greek, Cyrillic. */
+static uint32_t lower(uint32_t c)
+{
+    if (c < 128) return c >= 'A' && c <= 'Z' ? c + 32 : c;
+    if (c >= 0xC0 && c <= 0xDE && c != 0xD7) return c + 32;
+    if (c >= 0x100 && c <= 0x137) return c == 0x130 ? 'i' : c | 1;
+    if (c >= 0x139 && c <= 0x148) return c + (c & 1);
+    if (c >= 0x14A && c <= 0x177) return c | 1;
+    if (c == 0x178) return 0xFF;
+    if (c >= 0x179 && c <= 0x17E) return c + (c & 1);
+    if (c == 0x1A0 || c == 0x1AF) return c + 1;
+    if (c == 0x386) return 0x3AC;
+    if (c >= 0x388 && c <= 0x38A) return c + 37;
+    if (c == 0x38C) return 0x3CC;
+    if (c >= 0x38E && c <= 0x38F) return c + 63;
+    if (c >= 0x391 && c <= 0x3AB && c != 0x3A2) return c + 32;
+    if (c >= 0x400 && c <= 0x40F) return c + 80;
+    if (c >= 0x410 && c <= 0x42F) return c + 32;
+    if (c >= 0x48A && c <= 0x4BF) return c | 1;
+    if ((c >= 0x1E00 && c <= 0x1E95) || (c >= 0x1EA0 && c <= 0x1EFF)) return c | 1;
+    return c;
+}
+
+/* The lowered code point at *at; a bad byte counts as itself. Moves *at on. */
+static uint32_t next_lower(const char *text, size_t length, size_t *at)
+{
+    uint32_t c;
+    int n = utf8_read(text + *at, length - *at, &c);
+    if (n == 0) c = 0x110000u + (unsigned char)text[*at];
+    *at += n ? (size_t)n : 1;
+    return lower(c);
+}
+
+int utf8_compare_lower(const char *a, size_t a_length, const char *b, size_t b_length)
+{
+    size_t i = 0, k = 0;
+    while (i < a_length && k < b_length) {
+        uint32_t x = next_lower(a, a_length, &i), y = next_lower(b, b_length, &k);
+        if (x != y) return x < y ? -1 : 1;
+    }
+    return (i < a_length) - (k < b_length);
+}

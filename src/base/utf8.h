@@ -19,4 +19,9 @@ int utf8_write(uint32_t code_point, char out[4]);
  * has to hold them back. */
 size_t utf8_incomplete_tail(const char *text, size_t length);
 
+/* Which text comes first when both are in lower case, by code points: the order in which the chat
+ * template sorts keys (Jinja's dictsort). Below, equal or above 0. Knows Latin, Greek and Cyrillic
+ * letters. */
+int utf8_compare_lower(const char *a, size_t a_length, const char *b, size_t b_length);
+
 #endif

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "grammar/formats.h"
 #include "grammar/regex.h"
 #include "grammar/schema_choice.h"
@@ -250,7 +251,8 @@ static int compile_property(struct compiler *c, const struct schema_view *v,
 static int compare_properties(const void *left, const void *right)
 {
     const struct schema_property *a = left, *b = right;
-    return compare_keys(a->key, a->length, b->key, b->length);
+    int order = utf8_compare_lower(a->key, a->length, b->key, b->length);
+    return order ? order : (a->position > b->position) - (a->position < b->position);
 }
 
 static int compile_members(struct compiler *c, const struct schema_view *v, int depth,

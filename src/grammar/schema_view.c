@@ -459,8 +459,9 @@ static int get_property(struct keyword *k, const char *key, size_t length,
     }
     const struct schema_path *path = schema_path_to(k->r, k->path, key, length);
     if (!path) return no_memory(k->r);
-    *out = &v->properties[v->n_properties++];
-    **out = (struct schema_property){.key = key, .length = length, .path = path};
+    *out = &v->properties[v->n_properties];
+    **out = (struct schema_property){
+        .key = key, .length = length, .position = v->n_properties++, .path = path};
     return CARAT_OK;
 }
 

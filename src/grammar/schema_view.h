@@ -48,6 +48,7 @@ struct schema_parts {
 struct schema_property {
     const char *key;
     size_t length;
+    size_t position;           /* among the properties, before they are sorted */
     struct schema_parts parts; /* none: any value */
     const struct schema_path *path;
     bool is_listed; /* under "properties", not only under "required" */

@@ -139,7 +139,8 @@ static int compare_members(const void *left, const void *right)
 {
     const struct carat_member *a = *(const struct carat_member *const *)left;
     const struct carat_member *b = *(const struct carat_member *const *)right;
-    return compare_keys(a->key.data, a->key.length, b->key.data, b->key.length);
+    int order = utf8_compare_lower(a->key.data, a->key.length, b->key.data, b->key.length);
+    return order ? order : (a > b) - (a < b); /* both are in one array */
 }
 
 static const struct expr *write_list(struct value_writer *w, const struct carat_value *v)
@@ -185,17 +186,6 @@ const struct expr *write_value(struct value_writer *w, const struct carat_value 
 }
 
 /* ---- Other keys ------------------------------------------------------------------------- */
-
-int compare_keys(const char *a, size_t a_length, const char *b, size_t b_length)
-{
-    for (size_t i = 0; i < a_length && i < b_length; i++) {
-        int x = (unsigned char)a[i], y = (unsigned char)b[i];
-        if (x >= 'A' && x <= 'Z') x += 'a' - 'A';
-        if (y >= 'A' && y <= 'Z') y += 'a' - 'A';
-        if (x != y) return x < y ? -1 : 1;
-    }
-    return a_length < b_length ? -1 : a_length > b_length;
-}
 
 struct text {
     const char *data;

@@ -45,8 +45,4 @@ const struct expr *write_value(struct value_writer *w, const struct carat_value 
 const struct expr *write_other_key(struct value_writer *w, const char *const *keys,
                                    const size_t *lengths, size_t n);
 
-/* Sorts keys as Gemma's template does, but only ASCII letters are compared without regard to
- * case. */
-int compare_keys(const char *a, size_t a_length, const char *b, size_t b_length);
-
 #endif

@@ -156,41 +156,12 @@ const char *text_shown(struct text t, char out[SHOWN_MAX])
 
 /* ---- Order ------------------------------------------------------------------------------ */
 
-/* Lower case of the scripts that keys are written in: Latin, Greek, Cyrillic. */
-static uint32_t lower(uint32_t c)
-{
-    if (c < 128) return c >= 'A' && c <= 'Z' ? c + 32 : c;
-    if (c >= 0xC0 && c <= 0xDE && c != 0xD7) return c + 32;
-    if (c >= 0x100 && c <= 0x137) return c | 1;
-    if (c >= 0x139 && c <= 0x148) return c + (c & 1);
-    if (c >= 0x14A && c <= 0x177) return c | 1;
-    if (c >= 0x391 && c <= 0x3A9 && c != 0x3A2) return c + 32;
-    if (c >= 0x410 && c <= 0x42F) return c + 32;
-    if (c >= 0x400 && c <= 0x40F) return c + 80;
-    return c;
-}
-
-/* The lowered code point at *at; a bad byte counts as itself. Moves *at on. */
-static uint32_t next_lower(const char *text, size_t length, size_t *at)
-{
-    uint32_t c;
-    int n = utf8_read(text + *at, length - *at, &c);
-    if (n == 0) c = 0x110000u + (unsigned char)text[*at];
-    *at += n ? (size_t)n : 1;
-    return lower(c);
-}
-
 static int compare_members(const void *left, const void *right)
 {
     const struct carat_member *a = *(const struct carat_member *const *)left;
     const struct carat_member *b = *(const struct carat_member *const *)right;
-    size_t i = 0, k = 0;
-    while (i < a->key.length && k < b->key.length) {
-        uint32_t x = next_lower(a->key.data, a->key.length, &i);
-        uint32_t y = next_lower(b->key.data, b->key.length, &k);
-        if (x != y) return x < y ? -1 : 1;
-    }
-    if (i < a->key.length || k < b->key.length) return i < a->key.length ? 1 : -1;
+    int order = utf8_compare_lower(a->key.data, a->key.length, b->key.data, b->key.length);
+    if (order) return order;
     return (a > b) - (a < b); /* both are in one array */
 }
 

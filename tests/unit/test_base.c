@@ -24,6 +24,7 @@
 #include "base/json_writer.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/pointer.h"
 #include "base/rng.h"
 #include "base/status.h"
 #include "base/utf8.h"
@@ -608,6 +609,62 @@ static void the_machine_has_cores_memory_and_a_clock(void **state)
     assert_true(second >= first && first > 0);
 }
 
+/* ---- keys and pointers ------------------------------------------------------------------ */
+
+static int order_of(const char *a, const char *b)
+{
+    return utf8_compare_lower(a, strlen(a), b, strlen(b));
+}
+
+static void case_is_no_matter_when_texts_are_sorted(void **state)
+{
+    (void)state;
+    assert_int_equal(order_of("Key", "kEY"), 0);
+    assert_true(order_of("B", "a") > 0);
+    assert_true(order_of("key", "Keys") < 0);
+    assert_true(order_of("", "a") < 0);
+    assert_int_equal(order_of("\xc3\x84\xc5\xbd", "\xc3\xa4\xc5\xbe"), 0); /* A umlaut, Z caron */
+    assert_int_equal(order_of("\xce\x86\xd0\x81", "\xce\xac\xd1\x91"), 0); /* Alpha tonos, Yo */
+    assert_true(order_of("\xff", "\xf0\x90\x80\x80") > 0);                 /* no UTF-8: last */
+}
+
+/* The text of the only step, or "-". */
+static const char *step_of(const char *pointer, char out[POINTER_STEP_BYTES])
+{
+    const char *at = pointer, *end = pointer + strlen(pointer);
+    return pointer_step(&at, end, out) < 0 || at != end ? "-" : out;
+}
+
+static void steps_of_pointers_lose_their_escapes(void **state)
+{
+    (void)state;
+    char step[POINTER_STEP_BYTES], longest[POINTER_STEP_BYTES + 2];
+    assert_string_equal(step_of("/a b", step), "a b");
+    assert_string_equal(step_of("/", step), "");
+    assert_string_equal(step_of("/a%20%C3%a4", step), "a \xc3\xa4");
+    assert_string_equal(step_of("/~0~1~01%7E1", step), "~/~1/");
+    const char *const wrong[] = {"",     "a",    "/~",   "/~2",  "/a~",    "/%",       "/%4",
+                                 "/%-1", "/%+1", "/% 1", "/%4g", "/a%00b", "/~%30~%32"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_string_equal(step_of(wrong[i], step), "-");
+    /* The escape of a slash is undone before the pointer is divided. */
+    const char *two = "/a%2Fb", *end = two + strlen(two);
+    assert_int_equal(pointer_step(&two, end, step), 1);
+    assert_string_equal(step_of(two, step), "b");
+    memset(longest, 'x', sizeof longest);
+    longest[0] = '/';
+    longest[POINTER_STEP_BYTES] = '\0';
+    assert_string_equal(step_of(longest, step), longest + 1);
+    longest[POINTER_STEP_BYTES] = 'x';
+    longest[POINTER_STEP_BYTES + 1] = '\0';
+    assert_string_equal(step_of(longest, step), "-");
+    assert_int_equal(pointer_index("0"), 0);
+    assert_int_equal(pointer_index("120"), 120);
+    const char *const none[] = {"", "+0", "-0", " 1", "01", "1x", "12345678901", "-"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        assert_true(pointer_index(none[i]) == SIZE_MAX);
+}
+
 /* ---- status ----------------------------------------------------------------------------- */
 
 static void errors_carry_code_place_and_hint(void **state)
@@ -677,6 +734,8 @@ int main(void)
         TEST(an_address_leads_to_its_file),
         TEST(mapping_reports_being_out_of_memory),
         TEST(the_machine_has_cores_memory_and_a_clock),
+        TEST(case_is_no_matter_when_texts_are_sorted),
+        TEST(steps_of_pointers_lose_their_escapes),
         TEST(errors_carry_code_place_and_hint),
         TEST(every_status_has_a_text_and_an_exit_status),
     };

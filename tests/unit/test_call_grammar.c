@@ -599,6 +599,13 @@ static void whatever_is_allowed_needs_no_repair(void **state)
     "'tools':[{'type':'function','function':{'name':'now','parameters':{'type':'object',"          \
     "'properties':{'zone':{'type':'string'},'at':{'type':'integer'}},'required':['zone']}}},"      \
     "{'type':'function','function':{'name':'stop'}}]"
+#define INTEGER "{'type':'integer'}"
+#define KEYS                                                                                       \
+    "'tools':[{'function':{'name':'f','parameters':{'type':'object','properties':{'\xc3\x84"       \
+    "b':" INTEGER ",'\xc3\xa4"                                                                     \
+    "a':" INTEGER ",'b':" INTEGER ",'B':" INTEGER "},'required':['\xc3\x84"                        \
+    "b','\xc3\xa4"                                                                                 \
+    "a','b','B']}}}]"
 #define NOW "<|tool_call>call:now{zone:<|\"|>UTC<|\"|>}<tool_call|>"
 #define STOP "<|tool_call>call:stop{}<tool_call|>"
 #define JSON_FORMAT "'response_format':{'type':'json_object'}"
@@ -686,6 +693,17 @@ static const struct {
     {"{}", "any text " NOW, WHOLE},
     {"{'tools':[]}", "text", WHOLE},
     {"{'tool_choice':'none'}", "text", WHOLE},
+    /* Keys come in the order of the prompt: by their letters, whatever the case, then by place. */
+    {"{" KEYS "}",
+     "<|tool_call>call:f{\xc3\xa4"
+     "a:1,b:2,B:3,\xc3\x84"
+     "b:4",
+     REFUSED},
+    {"{" KEYS "}",
+     "<|tool_call>call:f{b:2,B:3,\xc3\xa4"
+     "a:1,\xc3\x84"
+     "b:4}<tool_call|>",
+     WHOLE},
     /* auto */
     {"{" TOOLS "}", "free text", WHOLE},
     {"{" ON TOOLS "}", THOUGHT "free", WHOLE},
