@@ -572,6 +572,8 @@ static int read_request(struct renderer *r, const struct carat_value *request,
 static int render(struct prompt *prompt, enum carat_size size, const struct carat_value *request,
                   struct carat_error *err)
 {
+    struct carat_error unused; /* the files of the template read the code from it */
+    if (!err) err = &unused;
     struct renderer r = {.prompt = prompt, .size = size, .err = err};
     const struct carat_value *tools = NULL;
     TRY(read_request(&r, request, &tools));

@@ -256,7 +256,7 @@ int schema_within(struct carat_error *err, const char *before, struct text key)
 {
     enum { SHOWN_PATH_MAX = 200 };
     char shown[SHOWN_MAX];
-    if (!err || err->code != CARAT_EUSAGE) return err ? (int)err->code : CARAT_EUSAGE;
+    if (err->code != CARAT_EUSAGE) return err->code;
     if (strncmp(err->message, "...", 3) == 0) return err->code;
     if (strlen(err->message) > SHOWN_PATH_MAX) return err_within(err, "...");
     return err_within(err, "%s%s", before, text_shown(key, shown));

@@ -76,6 +76,7 @@ static void refuse(const char *json, const char *message)
     open_request(&r, json);
     assert_int_equal(chat_text(CARAT_SIZE_LARGE, &r.value, &text, &length, &err), CARAT_EUSAGE);
     assert_null(text);
+    assert_int_equal(chat_text(CARAT_SIZE_LARGE, &r.value, &text, &length, NULL), CARAT_EUSAGE);
     if (!strstr(err.message, message)) fail_msg("\"%s\" expected in \"%s\"", message, err.message);
     close_request(&r);
 }
@@ -479,6 +480,11 @@ static void test_out_of_memory(void **state)
         mem_fail_after(n);
         int status = chat_tokenize(f.v, CARAT_SIZE_LARGE, &r.value, 1 << 20, &ids, &count, &err);
         bool failed = mem_fail_after(-1);
+        assert_int_equal(status, failed ? CARAT_EMEMORY : CARAT_OK);
+        mem_free(ids);
+        mem_fail_after(n);
+        status = chat_tokenize(f.v, CARAT_SIZE_LARGE, &r.value, 1 << 20, &ids, &count, NULL);
+        mem_fail_after(-1);
         assert_int_equal(status, failed ? CARAT_EMEMORY : CARAT_OK);
         mem_free(ids);
         assert_int_equal(mem_blocks_live(), before);
