@@ -39,12 +39,13 @@ static bool is_same_text(const struct carat_value *a, const struct carat_value *
 }
 
 /* Bare keys end at a colon, a comma or a closing bracket, and blanks around them are dropped. What
- * begins with a quotation mark is read to the next one. */
+ * begins with a quotation mark is read to the next one. Readers of JSON take no NUL in a key. */
 static int check_key(const char *key, size_t length, struct carat_error *err)
 {
     bool is_fine = length == 0 || (!is_blank(key[0]) && !is_blank(key[length - 1]) &&
                                    key[0] != '"' && key[0] != '\'');
-    for (size_t i = 0; i < length && is_fine; i++) is_fine = !strchr(":,}])", key[i]);
+    for (size_t i = 0; i < length && is_fine; i++)
+        is_fine = !memchr(":,}])", key[i], sizeof ":,}])");
     if (is_fine) return CARAT_OK;
     struct carat_value text = {.kind = CARAT_STRING};
     char shown[JSON_SHOWN_MAX];

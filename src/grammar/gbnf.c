@@ -330,7 +330,7 @@ static int read_sequence(struct reader *r, int depth)
         TRY(read_repetitions(r, depth > 0));
         if (r->b->has_no_memory || r->b->bound) return builder_check(r->b, r->err);
     }
-    if (r->at < r->end && strchr("*+?{", *r->at))
+    if (r->at < r->end && memchr("*+?{", *r->at, 4))
         return fail(r, r->at, "there is nothing to repeat");
     expr_push(r->b, &r->stack, expr_pop_seq(r->b, &r->stack, first));
     return CARAT_OK;

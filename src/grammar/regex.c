@@ -196,7 +196,8 @@ static int read_atom(struct reader *r, int depth, struct part *out)
     if (*r->at == '^' || *r->at == '$')
         return fail(r, CARAT_EUNSUPPORTED, r->at,
                     "^ and $ are supported at the ends of the pattern and of its alternatives");
-    if (strchr("*+?{", *r->at)) return fail(r, CARAT_EUSAGE, r->at, "there is nothing to repeat");
+    if (memchr("*+?{", *r->at, 4))
+        return fail(r, CARAT_EUSAGE, r->at, "there is nothing to repeat");
     if (*r->at == '[') {
         TRY(read_class(r, out));
     } else if (*r->at == '.') {

@@ -74,6 +74,8 @@ static void test_strings(void **state)
                 TEXTS("\"a\"", "\"abcd\"", "\"\\ud83d\\ude00\""));
     check_takes("{\"type\":\"string\",\"pattern\":\"^a|b$\"}", TEXTS("\"axx\"", "\"xxb\"", "\"a\""),
                 TEXTS("\"xa\"", "\"bx\""));
+    check_takes("{\"type\":\"string\",\"pattern\":\"^a\\u0000+$\"}", TEXTS("\"a\\u0000\\u0000\""),
+                TEXTS("\"a\""));
     check_takes("{\"type\":\"string\",\"pattern\":\"a.c\"}", TEXTS("\"xxabcxx\"", "\"a\\\"c\""),
                 TEXTS("\"ac\"", "\"a\\nc\""));
     check_takes("{\"type\":\"string\",\"pattern\":\"^(?:\\\\d{2,3}|[^\\\\w\\\\s]+?)$\"}",
