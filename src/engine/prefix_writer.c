@@ -53,17 +53,17 @@ static int open_part(struct prefix_writer *w, struct carat_error *err)
         w->fd =
             open(buf_text(&w->part), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
         if (w->fd < 0) return failed(w, err);
-        int is_locked = flock(w->fd, LOCK_EX | LOCK_NB) == 0;
-        if (is_locked && has_name(w)) break;
-        bool is_busy = !is_locked && errno == EWOULDBLOCK;
+        int reason = flock(w->fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+        if (!reason && has_name(w)) break;
         close(w->fd);
         w->fd = -1;
-        if (is_busy)
+        errno = reason; /* not that of close */
+        if (reason && reason != EWOULDBLOCK) return failed(w, err);
+        if (reason || i == TRIES - 1)
             return err_set(err, CARAT_EBUSY, "%.300s: another process is writing it",
                            buf_text(&w->target));
-        if (!is_locked) return failed(w, err);
     }
-    if (w->fd < 0 || fstat(w->fd, &facts) != 0) return failed(w, err);
+    if (fstat(w->fd, &facts) != 0) return failed(w, err);
     bool is_own = S_ISREG(facts.st_mode) && facts.st_uid == geteuid() && facts.st_nlink == 1;
     if (is_own && fchmod(w->fd, 0600) == 0 && ftruncate(w->fd, 0) == 0) return CARAT_OK;
     if (!is_own) errno = EPERM;
