@@ -100,7 +100,7 @@ int budget_check(const struct layout *y, struct carat_error *err)
     const struct target *t = &y->targets[site];
     err_set(err, CARAT_EMEMORY,
             "context of %d positions for %d sequence%s: %.1f MB needed, %.1f MB of them for "
-            "weights in the form of %s; %.1f MB available",
+            "weights as the %s backend stores them; %.1f MB available",
             y->n_ctx, y->n_seq, y->n_seq == 1 ? "" : "s", (double)budget_needed(y, site) / 1e6,
             (double)t->placement.device_bytes / 1e6, t->backend->name, (double)t->available / 1e6);
     err_hint(err, "take a smaller %s, fewer sequences, or %s%s",

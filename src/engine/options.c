@@ -9,7 +9,7 @@ static int complete_queue(struct carat_engine_options *o, struct carat_error *er
 {
     int32_t n_seq = o->n_seq > 0 ? o->n_seq : 1;
     if (o->n_queue < 0 || o->n_queue > QUEUE_MAX)
-        return err_set(err, CARAT_EUSAGE, "requests that may wait: 1 to %d expected, %d found",
+        return err_set(err, CARAT_EUSAGE, "requests that may wait: 0 to %d expected, %d found",
                        QUEUE_MAX, o->n_queue);
     if (o->n_queue == 0 && n_seq <= SEQUENCES_MAX) o->n_queue = 4 * n_seq + 64;
     if (!(o->max_itl_ms >= 0))

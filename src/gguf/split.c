@@ -152,8 +152,8 @@ static int read_named(const struct gguf *g, struct split_keys *keys, uint32_t *n
     if (!is_named) {
         err_set(err, CARAT_EFORMAT,
                 "%s: this is part %" PRId64 " of %" PRId64
-                ", but its name does not end in -00001-of-%05" PRId64 ".gguf",
-                g->path, keys->number + 1, keys->count, keys->count);
+                ", but its name does not end in -%05" PRId64 "-of-%05" PRId64 ".gguf",
+                g->path, keys->number + 1, keys->count, keys->number + 1, keys->count);
         err_hint(err, "give the parts their original names");
         return CARAT_EFORMAT;
     }

@@ -203,7 +203,7 @@ static int read_class(struct reader *r)
             r->at++;
             TRY(read_char(r, &last));
         }
-        if (last < first) return fail(r, at, "a range that rises expected");
+        if (last < first) return fail(r, at, "a range from a lower to a higher character expected");
         TRY(add_range(r, first, last));
     }
     expr_push(r->b, &r->stack, expr_class(r->b, r->ranges, r->n_ranges, is_negated));
@@ -376,7 +376,7 @@ static int read_rule(struct reader *r)
     skip_space(r, false);
     if (r->at == r->end || *r->at == '\n' || *r->at == '\r') return CARAT_OK;
     return fail(r, r->at,
-                *r->at == ')' ? "there is no ( to this )"
+                *r->at == ')' ? "this ) closes no ("
                               : "an item, | or the end of the "
                                 "line expected");
 }

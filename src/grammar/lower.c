@@ -345,7 +345,7 @@ static void lower_items(struct lowering *l, const struct expr *e, uint32_t from,
 
 static void lower(struct lowering *l, const struct expr *e, uint32_t from, uint32_t to)
 {
-    if (++l->n_visits > VISITS_MAX) l->p->bound = "at most 2097152 steps to compile it expected";
+    if (++l->n_visits > VISITS_MAX) l->p->bound = "at most 2097152 steps of compilation expected";
     if (l->p->has_no_memory || l->p->bound) return;
     switch ((enum expr_kind)e->kind) {
     case EXPR_EMPTY: add_free(l, from, to); break;

@@ -161,7 +161,8 @@ static int read_class(struct reader *r, struct part *out)
             r->at++;
             TRY(read_class_item(r, &last, &is_class));
             if (is_class || last < first)
-                return fail(r, CARAT_EUSAGE, at, "a range that rises expected");
+                return fail(r, CARAT_EUSAGE, at,
+                            "a range from a lower to a higher character expected");
         }
         TRY(add_range(r, first, last));
     }
@@ -330,7 +331,7 @@ int regex_read(struct expr_builder *b, enum chars_form form, const char *pattern
         return err_set(err, CARAT_EUNSUPPORTED, "at most %d bytes expected, %zu found",
                        REGEX_BYTES_MAX, length);
     int status = read_alternatives(&r, 0, &all);
-    if (!status && r.at < r.end) status = fail(&r, CARAT_EUSAGE, r.at, "there is no ( to this )");
+    if (!status && r.at < r.end) status = fail(&r, CARAT_EUSAGE, r.at, "this ) closes no (");
     if (!status) status = builder_check(b, err);
     expr_stack_deinit(&r.stack);
     *out = (struct regex){
