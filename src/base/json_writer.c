@@ -115,15 +115,24 @@ void json_put_string(struct json *j, const char *text)
     json_text(j, text, strlen(text));
 }
 
-void json_int(struct json *j, int64_t value)
+static void add_whole(struct json *j, uint64_t magnitude, bool is_negative)
 {
     char digits[20], *end = digits + sizeof digits, *at = end;
-    uint64_t left = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
     begin_value(j);
-    do *--at = (char)('0' + left % 10);
-    while (left /= 10);
-    if (value < 0) *--at = '-';
+    do *--at = (char)('0' + magnitude % 10);
+    while (magnitude /= 10);
+    if (is_negative) *--at = '-';
     buf_add(j->out, at, (size_t)(end - at));
+}
+
+void json_int(struct json *j, int64_t value)
+{
+    add_whole(j, value < 0 ? 0 - (uint64_t)value : (uint64_t)value, value < 0);
+}
+
+void json_uint(struct json *j, uint64_t value)
+{
+    add_whole(j, value, false);
 }
 
 void json_double(struct json *j, double value)

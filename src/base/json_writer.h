@@ -31,6 +31,7 @@ void json_text(struct json *j, const char *text, size_t length);
 void json_escape(struct buf *out, const char *text, size_t length);
 void json_put_string(struct json *j, const char *text);
 void json_int(struct json *j, int64_t value);
+void json_uint(struct json *j, uint64_t value);
 /* Writes the fewest digits, at least 6, that read back as the same number. NaN and infinity become
  * null. */
 void json_double(struct json *j, double value);

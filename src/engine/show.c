@@ -19,6 +19,8 @@ static void add_element(struct json *j, const struct gguf_kv *kv, uint64_t i)
         json_double(j, gguf_array_float(kv, i));
     else if (kv->element_type == GGUF_BOOL)
         json_bool(j, gguf_array_int(kv, i) != 0);
+    else if (kv->element_type == GGUF_U64)
+        json_uint(j, (uint64_t)gguf_array_int(kv, i));
     else
         json_int(j, gguf_array_int(kv, i));
 }
@@ -39,7 +41,7 @@ static void add_value(struct json *j, const struct gguf_kv *kv)
         for (uint64_t i = 0; i < kv->count && i < ELEMENTS_SHOWN; i++) add_element(j, kv, i);
         json_end_array(j);
         break;
-    default: json_int(j, (int64_t)kv->value.u); break;
+    default: json_uint(j, kv->value.u); break;
     }
 }
 
