@@ -71,6 +71,12 @@ size_t utf8_incomplete_tail(const char *text, size_t length)
     return 0;
 }
 
+bool utf8_is_unprintable(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x61C || (c >= 0x200E && c <= 0x200F) ||
+           (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+}
+
 /* Lower case of the scripts that keys are written in: Latin, Greek, Cyrillic. */
 static uint32_t lower(uint32_t c)
 {

@@ -2,6 +2,7 @@
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,10 @@ int utf8_write(uint32_t code_point, char out[4]);
 /* Bytes at the end of text (0..3) that begin a code point which later bytes may complete. A stream
  * has to hold them back. */
 size_t utf8_incomplete_tail(const char *text, size_t length);
+
+/* Whether a terminal might obey the character instead of showing it, or show its neighbours in
+ * another order: controls (C0, DEL, C1), separators of lines, marks of direction. */
+bool utf8_is_unprintable(uint32_t code_point);
 
 /* Which text comes first when both are in lower case, by code points: the order in which the chat
  * template sorts keys (Jinja's dictsort). Below, equal or above 0. Knows Latin, Greek and Cyrillic

@@ -16,8 +16,7 @@ void add_clean_value(const struct gguf *g, const char *key, struct buf *out)
     for (size_t i = 0; i < name.length && out->length < NAME_SHOWN_MAX;) {
         uint32_t c = 0;
         int n = utf8_read(name.data + i, name.length - i, &c);
-        if (n > 0 && c >= 0x20 && c != 0x7F && !(c >= 0x80 && c < 0xA0))
-            buf_add(out, name.data + i, (size_t)n);
+        if (n > 0 && !utf8_is_unprintable(c)) buf_add(out, name.data + i, (size_t)n);
         i += n > 0 ? (size_t)n : 1;
     }
 }

@@ -29,8 +29,8 @@ struct carat_model {
     struct arena arena;
 };
 
-/* Adds a text of the file to `out`, safe for a terminal: valid UTF-8, no control characters,
- * limited length. */
+/* Adds a text of the file to `out`, safe for a terminal: valid UTF-8, no control characters or
+ * marks of direction, limited length. */
 void add_clean_value(const struct gguf *g, const char *key, struct buf *out);
 
 #endif

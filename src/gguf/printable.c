@@ -18,21 +18,13 @@ const char *gguf_type_name(enum gguf_type type)
     return names[type];
 }
 
-/* Characters that a terminal might obey instead of showing: C0 and C1 controls, DEL, direction
- * marks. */
-static bool is_unprintable(uint32_t c)
-{
-    return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x200e && c <= 0x200f) ||
-           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
-}
-
 const char *gguf_printable(char out[GGUF_PRINTABLE_BYTES], const char *text, size_t length)
 {
     size_t used = 0;
     for (size_t i = 0; i < length;) {
         uint32_t code_point;
         int n = utf8_read(text + i, length - i, &code_point);
-        bool as_it_is = n > 0 && !is_unprintable(code_point);
+        bool as_it_is = n > 0 && !utf8_is_unprintable(code_point);
         if (n == 0) n = 1;
         size_t needed = as_it_is ? (size_t)n : (size_t)n * 4;
         if (used + needed + sizeof "..." > GGUF_PRINTABLE_BYTES) {

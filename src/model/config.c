@@ -53,15 +53,9 @@ static int read_architecture(const struct gguf *g, struct carat_error *err)
     struct gguf_string arch = {0};
     TRY(in_file(g, gguf_get_string(g, "general.architecture", &arch, err), err));
     if (arch.length == 6 && memcmp(arch.data, "gemma4", 6) == 0) return CARAT_OK;
-    char shown[33];
-    size_t n = arch.length < sizeof shown - 1 ? arch.length : sizeof shown - 1;
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)arch.data[i];
-        shown[i] = c >= 0x20 && c < 0x7F ? (char)c : '?';
-    }
-    shown[n] = '\0';
+    char shown[GGUF_PRINTABLE_BYTES];
     err_set(err, CARAT_EFORMAT, "%s: general.architecture: \"gemma4\" expected, \"%s\" found",
-            gguf_path(g), shown);
+            gguf_path(g), gguf_printable(shown, arch.data, arch.length));
     err_hint(err, "carat runs Gemma 4 text models only (E2B, E4B, 12B, 26B-A4B, 31B)");
     return CARAT_EFORMAT;
 }

@@ -218,19 +218,6 @@ static uint32_t power_of_two_above(uint32_t n)
     return size;
 }
 
-/* The beginning of a text of the file, without ASCII control characters. */
-enum { SHOWN_MAX = 64 };
-static const char *printable(struct gguf_string s, char out[SHOWN_MAX])
-{
-    size_t n = 0;
-    for (; n < s.length && n < SHOWN_MAX - 1; n++) {
-        unsigned char c = (unsigned char)s.data[n];
-        out[n] = c >= ' ' && c != 127 ? s.data[n] : '?';
-    }
-    out[n] = '\0';
-    return out;
-}
-
 static int check_model(struct vocab *v, const struct gguf *g, struct carat_error *err)
 {
     struct gguf_string model = {"", 0}, pre = {"", 0};
@@ -238,13 +225,13 @@ static int check_model(struct vocab *v, const struct gguf *g, struct carat_error
     TRY(gguf_get_string(g, "tokenizer.ggml.pre", &pre, err));
     bool is_gemma4 = text_equals(model, "gemma4", 6);
     bool pre_is_gemma4 = text_equals(pre, "gemma4", 6);
-    char shown[SHOWN_MAX];
+    char shown[GGUF_PRINTABLE_BYTES];
     if (!is_gemma4 && !(text_equals(model, "llama", 5) && pre_is_gemma4)) {
         err_set(
             err, CARAT_EFORMAT,
             "tokenizer.ggml.model: \"gemma4\", or \"llama\" with tokenizer.ggml.pre \"gemma4\", "
             "expected, \"%s\" found",
-            printable(model, shown));
+            gguf_printable(shown, model.data, model.length));
         err_hint(err, "the file was not made from a Gemma 4 model, or by an old converter");
         return CARAT_EFORMAT;
     }
@@ -425,9 +412,9 @@ static int sort_specials(struct vocab *v, struct carat_error *err)
 
 static int bad_merge(uint64_t i, struct gguf_string s, const char *what, struct carat_error *err)
 {
-    char shown[SHOWN_MAX];
+    char shown[GGUF_PRINTABLE_BYTES];
     return err_set(err, CARAT_EFORMAT, "tokenizer.ggml.merges[%llu]: %s in \"%s\"",
-                   (unsigned long long)i, what, printable(s, shown));
+                   (unsigned long long)i, what, gguf_printable(shown, s.data, s.length));
 }
 
 /* Whether a word and the space after it could become one token. */

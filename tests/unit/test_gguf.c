@@ -318,6 +318,7 @@ static void test_printable(void **state)
                                        4),
                         "\\xc2\\x9b0m");                                            /* C1 */
     assert_string_equal(gguf_printable(out, "\xe2\x80\xae", 3), "\\xe2\\x80\\xae"); /* override */
+    assert_string_equal(gguf_printable(out, "\xd8\x9c", 2), "\\xd8\\x9c");          /* mark */
     assert_string_equal(gguf_printable(out, "", 0), "");
     char text[300];
     memset(text, 'x', sizeof text);
@@ -501,6 +502,10 @@ static void test_split_names(void **state)
     assert_int_equal(gguf_save(&c.parts[0], scratch_file(&c.scratch, "m.gguf", path), NULL), 0);
     assert_int_equal(gguf_open(&g, path, &err), CARAT_EFORMAT);
     assert_non_null(strstr(err.message, "this is part 1 of 3"));
+    assert_int_equal(gguf_save(&c.parts[1], path, NULL), 0);
+    assert_int_equal(gguf_open(&g, path, &err), CARAT_EFORMAT);
+    assert_non_null(
+        strstr(err.message, "part 2 of 3, but its name does not end in -00002-of-00003"));
     gguf_put_u32(&c.parts[0], "split.count", 1000000);
     assert_int_equal(gguf_save(&c.parts[0], path, NULL), 0);
     assert_int_equal(gguf_open(&g, path, &err), CARAT_EFORMAT);

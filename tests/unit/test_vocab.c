@@ -239,6 +239,10 @@ static void model_gpt2(struct text_fixture *f)
 {
     gguf_put_text(&f->writer, "tokenizer.ggml.model", "gpt2");
 }
+static void model_override(struct text_fixture *f)
+{
+    gguf_put_text(&f->writer, "tokenizer.ggml.model", "a\xe2\x80\xae\xc2\x9b\xff");
+}
 static void model_llama(struct text_fixture *f)
 {
     gguf_put_text(&f->writer, "tokenizer.ggml.model", "llama");
@@ -280,6 +284,7 @@ static const struct malformed {
     {add_bos_as_text, "tokenizer.ggml.add_bos_token"},
     {no_model, "tokenizer.ggml.model"},
     {model_gpt2, "tokenizer.ggml.model"},
+    {model_override, "expected, \"a\\xe2\\x80\\xae\\xc2\\x9b\\xff\" found"},
     {model_llama, "tokenizer.ggml.model"},
 };
 
