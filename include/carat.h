@@ -238,7 +238,8 @@ int carat_answer_open(carat_answer **out, const carat_model *model, const int32_
 
 /* Takes ids of TOKEN events and hands out parts, which are borrowed until the next call for this
  * answer. After a stop string there are no more parts. Call _finish when no ids follow: it hands
- * out what was held back. */
+ * out what was held back. CARAT_EMEMORY, then and from then on: text was lost, there are no
+ * parts. */
 int carat_answer_push(carat_answer *answer, const int32_t *ids, size_t count,
                       const struct carat_part **parts, size_t *n_parts, struct carat_error *err);
 int carat_answer_finish(carat_answer *answer, const struct carat_part **parts, size_t *n_parts,

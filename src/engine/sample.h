@@ -35,6 +35,7 @@ struct sampler_options {
     bool changes_row; /* sample_copy will be called; best pairs are not enough then */
     bool is_bound;    /* sample_copy may be called, after sample_pick_allowed */
 };
+/* CARAT_EUSAGE: a number or an id out of its range; CARAT_EMEMORY. *out is NULL then. */
 int sample_open(struct sampler **out, const struct sampler_options *options,
                 struct carat_error *err);
 void sample_close(struct sampler *s); /* NULL is fine */

@@ -34,7 +34,7 @@ struct machine_state {
 
 struct machine;
 
-/* The program must outlive the machine. */
+/* The program must outlive the machine. CARAT_EMEMORY: *out is NULL. */
 int machine_open(struct machine **out, const struct program *p, struct carat_error *err);
 void machine_close(struct machine *m); /* NULL is fine */
 

@@ -12,7 +12,7 @@
 
 struct masker;
 
-/* For one machine and one vocabulary, which must outlive it. */
+/* For one machine and one vocabulary, which must outlive it. CARAT_EMEMORY: *out is NULL. */
 int masker_open(struct masker **out, struct machine *m, const struct token_index *x,
                 struct carat_error *err);
 void masker_close(struct masker *k); /* NULL is fine */

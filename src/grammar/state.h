@@ -15,7 +15,7 @@
 struct grammar_state;
 
 /* The grammar must outlive the state. The ids of the prompt tell whether the answer begins inside a
- * thought. */
+ * thought; they are not kept. CARAT_EMEMORY: *out is NULL. */
 int grammar_state_open(struct grammar_state **out, const carat_grammar *g, const int32_t *prompt,
                        size_t n_prompt, struct carat_error *err);
 void grammar_state_close(struct grammar_state *s); /* NULL is fine */
@@ -27,7 +27,9 @@ bool grammar_state_allows(struct grammar_state *s, int32_t id);
  * A stop id changes nothing. */
 void grammar_state_accept(struct grammar_state *s, int32_t id);
 
-/* mask_words(n_vocab) words: the bit of each id says what grammar_state_allows says. */
+/* mask_words(n_vocab) words: the bit of each id says what grammar_state_allows says. If
+ * the grammar's tables are too small for it, all bits are 0 and the state is dead: see
+ * grammar_state_problem. */
 void grammar_state_mask(struct grammar_state *s, uint64_t *bits);
 
 bool grammar_state_is_free(const struct grammar_state *s); /* every id is allowed */

@@ -19,10 +19,14 @@
 
 struct carat_parser;
 
+/* The vocabulary must outlive the parser; the prompt is only read. CARAT_EMEMORY: *out is NULL. */
 int parser_open(struct carat_parser **out, const struct vocab *v, const int32_t *prompt,
                 size_t n_prompt, struct carat_error *err);
 /* Calls come as CALL_BEGIN, CALL_ARGUMENTS and CALL_END from now on. */
 void parser_stream_calls(struct carat_parser *p);
+/* Hands out the parts that these ids complete, and at the end what was held back; the parser's,
+ * until the next call for it. CARAT_EMEMORY, then and from then on: text was lost, there are no
+ * parts. */
 int parser_push(struct carat_parser *p, const int32_t *ids, size_t count,
                 const struct carat_part **parts, size_t *n_parts, struct carat_error *err);
 int parser_finish(struct carat_parser *p, const struct carat_part **parts, size_t *n_parts,

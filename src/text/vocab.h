@@ -3,7 +3,7 @@
  *
  * Rules
  * 1. `vocab_open` checks every list of tokenizer.ggml.*; errors are CARAT_EFORMAT and name the
- *    key and the index.
+ *    key and the index, or CARAT_EMEMORY. *out is NULL then.
  * 2. Token texts are borrowed from the struct gguf, which must outlive the vocabulary.
  * 3. Read-only after open: any thread may use it.
  * 4. Special tokens are known by text, not by id, and rarely by type: files disagree on types. */
