@@ -17,6 +17,7 @@
 #include "base/utf8.h"
 #include "text/call_stream.h"
 #include "text/call_syntax.h"
+#include "text/thought.h"
 #include "text/tokenizer.h"
 
 enum state {
@@ -51,8 +52,6 @@ struct carat_parser {
 
 static const char header[] = "thought\n";
 enum { HEADER = sizeof header - 1 };
-static const char call_header[] = "call:";
-enum { CALL_HEADER = sizeof call_header - 1 };
 
 /* Empties a buffer without forgetting that it lost something. */
 static void empty(struct carat_parser *p, struct buf *b)
@@ -191,9 +190,9 @@ static void emit_arguments(struct carat_parser *p, const char *json, size_t leng
 /* Hands out what has become certain of the call that is coming. */
 static void stream_call(struct carat_parser *p)
 {
-    if (p->call.length < CALL_HEADER) return;
-    const char *text = buf_text(&p->call) + CALL_HEADER;
-    size_t length = p->call.length - CALL_HEADER;
+    if (p->call.length < CALL_HEADER_BYTES) return;
+    const char *text = buf_text(&p->call) + CALL_HEADER_BYTES;
+    size_t length = p->call.length - CALL_HEADER_BYTES;
     bool had_name = p->stream.has_name;
     buf_clear(&p->fresh);
     call_stream_read(&p->stream, text, length, &p->fresh);
@@ -236,10 +235,10 @@ static void end_call(struct carat_parser *p, bool was_closed)
 {
     const char *text = buf_text(&p->call);
     struct buf name = {0}, json = {0};
-    bool is_call = p->call.length >= CALL_HEADER, is_exact = false;
+    bool is_call = p->call.length >= CALL_HEADER_BYTES, is_exact = false;
     if (is_call)
-        is_exact =
-            call_read(text + CALL_HEADER, p->call.length - CALL_HEADER, was_closed, &name, &json);
+        is_exact = call_read(text + CALL_HEADER_BYTES, p->call.length - CALL_HEADER_BYTES,
+                             was_closed, &name, &json);
     if (name.failed || json.failed || p->call.failed || p->fresh.failed) {
         p->failed = true;
     } else if (is_call && name.length) {
@@ -275,14 +274,14 @@ static void add_to_call(struct carat_parser *p, int32_t id)
         for (size_t i = begin; i < p->call.length; i++)
             if (p->call.data[i] == CALL_MARK) p->call.data[i] = '\xFE';
     }
-    size_t n = p->call.length < CALL_HEADER ? p->call.length : CALL_HEADER;
-    if (memcmp(buf_text(&p->call), call_header, n) != 0) call_to_text(p);
+    size_t n = p->call.length < CALL_HEADER_BYTES ? p->call.length : CALL_HEADER_BYTES;
+    if (memcmp(buf_text(&p->call), CALL_HEADER, n) != 0) call_to_text(p);
 }
 
 /* Whether the answer ended so early in a call that it has no name yet. */
 static bool is_nameless_call(const struct carat_parser *p)
 {
-    return p->state == IN_CALL && p->call.length <= CALL_HEADER;
+    return p->state == IN_CALL && p->call.length <= CALL_HEADER_BYTES;
 }
 
 /* ---- Ids -------------------------------------------------------------------------------- */
@@ -371,23 +370,16 @@ static int hand_out(struct carat_parser *p, const struct carat_part **parts, siz
     return CARAT_OK;
 }
 
-/* The last mark of the prompt says what the model is in the middle of. The ids after it are read
- * too, so that the word "thought" or a call may be cut anywhere. */
+/* The ids after the last mark are read too, so that the word "thought" or a call may be cut
+ * anywhere. */
 static void read_prompt(struct carat_parser *p, const int32_t *prompt, size_t n_prompt)
 {
-    static const enum vocab_special marks[] = {
-        VOCAB_CHANNEL_BEGIN, VOCAB_CALL_BEGIN,   VOCAB_RESPONSE_BEGIN, VOCAB_CHANNEL_END,
-        VOCAB_CALL_END,      VOCAB_RESPONSE_END, VOCAB_TURN_BEGIN,     VOCAB_TURN_END};
-    enum { N_OPENING = 3 };
-    for (size_t i = n_prompt; i-- > 0;) {
-        for (size_t k = 0; k < sizeof marks / sizeof *marks; k++) {
-            if (prompt[i] < 0 || prompt[i] != vocab_special(p->v, marks[k])) continue;
-            for (size_t j = i; k < N_OPENING && j < n_prompt; j++) take_id(p, prompt[j]);
-            begin_push(p); /* the prompt's own text is not output */
-            if (p->state == IN_THOUGHT && !p->at_start) empty(p, &p->held);
-            return;
-        }
-    }
+    bool is_opening;
+    size_t i = thought_last_mark(p->v, prompt, n_prompt, &is_opening);
+    if (!is_opening) return;
+    for (; i < n_prompt; i++) take_id(p, prompt[i]);
+    begin_push(p); /* the prompt's own text is not output */
+    if (p->state == IN_THOUGHT && !p->at_start) empty(p, &p->held);
 }
 
 int parser_open(struct carat_parser **out, const struct vocab *v, const int32_t *prompt,

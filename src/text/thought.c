@@ -1,8 +1,5 @@
 #include "text/thought.h"
 
-static const char call_header[] = "call:";
-enum { CALL_HEADER = sizeof call_header - 1 };
-
 static void end_call(struct thought *t)
 {
     t->place = t->is_back_to_thought ? IN_A_THOUGHT : NO_THOUGHT;
@@ -15,8 +12,8 @@ static void follow_header(struct thought *t, const struct vocab *v, int32_t id)
     const char *piece = vocab_piece(v, id, &length);
     char byte = vocab_class(v, id) == TOKEN_BYTE ? (char)vocab_byte_value(v, id) : 0;
     if (byte) piece = &byte, length = 1;
-    for (size_t i = 0; i < length && t->n_header < CALL_HEADER; i++, t->n_header++) {
-        if (piece[i] == call_header[t->n_header]) continue;
+    for (size_t i = 0; i < length && t->n_header < CALL_HEADER_BYTES; i++, t->n_header++) {
+        if (piece[i] == CALL_HEADER[t->n_header]) continue;
         end_call(t);
         return;
     }
@@ -60,19 +57,30 @@ void thought_add(struct thought *t, const struct vocab *v, int32_t id)
     if (!is_mark && t->place == IN_A_CALL) follow_header(t, v, id);
 }
 
-struct thought thought_begin(const struct vocab *v, const int32_t *prompt, size_t n_prompt)
+size_t thought_last_mark(const struct vocab *v, const int32_t *prompt, size_t n_prompt,
+                         bool *is_opening)
 {
     static const enum vocab_special marks[] = {
         VOCAB_CHANNEL_BEGIN, VOCAB_CALL_BEGIN,   VOCAB_RESPONSE_BEGIN, VOCAB_CHANNEL_END,
         VOCAB_CALL_END,      VOCAB_RESPONSE_END, VOCAB_TURN_BEGIN,     VOCAB_TURN_END};
-    struct thought t = {.place = NO_THOUGHT};
+    enum { N_OPENING = 3 };
+    *is_opening = false;
     for (size_t i = n_prompt; i-- > 0;) {
         for (size_t k = 0; k < sizeof marks / sizeof *marks; k++) {
             if (prompt[i] < 0 || prompt[i] != vocab_special(v, marks[k])) continue;
-            for (size_t j = i; j < n_prompt; j++) thought_add(&t, v, prompt[j]);
-            t.n_tokens = 0;
-            return t;
+            *is_opening = k < N_OPENING;
+            return i;
         }
     }
+    return n_prompt;
+}
+
+struct thought thought_begin(const struct vocab *v, const int32_t *prompt, size_t n_prompt)
+{
+    struct thought t = {.place = NO_THOUGHT};
+    bool is_opening;
+    size_t i = thought_last_mark(v, prompt, n_prompt, &is_opening);
+    for (; is_opening && i < n_prompt; i++) thought_add(&t, v, prompt[i]);
+    t.n_tokens = 0;
     return t;
 }

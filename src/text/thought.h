@@ -9,6 +9,10 @@
 
 #include "text/vocab.h"
 
+/* What follows the mark of a call, in front of its name. */
+#define CALL_HEADER "call:"
+enum { CALL_HEADER_BYTES = sizeof CALL_HEADER - 1 };
+
 enum thought_place { NO_THOUGHT, IN_A_THOUGHT, IN_A_CALL, IN_A_RESPONSE };
 
 struct thought {
@@ -17,6 +21,11 @@ struct thought {
     int32_t n_header;        /* bytes of "call:" that have come */
     int32_t n_tokens;        /* of thoughts, without their marks and those of the prompt */
 };
+
+/* The index of the prompt's last mark, or n_prompt. It says what the model is in the middle of;
+ * *is_opening: in a thought, a call or a response. */
+size_t thought_last_mark(const struct vocab *v, const int32_t *prompt, size_t n_prompt,
+                         bool *is_opening);
 
 /* The state that the prompt's last mark implies. */
 struct thought thought_begin(const struct vocab *v, const int32_t *prompt, size_t n_prompt);
