@@ -77,7 +77,7 @@ struct carat_sampling {      /* zeroed: the likeliest token, without penalties *
 };
 
 struct carat_model_info {
-    const char *name;    /* general.name, control characters removed; "" when absent */
+    const char *name;    /* general.name, what a terminal may obey removed; or "" */
     const char *variant; /* "E2B", "E4B", "12B", "26B-A4B", "31B", or "other" */
     enum carat_size size;
     int32_t n_layer, n_embd, n_vocab, n_ctx_train, window, n_expert, n_expert_used;
@@ -96,7 +96,7 @@ const struct carat_model_info *carat_model_info(const carat_model *model); /* bo
 
 /* Facts about any well-formed GGUF, for a list. With is_tried also whether carat can run it. */
 struct carat_file_facts {
-    char name[256];        /* general.name, control characters removed; "" when absent */
+    char name[256];        /* general.name, what a terminal may obey removed; or "" */
     char architecture[64]; /* general.architecture, likewise */
     char quantisation[32]; /* "Q4_K - Medium" */
     char mix[128];         /* "Q4_K 61.3 %, Q6_K 37.9 %": types of most bytes */
