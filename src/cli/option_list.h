@@ -435,8 +435,7 @@
       "requests say it: \"enable_thinking\", \"reasoning_budget\"")                                \
     Y("--chat-template-kwargs", "JSON", ON(SERVE), "{\"enable_thinking\":false}", NONE, "",        \
       "requests say it: \"enable_thinking\": true")                                                \
-    Y("--no-cache-prompt", "", ON(SERVE), "", NONE, "",                                            \
-      "--cache-memory 0 keeps nothing that was read")                                              \
+    Y("--no-cache-prompt", "", ON(SERVE), "", NONE, "", "use --no-prefix-cache")                   \
     Y("-nocb --no-cont-batching --reuse-port", "", ON(SERVE), "", NONE, "", "leave it out")        \
     Y("-np --parallel", "N", ON(SERVE), "auto|-1", PARALLEL, "0", "")                              \
     Y("--reasoning-format", "NAME", ON(SERVE), "auto|deepseek", NONE, "",                          \
