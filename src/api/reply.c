@@ -96,8 +96,10 @@ static void add_to_item(struct reply *r, struct reply_answer *a, enum reply_item
                         size_t from, size_t length)
 {
     struct reply_item *last = a->n_items ? &a->items[a->n_items - 1] : NULL;
+    size_t first_row = last ? last->end_row : 0, end_row = a->tokens.n_rows;
     if (last && last->kind == kind && kind != ITEM_CALL) {
         last->length += length;
+        last->end_row = end_row;
         return;
     }
     if (a->n_items == a->items_capacity) {
@@ -110,7 +112,8 @@ static void add_to_item(struct reply *r, struct reply_answer *a, enum reply_item
         a->items = items;
         a->items_capacity = more;
     }
-    a->items[a->n_items++] = (struct reply_item){kind, from, length, a->n_calls - 1};
+    a->items[a->n_items++] =
+        (struct reply_item){kind, from, length, a->n_calls - 1, first_row, end_row};
 }
 
 static void keep(struct reply *r, struct buf *kept, const char *text, size_t length)

@@ -19,6 +19,7 @@ struct reply_item {
     enum reply_item_kind kind;
     size_t from, length; /* in the answer's text or thought, as far as that is kept */
     int32_t call;
+    size_t first_row, end_row; /* of the answer's tokens, as far as those are kept */
 };
 
 struct reply_answer {

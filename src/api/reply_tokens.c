@@ -67,14 +67,14 @@ static void write_entry(const struct reply_tokens *t, const struct reply_row *ro
     json_end_array(j);
 }
 
-void reply_tokens_write_list(const struct reply_tokens *t, struct json *j)
+void reply_tokens_write_rows(const struct reply_tokens *t, size_t first, size_t end, struct json *j)
 {
     json_begin_array(j);
-    for (size_t i = 0; i < t->n_rows; i += 1 + (size_t)t->rows[i].n_top) {
+    for (size_t i = first; i < end; i += 1 + (size_t)t->rows[i].n_top) {
         json_begin_object(j);
         write_entry(t, &t->rows[i], j);
         json_key_array(j, "top_logprobs");
-        for (size_t k = 1; k <= (size_t)t->rows[i].n_top && i + k < t->n_rows; k++) {
+        for (size_t k = 1; k <= (size_t)t->rows[i].n_top && i + k < end; k++) {
             json_begin_object(j);
             write_entry(t, &t->rows[i + k], j);
             json_end_object(j);
@@ -83,6 +83,11 @@ void reply_tokens_write_list(const struct reply_tokens *t, struct json *j)
         json_end_object(j);
     }
     json_end_array(j);
+}
+
+void reply_tokens_write_list(const struct reply_tokens *t, struct json *j)
+{
+    reply_tokens_write_rows(t, 0, t->n_rows, j);
 }
 
 void reply_tokens_write_chat(const struct reply_tokens *t, struct json *j)

@@ -23,6 +23,9 @@ void reply_tokens_deinit(struct reply_tokens *t);
 
 /* [...]: entries with their likeliest alternatives. */
 void reply_tokens_write_list(const struct reply_tokens *t, struct json *j);
+/* ... of the tokens added while n_rows went from `first` to `end`. */
+void reply_tokens_write_rows(const struct reply_tokens *t, size_t first, size_t end,
+                             struct json *j);
 /* {"content": [...]}; null when there is nothing. */
 void reply_tokens_write_chat(const struct reply_tokens *t, struct json *j);
 /* {"tokens": ...}; null when there is nothing. Counts characters on. */

@@ -52,7 +52,7 @@ static void write_part(const struct reply *r, const struct reply_item *item, boo
             json_begin_array(j);
             json_end_array(j);
         } else {
-            reply_tokens_write_list(&a->tokens, j);
+            reply_tokens_write_rows(&a->tokens, item->first_row, item->end_row, j);
         }
     }
     json_key(j, "text");

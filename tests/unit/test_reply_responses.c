@@ -267,6 +267,36 @@ static void tokens_come_with_their_text(void **state)
     }
 }
 
+/* "A", a call, "B": each message has the tokens of its own text. */
+static void tokens_come_with_the_message_that_they_are_of(void **state)
+{
+    (void)state;
+    struct ask ask = asked(false);
+    ask.request.want_logprobs = true;
+    struct reply *r = replies_open(&ask);
+    struct buf out = {0};
+    struct reply_token a = {.bytes = "A", .length = 1, .logprob = -1, .is_text = true};
+    struct reply_token b = {.bytes = "B", .length = 1, .logprob = -2, .is_text = true};
+    struct reply_token c = {.bytes = "C", .length = 1, .logprob = -3, .is_text = true};
+    reply_token(r, 0, &a, &out);
+    replies_part(r, CARAT_PART_TEXT, "A", &out);
+    replies_call(r, "f", "{}", true, &out);
+    reply_token(r, 0, &b, &out);
+    replies_part(r, CARAT_PART_TEXT, "B", &out);
+    reply_token(r, 0, &c, &out);
+    replies_part(r, CARAT_PART_TEXT, "C", &out);
+    replies_done(r, REPLY_STOP, NULL, &out);
+    reply_finish(r, &out);
+    const char *text = buf_text(&out);
+    assert_non_null(strstr(text, "\"logprobs\":[{\"token\":\"A\",\"logprob\":-1,\"bytes\":[65],"
+                                 "\"top_logprobs\":[]}],\"text\":\"A\""));
+    assert_non_null(strstr(text, "\"logprobs\":[{\"token\":\"B\",\"logprob\":-2,\"bytes\":[66],"
+                                 "\"top_logprobs\":[]},{\"token\":\"C\",\"logprob\":-3,\"bytes\":"
+                                 "[67],\"top_logprobs\":[]}],\"text\":\"BC\""));
+    buf_deinit(&out);
+    reply_close(r);
+}
+
 static void a_failure_is_two_events(void **state)
 {
     (void)state;
@@ -325,6 +355,7 @@ int main(void)
         cmocka_unit_test(custom_tools_and_namespaces_get_their_names_back),
         cmocka_unit_test(the_text_of_a_custom_tool_streams_as_it_is_made),
         cmocka_unit_test(tokens_come_with_their_text),
+        cmocka_unit_test(tokens_come_with_the_message_that_they_are_of),
         cmocka_unit_test(a_failure_is_two_events),
         cmocka_unit_test(memory_that_is_out_shows),
     };
