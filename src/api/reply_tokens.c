@@ -1,6 +1,7 @@
 #include "api/reply_tokens.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/mem.h"
 
@@ -117,19 +118,26 @@ static void write_text(const struct reply_tokens *t, const struct reply_row *row
     json_text(j, bytes_of(t, row), row->length);
 }
 
-/* {"token": logprob, ...}, the likeliest first. Different tokens of equal text repeat the key. */
+/* {"token": logprob, ...}, the likeliest first. Of tokens that are written alike (bytes that are no
+ * characters) it has the likeliest alone: of equal keys most readers would keep the last. */
 static void write_best(const struct reply_tokens *t, const struct reply_row *row, struct json *j)
 {
+    struct buf seen = {0}, key = {0}; /* keys as they are written, each between line ends */
     json_begin_object(j);
-    for (int32_t k = 1; k <= row->n_top; k++) {
-        struct buf key = {0};
-        buf_add(&key, bytes_of(t, row + k), row[k].length);
-        json_key(j, buf_text(&key));
-        write_logprob(j, row[k].logprob);
-        if (key.failed) j->out->failed = true;
-        buf_deinit(&key);
+    for (const struct reply_row *top = row + 1; top <= row + row->n_top; top++) {
+        buf_clear(&key);
+        buf_add_char(&key, '\n');
+        json_escape(&key, bytes_of(t, top), top->length);
+        buf_add_char(&key, '\n');
+        if (strstr(buf_text(&seen), buf_text(&key))) continue;
+        buf_add(&seen, buf_text(&key), key.length);
+        json_text_as_key(j, bytes_of(t, top), top->length);
+        write_logprob(j, top->logprob);
     }
     json_end_object(j);
+    j->out->failed |= seen.failed || key.failed;
+    buf_deinit(&seen);
+    buf_deinit(&key);
 }
 
 void reply_tokens_write_completion(struct reply_tokens *t, struct json *j)

@@ -282,6 +282,30 @@ static void completions_echo_and_have_the_old_log_probabilities(void **state)
     reply_close(r);
 }
 
+static void completions_have_each_likely_text_once(void **state)
+{
+    (void)state;
+    struct ask_prompt prompt = {.text = "abc", .length = 3};
+    struct ask ask = {.api = API_COMPLETIONS, .n = 1, .prompts = &prompt, .n_prompts = 1};
+    struct reply *r = open_reply(&ask);
+    struct buf out = {0};
+    const struct reply_top top[] = {
+        {"\xC3", 1, -0.5f, 1}, {"a\"b", 3, -1.0f, 2}, {"b", 1, -1.5f, 3},
+        {"\xA9", 1, -2.0f, 4}, {"\0z", 2, -2.5f, 5},  {"\0", 1, -3.0f, 6},
+    };
+    struct reply_token t = {
+        .bytes = "b", .length = 1, .logprob = -1.5f, .top = top, .n_top = 6, .is_text = true};
+    reply_token(r, 0, &t, &out);
+    part(r, CARAT_PART_TEXT, "b", &out);
+    done(r, REPLY_LENGTH, false, &out);
+    reply_finish(r, &out);
+    assert_non_null(strstr(buf_text(&out),
+                           "\"top_logprobs\":[{\"\xEF\xBF\xBD\":-0.5,\"a\\\"b\":-1,\"b\":-1.5,"
+                           "\"\\u0000z\":-2.5,\"\\u0000\":-3}]"));
+    buf_deinit(&out);
+    reply_close(r);
+}
+
 /* A token without text, too, comes when it was made. */
 static void completions_have_the_ids_of_tokens_where_they_are_wanted(void **state)
 {
@@ -380,6 +404,7 @@ int main(void)
         cmocka_unit_test(a_limit_inside_a_thought_leaves_an_empty_text_and_says_so),
         cmocka_unit_test(log_probabilities_have_the_bytes_of_parts_of_characters),
         cmocka_unit_test(completions_echo_and_have_the_old_log_probabilities),
+        cmocka_unit_test(completions_have_each_likely_text_once),
         cmocka_unit_test(completions_have_the_ids_of_tokens_where_they_are_wanted),
         cmocka_unit_test(a_failure_is_the_last_event),
         cmocka_unit_test(several_prompts_and_answers_are_numbered_and_prompts_count_once),
