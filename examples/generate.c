@@ -39,6 +39,10 @@ int main(int argc, char **argv)
         more = carat_step(engine, &err);
         if (more < 0) status = more;
         for (const struct carat_event *e; !status && (e = carat_next_event(engine));) {
+            if (e->kind == CARAT_EVENT_DONE && e->finish == CARAT_FINISH_ERROR) {
+                status = CARAT_ENUMERIC;
+                snprintf(err.message, sizeof err.message, "%s", e->message);
+            }
             if (e->kind != CARAT_EVENT_TOKEN) continue;
             status = carat_answer_push(answer, &e->id, 1, &parts, &n, &err);
             print(parts, n);

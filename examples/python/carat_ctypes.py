@@ -77,6 +77,7 @@ class Engine:
     def close(self):
         self.lib.carat_engine_close(self.engine)
         self.lib.carat_model_close(self.model)
+        self.engine, self.model = c_void_p(), c_void_p()
 
     def call(self, name, *arguments):
         """Calls a function whose last parameter is an error; a negative status raises."""
@@ -88,7 +89,8 @@ class Engine:
 
     def cancel(self):
         """From any thread: ends the current answer. Returns whether there was one."""
-        return self.lib.carat_cancel(self.engine, c_uint64(self.request.value)) == 0
+        request = c_uint64(self.request.value)
+        return bool(self.engine) and self.lib.carat_cancel(self.engine, request) == 0
 
     def answer(self, messages, stop=(), max_tokens=0, n_top=0, temperature=0.0, seed=0, **more):
         """Yields (kind, text); of a tool call the text is its arguments in JSON."""
@@ -106,6 +108,8 @@ class Engine:
             self.call("carat_submit", self.engine, byref(request), byref(self.request))
             yield from self.parts_until_done(answer)
         finally:
+            if self.finish is None:  # left before its end
+                self.cancel()
             self.lib.carat_answer_close(answer)
             self.lib.carat_free(ids)
 
@@ -114,6 +118,8 @@ class Engine:
             self.call("carat_step", self.engine)
             while event := self.lib.carat_next_event(self.engine):
                 event = event.contents
+                if event.request != self.request.value:  # an earlier one, which was left
+                    continue
                 if event.kind == TOKEN:
                     top = [(t.id, t.logprob) for t in event.top[:event.n_top]]
                     self.logprobs.append((event.id, event.logprob, top))

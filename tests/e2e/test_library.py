@@ -7,10 +7,12 @@ PROGRAM is the program of a build folder. The test installs that build to a fold
 then moves it: nothing in it may depend on where it was built or installed.
 """
 import json
+import math
 import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -112,6 +114,22 @@ def build(compile_command, name, is_static):
 def test_the_page_about_it_shows_the_example_that_is_compiled():
     shown = (ROOT / "docs/library.md").read_text().split("```c\n")[1].split("```")[0]
     expect(shown == (ROOT / "examples/generate.c").read_text(), "docs/library.md has another one")
+
+
+def test_the_example_says_why_an_answer_has_failed():
+    need_json()
+    need_demo()
+    example = build([*compiler("cc"), "-std=c11"], "c-failing", is_static=False)
+    tensors = json.loads(carat("show", program.DEMO, "--tensors", "--json").stdout)["tensors"]
+    weights = next(t for t in tensors if t["name"] == "blk.0.ffn_down.weight")
+    expect(weights["type"] == "Q8_0", f"{weights}")
+    model = pathlib.Path(_folder.name) / "nan.gguf"
+    content = bytearray(program.DEMO.read_bytes())
+    struct.pack_into("<e", content, weights["offset"], math.nan)  # the scale of the first block
+    model.write_bytes(content)
+    done = subprocess.run([example, model, REQUEST], capture_output=True, text=True,
+                          env=environment(LD_LIBRARY_PATH=str(library())))
+    expect(done.returncode == 1 and "non-finite" in done.stderr, f"{done}")
 
 
 def test_a_c_program_links_the_shared_library():
@@ -237,6 +255,26 @@ engine.close()
 
 def test_python_cancels_from_another_thread():
     python(CANCEL, program.DEMO, PROMPT)
+
+
+LEAVES = """
+import sys, carat_ctypes
+engine = carat_ctypes.Engine(sys.argv[1])
+messages = [{"role": "user", "content": sys.argv[2]}]
+whole = "".join(text for _, text in engine.answer(messages))
+for part in engine.answer([{"role": "user", "content": "Name a colour."}]):
+    break # leaves the request alone: nobody takes its events
+again = "".join(text for _, text in engine.answer(messages))
+assert again == whole and engine.finish == 0, (engine.finish, again, whole)
+held = engine.answer(messages)
+next(held)
+engine.close()
+held.close()
+"""
+
+
+def test_python_may_leave_an_answer_early():
+    python(LEAVES, program.DEMO, PROMPT)
 
 
 STOPS = """
