@@ -166,7 +166,7 @@ static int add_lists(struct row *row, const struct load_row *r, struct carat_err
         if (!counts || result->outcome != LOAD_COMPLETED) continue;
         row->input_lens[k] = result->n_prompt;
         row->output_lens[k] = result->n_out;
-        row->ttfts[k++] = r->run->times[result->times] - result->arrival;
+        row->ttfts[k++] = load_first_seconds(r->run, result);
     }
     const struct field lists[] = {
         {"input_lens", FIELD_LIST, .list = row->input_lens, .n_list = n},

@@ -74,12 +74,17 @@ static bool is_within(double ms, double goal)
     return goal <= 0 || ms <= goal;
 }
 
+double load_first_seconds(const struct load_run *run, const struct load_result *result)
+{
+    return (result->n_out > 0 ? run->times[result->times] : result->end) - result->arrival;
+}
+
 static void add_completed(struct load_stats *out, struct samples *s, const struct load_group *g,
                           const struct load_request *request, const struct load_result *r,
-                          const double *times)
+                          const struct load_run *run)
 {
-    double e2el = (r->end - r->arrival) * 1e3, ttft = e2el, tpot = 0;
-    if (r->n_out > 0) ttft = (times[0] - r->arrival) * 1e3;
+    const double *times = run->times + r->times;
+    double e2el = (r->end - r->arrival) * 1e3, ttft = load_first_seconds(run, r) * 1e3, tpot = 0;
     if (r->n_out > 1) tpot = (times[r->n_out - 1] - times[0]) * 1e3 / (r->n_out - 1);
     if (r->n_out > 1) s->tpot[s->n_tpot++] = tpot;
     s->ttft[s->n] = ttft;
@@ -111,7 +116,7 @@ static void add_group(struct load_stats *out, struct samples *s, const struct lo
         s->from[s->n_time] = r->arrival;
         s->to[s->n_time++] = r->end;
         if (r->outcome == LOAD_COMPLETED) {
-            add_completed(out, s, g, &plan->requests[i], r, run->times + r->times);
+            add_completed(out, s, g, &plan->requests[i], r, run);
         } else {
             out->cancelled += r->outcome == LOAD_CANCELLED;
             out->expired += r->outcome == LOAD_EXPIRED;

@@ -23,6 +23,9 @@ struct load_stats {
     double most_tokens;       /* in one of the seconds since the first arrival */
 };
 
+/* Seconds from a completed request's arrival to its first token; without tokens to its end. */
+double load_first_seconds(const struct load_run *run, const struct load_result *result);
+
 /* Of one group, or of all (-1). CARAT_EMEMORY. */
 int load_stats_take(struct load_stats *out, const struct load_plan *plan,
                     const struct load_run *run, int32_t group, struct carat_error *err);

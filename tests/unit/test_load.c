@@ -286,6 +286,19 @@ static void times_become_statistics(void **state)
     load_plan_deinit(&t.plan);
 }
 
+/* Its place among the times is that of the next request. */
+static void a_request_without_tokens_has_its_end_for_the_first(void **state)
+{
+    (void)state;
+    struct talk t;
+    make_talk(&t);
+    assert_true(is_near(load_first_seconds(&t.run, &t.results[2]), 0.2, 1e-9));
+    t.results[0].n_out = 0;
+    assert_true(is_near(load_first_seconds(&t.run, &t.results[0]), 1.5, 1e-9));
+    assert_true(is_near(stats_of(&t, 0).ttft.mean, 1500, 1e-9));
+    load_plan_deinit(&t.plan);
+}
+
 static void gaps_count_while_others_are_under_way(void **state)
 {
     (void)state;
@@ -386,6 +399,7 @@ int main(void)
         cmocka_unit_test(a_share_is_cancelled_everywhere),
         cmocka_unit_test(chats_share_their_prefix_alone),
         cmocka_unit_test(times_become_statistics),
+        cmocka_unit_test(a_request_without_tokens_has_its_end_for_the_first),
         cmocka_unit_test(gaps_count_while_others_are_under_way),
         cmocka_unit_test(a_stream_means_the_same_however_it_is_cut),
         cmocka_unit_test(errors_of_a_server_are_told_in_its_words),
