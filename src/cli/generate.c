@@ -205,6 +205,7 @@ static void take_call(struct run *r, const struct carat_part *part)
     json_end_object(&j);
     buf_add_char(&line, '\n');
     buf_add(&r->answer->calls, buf_text(&line), line.length);
+    r->answer->calls.failed |= line.failed;
     show_part(r, CARAT_PART_TOOL_CALL, buf_text(&line), line.length);
     buf_deinit(&line);
 }
@@ -378,9 +379,9 @@ int generate(struct session *s, const struct generation *g, const int32_t *promp
     }
     interrupt_end();
     progress_end();
-    if (status == CARAT_OK &&
-        (answer->text.failed || answer->thinking.failed || answer->logprobs.failed))
-        status = err_no_memory(err, "answer", answer->text.length);
+    bool is_short = answer->text.failed || answer->thinking.failed || answer->calls.failed ||
+                    answer->logprobs.failed;
+    if (status == CARAT_OK && is_short) status = err_no_memory(err, "answer", answer->text.length);
     carat_answer_close(r.parts);
     return status;
 }
