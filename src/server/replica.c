@@ -287,10 +287,11 @@ static void end_request(struct replica *r, struct job *job, const struct carat_e
                         double now)
 {
     struct carat_error error = {.code = CARAT_ENUMERIC};
-    snprintf(error.message, sizeof error.message, "%s", event->message);
+    bool has_failed = event->finish == CARAT_FINISH_ERROR;
+    if (has_failed) snprintf(error.message, sizeof error.message, "%s", event->message);
     if (atomic_load(&r->is_failed)) error = r->problem;
     unlink_job(&r->running, job);
-    end(r, job, event, event->finish == CARAT_FINISH_ERROR ? &error : NULL, now);
+    end(r, job, event, has_failed ? &error : NULL, now);
 }
 
 static void take_event(struct replica *r, const struct carat_event *event, double now)
