@@ -202,9 +202,12 @@ static bool is_zero_time(const struct carat_value *value)
 {
     if (value->kind == CARAT_INT) return value->as.integer == 0;
     if (value->kind == CARAT_REAL) return value->as.real == 0;
-    return value->kind == CARAT_STRING && value->as.string.length > 0 &&
-           value->as.string.data[0] == '0' &&
-           (value->as.string.length == 1 || value->as.string.data[1] != '.');
+    if (value->kind != CARAT_STRING) return false;
+    const char *text = value->as.string.data;
+    bool is_zero = value->as.string.length > 0 && text[0] == '0';
+    for (size_t i = 0; i < value->as.string.length; i++)
+        if (text[i] >= '1' && text[i] <= '9') is_zero = false; /* "0h5m" */
+    return is_zero;
 }
 
 /* Nothing to answer: clients load and unload models so. */

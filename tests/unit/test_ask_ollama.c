@@ -127,6 +127,10 @@ static void nothing_to_answer_loads_or_unloads(void **state)
         {API_OLLAMA_CHAT, "{'model':'m','keep_alive':'0s'}", true},
         {API_OLLAMA_CHAT, "{'model':'m','messages':[]}", false},
         {API_OLLAMA_CHAT, "{'model':'m','messages':[],'keep_alive':'0.5h'}", false},
+        {API_OLLAMA_CHAT, "{'model':'m','messages':[],'keep_alive':'05m'}", false},
+        {API_OLLAMA_CHAT, "{'model':'m','messages':[],'keep_alive':'0h5m'}", false},
+        {API_OLLAMA_CHAT, "{'model':'m','messages':[],'keep_alive':'0.0s'}", true},
+        {API_OLLAMA_CHAT, "{'model':'m','messages':[],'keep_alive':'-1'}", false},
         {API_OLLAMA_GENERATE, "{'model':'m','keep_alive':0}", true},
         {API_OLLAMA_GENERATE, "{'model':'m','prompt':''}", false},
     };
