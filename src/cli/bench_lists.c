@@ -1,6 +1,5 @@
 #include "cli/bench_lists.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,18 +85,6 @@ int bench_read_numbers(const struct options *o, enum option_id id, struct bench_
     return CARAT_OK;
 }
 
-/* The n-th word of a comma list, copied; false at its end. */
-static bool word_at(const char *list, size_t n, char *out, size_t size)
-{
-    for (; n > 0; n--) {
-        list = strchr(list, ',');
-        if (!list) return false;
-        list++;
-    }
-    snprintf(out, size, "%.*s", (int)strcspn(list, ","), list);
-    return true;
-}
-
 /* ---- Types of the cache ----------------------------------------------------------------- */
 
 static int read_types(const struct options *o, enum option_id id, struct bench_types *out,
@@ -105,17 +92,21 @@ static int read_types(const struct options *o, enum option_id id, struct bench_t
 {
     static const char *const known[] = {"auto", "f16", "bf16", "f32", "q8_0"};
     const struct option_value *v = &o->values[id];
-    char word[16];
     *out = (struct bench_types){.n = 0};
     for (size_t k = 0; k < (v->n_list ? v->n_list : 1); k++) {
-        const char *list = v->n_list ? v->list[k] : option_specs[id].preset;
-        for (size_t w = 0; list[0] && word_at(list, w, word, sizeof word); w++) {
-            size_t t = 0, n_known = sizeof known / sizeof *known;
-            while (t < n_known && strcmp(word, known[t]) != 0) t++;
-            if (t == n_known || out->n == BENCH_VALUES_MAX)
-                return err_set(err, CARAT_EUSAGE, "--%s: \"%s\" is not one of %s",
-                               option_specs[id].name, word, option_specs[OPT_KV_TYPE].value);
+        const char *at = v->n_list ? v->list[k] : option_specs[id].preset;
+        for (bool is_end = !at[0]; !is_end;) {
+            size_t n = strcspn(at, ","), t = 0, n_known = sizeof known / sizeof *known;
+            while (t < n_known && (strlen(known[t]) != n || strncmp(at, known[t], n) != 0)) t++;
+            if (t == n_known)
+                return err_set(err, CARAT_EUSAGE, "--%s: \"%.*s\" is not one of %s",
+                               option_specs[id].name, (int)n, at, option_specs[OPT_KV_TYPE].value);
+            if (out->n == BENCH_VALUES_MAX)
+                return err_set(err, CARAT_EUSAGE, "--%s: at most %d values", option_specs[id].name,
+                               BENCH_VALUES_MAX);
             out->at[out->n++] = known[t];
+            is_end = at[n] == '\0';
+            at += n + !is_end;
         }
     }
     return CARAT_OK;

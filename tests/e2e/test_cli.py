@@ -31,6 +31,7 @@ def test_help_and_version_go_to_stdout():
     done = carat("--version")
     expect_status(done, 0)
     expect(re.match(rb"carat \d+\.\d+\.\d+ \(commit [0-9a-f]+|carat \d", done.stdout), "version")
+    expect(libraries() and libraries() == libraries().strip(), repr(libraries()))
 
 
 def test_every_command_has_help():
@@ -479,6 +480,12 @@ def test_bench_has_a_column_for_what_varies():
                          (["-b", "2,4"], "n_batch"), (["-ngl", "0,all"], "ngl")):
         found = titles(*flags)
         expect(title in found and len(found) >= len(usual) + 1, f"{flags}: {found}")
+
+
+def test_bench_refuses_wrong_types_of_the_cache():
+    for types, words in (("f16,nosuch", '"nosuch" is not one of'), ("f16,", '"" is not one of'),
+                         (",".join(["f16"] * 65), "at most 64 values")):
+        expect_error(carat("bench", MODEL, "--kv-type", types), 2, words)
 
 
 def test_bench_takes_several_models():
