@@ -33,34 +33,34 @@ const char *version_build_type(void)
     return CARAT_BUILD_TYPE;
 }
 
-/* A list that the compiler puts together: each with a blank after it. */
+/* A list that the compiler puts together: each with a blank before it. */
 #ifdef CARAT_HAVE_JSON
-#define JSON_LIBRARY "jansson "
+#define JSON_LIBRARY " jansson"
 #else
 #define JSON_LIBRARY
 #endif
 #ifdef CARAT_HAVE_EDIT
-#define EDIT_LIBRARY "libedit "
+#define EDIT_LIBRARY " libedit"
 #else
 #define EDIT_LIBRARY
 #endif
 #ifdef CARAT_HAVE_HTTP
-#define HTTP_LIBRARY "libmicrohttpd "
+#define HTTP_LIBRARY " libmicrohttpd"
 #else
 #define HTTP_LIBRARY
 #endif
 #ifdef CARAT_HAVE_TLS
-#define TLS_LIBRARY "gnutls "
+#define TLS_LIBRARY " gnutls"
 #else
 #define TLS_LIBRARY
 #endif
 #ifdef CARAT_HAVE_FETCH
-#define FETCH_LIBRARY "libcurl "
+#define FETCH_LIBRARY " libcurl"
 #else
 #define FETCH_LIBRARY
 #endif
 #ifdef CARAT_HAVE_ZMQ
-#define ZMQ_LIBRARY "libzmq "
+#define ZMQ_LIBRARY " libzmq"
 #else
 #define ZMQ_LIBRARY
 #endif
@@ -69,7 +69,7 @@ const char *version_libraries(void)
 {
     static const char all[] =
         JSON_LIBRARY EDIT_LIBRARY HTTP_LIBRARY TLS_LIBRARY FETCH_LIBRARY ZMQ_LIBRARY "";
-    return all[0] ? all : "none";
+    return all[0] ? all + 1 : "none";
 }
 
 int command_version(const struct options *o)
