@@ -94,19 +94,22 @@ static int answer(struct chat *chat, struct carat_error *err)
     return status;
 }
 
+/* What was read stays for the next message when this one fails. */
 static int send(struct chat *chat, const char *text, size_t length, struct carat_error *err)
 {
     struct buf whole = {0};
     buf_add(&whole, buf_text(&chat->pending), chat->pending.length);
     buf_add(&whole, text, length);
-    buf_clear(&chat->pending);
     size_t before = chat->talk.n;
     int status = whole.failed
                      ? err_no_memory(err, "message", length)
                      : conversation_add(&chat->talk, "user", buf_text(&whole), whole.length, err);
     buf_deinit(&whole);
     if (status == CARAT_OK) status = answer(chat, err);
-    if (status != CARAT_OK) conversation_cut(&chat->talk, before);
+    if (status == CARAT_OK)
+        buf_clear(&chat->pending);
+    else
+        conversation_cut(&chat->talk, before);
     return status;
 }
 

@@ -17,7 +17,7 @@ import termios
 
 import program
 from program import (MODEL, PROGRAM, Skip, Terminal, carat, expect, expect_status, libraries,
-                     need_demo, wait_until)
+                     need_demo, need_json, wait_until)
 
 LEFT, UP, DOWN = "\x1b[D", "\x1b[A", "\x1b[B"
 PASTE = "\x1b[200~{}\x1b[201~"
@@ -487,6 +487,30 @@ def test_tab_completes_commands_and_their_words():
     expect(sorted(listed) == ["repeat-last-n", "repeat-penalty"], str(listed))
     chat.command("last-n 9", "repeat-last-n 9")
     chat.leave()
+
+
+def test_a_file_stays_for_the_next_message_when_one_does_not_fit():
+    chat = Chat("-c", "64")
+    path = pathlib.Path(chat.folder.name) / "file.txt"
+    path.write_text("in the file")
+    chat.command(f"/read {path}", "sent with your next message")
+    chat.command("many words " * 60, "exceeds")
+    chat.say("what is this")
+    chat.say("and this")
+    expect(chat.messages() == ["in the file\n\nwhat is this", "and this"], str(chat.messages()))
+    chat.leave()
+
+
+def test_chat_keeps_its_form_when_it_loads():
+    need_json()
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({"messages": [{"role": "user", "content": "hi"},
+                                {"role": "assistant", "content": "Hello!"}]}, file)
+        file.flush()
+        done = carat("chat", MODEL, "-n", "20", "-q", "--grammar", 'root ::= "yes" | "no"',
+                     stdin=f"/load {file.name}\nAnother question\n".encode())
+    expect_status(done, 0)
+    expect(done.stdout.strip() in (b"yes", b"no"), str(done.stdout))
 
 
 def test_tab_completes_file_names():
