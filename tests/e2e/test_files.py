@@ -84,9 +84,8 @@ def expect_kept(path, name, old=OLD):
 
 
 def expect_refused(done, name, status, *words):
-    """What the program says. A chat says it and goes on."""
-    expected = 0 if name == "chat" else status
-    expect(done.returncode == expected, f"{name}: status {done.returncode}: {done.stderr!r}")
+    """What the program says. A chat says it, goes on, and ends with the status of it."""
+    expect(done.returncode == status, f"{name}: status {done.returncode}: {done.stderr!r}")
     text = done.stderr.decode(errors="replace")
     expect("carat: error: " in text, f"{name}: {text!r}")
     for word in words:
