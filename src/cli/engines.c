@@ -16,7 +16,7 @@ static int add(struct engines *e, const struct carat_engine_options *first, int6
         return err_set(err, CARAT_EUSAGE, "--gpus: at most %d expected", ENGINES_MAX);
     for (size_t i = 0; i < e->n; i++)
         if (e->all[i].device == device)
-            return err_set(err, CARAT_EUSAGE, "--gpus: GPU %d stands there twice", (int)device);
+            return err_set(err, CARAT_EUSAGE, "--gpus: GPU %d is named twice", (int)device);
     e->all[e->n] = *first;
     e->all[e->n].backend = backend;
     e->all[e->n++].device = (int32_t)device;

@@ -195,7 +195,7 @@ int file_writer_open(struct file_writer *w, const char *path, enum writer_kind k
     if (!path[0]) return err_set(err, CARAT_EUSAGE, "the name of the file to write is empty");
     if (is_standard_output(path)) {
         if (kind == WRITE_BINARY && out_is_terminal()) {
-            err_set(err, CARAT_EUSAGE, "%s: these numbers are not for a terminal", path);
+            err_set(err, CARAT_EUSAGE, "%s: binary data is not written to a terminal", path);
             err_hint(err, "give a file, or send standard output to a program");
             return CARAT_EUSAGE;
         }

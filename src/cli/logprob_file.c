@@ -47,7 +47,7 @@ static int check_header(const struct logprob_file *f, const char *path, struct c
 {
     const struct logprob_header *h = &f->header;
     if (f->map.length < sizeof *h || memcmp(h->magic, magic, sizeof magic) != 0)
-        return err_set(err, CARAT_EFORMAT, "%s: is no file made by --save-logits", path);
+        return err_set(err, CARAT_EFORMAT, "%s: was not made by --save-logits", path);
     if (h->version != 1)
         return err_set(err, CARAT_EFORMAT, "%s: version %u, 1 expected", path, h->version);
     bool is_sane = h->type <= LOGPROB_F32 && h->n_vocab >= 1 && h->n_vocab <= 1u << 24 &&

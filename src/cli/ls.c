@@ -91,7 +91,7 @@ static void add_json(struct json *j, const struct row *row)
 static void print_models(const struct row *rows, size_t n)
 {
     if (n == 0) {
-        note("no model was found; `carat pull` loads one, or put NAME.gguf into ./models, "
+        note("no model was found; `carat pull` downloads one, or put NAME.gguf into ./models, "
              "$CARAT_MODELS or ~/.local/share/carat/models");
         return;
     }

@@ -234,7 +234,7 @@
       "the most memory for the KV cache of all sequences, such as 2G (default: what they "         \
       "need and some for earlier prompts)")                                                        \
     X(CACHE_SPLIT, COUNT, "cache-split", "", "4096", 64, 16777216, ON_ENGINE | ON(BENCH), "N",     \
-      "earlier prompts can be gone on with at one place for each N positions in the KV cache")     \
+      "keep one place in N positions of the KV cache from which an earlier prompt can continue")   \
     X(NO_PREFIX_CACHE, FLAG, "no-prefix-cache", "", "", 0, 0, ON_ENGINE | ON(BENCH), "",           \
       "keep no room in the KV cache for earlier prompts")                                          \
     X(PROMPT_CACHE, TEXT, "prompt-cache", "", "", 0, 0, ON_ANSWER, "FILE",                         \

@@ -284,8 +284,8 @@ static int set_value(struct options *o, enum option_id id, const char *text, con
     case KIND_MEMORY:
         if (!memory_read_limit(text, &v->integer, &v->percent) ||
             (v->percent && !strchr(spec->value, '%')))
-            return err_set(err, CARAT_EUSAGE, "%s: \"%s\" is no size such as 11G%s", where, text,
-                           strchr(spec->value, '%') ? ", 11.5GB or 90%" : " or 11.5GB");
+            return err_set(err, CARAT_EUSAGE, "%s: \"%s\" is not a size, such as 11G%s", where,
+                           text, strchr(spec->value, '%') ? ", 11.5GB or 90%" : " or 11.5GB");
         break;
     case KIND_LIST: TRY(add_to_list(v, text, where, err)); break;
     case KIND_TEXT: break;

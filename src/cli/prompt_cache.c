@@ -43,7 +43,7 @@ int prompt_cache_load(const struct options *o, carat_engine *engine, struct cara
     if (!path) return CARAT_OK;
     int status = carat_prefixes_load(engine, path, &found, &why);
     if (status == CARAT_ECHECKSUM || status == CARAT_EUNSUPPORTED) {
-        note("%s; it is passed over", why.message);
+        note("%s; the file is not used", why.message);
         return CARAT_OK;
     }
     if (status == CARAT_OK && found.bytes > 0)

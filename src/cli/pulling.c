@@ -232,7 +232,7 @@ int pulling_open(struct pulling *p, const struct options *o, const struct hub_na
     if (is_offline(o)) {
         status = err_set(err, CARAT_ENETWORK,
                          "%.300s: is not on this machine, and --offline "
-                         "forbids to load it",
+                         "forbids downloading it",
                          buf_text(&shown));
         err_hint(err, "leave --offline out (HF_HUB_OFFLINE=1 and CARAT_OFFLINE=1 mean it too)");
     }

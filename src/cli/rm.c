@@ -45,7 +45,7 @@ static void add_model_file(struct removal *r, const char *path)
     static const char *const endings[] = {"",          ".json", ".part", ".part.json",
                                           ".json.new", ".bad",  ".lock", ".part.json.new"};
     if (lock_owner(path) >= 0 && r->status == CARAT_OK)
-        r->status = err_set(r->err, CARAT_EBUSY, "%.300s: process %ld is loading it", path,
+        r->status = err_set(r->err, CARAT_EBUSY, "%.300s: process %ld is downloading it", path,
                             lock_owner(path));
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) add_file(r, path, endings[i]);
 }
@@ -171,7 +171,7 @@ static int ask_and_remove(const struct options *o, const struct removal *r, stru
 {
     if (opt_is_set(o, OPT_YES)) return remove_all(r, err);
     if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
-        err_set(err, CARAT_EUSAGE, "rm: nobody can be asked here, so nothing is removed");
+        err_set(err, CARAT_EUSAGE, "rm: nothing is removed, because this is no terminal to ask on");
         err_hint(err, "carat rm --yes %.150s", o->arguments[0]);
         return CARAT_EUSAGE;
     }

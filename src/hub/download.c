@@ -128,7 +128,7 @@ static int make_folders(const char *path, struct carat_error *err)
 static int start_over(struct loading *l, struct carat_error *err)
 {
     if (l->done > 0 && l->restarts++ == RESTARTS_MAX)
-        return err_set(err, CARAT_ENETWORK, "%.200s: the server makes it begin again all the time",
+        return err_set(err, CARAT_ENETWORK, "%.200s: the download had to begin again too often",
                        name_of(l->what->path));
     if (ftruncate(l->fd, 0) != 0) return io_failed(buf_text(&l->part), "cannot be emptied", err);
     sha256_restart(l->sum);
@@ -420,7 +420,7 @@ static int keep_bad(const struct loading *l, const char *sum, struct carat_error
     if (!bad.failed && rename(buf_text(&l->part), buf_text(&bad)) == 0) drop_side(l);
     err_set(err, CARAT_ECHECKSUM, "%.200s: sha256 %s expected, %s found", name_of(l->what->path),
             l->what->record.sha256, sum);
-    err_hint(err, "kept as %.150s; the same command loads it again", buf_text(&bad));
+    err_hint(err, "kept as %.150s; the same command downloads it again", buf_text(&bad));
     buf_deinit(&bad);
     return CARAT_ECHECKSUM;
 }
@@ -443,7 +443,7 @@ static int finish(struct loading *l, struct carat_error *err)
     strftime(record.date, sizeof record.date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     if (fsync(l->fd) != 0) return io_failed(buf_text(&l->part), "cannot be written", err);
     if (!file_has_name(l->fd, buf_text(&l->part), 0))
-        return err_set(err, CARAT_EIO, "%.300s: was removed while it was loaded",
+        return err_set(err, CARAT_EIO, "%.300s: was removed during the download",
                        buf_text(&l->part));
     TRY(record_write(l->what->path, &record, err));
     if (rename(buf_text(&l->part), l->what->path) != 0)

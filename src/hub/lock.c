@@ -29,9 +29,9 @@ static void say_owner(const struct lock *lock, const struct hub_watch *watch)
 {
     long owner = read_owner(lock->fd);
     if (owner > 0)
-        watch_say(watch, "process %ld is loading the same file; waiting for it", owner);
+        watch_say(watch, "process %ld is downloading the same file; waiting for it", owner);
     else
-        watch_say(watch, "another process is loading the same file; waiting for it");
+        watch_say(watch, "another process is downloading the same file; waiting for it");
 }
 
 static void write_owner(const struct lock *lock)

@@ -295,7 +295,7 @@ static int check_file(const struct pull *p, const struct download *what, struct 
                    now.st_ino == before.st_ino;
     if (status == CARAT_OK && is_same) {
         watch_say(p->options.watch,
-                  "%s: sha256 %s expected, %s found; kept as %s, loading it again", what->path,
+                  "%s: sha256 %s expected, %s found; kept as %s, downloading it again", what->path,
                   wanted, sum, buf_text(&bad));
         if (bad.failed || rename(what->path, buf_text(&bad)) != 0)
             status = err_set(err, CARAT_EIO, "%.300s: cannot be renamed: %s", what->path,

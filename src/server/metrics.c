@@ -296,7 +296,7 @@ static void put_requests(const struct metrics *m, const struct metrics_now *now,
     put_one(m, out, FAMILY_COUNTER, "carat_queue_rejected_total", NULL,
             (double)n[METRICS_QUEUE_REJECTED], "Requests refused because too many waited.");
     put_each(&m->labels, out, "carat_cancelled_total", FAMILY_COUNTER,
-             "Requests whose client left, by what they were in.", "phase", 4, phases,
+             "Requests whose client left, by what was going on then.", "phase", 4, phases,
              (double[]){(double)n[METRICS_CANCELLED_QUEUE], (double)n[METRICS_CANCELLED_PROMPT],
                         (double)n[METRICS_CANCELLED_DECODE], (double)n[METRICS_CANCELLED_WRITE]});
     put_one(m, out, FAMILY_COUNTER, "carat_billing_header_stripped_total", NULL,
@@ -331,7 +331,7 @@ static void put_server(const struct metrics *m, const struct metrics_now *now, s
                         (double)now->writing});
     put_one(m, out, FAMILY_COUNTER, "carat_connections_failed_total", NULL,
             (double)m->counts[METRICS_FAILED],
-            "Connections closed without a reply: no TLS came about, or a client had too many.");
+            "Connections closed without a reply: TLS failed, or a client had too many.");
     put_one(m, out, FAMILY_COUNTER, "carat_traces_sent_total", NULL,
             (double)m->counts[METRICS_TRACES_SENT],
             "Spans of requests that a collector has taken.");

@@ -242,7 +242,7 @@ def test_ctrl_c_keeps_the_part_and_says_how_to_go_on():
         process = place.start("pull", "hf:u/r")
         place.wait_for_part(200_000)
         done = place.run("rm", "--yes", "hf:u/r")
-        expect_error(done, 1, f"process {process.pid} is loading it")
+        expect_error(done, 1, f"process {process.pid} is downloading it")
         process.send_signal(signal.SIGINT)
         text = process.communicate(timeout=program.LIMIT)[1].decode()
         expect(process.returncode == 130, f"{process.returncode}: {text}")
