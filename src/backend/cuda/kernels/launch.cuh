@@ -8,8 +8,9 @@
  * 1. Every thread of every kernel calls grid_wait (a second call does nothing) before it reads or
  *    writes anything but weights and the step's arrays (which no kernel writes), and before it may
  *    leave: completion is passed on only by those who waited.
- * 2. grid_release follows grid_wait, but for attend_combine: what comes after it reads nothing else
- *    before its own wait than rule 1 allows.
+ * 2. grid_release follows grid_wait, but for attend_combine and norms of a few rows that go to
+ *    products in fp16: what comes after these reads nothing else before its own wait than rule 1
+ *    allows.
  * So when a block starts after any other launch, all blocks of that one have passed their wait, and
  * what was written by the launch before it may be read at once, by __ldcg: L1 may hold older
  * bytes. */

@@ -127,6 +127,16 @@ __device__ __forceinline__ void put_out(const struct norm_args &p, int k, bool i
     }
 }
 
+/* Whether a few rows go to products in fp16. A block of these has a multiprocessor for itself, so
+ * they may be started at once: each begins to load weights where a block of the product before has
+ * ended. Blocks of products in 8 bits would share it with those of the product before and disturb
+ * them (H200: E4B with 16 users 2.3 % more tokens a second, 12B 0.6 %; 12B with eight users, in 8
+ * bits, 2 % fewer). */
+template <int QUADS> __device__ __forceinline__ bool is_for_halves(const struct norm_args &p)
+{
+    return reads_early(QUADS) && is_in_halves(p.out[0].act);
+}
+
 /* Row blockIdx.x, by all threads of a block; waits for the kernel before. */
 template <int QUADS, bool HAS_B, int OUTS>
 __device__ __forceinline__ void norm_row(const struct norm_args &p)
@@ -136,8 +146,10 @@ __device__ __forceinline__ void norm_row(const struct norm_args &p)
     __shared__ uint32_t most[NORM_OUTS][WARP];
     struct norm_weights<QUADS, OUTS> w;
     load_weights<QUADS, OUTS>(p, &w);
+    const bool is_early = is_for_halves<QUADS>(p);
+    if (is_early) grid_release();
     grid_wait();
-    grid_release();
+    if (!is_early) grid_release();
     /* A row that is not live is read and computed too: its loads need not wait for the counts. */
     const bool is_live = (int)blockIdx.x < rows_live(p.rows, p.step);
     const int64_t at = (int64_t)blockIdx.x * p.cols;
