@@ -171,7 +171,8 @@ static int ask_and_remove(const struct options *o, const struct removal *r, stru
 {
     if (opt_is_set(o, OPT_YES)) return remove_all(r, err);
     if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
-        err_set(err, CARAT_EUSAGE, "rm: nothing is removed, because this is no terminal to ask on");
+        err_set(err, CARAT_EUSAGE,
+                "rm: nothing is removed, because there is no terminal to ask on");
         err_hint(err, "carat rm --yes %.150s", o->arguments[0]);
         return CARAT_EUSAGE;
     }
