@@ -1,26 +1,17 @@
 /* ollama's chat and generate: a line of JSON for each piece, or one for all. */
-#include <time.h>
-
 #include "api/reply_common.h"
+#include "base/calendar.h"
 
 /* ---- Lines ------------------------------------------------------------------------------ */
-
-static void write_time(int64_t seconds, struct json *j)
-{
-    time_t when = (time_t)seconds;
-    struct tm parts;
-    char text[48] = "1970-01-01T00:00:00Z";
-    if (gmtime_r(&when, &parts)) strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-    json_put_string(j, text);
-}
 
 static struct json begin_line(const struct reply *r, struct buf *out)
 {
     struct json j = {.out = out};
+    char created[CALENDAR_TEXT];
+    calendar_utc(r->facts.created, created);
     json_begin_object(&j);
     json_key_string(&j, "model", r->facts.model);
-    json_key(&j, "created_at");
-    write_time(r->facts.created, &j);
+    json_key_string(&j, "created_at", created);
     return j;
 }
 

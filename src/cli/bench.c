@@ -143,10 +143,7 @@ static int measure_test(struct session *s, const struct options *o, struct bench
         progress(label, 0, (int)opt_int(o, OPT_REPETITIONS));
         TRY(carat_measure(s->engine, &warmup, &seconds, err));
     }
-    time_t now = time(NULL);
-    struct tm utc;
-    gmtime_r(&now, &utc);
-    strftime(t->test_time, sizeof t->test_time, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    calendar_utc(time(NULL), t->test_time);
     for (t->n_samples = 0; t->n_samples < (int)opt_int(o, OPT_REPETITIONS); t->n_samples++) {
         progress(label, t->n_samples + 1, (int)opt_int(o, OPT_REPETITIONS));
         TRY(carat_measure(s->engine, &what, &seconds, err));

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/calendar.h"
 #include "carat_inspect.h"
 #include "cli/bench_facts.h"
 
@@ -15,7 +16,7 @@ enum { SAMPLES_MAX = 1000 };
 struct bench_test {
     int32_t n_prompt, n_gen, depth, users;
     struct bench_setting setting;
-    char test_time[32]; /* UTC, ISO 8601 */
+    char test_time[CALENDAR_TEXT]; /* calendar_utc */
     int n_samples;
     int64_t samples_ns[SAMPLES_MAX];
     struct carat_work work;      /* of one run, at least */

@@ -1,7 +1,7 @@
 /* carat ls: the models that can be called by name. A broken file is listed as broken. */
 #include <string.h>
-#include <time.h>
 
+#include "base/calendar.h"
 #include "base/json_writer.h"
 #include "base/mem.h"
 #include "carat.h"
@@ -49,9 +49,8 @@ static void print_line(const struct row *row)
     } else {
         buf_printf(&line, "%-14s %11s %8s  ", f->is_part ? "unfinished" : "broken", "", "");
     }
-    char day[16];
-    struct tm local;
-    strftime(day, sizeof day, "%Y-%m-%d", localtime_r(&f->used, &local));
+    char day[CALENDAR_TEXT];
+    calendar_day(f->used, day);
     buf_printf(&line, "%-12.12s  %s  ", f->sha256[0] ? f->sha256 : "-", day);
     add_escaped(&line, f->path, strlen(f->path), false);
     out_printf("%s\n", buf_text(&line));
@@ -79,10 +78,9 @@ static void add_json(struct json *j, const struct row *row)
         json_key_int(j, "n_ctx_train", row->facts.n_ctx_train);
     }
     json_key_string(j, "sha256", f->sha256[0] ? f->sha256 : NULL);
-    char time_text[32];
-    struct tm utc;
-    strftime(time_text, sizeof time_text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&f->used, &utc));
-    json_key_string(j, "used", time_text);
+    char used[CALENDAR_TEXT];
+    calendar_utc(f->used, used);
+    json_key_string(j, "used", used);
     json_key_bool(j, "broken", !row->is_readable);
     json_key_string(j, "problem", file_problem(row)[0] ? file_problem(row) : NULL);
     json_end_object(j);

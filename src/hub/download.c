@@ -438,9 +438,7 @@ static int finish(struct loading *l, struct carat_error *err)
     memcpy(record.sha256, sum, sizeof sum);
     memcpy(record.etag, l->side.etag, sizeof record.etag);
     record.size = l->done;
-    time_t now = time(NULL);
-    struct tm utc;
-    strftime(record.date, sizeof record.date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    calendar_utc(time(NULL), record.date);
     if (fsync(l->fd) != 0) return io_failed(buf_text(&l->part), "cannot be written", err);
     if (!file_has_name(l->fd, buf_text(&l->part), 0))
         return err_set(err, CARAT_EIO, "%.300s: was removed during the download",

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/calendar.h"
 #include "base/status.h"
 #include "hub/files.h"
 #include "hub/url.h"
@@ -15,7 +16,7 @@ struct record {
     char revision[HUB_SHA256_HEX + 1]; /* commit or digest; "": none */
     char sha256[HUB_SHA256_HEX + 1];   /* "": unknown */
     char etag[256];                    /* with its quotes; "": unknown */
-    char date[32];                     /* when it was whole: "2026-07-01T12:00:00Z" */
+    char date[CALENDAR_TEXT];          /* when it was whole: calendar_utc */
     uint64_t size;                     /* bytes; 0: unknown */
 };
 

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/calendar.h"
 #include "base/hash.h"
 #include "base/json_writer.h"
 
@@ -147,14 +147,6 @@ void facts_slots(const struct facts *f, struct buf *out)
 
 /* ---- ollama ----------------------------------------------------------------------------- */
 
-static void time_text(int64_t seconds, char out[32])
-{
-    time_t t = (time_t)seconds;
-    struct tm parts;
-    gmtime_r(&t, &parts);
-    strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &parts);
-}
-
 static void put_details(struct json *j, const struct facts *f)
 {
     static const char *const families[] = {"gemma4", NULL};
@@ -191,8 +183,8 @@ void facts_tags(const struct facts *f, bool is_running, struct buf *out)
 {
     const struct carat_model_info *info = carat_model_info(f->model);
     struct json j = {.out = out};
-    char since[32];
-    time_text(f->since, since);
+    char since[CALENDAR_TEXT];
+    calendar_utc(f->since, since);
     json_begin_object(&j);
     json_key_array(&j, "models");
     json_begin_object(&j);
@@ -218,8 +210,8 @@ void facts_show(const struct facts *f, struct buf *out)
     static const char *const capabilities[] = {"completion", "tools", "thinking", NULL};
     const struct carat_model_info *info = carat_model_info(f->model);
     struct json j = {.out = out};
-    char since[32];
-    time_text(f->since, since);
+    char since[CALENDAR_TEXT];
+    calendar_utc(f->since, since);
     json_begin_object(&j);
     json_key_string(&j, "modelfile", "");
     json_key_string(&j, "parameters", "");

@@ -4,6 +4,7 @@
 usage: tests/e2e/test_models.py PROGRAM [NAME...]      (only tests whose name contains a NAME)
 """
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -59,6 +60,18 @@ def test_ls_lists_models_and_says_which_are_broken():
         for name in rows:
             found = carat("show", name, env=environment(CARAT_MODELS=folder), cwd="/")
             expect(("no such model" in found.stderr.decode()) is False, f"{name} is not found")
+
+
+def test_ls_lists_a_file_whose_time_no_calendar_has():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        model = pathlib.Path(folder) / "old.gguf"
+        shutil.copy(FIXTURES / "e2b-q8_0.gguf", model)
+        late = 67768036191676800 + 86400 * 2
+        os.utime(model, (late, late))
+        if int(model.stat().st_atime) != late:
+            raise program.Skip("files here cannot have such a time")
+        text = listed(folder)
+        expect(re.search(r"^old +Q8_0 .* - +/", text, re.MULTILINE), text)
 
 
 def test_ls_without_models_is_no_error():

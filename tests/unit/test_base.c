@@ -20,6 +20,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/calendar.h"
 #include "base/hash.h"
 #include "base/json_writer.h"
 #include "base/mem.h"
@@ -704,6 +705,27 @@ static void every_status_has_a_text_and_an_exit_status(void **state)
     assert_non_null(carat_status_text((enum carat_status)12345));
 }
 
+static void times_without_a_date_have_a_text(void **state)
+{
+    (void)state;
+    char utc[CALENDAR_TEXT], day[CALENDAR_TEXT];
+    calendar_utc(1795840748, utc);
+    assert_string_equal(utc, "2026-11-28T04:39:08Z");
+    calendar_utc(-1, utc);
+    assert_string_equal(utc, "1969-12-31T23:59:59Z");
+    calendar_day(86400 * 365, day);
+    assert_int_equal(strlen(day), strlen("1971-01-01")); /* or the day before, by the time zone */
+    const int64_t none[] = {INT64_MIN, INT64_MAX, 253402300800 + 86400, 67768036191676799};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        calendar_utc(none[i], utc);
+        calendar_day(none[i], day);
+        assert_string_equal(utc, "1970-01-01T00:00:00Z");
+        assert_string_equal(day, "-");
+    }
+    calendar_utc(253402300799, utc);
+    assert_string_equal(utc, "9999-12-31T23:59:59Z");
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, check_blocks)
 
 int main(void)
@@ -736,6 +758,7 @@ int main(void)
         TEST(the_machine_has_cores_memory_and_a_clock),
         TEST(case_is_no_matter_when_texts_are_sorted),
         TEST(steps_of_pointers_lose_their_escapes),
+        TEST(times_without_a_date_have_a_text),
         TEST(errors_carry_code_place_and_hint),
         TEST(every_status_has_a_text_and_an_exit_status),
     };
