@@ -122,6 +122,8 @@ def is_error(path, text):
     if path.startswith("/api/"):
         return isinstance(body["error"], str)
     error = body["error"]
+    if path.startswith("/v1/messages"):
+        return body["type"] == "error" and isinstance(error["message"], str)
     return (all(isinstance(error[key], str) for key in ("message", "type", "code"))
             and error["param"] is None and error["type"] == "not_supported")
 

@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 
 import hub
@@ -295,11 +296,14 @@ def test_two_at_once_load_once():
         first = place.start("pull", "hf:u/r", "--timeout", "600")
         place.wait_for_part(100_000)
         second = place.start("pull", "hf:u/r")
-        words, said = f"process {first.pid} is loading the same file", ""
+        watchdog = threading.Timer(program.LIMIT, second.kill)
+        watchdog.start()
+        words, said = f"process {first.pid} is downloading the same file", ""
         for line in second.stderr:
             said += line.decode()
             if words in said:
                 break
+        watchdog.cancel()
         expect(words in said, said)
         place.hub.fault = ""
         place.hub.may_go_on.set()
