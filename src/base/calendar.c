@@ -7,7 +7,7 @@
 static void write_time(char out[CALENDAR_TEXT], const struct tm *parts, const char *form,
                        const char *otherwise)
 {
-    bool has_date = parts && parts->tm_year >= 0 - 1900 && parts->tm_year <= 9999 - 1900;
+    bool has_date = parts && parts->tm_year >= -1900 && parts->tm_year < 10000 - 1900;
     if (!has_date || strftime(out, CALENDAR_TEXT, form, parts) == 0)
         snprintf(out, CALENDAR_TEXT, "%s", otherwise);
 }

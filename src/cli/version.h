@@ -5,6 +5,6 @@
 const char *version_commit(void); /* short hash at configure time, or "unknown" */
 int version_build_number(void);   /* commits up to it, or 0 */
 const char *version_build_type(void);
-const char *version_libraries(void); /* optional ones built in: "jansson libedit " or "none" */
+const char *version_libraries(void); /* optional ones built in: "jansson libedit" or "none" */
 
 #endif

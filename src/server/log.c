@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/calendar.h"
 #include "base/json_writer.h"
 
 /* How lines are written: set once by log_open, before threads start. A log that every function had
@@ -50,11 +51,10 @@ void log_open(enum log_format format, enum log_level least)
 static void format_time(char *out, size_t size)
 {
     struct timespec now = {0};
-    struct tm parts;
+    char utc[CALENDAR_TEXT];
     clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &parts);
-    size_t n = strftime(out, size, "%Y-%m-%dT%H:%M:%S", &parts);
-    snprintf(out + n, size - n, ".%03dZ", (int)(now.tv_nsec / 1000000));
+    calendar_utc(now.tv_sec, utc);
+    snprintf(out, size, "%.*s.%03dZ", (int)strcspn(utc, "Z"), utc, (int)(now.tv_nsec / 1000000));
 }
 
 /* Readable without quotes, in a shell as in a table. */

@@ -1,6 +1,6 @@
-/* Two products that do not depend on each other, in one launch: in a layer with experts, what the
- * dense branch and the routed one have to do at the same time. One product reads weights while the
- * other waits for rows or adds up sums. Results have the same bits as with separate launches. */
+/* Two independent products in one launch: one of the dense branch of a layer with experts, one of
+ * its routed branch. One reads weights while the other waits for rows or adds up sums. The results
+ * have the same bits as those of separate launches. */
 #ifndef CUDA_BESIDE_H
 #define CUDA_BESIDE_H
 

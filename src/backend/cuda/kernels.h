@@ -469,8 +469,8 @@ struct router_args {
 };
 void launch_router(const struct queue *q, const struct router_args *args);
 
-/* Whether launches that multiply with the experts of a few rows also choose them (beside.h): they
- * wait less for logits than for a choice. */
+/* Whether the launches that multiply by experts also choose them (beside.h), for a few rows: logits
+ * are there sooner than a choice. */
 bool choice_is_late(const struct queue *q, int32_t rows, int32_t n_used);
 
 /* sm90/router_normed.cu: launch_norm of up to eight rows, then launch_router of an `out` of it, in
