@@ -118,24 +118,31 @@ static void write_text(const struct reply_tokens *t, const struct reply_row *row
     json_text(j, bytes_of(t, row), row->length);
 }
 
-/* {"token": logprob, ...}, the likeliest first. Of tokens that are written alike (bytes that are no
- * characters) it has the likeliest alone: of equal keys most readers would keep the last. */
+/* {"token": logprob, ...}, the likeliest first. Bytes that are no characters become U+FFFD, and so
+ * do NULs, because some readers refuse a whole document with a NUL in a key. Of tokens that are
+ * then alike it has the likeliest alone: of equal keys most readers would keep the last. */
 static void write_best(const struct reply_tokens *t, const struct reply_row *row, struct json *j)
 {
+    struct buf text = {0};
     struct buf seen = {0}, key = {0}; /* keys as they are written, each between line ends */
     json_begin_object(j);
     for (const struct reply_row *top = row + 1; top <= row + row->n_top; top++) {
+        buf_clear(&text);
         buf_clear(&key);
+        buf_add(&text, bytes_of(t, top), top->length);
+        for (size_t i = 0; i < text.length; i++)
+            if (!text.data[i]) text.data[i] = (char)0xFF; /* in no character */
         buf_add_char(&key, '\n');
-        json_escape(&key, bytes_of(t, top), top->length);
+        json_escape(&key, buf_text(&text), text.length);
         buf_add_char(&key, '\n');
         if (strstr(buf_text(&seen), buf_text(&key))) continue;
         buf_add(&seen, buf_text(&key), key.length);
-        json_text_as_key(j, bytes_of(t, top), top->length);
+        json_key(j, buf_text(&text));
         write_logprob(j, top->logprob);
     }
     json_end_object(j);
-    j->out->failed |= seen.failed || key.failed;
+    j->out->failed |= text.failed || seen.failed || key.failed;
+    buf_deinit(&text);
     buf_deinit(&seen);
     buf_deinit(&key);
 }

@@ -96,17 +96,12 @@ static void add_quoted(struct buf *out, const char *text, size_t length)
     buf_add_char(out, '"');
 }
 
-void json_text_as_key(struct json *j, const char *text, size_t length)
-{
-    begin_value(j);
-    add_quoted(j->out, text, length);
-    buf_add_char(j->out, ':');
-    j->need_comma = false;
-}
-
 void json_key(struct json *j, const char *key)
 {
-    json_text_as_key(j, key, strlen(key));
+    begin_value(j);
+    add_quoted(j->out, key, strlen(key));
+    buf_add_char(j->out, ':');
+    j->need_comma = false;
 }
 
 void json_text(struct json *j, const char *text, size_t length)

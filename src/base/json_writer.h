@@ -24,7 +24,6 @@ void json_end_object(struct json *j);
 void json_begin_array(struct json *j);
 void json_end_array(struct json *j);
 void json_key(struct json *j, const char *key);
-void json_text_as_key(struct json *j, const char *text, size_t length); /* may have NULs */
 /* Bytes that are not valid UTF-8 are written as U+FFFD. */
 void json_text(struct json *j, const char *text, size_t length);
 /* What json_text writes between the quotes. A text that is cut between characters may be added in
