@@ -1,14 +1,18 @@
 /* The limits of this machine, measured with all workers at once: reading memory that is in no
- * cache, and multiplying bytes in registers. The best of a few short runs counts. */
+ * cache, and multiplying bytes in registers. The best of a few short runs counts. Runs of products
+ * get longer until a clock can tell their time: some kernels are a hundred times as fast as
+ * others. */
 #include "backend/cpu/program.h"
 #include "base/os.h"
 
-enum { RUNS = 5, PRODUCT_ROUNDS = 1 << 21 };
+enum { RUNS = 5, FIRST_ROUNDS = 1 << 13 };
+static const double run_seconds = 8e-3; /* of products, at least */
 static const size_t read_size_max = (size_t)256 << 20, read_size_least = (size_t)64 << 20;
 
 struct limits {
     const struct cpu_kernels *kernels;
     double (*multiply)(int64_t rounds); /* the product that is measured */
+    int64_t rounds;
     uint8_t *memory;
     size_t bytes;
     double operations[512]; /* of each worker */
@@ -34,7 +38,7 @@ static void read_memory(void *user, const struct pool_worker *worker)
 static void multiply(void *user, const struct pool_worker *worker)
 {
     struct limits *l = user;
-    l->operations[worker->index] = l->multiply(PRODUCT_ROUNDS);
+    l->operations[worker->index] = l->multiply(l->rounds);
 }
 
 static double best_seconds(struct pool *pool, void (*job)(void *, const struct pool_worker *),
@@ -56,7 +60,9 @@ static double measure_products(struct pool *pool, double (*product)(int64_t roun
 {
     if (!product) return 0;
     l->multiply = product;
-    double seconds = best_seconds(pool, multiply, l), rate = 0;
+    l->rounds = FIRST_ROUNDS;
+    double seconds, rate = 0;
+    while ((seconds = best_seconds(pool, multiply, l)) < run_seconds) l->rounds *= 4;
     for (int i = 0; i < pool_threads(pool); i++) rate += l->operations[i] / seconds;
     return rate;
 }
