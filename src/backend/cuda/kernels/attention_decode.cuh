@@ -165,13 +165,6 @@ __device__ __forceinline__ void find_heads(const struct job &j, int i, int *firs
     *n = min(j.heads, j.group - chunk);
 }
 
-__device__ __forceinline__ float sum_of_warp(float x)
-{
-#pragma unroll
-    for (int i = 16; i > 0; i /= 2) x += __shfl_xor_sync(~0u, x, i);
-    return x;
-}
-
 __device__ __forceinline__ float most_of_warp(float x)
 {
 #pragma unroll

@@ -103,7 +103,7 @@ __device__ __forceinline__ void decode_score_any(int d, const float *q, const fl
     }
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
-        float a = sum_of_warp(sum[h][0]), b = sum_of_warp(sum[h][1]);
+        float a = warp_sum(sum[h][0]), b = warp_sum(sum[h][1]);
         if (lane == h) out[h][2 * warp] = a, out[h][2 * warp + 1] = b;
     }
 }
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(ANY_THREADS, 2) attend_any(const __grid_consta
         bool is_seen = lane < ANY_KEYS && (unsigned)(begin + lane) < (unsigned)span.n;
         float s = is_seen ? scores[warp][lane % ANY_KEYS] : -INFINITY;
         float m = fmaxf(run.m, most_of_warp(s)), share = expf(s - m), factor = expf(run.m - m);
-        run.l = run.l * factor + sum_of_warp(share);
+        run.l = run.l * factor + warp_sum(share);
         run.m = m;
         if (lane < ANY_KEYS) p[lane][warp] = share;
         if (lane == 0) keep[warp] = factor;

@@ -42,7 +42,7 @@ __device__ __forceinline__ float4 combine(const struct job &j, const struct span
         state[e].x = expf(state[e].x - m);
         l = fmaf(state[e].x, state[e].y, l);
     }
-    l = sum_of_warp(l);
+    l = warp_sum(l);
 #pragma unroll
     for (int b = 0; b < LONG * SPLITS_MAX / (BATCH * WARPS); b++) {
         if (b > 0 && b * BATCH * WARPS >= s.n_segments) break;
@@ -113,7 +113,7 @@ __device__ __forceinline__ float join_weights(const struct job &j, int n_segment
         weight[e * 32 + lane] = x;
     }
     __syncwarp();
-    return sum_of_warp(l);
+    return warp_sum(l);
 }
 
 /* Adds eight segments: first, first + 8, ... */

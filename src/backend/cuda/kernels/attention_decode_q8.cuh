@@ -394,7 +394,7 @@ __device__ __forceinline__ void q8_store_segment(const struct job &j, int first_
 #pragma unroll
     for (int e = 0; e < q8_heads_each<D, SETS>(); e++) {
         int head = e * (D / 64) + warp;
-        float l = sum_of_warp(run[e].l);
+        float l = warp_sum(run[e].l);
         if (head < n_heads && lane == 0)
             j.state[partial_of(j, blockIdx.z, first_head + head, blockIdx.y)] =
                 make_float2(run[e].m, l);

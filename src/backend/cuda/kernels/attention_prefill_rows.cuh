@@ -4,6 +4,7 @@
 #define CUDA_ATTENTION_PREFILL_ROWS_CUH
 
 #include "backend/cuda/kernels/attention_prefill_steps.cuh"
+#include "backend/cuda/kernels/block.cuh"
 
 namespace {
 
@@ -21,13 +22,6 @@ struct block_rows {
 __device__ __forceinline__ int token_of(const struct block_rows &rows, int r)
 {
     return (int)((uint32_t)r * rows.inverse >> 16);
-}
-
-/* Tells the compiler that a value is the same in all lanes, so that it and what follows from it go
- * to uniform registers. */
-__device__ __forceinline__ int uniform(int x)
-{
-    return __reduce_max_sync(0xffffffffu, x);
 }
 
 struct row_range {

@@ -432,11 +432,6 @@ void choose_tiles(const struct queue *q, product *p)
     }
 }
 
-bool is_at_16(const void *p)
-{
-    return reinterpret_cast<uintptr_t>(p) % 16 == 0;
-}
-
 /* What dense and grouped products have in common. */
 product product_of(int32_t n_w, const struct cuda_weight *w, const struct act &x, float *const *y,
                    uint16_t *half, int32_t half_cols)

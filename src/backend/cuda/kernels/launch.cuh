@@ -44,6 +44,12 @@ struct launch_shape {
     unsigned cluster;
 };
 
+/* Whether 16 bytes can be read or written at once. */
+static inline bool is_at_16(const void *p)
+{
+    return reinterpret_cast<uintptr_t>(p) % 16 == 0;
+}
+
 /* Brings a kernel to the device, which its first launch would do otherwise: the driver loads a
  * kernel when somebody asks for its attributes. */
 static inline cudaError_t load_kernel(const void *kernel)

@@ -85,19 +85,19 @@ __device__ __forceinline__ void score_page(float (&s)[32], uint32_t queries, str
 #pragma unroll
     for (int block = 0; block < S::HEAD / 64; block += UNIT_KEYS) {
         uint64_t k = operand(ring_unit<S>(ring), 0);
-        products_begin();
+        wgmma_fence();
 #pragma unroll
         for (int i = 0; i < UNIT_KEYS * 4; i++) /* 8192 bytes a block, 32 a step of 16 columns */
             product_64(s, q + (uint64_t)((block + i / 4) * 512 + i % 4 * 2),
                        k + (uint64_t)(i / 4 * 512 + i % 4 * 2));
-        products_commit();
+        wgmma_commit();
         if (block > 0) {
-            products_wait<1>();
+            wgmma_wait<1>();
             ring_release<S>(ring, lane);
         }
         ring_next<S>(ring);
     }
-    products_wait<0>();
+    wgmma_wait<0>();
     ring_release<S>(ring, lane);
 }
 

@@ -193,19 +193,19 @@ __device__ __forceinline__ void narrow_gather(struct narrow_state &mine, struct 
         uint32_t unit = ring_unit<narrow>(ring);
         if (is_edge)
             clear_values(unit, page * PAGE + i * UNIT_VALUES, keys.begin, keys.end, 1 + mine.group);
-        products_begin();
+        wgmma_fence();
 #pragma unroll
         for (int j = 0; j < UNIT_VALUES / 16; j++)
             product_256(mine.o, p[i * (UNIT_VALUES / 16) + j],
                         operand(unit, UNIT_VALUES * 128) + (uint64_t)(j * 128));
-        products_commit();
+        wgmma_commit();
         if (i > 0) {
-            products_wait<1>();
+            wgmma_wait<1>();
             ring_release<narrow>(ring, mine.lane);
         }
         ring_next<narrow>(ring);
     }
-    products_wait<0>();
+    wgmma_wait<0>();
     ring_release<narrow>(ring, mine.lane);
 }
 

@@ -129,19 +129,19 @@ __device__ __forceinline__ void wide_gather(struct wide_state &mine, struct ring
     for (int i = 0; i < PAGE / UNIT_VALUES; i++) {
         uint32_t unit = ring_unit<wide>(ring);
         if (is_last) clear_values(unit, page * PAGE + i * UNIT_VALUES, 0, end, 2 + mine.w);
-        products_begin();
+        wgmma_fence();
 #pragma unroll
         for (int j = 0; j < UNIT_VALUES / 16; j++)
             product_256(mine.o, p + (uint64_t)((i * (UNIT_VALUES / 16) + j) * 2),
                         operand(unit, UNIT_VALUES * 128) + (uint64_t)(j * 128));
-        products_commit();
+        wgmma_commit();
         if (i > 0) {
-            products_wait<1>();
+            wgmma_wait<1>();
             ring_release<wide>(ring, mine.lane);
         }
         ring_next<wide>(ring);
     }
-    products_wait<0>();
+    wgmma_wait<0>();
     ring_release<wide>(ring, mine.lane);
 }
 

@@ -339,7 +339,7 @@ __device__ __forceinline__ void store_unit(const struct job &j, const struct win
             float4 more = *(const float4 *)&s.sum[w][i][4 * lane];
             x.x += more.x, x.y += more.y, x.z += more.z, x.w += more.w;
         }
-        l = sum_of_warp(l);
+        l = warp_sum(l);
         x = make_float4(x.x / l, x.y / l, x.z / l, x.w / l);
         store_part(j, unit.span.row, unit.key_head * j.group * 2 + part, x);
     }

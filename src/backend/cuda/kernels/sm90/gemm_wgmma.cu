@@ -431,11 +431,6 @@ bool is_pair(const struct gemm_args *args)
     return args->hidden.kind != ACT_NONE;
 }
 
-bool is_at_16(const void *p)
-{
-    return reinterpret_cast<uintptr_t>(p) % 16 == 0;
-}
-
 /* Whether results can be stored by 16 bytes (fp32: 8). */
 bool suits(const struct gemm_args *args)
 {

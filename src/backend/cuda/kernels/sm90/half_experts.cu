@@ -264,11 +264,6 @@ __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- Launching ------------------------------------------------------------------------------- */
 
-bool is_at_16(const void *p)
-{
-    return reinterpret_cast<uintptr_t>(p) % 16 == 0;
-}
-
 /* Weights first .. first + n - 1 of the call: one, or gate and up in turns. */
 void start(const struct queue *q, const struct grouped_args *args, int first, int n, int first_col)
 {

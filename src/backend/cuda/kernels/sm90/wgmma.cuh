@@ -10,6 +10,7 @@
 
 #include <stdint.h>
 
+#include "backend/cuda/kernels/block.cuh"
 #include "backend/cuda/kernels/sm90/wgmma_groups.cuh"
 
 enum { CORE_BYTES = 128 };
@@ -20,14 +21,6 @@ __device__ __forceinline__ uint64_t core_descriptor(uint32_t shared, uint32_t al
 {
     return (uint64_t)(shared >> 4 & 0x3fff) | (uint64_t)(along_k >> 4) << 16 |
            (uint64_t)(along_rows >> 4) << 32;
-}
-
-/* x, which all lanes have alike, in a uniform register. Descriptors are read from such ones; the
- * compiler does not see by itself that it can keep them there (14 % of the instructions of a loop).
- */
-__device__ __forceinline__ uint32_t uniform(uint32_t x)
-{
-    return __reduce_max_sync(~0u, x);
 }
 
 /* d += a b; d has N / 2 values. */
