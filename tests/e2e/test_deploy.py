@@ -62,6 +62,16 @@ def test_pods_leave_time_for_running_answers():
         expect(re.search(rf"{probe}Probe:\n +httpGet:\n +path: /health/{path}\n", pod), probe)
 
 
+def test_the_service_sets_no_options_of_the_pods():
+    text = text_of("kubernetes/carat.yaml")
+    service = next(t for t in text.split("\n---\n") if "\nkind: Service\n" in t)
+    name = re.search(r"(?m)^  name: (\S+)$", service).group(1)
+    env = environment(**{f"{name.upper()}_PORT": "tcp://10.96.0.10:80"})  # as Kubernetes has it
+    is_harmless = carat("config", "serve", env=env).returncode == 0
+    expect(is_harmless or re.search(r"(?m)^      enableServiceLinks: false$", text),
+           f"{name.upper()}_PORT of the Service is taken for --port")
+
+
 def test_variables_in_the_examples_are_options():
     options = {o["name"] for o in
                json.loads(carat("config", "serve", "--json").stdout)["options"]}
