@@ -61,14 +61,15 @@ static void print_option_cases(const char *form)
 
 static void print_bash(void)
 {
-    out_text("# bash completion for carat\n"
-             "_carat() {\n"
-             "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-             "    local words=\"\"\n"
-             "    COMPREPLY=()\n"
-             "    if [ \"$COMP_CWORD\" -eq 1 ] || [ \"${COMP_WORDS[1]}:$COMP_CWORD\" = help:2 ]; "
-             "then\n"
-             "        COMPREPLY=($(compgen -W \"");
+    out_text(
+        "# bash completion for carat\n"
+        "_carat() {\n"
+        "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+        "    local words=\"\"\n"
+        "    COMPREPLY=()\n"
+        "    if [[ $COMP_CWORD -eq 1 || \"${COMP_WORDS[1]}:$COMP_CWORD\" == @(help|config):2 ]]; "
+        "then\n"
+        "        COMPREPLY=($(compgen -W \"");
     print_command_names();
     out_text("\" -- \"$cur\"))\n"
              "        return\n"
@@ -97,7 +98,7 @@ static void print_zsh(void)
     out_text("#compdef carat\n"
              "_carat() {\n"
              "    local words_wanted=\"\"\n"
-             "    if (( CURRENT == 2 )) || [[ \"$words[2]:$CURRENT\" == help:3 ]]; then\n"
+             "    if (( CURRENT == 2 )) || [[ \"$words[2]:$CURRENT\" == (help|config):3 ]]; then\n"
              "        compadd -- ");
     print_command_names();
     out_text("\n"
@@ -169,6 +170,12 @@ static void print_fish(void)
         print_quoted(command_specs[c].summary);
         out_text("\n");
     }
+    out_text("complete -c carat -n '__fish_seen_subcommand_from help config; "
+             "and test (count (commandline -opc)) -eq 2' -f -a '");
+    print_command_names();
+    out_text("'\n"
+             "complete -c carat -n '__fish_seen_subcommand_from completion' -f "
+             "-a 'bash zsh fish'\n");
     for (int c = 0; c < COMMAND_COUNT; c++)
         for (int i = 0; i < OPT_COUNT; i++)
             if (option_applies((enum option_id)i, (enum command_id)c))

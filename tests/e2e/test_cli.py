@@ -150,7 +150,10 @@ def test_completions_are_valid_scripts():
 def test_bash_completes_commands_options_and_words():
     script = carat("completion", "bash").stdout.decode()
     for line, cursor, wanted in (("carat to", 1, "tokenize"), ("carat run m --te", 3, "--temp"),
-                                 ("carat run m --think o", 4, "off")):
+                                 ("carat run m --think o", 4, "off"),
+                                 ("carat help de", 2, "detokenize"),
+                                 ("carat config se", 2, "serve"),
+                                 ("carat completion z", 2, "zsh")):
         words = " ".join(f"'{w}'" for w in line.split())
         ask = (f"{script}\nCOMP_WORDS=({words}); COMP_CWORD={cursor}; _carat; "
                "printf '%s\\n' \"${COMPREPLY[@]}\"")

@@ -11,7 +11,9 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import signal
+import subprocess
 import tempfile
 import termios
 
@@ -549,6 +551,19 @@ def test_bash_completes_file_names_with_blanks():
         bash.wait_for("my\\ model.gguf ", seconds=5)
         bash.send("\x15exit\n")
         expect(bash.status() == 0, "bash")
+
+
+def test_fish_completes_commands_options_and_words():
+    if not shutil.which("fish"):
+        raise Skip("fish is not installed")
+    script = carat("completion", "fish").stdout.decode()
+    for line, wanted in (("carat to", "tokenize"), ("carat run m --te", "--temp"),
+                         ("carat run m --think o", "off"), ("carat help de", "detokenize"),
+                         ("carat config se", "serve"), ("carat completion z", "zsh")):
+        done = subprocess.run(["fish", "-c", f"{script}\ncomplete -C '{line}'"],
+                              capture_output=True, text=True)
+        words = [row.split("\t")[0] for row in done.stdout.splitlines()]
+        expect(wanted in words, f"{line}: {words} {done.stderr!r}")
 
 
 def test_tab_in_a_message_is_a_tab():
