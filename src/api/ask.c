@@ -1,5 +1,7 @@
 #include "api/ask.h"
 
+#include <string.h>
+
 #include "api/ask_readers.h"
 #include "api/ask_take.h"
 #include "base/status.h"
@@ -30,6 +32,14 @@ static const struct {
     [API_OLLAMA_GENERATE] = {ollama_generate_read, JSON_PLAIN},
 };
 
+int ask_check_model(const struct ask_limits *limits, const char *model, struct carat_error *err)
+{
+    if (!limits->model || model[0] == '\0' || strcmp(model, limits->model) == 0) return CARAT_OK;
+    err_set(err, CARAT_EUSAGE, "model: \"%s\" expected, \"%.100s\" found", limits->model, model);
+    err_hint(err, "GET /v1/models lists what is served here");
+    return CARAT_EUSAGE;
+}
+
 static int read_all(struct ask *ask, enum api api, const char *body, size_t length,
                     const struct carat_sampling *defaults, const struct ask_limits *limits,
                     struct carat_error *err)
@@ -51,8 +61,8 @@ int ask_read(struct ask *ask, enum api api, const char *body, size_t length,
 {
     *ask = (struct ask){.api = api, .model = "", .session = "", .cache_salt = ""};
     int status = read_all(ask, api, body, length, defaults, limits, err);
-    if (status != CARAT_OK) ask_use_names(ask, err);
-    return status;
+    if (status != CARAT_OK) return ask_use_names(ask, err), status;
+    return ask_check_model(limits, ask->model, err);
 }
 
 void ask_close(struct ask *ask)

@@ -36,6 +36,7 @@ struct ask_prompt {
 struct ask_limits { /* more is CARAT_EUSAGE with both numbers */
     int32_t n_max;  /* answers of a request: n times prompts */
     size_t messages_max, tools_max, stops_max;
+    const char *model; /* the one that requests may name; NULL: any */
 };
 
 /* A tool that has another name in the prompt than the client's. */
@@ -83,6 +84,9 @@ int ask_read(struct ask *ask, enum api api, const char *body, size_t length,
              const struct carat_sampling *defaults, const struct ask_limits *limits,
              struct carat_error *err);
 void ask_close(struct ask *ask);
+
+/* Whether a request may name this model; "" is none. */
+int ask_check_model(const struct ask_limits *limits, const char *model, struct carat_error *err);
 
 /* Errors of rendering the root, or of making a grammar of it, begin with the name of a member of
  * the root. Replaces this by the whole path of the member in the client's body, written as the

@@ -9,24 +9,15 @@
 #include "server/problems.h"
 #include "server/texts.h"
 
-static struct ask_limits limits_of(enum api api)
+static struct ask_limits limits_of(const struct service *s, enum api api)
 {
     return (struct ask_limits){
         .n_max = api == API_COMPLETIONS ? REPLICAS_AT_ONCE : 8,
         .messages_max = 10000,
         .tools_max = 1024,
         .stops_max = 16,
+        .model = s->options->is_strict_model ? s->options->alias : NULL,
     };
-}
-
-static int check_model(const struct service *s, const struct ask *ask, struct carat_error *err)
-{
-    const char *alias = s->options->alias;
-    if (!s->options->is_strict_model || ask->model[0] == '\0' || strcmp(ask->model, alias) == 0)
-        return CARAT_OK;
-    err_set(err, CARAT_EUSAGE, "model: \"%s\" expected, \"%.100s\" found", alias, ask->model);
-    err_hint(err, "GET /v1/models lists what is served here");
-    return CARAT_EUSAGE;
 }
 
 static int check_bias(const struct service *s, const struct ask *ask, struct carat_error *err)
@@ -121,13 +112,12 @@ static int prepare_answer(const struct service *s, struct call *c, struct carat_
 {
     const carat_model *model = s->options->model;
     const enum api api = (enum api)c->route->part;
-    const struct ask_limits limits = limits_of(api);
+    const struct ask_limits limits = limits_of(s, api);
     int32_t n_prompt = 0;
     TRY(ask_read(&c->ask, api, buf_text(&c->body), c->body.length, &s->options->sampling, &limits,
                  err));
     buf_deinit(&c->body);
     c->ask.says_reasoning = s->options->says_reasoning;
-    TRY(check_model(s, &c->ask, err));
     TRY(check_bias(s, &c->ask, err));
     if (!c->ask.is_unload && !c->ask.is_load) {
         int status = prompts_make(&c->prompts, model, &c->ask, s->n_ctx, &n_prompt, err);
@@ -157,7 +147,7 @@ static void hold(struct service *s, struct call *c)
 static int prepare_text(const struct service *s, struct call *c, struct carat_error *err)
 {
     enum text_kind kind = (enum text_kind)c->route->part;
-    const struct ask_limits limits = limits_of(API_CHAT);
+    const struct ask_limits limits = limits_of(s, API_CHAT);
     struct buf out = {0};
     int status = texts_answer(kind, s->options->model, &limits, s->n_ctx, &c->body, &out, err);
     buf_deinit(&c->body);

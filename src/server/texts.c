@@ -211,11 +211,16 @@ static int answer_plain(const struct text_inquiry *q, enum text_kind kind, struc
 {
     struct json_tree tree;
     TRY(json_tree_read(&tree, buf_text(q->body), q->body->length, JSON_PLAIN, err));
-    int status = tree.root.kind != CARAT_OBJECT
-                     ? err_set(err, CARAT_EUSAGE, "request: an object expected, %s found",
-                               json_kind_name(&tree.root))
-                 : kind == TEXT_TOKENIZE ? tokenize(q, &tree.root, err)
-                                         : detokenize(q, &tree.root, err);
+    const struct carat_value *model = json_member(&tree.root, "model");
+    int status = CARAT_OK;
+    if (tree.root.kind != CARAT_OBJECT)
+        status = err_set(err, CARAT_EUSAGE, "request: an object expected, %s found",
+                         json_kind_name(&tree.root));
+    else if (model->kind == CARAT_STRING)
+        status = ask_check_model(q->limits, model->as.string.data, err);
+    if (status == CARAT_OK)
+        status =
+            kind == TEXT_TOKENIZE ? tokenize(q, &tree.root, err) : detokenize(q, &tree.root, err);
     json_tree_free(&tree);
     return status;
 }

@@ -48,6 +48,31 @@ def test_the_second_turn_comes_from_the_cache():
             expect(counted >= share * n, f"{name}: {counted} of {n}")
 
 
+def test_strict_names_hold_on_every_route_that_takes_one():
+    said = [{"role": "user", "content": "Hi"}]
+    bodies = {
+        "/v1/chat/completions": {"messages": said, "max_tokens": 1},
+        "/v1/completions": {"prompt": "Hi", "max_tokens": 1},
+        "/v1/responses": {"input": "Hi", "max_output_tokens": 1},
+        "/v1/messages": {"messages": said, "max_tokens": 1},
+        "/api/chat": {"messages": said, "stream": False, "options": {"num_predict": 1}},
+        "/api/generate": {"prompt": "Hi", "stream": False, "options": {"num_predict": 1}},
+        "/v1/chat/completions/render": {"messages": said},
+        "/v1/completions/render": {"prompt": "Hi"},
+        "/v1/messages/count_tokens": {"messages": said},
+        "/v1/responses/input_tokens": {"input": "Hi"},
+        "/apply-template": {"messages": said},
+        "/tokenize": {"content": "Hi"},
+        "/detokenize": {"tokens": [2]},
+    }
+    with Server("demo", "--alias", "mine", "--strict-model") as server:
+        for path, body in bodies.items():
+            for model, wanted in (({"model": "mine"}, 200), ({}, 200), ({"model": "other"}, 400)):
+                status, _, reply = server.ask("POST", path, {**body, **model})
+                expect(status == wanted, f"{path} {model}: {status} {reply}")
+            expect('"mine" expected' in str(reply), f"{path}: {reply}")
+
+
 def test_a_salt_shares_what_was_read_with_nobody_else():
     with Server("demo") as server:
         def cached(**more):
