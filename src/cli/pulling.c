@@ -189,15 +189,6 @@ static int read_settings(struct pulling *p, const struct options *o, const struc
 
 /* ---- The download ----------------------------------------------------------------------- */
 
-static bool has_own_tag(const struct hub_files *files, size_t k)
-{
-    char tag[HUB_TAG_MAX], other[HUB_TAG_MAX];
-    bool is_own = hub_tag_of_path(files->at[k].path, tag)[0] != '\0';
-    for (size_t i = 0; i < files->n && is_own; i++)
-        is_own = i == k || strcmp(hub_tag_of_path(files->at[i].path, other), tag) != 0;
-    return is_own;
-}
-
 /* The models of a repository of which none was chosen. */
 static void list_models(const struct pulling *p)
 {
@@ -207,7 +198,7 @@ static void list_models(const struct pulling *p)
         const char *path = files->at[i].path;
         char tag[HUB_TAG_MAX], size[SIZE_TEXT_MAX];
         struct buf shown = {0}, line = {0};
-        bool takes_tag = has_own_tag(files, i);
+        bool takes_tag = hub_tag_is_own(files, i, 0);
         buf_printf(&shown, "hf:%s/%s%s%s", name->owner, name->repository, takes_tag ? ":" : "/",
                    takes_tag ? hub_tag_of_path(path, tag) : path);
         add_escaped(&line, buf_text(&shown), shown.length, false);

@@ -106,6 +106,19 @@ const char *hub_tag_of_path(const char *path, char out[HUB_TAG_MAX])
     return out;
 }
 
+bool hub_tag_is_own(const struct hub_files *files, size_t k, size_t n)
+{
+    char tag[HUB_TAG_MAX], other[HUB_TAG_MAX];
+    const char *path = files->at[k].path;
+    bool is_own = hub_tag_of_path(path, tag)[0] != '\0';
+    for (size_t i = 0; i < files->n && is_own; i++) {
+        const char *file = files->at[i].path;
+        if (i == k || strncmp(path, file, n) != 0 || !hub_is_model(file)) continue;
+        is_own = strcmp(hub_tag_of_path(file, other), tag) != 0;
+    }
+    return is_own;
+}
+
 /* Whether the name ends with "-TAG", "_TAG" or ".TAG", or lies in a folder TAG. */
 static bool ends_with_tag(const char *path, const char *tag)
 {

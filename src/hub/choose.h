@@ -22,6 +22,10 @@ int hub_choose(struct hub_files *files, const char *tag, const char *file, struc
 enum { HUB_TAG_MAX = 32 };
 const char *hub_tag_of_path(const char *path, char out[HUB_TAG_MAX]);
 
+/* Whether file k alone has its quantisation, of the models whose paths begin with its first n
+ * bytes. */
+bool hub_tag_is_own(const struct hub_files *files, size_t k, size_t n);
+
 /* How many files the model has whose first one this is (1: it is not split), and the path of its
  * file i, from 0 on. */
 int hub_parts(const char *path);

@@ -208,7 +208,7 @@ bool store_find(const struct store *store, const struct hub_name *name, bool tak
 
 struct listing {
     const struct store *store;
-    bool needs_file; /* another model of the folder has the same quantisation */
+    bool needs_file; /* its quantisation is not its own in the folder */
     store_fn visit;
     void *user;
 };
@@ -315,21 +315,6 @@ static size_t version_length(const char *path)
     return at ? (size_t)(at - path) : 0;
 }
 
-/* Whether another model of the same version has the same quantisation in its name. */
-static bool shares_tag(const struct hub_files *files, size_t k)
-{
-    char tag[HUB_TAG_MAX], other[HUB_TAG_MAX];
-    const char *path = files->at[k].path;
-    size_t n = version_length(path);
-    hub_tag_of_path(path, tag);
-    for (size_t i = 0; i < files->n; i++) {
-        const char *file = files->at[i].path;
-        if (i == k || strncmp(path, file, n) != 0 || !hub_is_model(file)) continue;
-        if (strcmp(hub_tag_of_path(file, other), tag) == 0) return true;
-    }
-    return false;
-}
-
 int store_each(const struct store *store, store_fn visit, void *user, struct carat_error *err)
 {
     struct listing l = {.store = store, .visit = visit, .user = user};
@@ -350,7 +335,7 @@ int store_each(const struct store *store, store_fn visit, void *user, struct car
             const char *file = files.at[k].path;
             buf_clear(&path);
             buf_printf(&path, "%s/%s", kind, file);
-            l.needs_file = !is_ollama && shares_tag(&files, k);
+            l.needs_file = !is_ollama && !hub_tag_is_own(&files, k, version_length(file));
             if (path.failed)
                 status = err_no_memory(err, file, strlen(file));
             else if (is_ollama)
