@@ -11,7 +11,11 @@
 int models_own_store(struct buf *out, struct carat_error *err)
 {
     home_folder("XDG_DATA_HOME", ".local/share", out);
-    if (!out->length) return err_set(err, CARAT_EIO, "neither XDG_DATA_HOME nor HOME is set");
+    if (!out->length) {
+        err_set(err, CARAT_EIO, "neither XDG_DATA_HOME nor HOME is set");
+        err_hint(err, "set one of them, or name a folder by --dir");
+        return CARAT_EIO;
+    }
     buf_add_text(out, "/carat/models");
     return out->failed ? err_no_memory(err, "path", out->length) : CARAT_OK;
 }

@@ -16,7 +16,9 @@ static int render(enum carat_size size, const char *path, struct carat_error *er
     char *prompt = NULL;
     size_t length = 0;
     int status = file_read(path, &text, err);
-    if (status == CARAT_OK) {
+    if (status != CARAT_OK) {
+        err_hint(err, "give a file with a chat request in JSON, or - for standard input");
+    } else {
         status = chat_request_read(&request, buf_text(&text), text.length, &sampling, err);
         if (status == CARAT_OK)
             status = carat_chat_text(size, &request.root, &prompt, &length, err);

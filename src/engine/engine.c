@@ -161,12 +161,14 @@ static int check_request(const carat_engine *e, const struct carat_request *r,
                          struct carat_error *err)
 {
     if (r->n_prompt < 1) return err_set(err, CARAT_EUSAGE, "prompt: at least one token expected");
-    if (r->n_prompt > (size_t)e->runner->layout.n_ctx - 1) {
+    const struct layout *y = &e->runner->layout;
+    if (r->n_prompt > (size_t)y->n_ctx - 1) {
         err_set(err, CARAT_ECONTEXT,
                 "prompt of %zu tokens exceeds the available context size of %d", r->n_prompt,
-                e->runner->layout.n_ctx);
-        err_hint(err, "shorten the prompt or raise the context size (-c); one position is kept "
-                      "for the answer");
+                y->n_ctx);
+        err_hint(err, "shorten the prompt%s; one position is kept for the answer",
+                 y->n_ctx < y->config->n_ctx_train ? " or raise the context size (-c)"
+                                                   : ", as the model has no more");
         return CARAT_ECONTEXT;
     }
     for (size_t i = 0; i < r->n_prompt; i++)

@@ -68,8 +68,10 @@ int prompts_make(struct prompts *out, const carat_model *model, const struct ask
                          "the prompt has %zu tokens, which exceeds the available context size of "
                          "%d tokens",
                          p->n, n_ctx);
-        err_hint(err,
-                 "send fewer or shorter messages, or start the server with a larger --ctx-size");
+        err_hint(err, "send fewer or shorter messages%s",
+                 n_ctx < carat_model_info(model)->n_ctx_train
+                     ? ", or start the server with a larger --ctx-size"
+                     : "");
     }
     if (status != CARAT_OK) prompts_deinit(out);
     return status;

@@ -128,5 +128,11 @@ def test_a_default_model_leaves_the_arguments_to_the_prompt():
         expect_status(carat(*command, env=env), 0)
 
 
+def test_a_download_without_a_home_says_what_to_name():
+    if not {"libcurl", "gnutls", "jansson"} <= set(program.libraries().split()):
+        raise program.Skip("built without libcurl, GnuTLS or jansson")
+    expect_error(carat("pull", "hf:u/r", env=environment(HOME="")), 1, "HOME", "--dir")
+
+
 if __name__ == "__main__":
     program.main(globals())

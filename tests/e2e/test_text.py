@@ -116,6 +116,18 @@ def test_bad_requests_are_explained():
                        (b"", "JSON")):
         expect_error(carat("template", "--size", "small", "-", stdin=text), 2, word)
     expect_error(carat("template", "--size", "small"), 2, "REQUEST.json")
+    expect_error(carat("template", "--size", "small", "Hello"), 2, "Hello: No such file", "JSON")
+
+
+def test_what_exceeds_the_model_is_no_matter_of_the_context():
+    most = json.loads(carat("show", MODEL, "--json").stdout)["model"]["n_ctx_train"]
+    expect_error(carat("run", MODEL, "Hi", "-c", most + 1), 2, f"has {most} positions")
+    expect_error(carat("show", MODEL, "--fit", most + 1), 2, f"has {most} positions")
+    words = b"word " * (most + 1)
+    expect_error(carat("run", MODEL, "-c", 16, stdin=b"word " * 20), 2, "raise the context size")
+    done = carat("run", MODEL, "-c", most, stdin=words)
+    expect_error(done, 2, "the model has no more")
+    expect(b"-c" not in done.stderr, str(done.stderr))
 
 
 if __name__ == "__main__":
