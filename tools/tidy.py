@@ -104,8 +104,6 @@ FOR_TESTS = {
         ["grammar_state_is_complete"],
     "tests see that everything adds up":
         ["prefix_check"],
-    "the program keeps it until it ends":
-        ["wrap_deinit"],
     "tests, their support and bench draw and name what the program reads":
         ["format_from_name", "f32_to_bf16"],
 }

@@ -45,9 +45,9 @@ static void add_numbers(struct buf *out, const struct hub_progress *now, double 
 
 static void add_bar(struct buf *out, const struct hub_progress *now)
 {
-    enum { WIDTH = 20 };
+    enum { WIDTH = 10 };
     int full = now->size ? (int)(WIDTH * ((double)now->done / (double)now->size)) : 0;
-    buf_add_text(out, " [");
+    buf_add_char(out, '[');
     for (int i = 0; i < WIDTH; i++) buf_add_char(out, i < full ? '#' : '.');
     buf_add_text(out, "] ");
 }
@@ -70,10 +70,13 @@ static void move(void *user, const struct hub_progress *now)
     double passed = seconds - p->begun_at;
     double rate = passed > 0.2 ? (double)(now->done - p->begun) / passed : 0;
     struct buf text = {0}, shown = {0};
-    buf_printf(&text, "%s %.40s", now->what, now->file);
-    if (!is_line) add_bar(&text, now);
-    if (is_line) buf_add_text(&text, ": ");
+    buf_printf(&text, "%s ", now->what);
+    if (is_line)
+        buf_printf(&text, "%.40s: ", now->file);
+    else
+        add_bar(&text, now);
     add_numbers(&text, now, rate);
+    if (!is_line) buf_printf(&text, ", %.40s", now->file); /* what does not fit is left out */
     add_escaped(&shown, buf_text(&text), text.length, false);
     if (is_line)
         note("%s", buf_text(&shown));

@@ -77,13 +77,18 @@ static bool put_out(const char *bytes, size_t length)
     return length == 0 || out_check(fwrite(bytes, 1, length, stdout) == length);
 }
 
-/* Columns to wrap at; 0: no wrapping. Asked each time, because windows change. */
-static int wrap_columns(int fd, bool is_terminal)
+/* Columns of the terminal; 0: too few, or not known. Asked each time, because windows change. */
+static int columns_of(int fd)
 {
     enum { LEAST = 20 };
     struct winsize window;
-    if (!is_terminal || terminal.is_plain || terminal.has_no_wrap) return 0;
     return ioctl(fd, TIOCGWINSZ, &window) == 0 && window.ws_col >= LEAST ? window.ws_col : 0;
+}
+
+/* Columns to wrap at; 0: no wrapping. */
+static int wrap_columns(int fd, bool is_terminal)
+{
+    return is_terminal && !terminal.is_plain && !terminal.has_no_wrap ? columns_of(fd) : 0;
 }
 
 /* Writes the word that is held. */
@@ -265,6 +270,19 @@ bool progress_is_shown(void)
     return terminal.has_progress && !terminal.is_quiet;
 }
 
+/* The words that fit into one row: of two, only the second could be cleared. */
+static void put_one_row(const char *text)
+{
+    struct wrap w = {0};
+    struct buf rows = {0};
+    int known = columns_of(STDERR_FILENO), columns = known ? known - 1 : 79;
+    wrap_add(&w, columns, text, strlen(text), &rows);
+    wrap_flush(&w, columns, &rows);
+    fwrite(buf_text(&rows), 1, strcspn(buf_text(&rows), "\n"), stderr);
+    wrap_deinit(&w);
+    buf_deinit(&rows);
+}
+
 void progress_text(const char *text, bool is_last)
 {
     if (!progress_is_shown()) return;
@@ -273,7 +291,8 @@ void progress_text(const char *text, bool is_last)
     if (is_soon && !is_last) return;
     terminal.progress_at = now;
     terminal.is_progress_shown = true;
-    fprintf(stderr, "\r\x1B[K%s", text);
+    fputs("\r\x1B[K", stderr);
+    put_one_row(text);
     fflush(stderr);
 }
 

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import resource
 import shutil
 import signal
@@ -737,6 +738,18 @@ def test_ls_lists_what_was_loaded():
         expect(row["broken"] and "unfinished" in row["problem"], str(row))
         expect_status(place.run("show", "hf:u/r:Q8_0",
                                 env={"CARAT_MODELS": str(place.home / "dir")}), 0)
+
+
+def test_progress_never_takes_more_than_one_row():
+    with Place() as place:
+        name = f"{'long-' * 12}Q4_K_M.gguf"
+        place.hub.add(name, 3_000_000)
+        for columns in (100, 80, 40, 21):
+            screen = Terminal("pull", "hf:u/r", "--dir", str(place.home / f"{columns}"),
+                              size=(24, columns), **{**place.env(), "CI": "", "TERM": "xterm"})
+            expect(screen.status() == 0, repr(screen.raw[-300:]))
+            rows = re.findall("\r\x1b\\[K(loading[^\r\n]*)", screen.raw)
+            expect(rows and max(map(len, rows)) < columns, f"{columns}: {rows}")
 
 
 if __name__ == "__main__":
