@@ -70,6 +70,8 @@ static enum line_end read_plain(struct line_reader *reader, struct buf *out)
     for (;;) {
         if (reader->is_terminal && !wait_for_key(reader)) return LINE_INTERRUPTED;
         int c = getc(stdin);
+        bool is_windows = c == '\n' && out->length && out->data[out->length - 1] == '\r';
+        if (is_windows) out->data[--out->length] = '\0';
         if (c == '\n') return LINE_READ;
         if (c != EOF) {
             buf_add_char(out, (char)c);

@@ -119,6 +119,14 @@ def test_bad_requests_are_explained():
     expect_error(carat("template", "--size", "small", "Hello"), 2, "Hello: No such file", "JSON")
 
 
+def test_a_chat_from_a_pipe_takes_line_ends_of_windows():
+    text = b"Hi\n/set seed 5\n\"\"\"\none\ntwo\n\"\"\"\n/exit\n"
+    ask = ("chat", MODEL, "--temp", "0", "-n", "3", "-q")
+    done = carat(*ask, stdin=text.replace(b"\n", b"\r\n"))
+    expect_status(done, 0)
+    expect(done.stdout == carat(*ask, stdin=text).stdout and b"error" not in done.stderr, str(done))
+
+
 def test_what_exceeds_the_model_is_no_matter_of_the_context():
     most = json.loads(carat("show", MODEL, "--json").stdout)["model"]["n_ctx_train"]
     expect_error(carat("run", MODEL, "Hi", "-c", most + 1), 2, f"has {most} positions")
