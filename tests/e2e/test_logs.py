@@ -123,5 +123,19 @@ def test_a_journal_gets_priorities():
            f"{text[-500:]}")
 
 
+def test_every_event_is_documented():
+    text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    logs = text[text.index("\n## Logs\n"):]
+    found = set()
+    for path in (ROOT / "src/server").glob("*.c"):
+        calls = re.findall(r"\blog_(?:event|problem|counts)\((.*?);", path.read_text("utf-8"), re.S)
+        for call in calls:
+            words = re.findall(r'"(\w+)"', re.split(r"LOG_\w+\(|\{", call)[0])
+            found |= set(words)
+    expect({"request", "refused", "prompts_kept", "kv_events"} <= found, f"{found}")
+    missing = {event for event in found if f"`{event}`" not in logs}
+    expect(not missing, f"docs/operations.md lacks {sorted(missing)}")
+
+
 if __name__ == "__main__":
     main(globals())
