@@ -122,6 +122,7 @@ int command_config(const struct options *o)
     struct carat_error err = {0};
     struct options other = {0};
     enum command_id command;
+    note_unknown_variables();
     int status = find_command(o, &command, &err);
     char *words[4] = {"--config", (char *)opt_text(o, OPT_CONFIG)};
     int skipped = opt_is_set(o, OPT_CONFIG) ? 0 : 2, n = 2;

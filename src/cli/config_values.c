@@ -9,6 +9,7 @@
 #include "cli/config_file.h"
 #include "cli/files.h"
 #include "cli/models.h"
+#include "cli/terminal.h"
 
 /* ---- The file --------------------------------------------------------------------------- */
 
@@ -209,4 +210,16 @@ int config_values_read(struct options *o, struct carat_error *err)
     buf_deinit(&bytes);
     mem_free(layers);
     return status;
+}
+
+void note_unknown_variables(void)
+{
+    char name[80];
+    size_t at = 0;
+    while (unknown_variable(&at, name, sizeof name)) {
+        struct buf shown = {0};
+        add_escaped(&shown, name, strlen(name), false);
+        note("%s: no option of that name; ignored", buf_text(&shown));
+        buf_deinit(&shown);
+    }
 }

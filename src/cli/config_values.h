@@ -13,4 +13,7 @@
  * that no option has, a value that its option does not take. */
 int config_values_read(struct options *o, struct carat_error *err);
 
+/* A misspelled variable would silently change nothing: this names it on standard error. */
+void note_unknown_variables(void);
+
 #endif

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "cli/borrowed.h"
@@ -316,6 +317,29 @@ const char *option_variable(enum option_id id, char *name, size_t size)
         for (char *c = name; *c; c++) *c = (char)(*c == '-' ? '_' : toupper((unsigned char)*c));
         const char *text = getenv(name);
         if (text && text[0]) return text;
+    }
+    return NULL;
+}
+
+static bool is_variable(const char *name)
+{
+    char spelling[64];
+    snprintf(spelling, sizeof spelling, "--%s", name + strlen("CARAT_"));
+    for (char *c = spelling; *c; c++) *c = (char)(*c == '_' ? '-' : tolower((unsigned char)*c));
+    bool is_known = strcmp(name, "CARAT_MODELS") == 0 || strcmp(name, "CARAT_LIBRARY") == 0;
+    for (int i = 0; i < OPT_COUNT && !is_known; i++)
+        is_known = option_is_spelled((enum option_id)i, spelling);
+    return is_known;
+}
+
+const char *unknown_variable(size_t *at, char *name, size_t size)
+{
+    for (const char *text; (text = environ[*at]); ++*at) {
+        if (strncmp(text, "CARAT_", strlen("CARAT_")) != 0) continue;
+        snprintf(name, size, "%.*s", (int)strcspn(text, "="), text);
+        if (is_variable(name)) continue;
+        ++*at;
+        return name;
     }
     return NULL;
 }

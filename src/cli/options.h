@@ -114,6 +114,10 @@ int option_set(struct options *o, enum option_id id, const char *text, const cha
  * first that is set counts, the option's own name before its others. NULL: none is set. */
 const char *option_variable(enum option_id id, char *name, size_t size);
 
+/* Which variable CARAT_... of the environment is no option of any command? Begin with *at = 0 and
+ * call until NULL; `name` gets what stands before the equals sign. */
+const char *unknown_variable(size_t *at, char *name, size_t size);
+
 /* Multiplies by 2^10, 2^20 or 2^30 where `end` begins with k, m or g, in either case, and the
  * result is in range; returns the place after it. */
 const char *read_suffix(const char *end, int64_t *number);

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "cli/command.h"
+#include "cli/config_values.h"
 #include "cli/engines.h"
 #include "cli/generate.h"
 #include "cli/prompt_cache.h"
@@ -230,6 +231,7 @@ int command_serve(const struct options *o)
     int signal_number = 0;
     open_log(o);
     raise_files();
+    note_unknown_variables();
     int status = prompt_cache_check(o, &err);
     if (status == CARAT_OK) status = session_open(&v.session, o, &err);
     if (status == CARAT_OK) status = no_more_arguments(o, v.session.next_argument, &err);

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import tempfile
 
 import program
@@ -128,6 +129,16 @@ def test_what_is_no_file_is_not_waited_for():
         for path in (pipe, folder, "/dev/zero"):
             expect_error(carat("ls", "--config", path), 2, path, "no regular file")
         expect_error(carat("ls", "--config", folder + "/none"), 2, "No such file")
+
+
+def test_a_misspelled_variable_is_named():
+    env = environment(CARAT_API_KEY_FIEL="keys", CARAT_MODELS="/nosuch", CARAT_TEMP="1",
+                      CARAT_LOG_FORMAT="json", CARAT_P="x")
+    for command in (["config"], ["serve", "nosuch"]):
+        said = carat(*command, env=env).stderr.decode()
+        named = re.findall(r"(?m)^carat: note: (CARAT_\w+): no option", said)
+        expect(sorted(named) == ["CARAT_API_KEY_FIEL", "CARAT_P"], said)
+    expect(b"note" not in carat("config", "-q", env=env).stderr, "--quiet")
 
 
 def test_config_shows_every_option_with_its_origin():
