@@ -24,6 +24,13 @@ static const char *const details[COMMAND_COUNT] = {
     [COMMAND_CHAT] =
         "Type a message and press Enter; begin and end a longer one with \"\"\". /help lists the "
         "commands. Ctrl-C stops an answer, Ctrl-D leaves.\n",
+    [COMMAND_SERVE] =
+        "With `carat serve demo` there is a page at http://127.0.0.1:8080/, and clients of OpenAI "
+        "take http://127.0.0.1:8080/v1, those of Anthropic and ollama http://127.0.0.1:8080. "
+        "Other machines are served with --host 0.0.0.0 and keys. Ctrl-C lets running answers end, "
+        "a second one does not.\n"
+        "  carat serve demo --host 0.0.0.0 --api-key-file keys --tls-cert cert.pem --tls-key "
+        "key.pem\n",
     [COMMAND_PULL] =
         "NAME is hf:USER/REPO[:QUANT][/FILE.gguf], ollama:NAME[:TAG], a NAME of ollama's registry, "
         "or the https address of a .gguf file. All parts of a split model are loaded. What is "
@@ -62,7 +69,7 @@ static const char *const details[COMMAND_COUNT] = {
         "(N prompt tokens), tgN (N generated), \"@ dN\" (after N tokens of context). Every "
         "combination of the lists is measured; a setting has a column when it was given or its "
         "values differ.\n"
-        "  carat bench demo -p 512 -n 128 -d 0,4096 -r 3 -o json\n"
+        "  carat bench demo -p 512 -n 128 -d 0,256 -r 3 -o json\n"
         "--load sends requests as many users would, to one engine in this process, and reports "
         "times to the first token, between tokens and in the queue; rows of -o json have the keys "
         "of vLLM's benchmark. Tokens are random, answers as long as asked. Several --load are "

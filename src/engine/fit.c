@@ -72,8 +72,7 @@ static int choose_options(struct layout *y, const struct layout_source *from,
     TRY(in_range(y->chunk, 1, CHUNK_MAX, "rows of a prefill step", err));
     choose_rows(y, o->deterministic);
     if (o->n_ctx && in_range(o->n_ctx, least, n_ctx_train, "context size", err) != CARAT_OK) {
-        err_hint(err, "the model has %d positions; 0 (or no -c) takes as many of them as fit",
-                 n_ctx_train);
+        err_hint(err, "the model has %d positions", n_ctx_train);
         return CARAT_EUSAGE;
     }
     TRY(in_range(o->gpu_memory_percent, 0, 100, "percent of the GPU's memory", err));

@@ -6,8 +6,10 @@ usage: tests/e2e/test_readme.py PROGRAM [NAME...]      (only tests whose name co
 import re
 import shutil
 import subprocess
+import tempfile
 
-from program import LIMIT, ROOT, Skip, carat, expect, expect_status, main, need_demo
+from program import (DEMO, LIMIT, PROGRAM, ROOT, Skip, carat, environment, expect, expect_status,
+                     is_sanitized, main, need_demo)
 from server import Server
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -47,6 +49,23 @@ def test_the_story_is_the_one_that_is_shown():
     done = carat("run", need_demo(), prompt, "--seed", "7", "-q")
     expect_status(done, 0)
     expect(without_breaks(done.stdout.decode()) in without_breaks(README), done.stdout.decode())
+
+
+def test_the_examples_of_help_run():
+    need_demo()
+    if is_sanitized():
+        raise Skip("sanitizers make the benchmarks slow")
+    found = set()
+    for command in ("run", "tokenize", "detokenize", "logits", "bench"):
+        text = carat("help", command).stdout.decode()
+        for line in re.findall(r"(?m)^  (carat \w+ demo\b.*|.*\| carat \w+ demo\b.*)$", text):
+            found.add(command)
+            with tempfile.TemporaryDirectory() as folder:
+                done = subprocess.run(line.replace("carat ", f"{PROGRAM} "), shell=True,
+                                      cwd=folder, capture_output=True, timeout=LIMIT,
+                                      env=environment(CARAT_MODELS=str(DEMO.parent)))
+            expect(done.returncode == 0, f"{line}: {done.stderr[-200:]}")
+    expect(len(found) == 5, f"{found}")
 
 
 if __name__ == "__main__":
