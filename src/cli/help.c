@@ -10,6 +10,7 @@
 #include "cli/borrowed.h"
 #include "cli/command.h"
 #include "cli/load_key_list.h"
+#include "cli/session.h"
 #include "cli/terminal.h"
 
 /* What the option list cannot say. One paragraph a line; lines that begin with a blank are
@@ -395,7 +396,8 @@ static void roff_command(enum command_id command)
 
 int command_man(const struct options *o)
 {
-    (void)o;
+    struct carat_error err = {0};
+    if (no_more_arguments(o, 0, &err) != CARAT_OK) return report(&err);
     printf(".TH CARAT 1 \"\" \"carat %s\" \"User Commands\"\n", CARAT_VERSION);
     printf(".SH NAME\ncarat \\- run Gemma 4 language models from GGUF files\n"
            ".SH SYNOPSIS\n.B carat\n.I COMMAND\n[\\fIARGUMENTS\\fR] [\\fIOPTIONS\\fR]\n"

@@ -64,7 +64,8 @@ int session_find(struct session *s, const struct options *o, struct carat_error 
     if (is_named) return status;
     const struct command_spec *spec = &command_specs[o->command];
     err_set(err, CARAT_EUSAGE, "%s: MODEL is missing", spec->name);
-    err_hint(err, "usage: carat %s %s", spec->name, spec->arguments);
+    err_hint(err, "usage: carat %s%s%s", spec->name, spec->arguments[0] ? " " : "",
+             spec->arguments);
     return CARAT_EUSAGE;
 }
 
@@ -325,6 +326,7 @@ int no_more_arguments(const struct options *o, size_t first, struct carat_error 
     if (o->n_arguments <= first) return CARAT_OK;
     const struct command_spec *spec = &command_specs[o->command];
     err_set(err, CARAT_EUSAGE, "%s: unexpected argument %s", spec->name, o->arguments[first]);
-    err_hint(err, "usage: carat %s %s", spec->name, spec->arguments);
+    err_hint(err, "usage: carat %s%s%s", spec->name, spec->arguments[0] ? " " : "",
+             spec->arguments);
     return CARAT_EUSAGE;
 }

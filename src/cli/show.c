@@ -107,7 +107,7 @@ static void print_entries(const struct carat_value *list, const char *title, boo
                           void (*print)(const struct carat_value *entry))
 {
     if (list->kind != CARAT_ARRAY) return;
-    out_printf("%s: %zu\n", title, list->as.array.count);
+    out_printf("%-14s %zu\n", title, list->as.array.count);
     for (size_t i = 0; wanted && i < list->as.array.count; i++) print(&list->as.array.items[i]);
 }
 

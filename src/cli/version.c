@@ -4,6 +4,7 @@
 #include "carat.h"
 #include "cli/command.h"
 #include "cli/setup.h"
+#include "cli/session.h"
 #include "cli/terminal.h"
 
 /* Given by CMake to this file and src/server/metrics.c alone, so that a new commit recompiles
@@ -75,6 +76,8 @@ const char *version_libraries(void)
 int command_version(const struct options *o)
 {
     struct buf b = {0};
+    struct carat_error err = {0};
+    if (no_more_arguments(o, 0, &err) != CARAT_OK) return report(&err);
     if (!opt_is_set(o, OPT_JSON)) {
         backends_add_line(&b);
         out_printf("carat %s (commit %s, %s)\nbackends: %s\n", CARAT_VERSION, CARAT_COMMIT,

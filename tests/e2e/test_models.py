@@ -128,6 +128,13 @@ def test_a_default_model_leaves_the_arguments_to_the_prompt():
         expect_status(carat(*command, env=env), 0)
 
 
+def test_what_takes_no_arguments_says_so():
+    for command in ("ls", "devices", "doctor", "version", "man"):
+        done = carat(command, "more")
+        expect_error(done, 2, f"{command}: unexpected argument more")
+        expect(done.stderr.decode().endswith(f"hint: usage: carat {command}\n"), str(done.stderr))
+
+
 def test_a_download_without_a_home_says_what_to_name():
     if not {"libcurl", "gnutls", "jansson"} <= set(program.libraries().split()):
         raise program.Skip("built without libcurl, GnuTLS or jansson")
