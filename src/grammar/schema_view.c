@@ -207,6 +207,7 @@ static int join_values(struct keyword *k, const struct carat_value *items, size_
         return CARAT_OK;
     }
     if (v->n_values * n > 1 << 20) return unsupported(k, "too many values to compare");
+    k->r->n_comparisons += v->n_values * n;
     for (size_t i = 0; i < v->n_values; i++) {
         bool is_both = false;
         for (size_t j = 0; j < n && !is_both; j++)
@@ -446,6 +447,7 @@ static int get_property(struct keyword *k, const char *key, size_t length,
 {
     struct schema_view *v = k->view;
     *out = find_property(v, key, length);
+    k->r->n_comparisons += v->n_properties;
     if (*out) return CARAT_OK;
     if (v->n_properties == SCHEMA_PROPERTIES_MAX)
         return unsupported(k, "at most 2000 properties of one object expected");
@@ -733,6 +735,9 @@ int schema_view_read(struct schema_reader *r, const struct schema_part *parts, s
     *out = (struct schema_view){
         .types = TYPE_ANY, .length_most = EXPR_NO_LIMIT, .items_most = EXPR_NO_LIMIT};
     struct keyword k = {.r = r, .view = out, .parts = all, .n_parts = &n};
+    if (r->arena->bytes > SCHEMA_BYTES_MAX || r->n_comparisons > SCHEMA_COMPARISONS_MAX)
+        return schema_fail(r, CARAT_EUNSUPPORTED, parts[0].path,
+                           "the schemas in it have too many combinations");
     if (n > SCHEMA_PARTS_MAX)
         return schema_fail(r, CARAT_EUNSUPPORTED, parts[0].path,
                            "at most 64 schemas for one value "

@@ -10,6 +10,9 @@
 enum {
     SCHEMA_PROPERTIES_MAX = 2000, /* of one object */
     SCHEMA_PARTS_MAX = 64,        /* schemas that hold together for one value */
+    /* Of all combinations together: a short schema can have billions. */
+    SCHEMA_BYTES_MAX = 1 << 25,
+    SCHEMA_COMPARISONS_MAX = 1 << 27,
 };
 
 enum schema_type {
@@ -93,6 +96,7 @@ struct schema_view {
 struct schema_reader {
     struct arena *arena;
     const struct carat_value *root;
+    uint64_t n_comparisons; /* of names and listed values, so far */
     struct carat_error *err;
 };
 

@@ -387,6 +387,32 @@ static void test_hostile(void **state)
     check_survives(&b);
 }
 
+/* Each of these few bytes asks for billions of combinations, which are refused before they take
+ * gigabytes, and although none of them would leave anything to write. */
+static void test_schemas_with_too_many_combinations_are_refused(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    buf_add_text(&b, "{\"type\":\"integer\",\"allOf\":[");
+    for (int i = 0; i < 30; i++)
+        buf_printf(&b, "%s{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}", i ? "," : "");
+    buf_add_text(&b, "]}");
+    check_refused(buf_text(&b), CARAT_EUNSUPPORTED, "#: the schemas in it have too many comb");
+    buf_clear(&b);
+    buf_add_text(&b, "{\"anyOf\":[{}");
+    for (int i = 0; i < 999; i++) buf_add_text(&b, ",{}");
+    buf_add_text(&b, "],\"allOf\":[");
+    for (int k = 0; k < 2; k++) {
+        buf_add_text(&b, k ? ",{\"enum\":[0" : "{\"enum\":[0");
+        for (int i = 1; i < 1000; i++) buf_printf(&b, ",%d", k ? -i : i);
+        buf_add_text(&b, "]}");
+    }
+    buf_add_text(&b, "]}");
+    assert_false(b.failed);
+    check_refused(buf_text(&b), CARAT_EUNSUPPORTED, "#: the schemas in it have too many comb");
+    buf_deinit(&b);
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -515,6 +541,7 @@ int main(void)
         cmocka_unit_test(test_bounds_beyond_64_bits_are_kept_as_far_as_numbers_go),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_schemas_with_too_many_combinations_are_refused),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_golden_schemas),
     };
