@@ -49,28 +49,30 @@ static const struct schema_property *find(const struct schema_view *v,
 }
 
 static int properties_exclude(struct schema_reader *r, const struct schema_property *a,
-                              const struct schema_property *b, int depth, bool *out)
+                              const struct schema_property *b, bool is_alone, int depth, bool *out)
 {
     struct schema_view left, right;
     *out = false;
     if (a->parts.n == 0 || b->parts.n == 0) return CARAT_OK;
     TRY(schema_view_read(r, a->parts.items, a->parts.n, &left));
     TRY(schema_view_read(r, b->parts.items, b->parts.n, &right));
-    return excludes(r, &left, &right, true, depth + 1, out);
+    return excludes(r, &left, &right, is_alone, depth + 1, out);
 }
 
 /* Objects: a property that one must have keeps them apart. */
 static int objects_exclude(struct schema_reader *r, const struct schema_view *a,
                            const struct schema_view *b, bool is_alone, int depth, bool *out)
 {
-    bool is_closed = is_alone && a->has_properties && !a->choice && !a->pattern_property &&
+    /* Otherwise other schemas may list more properties, here and in the properties' values. */
+    bool is_whole = is_alone && !a->choice;
+    bool is_closed = is_whole && a->has_properties && !a->pattern_property &&
                      (!a->has_additional || a->is_additional_forbidden);
     for (size_t i = 0; i < b->n_properties && is_closed && !*out; i++)
         if (b->properties[i].is_required && !find(a, &b->properties[i])) *out = true;
     for (size_t i = 0; i < a->n_properties && !*out; i++) {
         const struct schema_property *other = find(b, &a->properties[i]);
         if (!a->properties[i].is_required || !other) continue;
-        TRY(properties_exclude(r, &a->properties[i], other, depth, out));
+        TRY(properties_exclude(r, &a->properties[i], other, is_whole, depth, out));
     }
     return CARAT_OK;
 }

@@ -256,6 +256,25 @@ static void test_a_discriminator_is_a_hint(void **state)
         TEXTS("{\"kind\":\"cat\"}", "{\"kind\":\"dog\",\"lives\":9}", "{\"kind\":\"cow\"}"));
 }
 
+/* Each branch alone lists one of the two keys, but what stands next to oneOf lists both. */
+static void test_branches_may_overlap_within_a_property(void **state)
+{
+    (void)state;
+#define HAS(key)                                                                                   \
+    "{\"properties\":{\"k\":{\"properties\":{\"" key "\":true},\"required\":[\"" key "\"]}},"      \
+    "\"required\":[\"k\"]}"
+    check_takes("{\"oneOf\":[" HAS("a") "," HAS("b") "]}",
+                TEXTS("{\"k\":{\"a\":1}}", "{\"k\":{\"b\":1}}"),
+                TEXTS("{\"k\":{\"a\":1,\"b\":1}}", "{\"k\":{}}"));
+    check_refused("{\"properties\":{\"k\":{\"properties\":{\"a\":true,\"b\":true}}},"
+                  "\"oneOf\":[" HAS("a") "," HAS("b") "]}",
+                  CARAT_EUNSUPPORTED, "#/oneOf: a value might fit two");
+    check_refused(
+        "{\"oneOf\":[{\"allOf\":[" HAS("a") "],\"anyOf\":[{},{\"properties\":{\"k\":"
+                                            "{\"properties\":{\"b\":true}}}}]}," HAS("b") "]}",
+        CARAT_EUNSUPPORTED, "#/oneOf: a value might fit two");
+}
+
 /* What zod 4 writes for records, and for texts of a form: the pattern is what it checks. */
 static void test_what_says_nothing_more_is_taken(void **state)
 {
@@ -537,6 +556,7 @@ int main(void)
         cmocka_unit_test(test_properties_come_in_their_order_wherever_required_stands),
         cmocka_unit_test(test_combinations),
         cmocka_unit_test(test_a_discriminator_is_a_hint),
+        cmocka_unit_test(test_branches_may_overlap_within_a_property),
         cmocka_unit_test(test_what_says_nothing_more_is_taken),
         cmocka_unit_test(test_bounds_beyond_64_bits_are_kept_as_far_as_numbers_go),
         cmocka_unit_test(test_refused),
