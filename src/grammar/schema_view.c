@@ -557,6 +557,12 @@ static int join_properties(struct keyword *k)
     bool is_false = others->kind == CARAT_BOOL && !others->as.boolean;
     if (!is_schema && !is_false) return CARAT_OK;
     k->path = schema_path_to(k->r, k->part->path, "additionalProperties", 20);
+    /* Keys that a pattern of another part names are others too. */
+    const struct carat_value *patterns = json_member(k->part->schema, "patternProperties");
+    if (k->view->pattern_property && (patterns->kind != CARAT_OBJECT ||
+                                      patterns->as.object.members != k->view->pattern_property))
+        return unsupported(k, "together with \"patternProperties\" of another schema this is not "
+                              "supported");
     for (size_t i = 0; i < k->view->n_properties; i++) {
         struct schema_property *p = &k->view->properties[i];
         bool is_own = false;
@@ -568,6 +574,19 @@ static int join_properties(struct keyword *k)
         if (is_false) p->is_forbidden = true;
         if (is_schema) TRY(add_part(k, &p->parts, others, k->path));
     }
+    return CARAT_OK;
+}
+
+/* Without a list of its own, "items" of a part holds for those that other parts list, too. */
+static int join_items(struct keyword *k)
+{
+    const struct carat_value *items = json_member(k->part->schema, "items");
+    const struct carat_value *prefix = json_member(k->part->schema, "prefixItems");
+    if ((items->kind != CARAT_OBJECT && items->kind != CARAT_BOOL) || prefix->kind == CARAT_ARRAY)
+        return CARAT_OK;
+    k->path = schema_path_to(k->r, k->part->path, "items", 5);
+    for (size_t i = 0; i < k->view->n_prefix; i++)
+        TRY(add_part(k, &k->view->prefix[i], items, k->path));
     return CARAT_OK;
 }
 
@@ -754,6 +773,7 @@ int schema_view_read(struct schema_reader *r, const struct schema_part *parts, s
     for (size_t i = 0; i < n; i++) {
         k.part = &all[i];
         TRY(join_properties(&k));
+        TRY(join_items(&k));
     }
     struct schema_part *kept = arena_take(r->arena, n, sizeof *kept);
     if (!kept) return no_memory(r);

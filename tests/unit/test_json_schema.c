@@ -275,6 +275,27 @@ static void test_branches_may_overlap_within_a_property(void **state)
         CARAT_EUNSUPPORTED, "#/oneOf: a value might fit two");
 }
 
+/* "items" and "additionalProperties" speak of what their own schema does not list. */
+static void test_all_of_joins_what_its_schemas_do_not_list(void **state)
+{
+    (void)state;
+    check_takes("{\"allOf\":[{\"prefixItems\":[{\"type\":\"integer\"}]},"
+                "{\"items\":{\"minimum\":3}}]}",
+                TEXTS("[]", "[3]", "[4,5.5]"), TEXTS("[2]", "[3.5]", "[3,2]"));
+    check_takes("{\"items\":false,\"allOf\":[{\"prefixItems\":[{},{}]}]}", TEXTS("[]"),
+                TEXTS("[1]", "[1,2]"));
+    check_takes("{\"items\":true,\"allOf\":[{\"prefixItems\":[{\"type\":\"null\"}]}]}",
+                TEXTS("[null]", "[null,1]"), TEXTS("[1]"));
+    check_takes("{\"allOf\":[{\"items\":[{\"type\":\"null\"}],\"additionalItems\":false},{}]}",
+                TEXTS("[]", "[null]"), TEXTS("[1]", "[null,1]"));
+    check_refused("{\"allOf\":[{\"additionalProperties\":false},"
+                  "{\"patternProperties\":{\"^x\":{}}}]}",
+                  CARAT_EUNSUPPORTED, "#/allOf/0/additionalProperties: together with");
+    check_refused("{\"patternProperties\":{\"^x\":{}},\"allOf\":[{\"additionalProperties\":false,"
+                  "\"patternProperties\":{}}]}",
+                  CARAT_EUNSUPPORTED, "#/allOf/0/additionalProperties: together with");
+}
+
 /* What zod 4 writes for records, and for texts of a form: the pattern is what it checks. */
 static void test_what_says_nothing_more_is_taken(void **state)
 {
@@ -557,6 +578,7 @@ int main(void)
         cmocka_unit_test(test_combinations),
         cmocka_unit_test(test_a_discriminator_is_a_hint),
         cmocka_unit_test(test_branches_may_overlap_within_a_property),
+        cmocka_unit_test(test_all_of_joins_what_its_schemas_do_not_list),
         cmocka_unit_test(test_what_says_nothing_more_is_taken),
         cmocka_unit_test(test_bounds_beyond_64_bits_are_kept_as_far_as_numbers_go),
         cmocka_unit_test(test_refused),
