@@ -318,8 +318,10 @@ static bool is_within(const struct schema_view *v, const struct carat_value *val
     }
     if (value->kind == CARAT_INT)
         decimal_from_int(value->as.integer, &d);
-    else if (value->kind != CARAT_REAL || !decimal_from_real(value->as.real, &d))
+    else if (value->kind != CARAT_REAL)
         return true;
+    else if (!decimal_from_real(value->as.real, &d)) /* cannot be compared exactly: left out */
+        return !v->low.is_given && !v->high.is_given;
     int low = v->low.is_given ? decimal_compare(&d, &v->low) : 1;
     int high = v->high.is_given ? decimal_compare(&d, &v->high) : -1;
     return (low > 0 || (low == 0 && !v->low.is_exclusive)) &&
@@ -351,7 +353,6 @@ static int compile_values(struct compiler *c, const struct schema_view *v, const
 static int check_one_of(struct compiler *c, const struct schema_view *v)
 {
     enum { BRANCHES_MAX = 64 };
-    const struct carat_value *branches = v->choice->as.array.items;
     size_t n = v->choice->as.array.count;
     bool is_alone = v->all.n == 1 && !v->has_properties && !v->n_properties && !v->has_additional;
     if (n > BRANCHES_MAX)
@@ -359,9 +360,10 @@ static int check_one_of(struct compiler *c, const struct schema_view *v)
                            "at most 64 branches expected; \"anyOf\" may have more");
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < i; k++) {
-            struct schema_part a = {.schema = &branches[i], .path = v->choice_path};
-            struct schema_part b = {.schema = &branches[k], .path = v->choice_path};
+            struct schema_part a, b;
             bool is_disjoint = false;
+            TRY(schema_branch(&c->r, v, i, &a));
+            TRY(schema_branch(&c->r, v, k, &b));
             TRY(schema_is_disjoint(&c->r, &a, &b, is_alone, &is_disjoint));
             if (!is_disjoint)
                 return schema_fail(
@@ -392,10 +394,9 @@ static int compile_choice(struct compiler *c, const struct schema_view *v, int d
                    parts[0].skip == (SKIP_ADDED | (unsigned)v->choice_kind);
     for (size_t i = 0; i < v->choice->as.array.count && !status; i++) {
         const struct expr *branch = NULL;
-        parts[n] =
-            (struct schema_part){.schema = &v->choice->as.array.items[i], .path = v->choice_path};
         struct schema_view other = {0};
-        if (is_bare) status = schema_view_read(&c->r, parts, 1, &other);
+        status = schema_branch(&c->r, v, i, &parts[n]);
+        if (!status && is_bare) status = schema_view_read(&c->r, parts, 1, &other);
         bool is_single = is_bare && !status && !other.choice;
         if (!status)
             status = is_single ? compile(c, parts + n, 1, depth + 1, &branch)

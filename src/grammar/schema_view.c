@@ -374,12 +374,13 @@ static int one_part(const struct keyword *k, const struct carat_value *schema,
     return CARAT_OK;
 }
 
-static const struct schema_path *index_path(const struct keyword *k, size_t index)
+static const struct schema_path *index_path(struct schema_reader *r,
+                                            const struct schema_path *array, size_t index)
 {
     char text[24];
     int n = snprintf(text, sizeof text, "%zu", index);
-    const char *copy = arena_copy_text(k->r->arena, text, (size_t)n);
-    return copy ? schema_path_to(k->r, k->path, copy, (size_t)n) : NULL;
+    const char *copy = arena_copy_text(r->arena, text, (size_t)n);
+    return copy ? schema_path_to(r, array, copy, (size_t)n) : NULL;
 }
 
 static int read_prefix(struct keyword *k)
@@ -394,8 +395,8 @@ static int read_prefix(struct keyword *k)
     v->prefix = arena_take(k->r->arena, n, sizeof *v->prefix);
     if (!v->prefix) return no_memory(k->r);
     for (; v->n_prefix < n; v->n_prefix++)
-        TRY(one_part(k, &k->value->as.array.items[v->n_prefix], index_path(k, v->n_prefix),
-                     &v->prefix[v->n_prefix]));
+        TRY(one_part(k, &k->value->as.array.items[v->n_prefix],
+                     index_path(k->r, k->path, v->n_prefix), &v->prefix[v->n_prefix]));
     return CARAT_OK;
 }
 
@@ -606,7 +607,7 @@ static int read_all_of(struct keyword *k)
     if (k->part->skip & SKIP_ADDED) return CARAT_OK;
     if (k->value->kind != CARAT_ARRAY) return wrong(k, "an array of schemas expected");
     for (size_t i = 0; i < k->value->as.array.count; i++) {
-        const struct schema_path *path = index_path(k, i);
+        const struct schema_path *path = index_path(k->r, k->path, i);
         if (!path) return no_memory(k->r);
         TRY(push_part(k,
                       (struct schema_part){.schema = &k->value->as.array.items[i], .path = path}));
@@ -783,6 +784,14 @@ int schema_view_read(struct schema_reader *r, const struct schema_part *parts, s
     }
     out->all = (struct schema_parts){.items = kept, .n = n};
     return CARAT_OK;
+}
+
+int schema_branch(struct schema_reader *r, const struct schema_view *v, size_t index,
+                  struct schema_part *out)
+{
+    const struct schema_path *path = index_path(r, v->choice_path, index);
+    *out = (struct schema_part){.schema = &v->choice->as.array.items[index], .path = path};
+    return path ? CARAT_OK : no_memory(r);
 }
 
 /* ---- References ------------------------------------------------------------------------- */

@@ -109,6 +109,10 @@ int schema_fail(const struct schema_reader *r, enum carat_status status,
 int schema_view_read(struct schema_reader *r, const struct schema_part *parts, size_t n,
                      struct schema_view *out);
 
+/* The schema of a branch of the view's choice. */
+int schema_branch(struct schema_reader *r, const struct schema_view *v, size_t index,
+                  struct schema_part *out);
+
 /* The schema that a reference within the document means. */
 int schema_resolve(struct schema_reader *r, const struct carat_value *ref,
                    const struct schema_path *path, struct schema_part *out);

@@ -326,6 +326,8 @@ static void test_bounds_beyond_64_bits_are_kept_as_far_as_numbers_go(void **stat
                 TEXTS("2000000000000000001", "-2000000000000000001"));
     check_takes("{\"enum\":[9223372036854775807],\"maximum\":18446744073709551615}",
                 TEXTS("9223372036854775807"), TEXTS("1"));
+    check_takes("{\"enum\":[3,1e300,-1e300,1e-40],\"minimum\":1,\"maximum\":5}", TEXTS("3"),
+                TEXTS("1e+300", "-1e+300", "1e-40"));
     check_refused("{\"minimum\":18446744073709551615}", CARAT_EUNSUPPORTED,
                   "#/minimum: a number below 2^63");
     check_refused("{\"maximum\":-18446744073709551615}", CARAT_EUNSUPPORTED,
@@ -345,6 +347,9 @@ static void test_refused(void **state)
     check_refused("{\"if\":{},\"then\":{}}", CARAT_EUNSUPPORTED, "#/if:");
     check_refused("{\"type\":\"strin\"}", CARAT_EUSAGE, "#/type:");
     check_refused("{\"anyOf\":[{\"allOf\":[{\"x\":1}]}]}", CARAT_EUNSUPPORTED, "/allOf/0/x:");
+    check_refused("{\"anyOf\":[{},{\"not\":{}}]}", CARAT_EUNSUPPORTED, "#/anyOf/1/not:");
+    check_refused("{\"oneOf\":[{\"type\":\"null\"},{\"type\":\"string\",\"x\":1}]}",
+                  CARAT_EUNSUPPORTED, "#/oneOf/1/x:");
     check_refused("{\"items\":{\"type\":\"string\",\"pattern\":\"a(?=b)\"}}", CARAT_EUNSUPPORTED,
                   "#/items/pattern: character 2: groups that look around");
     check_refused("{\"pattern\":\"(a\"}", CARAT_EUSAGE,
