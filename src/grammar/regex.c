@@ -99,6 +99,32 @@ static int read_hex(struct reader *r, int digits, uint32_t *out)
     return CARAT_OK;
 }
 
+/* After \u: XXXX, or two of them that are the halves of one character, or {X...}. */
+static int read_unicode(struct reader *r, uint32_t *out)
+{
+    const char *begin = r->at;
+    if (!skip(r, '{')) {
+        uint32_t low = 0;
+        TRY(read_hex(r, 4, out));
+        bool is_half = *out >= 0xD800 && *out <= 0xDBFF && r->end - r->at > 2 &&
+                       memcmp(r->at, "\\u", 2) == 0 && r->at[2] != '{';
+        if (!is_half) return CARAT_OK;
+        const char *second = r->at;
+        r->at += 2;
+        TRY(read_hex(r, 4, &low));
+        if (low >= 0xDC00 && low <= 0xDFFF)
+            *out = 0x10000 + ((*out - 0xD800) << 10) + (low - 0xDC00);
+        else
+            r->at = second;
+        return CARAT_OK;
+    }
+    *out = 0;
+    for (; r->at < r->end && hex_value(*r->at) >= 0 && *out <= CODE_POINT_MAX; r->at++)
+        *out = *out << 4 | (uint32_t)hex_value(*r->at);
+    if (r->at > begin + 1 && *out <= CODE_POINT_MAX && skip(r, '}')) return CARAT_OK;
+    return fail(r, CARAT_EUSAGE, begin, "a code point up to {10FFFF} expected");
+}
+
 /* After a backslash: one character. */
 static int read_escape(struct reader *r, bool in_class, uint32_t *out)
 {
@@ -112,7 +138,7 @@ static int read_escape(struct reader *r, bool in_class, uint32_t *out)
     case 'f': *out = '\f'; return CARAT_OK;
     case 'v': *out = '\v'; return CARAT_OK;
     case 'x': return read_hex(r, 2, out);
-    case 'u': return read_hex(r, 4, out);
+    case 'u': return read_unicode(r, out);
     case '0': *out = 0; return CARAT_OK;
     case 'b':
         if (!in_class) break;
@@ -174,15 +200,24 @@ static int read_class(struct reader *r, struct part *out)
 
 static int read_alternatives(struct reader *r, int depth, struct part *out);
 
+/* The <name> of a group, which changes nothing. */
+static int skip_name(struct reader *r, const char *begin)
+{
+    if (!skip(r, '<') || r->at == r->end || *r->at == '=' || *r->at == '!')
+        return fail(r, CARAT_EUNSUPPORTED, begin,
+                    "groups that look around or have flags are not supported");
+    const char *end = memchr(r->at, '>', (size_t)(r->end - r->at));
+    if (!end) return fail(r, CARAT_EUSAGE, begin, "the group's name does not end");
+    r->at = end + 1;
+    return CARAT_OK;
+}
+
 static int read_group(struct reader *r, int depth, struct part *out)
 {
     const char *begin = r->at++;
     if (depth == REGEX_DEPTH_MAX)
         return fail(r, CARAT_EUNSUPPORTED, begin, "at most 100 groups inside each other expected");
-    if (skip(r, '?') && !skip(r, ':'))
-        return fail(r, CARAT_EUNSUPPORTED, begin,
-                    "groups that look around or have names are not "
-                    "supported");
+    if (skip(r, '?') && !skip(r, ':')) TRY(skip_name(r, begin));
     TRY(read_alternatives(r, depth + 1, out));
     return skip(r, ')') ? CARAT_OK : fail(r, CARAT_EUSAGE, begin, "the group does not end");
 }

@@ -44,6 +44,16 @@ static void check_takes(const char *schema, const char *const *good, const char 
     grammar_close(g);
 }
 
+static void check_refused(const char *schema, enum carat_status status, const char *message)
+{
+    carat_grammar *g;
+    struct carat_error err = {0};
+    int found = json_schema_open(&g, &f, schema, strlen(schema), &err);
+    if (found != (int)status || !strstr(err.message, message))
+        fail_msg("%.200s: \"%s\" expected, \"%s\" found", schema, message, err.message);
+    assert_null(g);
+}
+
 static void test_values(void **state)
 {
     (void)state;
@@ -93,6 +103,34 @@ static void test_strings(void **state)
     check_takes("{\"type\":\"string\",\"format\":\"email\"}", TEXTS("\"a.b+c@example.co.uk\""),
                 TEXTS("\"a@b\"", "\".a@b.c\"", "\"a b@c.de\""));
     check_takes("{\"type\":\"string\",\"format\":\"uri\"}", TEXTS("\"anything\""), TEXTS("1"));
+}
+
+static void test_patterns_name_groups_and_code_points(void **state)
+{
+    (void)state;
+    check_takes("{\"pattern\":\"^(?<year>\\\\d{4})-(?<month>\\\\d\\\\d)$\"}", TEXTS("\"2026-11\""),
+                TEXTS("\"2026\"", "\"year\""));
+    check_takes("{\"pattern\":\"^[\\\\u{1F600}-\\\\u{1f602}\\\\u{61}]+$\"}",
+                TEXTS("\"a\xf0\x9f\x98\x81\""), TEXTS("\"u\"", "\"\xf0\x9f\x98\x83\""));
+    check_takes("{\"pattern\":\"^[\\\\uD83D\\\\uDE00x]\\\\ud83d\\\\ude01{2}$\"}",
+                TEXTS("\"\xf0\x9f\x98\x80\xf0\x9f\x98\x81\xf0\x9f\x98\x81\"",
+                      "\"x\xf0\x9f\x98\x81\xf0\x9f\x98\x81\""),
+                TEXTS("\"x\xf0\x9f\x98\x81\"", "\"x\""));
+    check_takes("{\"pattern\":\"^(\\\\uD83D\\\\u0061|b)$\"}", TEXTS("\"b\""), TEXTS("\"a\""));
+}
+
+static void test_wrong_patterns(void **state)
+{
+    (void)state;
+    check_refused("{\"pattern\":\"(?<year\"}", CARAT_EUSAGE, "1: the group's name does not end");
+    check_refused("{\"pattern\":\"(?<=a)\"}", CARAT_EUNSUPPORTED, "1: groups that look around");
+    check_refused("{\"pattern\":\"(?i:a)\"}", CARAT_EUNSUPPORTED, "1: groups that look around");
+    check_refused("{\"pattern\":\"(?<\"}", CARAT_EUNSUPPORTED, "1: groups that look around");
+    check_refused("{\"pattern\":\"\\\\u{}\"}", CARAT_EUSAGE, "3: a code point up to");
+    check_refused("{\"pattern\":\"\\\\u{110000}\"}", CARAT_EUSAGE, "3: a code point up to");
+    check_refused("{\"pattern\":\"\\\\u{61\"}", CARAT_EUSAGE, "3: a code point up to");
+    check_refused("{\"pattern\":\"\\\\uD83D\\\\u12\"}", CARAT_EUSAGE, "hexadecimal digits");
+    check_refused("{\"pattern\":\"\\\\uD83D\\\\u\"}", CARAT_EUSAGE, "hexadecimal digits");
 }
 
 /* Bounds against arithmetic, over many numbers around them. */
@@ -229,16 +267,6 @@ static void test_combinations(void **state)
     check_takes("{\"$ref\":\"#/$defs/x\",\"minimum\":3,\"$defs\":{\"x\":{\"type\":\"integer\"}}}",
                 TEXTS("3"), TEXTS("2"));
     check_takes("{\"type\":\"string\",\"nullable\":true}", TEXTS("null", "\"\""), TEXTS("1"));
-}
-
-static void check_refused(const char *schema, enum carat_status status, const char *message)
-{
-    carat_grammar *g;
-    struct carat_error err = {0};
-    int found = json_schema_open(&g, &f, schema, strlen(schema), &err);
-    if (found != (int)status || !strstr(err.message, message))
-        fail_msg("%.200s: \"%s\" expected, \"%s\" found", schema, message, err.message);
-    assert_null(g);
 }
 
 /* What pydantic writes for unions that a member tells apart: OpenAPI's hint changes no value. */
@@ -576,6 +604,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_patterns_name_groups_and_code_points),
+        cmocka_unit_test(test_wrong_patterns),
         cmocka_unit_test(test_bounds_of_numbers),
         cmocka_unit_test(test_arrays),
         cmocka_unit_test(test_objects),
