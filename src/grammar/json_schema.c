@@ -52,26 +52,33 @@ static int fail_within(const struct compiler *c, int status, const struct schema
     return schema_fail(&c->r, (enum carat_status)status, path, what);
 }
 
-/* Compiles a pattern. All texts that it matches must have lengths within the bounds, or it must be
- * one repeated class. */
+/* The texts of a regular expression whose lengths are within the bounds. *is_exact: whether it can
+ * be told. */
+static const struct expr *limit_lengths(struct compiler *c, const struct schema_view *v,
+                                        const struct regex *regex, bool *is_exact)
+{
+    uint32_t least = regex->least > v->length_least ? regex->least : v->length_least;
+    uint32_t most = regex->most < v->length_most ? regex->most : v->length_most;
+    *is_exact = true;
+    if (least > most) return expr_never(c->w.b);
+    if (least == regex->least && most == regex->most) return regex->expr;
+    *is_exact = regex->class != NULL;
+    if (!regex->class) return regex->expr;
+    if (most != EXPR_NO_LIMIT) most -= regex->fixed;
+    const struct expr *all[] = {
+        regex->before, expr_repeat(c->w.b, regex->class, least - regex->fixed, most), regex->after};
+    return expr_seq(c->w.b, all, 3);
+}
+
+/* Strings that a pattern matches, of lengths within the bounds. */
 static int compile_pattern(struct compiler *c, const struct schema_view *v, const char *pattern,
-                           size_t length, const struct schema_path *path, const struct expr **out)
+                           size_t length, const struct schema_path *path, const struct expr **out,
+                           bool *is_exact)
 {
     struct regex regex;
     int status = regex_read(c->w.b, chars_form(&c->w), pattern, length, &regex, c->r.err);
     if (status) return status == CARAT_EMEMORY ? status : fail_within(c, status, path);
-    if (regex.only_class) {
-        uint32_t least = regex.least > v->length_least ? regex.least : v->length_least;
-        uint32_t most = regex.most < v->length_most ? regex.most : v->length_most;
-        regex.expr =
-            least > most ? expr_never(c->w.b) : expr_repeat(c->w.b, regex.only_class, least, most);
-    } else if (regex.least < v->length_least || regex.most > v->length_most) {
-        return schema_fail(
-            &c->r, CARAT_EUNSUPPORTED, v->length_path,
-            "together with a pattern or format that allows other lengths this is not "
-            "supported");
-    }
-    *out = write_quoted(&c->w, regex.expr);
+    *out = write_quoted(&c->w, limit_lengths(c, v, &regex, is_exact));
     return CARAT_OK;
 }
 
@@ -80,11 +87,19 @@ static int compile_string(struct compiler *c, const struct schema_view *v, const
     const struct carat_value *pattern = v->pattern;
     const char *format =
         v->format ? format_pattern(v->format->as.string.data, v->format->as.string.length) : NULL;
-    /* Next to a pattern a format is an annotation: who writes both means the pattern by it. */
-    if (pattern)
-        return compile_pattern(c, v, pattern->as.string.data, pattern->as.string.length,
-                               v->pattern_path, out);
-    if (format) return compile_pattern(c, v, format, strlen(format), v->format_path, out);
+    bool is_exact = false;
+    if (pattern) {
+        TRY(compile_pattern(c, v, pattern->as.string.data, pattern->as.string.length,
+                            v->pattern_path, out, &is_exact));
+        if (is_exact) return CARAT_OK;
+        return schema_fail(&c->r, CARAT_EUNSUPPORTED, v->length_path,
+                           "together with a pattern that allows other lengths this is not "
+                           "supported");
+    }
+    /* Next to a pattern, or to lengths that it does not keep, a format is an annotation: who writes
+     * a pattern too means the pattern by it, and lengths are what must not be exceeded. */
+    if (format) TRY(compile_pattern(c, v, format, strlen(format), v->format_path, out, &is_exact));
+    if (is_exact) return CARAT_OK;
     if (v->length_least == 0 && v->length_most == EXPR_NO_LIMIT) {
         *out = write_any_string(&c->w);
         return CARAT_OK;

@@ -13,6 +13,7 @@ struct reader {
     enum chars_form form;
     const char *text, *at, *end;
     struct expr_stack stack;
+    const struct expr *empty;
     struct char_range ranges[RANGES_MAX];
     size_t n_ranges;
     struct carat_error *err;
@@ -22,7 +23,8 @@ struct reader {
 struct part {
     const struct expr *expr;
     uint32_t least, most;
-    const struct expr *class; /* the part is a class, maybe repeated: the class */
+    const struct expr *before, *class, *after; /* see regex.h; a class has nothing around it */
+    uint32_t fixed;
 };
 
 static int fail(struct reader *r, enum carat_status status, const char *at, const char *what)
@@ -227,7 +229,7 @@ static int read_atom(struct reader *r, int depth, struct part *out)
     static const struct char_range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
     uint32_t c = 0;
     bool is_class = false;
-    *out = (struct part){.least = 1, .most = 1};
+    *out = (struct part){.least = 1, .most = 1, .before = r->empty, .after = r->empty};
     if (*r->at == '(') return read_group(r, depth, out);
     if (*r->at == '^' || *r->at == '$')
         return fail(r, CARAT_EUNSUPPORTED, r->at,
@@ -311,32 +313,69 @@ static bool is_at_end(const struct reader *r)
     return r->at == r->end || *r->at == '|' || *r->at == ')';
 }
 
-/* What may stand before or after a pattern that is not anchored there. */
-static void push_anything(struct reader *r, struct part *out)
+/* Parts one after another, which are on the stack. */
+struct sequence {
+    size_t first, n_parts, n_varying;
+    uint32_t least, most;
+    struct part one; /* the part whose length varies, or the first one */
+    size_t at;
+};
+
+static void add_part(struct reader *r, struct sequence *s, const struct part *part)
 {
-    expr_push(r->b, &r->stack, expr_repeat(r->b, chars_any(r->b, r->form), 0, EXPR_NO_LIMIT));
-    out->most = EXPR_NO_LIMIT;
+    bool varies = part->least != part->most;
+    expr_push(r->b, &r->stack, part->expr);
+    s->least = add_bounds(s->least, part->least);
+    s->most = add_bounds(s->most, part->most);
+    if (varies || s->n_parts == 0) {
+        s->one = *part;
+        s->at = r->stack.n - 1;
+    }
+    s->n_varying += varies;
+    s->n_parts++;
+}
+
+/* What may stand before or after a pattern that is not anchored there. */
+static void add_anything(struct reader *r, struct sequence *s)
+{
+    struct part any = {.most = EXPR_NO_LIMIT, .before = r->empty, .after = r->empty};
+    any.class = chars_any(r->b, r->form);
+    any.expr = expr_repeat(r->b, any.class, 0, EXPR_NO_LIMIT);
+    add_part(r, s, &any);
+}
+
+static int finish(struct reader *r, const struct sequence *s, struct part *out)
+{
+    TRY(builder_check(r->b, r->err));
+    *out = (struct part){.least = s->least, .most = s->most};
+    bool has_one = s->n_varying == 1 || s->n_parts == 1;
+    if (has_one && s->one.class && s->least != EXPR_NO_LIMIT) {
+        const struct expr *const *items = r->stack.items;
+        const struct expr *before = expr_seq(r->b, items + s->first, s->at - s->first);
+        const struct expr *after = expr_seq(r->b, items + s->at + 1, r->stack.n - s->at - 1);
+        out->before = expr_then(r->b, before, s->one.before);
+        out->class = s->one.class;
+        out->after = expr_then(r->b, s->one.after, after);
+        out->fixed = s->least - (s->one.least - s->one.fixed);
+    }
+    out->expr = expr_pop_seq(r->b, &r->stack, s->first);
+    return builder_check(r->b, r->err);
 }
 
 static int read_sequence(struct reader *r, int depth, struct part *out)
 {
-    size_t first = r->stack.n, n_parts = 0;
+    struct sequence s = {.first = r->stack.n};
     bool is_bound = depth > 0 || skip(r, '^');
     struct part part = {0};
-    *out = (struct part){0};
-    if (!is_bound) push_anything(r, out);
-    for (; !is_at_end(r); n_parts++) {
+    if (!is_bound) add_anything(r, &s);
+    while (!is_at_end(r)) {
         if (depth == 0 && *r->at == '$' && (r->end - r->at == 1 || r->at[1] == '|')) break;
         TRY(read_repeated(r, depth, &part));
-        expr_push(r->b, &r->stack, part.expr);
-        out->least = add_bounds(out->least, part.least);
-        out->most = add_bounds(out->most, part.most);
+        add_part(r, &s, &part);
     }
     bool is_closed = depth > 0 || skip(r, '$');
-    if (!is_closed) push_anything(r, out);
-    if (is_bound && is_closed && n_parts == 1) out->class = part.class;
-    out->expr = expr_pop_seq(r->b, &r->stack, first);
-    return builder_check(r->b, r->err);
+    if (!is_closed) add_anything(r, &s);
+    return finish(r, &s, out);
 }
 
 static int read_alternatives(struct reader *r, int depth, struct part *out)
@@ -362,6 +401,7 @@ int regex_read(struct expr_builder *b, enum chars_form form, const char *pattern
     struct reader r = {
         .b = b, .form = form, .text = pattern, .at = pattern, .end = pattern + length, .err = err};
     struct part all = {0};
+    r.empty = expr_empty(b);
     if (length > REGEX_BYTES_MAX)
         return err_set(err, CARAT_EUNSUPPORTED, "at most %d bytes expected, %zu found",
                        REGEX_BYTES_MAX, length);
@@ -369,7 +409,12 @@ int regex_read(struct expr_builder *b, enum chars_form form, const char *pattern
     if (!status && r.at < r.end) status = fail(&r, CARAT_EUSAGE, r.at, "this ) closes no (");
     if (!status) status = builder_check(b, err);
     expr_stack_deinit(&r.stack);
-    *out = (struct regex){
-        .expr = all.expr, .least = all.least, .most = all.most, .only_class = all.class};
+    *out = (struct regex){.expr = all.expr,
+                          .least = all.least,
+                          .most = all.most,
+                          .before = all.before,
+                          .class = all.class,
+                          .after = all.after,
+                          .fixed = all.fixed};
     return status;
 }

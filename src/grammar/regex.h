@@ -1,6 +1,6 @@
 /* Regular expressions of JSON Schema's "pattern" as expressions over the characters of a string.
  * The dialect of JavaScript without lookaround, word boundaries, back references and Unicode
- * properties: no (?=, (?!, (?<, \b, \1, \p. A pattern without ^ or $ may match anywhere in the
+ * properties: no (?=, (?!, (?<=, \b, \1, \p. A pattern without ^ or $ may match anywhere in the
  * string. */
 #ifndef GRAMMAR_REGEX_H
 #define GRAMMAR_REGEX_H
@@ -16,8 +16,10 @@ enum {
 struct regex {
     const struct expr *expr;
     uint32_t least, most; /* characters; most EXPR_NO_LIMIT */
-    /* A pattern that is one class, repeated least..most times and nothing else: the class. */
-    const struct expr *only_class;
+    /* Where the number of one class is all that varies, or all that there is: the class (or NULL),
+     * and what stands before and after it, `fixed` characters. */
+    const struct expr *before, *class, *after;
+    uint32_t fixed;
 };
 
 /* CARAT_EUNSUPPORTED or CARAT_EUSAGE say what and at which character; the caller adds the path. */
