@@ -262,29 +262,61 @@ static const struct expr *with_fraction(struct expr_builder *b, const char *whol
     return expr_then(b, expr_text(b, whole), more);
 }
 
+/* How many digits may follow so many before the point: together no more than a double tells apart,
+ * or a number just below a bound could be read as one above it. */
+static uint32_t decimals_after(size_t n)
+{
+    return n < PRECISE_DIGITS - FRACTION_DIGITS ? FRACTION_DIGITS
+           : n < PRECISE_DIGITS                 ? (uint32_t)(PRECISE_DIGITS - n)
+                                                : 1;
+}
+
+static const struct expr *any_fraction(struct expr_builder *b, const struct expr *whole, size_t n)
+{
+    const struct expr *any = expr_then(b, expr_text(b, "."), digits(b, 1, decimals_after(n)));
+    return expr_then(b, whole, expr_optional(b, any));
+}
+
+/* Numbers from the whole number `low` to `high` and any fraction more. */
+static const struct expr *number_range(struct expr_builder *b, const char *low, const char *high)
+{
+    struct ways w = {.n = 0};
+    for (size_t n = strlen(low); n <= strlen(high); n++) {
+        char from[BOUND_DIGITS] = "1", to[BOUND_DIGITS] = "";
+        memset(from + 1, '0', n - 1);
+        memset(to, '9', n);
+        from[n] = to[n] = '\0';
+        add_way(&w,
+                any_fraction(
+                    b, whole_range(b, n == strlen(low) ? low : from, n == strlen(high) ? high : to),
+                    n));
+    }
+    return either(b, &w);
+}
+
 static const struct expr *number_sizes(struct expr_builder *b, const struct decimal *low,
                                        const struct decimal *high)
 {
     struct ways w = {.n = 0};
-    size_t n = strlen(high->is_given ? high->whole : low->whole);
-    uint32_t most = n < PRECISE_DIGITS - FRACTION_DIGITS ? FRACTION_DIGITS
-                    : n < PRECISE_DIGITS                 ? (uint32_t)(PRECISE_DIGITS - n)
-                                                         : 1;
-    size_t given = strlen(low->fraction);
-    if (high->is_given && strlen(high->fraction) > given) given = strlen(high->fraction);
-    if (most <= given) most = (uint32_t)given + 1;
+    uint32_t given = (uint32_t)strlen(low->fraction);
+    if (high->is_given && strlen(high->fraction) > given) given = (uint32_t)strlen(high->fraction);
+    uint32_t after_low = decimals_after(strlen(low->whole));
+    uint32_t after_high = high->is_given ? decimals_after(strlen(high->whole)) : 0;
+    if (after_low <= given) after_low = given + 1;
+    if (after_high <= given) after_high = given + 1;
     bool is_same = high->is_given && strcmp(low->whole, high->whole) == 0;
-    add_way(&w, with_fraction(b, low->whole, low, is_same ? high : NULL, most));
-    if (high->is_given && !is_same) add_way(&w, with_fraction(b, high->whole, NULL, high, most));
+    add_way(&w, with_fraction(b, low->whole, low, is_same ? high : NULL, after_low));
+    if (is_same) return either(b, &w);
     char from[BOUND_DIGITS], to[BOUND_DIGITS];
     memcpy(from, low->whole, sizeof from);
     memcpy(to, high->whole, sizeof to);
     add_one(from);
-    if (high->is_given && !is_same && strcmp(to, "0") != 0) take_one(to);
-    if (!is_same) {
-        const struct expr *any = expr_then(b, expr_text(b, "."), digits(b, 1, most));
-        add_way(&w, expr_then(b, whole_range(b, from, high->is_given ? to : NULL),
-                              expr_optional(b, any)));
+    if (high->is_given) {
+        add_way(&w, with_fraction(b, high->whole, NULL, high, after_high));
+        if (strcmp(to, "0") != 0) take_one(to);
+        add_way(&w, number_range(b, from, to));
+    } else {
+        add_way(&w, any_fraction(b, whole_range(b, from, NULL), strlen(low->whole)));
     }
     return either(b, &w);
 }

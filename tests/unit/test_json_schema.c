@@ -213,6 +213,17 @@ static void test_bounds_of_numbers(void **state)
                 TEXTS("0", "0.999999999", "0.0"), TEXTS("1", "0.9999999999999999999999", "1.0"));
 }
 
+/* What is far below a large bound has as many decimals as without one. */
+static void test_decimals_of_numbers_with_large_bounds(void **state)
+{
+    (void)state;
+    check_takes("{\"type\":\"number\",\"minimum\":-9007199254740991,\"maximum\":9007199254740991}",
+                TEXTS("3.14", "-0.000001", "99999.123456789", "123456789.25", "9007199254740991"),
+                TEXTS("9007199254740991.1", "9007199254740992", "999999999999999.99"));
+    check_takes("{\"type\":\"number\",\"exclusiveMinimum\":0,\"exclusiveMaximum\":1000000}",
+                TEXTS("0.01", "9.999999999", "999999.999999999"), TEXTS("0", "0.0", "1000000"));
+}
+
 static void test_arrays(void **state)
 {
     (void)state;
@@ -640,6 +651,7 @@ int main(void)
         cmocka_unit_test(test_formats_with_lengths),
         cmocka_unit_test(test_wrong_patterns),
         cmocka_unit_test(test_bounds_of_numbers),
+        cmocka_unit_test(test_decimals_of_numbers_with_large_bounds),
         cmocka_unit_test(test_arrays),
         cmocka_unit_test(test_objects),
         cmocka_unit_test(test_properties_come_in_their_order_wherever_required_stands),
