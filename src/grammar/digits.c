@@ -115,22 +115,25 @@ static const struct expr *digits(struct expr_builder *b, uint32_t least, uint32_
     return expr_repeat(b, digit(b, '0', '9'), least, most);
 }
 
-/* Numbers between `low` and `high` with as many digits as these. NULL: no such bound. */
-static const struct expr *between_digits(struct expr_builder *b, const char *low, const char *high)
+/* `n` digits, as a number from `low` to `high`, which have as many. NULL: no such bound. */
+static const struct expr *between_digits(struct expr_builder *b, size_t n, const char *low,
+                                         const char *high)
 {
     struct ways w = {.n = 0};
-    size_t n = strlen(low ? low : high);
-    if (n == 0) return expr_empty(b);
+    if (low && strspn(low, "0") == n) low = NULL;
+    if (high && strspn(high, "9") == n) high = NULL;
+    if (!low && !high) return digits(b, (uint32_t)n, (uint32_t)n);
+    const char *below = low ? low + 1 : NULL, *above = high ? high + 1 : NULL;
     char first = low ? low[0] : '0', last = high ? high[0] : '9';
+    n--;
     if (low && high && first == last)
-        return expr_then(b, digit(b, first, last), between_digits(b, low + 1, high + 1));
-    if (low) add_way(&w, expr_then(b, digit(b, first, first), between_digits(b, low + 1, NULL)));
-    if (high) add_way(&w, expr_then(b, digit(b, last, last), between_digits(b, NULL, high + 1)));
+        return expr_then(b, digit(b, first, last), between_digits(b, n, below, above));
+    if (low) add_way(&w, expr_then(b, digit(b, first, first), between_digits(b, n, below, NULL)));
+    if (high) add_way(&w, expr_then(b, digit(b, last, last), between_digits(b, n, NULL, above)));
     if (low) first++;
     if (high) last--;
     if (first <= last)
-        add_way(&w,
-                expr_then(b, digit(b, first, last), digits(b, (uint32_t)n - 1, (uint32_t)n - 1)));
+        add_way(&w, expr_then(b, digit(b, first, last), digits(b, (uint32_t)n, (uint32_t)n)));
     return either(b, &w);
 }
 
@@ -145,8 +148,8 @@ static const struct expr *whole_range(struct expr_builder *b, const char *low, c
         memset(from + 1, '0', length - 1);
         memset(to, '9', length);
         from[length] = to[length] = '\0';
-        add_way(&w,
-                between_digits(b, length == n ? low : from, high && length == last ? high : to));
+        add_way(&w, between_digits(b, length, length == n ? low : from,
+                                   high && length == last ? high : to));
     }
     if (!high && n < WHOLE_DIGITS)
         add_way(&w, expr_then(b, digit(b, '1', '9'), digits(b, (uint32_t)n, WHOLE_DIGITS - 1)));
