@@ -29,13 +29,14 @@ static unsigned types_that_fit(const struct schema_view *v)
     return v->has_values ? types_of(v) : v->types;
 }
 
-static bool shares_value(const struct schema_view *a, const struct schema_view *b)
+static bool shares_value(struct schema_reader *r, const struct schema_view *a,
+                         const struct schema_view *b)
 {
     if (a->n_values * b->n_values > 1 << 20) return true;
     for (size_t i = 0; i < a->n_values; i++)
         for (size_t k = 0; k < b->n_values; k++)
-            if (schema_values_equal(a->values[i], b->values[k])) return true;
-    return false;
+            if (schema_values_equal(r, a->values[i], b->values[k])) return true;
+    return r->n_comparisons > SCHEMA_COMPARISONS_MAX;
 }
 
 static const struct schema_property *find(const struct schema_view *v,
@@ -82,7 +83,7 @@ static int excludes(struct schema_reader *r, const struct schema_view *a,
                     const struct schema_view *b, bool is_alone, int depth, bool *out)
 {
     unsigned common = types_of(a) & types_that_fit(b);
-    *out = common == 0 || (a->has_values && b->has_values && !shares_value(a, b));
+    *out = common == 0 || (a->has_values && b->has_values && !shares_value(r, a, b));
     if (*out || common != TYPE_OBJECT || depth >= DEPTH_MAX) return CARAT_OK;
     return objects_exclude(r, a, b, is_alone, depth, out);
 }

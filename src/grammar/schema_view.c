@@ -85,24 +85,28 @@ static double number_of(const struct carat_value *v)
     return v->kind == CARAT_INT ? (double)v->as.integer : v->as.real;
 }
 
-static bool objects_equal(const struct carat_value *a, const struct carat_value *b)
+static bool objects_equal(struct schema_reader *r, const struct carat_value *a,
+                          const struct carat_value *b)
 {
     if (a->as.object.count != b->as.object.count) return false;
     for (size_t i = 0; i < a->as.object.count; i++) {
         const struct carat_member *m = &a->as.object.members[i], *other = NULL;
         for (size_t k = 0; k < b->as.object.count && !other; k++) {
             const struct carat_member *n = &b->as.object.members[k];
+            if (++r->n_comparisons > SCHEMA_COMPARISONS_MAX) return false;
             if (n->key.length == m->key.length &&
                 memcmp(n->key.data, m->key.data, m->key.length) == 0)
                 other = n;
         }
-        if (!other || !schema_values_equal(&m->value, &other->value)) return false;
+        if (!other || !schema_values_equal(r, &m->value, &other->value)) return false;
     }
     return true;
 }
 
-bool schema_values_equal(const struct carat_value *a, const struct carat_value *b)
+bool schema_values_equal(struct schema_reader *r, const struct carat_value *a,
+                         const struct carat_value *b)
 {
+    if (++r->n_comparisons > SCHEMA_COMPARISONS_MAX) return false;
     unsigned numbers = TYPE_INTEGER | TYPE_FRACTION;
     if ((schema_type_of(a) & numbers) && (schema_type_of(b) & numbers)) {
         if (a->kind == CARAT_INT && b->kind == CARAT_INT) return a->as.integer == b->as.integer;
@@ -117,9 +121,9 @@ bool schema_values_equal(const struct carat_value *a, const struct carat_value *
     case CARAT_ARRAY:
         if (a->as.array.count != b->as.array.count) return false;
         for (size_t i = 0; i < a->as.array.count; i++)
-            if (!schema_values_equal(&a->as.array.items[i], &b->as.array.items[i])) return false;
+            if (!schema_values_equal(r, &a->as.array.items[i], &b->as.array.items[i])) return false;
         return true;
-    case CARAT_OBJECT: return objects_equal(a, b);
+    case CARAT_OBJECT: return objects_equal(r, a, b);
     default: return true;
     }
 }
@@ -207,14 +211,15 @@ static int join_values(struct keyword *k, const struct carat_value *items, size_
         return CARAT_OK;
     }
     if (v->n_values * n > 1 << 20) return unsupported(k, "too many values to compare");
-    k->r->n_comparisons += v->n_values * n;
     for (size_t i = 0; i < v->n_values; i++) {
         bool is_both = false;
         for (size_t j = 0; j < n && !is_both; j++)
-            is_both = schema_values_equal(v->values[i], &items[j]);
+            is_both = schema_values_equal(k->r, v->values[i], &items[j]);
         if (is_both) v->values[kept++] = v->values[i];
     }
     v->n_values = kept;
+    if (k->r->n_comparisons > SCHEMA_COMPARISONS_MAX)
+        return unsupported(k, "too many values to compare");
     return CARAT_OK;
 }
 
@@ -345,7 +350,7 @@ static int read_pattern(struct keyword *k)
 {
     struct schema_view *v = k->view;
     if (k->value->kind != CARAT_STRING) return wrong(k, "a string expected");
-    if (v->pattern && !schema_values_equal(v->pattern, k->value))
+    if (v->pattern && !schema_values_equal(k->r, v->pattern, k->value))
         return unsupported(k, "two patterns for one string are not supported");
     v->kinds |= TYPE_STRING;
     v->pattern = k->value;
@@ -357,7 +362,7 @@ static int read_format(struct keyword *k)
 {
     struct schema_view *v = k->view;
     if (k->value->kind != CARAT_STRING) return wrong(k, "a string expected");
-    if (v->format && !schema_values_equal(v->format, k->value))
+    if (v->format && !schema_values_equal(k->r, v->format, k->value))
         return unsupported(k, "two formats for one string are not supported");
     v->format = k->value;
     v->format_path = k->path;

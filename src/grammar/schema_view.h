@@ -124,7 +124,9 @@ const struct carat_value *schema_only_ref(const struct carat_value *schema);
 const struct schema_path *schema_path_to(struct schema_reader *r, const struct schema_path *parent,
                                          const char *text, size_t length);
 
-bool schema_values_equal(const struct carat_value *a, const struct carat_value *b);
+/* False also when the reader has compared too much. */
+bool schema_values_equal(struct schema_reader *r, const struct carat_value *a,
+                         const struct carat_value *b);
 unsigned schema_type_of(const struct carat_value *value); /* one bit of enum schema_type */
 
 #endif
