@@ -373,13 +373,15 @@ static int check_one_of(struct compiler *c, const struct schema_view *v)
     if (n > BRANCHES_MAX)
         return schema_fail(&c->r, CARAT_EUNSUPPORTED, v->choice_path,
                            "at most 64 branches expected; \"anyOf\" may have more");
+    struct schema_view *views = arena_take(c->r.arena, n, sizeof *views);
+    if (!views) return err_no_memory(c->r.err, "json schema", n * sizeof *views);
     for (size_t i = 0; i < n; i++) {
+        struct schema_part branch;
+        TRY(schema_branch(&c->r, v, i, &branch));
+        TRY(schema_view_read(&c->r, &branch, 1, &views[i]));
         for (size_t k = 0; k < i; k++) {
-            struct schema_part a, b;
             bool is_disjoint = false;
-            TRY(schema_branch(&c->r, v, i, &a));
-            TRY(schema_branch(&c->r, v, k, &b));
-            TRY(schema_is_disjoint(&c->r, &a, &b, is_alone, &is_disjoint));
+            TRY(schema_is_disjoint(&c->r, &views[i], &views[k], is_alone, &is_disjoint));
             if (!is_disjoint)
                 return schema_fail(
                     &c->r, CARAT_EUNSUPPORTED, v->choice_path,

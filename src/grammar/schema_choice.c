@@ -88,15 +88,12 @@ static int excludes(struct schema_reader *r, const struct schema_view *a,
     return objects_exclude(r, a, b, is_alone, depth, out);
 }
 
-int schema_is_disjoint(struct schema_reader *r, const struct schema_part *a,
-                       const struct schema_part *b, bool is_alone, bool *out)
+int schema_is_disjoint(struct schema_reader *r, const struct schema_view *a,
+                       const struct schema_view *b, bool is_alone, bool *out)
 {
-    struct schema_view left, right;
-    bool is_first = false, is_second = false;
-    TRY(schema_view_read(r, a, 1, &left));
-    TRY(schema_view_read(r, b, 1, &right));
-    TRY(excludes(r, &left, &right, is_alone, 0, &is_first));
-    if (is_first) TRY(excludes(r, &right, &left, is_alone, 0, &is_second));
-    *out = is_first && is_second;
+    bool is_second = false;
+    TRY(excludes(r, a, b, is_alone, 0, out));
+    if (*out) TRY(excludes(r, b, a, is_alone, 0, &is_second));
+    *out = *out && is_second;
     return CARAT_OK;
 }

@@ -6,7 +6,7 @@
 
 /* *out: no value that is written for one of the two fits the other. `is_alone`: nothing else is
  * said about the value, so that objects have no other properties. */
-int schema_is_disjoint(struct schema_reader *r, const struct schema_part *a,
-                       const struct schema_part *b, bool is_alone, bool *out);
+int schema_is_disjoint(struct schema_reader *r, const struct schema_view *a,
+                       const struct schema_view *b, bool is_alone, bool *out);
 
 #endif

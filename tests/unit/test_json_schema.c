@@ -528,6 +528,23 @@ static void test_schemas_with_too_many_combinations_are_refused(void **state)
     buf_deinit(&b);
 }
 
+/* As many branches as there may be, with many properties each. */
+static void test_a_large_union_is_read_once(void **state)
+{
+    (void)state;
+    struct buf b = {0};
+    buf_add_text(&b, "{\"oneOf\":[");
+    for (int i = 0; i < 64; i++) {
+        buf_printf(&b, "%s{\"properties\":{\"k\":{\"const\":%d}", i ? "," : "", i);
+        for (int j = 0; j < 100; j++) buf_printf(&b, ",\"p%d\":{\"type\":\"null\"}", j);
+        buf_add_text(&b, "},\"required\":[\"k\"]}");
+    }
+    buf_add_text(&b, "]}");
+    assert_false(b.failed);
+    check_takes(buf_text(&b), TEXTS("{\"k\":63,\"p99\":null}"), TEXTS("{\"k\":64}"));
+    buf_deinit(&b);
+}
+
 /* Objects that are equal up to one member, whose members come in opposite orders. */
 static void test_large_listed_objects_are_not_compared_for_ever(void **state)
 {
@@ -686,6 +703,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_schemas_with_too_many_combinations_are_refused),
+        cmocka_unit_test(test_a_large_union_is_read_once),
         cmocka_unit_test(test_large_listed_objects_are_not_compared_for_ever),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_golden_schemas),
