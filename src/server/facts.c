@@ -231,13 +231,13 @@ void facts_show(const struct facts *f, struct buf *out)
     buf_add_char(out, '\n');
 }
 
-/* Clients compare this with the version of ollama that they need, so it is that of the API which is
- * spoken here. */
+/* Clients compare this with the version of ollama that they need. It is the first one that has all
+ * three of the APIs here: ollama's, responses (since 0.13.3) and messages (since 0.14.0). */
 void facts_version(struct buf *out)
 {
     struct json j = {.out = out};
     json_begin_object(&j);
-    json_key_string(&j, "version", "0.12.6");
+    json_key_string(&j, "version", "0.14.0");
     json_key_string(&j, "carat", carat_version());
     json_end_object(&j);
     buf_add_char(out, '\n');

@@ -42,6 +42,9 @@ def test_health_and_facts_of_the_model():
                           ("/api/version", "version")):
             status, _, body = server.ask("GET", path)
             expect(status == 200 and key in body, f"{path}: {status} {body}")
+        # Clients look for the version that brought an interface: 0.13.3 responses, 0.14.0 messages.
+        version = tuple(int(part) for part in body["version"].split("."))
+        expect(version >= (0, 14, 0), f"ollama's version: {body}")
         expect(server.stop() == 0, "a clean end")
 
 
