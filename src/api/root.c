@@ -80,6 +80,13 @@ static const struct carat_value *tools_of(const struct tree_object *root)
     return json_member(&value, "tools");
 }
 
+/* Those were left out, so a client may wonder where its tool is. */
+static int hint_at_provider(struct carat_error *err)
+{
+    err_hint(err, "tools that a provider runs itself do not count");
+    return CARAT_EUSAGE;
+}
+
 int root_put_choice(struct tree *t, struct tree_object *root, const struct place *where,
                     const char *word, struct carat_error *err)
 {
@@ -87,8 +94,7 @@ int root_put_choice(struct tree *t, struct tree_object *root, const struct place
         tree_put(t, root, "tool_choice", tree_text(word));
     } else if (strcmp(word, "required") == 0) {
         err_set(err, CARAT_EUSAGE, "%s: tools to call expected with it, none found", where->path);
-        err_hint(err, "tools that a provider runs itself do not count");
-        return CARAT_EUSAGE;
+        return hint_at_provider(err);
     }
     return CARAT_OK;
 }
@@ -112,7 +118,10 @@ int root_put_named_choice(struct tree *t, struct tree_object *root, const struct
 {
     struct tree_object function = {0};
     TRY(place_expect(name, CARAT_STRING, err));
-    if (!has_tool(root, name->value)) return place_wrong(name, "the name of one of the tools", err);
+    if (!has_tool(root, name->value)) {
+        place_wrong(name, "the name of one of the tools", err);
+        return hint_at_provider(err);
+    }
     tree_put(t, &function, "name", *name->value);
     tree_put(t, root, "tool_choice", root_function(t, &function));
     return CARAT_OK;

@@ -193,6 +193,18 @@ def test_a_form_tools_and_thinking_go_together():
         expect(not choice["message"].get("tool_calls"), f"{choice}")
 
 
+def test_a_provider_tool_that_is_forced_is_refused_with_the_reason():
+    """As in an agent's search of the web. Its model reads the message as the result."""
+    body = {"messages": [{"role": "user", "content": "Search"}], "max_tokens": 1,
+            "tools": [{"type": "web_search_20250305", "name": "web_search", "max_uses": 8}]}
+    with Server() as server:
+        for choice in ({"type": "tool", "name": "web_search"}, {"type": "any"}):
+            status, _, reply = server.ask("POST", "/v1/messages", {**body, "tool_choice": choice})
+            message = reply["error"]["message"]
+            expect(status == 400 and message.endswith(
+                "; tools that a provider runs itself do not count"), f"{status} {reply}")
+
+
 def test_the_same_talk_has_the_same_ids_in_every_interface():
     tools = [("look", SCHEMA), ("write", SCHEMA)]
     chat = {"messages": [{"role": "system", "content": RULES}, {"role": "user", "content": "Hi"},
