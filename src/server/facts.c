@@ -30,15 +30,20 @@ void facts_health(const char *status, struct buf *out)
     buf_add_char(out, '\n');
 }
 
-/* ---- OpenAI ----------------------------------------------------------------------------- */
+/* ---- OpenAI and Anthropic --------------------------------------------------------------- */
 
+/* "object" and "created" are OpenAI's, "type", "created_at" and "display_name" Anthropic's. */
 static void put_model(struct json *j, const struct facts *f)
 {
     const struct carat_model_info *info = carat_model_info(f->model);
+    char since[CALENDAR_TEXT];
+    calendar_utc(f->since, since);
     json_begin_object(j);
     json_key_string(j, "id", f->alias);
     json_key_string(j, "object", "model");
+    json_key_string(j, "type", "model");
     json_key_int(j, "created", f->since);
+    json_key_string(j, "created_at", since);
     json_key_string(j, "owned_by", "carat");
     json_key_string(j, "display_name", info->name[0] ? info->name : f->alias);
     json_key_int(j, "max_model_len", f->n_ctx);
@@ -69,6 +74,8 @@ void facts_models(const struct facts *f, struct buf *out)
     json_key_array(&j, "data");
     put_model(&j, f);
     json_end_array(&j);
+    json_key_string(&j, "first_id", f->alias);
+    json_key_string(&j, "last_id", f->alias);
     json_key_bool(&j, "has_more", false);
     json_end_object(&j);
     buf_add_char(out, '\n');

@@ -355,6 +355,20 @@ test("a tool runner, which would leave the conversation to the server, sends all
   await refused({ messages: user("a"), thread: { type: "create" } }, /^thread: not supported; /);
 });
 
+test("models: the list and one model have what the client's type promises", async () => {
+  const page = await client.models.list();
+  const [one] = page.data;
+  assert.equal(page.data.length, 1);
+  assert.equal(page.first_id, one.id);
+  assert.equal(page.last_id, one.id);
+  assert.equal(page.has_more, false);
+  for (const model of [one, await client.models.retrieve(one.id)]) {
+    assert.equal(model.type, "model");
+    assert.equal(new Date(model.created_at).getTime(), model.created * 1000);
+    assert.ok(model.display_name.length > 0);
+  }
+});
+
 test("what cannot be read is refused by its path", async () => {
   const image = { type: "base64", media_type: "image/png", data: "aaaa" };
   await refused({ messages: user([{ type: "image", source: image }]) }, /^messages\.0\.content\.0\.type: "image"/);
