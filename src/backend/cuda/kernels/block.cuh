@@ -26,8 +26,9 @@ __device__ __forceinline__ float warp_sum(float x)
     return x;
 }
 
-/* x, which all lanes have alike, in a uniform register, as is what follows from it. The compiler does
- * not see by itself that it can keep it there (descriptors of wgmma: 14 % of a loop's instructions). */
+/* x, which all lanes have alike, in a uniform register, as is what follows from it. The compiler
+ * does not see by itself that it can keep it there (descriptors of wgmma: 14 % of the instructions
+ * of a loop). */
 template <class T> __device__ __forceinline__ T uniform(T x)
 {
     return __reduce_max_sync(~0u, x);
