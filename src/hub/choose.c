@@ -51,10 +51,15 @@ static bool has_word(const char *path, const char *word)
     return false;
 }
 
+/* What is beside a model: its part for images, a table for quantising, a drafter (Google's names
+ * have "it-assistant", others "MTP"). */
 static bool is_helper(const char *path)
 {
+    static const char *const words[] = {"mmproj", "imatrix", "mtp", "it-assistant"};
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    return has_word(name, "mmproj") || has_word(name, "imatrix");
+    bool is_found = false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) is_found |= has_word(name, words[i]);
+    return is_found;
 }
 
 int hub_parts(const char *path)

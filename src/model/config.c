@@ -54,8 +54,16 @@ static int read_architecture(const struct gguf *g, struct carat_error *err)
     TRY(in_file(g, gguf_get_string(g, "general.architecture", &arch, err), err));
     if (arch.length == 6 && memcmp(arch.data, "gemma4", 6) == 0) return CARAT_OK;
     char shown[GGUF_PRINTABLE_BYTES];
+    gguf_printable(shown, arch.data, arch.length);
+    bool is_drafter =
+        strncmp(shown, "gemma4", 6) == 0 && (strstr(shown, "assistant") || strstr(shown, "mtp"));
+    if (is_drafter)
+        return err_set(err, CARAT_EFORMAT,
+                       "%s: this is a drafter, which is no model by itself; carat does not use "
+                       "drafters yet (general.architecture: \"%s\")",
+                       gguf_path(g), shown);
     err_set(err, CARAT_EFORMAT, "%s: general.architecture: \"gemma4\" expected, \"%s\" found",
-            gguf_path(g), gguf_printable(shown, arch.data, arch.length));
+            gguf_path(g), shown);
     err_hint(err, "carat runs Gemma 4 text models only (E2B, E4B, 12B, 26B-A4B, 31B)");
     return CARAT_EFORMAT;
 }

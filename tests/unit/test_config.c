@@ -230,6 +230,12 @@ static void wrong_types_are_refused(void **state)
     w = tiny(GEMMA_26B);
     gguf_put_text(&w, "general.architecture", "gemma3\n");
     check_refused(&w, "\"gemma4\" expected, \"gemma3\\x0a\" found", "");
+    static const char *const drafters[] = {"gemma4-assistant", "gemma4_assistant", "gemma4_mtp"};
+    for (size_t i = 0; i < sizeof drafters / sizeof *drafters; i++) {
+        w = tiny(GEMMA_26B);
+        gguf_put_text(&w, "general.architecture", drafters[i]);
+        check_refused(&w, "a drafter, which is no model by itself", drafters[i]);
+    }
     w = tiny(GEMMA_26B);
     gguf_put_u32(&w, ATTENTION "sliding_window_pattern", 6);
     check_refused(&w, "sliding_window_pattern", "an array of bool expected");

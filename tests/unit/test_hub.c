@@ -234,7 +234,11 @@ static void helpers_are_never_chosen(void **state)
     (void)state;
     expect_chosen("mmproj-m-Q8_0.gguf m-imatrix-Q8_0.gguf MMPROJ-F16.gguf", "Q8_0", "", "", 0);
     expect_chosen("mmproj-m-Q8_0.gguf", "", "mmproj-m-Q8_0.gguf", "", 0);
+    expect_chosen("m-it-Q8_0.gguf MTP/m-it-MTP-Q8_0.gguf mtp-m-it-Q8_0.gguf", "Q8_0", "",
+                  "m-it-Q8_0.gguf", 1);
+    expect_chosen("m-it-assistant.Q8_0.gguf", "Q8_0", "", "", 0);
     assert_true(hub_is_model("imatrix/m-Q8_0.gguf"));
+    assert_true(hub_is_model("my-assistant-Q8_0.gguf")); /* a model of somebody's own */
     assert_false(hub_is_model("a/mmproj-F16.gguf"));
     assert_false(hub_is_model("m-00002-of-00002.gguf"));
 }
