@@ -55,6 +55,7 @@ static void check_files(const struct hub_files *files)
         carat_assert(strspn(file->sha256, "0123456789abcdef") == n);
         carat_assert(file->size > 0);
         carat_assert(strlen(hub_tag_of_path(file->path, tag)) < HUB_TAG_MAX);
+        if (hub_tag_is_own(files, i, strcspn(file->path, "/"))) carat_assert(tag[0]);
     }
 }
 
