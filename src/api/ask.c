@@ -61,8 +61,9 @@ int ask_read(struct ask *ask, enum api api, const char *body, size_t length,
 {
     *ask = (struct ask){.api = api, .model = "", .session = "", .cache_salt = ""};
     int status = read_all(ask, api, body, length, defaults, limits, err);
-    if (status != CARAT_OK) return ask_use_names(ask, err), status;
-    return ask_check_model(limits, ask->model, err);
+    if (status == CARAT_OK) return ask_check_model(limits, ask->model, err);
+    ask_use_names(ask, err);
+    return status;
 }
 
 void ask_close(struct ask *ask)

@@ -36,7 +36,7 @@ struct ask_prompt {
 struct ask_limits { /* more is CARAT_EUSAGE with both numbers */
     int32_t n_max;  /* answers of a request: n times prompts */
     size_t messages_max, tools_max, stops_max;
-    const char *model; /* the one that requests may name; NULL: any */
+    const char *model; /* the only model that a request may name; NULL: it may name any */
 };
 
 /* A tool that has another name in the prompt than the client's. */

@@ -38,21 +38,17 @@ enum { UNIT = 6, PAIR = 12 }; /* bytes of \uXXXX, and of a surrogate pair */
  * come. */
 static size_t read_character(const char *at, size_t left, struct buf *text)
 {
-    uint32_t unit, low;
+    uint32_t unit, low, pair = 0;
     char utf8[4];
-    size_t used = UNIT;
     if (left < UNIT) return 0;
     if (!read_unit(at + 2, &unit)) unit = 0xFFFD;
     bool is_high = unit >= 0xD800 && unit < 0xDC00;
     if (is_high && left < PAIR) return 0;
-    if (is_high && at[UNIT] == '\\' && at[UNIT + 1] == 'u' && read_unit(at + UNIT + 2, &low) &&
-        low >= 0xDC00 && low < 0xE000) {
-        unit = 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
-        used = PAIR;
-    }
-    if (unit >= 0xD800 && unit < 0xE000) unit = 0xFFFD;
+    if (is_high && at[UNIT] == '\\' && at[UNIT + 1] == 'u' && read_unit(at + UNIT + 2, &low))
+        pair = utf16_pair(unit, low);
+    if (unit >= 0xD800 && unit < 0xE000) unit = pair ? pair : 0xFFFD;
     buf_add(text, utf8, (size_t)utf8_write(unit, utf8));
-    return used;
+    return pair ? PAIR : UNIT;
 }
 
 /* The same for any escape: `at` is its backslash. */

@@ -39,6 +39,12 @@ size_t utf8_valid_prefix(const char *text, size_t length)
     return valid;
 }
 
+uint32_t utf16_pair(uint32_t high, uint32_t low)
+{
+    bool is_pair = high >= 0xD800 && high <= 0xDBFF && low >= 0xDC00 && low <= 0xDFFF;
+    return is_pair ? 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00) : 0;
+}
+
 int utf8_write(uint32_t c, char out[4])
 {
     if (c < 0x80) {

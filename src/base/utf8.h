@@ -13,6 +13,9 @@ int utf8_read(const char *text, size_t length, uint32_t *code_point);
 /* Bytes at the beginning of text that are valid UTF-8: `length` if all are. */
 size_t utf8_valid_prefix(const char *text, size_t length);
 
+/* The character that two units of UTF-16 (\uXXXX in JSON and patterns) are halves of; 0: none. */
+uint32_t utf16_pair(uint32_t high, uint32_t low);
+
 /* Writes 1..4 bytes to out, returns how many. */
 int utf8_write(uint32_t code_point, char out[4]);
 

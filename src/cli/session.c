@@ -51,6 +51,13 @@ static void read_manner(struct session *s, const struct options *o)
     s->is_verbose = s->tells_memory && opt_is_set(o, OPT_VERBOSE);
 }
 
+static int hint_usage(const struct command_spec *spec, struct carat_error *err)
+{
+    err_hint(err, "usage: carat %s%s%s", spec->name, spec->arguments[0] ? " " : "",
+             spec->arguments);
+    return CARAT_EUSAGE;
+}
+
 int session_find(struct session *s, const struct options *o, struct carat_error *err)
 {
     struct buf name = {0};
@@ -64,9 +71,7 @@ int session_find(struct session *s, const struct options *o, struct carat_error 
     if (is_named) return status;
     const struct command_spec *spec = &command_specs[o->command];
     err_set(err, CARAT_EUSAGE, "%s: MODEL is missing", spec->name);
-    err_hint(err, "usage: carat %s%s%s", spec->name, spec->arguments[0] ? " " : "",
-             spec->arguments);
-    return CARAT_EUSAGE;
+    return hint_usage(spec, err);
 }
 
 int session_load(struct session *s, struct carat_error *err)
@@ -326,7 +331,5 @@ int no_more_arguments(const struct options *o, size_t first, struct carat_error 
     if (o->n_arguments <= first) return CARAT_OK;
     const struct command_spec *spec = &command_specs[o->command];
     err_set(err, CARAT_EUSAGE, "%s: unexpected argument %s", spec->name, o->arguments[first]);
-    err_hint(err, "usage: carat %s%s%s", spec->name, spec->arguments[0] ? " " : "",
-             spec->arguments);
-    return CARAT_EUSAGE;
+    return hint_usage(spec, err);
 }

@@ -137,20 +137,25 @@ static const struct expr *between_digits(struct expr_builder *b, size_t n, const
     return either(b, &w);
 }
 
+/* Whole numbers of n digits from low to high; high NULL: all from low on. */
+static const struct expr *whole_of_length(struct expr_builder *b, size_t n, const char *low,
+                                          const char *high)
+{
+    char least[BOUND_DIGITS] = "1"; /* no number begins with 0 */
+    memset(least + 1, '0', n - 1);
+    least[n] = '\0';
+    return between_digits(b, n, n == strlen(low) ? low : least,
+                          high && n == strlen(high) ? high : NULL);
+}
+
 /* Whole numbers from low to high; high NULL: all from low on. */
 static const struct expr *whole_range(struct expr_builder *b, const char *low, const char *high)
 {
     struct ways w = {.n = 0};
     size_t n = strlen(low), last = high ? strlen(high) : n;
     if (high && compare_whole(low, high) > 0) return expr_never(b);
-    for (size_t length = n; length <= last; length++) {
-        char from[BOUND_DIGITS] = "1", to[BOUND_DIGITS] = "";
-        memset(from + 1, '0', length - 1);
-        memset(to, '9', length);
-        from[length] = to[length] = '\0';
-        add_way(&w, between_digits(b, length, length == n ? low : from,
-                                   high && length == last ? high : to));
-    }
+    for (size_t length = n; length <= last; length++)
+        add_way(&w, whole_of_length(b, length, low, high));
     if (!high && n < WHOLE_DIGITS)
         add_way(&w, expr_then(b, digit(b, '1', '9'), digits(b, (uint32_t)n, WHOLE_DIGITS - 1)));
     return either(b, &w);
@@ -284,16 +289,9 @@ static const struct expr *any_fraction(struct expr_builder *b, const struct expr
 static const struct expr *number_range(struct expr_builder *b, const char *low, const char *high)
 {
     struct ways w = {.n = 0};
-    for (size_t n = strlen(low); n <= strlen(high); n++) {
-        char from[BOUND_DIGITS] = "1", to[BOUND_DIGITS] = "";
-        memset(from + 1, '0', n - 1);
-        memset(to, '9', n);
-        from[n] = to[n] = '\0';
-        add_way(&w,
-                any_fraction(
-                    b, whole_range(b, n == strlen(low) ? low : from, n == strlen(high) ? high : to),
-                    n));
-    }
+    if (compare_whole(low, high) > 0) return expr_never(b);
+    for (size_t n = strlen(low); n <= strlen(high); n++)
+        add_way(&w, any_fraction(b, whole_of_length(b, n, low, high), n));
     return either(b, &w);
 }
 

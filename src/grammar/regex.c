@@ -19,14 +19,6 @@ struct reader {
     struct carat_error *err;
 };
 
-/* A part of a pattern, with its bounds in characters. */
-struct part {
-    const struct expr *expr;
-    uint32_t least, most;
-    const struct expr *before, *class, *after; /* see regex.h; a class has nothing around it */
-    uint32_t fixed;
-};
-
 static int fail(struct reader *r, enum carat_status status, const char *at, const char *what)
 {
     return err_set(r->err, status, "character %d: %s", (int)(at - r->text) + 1, what);
@@ -101,30 +93,33 @@ static int read_hex(struct reader *r, int digits, uint32_t *out)
     return CARAT_OK;
 }
 
-/* After \u: XXXX, or two of them that are the halves of one character, or {X...}. */
-static int read_unicode(struct reader *r, uint32_t *out)
+/* After \u{: X...}. */
+static int read_code_point(struct reader *r, const char *begin, uint32_t *out)
 {
-    const char *begin = r->at;
-    if (!skip(r, '{')) {
-        uint32_t low = 0;
-        TRY(read_hex(r, 4, out));
-        bool is_half = *out >= 0xD800 && *out <= 0xDBFF && r->end - r->at > 2 &&
-                       memcmp(r->at, "\\u", 2) == 0 && r->at[2] != '{';
-        if (!is_half) return CARAT_OK;
-        const char *second = r->at;
-        r->at += 2;
-        TRY(read_hex(r, 4, &low));
-        if (low >= 0xDC00 && low <= 0xDFFF)
-            *out = 0x10000 + ((*out - 0xD800) << 10) + (low - 0xDC00);
-        else
-            r->at = second;
-        return CARAT_OK;
-    }
     *out = 0;
     for (; r->at < r->end && hex_value(*r->at) >= 0 && *out <= CODE_POINT_MAX; r->at++)
         *out = *out << 4 | (uint32_t)hex_value(*r->at);
     if (r->at > begin + 1 && *out <= CODE_POINT_MAX && skip(r, '}')) return CARAT_OK;
     return fail(r, CARAT_EUSAGE, begin, "a code point up to {10FFFF} expected");
+}
+
+/* After \u: XXXX, or two of them that are the halves of one character, or {X...}. */
+static int read_unicode(struct reader *r, uint32_t *out)
+{
+    const char *begin = r->at;
+    uint32_t low = 0;
+    if (skip(r, '{')) return read_code_point(r, begin, out);
+    TRY(read_hex(r, 4, out));
+    bool is_half = *out >= 0xD800 && *out <= 0xDBFF && r->end - r->at > 2 &&
+                   memcmp(r->at, "\\u", 2) == 0 && r->at[2] != '{';
+    if (!is_half) return CARAT_OK;
+    const char *second = r->at;
+    r->at += 2;
+    TRY(read_hex(r, 4, &low));
+    uint32_t pair = utf16_pair(*out, low);
+    if (pair) *out = pair;
+    if (!pair) r->at = second;
+    return CARAT_OK;
 }
 
 /* After a backslash: one character. */
@@ -173,7 +168,7 @@ static int read_class_item(struct reader *r, uint32_t *c, bool *is_class)
     return CARAT_OK;
 }
 
-static int read_class(struct reader *r, struct part *out)
+static int read_class(struct reader *r, struct regex *out)
 {
     const char *begin = r->at++;
     bool is_negated = skip(r, '^'), is_class;
@@ -200,7 +195,7 @@ static int read_class(struct reader *r, struct part *out)
 
 /* ---- Parts ------------------------------------------------------------------------------ */
 
-static int read_alternatives(struct reader *r, int depth, struct part *out);
+static int read_alternatives(struct reader *r, int depth, struct regex *out);
 
 /* The <name> of a group, which changes nothing. */
 static int skip_name(struct reader *r, const char *begin)
@@ -214,7 +209,7 @@ static int skip_name(struct reader *r, const char *begin)
     return CARAT_OK;
 }
 
-static int read_group(struct reader *r, int depth, struct part *out)
+static int read_group(struct reader *r, int depth, struct regex *out)
 {
     const char *begin = r->at++;
     if (depth == REGEX_DEPTH_MAX)
@@ -224,12 +219,12 @@ static int read_group(struct reader *r, int depth, struct part *out)
     return skip(r, ')') ? CARAT_OK : fail(r, CARAT_EUSAGE, begin, "the group does not end");
 }
 
-static int read_atom(struct reader *r, int depth, struct part *out)
+static int read_atom(struct reader *r, int depth, struct regex *out)
 {
     static const struct char_range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
     uint32_t c = 0;
     bool is_class = false;
-    *out = (struct part){.least = 1, .most = 1, .before = r->empty, .after = r->empty};
+    *out = (struct regex){.least = 1, .most = 1, .before = r->empty, .after = r->empty};
     if (*r->at == '(') return read_group(r, depth, out);
     if (*r->at == '^' || *r->at == '$')
         return fail(r, CARAT_EUNSUPPORTED, r->at,
@@ -294,7 +289,7 @@ static int read_quantifier(struct reader *r, uint32_t *least, uint32_t *most, bo
     return CARAT_OK;
 }
 
-static int read_repeated(struct reader *r, int depth, struct part *out)
+static int read_repeated(struct reader *r, int depth, struct regex *out)
 {
     uint32_t least, most;
     bool has;
@@ -317,11 +312,11 @@ static bool is_at_end(const struct reader *r)
 struct sequence {
     size_t first, n_parts, n_varying;
     uint32_t least, most;
-    struct part one; /* the part whose length varies, or the first one */
+    struct regex one; /* the part whose length varies, or the first one */
     size_t at;
 };
 
-static void add_part(struct reader *r, struct sequence *s, const struct part *part)
+static void add_part(struct reader *r, struct sequence *s, const struct regex *part)
 {
     bool varies = part->least != part->most;
     expr_push(r->b, &r->stack, part->expr);
@@ -338,16 +333,16 @@ static void add_part(struct reader *r, struct sequence *s, const struct part *pa
 /* What may stand before or after a pattern that is not anchored there. */
 static void add_anything(struct reader *r, struct sequence *s)
 {
-    struct part any = {.most = EXPR_NO_LIMIT, .before = r->empty, .after = r->empty};
+    struct regex any = {.most = EXPR_NO_LIMIT, .before = r->empty, .after = r->empty};
     any.class = chars_any(r->b, r->form);
     any.expr = expr_repeat(r->b, any.class, 0, EXPR_NO_LIMIT);
     add_part(r, s, &any);
 }
 
-static int finish(struct reader *r, const struct sequence *s, struct part *out)
+static int finish(struct reader *r, const struct sequence *s, struct regex *out)
 {
     TRY(builder_check(r->b, r->err));
-    *out = (struct part){.least = s->least, .most = s->most};
+    *out = (struct regex){.least = s->least, .most = s->most};
     bool has_one = s->n_varying == 1 || s->n_parts == 1;
     if (has_one && s->one.class && s->least != EXPR_NO_LIMIT) {
         const struct expr *const *items = r->stack.items;
@@ -362,11 +357,11 @@ static int finish(struct reader *r, const struct sequence *s, struct part *out)
     return builder_check(r->b, r->err);
 }
 
-static int read_sequence(struct reader *r, int depth, struct part *out)
+static int read_sequence(struct reader *r, int depth, struct regex *out)
 {
     struct sequence s = {.first = r->stack.n};
     bool is_bound = depth > 0 || skip(r, '^');
-    struct part part = {0};
+    struct regex part = {0};
     if (!is_bound) add_anything(r, &s);
     while (!is_at_end(r)) {
         if (depth == 0 && *r->at == '$' && (r->end - r->at == 1 || r->at[1] == '|')) break;
@@ -378,10 +373,10 @@ static int read_sequence(struct reader *r, int depth, struct part *out)
     return finish(r, &s, out);
 }
 
-static int read_alternatives(struct reader *r, int depth, struct part *out)
+static int read_alternatives(struct reader *r, int depth, struct regex *out)
 {
     size_t first = r->stack.n;
-    struct part part;
+    struct regex part;
     TRY(read_sequence(r, depth, out));
     expr_push(r->b, &r->stack, out->expr);
     while (skip(r, '|')) {
@@ -400,7 +395,7 @@ int regex_read(struct expr_builder *b, enum chars_form form, const char *pattern
 {
     struct reader r = {
         .b = b, .form = form, .text = pattern, .at = pattern, .end = pattern + length, .err = err};
-    struct part all = {0};
+    struct regex all = {0};
     r.empty = expr_empty(b);
     if (length > REGEX_BYTES_MAX)
         return err_set(err, CARAT_EUNSUPPORTED, "at most %d bytes expected, %zu found",
@@ -409,12 +404,6 @@ int regex_read(struct expr_builder *b, enum chars_form form, const char *pattern
     if (!status && r.at < r.end) status = fail(&r, CARAT_EUSAGE, r.at, "this ) closes no (");
     if (!status) status = builder_check(b, err);
     expr_stack_deinit(&r.stack);
-    *out = (struct regex){.expr = all.expr,
-                          .least = all.least,
-                          .most = all.most,
-                          .before = all.before,
-                          .class = all.class,
-                          .after = all.after,
-                          .fixed = all.fixed};
+    *out = all;
     return status;
 }

@@ -51,8 +51,8 @@ static bool has_word(const char *path, const char *word)
     return false;
 }
 
-/* What is beside a model: its part for images, a table for quantising, a drafter (Google's names
- * have "it-assistant", others "MTP"). */
+/* Files that come with a model and are none: image projectors, importance matrices, drafters.
+ * Google calls its drafters "it-assistant", others call them "MTP". */
 static bool is_helper(const char *path)
 {
     static const char *const words[] = {"mmproj", "imatrix", "mtp", "it-assistant"};

@@ -166,20 +166,16 @@ static size_t read_escape(const struct reader *r, size_t at, struct buf *out)
     char c = r->s[at], utf8[4];
     const char *code = memchr(codes, c, sizeof codes - 1);
     if (code) c = meant[code - codes];
-    uint32_t unit, low;
+    uint32_t unit, low, pair = 0;
     if (c != 'u' || !read_hex(r, at + 1, &unit)) {
         buf_add_char(out, c);
         return 1;
     }
-    bool is_pair = unit >= 0xD800 && unit < 0xDC00 && r->n - at >= 11 && r->s[at + 5] == '\\' &&
-                   r->s[at + 6] == 'u' && read_hex(r, at + 7, &low) && low >= 0xDC00 &&
-                   low < 0xE000;
-    if (is_pair)
-        unit = 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
-    else if (unit >= 0xD800 && unit < 0xE000)
-        unit = 0xFFFD;
+    bool has_second = r->n - at >= 11 && r->s[at + 5] == '\\' && r->s[at + 6] == 'u';
+    if (has_second && read_hex(r, at + 7, &low)) pair = utf16_pair(unit, low);
+    if (unit >= 0xD800 && unit < 0xE000) unit = pair ? pair : 0xFFFD;
     buf_add(out, utf8, (size_t)utf8_write(unit, utf8));
-    return is_pair ? 11 : 5;
+    return pair ? 11 : 5;
 }
 
 /* A string in JSON's or Python's quotes. Returns false and reads nothing when the string does not

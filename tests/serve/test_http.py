@@ -99,7 +99,7 @@ def test_old_clients_are_answered(server):
         reply, ended = ask(server, get(b"/echo", version=b"HTTP/1.0", host=host))
         expect(reply.status == 200 and ended, "HTTP/1.0 closes")
     reply, ended = ask(server, get(b"/stream?n=3&ms=5", version=b"HTTP/1.0"))
-    expect(reply.body == b"xxx", "a stream is whole")
+    expect(reply.body == b"xxx", f"a stream is whole, not {reply.body}")
     expect(ended, "a stream ends with the connection")
     expect("transfer-encoding" not in reply.fields, "chunks came with HTTP/1.1")
     reply, ended = ask(server, get(b"/echo", b"Connection: keep-alive", version=b"HTTP/1.0"))
