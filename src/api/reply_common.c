@@ -29,7 +29,8 @@ void reply_write_object(const struct buf *text, struct json *j)
     struct carat_error err = {0};
     int status = json_tree_read(&tree, buf_text(text), text->length, JSON_OWN, &err);
     if (status == CARAT_OK && tree.root.kind == CARAT_OBJECT) {
-        buf_add(j->out, buf_text(text), text->length);
+        const char *at = buf_text(text), *end = at + text->length;
+        for (; at < end; at++) buf_add_char(j->out, *at == '\n' || *at == '\r' ? ' ' : *at);
         j->need_comma = true;
     } else {
         json_begin_object(j);

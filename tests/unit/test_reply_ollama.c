@@ -44,6 +44,22 @@ static void a_chat_is_a_line_for_each_piece(void **state)
     reply_close(r);
 }
 
+/* A line of a stream ends at the first line end, wherever it stands. */
+static void arguments_with_line_ends_stay_in_one_line(void **state)
+{
+    (void)state;
+    const struct ask ask = {.api = API_OLLAMA_CHAT, .n = 1, .is_stream = true};
+    struct reply *r = replies_open(&ask);
+    struct buf out = {0};
+    reply_begin(r, &out);
+    replies_call(r, "f", "{\n'a':\r\n'b\\n'}", true, &out);
+    replies_expect(&out,
+                   SAID("'content':'','tool_calls':[{'id':'call_r1_0_0','function':{'index':0,"
+                        "'name':'f','arguments':{ 'a':  'b\\n'}}}]") GOES_ON);
+    buf_deinit(&out);
+    reply_close(r);
+}
+
 static void a_chat_may_be_one_body(void **state)
 {
     (void)state;
@@ -139,6 +155,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chat_is_a_line_for_each_piece),
+        cmocka_unit_test(arguments_with_line_ends_stay_in_one_line),
         cmocka_unit_test(a_chat_may_be_one_body),
         cmocka_unit_test(generate_says_response),
         cmocka_unit_test(loading_and_unloading_is_one_line),
