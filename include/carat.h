@@ -328,6 +328,8 @@ struct carat_cache_event {
 /* Called in the thread that steps the engine. Must be quick, and call nothing of this engine. */
 typedef void (*carat_on_cache_fn)(void *user, const struct carat_cache_event *event);
 
+enum { CARAT_DRAFT_MAX = 7 };
+
 struct carat_engine_options { /* every 0 or NULL means the default; NULL options: all of them */
     size_t size;
     const char *backend; /* "cuda", "cpu" or "ref"; default: the first that is there */
@@ -390,6 +392,11 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     enum carat_matmul decode_matmul;
     /* end of version 0.1 */
     bool wants_cublas; /* GPU: cuBLAS also where our own kernels would be taken (Hopper) */
+    /* Tokens that a sequence guesses in a step at most, 0 to CARAT_DRAFT_MAX: what came after the
+     * same few tokens before. A step checks all of them, so that several tokens may come of it.
+     * Answers are the same. Guesses are made as far as they pay, in steps that read no prompt and
+     * have up to 8 rows (Hopper, with decode_matmul AUTO: E2B and E4B up to 4). */
+    int32_t n_draft;
 };
 
 /* Bytes of each kind, as allocated: what is printed is what is taken. */
@@ -540,6 +547,7 @@ struct carat_event {
     int32_t n_preempted;  /* DONE: how often it was stopped to make room, and went on later */
     void *user;           /* the request's */
     int32_t n_thinking;   /* DONE: tokens of thoughts, without their marks; of n_generated */
+    int32_t n_drafted, n_accepted; /* DONE: tokens that were guessed; those that were right */
 };
 
 /* The request waits until a sequence and memory are free for it. CARAT_EUSAGE names a member out of
@@ -586,6 +594,7 @@ struct carat_stats {
     uint64_t prompt_tokens, cached_tokens; /* of these requests: all; those not computed again */
     uint64_t evicted_pages, evicted_anchors, preemptions;
     uint64_t steps, rows, prompt_rows; /* rows: of both kinds */
+    uint64_t drafted, accepted;        /* tokens that were guessed; those that were right */
 };
 
 /* Borrowed; true until the next call of the engine. */

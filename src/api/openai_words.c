@@ -71,6 +71,10 @@ void openai_write_timings(const struct reply_usage *usage, struct json *j)
     write_pace(j, prompt, usage->n_prompt - usage->n_cached, usage->prefill_seconds);
     write_pace(j, predicted, usage->n_generated, usage->decode_seconds);
     json_key_double(j, "queue_ms", usage->queue_seconds * 1e3);
+    if (usage->n_drafted > 0) {
+        json_key_int(j, "draft_n", usage->n_drafted);
+        json_key_int(j, "draft_n_accepted", usage->n_accepted);
+    }
     json_end_object(j);
 }
 

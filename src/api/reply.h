@@ -44,6 +44,7 @@ enum reply_end { REPLY_STOP, REPLY_STOP_TEXT, REPLY_LENGTH };
 
 struct reply_usage {
     int32_t n_prompt, n_cached, n_generated, n_thinking; /* tokens; n_thinking of n_generated */
+    int32_t n_drafted, n_accepted; /* tokens that were guessed, and guessed right */
     double queue_seconds, prefill_seconds, decode_seconds;
 };
 

@@ -35,6 +35,8 @@ struct device_facts {
     /* Where rule 4 holds if is_steady was asked for. true: for prompt rows and for decode rows in
      * steps of their own, of any size; false: in steps of up to 64 rows, which may have both. */
     bool is_apart;
+    int32_t alike_rows; /* decode steps of up to this many rows compute alike: rule 4 holds among
+                           them, whatever was asked for; 0: all of up to 64 */
     double fp16_rate, int8_rate; /* operations a second, as measured when it was chosen; or 0 */
 };
 

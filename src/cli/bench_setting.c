@@ -59,6 +59,7 @@ struct carat_engine_options bench_engine_options(const struct options *o,
                                                  const struct bench_setting *setting)
 {
     struct carat_engine_options options = {
+        .size = sizeof options,
         /* The engine may take fewer than the default number. */
         .n_threads = setting->threads == default_threads(o) ? 0 : setting->threads,
         .chunk = setting->chunk,

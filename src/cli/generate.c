@@ -162,15 +162,18 @@ static double rate(int32_t n, double seconds)
 
 void answer_stats(const struct answer *a, char *out, size_t size)
 {
-    char cached[48] = "";
+    char cached[48] = "", drafted[64] = "";
     if (a->n_cached > 0)
         snprintf(cached, sizeof cached, ", %d of them from the cache", a->n_cached);
-    snprintf(out, size,
-             "prompt %d tokens%s, first token after %.3f s (%.1f t/s); answer %d tokens in %.3f s "
-             "(%.1f t/s)",
-             a->n_prompt, cached, a->prefill_seconds,
-             rate(a->n_prompt - a->n_cached, a->prefill_seconds), a->n_generated, a->decode_seconds,
-             rate(a->n_generated, a->decode_seconds));
+    if (a->n_drafted > 0)
+        snprintf(drafted, sizeof drafted, " (%d of %d guesses right)", a->n_accepted, a->n_drafted);
+    snprintf(
+        out, size,
+        "prompt %d tokens%s, first token after %.3f s (%.1f t/s); answer %d tokens%s in %.3f s "
+        "(%.1f t/s)",
+        a->n_prompt, cached, a->prefill_seconds,
+        rate(a->n_prompt - a->n_cached, a->prefill_seconds), a->n_generated, drafted,
+        a->decode_seconds, rate(a->n_generated, a->decode_seconds));
 }
 
 /* What one request needs while it runs. */
@@ -262,6 +265,9 @@ static int take_token(struct run *r, const struct carat_event *event, struct car
     const struct carat_part *parts;
     size_t n;
     int32_t id = event->id;
+    /* Guesses were right beyond the stop string. */
+    if (r->answer->end == ANSWER_STOP_TEXT) return CARAT_OK;
+    r->answer->n_generated++;
     if (r->g->max_tokens == 0) return CARAT_OK;
     if (r->g->want_logprobs) TRY(take_logprobs(r, event, err));
     TRY(carat_answer_push(r->parts, &id, 1, &parts, &n, err));
@@ -287,7 +293,8 @@ static int take_done(struct run *r, const struct carat_event *event, struct cara
     int32_t limit = r->g->max_tokens;
     a->n_prompt = event->n_prompt;
     a->n_cached = event->n_cached;
-    a->n_generated = event->n_generated;
+    a->n_drafted = event->n_drafted;
+    a->n_accepted = event->n_accepted;
     a->prefill_seconds = event->prefill_seconds;
     a->decode_seconds = event->decode_seconds;
     if (event->finish == CARAT_FINISH_ERROR)

@@ -46,6 +46,7 @@ struct answer {
     bool is_cut_in_thought;                  /* ended inside a thought, without a stop token */
     int32_t stop_id;                         /* ANSWER_STOP: the token */
     int32_t n_prompt, n_cached, n_generated; /* n_cached: of n_prompt */
+    int32_t n_drafted, n_accepted;           /* tokens that were guessed, and guessed right */
     double prefill_seconds, decode_seconds;
 };
 void answer_deinit(struct answer *a);

@@ -246,6 +246,12 @@
     X(MAX_ITL, REAL, "max-itl", "", "50", 0.001, 1e9, ON_ANSWER | ON(BENCH), "MS",                 \
       "milliseconds of a step at most, or twice a decode step, while an answer is written: "       \
       "prompts that come then are read in as many rows as fit")                                    \
+    X(DRAFT, COUNT, "draft", "--draft-n --draft-max --spec-draft-n-max", "7", 0, COUNT_MAX,        \
+      ON_ANSWER, "N",                                                                              \
+      "guess up to N tokens at a time (0: none, at most 7) from what is in the context already: "  \
+      "what repeats something comes faster, answers are the same")                                 \
+    X(BENCH_DRAFT, COUNT, "draft", "", "0", 0, COUNT_MAX, ON(BENCH), "N",                          \
+      "with --load: guess up to N tokens at a time, as run and serve do with 7")                   \
     X(DETERMINISTIC, FLAG, "deterministic", "", "", 0, 0, ON_ENGINE | ON(BENCH), "",               \
       "answers depend neither on other requests nor on what is cached. Hopper: prompts and "       \
       "answers take turns, and only prompts are kept in the cache; other GPUs: steps have at "     \
@@ -530,7 +536,8 @@
       "thoughts go to standard error; see --show-thinking")                                        \
     Y("--reasoning-effort", "LEVEL", ON_TALK, "default", NONE, "",                                 \
       "thinking is on or off: --think")                                                            \
-    Y("--spec-type", "NAME", ON_ANSWER, "none", NONE, "", "there is no speculative decoding yet")  \
+    Y("--spec-type", "NAME", ON_ANSWER, "none|ngram-simple", NONE, "",                             \
+      "guesses come from what is in the context: --draft N")                                       \
     Y("--no-jinja", "", ON_ANSWER, "", NONE, "", "Gemma 4's template is built in: leave this out") \
     /* Refused. */                                                                                 \
     Y("-dr --docker-repo", "REPO", ON_LLAMA, "", NONE, "",                                         \
@@ -542,9 +549,12 @@
     Y("-mm --mmproj -mmu --mmproj-url --image --audio --video", "FILE", ON_LLAMA, "", NONE, "",    \
       "carat takes text only")                                                                     \
     Y("-md --model-draft --spec-draft-model -hfd -hfrd --hf-repo-draft --spec-draft-hf -ngld "     \
-      "--gpu-layers-draft --draft --draft-n --draft-max --draft-min --draft-n-min "                \
-      "--draft-p-min --spec-draft-n-max --spec-draft-n-min --spec-draft-p-min",                    \
-      "VALUE", ON_ANSWER | ON(PERPLEXITY), "", NONE, "", "there is no speculative decoding yet")   \
+      "--gpu-layers-draft",                                                                        \
+      "VALUE", ON_ANSWER | ON(PERPLEXITY), "", NONE, "",                                           \
+      "carat uses no drafters yet; --draft N guesses from what is in the context")                 \
+    Y("--draft-min --draft-n-min --draft-p-min --spec-draft-n-min --spec-draft-p-min", "VALUE",    \
+      ON_ANSWER | ON(PERPLEXITY), "0", NONE, "",                                                   \
+      "how many tokens are guessed follows from how many were right; --draft N is the most")       \
     Y("--spec-default --context-shift --skip-chat-parsing", "", ON_ANSWER | ON(PERPLEXITY), "",    \
       NONE, "", "leave it out")                                                                    \
     Y("--chat-template-file", "FILE", ON_TALK, "", NONE, "",                                       \

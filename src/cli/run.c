@@ -213,6 +213,8 @@ static bool write_json(struct sink *sink, const struct session *s, const struct 
         json_put_null(&j);
     json_key_int(&j, "prompt_tokens", a->n_prompt);
     json_key_int(&j, "generated_tokens", a->n_generated);
+    json_key_int(&j, "drafted_tokens", a->n_drafted);
+    json_key_int(&j, "accepted_tokens", a->n_accepted);
     json_key_double(&j, "prefill_seconds", a->prefill_seconds);
     json_key_double(&j, "decode_seconds", a->decode_seconds);
     json_key_int(&j, "seed", (int64_t)g->sampling.seed);

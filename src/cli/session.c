@@ -213,6 +213,13 @@ void set_layers(const struct options *o, struct carat_engine_options *out, int64
     out->cpu_expert_layers = cpu_experts;
 }
 
+/* More than the engine takes is no mistake: N is the most, and fewer do as well. */
+static int32_t drafts_wanted(const struct options *o)
+{
+    int64_t asked = opt_int(o, o->command == COMMAND_BENCH ? OPT_BENCH_DRAFT : OPT_DRAFT);
+    return asked < CARAT_DRAFT_MAX ? (int32_t)asked : CARAT_DRAFT_MAX;
+}
+
 void set_device_options(const struct options *o, struct carat_engine_options *out)
 {
     const char *cascade = opt_text(o, OPT_CASCADE);
@@ -231,6 +238,7 @@ void set_device_options(const struct options *o, struct carat_engine_options *ou
     out->cache_split = (int32_t)opt_int(o, OPT_CACHE_SPLIT);
     out->no_prefix_cache = opt_is_set(o, OPT_NO_PREFIX_CACHE);
     out->max_itl_ms = opt_real(o, OPT_MAX_ITL);
+    out->n_draft = drafts_wanted(o);
     out->deterministic = opt_is_set(o, OPT_DETERMINISTIC);
     out->n_queue = (int32_t)opt_int(o, OPT_QUEUE);
     out->mirror_budget = mirror < 0 ? 0 : mirror == 0 ? -1 : mirror;
@@ -307,6 +315,7 @@ int32_t chunk_within(int32_t chunk, int32_t batch, const char *backend)
 struct carat_engine_options engine_options(const struct options *o)
 {
     struct carat_engine_options options = {
+        .size = sizeof options,
         .n_ctx = (int32_t)opt_int(o, OPT_CTX),
         .n_seq = 1,
         .chunk = chunk_within((int32_t)opt_int(o, OPT_CHUNK), (int32_t)opt_int(o, OPT_BATCH),

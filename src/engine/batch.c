@@ -35,8 +35,10 @@ static void add_rows(struct step *step, struct sequence *s)
 {
     int32_t known = sequence_known(s);
     s->out_row = -1;
-    for (int32_t p = s->n_cached; p < s->n_cached + s->n_rows; p++)
-        s->out_row = batch_add(step, s->ids[p], p, s->slot, p == known - 1);
+    for (int32_t p = s->n_cached; p < s->n_cached + s->n_rows; p++) {
+        int32_t row = batch_add(step, s->ids[p], p, s->slot, p >= known - 1);
+        if (s->out_row < 0) s->out_row = row;
+    }
 }
 
 static void add_prompts(struct step *step, struct sequence *const *slots, int32_t n_seq,

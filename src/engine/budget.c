@@ -12,7 +12,7 @@ enum { PART_FOR_OTHERS = 10 };
  * between two devices that are not the host. */
 static uint64_t step_bytes(const struct layout *y)
 {
-    return (uint64_t)(y->chunk + y->n_seq) * 4 * sizeof(int32_t) + tables_bytes(&y->caches) +
+    return (uint64_t)(y->chunk + y->decode_rows) * 4 * sizeof(int32_t) + tables_bytes(&y->caches) +
            layout_mask_bytes(y) + y->plans.staging_bytes;
 }
 

@@ -44,10 +44,11 @@ static void tell_removed(void *user, uint64_t name)
     e->on_cache(e->on_cache_user, &event);
 }
 
-/* The most events of one step: every request may end, and every slot has events of its own. */
+/* The most events of one step: every request may end, every slot has events of its own, and
+ * guesses may be right. */
 static int32_t step_events(const carat_engine *e)
 {
-    return e->n_requests + EVENTS_PER_SLOT * e->runner->layout.n_seq;
+    return e->n_requests + EVENTS_PER_SLOT * e->runner->layout.n_seq + engine_draft_rows(e);
 }
 
 static int take_memory(carat_engine *e, const struct carat_engine_options *o,
@@ -56,6 +57,7 @@ static int take_memory(carat_engine *e, const struct carat_engine_options *o,
     const struct layout *y = &e->runner->layout;
     e->n_requests = y->n_seq + o->n_queue;
     e->step_rows = y->step_rows;
+    e->n_draft = o->n_draft;
     e->is_apart = y->is_apart;
     e->has_cache = !o->no_prefix_cache;
     e->is_exact = o->precision == CARAT_PRECISION_FP32;
@@ -71,7 +73,7 @@ static int take_memory(carat_engine *e, const struct carat_engine_options *o,
         return err_no_memory(err, "queue", n * sizeof *e->requests);
     TRY(events_init(&e->events, &e->arena, 2 * step_events(e), err));
     TRY(fairness_init(&e->fairness, &e->arena, e->n_requests, err));
-    TRY(batch_init(&e->step, &e->arena, y->chunk + y->n_seq, err));
+    TRY(batch_init(&e->step, &e->arena, y->chunk + y->decode_rows, err));
     e->on_cache = o->on_cache;
     e->on_cache_user = o->on_cache_user;
     e->cache_watch = (struct prefix_watch){e, tell_stored, tell_removed};
@@ -90,7 +92,7 @@ static uint64_t queue_bytes(uint64_t n_seq, uint64_t n_requests)
     uint64_t request = sizeof(struct sequence) + sizeof(struct cancel_slot) +
                        sizeof(struct schedule_item) + sizeof(struct sequence *) + sizeof(int32_t) +
                        sizeof(struct fair_key) + event;
-    return n_requests * request + n_seq * EVENTS_PER_SLOT * event;
+    return n_requests * request + (n_seq * EVENTS_PER_SLOT + DRAFT_ROWS) * event;
 }
 
 /* Host memory of an engine: a row of logits per sequence to choose tokens from, the queue, and a

@@ -38,6 +38,7 @@ struct carat_engine {
     struct pace pace;
     double step_end;   /* when the last step ended, if it left work to do; else 0 */
     int32_t step_rows; /* the most that a step has */
+    int32_t n_draft;   /* guesses of a sequence in a step, at most */
     bool is_apart;     /* prompts and those that decode take turns, */
     bool has_read;     /* and it was the prompts' turn last */
     bool has_cache;
@@ -60,6 +61,12 @@ struct layout_source engine_source(const carat_model *model,
 static inline bool engine_is_idle(const carat_engine *e)
 {
     return e->end == 0;
+}
+
+/* The most rows of a step with guesses, each of which may be a token; 0: nothing is guessed. */
+static inline int32_t engine_draft_rows(const carat_engine *e)
+{
+    return e->n_draft > 0 ? e->runner->layout.draft_rows : 0;
 }
 
 /* Whether a step has something to do: some request is not paused. */

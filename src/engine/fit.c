@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "engine/budget.h"
+#include "engine/draft.h"
 #include "engine/limits.h"
 #include "engine/setup.h"
 
@@ -51,9 +52,17 @@ static int choose_cache_formats(struct layout *y, const struct carat_engine_opti
 
 /* The most rows of a step. If the user wants the same bits in every step, a step has either only
  * prompt rows or only decode rows, or so few rows that all devices compute them alike. */
-static void choose_rows(struct layout *y, bool is_steady)
+static void choose_rows(struct layout *y, int32_t n_draft, bool is_steady)
 {
-    y->step_rows = y->chunk + y->n_seq;
+    int32_t guessed = y->n_seq * (1 + n_draft);
+    y->draft_rows = DRAFT_ROWS;
+    for (int32_t i = 0; i < y->n_targets; i++) {
+        int32_t alike = y->targets[i].alike_rows;
+        if (alike > 0 && alike < y->draft_rows) y->draft_rows = alike;
+    }
+    if (guessed > y->draft_rows) guessed = y->draft_rows;
+    y->decode_rows = guessed > y->n_seq ? guessed : y->n_seq;
+    y->step_rows = y->chunk + y->decode_rows;
     if (!is_steady) return;
     y->is_apart = y->targets[FIRST_TARGET].is_apart;
     if (y->is_apart) return;
@@ -70,7 +79,7 @@ static int choose_options(struct layout *y, const struct layout_source *from,
     y->chunk = o->chunk ? o->chunk : y->targets[FIRST_TARGET].backend->chunk;
     TRY(in_range(y->n_seq, 1, SEQUENCES_MAX, "number of sequences", err));
     TRY(in_range(y->chunk, 1, CHUNK_MAX, "rows of a prefill step", err));
-    choose_rows(y, o->deterministic);
+    choose_rows(y, o->n_draft, o->deterministic);
     if (o->n_ctx && in_range(o->n_ctx, least, n_ctx_train, "context size", err) != CARAT_OK) {
         err_hint(err, "the model has %d positions", n_ctx_train);
         return CARAT_EUSAGE;
@@ -237,7 +246,8 @@ static int compile(struct layout *y, struct carat_error *err)
                                .config = y->config,
                                .caches = y->caches.cache,
                                .split = &y->split,
-                               .step_rows = y->step_rows};
+                               .step_rows = y->step_rows,
+                               .decode_rows = y->decode_rows};
     plans_deinit(&y->plans, y->targets);
     TRY(plans_compile(&y->plans, &from, y->n_seq, y->chunk, y->outs_max, err));
     for (int32_t i = 0; i < y->n_targets; i++)

@@ -30,6 +30,13 @@ static int check_deterministic(const struct carat_engine_options *o, struct cara
     return CARAT_EUSAGE;
 }
 
+static int check_drafts(const struct carat_engine_options *o, struct carat_error *err)
+{
+    if (o->n_draft >= 0 && o->n_draft <= CARAT_DRAFT_MAX) return CARAT_OK;
+    return err_set(err, CARAT_EUSAGE, "tokens to guess in a step: 0 to %d expected, %d found",
+                   CARAT_DRAFT_MAX, o->n_draft);
+}
+
 int options_copy(struct carat_engine_options *out, const struct carat_engine_options *given,
                  struct carat_error *err)
 {
@@ -38,5 +45,6 @@ int options_copy(struct carat_engine_options *out, const struct carat_engine_opt
         TRY(sized_copy(out, sizeof *out, SIZED_THROUGH(struct carat_engine_options, decode_matmul),
                        given, "engine options", err));
     TRY(complete_queue(out, err));
+    TRY(check_drafts(out, err));
     return check_deterministic(out, err);
 }

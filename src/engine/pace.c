@@ -158,3 +158,14 @@ int32_t pace_rows(const struct pace *p, const struct pace_step *step, double sha
     if (rows > 0) return rows;
     return ROWS_LEAST < rows_max ? ROWS_LEAST : rows_max;
 }
+
+double pace_row_cost(const struct pace *p, const struct pace_step *step)
+{
+    double x[ESTIMATE_FEATURES];
+    if (p->decode.n == 0) return 1;
+    decode_features(step, x);
+    double seconds = estimate_mean(&p->decode, x);
+    const double row[] = {0, 1, step->decode_positions / step->n_decode};
+    double cost = estimate_high(&p->decode, row, -SIGMAS);
+    return cost > 0 && seconds > 0 ? cost * step->n_decode / seconds : 0;
+}

@@ -180,15 +180,16 @@ static int add_mixed(struct plans *p, const struct plan_source *from, int32_t n_
 static int add_decode(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
                       struct carat_error *err)
 {
-    for (int32_t rows = 1, least = 0; least < n_seq; rows = next_rows(rows)) {
-        int32_t fitting = rows < n_seq ? rows : n_seq;
+    int32_t most = from->decode_rows;
+    for (int32_t rows = 1, least = 0; least < most; rows = next_rows(rows)) {
+        int32_t fitting = rows < most ? rows : most;
         if (fitting > STEADY_ROWS && least == STEADY_ROWS)
             TRY(add_mixed(p, from, n_seq, chunk, err));
         TRY(add_bucket(p, from, fitting, fitting, fitting <= STEADY_ROWS, err));
         add_usual_decode(&p->buckets[p->n_buckets - 1], p->n_sites, least);
         least = fitting;
     }
-    return n_seq > STEADY_ROWS ? CARAT_OK : add_mixed(p, from, n_seq, chunk, err);
+    return most > STEADY_ROWS ? CARAT_OK : add_mixed(p, from, n_seq, chunk, err);
 }
 
 int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
@@ -204,7 +205,8 @@ int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq
         add_usual_prompts(&p->buckets[p->n_buckets - 1], p->n_sites, least, chunk);
         least = fixed[i];
     }
-    TRY(add_bucket(p, from, from->step_rows, outs > n_seq ? outs : n_seq, false, err));
+    int32_t most = outs > from->decode_rows ? outs : from->decode_rows;
+    TRY(add_bucket(p, from, from->step_rows, most, false, err));
     add_usual_prompts(&p->buckets[p->n_buckets - 1], p->n_sites, least, chunk);
     return CARAT_OK;
 }

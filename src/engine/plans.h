@@ -43,10 +43,11 @@ struct plan_source {
     const struct gemma_config *config;
     const struct kv_cache *caches;
     const struct split *split;
-    int32_t step_rows; /* the most that a step has */
+    int32_t step_rows;   /* the most that a step has */
+    int32_t decode_rows; /* of one that has only decode rows */
 };
 
-/* Compiles plans for n_seq decoding sequences, chunks of `chunk` rows and at least `outs` rows
+/* Compiles plans for n_seq sequences that decode, chunks of `chunk` rows and at least `outs` rows
  * of logits in a step. Nothing is allocated on a device. CARAT_EMEMORY. */
 int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
                   int32_t outs, struct carat_error *err);

@@ -25,35 +25,35 @@ static void add_logprobs(carat_engine *e, const struct sequence *s, struct carat
 }
 
 /* Puts `id` into the event in place of a sampled one, with its log-probabilities. */
-static int put(carat_engine *e, const struct sequence *s, int32_t id, struct carat_event *event,
-               struct carat_error *err)
+static int put(carat_engine *e, const struct sequence *s, int32_t out, int32_t id,
+               struct carat_event *event, struct carat_error *err)
 {
     const float *row;
     event->id = id;
     if (!s->want_logprob) return CARAT_OK;
-    TRY(runner_logits(e->runner, &e->step, s->out_row, &row, err));
+    TRY(runner_logits(e->runner, &e->step, out, &row, err));
     add_logprobs(e, s, event, row);
     return CARAT_OK;
 }
 
-/* Puts the next token, or -1, and its log-probabilities into the event. Uses the device's best
- * pairs if they are enough, else the row. */
-static int pick(carat_engine *e, const struct sequence *s, struct carat_event *event,
+/* Puts the token after row `out` of logits, or -1, and its log-probabilities into the event. Uses
+ * the device's best pairs if they are enough, else the row. */
+static int pick(carat_engine *e, const struct sequence *s, int32_t out, struct carat_event *event,
                 struct carat_error *err)
 {
     int32_t n_vocab = e->model->config.n_vocab;
     const struct logit_pair *best = NULL;
     const float *row;
     int32_t forced = forced_id(e, s);
-    if (forced >= 0) return put(e, s, forced, event, err);
-    int n = s->want_logprob ? 0 : runner_best(e->runner, &e->step, s->out_row, &best);
+    if (forced >= 0) return put(e, s, out, forced, event, err);
+    int n = s->want_logprob ? 0 : runner_best(e->runner, &e->step, out, &best);
     event->id = CONSTRAIN_NEEDS_ROW;
-    if (n > 0 && s->is_masked)
+    if (n > 0 && s->is_masked && out == s->out_row)
         event->id = constrain_pick_masked(s->constraint, s->sampler, best, n);
     else if (sample_takes_best(s->sampler, n))
         event->id = constrain_pick_best(s->constraint, s->sampler, best, n);
     if (event->id != CONSTRAIN_NEEDS_ROW) return CARAT_OK;
-    TRY(runner_logits(e->runner, &e->step, s->out_row, &row, err));
+    TRY(runner_logits(e->runner, &e->step, out, &row, err));
     float *changed = s->on_logits ? sample_copy(s->sampler, row) : NULL;
     if (changed)
         s->on_logits(s->on_logits_user, s->ids, (size_t)sequence_known(s), changed, n_vocab);
@@ -111,22 +111,45 @@ static void end_by_bad_logits(carat_engine *e, struct sequence *s)
     request_end(e, s, CARAT_FINISH_ERROR, constrain_problem(s->constraint, problem));
 }
 
-int results_take(carat_engine *e, struct sequence *s, struct carat_error *err)
+static int take_row(carat_engine *e, struct sequence *s, int32_t out, struct carat_error *err)
 {
     struct carat_event event = {.request = s->request, .user = s->user, .kind = CARAT_EVENT_TOKEN};
-    s->n_cached += s->n_rows;
-    if (s->state == SEQUENCE_PREFILL) add_progress(e, s);
-    if (s->out_row >= 0) {
-        TRY(pick(e, s, &event, err));
-        if (event.id < 0) {
-            end_by_bad_logits(e, s);
-            return CARAT_OK;
-        }
+    TRY(pick(e, s, out, &event, err));
+    if (event.id < 0) {
+        end_by_bad_logits(e, s);
+        return CARAT_OK;
     }
     publish(e, s);
-    if (s->out_row >= 0)
-        take_token(e, s, &event);
-    else if (s->n_cached >= sequence_read_end(s, e->is_apart))
-        s->state = SEQUENCE_DECODE;
+    take_token(e, s, &event);
+    return CARAT_OK;
+}
+
+/* Takes a token from each row, as long as the guess that the next row was made from is right. The
+ * keys and values of wrong guesses are overwritten. */
+static int take_rows(carat_engine *e, struct sequence *s, struct carat_error *err)
+{
+    int32_t n_right = 0, n = s->draft.n;
+    s->n_drafted += n;
+    e->stats.drafted += (uint64_t)n;
+    for (;; n_right++) {
+        int32_t place = sequence_known(s), guess = n_right < n ? s->ids[place] : -1;
+        TRY(take_row(e, s, s->out_row + n_right, err));
+        if (s->state == SEQUENCE_FREE) return CARAT_OK;
+        if (s->ids[place] != guess) break;
+        s->n_cached++;
+        s->n_accepted++;
+        e->stats.accepted++;
+    }
+    draft_note(&s->draft, n_right);
+    return CARAT_OK;
+}
+
+int results_take(carat_engine *e, struct sequence *s, struct carat_error *err)
+{
+    s->n_cached += s->n_rows - s->draft.n;
+    if (s->state == SEQUENCE_PREFILL) add_progress(e, s);
+    if (s->out_row >= 0) return take_rows(e, s, err);
+    publish(e, s);
+    if (s->n_cached >= sequence_read_end(s, e->is_apart)) s->state = SEQUENCE_DECODE;
     return CARAT_OK;
 }

@@ -61,6 +61,7 @@ int sequence_open(struct sequence *s, const struct carat_request *request,
                            .ids = ids,
                            .n_prompt = n_prompt,
                            .max_tokens = max_tokens};
+    draft_init(&s->draft);
     fill(s, request, start);
     return CARAT_OK;
 }
@@ -91,6 +92,8 @@ struct carat_event sequence_end(struct sequence *s, enum carat_finish finish, do
         .n_cached = s->n_reused,
         .n_preempted = s->n_preempted,
         .n_thinking = s->thought.n_tokens,
+        .n_drafted = s->n_drafted,
+        .n_accepted = s->n_accepted,
     };
     constrain_close(s->constraint);
     sample_close(s->sampler);

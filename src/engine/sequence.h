@@ -5,6 +5,7 @@
 
 #include "carat.h"
 #include "engine/constrain.h"
+#include "engine/draft.h"
 #include "engine/marks.h"
 #include "engine/sample.h"
 #include "text/thought.h"
@@ -14,7 +15,7 @@ enum sequence_state {
     SEQUENCE_QUEUED,
     SEQUENCE_WAITING, /* queued until another one has read what both begin with */
     SEQUENCE_PREFILL, /* has a slot; reads ids that it knows */
-    SEQUENCE_DECODE   /* has a slot; one row a step, its newest token */
+    SEQUENCE_DECODE   /* has a slot; a step has its newest token, and guesses of the next ones */
 };
 
 struct sequence {
@@ -23,7 +24,7 @@ struct sequence {
     int32_t slot;             /* its number in steps and tables of pages; -1: it does not run */
     struct sampler *sampler;
     struct constraint *constraint; /* of its grammar, or NULL */
-    int32_t *ids;                  /* the prompt, then the answer */
+    int32_t *ids;                  /* the prompt, then the answer, then guesses */
     int32_t n_prompt, max_tokens, n_generated;
     int32_t n_cached; /* positions whose keys and values are in its pages; queued: those that it
                          found, or left, in the prefix cache, which may be gone when it starts */
@@ -54,8 +55,10 @@ struct sequence {
     int32_t n_reported;          /* prompt positions of the last PROGRESS event */
     int32_t n_preempted;
 
-    int32_t n_rows, out_row; /* in the current step; out_row -1: no logits wanted */
-    bool is_masked;          /* its best pairs are those that its grammar allows */
+    int32_t n_rows, out_row; /* in the current step; the first with logits; -1: none wanted */
+    bool is_masked;          /* the best pairs of out_row are those that its grammar allows */
+    struct draft draft;
+    int32_t n_drafted, n_accepted; /* guesses so far; those that were right */
 };
 
 /* What the engine adds to a request. */

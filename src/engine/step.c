@@ -15,7 +15,8 @@ static int check_events(const carat_engine *e, struct carat_error *err)
     int32_t n_live = 0;
     for (int32_t i = 0; i < e->end; i++) n_live += e->requests[i].state != SEQUENCE_FREE;
     int32_t n_run = n_live < e->paging.n_seq ? n_live : e->paging.n_seq;
-    if (events_room(&e->events) >= n_live + (EVENTS_PER_SLOT - 1) * n_run) return CARAT_OK;
+    int32_t most = n_live + (EVENTS_PER_SLOT - 1) * n_run + engine_draft_rows(e);
+    if (events_room(&e->events) >= most) return CARAT_OK;
     return err_set(err, CARAT_EBUSY, "events of the last step have not been taken");
 }
 
@@ -57,7 +58,38 @@ static bool has_turn(const carat_engine *e, enum sequence_state state)
     return (state == SEQUENCE_DECODE) == e->has_read;
 }
 
-/* Shares out rows: one for everybody who decodes, the rest for prompts. Fills in n_rows. */
+/* How many guesses fit: with them the answer stays within its limits, and its rows within the page
+ * of the newest token, short of the end. So guesses take no memory, and no page is given back
+ * because of rows that may not count. */
+static int32_t draft_room(const carat_engine *e, const struct sequence *s)
+{
+    int32_t room = s->max_tokens - s->n_generated - 1;
+    int32_t positions = e->runner->layout.n_ctx - s->n_cached - 1;
+    int32_t page = KV_PAGE - 2 - s->n_cached % KV_PAGE;
+    if (positions < room) room = positions;
+    if (page < room) room = page;
+    return room < e->n_draft ? room : e->n_draft;
+}
+
+/* Adds guesses to a step without rows of prompts. */
+static void add_drafts(carat_engine *e, const struct pace_step *rows)
+{
+    if (rows->n_prompt > 0 || rows->n_decode == 0) return;
+    int32_t most = (engine_draft_rows(e) - rows->n_decode) / rows->n_decode;
+    double cost = pace_row_cost(&e->pace, rows);
+    for (int32_t i = 0; i < e->paging.n_seq && most > 0; i++) {
+        struct sequence *s = e->slots[i];
+        int32_t known = s ? sequence_known(s) : 0;
+        if (!s || s->n_rows == 0 || s->n_cached != known - 1) continue;
+        int32_t room = draft_room(e, s), same;
+        int32_t n = room > 0 ? draft_find(s->ids, known, room < most ? room : most, &same) : 0;
+        if (n > 0) draft_take(&s->draft, n, same, cost);
+        s->n_rows += s->draft.n;
+    }
+}
+
+/* Shares out rows: one for everybody who decodes, and guesses, the rest for prompts. Fills in
+ * n_rows. */
 static struct pace_step share_rows(carat_engine *e)
 {
     bool reads = has_turn(e, SEQUENCE_PREFILL), decodes = has_turn(e, SEQUENCE_DECODE);
@@ -70,6 +102,7 @@ static struct pace_step share_rows(carat_engine *e)
         bool is_decoding = s->state == SEQUENCE_DECODE;
         bool has_rows = !s->is_paused && (is_decoding ? decodes : reads);
         s->n_rows = has_rows && is_decoding;
+        s->draft.n = 0;
         if (!has_rows) continue;
         if (s->state == SEQUENCE_PREFILL) {
             e->items[n] = request_item(e, s, least);
@@ -84,6 +117,7 @@ static struct pace_step share_rows(carat_engine *e)
     note_followers(e, n);
     rows_choose(&e->pace, &rows, e->items, n, most < chunk ? most : chunk, e->order);
     for (int32_t k = 0; k < n; k++) e->whose[k]->n_rows = e->items[k].rows;
+    add_drafts(e, &rows);
     return rows;
 }
 
@@ -96,7 +130,7 @@ static struct pace_step count_rows(const carat_engine *e)
         if (!s || s->n_rows == 0) continue;
         if (s->state == SEQUENCE_DECODE) {
             rows.n_decode += s->n_rows;
-            rows.decode_positions += s->n_cached;
+            rows.decode_positions += s->n_rows * (double)s->n_cached;
         } else {
             rows.n_prompt += s->n_rows;
             rows.prompt_positions += s->n_rows * (s->n_cached + 0.5 * s->n_rows);

@@ -50,6 +50,7 @@ int target_open(struct target *t, const struct target_choice *choice,
     t->backend->describe(t->device, &facts);
     memcpy(t->name, facts.name, sizeof facts.name);
     t->decode_matmul = facts.decode_matmul;
+    t->alike_rows = facts.alike_rows;
     t->is_apart = facts.is_apart;
     static const struct carat_engine_options unlimited;
     allow(t, &facts, t->backend->is_host ? &unlimited : o);

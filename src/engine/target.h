@@ -13,7 +13,8 @@ struct target {
     struct device *device; /* NULL: not opened */
     char name[96];
     enum matmul_kind decode_matmul; /* as the device has chosen */
-    bool is_apart;                  /* backend.h: struct device_facts */
+    bool is_apart;                  /* backend.h: struct device_facts, */
+    int32_t alike_rows;             /* and this */
 
     /* Bytes, before anything is taken. */
     size_t total, available; /* of the device; what may be taken of it */

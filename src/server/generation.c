@@ -209,6 +209,8 @@ struct reply_usage generation_usage(const struct generation *g)
         .n_cached = d->n_cached,
         .n_generated = g->is_over || g->is_dropped ? g->n_tokens : d->n_generated,
         .n_thinking = g->is_over ? g->n_thinking : d->n_thinking,
+        .n_drafted = d->n_drafted,
+        .n_accepted = d->n_accepted,
         .queue_seconds = d->queue_seconds,
         .prefill_seconds = d->prefill_seconds,
         .decode_seconds = d->decode_seconds,

@@ -63,6 +63,8 @@ static struct carat_stats counts_since(const struct carat_stats *now,
     s.steps -= before->steps;
     s.rows -= before->rows;
     s.prompt_rows -= before->prompt_rows;
+    s.drafted -= before->drafted;
+    s.accepted -= before->accepted;
     s.evicted_pages -= before->evicted_pages;
     s.evicted_anchors -= before->evicted_anchors;
     s.preemptions -= before->preemptions;

@@ -18,6 +18,7 @@ struct job_event {
     /* DONE */
     enum carat_finish finish;
     int32_t stop_id, n_prompt, n_generated, n_cached, n_preempted, n_thinking;
+    int32_t n_drafted, n_accepted;
     double queue_seconds, prefill_seconds, decode_seconds;
     const struct carat_error *error; /* by ERROR: why; lives until job_deinit. Else NULL */
 };
@@ -39,7 +40,7 @@ void job_deinit(struct job *job);
 
 enum {
     JOB_RING = 256, /* tokens that wait at most */
-    JOB_SPARE = 8   /* places that are left when a sequence pauses: more than a step gives */
+    JOB_SPARE = 8   /* places that are left when a sequence pauses: what a step gives at most */
 };
 
 struct job_token {

@@ -350,6 +350,12 @@ static void put_server(const struct metrics *m, const struct metrics_now *now, s
             "Positions computed in them.");
     put_one(m, out, FAMILY_COUNTER, "carat_preemptions_total", "vllm:num_preemptions_total",
             (double)now->engine.preemptions, "Requests stopped to make room, which go on later.");
+    put_one(m, out, FAMILY_COUNTER, "carat_drafted_tokens_total",
+            "vllm:spec_decode_num_draft_tokens_total", (double)now->engine.drafted,
+            "Tokens of answers that were guessed.");
+    put_one(m, out, FAMILY_COUNTER, "carat_accepted_tokens_total",
+            "vllm:spec_decode_num_accepted_tokens_total", (double)now->engine.accepted,
+            "Of these: tokens that were guessed right.");
 }
 
 static void put_process(struct buf *out)

@@ -197,6 +197,8 @@ static void add_stats(struct carat_stats *sum, const struct carat_stats *more)
     sum->steps += more->steps;
     sum->rows += more->rows;
     sum->prompt_rows += more->prompt_rows;
+    sum->drafted += more->drafted;
+    sum->accepted += more->accepted;
 }
 
 double replicas_usage(const struct carat_page_counts *pool)

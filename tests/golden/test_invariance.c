@@ -1,6 +1,6 @@
-/* What must not change an answer: other sequences in the step, a ring that wraps, replay instead
- * of launches, where a table is. Ids and the bits of their log-probabilities are compared, on
- * the small models of the family, for every fast backend. */
+/* What must not change an answer: other sequences in the step, guesses, a ring that wraps, replay
+ * instead of launches, where a table is. Ids and the bits of their log-probabilities are compared,
+ * on the small models of the family, for every fast backend. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "carat.h"
 #include "support/devices.h"
+#include "support/guesses.h"
 
 enum { SEED = 20261121, PROMPT_MAX = 128, SEQUENCES_MAX = 16, TOKENS_MAX = 4000 };
 
@@ -534,11 +535,91 @@ static void cuda_wrapped_ring_equals_a_full_cache_for_4000_tokens(void **state)
     check_wrapped_ring("cuda", CARAT_MATMUL_FP16, TOKENS_MAX / 10);
 }
 
+/* ---- Guesses ---------------------------------------------------------------------------- */
+
+enum { GUESSERS = 4, GUESSED_CTX = 256 };
+
+/* Answers of some sequences at once, which end with the context. Returns the steps. */
+static uint64_t answer_some(const carat_model *model, const struct carat_engine_options *options,
+                            struct answer *out)
+{
+    carat_engine *engine = open_engine(model, options);
+    for (int i = 0; i < options->n_seq; i++) submit(engine, model, 4 * i, 0, &out[i]);
+    run(engine, out, options->n_seq);
+    struct carat_stats stats = *carat_engine_stats(engine);
+    carat_engine_close(engine);
+    if (options->n_draft == 0) return stats.steps;
+    printf("%d sequences, up to %d guesses: %d of %d were right, %d steps\n", options->n_seq,
+           options->n_draft, (int)stats.accepted, (int)stats.drafted, (int)stats.steps);
+    assert_true(stats.accepted <= stats.drafted);
+    return stats.steps;
+}
+
+static void know_answers(const carat_model *model, int32_t n)
+{
+    static int32_t prompts[GUESSERS][PROMPT_MAX];
+    guesses_clear();
+    for (int i = 0; i < n; i++) {
+        size_t n_prompt = draw_prompt(model, 4 * i, prompts[i]);
+        guesses_add(prompts[i], (int32_t)n_prompt, answers[i].ids, answers[i].n);
+    }
+}
+
+/* Prompts are read before anything is guessed, in steps that do not depend on times. */
+static void check_guesses(const char *backend, enum carat_matmul decode, int32_t gpu_layers)
+{
+    static const struct {
+        int32_t n_seq, n_draft;
+    } settings[] = {{1, 7}, {1, 2}, {2, 3}, {GUESSERS, 5}};
+    bool is_host = strcmp(backend, "cpu") == 0; /* GPUs may have no room for four that guess */
+    for (int m = 0; m < N_MODELS; m++) {
+        carat_model *model = open_model(models[m]);
+        for (size_t k = 0; k < sizeof settings / sizeof *settings; k++) {
+            struct carat_engine_options options = {.size = sizeof options,
+                                                   .backend = backend,
+                                                   .n_ctx = GUESSED_CTX,
+                                                   .n_seq = settings[k].n_seq,
+                                                   .chunk = k % 2 ? 64 : 4,
+                                                   .max_itl_ms = 1e9,
+                                                   .decode_matmul = decode,
+                                                   .gpu_layers = gpu_layers,
+                                                   .isa = forced_isa()};
+            uint64_t plain = answer_some(model, &options, answers);
+            know_answers(model, options.n_seq);
+            options.n_draft = settings[k].n_draft;
+            uint64_t guessed = answer_some(model, &options, answers + GUESSERS);
+            for (int i = 0; i < options.n_seq; i++)
+                assert_same(&answers[i], &answers[GUESSERS + i], models[m], "guessed");
+            bool has_room = options.n_seq < GUESSERS || decode != CARAT_MATMUL_AUTO || is_host;
+            assert_true(guessed < plain || (guessed == plain && !has_room));
+        }
+        carat_model_close(model);
+    }
+}
+
+static void cpu_guesses_change_no_answer(void **state)
+{
+    (void)state;
+    check_guesses("cpu", CARAT_MATMUL_AUTO, 0);
+}
+
+static void cuda_guesses_change_no_answer(void **state)
+{
+    (void)state;
+    need_device("cuda");
+    check_guesses("cuda", CARAT_MATMUL_INT8, 0);
+    check_guesses("cuda", CARAT_MATMUL_FP16, 0);
+    check_guesses("cuda", CARAT_MATMUL_AUTO, 0);
+    check_guesses("cuda", CARAT_MATMUL_AUTO, 3);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cpu_answers_do_not_depend_on_other_sequences),
         cmocka_unit_test(cuda_answers_do_not_depend_on_other_sequences),
+        cmocka_unit_test(cpu_guesses_change_no_answer),
+        cmocka_unit_test(cuda_guesses_change_no_answer),
         cmocka_unit_test(cpu_wrapped_ring_equals_a_full_cache),
         cmocka_unit_test(cuda_wrapped_ring_equals_a_full_cache_for_4000_tokens),
         cmocka_unit_test(cuda_replay_equals_launches),

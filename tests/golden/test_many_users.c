@@ -3,9 +3,9 @@
  * Many users at once give each user the answer of an engine of his own. Random events from a seed
  * (requests with shared beginnings, salts, priorities and deadlines, cancels, pauses, evictions) on
  * every model of the family, with pools so small that running requests are stopped and what is
- * cached is dropped all the time. Every token's id and the bits of its log-probability are compared
- * with those of the request alone on a fresh engine. After every step all pages must add up. The
- * build for this program has pages of 32 positions. */
+ * cached is dropped all the time. Tokens are guessed, some of them wrongly. Every token's id and
+ * the bits of its log-probability are compared with those of the request alone on a fresh engine.
+ * After every step all pages must add up. The build for this program has pages of 32 positions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,6 +19,7 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "support/crowd.h"
+#include "support/guesses.h"
 #include "support/scratch.h"
 #include "support/tiny_model.h"
 
@@ -40,7 +41,8 @@ enum {
 static uint64_t seed = 13;
 static struct crowd_ask asks[N_ASKS];
 static struct crowd crowd;
-static uint64_t n_late; /* requests of the running case that ended by their deadline */
+static uint64_t n_late;           /* requests of the running case that ended by their deadline */
+static uint64_t n_right, n_wrong; /* its guesses */
 
 static void save_wide(const char *path)
 {
@@ -108,6 +110,7 @@ static void draw_prompt(struct crowd_ask *ask, int i, struct rng *rng, uint32_t 
 
 static void draw_asks(const carat_model *model, const char *backend, struct rng *rng)
 {
+    guesses_clear();
     for (int i = 0; i < N_ASKS; i++) {
         struct crowd_ask *ask = &asks[i];
         draw_prompt(ask, i, rng, (uint32_t)carat_model_info(model)->n_vocab);
@@ -120,6 +123,7 @@ static void draw_asks(const carat_model *model, const char *backend, struct rng 
             ask->sampling.seed = rng_next(rng);
         }
         crowd_answer_alone(model, backend, N_CTX, ask);
+        guesses_add(ask->ids, ask->n_ids, ask->expected.ids, ask->expected.n);
     }
 }
 
@@ -217,7 +221,8 @@ static void check_shape(const carat_model *model, const char *name, const char *
                         struct shape shape, int n_events, struct rng *rng)
 {
     uint64_t n_busy = 0;
-    struct carat_engine_options options = {.backend = backend,
+    struct carat_engine_options options = {.size = sizeof options,
+                                           .backend = backend,
                                            .n_ctx = N_CTX,
                                            .n_seq = shape.n_seq,
                                            .n_queue = shape.n_queue,
@@ -225,21 +230,24 @@ static void check_shape(const carat_model *model, const char *name, const char *
                                            .chunk = shape.chunk,
                                            .max_itl_ms = shape.max_itl_ms,
                                            .cache_split = 64,
-                                           .deterministic = true};
+                                           .deterministic = true,
+                                           .n_draft = 1 + (int32_t)rng_below(rng, CARAT_DRAFT_MAX)};
     options.cache_bytes = crowd_least_bytes(model, &options, shape.more_pages, shape.more_pages);
     crowd_open(&crowd, model, &options);
     run_events(n_events, shape.submits, rng, &n_busy);
     struct carat_stats s = *carat_engine_stats(crowd.engine);
     printf("%s, %s, seed %d: %d events, %d pages; %d answers compared, %d tokens; cached %d of %d "
            "prompt tokens, %d hits, %d stopped, %d pages and %d anchors dropped, %d cancelled, %d "
-           "by deadline, %d times busy\n",
+           "by deadline, %d times busy; %d of %d guesses right\n",
            name, backend, (int)seed, n_events, (int)(s.pages_local.all + s.pages_global.all),
            (int)crowd.n_compared, (int)crowd.n_tokens, (int)s.cached_tokens, (int)s.prompt_tokens,
            (int)s.hits, (int)s.preemptions, (int)s.evicted_pages, (int)s.evicted_anchors,
            (int)crowd.finished[CARAT_FINISH_CANCELLED], (int)crowd.finished[CARAT_FINISH_DEADLINE],
-           (int)n_busy);
+           (int)n_busy, (int)s.accepted, (int)s.drafted);
     assert_int_equal(crowd.finished[CARAT_FINISH_ERROR], 0);
     n_late += crowd.finished[CARAT_FINISH_DEADLINE];
+    n_right += s.accepted;
+    n_wrong += s.drafted - s.accepted;
     if (CROWD_SHARE == 1) check_counts(&s, (uint64_t)n_events / 300, n_busy);
     crowd_close(&crowd);
 }
@@ -258,18 +266,20 @@ static void check_model(const char *name, const char *backend, int n_events)
 static void answers_on_the_cpu_are_those_of_each_alone(void **state)
 {
     (void)state;
-    n_late = 0;
+    n_late = n_right = n_wrong = 0;
     for (int m = 0; m < N_MODELS; m++) check_model(models[m], "cpu", CPU_EVENTS / CROWD_SHARE);
     assert_true(n_late > 0 || CROWD_SHARE > 1);
+    assert_true((n_right > 100 && n_wrong > 50) || CROWD_SHARE > 1);
 }
 
 static void answers_of_the_reference_are_those_of_each_alone(void **state)
 {
     (void)state;
-    n_late = 0;
+    n_late = n_right = n_wrong = 0;
     for (int m = 0; m < N_MODELS; m += REF_STEP)
         check_model(models[m], "ref", REF_EVENTS / CROWD_SHARE);
     assert_true(n_late > 0 || CROWD_SHARE > 1);
+    assert_true((n_right > 100 && n_wrong > 50) || CROWD_SHARE > 1);
 }
 
 static void sixty_four_users_share_a_pool_for_eight(void **state)

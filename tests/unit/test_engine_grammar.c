@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "json/json_tree.h"
 #include "support/answers.h"
+#include "support/guesses.h"
 #include "text/tokenizer.h"
 
 enum { N_CTX = 256, N_SEQ = 4 };
@@ -28,8 +29,13 @@ static const char schema[] =
 
 static carat_engine *open_small(const carat_model *model, int32_t n_seq)
 {
-    struct carat_engine_options options = {
-        .backend = "cpu", .n_ctx = N_CTX, .n_seq = n_seq, .n_threads = 1, .max_itl_ms = 1e9};
+    struct carat_engine_options options = {.size = sizeof options,
+                                           .backend = "cpu",
+                                           .n_ctx = N_CTX,
+                                           .n_seq = n_seq,
+                                           .n_threads = 1,
+                                           .max_itl_ms = 1e9,
+                                           .n_draft = n_seq == 1 ? CARAT_DRAFT_MAX : 0};
     return open_engine(model, &options);
 }
 
@@ -78,7 +84,7 @@ static void check_json(const carat_model *model, const struct answer *a)
 /* Thoughts are free, so a model of random weights is kept from beginning one. */
 static const struct carat_logit_bias no_thoughts = {.id = 100, .bias = -10000.0f};
 
-static void answers_are_json_and_do_not_depend_on_company(void **state)
+static void answers_are_json_and_depend_neither_on_company_nor_on_guesses(void **state)
 {
     (void)state;
     struct carat_error err = {0};
@@ -108,7 +114,10 @@ static void answers_are_json_and_do_not_depend_on_company(void **state)
         request.bias = &no_thoughts;
         request.n_bias = i != 2;
         if (i == 2) request.sampling.seed = 9;
+        guesses_clear();
+        guesses_add(prompt, 5 + 4 * i, answers[i].ids, answers[i].n);
         struct answer a = ask(alone, &request);
+        assert_true(a.done.n_accepted > 0 && a.done.n_accepted < a.done.n_drafted);
         assert_int_equal(a.n, answers[i].n);
         assert_memory_equal(a.ids, answers[i].ids, (size_t)a.n * sizeof *a.ids);
         if (i != 2) check_json(model, &a);
@@ -229,7 +238,7 @@ static void a_thought_ends_after_max_thinking_tokens(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_are_json_and_do_not_depend_on_company),
+        cmocka_unit_test(answers_are_json_and_depend_neither_on_company_nor_on_guesses),
         cmocka_unit_test(gbnf_holds_on_every_model),
         cmocka_unit_test(on_logits_works_with_a_grammar),
         cmocka_unit_test(a_thought_ends_after_max_thinking_tokens),

@@ -475,6 +475,30 @@ static void a_long_prompt_does_not_starve_a_short_one(void **state)
     assert_true(most <= 0.070);
 }
 
+/* Steps of one row, now and then of more: a row adds 2, 10 or 50 percent. */
+static void the_cost_of_a_row_is_learned_where_steps_have_some(void **state)
+{
+    (void)state;
+    static const double costs[] = {0.02, 0.1, 0.5};
+    for (size_t c = 0; c < sizeof costs / sizeof *costs; c++) {
+        struct pace p;
+        struct rng rng = {.state = SEED};
+        struct pace_step one = {.n_decode = 1, .decode_positions = 1000};
+        pace_init(&p, 0.05);
+        assert_true(pace_row_cost(&p, &one) >= 1); /* nothing was measured */
+        pace_note(&p, &one, 0.009);                /* the first step is slow */
+        assert_true(pace_row_cost(&p, &one) < 0.3);
+        for (int i = 0; i < 200; i++) {
+            struct pace_step s = {.n_decode = i % 3 ? 1 : 1 + (int32_t)rng_below(&rng, 7)};
+            s.decode_positions = (1000.0 + i) * s.n_decode;
+            double noise = 0.98 + 0.0004 * (double)rng_below(&rng, 100);
+            pace_note(&p, &s, 0.003 * (1 + costs[c] * (s.n_decode - 1)) * noise);
+        }
+        double cost = pace_row_cost(&p, &one);
+        assert_true(cost > 0.6 * costs[c] - 0.01 && cost < 1.2 * costs[c] + 0.01);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -492,6 +516,7 @@ int main(void)
         cmocka_unit_test(a_prompt_alone_gets_full_chunks),
         cmocka_unit_test(an_unknown_decode_step_is_measured_first),
         cmocka_unit_test(short_prompts_do_not_starve_a_long_one),
+        cmocka_unit_test(the_cost_of_a_row_is_learned_where_steps_have_some),
         cmocka_unit_test(a_long_prompt_does_not_starve_a_short_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

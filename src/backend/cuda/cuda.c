@@ -153,6 +153,7 @@ static void cuda_describe(const struct device *device, struct device_facts *out)
     *out = (struct device_facts){.fp16_rate = device->half_rate, .int8_rate = device->int8_rate};
     snprintf(out->name, sizeof out->name, "%s", device->name);
     out->is_apart = device->has_alike_prompts;
+    out->alike_rows = step_size_rows(device, STEP_FEWEST);
     if (!device->options.is_exact) {
         out->matmul = device->many == ACT_HALF ? MATMUL_FP16 : MATMUL_INT8;
         out->decode_matmul = device->half_least == 0  ? MATMUL_INT8

@@ -1,0 +1,58 @@
+#include "support/guesses.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "engine/draft.h"
+
+static struct known {
+    const int32_t *prompt, *answer;
+    int32_t n_prompt, n_answer;
+} all[GUESSES_MAX];
+static int32_t n_all;
+
+void guesses_clear(void)
+{
+    n_all = 0;
+}
+
+void guesses_add(const int32_t *prompt, int32_t n_prompt, const int32_t *answer, int32_t n_answer)
+{
+    carat_assert(n_all < GUESSES_MAX);
+    all[n_all++] = (struct known){prompt, answer, n_prompt, n_answer};
+}
+
+/* Whether these are the prompt and a beginning of the answer. */
+static int is_beginning(const struct known *k, const int32_t *ids, int32_t n)
+{
+    int32_t n_answer = n - k->n_prompt;
+    if (n_answer < 0 || n_answer >= k->n_answer) return 0;
+    return memcmp(ids, k->prompt, (size_t)k->n_prompt * sizeof *ids) == 0 &&
+           memcmp(ids + k->n_prompt, k->answer, (size_t)n_answer * sizeof *ids) == 0;
+}
+
+/* The linker puts these in place of those of draft.c. Which guesses are wrong depends on their
+ * places. */
+int32_t __wrap_draft_find(int32_t *ids, int32_t n, int32_t most, int32_t *same);
+void __wrap_draft_take(struct draft *d, int32_t n, int32_t same, double row_cost);
+
+int32_t __wrap_draft_find(int32_t *ids, int32_t n, int32_t most, int32_t *same)
+{
+    *same = 2;
+    for (int32_t k = 0; k < n_all; k++) {
+        if (!is_beginning(&all[k], ids, n)) continue;
+        int32_t done = n - all[k].n_prompt, i = 0;
+        for (; i < most && done + i < all[k].n_answer; i++)
+            ids[n + i] = all[k].answer[done + i] ^ ((n + i) % GUESSES_WRONG == 0);
+        return i;
+    }
+    return 0;
+}
+
+/* All of them, whatever they cost. */
+void __wrap_draft_take(struct draft *d, int32_t n, int32_t same, double row_cost)
+{
+    (void)same;
+    (void)row_cost;
+    d->n = n;
+}
