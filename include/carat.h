@@ -395,7 +395,8 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
     /* Tokens that a sequence guesses in a step at most, 0 to CARAT_DRAFT_MAX: what came after the
      * same few tokens before. A step checks all of them, so that several tokens may come of it.
      * Answers are the same. Guesses are made as far as they pay, in steps that read no prompt and
-     * have up to 8 rows (Hopper, with decode_matmul AUTO: E2B and E4B up to 4). */
+     * have up to 8 rows (Hopper, with decode_matmul AUTO and more than 4 sequences: E2B and E4B
+     * up to 4). */
     int32_t n_draft;
 };
 
