@@ -96,6 +96,23 @@ static void a_stream_has_role_thought_text_end_usage_and_done(void **state)
     reply_close(r);
 }
 
+static void timings_count_guesses_if_there_were_any(void **state)
+{
+    (void)state;
+    struct ask ask = {.api = API_CHAT, .n = 1};
+    struct reply *r = open_reply(&ask);
+    struct buf out = {0};
+    struct reply_done d = {.usage = usage};
+    d.usage.n_drafted = 7;
+    d.usage.n_accepted = 3;
+    reply_answer_done(r, 0, &d, &out);
+    reply_finish(r, &out);
+    assert_non_null(
+        strstr(buf_text(&out), "\"queue_ms\":2000,\"draft_n\":7,\"draft_n_accepted\":3}"));
+    buf_deinit(&out);
+    reply_close(r);
+}
+
 static void without_include_usage_no_chunk_has_one(void **state)
 {
     (void)state;
@@ -396,6 +413,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_has_role_thought_text_end_usage_and_done),
+        cmocka_unit_test(timings_count_guesses_if_there_were_any),
         cmocka_unit_test(without_include_usage_no_chunk_has_one),
         cmocka_unit_test(calls_have_own_ids_and_arguments_after_their_names),
         cmocka_unit_test(a_call_in_pieces_is_the_same_call),
