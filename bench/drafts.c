@@ -31,12 +31,14 @@ static struct outcome replay(const struct replay *r, double cost)
 {
     struct outcome out = {0};
     struct draft d;
+    double times[DRAFT_ROWS];
     draft_init(&d);
+    for (int32_t i = 0; i < DRAFT_ROWS; i++) times[i] = 1 + cost * i;
     memcpy(r->room, r->ids, (size_t)r->n_prompt * sizeof *r->ids);
     for (int32_t n = r->n_prompt; n < r->n;) {
         int32_t most = r->n - n - 1, same, right = 0;
         if (most > DRAFT_ROWS - 1) most = DRAFT_ROWS - 1;
-        draft_take(&d, draft_find(r->room, n, most, &same), same, cost);
+        draft_take(&d, draft_find(r->room, n, most, &same), same, times);
         while (right < d.n && r->room[n + right] == r->ids[n + right]) right++;
         draft_note(&d, right);
         memcpy(r->room + n, r->ids + n, (size_t)(right + 1) * sizeof *r->ids);
@@ -44,7 +46,7 @@ static struct outcome replay(const struct replay *r, double cost)
         out.steps++;
         out.guesses += d.n;
         out.right += right;
-        out.seconds += 1 + cost * d.n;
+        out.seconds += times[d.n];
     }
     return out;
 }

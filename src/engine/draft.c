@@ -46,12 +46,18 @@ static int32_t kind_of(int32_t same)
     return same <= 2 ? 0 : same <= 4 ? 1 : same <= 8 ? 2 : 3;
 }
 
-void draft_take(struct draft *d, int32_t n, int32_t same, double row_cost)
+void draft_take(struct draft *d, int32_t n, int32_t same, const double *times)
 {
     d->n = 0;
     d->kind = kind_of(same);
-    double *chance = &d->chance[d->kind], all_right = *chance;
-    for (; d->n < n && all_right > row_cost; d->n++) all_right *= *chance;
+    double *chance = &d->chance[d->kind], all_right = 1, tokens = 1, best = 1;
+    for (int32_t i = 1; i <= n; i++) {
+        all_right *= *chance;
+        tokens += all_right;
+        if (tokens / times[i] <= best) continue;
+        best = tokens / times[i];
+        d->n = i;
+    }
     if (n > 0 && d->n == 0 && *chance + HOPE < 1) *chance += HOPE;
 }
 

@@ -29,10 +29,10 @@ void draft_init(struct draft *d);
  * length of that end, if there is one. */
 int32_t draft_find(int32_t *ids, int32_t n, int32_t most, int32_t *same);
 
-/* Takes as many of `n` guesses as pay, and notes that in d->n and d->kind. `row_cost`: what another
- * row adds to the time of a step, as a share of the time for each token without guesses. Guesses
- * of a kind that has not been taken become a little more likely, so that they are tried again. */
-void draft_take(struct draft *d, int32_t n, int32_t same, double row_cost);
+/* Takes those of `n` guesses with which most tokens are expected for the time, and notes that in
+ * d->n and d->kind. times[i]: what a step with i guesses takes; times[0] is 1. Guesses of a kind
+ * that has not been taken become a little more likely, so that they are tried again. */
+void draft_take(struct draft *d, int32_t n, int32_t same, const double *times);
 
 /* Learns: of the d->n guesses the first n_right were right. */
 void draft_note(struct draft *d, int32_t n_right);

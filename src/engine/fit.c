@@ -57,6 +57,7 @@ static void choose_rows(struct layout *y, int32_t n_draft, bool is_steady)
     int32_t guessed = y->n_seq * (1 + n_draft);
     y->draft_rows = DRAFT_ROWS;
     for (int32_t i = 0; i < y->n_targets; i++) {
+        y->is_recorded |= y->targets[i].backend->replays;
         int32_t alike = y->targets[i].alike_rows;
         if (alike > 0 && alike < y->draft_rows) y->draft_rows = alike;
     }

@@ -71,19 +71,41 @@ static int32_t draft_room(const carat_engine *e, const struct sequence *s)
     return room < e->n_draft ? room : e->n_draft;
 }
 
+/* Rows that are computed in a step of up to DRAFT_ROWS: recorded ones have all rows of their bucket
+ * (plans.c). */
+static int32_t computed_rows(const carat_engine *e, int32_t n)
+{
+    int32_t rows = 1;
+    if (!e->runner->layout.is_recorded) return n;
+    while (rows < n) rows *= 2;
+    return rows;
+}
+
+/* What a step takes in which each sequence has 0 to `most` guesses; without any, 1. */
+static void expect_times(const carat_engine *e, const struct pace_step *rows, int32_t most,
+                         double *times)
+{
+    double cost = pace_row_cost(&e->pace, rows);
+    int32_t n = rows->n_decode, least = computed_rows(e, n);
+    for (int32_t i = 0; i <= most; i++)
+        times[i] = 1 + cost * (computed_rows(e, n * (1 + i)) - least) / n;
+}
+
 /* Adds guesses to a step without rows of prompts. */
 static void add_drafts(carat_engine *e, const struct pace_step *rows)
 {
     if (rows->n_prompt > 0 || rows->n_decode == 0) return;
+    double times[DRAFT_ROWS];
     int32_t most = (engine_draft_rows(e) - rows->n_decode) / rows->n_decode;
-    double cost = pace_row_cost(&e->pace, rows);
-    for (int32_t i = 0; i < e->paging.n_seq && most > 0; i++) {
+    if (most <= 0) return;
+    expect_times(e, rows, most, times);
+    for (int32_t i = 0; i < e->paging.n_seq; i++) {
         struct sequence *s = e->slots[i];
         int32_t known = s ? sequence_known(s) : 0;
         if (!s || s->n_rows == 0 || s->n_cached != known - 1) continue;
         int32_t room = draft_room(e, s), same;
         int32_t n = room > 0 ? draft_find(s->ids, known, room < most ? room : most, &same) : 0;
-        if (n > 0) draft_take(&s->draft, n, same, cost);
+        if (n > 0) draft_take(&s->draft, n, same, times);
         s->n_rows += s->draft.n;
     }
 }

@@ -58,6 +58,14 @@ static size_t draw_prompt(const carat_model *model, int i, int32_t *ids)
     return n;
 }
 
+/* Guesses for prompt `i` will be tokens of this answer. */
+static void know_answer(const carat_model *model, int i, const struct answer *answer)
+{
+    static int32_t prompts[SEQUENCES_MAX][PROMPT_MAX];
+    size_t n = draw_prompt(model, i, prompts[i]);
+    guesses_add(prompts[i], (int32_t)n, answer->ids, answer->n);
+}
+
 static void submit_as(carat_engine *engine, const carat_model *model, int i, int32_t n_tokens,
                       int32_t priority, struct answer *out)
 {
@@ -407,12 +415,12 @@ static void check_stopped(const carat_model *model, const char *backend, const c
     carat_engine_close(engine);
 }
 
-/* Whole answers of many against each of them alone. */
+/* Whole answers of many against each of them alone, with guesses. */
 static void check_deterministic(const carat_model *model, const char *name, int32_t n_seq)
 {
     struct carat_error err = {0};
     struct carat_engine_options o = {
-        .backend = "cuda", .n_ctx = 512, .n_seq = n_seq, .deterministic = true};
+        .size = sizeof o, .backend = "cuda", .n_ctx = 512, .n_seq = n_seq, .deterministic = true};
     carat_engine *engine = open_engine(model, &o);
     for (int round = 0; round < 2; round++) { /* the second finds what the first has left */
         for (int i = 0; i < SEQUENCES_MAX; i++) {
@@ -424,12 +432,16 @@ static void check_deterministic(const carat_model *model, const char *name, int3
     }
     carat_engine_close(engine);
     o.no_prefix_cache = true;
+    o.n_draft = CARAT_DRAFT_MAX;
+    guesses_clear();
+    for (int i = 0; i < SEQUENCES_MAX; i++) know_answer(model, i, &answers[i]);
     engine = open_engine(model, &o);
     for (int i = 0; i < SEQUENCES_MAX; i++) {
         submit(engine, model, i, 30, &alone);
         run(engine, &alone, 1);
         assert_same(&alone, &answers[i], name, "deterministic");
     }
+    assert_true(carat_engine_stats(engine)->accepted > 0);
     carat_engine_close(engine);
 }
 
@@ -555,16 +567,6 @@ static uint64_t answer_some(const carat_model *model, const struct carat_engine_
     return stats.steps;
 }
 
-static void know_answers(const carat_model *model, int32_t n)
-{
-    static int32_t prompts[GUESSERS][PROMPT_MAX];
-    guesses_clear();
-    for (int i = 0; i < n; i++) {
-        size_t n_prompt = draw_prompt(model, 4 * i, prompts[i]);
-        guesses_add(prompts[i], (int32_t)n_prompt, answers[i].ids, answers[i].n);
-    }
-}
-
 /* Prompts are read before anything is guessed, in steps that do not depend on times. */
 static void check_guesses(const char *backend, enum carat_matmul decode, int32_t gpu_layers)
 {
@@ -585,7 +587,8 @@ static void check_guesses(const char *backend, enum carat_matmul decode, int32_t
                                                    .gpu_layers = gpu_layers,
                                                    .isa = forced_isa()};
             uint64_t plain = answer_some(model, &options, answers);
-            know_answers(model, options.n_seq);
+            guesses_clear();
+            for (int i = 0; i < options.n_seq; i++) know_answer(model, 4 * i, &answers[i]);
             options.n_draft = settings[k].n_draft;
             uint64_t guessed = answer_some(model, &options, answers + GUESSERS);
             for (int i = 0; i < options.n_seq; i++)

@@ -34,7 +34,7 @@ static int is_beginning(const struct known *k, const int32_t *ids, int32_t n)
 /* The linker puts these in place of those of draft.c. Which guesses are wrong depends on their
  * places. */
 int32_t __wrap_draft_find(int32_t *ids, int32_t n, int32_t most, int32_t *same);
-void __wrap_draft_take(struct draft *d, int32_t n, int32_t same, double row_cost);
+void __wrap_draft_take(struct draft *d, int32_t n, int32_t same, const double *times);
 
 int32_t __wrap_draft_find(int32_t *ids, int32_t n, int32_t most, int32_t *same)
 {
@@ -50,9 +50,9 @@ int32_t __wrap_draft_find(int32_t *ids, int32_t n, int32_t most, int32_t *same)
 }
 
 /* All of them, whatever they cost. */
-void __wrap_draft_take(struct draft *d, int32_t n, int32_t same, double row_cost)
+void __wrap_draft_take(struct draft *d, int32_t n, int32_t same, const double *times)
 {
     (void)same;
-    (void)row_cost;
+    (void)times;
     d->n = n;
 }

@@ -104,8 +104,24 @@ static void only_the_newest_ids_are_searched(void **state)
 /* How many of the guesses after `same` equal ids are taken at this cost. */
 static int32_t count_taken(struct draft *d, int32_t same, double cost)
 {
-    draft_take(d, MOST, same, cost);
+    double times[MOST + 1];
+    for (int32_t i = 0; i <= MOST; i++) times[i] = 1 + cost * i;
+    draft_take(d, MOST, same, times);
     return d->n;
+}
+
+/* All rows that are computed anyway are used, and a jump in time is taken whole or not at all. */
+static void guesses_fill_the_rows_that_are_computed(void **state)
+{
+    (void)state;
+    static const double times[MOST + 1] = {1, 1.06, 1.14, 1.14, 1.37, 1.37, 1.37, 1.37};
+    struct draft d;
+    for (int32_t same = 2; same <= 16; same *= 2) {
+        draft_init(&d);
+        draft_take(&d, MOST, same, times);
+        assert_true(d.n == 3 || d.n == 7);
+        assert_true(d.n == 7 || same < 8);
+    }
 }
 
 static void more_is_guessed_after_a_longer_match_and_where_rows_are_cheap(void **state)
@@ -168,6 +184,7 @@ int main(void)
         cmocka_unit_test(without_a_match_nothing_is_guessed),
         cmocka_unit_test(guesses_follow_the_longest_match),
         cmocka_unit_test(only_the_newest_ids_are_searched),
+        cmocka_unit_test(guesses_fill_the_rows_that_are_computed),
         cmocka_unit_test(more_is_guessed_after_a_longer_match_and_where_rows_are_cheap),
         cmocka_unit_test(what_was_right_is_guessed_more_and_what_was_wrong_less),
         cmocka_unit_test(what_does_not_pay_is_tried_again_later),
