@@ -52,14 +52,16 @@ void home_folder(const char *variable, const char *fallback, struct buf *out)
         buf_printf(out, "%s/%s", home, fallback);
 }
 
-static void make_folders(char *path)
+static int make_folders(char *path, struct carat_error *err)
 {
     for (char *c = path + 1; *c; c++) {
         if (*c != '/') continue;
         *c = '\0';
-        mkdir(path, 0700);
+        if (mkdir(path, 0700) != 0 && errno != EEXIST)
+            return err_set(err, CARAT_EIO, "%s: cannot be made: %s", path, strerror(errno));
         *c = '/';
     }
+    return CARAT_OK;
 }
 
 int state_path(const char *name, struct buf *path, struct carat_error *err)
@@ -69,6 +71,5 @@ int state_path(const char *name, struct buf *path, struct carat_error *err)
     if (!path->length) return err_set(err, CARAT_EIO, "neither XDG_STATE_HOME nor HOME is set");
     buf_printf(path, "/carat/%s", name);
     if (path->failed) return err_no_memory(err, name, strlen(name));
-    make_folders(path->data);
-    return CARAT_OK;
+    return make_folders(path->data, err);
 }

@@ -18,7 +18,8 @@ const char *environment(const char *name); /* a variable's text; "" if it is not
  * nothing when neither is known. */
 void home_folder(const char *variable, const char *fallback, struct buf *out);
 
-/* A path below $XDG_STATE_HOME/carat (default ~/.local/state/carat). Makes its folder. */
+/* A path below $XDG_STATE_HOME/carat (default ~/.local/state/carat). Makes its folder. CARAT_EIO:
+ * there is no such place, or a folder cannot be made. */
 int state_path(const char *name, struct buf *path, struct carat_error *err);
 
 #endif

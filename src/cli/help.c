@@ -429,13 +429,19 @@ int command_help(const struct options *o)
         help_overview(stdout);
         return 0;
     }
+    struct carat_error err = {0};
+    if (o->n_arguments > 1) {
+        err_set(&err, CARAT_EUSAGE, "help: one command or option expected, %zu found",
+                o->n_arguments);
+        err_hint(&err, "`carat help %s` is about the first", o->arguments[0]);
+        return report(&err);
+    }
     if (o->arguments[0][0] == '-') return help_option(o->arguments[0]);
     enum command_id command = command_find(o->arguments[0]);
     if (command != COMMAND_COUNT) {
         help_command(command);
         return 0;
     }
-    struct carat_error err = {0};
     err_set(&err, CARAT_EUSAGE, "help: unknown command %s", o->arguments[0]);
     const char *nearest = command_nearest(o->arguments[0]);
     err_hint(&err, nearest ? "did you mean %s?" : "`carat help` lists the commands", nearest);

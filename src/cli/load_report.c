@@ -222,8 +222,9 @@ static void add_markdown(struct buf *b, const struct bench_facts *facts, const s
     static const char dashes[] = "---------:";
     const struct load_stats *s = r->stats;
     const struct load_group *g = group_of(r);
-    buf_printf(b, "%s on %s, %d sequences of %d: %s, %s\n\n", facts->type, facts->backend, r->n_seq,
-               r->memory->n_ctx, g ? g->name : "all groups", g ? g->text : "together");
+    const char *text = g ? g->text : "together";
+    buf_printf(b, "%s on %s, %d sequences of %d: %s%s%s\n\n", facts->type, facts->backend, r->n_seq,
+               r->memory->n_ctx, g ? g->name : "all groups", text[0] ? ", " : "", text);
     buf_printf(b, "| %-22s | %9s | %9s | %9s | %9s | %9s |\n", "milliseconds", "mean", "p50", "p90",
                "p99", "max");
     buf_add_text(b, "| ---------------------- |");

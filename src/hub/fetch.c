@@ -225,6 +225,13 @@ static bool may_pass(CURLcode code)
     }
 }
 
+/* Whether no server was reached. */
+static bool is_unreached(CURLcode code)
+{
+    return code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY ||
+           code == CURLE_COULDNT_CONNECT || code == CURLE_OPERATION_TIMEDOUT;
+}
+
 /* Asks `url` alone. *to: where it redirects to, "" if it does not. */
 static int ask(struct fetch *f, const char *url, const struct fetch_question *q, struct transfer *t,
                char to[URL_MAX], bool *may_retry)
@@ -259,7 +266,9 @@ static int ask(struct fetch *f, const char *url, const struct fetch_question *q,
     bool is_dropped = code == CURLE_WRITE_ERROR && t->has_begun && !t->is_taken;
     if (code == CURLE_OK || is_dropped) return CARAT_OK;
     *may_retry = may_pass(code);
-    return blame(url, t->err, f->failure[0] ? f->failure : curl_easy_strerror(code));
+    blame(url, t->err, f->failure[0] ? f->failure : curl_easy_strerror(code));
+    if (is_unreached(code)) err_hint(t->err, "is there a network? Behind a proxy, set HTTPS_PROXY");
+    return CARAT_ENETWORK;
 }
 
 static const char *meaning(const struct fetch_options *o, long status)

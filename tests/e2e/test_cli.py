@@ -45,6 +45,10 @@ def test_every_command_has_help():
         expect(not re.search(rb" +$", done.stdout, re.MULTILINE), f"{name}: blanks at line ends")
 
 
+def test_help_is_about_one_command():
+    expect_error(carat("help", "run", "serve"), 2, "one command", "carat help run")
+
+
 def test_no_command_is_wrong_usage():
     expect_status(carat(), 2)
 

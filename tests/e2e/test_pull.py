@@ -228,6 +228,12 @@ def test_servers_that_are_busy_are_asked_again_and_then_reported():
         expect_error(done, 6, "500", "/api/models/u/r/revision/main")
 
 
+def test_a_server_that_cannot_be_reached_is_explained():
+    with Place() as place:
+        done = place.run("pull", "hf:u/r", "--retries", "0", "--endpoint", "http://127.0.0.1:9")
+        expect_error(done, 6, "127.0.0.1:9", "hint: is there a network?", "HTTPS_PROXY")
+
+
 def test_a_stalled_connection_is_given_up():
     with Place() as place:
         place.hub.add(NAME)
